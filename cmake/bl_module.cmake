@@ -1,0 +1,65 @@
+# bl_flags: warnings, sanitizers and optimisation shared by every target.
+add_library(bl_flags INTERFACE)
+target_include_directories(bl_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_compile_options(bl_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wno-sign-conversion -Werror
+  -fno-math-errno -fno-trapping-math>)
+if(BL_SANITIZE)
+  target_compile_options(bl_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${BL_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all -g1>)
+  target_link_options(bl_flags INTERFACE -fsanitize=${BL_SANITIZE})
+endif()
+
+# bl_module(name [SOURCES a.cc ...] [DEPS module ...] [LIBS library ...])
+# One static library a folder of src/. DEPS must agree with layers.toml (tools/check_layers).
+# Without SOURCES it takes every .cc file of the folder.
+function(bl_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  if(NOT ARG_SOURCES)
+    file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  endif()
+  add_library(bl_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(bl_${name} PUBLIC bl_flags fmt::fmt nlohmann_json::nlohmann_json)
+  foreach(dep ${ARG_DEPS})
+    target_link_libraries(bl_${name} PUBLIC bl_${dep})
+  endforeach()
+  target_link_libraries(bl_${name} PUBLIC ${ARG_LIBS})
+endfunction()
+
+# bl_test(name SOURCES a_test.cc ... DEPS module ... [LIBS library ...])
+# One test program a folder of tests/; each gtest case becomes one ctest case.
+function(bl_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_link_libraries(${name} PRIVATE bl_test_support GTest::gtest GTest::gtest_main)
+  foreach(dep ${ARG_DEPS})
+    target_link_libraries(${name} PRIVATE bl_${dep})
+  endforeach()
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS})
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 600)
+endfunction()
+
+# bl_fuzz(name SOURCES a_fuzz.cc DEPS module ...): a libFuzzer program. With clang it links the
+# fuzzer; every compiler also builds NAME_replay, which runs files given as arguments, so that the
+# committed corpus is part of the ordinary tests.
+function(bl_fuzz name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS;CORPUS" ${ARGN})
+  set(targets ${name}_replay)
+  add_executable(${name}_replay ${ARG_SOURCES} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.cc)
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang AND BL_SANITIZE MATCHES address)
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    list(APPEND targets ${name})
+  endif()
+  foreach(target ${targets})
+    foreach(dep ${ARG_DEPS})
+      target_link_libraries(${target} PRIVATE bl_${dep})
+    endforeach()
+    target_link_libraries(${target} PRIVATE ${ARG_LIBS})
+  endforeach()
+  if(ARG_CORPUS)
+    add_test(NAME ${name}_corpus COMMAND ${name}_replay ${ARG_CORPUS})
+  endif()
+endfunction()

@@ -1,0 +1,43 @@
+#pragma once
+// The one exception of the program.
+//
+// Three kinds of failure have three means (docs/adr/0002): a bug aborts (BL_CHECK, check.h), an
+// operation that failed throws Error, an expected outcome is a return value. Error is caught at
+// exactly three edges: the command line's main, a server route, the Python binding.
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace bl {
+
+enum class ErrorCode {
+  kInvalidArgument,  // a value given by the user is wrong
+  kInvalidFile,      // the bytes of a file (or of a request) break their format
+  kNotFound,         // a file, tensor or name does not exist
+  kUnsupported,      // well-formed, but nothing here can do it
+  kOutOfMemory,      // the plan does not fit
+  kLimit,            // a bound was reached (steps, output, context)
+  kIo,               // the operating system refused
+  kCancelled,        // the user asked to stop
+};
+
+// `message` is one line: what happened, to which file or value, and what would be right.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  ErrorCode code() const { return code_; }
+
+ private:
+  ErrorCode code_;
+};
+
+// Throws Error with a formatted message.
+template <class... Args>
+[[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace bl

@@ -1,0 +1,46 @@
+#pragma once
+#include <cstddef>
+
+#include "tensor/tensor.h"
+
+namespace bl {
+
+// Scratch memory of one step: taken in order, given back all at once or to a mark. The size is
+// planned before anything is loaded (the `work` line of `bitloom inspect`); asking for more than
+// the plan is a bug of the planner and aborts.
+class Arena {
+ public:
+  Arena() = default;
+  explicit Arena(Buffer buffer) : buffer_(std::move(buffer)) {}
+
+  TensorView take(DType dtype, Shape shape);
+  TensorView take_f32(Shape shape) { return take(DType::kF32, shape); }
+
+  std::size_t mark() const { return used_; }
+  void release_to(std::size_t mark) { used_ = mark; }
+  std::size_t peak() const { return peak_; }
+  std::size_t capacity() const { return buffer_.bytes(); }
+
+ private:
+  Buffer buffer_;
+  std::size_t used_ = 0;
+  std::size_t peak_ = 0;
+};
+
+// Bytes that `take` uses for an array of `elements`, alignment included.
+std::size_t arena_bytes(DType dtype, std::int64_t elements);
+
+// Gives back what was taken within a C++ scope.
+class ArenaScope {
+ public:
+  explicit ArenaScope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}
+  ArenaScope(const ArenaScope&) = delete;
+  ArenaScope& operator=(const ArenaScope&) = delete;
+  ~ArenaScope() { arena_.release_to(mark_); }
+
+ private:
+  Arena& arena_;
+  std::size_t mark_;
+};
+
+}  // namespace bl

@@ -1,0 +1,59 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "tensor/tensor_view.h"
+
+namespace bl {
+
+// Owned memory of a device. Made by an Allocator, freed by the one that made it.
+class Buffer {
+ public:
+  using Deleter = void (*)(void* data, std::size_t bytes);
+  Buffer() = default;
+  Buffer(void* data, std::size_t bytes, Deleter deleter)
+      : data_(data), bytes_(bytes), deleter_(deleter) {}
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_ != nullptr) deleter_(data_, bytes_);
+  }
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(deleter_, other.deleter_);
+  }
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  Deleter deleter_ = nullptr;
+};
+
+// Host memory aligned to 64 bytes (large ones to 2 MiB, advised to huge pages), not initialised.
+// Throws kOutOfMemory.
+Buffer allocate_host(std::size_t bytes);
+
+// An owning array: a buffer and a contiguous view of it.
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(Buffer buffer, DType dtype, Shape shape)
+      : buffer_(std::move(buffer)), view_(view_of(buffer_.data(), dtype, shape)) {}
+  const TensorView& view() const { return view_; }
+  bool empty() const { return view_.empty(); }
+
+ private:
+  Buffer buffer_;
+  TensorView view_;
+};
+
+Tensor make_host_tensor(DType dtype, Shape shape);
+
+}  // namespace bl
