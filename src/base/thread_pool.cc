@@ -95,8 +95,7 @@ void ThreadPool::run(const std::function<void(int)>& body) {
   }
 }
 
-void ThreadPool::parallel_for(long count, long grain,
-                              const std::function<void(long, long)>& body) {
+void ThreadPool::parallel_for(long count, long grain, const std::function<void(long, long)>& body) {
   BL_CHECK(grain > 0);
   if (count <= grain || threads() == 1) {
     if (count > 0) body(0, count);

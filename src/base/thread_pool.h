@@ -21,8 +21,8 @@ class ThreadPool {
 
   int threads() const;
 
-  // Runs body(thread) once on every thread, thread in [0, threads()), and returns when all are done.
-  // body must not throw.
+  // Runs body(thread) once on every thread, thread in [0, threads()), and returns when all are
+  // done. body must not throw.
   void run(const std::function<void(int thread)>& body);
 
   // Runs body(i) for i in [0, count), handed out in runs of `grain` to whichever thread is free.

@@ -12,14 +12,18 @@ enum class DType : std::uint8_t { kF32, kF16, kBF16, kI64, kI32, kI16, kU8, kI8 
 
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::kI64: return 8;
+    case DType::kI64:
+      return 8;
     case DType::kF32:
-    case DType::kI32: return 4;
+    case DType::kI32:
+      return 4;
     case DType::kF16:
     case DType::kBF16:
-    case DType::kI16: return 2;
+    case DType::kI16:
+      return 2;
     case DType::kU8:
-    case DType::kI8: return 1;
+    case DType::kI8:
+      return 1;
   }
   return 0;
 }
@@ -36,9 +40,13 @@ struct Tag {
 template <class F>
 decltype(auto) visit_float_dtype(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::kF16: return f(Tag<Half>{});
-    case DType::kBF16: return f(Tag<BFloat16>{});
-    default: BL_CHECK(dtype == DType::kF32); return f(Tag<float>{});
+    case DType::kF16:
+      return f(Tag<Half>{});
+    case DType::kBF16:
+      return f(Tag<BFloat16>{});
+    default:
+      BL_CHECK(dtype == DType::kF32);
+      return f(Tag<float>{});
   }
 }
 

@@ -22,14 +22,22 @@ std::size_t round_up(std::size_t value, std::size_t multiple) {
 
 std::string_view name_of(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return "F32";
-    case DType::kF16: return "F16";
-    case DType::kBF16: return "BF16";
-    case DType::kI64: return "I64";
-    case DType::kI32: return "I32";
-    case DType::kI16: return "I16";
-    case DType::kU8: return "U8";
-    case DType::kI8: return "I8";
+    case DType::kF32:
+      return "F32";
+    case DType::kF16:
+      return "F16";
+    case DType::kBF16:
+      return "BF16";
+    case DType::kI64:
+      return "I64";
+    case DType::kI32:
+      return "I32";
+    case DType::kI16:
+      return "I16";
+    case DType::kU8:
+      return "U8";
+    case DType::kI8:
+      return "I8";
   }
   return "?";
 }

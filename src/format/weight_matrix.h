@@ -1,0 +1,76 @@
+#pragma once
+// A linear's weights as the file holds them. A format is a value, never a flag: backends pack each
+// alternative into what their kernels like, straight from the codes.
+//
+// Every alternative means the same product: y[c] = Σ_i x[i] · W[i][c] + bias[c], with `in` input
+// channels i and `out` stored output columns c.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "format/tensor_source.h"
+
+namespace bl {
+
+// F32, F16 or BF16.
+struct DenseMatrix {
+  std::string name;
+  HostArray weight;  // [out, in], or [in, out] when transposed (GPT-2's Conv1D, some experts)
+  bool transposed = false;
+  HostArray bias;  // [out] of any float dtype, or empty
+  std::int64_t in() const { return weight.view.shape[transposed ? 0 : 1]; }
+  std::int64_t out() const { return weight.view.shape[transposed ? 1 : 0]; }
+};
+
+// specs: EXL2 §6–10. All checks of §12 have passed once one of these exists.
+struct Exl2Matrix {
+  // A run of slots that share one bit width and one scale row.
+  struct Group {
+    int bits = 0;                 // 2, 3, 4, 5, 6 or 8
+    std::int32_t first_word = 0;  // first word row in q_weight
+    std::int32_t first_slot = 0;
+    std::int32_t slots = 0;  // a multiple of 32
+  };
+  std::string name;
+  std::int64_t in = 0;
+  std::int64_t out = 0;  // stored columns, a multiple of 32, padding included
+  std::vector<Group> groups;
+  std::span<const std::uint32_t> q_weight;     // [word rows, out]
+  std::span<const std::uint32_t> q_scale;      // [groups, out / 8], 4-bit codes
+  std::span<const std::uint16_t> q_scale_max;  // [groups] binary16 bits
+  std::vector<std::int32_t> perm;              // [in]: perm[slot] = channel
+  HostArray bias;                              // [out] or empty
+  std::shared_ptr<const void> owner;           // keeps the spans alive
+};
+
+// specs: GPTQ §3–7, any width b in {2, 3, 4, 8}. Zero points are already decided (v1, v2 and the
+// corner of §5.3), so that no reader has to know the file's version.
+struct GptqMatrix {
+  std::string name;
+  int bits = 0;
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  std::int64_t groups = 0;
+  std::span<const std::uint32_t> qweight;  // [in·bits/32, out], channels in original order
+  std::vector<std::uint16_t> zeros;        // [groups, out]: z of W = (q − z)·s, in 0 … 2^bits
+  std::vector<std::uint16_t> scales;       // [groups, out] binary16 bits
+  std::vector<std::int32_t> group_of;      // [in]: group of each channel
+  HostArray bias;                          // [out] or empty
+  std::shared_ptr<const void> owner;
+};
+
+using WeightMatrix = std::variant<DenseMatrix, Exl2Matrix, GptqMatrix>;
+
+std::int64_t in_features(const WeightMatrix& matrix);
+std::int64_t out_features(const WeightMatrix& matrix);  // stored columns
+const std::string& name_of(const WeightMatrix& matrix);
+const HostArray& bias_of(const WeightMatrix& matrix);
+std::string_view format_name(const WeightMatrix& matrix);  // "fp16", "bf16", "fp32", "exl2", "gptq"
+// Bytes in the file: codes, scales, permutation, bias.
+std::size_t stored_bytes(const WeightMatrix& matrix);
+
+}  // namespace bl

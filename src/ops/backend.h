@@ -1,0 +1,58 @@
+#pragma once
+#include <memory>
+#include <string_view>
+
+#include "format/weight_matrix.h"
+#include "ops/exec_context.h"
+#include "ops/kv_layout.h"
+#include "ops/op_table.h"
+#include "ops/packed_matrix.h"
+#include "tensor/tensor.h"
+
+namespace bl {
+
+struct PackOptions {
+  std::int64_t out = 0;  // columns to keep (padding cut); 0: all
+};
+
+// A device that can run the ops: its memory, its packing, its table. Opened by name through
+// backend/registry.h.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;    // "ref", "cpu", "cuda:0"
+  virtual std::string description() const = 0;  // "AVX-512 VNNI, 2 threads"
+  virtual const OpTable& ops() const = 0;
+
+  virtual Buffer allocate(std::size_t bytes) = 0;
+  virtual void upload(const TensorView& to, const TensorView& from_host) = 0;  // same dtype, shape
+  virtual void download(const TensorView& to_host, const TensorView& from) = 0;
+  virtual void synchronize() = 0;
+
+  // Packs straight from the file's codes. Dense matrices may stay where they are (mapped files), so
+  // the result may keep matrix.owner alive.
+  virtual std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix, const PackOptions&) = 0;
+  // The matrix back as F32 [in, out] in original channel order: the proof that packing lost
+  // nothing.
+  virtual Tensor unpack(const PackedMatrix& matrix) = 0;
+  // Device bytes that pack() of such a matrix will hold.
+  virtual std::size_t packed_bytes(const WeightMatrix& matrix, const PackOptions&) = 0;
+
+  // Upper bound of scratch bytes that ops take by themselves in a step of `tokens` tokens on a
+  // model whose widest matmul input is `max_in` and output `max_out`.
+  struct ScratchShape {
+    std::int64_t tokens = 0;
+    std::int64_t max_in = 0;
+    std::int64_t max_out = 0;
+    std::int64_t heads = 0;
+    std::int64_t head_dim = 0;
+    std::int64_t experts_per_token = 0;
+    std::int64_t expert_intermediate = 0;
+  };
+  virtual std::size_t scratch_bytes(const ScratchShape& shape) const = 0;
+
+  virtual CacheType default_cache_type() const = 0;
+  virtual ThreadPool* threads() { return nullptr; }
+};
+
+}  // namespace bl

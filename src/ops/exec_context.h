@@ -1,0 +1,19 @@
+#pragma once
+#include "base/thread_pool.h"
+#include "tensor/arena.h"
+
+namespace bl {
+
+struct OpTable;
+
+// What an op needs besides its arguments: where to run, and scratch memory. Passed explicitly to
+// every op; there is no global or per-thread current context.
+struct ExecContext {
+  const OpTable* ops = nullptr;
+  Arena* scratch = nullptr;       // device memory of this step
+  ThreadPool* threads = nullptr;  // host backends
+  void* stream = nullptr;         // cudaStream_t of the CUDA backend
+  bool deterministic = false;     // kernels are chosen without regard to the batch
+};
+
+}  // namespace bl

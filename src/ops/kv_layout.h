@@ -1,0 +1,47 @@
+#pragma once
+// How keys and values lie in pages.
+//
+// Goals: one page size for all cache types and backends; a page is self-contained, so that sharing,
+// copying, saving and swapping a page is a plain copy of its bytes.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "tensor/tensor_view.h"
+
+namespace bl {
+
+inline constexpr int kPageSlots = 256;  // token slots of a page
+
+enum class CacheType : std::uint8_t { kF32, kF16, kFp8, kQ8, kQ6, kQ4 };
+
+std::string_view name_of(CacheType type);  // "fp16", "q4", …
+std::optional<CacheType> parse_cache_type(std::string_view name);
+
+// Keys and values of one layer for one page:
+//   K: [kv_heads][kPageSlots][k_row_bytes]   V: [kv_heads][kPageSlots][v_row_bytes]
+// A row is one head's vector of one token, encoded by itself (codes, then binary16 scales), so any
+// head size works and slots never share bytes.
+struct KvLayout {
+  CacheType type = CacheType::kF16;
+  int kv_heads = 0;
+  int k_dim = 0;  // elements of a key head
+  int v_dim = 0;
+
+  std::size_t k_row_bytes() const;
+  std::size_t v_row_bytes() const;
+  std::size_t k_page_bytes() const { return k_row_bytes() * kPageSlots * kv_heads; }
+  std::size_t v_page_bytes() const { return v_row_bytes() * kPageSlots * kv_heads; }
+};
+
+// The pages of one layer, as kernels see them.
+struct PagedKvView {
+  KvLayout layout;
+  std::byte* k = nullptr;  // [pages][k_page_bytes]
+  std::byte* v = nullptr;  // [pages][v_page_bytes]
+  std::int64_t pages = 0;
+};
+
+}  // namespace bl

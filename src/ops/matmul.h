@@ -1,0 +1,73 @@
+#pragma once
+#include <span>
+
+#include "ops/elementwise.h"
+#include "ops/exec_context.h"
+#include "ops/packed_matrix.h"
+#include "tensor/tensor_view.h"
+
+namespace bl {
+
+struct MatmulOutput {
+  const PackedMatrix* weight = nullptr;
+  TensorView out;   // F32 [tokens, weight.out()], rows may be strided (a slice of a fused buffer)
+  TensorView bias;  // F32 [weight.out()] or empty
+};
+
+// out_j = multiplier · (x · W_j) + bias_j for one or more matrices that read the same x (q, k and
+// v; gate and up), in one launch. With `accumulate`, out_j += that (the residual stream).
+struct MatmulArgs {
+  TensorView x;  // F32 [tokens, in]
+  std::span<const MatmulOutput> outputs;
+  float multiplier = 1.0f;
+  bool accumulate = false;
+};
+
+// Mixture of experts. Routing is a value of its own (RouteArgs), so that the scheduler of experts
+// is free to sort tokens by expert.
+enum class RouteKind : std::uint8_t {
+  kSoftmax,       // softmax over all, take the best k, weights as they are
+  kSoftmaxTopK,   // softmax over the selected (= softmax over all, renormalised)
+  kSigmoid,       // σ; selection by σ + bias; weights σ / (Σ + 1e-20) when normalised
+  kSqrtSoftplus,  // √softplus(logit); selection by that + bias
+};
+
+struct RouteArgs {
+  TensorView logits;          // F32 [tokens, experts]
+  TensorView selection_bias;  // F32 [experts] added for selection only, or empty
+  RouteKind kind = RouteKind::kSoftmaxTopK;
+  bool normalize = true;      // kSigmoid, kSqrtSoftplus: divide by the sum of the selected
+  float multiplier = 1.0f;    // on the final weights
+  float normalize_power = 0;  // 0: as above; p > 0: divide by the p-norm of the selected (DBRX: 1)
+  int group_count = 1;        // grouped selection: groups, of which the best by the sum of their
+  int group_top = 1;          // two best experts stay
+  std::int32_t* experts = nullptr;  // [tokens, k] out, on the device; ties go to the lower index
+  TensorView weights;               // F32 [tokens, k] out
+  int k = 0;
+};
+
+struct ExpertWeights {
+  const PackedMatrix* gate = nullptr;  // null: not gated, or fused into up
+  const PackedMatrix* up = nullptr;    // fused: [gate | up] in one matrix when `fused_gate_up`
+  const PackedMatrix* down = nullptr;
+  TensorView gate_bias, up_bias, down_bias;  // F32 or empty
+};
+
+// out += Σ_j weights[t, j] · down(act(gate(x_t)) · up(x_t)) over the experts of each token.
+struct ExpertsArgs {
+  TensorView x;                           // F32 [tokens, hidden]
+  std::span<const ExpertWeights> all;     // [experts]
+  const std::int32_t* experts = nullptr;  // [tokens, k]
+  TensorView weights;                     // F32 [tokens, k]
+  int k = 0;
+  bool fused_gate_up = false;     // `up` holds gate rows, then up rows
+  bool weights_on_input = false;  // scale x instead of the output
+  std::int64_t intermediate = 0;  // width of the hidden layer of one expert
+  ActivateArgs activation;        // kind, limit and parameters; views ignored
+  TensorView out;                 // F32 [tokens, hidden], accumulated into
+};
+
+// Bytes of scratch that `matmul` / `experts` take for so many tokens are said by the backend
+// (Backend::scratch_bytes).
+
+}  // namespace bl

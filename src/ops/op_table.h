@@ -1,0 +1,26 @@
+#pragma once
+#include "ops/attention.h"
+#include "ops/elementwise.h"
+#include "ops/matmul.h"
+
+namespace bl {
+
+// A backend at a glance: one function an op. A missing line is a missing op, and a test looks.
+struct OpTable {
+  void (*embed)(ExecContext&, const EmbedArgs&) = nullptr;
+  void (*norm)(ExecContext&, const NormArgs&) = nullptr;
+  void (*activate)(ExecContext&, const ActivateArgs&) = nullptr;
+  void (*add)(ExecContext&, const AddArgs&) = nullptr;
+  void (*scale)(ExecContext&, const ScaleArgs&) = nullptr;
+  void (*gate)(ExecContext&, const GateArgs&) = nullptr;
+  void (*clamp)(ExecContext&, const ClampArgs&) = nullptr;
+  void (*copy_rows)(ExecContext&, const CopyRowsArgs&) = nullptr;
+  void (*matmul)(ExecContext&, const MatmulArgs&) = nullptr;
+  void (*route)(ExecContext&, const RouteArgs&) = nullptr;
+  void (*experts)(ExecContext&, const ExpertsArgs&) = nullptr;
+  void (*rope)(ExecContext&, const RopeArgs&) = nullptr;
+  void (*kv_write)(ExecContext&, const KvWriteArgs&) = nullptr;
+  void (*attention)(ExecContext&, const AttentionArgs&) = nullptr;
+};
+
+}  // namespace bl
