@@ -38,7 +38,7 @@ struct RouteArgs {
   RouteKind kind = RouteKind::kSoftmaxTopK;
   bool normalize = true;      // kSigmoid, kSqrtSoftplus: divide by the sum of the selected
   float multiplier = 1.0f;    // on the final weights
-  float normalize_power = 0;  // 0: as above; p > 0: divide by the p-norm of the selected (DBRX: 1)
+  float normalize_power = 0;  // 0: as above; p > 0: divide by the p-norm of the selected
   int group_count = 1;        // grouped selection: groups, of which the best by the sum of their
   int group_top = 1;          // two best experts stay
   std::int32_t* experts = nullptr;  // [tokens, k] out, on the device; ties go to the lower index
