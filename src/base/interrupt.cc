@@ -1,0 +1,38 @@
+#include "base/interrupt.h"
+
+#include <csignal>
+
+#include "base/error.h"
+
+namespace bl {
+namespace {
+
+volatile std::sig_atomic_t& requested() {
+  static volatile std::sig_atomic_t flag = 0;
+  return flag;
+}
+
+void on_signal(int) { requested() = 1; }
+
+}  // namespace
+
+void install_interrupt_handler() {
+  requested() = 0;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  // The default action comes back after the first signal, so that a second one kills. Without
+  // SA_RESTART a blocking read returns, and its caller sees the request.
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+bool interrupted() { return requested() != 0; }
+
+void check_interrupt() {
+  if (interrupted()) fail(ErrorCode::kCancelled, "interrupted");
+}
+
+void clear_interrupt() { install_interrupt_handler(); }
+
+}  // namespace bl

@@ -1,0 +1,40 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+namespace bl {
+
+// Progress of one long operation on stderr: a bar with rate and time left on a terminal, a plain
+// line every few seconds elsewhere, nothing with --quiet or when it is over within two seconds.
+// update() may be called from any thread and as often as it pleases the caller.
+class Progress {
+ public:
+  enum class Unit { kItems, kBytes, kTokens };
+  Progress(std::string label, std::int64_t total, Unit unit);
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  // Clears the bar; on no terminal, says that it is done if it ever said anything.
+  ~Progress();
+
+  void update(std::int64_t done);
+  void advance(std::int64_t amount);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string rate_text(double seconds) const;
+  void draw(double seconds);
+
+  std::string label_;
+  std::int64_t total_;
+  Unit unit_;
+  bool terminal_;
+  std::int64_t done_ = 0;
+  bool shown_ = false;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point next_draw_;
+  std::mutex mutex_;
+};
+
+}  // namespace bl

@@ -1,0 +1,124 @@
+#include "sample/log_probability.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "sample/fast_exp.h"
+
+namespace bl {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+constexpr std::size_t kLanes = 16;
+constexpr std::size_t kRun = 1024;  // terms summed in float before they join a double
+
+[[noreturn]] void report_bad_logit(std::span<const float> logits) {
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (std::isnan(logits[i]) || logits[i] == std::numeric_limits<float>::infinity()) {
+      fail(ErrorCode::kInvalidFile,
+           "the model computed {} as the logit of token {}; its weights hold NaN, infinities or "
+           "values out of range",
+           logits[i], i);
+    }
+  }
+  fail(ErrorCode::kInvalidFile, "the model computed −∞ for all {} logits", logits.size());
+}
+
+// The largest value; NaN or +∞ anywhere gives a value that is not finite.
+float largest(std::span<const float> logits) {
+  std::array<float, kLanes> best;
+  best.fill(kMinusInfinity);
+  std::array<std::uint32_t, kLanes> bad{};
+  std::size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (std::size_t j = 0; j < kLanes; ++j) {
+      const float x = logits[i + j];
+      best[j] = x > best[j] ? x : best[j];
+      bad[j] |= x <= std::numeric_limits<float>::max() ? 0u : 1u;
+    }
+  }
+  bool any_bad = std::any_of(bad.begin(), bad.end(), [](std::uint32_t b) { return b != 0; });
+  float top = *std::max_element(best.begin(), best.end());
+  for (; i < logits.size(); ++i) {
+    any_bad = any_bad || !(logits[i] <= std::numeric_limits<float>::max());
+    top = std::max(top, logits[i]);
+  }
+  return any_bad ? kMinusInfinity : top;
+}
+
+// Σ exp(logit − top).
+double sum_exp(std::span<const float> logits, float top) {
+  double total = 0;
+  for (std::size_t begin = 0; begin < logits.size(); begin += kRun) {
+    const std::size_t end = std::min(begin + kRun, logits.size());
+    std::array<float, kLanes> sums{};
+    std::size_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      for (std::size_t j = 0; j < kLanes; ++j) sums[j] += fast_exp(logits[i + j] - top);
+    }
+    for (; i < end; ++i) sums[0] += fast_exp(logits[i] - top);
+    for (const float sum : sums) total += static_cast<double>(sum);
+  }
+  return total;
+}
+
+}  // namespace
+
+TopLogit top_logit(std::span<const float> logits) {
+  BL_CHECK(!logits.empty());
+  const float top = largest(logits);
+  if (top == kMinusInfinity) report_bad_logit(logits);
+  const auto at = std::find(logits.begin(), logits.end(), top) - logits.begin();
+  return {top, static_cast<std::int32_t>(at)};
+}
+
+double log_sum_exp(std::span<const float> logits) {
+  const float top = top_logit(logits).value;
+  return static_cast<double>(top) + std::log(sum_exp(logits, top));
+}
+
+double log_probability(std::span<const float> logits, std::int32_t id) {
+  BL_CHECK(id >= 0 && static_cast<std::size_t>(id) < logits.size());
+  return static_cast<double>(logits[static_cast<std::size_t>(id)]) - log_sum_exp(logits);
+}
+
+double kl_divergence(std::span<const float> base, std::span<const float> other) {
+  BL_CHECK(base.size() == other.size());
+  const double base_norm = log_sum_exp(base);
+  const double other_norm = log_sum_exp(other);
+  const auto shift = static_cast<float>(base_norm);
+  // Σ p·((a − A) − (b − B)) with Σ p = 1: the normalisers leave the sum as (B − A), and Σ p·(a − b)
+  // remains; dividing by Σ p takes the rounding of `shift` out again.
+  double mass = 0;
+  double difference = 0;
+  for (std::size_t begin = 0; begin < base.size(); begin += kRun) {
+    const std::size_t end = std::min(begin + kRun, base.size());
+    std::array<float, kLanes> masses{};
+    std::array<float, kLanes> sums{};
+    std::size_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      for (std::size_t j = 0; j < kLanes; ++j) {
+        const float p = fast_exp(std::min(base[i + j] - shift, 0.0f));
+        masses[j] += p;
+        // A token that is impossible for the base adds nothing, whatever the other model says.
+        sums[j] += p == 0.0f ? 0.0f : p * (base[i + j] - other[i + j]);
+      }
+    }
+    for (; i < end; ++i) {
+      const float p = fast_exp(std::min(base[i] - shift, 0.0f));
+      masses[0] += p;
+      sums[0] += p == 0.0f ? 0.0f : p * (base[i] - other[i]);
+    }
+    for (std::size_t j = 0; j < kLanes; ++j) {
+      mass += static_cast<double>(masses[j]);
+      difference += static_cast<double>(sums[j]);
+    }
+  }
+  return difference / mass + other_norm - base_norm;
+}
+
+}  // namespace bl

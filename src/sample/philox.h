@@ -1,0 +1,38 @@
+#pragma once
+// Philox4x32-10, a counter-based random number generator (Salmon, Moraes, Dror, Shaw: "Parallel
+// random numbers: as easy as 1, 2, 3", SC 2011). Numbers are a function of (key, counter), so a
+// sequence draws the same ones in any batch and after any restart.
+
+#include <array>
+#include <cstdint>
+
+namespace bl {
+
+using PhiloxBlock = std::array<std::uint32_t, 4>;
+
+constexpr PhiloxBlock philox(PhiloxBlock counter, std::uint64_t seed) {
+  std::uint32_t key0 = static_cast<std::uint32_t>(seed);
+  std::uint32_t key1 = static_cast<std::uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t product0 = std::uint64_t{0xD2511F53} * counter[0];
+    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * counter[2];
+    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key0,
+               static_cast<std::uint32_t>(product1),
+               static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key1,
+               static_cast<std::uint32_t>(product0)};
+    key0 += 0x9E3779B9;
+    key1 += 0xBB67AE85;
+  }
+  return counter;
+}
+
+// The uniform number in [0, 1) that belongs to a text position, with 53 random bits.
+constexpr double uniform_at(std::uint64_t seed, std::uint64_t position) {
+  const PhiloxBlock block = philox(
+      {static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32), 0, 0},
+      seed);
+  const std::uint64_t bits = (std::uint64_t{block[0]} << 32) | block[1];
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+
+}  // namespace bl
