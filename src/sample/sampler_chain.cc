@@ -125,32 +125,32 @@ double SamplerChain::weigh(float top) {
 }
 
 double SamplerChain::keep_top_p(float top, double total) {
+  constexpr std::ptrdiff_t kSmall = 128;
   const double wanted = params_.top_p * total;
   const float inverse = 1.0f / static_cast<float>(params_.temperature);
-  const auto at = [&](std::size_t i) {
-    return candidates_.begin() + static_cast<std::ptrdiff_t>(i);
-  };
-  std::size_t sorted = 0;
-  std::size_t run = 256;
-  double mass = 0;
-  weights_.clear();
-  while (sorted < candidates_.size()) {
-    const std::size_t end = std::min(sorted + run, candidates_.size());
-    if (end < candidates_.size()) {
-      std::nth_element(at(sorted), at(end - 1), candidates_.end(), better);
+  const auto weight_of = [&](const Candidate& c) { return fast_exp((c.logit - top) * inverse); };
+  // Halves the stretch in which the nucleus ends: everything before `low` is inside and holds
+  // `inside`, everything from `high` on is outside.
+  auto low = candidates_.begin();
+  auto high = candidates_.end();
+  double inside = 0;
+  while (high - low > kSmall) {
+    const auto middle = low + (high - low) / 2;
+    std::nth_element(low, middle, high, better);
+    double half = 0;
+    for (auto it = low; it != middle; ++it) half += static_cast<double>(weight_of(*it));
+    if (inside + half >= wanted) {
+      high = middle;
+    } else {
+      inside += half;
+      low = middle;
     }
-    std::sort(at(sorted), at(end), better);
-    for (; sorted < end; ++sorted) {
-      weights_.push_back(fast_exp((candidates_[sorted].logit - top) * inverse));
-      mass += static_cast<double>(weights_.back());
-      if (mass >= wanted) {
-        candidates_.resize(sorted + 1);
-        return mass;
-      }
-    }
-    run *= 4;
   }
-  return mass;
+  std::sort(low, high, better);
+  while (low != high && inside < wanted) inside += static_cast<double>(weight_of(*low++));
+  if (low == candidates_.begin()) ++low;
+  candidates_.erase(low, candidates_.end());
+  return weigh(top);
 }
 
 std::int32_t SamplerChain::draw(double total, std::uint64_t position) const {

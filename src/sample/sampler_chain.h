@@ -42,7 +42,7 @@ class SamplerChain {
   double mass(std::span<const float> logits, float top) const;
   // Turns candidates_ into weights_ ∝ probability and returns their sum.
   double weigh(float top);
-  // Sorts just as many candidates as hold `share` of `total`, and drops the rest.
+  // Keeps the likeliest candidates that hold top_p of `total`; returns what they hold.
   double keep_top_p(float top, double total);
   std::int32_t draw(double total, std::uint64_t position) const;
 
