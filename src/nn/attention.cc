@@ -1,0 +1,149 @@
+#include "nn/attention.h"
+
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace bl {
+namespace {
+
+TensorView as_heads(const TensorView& columns, std::int64_t heads, std::int64_t head_dim) {
+  TensorView view = columns;
+  view.shape = Shape{columns.shape[0], heads, head_dim};
+  return view;
+}
+
+TensorView as_columns(const TensorView& heads) {
+  TensorView view = heads;
+  view.shape = Shape{heads.shape[0], heads.shape[1] * heads.shape[2]};
+  return view;
+}
+
+void normalise_one(ExecContext& ctx, const Norm& norm, bool across_heads, const TensorView& heads) {
+  const TensorView view = across_heads ? as_columns(heads) : heads;
+  norm.forward(ctx, view, view);
+}
+
+}  // namespace
+
+struct Attention::Heads {
+  TensorView q;     // [tokens, heads, head_dim]
+  TensorView k;     // [tokens, kv_heads, head_dim]
+  TensorView v;     // [tokens, kv_heads, head_dim]
+  TensorView gate;  // [tokens, gates] or empty
+};
+
+Attention::Heads Attention::project(ExecContext& ctx, const TensorView& x) const {
+  const std::int64_t tokens = x.rows();
+  const std::int64_t q_width = std::int64_t{spec_.heads} * spec_.head_dim;
+  const std::int64_t kv_width = std::int64_t{spec_.kv_heads} * spec_.head_dim;
+  const TensorView all = ctx.scratch->take_f32({tokens, q_width + 2 * kv_width});
+  const TensorView q = slice_columns(all, 0, q_width);
+  const TensorView k = slice_columns(all, q_width, kv_width);
+  const TensorView v = slice_columns(all, q_width + kv_width, kv_width);
+
+  std::array<LinearOutput, 4> outputs;
+  std::size_t count = 0;
+  if (!weights_.qkv.empty()) {
+    outputs[count++] = {&weights_.qkv, all};
+  } else {
+    outputs[count++] = {&weights_.q, q};
+    outputs[count++] = {&weights_.k, k};
+    // Where v is the key before its norm and rotation, the product is made twice: cheaper than a
+    // copy that every backend would have to know.
+    outputs[count++] = {spec_.value_is_key ? &weights_.k : &weights_.v, v};
+  }
+  Heads heads;
+  if (spec_.gate != AttentionGate::kNone) {
+    heads.gate = ctx.scratch->take_f32({tokens, weights_.gate.out()});
+    outputs[count++] = {&weights_.gate, heads.gate};
+  }
+  apply_linears(ctx, x, std::span(outputs.data(), count));
+  if (spec_.clip > 0.0f) ctx.ops->clamp(ctx, {.x = all, .limit = spec_.clip});
+  heads.q = as_heads(q, spec_.heads, spec_.head_dim);
+  heads.k = as_heads(k, spec_.kv_heads, spec_.head_dim);
+  heads.v = as_heads(v, spec_.kv_heads, spec_.head_dim);
+  return heads;
+}
+
+void Attention::normalise(ExecContext& ctx, const Heads& heads, bool after_rope) const {
+  if (spec_.q_norm && spec_.q_norm->after_rope == after_rope) {
+    normalise_one(ctx, weights_.q_norm, spec_.q_norm->across_heads, heads.q);
+  }
+  if (spec_.k_norm && spec_.k_norm->after_rope == after_rope) {
+    normalise_one(ctx, weights_.k_norm, spec_.k_norm->across_heads, heads.k);
+  }
+}
+
+void Attention::rotate(ExecContext& ctx, const StepInputs& step, const Heads& heads) const {
+  if (rotation_.rotated == 0) return;
+  const auto rotate_one = [&](const TensorView& x, int rope) {
+    const StepInputs::RopeRows& rows = step.ropes[static_cast<std::size_t>(rope)];
+    ctx.ops->rope(ctx, {.x = x,
+                        .positions = step.positions,
+                        .inv_freq = rows.inv_freq,
+                        .scale = rows.scale,
+                        .variant = rows.variant,
+                        .rotated = rotation_.rotated,
+                        .style = rotation_.style});
+  };
+  rotate_one(heads.q, spec_.query_rope);
+  rotate_one(heads.k, spec_.rope);
+}
+
+void Attention::forward(ExecContext& ctx, const StepInputs& step, const TensorView& x,
+                        const LayerSink& sink) const {
+  ArenaScope scope(*ctx.scratch);
+  const Heads heads = project(ctx, x);
+  normalise(ctx, heads, false);
+  if (spec_.v_norm) normalise_one(ctx, weights_.v_norm, false, heads.v);
+  rotate(ctx, step, heads);
+  normalise(ctx, heads, true);
+
+  const PagedKvView& cache = step.kv[static_cast<std::size_t>(spec_.kv_layer)];
+  ctx.ops->kv_write(ctx, {.k = heads.k, .v = heads.v, .cache = cache, .slots = step.slots});
+  const TensorView out = ctx.scratch->take_f32({x.rows(), spec_.heads, spec_.head_dim});
+  ctx.ops->attention(ctx, {.q = heads.q,
+                           .out = out,
+                           .cache = cache,
+                           .sequences = step.sequences,
+                           .scale = spec_.scale,
+                           .softcap = spec_.softcap,
+                           .window = spec_.window,
+                           .sinks = weights_.sinks.view(),
+                           .alibi_slopes = weights_.alibi_slopes.view()});
+  const TensorView columns = as_columns(out);
+  if (spec_.gate != AttentionGate::kNone) {
+    ctx.ops->gate(
+        ctx,
+        {.x = columns, .gate = heads.gate, .softplus = spec_.gate == AttentionGate::kSoftplusHead});
+  }
+  apply_last_linear(ctx, columns, weights_.o, sink);
+}
+
+std::size_t Attention::work_bytes(const AttentionSpec& spec, std::int64_t tokens) {
+  const std::int64_t q_width = std::int64_t{spec.heads} * spec.head_dim;
+  const std::int64_t kv_width = std::int64_t{spec.kv_heads} * spec.head_dim;
+  std::size_t bytes = arena_bytes(DType::kF32, tokens * (q_width + 2 * kv_width)) +
+                      arena_bytes(DType::kF32, tokens * q_width) +
+                      arena_bytes(DType::kF32, tokens * spec.hidden);
+  if (spec.gate != AttentionGate::kNone) bytes += arena_bytes(DType::kF32, tokens * q_width);
+  return bytes;
+}
+
+std::vector<float> alibi_slopes(int heads, float alibi_max) {
+  BL_CHECK(heads > 0);
+  const auto power = static_cast<int>(std::bit_floor(static_cast<unsigned>(heads)));
+  std::vector<float> slopes;
+  slopes.reserve(static_cast<std::size_t>(heads));
+  for (int i = 1; i <= power; ++i)
+    slopes.push_back(std::exp2(-alibi_max * float(i) / float(power)));
+  for (int i = 1; static_cast<int>(slopes.size()) < heads; i += 2) {
+    slopes.push_back(std::exp2(-alibi_max * float(i) / float(2 * power)));
+  }
+  return slopes;
+}
+
+}  // namespace bl

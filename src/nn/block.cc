@@ -1,0 +1,70 @@
+#include "nn/block.h"
+
+#include <algorithm>
+
+namespace bl {
+
+TensorView Block::normalised(ExecContext& ctx, const Norm& norm, const TensorView& x) const {
+  if (!norm.present()) return x;
+  const TensorView h = ctx.scratch->take_f32(x.shape);
+  norm.forward(ctx, x, h);
+  return h;
+}
+
+// Runs a layer into the residual stream, through a norm of its output where there is one.
+template <class F>
+void Block::run(ExecContext& ctx, const TensorView& x, const Norm& post_norm, F&& layer) const {
+  if (!post_norm.present()) {
+    layer(LayerSink{.to = x, .add = true, .multiplier = spec_.residual_multiplier});
+    return;
+  }
+  ArenaScope scope(*ctx.scratch);
+  const TensorView y = ctx.scratch->take_f32(x.shape);
+  layer(LayerSink{.to = y, .add = false});
+  post_norm.forward(ctx, y, y);
+  ctx.ops->add(ctx, {.x = x, .y = y, .multiplier = spec_.residual_multiplier});
+}
+
+void Block::run_feed_forward(ExecContext& ctx, const TensorView& x, const TensorView& input) const {
+  if (weights_.moe.present()) {
+    run(ctx, x, weights_.feed_forward_post_norm,
+        [&](const LayerSink& sink) { weights_.moe.forward(ctx, input, sink); });
+  } else if (weights_.feed_forward.present()) {
+    run(ctx, x, weights_.feed_forward_post_norm,
+        [&](const LayerSink& sink) { weights_.feed_forward.forward(ctx, input, sink); });
+  }
+}
+
+void Block::forward(ExecContext& ctx, const StepInputs& step, const TensorView& x) const {
+  ArenaScope scope(*ctx.scratch);
+  TensorView parallel_input;
+  if (weights_.attention.present()) {
+    ArenaScope attention_scope(*ctx.scratch);
+    const TensorView h = normalised(ctx, weights_.attention_norm, x);
+    if (spec_.parallel) {
+      parallel_input =
+          weights_.feed_forward_norm.present() ? normalised(ctx, weights_.feed_forward_norm, x) : h;
+    }
+    run(ctx, x, weights_.attention_post_norm,
+        [&](const LayerSink& sink) { weights_.attention.forward(ctx, step, h, sink); });
+    if (spec_.parallel) run_feed_forward(ctx, x, parallel_input);
+  }
+  if (!spec_.parallel) {
+    run_feed_forward(ctx, x, normalised(ctx, weights_.feed_forward_norm, x));
+  }
+  if (spec_.output_scale) ctx.ops->scale(ctx, {.x = x, .multiplier = weights_.output_scale});
+}
+
+std::size_t Block::work_bytes(const BlockSpec& spec, std::int64_t hidden, std::int64_t tokens) {
+  // Two normalised inputs (parallel blocks) and one output before its norm.
+  const std::size_t rows = 3 * arena_bytes(DType::kF32, tokens * hidden);
+  std::size_t layer = 0;
+  if (spec.attention) layer = std::max(layer, Attention::work_bytes(*spec.attention, tokens));
+  if (spec.feed_forward) {
+    layer = std::max(layer, FeedForward::work_bytes(*spec.feed_forward, tokens));
+  }
+  if (spec.moe) layer = std::max(layer, Moe::work_bytes(*spec.moe, tokens));
+  return rows + layer;
+}
+
+}  // namespace bl

@@ -1,0 +1,40 @@
+#include "nn/feed_forward.h"
+
+#include <array>
+
+namespace bl {
+
+void FeedForward::forward(ExecContext& ctx, const TensorView& x, const LayerSink& sink) const {
+  ArenaScope scope(*ctx.scratch);
+  const std::int64_t width = spec_.intermediate;
+  const TensorView inner = ctx.scratch->take_f32({x.rows(), spec_.gated ? 2 * width : width});
+  const TensorView first = slice_columns(inner, 0, width);
+  const TensorView second = spec_.gated ? slice_columns(inner, width, width) : TensorView{};
+  if (!weights_.gate_up.empty()) {
+    const LinearOutput output{&weights_.gate_up, inner};
+    apply_linears(ctx, x, {&output, 1});
+  } else if (spec_.gated) {
+    const std::array<LinearOutput, 2> outputs{{{&weights_.gate, first}, {&weights_.up, second}}};
+    apply_linears(ctx, x, outputs);
+  } else {
+    const LinearOutput output{&weights_.up, first};
+    apply_linears(ctx, x, {&output, 1});
+  }
+  ctx.ops->activate(ctx, {.gate = first,
+                          .up = second,
+                          .out = first,
+                          .kind = spec_.activation,
+                          .limit = spec_.limit,
+                          .xielu_alpha_p = weights_.xielu_alpha_p,
+                          .xielu_alpha_n = weights_.xielu_alpha_n,
+                          .xielu_beta = weights_.xielu_beta,
+                          .xielu_eps = weights_.xielu_eps});
+  apply_last_linear(ctx, first, weights_.down, sink);
+}
+
+std::size_t FeedForward::work_bytes(const FeedForwardSpec& spec, std::int64_t tokens) {
+  return arena_bytes(DType::kF32, tokens * spec.intermediate * (spec.gated ? 2 : 1)) +
+         arena_bytes(DType::kF32, tokens * spec.hidden);
+}
+
+}  // namespace bl

@@ -1,0 +1,49 @@
+#include "nn/linear.h"
+
+#include <array>
+
+#include "base/check.h"
+
+namespace bl {
+
+std::size_t Linear::bytes() const {
+  if (empty()) return 0;
+  const TensorView bias = bias_.view();
+  return weight_->bytes() +
+         (has_bias() ? static_cast<std::size_t>(bias.shape.elements()) * size_of(bias.dtype) : 0);
+}
+
+void apply_linears(ExecContext& ctx, const TensorView& x, std::span<const LinearOutput> outputs,
+                   float multiplier) {
+  std::array<MatmulOutput, 4> list;
+  BL_CHECK(outputs.size() <= list.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    list[i] = {&outputs[i].linear->weight(), outputs[i].out, outputs[i].linear->bias()};
+  }
+  ctx.ops->matmul(ctx, {.x = x,
+                        .outputs = std::span(list.data(), outputs.size()),
+                        .multiplier = multiplier,
+                        .accumulate = false});
+}
+
+void apply_last_linear(ExecContext& ctx, const TensorView& x, const Linear& linear,
+                       const LayerSink& sink) {
+  if (!sink.add) {
+    const LinearOutput output{&linear, sink.to};
+    apply_linears(ctx, x, {&output, 1});
+    return;
+  }
+  if (linear.has_bias() && sink.multiplier != 1.0f) {
+    ArenaScope scope(*ctx.scratch);
+    const TensorView y = ctx.scratch->take_f32({x.rows(), linear.out()});
+    const LinearOutput output{&linear, y};
+    apply_linears(ctx, x, {&output, 1});
+    ctx.ops->add(ctx, {.x = sink.to, .y = y, .multiplier = sink.multiplier});
+    return;
+  }
+  const MatmulOutput output{&linear.weight(), sink.to, linear.bias()};
+  ctx.ops->matmul(
+      ctx, {.x = x, .outputs = {&output, 1}, .multiplier = sink.multiplier, .accumulate = true});
+}
+
+}  // namespace bl

@@ -1,0 +1,56 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "ops/matmul.h"
+#include "ops/op_table.h"
+#include "tensor/tensor.h"
+
+namespace bl {
+
+// A packed weight matrix with its bias. Every product of a model goes through apply_linears below:
+// the one seam where adapters attach.
+class Linear {
+ public:
+  Linear() = default;
+  // `bias` is F32 [out] in the backend's memory, or empty.
+  Linear(std::unique_ptr<PackedMatrix> weight, Tensor bias)
+      : weight_(std::move(weight)), bias_(std::move(bias)) {}
+
+  bool empty() const { return weight_ == nullptr; }
+  bool has_bias() const { return !bias_.empty(); }
+  std::int64_t in() const { return weight_->in(); }
+  std::int64_t out() const { return weight_->out(); }
+  std::size_t bytes() const;
+  const PackedMatrix& weight() const { return *weight_; }
+  TensorView bias() const { return bias_.view(); }
+
+ private:
+  std::unique_ptr<PackedMatrix> weight_;
+  Tensor bias_;
+};
+
+// One product of a call: out [tokens, linear.out()], rows may be strided.
+struct LinearOutput {
+  const Linear* linear = nullptr;
+  TensorView out;
+};
+
+// outputs_j = multiplier · (x · W_j) + bias_j; all read the same x [tokens, in]. At most four.
+void apply_linears(ExecContext& ctx, const TensorView& x, std::span<const LinearOutput> outputs,
+                   float multiplier = 1.0f);
+
+// Where the last product of a layer goes: added to the residual stream, or written to a buffer that
+// a norm reads next.
+struct LayerSink {
+  TensorView to;            // F32 [tokens, hidden]
+  bool add = true;          // to += multiplier · y, else to = y
+  float multiplier = 1.0f;  // of the residual stream; ignored unless `add`
+};
+
+// sink ← x · W + bias. Takes scratch [tokens, out] only where a bias and a multiplier meet.
+void apply_last_linear(ExecContext& ctx, const TensorView& x, const Linear& linear,
+                       const LayerSink& sink);
+
+}  // namespace bl

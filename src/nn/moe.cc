@@ -1,0 +1,85 @@
+#include "nn/moe.h"
+
+#include "base/check.h"
+
+namespace bl {
+
+Moe::Moe(const MoeSpec& spec, Weights weights) : spec_(spec), weights_(std::move(weights)) {
+  table_.reserve(weights_.experts.size());
+  for (const Expert& expert : weights_.experts) {
+    ExpertWeights row;
+    if (!expert.gate.empty()) {
+      row.gate = &expert.gate.weight();
+      row.gate_bias = expert.gate.bias();
+    }
+    row.up = &expert.up.weight();
+    row.up_bias = expert.up.bias();
+    row.down = &expert.down.weight();
+    row.down_bias = expert.down.bias();
+    table_.push_back(row);
+  }
+}
+
+void Moe::add_shared(ExecContext& ctx, const TensorView& x, const LayerSink& sink) const {
+  if (weights_.shared_gate.empty()) {
+    weights_.shared.forward(ctx, x, sink);
+    return;
+  }
+  ArenaScope scope(*ctx.scratch);
+  const TensorView y = sink.add ? ctx.scratch->take_f32({x.rows(), spec_.hidden}) : sink.to;
+  const TensorView gate = ctx.scratch->take_f32({x.rows(), 1});
+  const LinearOutput output{&weights_.shared_gate, gate};
+  apply_linears(ctx, x, {&output, 1});
+  weights_.shared.forward(ctx, x, {.to = y, .add = false});
+  ctx.ops->gate(ctx, {.x = y, .gate = gate});
+  if (sink.add) ctx.ops->add(ctx, {.x = sink.to, .y = y, .multiplier = sink.multiplier});
+}
+
+void Moe::forward(ExecContext& ctx, const TensorView& x, const LayerSink& sink) const {
+  ArenaScope scope(*ctx.scratch);
+  const std::int64_t tokens = x.rows();
+  const TensorView logits = ctx.scratch->take_f32({tokens, spec_.experts});
+  const TensorView chosen = ctx.scratch->take(DType::kI32, {tokens, spec_.per_token});
+  const TensorView weights = ctx.scratch->take_f32({tokens, spec_.per_token});
+  const LinearOutput output{&weights_.router, logits};
+  apply_linears(ctx, x, {&output, 1});
+  ctx.ops->route(ctx, {.logits = logits,
+                       .selection_bias = weights_.selection_bias.view(),
+                       .kind = spec_.route,
+                       .normalize = spec_.normalize,
+                       .multiplier = spec_.multiplier * (sink.add ? sink.multiplier : 1.0f),
+                       .normalize_power = spec_.normalize_power,
+                       .group_count = spec_.group_count,
+                       .group_top = spec_.group_top,
+                       .experts = chosen.as<std::int32_t>(),
+                       .weights = weights,
+                       .k = spec_.per_token});
+  // The routed experts add to what is there: the residual stream, or the shared expert's output.
+  BL_CHECK(sink.add || weights_.shared.present());
+  if (weights_.shared.present()) add_shared(ctx, x, sink);
+  ActivateArgs activation;
+  activation.kind = spec_.expert.activation;
+  activation.limit = spec_.expert.limit;
+  ctx.ops->experts(ctx, {.x = x,
+                         .all = table_,
+                         .experts = chosen.as<const std::int32_t>(),
+                         .weights = weights,
+                         .k = spec_.per_token,
+                         .fused_gate_up = weights_.fused_gate_up,
+                         .weights_on_input = spec_.weights_on_input,
+                         .intermediate = spec_.expert.intermediate,
+                         .activation = activation,
+                         .out = sink.to});
+}
+
+std::size_t Moe::work_bytes(const MoeSpec& spec, std::int64_t tokens) {
+  std::size_t bytes = arena_bytes(DType::kF32, tokens * spec.experts) +
+                      2 * arena_bytes(DType::kF32, tokens * spec.per_token);
+  if (spec.shared) {
+    bytes += FeedForward::work_bytes(*spec.shared, tokens) +
+             arena_bytes(DType::kF32, tokens * spec.hidden) + arena_bytes(DType::kF32, tokens);
+  }
+  return bytes;
+}
+
+}  // namespace bl

@@ -1,0 +1,43 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "nn/rope_table.h"
+#include "nn/step_inputs.h"
+#include "ops/backend.h"
+#include "tensor/tensor.h"
+
+namespace bl {
+
+// The rope tables of a model in the backend's memory, and which row each token of a step uses.
+class RopeBank {
+ public:
+  RopeBank() = default;
+  RopeBank(Backend& backend, std::vector<RopeSpec> specs);
+
+  struct Sequence {
+    std::int32_t tokens = 0;
+    std::int32_t past = 0;
+    std::int64_t reach = 0;  // tokens the sequence may grow to
+  };
+  // Rows for tokens of these sequences, in order; memory is taken from ctx.scratch.
+  std::vector<StepInputs::RopeRows> prepare(ExecContext& ctx,
+                                            std::span<const Sequence> sequences) const;
+  // Scratch that prepare takes for so many tokens of any number of sequences.
+  std::size_t work_bytes(std::int64_t tokens) const;
+  std::size_t bytes() const;
+
+ private:
+  struct Table {
+    RopeSpec spec;
+    Tensor inv_freq;  // [rows, rotated / 2]; empty for kDynamic
+    Tensor scale;     // [rows]
+  };
+  StepInputs::RopeRows prepare_one(ExecContext& ctx, const Table& table,
+                                   std::span<const Sequence> sequences) const;
+  Backend* backend_ = nullptr;
+  std::vector<Table> tables_;
+};
+
+}  // namespace bl

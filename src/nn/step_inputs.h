@@ -1,0 +1,27 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "ops/attention.h"
+#include "ops/kv_layout.h"
+#include "tensor/tensor_view.h"
+
+namespace bl {
+
+// What the layers of one step share, in the memory of the backend. Made once a step by the model.
+struct StepInputs {
+  // One rope table of the model as this step sees it.
+  struct RopeRows {
+    TensorView inv_freq;                    // F32 [variants, rotated / 2]
+    TensorView scale;                       // F32 [variants]
+    const std::int32_t* variant = nullptr;  // [tokens]: row of inv_freq
+  };
+  std::int64_t tokens = 0;
+  const std::int32_t* positions = nullptr;  // [tokens]
+  const std::int64_t* slots = nullptr;      // [tokens]
+  std::span<const SequenceSpan> sequences;
+  std::span<const RopeRows> ropes;  // one a rope table of the model
+  std::span<const PagedKvView> kv;  // one a layer that attends
+};
+
+}  // namespace bl
