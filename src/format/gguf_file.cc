@@ -1,0 +1,232 @@
+#include "format/gguf_file.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "format/gguf_parser.h"
+
+namespace bl {
+
+std::string_view name_of(GgufValueType type) {
+  switch (type) {
+    case GgufValueType::kU8:
+      return "u8";
+    case GgufValueType::kI8:
+      return "i8";
+    case GgufValueType::kU16:
+      return "u16";
+    case GgufValueType::kI16:
+      return "i16";
+    case GgufValueType::kU32:
+      return "u32";
+    case GgufValueType::kI32:
+      return "i32";
+    case GgufValueType::kF32:
+      return "f32";
+    case GgufValueType::kBool:
+      return "bool";
+    case GgufValueType::kString:
+      return "string";
+    case GgufValueType::kArray:
+      return "array";
+    case GgufValueType::kU64:
+      return "u64";
+    case GgufValueType::kI64:
+      return "i64";
+    case GgufValueType::kF64:
+      return "f64";
+  }
+  return "unknown";
+}
+
+namespace {
+
+bool is_integer(GgufValueType type) {
+  return type != GgufValueType::kF32 && type != GgufValueType::kF64 &&
+         type != GgufValueType::kBool && type != GgufValueType::kString &&
+         type != GgufValueType::kArray;
+}
+bool is_float(GgufValueType type) {
+  return type == GgufValueType::kF32 || type == GgufValueType::kF64;
+}
+
+template <class T>
+T load(const std::byte* source) {
+  T value;
+  std::memcpy(&value, source, sizeof value);
+  return value;
+}
+
+// Element i of an array of integers; saturates a u64 beyond i64 (no such value can be right).
+std::int64_t integer_at(const GgufValue::Array& array, std::size_t i) {
+  const std::byte* at = array.bytes.data() + i * gguf_value_bytes(array.element);
+  switch (array.element) {
+    case GgufValueType::kU8:
+      return load<std::uint8_t>(at);
+    case GgufValueType::kI8:
+      return load<std::int8_t>(at);
+    case GgufValueType::kU16:
+      return load<std::uint16_t>(at);
+    case GgufValueType::kI16:
+      return load<std::int16_t>(at);
+    case GgufValueType::kU32:
+      return load<std::uint32_t>(at);
+    case GgufValueType::kI32:
+      return load<std::int32_t>(at);
+    case GgufValueType::kI64:
+      return load<std::int64_t>(at);
+    default:
+      return static_cast<std::int64_t>(std::min<std::uint64_t>(
+          load<std::uint64_t>(at), std::numeric_limits<std::int64_t>::max()));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const GgufFile> GgufFile::open(const std::filesystem::path& path) {
+  std::shared_ptr<GgufFile> file(new GgufFile);
+  file->name_ = path.string();
+  file->mapped_.emplace(path);
+  GgufParser(*file, file->mapped_->bytes()).parse();
+  return file;
+}
+
+std::shared_ptr<const GgufFile> GgufFile::parse(std::span<const std::byte> bytes,
+                                                std::string name) {
+  std::shared_ptr<GgufFile> file(new GgufFile);
+  file->name_ = std::move(name);
+  GgufParser(*file, bytes).parse();
+  return file;
+}
+
+const GgufValue* GgufFile::find(std::string_view key) const {
+  const auto it = values_.find(std::string(key));
+  return it == values_.end() ? nullptr : &it->second;
+}
+
+const GgufTensor* GgufFile::find_tensor(std::string_view name) const {
+  const auto it = tensor_index_.find(name);
+  return it == tensor_index_.end() ? nullptr : &tensors_[it->second];
+}
+
+void GgufFile::done_with(std::span<const std::byte> bytes) const {
+  if (!mapped_ || bytes.empty()) return;
+  mapped_->done_with(static_cast<std::size_t>(bytes.data() - mapped_->bytes().data()),
+                     bytes.size());
+}
+
+void GgufFile::wrong_type(std::string_view key, std::string_view wanted) const {
+  const GgufValue& value = *find(key);
+  const auto* array = std::get_if<GgufValue::Array>(&value.value);
+  fail(ErrorCode::kInvalidFile, "{}: metadata key {} is {}{}, but {} is expected", name_, key,
+       array != nullptr ? "an array of " : "of type ",
+       name_of(array != nullptr ? array->element : value.type), wanted);
+}
+
+std::optional<std::string_view> GgufFile::text(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  const auto* text = std::get_if<std::string_view>(&value->value);
+  if (text == nullptr) wrong_type(key, "a string");
+  return *text;
+}
+
+std::optional<std::int64_t> GgufFile::integer(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (const auto* number = std::get_if<std::int64_t>(&value->value)) return *number;
+  const auto* number = std::get_if<std::uint64_t>(&value->value);
+  if (number == nullptr) wrong_type(key, "an integer");
+  if (*number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+    fail(ErrorCode::kInvalidFile, "{}: metadata key {} is {}, which is out of range", name_, key,
+         *number);
+  }
+  return static_cast<std::int64_t>(*number);
+}
+
+std::optional<double> GgufFile::number(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (const auto* number = std::get_if<std::int64_t>(&value->value)) {
+    return static_cast<double>(*number);
+  }
+  if (const auto* number = std::get_if<std::uint64_t>(&value->value)) {
+    return static_cast<double>(*number);
+  }
+  const auto* number = std::get_if<double>(&value->value);
+  if (number == nullptr) wrong_type(key, "a number");
+  if (!std::isfinite(*number)) {
+    fail(ErrorCode::kInvalidFile, "{}: metadata key {} is {}, a finite number is expected", name_,
+         key, *number);
+  }
+  return *number;
+}
+
+std::optional<bool> GgufFile::boolean(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  const auto* flag = std::get_if<bool>(&value->value);
+  if (flag == nullptr) wrong_type(key, "a bool");
+  return *flag;
+}
+
+bool GgufFile::is_array(std::string_view key) const {
+  const GgufValue* value = find(key);
+  return value != nullptr && std::holds_alternative<GgufValue::Array>(value->value);
+}
+
+std::optional<std::span<const std::string_view>> GgufFile::texts(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  const auto* array = std::get_if<GgufValue::Array>(&value->value);
+  if (array == nullptr || array->element != GgufValueType::kString) {
+    wrong_type(key, "an array of strings");
+  }
+  return std::span<const std::string_view>(array->strings);
+}
+
+std::optional<std::vector<std::int64_t>> GgufFile::integers(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  const auto* array = std::get_if<GgufValue::Array>(&value->value);
+  if (array == nullptr || !is_integer(array->element)) wrong_type(key, "an array of integers");
+  std::vector<std::int64_t> numbers(array->count);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = integer_at(*array, i);
+  return numbers;
+}
+
+std::optional<std::vector<double>> GgufFile::numbers(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  const auto* array = std::get_if<GgufValue::Array>(&value->value);
+  if (array == nullptr || !is_float(array->element)) wrong_type(key, "an array of floats");
+  std::vector<double> numbers(array->count);
+  const std::size_t bytes = gguf_value_bytes(array->element);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::byte* at = array->bytes.data() + i * bytes;
+    numbers[i] = bytes == 4 ? static_cast<double>(load<float>(at)) : load<double>(at);
+  }
+  return numbers;
+}
+
+std::optional<std::vector<bool>> GgufFile::booleans(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  const auto* array = std::get_if<GgufValue::Array>(&value->value);
+  if (array == nullptr || (array->element != GgufValueType::kBool && !is_integer(array->element))) {
+    wrong_type(key, "an array of bools");
+  }
+  std::vector<bool> flags(array->count);
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    flags[i] = array->element == GgufValueType::kBool ? array->bytes[i] != std::byte{0}
+                                                      : integer_at(*array, i) != 0;
+  }
+  return flags;
+}
+
+}  // namespace bl

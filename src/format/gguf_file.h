@@ -1,0 +1,107 @@
+#pragma once
+// GGUF, versions 2 and 3, little-endian: metadata and tensor directory of one file. Nothing of the
+// file is trusted: every count is held against the bytes that are left before memory is taken for
+// it, every product is checked, every tensor's bytes lie inside the file and apart from the others.
+// Specification: ggml/docs/gguf.md of the ggml project.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "format/gguf_types.h"
+#include "tensor/shape.h"
+
+namespace bl {
+
+// Numbers as the file stores them.
+enum class GgufValueType : std::uint32_t {
+  kU8 = 0,
+  kI8 = 1,
+  kU16 = 2,
+  kI16 = 3,
+  kU32 = 4,
+  kI32 = 5,
+  kF32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kU64 = 10,
+  kI64 = 11,
+  kF64 = 12,
+};
+std::string_view name_of(GgufValueType type);
+
+// One metadata value. Strings and arrays are views into the file.
+struct GgufValue {
+  struct Array {
+    GgufValueType element = GgufValueType::kU8;
+    std::uint64_t count = 0;
+    std::span<const std::byte> bytes;       // numbers and booleans, packed
+    std::vector<std::string_view> strings;  // where element is kString
+  };
+  GgufValueType type = GgufValueType::kU8;
+  std::variant<std::uint64_t, std::int64_t, double, bool, std::string_view, Array> value;
+};
+
+struct GgufTensor {
+  std::string name;
+  GgufType type = GgufType::kF32;
+  // Outermost first, as everywhere here: [out, in]. The file's own order is the reverse.
+  Shape shape;
+  std::span<const std::byte> bytes;
+};
+
+class GgufFile {
+ public:
+  // Throws kNotFound, kIo, kInvalidFile, kUnsupported.
+  static std::shared_ptr<const GgufFile> open(const std::filesystem::path& path);
+  // The same from memory that outlives the object; `name` is used in messages.
+  static std::shared_ptr<const GgufFile> parse(std::span<const std::byte> bytes, std::string name);
+
+  const std::string& name() const { return name_; }
+  std::uint32_t version() const { return version_; }
+
+  // Metadata. nullptr / nullopt where the key is absent; a value of the wrong type fails, naming
+  // key, what was found and what would be right.
+  const GgufValue* find(std::string_view key) const;
+  std::optional<std::string_view> text(std::string_view key) const;
+  std::optional<std::int64_t> integer(std::string_view key) const;
+  std::optional<double> number(std::string_view key) const;
+  std::optional<bool> boolean(std::string_view key) const;
+  std::optional<std::span<const std::string_view>> texts(std::string_view key) const;
+  std::optional<std::vector<std::int64_t>> integers(std::string_view key) const;
+  std::optional<std::vector<double>> numbers(std::string_view key) const;
+  std::optional<std::vector<bool>> booleans(std::string_view key) const;
+  bool is_array(std::string_view key) const;
+  const std::vector<std::string>& keys() const { return keys_; }
+
+  // In file order.
+  const std::vector<GgufTensor>& tensors() const { return tensors_; }
+  const GgufTensor* find_tensor(std::string_view name) const;
+
+  // The pages of these bytes of the file need not stay resident.
+  void done_with(std::span<const std::byte> bytes) const;
+
+ private:
+  friend class GgufParser;
+  GgufFile() = default;
+  [[noreturn]] void wrong_type(std::string_view key, std::string_view wanted) const;
+
+  std::string name_;
+  std::optional<MappedFile> mapped_;
+  std::uint32_t version_ = 0;
+  std::vector<std::string> keys_;  // in file order
+  std::unordered_map<std::string, GgufValue> values_;
+  std::vector<GgufTensor> tensors_;
+  std::unordered_map<std::string_view, std::size_t> tensor_index_;  // names live in tensors_
+};
+
+}  // namespace bl

@@ -1,0 +1,46 @@
+#pragma once
+// The bytes of a GGUF file → GgufFile; used by GgufFile only.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "format/gguf_file.h"
+
+namespace bl {
+
+// Bytes of one value of a fixed-size type; 0 for strings and arrays.
+std::size_t gguf_value_bytes(GgufValueType type);
+
+class GgufParser {
+ public:
+  GgufParser(GgufFile& file, std::span<const std::byte> bytes) : file_(file), bytes_(bytes) {}
+  void parse();
+
+ private:
+  struct Entry {  // a tensor whose offset is not yet checked
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+  };
+
+  template <class T>
+  T read(std::string_view what);
+  std::string_view read_text(std::string_view what);
+  GgufValueType read_value_type(std::string_view key);
+  GgufValue read_value(std::string_view key);
+  GgufValue::Array read_array(std::string_view key);
+  void read_metadata();
+  Entry read_tensor();
+  Shape read_shape(const std::string& tensor, GgufTensor& out, std::uint64_t& bytes);
+  void place_tensors(std::span<const Entry> entries);
+  std::uint64_t alignment() const;
+  void need(std::uint64_t bytes, std::string_view what) const;
+  std::uint64_t left() const { return bytes_.size() - at_; }
+
+  GgufFile& file_;
+  std::span<const std::byte> bytes_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace bl
