@@ -1,5 +1,6 @@
 #include "ops/kv_layout.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -15,28 +16,22 @@ constexpr std::array<std::pair<CacheType, std::string_view>, 6> kNames{{
     {CacheType::kQ4, "q4"},
 }};
 
-constexpr int kScaleGroup = 32;  // elements that share a binary16 scale
-
-std::size_t row_bytes(CacheType type, int dim, int q6_bits) {
-  const auto d = static_cast<std::size_t>(dim);
-  const auto quantized = [&](int bits) {
-    return (d * bits + 7) / 8 + (d + kScaleGroup - 1) / kScaleGroup * 2;
-  };
+KvRow row_of(CacheType type, int dim, int q6_bits) {
   switch (type) {
     case CacheType::kF32:
-      return d * 4;
+      return {KvRow::Code::kF32, 32, dim};
     case CacheType::kF16:
-      return d * 2;
+      return {KvRow::Code::kF16, 16, dim};
     case CacheType::kFp8:
-      return d;
+      return {KvRow::Code::kE4M3, 8, dim};
     case CacheType::kQ8:
-      return quantized(8);
+      return {KvRow::Code::kInt, 8, dim};
     case CacheType::kQ6:
-      return quantized(q6_bits);
+      return {KvRow::Code::kInt, q6_bits, dim};
     case CacheType::kQ4:
-      return quantized(4);
+      return {KvRow::Code::kInt, 4, dim};
   }
-  return 0;
+  return {};
 }
 
 }  // namespace
@@ -55,7 +50,19 @@ std::optional<CacheType> parse_cache_type(std::string_view name) {
   return std::nullopt;
 }
 
-std::size_t KvLayout::k_row_bytes() const { return row_bytes(type, k_dim, 8); }
-std::size_t KvLayout::v_row_bytes() const { return row_bytes(type, v_dim, 4); }
+std::size_t KvRow::code_bytes() const {
+  const auto elements = static_cast<std::size_t>(dim);
+  // A last nibble alone takes a byte.
+  return (elements * static_cast<std::size_t>(bits) + 7) / 8;
+}
+
+std::size_t KvRow::bytes() const {
+  if (code != Code::kInt) return code_bytes();
+  const int groups = (dim + kKvScaleGroup - 1) / kKvScaleGroup;
+  return code_bytes() + static_cast<std::size_t>(groups) * 2;
+}
+
+KvRow KvLayout::k_row() const { return row_of(type, k_dim, 8); }
+KvRow KvLayout::v_row() const { return row_of(type, v_dim, 4); }
 
 }  // namespace bl

@@ -20,6 +20,23 @@ enum class CacheType : std::uint8_t { kF32, kF16, kFp8, kQ8, kQ6, kQ4 };
 std::string_view name_of(CacheType type);  // "fp16", "q4", …
 std::optional<CacheType> parse_cache_type(std::string_view name);
 
+// Number format of one row (one head's vector of one token). What the bytes mean: ops/kv_codec.h.
+struct KvRow {
+  enum class Code : std::uint8_t { kF32, kF16, kE4M3, kInt };
+  Code code = Code::kF32;
+  int bits = 32;  // of an element, scales not counted
+  int dim = 0;
+
+  // Rows of integer codes hold the rotated vector: attention rotates the query to meet the keys,
+  // and its output back.
+  bool rotated() const { return code == Code::kInt; }
+  std::size_t code_bytes() const;
+  std::size_t bytes() const;  // codes and scales
+  bool operator==(const KvRow&) const = default;
+};
+
+inline constexpr int kKvScaleGroup = 32;  // elements that share a binary16 scale
+
 // Keys and values of one layer for one page:
 //   K: [kv_heads][kPageSlots][k_row_bytes]   V: [kv_heads][kPageSlots][v_row_bytes]
 // A row is one head's vector of one token, encoded by itself (codes, then binary16 scales), so any
@@ -30,8 +47,10 @@ struct KvLayout {
   int k_dim = 0;  // elements of a key head
   int v_dim = 0;
 
-  std::size_t k_row_bytes() const;
-  std::size_t v_row_bytes() const;
+  KvRow k_row() const;
+  KvRow v_row() const;
+  std::size_t k_row_bytes() const { return k_row().bytes(); }
+  std::size_t v_row_bytes() const { return v_row().bytes(); }
   std::size_t k_page_bytes() const { return k_row_bytes() * kPageSlots * kv_heads; }
   std::size_t v_page_bytes() const { return v_row_bytes() * kPageSlots * kv_heads; }
 };
