@@ -19,7 +19,8 @@ namespace bl {
 // F32, F16 or BF16.
 struct DenseMatrix {
   std::string name;
-  HostArray weight;  // [out, in], or [in, out] when transposed (Conv1D of old checkpoints, some experts)
+  HostArray
+      weight;  // [out, in], or [in, out] when transposed (Conv1D of old checkpoints, some experts)
   bool transposed = false;
   HostArray bias;  // [out] of any float dtype, or empty
   std::int64_t in() const { return weight.view.shape[transposed ? 0 : 1]; }

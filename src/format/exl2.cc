@@ -1,0 +1,128 @@
+#include "format/exl2.h"
+
+#include <array>
+#include <limits>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "format/exl2_scale.h"
+#include "format/quoted_name.h"
+#include "format/tensor_check.h"
+
+namespace bl {
+namespace {
+
+using Group = Exl2Matrix::Group;
+
+bool is_exl2_width(int bits) { return bits >= 2 && bits <= 8 && bits != 7; }
+
+// q_groups (spec §7): pairs of bit width and first word row.
+std::vector<Group> read_groups(const NamedArray& array, std::int64_t word_rows) {
+  const auto pairs = array.span<std::uint16_t>();
+  const std::size_t count = pairs.size() / 2;
+  std::vector<Group> groups(count);
+  std::int64_t slot = 0;
+  for (std::size_t g = 0; g < count; ++g) {
+    const int bits = pairs[2 * g];
+    const std::int64_t begin = pairs[2 * g + 1];
+    const std::int64_t end = g + 1 < count ? pairs[2 * g + 3] : word_rows;
+    if (!is_exl2_width(bits)) {
+      array.reject("group {}: {} bits; 2, 3, 4, 5, 6 and 8 exist", g, bits);
+    }
+    if (g == 0 && begin != 0) array.reject("group 0 starts at word row {}, must be 0", begin);
+    if (end <= begin) {
+      array.reject("group {} covers word rows {} to {} of {}; starts must increase", g, begin, end,
+                   word_rows);
+    }
+    if ((end - begin) % bits != 0) {
+      array.reject("group {}: {} word rows of {} bits are not a multiple of 32 channels", g,
+                   end - begin, bits);
+    }
+    const std::int64_t slots = (end - begin) * 32 / bits;
+    if (slot + slots > std::numeric_limits<std::int32_t>::max()) {
+      array.reject("more than 2^31 - 1 input channels");
+    }
+    groups[g] = {bits, static_cast<std::int32_t>(begin), static_cast<std::int32_t>(slot),
+                 static_cast<std::int32_t>(slots)};
+    slot += slots;
+  }
+  return groups;
+}
+
+// perm[slot] = channel, from q_invperm[channel] = slot.
+std::vector<std::int32_t> invert(const NamedArray& array) {
+  const auto slots = array.span<std::int32_t>();
+  std::vector<std::int32_t> perm(slots.size(), -1);
+  for (std::size_t channel = 0; channel < slots.size(); ++channel) {
+    const auto slot = static_cast<std::size_t>(static_cast<std::uint32_t>(slots[channel]));
+    if (slot >= slots.size()) {
+      array.reject("entry {} is {}, not in 0 to {}", channel, slots[channel], slots.size() - 1);
+    }
+    if (perm[slot] != -1) {
+      array.reject("slot {} occurs twice, at {} and {}: not a permutation", slot, perm[slot],
+                   channel);
+    }
+    perm[slot] = static_cast<std::int32_t>(channel);
+  }
+  return perm;
+}
+
+void check_shapes(const NamedArray& weight, const NamedArray& groups, const NamedArray& scale,
+                  const NamedArray& scale_max) {
+  const std::int64_t out = weight.size(1);
+  if (weight.size(0) < 1 || out < 32 || out % 32 != 0) {
+    weight.reject("shape {}: word rows must be at least 1, columns a positive multiple of 32",
+                  weight.shape());
+  }
+  if (groups.size(0) < 2 || groups.size(0) % 2 != 0) {
+    groups.reject("{} numbers; must be pairs, at least one", groups.size(0));
+  }
+  const std::int64_t count = groups.size(0) / 2;
+  if (scale.size(0) != count || scale.size(1) != out / 8) {
+    scale.reject("shape {}; must be [{}, {}] for {} groups and {} columns", scale.shape(), count,
+                 out / 8, count, out);
+  }
+  if (scale_max.size(0) != count) {
+    scale_max.reject("{} values; must be {}, one a group", scale_max.size(0), count);
+  }
+}
+
+void check_scale_max(const NamedArray& array) {
+  const auto values = array.span<std::uint16_t>();
+  for (std::size_t g = 0; g < values.size(); ++g) {
+    if ((values[g] & 0x7c00u) == 0x7c00u) array.reject("group {}: the value is not finite", g);
+  }
+}
+
+}  // namespace
+
+Exl2Matrix load_exl2_matrix(const TensorSource& source, const std::string& key) {
+  const NamedArray weight(source, key + ".q_weight", {DType::kI32}, 2);
+  const NamedArray groups(source, key + ".q_groups", {DType::kI16}, 1);
+  const NamedArray scale(source, key + ".q_scale", {DType::kI32}, 2);
+  const NamedArray scale_max(source, key + ".q_scale_max", {DType::kF16}, 1);
+  const NamedArray invperm(source, key + ".q_invperm", {DType::kI32}, 1);
+  check_shapes(weight, groups, scale, scale_max);
+  check_scale_max(scale_max);
+
+  Exl2Matrix matrix;
+  matrix.name = key;
+  matrix.out = weight.size(1);
+  matrix.groups = read_groups(groups, weight.size(0));
+  const Group& last = matrix.groups.back();
+  matrix.in = std::int64_t{last.first_slot} + last.slots;
+  if (invperm.size(0) != matrix.in) {
+    invperm.reject("{} entries; must be {}, the channels of all groups", invperm.size(0),
+                   matrix.in);
+  }
+  matrix.perm = invert(invperm);
+  matrix.q_weight = weight.span<std::uint32_t>();
+  matrix.q_scale = scale.span<std::uint32_t>();
+  matrix.q_scale_max = scale_max.span<std::uint16_t>();
+  using Owners = std::array<std::shared_ptr<const void>, 3>;
+  matrix.owner = std::make_shared<const Owners>(
+      Owners{weight.array().owner, scale.array().owner, scale_max.array().owner});
+  return matrix;
+}
+
+}  // namespace bl

@@ -1,0 +1,249 @@
+#include "format/gptq.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "format/bit_codec.h"
+#include "format/tensor_check.h"
+#include "tensor/float16.h"
+
+namespace bl {
+namespace {
+
+// Tensors of one linear, with what their shapes say (spec §3).
+struct TensorSet {
+  NamedArray qweight;
+  NamedArray qzeros;
+  NamedArray scales;
+  std::optional<NamedArray> g_idx;
+  int bits = 0;
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  std::int64_t groups = 0;
+};
+
+TensorSet read_tensors(const TensorSource& source, const std::string& key) {
+  TensorSet set{NamedArray(source, key + ".qweight", {DType::kI32}, 2),
+                NamedArray(source, key + ".qzeros", {DType::kI32}, 2),
+                NamedArray(source, key + ".scales", {DType::kF16, DType::kBF16, DType::kF32}, 2),
+                std::nullopt};
+  if (source.find(key + ".g_idx") != nullptr) {
+    set.g_idx.emplace(source, key + ".g_idx",
+                      std::initializer_list<DType>{DType::kI32, DType::kI64}, 1);
+  }
+  set.out = set.qweight.size(1);
+  set.groups = set.scales.size(0);
+  if (set.out < 1 || set.qweight.size(0) < 1) {
+    set.qweight.reject("shape {} has no elements", set.qweight.shape());
+  }
+  if (set.scales.size(1) != set.out) {
+    if (set.scales.size(1) / 8 == set.out && set.scales.size(1) % 8 == 0) {
+      set.qweight.refuse("shape {} beside scales {} is the layout of AWQ, which is not supported",
+                         set.qweight.shape(), set.scales.shape());
+    }
+    set.scales.reject("{} columns; must be {} as in qweight", set.scales.size(1), set.out);
+  }
+  if (set.groups < 1 || set.qzeros.size(0) != set.groups) {
+    set.qzeros.reject("{} rows beside {} rows of scales; must be the same, at least 1",
+                      set.qzeros.size(0), set.groups);
+  }
+  return set;
+}
+
+// Bits and channels; see the derivation of spec §3.
+void derive_layout(TensorSet& set, const GptqConfig* config) {
+  const std::int64_t words = set.qzeros.size(1);
+  std::int64_t bits = 0;
+  if (words < 1 || words > set.out || 32 * words % set.out != 0) {
+    set.qzeros.reject("{} words a row for {} columns; must be columns · bits / 32", words, set.out);
+  }
+  bits = 32 * words / set.out;
+  if (bits >= 5 && bits <= 7) {
+    set.qzeros.refuse("{}-bit codes (planar packing) are not supported; 2, 3, 4 and 8 bits are",
+                      bits);
+  }
+  if (bits != 2 && bits != 3 && bits != 4 && bits != 8) {
+    set.qzeros.reject("its shape beside {} columns means {} bits a code; must be 2, 3, 4 or 8",
+                      set.out, bits);
+  }
+  set.bits = static_cast<int>(bits);
+  if (config != nullptr && config->bits && !config->per_module && *config->bits != set.bits) {
+    set.qzeros.reject("its shape means {} bits a code, but {} says {}", set.bits, config->file,
+                      *config->bits);
+  }
+  const std::int64_t rows = set.qweight.size(0);
+  if (rows > std::numeric_limits<std::int32_t>::max() / 32 || rows * 32 % bits != 0) {
+    set.qweight.reject("{} word rows are not a whole number of {}-bit channels", rows, bits);
+  }
+  set.in = rows * 32 / bits;
+  if (set.groups > set.in) {
+    set.scales.reject("{} groups for {} channels", set.groups, set.in);
+  }
+}
+
+std::int64_t groups_of(std::int64_t channels, std::int64_t size) {
+  return (channels + size - 1) / size;
+}
+
+// Channels a group, and whether that many groups of it are what the file holds.
+std::int64_t group_size_of(const TensorSet& set, const GptqConfig* config) {
+  if (config != nullptr && config->group_size) {
+    const std::int64_t size = *config->group_size == -1 ? set.in : *config->group_size;
+    if (groups_of(set.in, size) == set.groups) return size;
+    if (!config->per_module) {
+      set.scales.reject("{} groups, but {} says group_size {}, which makes {} of {} channels",
+                        set.groups, config->file, *config->group_size, groups_of(set.in, size),
+                        set.in);
+    }
+  }
+  if (set.in % set.groups == 0) return set.in / set.groups;
+  std::int64_t size = 1;
+  while (size * set.groups < set.in) size *= 2;
+  if (groups_of(set.in, size) != set.groups) {
+    set.scales.reject("{} groups do not divide {} channels evenly", set.groups, set.in);
+  }
+  return size;
+}
+
+template <class T>
+std::vector<std::int32_t> read_indices(const NamedArray& array, std::int64_t groups) {
+  const auto values = array.span<T>();
+  std::vector<std::int32_t> indices(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] < 0 || static_cast<std::int64_t>(values[i]) >= groups) {
+      array.reject("entry {} is {}, not a group in 0 to {}", i, values[i], groups - 1);
+    }
+    indices[i] = static_cast<std::int32_t>(values[i]);
+  }
+  return indices;
+}
+
+// Group of each channel (spec §7).
+std::vector<std::int32_t> read_group_of(const TensorSet& set, const GptqConfig* config) {
+  const std::int64_t size = group_size_of(set, config);
+  std::vector<std::int32_t> group_of;
+  if (set.g_idx) {
+    if (set.g_idx->size(0) != set.in) {
+      set.g_idx->reject("{} entries; must be {}, one a channel", set.g_idx->size(0), set.in);
+    }
+    group_of = set.g_idx->dtype() == DType::kI32
+                   ? read_indices<std::int32_t>(*set.g_idx, set.groups)
+                   : read_indices<std::int64_t>(*set.g_idx, set.groups);
+  } else if (config != nullptr && config->act_order && set.groups > 1) {
+    set.qweight.reject("no g_idx beside it, but {} says desc_act, which cannot be undone without",
+                       config->file);
+  }
+  const bool all_zero =
+      std::all_of(group_of.begin(), group_of.end(), [](std::int32_t g) { return g == 0; });
+  if (all_zero) {
+    group_of.resize(static_cast<std::size_t>(set.in));
+    for (std::size_t i = 0; i < group_of.size(); ++i) {
+      group_of[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) / size);
+    }
+    return group_of;
+  }
+  std::vector<std::int64_t> members(static_cast<std::size_t>(set.groups), 0);
+  for (const std::int32_t g : group_of) ++members[static_cast<std::size_t>(g)];
+  for (std::size_t g = 0; g < members.size(); ++g) {
+    const bool last = g + 1 == members.size();
+    const std::int64_t expected = last ? set.in - size * (set.groups - 1) : size;
+    if (members[g] != expected) {
+      set.g_idx->reject("group {} has {} channels; must have {}", g, members[g], expected);
+    }
+  }
+  return group_of;
+}
+
+// Words of constant fields 2^(bits−1) − 1 (v1) or 2^(bits−1) (v2): what symmetric files hold.
+bool all_fields_equal(const TensorSet& set, std::uint32_t field) {
+  const auto words = set.qzeros.span<std::uint32_t>();
+  // 32 fields are `bits` words, and rows are whole numbers of such runs or narrower widths, whose
+  // words are all alike.
+  std::array<std::uint32_t, 8> run{};
+  for (int i = 0; i < kCodesPerRun; ++i) write_code(run.data(), 1, i, set.bits, field);
+  const std::size_t columns = static_cast<std::size_t>(set.qzeros.size(1));
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] != run[i % columns % static_cast<std::size_t>(set.bits)]) return false;
+  }
+  return true;
+}
+
+// Whether zero points are meant as stored (v2). The words of a symmetric file say so themselves,
+// and are trusted over a wrong tag (spec §5.4).
+bool zeros_are_v2(const TensorSet& set, const GptqConfig* config) {
+  const bool tagged = config != nullptr && config->v2;
+  if (config == nullptr || config->symmetric == false) return tagged;
+  const std::uint32_t center = 1u << (set.bits - 1);
+  if (!all_fields_equal(set, tagged ? center - 1 : center)) return tagged;
+  if (!config->warned->exchange(true)) {
+    log_warning("{}: tagged {}, but the zero points of {} are those of {}; read as such",
+                config->file, tagged ? "gptq_v2" : "gptq", set.qzeros.name(),
+                tagged ? "gptq" : "gptq_v2");
+  }
+  return !tagged;
+}
+
+// Zero points z of W = (q − z)·s, [groups, out] (spec §5).
+std::vector<std::uint16_t> read_zeros(const TensorSet& set, const GptqConfig* config) {
+  const bool v2 = zeros_are_v2(set, config);
+  const bool carries = !v2 && config != nullptr && config->carries && set.bits != 3;
+  const std::size_t columns = static_cast<std::size_t>(set.qzeros.size(1));
+  std::uint32_t ones = 0;  // 1 in every field
+  for (int i = 0; i < 32; i += set.bits) ones |= 1u << i;
+  const auto words = set.qzeros.span<std::uint32_t>();
+  std::vector<std::uint16_t> zeros(static_cast<std::size_t>(set.groups * set.out));
+  std::vector<std::uint32_t> row(columns);
+  std::size_t at = 0;
+  for (std::size_t g = 0; g < static_cast<std::size_t>(set.groups); ++g) {
+    std::copy_n(words.begin() + static_cast<std::ptrdiff_t>(g * columns), columns, row.begin());
+    if (carries) {
+      for (std::uint32_t& word : row) word += ones;
+    }
+    const std::uint32_t offset = v2 || carries ? 0 : 1;
+    for (std::int64_t c = 0; c < set.out; ++c) {
+      zeros[at++] = static_cast<std::uint16_t>(read_code(row.data(), 1, c, set.bits) + offset);
+    }
+  }
+  return zeros;
+}
+
+template <class T>
+std::vector<std::uint16_t> read_scales(const NamedArray& array) {
+  const auto values = array.span<T>();
+  std::vector<std::uint16_t> scales(values.size());
+  const auto columns = static_cast<std::size_t>(array.size(1));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    scales[i] = float_to_half(static_cast<float>(values[i]));
+    if ((scales[i] & 0x7c00u) == 0x7c00u) {
+      array.reject("the scale of group {}, column {} is not a finite binary16 number", i / columns,
+                   i % columns);
+    }
+  }
+  return scales;
+}
+
+}  // namespace
+
+GptqMatrix load_gptq_matrix(const TensorSource& source, const std::string& key,
+                            const GptqConfig* config) {
+  TensorSet set = read_tensors(source, key);
+  derive_layout(set, config);
+  GptqMatrix matrix;
+  matrix.name = key;
+  matrix.bits = set.bits;
+  matrix.in = set.in;
+  matrix.out = set.out;
+  matrix.groups = set.groups;
+  matrix.group_of = read_group_of(set, config);
+  matrix.zeros = read_zeros(set, config);
+  matrix.scales = visit_float_dtype(set.scales.dtype(),
+                                    [&]<class T>(Tag<T>) { return read_scales<T>(set.scales); });
+  matrix.qweight = set.qweight.span<std::uint32_t>();
+  matrix.owner = set.qweight.array().owner;
+  return matrix;
+}
+
+}  // namespace bl

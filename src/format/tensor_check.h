@@ -1,0 +1,56 @@
+#pragma once
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "format/quoted_name.h"
+#include "format/tensor_source.h"
+
+namespace bl {
+
+// A tensor of a set that a format prescribes: read with its dtype and rank checked, and able to say
+// what is wrong with it. Messages start "FILE: tensor 'NAME': ".
+class NamedArray {
+ public:
+  // Throws kNotFound where the tensor is missing, kInvalidFile where dtype or rank differ.
+  NamedArray(const TensorSource& source, const std::string& name,
+             std::initializer_list<DType> dtypes, int rank);
+
+  const HostArray& array() const { return array_; }
+  const std::string& name() const { return name_; }
+  DType dtype() const { return array_.view.dtype; }
+  std::int64_t size(int dimension) const { return array_.view.shape[dimension]; }
+  std::string shape() const { return array_.view.shape.to_string(); }
+
+  // The elements as T, whose size is that of the dtype.
+  template <class T>
+  std::span<const T> span() const {
+    BL_CHECK(sizeof(T) == size_of(dtype()));
+    return {array_.view.as<const T>(), static_cast<std::size_t>(array_.view.shape.elements())};
+  }
+
+  // Throws kInvalidFile.
+  template <class... Args>
+  [[noreturn]] void reject(fmt::format_string<Args...> format, Args&&... args) const {
+    fail(ErrorCode::kInvalidFile, "{}: tensor {}: {}", file_, quoted_name(name_),
+         fmt::format(format, std::forward<Args>(args)...));
+  }
+  // Throws kUnsupported.
+  template <class... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
+    fail(ErrorCode::kUnsupported, "{}: tensor {}: {}", file_, quoted_name(name_),
+         fmt::format(format, std::forward<Args>(args)...));
+  }
+
+ private:
+  std::string name_;
+  std::string file_;
+  HostArray array_;
+};
+
+}  // namespace bl
