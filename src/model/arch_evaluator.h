@@ -1,0 +1,64 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "model/arch_value.h"
+#include "model/hf_config.h"
+
+namespace bl {
+
+// Evaluates an architecture's values against a config, for the whole model or for one layer, and
+// checks what it finds: kind and range, with one clear line where they are wrong.
+class ArchEvaluator {
+ public:
+  // `sizes` are the names that expressions may use besides config keys.
+  ArchEvaluator(const HfConfig& config, const std::map<std::string, ArchValue>& sizes)
+      : config_(config), sizes_(sizes) {}
+
+  const HfConfig& config() const { return config_; }
+  // The same for layer i of `layers`: {i} in keys is its number, and a list with one entry a layer
+  // gives its entry.
+  ArchEvaluator for_layer(std::int64_t layer, std::int64_t layers) const;
+
+  struct Found {
+    Json value;          // a scalar
+    std::string origin;  // config key or expression, for messages
+  };
+  std::optional<Found> find(const ArchValue& value) const;
+  bool holds(const Condition& condition) const;
+
+  // Whole number in [least, most]. `what` is our word for it. Throws kInvalidFile when it is
+  // absent, of another kind or out of range.
+  struct Range {
+    std::int64_t least = 1;
+    std::int64_t most = 0;
+  };
+  std::int64_t whole(std::string_view what, const ArchValue& value, Range range) const;
+  std::optional<std::int64_t> find_whole(std::string_view what, const ArchValue& value,
+                                         Range range) const;
+  // Finite number; absent gives `fallback`.
+  double real(std::string_view what, const ArchValue& value, double fallback) const;
+  std::optional<double> find_real(std::string_view what, const ArchValue& value) const;
+  bool flag(std::string_view what, const ArchValue& value, bool fallback) const;
+  std::optional<std::string> find_text(std::string_view what, const ArchValue& value) const;
+  // {i} replaced by the layer's number.
+  std::string with_layer(std::string text) const;
+
+ private:
+  std::optional<Found> find_at(const ArchValue& value, int depth) const;
+  std::optional<Found> find_key(const std::string& key) const;
+  std::optional<double> number_of(const std::string& name, int depth) const;
+  std::optional<double> expression(std::string_view text, int depth) const;
+  [[noreturn]] void wrong(std::string_view what, const Found& found, const std::string& must) const;
+  [[noreturn]] void missing(std::string_view what, const ArchValue& value) const;
+
+  const HfConfig& config_;
+  const std::map<std::string, ArchValue>& sizes_;
+  std::int64_t layer_ = -1;
+  std::int64_t layers_ = 0;
+};
+
+}  // namespace bl

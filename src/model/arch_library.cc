@@ -1,0 +1,125 @@
+#include "model/arch_library.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "model/embedded_archs.h"
+
+namespace bl {
+namespace {
+
+constexpr std::uint64_t kMaxArchBytes = 1u << 20;
+
+// Edits that turn one word into the other.
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string shortened(const std::string& name) { return name.substr(0, 80); }
+
+}  // namespace
+
+ArchLibrary::ArchLibrary(const std::filesystem::path& folder) {
+  for (const EmbeddedArch& arch : embedded_archs()) {
+    add(std::string(arch.name), parse_json(arch.text, "archs/" + std::string(arch.name) + ".json"));
+  }
+  if (!folder.empty()) {
+    if (!std::filesystem::is_directory(folder)) {
+      fail(ErrorCode::kNotFound, "{}: no such folder of architectures", folder.string());
+    }
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().extension() == ".json") {
+        add(entry.path().stem().string(), read_json_file(entry.path(), kMaxArchBytes));
+      }
+    }
+  }
+  join_all();
+}
+
+void ArchLibrary::add(const std::string& name, Json document) {
+  documents_[name] = std::move(document);
+}
+
+void ArchLibrary::join_all() {
+  for (const auto& [name, document] : documents_) {
+    if (!document.is_object() || !document.contains("match")) continue;
+    Json joined = document;
+    if (document.contains("extends")) {
+      const Json& extends = document["extends"];
+      const auto base =
+          extends.is_string() ? documents_.find(extends.get<std::string>()) : documents_.end();
+      if (base == documents_.end()) {
+        fail(ErrorCode::kInvalidFile, "archs/{}.json: extends {}, which is no document of archs/",
+             name, extends.dump());
+      }
+      if (base->second.contains("extends")) {
+        fail(ErrorCode::kInvalidFile,
+             "archs/{}.json: extends {}, which extends another; only one step is allowed", name,
+             base->first);
+      }
+      joined = base->second;
+      joined.merge_patch(document);
+    }
+    for (const Json& match : joined["match"]) {
+      if (!match.is_string()) {
+        fail(ErrorCode::kInvalidFile, "archs/{}.json: \"match\" must be a list of strings", name);
+      }
+      by_match_[match.get<std::string>()] = name;
+    }
+    joined_[name] = std::move(joined);
+  }
+}
+
+ArchSpec ArchLibrary::find(const std::string& architecture) const {
+  const auto it = by_match_.find(architecture);
+  if (it != by_match_.end()) return parse_arch(it->second, joined_.at(it->second));
+  std::vector<std::pair<std::size_t, std::string>> nearest;
+  for (const auto& [match, name] : by_match_) {
+    nearest.emplace_back(edit_distance(shortened(architecture), match), match);
+  }
+  std::sort(nearest.begin(), nearest.end());
+  std::string list;
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, nearest.size()); ++i) {
+    list += (i == 0 ? "" : ", ") + nearest[i].second;
+  }
+  fail(ErrorCode::kUnsupported,
+       "config.json: architecture \"{}\" is unknown; the nearest known are {} (a description of it "
+       "can be given with --archs DIR)",
+       shortened(architecture), list);
+}
+
+std::vector<std::string> ArchLibrary::architectures() const {
+  std::vector<std::string> result;
+  for (const auto& [match, name] : by_match_) result.push_back(match);
+  return result;
+}
+
+const Json* ArchLibrary::document_for(const std::string& architecture) const {
+  const auto it = by_match_.find(architecture);
+  return it == by_match_.end() ? nullptr : &joined_.at(it->second);
+}
+
+const Json* ArchLibrary::document(const std::string& name) const {
+  const auto it = documents_.find(name);
+  return it == documents_.end() ? nullptr : &it->second;
+}
+
+std::vector<std::string> ArchLibrary::names() const {
+  std::vector<std::string> result;
+  for (const auto& [name, document] : documents_) result.push_back(name);
+  return result;
+}
+
+}  // namespace bl

@@ -1,0 +1,34 @@
+#pragma once
+#include <set>
+#include <string>
+
+#include "model/arch_spec.h"
+
+namespace bl {
+
+// One object of an architecture file while it is read. Every key that a reader asks for is known;
+// done() refuses the others, so that a misspelt key never passes silently.
+class ArchSection {
+ public:
+  ArchSection(const Json& json, std::string where);
+
+  // nullptr where the key is absent or null.
+  const Json* find(const char* key);
+  std::string where(const char* key) const { return where_ + "." + key; }
+  void read(const char* key, std::string& to);
+  void read(const char* key, bool& to);
+  void read(const char* key, std::optional<bool>& to);
+  void read(const char* key, std::optional<std::string>& to);
+  void read(const char* key, ArchValue& to);
+  void read(const char* key, Condition& to);
+  // A string or a list of strings.
+  void read(const char* key, std::vector<std::string>& to);
+  void done() const;
+
+ private:
+  const Json& json_;
+  std::string where_;
+  std::set<std::string> known_;
+};
+
+}  // namespace bl

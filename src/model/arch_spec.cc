@@ -1,0 +1,303 @@
+#include "model/arch_spec.h"
+
+#include "base/error.h"
+#include "model/arch_section.h"
+
+namespace bl {
+namespace {
+
+void check_word(const std::string& where, const std::string& word,
+                std::initializer_list<const char*> words) {
+  std::string list;
+  for (const char* known : words) {
+    if (word == known) return;
+    list += fmt::format("{}\"{}\"", list.empty() ? "" : ", ", known);
+  }
+  fail(ErrorCode::kInvalidFile, "{}: \"{}\" is unknown, must be one of {}", where, word, list);
+}
+
+void read_norm_keys(ArchSection& section, NormArch& norm) {
+  section.read("name", norm.name);
+  section.read("kind", norm.kind);
+  section.read("eps", norm.eps);
+  section.read("unit_offset", norm.unit_offset);
+  section.read("weighted", norm.weighted);
+  section.read("if", norm.condition);
+  if (norm.kind) check_word(section.where("kind"), *norm.kind, {"rms", "layer"});
+}
+
+// A norm is a tensor name, a list of them, or an object.
+std::optional<NormArch> read_norm(ArchSection& parent, const char* key) {
+  const Json* json = parent.find(key);
+  if (json == nullptr) return std::nullopt;
+  NormArch norm;
+  if (!json->is_object()) {
+    parent.read(key, norm.name);
+    return norm;
+  }
+  ArchSection section(*json, parent.where(key));
+  read_norm_keys(section, norm);
+  section.done();
+  return norm;
+}
+
+std::optional<QkNormArch> read_qk_norm(ArchSection& parent, const char* key) {
+  const Json* json = parent.find(key);
+  if (json == nullptr) return std::nullopt;
+  QkNormArch result;
+  ArchSection section(*json, parent.where(key));
+  read_norm_keys(section, result.norm);
+  section.read("across_heads", result.across_heads);
+  section.read("after_rope", result.after_rope);
+  section.done();
+  return result;
+}
+
+std::optional<RopeArch> read_rope(ArchSection& parent) {
+  const Json* json = parent.find("rope");
+  if (json == nullptr) return std::nullopt;
+  RopeArch rope;
+  ArchSection section(*json, parent.where("rope"));
+  section.read("style", rope.style);
+  section.read("theta", rope.theta);
+  section.read("partial", rope.partial);
+  section.read("rotary_dim", rope.rotary_dim);
+  section.read("scaling", rope.scaling);
+  section.read("query_beta", rope.query_beta);
+  section.read("original", rope.original);
+  section.read("if", rope.condition);
+  section.done();
+  check_word(section.where("style"), rope.style, {"neox", "interleaved"});
+  return rope;
+}
+
+void read_attention_names(ArchSection& section, AttentionArch& a) {
+  section.read("q", a.q);
+  section.read("k", a.k);
+  section.read("v", a.v);
+  section.read("o", a.o);
+  section.read("qkv", a.qkv);
+  section.read("packing", a.packing);
+  section.read("transposed", a.transposed);
+  section.read("sinks", a.sinks);
+  section.read("gate", a.gate);
+  section.read("gate_kind", a.gate_kind);
+  section.read("gate_if", a.gate_condition);
+  check_word(section.where("packing"), a.packing, {"concat", "groups"});
+  check_word(section.where("gate_kind"), a.gate_kind,
+             {"", "sigmoid_head", "softplus_head", "sigmoid_element"});
+}
+
+std::optional<AttentionArch> read_attention(ArchSection& parent) {
+  const Json* json = parent.find("attention");
+  if (json == nullptr) return std::nullopt;
+  AttentionArch a;
+  ArchSection section(*json, parent.where("attention"));
+  section.read("at", a.at);
+  section.read("heads", a.heads);
+  section.read("kv_heads", a.kv_heads);
+  section.read("head_dim", a.head_dim);
+  read_attention_names(section, a);
+  a.q_norm = read_qk_norm(section, "q_norm");
+  a.k_norm = read_qk_norm(section, "k_norm");
+  a.v_norm = read_norm(section, "v_norm");
+  section.read("scale", a.scale);
+  section.read("softcap", a.softcap);
+  section.read("clip", a.clip);
+  section.read("window", a.window);
+  section.read("alibi", a.alibi);
+  section.read("value_is_key_if", a.value_is_key);
+  a.rope = read_rope(section);
+  section.read("absent_if", a.absent);
+  section.done();
+  return a;
+}
+
+std::optional<FeedForwardArch> read_feed_forward(ArchSection& parent, const char* key) {
+  const Json* json = parent.find(key);
+  if (json == nullptr) return std::nullopt;
+  FeedForwardArch f;
+  ArchSection section(*json, parent.where(key));
+  section.read("at", f.at);
+  section.read("gate", f.gate);
+  section.read("up", f.up);
+  section.read("down", f.down);
+  section.read("gate_up", f.gate_up);
+  section.read("xielu", f.xielu);
+  section.read("gated", f.gated);
+  section.read("transposed", f.transposed);
+  section.read("size", f.size);
+  section.read("activation", f.activation);
+  section.read("limit", f.limit);
+  section.read("absent_if", f.absent);
+  section.done();
+  return f;
+}
+
+void read_moe_rule(ArchSection& parent, MoeRule& rule) {
+  const Json* json = parent.find("when");
+  if (json == nullptr) return;
+  ArchSection section(*json, parent.where("when"));
+  section.read("first", rule.first);
+  section.read("last", rule.last);
+  section.read("step", rule.step);
+  section.read("offset", rule.offset);
+  section.read("except", rule.except);
+  section.read("only", rule.only);
+  section.read("kinds", rule.kinds);
+  section.read("kind_is", rule.kind_is);
+  section.done();
+}
+
+std::optional<MoeArch> read_moe(ArchSection& parent) {
+  const Json* json = parent.find("moe");
+  if (json == nullptr) return std::nullopt;
+  MoeArch m;
+  ArchSection section(*json, parent.where("moe"));
+  read_moe_rule(section, m.when);
+  section.read("at", m.at);
+  section.read("router", m.router);
+  section.read("selection_bias", m.selection_bias);
+  section.read("route", m.route);
+  section.read("experts", m.experts);
+  section.read("per_token", m.per_token);
+  section.read("size", m.size);
+  section.read("normalize", m.normalize);
+  section.read("normalize_power", m.normalize_power);
+  section.read("scale", m.scale);
+  section.read("groups", m.groups);
+  section.read("group_top", m.group_top);
+  section.read("activation", m.activation);
+  section.read("limit", m.limit);
+  section.read("gated", m.gated);
+  section.read("gate", m.gate);
+  section.read("up", m.up);
+  section.read("down", m.down);
+  section.read("stacked_gate", m.stacked_gate);
+  section.read("stacked_up", m.stacked_up);
+  section.read("stacked_gate_up", m.stacked_gate_up);
+  section.read("stacked_down", m.stacked_down);
+  section.read("stacked_transposed", m.stacked_transposed);
+  section.read("stacked_interleaved", m.stacked_interleaved);
+  m.shared = read_feed_forward(section, "shared");
+  section.read("shared_gate", m.shared_gate);
+  section.read("if", m.condition);
+  section.done();
+  return m;
+}
+
+BlockArch read_block(const Json& json, const std::string& where) {
+  BlockArch block;
+  ArchSection section(json, where);
+  block.attention = read_attention(section);
+  block.feed_forward = read_feed_forward(section, "feed_forward");
+  block.moe = read_moe(section);
+  block.attention_norm = read_norm(section, "attention_norm");
+  block.attention_post_norm = read_norm(section, "attention_post_norm");
+  block.feed_forward_norm = read_norm(section, "feed_forward_norm");
+  block.feed_forward_post_norm = read_norm(section, "feed_forward_post_norm");
+  section.read("parallel", block.parallel);
+  section.read("residual_multiplier", block.residual_multiplier);
+  section.read("output_scale", block.output_scale);
+  section.done();
+  return block;
+}
+
+void read_layer_types(ArchSection& parent, std::vector<LayerTypeRule>& rules) {
+  const Json* json = parent.find("layer_types");
+  if (json == nullptr) return;
+  if (!json->is_array()) {
+    fail(ErrorCode::kInvalidFile, "{}: must be a list of rules", parent.where("layer_types"));
+  }
+  for (const Json& item : *json) {
+    LayerTypeRule rule;
+    ArchSection section(item, parent.where("layer_types"));
+    section.read("list", rule.list);
+    section.read("repeat", rule.repeat);
+    section.read("every", rule.every);
+    section.read("letters", rule.letters);
+    section.read("from", rule.from);
+    section.read("other", rule.other);
+    section.read("if", rule.condition);
+    section.done();
+    rules.push_back(std::move(rule));
+  }
+}
+
+void read_rename(ArchSection& parent, std::vector<std::pair<std::string, std::string>>& rename) {
+  const Json* json = parent.find("rename");
+  if (json == nullptr) return;
+  for (const Json& pair : *json) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string() ||
+        pair[0].get_ref<const std::string&>().size() < 2) {
+      fail(ErrorCode::kInvalidFile, "{}: must be a list of [from, to]", parent.where("rename"));
+    }
+    rename.emplace_back(pair[0].get<std::string>(), pair[1].get<std::string>());
+  }
+}
+
+void read_ends(ArchSection& section, ArchSpec& spec) {
+  if (const Json* json = section.find("embed")) {
+    ArchSection embed(*json, section.where("embed"));
+    embed.read("name", spec.embed);
+    embed.read("multiplier", spec.embed_multiplier);
+    embed.read("positions", spec.positions);
+    spec.embed_norm = read_norm(embed, "norm");
+    embed.done();
+  }
+  spec.final_norm = read_norm(section, "final_norm");
+  if (const Json* json = section.find("head")) {
+    ArchSection head(*json, section.where("head"));
+    head.read("name", spec.head);
+    head.read("tied", spec.tied);
+    head.read("multiplier", spec.head_multiplier);
+    head.read("softcap", spec.head_softcap);
+    head.read("normalize", spec.normalize_head);
+    head.done();
+  }
+}
+
+}  // namespace
+
+ArchSpec parse_arch(const std::string& name, const Json& json) {
+  ArchSpec spec;
+  spec.name = name;
+  const std::string file = "archs/" + name + ".json";
+  ArchSection section(json, file);
+  section.find("about");    // a remark for readers
+  section.find("extends");  // joined already
+  section.find("gguf");     // read by the GGUF importer
+  section.read("match", spec.match);
+  section.read("scope", spec.scopes);
+  if (const Json* defaults = section.find("defaults")) spec.defaults = *defaults;
+  read_rename(section, spec.rename);
+  if (const Json* sizes = section.find("sizes")) {
+    for (const auto& [key, value] : sizes->items()) {
+      if (!value.is_null()) {
+        spec.sizes[key] = parse_arch_value(value, fmt::format("{}.sizes.{}", file, key));
+      }
+    }
+  }
+  if (const Json* norms = section.find("norms")) {
+    ArchSection inner(*norms, section.where("norms"));
+    read_norm_keys(inner, spec.norms);
+    inner.done();
+  }
+  read_ends(section, spec);
+  section.read("layer", spec.layer);
+  read_layer_types(section, spec.layer_types);
+  const Json* block = section.find("block");
+  if (block == nullptr) fail(ErrorCode::kInvalidFile, "{}: no \"block\"", file);
+  spec.block = read_block(*block, section.where("block"));
+  if (const Json* types = section.find("types")) {
+    for (const auto& [type, patch] : types->items()) {
+      Json joined = *block;
+      joined.merge_patch(patch);
+      spec.types[type] = read_block(joined, fmt::format("{}.types.{}", file, type));
+    }
+  }
+  section.done();
+  return spec;
+}
+
+}  // namespace bl

@@ -1,0 +1,149 @@
+#pragma once
+// An architecture as archs/*.json describes it: where sizes come from, what tensors are called,
+// which kinds of layers it has. archs/README.md explains every key. Joined with a config it gives a
+// ModelSpec (spec_builder.h).
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "model/arch_value.h"
+
+namespace bl {
+
+// Names that a tensor may have, best first, relative to what owns it.
+using Names = std::vector<std::string>;
+
+struct NormArch {
+  Names name;
+  std::optional<std::string> kind;  // "rms", "layer"; else the model's
+  ArchValue eps;
+  std::optional<bool> unit_offset;
+  std::optional<bool> weighted;
+  Condition condition;
+};
+
+struct QkNormArch {
+  NormArch norm;
+  bool across_heads = false;
+  bool after_rope = false;
+};
+
+struct RopeArch {
+  std::string style = "neox";  // or "interleaved"
+  ArchValue theta;
+  ArchValue partial;     // share of head_dim
+  ArchValue rotary_dim;  // or elements
+  bool scaling = true;   // false: these layers ignore a rope_scaling that is not theirs
+  ArchValue query_beta;  // scaling of queries by position
+  ArchValue original;    // positions of one step of it
+  Condition condition;
+};
+
+struct AttentionArch {
+  std::string at = "self_attn";
+  ArchValue heads, kv_heads, head_dim;
+  Names q{"q_proj"}, k{"k_proj"}, v{"v_proj"}, o{"o_proj"}, qkv, gate, sinks;
+  std::string packing = "concat";  // of qkv: or "groups": [q … q k v] a kv head
+  std::string gate_kind;           // "sigmoid_head", "softplus_head", "sigmoid_element"
+  Condition gate_condition;
+  bool transposed = false;
+  std::optional<QkNormArch> q_norm, k_norm;
+  std::optional<NormArch> v_norm;
+  ArchValue scale, softcap, clip, window, alibi;
+  Condition value_is_key;  // with no terms: never
+  std::optional<RopeArch> rope;
+  Condition absent;  // layers without attention; with no terms: none
+};
+
+struct FeedForwardArch {
+  std::string at = "mlp";
+  Names gate{"gate_proj"}, up{"up_proj"}, down{"down_proj"}, gate_up, xielu;
+  bool gated = true;
+  bool transposed = false;
+  ArchValue size, activation, limit;
+  Condition absent;
+};
+
+// Which layers route: all given rules must agree.
+struct MoeRule {
+  ArchValue first;      // the first such layer
+  ArchValue last;       // the last
+  ArchValue step;       // every step-th: (i + 1) % step == 0
+  ArchValue offset;     // with step: (i - first) % step == 0 instead when true
+  std::string except;   // key of a list of layers that do not
+  std::string only;     // key of a list (or comma-separated string) of those that do
+  std::string kinds;    // key of a list of words, one a layer
+  std::string kind_is;  // the word that routes
+};
+
+struct MoeArch {
+  MoeRule when;
+  std::string at = "mlp";
+  Names router{"gate"}, selection_bias;
+  ArchValue experts, per_token, size, normalize, scale, groups, group_top, normalize_power, limit,
+      activation;
+  ArchValue route;  // "softmax", "softmax_topk", "sigmoid", "sqrt_softplus"
+  Names gate{"experts.{e}.gate_proj"}, up{"experts.{e}.up_proj"}, down{"experts.{e}.down_proj"};
+  Names stacked_gate, stacked_up, stacked_gate_up, stacked_down;  // [experts, …]
+  bool stacked_transposed = false;                                // [experts, in, out]
+  bool stacked_interleaved = false;                               // gate, up, gate, up, …
+  bool gated = true;
+  std::optional<FeedForwardArch> shared;
+  Names shared_gate;
+  Condition condition;
+};
+
+struct BlockArch {
+  std::optional<AttentionArch> attention;
+  std::optional<FeedForwardArch> feed_forward;
+  std::optional<MoeArch> moe;
+  std::optional<NormArch> attention_norm, attention_post_norm, feed_forward_norm,
+      feed_forward_post_norm;
+  ArchValue parallel;
+  ArchValue residual_multiplier;
+  Names output_scale;
+};
+
+// How a layer's type is found where config.json does not list it.
+struct LayerTypeRule {
+  std::string list;                 // key of a list of types
+  std::vector<std::string> repeat;  // a cycle of types
+  ArchValue every;                  // every n-th layer is full_attention, others `other`
+  std::string letters;              // key of a string of L (sliding) and G (full); last is full
+  ArchValue from;                   // layers ≥ this are `other`, those before full_attention
+  std::string other = "sliding_attention";
+  Condition condition;
+};
+
+struct ArchSpec {
+  std::string name;  // file name without .json
+  std::vector<std::string> match;
+  std::vector<std::string> scopes{""};
+  Json defaults = Json::object();
+  std::vector<std::pair<std::string, std::string>> rename;
+  std::map<std::string, ArchValue> sizes;
+  NormArch norms;  // kind, eps and offset that norms have unless they say otherwise
+  Names embed;
+  ArchValue embed_multiplier;
+  Names positions;
+  std::optional<NormArch> embed_norm;
+  std::string layer;  // "model.layers.{i}"
+  std::vector<LayerTypeRule> layer_types;
+  BlockArch block;
+  std::map<std::string, BlockArch> types;  // of layers with a type of their own
+  std::optional<NormArch> final_norm;
+  Names head;
+  ArchValue tied, head_multiplier, head_softcap;
+  ArchValue normalize_head;  // rows of a plain head have length 1
+  ArchValue bos, eos;
+};
+
+// `json` is one document with `extends` already joined. Throws kInvalidFile naming file and key;
+// an unknown key is an error.
+ArchSpec parse_arch(const std::string& name, const Json& json);
+
+}  // namespace bl

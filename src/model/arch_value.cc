@@ -1,0 +1,68 @@
+#include "model/arch_value.h"
+
+#include "base/error.h"
+
+namespace bl {
+namespace {
+
+ArchValue::Alternative parse_alternative(const Json& json, const std::string& where) {
+  ArchValue::Alternative result;
+  if (json.is_string()) {
+    const std::string text = json.get<std::string>();
+    if (text.empty()) fail(ErrorCode::kInvalidFile, "{}: an empty key", where);
+    result.kind = text[0] == '=' ? ArchValue::Kind::kExpression : ArchValue::Kind::kKey;
+    result.text = text[0] == '=' ? text.substr(1) : text;
+    return result;
+  }
+  if (json.is_number() || json.is_boolean()) {
+    result.constant = json;
+    return result;
+  }
+  if (json.is_object() && json.size() == 1 && json.contains("text")) {
+    result.constant = json["text"];
+    if (!result.constant.is_string()) {
+      fail(ErrorCode::kInvalidFile, "{}: \"text\" must be a string", where);
+    }
+    return result;
+  }
+  if (json.is_object() && json.size() == 2 && json.contains("if") && json.contains("is") &&
+      !(json["is"].is_object() && json["is"].contains("if"))) {
+    result = parse_alternative(json["is"], where);
+    result.condition = parse_condition(json["if"], where);
+    return result;
+  }
+  fail(ErrorCode::kInvalidFile,
+       "{}: {} is no value; a value is a config key, \"=expression\", a number, a boolean, "
+       "{{\"text\": …}}, {{\"if\": …, \"is\": …}} or a list of these",
+       where, json.dump());
+}
+
+}  // namespace
+
+ArchValue parse_arch_value(const Json& json, const std::string& where) {
+  ArchValue value;
+  if (json.is_array()) {
+    for (const Json& item : json) value.alternatives.push_back(parse_alternative(item, where));
+  } else {
+    value.alternatives.push_back(parse_alternative(json, where));
+  }
+  return value;
+}
+
+Condition parse_condition(const Json& json, const std::string& where) {
+  Condition condition;
+  const auto add = [&](const Json& term) {
+    if (!term.is_string() || term.get_ref<const std::string&>().empty()) {
+      fail(ErrorCode::kInvalidFile, "{}: a condition is \"key\", \"!key\" or \"key=text\"", where);
+    }
+    condition.terms.push_back(term.get<std::string>());
+  };
+  if (json.is_array()) {
+    for (const Json& term : json) add(term);
+  } else {
+    add(json);
+  }
+  return condition;
+}
+
+}  // namespace bl

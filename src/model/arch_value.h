@@ -1,0 +1,41 @@
+#pragma once
+// The small language in which archs/*.json say where a number comes from (archs/README.md).
+//
+//   "num_attention_heads"            a key of config.json (dotted path, {i} is the layer)
+//   "=hidden/heads"                  product, quotient and sqrt() of sizes, keys and numbers
+//   1.0e-6, true, {"text": "silu"}   a constant
+//   {"if": "use_qk_norm", "is": …}   an alternative with a condition
+//   [ … ]                            the first of these that is there
+//
+// Non-goals: general expressions. What needs more is a new kind of layer, and that is C++.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace bl {
+
+// All of these must hold: "key" (true, non-zero or non-empty), "!key", "key=text".
+struct Condition {
+  std::vector<std::string> terms;
+};
+
+struct ArchValue {
+  enum class Kind { kKey, kExpression, kConstant };
+  struct Alternative {
+    Kind kind = Kind::kConstant;
+    std::string text;  // key or expression
+    Json constant;
+    Condition condition;
+  };
+  std::vector<Alternative> alternatives;
+  bool given() const { return !alternatives.empty(); }
+};
+
+// `where` names the place in messages ("archs/x.json: block.attention.scale").
+ArchValue parse_arch_value(const Json& json, const std::string& where);
+Condition parse_condition(const Json& json, const std::string& where);
+
+}  // namespace bl

@@ -1,0 +1,18 @@
+# cmake -DOUT=FILE -DARCHS="a.json;b.json" -P embed_archs.cmake: the documents as one C++ source.
+set(text "#include \"model/embedded_archs.h\"\n\nnamespace bl {\nnamespace {\nconstexpr EmbeddedArch kArchs[] = {\n")
+foreach(arch ${ARCHS})
+  get_filename_component(name ${arch} NAME_WE)
+  file(READ ${arch} json)
+  # A string literal may be at most 64 KiB in strict compilers: cut into pieces.
+  string(LENGTH "${json}" length)
+  set(pieces "")
+  set(at 0)
+  while(at LESS length)
+    string(SUBSTRING "${json}" ${at} 8000 piece)
+    string(APPEND pieces "R\"~arch~(${piece})~arch~\"\n")
+    math(EXPR at "${at} + 8000")
+  endwhile()
+  string(APPEND text "{\"${name}\",\n${pieces}},\n")
+endforeach()
+string(APPEND text "};\n}  // namespace\n\nstd::span<const EmbeddedArch> embedded_archs() { return kArchs; }\n\n}  // namespace bl\n")
+file(WRITE ${OUT} "${text}")

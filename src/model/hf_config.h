@@ -1,0 +1,45 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace bl {
+
+// A model's config.json as an architecture reads it: keys looked up in several scopes (a text model
+// inside a multimodal one), then in the architecture's defaults.
+//
+// Every byte of it is hostile: look-ups return what is there, and the typed readers of
+// arch_evaluator.h check kind and range and say which key of which file was wrong.
+class HfConfig {
+ public:
+  // `file` names the document in messages. Throws kInvalidFile unless `root` is an object.
+  HfConfig(Json root, std::string file);
+
+  const Json& root() const { return root_; }
+  const std::string& file() const { return file_; }
+  // architectures[0]. Throws kInvalidFile where there is none.
+  std::string architecture() const;
+
+  // Where keys are looked up, in order ("" is the top level), and what stands in for absent keys.
+  void set_scopes(std::vector<std::string> scopes) { scopes_ = std::move(scopes); }
+  void set_defaults(Json defaults) { defaults_ = std::move(defaults); }
+
+  struct Found {
+    const Json* value = nullptr;  // never null nor JSON null
+    std::string path;             // for messages: "text_config.rope_theta"
+  };
+  // `path` is dotted; a whole-number segment indexes an array. An explicit null is an absent value
+  // that no default replaces, as in transformers.
+  std::optional<Found> find(std::string_view path) const;
+
+ private:
+  Json root_;
+  std::string file_;
+  std::vector<std::string> scopes_{""};
+  Json defaults_ = Json::object();
+};
+
+}  // namespace bl

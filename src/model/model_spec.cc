@@ -1,0 +1,117 @@
+#include "model/model_spec.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "model/block_builder.h"
+#include "model/layer_types.h"
+
+namespace bl {
+namespace {
+
+constexpr std::int64_t kMaxHidden = 1 << 20;
+constexpr std::int64_t kMaxLayers = 1 << 12;
+constexpr std::int64_t kMaxVocab = std::int64_t{1} << 26;
+constexpr std::int64_t kMaxPositions = (std::int64_t{1} << 31) - 1;
+
+const ArchValue& size_of_model(const ArchSpec& arch, const char* name) {
+  const auto it = arch.sizes.find(name);
+  if (it == arch.sizes.end()) {
+    fail(ErrorCode::kInvalidFile, "archs/{}.json: sizes has no \"{}\"", arch.name, name);
+  }
+  return it->second;
+}
+
+std::vector<std::int32_t> read_ids(const HfConfig& config, const char* key) {
+  std::vector<std::int32_t> ids;
+  const auto found = config.find(key);
+  if (!found) return ids;
+  const auto add = [&](const Json& item) {
+    if (!item.is_number_integer() || item.get<double>() < -1 ||
+        item.get<double>() > static_cast<double>(kMaxVocab)) {
+      fail(ErrorCode::kInvalidFile, "{}: {} holds {}, must hold token ids", config.file(),
+           found->path, item.dump().substr(0, 60));
+    }
+    if (item.get<std::int32_t>() >= 0) ids.push_back(item.get<std::int32_t>());
+  };
+  if (found->value->is_array()) {
+    for (const Json& item : *found->value) add(item);
+  } else {
+    add(*found->value);
+  }
+  return ids;
+}
+
+void read_sizes(const ArchSpec& arch, const ArchEvaluator& at, ModelSpec& spec) {
+  spec.hidden = at.whole("hidden size", size_of_model(arch, "hidden"), {1, kMaxHidden});
+  spec.layers = at.whole("number of layers", size_of_model(arch, "layers"), {1, kMaxLayers});
+  spec.vocab = at.whole("vocabulary size", size_of_model(arch, "vocab"), {1, kMaxVocab});
+  spec.max_positions =
+      at.whole("longest context", size_of_model(arch, "max_positions"), {1, kMaxPositions});
+}
+
+float positive(const ArchEvaluator& at, const char* what, const ArchValue& value, double fallback) {
+  const double number = at.real(what, value, fallback);
+  if (number < 0.0) {
+    fail(ErrorCode::kInvalidFile, "{}: the {} is {}, must not be negative", at.config().file(),
+         what, number);
+  }
+  return static_cast<float>(number);
+}
+
+}  // namespace
+
+const BlockArch& ModelSpec::block_arch(std::size_t layer) const {
+  const auto it = arch->types.find(layer_types[layer]);
+  return it == arch->types.end() ? arch->block : it->second;
+}
+
+int ModelSpec::kv_layers() const {
+  return static_cast<int>(std::count_if(blocks.begin(), blocks.end(), [](const BlockSpec& block) {
+    return block.attention.has_value();
+  }));
+}
+
+std::vector<KvLayout> ModelSpec::kv_layouts(CacheType type) const {
+  std::vector<KvLayout> layouts;
+  for (const BlockSpec& block : blocks) {
+    if (!block.attention) continue;
+    layouts.push_back({.type = type,
+                       .kv_heads = block.attention->kv_heads,
+                       .k_dim = block.attention->head_dim,
+                       .v_dim = block.attention->head_dim});
+  }
+  return layouts;
+}
+
+ModelSpec build_model_spec(const ArchLibrary& archs, HfConfig config, const SpecOptions& options) {
+  ModelSpec spec;
+  spec.architecture = config.architecture();
+  spec.config_file = config.file();
+  const auto arch = std::make_shared<ArchSpec>(archs.find(spec.architecture));
+  spec.arch = arch;
+  config.set_scopes(arch->scopes);
+  config.set_defaults(arch->defaults);
+  const ArchEvaluator at(config, arch->sizes);
+  read_sizes(*arch, at, spec);
+  spec.context = options.context > 0 ? options.context : spec.max_positions;
+  spec.embed_multiplier = positive(at, "multiplier of the embedding", arch->embed_multiplier, 1.0);
+  spec.embed_norm = build_norm(*arch, arch->embed_norm, at);
+  spec.final_norm = build_norm(*arch, arch->final_norm, at);
+  spec.head_multiplier = positive(at, "multiplier of the logits", arch->head_multiplier, 1.0);
+  spec.head_softcap = positive(at, "soft cap of the logits", arch->head_softcap, 0.0);
+  spec.normalize_head = at.flag("normalised head", arch->normalize_head, false);
+  spec.tied = at.flag("tied embeddings", arch->tied, false);
+  spec.bos_ids = read_ids(config, "bos_token_id");
+  spec.eos_ids = read_ids(config, "eos_token_id");
+  BlockBuilder builder(*arch, at, options, spec);
+  spec.layer_types = layer_types(*arch, at, spec.layers);
+  for (std::int64_t i = 0; i < spec.layers; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    spec.blocks.push_back(builder.build(i, spec.layer_types[index], spec.block_arch(index)));
+  }
+  return spec;
+}
+
+}  // namespace bl

@@ -1,0 +1,58 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/arch_library.h"
+#include "model/arch_spec.h"
+#include "model/hf_config.h"
+#include "nn/block.h"
+#include "nn/rope_table.h"
+#include "ops/kv_layout.h"
+
+namespace bl {
+
+// What a model is, as a value: an architecture joined with a config. Every number is checked;
+// products of sizes fit.
+struct ModelSpec {
+  std::string architecture;
+  std::string config_file;  // for messages
+  std::int64_t hidden = 0;
+  std::int64_t layers = 0;
+  std::int64_t vocab = 0;          // logits; the embedding may have more rows
+  std::int64_t max_positions = 0;  // of the config
+  std::int64_t context = 0;        // max_positions, or what the user asked for
+  float embed_multiplier = 1.0f;
+  std::vector<RopeSpec> ropes;
+  std::vector<BlockSpec> blocks;
+  std::vector<std::string> layer_types;  // of each block
+  std::optional<NormSpec> embed_norm;
+  std::optional<NormSpec> final_norm;
+  float head_multiplier = 1.0f;
+  float head_softcap = 0.0f;
+  bool normalize_head = false;
+  bool tied = false;
+  std::vector<std::int32_t> bos_ids;  // of the config; may be empty
+  std::vector<std::int32_t> eos_ids;
+  std::shared_ptr<const ArchSpec> arch;  // names of tensors
+
+  // The description that names the tensors of a block.
+  const BlockArch& block_arch(std::size_t layer) const;
+  int kv_layers() const;  // blocks with attention
+  // Cache of each layer that attends, in order.
+  std::vector<KvLayout> kv_layouts(CacheType type) const;
+};
+
+// What a user may override.
+struct SpecOptions {
+  double rope_scale = 0.0;   // positions divided by this; 0: as the config says
+  double rope_alpha = 0.0;   // theta · alpha^(d/(d−2)); 0: as the config says
+  std::int64_t context = 0;  // 0: as the config says
+};
+
+// Throws kInvalidFile (naming config.json, key, value, what would be right) or kUnsupported.
+ModelSpec build_model_spec(const ArchLibrary& archs, HfConfig config, const SpecOptions& options);
+
+}  // namespace bl
