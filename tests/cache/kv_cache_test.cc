@@ -1,0 +1,81 @@
+#include "cache/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace bl {
+namespace {
+
+// Memory only: a cache asks nothing else of a backend.
+class HostMemory : public Backend {
+ public:
+  std::string_view name() const override { return "memory"; }
+  std::string description() const override { return ""; }
+  const OpTable& ops() const override { return ops_; }
+  Buffer allocate(std::size_t bytes) override { return allocate_host(bytes); }
+  void upload(const TensorView&, const TensorView&) override {}
+  void download(const TensorView&, const TensorView&) override {}
+  void synchronize() override {}
+  std::unique_ptr<PackedMatrix> pack(const WeightMatrix&, const PackOptions&) override {
+    return nullptr;
+  }
+  Tensor unpack(const PackedMatrix&) override { return {}; }
+  std::size_t packed_bytes(const WeightMatrix&, const PackOptions&) override { return 0; }
+  std::size_t scratch_bytes(const ScratchShape&) const override { return 0; }
+  CacheType default_cache_type() const override { return CacheType::kF16; }
+
+ private:
+  OpTable ops_;
+};
+
+TEST(KvCache, PoolsHoldTheirPages) {
+  HostMemory memory;
+  const std::array<KvLayout, 2> layers{KvLayout{CacheType::kF16, 3, 64, 64},
+                                       KvLayout{CacheType::kQ4, 1, 80, 96}};
+  KvCache cache(memory, layers, 5);
+  EXPECT_EQ(cache.pool().free_pages(), 5);
+  EXPECT_EQ(cache.bytes(), 5 * KvCache::page_bytes(layers));
+  ASSERT_EQ(cache.layers().size(), 2u);
+  for (const PagedKvView& view : cache.layers()) {
+    std::memset(view.k, 1, view.layout.k_page_bytes() * 5);
+    std::memset(view.v, 2, view.layout.v_page_bytes() * 5);
+  }
+  EXPECT_EQ(static_cast<int>(*cache.layers()[0].k), 1);
+  EXPECT_EQ(static_cast<int>(*cache.layers()[0].v), 2);
+}
+
+TEST(KvCache, BytesOfAnElement) {
+  const auto bits = [](CacheType type, int dim) {
+    const KvLayout layout{type, 1, dim, dim};
+    return static_cast<double>(layout.k_page_bytes() + layout.v_page_bytes()) * 8.0 /
+           (2.0 * kPageSlots * dim);
+  };
+  for (const int dim : {64, 96, 128, 192, 256}) {
+    EXPECT_EQ(bits(CacheType::kF32, dim), 32.0);
+    EXPECT_EQ(bits(CacheType::kF16, dim), 16.0);
+    EXPECT_EQ(bits(CacheType::kFp8, dim), 8.0);
+    EXPECT_EQ(bits(CacheType::kQ8, dim), 8.5);
+    EXPECT_EQ(bits(CacheType::kQ6, dim), 6.5);
+    EXPECT_EQ(bits(CacheType::kQ4, dim), 4.5);
+  }
+}
+
+TEST(KvCache, PagesForTokens) {
+  EXPECT_EQ(KvCache::pages_for(0), 0);
+  EXPECT_EQ(KvCache::pages_for(1), 1);
+  EXPECT_EQ(KvCache::pages_for(256), 1);
+  EXPECT_EQ(KvCache::pages_for(257), 2);
+}
+
+TEST(KvCache, TooManyPagesIsAnError) {
+  HostMemory memory;
+  const std::array<KvLayout, 1> layers{KvLayout{CacheType::kF32, 1 << 20, 1 << 16, 1 << 16}};
+  EXPECT_THROW(KvCache(memory, layers, (1 << 18) + 1), Error);
+}
+
+}  // namespace
+}  // namespace bl
