@@ -68,11 +68,34 @@ void check_dense(const NamedArray& weight) {
   }
 }
 
+// Names that tell the formats which are not read, so that a model in one of them is not "missing".
+void refuse_other_formats(const TensorSource& source, const std::string& key) {
+  struct Tell {
+    const char* suffix;
+    const char* format;
+  };
+  constexpr Tell kTells[] = {{".weight_packed", "compressed-tensors"},
+                             {".trellis", "EXL3"},
+                             {".B", "Marlin"},
+                             {".W_q", "HQQ"},
+                             {".codes", "AQLM"},
+                             {"_blocks", "MXFP4"}};
+  for (const Tell& tell : kTells) {
+    const std::string name = key + tell.suffix;
+    if (source.find(name) == nullptr) continue;
+    fail(ErrorCode::kUnsupported,
+         "linear {}: tensor {} belongs to {}, which is not supported (EXL2, GPTQ, F32, F16 and "
+         "BF16 are)",
+         quoted_name(key), quoted_name(name), tell.format);
+  }
+}
+
 WeightMatrix load_codes(const TensorSource& source, const std::string& key,
                         const LoadHints& hints) {
   if (source.find(key + ".q_weight") != nullptr) return load_exl2_matrix(source, key);
   if (source.find(key + ".qweight") != nullptr) return load_gptq_matrix(source, key, hints.gptq);
   if (source.find(key + ".weight") == nullptr) {
+    refuse_other_formats(source, key);
     fail(ErrorCode::kNotFound, "no weights for linear {}: none of .weight, .q_weight, .qweight",
          quoted_name(key));
   }

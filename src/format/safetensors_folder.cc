@@ -3,23 +3,16 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "format/quoted_name.h"
+#include "format/safetensors_index.h"
 
 namespace bl {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Index {
-  fs::path path;
-  std::map<std::string, std::string> shard_of;  // tensor → file name
-  std::set<std::string> shards;
-};
 
 bool has_exl2(const SafetensorsFile& file) {
   const auto& entries = file.entries();
@@ -30,31 +23,6 @@ bool has_exl2(const SafetensorsFile& file) {
 
 bool has_exl2(const std::vector<std::unique_ptr<SafetensorsFile>>& files) {
   return std::any_of(files.begin(), files.end(), [](const auto& file) { return has_exl2(*file); });
-}
-
-// A file name, and nothing that leads out of the folder.
-bool is_plain_name(std::string_view name) {
-  return !name.empty() && name != "." && name != ".." &&
-         name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
-}
-
-Index read_index(const fs::path& path) {
-  Index index{path, {}, {}};
-  const Json document = read_json_file(path, 256u << 20);
-  const auto map = document.is_object() ? document.find("weight_map") : document.end();
-  if (map == document.end() || !map->is_object()) {
-    fail(ErrorCode::kInvalidFile, "{}: no object \"weight_map\"", path.string());
-  }
-  for (const auto& [tensor, shard] : map->items()) {
-    if (!shard.is_string() || !is_plain_name(shard.get_ref<const std::string&>())) {
-      fail(ErrorCode::kInvalidFile, "{}: the shard of {} must be a plain file name", path.string(),
-           quoted_name(tensor));
-    }
-    const std::string& name = shard.get_ref<const std::string&>();
-    index.shard_of.emplace(tensor, name);
-    index.shards.insert(name);
-  }
-  return index;
 }
 
 struct Listing {
@@ -83,9 +51,11 @@ Listing list_folder(const fs::path& folder) {
   return listing;
 }
 
-// What is untrue about an index, or nothing. `files` are the shards that it names and that exist.
-std::optional<std::string> mistake(const Index& index,
-                                   const std::vector<std::unique_ptr<SafetensorsFile>>& files) {
+// What is untrue about an index; empty where it can be followed. `files` are the shards that it
+// names and that exist.
+std::string mistake(const SafetensorsIndex& index,
+                    const std::vector<std::unique_ptr<SafetensorsFile>>& files) {
+  if (!index.mistake.empty()) return index.mistake;
   std::map<std::string, const SafetensorsFile*> by_name;
   for (const auto& file : files) by_name[fs::path(file->what()).filename().string()] = file.get();
   for (const std::string& shard : index.shards) {
@@ -104,7 +74,7 @@ std::optional<std::string> mistake(const Index& index,
                          quoted_name(tensor), quoted_name(shard));
     }
   }
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace
@@ -127,9 +97,9 @@ void SafetensorsFolder::open_folder(const fs::path& folder) {
                               "convert them to safetensors"
                             : "");
   }
-  std::optional<Index> index;
+  std::optional<SafetensorsIndex> index;
   // Two indexes (of two variants of the weights) say nothing about which one is meant.
-  if (listing.indexes.size() == 1) index = read_index(listing.indexes[0]);
+  if (listing.indexes.size() == 1) index = read_safetensors_index(listing.indexes[0]);
   std::vector<fs::path> others;
   for (const fs::path& path : listing.files) {
     if (!index || index->shards.contains(path.filename().string())) {
@@ -139,10 +109,10 @@ void SafetensorsFolder::open_folder(const fs::path& folder) {
     }
   }
   if (!index) return;
-  const std::optional<std::string> untrue = mistake(*index, files_);
-  if (!untrue && !has_exl2(files_)) return;
+  const std::string untrue = mistake(*index, files_);
+  if (untrue.empty() && !has_exl2(files_)) return;
   for (const fs::path& path : others) files_.push_back(std::make_unique<SafetensorsFile>(path));
-  if (untrue && !has_exl2(files_)) fail(ErrorCode::kInvalidFile, "{}", *untrue);
+  if (!untrue.empty() && !has_exl2(files_)) fail(ErrorCode::kInvalidFile, "{}", untrue);
 }
 
 void SafetensorsFolder::index_names() {

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
-#include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "format/quoted_name.h"

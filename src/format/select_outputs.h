@@ -1,0 +1,19 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "format/weight_matrix.h"
+
+namespace bl {
+
+// Parts of a linear whose outputs several linears share (fused q/k/v, gate and up; interleaved
+// heads). Codes are moved, never decoded. The parts keep the name of the whole.
+
+// Outputs [begin, begin + count). Dense rows stay where they are; other formats are copied.
+WeightMatrix slice_outputs(const WeightMatrix& matrix, std::int64_t begin, std::int64_t count);
+
+// Output j of the result is output columns[j] of `matrix`, bias included. For EXL2 the number of
+// columns must be a multiple of 32, else throws kUnsupported. Indices out of range are a bug.
+WeightMatrix select_outputs(const WeightMatrix& matrix, std::span<const std::int32_t> columns);
+
+}  // namespace bl
