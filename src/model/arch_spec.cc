@@ -178,6 +178,7 @@ std::optional<MoeArch> read_moe(ArchSection& parent) {
   section.read("stacked_gate_up", m.stacked_gate_up);
   section.read("stacked_down", m.stacked_down);
   section.read("stacked_transposed", m.stacked_transposed);
+  section.read("stacked_down_transposed", m.stacked_down_transposed);
   section.read("stacked_interleaved", m.stacked_interleaved);
   m.shared = read_feed_forward(section, "shared");
   section.read("shared_gate", m.shared_gate);

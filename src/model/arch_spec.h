@@ -90,6 +90,7 @@ struct MoeArch {
   Names gate{"experts.{e}.gate_proj"}, up{"experts.{e}.up_proj"}, down{"experts.{e}.down_proj"};
   Names stacked_gate, stacked_up, stacked_gate_up, stacked_down;  // [experts, …]
   bool stacked_transposed = false;                                // [experts, in, out]
+  std::optional<bool> stacked_down_transposed;                    // else like the others
   bool stacked_interleaved = false;                               // gate, up, gate, up, …
   bool gated = true;
   std::optional<FeedForwardArch> shared;

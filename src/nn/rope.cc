@@ -84,14 +84,11 @@ std::vector<StepInputs::RopeRows> RopeBank::prepare(ExecContext& ctx,
   return result;
 }
 
-std::size_t RopeBank::work_bytes(std::int64_t tokens) const {
-  std::size_t bytes = 0;
-  for (const Table& table : tables_) {
-    bytes += arena_bytes(DType::kI32, tokens);
-    if (choice_of(table.spec) == RopeChoice::kDynamic) {
-      bytes += arena_bytes(DType::kF32, tokens * (table.spec.rotated / 2)) +
-               arena_bytes(DType::kF32, tokens);
-    }
+std::size_t RopeBank::work_bytes(const RopeSpec& spec, std::int64_t tokens) {
+  std::size_t bytes = arena_bytes(DType::kI32, tokens);
+  if (choice_of(spec) == RopeChoice::kDynamic) {
+    bytes +=
+        arena_bytes(DType::kF32, tokens * (spec.rotated / 2)) + arena_bytes(DType::kF32, tokens);
   }
   return bytes;
 }

@@ -24,8 +24,8 @@ class RopeBank {
   // Rows for tokens of these sequences, in order; memory is taken from ctx.scratch.
   std::vector<StepInputs::RopeRows> prepare(ExecContext& ctx,
                                             std::span<const Sequence> sequences) const;
-  // Scratch that prepare takes for so many tokens of any number of sequences.
-  std::size_t work_bytes(std::int64_t tokens) const;
+  // Scratch that prepare takes for one table and so many tokens of any number of sequences.
+  static std::size_t work_bytes(const RopeSpec& spec, std::int64_t tokens);
   std::size_t bytes() const;
 
  private:

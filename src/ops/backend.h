@@ -28,6 +28,8 @@ class Backend {
   virtual void upload(const TensorView& to, const TensorView& from_host) = 0;  // same dtype, shape
   virtual void download(const TensorView& to_host, const TensorView& from) = 0;
   virtual void synchronize() = 0;
+  // Whether ops read ordinary host memory, so that a mapped table need not be copied.
+  virtual bool reads_host_memory() const { return true; }
 
   // Packs straight from the file's codes. Dense matrices may stay where they are (mapped files), so
   // the result may keep matrix.owner alive.

@@ -1,0 +1,207 @@
+#include "model/block_loader.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "model/expert_loader.h"
+#include "nn/device_copy.h"
+
+namespace bl {
+namespace {
+
+double softplus(double x) { return x > 20.0 ? x : std::log1p(std::exp(x)); }
+
+// The name to load or, where none has weights, to name in the error.
+std::string key_of(const WeightReader& reader, const std::string& prefix, const Names& names) {
+  const std::string* found = reader.pick(prefix, names);
+  return join_name(prefix, found != nullptr ? *found : names.at(0));
+}
+
+}  // namespace
+
+Norm BlockLoader::norm(const std::optional<NormSpec>& spec, const std::optional<NormArch>& arch) {
+  if (!spec) return {};
+  return reader_.norm(*spec, prefix_, arch->name, {Shape{model_.hidden}});
+}
+
+// Weights of a norm of each head come as [head_dim], one for all heads, or one a head; across heads
+// as one long vector.
+Norm BlockLoader::head_norm(const QkNormSpec& spec, const NormArch& arch, const std::string& at,
+                            Shape heads) {
+  const std::int64_t all = heads.elements();
+  if (spec.across_heads) return reader_.norm(spec.norm, at, arch.name, {Shape{all}, heads});
+  return reader_.norm(spec.norm, at, arch.name, {Shape{heads[1]}, heads});
+}
+
+void BlockLoader::grouped_projections(const AttentionSpec& spec, const AttentionArch& arch,
+                                      const std::string& key, Attention::Weights& weights) {
+  const std::int64_t per_kv = spec.heads / spec.kv_heads;
+  const std::int64_t out = std::int64_t{spec.heads + 2 * spec.kv_heads} * spec.head_dim;
+  LoadHints hints;
+  hints.in = spec.hidden;
+  hints.out = out;
+  hints.transposed = arch.transposed;
+  DenseMatrix whole;
+  if (reader_.phase() == WeightReader::Phase::kCheck) {
+    WeightMatrix found = load_weight_matrix(reader_.source(), key, hints);
+    if (!std::holds_alternative<DenseMatrix>(found)) {
+      fail(ErrorCode::kUnsupported,
+           "linear {} ({}): queries, keys and values are interleaved, which is supported for plain "
+           "weights only",
+           key, format_name(found));
+    }
+    whole = std::get<DenseMatrix>(std::move(found));
+  }
+  const auto part = [&](std::int64_t first, std::int64_t count) {
+    std::vector<std::int64_t> rows;
+    for (std::int64_t group = 0; group < spec.kv_heads; ++group) {
+      const std::int64_t base = (group * (per_kv + 2) + first) * spec.head_dim;
+      for (std::int64_t row = 0; row < count * spec.head_dim; ++row) rows.push_back(base + row);
+    }
+    return reader_.linear(whole, std::move(rows));
+  };
+  weights.q = part(0, per_kv);
+  weights.k = part(per_kv, 1);
+  weights.v = part(per_kv + 1, 1);
+}
+
+void BlockLoader::projections(const AttentionSpec& spec, const AttentionArch& arch,
+                              const std::string& at, Attention::Weights& weights) {
+  const std::int64_t q_width = std::int64_t{spec.heads} * spec.head_dim;
+  const std::int64_t kv_width = std::int64_t{spec.kv_heads} * spec.head_dim;
+  const std::string* fused = arch.qkv.empty() ? nullptr : reader_.pick(at, arch.qkv);
+  if (fused != nullptr && reader_.pick(at, arch.q) == nullptr) {
+    const std::string key = join_name(at, *fused);
+    if (arch.packing == "groups") {
+      grouped_projections(spec, arch, key, weights);
+    } else {
+      weights.qkv = reader_.linear(
+          key, {.in = spec.hidden, .out = q_width + 2 * kv_width, .transposed = arch.transposed});
+    }
+    return;
+  }
+  const auto load = [&](const Names& names, std::int64_t out) {
+    return reader_.linear(key_of(reader_, at, names), {.in = spec.hidden, .out = out});
+  };
+  weights.q = load(arch.q, q_width);
+  weights.k = load(arch.k, kv_width);
+  if (!spec.value_is_key) weights.v = load(arch.v, kv_width);
+}
+
+Attention BlockLoader::attention(const AttentionSpec& spec, const AttentionArch& arch) {
+  const std::string at = at_block(arch.at);
+  const std::int64_t q_width = std::int64_t{spec.heads} * spec.head_dim;
+  Attention::Weights weights;
+  projections(spec, arch, at, weights);
+  if (spec.gate != AttentionGate::kNone) {
+    const bool wide = spec.gate == AttentionGate::kSigmoidElement;
+    weights.gate = reader_.linear(key_of(reader_, at, arch.gate),
+                                  {.in = spec.hidden, .out = wide ? q_width : spec.heads});
+  }
+  // An EXL2 file holds this matrix the ordinary way round; a plain one as the architecture says.
+  weights.o = reader_.linear(key_of(reader_, at, arch.o),
+                             {.in = q_width, .out = spec.hidden, .transposed = arch.transposed});
+  const Shape q_heads{spec.heads, spec.head_dim};
+  const Shape kv_heads{spec.kv_heads, spec.head_dim};
+  if (spec.q_norm) weights.q_norm = head_norm(*spec.q_norm, arch.q_norm->norm, at, q_heads);
+  if (spec.k_norm) weights.k_norm = head_norm(*spec.k_norm, arch.k_norm->norm, at, kv_heads);
+  if (spec.v_norm) {
+    weights.v_norm = head_norm({*spec.v_norm, false, false}, *arch.v_norm, at, kv_heads);
+  }
+  if (spec.sinks) weights.sinks = reader_.vector(at, arch.sinks, {Shape{spec.heads}});
+  if (spec.alibi_max > 0.0f && reader_.phase() == WeightReader::Phase::kLoad) {
+    const std::vector<float> slopes = alibi_slopes(spec.heads, spec.alibi_max);
+    weights.alibi_slopes =
+        device_tensor(reader_.backend(), std::span<const float>(slopes), Shape{spec.heads});
+  }
+  Attention::Rotation rotation;
+  if (spec.rope >= 0) {
+    const RopeSpec& rope = model_.ropes[static_cast<std::size_t>(spec.rope)];
+    rotation = {rope.rotated, rope.style};
+  }
+  return {spec, rotation, std::move(weights)};
+}
+
+FeedForward BlockLoader::feed_forward(const FeedForwardSpec& spec, const FeedForwardArch& arch) {
+  return load_feed_forward(reader_, at_block(arch.at), spec, arch);
+}
+
+Moe BlockLoader::moe(const MoeSpec& spec, const MoeArch& arch) {
+  const std::string at = at_block(arch.at);
+  Moe::Weights weights;
+  weights.router =
+      reader_.linear(key_of(reader_, at, arch.router), {.in = spec.hidden, .out = spec.experts});
+  for (const std::string& name : arch.selection_bias) {
+    if (!reader_.has_tensor(join_name(at, name))) continue;
+    weights.selection_bias = reader_.vector(at, {name}, {Shape{spec.experts}, {1, spec.experts}});
+    break;
+  }
+  load_experts(reader_, at, {.spec = spec, .arch = arch}, weights);
+  if (spec.shared) {
+    weights.shared =
+        load_feed_forward(reader_, at_block(arch.shared->at), *spec.shared, *arch.shared);
+    if (spec.shared_gate) {
+      weights.shared_gate =
+          reader_.linear(key_of(reader_, at, arch.shared_gate), {.in = spec.hidden, .out = 1});
+    }
+  }
+  return {spec, std::move(weights)};
+}
+
+Block BlockLoader::load(std::size_t layer) {
+  const BlockSpec& spec = model_.blocks[layer];
+  const BlockArch& arch = model_.block_arch(layer);
+  prefix_ = model_.arch->layer;
+  const std::size_t at = prefix_.find("{i}");
+  if (at != std::string::npos) prefix_.replace(at, 3, std::to_string(layer));
+  Block::Weights weights;
+  weights.attention_norm = norm(spec.attention_norm, arch.attention_norm);
+  if (spec.attention) weights.attention = attention(*spec.attention, *arch.attention);
+  weights.attention_post_norm = norm(spec.attention_post_norm, arch.attention_post_norm);
+  weights.feed_forward_norm = norm(spec.feed_forward_norm, arch.feed_forward_norm);
+  if (spec.feed_forward)
+    weights.feed_forward = feed_forward(*spec.feed_forward, *arch.feed_forward);
+  if (spec.moe) weights.moe = moe(*spec.moe, *arch.moe);
+  weights.feed_forward_post_norm = norm(spec.feed_forward_post_norm, arch.feed_forward_post_norm);
+  if (spec.output_scale) {
+    const std::vector<float> scale =
+        reader_.host_values(prefix_, arch.output_scale, {Shape{1}, Shape{}});
+    if (!scale.empty()) weights.output_scale = scale[0];
+  }
+  return {spec, std::move(weights)};
+}
+
+FeedForward load_feed_forward(WeightReader& reader, const std::string& at,
+                              const FeedForwardSpec& spec, const FeedForwardArch& arch) {
+  const WeightReader::LinearShape in{
+      .in = spec.hidden, .out = spec.intermediate, .transposed = arch.transposed};
+  FeedForward::Weights weights;
+  const std::string* fused = arch.gate_up.empty() ? nullptr : reader.pick(at, arch.gate_up);
+  if (spec.gated && fused != nullptr && reader.pick(at, arch.gate) == nullptr) {
+    weights.gate_up = reader.linear(
+        join_name(at, *fused),
+        {.in = spec.hidden, .out = 2 * spec.intermediate, .transposed = arch.transposed});
+  } else {
+    if (spec.gated) weights.gate = reader.linear(key_of(reader, at, arch.gate), in);
+    weights.up = reader.linear(key_of(reader, at, arch.up), in);
+  }
+  weights.down =
+      reader.linear(key_of(reader, at, arch.down),
+                    {.in = spec.intermediate, .out = spec.hidden, .transposed = arch.transposed});
+  if (spec.has_xielu) {
+    const auto scalar = [&](const char* name, double fallback) {
+      const std::string tensor = join_name(at, std::string("act_fn.") + name);
+      if (!reader.has_tensor(tensor)) return fallback;
+      const std::vector<float> value = reader.host_values("", {tensor}, {Shape{1}, Shape{}});
+      return value.empty() ? fallback : static_cast<double>(value[0]);
+    };
+    const double beta = scalar("beta", 0.5);
+    weights.xielu_alpha_p = static_cast<float>(softplus(scalar("alpha_p", 0.0)));
+    weights.xielu_alpha_n = static_cast<float>(softplus(scalar("alpha_n", 0.0)) + beta);
+    weights.xielu_beta = static_cast<float>(beta);
+    weights.xielu_eps = static_cast<float>(scalar("eps", -1e-6));
+  }
+  return {spec, std::move(weights)};
+}
+
+}  // namespace bl

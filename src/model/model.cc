@@ -1,0 +1,113 @@
+#include "model/model.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "nn/device_copy.h"
+
+namespace bl {
+namespace {
+
+std::size_t embed_and_inputs_bytes(const ModelSpec& spec, std::int64_t tokens) {
+  return arena_bytes(DType::kF32, tokens * spec.hidden) + 2 * arena_bytes(DType::kI32, tokens) +
+         arena_bytes(DType::kI64, tokens);
+}
+
+}  // namespace
+
+std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std::int64_t tokens,
+                             std::int64_t logit_rows) {
+  const ModelSpec& spec = shape.spec;
+  std::size_t block = 0;
+  Backend::ScratchShape scratch;
+  scratch.tokens = std::max(tokens, logit_rows);
+  scratch.max_in = shape.max_in;
+  scratch.max_out = shape.max_out;
+  for (const BlockSpec& b : spec.blocks) {
+    block = std::max(block, Block::work_bytes(b, spec.hidden, tokens));
+    if (b.attention) {
+      scratch.heads = std::max<std::int64_t>(scratch.heads, b.attention->heads);
+      scratch.head_dim = std::max<std::int64_t>(scratch.head_dim, b.attention->head_dim);
+    }
+    if (b.moe) {
+      scratch.experts_per_token =
+          std::max<std::int64_t>(scratch.experts_per_token, b.moe->per_token);
+      scratch.expert_intermediate =
+          std::max(scratch.expert_intermediate, b.moe->expert.intermediate);
+    }
+  }
+  std::size_t ropes = 0;
+  for (const RopeSpec& rope : spec.ropes) ropes += RopeBank::work_bytes(rope, tokens);
+  const std::size_t ends =
+      arena_bytes(DType::kF32, logit_rows * spec.hidden) + arena_bytes(DType::kI32, logit_rows);
+  return arena_bytes(DType::kF32, logit_rows * spec.vocab) + embed_and_inputs_bytes(spec, tokens) +
+         ropes + std::max(block, ends) + backend.scratch_bytes(scratch);
+}
+
+std::size_t Model::work_bytes(std::int64_t tokens, std::int64_t logit_rows) const {
+  return model_work_bytes({parts_.spec, parts_.max_in, parts_.max_out}, backend_, tokens,
+                          logit_rows);
+}
+
+void Model::check_ids(const StepBatch& batch) const {
+  const std::int64_t rows = embedding_rows();
+  for (std::int32_t id : batch.ids) {
+    if (id < 0 || id >= rows) {
+      fail(ErrorCode::kInvalidArgument, "token id {} is outside the model's vocabulary of {}", id,
+           rows);
+    }
+  }
+}
+
+TensorView Model::logits_of(ExecContext& ctx, const StepBatch& batch, const TensorView& x,
+                            const TensorView& logits) const {
+  const auto rows = static_cast<std::int64_t>(batch.logit_rows.size());
+  const TensorView h = ctx.scratch->take_f32({rows, parts_.spec.hidden});
+  ctx.ops->copy_rows(ctx, {.x = x, .rows = batch.logit_rows.data(), .count = rows, .out = h});
+  if (parts_.final_norm.present()) parts_.final_norm.forward(ctx, h, h);
+  const LinearOutput output{&parts_.head, logits};
+  apply_linears(ctx, h, {&output, 1}, parts_.spec.head_multiplier);
+  if (parts_.spec.head_softcap > 0.0f) {
+    ctx.ops->scale(ctx, {.x = logits, .softcap = parts_.spec.head_softcap});
+  }
+  return logits;
+}
+
+TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
+                          std::span<const PagedKvView> layers) const {
+  check_ids(batch);
+  const auto tokens = static_cast<std::int64_t>(batch.ids.size());
+  BL_CHECK(batch.positions.size() == batch.ids.size() && batch.slots.size() == batch.ids.size());
+  BL_CHECK(static_cast<int>(layers.size()) == kv_layers());
+  const auto rows = static_cast<std::int64_t>(batch.logit_rows.size());
+  const TensorView logits = ctx.scratch->take_f32({rows, parts_.spec.vocab});
+  ArenaScope scope(*ctx.scratch);
+
+  const auto upload_ints = [&](const std::vector<std::int32_t>& values) {
+    return scratch_copy(ctx, backend_, std::span<const std::int32_t>(values), Shape{tokens})
+        .as<const std::int32_t>();
+  };
+  std::vector<SequenceSpan> sequences;
+  std::vector<RopeBank::Sequence> rotations;
+  for (const BatchSequence& s : batch.sequences) {
+    sequences.push_back({s.first_token, s.tokens, s.past, s.pages.data()});
+    rotations.push_back({s.tokens, s.past, s.reach});
+  }
+  StepInputs step;
+  step.tokens = tokens;
+  step.positions = upload_ints(batch.positions);
+  step.slots =
+      scratch_copy(ctx, backend_, std::span<const std::int64_t>(batch.slots), Shape{tokens})
+          .as<const std::int64_t>();
+  step.sequences = sequences;
+  const std::vector<StepInputs::RopeRows> ropes = parts_.ropes.prepare(ctx, rotations);
+  step.ropes = ropes;
+  step.kv = layers;
+
+  const TensorView x = ctx.scratch->take_f32({tokens, parts_.spec.hidden});
+  parts_.embedding.forward(ctx, upload_ints(batch.ids), step.positions, x);
+  for (const Block& block : parts_.blocks) block.forward(ctx, step, x);
+  return rows == 0 ? logits : logits_of(ctx, batch, x, logits);
+}
+
+}  // namespace bl

@@ -1,0 +1,78 @@
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "model/model_files.h"
+#include "model/model_spec.h"
+#include "model/step_batch.h"
+#include "nn/embedding.h"
+#include "nn/rope.h"
+#include "ops/backend.h"
+
+namespace bl {
+
+// What the scratch of a step depends on besides its size.
+struct WorkShape {
+  const ModelSpec& spec;
+  std::int64_t max_in = 0;  // widest input and output of its products
+  std::int64_t max_out = 0;
+};
+// Scratch that a step of so many tokens and wanted rows of logits takes at most.
+std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std::int64_t tokens,
+                             std::int64_t logit_rows);
+
+// A model in a backend's memory: embedding, blocks, final norm, head.
+class Model {
+ public:
+  struct Parts {
+    ModelSpec spec;
+    Embedding embedding;
+    std::vector<Block> blocks;
+    Norm final_norm;
+    Linear head;
+    RopeBank ropes;
+    std::int64_t max_in = 0;
+    std::int64_t max_out = 0;
+  };
+  Model(Backend& backend, Parts parts) : backend_(backend), parts_(std::move(parts)) {}
+
+  const ModelSpec& spec() const { return parts_.spec; }
+  std::int64_t vocab() const { return parts_.spec.vocab; }
+  // Rows of the embedding: ids must be below.
+  std::int64_t embedding_rows() const { return parts_.embedding.table().rows(); }
+  // Cache of each layer that attends, in the order of forward's `layers`.
+  std::vector<KvLayout> kv_layouts(CacheType type) const { return parts_.spec.kv_layouts(type); }
+  int kv_layers() const { return parts_.spec.kv_layers(); }
+
+  std::size_t work_bytes(std::int64_t tokens, std::int64_t logit_rows) const;
+
+  // Logits F32 [logit_rows, vocab] of the wanted rows, valid until the scratch is released. Writes
+  // keys and values of the step into `layers`. Throws kInvalidArgument for an id without embedding.
+  TensorView forward(ExecContext& ctx, const StepBatch& batch,
+                     std::span<const PagedKvView> layers) const;
+
+  // Calls v(name, Linear&) for every linear: adapters, shards and reports walk this way.
+  template <class V>
+  void visit(V&& v) {
+    for (std::size_t i = 0; i < parts_.blocks.size(); ++i) {
+      const std::string prefix = "blocks." + std::to_string(i) + ".";
+      parts_.blocks[i].visit([&](const std::string& name, Linear& linear) {
+        if (!linear.empty()) v(prefix + name, linear);
+      });
+    }
+    v(std::string("head"), parts_.head);
+  }
+
+ private:
+  void check_ids(const StepBatch& batch) const;
+  TensorView logits_of(ExecContext& ctx, const StepBatch& batch, const TensorView& x,
+                       const TensorView& logits) const;
+
+  Backend& backend_;
+  Parts parts_;
+};
+
+}  // namespace bl

@@ -1,0 +1,24 @@
+#include "model/model_files.h"
+
+#include "base/error.h"
+#include "format/safetensors_folder.h"
+
+namespace bl {
+
+ModelFiles open_model_folder(const std::filesystem::path& folder) {
+  if (!std::filesystem::is_directory(folder)) {
+    fail(ErrorCode::kNotFound,
+         "{}: no such folder; a model is a folder with config.json and "
+         "*.safetensors files",
+         folder.string());
+  }
+  ModelFiles files;
+  const std::filesystem::path config = folder / "config.json";
+  files.config = read_json_file(config);
+  files.config_file = config.string();
+  files.gptq = read_gptq_config(folder, files.config);
+  files.source = std::make_shared<SafetensorsFolder>(folder);
+  return files;
+}
+
+}  // namespace bl

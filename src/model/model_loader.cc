@@ -1,0 +1,133 @@
+#include "model/model_loader.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "model/block_loader.h"
+
+namespace bl {
+namespace {
+
+ModelSpec read_spec(const ModelFiles& files, const LoadOptions& options) {
+  return build_model_spec(ArchLibrary(options.archs), HfConfig(files.config, files.config_file),
+                          options.spec);
+}
+
+}  // namespace
+
+ModelLoader::ModelLoader(Backend& backend, ModelFiles files, LoadOptions options)
+    : backend_(backend),
+      files_(std::move(files)),
+      options_(std::move(options)),
+      spec_(read_spec(files_, options_)),
+      source_(*files_.source, spec_.arch->rename),
+      reader_(backend, source_, files_.gptq ? &*files_.gptq : nullptr, [this](std::size_t bytes) {
+        done_bytes_ += bytes;
+        if (options_.progress) {
+          options_.progress(std::min(done_bytes_, reader_.totals().stored),
+                            reader_.totals().stored);
+        }
+      }) {
+  reader_.begin(WeightReader::Phase::kCheck);
+  static_cast<void>(walk());
+}
+
+Embedding ModelLoader::embedding() {
+  const ArchSpec& arch = *spec_.arch;
+  const auto table = [&](const Names& names, std::int64_t least_rows) {
+    for (const std::string& name : names) {
+      if (reader_.has_tensor(name + ".weight")) {
+        return reader_.table(name + ".weight", least_rows, spec_.hidden);
+      }
+    }
+    return reader_.table(names.at(0) + ".weight", least_rows, spec_.hidden);
+  };
+  Embedding result(table(arch.embed, 1), spec_.embed_multiplier);
+  if (!arch.positions.empty()) {
+    result.set_positions(table(arch.positions, std::min(spec_.context, spec_.max_positions)));
+    if (spec_.context > spec_.max_positions) {
+      fail(ErrorCode::kInvalidArgument,
+           "a context of {} tokens is more than the {} positions this model has learned",
+           spec_.context, spec_.max_positions);
+    }
+  }
+  if (spec_.embed_norm) {
+    result.set_norm(
+        reader_.norm(*spec_.embed_norm, "", arch.embed_norm->name, {Shape{spec_.hidden}}));
+  }
+  return result;
+}
+
+// A stored head always wins; a tied one is the embedding.
+Linear ModelLoader::head() {
+  const ArchSpec& arch = *spec_.arch;
+  const std::string* found = reader_.pick("", arch.head);
+  if (found != nullptr) {
+    const bool plain = reader_.has_tensor(*found + ".weight");
+    if (!spec_.normalize_head || !plain) {
+      return reader_.linear(*found, {.in = spec_.hidden, .out = spec_.vocab, .more_out = true});
+    }
+  } else if (!spec_.tied) {
+    fail(ErrorCode::kNotFound,
+         "{}: the model has no output head {}.weight, and tie_word_embeddings is not true",
+         spec_.config_file, arch.head.at(0));
+  }
+  const std::string* embed = found != nullptr ? found : reader_.pick("", arch.embed);
+  const std::string name = (embed != nullptr ? *embed : arch.embed.at(0)) + ".weight";
+  if (reader_.phase() == WeightReader::Phase::kLoad) return reader_.linear(DenseMatrix{}, 0);
+  LoadHints hints;
+  hints.in = spec_.hidden;
+  hints.out = spec_.vocab;
+  hints.more_out = true;
+  return reader_.linear(load_dense_matrix(source_, name, hints), spec_.vocab, spec_.normalize_head);
+}
+
+Model::Parts ModelLoader::walk() {
+  Model::Parts parts;
+  parts.embedding = embedding();
+  BlockLoader loader(spec_, reader_);
+  for (std::size_t i = 0; i < spec_.blocks.size(); ++i) parts.blocks.push_back(loader.load(i));
+  if (spec_.final_norm) {
+    parts.final_norm =
+        reader_.norm(*spec_.final_norm, "", spec_.arch->final_norm->name, {Shape{spec_.hidden}});
+  }
+  parts.head = head();
+  return parts;
+}
+
+MemoryPlan ModelLoader::plan(const PlanOptions& options) const {
+  const WeightReader::Totals& totals = reader_.totals();
+  const std::vector<KvLayout> layouts = spec_.kv_layouts(options.cache);
+  MemoryPlan plan;
+  plan.weights = totals.packed;
+  plan.cache = cache_bytes(layouts, options.context, options.sequences);
+  plan.work = model_work_bytes({spec_, totals.max_in, totals.max_out}, backend_,
+                               options.step_tokens, options.logit_rows);
+  return plan;
+}
+
+std::vector<std::string> ModelLoader::unused_tensors() const {
+  std::vector<std::string> unused;
+  for (const std::string& name : source_.names()) {
+    if (!reader_.was_used(name)) unused.push_back(name);
+  }
+  return unused;
+}
+
+std::unique_ptr<Model> ModelLoader::load() {
+  reader_.begin(WeightReader::Phase::kLoad);
+  done_bytes_ = 0;
+  Model::Parts parts = walk();
+  parts.max_in = reader_.totals().max_in;
+  parts.max_out = reader_.totals().max_out;
+  parts.ropes = RopeBank(backend_, spec_.ropes);
+  parts.spec = spec_;
+  return std::make_unique<Model>(backend_, std::move(parts));
+}
+
+std::unique_ptr<Model> load_model(Backend& backend, ModelFiles files, const LoadOptions& options) {
+  ModelLoader loader(backend, std::move(files), options);
+  return loader.load();
+}
+
+}  // namespace bl

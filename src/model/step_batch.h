@@ -1,0 +1,27 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace bl {
+
+// One sequence of a step: rows [first_token, first_token + tokens) of the batch are its positions
+// [past, past + tokens).
+struct BatchSequence {
+  std::int32_t first_token = 0;
+  std::int32_t tokens = 0;
+  std::int32_t past = 0;            // positions whose keys and values are in the pages already
+  std::vector<std::int32_t> pages;  // of positions [0, past + tokens), in order
+  std::int64_t reach = 0;  // length the sequence may reach, fixed for its life: dynamic and
+                           // longrope choose their frequencies by it
+};
+
+// All tokens of one step, sequence after sequence, without padding.
+struct StepBatch {
+  std::vector<std::int32_t> ids;        // [tokens]
+  std::vector<std::int32_t> positions;  // [tokens]
+  std::vector<std::int64_t> slots;      // [tokens]: page · kPageSlots + slot in the page
+  std::vector<BatchSequence> sequences;
+  std::vector<std::int32_t> logit_rows;  // rows of which logits are wanted
+};
+
+}  // namespace bl

@@ -1,0 +1,240 @@
+#include "model/weight_reader.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "model/dense_gather.h"
+#include "nn/device_copy.h"
+
+namespace bl {
+namespace {
+
+std::vector<float> to_floats(const TensorView& view) {
+  std::vector<float> values(static_cast<std::size_t>(view.shape.elements()));
+  visit_float_dtype(view.dtype, [&]<class T>(Tag<T>) {
+    const auto* from = view.as<const T>();
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(from[i]);
+  });
+  return values;
+}
+
+std::string shapes_text(std::initializer_list<Shape> shapes) {
+  std::string text;
+  for (const Shape& shape : shapes) text += (text.empty() ? "" : " or ") + shape.to_string();
+  return text;
+}
+
+double bits_per_weight(const WeightMatrix& matrix) {
+  const auto weights = static_cast<double>(in_features(matrix) * out_features(matrix));
+  return static_cast<double>(stored_bytes(matrix)) * 8.0 / weights;
+}
+
+}  // namespace
+
+std::string join_name(const std::string& prefix, const std::string& name) {
+  if (prefix.empty() || name.empty()) return prefix + name;
+  return prefix + "." + name;
+}
+
+void WeightReader::begin(Phase phase) {
+  phase_ = phase;
+  next_ = 0;
+  if (phase == Phase::kCheck) {
+    pending_.clear();
+    totals_ = {};
+  }
+}
+
+const std::string* WeightReader::pick(const std::string& prefix, const Names& names) const {
+  for (const std::string& name : names) {
+    if (has_weight_matrix(source_, join_name(prefix, name))) return &name;
+  }
+  return nullptr;
+}
+
+Linear WeightReader::linear(const std::string& key, const LinearShape& shape) {
+  if (phase_ == Phase::kLoad) return pack_next();
+  LoadHints hints;
+  hints.in = shape.in;
+  hints.out = shape.out;
+  hints.more_out = shape.more_out;
+  hints.transposed = shape.transposed;
+  hints.gptq = gptq_;
+  std::vector<std::string> tensors;
+  for (const char* suffix : {".weight", ".q_weight", ".q_scale", ".q_scale_max", ".q_groups",
+                             ".q_invperm", ".qweight", ".qzeros", ".scales", ".g_idx", ".bias"}) {
+    if (source_.find(key + suffix) != nullptr) tensors.push_back(key + suffix);
+  }
+  used_.insert(tensors.begin(), tensors.end());
+  Pending pending;
+  pending.matrix = load_weight_matrix(source_, key, hints);
+  pending.options.out = shape.out;
+  pending.tensors = std::move(tensors);
+  return add(std::move(pending));
+}
+
+Linear WeightReader::linear(const DenseMatrix& matrix, std::vector<std::int64_t> rows) {
+  if (phase_ == Phase::kLoad) return pack_next();
+  used_.insert(matrix.name);
+  Pending pending;
+  pending.matrix = matrix;
+  pending.rows = std::move(rows);
+  return add(std::move(pending));
+}
+
+Linear WeightReader::linear(const DenseMatrix& matrix, std::int64_t out, bool normalized) {
+  if (phase_ == Phase::kLoad) return pack_next();
+  used_.insert(matrix.name);
+  Pending pending;
+  pending.matrix = matrix;
+  pending.options.out = out;
+  pending.normalized = normalized;
+  return add(std::move(pending));
+}
+
+Linear WeightReader::add(Pending pending) {
+  const WeightMatrix& matrix = pending.matrix;
+  const std::int64_t stored_out = out_features(matrix);
+  std::int64_t out = pending.options.out > 0 ? pending.options.out : stored_out;
+  std::size_t stored = stored_bytes(matrix);
+  std::size_t packed = backend_.packed_bytes(matrix, pending.options);
+  if (!pending.rows.empty()) {
+    out = static_cast<std::int64_t>(pending.rows.size());
+    const auto share = static_cast<double>(out) / static_cast<double>(stored_out);
+    stored = static_cast<std::size_t>(static_cast<double>(stored) * share);
+    packed = static_cast<std::size_t>(static_cast<double>(packed) * share);
+  }
+  totals_.stored += stored;
+  totals_.packed += packed;
+  if (!bias_of(matrix).view.empty()) {
+    totals_.packed += static_cast<std::size_t>(out) * sizeof(float);
+  }
+  totals_.max_in = std::max(totals_.max_in, in_features(matrix));
+  totals_.max_out = std::max(totals_.max_out, out);
+  totals_.bits_per_weight.emplace_back(name_of(matrix), bits_per_weight(matrix));
+  pending_.push_back(std::move(pending));
+  return {};
+}
+
+Linear WeightReader::pack_next() {
+  BL_CHECK(next_ < pending_.size());
+  Pending& pending = pending_[next_++];
+  const std::size_t stored = stored_bytes(pending.matrix);
+  bool copied = false;
+  if (auto* dense = std::get_if<DenseMatrix>(&pending.matrix)) {
+    copied = !pending.rows.empty() || pending.normalized;
+    if (!pending.rows.empty()) *dense = gather_outputs(*dense, pending.rows);
+    if (pending.normalized) *dense = normalized_outputs(*dense);
+  }
+  std::unique_ptr<PackedMatrix> packed = backend_.pack(pending.matrix, pending.options);
+  Tensor bias = upload_bias(bias_of(pending.matrix), packed->out());
+  // A plain matrix may stay where it is (the backend reads the mapped file); codes were repacked.
+  const bool stays = !copied && std::holds_alternative<DenseMatrix>(pending.matrix) &&
+                     backend_.reads_host_memory();
+  pending.matrix = DenseMatrix{};
+  if (!stays) {
+    for (const std::string& tensor : pending.tensors) source_.done_with(tensor);
+  }
+  if (done_) done_(stored);
+  return {std::move(packed), std::move(bias)};
+}
+
+Tensor WeightReader::upload_bias(const HostArray& bias, std::int64_t out) {
+  if (bias.view.empty()) return {};
+  std::vector<float> values = to_floats(bias.view);
+  BL_CHECK(static_cast<std::int64_t>(values.size()) >= out);
+  values.resize(static_cast<std::size_t>(out));
+  return device_tensor(backend_, std::span<const float>(values), Shape{out});
+}
+
+std::string WeightReader::first_existing(const std::string& prefix, const Names& names) const {
+  std::string tried;
+  for (const std::string& name : names) {
+    const std::string full = join_name(prefix, name);
+    if (has_tensor(full)) return full;
+    tried += (tried.empty() ? "" : ", ") + full;
+  }
+  fail(ErrorCode::kNotFound, "the model has no tensor {}, which this architecture needs", tried);
+}
+
+std::vector<float> WeightReader::host_values(const std::string& prefix, const Names& names,
+                                             std::initializer_list<Shape> shapes) {
+  const std::string name = first_existing(prefix, names);
+  used_.insert(name);
+  const TensorInfo& info = *source_.find(name);
+  if (info.dtype != DType::kF32 && info.dtype != DType::kF16 && info.dtype != DType::kBF16) {
+    fail(ErrorCode::kInvalidFile, "{}: tensor {} is {}, must be F32, F16 or BF16", info.file, name,
+         name_of(info.dtype));
+  }
+  if (std::find(shapes.begin(), shapes.end(), info.shape) == shapes.end()) {
+    fail(ErrorCode::kInvalidFile, "{}: tensor {} has shape {}, must be {} as the config says",
+         info.file, name, info.shape.to_string(), shapes_text(shapes));
+  }
+  if (phase_ == Phase::kCheck) return {};
+  return to_floats(source_.read(name).view);
+}
+
+Tensor WeightReader::vector(const std::string& prefix, const Names& names,
+                            std::initializer_list<Shape> shapes) {
+  const std::vector<float> values = host_values(prefix, names, shapes);
+  if (phase_ == Phase::kCheck) {
+    totals_.packed += static_cast<std::size_t>(shapes.begin()->elements()) * sizeof(float);
+    return {};
+  }
+  // Of equal meaning, so that layers see one shape: the one with as many elements.
+  for (const Shape& shape : shapes) {
+    if (shape.elements() == static_cast<std::int64_t>(values.size())) {
+      return device_tensor(backend_, std::span<const float>(values), shape);
+    }
+  }
+  BL_CHECK(false);
+  return {};
+}
+
+Norm WeightReader::norm(const NormSpec& spec, const std::string& prefix, const Names& names,
+                        std::initializer_list<Shape> shapes) {
+  if (!spec.weighted) return {spec, {}, {}};
+  Names weights;
+  for (const std::string& name : names) weights.push_back(name + ".weight");
+  Tensor weight = vector(prefix, weights, shapes);
+  const std::string found = first_existing(prefix, weights);
+  const std::string bias = found.substr(0, found.size() - 6) + "bias";
+  if (!has_tensor(bias)) return {spec, std::move(weight), {}};
+  return {spec, std::move(weight), vector("", {bias}, shapes)};
+}
+
+HostArray WeightReader::table(const std::string& tensor, std::int64_t least_rows,
+                              std::int64_t width) {
+  const TensorInfo* info = source_.find(tensor);
+  if (info == nullptr) {
+    fail(ErrorCode::kNotFound, "the model has no tensor {}, which this architecture needs", tensor);
+  }
+  if (info->dtype != DType::kF32 && info->dtype != DType::kF16 && info->dtype != DType::kBF16) {
+    fail(ErrorCode::kInvalidFile, "{}: tensor {} is {}, must be F32, F16 or BF16", info->file,
+         tensor, name_of(info->dtype));
+  }
+  if (info->shape.rank() != 2 || info->shape[0] < least_rows || info->shape[1] != width) {
+    fail(ErrorCode::kInvalidFile,
+         "{}: tensor {} has shape {}, must be [{} or more, {}] as the config says", info->file,
+         tensor, info->shape.to_string(), least_rows, width);
+  }
+  const std::size_t bytes = static_cast<std::size_t>(info->shape.elements()) * size_of(info->dtype);
+  if (phase_ == Phase::kCheck) {
+    used_.insert(tensor);
+    totals_.stored += bytes;
+    totals_.packed += bytes;
+    return {};
+  }
+  HostArray array = source_.read(tensor);
+  if (!backend_.reads_host_memory()) {
+    auto copy = std::make_shared<Tensor>(backend_.allocate(bytes), info->dtype, info->shape);
+    backend_.upload(copy->view(), array.view);
+    source_.done_with(tensor);
+    const TensorView view = copy->view();
+    array = {view, std::move(copy)};
+  }
+  if (done_) done_(bytes);
+  return array;
+}
+
+}  // namespace bl

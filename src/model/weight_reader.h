@@ -1,0 +1,104 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "format/load_weight_matrix.h"
+#include "model/arch_spec.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
+#include "ops/backend.h"
+
+namespace bl {
+
+// Reads a model's weights in two walks over the same description: the first finds and checks every
+// tensor and packs nothing, so that a wrong file is refused and the memory is known before any of
+// it is taken; the second packs them in the same order.
+class WeightReader {
+ public:
+  enum class Phase { kCheck, kLoad };
+  // `done(bytes)` is called after each matrix of the second walk, with the bytes of its tensors; it
+  // may throw to stop.
+  WeightReader(Backend& backend, const TensorSource& source, const GptqConfig* gptq,
+               std::function<void(std::size_t)> done)
+      : backend_(backend), source_(source), gptq_(gptq), done_(std::move(done)) {}
+
+  void begin(Phase phase);
+  Phase phase() const { return phase_; }
+  const TensorSource& source() const { return source_; }
+  Backend& backend() const { return backend_; }
+
+  // What the first walk found.
+  struct Totals {
+    std::size_t stored = 0;   // bytes of tensors in the files
+    std::size_t packed = 0;   // bytes that they will take in the backend's memory
+    std::int64_t max_in = 0;  // widest input and output of a product
+    std::int64_t max_out = 0;
+    std::vector<std::pair<std::string, double>> bits_per_weight;  // of each linear, in order
+  };
+  const Totals& totals() const { return totals_; }
+
+  // The first of these names below `prefix` that has weights; nullptr where none has.
+  const std::string* pick(const std::string& prefix, const Names& names) const;
+  // Whether the first walk read this tensor.
+  bool was_used(const std::string& tensor) const { return used_.contains(tensor); }
+  bool has_tensor(const std::string& name) const { return source_.find(name) != nullptr; }
+
+  struct LinearShape {
+    std::int64_t in = 0;
+    std::int64_t out = 0;
+    bool transposed = false;
+    bool more_out = false;
+  };
+  Linear linear(const std::string& key, const LinearShape& shape);
+  // Outputs `rows` of a plain matrix, copied when it is packed. Ignored arguments in the second
+  // walk.
+  Linear linear(const DenseMatrix& matrix, std::vector<std::int64_t> rows);
+  // A plain matrix as it is, or with rows of length 1.
+  Linear linear(const DenseMatrix& matrix, std::int64_t out, bool normalized = false);
+
+  // Norm weights [width] or [heads, width] at PREFIX.NAME.weight, with .bias where there is one.
+  Norm norm(const NormSpec& spec, const std::string& prefix, const Names& names,
+            std::initializer_list<Shape> shapes);
+  // A tensor as F32 in the backend's memory; the first name that exists. Throws where none does or
+  // the shape is another.
+  Tensor vector(const std::string& prefix, const Names& names, std::initializer_list<Shape> shapes);
+  // The same on the host.
+  std::vector<float> host_values(const std::string& prefix, const Names& names,
+                                 std::initializer_list<Shape> shapes);
+  // A table that ops read rows of: stays mapped where the backend reads host memory.
+  HostArray table(const std::string& tensor, std::int64_t least_rows, std::int64_t width);
+
+ private:
+  struct Pending {
+    WeightMatrix matrix;
+    PackOptions options;
+    std::vector<std::string> tensors;  // given back after packing
+    std::vector<std::int64_t> rows;    // of a plain matrix: gather these
+    bool normalized = false;
+  };
+  Linear add(Pending pending);
+  Linear pack_next();
+  Tensor upload_bias(const HostArray& bias, std::int64_t out);
+  std::string first_existing(const std::string& prefix, const Names& names) const;
+
+  Backend& backend_;
+  const TensorSource& source_;
+  const GptqConfig* gptq_;
+  std::function<void(std::size_t)> done_;
+  Phase phase_ = Phase::kCheck;
+  std::vector<Pending> pending_;
+  std::size_t next_ = 0;
+  Totals totals_;
+  std::set<std::string, std::less<>> used_;
+};
+
+// `name` below `prefix`: "prefix.name"; either may be empty.
+std::string join_name(const std::string& prefix, const std::string& name);
+
+}  // namespace bl

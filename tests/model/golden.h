@@ -1,0 +1,61 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/model_loader.h"
+#include "ops/backend.h"
+#include "ops/kv_layout.h"
+
+namespace bl::test {
+
+struct GoldenPrompt {
+  std::vector<std::int32_t> ids;
+  std::vector<float> logits;  // [ids, vocab]
+};
+
+// A folder with a model and golden.safetensors: ids_N and logits_N.
+class Golden {
+ public:
+  explicit Golden(const std::filesystem::path& folder);
+  const std::filesystem::path& folder() const { return folder_; }
+  const std::vector<GoldenPrompt>& prompts() const { return prompts_; }
+
+ private:
+  std::filesystem::path folder_;
+  std::vector<GoldenPrompt> prompts_;
+};
+
+// Where the goldens NAME are: unpacked from tests/data.
+std::filesystem::path golden_folder(const std::string& name);
+// Its models, sorted.
+std::vector<std::string> golden_names(const std::string& name);
+
+// A model on a backend with pages of its own.
+class GoldenRun {
+ public:
+  GoldenRun(const std::string& backend, const std::filesystem::path& folder, CacheType cache,
+            LoadOptions options = {});
+
+  Model& model() { return *model_; }
+  // Logits [tokens, vocab] of each prompt; all prompts in one step.
+  std::vector<std::vector<float>> logits(const std::vector<std::vector<std::int32_t>>& prompts);
+  // Logits of one prompt computed in steps of `chunk` tokens.
+  std::vector<float> chunked_logits(const std::vector<std::int32_t>& ids, std::int32_t chunk);
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Model> model_;
+  CacheType cache_;
+};
+
+double deviation(const std::vector<float>& values);
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b);
+double median_difference(const std::vector<float>& a, const std::vector<float>& b);
+// Mean over rows of KL(softmax(golden) ‖ softmax(logits)).
+double mean_kl(const std::vector<float>& logits, const std::vector<float>& golden,
+               std::size_t vocab);
+
+}  // namespace bl::test
