@@ -1,0 +1,70 @@
+#pragma once
+// config.json and generation_config.json of the model in a GGUF file.
+//
+// Rules of archs/gguf-*.json, evaluated over the file's metadata:
+//   "attention.head_count"        a key below the architecture's prefix; "x!": must be there
+//   [rule, …]                     the first that is there
+//   {"value": …}                  a constant
+//   {"if": condition, "then": rule, "else": rule}
+//   {"rows": "token_embd.weight"} first dimension of a tensor
+//   {"product": [rule, …]}, {"quotient": [rule, rule]}, {"minus": [rule, rule]}, {"root": rule}
+//   {"layer_types": {"every": n, "list": key, "window": key}}: every n-th layer is full attention
+// Conditions: a key that is there and neither zero nor false; "!key"; "tensor NAME"; "!tensor
+// NAME".
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "format/gguf_file.h"
+#include "model/gguf_arch.h"
+
+namespace bl {
+
+// Reads one file's metadata through rules. The file and the description outlive it.
+class GgufMetadata {
+ public:
+  GgufMetadata(const GgufFile& file, const GgufArch& arch);
+
+  // null where the rule finds nothing.
+  Json evaluate(const Json& rule) const;
+  bool holds(const std::string& condition) const;
+  // "llama.block_count" for "block_count".
+  std::string full_key(std::string_view key) const;
+  // A positive integer (a list of equal ones counts as one); fails naming the key.
+  std::optional<std::int64_t> size(std::string_view key) const;
+  std::int64_t required_size(std::string_view key) const;
+
+  std::int64_t layers() const;  // without those that only draft further tokens
+  std::int64_t heads() const;
+  std::int64_t kv_heads() const;
+  std::int64_t head_dim() const;
+
+  const GgufFile& file() const { return file_; }
+  const GgufArch& arch() const { return arch_; }
+
+ private:
+  Json value_of(std::string_view key) const;
+  Json list_of(const std::string& full_key) const;
+  Json arithmetic(const Json& rule) const;
+  Json layer_types(const Json& rule) const;
+
+  const GgufFile& file_;
+  const GgufArch& arch_;
+  std::string prefix_;
+};
+
+// The keys that transformers would expect for the architecture.
+Json gguf_config(const GgufMetadata& metadata);
+// Special token ids; `end_names` are texts of control tokens that end an answer.
+Json gguf_generation_config(const GgufMetadata& metadata, const Json& end_names);
+
+// rope_theta, rope_scaling and what belongs to them (gguf_rope.cc), added to `config`.
+// `rule`: {"extra": {…}} members for rope_scaling that the file cannot say.
+void add_gguf_rope(const GgufMetadata& metadata, const Json& rule, Json& config);
+
+// The shortest decimal that reads back as the same float: 1e-05, not 9.99999974e-06.
+double shortest_decimal(float value);
+
+}  // namespace bl

@@ -1,0 +1,47 @@
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/gguf_file.h"
+#include "format/tensor_source.h"
+#include "model/gguf_arch.h"
+#include "model/gguf_config.h"
+#include "model/gguf_recipe.h"
+
+namespace bl {
+
+// The tensors of a GGUF file as the model knows them: names, shapes and row orders of its Hugging
+// Face form, values rounded to fp16 as they are read. Rotary rows are put back in order, stacked
+// experts are taken apart (or together), offsets folded into norms are taken out again.
+class GgufSource : public TensorSource {
+ public:
+  // Throws kInvalidFile / kUnsupported for tensors that have no place in the architecture, have an
+  // element type that cannot be read, or do not have the shape that metadata says.
+  GgufSource(std::shared_ptr<const GgufFile> file, const GgufMetadata& metadata);
+
+  const TensorInfo* find(std::string_view name) const override;
+  std::vector<std::string> names() const override;
+  HostArray read(std::string_view name) const override;
+  void done_with(std::string_view name) const override;
+
+  // read() in pieces, for tensors larger than memory.
+  void stream(std::string_view name, const GgufExpander::Sink& sink) const;
+
+ private:
+  struct Entry {
+    TensorInfo info;
+    GgufRecipe recipe;
+  };
+  void add(const std::string& name, GgufRecipe recipe);
+  const Entry& entry(std::string_view name) const;
+
+  friend class GgufPlanner;
+  std::shared_ptr<const GgufFile> file_;
+  GgufExpander expander_;
+  std::map<std::string, Entry, std::less<>> entries_;
+};
+
+}  // namespace bl
