@@ -1,0 +1,115 @@
+#include "text/added_tokens.h"
+
+#include <algorithm>
+
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace bl {
+
+void AddedTokens::add(AddedToken token) {
+  id_limit_ = std::max(id_limit_, token.id + 1);
+  const auto [known, is_new] = by_content_.try_emplace(token.content, tokens_.size());
+  if (is_new) {
+    by_id_[token.id] = tokens_.size();
+    tokens_.push_back(std::move(token));
+  } else {  // a later entry can only make a token special or change its flags' meaning for decoding
+    tokens_[known->second].special |= token.special;
+  }
+}
+
+void AddedTokens::finish(const std::function<std::string(std::string_view)>& normalize) {
+  // Special tokens come first, so they win over others of the same (normalized) content.
+  std::vector<std::int32_t> raw;
+  std::vector<std::int32_t> normalized;
+  for (const bool special : {true, false}) {
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (tokens_[i].special != special || !tokens_[i].in_text) continue;
+      const bool as_normalized = tokens_[i].normalized;
+      (as_normalized ? normalized : raw).push_back(static_cast<std::int32_t>(i));
+      Finder& finder = as_normalized ? normalized_ : raw_;
+      finder.patterns.push_back(as_normalized ? normalize(tokens_[i].content) : tokens_[i].content);
+    }
+  }
+  make_finder(raw_, raw);
+  make_finder(normalized_, normalized);
+}
+
+void AddedTokens::make_finder(Finder& finder, const std::vector<std::int32_t>& indices) {
+  std::vector<std::pair<std::string_view, std::int32_t>> entries;
+  entries.reserve(indices.size());
+  for (std::size_t i = indices.size(); i-- > 0;) {  // the first of equal patterns is added last
+    const std::string& pattern = finder.patterns[i];
+    if (pattern.empty()) continue;
+    entries.emplace_back(pattern, indices[i]);
+    finder.starts[static_cast<unsigned char>(pattern.front())] = true;
+  }
+  finder.trie = ByteTrie(std::move(entries));
+}
+
+const AddedToken* AddedTokens::find(int id) const {
+  const auto it = by_id_.find(id);
+  return it == by_id_.end() ? nullptr : &tokens_[it->second];
+}
+
+const AddedToken* AddedTokens::find(std::string_view content) const {
+  const auto it = by_content_.find(std::string(content));
+  return it == by_content_.end() ? nullptr : &tokens_[it->second];
+}
+
+bool AddedTokens::adjust(const AddedToken& token, std::string_view text, std::size_t used,
+                         TextPart& part) const {
+  if (token.single_word) {
+    const bool word_before =
+        part.begin > 0 && is_word_character(code_point_before(text, part.begin).value);
+    const bool word_after =
+        part.end < text.size() && is_word_character(code_point_at(text, part.end).value);
+    if (word_before || word_after) return false;
+  }
+  if (token.lstrip) {
+    while (part.begin > used) {
+      const CodePoint c = code_point_before(text, part.begin);
+      if (!is_white_space(c.value)) break;
+      part.begin -= c.size;
+    }
+  }
+  if (token.rstrip) {
+    while (part.end < text.size()) {
+      const CodePoint c = code_point_at(text, part.end);
+      if (!is_white_space(c.value)) break;
+      part.end += c.size;
+    }
+  }
+  return true;
+}
+
+std::vector<TextPart> AddedTokens::split(std::string_view text, bool normalized) const {
+  const Finder& finder = normalized ? normalized_ : raw_;
+  std::vector<TextPart> parts;
+  std::size_t used = 0;  // up to here the text is in `parts`
+  if (!finder.trie.empty()) {
+    std::size_t i = 0;
+    while (i < text.size()) {
+      if (!finder.starts[static_cast<unsigned char>(text[i])]) {
+        ++i;
+        continue;
+      }
+      const ByteTrie::Match match = finder.trie.longest(text, i);
+      if (match.size == 0) {
+        ++i;
+        continue;
+      }
+      const AddedToken& token = tokens_[static_cast<std::size_t>(match.value)];
+      TextPart part{i, i + match.size, token.id};
+      i += match.size;
+      if (!adjust(token, text, used, part)) continue;
+      if (used < part.begin) parts.push_back({used, part.begin, -1});
+      parts.push_back(part);
+      used = part.end;
+    }
+  }
+  if (used < text.size()) parts.push_back({used, text.size(), -1});
+  return parts;
+}
+
+}  // namespace bl

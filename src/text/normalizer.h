@@ -1,0 +1,26 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "text/component_reader.h"
+
+namespace bl {
+
+struct NormalizedText {
+  std::string text;        // valid UTF-8
+  bool at_origin = false;  // its first character comes from the first one of the whole input
+};
+
+// One step of turning a text into the form the vocabulary knows. Immutable, thread-safe.
+class Normalizer {
+ public:
+  virtual ~Normalizer() = default;
+  virtual void apply(NormalizedText& text) const = 0;
+};
+
+// From the object of a tokenizer.json: NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Nmt,
+// Replace, Prepend, ByteLevel, BertNormalizer, Precompiled, Sequence. Throws kInvalidFile or
+// kUnsupported.
+std::unique_ptr<Normalizer> make_normalizer(const ComponentReader& reader);
+
+}  // namespace bl

@@ -1,0 +1,34 @@
+#pragma once
+// Classes of characters, by utf8proc's Unicode data.
+
+#include <string>
+#include <string_view>
+
+namespace bl {
+
+// White_Space.
+bool is_white_space(char32_t c);
+// General category N (Nd, Nl, No).
+bool is_number(char32_t c);
+// General category P.
+bool is_punctuation(char32_t c);
+// General category C: controls, formats, surrogates, private use, unassigned.
+bool is_other(char32_t c);
+// General category M; Mn alone.
+bool is_mark(char32_t c);
+bool is_nonspacing_mark(char32_t c);
+// What `\w` means in UTS 18 annex C: Alphabetic, M, Nd, Pc, Join_Control.
+bool is_word_character(char32_t c);
+
+// Full lower case of one character without context (so that final sigma stays a plain sigma).
+void append_lower_case(char32_t c, std::string& out);
+
+enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
+
+// UAX 15, linear in the length even for long runs of combining marks. `text` is valid UTF-8.
+std::string normalize_unicode(std::string_view text, NormalForm form);
+
+// End of the extended grapheme cluster (UAX 29) that begins at `text[begin]`.
+std::size_t grapheme_end(std::string_view text, std::size_t begin);
+
+}  // namespace bl
