@@ -4,9 +4,6 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/log.h"
-#include "format/exl2_scale.h"
-#include "format/quoted_name.h"
 #include "format/tensor_check.h"
 
 namespace bl {
@@ -16,8 +13,28 @@ using Group = Exl2Matrix::Group;
 
 bool is_exl2_width(int bits) { return bits >= 2 && bits <= 8 && bits != 7; }
 
-// q_groups (spec §7): pairs of bit width and first word row.
+// q_groups (spec §7): pairs of bit width and first word row. Widths and starts are checked before
+// anything is derived from them, so that the message names the pair that is wrong.
+void check_pairs(const NamedArray& array, std::int64_t word_rows) {
+  const auto pairs = array.span<std::uint16_t>();
+  std::int64_t previous = -1;
+  for (std::size_t g = 0; g < pairs.size() / 2; ++g) {
+    const int bits = pairs[2 * g];
+    const std::int64_t start = pairs[2 * g + 1];
+    if (!is_exl2_width(bits)) {
+      array.reject("group {}: {} bits; 2, 3, 4, 5, 6 and 8 exist", g, bits);
+    }
+    if (g == 0 && start != 0) array.reject("group 0 starts at word row {}, must be 0", start);
+    if (start <= previous || start >= word_rows) {
+      array.reject("group {} starts at word row {}; must be after {} and below {}", g, start,
+                   previous, word_rows);
+    }
+    previous = start;
+  }
+}
+
 std::vector<Group> read_groups(const NamedArray& array, std::int64_t word_rows) {
+  check_pairs(array, word_rows);
   const auto pairs = array.span<std::uint16_t>();
   const std::size_t count = pairs.size() / 2;
   std::vector<Group> groups(count);
@@ -25,21 +42,13 @@ std::vector<Group> read_groups(const NamedArray& array, std::int64_t word_rows) 
   for (std::size_t g = 0; g < count; ++g) {
     const int bits = pairs[2 * g];
     const std::int64_t begin = pairs[2 * g + 1];
-    const std::int64_t end = g + 1 < count ? pairs[2 * g + 3] : word_rows;
-    if (!is_exl2_width(bits)) {
-      array.reject("group {}: {} bits; 2, 3, 4, 5, 6 and 8 exist", g, bits);
+    const std::int64_t words = (g + 1 < count ? pairs[2 * g + 3] : word_rows) - begin;
+    if (words % bits != 0) {
+      array.reject("group {}: {} word rows of {} bits are not a multiple of 32 channels", g, words,
+                   bits);
     }
-    if (g == 0 && begin != 0) array.reject("group 0 starts at word row {}, must be 0", begin);
-    if (end <= begin) {
-      array.reject("group {} covers word rows {} to {} of {}; starts must increase", g, begin, end,
-                   word_rows);
-    }
-    if ((end - begin) % bits != 0) {
-      array.reject("group {}: {} word rows of {} bits are not a multiple of 32 channels", g,
-                   end - begin, bits);
-    }
-    const std::int64_t slots = (end - begin) * 32 / bits;
-    if (slot + slots > std::numeric_limits<std::int32_t>::max()) {
+    const std::int64_t slots = words / bits * 32;
+    if (slots > std::numeric_limits<std::int32_t>::max() - slot) {
       array.reject("more than 2^31 - 1 input channels");
     }
     groups[g] = {bits, static_cast<std::int32_t>(begin), static_cast<std::int32_t>(slot),

@@ -41,9 +41,9 @@ DenseMatrix load_dense_matrix(const TensorSource& source, const std::string& ten
 // the same flattened to two dimensions. `hints` describe one expert and must give `in` and `out`.
 struct StackedExperts {
   std::string tensor;
-  std::string bias;  // tensor [experts, out], or empty
+  std::string bias = {};  // tensor [experts, out], or empty
   std::int64_t experts = 0;
-  LoadHints hints;
+  LoadHints hints = {};
 };
 std::vector<DenseMatrix> load_stacked_experts(const TensorSource& source,
                                               const StackedExperts& stack);

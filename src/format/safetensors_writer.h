@@ -53,7 +53,7 @@ struct ShardOptions {
   std::string base_name = "model";  // model.safetensors, or model-00001-of-00002.safetensors …
   std::uint64_t max_bytes = std::uint64_t{8192} << 20;  // of tensors in one shard
   bool write_index = true;  // BASE.safetensors.index.json where there are several shards
-  SafetensorsMetadata metadata;
+  SafetensorsMetadata metadata = {};
 };
 
 // A model's weights in one file, or in shards of at most max_bytes (a larger tensor stands alone)
