@@ -66,7 +66,10 @@ std::string show_value(const std::optional<T>& value) {
 template <class T>
 std::string show_value(const std::vector<T>& values) {
   std::string text;
-  for (const T& value : values) text += (text.empty() ? "" : " ") + show_value(value);
+  for (const T& value : values) {
+    if (!text.empty()) text += ' ';
+    text += show_value(value);
+  }
   return text;
 }
 

@@ -1,0 +1,280 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <random>
+
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "cache/kv_cache.h"
+#include "command.h"
+#include "engine/host_memory.h"
+#include "engine/step_runner.h"
+#include "model_options.h"
+#include "random_model.h"
+#include "results.h"
+#include "sample/log_probability.h"
+#include "usage_error.h"
+
+namespace bl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kDecodeDepth = 128;
+
+struct BenchOptions {
+  ModelOptions model;
+  std::int64_t prompt = 512;
+  std::int64_t generate = 128;
+  std::int64_t batch = 1;
+  std::optional<std::int64_t> depth;
+  std::int64_t repetitions = 5;
+  std::string random;
+  std::string format = "exl2";
+  std::string mix = "4";
+  bool json = false;
+
+  BenchOptions() { model.context_default = "what the tests need"; }
+  template <class V>
+  void visit(V&& v) {
+    v.group("Tests");
+    v(prompt, {"-p,--prompt-tokens", "N", "prefill N tokens; 0: no such test"});
+    v(generate, {"-n,--generate-tokens", "N", "decode N tokens; 0: no such test"});
+    v(batch, {"-b,--batch", "N", "sequences at once"});
+    v(depth, {"-d,--depth", "N", "tokens that are in the cache before a test starts",
+              "0 for prefill, 128 for decode"});
+    v(repetitions, {"-r,--repetitions", "N", "timed runs, after one that is not"});
+    v.group("Random model (instead of -m)");
+    v(random,
+      {"--random", "SHAPE", "a shape of archs/bench/shapes.json or the path of a config.json"});
+    v(format, {"--format", "NAME", "exl2, gptq or fp16"});
+    v(mix, {"--bpw", "MIX", "exl2: 2.5, 3, 4, 5 or 6 bits a weight"});
+    v.group("Output");
+    v(json, {"--json", "", "print JSON"});
+    model.visit(v);
+  }
+
+  std::int64_t prefill_depth() const { return depth.value_or(0); }
+  std::int64_t decode_depth() const { return depth.value_or(kDecodeDepth); }
+  std::int64_t longest() const {
+    return std::max(prompt > 0 ? prefill_depth() + prompt : 0,
+                    generate > 0 ? decode_depth() + generate : 0);
+  }
+};
+
+void check(const BenchOptions& options) {
+  const auto need = [](const char* flag, std::int64_t value, std::int64_t low, std::int64_t high) {
+    if (value < low || value > high) {
+      fail_usage("{}: {} is not in {} … {}", flag, value, low, high);
+    }
+  };
+  need("-p", options.prompt, 0, 1 << 24);
+  need("-n", options.generate, 0, 1 << 24);
+  need("-b", options.batch, 1, 4096);
+  need("-d", options.depth.value_or(0), 0, 1 << 24);
+  need("-r", options.repetitions, 1, 1000);
+  if (options.longest() == 0) fail_usage("bench: -p 0 and -n 0 leave nothing to measure");
+  if (options.random.empty() == options.model.model.empty()) {
+    fail_usage("bench: give either -m DIR or --random SHAPE");
+  }
+}
+
+struct Measurement {
+  std::string test;
+  std::int64_t batch = 1;
+  std::int64_t depth = 0;
+  double tps = 0;
+  double tps_stddev = 0;
+};
+
+// A batch of sequences of random tokens, and the two things that are timed.
+class BenchRun {
+ public:
+  BenchRun(ModelSession& session, std::int64_t batch)
+      : session_(session), runner_(session), random_(1) {
+    for (std::int64_t i = 0; i < batch; ++i) sequences_.push_back(session.new_sequence());
+  }
+
+  // Every sequence as so many random tokens, none of them computed.
+  void reset(std::int64_t tokens, std::int64_t reach) {
+    std::uniform_int_distribution<std::int32_t> id(0,
+                                                   static_cast<std::int32_t>(session_.vocab()) - 1);
+    for (Sequence& sequence : sequences_) {
+      runner_.truncate(sequence, 0);
+      sequence.reach = reach;
+      sequence.ids.resize(static_cast<std::size_t>(tokens));
+      for (std::int32_t& token : sequence.ids) token = id(random_);
+    }
+  }
+
+  // Computes the first `tokens` tokens of every sequence; the last step gives the logits of their
+  // last ones, so that a prefill does what an answer needs and no more.
+  void prefill(std::int64_t tokens) {
+    while (true) {
+      std::vector<StepItem> plan;
+      std::int64_t room = session_.step_tokens();
+      for (Sequence& sequence : sequences_) {
+        const std::int64_t count = std::min(tokens - sequence.cached, room);
+        if (count <= 0) continue;
+        const bool last = sequence.cached + count == tokens;
+        plan.push_back({&sequence, count, last ? LogitRows::kLast : LogitRows::kNone});
+        room -= count;
+      }
+      if (plan.empty()) break;
+      check_interrupt();
+      runner_.run(plan);
+    }
+    session_.backend().synchronize();
+  }
+
+  // So many greedy steps, each fed the token of the one before. Starts from whatever token comes
+  // next; its value does not matter to the time.
+  void decode(std::int64_t steps) {
+    for (Sequence& sequence : sequences_) sequence.ids.push_back(0);
+    std::vector<StepItem> plan;
+    for (Sequence& sequence : sequences_) plan.push_back({&sequence, 1, LogitRows::kLast});
+    for (std::int64_t step = 0; step < steps; ++step) {
+      check_interrupt();
+      const StepLogits logits = runner_.run(plan);
+      for (std::size_t i = 0; i < sequences_.size(); ++i) {
+        sequences_[i].ids.push_back(top_logit(logits.row(static_cast<std::int64_t>(i))).id);
+      }
+    }
+  }
+
+ private:
+  ModelSession& session_;
+  StepRunner runner_;
+  std::mt19937 random_;
+  std::vector<Sequence> sequences_;
+};
+
+template <class Prepare, class Timed>
+void repeat(Measurement& result, std::int64_t tokens, std::int64_t repetitions, Prepare&& prepare,
+            Timed&& timed) {
+  std::vector<double> rates;
+  Progress progress(result.test, repetitions + 1, Progress::Unit::kItems);
+  for (std::int64_t i = 0; i <= repetitions; ++i) {
+    prepare();
+    const auto start = Clock::now();
+    timed();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (i > 0) rates.push_back(static_cast<double>(tokens * result.batch) / seconds);
+    progress.update(i + 1);
+  }
+  double sum = 0;
+  for (const double rate : rates) sum += rate;
+  result.tps = sum / static_cast<double>(rates.size());
+  double square = 0;
+  for (const double rate : rates) square += (rate - result.tps) * (rate - result.tps);
+  result.tps_stddev =
+      rates.size() > 1 ? std::sqrt(square / static_cast<double>(rates.size() - 1)) : 0.0;
+}
+
+std::vector<Measurement> measure(const BenchOptions& options, ModelSession& session) {
+  std::vector<Measurement> results;
+  BenchRun run(session, options.batch);
+  const std::int64_t reach = options.longest() + 1;
+  if (options.prompt > 0) {
+    const std::int64_t depth = options.prefill_depth();
+    Measurement& result = results.emplace_back();
+    result.test = fmt::format("pp{}", options.prompt);
+    result.batch = options.batch;
+    result.depth = depth;
+    repeat(
+        result, options.prompt, options.repetitions,
+        [&] {
+          run.reset(depth + options.prompt, reach);
+          if (depth > 0) run.prefill(depth);
+        },
+        [&] { run.prefill(depth + options.prompt); });
+  }
+  if (options.generate > 0) {
+    Measurement& result = results.emplace_back();
+    result.test = fmt::format("tg{}", options.generate);
+    result.batch = options.batch;
+    result.depth = options.decode_depth();
+    repeat(
+        result, options.generate, options.repetitions,
+        [&] {
+          run.reset(result.depth, reach);
+          if (result.depth > 0) run.prefill(result.depth);
+        },
+        [&] { run.decode(options.generate); });
+  }
+  return results;
+}
+
+Json to_json(const std::vector<Measurement>& results, const ModelSession& session) {
+  Json list = Json::array();
+  for (const Measurement& result : results) {
+    list.push_back({{"test", result.test},
+                    {"batch", result.batch},
+                    {"depth", result.depth},
+                    {"tps", result.tps},
+                    {"tps_stddev", result.tps_stddev},
+                    {"peak_device_bytes", session.plan().total()},
+                    {"peak_host_bytes", peak_host_memory()},
+                    {"backend", session.backend().description()}});
+  }
+  return list;
+}
+
+std::string to_table(const BenchOptions& options, const std::vector<Measurement>& results,
+                     const ModelSession& session) {
+  const std::string name =
+      options.random.empty()
+          ? options.model.model
+          : fmt::format("random {} {}", options.random,
+                        options.format == "exl2" ? "exl2 " + options.mix : options.format);
+  std::string text = fmt::format("{}\n{}: {}\n\n| {:<10} | {:>5} | {:>6} | {:>20} |\n", name,
+                                 session.backend().name(), session.backend().description(), "test",
+                                 "batch", "depth", "tok/s");
+  text += fmt::format("| {:-<10} | {:->4}: | {:->5}: | {:->19}: |\n", "", "", "", "");
+  for (const Measurement& result : results) {
+    text += fmt::format("| {:<10} | {:>5} | {:>6} | {:>11.2f} ± {:>6.2f} |\n", result.test,
+                        result.batch, result.depth, result.tps, result.tps_stddev);
+  }
+  return text + fmt::format("\nmodel, cache and work space {:.1f} MiB, peak resident {:.1f} MiB\n",
+                            static_cast<double>(session.plan().total()) / 0x1p20,
+                            static_cast<double>(peak_host_memory()) / 0x1p20);
+}
+
+void bench(BenchOptions& options) {
+  check(options);
+  // The context is what the tests need: no flag has to be given for them.
+  if (options.model.context == 0) options.model.context = options.longest() + 1;
+  SessionOptions session_options = options.model.session_options(options.random.empty());
+  session_options.longest = options.longest() + 1;
+  session_options.pages =
+      KvCache::pages_for(options.longest() + 1) * static_cast<std::int32_t>(options.batch);
+  session_options.sequences = options.batch;
+  session_options.with_text = false;
+  if (!options.random.empty()) {
+    const RandomModel random = make_random_model({options.random, options.format, options.mix});
+    OpenedModel& opened = session_options.opened.emplace();
+    opened.path = "random model";
+    opened.files = {random.config, "config.json of the random model", random.source,
+                    read_gptq_config({}, random.config)};
+  }
+  const std::unique_ptr<ModelSession> session = load_session(session_options);
+  const std::vector<Measurement> results = measure(options, *session);
+  if (options.json) {
+    write_json(to_json(results, *session));
+  } else {
+    write_result(to_table(options, results, *session));
+  }
+}
+
+}  // namespace
+
+Command bench_command() {
+  return make_command<BenchOptions>(
+      {"bench", "(-m DIR | --random SHAPE) [-p N] [-n N] [-b N] [-d N] [-r N]",
+       "Speed of prefill and decode, in tokens per second"},
+      bench);
+}
+
+}  // namespace bl

@@ -1,0 +1,278 @@
+#include <algorithm>
+#include <array>
+#include <iostream>
+
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/terminal.h"
+#include "command.h"
+#include "generation_options.h"
+#include "line_editor.h"
+#include "model_options.h"
+#include "results.h"
+#include "transcript.h"
+
+namespace bl {
+namespace {
+
+struct ChatOptions {
+  ModelOptions model;
+  GenerationOptions generation;
+  std::string system;
+
+  template <class V>
+  void visit(V&& v) {
+    v.group("Conversation");
+    v(system, {"--system", "TEXT", "instructions that come before the first turn", "none"});
+    generation.visit(v);
+    model.visit(v);
+  }
+};
+
+void note(std::string_view text) {
+  const std::string line = colored(Stream::kStderr, Color::kDim, text) + "\n";
+  std::cerr << line << std::flush;
+}
+
+class Chat {
+ public:
+  Chat(ModelSession& session, const ChatOptions& options)
+      : session_(session),
+        generator_(session),
+        request_(options.generation.request(session.defaults().sampling)) {
+    transcript_.set_system(options.system);
+    request_.continues_prompt = false;
+  }
+
+  void loop();
+
+ private:
+  struct SlashCommand {
+    const char* name;
+    const char* help;
+    void (Chat::*run)(const std::string& argument);
+  };
+  static const std::array<SlashCommand, 10>& slash_commands();
+
+  void answer();
+  void handle(const std::string& entry);
+  void handle_command(const std::string& entry);
+
+  void help(const std::string&);
+  void clear(const std::string&);
+  void undo(const std::string&);
+  void regenerate(const std::string&);
+  void save(const std::string& path);
+  void load(const std::string& path);
+  void system(const std::string& text);
+  void set(const std::string& text);
+  void stats(const std::string&);
+  void quit(const std::string&) { done_ = true; }
+
+  ModelSession& session_;
+  Generator generator_;
+  GenerationRequest request_;
+  Transcript transcript_;
+  std::optional<Generation> last_;
+  std::uint64_t answers_ = 0;
+  bool done_ = false;
+};
+
+const std::array<Chat::SlashCommand, 10>& Chat::slash_commands() {
+  static const std::array<SlashCommand, 10> kCommands{{
+      {"/help", "this list", &Chat::help},
+      {"/clear", "forget the conversation", &Chat::clear},
+      {"/undo", "take the last question and its answer back", &Chat::undo},
+      {"/regen", "answer the last question again", &Chat::regenerate},
+      {"/save", "FILE: write the conversation as JSON", &Chat::save},
+      {"/load", "FILE: go on with a saved conversation", &Chat::load},
+      {"/system", "[TEXT]: show or replace the system prompt", &Chat::system},
+      {"/set", "[KEY VALUE]: show or change sampling settings", &Chat::set},
+      {"/stats", "tokens and speed of the last answer, room in the context", &Chat::stats},
+      {"/quit", "leave (also Ctrl-D)", &Chat::quit},
+  }};
+  return kCommands;
+}
+
+void Chat::loop() {
+  std::vector<std::string> names;
+  for (const SlashCommand& command : slash_commands()) names.emplace_back(command.name);
+  LineEditor editor(state_file("chat_history"), names);
+  if (editor.is_interactive() && !is_quiet()) {
+    note(
+        "/help lists the commands; a line that ends in \\ or a text in \"\"\" goes on; Ctrl-C "
+        "stops an answer.");
+  }
+  while (!done_) {
+    const std::optional<std::string> entry = editor.read_entry();
+    if (!entry) break;
+    if (entry->find_first_not_of(" \n\t") == entry->npos) continue;
+    try {
+      handle(*entry);
+    } catch (const Error& error) {
+      clear_interrupt();
+      std::cerr << colored(Stream::kStderr, Color::kRed, error.what()) << "\n" << std::flush;
+    }
+  }
+}
+
+void Chat::handle(const std::string& entry) {
+  if (entry.front() == '/') {
+    handle_command(entry);
+    return;
+  }
+  transcript_.add_user(entry);
+  try {
+    answer();
+  } catch (const Error&) {
+    transcript_.undo();
+    throw;
+  }
+}
+
+void Chat::handle_command(const std::string& entry) {
+  const auto space = entry.find(' ');
+  const std::string name = entry.substr(0, space);
+  std::string argument = space == entry.npos ? std::string() : entry.substr(space + 1);
+  argument.erase(0, std::min(argument.find_first_not_of(' '), argument.size()));
+  std::vector<std::string> names;
+  for (const SlashCommand& command : slash_commands()) {
+    names.emplace_back(command.name);
+    if (command.name == name) return (this->*command.run)(argument);
+  }
+  const std::string near = nearest_name(name, names);
+  fail(ErrorCode::kInvalidArgument, "{} is no command{}; /help lists them", name,
+       near.empty() ? "" : ", " + near + " is");
+}
+
+void Chat::answer() {
+  request_.prompt = session_.text().encode_chat(transcript_.messages());
+  GenerationRequest request = request_;
+  // Another answer to the same question should be another one.
+  request.sampling.seed += answers_++;
+  last_ = generator_.generate(request, [](std::string_view text) {
+    write_result(text);
+    flush_results();
+    return true;
+  });
+  clear_interrupt();
+  write_result("\n");
+  flush_results();
+  transcript_.add_answer(last_->text);
+  if (!is_quiet()) {
+    note(fmt::format(
+        "[{} tokens, {:.1f} tok/s{}]", last_->stats.generated_tokens, last_->stats.decode_rate(),
+        last_->reason == FinishReason::kEndToken ? std::string()
+                                                 : fmt::format(", {}", name_of(last_->reason))));
+  }
+}
+
+void Chat::help(const std::string&) {
+  for (const SlashCommand& command : slash_commands()) {
+    note(fmt::format("{:<8} {}", command.name, command.help));
+  }
+}
+
+void Chat::clear(const std::string&) {
+  transcript_.clear();
+  note("forgotten");
+}
+
+void Chat::undo(const std::string&) {
+  note(transcript_.undo() ? "taken back" : "there is nothing to take back");
+}
+
+void Chat::regenerate(const std::string&) {
+  if (!transcript_.drop_answer()) {
+    note("there is no question to answer");
+    return;
+  }
+  answer();
+}
+
+void Chat::save(const std::string& path) {
+  if (path.empty()) fail(ErrorCode::kInvalidArgument, "/save needs the name of a file");
+  transcript_.save(path);
+  note(fmt::format("saved to {}", path));
+}
+
+void Chat::load(const std::string& path) {
+  if (path.empty()) fail(ErrorCode::kInvalidArgument, "/load needs the name of a file");
+  transcript_.load(path);
+  for (const Transcript::Turn& turn : transcript_.turns()) {
+    write_result(turn.is_user ? colored(Stream::kStdout, Color::kGreen, "> " + turn.text) + "\n"
+                              : turn.text + "\n");
+  }
+  flush_results();
+}
+
+void Chat::system(const std::string& text) {
+  if (text.empty()) {
+    note(transcript_.system().empty() ? "there is no system prompt" : transcript_.system());
+    return;
+  }
+  transcript_.set_system(text == "none" ? std::string() : text);
+  note("set; it counts from the next answer");
+}
+
+// Prints "key value" of every field.
+struct SettingsPrinter {
+  template <class T>
+  void operator()(T& field, const OptionField& about) const {
+    note(fmt::format("{:<20} {:<10} {}", option_key(about), show_value(field), about.help));
+  }
+};
+
+void Chat::set(const std::string& text) {
+  if (text.empty()) {
+    request_.sampling.visit(SettingsPrinter{});
+    note(fmt::format("{:<20} {:<10} {}", "max_tokens", request_.max_tokens,
+                     "of one answer; 0 is as many as the context holds"));
+    return;
+  }
+  const auto space = text.find_first_of(" =");
+  const std::string key = text.substr(0, space);
+  const std::string value = space == text.npos ? std::string() : text.substr(space + 1);
+  if (key == "max_tokens") {
+    parse_value(value, request_.max_tokens);
+    return;
+  }
+  SamplingParams changed = request_.sampling;
+  if (!set_option(changed, key, value)) {
+    const std::string near = nearest_name(key, option_keys(changed));
+    fail(ErrorCode::kInvalidArgument, "{} is no setting{}; /set shows them", key,
+         near.empty() ? "" : ", " + near + " is");
+  }
+  validate(changed);
+  request_.sampling = changed;
+}
+
+void Chat::stats(const std::string&) {
+  if (!last_) {
+    note("nothing has been answered yet");
+    return;
+  }
+  note(describe(*last_));
+  const std::int64_t used = last_->stats.prompt_tokens + last_->stats.generated_tokens;
+  note(fmt::format("context {} of {} tokens", used, session_.context()));
+}
+
+void chat(ChatOptions& options) {
+  const SessionOptions session_options = options.model.session_options();
+  options.generation.request(SamplingParams{});
+  const std::unique_ptr<ModelSession> session = load_session(session_options);
+  Transcript probe;  // a model without a usable template says so before the first question
+  probe.add_user("?");
+  session->text().encode_chat(probe.messages());
+  Chat(*session, options).loop();
+}
+
+}  // namespace
+
+Command chat_command() {
+  return make_command<ChatOptions>(
+      {"chat", "-m DIR [--system TEXT] [options]", "Talk with a model in the terminal"}, chat);
+}
+
+}  // namespace bl

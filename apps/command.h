@@ -1,0 +1,62 @@
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "option_parser.h"
+
+namespace bl {
+
+// One subcommand. `execute` gets the words behind the command's name; `help` makes the text of
+// `bitloom NAME --help`.
+struct Command {
+  std::string name;
+  std::string summary;
+  std::function<void(std::span<const std::string> words)> execute;
+  std::function<std::string()> help;
+};
+
+struct CommandText {
+  const char* name;     // "eval ppl"
+  const char* usage;    // "-m DIR --text FILE"
+  const char* summary;  // one line
+};
+
+// A command from its options struct (with `visit`) and the function that runs it. Every command
+// also understands --help and --quiet.
+template <class Options>
+Command make_command(const CommandText& text, void (*run)(Options&)) {
+  Command command{text.name, text.summary, nullptr, nullptr};
+  command.execute = [text, run](std::span<const std::string> words) {
+    Options options;
+    OptionParser parser(text.name, text.usage, text.summary);
+    options.visit(parser);
+    if (parser.parse(words)) run(options);
+  };
+  command.help = [text] {
+    Options options;
+    OptionParser parser(text.name, text.usage, text.summary);
+    options.visit(parser);
+    return parser.help();
+  };
+  return command;
+}
+
+// One a file of apps/, in the order of --help.
+Command run_command();
+Command chat_command();
+Command logits_command();
+Command dequant_command();
+Command tokenize_command();
+Command detokenize_command();
+Command template_command();
+Command eval_ppl_command();
+Command eval_kld_command();
+Command bench_command();
+Command inspect_command();
+Command import_command();
+
+std::vector<Command> all_commands();
+
+}  // namespace bl

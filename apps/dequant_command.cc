@@ -1,0 +1,88 @@
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "command.h"
+#include "engine/open_model.h"
+#include "format/dequantize.h"
+#include "format/load_weight_matrix.h"
+#include "format/safetensors_folder.h"
+#include "tensor_output.h"
+#include "usage_error.h"
+
+namespace bl {
+namespace {
+
+struct DequantOptions {
+  std::string model;
+  std::string tensor;
+  std::string out;
+  std::string archs;
+
+  template <class V>
+  void visit(V&& v) {
+    v.group("Input and output");
+    v(model, {"-m,--model", "DIR", "model folder or .gguf file"});
+    v(tensor, {"--tensor", "KEY", "a matrix, such as model.layers.0.self_attn.q_proj"});
+    v(out, {"-o,--out", "OUT.safetensors", "where the tensor goes", "standard output"});
+    v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});
+  }
+};
+
+// The tensors of a model, and what its config says about their format; a folder of bare tensors
+// will do.
+ModelFiles open_tensors(const DequantOptions& options) {
+  const std::filesystem::path folder = options.model;
+  if (std::filesystem::is_directory(folder) && !std::filesystem::exists(folder / "config.json")) {
+    ModelFiles files;
+    files.source = std::make_shared<SafetensorsFolder>(folder);
+    files.gptq = read_gptq_config(folder, Json::object());
+    return files;
+  }
+  return open_model(folder, options.archs).files;
+}
+
+WeightMatrix find_matrix(const ModelFiles& files, const std::string& key) {
+  LoadHints hints;
+  hints.gptq = files.gptq ? &*files.gptq : nullptr;
+  if (!has_weight_matrix(*files.source, key)) {
+    std::vector<std::string> keys;
+    for (const std::string& name : files.source->names()) {
+      const std::string owner = name.substr(0, name.rfind('.'));
+      if ((keys.empty() || keys.back() != owner) && has_weight_matrix(*files.source, owner)) {
+        keys.push_back(owner);
+      }
+    }
+    const std::string near = nearest_name(key, keys);
+    fail(ErrorCode::kNotFound,
+         "--tensor: the model has no matrix {} (no .q_weight, .qweight or "
+         ".weight of that name){}",
+         key, near.empty() ? "" : "; did you mean " + near + "?");
+  }
+  return load_weight_matrix(*files.source, key, hints);
+}
+
+void dequant(DequantOptions& options) {
+  if (options.model.empty()) fail_usage("-m DIR is missing: the model folder or .gguf file");
+  if (options.tensor.empty()) fail_usage("--tensor KEY is missing: the matrix to decode");
+  check_output(options.out);
+  const WeightMatrix matrix = find_matrix(open_tensors(options), options.tensor);
+  const std::vector<std::uint16_t> halves = dequantize_to_half(matrix);
+  NamedTensor weight{
+      "weight", make_host_tensor(DType::kF16, Shape{in_features(matrix), out_features(matrix)})};
+  std::memcpy(weight.tensor.view().data, halves.data(), halves.size() * sizeof(halves[0]));
+  std::vector<NamedTensor> tensors;
+  tensors.push_back(std::move(weight));
+  write_tensors(options.out, tensors);
+}
+
+}  // namespace
+
+Command dequant_command() {
+  return make_command<DequantOptions>(
+      {"dequant", "-m DIR --tensor KEY [-o OUT.safetensors]",
+       "Decode one matrix to F16 [in, out], rounded as its format says"},
+      dequant);
+}
+
+}  // namespace bl

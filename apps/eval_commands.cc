@@ -1,0 +1,291 @@
+// eval ppl, eval kld: how well a model predicts a text, and how far it is from another one.
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "base/file.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "command.h"
+#include "engine/step_runner.h"
+#include "model_options.h"
+#include "results.h"
+#include "sample/log_probability.h"
+#include "usage_error.h"
+
+namespace bl {
+namespace {
+
+constexpr std::int64_t kRowTokens = 2048;
+
+struct EvalOptions {
+  ModelOptions model;
+  std::string text;
+  std::int64_t rows = 0;
+  bool bos = false;
+  bool json = false;
+
+  EvalOptions() {
+    model.context_help = "tokens of a row";
+    model.context_default = "2048";
+  }
+  template <class V>
+  void visit(V&& v) {
+    v.group("Text");
+    v(text, {"--text", "FILE", "text to predict; encoded whole, cut into rows of --ctx tokens"});
+    v(rows, {"--rows", "N", "use the first N rows", "all whole rows"});
+    v(bos, {"--bos", "", "put BOS before each row (always, where a model needs it)"});
+    v(json, {"--json", "", "print JSON"});
+    model.visit(v);
+  }
+
+  std::int64_t row_tokens() const { return model.context > 0 ? model.context : kRowTokens; }
+  SessionOptions session_options() const {
+    if (text.empty()) fail_usage("--text FILE is missing: the text to predict");
+    if (rows < 0) fail_usage("--rows: {} should be 1 or more", rows);
+    if (row_tokens() < 2) fail_usage("--ctx: a row needs 2 tokens or more");
+    SessionOptions options = model.session_options();
+    options.context = row_tokens();
+    options.logits = SessionLogits::kEveryToken;
+    return options;
+  }
+};
+
+// The rows of the text as token ids, each of the same length.
+struct EvalRows {
+  std::vector<std::vector<std::int32_t>> rows;
+  bool with_bos = false;
+};
+
+EvalRows read_rows(const EvalOptions& options, const ModelSession& session) {
+  const std::string text = read_file(options.text);
+  const std::vector<std::int32_t> ids = session.tokenizer().encode(text, {.add_special = false});
+  const std::optional<int> bos = session.tokenizer().bos_id();
+  EvalRows result;
+  result.with_bos = options.bos || false;
+  if (result.with_bos && !bos) {
+    fail(ErrorCode::kInvalidArgument, "--bos: the tokenizer of {} has no BOS token",
+         options.model.model);
+  }
+  const auto length = static_cast<std::size_t>(options.row_tokens());
+  const std::size_t fresh = result.with_bos ? length - 1 : length;
+  std::size_t count = ids.size() / fresh;
+  if (options.rows > 0) {
+    if (static_cast<std::size_t>(options.rows) > count) {
+      fail(ErrorCode::kInvalidArgument, "{} has {} tokens, {} whole rows of {}; --rows asks for {}",
+           options.text, ids.size(), count, length, options.rows);
+    }
+    count = static_cast<std::size_t>(options.rows);
+  }
+  if (count == 0) {
+    fail(ErrorCode::kInvalidArgument, "{} has {} tokens, not one whole row of {}; see --ctx",
+         options.text, ids.size(), length);
+  }
+  for (std::size_t row = 0; row < count; ++row) {
+    std::vector<std::int32_t>& out = result.rows.emplace_back();
+    if (result.with_bos) out.push_back(*bos);
+    const auto begin = ids.begin() + static_cast<std::ptrdiff_t>(row * fresh);
+    out.insert(out.end(), begin, begin + static_cast<std::ptrdiff_t>(fresh));
+  }
+  return result;
+}
+
+// Runs rows through one model, a stretch of positions at a time.
+class RowReader {
+ public:
+  explicit RowReader(ModelSession& session)
+      : session_(session), runner_(session), sequence_(session.new_sequence()) {}
+
+  void start(const std::vector<std::int32_t>& ids) {
+    session_.check_ids(ids);
+    runner_.truncate(sequence_, 0);
+    sequence_.ids = ids;
+    sequence_.reach = static_cast<std::int64_t>(ids.size());
+  }
+  // Logits of the next `count` positions.
+  StepLogits next(std::int64_t count) {
+    const StepItem item{&sequence_, count, LogitRows::kAll};
+    return runner_.run({&item, 1});
+  }
+
+ private:
+  ModelSession& session_;
+  StepRunner runner_;
+  Sequence sequence_;
+};
+
+// −Σ ln p of what follows each position of a stretch, and how many that are. Row r of `logits`
+// belongs to position first + r.
+struct Surprise {
+  double nats = 0;
+  std::int64_t tokens = 0;
+
+  void add(const StepLogits& logits, const std::vector<std::int32_t>& ids, std::int64_t first) {
+    const std::int64_t known = static_cast<std::int64_t>(ids.size()) - 1;
+    for (std::int64_t r = 0; r < logits.rows() && first + r < known; ++r) {
+      const auto next = static_cast<std::size_t>(first + r + 1);
+      nats -= log_probability(logits.row(r), ids[next]);
+      ++tokens;
+    }
+  }
+  void add(const Surprise& other) {
+    nats += other.nats;
+    tokens += other.tokens;
+  }
+  double perplexity() const { return std::exp(nats / static_cast<double>(tokens)); }
+};
+
+void report(const EvalOptions& options, const Json& document, const std::string& line) {
+  if (options.json) {
+    write_json(document);
+  } else {
+    write_result(line);
+  }
+}
+
+void eval_ppl(EvalOptions& options) {
+  const std::unique_ptr<ModelSession> session = load_session(options.session_options());
+  const EvalRows rows = read_rows(options, *session);
+  const std::int64_t length = options.row_tokens();
+  RowReader reader(*session);
+  Progress progress("eval", length * static_cast<std::int64_t>(rows.rows.size()),
+                    Progress::Unit::kTokens);
+  Surprise total;
+  Json row_list = Json::array();
+  for (const std::vector<std::int32_t>& ids : rows.rows) {
+    reader.start(ids);
+    Surprise of_row;
+    for (std::int64_t first = 0; first < length; first += session->step_tokens()) {
+      check_interrupt();
+      const std::int64_t count = std::min(session->step_tokens(), length - first);
+      of_row.add(reader.next(count), ids, first);
+      progress.advance(count);
+    }
+    total.add(of_row);
+    row_list.push_back(of_row.perplexity());
+  }
+  if (rows.with_bos && !options.bos) log_info("BOS put before each row: this model needs it");
+  report(options,
+         {{"ppl", total.perplexity()},
+          {"tokens", total.tokens},
+          {"rows", std::move(row_list)},
+          {"bos", rows.with_bos}},
+         fmt::format("perplexity {:.4f} over {} tokens ({} rows{})\n", total.perplexity(),
+                     total.tokens, rows.rows.size(), rows.with_bos ? ", BOS before each" : ""));
+}
+
+struct KldOptions {
+  EvalOptions eval;
+  std::string base;
+
+  template <class V>
+  void visit(V&& v) {
+    v.group("Base");
+    v(base, {"--base", "DIR", "the model to compare with, such as the unquantized one"});
+    eval.visit(v);
+  }
+};
+
+// What a comparison adds up.
+struct Distance {
+  double kld = 0;
+  std::int64_t same_top = 0;
+  std::int64_t positions = 0;
+  Surprise surprise;
+  Surprise base_surprise;
+
+  void add(const StepLogits& base, const StepLogits& other) {
+    for (std::int64_t r = 0; r < base.rows(); ++r) {
+      kld += kl_divergence(base.row(r), other.row(r));
+      same_top += top_logit(base.row(r)).id == top_logit(other.row(r)).id ? 1 : 0;
+      ++positions;
+    }
+  }
+  void add(const Distance& other) {
+    kld += other.kld;
+    same_top += other.same_top;
+    positions += other.positions;
+    surprise.add(other.surprise);
+    base_surprise.add(other.base_surprise);
+  }
+  Json json() const {
+    const auto n = static_cast<double>(positions);
+    return {{"kld", kld / n},
+            {"top1", static_cast<double>(same_top) / n},
+            {"ppl", surprise.perplexity()},
+            {"base_ppl", base_surprise.perplexity()}};
+  }
+};
+
+void check_comparable(const ModelSession& base, const ModelSession& other) {
+  if (base.vocab() != other.vocab()) {
+    fail(ErrorCode::kInvalidArgument,
+         "the models have {} and {} tokens; a distance needs the same vocabulary", base.vocab(),
+         other.vocab());
+  }
+}
+
+void eval_kld(KldOptions& options) {
+  const EvalOptions& eval = options.eval;
+  if (options.base.empty()) fail_usage("--base DIR is missing: the model to compare with");
+  SessionOptions session_options = eval.session_options();
+  const std::unique_ptr<ModelSession> session = load_session(session_options);
+  session_options.model = options.base;
+  const std::unique_ptr<ModelSession> base = load_session(session_options);
+  check_comparable(*base, *session);
+  const EvalRows rows = read_rows(eval, *session);
+  const std::int64_t length = eval.row_tokens();
+  const std::int64_t step = std::min(session->step_tokens(), base->step_tokens());
+  RowReader reader(*session);
+  RowReader base_reader(*base);
+  Progress progress("eval", length * static_cast<std::int64_t>(rows.rows.size()),
+                    Progress::Unit::kTokens);
+  Distance total;
+  Json row_list = Json::array();
+  for (const std::vector<std::int32_t>& ids : rows.rows) {
+    reader.start(ids);
+    base_reader.start(ids);
+    Distance of_row;
+    for (std::int64_t first = 0; first < length; first += step) {
+      check_interrupt();
+      const std::int64_t count = std::min(step, length - first);
+      const StepLogits base_logits = base_reader.next(count);
+      const StepLogits logits = reader.next(count);
+      of_row.add(base_logits, logits);
+      of_row.base_surprise.add(base_logits, ids, first);
+      of_row.surprise.add(logits, ids, first);
+      progress.advance(count);
+    }
+    total.add(of_row);
+    row_list.push_back(of_row.json());
+  }
+  Json document = total.json();
+  const std::string line = fmt::format(
+      "KL divergence {:.6f}, top-1 agreement {:.4f}, perplexity {:.4f}, of the base {:.4f} ({} "
+      "rows{})\n",
+      document["kld"].get<double>(), document["top1"].get<double>(), document["ppl"].get<double>(),
+      document["base_ppl"].get<double>(), rows.rows.size(),
+      rows.with_bos ? ", BOS before each" : "");
+  document["tokens"] = total.positions;
+  document["rows"] = std::move(row_list);
+  document["bos"] = rows.with_bos;
+  report(eval, document, line);
+}
+
+}  // namespace
+
+Command eval_ppl_command() {
+  return make_command<EvalOptions>(
+      {"eval ppl", "-m DIR --text FILE [--rows N] [--ctx N]", "Perplexity of a text"}, eval_ppl);
+}
+
+Command eval_kld_command() {
+  return make_command<KldOptions>(
+      {"eval kld", "-m DIR --base DIR --text FILE [--rows N] [--ctx N]",
+       "KL divergence, top-1 agreement and perplexities against a base model"},
+      eval_kld);
+}
+
+}  // namespace bl

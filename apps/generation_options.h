@@ -1,0 +1,37 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "engine/generator.h"
+#include "overrides.h"
+#include "sample/sampling_params.h"
+
+namespace bl {
+
+// The options of every command that generates.
+struct GenerationOptions {
+  std::int64_t max_tokens = 0;
+  std::vector<std::string> stops;
+  bool greedy = false;
+  Overrides<SamplingParams> sampling;
+
+  template <class V>
+  void visit(V&& v) {
+    v.group("Generation");
+    v(max_tokens, {"-n,--max-tokens", "N", "stop after N tokens", "an end token or the context"});
+    v(stops, {"--stop", "TEXT", "stop before this text"});
+    v.group("Sampling (a model's generation_config.json wins over these defaults)");
+    sampling.visit(v);
+    v(greedy, {"--greedy", "", "always the likeliest token"});
+  }
+
+  // Defaults, the model's values over them, flags over both. UsageError where a flag is out of
+  // range. A seed that was not given is drawn here.
+  SamplingParams resolve(const SamplingParams& of_model) const;
+  GenerationRequest request(const SamplingParams& of_model) const;
+};
+
+// "12 + 87 tokens, prefill 512.3 tok/s, decode 101.2 tok/s (end token)".
+std::string describe(const Generation& generation);
+
+}  // namespace bl

@@ -1,0 +1,277 @@
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "backend/registry.h"
+#include "base/terminal.h"
+#include "command.h"
+#include "engine/host_memory.h"
+#include "engine/open_model.h"
+#include "format/load_weight_matrix.h"
+#include "model/model_loader.h"
+#include "results.h"
+#include "usage_error.h"
+
+namespace bl {
+namespace {
+
+struct InspectOptions {
+  std::string model;
+  std::string backend = "auto";
+  std::int64_t context = 0;
+  std::string cache;
+  std::int64_t batch = 1;
+  ByteSize memory;
+  double rope_scale = 0;
+  double rope_alpha = 0;
+  std::string archs;
+  bool json = false;
+
+  template <class V>
+  void visit(V&& v) {
+    v.group("Model");
+    v(model, {"model", "DIR|FILE.gguf", "model folder or .gguf file"});
+    v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});
+    v.group("Plan");
+    v(backend, {"--backend", "NAME", "auto, cpu, ref or cuda[:N]"});
+    v(context, {"--ctx", "N", "tokens of a sequence", "the model's"});
+    v(cache,
+      {"--cache", "TYPE", "keys and values as fp32, fp16, fp8, q8, q6 or q4", "fp16; ref: fp32"});
+    v(batch, {"--batch", "N", "sequences at once"});
+    v(memory, {"--vram", "SIZE", "memory to fit into, such as 24GiB", "what is free"});
+    v(rope_scale, {"--rope-scale", "X", "divide positions by X", "the model's"});
+    v(rope_alpha, {"--rope-alpha", "X", "stretch the rotary base (NTK)", "the model's"});
+    v.group("Output");
+    v(json, {"--json", "", "print JSON"});
+  }
+};
+
+// Weights of one transformer block, or of what is outside them.
+struct LayerReport {
+  std::string name;
+  std::int64_t weights = 0;
+  double bits = 0;
+  std::vector<std::string> formats;
+  double bits_per_weight() const { return weights > 0 ? bits / static_cast<double>(weights) : 0.0; }
+};
+
+struct Inspection {
+  Json tensors = Json::array();
+  std::vector<LayerReport> layers;
+  LayerReport all;
+  std::uint64_t stored_bytes = 0;
+};
+
+// "model.layers.3.mlp.down_proj" → "model.layers.3"; what has no number stands for itself.
+std::string layer_of(const std::string& key) {
+  std::size_t begin = 0;
+  while (begin < key.size()) {
+    const std::size_t end = std::min(key.find('.', begin), key.size());
+    const std::string_view part = std::string_view(key).substr(begin, end - begin);
+    if (!part.empty() &&
+        std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+      return key.substr(0, end);
+    }
+    begin = end + 1;
+  }
+  return key;
+}
+
+std::uint64_t bytes_of(const TensorInfo& info) {
+  return static_cast<std::uint64_t>(info.shape.elements()) * size_of(info.dtype);
+}
+
+struct MatrixReport {
+  std::string key;
+  std::int64_t weights = 0;
+  std::uint64_t bytes = 0;
+  std::string format;
+};
+
+void add_matrix(const MatrixReport& matrix, Inspection& result) {
+  const std::string name = layer_of(matrix.key);
+  auto at = std::find_if(result.layers.begin(), result.layers.end(),
+                         [&](const LayerReport& layer) { return layer.name == name; });
+  if (at == result.layers.end()) at = result.layers.insert(at, LayerReport{name, 0, 0, {}});
+  for (LayerReport* report : {&*at, &result.all}) {
+    report->weights += matrix.weights;
+    report->bits += 8.0 * static_cast<double>(matrix.bytes);
+    std::vector<std::string>& formats = report->formats;
+    if (std::find(formats.begin(), formats.end(), matrix.format) == formats.end()) {
+      formats.push_back(matrix.format);
+    }
+  }
+}
+
+// The matrix that a tensor is, or is the main part of; nothing for scales, norms and biases.
+std::optional<MatrixReport> matrix_of(const ModelFiles& files, const std::string& name,
+                                      const TensorInfo& info) {
+  const auto dot = name.rfind('.');
+  const std::string key = name.substr(0, dot);
+  const std::string part = dot == name.npos ? std::string() : name.substr(dot + 1);
+  if (part == "q_weight" || part == "qweight") {
+    LoadHints hints;
+    hints.gptq = files.gptq ? &*files.gptq : nullptr;
+    const WeightMatrix matrix = load_weight_matrix(*files.source, key, hints);
+    return MatrixReport{key, in_features(matrix) * out_features(matrix), stored_bytes(matrix),
+                        std::string(format_name(matrix))};
+  }
+  const bool is_float =
+      info.dtype == DType::kF16 || info.dtype == DType::kBF16 || info.dtype == DType::kF32;
+  if (info.shape.rank() < 2 || !is_float || part == "scales") return std::nullopt;
+  return MatrixReport{key, info.shape.elements(), bytes_of(info), std::string(name_of(info.dtype))};
+}
+
+Inspection inspect_weights(const ModelFiles& files) {
+  Inspection result;
+  for (const std::string& name : files.source->names()) {
+    const TensorInfo& info = *files.source->find(name);
+    Json shape = Json::array();
+    for (int i = 0; i < info.shape.rank(); ++i) shape.push_back(info.shape[i]);
+    result.stored_bytes += bytes_of(info);
+    result.tensors.push_back({{"name", name},
+                              {"dtype", name_of(info.dtype)},
+                              {"shape", std::move(shape)},
+                              {"bytes", bytes_of(info)}});
+    if (const auto matrix = matrix_of(files, name, info)) add_matrix(*matrix, result);
+  }
+  // Names sort as text; people count.
+  std::stable_sort(
+      result.layers.begin(), result.layers.end(), [](const LayerReport& a, const LayerReport& b) {
+        return a.name.size() != b.name.size() ? a.name.size() < b.name.size() : a.name < b.name;
+      });
+  return result;
+}
+
+struct PlanReport {
+  MemoryPlan plan;
+  std::uint64_t available = 0;
+  std::int64_t context = 0;
+  std::int64_t max_context = 0;
+  CacheType cache = CacheType::kF16;
+  bool fits() const { return plan.total() <= available; }
+};
+
+PlanReport make_plan(const InspectOptions& options, const ModelLoader& loader,
+                     const Backend& backend) {
+  PlanReport report;
+  report.cache = backend.default_cache_type();
+  if (!options.cache.empty()) report.cache = *parse_cache_type(options.cache);
+  report.context = loader.spec().context;
+  report.available = options.memory.bytes > 0 ? options.memory.bytes : available_host_memory();
+  ModelLoader::PlanOptions plan;
+  plan.cache = report.cache;
+  plan.context = report.context;
+  plan.sequences = options.batch;
+  plan.step_tokens = std::max<std::int64_t>(512, options.batch);
+  plan.logit_rows = options.batch;
+  report.plan = loader.plan(plan);
+  // What one sequence may take when all of the batch grow alike.
+  MemoryPlan without_cache = report.plan;
+  without_cache.cache = 0;
+  const std::size_t fixed = without_cache.total();
+  const std::size_t left = report.available > fixed ? report.available - fixed : 0;
+  const auto layouts = loader.spec().kv_layouts(report.cache);
+  report.max_context =
+      longest_context(layouts, MemoryPlan{}, left / static_cast<std::size_t>(options.batch),
+                      std::max(loader.spec().max_positions, loader.spec().context));
+  return report;
+}
+
+Json to_json(const ModelSpec& spec, const Inspection& weights, const PlanReport& plan) {
+  Json layers = Json::array();
+  for (const LayerReport& layer : weights.layers) {
+    layers.push_back({{"name", layer.name},
+                      {"weights", layer.weights},
+                      {"bits_per_weight", layer.bits_per_weight()},
+                      {"formats", layer.formats}});
+  }
+  return {{"architecture", spec.architecture},
+          {"hidden", spec.hidden},
+          {"layers", spec.layers},
+          {"vocab", spec.vocab},
+          {"max_positions", spec.max_positions},
+          {"parameters", weights.all.weights},
+          {"bits_per_weight", weights.all.bits_per_weight()},
+          {"formats", weights.all.formats},
+          {"stored_bytes", weights.stored_bytes},
+          {"weights_by_layer", std::move(layers)},
+          {"tensors", weights.tensors},
+          {"plan",
+           {{"weights", plan.plan.weights},
+            {"cache", plan.plan.cache},
+            {"work", plan.plan.work},
+            {"total", plan.plan.total()},
+            {"available", plan.available},
+            {"fits", plan.fits()},
+            {"ctx", plan.context},
+            {"cache_type", name_of(plan.cache)},
+            {"max_ctx", plan.max_context}}}};
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::string to_table(const ModelSpec& spec, const Inspection& weights, const PlanReport& plan) {
+  const auto bytes = [](std::uint64_t value) { return human_bytes(static_cast<double>(value)); };
+  std::string text = fmt::format(
+      "architecture     {}\nsize             {} layers, hidden {}, vocabulary {}, {} positions\n"
+      "weights          {:.1f} M in {} tensors, {}, {:.3f} bits each ({})\n\n",
+      spec.architecture, spec.layers, spec.hidden, spec.vocab, spec.max_positions,
+      static_cast<double>(weights.all.weights) / 1e6, weights.tensors.size(),
+      bytes(weights.stored_bytes), weights.all.bits_per_weight(), join(weights.all.formats));
+  text += fmt::format("{:<28} {:>12} {:>12}  {}\n", "layer", "weights", "bits each", "formats");
+  for (const LayerReport& layer : weights.layers) {
+    text += fmt::format("{:<28} {:>12} {:>12.3f}  {}\n", layer.name, layer.weights,
+                        layer.bits_per_weight(), join(layer.formats));
+  }
+  return text + fmt::format(
+                    "\nmemory for {} tokens, cache {}:\n  weights {:>12}\n  cache   {:>12}\n  "
+                    "work    {:>12}\n  total   {:>12}  {} {}\n  longest context that fits: {}\n",
+                    plan.context, name_of(plan.cache), bytes(plan.plan.weights),
+                    bytes(plan.plan.cache), bytes(plan.plan.work), bytes(plan.plan.total()),
+                    plan.fits() ? "fits into" : "does not fit into", bytes(plan.available),
+                    plan.max_context);
+}
+
+void check(const InspectOptions& options) {
+  if (options.model.empty()) fail_usage("inspect: DIR or FILE.gguf is missing");
+  if (options.context < 0) fail_usage("--ctx: {} should be 1 or more", options.context);
+  if (options.batch < 1 || options.batch > 4096) {
+    fail_usage("--batch: {} is not in 1 … 4096", options.batch);
+  }
+  if (!options.cache.empty() && !parse_cache_type(options.cache)) {
+    fail_usage("--cache: '{}' is not one of fp32, fp16, fp8, q8, q6, q4", options.cache);
+  }
+}
+
+void inspect(InspectOptions& options) {
+  check(options);
+  const OpenedModel opened = open_model(options.model, options.archs);
+  const std::unique_ptr<Backend> backend = open_backend(options.backend, {});
+  LoadOptions load;
+  load.spec = {options.rope_scale, options.rope_alpha, options.context};
+  load.archs = options.archs;
+  const ModelLoader loader(*backend, opened.files, load);
+  const Inspection weights = inspect_weights(opened.files);
+  const PlanReport plan = make_plan(options, loader, *backend);
+  if (options.json) {
+    write_json(to_json(loader.spec(), weights, plan));
+  } else {
+    write_result(to_table(loader.spec(), weights, plan));
+  }
+}
+
+}  // namespace
+
+Command inspect_command() {
+  return make_command<InspectOptions>(
+      {"inspect", "DIR|FILE.gguf [--ctx N] [--cache TYPE] [--batch N] [--vram SIZE]",
+       "What is in a model, and the memory it needs, before anything is loaded"},
+      inspect);
+}
+
+}  // namespace bl

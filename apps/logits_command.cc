@@ -1,0 +1,159 @@
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+
+#include "base/file.h"
+#include "base/interrupt.h"
+#include "base/progress.h"
+#include "cache/kv_cache.h"
+#include "command.h"
+#include "engine/step_runner.h"
+#include "model_options.h"
+#include "tensor_output.h"
+#include "usage_error.h"
+
+namespace bl {
+namespace {
+
+struct LogitsOptions {
+  ModelOptions model;
+  std::string ids;
+  std::string out;
+
+  LogitsOptions() { model.context_default = "the model's"; }
+  template <class V>
+  void visit(V&& v) {
+    v.group("Input and output");
+    v(ids, {"--ids", "FILE", "JSON array of token ids, or an array of such arrays (a batch)"});
+    v(out, {"-o,--out", "OUT.safetensors", "where the logits go", "standard output"});
+    model.visit(v);
+  }
+};
+
+struct Prompts {
+  std::vector<std::vector<std::int32_t>> ids;
+  bool is_batch = false;
+};
+
+std::vector<std::int32_t> read_ids(const Json& list, const std::string& what) {
+  if (!list.is_array() || list.empty()) {
+    fail(ErrorCode::kInvalidFile, "{}: should be a JSON array of at least one token id", what);
+  }
+  std::vector<std::int32_t> ids;
+  for (const Json& id : list) {
+    if (!id.is_number_integer() || id < 0 || id > INT32_MAX) {
+      fail(ErrorCode::kInvalidFile, "{}: element {} is {}, should be a token id", what, ids.size(),
+           id.dump());
+    }
+    ids.push_back(id.get<std::int32_t>());
+  }
+  return ids;
+}
+
+Prompts read_prompts(const std::string& path) {
+  const Json document = read_json_file(path);
+  Prompts prompts;
+  prompts.is_batch = document.is_array() && !document.empty() && document[0].is_array();
+  if (!prompts.is_batch) {
+    prompts.ids.push_back(read_ids(document, path));
+    return prompts;
+  }
+  for (const Json& list : document) {
+    prompts.ids.push_back(read_ids(list, fmt::format("{}: prompt {}", path, prompts.ids.size())));
+  }
+  return prompts;
+}
+
+// Runs all sequences together, step by step: each step takes as many of their next tokens as fit,
+// and `store` gets the logits of every one.
+class BatchRun {
+ public:
+  BatchRun(ModelSession& session, const Prompts& prompts) : session_(session), runner_(session) {
+    for (const std::vector<std::int32_t>& ids : prompts.ids) {
+      session.check_ids(ids);
+      Sequence& sequence = sequences_.emplace_back(session.new_sequence());
+      sequence.ids = ids;
+      sequence.reach = static_cast<std::int64_t>(ids.size());
+    }
+  }
+
+  template <class Store>
+  void run(Store&& store) {
+    while (true) {
+      const std::vector<StepItem> plan = next_plan();
+      if (plan.empty()) return;
+      check_interrupt();
+      std::vector<std::int64_t> firsts;
+      for (const StepItem& item : plan) firsts.push_back(item.sequence->cached);
+      const StepLogits logits = runner_.run(plan);
+      std::int64_t row = 0;
+      for (std::size_t i = 0; i < plan.size(); ++i) {
+        const auto index = static_cast<std::size_t>(plan[i].sequence - sequences_.data());
+        for (std::int64_t t = 0; t < plan[i].count; ++t) {
+          store(index, firsts[i] + t, logits.row(row++));
+        }
+      }
+    }
+  }
+
+ private:
+  std::vector<StepItem> next_plan() {
+    std::vector<StepItem> plan;
+    std::int64_t room = session_.step_tokens();
+    for (Sequence& sequence : sequences_) {
+      const std::int64_t left = static_cast<std::int64_t>(sequence.ids.size()) - sequence.cached;
+      const std::int64_t count = std::min(left, room);
+      if (count == 0) continue;
+      plan.push_back({&sequence, count, LogitRows::kAll});
+      room -= count;
+    }
+    return plan;
+  }
+
+  ModelSession& session_;
+  StepRunner runner_;
+  std::vector<Sequence> sequences_;
+};
+
+void logits(LogitsOptions& options) {
+  SessionOptions session_options = options.model.session_options();
+  if (options.ids.empty()) fail_usage("--ids FILE is missing: the token ids");
+  check_output(options.out);
+  const Prompts prompts = read_prompts(options.ids);
+  std::int64_t tokens = 0;
+  for (const auto& ids : prompts.ids) {
+    const auto length = static_cast<std::int64_t>(ids.size());
+    tokens += length;
+    session_options.longest = std::max(session_options.longest, length);
+    session_options.pages += KvCache::pages_for(length);
+  }
+  session_options.logits = SessionLogits::kEveryToken;
+  const std::unique_ptr<ModelSession> session = load_session(session_options);
+
+  std::vector<NamedTensor> tensors;
+  for (std::size_t i = 0; i < prompts.ids.size(); ++i) {
+    const Shape shape{static_cast<std::int64_t>(prompts.ids[i].size()), session->vocab()};
+    tensors.push_back({prompts.is_batch ? fmt::format("logits_{}", i) : "logits",
+                       make_host_tensor(DType::kF32, shape)});
+  }
+  Progress progress("logits", tokens, Progress::Unit::kTokens);
+  BatchRun(*session, prompts)
+      .run([&](std::size_t prompt, std::int64_t position, std::span<const float> row) {
+        std::memcpy(tensors[prompt].tensor.view().row<float>(position), row.data(),
+                    row.size_bytes());
+        progress.advance(1);
+      });
+  write_tensors(options.out, tensors);
+}
+
+}  // namespace
+
+Command logits_command() {
+  return make_command<LogitsOptions>(
+      {"logits", "-m DIR --ids FILE [-o OUT.safetensors]",
+       "One forward pass over token ids: F32 logits of every position"},
+      logits);
+}
+
+}  // namespace bl

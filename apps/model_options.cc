@@ -1,0 +1,52 @@
+#include "model_options.h"
+
+#include "base/log.h"
+#include "base/progress.h"
+#include "usage_error.h"
+
+namespace bl {
+namespace {
+
+int checked_threads(std::int64_t threads) {
+  if (threads < 0 || threads > 1024) {
+    fail_usage("--threads: {} is not in 1 … 1024 (0: physical cores)", threads);
+  }
+  return static_cast<int>(threads);
+}
+
+}  // namespace
+
+SessionOptions ModelOptions::session_options(bool needs_model) const {
+  if (needs_model && model.empty()) fail_usage("-m DIR is missing: the model folder or .gguf file");
+  if (context < 0) fail_usage("--ctx: {} should be a number of tokens, 1 or more", context);
+  if (rope_scale < 0) fail_usage("--rope-scale: {} should be above 0", rope_scale);
+  if (rope_alpha < 0) fail_usage("--rope-alpha: {} should be above 0", rope_alpha);
+  SessionOptions options;
+  options.model = model;
+  options.backend = backend;
+  options.threads = checked_threads(threads);
+  options.context = context;
+  options.rope_scale = rope_scale;
+  options.rope_alpha = rope_alpha;
+  options.archs = archs;
+  options.deterministic = deterministic;
+  if (!cache.empty()) {
+    options.cache = parse_cache_type(cache);
+    if (!options.cache) {
+      fail_usage("--cache: '{}' is not one of fp32, fp16, fp8, q8, q6, q4", cache);
+    }
+  }
+  return options;
+}
+
+std::unique_ptr<ModelSession> load_session(const SessionOptions& options) {
+  std::unique_ptr<Progress> progress;
+  SessionOptions with_progress = options;
+  with_progress.on_progress = [&](std::int64_t done, std::int64_t total) {
+    if (!progress) progress = std::make_unique<Progress>("loading", total, Progress::Unit::kBytes);
+    progress->update(done);
+  };
+  return ModelSession::load(with_progress);
+}
+
+}  // namespace bl

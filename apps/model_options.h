@@ -1,0 +1,52 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "base/options.h"
+#include "engine/model_session.h"
+
+namespace bl {
+
+// The options of every command that loads a model.
+struct ModelOptions {
+  std::string model;
+  std::string backend = "auto";
+  std::int64_t threads = 0;
+  std::int64_t context = 0;
+  std::string cache;
+  double rope_scale = 0;
+  double rope_alpha = 0;
+  std::string archs;
+  bool embed_host = false;
+  ByteSize kv_host;
+  bool deterministic = false;
+
+  // What a command says instead where its context has a meaning or a default of its own.
+  const char* context_help = "tokens that prompt and answer may have together";
+  const char* context_default = "the model's, as far as memory allows";
+
+  template <class V>
+  void visit(V&& v) {
+    v.group("Model");
+    v(model, {"-m,--model", "DIR", "model folder or .gguf file"});
+    v(backend, {"--backend", "NAME", "auto, cpu, ref or cuda[:N]"});
+    v(threads, {"--threads", "N", "threads of the CPU", "physical cores"});
+    v(context, {"--ctx", "N", context_help, context_default});
+    v(cache,
+      {"--cache", "TYPE", "keys and values as fp32, fp16, fp8, q8, q6 or q4", "fp16; ref: fp32"});
+    v(rope_scale, {"--rope-scale", "X", "divide positions by X", "the model's"});
+    v(rope_alpha, {"--rope-alpha", "X", "stretch the rotary base (NTK)", "the model's"});
+    v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});
+    v(embed_host, {"--embed-host", "", "keep the embedding in host memory (a CPU always does)"});
+    v(kv_host, {"--kv-host", "SIZE", "host memory for pages that leave a GPU", "none"});
+    v(deterministic, {"--deterministic", "", "results that do not depend on the batch"});
+  }
+
+  // Checks what can be checked without a file; UsageError.
+  SessionOptions session_options(bool needs_model = true) const;
+};
+
+// Loads with a progress bar and says on stderr what deserves to be said.
+std::unique_ptr<ModelSession> load_session(const SessionOptions& options);
+
+}  // namespace bl

@@ -1,0 +1,68 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "base/options.h"
+
+namespace bl {
+
+// The visitor (base/options.h) that fills an options struct from the command line and writes the
+// help of the same fields.
+class OptionParser {
+ public:
+  OptionParser(std::string command, std::string usage, std::string summary);
+  OptionParser(const OptionParser&) = delete;
+  OptionParser& operator=(const OptionParser&) = delete;
+  ~OptionParser();
+
+  void group(const char* name) { group_ = name; }
+
+  template <class T>
+  void operator()(T& field, const OptionField& about) {
+    const std::string initial =
+        *about.shown_default != '\0' ? std::string(about.shown_default) : show_value(field);
+    add(about, initial, std::is_same_v<T, bool>, is_list<T>(),
+        [&field](std::string_view text) { parse_value(text, field); });
+  }
+
+  // Fills the fields. False when help was asked for: it has been printed. Throws UsageError; an
+  // unknown flag is answered with the nearest known one.
+  bool parse(std::span<const std::string> words);
+  std::string help();
+
+ private:
+  template <class T>
+  static constexpr bool is_list() {
+    return requires(T & t) { t.emplace_back(); }
+    &&!std::is_same_v<T, std::string>;
+  }
+
+  struct Entry {
+    OptionField about;
+    std::string initial;
+    std::string group;
+    bool is_switch = false;
+    bool is_repeatable = false;
+    std::function<void(std::string_view)> assign;
+  };
+  void add(const OptionField& about, std::string initial, bool is_switch, bool is_repeatable,
+           std::function<void(std::string_view)> assign);
+  void add_general();
+  [[noreturn]] void report_unknown(const std::string& word) const;
+
+  std::string command_;
+  std::string usage_;
+  std::string summary_;
+  std::string group_ = "Options";
+  std::vector<Entry> entries_;
+  bool quiet_ = false;
+  bool wants_help_ = false;
+};
+
+}  // namespace bl

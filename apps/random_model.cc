@@ -1,0 +1,285 @@
+#include "random_model.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "embedded_bench.h"
+#include "tensor/tensor.h"
+
+namespace bl {
+namespace {
+
+constexpr std::int64_t kGptqGroup = 128;
+constexpr int kGptqBits = 4;
+
+// A stretch of input rows of one width.
+struct Band {
+  int bits = 0;
+  std::int64_t rows = 0;
+  std::int64_t group = 0;
+};
+
+std::uint64_t next_random(std::uint64_t& state) {
+  // splitmix64 (Steele, Lea, Flood 2014)
+  std::uint64_t z = (state += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+void fill_bits(const TensorView& view, std::uint64_t seed) {
+  const std::size_t bytes = static_cast<std::size_t>(view.shape.elements()) * size_of(view.dtype);
+  auto* out = view.as<std::byte>();
+  for (std::size_t i = 0; i < bytes; i += 8) {
+    const std::uint64_t word = next_random(seed);
+    std::memcpy(out + i, &word, std::min<std::size_t>(8, bytes - i));
+  }
+}
+
+// Values of ± `size`, evenly.
+void fill_halves(const TensorView& view, float size, std::uint64_t seed) {
+  auto* out = view.as<std::uint16_t>();
+  const std::int64_t count = view.shape.elements();
+  std::uint16_t table[256];
+  for (int i = 0; i < 256; ++i)
+    table[i] = float_to_half((static_cast<float>(i) / 127.5f - 1) * size);
+  for (std::int64_t i = 0; i < count; i += 8) {
+    std::uint64_t word = next_random(seed);
+    for (std::int64_t j = i; j < std::min(i + 8, count); ++j, word >>= 8)
+      out[j] = table[word & 255];
+  }
+}
+
+void fill_permutation(const TensorView& view, std::uint64_t seed) {
+  auto* out = view.as<std::int32_t>();
+  const std::int64_t count = view.shape.elements();
+  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<std::int32_t>(i);
+  for (std::int64_t i = count - 1; i > 0; --i) {
+    const auto other =
+        static_cast<std::int64_t>(next_random(seed) % static_cast<std::uint64_t>(i + 1));
+    std::swap(out[i], out[other]);
+  }
+}
+
+// Tensors by name, each with the function that fills it.
+class RandomSource : public TensorSource {
+ public:
+  using Fill = std::function<void(const TensorView&, std::uint64_t seed)>;
+
+  void add(const std::string& name, DType dtype, const Shape& shape, Fill fill) {
+    entries_[name] = {{dtype, shape, "random model"}, std::move(fill)};
+  }
+  const TensorInfo* find(std::string_view name) const override {
+    const auto at = entries_.find(std::string(name));
+    return at == entries_.end() ? nullptr : &at->second.info;
+  }
+  std::vector<std::string> names() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, entry] : entries_) names.push_back(name);
+    return names;
+  }
+  HostArray read(std::string_view name) const override {
+    const auto at = entries_.find(std::string(name));
+    if (at == entries_.end()) fail(ErrorCode::kNotFound, "random model: no tensor {}", name);
+    const TensorInfo& info = at->second.info;
+    const auto tensor = std::make_shared<Tensor>(make_host_tensor(info.dtype, info.shape));
+    at->second.fill(tensor->view(), std::hash<std::string_view>()(name));
+    return {tensor->view(), tensor};
+  }
+
+ private:
+  struct Entry {
+    TensorInfo info;
+    Fill fill;
+  };
+  std::map<std::string, Entry> entries_;
+};
+
+std::vector<Band> bands_of(const Json& mix, std::int64_t in) {
+  std::vector<Band> bands;
+  std::int64_t left = in;
+  for (std::size_t i = 0; i < mix.size(); ++i) {
+    const std::int64_t group = mix[i].at("group");
+    const auto share =
+        static_cast<std::int64_t>(static_cast<double>(in) * mix[i].at("share").get<double>());
+    const std::int64_t rows = i + 1 == mix.size() ? left : share / group * group;
+    left -= rows;
+    if (rows > 0) bands.push_back({mix[i].at("bits"), rows, group});
+  }
+  return bands;
+}
+
+void add_half(RandomSource& source, const std::string& name, const Shape& shape, float size) {
+  source.add(name, DType::kF16, shape,
+             [size](const TensorView& view, std::uint64_t seed) { fill_halves(view, size, seed); });
+}
+
+void add_constant(RandomSource& source, const std::string& name, const Shape& shape, float value) {
+  source.add(name, DType::kF16, shape, [value](const TensorView& view, std::uint64_t) {
+    std::fill_n(view.as<std::uint16_t>(), view.shape.elements(), float_to_half(value));
+  });
+}
+
+void add_exl2(RandomSource& source, const std::string& key, std::int64_t in, std::int64_t out,
+              const Json& mix) {
+  std::vector<std::int16_t> groups;
+  std::int64_t words = 0;
+  for (const Band& band : bands_of(mix, in)) {
+    for (std::int64_t row = 0; row < band.rows; row += band.group) {
+      groups.push_back(static_cast<std::int16_t>(band.bits));
+      groups.push_back(static_cast<std::int16_t>(words));
+      words += std::min(band.group, band.rows - row) * band.bits / 32;
+    }
+  }
+  const auto count = static_cast<std::int64_t>(groups.size()) / 2;
+  source.add(key + ".q_weight", DType::kI32, Shape{words, out}, fill_bits);
+  source.add(key + ".q_scale", DType::kI32, Shape{count, out / 8}, fill_bits);
+  add_constant(source, key + ".q_scale_max", Shape{count}, 0.02f);
+  source.add(key + ".q_groups", DType::kI16, Shape{2 * count},
+             [groups](const TensorView& view, std::uint64_t) {
+               std::copy(groups.begin(), groups.end(), view.as<std::int16_t>());
+             });
+  source.add(key + ".q_invperm", DType::kI32, Shape{in}, fill_permutation);
+}
+
+void add_gptq(RandomSource& source, const std::string& key, std::int64_t in, std::int64_t out) {
+  const std::int64_t groups = in / kGptqGroup;
+  source.add(key + ".qweight", DType::kI32, Shape{in * kGptqBits / 32, out}, fill_bits);
+  source.add(key + ".qzeros", DType::kI32, Shape{groups, out * kGptqBits / 32},
+             [](const TensorView& view, std::uint64_t) {
+               std::fill_n(view.as<std::int32_t>(), view.shape.elements(), 0x77777777);
+             });
+  add_constant(source, key + ".scales", Shape{groups, out}, 0.002f);
+}
+
+std::int64_t size_of_config(const Json& config, const char* key, std::int64_t fallback) {
+  const auto at = config.find(key);
+  if (at == config.end() && fallback > 0) return fallback;
+  if (at == config.end() || !at->is_number_integer() || *at < 1 || *at > (1 << 24)) {
+    fail(ErrorCode::kInvalidArgument,
+         "--random: {} should be a positive size, in a config.json of "
+         "the plain gated kind",
+         key);
+  }
+  return at->get<std::int64_t>();
+}
+
+// Adds linears in the wanted format.
+class RandomWeights {
+ public:
+  RandomWeights(RandomSource& source, const RandomModelRequest& request, const Json& shapes)
+      : source_(source), format_(request.format), head_mix_(shapes.at("head")) {
+    if (format_ != "exl2") return;
+    const auto mix = shapes.at("mixes").find(request.mix);
+    if (mix == shapes.at("mixes").end()) {
+      std::string known;
+      for (const auto& [name, value] : shapes.at("mixes").items()) {
+        known += (known.empty() ? "" : ", ") + name;
+      }
+      fail(ErrorCode::kInvalidArgument, "--bpw: '{}' is not one of {}", request.mix, known);
+    }
+    mix_ = *mix;
+  }
+
+  void linear(const std::string& key, std::int64_t in, std::int64_t out) {
+    if (format_ == "exl2") {
+      add_exl2(source_, key, in, out, mix_);
+    } else if (format_ == "gptq") {
+      add_gptq(source_, key, in, out);
+    } else {
+      add_half(source_, key + ".weight", Shape{out, in}, 0.02f);
+    }
+  }
+  void head(std::int64_t in, std::int64_t out) {
+    if (format_ == "exl2") {
+      add_exl2(source_, "lm_head", in, (out + 31) / 32 * 32, head_mix_);
+    } else {
+      add_half(source_, "lm_head.weight", Shape{out, in}, 0.02f);
+    }
+  }
+
+ private:
+  RandomSource& source_;
+  std::string format_;
+  Json head_mix_;
+  Json mix_;
+};
+
+void add_model(const Json& config, RandomSource& source, RandomWeights& weights) {
+  const std::int64_t hidden = size_of_config(config, "hidden_size", 0);
+  const std::int64_t intermediate = size_of_config(config, "intermediate_size", 0);
+  const std::int64_t layers = size_of_config(config, "num_hidden_layers", 0);
+  const std::int64_t heads = size_of_config(config, "num_attention_heads", 0);
+  const std::int64_t kv_heads = size_of_config(config, "num_key_value_heads", heads);
+  const std::int64_t head_dim =
+      size_of_config(config, "head_dim", std::max<std::int64_t>(1, hidden / heads));
+  const std::int64_t vocab = size_of_config(config, "vocab_size", 0);
+  add_half(source, "model.embed_tokens.weight", Shape{vocab, hidden}, 0.02f);
+  add_constant(source, "model.norm.weight", Shape{hidden}, 1.0f);
+  if (!config.value("tie_word_embeddings", false)) weights.head(hidden, vocab);
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const std::string layer = fmt::format("model.layers.{}.", i);
+    weights.linear(layer + "self_attn.q_proj", hidden, heads * head_dim);
+    weights.linear(layer + "self_attn.k_proj", hidden, kv_heads * head_dim);
+    weights.linear(layer + "self_attn.v_proj", hidden, kv_heads * head_dim);
+    weights.linear(layer + "self_attn.o_proj", heads * head_dim, hidden);
+    weights.linear(layer + "mlp.gate_proj", hidden, intermediate);
+    weights.linear(layer + "mlp.up_proj", hidden, intermediate);
+    weights.linear(layer + "mlp.down_proj", intermediate, hidden);
+    add_constant(source, layer + "input_layernorm.weight", Shape{hidden}, 1.0f);
+    add_constant(source, layer + "post_attention_layernorm.weight", Shape{hidden}, 1.0f);
+  }
+}
+
+Json config_of(const std::string& shape, const Json& shapes) {
+  const Json& known = shapes.at("shapes");
+  if (const auto at = known.find(shape); at != known.end()) {
+    Json config = shapes.at("config");
+    config.update(*at);
+    return config;
+  }
+  if (std::filesystem::is_regular_file(shape)) return read_json_file(shape);
+  std::string names;
+  for (const auto& [name, value] : known.items()) names += name + ", ";
+  fail(ErrorCode::kInvalidArgument, "--random: '{}' is not one of {}or the path of a config.json",
+       shape, names);
+}
+
+}  // namespace
+
+RandomModel make_random_model(const RandomModelRequest& request) {
+  if (request.format != "exl2" && request.format != "gptq" && request.format != "fp16") {
+    fail(ErrorCode::kInvalidArgument, "--format: '{}' is not one of exl2, gptq, fp16",
+         request.format);
+  }
+  const Json shapes = parse_json(embedded_bench_shapes(), "archs/bench/shapes.json");
+  RandomModel model;
+  model.config = config_of(request.shape, shapes);
+  if (!model.config.is_object()) {
+    fail(ErrorCode::kInvalidArgument, "--random: {} is not a JSON object", request.shape);
+  }
+  if (request.format == "exl2") {
+    model.config["quantization_config"] = {{"quant_method", "exl2"}, {"bits", 4.0}};
+  } else if (request.format == "gptq") {
+    model.config["quantization_config"] = {{"quant_method", "gptq"},
+                                           {"bits", kGptqBits},
+                                           {"group_size", kGptqGroup},
+                                           {"desc_act", false},
+                                           {"sym", true}};
+  } else {
+    model.config.erase("quantization_config");
+  }
+  auto source = std::make_shared<RandomSource>();
+  RandomWeights weights(*source, request, shapes);
+  add_model(model.config, *source, weights);
+  model.source = std::move(source);
+  return model;
+}
+
+}  // namespace bl

@@ -1,0 +1,25 @@
+#pragma once
+#include <string>
+
+#include "base/json.h"
+#include "format/tensor_source.h"
+
+namespace bl {
+
+// A model with random weights, for speed only: a kernel's time does not depend on the values.
+struct RandomModel {
+  Json config;
+  std::shared_ptr<const TensorSource> source;
+};
+
+struct RandomModelRequest {
+  std::string shape;   // a name of archs/bench/shapes.json, or the path of a config.json
+  std::string format;  // "exl2", "gptq", "fp16"
+  std::string mix;     // of widths, "4"; exl2 only
+};
+
+// Throws kInvalidArgument naming what is known. Tensors are made when they are read, so that no
+// more than the one being packed exists twice.
+RandomModel make_random_model(const RandomModelRequest& request);
+
+}  // namespace bl

@@ -1,0 +1,97 @@
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "command.h"
+#include "generation_options.h"
+#include "model_options.h"
+#include "results.h"
+#include "transcript.h"
+#include "usage_error.h"
+
+namespace bl {
+namespace {
+
+struct RunOptions {
+  ModelOptions model;
+  GenerationOptions generation;
+  std::optional<std::string> prompt;
+  std::optional<std::string> file;
+  bool chat = false;
+
+  template <class V>
+  void visit(V&& v) {
+    v.group("Prompt (without -p and -f it is read from standard input)");
+    v(prompt, {"-p,--prompt", "TEXT", "the prompt"});
+    v(file, {"-f,--file", "FILE", "a file that holds the prompt"});
+    v(chat, {"--chat", "", "wrap the prompt as one user turn by the chat template"});
+    generation.visit(v);
+    model.visit(v);
+  }
+};
+
+std::string read_prompt(const RunOptions& options) {
+  if (options.prompt && options.file) fail_usage("run: -p and -f exclude each other");
+  if (options.prompt) return *options.prompt;
+  if (options.file) return read_file(*options.file);
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+std::vector<std::int32_t> encode_prompt(const ModelSession& session, const std::string& prompt,
+                                        bool chat) {
+  if (!chat) return session.tokenizer().encode(prompt, {});
+  Transcript turn;
+  turn.add_user(prompt);
+  return session.text().encode_chat(turn.messages());
+}
+
+void run(RunOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const SessionOptions session_options = options.model.session_options();
+  options.generation.request(SamplingParams{});  // wrong flags show before the model loads
+  const std::string prompt = read_prompt(options);
+  const std::unique_ptr<ModelSession> session = load_session(session_options);
+  GenerationRequest request = options.generation.request(session->defaults().sampling);
+  request.prompt = encode_prompt(*session, prompt, options.chat);
+  request.continues_prompt = !options.chat;
+
+  Generator generator(*session);
+  std::unique_ptr<Progress> progress;
+  generator.on_prefill = [&](std::int64_t done, std::int64_t total) {
+    if (!progress) progress = std::make_unique<Progress>("prompt", total, Progress::Unit::kTokens);
+    progress->update(done);
+  };
+  double first_text = 0;
+  const Generation generation = generator.generate(request, [&](std::string_view text) {
+    progress.reset();
+    if (first_text == 0) {
+      first_text = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    write_result(text);
+    flush_results();
+    return true;
+  });
+  write_result("\n");
+  flush_results();
+  if (request.sampling.greedy()) {
+    log_info("{}, first text after {:.2f} s", describe(generation), first_text);
+  } else {
+    log_info("{}, first text after {:.2f} s, seed {}", describe(generation), first_text,
+             request.sampling.seed);
+  }
+  if (generation.reason == FinishReason::kCancelled) fail(ErrorCode::kCancelled, "interrupted");
+}
+
+}  // namespace
+
+Command run_command() {
+  return make_command<RunOptions>({"run", "-m DIR [-p TEXT | -f FILE | < TEXT] [-n N] [options]",
+                                   "Complete a prompt, streaming the text to standard output"},
+                                  run);
+}
+
+}  // namespace bl

@@ -1,0 +1,82 @@
+#include "engine/generation_defaults.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace bl {
+namespace {
+
+// The visitor that reads the fields of SamplingParams from generation_config.json.
+struct JsonFieldReader {
+  const Json& from;
+  std::string_view what;
+
+  const Json* find(const OptionField& about) const {
+    const auto at = from.find(option_key(about));
+    return at == from.end() || at->is_null() ? nullptr : &*at;
+  }
+  void operator()(double& field, const OptionField& about) const {
+    const Json* value = find(about);
+    if (value == nullptr) return;
+    if (!value->is_number()) report(about, *value, "a number");
+    field = value->get<double>();
+  }
+  void operator()(std::int64_t& field, const OptionField& about) const {
+    const Json* value = find(about);
+    if (value == nullptr) return;
+    if (!value->is_number_integer()) report(about, *value, "a whole number");
+    field = value->get<std::int64_t>();
+  }
+  // The seed is the user's.
+  void operator()(std::uint64_t&, const OptionField&) const {}
+
+  [[noreturn]] void report(const OptionField& about, const Json& value, const char* right) const {
+    fail(ErrorCode::kInvalidFile, "{}: {} is {}, should be {}", what, option_key(about),
+         value.dump(), right);
+  }
+};
+
+void add_end_tokens(const Json& from, std::string_view what, std::vector<std::int32_t>& ids) {
+  if (!from.is_object()) return;
+  const auto at = from.find("eos_token_id");
+  if (at == from.end() || at->is_null()) return;
+  const Json list = at->is_array() ? *at : Json::array({*at});
+  for (const Json& id : list) {
+    if (!id.is_number_integer() || id < 0 || id > INT32_MAX) {
+      fail(ErrorCode::kInvalidFile,
+           "{}: eos_token_id is {}, should be a token id or a list of them", what, at->dump());
+    }
+    ids.push_back(id.get<std::int32_t>());
+  }
+}
+
+}  // namespace
+
+GenerationDefaults read_generation_defaults(const Json& generation_config, const Json& config,
+                                            std::string_view what) {
+  GenerationDefaults defaults;
+  if (generation_config.is_object()) {
+    defaults.sampling.visit(JsonFieldReader{generation_config, what});
+    const auto sample = generation_config.find("do_sample");
+    if (sample != generation_config.end() && sample->is_boolean() && !sample->get<bool>()) {
+      defaults.sampling.temperature = 0;
+    }
+    // Some checkpoints switch stages off with values out of range.
+    defaults.sampling.top_k = std::max<std::int64_t>(defaults.sampling.top_k, 0);
+    validate(defaults.sampling);
+  } else if (!generation_config.is_null()) {
+    fail(ErrorCode::kInvalidFile, "{}: not a JSON object", what);
+  }
+  add_end_tokens(generation_config, what, defaults.end_tokens);
+  add_end_tokens(config, "config.json", defaults.end_tokens);
+  if (config.is_object() && config.contains("text_config")) {
+    add_end_tokens(config["text_config"], "config.json: text_config", defaults.end_tokens);
+  }
+  std::vector<std::int32_t>& ids = defaults.end_tokens;
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return defaults;
+}
+
+}  // namespace bl

@@ -1,0 +1,171 @@
+#include "engine/model_session.h"
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "backend/registry.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/terminal.h"
+#include "engine/host_memory.h"
+#include "model/model_loader.h"
+
+namespace bl {
+namespace {
+
+constexpr std::int64_t kStepTokens = 512;
+// Where every token's logits are wanted, a step is so short that they stay below this.
+constexpr std::int64_t kLogitBytes = 128 << 20;
+
+struct StepSize {
+  std::int64_t tokens = 0;
+  std::int64_t logit_rows = 0;
+};
+
+StepSize step_size(const SessionOptions& options, std::int64_t vocab, std::int64_t context) {
+  const std::int64_t most = std::max(std::min(kStepTokens, context), options.sequences);
+  if (options.logits == SessionLogits::kLastOfSequence) return {most, options.sequences};
+  const std::int64_t rows = std::clamp<std::int64_t>(
+      kLogitBytes / (vocab * static_cast<std::int64_t>(sizeof(float))), 16, kStepTokens);
+  return {rows, rows};
+}
+
+// The longest sequence that a session will hold.
+std::int64_t choose_context(const SessionOptions& options, const ModelLoader& loader,
+                            MemoryPlan plan, CacheType cache, std::uint64_t available) {
+  const std::int64_t allowed = loader.spec().context;
+  if (options.longest > allowed) {
+    fail(ErrorCode::kInvalidArgument,
+         "a sequence of {} tokens is longer than the context of {}; --ctx {} extends it",
+         options.longest, allowed, options.longest);
+  }
+  if (options.longest > 0) return options.longest;
+  if (options.context > 0) return options.context;
+  // A tenth stays free for the page tables, the tokenizer and everybody else.
+  plan.cache = 0;
+  const std::vector<KvLayout> layouts = loader.spec().kv_layouts(cache);
+  const std::int64_t fitting =
+      longest_context(layouts, plan, static_cast<std::size_t>(available - available / 10), allowed);
+  return fitting > 0 ? fitting : std::min<std::int64_t>(allowed, kPageSlots);
+}
+
+void check_memory(const MemoryPlan& plan, std::uint64_t available, const std::string& name) {
+  if (plan.total() <= available) return;
+  fail(ErrorCode::kOutOfMemory,
+       "{} needs {} (weights {}, cache {}, work space {}), and {} is free; a smaller --ctx or "
+       "--cache q4 needs less",
+       name, human_bytes(static_cast<double>(plan.total())),
+       human_bytes(static_cast<double>(plan.weights)), human_bytes(static_cast<double>(plan.cache)),
+       human_bytes(static_cast<double>(plan.work)), human_bytes(static_cast<double>(available)));
+}
+
+std::unique_ptr<ModelText> load_text(const OpenedModel& opened) {
+  return std::make_unique<ModelText>(load_tokenizer(opened), opened.path.string());
+}
+
+}  // namespace
+
+std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) {
+  std::unique_ptr<ModelSession> session(new ModelSession);
+  const OpenedModel opened =
+      options.opened ? *options.opened : open_model(options.model, options.archs);
+  if (!opened.note.empty()) log_info("{}", opened.note);
+  session->defaults_ = read_generation_defaults(opened.generation_config, opened.files.config,
+                                                opened.generation_config_file);
+  session->backend_ = open_backend(options.backend, {.threads = options.threads});
+  Backend& backend = *session->backend_;
+  const CacheType cache = options.cache.value_or(backend.default_cache_type());
+
+  LoadOptions load;
+  load.spec = {options.rope_scale, options.rope_alpha, options.context};
+  load.archs = options.archs;
+  load.progress = [&](std::size_t done, std::size_t total) {
+    if (options.on_progress) {
+      options.on_progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total));
+    }
+  };
+  ModelLoader loader(backend, opened.files, load);
+  const std::uint64_t available =
+      backend.reads_host_memory() ? available_host_memory() : UINT64_MAX;
+  const StepSize step = step_size(options, loader.spec().vocab, loader.spec().context);
+  ModelLoader::PlanOptions plan{.cache = cache,
+                                .context = 0,
+                                .sequences = options.sequences,
+                                .step_tokens = step.tokens,
+                                .logit_rows = step.logit_rows};
+  session->context_ = choose_context(options, loader, loader.plan(plan), cache, available);
+  const std::int32_t pages = options.pages > 0 ? options.pages
+                                               : KvCache::pages_for(session->context_) *
+                                                     static_cast<std::int32_t>(options.sequences);
+  session->plan_ = loader.plan(plan);
+  session->plan_.cache =
+      KvCache::page_bytes(loader.spec().kv_layouts(cache)) * static_cast<std::size_t>(pages);
+  check_memory(session->plan_, available, opened.path.string());
+
+  // Reading the tokenizer is work for one thread, and packing waits for memory half of the time.
+  std::future<std::unique_ptr<ModelText>> text;
+  if (options.with_text) text = std::async(std::launch::async, load_text, std::cref(opened));
+  session->model_ = loader.load();
+  session->cache_ = std::make_unique<KvCache>(backend, session->model_->kv_layouts(cache), pages);
+  session->scratch_ =
+      Arena(backend.allocate(session->model_->work_bytes(step.tokens, step.logit_rows)));
+  session->step_tokens_ = step.tokens;
+  session->logit_rows_ = step.logit_rows;
+  session->deterministic_ = options.deterministic;
+  if (text.valid()) session->text_ = text.get();
+  session->collect_end_tokens();
+  return session;
+}
+
+void ModelSession::collect_end_tokens() {
+  std::vector<std::int32_t>& ids = defaults_.end_tokens;
+  const std::vector<std::int32_t>& of_config = model_->spec().eos_ids;
+  ids.insert(ids.end(), of_config.begin(), of_config.end());
+  if (text_) {
+    if (const auto id = text_->tokenizer().eos_id()) ids.push_back(*id);
+    if (const auto id = text_->end_of_turn()) ids.push_back(*id);
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+}
+
+const ModelText& ModelSession::text() const {
+  BL_CHECK(text_ != nullptr);
+  return *text_;
+}
+
+bool ModelSession::is_end_token(std::int32_t id) const {
+  return std::binary_search(defaults_.end_tokens.begin(), defaults_.end_tokens.end(), id);
+}
+
+void ModelSession::check_ids(std::span<const std::int32_t> ids) const {
+  const std::int64_t rows = model_->embedding_rows();
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= rows) {
+      fail(ErrorCode::kInvalidArgument, "token {} of the input is {}, the model's ids are 0 … {}",
+           i, ids[i], rows - 1);
+    }
+  }
+}
+
+bool ModelSession::reach_matters() const {
+  const std::vector<RopeSpec>& ropes = model_->spec().ropes;
+  return std::any_of(ropes.begin(), ropes.end(), [](const RopeSpec& rope) {
+    const RopeChoice choice = choice_of(rope);
+    return choice == RopeChoice::kByReach || choice == RopeChoice::kDynamic;
+  });
+}
+
+ExecContext ModelSession::begin_step() {
+  scratch_.release_to(0);
+  ExecContext context;
+  context.ops = &backend_->ops();
+  context.scratch = &scratch_;
+  context.threads = backend_->threads();
+  context.deterministic = deterministic_;
+  return context;
+}
+
+}  // namespace bl

@@ -1,0 +1,98 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/kv_cache.h"
+#include "engine/generation_defaults.h"
+#include "engine/model_text.h"
+#include "engine/open_model.h"
+#include "engine/sequence.h"
+#include "model/memory_plan.h"
+#include "model/model.h"
+#include "ops/backend.h"
+#include "tensor/arena.h"
+
+namespace bl {
+
+// Of which new tokens of a step logits may be asked.
+enum class SessionLogits { kLastOfSequence, kEveryToken };
+
+struct SessionOptions {
+  std::filesystem::path model;
+  std::optional<OpenedModel> opened;  // instead of `model`
+  std::string backend = "auto";
+  int threads = 0;                 // 0: one a physical core
+  std::int64_t context = 0;        // 0: the model's, as far as memory allows
+  std::optional<CacheType> cache;  // the backend's choice where not given
+  double rope_scale = 0;           // 0: the model's
+  double rope_alpha = 0;
+  std::filesystem::path archs;
+  bool deterministic = false;
+  bool with_text = true;  // tokenizer and templates too
+
+  std::int64_t sequences = 1;  // at once
+  std::int64_t longest = 0;    // no sequence will be longer; 0: the context
+  std::int32_t pages = 0;      // of the cache; 0: what `sequences` of `longest` need
+  SessionLogits logits = SessionLogits::kLastOfSequence;
+
+  // Bytes of weights loaded; may throw to stop.
+  std::function<void(std::int64_t done, std::int64_t total)> on_progress;
+};
+
+// A model ready to run on one backend: weights, cache, work memory, words.
+class ModelSession {
+ public:
+  // Plans the memory first and throws kOutOfMemory where it is not there; else as the rooms below
+  // throw.
+  static std::unique_ptr<ModelSession> load(const SessionOptions& options);
+  ModelSession(const ModelSession&) = delete;
+  ModelSession& operator=(const ModelSession&) = delete;
+
+  Backend& backend() { return *backend_; }
+  const Backend& backend() const { return *backend_; }
+  const Model& model() const { return *model_; }
+  KvCache& cache() { return *cache_; }
+  const ModelText& text() const;  // a session without text has none: a bug to ask
+  const Tokenizer& tokenizer() const { return text().tokenizer(); }
+  const GenerationDefaults& defaults() const { return defaults_; }
+
+  std::int64_t vocab() const { return model_->vocab(); }
+  std::int64_t context() const { return context_; }  // longest sequence
+  std::int64_t step_tokens() const { return step_tokens_; }
+  std::int64_t logit_rows() const { return logit_rows_; }
+  const MemoryPlan& plan() const { return plan_; }
+
+  bool is_end_token(std::int32_t id) const;
+  // Throws kInvalidArgument naming an id that the model does not have.
+  void check_ids(std::span<const std::int32_t> ids) const;
+  // Whether a sequence's reach changes what its tokens mean (rotations that depend on length).
+  bool reach_matters() const;
+
+  Sequence new_sequence() { return Sequence(cache_->pool()); }
+  // What ops need, with the scratch of the step before given back.
+  ExecContext begin_step();
+
+ private:
+  ModelSession() = default;
+  void collect_end_tokens();
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<ModelText> text_;
+  Arena scratch_;
+  GenerationDefaults defaults_;
+  MemoryPlan plan_;
+  std::int64_t context_ = 0;
+  std::int64_t step_tokens_ = 0;
+  std::int64_t logit_rows_ = 0;
+  bool deterministic_ = false;
+};
+
+}  // namespace bl

@@ -1,0 +1,85 @@
+#include "engine/model_text.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace bl {
+namespace {
+
+constexpr const char* kToolTemplate = "tool_use";
+
+}  // namespace
+
+ModelText::ModelText(std::unique_ptr<Tokenizer> tokenizer, std::string name)
+    : tokenizer_(std::move(tokenizer)), name_(std::move(name)) {}
+
+const ChatTemplate& ModelText::chat_template(bool has_tools) const {
+  if (has_tools) {
+    const auto& all = tokenizer_->chat_templates();
+    const auto at = std::find_if(all.begin(), all.end(),
+                                 [](const auto& entry) { return entry.first == kToolTemplate; });
+    if (at != all.end()) {
+      if (!with_tools_) {
+        with_tools_ = std::make_unique<ChatTemplate>(at->second, name_ + ": tool template");
+      }
+      return *with_tools_;
+    }
+  }
+  if (!plain_) {
+    const std::optional<std::string> source = tokenizer_->chat_template();
+    if (!source) {
+      fail(ErrorCode::kNotFound,
+           "{}: the model has no chat template; give it plain prompts, or a template with it",
+           name_);
+    }
+    plain_ = std::make_unique<ChatTemplate>(*source, name_ + ": chat template");
+  }
+  return *plain_;
+}
+
+std::string ModelText::render(OrderedJson variables, std::optional<std::int64_t> now) const {
+  for (const auto& [name, token] : tokenizer_->special_tokens()) {
+    if (!variables.contains(name)) variables[name] = token;
+  }
+  const auto tools = variables.find("tools");
+  const bool has_tools = tools != variables.end() && !tools->is_null() && !tools->empty();
+  return chat_template(has_tools).render(variables, now);
+}
+
+std::vector<std::int32_t> ModelText::encode_chat(const OrderedJson& messages) const {
+  OrderedJson variables;
+  variables["messages"] = messages;
+  variables["add_generation_prompt"] = true;
+  // The template writes BOS itself where the model wants it.
+  return tokenizer_->encode(render(std::move(variables), std::nullopt), {.add_special = false});
+}
+
+std::optional<std::int32_t> ModelText::end_of_turn() const {
+  if (!has_chat_template()) return std::nullopt;
+  constexpr std::string_view kAnswer = "a7Qz9answer";
+  OrderedJson messages = OrderedJson::array();
+  for (const auto& [role, content] :
+       {std::pair<const char*, std::string_view>("user", "question"),
+        std::pair<const char*, std::string_view>("assistant", kAnswer)}) {
+    OrderedJson message;
+    message["role"] = role;
+    message["content"] = content;
+    messages.push_back(std::move(message));
+  }
+  OrderedJson variables;
+  variables["messages"] = std::move(messages);
+  variables["add_generation_prompt"] = false;
+  const std::string text = render(std::move(variables), 0);
+  const auto at = text.rfind(kAnswer);
+  if (at == text.npos) return std::nullopt;
+  const std::string behind = text.substr(at + kAnswer.size());
+  const auto first = behind.find_first_not_of(" \n");
+  if (first == behind.npos) return std::nullopt;
+  const auto ids = tokenizer_->encode(behind.substr(first), {.add_special = false});
+  if (ids.empty() || !tokenizer_->is_special(ids.front())) return std::nullopt;
+  return ids.front();
+}
+
+}  // namespace bl

@@ -1,0 +1,55 @@
+#include "engine/open_model.h"
+
+#include "base/error.h"
+#include "model/arch_library.h"
+#include "model/gguf_model.h"
+
+namespace bl {
+namespace {
+
+namespace fs = std::filesystem;
+
+OpenedModel open_gguf_model(const fs::path& path, const fs::path& archs) {
+  GgufModel gguf = open_gguf(path, ArchLibrary(archs));
+  OpenedModel model;
+  model.path = path;
+  model.files.config = std::move(gguf.config);
+  model.files.config_file = path.string();
+  model.files.source = std::move(gguf.tensors);
+  model.generation_config = std::move(gguf.generation_config);
+  model.generation_config_file = path.string();
+  model.tokenizer_json = std::move(gguf.tokenizer_json);
+  model.tokenizer_config_json = gguf.tokenizer_config.dump();
+  model.note = fmt::format("{}: expanded to fp16 in memory (stored as {})", path.string(),
+                           gguf.stored_types);
+  return model;
+}
+
+}  // namespace
+
+OpenedModel open_model(const fs::path& path, const fs::path& archs) {
+  if (is_gguf(path)) return open_gguf_model(path, archs);
+  OpenedModel model;
+  model.path = path;
+  model.files = open_model_folder(path);
+  const fs::path generation = path / "generation_config.json";
+  model.generation_config_file = generation.string();
+  if (fs::exists(generation)) model.generation_config = read_json_file(generation);
+  return model;
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const OpenedModel& model) {
+  if (!model.tokenizer_json) return Tokenizer::load(model.path);
+  if (model.tokenizer_json->empty()) {
+    fail(ErrorCode::kNotFound, "{}: the file holds no vocabulary", model.path.string());
+  }
+  return Tokenizer::from_json(*model.tokenizer_json, model.tokenizer_config_json,
+                              model.path.string());
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, const fs::path& archs) {
+  if (is_gguf(path)) return load_tokenizer(open_gguf_model(path, archs));
+  return Tokenizer::load(path);
+}
+
+}  // namespace bl

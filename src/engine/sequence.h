@@ -1,0 +1,20 @@
+#pragma once
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "cache/page_table.h"
+
+namespace bl {
+
+// One text being computed: its tokens, and where the keys and values of the first of them live.
+struct Sequence {
+  explicit Sequence(PagePool& pool) : pages(pool) {}
+
+  std::vector<std::int32_t> ids;
+  std::int64_t cached = 0;  // ids[0, cached) are in the cache
+  std::int64_t reach = 0;   // the length it may come to, which some rotations depend on
+  PageTable pages;
+};
+
+}  // namespace bl

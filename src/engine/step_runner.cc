@@ -1,0 +1,69 @@
+#include "engine/step_runner.h"
+
+#include "base/check.h"
+#include "base/error.h"
+#include "model/step_batch.h"
+
+namespace bl {
+namespace {
+
+void add_item(const StepItem& item, StepBatch& batch) {
+  Sequence& sequence = *item.sequence;
+  const std::int64_t begin = sequence.cached;
+  const std::int64_t end = begin + item.count;
+  BL_CHECK(item.count > 0 && end <= static_cast<std::int64_t>(sequence.ids.size()));
+  if (!sequence.pages.reserve(end)) {
+    fail(ErrorCode::kLimit,
+         "the cache has no page left for position {} of a sequence; a larger --ctx or a smaller "
+         "batch makes room",
+         end - 1);
+  }
+  BatchSequence entry;
+  entry.first_token = static_cast<std::int32_t>(batch.ids.size());
+  entry.tokens = static_cast<std::int32_t>(item.count);
+  entry.past = static_cast<std::int32_t>(begin);
+  const auto pages = sequence.pages.pages();
+  entry.pages.assign(pages.begin(), pages.end());
+  entry.reach = sequence.reach;
+  for (std::int64_t position = begin; position < end; ++position) {
+    if (item.logits == LogitRows::kAll ||
+        (item.logits == LogitRows::kLast && position + 1 == end)) {
+      batch.logit_rows.push_back(static_cast<std::int32_t>(batch.ids.size()));
+    }
+    batch.ids.push_back(sequence.ids[static_cast<std::size_t>(position)]);
+    batch.positions.push_back(static_cast<std::int32_t>(position));
+    batch.slots.push_back(sequence.pages.slot(position));
+  }
+  batch.sequences.push_back(std::move(entry));
+}
+
+}  // namespace
+
+StepLogits StepRunner::run(StepPlan plan) {
+  StepBatch batch;
+  for (const StepItem& item : plan) add_item(item, batch);
+  BL_CHECK(static_cast<std::int64_t>(batch.ids.size()) <= session_.step_tokens());
+  BL_CHECK(static_cast<std::int64_t>(batch.logit_rows.size()) <= session_.logit_rows());
+  ExecContext context = session_.begin_step();
+  const TensorView logits = session_.model().forward(context, batch, session_.cache().layers());
+  for (const StepItem& item : plan) item.sequence->cached += item.count;
+  Backend& backend = session_.backend();
+  if (backend.reads_host_memory() || logits.rows() == 0) return logits;
+  if (host_logits_.empty() || host_logits_.view().rows() < logits.rows()) {
+    host_logits_ = make_host_tensor(DType::kF32, logits.shape);
+  }
+  const TensorView host = slice_rows(host_logits_.view(), 0, logits.rows());
+  backend.download(host, logits);
+  return host;
+}
+
+void StepRunner::truncate(Sequence& sequence, std::int64_t tokens) {
+  BL_CHECK(tokens <= sequence.cached);
+  sequence.pages.truncate(tokens);
+  sequence.cached = tokens;
+  if (static_cast<std::int64_t>(sequence.ids.size()) > tokens) {
+    sequence.ids.resize(static_cast<std::size_t>(tokens));
+  }
+}
+
+}  // namespace bl

@@ -1,0 +1,53 @@
+#include "engine/generation_defaults.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace bl {
+namespace {
+
+GenerationDefaults read(const char* generation, const char* config) {
+  return read_generation_defaults(parse_json(generation, "g"), parse_json(config, "c"),
+                                  "generation_config.json");
+}
+
+TEST(GenerationDefaults, NothingGiven) {
+  const GenerationDefaults defaults = read("null", "{}");
+  EXPECT_EQ(defaults.sampling.temperature, SamplingParams{}.temperature);
+  EXPECT_TRUE(defaults.end_tokens.empty());
+}
+
+TEST(GenerationDefaults, ValuesOfTheModelWin) {
+  const GenerationDefaults defaults =
+      read(R"({"temperature": 0.6, "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.05,
+               "do_sample": true, "eos_token_id": [7, 3], "transformers_version": "4"})",
+           R"({"eos_token_id": 3, "text_config": {"eos_token_id": 1}})");
+  EXPECT_EQ(defaults.sampling.temperature, 0.6);
+  EXPECT_EQ(defaults.sampling.top_k, 20);
+  EXPECT_EQ(defaults.sampling.top_p, 0.8);
+  EXPECT_EQ(defaults.sampling.min_p, 0);
+  EXPECT_EQ(defaults.sampling.repetition_penalty, 1.05);
+  EXPECT_EQ(defaults.end_tokens, (std::vector<std::int32_t>{1, 3, 7}));
+}
+
+TEST(GenerationDefaults, DoSampleFalseIsGreedy) {
+  EXPECT_TRUE(read(R"({"do_sample": false})", "{}").sampling.greedy());
+  EXPECT_FALSE(read(R"({"do_sample": true})", "{}").sampling.greedy());
+}
+
+TEST(GenerationDefaults, WrongKindsAreNamed) {
+  for (const char* text :
+       {R"({"temperature": "hot"})", R"({"top_k": 1.5})", R"({"eos_token_id": "x"})",
+        R"({"eos_token_id": [1, -2]})", R"({"top_p": 7})", "[]"}) {
+    try {
+      read(text, "{}");
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_FALSE(std::string(error.what()).empty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bl
