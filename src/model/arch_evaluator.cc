@@ -72,10 +72,7 @@ std::optional<double> ArchEvaluator::number_of(const std::string& name, int dept
 // factor { (* | / | up) factor } from left to right; a factor is a number, a name or sqrt(name).
 // `a up b` is the least multiple of b that is ≥ ⌊a⌋.
 std::optional<double> ArchEvaluator::expression(std::string_view text, int depth) const {
-  if (depth > kMaxDepth) {
-    fail(ErrorCode::kInvalidFile, "{}: the architecture's sizes refer to each other in a circle",
-         config_.file());
-  }
+  if (depth > kMaxDepth) circular();
   double result = 0.0;
   char operation = '=';
   while (true) {
@@ -113,6 +110,10 @@ std::optional<ArchEvaluator::Found> ArchEvaluator::find_at(const ArchValue& valu
     }
     if (alternative.kind == ArchValue::Kind::kKey) {
       if (std::optional<Found> found = find_key(alternative.text)) return found;
+    } else if (const auto size = sizes_.find(alternative.text); size != sizes_.end()) {
+      // A bare name stands for its own alternatives, so that messages name the key behind it.
+      if (depth > kMaxDepth) circular();
+      if (std::optional<Found> found = find_at(size->second, depth + 1)) return found;
     } else if (const std::optional<double> number = expression(alternative.text, depth)) {
       return Found{*number, alternative.text};
     }
@@ -143,6 +144,11 @@ bool ArchEvaluator::holds(const Condition& condition) const {
   return true;
 }
 
+void ArchEvaluator::circular() const {
+  fail(ErrorCode::kInvalidFile, "{}: the architecture's sizes refer to each other in a circle",
+       config_.file());
+}
+
 void ArchEvaluator::wrong(std::string_view what, const Found& found,
                           const std::string& must) const {
   std::string shown = found.value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -153,7 +159,12 @@ void ArchEvaluator::wrong(std::string_view what, const Found& found,
 
 void ArchEvaluator::missing(std::string_view what, const ArchValue& value) const {
   std::string keys;
-  for (const ArchValue::Alternative& alternative : value.alternatives) {
+  std::vector<ArchValue::Alternative> alternatives = value.alternatives;
+  if (alternatives.size() == 1 && alternatives[0].kind == ArchValue::Kind::kExpression) {
+    const auto size = sizes_.find(alternatives[0].text);
+    if (size != sizes_.end()) alternatives = size->second.alternatives;
+  }
+  for (const ArchValue::Alternative& alternative : alternatives) {
     if (alternative.kind != ArchValue::Kind::kKey) continue;
     keys += fmt::format("{}\"{}\"", keys.empty() ? "" : " or ", with_layer(alternative.text));
   }

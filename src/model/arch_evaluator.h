@@ -23,6 +23,8 @@ class ArchEvaluator {
   // gives its entry.
   ArchEvaluator for_layer(std::int64_t layer, std::int64_t layers) const;
 
+  std::int64_t layer_number() const { return layer_ + 1; }
+
   struct Found {
     Json value;          // a scalar
     std::string origin;  // config key or expression, for messages
@@ -52,6 +54,7 @@ class ArchEvaluator {
   std::optional<Found> find_key(const std::string& key) const;
   std::optional<double> number_of(const std::string& name, int depth) const;
   std::optional<double> expression(std::string_view text, int depth) const;
+  [[noreturn]] void circular() const;
   [[noreturn]] void wrong(std::string_view what, const Found& found, const std::string& must) const;
   [[noreturn]] void missing(std::string_view what, const ArchValue& value) const;
 

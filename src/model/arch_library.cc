@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "model/arch_section.h"
 #include "model/embedded_archs.h"
 
 namespace bl {
@@ -69,8 +70,7 @@ void ArchLibrary::join_all() {
              "archs/{}.json: extends {}, which extends another; only one step is allowed", name,
              base->first);
       }
-      joined = base->second;
-      joined.merge_patch(document);
+      joined = join_arch(base->second, document);
     }
     for (const Json& match : joined["match"]) {
       if (!match.is_string()) {

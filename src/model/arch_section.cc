@@ -72,6 +72,16 @@ void ArchSection::read(const char* key, std::vector<std::string>& to) {
   }
 }
 
+Json join_arch(const Json& base, const Json& patch) {
+  if (!base.is_object() || !patch.is_object()) return patch;
+  Json joined = base;
+  for (const auto& [key, value] : patch.items()) {
+    const auto it = joined.find(key);
+    joined[key] = it == joined.end() ? value : join_arch(*it, value);
+  }
+  return joined;
+}
+
 void ArchSection::done() const {
   for (const auto& [key, value] : json_.items()) {
     if (!known_.contains(key)) {

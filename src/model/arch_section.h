@@ -31,4 +31,8 @@ class ArchSection {
   std::set<std::string> known_;
 };
 
+// `patch` over `base`: objects join, everything else replaces. A null stays: it says that what the
+// base has is not there.
+Json join_arch(const Json& base, const Json& patch);
+
 }  // namespace bl

@@ -65,6 +65,9 @@ std::optional<RopeArch> read_rope(ArchSection& parent) {
   section.read("scaling", rope.scaling);
   section.read("query_beta", rope.query_beta);
   section.read("original", rope.original);
+  section.read("layers", rope.layers);
+  section.read("skip_every", rope.skip_every);
+  section.read("reversed", rope.reversed);
   section.read("if", rope.condition);
   section.done();
   check_word(section.where("style"), rope.style, {"neox", "interleaved"});
@@ -292,9 +295,8 @@ ArchSpec parse_arch(const std::string& name, const Json& json) {
   spec.block = read_block(*block, section.where("block"));
   if (const Json* types = section.find("types")) {
     for (const auto& [type, patch] : types->items()) {
-      Json joined = *block;
-      joined.merge_patch(patch);
-      spec.types[type] = read_block(joined, fmt::format("{}.types.{}", file, type));
+      spec.types[type] =
+          read_block(join_arch(*block, patch), fmt::format("{}.types.{}", file, type));
     }
   }
   section.done();

@@ -35,11 +35,14 @@ struct QkNormArch {
 struct RopeArch {
   std::string style = "neox";  // or "interleaved"
   ArchValue theta;
-  ArchValue partial;     // share of head_dim
-  ArchValue rotary_dim;  // or elements
-  bool scaling = true;   // false: these layers ignore a rope_scaling that is not theirs
-  ArchValue query_beta;  // scaling of queries by position
-  ArchValue original;    // positions of one step of it
+  ArchValue partial;      // share of head_dim
+  ArchValue rotary_dim;   // or elements
+  bool scaling = true;    // false: these layers ignore a rope_scaling that is not theirs
+  ArchValue query_beta;   // scaling of queries by position
+  ArchValue original;     // positions of one step of it
+  std::string layers;     // key of a list: 1 where a layer rotates
+  ArchValue skip_every;   // without that list: every n-th layer does not rotate
+  bool reversed = false;  // turns the other way
   Condition condition;
 };
 

@@ -47,6 +47,16 @@ Activation parse_activation(const std::string& name, const std::string& file) {
        name.substr(0, 60), list);
 }
 
+// Some models leave some layers without positions.
+bool rotates(const RopeArch& arch, const ArchEvaluator& at) {
+  if (!arch.layers.empty() && at.config().find(arch.layers)) {
+    return at.holds({{arch.layers}});
+  }
+  const auto every = at.find_whole("step of layers without positions", arch.skip_every,
+                                   {0, std::int64_t{1} << 16});
+  return !every || *every == 0 || at.layer_number() % *every != 0;
+}
+
 RouteKind parse_route(const std::string& name, const std::string& where) {
   if (name == "softmax") return RouteKind::kSoftmax;
   if (name == "softmax_topk") return RouteKind::kSoftmaxTopK;
@@ -99,7 +109,7 @@ int BlockBuilder::rope_index(const RopeSpec& spec) {
 
 void BlockBuilder::attention_rope(const RopeArch& arch, const ArchEvaluator& at,
                                   const std::string& type, AttentionSpec& spec) {
-  if (!at.holds(arch.condition)) return;
+  if (!at.holds(arch.condition) || !rotates(arch, at)) return;
   RopeSpec rope = read_rope({.arch = arch,
                              .config = at,
                              .layer_type = type,

@@ -72,7 +72,7 @@ void BlockLoader::projections(const AttentionSpec& spec, const AttentionArch& ar
   const std::string* fused = arch.qkv.empty() ? nullptr : reader_.pick(at, arch.qkv);
   if (fused != nullptr && reader_.pick(at, arch.q) == nullptr) {
     const std::string key = join_name(at, *fused);
-    if (arch.packing == "groups") {
+    if (arch.packing == "groups" && spec.kv_heads > 1) {
       grouped_projections(spec, arch, key, weights);
     } else {
       weights.qkv = reader_.linear(

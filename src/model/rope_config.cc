@@ -241,6 +241,7 @@ RopeSpec read_rope(const RopeConfigArgs& args) {
   }
   read_rotated(args, parameters, spec);
   read_scaling(args, parameters, spec);
+  spec.reversed = args.arch.reversed;
   apply_options(args.options, spec);
   return spec;
 }

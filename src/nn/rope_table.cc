@@ -62,7 +62,8 @@ void apply_yarn(const RopeSpec& spec, std::vector<double>& f) {
 RopeRow finish(const RopeSpec& spec, const std::vector<double>& f, double extra_scale = 1.0) {
   RopeRow row;
   row.inv_freq.reserve(f.size());
-  for (double value : f) row.inv_freq.push_back(static_cast<float>(value / spec.linear_scale));
+  const double divisor = spec.reversed ? -spec.linear_scale : spec.linear_scale;
+  for (double value : f) row.inv_freq.push_back(static_cast<float>(value / divisor));
   row.scale = static_cast<float>(spec.attention_factor * extra_scale);
   return row;
 }
