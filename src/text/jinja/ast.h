@@ -1,0 +1,240 @@
+#pragma once
+// The parsed template. Nodes live in the template's arena and are only read after parsing, so that
+// threads may render at the same time. `kind` says which struct a node is.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "text/jinja/value.h"
+
+namespace bl::jinja {
+
+using NameId = std::uint32_t;  // index into the template's table of names
+
+enum class ExprKind : std::uint8_t {
+  kConstant,
+  kName,
+  kTuple,
+  kList,
+  kDict,
+  kUnary,
+  kBinary,
+  kLogical,
+  kCompare,
+  kConcat,
+  kConditional,
+  kAttribute,
+  kSubscript,
+  kSlice,
+  kCall,
+  kFilter,
+  kTest,
+};
+
+struct Expr {
+  ExprKind kind;
+  std::uint16_t height = 1;  // levels of nodes below, this one included
+  std::uint32_t line = 1;
+};
+using ExprList = std::span<const Expr* const>;
+
+struct ConstantExpr : Expr {
+  Value value;
+};
+struct NameExpr : Expr {
+  NameId name;
+};
+// kTuple, kList, and kConcat (the operator ~)
+struct ListExpr : Expr {
+  ExprList items;
+};
+struct DictItem {
+  const Expr* key;
+  const Expr* value;
+};
+struct DictExpr : Expr {
+  std::span<const DictItem> items;
+};
+enum class UnaryOp : std::uint8_t { kNot, kNegate, kPlus };
+struct UnaryExpr : Expr {
+  UnaryOp op;
+  const Expr* operand;
+};
+enum class BinaryOp : std::uint8_t { kAdd, kSub, kMul, kDiv, kFloorDiv, kMod, kPow };
+struct BinaryExpr : Expr {
+  BinaryOp op;
+  const Expr* left;
+  const Expr* right;
+};
+struct LogicalExpr : Expr {
+  bool is_and;
+  const Expr* left;
+  const Expr* right;
+};
+enum class CompareOp : std::uint8_t { kEq, kNe, kLt, kLe, kGt, kGe, kIn, kNotIn };
+struct Comparison {
+  CompareOp op;
+  const Expr* right;
+};
+struct CompareExpr : Expr {
+  const Expr* left;
+  std::span<const Comparison> rest;
+};
+struct ConditionalExpr : Expr {
+  const Expr* test;
+  const Expr* then;
+  const Expr* otherwise;  // may be null: undefined
+};
+struct AttributeExpr : Expr {
+  const Expr* object;
+  std::string_view name;
+};
+struct SubscriptExpr : Expr {
+  const Expr* object;
+  const Expr* index;
+};
+// Any part may be null.
+struct SliceExpr : Expr {
+  const Expr* start;
+  const Expr* stop;
+  const Expr* step;
+};
+struct KeywordItem {
+  std::string_view name;
+  const Expr* value;
+};
+struct CallItems {
+  ExprList positional;
+  std::span<const KeywordItem> keywords;
+  const Expr* star = nullptr;         // *args
+  const Expr* double_star = nullptr;  // **kwargs
+};
+struct CallExpr : Expr {
+  const Expr* callee;
+  CallItems args;
+};
+// Filters and tests. `builtin` is null for an unknown name, an error only when it is reached.
+struct FilterExpr : Expr {
+  const Expr* input;  // null in a filter block: the block's text
+  const Builtin* builtin;
+  std::string_view name;
+  CallItems args;
+};
+
+enum class TargetKind : std::uint8_t { kName, kAttribute, kTuple };
+struct Target {
+  TargetKind kind = TargetKind::kName;
+  NameId name = 0;
+  std::string_view attribute;  // kAttribute: name.attribute, name being a namespace
+  std::span<const Target> items;
+};
+
+enum class StatementKind : std::uint8_t {
+  kText,
+  kOutput,
+  kIf,
+  kFor,
+  kSet,
+  kSetBlock,
+  kWith,
+  kMacro,
+  kCallBlock,
+  kFilterBlock,
+  kBlock,
+  kScope,
+  kAutoescape,
+  kBreak,
+  kContinue,
+  kUnsupported,
+};
+
+struct Statement {
+  StatementKind kind;
+  std::uint32_t line = 1;
+};
+using Body = std::span<const Statement* const>;
+
+struct TextStatement : Statement {
+  std::string_view text;
+};
+struct OutputStatement : Statement {
+  const Expr* value;
+};
+struct Branch {
+  const Expr* test;  // null: else
+  Body body;
+};
+struct IfStatement : Statement {
+  std::span<const Branch> branches;
+};
+struct ForStatement : Statement {
+  Target target;
+  const Expr* iterable;
+  const Expr* test;  // may be null
+  bool recursive;
+  Body body;
+  Body otherwise;
+};
+struct SetStatement : Statement {
+  Target target;
+  const Expr* value;
+};
+struct SetBlockStatement : Statement {
+  Target target;
+  const Expr* filter;  // may be null; its innermost FilterExpr has no input
+  Body body;
+};
+struct WithItem {
+  Target target;
+  const Expr* value;
+};
+struct WithStatement : Statement {
+  std::span<const WithItem> items;
+  Body body;
+};
+struct Parameter {
+  NameId name;
+  const Expr* initial;  // default value, may be null
+};
+struct MacroStatement : Statement {
+  NameId name = 0;
+  std::string_view text_name;
+  std::span<const Parameter> parameters;
+  bool takes_varargs = false;  // the body mentions varargs, kwargs, caller
+  bool takes_kwargs = false;
+  bool takes_caller = false;
+  Body body;
+};
+struct CallBlockStatement : Statement {
+  const CallExpr* call;
+  MacroStatement caller;
+};
+struct FilterBlockStatement : Statement {
+  const Expr* filter;
+  Body body;
+};
+struct BlockStatement : Statement {
+  std::string_view name;
+  bool scoped;
+  Body body;
+};
+// {% generation %}: a scope of its own.
+struct ScopeStatement : Statement {
+  Body body;
+};
+struct AutoescapeStatement : Statement {
+  const Expr* on;
+  Body body;
+};
+// Well-formed, but it would need another template.
+struct UnsupportedStatement : Statement {
+  std::string_view name;
+};
+
+template <class Node, class Base>
+const Node& as(const Base* base) {
+  return *static_cast<const Node*>(base);
+}
+
+}  // namespace bl::jinja

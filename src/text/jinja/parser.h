@@ -1,0 +1,32 @@
+#pragma once
+#include <map>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "text/chat_template.h"
+#include "text/jinja/arena.h"
+#include "text/jinja/ast.h"
+
+namespace bl::jinja {
+
+// Names with a meaning, first in every table of names.
+constexpr NameId kNameLoop = 0;
+constexpr NameId kNameVarargs = 1;
+constexpr NameId kNameKwargs = 2;
+constexpr NameId kNameCaller = 3;
+constexpr NameId kNameSelf = 4;
+
+struct ParsedTemplate {
+  Body body;
+  std::unordered_map<std::string_view, NameId> name_ids;
+  std::vector<std::string_view> names;  // by NameId
+  std::map<std::string_view, const BlockStatement*> blocks;
+};
+
+// `source` is valid UTF-8; everything made lives in `arena`. Throws Error(kInvalidFile) starting
+// with `name` and the line, and kLimit where the source is nested too deeply.
+ParsedTemplate parse_template(std::string_view source, std::string_view name,
+                              const TemplateLimits& limits, Arena& arena);
+
+}  // namespace bl::jinja
