@@ -21,7 +21,10 @@ std::vector<GgufTensorRule::Part> parse_parts(const Json& json, const std::strin
     GgufTensorRule::Part part;
     section.read("to", part.to);
     section.read("rows", part.rows);
+    std::string rotary;
+    section.read("rotary", rotary);
     section.done();
+    if (!rotary.empty()) part.rotary = parse_rotary(rotary, where);
     parts.push_back(std::move(part));
   }
   return parts;
@@ -74,10 +77,23 @@ Json joined_document(const ArchLibrary& library, const std::string& name) {
     fail(ErrorCode::kInvalidFile, "archs/{}.json: extends {}, which cannot be extended", name,
          extends->dump());
   }
+  // Within a section entries replace each other whole; null takes one away.
   Json joined = *base;
-  joined.merge_patch(document);
-  joined.erase("extends");
   joined.erase("abstract");
+  for (const auto& [section, value] : document.items()) {
+    if (section == "extends") continue;
+    if (!value.is_object() || !joined[section].is_object()) {
+      joined[section] = value;
+      continue;
+    }
+    for (const auto& [key, entry] : value.items()) {
+      if (entry.is_null()) {
+        joined[section].erase(key);
+      } else {
+        joined[section][key] = entry;
+      }
+    }
+  }
   return joined;
 }
 
@@ -128,6 +144,10 @@ GgufArch find_gguf_arch(const ArchLibrary& library, std::string_view architectur
     for (const auto& [to, join] : joins->items()) {
       arch.joins.push_back(parse_join(to, join, where + ": joins." + to));
     }
+  }
+  if (const Json* values = section.find("values")) {
+    ArchSection list(*values, where + ": values");
+    for (const auto& [to, key] : values->items()) list.read(to.c_str(), arch.values[to]);
   }
   section.done();
   return arch;

@@ -24,6 +24,7 @@ struct GgufTensorRule {
   struct Part {
     std::string to;
     std::string rows;  // "query", "key", "value" or "half"
+    Rotary rotary = Rotary::kAsStored;
   };
   std::string to;           // {i}: block; {e}: one tensor an expert; empty: not a weight
   std::vector<Part> parts;  // instead of `to`
@@ -48,6 +49,8 @@ struct GgufArch {
   Json tokenizer;     // object: what this family's vocabularies need beyond the file
   std::map<std::string, GgufTensorRule, std::less<>> tensors;
   std::vector<GgufJoin> joins;
+  // Name of a tensor of one element a block → metadata key of a list with one float a block.
+  std::map<std::string, std::string> values;
 
   // nullptr where no rule names this tensor. `name` has {i} in place of the block number.
   const GgufTensorRule* rule_for(std::string_view name) const;

@@ -39,6 +39,7 @@ GgufMetadata::GgufMetadata(const GgufFile& file, const GgufArch& arch) : file_(f
 }
 
 std::string GgufMetadata::full_key(std::string_view key) const {
+  if (key.starts_with('/')) return std::string(key.substr(1));
   return prefix_ + std::string(key);
 }
 
@@ -95,7 +96,12 @@ bool GgufMetadata::holds(const std::string& condition) const {
   if (text.starts_with("tensor ")) {
     result = file_.find_tensor(text.substr(7)) != nullptr;
   } else {
-    const Json value = value_of(text);
+    const std::size_t equals = text.find('=');
+    const Json value = value_of(text.substr(0, equals));
+    if (equals != std::string_view::npos) {
+      return (value.is_number_integer() &&
+              std::to_string(value.get<std::int64_t>()) == text.substr(equals + 1)) != negate;
+    }
     result = !value.is_null() && !(value.is_number() && value.get<double>() == 0) &&
              !(value.is_boolean() && !value.get<bool>());
   }
@@ -212,7 +218,9 @@ Json GgufMetadata::evaluate(const Json& rule) const {
   }
   if (!rule.is_object()) return rule;
   try {
-    if (rule.contains("value")) return rule["value"];
+    if (rule.contains("value")) {
+      return rule["value"].is_null() ? Json(Json::value_t::discarded) : rule["value"];
+    }
     if (rule.contains("if")) {
       const char* branch = holds(rule["if"].get<std::string>()) ? "then" : "else";
       return rule.contains(branch) ? evaluate(rule[branch]) : Json();
@@ -259,13 +267,21 @@ Json gguf_config(const GgufMetadata& metadata) {
       continue;
     }
     Json value = metadata.evaluate(rule);
-    if (!value.is_null()) config[key] = std::move(value);
+    if (value.is_null()) continue;
+    if (value.is_discarded()) value = nullptr;
+    const std::size_t dot = key.find('.');
+    Json& place =
+        dot == std::string::npos ? config[key] : config[key.substr(0, dot)][key.substr(dot + 1)];
+    place = std::move(value);
   }
-  for (const char* name : {"bos", "eos"}) {
-    const auto id = token_id(file, std::string(name) + "_token_id");
-    config[std::string(name) + "_token_id"] = id ? Json(*id) : Json();
-  }
-  if (const auto id = token_id(file, "padding_token_id")) config["pad_token_id"] = *id;
+  // Always there, if only as null: readers have defaults that may lie outside of the vocabulary.
+  const auto set_token = [&](const char* to, const char* from) {
+    const auto id = token_id(file, from);
+    config[to] = id ? Json(*id) : Json();
+  };
+  set_token("bos_token_id", "bos_token_id");
+  set_token("eos_token_id", "eos_token_id");
+  set_token("pad_token_id", "padding_token_id");
   return config;
 }
 

@@ -2,9 +2,9 @@
 // config.json and generation_config.json of the model in a GGUF file.
 //
 // Rules of archs/gguf-*.json, evaluated over the file's metadata:
-//   "attention.head_count"        a key below the architecture's prefix; "x!": must be there
-//   [rule, …]                     the first that is there
-//   {"value": …}                  a constant
+//   "attention.head_count"        a key below the architecture's prefix; "x!": must be there, "/x":
+//   not below it [rule, …]                     the first that is there
+//   {"value": …}                  a constant; {"value": null} puts a null into config.json
 //   {"if": condition, "then": rule, "else": rule}
 //   {"rows": "token_embd.weight"} first dimension of a tensor
 //   {"product": [rule, …]}, {"quotient": [rule, rule]}, {"minus": [rule, rule]}, {"root": rule}
@@ -27,7 +27,7 @@ class GgufMetadata {
  public:
   GgufMetadata(const GgufFile& file, const GgufArch& arch);
 
-  // null where the rule finds nothing.
+  // null where the rule finds nothing; a discarded value where it says null.
   Json evaluate(const Json& rule) const;
   bool holds(const std::string& condition) const;
   // "llama.block_count" for "block_count".
@@ -61,7 +61,7 @@ Json gguf_config(const GgufMetadata& metadata);
 Json gguf_generation_config(const GgufMetadata& metadata, const Json& end_names);
 
 // rope_theta, rope_scaling and what belongs to them (gguf_rope.cc), added to `config`.
-// `rule`: {"extra": {…}} members for rope_scaling that the file cannot say.
+// `rule`: {"extra": {key: rule}}, further members of rope_scaling.
 void add_gguf_rope(const GgufMetadata& metadata, const Json& rule, Json& config);
 
 // The shortest decimal that reads back as the same float: 1e-05, not 9.99999974e-06.

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include "base/error.h"
 
 namespace bl {
@@ -90,6 +92,18 @@ std::int64_t GgufPlanner::part_rows(const GgufTensor& tensor, const std::string&
   return count;
 }
 
+// 0 where rows stay as they are.
+std::int64_t GgufPlanner::rotary_heads(const GgufTensor& tensor, GgufTensorRule::Rotary rotary,
+                                       std::int64_t rows) const {
+  if (rotary == GgufTensorRule::Rotary::kAsStored) return 0;
+  const std::int64_t heads =
+      rotary == GgufTensorRule::Rotary::kQuery ? metadata_.heads() : metadata_.kv_heads();
+  if (rows % (2 * heads) != 0) {
+    wrong_shape(tensor, fmt::format("rows for {} heads of even size", heads));
+  }
+  return heads;
+}
+
 // The result's shape follows from the stack; one tensor, or one an expert.
 void GgufPlanner::add_expert_tensors(const GgufTensor& tensor, GgufRecipe recipe,
                                      const Extent& extent, const std::string& to) {
@@ -128,7 +142,8 @@ void GgufPlanner::add_expert_tensors(const GgufTensor& tensor, GgufRecipe recipe
 void GgufPlanner::place_by_rule(const GgufTensor& tensor, const GgufTensorRule& rule,
                                 std::string_view suffix) {
   check_readable(tensor);
-  const bool rotary = rule.rotary != GgufTensorRule::Rotary::kAsStored;
+  using Rotary = GgufTensorRule::Rotary;
+  const bool rotary = rule.rotary != Rotary::kAsStored;
   const Extent extent = extent_of(tensor, rotary || !rule.parts.empty());
   GgufRecipe recipe{.sources = {&tensor},
                     .rows = extent.rows,
@@ -162,6 +177,7 @@ void GgufPlanner::place_by_rule(const GgufTensor& tensor, const GgufTensorRule& 
   for (const GgufTensorRule::Part& part : rule.parts) {
     recipe.first_row = row;
     recipe.rows = part_rows(tensor, part.rows, extent.rows);
+    recipe.rotary_heads = rotary_heads(tensor, part.rotary, recipe.rows);
     row += recipe.rows;
     if (row > extent.rows) wrong_shape(tensor, "rows for queries, keys and values");
     add_expert_tensors(tensor, recipe, extent, target(part.to));
@@ -224,8 +240,30 @@ void GgufPlanner::place(const GgufTensor& tensor) {
        file_.name(), tensor.name, metadata_.arch().name);
 }
 
+void GgufPlanner::place_list(const std::string& to, const std::string& key) {
+  const std::string full = metadata_.full_key(key);
+  const GgufValue* value = file_.find(full);
+  if (value == nullptr) return;
+  const auto* list = std::get_if<GgufValue::Array>(&value->value);
+  if (list == nullptr || list->element != GgufValueType::kF32 ||
+      list->count < static_cast<std::uint64_t>(layers_)) {
+    fail(ErrorCode::kInvalidFile, "{}: metadata key {} must be a list of {} floats (f32)",
+         file_.name(), full, layers_);
+  }
+  for (std::int64_t block = 0; block < layers_; ++block) {
+    const GgufTensor& tensor = source_.lists_.emplace_back(
+        GgufTensor{.name = full,
+                   .type = GgufType::kF32,
+                   .shape = Shape{1},
+                   .bytes = list->bytes.subspan(static_cast<std::size_t>(block) * 4, 4)});
+    GgufRecipe recipe{.shape = Shape{1}, .sources = {&tensor}};
+    source_.add(with_number(to, "{i}", block), std::move(recipe));
+  }
+}
+
 void GgufPlanner::plan() {
   for (const GgufTensor& tensor : file_.tensors()) place(tensor);
+  for (const auto& [to, key] : metadata_.arch().values) place_list(to, key);
   for (const GgufJoin& join : metadata_.arch().joins) {
     if (join.to.find("{i}") == std::string::npos) {
       place_join(join, -1);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numbers>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -164,7 +165,10 @@ void add_gguf_rope(const GgufMetadata& metadata, const Json& rule, Json& config)
     scaling = from_divisors(divisors, theta.get<double>(), positions);
   }
   if (scaling.is_object() && rule.is_object() && rule.contains("extra")) {
-    scaling.update(rule["extra"]);
+    for (const auto& [key, extra] : rule["extra"].items()) {
+      Json value = metadata.evaluate(extra);
+      if (!value.is_null()) scaling[key] = std::move(value);
+    }
   }
   if (!scaling.is_null()) config["rope_scaling"] = scaling;
 }

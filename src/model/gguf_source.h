@@ -1,4 +1,5 @@
 #pragma once
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -41,6 +42,7 @@ class GgufSource : public TensorSource {
   friend class GgufPlanner;
   std::shared_ptr<const GgufFile> file_;
   GgufExpander expander_;
+  std::deque<GgufTensor> lists_;  // elements of metadata lists, seen as tensors; addresses stay
   std::map<std::string, Entry, std::less<>> entries_;
 };
 
