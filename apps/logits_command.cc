@@ -21,7 +21,7 @@ struct LogitsOptions {
   std::string ids;
   std::string out;
 
-  LogitsOptions() { model.context_default = "the model's"; }
+  LogitsOptions() { model.context_default = "the longest prompt"; }
   template <class V>
   void visit(V&& v) {
     v.group("Input and output");
@@ -128,7 +128,10 @@ void logits(LogitsOptions& options) {
     session_options.longest = std::max(session_options.longest, length);
     session_options.pages += KvCache::pages_for(length);
   }
+  // Without --ctx a forward pass may be longer than the model was trained for, as in transformers.
+  if (session_options.context == 0) session_options.context = session_options.longest;
   session_options.logits = SessionLogits::kEveryToken;
+  session_options.with_text = false;
   const std::unique_ptr<ModelSession> session = load_session(session_options);
 
   std::vector<NamedTensor> tensors;
