@@ -1,9 +1,13 @@
 #include "format/exl2.h"
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <limits>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "format/quoted_name.h"
 #include "format/tensor_check.h"
 
 namespace bl {
@@ -56,6 +60,18 @@ std::vector<Group> read_groups(const NamedArray& array, std::int64_t word_rows) 
     slot += slots;
   }
   return groups;
+}
+
+// Any order of widths decodes here, but the reference walks them from wide to narrow. Said once, as
+// such files have hundreds of such tensors.
+void warn_of_order(const NamedArray& array, const std::vector<Group>& groups) {
+  static std::atomic<bool> warned{false};
+  const bool descending = std::is_sorted(
+      groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.bits > b.bits; });
+  if (!descending && !warned.exchange(true)) {
+    log_warning("{}: widths are not in descending order, which other readers cannot read",
+                quoted_name(array.name()));
+  }
 }
 
 // perm[slot] = channel, from q_invperm[channel] = slot.
@@ -118,6 +134,7 @@ Exl2Matrix load_exl2_matrix(const TensorSource& source, const std::string& key) 
   matrix.name = key;
   matrix.out = weight.size(1);
   matrix.groups = read_groups(groups, weight.size(0));
+  warn_of_order(groups, matrix.groups);
   const Group& last = matrix.groups.back();
   matrix.in = std::int64_t{last.first_slot} + last.slots;
   if (invperm.size(0) != matrix.in) {

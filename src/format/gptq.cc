@@ -88,24 +88,31 @@ std::int64_t groups_of(std::int64_t channels, std::int64_t size) {
   return (channels + size - 1) / size;
 }
 
-// Channels a group, and whether that many groups of it are what the file holds.
-std::int64_t group_size_of(const TensorSet& set, const GptqConfig* config) {
-  if (config != nullptr && config->group_size) {
-    const std::int64_t size = *config->group_size == -1 ? set.in : *config->group_size;
-    if (groups_of(set.in, size) == set.groups) return size;
-    if (!config->per_module) {
-      set.scales.reject("{} groups, but {} says group_size {}, which makes {} of {} channels",
-                        set.groups, config->file, *config->group_size, groups_of(set.in, size),
-                        set.in);
-    }
+// The configured group_size must make the groups that the file holds. Modules of their own sizes
+// (`dynamic`) speak for themselves.
+void check_group_size(const TensorSet& set, const GptqConfig* config) {
+  if (config == nullptr || !config->group_size || config->per_module) return;
+  const std::int64_t size = *config->group_size == -1 ? set.in : *config->group_size;
+  if (groups_of(set.in, size) != set.groups) {
+    set.scales.reject("{} groups, but {} says group_size {}, which makes {} of {} channels",
+                      set.groups, config->file, *config->group_size, groups_of(set.in, size),
+                      set.in);
   }
-  if (set.in % set.groups == 0) return set.in / set.groups;
+}
+
+// Channels a group where no g_idx says it: as configured, else a power of two, else an even share.
+std::int64_t sequential_group_size(const TensorSet& set, const GptqConfig* config) {
+  if (config != nullptr && config->group_size && *config->group_size != -1 &&
+      groups_of(set.in, *config->group_size) == set.groups) {
+    return *config->group_size;
+  }
   std::int64_t size = 1;
   while (size * set.groups < set.in) size *= 2;
-  if (groups_of(set.in, size) != set.groups) {
+  if (groups_of(set.in, size) == set.groups) return size;
+  if (set.in % set.groups != 0) {
     set.scales.reject("{} groups do not divide {} channels evenly", set.groups, set.in);
   }
-  return size;
+  return set.in / set.groups;
 }
 
 template <class T>
@@ -121,9 +128,22 @@ std::vector<std::int32_t> read_indices(const NamedArray& array, std::int64_t gro
   return indices;
 }
 
+// All groups are equally large but the last, which may be smaller.
+void check_members(const TensorSet& set, const std::vector<std::int32_t>& group_of) {
+  std::vector<std::int64_t> members(static_cast<std::size_t>(set.groups), 0);
+  for (const std::int32_t g : group_of) ++members[static_cast<std::size_t>(g)];
+  const std::int64_t size = members[0];
+  for (std::size_t g = 0; g < members.size(); ++g) {
+    const bool last = g + 1 == members.size();
+    if (members[g] == size || (last && members[g] > 0 && members[g] < size)) continue;
+    set.g_idx->reject("group {} has {} channels, group 0 has {}; groups must be equally large", g,
+                      members[g], size);
+  }
+}
+
 // Group of each channel (spec §7).
 std::vector<std::int32_t> read_group_of(const TensorSet& set, const GptqConfig* config) {
-  const std::int64_t size = group_size_of(set, config);
+  check_group_size(set, config);
   std::vector<std::int32_t> group_of;
   if (set.g_idx) {
     if (set.g_idx->size(0) != set.in) {
@@ -138,21 +158,14 @@ std::vector<std::int32_t> read_group_of(const TensorSet& set, const GptqConfig* 
   }
   const bool all_zero =
       std::all_of(group_of.begin(), group_of.end(), [](std::int32_t g) { return g == 0; });
-  if (all_zero) {
-    group_of.resize(static_cast<std::size_t>(set.in));
-    for (std::size_t i = 0; i < group_of.size(); ++i) {
-      group_of[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) / size);
-    }
+  if (!all_zero) {
+    check_members(set, group_of);
     return group_of;
   }
-  std::vector<std::int64_t> members(static_cast<std::size_t>(set.groups), 0);
-  for (const std::int32_t g : group_of) ++members[static_cast<std::size_t>(g)];
-  for (std::size_t g = 0; g < members.size(); ++g) {
-    const bool last = g + 1 == members.size();
-    const std::int64_t expected = last ? set.in - size * (set.groups - 1) : size;
-    if (members[g] != expected) {
-      set.g_idx->reject("group {} has {} channels; must have {}", g, members[g], expected);
-    }
+  const std::int64_t size = sequential_group_size(set, config);
+  group_of.resize(static_cast<std::size_t>(set.in));
+  for (std::size_t i = 0; i < group_of.size(); ++i) {
+    group_of[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) / size);
   }
   return group_of;
 }
@@ -160,8 +173,8 @@ std::vector<std::int32_t> read_group_of(const TensorSet& set, const GptqConfig* 
 // Words of constant fields 2^(bits−1) − 1 (v1) or 2^(bits−1) (v2): what symmetric files hold.
 bool all_fields_equal(const TensorSet& set, std::uint32_t field) {
   const auto words = set.qzeros.span<std::uint32_t>();
-  // 32 fields are `bits` words, and rows are whole numbers of such runs or narrower widths, whose
-  // words are all alike.
+  // 32 fields are `bits` words. A row is a whole number of such runs; where it is not (no multiple
+  // of 32 columns), the width divides 32 and all words are alike.
   std::array<std::uint32_t, 8> run{};
   for (int i = 0; i < kCodesPerRun; ++i) write_code(run.data(), 1, i, set.bits, field);
   const std::size_t columns = static_cast<std::size_t>(set.qzeros.size(1));
@@ -186,29 +199,49 @@ bool zeros_are_v2(const TensorSet& set, const GptqConfig* config) {
   return !tagged;
 }
 
+// Fields of one row of qzeros, each plus `offset`.
+void read_fields(const std::vector<std::uint32_t>& row, int bits, std::uint32_t offset,
+                 std::span<std::uint16_t> fields) {
+  const std::size_t runs = fields.size() / kCodesPerRun;
+  const bool known = visit_code_width(bits, [&]<int Bits>() {
+    for (std::size_t run = 0; run < runs; ++run) {
+      std::uint16_t* first = fields.data() + run * kCodesPerRun;
+      BitCodec<Bits>::read_run(row.data() + run * Bits, 1, first);
+      for (int i = 0; i < kCodesPerRun; ++i) {
+        first[i] = static_cast<std::uint16_t>(first[i] + offset);
+      }
+    }
+  });
+  BL_CHECK(known);
+  for (std::size_t c = runs * kCodesPerRun; c < fields.size(); ++c) {
+    fields[c] = static_cast<std::uint16_t>(
+        read_code(row.data(), 1, static_cast<std::int64_t>(c), bits) + offset);
+  }
+}
+
 // Zero points z of W = (q − z)·s, [groups, out] (spec §5).
 std::vector<std::uint16_t> read_zeros(const TensorSet& set, const GptqConfig* config) {
   const bool v2 = zeros_are_v2(set, config);
   const bool carries = !v2 && config != nullptr && config->carries && set.bits != 3;
-  const std::size_t columns = static_cast<std::size_t>(set.qzeros.size(1));
   std::uint32_t ones = 0;  // 1 in every field
   for (int i = 0; i < 32; i += set.bits) ones |= 1u << i;
   const auto words = set.qzeros.span<std::uint32_t>();
-  std::vector<std::uint16_t> zeros(static_cast<std::size_t>(set.groups * set.out));
+  const auto columns = static_cast<std::size_t>(set.qzeros.size(1));
+  const auto out = static_cast<std::size_t>(set.out);
+  std::vector<std::uint16_t> zeros(static_cast<std::size_t>(set.groups) * out);
   std::vector<std::uint32_t> row(columns);
-  std::size_t at = 0;
   for (std::size_t g = 0; g < static_cast<std::size_t>(set.groups); ++g) {
-    std::copy_n(words.begin() + static_cast<std::ptrdiff_t>(g * columns), columns, row.begin());
-    if (carries) {
-      for (std::uint32_t& word : row) word += ones;
+    for (std::size_t w = 0; w < columns; ++w) {
+      row[w] = words[g * columns + w] + (carries ? ones : 0);
     }
-    const std::uint32_t offset = v2 || carries ? 0 : 1;
-    for (std::int64_t c = 0; c < set.out; ++c) {
-      zeros[at++] = static_cast<std::uint16_t>(read_code(row.data(), 1, c, set.bits) + offset);
-    }
+    read_fields(row, set.bits, v2 || carries ? 0 : 1, std::span(zeros).subspan(g * out, out));
   }
   return zeros;
 }
+
+std::uint16_t to_half_bits(Half value) { return value.bits; }
+std::uint16_t to_half_bits(BFloat16 value) { return float_to_half(static_cast<float>(value)); }
+std::uint16_t to_half_bits(float value) { return float_to_half(value); }
 
 template <class T>
 std::vector<std::uint16_t> read_scales(const NamedArray& array) {
@@ -216,7 +249,7 @@ std::vector<std::uint16_t> read_scales(const NamedArray& array) {
   std::vector<std::uint16_t> scales(values.size());
   const auto columns = static_cast<std::size_t>(array.size(1));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    scales[i] = float_to_half(static_cast<float>(values[i]));
+    scales[i] = to_half_bits(values[i]);
     if ((scales[i] & 0x7c00u) == 0x7c00u) {
       array.reject("the scale of group {}, column {} is not a finite binary16 number", i / columns,
                    i % columns);

@@ -49,7 +49,9 @@ struct Exl2Matrix {
 };
 
 // specs: GPTQ §3–7, any width b in {2, 3, 4, 8}. Zero points are already decided (v1, v2 and the
-// corner of §5.3), so that no reader has to know the file's version.
+// corner of §5.3), so that no reader has to know the file's version. in · bits is a multiple of 32;
+// groups are equally large but the last, which may be smaller; scales are finite; group_of is in
+// range and, without act-order, i / size.
 struct GptqMatrix {
   std::string name;
   int bits = 0;

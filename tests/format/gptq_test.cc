@@ -141,7 +141,7 @@ TEST(Gptq, RejectsWrongGroups) {
   expect_rejected({"'m.g_idx'", "entry 0 is -1"}, [](TensorSet& s, GptqConfig&) {
     for (std::size_t i = 0; i < 4; ++i) s["m.g_idx"].bytes[i] = std::byte{255};
   });
-  expect_rejected({"'m.g_idx'", "group 0 has 31", "32"},
+  expect_rejected({"'m.g_idx'", "group 1 has 33", "group 0 has 31"},
                   [](TensorSet& s, GptqConfig&) { s["m.g_idx"].bytes[0] = std::byte{1}; });
   expect_rejected({"'m.qweight'", "no g_idx", "desc_act"}, [](TensorSet& s, GptqConfig& config) {
     s.erase("m.g_idx");
@@ -153,9 +153,32 @@ TEST(Gptq, RejectsWrongGroups) {
     s["m.scales"] = raw("F16", {65, 32}, std::vector<std::uint16_t>(65 * 32));
   });
   expect_rejected({"'m.scales'", "33 groups"}, [](TensorSet& s, GptqConfig&) {
+    s.erase("m.g_idx");
     s["m.qzeros"] = raw("I32", {33, 4}, std::vector<std::uint32_t>(33 * 4));
     s["m.scales"] = raw("F16", {33, 32}, std::vector<std::uint16_t>(33 * 32));
   });
+}
+
+TEST(Gptq, GroupSizesComeFromTheTensorsWhereNothingElseSays) {
+  const auto load = [](std::int64_t groups, std::vector<std::int32_t> g_idx) {
+    const auto rows = static_cast<std::size_t>(groups);
+    TensorSet set{{"m.qweight", raw("I32", {12, 8}, std::vector<std::uint32_t>(96))},
+                  {"m.qzeros", raw("I32", {groups, 1}, std::vector<std::uint32_t>(rows))},
+                  {"m.scales", raw("F16", {groups, 8}, std::vector<std::uint16_t>(8 * rows))}};
+    if (!g_idx.empty()) set["m.g_idx"] = raw("I32", {96}, g_idx);
+    return load_gptq_matrix(open_set(set), "m", nullptr).group_of;
+  };
+  const auto sequential = [](std::int32_t size) {
+    std::vector<std::int32_t> groups(96);
+    for (std::int32_t i = 0; i < 96; ++i) groups[static_cast<std::size_t>(i)] = i / size;
+    return groups;
+  };
+  EXPECT_EQ(load(3, {}), sequential(32));
+  EXPECT_EQ(load(2, {}), sequential(64));  // the last is short
+  EXPECT_EQ(load(1, {}), sequential(96));
+  EXPECT_EQ(load(2, sequential(64)), sequential(64));
+  EXPECT_EQ(load(2, sequential(48)), sequential(48));
+  EXPECT_EQ(load(4, sequential(24)), sequential(24));
 }
 
 TEST(Gptq, RejectsTheLayoutOfAwq) {
