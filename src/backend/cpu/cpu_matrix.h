@@ -1,0 +1,62 @@
+#pragma once
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "backend/cpu/matmul_kernels.h"
+#include "format/weight_matrix.h"
+#include "ops/packed_matrix.h"
+#include "tensor/tensor.h"
+
+namespace bl::cpu {
+
+// How activations are laid out for a quantized matrix: cut into segments of one scale, gathered
+// into slots. Matrices that read the same input often agree on it (q, k and v; gate and up): equal
+// layouts are one object, so that a matmul quantizes its input once a layout.
+struct ActivationLayout {
+  std::vector<std::int32_t> gather;  // [slots] channel of each slot; −1 where a unit is padded
+  std::vector<std::int32_t> units;   // [segments] units of kUnitSlots, 1 … kMaxSegmentUnits
+  bool operator==(const ActivationLayout&) const = default;
+
+  std::int64_t slots() const { return static_cast<std::int64_t>(gather.size()); }
+  std::int64_t segments() const { return static_cast<std::int64_t>(units.size()); }
+};
+
+// EXL2 or GPTQ, as QuantizedView describes.
+struct QuantizedWeights {
+  std::shared_ptr<const ActivationLayout> layout;
+  Buffer tiles;
+  std::vector<Band> bands;
+  std::vector<float> tables;  // [segments][16], kCodes only
+  ScaleKind scale_kind = ScaleKind::kCodes;
+  std::int32_t zero = 0;
+  std::size_t tile_bytes = 0;
+  std::size_t codes_offset = 0;
+
+  QuantizedView view() const;
+};
+
+// Rows in the mapped file, or a copy where the file's layout is another.
+struct DenseWeights {
+  const std::byte* rows = nullptr;  // [out, in]
+  DenseType type = DenseType::kFloat;
+  Buffer copy;
+  std::shared_ptr<const void> owner;
+};
+
+class CpuMatrix : public PackedMatrix {
+ public:
+  using Weights = std::variant<QuantizedWeights, DenseWeights>;
+  CpuMatrix(std::int64_t in, std::int64_t out, Weights weights)
+      : PackedMatrix(in, out), weights_(std::move(weights)) {}
+  std::size_t bytes() const override;
+  const Weights& weights() const { return weights_; }
+  const QuantizedWeights* quantized() const { return std::get_if<QuantizedWeights>(&weights_); }
+  const DenseWeights* dense() const { return std::get_if<DenseWeights>(&weights_); }
+  DenseView dense_view() const;
+
+ private:
+  Weights weights_;
+};
+
+}  // namespace bl::cpu

@@ -1,0 +1,38 @@
+#pragma once
+// The ops of this backend; their contracts are in ops/.
+
+#include "backend/cpu/kernels.h"
+#include "ops/exec_context.h"
+#include "ops/op_table.h"
+
+namespace bl::cpu {
+
+// The op table of this backend: it also carries the kernels of the chosen instruction set, since a
+// context is all that an op gets.
+struct CpuOps : OpTable {
+  const Kernels* kernels = nullptr;
+};
+
+// The kernels of the backend whose context this is.
+inline const Kernels& kernels_of(const ExecContext& ctx) {
+  return *static_cast<const CpuOps*>(ctx.ops)->kernels;
+}
+
+CpuOps make_ops(Isa isa);
+
+void embed(ExecContext& ctx, const EmbedArgs& args);
+void norm(ExecContext& ctx, const NormArgs& args);
+void activate(ExecContext& ctx, const ActivateArgs& args);
+void add(ExecContext& ctx, const AddArgs& args);
+void scale(ExecContext& ctx, const ScaleArgs& args);
+void gate(ExecContext& ctx, const GateArgs& args);
+void clamp(ExecContext& ctx, const ClampArgs& args);
+void copy_rows(ExecContext& ctx, const CopyRowsArgs& args);
+void matmul(ExecContext& ctx, const MatmulArgs& args);
+void route(ExecContext& ctx, const RouteArgs& args);
+void experts(ExecContext& ctx, const ExpertsArgs& args);
+void rope(ExecContext& ctx, const RopeArgs& args);
+void kv_write(ExecContext& ctx, const KvWriteArgs& args);
+void attention(ExecContext& ctx, const AttentionArgs& args);
+
+}  // namespace bl::cpu

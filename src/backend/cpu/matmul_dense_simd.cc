@@ -1,0 +1,156 @@
+// Dense matrices, one row an output column, times rows of floats: dot products of 16 running sums,
+// the same for one row and for many, so results agree to the bit whatever the batch is.
+
+#include "backend/cpu/quantized_simd.h"
+
+namespace bl::cpu::BL_ISA {
+namespace {
+
+struct FloatType {
+  static constexpr int kBytes = 4;
+  static F32x16 load(const std::byte* p) { return F32x16::load(reinterpret_cast<const float*>(p)); }
+  static F32x16 load_first(const std::byte* p, int n) {
+    return F32x16::load_first(reinterpret_cast<const float*>(p), n);
+  }
+};
+struct HalfType {
+  static constexpr int kBytes = 2;
+  static F32x16 load(const std::byte* p) { return F32x16::load_half(p); }
+  static F32x16 load_first(const std::byte* p, int n) { return F32x16::load_half_first(p, n); }
+};
+struct BFloatType {
+  static constexpr int kBytes = 2;
+  static F32x16 load(const std::byte* p) { return F32x16::load_bfloat(p); }
+  static F32x16 load_first(const std::byte* p, int n) { return F32x16::load_bfloat_first(p, n); }
+};
+
+// Weight rows as a block reads them: in the matrix, or widened in the panel.
+struct WeightRows {
+  const std::byte* first = nullptr;  // row of the block's first column
+  std::int64_t stride = 0;           // bytes
+};
+
+inline void write_value(const OutputView& output, std::int64_t row, std::int64_t column,
+                        float value) {
+  float* out = output.out + row * output.stride + column;
+  value *= output.multiplier;
+  if (output.bias != nullptr) value += output.bias[column];
+  *out = output.accumulate ? *out + value : value;
+}
+
+struct BlockPlace {
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+};
+
+// Rows × Columns dot products of length `in`.
+template <class Type, int Rows, int Columns>
+inline void dot_block(const WeightRows& w, std::int64_t in, const FloatRows& x,
+                      const OutputView& out, const BlockPlace& place) {
+  F32x16 sums[Rows][Columns];
+  for (int r = 0; r < Rows; ++r) {
+    for (int c = 0; c < Columns; ++c) sums[r][c] = F32x16::splat(0.0f);
+  }
+  const float* x_row = x.x + place.row * x.stride;
+  std::int64_t k = 0;
+  for (; k + 16 <= in; k += 16) {
+    F32x16 xs[Rows];
+    for (int r = 0; r < Rows; ++r) xs[r] = F32x16::load(x_row + r * x.stride + k);
+    for (int c = 0; c < Columns; ++c) {
+      const F32x16 wc = Type::load(w.first + c * w.stride + k * Type::kBytes);
+      for (int r = 0; r < Rows; ++r) sums[r][c] = fma(xs[r], wc, sums[r][c]);
+    }
+  }
+  if (k < in) {
+    const int left = static_cast<int>(in - k);
+    for (int c = 0; c < Columns; ++c) {
+      const F32x16 wc = Type::load_first(w.first + c * w.stride + k * Type::kBytes, left);
+      for (int r = 0; r < Rows; ++r) {
+        sums[r][c] = fma(F32x16::load_first(x_row + r * x.stride + k, left), wc, sums[r][c]);
+      }
+    }
+  }
+  for (int r = 0; r < Rows; ++r) {
+    for (int c = 0; c < Columns; ++c) {
+      write_value(out, place.row + r, place.column + c, sum(sums[r][c]));
+    }
+  }
+}
+
+// All rows of x for `Columns` columns.
+template <class Type, int Columns>
+inline void column_block(const WeightRows& w, std::int64_t in, const FloatRows& x,
+                         const OutputView& out, std::int64_t column) {
+  std::int64_t row = 0;
+  for (; row + kDenseRows <= x.rows; row += kDenseRows) {
+    dot_block<Type, kDenseRows, Columns>(w, in, x, out, {row, column});
+  }
+  for (; row < x.rows; ++row) dot_block<Type, 1, Columns>(w, in, x, out, {row, column});
+}
+
+template <class Type>
+void widen_row(const std::byte* from, std::int64_t in, float* to) {
+  std::int64_t k = 0;
+  for (; k + 16 <= in; k += 16) Type::load(from + k * Type::kBytes).store(to + k);
+  if (k < in) {
+    Type::load_first(from + k * Type::kBytes, static_cast<int>(in - k)).store(to + k);
+  }
+}
+
+// Many rows of x read the weights many times: widened once.
+template <class Type>
+void many_rows(const DenseView& w, const FloatRows& x, const OutputView& out,
+               const MatmulKernels::DenseRange& range) {
+  const std::int64_t width = (w.in + 15) / 16 * 16;
+  const std::int64_t row_bytes = w.in * Type::kBytes;
+  const WeightRows panel{reinterpret_cast<const std::byte*>(range.panel), width * 4};
+  std::int64_t column = range.begin;
+  for (; column + kDenseColumns <= range.end; column += kDenseColumns) {
+    for (int c = 0; c < kDenseColumns; ++c) {
+      widen_row<Type>(w.weight + (column + c) * row_bytes, w.in, range.panel + c * width);
+    }
+    column_block<FloatType, kDenseColumns>(panel, w.in, x, out, column);
+  }
+  for (; column < range.end; ++column) {
+    const WeightRows row{w.weight + column * row_bytes, row_bytes};
+    column_block<Type, 1>(row, w.in, x, out, column);
+  }
+}
+
+template <class Type>
+void few_rows(const DenseView& w, const FloatRows& x, const OutputView& out,
+              const MatmulKernels::DenseRange& range) {
+  const std::int64_t row_bytes = w.in * Type::kBytes;
+  std::int64_t column = range.begin;
+  for (; column + kDenseColumns <= range.end; column += kDenseColumns) {
+    const WeightRows rows{w.weight + column * row_bytes, row_bytes};
+    column_block<Type, kDenseColumns>(rows, w.in, x, out, column);
+  }
+  for (; column < range.end; ++column) {
+    const WeightRows row{w.weight + column * row_bytes, row_bytes};
+    column_block<Type, 1>(row, w.in, x, out, column);
+  }
+}
+
+template <class Type>
+void product(const DenseView& w, const FloatRows& x, const OutputView& out,
+             const MatmulKernels::DenseRange& range) {
+  if (x.rows > 2 * kDenseRows && Type::kBytes != 4) return many_rows<Type>(w, x, out, range);
+  few_rows<Type>(w, x, out, range);
+}
+
+}  // namespace
+
+void dense_product(const DenseView& w, const FloatRows& x, const OutputView& out,
+                   const MatmulKernels::DenseRange& range) {
+  switch (w.type) {
+    case DenseType::kFloat:
+      return product<FloatType>(w, x, out, range);
+    case DenseType::kHalf:
+      return product<HalfType>(w, x, out, range);
+    case DenseType::kBFloat:
+      return product<BFloatType>(w, x, out, range);
+  }
+}
+
+}  // namespace bl::cpu::BL_ISA

@@ -1,0 +1,64 @@
+// Activations to 14-bit integers, one scale a segment.
+
+#include "backend/cpu/quantized_simd.h"
+
+namespace bl::cpu::BL_ISA {
+namespace {
+
+constexpr int kMaxCode = 63 * 128 + 63;
+constexpr int kMaxSlots = kMaxSegmentUnits * kUnitSlots;
+
+struct Segment {
+  float scale = 0.0f;
+  std::int32_t sum = 0;
+};
+
+// The slots of one segment: gathers, finds the largest, writes slots · 2 bytes of codes.
+Segment quantize_segment(const float* x, const std::int32_t* gather, int slots,
+                         std::int8_t* codes) {
+  alignas(64) float values[kMaxSlots];
+  I32x16 largest = I32x16::zero();
+  for (int i = 0; i < slots; i += 16) {
+    const F32x16 v = F32x16::gather(x, gather + i);
+    v.store(values + i);
+    largest = max(largest, abs_bits(v));
+  }
+  const float peak = __builtin_bit_cast(float, max_lane(largest));
+  float inverse = 0.0f;
+  Segment segment;
+  if (!(peak < __builtin_inff())) {
+    segment.scale = __builtin_nanf("");  // an infinity or NaN among them reaches the result
+  } else if (peak > 0x1p-100f) {
+    segment.scale = peak * (1.0f / kMaxCode);
+    inverse = kMaxCode / peak;
+  }
+  I32x16 sums = I32x16::zero();
+  for (int i = 0; i < slots; i += 16) {
+    const F32x16 scaled =
+        inverse == 0.0f ? F32x16::splat(0.0f) : F32x16::load(values + i) * F32x16::splat(inverse);
+    const I32x16 q = round_to_int(scaled);
+    store_high_low(q, codes + 2 * i);
+    sums = sums + q;
+  }
+  segment.sum = sum(sums);
+  return segment;
+}
+
+}  // namespace
+
+void quantize(const QuantizeArgs& args, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t r = begin; r < end; ++r) {
+    std::int8_t* codes = args.codes + r * args.row_bytes;
+    const std::int32_t* gather = args.gather;
+    for (std::int64_t s = 0; s < args.segments; ++s) {
+      const int slots = args.units[s] * kUnitSlots;
+      const Segment segment = quantize_segment(args.x + r * args.x_stride, gather, slots, codes);
+      args.scales[r * args.segments + s] = segment.scale;
+      args.sums[r * args.segments + s] = segment.sum;
+      gather += slots;
+      codes += 2 * slots;
+    }
+  }
+}
+
+}  // namespace bl::cpu::BL_ISA

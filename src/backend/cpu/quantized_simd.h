@@ -1,0 +1,150 @@
+#pragma once
+// Decoding of packed units, and the entry points that matmul_kernels_simd.cc lists; for files
+// compiled once an instruction set.
+
+#include "backend/cpu/matmul_kernels.h"
+#include "backend/cpu/simd/vec.h"
+
+namespace bl::cpu::BL_ISA {
+
+void quantize(const QuantizeArgs& args, std::int64_t begin, std::int64_t end);
+void quantized_product(const QuantizedView& w, const ActivationView& x, const OutputView& out,
+                       std::int64_t begin, std::int64_t end);
+void dense_product(const DenseView& w, const FloatRows& x, const OutputView& out,
+                   const MatmulKernels::DenseRange& range);
+
+// Registers allow so many sums at once.
+#if defined(__AVX512F__)
+inline constexpr int kBlockRows = 6;   // rows of a register block, quantized
+inline constexpr int kBlockTiles = 2;  // tiles of it
+inline constexpr int kDenseRows = 4;
+inline constexpr int kDenseColumns = 6;
+#elif defined(__AVX2__)
+inline constexpr int kBlockRows = 2;
+inline constexpr int kBlockTiles = 1;
+inline constexpr int kDenseRows = 2;
+inline constexpr int kDenseColumns = 3;
+#else
+inline constexpr int kBlockRows = 1;
+inline constexpr int kBlockTiles = 1;
+inline constexpr int kDenseRows = 1;
+inline constexpr int kDenseColumns = 2;
+#endif
+
+// Quad `q` of a unit: code 4q + j of column l in byte 4l + j. A unit of b bits is b vectors: planes
+// of 4, 2, 1 or 8 bits, the low bits first. In a plane of p bits, vector v holds quads v·8/p … in
+// fields of p bits, lowest first.
+template <int Bits, int q>
+inline U8x64 decode_quad(const std::uint8_t* unit) {
+  if constexpr (Bits == 8) {
+    return U8x64::load(unit + 64 * q);
+  } else if constexpr (Bits == 4) {
+    return shift<4 * (q % 2)>(U8x64::load(unit + 64 * (q / 2))) & U8x64::splat(0x0f);
+  } else if constexpr (Bits == 2) {
+    return shift<2 * (q % 4)>(U8x64::load(unit + 64 * (q / 4))) & U8x64::splat(0x03);
+  } else if constexpr (Bits == 6) {
+    const U8x64 high = U8x64::load(unit + 256 + 64 * (q / 4));
+    return or_masked(decode_quad<4, q>(unit), shift<2 * (q % 4) - 4>(high), U8x64::splat(0x30));
+  } else if constexpr (Bits == 5) {
+    const U8x64 high = U8x64::load(unit + 256);
+    return or_masked(decode_quad<4, q>(unit), shift<q - 4>(high), U8x64::splat(0x10));
+  } else {
+    static_assert(Bits == 3);
+    const U8x64 high = U8x64::load(unit + 128);
+    return or_masked(decode_quad<2, q>(unit), shift<q - 2>(high), U8x64::splat(0x04));
+  }
+}
+
+// f.template operator()<q>() for the quads of a unit.
+template <int q = 0, class F>
+inline void for_each_quad(const F& f) {
+  if constexpr (q < kQuadsPerUnit) {
+    f.template operator()<q>();
+    for_each_quad<q + 1>(f);
+  }
+}
+
+// f.template operator()<Bits>() with the width of a band.
+template <class F>
+inline void with_bits(int bits, const F& f) {
+  switch (bits) {
+    case 2:
+      return f.template operator()<2>();
+    case 3:
+      return f.template operator()<3>();
+    case 4:
+      return f.template operator()<4>();
+    case 5:
+      return f.template operator()<5>();
+    case 6:
+      return f.template operator()<6>();
+    default:
+      return f.template operator()<8>();
+  }
+}
+
+// Scales and zero points of one segment in one tile.
+template <ScaleKind Kind>
+struct TileScales {
+  F32x16 scale;
+  I32x16 zero;  // not set where one zero point serves the matrix
+
+  static TileScales load(const QuantizedView& w, const std::uint8_t* scales, int segment) {
+    TileScales r;
+    if constexpr (Kind == ScaleKind::kCodes) {
+      r.scale = select_scales(scales, F32x16::load(w.tables + 16 * segment));
+    } else {
+      r.scale = F32x16::load_half(scales);
+    }
+    if constexpr (Kind == ScaleKind::kHalfZero8) {
+      r.zero = I32x16::load_bytes(scales + 32) + I32x16::splat(w.zero);
+    }
+    if constexpr (Kind == ScaleKind::kHalfZero16) {
+      r.zero = I32x16::load_words(reinterpret_cast<const std::uint16_t*>(scales + 32)) +
+               I32x16::splat(w.zero);
+    }
+    return r;
+  }
+
+  // Σ zero · x of a row whose activations add up to `sum`.
+  I32x16 zero_part(std::int32_t constant_zero, std::int32_t sum) const {
+    if constexpr (Kind == ScaleKind::kCodes || Kind == ScaleKind::kHalf) {
+      return I32x16::splat(constant_zero * sum);
+    } else {
+      return zero * I32x16::splat(sum);
+    }
+  }
+};
+
+template <class F>
+inline void with_scale_kind(ScaleKind kind, const F& f) {
+  switch (kind) {
+    case ScaleKind::kCodes:
+      return f.template operator()<ScaleKind::kCodes>();
+    case ScaleKind::kHalf:
+      return f.template operator()<ScaleKind::kHalf>();
+    case ScaleKind::kHalfZero8:
+      return f.template operator()<ScaleKind::kHalfZero8>();
+    case ScaleKind::kHalfZero16:
+      return f.template operator()<ScaleKind::kHalfZero16>();
+  }
+}
+
+// Writes the columns of a tile that exist.
+inline void write_tile(const OutputView& output, std::int64_t row, std::int64_t tile,
+                       F32x16 value) {
+  const std::int64_t first = tile * kTileColumns;
+  const int columns = output.columns - first < kTileColumns
+                          ? static_cast<int>(output.columns - first)
+                          : kTileColumns;
+  if (columns <= 0) return;
+  float* out = output.out + row * output.stride + first;
+  value = value * F32x16::splat(output.multiplier);
+  if (output.bias != nullptr) {
+    value = value + F32x16::load_first(output.bias + first, columns);
+  }
+  if (output.accumulate) value = F32x16::load_first(out, columns) + value;
+  value.store_first(out, columns);
+}
+
+}  // namespace bl::cpu::BL_ISA

@@ -1,0 +1,40 @@
+#pragma once
+// Sixteen lanes of one instruction set, for files named *_simd.cc.
+//
+// Goals: kernels are written once, on vectors of 16 × 32 bit or 64 bytes, whatever the registers
+// are; integer results are the same on every instruction set, float results too between those that
+// have FMA.
+// Non-goals: a general vector library. What no kernel needs is not here.
+//
+// Every instruction set has the same three types, in namespace bl::cpu::BL_ISA (the build defines
+// BL_ISA as the name of the instruction set):
+//
+//   F32x16  load(p), load_first(p, n) (others 0), store(p), store_first(p, n), splat(x),
+//           load_half(bits), load_bfloat(bits), gather(base, index) (a negative index gives 0)
+//           + − ×, fma(a, b, c) = a·b + c, max, sum(v) (pairwise: i with i+8, +4, +2, +1),
+//           abs_bits(v) = |v| as an integer that orders like it, NaN above all
+//   I32x16  load, zero, splat, + −, ×, shift_left<n>, max, sum, max_lane, to_float,
+//           round_to_int(F32x16), store_high_low(q, p)
+//   U8x64   load, store, splat, shift<n> (right; left when negative; bits move across bytes),
+//           a & mask, a | (b & mask)
+//   S8x64   splat_quad(p): four signed bytes in every lane
+//   dot(acc, codes, quads): acc[l] += Σ_j codes[4l + j] · quads[4l + j]
+//   select_scales(nibbles, table): F32x16 with lane l = table[nibble of lane l]; nibbles as
+//           nibble_position() says
+//
+// Such files may call nothing inline from outside their own namespace but constexpr arithmetic of
+// the language: the linker would keep one copy of it, perhaps the one that needs AVX-512, for
+// everybody. tests/backend/cpu_isa_symbols holds the object files to that.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/scale_nibbles.h"
+
+#if defined(__AVX512F__)
+#include "backend/cpu/simd/vec_avx512.h"
+#elif defined(__AVX2__)
+#include "backend/cpu/simd/vec_avx2.h"
+#else
+#include "backend/cpu/simd/vec_portable.h"
+#endif

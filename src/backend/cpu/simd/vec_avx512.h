@@ -1,0 +1,134 @@
+#pragma once
+// vec.h on AVX-512: one register a vector.
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace bl::cpu::BL_ISA {
+
+struct F32x16 {
+  __m512 v;
+  static F32x16 splat(float x) { return {_mm512_set1_ps(x)}; }
+  static F32x16 load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  static F32x16 load_first(const float* p, int n) { return {_mm512_maskz_loadu_ps(first(n), p)}; }
+  static F32x16 load_half(const void* p) {
+    return {_mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
+  }
+  static F32x16 load_half_first(const void* p, int n) {
+    return {_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(n), p))};
+  }
+  static F32x16 load_bfloat(const void* p) {
+    return widen_bfloat(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  }
+  static F32x16 load_bfloat_first(const void* p, int n) {
+    return widen_bfloat(_mm256_maskz_loadu_epi16(first(n), p));
+  }
+  static F32x16 gather(const float* base, const std::int32_t* index) {
+    const __m512i i = _mm512_loadu_si512(index);
+    const __mmask16 valid = _mm512_cmpge_epi32_mask(i, _mm512_setzero_si512());
+    return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), valid, i, base, 4)};
+  }
+  void store(float* p) const { _mm512_storeu_ps(p, v); }
+  void store_first(float* p, int n) const { _mm512_mask_storeu_ps(p, first(n), v); }
+
+ private:
+  static __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
+  static F32x16 widen_bfloat(__m256i bits) {
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
+  }
+};
+
+inline F32x16 operator+(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
+inline F32x16 operator-(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
+inline F32x16 operator*(F32x16 a, F32x16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
+inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+inline F32x16 max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
+inline float sum(F32x16 a) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+}
+
+struct I32x16 {
+  __m512i v;
+  static I32x16 zero() { return {_mm512_setzero_si512()}; }
+  static I32x16 splat(std::int32_t x) { return {_mm512_set1_epi32(x)}; }
+  static I32x16 load(const std::int32_t* p) { return {_mm512_loadu_si512(p)}; }
+  static I32x16 load_bytes(const std::uint8_t* p) {
+    return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+  }
+  static I32x16 load_words(const std::uint16_t* p) {
+    return {_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+  }
+};
+
+inline I32x16 operator+(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
+inline I32x16 operator-(I32x16 a, I32x16 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+inline I32x16 operator*(I32x16 a, I32x16 b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
+template <int n>
+I32x16 shift_left(I32x16 a) {
+  return {_mm512_slli_epi32(a.v, n)};
+}
+inline I32x16 max(I32x16 a, I32x16 b) { return {_mm512_max_epi32(a.v, b.v)}; }
+inline std::int32_t sum(I32x16 a) { return _mm512_reduce_add_epi32(a.v); }
+inline std::int32_t max_lane(I32x16 a) { return _mm512_reduce_max_epi32(a.v); }
+inline F32x16 to_float(I32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
+inline I32x16 round_to_int(F32x16 a) { return {_mm512_cvtps_epi32(a.v)}; }
+inline I32x16 abs_bits(F32x16 a) {
+  return {_mm512_and_si512(_mm512_castps_si512(a.v), _mm512_set1_epi32(0x7fffffff))};
+}
+
+// q = 128·high + low, both in [−64, 63]: per four lanes 4 bytes high, 4 bytes low; 32 bytes in all.
+inline void store_high_low(I32x16 q, std::int8_t* p) {
+  const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(q.v, _mm512_set1_epi32(64)), 7);
+  const __m512i low = _mm512_sub_epi32(q.v, _mm512_slli_epi32(high, 7));
+  const __m128i h = _mm512_cvtepi32_epi8(high);
+  const __m128i l = _mm512_cvtepi32_epi8(low);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_unpacklo_epi32(h, l));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 16), _mm_unpackhi_epi32(h, l));
+}
+
+struct U8x64 {
+  __m512i v;
+  static U8x64 load(const void* p) { return {_mm512_loadu_si512(p)}; }
+  static U8x64 splat(int byte) { return {_mm512_set1_epi8(static_cast<char>(byte))}; }
+  void store(void* p) const { _mm512_storeu_si512(p, v); }
+};
+
+template <int n>
+U8x64 shift(U8x64 a) {
+  if constexpr (n > 0) return {_mm512_srli_epi16(a.v, n)};
+  if constexpr (n < 0) return {_mm512_slli_epi16(a.v, -n)};
+  return a;
+}
+inline U8x64 operator&(U8x64 a, U8x64 b) { return {_mm512_and_si512(a.v, b.v)}; }
+// a | (b & mask)
+inline U8x64 or_masked(U8x64 a, U8x64 b, U8x64 mask) {
+  return {_mm512_ternarylogic_epi32(a.v, b.v, mask.v, 0xf8)};
+}
+
+struct S8x64 {
+  __m512i v;
+  static S8x64 splat_quad(const std::int8_t* p) {
+    std::int32_t quad;
+    __builtin_memcpy(&quad, p, 4);
+    return {_mm512_set1_epi32(quad)};
+  }
+};
+
+inline I32x16 dot(I32x16 acc, U8x64 codes, S8x64 quads) {
+  return {_mm512_dpbusd_epi32(acc.v, codes.v, quads.v)};
+}
+
+inline F32x16 select_scales(const std::uint8_t* nibbles, F32x16 table) {
+  std::int64_t bytes;
+  __builtin_memcpy(&bytes, nibbles, 8);
+  const __m512i shifts =
+      _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
+  const __m512i index = _mm512_srlv_epi32(_mm512_set1_epi64(bytes), shifts);
+  return {_mm512_permutexvar_ps(index, table.v)};  // reads four bits of each index
+}
+
+}  // namespace bl::cpu::BL_ISA
