@@ -42,9 +42,7 @@ Value plain_attribute(Runtime& rt, const Value& object, std::string_view name) {
     case Kind::kRange:
       if (name == "start") return Value::of_int(object.range->start);
       if (name == "step") return Value::of_int(object.range->step);
-      if (name == "stop") {
-        return Value::of_int(object.range->start + object.range->size * object.range->step);
-      }
+      if (name == "stop") return Value::of_int(object.range->stop);
       return {};
     case Kind::kLoop:
       return object.loop->attribute(name);
@@ -62,6 +60,13 @@ Value plain_attribute(Runtime& rt, const Value& object, std::string_view name) {
     case Kind::kMacro: {
       const MacroStatement& macro = *object.macro->definition;
       if (name == "name") return Value::string(macro.text_name);
+      if (name == "arguments") {
+        ValueVector names = rt.vector();
+        for (const Parameter& parameter : macro.parameters) {
+          names.push_back(Value::string(parameter.text_name));
+        }
+        return rt.tuple(Runtime::keep(names));
+      }
       if (name == "catch_kwargs") return Value::boolean(macro.takes_kwargs);
       if (name == "catch_varargs") return Value::boolean(macro.takes_varargs);
       if (name == "caller") return Value::boolean(macro.takes_caller);
@@ -219,14 +224,12 @@ Value get_item(Runtime& rt, const Value& object, const Value& index) {
 Value get_slice(Runtime& rt, const Value& object, const SliceParts& parts) {
   if (object.is_undefined()) fail_undefined(rt, object);
   if (!object.is_string() && !object.is_sequence() && !object.is(Kind::kRange)) {
-    // Python's object[slice] raises TypeError or KeyError, which become an undefined value.
-    return rt.undefined(object, Value::string("slice"));
+    rt.fail("'{}' object cannot be sliced", type_name(object));
   }
   if (object.is_string()) rt.scan(object.size);
   const std::size_t length = *length_of(object);
   for (const Value* part : {&parts.start, &parts.stop, &parts.step}) {
-    if (!part->is_none() && !part->is_integer())
-      return rt.undefined(object, Value::string("slice"));
+    if (!part->is_none() && !part->is_integer()) rt.fail("slice indices must be integers or None");
   }
   const Bounds bounds = slice_bounds(rt, parts, static_cast<std::int64_t>(length));
   const std::int64_t count = steps_in(bounds);
@@ -234,6 +237,7 @@ Value get_slice(Runtime& rt, const Value& object, const SliceParts& parts) {
   if (object.is(Kind::kRange)) {
     Value value = object;
     value.range = rt.arena.make<Range>(object.range->start + bounds.start * object.range->step,
+                                       object.range->start + bounds.stop * object.range->step,
                                        object.range->step * bounds.step, count);
     return value;
   }

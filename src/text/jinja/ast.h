@@ -195,6 +195,7 @@ struct WithStatement : Statement {
 };
 struct Parameter {
   NameId name;
+  std::string_view text_name;
   const Expr* initial;  // default value, may be null
 };
 struct MacroStatement : Statement {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "text/jinja/dict.h"
+#include "text/jinja/iteration.h"
 #include "text/jinja/method_tables.h"
 #include "text/jinja/number.h"
 #include "text/jinja/operations.h"
@@ -67,6 +68,15 @@ Value dict_copy(Runtime& rt, const Arguments& args) {
   return builder.finish();
 }
 
+// iterable, value=None
+Value dict_fromkeys(Runtime& rt, const Arguments& args) {
+  DictBuilder builder(rt);
+  for (const Value& key : items_of(rt, args[1])) {
+    builder.set(key, args.has(2) ? args[2] : Value::none());
+  }
+  return builder.finish();
+}
+
 Value int_bit_length(Runtime&, const Arguments& args) {
   return Value::of_int(static_cast<std::int64_t>(BigNumber::from(args[0]).bits()));
 }
@@ -125,6 +135,7 @@ constexpr Builtin kDictMethods[] = {
     {"keys", dict_keys, 1, {"self"}},
     {"values", dict_values, 1, {"self"}},
     {"copy", dict_copy, 1, {"self"}},
+    {"fromkeys", dict_fromkeys, 2, {"self", "iterable", "value"}, kPositional},
 };
 constexpr Builtin kIntMethods[] = {
     {"bit_length", int_bit_length, 1, {"self"}},

@@ -38,6 +38,11 @@ std::size_t hash_value(Runtime& rt, const Value& value) {
     case Kind::kList:
     case Kind::kDict:
       rt.fail("unhashable type: '{}'", type_name(value));
+    case Kind::kDictView:
+      if (value.view->part != DictView::Part::kValues) {
+        rt.fail("unhashable type: '{}'", type_name(value));
+      }
+      return std::hash<const void*>{}(value.view);
     case Kind::kNone:
     case Kind::kUndefined:
       return static_cast<std::size_t>(value.kind);

@@ -83,7 +83,9 @@ Value filter_sort(Runtime& rt, const Arguments& args) {
     for (std::size_t i = 0; i < paths.size(); ++i) {
       keys[i] = folded(rt, paths[i].get(item), flag(args, 2));
     }
-    items.push_back({paths.size() == 1 ? keys[0] : rt.list({keys, paths.size()}), item});
+    // Keys are lists as in Python, where equal items are skipped without being ordered: undefined
+    // values may stand beside each other.
+    items.push_back({rt.list({keys, paths.size()}), item});
   }
   sort_items(rt, items, flag(args, 1));
   return list_of(rt, items);

@@ -87,7 +87,6 @@ Value filter_wordcount(Runtime& rt, const Arguments& args) {
 
 // s, length=255, killwords=False, end="...", leeway=5
 Value filter_truncate(Runtime& rt, const Arguments& args) {
-  need_string(rt, args[0]);
   const std::int64_t length = args.has(1) ? to_index(rt, args[1], "length") : 255;
   const Value end = args.has(3) ? args[3] : Value::string("...");
   need_string(rt, end);
@@ -95,10 +94,13 @@ Value filter_truncate(Runtime& rt, const Arguments& args) {
   const auto end_length = static_cast<std::int64_t>(*length_of(end));
   if (length < end_length) rt.fail("expected length >= {}, got {}", end_length, length);
   if (leeway < 0) rt.fail("expected leeway >= 0, got {}", leeway);
-  rt.scan(args[0].size);
+  if (args[0].is_string()) rt.scan(args[0].size);
+  const auto full = length_of(args[0]);
+  if (!full) rt.fail("object of type '{}' has no len()", type_name(args[0]));
+  const auto full_length = static_cast<std::int64_t>(*full);
+  if (full_length <= length || full_length - length <= leeway) return args[0];
+  need_string(rt, args[0]);
   const std::string_view text = args[0].str();
-  const auto text_length = static_cast<std::int64_t>(*length_of(args[0]));
-  if (text_length <= length || text_length - length <= leeway) return args[0];
   std::string_view kept = code_points(text, 0, static_cast<std::size_t>(length - end_length));
   if (!(args.has(2) && truthy(args[2]))) {
     kept = kept.substr(0, std::min(kept.rfind(' '), kept.size()));

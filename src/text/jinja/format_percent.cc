@@ -35,8 +35,8 @@ class PercentFormatter {
       rt_.step();
     }
     const bool all_used = !args_.is(Kind::kTuple) || next_ == args_.size;
-    const bool may_ignore =
-        next_ > 0 || args_.is(Kind::kDict) || args_.is(Kind::kList) || args_.is_undefined();
+    const bool may_ignore = next_ > 0 || args_.is(Kind::kDict) || args_.is(Kind::kList) ||
+                            args_.is(Kind::kRange) || args_.is_undefined();
     if (!all_used || (!args_.is(Kind::kTuple) && !may_ignore)) {
       rt_.fail("not all arguments converted during string formatting");
     }

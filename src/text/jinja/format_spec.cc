@@ -33,11 +33,13 @@ class SpecParser {
 
   Spec parse() {
     Spec spec;
+    bool explicit_fill = false;
     if (!rest_.empty()) {
       const std::size_t first = utf8_size(rest_[0]);
       if (rest_.size() > first && is_align(rest_[first])) {
         spec.fill = rest_.substr(0, first);
         spec.align = rest_[first];
+        explicit_fill = true;
         rest_.remove_prefix(first + 1);
       } else if (is_align(rest_[0])) {
         spec.align = take();
@@ -51,10 +53,8 @@ class SpecParser {
     }
     if (peek() == '0') {
       take();
-      if (spec.align == '\0') {
-        spec.align = '=';
-        spec.fill = "0";
-      }
+      if (!explicit_fill) spec.fill = "0";
+      if (spec.align == '\0') spec.align = '=';
     }
     spec.width = number(0);
     if (peek() == ',' || peek() == '_') spec.grouping = take();

@@ -21,11 +21,11 @@ Value global_range(Runtime& rt, const Arguments& args) {
   const auto at = [&](std::size_t i) { return to_index(rt, args[i], "a range bound"); };
   Range range;
   range.start = args.has(1) ? at(0) : 0;
-  const std::int64_t stop = args.has(1) ? at(1) : at(0);
+  range.stop = args.has(1) ? at(1) : at(0);
   range.step = args.has(2) ? at(2) : 1;
   if (range.step == 0) rt.fail("range() arg 3 must not be zero");
-  const auto low = static_cast<__int128>(range.step > 0 ? range.start : stop);
-  const auto high = static_cast<__int128>(range.step > 0 ? stop : range.start);
+  const auto low = static_cast<__int128>(range.step > 0 ? range.start : range.stop);
+  const auto high = static_cast<__int128>(range.step > 0 ? range.stop : range.start);
   const __int128 step = range.step > 0 ? __int128{range.step} : -__int128{range.step};
   const __int128 count = high > low ? (high - low - 1) / step + 1 : 0;
   if (count > kMaxRange) {

@@ -211,10 +211,6 @@ Interpreter::Flow Interpreter::execute_if(const IfStatement& statement) {
 
 Interpreter::Flow Interpreter::execute_for(const ForStatement& statement, const Value& iterable,
                                            std::int64_t depth0) {
-  if (iterable.is_undefined() &&
-      iterable.undefined->hint.find(" is unsafe.") != std::string_view::npos) {
-    fail_undefined(rt_, iterable);
-  }
   ForSource source(*this, statement, iterable);
   auto* loop = rt_.arena.make<Loop>(rt_, &source, &statement, scope_, depth0);
   Scope* scope = new_scope(scope_);

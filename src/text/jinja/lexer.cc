@@ -140,6 +140,7 @@ class Lexer {
   void raw_block(std::size_t begin_length) {
     const std::uint32_t line = line_;
     advance(begin_length);
+    if (at_ == source_.size()) return;  // the one place where it need not be closed
     for (std::size_t from = at_;;) {
       const std::size_t tag = source_.find("{%", from);
       if (tag == std::string_view::npos) fail_at(line, "{{% raw %}} without {{% endraw %}}");
@@ -155,6 +156,7 @@ class Lexer {
   }
 
   void comment() {
+    if (at_ == source_.size()) return;  // the one place where it need not be closed
     const std::size_t end = source_.find("#}", at_);
     if (end == std::string_view::npos) fail_at(line_, "a comment {{# has no end #}}");
     const char sign = end > at_ ? sign_at(end - 1) : '\0';

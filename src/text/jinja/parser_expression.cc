@@ -68,12 +68,10 @@ const Expr* Parser::binary(BinaryOp op, const Expr* left, const Expr* right, std
 }
 
 const Expr* Parser::parse_expression(bool with_conditional) {
-  const Level level(*this);
   return with_conditional ? parse_conditional() : parse_or();
 }
 
 const Expr* Parser::parse_conditional() {
-  const Level level(*this);
   const std::size_t mark = unknown_.size();
   std::uint32_t line = current().line;
   const Expr* then = parse_or();
@@ -81,7 +79,10 @@ const Expr* Parser::parse_conditional() {
     auto* node = make<ConditionalExpr>(ExprKind::kConditional, line);
     node->then = then;
     node->test = parse_or();
-    node->otherwise = skip_word("else") ? parse_conditional() : nullptr;
+    if (skip_word("else")) {
+      const Level level(*this);
+      node->otherwise = parse_conditional();
+    }
     raise(node, node->test);
     raise(node, node->then);
     raise(node, node->otherwise);
@@ -322,7 +323,6 @@ bool Parser::at_tuple_end(std::string_view end) const {
 }
 
 const Expr* Parser::parse_tuple(const TupleStyle& style) {
-  const Level level(*this);
   const std::uint32_t line = current().line;
   std::vector<const Expr*> items;
   bool is_tuple = false;
@@ -497,7 +497,6 @@ const Expr* Parser::parse_filters(const Expr* node, bool begins_with_name) {
 }
 
 const Expr* Parser::parse_test(const Expr* node) {
-  const Level level(*this);
   const std::uint32_t line = next().line;
   const bool negated = skip_word("not");
   std::string name(expect(Token::kName).text);

@@ -245,7 +245,8 @@ void Parser::parse_parameters(MacroStatement& macro) {
   expect(Token::kLeftParen);
   while (!at(Token::kRightParen)) {
     if (!parameters.empty()) expect(Token::kComma);
-    Parameter parameter{intern(parse_target_name()), nullptr};
+    const std::string_view name = parse_target_name();
+    Parameter parameter{intern(name), name, nullptr};
     if (skip_if(Token::kAssign)) {
       parameter.initial = parse_expression();
     } else if (!parameters.empty() && parameters.back().initial != nullptr) {

@@ -88,6 +88,8 @@ class TimeFormatter {
           i + 1 < format.size()) {
         flag_ = format[i++];
       }
+      // Alternative eras and digits are those of the C locale: the plain ones.
+      if ((format[i] == 'E' || format[i] == 'O') && i + 1 < format.size()) ++i;
       const std::string text = directive(format[i]);
       if (text.empty() && std::string_view("zZ").find(format[i]) == std::string_view::npos) {
         out += format.substr(begin, i - begin + 1);

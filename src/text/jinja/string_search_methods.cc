@@ -109,7 +109,7 @@ Value split_spaces(Runtime& rt, const Value& text, std::int64_t limit) {
   while (!rest.empty()) {
     rt.step();
     if (limit-- == 0) {
-      parts.push_back(part_of(text, python_strip(rest, StripSide::kRight)));
+      parts.push_back(part_of(text, rest));
       break;
     }
     std::size_t end = 0;
@@ -130,7 +130,7 @@ Value rsplit_spaces(Runtime& rt, const Value& text, std::int64_t limit) {
   while (!rest.empty()) {
     rt.step();
     if (limit-- == 0) {
-      parts.push_back(part_of(text, python_strip(rest, StripSide::kLeft)));
+      parts.push_back(part_of(text, rest));
       break;
     }
     std::size_t begin = rest.size();

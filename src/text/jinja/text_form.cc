@@ -144,7 +144,7 @@ class ReprWriter {
     switch (value.kind) {
       case Kind::kRange: {
         const Range& range = *value.range;
-        out_ += fmt::format("range({}, {}", range.start, range.start + range.size * range.step);
+        out_ += fmt::format("range({}, {}", range.start, range.stop);
         if (range.step != 1) out_ += fmt::format(", {}", range.step);
         out_ += ")";
         break;
@@ -177,12 +177,7 @@ void append_str(Runtime& rt, const Value& value, std::string& out) {
     rt.check_size(out.size() + value.size);
     rt.scan(value.size);
     out += value.str();
-  } else if (value.is_undefined()) {
-    // An unsafe attribute may not even be printed; every other undefined value is empty.
-    if (value.undefined->hint.find(" is unsafe.") != std::string_view::npos) {
-      fail_undefined(rt, value);
-    }
-  } else {
+  } else if (!value.is_undefined()) {
     append_repr(rt, value, out);
   }
 }

@@ -140,6 +140,7 @@ struct Dict {
 
 struct Range {
   std::int64_t start = 0;
+  std::int64_t stop = 0;  // as given; items end at or before it
   std::int64_t step = 1;
   std::int64_t size = 0;
 
