@@ -5,57 +5,84 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <vector>
 
-#include "base/check.h"
 #include "tensor/float16.h"
 
 namespace bl {
 namespace {
 
-constexpr int kMaxHead = 1024;
 constexpr float kHalfMax = 65504.0f;
 
+using Group = std::array<float, kKvScaleGroup>;  // zeros behind a short one
+
 std::uint16_t saturated_half(float value) {
-  return float_to_half(std::min(std::max(value, -kHalfMax), kHalfMax));
+  const float above = value > -kHalfMax ? value : -kHalfMax;
+  return float_to_half(above < kHalfMax ? above : kHalfMax);
 }
 
-// Grid index of y on steps of 1/inverse; NaN gives the lowest.
-int code_of(float y, float inverse, int half_levels) {
+// Grid index of y, less its middle; what is not a number becomes the lowest.
+float code_of(float y, float inverse, int half_levels) {
   const auto low = static_cast<float>(-half_levels);
+  const auto high = static_cast<float>(half_levels - 1);
   const float t = y * inverse;
-  const float clamped = t > low ? std::min(t, static_cast<float>(half_levels - 1)) : low;
+  const float above = t > low ? t : low;
+  const float bounded = above < high ? above : high;
   // Adding 1.5 · 2^23 rounds to the nearest integer, ties to even.
-  return static_cast<int>((clamped + 12582912.0f) - 12582912.0f) + half_levels;
+  return (bounded + 12582912.0f) - 12582912.0f;
 }
 
-// The scale turns the end of the grid that has one step more towards the extreme of `y`.
-std::uint16_t scale_of(const float* y, int count, int half_levels) {
-  float extreme = 0.0f;
-  for (int i = 0; i < count; ++i) {
-    if (std::fabs(y[i]) > std::fabs(extreme)) extreme = y[i];
+float inverse_of(float step) { return step != 0.0f ? 1.0f / step : 0.0f; }
+
+float squared_error(const Group& y, float step, int half_levels) {
+  const float inverse = inverse_of(step);
+  std::array<float, 16> lanes;
+  for (std::size_t l = 0; l < 16; ++l) {
+    const float a = y[l] - code_of(y[l], inverse, half_levels) * step;
+    const float b = y[l + 16] - code_of(y[l + 16], inverse, half_levels) * step;
+    lanes[l] = a * a + b * b;
   }
-  return saturated_half(-extreme / static_cast<float>(half_levels));
+  for (std::size_t half = 8; half > 0; half /= 2) {
+    for (std::size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+  }
+  return lanes[0];
 }
 
-void encode_group(const float* y, int count, int bits, std::byte* codes, std::byte* scale) {
-  const int half_levels = 1 << (bits - 1);
-  const std::uint16_t stored = scale_of(y, count, half_levels);
-  const float step = half_to_float(stored);
-  const float inverse = step != 0.0f ? 1.0f / step : 0.0f;
+std::uint16_t scale_of(const Group& y, int bits) {
+  const float highest = *std::max_element(y.begin(), y.end());
+  const float lowest = *std::min_element(y.begin(), y.end());
+  const float extreme = highest > -lowest ? highest : lowest;
+  if (bits == 8) return saturated_half(-extreme / 128.0f);
+  const float largest = std::fabs(extreme);
+  std::uint16_t best = 0;
+  float least = std::numeric_limits<float>::infinity();
+  for (const float divisor : {8.0f, -8.0f, 8.5f, -8.5f, 7.5f, -7.5f, 7.0f, -7.0f}) {
+    const std::uint16_t scale = saturated_half(largest / divisor);
+    const float error = squared_error(y, half_to_float(scale), 1 << (bits - 1));
+    if (error < least) {
+      least = error;
+      best = scale;
+    }
+  }
+  return best;
+}
+
+void encode_group(const Group& y, int count, int bits, std::byte* codes, std::byte* scale) {
+  const std::uint16_t stored = scale_of(y, bits);
   std::memcpy(scale, &stored, sizeof stored);
-  std::array<int, kKvScaleGroup> n{};
-  for (int i = 0; i < count; ++i)
-    n[static_cast<std::size_t>(i)] = code_of(y[i], inverse, half_levels);
+  const float inverse = inverse_of(half_to_float(stored));
+  const int half_levels = 1 << (bits - 1);
+  const auto code = [&](int i) {
+    return static_cast<int>(code_of(y[static_cast<std::size_t>(i)], inverse, half_levels)) +
+           half_levels;
+  };
   if (bits == 8) {
-    for (int i = 0; i < count; ++i)
-      codes[i] = static_cast<std::byte>(n[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < count; ++i) codes[i] = static_cast<std::byte>(code(i));
     return;
   }
   const int half = (count + 1) / 2;
-  for (int i = 0; i < half; ++i) {
-    const int high = half + i < count ? n[static_cast<std::size_t>(half + i)] : half_levels;
-    codes[i] = static_cast<std::byte>(n[static_cast<std::size_t>(i)] | (high << 4));
-  }
+  for (int i = 0; i < half; ++i) codes[i] = static_cast<std::byte>(code(i) | (code(half + i) << 4));
 }
 
 void decode_group(const std::byte* codes, const std::byte* scale, int count, int bits, float* x) {
@@ -81,8 +108,7 @@ std::uint8_t float_to_e4m3(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint8_t>((bits >> 24) & 0x80u);
   const std::uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<std::uint8_t>(sign | 0x7fu);
-  // 448 is the last code; all that rounds beyond it stays there.
+  // 448 is the last code; all that rounds beyond it stays there, and what is not a number too.
   if (magnitude >= 0x43e00000u) return static_cast<std::uint8_t>(sign | 0x7eu);
   if (magnitude < 0x3c800000u) {
     // Subnormal, steps of 2^-9: 2^14 has this step.
@@ -98,7 +124,6 @@ float e4m3_to_float(std::uint8_t code) {
   const std::uint32_t sign = static_cast<std::uint32_t>(code & 0x80u) << 24;
   const std::uint32_t exponent = (code >> 3) & 15u;
   const std::uint32_t mantissa = code & 7u;
-  if ((code & 0x7fu) == 0x7fu) return std::bit_cast<float>(sign | 0x7fc00000u);
   if (exponent == 0) {
     const float magnitude = static_cast<float>(mantissa) * 0x1p-9f;
     return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
@@ -150,14 +175,14 @@ void encode_kv_row(const KvRow& row, const float* x, std::byte* bytes) {
     case KvRow::Code::kInt:
       break;
   }
-  BL_CHECK(row.dim <= kMaxHead);
-  std::array<float, kMaxHead> y;
-  std::copy_n(x, row.dim, y.data());
+  std::vector<float> y(x, x + row.dim);
   rotate_kv_head(y.data(), row.dim);
   std::byte* scale = bytes + row.code_bytes();
   for (int begin = 0; begin < row.dim; begin += kKvScaleGroup, scale += 2) {
     const int count = std::min(kKvScaleGroup, row.dim - begin);
-    encode_group(y.data() + begin, count, row.bits, bytes + begin * row.bits / 8, scale);
+    Group group{};
+    std::copy_n(y.begin() + begin, count, group.begin());
+    encode_group(group, count, row.bits, bytes + begin * row.bits / 8, scale);
   }
 }
 

@@ -7,12 +7,16 @@
 //   even, subnormals kept, saturated at ±448.
 // kInt, b bits: the row is rotated (rotate_kv_head), then cut into groups of 32 (the last may be
 //   shorter). Codes of all groups, then one binary16 scale a group. An element is
-//   (n − 2^(b−1)) · scale: the grid has one step more on one side, and the scale carries the sign
-//   that turns this side towards the element of largest magnitude, so that nothing saturates.
-//   8 bits: byte e holds n of element e. 4 bits: a group of g elements takes ⌈g/2⌉ bytes; byte i
-//   holds element i in its low and element ⌈g/2⌉ + i in its high nibble.
+//   (n − 2^(b−1)) · scale, so the grid has one step more on one side, which the sign of the scale
+//   turns where it is wanted.
+//   8 bits: scale = RN16(−extreme / 128); nothing saturates. Byte e holds n of element e.
+//   4 bits: of the scales ±A/8, ±A/8.5, ±A/7.5, ±A/7 (A the largest magnitude, rounded to binary16)
+//   the one with the least squared error; the first among equals. A group of g elements takes
+//   ⌈g/2⌉ bytes; byte i holds element i in its low and element ⌈g/2⌉ + i in its high nibble.
+//   Squared errors are summed in 16 lanes, lane l over elements l and l + 16, then lanes l and
+//   l + 8, + 4, + 2, + 1.
 //
-// Inputs that are not finite give some row, never undefined behaviour.
+// Inputs that are not finite give some finite row, never undefined behaviour.
 
 #include <cstddef>
 #include <cstdint>

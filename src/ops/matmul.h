@@ -34,7 +34,7 @@ enum class RouteKind : std::uint8_t {
 
 struct RouteArgs {
   TensorView logits;          // F32 [tokens, experts]
-  TensorView selection_bias;  // F32 [experts] added for selection only, or empty
+  TensorView selection_bias;  // F32 [experts] added to the weights for selection only, or empty
   RouteKind kind = RouteKind::kSoftmaxTopK;
   bool normalize = true;      // kSigmoid, kSqrtSoftplus: divide by the sum of the selected
   float multiplier = 1.0f;    // on the final weights

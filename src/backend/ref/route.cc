@@ -72,7 +72,9 @@ void route_token(const RouteArgs& args, std::int64_t t) {
   const std::vector<double> affinity = affinities(args, logits, count);
   const bool softmax = args.kind == RouteKind::kSoftmax || args.kind == RouteKind::kSoftmaxTopK;
   // Softmax keeps the order of the logits, which do not underflow.
-  std::vector<double> scores = softmax ? std::vector<double>(logits, logits + count) : affinity;
+  std::vector<double> scores = softmax && args.selection_bias.empty()
+                                   ? std::vector<double>(logits, logits + count)
+                                   : affinity;
   if (!args.selection_bias.empty()) {
     for (std::size_t e = 0; e < count; ++e) {
       scores[e] += static_cast<double>(args.selection_bias.as<float>()[e]);

@@ -1,0 +1,323 @@
+#include "backend/cpu/attention.h"
+
+#include <algorithm>
+
+#include "backend/cpu/attention_kernels.h"
+#include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/float_ops.h"
+#include "backend/cpu/kv_rows.h"
+
+namespace bl::cpu {
+namespace {
+
+constexpr float kLog2E = 1.44269504088896340736f;
+
+// Rows of partial results held at once, a head: spans of sequences with few new tokens are shared
+// among the threads, and joined when so many are done.
+constexpr std::int64_t kSplitRows = 128;
+
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// Floats of a thread's room, and where its parts begin.
+struct Room {
+  std::int64_t k_dim, v_dim;  // v_dim rounded up to 16
+
+  std::int64_t q() const { return 0; }
+  std::int64_t keys() const { return q() + kBlockRows * k_dim; }
+  std::int64_t values() const { return keys() + kTileKeys * k_dim; }
+  std::int64_t scores() const { return values() + kTileKeys * v_dim; }
+  std::int64_t partial(int which) const {
+    return scores() + kBlockRows * kTileKeys + which * kBlockRows * (v_dim + 2);
+  }
+  std::int64_t positions() const { return partial(2); }
+  std::int64_t slopes() const { return positions() + kBlockRows; }
+  std::int64_t floats() const { return round_up(slopes() + kBlockRows, 16); }
+};
+
+PartialRows partial_rows(float* at, std::int64_t rows, std::int64_t v_dim) {
+  return {.top = at, .weight = at + rows, .value = at + 2 * rows, .value_stride = v_dim};
+}
+
+PartialRows from_row(const PartialRows& all, std::int64_t row) {
+  return {.top = all.top + row,
+          .weight = all.weight + row,
+          .value = all.value + row * all.value_stride,
+          .value_stride = all.value_stride};
+}
+
+// Some rows of one sequence that read one kv head. Row r is token r / group, head r % group of the
+// group.
+struct Block {
+  const SequenceSpan* sequence = nullptr;
+  std::int64_t kv_head = 0;
+  std::int64_t first_row = 0;
+  int rows = 0;
+};
+
+class AttentionRun {
+ public:
+  AttentionRun(ExecContext& ctx, const AttentionArgs& args)
+      : ctx_(ctx),
+        args_(args),
+        kernels_(kernels_of(ctx).attention),
+        k_(row_format(args.cache.layout.k_row())),
+        v_(row_format(args.cache.layout.v_row())),
+        group_(args.q.shape[1] / args.cache.layout.kv_heads),
+        room_{k_.dim, round_up(v_.dim, 16)} {
+    const int threads = ctx.threads != nullptr ? ctx.threads->threads() : 1;
+    rooms_ = ctx.scratch->take_f32({threads, room_.floats()});
+  }
+
+  void run() {
+    run_blocks();
+    if (std::any_of(args_.sequences.begin(), args_.sequences.end(),
+                    [&](const SequenceSpan& s) { return splits(s); })) {
+      run_splits();
+    }
+  }
+
+ private:
+  std::int64_t kv_heads() const { return args_.cache.layout.kv_heads; }
+  std::int64_t rows_of(const SequenceSpan& s) const { return s.tokens * group_; }
+  static std::int64_t keys_of(const SequenceSpan& s) { return std::int64_t{s.past} + s.tokens; }
+  static std::int64_t spans_of(const SequenceSpan& s) {
+    return (keys_of(s) + kSpanKeys - 1) / kSpanKeys;
+  }
+  // One block of rows and several spans: the spans are shared among the threads.
+  bool splits(const SequenceSpan& s) const {
+    return s.tokens > 0 && rows_of(s) <= kBlockRows && spans_of(s) > 1;
+  }
+  std::int64_t blocks_of(const SequenceSpan& s) const {
+    return splits(s) ? 0 : (rows_of(s) + kBlockRows - 1) / kBlockRows;
+  }
+
+  float* room(int thread) const { return rooms_.row<float>(thread); }
+  PartialRows room_partial(int thread, int which) const {
+    return partial_rows(room(thread) + room_.partial(which), kBlockRows, room_.v_dim);
+  }
+
+  QueryBlock prepare(const Block& block, int thread) const {
+    float* at = room(thread);
+    auto* position = reinterpret_cast<std::int32_t*>(at + room_.positions());
+    float* slope = args_.alibi_slopes.empty() ? nullptr : at + room_.slopes();
+    const bool capped = args_.softcap > 0.0f;
+    const float factor = capped ? args_.scale / args_.softcap : args_.scale * kLog2E;
+    for (int r = 0; r < block.rows; ++r) {
+      const std::int64_t token = (block.first_row + r) / group_;
+      const std::int64_t head = block.kv_head * group_ + (block.first_row + r) % group_;
+      position[r] = block.sequence->past + static_cast<std::int32_t>(token);
+      if (slope != nullptr) slope[r] = args_.alibi_slopes.as<float>()[head] * kLog2E;
+      kernels_.prepare_query(
+          args_.q.row<float>(block.sequence->first_token + token) + head * k_.dim, factor,
+          args_.cache.layout.k_row().rotated(), k_.dim, at + room_.q() + r * room_.k_dim);
+    }
+    return {.rows = block.rows,
+            .q = at + room_.q(),
+            .position = position,
+            .slope = slope,
+            .softcap = capped ? args_.softcap * kLog2E : 0.0f,
+            .window = args_.window};
+  }
+
+  void attend(const Block& block, const QueryBlock& query, std::int64_t span, int thread,
+              const PartialRows& out) const {
+    const KvLayout& layout = args_.cache.layout;
+    KeySpan keys{.k = k_, .v = v_, .first = static_cast<std::int32_t>(span * kSpanKeys)};
+    const std::int64_t pages = (keys_of(*block.sequence) + kPageSlots - 1) / kPageSlots;
+    const auto head = static_cast<std::size_t>(block.kv_head) * kPageSlots;
+    for (std::int64_t i = 0; i < kSpanPages && span * kSpanPages + i < pages; ++i) {
+      const auto page = static_cast<std::size_t>(block.sequence->pages[span * kSpanPages + i]);
+      keys.k_head[i] = args_.cache.k + page * layout.k_page_bytes() + head * k_.bytes;
+      keys.v_head[i] = args_.cache.v + page * layout.v_page_bytes() + head * v_.bytes;
+    }
+    float* at = room(thread);
+    kernels_.attend_span(
+        query, keys,
+        {.keys = at + room_.keys(), .values = at + room_.values(), .scores = at + room_.scores()},
+        out);
+  }
+
+  void finish(const Block& block, const PartialRows& rows) const {
+    for (int r = 0; r < block.rows; ++r) {
+      const std::int64_t token = block.sequence->first_token + (block.first_row + r) / group_;
+      const std::int64_t head = block.kv_head * group_ + (block.first_row + r) % group_;
+      float sink = 0.0f;
+      if (!args_.sinks.empty()) sink = args_.sinks.as<float>()[head] * kLog2E;
+      kernels_.finish({.value = rows.value + r * rows.value_stride,
+                       .top = rows.top[r],
+                       .weight = rows.weight[r],
+                       .sink = args_.sinks.empty() ? nullptr : &sink,
+                       .rotated = args_.cache.layout.v_row().rotated(),
+                       .dim = v_.dim,
+                       .out = args_.out.row<float>(token) + head * v_.dim});
+    }
+  }
+
+  // Spans that rows of a block can see.
+  std::pair<std::int64_t, std::int64_t> visible_spans(const Block& block) const {
+    const std::int64_t first = block.sequence->past + block.first_row / group_;
+    const std::int64_t last = block.sequence->past + (block.first_row + block.rows - 1) / group_;
+    const std::int64_t oldest =
+        args_.window > 0 ? std::max<std::int64_t>(0, first + 1 - args_.window) : 0;
+    return {oldest / kSpanKeys, last / kSpanKeys + 1};
+  }
+
+  void run_block(const Block& block, int thread) const {
+    const QueryBlock query = prepare(block, thread);
+    const auto [begin, end] = visible_spans(block);
+    const PartialRows all = room_partial(thread, 0);
+    attend(block, query, begin, thread, all);
+    for (std::int64_t span = begin + 1; span < end; ++span) {
+      const PartialRows later = room_partial(thread, 1);
+      attend(block, query, span, thread, later);
+      kernels_.join(all, later, block.rows, v_.dim);
+    }
+    finish(block, all);
+  }
+
+  void run_blocks() const {
+    std::int64_t count = 0;
+    std::int64_t work = 0;
+    for (const SequenceSpan& s : args_.sequences) {
+      count += blocks_of(s) * kv_heads();
+      work += blocks_of(s) > 0 ? s.tokens * args_.q.shape[1] * keys_of(s) : 0;
+    }
+    constexpr std::int64_t kWorthSharing = 512;
+    for_items(ctx_, {.count = count, .shared = work >= kWorthSharing},
+              [&](int thread, std::int64_t item) {
+                const SequenceSpan* s = args_.sequences.data();
+                for (; item >= blocks_of(*s) * kv_heads(); ++s) item -= blocks_of(*s) * kv_heads();
+                const std::int64_t first_row = item / kv_heads() * kBlockRows;
+                run_block({.sequence = s,
+                           .kv_head = item % kv_heads(),
+                           .first_row = first_row,
+                           .rows = static_cast<int>(
+                               std::min<std::int64_t>(kBlockRows, rows_of(*s) - first_row))},
+                          thread);
+              });
+  }
+
+  // Sequences whose spans are shared, in batches whose rows fit the buffers.
+  void run_splits() const {
+    const std::int64_t capacity = kSplitRows * args_.q.shape[1];
+    const std::int64_t floats = capacity * (room_.v_dim + 2);
+    const ArenaScope scope(*ctx_.scratch);
+    const SplitRows buffers{
+        .joined = partial_rows(ctx_.scratch->take_f32({floats}).as<float>(), capacity, room_.v_dim),
+        .partial =
+            partial_rows(ctx_.scratch->take_f32({floats}).as<float>(), capacity, room_.v_dim),
+        .capacity = capacity};
+    const SequenceSpan* begin = args_.sequences.data();
+    const SequenceSpan* const end = begin + args_.sequences.size();
+    while (begin != end) {
+      std::int64_t rows = 0;
+      const SequenceSpan* next = begin;
+      for (; next != end; ++next) {
+        const std::int64_t more = splits(*next) ? rows_of(*next) * kv_heads() : 0;
+        if (rows + more > capacity) break;
+        rows += more;
+      }
+      run_split_batch({begin, static_cast<std::size_t>(next - begin)}, rows, buffers);
+      begin = next;
+    }
+  }
+
+  struct SplitRows {
+    PartialRows joined;   // [rows of a batch]: rows of a sequence's kv heads one after the other
+    PartialRows partial;  // [spans of a wave][rows of a batch]
+    std::int64_t capacity;
+  };
+
+  // The sequence and head of item `index` of a batch, and the row of the batch where it begins.
+  struct SplitItem {
+    Block block;
+    std::int64_t row = 0;
+  };
+  SplitItem split_item(std::span<const SequenceSpan> batch, std::int64_t index) const {
+    std::int64_t row = 0;
+    for (const SequenceSpan& s : batch) {
+      if (!splits(s)) continue;
+      if (index < kv_heads()) {
+        return {{.sequence = &s, .kv_head = index, .rows = static_cast<int>(rows_of(s))},
+                row + index * rows_of(s)};
+      }
+      index -= kv_heads();
+      row += rows_of(s) * kv_heads();
+    }
+    return {};
+  }
+
+  void run_split_batch(std::span<const SequenceSpan> batch, std::int64_t rows,
+                       const SplitRows& buffers) const {
+    if (rows == 0) return;
+    std::int64_t items = 0;
+    std::int64_t spans = 0;
+    for (const SequenceSpan& s : batch) {
+      if (!splits(s)) continue;
+      items += kv_heads();
+      spans = std::max(spans, spans_of(s));
+    }
+    const std::int64_t wave = buffers.capacity / rows;
+    for (std::int64_t first = 0; first < spans; first += wave) {
+      const std::int64_t count = std::min(wave, spans - first);
+      for_items(ctx_, {.count = items * count}, [&](int thread, std::int64_t i) {
+        const SplitItem item = split_item(batch, i % items);
+        const std::int64_t span = first + i / items;
+        const auto [begin, end] = visible_spans(item.block);
+        if (span < begin || span >= end) return;
+        const QueryBlock query = prepare(item.block, thread);
+        attend(item.block, query, span, thread,
+               from_row(buffers.partial, i / items * rows + item.row));
+      });
+      for_items(ctx_, {.count = items, .shared = rows * count >= 64}, [&](int, std::int64_t i) {
+        join_wave(split_item(batch, i), {first, first + count}, rows, buffers);
+      });
+    }
+  }
+
+  // Joins the spans of a wave to what came before, in order; finishes rows that are complete.
+  void join_wave(const SplitItem& item, std::pair<std::int64_t, std::int64_t> wave,
+                 std::int64_t rows, const SplitRows& buffers) const {
+    const auto [begin, end] = visible_spans(item.block);
+    const PartialRows joined = from_row(buffers.joined, item.row);
+    const int count = item.block.rows;
+    for (std::int64_t span = std::max(begin, wave.first); span < std::min(end, wave.second);
+         ++span) {
+      const PartialRows one = from_row(buffers.partial, (span - wave.first) * rows + item.row);
+      if (span == begin) {
+        std::copy_n(one.top, count, joined.top);
+        std::copy_n(one.weight, count, joined.weight);
+        std::copy_n(one.value, count * room_.v_dim, joined.value);
+      } else {
+        kernels_.join(joined, one, count, v_.dim);
+      }
+    }
+    if (end > wave.first && end <= wave.second) finish(item.block, joined);
+  }
+
+  ExecContext& ctx_;
+  const AttentionArgs& args_;
+  const AttentionKernels& kernels_;
+  RowFormat k_;
+  RowFormat v_;
+  std::int64_t group_;
+  Room room_;
+  TensorView rooms_;
+};
+
+}  // namespace
+
+std::size_t attention_scratch_bytes(std::int64_t heads, std::int64_t head_dim, int threads) {
+  const Room room{head_dim, round_up(head_dim, 16)};
+  const std::int64_t split = kSplitRows * heads * (room.v_dim + 2);
+  return arena_bytes(DType::kF32, threads * room.floats()) + 2 * arena_bytes(DType::kF32, split);
+}
+
+void attention(ExecContext& ctx, const AttentionArgs& args) {
+  const ArenaScope scope(*ctx.scratch);
+  AttentionRun(ctx, args).run();
+}
+
+}  // namespace bl::cpu

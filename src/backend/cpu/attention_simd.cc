@@ -1,0 +1,344 @@
+#include "backend/cpu/attention_simd.h"
+#include "backend/cpu/simd/vec_math.h"
+
+namespace bl::cpu::BL_ISA {
+namespace {
+
+constexpr float kNever = -1e30f;  // score of a key that a row does not see
+
+// How many query rows and vectors are kept in registers: 32 of them with AVX-512, else 16 of half
+// the width.
+#if defined(__AVX512F__)
+constexpr int kRows = 6;
+constexpr int kVectors = 4;
+#else
+constexpr int kRows = 2;
+constexpr int kVectors = 2;
+#endif
+
+constexpr float kLanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+// scores[r][v · 16 …] = Σ_d q[r][d] · keys[v][d][16 …], summed over d in order.
+struct ScoreArgs {
+  const float* q;
+  const float* keys;
+  float* scores;
+  int dim;
+};
+
+template <int Rows, int Vectors>
+void score(const ScoreArgs& a) {
+  F32x16 acc[Rows][Vectors];
+  for (int r = 0; r < Rows; ++r) {
+    for (int v = 0; v < Vectors; ++v) acc[r][v] = F32x16::splat(0.0f);
+  }
+  const std::int64_t dim = a.dim;
+  for (std::int64_t d = 0; d < dim; ++d) {
+    F32x16 key[Vectors];
+    for (int v = 0; v < Vectors; ++v) key[v] = F32x16::load(a.keys + (v * dim + d) * 16);
+    for (int r = 0; r < Rows; ++r) {
+      const F32x16 x = F32x16::splat(a.q[r * dim + d]);
+      for (int v = 0; v < Vectors; ++v) acc[r][v] = fma(x, key[v], acc[r][v]);
+    }
+  }
+  for (int r = 0; r < Rows; ++r) {
+    for (int v = 0; v < Vectors; ++v) acc[r][v].store(a.scores + r * kTileKeys + v * 16);
+  }
+}
+
+// values[r][v · 16 …] = factor[r] · values + Σ_k p[r][k] · rows[k][v · 16 …], keys in order.
+struct AddArgs {
+  const float* p;
+  const float* rows;
+  std::int64_t row_stride;
+  int keys;
+  const float* factor;
+  float* values;
+  std::int64_t value_stride;
+};
+
+template <int Rows, int Vectors>
+void add_rows(const AddArgs& a) {
+  F32x16 acc[Rows][Vectors];
+  for (int r = 0; r < Rows; ++r) {
+    const F32x16 factor = F32x16::splat(a.factor[r]);
+    for (int v = 0; v < Vectors; ++v) {
+      acc[r][v] = F32x16::load(a.values + r * a.value_stride + v * 16) * factor;
+    }
+  }
+  for (int k = 0; k < a.keys; ++k) {
+    F32x16 row[Vectors];
+    for (int v = 0; v < Vectors; ++v) row[v] = F32x16::load(a.rows + k * a.row_stride + v * 16);
+    for (int r = 0; r < Rows; ++r) {
+      const F32x16 p = F32x16::splat(a.p[r * kTileKeys + k]);
+      for (int v = 0; v < Vectors; ++v) acc[r][v] = fma(p, row[v], acc[r][v]);
+    }
+  }
+  for (int r = 0; r < Rows; ++r) {
+    for (int v = 0; v < Vectors; ++v) acc[r][v].store(a.values + r * a.value_stride + v * 16);
+  }
+}
+
+// Calls the instance for 1 … N of a count that is only known now.
+template <int N, template <int> class Call, class Args>
+void pick(int n, const Args& args) {
+  if constexpr (N > 1) {
+    if (n < N) return pick<N - 1, Call>(n, args);
+  }
+  Call<N>::run(args);
+}
+
+template <int Rows>
+struct ScoreVectors {
+  template <int Vectors>
+  struct Call {
+    static void run(const ScoreArgs& a) { score<Rows, Vectors>(a); }
+  };
+};
+struct ScoreCall {
+  ScoreArgs args;
+  int vectors;
+};
+template <int Rows>
+struct ScoreRows {
+  static void run(const ScoreCall& c) {
+    ScoreArgs args = c.args;
+    for (int v = 0; v < c.vectors; v += kVectors) {
+      const int n = c.vectors - v < kVectors ? c.vectors - v : kVectors;
+      pick<kVectors, ScoreVectors<Rows>::template Call>(n, args);
+      args.keys += std::int64_t{kVectors} * 16 * args.dim;
+      args.scores += kVectors * 16;
+    }
+  }
+};
+
+template <int Rows>
+struct AddVectors {
+  template <int Vectors>
+  struct Call {
+    static void run(const AddArgs& a) { add_rows<Rows, Vectors>(a); }
+  };
+};
+struct AddCall {
+  AddArgs args;
+  int vectors;
+};
+template <int Rows>
+struct AddRows {
+  static void run(const AddCall& c) {
+    AddArgs args = c.args;
+    for (int v = 0; v < c.vectors; v += kVectors) {
+      const int n = c.vectors - v < kVectors ? c.vectors - v : kVectors;
+      pick<kVectors, AddVectors<Rows>::template Call>(n, args);
+      args.rows += kVectors * 16;
+      args.values += kVectors * 16;
+    }
+  }
+};
+
+struct Tile {
+  std::int32_t first = 0;  // position of its first key
+  int keys = 0;            // that anybody sees
+  int vectors = 0;
+};
+
+Tile tile_up_to(std::int32_t last, std::int32_t first) {
+  const int keys = last - first + 1 < kTileKeys ? last - first + 1 : kTileKeys;
+  return {first, keys, (keys + 15) / 16};
+}
+
+// Keys of a tile that a row sees, as lane numbers from the first key of the tile.
+struct Visible {
+  int first = 0;
+  int last = 0;
+  bool none(int keys) const { return last < 0 || first >= keys; }
+};
+
+Visible visible_to(const QueryBlock& block, int row, std::int32_t first_key) {
+  const std::int32_t position = block.position[row];
+  const int first = block.window > 0 ? position + 1 - block.window - first_key : 0;
+  return {first > 0 ? first : 0, position - first_key};
+}
+
+class Weigher {
+ public:
+  Weigher(const QueryBlock& block, const Tile& tile, int row)
+      : block_(block), tile_(tile), row_(row), visible_(visible_to(block, row, tile.first)) {}
+
+  // Scores → weights 2^(score − top) in place; top and weight of the row move on. Returns the
+  // factor for what the row has gathered so far.
+  float run(float* scores, float* top, float* weight) const {
+    const F32x16 never = F32x16::splat(kNever);
+    if (visible_.none(tile_.keys)) {
+      for (int v = 0; v < tile_.vectors; ++v) F32x16::splat(0.0f).store(scores + v * 16);
+      return 1.0f;
+    }
+    F32x16 highest = never;
+    for (int v = 0; v < tile_.vectors; ++v) {
+      const F32x16 s = hide(v, finished(v, F32x16::load(scores + v * 16)), never);
+      s.store(scores + v * 16);
+      highest = max(s, highest);
+    }
+    const float tile_top = max_lane(highest);
+    const float new_top = tile_top > *top ? tile_top : *top;
+    const F32x16 shift = F32x16::splat(new_top);
+    F32x16 total = F32x16::splat(0.0f);
+    for (int v = 0; v < tile_.vectors; ++v) {
+      const F32x16 p = hide(v, exp2(F32x16::load(scores + v * 16) - shift), F32x16::splat(0.0f));
+      p.store(scores + v * 16);
+      total = total + p;
+    }
+    float lanes[16];
+    exp2(F32x16::splat(*top - new_top)).store(lanes);
+    const float factor = lanes[0];
+    *weight = *weight * factor + sum(total);
+    *top = new_top;
+    return factor;
+  }
+
+ private:
+  F32x16 finished(int v, F32x16 s) const {
+    if (block_.softcap > 0.0f) s = F32x16::splat(block_.softcap) * tanh(s);
+    if (block_.slope != nullptr) {
+      const float first = static_cast<float>(tile_.first + v * 16 - block_.position[row_]);
+      const F32x16 distance = F32x16::load(kLanes) + F32x16::splat(first);
+      s = fma(F32x16::splat(block_.slope[row_]), distance, s);
+    }
+    return s;
+  }
+  F32x16 hide(int v, F32x16 x, F32x16 hidden) const {
+    if (visible_.first <= v * 16 && visible_.last >= v * 16 + 15) return x;
+    const F32x16 lane = F32x16::load(kLanes) + F32x16::splat(static_cast<float>(v * 16));
+    x = select_less(lane, F32x16::splat(static_cast<float>(visible_.first)), hidden, x);
+    return select_less(F32x16::splat(static_cast<float>(visible_.last)), lane, hidden, x);
+  }
+
+  const QueryBlock& block_;
+  const Tile& tile_;
+  int row_;
+  Visible visible_;
+};
+
+// A tile's keys and values as floats: where they lie, or decoded into the room.
+struct Floats {
+  const float* data = nullptr;
+  std::int64_t stride = 0;
+};
+
+const float* tile_keys(const KeySpan& span, const Tile& tile, float* room) {
+  const int offset = tile.first - span.first;
+  const std::byte* head = span.k_head[offset / kPageSlots];
+  const std::size_t run_bytes = kLaneSlots * span.k.bytes;
+  const std::byte* first =
+      head + static_cast<std::size_t>(offset % kPageSlots / kLaneSlots) * run_bytes;
+  if (span.k.code == KvRow::Code::kF32) return reinterpret_cast<const float*>(first);
+  for (int v = 0; v < tile.vectors; ++v) {
+    decode_keys(span.k, first + static_cast<std::size_t>(v) * run_bytes,
+                room + static_cast<std::int64_t>(v) * 16 * span.k.dim);
+  }
+  return room;
+}
+
+Floats tile_values(const KeySpan& span, const Tile& tile, float* room) {
+  const int offset = tile.first - span.first;
+  const std::byte* head = span.v_head[offset / kPageSlots];
+  const std::byte* first = head + static_cast<std::size_t>(offset % kPageSlots) * span.v.bytes;
+  if (span.v.code == KvRow::Code::kF32 && span.v.dim % 16 == 0) {
+    return {reinterpret_cast<const float*>(first), span.v.dim};
+  }
+  const std::int64_t stride = (span.v.dim + 15) / 16 * 16;
+  for (int k = 0; k < tile.keys; ++k) {
+    decode_value(span.v, first + static_cast<std::size_t>(k) * span.v.bytes, room + k * stride);
+  }
+  return {room, stride};
+}
+
+struct TileData {
+  const float* keys;
+  Floats values;
+  float* scores;
+};
+
+void attend_tile(const QueryBlock& block, const KeySpan& span, const Tile& whole,
+                 const TileData& data, const PartialRows& out) {
+  for (int first = 0; first < block.rows; first += kRows) {
+    const int rows = block.rows - first < kRows ? block.rows - first : kRows;
+    const std::int32_t last = block.position[first + rows - 1];
+    if (last < whole.first) continue;
+    const Tile tile = tile_up_to(last, whole.first);
+    pick<kRows, ScoreRows>(rows, ScoreCall{{block.q + std::int64_t{first} * span.k.dim, data.keys,
+                                            data.scores, span.k.dim},
+                                           tile.vectors});
+    float factor[kRows];
+    for (int r = 0; r < rows; ++r) {
+      factor[r] =
+          Weigher(block, tile, first + r)
+              .run(data.scores + r * kTileKeys, out.top + first + r, out.weight + first + r);
+    }
+    pick<kRows, AddRows>(
+        rows, AddCall{{data.scores, data.values.data, data.values.stride, tile.keys, factor,
+                       out.value + first * out.value_stride, out.value_stride},
+                      (span.v.dim + 15) / 16});
+  }
+}
+
+}  // namespace
+
+void prepare_query(const float* x, float factor, bool rotated, int dim, float* out) {
+  for (int i = 0; i < dim; ++i) out[i] = x[i] * factor;
+  if (rotated) rotate_head(out, dim);
+}
+
+void attend_span(const QueryBlock& block, const KeySpan& span, const AttendRoom& room,
+                 const PartialRows& out) {
+  const int padded = (span.v.dim + 15) / 16 * 16;
+  for (int r = 0; r < block.rows; ++r) {
+    out.top[r] = kNever;
+    out.weight[r] = 0.0f;
+    for (int i = 0; i < padded; ++i) out.value[r * out.value_stride + i] = 0.0f;
+  }
+  const std::int32_t last = block.position[block.rows - 1];
+  const std::int32_t oldest = block.window > 0 ? block.position[0] + 1 - block.window : 0;
+  for (std::int32_t first = span.first; first < span.first + kSpanKeys; first += kTileKeys) {
+    if (first > last) break;
+    if (first + kTileKeys <= oldest) continue;
+    const Tile tile = tile_up_to(last, first);
+    const TileData data{tile_keys(span, tile, room.keys), tile_values(span, tile, room.values),
+                        room.scores};
+    attend_tile(block, span, tile, data, out);
+  }
+}
+
+void join(const PartialRows& earlier, const PartialRows& later, int rows, int dim) {
+  for (int r = 0; r < rows; ++r) {
+    const float top = earlier.top[r] > later.top[r] ? earlier.top[r] : later.top[r];
+    float a[16];
+    float b[16];
+    exp2(F32x16::splat(earlier.top[r] - top)).store(a);
+    exp2(F32x16::splat(later.top[r] - top)).store(b);
+    earlier.top[r] = top;
+    earlier.weight[r] = earlier.weight[r] * a[0] + later.weight[r] * b[0];
+    float* to = earlier.value + r * earlier.value_stride;
+    const float* from = later.value + r * later.value_stride;
+    for (int i = 0; i < dim; i += 16) {
+      const F32x16 old = F32x16::load(to + i) * F32x16::splat(a[0]);
+      fma(F32x16::load(from + i), F32x16::splat(b[0]), old).store(to + i);
+    }
+  }
+}
+
+void finish(const FinishRow& row) {
+  float factor = 1.0f / row.weight;
+  if (row.sink != nullptr) {
+    const float top = row.top > *row.sink ? row.top : *row.sink;
+    float own[16];
+    float sink[16];
+    exp2(F32x16::splat(row.top - top)).store(own);
+    exp2(F32x16::splat(*row.sink - top)).store(sink);
+    factor = own[0] / (row.weight * own[0] + sink[0]);
+  }
+  for (int i = 0; i < row.dim; ++i) row.out[i] = row.value[i] * factor;
+  if (row.rotated) rotate_head(row.out, row.dim);
+}
+
+}  // namespace bl::cpu::BL_ISA

@@ -1,0 +1,342 @@
+// kv_write and attention over pages, against softmax in double over the rows that the cache holds.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <ostream>
+
+#include "backend/device.h"
+#include "ops/kv_codec.h"
+
+namespace bl::test {
+namespace {
+
+struct AttentionCase {
+  const char* name;
+  int heads, kv_heads, k_dim;
+  int v_dim = 0;  // 0: k_dim
+  CacheType type = CacheType::kF32;
+  struct Length {
+    int past, tokens;
+  };
+  std::vector<Length> sequences;
+  float softcap = 0.0f;
+  int window = 0;
+  bool sinks = false;
+  bool alibi = false;
+  int values_width() const { return v_dim == 0 ? k_dim : v_dim; }
+};
+
+std::ostream& operator<<(std::ostream& out, const AttentionCase& c) { return out << c.name; }
+
+std::vector<AttentionCase> attention_cases() {
+  std::vector<AttentionCase> cases{
+      {"decode", 9, 3, 64, 0, CacheType::kF32, {{300, 1}}},
+      {"decode_first", 9, 3, 64, 0, CacheType::kF32, {{0, 1}}},
+      {"decode_long", 4, 1, 64, 0, CacheType::kF32, {{2600, 1}}},
+      {"decode_batch",
+       9,
+       3,
+       64,
+       0,
+       CacheType::kF32,
+       {{255, 1}, {256, 1}, {0, 1}, {700, 1}, {17, 1}}},
+      {"prefill_255", 9, 3, 64, 0, CacheType::kF32, {{0, 255}}},
+      {"prefill_256", 9, 3, 64, 0, CacheType::kF32, {{0, 256}}},
+      {"prefill_257", 9, 3, 64, 0, CacheType::kF32, {{0, 257}}},
+      {"prefill_513", 2, 1, 64, 0, CacheType::kF32, {{0, 513}}},
+      {"chunk", 9, 3, 64, 0, CacheType::kF32, {{250, 13}}},
+      {"mixed", 6, 2, 64, 0, CacheType::kF32, {{0, 5}, {511, 1}, {255, 2}, {100, 70}, {256, 3}}},
+      {"head80", 4, 2, 80, 0, CacheType::kF32, {{0, 33}, {300, 2}}},
+      {"head96", 4, 4, 96, 0, CacheType::kF32, {{0, 33}, {300, 2}}},
+      {"head112", 4, 1, 112, 0, CacheType::kF32, {{0, 33}, {300, 2}}},
+      {"head128", 8, 2, 128, 0, CacheType::kF32, {{0, 40}, {300, 2}}},
+      {"head192", 3, 1, 192, 0, CacheType::kF32, {{0, 33}, {300, 2}}},
+      {"head256", 4, 1, 256, 0, CacheType::kF32, {{0, 70}, {300, 2}}},
+      {"head8", 4, 2, 8, 0, CacheType::kF32, {{0, 33}, {300, 2}}},
+      {"wide_keys", 4, 2, 192, 128, CacheType::kF32, {{0, 33}, {300, 2}}},
+      {"narrow_keys", 2, 2, 64, 80, CacheType::kF32, {{0, 33}, {300, 2}}},
+      {"one_kv_head", 71, 1, 64, 0, CacheType::kF32, {{0, 20}, {260, 1}}},
+      {"window_small", 4, 2, 64, 0, CacheType::kF32, {{0, 90}, {400, 5}, {512, 1}}, 0, 16},
+      {"window_page", 4, 2, 64, 0, CacheType::kF32, {{500, 40}, {600, 1}}, 0, 256},
+      {"window_large", 4, 2, 64, 0, CacheType::kF32, {{900, 30}, {0, 300}}, 0, 600},
+      {"window_one", 2, 1, 64, 0, CacheType::kF32, {{0, 9}, {255, 3}}, 0, 1},
+      {"softcap", 4, 2, 64, 0, CacheType::kF32, {{0, 40}, {300, 1}}, 5.0f},
+      {"sinks", 8, 2, 64, 0, CacheType::kF32, {{0, 40}, {300, 1}}, 0, 0, true},
+      {"sinks_window", 8, 2, 64, 0, CacheType::kF32, {{0, 40}, {300, 1}}, 0, 24, true},
+      {"alibi", 6, 6, 64, 0, CacheType::kF32, {{0, 40}, {300, 1}}, 0, 0, false, true},
+      {"all_at_once", 6, 2, 96, 0, CacheType::kF32, {{200, 80}, {300, 1}}, 8.0f, 100, true, true},
+  };
+  for (const CacheType type :
+       {CacheType::kF16, CacheType::kFp8, CacheType::kQ8, CacheType::kQ6, CacheType::kQ4}) {
+    cases.push_back({"typed", 9, 3, 64, 0, type, {{0, 70}, {250, 9}, {300, 1}, {0, 257}}});
+    for (const int dim : {80, 96, 112, 128, 192, 256, 8}) {
+      cases.push_back({"typed", 4, 2, dim, 0, type, {{0, 33}, {300, 1}}});
+    }
+    cases.push_back(
+        {"typed_all", 6, 2, 192, 128, type, {{200, 80}, {300, 1}}, 8.0f, 100, true, true});
+  }
+  return cases;
+}
+
+// Everything about a case on the host, keys and values of all positions included.
+struct Problem {
+  const AttentionCase& c;
+  std::vector<float> q, k, v;  // q of new tokens; k, v [sequence, position] of all
+  std::vector<float> sinks, slopes;
+  std::vector<std::int64_t> first_position;  // of each sequence in k and v
+  std::int64_t tokens = 0;
+  float scale = 1.0f;
+
+  explicit Problem(const AttentionCase& attention_case) : c(attention_case) {
+    Random random(static_cast<std::uint64_t>(c.heads * 1000 + c.k_dim));
+    std::int64_t positions = 0;
+    for (const auto& s : c.sequences) {
+      first_position.push_back(positions);
+      positions += s.past + s.tokens;
+      tokens += s.tokens;
+    }
+    q = random.normal(tokens * c.heads * c.k_dim, 1.5f);
+    k = random.normal(positions * c.kv_heads * c.k_dim, 1.5f);
+    v = random.normal(positions * c.kv_heads * c.values_width());
+    // One channel of large keys, as real models have them.
+    for (std::size_t i = 3; i < k.size(); i += static_cast<std::size_t>(c.k_dim)) k[i] += 9.0f;
+    if (c.sinks) sinks = random.normal(c.heads, 2.0f);
+    if (c.alibi) {
+      for (int h = 0; h < c.heads; ++h) slopes.push_back(std::exp2(-static_cast<float>(h + 1)));
+    }
+    scale = 1.0f / std::sqrt(static_cast<float>(c.k_dim));
+  }
+};
+
+// What the cache gives back for a row, in the model's own basis.
+std::vector<float> through_cache(const KvRow& row, const float* x) {
+  std::vector<std::byte> bytes(row.bytes());
+  std::vector<float> y(static_cast<std::size_t>(row.dim));
+  encode_kv_row(row, x, bytes.data());
+  decode_kv_row(row, bytes.data(), y.data());
+  if (row.rotated()) rotate_kv_head(y.data(), row.dim);
+  return y;
+}
+
+std::vector<double> textbook(const Problem& p) {
+  const AttentionCase& c = p.c;
+  const KvLayout layout{c.type, c.kv_heads, c.k_dim, c.values_width()};
+  const auto rows_through = [&](const KvRow& row, const std::vector<float>& x) {
+    std::vector<float> result;
+    for (std::size_t i = 0; i < x.size(); i += static_cast<std::size_t>(row.dim)) {
+      const std::vector<float> y = through_cache(row, x.data() + i);
+      result.insert(result.end(), y.begin(), y.end());
+    }
+    return result;
+  };
+  const std::vector<float> k = rows_through(layout.k_row(), p.k);
+  const std::vector<float> v = rows_through(layout.v_row(), p.v);
+  std::vector<double> out;
+  std::int64_t token = 0;
+  for (std::size_t s = 0; s < c.sequences.size(); ++s) {
+    for (int t = 0; t < c.sequences[s].tokens; ++t, ++token) {
+      const int position = c.sequences[s].past + t;
+      for (int h = 0; h < c.heads; ++h) {
+        const int kv_head = h / (c.heads / c.kv_heads);
+        const int first = c.window > 0 ? std::max(0, position + 1 - c.window) : 0;
+        const auto row_of = [&](int key) {
+          return (p.first_position[s] + key) * c.kv_heads + kv_head;
+        };
+        std::vector<double> weight;
+        double sum =
+            c.sinks ? std::exp(static_cast<double>(p.sinks[static_cast<std::size_t>(h)])) : 0.0;
+        for (int key = first; key <= position; ++key) {
+          const float* q = p.q.data() + (token * c.heads + h) * c.k_dim;
+          const double dot =
+              std::inner_product(q, q + c.k_dim, k.data() + row_of(key) * c.k_dim, 0.0);
+          double score = dot * static_cast<double>(p.scale);
+          if (c.softcap > 0)
+            score =
+                std::tanh(score / static_cast<double>(c.softcap)) * static_cast<double>(c.softcap);
+          if (c.alibi)
+            score += static_cast<double>(p.slopes[static_cast<std::size_t>(h)]) * (key - position);
+          weight.push_back(std::exp(score));
+          sum += weight.back();
+        }
+        for (int d = 0; d < c.values_width(); ++d) {
+          double value = 0;
+          for (int key = first; key <= position; ++key) {
+            value += weight[static_cast<std::size_t>(key - first)] / sum *
+                     static_cast<double>(
+                         v[static_cast<std::size_t>(row_of(key) * c.values_width() + d)]);
+          }
+          out.push_back(value);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+// The case on a backend: pages in shuffled order, the past written first, then the step.
+class PagedRun {
+ public:
+  PagedRun(Device& device, const Problem& problem) : device_(device), p_(problem) {
+    const AttentionCase& c = p_.c;
+    layout_ = {c.type, c.kv_heads, c.k_dim, c.values_width()};
+    std::int32_t count = 0;
+    for (const auto& s : c.sequences) count += (s.past + s.tokens + kPageSlots - 1) / kPageSlots;
+    std::vector<std::int32_t> order(static_cast<std::size_t>(count));
+    std::iota(order.begin(), order.end(), 0);
+    std::reverse(order.begin(), order.end());
+    auto next = order.begin();
+    for (const auto& s : c.sequences) {
+      const int pages = (s.past + s.tokens + kPageSlots - 1) / kPageSlots;
+      pages_.emplace_back(next, next + pages);
+      next += pages;
+    }
+    const auto n = static_cast<std::size_t>(count);
+    cache_ = {layout_, device.zeros(n * layout_.k_page_bytes()),
+              device.zeros(n * layout_.v_page_bytes()), count};
+  }
+
+  void write(std::size_t sequence, int begin, int end) {
+    if (begin == end) return;
+    const AttentionCase& c = p_.c;
+    const auto row = [&](const std::vector<float>& x, int width) {
+      const std::int64_t at = p_.first_position[sequence] + begin;
+      const auto* data = x.data() + at * width;
+      return std::vector<float>(data, data + static_cast<std::int64_t>(end - begin) * width);
+    };
+    std::vector<std::int64_t> slots;
+    for (int position = begin; position < end; ++position) {
+      const auto page = static_cast<std::size_t>(position / kPageSlots);
+      slots.push_back(std::int64_t{pages_[sequence][page]} * kPageSlots + position % kPageSlots);
+    }
+    const int v_dim = c.values_width();
+    device_.ops().kv_write(device_.context(),
+                           {.k = device_.put_strided(row(p_.k, c.kv_heads * c.k_dim),
+                                                     {end - begin, c.kv_heads, c.k_dim}, 7),
+                            .v = device_.put_strided(row(p_.v, c.kv_heads * v_dim),
+                                                     {end - begin, c.kv_heads, v_dim}, 5),
+                            .cache = cache_,
+                            .slots = device_.put(slots)});
+  }
+
+  // Attention of the given sequences' new tokens in one step; outputs in that order.
+  std::vector<float> attend(const std::vector<std::size_t>& which) {
+    const AttentionCase& c = p_.c;
+    std::vector<SequenceSpan> spans;
+    std::vector<float> q;
+    std::int32_t tokens = 0;
+    for (const std::size_t s : which) {
+      std::int64_t first = 0;
+      for (std::size_t i = 0; i < s; ++i) first += c.sequences[i].tokens;
+      const auto width = static_cast<std::int64_t>(c.heads) * c.k_dim;
+      q.insert(q.end(), p_.q.begin() + first * width,
+               p_.q.begin() + (first + c.sequences[s].tokens) * width);
+      spans.push_back({.first_token = tokens,
+                       .tokens = c.sequences[s].tokens,
+                       .past = c.sequences[s].past,
+                       .pages = device_.put(pages_[s])});
+      tokens += c.sequences[s].tokens;
+    }
+    const Shape out_shape{tokens, c.heads, c.values_width()};
+    const TensorView out = device_.put(
+        std::vector<float>(static_cast<std::size_t>(out_shape.elements()), NAN), out_shape);
+    device_.ops().attention(
+        device_.context(),
+        {.q = device_.put_strided(q, {tokens, c.heads, c.k_dim}, 13),
+         .out = out,
+         .cache = cache_,
+         .sequences = spans,
+         .scale = p_.scale,
+         .softcap = c.softcap,
+         .window = c.window,
+         .sinks = c.sinks ? device_.put(p_.sinks, {c.heads}) : TensorView{},
+         .alibi_slopes = c.alibi ? device_.put(p_.slopes, {c.heads}) : TensorView{}});
+    return device_.get(out);
+  }
+
+  std::vector<std::size_t> everyone() const {
+    std::vector<std::size_t> all(p_.c.sequences.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    return all;
+  }
+
+ private:
+  Device& device_;
+  const Problem& p_;
+  KvLayout layout_;
+  std::vector<std::vector<std::int32_t>> pages_;
+  PagedKvView cache_;
+};
+
+std::vector<float> run_case(Device& device, const Problem& problem) {
+  PagedRun run(device, problem);
+  const AttentionCase& c = problem.c;
+  for (std::size_t s = 0; s < c.sequences.size(); ++s) {
+    run.write(s, 0, c.sequences[s].past);
+    run.write(s, c.sequences[s].past, c.sequences[s].past + c.sequences[s].tokens);
+  }
+  return run.attend(run.everyone());
+}
+
+class AttentionOp : public testing::TestWithParam<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(Backends, AttentionOp, testing::ValuesIn(runnable_backends()),
+                         [](const auto& info) { return test_name(info.param); });
+
+TEST_P(AttentionOp, AgreesWithTheTextbook) {
+  Device device(GetParam());
+  for (const AttentionCase& c : attention_cases()) {
+    const Problem problem(c);
+    EXPECT_LE(worst_difference(run_case(device, problem), textbook(problem)), 4e-6)
+        << c << " " << name_of(c.type) << " head " << c.k_dim;
+  }
+}
+
+// A row's result has the same bits whatever else is in the step, however the prompt was cut and
+// however many threads there are.
+TEST_P(AttentionOp, RowsStandAlone) {
+  const AttentionCase whole{"whole", 6, 2, 64, 0, CacheType::kQ6, {{0, 300}, {513, 1}, {40, 20}}};
+  Device device(GetParam());
+  const Problem problem(whole);
+  const std::vector<float> together = run_case(device, problem);
+
+  Device single(GetParam(), 1);
+  EXPECT_EQ(run_case(single, problem), together) << "threads";
+
+  PagedRun run(device, problem);
+  std::vector<float> apart;
+  for (std::size_t s = 0; s < whole.sequences.size(); ++s) {
+    run.write(s, 0, whole.sequences[s].past + whole.sequences[s].tokens);
+    const std::vector<float> one = run.attend({s});
+    apart.insert(apart.end(), one.begin(), one.end());
+  }
+  EXPECT_EQ(apart, together) << "batch";
+}
+
+TEST_P(AttentionOp, ChunksDoNotMatter) {
+  Device device(GetParam());
+  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kQ4}) {
+    const AttentionCase whole{"whole", 6, 2, 64, 0, type, {{0, 300}}};
+    const Problem problem(whole);
+    const std::vector<float> at_once = run_case(device, problem);
+    const int row = whole.heads * whole.k_dim;
+    std::vector<float> joined;
+    for (const auto& [begin, end] : {std::pair{0, 100}, std::pair{100, 101}, std::pair{101, 300}}) {
+      AttentionCase chunk = whole;
+      chunk.sequences = {{begin, end - begin}};
+      Problem part(chunk);
+      part.k.assign(problem.k.begin(), problem.k.begin() + end * 2 * 64);
+      part.v.assign(problem.v.begin(), problem.v.begin() + end * 2 * 64);
+      part.q.assign(problem.q.begin() + begin * row, problem.q.begin() + end * row);
+      const std::vector<float> out = run_case(device, part);
+      joined.insert(joined.end(), out.begin(), out.end());
+    }
+    EXPECT_EQ(joined, at_once) << name_of(type);
+  }
+}
+
+}  // namespace
+}  // namespace bl::test

@@ -1,0 +1,228 @@
+// The row formats of the cache: exact facts, and errors against the reference's modes at equal
+// bytes.
+
+#include "ops/kv_codec.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "backend/device.h"
+#include "backend/reference_cache.h"
+
+namespace bl::test {
+namespace {
+
+constexpr int kDims[] = {1, 7, 8, 12, 32, 64, 72, 80, 96, 112, 128, 192, 256, 576};
+
+TEST(KvCodec, RotationIsOrthonormalAndItsOwnInverse) {
+  Random random(1);
+  for (const int dim : kDims) {
+    const std::vector<float> x = random.normal(dim);
+    std::vector<float> y = x;
+    rotate_kv_head(y.data(), dim);
+    double before = 0;
+    double after = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      before += std::pow(static_cast<double>(x[i]), 2);
+      after += std::pow(static_cast<double>(y[i]), 2);
+    }
+    EXPECT_NEAR(after / before, 1.0, 1e-5) << dim;
+    rotate_kv_head(y.data(), dim);
+    EXPECT_LE(worst_difference(y, x), 2e-6) << dim;
+  }
+}
+
+TEST(KvCodec, RotationSpreadsAnOutlier) {
+  for (const int dim : {64, 80, 96, 112, 128, 192, 256}) {
+    std::vector<float> x(static_cast<std::size_t>(dim), 0.0f);
+    x[5] = 1.0f;
+    rotate_kv_head(x.data(), dim);
+    float largest = 0;
+    for (const float value : x) largest = std::max(largest, std::fabs(value));
+    EXPECT_LE(largest, 0.26f) << dim;
+  }
+}
+
+TEST(KvCodec, E4m3RoundsToTheNearest) {
+  std::vector<float> values;
+  for (int code = 0; code < 0x7f; ++code) {
+    values.push_back(e4m3_to_float(static_cast<std::uint8_t>(code)));
+    EXPECT_EQ(float_to_e4m3(values.back()), code);
+    EXPECT_EQ(float_to_e4m3(-values.back()), code | 0x80);
+  }
+  EXPECT_TRUE(std::is_sorted(values.begin(), values.end()));
+  EXPECT_EQ(values.back(), 448.0f);
+  EXPECT_EQ(values[1], 0x1p-9f);
+  for (std::size_t i = 0; i + 1 < values.size(); ++i) {
+    const float middle = (values[i] + values[i + 1]) / 2;
+    const int even = static_cast<int>(i % 2 == 0 ? i : i + 1);
+    EXPECT_EQ(float_to_e4m3(middle), even);
+    EXPECT_EQ(float_to_e4m3(std::nextafter(middle, 1e9f)), i + 1);
+    EXPECT_EQ(float_to_e4m3(std::nextafter(middle, -1.0f)), i);
+  }
+  for (const float huge : {449.0f, 1e9f, std::numeric_limits<float>::infinity()}) {
+    EXPECT_EQ(float_to_e4m3(huge), 0x7e);
+    EXPECT_EQ(float_to_e4m3(-huge), 0xfe);
+  }
+}
+
+std::vector<KvRow> rows_of(int dim) {
+  std::vector<KvRow> rows;
+  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kFp8, CacheType::kQ8,
+                               CacheType::kQ6, CacheType::kQ4}) {
+    const KvLayout layout{type, 1, dim, dim};
+    rows.push_back(layout.k_row());
+    rows.push_back(layout.v_row());
+  }
+  return rows;
+}
+
+std::vector<float> through(const KvRow& row, const std::vector<float>& x) {
+  std::vector<std::byte> bytes(row.bytes() + 1, std::byte{0x5a});
+  std::vector<float> y(x.size());
+  encode_kv_row(row, x.data(), bytes.data());
+  EXPECT_EQ(bytes.back(), std::byte{0x5a});  // nothing behind the row
+  decode_kv_row(row, bytes.data(), y.data());
+  if (row.rotated()) rotate_kv_head(y.data(), row.dim);
+  return y;
+}
+
+double relative_error(const std::vector<float>& x, const std::vector<float>& y) {
+  double error = 0;
+  double total = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    error += std::pow(static_cast<double>(x[i]) - static_cast<double>(y[i]), 2);
+    total += std::pow(static_cast<double>(x[i]), 2);
+  }
+  return std::sqrt(error / total);
+}
+
+TEST(KvCodec, ErrorsStayInTheirBounds) {
+  Random random(2);
+  for (const int dim : kDims) {
+    if (dim < 32) continue;
+    for (const KvRow& row : rows_of(dim)) {
+      const std::vector<float> x = random.normal(dim, 3.0f);
+      const double bound = row.code == KvRow::Code::kF32    ? 0.0
+                           : row.code == KvRow::Code::kF16  ? 5e-4
+                           : row.code == KvRow::Code::kE4M3 ? 0.05
+                           : row.bits == 8                  ? 0.009
+                                                            : 0.12;
+      EXPECT_LE(relative_error(x, through(row, x)), bound) << dim << " " << row.bits;
+    }
+  }
+}
+
+TEST(KvCodec, ZerosStayZeros) {
+  for (const int dim : kDims) {
+    for (const KvRow& row : rows_of(dim)) {
+      const std::vector<float> zeros(static_cast<std::size_t>(dim), 0.0f);
+      EXPECT_EQ(through(row, zeros), zeros);
+    }
+  }
+}
+
+TEST(KvCodec, InputsThatAreNotFiniteGiveFiniteRows) {
+  for (const int dim : {64, 80}) {
+    for (const KvRow& row : rows_of(dim)) {
+      if (row.code == KvRow::Code::kF32) continue;
+      for (const float bad :
+           {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+            std::numeric_limits<float>::quiet_NaN(), 3e38f}) {
+        std::vector<float> x(static_cast<std::size_t>(dim), 1.0f);
+        x[17] = bad;
+        for (const float value : through(row, x)) EXPECT_TRUE(std::isfinite(value)) << row.bits;
+      }
+    }
+  }
+}
+
+// The reference's own arithmetic, as its specification gives it.
+TEST(ReferenceCache, GivesThePublishedVectors) {
+  std::vector<float> x(512, 0.0f);
+  for (int i = 0; i < 64; ++i) {
+    x[static_cast<std::size_t>(i)] = static_cast<float>((37 * i + 11) % 41 - 20) / 16.0f;
+  }
+  const ReferenceBlock q4 = reference_quantize(x, 4);
+  EXPECT_EQ(q4.scales[0], 0x3FB0);
+  EXPECT_EQ(q4.scales[1], 0x3920);
+  EXPECT_EQ(hex(q4.codes, 32), "787a88889658885599553058bb88b8358888f88f88ff8008800888fff88f0088");
+  const std::vector<float> d4 = reference_dequantize(q4, 4);
+  const std::vector<float> expected4{-0.70068359f, -0.88085938f, -0.98095703f,
+                                     1.36132813f,  1.06054688f,  0.76074219f};
+  const ReferenceBlock q8 = reference_quantize(x, 8);
+  EXPECT_EQ(q8.scales[0], 0x2FB0);
+  EXPECT_EQ(q8.scales[1], 0x2920);
+  EXPECT_EQ(hex(q8.codes, 64),
+            "846c986d85858080608a80558080555595955555002b8055abab808080ab552b"
+            "7d7d808080ffff808080ffff00808000008080008080ffff80ffff8000008080");
+  const std::vector<float> d8 = reference_dequantize(q8, 8);
+  const std::vector<float> expected8{-0.56933594f, -0.82080078f, -1.05273438f,
+                                     1.25585938f,  1.00488281f,  0.74511719f};
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_FLOAT_EQ(d4[i], expected4[i]);
+    EXPECT_FLOAT_EQ(d8[i], expected8[i]);
+  }
+}
+
+// Rows as attention sees them: Gaussian, with channels that are always large (keys), or with rare
+// spikes (values).
+std::vector<float> typical_rows(Random& random, int kind, int dim) {
+  std::vector<float> x = random.normal(512 / 64 * dim);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto channel = static_cast<int>(i % static_cast<std::size_t>(dim));
+    if (kind == 1 && (channel == 3 || channel == dim / 2)) x[i] += 15.0f;
+    if (kind == 2 && random.below(100) == 0) x[i] *= 12.0f;
+  }
+  return x;
+}
+
+TEST(ReferenceCache, OursErrsLessAtEqualBytes) {
+  Random random(3);
+  for (const int dim : {64, 128, 256}) {
+    for (int kind = 0; kind < 3; ++kind) {
+      for (const int bits : {4, 8}) {
+        const KvRow row{KvRow::Code::kInt, bits, dim};
+        double ours = 0;
+        double theirs = 0;
+        for (int round = 0; round < 60; ++round) {
+          const std::vector<float> x = typical_rows(random, kind, dim);
+          std::vector<float> mine;
+          for (std::size_t i = 0; i < x.size(); i += static_cast<std::size_t>(dim)) {
+            const std::vector<float> y = through(
+                row, {x.begin() + static_cast<long>(i), x.begin() + static_cast<long>(i) + dim});
+            mine.insert(mine.end(), y.begin(), y.end());
+          }
+          ours += relative_error(x, mine);
+          theirs += relative_error(x, reference_round_trip(x, bits));
+        }
+        EXPECT_LT(ours, 0.95 * theirs) << dim << " kind " << kind << " bits " << bits;
+        RecordProperty(fmt::format("ratio_{}_{}_{}", dim, kind, bits),
+                       std::to_string(ours / theirs));
+      }
+    }
+  }
+}
+
+TEST(ReferenceCache, OurFp8ErrsLessThanTruncation) {
+  Random random(4);
+  for (int kind = 0; kind < 3; ++kind) {
+    const std::vector<float> x = typical_rows(random, kind, 64);
+    const KvRow row{KvRow::Code::kE4M3, 8, 64};
+    std::vector<float> mine;
+    for (std::size_t i = 0; i < x.size(); i += 64) {
+      const std::vector<float> y =
+          through(row, {x.begin() + static_cast<long>(i), x.begin() + static_cast<long>(i) + 64});
+      mine.insert(mine.end(), y.begin(), y.end());
+    }
+    EXPECT_LT(relative_error(x, mine), 0.3 * relative_error(x, reference_fp8(x)));
+  }
+}
+
+}  // namespace
+}  // namespace bl::test
