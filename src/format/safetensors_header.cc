@@ -94,6 +94,13 @@ class HeaderReader {
     for (int i = 7; i >= 0; --i) {
       length = length << 8 | std::to_integer<std::uint64_t>(file_[static_cast<std::size_t>(i)]);
     }
+    const std::string_view start(reinterpret_cast<const char*>(file_.data()),
+                                 std::min<std::size_t>(file_.size(), 64));
+    if (start.starts_with("version https://git-lfs")) {
+      fail(ErrorCode::kInvalidFile,
+           "{} is a Git LFS pointer, not the tensors themselves; fetch them with `git lfs pull`",
+           what_);
+    }
     if (length > kMaxSafetensorsHeader) {
       fail(ErrorCode::kInvalidFile, "{}: header length {} is over the limit of {} bytes", what_,
            length, kMaxSafetensorsHeader);

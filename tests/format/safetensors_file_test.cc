@@ -45,6 +45,20 @@ TEST(SafetensorsFile, FindsAndReads) {
   expect_error(ErrorCode::kNotFound, {"a.safetensors", "no tensor 'y'"}, [&] { file.read("y"); });
 }
 
+TEST(SafetensorsFile, OpeningTouchesNoData) {
+  const auto folder = test::scratch_dir("safetensors-file");
+  // 64 GiB of holes: whoever read or copied them would not come back soon.
+  constexpr std::uint64_t kBytes = std::uint64_t{64} << 30;
+  const std::string header = fmt::format(
+      R"({{"a":{{"dtype":"F16","shape":[{0}],"data_offsets":[0,{1}]}}}})", kBytes / 2, kBytes);
+  const auto start = file_of(header, {});
+  write_file_atomically(folder / "big.safetensors", text_of(start));
+  std::filesystem::resize_file(folder / "big.safetensors", start.size() + kBytes);
+  const SafetensorsFile file(folder / "big.safetensors");
+  EXPECT_EQ(file.read("a").view.shape[0], static_cast<std::int64_t>(kBytes / 2));
+  std::filesystem::remove(folder / "big.safetensors");
+}
+
 TEST(SafetensorsFile, MissingOrNotAFile) {
   expect_error(ErrorCode::kNotFound, {"/nonexistent/x.safetensors"},
                [] { SafetensorsFile("/nonexistent/x.safetensors"); });

@@ -69,6 +69,14 @@ TEST(SafetensorsHeader, RejectsLengthsThatCannotBe) {
   expect_rejected({"must be a JSON object"}, " {}", 0);
 }
 
+TEST(SafetensorsHeader, KnowsWhatACloneWithoutItsFilesLooksLike) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+  const auto* bytes = reinterpret_cast<const std::byte*>(pointer.data());
+  expect_error(ErrorCode::kInvalidFile, {"Git LFS pointer"}, [&] {
+    parse({bytes, bytes + pointer.size()});
+  });
+}
+
 TEST(SafetensorsHeader, RejectsBrokenJson) {
   expect_rejected({"not valid JSON"}, R"({"a":)", 0);
   expect_rejected({"not valid JSON"}, "{}x", 0);
