@@ -43,7 +43,7 @@ struct RopeSpec {
   double proportion = 1.0;           // kProportional
   double linear_scale = 1.0;         // the user's --rope-scale: positions / scale
   bool reversed = false;             // turns the other way
-  // Scaling of queries by position (llama-4 rule): cos and sin times
+  // Scaling of queries by position (by the log of the position): cos and sin times
   // 1 + beta · ln(1 + floor(position / original_positions)); 0: off.
   double query_beta = 0.0;
   std::int64_t query_steps = 0;  // number of distinct floor values
