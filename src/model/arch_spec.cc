@@ -240,6 +240,19 @@ void read_rename(ArchSection& parent, std::vector<std::pair<std::string, std::st
   }
 }
 
+void read_refusals(ArchSection& parent, std::vector<Refusal>& refusals) {
+  const Json* json = parent.find("refuse");
+  if (json == nullptr) return;
+  for (const Json& item : *json) {
+    Refusal refusal;
+    ArchSection section(item, parent.where("refuse"));
+    section.read("if", refusal.condition);
+    section.read("because", refusal.because);
+    section.done();
+    refusals.push_back(std::move(refusal));
+  }
+}
+
 void read_ends(ArchSection& section, ArchSpec& spec) {
   if (const Json* json = section.find("embed")) {
     ArchSection embed(*json, section.where("embed"));
@@ -275,6 +288,7 @@ ArchSpec parse_arch(const std::string& name, const Json& json) {
   section.read("scope", spec.scopes);
   if (const Json* defaults = section.find("defaults")) spec.defaults = *defaults;
   read_rename(section, spec.rename);
+  read_refusals(section, spec.refuse);
   if (const Json* sizes = section.find("sizes")) {
     for (const auto& [key, value] : sizes->items()) {
       if (!value.is_null()) {

@@ -123,6 +123,12 @@ struct LayerTypeRule {
   Condition condition;
 };
 
+// A config that the description does not cover.
+struct Refusal {
+  Condition condition;
+  std::string because;
+};
+
 struct ArchSpec {
   std::string name;  // file name without .json
   std::vector<std::string> match;
@@ -131,6 +137,7 @@ struct ArchSpec {
   std::vector<std::pair<std::string, std::string>> rename;
   std::map<std::string, ArchValue> sizes;
   NormArch norms;  // kind, eps and offset that norms have unless they say otherwise
+  std::vector<Refusal> refuse;
   Names embed;
   ArchValue embed_multiplier;
   Names positions;

@@ -145,6 +145,11 @@ Moe BlockLoader::moe(const MoeSpec& spec, const MoeArch& arch) {
           reader_.linear(key_of(reader_, at, arch.shared_gate), {.in = spec.hidden, .out = 1});
     }
   }
+  if (!spec.shared && reader_.phase() == WeightReader::Phase::kLoad) {
+    const std::vector<float> zeros(static_cast<std::size_t>(spec.hidden), 0.0f);
+    weights.zeros =
+        device_tensor(reader_.backend(), std::span<const float>(zeros), Shape{spec.hidden});
+  }
   return {spec, std::move(weights)};
 }
 

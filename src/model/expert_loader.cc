@@ -88,15 +88,28 @@ class StackedLoader {
     const FeedForwardSpec& shape = args_.spec.expert;
     const MoeArch& arch = args_.arch;
     const std::string* both = first_tensor(reader_, at_, arch.stacked_gate_up);
-    const bool transposed = arch.stacked_transposed;
+    const std::string* down_name = first_tensor(reader_, at_, arch.stacked_down);
+    bool transposed = arch.stacked_transposed;
+    bool down_transposed = arch.stacked_down_transposed.value_or(transposed);
+    if (!fits(*down_name, shape.intermediate, shape.hidden, down_transposed) &&
+        fits(*down_name, shape.intermediate, shape.hidden, !down_transposed)) {
+      // Versions of transformers differ in which way round they save the same architecture.
+      transposed = !transposed;
+      down_transposed = !down_transposed;
+    }
     if (both != nullptr) {
       up_ = stack(*both, shape.hidden, 2 * shape.intermediate, transposed);
     } else {
-      if (shape.gated) gate_ = stack(arch.stacked_gate, shape.hidden, shape.intermediate);
-      up_ = stack(arch.stacked_up, shape.hidden, shape.intermediate);
+      const auto first = [&](const Names& names) {
+        const std::string* found = first_tensor(reader_, at_, names);
+        return found != nullptr ? *found : names.at(0);
+      };
+      if (shape.gated) {
+        gate_ = stack(first(arch.stacked_gate), shape.hidden, shape.intermediate, transposed);
+      }
+      up_ = stack(first(arch.stacked_up), shape.hidden, shape.intermediate, transposed);
     }
-    down_ = stack(*first_tensor(reader_, at_, arch.stacked_down), shape.intermediate, shape.hidden,
-                  arch.stacked_down_transposed.value_or(transposed));
+    down_ = stack(*down_name, shape.intermediate, shape.hidden, down_transposed);
     weights.fused_gate_up = both != nullptr && !arch.stacked_interleaved;
     for (std::size_t e = 0; e < static_cast<std::size_t>(args_.spec.experts); ++e) {
       weights.experts.push_back(expert(e, both != nullptr));
@@ -109,9 +122,11 @@ class StackedLoader {
     if (!checking_) return {};
     return read_stack(reader_, {join_name(at_, name), in, out, transposed}, args_.spec.experts);
   }
-  std::vector<DenseMatrix> stack(const Names& names, std::int64_t in, std::int64_t out) {
-    const std::string* found = first_tensor(reader_, at_, names);
-    return stack(found != nullptr ? *found : names.at(0), in, out, args_.arch.stacked_transposed);
+  // Whether a stack of three dimensions lies that way round.
+  bool fits(const std::string& name, std::int64_t in, std::int64_t out, bool transposed) const {
+    const TensorInfo* info = reader_.source().find(join_name(at_, name));
+    return info->shape.rank() != 3 ||
+           (info->shape[1] == (transposed ? in : out) && info->shape[2] == (transposed ? out : in));
   }
   Linear one(const std::vector<DenseMatrix>& matrices, std::size_t expert) {
     return reader_.linear(checking_ ? matrices[expert] : DenseMatrix(), 0);

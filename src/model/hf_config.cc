@@ -53,6 +53,11 @@ std::string HfConfig::architecture() const {
 }
 
 std::optional<HfConfig::Found> HfConfig::find(std::string_view path) const {
+  if (path.starts_with('/')) {
+    const Json* value = walk(&root_, path.substr(1));
+    if (value == nullptr || value->is_null()) return std::nullopt;
+    return Found{value, std::string(path.substr(1))};
+  }
   for (const std::string& scope : scopes_) {
     const Json* base = walk(&root_, scope);
     const Json* value = base == nullptr ? nullptr : walk(base, path);

@@ -94,6 +94,11 @@ ModelSpec build_model_spec(const ArchLibrary& archs, HfConfig config, const Spec
   config.set_scopes(arch->scopes);
   config.set_defaults(arch->defaults);
   const ArchEvaluator at(config, arch->sizes);
+  for (const Refusal& refusal : arch->refuse) {
+    if (!at.holds(refusal.condition)) continue;
+    fail(ErrorCode::kUnsupported, "{}: {} ({}) is not supported", config.file(),
+         refusal.condition.terms.at(0), refusal.because);
+  }
   read_sizes(*arch, at, spec);
   spec.context = options.context > 0 ? options.context : spec.max_positions;
   spec.embed_multiplier = positive(at, "multiplier of the embedding", arch->embed_multiplier, 1.0);

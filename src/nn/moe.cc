@@ -1,8 +1,15 @@
 #include "nn/moe.h"
 
-#include "base/check.h"
-
 namespace bl {
+namespace {
+
+TensorView one_segment(const TensorView& view) {
+  TensorView result = view;
+  result.shape = Shape{view.shape[0], 1, view.shape[1]};
+  return result;
+}
+
+}  // namespace
 
 Moe::Moe(const MoeSpec& spec, Weights weights) : spec_(spec), weights_(std::move(weights)) {
   table_.reserve(weights_.experts.size());
@@ -55,8 +62,14 @@ void Moe::forward(ExecContext& ctx, const TensorView& x, const LayerSink& sink) 
                        .weights = weights,
                        .k = spec_.per_token});
   // The routed experts add to what is there: the residual stream, or the shared expert's output.
-  BL_CHECK(sink.add || weights_.shared.present());
-  if (weights_.shared.present()) add_shared(ctx, x, sink);
+  if (weights_.shared.present()) {
+    add_shared(ctx, x, sink);
+  } else if (!sink.add) {
+    ctx.ops->norm(ctx, {.x = one_segment(x),
+                        .out = one_segment(sink.to),
+                        .weight = weights_.zeros.view(),
+                        .bias = {}});
+  }
   ActivateArgs activation;
   activation.kind = spec_.expert.activation;
   activation.limit = spec_.expert.limit;

@@ -39,6 +39,7 @@ class Moe {
     bool fused_gate_up = false;  // `up` holds rows of gate, then of up
     FeedForward shared;
     Linear shared_gate;  // [hidden, 1]
+    Tensor zeros;        // F32 [hidden]: clears an output that only routed experts add to
   };
 
   Moe() = default;
