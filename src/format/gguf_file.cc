@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "format/gguf_parser.h"
+#include "format/gguf_text.h"
 
 namespace bl {
 
@@ -133,6 +134,9 @@ std::optional<std::string_view> GgufFile::text(std::string_view key) const {
   if (value == nullptr) return std::nullopt;
   const auto* text = std::get_if<std::string_view>(&value->value);
   if (text == nullptr) wrong_type(key, "a string");
+  if (!is_utf8(*text)) {
+    fail(ErrorCode::kInvalidFile, "{}: metadata key {} is text that is not UTF-8", name_, key);
+  }
   return *text;
 }
 

@@ -66,6 +66,13 @@ GgufJoin parse_join(const std::string& to, const Json& json, const std::string& 
   return join;
 }
 
+void read_lists(ArchSection& section, const char* name, std::map<std::string, std::string>& to) {
+  const Json* lists = section.find(name);
+  if (lists == nullptr) return;
+  ArchSection reader(*lists, section.where(name));
+  for (const auto& [tensor, key] : lists->items()) reader.read(tensor.c_str(), to[tensor]);
+}
+
 // The document and, below it, the one that it extends (one step, as in ArchLibrary).
 Json joined_document(const ArchLibrary& library, const std::string& name) {
   const Json& document = *library.document(name);
@@ -145,10 +152,8 @@ GgufArch find_gguf_arch(const ArchLibrary& library, std::string_view architectur
       arch.joins.push_back(parse_join(to, join, where + ": joins." + to));
     }
   }
-  if (const Json* values = section.find("values")) {
-    ArchSection list(*values, where + ": values");
-    for (const auto& [to, key] : values->items()) list.read(to.c_str(), arch.values[to]);
-  }
+  read_lists(section, "values", arch.values);
+  read_lists(section, "scalars", arch.scalars);
   section.done();
   return arch;
 }

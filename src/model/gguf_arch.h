@@ -49,8 +49,10 @@ struct GgufArch {
   Json tokenizer;     // object: what this family's vocabularies need beyond the file
   std::map<std::string, GgufTensorRule, std::less<>> tensors;
   std::vector<GgufJoin> joins;
-  // Name of a tensor of one element a block → metadata key of a list with one float a block.
+  // Names of tensors of one element in each block, and metadata keys of lists with one float a
+  // block; with dimensions [1] and without dimensions.
   std::map<std::string, std::string> values;
+  std::map<std::string, std::string> scalars;
 
   // nullptr where no rule names this tensor. `name` has {i} in place of the block number.
   const GgufTensorRule* rule_for(std::string_view name) const;

@@ -240,7 +240,7 @@ void GgufPlanner::place(const GgufTensor& tensor) {
        file_.name(), tensor.name, metadata_.arch().name);
 }
 
-void GgufPlanner::place_list(const std::string& to, const std::string& key) {
+void GgufPlanner::place_list(const std::string& to, const std::string& key, const Shape& shape) {
   const std::string full = metadata_.full_key(key);
   const GgufValue* value = file_.find(full);
   if (value == nullptr) return;
@@ -256,14 +256,15 @@ void GgufPlanner::place_list(const std::string& to, const std::string& key) {
                    .type = GgufType::kF32,
                    .shape = Shape{1},
                    .bytes = list->bytes.subspan(static_cast<std::size_t>(block) * 4, 4)});
-    GgufRecipe recipe{.shape = Shape{1}, .sources = {&tensor}};
+    GgufRecipe recipe{.shape = shape, .sources = {&tensor}};
     source_.add(with_number(to, "{i}", block), std::move(recipe));
   }
 }
 
 void GgufPlanner::plan() {
   for (const GgufTensor& tensor : file_.tensors()) place(tensor);
-  for (const auto& [to, key] : metadata_.arch().values) place_list(to, key);
+  for (const auto& [to, key] : metadata_.arch().values) place_list(to, key, Shape{1});
+  for (const auto& [to, key] : metadata_.arch().scalars) place_list(to, key, Shape{});
   for (const GgufJoin& join : metadata_.arch().joins) {
     if (join.to.find("{i}") == std::string::npos) {
       place_join(join, -1);
