@@ -17,6 +17,7 @@ class Regex {
   // kInvalidFile for a pattern that does not compile.
   Regex(std::string_view pattern, std::string where);
   Regex(Regex&&) noexcept;
+  Regex& operator=(Regex&&) noexcept;
   ~Regex();
 
   // Walks over the non-overlapping matches of one text after another. Not shared between threads;

@@ -1,11 +1,15 @@
 // Oniguruma (Ruby syntax) to PCRE2. What differs and is met in tokenizer files:
 //   \s \w \b \h       other sets of characters than PCRE2's with UCP
 //   [a[bc]] [a&&b]    sets of sets
+//   \p{Han}           the script, not the script extensions
 //   \p{Letter}        long names of general categories; \p{^L}; POSIX names as properties
 //   (?i) mid-pattern  reaches to the end of its group, alternatives included
 //   (?m)              is PCRE2's (?s); ^ and $ always match at lines
 //   a{2,3}+ a{,3}     the plus repeats, it is not possessive; the lower bound may be missing
 //   \uHHHH
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
 
 #include <array>
 #include <cctype>
@@ -22,6 +26,10 @@ namespace {
 // Contents of sets, to stand between brackets.
 constexpr const char* kSpace = R"(\t-\r\x{85}\p{Z})";
 constexpr const char* kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// The same for single characters outside of sets, where Oniguruma has a table of its own for
+// Latin-1.
+constexpr const char* kWordAlone =
+    R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr const char* kHexDigit = "0-9A-Fa-f";
 constexpr int kMaxNesting = 100;
 
@@ -82,7 +90,7 @@ constexpr std::array kProperties = {
     Name{"graph", R"(\x{21}-\x{7e}\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Co})"},
     Name{"lower", R"(\p{Lowercase})"},
     Name{"print", R"(\x{20}-\x{7e}\p{L}\p{M}\p{N}\p{P}\p{S}\p{Zs}\p{Cf}\p{Co})"},
-    Name{"punct", R"(\p{P}$+<=>^`|~)"},
+    Name{"punct", R"(\p{P}\p{S})"},
     Name{"space", kSpace},
     Name{"upper", R"(\p{Uppercase})"},
     Name{"xdigit", kHexDigit},
@@ -208,7 +216,18 @@ class Translator {
     for (const Name& known : kProperties) {
       if (known.from == plain) return std::string(known.to);
     }
-    return fmt::format("\\p{{{}}}", name);
+    // PCRE2 means script extensions by a bare name of a script, Oniguruma the script itself.
+    const std::string script = fmt::format("\\p{{sc:{}}}", name);
+    return compiles(script) ? script : fmt::format("\\p{{{}}}", name);
+  }
+
+  static bool compiles(const std::string& pattern) {
+    int error = 0;
+    PCRE2_SIZE at = 0;
+    pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                                     PCRE2_UTF, &error, &at, nullptr);
+    pcre2_code_free(code);
+    return code != nullptr;
   }
 
   // Escapes that mean a set of characters. Returns false, having read nothing, for any other.
@@ -250,16 +269,18 @@ class Translator {
     if (done()) refuse("a backslash ends the pattern");
     std::string contents;
     bool negated = false;
+    const bool word = peek() == 'w' || peek() == 'W';
     if (set_escape(contents, negated)) {
+      if (word) contents = kWordAlone;
       out_ += (negated ? "[^" : "[") + contents + "]";
       return;
     }
     const char c = peek();
     if (c == 'b' || c == 'B') {
       ++at_;
-      const std::string word = std::string("[") + kWord + "]";
-      out_ += c == 'b' ? fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word)
-                       : fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word);
+      const std::string word_set = std::string("[") + kWordAlone + "]";
+      out_ += c == 'b' ? fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word_set)
+                       : fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word_set);
     } else if (c == 'u' || c == 'x') {
       ++at_;
       out_ += code_point_escape(hex_digits(c == 'u' ? 4 : 2));

@@ -7,10 +7,14 @@ TextPattern::TextPattern(const ComponentReader& reader, const char* key) {
   if (pattern.has("Regex")) {
     regex_.emplace(pattern.string("Regex"), pattern.where());
   } else if (pattern.has("String")) {
-    plain_ = pattern.string("String");
+    *this = TextPattern(pattern.string("String"));
   } else {
     reader.wrong(key, R"({"String": …} or {"Regex": …})");
   }
+}
+
+TextPattern::TextPattern(std::string plain) : plain_(std::move(plain)) {
+  if (plain_.empty()) regex_.emplace("", "empty pattern");
 }
 
 TextPattern::Walker::Walker(const TextPattern& pattern) : pattern_(pattern) {
@@ -25,7 +29,6 @@ void TextPattern::Walker::reset(std::string_view text) {
 
 bool TextPattern::Walker::next(std::size_t& begin, std::size_t& end) {
   if (matcher_) return matcher_->next(begin, end);
-  if (pattern_.plain_.empty()) return false;
   begin = text_.find(pattern_.plain_, from_);
   if (begin == std::string_view::npos) return false;
   end = from_ = begin + pattern_.plain_.size();
@@ -33,6 +36,7 @@ bool TextPattern::Walker::next(std::size_t& begin, std::size_t& end) {
 }
 
 std::string TextPattern::replace_all(std::string_view text, std::string_view content) const {
+  if (text.empty()) return {};
   Walker walker(*this);
   walker.reset(text);
   std::string out;

@@ -9,12 +9,13 @@
 
 namespace bl {
 
-// What a Split or a Replace looks for: a plain string or a regular expression.
+// What a Split or a Replace looks for: a plain string or a regular expression. An empty string is
+// found between any two characters and at both ends.
 class TextPattern {
  public:
   // From {"String": …} or {"Regex": …} in field `key`.
   TextPattern(const ComponentReader& reader, const char* key);
-  explicit TextPattern(std::string plain) : plain_(std::move(plain)) {}
+  explicit TextPattern(std::string plain);
   TextPattern(std::string_view regex, std::string where) : regex_(std::in_place, regex, where) {}
 
   bool is_plain() const { return !regex_.has_value(); }

@@ -265,9 +265,7 @@ class Reader {
                AddedTokens::kMaxContent, Vocabulary::kMaxId);
       }
       token.content = std::string(content);
-      // A token that the model knows keeps the model's id.
-      const int known = parts_.model->vocabulary().find(content);
-      token.id = known >= 0 ? known : static_cast<int>(id);
+      token.id = added_id(content);
       token.single_word = item_flag(item, "single_word", false);
       token.lstrip = item_flag(item, "lstrip", false);
       token.rstrip = item_flag(item, "rstrip", false);
@@ -275,6 +273,17 @@ class Reader {
       token.normalized = item_flag(item, "normalized", !token.special);
       parts_.added.add(std::move(token));
     }
+  }
+
+  // The reference numbers tokens itself, whatever ids the file gives them: the model's id of a
+  // token that the model knows, else the next one behind all others.
+  int added_id(std::string_view content) {
+    const Vocabulary& known = parts_.model->vocabulary();
+    if (const AddedToken* same = parts_.added.find(content)) return same->id;
+    if (const int id = known.find(content); id >= 0) return id;
+    const int id = std::max(static_cast<int>(known.size()), parts_.added.id_limit());
+    if (id > Vocabulary::kMaxId) refuse("added_tokens", "more than {} tokens", Vocabulary::kMaxId);
+    return id;
   }
 
   bool item_flag(element item, const char* key, bool otherwise) const {

@@ -28,8 +28,45 @@ bool is_enclosed_letter(char32_t c) {
          (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
 }
 
+struct Range {
+  char32_t first, last;
+};
+
+// Characters that got a decomposition or a combining class after Unicode 9. The tables behind the
+// reference's normal forms are of that version, so what vocabularies were trained on has these
+// characters as they were written.
+constexpr std::array kAfterUnicode9 = {
+    Range{0x7fd, 0x7fd},     Range{0x898, 0x89f},     Range{0x8ca, 0x8d3},
+    Range{0x9fe, 0x9fe},     Range{0xc3c, 0xc3c},     Range{0xd3b, 0xd3c},
+    Range{0xeba, 0xeba},     Range{0x1715, 0x1715},   Range{0x1abf, 0x1ace},
+    Range{0x1df6, 0x1dfa},   Range{0x32ff, 0x32ff},   Range{0xa7f2, 0xa7f4},
+    Range{0xa82c, 0xa82c},   Range{0xab69, 0xab69},   Range{0x10781, 0x107ba},
+    Range{0x10d24, 0x10d27}, Range{0x10eab, 0x10eac}, Range{0x10efd, 0x10eff},
+    Range{0x10f46, 0x10f50}, Range{0x10f82, 0x10f85}, Range{0x11070, 0x11070},
+    Range{0x1133b, 0x1133b}, Range{0x1145e, 0x1145e}, Range{0x11839, 0x1183a},
+    Range{0x11938, 0x11938}, Range{0x1193d, 0x1193e}, Range{0x11943, 0x11943},
+    Range{0x119e0, 0x119e0}, Range{0x11a34, 0x11a34}, Range{0x11a47, 0x11a47},
+    Range{0x11a99, 0x11a99}, Range{0x11d42, 0x11d42}, Range{0x11d44, 0x11d45},
+    Range{0x11d97, 0x11d97}, Range{0x11f41, 0x11f42}, Range{0x16ff0, 0x16ff1},
+    Range{0x1e030, 0x1e06d}, Range{0x1e08f, 0x1e08f}, Range{0x1e130, 0x1e136},
+    Range{0x1e2ae, 0x1e2ae}, Range{0x1e2ec, 0x1e2ef}, Range{0x1e4ec, 0x1e4ef},
+    Range{0x1f16c, 0x1f16c}, Range{0x1fbf0, 0x1fbf9},
+};
+
+bool is_after_unicode_9(char32_t c) {
+  if (c < kAfterUnicode9.front().first) return false;
+  const auto range =
+      std::lower_bound(kAfterUnicode9.begin(), kAfterUnicode9.end(), c,
+                       [](const Range& r, char32_t value) { return r.last < value; });
+  return range != kAfterUnicode9.end() && c >= range->first;
+}
+
 // Puts the decomposition of `c` at the end of `out`.
 void decompose(char32_t c, bool compatible, std::vector<utf8proc_int32_t>& out) {
+  if (is_after_unicode_9(c)) {
+    out.push_back(static_cast<utf8proc_int32_t>(c));
+    return;
+  }
   std::array<utf8proc_int32_t, 32> parts;
   int boundary = 0;
   const int options = UTF8PROC_DECOMPOSE | UTF8PROC_STABLE | (compatible ? UTF8PROC_COMPAT : 0);
@@ -40,7 +77,10 @@ void decompose(char32_t c, bool compatible, std::vector<utf8proc_int32_t>& out) 
   out.insert(out.end(), parts.begin(), parts.begin() + count);
 }
 
-int combining_class(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
+int combining_class(utf8proc_int32_t c) {
+  if (is_after_unicode_9(static_cast<char32_t>(c))) return 0;
+  return utf8proc_get_property(c)->combining_class;
+}
 
 // Canonical ordering: each run of characters of a non-zero class is sorted by it, stably.
 void order_marks(std::vector<utf8proc_int32_t>& text) {
@@ -58,9 +98,6 @@ void order_marks(std::vector<utf8proc_int32_t>& text) {
     i = end;
   }
 }
-
-// True for characters that no normal form changes and that no neighbour combines with.
-bool is_inert(char32_t c) { return c < 0xa0; }
 
 }  // namespace
 
@@ -83,7 +120,7 @@ bool is_punctuation(char32_t c) {
 
 bool is_other(char32_t c) {
   const auto kind = category(c);
-  return kind == UTF8PROC_CATEGORY_CN || kind >= UTF8PROC_CATEGORY_CC;
+  return kind >= UTF8PROC_CATEGORY_CC;
 }
 
 bool is_mark(char32_t c) {
@@ -116,6 +153,7 @@ std::string normalize_unicode(std::string_view text, NormalForm form) {
   const bool compose = form == NormalForm::kNfc || form == NormalForm::kNfkc;
   // Below this a character is its own composed canonical form and composes with nothing before it.
   const char32_t safe = form == NormalForm::kNfc ? 0x300 : 0xa0;
+  const auto is_safe = [&](char32_t c) { return c < safe || is_after_unicode_9(c); };
   std::string out;
   out.reserve(text.size() + text.size() / 8);
   std::vector<utf8proc_int32_t> run;
@@ -126,7 +164,7 @@ std::string normalize_unicode(std::string_view text, NormalForm form) {
     std::size_t last_safe = offset;
     while (offset < text.size()) {
       const CodePoint c = code_point_at(text, offset);
-      if (c.value >= safe) break;
+      if (!is_safe(c.value)) break;
       last_safe = offset;
       offset += c.size;
     }
@@ -140,13 +178,9 @@ std::string normalize_unicode(std::string_view text, NormalForm form) {
     bool first = true;
     while (offset < text.size()) {
       const CodePoint c = code_point_at(text, offset);
-      if (c.value < safe && !first) break;
+      if (is_safe(c.value) && !first) break;
       first = false;
-      if (is_inert(c.value)) {
-        run.push_back(static_cast<utf8proc_int32_t>(c.value));
-      } else {
-        decompose(c.value, compatible, run);
-      }
+      decompose(c.value, compatible, run);
       offset += c.size;
     }
     order_marks(run);

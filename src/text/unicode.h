@@ -12,7 +12,7 @@ bool is_white_space(char32_t c);
 bool is_number(char32_t c);
 // General category P.
 bool is_punctuation(char32_t c);
-// General category C: controls, formats, surrogates, private use, unassigned.
+// General category C without unassigned: controls, formats, surrogates, private use.
 bool is_other(char32_t c);
 // General category M; Mn alone.
 bool is_mark(char32_t c);
@@ -25,7 +25,8 @@ void append_lower_case(char32_t c, std::string& out);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 
-// UAX 15, linear in the length even for long runs of combining marks. `text` is valid UTF-8.
+// UAX 15 by the tables of Unicode 9 (later characters stand for themselves), linear in the length
+// even for long runs of combining marks. `text` is valid UTF-8.
 std::string normalize_unicode(std::string_view text, NormalForm form);
 
 // End of the extended grapheme cluster (UAX 29) that begins at `text[begin]`.
