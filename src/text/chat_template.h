@@ -22,7 +22,7 @@ struct TemplateLimits {
   std::int64_t max_steps = 5'000'000;   // expressions, statements, items, 64 bytes of text each
   std::size_t max_output = 16u << 20;   // bytes of the output and of any string
   std::size_t max_memory = 256u << 20;  // bytes of all values made
-  std::size_t max_source = 4u << 20;    // bytes of the template
+  std::size_t max_source = 1u << 20;    // bytes of the template
   int max_nesting = 200;                // levels of the source's expressions and statements
   int max_calls = 200;                  // macros and recursive loops inside each other
   std::uint16_t max_value_depth = 400;  // lists inside lists

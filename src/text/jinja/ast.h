@@ -149,6 +149,12 @@ enum class StatementKind : std::uint8_t {
   kUnsupported,
 };
 
+// What is known about the variables of a scope (scope_analysis.h). Made with the node, filled in
+// once the tree is whole.
+struct ScopeInfo {
+  std::span<const NameId> unset;  // undefined when the scope begins, whatever is around it
+};
+
 struct Statement {
   StatementKind kind;
   std::uint32_t line = 1;
@@ -175,6 +181,9 @@ struct ForStatement : Statement {
   bool recursive;
   Body body;
   Body otherwise;
+  ScopeInfo* body_scope;
+  ScopeInfo* test_scope;
+  ScopeInfo* otherwise_scope;
 };
 struct SetStatement : Statement {
   Target target;
@@ -184,6 +193,7 @@ struct SetBlockStatement : Statement {
   Target target;
   const Expr* filter;  // may be null; its innermost FilterExpr has no input
   Body body;
+  ScopeInfo* scope;
 };
 struct WithItem {
   Target target;
@@ -192,6 +202,7 @@ struct WithItem {
 struct WithStatement : Statement {
   std::span<const WithItem> items;
   Body body;
+  ScopeInfo* scope;
 };
 struct Parameter {
   NameId name;
@@ -206,6 +217,7 @@ struct MacroStatement : Statement {
   bool takes_kwargs = false;
   bool takes_caller = false;
   Body body;
+  ScopeInfo* scope = nullptr;
 };
 struct CallBlockStatement : Statement {
   const CallExpr* call;
@@ -214,19 +226,23 @@ struct CallBlockStatement : Statement {
 struct FilterBlockStatement : Statement {
   const Expr* filter;
   Body body;
+  ScopeInfo* scope;
 };
 struct BlockStatement : Statement {
   std::string_view name;
   bool scoped;
   Body body;
+  ScopeInfo* scope;
 };
 // {% generation %}: a scope of its own.
 struct ScopeStatement : Statement {
   Body body;
+  ScopeInfo* scope;
 };
 struct AutoescapeStatement : Statement {
   const Expr* on;
   Body body;
+  ScopeInfo* scope;
 };
 // Well-formed, but it would need another template.
 struct UnsupportedStatement : Statement {

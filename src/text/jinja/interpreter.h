@@ -99,20 +99,25 @@ class Interpreter {
     std::string text_;
   };
 
-  Scope* new_scope(Scope* parent);
+  Scope* new_scope(Scope* parent, const ScopeInfo& info);
+  // Empties a scope that is used again: the next item of a loop.
+  static void renew(Scope& scope, const ScopeInfo& info);
   Value lookup(NameId name);
   void set_variable(NameId name, const Value& value);
   void assign(const Target& target, const Value& value);
+  // Throws where an attribute of something else than a namespace would be set.
+  void check_target(const Target& target);
 
   // --- statements ---
   Flow execute(Body body);
   Flow execute(const Statement& statement);
   Flow execute_if(const IfStatement& statement);
   Flow execute_for(const ForStatement& statement, const Value& iterable, std::int64_t depth0);
-  Flow execute_loop(Loop& loop, Scope* scope);
+  // Whether an item ran through to the end of the body.
+  bool execute_loop(Loop& loop);
   Flow execute_set_block(const SetBlockStatement& statement);
   Flow execute_with(const WithStatement& statement);
-  Flow execute_scope(Body body);
+  Flow execute_scope(const ScopeInfo& info, Body body);
   Flow execute_filter_block(const FilterBlockStatement& statement);
   Flow execute_autoescape(const AutoescapeStatement& statement);
   void execute_call_block(const CallBlockStatement& statement);
@@ -138,6 +143,7 @@ class Interpreter {
   Value call(const Value& callee, const CallArgs& args);
   Value call_macro(const Macro& macro, const CallArgs& args);
   void bind_parameters(const MacroStatement& macro, const CallArgs& args, Scope* scope);
+  void fill_defaults(const MacroStatement& macro, Scope* scope);
   Value call_loop(Loop& loop, const CallArgs& args);
   Value call_block(std::string_view name);
   Value make_macro(const MacroStatement& definition);
@@ -146,6 +152,9 @@ class Interpreter {
   Runtime& rt_;
   std::vector<Value> variables_;  // by NameId; kMissing where not set
   Scope* scope_ = nullptr;        // null: the template's own variables
+  // Blocks see the caller's variables even where the template's own are not set yet.
+  std::vector<Value> given_;
+  bool in_block_ = false;
   std::string output_;
   std::string* out_ = &output_;
   int depth_ = 0;

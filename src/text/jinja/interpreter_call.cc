@@ -98,16 +98,9 @@ void Interpreter::bind_parameters(const MacroStatement& macro, const CallArgs& a
   bool has_caller_parameter = false;
   for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
     const Parameter& parameter = macro.parameters[i];
-    const std::string_view name = parsed_.names[parameter.name];
     has_caller_parameter = has_caller_parameter || parameter.name == kNameCaller;
-    Value value = i < args.positional.size() ? args.positional[i] : take(name);
-    if (value.missing()) {
-      value =
-          parameter.initial != nullptr
-              ? evaluate(parameter.initial)
-              : rt_.undefined(rt_.arena.copy(fmt::format("parameter '{}' was not provided", name)));
-    }
-    scope->set(parameter.name, value);
+    scope->set(parameter.name,
+               i < args.positional.size() ? args.positional[i] : take(parameter.text_name));
   }
   if (macro.takes_caller && !has_caller_parameter) {
     const Value caller = take("caller");
@@ -131,13 +124,28 @@ void Interpreter::bind_parameters(const MacroStatement& macro, const CallArgs& a
   }
 }
 
+// In order, after all that were given are in place: a default may use the other parameters.
+void Interpreter::fill_defaults(const MacroStatement& macro, Scope* scope) {
+  for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
+    const Parameter& parameter = macro.parameters[i];
+    if (!scope->bindings[macro.scope->unset.size() + i].value.missing()) continue;
+    scope->set(parameter.name, parameter.initial != nullptr
+                                   ? evaluate(parameter.initial)
+                                   : rt_.undefined(rt_.arena.copy(fmt::format(
+                                         "parameter '{}' was not provided", parameter.text_name))));
+  }
+}
+
 Value Interpreter::call_macro(const Macro& macro, const CallArgs& args) {
   const Call call(*this);
-  Scope* scope = new_scope(macro.scope);
+  Scope* scope = new_scope(macro.scope, *macro.definition->scope);
   const InScope in_scope(*this, scope);
   bind_parameters(*macro.definition, args, scope);
+  fill_defaults(*macro.definition, scope);
+  const bool outer = std::exchange(in_block_, false);
   const Capture capture(*this);
   execute(macro.definition->body);
+  in_block_ = outer;
   return capture.value();
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "text/jinja/builtin.h"
 #include "text/jinja/from_json.h"
@@ -27,8 +28,9 @@ class Interpreter::ForSource final : public LoopSource {
   bool next(Value& item) override {
     while (cursor_.next(item)) {
       if (statement_.test == nullptr) return true;
-      if (test_scope_ == nullptr) test_scope_ = interpreter_.new_scope(outer_);
-      test_scope_->bindings.clear();
+      if (test_scope_ == nullptr)
+        test_scope_ = interpreter_.new_scope(outer_, *statement_.test_scope);
+      renew(*test_scope_, *statement_.test_scope);
       const InScope in_scope(interpreter_, test_scope_);
       interpreter_.assign(statement_.target, item);
       if (truthy(interpreter_.evaluate(statement_.test))) return true;
@@ -80,6 +82,8 @@ Interpreter::Interpreter(const ParsedTemplate& parsed, Runtime& rt, const Ordere
     const auto id = parsed.name_ids.find(key);
     if (id != parsed.name_ids.end()) variables_[id->second] = from_json(rt, value);
   }
+  if (!parsed.blocks.empty()) given_ = variables_;
+  for (const NameId name : parsed.unset) variables_[name] = {};
   variables_[kNameSelf].kind = Kind::kBlocks;
 }
 
@@ -88,17 +92,25 @@ std::string Interpreter::run() {
   return std::move(output_);
 }
 
-Scope* Interpreter::new_scope(Scope* parent) {
-  return rt_.arena.make<Scope>(parent, std::pmr::vector<Binding>(&rt_.arena));
+Scope* Interpreter::new_scope(Scope* parent, const ScopeInfo& info) {
+  auto* scope = rt_.arena.make<Scope>(parent, std::pmr::vector<Binding>(&rt_.arena));
+  renew(*scope, info);
+  return scope;
+}
+
+void Interpreter::renew(Scope& scope, const ScopeInfo& info) {
+  scope.bindings.clear();
+  for (const NameId name : info.unset) scope.bindings.push_back({name, {}});
 }
 
 Value Interpreter::lookup(NameId name) {
   for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
     for (const Binding& binding : scope->bindings) {
-      if (binding.name == name) return binding.value;
+      if (binding.name != name) continue;
+      return binding.value.missing() ? rt_.undefined_variable(parsed_.names[name]) : binding.value;
     }
   }
-  const Value& value = variables_[name];
+  const Value& value = in_block_ && variables_[name].missing() ? given_[name] : variables_[name];
   return value.missing() ? rt_.undefined_variable(parsed_.names[name]) : value;
 }
 
@@ -124,6 +136,13 @@ void Interpreter::assign(const Target& target, const Value& value) {
                items.size() > target.items.size() ? "too many" : "not enough", target.items.size());
     }
     for (std::size_t i = 0; i < items.size(); ++i) assign(target.items[i], items[i]);
+  }
+}
+
+void Interpreter::check_target(const Target& target) {
+  for (const Target& item : target.items) check_target(item);
+  if (target.kind == TargetKind::kAttribute && !lookup(target.name).is(Kind::kNamespace)) {
+    rt_.fail("cannot assign attribute on non-namespace object");
   }
 }
 
@@ -167,6 +186,7 @@ Interpreter::Flow Interpreter::execute(const Statement& statement) {
     }
     case StatementKind::kSet: {
       const auto& set = as<SetStatement>(&statement);
+      check_target(set.target);
       assign(set.target, evaluate(set.value));
       return Flow::kNormal;
     }
@@ -188,7 +208,8 @@ Interpreter::Flow Interpreter::execute(const Statement& statement) {
       execute_block(as<BlockStatement>(&statement));
       return Flow::kNormal;
     case StatementKind::kScope:
-      return execute_scope(as<ScopeStatement>(&statement).body);
+      return execute_scope(*as<ScopeStatement>(&statement).scope,
+                           as<ScopeStatement>(&statement).body);
     case StatementKind::kAutoescape:
       return execute_autoescape(as<AutoescapeStatement>(&statement));
     case StatementKind::kBreak:
@@ -213,49 +234,55 @@ Interpreter::Flow Interpreter::execute_for(const ForStatement& statement, const 
                                            std::int64_t depth0) {
   ForSource source(*this, statement, iterable);
   auto* loop = rt_.arena.make<Loop>(rt_, &source, &statement, scope_, depth0);
-  Scope* scope = new_scope(scope_);
-  const Flow flow = execute_loop(*loop, scope);
+  const bool completed = execute_loop(*loop);
   loop->over = true;
-  if (loop->index0 >= 0 || statement.otherwise.empty()) return flow;
-  scope->bindings.clear();
-  const InScope in_scope(*this, scope);
-  return execute(statement.otherwise);
+  // As jinja2 has it, `else` also runs when every item was left by break or continue.
+  if (completed || statement.otherwise.empty()) return Flow::kNormal;
+  return execute_scope(*statement.otherwise_scope, statement.otherwise);
 }
 
-Interpreter::Flow Interpreter::execute_loop(Loop& loop, Scope* scope) {
+bool Interpreter::execute_loop(Loop& loop) {
+  const ForStatement& statement = *loop.statement;
+  Scope* scope = new_scope(scope_, *statement.body_scope);
   Value self;
   self.kind = Kind::kLoop;
   self.loop = &loop;
+  bool completed = false;
   while (loop.advance()) {
-    scope->bindings.clear();
+    renew(*scope, *statement.body_scope);
     const InScope in_scope(*this, scope);
     scope->set(kNameLoop, self);
-    assign(loop.statement->target, loop.current);
-    if (execute(loop.statement->body) == Flow::kBreak) break;
+    assign(statement.target, loop.current);
+    const Flow flow = execute(statement.body);
+    completed = completed || flow == Flow::kNormal;
+    if (flow == Flow::kBreak) break;
   }
-  return Flow::kNormal;
+  return completed;
 }
 
-Interpreter::Flow Interpreter::execute_scope(Body body) {
-  const InScope in_scope(*this, new_scope(scope_));
+Interpreter::Flow Interpreter::execute_scope(const ScopeInfo& info, Body body) {
+  const InScope in_scope(*this, new_scope(scope_, info));
   return execute(body);
 }
 
 Interpreter::Flow Interpreter::execute_set_block(const SetBlockStatement& statement) {
   Value text;
   {
-    const Capture capture(*this);
-    const Flow flow = execute_scope(statement.body);
-    if (flow != Flow::kNormal) return flow;
-    text = capture.value();
+    const InScope in_scope(*this, new_scope(scope_, *statement.scope));
+    {
+      const Capture capture(*this);
+      const Flow flow = execute(statement.body);
+      if (flow != Flow::kNormal) return flow;
+      text = capture.value();
+    }
+    if (statement.filter != nullptr) text = evaluate_filters(statement.filter, text);
   }
-  if (statement.filter != nullptr) text = evaluate_filters(statement.filter, text);
   assign(statement.target, text);
   return Flow::kNormal;
 }
 
 Interpreter::Flow Interpreter::execute_with(const WithStatement& statement) {
-  Scope* scope = new_scope(scope_);
+  Scope* scope = new_scope(scope_, *statement.scope);
   for (const WithItem& item : statement.items) {
     const Value value = evaluate(item.value);
     const InScope in_scope(*this, scope);
@@ -266,10 +293,11 @@ Interpreter::Flow Interpreter::execute_with(const WithStatement& statement) {
 }
 
 Interpreter::Flow Interpreter::execute_filter_block(const FilterBlockStatement& statement) {
+  const InScope in_scope(*this, new_scope(scope_, *statement.scope));
   Value text;
   {
     const Capture capture(*this);
-    const Flow flow = execute_scope(statement.body);
+    const Flow flow = execute(statement.body);
     if (flow != Flow::kNormal) return flow;
     text = capture.value();
   }
@@ -278,9 +306,10 @@ Interpreter::Flow Interpreter::execute_filter_block(const FilterBlockStatement& 
 }
 
 Interpreter::Flow Interpreter::execute_autoescape(const AutoescapeStatement& statement) {
+  const InScope in_scope(*this, new_scope(scope_, *statement.scope));
   const bool before = rt_.autoescape;
   rt_.autoescape = truthy(evaluate(statement.on));
-  const Flow flow = execute_scope(statement.body);
+  const Flow flow = execute(statement.body);
   rt_.autoescape = before;
   return flow;
 }
@@ -291,8 +320,10 @@ void Interpreter::execute_call_block(const CallBlockStatement& statement) {
 
 void Interpreter::execute_block(const BlockStatement& statement) {
   const Call call(*this);
-  const InScope in_scope(*this, new_scope(statement.scoped ? scope_ : nullptr));
+  const InScope in_scope(*this, new_scope(statement.scoped ? scope_ : nullptr, *statement.scope));
+  const bool outer = std::exchange(in_block_, true);
   execute(statement.body);
+  in_block_ = outer;
 }
 
 }  // namespace bl::jinja

@@ -1,5 +1,6 @@
 #pragma once
 #include <map>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -19,6 +20,7 @@ constexpr NameId kNameSelf = 4;
 
 struct ParsedTemplate {
   Body body;
+  std::span<const NameId> unset;  // variables of the template itself, as ScopeInfo::unset
   std::unordered_map<std::string_view, NameId> name_ids;
   std::vector<std::string_view> names;  // by NameId
   std::map<std::string_view, const BlockStatement*> blocks;

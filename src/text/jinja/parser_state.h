@@ -183,6 +183,7 @@ class Parser {
   std::size_t at_ = 0;
   int level_ = 0;
   int loops_ = 0;  // for-bodies around this place, within the macro
+  int loop_assignments_ = 0;
   bool uses_varargs_ = false;
   bool uses_kwargs_ = false;
   bool uses_caller_ = false;

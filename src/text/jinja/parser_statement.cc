@@ -1,6 +1,7 @@
+#include <set>
+
 #include "text/jinja/parser_state.h"
-#include "text/jinja/python_text.h"
-#include "text/utf8.h"
+#include "text/jinja/scope_analysis.h"
 
 namespace bl::jinja {
 namespace {
@@ -35,6 +36,7 @@ ParsedTemplate Parser::run() {
   for (const std::string_view name : {"loop", "varargs", "kwargs", "caller", "self"}) intern(name);
   result_.body = parse_body({});
   require_known(0);
+  analyze_scopes(result_, arena_);
   return std::move(result_);
 }
 
@@ -189,6 +191,10 @@ const Statement* Parser::parse_if() {
 
 const Statement* Parser::parse_for() {
   auto* node = make_statement<ForStatement>(StatementKind::kFor, next().line);
+  node->body_scope = arena_.make<ScopeInfo>();
+  node->test_scope = arena_.make<ScopeInfo>();
+  node->otherwise_scope = arena_.make<ScopeInfo>();
+  const int loop_assignments = loop_assignments_;
   node->target = parse_target("in", false);
   expect_word("in");
   TupleStyle style;
@@ -204,6 +210,9 @@ const Statement* Parser::parse_for() {
   --loops_;
   if (skip_word("else")) node->otherwise = parse_scope({"endfor"});
   expect_word("endfor");
+  if (loop_assignments_ > loop_assignments) {
+    fail_at(node->line, "a for loop may not assign to 'loop'");
+  }
   return node;
 }
 
@@ -217,6 +226,7 @@ const Statement* Parser::parse_set() {
     return node;
   }
   auto* node = make_statement<SetBlockStatement>(StatementKind::kSetBlock, line);
+  node->scope = arena_.make<ScopeInfo>();
   node->target = target;
   node->filter = parse_filters(nullptr, false);
   node->body = parse_scope({"endset"});
@@ -226,6 +236,7 @@ const Statement* Parser::parse_set() {
 
 const Statement* Parser::parse_with() {
   auto* node = make_statement<WithStatement>(StatementKind::kWith, next().line);
+  node->scope = arena_.make<ScopeInfo>();
   std::vector<WithItem> items;
   while (!at(Token::kBlockEnd)) {
     if (!items.empty()) expect(Token::kComma);
@@ -242,6 +253,7 @@ const Statement* Parser::parse_with() {
 
 void Parser::parse_parameters(MacroStatement& macro) {
   std::vector<Parameter> parameters;
+  std::set<NameId> names;
   expect(Token::kLeftParen);
   while (!at(Token::kRightParen)) {
     if (!parameters.empty()) expect(Token::kComma);
@@ -251,6 +263,9 @@ void Parser::parse_parameters(MacroStatement& macro) {
       parameter.initial = parse_expression();
     } else if (!parameters.empty() && parameters.back().initial != nullptr) {
       fail_at(current().line, "a parameter without default follows one with default");
+    }
+    if (!names.insert(parameter.name).second) {
+      fail_at(current().line, "parameter '{}' is named twice", name);
     }
     parameters.push_back(parameter);
   }
@@ -263,11 +278,20 @@ void Parser::parse_macro_body(MacroStatement& macro, std::string_view end) {
   const bool kwargs = std::exchange(uses_kwargs_, false);
   const bool caller = std::exchange(uses_caller_, false);
   const int loops = std::exchange(loops_, 0);
+  macro.scope = arena_.make<ScopeInfo>();
   macro.body = parse_scope({end});
   expect_word(end);
   macro.takes_varargs = uses_varargs_;
   macro.takes_kwargs = uses_kwargs_;
   macro.takes_caller = uses_caller_;
+  for (const Parameter& parameter : macro.parameters) {
+    // A parameter of that name is an ordinary one.
+    if (parameter.name == kNameVarargs) macro.takes_varargs = false;
+    if (parameter.name == kNameKwargs) macro.takes_kwargs = false;
+    if (parameter.name == kNameCaller && uses_caller_ && parameter.initial == nullptr) {
+      fail_at(macro.line, "the parameter 'caller' needs a default");
+    }
+  }
   uses_varargs_ = uses_varargs_ || varargs;
   uses_kwargs_ = uses_kwargs_ || kwargs;
   uses_caller_ = uses_caller_ || caller;
@@ -301,6 +325,7 @@ const Statement* Parser::parse_call_block() {
 
 const Statement* Parser::parse_filter_block() {
   auto* node = make_statement<FilterBlockStatement>(StatementKind::kFilterBlock, next().line);
+  node->scope = arena_.make<ScopeInfo>();
   node->filter = parse_filters(nullptr, true);
   node->body = parse_scope({"endfilter"});
   expect_word("endfilter");
@@ -309,6 +334,7 @@ const Statement* Parser::parse_filter_block() {
 
 const Statement* Parser::parse_block() {
   auto* node = make_statement<BlockStatement>(StatementKind::kBlock, next().line);
+  node->scope = arena_.make<ScopeInfo>();
   node->name = expect(Token::kName).text;
   node->scoped = skip_word("scoped");
   const bool required = skip_word("required");
@@ -329,6 +355,7 @@ const Statement* Parser::parse_block() {
 
 const Statement* Parser::parse_generation() {
   auto* node = make_statement<ScopeStatement>(StatementKind::kScope, next().line);
+  node->scope = arena_.make<ScopeInfo>();
   const int loops = std::exchange(loops_, 0);
   node->body = parse_scope({"endgeneration"});
   loops_ = loops;
@@ -338,6 +365,7 @@ const Statement* Parser::parse_generation() {
 
 const Statement* Parser::parse_autoescape() {
   auto* node = make_statement<AutoescapeStatement>(StatementKind::kAutoescape, next().line);
+  node->scope = arena_.make<ScopeInfo>();
   node->on = parse_expression();
   node->body = parse_scope({"endautoescape"});
   expect_word("endautoescape");
@@ -394,6 +422,7 @@ Target Parser::parse_single_target(bool with_attribute) {
     return target;
   }
   target.name = intern(parse_target_name());
+  if (target.name == kNameLoop) ++loop_assignments_;
   return target;
 }
 
