@@ -33,7 +33,7 @@ const Kernels& kernels_for(Isa isa) {
       break;
 #endif
   }
-  BL_CHECK(!"an instruction set of another processor");
+  BL_CHECK(false);  // an instruction set of another processor
   return portable::kKernels;
 }
 
