@@ -104,7 +104,7 @@ void Chat::loop() {
         "/help lists the commands; a line that ends in \\ or a text in \"\"\" goes on; Ctrl-C "
         "stops an answer.");
   }
-  while (!done_) {
+  while (!done_ && !interrupted()) {
     const std::optional<std::string> entry = editor.read_entry();
     if (!entry) break;
     if (entry->find_first_not_of(" \n\t") == entry->npos) continue;

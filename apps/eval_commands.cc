@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "command.h"
+#include "embedded_data.h"
 #include "engine/step_runner.h"
 #include "model_options.h"
 #include "results.h"
@@ -37,7 +38,7 @@ struct EvalOptions {
     v(text, {"--text", "FILE", "text to predict; encoded whole, cut into rows of --ctx tokens"});
     v(rows, {"--rows", "N", "use the first N rows", "all whole rows"});
     v(bos, {"--bos", "", "put BOS before each row (always, where a model needs it)"});
-    v(json, {"--json", "", "print JSON"});
+    v(json, {"--json", "", "print JSON (it always is)"});
     model.visit(v);
   }
 
@@ -59,12 +60,17 @@ struct EvalRows {
   bool with_bos = false;
 };
 
+bool needs_bos(const std::string& architecture) {
+  const Json list = parse_json(embedded_eval_bos(), "archs/eval/bos.json").at("needs_bos");
+  return std::find(list.begin(), list.end(), architecture) != list.end();
+}
+
 EvalRows read_rows(const EvalOptions& options, const ModelSession& session) {
   const std::string text = read_file(options.text);
   const std::vector<std::int32_t> ids = session.tokenizer().encode(text, {.add_special = false});
   const std::optional<int> bos = session.tokenizer().bos_id();
   EvalRows result;
-  result.with_bos = options.bos || false;
+  result.with_bos = options.bos || needs_bos(session.model().spec().architecture);
   if (result.with_bos && !bos) {
     fail(ErrorCode::kInvalidArgument, "--bos: the tokenizer of {} has no BOS token",
          options.model.model);
@@ -90,6 +96,11 @@ EvalRows read_rows(const EvalOptions& options, const ModelSession& session) {
     out.insert(out.end(), begin, begin + static_cast<std::ptrdiff_t>(fresh));
   }
   return result;
+}
+
+const char* bos_note(const EvalRows& rows, const EvalOptions& options) {
+  if (!rows.with_bos) return "";
+  return options.bos ? ", BOS before each" : ", BOS before each as this model needs";
 }
 
 // Runs rows through one model, a stretch of positions at a time.
@@ -137,14 +148,6 @@ struct Surprise {
   double perplexity() const { return std::exp(nats / static_cast<double>(tokens)); }
 };
 
-void report(const EvalOptions& options, const Json& document, const std::string& line) {
-  if (options.json) {
-    write_json(document);
-  } else {
-    write_result(line);
-  }
-}
-
 void eval_ppl(EvalOptions& options) {
   const std::unique_ptr<ModelSession> session = load_session(options.session_options());
   const EvalRows rows = read_rows(options, *session);
@@ -166,14 +169,12 @@ void eval_ppl(EvalOptions& options) {
     total.add(of_row);
     row_list.push_back(of_row.perplexity());
   }
-  if (rows.with_bos && !options.bos) log_info("BOS put before each row: this model needs it");
-  report(options,
-         {{"ppl", total.perplexity()},
-          {"tokens", total.tokens},
-          {"rows", std::move(row_list)},
-          {"bos", rows.with_bos}},
-         fmt::format("perplexity {:.4f} over {} tokens ({} rows{})\n", total.perplexity(),
-                     total.tokens, rows.rows.size(), rows.with_bos ? ", BOS before each" : ""));
+  log_info("perplexity {:.4f} over {} tokens ({} rows{})", total.perplexity(), total.tokens,
+           rows.rows.size(), bos_note(rows, options));
+  write_json({{"ppl", total.perplexity()},
+              {"tokens", total.tokens},
+              {"rows", std::move(row_list)},
+              {"bos", rows.with_bos}});
 }
 
 struct KldOptions {
@@ -262,16 +263,15 @@ void eval_kld(KldOptions& options) {
     row_list.push_back(of_row.json());
   }
   Json document = total.json();
-  const std::string line = fmt::format(
-      "KL divergence {:.6f}, top-1 agreement {:.4f}, perplexity {:.4f}, of the base {:.4f} ({} "
-      "rows{})\n",
-      document["kld"].get<double>(), document["top1"].get<double>(), document["ppl"].get<double>(),
-      document["base_ppl"].get<double>(), rows.rows.size(),
-      rows.with_bos ? ", BOS before each" : "");
   document["tokens"] = total.positions;
   document["rows"] = std::move(row_list);
   document["bos"] = rows.with_bos;
-  report(eval, document, line);
+  log_info(
+      "KL divergence {:.6f}, top-1 agreement {:.4f}, perplexity {:.4f}, of the base {:.4f} ({} "
+      "rows{})",
+      document["kld"].get<double>(), document["top1"].get<double>(), document["ppl"].get<double>(),
+      document["base_ppl"].get<double>(), rows.rows.size(), bos_note(rows, eval));
+  write_json(document);
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 #include "line_editor.h"
 
 #include <histedit.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <clocale>
 #include <cstdlib>
+#include <cwchar>
 #include <iostream>
 #include <utility>
 
@@ -44,6 +48,28 @@ struct LineEditor::State {
     state->prompt_text =
         state->colors ? std::string("\1\x1b[1;32m\1") + text + "\1\x1b[0m\1" : text;
     return state->prompt_text.data();
+  }
+
+  // Reads one character. libedit's own reader goes on after a signal, so that Ctrl-C would do
+  // nothing until the next key.
+  static int read_character(EditLine*, wchar_t* character) {
+    std::array<char, 4> bytes{};
+    std::size_t have = 0;
+    std::size_t need = 1;
+    while (have < need) {
+      const ssize_t got = read(STDIN_FILENO, &bytes[have], 1);
+      if (got == 0) return 0;
+      if (got < 0 && errno == EINTR && !interrupted()) continue;
+      if (got < 0) return -1;
+      if (have++ == 0) {
+        const auto first = static_cast<unsigned char>(bytes[0]);
+        need = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
+      }
+    }
+    std::mbstate_t state{};
+    const std::size_t used = std::mbrtowc(character, bytes.data(), need, &state);
+    if (used == 0 || used > need) *character = static_cast<unsigned char>(bytes[0]);
+    return 1;
   }
 
   static unsigned char complete(EditLine* editor, int) {
@@ -87,6 +113,7 @@ struct LineEditor::State {
     el_set(editor, EL_CLIENTDATA, this);
     el_set(editor, EL_PROMPT_ESC, &State::prompt, kPromptEscape);
     el_set(editor, EL_EDITOR, "emacs");
+    el_set(editor, EL_GETCFN, &State::read_character);
     el_set(editor, EL_HIST, ::history, history);
     el_set(editor, EL_ADDFN, "complete-command", "complete a command", &State::complete);
     el_set(editor, EL_BIND, "^I", "complete-command", nullptr);
@@ -107,6 +134,7 @@ struct LineEditor::State {
       return line;
     }
     int count = 0;
+    el_resize(editor);
     const char* text = el_gets(editor, &count);
     if (text == nullptr || count <= 0) return std::nullopt;
     line.assign(text, static_cast<std::size_t>(count));
@@ -143,6 +171,7 @@ std::optional<std::string> LineEditor::read_entry() {
       if (interrupted()) {
         clear_interrupt();
         std::cout << "\n" << std::flush;
+        if (interrupted()) return std::nullopt;  // asked to end, not to stop
         return std::string();
       }
       if (entry.empty()) return std::nullopt;

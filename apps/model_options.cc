@@ -7,6 +7,8 @@
 namespace bl {
 namespace {
 
+constexpr std::int64_t kMaxContext = 2'000'000'000;  // positions are 32-bit numbers
+
 int checked_threads(std::int64_t threads) {
   if (threads < 0 || threads > 1024) {
     fail_usage("--threads: {} is not in 1 … 1024 (0: physical cores)", threads);
@@ -18,7 +20,9 @@ int checked_threads(std::int64_t threads) {
 
 SessionOptions ModelOptions::session_options(bool needs_model) const {
   if (needs_model && model.empty()) fail_usage("-m DIR is missing: the model folder or .gguf file");
-  if (context < 0) fail_usage("--ctx: {} should be a number of tokens, 1 or more", context);
+  if (context < 0 || context > kMaxContext) {
+    fail_usage("--ctx: {} is not in 1 … {}", context, kMaxContext);
+  }
   if (rope_scale < 0) fail_usage("--rope-scale: {} should be above 0", rope_scale);
   if (rope_alpha < 0) fail_usage("--rope-alpha: {} should be above 0", rope_alpha);
   SessionOptions options;

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "embedded_bench.h"
+#include "embedded_data.h"
 #include "tensor/tensor.h"
 
 namespace bl {

@@ -12,12 +12,11 @@ volatile std::sig_atomic_t& requested() {
   return flag;
 }
 
-void on_signal(int) { requested() = 1; }
+void on_signal(int signal) { requested() = signal; }
 
 }  // namespace
 
 void install_interrupt_handler() {
-  requested() = 0;
   struct sigaction action {};
   action.sa_handler = on_signal;
   // The default action comes back after the first signal, so that a second one kills. Without
@@ -33,6 +32,9 @@ void check_interrupt() {
   if (interrupted()) fail(ErrorCode::kCancelled, "interrupted");
 }
 
-void clear_interrupt() { install_interrupt_handler(); }
+void clear_interrupt() {
+  if (requested() == SIGINT) requested() = 0;
+  install_interrupt_handler();
+}
 
 }  // namespace bl

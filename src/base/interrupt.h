@@ -13,7 +13,8 @@ bool interrupted();
 // Throws Error(kCancelled) when it was. For loops that leave nothing half-written.
 void check_interrupt();
 
-// Forgets the request and listens again: an interactive program stops the answer, not itself.
+// Forgets a SIGINT and listens again: an interactive program stops the answer, not itself. A
+// SIGTERM is not forgotten: interrupted() stays true.
 void clear_interrupt();
 
 }  // namespace bl

@@ -51,6 +51,16 @@ std::int64_t choose_context(const SessionOptions& options, const ModelLoader& lo
   return fitting > 0 ? fitting : std::min<std::int64_t>(allowed, kPageSlots);
 }
 
+std::int32_t count_pages(const SessionOptions& options, std::int64_t context) {
+  if (options.pages > 0) return options.pages;
+  const std::int64_t pages = (context + kPageSlots - 1) / kPageSlots * options.sequences;
+  if (pages > INT32_MAX) {
+    fail(ErrorCode::kInvalidArgument, "{} sequences of {} tokens are more than a cache can hold",
+         options.sequences, context);
+  }
+  return static_cast<std::int32_t>(pages);
+}
+
 void check_memory(const MemoryPlan& plan, std::uint64_t available, const std::string& name) {
   if (plan.total() <= available) return;
   fail(ErrorCode::kOutOfMemory,
@@ -96,9 +106,7 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
                                 .step_tokens = step.tokens,
                                 .logit_rows = step.logit_rows};
   session->context_ = choose_context(options, loader, loader.plan(plan), cache, available);
-  const std::int32_t pages = options.pages > 0 ? options.pages
-                                               : KvCache::pages_for(session->context_) *
-                                                     static_cast<std::int32_t>(options.sequences);
+  const std::int32_t pages = count_pages(options, session->context_);
   session->plan_ = loader.plan(plan);
   session->plan_.cache =
       KvCache::page_bytes(loader.spec().kv_layouts(cache)) * static_cast<std::size_t>(pages);

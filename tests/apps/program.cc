@@ -3,16 +3,10 @@
 #include <fmt/format.h>
 #include <sys/wait.h>
 
-#include <array>
 #include <cstdlib>
-#include <random>
 
-#include "base/check.h"
 #include "base/file.h"
-#include "base/json.h"
-#include "format/safetensors_writer.h"
 #include "support/data.h"
-#include "tensor/float16.h"
 
 namespace bl::test {
 namespace {
@@ -23,111 +17,6 @@ std::string quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
-}
-
-std::string utf8(int code) {
-  if (code < 0x80) return {static_cast<char>(code)};
-  return {static_cast<char>(0xc0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3f))};
-}
-
-// The printable stand-in of a byte in byte-level vocabularies (public scheme of 2019: printable
-// Latin-1 stands for itself, the others follow from U+0100 on).
-std::array<std::string, 256> byte_names() {
-  std::array<std::string, 256> names;
-  int next = 256;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool printable =
-        (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    names[static_cast<std::size_t>(byte)] = utf8(printable ? byte : next++);
-  }
-  return names;
-}
-
-void write_tokenizer(const fs::path& folder) {
-  Json vocab = Json::object();
-  const std::array<std::string, 256> names = byte_names();
-  for (std::size_t byte = 0; byte < 256; ++byte) vocab[names[byte]] = byte;
-  Json added = Json::array();
-  int id = 256;
-  for (const char* token : {"<s>", "</s>", "<|user|>", "<|bot|>"}) {
-    added.push_back({{"id", id++},
-                     {"content", token},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", true}});
-  }
-  const Json byte_level = {{"type", "ByteLevel"},
-                           {"add_prefix_space", false},
-                           {"trim_offsets", false},
-                           {"use_regex", false}};
-  const Json sequence = {
-      {"type", "TemplateProcessing"},
-      {"single", Json::array({{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
-                              {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}})},
-      {"pair", Json::array()},
-      {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {256}}, {"tokens", {"<s>"}}}}}}};
-  const Json document = {{"version", "1.0"},
-                         {"truncation", nullptr},
-                         {"padding", nullptr},
-                         {"added_tokens", added},
-                         {"normalizer", nullptr},
-                         {"pre_tokenizer", byte_level},
-                         {"post_processor", sequence},
-                         {"decoder", byte_level},
-                         {"model",
-                          {{"type", "BPE"},
-                           {"dropout", nullptr},
-                           {"unk_token", nullptr},
-                           {"fuse_unk", false},
-                           {"byte_fallback", false},
-                           {"vocab", vocab},
-                           {"merges", Json::array()}}}};
-  write_file_atomically(folder / "tokenizer.json", document.dump());
-  const Json config = {
-      {"tokenizer_class", "PreTrainedTokenizerFast"},
-      {"bos_token", "<s>"},
-      {"eos_token", "</s>"},
-      {"chat_template",
-       "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}"
-       "{% elif m.role == 'user' %}<|user|>{{ m.content }}{% else %}<|bot|>{{ m.content }}</s>"
-       "{% endif %}{% endfor %}{% if add_generation_prompt %}<|bot|>{% endif %}"}};
-  write_file_atomically(folder / "tokenizer_config.json", config.dump());
-}
-
-void write_weights(const fs::path& folder) {
-  constexpr std::int64_t kHidden = 32, kWide = 64, kVocab = 320, kKv = 16;
-  std::vector<TensorPlan> plans;
-  const auto add = [&](const std::string& name, const Shape& shape) {
-    plans.push_back(plan_tensor(name + ".weight", DType::kF16, shape));
-  };
-  add("model.embed_tokens", {kVocab, kHidden});
-  add("model.norm", {kHidden});
-  add("lm_head", {kVocab, kHidden});
-  for (const char* layer : {"model.layers.0.", "model.layers.1."}) {
-    const std::string at = layer;
-    add(at + "self_attn.q_proj", {kHidden, kHidden});
-    add(at + "self_attn.k_proj", {kKv, kHidden});
-    add(at + "self_attn.v_proj", {kKv, kHidden});
-    add(at + "self_attn.o_proj", {kHidden, kHidden});
-    add(at + "mlp.gate_proj", {kWide, kHidden});
-    add(at + "mlp.up_proj", {kWide, kHidden});
-    add(at + "mlp.down_proj", {kHidden, kWide});
-    add(at + "input_layernorm", {kHidden});
-    add(at + "post_attention_layernorm", {kHidden});
-  }
-  SafetensorsWriter writer(folder / "model.safetensors", plans, {{"format", "pt"}});
-  std::mt19937 random(7);
-  std::normal_distribution<float> normal(0, 1);
-  for (const TensorPlan& plan : writer.tensors()) {
-    std::vector<std::uint16_t> values(plan.bytes() / 2);
-    for (std::uint16_t& value : values) {
-      value = float_to_half(plan.shape.size() == 1 ? 1.0f : 0.2f * normal(random));
-    }
-    writer.write(std::as_bytes(std::span(values)));
-  }
-  writer.commit();
 }
 
 }  // namespace
@@ -145,21 +34,6 @@ ProgramResult run_program(const std::vector<std::string>& arguments, const std::
   result.err = read_file(work / "err");
   fs::remove_all(work);
   return result;
-}
-
-fs::path make_tiny_model(const char* name, const std::string& config_extra) {
-  const fs::path folder = scratch_dir(name);
-  write_tokenizer(folder);
-  write_weights(folder);
-  write_file_atomically(
-      folder / "config.json",
-      "{" + config_extra +
-          R"("architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32,
- "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
- "num_key_value_heads": 2, "vocab_size": 320, "max_position_embeddings": 1024,
- "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu", "bos_token_id": 256,
- "eos_token_id": 257, "tie_word_embeddings": false})");
-  return folder;
 }
 
 }  // namespace bl::test

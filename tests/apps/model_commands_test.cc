@@ -1,0 +1,337 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "../engine/tiny_model.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "format/safetensors_file.h"
+#include "program.h"
+#include "support/data.h"
+
+namespace bl::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ModelCommands : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    model_ = make_tiny_model("model-commands").string();
+    work_ = scratch_dir("model-commands-work");
+  }
+  static std::string ids_file(const std::string& json) {
+    const fs::path path = work_ / "ids.json";
+    write_file_atomically(path, json);
+    return path.string();
+  }
+  static std::string out_file() { return (work_ / "out.safetensors").string(); }
+  static std::string model_;
+  static fs::path work_;
+};
+std::string ModelCommands::model_;
+fs::path ModelCommands::work_;
+
+// What logits says about the last position of a prompt, through the command.
+std::vector<float> rows_of(const fs::path& path, const char* name, std::int64_t& rows) {
+  const SafetensorsFile file(path);
+  const HostArray array = file.read(name);
+  rows = array.view.shape[0];
+  const float* data = array.view.as<const float>();
+  return {data, data + array.view.shape.elements()};
+}
+
+TEST_F(ModelCommands, RunPrintsTheTextAndNothingElse) {
+  const std::vector<std::string> command{"run", "-m", model_,     "--backend", "ref",
+                                         "-p",  "ab", "--greedy", "-n",        "12"};
+  const ProgramResult result = run_program(command);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(result.out.ends_with("\n"));
+  EXPECT_NE(result.err.find("12 tokens"), std::string::npos) << result.err;
+  const ProgramResult again = run_program(command);
+  EXPECT_EQ(again.out, result.out);
+
+  std::vector<std::string> quiet = command;
+  quiet.push_back("--quiet");
+  const ProgramResult silent = run_program(quiet);
+  EXPECT_EQ(silent.out, result.out);
+  EXPECT_EQ(silent.err, "");
+
+  // The same prompt from a file and from standard input.
+  write_file_atomically(work_ / "prompt", "ab");
+  const ProgramResult from_file =
+      run_program({"run", "-m", model_, "--backend", "ref", "-f", (work_ / "prompt").string(),
+                   "--greedy", "-n", "12"});
+  EXPECT_EQ(from_file.out, result.out);
+  const ProgramResult from_stdin =
+      run_program({"run", "-m", model_, "--backend", "ref", "--greedy", "-n", "12"}, "ab");
+  EXPECT_EQ(from_stdin.out, result.out);
+}
+
+TEST_F(ModelCommands, SeedsDecideSampledText) {
+  const auto sample = [&](const char* seed) {
+    return run_program({"run", "-m", model_, "--backend", "ref", "-p", "ab", "-n", "20",
+                        "--temperature", "1.5", "--seed", seed})
+        .out;
+  };
+  EXPECT_EQ(sample("1"), sample("1"));
+  EXPECT_NE(sample("1"), sample("2"));
+}
+
+TEST_F(ModelCommands, PromptsThatDoNotFitAreErrors) {
+  const ProgramResult result = run_program(
+      {"run", "-m", model_, "--backend", "ref", "--ctx", "8", "-p", "a longer prompt", "-q"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_NE(result.err.find("16 tokens and the context holds 8"), std::string::npos) << result.err;
+}
+
+TEST_F(ModelCommands, ChatAnswersOverAPipe) {
+  const fs::path saved = work_ / "chat.json";
+  const ProgramResult result =
+      run_program({"chat", "-m", model_, "--backend", "ref", "--greedy", "-n", "4"},
+                  "hello\n/regen\n/save " + saved.string() +
+                      "\n/undo\n/set temprature 1\n/set top_k 5\n"
+                      "two \\\nlines\n/load " +
+                      saved.string() + "\n/system Be brief.\n/stats\n/quit\nnever\n");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.err.find("temperature is"), std::string::npos) << result.err;
+  const Json document = read_json_file(saved);
+  ASSERT_EQ(document["messages"].size(), 2u);
+  EXPECT_EQ(document["messages"][0]["content"], "hello");
+  EXPECT_EQ(document["messages"][1]["role"], "assistant");
+}
+
+TEST_F(ModelCommands, LogitsOfABatchEqualThoseOfEach) {
+  const ProgramResult batch =
+      run_program({"logits", "-m", model_, "--backend", "ref", "--ids",
+                   ids_file("[[256, 1, 2, 3], [7], [9, 8, 7, 6, 5, 4, 3]]"), "-o", out_file()});
+  ASSERT_EQ(batch.status, 0) << batch.err;
+  EXPECT_EQ(batch.out, "");
+  std::int64_t rows = 0;
+  const std::vector<float> third = rows_of(out_file(), "logits_2", rows);
+  EXPECT_EQ(rows, 7);
+  EXPECT_EQ(third.size(), 7u * 320);
+  const ProgramResult single = run_program({"logits", "-m", model_, "--backend", "ref", "--ids",
+                                            ids_file("[9, 8, 7, 6, 5, 4, 3]"), "-o", out_file()});
+  ASSERT_EQ(single.status, 0) << single.err;
+  const std::vector<float> alone = rows_of(out_file(), "logits", rows);
+  ASSERT_EQ(alone.size(), third.size());
+  for (std::size_t i = 0; i < alone.size(); ++i) ASSERT_NEAR(alone[i], third[i], 1e-4f) << i;
+  // Without -o the same bytes go to standard output.
+  const ProgramResult piped = run_program(
+      {"logits", "-m", model_, "--backend", "ref", "--ids", ids_file("[9, 8, 7, 6, 5, 4, 3]")});
+  EXPECT_EQ(piped.out, read_file(out_file()));
+}
+
+TEST_F(ModelCommands, WrongIdsAreNamed) {
+  const std::vector<std::pair<const char*, const char*>> cases{
+      {"[1, 2, 320]", "320"},    {"[1, -1]", "-1"}, {"[]", "at least one"},
+      {"[[1], []]", "prompt 1"}, {"{}", "array"},   {"[1, [2]]", "[2]"},
+      {"[1.5]", "1.5"},          {"[\"a\"]", "a"},  {"[1", "ids.json"},
+      {"[[1], 2]", "array"}};
+  for (const auto& [json, part] : cases) {
+    fs::remove(out_file());
+    const ProgramResult result = run_program(
+        {"logits", "-m", model_, "--backend", "ref", "--ids", ids_file(json), "-o", out_file()});
+    EXPECT_EQ(result.status, 1) << json;
+    EXPECT_NE(result.err.find(part), std::string::npos) << json << ": " << result.err;
+    EXPECT_FALSE(fs::exists(out_file())) << json;
+  }
+}
+
+TEST_F(ModelCommands, DequantGivesTheMatrixInInputOrder) {
+  const ProgramResult result = run_program(
+      {"dequant", "-m", model_, "--tensor", "model.layers.0.self_attn.k_proj", "-o", out_file()});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const SafetensorsFile out(out_file());
+  const HostArray weight = out.read("weight");
+  EXPECT_EQ(weight.view.shape, (Shape{32, 16}));
+  const SafetensorsFile in(fs::path(model_) / "model.safetensors");
+  const HostArray stored = in.read("model.layers.0.self_attn.k_proj.weight");
+  for (std::int64_t i = 0; i < 32; ++i) {
+    for (std::int64_t o = 0; o < 16; ++o) {
+      ASSERT_EQ(weight.view.as<const std::uint16_t>()[i * 16 + o],
+                stored.view.as<const std::uint16_t>()[o * 32 + i]);
+    }
+  }
+  const ProgramResult wrong = run_program(
+      {"dequant", "-m", model_, "--tensor", "model.layers.0.self_attn.k_prj", "-o", out_file()});
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_NE(wrong.err.find("did you mean model.layers.0.self_attn.k_proj"), std::string::npos)
+      << wrong.err;
+}
+
+TEST_F(ModelCommands, PerplexityIsWhatLogitsSay) {
+  write_file_atomically(work_ / "text", "The quick brown fox jumps over the lazy dog, twice.");
+  const ProgramResult result = run_program({"eval", "ppl", "-m", model_, "--backend", "ref",
+                                            "--text", (work_ / "text").string(), "--ctx", "16"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json document = parse_json(result.out, "stdout");
+  EXPECT_EQ(document["tokens"], 3 * 15);
+
+  // The same from the logits command: bytes are ids here.
+  const std::string text = read_file(work_ / "text");
+  Json batch = Json::array();
+  for (std::size_t row = 0; row < 3; ++row) {
+    Json ids = Json::array();
+    for (std::size_t i = 0; i < 16; ++i) ids.push_back(text[row * 16 + i]);
+    batch.push_back(ids);
+  }
+  ASSERT_EQ(run_program({"logits", "-m", model_, "--backend", "ref", "--ids",
+                         ids_file(batch.dump()), "-o", out_file()})
+                .status,
+            0);
+  double nats = 0;
+  for (std::size_t row = 0; row < 3; ++row) {
+    std::int64_t rows = 0;
+    const std::vector<float> logits =
+        rows_of(out_file(), ("logits_" + std::to_string(row)).c_str(), rows);
+    for (std::size_t i = 0; i + 1 < 16; ++i) {
+      double sum = 0;
+      for (std::size_t id = 0; id < 320; ++id) {
+        sum += std::exp(static_cast<double>(logits[i * 320 + id]));
+      }
+      const auto next = static_cast<std::size_t>(text[row * 16 + i + 1]);
+      nats += std::log(sum) - static_cast<double>(logits[i * 320 + next]);
+    }
+  }
+  EXPECT_NEAR(document["ppl"].get<double>(), std::exp(nats / 45), 1e-3 * std::exp(nats / 45));
+}
+
+TEST_F(ModelCommands, DistanceToItselfIsNothing) {
+  write_file_atomically(work_ / "text", std::string(100, 'q') + "uick");
+  const ProgramResult result =
+      run_program({"eval", "kld", "-m", model_, "--base", model_, "--backend", "ref", "--text",
+                   (work_ / "text").string(), "--ctx", "32", "--rows", "2", "-q"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json document = parse_json(result.out, "stdout");
+  EXPECT_NEAR(document["kld"].get<double>(), 0, 1e-6);
+  EXPECT_EQ(document["top1"], 1.0);
+  EXPECT_EQ(document["ppl"], document["base_ppl"]);
+  EXPECT_EQ(document["tokens"], 64);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST_F(ModelCommands, EvalRowsThatAreNotThereAreAnError) {
+  write_file_atomically(work_ / "text", "short");
+  const ProgramResult none = run_program(
+      {"eval", "ppl", "-m", model_, "--backend", "ref", "--text", (work_ / "text").string()});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.err.find("not one whole row"), std::string::npos) << none.err;
+  const ProgramResult few = run_program({"eval", "ppl", "-m", model_, "--backend", "ref", "--text",
+                                         (work_ / "text").string(), "--ctx", "2", "--rows", "9"});
+  EXPECT_EQ(few.status, 1);
+  EXPECT_NE(few.err.find("--rows asks for 9"), std::string::npos) << few.err;
+}
+
+TEST_F(ModelCommands, BenchReportsEachTest) {
+  const ProgramResult result = run_program({"bench", "-m", model_, "--backend", "ref", "-p", "20",
+                                            "-n", "3", "-b", "2", "-d", "5", "-r", "2", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json document = parse_json(result.out, "stdout");
+  ASSERT_EQ(document.size(), 2u);
+  EXPECT_EQ(document[0]["test"], "pp20");
+  EXPECT_EQ(document[1]["test"], "tg3");
+  for (const Json& test : document) {
+    EXPECT_EQ(test["batch"], 2);
+    EXPECT_EQ(test["depth"], 5);
+    EXPECT_GT(test["tps"].get<double>(), 0);
+    EXPECT_GE(test["tps_stddev"].get<double>(), 0);
+    EXPECT_GT(test["peak_host_bytes"].get<std::int64_t>(), 0);
+    EXPECT_GT(test["peak_device_bytes"].get<std::int64_t>(), 0);
+  }
+  const ProgramResult table =
+      run_program({"bench", "-m", model_, "--backend", "ref", "-p", "0", "-n", "2", "-r", "1"});
+  EXPECT_EQ(table.status, 0);
+  EXPECT_NE(table.out.find("| tg2 "), std::string::npos) << table.out;
+  EXPECT_EQ(table.out.find("| pp"), std::string::npos);
+}
+
+TEST_F(ModelCommands, BenchMakesRandomModels) {
+  const fs::path config = work_ / "shape.json";
+  write_file_atomically(config, R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+ "hidden_act": "silu", "rms_norm_eps": 1e-5, "hidden_size": 256, "intermediate_size": 512,
+ "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000,
+ "max_position_embeddings": 512, "rope_theta": 10000.0})");
+  for (const std::vector<std::string>& format :
+       std::vector<std::vector<std::string>>{{"--bpw", "2.5"},
+                                             {"--bpw", "3"},
+                                             {"--bpw", "4"},
+                                             {"--bpw", "5"},
+                                             {"--bpw", "6"},
+                                             {"--format", "gptq"},
+                                             {"--format", "fp16"}}) {
+    std::vector<std::string> command{"bench", "--random", config.string(), "-p", "8", "-n", "2",
+                                     "-r",    "1",        "--json"};
+    command.insert(command.end(), format.begin(), format.end());
+    const ProgramResult result = run_program(command);
+    EXPECT_EQ(result.status, 0) << format[1] << result.err;
+    EXPECT_EQ(parse_json(result.out, "stdout").size(), 2u);
+  }
+  const ProgramResult unknown = run_program({"bench", "--random", "huge-900b"});
+  EXPECT_EQ(unknown.status, 1);
+  EXPECT_NE(unknown.err.find("config.json"), std::string::npos);
+  const ProgramResult mix = run_program({"bench", "--random", config.string(), "--bpw", "7"});
+  EXPECT_EQ(mix.status, 1);
+  EXPECT_NE(mix.err.find("2.5, 3, 4, 5, 6"), std::string::npos) << mix.err;
+}
+
+TEST_F(ModelCommands, InspectPlansMemory) {
+  const ProgramResult result = run_program(
+      {"inspect", model_, "--backend", "ref", "--ctx", "512", "--cache", "fp16", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json document = parse_json(result.out, "stdout");
+  EXPECT_EQ(document["layers"], 2);
+  EXPECT_EQ(document["vocab"], 320);
+  EXPECT_DOUBLE_EQ(document["bits_per_weight"].get<double>(), 16.0);
+  const Json& plan = document["plan"];
+  // 2 layers · 2 heads · 8 elements · keys and values · 2 bytes
+  EXPECT_EQ(plan["cache"], 512 * 2 * 2 * 8 * 2 * 2);
+  EXPECT_EQ(plan["total"].get<std::uint64_t>(), plan["weights"].get<std::uint64_t>() +
+                                                    plan["cache"].get<std::uint64_t>() +
+                                                    plan["work"].get<std::uint64_t>());
+  EXPECT_EQ(plan["fits"], true);
+  EXPECT_EQ(plan["max_ctx"], 1024);
+
+  const ProgramResult tight =
+      run_program({"inspect", model_, "--backend", "ref", "--vram", "20kB", "--json"});
+  EXPECT_EQ(parse_json(tight.out, "stdout")["plan"]["fits"], false);
+  const ProgramResult table = run_program({"inspect", model_, "--backend", "ref"});
+  EXPECT_EQ(table.status, 0);
+  EXPECT_NE(table.out.find("model.layers.1"), std::string::npos);
+}
+
+TEST_F(ModelCommands, MemoryThatIsNotThereIsSaidBefore) {
+  const ProgramResult result =
+      run_program({"run", "-m", model_, "--backend", "ref", "-p", "x", "--ctx", "2000000000"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("needs"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("--ctx"), std::string::npos) << result.err;
+}
+
+TEST_F(ModelCommands, DamagedFilesAreOneLine) {
+  const fs::path broken = make_tiny_model("broken");
+  const std::string weights = read_file(broken / "model.safetensors");
+  const auto expect_refused = [&](const char* what, const char* file) {
+    const ProgramResult result =
+        run_program({"run", "-m", broken.string(), "--backend", "ref", "-p", "x", "-n", "1"});
+    EXPECT_EQ(result.status, 1) << what;
+    EXPECT_EQ(result.out, "") << what;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_NE(result.err.find(file), std::string::npos) << result.err;
+  };
+  write_file_atomically(broken / "model.safetensors", weights.substr(0, weights.size() / 2));
+  expect_refused("cut weights", "model.safetensors");
+  write_file_atomically(broken / "model.safetensors", "");
+  expect_refused("empty weights", "model.safetensors");
+  write_file_atomically(broken / "model.safetensors", weights);
+  write_file_atomically(broken / "config.json", "{\"architectures\": [\"NobodyForCausalLM\"]}");
+  expect_refused("unknown architecture", "config.json");
+  write_file_atomically(broken / "config.json", "[]");
+  expect_refused("config of a wrong kind", "config.json");
+}
+
+}  // namespace
+}  // namespace bl::test

@@ -1,0 +1,12 @@
+#pragma once
+#include <filesystem>
+#include <string>
+
+namespace bl::test {
+
+// A folder with a tiny random model of the plain gated kind: 2 blocks, hidden 32, 320 tokens, a
+// byte-level tokenizer whose ids 256 … are <s>, </s>, <|user|>, <|bot|>, and a chat template.
+// `config_extra` are further members of config.json, each ending in a comma.
+std::filesystem::path make_tiny_model(const char* name, const std::string& config_extra = "");
+
+}  // namespace bl::test
