@@ -1,6 +1,6 @@
 #pragma once
 // What archs/gguf-NAME.json says about files whose general.architecture is NAME: which model their
-// metadata describes and where each tensor belongs. archs/README.md explains the keys.
+// metadata describes and where each tensor belongs. docs/formats/gguf.md explains the keys.
 
 #include <map>
 #include <string>

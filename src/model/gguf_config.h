@@ -30,7 +30,7 @@ class GgufMetadata {
   // null where the rule finds nothing; a discarded value where it says null.
   Json evaluate(const Json& rule) const;
   bool holds(const std::string& condition) const;
-  // "llama.block_count" for "block_count".
+  // "NAME.block_count" for "block_count".
   std::string full_key(std::string_view key) const;
   // A positive integer (a list of equal ones counts as one); fails naming the key.
   std::optional<std::int64_t> size(std::string_view key) const;

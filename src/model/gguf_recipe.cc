@@ -109,8 +109,7 @@ void GgufExpander::make_rows(const GgufRecipe& recipe, const std::string& name, 
   }
   if (!fits) {
     fail(ErrorCode::kInvalidFile,
-         "{}: tensor {} holds a value beyond 65504, the largest of the fp16 it is expanded to",
-         "GGUF", name);
+         "{} holds a value beyond 65504, the largest of the fp16 it is expanded to", name);
   }
 }
 

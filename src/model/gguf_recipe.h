@@ -46,7 +46,8 @@ struct GgufRecipe {
 class GgufExpander {
  public:
   // Hands the result out in order, in pieces of whole rows (or matrices) of some tens of MB at
-  // most. Throws kInvalidFile, naming `name`, where a finite value does not fit binary16.
+  // most. Throws kInvalidFile where a finite value does not fit binary16; the
+  // message begins with `name`.
   using Sink = std::function<void(std::span<const Half> piece)>;
   void stream(const GgufRecipe& recipe, const std::string& name, const Sink& sink) const;
   // The whole result at once; out.size() == recipe.shape.elements().

@@ -31,6 +31,10 @@ const GgufSource::Entry& GgufSource::entry(std::string_view name) const {
   return it->second;
 }
 
+std::string GgufSource::label(std::string_view name) const {
+  return fmt::format("{}: tensor {}", file_->name(), name);
+}
+
 const TensorInfo* GgufSource::find(std::string_view name) const {
   const auto it = entries_.find(name);
   return it == entries_.end() ? nullptr : &it->second.info;
@@ -47,13 +51,13 @@ HostArray GgufSource::read(std::string_view name) const {
   const Entry& entry = this->entry(name);
   auto tensor = std::make_shared<Tensor>(make_host_tensor(DType::kF16, entry.info.shape));
   const TensorView view = tensor->view();
-  expander_.expand(entry.recipe, std::string(name),
+  expander_.expand(entry.recipe, label(name),
                    {view.as<Half>(), static_cast<std::size_t>(view.shape.elements())});
   return {view, std::move(tensor)};
 }
 
 void GgufSource::stream(std::string_view name, const GgufExpander::Sink& sink) const {
-  expander_.stream(entry(name).recipe, std::string(name), sink);
+  expander_.stream(entry(name).recipe, label(name), sink);
 }
 
 void GgufSource::done_with(std::string_view name) const {

@@ -38,6 +38,7 @@ class GgufSource : public TensorSource {
   };
   void add(const std::string& name, GgufRecipe recipe);
   const Entry& entry(std::string_view name) const;
+  std::string label(std::string_view name) const;  // for messages
 
   friend class GgufPlanner;
   std::shared_ptr<const GgufFile> file_;

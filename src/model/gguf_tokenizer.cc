@@ -60,6 +60,9 @@ void append_text(std::string& out, std::string_view text) {
 
 // --- merges of a vocabulary that has scores instead ---
 
+// Trying all cuts takes the square of a token's length: none of a real vocabulary is so long.
+constexpr std::size_t kMaxMergedBytes = 1024;
+
 struct Merge {
   std::uint32_t left = 0;
   std::uint32_t right = 0;
@@ -83,12 +86,12 @@ std::vector<Merge> merges_from_scores(const GgufVocabulary& vocabulary) {
   std::vector<Merge> merges;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const Type type = vocabulary.type(i);
+    const std::string_view token = tokens[i];
     if (vocabulary.is_filler(i) || type == Type::kControl || type == Type::kUnknown ||
-        type == Type::kByte) {
+        type == Type::kByte || token.size() > kMaxMergedBytes) {
       continue;
     }
     const std::size_t begin = merges.size();
-    const std::string_view token = tokens[i];
     for (std::size_t cut = 1; cut < token.size(); ++cut) {
       if ((token[cut] & 0xc0) == 0x80) continue;
       const auto left = ids.find(token.substr(0, cut));

@@ -13,13 +13,18 @@ namespace {
 constexpr std::size_t kMaxTokens = std::size_t{1} << 24;
 constexpr std::size_t kMaxTokenBytes = 65536;
 
-GgufVocabulary::Kind parse_kind(const GgufFile& file, std::string_view word) {
-  if (word == "gpt2") return GgufVocabulary::Kind::kByteLevel;
-  if (word == "llama") return GgufVocabulary::Kind::kSentencePiece;
-  if (word == "t5") return GgufVocabulary::Kind::kUnigram;
-  fail(ErrorCode::kUnsupported,
-       "{}: tokenizer.ggml.model is \"{}\"; gpt2, llama and t5 can be read", file.name(),
-       word.substr(0, 40));
+// tokenizer.ggml.model names a family of models; which kind of vocabulary it means is data.
+GgufVocabulary::Kind parse_kind(const GgufFile& file, std::string_view word, const Json& tables) {
+  const Json models = tables.value("models", Json::object());
+  std::string list;
+  for (const auto& [name, kind] : models.items()) {
+    if (name == word && kind == "byte_level") return GgufVocabulary::Kind::kByteLevel;
+    if (name == word && kind == "sentencepiece") return GgufVocabulary::Kind::kSentencePiece;
+    if (name == word && kind == "unigram") return GgufVocabulary::Kind::kUnigram;
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  fail(ErrorCode::kUnsupported, "{}: tokenizer.ggml.model is \"{}\"; {} can be read", file.name(),
+       word.substr(0, 40), list);
 }
 
 }  // namespace
@@ -30,7 +35,7 @@ std::optional<GgufVocabulary> GgufVocabulary::read(const GgufMetadata& metadata,
   const auto model = file.text("tokenizer.ggml.model");
   if (!model || *model == "none" || *model == "no_vocab") return std::nullopt;
   GgufVocabulary vocabulary;
-  vocabulary.kind_ = parse_kind(file, *model);
+  vocabulary.kind_ = parse_kind(file, *model, tables);
   vocabulary.read_tokens(file);
   vocabulary.read_pre(file, tables);
   vocabulary.read_specials(file);

@@ -15,9 +15,9 @@ namespace bl {
 class GgufVocabulary {
  public:
   enum class Kind {
-    kByteLevel,      // "gpt2": BPE over bytes written as printable letters
-    kSentencePiece,  // "llama": BPE by scores, bytes as a fallback
-    kUnigram,        // "t5"
+    kByteLevel,      // BPE over bytes written as printable letters
+    kSentencePiece,  // BPE by scores, bytes as a fallback
+    kUnigram,        // most likely cut by scores
   };
   enum class Type : std::uint8_t {
     kNormal = 1,
