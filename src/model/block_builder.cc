@@ -15,7 +15,7 @@ constexpr std::int64_t kMaxHeadDim = 1 << 13;
 constexpr std::int64_t kMaxIntermediate = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxExperts = 1 << 14;
 constexpr std::int64_t kMaxWindow = (std::int64_t{1} << 31) - 1;
-constexpr std::int64_t kMaxQuerySteps = 1 << 16;
+constexpr std::int64_t kMaxQuerySteps = 1 << 12;
 
 bool conditional(const Condition& condition) { return !condition.terms.empty(); }
 

@@ -31,8 +31,8 @@ class HfConfig {
     const Json* value = nullptr;  // never null nor JSON null
     std::string path;             // for messages: "text_config.rope_theta"
   };
-  // `path` is dotted; a leading "/" looks at the top level only; a whole-number segment indexes an array. An explicit null is an absent value
-  // that no default replaces, as in transformers.
+  // `path` is dotted; a leading "/" looks at the top level only; a whole-number segment indexes an
+  // array. An explicit null is an absent value that no default replaces, as in transformers.
   std::optional<Found> find(std::string_view path) const;
 
  private:

@@ -1,6 +1,7 @@
 #include "model/memory_plan.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace bl {
 namespace {
@@ -15,8 +16,14 @@ std::size_t page_bytes(std::span<const KvLayout> layers) {
 
 std::size_t cache_bytes(std::span<const KvLayout> layers, std::int64_t context,
                         std::int64_t sequences) {
-  const std::int64_t pages = (context + kPageSlots - 1) / kPageSlots * sequences;
-  return page_bytes(layers) * static_cast<std::size_t>(pages);
+  const std::int64_t pages = (context + kPageSlots - 1) / kPageSlots;
+  std::size_t bytes = 0;
+  // A config may ask for more than an address space holds: then the plan says as much as it can.
+  if (__builtin_mul_overflow(page_bytes(layers), static_cast<std::size_t>(pages), &bytes) ||
+      __builtin_mul_overflow(bytes, static_cast<std::size_t>(sequences), &bytes)) {
+    return std::numeric_limits<std::size_t>::max() / 4;
+  }
+  return bytes;
 }
 
 std::int64_t longest_context(std::span<const KvLayout> layers, const MemoryPlan& plan,

@@ -49,12 +49,22 @@ std::size_t Model::work_bytes(std::int64_t tokens, std::int64_t logit_rows) cons
                           logit_rows);
 }
 
-void Model::check_ids(const StepBatch& batch) const {
+void Model::check_tokens(const StepBatch& batch) const {
   const std::int64_t rows = embedding_rows();
   for (std::int32_t id : batch.ids) {
     if (id < 0 || id >= rows) {
       fail(ErrorCode::kInvalidArgument, "token id {} is outside the model's vocabulary of {}", id,
            rows);
+    }
+  }
+  const std::int64_t learned = parts_.embedding.learned_positions();
+  for (std::int32_t position : batch.positions) {
+    BL_CHECK(position >= 0);
+    if (learned > 0 && position >= learned) {
+      fail(ErrorCode::kLimit,
+           "position {} is beyond the {} positions that this model has learned; a shorter prompt "
+           "fits",
+           position, learned);
     }
   }
 }
@@ -75,7 +85,7 @@ TensorView Model::logits_of(ExecContext& ctx, const StepBatch& batch, const Tens
 
 TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
                           std::span<const PagedKvView> layers) const {
-  check_ids(batch);
+  check_tokens(batch);
   const auto tokens = static_cast<std::int64_t>(batch.ids.size());
   BL_CHECK(batch.positions.size() == batch.ids.size() && batch.slots.size() == batch.ids.size());
   BL_CHECK(static_cast<int>(layers.size()) == kv_layers());

@@ -50,7 +50,8 @@ class Model {
   std::size_t work_bytes(std::int64_t tokens, std::int64_t logit_rows) const;
 
   // Logits F32 [logit_rows, vocab] of the wanted rows, valid until the scratch is released. Writes
-  // keys and values of the step into `layers`. Throws kInvalidArgument for an id without embedding.
+  // keys and values of the step into `layers`. Throws kInvalidArgument for an id without
+  // embedding, kLimit for a position beyond learned ones.
   TensorView forward(ExecContext& ctx, const StepBatch& batch,
                      std::span<const PagedKvView> layers) const;
 
@@ -67,7 +68,7 @@ class Model {
   }
 
  private:
-  void check_ids(const StepBatch& batch) const;
+  void check_tokens(const StepBatch& batch) const;
   TensorView logits_of(ExecContext& ctx, const StepBatch& batch, const TensorView& x,
                        const TensorView& logits) const;
 

@@ -42,7 +42,7 @@ Embedding ModelLoader::embedding() {
     }
     return reader_.table(names.at(0) + ".weight", least_rows, spec_.hidden);
   };
-  Embedding result(table(arch.embed, 1), spec_.embed_multiplier);
+  Embedding result(table(arch.embed, spec_.vocab), spec_.embed_multiplier);
   if (!arch.positions.empty()) {
     result.set_positions(table(arch.positions, std::min(spec_.context, spec_.max_positions)));
     if (spec_.context > spec_.max_positions) {

@@ -51,6 +51,20 @@ void read_sizes(const ArchSpec& arch, const ArchEvaluator& at, ModelSpec& spec) 
       at.whole("longest context", size_of_model(arch, "max_positions"), {1, kMaxPositions});
 }
 
+void check_options(const SpecOptions& options) {
+  const auto check = [](const char* name, double value) {
+    if (value != 0.0 && !(value >= 1e-6 && value <= 1e6)) {
+      fail(ErrorCode::kInvalidArgument, "--{} is {}, must be a positive number", name, value);
+    }
+  };
+  check("rope-scale", options.rope_scale);
+  check("rope-alpha", options.rope_alpha);
+  if (options.context < 0 || options.context > kMaxPositions) {
+    fail(ErrorCode::kInvalidArgument, "--ctx is {}, must be from 1 to {}", options.context,
+         kMaxPositions);
+  }
+}
+
 float positive(const ArchEvaluator& at, const char* what, const ArchValue& value, double fallback) {
   const double number = at.real(what, value, fallback);
   if (number < 0.0) {
@@ -100,6 +114,7 @@ ModelSpec build_model_spec(const ArchLibrary& archs, HfConfig config, const Spec
          refusal.condition.terms.at(0), refusal.because);
   }
   read_sizes(*arch, at, spec);
+  check_options(options);
   spec.context = options.context > 0 ? options.context : spec.max_positions;
   spec.embed_multiplier = positive(at, "multiplier of the embedding", arch->embed_multiplier, 1.0);
   spec.embed_norm = build_norm(*arch, arch->embed_norm, at);

@@ -11,7 +11,6 @@ namespace {
 
 constexpr double kMaxFactor = 1e6;
 constexpr std::int64_t kMaxPositions = std::int64_t{1} << 31;
-constexpr std::int64_t kMaxQuerySteps = 1 << 16;
 
 // The object that holds rope parameters, or nothing.
 struct Parameters {

@@ -1,0 +1,150 @@
+// Loading: what is refused before memory is taken, and what the plan says against what happens.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "backend/registry.h"
+#include "base/error.h"
+#include "model/golden.h"
+#include "model/model_loader.h"
+#include "model/renamed_source.h"
+#include "support/data.h"
+
+namespace bl::test {
+namespace {
+
+// A model's tensors with some left out or shaped otherwise.
+class ChangedSource : public TensorSource {
+ public:
+  explicit ChangedSource(std::shared_ptr<const TensorSource> base) : base_(std::move(base)) {}
+  void remove(const std::string& name) { infos_[name] = std::nullopt; }
+  void reshape(const std::string& name, Shape shape) {
+    TensorInfo info = *base_->find(name);
+    info.shape = shape;
+    infos_[name] = info;
+  }
+  const TensorInfo* find(std::string_view name) const override {
+    const auto it = infos_.find(std::string(name));
+    if (it == infos_.end()) return base_->find(name);
+    return it->second ? &*it->second : nullptr;
+  }
+  std::vector<std::string> names() const override { return base_->names(); }
+  HostArray read(std::string_view name) const override {
+    HostArray array = base_->read(name);
+    array.view = view_of(array.view.data, array.view.dtype, find(name)->shape);
+    return array;
+  }
+
+ private:
+  std::shared_ptr<const TensorSource> base_;
+  std::map<std::string, std::optional<TensorInfo>> infos_;
+};
+
+struct Broken {
+  ModelFiles files = open_model_folder(golden_folder("hf-tiny") / "llama");
+  std::shared_ptr<ChangedSource> source = std::make_shared<ChangedSource>(files.source);
+
+  std::string error() {
+    files.source = source;
+    const auto backend = open_backend("ref", {});
+    try {
+      ModelLoader loader(*backend, files, {});
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  }
+};
+
+TEST(Loader, MissingTensorIsNamed) {
+  Broken norm;
+  norm.source->remove("model.layers.1.input_layernorm.weight");
+  EXPECT_NE(norm.error().find("model.layers.1.input_layernorm.weight"), std::string::npos);
+  Broken linear;
+  linear.source->remove("model.layers.1.mlp.up_proj.weight");
+  EXPECT_NE(linear.error().find("model.layers.1.mlp.up_proj"), std::string::npos);
+  Broken head;
+  head.source->remove("lm_head.weight");
+  EXPECT_NE(head.error().find("tie_word_embeddings is not true"), std::string::npos);
+  Broken embed;
+  embed.source->remove("model.embed_tokens.weight");
+  EXPECT_NE(embed.error().find("model.embed_tokens.weight"), std::string::npos);
+}
+
+TEST(Loader, WrongShapeIsNamedWithBoth) {
+  Broken norm;
+  norm.source->reshape("model.norm.weight", {32});
+  EXPECT_NE(norm.error().find("model.norm.weight has shape [32], must be [64]"), std::string::npos);
+  Broken embed;
+  embed.source->reshape("model.embed_tokens.weight", {128, 64});
+  EXPECT_NE(embed.error().find("[128, 64], must be [256 or more, 64]"), std::string::npos);
+  Broken linear;
+  linear.source->reshape("model.layers.0.self_attn.k_proj.weight", {16, 64});
+  const std::string message = linear.error();
+  EXPECT_NE(message.find("k_proj"), std::string::npos) << message;
+  EXPECT_NE(message.find("16"), std::string::npos) << message;
+  EXPECT_NE(message.find("32"), std::string::npos) << message;
+}
+
+TEST(Loader, UnusedTensorsAreListed) {
+  const auto backend = open_backend("ref", {});
+  const ModelLoader loader(*backend, open_model_folder(golden_folder("hf-tiny") / "llama"), {});
+  // The folder's golden.safetensors counts as a file of the model; nothing else is left over.
+  EXPECT_EQ(
+      loader.unused_tensors(),
+      (std::vector<std::string>{"ids_0", "ids_1", "ids_2", "logits_0", "logits_1", "logits_2"}));
+}
+
+TEST(Loader, ProgressReachesTheEndAndMayStop) {
+  const auto backend = open_backend("ref", {});
+  const ModelFiles files = open_model_folder(golden_folder("hf-tiny") / "llama");
+  std::size_t last = 0;
+  std::size_t all = 0;
+  LoadOptions options;
+  options.progress = [&](std::size_t done, std::size_t total) {
+    EXPECT_GE(done, last);
+    last = done;
+    all = total;
+  };
+  load_model(*backend, files, options);
+  EXPECT_GT(all, 0u);
+  EXPECT_EQ(last, all);
+  options.progress = [](std::size_t, std::size_t) { fail(ErrorCode::kCancelled, "stopped"); };
+  EXPECT_THROW(load_model(*backend, files, options), Error);
+}
+
+TEST(Loader, IdsAndPositionsOutsideTheModelAreErrors) {
+  GoldenRun run("ref", golden_folder("hf-tiny") / "gpt2", CacheType::kF32);
+  EXPECT_THROW(run.logits({{1, 256}}), Error);
+  EXPECT_THROW(run.logits({{-1}}), Error);
+  // 256 learned positions.
+  EXPECT_NO_THROW(run.logits({std::vector<std::int32_t>(256, 3)}));
+  EXPECT_THROW(run.logits({std::vector<std::int32_t>(257, 3)}), Error);
+}
+
+TEST(RenamedSource, RulesApplyInOrderAndOnce) {
+  const std::vector<std::pair<std::string, std::string>> rules{
+      {"^h.", "model.layers."}, {".attn.c_proj.", ".self_attn.o_proj."}, {".attn.", ".self_attn."}};
+  EXPECT_EQ(renamed("h.0.attn.c_proj.weight", rules), "model.layers.0.self_attn.o_proj.weight");
+  EXPECT_EQ(renamed("model.layers.0.self_attn.o_proj.q_weight", rules),
+            "model.layers.0.self_attn.o_proj.q_weight");
+  EXPECT_EQ(renamed("x.h.0", rules), "x.h.0");
+}
+
+TEST(MemoryPlan, LongestContextIsWholePagesThatFit) {
+  const std::vector<KvLayout> layers(
+      2, {.type = CacheType::kF16, .kv_heads = 2, .k_dim = 64, .v_dim = 64});
+  const std::size_t page = 2 * 2 * (64 + 64) * 2 * std::size_t{kPageSlots};
+  EXPECT_EQ(cache_bytes(layers, 1, 1), page);
+  EXPECT_EQ(cache_bytes(layers, 257, 3), 6 * page);
+  const MemoryPlan plan{.weights = 1000, .cache = 0, .work = 24};
+  EXPECT_EQ(longest_context(layers, plan, 1023, 4096), 0);
+  EXPECT_EQ(longest_context(layers, plan, 1024 + 3 * page, 4096), 3 * kPageSlots);
+  EXPECT_EQ(longest_context(layers, plan, 1024 + 3 * page, 300), 300);
+}
+
+}  // namespace
+}  // namespace bl::test
