@@ -150,6 +150,7 @@ TEST_P(RouteOp, TiesGoToTheLowerIndex) {
     auto* experts = const_cast<std::int32_t*>(device.put(std::vector<std::int32_t>(3)));
     device.ops().route(device.context(),
                        {.logits = device.put({1.0f, 2.0f, 2.0f, 1.0f, 2.0f, 1.0f}, {1, 6}),
+                        .selection_bias = {},
                         .kind = kind,
                         .experts = experts,
                         .weights = device.put(std::vector<float>(4), {1, 4}),
