@@ -26,9 +26,8 @@ fs::path unpacked(const char* name) {
   BL_CHECK(lock >= 0 && flock(lock, LOCK_EX) == 0);
   if (!fs::exists(stamp) || fs::last_write_time(stamp) < fs::last_write_time(archive)) {
     fs::remove_all(folder);
-    const std::string command =
-        "tar -C '" + work.string() + "' -xJf '" + archive.string() + "' && touch '" +
-        stamp.string() + "'";
+    const std::string command = "tar -C '" + work.string() + "' -xJf '" + archive.string() +
+                                "' && touch '" + stamp.string() + "'";
     BL_CHECK(std::system(command.c_str()) == 0);
   }
   close(lock);
@@ -37,8 +36,8 @@ fs::path unpacked(const char* name) {
 
 fs::path shared_dir() {
   const char* variable = std::getenv("BITLOOM_DATA");
-  const fs::path path = variable != nullptr ? fs::path(variable)
-                                            : fs::path(BL_SOURCE_DIR).parent_path() / "shared";
+  const fs::path path =
+      variable != nullptr ? fs::path(variable) : fs::path(BL_SOURCE_DIR).parent_path() / "shared";
   return fs::is_directory(path) ? path : fs::path();
 }
 
