@@ -31,7 +31,9 @@ TEST(SmolLM2, GreedyContinuationsUntilATie) {
   const fs::path golden = shared_dir() / "goldens" / "smollm2" / "greedy.json";
   if (model.empty()) GTEST_SKIP() << "no models/smollm2-135m: run ./quickstart first";
   if (shared_dir().empty()) GTEST_SKIP() << "no golden data: set BITLOOM_DATA";
-  for (const Json& test : read_json_file(golden)["cases"]) {
+  const Json document = read_json_file(golden);
+  ASSERT_FALSE(document["cases"].empty());
+  for (const Json& test : document["cases"]) {
     const auto prompt = test["prompt"].get<std::string>();
     // Tokens up to the first step whose best two are nearly even: another engine may differ there.
     std::vector<std::int32_t> sure;
