@@ -84,8 +84,8 @@ Linear WeightReader::linear(const DenseMatrix& matrix, std::vector<std::int64_t>
 
 Linear WeightReader::linear(const DenseMatrix& matrix, std::int64_t out, bool normalized) {
   if (phase_ == Phase::kLoad) return pack_next();
-  used_.insert(matrix.name);
   Pending pending;
+  pending.shared = !used_.insert(matrix.name).second;
   pending.matrix = matrix;
   pending.options.out = out;
   pending.normalized = normalized;
@@ -104,7 +104,10 @@ Linear WeightReader::add(Pending pending) {
     stored = static_cast<std::size_t>(static_cast<double>(stored) * share);
     packed = static_cast<std::size_t>(static_cast<double>(packed) * share);
   }
-  totals_.stored += stored;
+  // A plain matrix that stays in the mapped file must be resident all the same, but once.
+  if (packed == 0 && !pending.shared) packed = stored;
+  pending.stored = pending.shared ? 0 : stored;
+  totals_.stored += pending.stored;
   totals_.packed += packed;
   if (!bias_of(matrix).view.empty()) {
     totals_.packed += static_cast<std::size_t>(out) * sizeof(float);
@@ -119,7 +122,6 @@ Linear WeightReader::add(Pending pending) {
 Linear WeightReader::pack_next() {
   BL_CHECK(next_ < pending_.size());
   Pending& pending = pending_[next_++];
-  const std::size_t stored = stored_bytes(pending.matrix);
   bool copied = false;
   if (auto* dense = std::get_if<DenseMatrix>(&pending.matrix)) {
     copied = !pending.rows.empty() || pending.normalized;
@@ -135,7 +137,7 @@ Linear WeightReader::pack_next() {
   if (!stays) {
     for (const std::string& tensor : pending.tensors) source_.done_with(tensor);
   }
-  if (done_) done_(stored);
+  if (done_) done_(pending.stored);
   return {std::move(packed), std::move(bias)};
 }
 

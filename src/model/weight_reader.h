@@ -81,6 +81,8 @@ class WeightReader {
     std::vector<std::string> tensors;  // given back after packing
     std::vector<std::int64_t> rows;    // of a plain matrix: gather these
     bool normalized = false;
+    bool shared = false;     // its tensor is another's already (a tied head)
+    std::size_t stored = 0;  // bytes in the files
   };
   Linear add(Pending pending);
   Linear pack_next();
