@@ -24,6 +24,8 @@ class Linear {
   std::int64_t out() const { return weight_->out(); }
   std::size_t bytes() const;
   const PackedMatrix& weight() const { return *weight_; }
+  // Null where nothing is loaded: a walk over a model's tensors that only checks them.
+  const PackedMatrix* weight_or_null() const { return weight_.get(); }
   TensorView bias() const { return bias_.view(); }
 
  private:

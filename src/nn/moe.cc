@@ -15,13 +15,11 @@ Moe::Moe(const MoeSpec& spec, Weights weights) : spec_(spec), weights_(std::move
   table_.reserve(weights_.experts.size());
   for (const Expert& expert : weights_.experts) {
     ExpertWeights row;
-    if (!expert.gate.empty()) {
-      row.gate = &expert.gate.weight();
-      row.gate_bias = expert.gate.bias();
-    }
-    row.up = &expert.up.weight();
+    row.gate = expert.gate.weight_or_null();
+    row.gate_bias = expert.gate.bias();
+    row.up = expert.up.weight_or_null();
     row.up_bias = expert.up.bias();
-    row.down = &expert.down.weight();
+    row.down = expert.down.weight_or_null();
     row.down_bias = expert.down.bias();
     table_.push_back(row);
   }

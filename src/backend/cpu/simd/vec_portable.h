@@ -28,11 +28,16 @@ struct F32x16 {
   static F32x16 splat(float x) {
     return make([=](int) { return x; });
   }
+  // Weights in a mapped file may lie at any address, like everywhere below.
   static F32x16 load(const float* p) {
-    return make([=](int i) { return p[i]; });
+    F32x16 r;
+    __builtin_memcpy(r.v, static_cast<const void*>(p), sizeof r.v);
+    return r;
   }
   static F32x16 load_first(const float* p, int n) {
-    return make([=](int i) { return i < n ? p[i] : 0.0f; });
+    F32x16 r = splat(0.0f);
+    __builtin_memcpy(r.v, static_cast<const void*>(p), static_cast<unsigned>(n) * sizeof(float));
+    return r;
   }
   static F32x16 load_half(const void* p) { return load_half_first(p, 16); }
   static F32x16 load_half_first(const void* p, int n) {
