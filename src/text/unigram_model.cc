@@ -65,11 +65,12 @@ class UnigramModel::UnigramSession final : public TokenModel::Session {
     }
   }
 
-  void reach(std::size_t end, const Node& candidate) {
+  void reach(std::size_t end, Node candidate) {
+    // Rounded before it is compared: sums that differ beyond float are ties, and the first one
+    // wins.
+    if (model_.options_.single_precision) candidate.score = static_cast<float>(candidate.score);
     Node& node = nodes_[end];
-    if (node.begin != kUnreached && candidate.score <= node.score) return;
-    node = candidate;
-    if (model_.options_.single_precision) node.score = static_cast<float>(node.score);
+    if (node.begin == kUnreached || candidate.score > node.score) node = candidate;
   }
 
   std::int32_t unknown_id() const {
