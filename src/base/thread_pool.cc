@@ -2,11 +2,15 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <fstream>
 #include <set>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 
@@ -42,71 +46,107 @@ int read_number(const std::string& path, int fallback) {
 
 }  // namespace
 
+// The gate of a region: who may come in, who is inside. One word, so that a worker enters exactly
+// the region that it saw, and only while that is open.
+//   bits 63…32 number of the region · bit 31 closed · bits 30…16 entered so far · bits 15…0 inside
+namespace gate {
+constexpr std::uint64_t kClosed = std::uint64_t{1} << 31;
+constexpr std::uint64_t kEnter = (std::uint64_t{1} << 16) + 1;
+constexpr std::uint32_t region(std::uint64_t g) { return static_cast<std::uint32_t>(g >> 32); }
+constexpr std::uint32_t entered(std::uint64_t g) {
+  return static_cast<std::uint32_t>(g >> 16) & 0x7fffu;
+}
+constexpr std::uint32_t inside(std::uint64_t g) { return static_cast<std::uint32_t>(g) & 0xffffu; }
+}  // namespace gate
+
 struct ThreadPool::State {
   std::vector<std::thread> workers;
-  const std::function<void(int)>* body = nullptr;
-  bool stopping = false;
-  alignas(64) std::atomic<std::uint32_t> generation{0};
-  alignas(64) std::atomic<std::uint32_t> running{0};
+  Task task{};                    // of the open region
+  std::uint32_t next_region = 1;  // the caller's
+  std::atomic<bool> stopping{false};
+  alignas(64) std::atomic<std::uint64_t> gate{gate::kClosed};
+  alignas(64) std::atomic<std::uint32_t> call{0};   // changes when a region opens
+  alignas(64) std::atomic<std::uint32_t> pulse{0};  // changes when a worker has left
 
   void work(int thread) {
-    std::uint32_t seen = 0;
+    std::uint32_t seen = 0;  // region
     while (true) {
-      wait_for_change(generation, seen);
-      seen = generation.load(std::memory_order_acquire);
-      if (stopping) return;
-      (*body)(thread);
-      if (running.fetch_sub(1, std::memory_order_acq_rel) == 1) running.notify_one();
+      wait_for_change(call, seen);
+      if (stopping.load(std::memory_order_acquire)) return;
+      std::uint64_t g = gate.load(std::memory_order_acquire);
+      const std::uint32_t region = gate::region(g);
+      if (region == seen) continue;  // between the gate's opening and the call
+      seen = region;
+      while (gate::region(g) == region && (g & gate::kClosed) == 0) {
+        if (!gate.compare_exchange_weak(g, g + gate::kEnter, std::memory_order_acq_rel)) continue;
+        task.call(task.body, thread);
+        gate.fetch_sub(1, std::memory_order_acq_rel);
+        pulse.fetch_add(1, std::memory_order_release);
+        pulse.notify_one();
+        break;
+      }
+    }
+  }
+
+  // Waits until so many workers have come and all of them have left.
+  void wait_for_workers(std::uint32_t expected) {
+    while (true) {
+      const std::uint32_t before = pulse.load(std::memory_order_acquire);
+      const std::uint64_t g = gate.load(std::memory_order_acquire);
+      if (gate::entered(g) >= expected && gate::inside(g) == 0) return;
+      wait_for_change(pulse, before);
     }
   }
 };
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
+  constexpr int kMaxThreads = 1024;
   if (threads <= 0) threads = physical_cores();
+  threads = std::min(threads, kMaxThreads);
   for (int i = 1; i < threads; ++i) {
     state_->workers.emplace_back([state = state_.get(), i] { state->work(i); });
   }
 }
 
 ThreadPool::~ThreadPool() {
-  state_->stopping = true;
-  state_->generation.fetch_add(1, std::memory_order_release);
-  state_->generation.notify_all();
+  state_->stopping.store(true, std::memory_order_release);
+  state_->call.fetch_add(1, std::memory_order_release);
+  state_->call.notify_all();
   for (std::thread& worker : state_->workers) worker.join();
 }
 
 int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()) + 1; }
 
-void ThreadPool::run(const std::function<void(int)>& body) {
-  const auto workers = static_cast<std::uint32_t>(state_->workers.size());
+void ThreadPool::start(const Task& task, Joining joining) {
+  State& state = *state_;
+  const auto workers = static_cast<std::uint32_t>(state.workers.size());
   if (workers == 0) {
-    body(0);
+    task.call(task.body, 0);
     return;
   }
-  state_->body = &body;
-  state_->running.store(workers, std::memory_order_relaxed);
-  state_->generation.fetch_add(1, std::memory_order_release);
-  state_->generation.notify_all();
-  body(0);
-  std::uint32_t left = state_->running.load(std::memory_order_acquire);
-  while (left != 0) {
-    wait_for_change(state_->running, left);
-    left = state_->running.load(std::memory_order_acquire);
-  }
+  state.task = task;
+  const std::uint32_t region = state.next_region++;
+  state.gate.store(static_cast<std::uint64_t>(region) << 32, std::memory_order_release);
+  state.call.store(region, std::memory_order_release);
+  state.call.notify_all();
+  task.call(task.body, 0);
+  if (joining == Joining::kAll) state.wait_for_workers(workers);
+  state.gate.fetch_or(gate::kClosed, std::memory_order_acq_rel);
+  state.wait_for_workers(0);
 }
 
-void ThreadPool::parallel_for(long count, long grain, const std::function<void(long, long)>& body) {
+void ThreadPool::share_out(long count, long grain, const RangeTask& task) {
   BL_CHECK(grain > 0);
   if (count <= grain || threads() == 1) {
-    if (count > 0) body(0, count);
+    if (count > 0) task.call(task.body, 0, count);
     return;
   }
   std::atomic<long> next{0};
-  run([&](int) {
+  run_any([&](int) {
     while (true) {
       const long begin = next.fetch_add(grain, std::memory_order_relaxed);
       if (begin >= count) return;
-      body(begin, std::min(begin + grain, count));
+      task.call(task.body, begin, std::min(begin + grain, count));
     }
   });
 }

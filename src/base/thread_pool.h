@@ -1,16 +1,12 @@
 #pragma once
-#include <condition_variable>
-#include <functional>
 #include <memory>
-#include <mutex>
-#include <thread>
-#include <vector>
 
 namespace bl {
 
 // A fixed team of threads for short, frequent parallel regions (five a transformer block), where
 // waking through the kernel would cost more than the work. Idle workers spin for a while, then
-// sleep. One caller at a time; the caller works too.
+// sleep. One caller at a time; the caller works too. Bodies must not throw, and starting a region
+// allocates nothing.
 class ThreadPool {
  public:
   // `threads` includes the caller; 0 means one a physical core.
@@ -22,14 +18,48 @@ class ThreadPool {
   int threads() const;
 
   // Runs body(thread) once on every thread, thread in [0, threads()), and returns when all are
-  // done. body must not throw.
-  void run(const std::function<void(int thread)>& body);
+  // done.
+  template <class F>
+  void run(const F& body) {
+    start(task_of(body), Joining::kAll);
+  }
 
-  // Runs body(i) for i in [0, count), handed out in runs of `grain` to whichever thread is free.
-  void parallel_for(long count, long grain, const std::function<void(long begin, long end)>& body);
+  // Runs body(0) here, and body(thread) on each worker that comes before this one is done; nobody
+  // waits for a worker that is late, asleep or pushed off its processor. For bodies that take
+  // pieces of work from a shared counter until none is left.
+  template <class F>
+  void run_any(const F& body) {
+    start(task_of(body), Joining::kAny);
+  }
+
+  // Runs body(begin, end) over [0, count), handed out in runs of `grain` to whichever thread is
+  // free.
+  template <class F>
+  void parallel_for(long count, long grain, const F& body) {
+    share_out(count, grain,
+              {[](const void* f, long begin, long end) { (*static_cast<const F*>(f))(begin, end); },
+               &body});
+  }
 
  private:
   struct State;
+  enum class Joining { kAll, kAny };
+  // A borrowed callable: no allocation, unlike std::function.
+  struct Task {
+    void (*call)(const void* body, int thread);
+    const void* body;
+  };
+  struct RangeTask {
+    void (*call)(const void* body, long begin, long end);
+    const void* body;
+  };
+  template <class F>
+  static Task task_of(const F& body) {
+    return {[](const void* f, int thread) { (*static_cast<const F*>(f))(thread); }, &body};
+  }
+  void start(const Task& task, Joining joining);
+  void share_out(long count, long grain, const RangeTask& task);
+
   std::unique_ptr<State> state_;
 };
 

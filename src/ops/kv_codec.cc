@@ -53,6 +53,7 @@ std::uint16_t scale_of(const Group& y, int bits) {
   const float highest = *std::max_element(y.begin(), y.end());
   const float lowest = *std::min_element(y.begin(), y.end());
   const float extreme = highest > -lowest ? highest : lowest;
+  if (extreme == 0.0f) return 0;
   if (bits == 8) return saturated_half(-extreme / 128.0f);
   const float largest = std::fabs(extreme);
   std::uint16_t best = 0;
@@ -102,6 +103,33 @@ void decode_group(const std::byte* codes, const std::byte* scale, int count, int
   }
 }
 
+void rotate_group(float* x, int count) {
+  const int run = count & -count;
+  const int runs = count / run;
+  const auto norm = static_cast<float>(1.0 / std::sqrt(static_cast<double>(run)));
+  for (int r = 0; r < runs; ++r) {
+    float* y = x + r * run;
+    for (int stride = 1; stride < run; stride *= 2) {
+      for (int i = 0; i < run; ++i) {
+        if ((i & stride) != 0) continue;
+        const float a = y[i];
+        const float b = y[i + stride];
+        y[i] = a + b;
+        y[i + stride] = a - b;
+      }
+    }
+    for (int i = 0; i < run; ++i) y[i] *= norm;
+  }
+  if (runs == 1) return;
+  const float share = 2.0f / static_cast<float>(runs);
+  for (int i = 0; i < run; ++i) {
+    float sum = 0.0f;
+    for (int r = 0; r < runs; ++r) sum += x[r * run + i];
+    const float part = share * sum;
+    for (int r = 0; r < runs; ++r) x[r * run + i] -= part;
+  }
+}
+
 }  // namespace
 
 std::uint8_t float_to_e4m3(float value) {
@@ -132,29 +160,8 @@ float e4m3_to_float(std::uint8_t code) {
 }
 
 void rotate_kv_head(float* x, int dim) {
-  const int run = dim & -dim;
-  const int runs = dim / run;
-  const auto norm = static_cast<float>(1.0 / std::sqrt(static_cast<double>(run)));
-  for (int r = 0; r < runs; ++r) {
-    float* y = x + r * run;
-    for (int stride = 1; stride < run; stride *= 2) {
-      for (int i = 0; i < run; ++i) {
-        if ((i & stride) != 0) continue;
-        const float a = y[i];
-        const float b = y[i + stride];
-        y[i] = a + b;
-        y[i + stride] = a - b;
-      }
-    }
-    for (int i = 0; i < run; ++i) y[i] *= norm;
-  }
-  if (runs == 1) return;
-  const float share = 2.0f / static_cast<float>(runs);
-  for (int i = 0; i < run; ++i) {
-    float sum = 0.0f;
-    for (int r = 0; r < runs; ++r) sum += x[r * run + i];
-    const float part = share * sum;
-    for (int r = 0; r < runs; ++r) x[r * run + i] -= part;
+  for (int begin = 0; begin < dim; begin += kKvScaleGroup) {
+    rotate_group(x + begin, std::min(kKvScaleGroup, dim - begin));
   }
 }
 

@@ -28,10 +28,11 @@ namespace bl {
 std::uint8_t float_to_e4m3(float value);
 float e4m3_to_float(std::uint8_t code);
 
-// Orthonormal, symmetric (its own inverse) transform of one head's vector in place: with
-// dim = m · p, p the largest power of two in it, a Walsh–Hadamard transform of each run of p
-// elements (butterflies of stride 1, 2, 4 …, then times 1/√p), and for m > 1 the reflection
-// x_r − (2/m) Σ_s x_s across the m runs.
+// Orthonormal, symmetric (its own inverse) transform of one head's vector in place, each scale
+// group by itself: an outlier raises the scale of its own group only, which costs less than to
+// spread it over the head (docs/adr/0011). In a group of m · p elements, p the largest power of two
+// in it, a Walsh–Hadamard transform of each run of p (butterflies of stride 1, 2, 4 …, then times
+// 1/√p), and for m > 1 the reflection x_r − (2/m) Σ_s x_s across the m runs.
 void rotate_kv_head(float* x, int dim);
 
 // `x` [row.dim] in the model's basis → `bytes` [row.bytes()].

@@ -288,9 +288,11 @@ INSTANTIATE_TEST_SUITE_P(Backends, AttentionOp, testing::ValuesIn(runnable_backe
 
 TEST_P(AttentionOp, AgreesWithTheTextbook) {
   Device device(GetParam());
+  // Sums in double, or in float: scores here reach 40, where a float has steps of 4e-6.
+  const double tolerance = GetParam() == "ref" ? 2e-6 : 2e-5;
   for (const AttentionCase& c : attention_cases()) {
     const Problem problem(c);
-    EXPECT_LE(worst_difference(run_case(device, problem), textbook(problem)), 4e-6)
+    EXPECT_LE(worst_difference(run_case(device, problem), textbook(problem)), tolerance)
         << c << " " << name_of(c.type) << " head " << c.k_dim;
   }
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <span>
 
+#include "backend/cpu/cpu_backend.h"
 #include "backend/registry.h"
 #include "base/error.h"
 
@@ -14,9 +15,21 @@ namespace {
 
 constexpr std::size_t kScratchBytes = std::size_t{64} << 20;
 
+constexpr std::string_view kCpu = "cpu ";  // and the name of an instruction set
+
+std::unique_ptr<Backend> open(const std::string& name, int threads) {
+  if (!name.starts_with(kCpu)) return open_backend(name, {.threads = threads});
+  for (const cpu::Isa isa : cpu::available_isas()) {
+    if (name.substr(kCpu.size()) == cpu::name_of(isa)) {
+      return std::make_unique<CpuBackend>(threads, isa);
+    }
+  }
+  fail(ErrorCode::kNotFound, "no instruction set '{}'", name);
+}
+
 bool opens(const std::string& name) {
   try {
-    return open_backend(name, {.threads = 1}) != nullptr;
+    return open(name, 1) != nullptr;
   } catch (const Error&) {
     return false;  // built, but this machine has no such device
   }
@@ -26,15 +39,17 @@ bool opens(const std::string& name) {
 
 std::vector<std::string> runnable_backends() {
   std::vector<std::string> names{"ref"};
+  for (const cpu::Isa isa : cpu::available_isas()) {
+    names.push_back(fmt::format("{}{}", kCpu, cpu::name_of(isa)));
+  }
   for (const std::string& name : backend_names()) {
-    if (name != "ref" && name != "auto" && opens(name)) names.push_back(name);
+    if (name != "ref" && name != "auto" && name != "cpu" && opens(name)) names.push_back(name);
   }
   return names;
 }
 
 Device::Device(const std::string& name, int threads)
-    : backend_(open_backend(name, {.threads = threads})),
-      scratch_(backend_->allocate(kScratchBytes)) {
+    : backend_(open(name, threads)), scratch_(backend_->allocate(kScratchBytes)) {
   ctx_.ops = &backend_->ops();
   ctx_.scratch = &scratch_;
   ctx_.threads = backend_->threads();

@@ -13,7 +13,8 @@
 
 namespace bl::test {
 
-// Names of the backends that this build and this machine can run, "ref" first.
+// Names of the backends that this build and this machine can run, "ref" first, "cpu …" once an
+// instruction set.
 std::vector<std::string> runnable_backends();
 
 // A backend with its context and the tensors that a case puts on it.

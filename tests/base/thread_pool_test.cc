@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
 
 namespace bl {
 namespace {
@@ -11,6 +14,41 @@ TEST(ThreadPool, RunsEveryThreadOnceEachTime) {
   ThreadPool pool(3);
   ASSERT_EQ(pool.threads(), 3);
   for (int round = 0; round < 2000; ++round) {
+    std::atomic<int> sum{0};
+    pool.run([&](int thread) { sum += 1 << (4 * thread); });
+    ASSERT_EQ(sum, 0x111);
+  }
+}
+
+TEST(ThreadPool, AnyThreadsShareTheWorkAndNoneComesTwiceOrLate) {
+  ThreadPool pool(5);
+  for (int round = 0; round < 5000; ++round) {
+    const int pieces = 1 + round % 40;
+    std::atomic<int> next{0};
+    std::atomic<int> done{0};
+    std::atomic<int> here{0};
+    std::vector<std::atomic<int>> visits(5);
+    pool.run_any([&](int thread) {
+      ++here;
+      ++visits[static_cast<std::size_t>(thread)];
+      while (next.fetch_add(1) < pieces) ++done;
+      --here;
+    });
+    ASSERT_EQ(done, pieces);  // the stack variables die next: nobody may still be inside
+    ASSERT_EQ(here, 0);
+    ASSERT_EQ(visits[0], 1);
+    for (const auto& count : visits) ASSERT_LE(count, 1);
+    // A strict region right after it has everybody, once.
+    std::atomic<int> sum{0};
+    pool.run([&](int thread) { sum += 1 << (4 * thread); });
+    ASSERT_EQ(sum, 0x11111);
+  }
+}
+
+TEST(ThreadPool, WakesSleepingWorkers) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 3; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // longer than they spin
     std::atomic<int> sum{0};
     pool.run([&](int thread) { sum += 1 << (4 * thread); });
     ASSERT_EQ(sum, 0x111);

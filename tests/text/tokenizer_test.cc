@@ -254,8 +254,8 @@ TEST(Tokenizer, StreamsOnlyWholeCharacters) {
   const std::string whole = stream.push(9);
   EXPECT_EQ(stream.push(7), "");
   EXPECT_EQ(stream.push(0),
-           "\xef\xbf\xbd"
-           "a");
+            "\xef\xbf\xbd"
+            "a");
   EXPECT_EQ(stream.push(7), "");
   EXPECT_EQ(stream.finish(), "\xef\xbf\xbd");
   EXPECT_EQ(whole, tokenizer->decode(Ids{7, 8, 9}, true));

@@ -121,6 +121,7 @@ Scale scale_of(const Group& y, int bits) {
   const float highest = max_lane(max(y.low, y.high));
   const float lowest_negated = max_lane(max(negate(y.low), negate(y.high)));
   const float extreme = highest > lowest_negated ? highest : -lowest_negated;
+  if (extreme == 0.0f) return {};
   if (bits == 8) {
     constexpr float kDivisors[16] = {-128, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     const HalfScales scales = round_scales(extreme, kDivisors);
@@ -231,11 +232,9 @@ void decode_int_keys(const RowFormat& format, const std::byte* run, float* keys)
   }
 }
 
-}  // namespace
-
-void rotate_head(float* x, int dim) {
-  const int run = dim & -dim;
-  const int runs = dim / run;
+void rotate_group(float* x, int count) {
+  const int run = count & -count;
+  const int runs = count / run;
   const auto norm = static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(run)));
   for (int r = 0; r < runs; ++r) {
     float* y = x + r * run;
@@ -243,6 +242,14 @@ void rotate_head(float* x, int dim) {
     for (int i = 0; i < run; ++i) y[i] *= norm;
   }
   if (runs > 1) reflect_runs(x, run, runs);
+}
+
+}  // namespace
+
+void rotate_head(float* x, int dim) {
+  for (int begin = 0; begin < dim; begin += kKvScaleGroup) {
+    rotate_group(x + begin, dim - begin < kKvScaleGroup ? dim - begin : kKvScaleGroup);
+  }
 }
 
 void encode_row(const RowFormat& format, const float* x, float* room, std::byte* row) {

@@ -177,7 +177,7 @@ void run_pass(ExecContext& ctx, Pass& pass) {
   if (ctx.threads == nullptr || pieces == 1) {
     work(0);
   } else {
-    ctx.threads->run(work);
+    ctx.threads->run_any(work);
   }
 }
 
