@@ -45,17 +45,24 @@ function(bl_test name)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 600)
 endfunction()
 
-# bl_fuzz(name SOURCES a_fuzz.cc DEPS module ...): a libFuzzer program. With clang it links the
-# fuzzer; every compiler also builds NAME_replay, which runs files given as arguments, so that the
-# committed corpus is part of the ordinary tests.
+# bl_fuzz(name SOURCES a_fuzz.cc DEPS module ... [CORPUS folder]): a libFuzzer program. Every
+# compiler builds NAME_replay, which runs files given as arguments, so that the committed corpus is
+# part of the ordinary tests. With BL_SANITIZE=…,fuzzer-no-link (preset `fuzz`, clang) the libraries
+# are compiled with the fuzzer's coverage and NAME itself is built; tools/run_fuzzers runs it.
 function(bl_fuzz name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS;CORPUS" ${ARGN})
   set(targets ${name}_replay)
   add_executable(${name}_replay ${ARG_SOURCES} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.cc)
-  if(CMAKE_CXX_COMPILER_ID MATCHES Clang AND BL_SANITIZE MATCHES address)
+  if(BL_SANITIZE MATCHES fuzzer-no-link)
     add_executable(${name} ${ARG_SOURCES})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     list(APPEND targets ${name})
+    if(NOT TARGET fuzzers)
+      add_custom_target(fuzzers)
+    endif()
+    add_dependencies(fuzzers ${name})
+    # tools/run_fuzzers learns from this file which fuzzers there are and where their corpus is.
+    file(WRITE ${CMAKE_BINARY_DIR}/fuzzers/${name} "${ARG_CORPUS}\n")
   endif()
   foreach(target ${targets})
     foreach(dep ${ARG_DEPS})
