@@ -5,11 +5,13 @@
 #include <random>
 
 #include "base/interrupt.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "cache/kv_cache.h"
 #include "command.h"
 #include "engine/host_memory.h"
+#include "engine/open_model.h"
 #include "engine/step_runner.h"
 #include "model_options.h"
 #include "random_model.h"
@@ -254,10 +256,11 @@ void bench(BenchOptions& options) {
   session_options.with_text = false;
   if (!options.random.empty()) {
     const RandomModel random = make_random_model({options.random, options.format, options.mix});
-    OpenedModel& opened = session_options.opened.emplace();
-    opened.path = "random model";
-    opened.files = {random.config, "config.json of the random model", random.source,
-                    read_gptq_config({}, random.config)};
+    const auto opened = std::make_shared<OpenedModel>();
+    opened->path = "random model";
+    opened->files = {random.config, "config.json of the random model", random.source,
+                     read_gptq_config({}, random.config)};
+    session_options.opened = opened;
   }
   const std::unique_ptr<ModelSession> session = load_session(session_options);
   const std::vector<Measurement> results = measure(options, *session);

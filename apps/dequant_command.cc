@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/json.h"
 #include "command.h"
 #include "engine/open_model.h"
 #include "format/dequantize.h"

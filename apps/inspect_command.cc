@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "backend/registry.h"
+#include "base/json.h"
 #include "base/terminal.h"
 #include "command.h"
 #include "engine/host_memory.h"

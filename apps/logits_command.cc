@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/interrupt.h"
+#include "base/json.h"
 #include "base/progress.h"
 #include "cache/kv_cache.h"
 #include "command.h"
@@ -44,7 +45,7 @@ std::vector<std::int32_t> read_ids(const Json& list, const std::string& what) {
   for (const Json& id : list) {
     if (!id.is_number_integer() || id < 0 || id > INT32_MAX) {
       fail(ErrorCode::kInvalidFile, "{}: element {} is {}, should be a token id", what, ids.size(),
-           id.dump());
+           json_text(id));
     }
     ids.push_back(id.get<std::int32_t>());
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace bl {
 namespace {
@@ -23,12 +24,8 @@ void flush_results() {
   if (std::fflush(stdout) != 0) report_failure();
 }
 
-void write_json(const Json& document) {
-  write_result(document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
-}
+void write_json(const Json& document) { write_result(json_text(document, 1) + "\n"); }
 
-void write_json_line(const Json& document) {
-  write_result(document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
-}
+void write_json_line(const Json& document) { write_result(json_text(document) + "\n"); }
 
 }  // namespace bl

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "command.h"

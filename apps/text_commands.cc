@@ -1,6 +1,6 @@
 // tokenize, detokenize, template: the commands that need no weights.
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <filesystem>
 #include <iostream>
@@ -58,7 +58,7 @@ std::vector<std::int32_t> ids_of(const Json& request, int vocab) {
   for (const Json& id : list) {
     if (!id.is_number_integer() || id.is_number_float() || id < 0 || id >= vocab) {
       fail(ErrorCode::kInvalidArgument, "ids[{}] is {}, should be a token id in 0 … {}", ids.size(),
-           id.dump(), vocab - 1);
+           json_text(id), vocab - 1);
     }
     ids.push_back(id.get<std::int32_t>());
   }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 
 namespace bl {
 
@@ -32,8 +33,7 @@ OrderedJson Transcript::messages() const {
 
 void Transcript::save(const std::filesystem::path& path) const {
   const OrderedJson document = {{"messages", messages()}};
-  write_file_atomically(path,
-                        document.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+  write_file_atomically(path, json_text(document, 1) + "\n");
 }
 
 void Transcript::load(const std::filesystem::path& path) {

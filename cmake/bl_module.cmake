@@ -15,16 +15,19 @@ if(BL_SANITIZE)
   target_link_options(bl_flags INTERFACE -fsanitize=${BL_SANITIZE})
 endif()
 
-# bl_module(name [SOURCES a.cc ...] [DEPS module ...] [LIBS library ...])
+# bl_module(name [FAST] [SOURCES a.cc ...] [DEPS module ...] [LIBS library ...])
 # One static library a folder of src/. DEPS must agree with layers.toml (tools/check_layers).
-# Without SOURCES it takes every .cc file of the folder.
+# Without SOURCES it takes every .cc file of the folder. FAST: optimised with -O3 in a release.
 function(bl_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "FAST" "" "SOURCES;DEPS;LIBS" ${ARGN})
   if(NOT ARG_SOURCES)
     file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   endif()
   add_library(bl_${name} STATIC ${ARG_SOURCES})
   target_link_libraries(bl_${name} PUBLIC bl_flags fmt::fmt nlohmann_json::nlohmann_json)
+  if(ARG_FAST)
+    target_compile_options(bl_${name} PRIVATE $<$<CONFIG:Release>:-O3>)
+  endif()
   foreach(dep ${ARG_DEPS})
     target_link_libraries(bl_${name} PUBLIC bl_${dep})
   endforeach()

@@ -1,5 +1,7 @@
 #include "backend/registry.h"
 
+#include <fmt/format.h>
+
 #include "backend/cpu/cpu_backend.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"

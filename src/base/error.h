@@ -5,7 +5,7 @@
 // operation that failed throws Error, an expected outcome is a return value. Error is caught at
 // exactly three edges: the command line's main, a server route, the Python binding.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>
@@ -34,10 +34,13 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
+// The part of fail() that does not depend on the types, kept out of every place that fails.
+[[noreturn]] void fail_formatted(ErrorCode code, fmt::string_view format, fmt::format_args args);
+
 // Throws Error with a formatted message.
 template <class... Args>
 [[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
+  fail_formatted(code, format, fmt::make_format_args(args...));
 }
 
 }  // namespace bl

@@ -48,6 +48,14 @@ OrderedJson parse_ordered_json(std::string_view text, std::string_view what) {
   return parse<OrderedJson>(text, what);
 }
 
+std::string json_text(const Json& value, int indent) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string json_text(const OrderedJson& value, int indent) {
+  return value.dump(indent, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
 Json read_json_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
   return parse_json(read_file(path, max_bytes), path.string());
 }

@@ -7,17 +7,19 @@
 #include <string>
 #include <string_view>
 
-namespace bl {
+#include "base/json_fwd.h"
 
-using Json = nlohmann::json;
-// Keeps the order of keys; for documents whose order is visible (chat template variables, files
-// that people read). Look-up is linear, so never for big objects.
-using OrderedJson = nlohmann::ordered_json;
+namespace bl {
 
 // Parses a whole document. `what` names it in the error ("config.json", "line 3 of the input").
 // Throws kInvalidFile with the position of the first mistake; nesting deeper than 200 is refused.
 Json parse_json(std::string_view text, std::string_view what);
 OrderedJson parse_ordered_json(std::string_view text, std::string_view what);
+
+// The JSON text of a value, for files, results and messages: on one line, or indented by so many
+// blanks. Bytes that are no UTF-8 become U+FFFD. Here, because dump() is slow to compile.
+std::string json_text(const Json& value, int indent = -1);
+std::string json_text(const OrderedJson& value, int indent = -1);
 
 // Reads and parses a file of at most `max_bytes`.
 Json read_json_file(const std::filesystem::path& path, std::uint64_t max_bytes = 64u << 20);

@@ -22,4 +22,8 @@ void log_line(LogLevel level, std::string_view message) {
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
+void log_formatted(LogLevel level, fmt::string_view format, fmt::format_args args) {
+  log_line(level, fmt::vformat(format, args));
+}
+
 }  // namespace bl

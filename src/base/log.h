@@ -1,7 +1,7 @@
 #pragma once
 // Messages to people, on stderr. Results go to stdout and never through here.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string_view>
 #include <utility>
@@ -17,13 +17,15 @@ bool is_quiet();
 // Writes one line `bitloom: message` (kWarning: `bitloom: warning: message`).
 void log_line(LogLevel level, std::string_view message);
 
+void log_formatted(LogLevel level, fmt::string_view format, fmt::format_args args);
+
 template <class... Args>
 void log_warning(fmt::format_string<Args...> format, Args&&... args) {
-  log_line(LogLevel::kWarning, fmt::format(format, std::forward<Args>(args)...));
+  log_formatted(LogLevel::kWarning, format, fmt::make_format_args(args...));
 }
 template <class... Args>
 void log_info(fmt::format_string<Args...> format, Args&&... args) {
-  if (!is_quiet()) log_line(LogLevel::kInfo, fmt::format(format, std::forward<Args>(args)...));
+  if (!is_quiet()) log_formatted(LogLevel::kInfo, format, fmt::make_format_args(args...));
 }
 
 }  // namespace bl

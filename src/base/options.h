@@ -17,8 +17,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
-
 namespace bl {
 
 struct OptionField {

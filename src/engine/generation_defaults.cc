@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace bl {
 namespace {
@@ -33,7 +34,7 @@ struct JsonFieldReader {
 
   [[noreturn]] void report(const OptionField& about, const Json& value, const char* right) const {
     fail(ErrorCode::kInvalidFile, "{}: {} is {}, should be {}", what, option_key(about),
-         value.dump(), right);
+         json_text(value), right);
   }
 };
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "sample/sampling_params.h"
 
 namespace bl {

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/terminal.h"
 #include "engine/host_memory.h"
+#include "engine/open_model.h"
 #include "model/model_loader.h"
 
 namespace bl {

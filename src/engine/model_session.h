@@ -11,7 +11,6 @@
 #include "cache/kv_cache.h"
 #include "engine/generation_defaults.h"
 #include "engine/model_text.h"
-#include "engine/open_model.h"
 #include "engine/sequence.h"
 #include "model/memory_plan.h"
 #include "model/model.h"
@@ -20,12 +19,14 @@
 
 namespace bl {
 
+struct OpenedModel;
+
 // Of which new tokens of a step logits may be asked.
 enum class SessionLogits { kLastOfSequence, kEveryToken };
 
 struct SessionOptions {
   std::filesystem::path model;
-  std::optional<OpenedModel> opened;  // instead of `model`
+  std::shared_ptr<const OpenedModel> opened;  // instead of `model`
   std::string backend = "auto";
   int threads = 0;                 // 0: one a physical core
   std::int64_t context = 0;        // 0: the model's, as far as memory allows

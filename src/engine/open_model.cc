@@ -1,6 +1,7 @@
 #include "engine/open_model.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "model/arch_library.h"
 #include "model/gguf_model.h"
 
@@ -19,7 +20,7 @@ OpenedModel open_gguf_model(const fs::path& path, const fs::path& archs) {
   model.generation_config = std::move(gguf.generation_config);
   model.generation_config_file = path.string();
   model.tokenizer_json = std::move(gguf.tokenizer_json);
-  model.tokenizer_config_json = gguf.tokenizer_config.dump();
+  model.tokenizer_config_json = json_text(gguf.tokenizer_config);
   model.note = fmt::format("{}: expanded to fp16 in memory (stored as {})", path.string(),
                            gguf.stored_types);
   return model;

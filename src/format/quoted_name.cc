@@ -1,6 +1,6 @@
 #include "format/quoted_name.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace bl {
 

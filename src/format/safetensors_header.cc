@@ -1,5 +1,7 @@
 #include "format/safetensors_header.h"
 
+#include <fmt/format.h>
+
 #include <simdjson.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "format/safetensors_index.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <simdjson.h>
 
 #include <string_view>

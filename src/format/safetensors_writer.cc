@@ -1,5 +1,7 @@
 #include "format/safetensors_writer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -30,13 +32,13 @@ void check_names(const std::vector<TensorPlan>& tensors) {
 // Length and JSON, padded so that data starts at a multiple of 8.
 std::string header_of(const std::vector<TensorPlan>& tensors, const SafetensorsMetadata& metadata) {
   std::string text = "{";
-  if (!metadata.empty()) text += "\"__metadata__\":" + Json(metadata).dump();
+  if (!metadata.empty()) text += "\"__metadata__\":" + json_text(Json(metadata));
   std::uint64_t offset = 0;
   for (const TensorPlan& tensor : tensors) {
     const std::uint64_t end = offset + tensor.bytes();
     text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                        text.size() > 1 ? "," : "", Json(tensor.name).dump(), name_of(tensor.dtype),
-                        fmt::join(tensor.shape, ","), offset, end);
+                        text.size() > 1 ? "," : "", json_text(Json(tensor.name)),
+                        name_of(tensor.dtype), fmt::join(tensor.shape, ","), offset, end);
     offset = end;
   }
   text += "}";
@@ -161,7 +163,7 @@ void ShardWriter::commit() {
   index["metadata"]["total_size"] = total;
   index["weight_map"] = map;
   write_file_atomically(folder_ / (options_.base_name + ".safetensors.index.json"),
-                        index.dump(2) + "\n");
+                        json_text(index, 2) + "\n");
 }
 
 }  // namespace bl

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace bl {
 namespace {
@@ -106,7 +107,7 @@ std::optional<ArchEvaluator::Found> ArchEvaluator::find_at(const ArchValue& valu
   for (const ArchValue::Alternative& alternative : value.alternatives) {
     if (!holds(alternative.condition)) continue;
     if (alternative.kind == ArchValue::Kind::kConstant) {
-      return Found{alternative.constant, "the architecture's default"};
+      return Found{*alternative.constant, "the architecture's default"};
     }
     if (alternative.kind == ArchValue::Kind::kKey) {
       if (std::optional<Found> found = find_key(alternative.text)) return found;
@@ -151,7 +152,7 @@ void ArchEvaluator::circular() const {
 
 void ArchEvaluator::wrong(std::string_view what, const Found& found,
                           const std::string& must) const {
-  std::string shown = found.value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string shown = json_text(found.value);
   if (shown.size() > 60) shown = shown.substr(0, 60) + "…";
   fail(ErrorCode::kInvalidFile, "{}: {} is {}, must be {} ({})", config_.file(), found.origin,
        shown, must, what);

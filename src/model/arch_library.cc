@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "model/arch_section.h"
 #include "model/embedded_archs.h"
 
@@ -50,11 +51,12 @@ ArchLibrary::ArchLibrary(const std::filesystem::path& folder) {
 }
 
 void ArchLibrary::add(const std::string& name, Json document) {
-  documents_[name] = std::move(document);
+  documents_[name] = std::make_shared<const Json>(std::move(document));
 }
 
 void ArchLibrary::join_all() {
-  for (const auto& [name, document] : documents_) {
+  for (const auto& [name, written] : documents_) {
+    const Json& document = *written;
     if (!document.is_object() || !document.contains("match")) continue;
     Json joined = document;
     if (document.contains("extends")) {
@@ -63,14 +65,14 @@ void ArchLibrary::join_all() {
           extends.is_string() ? documents_.find(extends.get<std::string>()) : documents_.end();
       if (base == documents_.end()) {
         fail(ErrorCode::kInvalidFile, "archs/{}.json: extends {}, which is no document of archs/",
-             name, extends.dump());
+             name, json_text(extends));
       }
-      if (base->second.contains("extends")) {
+      if (base->second->contains("extends")) {
         fail(ErrorCode::kInvalidFile,
              "archs/{}.json: extends {}, which extends another; only one step is allowed", name,
              base->first);
       }
-      joined = join_arch(base->second, document);
+      joined = join_arch(*base->second, document);
     }
     for (const Json& match : joined["match"]) {
       if (!match.is_string()) {
@@ -78,13 +80,13 @@ void ArchLibrary::join_all() {
       }
       by_match_[match.get<std::string>()] = name;
     }
-    joined_[name] = std::move(joined);
+    joined_[name] = std::make_shared<const Json>(std::move(joined));
   }
 }
 
 ArchSpec ArchLibrary::find(const std::string& architecture) const {
   const auto it = by_match_.find(architecture);
-  if (it != by_match_.end()) return parse_arch(it->second, joined_.at(it->second));
+  if (it != by_match_.end()) return parse_arch(it->second, *joined_.at(it->second));
   std::vector<std::pair<std::size_t, std::string>> nearest;
   for (const auto& [match, name] : by_match_) {
     nearest.emplace_back(edit_distance(shortened(architecture), match), match);
@@ -108,12 +110,12 @@ std::vector<std::string> ArchLibrary::architectures() const {
 
 const Json* ArchLibrary::document_for(const std::string& architecture) const {
   const auto it = by_match_.find(architecture);
-  return it == by_match_.end() ? nullptr : &joined_.at(it->second);
+  return it == by_match_.end() ? nullptr : joined_.at(it->second).get();
 }
 
 const Json* ArchLibrary::document(const std::string& name) const {
   const auto it = documents_.find(name);
-  return it == documents_.end() ? nullptr : &it->second;
+  return it == documents_.end() ? nullptr : it->second.get();
 }
 
 std::vector<std::string> ArchLibrary::names() const {

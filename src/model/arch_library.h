@@ -1,10 +1,12 @@
 #pragma once
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json_fwd.h"
 #include "model/arch_spec.h"
 
 namespace bl {
@@ -32,9 +34,9 @@ class ArchLibrary {
   void add(const std::string& name, Json document);
   void join_all();
 
-  std::map<std::string, Json> documents_;        // as written
-  std::map<std::string, Json> joined_;           // with `extends` joined
-  std::map<std::string, std::string> by_match_;  // architecture → document
+  std::map<std::string, std::shared_ptr<const Json>> documents_;  // as written
+  std::map<std::string, std::shared_ptr<const Json>> joined_;     // with `extends` joined
+  std::map<std::string, std::string> by_match_;                   // architecture → document
 };
 
 }  // namespace bl

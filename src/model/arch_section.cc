@@ -1,6 +1,7 @@
 #include "model/arch_section.h"
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace bl {
 

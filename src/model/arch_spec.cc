@@ -1,6 +1,7 @@
 #include "model/arch_spec.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "model/arch_section.h"
 
 namespace bl {
@@ -286,7 +287,9 @@ ArchSpec parse_arch(const std::string& name, const Json& json) {
   section.find("gguf");     // read by the GGUF importer
   section.read("match", spec.match);
   section.read("scope", spec.scopes);
-  if (const Json* defaults = section.find("defaults")) spec.defaults = *defaults;
+  if (const Json* defaults = section.find("defaults")) {
+    spec.defaults = std::make_shared<const Json>(*defaults);
+  }
   read_rename(section, spec.rename);
   read_refusals(section, spec.refuse);
   if (const Json* sizes = section.find("sizes")) {

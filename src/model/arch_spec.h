@@ -4,12 +4,13 @@
 // ModelSpec (spec_builder.h).
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "model/arch_value.h"
 
 namespace bl {
@@ -133,7 +134,7 @@ struct ArchSpec {
   std::string name;  // file name without .json
   std::vector<std::string> match;
   std::vector<std::string> scopes{""};
-  Json defaults = Json::object();
+  std::shared_ptr<const Json> defaults;  // object of what stands in for absent keys, or none
   std::vector<std::pair<std::string, std::string>> rename;
   std::map<std::string, ArchValue> sizes;
   NormArch norms;  // kind, eps and offset that norms have unless they say otherwise

@@ -1,6 +1,7 @@
 #include "model/arch_value.h"
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace bl {
 namespace {
@@ -15,12 +16,12 @@ ArchValue::Alternative parse_alternative(const Json& json, const std::string& wh
     return result;
   }
   if (json.is_number() || json.is_boolean()) {
-    result.constant = json;
+    result.constant = std::make_shared<const Json>(json);
     return result;
   }
   if (json.is_object() && json.size() == 1 && json.contains("text")) {
-    result.constant = json["text"];
-    if (!result.constant.is_string()) {
+    result.constant = std::make_shared<const Json>(json["text"]);
+    if (!result.constant->is_string()) {
       fail(ErrorCode::kInvalidFile, "{}: \"text\" must be a string", where);
     }
     return result;
@@ -34,7 +35,7 @@ ArchValue::Alternative parse_alternative(const Json& json, const std::string& wh
   fail(ErrorCode::kInvalidFile,
        "{}: {} is no value; a value is a config key, \"=expression\", a number, a boolean, "
        "{{\"text\": …}}, {{\"if\": …, \"is\": …}} or a list of these",
-       where, json.dump());
+       where, json_text(json));
 }
 
 }  // namespace

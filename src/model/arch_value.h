@@ -9,11 +9,12 @@
 //
 // Non-goals: general expressions. What needs more is a new kind of layer, and that is C++.
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 
 namespace bl {
 
@@ -26,8 +27,8 @@ struct ArchValue {
   enum class Kind { kKey, kExpression, kConstant };
   struct Alternative {
     Kind kind = Kind::kConstant;
-    std::string text;  // key or expression
-    Json constant;
+    std::string text;                      // key or expression
+    std::shared_ptr<const Json> constant;  // a scalar; only of kConstant
     Condition condition;
   };
   std::vector<Alternative> alternatives;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "model/hf_config.h"
 #include "model/moe_rule.h"
 #include "model/rope_config.h"
 

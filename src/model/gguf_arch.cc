@@ -1,6 +1,7 @@
 #include "model/gguf_arch.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "model/arch_section.h"
 
 namespace bl {

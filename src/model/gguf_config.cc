@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace bl {
 namespace {
@@ -118,8 +119,7 @@ std::optional<std::int64_t> GgufMetadata::size(std::string_view key) const {
   if (!value.is_number_integer() || value.get<std::int64_t>() < 0 ||
       value.get<std::int64_t>() > kMaxSize) {
     fail(ErrorCode::kInvalidFile, "{}: metadata key {} is {}, a number from 0 to {} is expected",
-         file_.name(), full_key(key), value.dump(-1, ' ', false, Json::error_handler_t::replace),
-         kMaxSize);
+         file_.name(), full_key(key), json_text(value), kMaxSize);
   }
   return value.get<std::int64_t>();
 }
@@ -235,9 +235,10 @@ Json GgufMetadata::evaluate(const Json& rule) const {
       return arithmetic(rule);
     }
   } catch (const nlohmann::json::exception& e) {
-    fail(ErrorCode::kInvalidFile, "archs/{}: in rule {}: {}", arch_.name, rule.dump(), e.what());
+    fail(ErrorCode::kInvalidFile, "archs/{}: in rule {}: {}", arch_.name, json_text(rule),
+         e.what());
   }
-  fail(ErrorCode::kInvalidFile, "archs/{}: unknown rule {}", arch_.name, rule.dump());
+  fail(ErrorCode::kInvalidFile, "archs/{}: unknown rule {}", arch_.name, json_text(rule));
 }
 
 namespace {

@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "format/gguf_file.h"
 #include "model/gguf_arch.h"
 

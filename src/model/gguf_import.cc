@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "format/safetensors_writer.h"
 #include "model/gguf_model.h"
 
@@ -106,7 +107,7 @@ void check_space(const fs::path& folder, std::uint64_t bytes) {
 }
 
 void write_json(const fs::path& path, const Json& json) {
-  write_file_atomically(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file_atomically(path, json_text(json, 2) + "\n");
 }
 
 void write_weights(const fs::path& folder, const GgufSource& source, const GgufImportArgs& args,

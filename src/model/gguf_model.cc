@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "model/gguf_tokenizer.h"
 
 namespace bl {

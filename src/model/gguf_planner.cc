@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include "base/error.h"
 

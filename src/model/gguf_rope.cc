@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "format/gguf_dequantize.h"
 #include "model/gguf_config.h"
 

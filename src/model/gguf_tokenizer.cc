@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "format/gguf_parser.h"
 #include "model/gguf_vocabulary.h"
 
@@ -345,10 +346,10 @@ std::string gguf_tokenizer_json(const GgufMetadata& metadata, const Json& tables
       metadata.arch().tokenizer.is_object() ? metadata.arch().tokenizer : Json::object();
   std::string out = R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":)";
   out += added_tokens(*vocabulary, family);
-  out += ",\n\"normalizer\":" + normalizer(*vocabulary, file).dump();
-  out += ",\n\"pre_tokenizer\":" + pre_tokenizer(*vocabulary).dump();
-  out += ",\n\"post_processor\":" + post_processor(*vocabulary).dump();
-  out += ",\n\"decoder\":" + decoder(*vocabulary).dump();
+  out += ",\n\"normalizer\":" + json_text(normalizer(*vocabulary, file));
+  out += ",\n\"pre_tokenizer\":" + json_text(pre_tokenizer(*vocabulary));
+  out += ",\n\"post_processor\":" + json_text(post_processor(*vocabulary));
+  out += ",\n\"decoder\":" + json_text(decoder(*vocabulary));
   out += ",\n\"model\":";
   out += vocabulary->kind() == Kind::kUnigram ? unigram_model(*vocabulary) : bpe_model(*vocabulary);
   return out + "}\n";

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "model/gguf_config.h"
 
 namespace bl {

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "format/gguf_text.h"
 
 namespace bl {

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace bl {
 namespace {

@@ -1,6 +1,7 @@
 #include "model/layer_types.h"
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace bl {
 namespace {
@@ -20,7 +21,7 @@ std::vector<std::string> from_list(const HfConfig::Found& found, const std::stri
     const Json& item = (*found.value)[static_cast<std::size_t>(i)];
     if (!item.is_string()) {
       fail(ErrorCode::kInvalidFile, "{}: {} holds {}, must hold words such as \"{}\"", file,
-           found.path, item.dump().substr(0, 60), kFull);
+           found.path, json_text(item).substr(0, 60), kFull);
     }
     types.push_back(item.get<std::string>());
   }

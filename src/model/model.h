@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "model/model_files.h"
 #include "model/model_spec.h"
 #include "model/step_batch.h"
 #include "nn/embedding.h"

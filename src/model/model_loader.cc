@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/arch_library.h"
 #include "model/block_loader.h"
+#include "model/hf_config.h"
 
 namespace bl {
 namespace {

@@ -4,7 +4,10 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "model/arch_library.h"
 #include "model/block_builder.h"
+#include "model/hf_config.h"
 #include "model/layer_types.h"
 
 namespace bl {
@@ -31,7 +34,7 @@ std::vector<std::int32_t> read_ids(const HfConfig& config, const char* key) {
     if (!item.is_number_integer() || item.get<double>() < -1 ||
         item.get<double>() > static_cast<double>(kMaxVocab)) {
       fail(ErrorCode::kInvalidFile, "{}: {} holds {}, must hold token ids", config.file(),
-           found->path, item.dump().substr(0, 60));
+           found->path, json_text(item).substr(0, 60));
     }
     if (item.get<std::int32_t>() >= 0) ids.push_back(item.get<std::int32_t>());
   };
@@ -106,7 +109,7 @@ ModelSpec build_model_spec(const ArchLibrary& archs, HfConfig config, const Spec
   const auto arch = std::make_shared<ArchSpec>(archs.find(spec.architecture));
   spec.arch = arch;
   config.set_scopes(arch->scopes);
-  config.set_defaults(arch->defaults);
+  if (arch->defaults) config.set_defaults(*arch->defaults);
   const ArchEvaluator at(config, arch->sizes);
   for (const Refusal& refusal : arch->refuse) {
     if (!at.holds(refusal.condition)) continue;

@@ -6,14 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "model/arch_library.h"
 #include "model/arch_spec.h"
-#include "model/hf_config.h"
 #include "nn/block.h"
 #include "nn/rope_table.h"
 #include "ops/kv_layout.h"
 
 namespace bl {
+
+class ArchLibrary;
+class HfConfig;
 
 // What a model is, as a value: an architecture joined with a config. Every number is checked;
 // products of sizes fit.

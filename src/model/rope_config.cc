@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace bl {
 namespace {
@@ -112,7 +113,7 @@ std::vector<double> read_factors(const Parameters& parameters, const char* key,
     const double number = item.is_number() ? item.get<double>() : NAN;
     if (!(number > 0.0 && number <= kMaxFactor)) {
       fail(ErrorCode::kInvalidFile, "{}: {}.{} holds {}, must hold positive numbers",
-           parameters.file, parameters.path, key, item.dump().substr(0, 60));
+           parameters.file, parameters.path, key, json_text(item).substr(0, 60));
     }
     factors.push_back(number);
   }

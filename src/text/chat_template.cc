@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/parser.h"
 #include "text/jinja/runtime.h"

@@ -1,6 +1,7 @@
 #include "text/component_reader.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/utf8.h"
 
 namespace bl {

@@ -1,6 +1,7 @@
 #include "text/post_processor.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/vocabulary.h"
 
 namespace bl {

@@ -1,6 +1,6 @@
 #include "text/token_model.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/json.h"
 #include "text/bpe_model.h"
 #include "text/json_document.h"
 #include "text/tokenizer_parts.h"

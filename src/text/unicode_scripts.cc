@@ -1,6 +1,6 @@
 #include "text/unicode_scripts.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string_view>
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "support/data.h"
 #include "tensor_set.h"
 

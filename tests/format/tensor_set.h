@@ -1,6 +1,8 @@
 #pragma once
 // Small tensor sets in memory, for tests that spoil one thing at a time.
 
+#include <fmt/format.h>
+
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "format/gguf_bytes.h"
 #include "text/tokenizer.h"
 

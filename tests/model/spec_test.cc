@@ -8,6 +8,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "model/arch_library.h"
+#include "model/hf_config.h"
 #include "model/model_spec.h"
 #include "support/data.h"
 

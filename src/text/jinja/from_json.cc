@@ -1,5 +1,6 @@
 #include "text/jinja/from_json.h"
 
+#include "base/json.h"
 #include "text/jinja/big_number.h"
 #include "text/jinja/dict.h"
 #include "text/utf8.h"

@@ -1,5 +1,5 @@
 #pragma once
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/value.h"
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/json.h"
 #include "text/jinja/builtin.h"
 #include "text/jinja/from_json.h"
 #include "text/jinja/interpreter.h"

@@ -1,6 +1,6 @@
 #include "text/jinja/strftime.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 

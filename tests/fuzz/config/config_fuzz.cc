@@ -6,6 +6,9 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/json.h"
+#include "model/arch_library.h"
+#include "model/hf_config.h"
 #include "model/memory_plan.h"
 #include "model/model_spec.h"
 
