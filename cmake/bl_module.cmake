@@ -34,10 +34,11 @@ function(bl_module name)
   target_link_libraries(bl_${name} PUBLIC ${ARG_LIBS})
 endfunction()
 
-# bl_test(name SOURCES a_test.cc ... DEPS module ... [LIBS library ...])
-# One test program a folder of tests/; each gtest case becomes one ctest case.
+# bl_test(name [THREADS] SOURCES a_test.cc ... DEPS module ... [LIBS library ...])
+# One test program a folder of tests/; each gtest case becomes one ctest case. THREADS: what it tests
+# shares memory between threads; target thread_tests and label `threads` gather these for preset tsan.
 function(bl_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "THREADS" "" "SOURCES;DEPS;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE bl_test_support GTest::gtest GTest::gtest_main)
@@ -45,7 +46,15 @@ function(bl_test name)
     target_link_libraries(${name} PRIVATE bl_${dep})
   endforeach()
   target_link_libraries(${name} PRIVATE ${ARG_LIBS})
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 600)
+  set(properties TIMEOUT 600)
+  if(ARG_THREADS)
+    list(APPEND properties LABELS threads)
+    if(NOT TARGET thread_tests)
+      add_custom_target(thread_tests)
+    endif()
+    add_dependencies(thread_tests ${name})
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES ${properties})
 endfunction()
 
 # bl_fuzz(name SOURCES a_fuzz.cc DEPS module ... [CORPUS folder]): a libFuzzer program. Every
