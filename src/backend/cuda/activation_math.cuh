@@ -1,0 +1,89 @@
+#pragma once
+// act(gate) · up of one element (ops/elementwise.h), for kernels and for epilogues of products.
+
+#include "backend/cuda/device_math.h"
+#include "ops/elementwise.h"
+
+namespace bl::cuda {
+
+// ActivateArgs without its views, as kernels get it.
+struct ActivationParameters {
+  Activation kind = Activation::kSilu;
+  bool limit_after = false;
+  float limit = 0.0f;
+  float xielu_alpha_p = 0.0f;
+  float xielu_alpha_n = 0.0f;
+  float xielu_beta = 0.0f;
+  float xielu_eps = 0.0f;
+};
+
+inline ActivationParameters activation_parameters(const ActivateArgs& args) {
+  return {args.kind,          args.limit_after, args.limit,    args.xielu_alpha_p,
+          args.xielu_alpha_n, args.xielu_beta,  args.xielu_eps};
+}
+
+template <Activation kKind>
+BL_HD inline float act(const ActivationParameters& p, float x) {
+  if constexpr (kKind == Activation::kSilu) {
+    return fast_div(x, 1.0f + fast_exp(-x));
+  } else if constexpr (kKind == Activation::kGelu) {
+    return 0.5f * x * (1.0f + std::erf(x * 0.70710678118654752f));
+  } else if constexpr (kKind == Activation::kGeluTanh) {
+    // ½ (1 + tanh u) = σ(2u)
+    const float u = 0.79788456080286536f * (x + 0.044715f * x * x * x);
+    return fast_div(x, 1.0f + fast_exp(-2.0f * u));
+  } else if constexpr (kKind == Activation::kQuickGelu || kKind == Activation::kSwigluOai) {
+    return fast_div(x, 1.0f + fast_exp(-1.702f * x));
+  } else if constexpr (kKind == Activation::kRelu) {
+    return at_least(x, 0.0f);
+  } else if constexpr (kKind == Activation::kRelu2) {
+    return at_least(x, 0.0f) * at_least(x, 0.0f);
+  } else if constexpr (kKind == Activation::kXielu) {
+    const float linear = p.xielu_beta * x;
+    if (x > 0.0f) return p.xielu_alpha_p * x * x + linear;
+    return p.xielu_alpha_n * (std::expm1(at_most(x, p.xielu_eps)) - x) + linear;
+  } else {
+    return x;
+  }
+}
+
+// act(gate) · up, or act(gate) where `gated` is false.
+template <Activation kKind>
+BL_HD inline float activated(const ActivationParameters& p, float gate, float up, bool gated) {
+  const bool limited = p.limit > 0.0f;
+  if (limited) {
+    if (!p.limit_after) gate = at_most(gate, p.limit);
+    up = at_most(at_least(up, -p.limit), p.limit);
+  }
+  float g = act<kKind>(p, gate);
+  if (limited && p.limit_after) g = at_most(g, p.limit);
+  if (!gated) return g;
+  return kKind == Activation::kSwigluOai ? g * (up + 1.0f) : g * up;
+}
+
+// The kind known only at run time: the same for all threads, so the branch is cheap.
+BL_HD inline float activated(const ActivationParameters& p, float gate, float up, bool gated) {
+  switch (p.kind) {
+    case Activation::kNone:
+      return activated<Activation::kNone>(p, gate, up, gated);
+    case Activation::kSilu:
+      return activated<Activation::kSilu>(p, gate, up, gated);
+    case Activation::kGelu:
+      return activated<Activation::kGelu>(p, gate, up, gated);
+    case Activation::kGeluTanh:
+      return activated<Activation::kGeluTanh>(p, gate, up, gated);
+    case Activation::kQuickGelu:
+      return activated<Activation::kQuickGelu>(p, gate, up, gated);
+    case Activation::kRelu:
+      return activated<Activation::kRelu>(p, gate, up, gated);
+    case Activation::kRelu2:
+      return activated<Activation::kRelu2>(p, gate, up, gated);
+    case Activation::kXielu:
+      return activated<Activation::kXielu>(p, gate, up, gated);
+    case Activation::kSwigluOai:
+      return activated<Activation::kSwigluOai>(p, gate, up, gated);
+  }
+  return gate;
+}
+
+}  // namespace bl::cuda

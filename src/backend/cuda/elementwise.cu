@@ -1,0 +1,158 @@
+#include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/device_math.h"
+#include "backend/cuda/each_element.cuh"
+#include "base/check.h"
+
+namespace bl::cuda {
+namespace {
+
+template <int kPack>
+struct Add {
+  Rows<float> x;
+  Rows<const float> y;
+  float multiplier;
+
+  __device__ void operator()(std::int64_t row, std::int64_t column) const {
+    float* to = x[row] + column;
+    auto sum = load_pack<kPack>(to);
+    const auto part = load_pack<kPack>(y[row] + column);
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) sum.at[i] = fmaf(multiplier, part.at[i], sum.at[i]);
+    store_pack(to, sum);
+  }
+};
+
+template <int kPack>
+struct Scale {
+  Rows<float> x;
+  float multiplier;
+  float softcap;
+
+  __device__ void operator()(std::int64_t row, std::int64_t column) const {
+    float* to = x[row] + column;
+    auto values = load_pack<kPack>(to);
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) {
+      const float value = values.at[i] * multiplier;
+      values.at[i] = softcap > 0.0f ? softcap * std::tanh(value / softcap) : value;
+    }
+    store_pack(to, values);
+  }
+};
+
+template <int kPack>
+struct Gate {
+  Rows<float> x;
+  Rows<const float> gate;
+  int share;  // elements that a gate is for
+  bool softplus;
+
+  __device__ void operator()(std::int64_t row, std::int64_t column) const {
+    float* to = x[row] + column;
+    auto values = load_pack<kPack>(to);
+    const float* gates = gate[row];
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) {
+      const float g = gates[(static_cast<int>(column) + i) / share];
+      values.at[i] *= softplus ? cuda::softplus(g) : sigmoid(g);
+    }
+    store_pack(to, values);
+  }
+};
+
+template <int kPack>
+struct Clamp {
+  Rows<float> x;
+  float limit;
+
+  __device__ void operator()(std::int64_t row, std::int64_t column) const {
+    float* to = x[row] + column;
+    auto values = load_pack<kPack>(to);
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) {
+      values.at[i] = at_most(at_least(values.at[i], -limit), limit);
+    }
+    store_pack(to, values);
+  }
+};
+
+// Rows of any dtype as units of bytes.
+template <class Unit>
+struct CopyRow {
+  Rows<const Unit> x;
+  const std::int32_t* rows;
+  Rows<Unit> out;
+
+  __device__ void operator()(std::int64_t row, std::int64_t column) const {
+    out[row][column] = x[rows[row]][column];
+  }
+};
+
+template <class Unit>
+bool copies_units(const TensorView& view) {
+  return takes_packs(view, static_cast<std::int64_t>(sizeof(Unit) / size_of(view.dtype)));
+}
+
+template <class Unit>
+void copy_units(ExecContext& ctx, const CopyRowsArgs& args) {
+  const auto size = static_cast<std::int64_t>(size_of(args.x.dtype));
+  const auto unit = static_cast<std::int64_t>(sizeof(Unit));
+  const auto units = [&](std::int64_t elements) { return elements * size / unit; };
+  for_each_element<1>(ctx, args.count, units(args.x.columns()),
+                      CopyRow<Unit>{{args.x.as<const Unit>(), units(args.x.row_stride)},
+                                    args.rows,
+                                    {args.out.as<Unit>(), units(args.out.row_stride)}});
+}
+
+}  // namespace
+
+void add(ExecContext& ctx, const AddArgs& args) {
+  const bool fours = takes_packs(args.x, 4) && takes_packs(args.y, 4);
+  with_pack_size(fours, [&]<int kPack>(std::integral_constant<int, kPack>) {
+    for_each_element<kPack>(
+        ctx, args.x.rows(), args.x.columns(),
+        Add<kPack>{rows_of<float>(args.x), rows_of<const float>(args.y), args.multiplier});
+  });
+}
+
+void scale(ExecContext& ctx, const ScaleArgs& args) {
+  const bool fours = takes_packs(args.x, 4);
+  with_pack_size(fours, [&]<int kPack>(std::integral_constant<int, kPack>) {
+    for_each_element<kPack>(ctx, args.x.rows(), args.x.columns(),
+                            Scale<kPack>{rows_of<float>(args.x), args.multiplier, args.softcap});
+  });
+}
+
+void gate(ExecContext& ctx, const GateArgs& args) {
+  const auto share = static_cast<int>(args.x.columns() / args.gate.columns());
+  const bool fours = takes_packs(args.x, 4);
+  with_pack_size(fours, [&]<int kPack>(std::integral_constant<int, kPack>) {
+    for_each_element<kPack>(
+        ctx, args.x.rows(), args.x.columns(),
+        Gate<kPack>{rows_of<float>(args.x), rows_of<const float>(args.gate), share, args.softplus});
+  });
+}
+
+void clamp(ExecContext& ctx, const ClampArgs& args) {
+  const bool fours = takes_packs(args.x, 4);
+  with_pack_size(fours, [&]<int kPack>(std::integral_constant<int, kPack>) {
+    for_each_element<kPack>(ctx, args.x.rows(), args.x.columns(),
+                            Clamp<kPack>{rows_of<float>(args.x), args.limit});
+  });
+}
+
+void copy_rows(ExecContext& ctx, const CopyRowsArgs& args) {
+  BL_CHECK(args.x.dtype == args.out.dtype);
+  const auto all = [&]<class Unit>(Tag<Unit>) {
+    return copies_units<Unit>(args.x) && copies_units<Unit>(args.out);
+  };
+  if (all(Tag<uint4>{})) {
+    copy_units<uint4>(ctx, args);
+  } else if (size_of(args.x.dtype) <= 4 && all(Tag<std::uint32_t>{})) {
+    copy_units<std::uint32_t>(ctx, args);
+  } else {
+    copy_units<std::uint8_t>(ctx, args);
+  }
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,52 @@
+#pragma once
+// TensorViews as kernels get them, and loads of several elements at once.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "tensor/tensor_view.h"
+
+namespace bl::cuda {
+
+// Strided rows.
+template <class T>
+struct Rows {
+  T* data = nullptr;
+  std::int64_t stride = 0;  // elements
+  __device__ __forceinline__ T* operator[](std::int64_t row) const { return data + row * stride; }
+};
+
+template <class T>
+Rows<T> rows_of(const TensorView& view) {
+  return {view.as<T>(), view.row_stride};
+}
+
+// kCount elements that are loaded and stored at once; pointers must be aligned to all of it.
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount) Pack {
+  T at[kCount];
+};
+template <int kCount, class T>
+__device__ __forceinline__ Pack<T, kCount> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T, kCount>*>(from);
+}
+template <class T, int kCount>
+__device__ __forceinline__ void store_pack(T* to, const Pack<T, kCount>& pack) {
+  *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
+}
+
+// Whether each row consists of whole packs of `count` elements, aligned; true of an empty view.
+inline bool takes_packs(const TensorView& view, std::int64_t count) {
+  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+  return view.empty() ||
+         (address % (static_cast<std::size_t>(count) * size_of(view.dtype)) == 0 &&
+          view.columns() % count == 0 && (view.rows() <= 1 || view.row_stride % count == 0));
+}
+
+template <class Integer>
+constexpr Integer ceil_div(Integer a, Integer b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace bl::cuda

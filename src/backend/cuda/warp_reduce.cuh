@@ -1,0 +1,47 @@
+#pragma once
+// Sums and maxima over the lanes of a warp and the warps of a CTA. All threads call; all get the
+// result; the order of a sum depends on the number of threads only.
+
+#include <cuda_runtime.h>
+
+namespace bl::cuda {
+
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+
+__device__ __forceinline__ int lane_index() { return static_cast<int>(threadIdx.x) & 31; }
+
+__device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    value += __shfl_xor_sync(kAllLanes, value, distance);
+  }
+  return value;
+}
+
+__device__ __forceinline__ float warp_max(float value) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, distance));
+  }
+  return value;
+}
+
+__device__ __forceinline__ unsigned long long warp_max(unsigned long long value) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const unsigned long long other = __shfl_xor_sync(kAllLanes, value, distance);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+
+// `parts`: shared memory, one a warp, used by nothing else between two barriers.
+__device__ __forceinline__ float cta_sum(float value, float* parts) {
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  value = warp_sum(value);
+  if (lane_index() == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  return warp_sum(lane_index() < warps ? parts[lane_index()] : 0.0f);
+}
+
+}  // namespace bl::cuda
