@@ -54,13 +54,13 @@ std::uint16_t scale_of(const Group& y, int bits) {
   const float lowest = *std::min_element(y.begin(), y.end());
   const float extreme = highest > -lowest ? highest : lowest;
   if (extreme == 0.0f) return 0;
-  if (bits == 8) return saturated_half(-extreme / 128.0f);
+  if (bits != 4) return saturated_half(extreme / static_cast<float>(-(1 << (bits - 1))));
   const float largest = std::fabs(extreme);
   std::uint16_t best = 0;
   float least = std::numeric_limits<float>::infinity();
   for (const float divisor : {8.0f, -8.0f, 8.5f, -8.5f, 7.5f, -7.5f, 7.0f, -7.0f}) {
     const std::uint16_t scale = saturated_half(largest / divisor);
-    const float error = squared_error(y, half_to_float(scale), 1 << (bits - 1));
+    const float error = squared_error(y, half_to_float(scale), 8);
     if (error < least) {
       least = error;
       best = scale;
@@ -83,7 +83,16 @@ void encode_group(const Group& y, int count, int bits, std::byte* codes, std::by
     return;
   }
   const int half = (count + 1) / 2;
-  for (int i = 0; i < half; ++i) codes[i] = static_cast<std::byte>(code(i) | (code(half + i) << 4));
+  for (int i = 0; i < half; ++i) {
+    codes[i] = static_cast<std::byte>((code(i) & 15) | ((code(half + i) & 15) << 4));
+  }
+  if (bits != 6) return;
+  const int quarter = (count + 3) / 4;
+  for (int i = 0; i < quarter; ++i) {
+    int pairs = 0;
+    for (int j = 0; j < 4; ++j) pairs |= (code(i + j * quarter) >> 4) << (2 * j);
+    codes[half + i] = static_cast<std::byte>(pairs);
+  }
 }
 
 void decode_group(const std::byte* codes, const std::byte* scale, int count, int bits, float* x) {
@@ -92,12 +101,15 @@ void decode_group(const std::byte* codes, const std::byte* scale, int count, int
   const float step = half_to_float(stored);
   const int half_levels = 1 << (bits - 1);
   const int half = (count + 1) / 2;
+  const int quarter = (count + 3) / 4;
+  const auto byte = [&](int i) { return static_cast<int>(codes[i]); };
   for (int i = 0; i < count; ++i) {
-    int n;
+    int n = 0;
     if (bits == 8) {
-      n = static_cast<int>(codes[i]);
+      n = byte(i);
     } else {
-      n = i < half ? static_cast<int>(codes[i]) & 15 : static_cast<int>(codes[i - half]) >> 4;
+      n = i < half ? byte(i) & 15 : byte(i - half) >> 4;
+      if (bits == 6) n |= ((byte(half + i % quarter) >> (2 * (i / quarter))) & 3) << 4;
     }
     x[i] = static_cast<float>(n - half_levels) * step;
   }

@@ -1,20 +1,42 @@
 #pragma once
-// Rows of the KV cache: the number formats, case by case. This is the scalar definition; a backend
-// with a faster version must produce the same bytes.
+// Rows of the KV cache: the number formats, complete. kv_codec.cc is the scalar definition; a
+// backend with a faster version must produce the same bytes, and can be written from this comment.
 //
-// kF32, kF16: element e at index e; binary16 by round to nearest even, saturated at ±65504.
+// Arithmetic is in float, each operation rounded to nearest even, nothing fused where it says
+// "unfused"; divisions are correctly rounded. RN16(x): x as binary16, round to nearest even,
+// subnormals kept, saturated at ±65504. Binary16 and float are stored little-endian.
+//
+// kF32, kF16: element e at index e; kF16 holds RN16(x).
 // kE4M3: one byte an element: sign, 4 exponent bits (bias 7), 3 mantissa bits; round to nearest
-//   even, subnormals kept, saturated at ±448.
-// kInt, b bits: the row is rotated (rotate_kv_head), then cut into groups of 32 (the last may be
-//   shorter). Codes of all groups, then one binary16 scale a group. An element is
-//   (n − 2^(b−1)) · scale, so the grid has one step more on one side, which the sign of the scale
-//   turns where it is wanted.
-//   8 bits: scale = RN16(−extreme / 128); nothing saturates. Byte e holds n of element e.
-//   4 bits: of the scales ±A/8, ±A/8.5, ±A/7.5, ±A/7 (A the largest magnitude, rounded to binary16)
-//   the one with the least squared error; the first among equals. A group of g elements takes
-//   ⌈g/2⌉ bytes; byte i holds element i in its low and element ⌈g/2⌉ + i in its high nibble.
-//   Squared errors are summed in 16 lanes, lane l over elements l and l + 16, then lanes l and
-//   l + 8, + 4, + 2, + 1.
+//   even, subnormals kept, saturated at ±448 (codes 0x7f and 0xff are never written).
+//
+// kInt of b = 8, 6 or 4 bits. The row is rotated (rotate_kv_head), then cut into groups of 32
+// elements; the last may be shorter, g elements. The row's bytes are
+//
+//   codes of group 0 | codes of group 1 | … | scale of group 0 | scale of group 1 | …
+//
+// with 4b bytes of codes for a whole group and a binary16 scale each, which may be negative. With
+// h = 2^(b−1), an element is (n − h) · scale, n in 0 … 2h − 1: the grid has one step more on one
+// side, which the sign of the scale turns where it is wanted.
+//
+//   Packing. 8 bits: byte e holds n of element e. 4 and 6 bits: ⌈g/2⌉ bytes hold the low four bits
+//   of n, byte i those of element i in its low and of element i + ⌈g/2⌉ in its high nibble. 6 bits:
+//   ⌈g/4⌉ more bytes hold the high two, byte i those of element i + j·⌈g/4⌉ in its bits 2j and
+//   2j + 1, j = 0 … 3. So in a whole group of 6 bits, bytes 4w … 4w + 3 of the low part (w = 0 … 3)
+//   and 4(w mod 2) … of the high part, read as words L and H, give elements 4w … 4w + 3 as bytes
+//   (L & 0x0f0f0f0f) | (H >> 2⌊w/2⌋ & 0x03030303) << 4, and those 16 further on as
+//   (L >> 4 & 0x0f0f0f0f) | (H >> (4 + 2⌊w/2⌋) & 0x03030303) << 4. Bits of elements that a short
+//   group lacks are those of n = h.
+//   Codes. inverse = 1 / scale (0 where the scale is 0); n = h + rint(min(max(y · inverse, −h),
+//   h − 1)), rint to even.
+//   Scale, 8 and 6 bits: RN16(x / −h), x the element of the largest magnitude (the negative one
+//   where both signs have it): nothing saturates.
+//   Scale, 4 bits: with A the largest magnitude, of RN16(A / d), d = 8, −8, 8.5, −8.5, 7.5, −7.5,
+//   7, −7, the one with the least squared error; the first among equals. The error of an element is
+//   e = y − (n − h) · scale (the product is exact). Squares are summed unfused, e² of element l and
+//   l + 16 first, then those sums l and l + 8, l + 4, l + 2, l + 1: what five exchanges between 32
+//   lanes at distances 16, 8, 4, 2, 1 give. Elements that a short group lacks count as 0.
+//   A group of zeros has scale +0 and codes n = h.
 //
 // Inputs that are not finite give some finite row, never undefined behaviour.
 
@@ -31,8 +53,9 @@ float e4m3_to_float(std::uint8_t code);
 // Orthonormal, symmetric (its own inverse) transform of one head's vector in place, each scale
 // group by itself: an outlier raises the scale of its own group only, which costs less than to
 // spread it over the head (docs/adr/0011). In a group of m · p elements, p the largest power of two
-// in it, a Walsh–Hadamard transform of each run of p (butterflies of stride 1, 2, 4 …, then times
-// 1/√p), and for m > 1 the reflection x_r − (2/m) Σ_s x_s across the m runs.
+// that divides its size, a Walsh–Hadamard transform of each run of p: butterflies of stride 1, 2, 4
+// …, (a, b) → (a + b, a − b), then times 1/√p (the float nearest to it); and for m > 1 the
+// reflection x_r − (2/m) Σ_s x_s across the m runs, the sum in order from 0, unfused.
 void rotate_kv_head(float* x, int dim);
 
 // `x` [row.dim] in the model's basis → `bytes` [row.bytes()].

@@ -16,7 +16,7 @@ constexpr std::array<std::pair<CacheType, std::string_view>, 6> kNames{{
     {CacheType::kQ4, "q4"},
 }};
 
-KvRow row_of(CacheType type, int dim, int q6_bits) {
+KvRow row_of(CacheType type, int dim) {
   switch (type) {
     case CacheType::kF32:
       return {KvRow::Code::kF32, 32, dim};
@@ -27,7 +27,7 @@ KvRow row_of(CacheType type, int dim, int q6_bits) {
     case CacheType::kQ8:
       return {KvRow::Code::kInt, 8, dim};
     case CacheType::kQ6:
-      return {KvRow::Code::kInt, q6_bits, dim};
+      return {KvRow::Code::kInt, 6, dim};
     case CacheType::kQ4:
       return {KvRow::Code::kInt, 4, dim};
   }
@@ -52,8 +52,13 @@ std::optional<CacheType> parse_cache_type(std::string_view name) {
 
 std::size_t KvRow::code_bytes() const {
   const auto elements = static_cast<std::size_t>(dim);
-  // A last nibble alone takes a byte.
-  return (elements * static_cast<std::size_t>(bits) + 7) / 8;
+  const auto width = static_cast<std::size_t>(bits);
+  if (code != Code::kInt) return elements * width / 8;
+  // Whole groups, and a last one whose nibbles and pairs of bits are rounded up to bytes.
+  const std::size_t last = elements % kKvScaleGroup;
+  const std::size_t whole = (elements - last) * width / 8;
+  if (bits == 8) return whole + last;
+  return whole + (last + 1) / 2 + (bits == 6 ? (last + 3) / 4 : 0);
 }
 
 std::size_t KvRow::bytes() const {
@@ -62,7 +67,7 @@ std::size_t KvRow::bytes() const {
   return code_bytes() + static_cast<std::size_t>(groups) * 2;
 }
 
-KvRow KvLayout::k_row() const { return row_of(type, k_dim, 8); }
-KvRow KvLayout::v_row() const { return row_of(type, v_dim, 4); }
+KvRow KvLayout::k_row() const { return row_of(type, k_dim); }
+KvRow KvLayout::v_row() const { return row_of(type, v_dim); }
 
 }  // namespace bl

@@ -40,7 +40,19 @@ inline constexpr int kKvScaleGroup = 32;  // elements that share a binary16 scal
 // Keys and values of one layer for one page:
 //   K: [kv_heads][kPageSlots][k_row_bytes]   V: [kv_heads][kPageSlots][v_row_bytes]
 // A row is one head's vector of one token, encoded by itself (codes, then binary16 scales), so any
-// head size works and slots never share bytes.
+// head size works and slots never share bytes. Keys and values have the same format:
+//
+//   type   row of d elements, d a multiple of 32   bits an element
+//   fp32   4d                                      32
+//   fp16   2d                                      16
+//   fp8    d                                       8
+//   q8     d + d/16 (codes, scales)                8.5
+//   q6     3d/4 + d/16                             6.5
+//   q4     d/2 + d/16                              4.5
+//
+// Nothing outside a backend looks inside a page. So a backend may place the bytes of one head's
+// rows in its own order, as long as they stay within the head's share of the page and a page means
+// the same wherever it is copied (backend/cpu/attention_kernels.h does so for keys).
 struct KvLayout {
   CacheType type = CacheType::kF16;
   int kv_heads = 0;

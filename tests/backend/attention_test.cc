@@ -320,7 +320,7 @@ TEST_P(AttentionOp, RowsStandAlone) {
 
 TEST_P(AttentionOp, ChunksDoNotMatter) {
   Device device(GetParam());
-  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kQ4}) {
+  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kQ6, CacheType::kQ4}) {
     const AttentionCase whole{"whole", 6, 2, 64, 0, type, {{0, 300}}};
     const Problem problem(whole);
     const std::vector<float> at_once = run_case(device, problem);

@@ -104,10 +104,9 @@ struct HalfScales {
   std::uint16_t bits[16];
 };
 
-// largest / divisors, rounded to binary16.
-HalfScales round_scales(float largest, const float (&divisors)[16]) {
+HalfScales round_scales(F32x16 exact) {
   HalfScales scales;
-  store_half(F32x16::splat(largest) / F32x16::load(divisors), scales.bits);
+  store_half(exact, scales.bits);
   F32x16::load_half(scales.bits).store(scales.value);
   return scales;
 }
@@ -117,19 +116,11 @@ struct Scale {
   std::uint16_t bits = 0;
 };
 
-Scale scale_of(const Group& y, int bits) {
-  const float highest = max_lane(max(y.low, y.high));
-  const float lowest_negated = max_lane(max(negate(y.low), negate(y.high)));
-  const float extreme = highest > lowest_negated ? highest : -lowest_negated;
-  if (extreme == 0.0f) return {};
-  if (bits == 8) {
-    constexpr float kDivisors[16] = {-128, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    const HalfScales scales = round_scales(extreme, kDivisors);
-    return {scales.value[0], scales.bits[0]};
-  }
+// The best scale of 4 bits for a group whose largest magnitude is `largest`.
+Scale search_scale(const Group& y, float largest) {
   constexpr float kDivisors[16] = {8.0f, -8.0f, 8.5f, -8.5f, 7.5f, -7.5f, 7.0f, -7.0f,
                                    1.0f, 1.0f,  1.0f, 1.0f,  1.0f, 1.0f,  1.0f, 1.0f};
-  const HalfScales scales = round_scales(extreme < 0.0f ? -extreme : extreme, kDivisors);
+  const HalfScales scales = round_scales(F32x16::splat(largest) / F32x16::load(kDivisors));
   Scale best;
   float least = __builtin_inff();
   for (int i = 0; i < 8; ++i) {
@@ -142,23 +133,66 @@ Scale scale_of(const Group& y, int bits) {
   return best;
 }
 
+Scale scale_of(const Group& y, int bits) {
+  const float highest = max_lane(max(y.low, y.high));
+  const float lowest_negated = max_lane(max(negate(y.low), negate(y.high)));
+  const float extreme = highest > lowest_negated ? highest : -lowest_negated;
+  if (extreme == 0.0f) return {};
+  if (bits == 4) return search_scale(y, extreme < 0.0f ? -extreme : extreme);
+  const auto half_levels = static_cast<float>(1 << (bits - 1));
+  const HalfScales scales = round_scales(F32x16::splat(extreme / -half_levels));
+  return {scales.value[0], scales.bits[0]};
+}
+
+// Eight bytes at once, for shifts that stay inside each byte.
+std::uint64_t load_eight(const std::uint8_t* p) {
+  std::uint64_t bytes;
+  __builtin_memcpy(&bytes, p, 8);
+  return bytes;
+}
+
+// Bits 4 and 5 of the codes of a whole group: first those of element l in bits 0 and 1 of byte l,
+// of element l + 16 in bits 4 and 5; then the upper eight bytes join the lower ones.
+void store_pairs(I32x16 low, I32x16 high, std::byte* out) {
+  std::uint8_t spread[16];
+  store_bytes(shift_right<4>(low) + (high & I32x16::splat(48)), spread);
+  const std::uint64_t pairs = load_eight(spread) | load_eight(spread + 8) << 2;
+  __builtin_memcpy(out, &pairs, 8);
+}
+
+// What encode_group of ops/kv_codec.cc writes for a group that may be short.
+void pack_codes(const std::uint8_t* n, int bits, int count, std::byte* out) {
+  const int half = (count + 1) / 2;
+  for (int i = 0; i < half; ++i) {
+    out[i] = static_cast<std::byte>((n[i] & 15) | ((n[half + i] & 15) << 4));
+  }
+  if (bits != 6) return;
+  const int quarter = (count + 3) / 4;
+  for (int i = 0; i < quarter; ++i) {
+    out[half + i] =
+        static_cast<std::byte>(n[i] >> 4 | (n[i + quarter] >> 4) << 2 |
+                               (n[i + 2 * quarter] >> 4) << 4 | (n[i + 3 * quarter] >> 4) << 6);
+  }
+}
+
 void store_codes(const Codes& codes, int bits, int count, std::byte* out) {
   const I32x16 middle = I32x16::splat(1 << (bits - 1));
   const I32x16 low = round_to_int(codes.low) + middle;
   const I32x16 high = round_to_int(codes.high) + middle;
-  std::uint8_t n[32];
-  if (bits == 4 && count == kKvScaleGroup) {
-    store_bytes(low + shift_left<4>(high), bytes_of(out));
+  if (bits != 8 && count == kKvScaleGroup) {
+    const I32x16 nibble = I32x16::splat(15);
+    store_bytes((low & nibble) + shift_left<4>(high & nibble), bytes_of(out));
+    if (bits == 6) store_pairs(low, high, out + 16);
     return;
   }
+  std::uint8_t n[kKvScaleGroup];
   store_bytes(low, n);
   store_bytes(high, n + 16);
   if (bits == 8) {
     __builtin_memcpy(out, n, static_cast<std::size_t>(count));
     return;
   }
-  const int half = (count + 1) / 2;
-  for (int i = 0; i < half; ++i) out[i] = static_cast<std::byte>(n[i] | (n[half + i] << 4));
+  pack_codes(n, bits, count, out);
 }
 
 void encode_groups(const RowFormat& format, const float* y, std::byte* row) {
@@ -180,8 +214,38 @@ void for_runs(int count, const F& f) {
   for (int i = 0; i < count; i += 16) f(i, count - i < 16 ? count - i : 16);
 }
 
+// Codes of a whole group of 32: elements 0 … 15 and 16 … 31.
+struct GroupCodes {
+  I32x16 low, high;
+};
+
+GroupCodes load_codes(const std::uint8_t* codes, int bits) {
+  const I32x16 first = I32x16::load_bytes(codes);
+  if (bits == 8) return {first, I32x16::load_bytes(codes + 16)};
+  const GroupCodes nibbles{first & I32x16::splat(15), shift_right<4>(first)};
+  if (bits == 4) return nibbles;
+  // The reverse of store_pairs.
+  const std::uint64_t joined = load_eight(codes + 16);
+  const std::uint64_t spread[2] = {joined, joined >> 2};
+  std::uint8_t bytes[16];
+  __builtin_memcpy(bytes, spread, 16);
+  const I32x16 pairs = I32x16::load_bytes(bytes);
+  return {nibbles.low + shift_left<4>(pairs & I32x16::splat(3)),
+          nibbles.high + (pairs & I32x16::splat(48))};
+}
+
+int code_at(const std::uint8_t* codes, int bits, int count, int i) {
+  if (bits == 8) return codes[i];
+  const int half = (count + 1) / 2;
+  const int quarter = (count + 3) / 4;
+  const int nibble = i < half ? codes[i] & 15 : codes[i - half] >> 4;
+  if (bits == 4) return nibble;
+  return nibble | ((codes[half + i % quarter] >> (2 * (i / quarter))) & 3) << 4;
+}
+
 void decode_int_value(const RowFormat& format, const std::byte* row, float* values) {
   const std::byte* scale = row + format.code_bytes;
+  const int half_levels = 1 << (format.bits - 1);
   for (int begin = 0; begin < format.dim; begin += kKvScaleGroup, scale += 2) {
     const int count = format.dim - begin < kKvScaleGroup ? format.dim - begin : kKvScaleGroup;
     const float step = load_scale(scale);
@@ -189,45 +253,76 @@ void decode_int_value(const RowFormat& format, const std::byte* row, float* valu
     float* out = values + begin;
     if (count == kKvScaleGroup) {
       const F32x16 s = F32x16::splat(step);
-      const F32x16 middle = F32x16::splat(format.bits == 8 ? 128.0f : 8.0f);
-      const I32x16 first = I32x16::load_bytes(codes);
-      const bool wide = format.bits == 8;
-      const I32x16 low = wide ? first : first & I32x16::splat(15);
-      const I32x16 high = wide ? I32x16::load_bytes(codes + 16) : shift_right<4>(first);
-      ((to_float(low) - middle) * s).store(out);
-      ((to_float(high) - middle) * s).store(out + 16);
+      const I32x16 middle = I32x16::splat(half_levels);
+      const GroupCodes n = load_codes(codes, format.bits);
+      (to_float(n.low - middle) * s).store(out);
+      (to_float(n.high - middle) * s).store(out + 16);
       continue;
     }
-    const int half = (count + 1) / 2;
     for (int i = 0; i < count; ++i) {
-      const int n = format.bits == 8 ? codes[i] : i < half ? codes[i] & 15 : codes[i - half] >> 4;
-      out[i] = static_cast<float>(n - (1 << (format.bits - 1))) * step;
+      out[i] = static_cast<float>(code_at(codes, format.bits, count, i) - half_levels) * step;
     }
   }
 }
 
-// Sixteen keys: the same element of all of them is one vector.
+// Sixteen keys: the same element of all of them is one vector, and so is its byte of codes.
+struct KeyGroup {
+  const std::uint8_t* codes = nullptr;  // [bytes of the group][16]
+  int count = 0;
+  int half_levels = 0;
+  F32x16 scale;
+  float* keys = nullptr;  // [count][16]
+  void put(int i, I32x16 n) const {
+    (to_float(n - I32x16::splat(half_levels)) * scale).store(keys + i * 16);
+  }
+};
+
+void decode_bytes(const KeyGroup& g) {
+  for (int i = 0; i < g.count; ++i) g.put(i, I32x16::load_bytes(g.codes + i * 16));
+}
+
+void decode_nibbles(const KeyGroup& g) {
+  const int half = (g.count + 1) / 2;
+  for (int i = 0; i < half; ++i) {
+    const I32x16 pair = I32x16::load_bytes(g.codes + i * 16);
+    g.put(i, pair & I32x16::splat(15));
+    if (half + i < g.count) g.put(half + i, shift_right<4>(pair));
+  }
+}
+
+void decode_six_bits(const KeyGroup& g) {
+  const int half = (g.count + 1) / 2;
+  const int quarter = (g.count + 3) / 4;
+  const auto nibble = [&](int i) {
+    const I32x16 pair = I32x16::load_bytes(g.codes + (i < half ? i : i - half) * 16);
+    return i < half ? pair & I32x16::splat(15) : shift_right<4>(pair);
+  };
+  for (int i = 0; i < quarter; ++i) {
+    const I32x16 top = I32x16::load_bytes(g.codes + (half + i) * 16);
+    const I32x16 high[4] = {shift_left<4>(top & I32x16::splat(3)),
+                            shift_left<2>(top & I32x16::splat(12)), top & I32x16::splat(48),
+                            shift_right<2>(top & I32x16::splat(192))};
+    for (int j = 0; j < 4 && i + j * quarter < g.count; ++j) {
+      g.put(i + j * quarter, nibble(i + j * quarter) + high[j]);
+    }
+  }
+}
+
 void decode_int_keys(const RowFormat& format, const std::byte* run, float* keys) {
   const std::byte* scales = run + kLaneSlots * format.code_bytes;
-  const F32x16 middle = F32x16::splat(format.bits == 8 ? 128.0f : 8.0f);
   for (int begin = 0; begin < format.dim; begin += kKvScaleGroup, scales += 2 * kLaneSlots) {
-    const int count = format.dim - begin < kKvScaleGroup ? format.dim - begin : kKvScaleGroup;
-    const F32x16 s = F32x16::load_half(scales);
-    const std::uint8_t* codes = bytes_of(run) + begin * format.bits / 8 * kLaneSlots;
-    float* out = keys + begin * kLaneSlots;
+    const KeyGroup group{
+        .codes = bytes_of(run) + begin * format.bits / 8 * kLaneSlots,
+        .count = format.dim - begin < kKvScaleGroup ? format.dim - begin : kKvScaleGroup,
+        .half_levels = 1 << (format.bits - 1),
+        .scale = F32x16::load_half(scales),
+        .keys = keys + begin * kLaneSlots};
     if (format.bits == 8) {
-      for (int i = 0; i < count; ++i) {
-        ((to_float(I32x16::load_bytes(codes + i * 16)) - middle) * s).store(out + i * 16);
-      }
-      continue;
-    }
-    const int half = (count + 1) / 2;
-    for (int i = 0; i < half; ++i) {
-      const I32x16 pair = I32x16::load_bytes(codes + i * 16);
-      ((to_float(pair & I32x16::splat(15)) - middle) * s).store(out + i * 16);
-      if (half + i < count) {
-        ((to_float(shift_right<4>(pair)) - middle) * s).store(out + (half + i) * 16);
-      }
+      decode_bytes(group);
+    } else if (format.bits == 4) {
+      decode_nibbles(group);
+    } else {
+      decode_six_bits(group);
     }
   }
 }
