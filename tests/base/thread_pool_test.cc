@@ -20,9 +20,11 @@ TEST(ThreadPool, RunsEveryThreadOnceEachTime) {
   }
 }
 
+// BL_POOL_ROUNDS: thousands, to meet rare interleavings; fewer with the thread sanitizer, which
+// needs no luck to see a race and makes every round take milliseconds.
 TEST(ThreadPool, AnyThreadsShareTheWorkAndNoneComesTwiceOrLate) {
   ThreadPool pool(5);
-  for (int round = 0; round < 5000; ++round) {
+  for (int round = 0; round < BL_POOL_ROUNDS; ++round) {
     const int pieces = 1 + round % 40;
     std::atomic<int> next{0};
     std::atomic<int> done{0};

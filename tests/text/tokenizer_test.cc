@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <fstream>
 #include <thread>
 
@@ -289,11 +289,11 @@ TEST(Tokenizer, LongTextsOfOneKindStayFast) {
     Json document = read_json_file(bases / (std::string(base) + ".json"));
     const auto tokenizer = make(document);
     for (const std::string& text : texts) {
-      const auto begin = std::chrono::steady_clock::now();
+      // Processor time: other programs on the machine must not fail this.
+      const std::clock_t begin = std::clock();
       const Ids ids = tokenizer->encode(text);
       tokenizer->decode(ids, false);
-      const auto seconds =
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
       EXPECT_LT(seconds, 30) << base << " " << text.substr(0, 4);
     }
   }
