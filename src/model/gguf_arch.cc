@@ -129,9 +129,9 @@ GgufArch find_gguf_arch(const ArchLibrary& library, std::string_view architectur
   const Json* document = library.document(name);
   if (document == nullptr || !document->is_object() || document->contains("abstract")) {
     fail(ErrorCode::kUnsupported,
-         "GGUF architecture \"{}\" is unknown; known are {} (a description of it can be given with "
+         "GGUF architecture {} is unknown; known are {} (a description of it can be given with "
          "--archs DIR)",
-         architecture.substr(0, 80), known_architectures(library));
+         json_text(Json(architecture.substr(0, 80))), known_architectures(library));
   }
   const Json json = joined_document(library, name);
   GgufArch arch;

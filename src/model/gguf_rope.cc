@@ -124,8 +124,9 @@ Json from_keys(const GgufMetadata& metadata) {
   }
   if (word.empty() || word == "none" || word == "longrope") return nullptr;
   fail(ErrorCode::kUnsupported,
-       "{}: metadata key {} is \"{}\"; none, linear, yarn and longrope are known",
-       metadata.file().name(), metadata.full_key("rope.scaling.type"), word.substr(0, 40));
+       "{}: metadata key {} is {}; none, linear, yarn and longrope are known",
+       metadata.file().name(), metadata.full_key("rope.scaling.type"),
+       json_text(Json(word.substr(0, 40))));
 }
 
 }  // namespace

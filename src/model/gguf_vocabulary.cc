@@ -24,8 +24,8 @@ GgufVocabulary::Kind parse_kind(const GgufFile& file, std::string_view word, con
     if (name == word && kind == "unigram") return GgufVocabulary::Kind::kUnigram;
     list += (list.empty() ? "" : ", ") + name;
   }
-  fail(ErrorCode::kUnsupported, "{}: tokenizer.ggml.model is \"{}\"; {} can be read", file.name(),
-       word.substr(0, 40), list);
+  fail(ErrorCode::kUnsupported, "{}: tokenizer.ggml.model is {}; {} can be read", file.name(),
+       json_text(Json(word.substr(0, 40))), list);
 }
 
 }  // namespace
@@ -128,8 +128,8 @@ void GgufVocabulary::read_pre(const GgufFile& file, const Json& tables) {
     std::string list;
     for (const auto& [key, value] : known.items()) list += (list.empty() ? "" : ", ") + key;
     fail(ErrorCode::kUnsupported,
-         "{}: the pre-tokenizer \"{}\" (tokenizer.ggml.pre) is unknown; known are {}", file.name(),
-         name, list);
+         "{}: the pre-tokenizer {} (tokenizer.ggml.pre) is unknown; known are {}", file.name(),
+         json_text(Json(name)), list);
   }
   pre_ = *found;
 }

@@ -78,8 +78,8 @@ std::vector<std::string> layer_types(const ArchSpec& arch, const ArchEvaluator& 
     for (const std::string& type : types) {
       if (type != kFull && !arch.types.contains(type)) {
         fail(ErrorCode::kUnsupported,
-             "{}: a layer is of type \"{}\", which archs/{}.json does not describe",
-             at.config().file(), type.substr(0, 60), arch.name);
+             "{}: a layer is of type {}, which archs/{}.json does not describe", at.config().file(),
+             json_text(Json(type.substr(0, 60))), arch.name);
       }
     }
     return types;

@@ -82,9 +82,9 @@ RopeKind read_kind(const Parameters& parameters) {
     if (type == "longrope" || type == "su") return RopeKind::kLongRope;
     if (type == "proportional") return RopeKind::kProportional;
     fail(ErrorCode::kUnsupported,
-         "{}: {}.{} is \"{}\", must be one of default, linear, dynamic, llama3, yarn, longrope, "
+         "{}: {}.{} is {}, must be one of default, linear, dynamic, llama3, yarn, longrope, "
          "proportional",
-         parameters.file, parameters.path, key, type.substr(0, 60));
+         parameters.file, parameters.path, key, json_text(Json(type.substr(0, 60))));
   }
   return RopeKind::kDefault;
 }
