@@ -2,20 +2,58 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cuda/cuda_entry.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
+#include "base/log.h"
 
 namespace bl {
+namespace {
 
-std::vector<std::string> backend_names() { return {"auto", "cpu", "ref"}; }
+constexpr std::string_view kCuda = "cuda";
+
+// N of "cuda:N", 0 of "cuda"; nothing for other names.
+std::optional<int> cuda_index(std::string_view name) {
+  if (!name.starts_with(kCuda)) return std::nullopt;
+  name.remove_prefix(kCuda.size());
+  if (name.empty()) return 0;
+  int index = 0;
+  const char* end = name.data() + name.size();
+  const auto [at, error] = std::from_chars(name.data() + 1, end, index);
+  if (name[0] != ':' || error != std::errc{} || at != end || index < 0) return std::nullopt;
+  return index;
+}
+
+std::unique_ptr<Backend> open_best(const BackendOptions& options) {
+  if (cuda_device_count() > 0) {
+    try {
+      return open_cuda(0);
+    } catch (const Error& error) {
+      log_warning("{}; going on with the CPU", error.what());
+    }
+  }
+  return std::make_unique<CpuBackend>(options.threads);
+}
+
+}  // namespace
+
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names{"auto", "cpu", "ref"};
+  if (built_with_cuda()) {
+    names.emplace_back("cuda");
+    for (int i = 0; i < cuda_device_count(); ++i) names.push_back(fmt::format("cuda:{}", i));
+  }
+  return names;
+}
 
 std::unique_ptr<Backend> open_backend(const std::string& name, const BackendOptions& options) {
-  if (name == "auto" || name == "cpu") return std::make_unique<CpuBackend>(options.threads);
+  if (name == "auto") return open_best(options);
+  if (name == "cpu") return std::make_unique<CpuBackend>(options.threads);
   if (name == "ref") return std::make_unique<RefBackend>(options.threads);
-  if (name == "cuda" || name.rfind("cuda:", 0) == 0) {
-    fail(ErrorCode::kUnsupported, "backend '{}': this build has no CUDA; use cpu", name);
-  }
+  if (const std::optional<int> device = cuda_index(name)) return open_cuda(*device);
   fail(ErrorCode::kInvalidArgument, "unknown backend '{}'; known: {}", name,
        fmt::join(backend_names(), ", "));
 }

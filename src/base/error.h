@@ -22,6 +22,7 @@ enum class ErrorCode {
   kLimit,            // a bound was reached (steps, output, context)
   kIo,               // the operating system refused
   kCancelled,        // the user asked to stop
+  kDevice,           // the graphics card or its driver failed
 };
 
 // `message` is one line: what happened, to which file or value, and what would be right.

@@ -16,7 +16,9 @@
 namespace bl {
 namespace {
 
-constexpr std::int64_t kStepTokens = 512;
+// Tokens of a step of prefill: enough that each weight is read for many of them.
+constexpr std::int64_t kHostStepTokens = 512;
+constexpr std::int64_t kDeviceStepTokens = 2048;
 // Where every token's logits are wanted, a step is so short that they stay below this.
 constexpr std::int64_t kLogitBytes = 128 << 20;
 
@@ -25,11 +27,13 @@ struct StepSize {
   std::int64_t logit_rows = 0;
 };
 
-StepSize step_size(const SessionOptions& options, std::int64_t vocab, std::int64_t context) {
-  const std::int64_t most = std::max(std::min(kStepTokens, context), options.sequences);
+StepSize step_size(const SessionOptions& options, const Backend& backend, std::int64_t vocab,
+                   std::int64_t context) {
+  const std::int64_t step = backend.reads_host_memory() ? kHostStepTokens : kDeviceStepTokens;
+  const std::int64_t most = std::max(std::min(step, context), options.sequences);
   if (options.logits == SessionLogits::kLastOfSequence) return {most, options.sequences};
   const std::int64_t rows = std::clamp<std::int64_t>(
-      kLogitBytes / (vocab * static_cast<std::int64_t>(sizeof(float))), 16, kStepTokens);
+      kLogitBytes / (vocab * static_cast<std::int64_t>(sizeof(float))), 16, kHostStepTokens);
   return {rows, rows};
 }
 
@@ -99,8 +103,8 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   };
   ModelLoader loader(backend, opened.files, load);
   const std::uint64_t available =
-      backend.reads_host_memory() ? available_host_memory() : UINT64_MAX;
-  const StepSize step = step_size(options, loader.spec().vocab, loader.spec().context);
+      backend.reads_host_memory() ? available_host_memory() : backend.free_memory();
+  const StepSize step = step_size(options, backend, loader.spec().vocab, loader.spec().context);
   ModelLoader::PlanOptions plan{.cache = cache,
                                 .context = 0,
                                 .sequences = options.sequences,

@@ -37,6 +37,22 @@ void add_item(const StepItem& item, StepBatch& batch) {
   batch.sequences.push_back(std::move(entry));
 }
 
+// What the step may be recorded under: its launches depend on nothing else.
+std::uint64_t record_key(const Backend& backend, const StepBatch& batch) {
+  std::vector<SequenceSpan> spans;
+  for (const BatchSequence& s : batch.sequences) {
+    spans.push_back({s.first_token, s.tokens, s.past, s.pages.data()});
+  }
+  const std::uint64_t key = backend.step_key(spans);
+  if (key == 0) return 0;
+  std::uint64_t hash = key;
+  for (const std::uint64_t part : {batch.ids.size(), batch.logit_rows.size()}) {
+    hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  }
+  return hash | 1u;
+}
+
 }  // namespace
 
 StepLogits StepRunner::run(StepPlan plan) {
@@ -45,9 +61,12 @@ StepLogits StepRunner::run(StepPlan plan) {
   BL_CHECK(static_cast<std::int64_t>(batch.ids.size()) <= session_.step_tokens());
   BL_CHECK(static_cast<std::int64_t>(batch.logit_rows.size()) <= session_.logit_rows());
   ExecContext context = session_.begin_step();
-  const TensorView logits = session_.model().forward(context, batch, session_.cache().layers());
-  for (const StepItem& item : plan) item.sequence->cached += item.count;
   Backend& backend = session_.backend();
+  TensorView logits;
+  backend.run_step(record_key(backend, batch), context, [&](ExecContext& ctx) {
+    logits = session_.model().forward(ctx, batch, session_.cache().layers());
+  });
+  for (const StepItem& item : plan) item.sequence->cached += item.count;
   if (backend.reads_host_memory() || logits.rows() == 0) return logits;
   if (host_logits_.empty() || host_logits_.view().rows() < logits.rows()) {
     host_logits_ = make_host_tensor(DType::kF32, logits.shape);

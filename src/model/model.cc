@@ -30,6 +30,7 @@ std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std
       scratch.head_dim = std::max<std::int64_t>(scratch.head_dim, b.attention->head_dim);
     }
     if (b.moe) {
+      scratch.experts = std::max<std::int64_t>(scratch.experts, b.moe->experts);
       scratch.experts_per_token =
           std::max<std::int64_t>(scratch.experts_per_token, b.moe->per_token);
       scratch.expert_intermediate =
@@ -73,7 +74,10 @@ TensorView Model::logits_of(ExecContext& ctx, const StepBatch& batch, const Tens
                             const TensorView& logits) const {
   const auto rows = static_cast<std::int64_t>(batch.logit_rows.size());
   const TensorView h = ctx.scratch->take_f32({rows, parts_.spec.hidden});
-  ctx.ops->copy_rows(ctx, {.x = x, .rows = batch.logit_rows.data(), .count = rows, .out = h});
+  const auto* wanted = scratch_copy(ctx, backend_, std::span<const std::int32_t>(batch.logit_rows),
+                                    Shape{rows})
+                           .as<const std::int32_t>();
+  ctx.ops->copy_rows(ctx, {.x = x, .rows = wanted, .count = rows, .out = h});
   if (parts_.final_norm.present()) parts_.final_norm.forward(ctx, h, h);
   const LinearOutput output{&parts_.head, logits};
   apply_linears(ctx, h, {&output, 1}, parts_.spec.head_multiplier);
@@ -110,6 +114,7 @@ TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
       scratch_copy(ctx, backend_, std::span<const std::int64_t>(batch.slots), Shape{tokens})
           .as<const std::int64_t>();
   step.sequences = sequences;
+  step.attention = backend_.plan_attention(ctx, sequences);
   const std::vector<StepInputs::RopeRows> ropes = parts_.ropes.prepare(ctx, rotations);
   step.ropes = ropes;
   step.kv = layers;

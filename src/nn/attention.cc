@@ -109,6 +109,7 @@ void Attention::forward(ExecContext& ctx, const StepInputs& step, const TensorVi
                            .out = out,
                            .cache = cache,
                            .sequences = step.sequences,
+                           .plan = step.attention,
                            .scale = spec_.scale,
                            .softcap = spec_.softcap,
                            .window = spec_.window,

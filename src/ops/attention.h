@@ -42,6 +42,13 @@ struct SequenceSpan {
   const std::int32_t* pages = nullptr;  // [(past + tokens) / kPageSlots, rounded up]
 };
 
+// What a backend works out once a step for the attention of all layers (tables on the device, how
+// sequences are split); made by Backend::plan_attention. Host backends need none.
+class AttentionPlan {
+ public:
+  virtual ~AttentionPlan() = default;
+};
+
 // Causal attention over pages, grouped queries: head h reads kv head h / (heads / kv_heads).
 // score = scale · q·k, soft-capped when softcap > 0, + alibi_slope[h] · (key position − query
 // position); keys of the last `window` positions (self included) when window > 0; `sinks` adds
@@ -51,6 +58,7 @@ struct AttentionArgs {
   TensorView out;  // F32 [tokens, heads, v_dim]
   PagedKvView cache;
   std::span<const SequenceSpan> sequences;
+  const AttentionPlan* plan = nullptr;  // of these sequences
   float scale = 1.0f;
   float softcap = 0.0f;
   std::int32_t window = 0;

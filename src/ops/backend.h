@@ -1,8 +1,12 @@
 #pragma once
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "format/weight_matrix.h"
+#include "ops/attention.h"
 #include "ops/exec_context.h"
 #include "ops/kv_layout.h"
 #include "ops/op_table.h"
@@ -31,9 +35,17 @@ class Backend {
   // Whether ops read ordinary host memory, so that a mapped table need not be copied.
   virtual bool reads_host_memory() const { return true; }
 
+  // Bytes of its memory that are free, where it is not the host's.
+  virtual std::uint64_t free_memory() const { return UINT64_MAX; }
+
   // Packs straight from the file's codes. Dense matrices may stay where they are (mapped files), so
   // the result may keep matrix.owner alive.
   virtual std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix, const PackOptions&) = 0;
+  // What `experts` of this backend needs of a layer beside its packed matrices, made of them once;
+  // null where it needs nothing.
+  virtual std::unique_ptr<PackedExperts> pack_experts(std::span<const ExpertWeights>) {
+    return nullptr;
+  }
   // The matrix back as F32 [in, out] in original channel order: the proof that packing lost
   // nothing.
   virtual Tensor unpack(const PackedMatrix& matrix) = 0;
@@ -48,10 +60,27 @@ class Backend {
     std::int64_t max_out = 0;
     std::int64_t heads = 0;
     std::int64_t head_dim = 0;
+    std::int64_t experts = 0;  // of a layer
     std::int64_t experts_per_token = 0;
     std::int64_t expert_intermediate = 0;
   };
   virtual std::size_t scratch_bytes(const ScratchShape& shape) const = 0;
+
+  // To be called once a step, before its first attention; `sequences` must live as long as the
+  // step. Valid until the next call.
+  virtual const AttentionPlan* plan_attention(ExecContext&, std::span<const SequenceSpan>) {
+    return nullptr;
+  }
+
+  // What a step of such sequences is recorded under: equal keys, equal launches (given equal
+  // numbers of tokens and wanted rows). 0: not to be recorded.
+  virtual std::uint64_t step_key(std::span<const SequenceSpan>) const { return 0; }
+  // Runs `body`, which enqueues one step. A backend may record the launches of a key and repeat
+  // them; the body then runs for its uploads alone. Key 0 is never recorded.
+  virtual void run_step(std::uint64_t, ExecContext& ctx,
+                        const std::function<void(ExecContext&)>& body) {
+    body(ctx);
+  }
 
   virtual CacheType default_cache_type() const = 0;
   virtual ThreadPool* threads() { return nullptr; }

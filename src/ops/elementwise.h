@@ -46,7 +46,8 @@ enum class Activation : std::uint8_t {
 
 // out = act(gate) · up, or act(gate) where `up` is empty.
 //   kSwigluOai: g = min(gate, limit), u = clamp(up, ±limit): g·σ(1.702·g)·(u + 1)
-//   others with limit > 0: gate ≤ limit, up in ±limit before act(gate)·up
+//   others with limit > 0: gate ≤ limit, up in ±limit before act(gate)·up; with `limit_after` it is
+//   act(gate) that is ≤ limit
 //   kXielu: parameters in `xielu` (architectures.md §2)
 struct ActivateArgs {
   TensorView gate;  // [tokens, width]
@@ -54,6 +55,7 @@ struct ActivateArgs {
   TensorView out;   // [tokens, width], may alias gate
   Activation kind = Activation::kSilu;
   float limit = 0.0f;
+  bool limit_after = false;
   float xielu_alpha_p = 0.0f;  // after softplus
   float xielu_alpha_n = 0.0f;  // after softplus, beta added
   float xielu_beta = 0.5f;
@@ -90,7 +92,7 @@ struct ClampArgs {
 
 struct CopyRowsArgs {
   TensorView x;                        // [tokens, width]
-  const std::int32_t* rows = nullptr;  // [count], host memory
+  const std::int32_t* rows = nullptr;  // [count], in the backend's memory
   std::int64_t count = 0;
   TensorView out;  // [count, width]
 };

@@ -237,18 +237,20 @@ class PagedRun {
       spans.push_back({.first_token = tokens,
                        .tokens = c.sequences[s].tokens,
                        .past = c.sequences[s].past,
-                       .pages = device_.put(pages_[s])});
+                       .pages = pages_[s].data()});
       tokens += c.sequences[s].tokens;
     }
     const Shape out_shape{tokens, c.heads, c.values_width()};
     const TensorView out = device_.put(
         std::vector<float>(static_cast<std::size_t>(out_shape.elements()), NAN), out_shape);
+    ArenaScope scope(*device_.context().scratch);
     device_.ops().attention(
         device_.context(),
         {.q = device_.put_strided(q, {tokens, c.heads, c.k_dim}, 13),
          .out = out,
          .cache = cache_,
          .sequences = spans,
+         .plan = device_.backend().plan_attention(device_.context(), spans),
          .scale = p_.scale,
          .softcap = c.softcap,
          .window = c.window,

@@ -64,7 +64,13 @@ class ProductOp : public testing::TestWithParam<std::string> {
  protected:
   Device device_{GetParam()};
   Random random_{21};
+  bool cuda() const { return GetParam().starts_with("cuda"); }
   double tolerance() const { return GetParam() == "ref" ? 2e-6 : 1e-5; }
+  // Products of many tokens may round the input to the matrix's type.
+  double tolerance(std::int64_t tokens, DType dtype) const {
+    if (!cuda() || tokens <= 8 || dtype == DType::kF32) return tolerance();
+    return dtype == DType::kF16 ? 3e-3 : 2e-2;
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, ProductOp, testing::ValuesIn(runnable_backends()),
@@ -113,7 +119,7 @@ TEST_P(ProductOp, SeveralOutputsOfOneInput) {
         for (std::size_t i = 0; i < expected.size() && accumulate; ++i) {
           expected[i] += static_cast<double>(before[i]);
         }
-        EXPECT_LE(worst_difference(device_.get(fused), expected), tolerance())
+        EXPECT_LE(worst_difference(device_.get(fused), expected), tolerance(tokens, dtype))
             << tokens << " tokens, " << name_of(dtype);
       }
     }

@@ -31,7 +31,7 @@ struct Model {
   std::vector<ExpertWeights> experts;
 };
 
-Model make_model(Backend& backend, Kind kind, int experts, Random& random) {
+Model make_model(Backend& backend, Kind kind, int experts, Engine& random) {
   Model model;
   model.kind = kind;
   const auto add = [&](const WeightMatrix& matrix) {
@@ -63,7 +63,7 @@ struct Batch {
   std::vector<float> weights;
 };
 
-Batch make_batch(const Model& model, std::int64_t tokens, int k, Random& random) {
+Batch make_batch(const Model& model, std::int64_t tokens, int k, Engine& random) {
   Batch batch{
       tokens, k, random_floats(static_cast<std::size_t>(tokens * model.hidden), random), {}, {}};
   const auto count = static_cast<std::int32_t>(model.experts.size());
@@ -153,7 +153,7 @@ std::vector<float> expected_row(CpuBackend& backend, const Model& model, const B
 }
 
 TEST(Experts, EqualTheirDefinitionForAnyBatchAndThreads) {
-  Random random(1);
+  Engine random(1);
   for (const Kind kind : {Kind::kGated, Kind::kFused, Kind::kPlain}) {
     for (const int experts : {5, 40}) {
       for (const int threads : {1, 3}) {

@@ -97,7 +97,7 @@ std::vector<GroupShape> equal_groups(int bits, std::int32_t slots, int count) {
 }
 
 std::vector<Case> make_cases() {
-  Random random(1);
+  Engine random(1);
   std::vector<Case> cases;
   for (const int bits : {2, 3, 4, 5, 6, 8}) {
     cases.push_back(
@@ -206,7 +206,7 @@ TEST_P(MatmulTest, UnpackedEqualsDequantizedToTheBit) {
 
 TEST_P(MatmulTest, EqualsSumsInDouble) {
   CpuBackend backend(2, GetParam());
-  Random random(2);
+  Engine random(2);
   for (const Case& c : make_cases()) {
     const auto packed = backend.pack(c.matrix, {});
     const std::vector<double> values = unrounded_values(c.matrix);
@@ -219,7 +219,7 @@ TEST_P(MatmulTest, EqualsSumsInDouble) {
 }
 
 TEST_P(MatmulTest, RowsDependNeitherOnTheBatchNorOnThreads) {
-  Random random(3);
+  Engine random(3);
   for (const Case& c : make_cases()) {
     SCOPED_TRACE(c.name);
     const std::int64_t rows = 101;
@@ -244,7 +244,7 @@ TEST_P(MatmulTest, RowsDependNeitherOnTheBatchNorOnThreads) {
 
 TEST_P(MatmulTest, EqualsTheWidestInstructionSetToTheBit) {
   if (GetParam() == cpu::Isa::kPortable) GTEST_SKIP() << "rounds products, having no FMA";
-  Random random(4);
+  Engine random(4);
   for (const Case& c : make_cases()) {
     SCOPED_TRACE(c.name);
     CpuBackend backend(1, GetParam());
@@ -257,7 +257,7 @@ TEST_P(MatmulTest, EqualsTheWidestInstructionSetToTheBit) {
 
 TEST_P(MatmulTest, CutsPaddingColumns) {
   CpuBackend backend(2, GetParam());
-  Random random(5);
+  Engine random(5);
   for (const Case& c : make_cases()) {
     const std::int64_t stored = out_features(c.matrix);
     if (stored < 20) continue;
@@ -277,7 +277,7 @@ TEST_P(MatmulTest, CutsPaddingColumns) {
 
 TEST_P(MatmulTest, SeveralOutputsBiasMultiplierAccumulateAndStrides) {
   CpuBackend backend(3, GetParam());
-  Random random(6);
+  Engine random(6);
   const Exl2Matrix shared = random_exl2({{6, 32}, {4, 64}}, 64, random);
   Exl2Matrix twin = random_exl2({{5, 32}, {3, 64}}, 32, random);
   twin.perm = shared.perm;
@@ -334,7 +334,7 @@ TEST_P(MatmulTest, SeveralOutputsBiasMultiplierAccumulateAndStrides) {
 
 TEST_P(MatmulTest, ZerosAndExtremeActivations) {
   CpuBackend backend(1, GetParam());
-  Random random(7);
+  Engine random(7);
   const WeightMatrix matrix = random_exl2({{8, 256}, {2, 32}}, 32, random);
   const auto packed = backend.pack(matrix, {});
   const std::vector<double> values = unrounded_values(matrix);
@@ -355,7 +355,7 @@ TEST_P(MatmulTest, ZerosAndExtremeActivations) {
 
 TEST_P(MatmulTest, HoldsAboutWhatTheFileHolds) {
   CpuBackend backend(2, GetParam());
-  Random random(8);
+  Engine random(8);
   std::vector<GroupShape> groups{{6, 32}, {6, 32}};
   groups.resize(18, GroupShape{4, 32});
   const WeightMatrix exl2 = random_exl2(groups, 1536, random);

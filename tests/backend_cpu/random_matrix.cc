@@ -17,7 +17,7 @@ struct Exl2Bytes {
   std::vector<std::uint16_t> scale_max;
 };
 
-std::uint16_t random_maximum(Random& random) {
+std::uint16_t random_maximum(Engine& random) {
   switch (random() % 48) {
     case 0:
       return 0;
@@ -30,7 +30,7 @@ std::uint16_t random_maximum(Random& random) {
   }
 }
 
-std::vector<std::int32_t> shuffled(std::int64_t count, Random& random) {
+std::vector<std::int32_t> shuffled(std::int64_t count, Engine& random) {
   std::vector<std::int32_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random);
@@ -39,7 +39,7 @@ std::vector<std::int32_t> shuffled(std::int64_t count, Random& random) {
 
 }  // namespace
 
-Exl2Matrix random_exl2(const std::vector<GroupShape>& groups, std::int64_t out, Random& random) {
+Exl2Matrix random_exl2(const std::vector<GroupShape>& groups, std::int64_t out, Engine& random) {
   auto bytes = std::make_shared<Exl2Bytes>();
   Exl2Matrix matrix;
   matrix.name = "random";
@@ -63,7 +63,7 @@ Exl2Matrix random_exl2(const std::vector<GroupShape>& groups, std::int64_t out, 
   return matrix;
 }
 
-GptqMatrix random_gptq(const GptqShape& shape, Random& random) {
+GptqMatrix random_gptq(const GptqShape& shape, Engine& random) {
   GptqMatrix matrix;
   matrix.name = "random";
   matrix.bits = shape.bits;
@@ -102,7 +102,7 @@ GptqMatrix random_gptq(const GptqShape& shape, Random& random) {
   return matrix;
 }
 
-DenseMatrix random_dense(const DenseShape& shape, Random& random) {
+DenseMatrix random_dense(const DenseShape& shape, Engine& random) {
   DenseMatrix matrix;
   matrix.name = "random";
   matrix.transposed = shape.transposed;
@@ -127,7 +127,7 @@ DenseMatrix random_dense(const DenseShape& shape, Random& random) {
   return matrix;
 }
 
-std::vector<float> random_floats(std::size_t count, Random& random) {
+std::vector<float> random_floats(std::size_t count, Engine& random) {
   std::vector<float> values(count);
   for (float& value : values) value = std::normal_distribution<float>(0.0f, 1.0f)(random);
   // Outliers, as hidden states of real models have them.

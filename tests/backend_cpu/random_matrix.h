@@ -7,7 +7,7 @@
 
 namespace bl::test {
 
-using Random = std::mt19937;
+using Engine = std::mt19937;
 
 // A run of `slots` slots of one width; EXL2 wants multiples of 32.
 struct GroupShape {
@@ -15,13 +15,13 @@ struct GroupShape {
   std::int32_t slots = 32;
 };
 
-// Random codes, scales and permutation; one in sixteen groups has a negative, a zero or a subnormal
+// Engine codes, scales and permutation; one in sixteen groups has a negative, a zero or a subnormal
 // maximum.
-Exl2Matrix random_exl2(const std::vector<GroupShape>& groups, std::int64_t out, Random& random);
+Exl2Matrix random_exl2(const std::vector<GroupShape>& groups, std::int64_t out, Engine& random);
 
 enum class GptqZeros { kConstant, kBytes, kWords };
 
-// Random codes. `group_size` channels a group, in sequence or (act-order) shuffled over the
+// Engine codes. `group_size` channels a group, in sequence or (act-order) shuffled over the
 // channels; kWords has zero points 0 and 2^bits.
 struct GptqShape {
   int bits = 4;
@@ -31,7 +31,7 @@ struct GptqShape {
   bool act_order = false;
   GptqZeros zeros = GptqZeros::kBytes;
 };
-GptqMatrix random_gptq(const GptqShape& shape, Random& random);
+GptqMatrix random_gptq(const GptqShape& shape, Engine& random);
 
 struct DenseShape {
   DType dtype = DType::kF16;
@@ -40,8 +40,8 @@ struct DenseShape {
   bool transposed = false;
   bool odd_address = false;  // two bytes off its alignment, as a mapped file may have it
 };
-DenseMatrix random_dense(const DenseShape& shape, Random& random);
+DenseMatrix random_dense(const DenseShape& shape, Engine& random);
 
-std::vector<float> random_floats(std::size_t count, Random& random);
+std::vector<float> random_floats(std::size_t count, Engine& random);
 
 }  // namespace bl::test

@@ -1,0 +1,14 @@
+#pragma once
+#include "backend/cuda/attention_params.h"
+#include "backend/cuda/attention_tables.h"
+
+namespace bl::cuda {
+
+// Attention of the plan's decode spans: keys are cut into pieces, a CTA reads one piece for all
+// query heads of a kv head and all tokens of a span; the last CTA of a (span, kv head) joins the
+// parts, in order. For all cache types but F32; heads of a multiple of 8, at most 256; compute
+// capability 8.0.
+void attention_decode(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
+                      CacheType type);
+
+}  // namespace bl::cuda

@@ -1,0 +1,128 @@
+#include "backend/cuda/attention_plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/check.h"
+#include "ops/kv_layout.h"
+
+namespace bl::cuda {
+namespace {
+
+constexpr int kCtasPerMultiprocessor = 4;
+constexpr int kFewestKeys = 512;  // of a piece, where there are many spans
+constexpr std::size_t kLargestRecorded = std::size_t{1} << 18;  // ints
+
+int divide_up(std::int64_t value, std::int64_t by) {
+  return static_cast<int>((value + by - 1) / by);
+}
+
+int whole_tiles(std::int64_t keys) { return divide_up(keys, kTileKeys) * kTileKeys; }
+
+int pages_of(const SequenceSpan& s) {
+  return divide_up(std::int64_t{s.past} + s.tokens, kPageSlots);
+}
+
+bool is_decode(const SequenceSpan& s) { return s.tokens <= kDecodeTokens; }
+
+// CTAs that a launch should have at least, where the keys suffice.
+std::int64_t wanted_ctas(int multiprocessors) {
+  return std::int64_t{kCtasPerMultiprocessor} * multiprocessors;
+}
+
+int piece_keys_of(const DecodeShape& shape, std::int64_t keys, std::int64_t columns) {
+  const int even = whole_tiles(divide_up(keys * columns, wanted_ctas(shape.multiprocessors)));
+  // Sequences of a batch differ in length: a long one must not wait for one CTA.
+  const int most = std::max(kFewestKeys, whole_tiles(divide_up(keys, kFixedPieces)));
+  return std::max(std::min(even, most), whole_tiles(divide_up(keys, kMaxPieces)));
+}
+
+}  // namespace
+
+int page_bucket(int pages) {
+  if (pages <= 2) return std::max(pages, 1);
+  const auto power = static_cast<int>(std::bit_floor(static_cast<unsigned>(pages)));
+  if (pages == power) return pages;
+  return pages <= power / 2 * 3 ? power / 2 * 3 : 2 * power;
+}
+
+std::uint64_t SpanPlan::graph_key() const {
+  if (prefill_spans > 0 || decode_spans == 0 || packed.size() > kLargestRecorded) return 0;
+  return static_cast<std::uint64_t>(decode_spans) << 40 |
+         static_cast<std::uint64_t>(decode_tokens) << 32 | static_cast<std::uint64_t>(page_stride);
+}
+
+SpanPlan plan_spans(std::span<const SequenceSpan> sequences) {
+  SpanPlan plan;
+  std::vector<const SequenceSpan*> order;
+  for (const bool decode : {true, false}) {
+    for (const SequenceSpan& s : sequences) {
+      if (s.tokens <= 0 || is_decode(s) != decode) continue;
+      order.push_back(&s);
+      (decode ? plan.decode_spans : plan.prefill_spans) += 1;
+      int& most = decode ? plan.decode_tokens : plan.prefill_tokens;
+      most = std::max(most, s.tokens);
+      plan.page_stride = std::max(plan.page_stride, page_bucket(pages_of(s)));
+    }
+  }
+  plan.packed.assign(
+      plan.counters_offset() + static_cast<std::size_t>(plan.decode_spans) * kCountersPerSpan, 0);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const SequenceSpan& s = *order[i];
+    const SpanEntry entry{.first_token = s.first_token, .tokens = s.tokens, .past = s.past};
+    std::memcpy(&plan.packed[i * (sizeof(SpanEntry) / 4)], &entry, sizeof(SpanEntry));
+    std::copy_n(s.pages, pages_of(s),
+                &plan.packed[plan.pages_offset() + i * static_cast<std::size_t>(plan.page_stride)]);
+  }
+  return plan;
+}
+
+std::size_t packed_ints(std::int64_t sequences, std::int64_t max_pages) {
+  const std::int64_t stride = page_bucket(static_cast<int>(max_pages));
+  return static_cast<std::size_t>(
+      sequences * (static_cast<std::int64_t>(sizeof(SpanEntry) / 4) + stride + kCountersPerSpan));
+}
+
+DecodeSplit split_decode(const DecodeShape& shape) {
+  DecodeSplit split;
+  const int rows = shape.tokens * shape.group;
+  split.row_tiles = divide_up(rows, kQueryTile);
+  split.span_rows = rows;
+  split.spans_per_launch = std::min(shape.spans, std::max(kLaunchTokens / shape.tokens, 1));
+
+  std::int64_t keys = shape.max_keys;
+  if (shape.window > 0) {
+    // Windows of the first to the last token, and the keys before them in the same tile.
+    keys = std::min<std::int64_t>(keys, std::int64_t{shape.window} + shape.tokens + kTileKeys);
+  }
+  if (split.row_tiles > kCountersPerSpan) {
+    split.heads_per_launch = shape.kv_heads;
+    split.piece_keys = whole_tiles(keys);
+    return split;
+  }
+  split.heads_per_launch = std::min(shape.kv_heads, kCountersPerSpan / split.row_tiles);
+  if (shape.regardless_of_batch) {
+    split.piece_keys = 0;
+    split.pieces = divide_up(keys, own_piece_keys(static_cast<int>(keys)));
+    // Shorter spans may have more pieces than the longest.
+    if (split.pieces > 1) split.pieces = kFixedPieces;
+    return split;
+  }
+  const std::int64_t columns =
+      std::int64_t{split.spans_per_launch} * split.heads_per_launch * split.row_tiles;
+  split.piece_keys = piece_keys_of(shape, keys, columns);
+  split.pieces = divide_up(keys, split.piece_keys);
+  return split;
+}
+
+std::int64_t decode_partial_rows(std::int64_t tokens, std::int64_t heads, int multiprocessors) {
+  // Every span of a launch has room for the tokens of the longest. There are at most kFixedPieces,
+  // or an even share of the wanted CTAs rounded up, each of kQueryTile rows.
+  const std::int64_t launch =
+      std::min(tokens * std::min<std::int64_t>(tokens, kDecodeTokens), std::int64_t{kLaunchTokens});
+  return std::max(launch * heads * kFixedPieces,
+                  wanted_ctas(multiprocessors) * kQueryTile + launch * heads);
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,99 @@
+#pragma once
+// How the sequences of a step are shared out among kernels. Pure arithmetic on the host.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/host_device.h"
+#include "ops/attention.h"
+
+namespace bl::cuda {
+
+inline constexpr int kDecodeTokens = 8;      // spans of at most so many tokens are decode
+inline constexpr int kTileKeys = 64;         // keys that a CTA reads at a time; divides a page
+inline constexpr int kQueryTile = 16;        // rows (token, head of the group) of a decode CTA
+inline constexpr int kMaxPieces = 128;       // parts that the keys of a span are cut into
+inline constexpr int kFixedPieces = 16;      // the same, regardless of the batch
+inline constexpr int kLaunchTokens = 128;    // tokens of one decode launch, which bounds scratch
+inline constexpr int kCountersPerSpan = 64;  // one a (kv head, query tile) of a launch
+
+// A span as kernels see it, without its pages.
+struct SpanEntry {
+  std::int32_t first_token = 0;
+  std::int32_t tokens = 0;
+  std::int32_t past = 0;
+  std::int32_t unused = 0;
+};
+
+// The smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24 … that is at least `pages`: a recorded step serves
+// all lengths of a bucket.
+int page_bucket(int pages);
+
+// All spans of a step, packed into one array of int32:
+//   SpanEntry [spans] | pages [spans][page_stride] | counters [decode_spans][kCountersPerSpan],
+//   zero
+// Decode spans come first; spans without tokens are left out.
+struct SpanPlan {
+  int decode_spans = 0;
+  int prefill_spans = 0;
+  int decode_tokens = 0;   // most tokens of a decode span
+  int prefill_tokens = 0;  // most tokens of a prefill span
+  int page_stride = 0;     // bucket of the longest span, in pages
+  std::vector<std::int32_t> packed;
+
+  int spans() const { return decode_spans + prefill_spans; }
+  std::size_t pages_offset() const { return sizeof(SpanEntry) / 4 * spans(); }
+  std::size_t counters_offset() const {
+    return pages_offset() + static_cast<std::size_t>(spans()) * page_stride;
+  }
+  // Steps of the same key are launched alike. 0: not to be recorded, since not of decode spans only
+  // or with too large a table to be refilled.
+  std::uint64_t graph_key() const;
+};
+
+SpanPlan plan_spans(std::span<const SequenceSpan> sequences);
+
+// Upper bound of packed ints of `sequences` spans of at most `max_pages` pages each.
+std::size_t packed_ints(std::int64_t sequences, std::int64_t max_pages);
+
+// One layer's decode launches.
+struct DecodeShape {
+  int spans = 0;
+  int tokens = 0;  // most tokens of a span
+  int kv_heads = 0;
+  int group = 0;     // query heads of a kv head
+  int max_keys = 0;  // bucket of the longest span
+  int window = 0;
+  int multiprocessors = 0;
+  bool regardless_of_batch = false;
+};
+
+struct DecodeSplit {
+  int row_tiles = 1;  // of kQueryTile rows, of a (span, kv head)
+  int span_rows = 1;  // rows of partial results that a piece of a (span, kv head) has room for
+  int spans_per_launch = 1;
+  int heads_per_launch = 1;
+  int pieces = 1;
+  int piece_keys = kTileKeys;  // 0: own_piece_keys of each span
+};
+
+DecodeSplit split_decode(const DecodeShape& shape);
+
+// Keys of a piece as a function of the span alone, at most kFixedPieces of them.
+BL_HD inline int own_piece_keys(int keys) {
+  const int even = (keys + kFixedPieces - 1) / kFixedPieces;
+  const int whole = (even + kTileKeys - 1) / kTileKeys * kTileKeys;
+  return whole > 4 * kTileKeys ? whole : 4 * kTileKeys;
+}
+
+// First key that a span's pieces or tiles begin at: that of token `token`'s window, rounded down.
+BL_HD inline int first_key_of(int position, int window) {
+  const int first = window > 0 && position >= window ? position + 1 - window : 0;
+  return first / kTileKeys * kTileKeys;
+}
+
+// Rows of partial results (of v_dim + 2 floats) that the decode launches of a step need at most.
+std::int64_t decode_partial_rows(std::int64_t tokens, std::int64_t heads, int multiprocessors);
+
+}  // namespace bl::cuda

@@ -1,0 +1,13 @@
+#pragma once
+#include "backend/cuda/attention_params.h"
+#include "backend/cuda/attention_tables.h"
+
+namespace bl::cuda {
+
+// Attention of the plan's prefill spans: a CTA keeps a tile of rows (tokens × query heads of a kv
+// head) and walks over the keys they see. For all cache types but F32; heads of a multiple of 8, at
+// most 256; compute capability 8.0.
+void attention_prefill(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
+                       CacheType type);
+
+}  // namespace bl::cuda

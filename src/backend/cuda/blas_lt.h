@@ -1,0 +1,53 @@
+#pragma once
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
+
+namespace bl::cuda {
+
+// What a matrix multiplication reads.
+enum class BlasType : std::uint8_t { kF32, kF16, kBF16 };
+
+// out[tokens, columns] (F32, row_stride) = alpha · x[tokens, in] · wᵀ + beta · out, with w
+// [columns, in]; F32 sums.
+struct BlasProduct {
+  BlasType type = BlasType::kF16;
+  const void* x = nullptr;
+  const void* w = nullptr;
+  float* out = nullptr;
+  std::int64_t tokens = 0;
+  std::int64_t columns = 0;
+  std::int64_t in = 0;
+  std::int64_t out_stride = 0;
+  const float* alpha = nullptr;  // device memory
+  const float* beta = nullptr;   // device memory
+};
+
+// cuBLASLt, loaded at run time, so that the program starts where it is missing.
+class BlasLt {
+ public:
+  // Throws kUnsupported, saying which library would be right.
+  BlasLt();
+  ~BlasLt();
+  BlasLt(const BlasLt&) = delete;
+  BlasLt& operator=(const BlasLt&) = delete;
+
+  void run(const BlasProduct& product, cudaStream_t stream);
+
+ private:
+  struct Library;
+  struct Plan;
+  using Key =
+      std::tuple<BlasType, std::uint32_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  const Plan& plan(const BlasProduct& product);
+
+  std::unique_ptr<Library> library_;
+  std::map<Key, std::unique_ptr<Plan>> plans_;
+  void* workspace_ = nullptr;
+};
+
+}  // namespace bl::cuda

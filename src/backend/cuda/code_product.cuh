@@ -1,0 +1,287 @@
+#pragma once
+// One warp's share of a product on packed codes: decode in registers, straight into the A operand
+// of the tensor cores (code_matrix.h says how codes lie and why). Columns of the matrix are the
+// rows of the product, tokens its columns.
+//
+// Codes enter as subnormal halves, code · 2^-24, which tensor cores multiply exactly; scales and
+// zero points are applied to F32 sums at the end of a chunk.
+
+#include <cuda_fp16.h>
+
+#include "backend/cuda/code_matrix.h"
+#include "backend/cuda/mma.cuh"
+
+namespace bl::cuda {
+
+inline constexpr float kCodeUnit = 0x1p-24f;  // what code 1 weighs in a sum
+inline constexpr int kTokenTile = 8;
+
+// Sums of 64 columns × 8 · Tiles tokens: [tile][i][c]; element c of lane 4g + t is column
+// 16i + 8 (c / 2) + g, token 2t + c % 2.
+template <int Tiles>
+struct Sums {
+  float at[Tiles][4][4];
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) at[n][i][c] = 0.0f;
+  }
+};
+
+// Activations of one matrix as prepared (prepare.cu).
+struct Fragments {
+  const uint4* x = nullptr;     // [tiles][8 tokens][units][4], a lane's B operands of a unit
+  const float* sums = nullptr;  // [tiles][units][8 tokens]
+  std::int32_t units = 0;
+};
+
+__device__ __forceinline__ std::uint32_t shifted(std::uint32_t word, int right) {
+  return right >= 0 ? word >> right : word << -right;
+}
+
+// The codes of one lane and unit, planes as loaded.
+template <int Bits>
+struct UnitCodes;
+
+template <>
+struct UnitCodes<4> {
+  std::uint32_t w[8];
+  __device__ __forceinline__ void load(const std::byte* unit, int lane) {
+    const uint4 a = *reinterpret_cast<const uint4*>(unit + lane * 16);
+    const uint4 b = *reinterpret_cast<const uint4*>(unit + 512 + lane * 16);
+    w[0] = a.x, w[1] = a.y, w[2] = a.z, w[3] = a.w;
+    w[4] = b.x, w[5] = b.y, w[6] = b.z, w[7] = b.w;
+  }
+  __device__ __forceinline__ std::uint32_t pair(int i, int h, int r, int s) const {
+    return (w[2 * i + h] >> (8 * r)) & (s == 0 ? 0x000f000fu : 0x00f000f0u);
+  }
+};
+
+template <>
+struct UnitCodes<2> {
+  std::uint32_t w[4];
+  __device__ __forceinline__ void load(const std::byte* unit, int lane) {
+    const uint4 a = *reinterpret_cast<const uint4*>(unit + lane * 16);
+    w[0] = a.x, w[1] = a.y, w[2] = a.z, w[3] = a.w;
+  }
+  __device__ __forceinline__ std::uint32_t pair(int i, int h, int r, int s) const {
+    return (w[i] >> (8 * r + 2 * h)) & (s == 0 ? 0x00030003u : 0x00300030u);
+  }
+};
+
+template <>
+struct UnitCodes<6> {
+  UnitCodes<4> low;
+  UnitCodes<2> high;
+  __device__ __forceinline__ void load(const std::byte* unit, int lane) {
+    low.load(unit, lane);
+    high.load(unit + 1024, lane);
+  }
+  __device__ __forceinline__ std::uint32_t pair(int i, int h, int r, int s) const {
+    const std::uint32_t top =
+        shifted(high.w[i], 8 * r + 2 * h - 4) & (s == 0 ? 0x00300030u : 0x03000300u);
+    return low.pair(i, h, r, s) | top;
+  }
+};
+
+template <>
+struct UnitCodes<5> {
+  UnitCodes<4> low;
+  std::uint32_t w[2];
+  __device__ __forceinline__ void load(const std::byte* unit, int lane) {
+    low.load(unit, lane);
+    const uint2 a = *reinterpret_cast<const uint2*>(unit + 1024 + lane * 8);
+    w[0] = a.x, w[1] = a.y;
+  }
+  __device__ __forceinline__ std::uint32_t pair(int i, int h, int r, int s) const {
+    const std::uint32_t top =
+        shifted(w[i / 2], 8 * r + 2 * h + i % 2 - 4) & (s == 0 ? 0x00100010u : 0x01000100u);
+    return low.pair(i, h, r, s) | top;
+  }
+};
+
+template <>
+struct UnitCodes<3> {
+  UnitCodes<2> low;
+  std::uint32_t w[2];
+  __device__ __forceinline__ void load(const std::byte* unit, int lane) {
+    low.load(unit, lane);
+    const uint2 a = *reinterpret_cast<const uint2*>(unit + 512 + lane * 8);
+    w[0] = a.x, w[1] = a.y;
+  }
+  __device__ __forceinline__ std::uint32_t pair(int i, int h, int r, int s) const {
+    const std::uint32_t top =
+        shifted(w[i / 2], 8 * r + 2 * h + i % 2 - 2) & (s == 0 ? 0x00040004u : 0x00400040u);
+    return low.pair(i, h, r, s) | top;
+  }
+};
+
+// sums += codes · x over one unit. `x` is this lane's place in the unit of the first tile.
+template <int Tiles, class Codes>
+__device__ __forceinline__ void multiply_unit(const Codes& codes, const uint4 (&x)[Tiles],
+                                              Sums<Tiles>& sums) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+#pragma unroll
+    for (int s = 0; s < 2; ++s) {
+      const std::uint32_t a[4] = {codes.pair(i, 0, 0, s), codes.pair(i, 1, 0, s),
+                                  codes.pair(i, 0, 1, s), codes.pair(i, 1, 1, s)};
+#pragma unroll
+      for (int n = 0; n < Tiles; ++n) {
+        mma_16x8x16(sums.at[n][i], a, s == 0 ? x[n].x : x[n].z, s == 0 ? x[n].y : x[n].w);
+      }
+    }
+  }
+}
+
+// This lane's activations of a run of units.
+template <int Tiles>
+struct LaneInput {
+  const uint4* x[Tiles];
+  bool live[Tiles];  // the lane's token exists
+
+  __device__ __forceinline__ void open(const Fragments& f, int first_tile, int tokens, int lane) {
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) {
+      const int token = (first_tile + n) * kTokenTile + lane / 4;
+      live[n] = token < tokens;
+      x[n] = f.x + static_cast<std::int64_t>(token) * f.units * 4 + lane % 4;
+    }
+  }
+  __device__ __forceinline__ void load(std::uint32_t unit, uint4 (&to)[Tiles]) const {
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) {
+      to[n] = live[n] ? x[n][unit * 4] : make_uint4(0, 0, 0, 0);
+    }
+  }
+};
+
+template <int Bits, int Tiles>
+__device__ __forceinline__ void multiply_plane(const std::byte* codes, int stride,
+                                               const Chunk& chunk, const LaneInput<Tiles>& input,
+                                               int lane, Sums<Tiles>& sums) {
+  uint4 x[Tiles];
+  input.load(chunk.first_unit, x);
+  for (int u = 0; u < chunk.units; ++u) {
+    UnitCodes<Bits> unit;
+    unit.load(codes + u * stride, lane);
+    uint4 next[Tiles];
+    if (u + 1 < chunk.units) input.load(chunk.first_unit + u + 1, next);
+    multiply_unit(unit, x, sums);
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) x[n] = next[n];
+  }
+}
+
+// sums = codes · x over one chunk, in units of kCodeUnit.
+template <int Tiles>
+__device__ __forceinline__ void multiply_chunk(const std::byte* codes, const Chunk& chunk,
+                                               const LaneInput<Tiles>& input, int lane,
+                                               Sums<Tiles>& sums) {
+  sums.clear();
+  switch (chunk.bits) {
+    case 2:
+      multiply_plane<2>(codes, unit_bytes(2), chunk, input, lane, sums);
+      break;
+    case 3:
+      multiply_plane<3>(codes, unit_bytes(3), chunk, input, lane, sums);
+      break;
+    case 4:
+      multiply_plane<4>(codes, unit_bytes(4), chunk, input, lane, sums);
+      break;
+    case 5:
+      multiply_plane<5>(codes, unit_bytes(5), chunk, input, lane, sums);
+      break;
+    case 6:
+      multiply_plane<6>(codes, unit_bytes(6), chunk, input, lane, sums);
+      break;
+    default:  // 8: the high nibbles, times 16, then the low ones
+      multiply_plane<4>(codes, unit_bytes(8), chunk, input, lane, sums);
+#pragma unroll
+      for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+          for (int c = 0; c < 4; ++c) sums.at[n][i][c] *= 16.0f;
+      multiply_plane<4>(codes + 1024, unit_bytes(8), chunk, input, lane, sums);
+  }
+}
+
+// Scales and zero points of this lane's eight columns in one group.
+struct LaneScales {
+  float scale[8];  // of entry 2i + h, divided by kCodeUnit
+  float zero[8];   // times kCodeUnit
+
+  // `scales`: the strip's entry of the group, `group_scale`: of EXL2.
+  __device__ __forceinline__ void load(const CodeMatrixView& m, const std::byte* scales,
+                                       float group_scale, int bits, int lane) {
+    const int g = lane / 4;
+    if (m.kind == ScaleKind::kExl2) {
+      const float square = static_cast<float>((lane % 16 + 1) * (lane % 16 + 1));
+      const float mine = __half2float(__float2half_rn(square * group_scale)) * (1.0f / kCodeUnit);
+      const std::uint32_t codes = reinterpret_cast<const std::uint32_t*>(scales)[g];
+      const float centre = static_cast<float>(1 << (bits - 1)) * kCodeUnit;
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        scale[e] = __shfl_sync(0xffffffffu, mine, static_cast<int>(codes >> (4 * e)), 16);
+        zero[e] = centre;
+      }
+      return;
+    }
+    const auto* halves = reinterpret_cast<const __half*>(scales) + 8 * g;
+    const float base = static_cast<float>(m.zero);
+    const std::uint32_t nibbles = m.kind == ScaleKind::kGptqZeros4
+                                      ? reinterpret_cast<const std::uint32_t*>(scales)[32 + g]
+                                      : 0u;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      scale[e] = __half2float(halves[e]) * (1.0f / kCodeUnit);
+      float z = base + static_cast<float>(nibbles >> (4 * e) & 15u);
+      if (m.kind == ScaleKind::kGptqZeros16) {
+        z = static_cast<float>(reinterpret_cast<const std::uint16_t*>(scales)[64 + 8 * g + e]);
+      }
+      zero[e] = z * kCodeUnit;
+    }
+  }
+};
+
+// totals += scale · (sums − zero · Σx) of one chunk.
+template <int Tiles>
+__device__ __forceinline__ void apply_scales(const LaneScales& scales, const Sums<Tiles>& sums,
+                                             const float2 (&x_sums)[Tiles], Sums<Tiles>& totals) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const int e = 2 * i + c / 2;
+#pragma unroll
+      for (int n = 0; n < Tiles; ++n) {
+        const float x = c % 2 == 0 ? x_sums[n].x : x_sums[n].y;
+        totals.at[n][i][c] += scales.scale[e] * (sums.at[n][i][c] - scales.zero[e] * x);
+      }
+    }
+  }
+}
+
+// Σx of a chunk for this lane's two tokens of each tile.
+template <int Tiles>
+__device__ __forceinline__ void load_sums(const Fragments& f, int first_tile, const Chunk& chunk,
+                                          int lane, float2 (&x_sums)[Tiles]) {
+#pragma unroll
+  for (int n = 0; n < Tiles; ++n) {
+    const auto* row = reinterpret_cast<const float2*>(
+        f.sums +
+        (static_cast<std::int64_t>(first_tile + n) * f.units + chunk.first_unit) * kTokenTile);
+    x_sums[n] = make_float2(0.0f, 0.0f);
+    for (int u = 0; u < chunk.units; ++u) {
+      const float2 s = row[u * 4 + lane % 4];
+      x_sums[n].x += s.x;
+      x_sums[n].y += s.y;
+    }
+  }
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,182 @@
+#include "backend/cuda/cuda_backend.h"
+
+#include <cstring>
+
+#include "backend/cuda/attention_tables.h"
+#include "backend/cuda/blas_lt.h"
+#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/cuda_matrix.h"
+#include "backend/cuda/experts.h"
+#include "backend/cuda/matmul.h"
+#include "backend/cuda/packer.h"
+#include "backend/cuda/pinned_staging.h"
+#include "backend/cuda/step_recorder.h"
+#include "base/check.h"
+#include "base/error.h"
+
+namespace bl {
+namespace {
+
+constexpr std::size_t kCounters = std::size_t{64} << 10;
+constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
+// Larger copies wait for themselves.
+constexpr std::size_t kLargestStaged = std::size_t{2} << 20;
+// Page tables of one step.
+constexpr std::int64_t kTableInts = 1 << 20;
+
+std::size_t row_bytes(const TensorView& view) {
+  return static_cast<std::size_t>(view.columns()) * size_of(view.dtype);
+}
+
+std::size_t pitch(const TensorView& view) {
+  return static_cast<std::size_t>(view.row_stride) * size_of(view.dtype);
+}
+
+template <class T>
+T* allocate_zeroed(std::size_t count) {
+  void* data = nullptr;
+  BL_CUDA_CHECK(cudaMalloc(&data, count * sizeof(T)));
+  BL_CUDA_CHECK(cudaMemset(data, 0, count * sizeof(T)));
+  return static_cast<T*>(data);
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(int device)
+    : name_(fmt::format("cuda:{}", device)), facts_(cuda::read_device_facts(device)) {
+  blas_ = std::make_unique<cuda::BlasLt>();
+  BL_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  counters_ = allocate_zeroed<std::int32_t>(kCounters);
+  constants_ = allocate_zeroed<float>(2);
+  const float one = 1.0f;
+  BL_CUDA_CHECK(cudaMemcpy(constants_ + 1, &one, sizeof one, cudaMemcpyHostToDevice));
+  const auto complete = [&](cuda::CudaOps ops) {
+    ops.backend = this;
+    ops.stream = stream_;
+    ops.multiprocessors = facts_.multiprocessors;
+    ops.dependent_launch = facts_.dependent_launch();
+    return ops;
+  };
+  ops_ = complete(cuda::make_ops());
+  packer_ = std::make_unique<cuda::Packer>(stream_);
+  staging_ = std::make_unique<cuda::PinnedStaging>(kStagingBytes);
+  attention_tables_ = std::make_unique<cuda::AttentionTables>();
+  recorder_ = std::make_unique<cuda::StepRecorder>(stream_, complete(cuda::make_silent_ops()));
+}
+
+CudaBackend::~CudaBackend() {
+  cudaStreamSynchronize(stream_);
+  recorder_.reset();
+  staging_.reset();
+  blas_.reset();
+  cudaFree(counters_);
+  cudaFree(constants_);
+  cudaStreamDestroy(stream_);
+}
+
+std::string CudaBackend::description() const {
+  return fmt::format("{}, compute capability {}.{}, {:.0f} GiB", facts_.name,
+                     facts_.compute_capability / 10, facts_.compute_capability % 10,
+                     static_cast<double>(facts_.memory_bytes) / (1 << 30));
+}
+
+Buffer CudaBackend::allocate(std::size_t bytes) {
+  if (bytes == 0) return {};
+  void* data = nullptr;
+  const cudaError_t error = cudaMalloc(&data, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());
+    fail(ErrorCode::kOutOfMemory, "{}: no {} bytes of memory are free on {}", name_, bytes,
+         facts_.name);
+  }
+  BL_CUDA_CHECK(error);
+  return {data, bytes, [](void* p, std::size_t) { cudaFree(p); }};
+}
+
+void CudaBackend::upload(const TensorView& to, const TensorView& from) {
+  BL_CHECK(to.dtype == from.dtype && to.shape == from.shape);
+  const std::size_t bytes = static_cast<std::size_t>(from.shape.elements()) * size_of(from.dtype);
+  if (bytes == 0) return;
+  const bool plain = pitch(to) == row_bytes(to) && pitch(from) == row_bytes(from);
+  if (plain && bytes <= kLargestStaged) {
+    std::byte* staged = staging_->take(bytes);
+    if (staged == nullptr && !recorder_->silent()) {
+      synchronize();
+      staged = staging_->take(bytes);
+    }
+    BL_CHECK(staged != nullptr);
+    std::memcpy(staged, from.data, bytes);
+    if (recorder_->silent()) return;
+    BL_CUDA_CHECK(cudaMemcpyAsync(to.data, staged, bytes, cudaMemcpyHostToDevice, stream_));
+    return;
+  }
+  BL_CHECK(!recorder_->silent());
+  BL_CUDA_CHECK(cudaMemcpy2DAsync(to.data, pitch(to), from.data, pitch(from), row_bytes(to),
+                                  static_cast<std::size_t>(to.rows()), cudaMemcpyHostToDevice,
+                                  stream_));
+  synchronize();
+}
+
+void CudaBackend::download(const TensorView& to, const TensorView& from) {
+  BL_CHECK(to.dtype == from.dtype && to.shape == from.shape);
+  if (from.shape.elements() == 0) return;
+  BL_CUDA_CHECK(cudaMemcpy2DAsync(to.data, pitch(to), from.data, pitch(from), row_bytes(to),
+                                  static_cast<std::size_t>(to.rows()), cudaMemcpyDeviceToHost,
+                                  stream_));
+  synchronize();
+}
+
+void CudaBackend::synchronize() {
+  BL_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  staging_->reset();
+}
+
+std::uint64_t CudaBackend::free_memory() const {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  BL_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return free;
+}
+
+std::unique_ptr<PackedMatrix> CudaBackend::pack(const WeightMatrix& matrix,
+                                                const PackOptions& options) {
+  return packer_->pack(matrix, options.out > 0 ? options.out : out_features(matrix));
+}
+
+Tensor CudaBackend::unpack(const PackedMatrix& matrix) {
+  return packer_->unpack(static_cast<const cuda::CudaMatrix&>(matrix));
+}
+
+std::size_t CudaBackend::packed_bytes(const WeightMatrix& matrix, const PackOptions& options) {
+  return packer_->packed_bytes(matrix, options.out > 0 ? options.out : out_features(matrix));
+}
+
+std::size_t CudaBackend::scratch_bytes(const ScratchShape& shape) const {
+  return cuda::matmul_scratch_bytes(shape, facts_.multiprocessors) +
+         cuda::experts_scratch_bytes(shape) +
+         cuda::attention_scratch_bytes(shape.tokens, shape.heads, shape.head_dim,
+                                       facts_.multiprocessors) +
+         arena_bytes(DType::kI32, kTableInts);
+}
+
+const AttentionPlan* CudaBackend::plan_attention(ExecContext& ctx,
+                                                 std::span<const SequenceSpan> sequences) {
+  return attention_tables_->plan(ctx, *this, sequences);
+}
+
+std::uint64_t CudaBackend::step_key(std::span<const SequenceSpan> sequences) const {
+  return cuda::plan_spans(sequences).graph_key();
+}
+
+void CudaBackend::run_step(std::uint64_t key, ExecContext& ctx,
+                           const std::function<void(ExecContext&)>& body) {
+  if (key == 0) {
+    body(ctx);
+    return;
+  }
+  // Recorded copies read the staging memory from its beginning.
+  synchronize();
+  recorder_->run(key, ctx, body);
+}
+
+}  // namespace bl

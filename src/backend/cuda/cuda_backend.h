@@ -1,0 +1,74 @@
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string>
+
+#include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/device_facts.h"
+#include "ops/backend.h"
+
+namespace bl {
+
+namespace cuda {
+class AttentionTables;
+class BlasLt;
+class Packer;
+class PinnedStaging;
+class StepRecorder;
+}  // namespace cuda
+
+// One NVIDIA card. Activations are F32 in device memory; products run on 16-bit inputs with F32
+// sums. Everything is ordered by one stream.
+class CudaBackend final : public Backend {
+ public:
+  // Throws kUnsupported where there is no driver, card or cuBLASLt, or the card is older than
+  // compute capability 7.5: one line that says which.
+  explicit CudaBackend(int device);
+  ~CudaBackend() override;
+
+  std::string_view name() const override { return name_; }
+  std::string description() const override;
+  const OpTable& ops() const override { return ops_; }
+
+  Buffer allocate(std::size_t bytes) override;
+  void upload(const TensorView& to, const TensorView& from_host) override;
+  void download(const TensorView& to_host, const TensorView& from) override;
+  void synchronize() override;
+  bool reads_host_memory() const override { return false; }
+  std::uint64_t free_memory() const override;
+
+  std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix, const PackOptions&) override;
+  Tensor unpack(const PackedMatrix& matrix) override;
+  std::size_t packed_bytes(const WeightMatrix& matrix, const PackOptions&) override;
+  std::size_t scratch_bytes(const ScratchShape& shape) const override;
+  const AttentionPlan* plan_attention(ExecContext& ctx,
+                                      std::span<const SequenceSpan> sequences) override;
+  std::uint64_t step_key(std::span<const SequenceSpan> sequences) const override;
+  void run_step(std::uint64_t key, ExecContext& ctx,
+                const std::function<void(ExecContext&)>& body) override;
+
+  CacheType default_cache_type() const override { return CacheType::kF16; }
+
+  const cuda::DeviceFacts& facts() const { return facts_; }
+  cuda::BlasLt& blas() { return *blas_; }
+  // Zeroed ints for kernels that count arrivals; zero between kernels.
+  std::int32_t* counters() const { return counters_; }
+  // 0 or 1 as a float in device memory.
+  const float* constant(bool one) const { return constants_ + (one ? 1 : 0); }
+
+ private:
+  std::string name_;
+  cuda::DeviceFacts facts_;
+  cudaStream_t stream_ = nullptr;
+  cuda::CudaOps ops_;
+  std::int32_t* counters_ = nullptr;
+  float* constants_ = nullptr;
+  std::unique_ptr<cuda::BlasLt> blas_;
+  std::unique_ptr<cuda::Packer> packer_;
+  std::unique_ptr<cuda::PinnedStaging> staging_;
+  std::unique_ptr<cuda::AttentionTables> attention_tables_;
+  std::unique_ptr<cuda::StepRecorder> recorder_;
+};
+
+}  // namespace bl

@@ -1,0 +1,46 @@
+#pragma once
+#include <memory>
+#include <variant>
+
+#include "backend/cuda/code_pack_plan.h"
+#include "backend/cuda/weight_slabs.h"
+#include "format/weight_matrix.h"
+#include "ops/packed_matrix.h"
+
+namespace bl::cuda {
+
+// EXL2 or GPTQ codes on the card.
+struct CodeWeights {
+  CodeMatrixView view;
+  const std::int32_t* channel_of_slot = nullptr;  // device, [units · 32]
+  std::shared_ptr<std::byte> memory;
+  CodePackPlan plan;  // without its channel table
+  // Equal gathers have equal numbers: matrices that read the same input often agree on it.
+  std::uint64_t gather = 0;
+};
+
+// Rows [out, in] in the file's type.
+struct DenseWeights {
+  const void* rows = nullptr;
+  DType type = DType::kF16;
+  std::shared_ptr<std::byte> memory;
+};
+
+class CudaMatrix final : public PackedMatrix {
+ public:
+  using Weights = std::variant<CodeWeights, DenseWeights>;
+  CudaMatrix(std::int64_t in, std::int64_t out, Weights weights)
+      : PackedMatrix(in, out), weights_(std::move(weights)) {}
+  std::size_t bytes() const override;
+  const CodeWeights* codes() const { return std::get_if<CodeWeights>(&weights_); }
+  const DenseWeights* dense() const { return std::get_if<DenseWeights>(&weights_); }
+
+ private:
+  Weights weights_;
+};
+
+inline const CudaMatrix& cuda_matrix(const PackedMatrix* matrix) {
+  return *static_cast<const CudaMatrix*>(matrix);
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,46 @@
+#pragma once
+// The ops of this backend; their contracts are in ops/.
+
+#include <cuda_runtime_api.h>
+
+#include "ops/exec_context.h"
+#include "ops/op_table.h"
+
+namespace bl {
+class CudaBackend;
+}
+
+namespace bl::cuda {
+
+// The op table also carries the device, since a context is all that an op gets.
+struct CudaOps : OpTable {
+  CudaBackend* backend = nullptr;
+  cudaStream_t stream = nullptr;
+  int multiprocessors = 0;
+  bool dependent_launch = false;  // launch.cuh
+};
+
+CudaOps make_ops();
+// Ops that do nothing: what the body of a recorded step runs with.
+CudaOps make_silent_ops();
+
+inline const CudaOps& cuda_ops_of(const ExecContext& ctx) {
+  return *static_cast<const CudaOps*>(ctx.ops);
+}
+
+void embed(ExecContext& ctx, const EmbedArgs& args);
+void norm(ExecContext& ctx, const NormArgs& args);
+void activate(ExecContext& ctx, const ActivateArgs& args);
+void add(ExecContext& ctx, const AddArgs& args);
+void scale(ExecContext& ctx, const ScaleArgs& args);
+void gate(ExecContext& ctx, const GateArgs& args);
+void clamp(ExecContext& ctx, const ClampArgs& args);
+void copy_rows(ExecContext& ctx, const CopyRowsArgs& args);
+void matmul(ExecContext& ctx, const MatmulArgs& args);
+void route(ExecContext& ctx, const RouteArgs& args);
+void experts(ExecContext& ctx, const ExpertsArgs& args);
+void rope(ExecContext& ctx, const RopeArgs& args);
+void kv_write(ExecContext& ctx, const KvWriteArgs& args);
+void attention(ExecContext& ctx, const AttentionArgs& args);
+
+}  // namespace bl::cuda

@@ -1,0 +1,22 @@
+#pragma once
+#include "ops/exec_context.h"
+#include "tensor/tensor_view.h"
+
+namespace bl::cuda {
+
+inline constexpr int kMaxDenseTokens = 8;
+
+// A few tokens times a plain matrix, F32 activations: bound by reading the matrix.
+struct DenseProductArgs {
+  TensorView x;                // F32 [tokens, in], at most kMaxDenseTokens
+  const void* rows = nullptr;  // [out, in]
+  DType type = DType::kF16;
+  TensorView out;               // F32 [tokens, out]
+  const float* bias = nullptr;  // [out] or null
+  float multiplier = 1.0f;
+  bool accumulate = false;
+};
+
+void dense_product(ExecContext& ctx, const DenseProductArgs& args);
+
+}  // namespace bl::cuda

@@ -1,0 +1,256 @@
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "backend/cuda/blas_lt.h"
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_matrix.h"
+#include "backend/cuda/dense_product.h"
+#include "backend/cuda/dequantize.h"
+#include "backend/cuda/matmul.h"
+#include "backend/cuda/product.h"
+#include "backend/cuda/rows16.h"
+#include "base/check.h"
+
+namespace bl::cuda {
+namespace {
+
+// Above, it is cheaper to expand the codes once and multiply from memory (measured, H200).
+constexpr std::int64_t kMostPackedTokens = 64;
+// Expanded weights held at a time.
+constexpr std::int64_t kExpandedBytes = 128 << 20;
+
+bool has_bias(const MatmulOutput& output) { return !output.bias.empty(); }
+const float* bias_of(const MatmulOutput& output) {
+  return has_bias(output) ? output.bias.as<const float>() : nullptr;
+}
+
+TensorView take_halves(Arena& arena, std::int64_t count) {
+  return arena.take(DType::kF16, {std::max<std::int64_t>(count, 1)});
+}
+
+// Makes the activations ready for one matrix, or finds the ones made for its equal.
+class Preparation {
+ public:
+  Preparation(ExecContext& ctx, std::int64_t tokens) : ctx_(ctx), tokens_(tokens) {}
+
+  PreparedInput input_for(const CodeWeights& weights) {
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      if (keys_[i] == std::pair{weights.gather, weights.view.units}) return input_of(i);
+    }
+    BL_CHECK(args_.count < kMaxMatrices);
+    const std::int64_t tiles = (tokens_ + 7) / 8;
+    const std::int64_t units = weights.view.units;
+    PrepareTarget& target = args_.targets[args_.count++];
+    target.channel_of_slot = weights.channel_of_slot;
+    target.units = weights.view.units;
+    target.fragments =
+        take_halves(*ctx_.scratch, tiles * 8 * units * kUnitSlots).as<std::uint32_t>();
+    target.sums = ctx_.scratch->take_f32({tiles * 8 * units}).as<float>();
+    keys_.emplace_back(weights.gather, weights.view.units);
+    return input_of(keys_.size() - 1);
+  }
+
+  const float* run(const TensorView& x) {
+    args_.x = x;
+    args_.token_scales = ctx_.scratch->take_f32({tokens_}).as<float>();
+    prepare(ctx_, args_);
+    return args_.token_scales;
+  }
+
+ private:
+  PreparedInput input_of(std::size_t i) const {
+    return {args_.targets[i].fragments, args_.targets[i].sums};
+  }
+  ExecContext& ctx_;
+  std::int64_t tokens_;
+  PrepareArgs args_;
+  std::vector<std::pair<std::uint64_t, std::int32_t>> keys_;
+};
+
+// A few tokens: straight from the packed codes, all matrices in one launch.
+void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
+                   std::span<const MatmulOutput* const> outputs) {
+  ArenaScope scope(*ctx.scratch);
+  const std::int64_t tokens = args.x.rows();
+  ProductArgs product_args;
+  Preparation preparation(ctx, tokens);
+  for (const MatmulOutput* output : outputs) {
+    const CodeWeights& weights = *cuda_matrix(output->weight).codes();
+    ProductMatrix& m = product_args.matrices[product_args.count++];
+    m.view = weights.view;
+    m.input = preparation.input_for(weights);
+    m.out = output->out.as<float>();
+    m.out_stride = output->out.row_stride;
+    m.bias = bias_of(*output);
+  }
+  product_args.token_scales = preparation.run(args.x);
+  product_args.multiplier = args.multiplier;
+  product_args.accumulate = args.accumulate;
+  std::int32_t* counters = cuda_ops_of(ctx).backend->counters();
+  for (std::int64_t first = 0; first < tokens; first += kMaxProductTokens) {
+    product_args.first_token = static_cast<int>(first);
+    product_args.tokens =
+        static_cast<int>(std::min<std::int64_t>(kMaxProductTokens, tokens - first));
+    product(ctx, product_args, counters);
+  }
+}
+
+// Many tokens: expanded strip by strip, multiplied by cuBLASLt.
+void expanded_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& output,
+                     float* row_largest) {
+  ArenaScope scope(*ctx.scratch);
+  const CudaOps& ops = cuda_ops_of(ctx);
+  const CodeWeights& weights = *cuda_matrix(output.weight).codes();
+  const std::int64_t slots = std::int64_t{weights.view.units} * kUnitSlots;
+  const std::int64_t tokens = args.x.rows();
+  Rows16Args rows;
+  rows.x = args.x;
+  rows.channel_of_slot = weights.channel_of_slot;
+  rows.slots = slots;
+  rows.rows = take_halves(*ctx.scratch, tokens * slots).data;
+  rows.multiplier = args.multiplier;
+  rows.alpha = ctx.scratch->take_f32({1}).as<float>();
+  rows.row_largest = row_largest;
+  make_rows16(ctx, rows);
+
+  const std::int64_t strip_bytes = slots * kStripColumns * 2;
+  const std::int64_t strips_at_once =
+      std::clamp<std::int64_t>(kExpandedBytes / strip_bytes, 1, weights.view.strips);
+  const TensorView expanded = take_halves(*ctx.scratch, strips_at_once * strip_bytes / 2);
+  for (std::int64_t first = 0; first < weights.view.strips; first += strips_at_once) {
+    DequantizeArgs expand;
+    expand.view = weights.view;
+    expand.first_strip = static_cast<int>(first);
+    expand.strips = static_cast<int>(std::min(strips_at_once, weights.view.strips - first));
+    expand.rows = expanded.as<__half>();
+    dequantize(ctx, expand);
+    const std::int64_t column = first * kStripColumns;
+    BlasProduct product;
+    product.type = BlasType::kF16;
+    product.x = rows.rows;
+    product.w = expanded.data;
+    product.out = output.out.as<float>() + column;
+    product.tokens = tokens;
+    product.columns =
+        std::min<std::int64_t>(expand.strips * kStripColumns, output.weight->out() - column);
+    product.in = slots;
+    product.out_stride = output.out.row_stride;
+    product.alpha = rows.alpha;
+    product.beta = ops.backend->constant(args.accumulate);
+    ops.backend->blas().run(product, ops.stream);
+  }
+  if (has_bias(output)) add_bias(ctx, output.out, bias_of(output));
+}
+
+void dense_rows_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& output) {
+  for (std::int64_t first = 0; first < args.x.rows(); first += kMaxDenseTokens) {
+    const std::int64_t count = std::min<std::int64_t>(kMaxDenseTokens, args.x.rows() - first);
+    const DenseWeights& weights = *cuda_matrix(output.weight).dense();
+    DenseProductArgs product;
+    product.x = slice_rows(args.x, first, count);
+    product.rows = weights.rows;
+    product.type = weights.type;
+    product.out = slice_rows(output.out, first, count);
+    product.bias = bias_of(output);
+    product.multiplier = args.multiplier;
+    product.accumulate = args.accumulate;
+    dense_product(ctx, product);
+  }
+}
+
+// cuBLASLt wants rows of 16-byte multiples; odd ones go the other way.
+bool blas_takes(const DenseWeights& weights, std::int64_t in) {
+  return in % (16 / static_cast<std::int64_t>(size_of(weights.type))) == 0;
+}
+
+void dense_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& output,
+                  float* row_largest) {
+  const DenseWeights& weights = *cuda_matrix(output.weight).dense();
+  const std::int64_t tokens = args.x.rows();
+  const std::int64_t in = output.weight->in();
+  if (tokens <= kMaxDenseTokens || !blas_takes(weights, in)) {
+    dense_rows_matmul(ctx, args, output);
+    return;
+  }
+  ArenaScope scope(*ctx.scratch);
+  const CudaOps& ops = cuda_ops_of(ctx);
+  BlasProduct product;
+  product.w = weights.rows;
+  product.tokens = tokens;
+  product.columns = output.weight->out();
+  product.in = in;
+  product.out = output.out.as<float>();
+  product.out_stride = output.out.row_stride;
+  product.beta = ops.backend->constant(args.accumulate);
+  if (weights.type == DType::kF32 && args.x.row_stride == in && args.multiplier == 1.0f) {
+    product.type = BlasType::kF32;
+    product.x = args.x.data;
+    product.alpha = ops.backend->constant(true);
+  } else if (weights.type == DType::kF32) {
+    dense_rows_matmul(ctx, args, output);
+    return;
+  } else {
+    Rows16Args rows;
+    rows.x = args.x;
+    rows.slots = in;
+    rows.type = weights.type;
+    rows.rows = take_halves(*ctx.scratch, tokens * in).data;
+    rows.multiplier = args.multiplier;
+    rows.alpha = ctx.scratch->take_f32({1}).as<float>();
+    rows.row_largest = row_largest;
+    make_rows16(ctx, rows);
+    product.type = weights.type == DType::kF16 ? BlasType::kF16 : BlasType::kBF16;
+    product.x = rows.rows;
+    product.alpha = rows.alpha;
+  }
+  ops.backend->blas().run(product, ops.stream);
+  if (has_bias(output)) add_bias(ctx, output.out, bias_of(output));
+}
+
+}  // namespace
+
+std::size_t matmul_scratch_bytes(const Backend::ScratchShape& shape, int multiprocessors) {
+  // Padding of groups at most doubles the slots.
+  const std::int64_t slots = 2 * shape.max_in + kUnitSlots;
+  const std::int64_t packed_tokens = std::min(shape.tokens, kMostPackedTokens) + 8;
+  const std::size_t packed =
+      kMaxMatrices * (arena_bytes(DType::kF16, packed_tokens * slots) +
+                      arena_bytes(DType::kF32, packed_tokens * (slots / kUnitSlots))) +
+      product_scratch_bytes(multiprocessors) + arena_bytes(DType::kF32, packed_tokens);
+  const std::size_t expanded =
+      arena_bytes(DType::kF16, shape.tokens * slots) + arena_bytes(DType::kF32, 1) +
+      std::max<std::size_t>(kExpandedBytes, static_cast<std::size_t>(slots) * kStripColumns * 2);
+  return std::max(packed, shape.tokens > kMostPackedTokens ? expanded : packed) +
+         arena_bytes(DType::kF16, shape.tokens * shape.max_in) +
+         arena_bytes(DType::kF32, shape.tokens) + 4096;
+}
+
+void matmul(ExecContext& ctx, const MatmulArgs& args) {
+  if (args.x.rows() == 0) return;
+  ArenaScope scope(*ctx.scratch);
+  const bool few = args.x.rows() <= kMostPackedTokens;
+  std::array<const MatmulOutput*, kMaxMatrices> packed{};
+  std::size_t count = 0;
+  float* row_largest = nullptr;
+  if (args.x.rows() > kMaxDenseTokens) {
+    row_largest = ctx.scratch->take_f32({args.x.rows()}).as<float>();
+    find_largest(ctx, args.x, row_largest);
+  }
+  for (const MatmulOutput& output : args.outputs) {
+    if (cuda_matrix(output.weight).codes() == nullptr) {
+      dense_matmul(ctx, args, output, row_largest);
+    } else if (few) {
+      packed[count++] = &output;
+      if (count == packed.size()) {
+        packed_matmul(ctx, args, {packed.data(), count});
+        count = 0;
+      }
+    } else {
+      expanded_matmul(ctx, args, output, row_largest);
+    }
+  }
+  if (count > 0) packed_matmul(ctx, args, {packed.data(), count});
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,121 @@
+#include "backend/cuda/rows16.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "backend/cuda/launch.cuh"
+
+namespace bl::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+__device__ float largest_of_cta(float largest) {
+  __shared__ float warps[kThreads / 32];
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
+  }
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = largest;
+  __syncthreads();
+#pragma unroll
+  for (int w = 0; w < kThreads / 32; ++w) largest = fmaxf(largest, warps[w]);
+  return largest;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    find_largest_kernel(const float* x, std::int64_t stride, int in, float* row_largest) {
+  allow_next();
+  dependency_wait();
+  const float* row = x + blockIdx.x * stride;
+  float largest = 0.0f;
+  for (int i = static_cast<int>(threadIdx.x); i < in; i += kThreads) {
+    largest = fmaxf(largest, fabsf(row[i]));
+  }
+  largest = largest_of_cta(largest);
+  if (threadIdx.x == 0) row_largest[blockIdx.x] = largest;
+}
+
+// The power of two that brings `largest` to [2^13, 2^14), where it is larger or much smaller.
+__device__ float power_for(float largest) {
+  if (!(largest > 0.0f) || isinf(largest)) return 1.0f;
+  const int exponent = static_cast<int>(__float_as_uint(largest) >> 23) - 127;
+  return exp2f(static_cast<float>(max(min(exponent - 13, 100), -100)));
+}
+
+// grid (tokens).
+__global__ void __launch_bounds__(kThreads)
+    half_rows_kernel(Rows16Args args, const float* x, std::int64_t stride, int tokens) {
+  allow_next();
+  dependency_wait();
+  float largest = 0.0f;
+  for (int i = static_cast<int>(threadIdx.x); i < tokens; i += kThreads) {
+    largest = fmaxf(largest, args.row_largest[i]);
+  }
+  const float power = power_for(largest_of_cta(largest));
+  if (blockIdx.x == 0 && threadIdx.x == 0) *args.alpha = args.multiplier * power;
+  const float divide = 1.0f / power;
+  const float* row = x + blockIdx.x * stride;
+  auto* to = static_cast<__half2*>(args.rows) + blockIdx.x * (args.slots / 2);
+  for (int i = static_cast<int>(threadIdx.x); i < args.slots / 2; i += kThreads) {
+    float2 v;
+    if (args.channel_of_slot != nullptr) {
+      const int2 c = reinterpret_cast<const int2*>(args.channel_of_slot)[i];
+      v = {c.x < 0 ? 0.0f : row[c.x], c.y < 0 ? 0.0f : row[c.y]};
+    } else {
+      v = {row[2 * i], row[2 * i + 1]};
+    }
+    to[i] = __floats2half2_rn(v.x * divide, v.y * divide);
+  }
+  if (args.slots % 2 != 0 && threadIdx.x == 0) {
+    static_cast<__half*>(args.rows)[blockIdx.x * args.slots + args.slots - 1] =
+        __float2half_rn(row[args.slots - 1] * divide);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    bf16_rows_kernel(Rows16Args args, const float* x, std::int64_t stride) {
+  allow_next();
+  dependency_wait();
+  if (blockIdx.x == 0 && threadIdx.x == 0) *args.alpha = args.multiplier;
+  const float* row = x + blockIdx.x * stride;
+  auto* to = static_cast<__nv_bfloat16*>(args.rows) + blockIdx.x * args.slots;
+  for (int i = static_cast<int>(threadIdx.x); i < args.slots; i += kThreads) {
+    to[i] = __float2bfloat16_rn(row[i]);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    add_bias_kernel(float* out, std::int64_t stride, int columns, const float* bias) {
+  allow_next();
+  dependency_wait();
+  float* row = out + blockIdx.y * stride;
+  const int c = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
+  if (c < columns) row[c] += bias[c];
+}
+
+}  // namespace
+
+void find_largest(ExecContext& ctx, const TensorView& x, float* row_largest) {
+  launch(shape_of(ctx, dim3(static_cast<unsigned>(x.rows())), kThreads), find_largest_kernel,
+         x.as<const float>(), x.row_stride, static_cast<int>(x.columns()), row_largest);
+}
+
+void make_rows16(ExecContext& ctx, const Rows16Args& args) {
+  const LaunchShape shape = shape_of(ctx, dim3(static_cast<unsigned>(args.x.rows())), kThreads);
+  if (args.type == DType::kBF16) {
+    launch(shape, bf16_rows_kernel, args, args.x.as<const float>(), args.x.row_stride);
+  } else {
+    launch(shape, half_rows_kernel, args, args.x.as<const float>(), args.x.row_stride,
+           static_cast<int>(args.x.rows()));
+  }
+}
+
+void add_bias(ExecContext& ctx, const TensorView& out, const float* bias) {
+  const dim3 grid(static_cast<unsigned>((out.columns() + kThreads - 1) / kThreads),
+                  static_cast<unsigned>(out.rows()));
+  launch(shape_of(ctx, grid, kThreads), add_bias_kernel, out.as<float>(), out.row_stride,
+         static_cast<int>(out.columns()), bias);
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,71 @@
+#include "backend/cuda/unpack.h"
+
+#include "backend/cuda/code_pack.h"
+#include "format/exl2_scale.h"
+#include "tensor/float16.h"
+
+namespace bl::cuda {
+namespace {
+
+// The scale and zero point of a column, from the packed scales of its strip and group.
+struct ColumnScale {
+  float scale;
+  std::int32_t zero;
+};
+
+ColumnScale column_scale(const CodePackPlan& plan, const std::uint32_t* words, float group_scale,
+                         int bits, int column) {
+  const int entry = scale_entry(column);
+  const auto nibble = [&](int first_word) {
+    return words[first_word + entry / 8] >> (4 * (entry % 8)) & 15u;
+  };
+  const auto half = [&](int first_word) {
+    return static_cast<std::uint16_t>(words[first_word + entry / 2] >> (16 * (entry % 2)));
+  };
+  if (plan.kind == ScaleKind::kExl2) {
+    return {exl2_column_scale(group_scale, nibble(0)), exl2_center(bits)};
+  }
+  const float scale = half_to_float(half(0));
+  switch (plan.kind) {
+    case ScaleKind::kGptqZeros4:
+      return {scale, plan.zero + static_cast<std::int32_t>(nibble(32))};
+    case ScaleKind::kGptqZeros16:
+      return {scale, half(32)};
+    default:
+      return {scale, plan.zero};
+  }
+}
+
+}  // namespace
+
+std::vector<float> unpack_codes(const CodePackPlan& plan, const HostCodes& packed) {
+  std::vector<float> result(static_cast<std::size_t>(plan.in * plan.out));
+  const std::int64_t strip_words = plan.strip_bytes() / 4;
+  const std::int64_t scale_words = scale_bytes(plan.kind) / 4;
+  for (std::int64_t strip = 0; strip < plan.strips(); ++strip) {
+    const std::uint32_t* unit = packed.codes.data() + strip * strip_words;
+    for (std::size_t u = 0; u < plan.group_of_unit.size(); ++u) {
+      const int bits = plan.bits_of_unit[u];
+      const std::int64_t group = plan.group_of_unit[u];
+      const std::uint32_t* scales =
+          packed.scales.data() + (strip * plan.groups + group) * scale_words;
+      const float group_scale =
+          plan.kind == ScaleKind::kExl2 ? packed.group_scales[static_cast<std::size_t>(group)] : 0;
+      for (int c = 0; c < kStripColumns && strip * kStripColumns + c < plan.out; ++c) {
+        const ColumnScale s = column_scale(plan, scales, group_scale, bits, c);
+        for (int slot = 0; slot < kUnitSlots; ++slot) {
+          const std::int32_t channel =
+              packed.channel_of_slot[u * kUnitSlots + static_cast<std::size_t>(slot)];
+          if (channel < 0) continue;
+          const auto code = static_cast<std::int32_t>(unpacked_code(unit, bits, slot, c));
+          result[static_cast<std::size_t>(channel * plan.out + strip * kStripColumns + c)] =
+              half_to_float(float_to_half(static_cast<float>(code - s.zero) * s.scale));
+        }
+      }
+      unit += unit_bytes(bits) / 4;
+    }
+  }
+  return result;
+}
+
+}  // namespace bl::cuda
