@@ -150,7 +150,9 @@ Moe BlockLoader::moe(const MoeSpec& spec, const MoeArch& arch) {
     weights.zeros =
         device_tensor(reader_.backend(), std::span<const float>(zeros), Shape{spec.hidden});
   }
-  return {spec, std::move(weights)};
+  Moe moe(spec, std::move(weights));
+  if (reader_.phase() == WeightReader::Phase::kLoad) moe.pack(reader_.backend());
+  return moe;
 }
 
 Block BlockLoader::load(std::size_t layer) {

@@ -73,6 +73,7 @@ void Moe::forward(ExecContext& ctx, const TensorView& x, const LayerSink& sink) 
   activation.limit = spec_.expert.limit;
   ctx.ops->experts(ctx, {.x = x,
                          .all = table_,
+                         .packed = packed_.get(),
                          .experts = chosen.as<const std::int32_t>(),
                          .weights = weights,
                          .k = spec_.per_token,

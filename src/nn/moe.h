@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "nn/feed_forward.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
+#include "ops/backend.h"
 
 namespace bl {
 
@@ -49,6 +51,8 @@ class Moe {
   Moe& operator=(Moe&&) = default;
 
   bool present() const { return !weights_.experts.empty(); }
+  // To be called once, after the weights are loaded and before `forward`.
+  void pack(Backend& backend) { packed_ = backend.pack_experts(table_); }
   // x: [tokens, hidden], normalised.
   void forward(ExecContext& ctx, const TensorView& x, const LayerSink& sink) const;
   static std::size_t work_bytes(const MoeSpec& spec, std::int64_t tokens);
@@ -72,6 +76,7 @@ class Moe {
   MoeSpec spec_;
   Weights weights_;
   std::vector<ExpertWeights> table_;  // of weights_.experts, as the op wants it
+  std::unique_ptr<PackedExperts> packed_;
 };
 
 }  // namespace bl

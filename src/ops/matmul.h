@@ -53,10 +53,18 @@ struct ExpertWeights {
   TensorView gate_bias, up_bias, down_bias;  // F32 or empty
 };
 
+// What one backend keeps of the experts of a layer beside their matrices, made by
+// Backend::pack_experts and opaque to everybody else. Lives no longer than the matrices.
+class PackedExperts {
+ public:
+  virtual ~PackedExperts() = default;
+};
+
 // out += Σ_j weights[t, j] · down(act(gate(x_t)) · up(x_t)) over the experts of each token.
 struct ExpertsArgs {
   TensorView x;                           // F32 [tokens, hidden]
   std::span<const ExpertWeights> all;     // [experts]
+  const PackedExperts* packed = nullptr;  // made of them, for the backends that make it
   const std::int32_t* experts = nullptr;  // [tokens, k]
   TensorView weights;                     // F32 [tokens, k]
   int k = 0;
