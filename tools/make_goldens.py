@@ -19,6 +19,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 VOCAB, LENGTHS = 96, (5, 40)
+GRID = 4  # steps a standard deviation: matrices of few different values compress well
 BASE = dict(vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
             num_key_value_heads=2, max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0,
             tie_word_embeddings=False)
@@ -34,6 +35,9 @@ VISION = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_att
               patch_size=8)
 QWEN_VISION = dict(depth=1, hidden_size=32, embed_dim=32, num_heads=2, intermediate_size=32, out_hidden_size=64)
 MROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
+
+STEP = dict(MOE, n_routed_experts=4, share_expert_dim=48, moe_router_scaling_factor=2.0, num_sliding_attention_heads=8,
+            swiglu_limits=[0.0, 0.4, 0.0, 0.7], swiglu_limits_shared=[0.6, 0.0, 0.5, 0.3], **SLIDING)
 
 # name: (class, config keywords); a nested dict for a "…_config" keyword stays a dict.
 CASES = {
@@ -62,6 +66,17 @@ CASES = {
     "ernie4_5": ("Ernie4_5ForCausalLM", dict(HEAD)),
     "ernie4_5-moe": ("Ernie4_5_MoeForCausalLM", dict(HEAD, num_hidden_layers=3, moe_intermediate_size=32, moe_num_experts=4,
                      num_experts_per_tok=2, moe_k=2, moe_num_shared_experts=2, moe_layer_start_index=1)),
+    "glm4v-moe": ("Glm4vMoeForConditionalGeneration",
+                  dict(text_config=dict(MOE, n_routed_experts=8, n_shared_experts=1, n_group=4, topk_group=2, first_k_dense_replace=1,
+                                        rope_parameters=dict(PARTIAL, mrope_section=[1, 1, 2])),
+                       vision_config=dict(QWEN_VISION))),
+    "llava": ("LlavaForConditionalGeneration",
+              dict(text_config=dict(HEAD, model_type="mistral", sliding_window=None, rope_parameters=dict(ROPE)),
+                   vision_config=dict(VISION, model_type="pixtral", head_dim=16))),
+    "hcx-vision-v2": ("HyperCLOVAXVisionV2ForConditionalGeneration",
+                      dict(text_config=dict(HEAD, model_type="hyperclovax", embedding_multiplier=3.0, logits_scaling=0.5,
+                                            attention_multiplier=0.3, residual_multiplier=0.8, use_post_norm=False),
+                           vision_config=dict(QWEN_VISION, model_type="qwen2_5_vl_vision"), tie_word_embeddings=False)),
     "arcee": ("ArceeForCausalLM", dict(HEAD)),
     "apertus": ("ApertusForCausalLM", dict(BASE)),
     "smollm3-sliding": ("SmolLM3ForCausalLM", dict(BASE, num_hidden_layers=4, no_rope_layers=[1, 0, 1, 1],
@@ -90,6 +105,8 @@ CASES = {
                                          num_attention_heads_per_layer=[4, 8, 8, 4], **SLIDING)),
     "afmoe": ("AfmoeForCausalLM", dict(MOE, num_experts=4, num_shared_experts=1, num_dense_layers=1, mup_enabled=True,
                                        route_scale=1.7, **SLIDING)),
+    "afmoe-unshared": ("AfmoeForCausalLM", dict(MOE, num_experts=4, num_shared_experts=0, num_dense_layers=0,
+                                                layer_types=["full_attention"] * 2)),
     "bloom": ("BloomForCausalLM", dict(vocab_size=VOCAB, hidden_size=64, n_layer=2, n_head=4)),
     "bloom-12-heads": ("BloomForCausalLM", dict(vocab_size=VOCAB, hidden_size=96, n_layer=2, n_head=12)),
     "mpt": ("MptForCausalLM", dict(vocab_size=VOCAB, d_model=64, n_layers=2, n_heads=4, max_seq_len=128, expansion_ratio=2,
@@ -112,9 +129,7 @@ CASES = {
     "gemma4": ("Gemma4ForCausalLM", dict(HEAD, global_head_dim=32, num_global_key_value_heads=1, attention_k_eq_v=True,
                                          hidden_size_per_layer_input=0, num_kv_shared_layers=0, final_logit_softcapping=20.0, **SLIDING)),
     "step3p7": ("Step3p7ForConditionalGeneration",
-                dict(text_config=dict(MOE, n_routed_experts=4, share_expert_dim=48, num_attention_groups=2, moe_router_scaling_factor=2.0,
-                                      mlp_layer_types=["dense", "sparse", "sparse", "sparse"], **SLIDING),
-                     vision_config=dict(VISION))),
+                dict(text_config=dict(STEP, mlp_layer_types=["dense", "sparse", "sparse", "sparse"]), vision_config=dict(VISION))),
     "llama-yarn-mscale": ("LlamaForCausalLM", dict(HEAD, rope_parameters=dict(YARN, mscale=0.7, mscale_all_dim=0.3, beta_fast=8.0, beta_slow=2.0))),
 }
 
@@ -123,15 +138,19 @@ def randomize(model, generator):
     """Every parameter and buffer that is stored, so that none of them can be left out unnoticed."""
     noise = lambda t: torch.randn(t.shape, generator=generator)
     for name, tensor in model.state_dict().items():
-        if not tensor.is_floating_point() or "inv_freq" in name:
+        if not tensor.is_floating_point() or tensor.numel() == 0 or "inv_freq" in name:
             continue
         if tensor.dim() < 2 or "bias" in name:
             scale, shift = 0.2, 0.0 if "bias" in name or "sink" in name else 1.0
             if name.endswith(("beta", "eps")):
                 continue
+            if "correction_bias" in name:  # scores below zero: experts of excluded groups must not come before them
+                shift = -1.0
+            value = noise(tensor)
         else:
             scale, shift = 1.0 / math.sqrt(tensor.shape[-1]), 0.0
-        tensor.copy_((noise(tensor) * scale + shift).half().float())
+            value = (noise(tensor) * GRID).round() / GRID
+        tensor.copy_((value * scale + shift).half().float())
 
 
 def write(folder, model, config=None):
@@ -281,6 +300,34 @@ def to_gemmoe(tensors, config, model):
     return tensors, forward(model, {k: v for k, v in changed.items() if k not in experts and ".gate." not in k})
 
 
+def to_step3p5(tensors, config, model):
+    """The published configuration: flat, per-layer lists with an entry for the layer of speculation that is not run."""
+    text = config["text_config"]
+    per_type = {"rope_theta": (20000.0, 10000.0), "partial_rotary_factors": (0.5, 1.0)}
+    lists = {key: [values[kind == "sliding_attention"] for kind in text["layer_types"]] for key, values in per_type.items()}
+    config.clear()
+    config.update({k: text[k] for k in ("head_dim", "hidden_size", "intermediate_size", "max_position_embeddings", "moe_intermediate_size",
+                                        "num_attention_heads", "num_hidden_layers", "rms_norm_eps", "share_expert_dim", "sliding_window",
+                                        "vocab_size", "bos_token_id", "eos_token_id", "moe_router_scaling_factor")})
+    config.update(architectures=["Step3p5ForCausalLM"], model_type="step3p5", num_attention_groups=text["num_key_value_heads"],
+                  moe_num_experts=text["n_routed_experts"], moe_top_k=text["num_experts_per_tok"], moe_layers_enum="1,2,3",
+                  attention_other_setting=dict(attention_type="sliding_attention", num_attention_heads=text["num_sliding_attention_heads"],
+                                               num_attention_groups=text["num_key_value_heads"], head_dim=text["head_dim"]),
+                  layer_types=text["layer_types"] + ["sliding_attention"], swiglu_limits=text["swiglu_limits"] + [0.0],
+                  swiglu_limits_shared=text["swiglu_limits_shared"] + [0.0], num_nextn_predict_layers=1,
+                  rope_scaling=dict(rope_type="llama3", factor=2.0, low_freq_factor=1.0, high_freq_factor=32.0, original_max_position_embeddings=64),
+                  yarn_only_types=["full_attention"], use_moe=False, use_head_wise_attn_gate=True)
+    config.update({key: values + values[:1] for key, values in lists.items()})
+    changed = model.config.text_config
+    for kind, theta, part in (("full_attention", 20000.0, 0.5), ("sliding_attention", 10000.0, 1.0)):
+        changed.rope_parameters[kind] = dict(rope_type="default", rope_theta=theta, partial_rotary_factor=part)
+    changed.rope_parameters["full_attention"].update(config["rope_scaling"])
+    rotary = model.model.language_model.rotary_emb
+    model.model.language_model.rotary_emb = type(rotary)(changed)
+    tensors = {k: v for k, v in tensors.items() if not any(w in k for w in ("vision", "projector", "vit_"))}
+    return tensors, forward(model, {})
+
+
 def to_yi(tensors, config, model):
     config["architectures"] = ["YiForCausalLM"]
     return {k.replace("input_layernorm", "ln1").replace("post_attention_layernorm", "ln2"): v for k, v in tensors.items()}, None
@@ -294,6 +341,8 @@ DERIVED = {
     "index": ("LlamaForCausalLM", dict(HEAD), to_index),
     "deci-lm": ("LlamaForCausalLM", dict(HEAD, num_hidden_layers=3, num_key_value_heads=4, intermediate_size=256), to_decilm),
     "gemmoe": ("MixtralForCausalLM", dict(HEAD, num_local_experts=4, num_experts_per_tok=2, hidden_act="gelu_pytorch_tanh"), to_gemmoe),
+    "step3p5": ("Step3p7ForConditionalGeneration",
+                dict(text_config=dict(STEP, mlp_layer_types=["dense", "sparse", "sparse", "sparse"]), vision_config=dict(VISION)), to_step3p5),
     "yi": ("LlamaForCausalLM", dict(HEAD), to_yi),
 }
 
@@ -302,12 +351,13 @@ def drop_towers(folder):
     """Only the text model is tested; the rest would be dead weight."""
     path = folder / "model.safetensors"
     tensors = {k: v for k, v in load_file(path).items()
-               if not any(w in k for w in ("vision", "visual", "projector", "vit_", "mm_"))}
+               if v.numel() and not any(w in k for w in ("vision", "visual", "projector", "vit_", "mm_"))}
     save_file(tensors, path, {"format": "pt"})
 
 
 @torch.no_grad()
 def main():
+    torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     out = pathlib.Path(sys.argv[1])

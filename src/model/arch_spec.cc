@@ -133,6 +133,7 @@ std::optional<FeedForwardArch> read_feed_forward(ArchSection& parent, const char
   section.read("size", f.size);
   section.read("activation", f.activation);
   section.read("limit", f.limit);
+  section.read("limit_after", f.limit_after);
   section.read("absent_if", f.absent);
   section.done();
   return f;
@@ -173,6 +174,7 @@ std::optional<MoeArch> read_moe(ArchSection& parent) {
   section.read("group_top", m.group_top);
   section.read("activation", m.activation);
   section.read("limit", m.limit);
+  section.read("limit_after", m.limit_after);
   section.read("gated", m.gated);
   section.read("gate", m.gate);
   section.read("up", m.up);

@@ -68,6 +68,7 @@ struct FeedForwardArch {
   Names gate{"gate_proj"}, up{"up_proj"}, down{"down_proj"}, gate_up, xielu;
   bool gated = true;
   bool transposed = false;
+  bool limit_after = false;
   ArchValue size, activation, limit;
   Condition absent;
 };
@@ -97,6 +98,7 @@ struct MoeArch {
   std::optional<bool> stacked_down_transposed;                    // else like the others
   bool stacked_interleaved = false;                               // gate, up, gate, up, …
   bool gated = true;
+  bool limit_after = false;
   std::optional<FeedForwardArch> shared;
   Names shared_gate;
   Condition condition;

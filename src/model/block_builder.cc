@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "model/hf_config.h"
 #include "model/moe_rule.h"
 #include "model/rope_config.h"
@@ -14,7 +15,7 @@ namespace {
 constexpr std::int64_t kMaxHeads = 1 << 14;
 constexpr std::int64_t kMaxHeadDim = 1 << 13;
 constexpr std::int64_t kMaxIntermediate = std::int64_t{1} << 24;
-constexpr std::int64_t kMaxExperts = 1 << 14;
+constexpr std::int64_t kMaxExperts = 1 << 12;  // what the backends' routing holds
 constexpr std::int64_t kMaxWindow = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t kMaxQuerySteps = 1 << 12;
 
@@ -44,8 +45,8 @@ Activation parse_activation(const std::string& name, const std::string& file) {
     if (name == entry.name) return entry.kind;
     list += (list.empty() ? "" : ", ") + std::string(entry.name);
   }
-  fail(ErrorCode::kUnsupported, "{}: activation \"{}\" is unknown, must be one of {}", file,
-       name.substr(0, 60), list);
+  fail(ErrorCode::kUnsupported, "{}: activation {} is unknown, must be one of {}", file,
+       json_text(Json(name.substr(0, 60))), list);
 }
 
 // Some models leave some layers without positions.
@@ -190,6 +191,7 @@ FeedForwardSpec BlockBuilder::feed_forward(const FeedForwardArch& arch,
   spec.activation = parse_activation(name, at.config().file());
   spec.has_xielu = spec.activation == Activation::kXielu;
   spec.limit = static_cast<float>(at.real("clamp of the feed-forward layer", arch.limit, 0.0));
+  spec.limit_after = arch.limit_after;
   return spec;
 }
 
@@ -224,6 +226,7 @@ MoeSpec BlockBuilder::moe(const MoeArch& arch, const ArchEvaluator& at) const {
   expert.size = arch.size;
   expert.activation = arch.activation;
   expert.limit = arch.limit;
+  expert.limit_after = arch.limit_after;
   expert.gated = arch.gated;
   spec.expert = feed_forward(expert, at);
   if (arch.shared && at.find(arch.shared->size)) {

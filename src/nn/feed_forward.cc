@@ -25,6 +25,7 @@ void FeedForward::forward(ExecContext& ctx, const TensorView& x, const LayerSink
                           .out = first,
                           .kind = spec_.activation,
                           .limit = spec_.limit,
+                          .limit_after = spec_.limit_after,
                           .xielu_alpha_p = weights_.xielu_alpha_p,
                           .xielu_alpha_n = weights_.xielu_alpha_n,
                           .xielu_beta = weights_.xielu_beta,

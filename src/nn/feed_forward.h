@@ -11,8 +11,9 @@ struct FeedForwardSpec {
   std::int64_t intermediate = 0;
   bool gated = true;
   Activation activation = Activation::kSilu;
-  float limit = 0.0f;      // clamp of gate and up, 0: none
-  bool has_xielu = false;  // its parameters are tensors of the checkpoint
+  float limit = 0.0f;        // clamp of gate and up, 0: none
+  bool limit_after = false;  // of act(gate) in place of gate
+  bool has_xielu = false;    // its parameters are tensors of the checkpoint
   bool operator==(const FeedForwardSpec&) const = default;
 };
 

@@ -71,6 +71,7 @@ void Moe::forward(ExecContext& ctx, const TensorView& x, const LayerSink& sink) 
   ActivateArgs activation;
   activation.kind = spec_.expert.activation;
   activation.limit = spec_.expert.limit;
+  activation.limit_after = spec_.expert.limit_after;
   ctx.ops->experts(ctx, {.x = x,
                          .all = table_,
                          .packed = packed_.get(),

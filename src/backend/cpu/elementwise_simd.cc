@@ -63,8 +63,9 @@ void activate_as(const ActivateArgs& args, const ActivateRun& run) {
   const F32x16 low = F32x16::splat(-args.limit);
   for_runs(run.count, [&](std::int64_t i, int n) {
     F32x16 g = load(run.gate + i, n);
-    if (limited) g = min(g, high);
+    if (limited && !args.limit_after) g = min(g, high);
     F32x16 y = activation<kind>(args, g);
+    if (limited && args.limit_after) y = min(y, high);
     if (run.up != nullptr) {
       F32x16 u = load(run.up + i, n);
       if (limited) u = min(max(u, low), high);

@@ -55,7 +55,8 @@ float group_value(const float* selection, std::int64_t size) {
   return size > 1 ? best + second : best;
 }
 
-// Zeroes the scores outside the best groups; ties go to the lower group.
+// Excludes the experts outside the best groups, however negative the scores inside are; ties go to
+// the lower group.
 void keep_best_groups(const RouteArgs& args, const Scores& s) {
   const std::int64_t size = s.experts / args.group_count;
   const auto rank_of = [&](int group) {
@@ -72,7 +73,7 @@ void keep_best_groups(const RouteArgs& args, const Scores& s) {
     dropped[static_cast<std::size_t>(g)] = rank_of(g) >= args.group_top;
   }
   for (int g = 0; g < args.group_count; ++g) {
-    if (dropped[static_cast<std::size_t>(g)]) std::fill_n(s.selection + g * size, size, 0.0f);
+    if (dropped[static_cast<std::size_t>(g)]) std::fill_n(s.selection + g * size, size, kTaken);
   }
 }
 

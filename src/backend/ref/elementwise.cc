@@ -44,11 +44,13 @@ double activation(const ActivateArgs& args, double x) {
 }  // namespace
 
 float activated(const ActivateArgs& args, float gate, float up, bool gated) {
-  if (args.limit > 0.0f) {
-    gate = std::min(gate, args.limit);
+  const bool limited = args.limit > 0.0f;
+  if (limited) {
+    if (!args.limit_after) gate = std::min(gate, args.limit);
     up = std::clamp(up, -args.limit, args.limit);
   }
-  const double g = activation(args, gate);
+  double g = activation(args, gate);
+  if (limited && args.limit_after) g = std::min(g, double{args.limit});
   if (!gated) return static_cast<float>(g);
   const double u = up;
   return static_cast<float>(args.kind == Activation::kSwigluOai ? g * (u + 1.0) : g * u);

@@ -33,7 +33,8 @@ std::vector<double> affinities(const RouteArgs& args, const float* logits, std::
   return a;
 }
 
-// Keeps the best groups by the sum of their two best experts; the others' scores become zero.
+// Keeps the best groups by the sum of their two best experts; nothing of the others is chosen,
+// however negative the scores of the best groups are.
 void keep_best_groups(const RouteArgs& args, std::vector<double>& scores) {
   const auto groups = static_cast<std::size_t>(args.group_count);
   const std::size_t size = scores.size() / groups;
@@ -41,7 +42,7 @@ void keep_best_groups(const RouteArgs& args, std::vector<double>& scores) {
   for (std::size_t g = 0; g < groups; ++g) {
     std::vector<double> members(scores.begin() + static_cast<std::ptrdiff_t>(g * size),
                                 scores.begin() + static_cast<std::ptrdiff_t>((g + 1) * size));
-    std::sort(members.begin(), members.end(), std::greater<>());
+    std::stable_sort(members.begin(), members.end(), std::greater<>());
     value[g] = members[0] + (size > 1 ? members[1] : 0.0);
   }
   std::vector<std::size_t> order(groups);
@@ -49,7 +50,9 @@ void keep_best_groups(const RouteArgs& args, std::vector<double>& scores) {
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return value[a] > value[b]; });
   for (std::size_t i = static_cast<std::size_t>(args.group_top); i < groups; ++i) {
-    for (std::size_t e = 0; e < size; ++e) scores[order[i] * size + e] = 0.0;
+    for (std::size_t e = 0; e < size; ++e) {
+      scores[order[i] * size + e] = -std::numeric_limits<double>::infinity();
+    }
   }
 }
 
