@@ -5,6 +5,7 @@
 #include "backend/cuda/attention_tables.h"
 #include "backend/cuda/blas_lt.h"
 #include "backend/cuda/cuda_check.h"
+#include "backend/cuda/cuda_experts.h"
 #include "backend/cuda/cuda_matrix.h"
 #include "backend/cuda/experts.h"
 #include "backend/cuda/matmul.h"
@@ -141,6 +142,10 @@ std::uint64_t CudaBackend::free_memory() const {
 std::unique_ptr<PackedMatrix> CudaBackend::pack(const WeightMatrix& matrix,
                                                 const PackOptions& options) {
   return packer_->pack(matrix, options.out > 0 ? options.out : out_features(matrix));
+}
+
+std::unique_ptr<PackedExperts> CudaBackend::pack_experts(std::span<const ExpertWeights> experts) {
+  return std::make_unique<cuda::CudaExperts>(*this, experts);
 }
 
 Tensor CudaBackend::unpack(const PackedMatrix& matrix) {

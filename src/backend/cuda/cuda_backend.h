@@ -39,6 +39,7 @@ class CudaBackend final : public Backend {
   std::uint64_t free_memory() const override;
 
   std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix, const PackOptions&) override;
+  std::unique_ptr<PackedExperts> pack_experts(std::span<const ExpertWeights> experts) override;
   Tensor unpack(const PackedMatrix& matrix) override;
   std::size_t packed_bytes(const WeightMatrix& matrix, const PackOptions&) override;
   std::size_t scratch_bytes(const ScratchShape& shape) const override;

@@ -27,13 +27,14 @@ struct Group {
   float sums[kColumns][Rows];
 };
 
-// Σ over 16-byte pieces of the weights; all rows are aligned. Products are added one by one, so that
-// a row's sum does not depend on how many rows are taken with it.
+// Σ over 16-byte pieces of the weights; all rows are aligned. Products are added one by one, so
+// that a row's sum does not depend on how many rows are taken with it.
 template <class T, int Rows>
 __device__ __forceinline__ void multiply_pieces(const T* const (&w)[kColumns], int in, int lane,
                                                 Group<Rows>& group) {
   constexpr int kCount = 16 / sizeof(T);
-#pragma unroll 2
+  constexpr int kAhead = Rows == 1 ? 4 : Rows < kRows ? 2 : 1;  // what registers hold
+#pragma unroll kAhead
   for (int i = lane * kCount; i < in; i += 32 * kCount) {
     uint4 pieces[kColumns];
 #pragma unroll

@@ -144,9 +144,9 @@ __device__ __forceinline__ void multiply_strip(const CodeMatrixView& m, StripStr
 }
 
 // One block's results, tile by tile. `parts`: [warps][8 tokens][kTokenStride].
-template <int Tiles>
+template <int Tiles, class Store>
 __device__ __forceinline__ void add_up(const Sums<Tiles>& totals, float* parts, int live,
-                                       const auto& store) {
+                                       const Store& store) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   float* mine = parts + warp * kPartFloats;
@@ -192,8 +192,7 @@ __global__ void __launch_bounds__(kThreads, Tiles == 1 ? 2 : 1)
   if (which == 1) strip -= first_strips;
   const ExpertProductArgs::Matrix& to = p.matrices[which];
   if (expert >= 0 && threadIdx.x < sizeof(ExpertMatrix) / sizeof(uint2)) {
-    matrix_words[threadIdx.x] =
-        reinterpret_cast<const uint2*>(to.table + expert)[threadIdx.x];
+    matrix_words[threadIdx.x] = reinterpret_cast<const uint2*>(to.table + expert)[threadIdx.x];
   }
   __syncthreads();
   const auto& matrix = *reinterpret_cast<const ExpertMatrix*>(matrix_words);
@@ -230,8 +229,9 @@ static_assert(sizeof(ExpertMatrix) / sizeof(uint2) <= kThreads);
 int slots_for(const DeviceFacts& facts, int ctas) {
   if (!facts.dependent_launch()) return 0;  // no bulk copies either
   constexpr int kReserved = 2048;           // a CTA's own and the system's
-  const int bytes = static_cast<int>(std::min(
-      facts.shared_bytes_per_cta, facts.shared_bytes_per_multiprocessor / static_cast<unsigned>(ctas)));
+  const int bytes =
+      static_cast<int>(std::min(facts.shared_bytes_per_cta, facts.shared_bytes_per_multiprocessor /
+                                                                static_cast<unsigned>(ctas)));
   return std::clamp((bytes - kReserved - kBarrierBytes) / (kWarps * kSlotBytes), 1, kMostSlots);
 }
 

@@ -12,8 +12,8 @@ struct Targets {
 // grid (pieces of the units, tokens, targets): each CTA looks for the largest value of its row by
 // itself, which costs less than a kernel of its own.
 __global__ void __launch_bounds__(kPrepareThreads)
-    prepare_kernel(const float* x, std::int64_t stride, int in, Targets targets,
-                   float* token_scales) {
+    prepare_kernel(const float* x, std::int64_t stride, int in,
+                   const __grid_constant__ Targets targets, float* token_scales) {
   allow_next();
   __shared__ float warp_largest[kPrepareThreads / 32];
   const int token = static_cast<int>(blockIdx.y);
@@ -57,8 +57,8 @@ void prepare(ExecContext& ctx, const PrepareArgs& args) {
   }
   const dim3 grid((units + kUnitsPerCta - 1) / kUnitsPerCta, static_cast<unsigned>(args.x.rows()),
                   static_cast<unsigned>(args.count));
-  launch(shape_of(ctx, grid, kPrepareThreads), prepare_kernel, args.x.as<const float>(), args.x.row_stride,
-         static_cast<int>(args.x.columns()), targets, args.token_scales);
+  launch(shape_of(ctx, grid, kPrepareThreads), prepare_kernel, args.x.as<const float>(),
+         args.x.row_stride, static_cast<int>(args.x.columns()), targets, args.token_scales);
 }
 
 }  // namespace bl::cuda

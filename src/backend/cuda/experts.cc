@@ -1,0 +1,258 @@
+#include "backend/cuda/experts.h"
+
+#include <algorithm>
+
+#include "backend/cuda/code_matrix.h"
+#include "backend/cuda/cuda_experts.h"
+#include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/expert_kernels.h"
+#include "base/check.h"
+
+namespace bl::cuda {
+namespace {
+
+// Calls of many tokens are cut into slices that take no more scratch than this, if one token does.
+constexpr std::size_t kSliceBytes = std::size_t{256} << 20;
+constexpr std::int64_t kSliceChoices = 32768;  // what a grid takes in rows
+// Rows an expert, on average, above which blocks are large.
+constexpr std::int64_t kManyRows = 8;
+
+// What a call takes of the arena.
+struct Sizes {
+  std::int64_t experts = 0;
+  std::int64_t k = 0;
+  std::int64_t input_units = 0;  // of a prepared row of x, for each gather
+  std::int64_t gathers = 0;
+  std::int64_t first_width = 0;   // gate and up
+  std::int64_t hidden_units = 0;  // of a prepared hidden row
+  std::int64_t hidden_width = 0;  // of a plain one
+  std::int64_t out = 0;
+};
+
+std::int64_t rounded(std::int64_t width) { return (width + 3) / 4 * 4; }
+
+// An upper bound: with large blocks, whatever they will be.
+std::size_t bytes_for(const Sizes& s, std::int64_t tokens) {
+  const std::int64_t choices = tokens * s.k;
+  const std::int64_t rows = most_blocks(choices, s.experts, kLargeBlock) * kLargeBlock;
+  const auto prepared = [rows](std::int64_t units) {
+    return arena_bytes(DType::kF16, rows * units * kUnitSlots) +
+           arena_bytes(DType::kF32, rows * units);
+  };
+  return 3 * arena_bytes(DType::kI32, choices) + arena_bytes(DType::kI32, rows) +
+         2 * arena_bytes(DType::kF32, rows) +
+         static_cast<std::size_t>(s.gathers) * prepared(s.input_units) +
+         arena_bytes(DType::kF32, rows * rounded(s.first_width)) + prepared(s.hidden_units) +
+         arena_bytes(DType::kF32, rows * rounded(s.hidden_width)) +
+         arena_bytes(DType::kF32, rows * rounded(s.out));
+}
+
+Sizes sizes_of(const ExpertsArgs& args, const CudaExperts& experts) {
+  const CudaExperts::Matrices& gate = experts.matrices(CudaExperts::kGate);
+  const CudaExperts::Matrices& up = experts.matrices(CudaExperts::kUp);
+  const CudaExperts::Matrices& down = experts.matrices(CudaExperts::kDown);
+  Sizes s;
+  s.experts = experts.count();
+  s.k = args.k;
+  s.input_units = std::max(gate.units, up.units);
+  s.gathers = s.input_units == 0 ? 0 : experts.one_gather() ? 1 : 2;
+  s.first_width = gate.out + up.out;
+  s.hidden_units = down.units;
+  s.hidden_width = down.some_plain ? args.intermediate : 0;
+  s.out = down.out;
+  return s;
+}
+
+// One slice of the tokens: sort, prepare, multiply, activate, multiply, add up.
+class Slice {
+ public:
+  Slice(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts)
+      : ctx_(ctx), args_(args), experts_(experts), sizes_(sizes_of(args, experts)) {
+    const std::int64_t choices = args.x.rows() * args.k;
+    rows_.experts = args.experts;
+    rows_.weights = args.weights.as<const float>();
+    rows_.weight_stride = args.weights.row_stride;
+    rows_.choices = static_cast<std::int32_t>(choices);
+    rows_.k = args.k;
+    rows_.expert_count = static_cast<std::int32_t>(experts.count());
+    rows_.block_rows =
+        choices > kManyRows * std::min(choices, experts.count()) ? kLargeBlock : kSmallBlock;
+    rows_.blocks =
+        static_cast<std::int32_t>(most_blocks(choices, experts.count(), rows_.block_rows));
+    count_ = std::int64_t{rows_.blocks} * rows_.block_rows;
+    rows_.expert_of_block = ints(rows_.blocks);
+    rows_.rows_of_block = ints(rows_.blocks);
+    rows_.row_of_choice = ints(choices);
+    rows_.choice_of_row = ints(count_);
+  }
+
+  void run() {
+    sort_choices(ctx_, rows_);
+    const ExpertHiddenArgs hidden = first_products();
+    second_product(hidden);
+  }
+
+ private:
+  std::int32_t* ints(std::int64_t count) {
+    return ctx_.scratch->take(DType::kI32, {count}).as<std::int32_t>();
+  }
+  float* floats(std::int64_t count) { return ctx_.scratch->take_f32({count}).as<float>(); }
+
+  ExpertFragments fragments_for(const CudaExperts::Matrices& matrices, std::int64_t units) {
+    ExpertFragments to;
+    to.table = matrices.table;
+    to.fragments =
+        ctx_.scratch->take(DType::kF16, {count_ * units * kUnitSlots}).as<std::uint32_t>();
+    to.sums = floats(count_ * units);
+    return to;
+  }
+
+  static void add_matrix(ExpertProductArgs& product, const CudaExperts::Matrices& matrices) {
+    if (matrices.table == nullptr) return;
+    ExpertProductArgs::Matrix& m = product.matrices[product.count];
+    m.table = matrices.table;
+    m.out = static_cast<std::int32_t>(matrices.out);
+    if (product.count == 1) m.first_column = product.matrices[0].out;
+    product.in = static_cast<std::int32_t>(matrices.in);
+    ++product.count;
+  }
+
+  // x, for each matrix of `product` that has codes.
+  void prepare_inputs(ExpertProductArgs& product) {
+    ExpertInputArgs input;
+    input.rows = rows_;
+    input.x = args_.x.as<const float>();
+    input.x_stride = args_.x.row_stride;
+    input.in = product.in;
+    input.units = static_cast<std::int32_t>(sizes_.input_units);
+    input.row_scales = floats(count_);
+    input.weigh = args_.weights_on_input;
+    for (int i = 0; i < product.count; ++i) {
+      if (i == 0 || !experts_.one_gather()) {
+        const auto role = product.count == 2 && i == 0 ? CudaExperts::kGate : CudaExperts::kUp;
+        input.gathers[input.gather_count++] =
+            fragments_for(experts_.matrices(role), sizes_.input_units);
+      }
+      const ExpertFragments& from = input.gathers[input.gather_count - 1];
+      product.matrices[i].input = {from.fragments, from.sums};
+    }
+    prepare_expert_inputs(ctx_, input);
+    product.units = input.units;
+    product.row_scales = input.row_scales;
+  }
+
+  ExpertHiddenArgs first_products() {
+    const CudaExperts::Matrices& gate = experts_.matrices(CudaExperts::kGate);
+    const CudaExperts::Matrices& up = experts_.matrices(CudaExperts::kUp);
+    ExpertProductArgs product;
+    product.rows = rows_;
+    add_matrix(product, gate);
+    add_matrix(product, up);
+    product.out_stride = rounded(sizes_.first_width);
+    product.out = floats(count_ * product.out_stride);
+    product.x = args_.x.as<const float>();
+    product.x_stride = args_.x.row_stride;
+    product.x_of_tokens = true;
+    product.weigh = args_.weights_on_input;
+    if (sizes_.gathers > 0) {
+      prepare_inputs(product);
+      expert_code_product(ctx_, product);
+    }
+    if (gate.some_plain || up.some_plain) expert_plain_product(ctx_, product);
+
+    ExpertHiddenArgs hidden;
+    hidden.rows = rows_;
+    hidden.first = product.out;
+    hidden.first_stride = product.out_stride;
+    hidden.width = static_cast<std::int32_t>(args_.intermediate);
+    hidden.gated = args_.fused_gate_up || gate.table != nullptr;
+    BL_CHECK(sizes_.first_width == (hidden.gated ? 2 : 1) * args_.intermediate);
+    hidden.activation = activation_parameters(args_.activation);
+    return hidden;
+  }
+
+  void second_product(ExpertHiddenArgs hidden) {
+    const CudaExperts::Matrices& down = experts_.matrices(CudaExperts::kDown);
+    BL_CHECK(down.in == args_.intermediate);
+    ExpertProductArgs product;
+    product.rows = rows_;
+    add_matrix(product, down);
+    product.out_stride = rounded(down.out);
+    product.out = floats(count_ * product.out_stride);
+    hidden.down = down.table;
+    if (down.some_codes) {
+      hidden.to = fragments_for(down, down.units);
+      hidden.units = down.units;
+      hidden.row_scales = floats(count_);
+      prepare_expert_hidden(ctx_, hidden);
+      product.matrices[0].input = {hidden.to.fragments, hidden.to.sums};
+      product.units = down.units;
+      product.row_scales = hidden.row_scales;
+      expert_code_product(ctx_, product);
+    }
+    if (down.some_plain) {
+      hidden.hidden_stride = rounded(hidden.width);
+      hidden.hidden = floats(count_ * hidden.hidden_stride);
+      activate_expert_rows(ctx_, hidden);
+      product.x = hidden.hidden;
+      product.x_stride = hidden.hidden_stride;
+      expert_plain_product(ctx_, product);
+    }
+    sum_experts(ctx_, {.rows = rows_,
+                       .y = product.out,
+                       .y_stride = product.out_stride,
+                       .out = args_.out.as<float>(),
+                       .out_stride = args_.out.row_stride,
+                       .columns = product.matrices[0].out,
+                       .weigh = !args_.weights_on_input});
+  }
+
+  ExecContext& ctx_;
+  const ExpertsArgs& args_;
+  const CudaExperts& experts_;
+  Sizes sizes_;
+  ExpertRows rows_;
+  std::int64_t count_ = 0;  // rows, live or not
+};
+
+}  // namespace
+
+std::size_t experts_scratch_bytes(const Backend::ScratchShape& shape) {
+  if (shape.experts_per_token == 0 || shape.tokens == 0) return 0;
+  // Padding of groups at most doubles the slots; what experts write is as wide as what they read.
+  const auto units = [](std::int64_t in) { return 2 * in / kUnitSlots + 1; };
+  Sizes s;
+  s.experts = shape.experts > 0 ? shape.experts : shape.tokens * shape.experts_per_token;
+  s.k = shape.experts_per_token;
+  s.input_units = units(shape.max_in);
+  s.gathers = 2;
+  s.first_width = 2 * shape.expert_intermediate;
+  s.hidden_units = units(shape.expert_intermediate);
+  s.hidden_width = shape.expert_intermediate;
+  s.out = shape.max_in;
+  return std::min(bytes_for(s, shape.tokens), std::max(kSliceBytes, bytes_for(s, 1)));
+}
+
+void experts(ExecContext& ctx, const ExpertsArgs& args) {
+  BL_CHECK(args.packed != nullptr);
+  const auto& experts = static_cast<const CudaExperts&>(*args.packed);
+  const Sizes sizes = sizes_of(args, experts);
+  const std::int64_t tokens = args.x.rows();
+  std::int64_t at_once = tokens;
+  while (at_once > 1 &&
+         (at_once * args.k > kSliceChoices || bytes_for(sizes, at_once) > kSliceBytes)) {
+    at_once = (at_once + 1) / 2;
+  }
+  for (std::int64_t first = 0; first < tokens; first += at_once) {
+    const std::int64_t count = std::min(at_once, tokens - first);
+    ExpertsArgs slice = args;
+    slice.x = slice_rows(args.x, first, count);
+    slice.experts = args.experts + first * args.k;
+    slice.weights = slice_rows(args.weights, first, count);
+    slice.out = slice_rows(args.out, first, count);
+    ArenaScope scope(*ctx.scratch);
+    Slice(ctx, slice, experts).run();
+  }
+}
+
+}  // namespace bl::cuda
