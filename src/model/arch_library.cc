@@ -84,7 +84,7 @@ void ArchLibrary::join_all() {
   }
 }
 
-ArchSpec ArchLibrary::find(const std::string& architecture) const {
+ArchSpec ArchLibrary::find(const std::string& architecture, const std::string& file) const {
   const auto it = by_match_.find(architecture);
   if (it != by_match_.end()) return parse_arch(it->second, *joined_.at(it->second));
   std::vector<std::pair<std::size_t, std::string>> nearest;
@@ -97,9 +97,9 @@ ArchSpec ArchLibrary::find(const std::string& architecture) const {
     list += (i == 0 ? "" : ", ") + nearest[i].second;
   }
   fail(ErrorCode::kUnsupported,
-       "config.json: architecture \"{}\" is unknown; the nearest known are {} (a description of it "
-       "can be given with --archs DIR)",
-       shortened(architecture), list);
+       "{}: architecture {} is unknown; the nearest known are {} (a description of it can be "
+       "given with --archs DIR)",
+       file, json_text(Json(shortened(architecture))), list);
 }
 
 std::vector<std::string> ArchLibrary::architectures() const {

@@ -19,8 +19,9 @@ class ArchLibrary {
   // `folder`: files there replace or join those built in (the command line's --archs); empty: none.
   explicit ArchLibrary(const std::filesystem::path& folder = {});
 
-  // Throws kUnsupported, naming the nearest known ones, when no document matches.
-  ArchSpec find(const std::string& architecture) const;
+  // Throws kUnsupported, naming the nearest known ones, when no document matches. `file` is the
+  // config that asks.
+  ArchSpec find(const std::string& architecture, const std::string& file) const;
   // All architectures that match something, sorted.
   std::vector<std::string> architectures() const;
   // The document of that architecture with `extends` joined; nullptr when unknown.

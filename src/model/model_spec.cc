@@ -106,7 +106,7 @@ ModelSpec build_model_spec(const ArchLibrary& archs, HfConfig config, const Spec
   ModelSpec spec;
   spec.architecture = config.architecture();
   spec.config_file = config.file();
-  const auto arch = std::make_shared<ArchSpec>(archs.find(spec.architecture));
+  const auto arch = std::make_shared<ArchSpec>(archs.find(spec.architecture, config.file()));
   spec.arch = arch;
   config.set_scopes(arch->scopes);
   if (arch->defaults) config.set_defaults(*arch->defaults);

@@ -1,6 +1,7 @@
 #include "model/weight_reader.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
 #include "model/dense_gather.h"
@@ -156,7 +157,17 @@ std::string WeightReader::first_existing(const std::string& prefix, const Names&
     if (has_tensor(full)) return full;
     tried += (tried.empty() ? "" : ", ") + full;
   }
-  fail(ErrorCode::kNotFound, "the model has no tensor {}, which this architecture needs", tried);
+  fail_missing(tried);
+}
+
+void WeightReader::fail_missing(const std::string& tried) const {
+  // One file of the model shows the user which model it is.
+  const std::vector<std::string> names = source_.names();
+  const TensorInfo* first = names.empty() ? nullptr : source_.find(names.front());
+  const std::filesystem::path file = first == nullptr ? "the model" : first->file;
+  const bool is_folder = file.extension() == ".safetensors" && file.has_parent_path();
+  fail(ErrorCode::kNotFound, "{}: no tensor {}, which this architecture needs",
+       is_folder ? file.parent_path().string() : file.string(), tried);
 }
 
 std::vector<float> WeightReader::host_values(const std::string& prefix, const Names& names,
@@ -209,7 +220,7 @@ HostArray WeightReader::table(const std::string& tensor, std::int64_t least_rows
                               std::int64_t width) {
   const TensorInfo* info = source_.find(tensor);
   if (info == nullptr) {
-    fail(ErrorCode::kNotFound, "the model has no tensor {}, which this architecture needs", tensor);
+    fail_missing(tensor);
   }
   if (info->dtype != DType::kF32 && info->dtype != DType::kF16 && info->dtype != DType::kBF16) {
     fail(ErrorCode::kInvalidFile, "{}: tensor {} is {}, must be F32, F16 or BF16", info->file,

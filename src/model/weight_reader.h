@@ -49,6 +49,7 @@ class WeightReader {
   // Whether the first walk read this tensor.
   bool was_used(const std::string& tensor) const { return used_.contains(tensor); }
   bool has_tensor(const std::string& name) const { return source_.find(name) != nullptr; }
+  [[noreturn]] void fail_missing(const std::string& tried) const;
 
   struct LinearShape {
     std::int64_t in = 0;

@@ -101,6 +101,29 @@ TEST(Spec, UnknownArchitectureNamesTheNearest) {
   EXPECT_NE(message.find("--archs"), std::string::npos) << message;
 }
 
+TEST(Spec, UnknownArchitectureNamesTheFile) {
+  Json config = tiny();
+  config["architectures"] = {"NobodyForCausalLM"};
+  try {
+    build_model_spec(ArchLibrary(), HfConfig(config, "/models/mine/config.json"), {});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()).find("/models/mine/config.json: architecture"), 0u) << e.what();
+  }
+}
+
+// Routing of the backends holds so many and no more: a larger number must not reach them.
+TEST(Spec, ExpertsBeyondRoutingAreRefused) {
+  Json config = tiny();
+  config["architectures"] = {"MixtralForCausalLM"};
+  config["num_experts_per_tok"] = 2;
+  config["num_local_experts"] = 4096;
+  EXPECT_EQ(spec_of(config).blocks[0].moe->experts, 4096);
+  config["num_local_experts"] = 4097;
+  EXPECT_NE(error_of(config).find("num_local_experts is 4097"), std::string::npos)
+      << error_of(config);
+}
+
 TEST(Spec, RopeOfBothVersionsOfConfigs) {
   Json v4 = tiny();
   v4["rope_theta"] = 500000.0;
@@ -174,7 +197,7 @@ TEST(Archs, EveryDocumentIsReadable) {
   const ArchLibrary archs;
   EXPECT_GE(archs.architectures().size(), 80u);
   for (const std::string& name : archs.architectures()) {
-    const ArchSpec spec = archs.find(name);
+    const ArchSpec spec = archs.find(name, "config.json");
     EXPECT_FALSE(spec.head.empty()) << name;
     EXPECT_TRUE(spec.block.attention.has_value()) << name;
   }
@@ -201,7 +224,7 @@ TEST(Archs, FolderOfTheUserComesFirst) {
 TEST(Archs, MistakesAreErrors) {
   const auto error = [](const std::string& text) {
     try {
-      library_with(text).find("MineForCausalLM");
+      library_with(text).find("MineForCausalLM", "config.json");
     } catch (const Error& e) {
       return std::string(e.what());
     }
