@@ -41,6 +41,12 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  // A rename would put a plain file in the place of /dev/null.
+  struct stat status {};
+  if (stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    fail(ErrorCode::kInvalidArgument, "cannot write {}: it is {}, a file was expected",
+         path_.string(), S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
+  }
   temporary_ = path_.parent_path() /
                fmt::format(".{}.tmp-{}", path_.filename().string(), static_cast<long>(getpid()));
   file_ = std::fopen(temporary_.c_str(), "wb");

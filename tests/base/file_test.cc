@@ -1,6 +1,7 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 
@@ -23,6 +24,15 @@ TEST(AtomicFile, AppearsOnlyWhenCommitted) {
   write_file_atomically(path, "whole");
   EXPECT_EQ(read_file(path), "whole");
   EXPECT_THROW(read_file(path, 3), Error);
+}
+
+// A rename over /dev/null would take it away from everybody.
+TEST(AtomicFile, ReplacesOnlyFiles) {
+  const std::filesystem::path pipe = test::scratch_dir("atomic-pipe") / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW(write_file_atomically(pipe, "x"), Error);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_THROW(write_file_atomically(pipe.parent_path(), "x"), Error);
 }
 
 TEST(Json, RefusesDeepNestingAndTrailingBytes) {
