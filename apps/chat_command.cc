@@ -112,6 +112,8 @@ void Chat::loop() {
     try {
       handle(*entry);
     } catch (const Error& error) {
+      // A script sees by the status that an answer is missing; mistyped commands are only told.
+      if (!editor.is_interactive() && entry->front() != '/') throw;
       clear_interrupt();
       std::cerr << colored(Stream::kStderr, Color::kRed, error.what()) << "\n" << std::flush;
     }

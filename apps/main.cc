@@ -70,9 +70,13 @@ void run_words(const std::vector<std::string>& words) {
   flush_results();
 }
 
-int report(int status, const char* message) {
+// One line, whatever names a file brought into the message.
+int report(int status, std::string message) {
+  for (char& c : message) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
   std::fflush(stdout);
-  std::fprintf(stderr, "bitloom: %s\n", message);
+  std::fprintf(stderr, "bitloom: %s\n", message.c_str());
   return status;
 }
 
