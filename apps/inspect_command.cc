@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 
 #include "backend/registry.h"
 #include "base/json.h"
@@ -59,7 +60,8 @@ struct LayerReport {
 struct Inspection {
   Json tensors = Json::array();
   std::vector<LayerReport> layers;
-  LayerReport all;
+  LayerReport linears;  // of the blocks: what the bits of a quantized file are usually counted over
+  LayerReport all;      // and the embedding, the head, …
   std::uint64_t stored_bytes = 0;
 };
 
@@ -89,18 +91,12 @@ struct MatrixReport {
   std::string format;
 };
 
-void add_matrix(const MatrixReport& matrix, Inspection& result) {
-  const std::string name = layer_of(matrix.key);
-  auto at = std::find_if(result.layers.begin(), result.layers.end(),
-                         [&](const LayerReport& layer) { return layer.name == name; });
-  if (at == result.layers.end()) at = result.layers.insert(at, LayerReport{name, 0, 0, {}});
-  for (LayerReport* report : {&*at, &result.all}) {
-    report->weights += matrix.weights;
-    report->bits += 8.0 * static_cast<double>(matrix.bytes);
-    std::vector<std::string>& formats = report->formats;
-    if (std::find(formats.begin(), formats.end(), matrix.format) == formats.end()) {
-      formats.push_back(matrix.format);
-    }
+void add_matrix(const MatrixReport& matrix, LayerReport& report) {
+  report.weights += matrix.weights;
+  report.bits += 8.0 * static_cast<double>(matrix.bytes);
+  std::vector<std::string>& formats = report.formats;
+  if (std::find(formats.begin(), formats.end(), matrix.format) == formats.end()) {
+    formats.push_back(matrix.format);
   }
 }
 
@@ -125,6 +121,7 @@ std::optional<MatrixReport> matrix_of(const ModelFiles& files, const std::string
 
 Inspection inspect_weights(const ModelFiles& files) {
   Inspection result;
+  std::unordered_map<std::string, std::size_t> index;  // into result.layers
   for (const std::string& name : files.source->names()) {
     const TensorInfo& info = *files.source->find(name);
     Json shape = Json::array();
@@ -134,7 +131,14 @@ Inspection inspect_weights(const ModelFiles& files) {
                               {"dtype", name_of(info.dtype)},
                               {"shape", std::move(shape)},
                               {"bytes", bytes_of(info)}});
-    if (const auto matrix = matrix_of(files, name, info)) add_matrix(*matrix, result);
+    const auto matrix = matrix_of(files, name, info);
+    if (!matrix) continue;
+    const std::string layer = layer_of(matrix->key);
+    const auto [at, is_new] = index.emplace(layer, result.layers.size());
+    if (is_new) result.layers.push_back(LayerReport{layer, 0, 0, {}});
+    add_matrix(*matrix, result.layers[at->second]);
+    add_matrix(*matrix, result.all);
+    if (layer != matrix->key) add_matrix(*matrix, result.linears);
   }
   // Names sort as text; people count.
   std::stable_sort(
@@ -194,6 +198,7 @@ Json to_json(const ModelSpec& spec, const Inspection& weights, const PlanReport&
           {"max_positions", spec.max_positions},
           {"parameters", weights.all.weights},
           {"bits_per_weight", weights.all.bits_per_weight()},
+          {"bits_per_weight_of_blocks", weights.linears.bits_per_weight()},
           {"formats", weights.all.formats},
           {"stored_bytes", weights.stored_bytes},
           {"weights_by_layer", std::move(layers)},
@@ -220,10 +225,12 @@ std::string to_table(const ModelSpec& spec, const Inspection& weights, const Pla
   const auto bytes = [](std::uint64_t value) { return human_bytes(static_cast<double>(value)); };
   std::string text = fmt::format(
       "architecture     {}\nsize             {} layers, hidden {}, vocabulary {}, {} positions\n"
-      "weights          {:.1f} M in {} tensors, {}, {:.3f} bits each ({})\n\n",
+      "weights          {:.1f} M in {} tensors, {} ({})\n"
+      "bits a weight    {:.3f} in the linears of the blocks, {:.3f} with embedding and head\n\n",
       spec.architecture, spec.layers, spec.hidden, spec.vocab, spec.max_positions,
       static_cast<double>(weights.all.weights) / 1e6, weights.tensors.size(),
-      bytes(weights.stored_bytes), weights.all.bits_per_weight(), join(weights.all.formats));
+      bytes(weights.stored_bytes), join(weights.all.formats), weights.linears.bits_per_weight(),
+      weights.all.bits_per_weight());
   text += fmt::format("{:<28} {:>12} {:>12}  {}\n", "layer", "weights", "bits each", "formats");
   for (const LayerReport& layer : weights.layers) {
     text += fmt::format("{:<28} {:>12} {:>12.3f}  {}\n", layer.name, layer.weights,

@@ -37,8 +37,9 @@ struct ModelOptions {
     v(rope_scale, {"--rope-scale", "X", "divide positions by X", "the model's"});
     v(rope_alpha, {"--rope-alpha", "X", "stretch the rotary base (NTK)", "the model's"});
     v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});
-    v(embed_host, {"--embed-host", "", "keep the embedding in host memory (a CPU always does)"});
-    v(kv_host, {"--kv-host", "SIZE", "host memory for pages that leave a GPU", "none"});
+    v(embed_host, {"--embed-host", "", "keep the embedding in host memory (no effect on a CPU)"});
+    v(kv_host,
+      {"--kv-host", "SIZE", "host memory for pages that leave a GPU (no effect on a CPU)", "none"});
     v(deterministic, {"--deterministic", "", "results that do not depend on the batch"});
   }
 

@@ -1,5 +1,7 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -286,6 +288,7 @@ TEST_F(ModelCommands, InspectPlansMemory) {
   EXPECT_EQ(document["layers"], 2);
   EXPECT_EQ(document["vocab"], 320);
   EXPECT_DOUBLE_EQ(document["bits_per_weight"].get<double>(), 16.0);
+  EXPECT_DOUBLE_EQ(document["bits_per_weight_of_blocks"].get<double>(), 16.0);
   const Json& plan = document["plan"];
   // 2 layers · 2 heads · 8 elements · keys and values · 2 bytes
   EXPECT_EQ(plan["cache"], 512 * 2 * 2 * 8 * 2 * 2);
@@ -301,6 +304,27 @@ TEST_F(ModelCommands, InspectPlansMemory) {
   const ProgramResult table = run_program({"inspect", model_, "--backend", "ref"});
   EXPECT_EQ(table.status, 0);
   EXPECT_NE(table.out.find("model.layers.1"), std::string::npos);
+}
+
+// Searching the list of layers for each tensor took minutes.
+TEST_F(ModelCommands, InspectOfVeryManyLayersIsSoonDone) {
+  const fs::path folder = make_tiny_model("layers");
+  constexpr int kCount = 100'000;
+  std::string header = "{";
+  for (int i = 0; i < kCount; ++i) {
+    header +=
+        fmt::format(R"({}"x.{}.y.weight":{{"dtype":"F16","shape":[1,1],"data_offsets":[{},{}]}})",
+                    i > 0 ? "," : "", i, 2 * i, 2 * i + 2);
+  }
+  header += "}";
+  std::string file;
+  for (int i = 0; i < 8; ++i) file += static_cast<char>(header.size() >> (8 * i) & 0xff);
+  write_file_atomically(folder / "more.safetensors", file + header + std::string(2 * kCount, '\0'));
+  const auto start = std::chrono::steady_clock::now();
+  const ProgramResult result = run_program({"inspect", folder.string(), "--backend", "ref"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("x.99999 "), std::string::npos);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 TEST_F(ModelCommands, MemoryThatIsNotThereIsSaidBefore) {
