@@ -107,7 +107,7 @@ __device__ __forceinline__ void copy_half_rows(Team team, const RowShape& row,
   const int stride = team.threads / kChunks;
   const std::byte* source = from + chunk * 16;
   __half* target = tile + chunk * 8;
-#pragma unroll 2
+#pragma unroll 1
   for (int r = team.thread / kChunks; r < kRows; r += stride) {
     copy_async(target + r * kTileStride<kDim>, source + (r < present ? r * row.bytes : 0),
                r < present);

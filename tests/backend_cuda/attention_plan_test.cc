@@ -1,0 +1,177 @@
+// How spans and keys are shared out among the attention kernels: no card needed.
+
+#include "backend/cuda/attention_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "ops/kv_layout.h"
+
+namespace bl::cuda {
+namespace {
+
+struct Sequences {
+  std::vector<std::vector<std::int32_t>> pages;
+  std::vector<SequenceSpan> spans;
+
+  void add(int past, int tokens) {
+    const int first = spans.empty() ? 0 : spans.back().first_token + spans.back().tokens;
+    auto& own =
+        pages.emplace_back(static_cast<std::size_t>((past + tokens + kPageSlots - 1) / kPageSlots));
+    std::iota(own.begin(), own.end(), 100 * static_cast<int>(pages.size()));
+    // Vectors move, their elements do not.
+    spans.push_back({.first_token = first, .tokens = tokens, .past = past, .pages = own.data()});
+  }
+};
+
+SpanEntry entry_of(const SpanPlan& plan, int span) {
+  const std::int32_t* at = plan.packed.data() + sizeof(SpanEntry) / 4 * span;
+  return {.first_token = at[0], .tokens = at[1], .past = at[2]};
+}
+
+TEST(AttentionPlan, BucketsGrowByHalves) {
+  const std::vector<int> expected{1, 1, 2, 3, 4, 6, 6, 8, 8, 12, 12, 12, 12, 16};
+  for (int pages = 0; pages < static_cast<int>(expected.size()); ++pages) {
+    EXPECT_EQ(page_bucket(pages), expected[static_cast<std::size_t>(pages)]) << pages;
+  }
+  for (int pages = 1; pages < 5000; ++pages) {
+    EXPECT_GE(page_bucket(pages), pages);
+    EXPECT_LE(page_bucket(pages), std::max(1, pages * 3 / 2)) << pages;
+    EXPECT_EQ(page_bucket(page_bucket(pages)), page_bucket(pages));
+  }
+}
+
+TEST(AttentionPlan, DecodeComesFirst) {
+  Sequences s;
+  s.add(0, 300);
+  s.add(700, 1);
+  s.add(5, 0);
+  s.add(255, 8);
+  s.add(10, 9);
+  const SpanPlan plan = plan_spans(s.spans);
+  EXPECT_EQ(plan.decode_spans, 2);
+  EXPECT_EQ(plan.prefill_spans, 2);
+  EXPECT_EQ(plan.decode_tokens, 8);
+  EXPECT_EQ(plan.prefill_tokens, 300);
+  EXPECT_EQ(plan.page_stride, 3);
+  EXPECT_EQ(plan.graph_key(), 0u);
+  const std::vector<std::size_t> order{1, 3, 0, 4};
+  for (int i = 0; i < 4; ++i) {
+    const SequenceSpan& span = s.spans[order[static_cast<std::size_t>(i)]];
+    EXPECT_EQ(entry_of(plan, i).first_token, span.first_token);
+    EXPECT_EQ(entry_of(plan, i).tokens, span.tokens);
+    EXPECT_EQ(entry_of(plan, i).past, span.past);
+    const int pages = (span.past + span.tokens + kPageSlots - 1) / kPageSlots;
+    const std::int32_t* row = plan.packed.data() + plan.pages_offset() + i * plan.page_stride;
+    EXPECT_TRUE(std::equal(row, row + pages, span.pages)) << i;
+  }
+  EXPECT_EQ(plan.packed.size(), plan.counters_offset() + 2 * kCountersPerSpan);
+  EXPECT_TRUE(std::all_of(plan.packed.begin() + static_cast<std::ptrdiff_t>(plan.counters_offset()),
+                          plan.packed.end(), [](int x) { return x == 0; }));
+  EXPECT_LE(plan.packed.size(), packed_ints(5, 3));
+}
+
+TEST(AttentionPlan, NothingToDo) {
+  EXPECT_TRUE(plan_spans({}).packed.empty());
+  EXPECT_EQ(plan_spans({}).graph_key(), 0u);
+}
+
+// Growing lengths of a bucket share a key, and everything that a launch depends on.
+TEST(AttentionPlan, KeysNameLaunches) {
+  const auto plan_of = [](int past, int tokens, int count) {
+    Sequences s;
+    for (int i = 0; i < count; ++i) s.add(past + i, tokens);
+    return plan_spans(s.spans);
+  };
+  const SpanPlan plan = plan_of(1030, 1, 4);
+  EXPECT_NE(plan.graph_key(), 0u);
+  const SpanPlan later = plan_of(1500, 1, 4);
+  EXPECT_EQ(later.graph_key(), plan.graph_key());
+  EXPECT_EQ(later.packed.size(), plan.packed.size());
+  EXPECT_NE(plan_of(1540, 1, 4).graph_key(), plan.graph_key());
+  EXPECT_NE(plan_of(1030, 2, 4).graph_key(), plan.graph_key());
+  EXPECT_NE(plan_of(1030, 1, 5).graph_key(), plan.graph_key());
+}
+
+// Every span's keys are covered, and partial results fit in what was planned.
+void expect_sound(const DecodeShape& shape) {
+  const DecodeSplit split = split_decode(shape);
+  const auto label = testing::Message()
+                     << shape.spans << " spans of " << shape.tokens << ", heads " << shape.kv_heads
+                     << " x " << shape.group << ", keys " << shape.max_keys << ", window "
+                     << shape.window << (shape.regardless_of_batch ? ", fixed" : "");
+  SCOPED_TRACE(label);
+  ASSERT_GE(split.pieces, 1);
+  ASSERT_LE(split.pieces, kMaxPieces);
+  ASSERT_GE(split.spans_per_launch, 1);
+  ASSERT_GE(split.heads_per_launch, 1);
+  ASSERT_GE(split.row_tiles * kQueryTile, shape.tokens * shape.group);
+  if (split.pieces > 1) {
+    ASSERT_LE(split.row_tiles * split.heads_per_launch, kCountersPerSpan);
+    const std::int64_t rows = std::int64_t{split.spans_per_launch} * split.heads_per_launch *
+                              split.pieces * split.span_rows;
+    // Spans have one token at least, and one has the most.
+    const std::int64_t tokens = shape.spans - 1 + shape.tokens;
+    EXPECT_LE(rows, decode_partial_rows(tokens, std::int64_t{shape.kv_heads} * shape.group,
+                                        shape.multiprocessors));
+  }
+  for (const int length : {shape.tokens, shape.tokens + 1, shape.max_keys / 3,
+                           shape.max_keys / 2 + 1, shape.max_keys - 1, shape.max_keys}) {
+    if (length < shape.tokens) continue;
+    const int keys = length - first_key_of(length - shape.tokens, shape.window);
+    const int piece = split.piece_keys > 0 ? split.piece_keys : own_piece_keys(keys);
+    ASSERT_EQ(piece % kTileKeys, 0);
+    EXPECT_GE(std::int64_t{piece} * split.pieces, keys) << "length " << length;
+  }
+}
+
+TEST(AttentionPlan, PiecesCoverAllKeys) {
+  for (const int spans : {1, 3, 16, 64, 200}) {
+    for (const int tokens : {1, 4, 8}) {
+      for (const auto& [kv_heads, group] :
+           {std::pair{8, 4}, std::pair{1, 71}, std::pair{96, 1}, std::pair{2, 7}}) {
+        for (const int keys : {256, 768, 4096, 16384, 131072}) {
+          for (const int window : {0, 1, 128, 4096}) {
+            for (const bool fixed : {false, true}) {
+              expect_sound({.spans = spans,
+                            .tokens = tokens,
+                            .kv_heads = kv_heads,
+                            .group = group,
+                            .max_keys = keys,
+                            .window = window,
+                            .multiprocessors = 132,
+                            .regardless_of_batch = fixed});
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// One long sequence occupies the card: that is what pieces are for.
+TEST(AttentionPlan, OneSequenceFillsTheCard) {
+  for (const int keys : {4096, 16384, 32768}) {
+    const DecodeSplit split = split_decode({.spans = 1,
+                                            .tokens = 1,
+                                            .kv_heads = 8,
+                                            .group = 4,
+                                            .max_keys = keys,
+                                            .multiprocessors = 132});
+    EXPECT_GE(split.pieces * 8, 2 * 132) << keys;
+    EXPECT_LE(split.piece_keys, std::max(64, keys / 32)) << keys;
+  }
+}
+
+TEST(AttentionPlan, FixedPiecesDependOnTheSpanOnly) {
+  for (int keys = 1; keys < 40000; keys += 97) {
+    const int piece = own_piece_keys(keys);
+    EXPECT_EQ(piece % kTileKeys, 0);
+    EXPECT_LE((keys + piece - 1) / piece, kFixedPieces) << keys;
+  }
+}
+
+}  // namespace
+}  // namespace bl::cuda
