@@ -174,8 +174,10 @@ TEST_P(ProductOp, ExpertsWeighAndAdd) {
       chosen.push_back((chosen.back() + 1 + random_.below(count - 1)) % count);
     }
     const TensorView out = device_.put(before, {tokens, hidden});
+    const auto packed = device_.backend().pack_experts(all);
     device_.ops().experts(device_.context(), {.x = device_.put(x, {tokens, hidden}),
                                               .all = all,
+                                              .packed = packed.get(),
                                               .experts = device_.put(chosen),
                                               .weights = device_.put(weights, {tokens, k}),
                                               .k = k,
