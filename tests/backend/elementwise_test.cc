@@ -272,7 +272,7 @@ TEST_P(ElementwiseOp, CopyRowsGathers) {
   const TensorView out = device_.put(std::vector<float>(3 * 19), {3, 19});
   device_.ops().copy_rows(
       ctx(),
-      {.x = device_.put_strided(x, {5, 19}, 4), .rows = rows.data(), .count = 3, .out = out});
+      {.x = device_.put_strided(x, {5, 19}, 4), .rows = device_.put(rows), .count = 3, .out = out});
   std::vector<float> expected;
   for (const std::int32_t row : rows) {
     expected.insert(expected.end(), x.begin() + row * 19, x.begin() + row * 19 + 19);

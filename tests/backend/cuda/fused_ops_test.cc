@@ -1,0 +1,195 @@
+// Ops of the CUDA backend beside those of the table: the same as the ops that they are made of.
+
+#include "backend/cuda/fused_ops.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/device.h"
+
+namespace bl::test {
+namespace {
+
+constexpr const char* kCuda = "cuda:0";
+
+class CudaFusedOps : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::vector<std::string> names = runnable_backends();
+    if (std::find(names.begin(), names.end(), kCuda) == names.end()) {
+      GTEST_SKIP() << "no CUDA device that this build can open";
+    }
+    device_ = std::make_unique<Device>(kCuda);
+  }
+  std::vector<std::int32_t> argmax_of(const std::vector<float>& logits, const Shape& shape,
+                                      int padding) {
+    const auto rows = static_cast<std::size_t>(shape[0]);
+    auto* out = const_cast<std::int32_t*>(device_->put(std::vector<std::int32_t>(rows, -7)));
+    cuda::argmax(device_->context(), device_->put_strided(logits, shape, padding), out);
+    return device_->get(out, rows);
+  }
+
+  std::unique_ptr<Device> device_;
+  Random random_{23};
+};
+
+TEST_F(CudaFusedOps, ArgmaxTakesTheLowestOfEquals) {
+  for (const std::int64_t vocab : {1, 2, 31, 1023, 1024, 1025, 4099, 32000, 49152, 128256}) {
+    for (const std::int64_t rows : {1, 3, 64}) {
+      if (rows * vocab > 3 * 128256) continue;
+      for (const int padding : {0, 3, 4}) {
+        std::vector<float> logits = random_.normal(rows * vocab);
+        std::vector<std::int32_t> expected;
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const auto begin = logits.begin() + r * vocab;
+          if (r % 2 == 1) {
+            // Equals all over the row.
+            const float top = *std::max_element(begin, begin + vocab);
+            for (int i = 0; i < 5; ++i) begin[random_.below(static_cast<int>(vocab))] = top;
+          }
+          expected.push_back(
+              static_cast<std::int32_t>(std::max_element(begin, begin + vocab) - begin));
+        }
+        EXPECT_EQ(argmax_of(logits, {rows, vocab}, padding), expected) << vocab << " " << padding;
+      }
+    }
+  }
+}
+
+TEST_F(CudaFusedOps, ArgmaxOfSpecialRows) {
+  const float inf = INFINITY;
+  const std::int64_t vocab = 5000;
+  std::vector<float> rows;
+  const auto append = [&](float fill, std::initializer_list<std::pair<int, float>> values) {
+    std::vector<float> row(static_cast<std::size_t>(vocab), fill);
+    for (const auto& [at, value] : values) row[static_cast<std::size_t>(at)] = value;
+    rows.insert(rows.end(), row.begin(), row.end());
+  };
+  append(-1.0f, {{3000, 0.0f}, {2000, -0.0f}});  // equal zeros
+  append(-inf, {{4999, -3e38f}});
+  append(-inf, {});
+  append(0.0f, {{77, NAN}, {5, 9.0f}});
+  append(0.0f, {{4998, inf}});
+  append(0.0f, {{4097, -NAN}});
+  append(-5.0f, {});
+  append(1.0f, {{0, 3.4e38f}, {4999, 3.4e38f}});
+  EXPECT_EQ(argmax_of(rows, {8, vocab}, 0),
+            (std::vector<std::int32_t>{2000, 4999, -1, -1, -1, -1, 0, 0}));
+}
+
+TEST_F(CudaFusedOps, AddNormIsAddThenNorm) {
+  for (const std::int64_t width : {37, 64, 500, 512, 576, 4096, 8192, 16384, 20000}) {
+    for (const std::int64_t tokens : {1, 5}) {
+      const Shape shape{tokens, 1, width};
+      const std::vector<float> x = random_.normal(shape.elements());
+      const TensorView y = device_->put(random_.normal(shape.elements()), {tokens, width});
+      const TensorView weight = device_->put(random_.normal(width), {width});
+      std::vector<float> sums[2];
+      std::vector<float> norms[2];
+      for (const bool fused : {false, true}) {
+        const TensorView view = device_->put_strided(x, shape, 4);
+        const TensorView out =
+            device_->put(std::vector<float>(static_cast<std::size_t>(shape.elements())), shape);
+        const AddArgs add{.x = view, .y = y, .multiplier = 0.5f};
+        const NormArgs norm{.x = view, .out = out, .weight = weight, .bias = {}};
+        if (fused) {
+          cuda::add_norm(device_->context(), add, norm);
+        } else {
+          device_->ops().add(device_->context(), add);
+          device_->ops().norm(device_->context(), norm);
+        }
+        sums[fused] = device_->get(view);
+        norms[fused] = device_->get(out);
+      }
+      EXPECT_EQ(sums[1], sums[0]) << width;
+      EXPECT_EQ(norms[1], norms[0]) << width;
+    }
+  }
+}
+
+struct WriteCase {
+  CacheType type;
+  int heads, kv_heads, head_dim;
+  std::int64_t rotated;
+  RopeStyle style;
+  std::int64_t tokens;
+};
+
+TEST_F(CudaFusedOps, RopeAndWriteIsBoth) {
+  std::vector<WriteCase> cases;
+  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kFp8, CacheType::kQ8,
+                               CacheType::kQ6, CacheType::kQ4}) {
+    cases.push_back({type, 32, 8, 128, 128, RopeStyle::kNeox, 1});
+    cases.push_back({type, 9, 3, 64, 64, RopeStyle::kNeox, 40});
+    cases.push_back({type, 4, 2, 80, 32, RopeStyle::kNeox, 7});
+    cases.push_back({type, 4, 1, 96, 96, RopeStyle::kNeox, 3});
+    cases.push_back({type, 2, 2, 72, 20, RopeStyle::kInterleaved, 3});
+    cases.push_back({type, 2, 1, 256, 256, RopeStyle::kInterleaved, 300});
+  }
+  for (const WriteCase& c : cases) {
+    const std::int64_t half = c.rotated / 2;
+    std::vector<float> inv_freq;
+    for (std::int64_t i = 0; i < half; ++i) {
+      inv_freq.push_back(
+          static_cast<float>(std::pow(5e5, -static_cast<double>(i) / static_cast<double>(half))));
+    }
+    std::vector<std::int32_t> positions;
+    std::vector<std::int64_t> slots;
+    for (std::int64_t t = 0; t < c.tokens; ++t) {
+      positions.push_back(random_.below(100000));
+      slots.push_back((t * 37 + 250) % (2 * kPageSlots));
+    }
+    const auto tokens = static_cast<std::size_t>(c.tokens);
+    const KvLayout layout{c.type, c.kv_heads, c.head_dim, c.head_dim};
+    const std::size_t k_bytes = 2 * layout.k_page_bytes();
+    const std::size_t v_bytes = 2 * layout.v_page_bytes();
+    const Shape q_shape{c.tokens, c.heads, c.head_dim};
+    const Shape k_shape{c.tokens, c.kv_heads, c.head_dim};
+    const std::vector<float> q = random_.normal(q_shape.elements());
+    const std::vector<float> k = random_.normal(k_shape.elements());
+    const std::vector<float> v = random_.normal(k_shape.elements());
+    RopeArgs rope{.x = {},
+                  .positions = device_->put(positions),
+                  .inv_freq = device_->put(inv_freq, {1, half}),
+                  .scale = device_->put({1.1f}, {1}),
+                  .variant = device_->put(std::vector<std::int32_t>(tokens, 0)),
+                  .rotated = c.rotated,
+                  .style = c.style};
+    std::vector<float> rotated[2];
+    std::vector<std::int32_t> pages[2];
+    for (const bool fused : {false, true}) {
+      RopeArgs q_rope = rope;
+      RopeArgs k_rope = rope;
+      q_rope.x = device_->put_strided(q, q_shape, 8);
+      k_rope.x = device_->put_strided(k, k_shape, 8);
+      const KvWriteArgs write{.k = k_rope.x,
+                              .v = device_->put(v, k_shape),
+                              .cache = {.layout = layout,
+                                        .k = device_->zeros(k_bytes),
+                                        .v = device_->zeros(v_bytes),
+                                        .pages = 2},
+                              .slots = device_->put(slots)};
+      if (fused) {
+        cuda::rope_and_write(device_->context(), q_rope, k_rope, write);
+      } else {
+        device_->ops().rope(device_->context(), q_rope);
+        device_->ops().rope(device_->context(), k_rope);
+        device_->ops().kv_write(device_->context(), write);
+      }
+      rotated[fused] = device_->get(q_rope.x);
+      const auto words = [&](std::byte* data, std::size_t bytes) {
+        return device_->get(reinterpret_cast<const std::int32_t*>(data), bytes / 4);
+      };
+      pages[fused] = words(write.cache.k, k_bytes);
+      const std::vector<std::int32_t> values = words(write.cache.v, v_bytes);
+      pages[fused].insert(pages[fused].end(), values.begin(), values.end());
+    }
+    EXPECT_EQ(rotated[1], rotated[0]) << name_of(c.type) << " dim " << c.head_dim;
+    EXPECT_EQ(pages[1], pages[0]) << name_of(c.type) << " dim " << c.head_dim;
+  }
+}
+
+}  // namespace
+}  // namespace bl::test
