@@ -127,7 +127,8 @@ __device__ __forceinline__ void copy_raw_rows(Team team, const RowShape& row, co
 
 // Elements [8 · chunk, 8 · chunk + 8) of a row where they are not all in one whole group: zeros
 // beyond the row's end. Out of line: rare, and long.
-static __device__ __noinline__ uint4 decode_edge(const RowShape& row, const std::byte* at, int chunk) {
+static __device__ __noinline__ uint4 decode_edge(const RowShape& row, const std::byte* at,
+                                                 int chunk) {
   std::uint32_t words[4] = {};
 #pragma unroll 1
   for (int i = 0; i < 8; ++i) {
