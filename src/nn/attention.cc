@@ -35,7 +35,7 @@ struct Attention::Heads {
   TensorView gate;  // [tokens, gates] or empty
 };
 
-Attention::Heads Attention::project(ExecContext& ctx, const TensorView& x) const {
+Attention::Heads Attention::project(ExecContext& ctx, const LayerInput& x) const {
   const std::int64_t tokens = x.rows();
   const std::int64_t q_width = std::int64_t{spec_.heads} * spec_.head_dim;
   const std::int64_t kv_width = std::int64_t{spec_.kv_heads} * spec_.head_dim;
@@ -77,37 +77,51 @@ void Attention::normalise(ExecContext& ctx, const Heads& heads, bool after_rope)
   }
 }
 
-void Attention::rotate(ExecContext& ctx, const StepInputs& step, const Heads& heads) const {
-  if (rotation_.rotated == 0) return;
-  const auto rotate_one = [&](const TensorView& x, int rope) {
-    const StepInputs::RopeRows& rows = step.ropes[static_cast<std::size_t>(rope)];
-    ctx.ops->rope(ctx, {.x = x,
-                        .positions = step.positions,
-                        .inv_freq = rows.inv_freq,
-                        .scale = rows.scale,
-                        .variant = rows.variant,
-                        .rotated = rotation_.rotated,
-                        .style = rotation_.style});
+// Rotates queries and keys, and writes keys and values into their slots.
+void Attention::rotate_and_write(ExecContext& ctx, const StepInputs& step,
+                                 const Heads& heads) const {
+  const auto rope = [&](const TensorView& x, int table) {
+    const StepInputs::RopeRows& rows = step.ropes[static_cast<std::size_t>(table)];
+    return RopeArgs{.x = x,
+                    .positions = step.positions,
+                    .inv_freq = rows.inv_freq,
+                    .scale = rows.scale,
+                    .variant = rows.variant,
+                    .rotated = rotation_.rotated,
+                    .style = rotation_.style};
   };
-  rotate_one(heads.q, spec_.query_rope);
-  rotate_one(heads.k, spec_.rope);
+  const KvWriteArgs write{.k = heads.k,
+                          .v = heads.v,
+                          .cache = step.kv[static_cast<std::size_t>(spec_.kv_layer)],
+                          .slots = step.slots};
+  const bool norm_between =
+      (spec_.q_norm && spec_.q_norm->after_rope) || (spec_.k_norm && spec_.k_norm->after_rope);
+  const bool rotates = rotation_.rotated > 0;
+  if (rotates && !norm_between && spec_.query_rope == spec_.rope &&
+      ctx.ops->rope_and_write != nullptr) {
+    ctx.ops->rope_and_write(
+        ctx, {.q = rope(heads.q, spec_.rope), .k = rope(heads.k, spec_.rope), .write = write});
+    return;
+  }
+  if (rotates) {
+    ctx.ops->rope(ctx, rope(heads.q, spec_.query_rope));
+    ctx.ops->rope(ctx, rope(heads.k, spec_.rope));
+  }
+  normalise(ctx, heads, true);
+  ctx.ops->kv_write(ctx, write);
 }
 
-void Attention::forward(ExecContext& ctx, const StepInputs& step, const TensorView& x,
+void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInput& x,
                         const LayerSink& sink) const {
   ArenaScope scope(*ctx.scratch);
   const Heads heads = project(ctx, x);
   normalise(ctx, heads, false);
   if (spec_.v_norm) normalise_one(ctx, weights_.v_norm, false, heads.v);
-  rotate(ctx, step, heads);
-  normalise(ctx, heads, true);
-
-  const PagedKvView& cache = step.kv[static_cast<std::size_t>(spec_.kv_layer)];
-  ctx.ops->kv_write(ctx, {.k = heads.k, .v = heads.v, .cache = cache, .slots = step.slots});
+  rotate_and_write(ctx, step, heads);
   const TensorView out = ctx.scratch->take_f32({x.rows(), spec_.heads, spec_.head_dim});
   ctx.ops->attention(ctx, {.q = heads.q,
                            .out = out,
-                           .cache = cache,
+                           .cache = step.kv[static_cast<std::size_t>(spec_.kv_layer)],
                            .sequences = step.sequences,
                            .plan = step.attention,
                            .scale = spec_.scale,

@@ -68,7 +68,7 @@ class Attention {
 
   bool present() const { return !weights_.o.empty(); }
   // x: [tokens, hidden], normalised.
-  void forward(ExecContext& ctx, const StepInputs& step, const TensorView& x,
+  void forward(ExecContext& ctx, const StepInputs& step, const LayerInput& x,
                const LayerSink& sink) const;
   static std::size_t work_bytes(const AttentionSpec& spec, std::int64_t tokens);
 
@@ -84,9 +84,9 @@ class Attention {
 
  private:
   struct Heads;  // q, k and v of a step as views
-  Heads project(ExecContext& ctx, const TensorView& x) const;
+  Heads project(ExecContext& ctx, const LayerInput& x) const;
   void normalise(ExecContext& ctx, const Heads& heads, bool after_rope) const;
-  void rotate(ExecContext& ctx, const StepInputs& step, const Heads& heads) const;
+  void rotate_and_write(ExecContext& ctx, const StepInputs& step, const Heads& heads) const;
 
   AttentionSpec spec_;
   Rotation rotation_;

@@ -25,10 +25,16 @@ void Block::run(ExecContext& ctx, const TensorView& x, const Norm& post_norm, F&
   ctx.ops->add(ctx, {.x = x, .y = y, .multiplier = spec_.residual_multiplier});
 }
 
-void Block::run_feed_forward(ExecContext& ctx, const TensorView& x, const TensorView& input) const {
+// What a layer reads of x: its norm's output, or x with the norm left to the layer's products.
+LayerInput Block::input_of(ExecContext& ctx, const Norm& norm, const TensorView& x) const {
+  if (norm.present() && ctx.ops->matmul_normalises) return {x, &norm};
+  return normalised(ctx, norm, x);
+}
+
+void Block::run_feed_forward(ExecContext& ctx, const TensorView& x, const LayerInput& input) const {
   if (weights_.moe.present()) {
     run(ctx, x, weights_.feed_forward_post_norm,
-        [&](const LayerSink& sink) { weights_.moe.forward(ctx, input, sink); });
+        [&](const LayerSink& sink) { weights_.moe.forward(ctx, input.x, sink); });
   } else if (weights_.feed_forward.present()) {
     run(ctx, x, weights_.feed_forward_post_norm,
         [&](const LayerSink& sink) { weights_.feed_forward.forward(ctx, input, sink); });
@@ -40,17 +46,22 @@ void Block::forward(ExecContext& ctx, const StepInputs& step, const TensorView& 
   TensorView parallel_input;
   if (weights_.attention.present()) {
     ArenaScope attention_scope(*ctx.scratch);
-    const TensorView h = normalised(ctx, weights_.attention_norm, x);
+    const LayerInput h = spec_.parallel ? normalised(ctx, weights_.attention_norm, x)
+                                        : input_of(ctx, weights_.attention_norm, x);
     if (spec_.parallel) {
-      parallel_input =
-          weights_.feed_forward_norm.present() ? normalised(ctx, weights_.feed_forward_norm, x) : h;
+      parallel_input = weights_.feed_forward_norm.present()
+                           ? normalised(ctx, weights_.feed_forward_norm, x)
+                           : h.x;
     }
     run(ctx, x, weights_.attention_post_norm,
         [&](const LayerSink& sink) { weights_.attention.forward(ctx, step, h, sink); });
     if (spec_.parallel) run_feed_forward(ctx, x, parallel_input);
   }
   if (!spec_.parallel) {
-    run_feed_forward(ctx, x, normalised(ctx, weights_.feed_forward_norm, x));
+    // A router and its experts read the same input, which is normalised once.
+    run_feed_forward(ctx, x,
+                     weights_.moe.present() ? normalised(ctx, weights_.feed_forward_norm, x)
+                                            : input_of(ctx, weights_.feed_forward_norm, x));
   }
   if (spec_.output_scale) ctx.ops->scale(ctx, {.x = x, .multiplier = weights_.output_scale});
 }

@@ -54,7 +54,8 @@ class Block {
   template <class F>
   void run(ExecContext& ctx, const TensorView& x, const Norm& post_norm, F&& layer) const;
   TensorView normalised(ExecContext& ctx, const Norm& norm, const TensorView& x) const;
-  void run_feed_forward(ExecContext& ctx, const TensorView& x, const TensorView& input) const;
+  LayerInput input_of(ExecContext& ctx, const Norm& norm, const TensorView& x) const;
+  void run_feed_forward(ExecContext& ctx, const TensorView& x, const LayerInput& input) const;
 
   BlockSpec spec_;
   Weights weights_;

@@ -4,7 +4,7 @@
 
 namespace bl {
 
-void FeedForward::forward(ExecContext& ctx, const TensorView& x, const LayerSink& sink) const {
+void FeedForward::forward(ExecContext& ctx, const LayerInput& x, const LayerSink& sink) const {
   ArenaScope scope(*ctx.scratch);
   const std::int64_t width = spec_.intermediate;
   const TensorView inner = ctx.scratch->take_f32({x.rows(), spec_.gated ? 2 * width : width});

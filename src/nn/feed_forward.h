@@ -36,7 +36,7 @@ class FeedForward {
       : spec_(spec), weights_(std::move(weights)) {}
 
   bool present() const { return !weights_.down.empty(); }
-  void forward(ExecContext& ctx, const TensorView& x, const LayerSink& sink) const;
+  void forward(ExecContext& ctx, const LayerInput& x, const LayerSink& sink) const;
   static std::size_t work_bytes(const FeedForwardSpec& spec, std::int64_t tokens);
 
   template <class V>

@@ -13,17 +13,19 @@ std::size_t Linear::bytes() const {
          (has_bias() ? static_cast<std::size_t>(bias.shape.elements()) * size_of(bias.dtype) : 0);
 }
 
-void apply_linears(ExecContext& ctx, const TensorView& x, std::span<const LinearOutput> outputs,
+void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
                    float multiplier) {
   std::array<MatmulOutput, 4> list;
   BL_CHECK(outputs.size() <= list.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     list[i] = {&outputs[i].linear->weight(), outputs[i].out, outputs[i].linear->bias()};
   }
-  ctx.ops->matmul(ctx, {.x = x,
+  const NormArgs norm = input.norm != nullptr ? input.norm->args() : NormArgs{};
+  ctx.ops->matmul(ctx, {.x = input.x,
                         .outputs = std::span(list.data(), outputs.size()),
                         .multiplier = multiplier,
-                        .accumulate = false});
+                        .accumulate = false,
+                        .norm = input.norm != nullptr ? &norm : nullptr});
 }
 
 void apply_last_linear(ExecContext& ctx, const TensorView& x, const Linear& linear,

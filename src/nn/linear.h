@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 
+#include "nn/norm.h"
 #include "ops/matmul.h"
 #include "ops/op_table.h"
 #include "tensor/tensor.h"
@@ -39,8 +40,17 @@ struct LinearOutput {
   TensorView out;
 };
 
-// outputs_j = multiplier · (x · W_j) + bias_j; all read the same x [tokens, in]. At most four.
-void apply_linears(ExecContext& ctx, const TensorView& x, std::span<const LinearOutput> outputs,
+// What a layer reads: x [tokens, in], or x normalised, where the norm is left to its first products
+// (OpTable::matmul_normalises).
+struct LayerInput {
+  LayerInput(const TensorView& view, const Norm* pending = nullptr) : x(view), norm(pending) {}
+  std::int64_t rows() const { return x.rows(); }
+  TensorView x;
+  const Norm* norm = nullptr;
+};
+
+// outputs_j = multiplier · (x · W_j) + bias_j; all read the same x. At most four.
+void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
                    float multiplier = 1.0f);
 
 // Where the last product of a layer goes: added to the residual stream, or written to a buffer that

@@ -14,13 +14,10 @@ TensorView with_segments(const TensorView& view) {
 }  // namespace
 
 void Norm::forward(ExecContext& ctx, const TensorView& x, const TensorView& out) const {
-  ctx.ops->norm(ctx, {.x = with_segments(x),
-                      .out = with_segments(out),
-                      .weight = weight_.view(),
-                      .bias = bias_.view(),
-                      .kind = spec_.kind,
-                      .eps = spec_.eps,
-                      .unit_offset = spec_.unit_offset});
+  NormArgs norm = args();
+  norm.x = with_segments(x);
+  norm.out = with_segments(out);
+  ctx.ops->norm(ctx, norm);
 }
 
 }  // namespace bl

@@ -21,6 +21,16 @@ class Norm {
       : spec_(spec), weight_(std::move(weight)), bias_(std::move(bias)), present_(true) {}
 
   bool present() const { return present_; }
+  // What the op needs, without x and out.
+  NormArgs args() const {
+    return {.x = {},
+            .out = {},
+            .weight = weight_.view(),
+            .bias = bias_.view(),
+            .kind = spec_.kind,
+            .eps = spec_.eps,
+            .unit_offset = spec_.unit_offset};
+  }
   // x: [tokens, width], or [tokens, heads, width] for a norm of each head; out may alias x.
   void forward(ExecContext& ctx, const TensorView& x, const TensorView& out) const;
 

@@ -21,8 +21,8 @@ struct StepInputs {
   const std::int64_t* slots = nullptr;      // [tokens]
   std::span<const SequenceSpan> sequences;
   const AttentionPlan* attention = nullptr;  // of these sequences
-  std::span<const RopeRows> ropes;  // one a rope table of the model
-  std::span<const PagedKvView> kv;  // one a layer that attends
+  std::span<const RopeRows> ropes;           // one a rope table of the model
+  std::span<const PagedKvView> kv;           // one a layer that attends
 };
 
 }  // namespace bl

@@ -33,6 +33,14 @@ struct KvWriteArgs {
   const std::int64_t* slots = nullptr;  // [tokens]: page · kPageSlots + slot in the page
 };
 
+// rope(q), rope(k) and kv_write(write) in one launch; write.k is k.x, which keeps its keys as they
+// were. Tables, positions and style of q and k are the same.
+struct RopeAndWriteArgs {
+  RopeArgs q;
+  RopeArgs k;
+  KvWriteArgs write;
+};
+
 // One sequence of a step: rows [first_token, first_token + tokens) of q are its newest positions
 // [past, past + tokens). Their keys and values are in the pages already.
 struct SequenceSpan {

@@ -21,6 +21,8 @@ struct MatmulArgs {
   std::span<const MatmulOutput> outputs;
   float multiplier = 1.0f;
   bool accumulate = false;
+  // x is normalised first; x and out of it are not read. Only where OpTable::matmul_normalises.
+  const NormArgs* norm = nullptr;
 };
 
 // Mixture of experts. Routing is a value of its own (RouteArgs), so that the scheduler of experts

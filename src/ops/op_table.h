@@ -21,6 +21,11 @@ struct OpTable {
   void (*rope)(ExecContext&, const RopeArgs&) = nullptr;
   void (*kv_write)(ExecContext&, const KvWriteArgs&) = nullptr;
   void (*attention)(ExecContext&, const AttentionArgs&) = nullptr;
+
+  // What a backend can do in one launch besides. Callers look, and take the ops above where it
+  // cannot.
+  void (*rope_and_write)(ExecContext&, const RopeAndWriteArgs&) = nullptr;
+  bool matmul_normalises = false;  // MatmulArgs::norm may be given
 };
 
 }  // namespace bl

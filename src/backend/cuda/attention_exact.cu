@@ -87,10 +87,24 @@ struct Running {
   float weight = 0.0f;
 };
 
+// What a CTA holds of its row in shared memory.
+struct ExactRoom {
+  const float* q;  // [k_dim]
+  float* sum;      // [v_dim]
+  float* weights;  // [kThreads]
+};
+
+struct KeyRange {
+  int first;
+  int end;
+};
+
 __device__ __forceinline__ void add_keys(const AttentionParams& p, const ExactRow& row,
-                                         const float* q, int first, int end, Running& running,
-                                         float* sum, float* weights) {
+                                         const ExactRoom& held, const KeyRange& keys,
+                                         Running& running) {
   __shared__ float room[kThreads / 32];
+  const auto [first, end] = keys;
+  const auto [q, sum, weights] = held;
   const int key = first + static_cast<int>(threadIdx.x);
   const float score = key < end ? score_of(p, row, q, key) : -INFINITY;
   const float top = fmaxf(running.top, over_cta(score, true, room));
@@ -138,7 +152,7 @@ __global__ void __launch_bounds__(kThreads)
   const int first = p.window > 0 && row.position >= p.window ? row.position + 1 - p.window : 0;
   Running running;
   for (int key = first; key <= row.position; key += kThreads) {
-    add_keys(p, row, q, key, min(key + kThreads, row.position + 1), running, sum, weights);
+    add_keys(p, row, {q, sum, weights}, {key, min(key + kThreads, row.position + 1)}, running);
   }
   if (p.sinks != nullptr) {
     const float top = fmaxf(running.top, p.sinks[head]);

@@ -24,6 +24,7 @@ namespace bl::cuda {
 inline constexpr int kStripColumns = 64;
 inline constexpr int kUnitSlots = 32;
 inline constexpr int kMaxChunkBytes = 4096;
+inline constexpr int kMaxChunkUnits = 4;
 
 BL_HD constexpr int unit_bytes(int bits) { return 256 * bits; }
 
@@ -104,7 +105,7 @@ enum class ScaleKind : std::uint8_t {
 struct Chunk {
   std::uint32_t offset = 0;      // bytes from the strip's start, in 256
   std::uint32_t first_unit = 0;  // of the strip
-  std::uint32_t weight = 0;      // cost of the chunks before it in the strip
+  float group_scale = 0;         // s(g) of kExl2
   std::uint16_t group = 0;
   std::uint8_t bits = 0;
   std::uint8_t units = 0;
@@ -132,14 +133,12 @@ BL_HD constexpr int scale_entry(int column) {
 
 // A packed matrix as kernels see it; all pointers are device memory.
 struct CodeMatrixView {
-  const std::byte* codes = nullptr;     // [strips][strip_bytes]
-  const std::byte* scales = nullptr;    // [strips][groups][scale_bytes]
-  const float* group_scales = nullptr;  // [groups] s(g) of kExl2
-  const Chunk* chunks = nullptr;        // [chunk_count], of any strip
+  const std::byte* codes = nullptr;   // [strips][strip_bytes]
+  const std::byte* scales = nullptr;  // [strips][groups][scale_bytes]
+  const Chunk* chunks = nullptr;      // [chunk_count], of any strip
   std::int64_t strip_bytes = 0;
   std::int32_t strips = 0;
   std::int32_t chunk_count = 0;
-  std::uint32_t strip_weight = 0;  // cost of a strip
   std::int32_t groups = 0;
   std::int32_t units = 0;  // of a strip
   std::int32_t out = 0;    // columns that are written

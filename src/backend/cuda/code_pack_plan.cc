@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "format/exl2_scale.h"
 
 namespace bl::cuda {
 namespace {
@@ -12,24 +13,21 @@ namespace {
 // What a warp pays for a chunk besides its bytes, in units of 256 bytes.
 constexpr std::uint32_t kChunkCost = 2;
 
-std::uint32_t cost_of(const Chunk& chunk) {
-  return static_cast<std::uint32_t>(chunk.units) * chunk.bits + kChunkCost;
-}
-
 // Cuts the units into chunks of one group and at most kMaxChunkBytes.
-void add_chunks(CodePackPlan& plan) {
+// `group_scales`: s(g) of EXL2, or empty.
+void add_chunks(CodePackPlan& plan, const std::vector<float>& group_scales) {
   std::uint32_t offset = 0;
-  std::uint32_t weight = 0;
   const std::int64_t units = plan.units();
   for (std::int64_t u = 0; u < units;) {
     const auto at = static_cast<std::size_t>(u);
     Chunk chunk;
     chunk.offset = offset;
     chunk.first_unit = static_cast<std::uint32_t>(u);
-    chunk.weight = weight;
     chunk.group = static_cast<std::uint16_t>(plan.group_of_unit[at]);
+    if (!group_scales.empty()) chunk.group_scale = group_scales[chunk.group];
     chunk.bits = static_cast<std::uint8_t>(plan.bits_of_unit[at]);
-    const std::int64_t most = kMaxChunkBytes / unit_bytes(plan.bits_of_unit[at]);
+    const std::int64_t most =
+        std::min<std::int64_t>(kMaxChunkUnits, kMaxChunkBytes / unit_bytes(plan.bits_of_unit[at]));
     std::int64_t end = u;
     while (end < units && end - u < most &&
            plan.group_of_unit[static_cast<std::size_t>(end)] == plan.group_of_unit[at]) {
@@ -37,7 +35,6 @@ void add_chunks(CodePackPlan& plan) {
     }
     chunk.units = static_cast<std::uint8_t>(end - u);
     offset += static_cast<std::uint32_t>(chunk.units) * chunk.bits;
-    weight += cost_of(chunk);
     plan.chunks.push_back(chunk);
     u = end;
   }
@@ -70,13 +67,18 @@ std::int64_t CodePackPlan::strip_bytes() const {
   return std::int64_t{256} * std::accumulate(bits_of_unit.begin(), bits_of_unit.end(), 0);
 }
 
-std::uint32_t CodePackPlan::strip_weight() const {
-  return chunks.empty() ? 0 : chunks.back().weight + cost_of(chunks.back());
+std::uint32_t CodePackPlan::cost_of(const Chunk& chunk) {
+  return static_cast<std::uint32_t>(chunk.units) * chunk.bits + kChunkCost;
+}
+
+std::uint32_t CodePackPlan::strip_cost() const {
+  std::uint32_t cost = 0;
+  for (const Chunk& chunk : chunks) cost += cost_of(chunk);
+  return cost;
 }
 
 std::size_t CodePackPlan::device_bytes() const {
   return code_bytes() + scale_bytes_total() + chunks.size() * sizeof(Chunk) +
-         static_cast<std::size_t>(groups) * sizeof(float) +
          channel_of_slot.size() * sizeof(std::int32_t);
 }
 
@@ -97,7 +99,11 @@ CodePackPlan plan_codes(const Exl2Matrix& matrix, std::int64_t out) {
       plan.word_of_unit.push_back(group.first_word + u * group.bits);
     }
   }
-  add_chunks(plan);
+  std::vector<float> group_scales;
+  for (const std::uint16_t bits : matrix.q_scale_max) {
+    group_scales.push_back(exl2_group_scale(bits));
+  }
+  add_chunks(plan, group_scales);
   return plan;
 }
 
@@ -122,7 +128,7 @@ CodePackPlan plan_codes(const GptqMatrix& matrix, std::int64_t out) {
     plan.bits_of_unit.insert(plan.bits_of_unit.end(), units, matrix.bits);
     plan.channel_of_slot.resize(plan.group_of_unit.size() * kUnitSlots, -1);
   }
-  add_chunks(plan);
+  add_chunks(plan, {});
   return plan;
 }
 

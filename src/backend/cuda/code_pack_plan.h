@@ -30,7 +30,9 @@ struct CodePackPlan {
     return static_cast<std::size_t>(strips() * groups) *
            static_cast<std::size_t>(scale_bytes(kind));
   }
-  std::uint32_t strip_weight() const;
+  // What a warp pays for a chunk, in units of 256 bytes.
+  static std::uint32_t cost_of(const Chunk& chunk);
+  std::uint32_t strip_cost() const;
   // Codes, scales, chunk and group tables, channel table.
   std::size_t device_bytes() const;
 };

@@ -33,8 +33,7 @@ struct Sums {
 
 // Activations of one matrix as prepared (prepare.cu).
 struct Fragments {
-  const uint4* x = nullptr;     // [tiles][8 tokens][units][4], a lane's B operands of a unit
-  const float* sums = nullptr;  // [tiles][units][8 tokens]
+  const uint4* x = nullptr;  // [tiles][8 tokens][units][4], a lane's B operands of a unit
   std::int32_t units = 0;
 };
 
@@ -137,7 +136,13 @@ __device__ __forceinline__ void multiply_unit(const Codes& codes, const uint4 (&
   }
 }
 
-// This lane's activations of a run of units.
+// This lane's activations of one chunk.
+template <int Tiles>
+struct ChunkInput {
+  uint4 x[Tiles][kMaxChunkUnits];
+};
+
+// Where a lane finds its activations.
 template <int Tiles>
 struct LaneInput {
   const uint4* x[Tiles];
@@ -151,69 +156,102 @@ struct LaneInput {
       x[n] = f.x + static_cast<std::int64_t>(token) * f.units * 4 + lane % 4;
     }
   }
-  __device__ __forceinline__ void load(std::uint32_t unit, uint4 (&to)[Tiles]) const {
+  __device__ __forceinline__ void load(const Chunk& chunk, ChunkInput<Tiles>& to) const {
 #pragma unroll
     for (int n = 0; n < Tiles; ++n) {
-      to[n] = live[n] ? x[n][unit * 4] : make_uint4(0, 0, 0, 0);
+#pragma unroll
+      for (int u = 0; u < kMaxChunkUnits; ++u) {
+        to.x[n][u] = make_uint4(0, 0, 0, 0);
+        if (live[n] && u < chunk.units) to.x[n][u] = x[n][(chunk.first_unit + u) * 4];
+      }
     }
   }
 };
 
-template <int Bits, int Tiles>
-__device__ __forceinline__ void multiply_plane(const std::byte* codes, int stride,
-                                               const Chunk& chunk, const LaneInput<Tiles>& input,
-                                               int lane, Sums<Tiles>& sums) {
-  uint4 x[Tiles];
-  input.load(chunk.first_unit, x);
-  for (int u = 0; u < chunk.units; ++u) {
-    UnitCodes<Bits> unit;
-    unit.load(codes + u * stride, lane);
-    uint4 next[Tiles];
-    if (u + 1 < chunk.units) input.load(chunk.first_unit + u + 1, next);
-    multiply_unit(unit, x, sums);
+// Products of one chunk, in units of kCodeUnit.
+template <int Tiles>
+struct ChunkSums {
+  Sums<Tiles> codes;
+  float x[Tiles][4];  // Σx of this lane's tokens 2t (even elements) and 2t + 1
+};
+
+// What zero points need: the sum of the activations, by a matrix of codes 1.
+template <int Tiles>
+__device__ __forceinline__ void add_inputs(const ChunkInput<Tiles>& input, int u,
+                                           ChunkSums<Tiles>& sums) {
+  constexpr std::uint32_t kOne = 0x00010001u;
+  const std::uint32_t first[4] = {kOne, kOne, kOne, kOne};
+  const std::uint32_t second[4] = {kOne << 4, kOne << 4, kOne << 4, kOne << 4};
 #pragma unroll
-    for (int n = 0; n < Tiles; ++n) x[n] = next[n];
+  for (int n = 0; n < Tiles; ++n) {
+    mma_16x8x16(sums.x[n], first, input.x[n][u].x, input.x[n][u].y);
+    mma_16x8x16(sums.x[n], second, input.x[n][u].z, input.x[n][u].w);
   }
 }
 
-// sums = codes · x over one chunk, in units of kCodeUnit.
+template <int Bits, int Tiles>
+__device__ __forceinline__ void multiply_units(const std::byte* codes, int stride, int units,
+                                               const ChunkInput<Tiles>& input,
+                                               ChunkSums<Tiles>& sums) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int u = 0; u < kMaxChunkUnits; ++u) {
+    if (u >= units) break;
+    UnitCodes<Bits> unit;
+    unit.load(codes + u * stride, lane);
+    uint4 x[Tiles];
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) x[n] = input.x[n][u];
+    multiply_unit(unit, x, sums.codes);
+    add_inputs(input, u, sums);
+  }
+}
+
+// sums = codes · x over one chunk.
 template <int Tiles>
 __device__ __forceinline__ void multiply_chunk(const std::byte* codes, const Chunk& chunk,
-                                               const LaneInput<Tiles>& input, int lane,
-                                               Sums<Tiles>& sums) {
-  sums.clear();
+                                               const ChunkInput<Tiles>& input,
+                                               ChunkSums<Tiles>& sums) {
+  sums.codes.clear();
+#pragma unroll
+  for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+    for (int c = 0; c < 4; ++c) sums.x[n][c] = 0.0f;
   switch (chunk.bits) {
     case 2:
-      multiply_plane<2>(codes, unit_bytes(2), chunk, input, lane, sums);
+      multiply_units<2>(codes, unit_bytes(2), chunk.units, input, sums);
       break;
     case 3:
-      multiply_plane<3>(codes, unit_bytes(3), chunk, input, lane, sums);
+      multiply_units<3>(codes, unit_bytes(3), chunk.units, input, sums);
       break;
     case 4:
-      multiply_plane<4>(codes, unit_bytes(4), chunk, input, lane, sums);
+      multiply_units<4>(codes, unit_bytes(4), chunk.units, input, sums);
       break;
     case 5:
-      multiply_plane<5>(codes, unit_bytes(5), chunk, input, lane, sums);
+      multiply_units<5>(codes, unit_bytes(5), chunk.units, input, sums);
       break;
     case 6:
-      multiply_plane<6>(codes, unit_bytes(6), chunk, input, lane, sums);
+      multiply_units<6>(codes, unit_bytes(6), chunk.units, input, sums);
       break;
     default:  // 8: the high nibbles, times 16, then the low ones
-      multiply_plane<4>(codes, unit_bytes(8), chunk, input, lane, sums);
+      multiply_units<4>(codes, unit_bytes(8), chunk.units, input, sums);
 #pragma unroll
       for (int n = 0; n < Tiles; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i)
 #pragma unroll
-          for (int c = 0; c < 4; ++c) sums.at[n][i][c] *= 16.0f;
-      multiply_plane<4>(codes + 1024, unit_bytes(8), chunk, input, lane, sums);
+          for (int c = 0; c < 4; ++c) {
+            sums.codes.at[n][i][c] *= 16.0f;
+            sums.x[n][c] = 0.0f;
+          }
+      multiply_units<4>(codes + 1024, unit_bytes(8), chunk.units, input, sums);
   }
 }
 
 // Scales and zero points of this lane's eight columns in one group.
 struct LaneScales {
   float scale[8];  // of entry 2i + h, divided by kCodeUnit
-  float zero[8];   // times kCodeUnit
+  float zero[8];
 
   // `scales`: the strip's entry of the group, `group_scale`: of EXL2.
   __device__ __forceinline__ void load(const CodeMatrixView& m, const std::byte* scales,
@@ -223,7 +261,7 @@ struct LaneScales {
       const float square = static_cast<float>((lane % 16 + 1) * (lane % 16 + 1));
       const float mine = __half2float(__float2half_rn(square * group_scale)) * (1.0f / kCodeUnit);
       const std::uint32_t codes = reinterpret_cast<const std::uint32_t*>(scales)[g];
-      const float centre = static_cast<float>(1 << (bits - 1)) * kCodeUnit;
+      const float centre = static_cast<float>(1 << (bits - 1));
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
         scale[e] = __shfl_sync(0xffffffffu, mine, static_cast<int>(codes >> (4 * e)), 16);
@@ -243,15 +281,15 @@ struct LaneScales {
       if (m.kind == ScaleKind::kGptqZeros16) {
         z = static_cast<float>(reinterpret_cast<const std::uint16_t*>(scales)[64 + 8 * g + e]);
       }
-      zero[e] = z * kCodeUnit;
+      zero[e] = z;
     }
   }
 };
 
 // totals += scale · (sums − zero · Σx) of one chunk.
 template <int Tiles>
-__device__ __forceinline__ void apply_scales(const LaneScales& scales, const Sums<Tiles>& sums,
-                                             const float2 (&x_sums)[Tiles], Sums<Tiles>& totals) {
+__device__ __forceinline__ void apply_scales(const LaneScales& scales, const ChunkSums<Tiles>& sums,
+                                             Sums<Tiles>& totals) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
 #pragma unroll
@@ -259,27 +297,9 @@ __device__ __forceinline__ void apply_scales(const LaneScales& scales, const Sum
       const int e = 2 * i + c / 2;
 #pragma unroll
       for (int n = 0; n < Tiles; ++n) {
-        const float x = c % 2 == 0 ? x_sums[n].x : x_sums[n].y;
-        totals.at[n][i][c] += scales.scale[e] * (sums.at[n][i][c] - scales.zero[e] * x);
+        totals.at[n][i][c] +=
+            scales.scale[e] * (sums.codes.at[n][i][c] - scales.zero[e] * sums.x[n][c % 2]);
       }
-    }
-  }
-}
-
-// Σx of a chunk for this lane's two tokens of each tile.
-template <int Tiles>
-__device__ __forceinline__ void load_sums(const Fragments& f, int first_tile, const Chunk& chunk,
-                                          int lane, float2 (&x_sums)[Tiles]) {
-#pragma unroll
-  for (int n = 0; n < Tiles; ++n) {
-    const auto* row = reinterpret_cast<const float2*>(
-        f.sums +
-        (static_cast<std::int64_t>(first_tile + n) * f.units + chunk.first_unit) * kTokenTile);
-    x_sums[n] = make_float2(0.0f, 0.0f);
-    for (int u = 0; u < chunk.units; ++u) {
-      const float2 s = row[u * 4 + lane % 4];
-      x_sums[n].x += s.x;
-      x_sums[n].y += s.y;
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "backend/cuda/matmul.h"
 #include "backend/cuda/packer.h"
 #include "backend/cuda/pinned_staging.h"
+#include "backend/cuda/product.h"
 #include "backend/cuda/step_recorder.h"
 #include "base/check.h"
 #include "base/error.h"
@@ -18,7 +19,6 @@
 namespace bl {
 namespace {
 
-constexpr std::size_t kCounters = std::size_t{64} << 10;
 constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
 // Larger copies wait for themselves.
 constexpr std::size_t kLargestStaged = std::size_t{2} << 20;
@@ -47,7 +47,7 @@ CudaBackend::CudaBackend(int device)
     : name_(fmt::format("cuda:{}", device)), facts_(cuda::read_device_facts(device)) {
   blas_ = std::make_unique<cuda::BlasLt>();
   BL_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-  counters_ = allocate_zeroed<std::int32_t>(kCounters);
+  counters_ = allocate_zeroed<std::int32_t>(cuda::kMaxStrips);
   constants_ = allocate_zeroed<float>(2);
   const float one = 1.0f;
   BL_CUDA_CHECK(cudaMemcpy(constants_ + 1, &one, sizeof one, cudaMemcpyHostToDevice));
@@ -61,6 +61,7 @@ CudaBackend::CudaBackend(int device)
   ops_ = complete(cuda::make_ops());
   packer_ = std::make_unique<cuda::Packer>(stream_);
   staging_ = std::make_unique<cuda::PinnedStaging>(kStagingBytes);
+  product_plans_ = std::make_unique<cuda::ProductPlans>();
   attention_tables_ = std::make_unique<cuda::AttentionTables>();
   recorder_ = std::make_unique<cuda::StepRecorder>(stream_, complete(cuda::make_silent_ops()));
 }

@@ -15,6 +15,7 @@ class AttentionTables;
 class BlasLt;
 class Packer;
 class PinnedStaging;
+class ProductPlans;
 class StepRecorder;
 }  // namespace cuda
 
@@ -53,6 +54,7 @@ class CudaBackend final : public Backend {
 
   const cuda::DeviceFacts& facts() const { return facts_; }
   cuda::BlasLt& blas() { return *blas_; }
+  cuda::ProductPlans& product_plans() { return *product_plans_; }
   // Zeroed ints for kernels that count arrivals; zero between kernels.
   std::int32_t* counters() const { return counters_; }
   // 0 or 1 as a float in device memory.
@@ -68,6 +70,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<cuda::BlasLt> blas_;
   std::unique_ptr<cuda::Packer> packer_;
   std::unique_ptr<cuda::PinnedStaging> staging_;
+  std::unique_ptr<cuda::ProductPlans> product_plans_;
   std::unique_ptr<cuda::AttentionTables> attention_tables_;
   std::unique_ptr<cuda::StepRecorder> recorder_;
 };

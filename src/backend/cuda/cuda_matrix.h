@@ -17,6 +17,8 @@ struct CodeWeights {
   CodePackPlan plan;  // without its channel table
   // Equal gathers have equal numbers: matrices that read the same input often agree on it.
   std::uint64_t gather = 0;
+  // And equal cuts into strips and chunks have equal numbers.
+  std::uint64_t shape = 0;
 };
 
 // Rows [out, in] in the file's type.

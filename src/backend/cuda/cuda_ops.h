@@ -42,5 +42,6 @@ void experts(ExecContext& ctx, const ExpertsArgs& args);
 void rope(ExecContext& ctx, const RopeArgs& args);
 void kv_write(ExecContext& ctx, const KvWriteArgs& args);
 void attention(ExecContext& ctx, const AttentionArgs& args);
+void rope_and_write(ExecContext& ctx, const RopeAndWriteArgs& args);
 
 }  // namespace bl::cuda

@@ -28,7 +28,7 @@ __device__ __forceinline__ void write_unit(Pair&& pair_of, const LaneScales& sca
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const __half2 scale = __float2half2_rn(scales.scale[2 * i + h] * kCodeUnit);
-      const __half2 zero = __float2half2_rn(1024.0f + scales.zero[2 * i + h] * (1.0f / kCodeUnit));
+      const __half2 zero = __float2half2_rn(1024.0f + scales.zero[2 * i + h]);
       __half* row = tile + (16 * i + 8 * h + g) * (kSlots + kPadding) + 2 * t;
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
@@ -95,8 +95,7 @@ __global__ void __launch_bounds__(kWarps * 32) dequantize_kernel(DequantizeArgs 
         m.scales +
         (static_cast<std::int64_t>(strip) * m.groups + chunk.group) * scale_bytes(m.kind);
     LaneScales scales;
-    scales.load(m, scales_at, m.kind == ScaleKind::kExl2 ? m.group_scales[chunk.group] : 0.0f,
-                chunk.bits, lane);
+    scales.load(m, scales_at, chunk.group_scale, chunk.bits, lane);
     __half* to = &tile[0][warp * kUnitSlots];
     switch (chunk.bits) {
       case 2:

@@ -15,7 +15,6 @@ void sort_choices(ExecContext& ctx, const ExpertRows& rows);
 struct ExpertFragments {
   const ExpertMatrix* table = nullptr;  // [experts]
   std::uint32_t* fragments = nullptr;   // [rows][units][16]
-  float* sums = nullptr;                // [rows / 8][units][8]
 };
 
 // x of each choice's token, for up to two gathers.
@@ -57,8 +56,8 @@ struct ExpertProductArgs {
   struct Matrix {
     const ExpertMatrix* table = nullptr;  // [experts]
     std::int32_t out = 0;
-    std::int32_t first_column = 0;  // of `out`
-    PreparedInput input;            // codes
+    std::int32_t first_column = 0;             // of `out`
+    const std::uint32_t* fragments = nullptr;  // codes
   };
   ExpertRows rows;
   Matrix matrices[2];

@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(kPrepareThreads)
   const int token = choice / p.rows.k;
   const float* x = p.x + token * p.x_stride;
   const int row = p.rows.row_of_choice[choice];
-  const float power = prepare_units(*matrix, p.in, {gather.fragments, gather.sums, p.units, row},
-                                    warp_largest, [x](int c) { return x[c]; });
+  const float power = prepare_units(*matrix, p.in, {gather.fragments, p.units, row}, warp_largest,
+                                    [x](int c) { return x[c]; });
   // Both gathers are of the same row, so both have the same power.
   if (threadIdx.x == 0 && blockIdx.y == 0) {
     const float* weights = p.rows.weights + token * p.rows.weight_stride;
@@ -100,8 +100,8 @@ __global__ void __launch_bounds__(kPrepareThreads)
   const ExpertMatrix* matrix = matrix_of(p.rows, choice, p.down);
   if (matrix == nullptr) return;
   const int row = p.rows.row_of_choice[choice];
-  const float power = prepare_units(*matrix, p.width, {p.to.fragments, p.to.sums, p.units, row},
-                                    warp_largest, hidden_of(p, row));
+  const float power = prepare_units(*matrix, p.width, {p.to.fragments, p.units, row}, warp_largest,
+                                    hidden_of(p, row));
   if (threadIdx.x == 0 && blockIdx.y == 0) p.row_scales[row] = power;
 }
 

@@ -121,25 +121,21 @@ class StripStream {
 // This warp's sums over its chunks of the strip.
 template <int Tiles>
 __device__ __forceinline__ void multiply_strip(const CodeMatrixView& m, StripStream& stream,
-                                               const Fragments& fragments, int first_tile,
-                                               int rows_end, Sums<Tiles>& totals) {
+                                               const LaneInput<Tiles>& input, Sums<Tiles>& totals) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  LaneInput<Tiles> input;
-  input.open(fragments, first_tile, rows_end, lane);
   for (int c = static_cast<int>(threadIdx.x) / 32; c < m.chunk_count; c += kWarps) {
     const Chunk chunk = stream.chunk_at(c);
-    const float group_scale = m.kind == ScaleKind::kExl2 ? m.group_scales[chunk.group] : 0.0f;
-    float2 x_sums[Tiles];
-    load_sums(fragments, first_tile, chunk, lane, x_sums);
+    ChunkInput<Tiles> x;
+    input.load(chunk, x);
     const std::byte* codes = nullptr;
     const std::byte* scales = nullptr;
     stream.wait(chunk, codes, scales);
-    Sums<Tiles> sums;
-    multiply_chunk(codes, chunk, input, lane, sums);
+    ChunkSums<Tiles> sums;
+    multiply_chunk(codes, chunk, x, sums);
     LaneScales lane_scales;
-    lane_scales.load(m, scales, group_scale, chunk.bits, lane);
+    lane_scales.load(m, scales, chunk.group_scale, chunk.bits, lane);
     stream.release();
-    apply_scales(lane_scales, sums, x_sums, totals);
+    apply_scales(lane_scales, sums, totals);
   }
 }
 
@@ -205,11 +201,12 @@ __global__ void __launch_bounds__(kThreads, Tiles == 1 ? 2 : 1)
 
   const int live = p.rows.rows_of_block[block];
   const int first_row = block * Tiles * kTokenTile;
-  const Fragments fragments{reinterpret_cast<const uint4*>(to.input.fragments), to.input.sums,
-                            p.units};
+  const Fragments fragments{reinterpret_cast<const uint4*>(to.fragments), p.units};
   Sums<Tiles> totals;
   totals.clear();
-  multiply_strip(matrix.view, stream, fragments, block * Tiles, first_row + live, totals);
+  LaneInput<Tiles> input;
+  input.open(fragments, block * Tiles, first_row + live, static_cast<int>(threadIdx.x) % 32);
+  multiply_strip(matrix.view, stream, input, totals);
   __syncthreads();
   const float* bias = matrix.bias;
   const int out = matrix.view.out;

@@ -103,7 +103,6 @@ class Slice {
     to.table = matrices.table;
     to.fragments =
         ctx_.scratch->take(DType::kF16, {count_ * units * kUnitSlots}).as<std::uint32_t>();
-    to.sums = floats(count_ * units);
     return to;
   }
 
@@ -134,7 +133,7 @@ class Slice {
             fragments_for(experts_.matrices(role), sizes_.input_units);
       }
       const ExpertFragments& from = input.gathers[input.gather_count - 1];
-      product.matrices[i].input = {from.fragments, from.sums};
+      product.matrices[i].fragments = from.fragments;
     }
     prepare_expert_inputs(ctx_, input);
     product.units = input.units;
@@ -185,7 +184,7 @@ class Slice {
       hidden.units = down.units;
       hidden.row_scales = floats(count_);
       prepare_expert_hidden(ctx_, hidden);
-      product.matrices[0].input = {hidden.to.fragments, hidden.to.sums};
+      product.matrices[0].fragments = hidden.to.fragments;
       product.units = down.units;
       product.row_scales = hidden.row_scales;
       expert_code_product(ctx_, product);

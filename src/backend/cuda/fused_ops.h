@@ -10,12 +10,6 @@
 
 namespace bl::cuda {
 
-// rope(q), rope(k), kv_write(write) in one launch; q is rotated in place, and write.k is what k
-// reads, [tokens, kv_heads, k_dim], which keeps its unrotated keys. Tables, positions and style of
-// q and k are the same.
-void rope_and_write(ExecContext& ctx, const RopeArgs& q, const RopeArgs& k,
-                    const KvWriteArgs& write);
-
 // add.x += multiplier · add.y, then norm of that: norm.x is add.x, in one segment a row.
 void add_norm(ExecContext& ctx, const AddArgs& add, const NormArgs& norm);
 

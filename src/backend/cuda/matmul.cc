@@ -17,6 +17,8 @@ namespace {
 
 // Above, it is cheaper to expand the codes once and multiply from memory (measured, H200).
 constexpr std::int64_t kMostPackedTokens = 64;
+// Up to so many, plain matrices are multiplied in F32 activations, eight tokens at a time.
+constexpr std::int64_t kFewDenseTokens = 64;
 // Expanded weights held at a time.
 constexpr std::int64_t kExpandedBytes = 128 << 20;
 
@@ -34,34 +36,37 @@ class Preparation {
  public:
   Preparation(ExecContext& ctx, std::int64_t tokens) : ctx_(ctx), tokens_(tokens) {}
 
-  PreparedInput input_for(const CodeWeights& weights) {
+  const std::uint32_t* fragments_for(const CodeWeights& weights) {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
-      if (keys_[i] == std::pair{weights.gather, weights.view.units}) return input_of(i);
+      if (keys_[i] == std::pair{weights.gather, weights.view.units}) {
+        return args_.targets[i].fragments;
+      }
     }
     BL_CHECK(args_.count < kMaxMatrices);
-    const std::int64_t tiles = (tokens_ + 7) / 8;
-    const std::int64_t units = weights.view.units;
+    const std::int64_t rows = (tokens_ + 7) / 8 * 8;
     PrepareTarget& target = args_.targets[args_.count++];
     target.channel_of_slot = weights.channel_of_slot;
     target.units = weights.view.units;
     target.fragments =
-        take_halves(*ctx_.scratch, tiles * 8 * units * kUnitSlots).as<std::uint32_t>();
-    target.sums = ctx_.scratch->take_f32({tiles * 8 * units}).as<float>();
+        take_halves(*ctx_.scratch, rows * weights.view.units * kUnitSlots).as<std::uint32_t>();
     keys_.emplace_back(weights.gather, weights.view.units);
-    return input_of(keys_.size() - 1);
+    return target.fragments;
   }
 
-  const float* run(const TensorView& x) {
-    args_.x = x;
+  const float* run(const MatmulArgs& args) {
+    args_.x = args.x;
     args_.token_scales = ctx_.scratch->take_f32({tokens_}).as<float>();
+    if (args.norm != nullptr) {
+      args_.normalise = true;
+      args_.norm_weight = args.norm->weight.as<const float>();
+      args_.unit_offset = args.norm->unit_offset;
+      args_.eps = args.norm->eps;
+    }
     prepare(ctx_, args_);
     return args_.token_scales;
   }
 
  private:
-  PreparedInput input_of(std::size_t i) const {
-    return {args_.targets[i].fragments, args_.targets[i].sums};
-  }
   ExecContext& ctx_;
   std::int64_t tokens_;
   PrepareArgs args_;
@@ -73,26 +78,30 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
                    std::span<const MatmulOutput* const> outputs) {
   ArenaScope scope(*ctx.scratch);
   const std::int64_t tokens = args.x.rows();
+  CudaBackend& backend = *cuda_ops_of(ctx).backend;
   ProductArgs product_args;
   Preparation preparation(ctx, tokens);
+  std::array<const CodeWeights*, kMaxMatrices> weights{};
   for (const MatmulOutput* output : outputs) {
-    const CodeWeights& weights = *cuda_matrix(output->weight).codes();
+    const CodeWeights& codes = *cuda_matrix(output->weight).codes();
+    weights[static_cast<std::size_t>(product_args.count)] = &codes;
     ProductMatrix& m = product_args.matrices[product_args.count++];
-    m.view = weights.view;
-    m.input = preparation.input_for(weights);
+    m.view = codes.view;
+    m.fragments = preparation.fragments_for(codes);
     m.out = output->out.as<float>();
     m.out_stride = output->out.row_stride;
     m.bias = bias_of(*output);
   }
-  product_args.token_scales = preparation.run(args.x);
+  product_args.token_scales = preparation.run(args);
   product_args.multiplier = args.multiplier;
   product_args.accumulate = args.accumulate;
-  std::int32_t* counters = cuda_ops_of(ctx).backend->counters();
+  const ProductPlans::Entry plan = backend.product_plans().find({weights.data(), outputs.size()},
+                                                                backend.facts().multiprocessors);
   for (std::int64_t first = 0; first < tokens; first += kMaxProductTokens) {
     product_args.first_token = static_cast<int>(first);
     product_args.tokens =
         static_cast<int>(std::min<std::int64_t>(kMaxProductTokens, tokens - first));
-    product(ctx, product_args, counters);
+    product(ctx, product_args, plan, backend.counters());
   }
 }
 
@@ -169,7 +178,7 @@ void dense_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& 
   const DenseWeights& weights = *cuda_matrix(output.weight).dense();
   const std::int64_t tokens = args.x.rows();
   const std::int64_t in = output.weight->in();
-  if (tokens <= kMaxDenseTokens || !blas_takes(weights, in)) {
+  if (tokens <= kFewDenseTokens || !blas_takes(weights, in)) {
     dense_rows_matmul(ctx, args, output);
     return;
   }
@@ -214,31 +223,60 @@ std::size_t matmul_scratch_bytes(const Backend::ScratchShape& shape, int multipr
   // Padding of groups at most doubles the slots.
   const std::int64_t slots = 2 * shape.max_in + kUnitSlots;
   const std::int64_t packed_tokens = std::min(shape.tokens, kMostPackedTokens) + 8;
-  const std::size_t packed =
-      kMaxMatrices * (arena_bytes(DType::kF16, packed_tokens * slots) +
-                      arena_bytes(DType::kF32, packed_tokens * (slots / kUnitSlots))) +
-      product_scratch_bytes(multiprocessors) + arena_bytes(DType::kF32, packed_tokens);
+  const std::size_t packed = kMaxMatrices * arena_bytes(DType::kF16, packed_tokens * slots) +
+                             product_scratch_bytes(multiprocessors) +
+                             arena_bytes(DType::kF32, packed_tokens);
   const std::size_t expanded =
       arena_bytes(DType::kF16, shape.tokens * slots) + arena_bytes(DType::kF32, 1) +
       std::max<std::size_t>(kExpandedBytes, static_cast<std::size_t>(slots) * kStripColumns * 2);
   return std::max(packed, shape.tokens > kMostPackedTokens ? expanded : packed) +
          arena_bytes(DType::kF16, shape.tokens * shape.max_in) +
+         arena_bytes(DType::kF32, shape.tokens * shape.max_in) +
          arena_bytes(DType::kF32, shape.tokens) + 4096;
 }
+
+namespace {
+
+bool has_codes(const MatmulOutput& output) { return cuda_matrix(output.weight).codes() != nullptr; }
+
+// The norm goes into the launch that gathers the activations where every matrix has codes and
+// tokens are few; elsewhere it is a launch of its own.
+bool fuses_norm(const MatmulArgs& args) {
+  return args.x.rows() <= kMostPackedTokens && args.norm->kind == NormKind::kRms &&
+         args.norm->bias.empty() && args.outputs.size() <= kMaxMatrices &&
+         std::all_of(args.outputs.begin(), args.outputs.end(), has_codes);
+}
+
+}  // namespace
 
 void matmul(ExecContext& ctx, const MatmulArgs& args) {
   if (args.x.rows() == 0) return;
   ArenaScope scope(*ctx.scratch);
+  if (args.norm != nullptr && !fuses_norm(args)) {
+    NormArgs norm_args = *args.norm;
+    const TensorView h = ctx.scratch->take_f32({args.x.rows(), 1, args.x.columns()});
+    norm_args.x = args.x;
+    norm_args.x.shape = h.shape;
+    norm_args.out = h;
+    norm(ctx, norm_args);
+    MatmulArgs rest = args;
+    rest.x = h;
+    rest.x.shape = {args.x.rows(), args.x.columns()};
+    rest.norm = nullptr;
+    matmul(ctx, rest);
+    return;
+  }
   const bool few = args.x.rows() <= kMostPackedTokens;
   std::array<const MatmulOutput*, kMaxMatrices> packed{};
   std::size_t count = 0;
   float* row_largest = nullptr;
-  if (args.x.rows() > kMaxDenseTokens) {
+  if (args.x.rows() > std::min(kFewDenseTokens, kMostPackedTokens) &&
+      !(few && std::all_of(args.outputs.begin(), args.outputs.end(), has_codes))) {
     row_largest = ctx.scratch->take_f32({args.x.rows()}).as<float>();
     find_largest(ctx, args.x, row_largest);
   }
   for (const MatmulOutput& output : args.outputs) {
-    if (cuda_matrix(output.weight).codes() == nullptr) {
+    if (!has_codes(output)) {
       dense_matmul(ctx, args, output, row_largest);
     } else if (few) {
       packed[count++] = &output;

@@ -24,6 +24,8 @@ CudaOps make_ops() {
   ops.rope = rope;
   ops.kv_write = kv_write;
   ops.attention = attention;
+  ops.rope_and_write = rope_and_write;
+  ops.matmul_normalises = true;
   return ops;
 }
 
@@ -43,6 +45,8 @@ CudaOps make_silent_ops() {
   ops.rope = silent<RopeArgs>;
   ops.kv_write = silent<KvWriteArgs>;
   ops.attention = silent<AttentionArgs>;
+  ops.rope_and_write = silent<RopeAndWriteArgs>;
+  ops.matmul_normalises = true;
   return ops;
 }
 

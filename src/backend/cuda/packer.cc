@@ -7,7 +7,6 @@
 #include "backend/cuda/unpack.h"
 #include "base/check.h"
 #include "base/error.h"
-#include "format/exl2_scale.h"
 
 namespace bl::cuda {
 namespace {
@@ -106,9 +105,8 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   const std::size_t codes = rounded(plan.code_bytes());
   const std::size_t scales = rounded(plan.scale_bytes_total());
   const std::size_t chunks = rounded(plan.chunks.size() * sizeof(Chunk));
-  const std::size_t groups = rounded(static_cast<std::size_t>(plan.groups) * sizeof(float));
   const std::size_t channels = rounded(plan.channel_of_slot.size() * sizeof(std::int32_t));
-  weights.memory = slabs_.take(codes + scales + chunks + groups + channels);
+  weights.memory = slabs_.take(codes + scales + chunks + channels);
   std::byte* at = weights.memory.get();
   CodeMatrixView& view = weights.view;
   view.codes = at;
@@ -116,21 +114,22 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   view.chunks = reinterpret_cast<const Chunk*>(at += scales);
   BL_CUDA_CHECK(cudaMemcpyAsync(at, plan.chunks.data(), plan.chunks.size() * sizeof(Chunk),
                                 cudaMemcpyHostToDevice, stream_));
-  view.group_scales = reinterpret_cast<const float*>(at += chunks);
-  weights.channel_of_slot = reinterpret_cast<const std::int32_t*>(at += groups);
+  weights.channel_of_slot = reinterpret_cast<const std::int32_t*>(at += chunks);
   BL_CUDA_CHECK(cudaMemcpyAsync(at, plan.channel_of_slot.data(),
                                 plan.channel_of_slot.size() * sizeof(std::int32_t),
                                 cudaMemcpyHostToDevice, stream_));
   view.strip_bytes = plan.strip_bytes();
   view.strips = static_cast<std::int32_t>(plan.strips());
   view.chunk_count = static_cast<std::int32_t>(plan.chunks.size());
-  view.strip_weight = plan.strip_weight();
   view.groups = plan.groups;
   view.units = static_cast<std::int32_t>(plan.units());
   view.out = static_cast<std::int32_t>(plan.out);
   view.zero = plan.zero;
   view.kind = plan.kind;
   weights.gather = number_of(plan.channel_of_slot);
+  std::vector<std::int32_t> shape{view.strips};
+  for (const Chunk& chunk : plan.chunks) shape.push_back(chunk.units * 16 + chunk.bits);
+  weights.shape = number_of(shape);
   weights.plan = std::move(plan);
   weights.plan.channel_of_slot = {};
   return weights;
@@ -150,13 +149,6 @@ CodeWeights Packer::pack_codes(const Exl2Matrix& matrix, std::int64_t out) {
   scales.scale_codes = staged.copy(matrix.q_scale.data(), matrix.q_scale.size());
   scales.stored_out = matrix.out;
   launch_pack_scales(scales, target, stream_);
-  std::vector<float> group_scales;
-  for (const std::uint16_t bits : matrix.q_scale_max) {
-    group_scales.push_back(exl2_group_scale(bits));
-  }
-  BL_CUDA_CHECK(cudaMemcpyAsync(const_cast<float*>(weights.view.group_scales), group_scales.data(),
-                                group_scales.size() * sizeof(float), cudaMemcpyHostToDevice,
-                                stream_));
   BL_CUDA_CHECK(cudaStreamSynchronize(stream_));
   return weights;
 }
@@ -238,16 +230,13 @@ Tensor Packer::unpack(const CudaMatrix& matrix) {
   };
   std::vector<std::uint32_t> codes;
   std::vector<std::uint32_t> scales;
-  std::vector<float> group_scales;
   std::vector<std::int32_t> channels;
   const CodePackPlan& plan = weights.plan;
   fetch(weights.view.codes, plan.code_bytes(), codes);
   fetch(weights.view.scales, plan.scale_bytes_total(), scales);
-  fetch(weights.view.group_scales, static_cast<std::size_t>(plan.groups) * sizeof(float),
-        group_scales);
   fetch(weights.channel_of_slot,
         static_cast<std::size_t>(weights.view.units) * kUnitSlots * sizeof(std::int32_t), channels);
-  const std::vector<float> values = unpack_codes(plan, {codes, scales, group_scales, channels});
+  const std::vector<float> values = unpack_codes(plan, {codes, scales, channels});
   std::memcpy(result.view().data, values.data(), values.size() * sizeof(float));
   return result;
 }

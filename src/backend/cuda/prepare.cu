@@ -5,60 +5,135 @@
 namespace bl::cuda {
 namespace {
 
-struct Targets {
-  PrepareTarget at[kMaxMatrices];
+struct PrepareLaunch {
+  PrepareTarget targets[kMaxMatrices];
+  const float* x = nullptr;
+  std::int64_t stride = 0;
+  int in = 0;
+  float* token_scales = nullptr;
+  const float* norm_weight = nullptr;
+  float unit_offset = 0.0f;
+  float eps = 0.0f;
+  bool aligned = false;  // rows start at multiples of 16 bytes and have whole float4s
 };
 
-// grid (pieces of the units, tokens, targets): each CTA looks for the largest value of its row by
-// itself, which costs less than a kernel of its own.
+__device__ __forceinline__ float weight_of(const PrepareLaunch& p, int channel) {
+  return p.norm_weight == nullptr ? 1.0f : p.norm_weight[channel] + p.unit_offset;
+}
+
+// What a CTA learns of its row.
+struct RowFacts {
+  float largest = 0.0f;  // of |x · weight|
+  float squares = 0.0f;  // Σ x²
+  __device__ __forceinline__ void add(float x, float weight) {
+    largest = fmaxf(largest, fabsf(x * weight));
+    squares += x * x;
+  }
+};
+
+__device__ __forceinline__ float cta_sum(float value, float* parts) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(0xffffffffu, value, offset);
+  }
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = 0.0f;
+#pragma unroll
+  for (int w = 0; w < kPrepareThreads / 32; ++w) value += parts[w];
+  return value;
+}
+
+template <bool Normalise>
+__device__ __forceinline__ RowFacts look_at(const PrepareLaunch& p, const float* row) {
+  RowFacts facts;
+  if (p.aligned) {
+#pragma unroll 4
+    for (int i = static_cast<int>(threadIdx.x) * 4; i < p.in; i += kPrepareThreads * 4) {
+      const float4 v = *reinterpret_cast<const float4*>(row + i);
+      facts.add(v.x, Normalise ? weight_of(p, i) : 1.0f);
+      facts.add(v.y, Normalise ? weight_of(p, i + 1) : 1.0f);
+      facts.add(v.z, Normalise ? weight_of(p, i + 2) : 1.0f);
+      facts.add(v.w, Normalise ? weight_of(p, i + 3) : 1.0f);
+    }
+    return facts;
+  }
+  for (int i = static_cast<int>(threadIdx.x); i < p.in; i += kPrepareThreads) {
+    facts.add(row[i], Normalise ? weight_of(p, i) : 1.0f);
+  }
+  return facts;
+}
+
+// grid (pieces of the units, tokens, targets): each CTA looks at its whole row by itself, which
+// costs less than a kernel of its own.
+template <bool Normalise>
 __global__ void __launch_bounds__(kPrepareThreads)
-    prepare_kernel(const float* x, std::int64_t stride, int in,
-                   const __grid_constant__ Targets targets, float* token_scales) {
+    prepare_kernel(const __grid_constant__ PrepareLaunch p) {
   allow_next();
-  __shared__ float warp_largest[kPrepareThreads / 32];
+  __shared__ float parts[2][kPrepareThreads / 32];
   const int token = static_cast<int>(blockIdx.y);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const PrepareTarget& target = targets.at[blockIdx.z];
+  const PrepareTarget& target = p.targets[blockIdx.z];
   const int first = static_cast<int>(blockIdx.x) * kUnitsPerCta + warp * kUnitsPerWarp;
   int channels[kUnitsPerWarp];  // weights' data: may be read before the activations are there
+  float weights[kUnitsPerWarp];
 #pragma unroll
   for (int u = 0; u < kUnitsPerWarp; ++u) {
     channels[u] =
         first + u < target.units ? target.channel_of_slot[(first + u) * kUnitSlots + lane] : -1;
+    weights[u] = Normalise && channels[u] >= 0 ? weight_of(p, channels[u]) : 1.0f;
   }
   dependency_wait();
-  const float* row = x + token * stride;
-  float largest = 0.0f;
-  for (int i = static_cast<int>(threadIdx.x); i < in; i += kPrepareThreads) {
-    largest = fmaxf(largest, fabsf(row[i]));
+  const float* row = p.x + token * p.stride;
+  float values[kUnitsPerWarp];
+#pragma unroll
+  for (int u = 0; u < kUnitsPerWarp; ++u) {
+    values[u] = channels[u] < 0 ? 0.0f : row[channels[u]] * weights[u];
   }
-  largest = cta_largest(largest, warp_largest);
+  const RowFacts facts = look_at<Normalise>(p, row);
+  float largest = cta_largest(facts.largest, parts[0]);
+  float factor = 1.0f;
+  if (Normalise) {
+    factor = rsqrtf(cta_sum(facts.squares, parts[1]) / static_cast<float>(p.in) + p.eps);
+    largest *= factor;
+  }
   const float power = power_for(largest);
-  if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.z == 0) token_scales[token] = power;
-
-  const PreparedRow to{target.fragments, target.sums, target.units, token};
-  const float divide = 1.0f / power;
+  if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.z == 0) p.token_scales[token] = power;
+  const PreparedRow to{target.fragments, target.units, token};
+  factor /= power;
 #pragma unroll
   for (int u = 0; u < kUnitsPerWarp; ++u) {
     if (first + u >= target.units) break;
-    to.store_unit(first + u, channels[u] < 0 ? 0.0f : row[channels[u]] * divide, lane);
+    to.store_unit(first + u, values[u] * factor, lane);
   }
 }
 
 }  // namespace
 
 void prepare(ExecContext& ctx, const PrepareArgs& args) {
-  Targets targets;
+  PrepareLaunch p;
   int units = 0;
   for (int i = 0; i < args.count; ++i) {
-    targets.at[i] = args.targets[i];
+    p.targets[i] = args.targets[i];
     units = std::max(units, args.targets[i].units);
   }
+  p.x = args.x.as<const float>();
+  p.stride = args.x.row_stride;
+  p.in = static_cast<int>(args.x.columns());
+  p.token_scales = args.token_scales;
+  p.norm_weight = args.norm_weight;
+  p.unit_offset = args.unit_offset ? 1.0f : 0.0f;
+  p.eps = args.eps;
+  p.aligned = reinterpret_cast<std::uintptr_t>(p.x) % 16 == 0 && p.stride % 4 == 0 && p.in % 4 == 0;
   const dim3 grid((units + kUnitsPerCta - 1) / kUnitsPerCta, static_cast<unsigned>(args.x.rows()),
                   static_cast<unsigned>(args.count));
-  launch(shape_of(ctx, grid, kPrepareThreads), prepare_kernel, args.x.as<const float>(),
-         args.x.row_stride, static_cast<int>(args.x.columns()), targets, args.token_scales);
+  const LaunchShape shape = shape_of(ctx, grid, kPrepareThreads);
+  if (args.normalise) {
+    launch(shape, prepare_kernel<true>, p);
+  } else {
+    launch(shape, prepare_kernel<false>, p);
+  }
 }
 
 }  // namespace bl::cuda

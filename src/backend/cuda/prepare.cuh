@@ -36,7 +36,6 @@ __device__ __forceinline__ float cta_largest(float value, float* parts) {
 // One row of prepared activations.
 struct PreparedRow {
   std::uint32_t* fragments = nullptr;  // of all rows
-  float* sums = nullptr;               // of all rows
   std::int32_t units = 0;              // of a row
   std::int64_t row = 0;
 
@@ -44,18 +43,10 @@ struct PreparedRow {
   __device__ __forceinline__ void store_unit(int unit, float value, int lane) const {
     const int s = lane / 16;
     const __half half = __float2half_rn(s == 0 ? value : value * 0.0625f);
-    float sum = __half2float(half) * (s == 0 ? 1.0f : 16.0f);
     // Slot 16s + 8r + 2t + e is half e of register 2s + r of lane t.
     const int r = lane / 8 % 2;
     const int place = (lane % 8 / 2) * 8 + (2 * s + r) * 2 + lane % 2;
     reinterpret_cast<__half*>(fragments)[(row * units + unit) * 32 + place] = half;
-#pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2) {
-      sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-    }
-    if (lane == 0) {
-      sums[(row / kTokenTile * units + unit) * kTokenTile + row % kTokenTile] = sum;
-    }
   }
 };
 

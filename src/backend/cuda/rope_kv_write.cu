@@ -1,4 +1,3 @@
-#include "backend/cuda/fused_ops.h"
 #include "backend/cuda/kv_write.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/rope.cuh"
@@ -38,8 +37,10 @@ __global__ void __launch_bounds__(kUnitWarps * 32) rope_kv_write_kernel(FusedPar
 
 }  // namespace
 
-void rope_and_write(ExecContext& ctx, const RopeArgs& q, const RopeArgs& k,
-                    const KvWriteArgs& write) {
+void rope_and_write(ExecContext& ctx, const RopeAndWriteArgs& args) {
+  const RopeArgs& q = args.q;
+  const RopeArgs& k = args.k;
+  const KvWriteArgs& write = args.write;
   BL_CHECK(q.positions == k.positions && q.variant == k.variant && q.rotated == k.rotated &&
            q.style == k.style && q.inv_freq.data == k.inv_freq.data &&
            q.scale.data == k.scale.data);

@@ -44,13 +44,14 @@ std::vector<float> unpack_codes(const CodePackPlan& plan, const HostCodes& packe
   const std::int64_t scale_words = scale_bytes(plan.kind) / 4;
   for (std::int64_t strip = 0; strip < plan.strips(); ++strip) {
     const std::uint32_t* unit = packed.codes.data() + strip * strip_words;
+    std::size_t chunk = 0;  // that holds unit u
     for (std::size_t u = 0; u < plan.group_of_unit.size(); ++u) {
       const int bits = plan.bits_of_unit[u];
       const std::int64_t group = plan.group_of_unit[u];
       const std::uint32_t* scales =
           packed.scales.data() + (strip * plan.groups + group) * scale_words;
-      const float group_scale =
-          plan.kind == ScaleKind::kExl2 ? packed.group_scales[static_cast<std::size_t>(group)] : 0;
+      while (chunk + 1 < plan.chunks.size() && plan.chunks[chunk + 1].first_unit <= u) ++chunk;
+      const float group_scale = plan.chunks[chunk].group_scale;
       for (int c = 0; c < kStripColumns && strip * kStripColumns + c < plan.out; ++c) {
         const ColumnScale s = column_scale(plan, scales, group_scale, bits, c);
         for (int slot = 0; slot < kUnitSlots; ++slot) {

@@ -11,7 +11,6 @@ namespace bl::cuda {
 struct HostCodes {
   std::span<const std::uint32_t> codes;   // [strips][strip words]
   std::span<const std::uint32_t> scales;  // [strips][groups][scale words]
-  std::span<const float> group_scales;    // [groups], kExl2
   std::span<const std::int32_t> channel_of_slot;
 };
 

@@ -172,7 +172,8 @@ TEST_F(CudaFusedOps, RopeAndWriteIsBoth) {
                                         .pages = 2},
                               .slots = device_->put(slots)};
       if (fused) {
-        cuda::rope_and_write(device_->context(), q_rope, k_rope, write);
+        device_->ops().rope_and_write(device_->context(),
+                                      {.q = q_rope, .k = k_rope, .write = write});
       } else {
         device_->ops().rope(device_->context(), q_rope);
         device_->ops().rope(device_->context(), k_rope);
