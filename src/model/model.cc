@@ -74,9 +74,9 @@ TensorView Model::logits_of(ExecContext& ctx, const StepBatch& batch, const Tens
                             const TensorView& logits) const {
   const auto rows = static_cast<std::int64_t>(batch.logit_rows.size());
   const TensorView h = ctx.scratch->take_f32({rows, parts_.spec.hidden});
-  const auto* wanted = scratch_copy(ctx, backend_, std::span<const std::int32_t>(batch.logit_rows),
-                                    Shape{rows})
-                           .as<const std::int32_t>();
+  const auto* wanted =
+      scratch_copy(ctx, backend_, std::span<const std::int32_t>(batch.logit_rows), Shape{rows})
+          .as<const std::int32_t>();
   ctx.ops->copy_rows(ctx, {.x = x, .rows = wanted, .count = rows, .out = h});
   if (parts_.final_norm.present()) parts_.final_norm.forward(ctx, h, h);
   const LinearOutput output{&parts_.head, logits};
