@@ -25,6 +25,11 @@ inline constexpr int kStripColumns = 64;
 inline constexpr int kUnitSlots = 32;
 inline constexpr int kMaxChunkBytes = 4096;
 inline constexpr int kMaxChunkUnits = 4;
+// Units of a chunk that is not the rest of a group.
+BL_HD constexpr int full_chunk_units(int bits) {
+  const int fitting = kMaxChunkBytes / (256 * bits);
+  return fitting < kMaxChunkUnits ? fitting : kMaxChunkUnits;
+}
 
 BL_HD constexpr int unit_bytes(int bits) { return 256 * bits; }
 
@@ -104,11 +109,13 @@ enum class ScaleKind : std::uint8_t {
 // A few units of one group, kMaxChunkBytes at most: what a warp takes at a time.
 struct Chunk {
   std::uint32_t offset = 0;      // bytes from the strip's start, in 256
-  std::uint32_t first_unit = 0;  // of the strip
   float group_scale = 0;         // s(g) of kExl2
+  std::uint16_t first_unit = 0;  // of the strip
   std::uint16_t group = 0;
   std::uint8_t bits = 0;
   std::uint8_t units = 0;
+  std::uint8_t ends_group = 0;  // the next chunk has other scales
+  std::uint8_t ends_strip = 0;
 };
 static_assert(sizeof(Chunk) == 16);
 

@@ -22,12 +22,11 @@ void add_chunks(CodePackPlan& plan, const std::vector<float>& group_scales) {
     const auto at = static_cast<std::size_t>(u);
     Chunk chunk;
     chunk.offset = offset;
-    chunk.first_unit = static_cast<std::uint32_t>(u);
+    chunk.first_unit = static_cast<std::uint16_t>(u);
     chunk.group = static_cast<std::uint16_t>(plan.group_of_unit[at]);
     if (!group_scales.empty()) chunk.group_scale = group_scales[chunk.group];
     chunk.bits = static_cast<std::uint8_t>(plan.bits_of_unit[at]);
-    const std::int64_t most =
-        std::min<std::int64_t>(kMaxChunkUnits, kMaxChunkBytes / unit_bytes(plan.bits_of_unit[at]));
+    const int most = full_chunk_units(plan.bits_of_unit[at]);
     std::int64_t end = u;
     while (end < units && end - u < most &&
            plan.group_of_unit[static_cast<std::size_t>(end)] == plan.group_of_unit[at]) {
@@ -35,8 +34,18 @@ void add_chunks(CodePackPlan& plan, const std::vector<float>& group_scales) {
     }
     chunk.units = static_cast<std::uint8_t>(end - u);
     offset += static_cast<std::uint32_t>(chunk.units) * chunk.bits;
+    chunk.ends_strip = end == units ? 1 : 0;
+    chunk.ends_group =
+        end == units || plan.group_of_unit[static_cast<std::size_t>(end)] != chunk.group ? 1 : 0;
     plan.chunks.push_back(chunk);
     u = end;
+  }
+}
+
+void check_units(const CodePackPlan& plan, const std::string& name) {
+  if (plan.units() > 65535) {
+    fail(ErrorCode::kUnsupported, "{}: {} input channels; the CUDA backend takes up to 2097120",
+         name, plan.in);
   }
 }
 
@@ -99,6 +108,7 @@ CodePackPlan plan_codes(const Exl2Matrix& matrix, std::int64_t out) {
       plan.word_of_unit.push_back(group.first_word + u * group.bits);
     }
   }
+  check_units(plan, matrix.name);
   std::vector<float> group_scales;
   for (const std::uint16_t bits : matrix.q_scale_max) {
     group_scales.push_back(exl2_group_scale(bits));
@@ -128,6 +138,7 @@ CodePackPlan plan_codes(const GptqMatrix& matrix, std::int64_t out) {
     plan.bits_of_unit.insert(plan.bits_of_unit.end(), units, matrix.bits);
     plan.channel_of_slot.resize(plan.group_of_unit.size() * kUnitSlots, -1);
   }
+  check_units(plan, matrix.name);
   add_chunks(plan, {});
   return plan;
 }

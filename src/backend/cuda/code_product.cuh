@@ -136,12 +136,6 @@ __device__ __forceinline__ void multiply_unit(const Codes& codes, const uint4 (&
   }
 }
 
-// This lane's activations of one chunk.
-template <int Tiles>
-struct ChunkInput {
-  uint4 x[Tiles][kMaxChunkUnits];
-};
-
 // Where a lane finds its activations.
 template <int Tiles>
 struct LaneInput {
@@ -156,13 +150,16 @@ struct LaneInput {
       x[n] = f.x + static_cast<std::int64_t>(token) * f.units * 4 + lane % 4;
     }
   }
-  __device__ __forceinline__ void load(const Chunk& chunk, ChunkInput<Tiles>& to) const {
+  // Of `Units` units from `first` on.
+  template <int Units>
+  __device__ __forceinline__ void load(int first, uint4 (&to)[Units][Tiles]) const {
 #pragma unroll
     for (int n = 0; n < Tiles; ++n) {
+      const uint4* from = x[n] + first * 4;
 #pragma unroll
-      for (int u = 0; u < kMaxChunkUnits; ++u) {
-        to.x[n][u] = make_uint4(0, 0, 0, 0);
-        if (live[n] && u < chunk.units) to.x[n][u] = x[n][(chunk.first_unit + u) * 4];
+      for (int u = 0; u < Units; ++u) {
+        to[u][n] = make_uint4(0, 0, 0, 0);
+        if (live[n]) to[u][n] = from[u * 4];
       }
     }
   }
@@ -173,68 +170,84 @@ template <int Tiles>
 struct ChunkSums {
   Sums<Tiles> codes;
   float x[Tiles][4];  // Σx of this lane's tokens 2t (even elements) and 2t + 1
+  __device__ __forceinline__ void clear() {
+    codes.clear();
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) x[n][c] = 0.0f;
+  }
 };
 
-// What zero points need: the sum of the activations, by a matrix of codes 1.
-template <int Tiles>
-__device__ __forceinline__ void add_inputs(const ChunkInput<Tiles>& input, int u,
-                                           ChunkSums<Tiles>& sums) {
+// One unit: codes · x, and what zero points need: the sum of x, by a matrix of codes 1.
+template <int Tiles, class Codes>
+__device__ __forceinline__ void add_unit(const Codes& codes, const uint4 (&x)[Tiles],
+                                         ChunkSums<Tiles>& sums) {
+  multiply_unit(codes, x, sums.codes);
   constexpr std::uint32_t kOne = 0x00010001u;
   const std::uint32_t first[4] = {kOne, kOne, kOne, kOne};
   const std::uint32_t second[4] = {kOne << 4, kOne << 4, kOne << 4, kOne << 4};
 #pragma unroll
   for (int n = 0; n < Tiles; ++n) {
-    mma_16x8x16(sums.x[n], first, input.x[n][u].x, input.x[n][u].y);
-    mma_16x8x16(sums.x[n], second, input.x[n][u].z, input.x[n][u].w);
+    mma_16x8x16(sums.x[n], first, x[n].x, x[n].y);
+    mma_16x8x16(sums.x[n], second, x[n].z, x[n].w);
   }
 }
 
-template <int Bits, int Tiles>
-__device__ __forceinline__ void multiply_units(const std::byte* codes, int stride, int units,
-                                               const ChunkInput<Tiles>& input,
-                                               ChunkSums<Tiles>& sums) {
+// All units of a chunk whose codes have `Bits` bits; `stride` bytes apart, so that a plane of wider
+// ones can be taken. `arrived()` gives the codes and may wait for them.
+template <int Bits, int Units, int Tiles, class Arrived>
+__device__ __forceinline__ void add_units(const Chunk& chunk, const LaneInput<Tiles>& input,
+                                          const Arrived& arrived, ChunkSums<Tiles>& sums) {
+  constexpr int kStride =
+      Units == full_chunk_units(8) && Bits == 4 ? unit_bytes(8) : unit_bytes(Bits);
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (chunk.units == Units) {
+    uint4 x[Units][Tiles];
+    input.load(chunk.first_unit, x);
+    const std::byte* codes = arrived();
 #pragma unroll
-  for (int u = 0; u < kMaxChunkUnits; ++u) {
-    if (u >= units) break;
+    for (int u = 0; u < Units; ++u) {
+      UnitCodes<Bits> unit;
+      unit.load(codes + u * kStride, lane);
+      add_unit(unit, x[u], sums);
+    }
+    return;
+  }
+  const std::byte* codes = arrived();
+#pragma unroll 1
+  for (int u = 0; u < chunk.units; ++u) {  // the rest of a group
+    uint4 x[1][Tiles];
+    input.load(chunk.first_unit + u, x);
     UnitCodes<Bits> unit;
-    unit.load(codes + u * stride, lane);
-    uint4 x[Tiles];
-#pragma unroll
-    for (int n = 0; n < Tiles; ++n) x[n] = input.x[n][u];
-    multiply_unit(unit, x, sums.codes);
-    add_inputs(input, u, sums);
+    unit.load(codes + u * kStride, lane);
+    add_unit(unit, x[0], sums);
   }
 }
 
 // sums = codes · x over one chunk.
-template <int Tiles>
-__device__ __forceinline__ void multiply_chunk(const std::byte* codes, const Chunk& chunk,
-                                               const ChunkInput<Tiles>& input,
-                                               ChunkSums<Tiles>& sums) {
-  sums.codes.clear();
-#pragma unroll
-  for (int n = 0; n < Tiles; ++n)
-#pragma unroll
-    for (int c = 0; c < 4; ++c) sums.x[n][c] = 0.0f;
+template <int Tiles, class Arrived>
+__device__ __forceinline__ void multiply_chunk(const Chunk& chunk, const LaneInput<Tiles>& input,
+                                               const Arrived& arrived, ChunkSums<Tiles>& sums) {
+  sums.clear();
   switch (chunk.bits) {
     case 2:
-      multiply_units<2>(codes, unit_bytes(2), chunk.units, input, sums);
+      add_units<2, full_chunk_units(2)>(chunk, input, arrived, sums);
       break;
     case 3:
-      multiply_units<3>(codes, unit_bytes(3), chunk.units, input, sums);
+      add_units<3, full_chunk_units(3)>(chunk, input, arrived, sums);
       break;
     case 4:
-      multiply_units<4>(codes, unit_bytes(4), chunk.units, input, sums);
+      add_units<4, full_chunk_units(4)>(chunk, input, arrived, sums);
       break;
     case 5:
-      multiply_units<5>(codes, unit_bytes(5), chunk.units, input, sums);
+      add_units<5, full_chunk_units(5)>(chunk, input, arrived, sums);
       break;
     case 6:
-      multiply_units<6>(codes, unit_bytes(6), chunk.units, input, sums);
+      add_units<6, full_chunk_units(6)>(chunk, input, arrived, sums);
       break;
     default:  // 8: the high nibbles, times 16, then the low ones
-      multiply_units<4>(codes, unit_bytes(8), chunk.units, input, sums);
+      add_units<4, full_chunk_units(8)>(chunk, input, arrived, sums);
 #pragma unroll
       for (int n = 0; n < Tiles; ++n)
 #pragma unroll
@@ -244,7 +257,8 @@ __device__ __forceinline__ void multiply_chunk(const std::byte* codes, const Chu
             sums.codes.at[n][i][c] *= 16.0f;
             sums.x[n][c] = 0.0f;
           }
-      multiply_units<4>(codes + 1024, unit_bytes(8), chunk.units, input, sums);
+      add_units<4, full_chunk_units(8)>(
+          chunk, input, [&] { return arrived() + 1024; }, sums);
   }
 }
 
@@ -253,22 +267,22 @@ struct LaneScales {
   float scale[8];  // of entry 2i + h, divided by kCodeUnit
   float zero[8];
 
-  // `scales`: the strip's entry of the group, `group_scale`: of EXL2.
-  __device__ __forceinline__ void load(const CodeMatrixView& m, const std::byte* scales,
-                                       float group_scale, int bits, int lane) {
-    const int g = lane / 4;
-    if (m.kind == ScaleKind::kExl2) {
-      const float square = static_cast<float>((lane % 16 + 1) * (lane % 16 + 1));
-      const float mine = __half2float(__float2half_rn(square * group_scale)) * (1.0f / kCodeUnit);
-      const std::uint32_t codes = reinterpret_cast<const std::uint32_t*>(scales)[g];
-      const float centre = static_cast<float>(1 << (bits - 1));
+  // `scales`: the strip's entry of the group.
+  __device__ __forceinline__ void load_exl2(const std::byte* scales, const Chunk& chunk, int lane) {
+    const float square = static_cast<float>((lane % 16 + 1) * (lane % 16 + 1));
+    const float mine =
+        __half2float(__float2half_rn(square * chunk.group_scale)) * (1.0f / kCodeUnit);
+    const std::uint32_t codes = reinterpret_cast<const std::uint32_t*>(scales)[lane / 4];
+    const float centre = static_cast<float>(1 << (chunk.bits - 1));
 #pragma unroll
-      for (int e = 0; e < 8; ++e) {
-        scale[e] = __shfl_sync(0xffffffffu, mine, static_cast<int>(codes >> (4 * e)), 16);
-        zero[e] = centre;
-      }
-      return;
+    for (int e = 0; e < 8; ++e) {
+      scale[e] = __shfl_sync(0xffffffffu, mine, static_cast<int>(codes >> (4 * e)), 16);
+      zero[e] = centre;  // one register: all are equal
     }
+  }
+  __device__ __forceinline__ void load_gptq(const CodeMatrixView& m, const std::byte* scales,
+                                            int lane) {
+    const int g = lane / 4;
     const auto* halves = reinterpret_cast<const __half*>(scales) + 8 * g;
     const float base = static_cast<float>(m.zero);
     const std::uint32_t nibbles = m.kind == ScaleKind::kGptqZeros4
@@ -282,6 +296,14 @@ struct LaneScales {
         z = static_cast<float>(reinterpret_cast<const std::uint16_t*>(scales)[64 + 8 * g + e]);
       }
       zero[e] = z;
+    }
+  }
+  __device__ __forceinline__ void load(const CodeMatrixView& m, const std::byte* scales,
+                                       const Chunk& chunk, int lane) {
+    if (m.kind == ScaleKind::kExl2) {
+      load_exl2(scales, chunk, lane);
+    } else {
+      load_gptq(m, scales, lane);
     }
   }
 };

@@ -69,8 +69,7 @@ __device__ __forceinline__ void write_wide_codes(const std::byte* codes, const L
 __device__ __forceinline__ int chunk_of_unit(const CodeMatrixView& m, int unit, int lane) {
   int chunk = -1;
   for (int base = 0; base < m.chunk_count; base += 32) {
-    const bool reached = base + lane < m.chunk_count &&
-                         m.chunks[base + lane].first_unit <= static_cast<std::uint32_t>(unit);
+    const bool reached = base + lane < m.chunk_count && m.chunks[base + lane].first_unit <= unit;
     chunk += __popc(__ballot_sync(0xffffffffu, reached));
   }
   return chunk;
@@ -95,7 +94,7 @@ __global__ void __launch_bounds__(kWarps * 32) dequantize_kernel(DequantizeArgs 
         m.scales +
         (static_cast<std::int64_t>(strip) * m.groups + chunk.group) * scale_bytes(m.kind);
     LaneScales scales;
-    scales.load(m, scales_at, chunk.group_scale, chunk.bits, lane);
+    scales.load(m, scales_at, chunk, lane);
     __half* to = &tile[0][warp * kUnitSlots];
     switch (chunk.bits) {
       case 2:

@@ -125,15 +125,18 @@ __device__ __forceinline__ void multiply_strip(const CodeMatrixView& m, StripStr
   const int lane = static_cast<int>(threadIdx.x) % 32;
   for (int c = static_cast<int>(threadIdx.x) / 32; c < m.chunk_count; c += kWarps) {
     const Chunk chunk = stream.chunk_at(c);
-    ChunkInput<Tiles> x;
-    input.load(chunk, x);
     const std::byte* codes = nullptr;
     const std::byte* scales = nullptr;
-    stream.wait(chunk, codes, scales);
     ChunkSums<Tiles> sums;
-    multiply_chunk(codes, chunk, x, sums);
+    multiply_chunk(
+        chunk, input,
+        [&] {
+          stream.wait(chunk, codes, scales);
+          return codes;
+        },
+        sums);
     LaneScales lane_scales;
-    lane_scales.load(m, scales, chunk.group_scale, chunk.bits, lane);
+    lane_scales.load(m, scales, chunk, lane);
     stream.release();
     apply_scales(lane_scales, sums, totals);
   }

@@ -239,6 +239,10 @@ namespace {
 
 bool has_codes(const MatmulOutput& output) { return cuda_matrix(output.weight).codes() != nullptr; }
 
+bool is_exl2(const MatmulOutput& output) {
+  return cuda_matrix(output.weight).codes()->view.kind == ScaleKind::kExl2;
+}
+
 // The norm goes into the launch that gathers the activations where every matrix has codes and
 // tokens are few; elsewhere it is a launch of its own.
 bool fuses_norm(const MatmulArgs& args) {
@@ -267,28 +271,29 @@ void matmul(ExecContext& ctx, const MatmulArgs& args) {
     return;
   }
   const bool few = args.x.rows() <= kMostPackedTokens;
-  std::array<const MatmulOutput*, kMaxMatrices> packed{};
-  std::size_t count = 0;
   float* row_largest = nullptr;
-  if (args.x.rows() > std::min(kFewDenseTokens, kMostPackedTokens) &&
-      !(few && std::all_of(args.outputs.begin(), args.outputs.end(), has_codes))) {
+  if (args.x.rows() > std::min(kFewDenseTokens, kMostPackedTokens)) {
     row_largest = ctx.scratch->take_f32({args.x.rows()}).as<float>();
     find_largest(ctx, args.x, row_largest);
   }
   for (const MatmulOutput& output : args.outputs) {
     if (!has_codes(output)) {
       dense_matmul(ctx, args, output, row_largest);
-    } else if (few) {
-      packed[count++] = &output;
-      if (count == packed.size()) {
-        packed_matmul(ctx, args, {packed.data(), count});
-        count = 0;
-      }
-    } else {
+    } else if (!few) {
       expanded_matmul(ctx, args, output, row_largest);
     }
   }
-  if (count > 0) packed_matmul(ctx, args, {packed.data(), count});
+  if (!few) return;
+  for (const bool exl2 : {true, false}) {
+    std::array<const MatmulOutput*, kMaxMatrices> packed{};
+    std::size_t count = 0;
+    for (const MatmulOutput& output : args.outputs) {
+      if (!has_codes(output) || is_exl2(output) != exl2) continue;
+      BL_CHECK(count < packed.size());
+      packed[count++] = &output;
+    }
+    if (count > 0) packed_matmul(ctx, args, {packed.data(), count});
+  }
 }
 
 }  // namespace bl::cuda

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int kWarps = kProductWarps;
 constexpr int kThreads = kWarps * 32;
-constexpr int kSlotBytes = kMaxChunkBytes + 256;  // a chunk and its scales
+constexpr int kScaleRoom = 256;
+constexpr int kSlotBytes = kMaxChunkBytes + kScaleRoom + 32;  // a chunk, its scales, its Arrival
 
 struct Launch {
   ProductArgs args;
@@ -27,56 +28,84 @@ __device__ __forceinline__ bool same(const ChunkCursor& a, const ChunkCursor& b)
   return a.strip == b.strip && a.chunk == b.chunk;
 }
 
-__device__ __forceinline__ void advance(const Launch& launch, ChunkCursor& cursor) {
-  const CodeMatrixView& m = launch.args.matrices[cursor.matrix].view;
-  if (++cursor.chunk < m.chunk_count) return;
-  cursor.chunk = 0;
-  ++cursor.strip;
-  if (cursor.strip == launch.strips_before[cursor.matrix] + m.strips) ++cursor.matrix;
-}
+// A chunk on its way, with its place.
+struct alignas(16) Arrival {
+  Chunk chunk;
+  std::int32_t strip = 0;  // counted over all matrices
+  std::int16_t matrix = 0;
+  bool last = false;  // of the warp's share
+};
 
-// 32 entries of a chunk table in the lanes of a warp, so that following a stream costs no loads.
-class ChunkWindow {
+// Follows the chunks of a share. Codes of a matrix lie one after the other in this order, strips
+// included, and so do its scales, so that addresses only ever grow.
+class ChunkWalk {
  public:
-  __device__ __forceinline__ Chunk get(const Launch& launch, const ChunkCursor& cursor, int lane) {
-    const int base = cursor.chunk & ~31;
-    if (base != base_ || cursor.matrix != matrix_) {
-      const CodeMatrixView& m = launch.args.matrices[cursor.matrix].view;
-      const int at = min(base + lane, m.chunk_count - 1);
-      mine_ = __ldg(reinterpret_cast<const uint4*>(m.chunks + at));
-      base_ = base;
-      matrix_ = cursor.matrix;
+  __device__ ChunkWalk(const Launch& launch, const ChunkCursor& begin, const ChunkCursor& end)
+      : launch_(launch), next_(begin), end_(end) {
+    if (!done()) open_matrix();
+  }
+  __device__ __forceinline__ bool done() const { return same(next_, end_); }
+  __device__ __forceinline__ int scale_count() const { return scale_bytes_; }  // of the next chunk
+
+  // The next chunk and where it lies.
+  __device__ __forceinline__ Arrival take(const std::byte*& codes, const std::byte*& scales) {
+    Arrival arrival;
+    *reinterpret_cast<uint4*>(&arrival.chunk) = upcoming_;
+    const Chunk& chunk = arrival.chunk;
+    arrival.strip = next_.strip;
+    arrival.matrix = next_.matrix;
+    codes = codes_;
+    scales = scales_;
+    codes_ += chunk.units * unit_bytes(chunk.bits);
+    if (chunk.ends_group != 0) scales_ += scale_bytes_;
+    ++next_.chunk;
+    if (chunk.ends_strip != 0) {
+      next_.chunk = 0;
+      ++next_.strip;
     }
-    const int from = cursor.chunk & 31;
-    uint4 bits;
-    bits.x = __shfl_sync(0xffffffffu, mine_.x, from);
-    bits.y = __shfl_sync(0xffffffffu, mine_.y, from);
-    bits.z = __shfl_sync(0xffffffffu, mine_.z, from);
-    bits.w = __shfl_sync(0xffffffffu, mine_.w, from);
-    Chunk chunk;
-    *reinterpret_cast<uint4*>(&chunk) = bits;
-    return chunk;
+    arrival.last = done();
+    if (!arrival.last) {
+      if (next_.strip == strips_end_) {
+        ++next_.matrix;
+        open_matrix();
+      } else {
+        look_ahead();
+      }
+    }
+    return arrival;
   }
 
  private:
-  uint4 mine_{};
-  int base_ = -1;
-  int matrix_ = -1;
+  __device__ __forceinline__ void look_ahead() {
+    upcoming_ = __ldg(reinterpret_cast<const uint4*>(chunks_ + next_.chunk));
+  }
+  __device__ __forceinline__ void open_matrix() {
+    const CodeMatrixView& m = launch_.args.matrices[next_.matrix].view;
+    const int before = launch_.strips_before[next_.matrix];
+    const int strip = next_.strip - before;
+    strips_end_ = before + m.strips;
+    chunks_ = m.chunks;
+    scale_bytes_ = scale_bytes(m.kind);
+    look_ahead();
+    Chunk chunk;
+    *reinterpret_cast<uint4*>(&chunk) = upcoming_;
+    codes_ = m.codes + strip * m.strip_bytes + static_cast<std::int64_t>(chunk.offset) * 256;
+    scales_ = m.scales + (static_cast<std::int64_t>(strip) * m.groups + chunk.group) * scale_bytes_;
+  }
+
+  const Launch& launch_;
+  ChunkCursor next_;
+  ChunkCursor end_;
+  uint4 upcoming_{};
+  const Chunk* chunks_ = nullptr;
+  const std::byte* codes_ = nullptr;
+  const std::byte* scales_ = nullptr;
+  int strips_end_ = 0;
+  int scale_bytes_ = 0;
 };
 
-__device__ __forceinline__ const std::byte* codes_of(const CodeMatrixView& m, int strip,
-                                                     const Chunk& chunk) {
-  return m.codes + strip * m.strip_bytes + static_cast<std::int64_t>(chunk.offset) * 256;
-}
-
-__device__ __forceinline__ const std::byte* scales_of(const CodeMatrixView& m, int strip,
-                                                      const Chunk& chunk) {
-  return m.scales +
-         (static_cast<std::int64_t>(strip) * m.groups + chunk.group) * scale_bytes(m.kind);
-}
-
-// A warp's chunks on their way from memory: a ring in shared memory that bulk copies fill (compute
-// capability 9 and later), or straight reads.
+// A warp's chunks: through a ring in shared memory that bulk copies fill (compute capability 9 and
+// later), or by straight reads.
 class ChunkStream {
  public:
   BL_HD static constexpr int barrier_bytes(int slots) {
@@ -89,31 +118,43 @@ class ChunkStream {
   // Starts the copies of as many chunks as the ring holds.
   __device__ ChunkStream(const Launch& launch, std::byte* shared, const ChunkCursor& begin,
                          const ChunkCursor& end)
-      : launch_(launch), lane_(static_cast<int>(threadIdx.x) % 32), next_(begin), end_(end) {
+      : walk_(launch, begin, end) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     const int warp = static_cast<int>(threadIdx.x) / 32;
     slots_ = launch.ring_slots;
     barriers_ = reinterpret_cast<std::uint64_t*>(shared) + warp * slots_;
     ring_ = shared + barrier_bytes(slots_) + warp * slots_ * kSlotBytes;
-    if (lane_ == 0) {
+    if (first_lane()) {
       for (int i = 0; i < slots_; ++i) barrier_init(barriers_ + i, 1);
       barrier_init_fence();
     }
     __syncwarp();
-    for (int i = 0; i < slots_ && !same(next_, end_); ++i) issue(i);
+    for (int i = 0; i < slots_ && !walk_.done(); ++i) issue(i);
+    __syncwarp();
 #endif
   }
 
-  // Codes and scales of the next chunk.
-  __device__ __forceinline__ void wait(const CodeMatrixView& m, int strip, const Chunk& chunk,
-                                       const std::byte*& codes, const std::byte*& scales) {
+  // What comes next. Its codes and scales are there after wait().
+  __device__ __forceinline__ Arrival next() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    return *reinterpret_cast<const Arrival*>(slot_at(slot_) + kMaxChunkBytes + kScaleRoom);
+#else
+    return walk_.take(codes_, scales_);
+#endif
+  }
+  __device__ __forceinline__ const std::byte* wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     barrier_wait(barriers_ + slot_, phase_);
-    codes = ring_ + slot_ * kSlotBytes;
-    scales = codes + kMaxChunkBytes;
+    return slot_at(slot_);
 #else
-    codes = codes_of(m, strip, chunk);
-    scales = scales_of(m, strip, chunk);
+    return codes_;
+#endif
+  }
+  __device__ __forceinline__ const std::byte* scales() const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    return slot_at(slot_) + kMaxChunkBytes;
+#else
+    return scales_;
 #endif
   }
 
@@ -121,7 +162,8 @@ class ChunkStream {
   __device__ __forceinline__ void release() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     __syncwarp();
-    if (!same(next_, end_)) issue(slot_);
+    if (!walk_.done()) issue(slot_);
+    __syncwarp();
     if (++slot_ == slots_) {
       slot_ = 0;
       phase_ ^= 1u;
@@ -130,32 +172,35 @@ class ChunkStream {
   }
 
  private:
+  ChunkWalk walk_;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  __device__ __forceinline__ static bool first_lane() { return threadIdx.x % 32 == 0; }
+  __device__ __forceinline__ std::byte* slot_at(int slot) const {
+    return ring_ + slot * kSlotBytes;
+  }
   __device__ __forceinline__ void issue(int slot) {
-    const CodeMatrixView& m = launch_.args.matrices[next_.matrix].view;
-    const Chunk chunk = window_.get(launch_, next_, lane_);
-    if (lane_ == 0) {
-      const int strip = next_.strip - launch_.strips_before[next_.matrix];
-      std::byte* to = ring_ + slot * kSlotBytes;
-      const int bytes = chunk.units * unit_bytes(chunk.bits);
-      barrier_expect(barriers_ + slot, bytes + scale_bytes(m.kind));
-      bulk_copy(to, codes_of(m, strip, chunk), bytes, barriers_ + slot);
-      bulk_copy(to + kMaxChunkBytes, scales_of(m, strip, chunk), scale_bytes(m.kind),
-                barriers_ + slot);
+    const std::byte* codes;
+    const std::byte* scales;
+    const int scale_count = walk_.scale_count();
+    const Arrival arrival = walk_.take(codes, scales);
+    if (first_lane()) {
+      std::byte* to = slot_at(slot);
+      *reinterpret_cast<Arrival*>(to + kMaxChunkBytes + kScaleRoom) = arrival;
+      const int bytes = arrival.chunk.units * unit_bytes(arrival.chunk.bits);
+      barrier_expect(barriers_ + slot, bytes + scale_count);
+      bulk_copy(to, codes, bytes, barriers_ + slot);
+      bulk_copy(to + kMaxChunkBytes, scales, scale_count, barriers_ + slot);
     }
-    advance(launch_, next_);
   }
   std::uint64_t* barriers_ = nullptr;
   std::byte* ring_ = nullptr;
   int slots_ = 0;
   int slot_ = 0;
   std::uint32_t phase_ = 0;
-  ChunkWindow window_;
+#else
+  const std::byte* codes_ = nullptr;
+  const std::byte* scales_ = nullptr;
 #endif
-  const Launch& launch_;
-  int lane_;
-  ChunkCursor next_;
-  ChunkCursor end_;
 };
 
 __device__ __forceinline__ int matrix_of(const Launch& launch, int strip) {
@@ -280,7 +325,7 @@ __device__ void add_parts(const Launch& launch, const CtaShare& share, const flo
   }
 }
 
-template <int Tiles>
+template <int Tiles, bool kGptq>
 __global__ void __launch_bounds__(kThreads, Tiles == 1 ? 2 : 1)
     product_kernel(const __grid_constant__ Launch launch) {
   extern __shared__ __align__(128) std::byte shared[];
@@ -297,10 +342,6 @@ __global__ void __launch_bounds__(kThreads, Tiles == 1 ? 2 : 1)
   __syncthreads();
   const ChunkCursor begin = share.begin[warp];
   const ChunkCursor end = share.begin[warp + 1];
-  ChunkCursor cursor = begin;
-  ChunkWindow window;
-  Chunk chunk;
-  if (!same(cursor, end)) chunk = window.get(launch, cursor, lane);
   ChunkStream stream(launch, shared, begin, end);
   float* parts = reinterpret_cast<float*>(shared + launch.parts_offset);
   const int first_tile = args.first_token / kTokenTile;
@@ -308,44 +349,47 @@ __global__ void __launch_bounds__(kThreads, Tiles == 1 ? 2 : 1)
 
   Sums<Tiles> totals;
   totals.clear();
-  while (!same(cursor, end)) {
-    const ProductMatrix& m = args.matrices[cursor.matrix];
-    LaneInput<Tiles> input;
-    input.open({reinterpret_cast<const uint4*>(m.fragments), m.view.units}, first_tile,
-               args.first_token + args.tokens, lane);
-    ChunkInput<Tiles> x;
-    input.load(chunk, x);
-    const std::byte* codes = nullptr;
-    const std::byte* scales = nullptr;
-    stream.wait(m.view, cursor.strip - launch.strips_before[cursor.matrix], chunk, codes, scales);
+  LaneInput<Tiles> input;
+  int matrix = -1;
+  bool more = !same(begin, end);
+  while (more) {
+    const Arrival arrival = stream.next();
+    const ProductMatrix& m = args.matrices[arrival.matrix];
+    if (arrival.matrix != matrix) {
+      matrix = arrival.matrix;
+      input.open({reinterpret_cast<const uint4*>(m.fragments), m.view.units}, first_tile,
+                 args.first_token + args.tokens, lane);
+    }
     ChunkSums<Tiles> sums;
-    multiply_chunk(codes, chunk, x, sums);
+    multiply_chunk(
+        arrival.chunk, input, [&] { return stream.wait(); }, sums);
     LaneScales lane_scales;
-    lane_scales.load(m.view, scales, chunk.group_scale, chunk.bits, lane);
+    if constexpr (kGptq) {
+      lane_scales.load_gptq(m.view, stream.scales(), lane);
+    } else {
+      lane_scales.load_exl2(stream.scales(), arrival.chunk, lane);
+    }
     stream.release();
     apply_scales(lane_scales, sums, totals);
-    const int strip = cursor.strip;
-    advance(launch, cursor);
-    const bool last = same(cursor, end);
-    if (last || cursor.strip != strip) {
-      const int slot = warp * 2 + (cursor.strip != strip ? 0 : 1);
-      keep_sums(launch, totals, strip, made_whole(begin, end, strip),
+    more = !arrival.last;
+    if (!more || arrival.chunk.ends_strip != 0) {
+      const int slot = warp * 2 + (arrival.chunk.ends_strip != 0 ? 0 : 1);
+      keep_sums(launch, totals, arrival.strip, made_whole(begin, end, arrival.strip),
                 parts + slot * kStripColumns * args.tokens);
       totals.clear();
     }
-    if (!last) chunk = window.get(launch, cursor, lane);
   }
   __syncthreads();
   add_parts(launch, share, parts, arrived_last);
 }
 
-template <int Tiles>
+template <int Tiles, bool kGptq>
 void start(ExecContext& ctx, const Launch& launch_args, int ctas, std::size_t shared_bytes) {
-  BL_CUDA_CHECK(cudaFuncSetAttribute(product_kernel<Tiles>,
+  BL_CUDA_CHECK(cudaFuncSetAttribute(product_kernel<Tiles, kGptq>,
                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(shared_bytes)));
   launch(shape_of(ctx, dim3(static_cast<unsigned>(ctas)), kThreads, shared_bytes),
-         product_kernel<Tiles>, launch_args);
+         product_kernel<Tiles, kGptq>, launch_args);
 }
 
 }  // namespace
@@ -365,6 +409,8 @@ void product(ExecContext& ctx, const ProductArgs& args, const ProductPlans::Entr
   launch_args.counters = counters;
   int strips = 0;
   for (int i = 0; i < args.count; ++i) {
+    BL_CHECK((args.matrices[i].view.kind == ScaleKind::kExl2) ==
+             (args.matrices[0].view.kind == ScaleKind::kExl2));
     launch_args.strips_before[i] = strips;
     strips += args.matrices[i].view.strips;
   }
@@ -378,10 +424,11 @@ void product(ExecContext& ctx, const ProductArgs& args, const ProductPlans::Entr
   launch_args.parts_offset = ring;
   const std::size_t shared =
       static_cast<std::size_t>(ring) + static_cast<std::size_t>(kWarps * 2 * part) * sizeof(float);
+  const bool gptq = args.matrices[0].view.kind != ScaleKind::kExl2;
   if (args.tokens <= kTokenTile) {
-    start<1>(ctx, launch_args, plan.ctas, shared);
+    (gptq ? start<1, true> : start<1, false>)(ctx, launch_args, plan.ctas, shared);
   } else {
-    start<2>(ctx, launch_args, plan.ctas, shared);
+    (gptq ? start<2, true> : start<2, false>)(ctx, launch_args, plan.ctas, shared);
   }
 }
 

@@ -35,7 +35,8 @@ struct ProductArgs {
 // Scratch of one launch.
 std::size_t product_scratch_bytes(int multiprocessors);
 
-// Enqueues it. `counters`: kMaxStrips zeroed ints, zero again afterwards.
+// Enqueues it; matrices are all EXL2 or all GPTQ. `counters`: kMaxStrips zeroed ints, zero again
+// afterwards.
 void product(ExecContext& ctx, const ProductArgs& args, const ProductPlans::Entry& plan,
              std::int32_t* counters);
 
