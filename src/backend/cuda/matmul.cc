@@ -19,6 +19,9 @@ namespace {
 constexpr std::int64_t kMostPackedTokens = 64;
 // Up to so many, plain matrices are multiplied in F32 activations, eight tokens at a time.
 constexpr std::int64_t kFewDenseTokens = 64;
+// CTAs of a product on a multiprocessor. With one, dependent launch puts two of the next product on
+// some multiprocessors and none on others (207 tok/s against 258; bench/ladder/exl2_gemv).
+constexpr int kProductCtas = 2;
 // Expanded weights held at a time.
 constexpr std::int64_t kExpandedBytes = 128 << 20;
 
@@ -95,8 +98,8 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   product_args.token_scales = preparation.run(args);
   product_args.multiplier = args.multiplier;
   product_args.accumulate = args.accumulate;
-  const ProductPlans::Entry plan = backend.product_plans().find({weights.data(), outputs.size()},
-                                                                backend.facts().multiprocessors);
+  const ProductPlans::Entry plan = backend.product_plans().find(
+      {weights.data(), outputs.size()}, kProductCtas * backend.facts().multiprocessors);
   for (std::int64_t first = 0; first < tokens; first += kMaxProductTokens) {
     product_args.first_token = static_cast<int>(first);
     product_args.tokens =
@@ -105,24 +108,29 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   }
 }
 
-// Many tokens: expanded strip by strip, multiplied by cuBLASLt.
-void expanded_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& output,
-                     float* row_largest) {
-  ArenaScope scope(*ctx.scratch);
-  const CudaOps& ops = cuda_ops_of(ctx);
-  const CodeWeights& weights = *cuda_matrix(output.weight).codes();
-  const std::int64_t slots = std::int64_t{weights.view.units} * kUnitSlots;
-  const std::int64_t tokens = args.x.rows();
+// Activations gathered into the slots of one matrix, in binary16.
+Rows16Args gathered_rows(ExecContext& ctx, const MatmulArgs& args, const CodeWeights& weights,
+                         float* row_largest) {
   Rows16Args rows;
   rows.x = args.x;
   rows.channel_of_slot = weights.channel_of_slot;
-  rows.slots = slots;
-  rows.rows = take_halves(*ctx.scratch, tokens * slots).data;
+  rows.slots = std::int64_t{weights.view.units} * kUnitSlots;
+  rows.rows = take_halves(*ctx.scratch, args.x.rows() * rows.slots).data;
   rows.multiplier = args.multiplier;
   rows.alpha = ctx.scratch->take_f32({1}).as<float>();
   rows.row_largest = row_largest;
   make_rows16(ctx, rows);
+  return rows;
+}
 
+// Many tokens: expanded strip by strip, multiplied by cuBLASLt.
+void expanded_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& output,
+                     const Rows16Args& rows) {
+  ArenaScope scope(*ctx.scratch);
+  const CudaOps& ops = cuda_ops_of(ctx);
+  const CodeWeights& weights = *cuda_matrix(output.weight).codes();
+  const std::int64_t slots = rows.slots;
+  const std::int64_t tokens = args.x.rows();
   const std::int64_t strip_bytes = slots * kStripColumns * 2;
   const std::int64_t strips_at_once =
       std::clamp<std::int64_t>(kExpandedBytes / strip_bytes, 1, weights.view.strips);
@@ -224,7 +232,7 @@ std::size_t matmul_scratch_bytes(const Backend::ScratchShape& shape, int multipr
   const std::int64_t slots = 2 * shape.max_in + kUnitSlots;
   const std::int64_t packed_tokens = std::min(shape.tokens, kMostPackedTokens) + 8;
   const std::size_t packed = kMaxMatrices * arena_bytes(DType::kF16, packed_tokens * slots) +
-                             product_scratch_bytes(multiprocessors) +
+                             product_scratch_bytes(kProductCtas * multiprocessors) +
                              arena_bytes(DType::kF32, packed_tokens);
   const std::size_t expanded =
       arena_bytes(DType::kF16, shape.tokens * slots) + arena_bytes(DType::kF32, 1) +
@@ -241,6 +249,24 @@ bool has_codes(const MatmulOutput& output) { return cuda_matrix(output.weight).c
 
 bool is_exl2(const MatmulOutput& output) {
   return cuda_matrix(output.weight).codes()->view.kind == ScaleKind::kExl2;
+}
+
+// Matrices of equal gathers share the gathered activations; outputs of one call mostly do.
+void expanded_matmuls(ExecContext& ctx, const MatmulArgs& args, float* row_largest) {
+  std::vector<bool> done(args.outputs.size(), false);
+  for (std::size_t i = 0; i < args.outputs.size(); ++i) {
+    if (done[i] || !has_codes(args.outputs[i])) continue;
+    ArenaScope scope(*ctx.scratch);
+    const CodeWeights& first = *cuda_matrix(args.outputs[i].weight).codes();
+    const Rows16Args rows = gathered_rows(ctx, args, first, row_largest);
+    for (std::size_t j = i; j < args.outputs.size(); ++j) {
+      if (done[j] || !has_codes(args.outputs[j])) continue;
+      const CodeWeights& other = *cuda_matrix(args.outputs[j].weight).codes();
+      if (other.gather != first.gather || other.view.units != first.view.units) continue;
+      expanded_matmul(ctx, args, args.outputs[j], rows);
+      done[j] = true;
+    }
+  }
 }
 
 // The norm goes into the launch that gathers the activations where every matrix has codes and
@@ -277,13 +303,12 @@ void matmul(ExecContext& ctx, const MatmulArgs& args) {
     find_largest(ctx, args.x, row_largest);
   }
   for (const MatmulOutput& output : args.outputs) {
-    if (!has_codes(output)) {
-      dense_matmul(ctx, args, output, row_largest);
-    } else if (!few) {
-      expanded_matmul(ctx, args, output, row_largest);
-    }
+    if (!has_codes(output)) dense_matmul(ctx, args, output, row_largest);
   }
-  if (!few) return;
+  if (!few) {
+    expanded_matmuls(ctx, args, row_largest);
+    return;
+  }
   for (const bool exl2 : {true, false}) {
     std::array<const MatmulOutput*, kMaxMatrices> packed{};
     std::size_t count = 0;
