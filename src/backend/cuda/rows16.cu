@@ -9,6 +9,7 @@ namespace bl::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr std::int64_t kStagedBytes = 48 << 10;  // shared memory that needs no leave
 
 __device__ float largest_of_cta(float largest) {
   __shared__ float warps[kThreads / 32];
@@ -41,6 +42,41 @@ __device__ float power_for(float largest) {
   if (!(largest > 0.0f) || isinf(largest)) return 1.0f;
   const int exponent = static_cast<int>(__float_as_uint(largest) >> 23) - 127;
   return exp2f(static_cast<float>(max(min(exponent - 13, 100), -100)));
+}
+
+// The same for rows that fit into shared memory: read once in order, gathered from there. Rows of x
+// start at multiples of 16 bytes and have whole float4s, slots come in eights.
+__global__ void __launch_bounds__(kThreads)
+    gathered_rows_kernel(Rows16Args args, const float* x, std::int64_t stride, int2 shape) {
+  const auto [tokens, in] = shape;
+  allow_next();
+  extern __shared__ __align__(16) __half staged[];
+  dependency_wait();
+  float largest = 0.0f;
+  for (int i = static_cast<int>(threadIdx.x); i < tokens; i += kThreads) {
+    largest = fmaxf(largest, args.row_largest[i]);
+  }
+  const float power = power_for(largest_of_cta(largest));
+  if (blockIdx.x == 0 && threadIdx.x == 0) *args.alpha = args.multiplier * power;
+  const float divide = 1.0f / power;
+  const auto* row = reinterpret_cast<const float4*>(x + blockIdx.x * stride);
+  for (int i = static_cast<int>(threadIdx.x); i < in / 4; i += kThreads) {
+    const float4 v = row[i];
+    auto* to = reinterpret_cast<__half2*>(staged) + 2 * i;
+    to[0] = __floats2half2_rn(v.x * divide, v.y * divide);
+    to[1] = __floats2half2_rn(v.z * divide, v.w * divide);
+  }
+  __syncthreads();
+  const auto* channels = reinterpret_cast<const int4*>(args.channel_of_slot);
+  auto* to = static_cast<uint4*>(args.rows) + blockIdx.x * (args.slots / 8);
+  const auto at = [&](int channel) { return channel < 0 ? __float2half(0.0f) : staged[channel]; };
+  for (int i = static_cast<int>(threadIdx.x); i < args.slots / 8; i += kThreads) {
+    const int4 a = channels[2 * i];
+    const int4 b = channels[2 * i + 1];
+    __half2 halves[4] = {
+        {at(a.x), at(a.y)}, {at(a.z), at(a.w)}, {at(b.x), at(b.y)}, {at(b.z), at(b.w)}};
+    to[i] = *reinterpret_cast<const uint4*>(halves);
+  }
 }
 
 // grid (tokens).
@@ -103,7 +139,17 @@ void find_largest(ExecContext& ctx, const TensorView& x, float* row_largest) {
 
 void make_rows16(ExecContext& ctx, const Rows16Args& args) {
   const LaunchShape shape = shape_of(ctx, dim3(static_cast<unsigned>(args.x.rows())), kThreads);
-  if (args.type == DType::kBF16) {
+  const std::int64_t in = args.x.columns();
+  const bool staged = args.channel_of_slot != nullptr && in % 4 == 0 && in * 2 <= kStagedBytes &&
+                      args.x.row_stride % 4 == 0 &&
+                      reinterpret_cast<std::uintptr_t>(args.x.data) % 16 == 0 &&
+                      args.slots % 8 == 0;
+  if (staged) {
+    const LaunchShape with_room = shape_of(ctx, dim3(static_cast<unsigned>(args.x.rows())),
+                                           kThreads, static_cast<std::size_t>(in) * 2);
+    launch(with_room, gathered_rows_kernel, args, args.x.as<const float>(), args.x.row_stride,
+           int2{static_cast<int>(args.x.rows()), static_cast<int>(in)});
+  } else if (args.type == DType::kBF16) {
     launch(shape, bf16_rows_kernel, args, args.x.as<const float>(), args.x.row_stride);
   } else {
     launch(shape, half_rows_kernel, args, args.x.as<const float>(), args.x.row_stride,
