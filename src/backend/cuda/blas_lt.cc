@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backend/cuda/cuda_check.h"
+#include "base/check.h"
 #include "base/error.h"
 
 namespace bl::cuda {
@@ -13,13 +14,14 @@ namespace {
 
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
-cudaDataType_t type_of(BlasType type) {
+cudaDataType_t type_of(DType type) {
   switch (type) {
-    case BlasType::kF32:
+    case DType::kF32:
       return CUDA_R_32F;
-    case BlasType::kF16:
+    case DType::kF16:
       return CUDA_R_16F;
     default:
+      BL_CHECK(type == DType::kBF16);
       return CUDA_R_16BF;
   }
 }

@@ -7,15 +7,14 @@
 #include <memory>
 #include <tuple>
 
-namespace bl::cuda {
+#include "tensor/dtype.h"
 
-// What a matrix multiplication reads.
-enum class BlasType : std::uint8_t { kF32, kF16, kBF16 };
+namespace bl::cuda {
 
 // out[tokens, columns] (F32, row_stride) = alpha · x[tokens, in] · wᵀ + beta · out, with w
 // [columns, in]; F32 sums.
 struct BlasProduct {
-  BlasType type = BlasType::kF16;
+  DType type = DType::kF16;  // of x and w: F32, F16 or BF16
   const void* x = nullptr;
   const void* w = nullptr;
   float* out = nullptr;
@@ -42,7 +41,7 @@ class BlasLt {
   struct Library;
   struct Plan;
   using Key =
-      std::tuple<BlasType, std::uint32_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+      std::tuple<DType, std::uint32_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
   const Plan& plan(const BlasProduct& product);
 
   std::unique_ptr<Library> library_;

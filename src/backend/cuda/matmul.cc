@@ -144,7 +144,7 @@ void expanded_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutpu
     dequantize(ctx, expand);
     const std::int64_t column = first * kStripColumns;
     BlasProduct product;
-    product.type = BlasType::kF16;
+    product.type = DType::kF16;
     product.x = rows.rows;
     product.w = expanded.data;
     product.out = output.out.as<float>() + column;
@@ -201,7 +201,7 @@ void dense_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& 
   product.out_stride = output.out.row_stride;
   product.beta = ops.backend->constant(args.accumulate);
   if (weights.type == DType::kF32 && args.x.row_stride == in && args.multiplier == 1.0f) {
-    product.type = BlasType::kF32;
+    product.type = DType::kF32;
     product.x = args.x.data;
     product.alpha = ops.backend->constant(true);
   } else if (weights.type == DType::kF32) {
@@ -217,7 +217,7 @@ void dense_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& 
     rows.alpha = ctx.scratch->take_f32({1}).as<float>();
     rows.row_largest = row_largest;
     make_rows16(ctx, rows);
-    product.type = weights.type == DType::kF16 ? BlasType::kF16 : BlasType::kBF16;
+    product.type = weights.type;
     product.x = rows.rows;
     product.alpha = rows.alpha;
   }
