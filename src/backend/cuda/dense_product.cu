@@ -4,6 +4,7 @@
 #include <cuda_fp16.h>
 
 #include "backend/cuda/launch.cuh"
+#include "backend/cuda/warp_reduce.cuh"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -73,12 +74,9 @@ __global__ void __launch_bounds__(kWarps * 32) dense_product_kernel(const T* row
   }
 #pragma unroll
   for (int t = 0; t < Tokens; ++t) {
-#pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2) {
-      sums[t] += __shfl_xor_sync(0xffffffffu, sums[t], offset);
-    }
+    const float sum = warp_sum(sums[t]);
     if (lane != 0) continue;
-    float value = sums[t] * p.multiplier;
+    float value = sum * p.multiplier;
     if (p.bias != nullptr) value += p.bias[column];
     float* to = p.out + t * p.out_stride + column;
     *to = p.accumulate ? *to + value : value;

@@ -4,25 +4,13 @@
 #include <cuda_fp16.h>
 
 #include "backend/cuda/launch.cuh"
+#include "backend/cuda/warp_reduce.cuh"
 
 namespace bl::cuda {
 namespace {
 
 constexpr int kThreads = 256;
 constexpr std::int64_t kStagedBytes = 48 << 10;  // shared memory that needs no leave
-
-__device__ float largest_of_cta(float largest) {
-  __shared__ float warps[kThreads / 32];
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
-  }
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = largest;
-  __syncthreads();
-#pragma unroll
-  for (int w = 0; w < kThreads / 32; ++w) largest = fmaxf(largest, warps[w]);
-  return largest;
-}
 
 __global__ void __launch_bounds__(kThreads)
     find_largest_kernel(const float* x, std::int64_t stride, int in, float* row_largest) {
@@ -33,7 +21,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = static_cast<int>(threadIdx.x); i < in; i += kThreads) {
     largest = fmaxf(largest, fabsf(row[i]));
   }
-  largest = largest_of_cta(largest);
+  __shared__ float parts[kThreads / 32];
+  largest = cta_max(largest, parts);
   if (threadIdx.x == 0) row_largest[blockIdx.x] = largest;
 }
 
@@ -52,11 +41,12 @@ __global__ void __launch_bounds__(kThreads)
   allow_next();
   extern __shared__ __align__(16) __half staged[];
   dependency_wait();
+  __shared__ float parts[kThreads / 32];
   float largest = 0.0f;
   for (int i = static_cast<int>(threadIdx.x); i < tokens; i += kThreads) {
     largest = fmaxf(largest, args.row_largest[i]);
   }
-  const float power = power_for(largest_of_cta(largest));
+  const float power = power_for(cta_max(largest, parts));
   if (blockIdx.x == 0 && threadIdx.x == 0) *args.alpha = args.multiplier * power;
   const float divide = 1.0f / power;
   const auto* row = reinterpret_cast<const float4*>(x + blockIdx.x * stride);
@@ -84,11 +74,12 @@ __global__ void __launch_bounds__(kThreads)
     half_rows_kernel(Rows16Args args, const float* x, std::int64_t stride, int tokens) {
   allow_next();
   dependency_wait();
+  __shared__ float parts[kThreads / 32];
   float largest = 0.0f;
   for (int i = static_cast<int>(threadIdx.x); i < tokens; i += kThreads) {
     largest = fmaxf(largest, args.row_largest[i]);
   }
-  const float power = power_for(largest_of_cta(largest));
+  const float power = power_for(cta_max(largest, parts));
   if (blockIdx.x == 0 && threadIdx.x == 0) *args.alpha = args.multiplier * power;
   const float divide = 1.0f / power;
   const float* row = x + blockIdx.x * stride;

@@ -35,13 +35,23 @@ __device__ __forceinline__ unsigned long long warp_max(unsigned long long value)
   return value;
 }
 
-// `parts`: shared memory, one a warp, used by nothing else between two barriers.
+// Of a CTA of whole warps, of any number of them. `parts`: shared memory, one a warp, used by
+// nothing else between two barriers.
 __device__ __forceinline__ float cta_sum(float value, float* parts) {
   const int warps = static_cast<int>(blockDim.x) / 32;
   value = warp_sum(value);
   if (lane_index() == 0) parts[threadIdx.x / 32] = value;
   __syncthreads();
   return warp_sum(lane_index() < warps ? parts[lane_index()] : 0.0f);
+}
+
+__device__ __forceinline__ float cta_max(float value, float* parts) {
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  value = warp_max(value);
+  if (lane_index() == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  // Lanes without a part repeat their own warp's, which changes no maximum.
+  return warp_max(lane_index() < warps ? parts[lane_index()] : value);
 }
 
 }  // namespace bl::cuda
