@@ -50,6 +50,17 @@ BL_HD inline float float_of(BFloat16 value) {
   return float_of_bits(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
+// The power of two p in [2^-100, 2^100] that brings largest / p to [2^exponent, 2^(exponent + 1));
+// 1 where nothing can be brought there: zero, infinity, NaN. Dividing by it rounds nothing but what
+// becomes subnormal.
+BL_HD inline float power_of_two_for(float largest, int exponent) {
+  const auto own = static_cast<int>(bits_of_float(largest) >> 23);  // of a positive value
+  if (!(largest > 0.0f) || own == 0xff) return 1.0f;
+  const int wanted = own - 127 - exponent;
+  const int power = wanted > 100 ? 100 : wanted < -100 ? -100 : wanted;
+  return float_of_bits(static_cast<std::uint32_t>(power + 127) << 23);
+}
+
 // Signs and NaN are kept, as std::min and std::max do with the value first.
 BL_HD inline float at_most(float value, float limit) { return limit < value ? limit : value; }
 BL_HD inline float at_least(float value, float limit) { return value < limit ? limit : value; }

@@ -3,6 +3,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "backend/cuda/device_math.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/warp_reduce.cuh"
 
@@ -11,6 +12,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr std::int64_t kStagedBytes = 48 << 10;  // shared memory that needs no leave
+constexpr int kLargestExponent = 13;             // the largest of all rows comes to [2^13, 2^14)
 
 __global__ void __launch_bounds__(kThreads)
     find_largest_kernel(const float* x, std::int64_t stride, int in, float* row_largest) {
@@ -26,13 +28,6 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) row_largest[blockIdx.x] = largest;
 }
 
-// The power of two that brings `largest` to [2^13, 2^14), where it is larger or much smaller.
-__device__ float power_for(float largest) {
-  if (!(largest > 0.0f) || isinf(largest)) return 1.0f;
-  const int exponent = static_cast<int>(__float_as_uint(largest) >> 23) - 127;
-  return exp2f(static_cast<float>(max(min(exponent - 13, 100), -100)));
-}
-
 // The same for rows that fit into shared memory: read once in order, gathered from there. Rows of x
 // start at multiples of 16 bytes and have whole float4s, slots come in eights.
 __global__ void __launch_bounds__(kThreads)
@@ -46,7 +41,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = static_cast<int>(threadIdx.x); i < tokens; i += kThreads) {
     largest = fmaxf(largest, args.row_largest[i]);
   }
-  const float power = power_for(cta_max(largest, parts));
+  const float power = power_of_two_for(cta_max(largest, parts), kLargestExponent);
   if (blockIdx.x == 0 && threadIdx.x == 0) *args.alpha = args.multiplier * power;
   const float divide = 1.0f / power;
   const auto* row = reinterpret_cast<const float4*>(x + blockIdx.x * stride);
@@ -79,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = static_cast<int>(threadIdx.x); i < tokens; i += kThreads) {
     largest = fmaxf(largest, args.row_largest[i]);
   }
-  const float power = power_for(cta_max(largest, parts));
+  const float power = power_of_two_for(cta_max(largest, parts), kLargestExponent);
   if (blockIdx.x == 0 && threadIdx.x == 0) *args.alpha = args.multiplier * power;
   const float divide = 1.0f / power;
   const float* row = x + blockIdx.x * stride;
