@@ -28,14 +28,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) row_largest[blockIdx.x] = largest;
 }
 
-// The same for rows that fit into shared memory: read once in order, gathered from there. Rows of x
-// start at multiples of 16 bytes and have whole float4s, slots come in eights.
-__global__ void __launch_bounds__(kThreads)
-    gathered_rows_kernel(Rows16Args args, const float* x, std::int64_t stride, int2 shape) {
-  const auto [tokens, in] = shape;
-  allow_next();
-  extern __shared__ __align__(16) __half staged[];
-  dependency_wait();
+// 1 / the power of two that all rows are divided by, and alpha, which makes up for it.
+__device__ __forceinline__ float reciprocal_of_power(const Rows16Args& args, int tokens) {
   __shared__ float parts[kThreads / 32];
   float largest = 0.0f;
   for (int i = static_cast<int>(threadIdx.x); i < tokens; i += kThreads) {
@@ -43,13 +37,48 @@ __global__ void __launch_bounds__(kThreads)
   }
   const float power = power_of_two_for(cta_max(largest, parts), kLargestExponent);
   if (blockIdx.x == 0 && threadIdx.x == 0) *args.alpha = args.multiplier * power;
-  const float divide = 1.0f / power;
+  return 1.0f / power;
+}
+
+// grid (tokens).
+__global__ void __launch_bounds__(kThreads)
+    half_rows_kernel(Rows16Args args, const float* x, std::int64_t stride, int tokens) {
+  allow_next();
+  dependency_wait();
+  const float reciprocal = reciprocal_of_power(args, tokens);
+  const float* row = x + blockIdx.x * stride;
+  auto* to = static_cast<__half2*>(args.rows) + blockIdx.x * (args.slots / 2);
+  for (int i = static_cast<int>(threadIdx.x); i < args.slots / 2; i += kThreads) {
+    float2 v;
+    if (args.channel_of_slot != nullptr) {
+      const int2 c = reinterpret_cast<const int2*>(args.channel_of_slot)[i];
+      v = {c.x < 0 ? 0.0f : row[c.x], c.y < 0 ? 0.0f : row[c.y]};
+    } else {
+      v = {row[2 * i], row[2 * i + 1]};
+    }
+    to[i] = __floats2half2_rn(v.x * reciprocal, v.y * reciprocal);
+  }
+  if (args.slots % 2 != 0 && threadIdx.x == 0) {
+    static_cast<__half*>(args.rows)[blockIdx.x * args.slots + args.slots - 1] =
+        __float2half_rn(row[args.slots - 1] * reciprocal);
+  }
+}
+
+// The same for rows that fit into shared memory: read once in order, gathered from there. Rows of
+// x start at multiples of 16 bytes and have whole float4s, slots come in eights.
+__global__ void __launch_bounds__(kThreads)
+    gathered_rows_kernel(Rows16Args args, const float* x, std::int64_t stride, int2 shape) {
+  const auto [tokens, in] = shape;
+  allow_next();
+  extern __shared__ __align__(16) __half staged[];
+  dependency_wait();
+  const float reciprocal = reciprocal_of_power(args, tokens);
   const auto* row = reinterpret_cast<const float4*>(x + blockIdx.x * stride);
   for (int i = static_cast<int>(threadIdx.x); i < in / 4; i += kThreads) {
     const float4 v = row[i];
     auto* to = reinterpret_cast<__half2*>(staged) + 2 * i;
-    to[0] = __floats2half2_rn(v.x * divide, v.y * divide);
-    to[1] = __floats2half2_rn(v.z * divide, v.w * divide);
+    to[0] = __floats2half2_rn(v.x * reciprocal, v.y * reciprocal);
+    to[1] = __floats2half2_rn(v.z * reciprocal, v.w * reciprocal);
   }
   __syncthreads();
   const auto* channels = reinterpret_cast<const int4*>(args.channel_of_slot);
@@ -61,37 +90,6 @@ __global__ void __launch_bounds__(kThreads)
     __half2 halves[4] = {
         {at(a.x), at(a.y)}, {at(a.z), at(a.w)}, {at(b.x), at(b.y)}, {at(b.z), at(b.w)}};
     to[i] = *reinterpret_cast<const uint4*>(halves);
-  }
-}
-
-// grid (tokens).
-__global__ void __launch_bounds__(kThreads)
-    half_rows_kernel(Rows16Args args, const float* x, std::int64_t stride, int tokens) {
-  allow_next();
-  dependency_wait();
-  __shared__ float parts[kThreads / 32];
-  float largest = 0.0f;
-  for (int i = static_cast<int>(threadIdx.x); i < tokens; i += kThreads) {
-    largest = fmaxf(largest, args.row_largest[i]);
-  }
-  const float power = power_of_two_for(cta_max(largest, parts), kLargestExponent);
-  if (blockIdx.x == 0 && threadIdx.x == 0) *args.alpha = args.multiplier * power;
-  const float divide = 1.0f / power;
-  const float* row = x + blockIdx.x * stride;
-  auto* to = static_cast<__half2*>(args.rows) + blockIdx.x * (args.slots / 2);
-  for (int i = static_cast<int>(threadIdx.x); i < args.slots / 2; i += kThreads) {
-    float2 v;
-    if (args.channel_of_slot != nullptr) {
-      const int2 c = reinterpret_cast<const int2*>(args.channel_of_slot)[i];
-      v = {c.x < 0 ? 0.0f : row[c.x], c.y < 0 ? 0.0f : row[c.y]};
-    } else {
-      v = {row[2 * i], row[2 * i + 1]};
-    }
-    to[i] = __floats2half2_rn(v.x * divide, v.y * divide);
-  }
-  if (args.slots % 2 != 0 && threadIdx.x == 0) {
-    static_cast<__half*>(args.rows)[blockIdx.x * args.slots + args.slots - 1] =
-        __float2half_rn(row[args.slots - 1] * divide);
   }
 }
 
