@@ -1,8 +1,6 @@
 #include "backend/cuda/dense_product.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
+#include "backend/cuda/device_math.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/warp_reduce.cuh"
 #include "base/check.h"
@@ -11,10 +9,6 @@ namespace bl::cuda {
 namespace {
 
 constexpr int kWarps = 4;
-
-__device__ __forceinline__ float to_float(float v) { return v; }
-__device__ __forceinline__ float to_float(__half v) { return __half2float(v); }
-__device__ __forceinline__ float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
 
 struct DenseLaunch {
   const float* x;
@@ -40,8 +34,8 @@ __device__ __forceinline__ void multiply_piece(const uint4& piece, const float* 
 #pragma unroll
     for (int v = 0; v < kCount; v += 4) {
       const float4 a = *reinterpret_cast<const float4*>(x + t * x_stride + v);
-      sums[t] += to_float(w[v]) * a.x + to_float(w[v + 1]) * a.y + to_float(w[v + 2]) * a.z +
-                 to_float(w[v + 3]) * a.w;
+      sums[t] += float_of(w[v]) * a.x + float_of(w[v + 1]) * a.y + float_of(w[v + 2]) * a.z +
+                 float_of(w[v + 3]) * a.w;
     }
   }
 }
@@ -68,7 +62,7 @@ __global__ void __launch_bounds__(kWarps * 32) dense_product_kernel(const T* row
     }
   }
   for (int i = done + lane; i < p.in; i += 32) {
-    const float w = to_float(row[i]);
+    const float w = float_of(row[i]);
 #pragma unroll
     for (int t = 0; t < Tokens; ++t) sums[t] += w * p.x[t * p.x_stride + i];
   }
@@ -81,6 +75,16 @@ __global__ void __launch_bounds__(kWarps * 32) dense_product_kernel(const T* row
     float* to = p.out + t * p.out_stride + column;
     *to = p.accumulate ? *to + value : value;
   }
+}
+
+// The kernel of so many tokens; Tokens is the first to be tried.
+template <int Tokens, class T>
+void start_for(const LaunchShape& shape, std::int64_t tokens, const T* rows, const DenseLaunch& p) {
+  if constexpr (Tokens < kMaxDenseTokens) {
+    if (tokens != Tokens) return start_for<Tokens + 1>(shape, tokens, rows, p);
+  }
+  BL_CHECK(tokens == Tokens);
+  launch(shape, dense_product_kernel<T, Tokens>, rows, p);
 }
 
 template <class T>
@@ -101,48 +105,13 @@ void start(ExecContext& ctx, const DenseProductArgs& args) {
   const LaunchShape shape =
       shape_of(ctx, dim3(static_cast<unsigned>((p.columns + kWarps - 1) / kWarps)), kWarps * 32);
   const T* rows = static_cast<const T*>(args.rows);
-  switch (args.x.rows()) {
-    case 1:
-      launch(shape, dense_product_kernel<T, 1>, rows, p);
-      break;
-    case 2:
-      launch(shape, dense_product_kernel<T, 2>, rows, p);
-      break;
-    case 3:
-      launch(shape, dense_product_kernel<T, 3>, rows, p);
-      break;
-    case 4:
-      launch(shape, dense_product_kernel<T, 4>, rows, p);
-      break;
-    case 5:
-      launch(shape, dense_product_kernel<T, 5>, rows, p);
-      break;
-    case 6:
-      launch(shape, dense_product_kernel<T, 6>, rows, p);
-      break;
-    case 7:
-      launch(shape, dense_product_kernel<T, 7>, rows, p);
-      break;
-    default:
-      BL_CHECK(args.x.rows() == kMaxDenseTokens);
-      launch(shape, dense_product_kernel<T, 8>, rows, p);
-  }
+  start_for<1>(shape, args.x.rows(), rows, p);
 }
 
 }  // namespace
 
 void dense_product(ExecContext& ctx, const DenseProductArgs& args) {
-  switch (args.type) {
-    case DType::kF16:
-      start<__half>(ctx, args);
-      break;
-    case DType::kBF16:
-      start<__nv_bfloat16>(ctx, args);
-      break;
-    default:
-      BL_CHECK(args.type == DType::kF32);
-      start<float>(ctx, args);
-  }
+  visit_float_dtype(args.type, [&](auto tag) { start<typename decltype(tag)::type>(ctx, args); });
 }
 
 }  // namespace bl::cuda

@@ -1,8 +1,6 @@
 // Rows sorted by expert times plain matrices: a few columns a warp, F32 sums.
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
+#include "backend/cuda/device_math.h"
 #include "backend/cuda/expert_kernels.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/warp_reduce.cuh"
@@ -15,10 +13,6 @@ constexpr int kThreads = kWarps * 32;
 constexpr int kColumns = 2;  // of a warp
 constexpr int kCtaColumns = kWarps * kColumns;
 constexpr int kRows = 8;  // at a time
-
-__device__ __forceinline__ float to_float(float v) { return v; }
-__device__ __forceinline__ float to_float(__half v) { return __half2float(v); }
-__device__ __forceinline__ float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
 
 // The rows that one product takes, and its sums.
 template <int Rows>
@@ -48,10 +42,10 @@ __device__ __forceinline__ void multiply_pieces(const T* const (&w)[kColumns], i
         for (int c = 0; c < kColumns; ++c) {
           const T* values = reinterpret_cast<const T*>(&pieces[c]) + v;
           float& sum = group.sums[c][r];
-          sum = fmaf(to_float(values[0]), x.x, sum);
-          sum = fmaf(to_float(values[1]), x.y, sum);
-          sum = fmaf(to_float(values[2]), x.z, sum);
-          sum = fmaf(to_float(values[3]), x.w, sum);
+          sum = fmaf(float_of(values[0]), x.x, sum);
+          sum = fmaf(float_of(values[1]), x.y, sum);
+          sum = fmaf(float_of(values[2]), x.z, sum);
+          sum = fmaf(float_of(values[3]), x.w, sum);
         }
       }
     }
@@ -64,7 +58,7 @@ __device__ __forceinline__ void multiply_singly(const T* const (&w)[kColumns], i
   for (int i = lane; i < in; i += 32) {
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      const float weight = to_float(w[c][i]);
+      const float weight = float_of(w[c][i]);
 #pragma unroll
       for (int r = 0; r < Rows; ++r) {
         group.sums[c][r] = fmaf(weight, group.x[r][i], group.sums[c][r]);
@@ -160,10 +154,10 @@ __global__ void __launch_bounds__(kThreads, 2)
   if (columns.first >= to.out) return;
   switch (matrix.type) {
     case DType::kF16:
-      multiply_block<__half>(p, columns, block);
+      multiply_block<Half>(p, columns, block);
       break;
     case DType::kBF16:
-      multiply_block<__nv_bfloat16>(p, columns, block);
+      multiply_block<BFloat16>(p, columns, block);
       break;
     default:
       multiply_block<float>(p, columns, block);
