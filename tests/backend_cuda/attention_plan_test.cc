@@ -75,7 +75,30 @@ TEST(AttentionPlan, DecodeComesFirst) {
 
 TEST(AttentionPlan, NothingToDo) {
   EXPECT_TRUE(plan_spans({}).packed.empty());
-  EXPECT_EQ(plan_spans({}).graph_key(), 0u);
+  EXPECT_EQ(count_spans({}).graph_key(), 0u);
+}
+
+// Counting is what a step's key is made of, without its pages: null here, and not read.
+TEST(AttentionPlan, CountsNeedNoPages) {
+  const std::vector<SequenceSpan> spans{{.first_token = 0, .tokens = 4, .past = 1000},
+                                        {.first_token = 4, .tokens = 0, .past = 90000},
+                                        {.first_token = 4, .tokens = 1, .past = 2000}};
+  const SpanCounts counts = count_spans(spans);
+  EXPECT_EQ(counts.decode_spans, 2);
+  EXPECT_EQ(counts.prefill_spans, 0);
+  EXPECT_EQ(counts.decode_tokens, 4);
+  EXPECT_EQ(counts.page_stride, page_bucket(2001 / kPageSlots + 1));
+  EXPECT_NE(counts.graph_key(), 0u);
+  std::vector<SequenceSpan> with_prefill = spans;
+  with_prefill.push_back({.first_token = 5, .tokens = kDecodeTokens + 1, .past = 0});
+  EXPECT_EQ(count_spans(with_prefill).graph_key(), 0u);
+}
+
+// A table that is too large to be refilled each step is not recorded.
+TEST(AttentionPlan, LargeTablesHaveNoKey) {
+  const SequenceSpan span{.first_token = 0, .tokens = 1, .past = 131071};
+  EXPECT_NE(count_spans(std::vector<SequenceSpan>(100, span)).graph_key(), 0u);
+  EXPECT_EQ(count_spans(std::vector<SequenceSpan>(1000, span)).graph_key(), 0u);
 }
 
 // Growing lengths of a bucket share a key, and everything that a launch depends on.
@@ -83,6 +106,7 @@ TEST(AttentionPlan, KeysNameLaunches) {
   const auto plan_of = [](int past, int tokens, int count) {
     Sequences s;
     for (int i = 0; i < count; ++i) s.add(past + i, tokens);
+    EXPECT_EQ(count_spans(s.spans).graph_key(), plan_spans(s.spans).graph_key());
     return plan_spans(s.spans);
   };
   const SpanPlan plan = plan_of(1030, 1, 4);

@@ -47,33 +47,38 @@ int page_bucket(int pages) {
   return pages <= power / 2 * 3 ? power / 2 * 3 : 2 * power;
 }
 
-std::uint64_t SpanPlan::graph_key() const {
-  if (prefill_spans > 0 || decode_spans == 0 || packed.size() > kLargestRecorded) return 0;
+std::uint64_t SpanCounts::graph_key() const {
+  if (prefill_spans > 0 || decode_spans == 0 || packed_size() > kLargestRecorded) return 0;
   return static_cast<std::uint64_t>(decode_spans) << 40 |
          static_cast<std::uint64_t>(decode_tokens) << 32 | static_cast<std::uint64_t>(page_stride);
 }
 
+SpanCounts count_spans(std::span<const SequenceSpan> sequences) {
+  SpanCounts counts;
+  for (const SequenceSpan& s : sequences) {
+    if (s.tokens <= 0) continue;
+    (is_decode(s) ? counts.decode_spans : counts.prefill_spans) += 1;
+    int& most = is_decode(s) ? counts.decode_tokens : counts.prefill_tokens;
+    most = std::max(most, s.tokens);
+    counts.page_stride = std::max(counts.page_stride, page_bucket(pages_of(s)));
+  }
+  return counts;
+}
+
 SpanPlan plan_spans(std::span<const SequenceSpan> sequences) {
-  SpanPlan plan;
-  std::vector<const SequenceSpan*> order;
+  SpanPlan plan{count_spans(sequences), {}};
+  plan.packed.assign(plan.packed_size(), 0);
+  std::int32_t* entries = plan.packed.data();
+  std::int32_t* pages = plan.packed.data() + plan.pages_offset();
   for (const bool decode : {true, false}) {
     for (const SequenceSpan& s : sequences) {
       if (s.tokens <= 0 || is_decode(s) != decode) continue;
-      order.push_back(&s);
-      (decode ? plan.decode_spans : plan.prefill_spans) += 1;
-      int& most = decode ? plan.decode_tokens : plan.prefill_tokens;
-      most = std::max(most, s.tokens);
-      plan.page_stride = std::max(plan.page_stride, page_bucket(pages_of(s)));
+      const SpanEntry entry{.first_token = s.first_token, .tokens = s.tokens, .past = s.past};
+      std::memcpy(entries, &entry, sizeof(SpanEntry));
+      std::copy_n(s.pages, pages_of(s), pages);
+      entries += sizeof(SpanEntry) / 4;
+      pages += plan.page_stride;
     }
-  }
-  plan.packed.assign(
-      plan.counters_offset() + static_cast<std::size_t>(plan.decode_spans) * kCountersPerSpan, 0);
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const SequenceSpan& s = *order[i];
-    const SpanEntry entry{.first_token = s.first_token, .tokens = s.tokens, .past = s.past};
-    std::memcpy(&plan.packed[i * (sizeof(SpanEntry) / 4)], &entry, sizeof(SpanEntry));
-    std::copy_n(s.pages, pages_of(s),
-                &plan.packed[plan.pages_offset() + i * static_cast<std::size_t>(plan.page_stride)]);
   }
   return plan;
 }

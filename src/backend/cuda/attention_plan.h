@@ -30,26 +30,37 @@ struct SpanEntry {
 // all lengths of a bucket.
 int page_bucket(int pages);
 
-// All spans of a step, packed into one array of int32:
-//   SpanEntry [spans] | pages [spans][page_stride] | counters [decode_spans][kCountersPerSpan],
-//   zero
-// Decode spans come first; spans without tokens are left out.
-struct SpanPlan {
+// How many spans a step has and how large they are: all that its launches depend on.
+struct SpanCounts {
   int decode_spans = 0;
   int prefill_spans = 0;
   int decode_tokens = 0;   // most tokens of a decode span
   int prefill_tokens = 0;  // most tokens of a prefill span
   int page_stride = 0;     // bucket of the longest span, in pages
-  std::vector<std::int32_t> packed;
 
   int spans() const { return decode_spans + prefill_spans; }
+  // Parts of SpanPlan::packed, in ints.
   std::size_t pages_offset() const { return sizeof(SpanEntry) / 4 * spans(); }
   std::size_t counters_offset() const {
     return pages_offset() + static_cast<std::size_t>(spans()) * page_stride;
   }
+  std::size_t packed_size() const {
+    return counters_offset() + static_cast<std::size_t>(decode_spans) * kCountersPerSpan;
+  }
   // Steps of the same key are launched alike. 0: not to be recorded, since not of decode spans only
   // or with too large a table to be refilled.
   std::uint64_t graph_key() const;
+};
+
+// Spans without tokens do not count.
+SpanCounts count_spans(std::span<const SequenceSpan> sequences);
+
+// All spans of a step, packed into one array of int32:
+//   SpanEntry [spans] | pages [spans][page_stride] | counters [decode_spans][kCountersPerSpan],
+//   zero
+// Decode spans come first; spans without tokens are left out.
+struct SpanPlan : SpanCounts {
+  std::vector<std::int32_t> packed;
 };
 
 SpanPlan plan_spans(std::span<const SequenceSpan> sequences);

@@ -28,7 +28,6 @@ class AttentionTables {
   // One upload into memory taken from ctx.scratch. Valid until the next call.
   const AttentionPlan* plan(ExecContext& ctx, Backend& backend,
                             std::span<const SequenceSpan> sequences);
-  std::uint64_t graph_key() const { return plan_.host.graph_key(); }
 
   // Of plan() itself.
   static std::size_t scratch_bytes(std::int64_t sequences, std::int64_t max_pages);

@@ -171,7 +171,7 @@ const AttentionPlan* CudaBackend::plan_attention(ExecContext& ctx,
 }
 
 std::uint64_t CudaBackend::step_key(std::span<const SequenceSpan> sequences) const {
-  return cuda::plan_spans(sequences).graph_key();
+  return cuda::count_spans(sequences).graph_key();
 }
 
 void CudaBackend::run_step(std::uint64_t key, ExecContext& ctx,
