@@ -106,7 +106,7 @@ void run_product(benchmark::State& state, const Options& options, const WeightMa
   const std::size_t copies = rows > 64 ? 4 : std::max<std::size_t>(1, kColdBytes / bytes);
   std::vector<std::unique_ptr<PackedMatrix>> packed;
   for (std::size_t i = 0; i < copies; ++i) packed.push_back(machine.backend.pack(matrix, {}));
-  test::Random random(1);
+  test::Engine random(1);
   std::vector<float> x =
       test::random_floats(static_cast<std::size_t>(rows * in_features(matrix)), random);
   std::vector<float> out(static_cast<std::size_t>(rows * out_features(matrix)));
@@ -191,7 +191,7 @@ class StepModel {
 
   CpuBackend& backend_;
   bool dense_;
-  test::Random random_{2};
+  test::Engine random_{2};
   std::vector<Stage> stages_;
   std::size_t bytes_ = 0;
 };
@@ -199,7 +199,7 @@ class StepModel {
 void run_step(benchmark::State& state, const Options& options, bool dense, std::int64_t rows) {
   Machine machine(options, rows, 1536);
   StepModel model(machine.backend, dense);
-  test::Random random(1);
+  test::Engine random(1);
   std::vector<float> x = test::random_floats(static_cast<std::size_t>(rows * 1536), random);
   std::vector<float> out(static_cast<std::size_t>(rows * 3072 + 49152));
   Best best;
@@ -235,7 +235,7 @@ void register_all(const Options& options) {
           benchmark::RegisterBenchmark(
               name.c_str(),
               [=](benchmark::State& state) {
-                test::Random random(1);
+                test::Engine random(1);
                 run_product(state, options,
                             test::random_exl2(groups_of(bits, shape.in, slots), shape.out, random),
                             rows);
@@ -247,7 +247,7 @@ void register_all(const Options& options) {
       benchmark::RegisterBenchmark(
           ("product/gptq-4g128/" + place).c_str(),
           [=](benchmark::State& state) {
-            test::Random random(1);
+            test::Engine random(1);
             run_product(
                 state, options,
                 test::random_gptq({.in = shape.in / 128 * 128, .out = shape.out, .group_size = 128},
@@ -261,7 +261,7 @@ void register_all(const Options& options) {
         benchmark::RegisterBenchmark(
             name.c_str(),
             [=](benchmark::State& state) {
-              test::Random random(1);
+              test::Engine random(1);
               run_product(
                   state, options,
                   test::random_dense({.dtype = dtype, .in = shape.in, .out = shape.out}, random),
