@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend_cpu/random_matrix.h"
+#include "support/random_matrix.h"
 
 namespace bl {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "backend/device.h"
-#include "backend_cpu/random_matrix.h"
+#include "support/random_matrix.h"
 
 namespace bl::test {
 namespace {

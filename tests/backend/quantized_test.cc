@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "backend/device.h"
-#include "backend_cpu/random_matrix.h"
 #include "format/dequantize.h"
+#include "support/random_matrix.h"
 
 namespace bl::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend_cpu/random_matrix.h"
+#include "support/random_matrix.h"
 
 namespace bl::test {
 namespace {

@@ -8,10 +8,10 @@
 #include <cstring>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend_cpu/random_matrix.h"
 #include "format/bit_codec.h"
 #include "format/dequantize.h"
 #include "format/exl2_scale.h"
+#include "support/random_matrix.h"
 #include "tensor/float16.h"
 
 namespace bl::test {

@@ -5,8 +5,8 @@
 #include "backend/cuda/code_pack.h"
 #include "backend/cuda/code_pack_plan.h"
 #include "backend/cuda/unpack.h"
-#include "backend_cpu/random_matrix.h"
 #include "format/dequantize.h"
+#include "support/random_matrix.h"
 
 namespace bl::test {
 namespace {

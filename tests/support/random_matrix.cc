@@ -1,4 +1,4 @@
-#include "backend_cpu/random_matrix.h"
+#include "support/random_matrix.h"
 
 #include <algorithm>
 #include <cstring>
