@@ -30,6 +30,7 @@ std::vector<Case> cases() {
   exl2("exl2 2 bits, one strip", {{2, 32}}, 32);
   exl2("exl2 many strips", {{3, 64}, {2, 64}}, 8224);
   exl2("exl2 long", std::vector<GroupShape>(112, {4, 128}), 64);
+  exl2("exl2 48 KiB of binary16 a row", std::vector<GroupShape>(192, {4, 128}), 32);
   for (const int bits : {2, 3, 4, 8}) {
     for (const bool act_order : {false, true}) {
       result.push_back({"gptq " + std::to_string(bits),

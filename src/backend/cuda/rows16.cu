@@ -6,13 +6,16 @@
 #include "backend/cuda/device_math.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/warp_reduce.cuh"
+#include "base/check.h"
 
 namespace bl::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kStagedBytes = 48 << 10;  // shared memory that needs no leave
-constexpr int kLargestExponent = 13;             // the largest of all rows comes to [2^13, 2^14)
+constexpr int kWarps = kThreads / 32;
+// Shared memory that needs no leave, beside what the largest value is found in.
+constexpr std::int64_t kStagedBytes = (48 << 10) - kWarps * sizeof(float);
+constexpr int kLargestExponent = 13;  // the largest of all rows comes to [2^13, 2^14)
 
 __global__ void __launch_bounds__(kThreads)
     find_largest_kernel(const float* x, std::int64_t stride, int in, float* row_largest) {
@@ -23,14 +26,14 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = static_cast<int>(threadIdx.x); i < in; i += kThreads) {
     largest = fmaxf(largest, fabsf(row[i]));
   }
-  __shared__ float parts[kThreads / 32];
+  __shared__ float parts[kWarps];
   largest = cta_max(largest, parts);
   if (threadIdx.x == 0) row_largest[blockIdx.x] = largest;
 }
 
 // 1 / the power of two that all rows are divided by, and alpha, which makes up for it.
 __device__ __forceinline__ float reciprocal_of_power(const Rows16Args& args, int tokens) {
-  __shared__ float parts[kThreads / 32];
+  __shared__ float parts[kWarps];
   float largest = 0.0f;
   for (int i = static_cast<int>(threadIdx.x); i < tokens; i += kThreads) {
     largest = fmaxf(largest, args.row_largest[i]);
@@ -57,10 +60,6 @@ __global__ void __launch_bounds__(kThreads)
       v = {row[2 * i], row[2 * i + 1]};
     }
     to[i] = __floats2half2_rn(v.x * reciprocal, v.y * reciprocal);
-  }
-  if (args.slots % 2 != 0 && threadIdx.x == 0) {
-    static_cast<__half*>(args.rows)[blockIdx.x * args.slots + args.slots - 1] =
-        __float2half_rn(row[args.slots - 1] * reciprocal);
   }
 }
 
@@ -122,6 +121,7 @@ void find_largest(ExecContext& ctx, const TensorView& x, float* row_largest) {
 }
 
 void make_rows16(ExecContext& ctx, const Rows16Args& args) {
+  BL_CHECK(args.slots % 2 == 0);
   const LaunchShape shape = shape_of(ctx, dim3(static_cast<unsigned>(args.x.rows())), kThreads);
   const std::int64_t in = args.x.columns();
   const bool staged = args.channel_of_slot != nullptr && in % 4 == 0 && in * 2 <= kStagedBytes &&

@@ -8,7 +8,7 @@ namespace bl::cuda {
 struct Rows16Args {
   TensorView x;                                   // F32 [tokens, in]
   const std::int32_t* channel_of_slot = nullptr;  // [slots], −1: 0; null: channels as they are
-  std::int64_t slots = 0;
+  std::int64_t slots = 0;                         // even
   DType type = DType::kF16;  // kF16: divided by a power of two, so that nothing overflows; or kBF16
   void* rows = nullptr;      // [tokens, slots]
   float multiplier = 1.0f;
