@@ -29,6 +29,12 @@ struct JsonFieldReader {
     if (!value->is_number_integer()) report(about, *value, "a whole number");
     field = value->get<std::int64_t>();
   }
+  void operator()(bool& field, const OptionField& about) const {
+    const Json* value = find(about);
+    if (value == nullptr) return;
+    if (!value->is_boolean()) report(about, *value, "true or false");
+    field = value->get<bool>();
+  }
   // The seed is the user's.
   void operator()(std::uint64_t&, const OptionField&) const {}
 

@@ -7,14 +7,12 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "sample/fast_exp.h"
+#include "sample/exp_sum.h"
 
 namespace bl {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-constexpr std::size_t kLanes = 16;
-constexpr std::size_t kRun = 1024;  // terms summed in float before they join a double
 
 [[noreturn]] void report_bad_logit(std::span<const float> logits) {
   for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -50,22 +48,6 @@ float largest(std::span<const float> logits) {
   return any_bad ? kMinusInfinity : top;
 }
 
-// Σ exp(logit − top).
-double sum_exp(std::span<const float> logits, float top) {
-  double total = 0;
-  for (std::size_t begin = 0; begin < logits.size(); begin += kRun) {
-    const std::size_t end = std::min(begin + kRun, logits.size());
-    std::array<float, kLanes> sums{};
-    std::size_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) {
-      for (std::size_t j = 0; j < kLanes; ++j) sums[j] += fast_exp(logits[i + j] - top);
-    }
-    for (; i < end; ++i) sums[0] += fast_exp(logits[i] - top);
-    for (const float sum : sums) total += static_cast<double>(sum);
-  }
-  return total;
-}
-
 }  // namespace
 
 TopLogit top_logit(std::span<const float> logits) {
@@ -78,7 +60,7 @@ TopLogit top_logit(std::span<const float> logits) {
 
 double log_sum_exp(std::span<const float> logits) {
   const float top = top_logit(logits).value;
-  return static_cast<double>(top) + std::log(sum_exp(logits, top));
+  return static_cast<double>(top) + std::log(exp_sum(logits, top, 1.0f));
 }
 
 double log_probability(std::span<const float> logits, std::int32_t id) {

@@ -1,56 +1,66 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "sample/pick_args.h"
+#include "sample/sample_row.h"
 #include "sample/sampling_params.h"
+#include "sample/stages/stage.h"
 
 namespace bl {
 
-// Chooses tokens from logits in host memory:
-// repetition penalty → temperature → top-k → top-p → min-p → draw.
+// Chooses the tokens of one request from logits in host memory: edits of logits → temperature and
+// top-k → truncations → last temperature → reweighing → draw (README.md lists all stages).
 //
-// Keeps scratch between calls and no other state: what it picks is a function of the arguments.
+// Goals: a choice is a function of parameters, state, seed, position, logits, history and what bars
+// tokens; not of the batch, the thread or how often it was asked for. So a draft's token is
+// accepted exactly when the target's own choice equals it, and text is the same with and without a
+// draft. Allocates nothing once buffers have grown. Non-goal: thread safety; a chain and the row
+// that it shares belong to one thread at a time.
 class SamplerChain {
  public:
   // `params` have been validated.
-  explicit SamplerChain(const SamplingParams& params) : params_(params) {}
+  explicit SamplerChain(const SamplingParams& params);
 
-  // logits: [vocab]; history: the sequence so far, prompt included (ids ≥ vocab are ignored);
-  // position: index in the text of the token being chosen. Throws as top_logit() does.
+  // Works in `row`, which chains that run one after another may share: it has room for a few copies
+  // of the vocabulary. Moves the state. Throws kInvalidFile as top_logit() does, kInvalidArgument
+  // when everything is barred.
+  Pick pick(const PickArgs& args, SampleRow& row);
+  // In a row of the chain's own.
+  Pick pick(const PickArgs& args) { return pick(args, own_row()); }
   std::int32_t pick(std::span<const float> logits, std::span<const std::int32_t> history,
-                    std::uint64_t position);
-
-  const SamplingParams& params() const { return params_; }
-
- private:
-  struct Candidate {
-    float logit;
-    std::int32_t id;
-  };
-  static bool better(const Candidate& a, const Candidate& b) {
-    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+                    std::uint64_t position) {
+    return pick({.logits = logits, .history = history, .position = position}).id;
   }
 
-  std::span<const float> penalize(std::span<const float> logits,
-                                  std::span<const std::int32_t> history);
-  void keep_top_k(std::span<const float> logits);
-  void keep_above(std::span<const float> logits, float cut);
-  // The logit whose weight exp((logit − top) / temperature) is `weight`.
-  float logit_of_weight(double weight, float top) const;
-  // Σ of the weights of the whole vocabulary.
-  double mass(std::span<const float> logits, float top) const;
-  // Turns candidates_ into weights_ ∝ probability and returns their sum.
-  double weigh(float top);
-  // Keeps the likeliest candidates that hold top_p of `total`; returns what they hold.
-  double keep_top_p(float top, double total);
-  std::int32_t draw(double total, std::uint64_t position) const;
+  // The final distribution that pick() would draw from, as the candidates of `row`. Greedy: one
+  // candidate. Does not move the state.
+  void find_distribution(const PickArgs& args, SampleRow& row) const;
+
+  const SamplingParams& params() const { return params_; }
+  const SamplerState& state() const { return state_; }
+  void restore(const SamplerState& state) { state_ = state; }
+
+  // Names of the stages that these parameters make run, in order.
+  std::vector<std::string_view> stage_names() const;
+
+ private:
+  SampleRow& own_row();
+  void edit_logits(const PickArgs& args, SampleRow& row) const;
+  void make_candidates(SampleRow& row) const;
+  Pick draw(const SampleRow& row) const;
+  Pick draw_from_logits(SampleRow& row) const;
+  void learn(const Pick& pick);
 
   SamplingParams params_;
-  std::vector<float> penalized_;
-  std::vector<bool> seen_;
-  std::vector<Candidate> candidates_;
-  std::vector<float> weights_;
+  SamplerState state_;
+  std::unique_ptr<SampleRow> own_row_;
+  std::vector<const SamplerStage*> logit_stages_;
+  std::vector<const SamplerStage*> candidate_stages_;
+  bool whole_row_ = false;  // the draw is from the softmax of the row as it is
 };
 
 }  // namespace bl

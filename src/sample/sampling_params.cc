@@ -1,27 +1,214 @@
 #include "sample/sampling_params.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
+#include "sample/philox.h"
 
 namespace bl {
 namespace {
+
+constexpr std::int64_t kMany = std::int64_t{1} << 40;
 
 void check_range(const char* name, double value, double low, double high, const char* right) {
   if (std::isfinite(value) && value >= low && value <= high) return;
   fail(ErrorCode::kInvalidArgument, "{} is {}, should be {}", name, value, right);
 }
 
+void check_count(const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
+  if (value >= low && value <= high) return;
+  if (high == kMany) {
+    fail(ErrorCode::kInvalidArgument, "{} is {}, should be {} or above (below 2^40)", name, value,
+         low);
+  }
+  fail(ErrorCode::kInvalidArgument, "{} is {}, should be in {} … {}", name, value, low, high);
+}
+
+void check_ids(const char* name, const std::vector<std::int32_t>& ids) {
+  if (ids.size() > SamplingLimits::kMaxTokens) {
+    fail(ErrorCode::kInvalidArgument, "{} lists {} tokens, at most {} are allowed", name,
+         ids.size(), SamplingLimits::kMaxTokens);
+  }
+  for (const std::int32_t id : ids) {
+    if (id < 0) fail(ErrorCode::kInvalidArgument, "{} has {}, which is no token id", name, id);
+  }
+}
+
+void check_texts(const char* name, const std::vector<std::string>& texts) {
+  if (texts.size() > SamplingLimits::kMaxStrings) {
+    fail(ErrorCode::kInvalidArgument, "{} lists {} texts, at most {} are allowed", name,
+         texts.size(), SamplingLimits::kMaxStrings);
+  }
+  for (const std::string& text : texts) {
+    if (text.empty()) fail(ErrorCode::kInvalidArgument, "{} has an empty text", name);
+    if (text.size() > SamplingLimits::kMaxStringBytes) {
+      fail(ErrorCode::kInvalidArgument, "{} has a text of {} bytes, at most {} are allowed", name,
+           text.size(), SamplingLimits::kMaxStringBytes);
+    }
+  }
+}
+
+void check_penalties(const SamplingParams& p) {
+  check_range("repetition_penalty", p.repetition_penalty, 0.01, 100, "in 0.01 … 100");
+  check_range("presence_penalty", p.presence_penalty, -100, 100, "in -100 … 100");
+  check_range("frequency_penalty", p.frequency_penalty, -100, 100, "in -100 … 100");
+  check_count("penalty_range", p.penalty_range, -1, kMany);
+  check_count("repetition_decay", p.repetition_decay, 0, kMany);
+  check_range("dry_multiplier", p.dry_multiplier, 0, 1000, "0 (off) or above, at most 1000");
+  check_range("dry_base", p.dry_base, 1, 100, "in 1 … 100");
+  check_count("dry_allowed_length", p.dry_allowed_length, 1, kMany);
+  check_count("dry_range", p.dry_range, -1, kMany);
+  check_texts("dry_sequence_breakers", p.dry_sequence_breakers);
+  check_ids("dry_breaker_tokens", p.dry_breaker_tokens);
+}
+
+void check_tokens(const SamplingParams& p) {
+  check_ids("banned_tokens", p.banned_tokens);
+  check_ids("allowed_tokens", p.allowed_tokens);
+  check_ids("xtc_ignore_tokens", p.xtc_ignore_tokens);
+  check_ids("stop_token_ids", p.stop_tokens);
+  if (p.logit_bias.size() > SamplingLimits::kMaxTokens) {
+    fail(ErrorCode::kInvalidArgument, "logit_bias lists {} tokens, at most {} are allowed",
+         p.logit_bias.size(), SamplingLimits::kMaxTokens);
+  }
+  for (const TokenBias& entry : p.logit_bias) {
+    if (entry.id < 0) {
+      fail(ErrorCode::kInvalidArgument, "logit_bias has {}, which is no token id", entry.id);
+    }
+    if (!(entry.bias <= 1e4) || (entry.bias < -1e4 && std::isfinite(entry.bias))) {
+      fail(ErrorCode::kInvalidArgument,
+           "logit_bias of token {} is {}, should be in -10000 … 10000, or -inf to bar the token",
+           entry.id, entry.bias);
+    }
+  }
+}
+
+void check_shape(const SamplingParams& p) {
+  check_range("temperature", p.temperature, 0, 1000, "0 (greedy) or above, at most 1000");
+  check_range("min_temp", p.min_temp, 0, 1000, "0 or above, at most 1000");
+  check_range("max_temp", p.max_temp, 0, 1000, "0 or above, at most 1000");
+  check_range("temp_exponent", p.temp_exponent, 0, 100, "in 0 … 100");
+  check_range("smoothing_factor", p.smoothing_factor, 0, 1000, "0 (off) or above, at most 1000");
+  check_range("smoothing_curve", p.smoothing_curve, 1, 3, "in 1 … 3");
+  check_range("top_n_sigma", p.top_n_sigma, 0, 1000, "0 (off) or above, at most 1000");
+  check_count("top_k", p.top_k, 0, kMany);
+  check_range("top_p", p.top_p, 0, 1, "in 0 … 1");
+  check_range("top_a", p.top_a, 0, 1, "in 0 … 1");
+  check_range("min_p", p.min_p, 0, 1, "in 0 … 1");
+  check_range("tfs", p.tfs, 0, 1, "in 0 … 1");
+  check_range("typical", p.typical, 0, 1, "in 0 … 1");
+  if (p.mirostat_mode != 0 && p.mirostat_mode != 2) {
+    fail(ErrorCode::kInvalidArgument, "mirostat_mode is {}, should be 0 (off) or 2",
+         p.mirostat_mode);
+  }
+  check_range("mirostat_tau", p.mirostat_tau, 0, 100, "in 0 … 100");
+  check_range("mirostat_eta", p.mirostat_eta, 0, 10, "in 0 … 10");
+  check_range("xtc_probability", p.xtc_probability, 0, 1, "in 0 … 1");
+  check_range("xtc_threshold", p.xtc_threshold, 0, 1, "in 0 … 1");
+  check_range("skew", p.skew, -10, 10, "in -10 … 10");
+  check_range("adaptive_target", p.adaptive_target, 0, 1, "in 0 … 1");
+  check_range("adaptive_decay", p.adaptive_decay, 0, 0.99, "in 0 … 0.99");
+}
+
+void check_engine(const SamplingParams& p) {
+  check_count("max_tokens", p.max_tokens, 0, kMany);
+  check_count("min_tokens", p.min_tokens, 0, kMany);
+  if (p.max_tokens > 0 && p.min_tokens > p.max_tokens) {
+    fail(ErrorCode::kInvalidArgument, "min_tokens is {}, should be at most max_tokens ({})",
+         p.min_tokens, p.max_tokens);
+  }
+  check_texts("stop", p.stop_strings);
+  check_texts("banned_strings", p.banned_strings);
+  check_range("cfg_scale", p.cfg_scale, -100, 100, "in -100 … 100");
+  if (p.negative_prompt.size() > SamplingLimits::kMaxNegativePromptBytes) {
+    fail(ErrorCode::kInvalidArgument, "negative_prompt has {} bytes, at most {} are allowed",
+         p.negative_prompt.size(), SamplingLimits::kMaxNegativePromptBytes);
+  }
+  check_count("n", p.n, 1, SamplingLimits::kMaxAnswers);
+  check_count("best_of", p.best_of, 0, SamplingLimits::kMaxAnswers);
+  if (p.best_of != 0 && p.best_of < p.n) {
+    fail(ErrorCode::kInvalidArgument, "best_of is {}, should be at least n ({})", p.best_of, p.n);
+  }
+  check_count("top_logprobs", p.top_logprobs, 0, SamplingLimits::kMaxLogprobs);
+  if (p.top_logprobs > 0 && !p.logprobs) {
+    fail(ErrorCode::kInvalidArgument, "top_logprobs is {}, which needs logprobs: true",
+         p.top_logprobs);
+  }
+  check_count("prompt_logprobs", p.prompt_logprobs, -1, SamplingLimits::kMaxLogprobs);
+  check_count("loop_detect_window", p.loop_detect_window, 0, 1 << 20);
+  check_count("loop_detect_repeats", p.loop_detect_repeats, 2, 1 << 20);
+}
+
+void check_below(const char* name, const std::vector<std::int32_t>& ids, std::int64_t vocab) {
+  for (const std::int32_t id : ids) {
+    if (id >= vocab) {
+      fail(ErrorCode::kInvalidArgument, "{} has token {}, the vocabulary ends at {}", name, id,
+           vocab - 1);
+    }
+  }
+}
+
 }  // namespace
 
+SamplingParams SamplingParams::plain() {
+  SamplingParams params;
+  params.temperature = 1;
+  params.top_k = 0;
+  params.top_p = 1;
+  return params;
+}
+
 void validate(const SamplingParams& params) {
-  check_range("temperature", params.temperature, 0, 1000, "0 (greedy) or above, at most 1000");
-  check_range("top_p", params.top_p, 0, 1, "in 0 … 1");
-  check_range("min_p", params.min_p, 0, 1, "in 0 … 1");
-  check_range("repetition_penalty", params.repetition_penalty, 0.01, 100, "in 0.01 … 100");
-  if (params.top_k < 0) {
-    fail(ErrorCode::kInvalidArgument, "top_k is {}, should be 0 (off) or above", params.top_k);
+  check_penalties(params);
+  check_tokens(params);
+  check_shape(params);
+  check_engine(params);
+}
+
+void validate(const SamplingParams& params, std::int64_t vocab) {
+  validate(params);
+  // Nobody asked for the default, and in a smaller vocabulary it cuts nothing.
+  if (params.top_k > vocab && params.top_k != SamplingParams{}.top_k) {
+    fail(ErrorCode::kInvalidArgument,
+         "top_k is {}, should be 0 (off) to {}, the size of the vocabulary", params.top_k, vocab);
   }
+  check_below("dry_breaker_tokens", params.dry_breaker_tokens, vocab);
+  check_below("banned_tokens", params.banned_tokens, vocab);
+  check_below("allowed_tokens", params.allowed_tokens, vocab);
+  check_below("xtc_ignore_tokens", params.xtc_ignore_tokens, vocab);
+  check_below("stop_token_ids", params.stop_tokens, vocab);
+  for (const TokenBias& entry : params.logit_bias) check_below("logit_bias", {entry.id}, vocab);
+}
+
+bool device_sampleable(const SamplingParams& p) {
+  const bool plain_row = p.logit_bias.empty() && p.banned_tokens.empty() &&
+                         p.allowed_tokens.empty() && p.min_tokens == 0 && !p.ban_end_tokens &&
+                         p.dry_multiplier == 0 && p.repetition_decay == 0 && p.cfg_scale == 1;
+  const bool plain_report = !p.logprobs && p.banned_strings.empty() && !p.token_healing;
+  if (!plain_row || !plain_report) return false;
+  if (p.greedy()) return true;
+  const bool whole = [](double x) { return x == 0 || x == 1; }(p.tfs) &&
+                     [](double x) { return x == 0 || x == 1; }(p.typical);
+  return whole && !p.temperature_last && !p.dynamic_temperature() && p.smoothing_factor == 0 &&
+         p.top_n_sigma == 0 && p.top_a == 0 && p.mirostat_mode == 0 && p.xtc_probability == 0 &&
+         p.skew == 0 && p.adaptive_target == 1;
+}
+
+bool needs_history(const SamplingParams& p) {
+  const bool penalties =
+      p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
+  return (penalties && (p.penalty_range != 0 || p.repetition_decay != 0)) || p.dry_multiplier > 0;
+}
+
+std::uint64_t seed_of_answer(std::uint64_t seed, std::int64_t index) {
+  if (index == 0) return seed;
+  constexpr std::uint32_t kAnswers = 0x616e7377;  // keeps these apart from the draws' counters
+  const auto i = static_cast<std::uint64_t>(index);
+  const PhiloxBlock block = philox(
+      {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32), kAnswers, 0}, seed);
+  return (std::uint64_t{block[0]} << 32) | block[1];
 }
 
 }  // namespace bl

@@ -1,0 +1,106 @@
+#include "sample/row_select.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+
+namespace bl {
+namespace {
+
+bool better(const LogitEntry& a, const LogitEntry& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
+
+bool before(const Ranked& a, const Ranked& b) {
+  return a.key != b.key ? a.key < b.key : a.id < b.id;
+}
+
+// The digits of a key, from the highest.
+struct Digit {
+  int shift;
+  std::uint32_t mask;
+  std::uint32_t of(std::uint32_t key) const { return (key >> shift) & mask; }
+};
+constexpr std::array<Digit, 3> kDigits{{{21, 0x7ff}, {10, 0x7ff}, {0, 0x3ff}}};
+constexpr std::size_t kBuckets = 0x800;
+
+}  // namespace
+
+std::uint32_t rank_key(float value) { return std::bit_cast<std::uint32_t>(value + 0.0f); }
+
+void select_top(std::span<const float> row, std::size_t k, std::vector<LogitEntry>& out) {
+  out.clear();
+  if (k == 0) return;
+  // Collect whatever beats the k-th best so far; every time there are twice as many as needed,
+  // select and raise the bar. An equal logit of a higher id never displaces one that is kept.
+  const std::size_t room = 2 * k + 256;
+  float bar = -std::numeric_limits<float>::infinity();
+  const auto select = [&] {
+    if (out.size() <= k) return;
+    const auto last = out.begin() + static_cast<std::ptrdiff_t>(k - 1);
+    std::nth_element(out.begin(), last, out.end(), better);
+    bar = last->logit;
+    out.resize(k);
+  };
+  for_each_above(row, bar, [&](std::int32_t id, float logit) {
+    out.push_back({logit, id});
+    if (out.size() >= room) select();
+  });
+  select();
+}
+
+MassCut cut_by_mass(std::vector<Ranked>& items, double wanted) {
+  constexpr std::size_t kFew = 256;
+  BL_CHECK(!items.empty() && wanted > 0);
+  std::array<double, kBuckets> mass;
+  std::size_t count = items.size();
+  double inside = 0;  // of what comes before the first `count` items; below `wanted`
+  for (const Digit& digit : kDigits) {
+    if (count <= kFew) break;
+    mass.fill(0);
+    for (std::size_t i = 0; i < count; ++i) {
+      mass[digit.of(items[i].key)] += static_cast<double>(items[i].weight);
+    }
+    std::size_t bucket = 0;
+    while (bucket < kBuckets && inside + mass[bucket] < wanted) inside += mass[bucket++];
+    if (bucket == kBuckets) {  // all are wanted, or rounding makes it so
+      const auto end = items.begin() + static_cast<std::ptrdiff_t>(count);
+      const auto last = std::max_element(items.begin(), end, before);
+      return {last->key, last->id};
+    }
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (digit.of(items[i].key) == bucket) items[kept++] = items[i];
+    }
+    count = kept;
+  }
+  const auto end = items.begin() + static_cast<std::ptrdiff_t>(count);
+  if (!std::is_sorted(items.begin(), end, before)) std::sort(items.begin(), end, before);
+  for (auto it = items.begin(); it != end; ++it) {
+    inside += static_cast<double>(it->weight);
+    if (inside >= wanted) return {it->key, it->id};
+  }
+  return {items[count - 1].key, items[count - 1].id};
+}
+
+void sort_ranked(std::vector<Ranked>& items, std::vector<Ranked>& swap) {
+  constexpr std::size_t kFew = 2048;
+  if (items.size() <= kFew) {
+    std::sort(items.begin(), items.end(), before);
+    return;
+  }
+  swap.resize(items.size());
+  for (auto digit = kDigits.rbegin(); digit != kDigits.rend(); ++digit) {
+    std::array<std::size_t, kBuckets> begin{};
+    for (const Ranked& item : items) ++begin[digit->of(item.key)];
+    std::size_t total = 0;
+    for (std::size_t& slot : begin) total += std::exchange(slot, total);
+    for (const Ranked& item : items) swap[begin[digit->of(item.key)]++] = item;
+    items.swap(swap);
+  }
+}
+
+}  // namespace bl

@@ -1,0 +1,87 @@
+#pragma once
+// The room in which one row of logits becomes a token.
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "sample/log_probability.h"
+#include "sample/pick_args.h"
+
+namespace bl {
+
+// An item of a selection by mass (row_select.h) or of a sort.
+struct Ranked {
+  std::uint32_t key = 0;  // small ones come first
+  float weight = 0;
+  std::int32_t id = 0;
+};
+
+struct LogitEntry {
+  float logit = 0;
+  std::int32_t id = 0;
+};
+
+// What the stages of a chain read and write, and scratch that is kept from row to row so that a
+// choice allocates nothing. Several chains that run one after another may share one.
+//
+// First the stages edit logits; then the row is gathered into candidates; then stages cut and
+// reweigh these. Candidates are always in ascending order of ids, so that a draw from them does not
+// depend on the way in which they were selected.
+struct SampleRow {
+  const PickArgs* args = nullptr;
+
+  // --- logits ---
+  std::span<const float> logits;                          // [vocab], args->logits or `edited`
+  TopLogit top;                                           // of `logits`, valid after the edits
+  float floor = -std::numeric_limits<float>::infinity();  // logits below it are cut
+
+  // The logits to write to; the first call copies them.
+  std::span<float> edit();
+
+  // --- candidates: one entry each in all three ---
+  std::vector<std::int32_t> ids;  // ascending
+  std::vector<float> scores;      // ln of the weight up to a constant; at most 0
+  std::vector<float> weights;     // ∝ probability
+  double mass = 0;                // Σ weights; before top-p, also of what cannot survive it
+
+  std::size_t size() const { return ids.size(); }
+  void clear();
+  void push(std::int32_t id, float score);
+  // weights = e^scores, mass = Σ weights. Requires scores ≤ 0.
+  void weigh();
+  // Makes the highest score 0, then weighs.
+  void rebase();
+  // Keeps the entries for which keep(i) holds, in order, and sums their mass.
+  template <class Keep>
+  void filter(Keep&& keep) {
+    std::size_t kept = 0;
+    mass = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (!keep(i)) continue;
+      ids[kept] = ids[i];
+      scores[kept] = scores[i];
+      weights[kept] = weights[i];
+      mass += static_cast<double>(weights[kept++]);
+    }
+    ids.resize(kept);
+    scores.resize(kept);
+    weights.resize(kept);
+  }
+  // −Σ p ln p in nats.
+  double entropy() const;
+
+  // --- scratch of stages ---
+  std::vector<float> edited;
+  std::vector<LogitEntry> selected;
+  std::vector<Ranked> ranked;
+  std::vector<Ranked> ranked_swap;
+  std::vector<std::int32_t> touched;
+  std::vector<float> strengths;
+  std::vector<float> per_token;       // [vocab], zero between stages
+  std::vector<std::int32_t> lengths;  // of matches, one a position
+  std::vector<double> block_mass;
+};
+
+}  // namespace bl

@@ -1,0 +1,61 @@
+#include <algorithm>
+#include <cmath>
+
+#include "sample/exp_sum.h"
+#include "sample/philox.h"
+#include "sample/stages/candidate_stages.h"
+
+namespace bl {
+namespace {
+
+bool wanted(const SamplingParams& p) { return p.xtc_probability > 0; }
+
+void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
+  const double bar = p.xtc_threshold * row.mass;
+  std::vector<std::int32_t>& top = row.touched;  // indices of the top choices
+  top.clear();
+  const std::vector<std::int32_t>& spared = p.xtc_ignore_tokens;
+  std::size_t least = 0;  // of them, the index in `top`
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (static_cast<double>(row.weights[i]) < bar) continue;
+    if (std::binary_search(spared.begin(), spared.end(), row.ids[i])) continue;
+    top.push_back(static_cast<std::int32_t>(i));
+    const auto best_so_far = static_cast<std::size_t>(top[least]);
+    if (row.scores[i] <= row.scores[best_so_far]) least = top.size() - 1;
+  }
+  if (top.size() < 2) return;
+  top.erase(top.begin() + static_cast<std::ptrdiff_t>(least));
+  double chance = p.xtc_probability;
+  if (p.xtc_random) {
+    const double coin = uniform_at(p.seed, row.args->position, DrawStream::kExclusion);
+    if (coin >= chance) return;
+    chance = 1;
+  }
+  if (chance == 1) {
+    std::size_t next = 0;
+    row.filter([&](std::size_t i) {
+      const bool goes = next < top.size() && static_cast<std::size_t>(top[next]) == i;
+      next += goes ? 1 : 0;
+      return !goes;
+    });
+    return;
+  }
+  double mass = 0;
+  for (const std::int32_t i : top) {
+    mass += static_cast<double>(row.weights[static_cast<std::size_t>(i)]);
+  }
+  const double m = mass / row.mass;
+  const auto factor = static_cast<float>((1 - chance) / (1 + chance * m / (1 - m)));
+  const float shift = std::log(factor);
+  for (const std::int32_t i : top) {
+    row.weights[static_cast<std::size_t>(i)] *= factor;
+    row.scores[static_cast<std::size_t>(i)] += shift;
+  }
+  row.mass = sum(row.weights);
+}
+
+}  // namespace
+
+const SamplerStage kExcludeTopStage{"exclude top choices", wanted, apply};
+
+}  // namespace bl
