@@ -36,6 +36,7 @@ VISION = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_att
 QWEN_VISION = dict(depth=1, hidden_size=32, embed_dim=32, num_heads=2, intermediate_size=32, out_hidden_size=64)
 MROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
 
+GEMMA4_MOE = dict(MOE, enable_moe_block=True, hidden_size_per_layer_input=0, num_kv_shared_layers=0)
 STEP = dict(MOE, n_routed_experts=4, share_expert_dim=48, moe_router_scaling_factor=2.0, num_sliding_attention_heads=8,
             swiglu_limits=[0.0, 0.4, 0.0, 0.7], swiglu_limits_shared=[0.6, 0.0, 0.5, 0.3], **SLIDING)
 
@@ -128,6 +129,13 @@ CASES = {
                                             multi_query=True, parallel_attn=True, bias=True)),
     "gemma4": ("Gemma4ForCausalLM", dict(HEAD, global_head_dim=32, num_global_key_value_heads=1, attention_k_eq_v=True,
                                          hidden_size_per_layer_input=0, num_kv_shared_layers=0, final_logit_softcapping=20.0, **SLIDING)),
+    "gemma4-moe": ("Gemma4ForCausalLM", dict(GEMMA4_MOE, num_experts=8, top_k_experts=3, global_head_dim=32, num_global_key_value_heads=1,
+                                             attention_k_eq_v=True, final_logit_softcapping=20.0, **SLIDING)),
+    "gemma4-moe-text": ("Gemma4ForConditionalGeneration",
+                        dict(text_config=dict(GEMMA4_MOE, num_hidden_layers=3, num_experts=5, top_k_experts=2, global_head_dim=16,
+                                              layer_types=["sliding_attention", "full_attention", "full_attention"], sliding_window=8,
+                                              tie_word_embeddings=True),
+                             vision_config=dict(VISION, head_dim=16, position_embedding_size=16), audio_config=None)),
     "step3p7": ("Step3p7ForConditionalGeneration",
                 dict(text_config=dict(STEP, mlp_layer_types=["dense", "sparse", "sparse", "sparse"]), vision_config=dict(VISION))),
     "llama-yarn-mscale": ("LlamaForCausalLM", dict(HEAD, rope_parameters=dict(YARN, mscale=0.7, mscale_all_dim=0.3, beta_fast=8.0, beta_slow=2.0))),
@@ -146,6 +154,10 @@ def randomize(model, generator):
                 continue
             if "correction_bias" in name:  # scores below zero: experts of excluded groups must not come before them
                 shift = -1.0
+            if name.endswith("router.scale"):  # the router divides by the root of its width: spread its logits again
+                scale, shift = 2.0, 8.0
+            if name.endswith("per_expert_scale"):
+                scale = 0.5
             value = noise(tensor)
         else:
             scale, shift = 1.0 / math.sqrt(tensor.shape[-1]), 0.0

@@ -124,6 +124,10 @@ std::optional<ArchEvaluator::Found> ArchEvaluator::find_at(const ArchValue& valu
 
 bool ArchEvaluator::holds(const Condition& condition) const {
   for (const std::string& term : condition.terms) {
+    if (term[0] == '?') {
+      if (!config_.find(with_layer(term.substr(1)))) return false;
+      continue;
+    }
     const bool negated = term[0] == '!';
     const std::size_t equals = term.find('=');
     const std::string key =

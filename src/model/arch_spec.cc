@@ -154,6 +154,31 @@ void read_moe_rule(ArchSection& parent, MoeRule& rule) {
   section.done();
 }
 
+void read_router(ArchSection& section, MoeArch& m) {
+  section.read("router", m.router);
+  m.router_norm = read_norm(section, "router_norm");
+  section.read("router_scale", m.router_scale);
+  section.read("router_multiplier", m.router_multiplier);
+  section.read("selection_bias", m.selection_bias);
+  section.read("expert_scale", m.expert_scale);
+  if (!m.router_scale.empty() && (!m.router_norm || m.router_norm->weighted.value_or(true))) {
+    fail(ErrorCode::kInvalidFile, "{}: needs a router_norm with \"weighted\": false",
+         section.where("router_scale"));
+  }
+}
+
+// Stacks come together: those of one half alone would leave the other without a name.
+void check_stacks(const ArchSection& section, const MoeArch& m) {
+  const bool halves = !m.stacked_up.empty() && (!m.gated || !m.stacked_gate.empty());
+  const bool first = !m.stacked_gate_up.empty() || halves;
+  const bool any = first || !m.stacked_up.empty() || !m.stacked_gate.empty();
+  if (m.stacked_down.empty() ? any : !first) {
+    fail(ErrorCode::kInvalidFile,
+         "{}: goes with stacked_gate_up, or with stacked_gate and stacked_up",
+         section.where("stacked_down"));
+  }
+}
+
 std::optional<MoeArch> read_moe(ArchSection& parent) {
   const Json* json = parent.find("moe");
   if (json == nullptr) return std::nullopt;
@@ -161,8 +186,7 @@ std::optional<MoeArch> read_moe(ArchSection& parent) {
   ArchSection section(*json, parent.where("moe"));
   read_moe_rule(section, m.when);
   section.read("at", m.at);
-  section.read("router", m.router);
-  section.read("selection_bias", m.selection_bias);
+  read_router(section, m);
   section.read("route", m.route);
   section.read("experts", m.experts);
   section.read("per_token", m.per_token);
@@ -186,8 +210,10 @@ std::optional<MoeArch> read_moe(ArchSection& parent) {
   section.read("stacked_transposed", m.stacked_transposed);
   section.read("stacked_down_transposed", m.stacked_down_transposed);
   section.read("stacked_interleaved", m.stacked_interleaved);
+  check_stacks(section, m);
   m.shared = read_feed_forward(section, "shared");
   section.read("shared_gate", m.shared_gate);
+  section.read("beside_dense", m.beside_dense);
   section.read("if", m.condition);
   section.done();
   return m;
@@ -203,6 +229,9 @@ BlockArch read_block(const Json& json, const std::string& where) {
   block.attention_post_norm = read_norm(section, "attention_post_norm");
   block.feed_forward_norm = read_norm(section, "feed_forward_norm");
   block.feed_forward_post_norm = read_norm(section, "feed_forward_post_norm");
+  block.dense_post_norm = read_norm(section, "dense_post_norm");
+  block.moe_norm = read_norm(section, "moe_norm");
+  block.moe_post_norm = read_norm(section, "moe_post_norm");
   section.read("parallel", block.parallel);
   section.read("residual_multiplier", block.residual_multiplier);
   section.read("output_scale", block.output_scale);

@@ -88,7 +88,10 @@ struct MoeRule {
 struct MoeArch {
   MoeRule when;
   std::string at = "mlp";
-  Names router{"gate"}, selection_bias;
+  Names router{"gate"}, selection_bias, expert_scale;
+  std::optional<NormArch> router_norm;  // of the residual stream; without: reads what experts read
+  Names router_scale;                   // stands for the weight of an unweighted router_norm
+  ArchValue router_multiplier;
   ArchValue experts, per_token, size, normalize, scale, groups, group_top, normalize_power, limit,
       activation;
   ArchValue route;  // "softmax", "softmax_topk", "sigmoid", "sqrt_softplus"
@@ -101,6 +104,7 @@ struct MoeArch {
   bool limit_after = false;
   std::optional<FeedForwardArch> shared;
   Names shared_gate;
+  bool beside_dense = false;  // the layer has its dense feed-forward too
   Condition condition;
 };
 
@@ -109,7 +113,7 @@ struct BlockArch {
   std::optional<FeedForwardArch> feed_forward;
   std::optional<MoeArch> moe;
   std::optional<NormArch> attention_norm, attention_post_norm, feed_forward_norm,
-      feed_forward_post_norm;
+      feed_forward_post_norm, dense_post_norm, moe_norm, moe_post_norm;
   ArchValue parallel;
   ArchValue residual_multiplier;
   Names output_scale;

@@ -54,7 +54,8 @@ Condition parse_condition(const Json& json, const std::string& where) {
   Condition condition;
   const auto add = [&](const Json& term) {
     if (!term.is_string() || term.get_ref<const std::string&>().empty()) {
-      fail(ErrorCode::kInvalidFile, "{}: a condition is \"key\", \"!key\" or \"key=text\"", where);
+      fail(ErrorCode::kInvalidFile,
+           "{}: a condition is \"key\", \"!key\", \"?key\" or \"key=text\"", where);
     }
     condition.terms.push_back(term.get<std::string>());
   };

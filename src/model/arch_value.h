@@ -18,7 +18,8 @@
 
 namespace bl {
 
-// All of these must hold: "key" (true, non-zero or non-empty), "!key", "key=text".
+// All of these must hold: "key" (true, non-zero or non-empty), "!key", "key=text", "?key" (is there,
+// be it empty or false).
 struct Condition {
   std::vector<std::string> terms;
 };

@@ -19,7 +19,10 @@ constexpr std::int64_t kMaxExperts = 1 << 12;  // what the backends' routing hol
 constexpr std::int64_t kMaxWindow = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t kMaxQuerySteps = 1 << 12;
 
-bool conditional(const Condition& condition) { return !condition.terms.empty(); }
+// A condition of an exception: without terms it never holds.
+bool excepted(const Condition& condition, const ArchEvaluator& at) {
+  return !condition.terms.empty() && at.holds(condition);
+}
 
 Activation parse_activation(const std::string& name, const std::string& file) {
   struct Entry {
@@ -176,7 +179,7 @@ AttentionSpec BlockBuilder::attention(const AttentionArch& arch, const ArchEvalu
                                                     : AttentionGate::kSigmoidElement;
   }
   spec.sinks = !arch.sinks.empty();
-  spec.value_is_key = conditional(arch.value_is_key) && at.holds(arch.value_is_key);
+  spec.value_is_key = excepted(arch.value_is_key, at);
   if (arch.rope) attention_rope(*arch.rope, at, type, spec);
   return spec;
 }
@@ -235,33 +238,51 @@ MoeSpec BlockBuilder::moe(const MoeArch& arch, const ArchEvaluator& at) const {
     if (*size > 0) spec.shared = feed_forward(*arch.shared, at);
   }
   spec.shared_gate = spec.shared && !arch.shared_gate.empty();
+  spec.router_norm = norm(arch.router_norm, at);
+  if (spec.router_norm && !arch.router_scale.empty()) spec.router_norm->unit_offset = false;
+  spec.router_multiplier =
+      static_cast<float>(at.real("multiplier of the router", arch.router_multiplier, 1.0));
+  spec.expert_scale = !arch.expert_scale.empty();
   return spec;
 }
 
-BlockSpec BlockBuilder::build(std::int64_t layer, const std::string& type, const BlockArch& block) {
-  const ArchEvaluator at = config_.for_layer(layer, model_.layers);
-  BlockSpec spec;
-  const auto absent = [&](const Condition& condition) {
-    return conditional(condition) && at.holds(condition);
-  };
-  if (block.attention && !absent(block.attention->absent)) {
-    spec.attention = attention(*block.attention, at, type);
-    spec.attention->kv_layer = model_.kv_layers();
-    spec.attention_norm = norm(block.attention_norm, at);
-    spec.attention_post_norm = norm(block.attention_post_norm, at);
-  }
+void BlockBuilder::feed_forwards(const BlockArch& block, std::int64_t layer,
+                                 const ArchEvaluator& at, BlockSpec& spec) const {
   const bool routed =
       block.moe && at.holds(block.moe->condition) && layer_routes(block.moe->when, at, layer);
-  if (routed) {
-    spec.moe = moe(*block.moe, at);
-  } else if (block.feed_forward && !absent(block.feed_forward->absent)) {
+  if (routed) spec.moe = moe(*block.moe, at);
+  const bool dense = block.feed_forward && !excepted(block.feed_forward->absent, at);
+  if (dense && (!routed || block.moe->beside_dense)) {
     spec.feed_forward = feed_forward(*block.feed_forward, at);
   }
   if (spec.moe || spec.feed_forward) {
     spec.feed_forward_norm = norm(block.feed_forward_norm, at);
     spec.feed_forward_post_norm = norm(block.feed_forward_post_norm, at);
   }
+  if (spec.moe && spec.feed_forward) {
+    spec.dense_post_norm = norm(block.dense_post_norm, at);
+    spec.moe_norm = norm(block.moe_norm, at);
+    spec.moe_post_norm = norm(block.moe_post_norm, at);
+  }
+  if (spec.parallel && spec.moe && (spec.feed_forward || spec.moe->router_norm)) {
+    fail(ErrorCode::kUnsupported,
+         "archs/{}.json: a parallel block cannot have a dense feed-forward beside its experts, nor "
+         "a norm of the router's own",
+         arch_.name);
+  }
+}
+
+BlockSpec BlockBuilder::build(std::int64_t layer, const std::string& type, const BlockArch& block) {
+  const ArchEvaluator at = config_.for_layer(layer, model_.layers);
+  BlockSpec spec;
+  if (block.attention && !excepted(block.attention->absent, at)) {
+    spec.attention = attention(*block.attention, at, type);
+    spec.attention->kv_layer = model_.kv_layers();
+    spec.attention_norm = norm(block.attention_norm, at);
+    spec.attention_post_norm = norm(block.attention_post_norm, at);
+  }
   spec.parallel = at.flag("parallel attention and feed-forward", block.parallel, false);
+  feed_forwards(block, layer, at, spec);
   spec.residual_multiplier =
       static_cast<float>(at.real("multiplier of the residual", block.residual_multiplier, 1.0));
   spec.output_scale = !block.output_scale.empty();

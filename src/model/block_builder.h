@@ -29,6 +29,8 @@ class BlockBuilder {
                       AttentionSpec& spec);
   FeedForwardSpec feed_forward(const FeedForwardArch& arch, const ArchEvaluator& at) const;
   MoeSpec moe(const MoeArch& arch, const ArchEvaluator& at) const;
+  void feed_forwards(const BlockArch& block, std::int64_t layer, const ArchEvaluator& at,
+                     BlockSpec& spec) const;
   int rope_index(const RopeSpec& spec);
 
   const ArchSpec& arch_;

@@ -126,16 +126,31 @@ FeedForward BlockLoader::feed_forward(const FeedForwardSpec& spec, const FeedFor
   return load_feed_forward(reader_, at_block(arch.at), spec, arch);
 }
 
-Moe BlockLoader::moe(const MoeSpec& spec, const MoeArch& arch) {
-  const std::string at = at_block(arch.at);
-  Moe::Weights weights;
+void BlockLoader::router(const MoeSpec& spec, const MoeArch& arch, const std::string& at,
+                         Moe::Weights& weights) {
   weights.router =
       reader_.linear(key_of(reader_, at, arch.router), {.in = spec.hidden, .out = spec.experts});
+  if (spec.router_norm && !arch.router_scale.empty()) {
+    weights.router_norm = Norm(
+        *spec.router_norm, reader_.vector(at, arch.router_scale, {Shape{spec.hidden}}), Tensor());
+  } else if (spec.router_norm) {
+    weights.router_norm =
+        reader_.norm(*spec.router_norm, at, arch.router_norm->name, {Shape{spec.hidden}});
+  }
   for (const std::string& name : arch.selection_bias) {
     if (!reader_.has_tensor(join_name(at, name))) continue;
     weights.selection_bias = reader_.vector(at, {name}, {Shape{spec.experts}, {1, spec.experts}});
     break;
   }
+  if (spec.expert_scale) {
+    weights.expert_scale = reader_.vector(at, arch.expert_scale, {Shape{spec.experts}});
+  }
+}
+
+Moe BlockLoader::moe(const MoeSpec& spec, const MoeArch& arch) {
+  const std::string at = at_block(arch.at);
+  Moe::Weights weights;
+  router(spec, arch, at, weights);
   load_experts(reader_, at, {.spec = spec, .arch = arch}, weights);
   if (spec.shared) {
     weights.shared =
@@ -168,7 +183,10 @@ Block BlockLoader::load(std::size_t layer) {
   weights.feed_forward_norm = norm(spec.feed_forward_norm, arch.feed_forward_norm);
   if (spec.feed_forward)
     weights.feed_forward = feed_forward(*spec.feed_forward, *arch.feed_forward);
+  weights.dense_post_norm = norm(spec.dense_post_norm, arch.dense_post_norm);
+  weights.moe_norm = norm(spec.moe_norm, arch.moe_norm);
   if (spec.moe) weights.moe = moe(*spec.moe, *arch.moe);
+  weights.moe_post_norm = norm(spec.moe_post_norm, arch.moe_post_norm);
   weights.feed_forward_post_norm = norm(spec.feed_forward_post_norm, arch.feed_forward_post_norm);
   if (spec.output_scale) {
     const std::vector<float> scale =

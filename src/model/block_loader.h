@@ -23,6 +23,8 @@ class BlockLoader {
                            const std::string& key, Attention::Weights& weights);
   FeedForward feed_forward(const FeedForwardSpec& spec, const FeedForwardArch& arch);
   Moe moe(const MoeSpec& spec, const MoeArch& arch);
+  void router(const MoeSpec& spec, const MoeArch& arch, const std::string& at,
+              Moe::Weights& weights);
   Norm norm(const std::optional<NormSpec>& spec, const std::optional<NormArch>& arch);
   Norm head_norm(const QkNormSpec& spec, const NormArch& arch, const std::string& at, Shape heads);
   std::string at_block(const std::string& name) const { return join_name(prefix_, name); }

@@ -56,7 +56,11 @@ std::vector<DenseMatrix> read_stack(WeightReader& reader, const Stack& stack,
                                     std::int64_t experts) {
   StackedExperts request;
   request.tensor = stack.tensor;
-  if (reader.has_tensor(stack.tensor + "_bias")) request.bias = stack.tensor + "_bias";
+  reader.use(stack.tensor);
+  if (reader.has_tensor(stack.tensor + "_bias")) {
+    request.bias = stack.tensor + "_bias";
+    reader.use(request.bias);
+  }
   request.experts = experts;
   request.hints.in = stack.in;
   request.hints.out = stack.out;
@@ -79,20 +83,27 @@ class StackedLoader {
         args_(args),
         checking_(reader.phase() == WeightReader::Phase::kCheck) {}
 
+  // One of the stacks is enough: then the others must be there too.
   bool present() const {
-    return first_tensor(reader_, at_, args_.arch.stacked_down) != nullptr &&
-           reader_.pick(at_, for_expert(args_.arch.down, 0)) == nullptr;
+    const MoeArch& arch = args_.arch;
+    for (const Names* names :
+         {&arch.stacked_down, &arch.stacked_gate_up, &arch.stacked_gate, &arch.stacked_up}) {
+      if (first_tensor(reader_, at_, *names) != nullptr) {
+        return reader_.pick(at_, for_expert(arch.down, 0)) == nullptr;
+      }
+    }
+    return false;
   }
 
   void load(Moe::Weights& weights) {
     const FeedForwardSpec& shape = args_.spec.expert;
     const MoeArch& arch = args_.arch;
     const std::string* both = first_tensor(reader_, at_, arch.stacked_gate_up);
-    const std::string* down_name = first_tensor(reader_, at_, arch.stacked_down);
+    const std::string down_name = existing(arch.stacked_down, arch.stacked_down);
     bool transposed = arch.stacked_transposed;
     bool down_transposed = arch.stacked_down_transposed.value_or(transposed);
-    if (!fits(*down_name, shape.intermediate, shape.hidden, down_transposed) &&
-        fits(*down_name, shape.intermediate, shape.hidden, !down_transposed)) {
+    if (!fits(down_name, shape.intermediate, shape.hidden, down_transposed) &&
+        fits(down_name, shape.intermediate, shape.hidden, !down_transposed)) {
       // Versions of transformers differ in which way round they save the same architecture.
       transposed = !transposed;
       down_transposed = !down_transposed;
@@ -101,15 +112,13 @@ class StackedLoader {
       up_ = stack(*both, shape.hidden, 2 * shape.intermediate, transposed);
     } else {
       const auto first = [&](const Names& names) {
-        const std::string* found = first_tensor(reader_, at_, names);
-        return found != nullptr ? *found : names.at(0);
+        return stack(existing(names, arch.stacked_gate_up), shape.hidden, shape.intermediate,
+                     transposed);
       };
-      if (shape.gated) {
-        gate_ = stack(first(arch.stacked_gate), shape.hidden, shape.intermediate, transposed);
-      }
-      up_ = stack(first(arch.stacked_up), shape.hidden, shape.intermediate, transposed);
+      if (shape.gated) gate_ = first(arch.stacked_gate);
+      up_ = first(arch.stacked_up);
     }
-    down_ = stack(*down_name, shape.intermediate, shape.hidden, down_transposed);
+    down_ = stack(down_name, shape.intermediate, shape.hidden, down_transposed);
     weights.fused_gate_up = both != nullptr && !arch.stacked_interleaved;
     for (std::size_t e = 0; e < static_cast<std::size_t>(args_.spec.experts); ++e) {
       weights.experts.push_back(expert(e, both != nullptr));
@@ -117,6 +126,12 @@ class StackedLoader {
   }
 
  private:
+  // The first that is there; where none is, the error names the best, or that of the alternative.
+  std::string existing(const Names& names, const Names& alternative) const {
+    const std::string* found = first_tensor(reader_, at_, names);
+    if (found != nullptr) return *found;
+    reader_.fail_missing(join_name(at_, names.empty() ? alternative.at(0) : names[0]));
+  }
   std::vector<DenseMatrix> stack(const std::string& name, std::int64_t in, std::int64_t out,
                                  bool transposed) {
     if (!checking_) return {};

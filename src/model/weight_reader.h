@@ -46,6 +46,8 @@ class WeightReader {
 
   // The first of these names below `prefix` that has weights; nullptr where none has.
   const std::string* pick(const std::string& prefix, const Names& names) const;
+  // Tensors that a walk reads without this class.
+  void use(const std::string& tensor) { used_.insert(tensor); }
   // Whether the first walk read this tensor.
   bool was_used(const std::string& tensor) const { return used_.contains(tensor); }
   bool has_tensor(const std::string& name) const { return source_.find(name) != nullptr; }

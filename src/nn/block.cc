@@ -11,18 +11,18 @@ TensorView Block::normalised(ExecContext& ctx, const Norm& norm, const TensorVie
   return h;
 }
 
-// Runs a layer into the residual stream, through a norm of its output where there is one.
+// Runs a layer into a sink, through a norm of its output where there is one.
 template <class F>
-void Block::run(ExecContext& ctx, const TensorView& x, const Norm& post_norm, F&& layer) const {
+void Block::run(ExecContext& ctx, const LayerSink& sink, const Norm& post_norm, F&& layer) const {
   if (!post_norm.present()) {
-    layer(LayerSink{.to = x, .add = true, .multiplier = spec_.residual_multiplier});
+    layer(sink);
     return;
   }
   ArenaScope scope(*ctx.scratch);
-  const TensorView y = ctx.scratch->take_f32(x.shape);
+  const TensorView y = sink.add ? ctx.scratch->take_f32(sink.to.shape) : sink.to;
   layer(LayerSink{.to = y, .add = false});
   post_norm.forward(ctx, y, y);
-  ctx.ops->add(ctx, {.x = x, .y = y, .multiplier = spec_.residual_multiplier});
+  if (sink.add) ctx.ops->add(ctx, {.x = sink.to, .y = y, .multiplier = sink.multiplier});
 }
 
 // What a layer reads of x: its norm's output, or x with the norm left to the layer's products.
@@ -33,12 +33,33 @@ LayerInput Block::input_of(ExecContext& ctx, const Norm& norm, const TensorView&
 
 void Block::run_feed_forward(ExecContext& ctx, const TensorView& x, const LayerInput& input) const {
   if (weights_.moe.present()) {
-    run(ctx, x, weights_.feed_forward_post_norm,
-        [&](const LayerSink& sink) { weights_.moe.forward(ctx, input.x, sink); });
+    run(ctx, stream(x), weights_.feed_forward_post_norm, [&](const LayerSink& sink) {
+      weights_.moe.forward(ctx, {input.x, x}, sink);
+    });
   } else if (weights_.feed_forward.present()) {
-    run(ctx, x, weights_.feed_forward_post_norm,
+    run(ctx, stream(x), weights_.feed_forward_post_norm,
         [&](const LayerSink& sink) { weights_.feed_forward.forward(ctx, input, sink); });
   }
+}
+
+// Both read the x from before, so their sum is made beside it.
+void Block::run_side_by_side(ExecContext& ctx, const TensorView& x) const {
+  ArenaScope scope(*ctx.scratch);
+  const TensorView sum = ctx.scratch->take_f32(x.shape);
+  {
+    ArenaScope dense(*ctx.scratch);
+    const LayerInput h = input_of(ctx, weights_.feed_forward_norm, x);
+    run(ctx, {.to = sum, .add = false}, weights_.dense_post_norm,
+        [&](const LayerSink& sink) { weights_.feed_forward.forward(ctx, h, sink); });
+  }
+  const TensorView h = normalised(ctx, weights_.moe_norm, x);
+  run(ctx, {.to = sum}, weights_.moe_post_norm, [&](const LayerSink& sink) {
+    weights_.moe.forward(ctx, {h, x}, sink);
+  });
+  if (weights_.feed_forward_post_norm.present()) {
+    weights_.feed_forward_post_norm.forward(ctx, sum, sum);
+  }
+  ctx.ops->add(ctx, {.x = x, .y = sum, .multiplier = spec_.residual_multiplier});
 }
 
 void Block::forward(ExecContext& ctx, const StepInputs& step, const TensorView& x) const {
@@ -53,11 +74,13 @@ void Block::forward(ExecContext& ctx, const StepInputs& step, const TensorView& 
                            ? normalised(ctx, weights_.feed_forward_norm, x)
                            : h.x;
     }
-    run(ctx, x, weights_.attention_post_norm,
+    run(ctx, stream(x), weights_.attention_post_norm,
         [&](const LayerSink& sink) { weights_.attention.forward(ctx, step, h, sink); });
     if (spec_.parallel) run_feed_forward(ctx, x, parallel_input);
   }
-  if (!spec_.parallel) {
+  if (weights_.moe.present() && weights_.feed_forward.present()) {
+    run_side_by_side(ctx, x);
+  } else if (!spec_.parallel) {
     // A router and its experts read the same input, which is normalised once.
     run_feed_forward(ctx, x,
                      weights_.moe.present() ? normalised(ctx, weights_.feed_forward_norm, x)
@@ -67,7 +90,8 @@ void Block::forward(ExecContext& ctx, const StepInputs& step, const TensorView& 
 }
 
 std::size_t Block::work_bytes(const BlockSpec& spec, std::int64_t hidden, std::int64_t tokens) {
-  // Two normalised inputs (parallel blocks) and one output before its norm.
+  // Two normalised inputs (parallel blocks) and one output before its norm; or one input, one
+  // output and the sum of two (side by side).
   const std::size_t rows = 3 * arena_bytes(DType::kF32, tokens * hidden);
   std::size_t layer = 0;
   if (spec.attention) layer = std::max(layer, Attention::work_bytes(*spec.attention, tokens));

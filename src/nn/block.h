@@ -13,6 +13,8 @@ namespace bl {
 //   f = feed_forward(norm(x)); x += m · post_norm(f)
 // Every norm may be absent, and so may attention or feed-forward. In a parallel block both read the
 // x from before; without a norm of its own, the feed-forward then reads what attention read.
+// The feed-forward is a dense one, experts, or both side by side (not in a parallel block):
+//   f = dense_post_norm(dense(feed_forward_norm(x))) + moe_post_norm(moe(moe_norm(x)))
 struct BlockSpec {
   std::optional<AttentionSpec> attention;
   std::optional<FeedForwardSpec> feed_forward;
@@ -21,6 +23,7 @@ struct BlockSpec {
   std::optional<NormSpec> attention_post_norm;
   std::optional<NormSpec> feed_forward_norm;
   std::optional<NormSpec> feed_forward_post_norm;
+  std::optional<NormSpec> dense_post_norm, moe_norm, moe_post_norm;  // only of both side by side
   bool parallel = false;
   float residual_multiplier = 1.0f;
   bool output_scale = false;  // x *= a learned scalar at the end
@@ -30,6 +33,7 @@ class Block {
  public:
   struct Weights {
     Norm attention_norm, attention_post_norm, feed_forward_norm, feed_forward_post_norm;
+    Norm dense_post_norm, moe_norm, moe_post_norm;
     Attention attention;
     FeedForward feed_forward;
     Moe moe;
@@ -51,11 +55,16 @@ class Block {
   }
 
  private:
+  // The residual stream, as the last product of a layer adds to it.
+  LayerSink stream(const TensorView& x) const {
+    return {.to = x, .add = true, .multiplier = spec_.residual_multiplier};
+  }
   template <class F>
-  void run(ExecContext& ctx, const TensorView& x, const Norm& post_norm, F&& layer) const;
+  void run(ExecContext& ctx, const LayerSink& sink, const Norm& post_norm, F&& layer) const;
   TensorView normalised(ExecContext& ctx, const Norm& norm, const TensorView& x) const;
   LayerInput input_of(ExecContext& ctx, const Norm& norm, const TensorView& x) const;
   void run_feed_forward(ExecContext& ctx, const TensorView& x, const LayerInput& input) const;
+  void run_side_by_side(ExecContext& ctx, const TensorView& x) const;
 
   BlockSpec spec_;
   Weights weights_;

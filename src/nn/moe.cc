@@ -40,14 +40,26 @@ void Moe::add_shared(ExecContext& ctx, const TensorView& x, const LayerSink& sin
   if (sink.add) ctx.ops->add(ctx, {.x = sink.to, .y = y, .multiplier = sink.multiplier});
 }
 
-void Moe::forward(ExecContext& ctx, const TensorView& x, const LayerSink& sink) const {
+void Moe::run_router(ExecContext& ctx, const Input& input, const TensorView& logits) const {
+  const LinearOutput output{&weights_.router, logits};
+  if (!weights_.router_norm.present()) {
+    apply_linears(ctx, input.x, {&output, 1}, spec_.router_multiplier);
+    return;
+  }
   ArenaScope scope(*ctx.scratch);
+  const TensorView x = ctx.scratch->take_f32(input.residual.shape);
+  weights_.router_norm.forward(ctx, input.residual, x);
+  apply_linears(ctx, x, {&output, 1}, spec_.router_multiplier);
+}
+
+void Moe::forward(ExecContext& ctx, const Input& input, const LayerSink& sink) const {
+  ArenaScope scope(*ctx.scratch);
+  const TensorView& x = input.x;
   const std::int64_t tokens = x.rows();
   const TensorView logits = ctx.scratch->take_f32({tokens, spec_.experts});
   const TensorView chosen = ctx.scratch->take(DType::kI32, {tokens, spec_.per_token});
   const TensorView weights = ctx.scratch->take_f32({tokens, spec_.per_token});
-  const LinearOutput output{&weights_.router, logits};
-  apply_linears(ctx, x, {&output, 1});
+  run_router(ctx, input, logits);
   ctx.ops->route(ctx, {.logits = logits,
                        .selection_bias = weights_.selection_bias.view(),
                        .kind = spec_.route,
@@ -56,6 +68,7 @@ void Moe::forward(ExecContext& ctx, const TensorView& x, const LayerSink& sink) 
                        .normalize_power = spec_.normalize_power,
                        .group_count = spec_.group_count,
                        .group_top = spec_.group_top,
+                       .expert_scale = weights_.expert_scale.view(),
                        .experts = chosen.as<std::int32_t>(),
                        .weights = weights,
                        .k = spec_.per_token});
@@ -88,6 +101,7 @@ void Moe::forward(ExecContext& ctx, const TensorView& x, const LayerSink& sink) 
 std::size_t Moe::work_bytes(const MoeSpec& spec, std::int64_t tokens) {
   std::size_t bytes = arena_bytes(DType::kF32, tokens * spec.experts) +
                       2 * arena_bytes(DType::kF32, tokens * spec.per_token);
+  if (spec.router_norm) bytes += arena_bytes(DType::kF32, tokens * spec.hidden);
   if (spec.shared) {
     bytes += FeedForward::work_bytes(*spec.shared, tokens) +
              arena_bytes(DType::kF32, tokens * spec.hidden) + arena_bytes(DType::kF32, tokens);

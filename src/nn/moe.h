@@ -23,13 +23,17 @@ struct MoeSpec {
   int group_count = 1;
   int group_top = 1;
   bool weights_on_input = false;
+  std::optional<NormSpec> router_norm;    // the router reads this of the residual stream
+  float router_multiplier = 1.0f;         // on the router's logits
+  bool expert_scale = false;              // a learned factor on the weight of each expert
   FeedForwardSpec expert;                 // shape of one routed expert
   std::optional<FeedForwardSpec> shared;  // an expert that every token uses
   bool shared_gate = false;               // its output times σ(x · w)
   bool operator==(const MoeSpec&) const = default;
 };
 
-// Routed experts, with an optional shared one.
+// Routed experts, with an optional shared one. The router reads what the experts read, or the
+// residual stream through a norm of its own.
 class Moe {
  public:
   struct Expert {
@@ -37,7 +41,9 @@ class Moe {
   };
   struct Weights {
     Linear router;
+    Norm router_norm;
     Tensor selection_bias;  // F32 [experts] or empty
+    Tensor expert_scale;    // F32 [experts] or empty
     std::vector<Expert> experts;
     bool fused_gate_up = false;  // `up` holds rows of gate, then of up
     FeedForward shared;
@@ -53,8 +59,12 @@ class Moe {
   bool present() const { return !weights_.experts.empty(); }
   // To be called once, after the weights are loaded and before `forward`.
   void pack(Backend& backend) { packed_ = backend.pack_experts(table_); }
-  // x: [tokens, hidden], normalised.
-  void forward(ExecContext& ctx, const TensorView& x, const LayerSink& sink) const;
+  struct Input {
+    TensorView x;         // F32 [tokens, hidden], normalised
+    TensorView residual;  // the same before any norm; read only where the router has its own
+  };
+  // The residual may be what the sink adds to.
+  void forward(ExecContext& ctx, const Input& input, const LayerSink& sink) const;
   static std::size_t work_bytes(const MoeSpec& spec, std::int64_t tokens);
 
   template <class V>
@@ -71,6 +81,7 @@ class Moe {
   }
 
  private:
+  void run_router(ExecContext& ctx, const Input& input, const TensorView& logits) const;
   void add_shared(ExecContext& ctx, const TensorView& x, const LayerSink& sink) const;
 
   MoeSpec spec_;

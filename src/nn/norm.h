@@ -10,6 +10,7 @@ struct NormSpec {
   float eps = 1e-6f;
   bool unit_offset = false;  // the file holds w where 1 + w is meant
   bool weighted = true;
+  bool operator==(const NormSpec&) const = default;
 };
 
 // Normalises rows, or each head of a row.

@@ -43,6 +43,8 @@ struct RouteArgs {
   float normalize_power = 0;  // 0: as above; p > 0: divide by the p-norm of the selected
   int group_count = 1;        // grouped selection: groups, of which the best by the sum of their
   int group_top = 1;          // two best experts stay
+  // F32 [experts], on the final weight of each expert; or empty.
+  TensorView expert_scale = {};
   std::int32_t* experts = nullptr;  // [tokens, k] out, on the device; ties go to the lower index
   TensorView weights;               // F32 [tokens, k] out
   int k = 0;

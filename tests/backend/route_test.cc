@@ -21,6 +21,7 @@ struct RouteCase {
   float power = 0.0f;
   int groups = 1;
   int group_top = 1;
+  bool scaled = false;  // a factor for each expert
 };
 
 struct Routed {
@@ -28,7 +29,8 @@ struct Routed {
   std::vector<double> weights;
 };
 
-Routed textbook(const RouteCase& c, const float* logits, const std::vector<float>& bias) {
+Routed textbook(const RouteCase& c, const float* logits, const std::vector<float>& bias,
+                const std::vector<float>& scale) {
   using Real = long double;
   const auto n = static_cast<std::size_t>(c.experts);
   std::vector<Real> affinity(n);
@@ -85,8 +87,10 @@ Routed textbook(const RouteCase& c, const float* logits, const std::vector<float
     divisor = total;
   }
   for (const std::int32_t e : routed.experts) {
-    routed.weights.push_back(static_cast<double>(affinity[static_cast<std::size_t>(e)] / divisor *
-                                                 static_cast<Real>(c.multiplier)));
+    const auto expert = static_cast<std::size_t>(e);
+    const Real factor = c.scaled ? static_cast<Real>(scale[expert]) : 1;
+    routed.weights.push_back(
+        static_cast<double>(affinity[expert] / divisor * static_cast<Real>(c.multiplier) * factor));
   }
   return routed;
 }
@@ -102,7 +106,9 @@ std::vector<RouteCase> cases() {
           {128, 8, K::kSigmoid, true, true, 2.5f},
           {7, 7, K::kSigmoid, false, false},
           {64, 6, K::kSigmoid, true, true, 1.0f, 0.0f, 8, 3},
-          {33, 5, K::kSqrtSoftplus, true, true, 1.5f}};
+          {33, 5, K::kSqrtSoftplus, true, true, 1.5f},
+          {128, 40, K::kSoftmaxTopK, false, true, 1.0f, 0.0f, 1, 1, true},
+          {12, 12, K::kSigmoid, true, true, 0.5f, 0.0f, 3, 3, true}};
 }
 
 class RouteOp : public testing::TestWithParam<std::string> {};
@@ -117,6 +123,7 @@ TEST_P(RouteOp, PicksAndWeighs) {
   for (const RouteCase& c : cases()) {
     const std::vector<float> logits = random.normal(tokens * c.experts, 2.0f);
     const std::vector<float> bias = random.normal(c.experts, 0.3f);
+    const std::vector<float> scale = random.normal(c.experts, 1.0f);
     const auto slots = static_cast<std::size_t>(tokens * c.k);
     auto* experts = const_cast<std::int32_t*>(device.put(std::vector<std::int32_t>(slots)));
     const TensorView weights = device.put(std::vector<float>(slots), {tokens, c.k});
@@ -129,12 +136,13 @@ TEST_P(RouteOp, PicksAndWeighs) {
                         .normalize_power = c.power,
                         .group_count = c.groups,
                         .group_top = c.group_top,
+                        .expert_scale = c.scaled ? device.put(scale, {c.experts}) : TensorView{},
                         .experts = experts,
                         .weights = weights,
                         .k = c.k});
     Routed expected;
     for (std::int64_t t = 0; t < tokens; ++t) {
-      const Routed one = textbook(c, logits.data() + t * c.experts, bias);
+      const Routed one = textbook(c, logits.data() + t * c.experts, bias, scale);
       expected.experts.insert(expected.experts.end(), one.experts.begin(), one.experts.end());
       expected.weights.insert(expected.weights.end(), one.weights.begin(), one.weights.end());
     }

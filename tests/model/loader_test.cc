@@ -44,7 +44,11 @@ class ChangedSource : public TensorSource {
 };
 
 struct Broken {
-  ModelFiles files = open_model_folder(golden_folder("hf-tiny") / "llama");
+  explicit Broken(const std::string& name = "hf-tiny/llama")
+      : files(open_model_folder(golden_folder(name.substr(0, name.find('/'))) /
+                                name.substr(name.find('/') + 1))) {}
+
+  ModelFiles files;
   std::shared_ptr<ChangedSource> source = std::make_shared<ChangedSource>(files.source);
 
   std::string error() {
@@ -87,6 +91,61 @@ TEST(Loader, WrongShapeIsNamedWithBoth) {
   EXPECT_NE(message.find("k_proj"), std::string::npos) << message;
   EXPECT_NE(message.find("16"), std::string::npos) << message;
   EXPECT_NE(message.find("32"), std::string::npos) << message;
+}
+
+// Experts beside a dense feed-forward: everything that the sum of both goes through.
+const std::vector<std::string> kSideBySide{"post_feedforward_layernorm_1.weight",
+                                           "pre_feedforward_layernorm_2.weight",
+                                           "post_feedforward_layernorm_2.weight",
+                                           "router.proj.weight",
+                                           "router.scale",
+                                           "router.per_expert_scale",
+                                           "experts.gate_up_proj",
+                                           "experts.down_proj",
+                                           "mlp.down_proj.weight"};
+
+TEST(Loader, MissingTensorsOfExpertsBesideADenseLayerAreNamed) {
+  for (const std::string& name : kSideBySide) {
+    Broken model("archs-tiny/gemma4-moe");
+    model.source->remove("model.layers.2." + name);
+    const std::string error = model.error();
+    const std::string wanted = name.ends_with(".weight") ? name.substr(0, name.size() - 7) : name;
+    EXPECT_NE(error.find("model.layers.2." + wanted), std::string::npos) << error;
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+  }
+}
+
+TEST(Loader, ShapesOfARouterAreChecked) {
+  Broken scale("archs-tiny/gemma4-moe");
+  scale.source->reshape("model.layers.1.router.scale", {32});
+  EXPECT_NE(scale.error().find("router.scale has shape [32], must be [64]"), std::string::npos)
+      << scale.error();
+  Broken expert("archs-tiny/gemma4-moe");
+  expert.source->reshape("model.layers.1.router.per_expert_scale", {7});
+  EXPECT_NE(expert.error().find("router.per_expert_scale has shape [7], must be [8]"),
+            std::string::npos)
+      << expert.error();
+}
+
+// Nothing that a file holds for its layers is left out of them, nor out of the plan.
+TEST(Loader, ExpertsBesideADenseLayerAreAllUsedAndCounted) {
+  const auto backend = open_backend("ref", {});
+  const ModelFiles files = open_model_folder(golden_folder("archs-tiny") / "gemma4-moe");
+  const ModelLoader loader(*backend, files, {});
+  for (const std::string& name : loader.unused_tensors()) {
+    EXPECT_EQ(name.find("layers"), std::string::npos) << name;
+  }
+  std::size_t values = 0;
+  for (const std::string& name : files.source->names()) {
+    if (name.starts_with("model.") || name == "lm_head.weight") {
+      values += static_cast<std::size_t>(files.source->find(name)->shape.elements());
+    }
+  }
+  // The naive backend keeps matrices and vectors as F32; the embedding stays fp16, the factor of a
+  // layer's output is a number of the layer.
+  const std::size_t embedding = 96 * 64;
+  const std::size_t scalars = 4;
+  EXPECT_EQ(loader.plan({}).weights, (values - embedding - scalars) * 4 + embedding * 2);
 }
 
 TEST(Loader, UnusedTensorsAreListed) {

@@ -112,6 +112,51 @@ TEST(Spec, UnknownArchitectureNamesTheFile) {
   }
 }
 
+// An empty list of exceptions says something else than none: no layer is one.
+TEST(Spec, SizesOfGlobalLayersFromConfigsOfAllVersions) {
+  Json config = tiny();
+  config["architectures"] = {"Gemma4ForCausalLM"};
+  config["head_dim"] = 16;
+  config["layer_types"] = {"sliding_attention", "full_attention"};
+  const auto head_dim = [](const Json& json) {
+    return spec_of(json).blocks[1].attention->head_dim;
+  };
+  EXPECT_EQ(head_dim(config), 512);
+  config["global_head_dim"] = 32;
+  EXPECT_EQ(head_dim(config), 32);
+  config["per_layer_config"] = Json::object();
+  EXPECT_EQ(head_dim(config), 16);
+  config["per_layer_config"]["1"] = {{"head_dim", 64}, {"num_key_value_heads", 1}};
+  EXPECT_EQ(head_dim(config), 64);
+  EXPECT_EQ(spec_of(config).blocks[1].attention->kv_heads, 1);
+  EXPECT_EQ(spec_of(config).blocks[0].attention->head_dim, 16);
+  config["use_bidirectional_attention"] = "vision";
+  EXPECT_EQ(head_dim(config), 64);
+  config["use_bidirectional_attention"] = "all";
+  EXPECT_NE(error_of(config).find("tokens that see later ones"), std::string::npos)
+      << error_of(config);
+}
+
+TEST(Spec, ExpertsBesideADenseLayerNeedTheirNumbers) {
+  Json config = tiny();
+  config["architectures"] = {"Gemma4ForCausalLM"};
+  config["enable_moe_block"] = true;
+  config["num_experts"] = 8;
+  config["moe_intermediate_size"] = 32;
+  EXPECT_NE(error_of(config).find("no experts of a token: must have \"top_k_experts\""),
+            std::string::npos)
+      << error_of(config);
+  config["top_k_experts"] = 9;
+  EXPECT_NE(error_of(config).find("top_k_experts is 9"), std::string::npos) << error_of(config);
+  config["top_k_experts"] = 8;
+  const BlockSpec block = spec_of(config).blocks[1];
+  EXPECT_EQ(block.feed_forward->intermediate, 96);
+  EXPECT_EQ(block.moe->expert.intermediate, 32);
+  EXPECT_FLOAT_EQ(block.moe->router_multiplier, 0.125f);
+  config["enable_moe_block"] = false;
+  EXPECT_FALSE(spec_of(config).blocks[1].moe || spec_of(config).blocks[1].moe_norm);
+}
+
 // Routing of the backends holds so many and no more: a larger number must not reach them.
 TEST(Spec, ExpertsBeyondRoutingAreRefused) {
   Json config = tiny();

@@ -108,7 +108,11 @@ void route_token(const RouteArgs& args, std::int64_t t, const Scores& s) {
     s.selection[best] = kTaken;
   }
   const float factor = args.multiplier / divisor_of(args, weights);
-  for (int j = 0; j < args.k; ++j) weights[j] *= factor;
+  const float* scale = args.expert_scale.as<float>();
+  for (int j = 0; j < args.k; ++j) {
+    weights[j] *= factor;
+    if (scale != nullptr) weights[j] *= scale[args.experts[t * args.k + j]];
+  }
 }
 
 }  // namespace

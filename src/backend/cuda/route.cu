@@ -19,6 +19,7 @@ constexpr int kMaxWarps = 4;
 struct RouteParameters {
   Rows<const float> logits;
   const float* selection_bias;  // may be null
+  const float* expert_scale;    // may be null
   RouteKind kind;
   bool normalize;
   float multiplier;
@@ -155,7 +156,11 @@ __device__ void choose(const RouteParameters& p, const Scores& s, std::int64_t t
     __syncwarp();
   }
   const float factor = exact_div(p.multiplier, divisor_of(p, total));
-  for (int j = lane; j < p.k; j += 32) weights[j] *= factor;
+  // Each lane reads what it has written.
+  for (int j = lane; j < p.k; j += 32) {
+    const float weight = weights[j] * factor;
+    weights[j] = p.expert_scale != nullptr ? weight * p.expert_scale[chosen[j]] : weight;
+  }
 }
 
 // One warp a token.
@@ -191,6 +196,7 @@ void route(ExecContext& ctx, const RouteArgs& args) {
   launch(shape, route_kernel,
          RouteParameters{.logits = rows_of<const float>(args.logits),
                          .selection_bias = args.selection_bias.as<const float>(),
+                         .expert_scale = args.expert_scale.as<const float>(),
                          .kind = args.kind,
                          .normalize = args.normalize,
                          .multiplier = args.multiplier,

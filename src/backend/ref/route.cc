@@ -97,8 +97,11 @@ void route_token(const RouteArgs& args, std::int64_t t) {
   }
   const double factor = static_cast<double>(args.multiplier) / weight_sum(args, chosen);
   for (int j = 0; j < args.k; ++j) {
-    args.weights.row<float>(t)[j] =
-        static_cast<float>(chosen[static_cast<std::size_t>(j)] * factor);
+    double weight = chosen[static_cast<std::size_t>(j)] * factor;
+    if (!args.expert_scale.empty()) {
+      weight *= static_cast<double>(args.expert_scale.as<float>()[args.experts[t * args.k + j]]);
+    }
+    args.weights.row<float>(t)[j] = static_cast<float>(weight);
   }
 }
 
