@@ -38,10 +38,9 @@ void note(std::string_view text) {
 
 class Chat {
  public:
-  Chat(ModelSession& session, const ChatOptions& options)
-      : session_(session),
-        generator_(session),
-        request_(options.generation.request(session.defaults().sampling)) {
+  Chat(Engine& engine, const ChatOptions& options)
+      : engine_(engine),
+        request_(options.generation.request(engine.session().defaults().sampling)) {
     transcript_.set_system(options.system);
     request_.continues_prompt = false;
   }
@@ -71,11 +70,10 @@ class Chat {
   void stats(const std::string&);
   void quit(const std::string&) { done_ = true; }
 
-  ModelSession& session_;
-  Generator generator_;
-  GenerationRequest request_;
+  Engine& engine_;
+  Request request_;
   Transcript transcript_;
-  std::optional<Generation> last_;
+  std::optional<Answer> last_;
   std::uint64_t answers_ = 0;
   bool done_ = false;
 };
@@ -150,14 +148,13 @@ void Chat::handle_command(const std::string& entry) {
 }
 
 void Chat::answer() {
-  request_.prompt = session_.text().encode_chat(transcript_.messages());
-  GenerationRequest request = request_;
+  request_.prompt = engine_.session().text().encode_chat(transcript_.messages());
+  Request request = request_;
   // Another answer to the same question should be another one.
   request.sampling.seed += answers_++;
-  last_ = generator_.generate(request, [](std::string_view text) {
-    write_result(text);
+  last_ = answer_request(engine_, std::move(request), [](const Event& event) {
+    write_result(event.text);
     flush_results();
-    return true;
   });
   clear_interrupt();
   write_result("\n");
@@ -165,7 +162,7 @@ void Chat::answer() {
   transcript_.add_answer(last_->text);
   if (!is_quiet()) {
     note(fmt::format(
-        "[{} tokens, {:.1f} tok/s{}]", last_->stats.generated_tokens, last_->stats.decode_rate(),
+        "[{} tokens, {:.1f} tok/s{}]", last_->usage.generated_tokens, last_->usage.decode_rate(),
         last_->reason == FinishReason::kEndToken ? std::string()
                                                  : fmt::format(", {}", name_of(last_->reason))));
   }
@@ -230,7 +227,7 @@ struct SettingsPrinter {
 void Chat::set(const std::string& text) {
   if (text.empty()) {
     request_.sampling.visit(SettingsPrinter{});
-    note(fmt::format("{:<20} {:<10} {}", "max_tokens", request_.max_tokens,
+    note(fmt::format("{:<20} {:<10} {}", "max_tokens", request_.sampling.max_tokens,
                      "of one answer; 0 is as many as the context holds"));
     return;
   }
@@ -238,7 +235,7 @@ void Chat::set(const std::string& text) {
   const std::string key = text.substr(0, space);
   const std::string value = space == text.npos ? std::string() : text.substr(space + 1);
   if (key == "max_tokens") {
-    parse_value(value, request_.max_tokens);
+    parse_value(value, request_.sampling.max_tokens);
     return;
   }
   SamplingParams changed = request_.sampling;
@@ -257,18 +254,18 @@ void Chat::stats(const std::string&) {
     return;
   }
   note(describe(*last_));
-  const std::int64_t used = last_->stats.prompt_tokens + last_->stats.generated_tokens;
-  note(fmt::format("context {} of {} tokens", used, session_.context()));
+  const std::int64_t used = last_->usage.prompt_tokens + last_->usage.generated_tokens;
+  note(fmt::format("context {} of {} tokens", used, engine_.context()));
 }
 
 void chat(ChatOptions& options) {
   const SessionOptions session_options = options.model.session_options();
   options.generation.request(SamplingParams{});
-  const std::unique_ptr<ModelSession> session = load_session(session_options);
+  Engine engine(load_session(session_options));
   Transcript probe;  // a model without a usable template says so before the first question
   probe.add_user("?");
-  session->text().encode_chat(probe.messages());
-  Chat(*session, options).loop();
+  engine.session().text().encode_chat(probe.messages());
+  Chat(engine, options).loop();
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "generation_options.h"
 
+#include <chrono>
 #include <random>
 
+#include "base/interrupt.h"
 #include "usage_error.h"
 
 namespace bl {
@@ -22,24 +24,44 @@ SamplingParams GenerationOptions::resolve(const SamplingParams& of_model) const 
   return params;
 }
 
-GenerationRequest GenerationOptions::request(const SamplingParams& of_model) const {
+Request GenerationOptions::request(const SamplingParams& of_model) const {
   if (max_tokens < 0) fail_usage("-n: {} should be a number of tokens, 1 or more", max_tokens);
   for (const std::string& stop : stops) {
     if (stop.empty()) fail_usage("--stop: the text is empty");
   }
-  GenerationRequest request;
+  Request request;
   request.sampling = resolve(of_model);
-  request.max_tokens = max_tokens;
-  request.stops = stops;
+  request.sampling.max_tokens = max_tokens;
+  request.sampling.stop_strings = stops;
   return request;
 }
 
-std::string describe(const Generation& generation) {
-  const GenerationStats& stats = generation.stats;
-  std::string text = fmt::format("{} + {} tokens", stats.prompt_tokens, stats.generated_tokens);
-  if (stats.reused_tokens > 0) text += fmt::format(", {} from the cache", stats.reused_tokens);
+Answer answer_request(Engine& engine, Request request,
+                      const std::function<void(const Event&)>& on_event) {
+  constexpr std::chrono::milliseconds kPoll{50};
+  RequestHandle handle = engine.submit(std::move(request));
+  Answer answer;
+  while (!handle.over()) {
+    if (interrupted()) handle.cancel();
+    const std::optional<Event> event = handle.next(kPoll);
+    if (!event) continue;
+    on_event(*event);
+    answer.text += event->text;
+    answer.ids.insert(answer.ids.end(), event->ids.begin(), event->ids.end());
+    if (!event->finish) continue;
+    if (event->finish == FinishReason::kError) fail(event->code, "{}", event->error);
+    answer.reason = *event->finish;
+    answer.usage = event->usage;
+  }
+  return answer;
+}
+
+std::string describe(const Answer& answer) {
+  const Usage& usage = answer.usage;
+  std::string text = fmt::format("{} + {} tokens", usage.prompt_tokens, usage.generated_tokens);
+  if (usage.cached_tokens > 0) text += fmt::format(", {} from the cache", usage.cached_tokens);
   return text + fmt::format(", prefill {:.1f} tok/s, decode {:.1f} tok/s ({})",
-                            stats.prefill_rate(), stats.decode_rate(), name_of(generation.reason));
+                            usage.prefill_rate(), usage.decode_rate(), name_of(answer.reason));
 }
 
 }  // namespace bl

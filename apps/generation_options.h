@@ -1,8 +1,9 @@
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "engine/generator.h"
+#include "engine/engine.h"
 #include "overrides.h"
 #include "sample/sampling_params.h"
 
@@ -28,10 +29,15 @@ struct GenerationOptions {
   // Defaults, the model's values over them, flags over both. UsageError where a flag is out of
   // range. A seed that was not given is drawn here.
   SamplingParams resolve(const SamplingParams& of_model) const;
-  GenerationRequest request(const SamplingParams& of_model) const;
+  Request request(const SamplingParams& of_model) const;
 };
 
+// Lets the engine answer one request; `on_event` gets everything as it comes. A stop asked for by a
+// signal cancels it (FinishReason::kCancelled). Throws what the request failed with.
+Answer answer_request(Engine& engine, Request request,
+                      const std::function<void(const Event&)>& on_event);
+
 // "12 + 87 tokens, prefill 512.3 tok/s, decode 101.2 tok/s (end token)".
-std::string describe(const Generation& generation);
+std::string describe(const Answer& answer);
 
 }  // namespace bl

@@ -55,36 +55,41 @@ void run(RunOptions& options) {
   const SessionOptions session_options = options.model.session_options();
   options.generation.request(SamplingParams{});  // wrong flags show before the model loads
   const std::string prompt = read_prompt(options);
-  const std::unique_ptr<ModelSession> session = load_session(session_options);
-  GenerationRequest request = options.generation.request(session->defaults().sampling);
-  request.prompt = encode_prompt(*session, prompt, options.chat);
+  Engine engine(load_session(session_options));
+  Request request = options.generation.request(engine.session().defaults().sampling);
+  request.prompt = encode_prompt(engine.session(), prompt, options.chat);
   request.continues_prompt = !options.chat;
 
-  Generator generator(*session);
+  const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
+  const bool greedy = request.sampling.greedy();
+  const std::uint64_t seed = request.sampling.seed;
   std::unique_ptr<Progress> progress;
-  generator.on_prefill = [&](std::int64_t done, std::int64_t total) {
-    if (!progress) progress = std::make_unique<Progress>("prompt", total, Progress::Unit::kTokens);
-    progress->update(done);
-  };
   double first_text = 0;
-  const Generation generation = generator.generate(request, [&](std::string_view text) {
+  const Answer answer = answer_request(engine, std::move(request), [&](const Event& event) {
+    if (event.text.empty()) {
+      if (event.prompt_done == 0) return;
+      if (!progress) {
+        progress = std::make_unique<Progress>("prompt", prompt_tokens, Progress::Unit::kTokens);
+      }
+      progress->update(event.prompt_done);
+      return;
+    }
     progress.reset();
     if (first_text == 0) {
       first_text = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
-    write_result(text);
+    write_result(event.text);
     flush_results();
-    return true;
   });
+  progress.reset();
   write_result("\n");
   flush_results();
-  if (request.sampling.greedy()) {
-    log_info("{}, first text after {:.2f} s", describe(generation), first_text);
+  if (greedy) {
+    log_info("{}, first text after {:.2f} s", describe(answer), first_text);
   } else {
-    log_info("{}, first text after {:.2f} s, seed {}", describe(generation), first_text,
-             request.sampling.seed);
+    log_info("{}, first text after {:.2f} s, seed {}", describe(answer), first_text, seed);
   }
-  if (generation.reason == FinishReason::kCancelled) fail(ErrorCode::kCancelled, "interrupted");
+  if (answer.reason == FinishReason::kCancelled) fail(ErrorCode::kCancelled, "interrupted");
 }
 
 }  // namespace

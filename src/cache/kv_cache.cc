@@ -1,5 +1,6 @@
 #include "cache/kv_cache.h"
 
+#include <cstring>
 #include <limits>
 
 #include "base/check.h"
@@ -8,7 +9,7 @@
 namespace bl {
 
 KvCache::KvCache(Backend& backend, std::span<const KvLayout> layers, std::int32_t pages)
-    : pool_(pages) {
+    : backend_(backend), pool_(pages) {
   const auto count = static_cast<std::size_t>(pages);
   const auto pool_bytes = [&](std::size_t page) {
     if (page != 0 && count > std::numeric_limits<std::size_t>::max() / page) {
@@ -34,6 +35,29 @@ std::size_t KvCache::bytes() const {
   std::size_t sum = 0;
   for (const Buffer& buffer : buffers_) sum += buffer.bytes();
   return sum;
+}
+
+void KvCache::copy_page(std::int32_t to, std::int32_t from) {
+  BL_CHECK(to >= 0 && to < pool_.pages() && from >= 0 && from < pool_.pages());
+  const auto copy = [&](std::byte* pool, std::size_t page_bytes) {
+    std::byte* target = pool + static_cast<std::size_t>(to) * page_bytes;
+    std::byte* source = pool + static_cast<std::size_t>(from) * page_bytes;
+    if (backend_.reads_host_memory()) {
+      std::memcpy(target, source, page_bytes);
+      return;
+    }
+    const Shape shape{1, static_cast<std::int64_t>(page_bytes)};
+    if (staging_.empty() || staging_.view().shape.elements() < shape.elements()) {
+      staging_ = make_host_tensor(DType::kU8, shape);
+    }
+    const TensorView host = view_of(staging_.view().data, DType::kU8, shape);
+    backend_.download(host, view_of(source, DType::kU8, shape));
+    backend_.upload(view_of(target, DType::kU8, shape), host);
+  };
+  for (const PagedKvView& view : views_) {
+    copy(view.k, view.layout.k_page_bytes());
+    copy(view.v, view.layout.v_page_bytes());
+  }
 }
 
 std::size_t KvCache::page_bytes(std::span<const KvLayout> layers) {

@@ -7,6 +7,7 @@ namespace bl {
 PagePool::PagePool(std::int32_t pages) {
   BL_CHECK(pages >= 0);
   references_.assign(static_cast<std::size_t>(pages), 0);
+  kept_.assign(static_cast<std::size_t>(pages), false);
   free_.reserve(references_.size());
   for (std::int32_t page = pages; page > 0; --page) free_.push_back(page - 1);
 }
@@ -14,6 +15,11 @@ PagePool::PagePool(std::int32_t pages) {
 std::int32_t PagePool::references(std::int32_t page) const {
   BL_CHECK(page >= 0 && page < pages());
   return references_[static_cast<std::size_t>(page)];
+}
+
+bool PagePool::is_kept(std::int32_t page) const {
+  BL_CHECK(page >= 0 && page < pages());
+  return kept_[static_cast<std::size_t>(page)];
 }
 
 std::optional<std::int32_t> PagePool::take() {
@@ -26,12 +32,28 @@ std::optional<std::int32_t> PagePool::take() {
 
 void PagePool::retain(std::int32_t page) {
   BL_CHECK(references(page) > 0);
+  if (is_idle(page)) --idle_;
   ++references_[static_cast<std::size_t>(page)];
 }
 
 void PagePool::release(std::int32_t page) {
-  BL_CHECK(references(page) > 0);
+  // The last reference to a kept page is the index's, and goes by drop().
+  BL_CHECK(references(page) > (is_kept(page) ? 1 : 0));
   if (--references_[static_cast<std::size_t>(page)] == 0) free_.push_back(page);
+  if (is_idle(page)) ++idle_;
+}
+
+void PagePool::keep(std::int32_t page) {
+  BL_CHECK(references(page) > 0 && !is_kept(page));
+  ++references_[static_cast<std::size_t>(page)];
+  kept_[static_cast<std::size_t>(page)] = true;
+}
+
+void PagePool::drop(std::int32_t page) {
+  BL_CHECK(is_kept(page));
+  if (is_idle(page)) --idle_;
+  kept_[static_cast<std::size_t>(page)] = false;
+  release(page);
 }
 
 }  // namespace bl

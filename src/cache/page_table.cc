@@ -42,6 +42,13 @@ void PageTable::share(std::span<const std::int32_t> pages) {
   }
 }
 
+void PageTable::replace(std::size_t index, std::int32_t page) {
+  BL_CHECK(index < pages_.size());
+  pool_->retain(page);
+  pool_->release(pages_[index]);
+  pages_[index] = page;
+}
+
 void PageTable::truncate(std::int64_t tokens) {
   BL_CHECK(tokens >= 0);
   while (pages_.size() > pages_for(tokens)) {

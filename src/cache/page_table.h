@@ -24,8 +24,10 @@ class PageTable {
   [[nodiscard]] bool reserve(std::int64_t tokens);
 
   // Appends full pages of another sequence, shared from now on. Only onto a table whose own pages
-  // are all shared the same way, before any reserve.
+  // are all full.
   void share(std::span<const std::int32_t> pages);
+  // Takes another page of the same content in the place of the index-th.
+  void replace(std::size_t index, std::int32_t page);
 
   // Gives back the pages that positions [0, tokens) do not need.
   void truncate(std::int64_t tokens);

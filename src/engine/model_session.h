@@ -59,6 +59,7 @@ class ModelSession {
   const Backend& backend() const { return *backend_; }
   const Model& model() const { return *model_; }
   KvCache& cache() { return *cache_; }
+  bool has_text() const { return text_ != nullptr; }
   const ModelText& text() const;  // a session without text has none: a bug to ask
   const Tokenizer& tokenizer() const { return text().tokenizer(); }
   const GenerationDefaults& defaults() const { return defaults_; }

@@ -55,9 +55,9 @@ std::uint64_t record_key(const Backend& backend, const StepBatch& batch) {
 
 }  // namespace
 
-StepLogits StepRunner::run(StepPlan plan) {
+StepLogits StepRunner::run(std::span<const StepItem> items) {
   StepBatch batch;
-  for (const StepItem& item : plan) add_item(item, batch);
+  for (const StepItem& item : items) add_item(item, batch);
   BL_CHECK(static_cast<std::int64_t>(batch.ids.size()) <= session_.step_tokens());
   BL_CHECK(static_cast<std::int64_t>(batch.logit_rows.size()) <= session_.logit_rows());
   ExecContext context = session_.begin_step();
@@ -66,7 +66,7 @@ StepLogits StepRunner::run(StepPlan plan) {
   backend.run_step(record_key(backend, batch), context, [&](ExecContext& ctx) {
     logits = session_.model().forward(ctx, batch, session_.cache().layers());
   });
-  for (const StepItem& item : plan) item.sequence->cached += item.count;
+  for (const StepItem& item : items) item.sequence->cached += item.count;
   if (backend.reads_host_memory() || logits.rows() == 0) return logits;
   if (host_logits_.empty() || host_logits_.view().rows() < logits.rows()) {
     host_logits_ = make_host_tensor(DType::kF32, logits.shape);

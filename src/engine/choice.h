@@ -1,0 +1,72 @@
+#pragma once
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/prefix_cache.h"
+#include "engine/answer_text.h"
+#include "engine/event_stream.h"
+#include "engine/request.h"
+#include "engine/sequence.h"
+#include "sample/sampler_chain.h"
+
+namespace bl {
+
+using EngineClock = std::chrono::steady_clock;
+
+// A request that the engine has accepted.
+struct OpenRequest {
+  std::int32_t choices() const { return static_cast<std::int32_t>(request.sampling.n); }
+
+  Request request;
+  std::shared_ptr<EventStream> stream;
+  double rank = 0;
+  std::string salt;          // of its pages
+  std::int64_t longest = 0;  // tokens a sequence of it may come to
+  bool by_limit = false;     // `longest` is the request's own limit, not the context's
+  std::int32_t open_choices = 0;
+  EngineClock::time_point submitted;
+  std::optional<EngineClock::time_point> deadline;
+};
+
+// One answer being made: the engine's state for one sequence of a request.
+struct Choice {
+  // Each answer to a prompt draws from a seed of its own.
+  static SamplingParams params_of(const OpenRequest& open, std::int32_t number) {
+    SamplingParams params = open.request.sampling;
+    params.seed = seed_of_answer(params.seed, number);
+    return params;
+  }
+  Choice(std::shared_ptr<OpenRequest> from, std::int32_t number, PagePool& pool)
+      : open(std::move(from)), index(number), sequence(pool), sampler(params_of(*open, number)) {}
+
+  std::int64_t length() const { return static_cast<std::int64_t>(sequence.ids.size()); }
+  std::int64_t prompt_tokens() const {
+    return static_cast<std::int64_t>(open->request.prompt.size());
+  }
+  std::int64_t generated() const { return length() - prompt_tokens(); }
+  bool wants_prompt_rows() const {
+    return index == 0 && open->request.sampling.prompt_logprobs >= 0 && !prompt_told;
+  }
+
+  std::shared_ptr<OpenRequest> open;
+  std::int32_t index;  // of the request's choices
+  Sequence sequence;
+  PrefixCursor cursor;
+  SamplerChain sampler;
+  std::unique_ptr<AnswerText> text;  // null without a tokenizer
+  std::vector<std::int32_t> ends;    // tokens that end it beside the model's, sorted
+  const Choice* leader = nullptr;    // whose prompt it waits for
+  std::vector<TokenLogprobs> prompt_logprobs;
+  bool prompt_told = false;  // the prompt has been computed once
+  bool running = false;
+  bool over = false;
+  std::int32_t passed_over = 0;
+  Usage usage;
+  EngineClock::time_point admitted;
+  EngineClock::time_point first_token;
+};
+
+}  // namespace bl

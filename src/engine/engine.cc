@@ -1,0 +1,233 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "cache/kv_cache.h"
+#include "engine/engine_core.h"
+#include "engine/session_model.h"
+
+namespace bl {
+namespace {
+
+constexpr double kSecondsOfPriority = 10;
+constexpr std::int32_t kMostPriority = 1'000'000;
+constexpr double kMostDeadline = 1e8;
+
+template <class T>
+void check_range(const char* name, T value, T low, T high) {
+  if (!(value >= low && value <= high)) {
+    fail(ErrorCode::kInvalidArgument, "{} is {}, should be in {} … {}", name, value, low, high);
+  }
+}
+
+// What the parameters offer and this engine cannot do yet is refused, never left out.
+void check_supported(const SamplingParams& params) {
+  const auto refuse = [](bool asked, const char* name) {
+    if (asked) fail(ErrorCode::kUnsupported, "{} is not supported by this engine", name);
+  };
+  refuse(!params.banned_strings.empty(), "banned_strings");
+  refuse(params.token_healing, "token_healing");
+  refuse(params.cfg_scale != 1 || !params.negative_prompt.empty(), "cfg_scale");
+  refuse(params.best_of > params.n, "best_of");
+  refuse(params.logprobs_after, "logprobs_after");
+  refuse(params.loop_detect_window > 0, "loop_detect_window");
+}
+
+void check_ids(std::span<const std::int32_t> ids, const char* what, std::int64_t limit) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= limit) {
+      fail(ErrorCode::kInvalidArgument, "token {} of the {} is {}, the model's ids are 0 … {}", i,
+           what, ids[i], limit - 1);
+    }
+  }
+}
+
+}  // namespace
+
+RequestHandle& RequestHandle::operator=(RequestHandle&& other) noexcept {
+  std::swap(stream_, other.stream_);
+  std::swap(choices_, other.choices_);
+  return *this;
+}
+
+RequestHandle::~RequestHandle() {
+  if (stream_ && !stream_->over()) stream_->cancel();
+}
+
+std::optional<Event> RequestHandle::next() { return stream_->next(std::nullopt); }
+
+std::optional<Event> RequestHandle::next(std::chrono::milliseconds most) {
+  return stream_->next(EngineClock::now() + most);
+}
+
+std::vector<Answer> RequestHandle::wait() {
+  std::vector<Answer> answers(static_cast<std::size_t>(choices_));
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  while (std::optional<Event> event = next()) {
+    Answer& answer = answers[static_cast<std::size_t>(event->choice)];
+    answer.text += event->text;
+    append(answer.ids, event->ids);
+    append(answer.logprobs, event->logprobs);
+    append(answer.prompt_logprobs, event->prompt_logprobs);
+    if (!event->finish) continue;
+    answer.reason = *event->finish;
+    answer.usage = event->usage;
+    answer.code = event->code;
+    answer.error = std::move(event->error);
+  }
+  return answers;
+}
+
+Engine::Engine(std::unique_ptr<ModelSession> session, EngineOptions options)
+    : options_(std::move(options)),
+      session_(std::move(session)),
+      model_(std::make_unique<SessionModel>(*session_)) {
+  if (session_->has_text()) tokenizer_ = &session_->tokenizer();
+  start(session_->defaults().end_tokens);
+}
+
+Engine::Engine(std::unique_ptr<StepModel> model, const Tokenizer* tokenizer,
+               std::vector<std::int32_t> end_tokens, EngineOptions options)
+    : options_(std::move(options)), model_(std::move(model)), tokenizer_(tokenizer) {
+  start(std::move(end_tokens));
+}
+
+void Engine::start(std::vector<std::int32_t> end_tokens) {
+  facts_ = model_->facts();
+  longest_ = std::min(facts_.context, std::int64_t{model_->pool().pages()} * kPageSlots);
+  core_ = std::make_unique<EngineCore>(
+      *model_, tokenizer_,
+      EngineCore::Options{options_.running, options_.step_tokens, std::move(end_tokens)});
+  stats_ = core_->stats();
+  thread_ = std::thread([this] { loop(); });
+}
+
+Engine::~Engine() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  waker_->wake();
+  thread_.join();
+}
+
+const Tokenizer& Engine::tokenizer() const {
+  BL_CHECK(tokenizer_ != nullptr);
+  return *tokenizer_;
+}
+
+const ModelSession& Engine::session() const {
+  BL_CHECK(session_ != nullptr);
+  return *session_;
+}
+
+void Engine::check(const Request& request) const {
+  if (request.prompt.empty()) {
+    fail(ErrorCode::kInvalidArgument,
+         "the prompt is empty: this tokenizer adds no token of its own, so there is nothing to "
+         "continue");
+  }
+  const auto tokens = static_cast<std::int64_t>(request.prompt.size());
+  if (tokens >= longest_) {
+    fail(ErrorCode::kInvalidArgument,
+         "the prompt has {} tokens and the context holds {}; shorten it, or give --ctx {} or more",
+         tokens, longest_, tokens + 1);
+  }
+  check_ids(request.prompt, "prompt", facts_.ids);
+  const SamplingParams& params = request.sampling;
+  validate(params, facts_.vocab);
+  check_supported(params);
+  if (!params.stop_strings.empty() && tokenizer_ == nullptr) {
+    fail(ErrorCode::kInvalidArgument, "stop strings need a tokenizer, and this engine has none");
+  }
+  check_range("priority", request.priority, -kMostPriority, kMostPriority);
+  check_range("the deadline in seconds", request.deadline, 0.0, kMostDeadline);
+  check_range<std::int64_t>("unread_tokens", request.unread_tokens, 1, std::int64_t{1} << 40);
+}
+
+RequestHandle Engine::submit(Request request) {
+  std::optional<RequestHandle> handle = try_submit(std::move(request));
+  if (!handle) {
+    fail(ErrorCode::kLimit, "the queue is full: {} requests are open; try again later",
+         options_.requests);
+  }
+  return std::move(*handle);
+}
+
+std::optional<RequestHandle> Engine::try_submit(Request request) {
+  check(request);
+  const auto now = EngineClock::now();
+  auto open = std::make_shared<OpenRequest>();
+  const auto tokens = static_cast<std::int64_t>(request.prompt.size());
+  open->longest = longest_;
+  const std::int64_t wanted = request.sampling.max_tokens;
+  if (wanted > 0 && wanted <= longest_ - tokens) {
+    open->longest = tokens + wanted;
+    open->by_limit = true;
+  }
+  open->salt = fmt::format("{}:{}", facts_.reach_matters ? open->longest : 0, request.cache_salt);
+  open->submitted = now;
+  open->rank = std::chrono::duration<double>(now - started_).count() -
+               kSecondsOfPriority * static_cast<double>(request.priority);
+  if (request.deadline > 0) {
+    open->deadline = now + std::chrono::duration_cast<EngineClock::duration>(
+                               std::chrono::duration<double>(request.deadline));
+  }
+  open->request = std::move(request);
+  open->stream = std::make_shared<EventStream>(open->choices(), waker_);
+  RequestHandle handle(open->stream, open->choices());
+  {
+    const std::lock_guard lock(mutex_);
+    if (open_ + static_cast<std::int64_t>(inbox_.size()) >= options_.requests) return std::nullopt;
+    inbox_.push_back(std::move(open));
+  }
+  waker_->wake();
+  return handle;
+}
+
+void Engine::unpin(const std::string& name) {
+  {
+    const std::lock_guard lock(mutex_);
+    unpinned_.push_back(name);
+  }
+  waker_->wake();
+}
+
+EngineStats Engine::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void Engine::loop() {
+  while (true) {
+    std::vector<std::shared_ptr<OpenRequest>> arrived;
+    std::vector<std::string> unpinned;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) break;
+      arrived.swap(inbox_);
+      unpinned.swap(unpinned_);
+      open_ += static_cast<std::int64_t>(arrived.size());
+    }
+    for (const std::string& name : unpinned) core_->unpin(name);
+    for (std::shared_ptr<OpenRequest>& open : arrived) core_->add(std::move(open));
+    const bool moved = core_->step(EngineClock::now());
+    {
+      const std::lock_guard lock(mutex_);
+      open_ = core_->requests();
+      stats_ = core_->stats();
+      stats_.waiting += static_cast<std::int64_t>(inbox_.size());
+    }
+    if (!moved) waker_->wait_until(core_->next_deadline());
+  }
+  for (std::shared_ptr<OpenRequest>& open : inbox_) core_->add(std::move(open));
+  core_->end_all(ErrorCode::kCancelled, "the engine was shut down");
+}
+
+}  // namespace bl

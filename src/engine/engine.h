@@ -1,0 +1,125 @@
+#pragma once
+// The one way to generate: requests in, events out.
+//
+//   Engine engine(ModelSession::load({.model = "models/NAME", .sequences = 8}));
+//   RequestHandle handle = engine.submit({.prompt = engine.tokenizer().encode("Once upon")});
+//   while (std::optional<Event> event = handle.next()) std::cout << event->text;
+//
+// Goals: many requests in one step, whoever asks from whatever thread; no reader, however slow, and
+// no request, however wrong, holds up another one; what a request gets does not depend on what
+// else runs. Non-goals: HTTP, chat templates (engine/model_text.h), several models.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine_stats.h"
+#include "engine/event_stream.h"
+#include "engine/model_session.h"
+#include "engine/request.h"
+#include "engine/step_model.h"
+
+namespace bl {
+
+class EngineCore;
+struct OpenRequest;
+
+struct EngineOptions {
+  std::int64_t running = 0;      // choices at once; 0: SessionOptions::sequences
+  std::int64_t step_tokens = 0;  // budget of a step; 0: the session's
+  std::int64_t requests = 1024;  // open at once, running and waiting; beyond that: refused
+};
+
+// One choice, whole.
+struct Answer {
+  std::string text;
+  std::vector<std::int32_t> ids;
+  std::vector<TokenLogprobs> logprobs;
+  std::vector<TokenLogprobs> prompt_logprobs;
+  FinishReason reason = FinishReason::kCancelled;
+  Usage usage;
+  ErrorCode code = ErrorCode::kInvalidArgument;  // with FinishReason::kError
+  std::string error;
+};
+
+// A submitted request, as its reader holds it. Going away cancels what is not finished. May be used
+// from several threads.
+class RequestHandle {
+ public:
+  RequestHandle(RequestHandle&&) = default;
+  RequestHandle& operator=(RequestHandle&& other) noexcept;
+  ~RequestHandle();
+
+  // Waits for what is new. Nothing once the last event of every choice has been taken.
+  std::optional<Event> next();
+  // Waits no longer than `most`; nothing may then be followed by more unless over().
+  std::optional<Event> next(std::chrono::milliseconds most);
+  bool over() const { return stream_->over(); }
+  // Ends it, at the latest one step from now; its last events say so.
+  void cancel() { stream_->cancel(); }
+  // Reads to the end.
+  std::vector<Answer> wait();
+
+ private:
+  friend class Engine;
+  RequestHandle(std::shared_ptr<EventStream> stream, std::int32_t choices)
+      : stream_(std::move(stream)), choices_(choices) {}
+  std::shared_ptr<EventStream> stream_;
+  std::int32_t choices_;
+};
+
+// A model, and the thread that runs it. Thread-safe.
+class Engine {
+ public:
+  explicit Engine(std::unique_ptr<ModelSession> session, EngineOptions options = {});
+  // Any model; `tokenizer` may be null, and must outlive the engine.
+  Engine(std::unique_ptr<StepModel> model, const Tokenizer* tokenizer,
+         std::vector<std::int32_t> end_tokens, EngineOptions options = {});
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine();  // open requests end with an error
+
+  // Throws kInvalidArgument for what is wrong about the request and kLimit when the queue is full.
+  RequestHandle submit(Request request);
+  // The same, but nothing when the queue is full.
+  std::optional<RequestHandle> try_submit(Request request);
+
+  // Lets the pages of a pinned prompt go.
+  void unpin(const std::string& name);
+  EngineStats stats() const;
+
+  std::int64_t context() const { return longest_; }  // tokens of prompt and answer
+  const Tokenizer& tokenizer() const;
+  // The session; absent for a model of one's own. Not to be run by others.
+  const ModelSession& session() const;
+
+ private:
+  void check(const Request& request) const;
+  void loop();
+  void start(std::vector<std::int32_t> end_tokens);
+
+  EngineOptions options_;
+  std::unique_ptr<ModelSession> session_;
+  std::unique_ptr<StepModel> model_;
+  const Tokenizer* tokenizer_ = nullptr;
+  StepModel::Facts facts_;
+  std::int64_t longest_ = 0;
+  std::unique_ptr<EngineCore> core_;  // the thread's, once it runs
+  std::shared_ptr<Waker> waker_ = std::make_shared<Waker>();
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<OpenRequest>> inbox_;
+  std::vector<std::string> unpinned_;
+  std::int64_t open_ = 0;  // requests that the thread has taken and that are not over
+  EngineStats stats_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace bl

@@ -1,0 +1,463 @@
+#include "engine/engine_core.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/check.h"
+#include "ops/kv_layout.h"
+#include "text/tokenizer.h"
+
+namespace bl {
+namespace {
+
+// So many waiting choices are looked at in a step beside those that could be admitted.
+constexpr std::int64_t kLookAhead = 8;
+
+double seconds_between(EngineClock::time_point begin, EngineClock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+std::span<const std::int32_t> first_ids(const Sequence& sequence, std::int64_t count) {
+  return std::span(sequence.ids).first(static_cast<std::size_t>(count));
+}
+
+}  // namespace
+
+EngineCore::EngineCore(StepModel& model, const Tokenizer* tokenizer, Options options)
+    : model_(model),
+      tokenizer_(tokenizer),
+      options_(std::move(options)),
+      facts_(model.facts()),
+      cache_(
+          model.pool(), [&model](std::int32_t to, std::int32_t from) { model.copy_page(to, from); },
+          model.least_copied()),
+      row_sampler_(model.threads()) {
+  const auto at_most = [](std::int64_t wanted, std::int64_t limit) {
+    return wanted > 0 ? std::min(wanted, limit) : limit;
+  };
+  limits_.step_tokens = at_most(options_.step_tokens, facts_.step_tokens);
+  limits_.logit_rows = facts_.logit_rows;
+  limits_.running = std::min(at_most(options_.running, facts_.logit_rows), limits_.step_tokens);
+  limits_.spare_pages = model.pool().pages() / 32;
+  std::sort(options_.end_tokens.begin(), options_.end_tokens.end());
+}
+
+EngineCore::~EngineCore() = default;
+
+void EngineCore::add(std::shared_ptr<OpenRequest> open) {
+  const Request& request = open->request;
+  const auto place =
+      std::upper_bound(choices_.begin(), choices_.end(), open->rank,
+                       [](double rank, const ChoicePtr& c) { return rank < c->open->rank; });
+  std::vector<ChoicePtr> made;
+  ++requests_;
+  open->open_choices = open->choices();
+  for (std::int32_t i = 0; i < open->choices(); ++i) {
+    auto choice = std::make_unique<Choice>(open, i, model_.pool());
+    choice->sequence.ids = request.prompt;
+    choice->sequence.reach = open->longest;
+    if (tokenizer_ != nullptr) choice->text = std::make_unique<AnswerText>(*tokenizer_, request);
+    choice->ends = request.sampling.stop_tokens;
+    std::sort(choice->ends.begin(), choice->ends.end());
+    choice->leader = i > 0 ? made.front().get() : nullptr;
+    choice->usage.prompt_tokens = choice->prompt_tokens();
+    made.push_back(std::move(choice));
+  }
+  choices_.insert(place, std::make_move_iterator(made.begin()),
+                  std::make_move_iterator(made.end()));
+}
+
+bool EngineCore::step(EngineClock::time_point now) {
+  end_unwanted(now);
+  const bool admitted = admit(now);
+  std::vector<Choice*> who;
+  const SchedulerState now_running = state(who);
+  const StepPlan plan = plan_step(now_running, limits_);
+  for (const std::int32_t index : plan.preempted) preempt(*who[static_cast<std::size_t>(index)]);
+  const bool computed = plan.work.empty() ? break_deadlock(who) : compute(who, plan);
+  const bool ended = any_over_;
+  sweep();
+  return admitted || computed || ended || !plan.preempted.empty();
+}
+
+void EngineCore::end_unwanted(EngineClock::time_point now) {
+  for (const ChoicePtr& choice : choices_) {
+    if (choice->open->stream->cancelled()) {
+      finish(*choice, {FinishReason::kCancelled});
+    } else if (choice->open->deadline && now >= *choice->open->deadline) {
+      finish(*choice, {FinishReason::kDeadline});
+    }
+  }
+  sweep();
+}
+
+bool EngineCore::is_blocked(const Choice& choice) const {
+  if (choice.leader != nullptr) return true;
+  return choice.open->stream->unread(choice.index) >= choice.open->request.unread_tokens;
+}
+
+SequenceState EngineCore::state_of(const Choice& choice, bool exact_pages) const {
+  SequenceState s;
+  s.rank = choice.open->rank;
+  s.length = choice.length();
+  s.cached = choice.sequence.cached;
+  s.pages = static_cast<std::int32_t>(choice.sequence.pages.pages().size());
+  s.running = choice.running;
+  s.blocked = is_blocked(choice);
+  s.every_row = choice.wants_prompt_rows();
+  s.passed_over = choice.passed_over;
+  if (!exact_pages) return s;
+  if (choice.running) {
+    const PagePool& pool = model_.pool();
+    for (const std::int32_t page : choice.sequence.pages.pages()) {
+      s.own_pages += pool.references(page) == (pool.is_kept(page) ? 2 : 1) ? 1 : 0;
+    }
+  } else if (!s.every_row) {
+    s.shared_pages =
+        cache_.shared_pages(choice.open->salt, first_ids(choice.sequence, s.length - 1));
+  }
+  return s;
+}
+
+// The choices that a plan may be about, and what it needs to know of them.
+SchedulerState EngineCore::state(std::vector<Choice*>& who) const {
+  std::int64_t running = 0;
+  for (const ChoicePtr& choice : choices_) running += choice->running ? 1 : 0;
+  const bool may_be_short = cache_.available() < 2 * running + limits_.step_tokens / kPageSlots + 1;
+  std::int64_t waiting = limits_.running - running + kLookAhead;
+  const bool any_waits = static_cast<std::int64_t>(choices_.size()) > running;
+  SchedulerState state;
+  state.available_pages = cache_.available();
+  for (const ChoicePtr& choice : choices_) {
+    if (!choice->running && (choice->leader != nullptr || --waiting < 0)) continue;
+    who.push_back(choice.get());
+    state.sequences.push_back(state_of(*choice, may_be_short || any_waits));
+  }
+  return state;
+}
+
+bool EngineCore::admit(EngineClock::time_point now) {
+  if (std::all_of(choices_.begin(), choices_.end(),
+                  [](const ChoicePtr& choice) { return choice->running; })) {
+    return false;
+  }
+  std::vector<Choice*> who;
+  const SchedulerState waiting = state(who);
+  const AdmissionPlan plan = plan_admission(waiting, limits_);
+  const auto at = [&](std::int32_t i) -> Choice& { return *who[static_cast<std::size_t>(i)]; };
+  for (const std::int32_t index : plan.preempted) preempt(at(index));
+  for (const std::int32_t index : plan.passed_over) ++at(index).passed_over;
+  for (const std::int32_t index : plan.admitted) {
+    Choice& choice = at(index);
+    choice.running = true;
+    choice.passed_over = 0;
+    adopt(choice);
+    if (choice.admitted != EngineClock::time_point()) continue;
+    choice.admitted = now;
+    choice.usage.queue_seconds = seconds_between(choice.open->submitted, now);
+    choice.usage.cached_tokens = choice.sequence.cached;
+    cache_.count(choice.length(), choice.sequence.cached);
+  }
+  return !plan.admitted.empty() || !plan.preempted.empty();
+}
+
+// Takes what the cache knows of a text that has just come to run, or whose next page another
+// sequence may have computed in the meantime.
+void EngineCore::adopt(Choice& choice) {
+  // The last token is computed in any case: its logits are what comes next.
+  if (choice.wants_prompt_rows()) return;
+  Sequence& sequence = choice.sequence;
+  sequence.cached = cache_.adopt(choice.open->salt, first_ids(sequence, choice.length() - 1),
+                                 sequence.pages, choice.cursor);
+}
+
+void EngineCore::preempt(Choice& choice) {
+  Sequence& sequence = choice.sequence;
+  cache_.publish_all(choice.open->salt, first_ids(sequence, sequence.cached), sequence.pages,
+                     choice.cursor);
+  cache_.release(sequence.pages, choice.cursor);
+  sequence.cached = 0;
+  choice.running = false;
+  if (!choice.prompt_told) choice.prompt_logprobs.clear();
+  ++choice.usage.preemptions;
+  ++stats_.preemptions;
+}
+
+// The items of a plan. What they take from the cache may make them shorter than planned, never
+// longer.
+void EngineCore::gather(const std::vector<Choice*>& who, const StepPlan& plan) {
+  items_.clear();
+  computed_.clear();
+  std::int64_t rows = limits_.logit_rows;
+  for (const StepWork& work : plan.work) {
+    Choice& choice = *who[static_cast<std::size_t>(work.sequence)];
+    Sequence& sequence = choice.sequence;
+    const std::int64_t before = sequence.cached;
+    if (work.tokens > 1 && sequence.pages.capacity() == before && choice.cursor.tokens == before) {
+      adopt(choice);
+      if (choice.usage.preemptions == 0) choice.usage.cached_tokens += sequence.cached - before;
+    }
+    std::int64_t count = std::min(work.tokens, choice.length() - sequence.cached);
+    LogitRows wanted = LogitRows::kNone;
+    if (choice.wants_prompt_rows()) {
+      wanted = LogitRows::kAll;
+      count = std::min(count, rows);
+    } else if (sequence.cached + count == choice.length()) {
+      wanted = rows > 0 ? LogitRows::kLast : LogitRows::kNone;
+      count -= rows > 0 ? 0 : 1;
+    }
+    if (count == 0 || !cache_.reserve(sequence.pages, sequence.cached + count)) continue;
+    rows -= wanted == LogitRows::kAll ? count : (wanted == LogitRows::kLast ? 1 : 0);
+    computed_.push_back({&choice, sequence.cached, count, wanted});
+    const SamplingParams& sampling = choice.sampler.params();
+    const bool free = choice.generated() >= sampling.min_tokens && !sampling.ban_end_tokens &&
+                      !sampling.logprobs && device_sampleable(sampling);
+    items_.push_back({.sequence = &sequence,
+                      .count = count,
+                      .logits = wanted,
+                      .sampling = wanted == LogitRows::kLast && free ? &sampling : nullptr});
+  }
+}
+
+bool EngineCore::compute(const std::vector<Choice*>& who, const StepPlan& plan) {
+  gather(who, plan);
+  if (items_.empty()) return true;
+  StepOutput output;
+  // What a step throws is the answer to the requests that were in it, and to no other.
+  Ending failure{FinishReason::kError};
+  try {
+    output = model_.run(items_);
+  } catch (const Error& error) {
+    failure.code = error.code();
+    failure.error = error.what();
+  } catch (const std::bad_alloc&) {
+    failure.code = ErrorCode::kOutOfMemory;
+    failure.error = "out of memory while a step was being computed";
+  }
+  ++stats_.steps;
+  if (!failure.error.empty()) {
+    for (const Computed& c : computed_) finish(*c.choice, failure);
+    return true;
+  }
+  for (const Computed& c : computed_) {
+    Choice& choice = *c.choice;
+    const Sequence& sequence = choice.sequence;
+    BL_DCHECK(sequence.cached == c.begin + c.count);
+    if (choice.generated() == 0 || c.count > 1) {
+      choice.usage.prefill_tokens += c.count;
+      stats_.prefill_tokens += c.count;
+    } else {
+      ++stats_.decode_tokens;
+    }
+    if (choice.cursor.tokens + kPageSlots <= sequence.cached) {
+      cache_.publish(choice.open->salt, first_ids(sequence, sequence.cached), choice.sequence.pages,
+                     choice.cursor);
+    }
+    if (choice.generated() == 0 && sequence.cached < choice.length()) {
+      choice.open->stream->push({.choice = choice.index, .prompt_done = sequence.cached});
+    }
+  }
+  take_rows(computed_, output);
+  return true;
+}
+
+void EngineCore::take_rows(const std::vector<Computed>& computed, const StepOutput& output) {
+  tasks_.clear();
+  std::vector<std::pair<Choice*, std::size_t>> owners;  // of each task
+  std::int64_t row = 0;
+  const auto chosen = [&](std::int64_t r) {
+    return output.ids.empty() ? -1 : output.ids[static_cast<std::size_t>(r)];
+  };
+  for (const Computed& c : computed) {
+    Choice& choice = *c.choice;
+    const SamplingParams& sampling = choice.sampler.params();
+    const std::int64_t end = c.begin + c.count;
+    const std::int64_t first = c.rows == LogitRows::kNone   ? end
+                               : c.rows == LogitRows::kLast ? end - 1
+                                                            : c.begin;
+    for (std::int64_t token = first; token < end; ++token, ++row) {
+      RowTask task;
+      if (chosen(row) >= 0) {
+        task.id = chosen(row);
+      } else {
+        task.logits = output.logits.row(row);
+      }
+      if (token + 1 < choice.length()) {
+        task.known = choice.sequence.ids[static_cast<std::size_t>(token) + 1];
+        task.alternatives = static_cast<std::int32_t>(sampling.prompt_logprobs);
+      } else {
+        task.sampler = &choice.sampler;
+        task.history = choice.sequence.ids;
+        task.generated = choice.generated();
+        task.end_tokens = end_tokens(choice);
+        if (sampling.logprobs) task.alternatives = static_cast<std::int32_t>(sampling.top_logprobs);
+      }
+      tasks_.push_back(std::move(task));
+      owners.push_back({&choice, tasks_.size() - 1});
+    }
+  }
+  if (output.ids.empty()) {
+    row_sampler_.run(tasks_);
+  } else {
+    for (RowTask& task : tasks_) {
+      if (task.id < 0) row_sampler_.run({&task, 1});
+    }
+  }
+  for (const auto& [choice, task] : owners) take_task(*choice, tasks_[task]);
+}
+
+void EngineCore::take_task(Choice& choice, RowTask& task) {
+  if (choice.over) return;
+  if (!task.error.empty()) {
+    finish(choice, {FinishReason::kError, task.code, task.error});
+    return;
+  }
+  if (task.sampler == nullptr) {
+    choice.prompt_logprobs.push_back(std::move(task.logprobs));
+    return;
+  }
+  if (!choice.prompt_told) prompt_is_computed(choice);
+  accept(choice, task.id, task.alternatives >= 0 ? &task.logprobs : nullptr);
+}
+
+std::span<const std::int32_t> EngineCore::end_tokens(const Choice& choice) const {
+  if (choice.open->request.ignore_end_tokens) return {};
+  return options_.end_tokens;
+}
+
+void EngineCore::prompt_is_computed(Choice& choice) {
+  const OpenRequest& open = *choice.open;
+  choice.prompt_told = true;
+  choice.first_token = EngineClock::now();
+  choice.usage.prefill_seconds = seconds_between(choice.admitted, choice.first_token);
+  open.stream->push({.choice = choice.index,
+                     .prompt_logprobs = std::move(choice.prompt_logprobs),
+                     .prompt_done = choice.length()});
+  if (choice.index > 0) return;
+  Sequence& sequence = choice.sequence;
+  if (!open.request.pin.empty()) {
+    PageTable& table = pins_.try_emplace(open.request.pin, model_.pool()).first->second;
+    table.truncate(0);
+    const auto full = static_cast<std::size_t>(sequence.cached / kPageSlots);
+    table.share(sequence.pages.pages().first(full));
+  }
+  if (open.choices() == 1) return;
+  cache_.publish_all(open.salt, first_ids(sequence, sequence.cached), sequence.pages,
+                     choice.cursor);
+  free_siblings(choice);
+}
+
+void EngineCore::free_siblings(const Choice& leader) {
+  if (leader.index > 0 || leader.open->choices() == 1) return;
+  for (const ChoicePtr& other : choices_) {
+    if (other->leader == &leader) other->leader = nullptr;
+  }
+}
+
+void EngineCore::accept(Choice& choice, std::int32_t id, TokenLogprobs* logprobs) {
+  const OpenRequest& open = *choice.open;
+  choice.sequence.ids.push_back(id);
+  const auto holds = [id](std::span<const std::int32_t> ids) {
+    return std::binary_search(ids.begin(), ids.end(), id);
+  };
+  const bool is_end = holds(choice.ends) || holds(end_tokens(choice));
+  std::string text;
+  if (choice.text && !is_end) text = choice.text->push(id);
+  if (logprobs != nullptr) {
+    open.stream->push({.choice = choice.index,
+                       .text = std::move(text),
+                       .ids = {id},
+                       .logprobs = {std::move(*logprobs)}});
+  } else {
+    open.stream->push_token(choice.index, id, text);
+  }
+  if (is_end) {
+    finish(choice, {FinishReason::kEndToken});
+  } else if (choice.text && choice.text->stopped()) {
+    finish(choice, {FinishReason::kStopString});
+  } else if (choice.length() >= open.longest) {
+    finish(choice, {open.by_limit ? FinishReason::kMaxTokens : FinishReason::kContext});
+  }
+}
+
+void EngineCore::finish(Choice& choice, Ending ending) {
+  if (choice.over) return;
+  choice.over = true;
+  any_over_ = true;
+  if (--choice.open->open_choices == 0) --requests_;
+  const auto now = EngineClock::now();
+  Usage& usage = choice.usage;
+  usage.generated_tokens = choice.generated();
+  if (choice.prompt_told) {
+    usage.decode_seconds = seconds_between(choice.first_token, now);
+  } else if (choice.admitted != EngineClock::time_point()) {
+    usage.prefill_seconds = seconds_between(choice.admitted, now);
+  } else {
+    usage.queue_seconds = seconds_between(choice.open->submitted, now);
+  }
+  Sequence& sequence = choice.sequence;
+  // What a failed step has written is not known.
+  if (ending.reason != FinishReason::kError) {
+    cache_.publish_all(choice.open->salt, first_ids(sequence, sequence.cached), sequence.pages,
+                       choice.cursor);
+  }
+  cache_.release(sequence.pages, choice.cursor);
+  free_siblings(choice);
+  Event event{.choice = choice.index, .finish = ending.reason, .usage = usage};
+  if (choice.text) event.text = choice.text->finish();
+  event.code = ending.code;
+  event.error = std::move(ending.error);
+  choice.open->stream->push(std::move(event));
+}
+
+// Nothing could run though somebody wanted to: pages are held by pins, or a sequence has grown
+// beyond what is left. The best one cannot be helped, and the others may go on without it.
+bool EngineCore::break_deadlock(const std::vector<Choice*>& who) {
+  Choice* first = nullptr;
+  bool any_runs = false;
+  for (Choice* choice : who) {
+    any_runs = any_runs || choice->running;
+    if (choice->over || is_blocked(*choice)) continue;
+    if (first == nullptr || (choice->running && !first->running)) first = choice;
+  }
+  if (first == nullptr || (any_runs && !first->running)) return false;
+  finish(*first, {FinishReason::kError, ErrorCode::kLimit,
+                  "the cache has too few pages left for this request; pinned prompts hold others"});
+  return true;
+}
+
+void EngineCore::sweep() {
+  if (!any_over_) return;
+  any_over_ = false;
+  choices_.erase(std::remove_if(choices_.begin(), choices_.end(),
+                                [](const ChoicePtr& choice) { return choice->over; }),
+                 choices_.end());
+}
+
+void EngineCore::end_all(ErrorCode code, const std::string& error) {
+  for (const ChoicePtr& choice : choices_) finish(*choice, {FinishReason::kError, code, error});
+  sweep();
+}
+
+std::optional<EngineClock::time_point> EngineCore::next_deadline() const {
+  std::optional<EngineClock::time_point> next;
+  for (const ChoicePtr& choice : choices_) {
+    const auto& deadline = choice->open->deadline;
+    if (deadline && (!next || *deadline < *next)) next = deadline;
+  }
+  return next;
+}
+
+EngineStats EngineCore::stats() const {
+  EngineStats stats = stats_;
+  for (const ChoicePtr& choice : choices_) ++(choice->running ? stats.running : stats.waiting);
+  const PagePool& pool = model_.pool();
+  stats.pages = pool.pages();
+  stats.free_pages = pool.free_pages();
+  stats.idle_pages = pool.idle_pages();
+  stats.cache = cache_.stats();
+  return stats;
+}
+
+}  // namespace bl

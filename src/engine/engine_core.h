@@ -1,0 +1,100 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/prefix_cache.h"
+#include "engine/choice.h"
+#include "engine/engine_stats.h"
+#include "engine/row_sampler.h"
+#include "engine/scheduler.h"
+#include "engine/step_model.h"
+
+namespace bl {
+
+class Tokenizer;
+
+// The engine without its thread: what it has accepted, and how a step is made of it. Everything
+// here happens on one thread, so tests drive it step by step.
+class EngineCore {
+ public:
+  struct Options {
+    std::int64_t running = 0;      // choices at once; 0: as many as the model gives rows for
+    std::int64_t step_tokens = 0;  // budget of a step; 0: as many as the model takes
+    std::vector<std::int32_t> end_tokens;
+  };
+  // Both must outlive it; without a tokenizer there is no text.
+  EngineCore(StepModel& model, const Tokenizer* tokenizer, Options options);
+  ~EngineCore();
+
+  // `open` has been checked.
+  void add(std::shared_ptr<OpenRequest> open);
+  // One step, or what had to be done instead. False when nothing can be done before something
+  // comes from outside.
+  bool step(EngineClock::time_point now);
+  // Ends everything.
+  void end_all(ErrorCode code, const std::string& error);
+  void unpin(const std::string& name) { pins_.erase(name); }
+
+  std::int64_t requests() const { return requests_; }  // not over yet
+  std::optional<EngineClock::time_point> next_deadline() const;
+  EngineStats stats() const;
+  const PrefixCache& cache() const { return cache_; }
+
+ private:
+  using ChoicePtr = std::unique_ptr<Choice>;
+  struct Ending {
+    FinishReason reason;
+    ErrorCode code = ErrorCode::kInvalidArgument;
+    std::string error{};
+  };
+
+  void end_unwanted(EngineClock::time_point now);
+  SchedulerState state(std::vector<Choice*>& who) const;
+  SequenceState state_of(const Choice& choice, bool exact_pages) const;
+  bool is_blocked(const Choice& choice) const;
+  bool admit(EngineClock::time_point now);
+  void adopt(Choice& choice);
+  void preempt(Choice& choice);
+  void gather(const std::vector<Choice*>& who, const StepPlan& plan);
+  bool compute(const std::vector<Choice*>& who, const StepPlan& plan);
+  bool break_deadlock(const std::vector<Choice*>& who);
+
+  struct Computed {
+    Choice* choice = nullptr;
+    std::int64_t begin = 0;  // first token computed
+    std::int64_t count = 0;
+    LogitRows rows = LogitRows::kNone;
+  };
+  void take_rows(const std::vector<Computed>& computed, const StepOutput& output);
+  void take_task(Choice& choice, RowTask& task);
+  // The model's, as far as they mean something to this request.
+  std::span<const std::int32_t> end_tokens(const Choice& choice) const;
+  void prompt_is_computed(Choice& choice);
+  void accept(Choice& choice, std::int32_t id, TokenLogprobs* logprobs);
+  void finish(Choice& choice, Ending ending);
+  void free_siblings(const Choice& leader);
+  void sweep();
+
+  StepModel& model_;
+  const Tokenizer* tokenizer_;
+  Options options_;
+  StepModel::Facts facts_;
+  SchedulerLimits limits_;
+  PrefixCache cache_;
+  RowSampler row_sampler_;
+  std::vector<ChoicePtr> choices_;  // best rank first
+  std::map<std::string, PageTable> pins_;
+  EngineStats stats_;
+  std::int64_t requests_ = 0;
+  std::vector<StepItem> items_;  // of the present step
+  std::vector<Computed> computed_;
+  std::vector<RowTask> tasks_;
+  bool any_over_ = false;
+};
+
+}  // namespace bl

@@ -1,0 +1,138 @@
+#include "engine/event_stream.h"
+
+#include <iterator>
+#include <utility>
+
+#include "base/check.h"
+
+namespace bl {
+namespace {
+
+template <class T>
+void append(std::vector<T>& to, std::vector<T>&& from) {
+  if (to.empty()) {
+    to = std::move(from);
+    return;
+  }
+  to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
+
+}  // namespace
+
+void Waker::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    called_ = true;
+  }
+  changed_.notify_one();
+}
+
+void Waker::wait_until(std::optional<std::chrono::steady_clock::time_point> time) {
+  std::unique_lock lock(mutex_);
+  const auto called = [&] { return called_; };
+  if (time) {
+    changed_.wait_until(lock, *time, called);
+  } else {
+    changed_.wait(lock, called);
+  }
+  called_ = false;
+}
+
+EventStream::EventStream(std::int32_t choices, std::shared_ptr<Waker> waker)
+    : waker_(std::move(waker)),
+      pending_(std::make_unique<Pending[]>(static_cast<std::size_t>(choices))),
+      choices_(static_cast<std::size_t>(choices)) {
+  for (std::size_t i = 0; i < choices_; ++i) {
+    pending_[i].event.choice = static_cast<std::int32_t>(i);
+  }
+}
+
+void EventStream::announce(Pending& pending) {
+  pending.fresh = true;
+  if (readers_ > 0) arrived_.notify_one();
+}
+
+void EventStream::push(Event event) {
+  const std::lock_guard lock(mutex_);
+  Pending& pending = pending_[static_cast<std::size_t>(event.choice)];
+  BL_CHECK(!pending.is_last);
+  Event& into = pending.event;
+  pending.unread.fetch_add(static_cast<std::int64_t>(event.ids.size()), std::memory_order_relaxed);
+  into.text += event.text;
+  append(into.ids, std::move(event.ids));
+  append(into.logprobs, std::move(event.logprobs));
+  append(into.prompt_logprobs, std::move(event.prompt_logprobs));
+  if (event.prompt_done > 0) into.prompt_done = event.prompt_done;
+  if (event.finish) {
+    pending.is_last = true;
+    into.finish = event.finish;
+    into.usage = event.usage;
+    into.code = event.code;
+    into.error = std::move(event.error);
+  }
+  announce(pending);
+}
+
+void EventStream::push_token(std::int32_t choice, std::int32_t id, std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  Pending& pending = pending_[static_cast<std::size_t>(choice)];
+  pending.event.ids.push_back(id);
+  pending.event.text += text;
+  pending.unread.fetch_add(1, std::memory_order_relaxed);
+  announce(pending);
+}
+
+std::int64_t EventStream::unread(std::int32_t choice) const {
+  return pending_[static_cast<std::size_t>(choice)].unread.load(std::memory_order_relaxed);
+}
+
+std::optional<Event> EventStream::take() {
+  for (std::size_t i = 0; i < choices_; ++i) {
+    const std::size_t choice = (turn_ + i) % choices_;
+    Pending& pending = pending_[choice];
+    if (!pending.fresh) continue;
+    turn_ = (choice + 1) % choices_;
+    pending.fresh = false;
+    pending.unread.store(0, std::memory_order_relaxed);
+    if (pending.is_last) ++taken_;
+    Event out = std::exchange(pending.event, {});
+    pending.event.choice = out.choice;
+    return out;
+  }
+  return std::nullopt;
+}
+
+std::optional<Event> EventStream::next(Deadline deadline) {
+  std::optional<Event> event;
+  {
+    std::unique_lock lock(mutex_);
+    const auto ready = [&] {
+      event = take();
+      return event.has_value() || taken_ == choices_;
+    };
+    ++readers_;
+    if (deadline) {
+      arrived_.wait_until(lock, *deadline, ready);
+    } else {
+      arrived_.wait(lock, ready);
+    }
+    --readers_;
+    // The last event lets every other reader go.
+    if (taken_ == choices_) arrived_.notify_all();
+  }
+  // The choice may have paused for this reader.
+  if (event && !event->ids.empty()) waker_->wake();
+  return event;
+}
+
+bool EventStream::over() const {
+  const std::lock_guard lock(mutex_);
+  return taken_ == choices_;
+}
+
+void EventStream::cancel() {
+  cancelled_.store(true, std::memory_order_relaxed);
+  waker_->wake();
+}
+
+}  // namespace bl

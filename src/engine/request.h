@@ -1,0 +1,83 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "sample/sampling_params.h"
+
+namespace bl {
+
+// What a user asks of an engine. Everything is checked when it is submitted.
+struct Request {
+  std::vector<std::int32_t> prompt{};
+  SamplingParams sampling{};
+  bool ignore_end_tokens = false;  // the model's are chosen like others; sampling.stop_tokens end
+  // The answer's text goes on where the prompt's ends (a space between them belongs to it); false
+  // for the turn of a conversation, which stands by itself.
+  bool continues_prompt = true;
+  bool skip_special = true;  // special tokens leave no text
+
+  std::int32_t priority = 0;  // each unit is worth ten seconds of waiting
+  double deadline = 0;        // seconds from submission, after which it ends; 0: none
+  // A reader who is so many tokens behind pauses the choice until he goes on.
+  std::int64_t unread_tokens = 1 << 14;
+  // Keys and values are shared with requests of the same salt only.
+  std::string cache_salt{};
+  // Keeps the prompt's full pages in the cache under this name until Engine::unpin().
+  std::string pin{};
+};
+
+enum class FinishReason {
+  kEndToken,
+  kStopString,
+  kMaxTokens,
+  kContext,
+  kCancelled,
+  kDeadline,
+  kError,
+};
+std::string_view name_of(FinishReason reason);
+
+// What one choice has cost.
+struct Usage {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;     // of the prompt, found in the cache
+  std::int64_t prefill_tokens = 0;    // computed before the first token, and again after preemption
+  std::int64_t generated_tokens = 0;  // the end token included
+  std::int64_t preemptions = 0;
+  double queue_seconds = 0;    // submission to admission
+  double prefill_seconds = 0;  // admission to the first token
+  double decode_seconds = 0;   // the first token to the end
+  double prefill_rate() const;
+  double decode_rate() const;  // tokens after the first one, per second
+};
+
+struct TokenChance {
+  std::int32_t id = 0;
+  float logprob = 0;
+};
+struct TokenLogprobs {
+  TokenChance token{};
+  std::vector<TokenChance> best{};  // likeliest first, ties by id
+};
+
+// What is new about one choice since the reader last asked.
+struct Event {
+  std::int32_t choice = 0;
+  std::string text{};  // certain: whole characters, and no beginning of a stop string
+  std::vector<std::int32_t> ids{};
+  std::vector<TokenLogprobs> logprobs{};         // one an id, where they were asked for
+  std::vector<TokenLogprobs> prompt_logprobs{};  // once: of all prompt tokens but the first
+  std::int64_t prompt_done = 0;                  // tokens of the prompt in the cache, so far
+
+  // Set in the last event of a choice.
+  std::optional<FinishReason> finish{};
+  Usage usage{};
+  ErrorCode code = ErrorCode::kInvalidArgument;  // with kError
+  std::string error{};                           // with kError: one line
+};
+
+}  // namespace bl

@@ -1,0 +1,37 @@
+#pragma once
+#include "engine/step_model.h"
+#include "engine/step_runner.h"
+
+namespace bl {
+
+// A loaded model, as the engine sees it.
+class SessionModel : public StepModel {
+ public:
+  // The session must outlive it.
+  explicit SessionModel(ModelSession& session) : session_(session), runner_(session) {}
+
+  Facts facts() const override {
+    return {.vocab = session_.vocab(),
+            .ids = session_.model().embedding_rows(),
+            .context = session_.context(),
+            .step_tokens = session_.step_tokens(),
+            .logit_rows = session_.logit_rows(),
+            .reach_matters = session_.reach_matters()};
+  }
+  PagePool& pool() override { return session_.cache().pool(); }
+  StepOutput run(std::span<const StepItem> items) override { return {runner_.run(items), {}}; }
+  void copy_page(std::int32_t to, std::int32_t from) override {
+    session_.cache().copy_page(to, from);
+  }
+  // A page that has to pass through the host costs as much as a few dozen tokens of a prefill.
+  std::int64_t least_copied() const override {
+    return session_.backend().reads_host_memory() ? 2 : 64;
+  }
+  ThreadPool* threads() override { return session_.backend().threads(); }
+
+ private:
+  ModelSession& session_;
+  StepRunner runner_;
+};
+
+}  // namespace bl

@@ -1,0 +1,75 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "cache/page_pool.h"
+#include "engine/sequence.h"
+#include "sample/sampling_params.h"
+#include "tensor/tensor_view.h"
+
+namespace bl {
+
+class ThreadPool;
+
+// Which of an item's new tokens need logits.
+enum class LogitRows { kNone, kLast, kAll };
+
+// The next `count` tokens of a sequence: ids[cached, cached + count).
+struct StepItem {
+  Sequence* sequence = nullptr;
+  std::int64_t count = 0;
+  LogitRows logits = LogitRows::kNone;
+  // Set where nothing but these parameters decides which token follows: a model that can may then
+  // choose it instead of giving logits.
+  const SamplingParams* sampling = nullptr;
+};
+
+// Logits of the rows that were asked for, in the order of the items, in host memory.
+class StepLogits {
+ public:
+  StepLogits() = default;
+  StepLogits(TensorView view) : view_(view) {}  // F32 [rows, vocab]
+  std::int64_t rows() const { return view_.rows(); }
+  std::span<const float> row(std::int64_t i) const {
+    return {view_.row<float>(i), static_cast<std::size_t>(view_.columns())};
+  }
+
+ private:
+  TensorView view_;
+};
+
+// What a step gives, valid until the next one.
+struct StepOutput {
+  StepLogits logits;
+  // Where the model chose tokens itself: one a row, −1 for a row that has logits. Empty: all have.
+  std::span<const std::int32_t> ids;
+};
+
+// What the engine asks of a model. A session is one; tests and measurements of the engine itself
+// bring their own.
+class StepModel {
+ public:
+  struct Facts {
+    std::int64_t vocab = 0;        // width of a row of logits
+    std::int64_t ids = 0;          // tokens must be below
+    std::int64_t context = 0;      // longest sequence
+    std::int64_t step_tokens = 0;  // of one step, at most
+    std::int64_t logit_rows = 0;   // of one step, at most
+    // Whether a sequence's reach changes what its keys mean (rotations that depend on length).
+    bool reach_matters = false;
+  };
+  virtual ~StepModel() = default;
+  virtual Facts facts() const = 0;
+  virtual PagePool& pool() = 0;
+
+  // Computes the items, whose tables have the pages for all their tokens; `cached` of each grows by
+  // its count. Throws Error; then nothing has been computed.
+  virtual StepOutput run(std::span<const StepItem> items) = 0;
+  virtual void copy_page(std::int32_t to, std::int32_t from) = 0;
+  // Tokens of a page's beginning from which copying it is faster than computing them.
+  virtual std::int64_t least_copied() const { return 1; }
+  // For work on rows of logits; null where there is none.
+  virtual ThreadPool* threads() { return nullptr; }
+};
+
+}  // namespace bl

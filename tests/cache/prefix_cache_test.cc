@@ -1,0 +1,212 @@
+#include "cache/prefix_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "ops/kv_layout.h"
+
+namespace bl {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+Ids text(std::size_t tokens, std::int32_t seed = 0) {
+  Ids ids;
+  for (std::size_t i = 0; i < tokens; ++i) ids.push_back(static_cast<std::int32_t>(i) + seed);
+  return ids;
+}
+
+// A cache whose pages hold the tokens themselves.
+class Store {
+ public:
+  explicit Store(std::int32_t pages)
+      : pool(pages),
+        cache(
+            pool,
+            [this](std::int32_t to, std::int32_t from) {
+              std::copy_n(slots.begin() + std::ptrdiff_t{from} * kPageSlots, kPageSlots,
+                          slots.begin() + std::ptrdiff_t{to} * kPageSlots);
+            },
+            1),
+        slots(static_cast<std::size_t>(pages) * kPageSlots, -1) {}
+
+  struct Text {
+    explicit Text(PagePool& pool) : table(pool) {}
+    PageTable table;
+    PrefixCursor cursor;
+    std::int64_t found = 0;
+  };
+  // A whole text, computed as far as the cache doesn't know it.
+  bool compute(const Ids& ids, Text& out, std::string_view salt = "") {
+    out.found = cache.adopt(salt, std::span(ids).first(ids.size() - 1), out.table, out.cursor);
+    if (!cache.reserve(out.table, static_cast<std::int64_t>(ids.size()))) return false;
+    for (std::size_t i = static_cast<std::size_t>(out.found); i < ids.size(); ++i) {
+      slot(out, i) = ids[i];
+    }
+    for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(slot(out, i), ids[i]);
+    return true;
+  }
+  void end(const Ids& ids, Text& text, std::string_view salt = "") {
+    cache.publish_all(salt, ids, text.table, text.cursor);
+    cache.release(text.table, text.cursor);
+  }
+  // What a request for this text would find.
+  std::int64_t ask(const Ids& ids, std::string_view salt = "") {
+    Text text(pool);
+    EXPECT_TRUE(compute(ids, text, salt));
+    const std::int64_t found = text.found;
+    end(ids, text, salt);
+    return found;
+  }
+  std::int32_t& slot(const Text& text, std::size_t i) {
+    return slots[static_cast<std::size_t>(text.table.slot(static_cast<std::int64_t>(i)))];
+  }
+
+  PagePool pool;
+  PrefixCache cache;
+  std::vector<std::int32_t> slots;
+};
+
+TEST(PrefixCache, FindsWhatWasComputed) {
+  Store store(16);
+  EXPECT_EQ(store.ask(text(600)), 0);
+  EXPECT_EQ(store.pool.idle_pages(), 3);
+  EXPECT_EQ(store.ask(text(600)), 599);  // the last token is always computed
+  EXPECT_EQ(store.ask(text(700)), 600);
+  EXPECT_EQ(store.ask(text(300)), 299);
+  Ids other = text(520);
+  other[400] = -5;
+  EXPECT_EQ(store.ask(other), 400);
+  other = text(520);
+  other[0] = -5;
+  EXPECT_EQ(store.ask(other), 0);
+}
+
+TEST(PrefixCache, SaltsShareNothing) {
+  Store store(16);
+  EXPECT_EQ(store.ask(text(600), "a"), 0);
+  EXPECT_EQ(store.ask(text(600), "b"), 0);
+  EXPECT_EQ(store.ask(text(600), "a"), 599);
+  EXPECT_EQ(store.ask(text(600), ""), 0);
+}
+
+TEST(PrefixCache, LivePagesAreSharedAndNeverWritten) {
+  Store store(8);
+  const Ids prompt = text(600);
+  Store::Text first(store.pool);
+  ASSERT_TRUE(store.compute(prompt, first));
+  store.cache.publish(std::string_view(), prompt, first.table, first.cursor);
+  EXPECT_EQ(store.cache.shared_pages("", prompt), 2);
+  Ids other = prompt;
+  other.back() = -1;
+  Store::Text second(store.pool);
+  ASSERT_TRUE(store.compute(other, second));
+  EXPECT_EQ(second.found, 512);
+  EXPECT_EQ(store.pool.free_pages(), 8 - 4);
+  EXPECT_EQ(store.slot(first, 599), 599);
+  // Two that compute the same page keep one of them.
+  Ids same = text(256, 1000);
+  same.push_back(7);
+  Store::Text third(store.pool);
+  Store::Text fourth(store.pool);
+  ASSERT_TRUE(store.compute(same, third));
+  ASSERT_TRUE(store.compute(same, fourth));
+  EXPECT_EQ(store.pool.free_pages(), 0);
+  store.cache.publish("", same, third.table, third.cursor);
+  store.cache.publish("", same, fourth.table, fourth.cursor);
+  EXPECT_EQ(store.pool.free_pages(), 1);
+  EXPECT_EQ(third.table.pages()[0], fourth.table.pages()[0]);
+}
+
+TEST(PrefixCache, TheLeastRecentlyUsedGoesFromItsEnd) {
+  Store store(5);
+  store.ask(text(512));
+  store.ask(text(512, 5000));
+  store.ask(text(512, 0));  // used again; its copy of the last page goes with it
+  EXPECT_EQ(store.pool.free_pages(), 1);
+  store.ask(text(512, 9000));
+  EXPECT_EQ(store.cache.stats().pages_evicted, 1);
+  EXPECT_EQ(store.ask(text(512, 5000)), 256);  // its end is gone, its first page is not
+}
+
+TEST(PrefixCache, NoPageLeftChangesNothing) {
+  Store store(2);
+  Store::Text all(store.pool);
+  ASSERT_TRUE(store.compute(text(512), all));
+  Store::Text more(store.pool);
+  EXPECT_FALSE(store.compute(text(10, 77), more));
+  EXPECT_TRUE(more.table.pages().empty());
+  store.end(text(512), all);
+  EXPECT_TRUE(store.compute(text(10, 77), more));
+  store.end(text(10, 77), more);
+  EXPECT_EQ(store.pool.free_pages() + store.pool.idle_pages(), 2);
+}
+
+TEST(PrefixCache, TheOnlyPageIsHandedOver) {
+  Store store(1);
+  store.ask(text(100));
+  EXPECT_EQ(store.ask(text(120)), 100);
+  EXPECT_EQ(store.ask(text(90)), 89);
+}
+
+TEST(PrefixCache, GoesWithoutATrace) {
+  PagePool pool(4);
+  {
+    PrefixCache cache(
+        pool, [](std::int32_t, std::int32_t) {}, 1);
+    PageTable table(pool);
+    PrefixCursor cursor;
+    ASSERT_TRUE(cache.reserve(table, 300));
+    cache.publish_all("", text(300), table, cursor);
+    cache.release(table, cursor);
+    EXPECT_EQ(pool.free_pages(), 2);
+  }
+  EXPECT_EQ(pool.free_pages(), 4);
+}
+
+// Texts that share beginnings come and go; each reads back its own tokens, and no page is lost.
+TEST(PrefixCache, RandomTextsReadBackTheirOwnTokens) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+    Store store(static_cast<std::int32_t>(4 + below(12)));
+    struct Live {
+      Ids ids;
+      Store::Text text;
+    };
+    std::vector<Live> live;
+    for (int i = 0; i < 400; ++i) {
+      if (live.size() < 4 && below(2) == 0) {
+        Ids ids = text(1 + below(900), static_cast<std::int32_t>(below(2)) * 10000);
+        for (std::size_t k = below(3); k > 0; --k)
+          ids.push_back(static_cast<std::int32_t>(below(3)));
+        Live next{ids, Store::Text(store.pool)};
+        if (store.compute(ids, next.text)) {
+          live.push_back(std::move(next));
+        } else {
+          store.cache.release(next.text.table, next.text.cursor);
+        }
+      } else if (!live.empty()) {
+        const std::size_t at = below(live.size());
+        if (below(3) == 0) {
+          store.cache.publish("", live[at].ids, live[at].text.table, live[at].text.cursor);
+        } else {
+          store.end(live[at].ids, live[at].text);
+          live.erase(live.begin() + static_cast<std::ptrdiff_t>(at));
+        }
+      }
+      for (const Live& one : live) {
+        for (std::size_t k = 0; k < one.ids.size(); ++k) {
+          ASSERT_EQ(store.slot(one.text, k), one.ids[k]);
+        }
+      }
+    }
+    for (Live& one : live) store.end(one.ids, one.text);
+    EXPECT_EQ(store.pool.free_pages() + store.pool.idle_pages(), store.pool.pages());
+    EXPECT_EQ(store.cache.index().size(), store.pool.idle_pages());
+  }
+}
+
+}  // namespace
+}  // namespace bl

@@ -1,0 +1,395 @@
+#include "engine/engine_core.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <random>
+
+#include "base/error.h"
+#include "engine/event_stream.h"
+#include "fake_model.h"
+#include "ops/kv_layout.h"
+
+namespace bl {
+namespace {
+
+using test::FakeModel;
+
+// The engine without its thread, on a model whose text is known.
+class CoreTest : public testing::Test {
+ protected:
+  struct Asked {
+    std::shared_ptr<OpenRequest> open;
+    std::vector<std::vector<std::int32_t>> ids;  // a choice
+    std::vector<std::optional<FinishReason>> reasons;
+    std::vector<Usage> usages;
+    std::vector<std::string> errors;
+    std::size_t prompt_rows = 0;
+    bool over() const {
+      return std::all_of(reasons.begin(), reasons.end(), [](const auto& r) { return !!r; });
+    }
+  };
+
+  void start(const FakeModel::Options& options, std::int64_t running = 0) {
+    core_.reset();
+    model_ = std::make_unique<FakeModel>(options);
+    context_ = std::min<std::int64_t>(options.context, std::int64_t{options.pages} * kPageSlots);
+    core_ = std::make_unique<EngineCore>(*model_, nullptr, EngineCore::Options{running, 0, {kEnd}});
+  }
+
+  Request request(std::vector<std::int32_t> prompt, std::int64_t max_tokens) {
+    Request request;
+    request.prompt = std::move(prompt);
+    request.sampling.temperature = 0;
+    request.sampling.max_tokens = max_tokens;
+    request.ignore_end_tokens = true;
+    return request;
+  }
+
+  Asked& ask(Request request) {
+    auto open = std::make_shared<OpenRequest>();
+    const auto tokens = static_cast<std::int64_t>(request.prompt.size());
+    open->longest = std::min(context_, tokens + request.sampling.max_tokens);
+    open->by_limit = true;
+    open->salt = request.cache_salt;
+    open->rank = static_cast<double>(clock_) - 50.0 * request.priority;
+    open->request = std::move(request);
+    open->stream = std::make_shared<EventStream>(open->choices(), std::make_shared<Waker>());
+    Asked& asked = asked_.emplace_back();
+    const auto choices = static_cast<std::size_t>(open->choices());
+    asked.open = open;
+    asked.ids.resize(choices);
+    asked.reasons.resize(choices);
+    asked.usages.resize(choices);
+    asked.errors.resize(choices);
+    core_->add(std::move(open));
+    return asked;
+  }
+
+  bool step() {
+    ++clock_;
+    return core_->step(EngineClock::now());
+  }
+  // Takes what has come without waiting.
+  void read(Asked& asked) {
+    while (!asked.over()) {
+      const auto event = asked.open->stream->next(EngineClock::now());
+      if (!event) return;
+      const auto choice = static_cast<std::size_t>(event->choice);
+      asked.ids[choice].insert(asked.ids[choice].end(), event->ids.begin(), event->ids.end());
+      asked.prompt_rows += event->prompt_logprobs.size();
+      if (!event->finish) continue;
+      asked.reasons[choice] = event->finish;
+      asked.usages[choice] = event->usage;
+      asked.errors[choice] = event->error;
+    }
+  }
+  void run_all(std::int64_t most_steps) {
+    for (std::int64_t i = 0; i < most_steps && core_->requests() > 0; ++i) {
+      step();
+      for (Asked& asked : asked_) read(asked);
+    }
+    ASSERT_EQ(core_->requests(), 0);
+  }
+  // Every page is free or kept by the index alone.
+  void expect_no_leak() {
+    const EngineStats stats = core_->stats();
+    EXPECT_EQ(stats.free_pages + stats.idle_pages, stats.pages);
+    EXPECT_EQ(core_->cache().index().size(), stats.idle_pages);
+  }
+  std::vector<std::int32_t> text(std::size_t tokens, std::int32_t seed) {
+    std::vector<std::int32_t> ids;
+    for (std::size_t i = 0; i < tokens; ++i) {
+      ids.push_back(
+          static_cast<std::int32_t>((i * 31 + static_cast<std::size_t>(seed) * 17) % 997));
+    }
+    return ids;
+  }
+
+  static constexpr std::int32_t kEnd = 999;
+  std::unique_ptr<FakeModel> model_;
+  std::unique_ptr<EngineCore> core_;
+  std::int64_t context_ = 0;
+  std::int64_t clock_ = 0;
+  std::deque<Asked> asked_;
+};
+
+TEST_F(CoreTest, ManyRequestsShareSteps) {
+  start({});
+  for (std::int32_t i = 0; i < 16; ++i) ask(request(text(20 + 3 * i, i), 40));
+  run_all(60);
+  for (const Asked& asked : asked_) {
+    EXPECT_EQ(asked.ids[0], model_->continuation(asked.open->request.prompt, 40));
+    EXPECT_EQ(asked.reasons[0], FinishReason::kMaxTokens);
+  }
+  // Every prompt in the first step or two, then one step a token for all.
+  EXPECT_LE(core_->stats().steps, 43);
+  expect_no_leak();
+}
+
+TEST_F(CoreTest, LongPromptsAreCutAndDecodingGoesOnBesideThem) {
+  start({.step_tokens = 64});
+  Asked& first = ask(request(text(10, 1), 100));
+  step();
+  Asked& second = ask(request(text(1000, 2), 5));
+  for (int i = 0; i < 5; ++i) step();
+  read(first);
+  read(second);
+  EXPECT_EQ(first.ids[0].size(), 6u);
+  EXPECT_TRUE(second.ids[0].empty());
+  EXPECT_EQ(model_->largest_step, 64);
+  run_all(200);
+  EXPECT_EQ(first.ids[0], model_->continuation(text(10, 1), 100));
+  EXPECT_EQ(second.ids[0], model_->continuation(text(1000, 2), 5));
+  EXPECT_EQ(second.usages[0].prefill_tokens, 1000);
+}
+
+TEST_F(CoreTest, SharedPrefixesAreComputedOnce) {
+  start({});
+  std::vector<std::int32_t> prompt = text(1000, 5);
+  ask(request(prompt, 3));
+  run_all(20);
+  EXPECT_EQ(model_->computed, 1002);
+  // The same beginning, whole pages and a part of one.
+  std::vector<std::int32_t> other = prompt;
+  other.resize(900);
+  other.push_back(1);
+  other.push_back(2);
+  Asked& second = ask(request(other, 3));
+  run_all(20);
+  EXPECT_EQ(second.usages[0].cached_tokens, 900);
+  EXPECT_EQ(second.ids[0], model_->continuation(other, 3));
+  EXPECT_EQ(core_->stats().cache.pages_shared, 3);
+  EXPECT_EQ(core_->stats().cache.pages_copied, 1);
+  // Another salt sees nothing of it.
+  Request salted = request(prompt, 3);
+  salted.cache_salt = "other";
+  Asked& third = ask(salted);
+  run_all(20);
+  EXPECT_EQ(third.usages[0].cached_tokens, 0);
+  expect_no_leak();
+}
+
+TEST_F(CoreTest, ChoicesShareTheirPrompt) {
+  start({});
+  Request wanted = request(text(700, 8), 30);
+  wanted.sampling.n = 6;
+  Asked& asked = ask(wanted);
+  run_all(60);
+  const auto expected = model_->continuation(wanted.prompt, 30);
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(asked.ids[i], expected);
+    EXPECT_EQ(asked.usages[i].cached_tokens, i == 0 ? 0 : 699);
+  }
+  EXPECT_EQ(model_->computed, 700 + 5 + 6 * 29);
+  expect_no_leak();
+}
+
+TEST_F(CoreTest, WithoutPagesTheYoungestGivesWay) {
+  start({.context = 2048, .pages = 8});
+  for (std::int32_t i = 0; i < 6; ++i) ask(request(text(200, i), 700));
+  run_all(20000);
+  for (const Asked& asked : asked_) {
+    EXPECT_EQ(asked.ids[0], model_->continuation(asked.open->request.prompt, 700));
+  }
+  EXPECT_GT(core_->stats().preemptions, 0);
+  EXPECT_EQ(asked_.front().usages[0].preemptions, 0);
+  expect_no_leak();
+}
+
+TEST_F(CoreTest, CancellingFreesPagesWithinAStep) {
+  start({});
+  Asked& first = ask(request(text(600, 1), 500));
+  for (int i = 0; i < 5; ++i) step();
+  EXPECT_LT(core_->stats().free_pages + core_->stats().idle_pages, core_->stats().pages);
+  first.open->stream->cancel();
+  step();
+  read(first);
+  EXPECT_EQ(first.reasons[0], FinishReason::kCancelled);
+  expect_no_leak();
+}
+
+TEST_F(CoreTest, ASlowReaderPausesHimselfAlone) {
+  start({});
+  Request slow = request(text(30, 1), 300);
+  slow.unread_tokens = 10;
+  Asked& first = ask(slow);
+  Asked& second = ask(request(text(30, 2), 300));
+  for (int i = 0; i < 400; ++i) {
+    step();
+    read(second);
+  }
+  EXPECT_EQ(second.ids[0].size(), 300u);
+  EXPECT_EQ(first.open->stream->unread(0), 10);
+  EXPECT_FALSE(step());  // nothing to do until he reads
+  run_all(400);
+  EXPECT_EQ(first.ids[0], model_->continuation(slow.prompt, 300));
+}
+
+TEST_F(CoreTest, DamagedLogitsEndTheirRequestAlone) {
+  start({.gives_logits = true});
+  const std::vector<std::int32_t> bad = text(40, 3);
+  model_->is_damaged = [&](std::span<const std::int32_t> ids) {
+    return ids.size() > bad.size() + 4 && std::equal(bad.begin(), bad.end(), ids.begin());
+  };
+  Asked& first = ask(request(bad, 20));
+  Asked& second = ask(request(text(40, 4), 20));
+  run_all(60);
+  EXPECT_EQ(first.reasons[0], FinishReason::kError);
+  EXPECT_NE(first.errors[0].find("NaN"), std::string::npos) << first.errors[0];
+  EXPECT_EQ(first.ids[0].size(), 5u);
+  EXPECT_EQ(second.ids[0], model_->continuation(text(40, 4), 20));
+  expect_no_leak();
+}
+
+TEST_F(CoreTest, AFailedStepEndsWhoWasInIt) {
+  start({});
+  Asked& first = ask(request(text(40, 3), 20));
+  int steps = 0;
+  model_->on_step = [&](std::span<const StepItem>) {
+    if (++steps == 3) fail(ErrorCode::kDevice, "the card has left");
+  };
+  for (int i = 0; i < 3; ++i) step();
+  Asked& second = ask(request(text(40, 4), 20));
+  run_all(60);
+  EXPECT_EQ(first.reasons[0], FinishReason::kError);
+  EXPECT_EQ(first.errors[0], "the card has left");
+  EXPECT_EQ(second.ids[0], model_->continuation(text(40, 4), 20));
+  expect_no_leak();
+}
+
+TEST_F(CoreTest, DeadlinesEndWaitingAndRunningRequests) {
+  start({}, 1);
+  Asked& first = ask(request(text(40, 3), 20));
+  Asked& second = ask(request(text(40, 4), 20));
+  step();
+  first.open->deadline = EngineClock::now();
+  second.open->deadline = EngineClock::now();
+  step();
+  read(first);
+  read(second);
+  EXPECT_EQ(first.reasons[0], FinishReason::kDeadline);
+  EXPECT_EQ(second.reasons[0], FinishReason::kDeadline);
+  expect_no_leak();
+}
+
+TEST_F(CoreTest, PriorityGoesFirst) {
+  start({}, 1);
+  Asked& first = ask(request(text(40, 3), 200));
+  for (int i = 0; i < 10; ++i) step();
+  Asked& second = ask(request(text(40, 4), 10));
+  Request urgent = request(text(40, 5), 10);
+  urgent.priority = 5;
+  Asked& third = ask(urgent);
+  for (int i = 0; i < 12; ++i) step();
+  read(first);
+  read(second);
+  read(third);
+  EXPECT_TRUE(third.over());
+  EXPECT_FALSE(first.over());
+  EXPECT_TRUE(second.ids[0].empty());
+  run_all(500);
+  EXPECT_EQ(first.ids[0], model_->continuation(text(40, 3), 200));
+  EXPECT_EQ(first.usages[0].preemptions, 1);
+}
+
+TEST_F(CoreTest, LogprobsOfPromptAndAnswer) {
+  start({.step_tokens = 64, .logit_rows = 8, .gives_logits = true});
+  Request wanted = request(text(100, 3), 5);
+  wanted.sampling.prompt_logprobs = 2;
+  wanted.sampling.logprobs = true;
+  Asked& asked = ask(wanted);
+  Asked& other = ask(request(text(100, 4), 5));
+  run_all(60);
+  EXPECT_EQ(asked.prompt_rows, 99u);
+  EXPECT_EQ(asked.ids[0], model_->continuation(wanted.prompt, 5));
+  EXPECT_EQ(other.ids[0], model_->continuation(text(100, 4), 5));
+}
+
+TEST_F(CoreTest, PinnedPromptsStay) {
+  start({.context = 2048, .pages = 12});
+  Request pinned = request(text(600, 1), 2);
+  pinned.pin = "system";
+  ask(pinned);
+  run_all(10);
+  for (std::int32_t i = 2; i < 10; ++i) {
+    ask(request(text(1500, i), 2));
+    run_all(20);
+  }
+  Asked& again = ask(request(text(600, 1), 2));
+  run_all(10);
+  EXPECT_GE(again.usages[0].cached_tokens, 512);
+  // Too much for what pins leave: an error, not a standstill.
+  Asked& large = ask(request(text(2047, 99), 1));
+  run_all(20);
+  EXPECT_FALSE(large.reasons[0] == FinishReason::kError);
+  core_->unpin("system");
+  expect_no_leak();
+}
+
+// Random traffic against what a single request would get: nothing lost, nothing wrong, no page
+// leaked, whatever is shared, evicted, preempted, paused or cancelled.
+TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
+  std::int64_t operations = 0;
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](std::int64_t n) {
+      return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
+    };
+    FakeModel::Options options;
+    options.step_tokens = 16 + below(600);
+    options.logit_rows = 1 + below(std::min<std::int64_t>(12, options.step_tokens));
+    options.pages = static_cast<std::int32_t>(5 + below(24));
+    options.context = 1280;
+    options.gives_logits = below(4) == 0;
+    asked_.clear();
+    start(options);
+    std::vector<std::size_t> wanted_tokens;
+    for (int i = 0; i < 400; ++i) {
+      ++operations;
+      if (below(4) == 0 && core_->requests() < 30) {
+        std::vector<std::int32_t> prompt =
+            text(static_cast<std::size_t>(1 + below(900)), static_cast<std::int32_t>(below(3)));
+        for (std::int64_t k = below(4); k > 0; --k) {
+          prompt.push_back(static_cast<std::int32_t>(below(5)));
+        }
+        Request r = request(prompt, 1 + below(below(3) == 0 ? 300 : 20));
+        r.sampling.n = below(5) == 0 ? 1 + below(4) : 1;
+        r.priority = static_cast<std::int32_t>(below(3) - 1);
+        r.unread_tokens = below(4) == 0 ? 1 + below(10) : 1 << 20;
+        if (below(8) == 0) r.sampling.prompt_logprobs = options.gives_logits ? 1 : -1;
+        ask(std::move(r));
+      }
+      if (below(12) == 0 && !asked_.empty()) {
+        asked_[static_cast<std::size_t>(below(static_cast<std::int64_t>(asked_.size())))]
+            .open->stream->cancel();
+      }
+      step();
+      for (Asked& asked : asked_) {
+        if (below(3) == 0) read(asked);
+      }
+    }
+    run_all(60000);
+    for (const Asked& asked : asked_) {
+      const Request& r = asked.open->request;
+      const auto expected = model_->continuation(
+          r.prompt, asked.open->longest - static_cast<std::int64_t>(r.prompt.size()));
+      for (std::size_t c = 0; c < asked.ids.size(); ++c) {
+        ASSERT_TRUE(asked.reasons[c].has_value());
+        ASSERT_NE(*asked.reasons[c], FinishReason::kError) << asked.errors[c];
+        const auto& ids = asked.ids[c];
+        ASSERT_LE(ids.size(), expected.size());
+        ASSERT_TRUE(std::equal(ids.begin(), ids.end(), expected.begin()));
+        if (*asked.reasons[c] == FinishReason::kMaxTokens) {
+          ASSERT_EQ(ids.size(), expected.size());
+        }
+      }
+    }
+    expect_no_leak();
+  }
+  EXPECT_GE(operations, 3200);
+}
+
+}  // namespace
+}  // namespace bl

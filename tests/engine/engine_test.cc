@@ -1,0 +1,287 @@
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "engine/step_runner.h"
+#include "tiny_model.h"
+
+namespace bl {
+namespace {
+
+class EngineTest : public testing::Test {
+ protected:
+  static std::unique_ptr<ModelSession> load(std::int64_t context = 0, const char* extra = "") {
+    SessionOptions options;
+    options.model = test::make_tiny_model("engine", extra);
+    options.backend = "ref";
+    options.threads = 1;
+    options.context = context;
+    return ModelSession::load(options);
+  }
+  static Request request(const Tokenizer& tokenizer, std::string_view prompt,
+                         std::int64_t max_tokens) {
+    Request request;
+    request.prompt = tokenizer.encode(prompt);
+    request.sampling.temperature = 0;
+    request.sampling.max_tokens = max_tokens;
+    request.ignore_end_tokens = true;
+    return request;
+  }
+  static Answer ask(Engine& engine, const Request& request) {
+    return engine.submit(request).wait().front();
+  }
+};
+
+// The same continuation, one full forward pass for each token.
+std::vector<std::int32_t> slow_greedy(ModelSession& session, std::vector<std::int32_t> ids,
+                                      std::int64_t count) {
+  StepRunner runner(session);
+  Sequence sequence = session.new_sequence();
+  std::vector<std::int32_t> out;
+  for (std::int64_t i = 0; i < count; ++i) {
+    runner.truncate(sequence, 0);
+    sequence.ids = ids;
+    sequence.reach = session.context();
+    StepLogits logits;
+    while (sequence.cached < static_cast<std::int64_t>(ids.size())) {
+      const std::int64_t left = static_cast<std::int64_t>(ids.size()) - sequence.cached;
+      const StepItem item{&sequence, std::min<std::int64_t>(left, session.step_tokens()),
+                          LogitRows::kLast};
+      logits = runner.run({&item, 1});
+    }
+    const auto row = logits.row(0);
+    ids.push_back(
+        static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin()));
+    out.push_back(ids.back());
+  }
+  return out;
+}
+
+TEST_F(EngineTest, DecodingEqualsComputingEverythingAgain) {
+  auto session = load();
+  const Request wanted = request(session->tokenizer(), "weaving", 20);
+  const auto expected = slow_greedy(*session, wanted.prompt, 20);
+  Engine engine(std::move(session));
+  const Answer answer = ask(engine, wanted);
+  EXPECT_EQ(answer.reason, FinishReason::kMaxTokens);
+  EXPECT_EQ(answer.usage.generated_tokens, 20);
+  EXPECT_EQ(answer.ids, expected);
+}
+
+TEST_F(EngineTest, PromptOfSeveralStepsAndPages) {
+  auto session = load();
+  const Request wanted = request(session->tokenizer(), std::string(700, 'x') + "yz", 5);
+  const auto tokens = static_cast<std::int64_t>(wanted.prompt.size());
+  ASSERT_GT(tokens, session->step_tokens());
+  const auto expected = slow_greedy(*session, wanted.prompt, 5);
+  Engine engine(std::move(session));
+  RequestHandle handle = engine.submit(wanted);
+  std::int64_t last_done = 0;
+  std::vector<std::int32_t> ids;
+  while (const std::optional<Event> event = handle.next()) {
+    if (event->prompt_done > 0) {
+      EXPECT_GT(event->prompt_done, last_done);
+      last_done = event->prompt_done;
+    }
+    ids.insert(ids.end(), event->ids.begin(), event->ids.end());
+  }
+  EXPECT_EQ(last_done, tokens);
+  EXPECT_EQ(ids, expected);
+}
+
+TEST_F(EngineTest, AConversationComputesOnlyWhatIsNew) {
+  Engine engine(load());
+  const Request first = request(engine.tokenizer(), "one two three", 8);
+  const Answer answer = ask(engine, first);
+  EXPECT_EQ(answer.usage.cached_tokens, 0);
+
+  Request second = first;
+  second.prompt.insert(second.prompt.end(), answer.ids.begin(), answer.ids.end());
+  for (const std::int32_t id : engine.tokenizer().encode(" four", {.add_special = false})) {
+    second.prompt.push_back(id);
+  }
+  const Answer reused = ask(engine, second);
+  // The last token of the first answer was never computed.
+  EXPECT_EQ(reused.usage.cached_tokens,
+            static_cast<std::int64_t>(first.prompt.size() + answer.ids.size()) - 1);
+  Engine fresh(load());
+  EXPECT_EQ(ask(fresh, second).ids, reused.ids);
+
+  // The same question again, and one that parts from it early.
+  EXPECT_EQ(ask(engine, second).ids, reused.ids);
+  const Request other = request(engine.tokenizer(), "one six", 8);
+  EXPECT_EQ(ask(engine, other).ids, ask(fresh, other).ids);
+}
+
+TEST_F(EngineTest, StreamedTextIsTheDecodedContinuation) {
+  Engine engine(load());
+  const Request wanted = request(engine.tokenizer(), "loom", 60);
+  const Answer answer = ask(engine, wanted);
+  std::vector<std::int32_t> all = wanted.prompt;
+  all.insert(all.end(), answer.ids.begin(), answer.ids.end());
+  const std::string prompt = engine.tokenizer().decode(wanted.prompt, true);
+  EXPECT_EQ(prompt + answer.text, engine.tokenizer().decode(all, true));
+}
+
+TEST_F(EngineTest, StopStringEndsBeforeItself) {
+  Engine engine(load());
+  Request wanted = request(engine.tokenizer(), "loom", 60);
+  const std::string text = ask(engine, wanted).text;
+  // Plain bytes somewhere in the middle of what this model says.
+  std::size_t at = text.size();
+  for (std::size_t i = 5; i + 1 < text.size(); ++i) {
+    if (static_cast<unsigned char>(text[i]) < 128 &&
+        static_cast<unsigned char>(text[i + 1]) < 128) {
+      at = i;
+      break;
+    }
+  }
+  ASSERT_LT(at, text.size());
+  wanted.sampling.stop_strings = {text.substr(at, 2)};
+  const Answer stopped = ask(engine, wanted);
+  EXPECT_EQ(stopped.reason, FinishReason::kStopString);
+  EXPECT_EQ(stopped.text, text.substr(0, text.find(wanted.sampling.stop_strings[0])));
+}
+
+TEST_F(EngineTest, TheReaderMayStop) {
+  Engine engine(load());
+  Request wanted = request(engine.tokenizer(), "loom", 900);
+  wanted.unread_tokens = 4;
+  RequestHandle handle = engine.submit(wanted);
+  ASSERT_TRUE(handle.next().has_value());
+  handle.cancel();
+  const Answer answer = handle.wait().front();
+  EXPECT_EQ(answer.reason, FinishReason::kCancelled);
+  EXPECT_LT(answer.usage.generated_tokens, 900);
+}
+
+TEST_F(EngineTest, EndTokensEndWithoutTheirText) {
+  Engine engine(load());
+  Request wanted = request(engine.tokenizer(), "loom", 0);
+  const Answer all = ask(engine, wanted);
+  EXPECT_EQ(all.reason, FinishReason::kContext);
+  // A model whose fifth word is declared its end.
+  const std::string extra =
+      "\"text_config\": {\"eos_token_id\": " + std::to_string(all.ids[4]) + "},";
+  Engine ending(load(0, extra.c_str()));
+  wanted.ignore_end_tokens = false;
+  const Answer answer = ask(ending, wanted);
+  EXPECT_EQ(answer.reason, FinishReason::kEndToken);
+  const auto first_end = std::find(all.ids.begin(), all.ids.end(), all.ids[4]);
+  EXPECT_EQ(answer.ids, std::vector<std::int32_t>(all.ids.begin(), first_end + 1));
+  // The same as a stop token of the request; and not before so many tokens.
+  wanted.ignore_end_tokens = true;
+  wanted.sampling.stop_tokens = {all.ids[4]};
+  EXPECT_EQ(ask(ending, wanted).ids, answer.ids);
+  wanted.sampling.min_tokens = 9;
+  const Answer longer = ask(ending, wanted);
+  EXPECT_GE(longer.ids.size(), 9u);
+  EXPECT_EQ(std::find(longer.ids.begin(), longer.ids.begin() + 9, all.ids[4]),
+            longer.ids.begin() + 9);
+}
+
+TEST_F(EngineTest, TheContextIsABorderNeverACut) {
+  Engine engine(load(40));
+  EXPECT_EQ(engine.context(), 40);
+  const Answer answer = ask(engine, request(engine.tokenizer(), "0123456789", 0));
+  EXPECT_EQ(answer.reason, FinishReason::kContext);
+  EXPECT_EQ(answer.usage.prompt_tokens + answer.usage.generated_tokens, 40);
+  try {
+    ask(engine, request(engine.tokenizer(), std::string(60, 'a'), 1));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find("61 tokens"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("--ctx"), std::string::npos);
+  }
+}
+
+TEST_F(EngineTest, WrongRequestsAreRefused) {
+  Engine engine(load());
+  const Request right = request(engine.tokenizer(), "x", 3);
+  const auto refused = [&](auto&& change) {
+    Request wrong = right;
+    change(wrong);
+    try {
+      engine.submit(wrong);
+      return std::string();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+      return std::string(error.what());
+    }
+  };
+  EXPECT_NE(refused([](Request& r) { r.prompt.clear(); }), "");
+  EXPECT_NE(refused([](Request& r) { r.prompt.push_back(320); }), "");
+  EXPECT_NE(refused([](Request& r) { r.prompt.push_back(-1); }), "");
+  EXPECT_NE(refused([](Request& r) { r.sampling.top_p = 3; }), "");
+  EXPECT_NE(refused([](Request& r) { r.sampling.n = 1'000'000; }), "");
+  EXPECT_NE(refused([](Request& r) { r.sampling.n = 0; }), "");
+  EXPECT_NE(refused([](Request& r) { r.sampling.max_tokens = -1; }), "");
+  EXPECT_NE(refused([](Request& r) { r.sampling.min_tokens = 4; }), "");
+  EXPECT_NE(refused([](Request& r) { r.sampling.stop_strings.assign(5000, "stop"); }), "");
+  EXPECT_NE(refused([](Request& r) { r.sampling.stop_strings = {""}; }), "");
+  EXPECT_NE(refused([](Request& r) { r.sampling.stop_strings = {std::string(5000, 'x')}; }), "");
+  EXPECT_NE(refused([](Request& r) { r.sampling.stop_tokens = {1 << 20}; }), "");
+  EXPECT_NE(refused([](Request& r) { r.sampling.top_logprobs = 1000; }), "");
+  EXPECT_NE(refused([](Request& r) { r.sampling.prompt_logprobs = -2; }), "");
+  EXPECT_NE(refused([](Request& r) { r.deadline = std::nan(""); }), "");
+  EXPECT_NE(refused([](Request& r) { r.sampling.top_k = 1'000'000; }), "");
+  // Nothing of that has hurt.
+  EXPECT_EQ(ask(engine, right).ids.size(), 3u);
+}
+
+TEST_F(EngineTest, TemplateSaysWhatEndsATurn) {
+  const auto session = load();
+  ASSERT_TRUE(session->text().end_of_turn().has_value());
+  EXPECT_EQ(*session->text().end_of_turn(), 257);
+  EXPECT_TRUE(session->is_end_token(257));
+  EXPECT_FALSE(session->is_end_token(258));
+}
+
+TEST_F(EngineTest, BatchedStepsEqualSingleOnes) {
+  SessionOptions options;
+  options.model = test::make_tiny_model("batched");
+  options.backend = "ref";
+  options.threads = 1;
+  options.sequences = 3;
+  options.longest = 300;
+  options.logits = SessionLogits::kEveryToken;
+  const auto session = ModelSession::load(options);
+  StepRunner runner(*session);
+  std::vector<Sequence> sequences;
+  std::vector<StepItem> plan;
+  for (const std::size_t length : {5u, 280u, 1u}) {
+    Sequence& sequence = sequences.emplace_back(session->new_sequence());
+    for (std::size_t i = 0; i < length; ++i) {
+      sequence.ids.push_back(static_cast<std::int32_t>((i * 37 + length) % 320));
+    }
+  }
+  for (Sequence& sequence : sequences) {
+    plan.push_back({&sequence, static_cast<std::int64_t>(sequence.ids.size()), LogitRows::kAll});
+  }
+  const StepLogits together = runner.run(plan);
+  std::vector<std::vector<float>> rows;
+  for (std::int64_t r = 0; r < together.rows(); ++r) {
+    rows.emplace_back(together.row(r).begin(), together.row(r).end());
+  }
+  std::size_t row = 0;
+  for (Sequence& sequence : sequences) {
+    const std::vector<std::int32_t> ids = sequence.ids;
+    runner.truncate(sequence, 0);
+    sequence.ids = ids;
+    const StepItem item{&sequence, static_cast<std::int64_t>(ids.size()), LogitRows::kAll};
+    const StepLogits alone = runner.run({&item, 1});
+    for (std::int64_t r = 0; r < alone.rows(); ++r, ++row) {
+      for (std::size_t i = 0; i < rows[row].size(); ++i) {
+        ASSERT_NEAR(alone.row(r)[i], rows[row][i], 1e-4f);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bl

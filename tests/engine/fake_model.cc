@@ -1,0 +1,111 @@
+#include "fake_model.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+#include "ops/kv_layout.h"
+
+namespace bl::test {
+
+FakeModel::FakeModel(const Options& options)
+    : options_(options),
+      pool_(options.pages),
+      slots_(static_cast<std::size_t>(options.pages) * kPageSlots, -1),
+      logits_(make_host_tensor(DType::kF32, {options.logit_rows, options.vocab})) {}
+
+StepModel::Facts FakeModel::facts() const {
+  return {.vocab = options_.vocab,
+          .ids = options_.vocab,
+          .context = options_.context,
+          .step_tokens = options_.step_tokens,
+          .logit_rows = options_.logit_rows,
+          .reach_matters = options_.reach_matters};
+}
+
+std::int32_t FakeModel::follows(std::span<const std::int32_t> ids) const {
+  std::uint64_t hash = 1469598103934665603u;
+  // The last tokens decide when nobody checks: a long text would cost more than the engine.
+  const std::size_t begin = options_.checks ? 0 : ids.size() - 1;
+  for (std::size_t i = begin; i < ids.size(); ++i) {
+    hash = (hash ^ static_cast<std::uint64_t>(ids[i])) * 1099511628211u;
+  }
+  return static_cast<std::int32_t>((hash >> 20) % static_cast<std::uint64_t>(options_.vocab));
+}
+
+std::vector<std::int32_t> FakeModel::continuation(std::vector<std::int32_t> ids,
+                                                  std::int64_t count) const {
+  std::vector<std::int32_t> out;
+  for (std::int64_t i = 0; i < count; ++i) {
+    out.push_back(follows(ids));
+    ids.push_back(out.back());
+  }
+  return out;
+}
+
+void FakeModel::write(const StepItem& item) {
+  const Sequence& sequence = *item.sequence;
+  for (std::int64_t i = sequence.cached; i < sequence.cached + item.count; ++i) {
+    const std::int64_t slot = sequence.pages.slot(i);
+    std::int32_t& held = slots_[static_cast<std::size_t>(slot)];
+    const std::int32_t id = sequence.ids[static_cast<std::size_t>(i)];
+    // Others may read a page that is being filled, and nobody writes into one that others hold in
+    // full, so what is overwritten must belong to nobody else: at most the index keeps a part.
+    const auto page = static_cast<std::int32_t>(slot / kPageSlots);
+    BL_CHECK(pool_.references(page) <= (pool_.is_kept(page) ? 2 : 1));
+    held = id;
+  }
+}
+
+void FakeModel::check(const Sequence& sequence, std::int64_t tokens) const {
+  for (std::int64_t i = 0; i < tokens; ++i) {
+    BL_CHECK(slots_[static_cast<std::size_t>(sequence.pages.slot(i))] ==
+             sequence.ids[static_cast<std::size_t>(i)]);
+  }
+}
+
+StepOutput FakeModel::run(std::span<const StepItem> items) {
+  if (on_step) on_step(items);
+  ids_.clear();
+  std::int64_t tokens = 0;
+  std::int64_t row = 0;
+  const auto answer = [&](std::span<const std::int32_t> text) {
+    const std::int32_t id = follows(text);
+    ids_.push_back(id);
+    if (!options_.gives_logits) return;
+    float* logits = logits_.view().row<float>(row++);
+    for (std::int64_t i = 0; i < options_.vocab; ++i) {
+      logits[i] = static_cast<float>((i * 7 + id) % 13) * 0.1f;
+    }
+    logits[id] = 20;
+    if (is_damaged && is_damaged(text)) logits[3] = std::numeric_limits<float>::quiet_NaN();
+  };
+  for (const StepItem& item : items) {
+    Sequence& sequence = *item.sequence;
+    BL_CHECK(item.count > 0);
+    tokens += item.count;
+    write(item);
+    const std::int64_t end = sequence.cached + item.count;
+    if (options_.checks) check(sequence, end);
+    for (std::int64_t i = sequence.cached; i < end; ++i) {
+      if (item.logits == LogitRows::kAll || (item.logits == LogitRows::kLast && i + 1 == end)) {
+        answer(std::span(sequence.ids).first(static_cast<std::size_t>(i) + 1));
+      }
+    }
+    sequence.cached = end;
+  }
+  BL_CHECK(tokens <= options_.step_tokens);
+  BL_CHECK(static_cast<std::int64_t>(ids_.size()) <= options_.logit_rows);
+  computed += tokens;
+  largest_step = std::max(largest_step, tokens);
+  if (!options_.gives_logits) return {{}, ids_};
+  return {slice_rows(logits_.view(), 0, row), {}};
+}
+
+void FakeModel::copy_page(std::int32_t to, std::int32_t from) {
+  BL_CHECK(to != from && pool_.references(to) == 1 && pool_.references(from) > 0);
+  std::copy_n(slots_.begin() + std::ptrdiff_t{from} * kPageSlots, kPageSlots,
+              slots_.begin() + std::ptrdiff_t{to} * kPageSlots);
+}
+
+}  // namespace bl::test

@@ -1,0 +1,56 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "engine/step_model.h"
+#include "tensor/tensor.h"
+
+namespace bl::test {
+
+// A model without weights: what follows a text is a function of all of it. Its pages hold the
+// tokens themselves, and each step reads every sequence back through its page table, so that a page
+// that was lost, shared wrongly or written by somebody else is noticed at once.
+class FakeModel : public StepModel {
+ public:
+  struct Options {
+    std::int64_t vocab = 1000;
+    std::int64_t context = 4096;
+    std::int64_t step_tokens = 512;
+    std::int64_t logit_rows = 16;
+    std::int32_t pages = 64;
+    bool gives_logits = false;  // else it chooses the tokens itself
+    bool checks = true;
+    bool reach_matters = false;
+  };
+  explicit FakeModel(const Options& options);
+
+  Facts facts() const override;
+  PagePool& pool() override { return pool_; }
+  StepOutput run(std::span<const StepItem> items) override;
+  void copy_page(std::int32_t to, std::int32_t from) override;
+
+  // The token behind a text.
+  std::int32_t follows(std::span<const std::int32_t> ids) const;
+  // The `count` tokens behind a text.
+  std::vector<std::int32_t> continuation(std::vector<std::int32_t> ids, std::int64_t count) const;
+
+  // Called before each step; may throw.
+  std::function<void(std::span<const StepItem>)> on_step;
+  // Which texts give logits that are no numbers.
+  std::function<bool(std::span<const std::int32_t>)> is_damaged;
+  std::int64_t computed = 0;  // tokens
+  std::int64_t largest_step = 0;
+
+ private:
+  void write(const StepItem& item);
+  void check(const Sequence& sequence, std::int64_t tokens) const;
+
+  Options options_;
+  PagePool pool_;
+  std::vector<std::int32_t> slots_;  // the token in each slot of each page
+  std::vector<std::int32_t> ids_;
+  Tensor logits_;
+};
+
+}  // namespace bl::test
