@@ -1,0 +1,10 @@
+# cmake -DPROGRAM=… -DREADELF=… -P: fails where PROGRAM wants other shared libraries than the C library's.
+execute_process(COMMAND ${READELF} -d ${PROGRAM} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCHALL "Shared library: \\[[^]]*\\]" needed "${text}")
+if(NOT needed)
+  message(FATAL_ERROR "${READELF} names no shared library of ${PROGRAM}")
+endif()
+list(FILTER needed EXCLUDE REGEX "\\[(libc|libm|libdl|librt|libpthread|ld-linux[a-z0-9_-]*)\\.so\\.[0-9]+\\]")
+if(needed)
+  message(FATAL_ERROR "${PROGRAM} needs more than the C library: ${needed}")
+endif()
