@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "sample/exp_sum.h"
+#include "sample/fast_exp.h"
 
 namespace bl {
 namespace {
@@ -26,36 +27,25 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
   fail(ErrorCode::kInvalidFile, "the model computed −∞ for all {} logits", logits.size());
 }
 
-// The largest value; NaN or +∞ anywhere gives a value that is not finite.
-float largest(std::span<const float> logits) {
-  std::array<float, kLanes> best;
-  best.fill(kMinusInfinity);
-  std::array<std::uint32_t, kLanes> bad{};
-  std::size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
-    for (std::size_t j = 0; j < kLanes; ++j) {
-      const float x = logits[i + j];
-      best[j] = x > best[j] ? x : best[j];
-      bad[j] |= x <= std::numeric_limits<float>::max() ? 0u : 1u;
-    }
-  }
-  bool any_bad = std::any_of(bad.begin(), bad.end(), [](std::uint32_t b) { return b != 0; });
-  float top = *std::max_element(best.begin(), best.end());
-  for (; i < logits.size(); ++i) {
-    any_bad = any_bad || !(logits[i] <= std::numeric_limits<float>::max());
-    top = std::max(top, logits[i]);
-  }
-  return any_bad ? kMinusInfinity : top;
-}
-
 }  // namespace
 
 TopLogit top_logit(std::span<const float> logits) {
   BL_CHECK(!logits.empty());
-  const float top = largest(logits);
+  const RowKernels& kernels = row_kernels();
+  float top = kMinusInfinity;
+  std::size_t run = 0;  // the first that holds the largest
+  for (std::size_t begin = 0; begin < logits.size(); begin += kRun) {
+    const float best =
+        kernels.largest(logits.data() + begin, std::min(kRun, logits.size() - begin));
+    if (std::isnan(best)) report_bad_logit(logits);
+    if (best > top) {
+      top = best;
+      run = begin;
+    }
+  }
   if (top == kMinusInfinity) report_bad_logit(logits);
-  const auto at = std::find(logits.begin(), logits.end(), top) - logits.begin();
-  return {top, static_cast<std::int32_t>(at)};
+  const auto at = std::find(logits.begin() + static_cast<std::ptrdiff_t>(run), logits.end(), top);
+  return {top, static_cast<std::int32_t>(at - logits.begin())};
 }
 
 double log_sum_exp(std::span<const float> logits) {

@@ -1,7 +1,7 @@
 #include "sample/row_select.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -28,8 +28,6 @@ constexpr std::array<Digit, 3> kDigits{{{21, 0x7ff}, {10, 0x7ff}, {0, 0x3ff}}};
 constexpr std::size_t kBuckets = 0x800;
 
 }  // namespace
-
-std::uint32_t rank_key(float value) { return std::bit_cast<std::uint32_t>(value + 0.0f); }
 
 void select_top(std::span<const float> row, std::size_t k, std::vector<LogitEntry>& out) {
   out.clear();

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sample/exp_sum.h"
+#include "sample/row_kernels.h"
 
 namespace bl {
 
@@ -29,8 +29,7 @@ void SampleRow::push(std::int32_t id, float score) {
 
 void SampleRow::weigh() {
   weights.resize(scores.size());
-  for (std::size_t i = 0; i < scores.size(); ++i) weights[i] = fast_exp(scores[i]);
-  mass = sum(weights);
+  mass = row_kernels().weigh(scores.data(), weights.data(), scores.size());
 }
 
 void SampleRow::rebase() {

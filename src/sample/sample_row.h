@@ -1,6 +1,7 @@
 #pragma once
 // The room in which one row of logits becomes a token.
 
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -17,6 +18,9 @@ struct Ranked {
   float weight = 0;
   std::int32_t id = 0;
 };
+
+// The bits of a float ≥ 0, which order as the float does.
+inline std::uint32_t rank_key(float value) { return std::bit_cast<std::uint32_t>(value + 0.0f); }
 
 struct LogitEntry {
   float logit = 0;
@@ -59,15 +63,24 @@ struct SampleRow {
     std::size_t kept = 0;
     mass = 0;
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (!keep(i)) continue;
+      const bool stays = keep(i);
       ids[kept] = ids[i];
       scores[kept] = scores[i];
       weights[kept] = weights[i];
-      mass += static_cast<double>(weights[kept++]);
+      mass += stays ? static_cast<double>(weights[i]) : 0.0;
+      kept += stays ? 1 : 0;
     }
     ids.resize(kept);
     scores.resize(kept);
     weights.resize(kept);
+  }
+  // ranked = the candidates, keyed by value(i) ≥ 0.
+  template <class Value>
+  void rank(Value&& value) {
+    ranked.resize(ids.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      ranked[i] = {rank_key(value(i)), weights[i], ids[i]};
+    }
   }
   // −Σ p ln p in nats.
   double entropy() const;

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "sample/exp_sum.h"
+#include "sample/fast_exp.h"
 #include "sample/philox.h"
 #include "sample/stages/gather.h"
 #include "sample/stages/stage_order.h"
@@ -130,11 +131,13 @@ Pick SamplerChain::draw(const SampleRow& row) const {
 Pick SamplerChain::draw_from_logits(SampleRow& row) const {
   const std::span<const float> logits = row.logits;
   const float inverse = static_cast<float>(1 / params_.temperature);
+  const RowKernels& kernels = row_kernels();
   row.block_mass.clear();
   double total = 0;
   for (std::size_t begin = 0; begin < logits.size(); begin += kRun) {
-    const auto run = logits.subspan(begin, std::min(kRun, logits.size() - begin));
-    total += row.block_mass.emplace_back(exp_sum_of_run(run, row.top.value, inverse));
+    const std::size_t count = std::min(kRun, logits.size() - begin);
+    total += row.block_mass.emplace_back(
+        kernels.exp_sum(logits.data() + begin, count, row.top.value, inverse));
   }
   const double target = uniform_at(params_.seed, row.args->position) * total;
   double mass = 0;

@@ -242,7 +242,7 @@ TEST(SamplerChain, DamagedLogitsAreAnError) {
   EXPECT_THROW(chain.pick(std::vector<float>(40, -kInfinity), {}, 0), Error);
 }
 
-TEST(SamplingParams, WrongValuesAreNamed) {
+TEST(SamplingParams, WrongValuesOfTheFirstFieldsAreNamed) {
   const auto expect_wrong = [](auto change, const char* name) {
     SamplingParams params;
     change(params);

@@ -11,12 +11,22 @@ constexpr double kDepth = 10;
 
 bool wanted(const SamplingParams& p) { return p.adaptive_target < 1; }
 
+// The share of weights that a float of `weights` gives too roughly: the score turns small
+// differences of large shares into differences 33 times as large.
+constexpr double kExact = 1e-6;
+
+double exact_weight(const SampleRow& row, std::size_t i) {
+  const auto rough = static_cast<double>(row.weights[i]);
+  return rough > kExact * row.mass ? std::exp(static_cast<double>(row.scores[i])) : rough;
+}
+
 void apply(const SamplingParams& p, const SamplerState& state, SampleRow& row) {
   const double mean = state.adaptive_sum / state.adaptive_weight;
   const double aim = std::clamp(2 * p.adaptive_target - mean, 0.0, 1.0);
+  double mass = 0;
+  for (std::size_t i = 0; i < row.size(); ++i) mass += exact_weight(row, i);
   for (std::size_t i = 0; i < row.size(); ++i) {
-    const double share = static_cast<double>(row.weights[i]) / row.mass;
-    const double d = std::abs(share - aim) / kWidth;
+    const double d = std::abs(exact_weight(row, i) / mass - aim) / kWidth;
     row.scores[i] = static_cast<float>(-kDepth * d * d / (d + 1));
   }
   row.rebase();

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sample/exp_sum.h"
 #include "sample/philox.h"
 #include "sample/stages/candidate_stages.h"
 
@@ -51,7 +50,8 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
     row.weights[static_cast<std::size_t>(i)] *= factor;
     row.scores[static_cast<std::size_t>(i)] += shift;
   }
-  row.mass = sum(row.weights);
+  row.mass = 0;
+  for (const float weight : row.weights) row.mass += static_cast<double>(weight);
 }
 
 }  // namespace

@@ -13,38 +13,12 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// Mass of the tokens with scores above −kDepths[i], and of all.
-constexpr std::array<float, 3> kDepths{3, 6, 10};
-struct DepthMass {
-  std::array<double, kDepths.size()> above{};
-  double all = 0;
-};
-
-DepthMass measure(std::span<const float> row, float top, float inverse) {
+DepthMass measure(std::span<const float> row, const ScoreFormula& formula) {
+  const RowKernels& kernels = row_kernels();
   DepthMass mass;
-  constexpr std::size_t kNarrow = 8;
   for (std::size_t begin = 0; begin < row.size(); begin += kRun) {
-    const std::size_t end = std::min(begin + kRun, row.size());
-    std::array<float, kNarrow> all{}, first{}, second{}, third{};
-    std::size_t i = begin;
-    const auto add = [&](float logit, std::size_t j) {
-      const float score = (logit - top) * inverse;
-      const float weight = fast_exp(score);
-      all[j] += weight;
-      first[j] += score > -kDepths[0] ? weight : 0.0f;
-      second[j] += score > -kDepths[1] ? weight : 0.0f;
-      third[j] += score > -kDepths[2] ? weight : 0.0f;
-    };
-    for (; i + kNarrow <= end; i += kNarrow) {
-      for (std::size_t j = 0; j < kNarrow; ++j) add(row[i + j], j);
-    }
-    for (; i < end; ++i) add(row[i], 0);
-    for (std::size_t j = 0; j < kNarrow; ++j) {
-      mass.all += static_cast<double>(all[j]);
-      mass.above[0] += static_cast<double>(first[j]);
-      mass.above[1] += static_cast<double>(second[j]);
-      mass.above[2] += static_cast<double>(third[j]);
-    }
+    const std::size_t count = std::min(kRun, row.size() - begin);
+    kernels.depth_mass(row.subspan(begin, count), formula, mass);
   }
   return mass;
 }
@@ -72,13 +46,43 @@ void gather_top_k(const SamplingParams& params, const ScoreMap& score, SampleRow
   });
 }
 
-// Only for a linear map and a row without floor.
+// All logits above `cut`, without a branch for each of them: where many are, they are as good as
+// random.
+void collect_above(float cut, const ScoreMap& score, SampleRow& row) {
+  const RowKernels& kernels = row_kernels();
+  const float* const begin = row.logits.data();
+  const float* const end = begin + row.logits.size();
+  const float* const whole = end - row.logits.size() % kBlock;
+  std::size_t kept = 0;
+  const auto collect = [&](const float* from, const float* to) {
+    constexpr std::size_t kStep = 4096;
+    if (row.ids.size() < kept + kBlock) {
+      row.ids.resize(kept + kStep);
+      row.scores.resize(kept + kStep);
+    }
+    for (; from != to; ++from) {
+      row.ids[kept] = static_cast<std::int32_t>(from - begin);
+      row.scores[kept] = *from;
+      kept += *from > cut ? 1 : 0;
+    }
+  };
+  const float* block = begin;
+  while ((block = kernels.block_above(block, whole, cut)) != whole) {
+    collect(block, block + kBlock);
+    block += kBlock;
+  }
+  collect(whole, end);
+  row.ids.resize(kept);
+  row.scores.resize(kept);
+  for (float& x : row.scores) x = score(x);
+}
+
 void gather_likely(const SamplingParams& params, const ScoreMap& score, SampleRow& row) {
   // Weights below this are cut for certain. The factors cover rounding.
   double least = 0;
   double total = 0;
   if (params.top_p < 1 || params.top_a > 0) {
-    const DepthMass mass = measure(row.logits, score.top(), score.inverse_temperature());
+    const DepthMass mass = measure(row.logits, score.formula());
     total = mass.all;
     if (params.top_p < 1) {
       // Tokens below (1 − top_p) / vocab hold less than 1 − top_p together: the nucleus has none.
@@ -94,11 +98,9 @@ void gather_likely(const SamplingParams& params, const ScoreMap& score, SampleRo
   }
   // min-p asks only for the top, but top-a must not miss mass that min-p takes away later.
   if (params.top_a == 0) least = std::max(least, params.min_p);
-  const auto depth = std::log(0.999 * least) / static_cast<double>(score.inverse_temperature());
-  const auto bar = static_cast<float>(static_cast<double>(score.top()) + std::min(depth, 0.0));
-  const float cut = std::nextafter(bar, kMinusInfinity);
-  for_each_above(row.logits, cut,
-                 [&](std::int32_t id, float logit) { row.push(id, score(logit)); });
+  const float cut = std::max(score.logit_below(std::log(0.999 * least)),
+                             std::nextafter(row.floor, kMinusInfinity));
+  collect_above(cut, score, row);
   row.weigh();
   if (total > 0) row.mass = total;
 }
@@ -108,7 +110,6 @@ void gather_all(const ScoreMap& score, SampleRow& row) {
   const float floor = std::max(row.floor, -std::numeric_limits<float>::max());
   row.ids.resize(vocab);
   row.scores.resize(vocab);
-  constexpr std::size_t kBlock = 64;
   std::size_t kept = 0;
   for (std::size_t begin = 0; begin < vocab; begin += kBlock) {
     const std::size_t end = std::min(begin + kBlock, vocab);
@@ -134,22 +135,47 @@ void gather_all(const ScoreMap& score, SampleRow& row) {
 
 }  // namespace
 
-ScoreMap::ScoreMap(const SamplingParams& params, float top)
-    : top_(top),
-      inverse_(params.temperature_last || params.dynamic_temperature()
-                   ? 1.0f
-                   : static_cast<float>(1 / params.temperature)),
-      smooth_(params.smoothing_factor > 0),
-      square_(static_cast<float>(-params.smoothing_factor * (3 - params.smoothing_curve) / 2)),
-      cube_(static_cast<float>(params.smoothing_factor * (params.smoothing_curve - 1) / 2)) {}
+ScoreMap::ScoreMap(const SamplingParams& params, const SampleRow& row)
+    : formula_{
+          .top = row.top.value,
+          .inverse = params.temperature_last || params.dynamic_temperature()
+                         ? 1.0f
+                         : static_cast<float>(1 / params.temperature),
+          .smooth = params.smoothing_factor > 0,
+          .square = static_cast<float>(-params.smoothing_factor * (3 - params.smoothing_curve) / 2),
+          .cube = static_cast<float>(params.smoothing_factor * (params.smoothing_curve - 1) / 2),
+          .floor = row.floor} {}
+
+float ScoreMap::logit_below(double score) const {
+  const double wanted = std::min(score, 0.0);
+  const auto top = static_cast<double>(formula_.top);
+  double x = wanted / static_cast<double>(formula_.inverse);
+  if (formula_.smooth) {
+    // The score falls with the distance from the top: halve the stretch in which it passes.
+    double low = static_cast<double>(kDeepest);
+    double high = 0;
+    for (int i = 0; i < 64; ++i) {
+      const double middle = (low + high) / 2;
+      const double value =
+          middle * middle *
+          (static_cast<double>(formula_.square) + static_cast<double>(formula_.cube) * middle) *
+          static_cast<double>(formula_.inverse);
+      (value < wanted ? low : high) = middle;
+    }
+    if (low == static_cast<double>(kDeepest)) return kMinusInfinity;
+    x = low;
+  }
+  // A logit on the border must stay above, however the sum is rounded.
+  return std::nextafter(static_cast<float>(top + x), kMinusInfinity);
+}
 
 void gather(const SamplingParams& params, SampleRow& row) {
-  const ScoreMap score(params, row.top.value);
+  const ScoreMap score(params, row);
   row.clear();
   const bool early_cut = params.top_p < 1 || params.top_a > 0 || params.min_p > 0;
   if (params.top_k > 0 && static_cast<std::uint64_t>(params.top_k) < row.logits.size()) {
     gather_top_k(params, score, row);
-  } else if (early_cut && score.is_linear() && row.floor == kMinusInfinity) {
+  } else if (early_cut) {
     gather_likely(params, score, row);
     return;
   } else {

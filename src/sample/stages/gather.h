@@ -1,4 +1,5 @@
 #pragma once
+#include "sample/row_kernels.h"
 #include "sample/sample_row.h"
 #include "sample/sampling_params.h"
 
@@ -9,23 +10,20 @@ namespace bl {
 // s = (curve − 1) / 2. Never decreasing. T is 1 where temperature comes last or is dynamic.
 class ScoreMap {
  public:
-  ScoreMap(const SamplingParams& params, float top);
-  bool is_linear() const { return !smooth_; }
-  float top() const { return top_; }
-  float inverse_temperature() const { return inverse_; }
+  ScoreMap(const SamplingParams& params, const SampleRow& row);
+  const ScoreFormula& formula() const { return formula_; }
   float operator()(float logit) const {
-    if (!smooth_) return (logit - top_) * inverse_;
-    const float x = logit - top_ < kDeepest ? kDeepest : logit - top_;
-    return x * x * (square_ + cube_ * x) * inverse_;
+    const float x = logit - formula_.top;
+    if (!formula_.smooth) return x * formula_.inverse;
+    const float bounded = x < kDeepest ? kDeepest : x;
+    return bounded * bounded * (formula_.square + formula_.cube * bounded) * formula_.inverse;
   }
+  // A logit below all that have at least this score.
+  float logit_below(double score) const;
 
  private:
   static constexpr float kDeepest = -1e6f;  // its cube is still a float
-  float top_;
-  float inverse_;
-  bool smooth_;
-  float square_;
-  float cube_;
+  ScoreFormula formula_;
 };
 
 // Makes candidates of the row: the top-k (ties to low ids), or all tokens that are not barred.

@@ -12,10 +12,18 @@ float largest(const SampleRow& row) {
   return *std::max_element(row.weights.begin(), row.weights.end());
 }
 
-// Keeps weights of at least `least`, and the largest ones in any case.
+// Keeps weights of at least `least`; the likeliest token alone where there is none.
 void keep_from(double least, float best, SampleRow& row) {
-  const double bar = std::min(least, static_cast<double>(best));
-  row.filter([&](std::size_t i) { return static_cast<double>(row.weights[i]) >= bar; });
+  if (least > static_cast<double>(best)) {
+    bool found = false;
+    row.filter([&](std::size_t i) {
+      const bool first = !found && row.weights[i] == best;
+      found = found || first;
+      return first;
+    });
+    return;
+  }
+  row.filter([&](std::size_t i) { return static_cast<double>(row.weights[i]) >= least; });
 }
 
 bool wants_top_a(const SamplingParams& p) { return p.top_a > 0; }

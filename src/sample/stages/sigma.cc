@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sample/exp_sum.h"
+#include "sample/row_kernels.h"
 #include "sample/stages/logit_stages.h"
 
 namespace bl {

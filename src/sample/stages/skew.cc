@@ -10,17 +10,16 @@ namespace {
 bool wanted(const SamplingParams& p) { return p.skew != 0; }
 
 void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
-  row.ranked.clear();
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    row.ranked.push_back({rank_key(0.0f - row.scores[i]), row.weights[i], row.ids[i]});
-  }
+  row.rank([&](std::size_t i) { return 0.0f - row.scores[i]; });
   sort_ranked(row.ranked, row.ranked_swap);
   const double exponent = std::exp(p.skew);
+  double total = 0;  // in the order of the sum below, so that this ends at 1
+  for (const Ranked& item : row.ranked) total += static_cast<double>(item.weight);
   double cumulative = 0;
   double before = 0;
   for (Ranked& item : row.ranked) {
     cumulative += static_cast<double>(item.weight);
-    const double after = std::pow(std::min(1.0, cumulative / row.mass), exponent);
+    const double after = std::pow(cumulative / total, exponent);
     item.weight = static_cast<float>(after - before);
     before = after;
   }

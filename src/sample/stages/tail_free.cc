@@ -12,10 +12,7 @@ std::uint32_t key_of(float score) { return rank_key(0.0f - score); }
 
 void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
   if (row.size() < 3) return;
-  row.ranked.clear();
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    row.ranked.push_back({key_of(row.scores[i]), row.weights[i], row.ids[i]});
-  }
+  row.rank([&](std::size_t i) { return 0.0f - row.scores[i]; });
   sort_ranked(row.ranked, row.ranked_swap);
   const std::vector<Ranked>& sorted = row.ranked;
   const auto bend = [&](std::size_t i) {

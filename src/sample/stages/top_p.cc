@@ -9,10 +9,7 @@ bool wanted(const SamplingParams& p) { return p.top_p < 1; }
 std::uint32_t key_of(float score) { return rank_key(0.0f - score); }
 
 void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
-  row.ranked.clear();
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    row.ranked.push_back({key_of(row.scores[i]), row.weights[i], row.ids[i]});
-  }
+  row.rank([&](std::size_t i) { return 0.0f - row.scores[i]; });
   const MassCut cut = cut_by_mass(row.ranked, p.top_p * row.mass);
   row.filter([&](std::size_t i) { return cut.keeps(key_of(row.scores[i]), row.ids[i]); });
 }

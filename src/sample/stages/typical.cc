@@ -11,13 +11,10 @@ bool wanted(const SamplingParams& p) { return p.typical > 0 && p.typical < 1; }
 void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
   // −ln p = ln mass − score.
   const auto offset = static_cast<float>(std::log(row.mass) - row.entropy());
-  const auto key_of = [&](std::size_t i) { return rank_key(std::abs(offset - row.scores[i])); };
-  row.ranked.clear();
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    row.ranked.push_back({key_of(i), row.weights[i], row.ids[i]});
-  }
+  const auto distance = [&](std::size_t i) { return std::abs(offset - row.scores[i]); };
+  row.rank(distance);
   const MassCut cut = cut_by_mass(row.ranked, p.typical * row.mass);
-  row.filter([&](std::size_t i) { return cut.keeps(key_of(i), row.ids[i]); });
+  row.filter([&](std::size_t i) { return cut.keeps(rank_key(distance(i)), row.ids[i]); });
 }
 
 }  // namespace

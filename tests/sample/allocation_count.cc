@@ -1,0 +1,23 @@
+#include "allocation_count.h"
+
+#include <cstdlib>
+#include <new>
+
+namespace {
+long& count() {
+  thread_local long calls = 0;
+  return calls;
+}
+}  // namespace
+
+namespace bl::test {
+long allocation_count() { return count(); }
+}  // namespace bl::test
+
+void* operator new(std::size_t size) {
+  ++count();
+  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
