@@ -1,26 +1,9 @@
 #include "backend/cpu/element_simd.h"
 #include "backend/cpu/simd/vec_math.h"
+#include "backend/cpu/simd/vec_runs.h"
 
 namespace bl::cpu::BL_ISA {
 namespace {
-
-// f(i, n) for runs of n ≤ 16 elements; n is the constant 16 but for the last.
-template <class F>
-void for_runs(std::int64_t count, const F& f) {
-  std::int64_t i = 0;
-  for (; i + 16 <= count; i += 16) f(i, 16);
-  if (i < count) f(i, static_cast<int>(count - i));
-}
-
-F32x16 load(const float* p, int n) { return n == 16 ? F32x16::load(p) : F32x16::load_first(p, n); }
-
-void store(F32x16 v, float* p, int n) {
-  if (n == 16) {
-    v.store(p);
-  } else {
-    v.store_first(p, n);
-  }
-}
 
 F32x16 xielu(const ActivateArgs& args, F32x16 x) {
   const F32x16 linear = F32x16::splat(args.xielu_beta) * x;

@@ -2,11 +2,10 @@
 
 #include "backend/cpu/attention_simd.h"
 #include "backend/cpu/simd/vec_bits.h"
+#include "backend/cpu/simd/vec_runs.h"
 
 namespace bl::cpu::BL_ISA {
 namespace {
-
-F32x16 load(const float* p, int n) { return n >= 16 ? F32x16::load(p) : F32x16::load_first(p, n); }
 
 F32x16 negate(F32x16 x) { return F32x16::splat(0.0f) - x; }
 
@@ -206,12 +205,6 @@ void encode_groups(const RowFormat& format, const float* y, std::byte* row) {
     store_codes(codes_of(group, chosen.value, static_cast<float>(1 << (format.bits - 1))),
                 format.bits, count, row + begin * format.bits / 8);
   }
-}
-
-// f(i, n) for runs of n ≤ 16 elements.
-template <class F>
-void for_runs(int count, const F& f) {
-  for (int i = 0; i < count; i += 16) f(i, count - i < 16 ? count - i : 16);
 }
 
 // Codes of a whole group of 32: elements 0 … 15 and 16 … 31.

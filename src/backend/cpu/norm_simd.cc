@@ -1,10 +1,9 @@
 #include "backend/cpu/element_simd.h"
 #include "backend/cpu/simd/vec_bits.h"
+#include "backend/cpu/simd/vec_runs.h"
 
 namespace bl::cpu::BL_ISA {
 namespace {
-
-F32x16 load(const float* p, int n) { return n == 16 ? F32x16::load(p) : F32x16::load_first(p, n); }
 
 float mean_of(const float* x, std::int64_t width) {
   F32x16 total = F32x16::splat(0.0f);
@@ -36,17 +35,12 @@ void normalise(const NormRow& row, std::int64_t segment) {
   const F32x16 m = F32x16::splat(mean);
   const F32x16 factor = F32x16::splat(inverse);
   const F32x16 offset = F32x16::splat(row.unit_offset ? 1.0f : 0.0f);
-  for (std::int64_t i = 0; i < row.width; i += 16) {
-    const int n = row.width - i < 16 ? static_cast<int>(row.width - i) : 16;
+  for_runs(row.width, [&](std::int64_t i, int n) {
     F32x16 y = (load(x + i, n) - m) * factor;
     if (row.weight != nullptr) y = y * (load(row.weight + parameters + i, n) + offset);
     if (row.bias != nullptr) y = y + load(row.bias + parameters + i, n);
-    if (n == 16) {
-      y.store(out + i);
-    } else {
-      y.store_first(out + i, n);
-    }
-  }
+    store(y, out + i, n);
+  });
 }
 
 }  // namespace

@@ -1,18 +1,9 @@
 #include "backend/cpu/element_simd.h"
 #include "backend/cpu/simd/vec_math.h"
+#include "backend/cpu/simd/vec_runs.h"
 
 namespace bl::cpu::BL_ISA {
 namespace {
-
-F32x16 load(const float* p, int n) { return n == 16 ? F32x16::load(p) : F32x16::load_first(p, n); }
-
-void store(F32x16 v, float* p, int n) {
-  if (n == 16) {
-    v.store(p);
-  } else {
-    v.store_first(p, n);
-  }
-}
 
 void rotate_halves(const RopeTable& table, const RopeRow& row, float* head) {
   for (int i = 0; i < row.count; i += 16) {

@@ -21,6 +21,29 @@ inline I32x16 as_int(F32x16 a) { return __builtin_bit_cast(I32x16, a); }
 
 }  // namespace bl::cpu::BL_ISA
 
+#if defined(__AVX2__)  // and all that have AVX-512
+
+namespace bl::cpu::BL_ISA {
+
+// Sixteen codes as binary16, 2^-8 times as large.
+inline __m256i halves_of_e4m3(const std::uint8_t* p) {
+  const __m256i code = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m256i magnitude = _mm256_slli_epi16(_mm256_and_si256(code, _mm256_set1_epi16(0x7f)), 7);
+  const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(code, _mm256_set1_epi16(0x80)), 8);
+  return _mm256_or_si256(magnitude, sign);
+}
+// x − n · π/2 in three parts of π/2; the first product meets no rounding, since it is fused.
+inline F32x16 minus_quarter_turns(F32x16 x, F32x16 n) {
+  F32x16 r = fma(n, F32x16::splat(-1.57079637f), x);
+  r = fma(n, F32x16::splat(4.37113883e-8f), r);
+  return fma(n, F32x16::splat(1.71512451e-15f), r);
+}
+inline float sqrt_lane(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+
+}  // namespace bl::cpu::BL_ISA
+
+#endif
+
 #if defined(__AVX512F__)
 
 namespace bl::cpu::BL_ISA {
@@ -53,18 +76,8 @@ inline void store_half(F32x16 a, void* p) {
 }
 // The code's bits, moved, are those of a binary16 2^8 times smaller.
 inline F32x16 load_e4m3(const std::uint8_t* p) {
-  const __m256i code = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  const __m256i magnitude = _mm256_slli_epi16(_mm256_and_si256(code, _mm256_set1_epi16(0x7f)), 7);
-  const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(code, _mm256_set1_epi16(0x80)), 8);
-  return F32x16{_mm512_cvtph_ps(_mm256_or_si256(magnitude, sign))} * F32x16::splat(256.0f);
+  return F32x16{_mm512_cvtph_ps(halves_of_e4m3(p))} * F32x16::splat(256.0f);
 }
-// x − n · π/2 in three parts of π/2; the first product meets no rounding, since it is fused.
-inline F32x16 minus_quarter_turns(F32x16 x, F32x16 n) {
-  F32x16 r = fma(n, F32x16::splat(-1.57079637f), x);
-  r = fma(n, F32x16::splat(4.37113883e-8f), r);
-  return fma(n, F32x16::splat(1.71512451e-15f), r);
-}
-inline float sqrt_lane(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
 }  // namespace bl::cpu::BL_ISA
 
@@ -118,20 +131,11 @@ inline void store_half(F32x16 a, void* p) {
   _mm_storeu_si128(half + 1, _mm256_cvtps_ph(bounded.high, kNearest));
 }
 inline F32x16 load_e4m3(const std::uint8_t* p) {
-  const __m256i code = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  const __m256i magnitude = _mm256_slli_epi16(_mm256_and_si256(code, _mm256_set1_epi16(0x7f)), 7);
-  const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(code, _mm256_set1_epi16(0x80)), 8);
-  const __m256i half = _mm256_or_si256(magnitude, sign);
+  const __m256i half = halves_of_e4m3(p);
   return F32x16{_mm256_cvtph_ps(_mm256_castsi256_si128(half)),
                 _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1))} *
          F32x16::splat(256.0f);
 }
-inline F32x16 minus_quarter_turns(F32x16 x, F32x16 n) {
-  F32x16 r = fma(n, F32x16::splat(-1.57079637f), x);
-  r = fma(n, F32x16::splat(4.37113883e-8f), r);
-  return fma(n, F32x16::splat(1.71512451e-15f), r);
-}
-inline float sqrt_lane(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
 }  // namespace bl::cpu::BL_ISA
 
