@@ -4,7 +4,6 @@
 
 #include "backend/cpu/attention_kernels.h"
 #include "backend/cpu/cpu_ops.h"
-#include "backend/cpu/float_ops.h"
 #include "backend/cpu/kv_rows.h"
 
 namespace bl::cpu {

@@ -2,7 +2,6 @@
 #include <cstring>
 
 #include "backend/cpu/cpu_ops.h"
-#include "backend/cpu/float_ops.h"
 #include "backend/cpu/rows.h"
 
 namespace bl::cpu {

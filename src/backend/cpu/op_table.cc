@@ -1,5 +1,4 @@
 #include "backend/cpu/cpu_ops.h"
-#include "backend/cpu/float_ops.h"
 
 namespace bl::cpu {
 

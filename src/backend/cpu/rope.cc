@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "backend/cpu/cpu_ops.h"
-#include "backend/cpu/float_ops.h"
 #include "backend/cpu/rows.h"
 
 namespace bl::cpu {

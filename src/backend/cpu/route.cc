@@ -2,7 +2,7 @@
 #include <array>
 #include <cmath>
 
-#include "backend/cpu/float_ops.h"
+#include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/rows.h"
 #include "base/check.h"
 
