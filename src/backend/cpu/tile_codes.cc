@@ -24,52 +24,59 @@ constexpr Planes planes_of(int bits) {
   }
 }
 
-// The lowest `bits` bits of each of the four bytes.
-constexpr std::uint32_t byte_mask(int bits) { return ((1u << bits) - 1u) * 0x01010101u; }
+// One vector of a plane: `width` bits of each code, from bit `shift` on, of the quads from
+// `first_quad` on, one quad behind the other.
+struct CodeVector {
+  int first_quad = 0;
+  int width = 0;
+  int shift = 0;
 
-}  // namespace
+  int quads() const { return 8 / width; }
+  // Those bits in each of the four bytes of a lane, not shifted.
+  std::uint32_t mask() const { return ((1u << width) - 1u) * 0x01010101u; }
+};
 
-void write_unit(const UnitCodes& codes, int bits, std::uint8_t* unit) {
+// f(CodeVector) for the vectors of a unit, in their order.
+template <class F>
+void for_each_vector(int bits, const F& f) {
   const Planes planes = planes_of(bits);
   int shift = 0;
   for (int p = 0; p < planes.count; ++p) {
     const int width = planes.bits[p];
-    const int per_vector = 8 / width;
-    for (int v = 0; v < width; ++v) {
-      std::uint32_t lanes[kTileColumns] = {};
-      for (int i = 0; i < per_vector; ++i) {
-        const std::uint32_t* quad = codes.quads[v * per_vector + i];
-        for (int c = 0; c < kTileColumns; ++c) {
-          lanes[c] |= ((quad[c] >> shift) & byte_mask(width)) << (i * width);
-        }
-      }
-      std::memcpy(unit, lanes, sizeof lanes);
-      unit += sizeof lanes;
-    }
+    for (int v = 0; v < width; ++v) f(CodeVector{v * (8 / width), width, shift});
     shift += width;
   }
 }
 
-UnitCodes read_unit(const std::uint8_t* unit, int bits) {
-  UnitCodes codes;
-  const Planes planes = planes_of(bits);
-  int shift = 0;
-  for (int p = 0; p < planes.count; ++p) {
-    const int width = planes.bits[p];
-    const int per_vector = 8 / width;
-    for (int v = 0; v < width; ++v) {
-      std::uint32_t lanes[kTileColumns];
-      std::memcpy(lanes, unit, sizeof lanes);
-      unit += sizeof lanes;
-      for (int i = 0; i < per_vector; ++i) {
-        std::uint32_t* quad = codes.quads[v * per_vector + i];
-        for (int c = 0; c < kTileColumns; ++c) {
-          quad[c] |= ((lanes[c] >> (i * width)) & byte_mask(width)) << shift;
-        }
+}  // namespace
+
+void write_unit(const UnitCodes& codes, int bits, std::uint8_t* unit) {
+  for_each_vector(bits, [&](const CodeVector& vector) {
+    std::uint32_t lanes[kTileColumns] = {};
+    for (int i = 0; i < vector.quads(); ++i) {
+      const std::uint32_t* quad = codes.quads[vector.first_quad + i];
+      for (int c = 0; c < kTileColumns; ++c) {
+        lanes[c] |= ((quad[c] >> vector.shift) & vector.mask()) << (i * vector.width);
       }
     }
-    shift += width;
-  }
+    std::memcpy(unit, lanes, sizeof lanes);
+    unit += sizeof lanes;
+  });
+}
+
+UnitCodes read_unit(const std::uint8_t* unit, int bits) {
+  UnitCodes codes;
+  for_each_vector(bits, [&](const CodeVector& vector) {
+    std::uint32_t lanes[kTileColumns];
+    std::memcpy(lanes, unit, sizeof lanes);
+    unit += sizeof lanes;
+    for (int i = 0; i < vector.quads(); ++i) {
+      std::uint32_t* quad = codes.quads[vector.first_quad + i];
+      for (int c = 0; c < kTileColumns; ++c) {
+        quad[c] |= ((lanes[c] >> (i * vector.width)) & vector.mask()) << vector.shift;
+      }
+    }
+  });
   return codes;
 }
 
