@@ -129,36 +129,32 @@ ScaleMin scale_min(const Byte* packed, int s) {
           (packed[s + 4] >> 4) | ((packed[s] >> 6) << 4)};
 }
 
-void group_q4_k(const Byte* in, float* out) {
+// 8 runs of 32: low nibbles from `nibbles` on, and fifth(run, i), which is 0 or 16.
+template <class Fifth>
+void group_of_scale_min(const Byte* in, const Byte* nibbles, float* out, const Fifth& fifth) {
   const float d = load_half(in);
   const float m = load_half(in + 2);
   for (int run = 0; run < 8; ++run) {
     const auto [scale, minimum] = scale_min(in + 4, run);
     const float step = d * static_cast<float>(scale);
     const float low = m * static_cast<float>(minimum);
-    const Byte* bytes = in + 16 + run / 2 * 32;
+    const Byte* bytes = nibbles + run / 2 * 32;
     const int shift = run % 2 * 4;
     for (int i = 0; i < 32; ++i) {
-      out[run * 32 + i] = step * static_cast<float>((bytes[i] >> shift) & 15) - low;
+      const int code = ((bytes[i] >> shift) & 15) | fifth(run, i);
+      out[run * 32 + i] = step * static_cast<float>(code) - low;
     }
   }
 }
 
+void group_q4_k(const Byte* in, float* out) {
+  group_of_scale_min(in, in + 16, out, [](int, int) { return 0; });
+}
+
 void group_q5_k(const Byte* in, float* out) {
-  const float d = load_half(in);
-  const float m = load_half(in + 2);
   const Byte* high = in + 16;
-  for (int run = 0; run < 8; ++run) {
-    const auto [scale, minimum] = scale_min(in + 4, run);
-    const float step = d * static_cast<float>(scale);
-    const float low = m * static_cast<float>(minimum);
-    const Byte* bytes = in + 48 + run / 2 * 32;
-    const int shift = run % 2 * 4;
-    for (int i = 0; i < 32; ++i) {
-      const int code = ((bytes[i] >> shift) & 15) | (((high[i] >> run) & 1) << 4);
-      out[run * 32 + i] = step * static_cast<float>(code) - low;
-    }
-  }
+  group_of_scale_min(in, in + 48, out,
+                     [high](int run, int i) { return ((high[i] >> run) & 1) << 4; });
 }
 
 // Two halves of 128: four runs of 32; low nibbles in 64 bytes, high pairs in 32; a scale every 16.
