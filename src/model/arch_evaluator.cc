@@ -18,6 +18,12 @@ bool truthy(const Json& value) {
   return !value.empty();
 }
 
+// A word, or a number as JSON writes it.
+bool equal_text(const Json& value, const std::string& text) {
+  if (value.is_string()) return value.get_ref<const std::string&>() == text;
+  return value.is_number() && value.dump() == text;
+}
+
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
@@ -136,8 +142,7 @@ bool ArchEvaluator::holds(const Condition& condition) const {
     const std::optional<HfConfig::Found> found = config_.find(with_layer(key));
     bool met = false;
     if (equals != std::string::npos) {
-      met = found && found->value->is_string() &&
-            found->value->get_ref<const std::string&>() == term.substr(equals + 1);
+      met = found && equal_text(*found->value, term.substr(equals + 1));
     } else if (found && found->value->is_array() && layer_ >= 0 &&
                found->value->size() >= static_cast<std::size_t>(layers_)) {
       met = truthy((*found->value)[static_cast<std::size_t>(layer_)]);

@@ -73,7 +73,7 @@ struct FeedForwardArch {
   Condition absent;
 };
 
-// Which layers route: all given rules must agree.
+// Which layers route: as a list of kinds says where the config has one; else all given rules agree.
 struct MoeRule {
   ArchValue first;      // the first such layer
   ArchValue last;       // the last

@@ -18,8 +18,9 @@
 
 namespace bl {
 
-// All of these must hold: "key" (true, non-zero or non-empty), "!key", "key=text", "?key" (is there,
-// be it empty or false).
+// All of these must hold: "key" (true, non-zero or non-empty), "!key", "key=text", "key=1" (a
+// number),
+// "?key" (is there, be it empty or false).
 struct Condition {
   std::vector<std::string> terms;
 };

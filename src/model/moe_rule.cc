@@ -49,15 +49,15 @@ bool listed_under(const std::string& key, const ArchEvaluator& at, std::int64_t 
 }  // namespace
 
 bool layer_routes(const MoeRule& rule, const ArchEvaluator& at, std::int64_t layer) {
+  if (!rule.kinds.empty() && at.config().find(rule.kinds)) {
+    const ArchValue kinds = parse_arch_value(rule.kinds + ".{i}", rule.kinds);
+    return at.find_text("kind of the feed-forward layer", kinds) == rule.kind_is;
+  }
   const ArchEvaluator::Range any{0, kMaxLayers};
   const std::int64_t first = at.find_whole("first layer of experts", rule.first, any).value_or(0);
   const std::int64_t last =
       at.find_whole("last layer of experts", rule.last, {-1, kMaxLayers}).value_or(-1);
   if (layer < first || (last >= 0 && layer > last)) return false;
-  if (!rule.kinds.empty() && at.config().find(rule.kinds)) {
-    const ArchValue kinds = parse_arch_value(rule.kinds + ".{i}", rule.kinds);
-    return at.find_text("kind of the feed-forward layer", kinds) == rule.kind_is;
-  }
   if (const auto step = at.find_whole("step of expert layers", rule.step, {1, kMaxLayers})) {
     const bool from_first = at.flag("offset of expert layers", rule.offset, false);
     if ((from_first ? layer - first : layer + 1) % *step != 0) return false;

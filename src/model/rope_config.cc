@@ -210,11 +210,22 @@ void read_rotated(const RopeConfigArgs& args, const Parameters& parameters, Rope
   spec.rotated = rotated;
 }
 
+void stretch_base(double alpha, RopeSpec& spec) {
+  const auto d = static_cast<double>(spec.rotated);
+  if (spec.rotated > 2) spec.theta *= std::pow(alpha, d / (d - 2.0));
+}
+
+// Some files call an alpha that is the same for every length "dynamic".
+void read_alpha(const Parameters& parameters, RopeSpec& spec) {
+  if (spec.kind != RopeKind::kDynamic) return;
+  const double alpha = parameters.real("alpha", 0.0, kMaxFactor).value_or(0.0);
+  if (alpha == 0.0) return;
+  stretch_base(alpha, spec);
+  spec.kind = RopeKind::kDefault;
+}
+
 void apply_options(const SpecOptions& options, RopeSpec& spec) {
-  if (options.rope_alpha > 0.0 && spec.rotated > 2) {
-    const auto d = static_cast<double>(spec.rotated);
-    spec.theta *= std::pow(options.rope_alpha, d / (d - 2.0));
-  }
+  if (options.rope_alpha > 0.0) stretch_base(options.rope_alpha, spec);
   if (options.rope_scale > 0.0) {
     if (spec.kind == RopeKind::kLinear) {
       spec.factor = options.rope_scale;
@@ -240,6 +251,7 @@ RopeSpec read_rope(const RopeConfigArgs& args) {
          args.config.config().file(), spec.theta);
   }
   read_rotated(args, parameters, spec);
+  read_alpha(parameters, spec);
   read_scaling(args, parameters, spec);
   spec.reversed = args.arch.reversed;
   apply_options(args.options, spec);

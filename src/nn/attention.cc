@@ -33,6 +33,7 @@ struct Attention::Heads {
   TensorView k;     // [tokens, kv_heads, head_dim]
   TensorView v;     // [tokens, kv_heads, head_dim]
   TensorView gate;  // [tokens, gates] or empty
+  TensorView all;   // [tokens, widths of q, k and v]: the three side by side
 };
 
 Attention::Heads Attention::project(ExecContext& ctx, const LayerInput& x) const {
@@ -61,7 +62,7 @@ Attention::Heads Attention::project(ExecContext& ctx, const LayerInput& x) const
     outputs[count++] = {&weights_.gate, heads.gate};
   }
   apply_linears(ctx, x, std::span(outputs.data(), count));
-  if (spec_.clip > 0.0f) ctx.ops->clamp(ctx, {.x = all, .limit = spec_.clip});
+  heads.all = all;
   heads.q = as_heads(q, spec_.heads, spec_.head_dim);
   heads.k = as_heads(k, spec_.kv_heads, spec_.head_dim);
   heads.v = as_heads(v, spec_.kv_heads, spec_.head_dim);
@@ -74,6 +75,10 @@ void Attention::normalise(ExecContext& ctx, const Heads& heads, bool after_rope)
   }
   if (spec_.k_norm && spec_.k_norm->after_rope == after_rope) {
     normalise_one(ctx, weights_.k_norm, spec_.k_norm->across_heads, heads.k);
+  }
+  // Clamped is what the norms before the rotation give, not what they get.
+  if (!after_rope && spec_.clip > 0.0f) {
+    ctx.ops->clamp(ctx, {.x = heads.all, .limit = spec_.clip});
   }
 }
 

@@ -32,7 +32,7 @@ struct AttentionSpec {
   int query_rope = -1;  // differs from `rope` where queries are scaled by position
   float scale = 1.0f;
   float softcap = 0.0f;
-  float clip = 0.0f;        // clamp of q, k and v; 0: none
+  float clip = 0.0f;        // clamp of q, k and v after norms before the rotation; 0: none
   std::int32_t window = 0;  // keys a query sees, itself included; 0: all
   std::optional<QkNormSpec> q_norm;
   std::optional<QkNormSpec> k_norm;
