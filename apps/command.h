@@ -53,9 +53,11 @@ Command detokenize_command();
 Command template_command();
 Command eval_ppl_command();
 Command eval_kld_command();
+Command bench_serve_command();
 Command bench_command();
 Command inspect_command();
 Command import_command();
+Command batch_command();
 
 std::vector<Command> all_commands();
 

@@ -43,16 +43,12 @@ Answer answer_request(Engine& engine, Request request,
   Answer answer;
   while (!handle.over()) {
     if (interrupted()) handle.cancel();
-    const std::optional<Event> event = handle.next(kPoll);
+    std::optional<Event> event = handle.next(kPoll);
     if (!event) continue;
     on_event(*event);
-    answer.text += event->text;
-    answer.ids.insert(answer.ids.end(), event->ids.begin(), event->ids.end());
-    if (!event->finish) continue;
-    if (event->finish == FinishReason::kError) fail(event->code, "{}", event->error);
-    answer.reason = *event->finish;
-    answer.usage = event->usage;
+    answer.add(std::move(*event));
   }
+  if (answer.reason == FinishReason::kError) fail(answer.code, "{}", answer.error);
   return answer;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -64,22 +65,25 @@ std::optional<Event> RequestHandle::next(std::chrono::milliseconds most) {
   return stream_->next(EngineClock::now() + most);
 }
 
+void Answer::add(Event event) {
+  const auto append = [](auto& to, auto& from) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+  };
+  text += event.text;
+  append(ids, event.ids);
+  append(logprobs, event.logprobs);
+  append(prompt_logprobs, event.prompt_logprobs);
+  if (!event.finish) return;
+  reason = *event.finish;
+  usage = event.usage;
+  code = event.code;
+  error = std::move(event.error);
+}
+
 std::vector<Answer> RequestHandle::wait() {
   std::vector<Answer> answers(static_cast<std::size_t>(choices_));
-  const auto append = [](auto& to, const auto& from) {
-    to.insert(to.end(), from.begin(), from.end());
-  };
   while (std::optional<Event> event = next()) {
-    Answer& answer = answers[static_cast<std::size_t>(event->choice)];
-    answer.text += event->text;
-    append(answer.ids, event->ids);
-    append(answer.logprobs, event->logprobs);
-    append(answer.prompt_logprobs, event->prompt_logprobs);
-    if (!event->finish) continue;
-    answer.reason = *event->finish;
-    answer.usage = event->usage;
-    answer.code = event->code;
-    answer.error = std::move(event->error);
+    answers[static_cast<std::size_t>(event->choice)].add(std::move(*event));
   }
   return answers;
 }

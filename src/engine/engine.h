@@ -37,6 +37,8 @@ struct EngineOptions {
 
 // One choice, whole.
 struct Answer {
+  void add(Event event);
+
   std::string text;
   std::vector<std::int32_t> ids;
   std::vector<TokenLogprobs> logprobs;

@@ -1,0 +1,107 @@
+#include "batch_file.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/json.h"
+
+namespace bl {
+namespace {
+
+bool is_blank(const std::string& line) { return line.find_first_not_of(" \t\r") == line.npos; }
+
+std::string custom_id_of(const Json& line, const std::string& what) {
+  const auto id = line.is_object() ? line.find("custom_id") : line.end();
+  if (!line.is_object() || id == line.end() || !id->is_string() ||
+      id->get_ref<const std::string&>().empty()) {
+    fail(ErrorCode::kInvalidFile, "{}: should be an object with a text as \"custom_id\"", what);
+  }
+  return id->get<std::string>();
+}
+
+}  // namespace
+
+std::int64_t check_batch_input(const std::filesystem::path& path) {
+  BatchInput input(path);
+  std::unordered_set<std::string> seen;
+  std::int64_t number = 0;
+  while (const std::optional<std::string> line = input.next()) {
+    check_interrupt();
+    const std::string what = fmt::format("{}: request {}", path.string(), ++number);
+    const Json document = parse_json(*line, what);
+    const std::string id = custom_id_of(document, what);
+    if (!seen.insert(id).second) {
+      fail(ErrorCode::kInvalidFile, "{}: custom_id '{}' stands there twice", what, id);
+    }
+    const Json url = document.value("url", Json());
+    if (url != "/v1/chat/completions" && url != "/v1/completions") {
+      fail(ErrorCode::kInvalidFile,
+           "{}: url is {}, should be /v1/chat/completions or /v1/completions", what,
+           json_text(url));
+    }
+    if (document.value("method", Json("POST")) != "POST") {
+      fail(ErrorCode::kInvalidFile, "{}: method should be POST", what);
+    }
+    const auto body = document.find("body");
+    if (body == document.end() || !body->is_object()) {
+      fail(ErrorCode::kInvalidFile, "{}: should have an object as \"body\"", what);
+    }
+  }
+  return number;
+}
+
+BatchInput::BatchInput(const std::filesystem::path& path) : file_(path, std::ios::binary) {
+  if (!file_ || std::filesystem::is_directory(path)) {
+    fail(ErrorCode::kNotFound, "cannot read {}: {}", path.string(), std::strerror(errno));
+  }
+}
+
+std::optional<std::string> BatchInput::next() {
+  std::string line;
+  while (std::getline(file_, line)) {
+    if (!is_blank(line)) return line;
+  }
+  return std::nullopt;
+}
+
+BatchOutput::BatchOutput(std::filesystem::path path) : path_(std::move(path)) {
+  namespace fs = std::filesystem;
+  if (fs::exists(path_)) {
+    if (!fs::is_regular_file(path_)) {
+      fail(ErrorCode::kInvalidArgument, "{} is not a file", path_.string());
+    }
+    std::ifstream file(path_, std::ios::binary);
+    std::string line;
+    std::uintmax_t whole = 0;
+    for (std::int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
+      const std::string what = fmt::format("{}: line {}", path_.string(), number);
+      if (!is_blank(line)) done_.insert(custom_id_of(parse_json(line, what), what));
+      whole += line.size() + 1;
+    }
+    file.close();
+    if (whole < fs::file_size(path_)) fs::resize_file(path_, whole);
+  }
+  file_ = std::fopen(path_.c_str(), "ab");
+  if (file_ == nullptr) {
+    fail(ErrorCode::kIo, "cannot write {}: {}", path_.string(), std::strerror(errno));
+  }
+}
+
+BatchOutput::~BatchOutput() {
+  if (file_ != nullptr) std::fclose(file_);
+}
+
+void BatchOutput::write(const std::string& custom_id, const Json& answer) {
+  const std::string line = json_text(answer) + "\n";
+  if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() || std::fflush(file_) != 0) {
+    fail(ErrorCode::kIo,
+         "cannot write {}: {}; what it holds so far stays, and the same command "
+         "goes on from there",
+         path_.string(), std::strerror(errno));
+  }
+  done_.insert(custom_id);
+}
+
+}  // namespace bl

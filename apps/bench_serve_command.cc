@@ -1,0 +1,285 @@
+// bench serve: a load on the engine in this process, as a server would put it, without HTTP.
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/interrupt.h"
+#include "base/json.h"
+#include "base/progress.h"
+#include "cache/kv_cache.h"
+#include "command.h"
+#include "engine/engine.h"
+#include "model_options.h"
+#include "results.h"
+#include "usage_error.h"
+
+namespace bl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct BenchServeOptions {
+  ModelOptions model;
+  std::int64_t requests = 32;
+  std::int64_t users = 16;
+  std::int64_t prompt = 128;
+  std::int64_t generate = 64;
+  std::int64_t shared = 0;
+  double rate = 0;
+  std::uint64_t seed = 1;
+  bool json = false;
+
+  BenchServeOptions() { model.context_default = "what the requests need"; }
+  template <class V>
+  void visit(V&& v) {
+    v.group("Load");
+    v(requests, {"-r,--requests", "N", "requests in all"});
+    v(users, {"-c,--concurrency", "N", "users; each waits for his answer before he asks again"});
+    v(prompt, {"-p,--prompt-tokens", "N", "random tokens of a prompt"});
+    v(generate, {"-n,--generate-tokens", "N", "tokens of an answer"});
+    v(shared, {"--shared-prefix", "N", "tokens that all prompts begin with, beside their own"});
+    v(rate, {"--rate", "X", "requests a second, at random times; 0: as users are free"});
+    v(seed, {"--seed", "N", "seed of prompts and times"});
+    v.group("Output");
+    v(json, {"--json", "", "print JSON"});
+    model.visit(v);
+  }
+};
+
+void check(const BenchServeOptions& options) {
+  const auto need = [](const char* flag, std::int64_t value, std::int64_t low, std::int64_t high) {
+    if (value < low || value > high) {
+      fail_usage("{}: {} is not in {} … {}", flag, value, low, high);
+    }
+  };
+  need("-r", options.requests, 1, 1 << 24);
+  need("-c", options.users, 1, 1024);
+  need("-p", options.prompt, 1, 1 << 24);
+  need("-n", options.generate, 1, 1 << 24);
+  need("--shared-prefix", options.shared, 0, 1 << 24);
+  if (!(options.rate >= 0)) fail_usage("--rate: {} should be 0 or more", options.rate);
+}
+
+// What one answer looked like to who asked for it, in seconds.
+struct Observation {
+  double first_token = 0;       // since submission
+  std::vector<double> between;  // two tokens, tokens that came together counted as zero apart
+  double whole = 0;
+  Usage usage;
+};
+
+class Load {
+ public:
+  Load(Engine& engine, const BenchServeOptions& options)
+      : engine_(engine),
+        options_(options),
+        progress_("requests", options.requests, Progress::Unit::kItems) {
+    std::mt19937_64 random(options.seed);
+    std::uniform_int_distribution<std::int32_t> id(
+        0, static_cast<std::int32_t>(engine.session().vocab()) - 1);
+    const auto draw = [&](std::int64_t tokens) {
+      std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens));
+      for (std::int32_t& token : ids) token = id(random);
+      return ids;
+    };
+    const std::vector<std::int32_t> shared = draw(options.shared);
+    std::exponential_distribution<double> pause(options.rate > 0 ? options.rate : 1);
+    double at = 0;
+    for (std::int64_t i = 0; i < options.requests; ++i) {
+      std::vector<std::int32_t> ids = shared;
+      for (const std::int32_t token : draw(options.prompt)) ids.push_back(token);
+      prompts_.push_back(std::move(ids));
+      if (options.rate > 0) at += pause(random);
+      arrivals_.push_back(at);
+    }
+  }
+
+  // All requests, from as many threads as there are users.
+  double run() {
+    const auto start = Clock::now();
+    std::vector<std::thread> users;
+    for (std::int64_t i = 0; i < options_.users; ++i) {
+      users.emplace_back([this, start] { use(start); });
+    }
+    for (std::thread& user : users) user.join();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  const std::vector<Observation>& observations() const { return observations_; }
+  const std::string& error() const { return error_; }
+
+ private:
+  void use(Clock::time_point start) {
+    while (!interrupted()) {
+      std::size_t index = 0;
+      {
+        const std::lock_guard lock(mutex_);
+        if (next_ == prompts_.size() || !error_.empty()) return;
+        index = next_++;
+      }
+      std::this_thread::sleep_until(start + std::chrono::duration_cast<Clock::duration>(
+                                                std::chrono::duration<double>(arrivals_[index])));
+      ask(prompts_[index]);
+    }
+  }
+
+  void ask(const std::vector<std::int32_t>& prompt) {
+    Request request;
+    request.prompt = prompt;
+    request.sampling.temperature = 0;
+    request.sampling.max_tokens = options_.generate;
+    request.ignore_end_tokens = true;
+    const auto start = Clock::now();
+    auto last = start;
+    Observation seen;
+    RequestHandle handle = engine_.submit(std::move(request));
+    std::string error;
+    while (const std::optional<Event> event = handle.next()) {
+      const auto now = Clock::now();
+      if (event->finish == FinishReason::kError) error = event->error;
+      if (event->finish) seen.usage = event->usage;
+      for (std::size_t i = 0; i < event->ids.size(); ++i) {
+        const double apart = std::chrono::duration<double>(now - last).count();
+        if (last == start) {
+          seen.first_token = apart;
+        } else {
+          seen.between.push_back(apart);
+        }
+        last = now;
+      }
+    }
+    seen.whole = std::chrono::duration<double>(last - start).count();
+    progress_.advance(1);
+    const std::lock_guard lock(mutex_);
+    if (!error.empty()) error_ = error;
+    observations_.push_back(std::move(seen));
+  }
+
+  Engine& engine_;
+  const BenchServeOptions& options_;
+  Progress progress_;
+  std::vector<std::vector<std::int32_t>> prompts_;
+  std::vector<double> arrivals_;
+  std::mutex mutex_;
+  std::size_t next_ = 0;
+  std::vector<Observation> observations_;
+  std::string error_;
+};
+
+// Percentiles in milliseconds, by nearest rank.
+Json percentiles(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  const auto at = [&](double share) {
+    if (seconds.empty()) return 0.0;
+    const auto rank =
+        static_cast<std::size_t>(std::ceil(share * static_cast<double>(seconds.size())));
+    return 1000 * seconds[std::max<std::size_t>(rank, 1) - 1];
+  };
+  return {
+      {"p50", at(0.50)}, {"p90", at(0.90)}, {"p95", at(0.95)}, {"p99", at(0.99)}, {"max", at(1.0)}};
+}
+
+Json report(const Load& load, double seconds, const Engine& engine) {
+  std::vector<double> first;
+  std::vector<double> between;
+  std::vector<double> whole;
+  std::int64_t prompt = 0;
+  std::int64_t cached = 0;
+  std::int64_t generated = 0;
+  std::int64_t preemptions = 0;
+  for (const Observation& seen : load.observations()) {
+    first.push_back(seen.first_token);
+    whole.push_back(seen.whole);
+    between.insert(between.end(), seen.between.begin(), seen.between.end());
+    prompt += seen.usage.prompt_tokens;
+    cached += seen.usage.cached_tokens;
+    generated += seen.usage.generated_tokens;
+    preemptions += seen.usage.preemptions;
+  }
+  const auto rate = [&](std::int64_t count) { return static_cast<double>(count) / seconds; };
+  return {{"requests", load.observations().size()},
+          {"seconds", seconds},
+          {"requests_per_second", rate(static_cast<std::int64_t>(load.observations().size()))},
+          {"prompt_tokens", prompt},
+          {"cached_tokens", cached},
+          {"generated_tokens", generated},
+          {"generated_per_second", rate(generated)},
+          {"tokens_per_second", rate(prompt - cached + generated)},
+          {"preemptions", preemptions},
+          {"steps", engine.stats().steps},
+          {"ttft_ms", percentiles(first)},
+          {"itl_ms", percentiles(between)},
+          {"latency_ms", percentiles(whole)},
+          {"backend", engine.session().backend().description()}};
+}
+
+std::string to_table(const Json& report) {
+  std::string text = fmt::format(
+      "{} requests in {:.2f} s: {:.2f} requests/s, {:.1f} tok/s generated, {:.1f} tok/s computed\n"
+      "{} prompt tokens ({} from the cache), {} generated, {} steps, {} preemptions\n\n",
+      report["requests"].get<std::int64_t>(), report["seconds"].get<double>(),
+      report["requests_per_second"].get<double>(), report["generated_per_second"].get<double>(),
+      report["tokens_per_second"].get<double>(), report["prompt_tokens"].get<std::int64_t>(),
+      report["cached_tokens"].get<std::int64_t>(), report["generated_tokens"].get<std::int64_t>(),
+      report["steps"].get<std::int64_t>(), report["preemptions"].get<std::int64_t>());
+  text += fmt::format("| {:<14} | {:>9} | {:>9} | {:>9} | {:>9} | {:>9} |\n", "ms", "p50", "p90",
+                      "p95", "p99", "max");
+  text += fmt::format("| {:-<14} | {:->8}: | {:->8}: | {:->8}: | {:->8}: | {:->8}: |\n", "", "", "",
+                      "", "", "");
+  const auto row = [&](const char* name, const char* key) {
+    text += fmt::format("| {:<14} |", name);
+    for (const char* share : {"p50", "p90", "p95", "p99", "max"}) {
+      text += fmt::format(" {:>9.2f} |", report[key][share].get<double>());
+    }
+    text += "\n";
+  };
+  row("first token", "ttft_ms");
+  row("between tokens", "itl_ms");
+  row("whole answer", "latency_ms");
+  return text;
+}
+
+void bench_serve(BenchServeOptions& options) {
+  check(options);
+  const std::int64_t tokens = options.shared + options.prompt + options.generate;
+  if (options.model.context == 0) options.model.context = tokens;
+  SessionOptions session_options = options.model.session_options();
+  session_options.longest = std::max(tokens, options.model.context);
+  session_options.sequences = options.users;
+  // The shared beginning stands once; a page each for the way in which answers grow.
+  session_options.pages = KvCache::pages_for(options.shared) +
+                          static_cast<std::int32_t>(options.users) *
+                              (KvCache::pages_for(options.prompt + options.generate) + 2);
+  session_options.pages =
+      std::max(session_options.pages, KvCache::pages_for(session_options.longest));
+  Engine engine(load_session(session_options));
+  double seconds = 0;
+  Json result;
+  {
+    Load load(engine, options);
+    seconds = load.run();
+    if (!load.error().empty()) fail(ErrorCode::kLimit, "a request failed: {}", load.error());
+    check_interrupt();
+    result = report(load, seconds, engine);
+  }
+  if (options.json) {
+    write_json(result);
+  } else {
+    write_result(to_table(result));
+  }
+}
+
+}  // namespace
+
+Command bench_serve_command() {
+  return make_command<BenchServeOptions>(
+      {"bench serve", "-m DIR [-r N] [-c N] [-p N] [-n N] [--shared-prefix N] [--rate X]",
+       "Many requests at once: throughput, time to the first token and between tokens"},
+      bench_serve);
+}
+
+}  // namespace bl

@@ -1,0 +1,141 @@
+// bitloom batch: whatever stops it, every request is answered once.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+
+#include "../engine/tiny_model.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "program.h"
+#include "support/data.h"
+
+namespace bl::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Batch : public testing::Test {
+ protected:
+  void SetUp() override {
+    model_ = make_tiny_model("batch").string();
+    work_ = scratch_dir("batch-work");
+  }
+  static Json completion(int number) {
+    return {{"custom_id", "request-" + std::to_string(number)},
+            {"method", "POST"},
+            {"url", "/v1/completions"},
+            {"body",
+             {{"model", "tiny"},
+              {"prompt", "thread " + std::to_string(number % 5)},
+              {"max_tokens", 5 + number},
+              {"temperature", number % 2}}}};
+  }
+  std::string write(const std::vector<Json>& lines) {
+    std::string text;
+    for (const Json& line : lines) text += json_text(line) + "\n";
+    const fs::path path = work_ / "in.jsonl";
+    write_file_atomically(path, text);
+    return path.string();
+  }
+  std::string out() const { return (work_ / "out.jsonl").string(); }
+  ProgramResult run(const std::string& input) {
+    return run_program(
+        {"batch", input, "-o", out(), "-m", model_, "--backend", "ref", "-b", "4", "-q"});
+  }
+  // Answers by custom_id, without what differs from run to run.
+  std::map<std::string, Json> answers() {
+    std::map<std::string, Json> found;
+    std::ifstream file(out());
+    for (std::string line; std::getline(file, line);) {
+      Json answer = parse_json(line, "answer");
+      answer["response"]["body"].erase("created");
+      answer["response"]["body"].erase("usage");
+      const auto id = answer["custom_id"].get<std::string>();
+      EXPECT_TRUE(found.emplace(id, answer).second) << id << " twice";
+    }
+    return found;
+  }
+  std::string model_;
+  fs::path work_;
+};
+
+TEST_F(Batch, GoesOnWhereItWasStopped) {
+  std::vector<Json> lines;
+  for (int i = 0; i < 12; ++i) lines.push_back(completion(i));
+  const std::string input = write(lines);
+  const ProgramResult whole = run(input);
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  EXPECT_EQ(whole.out, "");
+  const auto expected = answers();
+  ASSERT_EQ(expected.size(), 12u);
+  EXPECT_EQ(expected.at("request-3").at("response").at("status_code"), 200);
+
+  // A kill leaves whole lines and at most a piece of one.
+  const std::string text = read_file(out());
+  for (const std::size_t left :
+       {std::size_t{0}, text.size() / 3, text.size() / 2 + 7, text.size() - 1, text.size()}) {
+    write_file_atomically(out(), text.substr(0, left));
+    const ProgramResult rest = run(input);
+    ASSERT_EQ(rest.status, 0) << rest.err;
+    EXPECT_EQ(answers(), expected) << left;
+  }
+}
+
+TEST_F(Batch, WhatIsWrongWithARequestIsItsAnswer) {
+  Json no_prompt = completion(1);
+  no_prompt["body"].erase("prompt");
+  Json hot = completion(2);
+  hot["body"]["top_p"] = 7;
+  Json streamed = completion(3);
+  streamed["body"]["stream"] = true;
+  Json foreign = completion(4);
+  foreign["body"]["prompt"] = {1, 2, 99999};
+  Json long_one = completion(5);
+  long_one["body"]["prompt"] = std::string(5000, 'x');
+  ASSERT_EQ(run(write({completion(0), no_prompt, hot, streamed, foreign, long_one})).status, 0);
+  const auto found = answers();
+  ASSERT_EQ(found.size(), 6u);
+  for (const auto& [id, answer] : found) {
+    EXPECT_EQ(answer.at("response").at("status_code"), id == "request-0" ? 200 : 400) << id;
+  }
+}
+
+TEST_F(Batch, ChatWithSeveralChoices) {
+  Json chat = completion(1);
+  chat["url"] = "/v1/chat/completions";
+  chat["body"] = {{"model", "tiny"},
+                  {"messages", {{{"role", "user"}, {"content", "hello"}}}},
+                  {"n", 3},
+                  {"logprobs", true},
+                  {"top_logprobs", 2},
+                  {"max_tokens", 6}};
+  ASSERT_EQ(run(write({chat})).status, 0);
+  const Json body = answers().at("request-1").at("response").at("body");
+  EXPECT_EQ(body.at("object"), "chat.completion");
+  ASSERT_EQ(body.at("choices").size(), 3u);
+  for (const Json& choice : body.at("choices")) {
+    EXPECT_EQ(choice.at("message").at("role"), "assistant");
+    EXPECT_EQ(choice.at("logprobs").at("content").at(0).at("top_logprobs").size(), 2u);
+  }
+}
+
+TEST_F(Batch, WrongFilesAreRefusedBeforeAnythingRuns) {
+  Json other_url = completion(1);
+  other_url["url"] = "/v1/embeddings";
+  const std::vector<std::vector<Json>> wrong{
+      {other_url}, {completion(1), completion(1)}, {Json::array()}};
+  for (const std::vector<Json>& lines : wrong) {
+    const ProgramResult result = run(write(lines));
+    EXPECT_EQ(result.status, 1);
+    EXPECT_FALSE(fs::exists(out()));
+  }
+  // Something else than answers is not written into.
+  write_file_atomically(out(), "notes of mine\n");
+  EXPECT_EQ(run(write({completion(1)})).status, 1);
+  EXPECT_EQ(read_file(out()), "notes of mine\n");
+}
+
+}  // namespace
+}  // namespace bl::test

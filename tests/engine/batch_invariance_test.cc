@@ -1,0 +1,137 @@
+// What a request gets does not depend on what runs beside it: greedy ids of the committed tiny
+// models on the CPU, alone and in a crowd.
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/error.h"
+#include "engine/engine.h"
+#include "support/data.h"
+
+namespace bl {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> tiny_models() {
+  std::vector<fs::path> models;
+  for (const fs::directory_entry& entry : fs::directory_iterator(test::unpacked("hf-tiny"))) {
+    if (fs::exists(entry.path() / "config.json")) models.push_back(entry.path());
+  }
+  std::sort(models.begin(), models.end());
+  return models;
+}
+
+std::unique_ptr<ModelSession> load(const fs::path& model, std::int64_t sequences,
+                                   std::optional<CacheType> cache = {}) {
+  SessionOptions options;
+  options.model = model;
+  options.backend = "cpu";
+  options.threads = 2;
+  options.cache = cache;
+  options.with_text = false;
+  options.sequences = sequences;
+  options.pages = static_cast<std::int32_t>(sequences) * 2 + 2;
+  options.longest = 60;  // the smallest of them holds 64
+  return ModelSession::load(options);
+}
+
+// Sixteen prompts of different lengths, some of which begin alike.
+std::vector<Request> requests(std::int64_t vocab) {
+  std::mt19937 random(3);
+  std::vector<Request> out;
+  std::vector<std::int32_t> shared;
+  for (int i = 0; i < 16; ++i) {
+    Request request;
+    if (i % 3 == 0) request.prompt = shared;
+    for (std::size_t n = 1 + random() % 20; n > 0; --n) {
+      request.prompt.push_back(
+          static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(vocab)));
+    }
+    if (i == 1) shared = request.prompt;
+    request.sampling.temperature = 0;
+    request.sampling.max_tokens = 16;
+    request.ignore_end_tokens = true;
+    out.push_back(std::move(request));
+  }
+  return out;
+}
+
+std::vector<std::vector<std::int32_t>> alone(Engine& engine, const std::vector<Request>& wanted) {
+  std::vector<std::vector<std::int32_t>> ids;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    Request request = wanted[i];
+    request.cache_salt = std::to_string(i);  // nothing of another one
+    ids.push_back(engine.submit(std::move(request)).wait().front().ids);
+  }
+  return ids;
+}
+
+std::vector<std::vector<std::int32_t>> together(Engine& engine,
+                                                const std::vector<Request>& wanted) {
+  std::vector<RequestHandle> handles;
+  for (const Request& request : wanted) handles.push_back(engine.submit(request));
+  std::vector<std::vector<std::int32_t>> ids;
+  for (RequestHandle& handle : handles) ids.push_back(handle.wait().front().ids);
+  return ids;
+}
+
+TEST(BatchInvariance, SameIdsAloneAndInACrowd) {
+  const std::vector<fs::path> models = tiny_models();
+  ASSERT_GE(models.size(), 20u);
+  for (const fs::path& model : models) {
+    SCOPED_TRACE(model.filename().string());
+    Engine single(load(model, 1));
+    const auto wanted = requests(single.session().vocab());
+    const auto expected = alone(single, wanted);
+    Engine crowd(load(model, 16));
+    EXPECT_EQ(together(crowd, wanted), expected);
+    // Once more, with what the cache holds by now.
+    EXPECT_EQ(together(crowd, wanted), expected);
+    EXPECT_GT(crowd.stats().cache.tokens_found, 0);
+  }
+}
+
+TEST(BatchInvariance, EveryCacheTypeWithReuse) {
+  const fs::path model = test::unpacked("hf-tiny") / "llama";
+  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kFp8, CacheType::kQ8,
+                               CacheType::kQ6, CacheType::kQ4}) {
+    SCOPED_TRACE(std::string(name_of(type)));
+    std::unique_ptr<ModelSession> session;
+    try {
+      session = load(model, 1, type);
+    } catch (const Error& error) {
+      // Some types need heads that are longer than this model's.
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << error.what();
+      continue;
+    }
+    Engine single(std::move(session));
+    const auto wanted = requests(single.session().vocab());
+    const auto expected = alone(single, wanted);
+    Engine crowd(load(model, 16, type));
+    EXPECT_EQ(together(crowd, wanted), expected);
+    EXPECT_EQ(together(crowd, wanted), expected);
+  }
+}
+
+// Draws belong to the request: its seed and the place in the text, not to the step.
+TEST(BatchInvariance, SeedsAreTheRequestsOwn) {
+  const fs::path model = test::unpacked("hf-tiny") / "llama";
+  Engine single(load(model, 1));
+  auto wanted = requests(single.session().vocab());
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    wanted[i].sampling.temperature = 1;
+    wanted[i].sampling.seed = 100 + i;
+  }
+  const auto expected = alone(single, wanted);
+  Engine crowd(load(model, 16));
+  EXPECT_EQ(together(crowd, wanted), expected);
+  wanted[0].sampling.n = 3;
+  const auto answers = crowd.submit(wanted[0]).wait();
+  EXPECT_EQ(answers[0].ids, expected[0]);
+  EXPECT_NE(answers[1].ids, answers[0].ids);
+}
+
+}  // namespace
+}  // namespace bl
