@@ -93,7 +93,7 @@ std::vector<ChainCase> chains() {
         p.dry_multiplier = 0.8;
         p.logit_bias = {{5, 1.0}, {77, -1.0}};
         p.banned_tokens = {1, 2, 3};
-        p.smoothing_factor = 0.02;
+        p.smoothing_factor = 0.2;
         p.top_n_sigma = 4;
         p.top_p = 0.98;
         p.top_a = 0.01;

@@ -7,13 +7,13 @@
 
 namespace bl {
 
-// Σ exp((x − top) · inverse); requires x ≤ top and inverse > 0.
-inline double exp_sum(std::span<const float> row, float top, float inverse) {
+// Σ exp(score) of a row. Requires logits ≤ formula.top, inverse > 0.
+inline double exp_sum(std::span<const float> row, const ScoreFormula& formula) {
   const RowKernels& kernels = row_kernels();
   double total = 0;
   for (std::size_t begin = 0; begin < row.size(); begin += kRun) {
     const std::size_t count = std::min(kRun, row.size() - begin);
-    total += kernels.exp_sum(row.data() + begin, count, top, inverse);
+    total += kernels.exp_sum(row.data() + begin, count, formula);
   }
   return total;
 }

@@ -50,7 +50,7 @@ TopLogit top_logit(std::span<const float> logits) {
 
 double log_sum_exp(std::span<const float> logits) {
   const float top = top_logit(logits).value;
-  return static_cast<double>(top) + std::log(exp_sum(logits, top, 1.0f));
+  return static_cast<double>(top) + std::log(exp_sum(logits, {.top = top}));
 }
 
 double log_probability(std::span<const float> logits, std::int32_t id) {

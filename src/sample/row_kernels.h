@@ -3,10 +3,8 @@
 // contraction, so that every instruction set gives the same bits: in float over kShort values,
 // where rounding adds up to 5e-7 at most even beside a weight of 1, and in double beyond.
 
-#include <array>
 #include <cstddef>
 #include <limits>
-#include <span>
 
 namespace bl {
 
@@ -14,13 +12,6 @@ inline constexpr std::size_t kLanes = 16;
 inline constexpr std::size_t kShort = 128;
 inline constexpr std::size_t kRun = 1024;
 inline constexpr std::size_t kBlock = 64;
-
-// Mass of the tokens with scores above −kDepths[i], and of all.
-inline constexpr std::array<float, 3> kDepths{3, 6, 10};
-struct DepthMass {
-  double above[kDepths.size()] = {};
-  double all = 0;
-};
 
 // How logits become scores (stages/gather.h): x = logit − top, then x · inverse, or, where it is
 // smooth, x² · (square + cube · x) · inverse. Logits below `floor` have no weight.
@@ -36,10 +27,8 @@ struct ScoreFormula {
 struct RowKernels {
   // The largest of `count` values; NaN where one is NaN or +∞.
   float (*largest)(const float* values, std::size_t count);
-  // Σ exp((x − top) · inverse) of at most kRun values. Requires x ≤ top, inverse > 0.
-  double (*exp_sum)(const float* values, std::size_t count, float top, float inverse);
-  // Σ exp(score) of at most kRun values and its parts by depth, added to `mass`.
-  void (*depth_mass)(std::span<const float> run, const ScoreFormula& formula, DepthMass& mass);
+  // Σ exp(score) of at most kRun values. Requires logits ≤ top, inverse > 0.
+  double (*exp_sum)(const float* logits, std::size_t count, const ScoreFormula& formula);
   // The first of the blocks of kBlock values from `begin` on, up to `end`, with a value above
   // `cut`; `end` where there is none. end − begin is a multiple of kBlock.
   const float* (*block_above)(const float* begin, const float* end, float cut);

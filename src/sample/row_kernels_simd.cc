@@ -48,64 +48,21 @@ double sum_of(std::size_t count, Term&& term) {
   return total;
 }
 
-double exp_sum(const float* values, std::size_t count, float top, float inverse) {
-  return sum_of(count, [=](std::size_t i) { return fast_exp((values[i] - top) * inverse); });
-}
-
-template <bool kSmooth>
-void add_depth_mass(std::span<const float> run, const ScoreFormula& formula, DepthMass& mass) {
-  const float* values = run.data();
-  const std::size_t count = run.size();
-  const ScoreFormula f = formula;
+double exp_sum(const float* logits, std::size_t count, const ScoreFormula& formula) {
   constexpr float kDeepest = -1e6f;  // its cube is still a float
-  const auto score_of = [&](float value) {
-    const float x = value - f.top;
-    if (!kSmooth) return x * f.inverse;
+  const ScoreFormula f = formula;
+  if (!f.smooth) {
+    return sum_of(count, [=](std::size_t i) {
+      const float weight = fast_exp((logits[i] - f.top) * f.inverse);
+      return logits[i] >= f.floor ? weight : 0.0f;
+    });
+  }
+  return sum_of(count, [=](std::size_t i) {
+    const float x = logits[i] - f.top;
     const float bounded = x < kDeepest ? kDeepest : x;
-    return bounded * bounded * (f.square + f.cube * bounded) * f.inverse;
-  };
-  double totals[4][kLanes];
-  for (std::size_t j = 0; j < kLanes; ++j) {
-    totals[0][j] = totals[1][j] = totals[2][j] = totals[3][j] = 0;
-  }
-  for (std::size_t begin = 0; begin < count; begin += kShort) {
-    const std::size_t end = count - begin < kShort ? count : begin + kShort;
-    float all[kLanes], first[kLanes], second[kLanes], third[kLanes];
-    for (std::size_t j = 0; j < kLanes; ++j) all[j] = first[j] = second[j] = third[j] = 0;
-    const auto add = [&](std::size_t i, std::size_t j) {
-      const float score = score_of(values[i]);
-      const float weight = values[i] >= f.floor ? fast_exp(score) : 0.0f;
-      all[j] += weight;
-      first[j] += score > -kDepths[0] ? weight : 0.0f;
-      second[j] += score > -kDepths[1] ? weight : 0.0f;
-      third[j] += score > -kDepths[2] ? weight : 0.0f;
-    };
-    std::size_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) {
-      for (std::size_t j = 0; j < kLanes; ++j) add(i + j, j);
-    }
-    for (std::size_t j = 0; i < end; ++i, ++j) add(i, j);
-    for (std::size_t j = 0; j < kLanes; ++j) {
-      totals[0][j] += static_cast<double>(all[j]);
-      totals[1][j] += static_cast<double>(first[j]);
-      totals[2][j] += static_cast<double>(second[j]);
-      totals[3][j] += static_cast<double>(third[j]);
-    }
-  }
-  for (std::size_t j = 0; j < kLanes; ++j) {
-    mass.all += totals[0][j];
-    mass.above[0] += totals[1][j];
-    mass.above[1] += totals[2][j];
-    mass.above[2] += totals[3][j];
-  }
-}
-
-void depth_mass(std::span<const float> run, const ScoreFormula& formula, DepthMass& mass) {
-  if (formula.smooth) {
-    add_depth_mass<true>(run, formula, mass);
-  } else {
-    add_depth_mass<false>(run, formula, mass);
-  }
+    const float weight = fast_exp(bounded * bounded * (f.square + f.cube * bounded) * f.inverse);
+    return logits[i] >= f.floor ? weight : 0.0f;
+  });
 }
 
 const float* block_above(const float* begin, const float* end, float cut) {
@@ -130,6 +87,6 @@ double weigh(const float* scores, float* weights, std::size_t count) {
 }  // namespace
 
 extern const RowKernels kRowKernels;
-const RowKernels kRowKernels{largest, exp_sum, depth_mass, block_above, weigh};
+const RowKernels kRowKernels{largest, exp_sum, block_above, weigh};
 
 }  // namespace bl::BL_ISA

@@ -71,7 +71,8 @@ MassCut cut_by_mass(std::vector<Ranked>& items, double wanted) {
     }
     std::size_t kept = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      if (digit.of(items[i].key) == bucket) items[kept++] = items[i];
+      items[kept] = items[i];
+      kept += digit.of(items[i].key) == bucket ? 1 : 0;
     }
     count = kept;
   }

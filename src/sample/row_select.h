@@ -40,7 +40,9 @@ struct MassCut {
   std::uint32_t key;
   std::int32_t id;
   bool keeps(std::uint32_t other_key, std::int32_t other_id) const {
-    return other_key < key || (other_key == key && other_id <= id);
+    // No branch: which side a candidate is on is as good as random.
+    return static_cast<int>(other_key < key) |
+           (static_cast<int>(other_key == key) & static_cast<int>(other_id <= id));
   }
 };
 MassCut cut_by_mass(std::vector<Ranked>& items, double wanted);

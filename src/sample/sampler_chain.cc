@@ -130,14 +130,14 @@ Pick SamplerChain::draw(const SampleRow& row) const {
 // draw() without candidates: masses of runs first, then the run in which the target lies.
 Pick SamplerChain::draw_from_logits(SampleRow& row) const {
   const std::span<const float> logits = row.logits;
-  const float inverse = static_cast<float>(1 / params_.temperature);
+  const ScoreMap score(params_, row);
+  const ScoreFormula& formula = score.formula();
   const RowKernels& kernels = row_kernels();
   row.block_mass.clear();
   double total = 0;
   for (std::size_t begin = 0; begin < logits.size(); begin += kRun) {
     const std::size_t count = std::min(kRun, logits.size() - begin);
-    total += row.block_mass.emplace_back(
-        kernels.exp_sum(logits.data() + begin, count, row.top.value, inverse));
+    total += row.block_mass.emplace_back(kernels.exp_sum(logits.data() + begin, count, formula));
   }
   const double target = uniform_at(params_.seed, row.args->position) * total;
   double mass = 0;
@@ -150,7 +150,7 @@ Pick SamplerChain::draw_from_logits(SampleRow& row) const {
   float last_weight = 1;
   const std::size_t end = std::min((block + 1) * kRun, logits.size());
   for (std::size_t i = block * kRun; i < end; ++i) {
-    const float weight = fast_exp((logits[i] - row.top.value) * inverse);
+    const float weight = fast_exp(score(logits[i]));
     if (weight == 0.0f) continue;
     last = i;
     last_weight = weight;

@@ -49,12 +49,24 @@ constexpr std::array<Alias, 30> kAliases{{
     {"sampler_seed", "seed"},
 }};
 
+// On one line and not longer than a message may be.
+std::string shown(const Json& value) {
+  const std::string text = json_text(value);
+  constexpr std::size_t kShown = 60;
+  return text.size() > kShown ? text.substr(0, kShown) + "…" : text;
+}
+
 [[noreturn]] void report(std::string_view what, std::string_view key, const Json& value,
                          std::string_view right) {
-  std::string text = json_text(value);
-  constexpr std::size_t kShown = 60;
-  if (text.size() > kShown) text = text.substr(0, kShown) + "…";
-  fail(ErrorCode::kInvalidArgument, "{}: {} is {}, should be {}", what, key, text, right);
+  fail(ErrorCode::kInvalidArgument, "{}: {} is {}, should be {}", what, key, shown(value), right);
+}
+
+[[noreturn]] void report_unknown(std::string_view what, const std::string& key,
+                                 const std::vector<std::string>& names) {
+  constexpr std::size_t kLongest = 64;  // finding a near name takes time with its length
+  const std::string near = key.size() <= kLongest ? nearest_name(key, names) : std::string();
+  fail(ErrorCode::kInvalidArgument, "{}: {} is no sampling parameter{}", what, shown(key),
+       near.empty() ? "" : ", " + near + " is");
 }
 
 // A whole number, also where it is written 50.0.
@@ -313,9 +325,7 @@ std::vector<std::string> read_sampling(const Json& object, std::string_view what
       }
       set.emplace_back(field);
     } else if (unknown == UnknownKeys::kRefuse) {
-      const std::string near = nearest_name(key, all_keys());
-      fail(ErrorCode::kInvalidArgument, "{}: '{}' is no sampling parameter{}", what, key,
-           near.empty() ? "" : ", " + near + " is");
+      report_unknown(what, key, all_keys());
     }
   }
   std::sort(set.begin(), set.end());

@@ -85,9 +85,9 @@ SamplingPreset SamplingPreset::parse(const Json& document, std::string_view name
         const bool flag = part == "force" || part == "additive";
         if ((!flag && part != "override") || (flag && !content.is_boolean())) {
           fail(ErrorCode::kInvalidArgument,
-               "{}: {} has a wrong '{}', should have override, and true or false as force and "
+               "{}: {} has a wrong {}, should have override, and true or false as force and "
                "additive",
-               what, key, part);
+               what, json_text(Json(key)), json_text(Json(part)));
         }
       }
       rule.value = value["override"];

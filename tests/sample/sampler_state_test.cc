@@ -245,6 +245,22 @@ TEST(SamplerState, ExtremeLogitsAreServed) {
   }
 }
 
+TEST(SamplerState, ExcludingAllButTheLeastLikelyLeavesATokenThatCanBe) {
+  SamplingParams params = SamplingParams::plain();
+  params.xtc_threshold = 0;
+  std::vector<float> logits = bell(500, 2, 6);
+  for (std::size_t i = 0; i < 250; ++i) logits[i * 2] = -500;  // no weight left in float
+  for (const double chance : {1.0, 0.9999999}) {
+    params.xtc_probability = chance;
+    SamplerChain chain(params);
+    for (std::uint64_t i = 0; i < 50; ++i) {
+      const Pick pick = chain.pick({.logits = logits, .position = i});
+      EXPECT_EQ(pick.id % 2, 1);
+      EXPECT_TRUE(pick.probability > 0 && pick.probability <= 1);
+    }
+  }
+}
+
 TEST(SamplerState, ALongTextOfOneTokenIsServedInTime) {
   SamplingParams params = everything();
   params.dry_range = 0;

@@ -64,7 +64,10 @@ TEST(SamplingJson, ReadsFieldsAndAliases) {
 TEST(SamplingJson, UnknownKeysAreRefusedOrIgnored) {
   EXPECT_EQ(read(R"({"messages": [], "top_k": 3})", UnknownKeys::kIgnore).top_k, 3);
   EXPECT_EQ(error_of(R"({"temprature": 1})"),
-            "the request: 'temprature' is no sampling parameter, temperature is");
+            "the request: \"temprature\" is no sampling parameter, temperature is");
+  EXPECT_EQ(error_of(R"({"a\nb": 1})"), R"(the request: "a\nb" is no sampling parameter)");
+  const std::string error = error_of("{\"" + std::string(1 << 20, 'x') + "\": 1}");
+  EXPECT_LT(error.size(), 200u);
 }
 
 TEST(SamplingJson, WrongValuesAreNamedInOneLine) {
@@ -212,9 +215,10 @@ TEST(SamplingPreset, FilesFoldersAndErrors) {
     }
     return "accepted";
   };
-  EXPECT_NE(error_of_loading("wrong").find("'top_q' is no sampling parameter"), std::string::npos);
+  EXPECT_NE(error_of_loading("wrong").find("\"top_q\" is no sampling parameter"),
+            std::string::npos);
   EXPECT_NE(error_of_loading("range").find("range.json: top_p is 7"), std::string::npos);
-  EXPECT_NE(error_of_loading("flags").find("'forced'"), std::string::npos);
+  EXPECT_NE(error_of_loading("flags").find("\"forced\""), std::string::npos);
   EXPECT_NE(error_of_loading("broken").find("broken.json"), std::string::npos);
   EXPECT_NE(error_of_loading("absent").find("balanced, broken, creative"), std::string::npos);
   EXPECT_NE(error_of_loading("no/such.json"), "accepted");

@@ -16,7 +16,7 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
   const std::vector<std::int32_t>& spared = p.xtc_ignore_tokens;
   std::size_t least = 0;  // of them, the index in `top`
   for (std::size_t i = 0; i < row.size(); ++i) {
-    if (static_cast<double>(row.weights[i]) < bar) continue;
+    if (static_cast<double>(row.weights[i]) < bar || row.weights[i] == 0.0f) continue;
     if (std::binary_search(spared.begin(), spared.end(), row.ids[i])) continue;
     top.push_back(static_cast<std::int32_t>(i));
     const auto best_so_far = static_cast<std::size_t>(top[least]);

@@ -1,7 +1,6 @@
 #include "sample/stages/gather.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -12,16 +11,6 @@ namespace bl {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-
-DepthMass measure(std::span<const float> row, const ScoreFormula& formula) {
-  const RowKernels& kernels = row_kernels();
-  DepthMass mass;
-  for (std::size_t begin = 0; begin < row.size(); begin += kRun) {
-    const std::size_t count = std::min(kRun, row.size() - begin);
-    kernels.depth_mass(row.subspan(begin, count), formula, mass);
-  }
-  return mass;
-}
 
 void gather_top_k(const SamplingParams& params, const ScoreMap& score, SampleRow& row) {
   const auto k = static_cast<std::size_t>(params.top_k);
@@ -60,11 +49,16 @@ void collect_above(float cut, const ScoreMap& score, SampleRow& row) {
       row.ids.resize(kept + kStep);
       row.scores.resize(kept + kStep);
     }
+    std::int32_t* const ids = row.ids.data();
+    float* const logits = row.scores.data();
+    std::size_t at = kept;
     for (; from != to; ++from) {
-      row.ids[kept] = static_cast<std::int32_t>(from - begin);
-      row.scores[kept] = *from;
-      kept += *from > cut ? 1 : 0;
+      const float logit = *from;
+      ids[at] = static_cast<std::int32_t>(from - begin);
+      logits[at] = logit;
+      at += logit > cut ? 1 : 0;
     }
+    kept = at;
   };
   const float* block = begin;
   while ((block = kernels.block_above(block, whole, cut)) != whole) {
@@ -77,31 +71,33 @@ void collect_above(float cut, const ScoreMap& score, SampleRow& row) {
   for (float& x : row.scores) x = score(x);
 }
 
-void gather_likely(const SamplingParams& params, const ScoreMap& score, SampleRow& row) {
-  // Weights below this are cut for certain. The factors cover rounding.
-  double least = 0;
-  double total = 0;
-  if (params.top_p < 1 || params.top_a > 0) {
-    const DepthMass mass = measure(row.logits, score.formula());
-    total = mass.all;
-    if (params.top_p < 1) {
-      // Tokens below (1 − top_p) / vocab hold less than 1 − top_p together: the nucleus has none.
-      least = (1 - params.top_p) * total / static_cast<double>(row.logits.size());
-      for (std::size_t i = kDepths.size(); i-- > 0;) {
-        if (mass.above[i] > params.top_p * total * (1 + 1e-5)) {
-          least = std::max(least, std::exp(-static_cast<double>(kDepths[i])));
-        }
-      }
-    } else {
-      least = params.top_a / total;
-    }
-  }
-  // min-p asks only for the top, but top-a must not miss mass that min-p takes away later.
-  if (params.top_a == 0) least = std::max(least, params.min_p);
-  const float cut = std::max(score.logit_below(std::log(0.999 * least)),
-                             std::nextafter(row.floor, kMinusInfinity));
-  collect_above(cut, score, row);
+void collect_from_score(double least, const ScoreMap& score, SampleRow& row) {
+  const float floor = std::nextafter(row.floor, kMinusInfinity);
+  collect_above(std::max(score.logit_below(least), floor), score, row);
   row.weigh();
+}
+
+// The tokens that hold the nucleus, or all that min-p would leave of it; row.mass counts all.
+void gather_nucleus(const SamplingParams& params, const ScoreMap& score, SampleRow& row) {
+  const double total = exp_sum(row.logits, score.formula());
+  // min-p asks only for the top, but top-a must not miss mass that min-p takes away later.
+  const double share = params.top_a == 0 ? params.min_p : 0;
+  // Tokens below (1 − top_p) / vocab hold less than 1 − top_p together: the nucleus has none.
+  const double least =
+      std::max((1 - params.top_p) * total / static_cast<double>(row.logits.size()), share);
+  const double last_depth = -std::log(0.999 * least);
+  for (const double depth : {3.0, 6.0, 10.0, last_depth}) {
+    collect_from_score(-std::min(depth, last_depth), score, row);
+    if (depth >= last_depth || row.mass > params.top_p * total * (1 + 1e-5)) break;
+  }
+  row.mass = total;
+}
+
+// All that top-a, min-p or both are not certain to cut.
+void gather_likely(const SamplingParams& params, const ScoreMap& score, SampleRow& row) {
+  const double total = params.top_a > 0 ? exp_sum(row.logits, score.formula()) : 0;
+  const double least = params.top_a > 0 ? params.top_a / total : params.min_p;
+  collect_from_score(std::log(0.999 * least), score, row);
   if (total > 0) row.mass = total;
 }
 
@@ -172,10 +168,12 @@ float ScoreMap::logit_below(double score) const {
 void gather(const SamplingParams& params, SampleRow& row) {
   const ScoreMap score(params, row);
   row.clear();
-  const bool early_cut = params.top_p < 1 || params.top_a > 0 || params.min_p > 0;
   if (params.top_k > 0 && static_cast<std::uint64_t>(params.top_k) < row.logits.size()) {
     gather_top_k(params, score, row);
-  } else if (early_cut) {
+  } else if (params.top_p < 1) {
+    gather_nucleus(params, score, row);
+    return;
+  } else if (params.top_a > 0 || params.min_p > 0) {
     gather_likely(params, score, row);
     return;
   } else {
