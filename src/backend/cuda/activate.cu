@@ -29,12 +29,9 @@ struct Activate {
 void activate(ExecContext& ctx, const ActivateArgs& args) {
   const bool fours =
       takes_packs(args.gate, 4) && takes_packs(args.up, 4) && takes_packs(args.out, 4);
-  with_pack_size(fours, [&]<int kPack>(std::integral_constant<int, kPack>) {
-    for_each_element<kPack>(
-        ctx, args.gate.rows(), args.gate.columns(),
-        Activate<kPack>{rows_of<const float>(args.gate), rows_of<const float>(args.up),
-                        rows_of<float>(args.out), activation_parameters(args)});
-  });
+  for_each_pack<Activate>(ctx, args.gate, fours, rows_of<const float>(args.gate),
+                          rows_of<const float>(args.up), rows_of<float>(args.out),
+                          activation_parameters(args));
 }
 
 }  // namespace bl::cuda

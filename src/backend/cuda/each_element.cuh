@@ -54,4 +54,21 @@ void with_pack_size(bool fours, const Run& run) {
   }
 }
 
+// Op<kPack>{members…} on all elements of x.
+template <template <int> class Op, class... Members>
+void for_each_pack(ExecContext& ctx, const TensorView& x, bool fours, const Members&... members) {
+  with_pack_size(fours, [&]<int kPack>(std::integral_constant<int, kPack>) {
+    for_each_element<kPack>(ctx, x.rows(), x.columns(), Op<kPack>{members...});
+  });
+}
+
+// The kPack elements at `to` become change(element, its place among them).
+template <int kPack, class Change>
+__device__ __forceinline__ void change_pack(float* to, const Change& change) {
+  auto values = load_pack<kPack>(to);
+#pragma unroll
+  for (int i = 0; i < kPack; ++i) values.at[i] = change(values.at[i], i);
+  store_pack(to, values);
+}
+
 }  // namespace bl::cuda

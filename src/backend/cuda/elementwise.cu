@@ -13,12 +13,9 @@ struct Add {
   float multiplier;
 
   __device__ void operator()(std::int64_t row, std::int64_t column) const {
-    float* to = x[row] + column;
-    auto sum = load_pack<kPack>(to);
     const auto part = load_pack<kPack>(y[row] + column);
-#pragma unroll
-    for (int i = 0; i < kPack; ++i) sum.at[i] = fmaf(multiplier, part.at[i], sum.at[i]);
-    store_pack(to, sum);
+    change_pack<kPack>(x[row] + column,
+                       [&](float sum, int i) { return fmaf(multiplier, part.at[i], sum); });
   }
 };
 
@@ -29,14 +26,10 @@ struct Scale {
   float softcap;
 
   __device__ void operator()(std::int64_t row, std::int64_t column) const {
-    float* to = x[row] + column;
-    auto values = load_pack<kPack>(to);
-#pragma unroll
-    for (int i = 0; i < kPack; ++i) {
-      const float value = values.at[i] * multiplier;
-      values.at[i] = softcap > 0.0f ? softcap * std::tanh(value / softcap) : value;
-    }
-    store_pack(to, values);
+    change_pack<kPack>(x[row] + column, [&](float old, int) {
+      const float value = old * multiplier;
+      return softcap > 0.0f ? softcap * std::tanh(value / softcap) : value;
+    });
   }
 };
 
@@ -48,15 +41,11 @@ struct Gate {
   bool softplus;
 
   __device__ void operator()(std::int64_t row, std::int64_t column) const {
-    float* to = x[row] + column;
-    auto values = load_pack<kPack>(to);
     const float* gates = gate[row];
-#pragma unroll
-    for (int i = 0; i < kPack; ++i) {
+    change_pack<kPack>(x[row] + column, [&](float value, int i) {
       const float g = gates[(static_cast<int>(column) + i) / share];
-      values.at[i] *= softplus ? cuda::softplus(g) : sigmoid(g);
-    }
-    store_pack(to, values);
+      return value * (softplus ? cuda::softplus(g) : sigmoid(g));
+    });
   }
 };
 
@@ -66,13 +55,8 @@ struct Clamp {
   float limit;
 
   __device__ void operator()(std::int64_t row, std::int64_t column) const {
-    float* to = x[row] + column;
-    auto values = load_pack<kPack>(to);
-#pragma unroll
-    for (int i = 0; i < kPack; ++i) {
-      values.at[i] = at_most(at_least(values.at[i], -limit), limit);
-    }
-    store_pack(to, values);
+    change_pack<kPack>(x[row] + column,
+                       [&](float value, int) { return at_most(at_least(value, -limit), limit); });
   }
 };
 
@@ -107,38 +91,23 @@ void copy_units(ExecContext& ctx, const CopyRowsArgs& args) {
 }  // namespace
 
 void add(ExecContext& ctx, const AddArgs& args) {
-  const bool fours = takes_packs(args.x, 4) && takes_packs(args.y, 4);
-  with_pack_size(fours, [&]<int kPack>(std::integral_constant<int, kPack>) {
-    for_each_element<kPack>(
-        ctx, args.x.rows(), args.x.columns(),
-        Add<kPack>{rows_of<float>(args.x), rows_of<const float>(args.y), args.multiplier});
-  });
+  for_each_pack<Add>(ctx, args.x, takes_packs(args.x, 4) && takes_packs(args.y, 4),
+                     rows_of<float>(args.x), rows_of<const float>(args.y), args.multiplier);
 }
 
 void scale(ExecContext& ctx, const ScaleArgs& args) {
-  const bool fours = takes_packs(args.x, 4);
-  with_pack_size(fours, [&]<int kPack>(std::integral_constant<int, kPack>) {
-    for_each_element<kPack>(ctx, args.x.rows(), args.x.columns(),
-                            Scale<kPack>{rows_of<float>(args.x), args.multiplier, args.softcap});
-  });
+  for_each_pack<Scale>(ctx, args.x, takes_packs(args.x, 4), rows_of<float>(args.x), args.multiplier,
+                       args.softcap);
 }
 
 void gate(ExecContext& ctx, const GateArgs& args) {
   const auto share = static_cast<int>(args.x.columns() / args.gate.columns());
-  const bool fours = takes_packs(args.x, 4);
-  with_pack_size(fours, [&]<int kPack>(std::integral_constant<int, kPack>) {
-    for_each_element<kPack>(
-        ctx, args.x.rows(), args.x.columns(),
-        Gate<kPack>{rows_of<float>(args.x), rows_of<const float>(args.gate), share, args.softplus});
-  });
+  for_each_pack<Gate>(ctx, args.x, takes_packs(args.x, 4), rows_of<float>(args.x),
+                      rows_of<const float>(args.gate), share, args.softplus);
 }
 
 void clamp(ExecContext& ctx, const ClampArgs& args) {
-  const bool fours = takes_packs(args.x, 4);
-  with_pack_size(fours, [&]<int kPack>(std::integral_constant<int, kPack>) {
-    for_each_element<kPack>(ctx, args.x.rows(), args.x.columns(),
-                            Clamp<kPack>{rows_of<float>(args.x), args.limit});
-  });
+  for_each_pack<Clamp>(ctx, args.x, takes_packs(args.x, 4), rows_of<float>(args.x), args.limit);
 }
 
 void copy_rows(ExecContext& ctx, const CopyRowsArgs& args) {
