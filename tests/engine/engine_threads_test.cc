@@ -1,0 +1,151 @@
+// The engine among threads: whoever submits, reads, cancels or goes away, from wherever. Runs under
+// the thread sanitizer.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <random>
+#include <stdexcept>
+#include <thread>
+
+#include "base/error.h"
+#include "engine/engine.h"
+#include "fake_model.h"
+
+namespace bl {
+namespace {
+
+using test::FakeModel;
+using namespace std::chrono_literals;
+
+Request request(std::int32_t seed, std::size_t tokens, std::int64_t max_tokens) {
+  Request request;
+  for (std::size_t i = 0; i < tokens; ++i) {
+    request.prompt.push_back(
+        static_cast<std::int32_t>((i * 13 + static_cast<std::size_t>(seed) * 7) % 900));
+  }
+  request.sampling.temperature = 0;
+  request.sampling.max_tokens = max_tokens;
+  return request;
+}
+
+std::unique_ptr<FakeModel> fake(FakeModel::Options options = {}) {
+  return std::make_unique<FakeModel>(options);
+}
+
+TEST(EngineThreads, ManyWritersReadersAndLeavers) {
+  const FakeModel oracle({});
+  Engine engine(fake({.step_tokens = 128, .logit_rows = 6, .pages = 12}), nullptr, {});
+  std::atomic<int> right{0};
+  std::vector<std::thread> users;
+  for (int user = 0; user < 4; ++user) {
+    users.emplace_back([&, user] {
+      std::mt19937 random(static_cast<unsigned>(user));
+      for (int i = 0; i < 25; ++i) {
+        Request wanted = request(static_cast<std::int32_t>(random() % 5), 1 + random() % 300,
+                                 1 + static_cast<std::int64_t>(random() % 30));
+        wanted.unread_tokens = 1 + static_cast<std::int64_t>(random() % 8);
+        RequestHandle handle = engine.submit(wanted);
+        const auto expected = oracle.continuation(wanted.prompt, wanted.sampling.max_tokens);
+        switch (random() % 4) {
+          case 0:  // reads on, then loses interest
+            handle.next(1ms);
+            break;
+          case 1: {  // cancels from elsewhere
+            std::thread other([&] { handle.cancel(); });
+            const Answer answer = handle.wait().front();
+            other.join();
+            EXPECT_TRUE(std::equal(answer.ids.begin(), answer.ids.end(), expected.begin()));
+            break;
+          }
+          default:
+            EXPECT_EQ(handle.wait().front().ids, expected);
+            ++right;
+        }
+        engine.stats();
+      }
+    });
+  }
+  for (std::thread& user : users) user.join();
+  EXPECT_GT(right, 20);
+  // What was left behind is over within a step or two.
+  for (int i = 0; i < 500 && engine.stats().running + engine.stats().waiting > 0; ++i) {
+    std::this_thread::sleep_for(10ms);
+  }
+  const EngineStats stats = engine.stats();
+  EXPECT_EQ(stats.running + stats.waiting, 0);
+  EXPECT_EQ(stats.free_pages + stats.idle_pages, stats.pages);
+}
+
+TEST(EngineThreads, ASlowReaderAndAThrowingOneStallNobody) {
+  const FakeModel oracle({});
+  Engine engine(fake(), nullptr, {});
+  Request slow = request(1, 20, 1000);
+  slow.unread_tokens = 5;
+  RequestHandle sleeper = engine.submit(slow);
+  const auto throwing = [&] {
+    RequestHandle handle = engine.submit(request(2, 20, 1000));
+    while (handle.next()) throw std::runtime_error("not my day");
+  };
+  EXPECT_THROW(throwing(), std::runtime_error);
+  const Request quick = request(3, 20, 1000);
+  EXPECT_EQ(engine.submit(quick).wait().front().ids, oracle.continuation(quick.prompt, 1000));
+  EXPECT_EQ(sleeper.wait().front().ids, oracle.continuation(slow.prompt, 1000));
+}
+
+TEST(EngineThreads, AFullQueueRefuses) {
+  Engine engine(fake(), nullptr, {}, {.requests = 2});
+  Request paused = request(1, 20, 1000);
+  paused.unread_tokens = 1;
+  std::vector<RequestHandle> handles;
+  handles.push_back(engine.submit(paused));
+  handles.push_back(engine.submit(paused));
+  EXPECT_FALSE(engine.try_submit(paused).has_value());
+  try {
+    engine.submit(paused);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kLimit);
+    EXPECT_NE(std::string(error.what()).find("queue is full"), std::string::npos);
+  }
+  handles[0].cancel();
+  EXPECT_EQ(handles[0].wait().front().reason, FinishReason::kCancelled);
+  std::optional<RequestHandle> next;
+  for (int i = 0; i < 500 && !next; ++i) {
+    next = engine.try_submit(paused);
+    if (!next) std::this_thread::sleep_for(2ms);
+  }
+  EXPECT_TRUE(next.has_value());
+}
+
+TEST(EngineThreads, DeadlinesComeEvenWhenNothingRuns) {
+  Engine engine(fake(), nullptr, {});
+  Request paused = request(1, 20, 1000);
+  paused.unread_tokens = 1;
+  paused.deadline = 0.05;
+  RequestHandle handle = engine.submit(paused);
+  // Nobody reads, so the engine sleeps until the deadline.
+  std::this_thread::sleep_for(200ms);
+  const Answer answer = handle.wait().front();
+  EXPECT_EQ(answer.reason, FinishReason::kDeadline);
+  EXPECT_LE(answer.ids.size(), 1u);
+}
+
+TEST(EngineThreads, ShutdownEndsWhatIsOpen) {
+  std::optional<RequestHandle> handle;
+  {
+    Engine engine(fake(), nullptr, {});
+    Request paused = request(1, 20, 1000);
+    paused.unread_tokens = 1;
+    handle = engine.submit(paused);
+  }
+  const Answer answer = handle->wait().front();
+  EXPECT_EQ(answer.reason, FinishReason::kError);
+  EXPECT_EQ(answer.error, "the engine was shut down");
+  EXPECT_TRUE(handle->over());
+}
+
+}  // namespace
+}  // namespace bl
