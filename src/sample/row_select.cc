@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -27,6 +29,24 @@ struct Digit {
 constexpr std::array<Digit, 3> kDigits{{{21, 0x7ff}, {10, 0x7ff}, {0, 0x3ff}}};
 constexpr std::size_t kBuckets = 0x800;
 
+// A value that at least k of the row's logits reach: the k-th of the largest ones of runs. −∞ where
+// the row has too few runs for a bar that is worth the pass.
+float first_bar(std::span<const float> row, std::size_t k) {
+  constexpr std::size_t kMostRuns = 512;
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  const std::size_t length = std::max<std::size_t>(256, row.size() / (2 * k) / kBlock * kBlock);
+  const std::size_t runs = row.size() / std::min<std::size_t>(length, 4 * kRun);
+  if (runs < 2 * k || runs > kMostRuns) return kNone;
+  std::array<float, kMostRuns> tops;
+  const RowKernels& kernels = row_kernels();
+  const std::size_t run = row.size() / runs;
+  for (std::size_t i = 0; i < runs; ++i) tops[i] = kernels.largest(row.data() + i * run, run);
+  const auto kth = tops.begin() + static_cast<std::ptrdiff_t>(k - 1);
+  std::nth_element(tops.begin(), kth, tops.begin() + static_cast<std::ptrdiff_t>(runs),
+                   std::greater<>());
+  return std::nextafter(*kth, kNone);
+}
+
 }  // namespace
 
 void select_top(std::span<const float> row, std::size_t k, std::vector<LogitEntry>& out) {
@@ -35,7 +55,7 @@ void select_top(std::span<const float> row, std::size_t k, std::vector<LogitEntr
   // Collect whatever beats the k-th best so far; every time there are twice as many as needed,
   // select and raise the bar. An equal logit of a higher id never displaces one that is kept.
   const std::size_t room = 2 * k + 256;
-  float bar = -std::numeric_limits<float>::infinity();
+  float bar = first_bar(row, k);
   const auto select = [&] {
     if (out.size() <= k) return;
     const auto last = out.begin() + static_cast<std::ptrdiff_t>(k - 1);
