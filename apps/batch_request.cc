@@ -1,5 +1,6 @@
 #include "batch_request.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "base/error.h"
@@ -44,7 +45,8 @@ Json token_json(const TokenChance& chance, const Tokenizer& tokenizer) {
   const std::string text = tokenizer.decode(std::span(&chance.id, 1), false);
   Json bytes = Json::array();
   for (const char c : text) bytes.push_back(static_cast<int>(static_cast<unsigned char>(c)));
-  return {{"token", text}, {"logprob", chance.logprob}, {"bytes", bytes}};
+  // JSON has no −∞; OpenAI writes this for what cannot be.
+  return {{"token", text}, {"logprob", std::max(chance.logprob, -9999.0f)}, {"bytes", bytes}};
 }
 
 Json chat_logprobs(const Answer& answer, const Tokenizer& tokenizer) {

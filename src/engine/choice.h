@@ -18,10 +18,15 @@ using EngineClock = std::chrono::steady_clock;
 
 // A request that the engine has accepted.
 struct OpenRequest {
-  std::int32_t choices() const { return static_cast<std::int32_t>(request.sampling.n); }
+  std::int32_t choices() const { return static_cast<std::int32_t>(request.sampling.answers()); }
+  // Where the events of a choice go.
+  EventStream& sink() const { return held ? *held : *stream; }
 
   Request request;
   std::shared_ptr<EventStream> stream;
+  // With best_of: what all choices have given, until it is known which are the best.
+  std::unique_ptr<EventStream> held{};
+  std::vector<double> scores{};  // of the choices that are over
   double rank = 0;
   std::string salt;          // of its pages
   std::int64_t longest = 0;  // tokens a sequence of it may come to
@@ -60,8 +65,10 @@ struct Choice {
   std::vector<std::int32_t> ends;    // tokens that end it beside the model's, sorted
   const Choice* leader = nullptr;    // whose prompt it waits for
   std::vector<TokenLogprobs> prompt_logprobs;
+  double score = 0;          // Σ log-probability, with best_of
   bool prompt_told = false;  // the prompt has been computed once
   bool running = false;
+  bool blocked = false;  // in the present step
   bool over = false;
   std::int32_t passed_over = 0;
   Usage usage;

@@ -33,9 +33,6 @@ void check_supported(const SamplingParams& params) {
   refuse(!params.banned_strings.empty(), "banned_strings");
   refuse(params.token_healing, "token_healing");
   refuse(params.cfg_scale != 1 || !params.negative_prompt.empty(), "cfg_scale");
-  refuse(params.best_of > params.n, "best_of");
-  refuse(params.logprobs_after, "logprobs_after");
-  refuse(params.loop_detect_window > 0, "loop_detect_window");
 }
 
 void check_ids(std::span<const std::int32_t> ids, const char* what, std::int64_t limit) {
@@ -184,8 +181,9 @@ std::optional<RequestHandle> Engine::try_submit(Request request) {
                                std::chrono::duration<double>(request.deadline));
   }
   open->request = std::move(request);
-  open->stream = std::make_shared<EventStream>(open->choices(), waker_);
-  RequestHandle handle(open->stream, open->choices());
+  const auto answers = static_cast<std::int32_t>(open->request.sampling.n);
+  open->stream = std::make_shared<EventStream>(answers, waker_);
+  RequestHandle handle(open->stream, answers);
   {
     const std::lock_guard lock(mutex_);
     if (open_ + static_cast<std::int64_t>(inbox_.size()) >= options_.requests) return std::nullopt;

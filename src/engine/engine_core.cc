@@ -1,10 +1,12 @@
 #include "engine/engine_core.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <utility>
 
 #include "base/check.h"
+#include "engine/loop_detector.h"
 #include "ops/kv_layout.h"
 #include "text/tokenizer.h"
 
@@ -53,6 +55,10 @@ void EngineCore::add(std::shared_ptr<OpenRequest> open) {
   std::vector<ChoicePtr> made;
   ++requests_;
   open->open_choices = open->choices();
+  if (open->choices() > request.sampling.n) {
+    open->held = std::make_unique<EventStream>(open->choices(), std::make_shared<Waker>());
+    open->scores.assign(static_cast<std::size_t>(open->choices()), 0.0);
+  }
   for (std::int32_t i = 0; i < open->choices(); ++i) {
     auto choice = std::make_unique<Choice>(open, i, model_.pool());
     choice->sequence.ids = request.prompt;
@@ -70,6 +76,8 @@ void EngineCore::add(std::shared_ptr<OpenRequest> open) {
 
 bool EngineCore::step(EngineClock::time_point now) {
   end_unwanted(now);
+  // Readers go on meanwhile; what a step decides, it decides on one view of them.
+  for (const ChoicePtr& choice : choices_) choice->blocked = is_blocked(*choice);
   const bool admitted = admit(now);
   std::vector<Choice*> who;
   const SchedulerState now_running = state(who);
@@ -94,6 +102,7 @@ void EngineCore::end_unwanted(EngineClock::time_point now) {
 
 bool EngineCore::is_blocked(const Choice& choice) const {
   if (choice.leader != nullptr) return true;
+  if (choice.open->held) return false;
   return choice.open->stream->unread(choice.index) >= choice.open->request.unread_tokens;
 }
 
@@ -104,7 +113,7 @@ SequenceState EngineCore::state_of(const Choice& choice, bool exact_pages) const
   s.cached = choice.sequence.cached;
   s.pages = static_cast<std::int32_t>(choice.sequence.pages.pages().size());
   s.running = choice.running;
-  s.blocked = is_blocked(choice);
+  s.blocked = choice.blocked;
   s.every_row = choice.wants_prompt_rows();
   s.passed_over = choice.passed_over;
   if (!exact_pages) return s;
@@ -212,7 +221,7 @@ void EngineCore::gather(const std::vector<Choice*>& who, const StepPlan& plan) {
     computed_.push_back({&choice, sequence.cached, count, wanted});
     const SamplingParams& sampling = choice.sampler.params();
     const bool free = choice.generated() >= sampling.min_tokens && !sampling.ban_end_tokens &&
-                      !sampling.logprobs && device_sampleable(sampling);
+                      !sampling.logprobs && !choice.open->held && device_sampleable(sampling);
     items_.push_back({.sequence = &sequence,
                       .count = count,
                       .logits = wanted,
@@ -255,7 +264,7 @@ bool EngineCore::compute(const std::vector<Choice*>& who, const StepPlan& plan) 
                      choice.cursor);
     }
     if (choice.generated() == 0 && sequence.cached < choice.length()) {
-      choice.open->stream->push({.choice = choice.index, .prompt_done = sequence.cached});
+      choice.open->sink().push({.choice = choice.index, .prompt_done = sequence.cached});
     }
   }
   take_rows(computed_, output);
@@ -292,6 +301,8 @@ void EngineCore::take_rows(const std::vector<Computed>& computed, const StepOutp
         task.generated = choice.generated();
         task.end_tokens = end_tokens(choice);
         if (sampling.logprobs) task.alternatives = static_cast<std::int32_t>(sampling.top_logprobs);
+        if (choice.open->held) task.alternatives = std::max(task.alternatives, 0);
+        task.after_chain = sampling.logprobs_after;
       }
       tasks_.push_back(std::move(task));
       owners.push_back({&choice, tasks_.size() - 1});
@@ -331,9 +342,9 @@ void EngineCore::prompt_is_computed(Choice& choice) {
   choice.prompt_told = true;
   choice.first_token = EngineClock::now();
   choice.usage.prefill_seconds = seconds_between(choice.admitted, choice.first_token);
-  open.stream->push({.choice = choice.index,
-                     .prompt_logprobs = std::move(choice.prompt_logprobs),
-                     .prompt_done = choice.length()});
+  open.sink().push({.choice = choice.index,
+                    .prompt_logprobs = std::move(choice.prompt_logprobs),
+                    .prompt_done = choice.length()});
   if (choice.index > 0) return;
   Sequence& sequence = choice.sequence;
   if (!open.request.pin.empty()) {
@@ -355,6 +366,14 @@ void EngineCore::free_siblings(const Choice& leader) {
   }
 }
 
+bool EngineCore::repeats_itself(const Choice& choice) {
+  const SamplingParams& params = choice.sampler.params();
+  const std::int64_t window = params.loop_detect_window;
+  if (window == 0 || choice.generated() < window) return false;
+  return is_loop(std::span(choice.sequence.ids).last(static_cast<std::size_t>(window)),
+                 params.loop_detect_repeats);
+}
+
 void EngineCore::accept(Choice& choice, std::int32_t id, TokenLogprobs* logprobs) {
   const OpenRequest& open = *choice.open;
   choice.sequence.ids.push_back(id);
@@ -364,18 +383,21 @@ void EngineCore::accept(Choice& choice, std::int32_t id, TokenLogprobs* logprobs
   const bool is_end = holds(choice.ends) || holds(end_tokens(choice));
   std::string text;
   if (choice.text && !is_end) text = choice.text->push(id);
-  if (logprobs != nullptr) {
-    open.stream->push({.choice = choice.index,
-                       .text = std::move(text),
-                       .ids = {id},
-                       .logprobs = {std::move(*logprobs)}});
+  if (logprobs != nullptr) choice.score += static_cast<double>(logprobs->token.logprob);
+  if (logprobs != nullptr && choice.sampler.params().logprobs) {
+    open.sink().push({.choice = choice.index,
+                      .text = std::move(text),
+                      .ids = {id},
+                      .logprobs = {std::move(*logprobs)}});
   } else {
-    open.stream->push_token(choice.index, id, text);
+    open.sink().push_token(choice.index, id, text);
   }
   if (is_end) {
     finish(choice, {FinishReason::kEndToken});
   } else if (choice.text && choice.text->stopped()) {
     finish(choice, {FinishReason::kStopString});
+  } else if (repeats_itself(choice)) {
+    finish(choice, {FinishReason::kLoop});
   } else if (choice.length() >= open.longest) {
     finish(choice, {open.by_limit ? FinishReason::kMaxTokens : FinishReason::kContext});
   }
@@ -385,7 +407,6 @@ void EngineCore::finish(Choice& choice, Ending ending) {
   if (choice.over) return;
   choice.over = true;
   any_over_ = true;
-  if (--choice.open->open_choices == 0) --requests_;
   const auto now = EngineClock::now();
   Usage& usage = choice.usage;
   usage.generated_tokens = choice.generated();
@@ -404,11 +425,45 @@ void EngineCore::finish(Choice& choice, Ending ending) {
   }
   cache_.release(sequence.pages, choice.cursor);
   free_siblings(choice);
+  OpenRequest& open = *choice.open;
   Event event{.choice = choice.index, .finish = ending.reason, .usage = usage};
   if (choice.text) event.text = choice.text->finish();
   event.code = ending.code;
   event.error = std::move(ending.error);
-  choice.open->stream->push(std::move(event));
+  open.sink().push(std::move(event));
+  if (open.held) {
+    const auto tokens = static_cast<double>(std::max<std::int64_t>(usage.generated_tokens, 1));
+    open.scores[static_cast<std::size_t>(choice.index)] =
+        ending.reason == FinishReason::kError ? -std::numeric_limits<double>::infinity()
+                                              : choice.score / tokens;
+  }
+  if (--open.open_choices > 0) return;
+  --requests_;
+  if (open.held) give_best(open);
+}
+
+// All choices of a request are over: the best become its answers, in the order of their score.
+void EngineCore::give_best(OpenRequest& open) {
+  std::vector<Event> events;
+  while (std::optional<Event> event = open.held->next(EngineClock::now())) {
+    events.push_back(std::move(*event));
+  }
+  const auto score = [&](const Event& e) {
+    return open.scores[static_cast<std::size_t>(e.choice)];
+  };
+  std::stable_sort(events.begin(), events.end(),
+                   [&](const Event& a, const Event& b) { return score(a) > score(b); });
+  std::vector<TokenLogprobs> of_prompt;
+  for (Event& event : events) {
+    if (!event.prompt_logprobs.empty()) of_prompt = std::move(event.prompt_logprobs);
+    event.prompt_logprobs.clear();
+  }
+  events.resize(static_cast<std::size_t>(open.request.sampling.n));
+  events.front().prompt_logprobs = std::move(of_prompt);
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    events[i].choice = static_cast<std::int32_t>(i);
+    open.stream->push(std::move(events[i]));
+  }
 }
 
 // Nothing could run though somebody wanted to: pages are held by pins, or a sequence has grown
@@ -418,7 +473,7 @@ bool EngineCore::break_deadlock(const std::vector<Choice*>& who) {
   bool any_runs = false;
   for (Choice* choice : who) {
     any_runs = any_runs || choice->running;
-    if (choice->over || is_blocked(*choice)) continue;
+    if (choice->over || choice->blocked) continue;
     if (first == nullptr || (choice->running && !first->running)) first = choice;
   }
   if (first == nullptr || (any_runs && !first->running)) return false;

@@ -76,7 +76,9 @@ class EngineCore {
   std::span<const std::int32_t> end_tokens(const Choice& choice) const;
   void prompt_is_computed(Choice& choice);
   void accept(Choice& choice, std::int32_t id, TokenLogprobs* logprobs);
+  static bool repeats_itself(const Choice& choice);
   void finish(Choice& choice, Ending ending);
+  static void give_best(OpenRequest& open);
   void free_siblings(const Choice& leader);
   void sweep();
 

@@ -12,6 +12,8 @@ std::string_view name_of(FinishReason reason) {
       return "token limit";
     case FinishReason::kContext:
       return "context full";
+    case FinishReason::kLoop:
+      return "repeats itself";
     case FinishReason::kCancelled:
       return "stopped";
     case FinishReason::kDeadline:

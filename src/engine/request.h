@@ -13,7 +13,7 @@ namespace bl {
 // What a user asks of an engine. Everything is checked when it is submitted.
 struct Request {
   std::vector<std::int32_t> prompt{};
-  SamplingParams sampling{};
+  SamplingParams sampling{};       // n of best_of: those of the highest mean log-probability
   bool ignore_end_tokens = false;  // the model's are chosen like others; sampling.stop_tokens end
   // The answer's text goes on where the prompt's ends (a space between them belongs to it); false
   // for the turn of a conversation, which stands by itself.
@@ -35,6 +35,7 @@ enum class FinishReason {
   kStopString,
   kMaxTokens,
   kContext,
+  kLoop,  // loop_detect_window
   kCancelled,
   kDeadline,
   kError,

@@ -1,12 +1,10 @@
 #include "engine/row_sampler.h"
 
-#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <new>
 
 #include "base/thread_pool.h"
-#include "sample/log_probability.h"
 
 namespace bl {
 namespace {
@@ -14,26 +12,54 @@ namespace {
 // Below so many logits in all, waking threads costs more than they save.
 constexpr std::size_t kShared = 1 << 16;
 
-void choose(RowTask& task, SampleRow& row) {
+TokenLogprobs taken(const TopLogProbabilities& best, const RowTask& task) {
+  // A prompt may hold ids that the head does not have.
+  const bool in_row = static_cast<std::size_t>(task.id) < task.logits.size();
+  const double own = in_row ? best.of(task.id) : -std::numeric_limits<double>::infinity();
+  TokenLogprobs out{{task.id, static_cast<float>(own)}, {}};
+  for (const TokenLogProbability& token : best.top()) {
+    out.best.push_back({token.id, static_cast<float>(token.value)});
+  }
+  return out;
+}
+
+}  // namespace
+
+RowSampler::RowSampler(ThreadPool* threads)
+    : threads_(threads),
+      rooms_(static_cast<std::size_t>(threads == nullptr ? 1 : threads->threads())) {}
+
+void RowSampler::choose(RowTask& task, Room& room) {
+  const PickArgs args{.logits = task.logits,
+                      .history = task.history,
+                      .position = task.history.size(),
+                      .generated = task.generated,
+                      .end_tokens = task.end_tokens};
   if (task.sampler == nullptr) {
     task.id = task.known;
+  } else if (task.alternatives < 0 || !task.after_chain) {
+    task.id = task.sampler->pick(args, room.row).id;
   } else {
-    const PickArgs args{.logits = task.logits,
-                        .history = task.history,
-                        .position = task.history.size(),
-                        .generated = task.generated,
-                        .end_tokens = task.end_tokens};
-    task.id = task.sampler->pick(args, row).id;
+    // The distribution as it was before the choice moved the state.
+    const SamplerState before = task.sampler->state();
+    task.id = task.sampler->pick(args, room.row).id;
+    const SamplerState after = task.sampler->state();
+    task.sampler->restore(before);
+    task.sampler->find_distribution(args, room.row);
+    task.sampler->restore(after);
+    room.best.find(room.row, static_cast<std::size_t>(task.alternatives));
+    task.logprobs = taken(room.best, task);
+    return;
   }
-  if (task.alternatives >= 0) {
-    task.logprobs = logprobs_of(task.logits, task.id, task.alternatives);
-  }
+  if (task.alternatives < 0) return;
+  room.best.find(task.logits, static_cast<std::size_t>(task.alternatives));
+  task.logprobs = taken(room.best, task);
 }
 
 // An Error ends here, as it does at a route of the server: it is the answer to one request.
-void choose_or_tell(RowTask& task, SampleRow& row) {
+void RowSampler::choose_or_tell(RowTask& task, Room& room) {
   try {
-    choose(task, row);
+    choose(task, room);
   } catch (const Error& error) {
     task.error = error.what();
     task.code = error.code();
@@ -43,54 +69,16 @@ void choose_or_tell(RowTask& task, SampleRow& row) {
   }
 }
 
-}  // namespace
-
-TokenLogprobs logprobs_of(std::span<const float> logits, std::int32_t id, std::int32_t count) {
-  top_logit(logits);  // refuses what is not a distribution
-  const double sum = log_sum_exp(logits);
-  const auto chance = [&](std::int32_t token) {
-    // A prompt may hold ids that the head does not have.
-    const auto at = static_cast<std::size_t>(token);
-    const float logit = at < logits.size() ? logits[at] : -std::numeric_limits<float>::infinity();
-    return TokenChance{token, static_cast<float>(static_cast<double>(logit) - sum)};
-  };
-  TokenLogprobs out{chance(id), {}};
-  // A heap of the best so far, the worst of them on top.
-  const auto better = [&](std::int32_t a, std::int32_t b) {
-    const float x = logits[static_cast<std::size_t>(a)];
-    const float y = logits[static_cast<std::size_t>(b)];
-    return x != y ? x > y : a < b;
-  };
-  std::vector<std::int32_t> best;
-  const auto wanted = std::min(static_cast<std::size_t>(count), logits.size());
-  for (std::int32_t i = 0; wanted > 0 && i < static_cast<std::int32_t>(logits.size()); ++i) {
-    if (best.size() == wanted) {
-      if (!better(i, best.front())) continue;
-      std::pop_heap(best.begin(), best.end(), better);
-      best.pop_back();
-    }
-    best.push_back(i);
-    std::push_heap(best.begin(), best.end(), better);
-  }
-  std::sort(best.begin(), best.end(), better);
-  for (const std::int32_t token : best) out.best.push_back(chance(token));
-  return out;
-}
-
-RowSampler::RowSampler(ThreadPool* threads)
-    : threads_(threads),
-      rows_(static_cast<std::size_t>(threads == nullptr ? 1 : threads->threads())) {}
-
 void RowSampler::run(std::span<RowTask> tasks) {
   const std::size_t vocab = tasks.empty() ? 0 : tasks.front().logits.size();
   if (threads_ == nullptr || tasks.size() < 2 || tasks.size() * vocab < kShared) {
-    for (RowTask& task : tasks) choose_or_tell(task, rows_.front());
+    for (RowTask& task : tasks) choose_or_tell(task, rooms_.front());
     return;
   }
   std::atomic<std::size_t> next{0};
   threads_->run_any([&](int thread) {
-    SampleRow& row = rows_[static_cast<std::size_t>(thread)];
-    for (std::size_t i = next++; i < tasks.size(); i = next++) choose_or_tell(tasks[i], row);
+    Room& room = rooms_[static_cast<std::size_t>(thread)];
+    for (std::size_t i = next++; i < tasks.size(); i = next++) choose_or_tell(tasks[i], room);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "engine/request.h"
 #include "sample/sampler_chain.h"
+#include "sample/token_log_probability.h"
 
 namespace bl {
 
@@ -21,6 +22,7 @@ struct RowTask {
   std::int64_t generated = 0;                // tokens of the answer so far
   std::int32_t known = -1;                   // the token that follows, where nothing is chosen
   std::int32_t alternatives = -1;            // log-probabilities beside the token's; −1: none
+  bool after_chain = false;                  // … of the distribution that the sampler draws from
 
   // The outcome.
   std::int32_t id = -1;
@@ -37,11 +39,16 @@ class RowSampler {
   void run(std::span<RowTask> tasks);
 
  private:
-  ThreadPool* threads_;
-  std::vector<SampleRow> rows_;  // one a thread
-};
+  // What a thread works in.
+  struct Room {
+    SampleRow row;
+    TopLogProbabilities best;
+  };
+  static void choose(RowTask& task, Room& room);
+  static void choose_or_tell(RowTask& task, Room& room);
 
-// Log-probability of `id` and of the `count` likeliest tokens. Throws as top_logit() does.
-TokenLogprobs logprobs_of(std::span<const float> logits, std::int32_t id, std::int32_t count);
+  ThreadPool* threads_;
+  std::vector<Room> rooms_;
+};
 
 }  // namespace bl

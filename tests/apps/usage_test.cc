@@ -24,11 +24,12 @@ TEST(Usage, VersionAndHelpGoToStdout) {
   const ProgramResult help = run_program({"--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_EQ(help.err, "");
-  for (const char* command : {"run", "chat", "logits", "dequant", "tokenize", "detokenize",
-                              "template", "eval ppl", "eval kld", "bench", "inspect", "import"}) {
+  for (const char* command :
+       {"run", "chat", "logits", "dequant", "tokenize", "detokenize", "template", "eval ppl",
+        "eval kld", "bench", "inspect", "import", "bench serve", "batch"}) {
     EXPECT_TRUE(contains(help.out, std::string("usage: bitloom ") + command)) << command;
   }
-  EXPECT_FALSE(contains(help.out, "serve"));
+  EXPECT_FALSE(contains(help.out, "usage: bitloom serve"));
 }
 
 TEST(Usage, EveryCommandExplainsItself) {

@@ -25,6 +25,7 @@ class CoreTest : public testing::Test {
     std::vector<std::optional<FinishReason>> reasons;
     std::vector<Usage> usages;
     std::vector<std::string> errors;
+    std::vector<std::vector<TokenLogprobs>> logprobs;
     std::size_t prompt_rows = 0;
     bool over() const {
       return std::all_of(reasons.begin(), reasons.end(), [](const auto& r) { return !!r; });
@@ -55,14 +56,16 @@ class CoreTest : public testing::Test {
     open->salt = request.cache_salt;
     open->rank = static_cast<double>(clock_) - 50.0 * request.priority;
     open->request = std::move(request);
-    open->stream = std::make_shared<EventStream>(open->choices(), std::make_shared<Waker>());
+    const auto choices = static_cast<std::size_t>(open->request.sampling.n);
+    open->stream = std::make_shared<EventStream>(static_cast<std::int32_t>(choices),
+                                                 std::make_shared<Waker>());
     Asked& asked = asked_.emplace_back();
-    const auto choices = static_cast<std::size_t>(open->choices());
     asked.open = open;
     asked.ids.resize(choices);
     asked.reasons.resize(choices);
     asked.usages.resize(choices);
     asked.errors.resize(choices);
+    asked.logprobs.resize(choices);
     core_->add(std::move(open));
     return asked;
   }
@@ -79,6 +82,7 @@ class CoreTest : public testing::Test {
       const auto choice = static_cast<std::size_t>(event->choice);
       asked.ids[choice].insert(asked.ids[choice].end(), event->ids.begin(), event->ids.end());
       asked.prompt_rows += event->prompt_logprobs.size();
+      for (const TokenLogprobs& one : event->logprobs) asked.logprobs[choice].push_back(one);
       if (!event->finish) continue;
       asked.reasons[choice] = event->finish;
       asked.usages[choice] = event->usage;
@@ -326,6 +330,70 @@ TEST_F(CoreTest, PinnedPromptsStay) {
   EXPECT_FALSE(large.reasons[0] == FinishReason::kError);
   core_->unpin("system");
   expect_no_leak();
+}
+
+TEST_F(CoreTest, TheBestOfSeveral) {
+  start({.gives_logits = true});
+  Request wanted = request(text(300, 3), 8);
+  wanted.sampling.temperature = 30;  // anything but what the model says
+  wanted.sampling.top_k = 0;
+  wanted.sampling.top_p = 1;
+  wanted.sampling.logprobs = true;
+  wanted.sampling.n = 6;
+  Asked& all = ask(wanted);
+  run_all(40);
+  wanted.sampling.n = 2;
+  wanted.sampling.best_of = 6;
+  Asked& best = ask(wanted);
+  run_all(40);
+  const auto mean = [](const std::vector<TokenLogprobs>& logprobs) {
+    double sum = 0;
+    for (const TokenLogprobs& one : logprobs) sum += static_cast<double>(one.token.logprob);
+    return sum / static_cast<double>(logprobs.size());
+  };
+  std::vector<std::size_t> order{0, 1, 2, 3, 4, 5};
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return mean(all.logprobs[a]) > mean(all.logprobs[b]);
+  });
+  EXPECT_NE(all.ids[order[0]], all.ids[order[5]]);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(best.ids[i], all.ids[order[i]]);
+    EXPECT_EQ(best.logprobs[i].size(), 8u);
+    EXPECT_EQ(best.reasons[i], FinishReason::kMaxTokens);
+  }
+  expect_no_leak();
+}
+
+TEST_F(CoreTest, LogprobsBehindTheChain) {
+  start({.gives_logits = true});
+  Request wanted = request(text(30, 3), 4);
+  wanted.sampling.temperature = 1;
+  wanted.sampling.top_k = 2;
+  wanted.sampling.top_p = 1;
+  wanted.sampling.logprobs = true;
+  wanted.sampling.top_logprobs = 5;
+  Asked& raw = ask(wanted);
+  wanted.sampling.logprobs_after = true;
+  Asked& after = ask(wanted);
+  run_all(40);
+  EXPECT_EQ(raw.ids[0], after.ids[0]);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(raw.logprobs[0][i].best.size(), 5u);
+    ASSERT_EQ(after.logprobs[0][i].best.size(), 2u);  // the others are cut
+    EXPECT_GT(after.logprobs[0][i].token.logprob, raw.logprobs[0][i].token.logprob);
+  }
+}
+
+TEST_F(CoreTest, ALoopEndsWhereThatIsAsked) {
+  // Two tokens and a function of all of the text: no loop for long. A bias makes one.
+  start({.gives_logits = true});
+  Request wanted = request(text(30, 3), 400);
+  wanted.sampling.logit_bias = {{5, 1000.0}};
+  wanted.sampling.loop_detect_window = 20;
+  Asked& asked = ask(wanted);
+  run_all(500);
+  EXPECT_EQ(asked.reasons[0], FinishReason::kLoop);
+  EXPECT_EQ(asked.ids[0], std::vector<std::int32_t>(20, 5));
 }
 
 // Random traffic against what a single request would get: nothing lost, nothing wrong, no page

@@ -60,9 +60,11 @@ TEST(EngineThreads, ManyWritersReadersAndLeavers) {
             EXPECT_TRUE(std::equal(answer.ids.begin(), answer.ids.end(), expected.begin()));
             break;
           }
-          default:
-            EXPECT_EQ(handle.wait().front().ids, expected);
+          default: {
+            const Answer answer = handle.wait().front();
+            EXPECT_EQ(answer.ids, expected) << answer.error;
             ++right;
+          }
         }
         engine.stats();
       }
