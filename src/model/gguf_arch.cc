@@ -124,14 +124,15 @@ const GgufTensorRule* GgufArch::rule_for(std::string_view tensor) const {
   return it == tensors.end() ? nullptr : &it->second;
 }
 
-GgufArch find_gguf_arch(const ArchLibrary& library, std::string_view architecture) {
+GgufArch find_gguf_arch(const ArchLibrary& library, std::string_view architecture,
+                        const std::string& file) {
   const std::string name = std::string(kPrefix) + std::string(architecture.substr(0, 80));
   const Json* document = library.document(name);
   if (document == nullptr || !document->is_object() || document->contains("abstract")) {
     fail(ErrorCode::kUnsupported,
-         "GGUF architecture {} is unknown; known are {} (a description of it can be given with "
+         "{}: GGUF architecture {} is unknown; known are {} (a description of it can be given with "
          "--archs DIR)",
-         json_text(Json(architecture.substr(0, 80))), known_architectures(library));
+         file, json_text(Json(architecture.substr(0, 80))), known_architectures(library));
   }
   const Json json = joined_document(library, name);
   GgufArch arch;

@@ -58,7 +58,9 @@ struct GgufArch {
   const GgufTensorRule* rule_for(std::string_view name) const;
 };
 
-// Throws kUnsupported, saying what is known, where there is no such document.
-GgufArch find_gguf_arch(const ArchLibrary& library, std::string_view architecture);
+// Throws kUnsupported, saying what is known, where there is no such document. `file` is named in
+// the message.
+GgufArch find_gguf_arch(const ArchLibrary& library, std::string_view architecture,
+                        const std::string& file);
 
 }  // namespace bl

@@ -42,7 +42,7 @@ GgufModel describe_gguf(std::shared_ptr<const GgufFile> file, const ArchLibrary&
     fail(ErrorCode::kInvalidFile, "{}: holds no tensors; a file with a model is expected",
          file->name());
   }
-  const GgufArch arch = find_gguf_arch(archs, *architecture);
+  const GgufArch arch = find_gguf_arch(archs, *architecture, file->name());
   const Json* tables = archs.document("gguf-tokenizers");
   const Json none = Json::object();
   const Json& known = tables == nullptr ? none : *tables;

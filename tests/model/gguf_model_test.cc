@@ -64,7 +64,8 @@ std::vector<float> values_of(const GgufModel& model, const std::string& name) {
 TEST(GgufModel, SaysWhatIsMissingOrWrong) {
   expect_error(GgufBytes().ramp("t", {4}, 1), "general.architecture is missing");
   expect_error(metadata("llama"), "holds no tensors");
-  expect_error(metadata("lama").ramp("t", {4}, 1), "architecture \"lama\" is unknown; known are");
+  expect_error(metadata("lama").ramp("t", {4}, 1),
+               "test.gguf: GGUF architecture \"lama\" is unknown; known are");
   expect_error(GgufBytes().add("general.architecture", 3u).ramp("t", {4}, 1),
                "a string is expected");
   for (const char* key : {"block_count", "context_length", "embedding_length",
