@@ -110,13 +110,16 @@ std::optional<Event> EventStream::next(Deadline deadline) {
       event = take();
       return event.has_value() || taken_ == choices_;
     };
-    ++readers_;
-    if (deadline) {
-      arrived_.wait_until(lock, *deadline, ready);
-    } else {
-      arrived_.wait(lock, ready);
+    const bool may_wait = !deadline || *deadline > std::chrono::steady_clock::now();
+    if (!ready() && may_wait) {
+      ++readers_;
+      if (deadline) {
+        arrived_.wait_until(lock, *deadline, ready);
+      } else {
+        arrived_.wait(lock, ready);
+      }
+      --readers_;
     }
-    --readers_;
     // The last event lets every other reader go.
     if (taken_ == choices_) arrived_.notify_all();
   }
