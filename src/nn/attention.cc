@@ -82,9 +82,9 @@ void Attention::normalise(ExecContext& ctx, const Heads& heads, bool after_rope)
   }
 }
 
-// Rotates queries and keys, and writes keys and values into their slots.
-void Attention::rotate_and_write(ExecContext& ctx, const StepInputs& step,
-                                 const Heads& heads) const {
+// Rotates queries and keys, writes keys and values into their slots, and attends.
+void Attention::attend(ExecContext& ctx, const StepInputs& step, const Heads& heads,
+                       const TensorView& out) const {
   const auto rope = [&](const TensorView& x, int table) {
     const StepInputs::RopeRows& rows = step.ropes[static_cast<std::size_t>(table)];
     return RopeArgs{.x = x,
@@ -95,18 +95,33 @@ void Attention::rotate_and_write(ExecContext& ctx, const StepInputs& step,
                     .rotated = rotation_.rotated,
                     .style = rotation_.style};
   };
-  const KvWriteArgs write{.k = heads.k,
-                          .v = heads.v,
-                          .cache = step.kv[static_cast<std::size_t>(spec_.kv_layer)],
-                          .slots = step.slots};
+  const PagedKvView& cache = step.kv[static_cast<std::size_t>(spec_.kv_layer)];
+  const KvWriteArgs write{.k = heads.k, .v = heads.v, .cache = cache, .slots = step.slots};
+  const AttentionArgs attention{.q = heads.q,
+                                .out = out,
+                                .cache = cache,
+                                .sequences = step.sequences,
+                                .plan = step.attention,
+                                .scale = spec_.scale,
+                                .softcap = spec_.softcap,
+                                .window = spec_.window,
+                                .sinks = weights_.sinks.view(),
+                                .alibi_slopes = weights_.alibi_slopes.view()};
   const bool norm_between =
       (spec_.q_norm && spec_.q_norm->after_rope) || (spec_.k_norm && spec_.k_norm->after_rope);
   const bool rotates = rotation_.rotated > 0;
-  if (rotates && !norm_between && spec_.query_rope == spec_.rope &&
-      ctx.ops->rope_and_write != nullptr) {
-    ctx.ops->rope_and_write(
-        ctx, {.q = rope(heads.q, spec_.rope), .k = rope(heads.k, spec_.rope), .write = write});
-    return;
+  if (rotates && !norm_between && spec_.query_rope == spec_.rope) {
+    const RopeAndWriteArgs both{
+        .q = rope(heads.q, spec_.rope), .k = rope(heads.k, spec_.rope), .write = write};
+    if (ctx.ops->rope_write_attend != nullptr) {
+      ctx.ops->rope_write_attend(ctx, both, attention);
+      return;
+    }
+    if (ctx.ops->rope_and_write != nullptr) {
+      ctx.ops->rope_and_write(ctx, both);
+      ctx.ops->attention(ctx, attention);
+      return;
+    }
   }
   if (rotates) {
     ctx.ops->rope(ctx, rope(heads.q, spec_.query_rope));
@@ -114,6 +129,7 @@ void Attention::rotate_and_write(ExecContext& ctx, const StepInputs& step,
   }
   normalise(ctx, heads, true);
   ctx.ops->kv_write(ctx, write);
+  ctx.ops->attention(ctx, attention);
 }
 
 void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInput& x,
@@ -122,18 +138,8 @@ void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInp
   const Heads heads = project(ctx, x);
   normalise(ctx, heads, false);
   if (spec_.v_norm) normalise_one(ctx, weights_.v_norm, false, heads.v);
-  rotate_and_write(ctx, step, heads);
   const TensorView out = ctx.scratch->take_f32({x.rows(), spec_.heads, spec_.head_dim});
-  ctx.ops->attention(ctx, {.q = heads.q,
-                           .out = out,
-                           .cache = step.kv[static_cast<std::size_t>(spec_.kv_layer)],
-                           .sequences = step.sequences,
-                           .plan = step.attention,
-                           .scale = spec_.scale,
-                           .softcap = spec_.softcap,
-                           .window = spec_.window,
-                           .sinks = weights_.sinks.view(),
-                           .alibi_slopes = weights_.alibi_slopes.view()});
+  attend(ctx, step, heads, out);
   const TensorView columns = as_columns(out);
   if (spec_.gate != AttentionGate::kNone) {
     ctx.ops->gate(

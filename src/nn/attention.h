@@ -86,7 +86,8 @@ class Attention {
   struct Heads;  // q, k and v of a step as views
   Heads project(ExecContext& ctx, const LayerInput& x) const;
   void normalise(ExecContext& ctx, const Heads& heads, bool after_rope) const;
-  void rotate_and_write(ExecContext& ctx, const StepInputs& step, const Heads& heads) const;
+  void attend(ExecContext& ctx, const StepInputs& step, const Heads& heads,
+              const TensorView& out) const;
 
   AttentionSpec spec_;
   Rotation rotation_;

@@ -10,26 +10,25 @@ void FeedForward::forward(ExecContext& ctx, const LayerInput& x, const LayerSink
   const TensorView inner = ctx.scratch->take_f32({x.rows(), spec_.gated ? 2 * width : width});
   const TensorView first = slice_columns(inner, 0, width);
   const TensorView second = spec_.gated ? slice_columns(inner, width, width) : TensorView{};
-  if (!weights_.gate_up.empty()) {
-    const LinearOutput output{&weights_.gate_up, inner};
-    apply_linears(ctx, x, {&output, 1});
-  } else if (spec_.gated) {
+  const ActivateArgs activation{.gate = first,
+                                .up = second,
+                                .out = first,
+                                .kind = spec_.activation,
+                                .limit = spec_.limit,
+                                .limit_after = spec_.limit_after,
+                                .xielu_alpha_p = weights_.xielu_alpha_p,
+                                .xielu_alpha_n = weights_.xielu_alpha_n,
+                                .xielu_beta = weights_.xielu_beta,
+                                .xielu_eps = weights_.xielu_eps};
+  if (spec_.gated && weights_.gate_up.empty()) {
     const std::array<LinearOutput, 2> outputs{{{&weights_.gate, first}, {&weights_.up, second}}};
-    apply_linears(ctx, x, outputs);
+    apply_gated_linears(ctx, x, outputs, activation);
   } else {
-    const LinearOutput output{&weights_.up, first};
+    const bool fused = !weights_.gate_up.empty();
+    const LinearOutput output{fused ? &weights_.gate_up : &weights_.up, fused ? inner : first};
     apply_linears(ctx, x, {&output, 1});
+    ctx.ops->activate(ctx, activation);
   }
-  ctx.ops->activate(ctx, {.gate = first,
-                          .up = second,
-                          .out = first,
-                          .kind = spec_.activation,
-                          .limit = spec_.limit,
-                          .limit_after = spec_.limit_after,
-                          .xielu_alpha_p = weights_.xielu_alpha_p,
-                          .xielu_alpha_n = weights_.xielu_alpha_n,
-                          .xielu_beta = weights_.xielu_beta,
-                          .xielu_eps = weights_.xielu_eps});
   apply_last_linear(ctx, first, weights_.down, sink);
 }
 

@@ -13,8 +13,10 @@ std::size_t Linear::bytes() const {
          (has_bias() ? static_cast<std::size_t>(bias.shape.elements()) * size_of(bias.dtype) : 0);
 }
 
-void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
-                   float multiplier) {
+namespace {
+
+void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
+                 float multiplier, const ActivateArgs* activation) {
   std::array<MatmulOutput, 4> list;
   BL_CHECK(outputs.size() <= list.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -25,7 +27,22 @@ void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const Li
                         .outputs = std::span(list.data(), outputs.size()),
                         .multiplier = multiplier,
                         .accumulate = false,
-                        .norm = input.norm != nullptr ? &norm : nullptr});
+                        .norm = input.norm != nullptr ? &norm : nullptr,
+                        .activation = activation});
+}
+
+}  // namespace
+
+void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
+                   float multiplier) {
+  run_linears(ctx, input, outputs, multiplier, nullptr);
+}
+
+void apply_gated_linears(ExecContext& ctx, const LayerInput& input,
+                         std::span<const LinearOutput, 2> outputs, const ActivateArgs& activation) {
+  const bool fused = ctx.ops->matmul_activates;
+  run_linears(ctx, input, outputs, 1.0f, fused ? &activation : nullptr);
+  if (!fused) ctx.ops->activate(ctx, activation);
 }
 
 void apply_last_linear(ExecContext& ctx, const TensorView& x, const Linear& linear,

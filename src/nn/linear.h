@@ -53,6 +53,10 @@ struct LayerInput {
 void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
                    float multiplier = 1.0f);
 
+// The same for the gate and up of `activation`, which is run on them.
+void apply_gated_linears(ExecContext& ctx, const LayerInput& input,
+                         std::span<const LinearOutput, 2> outputs, const ActivateArgs& activation);
+
 // Where the last product of a layer goes: added to the residual stream, or written to a buffer that
 // a norm reads next.
 struct LayerSink {

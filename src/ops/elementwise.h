@@ -97,4 +97,11 @@ struct CopyRowsArgs {
   TensorView out;  // [count, width]
 };
 
+// out[r]: the index of the greatest logit of row r, the lowest among equals; −1 where the row holds
+// NaN or +∞, or nothing but −∞: what such a row is worth is the host's to say.
+struct ArgmaxArgs {
+  TensorView logits;            // F32 [rows, vocab], rows may be strided
+  std::int32_t* out = nullptr;  // [rows], on the device
+};
+
 }  // namespace bl

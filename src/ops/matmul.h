@@ -23,6 +23,9 @@ struct MatmulArgs {
   bool accumulate = false;
   // x is normalised first; x and out of it are not read. Only where OpTable::matmul_normalises.
   const NormArgs* norm = nullptr;
+  // The two outputs are its gate and up, and it is run on them: activation->out is the result, and
+  // their own `out` views may hold anything afterwards. Only where OpTable::matmul_activates.
+  const ActivateArgs* activation = nullptr;
 };
 
 // Mixture of experts. Routing is a value of its own (RouteArgs), so that the scheduler of experts

@@ -25,7 +25,12 @@ struct OpTable {
   // What a backend can do in one launch besides. Callers look, and take the ops above where it
   // cannot.
   void (*rope_and_write)(ExecContext&, const RopeAndWriteArgs&) = nullptr;
+  // That, then attention, whose queries are those of `rope` (and may be left as they were).
+  void (*rope_write_attend)(ExecContext&, const RopeAndWriteArgs& rope,
+                            const AttentionArgs&) = nullptr;
+  void (*argmax)(ExecContext&, const ArgmaxArgs&) = nullptr;
   bool matmul_normalises = false;  // MatmulArgs::norm may be given
+  bool matmul_activates = false;   // MatmulArgs::activation may be given
 };
 
 }  // namespace bl

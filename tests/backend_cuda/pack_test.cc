@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <utility>
+
 #include "backend/cuda/code_pack.h"
 #include "backend/cuda/code_pack_plan.h"
 #include "backend/cuda/unpack.h"
@@ -18,23 +21,65 @@ struct Packed {
   std::vector<std::uint32_t> scales;
 };
 
+// The codes of a unit, [32 slots][16 columns], as the kernel stages them.
+std::vector<std::uint8_t> staged_codes(const CodeSource& source, std::int64_t unit, int bits,
+                                       std::int64_t first_column) {
+  std::vector<std::uint8_t> codes;
+  for (int slot = 0; slot < kUnitSlots; ++slot) {
+    for (int c = 0; c < kStripColumns; ++c) {
+      codes.push_back(
+          static_cast<std::uint8_t>(source_code(source, unit, bits, slot, first_column + c)));
+    }
+  }
+  return codes;
+}
+
 Packed pack(const CodePackPlan& plan, const CodeSource& source, const ScaleSource& scales) {
   Packed packed;
   for (std::int64_t strip = 0; strip < plan.strips(); ++strip) {
+    const std::int64_t column = strip * kStripColumns;
     for (std::int64_t u = 0; u < plan.units(); ++u) {
       const int bits = plan.bits_of_unit[static_cast<std::size_t>(u)];
+      const std::vector<std::uint8_t> codes = staged_codes(source, u, bits, column);
       for (int word = 0; word < unit_bytes(bits) / 4; ++word) {
-        packed.codes.push_back(packed_word(source, u, bits, strip * kStripColumns, word));
+        packed.codes.push_back(packed_word(codes.data(), kStripColumns, bits, word));
       }
     }
     for (std::int64_t g = 0; g < plan.groups; ++g) {
       for (int word = 0; word < scale_bytes(plan.kind) / 4; ++word) {
-        packed.scales.push_back(
-            packed_scale_word(scales, plan.kind, g, strip * kStripColumns, word));
+        packed.scales.push_back(packed_scale_word(scales, plan.kind, g, column, word));
       }
     }
+    packed.scales.resize(
+        static_cast<std::size_t>((strip + 1) * scale_stride(plan.kind, plan.groups) / 4));
   }
+  EXPECT_EQ(packed.codes.size() * 4, plan.code_bytes());
+  EXPECT_EQ(packed.scales.size() * 4, plan.scale_bytes_total());
   return packed;
+}
+
+Packed pack(const Exl2Matrix& matrix, const CodePackPlan& plan) {
+  CodeSource source;
+  source.words = matrix.q_weight.data();
+  source.word_of_unit = plan.word_of_unit.data();
+  source.stored_out = matrix.out;
+  ScaleSource scales;
+  scales.scale_codes = matrix.q_scale.data();
+  scales.stored_out = matrix.out;
+  return pack(plan, source, scales);
+}
+
+Packed pack(const GptqMatrix& matrix, const CodePackPlan& plan) {
+  CodeSource source;
+  source.words = matrix.qweight.data();
+  source.channel_of_slot = plan.channel_of_slot.data();
+  source.stored_out = matrix.out;
+  ScaleSource scales;
+  scales.scales = matrix.scales.data();
+  scales.zeros = matrix.zeros.data();
+  scales.stored_out = matrix.out;
+  scales.zero = plan.zero;
+  return pack(plan, source, scales);
 }
 
 // The first plan.out columns of a dequantized matrix against what the packed one gives back.
@@ -54,16 +99,32 @@ void expect_lossless(const WeightMatrix& matrix, const CodePackPlan& plan, const
 
 TEST(CudaPack, PlacesAreABijection) {
   for (const int bits : {1, 2, 4}) {
+    std::set<std::pair<int, int>> places;
     for (int lane = 0; lane < 32; ++lane) {
-      for (int code = 0; code < 64; ++code) {
-        const CodeName name{code / 16, code / 8 % 2, code / 4 % 2, code / 2 % 2, code % 2};
+      for (int code = 0; code < 16; ++code) {
+        const CodeName name{code / 8, code / 4 % 2, code / 2 % 2, code % 2};
         const CodePlace place = place_in_plane(bits, lane, name);
+        EXPECT_LT(place.word, 16 * bits);
+        EXPECT_TRUE(places.insert({place.word, place.bit}).second);
         const PlacedCode back = code_at(bits, place.word, place.bit);
         EXPECT_EQ(back.lane, lane);
         EXPECT_EQ(column_in_unit(back.lane, back.name), column_in_unit(lane, name));
         EXPECT_EQ(slot_in_unit(back.lane, back.name), slot_in_unit(lane, name));
       }
     }
+  }
+}
+
+// Register 2s + r, half e of lane t is slot 16s + 8r + 2t + e: the A operand's slots.
+TEST(CudaPack, FragmentPlacesAreThoseOfTheTensorCores) {
+  for (int slot = 0; slot < 3 * kUnitSlots; ++slot) {
+    const int place = fragment_place(slot);
+    EXPECT_EQ(place / kUnitSlots, slot / kUnitSlots);
+    const int t = place % kUnitSlots / 8;
+    const int s = place % 8 / 4;
+    const int r = place % 4 / 2;
+    const CodeName name{0, s, r, place % 2};
+    EXPECT_EQ(slot_in_unit(t, name), slot % kUnitSlots);
   }
 }
 
@@ -76,17 +137,10 @@ TEST(CudaPack, Exl2LosesNothing) {
       {{5, 32}, {5, 32}, {3, 64}}};
   for (const auto& groups : shapes) {
     for (const std::int64_t out : {64, 96, 32}) {
-      for (const std::int64_t kept : {out, out - 3}) {
+      for (const std::int64_t kept : {out, out - 3, out - 16}) {
         const Exl2Matrix matrix = random_exl2(groups, out, random);
         const CodePackPlan plan = plan_codes(matrix, kept);
-        CodeSource source;
-        source.words = matrix.q_weight.data();
-        source.word_of_unit = plan.word_of_unit.data();
-        source.stored_out = matrix.out;
-        ScaleSource scales;
-        scales.scale_codes = matrix.q_scale.data();
-        scales.stored_out = matrix.out;
-        expect_lossless(matrix, plan, pack(plan, source, scales));
+        expect_lossless(matrix, plan, pack(matrix, plan));
       }
     }
   }
@@ -97,44 +151,130 @@ TEST(CudaPack, GptqLosesNothing) {
   for (const int bits : {2, 3, 4, 8}) {
     for (const bool act_order : {false, true}) {
       for (const GptqZeros zeros : {GptqZeros::kConstant, GptqZeros::kBytes, GptqZeros::kWords}) {
-        for (const std::int64_t group_size : {32, 64, 48, 224}) {
+        for (const std::int64_t group_size : {32, 48, 64, 128, 224}) {
           const GptqMatrix matrix =
               random_gptq({bits, 224, 72, group_size, act_order, zeros}, random);
-          const CodePackPlan plan = plan_codes(matrix, 72);
-          CodeSource source;
-          source.words = matrix.qweight.data();
-          source.channel_of_slot = plan.channel_of_slot.data();
-          source.stored_out = matrix.out;
-          ScaleSource scales;
-          scales.scales = matrix.scales.data();
-          scales.zeros = matrix.zeros.data();
-          scales.stored_out = matrix.out;
-          scales.zero = plan.zero;
-          expect_lossless(matrix, plan, pack(plan, source, scales));
+          for (const std::int64_t kept : {72, 48}) {
+            const CodePackPlan plan = plan_codes(matrix, kept);
+            expect_lossless(matrix, plan, pack(matrix, plan));
+          }
         }
       }
     }
   }
 }
 
-TEST(CudaPack, ChunksCoverEveryUnitOnce) {
-  Engine random(7);
-  const Exl2Matrix matrix = random_exl2({{8, 96}, {6, 64}, {4, 160}, {2, 32}}, 64, random);
-  const CodePackPlan plan = plan_codes(matrix, 64);
+TEST(CudaPack, ChoosesTheSmallestKindOfZeroPoints) {
+  Engine random(9);
+  const auto kind = [&](int bits, GptqZeros zeros) {
+    return plan_codes(random_gptq({bits, 64, 64, 32, false, zeros}, random), 64).kind;
+  };
+  EXPECT_EQ(kind(4, GptqZeros::kConstant), ScaleKind::kGptq);
+  EXPECT_EQ(kind(4, GptqZeros::kBytes), ScaleKind::kGptqZeros4);
+  EXPECT_EQ(kind(4, GptqZeros::kWords), ScaleKind::kGptqZeros16);
+}
+
+void expect_pieces_cover_chunks(const CodePackPlan& plan) {
   std::uint32_t unit = 0;
   std::uint32_t offset = 0;
   for (const Chunk& chunk : plan.chunks) {
     EXPECT_EQ(chunk.first_unit, unit);
     EXPECT_EQ(chunk.offset, offset);
-    EXPECT_LE(chunk.units * unit_bytes(chunk.bits), kMaxChunkBytes);
+    EXPECT_GE(chunk.units, 1);
+    EXPECT_LE(chunk.units, kMaxChunkUnits);
     for (int u = 0; u < chunk.units; ++u) {
       EXPECT_EQ(plan.group_of_unit[unit + static_cast<std::uint32_t>(u)], chunk.group);
+      EXPECT_EQ(plan.bits_of_unit[unit + static_cast<std::uint32_t>(u)], chunk.bits);
     }
     unit += chunk.units;
     offset += static_cast<std::uint32_t>(chunk.units) * chunk.bits;
   }
   EXPECT_EQ(unit, static_cast<std::uint32_t>(plan.units()));
-  EXPECT_EQ(std::int64_t{offset} * 256, plan.strip_bytes());
+  EXPECT_EQ(std::int64_t{offset} * 64, plan.strip_bytes());
+  const auto max_bytes = static_cast<int>(plan.max_piece_bytes());
+  const auto max_scale_bytes = static_cast<int>(plan.max_piece_scale_bytes());
+  std::uint32_t next = 0;
+  for (const Piece& piece : plan.pieces) {
+    ASSERT_EQ(piece.first_chunk, next);
+    ASSERT_GE(piece.chunks, 1);
+    ASSERT_LE(next + piece.chunks, plan.chunks.size());
+    EXPECT_EQ(piece.offset, plan.chunks[next].offset);
+    EXPECT_EQ(piece.first_unit, plan.chunks[next].first_unit);
+    EXPECT_EQ(piece.first_group, plan.chunks[next].group);
+    EXPECT_LE(piece.groups, kMaxPieceUnits);
+    int units = 0;
+    int bytes = 0;
+    for (int c = 0; c < piece.chunks; ++c, ++next) {
+      const Chunk& chunk = plan.chunks[next];
+      units += chunk.units;
+      bytes += chunk.units * unit_bytes(chunk.bits);
+      EXPECT_GE(chunk.group, piece.first_group);
+      EXPECT_LT(chunk.group, piece.first_group + piece.groups);
+    }
+    EXPECT_EQ(piece.size * 64, bytes);
+    EXPECT_EQ(piece.units, units);
+    EXPECT_LE(bytes, max_bytes);
+    EXPECT_LE(units, kMaxPieceUnits);
+    const bool last = next == plan.chunks.size();
+    EXPECT_TRUE(last || units + plan.chunks[next].units > kMaxPieceUnits ||
+                plan.chunks[next].group - piece.first_group >= kMaxPieceUnits);
+    const int entry = scale_bytes(plan.kind);
+    const int lead = piece.first_group * entry % 16;
+    EXPECT_GE(max_scale_bytes, lead + piece.groups * entry);
+    EXPECT_EQ(max_scale_bytes % 16, 0);
+    EXPECT_LE(max_scale_bytes, kMaxPieceUnits * entry + 24);
+  }
+  EXPECT_EQ(next, plan.chunks.size());
+}
+
+TEST(CudaPack, PiecesCoverEveryChunkOnce) {
+  Engine random(7);
+  expect_pieces_cover_chunks(
+      plan_codes(random_exl2({{8, 96}, {6, 64}, {4, 160}, {2, 32}}, 64, random), 64));
+  std::vector<GroupShape> groups(3, GroupShape{5, 32});
+  groups.insert(groups.end(), 45, GroupShape{4, 128});
+  groups.insert(groups.end(), 70, GroupShape{3, 32});
+  groups.push_back({2, 3200});
+  expect_pieces_cover_chunks(plan_codes(random_exl2(groups, 32, random), 32));
+  for (const std::int64_t group_size : {32, 48, 64, 128, 2560}) {
+    for (const GptqZeros zeros : {GptqZeros::kConstant, GptqZeros::kBytes, GptqZeros::kWords}) {
+      const GptqMatrix matrix = random_gptq({4, 2560, 32, group_size, true, zeros}, random);
+      expect_pieces_cover_chunks(plan_codes(matrix, 32));
+    }
+  }
+}
+
+// Groups that no channel belongs to, as an act-order table may have them, do not widen pieces.
+TEST(CudaPack, PiecesStayNarrowAcrossEmptyGroups) {
+  Engine random(10);
+  GptqMatrix matrix = random_gptq({4, 512, 32, 2, false, GptqZeros::kBytes}, random);
+  for (std::size_t i = 0; i < matrix.group_of.size(); ++i) {
+    matrix.group_of[i] = i < 64 ? 0 : i < 128 ? 20 : i < 256 ? 100 : 255;
+  }
+  const CodePackPlan plan = plan_codes(matrix, 32);
+  expect_pieces_cover_chunks(plan);
+  EXPECT_EQ(plan.pieces.size(), 3u);
+  expect_lossless(matrix, plan, pack(matrix, plan));
+}
+
+TEST(CudaPack, PlacesOfChannelsAreThoseOfTheirSlots) {
+  Engine random(11);
+  const GptqMatrix gptq = random_gptq({4, 224, 32, 48, true, GptqZeros::kBytes}, random);
+  const Exl2Matrix exl2 = random_exl2({{4, 96}, {2, 64}}, 32, random);
+  for (const CodePackPlan& plan : {plan_codes(gptq, 32), plan_codes(exl2, 32)}) {
+    ASSERT_EQ(plan.place_of_channel.size(), static_cast<std::size_t>(plan.in));
+    for (std::size_t slot = 0; slot < plan.channel_of_slot.size(); ++slot) {
+      const std::int32_t channel = plan.channel_of_slot[slot];
+      if (channel < 0) continue;
+      EXPECT_EQ(plan.place_of_channel[static_cast<std::size_t>(channel)],
+                fragment_place(static_cast<int>(slot)));
+    }
+  }
+  EXPECT_EQ(plan_codes(random_exl2({{2, 65536}}, 32, random), 32).place_of_channel.size(), 65536u);
+  EXPECT_TRUE(plan_codes(random_exl2({{2, 65568}}, 32, random), 32).place_of_channel.empty());
+  Exl2Matrix twice = random_exl2({{2, 64}}, 32, random);
+  twice.perm[1] = twice.perm[0];
+  EXPECT_TRUE(plan_codes(twice, 32).place_of_channel.empty());
 }
 
 // What the file holds, give or take the padding of the last strip and small tables.

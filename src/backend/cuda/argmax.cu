@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cfloat>
 
+#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/each_element.cuh"
-#include "backend/cuda/fused_ops.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/row_view.cuh"
 #include "backend/cuda/warp_reduce.cuh"
@@ -74,7 +74,8 @@ std::size_t argmax_scratch_bytes(std::int64_t rows) {
   return arena_bytes(DType::kI64, rows * kMaxParts);
 }
 
-void argmax(ExecContext& ctx, const TensorView& logits, std::int32_t* out) {
+void argmax(ExecContext& ctx, const ArgmaxArgs& args) {
+  const TensorView& logits = args.logits;
   const std::int64_t rows = logits.rows();
   if (rows == 0) return;
   const auto vocab = static_cast<int>(logits.columns());
@@ -94,7 +95,7 @@ void argmax(ExecContext& ctx, const TensorView& logits, std::int32_t* out) {
            rows_of<const float>(logits), vocab, part_size, keys);
   });
   launch(shape_of(ctx, dim3(static_cast<unsigned>(rows)), dim3(32)), argmax_kernel, keys, parts,
-         out);
+         args.out);
 }
 
 }  // namespace bl::cuda

@@ -57,4 +57,19 @@ void attention(ExecContext& ctx, const AttentionArgs& args) {
   if (plan.host.prefill_spans > 0) attention_prefill(ctx, params, plan, layout.type);
 }
 
+void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& rope, const AttentionArgs& args) {
+  BL_CHECK(args.plan != nullptr && rope.q.x.data == args.q.data);
+  const auto& plan = static_cast<const DeviceSpanPlan&>(*args.plan);
+  const AttentionParams params = params_of(args, plan);
+  const KvLayout& layout = args.cache.layout;
+  if (plan.host.decode_spans == 0 || !decode_rotates(params, plan, rope) ||
+      !runs_on_tensor_cores(layout, cuda_ops_of(ctx).backend->facts().compute_capability)) {
+    rope_and_write(ctx, rope);
+    attention(ctx, args);
+    return;
+  }
+  const ArenaScope scope(*ctx.scratch);
+  attention_decode(ctx, params, plan, layout.type, &rope);
+}
+
 }  // namespace bl::cuda

@@ -13,6 +13,7 @@ struct DecodeRun {
   ExecContext& ctx;
   const AttentionParams& params;
   const DecodeLaunch& launch;
+  const FreshTokens& fresh;
   dim3 grid;
 };
 
@@ -23,7 +24,7 @@ void launch_decode(const DecodeRun& run) {
       Room::kQueryBytes + Room::ring_bytes(run.params.k_row.bytes, run.params.v_row.bytes));
   allow_shared_bytes(decode_kernel<kType, kDim>, bytes);
   launch(shape_of(run.ctx, run.grid, dim3(kDecodeWarps * 32), bytes), decode_kernel<kType, kDim>,
-         run.params, run.launch);
+         run.params, run.launch, run.fresh);
 }
 
 template <CacheType kType>
@@ -55,8 +56,19 @@ void launch_decode_any(const DecodeRun& run, CacheType type) {
 
 }  // namespace
 
+bool decode_rotates(const AttentionParams& params, const DeviceSpanPlan& plan,
+                    const RopeAndWriteArgs& rope) {
+  return plan.host.prefill_spans == 0 && plan.host.decode_tokens == 1 &&
+         params.group <= kQueryTile && rope.q.rotated / 2 <= kMostTurns;
+}
+
 void attention_decode(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
-                      CacheType type) {
+                      CacheType type, const RopeAndWriteArgs* rope) {
+  FreshTokens fresh;
+  if (rope != nullptr) {
+    fresh = {true, rope_parameters(rope->q), rope_parameters(rope->k),
+             kv_write_parameters(rope->write)};
+  }
   const SpanPlan& host = plan.host;
   const DecodeSplit split = split_decode({.spans = host.decode_spans,
                                           .tokens = host.decode_tokens,
@@ -87,7 +99,7 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
       const int heads = std::min(split.heads_per_launch, params.kv_heads - head);
       const dim3 grid(static_cast<unsigned>(split.pieces * split.row_tiles),
                       static_cast<unsigned>(heads), static_cast<unsigned>(spans));
-      launch_decode_any({ctx, part, launch, grid}, type);
+      launch_decode_any({ctx, part, launch, fresh, grid}, type);
     }
   }
 }

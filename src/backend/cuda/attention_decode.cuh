@@ -3,13 +3,26 @@
 // piece), its own ring of copies and its own softmax; they are joined at the end.
 
 #include "backend/cuda/attention_tile.cuh"
+#include "backend/cuda/kv_write.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/mma.cuh"
+#include "backend/cuda/rope.cuh"
 
 namespace bl::cuda {
 
 inline constexpr int kDecodeWarps = 4;
 inline constexpr int kWarpKeys = 16;  // that a warp reads at a time
+
+inline constexpr int kMostTurns = 128;  // pairs of a head that the decode kernel rotates
+
+// New tokens that the kernel rotates and writes to the cache itself, one a span: the CTA whose
+// piece holds a token's key writes it, with its value, and reads it back like older ones.
+struct FreshTokens {
+  bool present = false;
+  RopeParameters q{};
+  RopeParameters k{};
+  KvWriteParameters write{};
+};
 
 // One launch: grid (pieces · row_tiles, kv heads, spans).
 struct DecodeLaunch {
@@ -439,21 +452,59 @@ __device__ __forceinline__ void join_pieces(const AttentionParams& p, const Deco
   }
 }
 
+// The new token's key and value of the task's head → the cache.
+__device__ __forceinline__ void write_fresh(const FreshTokens& fresh, const DecodeTask& task,
+                                            const float2* turns) {
+  const std::int64_t token = task.span.first_token;
+  const std::int64_t slot = fresh.write.slots[token];
+  const int k_groups = fresh.write.k.shape.groups;
+  const int v_groups = fresh.write.v.shape.groups;
+  for (int u = static_cast<int>(threadIdx.x) / 32; u < k_groups + v_groups; u += kDecodeWarps) {
+    if (u < k_groups) {
+      write_group(
+          fresh.write.k, slot, token, task.kv_head * k_groups + u,
+          [&](const float* head, int e) { return rotated_element(fresh.k, turns, head, e); });
+    } else {
+      write_group(fresh.write.v, slot, token, task.kv_head * v_groups + u - k_groups,
+                  [](const float* head, int e) { return head[e]; });
+    }
+  }
+}
+
+// Spans, pages and positions are of the whole step, and older keys of earlier steps: they are read
+// before the kernel before has ended.
 template <CacheType kType, int kDim>
 __global__ void __launch_bounds__(kDecodeWarps * 32, kDim <= 128 ? 3 : 2)
     decode_kernel(const __grid_constant__ AttentionParams p,
-                  const __grid_constant__ DecodeLaunch launch) {
+                  const __grid_constant__ DecodeLaunch launch,
+                  const __grid_constant__ FreshTokens fresh) {
   allow_next();
-  dependency_wait();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   using Shape = DecodeRoom<kType, kDim>;
   extern __shared__ __align__(16) std::byte shared[];
+  __shared__ float2 turns[kMostTurns];
   auto* queries = reinterpret_cast<__half*>(shared);
   std::byte* ring = shared + Shape::kQueryBytes;
   DecodeTask task;
-  if (!find_task(p, launch, task)) return;
+  if (!find_task(p, launch, task)) {
+    dependency_wait();
+    return;
+  }
+  if (fresh.present) fill_turns(fresh.q, task.span.first_token, turns);
+  const bool reads_fresh = task.end > task.span.past;
+  if (reads_fresh) {
+    dependency_wait();
+    if (fresh.present) {
+      write_fresh(fresh, task, turns);
+      __syncthreads();
+    }
+  }
   DecodeWarp<kType, kDim> warp(p, task, ring, queries);
-  load_queries<kDim, kQueryTile>(p, task.span, task.kv_head, task.first_row, queries);
+  if (!reads_fresh) dependency_wait();
+  load_queries<kDim, kQueryTile>(
+      p, task.span, task.kv_head, task.first_row, queries, [&](const float* head, int e) {
+        return fresh.present ? rotated_element(fresh.q, turns, head, e) : head[e];
+      });
   __syncthreads();
   WarpSums<kDim> sums;
   warp.run(sums);

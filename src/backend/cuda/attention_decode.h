@@ -8,7 +8,11 @@ namespace bl::cuda {
 // query heads of a kv head and all tokens of a span; the last CTA of a (span, kv head) joins the
 // parts, in order. For all cache types but F32; heads of a multiple of 8, at most 256; compute
 // capability 8.0.
+// With `rope`, spans have one token each, which is rotated and written in the same launch:
+// only where decode_rotates says so.
 void attention_decode(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
-                      CacheType type);
+                      CacheType type, const RopeAndWriteArgs* rope = nullptr);
+bool decode_rotates(const AttentionParams& params, const DeviceSpanPlan& plan,
+                    const RopeAndWriteArgs& rope);
 
 }  // namespace bl::cuda

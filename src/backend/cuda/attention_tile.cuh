@@ -210,10 +210,12 @@ __device__ __forceinline__ void clear_columns(Team team, int dim, __half* tile) 
 // ---- Queries
 
 // Row r of a (span, kv head): token r / group, head r % group of the group. Rows [first, first +
-// kRows) → tile, rotated to meet the keys, in units that make scores powers of two.
-template <int kDim, int kRows>
+// kRows) → tile, rotated to meet the keys, in units that make scores powers of two. element(head,
+// e): element e of a query, given a pointer to it.
+template <int kDim, int kRows, class Element>
 __device__ __forceinline__ void load_queries(const AttentionParams& p, const SpanEntry& span,
-                                             int kv_head, int first, __half* tile) {
+                                             int kv_head, int first, __half* tile,
+                                             const Element& element) {
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const int rows = span.tokens * p.group;
   const int k_dim = p.k_row.dim;
@@ -228,8 +230,9 @@ __device__ __forceinline__ void load_queries(const AttentionParams& p, const Spa
       const int token = (first + r) / p.group;
       const int head = kv_head * p.group + (first + r) % p.group;
       if (d + lane < k_dim) {
-        x = p.q[(span.first_token + token) * p.q_stride + static_cast<std::int64_t>(head) * k_dim +
-                d + lane];
+        x = element(
+            p.q + (span.first_token + token) * p.q_stride + static_cast<std::int64_t>(head) * k_dim,
+            d + lane);
       }
       if (p.k_row.code == KvRow::Code::kInt) {
         x = rotate_group(x, k_dim - d < kKvScaleGroup ? k_dim - d : kKvScaleGroup);
@@ -238,6 +241,13 @@ __device__ __forceinline__ void load_queries(const AttentionParams& p, const Spa
     const float bounded = fminf(fmaxf(x * factor, -65504.0f), 65504.0f);
     tile[r * kTileStride<kDim> + d + lane] = __float2half_rn(bounded);
   }
+}
+
+template <int kDim, int kRows>
+__device__ __forceinline__ void load_queries(const AttentionParams& p, const SpanEntry& span,
+                                             int kv_head, int first, __half* tile) {
+  load_queries<kDim, kRows>(p, span, kv_head, first, tile,
+                            [](const float* head, int e) { return head[e]; });
 }
 
 // ---- Scores

@@ -33,6 +33,11 @@ __device__ __forceinline__ void barrier_expect(std::uint64_t* barrier, int bytes
       : "memory");
 }
 
+__device__ __forceinline__ void barrier_arrive(std::uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+
 __device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, std::uint32_t phase) {
   asm volatile(
       "{\n"

@@ -9,11 +9,10 @@
 
 namespace bl::cuda {
 
-// Where codes come from. EXL2: `word_of_unit` and codes of a unit in order; GPTQ:
-// `channel_of_slot`.
+// Where codes come from. EXL2: `word_of_unit`, codes of a unit are in order; GPTQ: the channels.
 struct CodeSource {
   const std::uint32_t* words = nullptr;           // [word rows, stored_out]
-  const std::int32_t* channel_of_slot = nullptr;  // GPTQ: [units · 32], else null
+  const std::int32_t* channel_of_slot = nullptr;  // GPTQ: [units · 32]
   const std::int32_t* word_of_unit = nullptr;     // EXL2: [units], else null
   std::int64_t stored_out = 0;
 };
@@ -31,9 +30,8 @@ BL_HD inline std::uint32_t source_code(const CodeSource& source, std::int64_t un
   return read_code(source.words + column, source.stored_out, channel, bits);
 }
 
-// Word `word` (of 64 · bits) of a unit whose first column is `column`.
-BL_HD inline std::uint32_t packed_word(const CodeSource& source, std::int64_t unit, int bits,
-                                       std::int64_t column, int word) {
+// Word `word` (of 16 · bits) of a unit. `codes`: those of slot s and column c at [s · stride + c].
+BL_HD inline std::uint32_t packed_word(const std::uint8_t* codes, int stride, int bits, int word) {
   const int plane_index = plane_count(bits) == 2 && word * 4 >= plane_of(bits, 1).offset ? 1 : 0;
   const Plane plane = plane_of(bits, plane_index);
   const int in_plane = word - plane.offset / 4;
@@ -41,8 +39,8 @@ BL_HD inline std::uint32_t packed_word(const CodeSource& source, std::int64_t un
   std::uint32_t value = 0;
   for (int bit = 0; bit < 32; bit += plane.bits) {
     const PlacedCode at = code_at(plane.bits, in_plane, bit);
-    const std::uint32_t code = source_code(source, unit, bits, slot_in_unit(at.lane, at.name),
-                                           column + column_in_unit(at.lane, at.name));
+    const int slot = slot_in_unit(at.lane, at.name);
+    const std::uint32_t code = codes[slot * stride + column_in_unit(at.lane, at.name)];
     value |= (code >> plane.shift & mask) << bit;
   }
   return value;
@@ -52,7 +50,7 @@ BL_HD inline std::uint32_t packed_word(const CodeSource& source, std::int64_t un
 BL_HD inline std::uint32_t unpacked_code(const std::uint32_t* unit_words, int bits, int slot,
                                          int column) {
   const int lane = column % 8 * 4 + slot % 8 / 2;
-  const CodeName name{column / 16, column / 8 % 2, slot / 16, slot / 8 % 2, slot % 2};
+  const CodeName name{column / 8, slot / 16, slot / 8 % 2, slot % 2};
   std::uint32_t code = 0;
   for (int p = 0; p < plane_count(bits); ++p) {
     const Plane plane = plane_of(bits, p);
@@ -76,32 +74,52 @@ struct ScaleSource {
 BL_HD inline std::uint32_t packed_scale_word(const ScaleSource& source, ScaleKind kind,
                                              std::int64_t group, std::int64_t first_column,
                                              int word) {
-  const auto column_of = [&](int entry) {  // entry 2i + h of run g
-    const int g = entry / 8;
-    return first_column + 16 * (entry % 8 / 2) + 8 * (entry % 2) + g;
-  };
+  constexpr int kHalfWords = kStripColumns / 2;
   const std::int64_t row = group * source.stored_out;
-  const bool nibbles = kind == ScaleKind::kExl2 || (kind == ScaleKind::kGptqZeros4 && word >= 32);
   std::uint32_t value = 0;
-  if (nibbles) {
-    const int run = kind == ScaleKind::kExl2 ? word : word - 32;
-    for (int e = 0; e < 8; ++e) {
-      const std::int64_t column = column_of(run * 8 + e);
+  if (kind == ScaleKind::kExl2 || (kind == ScaleKind::kGptqZeros4 && word >= kHalfWords)) {
+    for (int i = 0; i < 8; ++i) {  // code h of entry g
+      const int g = word % 2 * 4 + i / 2;
+      const std::int64_t column = first_column + 8 * (i % 2) + g;
       if (column >= source.stored_out) continue;
       const std::uint32_t code =
           kind == ScaleKind::kExl2
               ? source.scale_codes[(row + column) / 8] >> (4 * (column % 8)) & 15u
               : static_cast<std::uint32_t>(source.zeros[row + column] - source.zero);
-      value |= code << (4 * e);
+      value |= code << (4 * i);
     }
     return value;
   }
-  const std::uint16_t* halves = word < 32 ? source.scales : source.zeros;
-  for (int e = 0; e < 2; ++e) {
-    const std::int64_t column = column_of(word % 32 * 2 + e);
-    if (column < source.stored_out) value |= std::uint32_t{halves[row + column]} << (16 * e);
+  const std::uint16_t* halves = word < kHalfWords ? source.scales : source.zeros;
+  for (int h = 0; h < 2; ++h) {
+    const std::int64_t column = first_column + 8 * h + word % kHalfWords;
+    if (column < source.stored_out) value |= std::uint32_t{halves[row + column]} << (16 * h);
   }
   return value;
+}
+
+// The scale and zero point of a column as they were packed: EXL2's code, or binary16 bits and the
+// zero point without the matrix's own.
+struct PackedScale {
+  std::uint32_t scale = 0;
+  std::uint32_t zero = 0;
+};
+BL_HD inline PackedScale unpacked_scale(const std::uint32_t* words, ScaleKind kind, int column) {
+  constexpr int kHalfWords = kStripColumns / 2;
+  const int g = column % 8;
+  const int h = column / 8;
+  const auto code = [&](int first) { return words[first + g / 4] >> (g % 4 * 8 + 4 * h) & 15u; };
+  const auto half = [&](int first) { return words[first + g] >> (16 * h) & 0xffffu; };
+  switch (kind) {
+    case ScaleKind::kExl2:
+      return {code(0), 0};
+    case ScaleKind::kGptq:
+      return {half(0), 0};
+    case ScaleKind::kGptqZeros4:
+      return {half(0), code(kHalfWords)};
+    default:
+      return {half(0), half(kHalfWords)};
+  }
 }
 
 }  // namespace bl::cuda

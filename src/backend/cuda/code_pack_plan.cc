@@ -10,36 +10,64 @@
 namespace bl::cuda {
 namespace {
 
-// What a warp pays for a chunk besides its bytes, in units of 256 bytes.
-constexpr std::uint32_t kChunkCost = 2;
-
-// Cuts the units into chunks of one group and at most kMaxChunkBytes.
-// `group_scales`: s(g) of EXL2, or empty.
+// Cuts the units into chunks of one group. `group_scales`: s(g) of EXL2, or empty.
 void add_chunks(CodePackPlan& plan, const std::vector<float>& group_scales) {
   std::uint32_t offset = 0;
-  const std::int64_t units = plan.units();
-  for (std::int64_t u = 0; u < units;) {
-    const auto at = static_cast<std::size_t>(u);
+  const auto units = static_cast<std::size_t>(plan.units());
+  for (std::size_t u = 0; u < units;) {
     Chunk chunk;
     chunk.offset = offset;
     chunk.first_unit = static_cast<std::uint16_t>(u);
-    chunk.group = static_cast<std::uint16_t>(plan.group_of_unit[at]);
+    chunk.group = static_cast<std::uint16_t>(plan.group_of_unit[u]);
     if (!group_scales.empty()) chunk.group_scale = group_scales[chunk.group];
-    chunk.bits = static_cast<std::uint8_t>(plan.bits_of_unit[at]);
-    const int most = full_chunk_units(plan.bits_of_unit[at]);
-    std::int64_t end = u;
-    while (end < units && end - u < most &&
-           plan.group_of_unit[static_cast<std::size_t>(end)] == plan.group_of_unit[at]) {
-      ++end;
-    }
+    chunk.bits = static_cast<std::uint8_t>(plan.bits_of_unit[u]);
+    std::size_t end = u;
+    while (end < units && end - u < kMaxChunkUnits && plan.group_of_unit[end] == chunk.group) ++end;
     chunk.units = static_cast<std::uint8_t>(end - u);
     offset += static_cast<std::uint32_t>(chunk.units) * chunk.bits;
-    chunk.ends_strip = end == units ? 1 : 0;
-    chunk.ends_group =
-        end == units || plan.group_of_unit[static_cast<std::size_t>(end)] != chunk.group ? 1 : 0;
     plan.chunks.push_back(chunk);
     u = end;
   }
+}
+
+// Gathers the chunks into pieces. A piece's groups are as few as its units even where the file has
+// groups without channels, so that scales take bounded room.
+void add_pieces(CodePackPlan& plan) {
+  static_assert(kMaxPieceUnits >= kMaxChunkUnits && kMaxPieceUnits <= 255);
+  for (std::size_t c = 0; c < plan.chunks.size();) {
+    const Chunk& first = plan.chunks[c];
+    Piece piece;
+    piece.offset = first.offset;
+    piece.first_unit = first.first_unit;
+    piece.first_chunk = static_cast<std::uint16_t>(c);
+    piece.first_group = first.group;
+    for (; c < plan.chunks.size(); ++c) {
+      const Chunk& chunk = plan.chunks[c];
+      const int groups = chunk.group - first.group + 1;
+      if (piece.units + chunk.units > kMaxPieceUnits || groups > kMaxPieceUnits) break;
+      piece.size = static_cast<std::uint16_t>(piece.size + chunk.units * chunk.bits);
+      piece.units = static_cast<std::uint8_t>(piece.units + chunk.units);
+      piece.groups = static_cast<std::uint8_t>(groups);
+      ++piece.chunks;
+    }
+    plan.pieces.push_back(piece);
+  }
+}
+
+void add_places(CodePackPlan& plan) {
+  if (plan.channel_of_slot.size() > std::size_t{1} << 16) return;
+  const auto in = static_cast<std::size_t>(plan.in);
+  std::vector<bool> placed(in);
+  std::vector<std::uint16_t> places((in + 3) / 4 * 4);
+  for (std::size_t slot = 0; slot < plan.channel_of_slot.size(); ++slot) {
+    const std::int32_t channel = plan.channel_of_slot[slot];
+    if (channel < 0) continue;
+    const auto at = static_cast<std::size_t>(channel);
+    places[at] = static_cast<std::uint16_t>(fragment_place(static_cast<int>(slot)));
+    placed[at] = true;
+  }
+  if (std::find(placed.begin(), placed.end(), false) != placed.end()) return;
+  plan.place_of_channel = std::move(places);
 }
 
 void check_units(const CodePackPlan& plan, const std::string& name) {
@@ -73,22 +101,30 @@ void choose_zeros(const GptqMatrix& matrix, CodePackPlan& plan) {
 }  // namespace
 
 std::int64_t CodePackPlan::strip_bytes() const {
-  return std::int64_t{256} * std::accumulate(bits_of_unit.begin(), bits_of_unit.end(), 0);
+  return std::int64_t{unit_bytes(1)} * std::accumulate(bits_of_unit.begin(), bits_of_unit.end(), 0);
 }
 
-std::uint32_t CodePackPlan::cost_of(const Chunk& chunk) {
-  return static_cast<std::uint32_t>(chunk.units) * chunk.bits + kChunkCost;
+std::uint32_t CodePackPlan::max_piece_bytes() const {
+  int most = 0;
+  for (const Piece& piece : pieces) most = std::max(most, piece.size * unit_bytes(1));
+  return static_cast<std::uint32_t>(most);
 }
 
-std::uint32_t CodePackPlan::strip_cost() const {
-  std::uint32_t cost = 0;
-  for (const Chunk& chunk : chunks) cost += cost_of(chunk);
-  return cost;
+std::uint32_t CodePackPlan::max_piece_scale_bytes() const {
+  const int bytes = scale_bytes(kind);
+  int most = 0;
+  for (const Piece& piece : pieces) {
+    const int begin = piece.first_group * bytes / 16 * 16;
+    const int end = ((piece.first_group + piece.groups) * bytes + 15) / 16 * 16;
+    most = std::max(most, end - begin);
+  }
+  return static_cast<std::uint32_t>(most);
 }
 
 std::size_t CodePackPlan::device_bytes() const {
   return code_bytes() + scale_bytes_total() + chunks.size() * sizeof(Chunk) +
-         channel_of_slot.size() * sizeof(std::int32_t);
+         pieces.size() * sizeof(Piece) + channel_of_slot.size() * sizeof(std::int32_t) +
+         place_of_channel.size() * sizeof(std::uint16_t);
 }
 
 CodePackPlan plan_codes(const Exl2Matrix& matrix, std::int64_t out) {
@@ -114,6 +150,8 @@ CodePackPlan plan_codes(const Exl2Matrix& matrix, std::int64_t out) {
     group_scales.push_back(exl2_group_scale(bits));
   }
   add_chunks(plan, group_scales);
+  add_pieces(plan);
+  add_places(plan);
   return plan;
 }
 
@@ -140,6 +178,8 @@ CodePackPlan plan_codes(const GptqMatrix& matrix, std::int64_t out) {
   }
   check_units(plan, matrix.name);
   add_chunks(plan, {});
+  add_pieces(plan);
+  add_places(plan);
   return plan;
 }
 

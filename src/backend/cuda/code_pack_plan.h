@@ -19,21 +19,24 @@ struct CodePackPlan {
   std::vector<std::int32_t> group_of_unit;    // [units] row of the file's scales
   std::vector<std::int32_t> bits_of_unit;     // [units]
   std::vector<std::int32_t> word_of_unit;     // [units] first word row, kExl2 only
-  std::vector<Chunk> chunks;                  // of a strip
-  std::int32_t groups = 0;                    // rows of scales
+  // Where a channel's activation lies (fragment_place of its slot), [in] and zeros up to a multiple
+  // of 4; empty where 16 bits do not hold the places, or a channel has none.
+  std::vector<std::uint16_t> place_of_channel;
+  std::vector<Chunk> chunks;  // of a strip
+  std::vector<Piece> pieces;  // of a strip
+  std::int32_t groups = 0;    // rows of scales
 
   std::int64_t units() const { return static_cast<std::int64_t>(group_of_unit.size()); }
   std::int64_t strips() const { return (out + kStripColumns - 1) / kStripColumns; }
   std::int64_t strip_bytes() const;
   std::size_t code_bytes() const { return static_cast<std::size_t>(strips() * strip_bytes()); }
   std::size_t scale_bytes_total() const {
-    return static_cast<std::size_t>(strips() * groups) *
-           static_cast<std::size_t>(scale_bytes(kind));
+    return static_cast<std::size_t>(strips() * scale_stride(kind, groups));
   }
-  // What a warp pays for a chunk, in units of 256 bytes.
-  static std::uint32_t cost_of(const Chunk& chunk);
-  std::uint32_t strip_cost() const;
-  // Codes, scales, chunk and group tables, channel table.
+  // The most that a piece takes: of codes, and of scales with what 16-byte copies bring along.
+  std::uint32_t max_piece_bytes() const;
+  std::uint32_t max_piece_scale_bytes() const;
+  // Codes, scales and tables.
   std::size_t device_bytes() const;
 };
 

@@ -47,7 +47,6 @@ CudaBackend::CudaBackend(int device)
     : name_(fmt::format("cuda:{}", device)), facts_(cuda::read_device_facts(device)) {
   blas_ = std::make_unique<cuda::BlasLt>();
   BL_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-  counters_ = allocate_zeroed<std::int32_t>(cuda::kMaxStrips);
   constants_ = allocate_zeroed<float>(2);
   const float one = 1.0f;
   BL_CUDA_CHECK(cudaMemcpy(constants_ + 1, &one, sizeof one, cudaMemcpyHostToDevice));
@@ -71,7 +70,6 @@ CudaBackend::~CudaBackend() {
   recorder_.reset();
   staging_.reset();
   blas_.reset();
-  cudaFree(counters_);
   cudaFree(constants_);
   cudaStreamDestroy(stream_);
 }
@@ -158,7 +156,7 @@ std::size_t CudaBackend::packed_bytes(const WeightMatrix& matrix, const PackOpti
 }
 
 std::size_t CudaBackend::scratch_bytes(const ScratchShape& shape) const {
-  return cuda::matmul_scratch_bytes(shape, facts_.multiprocessors) +
+  return cuda::matmul_scratch_bytes(shape) + cuda::argmax_scratch_bytes(shape.tokens) +
          cuda::experts_scratch_bytes(shape) +
          cuda::attention_scratch_bytes(shape.tokens, shape.heads, shape.head_dim,
                                        facts_.multiprocessors) +

@@ -56,7 +56,6 @@ class CudaBackend final : public Backend {
   cuda::BlasLt& blas() { return *blas_; }
   cuda::ProductPlans& product_plans() { return *product_plans_; }
   // Zeroed ints for kernels that count arrivals; zero between kernels.
-  std::int32_t* counters() const { return counters_; }
   // 0 or 1 as a float in device memory.
   const float* constant(bool one) const { return constants_ + (one ? 1 : 0); }
 
@@ -65,7 +64,6 @@ class CudaBackend final : public Backend {
   cuda::DeviceFacts facts_;
   cudaStream_t stream_ = nullptr;
   cuda::CudaOps ops_;
-  std::int32_t* counters_ = nullptr;
   float* constants_ = nullptr;
   std::unique_ptr<cuda::BlasLt> blas_;
   std::unique_ptr<cuda::Packer> packer_;

@@ -44,7 +44,12 @@ void take_in(CudaExperts::Matrices& facts, const PackedMatrix& matrix) {
   facts.out = matrix.out();
   const CodeWeights* codes = cuda_matrix(&matrix).codes();
   (codes != nullptr ? facts.some_codes : facts.some_plain) = true;
-  if (codes != nullptr) facts.units = std::max(facts.units, codes->view.units);
+  if (codes == nullptr) return;
+  facts.units = std::max(facts.units, codes->view.units);
+  facts.piece_bytes =
+      std::max(facts.piece_bytes, static_cast<std::int32_t>(codes->max_piece_bytes));
+  facts.piece_scale_bytes =
+      std::max(facts.piece_scale_bytes, static_cast<std::int32_t>(codes->max_piece_scale_bytes));
 }
 
 bool gather_alike(const ExpertWeights& expert) {

@@ -20,7 +20,10 @@ class CudaExperts final : public PackedExperts {
     std::int64_t out = 0;
     bool some_codes = false;
     bool some_plain = false;
-    std::int32_t units = 0;  // of a strip of codes, at most
+    // Codes, the most that any has: units of a strip; bytes of a piece, see CodeWeights.
+    std::int32_t units = 0;
+    std::int32_t piece_bytes = 0;
+    std::int32_t piece_scale_bytes = 0;
   };
 
   CudaExperts(Backend& backend, std::span<const ExpertWeights> all);

@@ -13,11 +13,18 @@ namespace bl::cuda {
 struct CodeWeights {
   CodeMatrixView view;
   const std::int32_t* channel_of_slot = nullptr;  // device, [units · 32]
+  // Device, [in] rounded up to 4: fragment_place of each channel's slot; null where 16 bits do not
+  // hold it, or a channel has no slot.
+  const std::uint16_t* place_of_channel = nullptr;
   std::shared_ptr<std::byte> memory;
-  CodePackPlan plan;  // without its channel table
+  CodePackPlan plan;  // without its tables of channels
+  std::size_t bytes = 0;
+  // The most that a piece takes: of codes, and of scales with what 16-byte copies bring along.
+  std::uint32_t max_piece_bytes = 0;
+  std::uint32_t max_piece_scale_bytes = 0;
   // Equal gathers have equal numbers: matrices that read the same input often agree on it.
   std::uint64_t gather = 0;
-  // And equal cuts into strips and chunks have equal numbers.
+  // And equal cuts into strips, pieces and chunks have equal numbers.
   std::uint64_t shape = 0;
 };
 

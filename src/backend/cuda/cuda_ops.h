@@ -42,6 +42,9 @@ void experts(ExecContext& ctx, const ExpertsArgs& args);
 void rope(ExecContext& ctx, const RopeArgs& args);
 void kv_write(ExecContext& ctx, const KvWriteArgs& args);
 void attention(ExecContext& ctx, const AttentionArgs& args);
+void argmax(ExecContext& ctx, const ArgmaxArgs& args);
+std::size_t argmax_scratch_bytes(std::int64_t rows);
 void rope_and_write(ExecContext& ctx, const RopeAndWriteArgs& args);
+void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& rope, const AttentionArgs& args);
 
 }  // namespace bl::cuda

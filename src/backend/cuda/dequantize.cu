@@ -7,8 +7,11 @@ namespace bl::cuda {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr int kSlots = kWarps * kUnitSlots;  // of a CTA's tile
-constexpr int kPadding = 8;                  // halves between rows, against bank conflicts
+constexpr int kCtaStrips = 4;
+constexpr int kColumns = kCtaStrips * kStripColumns;  // of a CTA's tile
+constexpr int kSlots = kWarps * kUnitSlots;
+constexpr int kPadding = 8;  // halves between rows, against bank conflicts
+constexpr int kRow = kSlots + kPadding;
 
 // Integers of a pair, as two halves 1024 + code.
 __device__ __forceinline__ __half2 with_magic(std::uint32_t pair) {
@@ -16,53 +19,77 @@ __device__ __forceinline__ __half2 with_magic(std::uint32_t pair) {
   return *reinterpret_cast<const __half2*>(&bits);
 }
 
-// Writes a unit's values into the CTA's tile: `tile` is [64][kSlots + kPadding], at the unit's
-// first slot. `pair_of(i, h, r, s)` gives two codes, each in the low bits of its half.
-template <class Pair>
-__device__ __forceinline__ void write_unit(Pair&& pair_of, const LaneScales& scales, int lane,
+// Codes of 8 bits, whose planes products take one after the other.
+struct WideUnitCodes {
+  UnitCodes<4> high;
+  UnitCodes<4> low;
+  __device__ __forceinline__ void load(const std::byte* unit, int lane) {
+    high.load(unit, lane);
+    low.load(unit + unit_bytes(4), lane);
+  }
+  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s) const {
+    return low.pair(h, r, s) | high.pair(h, r, s) << 4;
+  }
+};
+
+// Writes one strip's values of a unit: `tile` is [16][kRow], at the unit's first slot.
+template <class Codes>
+__device__ __forceinline__ void write_unit(const Codes& codes, const LaneScales& scales, int lane,
                                            __half* tile) {
   const int g = lane / 4;
   const int t = lane % 4;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
+  for (int h = 0; h < 2; ++h) {
+    const __half2 scale = __float2half2_rn(scales.scale[h] * kCodeUnit);
+    const __half2 zero = __float2half2_rn(1024.0f + scales.zero[h]);
+    __half* row = tile + (8 * h + g) * kRow + 2 * t;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const __half2 scale = __float2half2_rn(scales.scale[2 * i + h] * kCodeUnit);
-      const __half2 zero = __float2half2_rn(1024.0f + scales.zero[2 * i + h]);
-      __half* row = tile + (16 * i + 8 * h + g) * (kSlots + kPadding) + 2 * t;
+    for (int s = 0; s < 2; ++s) {
 #pragma unroll
-      for (int s = 0; s < 2; ++s) {
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          // The difference is exact, so the product is the one rounding that the formats ask for.
-          const __half2 value = __hmul2(__hsub2(with_magic(pair_of(i, h, r, s)), zero), scale);
-          *reinterpret_cast<__half2*>(row + 16 * s + 8 * r) = value;
-        }
+      for (int r = 0; r < 2; ++r) {
+        // The difference is exact, so the product is the one rounding that the formats ask for.
+        const __half2 code = with_magic(codes.pair(h, r, s) >> (4 * s));
+        const __half2 value = __hmul2(__hsub2(code, zero), scale);
+        *reinterpret_cast<__half2*>(row + 16 * s + 8 * r) = value;
       }
     }
   }
 }
 
-template <int Bits>
-__device__ __forceinline__ void write_codes(const std::byte* codes, const LaneScales& scales,
-                                            int lane, __half* tile) {
-  UnitCodes<Bits> unit;
-  unit.load(codes, lane);
-  write_unit([&](int i, int h, int r, int s) { return unit.pair(i, h, r, s) >> (4 * s); }, scales,
-             lane, tile);
+// The same unit of a few strips.
+struct StripUnits {
+  const std::byte* codes = nullptr;  // of the first strip
+  std::int64_t stride = 0;
+  int strips = 0;
+};
+
+template <class Codes>
+__device__ __forceinline__ void write_units(const StripUnits& units,
+                                            const LaneScales (&scales)[kCtaStrips], int lane,
+                                            __half* tile) {
+  Codes codes[kCtaStrips];
+#pragma unroll
+  for (int i = 0; i < kCtaStrips; ++i) {
+    if (i < units.strips) codes[i].load(units.codes + i * units.stride, lane);
+  }
+#pragma unroll
+  for (int i = 0; i < kCtaStrips; ++i) {
+    if (i >= units.strips) break;
+    write_unit(codes[i], scales[i], lane, tile + i * kStripColumns * kRow);
+  }
 }
 
-__device__ __forceinline__ void write_wide_codes(const std::byte* codes, const LaneScales& scales,
-                                                 int lane, __half* tile) {
-  UnitCodes<4> high;
-  UnitCodes<4> low;
-  high.load(codes, lane);
-  low.load(codes + 1024, lane);
-  write_unit(
-      [&](int i, int h, int r, int s) {
-        return low.pair(i, h, r, s) >> (4 * s) | high.pair(i, h, r, s) >> (4 * s) << 4;
-      },
-      scales, lane, tile);
+template <class Scales>
+__device__ __forceinline__ void load_scales(const CodeMatrixView& m, const Chunk& chunk,
+                                            int first_strip, int strips, int lane,
+                                            LaneScales (&to)[kCtaStrips]) {
+  const Scales scales(m, chunk, lane);
+  const std::int64_t stride = scale_stride(m.kind, m.groups);
+  const std::byte* from = m.scales + first_strip * stride + chunk.group * scale_bytes(m.kind);
+#pragma unroll
+  for (int i = 0; i < kCtaStrips; ++i) {
+    if (i < strips) to[i] = scales.of(from + i * stride, lane);
+  }
 }
 
 // The chunk that holds a unit.
@@ -75,54 +102,63 @@ __device__ __forceinline__ int chunk_of_unit(const CodeMatrixView& m, int unit, 
   return chunk;
 }
 
-// grid (pieces of four units, strips): a warp a unit.
+// One unit of up to four strips, by a warp, into the CTA's tile.
+__device__ __forceinline__ void expand_unit(const CodeMatrixView& m, int first_strip, int strips,
+                                            int unit, __half* tile) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const Chunk chunk = m.chunks[chunk_of_unit(m, unit, lane)];
+  LaneScales scales[kCtaStrips];
+  if (m.kind == ScaleKind::kExl2) {
+    load_scales<ExlScales>(m, chunk, first_strip, strips, lane, scales);
+  } else {
+    load_scales<GptqScales>(m, chunk, first_strip, strips, lane, scales);
+  }
+  const StripUnits units{m.codes + first_strip * m.strip_bytes +
+                             static_cast<std::int64_t>(chunk.offset) * unit_bytes(1) +
+                             (unit - static_cast<int>(chunk.first_unit)) * unit_bytes(chunk.bits),
+                         m.strip_bytes, strips};
+  switch (chunk.bits) {
+    case 2:
+      write_units<UnitCodes<2>>(units, scales, lane, tile);
+      break;
+    case 3:
+      write_units<UnitCodes<3>>(units, scales, lane, tile);
+      break;
+    case 4:
+      write_units<UnitCodes<4>>(units, scales, lane, tile);
+      break;
+    case 5:
+      write_units<UnitCodes<5>>(units, scales, lane, tile);
+      break;
+    case 6:
+      write_units<UnitCodes<6>>(units, scales, lane, tile);
+      break;
+    default:
+      write_units<WideUnitCodes>(units, scales, lane, tile);
+  }
+}
+
+// grid (units / 4, strips / 4): a warp a unit.
 __global__ void __launch_bounds__(kWarps * 32) dequantize_kernel(DequantizeArgs args) {
   allow_next();
-  __shared__ __align__(16) __half tile[kStripColumns][kSlots + kPadding];
+  __shared__ __align__(16) __half tile[kColumns][kRow];
   const CodeMatrixView& m = args.view;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int strip = args.first_strip + static_cast<int>(blockIdx.y);
+  const int first_strip = static_cast<int>(blockIdx.y) * kCtaStrips;  // of those asked for
+  const int strips = min(kCtaStrips, args.strips - first_strip);
   const int first_unit = static_cast<int>(blockIdx.x) * kWarps;
-  const int unit = first_unit + warp;
-  if (unit < m.units) {
-    const Chunk chunk = m.chunks[chunk_of_unit(m, unit, lane)];
-    const std::byte* codes = m.codes + strip * m.strip_bytes +
-                             static_cast<std::int64_t>(chunk.offset) * 256 +
-                             (unit - static_cast<int>(chunk.first_unit)) * unit_bytes(chunk.bits);
-    const std::byte* scales_at =
-        m.scales +
-        (static_cast<std::int64_t>(strip) * m.groups + chunk.group) * scale_bytes(m.kind);
-    LaneScales scales;
-    scales.load(m, scales_at, chunk, lane);
-    __half* to = &tile[0][warp * kUnitSlots];
-    switch (chunk.bits) {
-      case 2:
-        write_codes<2>(codes, scales, lane, to);
-        break;
-      case 3:
-        write_codes<3>(codes, scales, lane, to);
-        break;
-      case 4:
-        write_codes<4>(codes, scales, lane, to);
-        break;
-      case 5:
-        write_codes<5>(codes, scales, lane, to);
-        break;
-      case 6:
-        write_codes<6>(codes, scales, lane, to);
-        break;
-      default:
-        write_wide_codes(codes, scales, lane, to);
-    }
+  if (first_unit + warp < m.units) {
+    expand_unit(m, args.first_strip + first_strip, strips, first_unit + warp,
+                &tile[0][warp * kUnitSlots]);
   }
   __syncthreads();
   // The product before may still read the rows.
   dependency_wait();
   const int slots = min(kSlots, (m.units - first_unit) * kUnitSlots);
   const std::int64_t row_length = std::int64_t{m.units} * kUnitSlots;
-  const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.y) * kStripColumns;
-  for (int e = static_cast<int>(threadIdx.x); e < kStripColumns * kSlots / 8; e += kWarps * 32) {
+  const std::int64_t first_row = static_cast<std::int64_t>(first_strip) * kStripColumns;
+  const int columns = strips * kStripColumns;
+  for (int e = static_cast<int>(threadIdx.x); e < columns * kSlots / 8; e += kWarps * 32) {
     const int column = e / (kSlots / 8);
     const int slot = e % (kSlots / 8) * 8;
     if (slot >= slots) continue;
@@ -135,7 +171,7 @@ __global__ void __launch_bounds__(kWarps * 32) dequantize_kernel(DequantizeArgs 
 
 void dequantize(ExecContext& ctx, const DequantizeArgs& args) {
   const dim3 grid(static_cast<unsigned>((args.view.units + kWarps - 1) / kWarps),
-                  static_cast<unsigned>(args.strips));
+                  static_cast<unsigned>((args.strips + kCtaStrips - 1) / kCtaStrips));
   launch(shape_of(ctx, grid, kWarps * 32), dequantize_kernel, args);
 }
 

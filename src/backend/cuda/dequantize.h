@@ -6,7 +6,7 @@
 
 namespace bl::cuda {
 
-// Strips [first, first + count) of a packed matrix as binary16 rows [count · 64][units · 32], one a
+// Strips [first, first + count) of a packed matrix as binary16 rows [count · 16][units · 32], one a
 // column, in order of the slots; rounded as the formats say.
 struct DequantizeArgs {
   CodeMatrixView view;

@@ -58,6 +58,9 @@ struct ExpertProductArgs {
     std::int32_t out = 0;
     std::int32_t first_column = 0;             // of `out`
     const std::uint32_t* fragments = nullptr;  // codes
+    // Codes: the most that a piece takes of a strip, of any expert.
+    std::int32_t piece_bytes = 0;
+    std::int32_t piece_scale_bytes = 0;
   };
   ExpertRows rows;
   Matrix matrices[2];

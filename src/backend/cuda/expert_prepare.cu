@@ -1,8 +1,10 @@
 // What the products of experts read, gathered by each expert's own tables.
 
+#include "backend/cuda/device_math.h"
 #include "backend/cuda/expert_kernels.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/prepare.cuh"
+#include "backend/cuda/warp_reduce.cuh"
 
 namespace bl::cuda {
 namespace {
@@ -40,7 +42,7 @@ __device__ __forceinline__ float prepare_units(const ExpertMatrix& matrix, int w
   for (int c = static_cast<int>(threadIdx.x); c < width; c += kPrepareThreads) {
     largest = fmaxf(largest, fabsf(value(c)));
   }
-  const float power = power_for(cta_largest(largest, warp_largest));
+  const float power = power_of_two_for(cta_max(largest, warp_largest), kInputExponent);
   const float divide = 1.0f / power;
 #pragma unroll
   for (int u = 0; u < kUnitsPerWarp; ++u) {

@@ -111,6 +111,8 @@ class Slice {
     ExpertProductArgs::Matrix& m = product.matrices[product.count];
     m.table = matrices.table;
     m.out = static_cast<std::int32_t>(matrices.out);
+    m.piece_bytes = matrices.piece_bytes;
+    m.piece_scale_bytes = matrices.piece_scale_bytes;
     if (product.count == 1) m.first_column = product.matrices[0].out;
     product.in = static_cast<std::int32_t>(matrices.in);
     ++product.count;

@@ -19,9 +19,6 @@ namespace {
 constexpr std::int64_t kMostPackedTokens = 64;
 // Up to so many, plain matrices are multiplied in F32 activations, eight tokens at a time.
 constexpr std::int64_t kFewDenseTokens = 64;
-// CTAs of a product on a multiprocessor. With one, dependent launch puts two of the next product on
-// some multiprocessors and none on others (207 tok/s against 258; bench/ladder/exl2_gemv).
-constexpr int kProductCtas = 2;
 // Expanded weights held at a time.
 constexpr std::int64_t kExpandedBytes = 128 << 20;
 
@@ -56,15 +53,10 @@ class Preparation {
     return target.fragments;
   }
 
-  const float* run(const MatmulArgs& args) {
-    args_.x = args.x;
+  const float* run(const TensorView& x, const InputNorm& norm) {
+    args_.x = x;
     args_.token_scales = ctx_.scratch->take_f32({tokens_}).as<float>();
-    if (args.norm != nullptr) {
-      args_.normalise = true;
-      args_.norm_weight = args.norm->weight.as<const float>();
-      args_.unit_offset = args.norm->unit_offset;
-      args_.eps = args.norm->eps;
-    }
+    args_.norm = norm;
     prepare(ctx_, args_);
     return args_.token_scales;
   }
@@ -76,6 +68,24 @@ class Preparation {
   std::vector<std::pair<std::uint64_t, std::int32_t>> keys_;
 };
 
+InputNorm input_norm(const NormArgs* norm, std::int64_t in) {
+  if (norm == nullptr) return {};
+  return {true, norm->weight.empty() ? nullptr : norm->weight.as<const float>(),
+          norm->unit_offset ? 1.0f : 0.0f, norm->eps, 1.0f / static_cast<float>(in)};
+}
+
+void add_matrix(ProductArgs& product_args, const MatmulOutput& output, const TensorView& out) {
+  const CodeWeights& codes = *cuda_matrix(output.weight).codes();
+  ProductMatrix& m = product_args.matrices[product_args.count++];
+  m.view = codes.view;
+  m.piece_bytes = static_cast<std::int32_t>(codes.max_piece_bytes);
+  m.piece_scale_bytes = static_cast<std::int32_t>(codes.max_piece_scale_bytes);
+  m.place_of_channel = codes.place_of_channel;
+  m.out = out.as<float>();
+  m.out_stride = out.row_stride;
+  m.bias = bias_of(output);
+}
+
 // A few tokens: straight from the packed codes, all matrices in one launch.
 void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
                    std::span<const MatmulOutput* const> outputs) {
@@ -83,28 +93,44 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   const std::int64_t tokens = args.x.rows();
   CudaBackend& backend = *cuda_ops_of(ctx).backend;
   ProductArgs product_args;
-  Preparation preparation(ctx, tokens);
   std::array<const CodeWeights*, kMaxMatrices> weights{};
-  for (const MatmulOutput* output : outputs) {
-    const CodeWeights& codes = *cuda_matrix(output->weight).codes();
-    weights[static_cast<std::size_t>(product_args.count)] = &codes;
-    ProductMatrix& m = product_args.matrices[product_args.count++];
-    m.view = codes.view;
-    m.fragments = preparation.fragments_for(codes);
-    m.out = output->out.as<float>();
-    m.out_stride = output->out.row_stride;
-    m.bias = bias_of(*output);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    weights[i] = cuda_matrix(outputs[i]->weight).codes();
+    add_matrix(product_args, *outputs[i],
+               args.activation != nullptr ? args.activation->out : outputs[i]->out);
+    int next = 0;  // of gathers that no matrix before has
+    int& gather = product_args.matrices[i].gather = -1;
+    for (std::size_t j = 0; j < i; ++j) {
+      next = std::max(next, product_args.matrices[j].gather + 1);
+      if (weights[j]->gather == weights[i]->gather) gather = product_args.matrices[j].gather;
+    }
+    if (gather < 0) gather = next;
   }
-  product_args.token_scales = preparation.run(args);
+  product_args.x = args.x.as<const float>();
+  product_args.x_stride = args.x.row_stride;
+  product_args.in = static_cast<int>(args.x.columns());
+  product_args.norm = input_norm(args.norm, args.x.columns());
   product_args.multiplier = args.multiplier;
   product_args.accumulate = args.accumulate;
-  const ProductPlans::Entry plan = backend.product_plans().find(
-      {weights.data(), outputs.size()}, kProductCtas * backend.facts().multiprocessors);
+  product_args.gated = args.activation != nullptr;
+  if (product_args.gated) product_args.activation = activation_parameters(*args.activation);
+  product_args.tokens = static_cast<int>(std::min<std::int64_t>(kMaxProductTokens, tokens));
+  const StripShares shares = backend.product_plans().find(
+      {weights.data(), outputs.size()}, product_args.gated, backend.facts().multiprocessors);
+  if (tokens <= kMaxProductTokens && prepares_itself(product_args)) {
+    product(ctx, product_args, shares);
+    return;
+  }
+  Preparation preparation(ctx, tokens);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    product_args.matrices[i].fragments = preparation.fragments_for(*weights[i]);
+  }
+  product_args.token_scales = preparation.run(args.x, product_args.norm);
   for (std::int64_t first = 0; first < tokens; first += kMaxProductTokens) {
-    product_args.first_token = static_cast<int>(first);
+    product_args.first_token = first;
     product_args.tokens =
         static_cast<int>(std::min<std::int64_t>(kMaxProductTokens, tokens - first));
-    product(ctx, product_args, plan, backend.counters());
+    product(ctx, product_args, shares);
   }
 }
 
@@ -227,12 +253,11 @@ void dense_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& 
 
 }  // namespace
 
-std::size_t matmul_scratch_bytes(const Backend::ScratchShape& shape, int multiprocessors) {
+std::size_t matmul_scratch_bytes(const Backend::ScratchShape& shape) {
   // Padding of groups at most doubles the slots.
   const std::int64_t slots = 2 * shape.max_in + kUnitSlots;
   const std::int64_t packed_tokens = std::min(shape.tokens, kMostPackedTokens) + 8;
   const std::size_t packed = kMaxMatrices * arena_bytes(DType::kF16, packed_tokens * slots) +
-                             product_scratch_bytes(kProductCtas * multiprocessors) +
                              arena_bytes(DType::kF32, packed_tokens);
   const std::size_t expanded =
       arena_bytes(DType::kF16, shape.tokens * slots) + arena_bytes(DType::kF32, 1) +
@@ -269,12 +294,36 @@ void expanded_matmuls(ExecContext& ctx, const MatmulArgs& args, float* row_large
   }
 }
 
-// The norm goes into the launch that gathers the activations where every matrix has codes and
+bool all_have_codes(const MatmulArgs& args) {
+  return args.outputs.size() <= kMaxMatrices &&
+         std::all_of(args.outputs.begin(), args.outputs.end(), has_codes);
+}
+
+// The norm goes into the launch that makes the activations ready where every matrix has codes and
 // tokens are few; elsewhere it is a launch of its own.
 bool fuses_norm(const MatmulArgs& args) {
   return args.x.rows() <= kMostPackedTokens && args.norm->kind == NormKind::kRms &&
-         args.norm->bias.empty() && args.outputs.size() <= kMaxMatrices &&
-         std::all_of(args.outputs.begin(), args.outputs.end(), has_codes);
+         args.norm->bias.empty() && all_have_codes(args);
+}
+
+// And the activation into the product of gate and up.
+bool fuses_activation(const MatmulArgs& args) {
+  return args.x.rows() <= kMostPackedTokens && all_have_codes(args) &&
+         is_exl2(args.outputs[0]) == is_exl2(args.outputs[1]);
+}
+
+void matmul_of_normalised(ExecContext& ctx, const MatmulArgs& args) {
+  NormArgs norm_args = *args.norm;
+  const TensorView h = ctx.scratch->take_f32({args.x.rows(), 1, args.x.columns()});
+  norm_args.x = args.x;
+  norm_args.x.shape = h.shape;
+  norm_args.out = h;
+  norm(ctx, norm_args);
+  MatmulArgs rest = args;
+  rest.x = h;
+  rest.x.shape = {args.x.rows(), args.x.columns()};
+  rest.norm = nullptr;
+  matmul(ctx, rest);
 }
 
 }  // namespace
@@ -282,18 +331,18 @@ bool fuses_norm(const MatmulArgs& args) {
 void matmul(ExecContext& ctx, const MatmulArgs& args) {
   if (args.x.rows() == 0) return;
   ArenaScope scope(*ctx.scratch);
+  if (args.activation != nullptr) {
+    BL_CHECK(args.outputs.size() == 2);
+    if (!fuses_activation(args)) {
+      MatmulArgs rest = args;
+      rest.activation = nullptr;
+      matmul(ctx, rest);
+      activate(ctx, *args.activation);
+      return;
+    }
+  }
   if (args.norm != nullptr && !fuses_norm(args)) {
-    NormArgs norm_args = *args.norm;
-    const TensorView h = ctx.scratch->take_f32({args.x.rows(), 1, args.x.columns()});
-    norm_args.x = args.x;
-    norm_args.x.shape = h.shape;
-    norm_args.out = h;
-    norm(ctx, norm_args);
-    MatmulArgs rest = args;
-    rest.x = h;
-    rest.x.shape = {args.x.rows(), args.x.columns()};
-    rest.norm = nullptr;
-    matmul(ctx, rest);
+    matmul_of_normalised(ctx, args);
     return;
   }
   const bool few = args.x.rows() <= kMostPackedTokens;

@@ -4,6 +4,6 @@
 namespace bl::cuda {
 
 // Upper bound of the scratch that `matmul` takes.
-std::size_t matmul_scratch_bytes(const Backend::ScratchShape& shape, int multiprocessors);
+std::size_t matmul_scratch_bytes(const Backend::ScratchShape& shape);
 
 }  // namespace bl::cuda

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "backend/cuda/cuda_ops.h"
-#include "backend/cuda/fused_ops.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/row_view.cuh"
 #include "backend/cuda/warp_reduce.cuh"
@@ -12,7 +11,6 @@ namespace {
 
 struct NormParameters {
   Rows<float> x;
-  Rows<const float> added;  // where not null: x += multiplier · added first
   Rows<float> out;
   const float* weight;  // may be null
   const float* bias;    // may be null
@@ -20,7 +18,6 @@ struct NormParameters {
   int segments;
   int width;
   std::int64_t parameter_step;  // of weight and bias from segment to segment
-  float multiplier;
   float eps;
   float offset;  // 1 where weight means (1 + weight)
   bool centred;
@@ -29,7 +26,6 @@ struct NormParameters {
 // One row of one segment.
 struct Segment {
   float* x;
-  const float* added;
   float* out;
   const float* weight;
   const float* bias;
@@ -40,8 +36,8 @@ __device__ __forceinline__ Segment segment_at(const NormParameters& p, std::int6
   const std::int64_t segment = index - row * p.segments;
   const std::int64_t first = segment * p.width;
   const std::int64_t parameter = segment * p.parameter_step;
-  return {p.x[row] + first, p.added.data != nullptr ? p.added[row] + first : nullptr,
-          p.out[row] + first, p.weight != nullptr ? p.weight + parameter : nullptr,
+  return {p.x[row] + first, p.out[row] + first,
+          p.weight != nullptr ? p.weight + parameter : nullptr,
           p.bias != nullptr ? p.bias + parameter : nullptr};
 }
 
@@ -87,11 +83,6 @@ __device__ __forceinline__ void norm_in_registers(const NormParameters& p, const
     values[j] = {};
     if (i >= p.width) continue;
     values[j] = load_pack<4>(s.x + i);
-    if (s.added != nullptr) {
-      const auto part = load_pack<4>(s.added + i);
-      for (int e = 0; e < 4; ++e) values[j].at[e] = fmaf(p.multiplier, part.at[e], values[j].at[e]);
-      store_pack(s.x + i, values[j]);
-    }
   }
   const float share = 1.0f / static_cast<float>(p.width);
   float mean = 0.0f;
@@ -153,7 +144,6 @@ __global__ void __launch_bounds__(256) norm_any_kernel(NormParameters p) {
   const Segment s = segment_at(p, blockIdx.x);
   float sum = 0.0f;
   for (int i = team.index(); i < p.width; i += team.size()) {
-    if (s.added != nullptr) s.x[i] = fmaf(p.multiplier, s.added[i], s.x[i]);
     sum += s.x[i];
   }
   const float share = 1.0f / static_cast<float>(p.width);
@@ -169,9 +159,9 @@ __global__ void __launch_bounds__(256) norm_any_kernel(NormParameters p) {
   }
 }
 
-bool in_fours(const NormArgs& args, const TensorView& added) {
+bool in_fours(const NormArgs& args) {
   return args.x.shape[2] % 4 == 0 && takes_packs(args.x, 4) && takes_packs(args.out, 4) &&
-         takes_packs(args.weight, 4) && takes_packs(args.bias, 4) && takes_packs(added, 4);
+         takes_packs(args.weight, 4) && takes_packs(args.bias, 4);
 }
 
 void launch_norm(ExecContext& ctx, const NormParameters& p, bool fours) {
@@ -199,7 +189,6 @@ NormParameters parameters_of(const NormArgs& args) {
   const TensorView& parameter = args.weight.empty() ? args.bias : args.weight;
   const bool each = !parameter.empty() && parameter.shape.elements() > width;
   return {.x = rows_of<float>(args.x),
-          .added = {},
           .out = rows_of<float>(args.out),
           .weight = args.weight.as<const float>(),
           .bias = args.bias.as<const float>(),
@@ -207,7 +196,6 @@ NormParameters parameters_of(const NormArgs& args) {
           .segments = static_cast<int>(args.x.shape[1]),
           .width = static_cast<int>(width),
           .parameter_step = each ? width : 0,
-          .multiplier = 0.0f,
           .eps = args.eps,
           .offset = args.unit_offset ? 1.0f : 0.0f,
           .centred = args.kind == NormKind::kLayer};
@@ -216,15 +204,7 @@ NormParameters parameters_of(const NormArgs& args) {
 }  // namespace
 
 void norm(ExecContext& ctx, const NormArgs& args) {
-  launch_norm(ctx, parameters_of(args), in_fours(args, {}));
-}
-
-void add_norm(ExecContext& ctx, const AddArgs& add, const NormArgs& norm) {
-  BL_CHECK(norm.x.data == add.x.data && norm.x.shape[1] == 1);
-  NormParameters p = parameters_of(norm);
-  p.added = rows_of<const float>(add.y);
-  p.multiplier = add.multiplier;
-  launch_norm(ctx, p, in_fours(norm, add.y));
+  launch_norm(ctx, parameters_of(args), in_fours(args));
 }
 
 }  // namespace bl::cuda

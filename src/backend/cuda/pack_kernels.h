@@ -8,7 +8,7 @@ namespace bl::cuda {
 // What the packing kernels write; device memory throughout.
 struct PackTarget {
   std::uint32_t* codes = nullptr;                // [strips][strip words]
-  std::uint32_t* scales = nullptr;               // [strips][groups][scale words]
+  std::uint32_t* scales = nullptr;               // [strips][scale_stride / 4]
   const std::int32_t* bits_of_unit = nullptr;    // [units]
   const std::int64_t* offset_of_unit = nullptr;  // [units] words from the strip's start
   std::int64_t strip_words = 0;

@@ -29,14 +29,20 @@ class Staged {
   ~Staged() {
     for (void* p : memory_) cudaFreeAsync(p, stream_);
   }
+  // Null for nothing.
   template <class T>
-  T* copy(const T* from, std::size_t count) {
+  const T* copy(std::span<const T> values) {
+    if (values.empty()) return nullptr;
     void* data = nullptr;
-    const std::size_t bytes = count * sizeof(T);
-    BL_CUDA_CHECK(cudaMallocAsync(&data, std::max<std::size_t>(bytes, 16), stream_));
+    BL_CUDA_CHECK(cudaMallocAsync(&data, values.size_bytes(), stream_));
     memory_.push_back(data);
-    BL_CUDA_CHECK(cudaMemcpyAsync(data, from, bytes, cudaMemcpyHostToDevice, stream_));
-    return static_cast<T*>(data);
+    BL_CUDA_CHECK(
+        cudaMemcpyAsync(data, values.data(), values.size_bytes(), cudaMemcpyHostToDevice, stream_));
+    return static_cast<const T*>(data);
+  }
+  template <class T>
+  const T* copy(const std::vector<T>& values) {
+    return copy(std::span<const T>(values));
   }
 
  private:
@@ -44,7 +50,15 @@ class Staged {
   std::vector<void*> memory_;
 };
 
+// Copies of scales are rounded outwards to 16 bytes.
+constexpr std::size_t kScaleSlack = 16;
+
 std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+template <class T>
+std::size_t bytes_of(const std::vector<T>& values) {
+  return values.size() * sizeof(T);
+}
 
 PackTarget target_of(const CodeWeights& weights, Staged& staged) {
   const CodePackPlan& plan = weights.plan;
@@ -57,8 +71,8 @@ PackTarget target_of(const CodeWeights& weights, Staged& staged) {
   PackTarget target;
   target.codes = reinterpret_cast<std::uint32_t*>(const_cast<std::byte*>(weights.view.codes));
   target.scales = reinterpret_cast<std::uint32_t*>(const_cast<std::byte*>(weights.view.scales));
-  target.bits_of_unit = staged.copy(plan.bits_of_unit.data(), plan.bits_of_unit.size());
-  target.offset_of_unit = staged.copy(offsets.data(), offsets.size());
+  target.bits_of_unit = staged.copy(plan.bits_of_unit);
+  target.offset_of_unit = staged.copy(offsets);
   target.strip_words = words;
   target.strips = weights.view.strips;
   target.units = weights.view.units;
@@ -94,81 +108,76 @@ std::size_t CudaMatrix::bytes() const {
   if (const DenseWeights* dense_weights = dense()) {
     return static_cast<std::size_t>(in() * out()) * size_of(dense_weights->type);
   }
-  const CodeWeights& weights = *codes();
-  return weights.plan.device_bytes() +
-         static_cast<std::size_t>(weights.view.units) * kUnitSlots * sizeof(std::int32_t);
+  return codes()->bytes;
+}
+
+template <class T>
+const T* Packer::upload(std::byte* to, const std::vector<T>& values) {
+  if (values.empty()) return nullptr;
+  BL_CUDA_CHECK(cudaMemcpyAsync(to, values.data(), values.size() * sizeof(T),
+                                cudaMemcpyHostToDevice, stream_));
+  return reinterpret_cast<const T*>(to);
 }
 
 // Lays out the device memory and fills the tables; codes and scales are left to the kernels.
 CodeWeights Packer::upload_plan(CodePackPlan plan) {
   CodeWeights weights;
   const std::size_t codes = rounded(plan.code_bytes());
-  const std::size_t scales = rounded(plan.scale_bytes_total());
-  const std::size_t chunks = rounded(plan.chunks.size() * sizeof(Chunk));
-  const std::size_t channels = rounded(plan.channel_of_slot.size() * sizeof(std::int32_t));
-  weights.memory = slabs_.take(codes + scales + chunks + channels);
+  const std::size_t scales = rounded(plan.scale_bytes_total() + kScaleSlack);
+  const std::size_t chunks = rounded(bytes_of(plan.chunks));
+  const std::size_t pieces = rounded(bytes_of(plan.pieces));
+  const std::size_t channels = rounded(bytes_of(plan.channel_of_slot));
+  const std::size_t places = rounded(bytes_of(plan.place_of_channel));
+  weights.memory = slabs_.take(codes + scales + chunks + pieces + channels + places);
   std::byte* at = weights.memory.get();
   CodeMatrixView& view = weights.view;
   view.codes = at;
   view.scales = at += codes;
-  view.chunks = reinterpret_cast<const Chunk*>(at += scales);
-  BL_CUDA_CHECK(cudaMemcpyAsync(at, plan.chunks.data(), plan.chunks.size() * sizeof(Chunk),
-                                cudaMemcpyHostToDevice, stream_));
-  weights.channel_of_slot = reinterpret_cast<const std::int32_t*>(at += chunks);
-  BL_CUDA_CHECK(cudaMemcpyAsync(at, plan.channel_of_slot.data(),
-                                plan.channel_of_slot.size() * sizeof(std::int32_t),
-                                cudaMemcpyHostToDevice, stream_));
+  view.chunks = upload(at += scales, plan.chunks);
+  view.pieces = upload(at += chunks, plan.pieces);
+  weights.channel_of_slot = upload(at += pieces, plan.channel_of_slot);
+  weights.place_of_channel = upload(at += channels, plan.place_of_channel);
   view.strip_bytes = plan.strip_bytes();
   view.strips = static_cast<std::int32_t>(plan.strips());
   view.chunk_count = static_cast<std::int32_t>(plan.chunks.size());
+  view.piece_count = static_cast<std::int32_t>(plan.pieces.size());
   view.groups = plan.groups;
   view.units = static_cast<std::int32_t>(plan.units());
   view.out = static_cast<std::int32_t>(plan.out);
   view.zero = plan.zero;
   view.kind = plan.kind;
+  weights.max_piece_bytes = plan.max_piece_bytes();
+  weights.max_piece_scale_bytes = plan.max_piece_scale_bytes();
+  weights.bytes = plan.device_bytes();
   weights.gather = number_of(plan.channel_of_slot);
   std::vector<std::int32_t> shape{view.strips};
   for (const Chunk& chunk : plan.chunks) shape.push_back(chunk.units * 16 + chunk.bits);
+  for (const Piece& piece : plan.pieces) shape.push_back(piece.chunks);
   weights.shape = number_of(shape);
   weights.plan = std::move(plan);
-  weights.plan.channel_of_slot = {};
   return weights;
 }
 
-CodeWeights Packer::pack_codes(const Exl2Matrix& matrix, std::int64_t out) {
-  CodeWeights weights = upload_plan(plan_codes(matrix, out));
+CodeWeights Packer::pack_codes(CodePackPlan plan, const FileCodes& file) {
+  CodeWeights weights = upload_plan(std::move(plan));
   Staged staged(stream_);
   const PackTarget target = target_of(weights, staged);
   CodeSource source;
-  source.words = staged.copy(matrix.q_weight.data(), matrix.q_weight.size());
-  source.word_of_unit =
-      staged.copy(weights.plan.word_of_unit.data(), weights.plan.word_of_unit.size());
-  source.stored_out = matrix.out;
-  launch_pack_codes(source, target, stream_);
-  ScaleSource scales;
-  scales.scale_codes = staged.copy(matrix.q_scale.data(), matrix.q_scale.size());
-  scales.stored_out = matrix.out;
-  launch_pack_scales(scales, target, stream_);
-  BL_CUDA_CHECK(cudaStreamSynchronize(stream_));
-  return weights;
-}
-
-CodeWeights Packer::pack_codes(const GptqMatrix& matrix, std::int64_t out) {
-  CodeWeights weights = upload_plan(plan_codes(matrix, out));
-  Staged staged(stream_);
-  const PackTarget target = target_of(weights, staged);
-  CodeSource source;
-  source.words = staged.copy(matrix.qweight.data(), matrix.qweight.size());
+  source.words = staged.copy(file.words);
   source.channel_of_slot = weights.channel_of_slot;
-  source.stored_out = matrix.out;
+  source.word_of_unit = staged.copy(weights.plan.word_of_unit);
+  source.stored_out = weights.plan.stored_out;
   launch_pack_codes(source, target, stream_);
   ScaleSource scales;
-  scales.scales = staged.copy(matrix.scales.data(), matrix.scales.size());
-  scales.zeros = staged.copy(matrix.zeros.data(), matrix.zeros.size());
-  scales.stored_out = matrix.out;
+  scales.scale_codes = staged.copy(file.scale_codes);
+  scales.scales = staged.copy(file.scales);
+  scales.zeros = staged.copy(file.zeros);
+  scales.stored_out = weights.plan.stored_out;
   scales.zero = weights.plan.zero;
   launch_pack_scales(scales, target, stream_);
   BL_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  weights.plan.channel_of_slot = {};
+  weights.plan.place_of_channel = {};
   return weights;
 }
 
@@ -198,10 +207,12 @@ std::unique_ptr<CudaMatrix> Packer::pack(const WeightMatrix& matrix, std::int64_
   const std::int64_t in = in_features(matrix);
   BL_CHECK(out > 0 && out <= out_features(matrix));
   if (const auto* exl2 = std::get_if<Exl2Matrix>(&matrix)) {
-    return std::make_unique<CudaMatrix>(in, out, pack_codes(*exl2, out));
+    const FileCodes file{exl2->q_weight, exl2->q_scale, {}, {}};
+    return std::make_unique<CudaMatrix>(in, out, pack_codes(plan_codes(*exl2, out), file));
   }
   if (const auto* gptq = std::get_if<GptqMatrix>(&matrix)) {
-    return std::make_unique<CudaMatrix>(in, out, pack_codes(*gptq, out));
+    const FileCodes file{gptq->qweight, {}, gptq->scales, gptq->zeros};
+    return std::make_unique<CudaMatrix>(in, out, pack_codes(plan_codes(*gptq, out), file));
   }
   return std::make_unique<CudaMatrix>(in, out, pack_dense(std::get<DenseMatrix>(matrix), out));
 }

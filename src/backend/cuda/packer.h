@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backend/cuda/cuda_matrix.h"
@@ -20,10 +21,18 @@ class Packer {
   std::size_t packed_bytes(const WeightMatrix& matrix, std::int64_t out);
 
  private:
-  CodeWeights pack_codes(const Exl2Matrix& matrix, std::int64_t out);
-  CodeWeights pack_codes(const GptqMatrix& matrix, std::int64_t out);
+  // What a file holds of a quantized matrix; empty what its format has not.
+  struct FileCodes {
+    std::span<const std::uint32_t> words;
+    std::span<const std::uint32_t> scale_codes;
+    std::span<const std::uint16_t> scales;
+    std::span<const std::uint16_t> zeros;
+  };
+  CodeWeights pack_codes(CodePackPlan plan, const FileCodes& file);
   DenseWeights pack_dense(const DenseMatrix& matrix, std::int64_t out);
   CodeWeights upload_plan(CodePackPlan plan);
+  template <class T>
+  const T* upload(std::byte* to, const std::vector<T>& values);
 
   cudaStream_t stream_;
   WeightSlabs slabs_;

@@ -1,6 +1,7 @@
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/prepare.cuh"
 #include "backend/cuda/product.h"
+#include "backend/cuda/warp_reduce.cuh"
 
 namespace bl::cuda {
 namespace {
@@ -11,14 +12,12 @@ struct PrepareLaunch {
   std::int64_t stride = 0;
   int in = 0;
   float* token_scales = nullptr;
-  const float* norm_weight = nullptr;
-  float unit_offset = 0.0f;
-  float eps = 0.0f;
+  InputNorm norm;
   bool aligned = false;  // rows start at multiples of 16 bytes and have whole float4s
 };
 
 __device__ __forceinline__ float weight_of(const PrepareLaunch& p, int channel) {
-  return p.norm_weight == nullptr ? 1.0f : p.norm_weight[channel] + p.unit_offset;
+  return p.norm.weight == nullptr ? 1.0f : p.norm.weight[channel] + p.norm.unit_offset;
 }
 
 // What a CTA learns of its row.
@@ -30,19 +29,6 @@ struct RowFacts {
     squares += x * x;
   }
 };
-
-__device__ __forceinline__ float cta_sum(float value, float* parts) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    value += __shfl_xor_sync(0xffffffffu, value, offset);
-  }
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
-  __syncthreads();
-  value = 0.0f;
-#pragma unroll
-  for (int w = 0; w < kPrepareThreads / 32; ++w) value += parts[w];
-  return value;
-}
 
 template <bool Normalise>
 __device__ __forceinline__ RowFacts look_at(const PrepareLaunch& p, const float* row) {
@@ -92,13 +78,13 @@ __global__ void __launch_bounds__(kPrepareThreads)
     values[u] = channels[u] < 0 ? 0.0f : row[channels[u]] * weights[u];
   }
   const RowFacts facts = look_at<Normalise>(p, row);
-  float largest = cta_largest(facts.largest, parts[0]);
+  float largest = cta_max(facts.largest, parts[0]);
   float factor = 1.0f;
   if (Normalise) {
-    factor = rsqrtf(cta_sum(facts.squares, parts[1]) / static_cast<float>(p.in) + p.eps);
+    factor = rsqrtf(cta_sum(facts.squares, parts[1]) / static_cast<float>(p.in) + p.norm.eps);
     largest *= factor;
   }
-  const float power = power_for(largest);
+  const float power = power_of_two_for(largest, kInputExponent);
   if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.z == 0) p.token_scales[token] = power;
   const PreparedRow to{target.fragments, target.units, token};
   factor /= power;
@@ -122,14 +108,12 @@ void prepare(ExecContext& ctx, const PrepareArgs& args) {
   p.stride = args.x.row_stride;
   p.in = static_cast<int>(args.x.columns());
   p.token_scales = args.token_scales;
-  p.norm_weight = args.norm_weight;
-  p.unit_offset = args.unit_offset ? 1.0f : 0.0f;
-  p.eps = args.eps;
+  p.norm = args.norm;
   p.aligned = reinterpret_cast<std::uintptr_t>(p.x) % 16 == 0 && p.stride % 4 == 0 && p.in % 4 == 0;
   const dim3 grid((units + kUnitsPerCta - 1) / kUnitsPerCta, static_cast<unsigned>(args.x.rows()),
                   static_cast<unsigned>(args.count));
   const LaunchShape shape = shape_of(ctx, grid, kPrepareThreads);
-  if (args.normalise) {
+  if (args.norm.present) {
     launch(shape, prepare_kernel<true>, p);
   } else {
     launch(shape, prepare_kernel<false>, p);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "backend/cuda/activation_math.cuh"
 #include "backend/cuda/code_matrix.h"
 #include "backend/cuda/product_plan.h"
 #include "ops/exec_context.h"
@@ -12,40 +13,60 @@ namespace bl::cuda {
 
 inline constexpr int kMaxMatrices = 4;        // of one launch: q, k, v and a gate
 inline constexpr int kMaxProductTokens = 16;  // of one launch
-inline constexpr int kMaxStrips = 1 << 16;    // of one launch: 4 million columns
 
 struct ProductMatrix {
   CodeMatrixView view;
-  const std::uint32_t* fragments = nullptr;  // activations, as prepare() made them
-  float* out = nullptr;                      // [tokens, view.out]
-  std::int64_t out_stride = 0;               // elements
-  const float* bias = nullptr;               // [view.out] or null
+  // The most that a piece takes of a strip: of codes, and of scales with what 16-byte copies bring.
+  std::int32_t piece_bytes = 0;
+  std::int32_t piece_scale_bytes = 0;
+  // Activations of all tokens as prepare() made them; null where the product makes them itself.
+  const std::uint32_t* fragments = nullptr;
+  const std::uint16_t* place_of_channel = nullptr;  // then [in], see fragment_place
+  int gather = 0;               // equal numbers: equal places; they count from 0
+  float* out = nullptr;         // [tokens, view.out]
+  std::int64_t out_stride = 0;  // elements
+  const float* bias = nullptr;  // [view.out] or null
+};
+
+// RMS norm of what a product reads.
+struct InputNorm {
+  bool present = false;
+  const float* weight = nullptr;  // F32 [in] or null for none
+  float unit_offset = 0.0f;       // added to the weight
+  float eps = 0.0f;
+  float share = 0.0f;  // 1 / in
 };
 
 struct ProductArgs {
   ProductMatrix matrices[kMaxMatrices];
   int count = 0;
-  int first_token = 0;                  // of the prepared rows, a multiple of 8
   int tokens = 0;                       // at most kMaxProductTokens
-  const float* token_scales = nullptr;  // [all tokens]
+  std::int64_t first_token = 0;         // of the prepared rows
+  const float* token_scales = nullptr;  // [all tokens], of prepared rows
+  const float* x = nullptr;             // [tokens, in], where the product prepares them itself
+  std::int64_t x_stride = 0;
+  int in = 0;
+  InputNorm norm;
   float multiplier = 1.0f;
   bool accumulate = false;
+  // Two matrices: matrices[1].out = act(x · W₀) · (x · W₁); matrices[0].out is not written.
+  bool gated = false;
+  ActivationParameters activation;
 };
 
-// Scratch of one launch.
-std::size_t product_scratch_bytes(int multiprocessors);
+// Whether a product may make its activations ready by itself, in every CTA: one token, whole
+// float4s at multiples of 16 bytes, and fragments that leave room for the ring.
+bool prepares_itself(const ProductArgs& args);
 
-// Enqueues it; matrices are all EXL2 or all GPTQ. `counters`: kMaxStrips zeroed ints, zero again
-// afterwards.
-void product(ExecContext& ctx, const ProductArgs& args, const ProductPlans::Entry& plan,
-             std::int32_t* counters);
+// Enqueues it; matrices are all EXL2 or all GPTQ.
+void product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares);
 
 // Activations made ready for one matrix: gathered into its slots, divided by a power of two a
 // token, so that binary16 holds any range.
 struct PrepareTarget {
   const std::int32_t* channel_of_slot = nullptr;  // [units · 32], −1: nothing
   std::int32_t units = 0;
-  std::uint32_t* fragments = nullptr;  // [tokens][units][16], see code_product.cuh
+  std::uint32_t* fragments = nullptr;  // [tokens][units][16], see fragment_place
 };
 
 struct PrepareArgs {
@@ -53,11 +74,7 @@ struct PrepareArgs {
   PrepareTarget targets[kMaxMatrices];
   int count = 0;
   float* token_scales = nullptr;  // [tokens] out
-  // RMS norm on the way: weight F32 [in] or null for none, (1 + weight) with unit_offset.
-  bool normalise = false;
-  const float* norm_weight = nullptr;
-  bool unit_offset = false;
-  float eps = 0.0f;
+  InputNorm norm;
 };
 
 void prepare(ExecContext& ctx, const PrepareArgs& args);

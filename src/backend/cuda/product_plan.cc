@@ -2,34 +2,42 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "backend/cuda/cuda_check.h"
 
 namespace bl::cuda {
 
 ProductPlans::~ProductPlans() {
-  for (auto& [key, entry] : entries_) cudaFree(const_cast<CtaShare*>(entry.shares));
+  for (auto& [key, shares] : entries_) cudaFree(const_cast<std::int32_t*>(shares.begins));
 }
 
-ProductPlans::Entry ProductPlans::find(std::span<const CodeWeights* const> matrices, int ctas) {
-  std::vector<std::uint64_t> key;
+StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices, bool pairs, int ctas) {
+  std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas), pairs ? 1u : 0u};
   for (const CodeWeights* matrix : matrices) key.push_back(matrix->shape);
-  Entry& entry = entries_[key];
-  if (entry.shares != nullptr) return entry;
-  std::vector<MatrixShape> shapes;
+  StripShares& shares = entries_[key];
+  if (shares.begins != nullptr) return shares;
+  std::vector<StripCosts> costs;
   for (const CodeWeights* matrix : matrices) {
-    MatrixShape& shape = shapes.emplace_back();
-    shape.strips = matrix->view.strips;
-    for (const Chunk& chunk : matrix->plan.chunks) {
-      shape.costs.push_back(CodePackPlan::cost_of(chunk));
+    const auto cost = static_cast<std::uint64_t>(
+        matrix->view.strip_bytes + scale_stride(matrix->view.kind, matrix->view.groups));
+    if (pairs && !costs.empty()) {
+      costs.front().cost += cost;
+    } else {
+      costs.push_back({matrix->view.strips, cost});
     }
   }
-  const std::vector<CtaShare> shares = share_product(shapes, ctas);
+  const std::vector<std::int32_t> begins = share_strips(costs, ctas);
+  const std::size_t bytes = begins.size() * sizeof(begins[0]);
   void* memory = nullptr;
-  BL_CUDA_CHECK(cudaMalloc(&memory, shares.size() * sizeof(CtaShare)));
-  BL_CUDA_CHECK(
-      cudaMemcpy(memory, shares.data(), shares.size() * sizeof(CtaShare), cudaMemcpyHostToDevice));
-  entry = {static_cast<const CtaShare*>(memory), static_cast<int>(shares.size())};
-  return entry;
+  BL_CUDA_CHECK(cudaMalloc(&memory, bytes));
+  BL_CUDA_CHECK(cudaMemcpy(memory, begins.data(), bytes, cudaMemcpyHostToDevice));
+  shares = {static_cast<const std::int32_t*>(memory), static_cast<int>(begins.size()) - 1, 0};
+  for (int c = 0; c < shares.ctas; ++c) {
+    const auto at = static_cast<std::size_t>(c);
+    shares.most_strips = std::max(shares.most_strips, begins[at + 1] - begins[at]);
+  }
+  return shares;
 }
 
 }  // namespace bl::cuda

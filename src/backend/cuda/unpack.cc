@@ -15,25 +15,12 @@ struct ColumnScale {
 
 ColumnScale column_scale(const CodePackPlan& plan, const std::uint32_t* words, float group_scale,
                          int bits, int column) {
-  const int entry = scale_entry(column);
-  const auto nibble = [&](int first_word) {
-    return words[first_word + entry / 8] >> (4 * (entry % 8)) & 15u;
-  };
-  const auto half = [&](int first_word) {
-    return static_cast<std::uint16_t>(words[first_word + entry / 2] >> (16 * (entry % 2)));
-  };
+  const PackedScale packed = unpacked_scale(words, plan.kind, column);
   if (plan.kind == ScaleKind::kExl2) {
-    return {exl2_column_scale(group_scale, nibble(0)), exl2_center(bits)};
+    return {exl2_column_scale(group_scale, packed.scale), exl2_center(bits)};
   }
-  const float scale = half_to_float(half(0));
-  switch (plan.kind) {
-    case ScaleKind::kGptqZeros4:
-      return {scale, plan.zero + static_cast<std::int32_t>(nibble(32))};
-    case ScaleKind::kGptqZeros16:
-      return {scale, half(32)};
-    default:
-      return {scale, plan.zero};
-  }
+  return {half_to_float(static_cast<std::uint16_t>(packed.scale)),
+          plan.zero + static_cast<std::int32_t>(packed.zero)};
 }
 
 }  // namespace
@@ -41,7 +28,8 @@ ColumnScale column_scale(const CodePackPlan& plan, const std::uint32_t* words, f
 std::vector<float> unpack_codes(const CodePackPlan& plan, const HostCodes& packed) {
   std::vector<float> result(static_cast<std::size_t>(plan.in * plan.out));
   const std::int64_t strip_words = plan.strip_bytes() / 4;
-  const std::int64_t scale_words = scale_bytes(plan.kind) / 4;
+  const std::int64_t stride_words = scale_stride(plan.kind, plan.groups) / 4;
+  const std::int64_t group_words = scale_bytes(plan.kind) / 4;
   for (std::int64_t strip = 0; strip < plan.strips(); ++strip) {
     const std::uint32_t* unit = packed.codes.data() + strip * strip_words;
     std::size_t chunk = 0;  // that holds unit u
@@ -49,7 +37,7 @@ std::vector<float> unpack_codes(const CodePackPlan& plan, const HostCodes& packe
       const int bits = plan.bits_of_unit[u];
       const std::int64_t group = plan.group_of_unit[u];
       const std::uint32_t* scales =
-          packed.scales.data() + (strip * plan.groups + group) * scale_words;
+          packed.scales.data() + strip * stride_words + group * group_words;
       while (chunk + 1 < plan.chunks.size() && plan.chunks[chunk + 1].first_unit <= u) ++chunk;
       const float group_scale = plan.chunks[chunk].group_scale;
       for (int c = 0; c < kStripColumns && strip * kStripColumns + c < plan.out; ++c) {

@@ -10,7 +10,7 @@ namespace bl::cuda {
 // A packed matrix in host memory.
 struct HostCodes {
   std::span<const std::uint32_t> codes;   // [strips][strip words]
-  std::span<const std::uint32_t> scales;  // [strips][groups][scale words]
+  std::span<const std::uint32_t> scales;  // [strips][scale_stride / 4]
   std::span<const std::int32_t> channel_of_slot;
 };
 

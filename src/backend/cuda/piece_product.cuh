@@ -1,0 +1,112 @@
+#pragma once
+// What warps do with the pieces that come out of a ring (piece_ring.cuh): each takes chunks in
+// turn, and in the end all warps' sums are added up in their order.
+
+#include "backend/cuda/code_product.cuh"
+#include "backend/cuda/piece_ring.cuh"
+#include "backend/cuda/warp_reduce.cuh"
+
+namespace bl::cuda {
+
+// A lane's operands, where fragments lie token by token. Lanes of tokens that do not exist have
+// zeros.
+template <int Tiles>
+class InputReader {
+ public:
+  __device__ __forceinline__ void open(const std::byte* fragments, int token_stride, int tokens) {
+    const int token = lane_index() / 4;
+    from_ = fragments + std::int64_t{token} * token_stride + lane_index() % 4 * 16;
+    tile_stride_ = kTokenTile * token_stride;
+    tokens_ = tokens - token;
+  }
+  __device__ __forceinline__ UnitInput<Tiles> operator()(int unit) const {
+    const std::byte* from = from_ + unit * kFragmentBytes;
+    UnitInput<Tiles> in;
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) {
+      in.x[n] = make_uint4(0, 0, 0, 0);
+      if (n * kTokenTile < tokens_) {
+        in.x[n] = *reinterpret_cast<const uint4*>(from + n * tile_stride_);
+      }
+    }
+    return in;
+  }
+
+ private:
+  const std::byte* from_ = nullptr;
+  int tile_stride_ = 0;
+  int tokens_ = 0;  // from this lane's on
+};
+
+// The same for a single token, whose fragments every column reads, and the sums of its units.
+class OneTokenReader {
+ public:
+  // `sums`: behind the fragments.
+  __device__ __forceinline__ void open(const std::byte* fragments, int sums_at) {
+    from_ = fragments + lane_index() % 4 * 16;
+    sums_ = reinterpret_cast<const float*>(fragments + sums_at);
+  }
+  __device__ __forceinline__ OneTokenInput operator()(int unit) const {
+    OneTokenInput in;
+    in.x[0] = *reinterpret_cast<const uint4*>(from_ + unit * kFragmentBytes);
+    in.sum = sums_[unit];
+    return in;
+  }
+
+ private:
+  const std::byte* from_ = nullptr;
+  const float* sums_ = nullptr;
+};
+
+// totals += this warp's chunks of the piece. Chunks go round the warps: `next` is the warp's next
+// one, counted from the piece's first.
+template <int Strips, int Tiles, bool kOneToken, class Scales, class Input>
+__device__ __forceinline__ void multiply_piece(const CodeMatrixView& m, const PieceView& piece,
+                                               const Input& input, int& next,
+                                               Sums<Strips, Tiles>& totals) {
+  const int lane = lane_index();
+  for (; next < piece.chunks; next += kProductWarps) {
+    Chunk chunk;
+    *reinterpret_cast<uint4*>(&chunk) = piece.chunk_words[next];
+    ChunkSums<Strips, Tiles> sums;
+    multiply_chunk(chunk,
+                   {piece.codes + chunk.offset * unit_bytes(1), piece.code_stride, piece.readable},
+                   input, sums);
+    const Scales scales(m, chunk, lane);
+    const std::byte* at = piece.scales + chunk.group * Scales::bytes(m.kind);
+#pragma unroll
+    for (int i = 0; i < Strips; ++i) {
+      apply_scales<kOneToken>(scales.of(at + min(i, piece.readable - 1) * piece.scale_stride, lane),
+                              i, sums, totals);
+    }
+  }
+  next -= piece.chunks;
+}
+
+// A warp's sums: `part` is [strips][tokens][16].
+template <int Strips, int Tiles>
+__device__ __forceinline__ void keep_sums(const Sums<Strips, Tiles>& totals, int tokens,
+                                          float* part) {
+  const int lane = lane_index();
+#pragma unroll
+  for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const int token = n * kTokenTile + 2 * (lane % 4) + c % 2;
+      if (token >= tokens) continue;
+#pragma unroll
+      for (int i = 0; i < Strips; ++i) {
+        part[(i * tokens + token) * kStripColumns + 8 * (c / 2) + lane / 4] = totals.at[i][n][c];
+      }
+    }
+}
+
+// Element `e` of all warps' sums, `part` floats apart.
+__device__ __forceinline__ float add_parts(const float* parts, int part, int e) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int w = 0; w < kProductWarps; ++w) sum += parts[w * part + e];
+  return sum;
+}
+
+}  // namespace bl::cuda
