@@ -97,6 +97,7 @@ class BenchRun {
   BenchRun(ModelSession& session, std::int64_t batch)
       : session_(session), runner_(session), random_(1) {
     for (std::int64_t i = 0; i < batch; ++i) sequences_.push_back(session.new_sequence());
+    greedy_.temperature = 0;
   }
 
   // Every sequence as so many random tokens, none of them computed.
@@ -136,12 +137,16 @@ class BenchRun {
   void decode(std::int64_t steps) {
     for (Sequence& sequence : sequences_) sequence.ids.push_back(0);
     std::vector<StepItem> plan;
-    for (Sequence& sequence : sequences_) plan.push_back({&sequence, 1, LogitRows::kLast});
+    for (Sequence& sequence : sequences_) {
+      plan.push_back({&sequence, 1, LogitRows::kLast, &greedy_});
+    }
     for (std::int64_t step = 0; step < steps; ++step) {
       check_interrupt();
-      const StepLogits logits = runner_.run(plan);
+      const StepOutput output = runner_.choose(plan);
       for (std::size_t i = 0; i < sequences_.size(); ++i) {
-        sequences_[i].ids.push_back(top_logit(logits.row(static_cast<std::int64_t>(i))).id);
+        const bool chosen = !output.ids.empty() && output.ids[i] >= 0;
+        sequences_[i].ids.push_back(
+            chosen ? output.ids[i] : top_logit(output.logits.row(static_cast<std::int64_t>(i))).id);
       }
     }
   }
@@ -150,6 +155,7 @@ class BenchRun {
   ModelSession& session_;
   StepRunner runner_;
   std::mt19937 random_;
+  SamplingParams greedy_ = SamplingParams::plain();
   std::vector<Sequence> sequences_;
 };
 

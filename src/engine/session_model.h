@@ -19,7 +19,7 @@ class SessionModel : public StepModel {
             .reach_matters = session_.reach_matters()};
   }
   PagePool& pool() override { return session_.cache().pool(); }
-  StepOutput run(std::span<const StepItem> items) override { return {runner_.run(items), {}}; }
+  StepOutput run(std::span<const StepItem> items) override { return runner_.choose(items); }
   void copy_page(std::int32_t to, std::int32_t from) override {
     session_.cache().copy_page(to, from);
   }

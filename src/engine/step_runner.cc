@@ -1,5 +1,7 @@
 #include "engine/step_runner.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/error.h"
 #include "model/step_batch.h"
@@ -38,7 +40,7 @@ void add_item(const StepItem& item, StepBatch& batch) {
 }
 
 // What the step may be recorded under: its launches depend on nothing else.
-std::uint64_t record_key(const Backend& backend, const StepBatch& batch) {
+std::uint64_t record_key(const Backend& backend, const StepBatch& batch, bool chooses) {
   std::vector<SequenceSpan> spans;
   for (const BatchSequence& s : batch.sequences) {
     spans.push_back({s.first_token, s.tokens, s.past, s.pages.data()});
@@ -46,27 +48,60 @@ std::uint64_t record_key(const Backend& backend, const StepBatch& batch) {
   const std::uint64_t key = backend.step_key(spans);
   if (key == 0) return 0;
   std::uint64_t hash = key;
-  for (const std::uint64_t part : {batch.ids.size(), batch.logit_rows.size()}) {
+  for (const std::uint64_t part :
+       {batch.ids.size(), batch.logit_rows.size(), std::size_t{chooses ? 1u : 0u}}) {
     hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
     hash ^= hash >> 29;
   }
   return hash | 1u;
 }
 
+// Whether the likeliest token is all that is wanted of the item.
+bool wants_likeliest(const StepItem& item) {
+  if (item.logits == LogitRows::kNone) return true;
+  return item.logits == LogitRows::kLast && item.sampling != nullptr && item.sampling->greedy() &&
+         !needs_history(*item.sampling);
+}
+
 }  // namespace
 
-StepLogits StepRunner::run(std::span<const StepItem> items) {
+StepLogits StepRunner::run(std::span<const StepItem> items) { return compute(items, false).logits; }
+
+StepOutput StepRunner::choose(std::span<const StepItem> items) {
+  return compute(items, session_.backend().ops().argmax != nullptr &&
+                            std::all_of(items.begin(), items.end(), wants_likeliest));
+}
+
+StepOutput StepRunner::compute(std::span<const StepItem> items, bool likeliest) {
   StepBatch batch;
   for (const StepItem& item : items) add_item(item, batch);
   BL_CHECK(static_cast<std::int64_t>(batch.ids.size()) <= session_.step_tokens());
   BL_CHECK(static_cast<std::int64_t>(batch.logit_rows.size()) <= session_.logit_rows());
   ExecContext context = session_.begin_step();
   Backend& backend = session_.backend();
+  likeliest = likeliest && !batch.logit_rows.empty();
   TensorView logits;
-  backend.run_step(record_key(backend, batch), context, [&](ExecContext& ctx) {
+  TensorView ids;
+  backend.run_step(record_key(backend, batch, likeliest), context, [&](ExecContext& ctx) {
     logits = session_.model().forward(ctx, batch, session_.cache().layers());
+    if (!likeliest) return;
+    ids = ctx.scratch->take(DType::kI32, {logits.rows()});
+    ctx.ops->argmax(ctx, {.logits = logits, .out = ids.as<std::int32_t>()});
   });
   for (const StepItem& item : items) item.sequence->cached += item.count;
+  StepOutput output;
+  if (likeliest) {
+    ids_.resize(static_cast<std::size_t>(logits.rows()));
+    backend.download(view_of(ids_.data(), DType::kI32, ids.shape), ids);
+    output.ids = ids_;
+    if (std::find(ids_.begin(), ids_.end(), -1) == ids_.end()) return output;
+  }
+  output.logits = on_host(logits);
+  return output;
+}
+
+StepLogits StepRunner::on_host(const TensorView& logits) {
+  Backend& backend = session_.backend();
   if (backend.reads_host_memory() || logits.rows() == 0) return logits;
   if (host_logits_.empty() || host_logits_.view().rows() < logits.rows()) {
     host_logits_ = make_host_tensor(DType::kF32, logits.shape);

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/model_session.h"
 #include "engine/step_model.h"
@@ -20,12 +21,20 @@ class StepRunner {
   // page left. The logits are valid until the next run.
   StepLogits run(std::span<const StepItem> items);
 
+  // The same, but for items that want no more than the likeliest token of their rows the backend
+  // chooses it, where it can: the output has ids then, and logits only where an id is −1.
+  StepOutput choose(std::span<const StepItem> items);
+
   // Forgets the cache behind the first `tokens` tokens, and the tokens behind them.
   void truncate(Sequence& sequence, std::int64_t tokens);
 
  private:
+  StepOutput compute(std::span<const StepItem> items, bool likeliest);
+  StepLogits on_host(const TensorView& logits);
+
   ModelSession& session_;
   Tensor host_logits_;  // where the backend's memory is not the host's
+  std::vector<std::int32_t> ids_;
 };
 
 }  // namespace bl
