@@ -133,7 +133,7 @@ class PieceRing {
   __device__ void init() {
     for (int i = 0; i < shape_.slots; ++i) {
       barrier_init(filled_ + i, 1);
-      barrier_init(free_ + i, kProductWarps);
+      barrier_init(free_ + i, kProductWarps * 32);
     }
     barrier_init_fence();
   }
@@ -204,8 +204,9 @@ class PieceRing {
   }
   // The piece has been used by this warp.
   __device__ __forceinline__ void release() {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(free_ + slot_);
+    // Every lane for itself: one for all behind __syncwarp() is as good, but racecheck cannot
+    // follow.
+    barrier_arrive(free_ + slot_);
     if (++slot_ == shape_.slots) {
       slot_ = 0;
       phase_ ^= 1u;
