@@ -25,7 +25,6 @@ namespace bl::cuda {
 inline constexpr int kStripColumns = 16;
 inline constexpr int kUnitSlots = 32;
 inline constexpr int kMaxChunkUnits = 4;
-inline constexpr int kMaxBits = 8;
 
 BL_HD constexpr int unit_bytes(int bits) { return 64 * bits; }
 

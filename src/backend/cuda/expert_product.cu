@@ -18,7 +18,6 @@ constexpr int kBarrierBytes = 128;
 static_assert(2 * kMaxRingSlots * sizeof(std::uint64_t) <= kBarrierBytes);
 
 // Strips of a group: as many as registers hold sums of, with the warps that a CTA has.
-template <int Tiles>
 constexpr int kGroupStrips = 3;
 
 // Blocks of few rows wait for weights, which a ring brings. Blocks of many find them in the L2
@@ -36,14 +35,12 @@ struct StripGroup {
   int first;
   int end;
 };
-template <int Tiles>
 __device__ __forceinline__ StripGroup strip_group(const ExpertProductArgs& p) {
-  constexpr int kStrips = kGroupStrips<Tiles>;
   const int group = static_cast<int>(blockIdx.y);
-  const int of_first = (strips_of(p.matrices[0].out) + kStrips - 1) / kStrips;
+  const int of_first = (strips_of(p.matrices[0].out) + kGroupStrips - 1) / kGroupStrips;
   const int matrix = group < of_first ? 0 : 1;
-  const int first = (matrix == 0 ? group : group - of_first) * kStrips;
-  return {matrix, first, min(first + kStrips, strips_of(p.matrices[matrix].out))};
+  const int first = (matrix == 0 ? group : group - of_first) * kGroupStrips;
+  return {matrix, first, min(first + kGroupStrips, strips_of(p.matrices[matrix].out))};
 }
 
 // A word a thread.
@@ -104,7 +101,7 @@ __device__ __forceinline__ bool find_work(const ExpertProductArgs& p, Work& work
   const int before = static_cast<int>(blockIdx.z) * Tiles * kTokenTile;
   const int live = min(__ldcg(p.rows.rows_of_block + blockIdx.x) - before, Tiles * kTokenTile);
   if (live <= 0) return false;
-  const StripGroup group = strip_group<Tiles>(p);
+  const StripGroup group = strip_group(p);
   const ExpertMatrix& matrix = p.matrices[group.matrix].table[expert];
   copy_words(work.args.matrices[0].view, matrix.view);
   if (threadIdx.x == 0) {
@@ -140,7 +137,6 @@ template <int Tiles>
 __global__ void __launch_bounds__(kMaxThreads<Tiles>, 1)
     expert_code_kernel(const __grid_constant__ ExpertProductArgs p,
                        const __grid_constant__ RingShape shape) {
-  constexpr int kStrips = kGroupStrips<Tiles>;
   extern __shared__ __align__(128) std::byte shared[];
   __shared__ __align__(16) std::byte work_bytes[sizeof(Work)];
   auto& work = *reinterpret_cast<Work*>(work_bytes);
@@ -156,7 +152,7 @@ __global__ void __launch_bounds__(kMaxThreads<Tiles>, 1)
       reinterpret_cast<const std::byte*>(p.matrices[work.group.matrix].fragments);
   InputReader<Tiles> input;
   input.open(fragments + std::int64_t{first_row} * token_bytes, token_bytes, work.live);
-  Sums<kStrips, Tiles> totals;
+  Sums<kGroupStrips, Tiles> totals;
   totals.clear();
   int next = static_cast<int>(threadIdx.x) / 32;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -165,14 +161,14 @@ __global__ void __launch_bounds__(kMaxThreads<Tiles>, 1)
     if (threadIdx.x == 0) ring.init();
     __syncthreads();
     if (threadIdx.x >= kProductThreads) {
-      ring.produce(work.args, PieceWalk(work.args, work.group.first, work.group.end, kStrips));
+      ring.produce(work.args, PieceWalk(work.args, work.group.first, work.group.end, kGroupStrips));
       return;
     }
     dependency_wait();
     PieceView piece;
     do {
-      ring.next<kStrips>(work.args, nullptr, piece);
-      multiply_piece<kStrips, Tiles, false, AnyScales>(m, piece, input, next, totals);
+      ring.next<kGroupStrips>(work.args, nullptr, piece);
+      multiply_piece<kGroupStrips, Tiles, false, AnyScales>(m, piece, input, next, totals);
       ring.release();
     } while ((piece.flags & kEndsShare) == 0);
   } else
@@ -180,18 +176,16 @@ __global__ void __launch_bounds__(kMaxThreads<Tiles>, 1)
   {
     if (threadIdx.x >= kProductThreads) return;
     dependency_wait();
-    multiply_piece<kStrips, Tiles, false, AnyScales>(m, whole_group(m, work.group), input, next,
-                                                     totals);
+    multiply_piece<kGroupStrips, Tiles, false, AnyScales>(m, whole_group(m, work.group), input,
+                                                          next, totals);
   }
   product_sync();  // nothing of the ring is read any more
   auto* parts = reinterpret_cast<float*>(shared + kBarrierBytes);
-  const int part = kStrips * kStripColumns * work.live;
+  const int part = kGroupStrips * kStripColumns * work.live;
   keep_sums(totals, work.live, parts + static_cast<int>(threadIdx.x) / 32 * part);
   product_sync();
   store_rows(p, work, part, first_row, parts);
 }
-
-int rounded(std::int32_t bytes) { return (bytes + 127) / 128 * 128; }
 
 // Shared memory: barriers, then the ring, where the warps' sums lie afterwards.
 struct Layout {
@@ -203,17 +197,14 @@ template <int Tiles>
 Layout lay_out(const DeviceFacts& facts, const ExpertProductArgs& args) {
   Layout layout;
   RingShape& shape = layout.shape;
-  constexpr int kSumBytes = kProductWarps * kGroupStrips<Tiles> * kStripColumns * Tiles *
-                            kTokenTile * static_cast<int>(sizeof(float));
+  constexpr int kSumBytes = kProductWarps * kGroupStrips * kStripColumns * Tiles * kTokenTile *
+                            static_cast<int>(sizeof(float));
   layout.bytes = kBarrierBytes + kSumBytes;
   if (!kWithRing<Tiles> || !facts.dependent_launch()) return layout;  // nor bulk copies
-  constexpr int kStrips = kGroupStrips<Tiles>;
   for (int i = 0; i < args.count; ++i) {
-    shape.code_room = std::max(shape.code_room, rounded(args.matrices[i].piece_bytes));
-    shape.scale_room = std::max(shape.scale_room, rounded(args.matrices[i].piece_scale_bytes));
+    shape.make_room(args.matrices[i].piece_bytes, args.matrices[i].piece_scale_bytes);
   }
-  shape.codes_at = rounded(RingShape::kScalesAt + kStrips * shape.scale_room);
-  shape.slot_bytes = shape.codes_at + kStrips * shape.code_room;
+  shape.lay_out_slot(kGroupStrips);
   constexpr int kReserved = 2048;  // a CTA's own and the system's
   const auto whole = static_cast<int>(facts.shared_bytes_per_cta) - kReserved;
   const auto half = static_cast<int>(facts.shared_bytes_per_multiprocessor / 2) - kReserved;
@@ -231,7 +222,7 @@ void start(ExecContext& ctx, const ExpertProductArgs& args) {
                                      cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes));
   int groups = 0;
   for (int i = 0; i < args.count; ++i) {
-    groups += (strips_of(args.matrices[i].out) + kGroupStrips<Tiles> - 1) / kGroupStrips<Tiles>;
+    groups += (strips_of(args.matrices[i].out) + kGroupStrips - 1) / kGroupStrips;
   }
   const dim3 grid(static_cast<unsigned>(args.rows.blocks), static_cast<unsigned>(groups),
                   static_cast<unsigned>(args.rows.block_rows / (Tiles * kTokenTile)));

@@ -86,6 +86,18 @@ void add_matrix(ProductArgs& product_args, const MatmulOutput& output, const Ten
   m.bias = bias_of(output);
 }
 
+// The number of a matrix's gather among those of the launch: that of an earlier equal one, or the
+// next.
+int gather_number(const ProductArgs& args, std::span<const CodeWeights* const> weights,
+                  std::size_t matrix) {
+  int next = 0;
+  for (std::size_t i = 0; i < matrix; ++i) {
+    if (weights[i]->gather == weights[matrix]->gather) return args.matrices[i].gather;
+    next = std::max(next, args.matrices[i].gather + 1);
+  }
+  return next;
+}
+
 // A few tokens: straight from the packed codes, all matrices in one launch.
 void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
                    std::span<const MatmulOutput* const> outputs) {
@@ -98,13 +110,7 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
     weights[i] = cuda_matrix(outputs[i]->weight).codes();
     add_matrix(product_args, *outputs[i],
                args.activation != nullptr ? args.activation->out : outputs[i]->out);
-    int next = 0;  // of gathers that no matrix before has
-    int& gather = product_args.matrices[i].gather = -1;
-    for (std::size_t j = 0; j < i; ++j) {
-      next = std::max(next, product_args.matrices[j].gather + 1);
-      if (weights[j]->gather == weights[i]->gather) gather = product_args.matrices[j].gather;
-    }
-    if (gather < 0) gather = next;
+    product_args.matrices[i].gather = gather_number(product_args, weights, i);
   }
   product_args.x = args.x.as<const float>();
   product_args.x_stride = args.x.row_stride;

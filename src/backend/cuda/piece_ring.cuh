@@ -6,6 +6,8 @@
 // Where there are no bulk copies (compute capability below 9) the multiplying warps walk over the
 // same pieces and read them where they lie.
 
+#include <algorithm>
+
 #include "backend/cuda/bulk_copy.cuh"
 #include "backend/cuda/code_product.cuh"
 #include "backend/cuda/launch.cuh"
@@ -33,6 +35,20 @@ struct RingShape {
 
   static constexpr int kHeaderBytes = 64;
   static constexpr int kScalesAt = kHeaderBytes + kMaxPieceUnits * static_cast<int>(sizeof(Chunk));
+
+  // Where bulk copies and lanes' loads may begin.
+  BL_HD static constexpr int rounded(int bytes) { return (bytes + 127) / 128 * 128; }
+  // Room for pieces of such a matrix too.
+  void make_room(std::int32_t piece_bytes, std::int32_t piece_scale_bytes) {
+    code_room = std::max(code_room, rounded(piece_bytes));
+    scale_room = std::max(scale_room, rounded(piece_scale_bytes));
+  }
+  // Places in a slot for so many strips, once all room is made and `tokens` is known.
+  void lay_out_slot(int strips) {
+    codes_at = rounded(kScalesAt + strips * scale_room);
+    fragments_at = codes_at + strips * code_room;
+    slot_bytes = rounded(fragments_at + tokens * kTokenStride);
+  }
 };
 
 // What a piece says of itself. The first 16 bytes are all that a warp needs of most pieces.

@@ -15,6 +15,10 @@ constexpr int kThreads = kProductThreads + 32;  // the last warp issues the copi
 // Fragments of more would leave the ring too little room.
 constexpr int kMaxOwnFragmentBytes = 60 << 10;
 
+// A CTA with more strips takes four at a time, which is fewer instructions; with few, the rest of a
+// group of four that is not there would cost more.
+constexpr int kManyStrips = 16;
+
 // Groups of strips whose sums wait for one barrier, of one token.
 constexpr int kMaxWaiting = 4;
 
@@ -191,8 +195,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   multiply_share<Strips, Tiles, kOneToken, Scales>(launch, shared, ring, input);
 }
 
-int rounded(std::int64_t bytes) { return static_cast<int>((bytes + 127) / 128 * 128); }
-
 // Lays out shared memory; returns its bytes.
 int lay_out(const DeviceFacts& facts, int strips, bool own_input, Launch& launch) {
   const ProductArgs& args = launch.args;
@@ -202,20 +204,17 @@ int lay_out(const DeviceFacts& facts, int strips, bool own_input, Launch& launch
   int gathers = 0;
   for (int i = 0; i < args.count; ++i) {
     const ProductMatrix& m = args.matrices[i];
-    ring.code_room = std::max(ring.code_room, rounded(m.piece_bytes));
-    ring.scale_room = std::max(ring.scale_room, rounded(m.piece_scale_bytes));
+    ring.make_room(m.piece_bytes, m.piece_scale_bytes);
     units = std::max(units, m.view.units);
     gathers = std::max(gathers, m.gather + 1);
   }
-  ring.codes_at = rounded(RingShape::kScalesAt + strips * ring.scale_room);
-  ring.fragments_at = ring.codes_at + strips * ring.code_room;
-  ring.slot_bytes = rounded(ring.fragments_at + ring.tokens * kTokenStride);
+  ring.lay_out_slot(strips);
   ring.gather_bytes = own_input ? gather_bytes(units) : 0;
   const int fragments = ring.gather_bytes * gathers;
   launch.parts_at = static_cast<int>(sizeof(Shared)) + fragments;
   const int part = strips * kStripColumns * args.tokens * static_cast<int>(sizeof(float));
   launch.waiting = own_input ? kMaxWaiting : 1;
-  launch.ring_at = rounded(launch.parts_at + 2 * launch.waiting * kProductWarps * part);
+  launch.ring_at = RingShape::rounded(launch.parts_at + 2 * launch.waiting * kProductWarps * part);
   if (!facts.dependent_launch()) return launch.ring_at;  // no bulk copies either
   const auto whole = static_cast<int>(facts.shared_bytes_per_cta);
   ring.slots = std::clamp((whole - launch.ring_at) / ring.slot_bytes, 1, kMaxRingSlots);
@@ -262,7 +261,7 @@ void product(ExecContext& ctx, const ProductArgs& args, const StripShares& share
   BL_CHECK(!args.gated ||
            (args.count == 2 && args.matrices[0].view.strips == args.matrices[1].view.strips));
   if (args.matrices[0].fragments == nullptr) {
-    if (shares.most_strips > 16) {
+    if (shares.most_strips > kManyStrips) {
       start<4, 1, true>(ctx, launch_args, shares.ctas);
     } else {
       start<2, 1, true>(ctx, launch_args, shares.ctas);

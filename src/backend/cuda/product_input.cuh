@@ -122,7 +122,7 @@ __device__ __forceinline__ float row_power(const ProductArgs& args, float larges
 
 // Behind the fragments of a gather, the sums of its units, times kCodeUnit.
 BL_HD constexpr int gather_bytes(int units) {
-  return (units * (kFragmentBytes + static_cast<int>(sizeof(float))) + 127) / 128 * 128;
+  return RingShape::rounded(units * (kFragmentBytes + static_cast<int>(sizeof(float))));
 }
 
 // The sums of units, of complete fragments: four lanes a unit.
