@@ -86,3 +86,18 @@ function(bl_fuzz name)
     add_test(NAME ${name}_corpus COMMAND ${name}_replay ${ARG_CORPUS})
   endif()
 endfunction()
+
+# bl_embed_documents(VARIABLE FUNCTION DOCUMENTS…): a source, put into VARIABLE, that defines FUNCTION() of this folder's
+# FUNCTION.h: the documents by name (base/embedded_document.h).
+function(bl_embed_documents variable function)
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/${function}.cc)
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR}/src OUTPUT_VARIABLE room)
+  set(script ${CMAKE_SOURCE_DIR}/cmake/embed_documents.cmake)
+  add_custom_command(
+    OUTPUT ${source}
+    COMMAND ${CMAKE_COMMAND} -DOUT=${source} -DHEADER=${room}/${function}.h -DFUNCTION=${function}
+            "-DDOCUMENTS=${ARGN}" -P ${script}
+    DEPENDS ${ARGN} ${script}
+    VERBATIM)
+  set(${variable} ${source} PARENT_SCOPE)
+endfunction()

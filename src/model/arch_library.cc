@@ -34,7 +34,7 @@ std::string shortened(const std::string& name) { return name.substr(0, 80); }
 }  // namespace
 
 ArchLibrary::ArchLibrary(const std::filesystem::path& folder) {
-  for (const EmbeddedArch& arch : embedded_archs()) {
+  for (const EmbeddedDocument& arch : embedded_archs()) {
     add(std::string(arch.name), parse_json(arch.text, "archs/" + std::string(arch.name) + ".json"));
   }
   if (!folder.empty()) {

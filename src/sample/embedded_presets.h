@@ -1,15 +1,11 @@
 #pragma once
 #include <span>
-#include <string_view>
+
+#include "base/embedded_document.h"
 
 namespace bl {
 
-struct EmbeddedPreset {
-  std::string_view name;  // file name without .json
-  std::string_view text;
-};
-
 // The files presets/*.json as they were when the program was built, by name.
-std::span<const EmbeddedPreset> embedded_presets();
+std::span<const EmbeddedDocument> embedded_presets();
 
 }  // namespace bl

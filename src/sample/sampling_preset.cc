@@ -40,7 +40,7 @@ SamplingPreset SamplingPreset::load(std::string_view source, const std::filesyst
   if (!folder.empty() && is_file(in_folder)) {
     return parse(read_json_file(in_folder, kMaxFileBytes), source, in_folder.string());
   }
-  for (const EmbeddedPreset& preset : embedded_presets()) {
+  for (const EmbeddedDocument& preset : embedded_presets()) {
     if (preset.name != source) continue;
     const std::string what = fmt::format("preset {}", source);
     return parse(parse_json(preset.text, what), source, what);
@@ -51,7 +51,7 @@ SamplingPreset SamplingPreset::load(std::string_view source, const std::filesyst
 
 std::vector<std::string> SamplingPreset::names(const std::filesystem::path& folder) {
   std::vector<std::string> names;
-  for (const EmbeddedPreset& preset : embedded_presets()) names.emplace_back(preset.name);
+  for (const EmbeddedDocument& preset : embedded_presets()) names.emplace_back(preset.name);
   std::error_code error;
   if (!folder.empty()) {
     for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {

@@ -1,0 +1,12 @@
+#pragma once
+#include <string_view>
+
+namespace bl {
+
+// A document of the repository as it was when the program was built (bl_embed_documents in CMake).
+struct EmbeddedDocument {
+  std::string_view name;  // file name without .json
+  std::string_view text;
+};
+
+}  // namespace bl
