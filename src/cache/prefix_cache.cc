@@ -162,6 +162,25 @@ void PrefixCache::publish_all(std::string_view salt, std::span<const std::int32_
   forget_superseded(node);
 }
 
+std::int64_t PrefixCache::truncate(PageTable& table, PrefixCursor& cursor, std::int64_t tokens) {
+  if (cursor.tokens > tokens) {
+    while (cursor.tokens > tokens) {
+      cursor = {index_.parent(cursor.node), cursor.tokens - kPageSlots};
+    }
+    if (cursor.tokens == 0) cursor = {};
+    table.truncate(cursor.tokens);
+    return cursor.tokens;
+  }
+  table.truncate(tokens);
+  if (table.pages().empty()) return tokens;
+  // A beginning of this page that was published while it was being filled: nobody else holds it.
+  const Node part = index_.node_of(table.pages().back());
+  if (part == PrefixIndex::kNone || part == cursor.node) return tokens;
+  const auto published = static_cast<std::int64_t>(index_.ids(part).size());
+  if (cursor.tokens + published > tokens) forget(part);
+  return tokens;
+}
+
 void PrefixCache::release(PageTable& table, PrefixCursor& cursor) {
   if (!table.pages().empty()) {
     const Node last = index_.node_of(table.pages().back());

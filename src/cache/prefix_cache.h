@@ -72,6 +72,11 @@ class PrefixCache {
   void publish_all(std::string_view salt, std::span<const std::int32_t> ids, PageTable& table,
                    PrefixCursor& cursor);
 
+  // Cuts a text to its first `tokens` tokens: gives back what is behind them, and a page that
+  // others may read and that would have to be written into. Returns how many of the tokens the
+  // table still holds.
+  std::int64_t truncate(PageTable& table, PrefixCursor& cursor, std::int64_t tokens);
+
   // Gives the pages back; what was published stays for others.
   void release(PageTable& table, PrefixCursor& cursor);
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -52,6 +53,13 @@ struct Choice {
     return static_cast<std::int64_t>(open->request.prompt.size());
   }
   std::int64_t generated() const { return length() - prompt_tokens(); }
+  // Cuts the text to `tokens`, not fewer than the prompt's: of what was generated, or drafted, the
+  // rest never was. The last token that stays is computed (again), for the logits behind it. What
+  // else depends on the text (sampler.restore(), text) is the caller's.
+  void truncate(PrefixCache& cache, std::int64_t tokens) {
+    sequence.ids.resize(static_cast<std::size_t>(tokens));
+    sequence.cached = cache.truncate(sequence.pages, cursor, std::min(sequence.cached, tokens - 1));
+  }
   bool wants_prompt_rows() const {
     return index == 0 && open->request.sampling.prompt_logprobs >= 0 && !prompt_told;
   }

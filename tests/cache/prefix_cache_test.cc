@@ -83,6 +83,38 @@ TEST(PrefixCache, FindsWhatWasComputed) {
   EXPECT_EQ(store.ask(other), 0);
 }
 
+TEST(PrefixCache, TextsAreCut) {
+  Store store(16);
+  const Ids prompt = text(700);
+  Store::Text own(store.pool);
+  ASSERT_TRUE(store.compute(prompt, own));
+  store.cache.publish_all("", prompt, own.table, own.cursor);
+  EXPECT_EQ(own.cursor.tokens, 512);
+  // In the last page, which is nobody else's: what was published of it is not true any more.
+  EXPECT_EQ(store.cache.truncate(own.table, own.cursor, 690), 690);
+  EXPECT_EQ(own.table.capacity(), 768);
+  EXPECT_EQ(store.cache.index().size(), 2);
+  // A longer text still finds what is before it.
+  store.slot(own, 690) = -1;
+  EXPECT_EQ(store.ask(prompt), 512);
+  // At the border of a page, and in a page that is published: that one is not written into.
+  EXPECT_EQ(store.cache.truncate(own.table, own.cursor, 512), 512);
+  EXPECT_EQ(own.table.capacity(), 512);
+  EXPECT_EQ(store.cache.truncate(own.table, own.cursor, 400), 256);
+  EXPECT_EQ(own.table.capacity(), 256);
+  EXPECT_EQ(own.cursor.tokens, 256);
+  Ids other = text(500);
+  other[400] = -7;
+  EXPECT_EQ(store.cache.adopt("", std::span(other).first(499), own.table, own.cursor), 400);
+  EXPECT_EQ(store.slot(own, 399), 399);
+  store.cache.release(own.table, own.cursor);
+  ASSERT_TRUE(store.compute(prompt, own));
+  EXPECT_EQ(store.cache.truncate(own.table, own.cursor, 3), 0);
+  EXPECT_EQ(own.cursor.node, PrefixIndex::kNone);
+  EXPECT_EQ(store.ask(prompt), 699);
+  EXPECT_EQ(store.pool.free_pages() + store.pool.idle_pages(), 16);
+}
+
 TEST(PrefixCache, SaltsShareNothing) {
   Store store(16);
   EXPECT_EQ(store.ask(text(600), "a"), 0);
