@@ -1,28 +1,68 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 
+#include "engine/ban_filter.h"
 #include "engine/request.h"
 #include "engine/stop_filter.h"
 #include "text/text_stream.h"
 
 namespace bl {
 
-// Generated tokens on their way to text: decoded, and held back where a stop string may begin.
+// What the texts of a request's answers are held against, made once for all of them.
+struct AnswerRules {
+  AnswerRules() = default;
+  // Throws kInvalidArgument for an empty text.
+  explicit AnswerRules(const SamplingParams& params);
+  std::shared_ptr<const TextMatcher> stops{};   // null: none
+  std::shared_ptr<const TextMatcher> banned{};  // in lower case; null: none
+};
+
+// Generated tokens on their way to text: decoded, held back where a stop string may begin, watched
+// for banned strings.
 class AnswerText {
  public:
-  // The tokenizer must outlive it. Throws kInvalidArgument for an empty stop string.
-  AnswerText(const Tokenizer& tokenizer, const Request& request);
+  // The tokenizer must outlive it. `before`: the tokens that the answer goes on from; empty where
+  // it stands by itself.
+  AnswerText(const Tokenizer& tokenizer, bool skip_special, const AnswerRules& rules,
+             std::span<const std::int32_t> before);
 
-  // What is certain now.
-  std::string push(std::int32_t id) { return filter_.push(stream_.push(id)); }
+  // What is certain now, but for what banned strings may take back.
+  std::string push(std::int32_t id);
   // The rest, at the end of the answer.
   std::string finish();
   bool stopped() const { return filter_.stopped(); }
 
+  // The next so many bytes of text are the prompt's.
+  void leave_out(std::size_t bytes) { left_out_ = bytes; }
+
+  // Whether the last token has completed a banned string, before any stop string.
+  bool is_banned() const { return banned_; }
+  // So many of the newest tokens may have to be taken back; with is_banned(): must be.
+  std::size_t open_tokens() const { return bans_ ? bans_->open_tokens() : 0; }
+  // The newest tokens never were; `before`: all that stay, the prompt's included.
+  void take_back(std::size_t tokens, std::span<const std::int32_t> before);
+
  private:
-  TextStream stream_;
+  struct Mark {
+    TextMatcher::State filter = 0;
+    std::size_t left_out = 0;
+  };
+  void start(std::span<const std::int32_t> before);
+
+  const Tokenizer& tokenizer_;
+  bool skip_special_;
+  std::unique_ptr<TextStream> stream_;
   StopFilter filter_;
+  std::optional<BanFilter> bans_;
+  std::deque<Mark> marks_;  // with bans: what was before each open token
+  std::size_t left_out_ = 0;
+  bool banned_ = false;
 };
 
 }  // namespace bl

@@ -3,12 +3,15 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cache/prefix_cache.h"
 #include "engine/answer_text.h"
 #include "engine/event_stream.h"
+#include "engine/held_answer.h"
+#include "engine/prompt_healing.h"
 #include "engine/request.h"
 #include "engine/sequence.h"
 #include "sample/sampler_chain.h"
@@ -32,6 +35,11 @@ struct OpenRequest {
   std::string salt;          // of its pages
   std::int64_t longest = 0;  // tokens a sequence of it may come to
   bool by_limit = false;     // `longest` is the request's own limit, not the context's
+  AnswerRules rules{};
+  std::shared_ptr<const HealedPrompt> healed{};  // null: the prompt stays as it is
+  // With guidance: the text beside each answer's, and how many tokens it is longer.
+  std::vector<std::int32_t> negative{};
+  std::int64_t beyond = 0;
   std::int32_t open_choices = 0;
   EngineClock::time_point submitted;
   std::optional<EngineClock::time_point> deadline;
@@ -46,10 +54,24 @@ struct Choice {
     return params;
   }
   Choice(std::shared_ptr<OpenRequest> from, std::int32_t number, PagePool& pool)
-      : open(std::move(from)), index(number), sequence(pool), sampler(params_of(*open, number)) {}
+      : open(std::move(from)), index(number), sequence(pool), sampler(params_of(*open, number)) {
+    sequence.ids = open->request.prompt;
+    sequence.reach = open->longest + open->beyond;
+    usage.prompt_tokens = static_cast<std::int64_t>(sequence.ids.size());
+    ends = open->request.sampling.stop_tokens;
+    std::sort(ends.begin(), ends.end());
+    if (!open->healed) return;
+    sequence.ids.resize(open->healed->kept());
+    healing.prompt = open->healed;
+  }
 
   std::int64_t length() const { return static_cast<std::int64_t>(sequence.ids.size()); }
+  // Tokens of the text that do not count as generated.
   std::int64_t prompt_tokens() const {
+    if (main != nullptr) return static_cast<std::int64_t>(open->negative.size());
+    if (healing.prompt) {
+      return static_cast<std::int64_t>(healing.prompt->kept()) + healing.tokens;
+    }
     return static_cast<std::int64_t>(open->request.prompt.size());
   }
   std::int64_t generated() const { return length() - prompt_tokens(); }
@@ -61,7 +83,14 @@ struct Choice {
     sequence.cached = cache.truncate(sequence.pages, cursor, std::min(sequence.cached, tokens - 1));
   }
   bool wants_prompt_rows() const {
-    return index == 0 && open->request.sampling.prompt_logprobs >= 0 && !prompt_told;
+    return index == 0 && main == nullptr && open->request.sampling.prompt_logprobs >= 0 &&
+           !prompt_told;
+  }
+  // The tokens that the answer's text goes on from.
+  std::span<const std::int32_t> text_before() const {
+    const std::span<const std::int32_t> ids = sequence.ids;
+    if (open->request.continues_prompt) return ids;
+    return ids.subspan(healing.prompt ? healing.prompt->kept() : open->request.prompt.size());
   }
 
   std::shared_ptr<OpenRequest> open;
@@ -70,8 +99,16 @@ struct Choice {
   PrefixCursor cursor;
   SamplerChain sampler;
   std::unique_ptr<AnswerText> text;  // null without a tokenizer
-  std::vector<std::int32_t> ends;    // tokens that end it beside the model's, sorted
-  const Choice* leader = nullptr;    // whose prompt it waits for
+  std::unique_ptr<HeldAnswer> held;  // with banned strings
+  HealingProgress healing;
+  // With guidance: `guide` computes what is steered away from, `main` of that is the answer. The
+  // rows of both behind the same token make one choice; the one that came first waits.
+  Choice* guide = nullptr;
+  Choice* main = nullptr;
+  std::span<const float> row;
+  std::vector<float> waiting_row;
+  std::vector<std::int32_t> ends;  // tokens that end it beside the model's, sorted
+  const Choice* leader = nullptr;  // whose prompt it waits for
   std::vector<TokenLogprobs> prompt_logprobs;
   double score = 0;          // Σ log-probability, with best_of
   bool prompt_told = false;  // the prompt has been computed once

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "cache/kv_cache.h"
 #include "engine/engine_core.h"
+#include "engine/request_intake.h"
 #include "engine/session_model.h"
 
 namespace bl {
@@ -23,16 +24,6 @@ void check_range(const char* name, T value, T low, T high) {
   if (!(value >= low && value <= high)) {
     fail(ErrorCode::kInvalidArgument, "{} is {}, should be in {} … {}", name, value, low, high);
   }
-}
-
-// What the parameters offer and this engine cannot do yet is refused, never left out.
-void check_supported(const SamplingParams& params) {
-  const auto refuse = [](bool asked, const char* name) {
-    if (asked) fail(ErrorCode::kUnsupported, "{} is not supported by this engine", name);
-  };
-  refuse(!params.banned_strings.empty(), "banned_strings");
-  refuse(params.token_healing, "token_healing");
-  refuse(params.cfg_scale != 1 || !params.negative_prompt.empty(), "cfg_scale");
 }
 
 void check_ids(std::span<const std::int32_t> ids, const char* what, std::int64_t limit) {
@@ -70,6 +61,7 @@ void Answer::add(Event event) {
   append(ids, event.ids);
   append(logprobs, event.logprobs);
   append(prompt_logprobs, event.prompt_logprobs);
+  append(healed, event.healed);
   if (!event.finish) return;
   reason = *event.finish;
   usage = event.usage;
@@ -105,6 +97,9 @@ void Engine::start(std::vector<std::int32_t> end_tokens) {
   core_ = std::make_unique<EngineCore>(
       *model_, tokenizer_,
       EngineCore::Options{options_.running, options_.step_tokens, std::move(end_tokens)});
+  intake_ = std::make_unique<RequestIntake>(
+      tokenizer_,
+      RequestIntake::Limits{facts_, longest_, core_->most_running(), model_->pool().pages()});
   stats_ = core_->stats();
   thread_ = std::thread([this] { loop(); });
 }
@@ -143,10 +138,6 @@ void Engine::check(const Request& request) const {
   check_ids(request.prompt, "prompt", facts_.ids);
   const SamplingParams& params = request.sampling;
   validate(params, facts_.vocab);
-  check_supported(params);
-  if (!params.stop_strings.empty() && tokenizer_ == nullptr) {
-    fail(ErrorCode::kInvalidArgument, "stop strings need a tokenizer, and this engine has none");
-  }
   check_range("priority", request.priority, -kMostPriority, kMostPriority);
   check_range("the deadline in seconds", request.deadline, 0.0, kMostDeadline);
   check_range<std::int64_t>("unread_tokens", request.unread_tokens, 1, std::int64_t{1} << 40);
@@ -172,7 +163,6 @@ std::optional<RequestHandle> Engine::try_submit(Request request) {
     open->longest = tokens + wanted;
     open->by_limit = true;
   }
-  open->salt = fmt::format("{}:{}", facts_.reach_matters ? open->longest : 0, request.cache_salt);
   open->submitted = now;
   open->rank = std::chrono::duration<double>(now - started_).count() -
                kSecondsOfPriority * static_cast<double>(request.priority);
@@ -181,6 +171,9 @@ std::optional<RequestHandle> Engine::try_submit(Request request) {
                                std::chrono::duration<double>(request.deadline));
   }
   open->request = std::move(request);
+  intake_->complete(*open);
+  open->salt = fmt::format("{}:{}", facts_.reach_matters ? open->longest + open->beyond : 0,
+                           open->request.cache_salt);
   const auto answers = static_cast<std::int32_t>(open->request.sampling.n);
   open->stream = std::make_shared<EventStream>(answers, waker_);
   RequestHandle handle(open->stream, answers);

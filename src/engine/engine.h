@@ -27,6 +27,7 @@
 namespace bl {
 
 class EngineCore;
+class RequestIntake;
 struct OpenRequest;
 
 struct EngineOptions {
@@ -43,6 +44,7 @@ struct Answer {
   std::vector<std::int32_t> ids;
   std::vector<TokenLogprobs> logprobs;
   std::vector<TokenLogprobs> prompt_logprobs;
+  std::vector<std::int32_t> healed;  // as in Event
   FinishReason reason = FinishReason::kCancelled;
   Usage usage;
   ErrorCode code = ErrorCode::kInvalidArgument;  // with FinishReason::kError
@@ -112,6 +114,7 @@ class Engine {
   StepModel::Facts facts_;
   std::int64_t longest_ = 0;
   std::unique_ptr<EngineCore> core_;  // the thread's, once it runs
+  std::unique_ptr<RequestIntake> intake_;
   std::shared_ptr<Waker> waker_ = std::make_shared<Waker>();
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 

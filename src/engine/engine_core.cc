@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/loop_detector.h"
+#include "engine/best_answers.h"
+#include "engine/guided_choice.h"
 #include "ops/kv_layout.h"
 #include "text/tokenizer.h"
 
@@ -60,15 +61,11 @@ void EngineCore::add(std::shared_ptr<OpenRequest> open) {
     open->scores.assign(static_cast<std::size_t>(open->choices()), 0.0);
   }
   for (std::int32_t i = 0; i < open->choices(); ++i) {
-    auto choice = std::make_unique<Choice>(open, i, model_.pool());
-    choice->sequence.ids = request.prompt;
-    choice->sequence.reach = open->longest;
-    if (tokenizer_ != nullptr) choice->text = std::make_unique<AnswerText>(*tokenizer_, request);
-    choice->ends = request.sampling.stop_tokens;
-    std::sort(choice->ends.begin(), choice->ends.end());
-    choice->leader = i > 0 ? made.front().get() : nullptr;
-    choice->usage.prompt_tokens = choice->prompt_tokens();
-    made.push_back(std::move(choice));
+    made.push_back(std::make_unique<Choice>(open, i, model_.pool()));
+    Choice& choice = *made.back();
+    if (tokenizer_ != nullptr) start_text(choice, *tokenizer_);
+    choice.leader = i > 0 ? made.front().get() : nullptr;
+    if (!open->negative.empty()) made.push_back(make_guide(choice, model_.pool()));
   }
   choices_.insert(place, std::make_move_iterator(made.begin()),
                   std::make_move_iterator(made.end()));
@@ -205,7 +202,9 @@ void EngineCore::gather(const std::vector<Choice*>& who, const StepPlan& plan) {
     const std::int64_t before = sequence.cached;
     if (work.tokens > 1 && sequence.pages.capacity() == before && choice.cursor.tokens == before) {
       adopt(choice);
-      if (choice.usage.preemptions == 0) choice.usage.cached_tokens += sequence.cached - before;
+      if (choice.usage.preemptions == 0 && !choice.prompt_told) {
+        choice.usage.cached_tokens += sequence.cached - before;
+      }
     }
     std::int64_t count = std::min(work.tokens, choice.length() - sequence.cached);
     LogitRows wanted = LogitRows::kNone;
@@ -263,7 +262,7 @@ bool EngineCore::compute(const std::vector<Choice*>& who, const StepPlan& plan) 
       cache_.publish(choice.open->salt, first_ids(sequence, sequence.cached), choice.sequence.pages,
                      choice.cursor);
     }
-    if (choice.generated() == 0 && sequence.cached < choice.length()) {
+    if (!choice.prompt_told && choice.main == nullptr && sequence.cached < choice.length()) {
       choice.open->sink().push({.choice = choice.index, .prompt_done = sequence.cached});
     }
   }
@@ -295,19 +294,16 @@ void EngineCore::take_rows(const std::vector<Computed>& computed, const StepOutp
       if (token + 1 < choice.length()) {
         task.known = choice.sequence.ids[static_cast<std::size_t>(token) + 1];
         task.alternatives = static_cast<std::int32_t>(sampling.prompt_logprobs);
+      } else if (!is_guided(choice) || pair_rows(choice, task)) {
+        fill_task(choice.main != nullptr ? *choice.main : choice, task);
       } else {
-        task.sampler = &choice.sampler;
-        task.history = choice.sequence.ids;
-        task.generated = choice.generated();
-        task.end_tokens = end_tokens(choice);
-        if (sampling.logprobs) task.alternatives = static_cast<std::int32_t>(sampling.top_logprobs);
-        if (choice.open->held) task.alternatives = std::max(task.alternatives, 0);
-        task.after_chain = sampling.logprobs_after;
+        continue;
       }
       tasks_.push_back(std::move(task));
-      owners.push_back({&choice, tasks_.size() - 1});
+      owners.push_back({choice.main != nullptr ? choice.main : &choice, tasks_.size() - 1});
     }
   }
+  for (const Computed& c : computed) keep_row(*c.choice);
   if (output.ids.empty()) {
     row_sampler_.run(tasks_);
   } else {
@@ -316,6 +312,20 @@ void EngineCore::take_rows(const std::vector<Computed>& computed, const StepOutp
     }
   }
   for (const auto& [choice, task] : owners) take_task(*choice, tasks_[task]);
+}
+
+// What decides which token follows an answer.
+void EngineCore::fill_task(Choice& choice, RowTask& task) const {
+  const SamplingParams& sampling = choice.sampler.params();
+  task.sampler = &choice.sampler;
+  task.history = choice.sequence.ids;
+  task.generated = choice.generated();
+  task.end_tokens = end_tokens(choice);
+  if (choice.held) task.barred = choice.held->barred(choice.length());
+  if (choice.healing.active()) task.mask = choice.healing.prompt->mask(choice.healing.done);
+  if (sampling.logprobs) task.alternatives = static_cast<std::int32_t>(sampling.top_logprobs);
+  if (choice.open->held) task.alternatives = std::max(task.alternatives, 0);
+  task.after_chain = sampling.logprobs_after;
 }
 
 void EngineCore::take_task(Choice& choice, RowTask& task) {
@@ -328,8 +338,22 @@ void EngineCore::take_task(Choice& choice, RowTask& task) {
     choice.prompt_logprobs.push_back(std::move(task.logprobs));
     return;
   }
-  if (!choice.prompt_told) prompt_is_computed(choice);
-  accept(choice, task.id, task.alternatives >= 0 ? &task.logprobs : nullptr);
+  for (Choice* part : {&choice, choice.guide}) {
+    if (part != nullptr && !part->prompt_told) prompt_is_computed(*part);
+  }
+  const std::optional<Ending> ending =
+      accept_token(choice, cache_,
+                   {.id = task.id,
+                    .logprobs = task.alternatives >= 0 ? &task.logprobs : nullptr,
+                    .is_end = is_end(choice, task.id)});
+  if (ending) finish(choice, *ending);
+}
+
+bool EngineCore::is_end(const Choice& choice, std::int32_t id) const {
+  const auto holds = [id](std::span<const std::int32_t> ids) {
+    return std::binary_search(ids.begin(), ids.end(), id);
+  };
+  return holds(choice.ends) || holds(end_tokens(choice));
 }
 
 std::span<const std::int32_t> EngineCore::end_tokens(const Choice& choice) const {
@@ -342,12 +366,14 @@ void EngineCore::prompt_is_computed(Choice& choice) {
   choice.prompt_told = true;
   choice.first_token = EngineClock::now();
   choice.usage.prefill_seconds = seconds_between(choice.admitted, choice.first_token);
-  open.sink().push({.choice = choice.index,
-                    .prompt_logprobs = std::move(choice.prompt_logprobs),
-                    .prompt_done = choice.length()});
+  if (choice.main == nullptr) {
+    open.sink().push({.choice = choice.index,
+                      .prompt_logprobs = std::move(choice.prompt_logprobs),
+                      .prompt_done = choice.length()});
+  }
   if (choice.index > 0) return;
   Sequence& sequence = choice.sequence;
-  if (!open.request.pin.empty()) {
+  if (!open.request.pin.empty() && choice.main == nullptr) {
     PageTable& table = pins_.try_emplace(open.request.pin, model_.pool()).first->second;
     table.truncate(0);
     const auto full = static_cast<std::size_t>(sequence.cached / kPageSlots);
@@ -366,47 +392,10 @@ void EngineCore::free_siblings(const Choice& leader) {
   }
 }
 
-bool EngineCore::repeats_itself(const Choice& choice) {
-  const SamplingParams& params = choice.sampler.params();
-  const std::int64_t window = params.loop_detect_window;
-  if (window == 0 || choice.generated() < window) return false;
-  return is_loop(std::span(choice.sequence.ids).last(static_cast<std::size_t>(window)),
-                 params.loop_detect_repeats);
-}
-
-void EngineCore::accept(Choice& choice, std::int32_t id, TokenLogprobs* logprobs) {
-  const OpenRequest& open = *choice.open;
-  choice.sequence.ids.push_back(id);
-  const auto holds = [id](std::span<const std::int32_t> ids) {
-    return std::binary_search(ids.begin(), ids.end(), id);
-  };
-  const bool is_end = holds(choice.ends) || holds(end_tokens(choice));
-  std::string text;
-  if (choice.text && !is_end) text = choice.text->push(id);
-  if (logprobs != nullptr) choice.score += static_cast<double>(logprobs->token.logprob);
-  if (logprobs != nullptr && choice.sampler.params().logprobs) {
-    open.sink().push({.choice = choice.index,
-                      .text = std::move(text),
-                      .ids = {id},
-                      .logprobs = {std::move(*logprobs)}});
-  } else {
-    open.sink().push_token(choice.index, id, text);
-  }
-  if (is_end) {
-    finish(choice, {FinishReason::kEndToken});
-  } else if (choice.text && choice.text->stopped()) {
-    finish(choice, {FinishReason::kStopString});
-  } else if (repeats_itself(choice)) {
-    finish(choice, {FinishReason::kLoop});
-  } else if (choice.length() >= open.longest) {
-    finish(choice, {open.by_limit ? FinishReason::kMaxTokens : FinishReason::kContext});
-  }
-}
-
 void EngineCore::finish(Choice& choice, Ending ending) {
+  if (choice.main != nullptr) return finish(*choice.main, std::move(ending));
   if (choice.over) return;
-  choice.over = true;
-  any_over_ = true;
+  give_held(choice);
   const auto now = EngineClock::now();
   Usage& usage = choice.usage;
   usage.generated_tokens = choice.generated();
@@ -417,14 +406,8 @@ void EngineCore::finish(Choice& choice, Ending ending) {
   } else {
     usage.queue_seconds = seconds_between(choice.open->submitted, now);
   }
-  Sequence& sequence = choice.sequence;
-  // What a failed step has written is not known.
-  if (ending.reason != FinishReason::kError) {
-    cache_.publish_all(choice.open->salt, first_ids(sequence, sequence.cached), sequence.pages,
-                       choice.cursor);
-  }
-  cache_.release(sequence.pages, choice.cursor);
-  free_siblings(choice);
+  leave(choice, ending.reason == FinishReason::kError);
+  if (choice.guide != nullptr) leave(*choice.guide, ending.reason == FinishReason::kError);
   OpenRequest& open = *choice.open;
   Event event{.choice = choice.index, .finish = ending.reason, .usage = usage};
   if (choice.text) event.text = choice.text->finish();
@@ -439,31 +422,20 @@ void EngineCore::finish(Choice& choice, Ending ending) {
   }
   if (--open.open_choices > 0) return;
   --requests_;
-  if (open.held) give_best(open);
+  if (open.held) give_best_answers(open);
 }
 
-// All choices of a request are over: the best become its answers, in the order of their score.
-void EngineCore::give_best(OpenRequest& open) {
-  std::vector<Event> events;
-  while (std::optional<Event> event = open.held->next(EngineClock::now())) {
-    events.push_back(std::move(*event));
+// It runs no more. What a failed step has written is not known.
+void EngineCore::leave(Choice& choice, bool failed) {
+  choice.over = true;
+  any_over_ = true;
+  Sequence& sequence = choice.sequence;
+  if (!failed) {
+    cache_.publish_all(choice.open->salt, first_ids(sequence, sequence.cached), sequence.pages,
+                       choice.cursor);
   }
-  const auto score = [&](const Event& e) {
-    return open.scores[static_cast<std::size_t>(e.choice)];
-  };
-  std::stable_sort(events.begin(), events.end(),
-                   [&](const Event& a, const Event& b) { return score(a) > score(b); });
-  std::vector<TokenLogprobs> of_prompt;
-  for (Event& event : events) {
-    if (!event.prompt_logprobs.empty()) of_prompt = std::move(event.prompt_logprobs);
-    event.prompt_logprobs.clear();
-  }
-  events.resize(static_cast<std::size_t>(open.request.sampling.n));
-  events.front().prompt_logprobs = std::move(of_prompt);
-  for (std::size_t i = 0; i < events.size(); ++i) {
-    events[i].choice = static_cast<std::int32_t>(i);
-    open.stream->push(std::move(events[i]));
-  }
+  cache_.release(sequence.pages, choice.cursor);
+  free_siblings(choice);
 }
 
 // Nothing could run though somebody wanted to: pages are held by pins, or a sequence has grown

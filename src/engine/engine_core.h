@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cache/prefix_cache.h"
+#include "engine/accept_token.h"
 #include "engine/choice.h"
 #include "engine/engine_stats.h"
 #include "engine/row_sampler.h"
@@ -41,18 +42,13 @@ class EngineCore {
   void unpin(const std::string& name) { pins_.erase(name); }
 
   std::int64_t requests() const { return requests_; }  // not over yet
+  std::int64_t most_running() const { return limits_.running; }
   std::optional<EngineClock::time_point> next_deadline() const;
   EngineStats stats() const;
   const PrefixCache& cache() const { return cache_; }
 
  private:
   using ChoicePtr = std::unique_ptr<Choice>;
-  struct Ending {
-    FinishReason reason;
-    ErrorCode code = ErrorCode::kInvalidArgument;
-    std::string error{};
-  };
-
   void end_unwanted(EngineClock::time_point now);
   SchedulerState state(std::vector<Choice*>& who) const;
   SequenceState state_of(const Choice& choice, bool exact_pages) const;
@@ -71,14 +67,14 @@ class EngineCore {
     LogitRows rows = LogitRows::kNone;
   };
   void take_rows(const std::vector<Computed>& computed, const StepOutput& output);
+  void fill_task(Choice& choice, RowTask& task) const;
+  bool is_end(const Choice& choice, std::int32_t id) const;
   void take_task(Choice& choice, RowTask& task);
   // The model's, as far as they mean something to this request.
   std::span<const std::int32_t> end_tokens(const Choice& choice) const;
   void prompt_is_computed(Choice& choice);
-  void accept(Choice& choice, std::int32_t id, TokenLogprobs* logprobs);
-  static bool repeats_itself(const Choice& choice);
   void finish(Choice& choice, Ending ending);
-  static void give_best(OpenRequest& open);
+  void leave(Choice& choice, bool failed);
   void free_siblings(const Choice& leader);
   void sweep();
 

@@ -62,6 +62,7 @@ void EventStream::push(Event event) {
   append(into.ids, std::move(event.ids));
   append(into.logprobs, std::move(event.logprobs));
   append(into.prompt_logprobs, std::move(event.prompt_logprobs));
+  append(into.healed, std::move(event.healed));
   if (event.prompt_done > 0) into.prompt_done = event.prompt_done;
   if (event.finish) {
     pending.is_last = true;

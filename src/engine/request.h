@@ -13,6 +13,8 @@ namespace bl {
 // What a user asks of an engine. Everything is checked when it is submitted.
 struct Request {
   std::vector<std::int32_t> prompt{};
+  // What guidance (cfg_scale) steers away from; empty: sampling.negative_prompt, encoded.
+  std::vector<std::int32_t> negative_prompt{};
   SamplingParams sampling{};       // n of best_of: those of the highest mean log-probability
   bool ignore_end_tokens = false;  // the model's are chosen like others; sampling.stop_tokens end
   // The answer's text goes on where the prompt's ends (a space between them belongs to it); false
@@ -49,6 +51,7 @@ struct Usage {
   std::int64_t prefill_tokens = 0;    // computed before the first token, and again after preemption
   std::int64_t generated_tokens = 0;  // the end token included
   std::int64_t preemptions = 0;
+  std::int64_t rewinds = 0;    // of banned strings
   double queue_seconds = 0;    // submission to admission
   double prefill_seconds = 0;  // admission to the first token
   double decode_seconds = 0;   // the first token to the end
@@ -73,6 +76,9 @@ struct Event {
   std::vector<TokenLogprobs> logprobs{};         // one an id, where they were asked for
   std::vector<TokenLogprobs> prompt_logprobs{};  // once: of all prompt tokens but the first
   std::int64_t prompt_done = 0;                  // tokens of the prompt in the cache, so far
+  // Tokens that stand for the prompt's last ones (token_healing); not counted as generated, but
+  // what they say beyond the prompt is in `text`.
+  std::vector<std::int32_t> healed{};
 
   // Set in the last event of a choice.
   std::optional<FinishReason> finish{};

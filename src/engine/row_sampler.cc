@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/thread_pool.h"
+#include "sample/guidance.h"
 
 namespace bl {
 namespace {
@@ -30,11 +31,18 @@ RowSampler::RowSampler(ThreadPool* threads)
       rooms_(static_cast<std::size_t>(threads == nullptr ? 1 : threads->threads())) {}
 
 void RowSampler::choose(RowTask& task, Room& room) {
-  const PickArgs args{.logits = task.logits,
-                      .history = task.history,
-                      .position = task.history.size(),
-                      .generated = task.generated,
-                      .end_tokens = task.end_tokens};
+  PickArgs args{.logits = task.logits,
+                .history = task.history,
+                .position = task.history.size(),
+                .generated = task.generated,
+                .end_tokens = task.end_tokens,
+                .barred = task.barred,
+                .mask = task.mask};
+  if (!task.negative.empty()) {
+    room.guided.resize(task.logits.size());
+    mix_guidance(task.logits, task.negative, task.sampler->params().cfg_scale, room.guided);
+    args.logits = room.guided;
+  }
   if (task.sampler == nullptr) {
     task.id = task.known;
   } else if (task.alternatives < 0 || !task.after_chain) {

@@ -16,9 +16,12 @@ class ThreadPool;
 // One row of logits, and what is wanted of it.
 struct RowTask {
   std::span<const float> logits;             // [vocab]
+  std::span<const float> negative;           // the same behind the negative prompt; else empty
   SamplerChain* sampler = nullptr;           // null: nothing is to be chosen
   std::span<const std::int32_t> history;     // the text so far
   std::span<const std::int32_t> end_tokens;  // the model's
+  std::span<const std::int32_t> barred;      // may not follow here
+  std::span<const std::uint32_t> mask;       // may follow, as PickArgs has it; empty: all
   std::int64_t generated = 0;                // tokens of the answer so far
   std::int32_t known = -1;                   // the token that follows, where nothing is chosen
   std::int32_t alternatives = -1;            // log-probabilities beside the token's; −1: none
@@ -43,6 +46,7 @@ class RowSampler {
   struct Room {
     SampleRow row;
     TopLogProbabilities best;
+    std::vector<float> guided;
   };
   static void choose(RowTask& task, Room& room);
   static void choose_or_tell(RowTask& task, Room& room);

@@ -36,17 +36,23 @@ void check_ids(const char* name, const std::vector<std::int32_t>& ids) {
   }
 }
 
-void check_texts(const char* name, const std::vector<std::string>& texts) {
-  if (texts.size() > SamplingLimits::kMaxStrings) {
+void check_texts(const char* name, const std::vector<std::string>& texts, std::size_t most) {
+  if (texts.size() > most) {
     fail(ErrorCode::kInvalidArgument, "{} lists {} texts, at most {} are allowed", name,
-         texts.size(), SamplingLimits::kMaxStrings);
+         texts.size(), most);
   }
+  std::size_t bytes = 0;
   for (const std::string& text : texts) {
     if (text.empty()) fail(ErrorCode::kInvalidArgument, "{} has an empty text", name);
     if (text.size() > SamplingLimits::kMaxStringBytes) {
       fail(ErrorCode::kInvalidArgument, "{} has a text of {} bytes, at most {} are allowed", name,
            text.size(), SamplingLimits::kMaxStringBytes);
     }
+    bytes += text.size();
+  }
+  if (bytes > SamplingLimits::kMaxListBytes) {
+    fail(ErrorCode::kInvalidArgument, "{} has {} bytes in all, at most {} are allowed", name, bytes,
+         SamplingLimits::kMaxListBytes);
   }
 }
 
@@ -60,7 +66,7 @@ void check_penalties(const SamplingParams& p) {
   check_range("dry_base", p.dry_base, 1, 100, "in 1 … 100");
   check_count("dry_allowed_length", p.dry_allowed_length, 1, kMany);
   check_count("dry_range", p.dry_range, -1, kMany);
-  check_texts("dry_sequence_breakers", p.dry_sequence_breakers);
+  check_texts("dry_sequence_breakers", p.dry_sequence_breakers, SamplingLimits::kMaxStrings);
   check_ids("dry_breaker_tokens", p.dry_breaker_tokens);
 }
 
@@ -119,8 +125,8 @@ void check_engine(const SamplingParams& p) {
     fail(ErrorCode::kInvalidArgument, "min_tokens is {}, should be at most max_tokens ({})",
          p.min_tokens, p.max_tokens);
   }
-  check_texts("stop", p.stop_strings);
-  check_texts("banned_strings", p.banned_strings);
+  check_texts("stop", p.stop_strings, SamplingLimits::kMaxStrings);
+  check_texts("banned_strings", p.banned_strings, SamplingLimits::kMaxBannedStrings);
   check_range("cfg_scale", p.cfg_scale, -100, 100, "in -100 … 100");
   if (p.negative_prompt.size() > SamplingLimits::kMaxNegativePromptBytes) {
     fail(ErrorCode::kInvalidArgument, "negative_prompt has {} bytes, at most {} are allowed",

@@ -185,8 +185,10 @@ struct SamplingParams {
 struct SamplingLimits {
   static constexpr std::int64_t kMaxAnswers = 128;
   static constexpr std::int64_t kMaxLogprobs = 64;
-  static constexpr std::size_t kMaxStrings = 256;       // of each list of texts
-  static constexpr std::size_t kMaxStringBytes = 4096;  // of one of them
+  static constexpr std::size_t kMaxStrings = 256;         // of each list of texts …
+  static constexpr std::size_t kMaxBannedStrings = 8192;  // … but of this one
+  static constexpr std::size_t kMaxStringBytes = 4096;    // of one text
+  static constexpr std::size_t kMaxListBytes = 1u << 17;  // of all texts of a list
   static constexpr std::size_t kMaxNegativePromptBytes = 1u << 20;
   static constexpr std::size_t kMaxTokens = 1u << 20;  // of each list of ids or biases
 };

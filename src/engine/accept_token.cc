@@ -1,0 +1,106 @@
+#include "engine/accept_token.h"
+
+#include <utility>
+
+#include "engine/loop_detector.h"
+
+namespace bl {
+namespace {
+
+// So many continuations of one place are tried before the banned strings count as leaving nothing
+// to say.
+constexpr std::int64_t kMostRewinds = 256;
+
+void give(Choice& choice, AnswerPiece piece) {
+  EventStream& sink = choice.open->sink();
+  if (piece.logprobs) choice.score += static_cast<double>(piece.logprobs->token.logprob);
+  if (piece.healed) {
+    sink.push({.choice = choice.index, .text = std::move(piece.text), .healed = {piece.id}});
+  } else if (piece.logprobs && choice.sampler.params().logprobs) {
+    sink.push({.choice = choice.index,
+               .text = std::move(piece.text),
+               .ids = {piece.id},
+               .logprobs = {std::move(*piece.logprobs)}});
+  } else {
+    sink.push_token(choice.index, piece.id, piece.text);
+  }
+}
+
+// The answer goes back to the token with which a banned string began, and on in another way.
+std::optional<Ending> rewind(Choice& choice, PrefixCache& cache) {
+  const std::size_t tokens = choice.text->open_tokens();
+  const auto count = static_cast<std::int64_t>(tokens);
+  const HeldAnswer::Place place = choice.held->take_back(tokens, choice.length() - count);
+  choice.sampler.restore(place.sampler);
+  choice.healing = place.healing;
+  for (Choice* part : {&choice, choice.guide}) {
+    if (part == nullptr) continue;
+    part->row = {};
+    part->truncate(cache, part->length() - count);
+  }
+  choice.text->take_back(tokens, choice.text_before());
+  ++choice.usage.rewinds;
+  if (choice.held->rewinds() < kMostRewinds) return std::nullopt;
+  return Ending{FinishReason::kError, ErrorCode::kInvalidArgument,
+                fmt::format("banned_strings: {} continuations were taken back without getting "
+                            "beyond token {} of the answer; the strings leave too little to say",
+                            kMostRewinds, choice.generated())};
+}
+
+bool repeats_itself(const Choice& choice) {
+  const SamplingParams& params = choice.sampler.params();
+  const std::int64_t window = params.loop_detect_window;
+  if (window == 0 || choice.generated() < window) return false;
+  return is_loop(std::span(choice.sequence.ids).last(static_cast<std::size_t>(window)),
+                 params.loop_detect_repeats);
+}
+
+std::optional<Ending> ending_of(const Choice& choice, bool is_end) {
+  const OpenRequest& open = *choice.open;
+  const std::int64_t most = open.request.sampling.max_tokens;
+  if (is_end) return Ending{FinishReason::kEndToken};
+  if (choice.text && choice.text->stopped()) return Ending{FinishReason::kStopString};
+  if (repeats_itself(choice)) return Ending{FinishReason::kLoop};
+  if (choice.length() >= open.longest || (most > 0 && choice.generated() >= most)) {
+    return Ending{open.by_limit ? FinishReason::kMaxTokens : FinishReason::kContext};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void start_text(Choice& choice, const Tokenizer& tokenizer) {
+  const OpenRequest& open = *choice.open;
+  choice.text = std::make_unique<AnswerText>(tokenizer, open.request.skip_special, open.rules,
+                                             choice.text_before());
+  if (open.healed) choice.text->leave_out(open.healed->text_bytes());
+  if (!open.rules.banned) return;
+  choice.held =
+      std::make_unique<HeldAnswer>(HeldAnswer::Place{choice.sampler.state(), choice.healing});
+}
+
+void give_held(Choice& choice) {
+  if (!choice.held) return;
+  choice.held->release(0, choice.length(),
+                       [&](AnswerPiece piece) { give(choice, std::move(piece)); });
+}
+
+std::optional<Ending> accept_token(Choice& choice, PrefixCache& cache, AcceptArgs args) {
+  choice.sequence.ids.push_back(args.id);
+  if (choice.guide != nullptr) choice.guide->sequence.ids.push_back(args.id);
+  AnswerPiece piece{.id = args.id, .healed = choice.healing.active()};
+  if (piece.healed) choice.healing.accept(args.id);
+  if (choice.text && !args.is_end) piece.text = choice.text->push(args.id);
+  if (args.logprobs != nullptr) piece.logprobs = std::move(*args.logprobs);
+  if (!choice.held) {
+    give(choice, std::move(piece));
+    return ending_of(choice, args.is_end);
+  }
+  choice.held->add(std::move(piece), {choice.sampler.state(), choice.healing});
+  if (!args.is_end && choice.text->is_banned()) return rewind(choice, cache);
+  choice.held->release(choice.text->open_tokens(), choice.length(),
+                       [&](AnswerPiece ready) { give(choice, std::move(ready)); });
+  return ending_of(choice, args.is_end);
+}
+
+}  // namespace bl

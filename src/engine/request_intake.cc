@@ -1,0 +1,84 @@
+#include "engine/request_intake.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/kv_layout.h"
+#include "text/tokenizer.h"
+
+namespace bl {
+namespace {
+
+std::int64_t pages_for(std::int64_t tokens) { return (tokens + kPageSlots - 1) / kPageSlots; }
+
+void need_tokenizer(bool asked, const char* name) {
+  if (!asked) return;
+  fail(ErrorCode::kInvalidArgument, "{}: needs a tokenizer, and this engine has none", name);
+}
+
+}  // namespace
+
+RequestIntake::RequestIntake(const Tokenizer* tokenizer, const Limits& limits)
+    : tokenizer_(tokenizer), limits_(limits) {
+  if (tokenizer_ != nullptr) tables_.emplace(*tokenizer_, limits_.facts.vocab);
+}
+
+void RequestIntake::complete(OpenRequest& open) {
+  Request& request = open.request;
+  SamplingParams& params = request.sampling;
+  if (tokenizer_ == nullptr) {
+    need_tokenizer(!params.stop_strings.empty(), "stop");
+    need_tokenizer(!params.banned_strings.empty(), "banned_strings");
+    need_tokenizer(params.token_healing, "token_healing");
+  } else {
+    tables_->complete(params);
+    open.rules = AnswerRules(params);
+    if (params.token_healing) {
+      open.healed =
+          HealedPrompt::make(request, *tokenizer_, tables_->pieces(), limits_.facts.vocab);
+    }
+  }
+  if (params.cfg_scale != 1) add_negative(open);
+}
+
+// Guidance without a negative prompt steers away from what the model says of the last token alone.
+void RequestIntake::add_negative(OpenRequest& open) const {
+  const Request& request = open.request;
+  std::vector<std::int32_t>& ids = open.negative;
+  ids = request.negative_prompt;
+  if (ids.empty() && !request.sampling.negative_prompt.empty()) {
+    need_tokenizer(tokenizer_ == nullptr, "negative_prompt");
+    ids = tokenizer_->encode(request.sampling.negative_prompt, {});
+  }
+  if (ids.empty()) ids = {request.prompt.back()};
+  for (const std::int32_t id : ids) {
+    if (id >= 0 && id < limits_.facts.ids) continue;
+    fail(ErrorCode::kInvalidArgument, "negative_prompt has token {}, the model's ids are 0 … {}",
+         id, limits_.facts.ids - 1);
+  }
+  if (limits_.running < 2) {
+    fail(ErrorCode::kInvalidArgument,
+         "cfg_scale is {}, which takes two sequences, and this engine runs one at a time",
+         request.sampling.cfg_scale);
+  }
+  const auto tokens = static_cast<std::int64_t>(ids.size());
+  const std::int64_t beyond =
+      tokens - static_cast<std::int64_t>(open.healed ? open.healed->kept() : request.prompt.size());
+  if (tokens >= limits_.longest) {
+    fail(ErrorCode::kInvalidArgument, "negative_prompt has {} tokens and the context holds {}",
+         tokens, limits_.longest);
+  }
+  const std::int64_t pages = pages_for(tokens + 1) + pages_for(tokens - beyond + 1);
+  if (pages > limits_.pages) {
+    fail(ErrorCode::kInvalidArgument,
+         "prompt and negative_prompt take {} pages of {} tokens together, the cache has {}", pages,
+         kPageSlots, limits_.pages);
+  }
+  if (open.longest + beyond > limits_.longest) {
+    open.longest = limits_.longest - beyond;
+    open.by_limit = false;
+  }
+  open.beyond = std::max<std::int64_t>(beyond, 0);
+}
+
+}  // namespace bl

@@ -1,0 +1,136 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine_core.h"
+#include "engine/event_stream.h"
+#include "engine/request_intake.h"
+#include "fake_model.h"
+
+namespace bl::test {
+
+// The engine without its thread, on a model whose text is known.
+class CoreTest : public testing::Test {
+ protected:
+  struct Asked {
+    std::shared_ptr<OpenRequest> open;
+    std::vector<std::vector<std::int32_t>> ids;  // a choice
+    std::vector<std::optional<FinishReason>> reasons;
+    std::vector<Usage> usages;
+    std::vector<std::string> errors;
+    std::vector<std::vector<TokenLogprobs>> logprobs;
+    std::vector<std::string> texts;
+    std::vector<std::vector<std::int32_t>> healed;
+    std::size_t prompt_rows = 0;
+    bool over() const {
+      return std::all_of(reasons.begin(), reasons.end(), [](const auto& r) { return !!r; });
+    }
+  };
+
+  // Without a tokenizer there are no texts.
+  void start(const FakeModel::Options& options, std::int64_t running = 0,
+             const Tokenizer* tokenizer = nullptr) {
+    core_.reset();
+    model_ = std::make_unique<FakeModel>(options);
+    context_ = std::min<std::int64_t>(options.context, std::int64_t{options.pages} * kPageSlots);
+    core_ = std::make_unique<EngineCore>(*model_, tokenizer,
+                                         EngineCore::Options{running, 0, {kEnd}});
+    intake_ = std::make_unique<RequestIntake>(
+        tokenizer, RequestIntake::Limits{model_->facts(), context_, core_->most_running(),
+                                         options.pages});
+  }
+
+  Request request(std::vector<std::int32_t> prompt, std::int64_t max_tokens) {
+    Request request;
+    request.prompt = std::move(prompt);
+    request.sampling.temperature = 0;
+    request.sampling.max_tokens = max_tokens;
+    request.ignore_end_tokens = true;
+    return request;
+  }
+
+  Asked& ask(Request request) {
+    auto open = std::make_shared<OpenRequest>();
+    const auto tokens = static_cast<std::int64_t>(request.prompt.size());
+    open->longest = std::min(context_, tokens + request.sampling.max_tokens);
+    open->by_limit = true;
+    open->salt = request.cache_salt;
+    open->rank = static_cast<double>(clock_) - 50.0 * request.priority;
+    open->request = std::move(request);
+    intake_->complete(*open);
+    const auto choices = static_cast<std::size_t>(open->request.sampling.n);
+    open->stream = std::make_shared<EventStream>(static_cast<std::int32_t>(choices),
+                                                 std::make_shared<Waker>());
+    Asked& asked = asked_.emplace_back();
+    asked.open = open;
+    asked.ids.resize(choices);
+    asked.reasons.resize(choices);
+    asked.usages.resize(choices);
+    asked.errors.resize(choices);
+    asked.logprobs.resize(choices);
+    asked.texts.resize(choices);
+    asked.healed.resize(choices);
+    core_->add(std::move(open));
+    return asked;
+  }
+
+  bool step() {
+    ++clock_;
+    return core_->step(EngineClock::now());
+  }
+  // Takes what has come without waiting.
+  void read(Asked& asked) {
+    while (!asked.over()) {
+      const auto event = asked.open->stream->next(EngineClock::now());
+      if (!event) return;
+      const auto choice = static_cast<std::size_t>(event->choice);
+      asked.ids[choice].insert(asked.ids[choice].end(), event->ids.begin(), event->ids.end());
+      asked.texts[choice] += event->text;
+      asked.healed[choice].insert(asked.healed[choice].end(), event->healed.begin(),
+                                  event->healed.end());
+      asked.prompt_rows += event->prompt_logprobs.size();
+      for (const TokenLogprobs& one : event->logprobs) asked.logprobs[choice].push_back(one);
+      if (!event->finish) continue;
+      asked.reasons[choice] = event->finish;
+      asked.usages[choice] = event->usage;
+      asked.errors[choice] = event->error;
+    }
+  }
+  void run_all(std::int64_t most_steps) {
+    for (std::int64_t i = 0; i < most_steps && core_->requests() > 0; ++i) {
+      step();
+      for (Asked& asked : asked_) read(asked);
+    }
+    ASSERT_EQ(core_->requests(), 0);
+  }
+  // Every page is free or kept by the index alone.
+  void expect_no_leak() {
+    const EngineStats stats = core_->stats();
+    EXPECT_EQ(stats.free_pages + stats.idle_pages, stats.pages);
+    EXPECT_EQ(core_->cache().index().size(), stats.idle_pages);
+  }
+  std::vector<std::int32_t> text(std::size_t tokens, std::int32_t seed) {
+    std::vector<std::int32_t> ids;
+    for (std::size_t i = 0; i < tokens; ++i) {
+      ids.push_back(
+          static_cast<std::int32_t>((i * 31 + static_cast<std::size_t>(seed) * 17) % 997));
+    }
+    return ids;
+  }
+
+  static constexpr std::int32_t kEnd = 999;
+  std::unique_ptr<FakeModel> model_;
+  std::unique_ptr<EngineCore> core_;
+  std::unique_ptr<RequestIntake> intake_;
+  std::int64_t context_ = 0;
+  std::int64_t clock_ = 0;
+  std::deque<Asked> asked_;
+};
+
+}  // namespace bl::test
