@@ -27,6 +27,7 @@ void AnswerText::start(std::span<const std::int32_t> before) {
 std::string AnswerText::push(std::int32_t id) {
   if (bans_) marks_.push_back({filter_.mark(), left_out_});
   std::string text = stream_->push(id);
+  const bool silent = text.empty() && !(skip_special_ && tokenizer_.is_special(id));
   if (left_out_ > 0) {
     const std::size_t known = std::min(left_out_, text.size());
     left_out_ -= known;
@@ -34,7 +35,7 @@ std::string AnswerText::push(std::int32_t id) {
   }
   std::string certain = filter_.push(text);
   if (!bans_) return certain;
-  bans_->push(text, !skip_special_ || !tokenizer_.is_special(id));
+  bans_->push(text, silent);
   const std::optional<std::size_t> at = bans_->completed_at();
   banned_ = at && (!filter_.stopped() || *at < filter_.stopped_at());
   if (!banned_) {

@@ -22,11 +22,11 @@ std::shared_ptr<const TextMatcher> BanFilter::matcher(const std::vector<std::str
   return std::make_shared<TextMatcher>(lower);
 }
 
-void BanFilter::push(std::string_view text, bool spoke) {
+void BanFilter::push(std::string_view text, bool silent) {
   completed_at_.reset();
   Token& token = tokens_.emplace_back();
   token.before = state_;
-  token.silent = text.empty() && spoke;
+  token.silent = silent;
   for (std::size_t i = 0; i < text.size();) {
     const CodePoint c = code_point_at(text, i);
     lower_.clear();

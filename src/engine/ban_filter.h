@@ -21,9 +21,9 @@ class BanFilter {
   explicit BanFilter(std::shared_ptr<const TextMatcher> banned) : banned_(std::move(banned)) {}
 
   // Takes the next token and what text has become certain with it: whole characters of UTF-8.
-  // `spoke`: the token says something, if perhaps only the first bytes of a character. Looks no
+  // `silent`: all that the token says is a part of a character that a later one completes. Looks no
   // further than to the end of the first banned string.
-  void push(std::string_view text, bool spoke);
+  void push(std::string_view text, bool silent);
 
   // Where in the last text a banned string was completed: bytes before its end.
   std::optional<std::size_t> completed_at() const { return completed_at_; }
@@ -40,7 +40,7 @@ class BanFilter {
     TextMatcher::State before = 0;
     std::size_t bytes = 0;  // of its text, in lower case
     std::size_t first = 0;  // … of its first character, which tokens before it may have begun
-    bool silent = false;    // all it says is a part of a character that a later token completes
+    bool silent = false;
   };
   void find_open(std::size_t bytes);
 

@@ -12,6 +12,7 @@
 #include "engine/event_stream.h"
 #include "engine/request_intake.h"
 #include "fake_model.h"
+#include "ops/kv_layout.h"
 
 namespace bl::test {
 
@@ -39,11 +40,11 @@ class CoreTest : public testing::Test {
     core_.reset();
     model_ = std::make_unique<FakeModel>(options);
     context_ = std::min<std::int64_t>(options.context, std::int64_t{options.pages} * kPageSlots);
-    core_ = std::make_unique<EngineCore>(*model_, tokenizer,
-                                         EngineCore::Options{running, 0, {kEnd}});
+    core_ =
+        std::make_unique<EngineCore>(*model_, tokenizer, EngineCore::Options{running, 0, {kEnd}});
     intake_ = std::make_unique<RequestIntake>(
-        tokenizer, RequestIntake::Limits{model_->facts(), context_, core_->most_running(),
-                                         options.pages});
+        tokenizer,
+        RequestIntake::Limits{model_->facts(), context_, core_->most_running(), options.pages});
   }
 
   Request request(std::vector<std::int32_t> prompt, std::int64_t max_tokens) {

@@ -7,8 +7,8 @@
 #include <random>
 
 #include "base/error.h"
-#include "engine/event_stream.h"
 #include "core_test.h"
+#include "engine/event_stream.h"
 #include "ops/kv_layout.h"
 
 namespace bl {

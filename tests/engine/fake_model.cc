@@ -43,6 +43,16 @@ std::vector<std::int32_t> FakeModel::continuation(std::vector<std::int32_t> ids,
   return out;
 }
 
+std::vector<float> FakeModel::row(std::span<const std::int32_t> ids) const {
+  const std::int32_t id = follows(ids);
+  std::vector<float> logits(static_cast<std::size_t>(options_.vocab));
+  for (std::int64_t i = 0; i < options_.vocab; ++i) {
+    logits[static_cast<std::size_t>(i)] = static_cast<float>((i * 7 + id) % 13) * 0.1f;
+  }
+  logits[static_cast<std::size_t>(id)] = 20;
+  return logits;
+}
+
 void FakeModel::write(const StepItem& item) {
   const Sequence& sequence = *item.sequence;
   for (std::int64_t i = sequence.cached; i < sequence.cached + item.count; ++i) {
@@ -73,11 +83,9 @@ StepOutput FakeModel::run(std::span<const StepItem> items) {
     const std::int32_t id = follows(text);
     ids_.push_back(id);
     if (!options_.gives_logits) return;
+    const std::vector<float> values = this->row(text);
     float* logits = logits_.view().row<float>(row++);
-    for (std::int64_t i = 0; i < options_.vocab; ++i) {
-      logits[i] = static_cast<float>((i * 7 + id) % 13) * 0.1f;
-    }
-    logits[id] = 20;
+    std::copy(values.begin(), values.end(), logits);
     if (is_damaged && is_damaged(text)) logits[3] = std::numeric_limits<float>::quiet_NaN();
   };
   for (const StepItem& item : items) {

@@ -32,6 +32,8 @@ class FakeModel : public StepModel {
 
   // The token behind a text.
   std::int32_t follows(std::span<const std::int32_t> ids) const;
+  // The logits behind a text, where it gives any: `follows` the likeliest by far.
+  std::vector<float> row(std::span<const std::int32_t> ids) const;
   // The `count` tokens behind a text.
   std::vector<std::int32_t> continuation(std::vector<std::int32_t> ids, std::int64_t count) const;
 

@@ -40,7 +40,7 @@ TEST(StopFilter, TheEarliestStopWins) {
 }
 
 TEST(StopFilter, NoStops) {
-  StopFilter filter({});
+  StopFilter filter(std::vector<std::string>{});
   EXPECT_EQ(filter.push("anything"), "anything");
   EXPECT_EQ(filter.finish(), "");
 }

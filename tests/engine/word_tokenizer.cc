@@ -13,29 +13,20 @@ std::unique_ptr<Tokenizer> make_word_tokenizer(const std::vector<std::string>& p
   for (const std::string& token : special) {
     added.push_back({{"id", id++}, {"content", token}, {"special", true}});
   }
-  const Json document = {
-      {"added_tokens", added},
-      {"decoder", {{"type", "ByteLevel"}}},
-      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}};
+  const Json document = {{"added_tokens", added},
+                         {"decoder", {{"type", "ByteLevel"}}},
+                         {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}};
   return Tokenizer::from_json(document.dump(), "", "words");
 }
 
 std::vector<std::string> letter_pieces(std::size_t count, int letters) {
-  std::vector<std::string> pieces;
-  for (std::size_t from = 0, first = 0; pieces.size() < count; first = from) {
-    from = pieces.size();
-    const std::size_t end = from;
-    const auto append = [&](const std::string& head) {
-      for (char c = 'a'; c < 'a' + letters && pieces.size() < count; ++c) {
-        pieces.push_back(head + c);
-      }
-    };
-    if (end == 0) append("");
-    for (std::size_t i = first; i < end && pieces.size() < count; ++i) {
-      append(std::string(pieces[i]));
+  std::vector<std::string> pieces{""};
+  for (std::size_t i = 0; pieces.size() <= count; ++i) {
+    for (int letter = 0; letter < letters; ++letter) {
+      pieces.push_back(pieces[i] + static_cast<char>('a' + letter));
     }
   }
-  return pieces;
+  return {pieces.begin() + 1, pieces.begin() + 1 + static_cast<std::ptrdiff_t>(count)};
 }
 
 }  // namespace bl::test

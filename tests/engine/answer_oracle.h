@@ -1,0 +1,37 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+#include "fake_model.h"
+
+namespace bl::test {
+
+// What a request should get, computed from its definition: the whole text read again at every
+// token, without any of the engine's data structures. For a FakeModel that gives logits, and tokens
+// that each say whole ASCII characters.
+class AnswerOracle {
+ public:
+  AnswerOracle(const FakeModel& model, std::vector<std::string> pieces)
+      : model_(model), pieces_(std::move(pieces)) {}
+
+  struct Answer {
+    std::vector<std::int32_t> ids;
+    std::vector<std::int32_t> healed;
+    std::string text;
+    std::int64_t rewinds = 0;
+  };
+  // Knows banned strings, token healing, guidance (by Request::negative_prompt) and all samplers.
+  Answer answer(const Request& request, std::int32_t index = 0) const;
+
+ private:
+  struct Writing;
+  std::size_t removed(const std::vector<std::int32_t>& prompt) const;
+  void watch(Writing& writing) const;
+
+  const FakeModel& model_;
+  std::vector<std::string> pieces_;
+};
+
+}  // namespace bl::test

@@ -1,0 +1,408 @@
+// Banned strings: answers go back to before them, and nothing of it shows.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+
+#include "answer_oracle.h"
+#include "core_test.h"
+#include "word_tokenizer.h"
+
+namespace bl {
+namespace {
+
+using test::AnswerOracle;
+using test::FakeModel;
+
+class RewindTest : public test::CoreTest {
+ protected:
+  void start_words(std::vector<std::string> pieces, FakeModel::Options options = {}) {
+    options.vocab = static_cast<std::int64_t>(pieces.size());
+    options.gives_logits = true;
+    tokenizer_ = test::make_word_tokenizer(pieces);
+    start(options, 0, tokenizer_.get());
+    oracle_ = std::make_unique<AnswerOracle>(*model_, std::move(pieces));
+  }
+  Request words(std::size_t prompt, std::int32_t seed, std::int64_t max_tokens) {
+    Request wanted = request(text(prompt, seed), max_tokens);
+    for (std::int32_t& id : wanted.prompt) {
+      id %= static_cast<std::int32_t>(model_->facts().vocab);
+    }
+    return wanted;
+  }
+  void expect_as_defined(const Asked& asked) {
+    for (std::size_t i = 0; i < asked.ids.size(); ++i) {
+      const auto expected = oracle_->answer(asked.open->request, static_cast<std::int32_t>(i));
+      EXPECT_EQ(asked.ids[i], expected.ids) << asked.errors[i];
+      EXPECT_EQ(asked.texts[i], expected.text);
+      EXPECT_EQ(asked.healed[i], expected.healed);
+      EXPECT_EQ(asked.usages[i].rewinds, expected.rewinds);
+      EXPECT_EQ(asked.usages[i].generated_tokens, static_cast<std::int64_t>(expected.ids.size()));
+    }
+  }
+  static std::string lower(std::string text) {
+    for (char& c : text) c = static_cast<char>(std::tolower(c));
+    return text;
+  }
+
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<AnswerOracle> oracle_;
+};
+
+TEST_F(RewindTest, BannedStringsNeverAppear) {
+  start_words(test::letter_pieces(340, 4));
+  const std::vector<std::string> banned{"dd", "ABC", "cabba", "bab"};
+  for (std::int32_t seed = 0; seed < 12; ++seed) {
+    Request wanted = words(30, seed, 80);
+    wanted.sampling.banned_strings = banned;
+    ask(wanted);
+  }
+  run_all(4000);
+  std::int64_t rewinds = 0;
+  for (const Asked& asked : asked_) {
+    EXPECT_EQ(asked.reasons[0], FinishReason::kMaxTokens) << asked.errors[0];
+    for (const std::string& bad : banned) {
+      EXPECT_EQ(lower(asked.texts[0]).find(lower(bad)), std::string::npos) << asked.texts[0];
+    }
+    expect_as_defined(asked);
+    rewinds += asked.usages[0].rewinds;
+  }
+  EXPECT_GT(rewinds, 100);
+  expect_no_leak();
+}
+
+TEST_F(RewindTest, WhatIsGivenOutIsNeverTakenBack) {
+  start_words(test::letter_pieces(340, 4));
+  Request wanted = words(30, 3, 200);
+  wanted.sampling.banned_strings = {"dda", "abcabc", "cb", "bbb"};
+  Asked& asked = ask(wanted);
+  const AnswerOracle::Answer expected = oracle_->answer(wanted);
+  std::size_t ahead = 0;
+  while (!asked.over()) {
+    step();
+    read(asked);
+    ASSERT_EQ(asked.texts[0], expected.text.substr(0, asked.texts[0].size()));
+    ASSERT_LE(asked.ids[0].size(), expected.ids.size());
+    ASSERT_TRUE(std::equal(asked.ids[0].begin(), asked.ids[0].end(), expected.ids.begin()));
+    ahead += asked.texts[0].size() < expected.text.size() && !asked.texts[0].empty() ? 1 : 0;
+  }
+  EXPECT_EQ(asked.texts[0], expected.text);
+  EXPECT_GT(ahead, 50u);  // it came as a stream
+}
+
+// Penalties, mirostat, seeds and log-probabilities are those of the text that stays.
+TEST_F(RewindTest, SamplersSeeOnlyWhatStays) {
+  start_words(test::letter_pieces(340, 4));
+  for (int kind = 0; kind < 4; ++kind) {
+    Request wanted = words(40, kind, 60);
+    SamplingParams& params = wanted.sampling;
+    params.temperature = 6;
+    params.seed = 11;
+    params.n = 3;
+    params.top_k = 0;
+    params.top_p = 1;
+    params.banned_strings = {"dd", "aba", "ca"};
+    params.logprobs = true;
+    params.top_logprobs = 2;
+    if (kind == 1) params.repetition_penalty = 1.5;
+    if (kind == 1) params.dry_multiplier = 3;
+    if (kind == 2) params.mirostat_mode = 2;
+    if (kind == 3) params.adaptive_target = 0.1;
+    ask(wanted);
+  }
+  run_all(4000);
+  for (const Asked& asked : asked_) {
+    expect_as_defined(asked);
+    EXPECT_NE(asked.ids[0], asked.ids[1]);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_GT(asked.usages[i].rewinds, 0);
+      ASSERT_EQ(asked.logprobs[i].size(), asked.ids[i].size());
+      for (std::size_t t = 0; t < asked.ids[i].size(); ++t) {
+        EXPECT_EQ(asked.logprobs[i][t].token.id, asked.ids[i][t]);
+      }
+    }
+  }
+  expect_no_leak();
+}
+
+// Token by token through the end of a page that has been published in the meantime.
+TEST_F(RewindTest, GoesBackOverTheEndOfAPage) {
+  start_words(test::letter_pieces(84, 4), {.pages = 128});
+  std::vector<std::string> banned;  // of two tokens and more, so many that some come up
+  for (const char* head : {"ab", "cd", "ba", "da", "cc", "bd"}) {
+    for (const char* tail : {"aac", "cab", "bbd", "dca", "adb", "dbb"}) {
+      banned.push_back(std::string(head) + tail);
+    }
+  }
+  std::int64_t rewinds = 0;
+  for (std::size_t prompt = 246; prompt < 260; ++prompt) {
+    Request wanted = words(prompt, 7, 60);
+    wanted.sampling.banned_strings = banned;
+    ask(wanted);
+    ask(wanted);
+  }
+  run_all(6000);
+  for (const Asked& asked : asked_) {
+    expect_as_defined(asked);
+    rewinds += asked.usages[0].rewinds;
+  }
+  EXPECT_GT(rewinds, 60);
+  expect_no_leak();
+}
+
+TEST_F(RewindTest, OneStringThatCoversEverythingIsAnErrorOfThatRequest) {
+  start_words(test::letter_pieces(3, 3));
+  Request hopeless = words(20, 1, 30);
+  hopeless.sampling.banned_strings = {"a", "b", "c"};
+  Asked& first = ask(hopeless);
+  Asked& second = ask(words(20, 2, 30));
+  run_all(2000);
+  EXPECT_EQ(first.reasons[0], FinishReason::kError);
+  EXPECT_NE(first.errors[0].find("no token is left"), std::string::npos) << first.errors[0];
+  EXPECT_EQ(first.texts[0], "");
+  expect_as_defined(second);
+  // Where a vocabulary is too large to be tried out, the number of attempts ends it.
+  start_words(test::letter_pieces(900, 3));
+  hopeless.sampling.banned_strings = {"a", "b", "c"};
+  Asked& third = ask(hopeless);
+  run_all(2000);
+  EXPECT_EQ(third.reasons[0], FinishReason::kError);
+  EXPECT_NE(third.errors[0].find("banned_strings: 256"), std::string::npos) << third.errors[0];
+  EXPECT_LE(core_->stats().steps, 300);
+  expect_no_leak();
+}
+
+TEST_F(RewindTest, ThousandsOfStringsCostNextToNothing) {
+  start_words(test::letter_pieces(340, 4));
+  Request wanted = words(30, 3, 300);
+  Request plain = wanted;
+  const std::vector<std::string> texts = test::letter_pieces(5800, 4);
+  wanted.sampling.banned_strings.assign(texts.begin() + 800, texts.end());
+  for (std::string& text : wanted.sampling.banned_strings) text += "bac";
+  ASSERT_EQ(wanted.sampling.banned_strings.size(), 5000u);
+  validate(wanted.sampling);
+  Asked& asked = ask(wanted);
+  run_all(4000);
+  expect_as_defined(asked);
+  EXPECT_EQ(asked.reasons[0], FinishReason::kMaxTokens) << asked.errors[0];
+}
+
+TEST_F(RewindTest, StopStringsAndEndsCountAtOnce) {
+  start_words({"a", "b", "c", "X"});
+  // The stop is complete while a banned string is only begun: what was held belongs to the answer.
+  Request wanted = words(4, 1, 50);
+  wanted.sampling.logit_bias = {{3, -100.0}, {2, -100.0}};
+  wanted.sampling.banned_strings = {"bX"};
+  Asked& plain = ask(wanted);
+  run_all(200);
+  const std::string all = plain.texts[0];
+  ASSERT_EQ(all.size(), 50u);
+  const std::size_t at = all.find("ab");
+  ASSERT_NE(at, std::string::npos);
+  wanted.sampling.stop_strings = {"ab"};
+  wanted.sampling.banned_strings = {"abX", "bX"};
+  Asked& stopped = ask(wanted);
+  run_all(200);
+  EXPECT_EQ(stopped.reasons[0], FinishReason::kStopString);
+  EXPECT_EQ(stopped.texts[0], all.substr(0, at));
+  // Text held at the end of an answer is given out.
+  wanted.sampling.stop_strings.clear();
+  wanted.sampling.banned_strings = {all + "c"};
+  Asked& held = ask(wanted);
+  for (int i = 0; i < 40; ++i) step();
+  read(held);
+  EXPECT_EQ(held.texts[0], "");
+  run_all(200);
+  EXPECT_EQ(held.texts[0], all);
+  EXPECT_EQ(held.ids[0], plain.ids[0]);
+}
+
+// Tokens of one byte: the banned character is made of two, and upper case of it is banned too.
+TEST_F(RewindTest, CharactersOfSeveralTokens) {
+  // "Ã" stands for the byte C3, "ī" (U+012B) for 89, "©" for A9: É and é.
+  start_words({"Ã", "ī", "©", "a"});
+  Request wanted = words(6, 1, 120);
+  wanted.skip_special = true;
+  wanted.continues_prompt = false;
+  Asked& plain = ask(wanted);
+  run_all(200);
+  ASSERT_NE(plain.texts[0].find("\u00e9"), std::string::npos) << plain.texts[0];
+  ASSERT_NE(plain.texts[0].find("\u00c9"), std::string::npos);
+  wanted.sampling.banned_strings = {"\u00e9"};
+  Asked& asked = ask(wanted);
+  run_all(600);
+  EXPECT_EQ(asked.reasons[0], FinishReason::kMaxTokens) << asked.errors[0];
+  EXPECT_EQ(asked.texts[0].find("\u00e9"), std::string::npos);
+  EXPECT_EQ(asked.texts[0].find("\u00c9"), std::string::npos);
+  EXPECT_EQ(asked.texts[0], tokenizer_->decode(asked.ids[0], true));
+  EXPECT_GT(asked.usages[0].rewinds, 0);
+}
+
+TEST_F(RewindTest, PausesCancelsAndPreemptionsChangeNothing) {
+  start_words(test::letter_pieces(340, 4), {.context = 1024, .pages = 6});
+  for (std::int32_t seed = 0; seed < 5; ++seed) {
+    Request wanted = words(230, seed, 120);
+    wanted.sampling.banned_strings = {"dd", "aba", "ca"};
+    wanted.unread_tokens = 7;
+    ask(wanted);
+  }
+  asked_[3].open->stream->cancel();
+  run_all(20000);
+  EXPECT_GT(core_->stats().preemptions, 0);
+  for (std::size_t i : {0u, 1u, 2u, 4u}) expect_as_defined(asked_[i]);
+  expect_no_leak();
+}
+
+// --- token healing ---
+
+TEST_F(RewindTest, HealingChoosesTheEndOfThePromptAgain) {
+  start_words({"Ġ", "w", "or", "Ġwor", "Ġworld", "Ġworlds", "ld", "x", "y", "Ġthe", "d"});
+  // "x wor": " wor" is taken off; " world" and " worlds" go on from it.
+  for (const std::int32_t likely : {3, 4, 5}) {
+    Request wanted = request({7, 3}, 6);
+    wanted.sampling.token_healing = true;
+    wanted.sampling.logit_bias = {{likely, 100.0}, {6, 50.0}};
+    Asked& asked = ask(wanted);
+    run_all(100);
+    EXPECT_EQ(asked.healed[0], std::vector<std::int32_t>{likely});
+    EXPECT_EQ(asked.ids[0].size(), 6u);
+    EXPECT_EQ(asked.usages[0].generated_tokens, 6);
+    EXPECT_EQ(asked.usages[0].prompt_tokens, 2);
+    const std::string head = likely == 3 ? "" : (likely == 4 ? "ld" : "lds");
+    EXPECT_EQ(asked.texts[0].substr(0, head.size()), head) << asked.texts[0];
+    std::string text = head;
+    for (const std::int32_t id : asked.ids[0]) text += tokenizer_->decode({&id, 1}, true);
+    EXPECT_EQ(asked.texts[0], text);
+  }
+  // Several tokens: " ", "w", "or" are the beginning of one.
+  Request several = request({7, 0, 1, 2}, 4);
+  several.sampling.token_healing = true;
+  several.sampling.logit_bias = {{4, 100.0}};
+  Asked& asked = ask(several);
+  // The same tokens again are one way of saying it.
+  several.sampling.logit_bias = {{0, 100.0}, {1, 90.0}, {2, 80.0}};
+  Asked& same = ask(several);
+  run_all(100);
+  EXPECT_EQ(asked.healed[0], std::vector<std::int32_t>{4});
+  EXPECT_EQ(asked.texts[0].substr(0, 2), "ld");
+  EXPECT_EQ(same.healed[0], (std::vector<std::int32_t>{0, 1, 2}));
+  EXPECT_EQ(same.usages[0].generated_tokens, 4);
+  expect_no_leak();
+}
+
+TEST_F(RewindTest, HealingLeavesTheFirstTokenAndSpecialOnes) {
+  tokenizer_ = test::make_word_tokenizer({"a", "ab", "b"}, {"<s>"});
+  start({.vocab = 4, .gives_logits = true}, 0, tokenizer_.get());
+  Request wanted = request({0}, 3);
+  wanted.sampling.token_healing = true;
+  Asked& single = ask(wanted);
+  wanted.prompt = {0, 3};
+  Asked& special = ask(wanted);
+  run_all(50);
+  EXPECT_TRUE(single.healed[0].empty());
+  EXPECT_TRUE(special.healed[0].empty());
+  EXPECT_EQ(single.ids[0], model_->continuation({0}, 3));
+  EXPECT_EQ(special.ids[0], model_->continuation({0, 3}, 3));
+}
+
+TEST_F(RewindTest, HealedAnswersAreAsDefined) {
+  start_words(test::letter_pieces(340, 4));
+  for (std::int32_t seed = 0; seed < 10; ++seed) {
+    Request wanted = words(static_cast<std::size_t>(2 + 29 * seed), seed, 30);
+    wanted.sampling.token_healing = true;
+    wanted.sampling.n = 2;
+    wanted.sampling.temperature = seed % 2 == 0 ? 0 : 5;
+    if (seed % 3 == 0) wanted.sampling.banned_strings = {"da", "bcb", "aa"};
+    ask(wanted);
+  }
+  run_all(2000);
+  for (const Asked& asked : asked_) {
+    expect_as_defined(asked);
+    EXPECT_FALSE(asked.healed[0].empty());
+  }
+  expect_no_leak();
+}
+
+// --- guidance ---
+
+TEST_F(RewindTest, GuidanceMixesTwoTexts) {
+  start_words(test::letter_pieces(340, 4), {.step_tokens = 64, .logit_rows = 5});
+  for (std::int32_t seed = 0; seed < 6; ++seed) {
+    Request wanted = words(30 + 60 * static_cast<std::size_t>(seed), seed, 40);
+    wanted.sampling.cfg_scale = seed % 2 == 0 ? 3 : -0.5;
+    wanted.sampling.n = 1 + seed % 3;
+    wanted.sampling.temperature = seed % 2 == 0 ? 0 : 5;
+    wanted.negative_prompt = words(200 - 30 * static_cast<std::size_t>(seed), 77, 1).prompt;
+    if (seed == 4) wanted.sampling.banned_strings = {"da", "bcb", "aa"};
+    if (seed == 5) wanted.sampling.token_healing = true;
+    ask(wanted);
+  }
+  Asked& plain = ask(words(30, 0, 40));
+  run_all(4000);
+  for (const Asked& asked : asked_) expect_as_defined(asked);
+  EXPECT_NE(asked_[1].ids[0], plain.ids[0]);
+  expect_no_leak();
+  // The negative prompt is known when it comes again.
+  const std::int64_t before = model_->computed;
+  Request again = words(700, 50, 1);
+  again.sampling.cfg_scale = 2;
+  again.negative_prompt = asked_[0].open->request.negative_prompt;
+  ask(again);
+  run_all(50);
+  EXPECT_EQ(model_->computed - before, 700 + 1);
+}
+
+TEST_F(RewindTest, GuidanceWithFewPagesAndLeavers) {
+  start_words(test::letter_pieces(340, 4), {.context = 1024, .pages = 7});
+  for (std::int32_t seed = 0; seed < 6; ++seed) {
+    Request wanted = words(200, seed, 100);
+    wanted.sampling.cfg_scale = 2;
+    wanted.negative_prompt = words(180, seed + 9, 1).prompt;
+    ask(wanted);
+  }
+  for (int i = 0; i < 30; ++i) step();
+  asked_[1].open->stream->cancel();
+  run_all(20000);
+  EXPECT_GT(core_->stats().preemptions, 0);
+  for (std::size_t i : {0u, 2u, 3u, 4u, 5u}) expect_as_defined(asked_[i]);
+  EXPECT_EQ(asked_[1].reasons[0], FinishReason::kCancelled);
+  expect_no_leak();
+}
+
+TEST_F(RewindTest, DamagedRowsOfEitherTextEndTheAnswer) {
+  start_words(test::letter_pieces(340, 4));
+  Request wanted = words(20, 1, 30);
+  wanted.sampling.cfg_scale = 2;
+  wanted.negative_prompt = words(10, 5, 1).prompt;
+  model_->is_damaged = [&](std::span<const std::int32_t> ids) {
+    return ids.size() == 14 &&
+           std::equal(ids.begin(), ids.begin() + 10, wanted.negative_prompt.begin());
+  };
+  Asked& asked = ask(wanted);
+  Asked& plain = ask(words(20, 1, 30));
+  run_all(200);
+  EXPECT_EQ(asked.reasons[0], FinishReason::kError);
+  EXPECT_EQ(asked.ids[0].size(), 4u);
+  expect_as_defined(plain);
+  expect_no_leak();
+}
+
+TEST_F(RewindTest, GuidanceThatDoesNotFitIsRefused) {
+  start_words(test::letter_pieces(340, 4), {.context = 512, .pages = 3});
+  Request wanted = words(300, 1, 5);
+  wanted.sampling.cfg_scale = 2;
+  wanted.negative_prompt = words(290, 2, 1).prompt;
+  EXPECT_THROW(ask(wanted), Error);  // four pages
+  wanted.negative_prompt = words(600, 2, 1).prompt;
+  EXPECT_THROW(ask(wanted), Error);
+  wanted.negative_prompt = {340};
+  EXPECT_THROW(ask(wanted), Error);
+  start_words(test::letter_pieces(340, 4), {.logit_rows = 1});
+  wanted.negative_prompt = {1};
+  EXPECT_THROW(ask(wanted), Error);
+}
+
+}  // namespace
+}  // namespace bl
