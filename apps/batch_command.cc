@@ -14,6 +14,7 @@
 #include "command.h"
 #include "engine/engine.h"
 #include "model_options.h"
+#include "speculation_flags.h"
 #include "usage_error.h"
 
 namespace bl {
@@ -24,6 +25,7 @@ constexpr std::int64_t kUsualTokens = 2048;
 
 struct BatchOptions {
   ModelOptions model;
+  SpeculationFlags speculation;
   std::string input;
   std::string output;
   std::int64_t sequences = 16;
@@ -34,6 +36,7 @@ struct BatchOptions {
     v(input, {"input", "IN.jsonl", "requests in OpenAI's batch format"});
     v(output, {"-o,--out", "OUT.jsonl", "answers; run again, it goes on behind the last one"});
     v(sequences, {"-b,--batch", "N", "sequences at once"});
+    speculation.visit(v);
     model.visit(v);
   }
 };
@@ -71,6 +74,9 @@ class Batch {
       collect();
     }
     log_info("{} answers, {} of them errors", answered_, failed_);
+    const EngineStats stats = engine_.stats();
+    const std::string guesses = describe_speculation(stats.drafted_tokens, stats.accepted_tokens);
+    if (!guesses.empty()) log_info("{}", guesses);
   }
 
  private:
@@ -165,11 +171,15 @@ void batch(BatchOptions& options) {
     fail_usage("-b: {} is not in 1 … 1024", options.sequences);
   }
   SessionOptions session_options = options.model.session_options();
+  options.speculation.check();
   const std::int64_t total = check_batch_input(options.input);
   session_options.sequences = options.sequences;
   session_options.pages = static_cast<std::int32_t>(options.sequences) *
                           KvCache::pages_for(std::max(kUsualTokens, options.model.context));
-  Engine engine(load_session(session_options), {.requests = 1 << 20});
+  EngineOptions engine_options;
+  engine_options.requests = 1 << 20;
+  engine_options.speculation = options.speculation.load(options.model, session_options);
+  Engine engine(load_session(session_options), std::move(engine_options));
   Batch(engine, options, total).run();
 }
 

@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "model_options.h"
 #include "results.h"
+#include "speculation_flags.h"
 #include "usage_error.h"
 
 namespace bl {
@@ -25,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 struct BenchServeOptions {
   ModelOptions model;
+  SpeculationFlags speculation;
   std::int64_t requests = 32;
   std::int64_t users = 16;
   std::int64_t prompt = 128;
@@ -47,6 +49,7 @@ struct BenchServeOptions {
     v(seed, {"--seed", "N", "seed of prompts and times"});
     v.group("Output");
     v(json, {"--json", "", "print JSON"});
+    speculation.visit(v);
     model.visit(v);
   }
 };
@@ -211,6 +214,9 @@ Json report(const Load& load, double seconds, const Engine& engine) {
           {"tokens_per_second", rate(prompt - cached + generated)},
           {"preemptions", preemptions},
           {"steps", engine.stats().steps},
+          {"drafted_tokens", engine.stats().drafted_tokens},
+          {"accepted_tokens", engine.stats().accepted_tokens},
+          {"draft_seconds", engine.stats().draft_seconds},
           {"ttft_ms", percentiles(first)},
           {"itl_ms", percentiles(between)},
           {"latency_ms", percentiles(whole)},
@@ -226,6 +232,12 @@ std::string to_table(const Json& report) {
       report["tokens_per_second"].get<double>(), report["prompt_tokens"].get<std::int64_t>(),
       report["cached_tokens"].get<std::int64_t>(), report["generated_tokens"].get<std::int64_t>(),
       report["steps"].get<std::int64_t>(), report["preemptions"].get<std::int64_t>());
+  const std::string guesses = describe_speculation(report["drafted_tokens"].get<std::int64_t>(),
+                                                   report["accepted_tokens"].get<std::int64_t>());
+  if (!guesses.empty()) {
+    text += fmt::format("{}, {:.2f} s spent on guessing\n\n", guesses,
+                        report["draft_seconds"].get<double>());
+  }
   text += fmt::format("| {:<14} | {:>9} | {:>9} | {:>9} | {:>9} | {:>9} |\n", "ms", "p50", "p90",
                       "p95", "p99", "max");
   text += fmt::format("| {:-<14} | {:->8}: | {:->8}: | {:->8}: | {:->8}: | {:->8}: |\n", "", "", "",
@@ -245,6 +257,7 @@ std::string to_table(const Json& report) {
 
 void bench_serve(BenchServeOptions& options) {
   check(options);
+  options.speculation.check();
   const std::int64_t tokens = options.shared + options.prompt + options.generate;
   if (options.model.context == 0) options.model.context = tokens;
   SessionOptions session_options = options.model.session_options();
@@ -256,7 +269,9 @@ void bench_serve(BenchServeOptions& options) {
                               (KvCache::pages_for(options.prompt + options.generate) + 2);
   session_options.pages =
       std::max(session_options.pages, KvCache::pages_for(session_options.longest));
-  Engine engine(load_session(session_options));
+  EngineOptions engine_options;
+  engine_options.speculation = options.speculation.load(options.model, session_options);
+  Engine engine(load_session(session_options), std::move(engine_options));
   double seconds = 0;
   Json result;
   {

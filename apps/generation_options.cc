@@ -56,6 +56,9 @@ std::string describe(const Answer& answer) {
   const Usage& usage = answer.usage;
   std::string text = fmt::format("{} + {} tokens", usage.prompt_tokens, usage.generated_tokens);
   if (usage.cached_tokens > 0) text += fmt::format(", {} from the cache", usage.cached_tokens);
+  if (usage.drafted_tokens > 0) {
+    text += fmt::format(", {} of {} guesses right", usage.accepted_tokens, usage.drafted_tokens);
+  }
   return text + fmt::format(", prefill {:.1f} tok/s, decode {:.1f} tok/s ({})",
                             usage.prefill_rate(), usage.decode_rate(), name_of(answer.reason));
 }

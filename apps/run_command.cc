@@ -11,6 +11,7 @@
 #include "generation_options.h"
 #include "model_options.h"
 #include "results.h"
+#include "speculation_flags.h"
 #include "transcript.h"
 #include "usage_error.h"
 
@@ -20,6 +21,7 @@ namespace {
 struct RunOptions {
   ModelOptions model;
   GenerationOptions generation;
+  SpeculationFlags speculation;
   std::optional<std::string> prompt;
   std::optional<std::string> file;
   bool chat = false;
@@ -31,6 +33,7 @@ struct RunOptions {
     v(file, {"-f,--file", "FILE", "a file that holds the prompt"});
     v(chat, {"--chat", "", "wrap the prompt as one user turn by the chat template"});
     generation.visit(v);
+    speculation.visit(v);
     model.visit(v);
   }
 };
@@ -52,10 +55,13 @@ std::vector<std::int32_t> encode_prompt(const ModelSession& session, const std::
 
 void run(RunOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const SessionOptions session_options = options.model.session_options();
+  SessionOptions session_options = options.model.session_options();
   options.generation.request(SamplingParams{});  // wrong flags show before the model loads
+  options.speculation.check();
   const std::string prompt = read_prompt(options);
-  Engine engine(load_session(session_options));
+  EngineOptions engine_options;
+  engine_options.speculation = options.speculation.load(options.model, session_options);
+  Engine engine(load_session(session_options), std::move(engine_options));
   Request request = options.generation.request(engine.session().defaults().sampling);
   request.prompt = encode_prompt(engine.session(), prompt, options.chat);
   request.continues_prompt = !options.chat;

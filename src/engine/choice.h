@@ -9,6 +9,8 @@
 
 #include "cache/prefix_cache.h"
 #include "engine/answer_text.h"
+#include "engine/draft_policy.h"
+#include "engine/draft_source.h"
 #include "engine/event_stream.h"
 #include "engine/held_answer.h"
 #include "engine/prompt_healing.h"
@@ -45,6 +47,16 @@ struct OpenRequest {
   std::optional<EngineClock::time_point> deadline;
 };
 
+// How an answer's next tokens are guessed.
+struct DraftState {
+  std::unique_ptr<DraftMemory> memory;  // of the source
+  DraftHabit habit;
+  std::vector<std::int32_t> ids;  // guesses of the present step
+  std::int64_t count = 0;         // of them, that are verified
+  std::size_t confidence = 0;
+  std::int64_t same = 0;  // of the text's tokens, that the source knows
+};
+
 // One answer being made: the engine's state for one sequence of a request.
 struct Choice {
   // Each answer to a prompt draws from a seed of its own.
@@ -65,7 +77,8 @@ struct Choice {
     healing.prompt = open->healed;
   }
 
-  std::int64_t length() const { return static_cast<std::int64_t>(sequence.ids.size()); }
+  // Of the text; guesses may stand behind it while a step is being computed.
+  std::int64_t length() const { return static_cast<std::int64_t>(sequence.ids.size()) - drafted; }
   // Tokens of the text that do not count as generated.
   std::int64_t prompt_tokens() const {
     if (main != nullptr) return static_cast<std::int64_t>(open->negative.size());
@@ -79,8 +92,17 @@ struct Choice {
   // rest never was. The last token that stays is computed (again), for the logits behind it. What
   // else depends on the text (sampler.restore(), text) is the caller's.
   void truncate(PrefixCache& cache, std::int64_t tokens) {
+    draft.same = std::min(draft.same, tokens);
     sequence.ids.resize(static_cast<std::size_t>(tokens));
     sequence.cached = cache.truncate(sequence.pages, cursor, std::min(sequence.cached, tokens - 1));
+  }
+  void append_drafts() {
+    drafted = draft.count;
+    sequence.ids.insert(sequence.ids.end(), draft.ids.begin(), draft.ids.begin() + drafted);
+  }
+  void remove_drafts() {
+    sequence.ids.resize(sequence.ids.size() - static_cast<std::size_t>(drafted));
+    drafted = 0;
   }
   bool wants_prompt_rows() const {
     return index == 0 && main == nullptr && open->request.sampling.prompt_logprobs >= 0 &&
@@ -116,6 +138,8 @@ struct Choice {
   bool blocked = false;  // in the present step
   bool over = false;
   std::int32_t passed_over = 0;
+  DraftState draft;
+  std::int64_t drafted = 0;  // of sequence.ids, the last ones, which are guesses
   Usage usage;
   EngineClock::time_point admitted;
   EngineClock::time_point first_token;

@@ -93,10 +93,14 @@ Engine::Engine(std::unique_ptr<StepModel> model, const Tokenizer* tokenizer,
 
 void Engine::start(std::vector<std::int32_t> end_tokens) {
   facts_ = model_->facts();
+  if (options_.speculation.source) {
+    options_.speculation.source->check_target(tokenizer_, facts_.vocab);
+  }
   longest_ = std::min(facts_.context, std::int64_t{model_->pool().pages()} * kPageSlots);
   core_ = std::make_unique<EngineCore>(
       *model_, tokenizer_,
-      EngineCore::Options{options_.running, options_.step_tokens, std::move(end_tokens)});
+      EngineCore::Options{options_.running, options_.step_tokens, std::move(end_tokens),
+                          options_.speculation});
   intake_ = std::make_unique<RequestIntake>(
       tokenizer_,
       RequestIntake::Limits{facts_, longest_, core_->most_running(), model_->pool().pages()});

@@ -22,6 +22,7 @@
 #include "engine/event_stream.h"
 #include "engine/model_session.h"
 #include "engine/request.h"
+#include "engine/speculation_options.h"
 #include "engine/step_model.h"
 
 namespace bl {
@@ -34,6 +35,8 @@ struct EngineOptions {
   std::int64_t running = 0;      // choices at once; 0: SessionOptions::sequences
   std::int64_t step_tokens = 0;  // budget of a step; 0: the session's
   std::int64_t requests = 1024;  // open at once, running and waiting; beyond that: refused
+  // The model needs rows for what it guesses: SessionOptions::drafts.
+  SpeculationOptions speculation{};
 };
 
 // One choice, whole.

@@ -35,13 +35,16 @@ EngineCore::EngineCore(StepModel& model, const Tokenizer* tokenizer, Options opt
       cache_(
           model.pool(), [&model](std::int32_t to, std::int32_t from) { model.copy_page(to, from); },
           model.least_copied()),
-      row_sampler_(model.threads()) {
+      row_sampler_(model.threads()),
+      speculation_(std::move(options_.speculation)) {
   const auto at_most = [](std::int64_t wanted, std::int64_t limit) {
     return wanted > 0 ? std::min(wanted, limit) : limit;
   };
   limits_.step_tokens = at_most(options_.step_tokens, facts_.step_tokens);
   limits_.logit_rows = facts_.logit_rows;
-  limits_.running = std::min(at_most(options_.running, facts_.logit_rows), limits_.step_tokens);
+  const std::int64_t sequences = facts_.sequences > 0 ? facts_.sequences : facts_.logit_rows;
+  limits_.running =
+      std::min({at_most(options_.running, sequences), facts_.logit_rows, limits_.step_tokens});
   limits_.spare_pages = model.pool().pages() / 32;
   std::sort(options_.end_tokens.begin(), options_.end_tokens.end());
 }
@@ -77,7 +80,8 @@ bool EngineCore::step(EngineClock::time_point now) {
   for (const ChoicePtr& choice : choices_) choice->blocked = is_blocked(*choice);
   const bool admitted = admit(now);
   std::vector<Choice*> who;
-  const SchedulerState now_running = state(who);
+  SchedulerState now_running = state(who);
+  speculation_.wish(who, now_running, options_.end_tokens);
   const StepPlan plan = plan_step(now_running, limits_);
   for (const std::int32_t index : plan.preempted) preempt(*who[static_cast<std::size_t>(index)]);
   const bool computed = plan.work.empty() ? break_deadlock(who) : compute(who, plan);
@@ -185,6 +189,7 @@ void EngineCore::preempt(Choice& choice) {
   cache_.release(sequence.pages, choice.cursor);
   sequence.cached = 0;
   choice.running = false;
+  choice.draft.memory.reset();
   if (!choice.prompt_told) choice.prompt_logprobs.clear();
   ++choice.usage.preemptions;
   ++stats_.preemptions;
@@ -216,21 +221,30 @@ void EngineCore::gather(const std::vector<Choice*>& who, const StepPlan& plan) {
       count -= rows > 0 ? 0 : 1;
     }
     if (count == 0 || !cache_.reserve(sequence.pages, sequence.cached + count)) continue;
+    const std::int64_t drafts = choice.draft.count;
+    if (drafts > 0 && wanted == LogitRows::kLast && count == 1 && drafts < rows &&
+        cache_.reserve(sequence.pages, sequence.cached + 1 + drafts)) {
+      choice.append_drafts();
+      wanted = LogitRows::kAll;
+      count += drafts;
+    }
     rows -= wanted == LogitRows::kAll ? count : (wanted == LogitRows::kLast ? 1 : 0);
-    computed_.push_back({&choice, sequence.cached, count, wanted});
+    computed_.push_back({&choice, sequence.cached, count, wanted, choice.drafted});
     const SamplingParams& sampling = choice.sampler.params();
     const bool free = choice.generated() >= sampling.min_tokens && !sampling.ban_end_tokens &&
                       !sampling.logprobs && !choice.open->held && device_sampleable(sampling);
     items_.push_back({.sequence = &sequence,
                       .count = count,
                       .logits = wanted,
-                      .sampling = wanted == LogitRows::kLast && free ? &sampling : nullptr});
+                      .sampling = !choice.wants_prompt_rows() && free ? &sampling : nullptr});
   }
 }
 
 bool EngineCore::compute(const std::vector<Choice*>& who, const StepPlan& plan) {
+  speculation_.draft(who, plan, options_.end_tokens);
   gather(who, plan);
   if (items_.empty()) return true;
+  const auto start = EngineClock::now();
   StepOutput output;
   // What a step throws is the answer to the requests that were in it, and to no other.
   Ending failure{FinishReason::kError};
@@ -245,14 +259,17 @@ bool EngineCore::compute(const std::vector<Choice*>& who, const StepPlan& plan) 
   }
   ++stats_.steps;
   if (!failure.error.empty()) {
+    for (const Computed& c : computed_) c.choice->remove_drafts();
     for (const Computed& c : computed_) finish(*c.choice, failure);
     return true;
   }
   for (const Computed& c : computed_) {
     Choice& choice = *c.choice;
-    const Sequence& sequence = choice.sequence;
+    Sequence& sequence = choice.sequence;
     BL_DCHECK(sequence.cached == c.begin + c.count);
-    if (choice.generated() == 0 || c.count > 1) {
+    sequence.cached -= c.drafts;  // until they are verified
+    choice.usage.drafted_tokens += c.drafts;
+    if (choice.generated() == 0 || c.count - c.drafts > 1) {
       choice.usage.prefill_tokens += c.count;
       stats_.prefill_tokens += c.count;
     } else {
@@ -267,7 +284,32 @@ bool EngineCore::compute(const std::vector<Choice*>& who, const StepPlan& plan) 
     }
   }
   take_rows(computed_, output);
+  if (!speculation_.on()) return true;
+  std::int64_t rows = 0;
+  bool decodes = true;
+  for (const Computed& c : computed_) {
+    rows += c.count;
+    decodes = decodes && c.count - c.drafts == 1;
+    settle(c);
+  }
+  if (decodes) speculation_.measured_step(rows, seconds_between(start, EngineClock::now()));
   return true;
+}
+
+// What was guessed wrong was never computed.
+void EngineCore::settle(const Computed& computed) {
+  Choice& choice = *computed.choice;
+  if (computed.drafts == 0) return speculation_.compare(choice);
+  const std::int64_t right =
+      std::clamp<std::int64_t>(choice.sequence.cached - computed.begin - 1, 0, computed.drafts);
+  speculation_.settle(choice, computed.drafts, right);
+  stats_.decode_tokens += right;
+  if (choice.over) return;
+  choice.truncate(cache_, choice.length());
+  if (choice.cursor.tokens + kPageSlots <= choice.sequence.cached) {
+    cache_.publish(choice.open->salt, first_ids(choice.sequence, choice.sequence.cached),
+                   choice.sequence.pages, choice.cursor);
+  }
 }
 
 void EngineCore::take_rows(const std::vector<Computed>& computed, const StepOutput& output) {
@@ -295,7 +337,8 @@ void EngineCore::take_rows(const std::vector<Computed>& computed, const StepOutp
         task.known = choice.sequence.ids[static_cast<std::size_t>(token) + 1];
         task.alternatives = static_cast<std::int32_t>(sampling.prompt_logprobs);
       } else if (!is_guided(choice) || pair_rows(choice, task)) {
-        fill_task(choice.main != nullptr ? *choice.main : choice, task);
+        Choice& answer = choice.main != nullptr ? *choice.main : choice;
+        fill_task(answer, is_guided(choice) ? answer.length() : token + 1, task);
       } else {
         continue;
       }
@@ -311,17 +354,19 @@ void EngineCore::take_rows(const std::vector<Computed>& computed, const StepOutp
       if (task.id < 0) row_sampler_.run({&task, 1});
     }
   }
+  for (const Computed& c : computed) c.choice->remove_drafts();
   for (const auto& [choice, task] : owners) take_task(*choice, tasks_[task]);
 }
 
-// What decides which token follows an answer.
-void EngineCore::fill_task(Choice& choice, RowTask& task) const {
+// What decides which token comes to stand at `place` of an answer's text, or behind its guesses.
+void EngineCore::fill_task(Choice& choice, std::int64_t place, RowTask& task) const {
   const SamplingParams& sampling = choice.sampler.params();
   task.sampler = &choice.sampler;
-  task.history = choice.sequence.ids;
-  task.generated = choice.generated();
+  task.history = first_ids(choice.sequence, place);
+  task.generated = place - choice.prompt_tokens();
+  if (place > choice.length()) task.follows = task.history.back();
   task.end_tokens = end_tokens(choice);
-  if (choice.held) task.barred = choice.held->barred(choice.length());
+  if (choice.held) task.barred = choice.held->barred(place);
   if (choice.healing.active()) task.mask = choice.healing.prompt->mask(choice.healing.done);
   if (sampling.logprobs) task.alternatives = static_cast<std::int32_t>(sampling.top_logprobs);
   if (choice.open->held) task.alternatives = std::max(task.alternatives, 0);
@@ -330,6 +375,14 @@ void EngineCore::fill_task(Choice& choice, RowTask& task) const {
 
 void EngineCore::take_task(Choice& choice, RowTask& task) {
   if (choice.over) return;
+  if (task.follows >= 0) {
+    // Behind a guess that was wrong, or a text that went back, a row says nothing.
+    const auto place = static_cast<std::int64_t>(task.history.size());
+    if (choice.length() != place || choice.sequence.ids.back() != task.follows) return;
+    choice.sequence.cached = place;
+    ++choice.usage.accepted_tokens;
+  }
+  if (task.state) choice.sampler.restore(*task.state);
   if (!task.error.empty()) {
     finish(choice, {FinishReason::kError, task.code, task.error});
     return;
@@ -483,6 +536,9 @@ EngineStats EngineCore::stats() const {
   stats.pages = pool.pages();
   stats.free_pages = pool.free_pages();
   stats.idle_pages = pool.idle_pages();
+  stats.drafted_tokens = speculation_.drafted();
+  stats.accepted_tokens = speculation_.accepted();
+  stats.draft_seconds = speculation_.seconds();
   stats.cache = cache_.stats();
   return stats;
 }

@@ -13,6 +13,7 @@
 #include "engine/engine_stats.h"
 #include "engine/row_sampler.h"
 #include "engine/scheduler.h"
+#include "engine/speculation.h"
 #include "engine/step_model.h"
 
 namespace bl {
@@ -27,6 +28,7 @@ class EngineCore {
     std::int64_t running = 0;      // choices at once; 0: as many as the model gives rows for
     std::int64_t step_tokens = 0;  // budget of a step; 0: as many as the model takes
     std::vector<std::int32_t> end_tokens;
+    SpeculationOptions speculation{};
   };
   // Both must outlive it; without a tokenizer there is no text.
   EngineCore(StepModel& model, const Tokenizer* tokenizer, Options options);
@@ -65,11 +67,13 @@ class EngineCore {
     std::int64_t begin = 0;  // first token computed
     std::int64_t count = 0;
     LogitRows rows = LogitRows::kNone;
+    std::int64_t drafts = 0;  // of count, the last ones
   };
   void take_rows(const std::vector<Computed>& computed, const StepOutput& output);
-  void fill_task(Choice& choice, RowTask& task) const;
+  void fill_task(Choice& choice, std::int64_t place, RowTask& task) const;
   bool is_end(const Choice& choice, std::int32_t id) const;
   void take_task(Choice& choice, RowTask& task);
+  void settle(const Computed& computed);
   // The model's, as far as they mean something to this request.
   std::span<const std::int32_t> end_tokens(const Choice& choice) const;
   void prompt_is_computed(Choice& choice);
@@ -85,6 +89,7 @@ class EngineCore {
   SchedulerLimits limits_;
   PrefixCache cache_;
   RowSampler row_sampler_;
+  Speculation speculation_;
   std::vector<ChoicePtr> choices_;  // best rank first
   std::map<std::string, PageTable> pins_;
   EngineStats stats_;

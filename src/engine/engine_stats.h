@@ -13,6 +13,14 @@ struct EngineStats {
   std::int64_t prefill_tokens = 0;
   std::int64_t decode_tokens = 0;
   std::int64_t preemptions = 0;
+  std::int64_t drafted_tokens = 0;   // guessed and verified
+  std::int64_t accepted_tokens = 0;  // of them, right: each saved a sequence a step
+  double draft_seconds = 0;          // spent on guessing
+  double acceptance() const {
+    return drafted_tokens > 0
+               ? static_cast<double>(accepted_tokens) / static_cast<double>(drafted_tokens)
+               : 0.0;
+  }
   std::int32_t pages = 0;
   std::int32_t free_pages = 0;
   std::int32_t idle_pages = 0;  // kept for their content only

@@ -30,17 +30,18 @@ struct StepSize {
 StepSize step_size(const SessionOptions& options, const Backend& backend, std::int64_t vocab,
                    std::int64_t context) {
   const std::int64_t step = backend.reads_host_memory() ? kHostStepTokens : kDeviceStepTokens;
-  const std::int64_t most = std::max(std::min(step, context), options.sequences);
-  if (options.logits == SessionLogits::kLastOfSequence) return {most, options.sequences};
   const std::int64_t rows = std::clamp<std::int64_t>(
       kLogitBytes / (vocab * static_cast<std::int64_t>(sizeof(float))), 16, kHostStepTokens);
-  return {rows, rows};
+  if (options.logits == SessionLogits::kEveryToken) return {rows, rows};
+  const std::int64_t verified = std::min(options.sequences * options.drafts, rows);
+  const std::int64_t wanted = options.sequences + verified;
+  return {std::max(std::min(step, context), wanted), wanted};
 }
 
 // The longest sequence that a session will hold.
 std::int64_t choose_context(const SessionOptions& options, const ModelLoader& loader,
                             MemoryPlan plan, CacheType cache, std::uint64_t available) {
-  const std::int64_t allowed = loader.spec().context;
+  std::int64_t allowed = loader.spec().context;
   if (options.longest > allowed) {
     fail(ErrorCode::kInvalidArgument,
          "a sequence of {} tokens is longer than the context of {}; --ctx {} extends it",
@@ -48,6 +49,7 @@ std::int64_t choose_context(const SessionOptions& options, const ModelLoader& lo
   }
   if (options.longest > 0) return options.longest;
   if (options.context > 0) return options.context;
+  if (options.most_context > 0) allowed = std::min(allowed, options.most_context);
   // A tenth stays free for the page tables, the tokenizer and everybody else.
   plan.cache = 0;
   const std::vector<KvLayout> layouts = loader.spec().kv_layouts(cache);
@@ -126,6 +128,7 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
       Arena(backend.allocate(session->model_->work_bytes(step.tokens, step.logit_rows)));
   session->step_tokens_ = step.tokens;
   session->logit_rows_ = step.logit_rows;
+  session->sequences_ = options.sequences;
   session->deterministic_ = options.deterministic;
   if (text.valid()) session->text_ = text.get();
   session->collect_end_tokens();

@@ -37,9 +37,11 @@ struct SessionOptions {
   bool deterministic = false;
   bool with_text = true;  // tokenizer and templates too
 
-  std::int64_t sequences = 1;  // at once
-  std::int64_t longest = 0;    // no sequence will be longer; 0: the context
-  std::int32_t pages = 0;      // of the cache; 0: what `sequences` of `longest` need
+  std::int64_t sequences = 1;     // at once
+  std::int64_t drafts = 0;        // guessed tokens that a step verifies for each of them, at most
+  std::int64_t longest = 0;       // no sequence will be longer; 0: the context
+  std::int64_t most_context = 0;  // no more than so many, where neither says a length; 0: any
+  std::int32_t pages = 0;         // of the cache; 0: what `sequences` of `longest` need
   SessionLogits logits = SessionLogits::kLastOfSequence;
 
   // Bytes of weights loaded; may throw to stop.
@@ -68,6 +70,7 @@ class ModelSession {
   std::int64_t context() const { return context_; }  // longest sequence
   std::int64_t step_tokens() const { return step_tokens_; }
   std::int64_t logit_rows() const { return logit_rows_; }
+  std::int64_t sequences() const { return sequences_; }
   const MemoryPlan& plan() const { return plan_; }
 
   bool is_end_token(std::int32_t id) const;
@@ -94,6 +97,7 @@ class ModelSession {
   std::int64_t context_ = 0;
   std::int64_t step_tokens_ = 0;
   std::int64_t logit_rows_ = 0;
+  std::int64_t sequences_ = 0;
   bool deterministic_ = false;
 };
 

@@ -26,6 +26,7 @@ struct Request {
   double deadline = 0;        // seconds from submission, after which it ends; 0: none
   // A reader who is so many tokens behind pauses the choice until he goes on.
   std::int64_t unread_tokens = 1 << 14;
+  bool speculate = true;  // where the engine does: the text is the same with and without
   // Keys and values are shared with requests of the same salt only.
   std::string cache_salt{};
   // Keeps the prompt's full pages in the cache under this name until Engine::unpin().
@@ -51,10 +52,12 @@ struct Usage {
   std::int64_t prefill_tokens = 0;    // computed before the first token, and again after preemption
   std::int64_t generated_tokens = 0;  // the end token included
   std::int64_t preemptions = 0;
-  std::int64_t rewinds = 0;    // of banned strings
-  double queue_seconds = 0;    // submission to admission
-  double prefill_seconds = 0;  // admission to the first token
-  double decode_seconds = 0;   // the first token to the end
+  std::int64_t rewinds = 0;          // of banned strings
+  std::int64_t drafted_tokens = 0;   // guessed and verified
+  std::int64_t accepted_tokens = 0;  // of them, right: each saved a step
+  double queue_seconds = 0;          // submission to admission
+  double prefill_seconds = 0;        // admission to the first token
+  double decode_seconds = 0;         // the first token to the end
   double prefill_rate() const;
   double decode_rate() const;  // tokens after the first one, per second
 };

@@ -77,16 +77,33 @@ void RowSampler::choose_or_tell(RowTask& task, Room& room) {
   }
 }
 
+void RowSampler::choose_in_order(std::span<RowTask> tasks, Room& room) {
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (i > 0 && tasks[i - 1].id != tasks[i].follows) return;
+    choose_or_tell(tasks[i], room);
+    if (!tasks[i].error.empty()) return;
+    if (tasks.size() > 1) tasks[i].state = tasks[i].sampler->state();
+  }
+}
+
 void RowSampler::run(std::span<RowTask> tasks) {
   const std::size_t vocab = tasks.empty() ? 0 : tasks.front().logits.size();
-  if (threads_ == nullptr || tasks.size() < 2 || tasks.size() * vocab < kShared) {
-    for (RowTask& task : tasks) choose_or_tell(task, rooms_.front());
+  heads_.clear();
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (i == 0 || tasks[i].follows < 0) heads_.push_back(i);
+  }
+  const auto run_from = [&](std::size_t head, Room& room) {
+    const std::size_t end = head + 1 < heads_.size() ? heads_[head + 1] : tasks.size();
+    choose_in_order(tasks.subspan(heads_[head], end - heads_[head]), room);
+  };
+  if (threads_ == nullptr || heads_.size() < 2 || tasks.size() * vocab < kShared) {
+    for (std::size_t i = 0; i < heads_.size(); ++i) run_from(i, rooms_.front());
     return;
   }
   std::atomic<std::size_t> next{0};
   threads_->run_any([&](int thread) {
     Room& room = rooms_[static_cast<std::size_t>(thread)];
-    for (std::size_t i = next++; i < tasks.size(); i = next++) choose_or_tell(tasks[i], room);
+    for (std::size_t i = next++; i < heads_.size(); i = next++) run_from(i, room);
   });
 }
 

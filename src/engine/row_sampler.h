@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,18 +25,23 @@ struct RowTask {
   std::span<const std::uint32_t> mask;       // may follow, as PickArgs has it; empty: all
   std::int64_t generated = 0;                // tokens of the answer so far
   std::int32_t known = -1;                   // the token that follows, where nothing is chosen
-  std::int32_t alternatives = -1;            // log-probabilities beside the token's; −1: none
-  bool after_chain = false;                  // … of the distribution that the sampler draws from
+  // Behind a guess: this row means something only if the task before it, of the same sampler, has
+  // chosen this token. −1: it stands for itself.
+  std::int32_t follows = -1;
+  std::int32_t alternatives = -1;  // log-probabilities beside the token's; −1: none
+  bool after_chain = false;        // … of the distribution that the sampler draws from
 
   // The outcome.
-  std::int32_t id = -1;
+  std::int32_t id = -1;               // −1: not chosen
+  std::optional<SamplerState> state;  // the sampler's afterwards, where tasks follow each other
   TokenLogprobs logprobs;
   std::string error;  // one line, where the row cannot be used
   ErrorCode code = ErrorCode::kInvalidFile;
 };
 
 // Chooses the tokens of a step's rows, each by its own sampler: on `threads` where there is more
-// than a little to do. A row that is damaged spoils no other.
+// than a little to do. A row that is damaged spoils no other. Rows behind guesses are drawn one
+// after another, up to the first wrong guess.
 class RowSampler {
  public:
   explicit RowSampler(ThreadPool* threads);
@@ -50,9 +56,12 @@ class RowSampler {
   };
   static void choose(RowTask& task, Room& room);
   static void choose_or_tell(RowTask& task, Room& room);
+  // A task and those that follow it.
+  static void choose_in_order(std::span<RowTask> tasks, Room& room);
 
   ThreadPool* threads_;
   std::vector<Room> rooms_;
+  std::vector<std::size_t> heads_;  // tasks that stand for themselves
 };
 
 }  // namespace bl

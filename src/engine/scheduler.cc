@@ -99,6 +99,38 @@ class StepPlanner {
     plan_.work.push_back({index, count});
   }
 
+  // Guesses behind the tokens that are planned, with what nobody starves for.
+  void add_drafts(const std::vector<std::int32_t>& reading) {
+    std::int64_t tokens = 0;
+    std::int64_t rows = 0;
+    std::int64_t pages = static_cast<std::int64_t>(plan_.work.size());  // to grow into
+    for (const std::int32_t index : reading) {
+      const SequenceState& s = state_.sequences[static_cast<std::size_t>(index)];
+      tokens += s.missing();
+      rows += s.every_row ? s.missing() : 1;
+      pages += std::max<std::int64_t>(0, pages_for(s.length) - s.pages);
+    }
+    std::int64_t left_tokens = tokens_ - std::min(tokens, (tokens_ + 1) / 2);
+    std::int64_t left_rows = rows_ - std::min(rows, (rows_ + 1) / 2);
+    for (StepWork& work : plan_.work) {
+      const SequenceState& s = state_.sequences[static_cast<std::size_t>(work.sequence)];
+      const std::int64_t end = s.cached + work.tokens;
+      const std::int64_t held = std::max<std::int64_t>(s.pages, pages_for(end));
+      std::int64_t count = std::min({s.drafts, left_tokens, left_rows});
+      const std::int64_t more = std::max<std::int64_t>(0, pages_for(end + count) - held);
+      if (more > std::max<std::int64_t>(0, available_ - pages)) {
+        count = std::min(count, held * kPageSlots - end);
+      } else {
+        available_ -= more;
+      }
+      work.drafts = count;
+      left_tokens -= count;
+      left_rows -= count;
+      tokens_ -= count;
+      rows_ -= count;
+    }
+  }
+
   bool is_full() const { return tokens_ == 0; }
   StepPlan take() { return std::move(plan_); }
 
@@ -147,6 +179,7 @@ StepPlan plan_step(const SchedulerState& state, const SchedulerLimits& limits) {
     return s.running && !s.blocked && s.missing() > 0 && (s.missing() > 1 || s.every_row);
   });
   for (const std::int32_t index : decoding) planner.plan(index);
+  planner.add_drafts(reading);
   for (const std::int32_t index : reading) {
     if (planner.is_full()) break;
     planner.plan(index);

@@ -4,7 +4,9 @@
 //
 // Goals: a budget of tokens a step; sequences that decode go first, each with one token; what is
 // left of the budget goes to prompts in chunks of any length, first come first served; nobody
-// starves. Non-goals: when to stop a sequence, which pages to use.
+// starves. Guesses (drafts) come before prompts but take no more than half of what prompts could
+// use, and no page that anybody else may need. Non-goals: when to stop a sequence, which pages to
+// use.
 //
 // Order. `rank` decides everything: the smaller comes first. It never changes while a request
 // lives, so whoever comes later stands behind sooner or later, whatever his priority.
@@ -28,6 +30,7 @@ struct SequenceState {
   std::int32_t own_pages = 0;     // of them, that nobody else uses
   std::int32_t shared_pages = 0;  // waiting: pages in use by others that would cost it nothing
   std::int32_t passed_over = 0;   // waiting: times that a younger one was admitted before it
+  std::int64_t drafts = 0;        // decoding: guesses behind its next token, to be verified with it
   bool running = false;           // holds pages, or may
   bool blocked = false;           // must not go on now
   bool every_row = false;         // logits of every token, not of the last one only
@@ -59,6 +62,7 @@ AdmissionPlan plan_admission(const SchedulerState& state, const SchedulerLimits&
 struct StepWork {
   std::int32_t sequence = 0;
   std::int64_t tokens = 0;  // the next ones that are not computed
+  std::int64_t drafts = 0;  // guesses behind them; each takes a row of logits too
 };
 struct StepPlan {
   std::vector<std::int32_t> preempted;

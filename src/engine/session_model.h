@@ -16,6 +16,7 @@ class SessionModel : public StepModel {
             .context = session_.context(),
             .step_tokens = session_.step_tokens(),
             .logit_rows = session_.logit_rows(),
+            .sequences = session_.sequences(),
             .reach_matters = session_.reach_matters()};
   }
   PagePool& pool() override { return session_.cache().pool(); }

@@ -19,8 +19,8 @@ struct StepItem {
   Sequence* sequence = nullptr;
   std::int64_t count = 0;
   LogitRows logits = LogitRows::kNone;
-  // Set where nothing but these parameters decides which token follows: a model that can may then
-  // choose it instead of giving logits.
+  // Set where nothing but these parameters decides which token follows each row: a model that can
+  // may then choose it instead of giving logits.
   const SamplingParams* sampling = nullptr;
 };
 
@@ -55,6 +55,7 @@ class StepModel {
     std::int64_t context = 0;      // longest sequence
     std::int64_t step_tokens = 0;  // of one step, at most
     std::int64_t logit_rows = 0;   // of one step, at most
+    std::int64_t sequences = 0;    // at once, at most; 0: as many as there are rows
     // Whether a sequence's reach changes what its keys mean (rotations that depend on length).
     bool reach_matters = false;
   };

@@ -59,8 +59,7 @@ std::uint64_t record_key(const Backend& backend, const StepBatch& batch, bool ch
 // Whether the likeliest token is all that is wanted of the item.
 bool wants_likeliest(const StepItem& item) {
   if (item.logits == LogitRows::kNone) return true;
-  return item.logits == LogitRows::kLast && item.sampling != nullptr && item.sampling->greedy() &&
-         !needs_history(*item.sampling);
+  return item.sampling != nullptr && item.sampling->greedy() && !needs_history(*item.sampling);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "engine/request_intake.h"
 #include "fake_model.h"
 #include "ops/kv_layout.h"
+#include "scripted_draft.h"
 
 namespace bl::test {
 
@@ -36,15 +37,22 @@ class CoreTest : public testing::Test {
 
   // Without a tokenizer there are no texts.
   void start(const FakeModel::Options& options, std::int64_t running = 0,
-             const Tokenizer* tokenizer = nullptr) {
+             const Tokenizer* tokenizer = nullptr, SpeculationOptions speculation = {}) {
     core_.reset();
     model_ = std::make_unique<FakeModel>(options);
     context_ = std::min<std::int64_t>(options.context, std::int64_t{options.pages} * kPageSlots);
-    core_ =
-        std::make_unique<EngineCore>(*model_, tokenizer, EngineCore::Options{running, 0, {kEnd}});
+    core_ = std::make_unique<EngineCore>(
+        *model_, tokenizer, EngineCore::Options{running, 0, {kEnd}, std::move(speculation)});
     intake_ = std::make_unique<RequestIntake>(
         tokenizer,
         RequestIntake::Limits{model_->facts(), context_, core_->most_running(), options.pages});
+  }
+
+  // Guesses of the model's own text, of which this share is right.
+  std::shared_ptr<ScriptedDraft> scripted(double right, std::int64_t vocab, unsigned seed = 1) {
+    return std::make_shared<ScriptedDraft>(
+        [this](std::span<const std::int32_t> ids) { return model_->follows(ids); }, vocab, right,
+        seed);
   }
 
   Request request(std::vector<std::int32_t> prompt, std::int64_t max_tokens) {

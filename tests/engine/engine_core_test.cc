@@ -304,6 +304,8 @@ unsigned rounds() {
 // leaked, whatever is shared, evicted, preempted, paused or cancelled.
 TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
   std::int64_t operations = 0;
+  std::int64_t accepted = 0;
+  std::int64_t refused = 0;
   for (unsigned seed = 0; seed < rounds(); ++seed) {
     std::mt19937 random(seed);
     const auto below = [&](std::int64_t n) {
@@ -316,8 +318,18 @@ TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
     options.context = 1280;
     options.gives_logits = below(4) == 0;
     asked_.clear();
-    start(options);
-    std::vector<std::size_t> wanted_tokens;
+    // Half of the time with guesses, of which more or fewer are right.
+    SpeculationOptions speculation;
+    if (seed % 2 == 1) {
+      auto draft = std::make_shared<test::ScriptedDraft>(
+          [this](std::span<const std::int32_t> ids) { return model_->follows(ids); }, options.vocab,
+          0.25 * static_cast<double>(below(5)), seed);
+      draft->free = below(2) == 0;
+      speculation = {draft, below(3) == 0 ? 0 : 1 + below(7)};
+      options.logit_rows += below(30);
+      options.step_tokens = std::max(options.step_tokens, options.logit_rows);
+    }
+    start(options, 1 + below(12), nullptr, std::move(speculation));
     for (int i = 0; i < 400; ++i) {
       ++operations;
       if (below(4) == 0 && core_->requests() < 30) {
@@ -329,6 +341,7 @@ TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
         Request r = request(prompt, 1 + below(below(3) == 0 ? 300 : 20));
         r.sampling.n = below(5) == 0 ? 1 + below(4) : 1;
         r.priority = static_cast<std::int32_t>(below(3) - 1);
+        r.speculate = below(4) > 0;
         r.unread_tokens = below(4) == 0 ? 1 + below(10) : 1 << 20;
         if (below(8) == 0) r.sampling.prompt_logprobs = options.gives_logits ? 1 : -1;
         ask(std::move(r));
@@ -359,7 +372,11 @@ TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
       }
     }
     expect_no_leak();
+    accepted += core_->stats().accepted_tokens;
+    refused += core_->stats().drafted_tokens - core_->stats().accepted_tokens;
   }
+  EXPECT_GT(accepted, 100 * rounds());
+  EXPECT_GT(refused, 100 * rounds());
   EXPECT_EQ(operations, 400 * std::int64_t{rounds()});
 }
 

@@ -16,13 +16,20 @@ namespace {
 using test::AnswerOracle;
 using test::FakeModel;
 
-class RewindTest : public test::CoreTest {
+// With and without guesses: these change nothing.
+class RewindTest : public test::CoreTest, public testing::WithParamInterface<bool> {
  protected:
   void start_words(std::vector<std::string> pieces, FakeModel::Options options = {}) {
     options.vocab = static_cast<std::int64_t>(pieces.size());
     options.gives_logits = true;
     tokenizer_ = test::make_word_tokenizer(pieces);
-    start(options, 0, tokenizer_.get());
+    SpeculationOptions speculation;
+    const std::int64_t running = options.logit_rows;
+    if (GetParam()) {
+      speculation = {scripted(0.7, options.vocab), 5};
+      options.logit_rows *= 4;
+    }
+    start(options, running, tokenizer_.get(), std::move(speculation));
     oracle_ = std::make_unique<AnswerOracle>(*model_, std::move(pieces));
   }
   Request words(std::size_t prompt, std::int32_t seed, std::int64_t max_tokens) {
@@ -51,7 +58,7 @@ class RewindTest : public test::CoreTest {
   std::unique_ptr<AnswerOracle> oracle_;
 };
 
-TEST_F(RewindTest, BannedStringsNeverAppear) {
+TEST_P(RewindTest, BannedStringsNeverAppear) {
   start_words(test::letter_pieces(340, 4));
   const std::vector<std::string> banned{"dd", "ABC", "cabba", "bab"};
   for (std::int32_t seed = 0; seed < 12; ++seed) {
@@ -73,7 +80,7 @@ TEST_F(RewindTest, BannedStringsNeverAppear) {
   expect_no_leak();
 }
 
-TEST_F(RewindTest, WhatIsGivenOutIsNeverTakenBack) {
+TEST_P(RewindTest, WhatIsGivenOutIsNeverTakenBack) {
   start_words(test::letter_pieces(340, 4));
   Request wanted = words(30, 3, 200);
   wanted.sampling.banned_strings = {"dda", "abcabc", "cb", "bbb"};
@@ -93,7 +100,7 @@ TEST_F(RewindTest, WhatIsGivenOutIsNeverTakenBack) {
 }
 
 // Penalties, mirostat, seeds and log-probabilities are those of the text that stays.
-TEST_F(RewindTest, SamplersSeeOnlyWhatStays) {
+TEST_P(RewindTest, SamplersSeeOnlyWhatStays) {
   start_words(test::letter_pieces(340, 4));
   for (int kind = 0; kind < 4; ++kind) {
     Request wanted = words(40, kind, 60);
@@ -128,7 +135,7 @@ TEST_F(RewindTest, SamplersSeeOnlyWhatStays) {
 }
 
 // Token by token through the end of a page that has been published in the meantime.
-TEST_F(RewindTest, GoesBackOverTheEndOfAPage) {
+TEST_P(RewindTest, GoesBackOverTheEndOfAPage) {
   start_words(test::letter_pieces(84, 4), {.pages = 128});
   std::vector<std::string> banned;  // of two tokens and more, so many that some come up
   for (const char* head : {"ab", "cd", "ba", "da", "cc", "bd"}) {
@@ -152,7 +159,7 @@ TEST_F(RewindTest, GoesBackOverTheEndOfAPage) {
   expect_no_leak();
 }
 
-TEST_F(RewindTest, OneStringThatCoversEverythingIsAnErrorOfThatRequest) {
+TEST_P(RewindTest, OneStringThatCoversEverythingIsAnErrorOfThatRequest) {
   start_words(test::letter_pieces(3, 3));
   Request hopeless = words(20, 1, 30);
   hopeless.sampling.banned_strings = {"a", "b", "c"};
@@ -174,7 +181,7 @@ TEST_F(RewindTest, OneStringThatCoversEverythingIsAnErrorOfThatRequest) {
   expect_no_leak();
 }
 
-TEST_F(RewindTest, ThousandsOfStringsCostNextToNothing) {
+TEST_P(RewindTest, ThousandsOfStringsCostNextToNothing) {
   start_words(test::letter_pieces(340, 4));
   Request wanted = words(30, 3, 300);
   Request plain = wanted;
@@ -189,7 +196,7 @@ TEST_F(RewindTest, ThousandsOfStringsCostNextToNothing) {
   EXPECT_EQ(asked.reasons[0], FinishReason::kMaxTokens) << asked.errors[0];
 }
 
-TEST_F(RewindTest, StopStringsAndEndsCountAtOnce) {
+TEST_P(RewindTest, StopStringsAndEndsCountAtOnce) {
   start_words({"a", "b", "c", "X"});
   // The stop is complete while a banned string is only begun: what was held belongs to the answer.
   Request wanted = words(4, 1, 50);
@@ -211,7 +218,7 @@ TEST_F(RewindTest, StopStringsAndEndsCountAtOnce) {
   wanted.sampling.stop_strings.clear();
   wanted.sampling.banned_strings = {all + "c"};
   Asked& held = ask(wanted);
-  for (int i = 0; i < 40; ++i) step();
+  for (int i = 0; i < 6; ++i) step();
   read(held);
   EXPECT_EQ(held.texts[0], "");
   run_all(200);
@@ -220,7 +227,7 @@ TEST_F(RewindTest, StopStringsAndEndsCountAtOnce) {
 }
 
 // Tokens of one byte: the banned character is made of two, and upper case of it is banned too.
-TEST_F(RewindTest, CharactersOfSeveralTokens) {
+TEST_P(RewindTest, CharactersOfSeveralTokens) {
   // "Ã" stands for the byte C3, "ī" (U+012B) for 89, "©" for A9: É and é.
   start_words({"Ã", "ī", "©", "a"});
   Request wanted = words(6, 1, 120);
@@ -240,7 +247,7 @@ TEST_F(RewindTest, CharactersOfSeveralTokens) {
   EXPECT_GT(asked.usages[0].rewinds, 0);
 }
 
-TEST_F(RewindTest, PausesCancelsAndPreemptionsChangeNothing) {
+TEST_P(RewindTest, PausesCancelsAndPreemptionsChangeNothing) {
   start_words(test::letter_pieces(340, 4), {.context = 1024, .pages = 6});
   for (std::int32_t seed = 0; seed < 5; ++seed) {
     Request wanted = words(230, seed, 120);
@@ -257,7 +264,7 @@ TEST_F(RewindTest, PausesCancelsAndPreemptionsChangeNothing) {
 
 // --- token healing ---
 
-TEST_F(RewindTest, HealingChoosesTheEndOfThePromptAgain) {
+TEST_P(RewindTest, HealingChoosesTheEndOfThePromptAgain) {
   start_words({"Ġ", "w", "or", "Ġwor", "Ġworld", "Ġworlds", "ld", "x", "y", "Ġthe", "d"});
   // "x wor": " wor" is taken off; " world" and " worlds" go on from it.
   for (const std::int32_t likely : {3, 4, 5}) {
@@ -292,7 +299,7 @@ TEST_F(RewindTest, HealingChoosesTheEndOfThePromptAgain) {
   expect_no_leak();
 }
 
-TEST_F(RewindTest, HealingLeavesTheFirstTokenAndSpecialOnes) {
+TEST_P(RewindTest, HealingLeavesTheFirstTokenAndSpecialOnes) {
   tokenizer_ = test::make_word_tokenizer({"a", "ab", "b"}, {"<s>"});
   start({.vocab = 4, .gives_logits = true}, 0, tokenizer_.get());
   Request wanted = request({0}, 3);
@@ -307,7 +314,7 @@ TEST_F(RewindTest, HealingLeavesTheFirstTokenAndSpecialOnes) {
   EXPECT_EQ(special.ids[0], model_->continuation({0, 3}, 3));
 }
 
-TEST_F(RewindTest, HealedAnswersAreAsDefined) {
+TEST_P(RewindTest, HealedAnswersAreAsDefined) {
   start_words(test::letter_pieces(340, 4));
   for (std::int32_t seed = 0; seed < 10; ++seed) {
     Request wanted = words(static_cast<std::size_t>(2 + 29 * seed), seed, 30);
@@ -327,7 +334,7 @@ TEST_F(RewindTest, HealedAnswersAreAsDefined) {
 
 // --- guidance ---
 
-TEST_F(RewindTest, GuidanceMixesTwoTexts) {
+TEST_P(RewindTest, GuidanceMixesTwoTexts) {
   start_words(test::letter_pieces(340, 4), {.step_tokens = 64, .logit_rows = 5});
   for (std::int32_t seed = 0; seed < 6; ++seed) {
     Request wanted = words(30 + 60 * static_cast<std::size_t>(seed), seed, 40);
@@ -354,7 +361,7 @@ TEST_F(RewindTest, GuidanceMixesTwoTexts) {
   EXPECT_EQ(model_->computed - before, 700 + 1);
 }
 
-TEST_F(RewindTest, GuidanceWithFewPagesAndLeavers) {
+TEST_P(RewindTest, GuidanceWithFewPagesAndLeavers) {
   start_words(test::letter_pieces(340, 4), {.context = 1024, .pages = 7});
   for (std::int32_t seed = 0; seed < 6; ++seed) {
     Request wanted = words(200, seed, 100);
@@ -371,7 +378,7 @@ TEST_F(RewindTest, GuidanceWithFewPagesAndLeavers) {
   expect_no_leak();
 }
 
-TEST_F(RewindTest, DamagedRowsOfEitherTextEndTheAnswer) {
+TEST_P(RewindTest, DamagedRowsOfEitherTextEndTheAnswer) {
   start_words(test::letter_pieces(340, 4));
   Request wanted = words(20, 1, 30);
   wanted.sampling.cfg_scale = 2;
@@ -389,7 +396,7 @@ TEST_F(RewindTest, DamagedRowsOfEitherTextEndTheAnswer) {
   expect_no_leak();
 }
 
-TEST_F(RewindTest, GuidanceThatDoesNotFitIsRefused) {
+TEST_P(RewindTest, GuidanceThatDoesNotFitIsRefused) {
   start_words(test::letter_pieces(340, 4), {.context = 512, .pages = 3});
   Request wanted = words(300, 1, 5);
   wanted.sampling.cfg_scale = 2;
@@ -403,6 +410,10 @@ TEST_F(RewindTest, GuidanceThatDoesNotFitIsRefused) {
   wanted.negative_prompt = {1};
   EXPECT_THROW(ask(wanted), Error);
 }
+
+INSTANTIATE_TEST_SUITE_P(, RewindTest, testing::Bool(), [](const auto& param) {
+  return param.param ? std::string("WithGuesses") : std::string("WithoutGuesses");
+});
 
 }  // namespace
 }  // namespace bl

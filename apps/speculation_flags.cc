@@ -1,0 +1,73 @@
+#include "speculation_flags.h"
+
+#include <algorithm>
+
+#include "engine/draft_policy.h"
+#include "engine/model_draft.h"
+#include "engine/ngram_draft.h"
+#include "engine/open_model.h"
+#include "usage_error.h"
+
+namespace bl {
+namespace {
+
+constexpr std::int64_t kMostTokens = 64;
+// A draft's context unless --ctx asks for more: longer texts go on without guesses.
+constexpr std::int64_t kUsualContext = 8192;
+
+}  // namespace
+
+std::int64_t SpeculationFlags::count() const {
+  if (tokens == "auto") return 0;
+  std::int64_t number = 0;
+  try {
+    parse_value(tokens, number);
+  } catch (const Error&) {
+    number = 0;
+  }
+  if (number < 1 || number > kMostTokens) {
+    fail_usage("--draft-tokens: '{}' is not auto or in 1 … {}", tokens, kMostTokens);
+  }
+  return number;
+}
+
+void SpeculationFlags::check() const {
+  count();
+  if (ngram && !draft.empty()) fail_usage("--draft and --ngram exclude each other");
+  if (tokens != "auto" && !on()) fail_usage("--draft-tokens: --draft DIR or --ngram is missing");
+}
+
+SpeculationOptions SpeculationFlags::load(const ModelOptions& of_model,
+                                          SessionOptions& session) const {
+  check();
+  if (!on()) return {};
+  SpeculationOptions options;
+  options.tokens = count();
+  session.drafts = options.tokens > 0 ? options.tokens : DraftPolicy::kMost;
+  if (ngram) {
+    options.source = std::make_shared<NgramDraft>();
+    return options;
+  }
+  // Of the model's options, what belongs to the machine; the rest is the draft's own.
+  SessionOptions small;
+  small.model = draft;
+  small.backend = session.backend;
+  small.threads = session.threads;
+  small.archs = session.archs;
+  small.cache = session.cache;
+  small.deterministic = session.deterministic;
+  small.sequences = session.sequences;
+  const std::int64_t wanted = std::max(of_model.context, session.longest);
+  small.most_context = wanted > 0 ? wanted : kUsualContext;
+  small.pages = session.pages;
+  options.source = std::make_shared<ModelDraft>(load_session(small));
+  return options;
+}
+
+std::string describe_speculation(std::int64_t drafted, std::int64_t accepted) {
+  if (drafted == 0) return {};
+  return fmt::format("speculation: {} tokens guessed, {} right ({:.1f} %)", drafted, accepted,
+                     100.0 * static_cast<double>(accepted) / static_cast<double>(drafted));
+}
+
+}  // namespace bl

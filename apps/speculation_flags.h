@@ -1,0 +1,39 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "engine/engine.h"
+#include "model_options.h"
+
+namespace bl {
+
+// The options of every command that generates, about guessing tokens ahead.
+struct SpeculationFlags {
+  std::string draft;
+  bool ngram = false;
+  std::string tokens = "auto";
+
+  template <class V>
+  void visit(V&& v) {
+    v.group("Speculation (the text is the same with and without)");
+    v(draft, {"--draft", "DIR", "a smaller model of the same vocabulary that guesses tokens ahead",
+              "none"});
+    v(ngram, {"--ngram", "", "guess that the text goes on as it did before"});
+    v(tokens, {"--draft-tokens", "N|auto", "tokens guessed at once; auto: as many as pay"});
+  }
+
+  // Checks what can be checked without a file; UsageError.
+  void check() const;
+  bool on() const { return ngram || !draft.empty(); }
+  // Loads the draft where there is one, before the model, whose session gets the rows that it
+  // needs. `of_model`: the options of the model.
+  SpeculationOptions load(const ModelOptions& of_model, SessionOptions& session) const;
+
+ private:
+  std::int64_t count() const;  // 0: auto
+};
+
+// "speculation: 120 tokens guessed, 96 right (80.0 %)"; empty where nothing was guessed.
+std::string describe_speculation(std::int64_t drafted, std::int64_t accepted);
+
+}  // namespace bl

@@ -1,0 +1,147 @@
+#include "engine/draft_policy.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace bl {
+namespace {
+
+// Weight of a new measurement of a step.
+constexpr double kNewStep = 0.2;
+// A step's measurement is old after so many others.
+constexpr std::int64_t kOldSteps = 256;
+// What one more row costs beside all before it, until it is known.
+constexpr double kGuessedRow = 0.03;
+// Less is noise.
+constexpr double kLeastGain = 1.03;
+// Verifications that a sequence's own record needs to outweigh the others'.
+constexpr double kUsualWeight = 2;
+constexpr double kKeepOwn = 0.85;
+constexpr double kKeepAll = 0.98;
+constexpr double kHighestRate = 0.98;
+// Guesses that are made only to see whether they would be right, and how seldom at least.
+constexpr std::int64_t kTried = 2;
+constexpr std::int64_t kShortestWait = 16;
+constexpr std::int64_t kLongestWait = 512;
+
+}  // namespace
+
+void StepTimes::add(std::int64_t rows, double seconds) {
+  if (rows < 1 || rows > kMostRows || !(seconds > 0)) return;
+  const auto index = static_cast<std::size_t>(rows);
+  if (means_.size() <= index) means_.resize(index + 1);
+  Mean& mean = means_[index];
+  // The first steps of a kind are slower than others: caches and pages are cold.
+  const double weight = mean.count < 4 ? 1.0 / static_cast<double>(mean.count + 1) : kNewStep;
+  // One step that was held up must not decide.
+  const double capped = mean.count > 0 ? std::min(seconds, 3 * mean.seconds) : seconds;
+  mean.seconds += weight * (capped - mean.seconds);
+  ++mean.count;
+  mean.clock = ++clock_;
+}
+
+bool StepTimes::knows(std::int64_t rows) const {
+  const std::int64_t reach = rows / 8;
+  for (std::int64_t r = std::max<std::int64_t>(1, rows - reach); r <= rows + reach; ++r) {
+    if (r >= static_cast<std::int64_t>(means_.size())) break;
+    const Mean& mean = means_[static_cast<std::size_t>(r)];
+    if (mean.count > 0 && clock_ - mean.clock < kOldSteps) return true;
+  }
+  return false;
+}
+
+double StepTimes::at(std::int64_t rows) const {
+  const auto size = static_cast<std::int64_t>(means_.size());
+  const auto mean = [&](std::int64_t r) -> const Mean& {
+    return means_[static_cast<std::size_t>(r)];
+  };
+  std::int64_t below = std::min(rows, size - 1);
+  while (below > 0 && mean(below).count == 0) --below;
+  std::int64_t above = rows;
+  while (above < size && mean(above).count == 0) ++above;
+  if (below == rows && rows > 0) return mean(rows).seconds;
+  if (below <= 0 && above >= size) return 0;
+  if (below <= 0) return mean(above).seconds;
+  if (above >= size) {
+    return mean(below).seconds * (1 + kGuessedRow * static_cast<double>(rows - below));
+  }
+  const double share = static_cast<double>(rows - below) / static_cast<double>(above - below);
+  return mean(below).seconds + share * (mean(above).seconds - mean(below).seconds);
+}
+
+double DraftRecord::rate(std::size_t confidence, double usual) const {
+  const Share& share = shares_[confidence];
+  return std::min(kHighestRate,
+                  (share.right + kUsualWeight * usual) / (share.tried + kUsualWeight));
+}
+
+void DraftRecord::add(std::size_t confidence, std::int64_t drafted, std::int64_t accepted,
+                      double keep) {
+  Share& share = shares_[confidence];
+  // What stands behind a wrong guess says nothing.
+  const auto tried = static_cast<double>(accepted + (accepted < drafted ? 1 : 0));
+  const double kept = std::pow(keep, tried);
+  share.right = share.right * kept + static_cast<double>(accepted);
+  share.tried = share.tried * kept + tried;
+}
+
+void DraftPolicy::measured(DraftHabit& habit, std::size_t confidence, std::int64_t drafted,
+                           std::int64_t accepted) {
+  habit.record.add(confidence, drafted, accepted, kKeepOwn);
+  all_.add(confidence, drafted, accepted, kKeepAll);
+}
+
+void DraftPolicy::plan(std::span<Candidate> candidates, const PlanArgs& args) {
+  for (Candidate& candidate : candidates) {
+    candidate.most = std::min(candidate.most, most());
+    candidate.count = fixed_ > 0 ? candidate.most : 0;
+  }
+  if (fixed_ > 0) return;
+  // What a step without guesses takes is measured first, and now and then again.
+  if (!times_.knows(args.rows)) return;
+  guesses_.clear();
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& candidate = candidates[i];
+    const double right = rate(*candidate.habit, candidate.confidence);
+    double chance = 1;
+    for (std::int64_t depth = 1; depth <= candidate.most; ++depth) {
+      guesses_.push_back({chance *= right, i, depth});
+    }
+  }
+  std::sort(guesses_.begin(), guesses_.end(), [](const Guess& a, const Guess& b) {
+    if (a.chance != b.chance) return a.chance > b.chance;
+    return a.depth != b.depth ? a.depth < b.depth : a.candidate < b.candidate;
+  });
+  double tokens = static_cast<double>(args.rows);
+  double best = tokens / times_.at(args.rows) * kLeastGain;
+  std::size_t taken = 0;
+  std::int64_t rounds = 0;
+  for (std::size_t i = 0; i < guesses_.size(); ++i) {
+    tokens += guesses_[i].chance;
+    rounds = std::max(rounds, guesses_[i].depth);
+    const double seconds = times_.at(args.rows + static_cast<std::int64_t>(i) + 1) +
+                           static_cast<double>(rounds) * args.round_seconds;
+    if (tokens / seconds <= best) continue;
+    best = tokens / seconds;
+    taken = i + 1;
+  }
+  for (std::size_t i = 0; i < taken; ++i) ++candidates[guesses_[i].candidate].count;
+  if (!args.is_free) try_some(candidates, taken > 0);
+}
+
+// A sequence whose guesses were wrong may have come to where they are right.
+void DraftPolicy::try_some(std::span<Candidate> candidates, bool paid) {
+  for (Candidate& candidate : candidates) {
+    DraftHabit& habit = *candidate.habit;
+    if (candidate.count > 0) {
+      habit.idle = 0;
+      habit.wait = kShortestWait;
+    } else if (++habit.idle >= habit.wait && candidate.most > 0) {
+      habit.idle = 0;
+      habit.wait = std::min(habit.wait * 2, paid ? kLongestWait / 4 : kLongestWait);
+      candidate.count = std::min(candidate.most, kTried);
+    }
+  }
+}
+
+}  // namespace bl

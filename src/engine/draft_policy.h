@@ -1,0 +1,107 @@
+#pragma once
+// How many guessed tokens pay. Pure: measured numbers in, numbers out; tested without a model.
+//
+// A guess is one more row of a step. It is worth the chance that all guesses up to it are right,
+// and it costs what the step takes longer. So of all sequences' guesses the likeliest are taken, as
+// many as give the most tokens a second; that may be none.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/draft_source.h"
+
+namespace bl {
+
+// What steps of so many rows take, learnt from those that were made.
+class StepTimes {
+ public:
+  void add(std::int64_t rows, double seconds);
+  // Between measured numbers of rows in proportion; beyond them as if a row cost little, so that it
+  // is tried.
+  double at(std::int64_t rows) const;
+  // Whether about so many rows were measured lately.
+  bool knows(std::int64_t rows) const;
+
+ private:
+  static constexpr std::int64_t kMostRows = 1024;
+  struct Mean {
+    double seconds = 0;
+    std::int64_t count = 0;
+    std::int64_t clock = 0;  // when it was measured last
+  };
+  std::vector<Mean> means_;  // by rows
+  std::int64_t clock_ = 0;
+};
+
+// How often guesses were right: shares that forget.
+class DraftRecord {
+ public:
+  // The chance of a guess whose predecessors were right; `usual` is what others had.
+  double rate(std::size_t confidence, double usual) const;
+  void add(std::size_t confidence, std::int64_t drafted, std::int64_t accepted, double keep);
+
+ private:
+  struct Share {
+    double right = 0;
+    double tried = 0;
+  };
+  std::array<Share, kDraftConfidences> shares_{};
+};
+
+// One sequence's state.
+struct DraftHabit {
+  DraftRecord record;
+  std::int64_t idle = 0;   // steps without a guess since the last one
+  std::int64_t wait = 16;  // … after which one is tried
+};
+
+class DraftPolicy {
+ public:
+  // `fixed`: always so many guesses where there are any; 0: as many as pay, up to kMost.
+  explicit DraftPolicy(std::int64_t fixed = 0) : fixed_(fixed) {}
+  static constexpr std::int64_t kMost = 16;
+  std::int64_t most() const { return fixed_ > 0 ? fixed_ : kMost; }
+
+  struct Candidate {
+    DraftHabit* habit = nullptr;
+    std::size_t confidence = 0;
+    std::int64_t most = 0;   // guesses that there are, or could be made
+    std::int64_t count = 0;  // the outcome
+  };
+  // `rows`: of the step without guesses. `round_seconds`: DraftSource's. `is_free`: guesses exist
+  // already and are compared whether or not they are verified, so nothing is tried for its own
+  // sake.
+  struct PlanArgs {
+    std::int64_t rows = 0;
+    double round_seconds = 0;
+    bool is_free = false;
+  };
+  void plan(std::span<Candidate> candidates, const PlanArgs& args);
+
+  // The chance of a sequence's guess whose predecessors were right.
+  double rate(const DraftHabit& habit, std::size_t confidence) const {
+    return habit.record.rate(confidence, all_.rate(confidence, kFirstRate));
+  }
+  void measured_step(std::int64_t rows, double seconds) { times_.add(rows, seconds); }
+  void measured(DraftHabit& habit, std::size_t confidence, std::int64_t drafted,
+                std::int64_t accepted);
+
+ private:
+  static constexpr double kFirstRate = 0.5;  // until something is known
+  void try_some(std::span<Candidate> candidates, bool paid);
+
+  std::int64_t fixed_;
+  StepTimes times_;
+  DraftRecord all_;
+  std::int64_t steps_ = 0;
+  struct Guess {
+    double chance = 0;
+    std::size_t candidate = 0;
+    std::int64_t depth = 0;
+  };
+  std::vector<Guess> guesses_;
+};
+
+}  // namespace bl

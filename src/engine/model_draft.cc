@@ -1,0 +1,273 @@
+#include "engine/model_draft.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/session_model.h"
+#include "sample/sampler_chain.h"
+#include "text/tokenizer.h"
+
+namespace bl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Weight of a new measurement of a round.
+constexpr double kNewRound = 0.2;
+
+// Draws of a draft leave no trace in the target's samplers.
+class Unchanged {
+ public:
+  void keep(SamplerChain& sampler) { kept_.emplace_back(&sampler, sampler.state()); }
+  ~Unchanged() {
+    for (const auto& [sampler, state] : kept_) sampler->restore(state);
+  }
+
+ private:
+  std::vector<std::pair<SamplerChain*, SamplerState>> kept_;
+};
+
+bool holds(std::span<const std::int32_t> sorted, std::int32_t id) {
+  return std::binary_search(sorted.begin(), sorted.end(), id);
+}
+
+}  // namespace
+
+// One text, as far as the draft has computed it.
+struct ModelDraft::Text : DraftMemory {
+  Text(PagePool& pool, PrefixCache& from, std::string of)
+      : sequence(pool), cache(from), salt(std::move(of)) {}
+  ~Text() override { leave(); }
+
+  std::int64_t length() const { return static_cast<std::int64_t>(sequence.ids.size()); }
+  // What is certain of it stays for texts that begin alike.
+  void leave() {
+    const std::int64_t known = std::min(certain, sequence.cached);
+    if (known > 0) {
+      cache.publish_all(salt, std::span(sequence.ids).first(static_cast<std::size_t>(known)),
+                        sequence.pages, cursor);
+    }
+    cache.release(sequence.pages, cursor);
+    sequence.cached = 0;
+  }
+
+  Sequence sequence;
+  PrefixCursor cursor;
+  PrefixCache& cache;
+  std::string salt;
+  std::int64_t certain = 0;  // tokens that are no guesses
+  std::size_t checked = 0;   // ids that are known to be the draft's
+};
+
+ModelDraft::ModelDraft(std::unique_ptr<ModelSession> session)
+    : session_(std::move(session)),
+      model_(std::make_unique<SessionModel>(*session_)),
+      tokenizer_(session_->has_text() ? &session_->tokenizer() : nullptr),
+      facts_(model_->facts()),
+      cache_(
+          model_->pool(),
+          [this](std::int32_t to, std::int32_t from) { model_->copy_page(to, from); },
+          model_->least_copied()),
+      row_sampler_(model_->threads()) {}
+
+ModelDraft::ModelDraft(std::unique_ptr<StepModel> model, const Tokenizer* tokenizer)
+    : model_(std::move(model)),
+      tokenizer_(tokenizer),
+      facts_(model_->facts()),
+      cache_(
+          model_->pool(),
+          [this](std::int32_t to, std::int32_t from) { model_->copy_page(to, from); },
+          model_->least_copied()),
+      row_sampler_(model_->threads()) {}
+
+ModelDraft::~ModelDraft() = default;
+
+void ModelDraft::check_target(const Tokenizer* tokenizer, std::int64_t vocab) {
+  vocab_ = vocab;
+  if (tokenizer != nullptr && tokenizer_ != nullptr) {
+    check_same_vocabulary(*tokenizer, *tokenizer_);
+  } else if (vocab != facts_.vocab) {
+    fail(ErrorCode::kInvalidArgument,
+         "the draft has {} tokens and the model {}: a draft needs the same vocabulary",
+         facts_.vocab, vocab);
+  }
+}
+
+// The text as the draft has it is brought up to the job's. Null where it has no place for it.
+ModelDraft::Text* ModelDraft::follow(DraftJob& job) {
+  if (*job.memory == nullptr) {
+    const std::int64_t reach = std::min(job.reach, facts_.context);
+    auto text = std::make_unique<Text>(
+        model_->pool(), cache_, fmt::format("{}:{}", facts_.reach_matters ? reach : 0, job.salt));
+    text->sequence.reach = reach;
+    *job.memory = std::move(text);
+  }
+  Text& text = static_cast<Text&>(**job.memory);
+  Sequence& sequence = text.sequence;
+  const auto length = static_cast<std::int64_t>(job.text.size());
+  // Its own guesses behind what was the same may be right too.
+  const std::int64_t most = std::min(length, text.length());
+  std::int64_t same = std::min(job.same, most);
+  while (same < most &&
+         sequence.ids[static_cast<std::size_t>(same)] == job.text[static_cast<std::size_t>(same)]) {
+    ++same;
+  }
+  // The last token is computed in any case: its logits are the first guess.
+  sequence.cached =
+      cache_.truncate(sequence.pages, text.cursor, std::min({sequence.cached, same, length - 1}));
+  sequence.ids.resize(static_cast<std::size_t>(same));
+  sequence.ids.insert(sequence.ids.end(), job.text.begin() + static_cast<std::ptrdiff_t>(same),
+                      job.text.end());
+  text.certain = length;
+  for (text.checked = std::min(text.checked, static_cast<std::size_t>(same));
+       text.checked < job.text.size(); ++text.checked) {
+    if (job.text[text.checked] >= facts_.ids) break;
+  }
+  if (length >= facts_.context || text.checked < job.text.size()) {
+    text.leave();
+    return nullptr;
+  }
+  const auto certain = std::span(sequence.ids).first(static_cast<std::size_t>(length - 1));
+  if (sequence.cached >= text.cursor.tokens + kPageSlots) {
+    cache_.publish(text.salt, certain.first(static_cast<std::size_t>(sequence.cached)),
+                   sequence.pages, text.cursor);
+  }
+  if (length - sequence.cached > 1 && sequence.pages.capacity() == sequence.cached &&
+      text.cursor.tokens == sequence.cached) {
+    sequence.cached = cache_.adopt(text.salt, certain, sequence.pages, text.cursor);
+  }
+  return &text;
+}
+
+void ModelDraft::propose(std::span<DraftJob> jobs) {
+  active_.clear();
+  for (DraftJob& job : jobs) {
+    job.ids.clear();
+    job.confidence = 0;
+    Text* text = follow(job);
+    if (text == nullptr) continue;
+    const std::int64_t most = std::min(job.most, facts_.context - text->length());
+    if (most > 0) active_.push_back({&job, text, most});
+  }
+  // What there is least to do for comes first: a long prompt that is being read keeps nobody.
+  std::stable_sort(active_.begin(), active_.end(), [](const Active& a, const Active& b) {
+    return a.text->length() - a.text->sequence.cached < b.text->length() - b.text->sequence.cached;
+  });
+  Unchanged samplers;
+  for (const Active& active : active_) samplers.keep(*active.job->sampler);
+  while (run_round()) {
+  }
+}
+
+// One step of the draft: the next token for everybody whose text it has read. False when nobody
+// wants another one.
+bool ModelDraft::run_round() {
+  items_.clear();
+  std::int64_t tokens = facts_.step_tokens;
+  std::int64_t rows = facts_.logit_rows;
+  std::vector<Active*> drawing;
+  bool reads = false;
+  for (Active& active : active_) {
+    Sequence& sequence = active.text->sequence;
+    const std::int64_t missing = active.text->length() - sequence.cached;
+    std::int64_t count = std::min(missing, tokens);
+    const bool draws = count == missing && rows > 0;
+    if (count == missing && !draws) --count;
+    if (count <= 0 || !cache_.reserve(sequence.pages, sequence.cached + count)) {
+      active.most = 0;
+      continue;
+    }
+    items_.push_back(
+        {.sequence = &sequence,
+         .count = count,
+         .logits = draws ? LogitRows::kLast : LogitRows::kNone,
+         .sampling = draws && active.job->likeliest ? &active.job->sampler->params() : nullptr});
+    tokens -= count;
+    rows -= draws ? 1 : 0;
+    reads = reads || count > 4;
+    if (draws) {
+      drawing.push_back(&active);
+    } else {
+      active.most = 0;
+    }
+  }
+  if (items_.empty()) return false;
+  const auto start = Clock::now();
+  const StepOutput output = model_->run(items_);
+  take_rows(drawing, output);
+  if (!reads) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    round_seconds_ += (round_seconds_ == 0 ? 1 : kNewRound) * (seconds - round_seconds_);
+  }
+  active_.erase(std::remove_if(active_.begin(), active_.end(),
+                               [](const Active& active) {
+                                 return static_cast<std::int64_t>(active.job->ids.size()) >=
+                                        active.most;
+                               }),
+                active_.end());
+  return !active_.empty();
+}
+
+// The row as wide as the target's: what the draft does not know is impossible.
+std::span<const float> ModelDraft::fitted(std::span<const float> row, std::size_t index) {
+  const auto vocab = static_cast<std::size_t>(vocab_);
+  if (row.size() >= vocab) return row.first(vocab);
+  if (padded_.size() <= index) padded_.resize(index + 1);
+  padded_[index].assign(vocab, -std::numeric_limits<float>::infinity());
+  std::copy(row.begin(), row.end(), padded_[index].begin());
+  return padded_[index];
+}
+
+void ModelDraft::take_rows(const std::vector<Active*>& rows, const StepOutput& output) {
+  tasks_.clear();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const DraftJob& job = *rows[i]->job;
+    RowTask& task = tasks_.emplace_back();
+    task.id = output.ids.empty() ? -1 : output.ids[i];
+    if (task.id >= 0) continue;
+    task.logits = fitted(output.logits.row(static_cast<std::int64_t>(i)), i);
+    task.sampler = job.sampler;
+    task.history = rows[i]->text->sequence.ids;
+    task.generated = job.generated + static_cast<std::int64_t>(job.ids.size());
+    task.end_tokens = job.end_tokens;
+  }
+  if (output.ids.empty()) {
+    row_sampler_.run(tasks_);
+  } else {
+    for (RowTask& task : tasks_) {
+      if (task.id < 0) row_sampler_.run({&task, 1});
+    }
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::int32_t id = tasks_[i].id;
+    // A damaged row is no guess; neither is what the target cannot say.
+    if (!tasks_[i].error.empty() || id < 0 || id >= vocab_) {
+      rows[i]->most = 0;
+      continue;
+    }
+    DraftJob& job = *rows[i]->job;
+    job.ids.push_back(id);
+    rows[i]->text->sequence.ids.push_back(id);
+    // Nothing follows an end, and the draft cannot read on behind a token that it does not have.
+    if (holds(job.end_tokens, id) || id >= facts_.ids) rows[i]->most = 0;
+  }
+}
+
+void check_same_vocabulary(const Tokenizer& target, const Tokenizer& draft) {
+  if (target.vocab_size() != draft.vocab_size()) {
+    fail(ErrorCode::kInvalidArgument,
+         "the draft has {} tokens and the model {}: a draft needs the same vocabulary",
+         draft.vocab_size(), target.vocab_size());
+  }
+  for (int id = 0; id < target.vocab_size(); ++id) {
+    if (target.id_to_token(id) == draft.id_to_token(id)) continue;
+    fail(ErrorCode::kInvalidArgument,
+         "token {} is '{}' for the draft and '{}' for the model: a draft needs the same vocabulary",
+         id, draft.id_to_token(id), target.id_to_token(id));
+  }
+}
+
+}  // namespace bl

@@ -1,0 +1,125 @@
+#include "engine/ngram_draft.h"
+
+#include <algorithm>
+
+namespace bl {
+namespace {
+
+// So many places are compared, the newest first, over so many tokens.
+constexpr int kMostPlaces = 16;
+constexpr std::int64_t kMostCompared = 32;
+// Matches from these lengths on are of a confidence of their own.
+constexpr std::int64_t kGood = 4;
+constexpr std::int64_t kSure = 10;
+
+struct NgramMemory : DraftMemory {
+  explicit NgramMemory(std::int64_t least) : index(least) {}
+  NgramIndex index;
+};
+
+std::uint32_t hash_of(std::span<const std::int32_t> ids) {
+  std::uint64_t hash = 0x9e3779b97f4a7c15u;
+  for (const std::int32_t id : ids) {
+    hash = (hash ^ static_cast<std::uint32_t>(id)) * 0xff51afd7ed558ccdu;
+    hash ^= hash >> 32;
+  }
+  return static_cast<std::uint32_t>(hash);
+}
+
+}  // namespace
+
+// A place is the index of a token; its hash is of the `least` tokens before it. The last place of a
+// text, behind its end, is not in the chains.
+void NgramIndex::extend(std::span<const std::int32_t> text) {
+  while (older_.size() < text.size()) {
+    const std::size_t place = older_.size();
+    if (newest_.size() < 2 * (place + 1)) grow();
+    const auto least = static_cast<std::size_t>(least_);
+    hashes_.push_back(place < least ? 0 : hash_of(text.subspan(place - least, least)));
+    older_.push_back(-1);
+    if (place >= least) {
+      std::int32_t& newest = newest_[hashes_[place] & (newest_.size() - 1)];
+      older_[place] = newest;
+      newest = static_cast<std::int32_t>(place);
+    }
+  }
+}
+
+// The places behind go in the opposite order in which they came.
+void NgramIndex::cut(std::int64_t tokens) {
+  while (static_cast<std::int64_t>(older_.size()) > tokens) {
+    const std::size_t place = older_.size() - 1;
+    if (place >= static_cast<std::size_t>(least_)) {
+      newest_[hashes_[place] & (newest_.size() - 1)] = older_[place];
+    }
+    older_.pop_back();
+    hashes_.pop_back();
+  }
+}
+
+void NgramIndex::grow() {
+  newest_.assign(std::max<std::size_t>(64, newest_.size() * 2), -1);
+  for (std::size_t place = static_cast<std::size_t>(least_); place < older_.size(); ++place) {
+    std::int32_t& newest = newest_[hashes_[place] & (newest_.size() - 1)];
+    older_[place] = newest;
+    newest = static_cast<std::int32_t>(place);
+  }
+}
+
+// Tokens before `place` that equal the last ones of the text.
+std::int64_t NgramIndex::match_length(std::span<const std::int32_t> text,
+                                      std::int64_t place) const {
+  std::int64_t length = 0;
+  const auto size = static_cast<std::int64_t>(text.size());
+  while (length < kMostCompared && length < place &&
+         text[static_cast<std::size_t>(place - 1 - length)] ==
+             text[static_cast<std::size_t>(size - 1 - length)]) {
+    ++length;
+  }
+  return length;
+}
+
+NgramIndex::Match NgramIndex::find(std::span<const std::int32_t> text, std::int64_t same) {
+  const auto size = static_cast<std::int64_t>(text.size());
+  same = std::min({same, size, static_cast<std::int64_t>(older_.size())});
+  const std::int64_t grown = size - same;
+  cut(same);
+  extend(text);
+  Match best;
+  const auto consider = [&](std::int64_t place) {
+    const std::int64_t length = match_length(text, place);
+    if (length >= least_ && length > best.length) best = {place, length};
+  };
+  if (size > least_) {
+    // First where the last match goes on: so it is kept while it is right, and among many places.
+    if (expected_ >= 0 && expected_ + grown < size) consider(expected_ + grown);
+    const auto least = static_cast<std::size_t>(least_);
+    const std::uint32_t hash = hash_of(text.last(least));
+    std::int32_t place = newest_[hash & (newest_.size() - 1)];
+    for (int i = 0; i < kMostPlaces && place >= 0 && best.length < kMostCompared; ++i) {
+      consider(place);
+      place = older_[static_cast<std::size_t>(place)];
+    }
+  }
+  expected_ = best.place;
+  return best;
+}
+
+void NgramDraft::propose(std::span<DraftJob> jobs) {
+  for (DraftJob& job : jobs) {
+    if (*job.memory == nullptr) *job.memory = std::make_unique<NgramMemory>(least_);
+    NgramIndex& index = static_cast<NgramMemory&>(**job.memory).index;
+    const NgramIndex::Match match = index.find(job.text, job.same);
+    job.ids.clear();
+    if (match.place < 0) continue;
+    job.confidence = match.length >= kSure ? 2 : (match.length >= kGood ? 1 : 0);
+    const auto place = static_cast<std::size_t>(match.place);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(job.most); ++i) {
+      // A match that overlaps the end goes on with what it has guessed.
+      const std::size_t from = place + i;
+      job.ids.push_back(from < job.text.size() ? job.text[from] : job.ids[from - job.text.size()]);
+    }
+  }
+}
+
+}  // namespace bl

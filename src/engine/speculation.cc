@@ -1,0 +1,140 @@
+#include "engine/speculation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace bl {
+namespace {
+
+// How many guesses could be taken at most; 0: none may be made. What needs more than a draw to
+// know which tokens may follow does not guess: guidance has a second row, the healing of a prompt a
+// mask for each place. A constraint would need the mask of each guessed place, and its matcher
+// to be taken back.
+std::int64_t most_guesses(const Choice& choice, const SequenceState& state) {
+  const Request& request = choice.open->request;
+  const SamplingParams& sampling = choice.sampler.params();
+  if (!request.speculate || !state.running || state.blocked || state.every_row) return 0;
+  if (state.missing() != 1 || choice.generated() == 0) return 0;
+  if (choice.guide != nullptr || choice.main != nullptr || choice.healing.active()) return 0;
+  std::int64_t most = choice.open->longest - choice.length() - 1;
+  if (sampling.max_tokens > 0) {
+    most = std::min(most, sampling.max_tokens - choice.generated() - 1);
+  }
+  if (!choice.open->held) {
+    const std::int64_t unread = choice.open->stream->unread(choice.index);
+    most = std::min(most, request.unread_tokens - unread - 1);
+  }
+  return std::max<std::int64_t>(most, 0);
+}
+
+}  // namespace
+
+DraftJob Speculation::job_of(Choice& choice, std::int64_t most,
+                             std::span<const std::int32_t> ends) const {
+  const SamplingParams& sampling = choice.sampler.params();
+  return {
+      .text = choice.sequence.ids,
+      .same = choice.draft.same,
+      .most = most,
+      .memory = &choice.draft.memory,
+      .salt = choice.open->salt,
+      .sampler = &choice.sampler,
+      .generated = choice.generated(),
+      .end_tokens = choice.open->request.ignore_end_tokens ? std::span<const std::int32_t>() : ends,
+      .likeliest = sampling.greedy() && !needs_history(sampling) && device_sampleable(sampling) &&
+                   choice.generated() >= sampling.min_tokens};
+}
+
+// jobs_ for asked_. A source that fails is not asked again; the answers go on without it.
+bool Speculation::propose(std::span<Choice* const> choices) {
+  const auto start = EngineClock::now();
+  try {
+    source_->propose(jobs_);
+  } catch (const Error& error) {
+    log_warning("speculation is off: the draft failed: {}", error.what());
+    failed_ = true;
+  }
+  seconds_ += std::chrono::duration<double>(EngineClock::now() - start).count();
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    DraftState& draft = choices[i]->draft;
+    draft.same = choices[i]->length();
+    draft.ids.clear();
+    if (failed_) continue;
+    draft.ids = std::move(jobs_[i].ids);
+    draft.confidence = jobs_[i].confidence;
+  }
+  return !failed_;
+}
+
+void Speculation::wish(std::span<Choice* const> who, SchedulerState& state,
+                       std::span<const std::int32_t> ends) {
+  if (!on()) return;
+  jobs_.clear();
+  asked_.clear();
+  places_.clear();
+  candidates_.clear();
+  std::int64_t rows = 0;
+  for (std::size_t i = 0; i < who.size(); ++i) {
+    const SequenceState& sequence = state.sequences[i];
+    rows += sequence.running && !sequence.blocked && sequence.missing() == 1 ? 1 : 0;
+    const std::int64_t most = std::min(most_guesses(*who[i], sequence), policy_.most());
+    who[i]->draft.ids.clear();
+    who[i]->draft.count = 0;
+    if (most == 0) continue;
+    if (source_->is_free()) jobs_.push_back(job_of(*who[i], most, ends));
+    asked_.push_back(who[i]);
+    places_.push_back(i);
+    candidates_.push_back({.habit = &who[i]->draft.habit, .most = most});
+  }
+  if (asked_.empty()) return;
+  if (source_->is_free()) {
+    if (!propose(asked_)) return;
+    for (std::size_t i = 0; i < asked_.size(); ++i) {
+      candidates_[i].confidence = asked_[i]->draft.confidence;
+      candidates_[i].most = static_cast<std::int64_t>(asked_[i]->draft.ids.size());
+    }
+  }
+  policy_.plan(
+      candidates_,
+      {.rows = rows, .round_seconds = source_->round_seconds(), .is_free = source_->is_free()});
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    state.sequences[places_[i]].drafts = candidates_[i].count;
+  }
+}
+
+void Speculation::draft(std::span<Choice* const> who, const StepPlan& plan,
+                        std::span<const std::int32_t> ends) {
+  if (!on()) return;
+  jobs_.clear();
+  asked_.clear();
+  for (const StepWork& work : plan.work) {
+    Choice& choice = *who[static_cast<std::size_t>(work.sequence)];
+    choice.draft.count = work.drafts;
+    if (work.drafts == 0 || source_->is_free()) continue;
+    jobs_.push_back(job_of(choice, work.drafts, ends));
+    asked_.push_back(&choice);
+  }
+  if (!jobs_.empty()) propose(asked_);
+  for (Choice* choice : asked_) {
+    const auto made = static_cast<std::int64_t>(choice->draft.ids.size());
+    choice->draft.count = std::min(choice->draft.count, made);
+  }
+}
+
+void Speculation::settle(Choice& choice, std::int64_t drafted, std::int64_t accepted) {
+  policy_.measured(choice.draft.habit, choice.draft.confidence, drafted, accepted);
+  drafted_ += drafted;
+  accepted_ += accepted;
+}
+
+void Speculation::compare(Choice& choice) {
+  DraftState& draft = choice.draft;
+  if (draft.ids.empty() || choice.length() != draft.same + 1) return;
+  const bool right = choice.sequence.ids.back() == draft.ids.front();
+  policy_.measured(draft.habit, draft.confidence, 1, right ? 1 : 0);
+}
+
+}  // namespace bl

@@ -1,0 +1,212 @@
+#include "engine/draft_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace bl {
+namespace {
+
+// A machine whose steps take what a formula says.
+class PolicyTest : public testing::Test {
+ protected:
+  template <class Seconds>
+  void measure(Seconds&& seconds, std::int64_t most_rows) {
+    for (std::int64_t rows = 1; rows <= most_rows; ++rows) {
+      for (int i = 0; i < 8; ++i) policy_.measured_step(rows, seconds(rows));
+    }
+  }
+  // A sequence whose guesses are right with chance `rate`.
+  void teach(DraftHabit& habit, double rate, int times = 60) {
+    std::mt19937 random(1);
+    for (int i = 0; i < times; ++i) {
+      std::int64_t right = 0;
+      while (right < 4 && std::uniform_real_distribution<>(0, 1)(random) < rate) ++right;
+      policy_.measured(habit, 0, 4, right);
+    }
+  }
+  std::int64_t plan_one(DraftHabit& habit, std::int64_t rows, std::int64_t most = 16) {
+    DraftPolicy::Candidate one{.habit = &habit, .most = most};
+    policy_.plan({&one, 1}, {.rows = rows, .is_free = true});
+    return one.count;
+  }
+  DraftPolicy policy_;
+};
+
+TEST_F(PolicyTest, GuessesManyWhereRowsCostLittleAndGuessesAreRight) {
+  measure([](std::int64_t rows) { return 0.01 + 0.0002 * static_cast<double>(rows); }, 20);
+  DraftHabit good;
+  teach(good, 0.97);
+  EXPECT_GE(plan_one(good, 1), 10);
+  EXPECT_EQ(plan_one(good, 1, 3), 3);
+  DraftHabit fair;
+  teach(fair, 0.5);
+  EXPECT_GE(plan_one(fair, 1), 2);
+  EXPECT_LT(plan_one(fair, 1), plan_one(good, 1));
+  DraftHabit bad;
+  teach(bad, 0.0);
+  EXPECT_EQ(plan_one(bad, 1), 0);
+}
+
+TEST_F(PolicyTest, GuessesNothingWhereEachRowCostsAStep) {
+  measure([](std::int64_t rows) { return 0.01 * static_cast<double>(rows); }, 20);
+  DraftHabit good;
+  teach(good, 0.97);
+  EXPECT_EQ(plan_one(good, 1), 0);
+}
+
+// The number that a reader of the formula would choose, for one sequence.
+TEST_F(PolicyTest, TakesTheBestOfAllCounts) {
+  for (const double row : {0.001, 0.002, 0.003, 0.006}) {
+    for (const double rate : {0.3, 0.6, 0.8, 0.9}) {
+      policy_ = DraftPolicy();
+      const auto seconds = [&](std::int64_t rows) {
+        return 0.01 + row * static_cast<double>(rows - 1);
+      };
+      measure(seconds, 20);
+      DraftHabit habit;
+      teach(habit, rate, 2000);
+      const double known = policy_.rate(habit, 0);
+      double best = 0;
+      double at_none = 0;
+      double chosen = 0;
+      const std::int64_t count = plan_one(habit, 1);
+      for (std::int64_t k = 0; k <= 16; ++k) {
+        const double tokens = (1 - std::pow(known, static_cast<double>(k + 1))) / (1 - known);
+        const double per_second = tokens / seconds(k + 1);
+        best = std::max(best, per_second);
+        if (k == 0) at_none = per_second;
+        if (k == count) chosen = per_second;
+      }
+      if (best > 1.03 * at_none) {
+        EXPECT_NEAR(chosen, best, 1e-9 * best) << row << " " << rate;
+      } else {
+        EXPECT_EQ(count, 0);
+      }
+    }
+  }
+}
+
+TEST_F(PolicyTest, LikelyGuessesOfManyComeFirst) {
+  // Up to 12 rows are nearly free, as where weights are read once for all of them.
+  measure(
+      [](std::int64_t rows) {
+        return rows <= 12 ? 0.01 : 0.01 * std::ceil(static_cast<double>(rows) / 4);
+      },
+      60);
+  DraftHabit good;
+  teach(good, 0.95);
+  policy_.measured_step(2, 0.01);
+  DraftHabit bad;
+  teach(bad, 0.2);
+  std::vector<DraftPolicy::Candidate> both{{.habit = &bad, .most = 16},
+                                           {.habit = &good, .most = 16}};
+  policy_.plan(both, {.rows = 2, .is_free = true});
+  EXPECT_GT(both[1].count, both[0].count);
+  EXPECT_EQ(both[0].count + both[1].count, 10);
+}
+
+TEST_F(PolicyTest, LargeBatchesTurnItOff) {
+  // 16 rows for the price of one, then in proportion.
+  measure([](std::int64_t rows) { return 0.01 * std::max(1.0, static_cast<double>(rows) / 16); },
+          200);
+  std::vector<DraftHabit> habits(64);
+  for (DraftHabit& habit : habits) teach(habit, 0.7, 10);
+  std::vector<DraftPolicy::Candidate> many;
+  for (DraftHabit& habit : habits) many.push_back({.habit = &habit, .most = 16});
+  policy_.measured_step(64, 0.04);
+  policy_.plan(many, {.rows = 64, .is_free = true});
+  for (const auto& candidate : many) EXPECT_EQ(candidate.count, 0);
+  policy_.measured_step(4, 0.01);
+  policy_.plan(std::span(many).first(4), {.rows = 4, .is_free = true});
+  for (const auto& candidate : std::span(many).first(4)) EXPECT_EQ(candidate.count, 3);
+}
+
+TEST_F(PolicyTest, TheDraftsOwnTimeCounts) {
+  measure([](std::int64_t) { return 0.01; }, 20);
+  DraftHabit habit;
+  teach(habit, 0.8);
+  const auto plan = [&](double round) {
+    DraftPolicy::Candidate one{.habit = &habit, .most = 16};
+    policy_.plan({&one, 1}, {.rows = 1, .round_seconds = round});
+    return one.count;
+  };
+  EXPECT_GE(plan(0.0005), 5);
+  EXPECT_LT(plan(0.003), plan(0.0005));
+  EXPECT_EQ(plan(0.01), 0);
+}
+
+TEST_F(PolicyTest, WhatPaysNotIsTriedNowAndThenEverMoreSeldom) {
+  measure([](std::int64_t rows) { return 0.01 * static_cast<double>(rows); }, 20);
+  DraftHabit habit;
+  teach(habit, 0);
+  std::vector<int> tried;
+  for (int step = 0; step < 3000; ++step) {
+    policy_.measured_step(1, 0.01);
+    DraftPolicy::Candidate one{.habit = &habit, .most = 16};
+    policy_.plan({&one, 1}, {.rows = 1});
+    if (one.count > 0) {
+      EXPECT_LE(one.count, 2);
+      tried.push_back(step);
+    }
+  }
+  ASSERT_GE(tried.size(), 5u);
+  EXPECT_LE(tried.size(), 12u);
+  EXPECT_GT(tried[3] - tried[2], tried[1] - tried[0]);
+}
+
+TEST_F(PolicyTest, ComesBackWhenGuessesAreRightAgain) {
+  measure([](std::int64_t rows) { return 0.01 + 0.001 * static_cast<double>(rows); }, 20);
+  DraftHabit habit;
+  teach(habit, 0);
+  EXPECT_EQ(plan_one(habit, 1), 0);
+  teach(habit, 1.0, 4);
+  EXPECT_GE(plan_one(habit, 1), 4);
+}
+
+TEST_F(PolicyTest, StepsWithoutGuessesAreMeasuredFirstAndAgain) {
+  DraftHabit habit;
+  teach(habit, 0.95);
+  EXPECT_EQ(plan_one(habit, 1), 0);  // nothing is known yet
+  policy_.measured_step(1, 0.01);
+  EXPECT_GT(plan_one(habit, 1), 0);
+  int without = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const std::int64_t count = plan_one(habit, 1);
+    without += count == 0 ? 1 : 0;
+    policy_.measured_step(1 + count, 0.01 + 0.0001 * static_cast<double>(count));
+  }
+  EXPECT_GE(without, 3);
+  EXPECT_LE(without, 10);
+}
+
+TEST_F(PolicyTest, AFixedNumberIsKept) {
+  policy_ = DraftPolicy(5);
+  DraftHabit habit;
+  EXPECT_EQ(plan_one(habit, 100), 5);
+  EXPECT_EQ(plan_one(habit, 100, 2), 2);
+}
+
+TEST(StepTimes, BetweenMeasurements) {
+  StepTimes times;
+  EXPECT_FALSE(times.knows(4));
+  for (int i = 0; i < 10; ++i) {
+    times.add(4, 1.0);
+    times.add(12, 3.0);
+  }
+  times.add(0, 7);
+  times.add(-3, 7);
+  times.add(1 << 20, 7);
+  times.add(5, -1);
+  times.add(5, std::nan(""));
+  EXPECT_TRUE(times.knows(4));
+  EXPECT_DOUBLE_EQ(times.at(4), 1.0);
+  EXPECT_DOUBLE_EQ(times.at(8), 2.0);
+  EXPECT_DOUBLE_EQ(times.at(1), 1.0);
+  EXPECT_GT(times.at(13), 3.0);
+  EXPECT_LT(times.at(13), 3.3);
+}
+
+}  // namespace
+}  // namespace bl

@@ -1,0 +1,143 @@
+// With and without guesses: the same ids of the committed tiny models, greedy and drawn.
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "engine/draft_policy.h"
+#include "engine/engine.h"
+#include "engine/model_draft.h"
+#include "engine/ngram_draft.h"
+#include "support/data.h"
+#include "tiny_model.h"
+
+namespace bl {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> tiny_models() {
+  std::vector<fs::path> models;
+  for (const fs::directory_entry& entry : fs::directory_iterator(test::unpacked("hf-tiny"))) {
+    if (fs::exists(entry.path() / "config.json")) models.push_back(entry.path());
+  }
+  std::sort(models.begin(), models.end());
+  return models;
+}
+
+std::unique_ptr<ModelSession> load(const fs::path& model, const char* backend,
+                                   std::int64_t drafts) {
+  SessionOptions options;
+  options.model = model;
+  options.backend = backend;
+  options.threads = 2;
+  options.with_text = false;
+  options.sequences = 4;
+  options.drafts = drafts;
+  options.longest = 60;
+  return ModelSession::load(options);
+}
+
+std::vector<Request> requests(std::int64_t vocab) {
+  std::mt19937 random(3);
+  std::vector<Request> out;
+  for (std::size_t i = 0; i < 4; ++i) {
+    Request request;
+    for (std::size_t n = 3 + random() % 20; n > 0; --n) {
+      request.prompt.push_back(
+          static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(vocab)));
+    }
+    // A text that repeats itself, so that there is something to guess.
+    for (std::size_t n = 0; n < 8; ++n) request.prompt.push_back(request.prompt[n % 3]);
+    request.sampling.temperature = i < 2 ? 0 : 0.8;
+    request.sampling.seed = i;
+    if (i == 1) request.sampling.repetition_penalty = 1.3;
+    if (i == 3) request.sampling.frequency_penalty = 0.5;
+    request.sampling.max_tokens = 20;
+    request.ignore_end_tokens = true;
+    out.push_back(std::move(request));
+  }
+  return out;
+}
+
+std::vector<std::vector<std::int32_t>> answer(Engine& engine, const std::vector<Request>& wanted) {
+  std::vector<RequestHandle> handles;
+  for (const Request& request : wanted) handles.push_back(engine.submit(request));
+  std::vector<std::vector<std::int32_t>> ids;
+  for (RequestHandle& handle : handles) ids.push_back(handle.wait().front().ids);
+  return ids;
+}
+
+void compare(const char* backend) {
+  const std::vector<fs::path> models = tiny_models();
+  ASSERT_GE(models.size(), 20u);
+  std::int64_t accepted = 0;
+  for (const fs::path& model : models) {
+    SCOPED_TRACE(model.filename().string());
+    Engine plain(load(model, backend, 0));
+    const auto wanted = requests(plain.session().vocab());
+    const auto expected = answer(plain, wanted);
+    Engine ngram(load(model, backend, 4), {.speculation = {std::make_shared<NgramDraft>(1), 4}});
+    EXPECT_EQ(answer(ngram, wanted), expected);
+    EXPECT_GT(ngram.stats().drafted_tokens, 0);
+    accepted += ngram.stats().accepted_tokens;
+    Engine itself(load(model, backend, 3),
+                  {.speculation = {std::make_shared<ModelDraft>(load(model, backend, 0)), 3}});
+    EXPECT_EQ(answer(itself, wanted), expected);
+    EXPECT_GT(itself.stats().drafted_tokens, 30);
+    EXPECT_EQ(itself.stats().accepted_tokens, itself.stats().drafted_tokens);
+  }
+  EXPECT_GT(accepted, 0);
+}
+
+TEST(SpeculationModels, SameIdsOnTheCpu) { compare("cpu"); }
+TEST(SpeculationModels, SameIdsOnRef) { compare("ref"); }
+
+// As many as pay: whatever the clock says, the ids are the same.
+TEST(SpeculationModels, SameIdsWithAsManyAsPay) {
+  const fs::path model = test::unpacked("hf-tiny") / "llama";
+  Engine plain(load(model, "cpu", 0));
+  const auto wanted = requests(plain.session().vocab());
+  const auto expected = answer(plain, wanted);
+  for (int round = 0; round < 3; ++round) {
+    Engine ngram(load(model, "cpu", DraftPolicy::kMost),
+                 {.speculation = {std::make_shared<NgramDraft>()}});
+    EXPECT_EQ(answer(ngram, wanted), expected);
+    Engine itself(load(model, "cpu", DraftPolicy::kMost),
+                  {.speculation = {std::make_shared<ModelDraft>(load(model, "cpu", 0))}});
+    EXPECT_EQ(answer(itself, wanted), expected);
+    EXPECT_EQ(answer(itself, wanted), expected);
+  }
+}
+
+TEST(SpeculationModels, ADraftOfAnotherVocabularyIsRefused) {
+  const auto open = [](const fs::path& folder) {
+    SessionOptions options;
+    options.model = folder;
+    options.backend = "cpu";
+    options.threads = 1;
+    options.longest = 64;
+    return ModelSession::load(options);
+  };
+  const fs::path target = test::make_tiny_model("spec_target");
+  const fs::path draft = test::make_tiny_model("spec_draft");
+  { Engine engine(open(target), {.speculation = {std::make_shared<ModelDraft>(open(draft))}}); }
+  // One token has another name.
+  std::string text = read_file(draft / "tokenizer.json");
+  const std::size_t at = text.find("<|bot|>");
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, 7, "<|bat|>");
+  write_file_atomically(draft / "tokenizer.json", text);
+  try {
+    Engine engine(open(target), {.speculation = {std::make_shared<ModelDraft>(open(draft))}});
+    FAIL() << "a draft of another vocabulary was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find("token 259"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace bl
