@@ -13,6 +13,7 @@
 #include "cache/kv_cache.h"
 #include "command.h"
 #include "engine/engine.h"
+#include "lora_options.h"
 #include "model_options.h"
 #include "speculation_flags.h"
 #include "usage_error.h"
@@ -26,6 +27,7 @@ constexpr std::int64_t kUsualTokens = 2048;
 struct BatchOptions {
   ModelOptions model;
   SpeculationFlags speculation;
+  LoraOptions lora;
   std::string input;
   std::string output;
   std::int64_t sequences = 16;
@@ -38,6 +40,7 @@ struct BatchOptions {
     v(sequences, {"-b,--batch", "N", "sequences at once"});
     speculation.visit(v);
     model.visit(v);
+    lora.visit(v);
   }
 };
 
@@ -58,6 +61,7 @@ class Batch {
         options_(options),
         input_(options.input),
         output_(options.output),
+        adapters_(options.lora.load(engine)),
         progress_("batch", total, Progress::Unit::kItems) {
     if (output_.done() > 0) log_info("{} answers are there already", output_.done());
     progress_.update(output_.done());
@@ -93,6 +97,7 @@ class Batch {
       OpenLine open(BatchRequest(document, engine_.session()), number_);
       for (Request& request : open.request.requests()) {
         open.answers.emplace_back(static_cast<std::size_t>(request.sampling.n));
+        request.adapters = adapters_;
         open.handles.push_back(engine_.submit(std::move(request)));
       }
       open_.push_back(std::move(open));
@@ -157,6 +162,7 @@ class Batch {
   const BatchOptions& options_;
   BatchInput input_;
   BatchOutput output_;
+  std::vector<AdapterChoice> adapters_;
   Progress progress_;
   std::list<OpenLine> open_;
   std::int64_t number_ = 0;
@@ -172,6 +178,7 @@ void batch(BatchOptions& options) {
   }
   SessionOptions session_options = options.model.session_options();
   options.speculation.check();
+  options.lora.plan(session_options);
   const std::int64_t total = check_batch_input(options.input);
   session_options.sequences = options.sequences;
   session_options.pages = static_cast<std::int32_t>(options.sequences) *

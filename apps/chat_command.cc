@@ -10,6 +10,7 @@
 #include "command.h"
 #include "generation_options.h"
 #include "line_editor.h"
+#include "lora_options.h"
 #include "model_options.h"
 #include "results.h"
 #include "transcript.h"
@@ -19,6 +20,7 @@ namespace {
 
 struct ChatOptions {
   ModelOptions model;
+  LoraOptions lora;
   GenerationOptions generation;
   std::string system;
 
@@ -28,6 +30,7 @@ struct ChatOptions {
     v(system, {"--system", "TEXT", "instructions that come before the first turn", "none"});
     generation.visit(v);
     model.visit(v);
+    lora.visit(v);
   }
 };
 
@@ -43,6 +46,7 @@ class Chat {
         request_(options.generation.request(engine.session().defaults().sampling)) {
     transcript_.set_system(options.system);
     request_.continues_prompt = false;
+    request_.adapters = options.lora.load(engine);
   }
 
   void loop();
@@ -259,7 +263,8 @@ void Chat::stats(const std::string&) {
 }
 
 void chat(ChatOptions& options) {
-  const SessionOptions session_options = options.model.session_options();
+  SessionOptions session_options = options.model.session_options();
+  options.lora.plan(session_options);
   options.generation.request(SamplingParams{});
   Engine engine(load_session(session_options));
   Transcript probe;  // a model without a usable template says so before the first question

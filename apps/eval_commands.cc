@@ -12,6 +12,7 @@
 #include "command.h"
 #include "embedded_data.h"
 #include "engine/step_runner.h"
+#include "lora_options.h"
 #include "model_options.h"
 #include "results.h"
 #include "sample/log_probability.h"
@@ -24,6 +25,7 @@ constexpr std::int64_t kRowTokens = 2048;
 
 struct EvalOptions {
   ModelOptions model;
+  LoraOptions lora;
   std::string text;
   std::int64_t rows = 0;
   bool bos = false;
@@ -41,6 +43,7 @@ struct EvalOptions {
     v(bos, {"--bos", "", "put BOS before each row (always, where a model needs it)"});
     v(json, {"--json", "", "print JSON (it always is)"});
     model.visit(v);
+    lora.visit(v);
   }
 
   std::int64_t row_tokens() const { return model.context > 0 ? model.context : kRowTokens; }
@@ -107,8 +110,11 @@ const char* bos_note(const EvalRows& rows, const EvalOptions& options) {
 // Runs rows through one model, a stretch of positions at a time.
 class RowReader {
  public:
-  explicit RowReader(ModelSession& session)
-      : session_(session), runner_(session), sequence_(session.new_sequence()) {}
+  explicit RowReader(ModelSession& session, AdapterMix adapters = {})
+      : session_(session),
+        runner_(session),
+        sequence_(session.new_sequence()),
+        adapters_(std::move(adapters)) {}
 
   void start(const std::vector<std::int32_t>& ids) {
     session_.check_ids(ids);
@@ -118,7 +124,8 @@ class RowReader {
   }
   // Logits of the next `count` positions.
   StepLogits next(std::int64_t count) {
-    const StepItem item{&sequence_, count, LogitRows::kAll};
+    const StepItem item{
+        .sequence = &sequence_, .count = count, .logits = LogitRows::kAll, .adapters = &adapters_};
     return runner_.run({&item, 1});
   }
 
@@ -126,6 +133,7 @@ class RowReader {
   ModelSession& session_;
   StepRunner runner_;
   Sequence sequence_;
+  AdapterMix adapters_;
 };
 
 // −Σ ln p of what follows each position of a stretch, and how many that are. Row r of `logits`
@@ -150,10 +158,12 @@ struct Surprise {
 };
 
 void eval_ppl(EvalOptions& options) {
-  const std::unique_ptr<ModelSession> session = load_session(options.session_options());
+  SessionOptions session_options = options.session_options();
+  options.lora.plan(session_options);
+  const std::unique_ptr<ModelSession> session = load_session(session_options);
   const EvalRows rows = read_rows(options, *session);
   const std::int64_t length = options.row_tokens();
-  RowReader reader(*session);
+  RowReader reader(*session, options.lora.load(*session));
   Progress progress("eval", length * static_cast<std::int64_t>(rows.rows.size()),
                     Progress::Unit::kTokens);
   Surprise total;
@@ -233,14 +243,16 @@ void eval_kld(KldOptions& options) {
   const EvalOptions& eval = options.eval;
   if (options.base.empty()) fail_usage("--base DIR is missing: the model to compare with");
   SessionOptions session_options = eval.session_options();
+  eval.lora.plan(session_options);
   const std::unique_ptr<ModelSession> session = load_session(session_options);
   session_options.model = options.base;
+  session_options.adapter_bytes = 0;
   const std::unique_ptr<ModelSession> base = load_session(session_options);
   check_comparable(*base, *session);
   const EvalRows rows = read_rows(eval, *session);
   const std::int64_t length = eval.row_tokens();
   const std::int64_t step = std::min(session->step_tokens(), base->step_tokens());
-  RowReader reader(*session);
+  RowReader reader(*session, eval.lora.load(*session));
   RowReader base_reader(*base);
   Progress progress("eval", length * static_cast<std::int64_t>(rows.rows.size()),
                     Progress::Unit::kTokens);

@@ -10,6 +10,7 @@
 #include "cache/kv_cache.h"
 #include "command.h"
 #include "engine/step_runner.h"
+#include "lora_options.h"
 #include "model_options.h"
 #include "tensor_output.h"
 #include "usage_error.h"
@@ -19,6 +20,7 @@ namespace {
 
 struct LogitsOptions {
   ModelOptions model;
+  LoraOptions lora;
   std::string ids;
   std::string out;
 
@@ -29,6 +31,7 @@ struct LogitsOptions {
     v(ids, {"--ids", "FILE", "JSON array of token ids, or an array of such arrays (a batch)"});
     v(out, {"-o,--out", "OUT.safetensors", "where the logits go", "standard output"});
     model.visit(v);
+    lora.visit(v);
   }
 };
 
@@ -70,7 +73,8 @@ Prompts read_prompts(const std::string& path) {
 // and `store` gets the logits of every one.
 class BatchRun {
  public:
-  BatchRun(ModelSession& session, const Prompts& prompts) : session_(session), runner_(session) {
+  BatchRun(ModelSession& session, const Prompts& prompts, AdapterMix adapters)
+      : session_(session), runner_(session), adapters_(std::move(adapters)) {
     for (const std::vector<std::int32_t>& ids : prompts.ids) {
       session.check_ids(ids);
       Sequence& sequence = sequences_.emplace_back(session.new_sequence());
@@ -106,7 +110,10 @@ class BatchRun {
       const std::int64_t left = static_cast<std::int64_t>(sequence.ids.size()) - sequence.cached;
       const std::int64_t count = std::min(left, room);
       if (count == 0) continue;
-      plan.push_back({&sequence, count, LogitRows::kAll});
+      plan.push_back({.sequence = &sequence,
+                      .count = count,
+                      .logits = LogitRows::kAll,
+                      .adapters = &adapters_});
       room -= count;
     }
     return plan;
@@ -114,11 +121,13 @@ class BatchRun {
 
   ModelSession& session_;
   StepRunner runner_;
+  AdapterMix adapters_;
   std::vector<Sequence> sequences_;
 };
 
 void logits(LogitsOptions& options) {
   SessionOptions session_options = options.model.session_options();
+  options.lora.plan(session_options);
   if (options.ids.empty()) fail_usage("--ids FILE is missing: the token ids");
   check_output(options.out);
   const Prompts prompts = read_prompts(options.ids);
@@ -142,7 +151,7 @@ void logits(LogitsOptions& options) {
                        make_host_tensor(DType::kF32, shape)});
   }
   Progress progress("logits", tokens, Progress::Unit::kTokens);
-  BatchRun(*session, prompts)
+  BatchRun(*session, prompts, options.lora.load(*session))
       .run([&](std::size_t prompt, std::int64_t position, std::span<const float> row) {
         std::memcpy(tensors[prompt].tensor.view().row<float>(position), row.data(),
                     row.size_bytes());

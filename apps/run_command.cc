@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "command.h"
 #include "generation_options.h"
+#include "lora_options.h"
 #include "model_options.h"
 #include "results.h"
 #include "speculation_flags.h"
@@ -20,6 +21,7 @@ namespace {
 
 struct RunOptions {
   ModelOptions model;
+  LoraOptions lora;
   GenerationOptions generation;
   SpeculationFlags speculation;
   std::optional<std::string> prompt;
@@ -35,6 +37,7 @@ struct RunOptions {
     generation.visit(v);
     speculation.visit(v);
     model.visit(v);
+    lora.visit(v);
   }
 };
 
@@ -56,6 +59,7 @@ std::vector<std::int32_t> encode_prompt(const ModelSession& session, const std::
 void run(RunOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   SessionOptions session_options = options.model.session_options();
+  options.lora.plan(session_options);
   options.generation.request(SamplingParams{});  // wrong flags show before the model loads
   options.speculation.check();
   const std::string prompt = read_prompt(options);
@@ -65,6 +69,7 @@ void run(RunOptions& options) {
   Request request = options.generation.request(engine.session().defaults().sampling);
   request.prompt = encode_prompt(engine.session(), prompt, options.chat);
   request.continues_prompt = !options.chat;
+  request.adapters = options.lora.load(engine);
 
   const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
   const bool greedy = request.sampling.greedy();

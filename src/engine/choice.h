@@ -16,6 +16,7 @@
 #include "engine/prompt_healing.h"
 #include "engine/request.h"
 #include "engine/sequence.h"
+#include "model/step_batch.h"
 #include "sample/sampler_chain.h"
 
 namespace bl {
@@ -35,6 +36,7 @@ struct OpenRequest {
   std::vector<double> scores{};  // of the choices that are over
   double rank = 0;
   std::string salt;          // of its pages
+  AdapterMix adapters;       // stay loaded as long as this
   std::int64_t longest = 0;  // tokens a sequence of it may come to
   bool by_limit = false;     // `longest` is the request's own limit, not the context's
   AnswerRules rules{};

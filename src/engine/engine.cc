@@ -167,6 +167,8 @@ std::optional<RequestHandle> Engine::try_submit(Request request) {
     open->longest = tokens + wanted;
     open->by_limit = true;
   }
+  AdapterRegistry::Resolved adapters = adapters_.resolve(request.adapters);
+  open->adapters = std::move(adapters.mix);
   open->submitted = now;
   open->rank = std::chrono::duration<double>(now - started_).count() -
                kSecondsOfPriority * static_cast<double>(request.priority);
@@ -176,8 +178,8 @@ std::optional<RequestHandle> Engine::try_submit(Request request) {
   }
   open->request = std::move(request);
   intake_->complete(*open);
-  open->salt = fmt::format("{}:{}", facts_.reach_matters ? open->longest + open->beyond : 0,
-                           open->request.cache_salt);
+  open->salt = fmt::format("{}:{}:{}", facts_.reach_matters ? open->longest + open->beyond : 0,
+                           adapters.salt, open->request.cache_salt);
   const auto answers = static_cast<std::int32_t>(open->request.sampling.n);
   open->stream = std::make_shared<EventStream>(answers, waker_);
   RequestHandle handle(open->stream, answers);
@@ -188,6 +190,10 @@ std::optional<RequestHandle> Engine::try_submit(Request request) {
   }
   waker_->wake();
   return handle;
+}
+
+void Engine::load_adapter(const std::string& name, const std::filesystem::path& folder) {
+  adapters_.load(name, model_->prepare_adapter(folder));
 }
 
 void Engine::unpin(const std::string& name) {
@@ -215,6 +221,7 @@ void Engine::loop() {
       open_ += static_cast<std::int64_t>(arrived.size());
     }
     for (const std::string& name : unpinned) core_->unpin(name);
+    adapters_.work(*model_);
     for (std::shared_ptr<OpenRequest>& open : arrived) core_->add(std::move(open));
     const bool moved = core_->step(EngineClock::now());
     {
@@ -227,6 +234,7 @@ void Engine::loop() {
   }
   for (std::shared_ptr<OpenRequest>& open : inbox_) core_->add(std::move(open));
   core_->end_all(ErrorCode::kCancelled, "the engine was shut down");
+  adapters_.stop();
 }
 
 }  // namespace bl

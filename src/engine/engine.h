@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/adapter_registry.h"
 #include "engine/engine_stats.h"
 #include "engine/event_stream.h"
 #include "engine/model_session.h"
@@ -96,6 +97,15 @@ class Engine {
   // The same, but nothing when the queue is full.
   std::optional<RequestHandle> try_submit(Request request);
 
+  // Loads a LoRA (a folder of PEFT) under a name that requests then use; one that has the name
+  // already is replaced. Requests that run keep what they began with, and are not held up but while
+  // the weights are copied to the device. Waits until it is done. Throws what read_peft_adapter
+  // throws, kOutOfMemory, kUnsupported.
+  void load_adapter(const std::string& name, const std::filesystem::path& folder);
+  // Takes the name away; the memory is given back when no request uses it. Throws kNotFound.
+  void unload_adapter(const std::string& name) { adapters_.unload(name); }
+  std::vector<AdapterInfo> adapters() const { return adapters_.list(); }
+
   // Lets the pages of a pinned prompt go.
   void unpin(const std::string& name);
   EngineStats stats() const;
@@ -119,6 +129,7 @@ class Engine {
   std::unique_ptr<EngineCore> core_;  // the thread's, once it runs
   std::unique_ptr<RequestIntake> intake_;
   std::shared_ptr<Waker> waker_ = std::make_shared<Waker>();
+  AdapterRegistry adapters_{waker_};
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 
   mutable std::mutex mutex_;

@@ -236,7 +236,8 @@ void EngineCore::gather(const std::vector<Choice*>& who, const StepPlan& plan) {
     items_.push_back({.sequence = &sequence,
                       .count = count,
                       .logits = wanted,
-                      .sampling = !choice.wants_prompt_rows() && free ? &sampling : nullptr});
+                      .sampling = !choice.wants_prompt_rows() && free ? &sampling : nullptr,
+                      .adapters = &choice.open->adapters});
   }
 }
 

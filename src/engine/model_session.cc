@@ -111,7 +111,8 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
                                 .context = 0,
                                 .sequences = options.sequences,
                                 .step_tokens = step.tokens,
-                                .logit_rows = step.logit_rows};
+                                .logit_rows = step.logit_rows,
+                                .adapter_bytes = options.adapter_bytes};
   session->context_ = choose_context(options, loader, loader.plan(plan), cache, available);
   const std::int32_t pages = count_pages(options, session->context_);
   session->plan_ = loader.plan(plan);
@@ -172,6 +173,25 @@ bool ModelSession::reach_matters() const {
     const RopeChoice choice = choice_of(rope);
     return choice == RopeChoice::kByReach || choice == RopeChoice::kDynamic;
   });
+}
+
+std::unique_ptr<PreparedAdapter> ModelSession::prepare_adapter(
+    const std::filesystem::path& folder) const {
+  return std::make_unique<PreparedAdapter>(
+      read_peft_adapter(folder, model_->adapter_sites(), model_->spec().arch->rename));
+}
+
+std::shared_ptr<const LoraAdapter> ModelSession::pack_adapter(const PreparedAdapter& adapter,
+                                                              std::size_t used) {
+  const std::uint64_t free =
+      backend_->reads_host_memory() ? available_host_memory() : backend_->free_memory();
+  const std::size_t bytes = adapter.bytes(*backend_);
+  // A tenth stays free for everybody else, but what was planned was planned.
+  if (used + bytes > plan_.adapters && bytes > free - free / 10) {
+    fail(ErrorCode::kOutOfMemory, "the adapter needs {}, and {} is free; unload another one",
+         human_bytes(static_cast<double>(bytes)), human_bytes(static_cast<double>(free)));
+  }
+  return adapter.pack(*backend_);
 }
 
 ExecContext ModelSession::begin_step() {

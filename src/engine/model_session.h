@@ -12,6 +12,7 @@
 #include "engine/generation_defaults.h"
 #include "engine/model_text.h"
 #include "engine/sequence.h"
+#include "model/adapter_packer.h"
 #include "model/memory_plan.h"
 #include "model/model.h"
 #include "ops/backend.h"
@@ -43,6 +44,7 @@ struct SessionOptions {
   std::int64_t most_context = 0;  // no more than so many, where neither says a length; 0: any
   std::int32_t pages = 0;         // of the cache; 0: what `sequences` of `longest` need
   SessionLogits logits = SessionLogits::kLastOfSequence;
+  std::size_t adapter_bytes = 0;  // kept free for adapters; more of them need what is free then
 
   // Bytes of weights loaded; may throw to stop.
   std::function<void(std::int64_t done, std::int64_t total)> on_progress;
@@ -78,6 +80,12 @@ class ModelSession {
   void check_ids(std::span<const std::int32_t> ids) const;
   // Whether a sequence's reach changes what its tokens mean (rotations that depend on length).
   bool reach_matters() const;
+
+  // An adapter, in two steps: the first reads and checks its folder, in any thread and while steps
+  // run; the second takes the backend's memory (`used` bytes of it hold adapters already), between
+  // steps. Throw as read_peft_adapter does, and kOutOfMemory.
+  std::unique_ptr<PreparedAdapter> prepare_adapter(const std::filesystem::path& folder) const;
+  std::shared_ptr<const LoraAdapter> pack_adapter(const PreparedAdapter& adapter, std::size_t used);
 
   Sequence new_sequence() { return Sequence(cache_->pool()); }
   // What ops need, with the scratch of the step before given back.

@@ -10,6 +10,12 @@
 
 namespace bl {
 
+// An adapter that Engine::load_adapter() has loaded under this name, and how much of it.
+struct AdapterChoice {
+  std::string name{};
+  double weight = 1;
+};
+
 // What a user asks of an engine. Everything is checked when it is submitted.
 struct Request {
   std::vector<std::int32_t> prompt{};
@@ -21,6 +27,8 @@ struct Request {
   // for the turn of a conversation, which stands by itself.
   bool continues_prompt = true;
   bool skip_special = true;  // special tokens leave no text
+
+  std::vector<AdapterChoice> adapters{};  // their sum is added; those loaded when it is submitted
 
   std::int32_t priority = 0;  // each unit is worth ten seconds of waiting
   double deadline = 0;        // seconds from submission, after which it ends; 0: none

@@ -28,6 +28,17 @@ class SessionModel : public StepModel {
   std::int64_t least_copied() const override {
     return session_.backend().reads_host_memory() ? 2 : 64;
   }
+  std::unique_ptr<PreparedAdapter> prepare_adapter(
+      const std::filesystem::path& folder) const override {
+    return session_.prepare_adapter(folder);
+  }
+  std::shared_ptr<const LoraAdapter> pack_adapter(const PreparedAdapter& adapter,
+                                                  std::size_t used) override {
+    return session_.pack_adapter(adapter, used);
+  }
+  std::size_t adapter_bytes(const PreparedAdapter& adapter) override {
+    return adapter.bytes(session_.backend());
+  }
   ThreadPool* threads() override { return session_.backend().threads(); }
 
  private:

@@ -1,9 +1,13 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
+#include <memory>
 #include <span>
 
+#include "base/error.h"
 #include "cache/page_pool.h"
 #include "engine/sequence.h"
+#include "model/adapter_packer.h"
 #include "sample/sampling_params.h"
 #include "tensor/tensor_view.h"
 
@@ -22,6 +26,7 @@ struct StepItem {
   // Set where nothing but these parameters decides which token follows each row: a model that can
   // may then choose it instead of giving logits.
   const SamplingParams* sampling = nullptr;
+  const AdapterMix* adapters = nullptr;  // null: none
 };
 
 // Logits of the rows that were asked for, in the order of the items, in host memory.
@@ -69,6 +74,15 @@ class StepModel {
   virtual void copy_page(std::int32_t to, std::int32_t from) = 0;
   // Tokens of a page's beginning from which copying it is faster than computing them.
   virtual std::int64_t least_copied() const { return 1; }
+  // ModelSession's functions of these names, for models that take adapters.
+  virtual std::unique_ptr<PreparedAdapter> prepare_adapter(const std::filesystem::path&) const {
+    fail(ErrorCode::kUnsupported, "this model takes no adapters");
+  }
+  virtual std::shared_ptr<const LoraAdapter> pack_adapter(const PreparedAdapter&, std::size_t) {
+    fail(ErrorCode::kUnsupported, "this model takes no adapters");
+  }
+  // Bytes that a packed adapter takes.
+  virtual std::size_t adapter_bytes(const PreparedAdapter&) { return 0; }
   // For work on rows of logits; null where there is none.
   virtual ThreadPool* threads() { return nullptr; }
 };

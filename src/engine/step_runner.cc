@@ -27,6 +27,7 @@ void add_item(const StepItem& item, StepBatch& batch) {
   const auto pages = sequence.pages.pages();
   entry.pages.assign(pages.begin(), pages.end());
   entry.reach = sequence.reach;
+  entry.adapters = item.adapters;
   for (std::int64_t position = begin; position < end; ++position) {
     if (item.logits == LogitRows::kAll ||
         (item.logits == LogitRows::kLast && position + 1 == end)) {
@@ -43,6 +44,7 @@ void add_item(const StepItem& item, StepBatch& batch) {
 std::uint64_t record_key(const Backend& backend, const StepBatch& batch, bool chooses) {
   std::vector<SequenceSpan> spans;
   for (const BatchSequence& s : batch.sequences) {
+    if (s.adapters != nullptr && !s.adapters->empty()) return 0;  // as many launches as adapters
     spans.push_back({s.first_token, s.tokens, s.past, s.pages.data()});
   }
   const std::uint64_t key = backend.step_key(spans);

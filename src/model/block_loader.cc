@@ -17,6 +17,22 @@ std::string key_of(const WeightReader& reader, const std::string& prefix, const 
   return join_name(prefix, found != nullptr ? *found : names.at(0));
 }
 
+// Rows of a module that holds, for each kv head in turn, its queries, its key and its value.
+std::vector<std::int64_t> grouped_rows(const AttentionSpec& spec, std::int64_t first,
+                                       std::int64_t count) {
+  const std::int64_t in_group = spec.heads / spec.kv_heads + 2;
+  std::vector<std::int64_t> rows;
+  for (std::int64_t group = 0; group < spec.kv_heads; ++group) {
+    const std::int64_t base = (group * in_group + first) * spec.head_dim;
+    for (std::int64_t row = 0; row < count * spec.head_dim; ++row) rows.push_back(base + row);
+  }
+  return rows;
+}
+
+bool is_grouped(const AttentionSpec& spec, const AttentionArch& arch) {
+  return arch.packing == "groups" && spec.kv_heads > 1;
+}
+
 }  // namespace
 
 Norm BlockLoader::norm(const std::optional<NormSpec>& spec, const std::optional<NormArch>& arch) {
@@ -31,6 +47,40 @@ Norm BlockLoader::head_norm(const QkNormSpec& spec, const NormArch& arch, const 
   const std::int64_t all = heads.elements();
   if (spec.across_heads) return reader_.norm(spec.norm, at, arch.name, {Shape{all}, heads});
   return reader_.norm(spec.norm, at, arch.name, {Shape{heads[1]}, heads});
+}
+
+void BlockLoader::projection_sites(const AttentionSpec& spec, const AttentionArch& arch,
+                                   const std::string& at, const Attention::Weights& weights) {
+  if (reader_.phase() == WeightReader::Phase::kLoad) return;
+  const std::int64_t q_width = std::int64_t{spec.heads} * spec.head_dim;
+  const std::int64_t kv_width = std::int64_t{spec.kv_heads} * spec.head_dim;
+  const bool fused = weights.qkv.id() >= 0;
+  AdapterSite whole{.in = spec.hidden, .out = q_width + 2 * kv_width};
+  std::int64_t first_row = 0;
+  const auto part = [&](const Names& names, const Linear& linear, std::int64_t width,
+                        std::int64_t first_head) {
+    const std::int32_t id = fused ? weights.qkv.id() : linear.id();
+    if (id < 0) return;
+    const std::int64_t column = fused ? first_row : 0;
+    for (const std::string& name : names) {
+      reader_.add_site(join_name(at, name),
+                       {.in = spec.hidden,
+                        .out = width,
+                        .parts = {{.linear = id, .first_column = column, .count = width}}});
+    }
+    AdapterPart& of_whole = whole.parts.emplace_back(
+        AdapterPart{.linear = id, .first_column = column, .first_row = first_row, .count = width});
+    if (is_grouped(spec, arch)) {
+      of_whole.rows = grouped_rows(spec, first_head, width / spec.head_dim / spec.kv_heads);
+    }
+    first_row += width;
+  };
+  const std::int64_t per_kv = spec.heads / spec.kv_heads;
+  part(arch.q, weights.q, q_width, 0);
+  part(arch.k, weights.k, kv_width, per_kv);
+  part(arch.v, weights.v, kv_width, per_kv + 1);
+  if (whole.parts.size() < 3) return;
+  for (const std::string& name : arch.qkv) reader_.add_site(join_name(at, name), whole);
 }
 
 void BlockLoader::grouped_projections(const AttentionSpec& spec, const AttentionArch& arch,
@@ -53,12 +103,7 @@ void BlockLoader::grouped_projections(const AttentionSpec& spec, const Attention
     whole = std::get<DenseMatrix>(std::move(found));
   }
   const auto part = [&](std::int64_t first, std::int64_t count) {
-    std::vector<std::int64_t> rows;
-    for (std::int64_t group = 0; group < spec.kv_heads; ++group) {
-      const std::int64_t base = (group * (per_kv + 2) + first) * spec.head_dim;
-      for (std::int64_t row = 0; row < count * spec.head_dim; ++row) rows.push_back(base + row);
-    }
-    return reader_.linear(whole, std::move(rows));
+    return reader_.linear(whole, grouped_rows(spec, first, count));
   };
   weights.q = part(0, per_kv);
   weights.k = part(per_kv, 1);
@@ -72,7 +117,7 @@ void BlockLoader::projections(const AttentionSpec& spec, const AttentionArch& ar
   const std::string* fused = arch.qkv.empty() ? nullptr : reader_.pick(at, arch.qkv);
   if (fused != nullptr && reader_.pick(at, arch.q) == nullptr) {
     const std::string key = join_name(at, *fused);
-    if (arch.packing == "groups" && spec.kv_heads > 1) {
+    if (is_grouped(spec, arch)) {
       grouped_projections(spec, arch, key, weights);
     } else {
       weights.qkv = reader_.linear(
@@ -93,6 +138,7 @@ Attention BlockLoader::attention(const AttentionSpec& spec, const AttentionArch&
   const std::int64_t q_width = std::int64_t{spec.heads} * spec.head_dim;
   Attention::Weights weights;
   projections(spec, arch, at, weights);
+  projection_sites(spec, arch, at, weights);
   if (spec.gate != AttentionGate::kNone) {
     const bool wide = spec.gate == AttentionGate::kSigmoidElement;
     weights.gate = reader_.linear(key_of(reader_, at, arch.gate),
@@ -151,7 +197,9 @@ Moe BlockLoader::moe(const MoeSpec& spec, const MoeArch& arch) {
   const std::string at = at_block(arch.at);
   Moe::Weights weights;
   router(spec, arch, at, weights);
+  reader_.set_site_refusal("it is inside a routed expert, whose products are made in one piece");
   load_experts(reader_, at, {.spec = spec, .arch = arch}, weights);
+  reader_.set_site_refusal("");
   if (spec.shared) {
     weights.shared =
         load_feed_forward(reader_, at_block(arch.shared->at), *spec.shared, *arch.shared);
@@ -196,6 +244,32 @@ Block BlockLoader::load(std::size_t layer) {
   return {spec, std::move(weights)};
 }
 
+namespace {
+
+// The names that adapters may know gate and up by, apart or fused.
+void feed_forward_sites(WeightReader& reader, const std::string& at, const FeedForwardSpec& spec,
+                        const FeedForwardArch& arch, const FeedForward::Weights& weights) {
+  if (!spec.gated) return;
+  const bool fused = weights.gate_up.id() >= 0;
+  const std::int64_t width = spec.intermediate;
+  AdapterSite whole{.in = spec.hidden, .out = 2 * width};
+  const auto part = [&](const Names& names, const Linear& linear, std::int64_t first_row) {
+    AdapterPart one{.linear = fused ? weights.gate_up.id() : linear.id(),
+                    .first_column = fused ? first_row : 0,
+                    .count = width};
+    for (const std::string& name : names) {
+      reader.add_site(join_name(at, name), {.in = spec.hidden, .out = width, .parts = {one}});
+    }
+    one.first_row = first_row;
+    whole.parts.push_back(one);
+  };
+  part(arch.gate, weights.gate, 0);
+  part(arch.up, weights.up, width);
+  for (const std::string& name : arch.gate_up) reader.add_site(join_name(at, name), whole);
+}
+
+}  // namespace
+
 FeedForward load_feed_forward(WeightReader& reader, const std::string& at,
                               const FeedForwardSpec& spec, const FeedForwardArch& arch) {
   const WeightReader::LinearShape in{
@@ -210,6 +284,7 @@ FeedForward load_feed_forward(WeightReader& reader, const std::string& at,
     if (spec.gated) weights.gate = reader.linear(key_of(reader, at, arch.gate), in);
     weights.up = reader.linear(key_of(reader, at, arch.up), in);
   }
+  feed_forward_sites(reader, at, spec, arch, weights);
   weights.down =
       reader.linear(key_of(reader, at, arch.down),
                     {.in = spec.intermediate, .out = spec.hidden, .transposed = arch.transposed});

@@ -19,6 +19,9 @@ class BlockLoader {
   Attention attention(const AttentionSpec& spec, const AttentionArch& arch);
   void projections(const AttentionSpec& spec, const AttentionArch& arch, const std::string& at,
                    Attention::Weights& weights);
+  // The names that adapters may know queries, keys and values by, apart or fused.
+  void projection_sites(const AttentionSpec& spec, const AttentionArch& arch, const std::string& at,
+                        const Attention::Weights& weights);
   void grouped_projections(const AttentionSpec& spec, const AttentionArch& arch,
                            const std::string& key, Attention::Weights& weights);
   FeedForward feed_forward(const FeedForwardSpec& spec, const FeedForwardArch& arch);

@@ -1,16 +1,14 @@
 #include "model/gguf_import.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/pending_folder.h"
 #include "format/safetensors_writer.h"
 #include "model/gguf_model.h"
 
@@ -18,93 +16,6 @@ namespace bl {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder being filled beside its final place; it goes away unless it is put there.
-class PendingFolder {
- public:
-  explicit PendingFolder(const fs::path& target) : target_(target) {
-    const std::string name = target.filename().string();
-    path_ = target.parent_path() / fmt::format(".{}.tmp-{}", name, getpid());
-    old_ = target.parent_path() / fmt::format(".{}.old-{}", name, getpid());
-    std::error_code error;
-    fs::create_directories(target.parent_path(), error);
-    fs::remove_all(path_, error);
-    if (!fs::create_directory(path_, error)) {
-      fail(ErrorCode::kIo, "cannot make the folder {}: {}", path_.string(), error.message());
-    }
-  }
-  PendingFolder(const PendingFolder&) = delete;
-  PendingFolder& operator=(const PendingFolder&) = delete;
-  ~PendingFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-
-  const fs::path& path() const { return path_; }
-
-  void put_in_place() {
-    std::error_code error;
-    const bool replaces = fs::exists(target_);
-    if (replaces) rename(target_, old_);
-    fs::rename(path_, target_, error);
-    if (error) {
-      std::error_code ignored;
-      if (replaces) fs::rename(old_, target_, ignored);
-      fail(ErrorCode::kIo, "cannot rename {} to {}: {}", path_.string(), target_.string(),
-           error.message());
-    }
-    if (replaces) fs::remove_all(old_, error);
-  }
-
- private:
-  static void rename(const fs::path& from, const fs::path& to) {
-    std::error_code error;
-    fs::rename(from, to, error);
-    if (error) {
-      fail(ErrorCode::kIo, "cannot rename {} to {}: {}", from.string(), to.string(),
-           error.message());
-    }
-  }
-  fs::path target_;
-  fs::path path_;
-  fs::path old_;
-};
-
-// Absolute, without a trailing slash, so that siblings and names are well defined.
-fs::path normalized(const fs::path& folder) {
-  fs::path path = fs::absolute(folder).lexically_normal();
-  if (path.filename().empty()) path = path.parent_path();
-  return path;
-}
-
-void check_target(const fs::path& target, const GgufImportArgs& args) {
-  if (!fs::exists(target)) return;
-  if (!fs::is_directory(target)) {
-    fail(ErrorCode::kInvalidArgument, "{} exists and is no folder", target.string());
-  }
-  if (fs::is_empty(target)) return;
-  if (!args.force) {
-    fail(ErrorCode::kInvalidArgument,
-         "the folder {} is not empty; give another one, or --force to replace it", target.string());
-  }
-  // --force replaces the whole folder: never one that holds more than a model.
-  for (const auto& entry : fs::directory_iterator(target)) {
-    std::error_code error;
-    if (!entry.is_regular_file() || fs::equivalent(entry.path(), args.file, error)) {
-      fail(ErrorCode::kInvalidArgument,
-           "{} holds {}, which an import did not write; --force replaces folders of models only",
-           target.string(), entry.path().filename().string());
-    }
-  }
-}
-
-void check_space(const fs::path& folder, std::uint64_t bytes) {
-  std::error_code error;
-  const fs::space_info space = fs::space(folder, error);
-  if (error || space.available >= bytes) return;
-  fail(ErrorCode::kIo, "{}: {} bytes are needed, {} are free", folder.string(), bytes,
-       space.available);
-}
 
 void write_json(const fs::path& path, const Json& json) {
   write_file_atomically(path, json_text(json, 2) + "\n");
@@ -142,8 +53,8 @@ void write_weights(const fs::path& folder, const GgufSource& source, const GgufI
 }  // namespace
 
 GgufImportResult import_gguf(const GgufImportArgs& args, const ArchLibrary& archs) {
-  const fs::path target = normalized(args.folder);
-  check_target(target, args);
+  const fs::path target = normalized_folder(args.folder);
+  check_new_folder(target, args.force, {&args.file, 1});
   const GgufModel model = open_gguf(args.file, archs);
   GgufImportResult result;
   PendingFolder pending(target);

@@ -28,7 +28,7 @@ std::size_t cache_bytes(std::span<const KvLayout> layers, std::int64_t context,
 
 std::int64_t longest_context(std::span<const KvLayout> layers, const MemoryPlan& plan,
                              std::size_t available, std::int64_t limit) {
-  const std::size_t fixed = plan.weights + plan.work;
+  const std::size_t fixed = plan.weights + plan.work + plan.adapters;
   if (fixed > available) return 0;
   const std::size_t page = page_bytes(layers);
   if (page == 0) return limit;

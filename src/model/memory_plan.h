@@ -12,7 +12,8 @@ struct MemoryPlan {
   std::size_t weights = 0;
   std::size_t cache = 0;
   std::size_t work = 0;
-  std::size_t total() const { return weights + cache + work; }
+  std::size_t adapters = 0;  // kept free for them
+  std::size_t total() const { return weights + cache + work + adapters; }
 };
 
 // Bytes of cache for `sequences` sequences of `context` positions each.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "nn/device_copy.h"
+#include "nn/lora.h"
 
 namespace bl {
 namespace {
@@ -11,6 +12,23 @@ namespace {
 std::size_t embed_and_inputs_bytes(const ModelSpec& spec, std::int64_t tokens) {
   return arena_bytes(DType::kF32, tokens * spec.hidden) + 2 * arena_bytes(DType::kI32, tokens) +
          arena_bytes(DType::kI64, tokens);
+}
+
+// Which rows of the step, and which of its rows of logits, have which adapters.
+void collect_adapters(const StepBatch& batch, StepAdapters& of_tokens, StepAdapters& of_logits) {
+  if (std::none_of(batch.sequences.begin(), batch.sequences.end(),
+                   [](const BatchSequence& s) { return s.adapters != nullptr; })) {
+    return;
+  }
+  auto wanted = batch.logit_rows.begin();
+  for (const BatchSequence& s : batch.sequences) {
+    of_tokens.append(s.adapters, s.tokens);
+    const auto end = std::find_if(wanted, batch.logit_rows.end(), [&](std::int32_t row) {
+      return row >= s.first_token + s.tokens;
+    });
+    of_logits.append(s.adapters, end - wanted);
+    wanted = end;
+  }
 }
 
 }  // namespace
@@ -42,7 +60,8 @@ std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std
   const std::size_t ends =
       arena_bytes(DType::kF32, logit_rows * spec.hidden) + arena_bytes(DType::kI32, logit_rows);
   return arena_bytes(DType::kF32, logit_rows * spec.vocab) + embed_and_inputs_bytes(spec, tokens) +
-         ropes + std::max(block, ends) + backend.scratch_bytes(scratch);
+         lora_work_bytes(std::max(tokens, logit_rows)) + ropes + std::max(block, ends) +
+         backend.scratch_bytes(scratch);
 }
 
 std::size_t Model::work_bytes(std::int64_t tokens, std::int64_t logit_rows) const {
@@ -87,16 +106,9 @@ TensorView Model::logits_of(ExecContext& ctx, const StepBatch& batch, const Tens
   return logits;
 }
 
-TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
-                          std::span<const PagedKvView> layers) const {
-  check_tokens(batch);
-  const auto tokens = static_cast<std::int64_t>(batch.ids.size());
-  BL_CHECK(batch.positions.size() == batch.ids.size() && batch.slots.size() == batch.ids.size());
-  BL_CHECK(static_cast<int>(layers.size()) == kv_layers());
-  const auto rows = static_cast<std::int64_t>(batch.logit_rows.size());
-  const TensorView logits = ctx.scratch->take_f32({rows, parts_.spec.vocab});
-  ArenaScope scope(*ctx.scratch);
-
+void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
+                       std::span<const PagedKvView> layers, const TensorView& x) const {
+  const std::int64_t tokens = x.rows();
   const auto upload_ints = [&](const std::vector<std::int32_t>& values) {
     return scratch_copy(ctx, backend_, std::span<const std::int32_t>(values), Shape{tokens})
         .as<const std::int32_t>();
@@ -118,11 +130,28 @@ TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
   const std::vector<StepInputs::RopeRows> ropes = parts_.ropes.prepare(ctx, rotations);
   step.ropes = ropes;
   step.kv = layers;
-
-  const TensorView x = ctx.scratch->take_f32({tokens, parts_.spec.hidden});
   parts_.embedding.forward(ctx, upload_ints(batch.ids), step.positions, x);
   for (const Block& block : parts_.blocks) block.forward(ctx, step, x);
-  return rows == 0 ? logits : logits_of(ctx, batch, x, logits);
+}
+
+TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
+                          std::span<const PagedKvView> layers) const {
+  check_tokens(batch);
+  const auto tokens = static_cast<std::int64_t>(batch.ids.size());
+  BL_CHECK(batch.positions.size() == batch.ids.size() && batch.slots.size() == batch.ids.size());
+  BL_CHECK(static_cast<int>(layers.size()) == kv_layers());
+  const auto rows = static_cast<std::int64_t>(batch.logit_rows.size());
+  const TensorView logits = ctx.scratch->take_f32({rows, parts_.spec.vocab});
+  ArenaScope scope(*ctx.scratch);
+  const TensorView x = ctx.scratch->take_f32({tokens, parts_.spec.hidden});
+  StepAdapters of_tokens, of_logits;
+  collect_adapters(batch, of_tokens, of_logits);
+  ExecContext own = ctx;
+  own.adapters = of_tokens.runs.empty() ? nullptr : &of_tokens;
+  run_blocks(own, batch, layers, x);
+  if (rows == 0) return logits;
+  own.adapters = of_logits.runs.empty() ? nullptr : &of_logits;
+  return logits_of(own, batch, x, logits);
 }
 
 }  // namespace bl

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/adapter_sites.h"
 #include "model/model_spec.h"
 #include "model/step_batch.h"
 #include "nn/embedding.h"
@@ -36,6 +37,7 @@ class Model {
     RopeBank ropes;
     std::int64_t max_in = 0;
     std::int64_t max_out = 0;
+    AdapterSites adapter_sites;
   };
   Model(Backend& backend, Parts parts) : backend_(backend), parts_(std::move(parts)) {}
 
@@ -46,6 +48,7 @@ class Model {
   // Cache of each layer that attends, in the order of forward's `layers`.
   std::vector<KvLayout> kv_layouts(CacheType type) const { return parts_.spec.kv_layouts(type); }
   int kv_layers() const { return parts_.spec.kv_layers(); }
+  const AdapterSites& adapter_sites() const { return parts_.adapter_sites; }
 
   std::size_t work_bytes(std::int64_t tokens, std::int64_t logit_rows) const;
 
@@ -71,6 +74,8 @@ class Model {
   void check_tokens(const StepBatch& batch) const;
   TensorView logits_of(ExecContext& ctx, const StepBatch& batch, const TensorView& x,
                        const TensorView& logits) const;
+  void run_blocks(ExecContext& ctx, const StepBatch& batch, std::span<const PagedKvView> layers,
+                  const TensorView& x) const;
 
   Backend& backend_;
   Parts parts_;

@@ -45,6 +45,12 @@ Embedding ModelLoader::embedding() {
     return reader_.table(names.at(0) + ".weight", least_rows, spec_.hidden);
   };
   Embedding result(table(arch.embed, spec_.vocab), spec_.embed_multiplier);
+  for (const std::string& name : arch.embed) {
+    const TensorInfo* info = source_.find(name + ".weight");
+    if (info == nullptr) continue;
+    reader_.add_site(name, {.in = info->shape[0], .out = spec_.hidden, .is_embedding = true});
+    break;
+  }
   if (!arch.positions.empty()) {
     result.set_positions(table(arch.positions, std::min(spec_.context, spec_.max_positions)));
     if (spec_.context > spec_.max_positions) {
@@ -60,6 +66,16 @@ Embedding ModelLoader::embedding() {
   return result;
 }
 
+// What adapters may call the head, whatever it is called here.
+Linear ModelLoader::with_site(Linear head) {
+  for (const std::string& name : spec_.arch->head) {
+    reader_.add_site(name, {.in = spec_.hidden,
+                            .out = spec_.vocab,
+                            .parts = {{.linear = head.id(), .count = spec_.vocab}}});
+  }
+  return head;
+}
+
 // A stored head always wins; a tied one is the embedding.
 Linear ModelLoader::head() {
   const ArchSpec& arch = *spec_.arch;
@@ -67,7 +83,8 @@ Linear ModelLoader::head() {
   if (found != nullptr) {
     const bool plain = reader_.has_tensor(*found + ".weight");
     if (!spec_.normalize_head || !plain) {
-      return reader_.linear(*found, {.in = spec_.hidden, .out = spec_.vocab, .more_out = true});
+      return with_site(
+          reader_.linear(*found, {.in = spec_.hidden, .out = spec_.vocab, .more_out = true}));
     }
   } else if (!spec_.tied) {
     fail(ErrorCode::kNotFound,
@@ -81,7 +98,12 @@ Linear ModelLoader::head() {
   hints.in = spec_.hidden;
   hints.out = spec_.vocab;
   hints.more_out = true;
-  return reader_.linear(load_dense_matrix(source_, name, hints), spec_.vocab, spec_.normalize_head);
+  if (spec_.normalize_head)
+    reader_.set_site_refusal("the rows of its weight are scaled to length 1");
+  Linear head = with_site(
+      reader_.linear(load_dense_matrix(source_, name, hints), spec_.vocab, spec_.normalize_head));
+  reader_.set_site_refusal("");
+  return head;
 }
 
 Model::Parts ModelLoader::walk() {
@@ -105,6 +127,7 @@ MemoryPlan ModelLoader::plan(const PlanOptions& options) const {
   plan.cache = cache_bytes(layouts, options.context, options.sequences);
   plan.work = model_work_bytes({spec_, totals.max_in, totals.max_out}, backend_,
                                options.step_tokens, options.logit_rows);
+  plan.adapters = options.adapter_bytes;
   return plan;
 }
 
@@ -124,6 +147,7 @@ std::unique_ptr<Model> ModelLoader::load() {
   parts.max_out = reader_.totals().max_out;
   parts.ropes = RopeBank(backend_, spec_.ropes);
   parts.spec = spec_;
+  parts.adapter_sites = reader_.sites();
   return std::make_unique<Model>(backend_, std::move(parts));
 }
 

@@ -30,6 +30,7 @@ class ModelLoader {
 
   const ModelSpec& spec() const { return spec_; }
   const WeightReader::Totals& weights() const { return reader_.totals(); }
+  const AdapterSites& adapter_sites() const { return reader_.sites(); }
   // Tensors of the files that the architecture does not use, sorted.
   std::vector<std::string> unused_tensors() const;
 
@@ -39,6 +40,7 @@ class ModelLoader {
     std::int64_t sequences = 1;
     std::int64_t step_tokens = 512;
     std::int64_t logit_rows = 1;
+    std::size_t adapter_bytes = 0;
   };
   MemoryPlan plan(const PlanOptions& options) const;
 
@@ -47,6 +49,7 @@ class ModelLoader {
  private:
   Model::Parts walk();
   Linear head();
+  Linear with_site(Linear head);
   Embedding embedding();
 
   Backend& backend_;

@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "nn/lora.h"
+
 namespace bl {
 
 // One sequence of a step: rows [first_token, first_token + tokens) of the batch are its positions
@@ -13,6 +15,7 @@ struct BatchSequence {
   std::vector<std::int32_t> pages;  // of positions [0, past + tokens), in order
   std::int64_t reach = 0;  // length the sequence may reach, fixed for its life: dynamic and
                            // longrope choose their frequencies by it
+  const AdapterMix* adapters = nullptr;  // outlives the step; null: none
 };
 
 // All tokens of one step, sequence after sequence, without padding.
@@ -21,7 +24,7 @@ struct StepBatch {
   std::vector<std::int32_t> positions;  // [tokens]
   std::vector<std::int64_t> slots;      // [tokens]: page · kPageSlots + slot in the page
   std::vector<BatchSequence> sequences;
-  std::vector<std::int32_t> logit_rows;  // rows of which logits are wanted
+  std::vector<std::int32_t> logit_rows;  // rows of which logits are wanted, ascending
 };
 
 }  // namespace bl

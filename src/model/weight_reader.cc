@@ -30,6 +30,13 @@ double bits_per_weight(const WeightMatrix& matrix) {
   return static_cast<double>(stored_bytes(matrix)) * 8.0 / weights;
 }
 
+// The module whose weight a plain matrix is.
+std::string module_of(const DenseMatrix& matrix) {
+  constexpr std::string_view kSuffix = ".weight";
+  const std::string& name = matrix.name;
+  return name.ends_with(kSuffix) ? name.substr(0, name.size() - kSuffix.size()) : name;
+}
+
 }  // namespace
 
 std::string join_name(const std::string& prefix, const std::string& name) {
@@ -43,7 +50,14 @@ void WeightReader::begin(Phase phase) {
   if (phase == Phase::kCheck) {
     pending_.clear();
     totals_ = {};
+    sites_ = {};
   }
+}
+
+void WeightReader::add_site(const std::string& module, AdapterSite site) {
+  if (phase_ == Phase::kLoad) return;
+  site.refusal = site_refusal_;
+  sites_.add(module, std::move(site));
 }
 
 const std::string* WeightReader::pick(const std::string& prefix, const Names& names) const {
@@ -71,7 +85,11 @@ Linear WeightReader::linear(const std::string& key, const LinearShape& shape) {
   pending.matrix = load_weight_matrix(source_, key, hints);
   pending.options.out = shape.out;
   pending.tensors = std::move(tensors);
-  return add(std::move(pending));
+  Linear linear = add(std::move(pending), key, shape.transposed);
+  add_site(
+      key,
+      {.in = shape.in, .out = shape.out, .parts = {{.linear = linear.id(), .count = shape.out}}});
+  return linear;
 }
 
 Linear WeightReader::linear(const DenseMatrix& matrix, std::vector<std::int64_t> rows) {
@@ -80,7 +98,7 @@ Linear WeightReader::linear(const DenseMatrix& matrix, std::vector<std::int64_t>
   Pending pending;
   pending.matrix = matrix;
   pending.rows = std::move(rows);
-  return add(std::move(pending));
+  return add(std::move(pending), module_of(matrix), matrix.transposed);
 }
 
 Linear WeightReader::linear(const DenseMatrix& matrix, std::int64_t out, bool normalized) {
@@ -90,10 +108,10 @@ Linear WeightReader::linear(const DenseMatrix& matrix, std::int64_t out, bool no
   pending.matrix = matrix;
   pending.options.out = out;
   pending.normalized = normalized;
-  return add(std::move(pending));
+  return add(std::move(pending), module_of(matrix), matrix.transposed);
 }
 
-Linear WeightReader::add(Pending pending) {
+Linear WeightReader::add(Pending pending, std::string module, bool transposed) {
   const WeightMatrix& matrix = pending.matrix;
   const std::int64_t stored_out = out_features(matrix);
   std::int64_t out = pending.options.out > 0 ? pending.options.out : stored_out;
@@ -116,12 +134,16 @@ Linear WeightReader::add(Pending pending) {
   totals_.max_in = std::max(totals_.max_in, in_features(matrix));
   totals_.max_out = std::max(totals_.max_out, out);
   totals_.bits_per_weight.emplace_back(name_of(matrix), bits_per_weight(matrix));
+  const auto id = static_cast<std::int32_t>(pending_.size());
+  sites_.add_origin({std::move(module), pending.rows, out, transposed});
+  sites_.set_widest(std::min(totals_.max_in, totals_.max_out));
   pending_.push_back(std::move(pending));
-  return {};
+  return {nullptr, Tensor(), id};
 }
 
 Linear WeightReader::pack_next() {
   BL_CHECK(next_ < pending_.size());
+  const auto id = static_cast<std::int32_t>(next_);
   Pending& pending = pending_[next_++];
   bool copied = false;
   if (auto* dense = std::get_if<DenseMatrix>(&pending.matrix)) {
@@ -139,7 +161,7 @@ Linear WeightReader::pack_next() {
     for (const std::string& tensor : pending.tensors) source_.done_with(tensor);
   }
   if (done_) done_(pending.stored);
-  return {std::move(packed), std::move(bias)};
+  return {std::move(packed), std::move(bias), id};
 }
 
 Tensor WeightReader::upload_bias(const HostArray& bias, std::int64_t out) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "format/load_weight_matrix.h"
+#include "model/adapter_sites.h"
 #include "model/arch_spec.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
@@ -44,6 +45,13 @@ class WeightReader {
   };
   const Totals& totals() const { return totals_; }
 
+  // What the first walk found that adapters can attach to. Linears found by their key are there
+  // already; `add_site` says what else they are called. It does nothing in the second walk.
+  const AdapterSites& sites() const { return sites_; }
+  void add_site(const std::string& module, AdapterSite site);
+  // Why nothing can attach to the linears that are read from here on; empty: it can.
+  void set_site_refusal(std::string why) { site_refusal_ = std::move(why); }
+
   // The first of these names below `prefix` that has weights; nullptr where none has.
   const std::string* pick(const std::string& prefix, const Names& names) const;
   // Tensors that a walk reads without this class.
@@ -59,6 +67,7 @@ class WeightReader {
     bool transposed = false;
     bool more_out = false;
   };
+  // In the first walk a Linear has no weights, but its id.
   Linear linear(const std::string& key, const LinearShape& shape);
   // Outputs `rows` of a plain matrix, copied when it is packed. Ignored arguments in the second
   // walk.
@@ -88,7 +97,7 @@ class WeightReader {
     bool shared = false;     // its tensor is another's already (a tied head)
     std::size_t stored = 0;  // bytes in the files
   };
-  Linear add(Pending pending);
+  Linear add(Pending pending, std::string module, bool transposed);
   Linear pack_next();
   Tensor upload_bias(const HostArray& bias, std::int64_t out);
   std::string first_existing(const std::string& prefix, const Names& names) const;
@@ -101,6 +110,8 @@ class WeightReader {
   std::vector<Pending> pending_;
   std::size_t next_ = 0;
   Totals totals_;
+  AdapterSites sites_;
+  std::string site_refusal_;
   std::set<std::string, std::less<>> used_;
 };
 

@@ -1,5 +1,7 @@
 #include "nn/embedding.h"
 
+#include "nn/lora.h"
+
 namespace bl {
 
 std::size_t Embedding::bytes() const {
@@ -19,6 +21,7 @@ void Embedding::forward(ExecContext& ctx, const std::int32_t* ids, const std::in
                        .table = table_.view,
                        .out = out,
                        .multiplier = multiplier_});
+  add_lora_embedding(ctx, ids, out, multiplier_);
   if (!positions_.view.empty()) {
     ctx.ops->embed(ctx, {.ids = positions,
                          .tokens = out.rows(),

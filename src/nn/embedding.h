@@ -24,7 +24,7 @@ class Embedding {
   std::int64_t learned_positions() const { return positions_.view.rows(); }
   std::size_t bytes() const;
 
-  // out [tokens, hidden] = multiplier · table[id] (+ positions[position]).
+  // out [tokens, hidden] = multiplier · (table[id] + what adapters add) (+ positions[position]).
   void forward(ExecContext& ctx, const std::int32_t* ids, const std::int32_t* positions,
                const TensorView& out) const;
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "nn/lora.h"
 
 namespace bl {
 
@@ -15,8 +16,18 @@ std::size_t Linear::bytes() const {
 
 namespace {
 
+// How the products of one call are made.
+struct ProductRule {
+  float multiplier = 1.0f;
+  bool accumulate = false;
+  const ActivateArgs* activation = nullptr;
+};
+
+// Every product of a model is made here, and what adapters add to it.
 void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
-                 float multiplier, const ActivateArgs* activation) {
+                 const ProductRule& rule) {
+  // Who leaves a norm or an activation to the product asks first whether there are adapters.
+  BL_CHECK(ctx.adapters == nullptr || (input.norm == nullptr && rule.activation == nullptr));
   std::array<MatmulOutput, 4> list;
   BL_CHECK(outputs.size() <= list.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -25,23 +36,28 @@ void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const Line
   const NormArgs norm = input.norm != nullptr ? input.norm->args() : NormArgs{};
   ctx.ops->matmul(ctx, {.x = input.x,
                         .outputs = std::span(list.data(), outputs.size()),
-                        .multiplier = multiplier,
-                        .accumulate = false,
+                        .multiplier = rule.multiplier,
+                        .accumulate = rule.accumulate,
                         .norm = input.norm != nullptr ? &norm : nullptr,
-                        .activation = activation});
+                        .activation = rule.activation});
+  add_lora(ctx, input.x, outputs, rule.multiplier);
 }
 
 }  // namespace
 
+bool may_leave_norm_to_products(const ExecContext& ctx) {
+  return ctx.ops->matmul_normalises && ctx.adapters == nullptr;
+}
+
 void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
                    float multiplier) {
-  run_linears(ctx, input, outputs, multiplier, nullptr);
+  run_linears(ctx, input, outputs, {.multiplier = multiplier});
 }
 
 void apply_gated_linears(ExecContext& ctx, const LayerInput& input,
                          std::span<const LinearOutput, 2> outputs, const ActivateArgs& activation) {
-  const bool fused = ctx.ops->matmul_activates;
-  run_linears(ctx, input, outputs, 1.0f, fused ? &activation : nullptr);
+  const bool fused = ctx.ops->matmul_activates && ctx.adapters == nullptr;
+  run_linears(ctx, input, outputs, {.activation = fused ? &activation : nullptr});
   if (!fused) ctx.ops->activate(ctx, activation);
 }
 
@@ -60,9 +76,8 @@ void apply_last_linear(ExecContext& ctx, const TensorView& x, const Linear& line
     ctx.ops->add(ctx, {.x = sink.to, .y = y, .multiplier = sink.multiplier});
     return;
   }
-  const MatmulOutput output{&linear.weight(), sink.to, linear.bias()};
-  ctx.ops->matmul(
-      ctx, {.x = x, .outputs = {&output, 1}, .multiplier = sink.multiplier, .accumulate = true});
+  const LinearOutput output{&linear, sink.to};
+  run_linears(ctx, x, {&output, 1}, {.multiplier = sink.multiplier, .accumulate = true});
 }
 
 }  // namespace bl

@@ -10,19 +10,21 @@
 
 namespace bl {
 
-// A packed weight matrix with its bias. Every product of a model goes through apply_linears below:
-// the one seam where adapters attach.
+// A packed weight matrix with its bias. Every product of a model goes through the functions below:
+// the one seam where adapters attach (nn/lora.h).
 class Linear {
  public:
   Linear() = default;
-  // `bias` is F32 [out] in the backend's memory, or empty.
-  Linear(std::unique_ptr<PackedMatrix> weight, Tensor bias)
-      : weight_(std::move(weight)), bias_(std::move(bias)) {}
+  // `bias` is F32 [out] in the backend's memory, or empty. `id` is what adapters know it by: its
+  // number among the linears of its model; −1: none.
+  Linear(std::unique_ptr<PackedMatrix> weight, Tensor bias, std::int32_t id = -1)
+      : weight_(std::move(weight)), bias_(std::move(bias)), id_(id) {}
 
   bool empty() const { return weight_ == nullptr; }
   bool has_bias() const { return !bias_.empty(); }
   std::int64_t in() const { return weight_->in(); }
   std::int64_t out() const { return weight_->out(); }
+  std::int32_t id() const { return id_; }
   std::size_t bytes() const;
   const PackedMatrix& weight() const { return *weight_; }
   // Null where nothing is loaded: a walk over a model's tensors that only checks them.
@@ -32,6 +34,7 @@ class Linear {
  private:
   std::unique_ptr<PackedMatrix> weight_;
   Tensor bias_;
+  std::int32_t id_ = -1;
 };
 
 // One product of a call: out [tokens, linear.out()], rows may be strided.
@@ -48,6 +51,9 @@ struct LayerInput {
   TensorView x;
   const Norm* norm = nullptr;
 };
+
+// Whether LayerInput::norm may be given: the backend can, and no adapter has to read the same x.
+bool may_leave_norm_to_products(const ExecContext& ctx);
 
 // outputs_j = multiplier · (x · W_j) + bias_j; all read the same x. At most four.
 void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,

@@ -5,6 +5,7 @@
 namespace bl {
 
 struct OpTable;
+struct StepAdapters;
 
 // What an op needs besides its arguments: where to run, and scratch memory. Passed explicitly to
 // every op; there is no global or per-thread current context.
@@ -13,7 +14,9 @@ struct ExecContext {
   Arena* scratch = nullptr;       // device memory of this step
   ThreadPool* threads = nullptr;  // host backends
   void* stream = nullptr;         // cudaStream_t of the CUDA backend
-  bool deterministic = false;     // kernels are chosen without regard to the batch
+  // For layers, not for ops: what is added to products of which rows (nn/lora.h); null: nothing.
+  const StepAdapters* adapters = nullptr;
+  bool deterministic = false;  // kernels are chosen without regard to the batch
 };
 
 }  // namespace bl

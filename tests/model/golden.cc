@@ -53,7 +53,7 @@ GoldenRun::GoldenRun(const std::string& backend, const std::filesystem::path& fo
 }
 
 std::vector<std::vector<float>> GoldenRun::logits(
-    const std::vector<std::vector<std::int32_t>>& prompts) {
+    const std::vector<std::vector<std::int32_t>>& prompts, const std::vector<AdapterMix>& mixes) {
   std::int32_t pages = 0;
   std::int64_t tokens = 0;
   for (const auto& ids : prompts) {
@@ -72,6 +72,7 @@ std::vector<std::vector<float>> GoldenRun::logits(
     sequence.tokens = length;
     sequence.pages.assign(table.pages().begin(), table.pages().end());
     sequence.reach = length;
+    if (!mixes.empty()) sequence.adapters = &mixes[batch.sequences.size()];
     for (std::int32_t i = 0; i < length; ++i) {
       batch.logit_rows.push_back(static_cast<std::int32_t>(batch.ids.size()));
       batch.ids.push_back(ids[static_cast<std::size_t>(i)]);
@@ -94,7 +95,7 @@ std::vector<std::vector<float>> GoldenRun::logits(
 }
 
 std::vector<float> GoldenRun::chunked_logits(const std::vector<std::int32_t>& ids,
-                                             std::int32_t chunk) {
+                                             std::int32_t chunk, const AdapterMix* adapters) {
   const auto length = static_cast<std::int32_t>(ids.size());
   KvCache cache(*backend_, model_->kv_layouts(cache_), KvCache::pages_for(length));
   PageTable table(cache.pool());
@@ -111,6 +112,7 @@ std::vector<float> GoldenRun::chunked_logits(const std::vector<std::int32_t>& id
     sequence.past = begin;
     sequence.pages.assign(table.pages().begin(), table.pages().end());
     sequence.reach = length;
+    sequence.adapters = adapters;
     for (std::int32_t i = begin; i < end; ++i) {
       batch.logit_rows.push_back(i - begin);
       batch.ids.push_back(ids[static_cast<std::size_t>(i)]);

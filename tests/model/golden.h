@@ -40,10 +40,14 @@ class GoldenRun {
             LoadOptions options = {});
 
   Model& model() { return *model_; }
-  // Logits [tokens, vocab] of each prompt; all prompts in one step.
-  std::vector<std::vector<float>> logits(const std::vector<std::vector<std::int32_t>>& prompts);
+  Backend& backend() { return *backend_; }
+  // Logits [tokens, vocab] of each prompt; all prompts in one step. `mixes`: adapters of each, or
+  // none.
+  std::vector<std::vector<float>> logits(const std::vector<std::vector<std::int32_t>>& prompts,
+                                         const std::vector<AdapterMix>& mixes = {});
   // Logits of one prompt computed in steps of `chunk` tokens.
-  std::vector<float> chunked_logits(const std::vector<std::int32_t>& ids, std::int32_t chunk);
+  std::vector<float> chunked_logits(const std::vector<std::int32_t>& ids, std::int32_t chunk,
+                                    const AdapterMix* adapters = nullptr);
 
  private:
   std::unique_ptr<Backend> backend_;

@@ -1,0 +1,123 @@
+#include "model/adapter_packer.h"
+
+#include <cstring>
+#include <utility>
+
+namespace bl {
+namespace {
+
+std::int64_t padded_rank(std::int64_t rank) {
+  return (rank + kLoraRankStep - 1) / kLoraRankStep * kLoraRankStep;
+}
+
+HostArray zeros(DType dtype, const Shape& shape) {
+  auto tensor = std::make_shared<Tensor>(make_host_tensor(dtype, shape));
+  std::memset(tensor->view().data, 0, static_cast<std::size_t>(shape.elements()) * size_of(dtype));
+  const TensorView view = tensor->view();
+  return {view, std::move(tensor)};
+}
+
+std::size_t bytes_of(const TensorView& view) {
+  return static_cast<std::size_t>(view.shape.elements()) * size_of(view.dtype);
+}
+
+DenseMatrix matrix_of(const std::string& name, HostArray weight) {
+  DenseMatrix matrix;
+  matrix.name = name;
+  matrix.weight = std::move(weight);
+  return matrix;
+}
+
+// A [rank, in] with rows of zeros behind it.
+HostArray padded_rows(const TensorView& a, std::int64_t rank) {
+  HostArray copy = zeros(a.dtype, {rank, a.columns()});
+  std::memcpy(copy.view.data, a.data, bytes_of(a));
+  return copy;
+}
+
+// A [rank, rows] as the rows of a table, with zeros behind each.
+HostArray table_rows(const TensorView& a, std::int64_t rank) {
+  HostArray table = zeros(a.dtype, {a.columns(), rank});
+  visit_float_dtype(a.dtype, [&]<class T>(Tag<T>) {
+    for (std::int64_t r = 0; r < a.rows(); ++r) {
+      const T* from = a.row<const T>(r);
+      for (std::int64_t i = 0; i < a.columns(); ++i) table.view.row<T>(i)[r] = from[i];
+    }
+  });
+  return table;
+}
+
+// The rows of B [out, rank] that a part of a site wants, with zeros behind each.
+HostArray part_rows(const TensorView& b, const AdapterPart& part, std::int64_t rank) {
+  HostArray copy = zeros(b.dtype, {part.count, rank});
+  const std::size_t width = static_cast<std::size_t>(b.columns()) * size_of(b.dtype);
+  const std::size_t stride = static_cast<std::size_t>(rank) * size_of(b.dtype);
+  for (std::int64_t i = 0; i < part.count; ++i) {
+    const std::int64_t row =
+        part.rows.empty() ? part.first_row + i : part.rows[static_cast<std::size_t>(i)];
+    std::memcpy(copy.view.as<std::byte>() + static_cast<std::size_t>(i) * stride,
+                b.as<const std::byte>() + static_cast<std::size_t>(row) * width, width);
+  }
+  return copy;
+}
+
+std::size_t packed_bytes(Backend& backend, const DenseMatrix& matrix) {
+  const std::size_t packed = backend.packed_bytes(matrix, {});
+  return packed > 0 ? packed : bytes_of(matrix.weight.view);  // 0: it stays where it is
+}
+
+}  // namespace
+
+PreparedAdapter::PreparedAdapter(const PeftAdapter& adapter) {
+  for (const LoraModule& from : adapter.modules) {
+    const std::int64_t rank = padded_rank(from.rank());
+    const AdapterSite& site = *from.site;
+    Module module;
+    module.scale = static_cast<float>(from.scale);
+    module.is_embedding = site.is_embedding;
+    module.down = matrix_of(from.tensor, site.is_embedding ? table_rows(from.a.view, rank)
+                                                           : padded_rows(from.a.view, rank));
+    if (site.is_embedding) {
+      const AdapterPart all{.count = site.out};
+      module.parts.push_back({-1, 0, matrix_of(from.tensor, part_rows(from.b.view, all, rank))});
+    }
+    for (const AdapterPart& part : site.parts) {
+      module.parts.push_back({part.linear, part.first_column,
+                              matrix_of(from.tensor, part_rows(from.b.view, part, rank))});
+    }
+    modules_.push_back(std::move(module));
+  }
+}
+
+std::size_t PreparedAdapter::bytes(Backend& backend) const {
+  std::size_t total = 0;
+  for (const Module& module : modules_) {
+    total += module.is_embedding ? bytes_of(module.down.weight.view)
+                                 : packed_bytes(backend, module.down);
+    for (const Part& part : module.parts) total += packed_bytes(backend, part.up);
+  }
+  return total;
+}
+
+std::shared_ptr<const LoraAdapter> PreparedAdapter::pack(Backend& backend) const {
+  auto adapter = std::make_shared<LoraAdapter>();
+  for (const Module& module : modules_) {
+    if (module.is_embedding) {
+      const TensorView& rows = module.down.weight.view;
+      LoraEmbedding embedding;
+      embedding.rows = Tensor(backend.allocate(bytes_of(rows)), rows.dtype, rows.shape);
+      backend.upload(embedding.rows.view(), rows);
+      embedding.up = backend.pack(module.parts.front().up, {});
+      embedding.scale = module.scale;
+      adapter->set_embedding(std::move(embedding));
+      continue;
+    }
+    const std::shared_ptr<const PackedMatrix> down = backend.pack(module.down, {});
+    for (const Part& part : module.parts) {
+      adapter->add(part.linear, {down, backend.pack(part.up, {}), part.first_column, module.scale});
+    }
+  }
+  return adapter;
+}
+
+}  // namespace bl

@@ -1,0 +1,37 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+
+#include "model/peft_adapter.h"
+#include "nn/lora.h"
+#include "ops/backend.h"
+
+namespace bl {
+
+// An adapter as copies on the host, cut and padded as the model's linears want it: what remains to
+// be done is to hand it to the backend. Needs no file any more.
+class PreparedAdapter {
+ public:
+  explicit PreparedAdapter(const PeftAdapter& adapter);
+
+  // Bytes that pack() will take of the backend's memory.
+  std::size_t bytes(Backend& backend) const;
+  // Not to be called while a step runs.
+  std::shared_ptr<const LoraAdapter> pack(Backend& backend) const;
+
+ private:
+  struct Part {
+    std::int32_t linear = -1;
+    std::int64_t first_column = 0;
+    DenseMatrix up;  // B [rank, columns] of these columns
+  };
+  struct Module {
+    DenseMatrix down;  // A [in, rank]
+    std::vector<Part> parts;
+    bool is_embedding = false;  // down holds its rows: [rows, rank]
+    float scale = 0;
+  };
+  std::vector<Module> modules_;
+};
+
+}  // namespace bl

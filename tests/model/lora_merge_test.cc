@@ -1,0 +1,156 @@
+// Folding adapters into weights, and computing with them, are two ways to the same logits: on every
+// architecture's tiny model, plain and quantized, with adapters on everything that takes them,
+// under every name it has.
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "backend/registry.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "model/adapter_files.h"
+#include "model/adapter_packer.h"
+#include "model/golden.h"
+#include "model/lora_merge.h"
+#include "support/data.h"
+
+namespace bl::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Adapters on every column of the model exactly once: by the names of its files, or (`other`) by
+// the other names that the same columns have, fused where the files are not and the other way
+// round.
+AdapterFiles adapters_everywhere(const AdapterSites& sites, bool other, bool embedding) {
+  AdapterFiles files;
+  std::set<std::pair<std::int32_t, std::int64_t>> taken;  // linear, column
+  const auto covers = [&](const AdapterSite& site) {
+    for (const AdapterPart& part : site.parts) {
+      if (taken.contains({part.linear, part.first_column})) return true;
+    }
+    return false;
+  };
+  const auto add = [&](const std::string& name, const AdapterSite& site) {
+    if (!site.refusal.empty()) return;
+    if (site.is_embedding) {
+      if (embedding) files.add_embedding(name, {site.in, site.out});
+      return;
+    }
+    if (covers(site)) return;
+    files.add(name, {site.in, site.out}, taken.size() % 2 == 0 ? DType::kF32 : DType::kBF16);
+    for (const AdapterPart& part : site.parts) {
+      for (std::int64_t i = 0; i < part.count; ++i) {
+        taken.insert({part.linear, part.first_column + i});
+      }
+    }
+  };
+  const auto is_own = [&](const std::string& name, const AdapterSite& site) {
+    return !site.parts.empty() && sites.origin(site.parts[0].linear).module == name;
+  };
+  for (const auto& [name, site] : sites.all()) {
+    if (is_own(name, site) != other) add(name, site);
+  }
+  for (const auto& [name, site] : sites.all()) add(name, site);
+  return files;
+}
+
+struct Compared {
+  double largest = 0;  // difference, in deviations of the logits
+  double median = 0;
+  double effect = 0;  // of the adapter
+};
+
+Compared compare(const fs::path& folder, const AdapterFiles& files, const std::string& backend) {
+  const fs::path adapter = scratch_dir("merge-adapter");
+  files.write(adapter);
+  GoldenRun run(backend, folder, CacheType::kF32);
+  const PreparedAdapter prepared(
+      read_peft_adapter(adapter, run.model().adapter_sites(), run.model().spec().arch->rename));
+  const AdapterMix mix{{prepared.pack(run.backend()), 0.75f}};
+  const ModelFiles base = open_model_folder(folder);
+  const fs::path merged_folder = scratch_dir("merged");
+  merge_lora(run.backend(), {.base = base, .adapters = {{adapter, 0.75}}, .folder = merged_folder});
+  GoldenRun merged(backend, merged_folder, CacheType::kF32);
+  std::vector<std::int32_t> ids;
+  for (std::int32_t i = 0; i < 20; ++i) {
+    ids.push_back(static_cast<std::int32_t>((i * 37 + 11) % run.model().vocab()));
+  }
+  const std::vector<float> with = run.logits({ids}, {mix})[0];
+  const std::vector<float> expected = merged.logits({ids})[0];
+  const double unit = std::max(1e-6, deviation(expected));
+  return {largest_difference(with, expected) / unit, median_difference(with, expected) / unit,
+          largest_difference(run.logits({ids})[0], expected) / unit};
+}
+
+class LoraMerge : public testing::TestWithParam<std::string> {};
+
+std::vector<std::string> models() {
+  std::vector<std::string> names;
+  for (const char* archive : {"hf-tiny", "archs-tiny", "exl2-gptq"}) {
+    for (const std::string& name : golden_names(archive)) {
+      names.push_back(std::string(archive) + "/" + name);
+    }
+  }
+  return names;
+}
+
+fs::path folder_of(const std::string& name) {
+  const fs::path path(name);
+  return golden_folder(path.parent_path().string()) / path.filename();
+}
+
+// Weights are rounded to the type of the file after the sum, so it is not exact: routing may tip,
+// and random quantized models amplify rounding.
+TEST_P(LoraMerge, EqualsComputingWithTheAdapter) {
+  const fs::path folder = folder_of(GetParam());
+  const auto backend = open_backend("ref", {});
+  const ModelLoader loader(*backend, open_model_folder(folder), {});
+  for (const bool other : {false, true}) {
+    const AdapterFiles files = adapters_everywhere(loader.adapter_sites(), other, true);
+    ASSERT_GE(files.tensors.size(), 4u);
+    const Compared compared = compare(folder, files, "ref");
+    const bool steady = GetParam().starts_with("hf-tiny");
+    EXPECT_LE(steady ? compared.largest : 0.0, 0.05) << (other ? "other names" : "names of files");
+    EXPECT_LE(compared.median, 0.03) << (other ? "other names" : "names of files");
+    EXPECT_GE(compared.effect, 0.2);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Model, LoraMerge, testing::ValuesIn(models()), [](const auto& info) {
+  std::string name = info.param;
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  }
+  return name;
+});
+
+// A head that shares the embedding is parted from it, and only where an adapter touches one of
+// them.
+TEST(LoraMergeTest, TiedHeads) {
+  const fs::path folder = golden_folder("hf-tiny") / "llama-tied-headdim";
+  AdapterFiles files;
+  files.add("lm_head", {64, 256});
+  const Compared head = compare(folder, files, "ref");
+  EXPECT_LE(head.largest, 1e-2);
+  EXPECT_GE(head.effect, 0.1);
+  files.tensors.clear();
+  files.add_embedding("model.embed_tokens", {256, 64});
+  EXPECT_LE(compare(folder, files, "ref").largest, 1e-2);
+
+  files.tensors.clear();
+  files.add("model.layers.0.self_attn.q_proj", {64, 128});
+  const fs::path adapter = scratch_dir("tied-adapter");
+  files.write(adapter);
+  const fs::path merged = scratch_dir("tied-merged");
+  const auto backend = open_backend("ref", {});
+  const ModelFiles base = open_model_folder(folder);
+  const LoraMergeResult result =
+      merge_lora(*backend, {.base = base, .adapters = {{adapter, 1.0}}, .folder = merged});
+  EXPECT_EQ(result.changed, 1);
+  EXPECT_EQ(open_model_folder(merged).source->find("lm_head.weight"), nullptr);
+}
+
+}  // namespace
+}  // namespace bl::test
