@@ -63,6 +63,8 @@ class AttentionRun {
         kernels_(kernels_of(ctx).attention),
         k_(row_format(args.cache.layout.k_row())),
         v_(row_format(args.cache.layout.v_row())),
+        k_rotated_(args.cache.layout.k_row().rotated()),
+        v_rotated_(args.cache.layout.v_row().rotated()),
         group_(args.q.shape[1] / args.cache.layout.kv_heads),
         room_{k_.dim, round_up(v_.dim, 16)} {
     const int threads = ctx.threads != nullptr ? ctx.threads->threads() : 1;
@@ -110,7 +112,7 @@ class AttentionRun {
       if (slope != nullptr) slope[r] = args_.alibi_slopes.as<float>()[head] * kLog2E;
       kernels_.prepare_query(
           args_.q.row<float>(block.sequence->first_token + token) + head * k_.dim, factor,
-          args_.cache.layout.k_row().rotated(), k_.dim, at + room_.q() + r * room_.k_dim);
+          k_rotated_, k_.dim, at + room_.q() + r * room_.k_dim);
     }
     return {.rows = block.rows,
             .q = at + room_.q(),
@@ -122,14 +124,15 @@ class AttentionRun {
 
   void attend(const Block& block, const QueryBlock& query, std::int64_t span, int thread,
               const PartialRows& out) const {
-    const KvLayout& layout = args_.cache.layout;
     KeySpan keys{.k = k_, .v = v_, .first = static_cast<std::int32_t>(span * kSpanKeys)};
     const std::int64_t pages = (keys_of(*block.sequence) + kPageSlots - 1) / kPageSlots;
-    const auto head = static_cast<std::size_t>(block.kv_head) * kPageSlots;
+    const auto heads = static_cast<std::size_t>(kv_heads());
+    const auto head = static_cast<std::size_t>(block.kv_head);
     for (std::int64_t i = 0; i < kSpanPages && span * kSpanPages + i < pages; ++i) {
       const auto page = static_cast<std::size_t>(block.sequence->pages[span * kSpanPages + i]);
-      keys.k_head[i] = args_.cache.k + page * layout.k_page_bytes() + head * k_.bytes;
-      keys.v_head[i] = args_.cache.v + page * layout.v_page_bytes() + head * v_.bytes;
+      const std::size_t rows = (page * heads + head) * kPageSlots;
+      keys.k_head[i] = args_.cache.k + rows * k_.bytes;
+      keys.v_head[i] = args_.cache.v + rows * v_.bytes;
     }
     float* at = room(thread);
     kernels_.attend_span(
@@ -148,7 +151,7 @@ class AttentionRun {
                        .top = rows.top[r],
                        .weight = rows.weight[r],
                        .sink = args_.sinks.empty() ? nullptr : &sink,
-                       .rotated = args_.cache.layout.v_row().rotated(),
+                       .rotated = v_rotated_,
                        .dim = v_.dim,
                        .out = args_.out.row<float>(token) + head * v_.dim});
     }
@@ -301,6 +304,8 @@ class AttentionRun {
   const AttentionKernels& kernels_;
   RowFormat k_;
   RowFormat v_;
+  bool k_rotated_;
+  bool v_rotated_;
   std::int64_t group_;
   Room room_;
   TensorView rooms_;

@@ -225,12 +225,21 @@ struct Floats {
   std::int64_t stride = 0;
 };
 
-const float* tile_keys(const KeySpan& span, const Tile& tile, float* room) {
+// Where a tile's runs of keys and its rows of values lie.
+const std::byte* runs_of(const KeySpan& span, const Tile& tile) {
   const int offset = tile.first - span.first;
-  const std::byte* head = span.k_head[offset / kPageSlots];
+  return span.k_head[offset / kPageSlots] +
+         static_cast<std::size_t>(offset % kPageSlots / kLaneSlots) * kLaneSlots * span.k.bytes;
+}
+const std::byte* rows_of(const KeySpan& span, const Tile& tile) {
+  const int offset = tile.first - span.first;
+  return span.v_head[offset / kPageSlots] +
+         static_cast<std::size_t>(offset % kPageSlots) * span.v.bytes;
+}
+
+const float* tile_keys(const KeySpan& span, const Tile& tile, float* room) {
   const std::size_t run_bytes = kLaneSlots * span.k.bytes;
-  const std::byte* first =
-      head + static_cast<std::size_t>(offset % kPageSlots / kLaneSlots) * run_bytes;
+  const std::byte* first = runs_of(span, tile);
   if (span.k.code == KvRow::Code::kF32) return reinterpret_cast<const float*>(first);
   for (int v = 0; v < tile.vectors; ++v) {
     decode_keys(span.k, first + static_cast<std::size_t>(v) * run_bytes,
@@ -240,9 +249,7 @@ const float* tile_keys(const KeySpan& span, const Tile& tile, float* room) {
 }
 
 Floats tile_values(const KeySpan& span, const Tile& tile, float* room) {
-  const int offset = tile.first - span.first;
-  const std::byte* head = span.v_head[offset / kPageSlots];
-  const std::byte* first = head + static_cast<std::size_t>(offset % kPageSlots) * span.v.bytes;
+  const std::byte* first = rows_of(span, tile);
   if (span.v.code == KvRow::Code::kF32 && span.v.dim % 16 == 0) {
     return {reinterpret_cast<const float*>(first), span.v.dim};
   }
@@ -251,6 +258,15 @@ Floats tile_values(const KeySpan& span, const Tile& tile, float* room) {
     decode_value(span.v, first + static_cast<std::size_t>(k) * span.v.bytes, room + k * stride);
   }
   return {room, stride};
+}
+
+// Values while keys are read, keys of the next tile while values are: two streams at once.
+void prefetch_values(const KeySpan& span, const Tile& tile) {
+  prefetch_bytes(rows_of(span, tile), static_cast<std::size_t>(tile.keys) * span.v.bytes);
+}
+void prefetch_keys(const KeySpan& span, const Tile& tile) {
+  prefetch_bytes(runs_of(span, tile),
+                 static_cast<std::size_t>(tile.vectors) * kLaneSlots * span.k.bytes);
 }
 
 struct TileData {
@@ -303,9 +319,14 @@ void attend_span(const QueryBlock& block, const KeySpan& span, const AttendRoom&
     if (first > last) break;
     if (first + kTileKeys <= oldest) continue;
     const Tile tile = tile_up_to(last, first);
-    const TileData data{tile_keys(span, tile, room.keys), tile_values(span, tile, room.values),
-                        room.scores};
-    attend_tile(block, span, tile, data, out);
+    prefetch_values(span, tile);
+    const float* keys = tile_keys(span, tile, room.keys);
+    const std::int32_t next = first + kTileKeys;
+    if (next <= last && next < span.first + kSpanKeys) {
+      prefetch_keys(span, tile_up_to(last, next));
+    }
+    const Floats values = tile_values(span, tile, room.values);
+    attend_tile(block, span, tile, {keys, values, room.scores}, out);
   }
 }
 

@@ -13,7 +13,7 @@ std::size_t bytes_of(const DenseWeights& weights) { return weights.copy.bytes();
 }  // namespace
 
 QuantizedView QuantizedWeights::view() const {
-  return {.tiles = static_cast<const std::uint8_t*>(tiles.data()),
+  return {.tiles = tiles.data(),
           .tile_bytes = tile_bytes,
           .codes_offset = codes_offset,
           .bands = bands.data(),

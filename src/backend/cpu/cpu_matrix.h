@@ -22,10 +22,25 @@ struct ActivationLayout {
   std::int64_t segments() const { return static_cast<std::int64_t>(units.size()); }
 };
 
+// Memory of a packed matrix: a part of a slab that several own together, or all of one.
+class TileMemory {
+ public:
+  TileMemory() = default;
+  TileMemory(std::shared_ptr<const Buffer> slab, std::size_t offset, std::size_t bytes)
+      : slab_(std::move(slab)), offset_(offset), bytes_(bytes) {}
+  std::uint8_t* data() const { return static_cast<std::uint8_t*>(slab_->data()) + offset_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<const Buffer> slab_;
+  std::size_t offset_ = 0;
+  std::size_t bytes_ = 0;
+};
+
 // EXL2 or GPTQ, as QuantizedView describes.
 struct QuantizedWeights {
   std::shared_ptr<const ActivationLayout> layout;
-  Buffer tiles;
+  TileMemory tiles;
   std::vector<Band> bands;
   std::vector<float> tables;  // [segments][16], kCodes only
   ScaleKind scale_kind = ScaleKind::kCodes;

@@ -12,6 +12,7 @@ const Kernels kKernels{
     .matmul = {.quantize = quantize,
                .quantized_product = quantized_product,
                .dense_product = dense_product,
+               .row_tile_step = kRowTiles,
                .tile_step = kBlockTiles,
                .column_step = kDenseColumns},
     .element = kElementKernels,

@@ -10,6 +10,7 @@ namespace bl::cpu {
 inline constexpr int kTileColumns = 16;  // output columns of a tile: one 32-bit lane each
 inline constexpr int kUnitSlots = 32;    // slots are counted in units: 32 codes of b bits, b words
 inline constexpr int kQuadsPerUnit = kUnitSlots / 4;
+inline constexpr int kPairsPerUnit = kUnitSlots / 2;
 inline constexpr int kMaxSegmentUnits = 8;  // 256 slots: 32-bit sums cannot overflow (README.md)
 inline constexpr int kMaxPanelRows = 96;    // rows that share one decoding of a tile
 
@@ -56,12 +57,13 @@ struct QuantizedView {
   std::int32_t zero = 0;  // kHalf: the zero point; kHalfZero*: added to the stored ones
 };
 
-// Rows of activations as integers: x[slot] ≈ scale(segment) · (128·high + low).
+// Rows of activations as integers of 14 bits: x[slot] ≈ scale(segment) · code. The rows of a unit
+// lie together, one cache line each, so that many rows never meet in few sets of a cache.
 struct ActivationView {
-  const std::int8_t* codes = nullptr;  // [rows][row_bytes]: per four slots 4 high, 4 low bytes
-  std::int64_t row_bytes = 0;
-  const float* scales = nullptr;       // [rows][segments]
-  const std::int32_t* sums = nullptr;  // [rows][segments] Σ (128·high + low)
+  const std::int16_t* codes = nullptr;  // [units][row_pitch][32], four slots in order 0, 2, 1, 3
+  std::int64_t row_pitch = 0;           // rows from one unit to the next
+  const float* scales = nullptr;        // [rows][segments]
+  const std::int32_t* sums = nullptr;   // [rows][segments] Σ codes
   std::int64_t segments = 0;
   std::int64_t rows = 0;
 };
@@ -72,8 +74,8 @@ struct QuantizeArgs {
   const std::int32_t* gather = nullptr;  // [slots] channel of each slot, −1: none
   const std::int32_t* units = nullptr;   // [segments]
   std::int64_t segments = 0;
-  std::int8_t* codes = nullptr;  // as in ActivationView
-  std::int64_t row_bytes = 0;
+  std::int16_t* codes = nullptr;  // as in ActivationView
+  std::int64_t row_pitch = 0;
   float* scales = nullptr;
   std::int32_t* sums = nullptr;
 };
@@ -122,7 +124,8 @@ struct MatmulKernels {
   };
   void (*dense_product)(const DenseView&, const FloatRows&, const OutputView&, const DenseRange&);
   // Columns handled together: ranges should be multiples of it where they can.
-  int tile_step = 1;
+  int row_tile_step = 1;  // tiles, for one row
+  int tile_step = 1;      // tiles, for more
   int column_step = 1;
 };
 

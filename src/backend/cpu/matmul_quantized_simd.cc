@@ -1,141 +1,152 @@
 // Packed quantized matrices times rows of integer activations. Sums within a segment are exact
-// integers; segments are added in order, in float: the same operations for one row (codes decoded
-// in registers) and for many (codes decoded once into the L1 cache), so results agree to the bit.
+// integers; segments are added in order, in float: the same for one row (codes decoded in
+// registers) and for many (codes decoded once into the L1 cache), so results agree to the bit.
+//
+// What is read is fetched as far ahead as the tiles handled together are long: they are several
+// short streams, which hardware finds too late.
 
 #include "backend/cpu/quantized_simd.h"
 
 namespace bl::cpu::BL_ISA {
 namespace {
 
-// 128·high + low of the two partial dot products, less the zero points' share.
-template <ScaleKind Kind>
-inline F32x16 join(const TileScales<Kind>& scales, I32x16 high, I32x16 low, I32x16 zero_part) {
-  static_cast<void>(scales);
-  return to_float(shift_left<7>(high) + (low - zero_part));
-}
-
+// One row and some tiles: where they stand, and what they have gathered.
+template <int Tiles>
 struct RowState {
-  const std::uint8_t* scales = nullptr;
-  const std::uint8_t* codes = nullptr;
-  const std::int8_t* x = nullptr;
-  F32x16 sum;
+  const std::uint8_t* scales;  // of the first tile; the others lie tile_bytes apart
+  const std::uint8_t* codes;
+  const std::int16_t* x;
+  F32x16 sum[Tiles];
 };
 
-// One row through the segments of a band.
-template <int Bits, ScaleKind Kind>
+// One row through the segments of a band. Two chains of sums a tile hide the latency of the dot
+// products.
+template <int Bits, ScaleKind Kind, int Tiles>
 inline void row_band(const QuantizedView& w, const ActivationView& x, const Band& band,
-                     RowState& state) {
+                     RowState<Tiles>& state) {
   const std::int32_t zero = Kind == ScaleKind::kCodes ? 1 << (Bits - 1) : w.zero;
+  const std::size_t ahead = Tiles * w.tile_bytes;
   for (int s = band.first_segment; s < band.first_segment + band.segments; ++s) {
-    I32x16 high = I32x16::zero();
-    I32x16 low = I32x16::zero();
+    I32x16 sums[Tiles][2];
+    unroll<Tiles>([&]<int t>() { sums[t][0] = sums[t][1] = I32x16::zero(); });
     for (std::int32_t u = 0; u < w.units[s]; ++u) {
-      const std::uint8_t* unit = state.codes;
-      const std::int8_t* quads = state.x;
-      for_each_quad([&]<int q>() {
-        const U8x64 codes = decode_quad<Bits, q>(unit);
-        high = dot(high, codes, S8x64::splat_quad(quads + 8 * q));
-        low = dot(low, codes, S8x64::splat_quad(quads + 8 * q + 4));
+      unroll<Tiles>([&]<int t>() { prefetch_unit<Bits>(state.codes + ahead + t * w.tile_bytes); });
+      unroll<kPairsPerUnit>([&]<int p>() {
+        const I16x32 pair = I16x32::splat_pair(state.x + 2 * p);
+        unroll<Tiles>([&]<int t>() {
+          const I16x32 codes = decode_pair<Bits, p>(state.codes + t * w.tile_bytes);
+          sums[t][p % 2] = dot(sums[t][p % 2], codes, pair);
+        });
       });
       state.codes += 64 * Bits;
-      state.x += 2 * kUnitSlots;
+      state.x += kUnitSlots;
     }
-    const auto scales = TileScales<Kind>::load(w, state.scales, s);
+    unroll<Tiles>([&]<int t>() {
+      const auto scales = TileScales<Kind>::load(w, state.scales + t * w.tile_bytes, s);
+      const I32x16 total = sums[t][0] + sums[t][1] - scales.zero_part(zero, x.sums[s]);
+      state.sum[t] = fma(to_float(total), scales.scale * F32x16::splat(x.scales[s]), state.sum[t]);
+    });
     state.scales += scale_bytes(Kind);
-    const F32x16 total = join(scales, high, low, scales.zero_part(zero, x.sums[s]));
-    state.sum = fma(total, scales.scale * F32x16::splat(x.scales[s]), state.sum);
   }
 }
 
-template <ScaleKind Kind>
-void one_row(const QuantizedView& w, const ActivationView& x, const OutputView& out,
-             std::int64_t begin, std::int64_t end) {
-  for (std::int64_t tile = begin; tile < end; ++tile) {
-    RowState state;
-    state.scales = w.tiles + static_cast<std::size_t>(tile) * w.tile_bytes;
-    state.codes = state.scales + w.codes_offset;
-    state.x = x.codes;
-    state.sum = F32x16::splat(0.0f);
-    for (int b = 0; b < w.band_count; ++b) {
-      with_bits(w.bands[b].bits,
-                [&]<int Bits>() { row_band<Bits, Kind>(w, x, w.bands[b], state); });
-    }
-    write_tile(out, 0, tile, state.sum);
+// Tiles [tile, tile + Tiles) × one row.
+template <ScaleKind Kind, int Tiles>
+[[gnu::flatten]] void one_row(const QuantizedView& w, const ActivationView& x,
+                              const OutputView& out, std::int64_t tile) {
+  RowState<Tiles> state;
+  state.scales = w.tiles + static_cast<std::size_t>(tile) * w.tile_bytes;
+  state.codes = state.scales + w.codes_offset;
+  state.x = x.codes;
+  unroll<Tiles>([&]<int t>() { state.sum[t] = F32x16::splat(0.0f); });
+  for (int b = 0; b < w.band_count; ++b) {
+    with_bits(w.bands[b].bits,
+              [&]<int Bits>() { row_band<Bits, Kind, Tiles>(w, x, w.bands[b], state); });
   }
+  unroll<Tiles>([&]<int t>() { write_tile(out, 0, tile + t, state.sum[t]); });
 }
 
-// A segment of kBlockTiles (or one) tiles, decoded: [quads][tiles] vectors.
+// A segment of some tiles, decoded for many rows.
+template <int Tiles>
 struct DecodedSegment {
-  alignas(64) std::uint8_t codes[kMaxSegmentUnits * kQuadsPerUnit * kBlockTiles * 64];
+  alignas(64) std::uint8_t codes[kMaxSegmentUnits * kPairsPerUnit * Tiles * 64];  // [pairs][Tiles]
+  F32x16 scale[Tiles];
+  I32x16 zeros[Tiles];    // with ColumnZeros
+  std::int32_t zero = 0;  // without
+  std::int32_t units = 0;
+  std::int64_t index = 0;
+  const std::int16_t* x = nullptr;  // of the first row
 };
 
 template <int Bits, int Tiles>
-inline void decode_segment(const std::uint8_t* codes, std::int32_t units, int tile,
-                           DecodedSegment& segment) {
-  std::uint8_t* to = segment.codes + 64 * tile;
+inline void decode_codes(const std::uint8_t* codes, std::int32_t units, std::size_t ahead,
+                         std::uint8_t* to) {
   for (std::int32_t u = 0; u < units; ++u) {
-    for_each_quad([&]<int q>() { decode_quad<Bits, q>(codes).store(to + 64 * Tiles * q); });
+    prefetch_unit<Bits>(codes + ahead);
+    unroll<kPairsPerUnit>([&]<int p>() { decode_pair<Bits, p>(codes).store(to + 64 * Tiles * p); });
     codes += 64 * Bits;
-    to += 64 * Tiles * kQuadsPerUnit;
+    to += 64 * Tiles * kPairsPerUnit;
   }
 }
 
-// What a register block needs besides its rows.
-template <ScaleKind Kind, int Tiles>
-struct BlockArgs {
-  TileScales<Kind> scales[Tiles];
-  const std::uint8_t* codes;  // decoded
-  int quads;
-  std::int32_t zero;  // where one serves all columns
-  int segment;
-  std::int64_t offset;  // of the segment in a row of activation codes
-};
-
-// Rows [row, row + Rows) × Tiles tiles of one segment, into sums [rows][Tiles · 16].
-template <ScaleKind Kind, int Rows, int Tiles>
-inline void multiply_block(const BlockArgs<Kind, Tiles>& args, const ActivationView& x,
-                           std::int64_t row, float* sums) {
-  I32x16 high[Rows][Tiles];
-  I32x16 low[Rows][Tiles];
-  for (int r = 0; r < Rows; ++r) {
-    for (int t = 0; t < Tiles; ++t) high[r][t] = low[r][t] = I32x16::zero();
-  }
-  const std::int8_t* quads = x.codes + row * x.row_bytes + args.offset;
-  const std::uint8_t* codes = args.codes;
-  for (int q = 0; q < args.quads; ++q) {
-    U8x64 c[Tiles];
-    for (int t = 0; t < Tiles; ++t) c[t] = U8x64::load(codes + 64 * t);
-    for (int r = 0; r < Rows; ++r) {
-      const S8x64 h = S8x64::splat_quad(quads + r * x.row_bytes);
-      const S8x64 l = S8x64::splat_quad(quads + r * x.row_bytes + 4);
-      for (int t = 0; t < Tiles; ++t) {
-        high[r][t] = dot(high[r][t], c[t], h);
-        low[r][t] = dot(low[r][t], c[t], l);
+// A register block: Rows rows × Tiles tiles of one segment, into sums [rows][Tiles · 16]. Few rows
+// have two chains of sums each, since a dot product takes longer than the others of a pair last.
+template <bool ColumnZeros, int Rows, int Tiles>
+[[gnu::always_inline]] inline void multiply_block(const DecodedSegment<Tiles>& segment,
+                                                  const ActivationView& x, std::int64_t row,
+                                                  float* sums) {
+  constexpr int kChains = Rows <= 2 ? 2 : 1;
+  I32x16 total[Rows][Tiles][kChains];
+  const std::int32_t* x_sums = x.sums + row * x.segments + segment.index;
+  unroll<Rows>([&]<int r>() {
+    const std::int32_t x_sum = x_sums[r * x.segments];
+    unroll<Tiles>([&]<int t>() {
+      if constexpr (ColumnZeros) {
+        total[r][t][0] = I32x16::zero() - segment.zeros[t] * I32x16::splat(x_sum);
+      } else {
+        total[r][t][0] = I32x16::splat(-segment.zero * x_sum);
       }
-    }
-    codes += 64 * Tiles;
-    quads += 8;
-  }
-  for (int r = 0; r < Rows; ++r) {
-    const std::int64_t at = (row + r) * x.segments + args.segment;
-    const F32x16 x_scale = F32x16::splat(x.scales[at]);
-    for (int t = 0; t < Tiles; ++t) {
+      if constexpr (kChains > 1) total[r][t][1] = I32x16::zero();
+    });
+  });
+  const std::int16_t* quads = segment.x + row * kUnitSlots;
+  const std::uint8_t* codes = segment.codes;
+  std::int32_t units = segment.units;  // at least one
+  do {
+    unroll<kPairsPerUnit>([&]<int p>() {
+      I16x32 c[Tiles];
+      unroll<Tiles>([&]<int t>() { c[t] = I16x32::load(codes + 64 * (p * Tiles + t)); });
+      unroll<Rows>([&]<int r>() {
+        const I16x32 pair = I16x32::splat_pair(quads + r * kUnitSlots + 2 * p);
+        unroll<Tiles>([&]<int t>() {
+          I32x16& chain = total[r][t][p % kChains];
+          chain = dot(chain, c[t], pair);
+        });
+      });
+    });
+    codes += 64 * Tiles * kPairsPerUnit;
+    quads += x.row_pitch * kUnitSlots;
+  } while (--units > 0);
+  const float* x_scales = x.scales + row * x.segments + segment.index;
+  unroll<Rows>([&]<int r>() {
+    const F32x16 x_scale = F32x16::splat(x_scales[r * x.segments]);
+    unroll<Tiles>([&]<int t>() {
+      if constexpr (kChains > 1) total[r][t][0] = total[r][t][0] + total[r][t][1];
       float* sum = sums + ((row + r) * Tiles + t) * kTileColumns;
-      const TileScales<Kind>& scales = args.scales[t];
-      const F32x16 total =
-          join(scales, high[r][t], low[r][t], scales.zero_part(args.zero, x.sums[at]));
-      fma(total, scales.scale * x_scale, F32x16::load(sum)).store(sum);
-    }
-  }
+      fma(to_float(total[r][t][0]), segment.scale[t] * x_scale, F32x16::load(sum)).store(sum);
+    });
+  });
 }
 
-// Rows [row, row + rows), rows ≤ Rows.
-template <ScaleKind Kind, int Rows, int Tiles>
-inline void multiply_last_rows(const BlockArgs<Kind, Tiles>& args, const ActivationView& x,
-                               std::int64_t row, float* sums) {
-  if constexpr (Rows > 0) {
-    if (x.rows - row == Rows) return multiply_block<Kind, Rows, Tiles>(args, x, row, sums);
-    multiply_last_rows<Kind, Rows - 1, Tiles>(args, x, row, sums);
+// Rows [row, end), Rows of them at once while there are so many.
+template <bool ColumnZeros, int Rows, int Tiles>
+[[gnu::flatten]] void multiply_rows(const DecodedSegment<Tiles>& segment, const ActivationView& x,
+                                    std::int64_t row, float* sums) {
+  for (; row + Rows <= x.rows; row += Rows) {
+    multiply_block<ColumnZeros, Rows, Tiles>(segment, x, row, sums);
+  }
+  if constexpr (Rows > 1) {
+    if (row < x.rows) multiply_rows<ColumnZeros, Rows / 2, Tiles>(segment, x, row, sums);
   }
 }
 
@@ -147,32 +158,30 @@ void many_rows(const QuantizedView& w, const ActivationView& x, const OutputView
   for (std::int64_t i = 0; i < x.rows * Tiles; ++i) {
     F32x16::splat(0.0f).store(sums + i * kTileColumns);
   }
-  DecodedSegment segment;
-  BlockArgs<Kind, Tiles> args{};
-  args.codes = segment.codes;
+  DecodedSegment<Tiles> segment;
+  segment.x = x.codes;
   const std::uint8_t* first = w.tiles + static_cast<std::size_t>(tile) * w.tile_bytes;
   std::size_t code_offset = w.codes_offset;
   for (int b = 0; b < w.band_count; ++b) {
     const Band& band = w.bands[b];
-    args.zero = Kind == ScaleKind::kCodes ? 1 << (band.bits - 1) : w.zero;
+    segment.zero = Kind == ScaleKind::kCodes ? 1 << (band.bits - 1) : w.zero;
     for (int s = band.first_segment; s < band.first_segment + band.segments; ++s) {
+      segment.index = s;
+      segment.units = w.units[s];
       for (int t = 0; t < Tiles; ++t) {
         const std::uint8_t* start = first + static_cast<std::size_t>(t) * w.tile_bytes;
         with_bits(band.bits, [&]<int Bits>() {
-          decode_segment<Bits, Tiles>(start + code_offset, w.units[s], t, segment);
+          decode_codes<Bits, Tiles>(start + code_offset, segment.units, Tiles * w.tile_bytes,
+                                    segment.codes + 64 * t);
         });
-        args.scales[t] =
+        const auto scales =
             TileScales<Kind>::load(w, start + static_cast<std::size_t>(s) * scale_bytes(Kind), s);
+        segment.scale[t] = scales.scale;
+        if constexpr (kColumnZeros<Kind>) segment.zeros[t] = scales.zero;
       }
-      args.segment = s;
-      args.quads = w.units[s] * kQuadsPerUnit;
-      std::int64_t row = 0;
-      for (; row + kBlockRows <= x.rows; row += kBlockRows) {
-        multiply_block<Kind, kBlockRows, Tiles>(args, x, row, sums);
-      }
-      multiply_last_rows<Kind, kBlockRows - 1, Tiles>(args, x, row, sums);
-      code_offset += static_cast<std::size_t>(w.units[s] * band.bits) * 64;
-      args.offset += std::int64_t{2} * kUnitSlots * w.units[s];
+      multiply_rows<kColumnZeros<Kind>, kBlockRows, Tiles>(segment, x, 0, sums);
+      code_offset += static_cast<std::size_t>(segment.units * band.bits) * 64;
+      segment.x += segment.units * x.row_pitch * kUnitSlots;
     }
   }
   for (std::int64_t r = 0; r < x.rows; ++r) {
@@ -182,17 +191,29 @@ void many_rows(const QuantizedView& w, const ActivationView& x, const OutputView
   }
 }
 
+// product.template operator()<Tiles>(tile) over [begin, end): Tiles at once while there are so
+// many.
+template <int Tiles, class F>
+void for_tiles(std::int64_t begin, std::int64_t end, const F& product) {
+  for (; begin + Tiles <= end; begin += Tiles) product.template operator()<Tiles>(begin);
+  if constexpr (Tiles > 1) {
+    if (begin < end) for_tiles<Tiles / 2>(begin, end, product);
+  }
+}
+
 }  // namespace
 
 void quantized_product(const QuantizedView& w, const ActivationView& x, const OutputView& out,
                        std::int64_t begin, std::int64_t end) {
   with_scale_kind(w.scale_kind, [&]<ScaleKind Kind>() {
-    if (x.rows == 1) return one_row<Kind>(w, x, out, begin, end);
-    std::int64_t tile = begin;
-    for (; tile + kBlockTiles <= end; tile += kBlockTiles) {
-      many_rows<Kind, kBlockTiles>(w, x, out, tile);
+    if (x.rows == 1) {
+      for_tiles<kRowTiles>(
+          begin, end, [&]<int Tiles>(std::int64_t tile) { one_row<Kind, Tiles>(w, x, out, tile); });
+    } else {
+      for_tiles<kBlockTiles>(begin, end, [&]<int Tiles>(std::int64_t tile) {
+        many_rows<Kind, Tiles>(w, x, out, tile);
+      });
     }
-    for (; tile < end; ++tile) many_rows<Kind, 1>(w, x, out, tile);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "format/bit_codec.h"
 #include "format/exl2_scale.h"
+#include "tensor/arena.h"
 #include "tensor/float16.h"
 
 namespace bl::cpu {
@@ -124,21 +125,10 @@ struct GptqSource {
   }
 };
 
-QuantizedWeights empty_weights(const PackPlan& plan, std::int64_t out) {
-  QuantizedWeights weights;
-  weights.tiles = allocate_host(static_cast<std::size_t>(tiles_of(out)) * plan.tile_bytes);
-  weights.bands = plan.bands;
-  weights.scale_kind = plan.scale_kind;
-  weights.zero = plan.zero;
-  weights.tile_bytes = plan.tile_bytes;
-  weights.codes_offset = plan.codes_offset;
-  return weights;
-}
-
 template <class Source>
 void write_tiles(ThreadPool& threads, const Source& source, const PackPlan& plan,
                  QuantizedWeights& weights) {
-  const TileWriter writer(plan, static_cast<std::uint8_t*>(weights.tiles.data()));
+  const TileWriter writer(plan, weights.tiles.data());
   const auto tiles = static_cast<long>(weights.tiles.bytes() / plan.tile_bytes);
   threads.parallel_for(tiles, 4, [&](long begin, long end) {
     for (long tile = begin; tile < end; ++tile) writer.write(source, tile);
@@ -181,6 +171,32 @@ void copy_rows(const DenseMatrix& matrix, std::int64_t out, std::byte* rows) {
 }
 
 }  // namespace
+
+TileMemory TileAllocator::allocate(std::size_t bytes) {
+  constexpr std::size_t kSlabBytes = std::size_t{16} << 20;
+  constexpr std::size_t kLargest = std::size_t{2} << 20;  // others have huge pages anyhow
+  if (bytes >= kLargest) return {std::make_shared<const Buffer>(allocate_host(bytes)), 0, bytes};
+  std::shared_ptr<const Buffer> slab = slab_.lock();
+  if (slab == nullptr || kSlabBytes - used_ < bytes) {
+    slab = std::make_shared<const Buffer>(allocate_host(kSlabBytes));
+    slab_ = slab;
+    used_ = 0;
+  }
+  const std::size_t offset = used_;
+  used_ += arena_bytes(DType::kI8, static_cast<std::int64_t>(bytes));
+  return {std::move(slab), offset, bytes};
+}
+
+QuantizedWeights Packer::empty_weights(const PackPlan& plan, std::int64_t out) {
+  QuantizedWeights weights;
+  weights.tiles = tiles_.allocate(static_cast<std::size_t>(tiles_of(out)) * plan.tile_bytes);
+  weights.bands = plan.bands;
+  weights.scale_kind = plan.scale_kind;
+  weights.zero = plan.zero;
+  weights.tile_bytes = plan.tile_bytes;
+  weights.codes_offset = plan.codes_offset;
+  return weights;
+}
 
 std::unique_ptr<CpuMatrix> Packer::pack(const WeightMatrix& matrix, std::int64_t out) {
   BL_CHECK(out > 0 && out <= out_features(matrix));

@@ -4,11 +4,24 @@
 #include <vector>
 
 #include "backend/cpu/cpu_matrix.h"
+#include "backend/cpu/pack_plan.h"
 #include "base/thread_pool.h"
 #include "format/weight_matrix.h"
 #include "tensor/tensor.h"
 
 namespace bl::cpu {
+
+// Gives out memory for tiles. Small matrices lie one after the other in slabs of huge pages: each
+// by itself would have small ones, and a step reads all of them. Not thread-safe.
+class TileAllocator {
+ public:
+  // Aligned to 64 bytes. Throws kOutOfMemory.
+  TileMemory allocate(std::size_t bytes);
+
+ private:
+  std::weak_ptr<const Buffer> slab_;  // lives as long as its matrices
+  std::size_t used_ = 0;
+};
 
 // Turns matrices as files hold them into what the kernels read.
 class Packer {
@@ -25,8 +38,12 @@ class Packer {
   // The layout that equals `layout`, if a matrix of this backend still has one.
   std::shared_ptr<const ActivationLayout> share(ActivationLayout layout);
 
+  // Tiles as `plan` says, not written yet.
+  QuantizedWeights empty_weights(const PackPlan& plan, std::int64_t out);
+
   ThreadPool& threads_;
   std::mutex turn_;
+  TileAllocator tiles_;
   std::vector<std::weak_ptr<const ActivationLayout>> layouts_;
 };
 

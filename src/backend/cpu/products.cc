@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/pack_plan.h"
+#include "backend/cpu/piece_queue.h"
 #include "base/check.h"
 
 namespace bl::cpu {
@@ -68,12 +68,12 @@ void quantize(ExecContext& ctx, Job& job) {
                     .gather = layout.gather.data(),
                     .units = layout.units.data(),
                     .segments = layout.segments(),
-                    .row_bytes = layout.slots() * 2};
-  args.codes = ctx.scratch->take(DType::kI8, {job.rows, args.row_bytes}).as<std::int8_t>();
+                    .row_pitch = job.rows};
+  args.codes = ctx.scratch->take(DType::kI8, {job.rows, layout.slots() * 2}).as<std::int16_t>();
   args.scales = ctx.scratch->take_f32({job.rows, args.segments}).as<float>();
   args.sums = ctx.scratch->take(DType::kI32, {job.rows, args.segments}).as<std::int32_t>();
   job.activations = {.codes = args.codes,
-                     .row_bytes = args.row_bytes,
+                     .row_pitch = args.row_pitch,
                      .scales = args.scales,
                      .sums = args.sums,
                      .segments = args.segments,
@@ -94,7 +94,7 @@ void cut(const ExecContext& ctx, Job& job) {
   std::int64_t unit = 0;        // columns or tiles must come in multiples of it
   std::int64_t unit_bytes = 0;  // of weights
   if (const QuantizedWeights* quantized = weight.quantized()) {
-    unit = job.rows == 1 ? 1 : kernels.tile_step;
+    unit = job.rows == 1 ? kernels.row_tile_step : kernels.tile_step;
     unit_bytes = unit * static_cast<std::int64_t>(quantized->tile_bytes);
     job.count = tiles_of(weight.out());
     job.panels = ceil_div(job.rows, kMaxPanelRows);
@@ -136,7 +136,7 @@ void run_piece(const MatmulKernels& kernels, const Job& job, std::int64_t piece,
   const OutputView out = output_of(job, row);
   if (const QuantizedWeights* quantized = product.weight->quantized()) {
     ActivationView x = job.activations;
-    x.codes += row * x.row_bytes;
+    x.codes += row * kUnitSlots;
     x.scales += row * x.segments;
     x.sums += row * x.segments;
     x.rows = rows;
@@ -162,14 +162,13 @@ void run_pass(ExecContext& ctx, Pass& pass) {
   float* panels = nullptr;
   if (widest > 0) panels = ctx.scratch->take_f32({thread_count(ctx), stride}).as<float>();
   const MatmulKernels& kernels = kernels_of(ctx).matmul;
-  std::atomic<std::int64_t> next{0};
+  PieceQueue queue(pieces, thread_count(ctx));
   const auto work = [&](int thread) {
     float* panel = panels + thread * stride;
     std::size_t job = 0;
     std::int64_t before = 0;  // pieces of the jobs before it
-    while (true) {
-      const std::int64_t piece = next.fetch_add(1, std::memory_order_relaxed);
-      if (piece >= pieces) return;
+    for (std::int64_t piece = 0; (piece = queue.take(thread)) >= 0;) {
+      if (piece < before) job = 0, before = 0;
       while (piece - before >= pass.jobs[job].pieces()) before += pass.jobs[job++].pieces();
       run_piece(kernels, pass.jobs[job], piece - before, panel);
     }

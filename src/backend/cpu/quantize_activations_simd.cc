@@ -13,9 +13,9 @@ struct Segment {
   std::int32_t sum = 0;
 };
 
-// The slots of one segment: gathers, finds the largest, writes slots · 2 bytes of codes.
-Segment quantize_segment(const float* x, const std::int32_t* gather, int slots,
-                         std::int8_t* codes) {
+// The slots of one segment: gathers, finds the largest, writes units of codes `pitch` apart.
+Segment quantize_segment(const float* x, const std::int32_t* gather, int slots, std::int16_t* codes,
+                         std::int64_t pitch) {
   alignas(64) float values[kMaxSlots];
   I32x16 largest = I32x16::zero();
   for (int i = 0; i < slots; i += 16) {
@@ -37,7 +37,7 @@ Segment quantize_segment(const float* x, const std::int32_t* gather, int slots,
     const F32x16 scaled =
         inverse == 0.0f ? F32x16::splat(0.0f) : F32x16::load(values + i) * F32x16::splat(inverse);
     const I32x16 q = round_to_int(scaled);
-    store_high_low(q, codes + 2 * i);
+    store_pairs(q, codes + i / kUnitSlots * pitch + i % kUnitSlots);
     sums = sums + q;
   }
   segment.sum = sum(sums);
@@ -48,15 +48,17 @@ Segment quantize_segment(const float* x, const std::int32_t* gather, int slots,
 
 void quantize(const QuantizeArgs& args, std::int64_t begin, std::int64_t end) {
   for (std::int64_t r = begin; r < end; ++r) {
-    std::int8_t* codes = args.codes + r * args.row_bytes;
+    std::int16_t* codes = args.codes + r * kUnitSlots;
+    const std::int64_t pitch = args.row_pitch * kUnitSlots;
     const std::int32_t* gather = args.gather;
     for (std::int64_t s = 0; s < args.segments; ++s) {
       const int slots = args.units[s] * kUnitSlots;
-      const Segment segment = quantize_segment(args.x + r * args.x_stride, gather, slots, codes);
+      const Segment segment =
+          quantize_segment(args.x + r * args.x_stride, gather, slots, codes, pitch);
       args.scales[r * args.segments + s] = segment.scale;
       args.sums[r * args.segments + s] = segment.sum;
       gather += slots;
-      codes += 2 * slots;
+      codes += args.units[s] * pitch;
     }
   }
 }

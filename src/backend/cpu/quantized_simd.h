@@ -15,53 +15,65 @@ void dense_product(const DenseView& w, const FloatRows& x, const OutputView& out
 
 // Registers allow so many sums at once.
 #if defined(__AVX512F__)
-inline constexpr int kBlockRows = 6;   // rows of a register block, quantized
+inline constexpr int kBlockRows = 8;   // rows of a register block, quantized
 inline constexpr int kBlockTiles = 2;  // tiles of it
+inline constexpr int kRowTiles = 2;    // tiles at once where there is one row
 inline constexpr int kDenseRows = 4;
 inline constexpr int kDenseColumns = 6;
 #elif defined(__AVX2__)
-inline constexpr int kBlockRows = 2;
+inline constexpr int kBlockRows = 4;
 inline constexpr int kBlockTiles = 1;
+inline constexpr int kRowTiles = 1;
 inline constexpr int kDenseRows = 2;
 inline constexpr int kDenseColumns = 3;
 #else
-inline constexpr int kBlockRows = 1;
+inline constexpr int kBlockRows = 2;
 inline constexpr int kBlockTiles = 1;
+inline constexpr int kRowTiles = 1;
 inline constexpr int kDenseRows = 1;
 inline constexpr int kDenseColumns = 2;
 #endif
 
-// Quad `q` of a unit: code 4q + j of column l in byte 4l + j. A unit of b bits is b vectors: planes
-// of 4, 2, 1 or 8 bits, the low bits first. In a plane of p bits, vector v holds quads v·8/p … in
-// fields of p bits, lowest first.
-template <int Bits, int q>
-inline U8x64 decode_quad(const std::uint8_t* unit) {
+// Pair `p` of a unit, p = 2q + h: codes 4q + h and 4q + h + 2 of column l as the words of lane l. A
+// unit of b bits is b vectors: planes of 4, 2, 1 or 8 bits, the low bits first. In a plane of p
+// bits, vector v holds quads v·8/p … in fields of p bits of each byte, lowest first.
+template <int Bits, int p>
+inline I16x32 decode_pair(const std::uint8_t* unit) {
+  constexpr int q = p / 2;
+  constexpr int byte = 8 * (p % 2);
   if constexpr (Bits == 8) {
-    return U8x64::load(unit + 64 * q);
+    return shift<byte>(I16x32::load(unit + 64 * q)) & I16x32::splat(0xff);
   } else if constexpr (Bits == 4) {
-    return shift<4 * (q % 2)>(U8x64::load(unit + 64 * (q / 2))) & U8x64::splat(0x0f);
+    return shift<4 * (q % 2) + byte>(I16x32::load(unit + 64 * (q / 2))) & I16x32::splat(0x0f);
   } else if constexpr (Bits == 2) {
-    return shift<2 * (q % 4)>(U8x64::load(unit + 64 * (q / 4))) & U8x64::splat(0x03);
+    return shift<2 * (q % 4) + byte>(I16x32::load(unit + 64 * (q / 4))) & I16x32::splat(0x03);
   } else if constexpr (Bits == 6) {
-    const U8x64 high = U8x64::load(unit + 256 + 64 * (q / 4));
-    return or_masked(decode_quad<4, q>(unit), shift<2 * (q % 4) - 4>(high), U8x64::splat(0x30));
+    const I16x32 high = shift<2 * (q % 4) + byte - 4>(I16x32::load(unit + 256 + 64 * (q / 4)));
+    return or_masked(decode_pair<4, p>(unit), high, I16x32::splat(0x30));
   } else if constexpr (Bits == 5) {
-    const U8x64 high = U8x64::load(unit + 256);
-    return or_masked(decode_quad<4, q>(unit), shift<q - 4>(high), U8x64::splat(0x10));
+    const I16x32 high = shift<q + byte - 4>(I16x32::load(unit + 256));
+    return or_masked(decode_pair<4, p>(unit), high, I16x32::splat(0x10));
   } else {
     static_assert(Bits == 3);
-    const U8x64 high = U8x64::load(unit + 128);
-    return or_masked(decode_quad<2, q>(unit), shift<q - 2>(high), U8x64::splat(0x04));
+    const I16x32 high = shift<q + byte - 2>(I16x32::load(unit + 128));
+    return or_masked(decode_pair<2, p>(unit), high, I16x32::splat(0x04));
   }
 }
 
-// f.template operator()<q>() for the quads of a unit.
-template <int q = 0, class F>
-inline void for_each_quad(const F& f) {
-  if constexpr (q < kQuadsPerUnit) {
-    f.template operator()<q>();
-    for_each_quad<q + 1>(f);
+// f.template operator()<i>() for i in [0, N): loops over register blocks must be gone before the
+// compiler decides what lives in registers.
+template <int N, int i = 0, class F>
+[[gnu::always_inline]] inline void unroll(const F& f) {
+  if constexpr (i < N) {
+    f.template operator()<i>();
+    unroll<N, i + 1>(f);
   }
+}
+
+// The codes of a unit are wanted soon.
+template <int Bits>
+[[gnu::always_inline]] inline void prefetch_unit(const std::uint8_t* unit) {
+  unroll<Bits>([&]<int v>() { prefetch(unit + 64 * v); });
 }
 
 // f.template operator()<Bits>() with the width of a band.
@@ -83,11 +95,16 @@ inline void with_bits(int bits, const F& f) {
   }
 }
 
+// Whether columns have zero points of their own.
+template <ScaleKind Kind>
+inline constexpr bool kColumnZeros =
+    Kind == ScaleKind::kHalfZero8 || Kind == ScaleKind::kHalfZero16;
+
 // Scales and zero points of one segment in one tile.
 template <ScaleKind Kind>
 struct TileScales {
   F32x16 scale;
-  I32x16 zero;  // not set where one zero point serves the matrix
+  I32x16 zero;  // only where kColumnZeros
 
   static TileScales load(const QuantizedView& w, const std::uint8_t* scales, int segment) {
     TileScales r;
@@ -108,11 +125,8 @@ struct TileScales {
 
   // Σ zero · x of a row whose activations add up to `sum`.
   I32x16 zero_part(std::int32_t constant_zero, std::int32_t sum) const {
-    if constexpr (Kind == ScaleKind::kCodes || Kind == ScaleKind::kHalf) {
-      return I32x16::splat(constant_zero * sum);
-    } else {
-      return zero * I32x16::splat(sum);
-    }
+    if constexpr (kColumnZeros<Kind>) return zero * I32x16::splat(sum);
+    return I32x16::splat(constant_zero * sum);
   }
 };
 

@@ -44,8 +44,7 @@ ColumnScale column_scale(const QuantizedWeights& w, const std::uint8_t* scales, 
 
 // One tile into columns [first, first + 16) of `out`, as far as they exist.
 void unpack_tile(const QuantizedWeights& w, std::int64_t tile, const TensorView& out) {
-  const auto* start = static_cast<const std::uint8_t*>(w.tiles.data()) +
-                      static_cast<std::size_t>(tile) * w.tile_bytes;
+  const auto* start = w.tiles.data() + static_cast<std::size_t>(tile) * w.tile_bytes;
   const std::uint8_t* unit = start + w.codes_offset;
   const std::int32_t* gather = w.layout->gather.data();
   const std::int64_t first = tile * kTileColumns;

@@ -1,7 +1,7 @@
 #pragma once
 // Sixteen lanes of one instruction set, for files named *_simd.cc.
 //
-// Goals: kernels are written once, on vectors of 16 × 32 bit or 64 bytes, whatever the registers
+// Goals: kernels are written once, on vectors of 16 × 32 or 32 × 16 bit, whatever the registers
 // are; integer results are the same on every instruction set, float results too between those that
 // have FMA.
 // Non-goals: a general vector library. What no kernel needs is not here.
@@ -14,11 +14,10 @@
 //           + − ×, fma(a, b, c) = a·b + c, max, sum(v) (pairwise: i with i+8, +4, +2, +1),
 //           abs_bits(v) = |v| as an integer that orders like it, NaN above all
 //   I32x16  load, zero, splat, + −, ×, shift_left<n>, max, sum, max_lane, to_float,
-//           round_to_int(F32x16), store_high_low(q, p)
-//   U8x64   load, store, splat, shift<n> (right; left when negative; bits move across bytes),
-//           a & mask, a | (b & mask)
-//   S8x64   splat_quad(p): four signed bytes in every lane
-//   dot(acc, codes, quads): acc[l] += Σ_j codes[4l + j] · quads[4l + j]
+//           round_to_int(F32x16), store_pairs(v, p): 16 words, of four lanes 0, 2, 1, 3
+//   I16x32  load, store, splat, splat_pair(p): two words in every lane, shift<n> (right, zeros come
+//           in; left when negative), a & mask, a | (b & mask)
+//   dot(acc, a, b): acc[l] += a[2l] · b[2l] + a[2l + 1] · b[2l + 1]
 //   select_scales(nibbles, table): F32x16 with lane l = table[nibble of lane l]; nibbles as
 //           nibble_position() says
 //
@@ -30,6 +29,16 @@
 #include <cstdint>
 
 #include "backend/cpu/scale_nibbles.h"
+
+namespace bl::cpu::BL_ISA {
+
+// Into the L2 cache; any address may be given.
+inline void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
+inline void prefetch_bytes(const std::byte* p, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += 64) prefetch(p + i);
+}
+
+}  // namespace bl::cpu::BL_ISA
 
 #if defined(__AVX512F__)
 #include "backend/cpu/simd/vec_avx512.h"

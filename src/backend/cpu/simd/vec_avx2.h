@@ -148,30 +148,27 @@ inline I32x16 abs_bits(F32x16 a) {
           _mm256_and_si256(_mm256_castps_si256(a.high), mask)};
 }
 
-// Sixteen lanes that fit a byte, in order.
-inline __m128i narrow_to_bytes(I32x16 a) {
-  const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.low, a.high), 0xd8);
-  return _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-}
-
 // See vec_avx512.h.
-inline void store_high_low(I32x16 q, std::int8_t* p) {
-  const I32x16 biased = q + I32x16::splat(64);
-  const I32x16 high = {_mm256_srai_epi32(biased.low, 7), _mm256_srai_epi32(biased.high, 7)};
-  const __m128i h = narrow_to_bytes(high);
-  const __m128i l = narrow_to_bytes(q - shift_left<7>(high));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_unpacklo_epi32(h, l));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 16), _mm_unpackhi_epi32(h, l));
+inline void store_pairs(I32x16 a, std::int16_t* p) {
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.low, a.high), 0xd8);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8));
 }
 
-struct U8x64 {
+struct I16x32 {
   __m256i low, high;
-  static U8x64 load(const void* p) {
+  static I16x32 load(const void* p) {
     const auto* v = static_cast<const __m256i*>(p);
     return {_mm256_loadu_si256(v), _mm256_loadu_si256(v + 1)};
   }
-  static U8x64 splat(int byte) {
-    const __m256i v = _mm256_set1_epi8(static_cast<char>(byte));
+  static I16x32 splat(int word) {
+    const __m256i v = _mm256_set1_epi16(static_cast<short>(word));
+    return {v, v};
+  }
+  static I16x32 splat_pair(const std::int16_t* p) {
+    std::int32_t pair;
+    __builtin_memcpy(&pair, p, 4);
+    const __m256i v = _mm256_set1_epi32(pair);
     return {v, v};
   }
   void store(void* p) const {
@@ -182,40 +179,29 @@ struct U8x64 {
 };
 
 template <int n>
-U8x64 shift(U8x64 a) {
+I16x32 shift(I16x32 a) {
   if constexpr (n > 0) return {_mm256_srli_epi16(a.low, n), _mm256_srli_epi16(a.high, n)};
   if constexpr (n < 0) return {_mm256_slli_epi16(a.low, -n), _mm256_slli_epi16(a.high, -n)};
   return a;
 }
-inline U8x64 operator&(U8x64 a, U8x64 b) {
+inline I16x32 operator&(I16x32 a, I16x32 b) {
   return {_mm256_and_si256(a.low, b.low), _mm256_and_si256(a.high, b.high)};
 }
 // a | (b & mask)
-inline U8x64 or_masked(U8x64 a, U8x64 b, U8x64 mask) {
+inline I16x32 or_masked(I16x32 a, I16x32 b, I16x32 mask) {
   return {_mm256_or_si256(a.low, _mm256_and_si256(b.low, mask.low)),
           _mm256_or_si256(a.high, _mm256_and_si256(b.high, mask.high))};
 }
 
-struct S8x64 {
-  __m256i v;
-  static S8x64 splat_quad(const std::int8_t* p) {
-    std::int32_t quad;
-    __builtin_memcpy(&quad, p, 4);
-    return {_mm256_set1_epi32(quad)};
-  }
-};
-
-// Codes reach 255 and quads ±64: two products are at most 32,640, so nothing saturates.
-inline __m256i dot8(__m256i acc, __m256i codes, __m256i quads) {
+inline __m256i dot8(__m256i acc, __m256i a, __m256i b) {
 #if defined(__AVXVNNI__)
-  return _mm256_dpbusd_avx_epi32(acc, codes, quads);
+  return _mm256_dpwssd_avx_epi32(acc, a, b);
 #else
-  const __m256i pairs = _mm256_maddubs_epi16(codes, quads);
-  return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
 #endif
 }
-inline I32x16 dot(I32x16 acc, U8x64 codes, S8x64 quads) {
-  return {dot8(acc.low, codes.low, quads.v), dot8(acc.high, codes.high, quads.v)};
+inline I32x16 dot(I32x16 acc, I16x32 a, I16x32 b) {
+  return {dot8(acc.low, a.low, b.low), dot8(acc.high, a.high, b.high)};
 }
 
 // table[index & 15] in each lane: both halves are looked up, bit 3 chooses.

@@ -80,47 +80,38 @@ inline I32x16 abs_bits(F32x16 a) {
   return {_mm512_and_si512(_mm512_castps_si512(a.v), _mm512_set1_epi32(0x7fffffff))};
 }
 
-// q = 128·high + low, both in [−64, 63]: per four lanes 4 bytes high, 4 bytes low; 32 bytes in all.
-inline void store_high_low(I32x16 q, std::int8_t* p) {
-  const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(q.v, _mm512_set1_epi32(64)), 7);
-  const __m512i low = _mm512_sub_epi32(q.v, _mm512_slli_epi32(high, 7));
-  const __m128i h = _mm512_cvtepi32_epi8(high);
-  const __m128i l = _mm512_cvtepi32_epi8(low);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_unpacklo_epi32(h, l));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 16), _mm_unpackhi_epi32(h, l));
+// Sixteen words, of every four lanes in the order 0, 2, 1, 3.
+inline void store_pairs(I32x16 a, std::int16_t* p) {
+  const __m256i words = _mm512_cvtepi32_epi16(a.v);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8));
 }
 
-struct U8x64 {
+struct I16x32 {
   __m512i v;
-  static U8x64 load(const void* p) { return {_mm512_loadu_si512(p)}; }
-  static U8x64 splat(int byte) { return {_mm512_set1_epi8(static_cast<char>(byte))}; }
+  static I16x32 load(const void* p) { return {_mm512_loadu_si512(p)}; }
+  static I16x32 splat(int word) { return {_mm512_set1_epi16(static_cast<short>(word))}; }
+  static I16x32 splat_pair(const std::int16_t* p) {
+    std::int32_t pair;
+    __builtin_memcpy(&pair, p, 4);
+    return {_mm512_set1_epi32(pair)};
+  }
   void store(void* p) const { _mm512_storeu_si512(p, v); }
 };
 
 template <int n>
-U8x64 shift(U8x64 a) {
+I16x32 shift(I16x32 a) {
   if constexpr (n > 0) return {_mm512_srli_epi16(a.v, n)};
   if constexpr (n < 0) return {_mm512_slli_epi16(a.v, -n)};
   return a;
 }
-inline U8x64 operator&(U8x64 a, U8x64 b) { return {_mm512_and_si512(a.v, b.v)}; }
+inline I16x32 operator&(I16x32 a, I16x32 b) { return {_mm512_and_si512(a.v, b.v)}; }
 // a | (b & mask)
-inline U8x64 or_masked(U8x64 a, U8x64 b, U8x64 mask) {
+inline I16x32 or_masked(I16x32 a, I16x32 b, I16x32 mask) {
   return {_mm512_ternarylogic_epi32(a.v, b.v, mask.v, 0xf8)};
 }
 
-struct S8x64 {
-  __m512i v;
-  static S8x64 splat_quad(const std::int8_t* p) {
-    std::int32_t quad;
-    __builtin_memcpy(&quad, p, 4);
-    return {_mm512_set1_epi32(quad)};
-  }
-};
-
-inline I32x16 dot(I32x16 acc, U8x64 codes, S8x64 quads) {
-  return {_mm512_dpbusd_epi32(acc.v, codes.v, quads.v)};
-}
+inline I32x16 dot(I32x16 acc, I16x32 a, I16x32 b) { return {_mm512_dpwssd_epi32(acc.v, a.v, b.v)}; }
 
 inline F32x16 select_scales(const std::uint8_t* nibbles, F32x16 table) {
   std::int64_t bytes;

@@ -149,60 +149,56 @@ inline I32x16 abs_bits(F32x16 a) {
 }
 
 // See vec_avx512.h.
-inline void store_high_low(I32x16 q, std::int8_t* p) {
-  for (int i = 0; i < 16; ++i) {
-    const std::int32_t high = (q.v[i] + 64) >> 7;
-    p[i / 4 * 8 + i % 4] = static_cast<std::int8_t>(high);
-    p[i / 4 * 8 + 4 + i % 4] = static_cast<std::int8_t>(q.v[i] - high * 128);
+inline void store_pairs(I32x16 a, std::int16_t* p) {
+  for (int i = 0; i < 16; i += 4) {
+    p[i] = static_cast<std::int16_t>(a.v[i]);
+    p[i + 1] = static_cast<std::int16_t>(a.v[i + 2]);
+    p[i + 2] = static_cast<std::int16_t>(a.v[i + 1]);
+    p[i + 3] = static_cast<std::int16_t>(a.v[i + 3]);
   }
 }
 
-// Little-endian words, so that shifts move bits as the other instruction sets do.
-struct U8x64 {
-  std::uint32_t v[16];
-  static U8x64 load(const void* p) {
-    U8x64 r;
+struct I16x32 {
+  std::int16_t v[32];
+  template <class F>
+  static I16x32 make(const F& f) {
+    I16x32 r;
+    for (int i = 0; i < 32; ++i) r.v[i] = static_cast<std::int16_t>(f(i));
+    return r;
+  }
+  static I16x32 load(const void* p) {
+    I16x32 r;
     __builtin_memcpy(r.v, p, 64);
     return r;
   }
-  static U8x64 splat(int byte) {
-    U8x64 r;
-    for (std::uint32_t& word : r.v) word = static_cast<std::uint32_t>(byte) * 0x01010101u;
-    return r;
+  static I16x32 splat(int word) {
+    return make([=](int) { return word; });
+  }
+  static I16x32 splat_pair(const std::int16_t* p) {
+    return make([=](int i) { return p[i % 2]; });
   }
   void store(void* p) const { __builtin_memcpy(p, v, 64); }
 };
 
 template <int n>
-U8x64 shift(U8x64 a) {
-  for (std::uint32_t& word : a.v) {
-    if constexpr (n >= 0) word >>= n;
-    if constexpr (n < 0) word <<= -n;
-  }
-  return a;
+I16x32 shift(I16x32 a) {
+  return I16x32::make([&](int i) {
+    const auto word = static_cast<std::uint16_t>(a.v[i]);
+    if constexpr (n >= 0) return word >> n;
+    if constexpr (n < 0) return word << -n;
+  });
 }
-inline U8x64 operator&(U8x64 a, U8x64 b) {
-  for (int i = 0; i < 16; ++i) a.v[i] &= b.v[i];
-  return a;
+inline I16x32 operator&(I16x32 a, I16x32 b) {
+  return I16x32::make([&](int i) { return a.v[i] & b.v[i]; });
 }
 // a | (b & mask)
-inline U8x64 or_masked(U8x64 a, U8x64 b, U8x64 mask) {
-  for (int i = 0; i < 16; ++i) a.v[i] |= b.v[i] & mask.v[i];
-  return a;
+inline I16x32 or_masked(I16x32 a, I16x32 b, I16x32 mask) {
+  return I16x32::make([&](int i) { return a.v[i] | (b.v[i] & mask.v[i]); });
 }
 
-struct S8x64 {
-  std::int32_t q[4];
-  static S8x64 splat_quad(const std::int8_t* p) { return {{p[0], p[1], p[2], p[3]}}; }
-};
-
-inline I32x16 dot(I32x16 acc, U8x64 codes, S8x64 quads) {
+inline I32x16 dot(I32x16 acc, I16x32 a, I16x32 b) {
   for (int i = 0; i < 16; ++i) {
-    const std::uint32_t c = codes.v[i];
-    acc.v[i] += static_cast<std::int32_t>(c & 255u) * quads.q[0] +
-                static_cast<std::int32_t>((c >> 8) & 255u) * quads.q[1] +
-                static_cast<std::int32_t>((c >> 16) & 255u) * quads.q[2] +
-                static_cast<std::int32_t>(c >> 24) * quads.q[3];
+    acc.v[i] += a.v[2 * i] * b.v[2 * i] + a.v[2 * i + 1] * b.v[2 * i + 1];
   }
   return acc;
 }
