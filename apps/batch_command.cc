@@ -12,6 +12,7 @@
 #include "batch_request.h"
 #include "cache/kv_cache.h"
 #include "command.h"
+#include "constraint_options.h"
 #include "engine/engine.h"
 #include "lora_options.h"
 #include "model_options.h"
@@ -31,6 +32,7 @@ struct BatchOptions {
   std::string input;
   std::string output;
   std::int64_t sequences = 16;
+  ConstraintOptions constraint;
 
   template <class V>
   void visit(V&& v) {
@@ -38,6 +40,7 @@ struct BatchOptions {
     v(input, {"input", "IN.jsonl", "requests in OpenAI's batch format"});
     v(output, {"-o,--out", "OUT.jsonl", "answers; run again, it goes on behind the last one"});
     v(sequences, {"-b,--batch", "N", "sequences at once"});
+    constraint.visit(v);
     speculation.visit(v);
     model.visit(v);
     lora.visit(v);
@@ -62,6 +65,7 @@ class Batch {
         input_(options.input),
         output_(options.output),
         adapters_(options.lora.load(engine)),
+        constraint_(options.constraint.spec()),
         progress_("batch", total, Progress::Unit::kItems) {
     if (output_.done() > 0) log_info("{} answers are there already", output_.done());
     progress_.update(output_.done());
@@ -94,7 +98,7 @@ class Batch {
     if (output_.is_done(id)) return true;
     // What is wrong with a request is its answer.
     try {
-      OpenLine open(BatchRequest(document, engine_.session()), number_);
+      OpenLine open(BatchRequest(document, engine_.session(), constraint_), number_);
       for (Request& request : open.request.requests()) {
         open.answers.emplace_back(static_cast<std::size_t>(request.sampling.n));
         request.adapters = adapters_;
@@ -163,6 +167,7 @@ class Batch {
   BatchInput input_;
   BatchOutput output_;
   std::vector<AdapterChoice> adapters_;
+  ConstraintSpec constraint_;  // of lines that ask for none
   Progress progress_;
   std::list<OpenLine> open_;
   std::int64_t number_ = 0;
@@ -176,6 +181,7 @@ void batch(BatchOptions& options) {
   if (options.sequences < 1 || options.sequences > 1024) {
     fail_usage("-b: {} is not in 1 … 1024", options.sequences);
   }
+  options.constraint.spec();  // wrong flags show before the model loads
   SessionOptions session_options = options.model.session_options();
   options.speculation.check();
   options.lora.plan(session_options);

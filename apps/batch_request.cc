@@ -88,7 +88,8 @@ Json completion_logprobs(const Answer& answer, const Tokenizer& tokenizer) {
 
 }  // namespace
 
-BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session)
+BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session,
+                           const ConstraintSpec& otherwise)
     : custom_id_(line.at("custom_id").get<std::string>()),
       is_chat_(line.at("url") == "/v1/chat/completions"),
       sampling_(session.defaults().sampling) {
@@ -96,11 +97,8 @@ BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session)
   const auto model = body.find("model");
   if (model != body.end() && model->is_string()) model_ = model->get<std::string>();
   for (const char* key : {"stream", "echo", "suffix"}) refuse(body, key);
-  if (const auto format = body.find("response_format");
-      format != body.end() && format->is_object() && format->value("type", "text") != "text") {
-    fail(ErrorCode::kUnsupported, "response_format {} is not supported in a batch",
-         json_text(*format));
-  }
+  constraint_ = read_constraint(body, "the request");
+  if (!constraint_) constraint_ = otherwise;
   sampling_.seed = seed_of(custom_id_);
   if (!is_chat_) sampling_.max_tokens = 16;
   Json parameters = parse_json(json_text(body), "the request");
@@ -121,6 +119,7 @@ void BatchRequest::add_prompt(std::vector<std::int32_t> ids) {
   Request request;
   request.prompt = std::move(ids);
   request.sampling = sampling_;
+  request.constraint = constraint_;
   request.continues_prompt = !is_chat_;
   requests_.push_back(std::move(request));
 }

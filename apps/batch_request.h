@@ -11,7 +11,9 @@ namespace bl {
 class BatchRequest {
  public:
   // Throws kInvalidArgument or kUnsupported for what is wrong about the body.
-  BatchRequest(const OrderedJson& line, const ModelSession& session);
+  // `otherwise`: the form of answers for which the body asks for none.
+  BatchRequest(const OrderedJson& line, const ModelSession& session,
+               const ConstraintSpec& otherwise = {});
 
   const std::string& custom_id() const { return custom_id_; }
   // One a prompt.
@@ -32,6 +34,7 @@ class BatchRequest {
   std::string model_;
   bool is_chat_ = false;
   SamplingParams sampling_;
+  ConstraintSpec constraint_;
   std::vector<Request> requests_;
 };
 

@@ -33,6 +33,7 @@ Request GenerationOptions::request(const SamplingParams& of_model) const {
   request.sampling = resolve(of_model);
   request.sampling.max_tokens = max_tokens;
   request.sampling.stop_strings = stops;
+  request.constraint = constraint.spec();
   return request;
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "constraint_options.h"
 #include "engine/engine.h"
 #include "overrides.h"
 #include "sample/sampling_params.h"
@@ -14,6 +15,7 @@ struct GenerationOptions {
   std::int64_t max_tokens = 0;
   std::vector<std::string> stops;
   bool greedy = false;
+  ConstraintOptions constraint;
   Overrides<SamplingParams> sampling;
 
   template <class V>
@@ -21,6 +23,7 @@ struct GenerationOptions {
     v.group("Generation");
     v(max_tokens, {"-n,--max-tokens", "N", "stop after N tokens", "an end token or the context"});
     v(stops, {"--stop", "TEXT", "stop before this text"});
+    constraint.visit(v);
     v.group("Sampling (a model's generation_config.json wins over these defaults)");
     sampling.visit(v);
     v(greedy, {"--greedy", "", "always the likeliest token"});

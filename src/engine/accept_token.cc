@@ -39,6 +39,10 @@ std::optional<Ending> rewind(Choice& choice, PrefixCache& cache) {
     part->truncate(cache, part->length() - count);
   }
   choice.text->take_back(tokens, choice.text_before());
+  // It may be ahead by guesses that were right and are not taken.
+  if (choice.constraint) {
+    choice.constraint->rollback(choice.constraint->accepted() - choice.generated());
+  }
   ++choice.usage.rewinds;
   if (choice.held->rewinds() < kMostRewinds) return std::nullopt;
   return Ending{FinishReason::kError, ErrorCode::kInvalidArgument,
@@ -55,11 +59,12 @@ bool repeats_itself(const Choice& choice) {
                  params.loop_detect_repeats);
 }
 
-std::optional<Ending> ending_of(const Choice& choice, bool is_end) {
+std::optional<Ending> ending_of(const Choice& choice, const AcceptArgs& args) {
   const OpenRequest& open = *choice.open;
   const std::int64_t most = open.request.sampling.max_tokens;
-  if (is_end) return Ending{FinishReason::kEndToken};
+  if (args.is_end) return Ending{FinishReason::kEndToken};
   if (choice.text && choice.text->stopped()) return Ending{FinishReason::kStopString};
+  if (args.satisfied) return Ending{FinishReason::kConstraint};
   if (repeats_itself(choice)) return Ending{FinishReason::kLoop};
   if (choice.length() >= open.longest || (most > 0 && choice.generated() >= most)) {
     return Ending{open.by_limit ? FinishReason::kMaxTokens : FinishReason::kContext};
@@ -94,13 +99,13 @@ std::optional<Ending> accept_token(Choice& choice, PrefixCache& cache, AcceptArg
   if (args.logprobs != nullptr) piece.logprobs = std::move(*args.logprobs);
   if (!choice.held) {
     give(choice, std::move(piece));
-    return ending_of(choice, args.is_end);
+    return ending_of(choice, args);
   }
   choice.held->add(std::move(piece), {choice.sampler.state(), choice.healing});
   if (!args.is_end && choice.text->is_banned()) return rewind(choice, cache);
   choice.held->release(choice.text->open_tokens(), choice.length(),
                        [&](AnswerPiece ready) { give(choice, std::move(ready)); });
-  return ending_of(choice, args.is_end);
+  return ending_of(choice, args);
 }
 
 }  // namespace bl

@@ -20,6 +20,7 @@ struct AcceptArgs {
   std::int32_t id = 0;
   TokenLogprobs* logprobs = nullptr;  // taken, where there are some
   bool is_end = false;                // an end token
+  bool satisfied = false;             // the constraint is, and nothing can follow
 };
 
 // A chosen token becomes part of an answer: its text goes to the reader, or waits while a banned

@@ -17,6 +17,7 @@
 #include "engine/request.h"
 #include "engine/sequence.h"
 #include "model/step_batch.h"
+#include "sample/constraint.h"
 #include "sample/sampler_chain.h"
 
 namespace bl {
@@ -40,7 +41,8 @@ struct OpenRequest {
   std::int64_t longest = 0;  // tokens a sequence of it may come to
   bool by_limit = false;     // `longest` is the request's own limit, not the context's
   AnswerRules rules{};
-  std::shared_ptr<const HealedPrompt> healed{};  // null: the prompt stays as it is
+  std::vector<std::unique_ptr<Constraint>> constraints{};  // one a choice, until they take them
+  std::shared_ptr<const HealedPrompt> healed{};            // null: the prompt stays as it is
   // With guidance: the text beside each answer's, and how many tokens it is longer.
   std::vector<std::int32_t> negative{};
   std::int64_t beyond = 0;
@@ -74,6 +76,9 @@ struct Choice {
     usage.prompt_tokens = static_cast<std::int64_t>(sequence.ids.size());
     ends = open->request.sampling.stop_tokens;
     std::sort(ends.begin(), ends.end());
+    if (!open->constraints.empty()) {
+      constraint = std::move(open->constraints[static_cast<std::size_t>(number)]);
+    }
     if (!open->healed) return;
     sequence.ids.resize(open->healed->kept());
     healing.prompt = open->healed;
@@ -122,8 +127,9 @@ struct Choice {
   Sequence sequence;
   PrefixCursor cursor;
   SamplerChain sampler;
-  std::unique_ptr<AnswerText> text;  // null without a tokenizer
-  std::unique_ptr<HeldAnswer> held;  // with banned strings
+  std::unique_ptr<Constraint> constraint;  // null: none
+  std::unique_ptr<AnswerText> text;        // null without a tokenizer
+  std::unique_ptr<HeldAnswer> held;        // with banned strings
   HealingProgress healing;
   // With guidance: `guide` computes what is steered away from, `main` of that is the answer. The
   // rows of both behind the same token make one choice; the one that came first waits.

@@ -96,14 +96,15 @@ void Engine::start(std::vector<std::int32_t> end_tokens) {
   if (options_.speculation.source) {
     options_.speculation.source->check_target(tokenizer_, facts_.vocab);
   }
+  const std::vector<std::int32_t> of_model = end_tokens;
   longest_ = std::min(facts_.context, std::int64_t{model_->pool().pages()} * kPageSlots);
   core_ = std::make_unique<EngineCore>(
       *model_, tokenizer_,
       EngineCore::Options{options_.running, options_.step_tokens, std::move(end_tokens),
                           options_.speculation});
   intake_ = std::make_unique<RequestIntake>(
-      tokenizer_,
-      RequestIntake::Limits{facts_, longest_, core_->most_running(), model_->pool().pages()});
+      tokenizer_, RequestIntake::Limits{facts_, longest_, core_->most_running(),
+                                        model_->pool().pages(), of_model});
   stats_ = core_->stats();
   thread_ = std::thread([this] { loop(); });
 }
@@ -156,6 +157,10 @@ RequestHandle Engine::submit(Request request) {
   return std::move(*handle);
 }
 
+bool Engine::is_full() const {
+  return open_ + static_cast<std::int64_t>(inbox_.size()) >= options_.requests;
+}
+
 std::optional<RequestHandle> Engine::try_submit(Request request) {
   check(request);
   const auto now = EngineClock::now();
@@ -177,6 +182,11 @@ std::optional<RequestHandle> Engine::try_submit(Request request) {
                                std::chrono::duration<double>(request.deadline));
   }
   open->request = std::move(request);
+  {
+    // Before the work of compiling a constraint.
+    const std::lock_guard lock(mutex_);
+    if (is_full()) return std::nullopt;
+  }
   intake_->complete(*open);
   open->salt = fmt::format("{}:{}:{}", facts_.reach_matters ? open->longest + open->beyond : 0,
                            adapters.salt, open->request.cache_salt);
@@ -185,7 +195,7 @@ std::optional<RequestHandle> Engine::try_submit(Request request) {
   RequestHandle handle(open->stream, answers);
   {
     const std::lock_guard lock(mutex_);
-    if (open_ + static_cast<std::int64_t>(inbox_.size()) >= options_.requests) return std::nullopt;
+    if (is_full()) return std::nullopt;
     inbox_.push_back(std::move(open));
   }
   waker_->wake();

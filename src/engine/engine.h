@@ -117,6 +117,7 @@ class Engine {
 
  private:
   void check(const Request& request) const;
+  bool is_full() const;  // with mutex_
   void loop();
   void start(std::vector<std::int32_t> end_tokens);
 

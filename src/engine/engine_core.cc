@@ -200,6 +200,7 @@ void EngineCore::preempt(Choice& choice) {
 void EngineCore::gather(const std::vector<Choice*>& who, const StepPlan& plan) {
   items_.clear();
   computed_.clear();
+  constraints_.clear();
   std::int64_t rows = limits_.logit_rows;
   for (const StepWork& work : plan.work) {
     Choice& choice = *who[static_cast<std::size_t>(work.sequence)];
@@ -229,10 +230,14 @@ void EngineCore::gather(const std::vector<Choice*>& who, const StepPlan& plan) {
       count += drafts;
     }
     rows -= wanted == LogitRows::kAll ? count : (wanted == LogitRows::kLast ? 1 : 0);
+    if (choice.constraint && wanted != LogitRows::kNone) {
+      constraints_.push_back(choice.constraint.get());
+    }
     computed_.push_back({&choice, sequence.cached, count, wanted, choice.drafted});
     const SamplingParams& sampling = choice.sampler.params();
-    const bool free = choice.generated() >= sampling.min_tokens && !sampling.ban_end_tokens &&
-                      !sampling.logprobs && !choice.open->held && device_sampleable(sampling);
+    const bool free = !choice.constraint && choice.generated() >= sampling.min_tokens &&
+                      !sampling.ban_end_tokens && !sampling.logprobs && !choice.open->held &&
+                      device_sampleable(sampling);
     items_.push_back({.sequence = &sequence,
                       .count = count,
                       .logits = wanted,
@@ -250,6 +255,7 @@ bool EngineCore::compute(const std::vector<Choice*>& who, const StepPlan& plan) 
   // What a step throws is the answer to the requests that were in it, and to no other.
   Ending failure{FinishReason::kError};
   try {
+    const MaskWorker::Turn masks(mask_worker_, constraints_);
     output = model_.run(items_);
   } catch (const Error& error) {
     failure.code = error.code();
@@ -367,6 +373,7 @@ void EngineCore::fill_task(Choice& choice, std::int64_t place, RowTask& task) co
   task.generated = place - choice.prompt_tokens();
   if (place > choice.length()) task.follows = task.history.back();
   task.end_tokens = end_tokens(choice);
+  task.constraint = choice.constraint.get();
   if (choice.held) task.barred = choice.held->barred(place);
   if (choice.healing.active()) task.mask = choice.healing.prompt->mask(choice.healing.done);
   if (sampling.logprobs) task.alternatives = static_cast<std::int32_t>(sampling.top_logprobs);
@@ -399,7 +406,8 @@ void EngineCore::take_task(Choice& choice, RowTask& task) {
       accept_token(choice, cache_,
                    {.id = task.id,
                     .logprobs = task.alternatives >= 0 ? &task.logprobs : nullptr,
-                    .is_end = is_end(choice, task.id)});
+                    .is_end = is_end(choice, task.id),
+                    .satisfied = task.satisfied});
   if (ending) finish(choice, *ending);
 }
 

@@ -11,6 +11,7 @@
 #include "engine/accept_token.h"
 #include "engine/choice.h"
 #include "engine/engine_stats.h"
+#include "engine/mask_worker.h"
 #include "engine/row_sampler.h"
 #include "engine/scheduler.h"
 #include "engine/speculation.h"
@@ -90,12 +91,14 @@ class EngineCore {
   PrefixCache cache_;
   RowSampler row_sampler_;
   Speculation speculation_;
+  MaskWorker mask_worker_;
   std::vector<ChoicePtr> choices_;  // best rank first
   std::map<std::string, PageTable> pins_;
   EngineStats stats_;
   std::int64_t requests_ = 0;
   std::vector<StepItem> items_;  // of the present step
   std::vector<Computed> computed_;
+  std::vector<Constraint*> constraints_;  // whose next mask the present step needs
   std::vector<RowTask> tasks_;
   bool any_over_ = false;
 };

@@ -8,6 +8,8 @@ std::string_view name_of(FinishReason reason) {
       return "end token";
     case FinishReason::kStopString:
       return "stop string";
+    case FinishReason::kConstraint:
+      return "constraint satisfied";
     case FinishReason::kMaxTokens:
       return "token limit";
     case FinishReason::kContext:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "sample/constraint_spec.h"
 #include "sample/sampling_params.h"
 
 namespace bl {
@@ -22,6 +23,7 @@ struct Request {
   // What guidance (cfg_scale) steers away from; empty: sampling.negative_prompt, encoded.
   std::vector<std::int32_t> negative_prompt{};
   SamplingParams sampling{};       // n of best_of: those of the highest mean log-probability
+  ConstraintSpec constraint{};     // the form that the text of every answer has
   bool ignore_end_tokens = false;  // the model's are chosen like others; sampling.stop_tokens end
   // The answer's text goes on where the prompt's ends (a space between them belongs to it); false
   // for the turn of a conversation, which stands by itself.
@@ -44,6 +46,7 @@ struct Request {
 enum class FinishReason {
   kEndToken,
   kStopString,
+  kConstraint,  // the answer satisfies its constraint, and nothing can follow
   kMaxTokens,
   kContext,
   kLoop,  // loop_detect_window

@@ -20,7 +20,9 @@ void need_tokenizer(bool asked, const char* name) {
 
 RequestIntake::RequestIntake(const Tokenizer* tokenizer, const Limits& limits)
     : tokenizer_(tokenizer), limits_(limits) {
-  if (tokenizer_ != nullptr) tables_.emplace(*tokenizer_, limits_.facts.vocab);
+  if (tokenizer_ == nullptr) return;
+  tables_.emplace(*tokenizer_, limits_.facts.vocab);
+  constraints_ = std::make_unique<ConstraintCompiler>(*tokenizer_);
 }
 
 void RequestIntake::complete(OpenRequest& open) {
@@ -30,6 +32,7 @@ void RequestIntake::complete(OpenRequest& open) {
     need_tokenizer(!params.stop_strings.empty(), "stop");
     need_tokenizer(!params.banned_strings.empty(), "banned_strings");
     need_tokenizer(params.token_healing, "token_healing");
+    need_tokenizer(!!request.constraint, "a constraint");
   } else {
     tables_->complete(params);
     open.rules = AnswerRules(params);
@@ -39,6 +42,27 @@ void RequestIntake::complete(OpenRequest& open) {
     }
   }
   if (params.cfg_scale != 1) add_negative(open);
+  if (request.constraint) add_constraints(open);
+}
+
+void RequestIntake::add_constraints(OpenRequest& open) {
+  const Request& request = open.request;
+  // What a healed token adds to the prompt's end would be text that nothing constrains.
+  if (request.sampling.token_healing) {
+    fail(ErrorCode::kUnsupported, "token_healing and a constraint exclude each other");
+  }
+  if (request.constraint.trigger_token >= limits_.facts.vocab) {
+    fail(ErrorCode::kInvalidArgument, "trigger_token is {}, the model's ids are 0 … {}",
+         request.constraint.trigger_token, limits_.facts.vocab - 1);
+  }
+  const CompiledConstraint compiled = constraints_->compile(request.constraint);
+  std::vector<std::int32_t> ends = request.sampling.stop_tokens;
+  if (!request.ignore_end_tokens) {
+    ends.insert(ends.end(), limits_.end_tokens.begin(), limits_.end_tokens.end());
+  }
+  for (std::int32_t i = 0; i < open.choices(); ++i) {
+    open.constraints.push_back(std::make_unique<Constraint>(compiled, ends));
+  }
 }
 
 // Guidance without a negative prompt steers away from what the model says of the last token alone.

@@ -37,7 +37,7 @@ void RowSampler::choose(RowTask& task, Room& room) {
                 .generated = task.generated,
                 .end_tokens = task.end_tokens,
                 .barred = task.barred,
-                .mask = task.mask};
+                .mask = task.constraint == nullptr ? task.mask : task.constraint->mask()};
   if (!task.negative.empty()) {
     room.guided.resize(task.logits.size());
     mix_guidance(task.logits, task.negative, task.sampler->params().cfg_scale, room.guided);
@@ -57,9 +57,12 @@ void RowSampler::choose(RowTask& task, Room& room) {
     task.sampler->restore(after);
     room.best.find(room.row, static_cast<std::size_t>(task.alternatives));
     task.logprobs = taken(room.best, task);
-    return;
   }
-  if (task.alternatives < 0) return;
+  if (task.constraint != nullptr) {
+    task.constraint->accept(task.id);
+    task.satisfied = task.constraint->finished();
+  }
+  if (task.alternatives < 0 || (task.after_chain && task.sampler != nullptr)) return;
   room.best.find(task.logits, static_cast<std::size_t>(task.alternatives));
   task.logprobs = taken(room.best, task);
 }
@@ -83,6 +86,7 @@ void RowSampler::choose_in_order(std::span<RowTask> tasks, Room& room) {
     choose_or_tell(tasks[i], room);
     if (!tasks[i].error.empty()) return;
     if (tasks.size() > 1) tasks[i].state = tasks[i].sampler->state();
+    if (tasks[i].satisfied) return;
   }
 }
 

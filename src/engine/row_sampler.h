@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "engine/request.h"
+#include "sample/constraint.h"
 #include "sample/sampler_chain.h"
 #include "sample/token_log_probability.h"
 
@@ -23,6 +24,7 @@ struct RowTask {
   std::span<const std::int32_t> end_tokens;  // the model's
   std::span<const std::int32_t> barred;      // may not follow here
   std::span<const std::uint32_t> mask;       // may follow, as PickArgs has it; empty: all
+  Constraint* constraint = nullptr;          // gives the mask, and is told what was chosen
   std::int64_t generated = 0;                // tokens of the answer so far
   std::int32_t known = -1;                   // the token that follows, where nothing is chosen
   // Behind a guess: this row means something only if the task before it, of the same sampler, has
@@ -33,6 +35,7 @@ struct RowTask {
 
   // The outcome.
   std::int32_t id = -1;               // −1: not chosen
+  bool satisfied = false;             // the constraint is, and nothing can follow
   std::optional<SamplerState> state;  // the sampler's afterwards, where tasks follow each other
   TokenLogprobs logprobs;
   std::string error;  // one line, where the row cannot be used

@@ -1,0 +1,42 @@
+#include "constraint_options.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/file.h"
+#include "usage_error.h"
+
+namespace bl {
+namespace {
+
+// A JSON text where it begins as one, else the name of a file.
+std::string file_or_text(const std::string& value) {
+  const std::size_t first = value.find_first_not_of(" \t\r\n");
+  if (first != value.npos && value[first] == '{') return value;
+  return read_file(value, ConstraintLimits{}.text_bytes);
+}
+
+}  // namespace
+
+ConstraintSpec ConstraintOptions::spec() const {
+  using Kind = ConstraintSpec::Kind;
+  const std::array given{json, schema.has_value(), grammar.has_value(), regex.has_value(),
+                         structural_tag.has_value()};
+  if (std::count(given.begin(), given.end(), true) > 1) {
+    fail_usage("--json, --json-schema, --regex, --grammar and --structural-tag exclude each other");
+  }
+  ConstraintSpec spec;
+  if (json) spec.kind = Kind::kJsonObject;
+  if (schema) spec = {.kind = Kind::kJsonSchema, .text = file_or_text(*schema)};
+  if (grammar) {
+    spec = {.kind = Kind::kGrammar, .text = read_file(*grammar, ConstraintLimits{}.text_bytes)};
+  }
+  if (regex) spec = {.kind = Kind::kRegex, .text = *regex};
+  if (structural_tag) {
+    spec = {.kind = Kind::kStructuralTag, .text = file_or_text(*structural_tag)};
+  }
+  validate(spec);
+  return spec;
+}
+
+}  // namespace bl

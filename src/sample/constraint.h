@@ -1,0 +1,78 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "sample/constraint_spec.h"
+#include "sample/grammar_library.h"
+
+namespace bl {
+
+// A compiled constraint, as requests share it.
+struct CompiledConstraint {
+  std::shared_ptr<const CompiledGrammar> grammar{};
+  std::size_t vocab = 0;            // tokens that the grammar knows
+  std::int32_t trigger_token = -1;  // ConstraintSpec::trigger_token
+  ConstraintLimits limits{};
+};
+
+// Where one answer stands in its constraint: which tokens may follow. Tokens that end an answer may
+// follow exactly where the text so far is whole; special tokens never do.
+//
+// The next mask is computed by prepare(), on whatever thread, so that it can be made while the
+// model runs; mask() does it where nobody did. One thread at a time. A grammar so ambiguous that a
+// token costs more than the limits say throws kLimit; the constraint is then of no more use.
+class Constraint {
+ public:
+  // `end_tokens` end the answer: the model's and the request's own.
+  Constraint(CompiledConstraint compiled, std::vector<std::int32_t> end_tokens);
+
+  // Computes the mask of the next token. What goes wrong is thrown by mask().
+  void prepare();
+  // [words] bits of the tokens that may follow (PickArgs::mask). Throws kInvalidArgument where the
+  // text is not whole and no token can follow, which a vocabulary without the needed bytes leads
+  // to.
+  std::span<const std::uint32_t> mask();
+  // Whether mask() has this token.
+  bool allows(std::int32_t token);
+
+  // `token` has been chosen. Throws kInvalidArgument, and nothing has changed, where it may not
+  // follow. After an end token only rollback() may be called.
+  void accept(std::int32_t token);
+  // Takes the newest `tokens` back.
+  void rollback(std::int64_t tokens);
+
+  std::int64_t accepted() const { return accepted_; }  // tokens
+  // The text so far satisfies the constraint.
+  bool complete() const;
+  // It does, and only end tokens can follow: the answer is over without one of them.
+  bool finished();
+
+ private:
+  // Before the trigger token, where there is one.
+  bool is_free() const { return compiled_.trigger_token >= 0 && !trigger_at_; }
+  void compute();
+  template <class F>
+  void work(const F& body);
+  void set_ends(bool allowed);
+
+  CompiledConstraint compiled_;
+  std::vector<std::int32_t> end_tokens_;  // sorted
+  std::unique_ptr<GrammarWalk> walk_;
+  std::vector<std::uint32_t> words_;
+  std::optional<Error> error_;
+  std::int64_t accepted_ = 0;               // tokens
+  std::optional<std::int64_t> trigger_at_;  // how many had been accepted with the trigger
+  bool prepared_ = false;
+  bool any_text_ = false;          // of words_: some token that is no end may follow
+  std::int64_t ended_ = 0;         // end tokens accepted
+  std::vector<std::size_t> kept_;  // bytes that matching each token has taken
+  std::size_t kept_bytes_ = 0;
+  double credit_ = 0;  // seconds that may be used
+};
+
+}  // namespace bl

@@ -1,0 +1,156 @@
+#include "sample/constraint_compiler.h"
+
+#include <pthread.h>
+
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "sample/work_budget.h"
+#include "text/token_bytes.h"
+#include "text/tokenizer.h"
+
+namespace bl {
+namespace {
+
+// The library descends into a grammar's expressions and rules by recursion, a few hundred bytes a
+// level, and a text of the largest size can make as many levels as it has rules. Pages that are not
+// touched cost nothing.
+constexpr std::size_t kStackBytes = 512u << 20;
+// At once; more wait. Each may take ConstraintLimits::compile_bytes.
+constexpr int kCompiling = 2;
+
+struct Task {
+  const GrammarLibrary& library;
+  const ConstraintSpec& spec;
+  const ConstraintLimits& limits;
+  std::unique_ptr<CompiledGrammar> result{};
+  std::optional<Error> error{};
+};
+
+// What a thread would die of is handed to the one who waits for it.
+void* run_task(void* pointer) {
+  auto& task = *static_cast<Task*>(pointer);
+  try {
+    const WorkBudget budget("compiling the constraint", task.limits.compile_seconds,
+                            task.limits.compile_bytes);
+    task.result = task.library.compile(task.spec);
+  } catch (const Error& error) {
+    task.error = error;
+  } catch (const std::bad_alloc&) {
+    task.error = Error(ErrorCode::kOutOfMemory, "out of memory while the constraint was compiled");
+  }
+  return nullptr;
+}
+
+void run_on_deep_stack(Task& task) {
+  pthread_attr_t attributes;
+  pthread_t thread;
+  bool started = pthread_attr_init(&attributes) == 0;
+  if (started) {
+    started = pthread_attr_setstacksize(&attributes, kStackBytes) == 0 &&
+              pthread_create(&thread, &attributes, run_task, &task) == 0;
+    pthread_attr_destroy(&attributes);
+  }
+  if (!started) {
+    fail(ErrorCode::kOutOfMemory,
+         "no thread with {} MiB of stack could be started to compile the constraint",
+         kStackBytes >> 20);
+  }
+  pthread_join(thread, nullptr);
+  if (task.error) throw *task.error;
+}
+
+std::string key_of(const ConstraintSpec& spec) {
+  return fmt::format("{}{}{}{}", static_cast<int>(spec.kind), spec.any_whitespace ? 'w' : '-',
+                     spec.strict ? 's' : '-', spec.text);
+}
+
+}  // namespace
+
+ConstraintCompiler::ConstraintCompiler(const Tokenizer& tokenizer, ConstraintLimits limits)
+    : tokenizer_(tokenizer), limits_(limits) {}
+
+ConstraintCompiler::~ConstraintCompiler() = default;
+
+const GrammarLibrary& ConstraintCompiler::library() {
+  std::call_once(opened_, [this] {
+    vocab_ = static_cast<std::size_t>(tokenizer_.vocab_size());
+    library_ = open_grammar_library(token_bytes(tokenizer_));
+  });
+  if (library_ == nullptr) {
+    fail(
+        ErrorCode::kUnsupported,
+        "this build has no library of grammars (BL_GRAMMAR=OFF), so answers cannot be constrained");
+  }
+  return *library_;
+}
+
+ConstraintCompiler::Compiled ConstraintCompiler::find(const std::string& key) {
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return nullptr;
+  entries_.splice(entries_.begin(), entries_, found->second);
+  ++stats_.hits;
+  return found->second->grammar;
+}
+
+void ConstraintCompiler::insert(const std::string& key, const Compiled& grammar) {
+  const std::size_t bytes = grammar->bytes() + 2 * key.size() + sizeof(Entry);
+  ++stats_.misses;
+  if (bytes > limits_.cache_bytes || by_key_.contains(key)) return;
+  entries_.push_front({key, grammar, bytes});
+  by_key_[key] = entries_.begin();
+  stats_.bytes += bytes;
+  while (stats_.bytes > limits_.cache_bytes) {
+    stats_.bytes -= entries_.back().bytes;
+    by_key_.erase(entries_.back().key);
+    entries_.pop_back();
+  }
+}
+
+ConstraintCompiler::Compiled ConstraintCompiler::compile_apart(const ConstraintSpec& spec) {
+  Task task{.library = library(), .spec = spec, .limits = limits_};
+  run_on_deep_stack(task);
+  return std::move(task.result);
+}
+
+CompiledConstraint ConstraintCompiler::compile(const ConstraintSpec& spec) {
+  validate(spec, limits_);
+  library();
+  const std::string key = key_of(spec);
+  CompiledConstraint made{.vocab = vocab_, .trigger_token = spec.trigger_token, .limits = limits_};
+  std::unique_lock lock(mutex_);
+  made.grammar = find(key);
+  if (made.grammar) return made;
+  compiled_one_.wait(lock, [&] { return compiling_ < kCompiling; });
+  // While this one waited, another may have compiled the same.
+  made.grammar = find(key);
+  if (made.grammar) return made;
+  ++compiling_;
+  lock.unlock();
+  // Counts it out again, whatever happens.
+  struct Leave {
+    ConstraintCompiler& self;
+    ~Leave() {
+      {
+        const std::lock_guard guard(self.mutex_);
+        --self.compiling_;
+      }
+      self.compiled_one_.notify_one();
+    }
+  } leave{*this};
+  made.grammar = compile_apart(spec);
+  const std::lock_guard guard(mutex_);
+  insert(key, made.grammar);
+  return made;
+}
+
+ConstraintCompiler::Stats ConstraintCompiler::stats() const {
+  const std::lock_guard guard(mutex_);
+  Stats stats = stats_;
+  stats.grammars = entries_.size();
+  return stats;
+}
+
+}  // namespace bl

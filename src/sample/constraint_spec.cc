@@ -1,0 +1,186 @@
+#include "sample/constraint_spec.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace bl {
+namespace {
+
+using Kind = ConstraintSpec::Kind;
+
+bool holds_json(Kind kind) { return kind == Kind::kJsonSchema || kind == Kind::kStructuralTag; }
+
+// The deepest nesting of brackets, whatever they mean, and the rest of what stacks: signs that
+// turn what stands before them into a part of something larger. Brackets in strings count only in
+// texts that are no JSON, where what is a string depends on the grammar of grammars.
+std::int64_t nesting_of(std::string_view text, bool json) {
+  std::int64_t depth = 0;
+  std::int64_t deepest = 0;
+  bool in_string = false;
+  bool escaped = false;
+  for (const char c : text) {
+    const bool was_escaped = std::exchange(escaped, false);
+    if (was_escaped) continue;
+    if (c == '\\') {
+      escaped = true;
+    } else if (c == '"' && json) {
+      in_string = !in_string;
+    } else if (!in_string && (c == '(' || c == '[' || c == '{')) {
+      deepest = std::max(deepest, ++depth);
+    } else if (!in_string && (c == ')' || c == ']' || c == '}')) {
+      depth = std::max<std::int64_t>(depth - 1, 0);
+    }
+  }
+  return deepest;
+}
+
+std::string text_of(const OrderedJson& value, std::string_view what, std::string_view key) {
+  if (!value.is_string()) {
+    fail(ErrorCode::kInvalidArgument, "{}: {} should be a text", what, key);
+  }
+  return value.get<std::string>();
+}
+
+// JSON that may also be given as the text of it.
+std::string json_text_of(const OrderedJson& value, std::string_view what, std::string_view key) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_object() && !value.is_boolean()) {
+    fail(ErrorCode::kInvalidArgument, "{}: {} should be an object", what, key);
+  }
+  return json_text(value);
+}
+
+const OrderedJson& member(const OrderedJson& object, std::string_view what,
+                          std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (const auto found = object.find(name); found != object.end() && !found->is_null()) {
+      return *found;
+    }
+  }
+  fail(ErrorCode::kInvalidArgument, "{}: response_format has no {}", what, *names.begin());
+}
+
+ConstraintSpec read_schema_format(const OrderedJson& format, std::string_view what) {
+  const OrderedJson& given = member(format, what, {"json_schema", "schema"});
+  ConstraintSpec spec{.kind = Kind::kJsonSchema};
+  const bool wrapped = given.is_object() && given.contains("schema");
+  spec.text = json_text_of(wrapped ? given["schema"] : given, what, "json_schema");
+  if (!wrapped) return spec;
+  if (const auto strict = given.find("strict"); strict != given.end() && !strict->is_null()) {
+    if (!strict->is_boolean()) {
+      fail(ErrorCode::kInvalidArgument, "{}: json_schema.strict should be true or false", what);
+    }
+    spec.strict = strict->get<bool>();
+  }
+  return spec;
+}
+
+ConstraintSpec read_format(const OrderedJson& format, std::string_view what) {
+  if (!format.is_object()) {
+    fail(ErrorCode::kInvalidArgument, "{}: response_format should be an object with a type", what);
+  }
+  const std::string type = text_of(member(format, what, {"type"}), what, "response_format.type");
+  if (type == "text") return {};
+  if (type == "json_object" || type == "json") return {.kind = Kind::kJsonObject};
+  if (type == "json_schema") return read_schema_format(format, what);
+  if (type == "regex") {
+    return {.kind = Kind::kRegex,
+            .text = text_of(member(format, what, {"pattern", "regex"}), what, "pattern")};
+  }
+  if (type == "grammar") {
+    return {.kind = Kind::kGrammar,
+            .text = text_of(member(format, what, {"grammar"}), what, "grammar")};
+  }
+  if (type == "structural_tag") return {.kind = Kind::kStructuralTag, .text = json_text(format)};
+  fail(
+      ErrorCode::kInvalidArgument,
+      "{}: response_format.type is {}, should be text, json_object, json_schema, regex, grammar or "
+      "structural_tag",
+      what, json_text(OrderedJson(type.substr(0, 60))));
+}
+
+}  // namespace
+
+std::string_view name_of(Kind kind) {
+  switch (kind) {
+    case Kind::kNone:
+      return "no constraint";
+    case Kind::kJsonObject:
+      return "JSON object";
+    case Kind::kJsonSchema:
+      return "JSON schema";
+    case Kind::kRegex:
+      return "regular expression";
+    case Kind::kGrammar:
+      return "grammar";
+    case Kind::kStructuralTag:
+      return "structural tag";
+  }
+  return "?";
+}
+
+void validate(const ConstraintSpec& spec, const ConstraintLimits& limits) {
+  if (!spec) return;
+  const std::string_view what = name_of(spec.kind);
+  if (spec.kind == Kind::kJsonObject) return;
+  if (spec.text.empty()) fail(ErrorCode::kInvalidArgument, "the {} is empty", what);
+  if (spec.text.size() > limits.text_bytes) {
+    fail(ErrorCode::kLimit, "the {} has {} bytes, at most {} are read", what, spec.text.size(),
+         limits.text_bytes);
+  }
+  if (spec.text.find('\0') != spec.text.npos) {
+    fail(ErrorCode::kInvalidArgument, "the {} holds a zero byte at {}", what, spec.text.find('\0'));
+  }
+  const std::int64_t nesting = nesting_of(spec.text, holds_json(spec.kind));
+  if (nesting > limits.nesting) {
+    fail(ErrorCode::kLimit, "the {} has brackets {} deep, at most {} are read", what, nesting,
+         limits.nesting);
+  }
+  if (holds_json(spec.kind)) {
+    const OrderedJson parsed = parse_ordered_json(spec.text, what);
+    if (!parsed.is_object() && !(parsed.is_boolean() && spec.kind == Kind::kJsonSchema)) {
+      fail(ErrorCode::kInvalidArgument, "the {} should be a JSON object", what);
+    }
+  }
+}
+
+ConstraintSpec read_constraint(const OrderedJson& body, std::string_view what) {
+  constexpr std::array<std::pair<const char*, Kind>, 9> kKeys{{
+      {"response_format", Kind::kNone},
+      {"json_schema", Kind::kJsonSchema},
+      {"guided_json", Kind::kJsonSchema},
+      {"regex_pattern", Kind::kRegex},
+      {"guided_regex", Kind::kRegex},
+      {"grammar_string", Kind::kGrammar},
+      {"grammar", Kind::kGrammar},
+      {"guided_grammar", Kind::kGrammar},
+      {"structural_tag", Kind::kStructuralTag},
+  }};
+  ConstraintSpec spec;
+  const char* from = nullptr;
+  for (const auto& [key, kind] : kKeys) {
+    const auto value = body.find(key);
+    if (value == body.end() || value->is_null()) continue;
+    ConstraintSpec next{.kind = kind};
+    if (kind == Kind::kNone) {
+      next = read_format(*value, what);
+    } else {
+      next.text = holds_json(kind) ? json_text_of(*value, what, key) : text_of(*value, what, key);
+    }
+    if (!next) continue;
+    if (spec) {
+      fail(ErrorCode::kInvalidArgument, "{}: {} and {} are given; one constraint an answer", what,
+           from, key);
+    }
+    spec = std::move(next);
+    from = key;
+  }
+  return spec;
+}
+
+}  // namespace bl

@@ -1,0 +1,177 @@
+#include <dlpack/dlpack.h>
+#include <xgrammar/xgrammar.h>
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "base/error.h"
+#include "sample/grammar_library.h"
+
+// The library says what is wrong by these two: its errors become exceptions that say no more than
+// that, and its remarks go nowhere.
+namespace xgrammar {
+
+[[noreturn]] void LogFatalImpl(const std::string&, int, const std::string& message) {
+  throw XGrammarError(message);
+}
+void LogMessageImpl(const std::string&, int, int, const std::string&) {}
+
+}  // namespace xgrammar
+
+namespace bl {
+namespace {
+
+using Kind = ConstraintSpec::Kind;
+
+// The library's message on one line and without the parts that speak of its source.
+std::string one_line(std::string message) {
+  constexpr std::string_view kCheck = "Check failed: ";
+  constexpr std::string_view kFalse = "is false: ";
+  if (const auto check = message.find(kCheck); check != message.npos) {
+    const auto end = message.find(kFalse, check);
+    const std::size_t from = end == message.npos ? check : end + kFalse.size();
+    message.erase(check, from - check);
+  }
+  for (char& c : message) c = static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  while (!message.empty() && message.back() == ' ') message.pop_back();
+  constexpr std::size_t kShown = 300;
+  if (message.size() > kShown) {
+    std::size_t cut = kShown;
+    while (cut > 0 && (static_cast<unsigned char>(message[cut]) & 0xc0) == 0x80) --cut;
+    message = message.substr(0, cut) + "…";
+  }
+  return message.empty() ? "it is malformed" : message;
+}
+
+// Runs a call of the library; what it throws becomes an Error. Errors of a budget pass.
+template <class F>
+auto guarded(ErrorCode code, const char* what, const F& call) {
+  try {
+    return call();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    fail(ErrorCode::kOutOfMemory, "{}: out of memory", what);
+  } catch (const std::exception& error) {
+    fail(code, "{}: {}", what, one_line(error.what()));
+  }
+}
+
+class XWalk final : public GrammarWalk {
+ public:
+  XWalk(const xgrammar::CompiledGrammar& grammar, std::size_t vocab)
+      : matcher_(guarded(ErrorCode::kLimit, "the constraint",
+                         [&] { return xgrammar::GrammarMatcher(grammar); })),
+        vocab_(vocab) {}
+
+  bool fill(std::span<std::uint32_t> words) override {
+    auto shape = static_cast<std::int64_t>((vocab_ + 31) / 32);
+    DLTensor tensor{.data = words.data(),
+                    .device = {kDLCPU, 0},
+                    .ndim = 1,
+                    .dtype = {kDLInt, 32, 1},
+                    .shape = &shape,
+                    .strides = nullptr,
+                    .byte_offset = 0};
+    guarded(ErrorCode::kLimit, "the constraint",
+            [&] { return matcher_.FillNextTokenBitmask(&tensor); });
+    if (vocab_ % 32 != 0) words[vocab_ / 32] &= (std::uint32_t{1} << vocab_ % 32) - 1;
+    return std::any_of(words.begin(), words.end(), [](std::uint32_t word) { return word != 0; });
+  }
+  bool accept(std::int32_t token) override {
+    return guarded(ErrorCode::kLimit, "the constraint",
+                   [&] { return matcher_.AcceptToken(token); });
+  }
+  void rollback(std::int32_t tokens) override {
+    guarded(ErrorCode::kLimit, "the constraint", [&] {
+      matcher_.Rollback(tokens);
+      return true;
+    });
+  }
+  bool complete() const override { return matcher_.IsCompleted(); }
+
+ private:
+  xgrammar::GrammarMatcher matcher_;
+  std::size_t vocab_;
+};
+
+class XGrammar final : public CompiledGrammar {
+ public:
+  XGrammar(xgrammar::CompiledGrammar grammar, std::size_t vocab)
+      : grammar_(std::move(grammar)), vocab_(vocab) {}
+  std::size_t bytes() const override { return grammar_.MemorySizeBytes(); }
+  std::unique_ptr<GrammarWalk> start() const override {
+    return std::make_unique<XWalk>(grammar_, vocab_);
+  }
+
+ private:
+  xgrammar::CompiledGrammar grammar_;
+  std::size_t vocab_;
+};
+
+class XLibrary final : public GrammarLibrary {
+ public:
+  // No stop tokens: when an answer may end is the caller's to say.
+  explicit XLibrary(std::vector<std::string> tokens)
+      : vocab_(tokens.size()),
+        tokens_(tokens, xgrammar::VocabType::RAW, std::nullopt, std::vector<std::int32_t>{}) {
+    // Of nested JSON; validate() has its own, lower bound.
+    xgrammar::SetMaxRecursionDepth(1000);
+  }
+
+  std::unique_ptr<CompiledGrammar> compile(const ConstraintSpec& spec) const override {
+    const std::string what = fmt::format("the {} cannot be used", name_of(spec.kind));
+    return guarded(ErrorCode::kInvalidArgument, what.c_str(), [&] {
+      // On this thread alone, so that its errors and its budget are this thread's.
+      xgrammar::GrammarCompiler compiler(tokens_, 1, false);
+      return std::make_unique<XGrammar>(compiler.CompileGrammar(parse(spec)), vocab_);
+    });
+  }
+
+ private:
+  xgrammar::Grammar parse(const ConstraintSpec& spec) const {
+    switch (spec.kind) {
+      case Kind::kJsonObject:
+        return schema(R"({"type": "object"})", spec.any_whitespace, false);
+      case Kind::kJsonSchema:
+        return schema(spec.text, spec.any_whitespace, spec.strict);
+      case Kind::kRegex:
+        return xgrammar::Grammar::FromRegex(spec.text);
+      case Kind::kStructuralTag: {
+        auto result = xgrammar::Grammar::FromStructuralTag(spec.text, tokens_);
+        if (const auto* error = std::get_if<1>(&result)) {
+          std::visit(
+              [](const auto& e) { fail(ErrorCode::kInvalidArgument, "{}", one_line(e.what())); },
+              *error);
+        }
+        return std::get<0>(std::move(result));
+      }
+      case Kind::kNone:
+      case Kind::kGrammar:
+        break;
+    }
+    if (spec.text.find("::=") == spec.text.npos) {
+      return xgrammar::Grammar::FromLark(spec.text, tokens_);
+    }
+    return xgrammar::Grammar::FromEBNF(spec.text);
+  }
+
+  static xgrammar::Grammar schema(const std::string& text, bool any_whitespace, bool strict) {
+    return xgrammar::Grammar::FromJSONSchema(text, any_whitespace, std::nullopt, std::nullopt,
+                                             strict);
+  }
+
+  std::size_t vocab_;
+  xgrammar::TokenizerInfo tokens_;
+};
+
+}  // namespace
+
+std::unique_ptr<GrammarLibrary> open_grammar_library(std::vector<std::string> tokens) {
+  return std::make_unique<XLibrary>(std::move(tokens));
+}
+
+}  // namespace bl

@@ -1,0 +1,172 @@
+// Constrained answers through the whole engine: on a tiny model whose weights are random, so that
+// nothing but the constraint makes its answers what they are.
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <set>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "engine/engine.h"
+#include "tiny_model.h"
+
+namespace bl {
+namespace {
+
+using Kind = ConstraintSpec::Kind;
+
+class ConstrainedTest : public testing::Test {
+ protected:
+  static std::unique_ptr<ModelSession> load() {
+    SessionOptions options;
+    options.model = test::make_tiny_model("constrained");
+    options.backend = "cpu";
+    options.threads = 2;
+    options.sequences = 4;
+    return ModelSession::load(options);
+  }
+  Request request(ConstraintSpec constraint, std::int64_t max_tokens = 200) {
+    Request request;
+    request.prompt = engine_.tokenizer().encode("Say something: ");
+    request.sampling.temperature = 1;
+    request.sampling.top_k = 0;
+    request.sampling.top_p = 1;
+    request.sampling.seed = 5;
+    request.sampling.max_tokens = max_tokens;
+    request.continues_prompt = false;
+    request.constraint = std::move(constraint);
+    return request;
+  }
+  Answer ask(Request request) { return engine_.submit(std::move(request)).wait().front(); }
+
+  Engine engine_{load()};
+};
+
+constexpr const char* kSchema =
+    R"({"type":"object","properties":{"a":{"type":"boolean"},"b":{"enum":["x","yy"]},)"
+    R"("c":{"type":"array","items":{"type":"integer","minimum":0,"maximum":99},"minItems":2,"maxItems":4}},)"
+    R"("required":["a","b","c"]})";
+
+TEST_F(ConstrainedTest, AnswersSatisfyASchema) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Request asked = request({.kind = Kind::kJsonSchema, .text = kSchema, .any_whitespace = false});
+    asked.sampling.seed = seed;
+    const Answer answer = ask(asked);
+    ASSERT_EQ(answer.error, "");
+    const Json value = Json::parse(answer.text, nullptr, false);
+    ASSERT_TRUE(value.is_object()) << answer.text;
+    EXPECT_TRUE(value["a"].is_boolean());
+    EXPECT_TRUE(value["b"] == "x" || value["b"] == "yy");
+    EXPECT_GE(value["c"].size(), 2u);
+    // Nothing can follow the last bracket, so nothing is waited for.
+    EXPECT_EQ(answer.reason, FinishReason::kConstraint);
+  }
+}
+
+TEST_F(ConstrainedTest, GreedyAnswersAreConstrainedToo) {
+  Request asked = request({.kind = Kind::kJsonSchema, .text = kSchema, .any_whitespace = false});
+  asked.sampling.temperature = 0;
+  EXPECT_TRUE(Json::accept(ask(asked).text));
+}
+
+TEST_F(ConstrainedTest, EachChoiceHasItsOwnState) {
+  Request asked = request({.kind = Kind::kRegex, .text = "(ab|cd|ef){3}[0-9]{4}"});
+  asked.sampling.n = 6;
+  std::set<std::string> texts;
+  for (const Answer& answer : engine_.submit(asked).wait()) {
+    EXPECT_TRUE(std::regex_match(answer.text, std::regex("(ab|cd|ef){3}[0-9]{4}"))) << answer.text;
+    texts.insert(answer.text);
+  }
+  EXPECT_GT(texts.size(), 1u);
+}
+
+TEST_F(ConstrainedTest, AnswersDoNotDependOnWhatElseRuns) {
+  const Request asked = request({.kind = Kind::kRegex, .text = "[a-z]{30}[0-9]{10}"});
+  const std::string alone = ask(asked).text;
+  std::vector<RequestHandle> others;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    Request other = i % 2 == 0 ? request({.kind = Kind::kJsonObject}, 60) : request({}, 60);
+    other.sampling.seed = i;
+    others.push_back(engine_.submit(std::move(other)));
+  }
+  EXPECT_EQ(ask(asked).text, alone);
+  for (RequestHandle& other : others) EXPECT_EQ(other.wait().front().error, "");
+}
+
+TEST_F(ConstrainedTest, AnEndTokenIsChosenOnlyWhereTheGrammarMayEnd) {
+  const auto end = engine_.tokenizer().eos_id().value();
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    Request asked = request({.kind = Kind::kRegex, .text = "a{5}b*"}, 40);
+    asked.sampling.seed = seed;
+    asked.sampling.logit_bias = {{end, 50}};
+    const Answer answer = ask(asked);
+    EXPECT_EQ(answer.text, "aaaaa");
+    EXPECT_EQ(answer.reason, FinishReason::kEndToken);
+    asked.ignore_end_tokens = true;
+    EXPECT_EQ(ask(asked).reason, FinishReason::kMaxTokens);
+  }
+}
+
+TEST_F(ConstrainedTest, OtherRulesOfTheRequestHoldBesideIt) {
+  Request asked = request({.kind = Kind::kRegex, .text = "[a-f]*"}, 50);
+  const auto id = [&](const char* text) { return *engine_.tokenizer().token_to_id(text); };
+  asked.sampling.banned_tokens = {id("a"), id("b")};
+  asked.sampling.stop_strings = {"cc"};
+  asked.sampling.logit_bias = {{id("c"), 5}};
+  const Answer answer = ask(asked);
+  EXPECT_EQ(answer.reason, FinishReason::kStopString);
+  EXPECT_TRUE(std::regex_match(answer.text, std::regex("[c-f]*"))) << answer.text;
+
+  asked.sampling = request({}, 10).sampling;
+  asked.sampling.allowed_tokens = {id("z")};
+  const Answer stuck = ask(asked);
+  EXPECT_EQ(stuck.reason, FinishReason::kError);
+  EXPECT_EQ(stuck.code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(stuck.error.find("no token is left"), std::string::npos) << stuck.error;
+  EXPECT_EQ(ask(request({}, 5)).error, "");  // the engine lives on
+}
+
+TEST_F(ConstrainedTest, LogProbabilitiesAndBestOfWorkBesideIt) {
+  Request asked = request({.kind = Kind::kRegex, .text = "[0-9]{6}"});
+  asked.sampling.logprobs = true;
+  asked.sampling.logprobs_after = true;
+  asked.sampling.top_logprobs = 3;
+  const Answer answer = ask(asked);
+  ASSERT_EQ(answer.ids.size(), 6u);
+  ASSERT_EQ(answer.logprobs.size(), 6u);
+  for (const TokenLogprobs& one : answer.logprobs) {
+    for (const TokenChance& chance : one.best) {
+      EXPECT_TRUE(chance.id >= '0' && chance.id <= '9') << chance.id;
+    }
+  }
+  asked.sampling.logprobs = asked.sampling.logprobs_after = false;
+  asked.sampling.top_logprobs = 0;
+  asked.sampling.best_of = 3;
+  EXPECT_TRUE(std::regex_match(ask(asked).text, std::regex("[0-9]{6}")));
+}
+
+TEST_F(ConstrainedTest, WhatIsWrongIsRefusedBeforeItRuns) {
+  const std::vector<std::pair<Kind, const char*>> wrong{
+      {Kind::kRegex, "(("},     {Kind::kGrammar, "root ::= ("}, {Kind::kJsonSchema, "{\"type\":5}"},
+      {Kind::kJsonSchema, "{"}, {Kind::kStructuralTag, "{}"},   {Kind::kGrammar, ""},
+      {Kind::kRegex, "(?<=x)a"}};
+  for (const auto& [kind, text] : wrong) {
+    EXPECT_THROW(engine_.submit(request({.kind = kind, .text = text})), Error) << text;
+  }
+  EXPECT_EQ(engine_.stats().running, 0);
+}
+
+TEST_F(ConstrainedTest, AnswersStayFreeUntilTheTrigger) {
+  Request asked = request({.kind = Kind::kRegex, .text = "[0-9]{3}"}, 60);
+  const auto trigger = *engine_.tokenizer().token_to_id("!");
+  asked.constraint.trigger_token = trigger;
+  asked.sampling.logit_bias = {{trigger, 3}};
+  const Answer answer = ask(asked);
+  EXPECT_EQ(answer.reason, FinishReason::kConstraint);
+  const auto at = answer.text.find('!');
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_TRUE(std::regex_match(answer.text.substr(at + 1), std::regex("[0-9]{3}"))) << answer.text;
+}
+
+}  // namespace
+}  // namespace bl
