@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints a C++ program that measures how many vector instructions a cycle one core takes.
 
-  python3 ports.py > ports.cc && g++ -O2 ports.cc -o ports && ./ports 2.95   # clock in GHz
+  python3 ports.py > ports.cc && g++ -O2 -mavx512f ports.cc -o ports && ./ports 2.95   # clock in GHz
 
 Needs AVX-512 with VNNI, BF16 and FP16. Written in assembly: sums in an array of vectors are spilled by
 GCC 12, and then the store unit is what one measures.
@@ -11,6 +11,9 @@ INSTRUCTIONS = {
     "vpdpbusd zmm": "vpdpbusd %zmm30,%zmm31,%zmm{i}",
     "vpdpbusd zmm, operand broadcast from memory": "vpdpbusd {offset}(%rsi){{1to16}},%zmm31,%zmm{i}",
     "vpdpbusd ymm": "vpdpbusd %ymm30,%ymm31,%ymm{i}",
+    "vpdpwssd zmm": "vpdpwssd %zmm30,%zmm31,%zmm{i}",
+    "vpdpwssd zmm, operand broadcast from memory": "vpdpwssd {offset}(%rsi){{1to16}},%zmm31,%zmm{i}",
+    "vpdpwssd ymm": "vpdpwssd %ymm30,%ymm31,%ymm{i}",
     "vpmaddubsw zmm": "vpmaddubsw %zmm30,%zmm31,%zmm{i}",
     "vpmaddubsw + vpaddw zmm": "vpmaddubsw %zmm30,%zmm31,%zmm29\\nvpaddw %zmm29,%zmm{i},%zmm{i}",
     "vpdpbusd + vpmaddubsw zmm":

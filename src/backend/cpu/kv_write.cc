@@ -83,10 +83,14 @@ void kv_write(ExecContext& ctx, const KvWriteArgs& args) {
     float* room = rooms.row<float>(thread);
     return WriteRoom{room, reinterpret_cast<std::byte*>(room + dim)};
   };
-  constexpr std::int64_t kWorthSharing = 8192;
-  for_items(
-      ctx, {.count = tokens, .grain = 4, .shared = tokens * layout.kv_heads * dim >= kWorthSharing},
-      [&](int thread, std::int64_t t) { writer.write(t, room_of(thread)); });
+  // Every pair of elements of a key lies in a cache line of its own, and sixteen slots share it:
+  // few tokens are worth sharing, and many are in runs of sixteen.
+  constexpr std::int64_t kWorthSharing = 1024;
+  for_items(ctx,
+            {.count = tokens,
+             .grain = tokens < 64 ? 2 : kLaneSlots,
+             .shared = tokens * layout.kv_heads * dim >= kWorthSharing},
+            [&](int thread, std::int64_t t) { writer.write(t, room_of(thread)); });
 }
 
 }  // namespace bl::cpu

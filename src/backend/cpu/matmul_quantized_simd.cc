@@ -83,6 +83,7 @@ inline void decode_codes(const std::uint8_t* codes, std::int32_t units, std::siz
                          std::uint8_t* to) {
   for (std::int32_t u = 0; u < units; ++u) {
     prefetch_unit<Bits>(codes + ahead);
+    unroll<Bits>([&]<int v>() { prefetch_near(codes + 64 * (Bits + v)); });
     unroll<kPairsPerUnit>([&]<int p>() { decode_pair<Bits, p>(codes).store(to + 64 * Tiles * p); });
     codes += 64 * Bits;
     to += 64 * Tiles * kPairsPerUnit;
@@ -157,6 +158,9 @@ void many_rows(const QuantizedView& w, const ActivationView& x, const OutputView
   alignas(64) float sums[kMaxPanelRows * Tiles * kTileColumns];
   for (std::int64_t i = 0; i < x.rows * Tiles; ++i) {
     F32x16::splat(0.0f).store(sums + i * kTileColumns);
+  }
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    for (int t = 0; t < Tiles; ++t) prefetch(out.out + r * out.stride + (tile + t) * kTileColumns);
   }
   DecodedSegment<Tiles> segment;
   segment.x = x.codes;

@@ -10,7 +10,7 @@ namespace bl::cpu {
 // to do: waking them costs as much as a few thousand elements.
 template <class F>
 void for_rows(ExecContext& ctx, std::int64_t rows, std::int64_t width, const F& body) {
-  constexpr std::int64_t kWorthSharing = 16384;
+  constexpr std::int64_t kWorthSharing = 8192;
   if (rows * width < kWorthSharing || ctx.threads == nullptr) {
     for (std::int64_t row = 0; row < rows; ++row) body(row);
     return;

@@ -32,8 +32,9 @@
 
 namespace bl::cpu::BL_ISA {
 
-// Into the L2 cache; any address may be given.
+// Into the L2 cache, or the L1 cache; any address may be given.
 inline void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
+inline void prefetch_near(const void* p) { __builtin_prefetch(p, 0, 3); }
 inline void prefetch_bytes(const std::byte* p, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; i += 64) prefetch(p + i);
 }
