@@ -59,7 +59,7 @@ AdapterRegistry::Resolved AdapterRegistry::resolve(std::span<const AdapterChoice
          kMostAdapters);
   }
   struct Chosen {
-    std::uint64_t generation;
+    const Loaded* from;
     WeightedAdapter adapter;
   };
   std::vector<Chosen> chosen;
@@ -81,17 +81,18 @@ AdapterRegistry::Resolved AdapterRegistry::resolve(std::span<const AdapterChoice
            names.empty() ? "none" : names);
     }
     for (const Chosen& other : chosen) {
-      if (other.generation != found->generation) continue;
+      if (other.from != &*found) continue;
       fail(ErrorCode::kInvalidArgument, "adapter '{}' is named twice", choice.name);
     }
-    chosen.push_back({found->generation, {found->adapter, static_cast<float>(choice.weight)}});
+    chosen.push_back({&*found, {found->adapter, static_cast<float>(choice.weight)}});
   }
-  std::sort(chosen.begin(), chosen.end(),
-            [](const Chosen& a, const Chosen& b) { return a.generation < b.generation; });
+  std::sort(chosen.begin(), chosen.end(), [](const Chosen& a, const Chosen& b) {
+    return a.from->fingerprint < b.from->fingerprint;
+  });
   for (const Chosen& one : chosen) {
     if (one.adapter.weight == 0) continue;
-    resolved.salt +=
-        fmt::format("{}*{:x} ", one.generation, std::bit_cast<std::uint32_t>(one.adapter.weight));
+    resolved.salt += fmt::format("{}*{:x} ", one.from->fingerprint,
+                                 std::bit_cast<std::uint32_t>(one.adapter.weight));
     resolved.mix.push_back(one.adapter);
   }
   return resolved;
@@ -124,6 +125,7 @@ void AdapterRegistry::work(StepModel& model) {
     try {
       fresh.adapter = model.pack_adapter(*order->adapter, used);
       fresh.bytes = model.adapter_bytes(*order->adapter);
+      fresh.fingerprint = order->adapter->fingerprint();
     } catch (const Error& caught) {
       error = caught;
     } catch (const std::bad_alloc&) {
@@ -136,7 +138,6 @@ void AdapterRegistry::work(StepModel& model) {
         if (one.name == order->name) one.name.clear();
       }
       fresh.name = order->name;
-      fresh.generation = ++generations_;
       loaded_.push_back(std::move(fresh));
     }
     finish(*order, std::move(error));

@@ -49,8 +49,8 @@ class AdapterRegistry {
 
  private:
   struct Loaded {
-    std::string name;  // empty: unloaded
-    std::uint64_t generation = 0;
+    std::string name;         // empty: unloaded
+    std::string fingerprint;  // of its weights
     std::shared_ptr<const LoraAdapter> adapter;
     std::size_t bytes = 0;
   };
@@ -68,7 +68,6 @@ class AdapterRegistry {
   std::condition_variable done_;
   std::vector<std::shared_ptr<Order>> orders_;
   std::vector<Loaded> loaded_;
-  std::uint64_t generations_ = 0;
   bool stopped_ = false;
 };
 

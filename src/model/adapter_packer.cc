@@ -1,5 +1,9 @@
 #include "model/adapter_packer.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -61,6 +65,31 @@ HostArray part_rows(const TensorView& b, const AdapterPart& part, std::int64_t r
   return copy;
 }
 
+// Two sums of 64 bits that mix differently.
+class Fingerprint {
+ public:
+  void add(std::uint64_t word) {
+    a_ = std::rotl((a_ ^ word) * 0x9e3779b97f4a7c15u, 29);
+    b_ = std::rotl(b_ + word, 23) * 0xc2b2ae3d27d4eb4fu + 1;
+  }
+  void add(const TensorView& view) {
+    const std::size_t bytes = bytes_of(view);
+    add(bytes);
+    for (std::size_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, view.as<const std::byte>() + at, std::min(sizeof(word), bytes - at));
+      add(word);
+    }
+  }
+  std::string text() const {
+    return fmt::format("{:016x}{:016x}", a_ ^ (a_ >> 31), b_ ^ (b_ >> 33));
+  }
+
+ private:
+  std::uint64_t a_ = 1;
+  std::uint64_t b_ = 2;
+};
+
 std::size_t packed_bytes(Backend& backend, const DenseMatrix& matrix) {
   const std::size_t packed = backend.packed_bytes(matrix, {});
   return packed > 0 ? packed : bytes_of(matrix.weight.view);  // 0: it stays where it is
@@ -87,6 +116,17 @@ PreparedAdapter::PreparedAdapter(const PeftAdapter& adapter) {
     }
     modules_.push_back(std::move(module));
   }
+  Fingerprint print;
+  for (const Module& module : modules_) {
+    print.add(std::bit_cast<std::uint32_t>(module.scale));
+    print.add(module.down.weight.view);
+    for (const Part& part : module.parts) {
+      print.add(static_cast<std::uint64_t>(part.linear));
+      print.add(static_cast<std::uint64_t>(part.first_column));
+      print.add(part.up.weight.view);
+    }
+  }
+  fingerprint_ = print.text();
 }
 
 std::size_t PreparedAdapter::bytes(Backend& backend) const {

@@ -1,6 +1,9 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "model/peft_adapter.h"
 #include "nn/lora.h"
@@ -14,6 +17,9 @@ class PreparedAdapter {
  public:
   explicit PreparedAdapter(const PeftAdapter& adapter);
 
+  // The same for the same weights at the same places, in whatever process: 32 hexadecimal digits.
+  // Not made to withstand who constructs collisions.
+  const std::string& fingerprint() const { return fingerprint_; }
   // Bytes that pack() will take of the backend's memory.
   std::size_t bytes(Backend& backend) const;
   // Not to be called while a step runs.
@@ -32,6 +38,7 @@ class PreparedAdapter {
     float scale = 0;
   };
   std::vector<Module> modules_;
+  std::string fingerprint_;
 };
 
 }  // namespace bl

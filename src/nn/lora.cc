@@ -29,13 +29,16 @@ struct Job {
   float scale = 1.0f;
 };
 
-// out += scale · t · up. The scale goes into t: products without a multiplier are those that every
-// backend has its best kernels for.
+// out += scale · t · up. On a device the scale goes into t first: products of F32 without a
+// multiplier are those that it has its best kernels for. A host multiplies at no cost.
 void add_product(ExecContext& ctx, const TensorView& t, const PackedMatrix& up, float scale,
                  const TensorView& out) {
-  ctx.ops->scale(ctx, {.x = t, .multiplier = scale});
+  const bool host = ctx.threads != nullptr;
+  if (!host) ctx.ops->scale(ctx, {.x = t, .multiplier = scale});
   const MatmulOutput output{&up, out, {}};
-  ctx.ops->matmul(ctx, {.x = t, .outputs = {&output, 1}, .accumulate = true});
+  ctx.ops->matmul(
+      ctx,
+      {.x = t, .outputs = {&output, 1}, .multiplier = host ? scale : 1.0f, .accumulate = true});
 }
 
 void run_jobs(ExecContext& ctx, const TensorView& x, std::span<const Job> jobs) {

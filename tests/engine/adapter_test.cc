@@ -145,6 +145,9 @@ TEST(EngineAdapters, AReloadedNameSharesNoPages) {
   const Request request = request_of(prompt_of(40), 10, {{"a", 1.0}});
   ids_of(engine, request);
   EXPECT_GT(engine.submit(request).wait().front().usage.cached_tokens, 0);
+  // Under another name or at another time, the same weights mean the same pages.
+  engine.load_adapter("a", folder_of("attn-r8"));
+  EXPECT_GT(engine.submit(request).wait().front().usage.cached_tokens, 0);
   engine.load_adapter("a", folder_of("all-r16-rslora"));
   EXPECT_EQ(engine.adapters().size(), 1u);
   const Answer answer = engine.submit(request).wait().front();

@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t kMaxPass = 32;            // products of one parallel region
 constexpr std::int64_t kBudgetRows = 512;       // rows of activations held at once
 constexpr std::int64_t kMinBudgetRows = 64;     // so that padded layouts fit even for one row
+constexpr std::int64_t kSerialTerms = 1 << 15;  // of products that one thread makes faster
 constexpr std::int64_t kSerialElements = 8192;  // activations that one thread quantizes faster
 constexpr std::int64_t kItemBytes = 24 << 10;   // of weights in a piece of work, one row
 constexpr std::int64_t kItemsPerThread = 6;     // at least, where there is enough work
@@ -149,6 +150,17 @@ void run_piece(const MatmulKernels& kernels, const Job& job, std::int64_t piece,
 
 std::int64_t panel_floats(std::int64_t in) { return kDensePanelColumns * ceil_div(in, 16) * 16; }
 
+// Whether a thread has done it before it could wake another one: products with the narrow matrices
+// of adapters.
+bool is_small(const Pass& pass) {
+  std::int64_t terms = 0;
+  for (std::size_t j = 0; j < pass.size; ++j) {
+    const Job& job = pass.jobs[j];
+    terms += job.rows * job.product->weight->in() * job.product->weight->out();
+  }
+  return terms <= kSerialTerms;
+}
+
 void run_pass(ExecContext& ctx, Pass& pass) {
   std::int64_t pieces = 0;
   std::int64_t widest = 0;  // input of a dense matrix
@@ -173,7 +185,7 @@ void run_pass(ExecContext& ctx, Pass& pass) {
       run_piece(kernels, pass.jobs[job], piece - before, panel);
     }
   };
-  if (ctx.threads == nullptr || pieces == 1) {
+  if (ctx.threads == nullptr || pieces == 1 || is_small(pass)) {
     work(0);
   } else {
     ctx.threads->run_any(work);
