@@ -145,7 +145,11 @@ void add_exl2(RandomSource& source, const std::string& key, std::int64_t in, std
              [groups](const TensorView& view, std::uint64_t) {
                std::copy(groups.begin(), groups.end(), view.as<std::int16_t>());
              });
-  source.add(key + ".q_invperm", DType::kI32, Shape{in}, fill_permutation);
+  // Converters order the channels of an input once for all matrices that read it: those of one
+  // module and width.
+  const std::uint64_t order = std::hash<std::string>()(key.substr(0, key.rfind('.'))) + in;
+  source.add(key + ".q_invperm", DType::kI32, Shape{in},
+             [order](const TensorView& view, std::uint64_t) { fill_permutation(view, order); });
 }
 
 void add_gptq(RandomSource& source, const std::string& key, std::int64_t in, std::int64_t out) {

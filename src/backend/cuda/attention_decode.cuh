@@ -36,6 +36,23 @@ struct DecodeLaunch {
   std::uint32_t* counters = nullptr;  // [span][kCountersPerSpan], zero between launches
 };
 
+// What the cache type says of rows, so that a kernel has code for its own alone.
+template <CacheType kType>
+struct TypeOfRows {
+  static constexpr KvRow::Code kCode = kType == CacheType::kF16   ? KvRow::Code::kF16
+                                       : kType == CacheType::kFp8 ? KvRow::Code::kE4M3
+                                                                  : KvRow::Code::kInt;
+  static constexpr bool kRotated = kCode == KvRow::Code::kInt;
+  __device__ __forceinline__ static RowShape shape(RowShape row) {
+    row.code = kCode;
+    row.bits = kType == CacheType::kF16  ? 16
+               : kType == CacheType::kQ6 ? 6
+               : kType == CacheType::kQ4 ? 4
+                                         : 8;
+    return row;
+  }
+};
+
 template <CacheType kType, int kDim>
 struct DecodeRoom {
   static constexpr bool kHalf = kType == CacheType::kF16;
@@ -58,7 +75,7 @@ struct DecodeRoom {
     return ring > kJoinBytes ? ring : kJoinBytes;
   }
   // And at the end the weights of pieces for the joining CTA: they fit in the ring.
-  static_assert(kJoinBytes >= kQueryTile * kMaxPieces * 4);
+  static_assert(kJoinBytes >= (kQueryTile * kMaxPieces + kDecodeWarps * kDim) * 4);
 };
 
 // What a CTA works on.
@@ -164,11 +181,16 @@ class DecodeWarp {
     room_ = ring + warp * Shape::warp_bytes(p_.k_row.bytes, p_.v_row.bytes);
     next_ = task.begin + warp * kWarpKeys;
     if constexpr (Shape::kHalf) {
+#pragma unroll 1
       for (int s = 0; s < Shape::kStages; ++s) {
         clear_columns<kDim, kWarpKeys>(team(), p_.k_row.dim, keys(s));
         clear_columns<kDim, kWarpKeys>(team(), p_.v_row.dim, values(s));
       }
     }
+  }
+  // When the first keys are there.
+  __device__ __forceinline__ void open() {
+#pragma unroll 1
     for (int s = 0; s < Shape::kStages; ++s) prefetch(s);
   }
 
@@ -313,6 +335,7 @@ struct RowPart {
 };
 
 // Lanes of a warp hold elements [d, d + 32) of row `row` of the task, lane by lane.
+template <bool kRotated>
 __device__ __forceinline__ void write_result(const AttentionParams& p, const DecodeTask& task,
                                              int row, int d, const RowPart& part) {
   const int lane = static_cast<int>(threadIdx.x) & 31;
@@ -328,7 +351,7 @@ __device__ __forceinline__ void write_result(const AttentionParams& p, const Dec
     weight = weight * power_of_two(part.top - top) + power_of_two(sink - top);
   }
   value = d + lane < v_dim ? value / weight : 0.0f;
-  if (p.v_row.code == KvRow::Code::kInt) {
+  if (kRotated) {
     value = rotate_group(value, v_dim - d < kKvScaleGroup ? v_dim - d : kKvScaleGroup);
   }
   if (d + lane < v_dim) {
@@ -344,7 +367,7 @@ __device__ __forceinline__ std::int64_t first_part_row(const DecodeLaunch& launc
 }
 
 // The four warps' sums → the result, or this piece's part of it. `room`: Shape::kJoinBytes.
-template <int kDim, int kOutStride>
+template <int kDim, int kOutStride, bool kRotated>
 __device__ __forceinline__ void join_warps(const AttentionParams& p, const DecodeLaunch& launch,
                                            const DecodeTask& task, const WarpSums<kDim>& sums,
                                            float* room) {
@@ -384,7 +407,7 @@ __device__ __forceinline__ void join_warps(const AttentionParams& p, const Decod
       part.value += share * values[(w * kQueryTile + row) * kOutStride + d + lane];
     }
     if (task.pieces == 1) {
-      write_result(p, task, row, d, part);
+      write_result<kRotated>(p, task, row, d, part);
     } else {
       if (d + lane < v_dim) launch.values[(first + row) * v_dim + d + lane] = part.value;
       if (d == 0 && lane == 0) launch.tops[first + row] = make_float2(part.top, part.weight);
@@ -410,64 +433,82 @@ __device__ __forceinline__ bool arrives_last(const DecodeLaunch& launch, const D
   return last;
 }
 
-// All pieces' parts → results. `room`: kQueryTile · kMaxPieces floats.
+// All pieces' parts → results. `room`: kQueryTile · kMaxPieces floats and kDim a warp.
+template <int kDim, bool kRotated>
 __device__ __forceinline__ void join_pieces(const AttentionParams& p, const DecodeLaunch& launch,
                                             const DecodeTask& task, float* room) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) & 31;
-  float* shares = room;  // [row][kMaxPieces]
+  const int lane = lane_index();
+  constexpr int kGroups = kDim / kKvScaleGroup;
   const std::int64_t first = first_part_row(launch, 0) + task.first_row;
   for (int row = warp; row < task.rows; row += kDecodeWarps) {
+    float* shares = room + row * kMaxPieces;
+    float2 parts[kMaxPieces / 32];
     float top = -INFINITY;
-    for (int i = lane; i < task.pieces; i += 32) {
-      top = fmaxf(top, __ldcg(&launch.tops[first + i * launch.span_rows + row]).x);
+#pragma unroll
+    for (int k = 0; k < kMaxPieces / 32; ++k) {
+      const int i = lane + 32 * k;
+      parts[k] = make_float2(-INFINITY, 0.0f);
+      if (i < task.pieces) parts[k] = __ldcg(&launch.tops[first + i * launch.span_rows + row]);
+      top = fmaxf(top, parts[k].x);
     }
-    for (int distance = 16; distance > 0; distance /= 2) {
-      top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, distance));
-    }
+    top = warp_max(top);
     float total = 0.0f;
-    for (int i = lane; i < task.pieces; i += 32) {
-      const float2 part = __ldcg(&launch.tops[first + i * launch.span_rows + row]);
-      const float share = power_of_two(part.x - top);
-      shares[row * kMaxPieces + i] = share;
-      total += share * part.y;
+#pragma unroll
+    for (int k = 0; k < kMaxPieces / 32; ++k) {
+      const int i = lane + 32 * k;
+      const float share = power_of_two(parts[k].x - top);
+      if (i < task.pieces) shares[i] = share;
+      total += share * parts[k].y;
     }
-    for (int distance = 16; distance > 0; distance /= 2) {
-      total += __shfl_xor_sync(kAllLanes, total, distance);
-    }
+    total = warp_sum(total);
     __syncwarp();
     const int v_dim = p.v_row.dim;
-    for (int d = 0; d < v_dim; d += kKvScaleGroup) {
-      float value = 0.0f;
-      if (d + lane < v_dim) {
-        const float* at = launch.values + (first + row) * v_dim + d + lane;
-        const std::int64_t stride = static_cast<std::int64_t>(launch.span_rows) * v_dim;
-#pragma unroll 8
-        for (int i = 0; i < task.pieces; ++i) {
-          value += shares[row * kMaxPieces + i] * __ldcg(at + i * stride);
+    const std::int64_t stride = static_cast<std::int64_t>(launch.span_rows) * v_dim;
+    const float* at = launch.values + (first + row) * v_dim + lane;
+    // A row's groups side by side, so that many loads are under way.
+    float values[kGroups] = {};
+#pragma unroll 4
+    for (int i = 0; i < task.pieces; ++i) {
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+        if (g * kKvScaleGroup + lane < v_dim) {
+          values[g] += shares[i] * __ldcg(at + g * kKvScaleGroup + i * stride);
         }
       }
-      write_result(p, task, row, d, {value, top, total});
+    }
+    // Through shared memory, so that what follows exists once.
+    __syncwarp();
+    float* row_values = room + kQueryTile * kMaxPieces + warp * kDim;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) row_values[g * kKvScaleGroup + lane] = values[g];
+#pragma unroll 1
+    for (int d = 0; d < v_dim; d += kKvScaleGroup) {
+      write_result<kRotated>(p, task, row, d, {row_values[d + lane], top, total});
     }
   }
 }
 
 // The new token's key and value of the task's head → the cache.
+template <CacheType kType>
 __device__ __forceinline__ void write_fresh(const FreshTokens& fresh, const DecodeTask& task,
-                                            const float2* turns) {
+                                            std::int64_t slot, const float2* turns) {
   const std::int64_t token = task.span.first_token;
-  const std::int64_t slot = fresh.write.slots[token];
   const int k_groups = fresh.write.k.shape.groups;
   const int v_groups = fresh.write.v.shape.groups;
+  const std::int64_t row = static_cast<std::int64_t>(task.kv_head) * kPageSlots + slot % kPageSlots;
+#pragma unroll 1
   for (int u = static_cast<int>(threadIdx.x) / 32; u < k_groups + v_groups; u += kDecodeWarps) {
-    if (u < k_groups) {
-      write_group(
-          fresh.write.k, slot, token, task.kv_head * k_groups + u,
-          [&](const float* head, int e) { return rotated_element(fresh.k, turns, head, e); });
-    } else {
-      write_group(fresh.write.v, slot, token, task.kv_head * v_groups + u - k_groups,
-                  [](const float* head, int e) { return head[e]; });
-    }
+    const bool is_key = u < k_groups;
+    const KvTarget& target = is_key ? fresh.write.k : fresh.write.v;
+    const RowShape shape = TypeOfRows<kType>::shape(target.shape);
+    const int first = (is_key ? u : u - k_groups) * kKvScaleGroup;
+    const float* head = target.x[token] + task.kv_head * shape.dim;
+    const int e = first + lane_index();
+    float y = 0.0f;
+    if (e < shape.dim) y = is_key ? rotated_element(fresh.k, turns, head, e) : head[e];
+    encode_group(shape, first, y,
+                 target.pages + slot / kPageSlots * target.page_bytes + row * shape.bytes);
   }
 }
 
@@ -490,28 +531,33 @@ __global__ void __launch_bounds__(kDecodeWarps * 32, kDim <= 128 ? 3 : 2)
     dependency_wait();
     return;
   }
+  const std::int64_t slot = fresh.present ? fresh.write.slots[task.span.first_token] : 0;
   if (fresh.present) fill_turns(fresh.q, task.span.first_token, turns);
+  const auto query = [&](const float* head, int e) {
+    return fresh.present ? rotated_element(fresh.q, turns, head, e) : head[e];
+  };
+  DecodeWarp<kType, kDim> warp(p, task, ring, queries);
   const bool reads_fresh = task.end > task.span.past;
+  if (!reads_fresh) warp.open();
+  dependency_wait();
   if (reads_fresh) {
-    dependency_wait();
     if (fresh.present) {
-      write_fresh(fresh, task, turns);
+      write_fresh<kType>(fresh, task, slot, turns);
       __syncthreads();
     }
+    warp.open();
   }
-  DecodeWarp<kType, kDim> warp(p, task, ring, queries);
-  if (!reads_fresh) dependency_wait();
-  load_queries<kDim, kQueryTile>(
-      p, task.span, task.kv_head, task.first_row, queries, [&](const float* head, int e) {
-        return fresh.present ? rotated_element(fresh.q, turns, head, e) : head[e];
-      });
+  constexpr bool kRotated = TypeOfRows<kType>::kRotated;
+  load_queries<kDim, kQueryTile>(p, task.span, task.kv_head, task.first_row, kRotated, queries,
+                                 query);
   __syncthreads();
   WarpSums<kDim> sums;
   warp.run(sums);
   __syncthreads();
-  join_warps<kDim, Shape::kOutStride>(p, launch, task, sums, reinterpret_cast<float*>(ring));
+  join_warps<kDim, Shape::kOutStride, kRotated>(p, launch, task, sums,
+                                                reinterpret_cast<float*>(ring));
   if (task.pieces == 1 || !arrives_last(launch, task)) return;
-  join_pieces(p, launch, task, reinterpret_cast<float*>(ring));
+  join_pieces<kDim, kRotated>(p, launch, task, reinterpret_cast<float*>(ring));
 #endif
 }
 

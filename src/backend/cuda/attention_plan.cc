@@ -11,7 +11,8 @@ namespace bl::cuda {
 namespace {
 
 constexpr int kCtasPerMultiprocessor = 4;
-constexpr int kFewestKeys = 512;  // of a piece, where there are many spans
+constexpr int kFewestKeys = 256;     // of a piece: joining them takes as long as reading so many
+constexpr int kManySpansKeys = 512;  // the same, where there are many spans
 constexpr std::size_t kLargestRecorded = std::size_t{1} << 18;  // ints
 
 int divide_up(std::int64_t value, std::int64_t by) {
@@ -34,8 +35,8 @@ std::int64_t wanted_ctas(int multiprocessors) {
 int piece_keys_of(const DecodeShape& shape, std::int64_t keys, std::int64_t columns) {
   const int even = whole_tiles(divide_up(keys * columns, wanted_ctas(shape.multiprocessors)));
   // Sequences of a batch differ in length: a long one must not wait for one CTA.
-  const int most = std::max(kFewestKeys, whole_tiles(divide_up(keys, kFixedPieces)));
-  return std::max(std::min(even, most), whole_tiles(divide_up(keys, kMaxPieces)));
+  const int most = std::max(kManySpansKeys, whole_tiles(divide_up(keys, kFixedPieces)));
+  return std::max({std::min(even, most), kFewestKeys, whole_tiles(divide_up(keys, kMaxPieces))});
 }
 
 }  // namespace

@@ -211,42 +211,55 @@ __device__ __forceinline__ void clear_columns(Team team, int dim, __half* tile) 
 
 // Row r of a (span, kv head): token r / group, head r % group of the group. Rows [first, first +
 // kRows) → tile, rotated to meet the keys, in units that make scores powers of two. element(head,
-// e): element e of a query, given a pointer to it.
+// e): element e of a query, given a pointer to it; `rotates`: keys are integer codes. A warp has 32
+// elements of a row at a time, of kAtOnce rows, whose loads are under way together.
 template <int kDim, int kRows, class Element>
 __device__ __forceinline__ void load_queries(const AttentionParams& p, const SpanEntry& span,
-                                             int kv_head, int first, __half* tile,
+                                             int kv_head, int first, bool rotates, __half* tile,
                                              const Element& element) {
-  const int lane = static_cast<int>(threadIdx.x) & 31;
-  const int rows = span.tokens * p.group;
+  constexpr int kAtOnce = 4;
+  constexpr int kGroups = kDim / kKvScaleGroup;
+  static_assert(kRows % kAtOnce == 0);
+  const int rows = span.tokens * p.group - first;
   const int k_dim = p.k_row.dim;
   const float factor = p.softcap > 0.0f ? p.scale / p.softcap : p.scale * kLog2E;
-  constexpr int kGroups = kDim / kKvScaleGroup;
-  for (int i = static_cast<int>(threadIdx.x) / 32; i < kRows * kGroups;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x) / 32; i < kRows / kAtOnce * kGroups;
        i += static_cast<int>(blockDim.x) / 32) {
-    const int r = i / kGroups;
+    const int r = i / kGroups * kAtOnce;
     const int d = i % kGroups * kKvScaleGroup;
-    float x = 0.0f;
-    if (first + r < rows && d < k_dim) {
-      const int token = (first + r) / p.group;
-      const int head = kv_head * p.group + (first + r) % p.group;
-      if (d + lane < k_dim) {
-        x = element(
-            p.q + (span.first_token + token) * p.q_stride + static_cast<std::int64_t>(head) * k_dim,
-            d + lane);
+    const int e = d + lane_index();
+    __half* to = tile + r * kTileStride<kDim> + e;
+    float x[kAtOnce] = {};
+    if (r < rows && d < k_dim) {
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (r + k >= rows || e >= k_dim) continue;
+        const int row = first + r + k;
+        const int head = kv_head * p.group + row % p.group;
+        x[k] = element(p.q + (span.first_token + row / p.group) * p.q_stride +
+                           static_cast<std::int64_t>(head) * k_dim,
+                       e);
       }
-      if (p.k_row.code == KvRow::Code::kInt) {
-        x = rotate_group(x, k_dim - d < kKvScaleGroup ? k_dim - d : kKvScaleGroup);
+      if (rotates) {
+#pragma unroll
+        for (int k = 0; k < kAtOnce; ++k) {
+          x[k] = rotate_group(x[k], k_dim - d < kKvScaleGroup ? k_dim - d : kKvScaleGroup);
+        }
       }
     }
-    const float bounded = fminf(fmaxf(x * factor, -65504.0f), 65504.0f);
-    tile[r * kTileStride<kDim> + d + lane] = __float2half_rn(bounded);
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const float bounded = fminf(fmaxf(x[k] * factor, -65504.0f), 65504.0f);
+      to[k * kTileStride<kDim>] = __float2half_rn(bounded);
+    }
   }
 }
 
 template <int kDim, int kRows>
 __device__ __forceinline__ void load_queries(const AttentionParams& p, const SpanEntry& span,
                                              int kv_head, int first, __half* tile) {
-  load_queries<kDim, kRows>(p, span, kv_head, first, tile,
+  load_queries<kDim, kRows>(p, span, kv_head, first, p.k_row.code == KvRow::Code::kInt, tile,
                             [](const float* head, int e) { return head[e]; });
 }
 

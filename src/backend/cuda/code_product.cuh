@@ -119,11 +119,11 @@ struct UnitCodes<6> {
   }
 };
 
-// Products of one chunk, in units of kCodeUnit. Of a single token, all columns are the same.
+// Products of one chunk, in units of kCodeUnit.
 template <int Strips, int Tiles>
 struct ChunkSums {
   Sums<Strips, Tiles> codes;
-  // Σx of this lane's tokens 2t (even elements) and 2t + 1; of a single token, x[0][0].
+  // Σx of this lane's tokens 2t (even elements) and 2t + 1.
   float x[Tiles][4];
   __device__ __forceinline__ void clear() {
     codes.clear();
@@ -150,10 +150,6 @@ template <int Tiles>
 struct UnitInput {
   uint4 x[Tiles];
 };
-// Of a single token, with the sum of its slots.
-struct OneTokenInput : UnitInput<1> {
-  float sum;
-};
 
 // Σx by a matrix of codes 1.
 template <int Strips, int Tiles>
@@ -168,14 +164,11 @@ __device__ __forceinline__ void add_input(const UnitInput<Tiles>& in,
     mma_16x8x16(sums.x[n], second, in.x[n].z, in.x[n].w);
   }
 }
-template <int Strips>
-__device__ __forceinline__ void add_input(const OneTokenInput& in, ChunkSums<Strips, 1>& sums) {
-  sums.x[0][0] += in.sum;
-}
 
 // sums += codes · x over one unit.
-template <int Bits, int Stride, int Strips, int Tiles, class UnitIn>
-__device__ __forceinline__ void add_unit(const ChunkCodes& codes, int unit, const UnitIn& in,
+template <int Bits, int Stride, int Strips, int Tiles>
+__device__ __forceinline__ void add_unit(const ChunkCodes& codes, int unit,
+                                         const UnitInput<Tiles>& in,
                                          ChunkSums<Strips, Tiles>& sums) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
@@ -250,21 +243,22 @@ __device__ __forceinline__ void multiply_chunk(const Chunk& chunk, const ChunkCo
   }
 }
 
-// Scale and zero point of this lane's two columns (h = 0, 1) in one strip and group; scales are
-// divided by kCodeUnit.
+// Scale and zero point of this lane's two columns (h = 0, 1) in one strip and group.
 struct LaneScales {
   float scale[2];
   float zero[2];
 };
 
-// The scales of one chunk's group: what all strips share, then strip by strip.
+// The scales of one chunk's group: what all strips share, then strip by strip. They come multiplied
+// by `factor`.
 struct ExlScales {
   __device__ static constexpr int bytes(ScaleKind) { return scale_bytes(ScaleKind::kExl2); }
   float of_code;  // of code `lane % 16`
   float centre;
-  __device__ __forceinline__ ExlScales(const CodeMatrixView&, const Chunk& chunk, int lane) {
+  __device__ __forceinline__ ExlScales(const CodeMatrixView&, const Chunk& chunk, int lane,
+                                       float factor) {
     const float square = static_cast<float>((lane % 16 + 1) * (lane % 16 + 1));
-    of_code = __half2float(__float2half_rn(square * chunk.group_scale)) * (1.0f / kCodeUnit);
+    of_code = __half2float(__float2half_rn(square * chunk.group_scale)) * factor;
     centre = __uint_as_float((126u + chunk.bits) << 23);  // 2^(bits - 1)
   }
   // `scales`: of the strip and group. All lanes take part.
@@ -280,12 +274,13 @@ struct GptqScales {
   __device__ static int bytes(ScaleKind kind) { return scale_bytes(kind); }
   ScaleKind kind;
   float base;
-  __device__ __forceinline__ GptqScales(const CodeMatrixView& m, const Chunk&, int)
-      : kind(m.kind), base(static_cast<float>(m.zero)) {}
+  float factor;
+  __device__ __forceinline__ GptqScales(const CodeMatrixView& m, const Chunk&, int, float times)
+      : kind(m.kind), base(static_cast<float>(m.zero)), factor(times) {}
   __device__ __forceinline__ LaneScales of(const std::byte* scales, int lane) const {
     const int g = lane / 4;
     const float2 halves = __half22float2(reinterpret_cast<const __half2*>(scales)[g]);
-    LaneScales result{{halves.x * (1.0f / kCodeUnit), halves.y * (1.0f / kCodeUnit)}, {base, base}};
+    LaneScales result{{halves.x * factor, halves.y * factor}, {base, base}};
     if (kind == ScaleKind::kGptqZeros4) {
       const auto codes = static_cast<std::uint32_t>(scales[32 + g]);
       result.zero[0] += static_cast<float>(codes & 15u);
@@ -299,19 +294,17 @@ struct GptqScales {
   }
 };
 
-// totals += scale · (sums − zero · Σx) of one strip of a chunk. With kOneToken the others' elements
-// are left alone.
-template <bool kOneToken, int Strips, int Tiles>
+// totals += scale · (sums − zero · Σx) of one strip of a chunk.
+template <int Strips, int Tiles>
 __device__ __forceinline__ void apply_scales(const LaneScales& scales, int strip,
                                              const ChunkSums<Strips, Tiles>& sums,
                                              Sums<Strips, Tiles>& totals) {
 #pragma unroll
   for (int n = 0; n < Tiles; ++n)
 #pragma unroll
-    for (int c = 0; c < 4; c += kOneToken ? 2 : 1) {
-      const float x = kOneToken ? sums.x[0][0] : sums.x[n][c % 2];
-      totals.at[strip][n][c] +=
-          scales.scale[c / 2] * (sums.codes.at[strip][n][c] - scales.zero[c / 2] * x);
+    for (int c = 0; c < 4; ++c) {
+      totals.at[strip][n][c] += scales.scale[c / 2] * (sums.codes.at[strip][n][c] -
+                                                       scales.zero[c / 2] * sums.x[n][c % 2]);
     }
 }
 

@@ -55,7 +55,6 @@ class CudaBackend final : public Backend {
   const cuda::DeviceFacts& facts() const { return facts_; }
   cuda::BlasLt& blas() { return *blas_; }
   cuda::ProductPlans& product_plans() { return *product_plans_; }
-  // Zeroed ints for kernels that count arrivals; zero between kernels.
   // 0 or 1 as a float in device memory.
   const float* constant(bool one) const { return constants_ + (one ? 1 : 0); }
 

@@ -40,7 +40,7 @@ __device__ __forceinline__ void write_unit(const Codes& codes, const LaneScales&
   const int t = lane % 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const __half2 scale = __float2half2_rn(scales.scale[h] * kCodeUnit);
+    const __half2 scale = __float2half2_rn(scales.scale[h]);
     const __half2 zero = __float2half2_rn(1024.0f + scales.zero[h]);
     __half* row = tile + (8 * h + g) * kRow + 2 * t;
 #pragma unroll
@@ -83,7 +83,7 @@ template <class Scales>
 __device__ __forceinline__ void load_scales(const CodeMatrixView& m, const Chunk& chunk,
                                             int first_strip, int strips, int lane,
                                             LaneScales (&to)[kCtaStrips]) {
-  const Scales scales(m, chunk, lane);
+  const Scales scales(m, chunk, lane, 1.0f);
   const std::int64_t stride = scale_stride(m.kind, m.groups);
   const std::byte* from = m.scales + first_strip * stride + chunk.group * scale_bytes(m.kind);
 #pragma unroll

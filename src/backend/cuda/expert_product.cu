@@ -9,7 +9,6 @@
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/piece_product.cuh"
 #include "backend/cuda/piece_ring.cuh"
-#include "backend/cuda/product_input.cuh"
 
 namespace bl::cuda {
 namespace {
@@ -58,8 +57,9 @@ struct AnyScales {
   ExlScales exl2;
   GptqScales gptq;
   __device__ static constexpr int bytes(ScaleKind kind) { return scale_bytes(kind); }
-  __device__ __forceinline__ AnyScales(const CodeMatrixView& m, const Chunk& chunk, int lane)
-      : exl2(m, chunk, lane), gptq(m, chunk, lane) {}
+  __device__ __forceinline__ AnyScales(const CodeMatrixView& m, const Chunk& chunk, int lane,
+                                       float factor)
+      : exl2(m, chunk, lane, factor), gptq(m, chunk, lane, factor) {}
   __device__ __forceinline__ LaneScales of(const std::byte* scales, int lane) const {
     return gptq.kind == ScaleKind::kExl2 ? exl2.of(scales, lane) : gptq.of(scales, lane);
   }
@@ -68,7 +68,7 @@ struct AnyScales {
 // The whole group as one piece, where it lies.
 __device__ __forceinline__ PieceView whole_group(const CodeMatrixView& m, const StripGroup& group) {
   PieceView view;
-  view.readable = group.end - group.first;
+  view.strips = group.end - group.first;
   view.chunks = m.chunk_count;
   view.chunk_words = reinterpret_cast<const uint4*>(m.chunks);
   view.scale_stride = static_cast<int>(scale_stride(m.kind, m.groups));
@@ -167,8 +167,8 @@ __global__ void __launch_bounds__(kMaxThreads<Tiles>, 1)
     dependency_wait();
     PieceView piece;
     do {
-      ring.next<kGroupStrips>(work.args, nullptr, piece);
-      multiply_piece<kGroupStrips, Tiles, false, AnyScales>(m, piece, input, next, totals);
+      ring.next(work.args, nullptr, piece);
+      multiply_piece<kGroupStrips, Tiles, AnyScales>(m, piece, input, next, totals);
       ring.release();
     } while ((piece.flags & kEndsShare) == 0);
   } else
@@ -176,8 +176,8 @@ __global__ void __launch_bounds__(kMaxThreads<Tiles>, 1)
   {
     if (threadIdx.x >= kProductThreads) return;
     dependency_wait();
-    multiply_piece<kGroupStrips, Tiles, false, AnyScales>(m, whole_group(m, work.group), input,
-                                                          next, totals);
+    multiply_piece<kGroupStrips, Tiles, AnyScales>(m, whole_group(m, work.group), input, next,
+                                                   totals);
   }
   product_sync();  // nothing of the ring is read any more
   auto* parts = reinterpret_cast<float*>(shared + kBarrierBytes);
@@ -204,14 +204,9 @@ Layout lay_out(const DeviceFacts& facts, const ExpertProductArgs& args) {
   for (int i = 0; i < args.count; ++i) {
     shape.make_room(args.matrices[i].piece_bytes, args.matrices[i].piece_scale_bytes);
   }
-  shape.lay_out_slot(kGroupStrips);
   constexpr int kReserved = 2048;  // a CTA's own and the system's
-  const auto whole = static_cast<int>(facts.shared_bytes_per_cta) - kReserved;
-  const auto half = static_cast<int>(facts.shared_bytes_per_multiprocessor / 2) - kReserved;
-  const auto fitting = [&](int bytes) { return (bytes - kBarrierBytes) / shape.slot_bytes; };
-  const int slots = fitting(std::min(whole, half));
-  shape.slots = std::clamp(slots < 2 ? fitting(whole) : slots, 1, kMaxRingSlots);
-  layout.bytes = std::max(layout.bytes, kBarrierBytes + shape.slots * shape.slot_bytes);
+  layout.bytes = static_cast<int>(facts.shared_bytes_per_cta) - kReserved;
+  shape.fill(layout.bytes - kBarrierBytes, kGroupStrips);
   return layout;
 }
 
@@ -226,7 +221,7 @@ void start(ExecContext& ctx, const ExpertProductArgs& args) {
   }
   const dim3 grid(static_cast<unsigned>(args.rows.blocks), static_cast<unsigned>(groups),
                   static_cast<unsigned>(args.rows.block_rows / (Tiles * kTokenTile)));
-  const int threads = kProductThreads + (layout.shape.slots > 0 ? 32 : 0);
+  const int threads = kProductThreads + (layout.shape.bytes > 0 ? 32 : 0);
   launch(shape_of(ctx, grid, dim3(static_cast<unsigned>(threads)),
                   static_cast<std::size_t>(layout.bytes)),
          expert_code_kernel<Tiles>, args, layout.shape);

@@ -98,45 +98,59 @@ int gather_number(const ProductArgs& args, std::span<const CodeWeights* const> w
   return next;
 }
 
+// Products with packed codes that one launch can make.
+struct PackedProduct {
+  ProductArgs args;
+  std::array<const CodeWeights*, kMaxMatrices> weights{};
+
+  StripShares shares(CudaBackend& backend) const {
+    return backend.product_plans().find({weights.data(), static_cast<std::size_t>(args.count)},
+                                        args.gated, backend.facts().multiprocessors);
+  }
+};
+
+PackedProduct packed_product(const MatmulArgs& args, std::span<const MatmulOutput* const> outputs) {
+  PackedProduct product;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    product.weights[i] = cuda_matrix(outputs[i]->weight).codes();
+    add_matrix(product.args, *outputs[i],
+               args.activation != nullptr ? args.activation->out : outputs[i]->out);
+    product.args.matrices[i].gather = gather_number(product.args, product.weights, i);
+  }
+  product.args.x = args.x.as<const float>();
+  product.args.x_stride = args.x.row_stride;
+  product.args.in = static_cast<int>(args.x.columns());
+  product.args.norm = input_norm(args.norm, args.x.columns());
+  product.args.multiplier = args.multiplier;
+  product.args.accumulate = args.accumulate;
+  product.args.gated = args.activation != nullptr;
+  if (product.args.gated) product.args.activation = activation_parameters(*args.activation);
+  product.args.tokens = static_cast<int>(std::min<std::int64_t>(kMaxProductTokens, args.x.rows()));
+  return product;
+}
+
 // A few tokens: straight from the packed codes, all matrices in one launch.
 void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
                    std::span<const MatmulOutput* const> outputs) {
   ArenaScope scope(*ctx.scratch);
   const std::int64_t tokens = args.x.rows();
   CudaBackend& backend = *cuda_ops_of(ctx).backend;
-  ProductArgs product_args;
-  std::array<const CodeWeights*, kMaxMatrices> weights{};
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    weights[i] = cuda_matrix(outputs[i]->weight).codes();
-    add_matrix(product_args, *outputs[i],
-               args.activation != nullptr ? args.activation->out : outputs[i]->out);
-    product_args.matrices[i].gather = gather_number(product_args, weights, i);
-  }
-  product_args.x = args.x.as<const float>();
-  product_args.x_stride = args.x.row_stride;
-  product_args.in = static_cast<int>(args.x.columns());
-  product_args.norm = input_norm(args.norm, args.x.columns());
-  product_args.multiplier = args.multiplier;
-  product_args.accumulate = args.accumulate;
-  product_args.gated = args.activation != nullptr;
-  if (product_args.gated) product_args.activation = activation_parameters(*args.activation);
-  product_args.tokens = static_cast<int>(std::min<std::int64_t>(kMaxProductTokens, tokens));
-  const StripShares shares = backend.product_plans().find(
-      {weights.data(), outputs.size()}, product_args.gated, backend.facts().multiprocessors);
-  if (tokens <= kMaxProductTokens && prepares_itself(product_args)) {
-    product(ctx, product_args, shares);
+  PackedProduct packed = packed_product(args, outputs);
+  const StripShares shares = packed.shares(backend);
+  if (makes_own_input(backend.facts(), packed.args)) {
+    token_product(ctx, packed.args, shares);
     return;
   }
   Preparation preparation(ctx, tokens);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    product_args.matrices[i].fragments = preparation.fragments_for(*weights[i]);
+    packed.args.matrices[i].fragments = preparation.fragments_for(*packed.weights[i]);
   }
-  product_args.token_scales = preparation.run(args.x, product_args.norm);
-  for (std::int64_t first = 0; first < tokens; first += kMaxProductTokens) {
-    product_args.first_token = first;
-    product_args.tokens =
-        static_cast<int>(std::min<std::int64_t>(kMaxProductTokens, tokens - first));
-    product(ctx, product_args, shares);
+  packed.args.token_scales = preparation.run(args.x, packed.args.norm);
+  const int at_once = most_product_tokens(backend.facts());
+  for (std::int64_t first = 0; first < tokens; first += at_once) {
+    packed.args.first_token = first;
+    packed.args.tokens = static_cast<int>(std::min<std::int64_t>(at_once, tokens - first));
+    product(ctx, packed.args, shares);
   }
 }
 

@@ -31,4 +31,27 @@ __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const std::uint32_t (
 #endif
 }
 
+// d[16×8] += a[16×32] · b[32×8], unsigned bytes times signed ones, exact 32-bit sums (PTX ISA,
+// mma.m16n8k32). On cards before 8.0 as four products of 8 rows and k = 16.
+__device__ __forceinline__ void mma_16x8x32(int (&d)[4], const std::uint32_t (&a)[4],
+                                            std::uint32_t b0, std::uint32_t b1) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
+      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+  const auto half = [&](int row, std::uint32_t of_a, std::uint32_t of_b) {
+    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.u8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
+                 : "+r"(d[row]), "+r"(d[row + 1])
+                 : "r"(of_a), "r"(of_b));
+  };
+  half(0, a[0], b0);
+  half(2, a[1], b0);
+  half(0, a[2], b1);
+  half(2, a[3], b1);
+#endif
+}
+
 }  // namespace bl::cuda

@@ -149,9 +149,13 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   weights.max_piece_bytes = plan.max_piece_bytes();
   weights.max_piece_scale_bytes = plan.max_piece_scale_bytes();
   weights.bytes = plan.device_bytes();
-  weights.gather = number_of(plan.channel_of_slot);
+  std::vector<std::int32_t> gather = plan.channel_of_slot;
   std::vector<std::int32_t> shape{view.strips};
-  for (const Chunk& chunk : plan.chunks) shape.push_back(chunk.units * 16 + chunk.bits);
+  for (const Chunk& chunk : plan.chunks) {
+    gather.push_back(chunk.units);
+    shape.push_back(chunk.units * 16 + chunk.bits);
+  }
+  weights.gather = number_of(gather);
   for (const Piece& piece : plan.pieces) shape.push_back(piece.chunks);
   weights.shape = number_of(shape);
   weights.plan = std::move(plan);

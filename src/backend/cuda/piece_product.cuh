@@ -8,6 +8,11 @@
 
 namespace bl::cuda {
 
+// Of the multiplying warps alone.
+__device__ __forceinline__ void product_sync() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kProductThreads) : "memory");
+}
+
 // A lane's operands, where fragments lie token by token. Lanes of tokens that do not exist have
 // zeros.
 template <int Tiles>
@@ -38,29 +43,9 @@ class InputReader {
   int tokens_ = 0;  // from this lane's on
 };
 
-// The same for a single token, whose fragments every column reads, and the sums of its units.
-class OneTokenReader {
- public:
-  // `sums`: behind the fragments.
-  __device__ __forceinline__ void open(const std::byte* fragments, int sums_at) {
-    from_ = fragments + lane_index() % 4 * 16;
-    sums_ = reinterpret_cast<const float*>(fragments + sums_at);
-  }
-  __device__ __forceinline__ OneTokenInput operator()(int unit) const {
-    OneTokenInput in;
-    in.x[0] = *reinterpret_cast<const uint4*>(from_ + unit * kFragmentBytes);
-    in.sum = sums_[unit];
-    return in;
-  }
-
- private:
-  const std::byte* from_ = nullptr;
-  const float* sums_ = nullptr;
-};
-
 // totals += this warp's chunks of the piece. Chunks go round the warps: `next` is the warp's next
 // one, counted from the piece's first.
-template <int Strips, int Tiles, bool kOneToken, class Scales, class Input>
+template <int Strips, int Tiles, class Scales, class Input>
 __device__ __forceinline__ void multiply_piece(const CodeMatrixView& m, const PieceView& piece,
                                                const Input& input, int& next,
                                                Sums<Strips, Tiles>& totals) {
@@ -70,14 +55,14 @@ __device__ __forceinline__ void multiply_piece(const CodeMatrixView& m, const Pi
     *reinterpret_cast<uint4*>(&chunk) = piece.chunk_words[next];
     ChunkSums<Strips, Tiles> sums;
     multiply_chunk(chunk,
-                   {piece.codes + chunk.offset * unit_bytes(1), piece.code_stride, piece.readable},
+                   {piece.codes + chunk.offset * unit_bytes(1), piece.code_stride, piece.strips},
                    input, sums);
-    const Scales scales(m, chunk, lane);
+    const Scales scales(m, chunk, lane, 1.0f / kCodeUnit);
     const std::byte* at = piece.scales + chunk.group * Scales::bytes(m.kind);
 #pragma unroll
     for (int i = 0; i < Strips; ++i) {
-      apply_scales<kOneToken>(scales.of(at + min(i, piece.readable - 1) * piece.scale_stride, lane),
-                              i, sums, totals);
+      apply_scales(scales.of(at + min(i, piece.strips - 1) * piece.scale_stride, lane), i, sums,
+                   totals);
     }
   }
   next -= piece.chunks;

@@ -12,61 +12,73 @@
 #include "backend/cuda/code_product.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/product.h"
+#include "backend/cuda/warp_reduce.cuh"
+#include "base/check.h"
 
 namespace bl::cuda {
 
 // Of a CTA, that multiply; one more issues the copies.
 inline constexpr int kProductWarps = 15;
+inline constexpr int kProductThreads = kProductWarps * 32;  // that multiply
 inline constexpr int kMaxRingSlots = 8;
 inline constexpr int kFragmentBytes = 64;  // of a token and unit
 // From one token's fragments to the next one's in a slot: lanes of eight tokens meet all banks.
 inline constexpr int kTokenStride = kMaxPieceUnits * kFragmentBytes + 64;
 
-// How slots are laid out, in bytes; the same for all of a launch.
+// The ring of a launch, in bytes. Entries lie in it one behind the other, each as long as it must
+// be: a piece of several strips, or several pieces joined where there are fewer strips.
 struct RingShape {
-  int slots = 0;
-  int scale_room = 0;  // of a strip
-  int code_room = 0;   // of a strip
-  int tokens = 0;      // whose fragments travel along, or 0
-  int codes_at = 0;    // in a slot, behind header, chunks and scales
-  int fragments_at = 0;
-  int slot_bytes = 0;
-  int gather_bytes = 0;  // of the fragments that a CTA makes itself, of a gather
+  int bytes = 0;        // of entries, behind the headers; at least largest_entry()
+  int scale_room = 0;   // the most of a strip and piece
+  int code_room = 0;    // the most of a strip and piece
+  int tokens = 0;       // whose fragments travel along, or 0
+  int most_joined = 1;  // pieces of a single strip
 
-  static constexpr int kHeaderBytes = 64;
-  static constexpr int kScalesAt = kHeaderBytes + kMaxPieceUnits * static_cast<int>(sizeof(Chunk));
+  static constexpr int kHeaderBytes = 48;
+  static constexpr int kHeadersBytes = kMaxRingSlots * kHeaderBytes;
 
-  // Where bulk copies and lanes' loads may begin.
+  // Where codes and fragments may begin.
   BL_HD static constexpr int rounded(int bytes) { return (bytes + 127) / 128 * 128; }
   // Room for pieces of such a matrix too.
   void make_room(std::int32_t piece_bytes, std::int32_t piece_scale_bytes) {
-    code_room = std::max(code_room, rounded(piece_bytes));
-    scale_room = std::max(scale_room, rounded(piece_scale_bytes));
+    code_room = std::max(code_room, piece_bytes);
+    scale_room = std::max(scale_room, piece_scale_bytes);
   }
-  // Places in a slot for so many strips, once all room is made and `tokens` is known.
-  void lay_out_slot(int strips) {
-    codes_at = rounded(kScalesAt + strips * scale_room);
-    fragments_at = codes_at + strips * code_room;
-    slot_bytes = rounded(fragments_at + tokens * kTokenStride);
+  // Of so many strips, once all room is made and `tokens` and `most_joined` are known.
+  int largest_entry(int strips) const {
+    const int chunks = most_joined * kMaxPieceUnits * static_cast<int>(sizeof(Chunk));
+    return rounded(rounded(chunks + strips * scale_room) + strips * code_room +
+                   tokens * kTokenStride);
+  }
+  // All of `space`, which holds the headers too.
+  void fill(int space, int strips) {
+    bytes = (space - kHeadersBytes) / 128 * 128;
+    BL_CHECK(bytes >= largest_entry(strips));
   }
 };
 
-// What a piece says of itself. The first 16 bytes are all that a warp needs of most pieces.
-struct alignas(16) PieceHeader {
+// What an entry says of itself; places count from the ring's beginning.
+struct alignas(16) EntryHeader {
   std::uint8_t chunks = 0;
   std::uint8_t matrix = 0;
   std::uint16_t flags = 0;
-  // To be added to a chunk's offset and to its group's place, so that they count in the slot.
+  // To be added to a chunk's offset and to its group's place.
   std::int32_t codes_from = 0;
   std::int32_t scales_from = 0;
-  std::int32_t fragments_from = 0;  // where unit 0 of the first token would be, see RingShape
-  std::int32_t first_strip = 0;     // of the matrix
+  std::int32_t fragments_from = 0;  // where unit 0 of the first token would be
+
+  std::int32_t code_stride = 0;  // between strips
+  std::int32_t scale_stride = 0;
+  std::int32_t chunks_at = 0;
   std::int32_t strips = 0;
+
+  std::int32_t first_strip = 0;  // of the matrix
+  std::int32_t fragments_at = 0;
   std::int32_t unused[2] = {};
 };
+static_assert(sizeof(EntryHeader) == RingShape::kHeaderBytes);
 inline constexpr int kEndsStrips = 1;
 inline constexpr int kEndsShare = 2;
-static_assert(sizeof(PieceHeader) <= RingShape::kHeaderBytes);
 
 // The strips that a piece is of.
 struct PieceStrips {
@@ -80,32 +92,33 @@ struct PieceStrips {
 class PieceWalk {
  public:
   __device__ PieceWalk(const ProductArgs& args, int begin, int end, int at_once)
-      : args_(args), at_(begin), end_(end), at_once_(at_once), matrix_(args.gated ? 1 : 0) {}
+      : args_(&args), at_(begin), end_(end), at_once_(at_once), matrix_(args.gated ? 1 : 0) {}
 
   // The next group; false where there is none left.
   __device__ __forceinline__ bool open_group() {
-    if (args_.gated && matrix_ == 0) {
+    if (args_->gated && matrix_ == 0) {
       matrix_ = 1;
     } else {
       at_ += strips_;
       if (at_ >= end_) return false;
       int limit = end_;
-      if (args_.gated) {
+      if (args_->gated) {
         matrix_ = 0;
       } else {
-        while (at_ >= strips_before_ + args_.matrices[matrix_].view.strips) {
-          strips_before_ += args_.matrices[matrix_++].view.strips;
+        while (at_ >= strips_before_ + args_->matrices[matrix_].view.strips) {
+          strips_before_ += args_->matrices[matrix_++].view.strips;
         }
-        limit = min(end_, strips_before_ + args_.matrices[matrix_].view.strips);
+        limit = min(end_, strips_before_ + args_->matrices[matrix_].view.strips);
       }
       strips_ = min(at_once_, limit - at_);
     }
     return true;
   }
+  __device__ __forceinline__ const ProductArgs& args() const { return *args_; }
   __device__ __forceinline__ int matrix() const { return matrix_; }
   __device__ __forceinline__ PieceStrips strips() const { return {at_ - strips_before_, strips_}; }
   __device__ __forceinline__ bool is_last() const {
-    return at_ + strips_ >= end_ && (!args_.gated || matrix_ == 1);
+    return at_ + strips_ >= end_ && (!args_->gated || matrix_ == 1);
   }
   // Of the group's piece `index` of `pieces`.
   __device__ __forceinline__ int flags(int index, int pieces) const {
@@ -114,7 +127,7 @@ class PieceWalk {
   }
 
  private:
-  const ProductArgs& args_;
+  const ProductArgs* args_;
   int at_;
   int end_;
   int at_once_;
@@ -128,7 +141,7 @@ struct PieceView {
   int chunks = 0;
   int matrix = 0;
   int flags = 0;
-  int readable = 0;                    // strips that there is room for, at least those it has
+  int strips = 0;
   const uint4* chunk_words = nullptr;  // a Chunk each
   const std::byte* scales = nullptr;   // where group 0 of the first strip would be
   int scale_stride = 0;                // between strips
@@ -142,190 +155,249 @@ struct PieceView {
 
 class PieceRing {
  public:
-  __device__ PieceRing(const RingShape& shape, std::byte* slots, std::uint64_t* barriers)
-      : shape_(shape), slots_(slots), filled_(barriers), free_(barriers + kMaxRingSlots) {}
+  // `memory`: headers, then entries.
+  __device__ PieceRing(const RingShape& shape, std::byte* memory, std::uint64_t* barriers)
+      : shape_(shape),
+        headers_(memory),
+        entries_(memory + RingShape::kHeadersBytes),
+        filled_(barriers),
+        free_(barriers + kMaxRingSlots) {}
 
   // By one thread, before the CTA's first barrier.
   __device__ void init() {
-    for (int i = 0; i < shape_.slots; ++i) {
+    for (int i = 0; i < kMaxRingSlots; ++i) {
       barrier_init(filled_ + i, 1);
       barrier_init(free_ + i, kProductWarps * 32);
     }
     barrier_init_fence();
   }
 
-  // The producing warp's whole life. Fragments wait for the kernel before; until the ring is full,
-  // they are asked for a slot behind the weights.
+  // By the producing warp: the pieces of a share. Fragments wait for the kernel before; until the
+  // ring is full, they are asked for behind the weights.
   __device__ void produce(const ProductArgs& args, PieceWalk walk) {
-    int slot = 0;
-    int filled = 0;
-    std::uint32_t phase = 0;
     const PieceWalk behind = walk;
     bool behind_is_done = shape_.tokens == 0;
+    int issued = 0;
     while (walk.open_group()) {
-      const Lane lane(args, walk, shape_);
+      const int joined = max(shape_.most_joined / walk.strips().count, 1);
+      const Lane lane(args, walk);
       const CodeMatrixView& m = args.matrices[walk.matrix()].view;
       const auto* words = reinterpret_cast<const uint4*>(m.pieces);
       const int pieces = m.piece_count;
-      uint4 next = __ldg(words);
-      for (int i = 0; i < pieces; ++i) {
-        Piece piece;
-        *reinterpret_cast<uint4*>(&piece) = next;
-        next = __ldg(words + min(i + 1, pieces - 1));
-        if (filled == shape_.slots) {
-          barrier_wait(free_ + slot, phase ^ 1u);
-        } else {
-          ++filled;
-        }
-        issue_weights(lane, piece, walk.flags(i, pieces), slot);
-        if (behind_is_done) {
-          if (shape_.tokens > 0) issue_fragments(args, walk.matrix(), piece, slot);
-        } else if (filled == shape_.slots) {
-          issue_first_fragments(args, behind, filled);
+      uint4 first = __ldg(words);
+      uint4 last = __ldg(words + min(joined, pieces) - 1);
+      for (int i = 0; i < pieces; i += joined) {
+        const Entry entry(lane, joined_piece(first, last), shape_.tokens);
+        first = __ldg(words + min(i + joined, pieces - 1));
+        last = __ldg(words + min(i + 2 * joined, pieces) - 1);
+        if (!behind_is_done && !fits(entry.bytes)) {
+          issue_first_fragments(args, behind, issued);
           behind_is_done = true;
         }
-        if (++slot == shape_.slots) {
-          slot = 0;
-          phase ^= 1u;
+        const int at = make_place(entry.bytes);
+        issue_weights(lane, entry, walk.flags(i + joined - 1, pieces), at);
+        if (behind_is_done && shape_.tokens > 0) {
+          issue_fragments(args, walk.matrix(), entry.piece, slot_);
         }
+        ++issued;
+        next_slot();
       }
     }
-    if (!behind_is_done) issue_first_fragments(args, behind, filled);
+    if (!behind_is_done) issue_first_fragments(args, behind, issued);
   }
 
-  // The next piece, for a multiplying warp; fragments are those that came with it, or lie at
+  // The next entry, for a multiplying warp; fragments are those that came with it, or lie at
   // `own_fragments`.
-  template <int Strips>
   __device__ __forceinline__ void next(const ProductArgs&, const std::byte* own_fragments,
                                        PieceView& view) {
     barrier_wait(filled_ + slot_, phase_);
-    const std::byte* slot = current();
-    const int4 head = *reinterpret_cast<const int4*>(slot);
+    const auto* words = reinterpret_cast<const int4*>(header(slot_));
+    const int4 head = words[0];
+    const int4 more = words[1];
     view.chunks = head.x & 0xff;
     view.matrix = head.x >> 8 & 0xff;
     view.flags = head.x >> 16;
-    view.readable = Strips;
-    view.chunk_words = reinterpret_cast<const uint4*>(slot + RingShape::kHeaderBytes);
-    view.codes = slot + head.y;
-    view.code_stride = shape_.code_room;
-    view.scales = slot + head.z;
-    view.scale_stride = shape_.scale_room;
-    view.fragments = (shape_.tokens > 0 ? slot : own_fragments) + head.w;
+    view.codes = entries_ + head.y;
+    view.scales = entries_ + head.z;
+    view.code_stride = more.x;
+    view.scale_stride = more.y;
+    view.chunk_words = reinterpret_cast<const uint4*>(entries_ + more.z);
+    view.strips = more.w;
+    view.fragments = (shape_.tokens > 0 ? entries_ : own_fragments) + head.w;
     view.token_stride = kTokenStride;
   }
-  // Of the piece that was not released yet.
+  // Of the entry that was not released yet.
   __device__ __forceinline__ PieceStrips strips() const {
-    const int2 of = *reinterpret_cast<const int2*>(current() + 16);
-    return {of.x, of.y};
+    const EntryHeader* of = header(slot_);
+    return {of->first_strip, of->strips};
   }
-  // The piece has been used by this warp.
+  // The entry has been used by this warp.
   __device__ __forceinline__ void release() {
     // Every lane for itself: one for all behind __syncwarp() is as good, but racecheck cannot
     // follow.
     barrier_arrive(free_ + slot_);
-    if (++slot_ == shape_.slots) {
+    next_slot();
+  }
+
+ private:
+  __device__ __forceinline__ void next_slot() {
+    if (++slot_ == kMaxRingSlots) {
       slot_ = 0;
       phase_ ^= 1u;
     }
   }
-
- private:
-  __device__ __forceinline__ const std::byte* current() const {
-    return slots_ + slot_ * shape_.slot_bytes;
+  __device__ __forceinline__ EntryHeader* header(int slot) const {
+    return reinterpret_cast<EntryHeader*>(headers_) + slot;
   }
+  // From the first of a run of pieces to its last one.
+  __device__ __forceinline__ static Piece joined_piece(const uint4& first, const uint4& last) {
+    Piece piece;
+    Piece end;
+    *reinterpret_cast<uint4*>(&piece) = first;
+    *reinterpret_cast<uint4*>(&end) = last;
+    piece.size = static_cast<std::uint16_t>(end.offset + end.size - piece.offset);
+    piece.units = static_cast<std::uint8_t>(end.first_unit + end.units - piece.first_unit);
+    piece.chunks = static_cast<std::uint8_t>(end.first_chunk + end.chunks - piece.first_chunk);
+    piece.groups = static_cast<std::uint8_t>(end.first_group + end.groups - piece.first_group);
+    return piece;
+  }
+
   // What one lane copies of every piece of a group: the codes or the scales of a strip, or the
   // chunks; the groups of strips have eight at most.
   struct Lane {
     enum Role { kCodes, kScales, kChunks, kNothing };
     Role role = kNothing;
     const std::byte* from = nullptr;
-    int to = 0;  // in the slot
+    int strip = 0;  // of the group
     int scale_bytes = 0;
     int matrix = 0;
     PieceStrips strips;
     int fragments_from = 0;  // of a CTA's own
 
-    __device__ __forceinline__ Lane(const ProductArgs& args, const PieceWalk& walk,
-                                    const RingShape& shape)
-        : matrix(walk.matrix()), strips(walk.strips()) {
+    __device__ __forceinline__ Lane(const ProductArgs& args, const PieceWalk& walk)
+        : strip(lane_index() % 8), matrix(walk.matrix()), strips(walk.strips()) {
       const ProductMatrix& of = args.matrices[matrix];
       const CodeMatrixView& m = of.view;
-      const int lane = static_cast<int>(threadIdx.x) % 32;
-      const int strip = strips.first + lane % 8;
+      const int lane = lane_index();
       scale_bytes = cuda::scale_bytes(m.kind);
-      fragments_from = of.gather * shape.gather_bytes;
+      fragments_from = of.gather * args.gather_bytes;
       if (lane < strips.count) {
         role = kCodes;
-        from = m.codes + strip * m.strip_bytes;
-        to = shape.codes_at + lane * shape.code_room;
+        from = m.codes + (strips.first + strip) * m.strip_bytes;
       } else if (lane >= 8 && lane < 8 + strips.count) {
         role = kScales;
-        from = m.scales + strip * scale_stride(m.kind, m.groups);
-        to = RingShape::kScalesAt + (lane - 8) * shape.scale_room;
+        from = m.scales + (strips.first + strip) * scale_stride(m.kind, m.groups);
       } else if (lane == 16) {
         role = kChunks;
         from = reinterpret_cast<const std::byte*>(m.chunks);
-        to = RingShape::kHeaderBytes;
       }
     }
   };
 
-  // Accounts for all that comes in the slot's phase, fragments included.
-  __device__ __forceinline__ void issue_weights(const Lane& lane, const Piece& piece, int flags,
+  // The parts of an entry, in bytes, and where they begin in it.
+  struct Entry {
+    Piece piece;
+    int chunks;
+    int first_scale;  // of the strip's, rounded down for the copy
+    int scales;       // of a strip
+    int codes;        // of a strip
+    int codes_at;
+    int fragments_at;
+    int bytes;
+    __device__ __forceinline__ Entry(const Lane& lane, const Piece& of, int tokens)
+        : piece(of),
+          chunks(of.chunks * static_cast<int>(sizeof(Chunk))),
+          first_scale(of.first_group * lane.scale_bytes / 16 * 16),
+          scales(((of.first_group + of.groups) * lane.scale_bytes + 15) / 16 * 16 - first_scale),
+          codes(of.size * 64),
+          codes_at(RingShape::rounded(chunks + lane.strips.count * scales)),
+          fragments_at(codes_at + lane.strips.count * codes),
+          bytes(RingShape::rounded(fragments_at + tokens * kTokenStride)) {}
+  };
+
+  // Bytes that an entry would take where the ring stands now: it does not go round the end.
+  __device__ __forceinline__ int taken_by(int bytes) const {
+    return position_ + bytes > shape_.bytes ? bytes + shape_.bytes - position_ : bytes;
+  }
+  __device__ __forceinline__ bool fits(int bytes) const {
+    return in_flight_ < kMaxRingSlots && taken_ + taken_by(bytes) <= shape_.bytes;
+  }
+  // Waits until the oldest entries have made room; returns the place.
+  __device__ __forceinline__ int make_place(int bytes) {
+    while (in_flight_ > 0 && !fits(bytes)) {
+      barrier_wait(free_ + oldest_, oldest_phase_);
+      taken_ -= __shfl_sync(kAllLanes, of_slot_, oldest_);
+      --in_flight_;
+      if (++oldest_ == kMaxRingSlots) {
+        oldest_ = 0;
+        oldest_phase_ ^= 1u;
+      }
+    }
+    if (in_flight_ == 0) position_ = taken_ = 0;
+    const int taken = taken_by(bytes);
+    if (lane_index() == slot_) of_slot_ = taken;
+    const int at = taken == bytes ? position_ : 0;
+    position_ = at + bytes;
+    taken_ += taken;
+    ++in_flight_;
+    return at;
+  }
+
+  // Accounts for all that comes in the entry, fragments included.
+  __device__ __forceinline__ void issue_weights(const Lane& lane, const Entry& entry, int flags,
                                                 int at) {
-    std::byte* slot = slots_ + at * shape_.slot_bytes;
-    std::uint64_t* barrier = filled_ + at;
-    const int codes = piece.size * 64;
-    const int first_scale = piece.first_group * lane.scale_bytes;
-    const int scales_from = first_scale / 16 * 16;
-    const int scales = (first_scale + piece.groups * lane.scale_bytes + 15) / 16 * 16 - scales_from;
-    const int chunks = piece.chunks * static_cast<int>(sizeof(Chunk));
-    if (threadIdx.x % 32 == 0) {
-      PieceHeader header;
+    const Piece& piece = entry.piece;
+    std::uint64_t* barrier = filled_ + slot_;
+    if (lane_index() == 0) {
+      EntryHeader header;
       header.chunks = piece.chunks;
       header.matrix = static_cast<std::uint8_t>(lane.matrix);
       header.flags = static_cast<std::uint16_t>(flags);
-      header.codes_from = shape_.codes_at - static_cast<int>(piece.offset) * 64;
-      header.scales_from = RingShape::kScalesAt - scales_from;
+      header.codes_from = at + entry.codes_at - static_cast<int>(piece.offset) * 64;
+      header.scales_from = at + entry.chunks - entry.first_scale;
+      header.fragments_at = at + entry.fragments_at;
       header.fragments_from = shape_.tokens > 0
-                                  ? shape_.fragments_at - piece.first_unit * kFragmentBytes
+                                  ? header.fragments_at - piece.first_unit * kFragmentBytes
                                   : lane.fragments_from;
+      header.code_stride = entry.codes;
+      header.scale_stride = entry.scales;
+      header.chunks_at = at;
       header.first_strip = lane.strips.first;
       header.strips = lane.strips.count;
-      *reinterpret_cast<PieceHeader*>(slot) = header;
-      barrier_expect(barrier, chunks + lane.strips.count * (scales + codes) +
+      *this->header(slot_) = header;
+      barrier_expect(barrier, entry.chunks + lane.strips.count * (entry.scales + entry.codes) +
                                   shape_.tokens * piece.units * kFragmentBytes);
     }
     __syncwarp();
-    if (lane.role == Lane::kNothing) return;
-    const std::int64_t offset = lane.role == Lane::kCodes    ? std::int64_t{piece.offset} * 64
-                                : lane.role == Lane::kScales ? scales_from
-                                                             : piece.first_chunk * 16;
-    bulk_copy(slot + lane.to, lane.from + offset,
-              lane.role == Lane::kCodes    ? codes
-              : lane.role == Lane::kScales ? scales
-                                           : chunks,
-              barrier);
+    std::byte* to = entries_ + at;
+    if (lane.role == Lane::kCodes) {
+      bulk_copy(to + entry.codes_at + lane.strip * entry.codes,
+                lane.from + std::int64_t{piece.offset} * 64, entry.codes, barrier);
+    } else if (lane.role == Lane::kScales) {
+      bulk_copy(to + entry.chunks + lane.strip * entry.scales, lane.from + entry.first_scale,
+                entry.scales, barrier);
+    } else if (lane.role == Lane::kChunks) {
+      bulk_copy(to, lane.from + piece.first_chunk * 16, entry.chunks, barrier);
+    }
   }
 
   // A lane a token.
   __device__ __forceinline__ void issue_fragments(const ProductArgs& args, int matrix,
-                                                  const Piece& piece, int at) {
+                                                  const Piece& piece, int slot) {
     __syncwarp();
-    const int token = static_cast<int>(threadIdx.x) % 32;
+    const int token = lane_index();
     if (token < shape_.tokens) {
-      std::byte* slot = slots_ + at * shape_.slot_bytes;
       const ProductMatrix& m = args.matrices[matrix];
       const std::int64_t unit =
           (args.first_token + token) * std::int64_t{m.view.units} + piece.first_unit;
-      bulk_copy(slot + shape_.fragments_at + token * kTokenStride,
+      bulk_copy(entries_ + header(slot)->fragments_at + token * kTokenStride,
                 reinterpret_cast<const std::byte*>(m.fragments) + unit * kFragmentBytes,
-                piece.units * kFragmentBytes, filled_ + at);
+                piece.units * kFragmentBytes, filled_ + slot);
     }
     __syncwarp();
   }
 
-  // Of the pieces that filled the ring first.
+  // Of the entries that filled the ring first; pieces are not joined where fragments travel.
   __device__ __forceinline__ void issue_first_fragments(const ProductArgs& args, PieceWalk walk,
                                                         int count) {
     dependency_wait();
@@ -341,21 +413,27 @@ class PieceRing {
   }
 
   const RingShape& shape_;
-  std::byte* slots_;
+  std::byte* headers_;
+  std::byte* entries_;
   std::uint64_t* filled_;
   std::uint64_t* free_;
   int slot_ = 0;
   std::uint32_t phase_ = 0;
+  // The producer's.
+  int position_ = 0;
+  int taken_ = 0;  // bytes, with what was left at the end
+  int in_flight_ = 0;
+  int of_slot_ = 0;  // lane i: bytes taken by slot i's entry
+  int oldest_ = 0;
+  std::uint32_t oldest_phase_ = 0;
 };
 
 #else
 
 class PieceRing {
  public:
-  __device__ PieceRing(const RingShape& shape, const PieceWalk& walk)
-      : walk_(walk), gather_bytes_(shape.gather_bytes) {}
+  __device__ PieceRing(const RingShape&, const PieceWalk& walk) : walk_(walk) {}
 
-  template <int Strips>
   __device__ __forceinline__ void next(const ProductArgs& args, const std::byte* own_fragments,
                                        PieceView& view) {
     if (piece_ == pieces_) {
@@ -369,7 +447,7 @@ class PieceRing {
     view.flags = walk_.flags(piece_++, pieces_);
     view.chunks = piece.chunks;
     view.matrix = walk_.matrix();
-    view.readable = strips().count;
+    view.strips = strips().count;
     view.chunk_words = reinterpret_cast<const uint4*>(m.chunks + piece.first_chunk);
     view.scale_stride = static_cast<int>(scale_stride(m.kind, m.groups));
     view.scales = m.scales + strips().first * std::int64_t{view.scale_stride};
@@ -377,7 +455,7 @@ class PieceRing {
     view.code_stride = static_cast<int>(m.strip_bytes);
     view.token_stride = m.units * kFragmentBytes;
     view.fragments = matrix.fragments == nullptr
-                         ? own_fragments + matrix.gather * gather_bytes_
+                         ? own_fragments + matrix.gather * walk_.args().gather_bytes
                          : reinterpret_cast<const std::byte*>(matrix.fragments) +
                                args.first_token * view.token_stride;
   }
@@ -386,7 +464,6 @@ class PieceRing {
 
  private:
   PieceWalk walk_;
-  int gather_bytes_;
   int piece_ = 0;
   int pieces_ = 0;
 };

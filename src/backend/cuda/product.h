@@ -5,6 +5,7 @@
 
 #include "backend/cuda/activation_math.cuh"
 #include "backend/cuda/code_matrix.h"
+#include "backend/cuda/device_facts.h"
 #include "backend/cuda/product_plan.h"
 #include "ops/exec_context.h"
 #include "tensor/tensor_view.h"
@@ -22,7 +23,7 @@ struct ProductMatrix {
   // Activations of all tokens as prepare() made them; null where the product makes them itself.
   const std::uint32_t* fragments = nullptr;
   const std::uint16_t* place_of_channel = nullptr;  // then [in], see fragment_place
-  int gather = 0;               // equal numbers: equal places; they count from 0
+  int gather = 0;               // equal numbers: equal places and chunks; they count from 0
   float* out = nullptr;         // [tokens, view.out]
   std::int64_t out_stride = 0;  // elements
   const float* bias = nullptr;  // [view.out] or null
@@ -46,6 +47,7 @@ struct ProductArgs {
   const float* x = nullptr;             // [tokens, in], where the product prepares them itself
   std::int64_t x_stride = 0;
   int in = 0;
+  int gather_bytes = 0;  // of shared memory, of what a CTA makes of its input for a gather
   InputNorm norm;
   float multiplier = 1.0f;
   bool accumulate = false;
@@ -54,11 +56,21 @@ struct ProductArgs {
   ActivationParameters activation;
 };
 
-// Whether a product may make its activations ready by itself, in every CTA: one token, whole
-// float4s at multiples of 16 bytes, and fragments that leave room for the ring.
-bool prepares_itself(const ProductArgs& args);
+// What every launch needs: matrices all EXL2 or all GPTQ, gated ones of equal strips. A bug else.
+void check_product(const ProductArgs& args);
 
-// Enqueues it; matrices are all EXL2 or all GPTQ.
+// Whether token_product() can make the product: one token, whole float4s at multiples of 16 bytes,
+// and an input that leaves room for the ring.
+bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args);
+
+// Enqueues the product of one token, whose activations every CTA makes ready by itself, in whole
+// numbers (code_digits.cuh).
+void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares);
+
+// Tokens of one launch of product(): fewer where a multiprocessor has little shared memory.
+int most_product_tokens(const DeviceFacts& facts);
+
+// Enqueues it; args.tokens is at most that.
 void product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares);
 
 // Activations made ready for one matrix: gathered into its slots, divided by a power of two a

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
+
 namespace bl::cuda {
 
 inline constexpr unsigned kAllLanes = 0xffffffffu;
@@ -33,6 +35,30 @@ __device__ __forceinline__ unsigned long long warp_max(unsigned long long value)
     value = other > value ? other : value;
   }
   return value;
+}
+
+__device__ __forceinline__ int warp_sum(int value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(kAllLanes, value);
+#else
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    value += __shfl_xor_sync(kAllLanes, value, distance);
+  }
+  return value;
+#endif
+}
+
+__device__ __forceinline__ std::uint32_t warp_max(std::uint32_t value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(kAllLanes, value);
+#else
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    value = max(value, __shfl_xor_sync(kAllLanes, value, distance));
+  }
+  return value;
+#endif
 }
 
 // Of a CTA of whole warps, of any number of them. `parts`: shared memory, one a warp, used by
