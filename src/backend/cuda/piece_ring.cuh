@@ -12,6 +12,7 @@
 #include "backend/cuda/code_product.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/product.h"
+#include "backend/cuda/ring_space.h"
 #include "backend/cuda/warp_reduce.cuh"
 #include "base/check.h"
 
@@ -161,7 +162,8 @@ class PieceRing {
         headers_(memory),
         entries_(memory + RingShape::kHeadersBytes),
         filled_(barriers),
-        free_(barriers + kMaxRingSlots) {}
+        free_(barriers + kMaxRingSlots),
+        space_(shape.bytes, kMaxRingSlots) {}
 
   // By one thread, before the CTA's first barrier.
   __device__ void init() {
@@ -190,7 +192,7 @@ class PieceRing {
         const Entry entry(lane, joined_piece(first, last), shape_.tokens);
         first = __ldg(words + min(i + joined, pieces - 1));
         last = __ldg(words + min(i + 2 * joined, pieces) - 1);
-        if (!behind_is_done && !fits(entry.bytes)) {
+        if (!behind_is_done && !space_.fits(entry.bytes)) {
           issue_first_fragments(args, behind, issued);
           behind_is_done = true;
         }
@@ -315,32 +317,19 @@ class PieceRing {
           bytes(RingShape::rounded(fragments_at + tokens * kTokenStride)) {}
   };
 
-  // Bytes that an entry would take where the ring stands now: it does not go round the end.
-  __device__ __forceinline__ int taken_by(int bytes) const {
-    return position_ + bytes > shape_.bytes ? bytes + shape_.bytes - position_ : bytes;
-  }
-  __device__ __forceinline__ bool fits(int bytes) const {
-    return in_flight_ < kMaxRingSlots && taken_ + taken_by(bytes) <= shape_.bytes;
-  }
   // Waits until the oldest entries have made room; returns the place.
   __device__ __forceinline__ int make_place(int bytes) {
-    while (in_flight_ > 0 && !fits(bytes)) {
+    while (!space_.fits(bytes)) {
       barrier_wait(free_ + oldest_, oldest_phase_);
-      taken_ -= __shfl_sync(kAllLanes, of_slot_, oldest_);
-      --in_flight_;
+      space_.release(__shfl_sync(kAllLanes, taken_, oldest_));
       if (++oldest_ == kMaxRingSlots) {
         oldest_ = 0;
         oldest_phase_ ^= 1u;
       }
     }
-    if (in_flight_ == 0) position_ = taken_ = 0;
-    const int taken = taken_by(bytes);
-    if (lane_index() == slot_) of_slot_ = taken;
-    const int at = taken == bytes ? position_ : 0;
-    position_ = at + bytes;
-    taken_ += taken;
-    ++in_flight_;
-    return at;
+    const RingSpace::Place place = space_.place(bytes);
+    if (lane_index() == slot_) taken_ = place.taken;
+    return place.at;
   }
 
   // Accounts for all that comes in the entry, fragments included.
@@ -420,10 +409,8 @@ class PieceRing {
   int slot_ = 0;
   std::uint32_t phase_ = 0;
   // The producer's.
-  int position_ = 0;
-  int taken_ = 0;  // bytes, with what was left at the end
-  int in_flight_ = 0;
-  int of_slot_ = 0;  // lane i: bytes taken by slot i's entry
+  RingSpace space_;
+  int taken_ = 0;  // lane i: bytes taken by slot i's entry
   int oldest_ = 0;
   std::uint32_t oldest_phase_ = 0;
 };
