@@ -121,8 +121,9 @@ TEST_P(QuantizedProduct, IdentityGivesTheWeights) {
     if (out > 1000 || in > 2000) continue;
     const std::vector<std::uint16_t> halves = dequantize_to_half(c.matrix);
     const auto packed = device.backend().pack(c.matrix, {});
-    for (const std::int64_t tokens : {8, 16, 128}) {
-      for (std::int64_t first = 0; first + tokens <= in; first += tokens) {
+    for (const std::int64_t tokens : {1, 8, 16, 128}) {
+      const std::int64_t step = tokens == 1 ? 29 : tokens;
+      for (std::int64_t first = 0; first + tokens <= in; first += step) {
         std::vector<float> x(static_cast<std::size_t>(tokens * in), 0.0f);
         for (std::int64_t t = 0; t < tokens; ++t)
           x[static_cast<std::size_t>(t * in + first + t)] = 1;
@@ -143,6 +144,46 @@ TEST_P(QuantizedProduct, IdentityGivesTheWeights) {
 }
 
 // Several matrices of one input in a launch: shared and different gathers, biases, accumulation.
+// Activations may be tiny or huge, and what is not a number must not get lost.
+TEST_P(QuantizedProduct, OneTokenOfAnyRange) {
+  Device device(GetParam());
+  Random random(33);
+  for (const Case& c : cases()) {
+    const std::int64_t in = in_features(c.matrix);
+    const std::int64_t out = out_features(c.matrix);
+    if (out > 1000) continue;
+    const auto packed = device.backend().pack(c.matrix, {});
+    const auto product = [&](const std::vector<float>& x) {
+      const TensorView result =
+          device.put(std::vector<float>(static_cast<std::size_t>(out)), {1, out});
+      const MatmulOutput output{packed.get(), result, {}};
+      device.ops().matmul(device.context(), {.x = device.put(x, {1, in}), .outputs = {&output, 1}});
+      return device.get(result);
+    };
+    const std::vector<float> plain = random.normal(in);
+    const std::vector<float> expected = product(plain);
+    float most = 0.0f;
+    for (const float y : expected) most = std::max(most, std::fabs(y));
+    for (const float scale : {0x1p-70f, 0x1p-20f, 0x1p20f, 0x1p70f}) {
+      std::vector<float> x = plain;
+      for (float& value : x) value *= scale;
+      const std::vector<float> got = product(x);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        ASSERT_NEAR(got[i] / scale, expected[i], 1e-4 * static_cast<double>(most))
+            << c.name << " times " << scale << " at " << i;
+      }
+    }
+    for (const float value : product(std::vector<float>(static_cast<std::size_t>(in), 0.0f))) {
+      ASSERT_EQ(value, 0.0f) << c.name;
+    }
+    std::vector<float> damaged = plain;
+    damaged[static_cast<std::size_t>(in / 2)] = NAN;
+    int numbers = 0;
+    for (const float value : product(damaged)) numbers += std::isnan(value) ? 0 : 1;
+    EXPECT_EQ(numbers, 0) << c.name;
+  }
+}
+
 TEST_P(QuantizedProduct, SeveralMatricesAtOnce) {
   Device device(GetParam());
   Random random(33);
