@@ -61,7 +61,7 @@ struct Hostile {
 };
 
 std::vector<Hostile> hostile() {
-  using enum Kind;
+  using enum ConstraintSpec::Kind;
   return {
       {"empty", kGrammar, ""},
       {"60,000 open brackets", kGrammar, "root ::= " + times("(", 60000)},
