@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "lora_options.h"
 #include "model_options.h"
+#include "preset_option.h"
 #include "speculation_flags.h"
 #include "usage_error.h"
 
@@ -33,6 +34,7 @@ struct BatchOptions {
   std::string output;
   std::int64_t sequences = 16;
   ConstraintOptions constraint;
+  PresetOption preset;
 
   template <class V>
   void visit(V&& v) {
@@ -42,6 +44,7 @@ struct BatchOptions {
     v(sequences, {"-b,--batch", "N", "sequences at once"});
     constraint.visit(v);
     speculation.visit(v);
+    preset.visit(v);
     model.visit(v);
     lora.visit(v);
   }
@@ -66,6 +69,7 @@ class Batch {
         output_(options.output),
         adapters_(options.lora.load(engine)),
         constraint_(options.constraint.spec()),
+        preset_(options.preset.load()),
         progress_("batch", total, Progress::Unit::kItems) {
     if (output_.done() > 0) log_info("{} answers are there already", output_.done());
     progress_.update(output_.done());
@@ -98,7 +102,9 @@ class Batch {
     if (output_.is_done(id)) return true;
     // What is wrong with a request is its answer.
     try {
-      OpenLine open(BatchRequest(document, engine_.session(), constraint_), number_);
+      OpenLine open(
+          BatchRequest(document, engine_.session(), constraint_, preset_ ? &*preset_ : nullptr),
+          number_);
       for (Request& request : open.request.requests()) {
         open.answers.emplace_back(static_cast<std::size_t>(request.sampling.n));
         request.adapters = adapters_;
@@ -168,6 +174,7 @@ class Batch {
   BatchOutput output_;
   std::vector<AdapterChoice> adapters_;
   ConstraintSpec constraint_;  // of lines that ask for none
+  std::optional<SamplingPreset> preset_;
   Progress progress_;
   std::list<OpenLine> open_;
   std::int64_t number_ = 0;
@@ -185,6 +192,7 @@ void batch(BatchOptions& options) {
   SessionOptions session_options = options.model.session_options();
   options.speculation.check();
   options.lora.plan(session_options);
+  options.preset.load();  // a wrong one shows before the model loads
   const std::int64_t total = check_batch_input(options.input);
   session_options.sequences = options.sequences;
   session_options.pages = static_cast<std::int32_t>(options.sequences) *

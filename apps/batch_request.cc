@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "sample/sampling_json.h"
-#include "sample/token_sets.h"
 
 namespace bl {
 namespace {
@@ -89,7 +88,7 @@ Json completion_logprobs(const Answer& answer, const Tokenizer& tokenizer) {
 }  // namespace
 
 BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session,
-                           const ConstraintSpec& otherwise)
+                           const ConstraintSpec& otherwise, const SamplingPreset* preset)
     : custom_id_(line.at("custom_id").get<std::string>()),
       is_chat_(line.at("url") == "/v1/chat/completions"),
       sampling_(session.defaults().sampling) {
@@ -103,11 +102,8 @@ BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session,
   if (!is_chat_) sampling_.max_tokens = 16;
   Json parameters = parse_json(json_text(body), "the request");
   for (const char* key : {"messages", "prompt", "tools"}) parameters.erase(key);
+  if (preset != nullptr) parameters = preset->merged(parameters);
   read_sampling(parameters, "the request", UnknownKeys::kIgnore, sampling_);
-  if (sampling_.dry_multiplier > 0 && sampling_.dry_breaker_tokens.empty()) {
-    sampling_.dry_breaker_tokens =
-        tokens_containing(session.tokenizer(), sampling_.dry_sequence_breakers, true);
-  }
   if (is_chat_) {
     read_chat(body, session);
   } else {

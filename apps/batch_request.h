@@ -4,6 +4,7 @@
 
 #include "base/json_fwd.h"
 #include "engine/engine.h"
+#include "sample/sampling_preset.h"
 
 namespace bl {
 
@@ -11,9 +12,9 @@ namespace bl {
 class BatchRequest {
  public:
   // Throws kInvalidArgument or kUnsupported for what is wrong about the body.
-  // `otherwise`: the form of answers for which the body asks for none.
+  // `otherwise`: the form of answers for which the body asks for none; `preset` may be null.
   BatchRequest(const OrderedJson& line, const ModelSession& session,
-               const ConstraintSpec& otherwise = {});
+               const ConstraintSpec& otherwise = {}, const SamplingPreset* preset = nullptr);
 
   const std::string& custom_id() const { return custom_id_; }
   // One a prompt.

@@ -12,11 +12,12 @@
 #include "command.h"
 #include "engine/host_memory.h"
 #include "engine/open_model.h"
+#include "engine/row_sampler.h"
 #include "engine/step_runner.h"
 #include "model_options.h"
+#include "preset_option.h"
 #include "random_model.h"
 #include "results.h"
-#include "sample/log_probability.h"
 #include "usage_error.h"
 
 namespace bl {
@@ -33,6 +34,7 @@ struct BenchOptions {
   std::int64_t batch = 1;
   std::optional<std::int64_t> depth;
   std::int64_t repetitions = 5;
+  PresetOption preset;
   std::string random;
   std::string format = "exl2";
   std::string mix = "4";
@@ -48,6 +50,7 @@ struct BenchOptions {
     v(depth, {"-d,--depth", "N", "tokens that are in the cache before a test starts",
               "0 for prefill, 128 for decode"});
     v(repetitions, {"-r,--repetitions", "N", "timed runs, after one that is not"});
+    preset.visit(v);
     v.group("Random model (instead of -m)");
     v(random,
       {"--random", "SHAPE", "a shape of archs/bench/shapes.json or the path of a config.json"});
@@ -94,10 +97,17 @@ struct Measurement {
 // A batch of sequences of random tokens, and the two things that are timed.
 class BenchRun {
  public:
-  BenchRun(ModelSession& session, std::int64_t batch)
-      : session_(session), runner_(session), random_(1) {
-    for (std::int64_t i = 0; i < batch; ++i) sequences_.push_back(session.new_sequence());
-    greedy_.temperature = 0;
+  BenchRun(ModelSession& session, const BenchOptions& options)
+      : session_(session), runner_(session), random_(1), row_sampler_(session.backend().threads()) {
+    sampling_.temperature = 0;
+    if (const auto preset = options.preset.load()) {
+      sampling_ = SamplingParams::plain();
+      preset->apply(sampling_);
+    }
+    for (std::int64_t i = 0; i < options.batch; ++i) {
+      sequences_.push_back(session.new_sequence());
+      samplers_.emplace_back(sampling_);
+    }
   }
 
   // Every sequence as so many random tokens, none of them computed.
@@ -132,21 +142,34 @@ class BenchRun {
     session_.backend().synchronize();
   }
 
-  // So many greedy steps, each fed the token of the one before. Starts from whatever token comes
-  // next; its value does not matter to the time.
+  // So many steps, greedy without a preset, each fed the token of the one before. Starts from
+  // whatever token comes next; its value does not matter to the time.
   void decode(std::int64_t steps) {
     for (Sequence& sequence : sequences_) sequence.ids.push_back(0);
     std::vector<StepItem> plan;
     for (Sequence& sequence : sequences_) {
-      plan.push_back({&sequence, 1, LogitRows::kLast, &greedy_});
+      plan.push_back(
+          {&sequence, 1, LogitRows::kLast, device_sampleable(sampling_) ? &sampling_ : nullptr});
     }
+    std::vector<RowTask> tasks(sequences_.size());
     for (std::int64_t step = 0; step < steps; ++step) {
       check_interrupt();
       const StepOutput output = runner_.choose(plan);
+      const bool chosen = !output.ids.empty();
       for (std::size_t i = 0; i < sequences_.size(); ++i) {
-        const bool chosen = !output.ids.empty() && output.ids[i] >= 0;
-        sequences_[i].ids.push_back(
-            chosen ? output.ids[i] : top_logit(output.logits.row(static_cast<std::int64_t>(i))).id);
+        if (chosen && output.ids[i] >= 0) {
+          tasks[i].id = output.ids[i];
+          continue;
+        }
+        tasks[i].logits = output.logits.row(static_cast<std::int64_t>(i));
+        tasks[i].sampler = &samplers_[i];
+        tasks[i].history = sequences_[i].ids;
+        if (chosen) row_sampler_.run({&tasks[i], 1});
+      }
+      if (!chosen) row_sampler_.run(tasks);
+      for (std::size_t i = 0; i < sequences_.size(); ++i) {
+        if (!tasks[i].error.empty()) fail(tasks[i].code, "{}", tasks[i].error);
+        sequences_[i].ids.push_back(tasks[i].id);
       }
     }
   }
@@ -155,7 +178,9 @@ class BenchRun {
   ModelSession& session_;
   StepRunner runner_;
   std::mt19937 random_;
-  SamplingParams greedy_ = SamplingParams::plain();
+  SamplingParams sampling_ = SamplingParams::plain();
+  RowSampler row_sampler_;
+  std::vector<SamplerChain> samplers_;
   std::vector<Sequence> sequences_;
 };
 
@@ -183,7 +208,7 @@ void repeat(Measurement& result, std::int64_t tokens, std::int64_t repetitions, 
 
 std::vector<Measurement> measure(const BenchOptions& options, ModelSession& session) {
   std::vector<Measurement> results;
-  BenchRun run(session, options.batch);
+  BenchRun run(session, options);
   const std::int64_t reach = options.longest() + 1;
   if (options.prompt > 0) {
     const std::int64_t depth = options.prefill_depth();
@@ -252,6 +277,7 @@ std::string to_table(const BenchOptions& options, const std::vector<Measurement>
 
 void bench(BenchOptions& options) {
   check(options);
+  options.preset.load();  // a wrong one shows before the model loads
   // The context is what the tests need: no flag has to be given for them.
   if (options.model.context == 0) options.model.context = options.longest() + 1;
   SessionOptions session_options = options.model.session_options(options.random.empty());

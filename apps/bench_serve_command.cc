@@ -15,6 +15,7 @@
 #include "command.h"
 #include "engine/engine.h"
 #include "model_options.h"
+#include "preset_option.h"
 #include "results.h"
 #include "speculation_flags.h"
 #include "usage_error.h"
@@ -34,6 +35,7 @@ struct BenchServeOptions {
   std::int64_t shared = 0;
   double rate = 0;
   std::uint64_t seed = 1;
+  PresetOption preset;
   bool json = false;
 
   BenchServeOptions() { model.context_default = "what the requests need"; }
@@ -47,6 +49,7 @@ struct BenchServeOptions {
     v(shared, {"--shared-prefix", "N", "tokens that all prompts begin with, beside their own"});
     v(rate, {"--rate", "X", "requests a second, at random times; 0: as users are free"});
     v(seed, {"--seed", "N", "seed of prompts and times"});
+    preset.visit(v);
     v.group("Output");
     v(json, {"--json", "", "print JSON"});
     speculation.visit(v);
@@ -82,6 +85,11 @@ class Load {
       : engine_(engine),
         options_(options),
         progress_("requests", options.requests, Progress::Unit::kItems) {
+    sampling_.temperature = 0;
+    if (const auto preset = options.preset.load()) {
+      sampling_ = SamplingParams::plain();
+      preset->apply(sampling_);
+    }
     std::mt19937_64 random(options.seed);
     std::uniform_int_distribution<std::int32_t> id(
         0, static_cast<std::int32_t>(engine.session().vocab()) - 1);
@@ -133,7 +141,7 @@ class Load {
   void ask(const std::vector<std::int32_t>& prompt) {
     Request request;
     request.prompt = prompt;
-    request.sampling.temperature = 0;
+    request.sampling = sampling_;
     request.sampling.max_tokens = options_.generate;
     request.ignore_end_tokens = true;
     const auto start = Clock::now();
@@ -164,6 +172,7 @@ class Load {
 
   Engine& engine_;
   const BenchServeOptions& options_;
+  SamplingParams sampling_;
   Progress progress_;
   std::vector<std::vector<std::int32_t>> prompts_;
   std::vector<double> arrivals_;
@@ -258,6 +267,7 @@ std::string to_table(const Json& report) {
 void bench_serve(BenchServeOptions& options) {
   check(options);
   options.speculation.check();
+  options.preset.load();  // a wrong one shows before the model loads
   const std::int64_t tokens = options.shared + options.prompt + options.generate;
   if (options.model.context == 0) options.model.context = tokens;
   SessionOptions session_options = options.model.session_options();

@@ -265,7 +265,8 @@ void Chat::stats(const std::string&) {
 void chat(ChatOptions& options) {
   SessionOptions session_options = options.model.session_options();
   options.lora.plan(session_options);
-  options.generation.request(SamplingParams{});
+  const Request probed = options.generation.request(SamplingParams{});
+  session_options.sequences = probed.sampling.cfg_scale != 1 ? 2 : 1;
   Engine engine(load_session(session_options));
   Transcript probe;  // a model without a usable template says so before the first question
   probe.add_user("?");

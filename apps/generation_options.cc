@@ -8,10 +8,31 @@
 
 namespace bl {
 
+namespace {
+
+// What the user lists, in place of what was there or behind it.
+void add_texts(const std::vector<std::string>& given, bool behind, std::vector<std::string>& to) {
+  if (given.empty()) return;
+  if (!behind) to.clear();
+  to.insert(to.end(), given.begin(), given.end());
+}
+
+}  // namespace
+
 SamplingParams GenerationOptions::resolve(const SamplingParams& of_model) const {
   SamplingParams params = of_model;
+  const std::optional<SamplingPreset> named = preset.load();
+  if (named) named->apply(params);
   sampling.apply(params);
+  params.max_tokens = max_tokens > 0 ? max_tokens : params.max_tokens;
+  params.min_tokens = min_tokens > 0 ? min_tokens : params.min_tokens;
+  add_texts(stops, named && named->adds("stop"), params.stop_strings);
+  add_texts(banned, named && named->adds("banned_strings"), params.banned_strings);
+  params.token_healing = token_healing || params.token_healing;
+  params.cfg_scale = cfg_scale.value_or(params.cfg_scale);
+  if (!negative_prompt.empty()) params.negative_prompt = negative_prompt;
   if (greedy) params.temperature = 0;
+  if (named) named->apply_forced(params);
   if (!sampling.is_given("seed")) {
     std::random_device device;
     params.seed = (std::uint64_t{device()} << 32) | device();
@@ -29,10 +50,11 @@ Request GenerationOptions::request(const SamplingParams& of_model) const {
   for (const std::string& stop : stops) {
     if (stop.empty()) fail_usage("--stop: the text is empty");
   }
+  for (const std::string& text : banned) {
+    if (text.empty()) fail_usage("--ban: the text is empty");
+  }
   Request request;
   request.sampling = resolve(of_model);
-  request.sampling.max_tokens = max_tokens;
-  request.sampling.stop_strings = stops;
   request.constraint = constraint.spec();
   return request;
 }

@@ -1,11 +1,13 @@
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "constraint_options.h"
 #include "engine/engine.h"
 #include "overrides.h"
+#include "preset_option.h"
 #include "sample/sampling_params.h"
 
 namespace bl {
@@ -13,24 +15,38 @@ namespace bl {
 // The options of every command that generates.
 struct GenerationOptions {
   std::int64_t max_tokens = 0;
+  std::int64_t min_tokens = 0;
   std::vector<std::string> stops;
+  std::vector<std::string> banned;
+  bool token_healing = false;
+  std::optional<double> cfg_scale;
+  std::string negative_prompt;
   bool greedy = false;
   ConstraintOptions constraint;
+  PresetOption preset;
   Overrides<SamplingParams> sampling;
 
   template <class V>
   void visit(V&& v) {
     v.group("Generation");
     v(max_tokens, {"-n,--max-tokens", "N", "stop after N tokens", "an end token or the context"});
+    v(min_tokens, {"--min-tokens", "N", "no end before N tokens"});
     v(stops, {"--stop", "TEXT", "stop before this text"});
+    v(banned, {"--ban", "TEXT", "go on in another way where this text would come, in any case"});
+    v(token_healing,
+      {"--token-healing", "", "choose the prompt's last token again, so that a word may go on"});
+    v(cfg_scale, {"--cfg-scale", "X",
+                  "guidance: X times the prompt, 1 - X times the negative prompt", "1 (off)"});
+    v(negative_prompt, {"--negative-prompt", "TEXT", "what guidance leads away from"});
     constraint.visit(v);
-    v.group("Sampling (a model's generation_config.json wins over these defaults)");
+    v.group("Sampling (generation_config.json wins over these defaults, a preset over both)");
+    preset.visit(v);
     sampling.visit(v);
     v(greedy, {"--greedy", "", "always the likeliest token"});
   }
 
-  // Defaults, the model's values over them, flags over both. UsageError where a flag is out of
-  // range. A seed that was not given is drawn here.
+  // Defaults, the model's values over them, a preset's over those, flags over all but what a preset
+  // forces. UsageError where a flag is out of range. A seed that was not given is drawn here.
   SamplingParams resolve(const SamplingParams& of_model) const;
   Request request(const SamplingParams& of_model) const;
 };

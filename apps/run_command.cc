@@ -60,8 +60,10 @@ void run(RunOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   SessionOptions session_options = options.model.session_options();
   options.lora.plan(session_options);
-  options.generation.request(SamplingParams{});  // wrong flags show before the model loads
   options.speculation.check();
+  // Wrong flags show before the model loads.
+  const Request probe = options.generation.request(SamplingParams{});
+  session_options.sequences = probe.sampling.cfg_scale != 1 ? 2 : 1;
   const std::string prompt = read_prompt(options);
   EngineOptions engine_options;
   engine_options.speculation = options.speculation.load(options.model, session_options);

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "sample/embedded_presets.h"
 #include "sample/sampling_json.h"
 
@@ -45,8 +46,10 @@ SamplingPreset SamplingPreset::load(std::string_view source, const std::filesyst
     const std::string what = fmt::format("preset {}", source);
     return parse(parse_json(preset.text, what), source, what);
   }
-  fail(ErrorCode::kNotFound, "there is no preset '{}'; there are {}, or give a path", source,
-       joined(names(folder)));
+  const std::vector<std::string> known = names(folder);
+  const std::string near = nearest_name(source, known);
+  fail(ErrorCode::kNotFound, "there is no preset '{}'{}; there are {}, or give a path", source,
+       near.empty() ? "" : " (did you mean " + near + "?)", joined(known));
 }
 
 std::vector<std::string> SamplingPreset::names(const std::filesystem::path& folder) {
@@ -128,6 +131,20 @@ Json SamplingPreset::merged(const Json& request) const {
     }
   }
   return result;
+}
+
+bool SamplingPreset::adds(std::string_view key) const {
+  return std::any_of(rules_.begin(), rules_.end(), [&](const Rule& rule) {
+    return rule.additive && sampling_key(rule.key) == sampling_key(key);
+  });
+}
+
+void SamplingPreset::apply_forced(SamplingParams& params) const {
+  Json values = Json::object();
+  for (const Rule& rule : rules_) {
+    if (rule.force) values[rule.key] = rule.value;
+  }
+  read_sampling(values, name_, UnknownKeys::kRefuse, params);
 }
 
 void SamplingPreset::apply(SamplingParams& params) const {

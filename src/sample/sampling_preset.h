@@ -39,6 +39,10 @@ class SamplingPreset {
 
   // Sets all of the preset's values, as if an empty request had been merged.
   void apply(SamplingParams& params) const;
+  // … of those that win over what the user says.
+  void apply_forced(SamplingParams& params) const;
+  // Whether its list of this name goes before the user's.
+  bool adds(std::string_view key) const;
 
  private:
   struct Rule {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 
@@ -40,9 +41,12 @@ class Batch : public testing::Test {
     return path.string();
   }
   std::string out() const { return (work_ / "out.jsonl").string(); }
-  ProgramResult run(const std::string& input) {
-    return run_program(
-        {"batch", input, "-o", out(), "-m", model_, "--backend", "ref", "-b", "4", "-q"});
+  ProgramResult run(const std::string& input, const std::string& prefix = "",
+                    const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words{"batch",     input, "-o", out(), "-m", model_,
+                                   "--backend", "ref", "-b", "4",   "-q"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words, "", prefix);
   }
   // Answers by custom_id, without what differs from run to run.
   std::map<std::string, Json> answers() {
@@ -81,6 +85,88 @@ TEST_F(Batch, GoesOnWhereItWasStopped) {
     ASSERT_EQ(rest.status, 0) << rest.err;
     EXPECT_EQ(answers(), expected) << left;
   }
+}
+
+// Killed for good, at whatever moment, as often as it takes.
+TEST_F(Batch, KilledInTheMiddleItLosesAndRepeatsNothing) {
+  std::vector<Json> lines;
+  for (int i = 0; i < 60; ++i) lines.push_back(completion(i));
+  const std::string input = write(lines);
+  ASSERT_EQ(run(input).status, 0);
+  const auto expected = answers();
+  ASSERT_EQ(expected.size(), 60u);
+  fs::remove(out());
+  for (const char* seconds : {"0.05", "0.1", "0.15", "0.2", "0.3", "0.4", "0.6"}) {
+    run(input, std::string("timeout -s KILL ") + seconds + " ");
+  }
+  ASSERT_EQ(run(input).status, 0);
+  EXPECT_EQ(answers(), expected);
+}
+
+TEST_F(Batch, AFullDiskIsOneLineAndLosesNothing) {
+  std::vector<Json> lines;
+  for (int i = 0; i < 60; ++i) lines.push_back(completion(i));
+  const std::string input = write(lines);
+  const ProgramResult full = run(input, "trap '' XFSZ; ulimit -f 16; ");
+  EXPECT_EQ(full.status, 1);
+  EXPECT_NE(full.err.find("cannot write " + out()), std::string::npos) << full.err;
+  EXPECT_EQ(std::count(full.err.begin(), full.err.end(), '\n'), 1) << full.err;
+  EXPECT_GT(fs::file_size(out()), 0u);
+  // Room again: it goes on.
+  ASSERT_EQ(run(input).status, 0);
+  EXPECT_EQ(answers().size(), 60u);
+}
+
+TEST_F(Batch, APresetFillsWhatARequestLeavesOpen) {
+  Json open = completion(1);
+  open["body"].erase("temperature");
+  Json own = completion(2);
+  own["body"]["temperature"] = 1.5;
+  own["body"]["top_p"] = 1;
+  const std::string input = write({open, own});
+  ASSERT_EQ(run(input, "", {"--preset", "greedy"}).status, 0);
+  const auto found = answers();
+  fs::remove(out());
+  Json greedy = open;
+  greedy["body"]["temperature"] = 0;
+  ASSERT_EQ(run(write({greedy, own})).status, 0);
+  EXPECT_EQ(answers(), found);
+  const ProgramResult wrong = run(input, "", {"--preset", "gredy"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_NE(wrong.err.find("did you mean greedy?"), std::string::npos) << wrong.err;
+}
+
+TEST_F(Batch, EveryFeatureOfTheEngineCanBeAsked) {
+  const Json plain = completion(8);
+  Json banned = completion(10);
+  banned["body"]["prompt"] = plain["body"]["prompt"];
+  banned["body"]["max_tokens"] = 40;
+  banned["body"]["temperature"] = 0;
+  Json first = banned;
+  first["custom_id"] = "plain";
+  ASSERT_EQ(run(write({first})).status, 0);
+  const auto text = answers().at("plain").at("response").at("body").at("choices").at(0).at("text");
+  // A plain letter that the model likes to say.
+  std::string letter;
+  for (const char c : text.get<std::string>()) {
+    if (letter.empty() && c > ' ' && c < 127) letter = c;
+  }
+  ASSERT_FALSE(letter.empty()) << text;
+  banned["body"]["banned_strings"] = {letter};
+  Json healed = completion(12);
+  healed["body"]["token_healing"] = true;
+  Json guided = completion(14);
+  guided["body"]["cfg_scale"] = 2.5;
+  guided["body"]["negative_prompt"] = "knot";
+  fs::remove(out());
+  ASSERT_EQ(run(write({banned, healed, guided})).status, 0);
+  const auto found = answers();
+  for (const auto& [id, answer] : found) {
+    EXPECT_EQ(answer.at("response").at("status_code"), 200) << json_text(answer);
+  }
+  EXPECT_EQ(json_text(found.at("request-10").at("response").at("body").at("choices"))
+                .find("\"text\":\"" + letter),
+            std::string::npos);
 }
 
 TEST_F(Batch, WhatIsWrongWithARequestIsItsAnswer) {

@@ -21,10 +21,11 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
-ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input) {
+ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input,
+                          const std::string& prefix) {
   const fs::path work = scratch_dir("program");
   write_file_atomically(work / "in", input);
-  std::string command = quoted(BL_BINARY);
+  std::string command = prefix + quoted(BL_BINARY);
   for (const std::string& argument : arguments) command += " " + quoted(argument);
   command += fmt::format(" < {0}/in > {0}/out 2> {0}/err", work.string());
   const int raw = std::system(command.c_str());

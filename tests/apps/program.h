@@ -10,7 +10,9 @@ struct ProgramResult {
   std::string err;
 };
 
-// Runs the built binary with these arguments and this standard input.
-ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input = "");
+// Runs the built binary with these arguments and this standard input, behind `prefix` in the
+// shell's command line ("ulimit -f 8; ").
+ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input = "",
+                          const std::string& prefix = "");
 
 }  // namespace bl::test
