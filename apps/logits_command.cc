@@ -4,12 +4,11 @@
 #include <numeric>
 
 #include "base/file.h"
-#include "base/interrupt.h"
 #include "base/json.h"
 #include "base/progress.h"
 #include "cache/kv_cache.h"
 #include "command.h"
-#include "engine/step_runner.h"
+#include "engine/batch_logits.h"
 #include "lora_options.h"
 #include "model_options.h"
 #include "tensor_output.h"
@@ -69,62 +68,6 @@ Prompts read_prompts(const std::string& path) {
   return prompts;
 }
 
-// Runs all sequences together, step by step: each step takes as many of their next tokens as fit,
-// and `store` gets the logits of every one.
-class BatchRun {
- public:
-  BatchRun(ModelSession& session, const Prompts& prompts, AdapterMix adapters)
-      : session_(session), runner_(session), adapters_(std::move(adapters)) {
-    for (const std::vector<std::int32_t>& ids : prompts.ids) {
-      session.check_ids(ids);
-      Sequence& sequence = sequences_.emplace_back(session.new_sequence());
-      sequence.ids = ids;
-      sequence.reach = static_cast<std::int64_t>(ids.size());
-    }
-  }
-
-  template <class Store>
-  void run(Store&& store) {
-    while (true) {
-      const std::vector<StepItem> plan = next_plan();
-      if (plan.empty()) return;
-      check_interrupt();
-      std::vector<std::int64_t> firsts;
-      for (const StepItem& item : plan) firsts.push_back(item.sequence->cached);
-      const StepLogits logits = runner_.run(plan);
-      std::int64_t row = 0;
-      for (std::size_t i = 0; i < plan.size(); ++i) {
-        const auto index = static_cast<std::size_t>(plan[i].sequence - sequences_.data());
-        for (std::int64_t t = 0; t < plan[i].count; ++t) {
-          store(index, firsts[i] + t, logits.row(row++));
-        }
-      }
-    }
-  }
-
- private:
-  std::vector<StepItem> next_plan() {
-    std::vector<StepItem> plan;
-    std::int64_t room = session_.step_tokens();
-    for (Sequence& sequence : sequences_) {
-      const std::int64_t left = static_cast<std::int64_t>(sequence.ids.size()) - sequence.cached;
-      const std::int64_t count = std::min(left, room);
-      if (count == 0) continue;
-      plan.push_back({.sequence = &sequence,
-                      .count = count,
-                      .logits = LogitRows::kAll,
-                      .adapters = &adapters_});
-      room -= count;
-    }
-    return plan;
-  }
-
-  ModelSession& session_;
-  StepRunner runner_;
-  AdapterMix adapters_;
-  std::vector<Sequence> sequences_;
-};
-
 void logits(LogitsOptions& options) {
   SessionOptions session_options = options.model.session_options();
   options.lora.plan(session_options);
@@ -151,12 +94,12 @@ void logits(LogitsOptions& options) {
                        make_host_tensor(DType::kF32, shape)});
   }
   Progress progress("logits", tokens, Progress::Unit::kTokens);
-  BatchRun(*session, prompts, options.lora.load(*session))
-      .run([&](std::size_t prompt, std::int64_t position, std::span<const float> row) {
-        std::memcpy(tensors[prompt].tensor.view().row<float>(position), row.data(),
-                    row.size_bytes());
-        progress.advance(1);
-      });
+  compute_logits(*session, prompts.ids, options.lora.load(*session),
+                 [&](std::size_t prompt, std::int64_t position, std::span<const float> row) {
+                   std::memcpy(tensors[prompt].tensor.view().row<float>(position), row.data(),
+                               row.size_bytes());
+                   progress.advance(1);
+                 });
   write_tensors(options.out, tensors);
 }
 

@@ -16,11 +16,11 @@ void give(Choice& choice, AnswerPiece piece) {
   if (piece.logprobs) choice.score += static_cast<double>(piece.logprobs->token.logprob);
   if (piece.healed) {
     sink.push({.choice = choice.index, .text = std::move(piece.text), .healed = {piece.id}});
-  } else if (piece.logprobs && choice.sampler.params().logprobs) {
-    sink.push({.choice = choice.index,
-               .text = std::move(piece.text),
-               .ids = {piece.id},
-               .logprobs = {std::move(*piece.logprobs)}});
+  } else if ((piece.logprobs && choice.sampler.params().logprobs) || !piece.logits.empty()) {
+    Event event{.choice = choice.index, .text = std::move(piece.text), .ids = {piece.id}};
+    if (choice.sampler.params().logprobs) event.logprobs.push_back(std::move(*piece.logprobs));
+    if (!piece.logits.empty()) event.logits.push_back(std::move(piece.logits));
+    sink.push(std::move(event));
   } else {
     sink.push_token(choice.index, piece.id, piece.text);
   }
@@ -97,6 +97,9 @@ std::optional<Ending> accept_token(Choice& choice, PrefixCache& cache, AcceptArg
   if (piece.healed) choice.healing.accept(args.id);
   if (choice.text && !args.is_end) piece.text = choice.text->push(args.id);
   if (args.logprobs != nullptr) piece.logprobs = std::move(*args.logprobs);
+  if (choice.open->request.return_logits && !piece.healed) {
+    piece.logits.assign(args.logits.begin(), args.logits.end());
+  }
   if (!choice.held) {
     give(choice, std::move(piece));
     return ending_of(choice, args);

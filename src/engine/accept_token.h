@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/error.h"
@@ -19,6 +20,7 @@ struct Ending {
 struct AcceptArgs {
   std::int32_t id = 0;
   TokenLogprobs* logprobs = nullptr;  // taken, where there are some
+  std::span<const float> logits{};    // kept, where the request wants them
   bool is_end = false;                // an end token
   bool satisfied = false;             // the constraint is, and nothing can follow
 };

@@ -37,6 +37,7 @@ class AnswerText {
   // The rest, at the end of the answer.
   std::string finish();
   bool stopped() const { return filter_.stopped(); }
+  std::string stop_string() const { return filter_.stop_string(); }
 
   // The next so many bytes of text are the prompt's.
   void leave_out(std::size_t bytes) { left_out_ = bytes; }

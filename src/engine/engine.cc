@@ -62,8 +62,10 @@ void Answer::add(Event event) {
   append(logprobs, event.logprobs);
   append(prompt_logprobs, event.prompt_logprobs);
   append(healed, event.healed);
+  append(logits, event.logits);
   if (!event.finish) return;
   reason = *event.finish;
+  stop_string = std::move(event.stop_string);
   usage = event.usage;
   code = event.code;
   error = std::move(event.error);

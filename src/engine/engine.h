@@ -48,7 +48,9 @@ struct Answer {
   std::vector<std::int32_t> ids;
   std::vector<TokenLogprobs> logprobs;
   std::vector<TokenLogprobs> prompt_logprobs;
-  std::vector<std::int32_t> healed;  // as in Event
+  std::vector<std::int32_t> healed;  // these as in Event
+  std::vector<std::vector<float>> logits;
+  std::string stop_string;
   FinishReason reason = FinishReason::kCancelled;
   Usage usage;
   ErrorCode code = ErrorCode::kInvalidArgument;  // with FinishReason::kError

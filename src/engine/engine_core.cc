@@ -237,7 +237,7 @@ void EngineCore::gather(const std::vector<Choice*>& who, const StepPlan& plan) {
     const SamplingParams& sampling = choice.sampler.params();
     const bool free = !choice.constraint && choice.generated() >= sampling.min_tokens &&
                       !sampling.ban_end_tokens && !sampling.logprobs && !choice.open->held &&
-                      device_sampleable(sampling);
+                      !choice.open->request.return_logits && device_sampleable(sampling);
     items_.push_back({.sequence = &sequence,
                       .count = count,
                       .logits = wanted,
@@ -406,6 +406,7 @@ void EngineCore::take_task(Choice& choice, RowTask& task) {
       accept_token(choice, cache_,
                    {.id = task.id,
                     .logprobs = task.alternatives >= 0 ? &task.logprobs : nullptr,
+                    .logits = task.logits,
                     .is_end = is_end(choice, task.id),
                     .satisfied = task.satisfied});
   if (ending) finish(choice, *ending);
@@ -473,6 +474,7 @@ void EngineCore::finish(Choice& choice, Ending ending) {
   OpenRequest& open = *choice.open;
   Event event{.choice = choice.index, .finish = ending.reason, .usage = usage};
   if (choice.text) event.text = choice.text->finish();
+  if (choice.text) event.stop_string = choice.text->stop_string();
   event.code = ending.code;
   event.error = std::move(ending.error);
   open.sink().push(std::move(event));

@@ -63,10 +63,12 @@ void EventStream::push(Event event) {
   append(into.logprobs, std::move(event.logprobs));
   append(into.prompt_logprobs, std::move(event.prompt_logprobs));
   append(into.healed, std::move(event.healed));
+  append(into.logits, std::move(event.logits));
   if (event.prompt_done > 0) into.prompt_done = event.prompt_done;
   if (event.finish) {
     pending.is_last = true;
     into.finish = event.finish;
+    into.stop_string = std::move(event.stop_string);
     into.usage = event.usage;
     into.code = event.code;
     into.error = std::move(event.error);

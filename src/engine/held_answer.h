@@ -17,6 +17,7 @@ struct AnswerPiece {
   std::int32_t id = 0;
   std::string text{};
   std::optional<TokenLogprobs> logprobs{};
+  std::vector<float> logits{};
   bool healed = false;  // stands for a token of the prompt
 };
 

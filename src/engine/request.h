@@ -28,7 +28,8 @@ struct Request {
   // The answer's text goes on where the prompt's ends (a space between them belongs to it); false
   // for the turn of a conversation, which stands by itself.
   bool continues_prompt = true;
-  bool skip_special = true;  // special tokens leave no text
+  bool skip_special = true;    // special tokens leave no text
+  bool return_logits = false;  // the model's own, behind which each token was chosen
 
   std::vector<AdapterChoice> adapters{};  // their sum is added; those loaded when it is submitted
 
@@ -89,6 +90,7 @@ struct Event {
   std::vector<std::int32_t> ids{};
   std::vector<TokenLogprobs> logprobs{};         // one an id, where they were asked for
   std::vector<TokenLogprobs> prompt_logprobs{};  // once: of all prompt tokens but the first
+  std::vector<std::vector<float>> logits{};      // one row an id, with return_logits
   std::int64_t prompt_done = 0;                  // tokens of the prompt in the cache, so far
   // Tokens that stand for the prompt's last ones (token_healing); not counted as generated, but
   // what they say beyond the prompt is in `text`.
@@ -96,6 +98,7 @@ struct Event {
 
   // Set in the last event of a choice.
   std::optional<FinishReason> finish{};
+  std::string stop_string{};  // with kStopString: which
   Usage usage{};
   ErrorCode code = ErrorCode::kInvalidArgument;  // with kError
   std::string error{};                           // with kError: one line

@@ -27,6 +27,12 @@ std::string StopFilter::push(std::string_view text) {
   return out;
 }
 
+std::string StopFilter::stop_string() const {
+  if (!stopped_) return {};
+  const std::string open = stops_->open_text(state_);
+  return open.substr(open.size() - stops_->matched(state_));
+}
+
 std::string StopFilter::finish() {
   if (stops_ == nullptr || stopped_) return {};
   return stops_->open_text(std::exchange(state_, 0));

@@ -24,6 +24,8 @@ class StopFilter {
   bool stopped() const { return stopped_; }
   // Where in the last text it was completed: bytes before its end.
   std::size_t stopped_at() const { return stopped_at_; }
+  // Which stop string it was; empty while there was none.
+  std::string stop_string() const;
   // The end of generation: what was held back, unless a stop string was completed.
   std::string finish();
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "engine/batch_logits.h"
 #include "engine/step_runner.h"
 #include "tiny_model.h"
 
@@ -144,6 +145,7 @@ TEST_F(EngineTest, StopStringEndsBeforeItself) {
   wanted.sampling.stop_strings = {text.substr(at, 2)};
   const Answer stopped = ask(engine, wanted);
   EXPECT_EQ(stopped.reason, FinishReason::kStopString);
+  EXPECT_EQ(stopped.stop_string, wanted.sampling.stop_strings[0]);
   EXPECT_EQ(stopped.text, text.substr(0, text.find(wanted.sampling.stop_strings[0])));
 }
 
@@ -200,6 +202,92 @@ TEST_F(EngineTest, TheContextIsABorderNeverACut) {
   }
 }
 
+TEST_F(EngineTest, LogitsOfAnAnswer) {
+  Engine engine(load());
+  Request wanted = request(engine.tokenizer(), "loom", 7);
+  const Answer plain = ask(engine, wanted);
+  EXPECT_TRUE(plain.logits.empty());
+  wanted.return_logits = true;
+  const Answer answer = ask(engine, wanted);
+  EXPECT_EQ(answer.ids, plain.ids);
+  ASSERT_EQ(answer.logits.size(), answer.ids.size());
+  for (std::size_t i = 0; i < answer.ids.size(); ++i) {
+    const std::vector<float>& row = answer.logits[i];
+    ASSERT_EQ(row.size(), 320u);
+    EXPECT_EQ(std::max_element(row.begin(), row.end()) - row.begin(), answer.ids[i]);
+  }
+}
+
+TEST_F(EngineTest, GuidanceAndHealingOnARealModel) {
+  SessionOptions options;
+  options.model = test::make_tiny_model("engine-guided");
+  options.backend = "ref";
+  options.threads = 1;
+  options.sequences = 2;
+  Engine engine(ModelSession::load(options));
+  const Request plain = request(engine.tokenizer(), "warp and weft", 20);
+  const Answer expected = ask(engine, plain);
+  // A text against itself is the text, whatever the scale.
+  Request same = plain;
+  same.sampling.cfg_scale = 3;
+  same.negative_prompt = plain.prompt;
+  EXPECT_EQ(ask(engine, same).ids, expected.ids);
+  Request guided = plain;
+  guided.sampling.cfg_scale = 4;
+  guided.sampling.negative_prompt = "a knot";
+  const Answer away = ask(engine, guided);
+  EXPECT_EQ(away.reason, FinishReason::kMaxTokens) << away.error;
+  EXPECT_NE(away.ids, expected.ids);
+  EXPECT_EQ(away.usage.prompt_tokens, expected.usage.prompt_tokens);
+  guided.negative_prompt = engine.tokenizer().encode("a knot");
+  guided.sampling.negative_prompt.clear();
+  EXPECT_EQ(ask(engine, guided).ids, away.ids);
+  // Tokens of this model are bytes: the last one of the prompt comes again.
+  Request healed = plain;
+  healed.sampling.token_healing = true;
+  const Answer again = ask(engine, healed);
+  EXPECT_EQ(again.healed, std::vector<std::int32_t>{plain.prompt.back()});
+  EXPECT_EQ(again.ids, expected.ids);
+  EXPECT_EQ(again.text, expected.text);
+  // A string of what the model would say.
+  Request banned = plain;
+  for (std::size_t i = 2; i + 3 < expected.text.size(); ++i) {
+    const std::string part = expected.text.substr(i, 2);
+    if (part[0] < 0 || part[1] < 0 || expected.text.find(part) < i) continue;
+    banned.sampling.banned_strings = {part};
+    const Answer other = ask(engine, banned);
+    EXPECT_EQ(other.text.find(part), std::string::npos);
+    EXPECT_EQ(other.text.substr(0, i), expected.text.substr(0, i));
+    EXPECT_GT(other.usage.rewinds, 0);
+  }
+  EXPECT_FALSE(banned.sampling.banned_strings.empty());
+  // One sequence at a time cannot do it.
+  Engine narrow(load());
+  EXPECT_THROW(narrow.submit(guided), Error);
+}
+
+// The ids that DRY and XTC need come from the tokenizer.
+TEST_F(EngineTest, TextsOfSamplersBecomeTokens) {
+  Engine engine(load());
+  Request wanted = request(engine.tokenizer(), "abcabcabcabcabc", 24);
+  wanted.sampling.dry_multiplier = 5;
+  wanted.sampling.dry_allowed_length = 1;
+  const Answer found = ask(engine, wanted);
+  Request written = wanted;
+  written.sampling.dry_breaker_tokens = {};
+  for (std::int32_t id = 0; id < 260; ++id) {
+    const std::string text = engine.tokenizer().decode({&id, 1}, false);
+    const bool breaks = text.find_first_of("\n:\"*") != text.npos;
+    if (breaks || engine.tokenizer().is_special(id)) {
+      written.sampling.dry_breaker_tokens.push_back(id);
+    }
+  }
+  EXPECT_EQ(ask(engine, written).ids, found.ids);
+  written.sampling.dry_sequence_breakers = {"b"};
+  written.sampling.dry_breaker_tokens = {};
+  EXPECT_NE(ask(engine, written).ids, found.ids);
+}
+
 TEST_F(EngineTest, WrongRequestsAreRefused) {
   Engine engine(load());
   const Request right = request(engine.tokenizer(), "x", 3);
@@ -240,6 +328,47 @@ TEST_F(EngineTest, TemplateSaysWhatEndsATurn) {
   EXPECT_EQ(*session->text().end_of_turn(), 257);
   EXPECT_TRUE(session->is_end_token(257));
   EXPECT_FALSE(session->is_end_token(258));
+}
+
+TEST_F(EngineTest, PaddedLogitsOfABatch) {
+  SessionOptions options;
+  options.model = test::make_tiny_model("padded");
+  options.backend = "ref";
+  options.threads = 1;
+  options.sequences = 3;
+  options.longest = 300;
+  const std::vector<std::vector<std::int32_t>> texts{{1, 2, 3}, {7}, {9, 8, 7, 6, 5}};
+  // With rows of logits for every token of a step, and with one a sequence.
+  for (const SessionLogits rows : {SessionLogits::kEveryToken, SessionLogits::kLastOfSequence}) {
+    options.logits = rows;
+    const auto session = ModelSession::load(options);
+    const PaddedLogits padded = padded_logits(*session, texts);
+    EXPECT_EQ(padded.logits.view().shape, (Shape{3, 5, session->vocab()}));
+    EXPECT_EQ(padded.lengths, (std::vector<std::int64_t>{3, 1, 5}));
+    const auto row = [&](std::int64_t text, std::int64_t position) {
+      return std::span(padded.logits.view().as<float>() + (text * 5 + position) * session->vocab(),
+                       static_cast<std::size_t>(session->vocab()));
+    };
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      StepRunner runner(*session);
+      Sequence alone = session->new_sequence();
+      alone.ids = texts[i];
+      alone.reach = static_cast<std::int64_t>(texts[i].size());
+      for (std::int64_t t = 0; t < 5; ++t) {
+        const auto got = row(static_cast<std::int64_t>(i), t);
+        if (t >= padded.lengths[i]) {
+          for (const float value : got) ASSERT_EQ(value, 0.0f);
+          continue;
+        }
+        const StepItem item{&alone, 1, LogitRows::kLast};
+        const StepLogits one = runner.run({&item, 1});
+        for (std::size_t k = 0; k < got.size(); ++k) ASSERT_NEAR(got[k], one.row(0)[k], 1e-4f);
+      }
+    }
+    EXPECT_THROW(padded_logits(*session, {}), Error);
+    const std::vector<std::vector<std::int32_t>> wrong{{1}, {5000}};
+    EXPECT_THROW(padded_logits(*session, wrong), Error);
+  }
 }
 
 TEST_F(EngineTest, BatchedStepsEqualSingleOnes) {
