@@ -269,7 +269,8 @@ TEST_F(EngineTest, GuidanceAndHealingOnARealModel) {
 // The ids that DRY and XTC need come from the tokenizer.
 TEST_F(EngineTest, TextsOfSamplersBecomeTokens) {
   Engine engine(load());
-  Request wanted = request(engine.tokenizer(), "abcabcabcabcabc", 24);
+  Request wanted = request(engine.tokenizer(), "ab*abc*abcab*cab", 24);
+  for (const char c : {'a', 'b', 'c', '*'}) wanted.sampling.logit_bias.push_back({c, 50.0});
   wanted.sampling.dry_multiplier = 5;
   wanted.sampling.dry_allowed_length = 1;
   const Answer found = ask(engine, wanted);
