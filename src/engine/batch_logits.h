@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/model_session.h"
-#include "nn/lora.h"
+#include "engine/step_model.h"
 #include "tensor/tensor.h"
 
 namespace bl {
