@@ -18,6 +18,7 @@ namespace {
 constexpr double kSecondsOfPriority = 10;
 constexpr std::int32_t kMostPriority = 1'000'000;
 constexpr double kMostDeadline = 1e8;
+constexpr std::int64_t kMostLogits = 1 << 26;  // that wait for a reader
 
 template <class T>
 void check_range(const char* name, T value, T low, T high) {
@@ -145,6 +146,9 @@ void Engine::check(const Request& request) const {
   check_ids(request.prompt, "prompt", facts_.ids);
   const SamplingParams& params = request.sampling;
   validate(params, facts_.vocab);
+  if (request.return_logits && params.answers() > params.n) {
+    fail(ErrorCode::kInvalidArgument, "return_logits and best_of exclude each other");
+  }
   check_range("priority", request.priority, -kMostPriority, kMostPriority);
   check_range("the deadline in seconds", request.deadline, 0.0, kMostDeadline);
   check_range<std::int64_t>("unread_tokens", request.unread_tokens, 1, std::int64_t{1} << 40);
@@ -184,6 +188,10 @@ std::optional<RequestHandle> Engine::try_submit(Request request) {
                                std::chrono::duration<double>(request.deadline));
   }
   open->request = std::move(request);
+  if (open->request.return_logits) {
+    const std::int64_t most = std::max<std::int64_t>(kMostLogits / facts_.vocab, 1);
+    open->request.unread_tokens = std::min(open->request.unread_tokens, most);
+  }
   {
     // Before the work of compiling a constraint.
     const std::lock_guard lock(mutex_);

@@ -35,7 +35,8 @@ struct Request {
 
   std::int32_t priority = 0;  // each unit is worth ten seconds of waiting
   double deadline = 0;        // seconds from submission, after which it ends; 0: none
-  // A reader who is so many tokens behind pauses the choice until he goes on.
+  // A reader who is so many tokens behind pauses the choice until he goes on; fewer where rows of
+  // logits would wait too.
   std::int64_t unread_tokens = 1 << 14;
   bool speculate = true;  // where the engine does: the text is the same with and without
   // Keys and values are shared with requests of the same salt only.
