@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "engine/engine.h"
+#include "engine/ngram_draft.h"
 #include "tiny_model.h"
 
 namespace bl {
@@ -17,12 +18,13 @@ using Kind = ConstraintSpec::Kind;
 
 class ConstrainedTest : public testing::Test {
  protected:
-  static std::unique_ptr<ModelSession> load() {
+  static std::unique_ptr<ModelSession> load(std::int64_t drafts = 0) {
     SessionOptions options;
     options.model = test::make_tiny_model("constrained");
     options.backend = "cpu";
     options.threads = 2;
     options.sequences = 4;
+    options.drafts = drafts;
     return ModelSession::load(options);
   }
   Request request(ConstraintSpec constraint, std::int64_t max_tokens = 200) {
@@ -91,6 +93,25 @@ TEST_F(ConstrainedTest, AnswersDoNotDependOnWhatElseRuns) {
   }
   EXPECT_EQ(ask(asked).text, alone);
   for (RequestHandle& other : others) EXPECT_EQ(other.wait().front().error, "");
+}
+
+// Guesses are held to the masks like anything else, and what was guessed behind the end is nothing.
+TEST_F(ConstrainedTest, GuessesChangeNothing) {
+  Engine guessing(load(4), {.speculation = {std::make_shared<NgramDraft>(1), 4}});
+  std::int64_t right = 0;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    Request asked = request({.kind = Kind::kRegex, .text = "(ab){20,30}[0-9]{3}(x|xy)"}, 100);
+    asked.sampling.seed = seed;
+    if (seed % 3 == 2) asked.sampling.banned_strings = {"00"};
+    const Answer answer = guessing.submit(asked).wait().front();
+    const Answer plain = ask(asked);
+    EXPECT_EQ(answer.text, plain.text);
+    EXPECT_EQ(answer.ids, plain.ids);
+    EXPECT_EQ(answer.reason, plain.reason);
+    EXPECT_EQ(answer.error, plain.error);
+    right += answer.usage.accepted_tokens;
+  }
+  EXPECT_GT(right, 50);
 }
 
 TEST_F(ConstrainedTest, AnEndTokenIsChosenOnlyWhereTheGrammarMayEnd) {
