@@ -287,12 +287,7 @@ void bench(BenchOptions& options) {
   session_options.sequences = options.batch;
   session_options.with_text = false;
   if (!options.random.empty()) {
-    const RandomModel random = make_random_model({options.random, options.format, options.mix});
-    const auto opened = std::make_shared<OpenedModel>();
-    opened->path = "random model";
-    opened->files = {random.config, "config.json of the random model", random.source,
-                     read_gptq_config({}, random.config)};
-    session_options.opened = opened;
+    session_options.opened = open_random_model({options.random, options.format, options.mix});
   }
   const std::unique_ptr<ModelSession> session = load_session(session_options);
   const std::vector<Measurement> results = measure(options, *session);

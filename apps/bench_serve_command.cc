@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "model_options.h"
 #include "preset_option.h"
+#include "random_model.h"
 #include "results.h"
 #include "speculation_flags.h"
 #include "usage_error.h"
@@ -36,6 +37,10 @@ struct BenchServeOptions {
   double rate = 0;
   std::uint64_t seed = 1;
   PresetOption preset;
+  std::string random;
+  std::string random_draft;
+  std::string format = "exl2";
+  std::string mix = "4";
   bool json = false;
 
   BenchServeOptions() { model.context_default = "what the requests need"; }
@@ -50,6 +55,13 @@ struct BenchServeOptions {
     v(rate, {"--rate", "X", "requests a second, at random times; 0: as users are free"});
     v(seed, {"--seed", "N", "seed of prompts and times"});
     preset.visit(v);
+    v.group("Random model (instead of -m)");
+    v(random,
+      {"--random", "SHAPE", "a shape of archs/bench/shapes.json or the path of a config.json"});
+    v(format, {"--format", "NAME", "exl2, gptq or fp16"});
+    v(mix, {"--bpw", "MIX", "exl2: 2.5, 3, 4, 5 or 6 bits a weight"});
+    v(random_draft, {"--random-draft", "SHAPE",
+                     "a random draft of the same vocabulary: what it costs, not what it gains"});
     v.group("Output");
     v(json, {"--json", "", "print JSON"});
     speculation.visit(v);
@@ -266,11 +278,21 @@ std::string to_table(const Json& report) {
 
 void bench_serve(BenchServeOptions& options) {
   check(options);
+  if (options.random.empty() == options.model.model.empty()) {
+    fail_usage("bench serve: give either -m DIR or --random SHAPE");
+  }
+  if (!options.random_draft.empty() && options.speculation.on()) {
+    fail_usage("--random-draft excludes --draft and --ngram");
+  }
+  const auto random = [&](const std::string& shape) {
+    return open_random_model({shape, options.format, options.mix});
+  };
+  if (!options.random_draft.empty()) options.speculation.opened = random(options.random_draft);
   options.speculation.check();
   options.preset.load();  // a wrong one shows before the model loads
   const std::int64_t tokens = options.shared + options.prompt + options.generate;
   if (options.model.context == 0) options.model.context = tokens;
-  SessionOptions session_options = options.model.session_options();
+  SessionOptions session_options = options.model.session_options(options.random.empty());
   session_options.longest = std::max(tokens, options.model.context);
   session_options.sequences = options.users;
   // The shared beginning stands once; a page each for the way in which answers grow.
@@ -280,6 +302,10 @@ void bench_serve(BenchServeOptions& options) {
   session_options.pages =
       std::max(session_options.pages, KvCache::pages_for(session_options.longest));
   EngineOptions engine_options;
+  if (!options.random.empty()) {
+    session_options.opened = random(options.random);
+    session_options.with_text = false;
+  }
   engine_options.speculation = options.speculation.load(options.model, session_options);
   Engine engine(load_session(session_options), std::move(engine_options));
   double seconds = 0;
@@ -302,7 +328,8 @@ void bench_serve(BenchServeOptions& options) {
 
 Command bench_serve_command() {
   return make_command<BenchServeOptions>(
-      {"bench serve", "-m DIR [-r N] [-c N] [-p N] [-n N] [--shared-prefix N] [--rate X]",
+      {"bench serve",
+       "(-m DIR | --random SHAPE) [-r N] [-c N] [-p N] [-n N] [--shared-prefix N] [--rate X]",
        "Many requests at once: throughput, time to the first token and between tokens"},
       bench_serve);
 }

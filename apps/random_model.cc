@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "embedded_data.h"
+#include "engine/open_model.h"
 #include "tensor/tensor.h"
 
 namespace bl {
@@ -284,6 +285,15 @@ RandomModel make_random_model(const RandomModelRequest& request) {
   add_model(model.config, *source, weights);
   model.source = std::move(source);
   return model;
+}
+
+std::shared_ptr<const OpenedModel> open_random_model(const RandomModelRequest& request) {
+  const RandomModel random = make_random_model(request);
+  auto opened = std::make_shared<OpenedModel>();
+  opened->path = "random model";
+  opened->files = {random.config, "config.json of the random model", random.source,
+                   read_gptq_config({}, random.config)};
+  return opened;
 }
 
 }  // namespace bl

@@ -1,4 +1,5 @@
 #pragma once
+#include <memory>
 #include <string>
 
 #include "base/json.h"
@@ -21,5 +22,9 @@ struct RandomModelRequest {
 // Throws kInvalidArgument naming what is known. Tensors are made when they are read, so that no
 // more than the one being packed exists twice.
 RandomModel make_random_model(const RandomModelRequest& request);
+
+struct OpenedModel;
+// The same, to be loaded like one on disk; it has no words.
+std::shared_ptr<const OpenedModel> open_random_model(const RandomModelRequest& request);
 
 }  // namespace bl

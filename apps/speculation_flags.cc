@@ -51,6 +51,8 @@ SpeculationOptions SpeculationFlags::load(const ModelOptions& of_model,
   // Of the model's options, what belongs to the machine; the rest is the draft's own.
   SessionOptions small;
   small.model = draft;
+  small.opened = opened;
+  small.with_text = session.with_text;
   small.backend = session.backend;
   small.threads = session.threads;
   small.archs = session.archs;

@@ -12,6 +12,7 @@ struct SpeculationFlags {
   std::string draft;
   bool ngram = false;
   std::string tokens = "auto";
+  std::shared_ptr<const OpenedModel> opened;  // a draft that is not on disk
 
   template <class V>
   void visit(V&& v) {
@@ -24,7 +25,7 @@ struct SpeculationFlags {
 
   // Checks what can be checked without a file; UsageError.
   void check() const;
-  bool on() const { return ngram || !draft.empty(); }
+  bool on() const { return ngram || !draft.empty() || opened != nullptr; }
   // Loads the draft where there is one, before the model, whose session gets the rows that it
   // needs. `of_model`: the options of the model.
   SpeculationOptions load(const ModelOptions& of_model, SessionOptions& session) const;

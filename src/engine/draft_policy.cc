@@ -21,8 +21,10 @@ constexpr double kKeepAll = 0.98;
 constexpr double kHighestRate = 0.98;
 // Guesses that are made only to see whether they would be right, and how seldom at least.
 constexpr std::int64_t kTried = 2;
-constexpr std::int64_t kShortestWait = 16;
-constexpr std::int64_t kLongestWait = 512;
+constexpr double kShortestWait = 16;
+constexpr double kLongestWait = 512;
+// Steps count so much where guesses would not pay even if they were right: prices change too.
+constexpr double kHopeless = 1.0 / 32;
 
 }  // namespace
 
@@ -126,19 +128,38 @@ void DraftPolicy::plan(std::span<Candidate> candidates, const PlanArgs& args) {
     taken = i + 1;
   }
   for (std::size_t i = 0; i < taken; ++i) ++candidates[guesses_[i].candidate].count;
-  if (!args.is_free) try_some(candidates, taken > 0);
+  if (!args.is_free) try_some(candidates, args);
+}
+
+// Whether guesses would pay if nearly all of them were right.
+bool DraftPolicy::could_pay(std::span<const Candidate> candidates, const PlanArgs& args) const {
+  const double none = static_cast<double>(args.rows) / times_.at(args.rows);
+  double tokens = static_cast<double>(args.rows);
+  double chance = 1;
+  std::int64_t rows = args.rows;
+  for (std::int64_t depth = 1; depth <= most(); ++depth) {
+    chance *= kHighestRate;
+    const auto deep = std::count_if(candidates.begin(), candidates.end(),
+                                    [depth](const Candidate& c) { return c.most >= depth; });
+    tokens += chance * static_cast<double>(deep);
+    rows += deep;
+    const double seconds = times_.at(rows) + static_cast<double>(depth) * args.round_seconds;
+    if (tokens / seconds > kLeastGain * none) return true;
+  }
+  return false;
 }
 
 // A sequence whose guesses were wrong may have come to where they are right.
-void DraftPolicy::try_some(std::span<Candidate> candidates, bool paid) {
+void DraftPolicy::try_some(std::span<Candidate> candidates, const PlanArgs& args) {
+  const double step = could_pay(candidates, args) ? 1 : kHopeless;
   for (Candidate& candidate : candidates) {
     DraftHabit& habit = *candidate.habit;
     if (candidate.count > 0) {
       habit.idle = 0;
       habit.wait = kShortestWait;
-    } else if (++habit.idle >= habit.wait && candidate.most > 0) {
+    } else if ((habit.idle += step) >= habit.wait && candidate.most > 0) {
       habit.idle = 0;
-      habit.wait = std::min(habit.wait * 2, paid ? kLongestWait / 4 : kLongestWait);
+      habit.wait = std::min(habit.wait * 2, kLongestWait);
       candidate.count = std::min(candidate.most, kTried);
     }
   }

@@ -53,8 +53,8 @@ class DraftRecord {
 // One sequence's state.
 struct DraftHabit {
   DraftRecord record;
-  std::int64_t idle = 0;   // steps without a guess since the last one
-  std::int64_t wait = 16;  // … after which one is tried
+  double idle = 0;   // steps without a guess since the last one
+  double wait = 16;  // … after which one is tried
 };
 
 class DraftPolicy {
@@ -90,7 +90,8 @@ class DraftPolicy {
 
  private:
   static constexpr double kFirstRate = 0.5;  // until something is known
-  void try_some(std::span<Candidate> candidates, bool paid);
+  void try_some(std::span<Candidate> candidates, const PlanArgs& args);
+  bool could_pay(std::span<const Candidate> candidates, const PlanArgs& args) const;
 
   std::int64_t fixed_;
   StepTimes times_;

@@ -137,8 +137,8 @@ TEST_F(PolicyTest, TheDraftsOwnTimeCounts) {
   EXPECT_EQ(plan(0.01), 0);
 }
 
-TEST_F(PolicyTest, WhatPaysNotIsTriedNowAndThenEverMoreSeldom) {
-  measure([](std::int64_t rows) { return 0.01 * static_cast<double>(rows); }, 20);
+TEST_F(PolicyTest, WhatIsWrongIsTriedNowAndThenEverMoreSeldom) {
+  measure([](std::int64_t rows) { return 0.01 + 0.001 * static_cast<double>(rows); }, 20);
   DraftHabit habit;
   teach(habit, 0);
   std::vector<int> tried;
@@ -154,6 +154,24 @@ TEST_F(PolicyTest, WhatPaysNotIsTriedNowAndThenEverMoreSeldom) {
   ASSERT_GE(tried.size(), 5u);
   EXPECT_LE(tried.size(), 12u);
   EXPECT_GT(tried[3] - tried[2], tried[1] - tried[0]);
+}
+
+TEST_F(PolicyTest, ADraftThatCannotPayIsHardlyTried) {
+  measure([](std::int64_t rows) { return 0.01 + 0.001 * static_cast<double>(rows); }, 20);
+  const auto tries = [&](double round) {
+    DraftHabit habit;
+    teach(habit, 0);
+    int tried = 0;
+    for (int step = 0; step < 1000; ++step) {
+      policy_.measured_step(1, 0.011);
+      DraftPolicy::Candidate one{.habit = &habit, .most = 16};
+      policy_.plan({&one, 1}, {.rows = 1, .round_seconds = round});
+      tried += one.count > 0 ? 1 : 0;
+    }
+    return tried;
+  };
+  EXPECT_GE(tries(0.001), 4);
+  EXPECT_EQ(tries(0.02), 1);
 }
 
 TEST_F(PolicyTest, ComesBackWhenGuessesAreRightAgain) {
