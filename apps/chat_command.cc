@@ -13,6 +13,7 @@
 #include "lora_options.h"
 #include "model_options.h"
 #include "results.h"
+#include "speculation_flags.h"
 #include "transcript.h"
 
 namespace bl {
@@ -22,6 +23,7 @@ struct ChatOptions {
   ModelOptions model;
   LoraOptions lora;
   GenerationOptions generation;
+  SpeculationFlags speculation;
   std::string system;
 
   template <class V>
@@ -29,6 +31,7 @@ struct ChatOptions {
     v.group("Conversation");
     v(system, {"--system", "TEXT", "instructions that come before the first turn", "none"});
     generation.visit(v);
+    speculation.visit(v);
     model.visit(v);
     lora.visit(v);
   }
@@ -267,7 +270,9 @@ void chat(ChatOptions& options) {
   options.lora.plan(session_options);
   const Request probed = options.generation.request(SamplingParams{});
   session_options.sequences = probed.sampling.cfg_scale != 1 ? 2 : 1;
-  Engine engine(load_session(session_options));
+  EngineOptions engine_options;
+  engine_options.speculation = options.speculation.load(options.model, session_options);
+  Engine engine(load_session(session_options), std::move(engine_options));
   Transcript probe;  // a model without a usable template says so before the first question
   probe.add_user("?");
   engine.session().text().encode_chat(probe.messages());

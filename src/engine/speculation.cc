@@ -19,6 +19,7 @@ std::int64_t most_guesses(const Choice& choice, const SequenceState& state) {
   if (!request.speculate || !state.running || state.blocked || state.every_row) return 0;
   if (state.missing() != 1 || choice.generated() == 0) return 0;
   if (choice.guide != nullptr || choice.main != nullptr || choice.healing.active()) return 0;
+  if (choice.constraint != nullptr) return 0;
   std::int64_t most = choice.open->longest - choice.length() - 1;
   if (sampling.max_tokens > 0) {
     most = std::min(most, sampling.max_tokens - choice.generated() - 1);

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "fake_model.h"
+#include "scripted_draft.h"
 
 namespace bl {
 namespace {
@@ -35,9 +36,21 @@ std::unique_ptr<FakeModel> fake(FakeModel::Options options = {}) {
   return std::make_unique<FakeModel>(options);
 }
 
-TEST(EngineThreads, ManyWritersReadersAndLeavers) {
+// With and without guesses.
+class EngineUsers : public testing::TestWithParam<bool> {};
+
+TEST_P(EngineUsers, WriteReadAndLeave) {
   const FakeModel oracle({});
-  Engine engine(fake({.step_tokens = 128, .logit_rows = 6, .pages = 12}), nullptr, {});
+  EngineOptions options;
+  options.running = 6;
+  if (GetParam()) {
+    options.speculation = {
+        std::make_shared<test::ScriptedDraft>(
+            [&](std::span<const std::int32_t> ids) { return oracle.follows(ids); }, 1000, 0.7, 1),
+        4};
+  }
+  Engine engine(fake({.step_tokens = 128, .logit_rows = GetParam() ? 18 : 6, .pages = 12}), nullptr,
+                {}, std::move(options));
   std::atomic<int> right{0};
   std::vector<std::thread> users;
   for (int user = 0; user < 4; ++user) {
@@ -80,6 +93,8 @@ TEST(EngineThreads, ManyWritersReadersAndLeavers) {
   EXPECT_EQ(stats.running + stats.waiting, 0);
   EXPECT_EQ(stats.free_pages + stats.idle_pages, stats.pages);
 }
+
+INSTANTIATE_TEST_SUITE_P(EngineThreads, EngineUsers, testing::Bool());
 
 TEST(EngineThreads, ASlowReaderAndAThrowingOneStallNobody) {
   const FakeModel oracle({});
