@@ -11,7 +11,7 @@ constexpr double kNewStep = 0.2;
 // A step's measurement is old after so many others.
 constexpr std::int64_t kOldSteps = 256;
 // What one more row costs beside all before it, until it is known.
-constexpr double kGuessedRow = 0.03;
+constexpr double kGuessedRow = 0.1;
 // Less is noise.
 constexpr double kLeastGain = 1.03;
 // Verifications that a sequence's own record needs to outweigh the others'.
