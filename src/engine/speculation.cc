@@ -9,17 +9,15 @@
 namespace bl {
 namespace {
 
-// How many guesses could be taken at most; 0: none may be made. What needs more than a draw to
-// know which tokens may follow does not guess: guidance has a second row, the healing of a prompt a
-// mask for each place. A constraint would need the mask of each guessed place, and its matcher
-// to be taken back.
+// How many guesses could be taken at most; 0: none may be made. Guidance has a second row for each
+// place, the healing of a prompt a mask that depends on what was said so far: both do without.
+// A constraint gives its mask row by row, as these are drawn.
 std::int64_t most_guesses(const Choice& choice, const SequenceState& state) {
   const Request& request = choice.open->request;
   const SamplingParams& sampling = choice.sampler.params();
   if (!request.speculate || !state.running || state.blocked || state.every_row) return 0;
   if (state.missing() != 1 || choice.generated() == 0) return 0;
   if (choice.guide != nullptr || choice.main != nullptr || choice.healing.active()) return 0;
-  if (choice.constraint != nullptr) return 0;
   std::int64_t most = choice.open->longest - choice.length() - 1;
   if (sampling.max_tokens > 0) {
     most = std::min(most, sampling.max_tokens - choice.generated() - 1);
