@@ -16,7 +16,7 @@
 #include "engine/step_runner.h"
 #include "model_options.h"
 #include "preset_option.h"
-#include "random_model.h"
+#include "random_model_flags.h"
 #include "results.h"
 #include "usage_error.h"
 
@@ -35,9 +35,7 @@ struct BenchOptions {
   std::optional<std::int64_t> depth;
   std::int64_t repetitions = 5;
   PresetOption preset;
-  std::string random;
-  std::string format = "exl2";
-  std::string mix = "4";
+  RandomModelFlags random;
   bool json = false;
 
   BenchOptions() { model.context_default = "what the tests need"; }
@@ -51,11 +49,7 @@ struct BenchOptions {
               "0 for prefill, 128 for decode"});
     v(repetitions, {"-r,--repetitions", "N", "timed runs, after one that is not"});
     preset.visit(v);
-    v.group("Random model (instead of -m)");
-    v(random,
-      {"--random", "SHAPE", "a shape of archs/bench/shapes.json or the path of a config.json"});
-    v(format, {"--format", "NAME", "exl2, gptq or fp16"});
-    v(mix, {"--bpw", "MIX", "exl2: 2.5, 3, 4, 5 or 6 bits a weight"});
+    random.visit(v);
     v.group("Output");
     v(json, {"--json", "", "print JSON"});
     model.visit(v);
@@ -81,7 +75,7 @@ void check(const BenchOptions& options) {
   need("-d", options.depth.value_or(0), 0, 1 << 24);
   need("-r", options.repetitions, 1, 1000);
   if (options.longest() == 0) fail_usage("bench: -p 0 and -n 0 leave nothing to measure");
-  if (options.random.empty() == options.model.model.empty()) {
+  if (options.random.wanted() != options.model.model.empty()) {
     fail_usage("bench: give either -m DIR or --random SHAPE");
   }
 }
@@ -257,11 +251,7 @@ Json to_json(const std::vector<Measurement>& results, const ModelSession& sessio
 
 std::string to_table(const BenchOptions& options, const std::vector<Measurement>& results,
                      const ModelSession& session) {
-  const std::string name =
-      options.random.empty()
-          ? options.model.model
-          : fmt::format("random {} {}", options.random,
-                        options.format == "exl2" ? "exl2 " + options.mix : options.format);
+  const std::string name = options.random.wanted() ? options.random.name() : options.model.model;
   std::string text = fmt::format("{}\n{}: {}\n\n| {:<10} | {:>5} | {:>6} | {:>20} |\n", name,
                                  session.backend().name(), session.backend().description(), "test",
                                  "batch", "depth", "tok/s");
@@ -280,15 +270,13 @@ void bench(BenchOptions& options) {
   options.preset.load();  // a wrong one shows before the model loads
   // The context is what the tests need: no flag has to be given for them.
   if (options.model.context == 0) options.model.context = options.longest() + 1;
-  SessionOptions session_options = options.model.session_options(options.random.empty());
+  SessionOptions session_options = options.model.session_options(!options.random.wanted());
   session_options.longest = options.longest() + 1;
   session_options.pages =
       KvCache::pages_for(options.longest() + 1) * static_cast<std::int32_t>(options.batch);
   session_options.sequences = options.batch;
   session_options.with_text = false;
-  if (!options.random.empty()) {
-    session_options.opened = open_random_model({options.random, options.format, options.mix});
-  }
+  if (options.random.wanted()) session_options.opened = options.random.open();
   const std::unique_ptr<ModelSession> session = load_session(session_options);
   const std::vector<Measurement> results = measure(options, *session);
   if (options.json) {

@@ -11,12 +11,13 @@
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/progress.h"
+#include "base/terminal.h"
 #include "cache/kv_cache.h"
 #include "command.h"
 #include "engine/engine.h"
 #include "model_options.h"
 #include "preset_option.h"
-#include "random_model.h"
+#include "random_model_flags.h"
 #include "results.h"
 #include "speculation_flags.h"
 #include "usage_error.h"
@@ -34,13 +35,12 @@ struct BenchServeOptions {
   std::int64_t prompt = 128;
   std::int64_t generate = 64;
   std::int64_t shared = 0;
+  bool evict = false;
   double rate = 0;
   std::uint64_t seed = 1;
   PresetOption preset;
-  std::string random;
+  RandomModelFlags random;
   std::string random_draft;
-  std::string format = "exl2";
-  std::string mix = "4";
   bool json = false;
 
   BenchServeOptions() { model.context_default = "what the requests need"; }
@@ -52,14 +52,11 @@ struct BenchServeOptions {
     v(prompt, {"-p,--prompt-tokens", "N", "random tokens of a prompt"});
     v(generate, {"-n,--generate-tokens", "N", "tokens of an answer"});
     v(shared, {"--shared-prefix", "N", "tokens that all prompts begin with, beside their own"});
+    v(evict, {"--evict", "", "before each request, all pages that nobody uses leave the cache"});
     v(rate, {"--rate", "X", "requests a second, at random times; 0: as users are free"});
     v(seed, {"--seed", "N", "seed of prompts and times"});
     preset.visit(v);
-    v.group("Random model (instead of -m)");
-    v(random,
-      {"--random", "SHAPE", "a shape of archs/bench/shapes.json or the path of a config.json"});
-    v(format, {"--format", "NAME", "exl2, gptq or fp16"});
-    v(mix, {"--bpw", "MIX", "exl2: 2.5, 3, 4, 5 or 6 bits a weight"});
+    random.visit(v);
     v(random_draft, {"--random-draft", "SHAPE",
                      "a random draft of the same vocabulary: what it costs, not what it gains"});
     v.group("Output");
@@ -80,6 +77,9 @@ void check(const BenchServeOptions& options) {
   need("-p", options.prompt, 1, 1 << 24);
   need("-n", options.generate, 1, 1 << 24);
   need("--shared-prefix", options.shared, 0, 1 << 24);
+  if (options.random.wanted() != options.model.model.empty()) {
+    fail_usage("bench serve: give either -m DIR or --random SHAPE");
+  }
   if (!(options.rate >= 0)) fail_usage("--rate: {} should be 0 or more", options.rate);
 }
 
@@ -156,6 +156,7 @@ class Load {
     request.sampling = sampling_;
     request.sampling.max_tokens = options_.generate;
     request.ignore_end_tokens = true;
+    if (options_.evict) engine_.evict();
     const auto start = Clock::now();
     auto last = start;
     Observation seen;
@@ -207,6 +208,21 @@ Json percentiles(std::vector<double> seconds) {
       {"p50", at(0.50)}, {"p90", at(0.90)}, {"p95", at(0.95)}, {"p99", at(0.99)}, {"max", at(1.0)}};
 }
 
+Json cache_report(const EngineStats& stats) {
+  const CacheStats& cache = stats.cache;
+  return {{"hit_rate", cache.hit_rate()},
+          {"pages", stats.pages},
+          {"pages_shared", cache.pages_shared},
+          {"pages_copied", cache.pages_copied},
+          {"pages_evicted", cache.pages_evicted},
+          {"host_pages", stats.host_pages},
+          {"host_pages_stored", cache.pages_stored},
+          {"host_pages_restored", cache.pages_restored},
+          {"host_pages_dropped", cache.pages_dropped},
+          {"host_tokens_restored", cache.tokens_restored},
+          {"host_bytes_per_second", stats.host_copy_rate}};
+}
+
 Json report(const Load& load, double seconds, const Engine& engine) {
   std::vector<double> first;
   std::vector<double> between;
@@ -238,6 +254,7 @@ Json report(const Load& load, double seconds, const Engine& engine) {
           {"drafted_tokens", engine.stats().drafted_tokens},
           {"accepted_tokens", engine.stats().accepted_tokens},
           {"draft_seconds", engine.stats().draft_seconds},
+          {"cache", cache_report(engine.stats())},
           {"ttft_ms", percentiles(first)},
           {"itl_ms", percentiles(between)},
           {"latency_ms", percentiles(whole)},
@@ -247,7 +264,7 @@ Json report(const Load& load, double seconds, const Engine& engine) {
 std::string to_table(const Json& report) {
   std::string text = fmt::format(
       "{} requests in {:.2f} s: {:.2f} requests/s, {:.1f} tok/s generated, {:.1f} tok/s computed\n"
-      "{} prompt tokens ({} from the cache), {} generated, {} steps, {} preemptions\n\n",
+      "{} prompt tokens ({} from the cache), {} generated, {} steps, {} preemptions\n",
       report["requests"].get<std::int64_t>(), report["seconds"].get<double>(),
       report["requests_per_second"].get<double>(), report["generated_per_second"].get<double>(),
       report["tokens_per_second"].get<double>(), report["prompt_tokens"].get<std::int64_t>(),
@@ -256,10 +273,21 @@ std::string to_table(const Json& report) {
   const std::string guesses = describe_speculation(report["drafted_tokens"].get<std::int64_t>(),
                                                    report["accepted_tokens"].get<std::int64_t>());
   if (!guesses.empty()) {
-    text += fmt::format("{}, {:.2f} s spent on guessing\n\n", guesses,
+    text += fmt::format("{}, {:.2f} s spent on guessing\n", guesses,
                         report["draft_seconds"].get<double>());
   }
-  text += fmt::format("| {:<14} | {:>9} | {:>9} | {:>9} | {:>9} | {:>9} |\n", "ms", "p50", "p90",
+  const Json& cache = report["cache"];
+  const auto number = [&](const char* key) { return cache[key].get<std::int64_t>(); };
+  text += fmt::format("cache: {:.1f} % found; {} pages, {} shared, {} copied, {} evicted\n",
+                      100 * cache["hit_rate"].get<double>(), number("pages"),
+                      number("pages_shared"), number("pages_copied"), number("pages_evicted"));
+  if (number("host_pages") > 0) {
+    text += fmt::format("host memory: {} pages; {} stored, {} restored, {} dropped; {}/s\n",
+                        number("host_pages"), number("host_pages_stored"),
+                        number("host_pages_restored"), number("host_pages_dropped"),
+                        human_bytes(cache["host_bytes_per_second"].get<double>()));
+  }
+  text += fmt::format("\n| {:<14} | {:>9} | {:>9} | {:>9} | {:>9} | {:>9} |\n", "ms", "p50", "p90",
                       "p95", "p99", "max");
   text += fmt::format("| {:-<14} | {:->8}: | {:->8}: | {:->8}: | {:->8}: | {:->8}: |\n", "", "", "",
                       "", "", "");
@@ -278,21 +306,21 @@ std::string to_table(const Json& report) {
 
 void bench_serve(BenchServeOptions& options) {
   check(options);
-  if (options.random.empty() == options.model.model.empty()) {
-    fail_usage("bench serve: give either -m DIR or --random SHAPE");
-  }
   if (!options.random_draft.empty() && options.speculation.on()) {
     fail_usage("--random-draft excludes --draft and --ngram");
   }
-  const auto random = [&](const std::string& shape) {
-    return open_random_model({shape, options.format, options.mix});
-  };
-  if (!options.random_draft.empty()) options.speculation.opened = random(options.random_draft);
+  if (!options.random_draft.empty()) {
+    options.speculation.opened = options.random.open(options.random_draft);
+  }
   options.speculation.check();
   options.preset.load();  // a wrong one shows before the model loads
   const std::int64_t tokens = options.shared + options.prompt + options.generate;
   if (options.model.context == 0) options.model.context = tokens;
-  SessionOptions session_options = options.model.session_options(options.random.empty());
+  SessionOptions session_options = options.model.session_options(!options.random.wanted());
+  if (options.random.wanted()) {
+    session_options.opened = options.random.open();
+    session_options.with_text = false;
+  }
   session_options.longest = std::max(tokens, options.model.context);
   session_options.sequences = options.users;
   // The shared beginning stands once; a page each for the way in which answers grow.
@@ -302,10 +330,6 @@ void bench_serve(BenchServeOptions& options) {
   session_options.pages =
       std::max(session_options.pages, KvCache::pages_for(session_options.longest));
   EngineOptions engine_options;
-  if (!options.random.empty()) {
-    session_options.opened = random(options.random);
-    session_options.with_text = false;
-  }
   engine_options.speculation = options.speculation.load(options.model, session_options);
   Engine engine(load_session(session_options), std::move(engine_options));
   double seconds = 0;
@@ -329,7 +353,8 @@ void bench_serve(BenchServeOptions& options) {
 Command bench_serve_command() {
   return make_command<BenchServeOptions>(
       {"bench serve",
-       "(-m DIR | --random SHAPE) [-r N] [-c N] [-p N] [-n N] [--shared-prefix N] [--rate X]",
+       "(-m DIR | --random SHAPE) [-r N] [-c N] [-p N] [-n N] [--shared-prefix N] [--evict] "
+       "[--rate X]",
        "Many requests at once: throughput, time to the first token and between tokens"},
       bench_serve);
 }

@@ -34,6 +34,7 @@ SessionOptions ModelOptions::session_options(bool needs_model) const {
   options.rope_alpha = rope_alpha;
   options.archs = archs;
   options.deterministic = deterministic;
+  options.kv_host = kv_host.bytes;
   if (!cache.empty()) {
     options.cache = parse_cache_type(cache);
     if (!options.cache) {

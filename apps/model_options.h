@@ -39,7 +39,7 @@ struct ModelOptions {
     v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});
     v(embed_host, {"--embed-host", "", "keep the embedding in host memory (no effect on a CPU)"});
     v(kv_host,
-      {"--kv-host", "SIZE", "host memory for pages that leave a GPU (no effect on a CPU)", "none"});
+      {"--kv-host", "SIZE", "host memory for pages that leave the cache, such as 8GiB", "none"});
     v(deterministic, {"--deterministic", "", "results that do not depend on the batch"});
   }
 

@@ -1,6 +1,5 @@
 #include "cache/kv_cache.h"
 
-#include <cstring>
 #include <limits>
 
 #include "base/check.h"
@@ -37,27 +36,52 @@ std::size_t KvCache::bytes() const {
   return sum;
 }
 
-void KvCache::copy_page(std::int32_t to, std::int32_t from) {
-  BL_CHECK(to >= 0 && to < pool_.pages() && from >= 0 && from < pool_.pages());
-  const auto copy = [&](std::byte* pool, std::size_t page_bytes) {
-    std::byte* target = pool + static_cast<std::size_t>(to) * page_bytes;
-    std::byte* source = pool + static_cast<std::size_t>(from) * page_bytes;
-    if (backend_.reads_host_memory()) {
-      std::memcpy(target, source, page_bytes);
-      return;
-    }
-    const Shape shape{1, static_cast<std::int64_t>(page_bytes)};
-    if (staging_.empty() || staging_.view().shape.elements() < shape.elements()) {
-      staging_ = make_host_tensor(DType::kU8, shape);
-    }
-    const TensorView host = view_of(staging_.view().data, DType::kU8, shape);
-    backend_.download(host, view_of(source, DType::kU8, shape));
-    backend_.upload(view_of(target, DType::kU8, shape), host);
-  };
+template <class Visit>
+void KvCache::each_piece(std::int32_t page, Visit&& visit) const {
+  BL_CHECK(page >= 0 && page < pool_.pages());
+  const auto index = static_cast<std::size_t>(page);
+  std::size_t offset = 0;
   for (const PagedKvView& view : views_) {
-    copy(view.k, view.layout.k_page_bytes());
-    copy(view.v, view.layout.v_page_bytes());
+    const std::size_t k_bytes = view.layout.k_page_bytes();
+    const std::size_t v_bytes = view.layout.v_page_bytes();
+    visit(view.k + index * k_bytes, offset, k_bytes);
+    visit(view.v + index * v_bytes, offset + k_bytes, v_bytes);
+    offset += k_bytes + v_bytes;
   }
+}
+
+std::size_t KvCache::page_bytes() const {
+  std::size_t sum = 0;
+  for (const PagedKvView& view : views_) {
+    sum += view.layout.k_page_bytes() + view.layout.v_page_bytes();
+  }
+  return sum;
+}
+
+void KvCache::copy_page(std::int32_t to, std::int32_t from) {
+  pieces_.clear();
+  each_piece(to, [&](std::byte* place, std::size_t, std::size_t bytes) {
+    pieces_.push_back({place, nullptr, bytes});
+  });
+  std::size_t i = 0;
+  each_piece(from, [&](std::byte* place, std::size_t, std::size_t) { pieces_[i++].from = place; });
+  backend_.copy_pieces(pieces_);
+}
+
+void KvCache::write_page(std::byte* host, std::int32_t page) {
+  pieces_.clear();
+  each_piece(page, [&](std::byte* place, std::size_t offset, std::size_t bytes) {
+    pieces_.push_back({host + offset, place, bytes});
+  });
+  backend_.copy_pieces(pieces_);
+}
+
+void KvCache::read_page(std::int32_t page, const std::byte* host) {
+  pieces_.clear();
+  each_piece(page, [&](std::byte* place, std::size_t offset, std::size_t bytes) {
+    pieces_.push_back({place, host + offset, bytes});
+  });
+  backend_.copy_pieces(pieces_);
 }
 
 std::size_t KvCache::page_bytes(std::span<const KvLayout> layers) {

@@ -4,13 +4,14 @@
 #include <span>
 #include <vector>
 
+#include "cache/page_memory.h"
 #include "cache/page_pool.h"
 #include "ops/backend.h"
 
 namespace bl {
 
 // The keys and values of all layers: memory for so many pages, and who owns them.
-class KvCache {
+class KvCache final : public PageMemory {
  public:
   // `layers`: layout of each layer that attends, all of one cache type. The backend must outlive
   // the cache. Throws kOutOfMemory.
@@ -21,8 +22,13 @@ class KvCache {
   std::span<const PagedKvView> layers() const { return views_; }
   std::size_t bytes() const;
 
-  // Makes page `to` what page `from` is, in all layers.
-  void copy_page(std::int32_t to, std::int32_t from);
+  // A page on the host: of each layer the keys, then the values.
+  std::size_t page_bytes() const override;
+  void copy_page(std::int32_t to, std::int32_t from) override;
+  Buffer allocate_host(std::size_t bytes) override { return backend_.allocate_transfer(bytes); }
+  void write_page(std::byte* host, std::int32_t page) override;
+  void read_page(std::int32_t page, const std::byte* host) override;
+  void finish_moves() override { backend_.synchronize(); }
 
   // Bytes of one page over all layers.
   static std::size_t page_bytes(std::span<const KvLayout> layers);
@@ -30,10 +36,14 @@ class KvCache {
   static std::int32_t pages_for(std::int64_t tokens);
 
  private:
+  // Calls visit(place of the page, its place in a page on the host, bytes) for each piece of it.
+  template <class Visit>
+  void each_piece(std::int32_t page, Visit&& visit) const;
+
   Backend& backend_;
   std::vector<Buffer> buffers_;
   std::vector<PagedKvView> views_;
-  Tensor staging_;  // host memory, where the backend's is another
+  std::vector<CopyPiece> pieces_;  // of the present move
   PagePool pool_;
 };
 

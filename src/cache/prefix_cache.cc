@@ -19,11 +19,28 @@ std::int32_t PrefixCache::shared_pages(std::string_view salt,
   Node node = index_.find_root(salt);
   while (node != PrefixIndex::kNone && ids.size() >= kPageSlots) {
     node = index_.find_full(node, ids.first(kPageSlots));
-    if (node == PrefixIndex::kNone || pool_.is_idle(index_.page(node))) break;
+    if (node == PrefixIndex::kNone || index_.on_host(node)) break;
+    if (pool_.is_idle(index_.page(node))) break;
     ++shared;
     ids = ids.subspan(kPageSlots);
   }
   return shared;
+}
+
+void PrefixCache::begin_step(const TierRates& rates, std::int64_t restored_pages) {
+  rates_ = rates;
+  restorable_ = restored_pages;
+}
+
+// The last full page of a text that is known, wherever it is.
+Node PrefixCache::last_known(Node node, std::span<const std::int32_t> ids) const {
+  while (node != PrefixIndex::kNone && ids.size() >= kPageSlots) {
+    const Node child = index_.find_full(node, ids.first(kPageSlots));
+    if (child == PrefixIndex::kNone) break;
+    node = child;
+    ids = ids.subspan(kPageSlots);
+  }
+  return node;
 }
 
 std::int64_t PrefixCache::adopt(std::string_view salt, std::span<const std::int32_t> ids,
@@ -32,31 +49,48 @@ std::int64_t PrefixCache::adopt(std::string_view salt, std::span<const std::int3
   Node node = cursor.tokens == 0 ? index_.find_root(salt) : cursor.node;
   std::span<const std::int32_t> rest = ids.subspan(static_cast<std::size_t>(
       std::min<std::int64_t>(cursor.tokens, static_cast<std::int64_t>(ids.size()))));
+  cursor.waits = false;
+  // What is asked for is not to be given up while room is made for its beginning.
+  if (tier_ != nullptr) index_.touch_text(last_known(node, rest));
   while (node != PrefixIndex::kNone && rest.size() >= kPageSlots) {
     const Node child = index_.find_full(node, rest.first(kPageSlots));
     if (child == PrefixIndex::kNone) break;
+    if (index_.on_host(child)) {
+      cursor.waits = restorable_ <= 0;
+      if (cursor.waits || !restore(child)) return cursor.tokens;
+    }
     const std::int32_t page = index_.page(child);
     table.share({&page, 1});
     ++stats_.pages_shared;
     node = child;
-    cursor = {child, cursor.tokens + kPageSlots};
+    cursor.node = child;
+    cursor.tokens += kPageSlots;
     rest = rest.subspan(kPageSlots);
   }
   std::int64_t tokens = cursor.tokens;
   const PrefixIndex::Longest longest = index_.find_longest(node, rest);
-  if (longest.tokens >= least_copied_) {
-    copy_beginning(table, longest.node);
-    if (table.capacity() > cursor.tokens) tokens += longest.tokens;
-  }
+  if (longest.tokens >= least_copied_ && copy_beginning(table, longest)) tokens += longest.tokens;
   if (cursor.node != PrefixIndex::kNone) index_.touch_text(cursor.node);
   return tokens;
 }
 
-// The page of `from` once more, for a text that goes on in another way. Where memory is short, the
-// page itself, if nobody else needs it.
-void PrefixCache::copy_beginning(PageTable& table, Node from) {
+// The page of `longest` once more, for a text that goes on in another way. Where memory is short,
+// the page itself, if nobody else needs it. False when there is no room for it.
+bool PrefixCache::copy_beginning(PageTable& table, PrefixIndex::Longest longest) {
+  const Node from = longest.node;
+  if (index_.on_host(from)) {
+    if (!is_worth_moving(longest.tokens, tier_->page_bytes(), rates_)) return false;
+    if (!reserve(table, table.capacity() + 1, Eviction::kExchange)) return false;
+    tier_->fetch(table.pages().back(), index_.host_slot(from));
+    ++stats_.pages_restored;
+    stats_.tokens_restored += longest.tokens;
+    --restorable_;
+    index_.touch_text(from);
+    return true;
+  }
   const std::int32_t source = index_.page(from);
   const bool was_idle = pool_.is_idle(source);
+  const std::int64_t before = table.capacity();
   pool_.retain(source);  // not to be evicted for its own copy
   if (reserve(table, table.capacity() + 1)) {
     copy_(table.pages().back(), source);
@@ -67,6 +101,7 @@ void PrefixCache::copy_beginning(PageTable& table, Node from) {
     table.share({&source, 1});
   }
   pool_.release(source);
+  return table.capacity() > before;
 }
 
 void PrefixCache::count(std::int64_t asked, std::int64_t found) {
@@ -76,34 +111,104 @@ void PrefixCache::count(std::int64_t asked, std::int64_t found) {
 }
 
 bool PrefixCache::reserve(PageTable& table, std::int64_t tokens) {
+  return reserve(table, tokens, Eviction::kOrdinary);
+}
+
+bool PrefixCache::reserve(PageTable& table, std::int64_t tokens, Eviction eviction) {
   const std::int64_t wanted = (tokens + kPageSlots - 1) / kPageSlots;
   const std::int64_t missing = wanted - static_cast<std::int64_t>(table.pages().size());
   if (missing > available()) return false;
-  if (missing > 0 && !make_room(static_cast<std::int32_t>(missing))) return false;
+  if (missing > 0 && !make_room(static_cast<std::int32_t>(missing), eviction)) return false;
   return table.reserve(tokens);
 }
 
-bool PrefixCache::make_room(std::int32_t pages) {
+void PrefixCache::evict_all() {
+  while (evict_one(Eviction::kOrdinary)) continue;
+}
+
+bool PrefixCache::make_room(std::int32_t pages, Eviction eviction) {
   while (pool_.free_pages() < pages) {
-    if (!evict_one()) return false;
+    if (!evict_one(eviction)) return false;
   }
   return true;
 }
 
 // An idle page is never older than the pages behind it, so the oldest idle one is the end of a
 // text. Pages in use are young whatever their age says.
-bool PrefixCache::evict_one() {
+bool PrefixCache::evict_one(Eviction eviction) {
   if (pool_.idle_pages() == 0) return false;
   for (std::int64_t left = index_.size(); left > 0; --left) {
     const Node node = index_.by_age().front();
-    if (pool_.is_idle(index_.page(node)) && !index_.has_children(node)) {
-      forget(node);
+    if (pool_.is_idle(index_.page(node)) && !index_.has_near_children(node)) {
+      if (!store(node, eviction)) {
+        drop_below(node);
+        forget(node);
+      }
       ++stats_.pages_evicted;
       return true;
     }
     index_.touch(node);
   }
   return false;
+}
+
+// Moves an idle page to the host. False where that is not worth it or not possible.
+bool PrefixCache::store(Node node, Eviction eviction) {
+  if (tier_ == nullptr) return false;
+  const auto tokens = static_cast<std::int64_t>(index_.ids(node).size());
+  if (!is_worth_moving(tokens, tier_->page_bytes(), rates_)) return false;
+  if (eviction == Eviction::kOrdinary) {
+    while (tier_->free_slots() < 2) {
+      if (!drop_oldest_of_host()) return false;
+    }
+  }
+  const std::int32_t page = index_.page(node);
+  const std::optional<std::int32_t> slot = tier_->store(page);
+  if (!slot) return false;
+  index_.move_to_host(node, *slot);
+  pool_.drop(page);
+  ++stats_.pages_stored;
+  return true;
+}
+
+// Brings a page back, behind one that is in use.
+bool PrefixCache::restore(Node node) {
+  if (!make_room(1, Eviction::kExchange)) return false;
+  const std::int32_t slot = index_.host_slot(node);
+  const std::int32_t page = *pool_.take();
+  tier_->fetch(page, slot);
+  tier_->release(slot);
+  index_.move_to_page(node, page);
+  pool_.keep(page);
+  pool_.release(page);
+  --restorable_;
+  ++stats_.pages_restored;
+  stats_.tokens_restored += kPageSlots;
+  return true;
+}
+
+bool PrefixCache::drop_oldest_of_host() {
+  const std::list<Node>& ages = index_.host_by_age();
+  const auto last =
+      std::find_if(ages.begin(), ages.end(), [&](Node node) { return !index_.has_children(node); });
+  if (last == ages.end()) return false;
+  drop_from_host(*last);
+  return true;
+}
+
+void PrefixCache::drop_from_host(Node node) {
+  tier_->release(index_.host_slot(node));
+  index_.erase(node);
+  ++stats_.pages_dropped;
+}
+
+// What stands behind a page that is given up can no longer be found. All of it is on the host.
+void PrefixCache::drop_below(Node node) {
+  while (index_.has_children(node)) {
+    Node last = index_.children(node).back();
+    while (index_.has_children(last)) last = index_.children(last).back();
+    drop_from_host(last);
+  }
 }
 
 void PrefixCache::forget(Node node) {
@@ -115,12 +220,14 @@ void PrefixCache::forget(Node node) {
 // A page that holds a beginning of what a newer one holds, and that nobody uses.
 void PrefixCache::forget_superseded(Node by) {
   const Node other = index_.neighbour_before(by);
-  if (other == PrefixIndex::kNone || !pool_.is_idle(index_.page(other))) return;
+  if (other == PrefixIndex::kNone) return;
+  const bool on_host = index_.on_host(other);
+  if (!on_host && !pool_.is_idle(index_.page(other))) return;
   const auto beginning = index_.ids(other);
   const auto whole = index_.ids(by);
   if (beginning.size() < whole.size() &&
       std::equal(beginning.begin(), beginning.end(), whole.begin())) {
-    forget(other);
+    on_host ? drop_from_host(other) : forget(other);
   }
 }
 
@@ -132,7 +239,12 @@ void PrefixCache::publish(std::string_view salt, std::span<const std::int32_t> i
     const std::int32_t page = table.pages()[place];
     const Node parent = cursor.tokens == 0 ? index_.find_root(salt) : cursor.node;
     Node node = index_.find_full(parent, own);
-    if (node != PrefixIndex::kNone) {
+    if (node != PrefixIndex::kNone && index_.on_host(node)) {
+      if (const Node part = index_.node_of(page); part != PrefixIndex::kNone) forget(part);
+      tier_->release(index_.host_slot(node));
+      index_.move_to_page(node, page);
+      pool_.keep(page);
+    } else if (node != PrefixIndex::kNone) {
       if (index_.page(node) != page) {
         table.replace(place, index_.page(node));
         ++stats_.pages_replaced;

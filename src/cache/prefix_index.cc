@@ -98,7 +98,7 @@ PrefixIndex::Longest PrefixIndex::find_longest(Node parent,
 PrefixIndex::Node PrefixIndex::insert(Node parent, std::span<const std::int32_t> ids,
                                       std::int32_t page) {
   BL_CHECK(parent != kNone && page >= 0 && !ids.empty() && ids.size() <= kPageSlots);
-  BL_CHECK(is_root(parent) || at(parent).ids.size() == kPageSlots);
+  BL_CHECK(is_root(parent) || (at(parent).ids.size() == kPageSlots && !on_host(parent)));
   BL_CHECK(node_of(page) == kNone);
   const Node node = make_node();
   Entry& entry = at(node);
@@ -111,8 +111,8 @@ PrefixIndex::Node PrefixIndex::insert(Node parent, std::span<const std::int32_t>
   children.insert(children.begin() + static_cast<std::ptrdiff_t>(place), node);
   if (ids.size() == kPageSlots) full_.emplace(entry.hash, node);
   of_page_.emplace(page, node);
+  ++at(parent).near_children;
   entry.age = ages_.insert(ages_.end(), node);
-  ++size_;
   return node;
 }
 
@@ -127,10 +127,14 @@ void PrefixIndex::erase(Node node) {
     const auto [begin, end] = full_.equal_range(entry.hash);
     full_.erase(std::find_if(begin, end, [&](const auto& item) { return item.second == node; }));
   }
-  of_page_.erase(entry.page);
-  ages_.erase(entry.age);
+  if (on_host(node)) {
+    host_ages_.erase(entry.age);
+  } else {
+    of_page_.erase(entry.page);
+    --at(parent).near_children;
+    ages_.erase(entry.age);
+  }
   free_node(node);
-  --size_;
   if (is_root(parent) && at(parent).children.empty()) {
     roots_.erase(at(parent).salt);
     free_node(parent);
@@ -148,7 +152,30 @@ PrefixIndex::Node PrefixIndex::neighbour_before(Node node) const {
   return place == 0 ? kNone : parent.children[place - 1];
 }
 
-void PrefixIndex::touch(Node node) { ages_.splice(ages_.end(), ages_, at(node).age); }
+void PrefixIndex::move_to_host(Node node, std::int32_t host_slot) {
+  Entry& entry = at(node);
+  BL_CHECK(!is_root(node) && entry.page >= 0 && entry.near_children == 0 && host_slot >= 0);
+  of_page_.erase(entry.page);
+  --at(entry.parent).near_children;
+  entry.page = -1;
+  entry.host_slot = host_slot;
+  host_ages_.splice(host_ages_.end(), ages_, entry.age);
+}
+
+void PrefixIndex::move_to_page(Node node, std::int32_t page) {
+  Entry& entry = at(node);
+  BL_CHECK(on_host(node) && !on_host(entry.parent) && page >= 0 && node_of(page) == kNone);
+  of_page_.emplace(page, node);
+  ++at(entry.parent).near_children;
+  entry.page = page;
+  entry.host_slot = -1;
+  ages_.splice(ages_.end(), host_ages_, entry.age);
+}
+
+void PrefixIndex::touch(Node node) {
+  std::list<Node>& ages = on_host(node) ? host_ages_ : ages_;
+  ages.splice(ages.end(), ages, at(node).age);
+}
 
 void PrefixIndex::touch_text(Node last) {
   for (Node node = last; node != kNone && !is_root(node); node = parent(node)) touch(node);

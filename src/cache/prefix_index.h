@@ -19,6 +19,9 @@ namespace bl {
 // with a parent that is known to be right: two texts with one hash are two nodes. The last page of
 // a text may be partly filled; it has no children.
 //
+// A page is in the cache's own memory or, after its eviction, in a slot of host memory; a page in
+// the cache's own memory never stands behind one on the host.
+//
 // Knows nothing of pools and memory: PrefixCache does.
 class PrefixIndex {
  public:
@@ -44,28 +47,41 @@ class PrefixIndex {
   // A node without children goes; its salt too when it was the last of it.
   void erase(Node node);
 
-  std::int32_t page(Node node) const { return at(node).page; }
+  std::int32_t page(Node node) const { return at(node).page; }  // −1: on the host
+  std::int32_t host_slot(Node node) const { return at(node).host_slot; }
+  bool on_host(Node node) const { return at(node).host_slot >= 0; }
   Node parent(Node node) const { return at(node).parent; }  // a root for the first page of a text
-  bool is_root(Node node) const { return at(node).page < 0; }
+  bool is_root(Node node) const { return at(node).parent == kNone; }
+  std::span<const Node> children(Node node) const { return at(node).children; }
   bool has_children(Node node) const { return !at(node).children.empty(); }
+  // Children in the cache's own memory.
+  bool has_near_children(Node node) const { return at(node).near_children > 0; }
   std::span<const std::int32_t> ids(Node node) const { return at(node).ids; }
-  std::int64_t size() const { return size_; }  // pages
+  std::int64_t size() const { return static_cast<std::int64_t>(of_page_.size()); }  // pages
+  std::int64_t host_size() const { return static_cast<std::int64_t>(host_ages_.size()); }
   // The node of a page; kNone where it is in none.
   Node node_of(std::int32_t page) const;
   // The child just before `node` in the order of tokens: what its beginning alone would be.
   Node neighbour_before(Node node) const;
+
+  // A page leaves the cache's own memory, behind which none is left, or comes back.
+  void move_to_host(Node node, std::int32_t host_slot);
+  void move_to_page(Node node, std::int32_t page);
 
   // The order of use. All nodes of a text are touched together, the last page first, so that a page
   // never looks older than those that need it.
   void touch_text(Node last);
   void touch(Node node);
   const std::list<Node>& by_age() const { return ages_; }  // least recently used first
+  const std::list<Node>& host_by_age() const { return host_ages_; }
 
  private:
   struct Entry {
     std::uint64_t hash = 0;
     Node parent = kNone;
-    std::int32_t page = -1;         // −1: a root
+    std::int32_t page = -1;
+    std::int32_t host_slot = -1;
+    std::int32_t near_children = 0;
     std::vector<std::int32_t> ids;  // the page's own
     std::vector<Node> children;     // in the order of their ids
     std::string salt;               // of a root
@@ -83,7 +99,7 @@ class PrefixIndex {
   std::unordered_multimap<std::uint64_t, Node> full_;
   std::unordered_map<std::int32_t, Node> of_page_;
   std::list<Node> ages_;
-  std::int64_t size_ = 0;
+  std::list<Node> host_ages_;
 };
 
 }  // namespace bl

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "cache/kv_cache.h"
 #include "engine/engine_core.h"
+#include "engine/pinned_prefixes.h"
 #include "engine/request_intake.h"
 #include "engine/session_model.h"
 
@@ -84,6 +85,7 @@ Engine::Engine(std::unique_ptr<ModelSession> session, EngineOptions options)
     : options_(std::move(options)),
       session_(std::move(session)),
       model_(std::make_unique<SessionModel>(*session_)) {
+  if (options_.host_bytes == 0) options_.host_bytes = session_->kv_host();
   if (session_->has_text()) tokenizer_ = &session_->tokenizer();
   start(session_->defaults().end_tokens);
 }
@@ -104,7 +106,7 @@ void Engine::start(std::vector<std::int32_t> end_tokens) {
   core_ = std::make_unique<EngineCore>(
       *model_, tokenizer_,
       EngineCore::Options{options_.running, options_.step_tokens, std::move(end_tokens),
-                          options_.speculation});
+                          options_.speculation, options_.host_bytes});
   intake_ = std::make_unique<RequestIntake>(
       tokenizer_, RequestIntake::Limits{facts_, longest_, core_->most_running(),
                                         model_->pool().pages(), of_model});
@@ -131,6 +133,23 @@ const ModelSession& Engine::session() const {
   return *session_;
 }
 
+void Engine::check_pin(const Request& request) const {
+  if (request.pin.empty()) return;
+  const auto full = static_cast<std::int64_t>(request.prompt.size()) / kPageSlots;
+  const std::int32_t most = PinnedPrefixes::most_pages(model_->pool().pages());
+  if (full == 0) {
+    fail(ErrorCode::kInvalidArgument,
+         "the prompt of {} tokens cannot be pinned as '{}': only full pages of {} tokens are kept",
+         request.prompt.size(), request.pin, kPageSlots);
+  }
+  if (full > most) {
+    fail(ErrorCode::kInvalidArgument,
+         "the prompt cannot be pinned as '{}': it has {} full pages, and at most {} of the cache's "
+         "{} may be pinned",
+         request.pin, full, most, model_->pool().pages());
+  }
+}
+
 void Engine::check(const Request& request) const {
   if (request.prompt.empty()) {
     fail(ErrorCode::kInvalidArgument,
@@ -149,6 +168,7 @@ void Engine::check(const Request& request) const {
   if (request.return_logits && params.answers() > params.n) {
     fail(ErrorCode::kInvalidArgument, "return_logits and best_of exclude each other");
   }
+  check_pin(request);
   check_range("priority", request.priority, -kMostPriority, kMostPriority);
   check_range("the deadline in seconds", request.deadline, 0.0, kMostDeadline);
   check_range<std::int64_t>("unread_tokens", request.unread_tokens, 1, std::int64_t{1} << 40);
@@ -167,8 +187,8 @@ bool Engine::is_full() const {
   return open_ + static_cast<std::int64_t>(inbox_.size()) >= options_.requests;
 }
 
-std::optional<RequestHandle> Engine::try_submit(Request request) {
-  check(request);
+// A request that is not in the queue yet; it has been checked.
+std::shared_ptr<OpenRequest> Engine::open(Request request) const {
   const auto now = EngineClock::now();
   auto open = std::make_shared<OpenRequest>();
   const auto tokens = static_cast<std::int64_t>(request.prompt.size());
@@ -192,14 +212,20 @@ std::optional<RequestHandle> Engine::try_submit(Request request) {
     const std::int64_t most = std::max<std::int64_t>(kMostLogits / facts_.vocab, 1);
     open->request.unread_tokens = std::min(open->request.unread_tokens, most);
   }
+  intake_->complete(*open);
+  open->salt = fmt::format("{}:{}:{}", facts_.reach_matters ? open->longest + open->beyond : 0,
+                           adapters.salt, open->request.cache_salt);
+  return open;
+}
+
+std::optional<RequestHandle> Engine::try_submit(Request request) {
+  check(request);
   {
     // Before the work of compiling a constraint.
     const std::lock_guard lock(mutex_);
     if (is_full()) return std::nullopt;
   }
-  intake_->complete(*open);
-  open->salt = fmt::format("{}:{}:{}", facts_.reach_matters ? open->longest + open->beyond : 0,
-                           adapters.salt, open->request.cache_salt);
+  std::shared_ptr<OpenRequest> open = this->open(std::move(request));
   const auto answers = static_cast<std::int32_t>(open->request.sampling.n);
   open->stream = std::make_shared<EventStream>(answers, waker_);
   RequestHandle handle(open->stream, answers);
@@ -216,12 +242,57 @@ void Engine::load_adapter(const std::string& name, const std::filesystem::path& 
   adapters_.load(name, model_->prepare_adapter(folder));
 }
 
-void Engine::unpin(const std::string& name) {
+void Engine::call(std::function<void(EngineCore&)> what) {
+  std::packaged_task<void(EngineCore&)> task([&](EngineCore& core) {
+    what(core);
+    const std::lock_guard lock(mutex_);
+    stats_ = core.stats();
+    stats_.waiting += static_cast<std::int64_t>(inbox_.size());
+  });
+  std::future<void> done = task.get_future();
   {
     const std::lock_guard lock(mutex_);
-    unpinned_.push_back(name);
+    calls_.push_back(std::move(task));
   }
   waker_->wake();
+  done.get();
+}
+
+SavedPrefix Engine::save_prefix(const Request& request, const std::filesystem::path& file) {
+  check(request);
+  const std::shared_ptr<OpenRequest> open = this->open(request);
+  return save({model_->page_kind(), open->salt, open->request.prompt}, file);
+}
+
+SavedPrefix Engine::save_pin(const std::string& name, const std::filesystem::path& file) {
+  PrefixText text{model_->page_kind(), {}, {}};
+  call([&](EngineCore& core) {
+    const PinnedPrefixes::Pin* pin = core.pins().find(name);
+    if (pin == nullptr) fail(ErrorCode::kNotFound, "nothing is pinned as '{}'", name);
+    text.salt = pin->salt;
+    text.ids = pin->ids;
+  });
+  return save(std::move(text), file);
+}
+
+SavedPrefix Engine::save(PrefixText text, const std::filesystem::path& file) {
+  // Two at once would write one temporary file.
+  const std::lock_guard lock(saving_);
+  return save_prefix_file([this](const auto& what) { call(what); }, std::move(text), file);
+}
+
+SavedPrefix Engine::load_prefix(const std::filesystem::path& file, const std::string& pin) {
+  return load_prefix_file([this](const auto& what) { call(what); }, model_->page_kind(), file, pin);
+}
+
+bool Engine::unpin(const std::string& name) {
+  bool was_pinned = false;
+  call([&](EngineCore& core) { was_pinned = core.unpin(name); });
+  return was_pinned;
+}
+
+void Engine::evict() {
+  call([](EngineCore& core) { core.cache().evict_all(); });
 }
 
 EngineStats Engine::stats() const {
@@ -232,15 +303,15 @@ EngineStats Engine::stats() const {
 void Engine::loop() {
   while (true) {
     std::vector<std::shared_ptr<OpenRequest>> arrived;
-    std::vector<std::string> unpinned;
+    std::vector<std::packaged_task<void(EngineCore&)>> calls;
     {
       const std::lock_guard lock(mutex_);
       if (stopping_) break;
       arrived.swap(inbox_);
-      unpinned.swap(unpinned_);
+      calls.swap(calls_);
       open_ += static_cast<std::int64_t>(arrived.size());
     }
-    for (const std::string& name : unpinned) core_->unpin(name);
+    for (auto& what : calls) what(*core_);
     adapters_.work(*model_);
     for (std::shared_ptr<OpenRequest>& open : arrived) core_->add(std::move(open));
     const bool moved = core_->step(EngineClock::now());
@@ -252,6 +323,7 @@ void Engine::loop() {
     }
     if (!moved) waker_->wait_until(core_->next_deadline());
   }
+  for (auto& what : calls_) what(*core_);
   for (std::shared_ptr<OpenRequest>& open : inbox_) core_->add(std::move(open));
   core_->end_all(ErrorCode::kCancelled, "the engine was shut down");
   adapters_.stop();

@@ -11,6 +11,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,6 +25,7 @@
 #include "engine/engine_stats.h"
 #include "engine/event_stream.h"
 #include "engine/model_session.h"
+#include "engine/prefix_files.h"
 #include "engine/request.h"
 #include "engine/speculation_options.h"
 #include "engine/step_model.h"
@@ -38,6 +42,8 @@ struct EngineOptions {
   std::int64_t requests = 1024;  // open at once, running and waiting; beyond that: refused
   // The model needs rows for what it guesses: SessionOptions::drafts.
   SpeculationOptions speculation{};
+  // Host memory for pages that are evicted; 0: SessionOptions::kv_host.
+  std::size_t host_bytes = 0;
 };
 
 // One choice, whole.
@@ -108,9 +114,19 @@ class Engine {
   void unload_adapter(const std::string& name) { adapters_.unload(name); }
   std::vector<AdapterInfo> adapters() const { return adapters_.list(); }
 
-  // Lets the pages of a pinned prompt go.
-  void unpin(const std::string& name);
+  // Lets the pages of a pinned prompt go. False where nothing is pinned under that name.
+  bool unpin(const std::string& name);
+  // Evicts what no request and no pin holds: to the host where there is a tier, else it is gone.
+  void evict();
   EngineStats stats() const;
+
+  // Saves what the cache has of a request's prompt, or of a pinned one, in whole pages; loads such
+  // a file, so that requests of the same salt find it, and pins it where a name is given
+  // (engine/prefix_files.h says what they throw; docs/formats/prefix.md). They wait for the
+  // engine's thread and for the disk; requests go on meanwhile. A file is trusted like the weights.
+  SavedPrefix save_prefix(const Request& request, const std::filesystem::path& file);
+  SavedPrefix save_pin(const std::string& name, const std::filesystem::path& file);
+  SavedPrefix load_prefix(const std::filesystem::path& file, const std::string& pin = {});
 
   std::int64_t context() const { return longest_; }  // tokens of prompt and answer
   const Tokenizer& tokenizer() const;
@@ -120,6 +136,11 @@ class Engine {
  private:
   void check(const Request& request) const;
   bool is_full() const;  // with mutex_
+  void check_pin(const Request& request) const;
+  std::shared_ptr<OpenRequest> open(Request request) const;
+  SavedPrefix save(PrefixText text, const std::filesystem::path& file);
+  // Runs it on the engine's thread between two steps, and waits; throws what it throws.
+  void call(std::function<void(EngineCore&)> what);
   void loop();
   void start(std::vector<std::int32_t> end_tokens);
 
@@ -137,10 +158,11 @@ class Engine {
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<OpenRequest>> inbox_;
-  std::vector<std::string> unpinned_;
+  std::vector<std::packaged_task<void(EngineCore&)>> calls_;
   std::int64_t open_ = 0;  // requests that the thread has taken and that are not over
   EngineStats stats_;
   bool stopping_ = false;
+  std::mutex saving_;
   std::thread thread_;
 };
 

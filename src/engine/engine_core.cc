@@ -32,11 +32,13 @@ EngineCore::EngineCore(StepModel& model, const Tokenizer* tokenizer, Options opt
       tokenizer_(tokenizer),
       options_(std::move(options)),
       facts_(model.facts()),
+      tiers_(model, options_.host_bytes, options_.rates),
       cache_(
           model.pool(), [&model](std::int32_t to, std::int32_t from) { model.copy_page(to, from); },
-          model.least_copied()),
+          model.least_copied(), tiers_.host()),
       row_sampler_(model.threads()),
-      speculation_(std::move(options_.speculation)) {
+      speculation_(std::move(options_.speculation)),
+      pins_(model.pool()) {
   const auto at_most = [](std::int64_t wanted, std::int64_t limit) {
     return wanted > 0 ? std::min(wanted, limit) : limit;
   };
@@ -76,6 +78,7 @@ void EngineCore::add(std::shared_ptr<OpenRequest> open) {
 
 bool EngineCore::step(EngineClock::time_point now) {
   end_unwanted(now);
+  cache_.begin_step(tiers_.rates(), tiers_.restored_pages());
   // Readers go on meanwhile; what a step decides, it decides on one view of them.
   for (const ChoicePtr& choice : choices_) choice->blocked = is_blocked(*choice);
   const bool admitted = admit(now);
@@ -206,11 +209,14 @@ void EngineCore::gather(const std::vector<Choice*>& who, const StepPlan& plan) {
     Choice& choice = *who[static_cast<std::size_t>(work.sequence)];
     Sequence& sequence = choice.sequence;
     const std::int64_t before = sequence.cached;
-    if (work.tokens > 1 && sequence.pages.capacity() == before && choice.cursor.tokens == before) {
+    if ((work.tokens > 1 || choice.cursor.waits) && sequence.pages.capacity() == before &&
+        choice.cursor.tokens == before) {
       adopt(choice);
       if (choice.usage.preemptions == 0 && !choice.prompt_told) {
         choice.usage.cached_tokens += sequence.cached - before;
+        cache_.count_found(sequence.cached - before);
       }
+      if (choice.cursor.waits) continue;
     }
     std::int64_t count = std::min(work.tokens, choice.length() - sequence.cached);
     LogitRows wanted = LogitRows::kNone;
@@ -265,6 +271,7 @@ bool EngineCore::compute(const std::vector<Choice*>& who, const StepPlan& plan) 
     failure.error = "out of memory while a step was being computed";
   }
   ++stats_.steps;
+  tiers_.count_step(items_, seconds_between(start, EngineClock::now()));
   if (!failure.error.empty()) {
     for (const Computed& c : computed_) c.choice->remove_drafts();
     for (const Computed& c : computed_) finish(*c.choice, failure);
@@ -399,6 +406,9 @@ void EngineCore::take_task(Choice& choice, RowTask& task) {
     choice.prompt_logprobs.push_back(std::move(task.logprobs));
     return;
   }
+  if (std::string error = pin(choice); !error.empty()) {
+    return finish(choice, {FinishReason::kError, ErrorCode::kLimit, std::move(error)});
+  }
   for (Choice* part : {&choice, choice.guide}) {
     if (part != nullptr && !part->prompt_told) prompt_is_computed(*part);
   }
@@ -424,6 +434,15 @@ std::span<const std::int32_t> EngineCore::end_tokens(const Choice& choice) const
   return options_.end_tokens;
 }
 
+// Keeps a prompt that has just been computed, if that is asked for; says why it cannot.
+std::string EngineCore::pin(const Choice& choice) {
+  const OpenRequest& open = *choice.open;
+  if (open.request.pin.empty() || choice.prompt_told || choice.index > 0) return {};
+  const Sequence& sequence = choice.sequence;
+  return pins_.pin(open.request.pin, open.salt, first_ids(sequence, sequence.cached),
+                   sequence.pages.pages());
+}
+
 void EngineCore::prompt_is_computed(Choice& choice) {
   const OpenRequest& open = *choice.open;
   choice.prompt_told = true;
@@ -436,12 +455,6 @@ void EngineCore::prompt_is_computed(Choice& choice) {
   }
   if (choice.index > 0) return;
   Sequence& sequence = choice.sequence;
-  if (!open.request.pin.empty() && choice.main == nullptr) {
-    PageTable& table = pins_.try_emplace(open.request.pin, model_.pool()).first->second;
-    table.truncate(0);
-    const auto full = static_cast<std::size_t>(sequence.cached / kPageSlots);
-    table.share(sequence.pages.pages().first(full));
-  }
   if (open.choices() == 1) return;
   cache_.publish_all(open.salt, first_ids(sequence, sequence.cached), sequence.pages,
                      choice.cursor);
@@ -551,6 +564,8 @@ EngineStats EngineCore::stats() const {
   stats.accepted_tokens = speculation_.accepted();
   stats.draft_seconds = speculation_.seconds();
   stats.cache = cache_.stats();
+  stats.pinned_pages = pins_.pages();
+  tiers_.tell(stats);
   return stats;
 }
 

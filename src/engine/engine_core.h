@@ -1,7 +1,6 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,9 +8,11 @@
 
 #include "cache/prefix_cache.h"
 #include "engine/accept_token.h"
+#include "engine/cache_tiers.h"
 #include "engine/choice.h"
 #include "engine/engine_stats.h"
 #include "engine/mask_worker.h"
+#include "engine/pinned_prefixes.h"
 #include "engine/row_sampler.h"
 #include "engine/scheduler.h"
 #include "engine/speculation.h"
@@ -30,6 +31,8 @@ class EngineCore {
     std::int64_t step_tokens = 0;  // budget of a step; 0: as many as the model takes
     std::vector<std::int32_t> end_tokens;
     SpeculationOptions speculation{};
+    std::size_t host_bytes = 0;        // host memory for pages that are evicted
+    std::optional<TierRates> rates{};  // to be believed instead of what is measured
   };
   // Both must outlive it; without a tokenizer there is no text.
   EngineCore(StepModel& model, const Tokenizer* tokenizer, Options options);
@@ -42,13 +45,17 @@ class EngineCore {
   bool step(EngineClock::time_point now);
   // Ends everything.
   void end_all(ErrorCode code, const std::string& error);
-  void unpin(const std::string& name) { pins_.erase(name); }
+  bool unpin(const std::string& name) { return pins_.unpin(name); }
 
   std::int64_t requests() const { return requests_; }  // not over yet
   std::int64_t most_running() const { return limits_.running; }
   std::optional<EngineClock::time_point> next_deadline() const;
   EngineStats stats() const;
   const PrefixCache& cache() const { return cache_; }
+  // For what is done to the cache between two steps.
+  PrefixCache& cache() { return cache_; }
+  PinnedPrefixes& pins() { return pins_; }
+  StepModel& model() { return model_; }
 
  private:
   using ChoicePtr = std::unique_ptr<Choice>;
@@ -77,6 +84,7 @@ class EngineCore {
   void settle(const Computed& computed);
   // The model's, as far as they mean something to this request.
   std::span<const std::int32_t> end_tokens(const Choice& choice) const;
+  std::string pin(const Choice& choice);
   void prompt_is_computed(Choice& choice);
   void finish(Choice& choice, Ending ending);
   void leave(Choice& choice, bool failed);
@@ -88,12 +96,13 @@ class EngineCore {
   Options options_;
   StepModel::Facts facts_;
   SchedulerLimits limits_;
+  CacheTiers tiers_;
   PrefixCache cache_;
   RowSampler row_sampler_;
   Speculation speculation_;
   MaskWorker mask_worker_;
   std::vector<ChoicePtr> choices_;  // best rank first
-  std::map<std::string, PageTable> pins_;
+  PinnedPrefixes pins_;
   EngineStats stats_;
   std::int64_t requests_ = 0;
   std::vector<StepItem> items_;  // of the present step

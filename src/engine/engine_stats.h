@@ -24,6 +24,10 @@ struct EngineStats {
   std::int32_t pages = 0;
   std::int32_t free_pages = 0;
   std::int32_t idle_pages = 0;  // kept for their content only
+  std::int32_t pinned_pages = 0;
+  std::int32_t host_pages = 0;  // that the host tier can hold
+  std::int32_t free_host_pages = 0;
+  double host_copy_rate = 0;  // bytes a second; 0: not measured yet
   CacheStats cache;
 };
 

@@ -78,6 +78,16 @@ void check_memory(const MemoryPlan& plan, std::uint64_t available, const std::st
        human_bytes(static_cast<double>(plan.work)), human_bytes(static_cast<double>(available)));
 }
 
+// The host's part of the cache comes first: what is left of the host's memory then.
+std::uint64_t host_memory_beside(std::size_t kv_host) {
+  const std::uint64_t available = available_host_memory();
+  if (kv_host > available) {
+    fail(ErrorCode::kOutOfMemory, "--kv-host asks for {} of host memory, and {} is free",
+         human_bytes(static_cast<double>(kv_host)), human_bytes(static_cast<double>(available)));
+  }
+  return available - kv_host;
+}
+
 std::unique_ptr<ModelText> load_text(const OpenedModel& opened) {
   return std::make_unique<ModelText>(load_tokenizer(opened), opened.path.string());
 }
@@ -104,8 +114,8 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
     }
   };
   ModelLoader loader(backend, opened.files, load);
-  const std::uint64_t available =
-      backend.reads_host_memory() ? available_host_memory() : backend.free_memory();
+  const std::uint64_t host_memory = host_memory_beside(options.kv_host);
+  const std::uint64_t available = backend.reads_host_memory() ? host_memory : backend.free_memory();
   const StepSize step = step_size(options, backend, loader.spec().vocab, loader.spec().context);
   ModelLoader::PlanOptions plan{.cache = cache,
                                 .context = 0,
@@ -119,6 +129,9 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   session->plan_.cache =
       KvCache::page_bytes(loader.spec().kv_layouts(cache)) * static_cast<std::size_t>(pages);
   check_memory(session->plan_, available, opened.path.string());
+  session->kv_host_ = options.kv_host;
+  session->cache_type_ = cache;
+  session->identity_.emplace(opened.path, opened.files.config);
 
   // Reading the tokenizer is work for one thread, and packing waits for memory half of the time.
   std::future<std::unique_ptr<ModelText>> text;
@@ -192,6 +205,19 @@ std::shared_ptr<const LoraAdapter> ModelSession::pack_adapter(const PreparedAdap
          human_bytes(static_cast<double>(bytes)), human_bytes(static_cast<double>(free)));
   }
   return adapter.pack(*backend_);
+}
+
+PageKind ModelSession::page_kind() const {
+  PageKind kind;
+  kind.model = identity_->hash();
+  kind.rope = rope_identity(model_->spec().ropes);
+  kind.order = backend_->page_order();
+  kind.type = cache_type_;
+  for (const KvLayout& layout : model_->kv_layouts(cache_type_)) {
+    kind.layers.push_back({layout.kv_heads, layout.k_dim, layout.v_dim});
+  }
+  kind.page_bytes = cache_->page_bytes();
+  return kind;
 }
 
 ExecContext ModelSession::begin_step() {

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "cache/kv_cache.h"
+#include "cache/page_kind.h"
 #include "engine/generation_defaults.h"
+#include "engine/model_identity.h"
 #include "engine/model_text.h"
 #include "engine/sequence.h"
 #include "model/adapter_packer.h"
@@ -43,6 +45,7 @@ struct SessionOptions {
   std::int64_t longest = 0;       // no sequence will be longer; 0: the context
   std::int64_t most_context = 0;  // no more than so many, where neither says a length; 0: any
   std::int32_t pages = 0;         // of the cache; 0: what `sequences` of `longest` need
+  std::size_t kv_host = 0;        // bytes of host memory for pages that an engine evicts
   SessionLogits logits = SessionLogits::kLastOfSequence;
   std::size_t adapter_bytes = 0;  // kept free for adapters; more of them need what is free then
 
@@ -74,6 +77,9 @@ class ModelSession {
   std::int64_t logit_rows() const { return logit_rows_; }
   std::int64_t sequences() const { return sequences_; }
   const MemoryPlan& plan() const { return plan_; }
+  std::size_t kv_host() const { return kv_host_; }
+  // What the pages of its cache depend on. Thread-safe; throws as ModelIdentity does.
+  PageKind page_kind() const;
 
   bool is_end_token(std::int32_t id) const;
   // Throws kInvalidArgument naming an id that the model does not have.
@@ -106,6 +112,9 @@ class ModelSession {
   std::int64_t step_tokens_ = 0;
   std::int64_t logit_rows_ = 0;
   std::int64_t sequences_ = 0;
+  std::size_t kv_host_ = 0;
+  CacheType cache_type_ = CacheType::kF16;
+  std::optional<ModelIdentity> identity_;
   bool deterministic_ = false;
 };
 

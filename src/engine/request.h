@@ -41,7 +41,8 @@ struct Request {
   bool speculate = true;  // where the engine does: the text is the same with and without
   // Keys and values are shared with requests of the same salt only.
   std::string cache_salt{};
-  // Keeps the prompt's full pages in the cache under this name until Engine::unpin().
+  // Keeps the prompt's full pages in the model's own memory under this name until Engine::unpin();
+  // a later pin of the same name takes its place. Three quarters of the cache may be pinned in all.
   std::string pin{};
 };
 

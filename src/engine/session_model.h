@@ -24,9 +24,11 @@ class SessionModel : public StepModel {
   void copy_page(std::int32_t to, std::int32_t from) override {
     session_.cache().copy_page(to, from);
   }
-  // A page that has to pass through the host costs as much as a few dozen tokens of a prefill.
+  PageMemory* page_memory() override { return &session_.cache(); }
+  PageKind page_kind() override { return session_.page_kind(); }
+  // A card is asked for a copy of each layer: as much work as some tokens of a prefill.
   std::int64_t least_copied() const override {
-    return session_.backend().reads_host_memory() ? 2 : 64;
+    return session_.backend().reads_host_memory() ? 2 : 16;
   }
   std::unique_ptr<PreparedAdapter> prepare_adapter(
       const std::filesystem::path& folder) const override {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "cache/page_kind.h"
 #include "cache/page_pool.h"
 #include "engine/sequence.h"
 #include "model/adapter_packer.h"
@@ -13,6 +14,7 @@
 
 namespace bl {
 
+class PageMemory;
 class ThreadPool;
 
 // Which of an item's new tokens need logits.
@@ -72,6 +74,10 @@ class StepModel {
   // its count. Throws Error; then nothing has been computed.
   virtual StepOutput run(std::span<const StepItem> items) = 0;
   virtual void copy_page(std::int32_t to, std::int32_t from) = 0;
+  // What moves pages to host memory and to files; null where that is not possible.
+  virtual PageMemory* page_memory() { return nullptr; }
+  // What a page of it depends on. May be asked from any thread. Throws Error.
+  virtual PageKind page_kind() { return {}; }
   // Tokens of a page's beginning from which copying it is faster than computing them.
   virtual std::int64_t least_copied() const { return 1; }
   // ModelSession's functions of these names, for models that take adapters.

@@ -19,6 +19,13 @@ struct PackOptions {
   std::int64_t out = 0;  // columns to keep (padding cut); 0: all
 };
 
+// So many bytes from one place to another; they do not overlap.
+struct CopyPiece {
+  void* to = nullptr;
+  const void* from = nullptr;
+  std::size_t bytes = 0;
+};
+
 // A device that can run the ops: its memory, its packing, its table. Opened by name through
 // backend/registry.h.
 class Backend {
@@ -32,6 +39,11 @@ class Backend {
   virtual void upload(const TensorView& to, const TensorView& from_host) = 0;  // same dtype, shape
   virtual void download(const TensorView& to_host, const TensorView& from) = 0;
   virtual void synchronize() = 0;
+  // Copies between places in its memory, or between it and memory of allocate_transfer(). Ordered
+  // with the steps; may be under way when it returns (synchronize() waits).
+  virtual void copy_pieces(std::span<const CopyPiece> pieces);
+  // Host memory that copy_pieces() reaches; empty where the system has none left.
+  virtual Buffer allocate_transfer(std::size_t bytes) { return try_allocate_host(bytes); }
   // Whether ops read ordinary host memory, so that a mapped table need not be copied.
   virtual bool reads_host_memory() const { return true; }
 
@@ -83,6 +95,8 @@ class Backend {
   }
 
   virtual CacheType default_cache_type() const = 0;
+  // Names how rows lie inside a page: pages of another name mean something else.
+  virtual std::string_view page_order() const { return "rows"; }
   virtual ThreadPool* threads() { return nullptr; }
 };
 

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 
@@ -66,18 +67,23 @@ TensorView slice_columns(const TensorView& view, std::int64_t begin, std::int64_
   return slice;
 }
 
-Buffer allocate_host(std::size_t bytes) {
+Buffer try_allocate_host(std::size_t bytes) {
   if (bytes == 0) return {};
-  if (bytes >= kHugePage) {
-    const std::size_t size = round_up(bytes, kHugePage);
-    void* data = std::aligned_alloc(kHugePage, size);
-    if (data == nullptr) fail(ErrorCode::kOutOfMemory, "cannot allocate {} bytes", bytes);
-    madvise(data, size, MADV_HUGEPAGE);
-    return {data, bytes, [](void* p, std::size_t) { std::free(p); }};
-  }
-  void* data = std::aligned_alloc(kAlignment, round_up(bytes, kAlignment));
-  if (data == nullptr) fail(ErrorCode::kOutOfMemory, "cannot allocate {} bytes", bytes);
+  const std::size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+  if (bytes > SIZE_MAX - alignment) return {};
+  const std::size_t size = round_up(bytes, alignment);
+  void* data = std::aligned_alloc(alignment, size);
+  if (data == nullptr) return {};
+  if (bytes >= kHugePage) madvise(data, size, MADV_HUGEPAGE);
   return {data, bytes, [](void* p, std::size_t) { std::free(p); }};
+}
+
+Buffer allocate_host(std::size_t bytes) {
+  Buffer buffer = try_allocate_host(bytes);
+  if (buffer.data() == nullptr && bytes > 0) {
+    fail(ErrorCode::kOutOfMemory, "cannot allocate {} bytes", bytes);
+  }
+  return buffer;
 }
 
 Tensor make_host_tensor(DType dtype, Shape shape) {

@@ -39,6 +39,8 @@ class Buffer {
 // Host memory aligned to 64 bytes (large ones to 2 MiB, advised to huge pages), not initialised.
 // Throws kOutOfMemory.
 Buffer allocate_host(std::size_t bytes);
+// The same; an empty buffer where there is no memory.
+Buffer try_allocate_host(std::size_t bytes);
 
 // An owning array: a buffer and a contiguous view of it.
 class Tensor {

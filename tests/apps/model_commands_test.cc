@@ -335,6 +335,20 @@ TEST_F(ModelCommands, MemoryThatIsNotThereIsSaidBefore) {
   EXPECT_NE(result.err.find("--ctx"), std::string::npos) << result.err;
 }
 
+TEST_F(ModelCommands, KvHostIsChecked) {
+  const auto run = [&](const char* size) {
+    return run_program(
+        {"run", "-m", model_, "--backend", "ref", "-p", "x", "-n", "1", "--kv-host", size});
+  };
+  EXPECT_EQ(run("64MiB").status, 0);
+  const ProgramResult small = run("5KiB");
+  EXPECT_EQ(small.status, 1);
+  EXPECT_NE(small.err.find("fewer than two pages"), std::string::npos) << small.err;
+  const ProgramResult large = run("9000000GiB");
+  EXPECT_EQ(large.status, 1);
+  EXPECT_NE(large.err.find("--kv-host asks for"), std::string::npos) << large.err;
+}
+
 TEST_F(ModelCommands, DamagedFilesAreOneLine) {
   const fs::path broken = make_tiny_model("broken");
   const std::string weights = read_file(broken / "model.safetensors");

@@ -71,6 +71,57 @@ TEST(KvCache, PagesForTokens) {
   EXPECT_EQ(KvCache::pages_for(257), 2);
 }
 
+// What leaves for the host comes back into any page, bit for bit, whatever the type.
+TEST(KvCache, PagesGoToTheHostAndComeBack) {
+  HostMemory memory;
+  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kFp8, CacheType::kQ8,
+                               CacheType::kQ6, CacheType::kQ4}) {
+    SCOPED_TRACE(std::string(name_of(type)));
+    const std::array<KvLayout, 2> layers{KvLayout{type, 3, 64, 64}, KvLayout{type, 1, 96, 128}};
+    KvCache cache(memory, layers, 4);
+    EXPECT_EQ(cache.page_bytes(), KvCache::page_bytes(layers));
+    unsigned number = 1;
+    const auto each_byte = [&](std::int32_t page, auto&& visit) {
+      const auto index = static_cast<std::size_t>(page);
+      for (const PagedKvView& view : cache.layers()) {
+        const std::size_t k = view.layout.k_page_bytes();
+        const std::size_t v = view.layout.v_page_bytes();
+        for (std::size_t i = 0; i < k; ++i) visit(view.k[index * k + i]);
+        for (std::size_t i = 0; i < v; ++i) visit(view.v[index * v + i]);
+      }
+    };
+    const auto next = [&] {
+      number = number * 1664525u + 1013904223u;
+      return static_cast<std::byte>(number >> 24);
+    };
+    std::vector<std::byte> wanted;
+    for (std::int32_t page = 0; page < 4; ++page) {
+      each_byte(page, [&](std::byte& byte) {
+        byte = next();
+        if (page == 2) wanted.push_back(byte);
+      });
+    }
+    const auto content = [&](std::int32_t page) {
+      std::vector<std::byte> bytes;
+      each_byte(page, [&](std::byte& byte) { bytes.push_back(byte); });
+      return bytes;
+    };
+    const auto neighbours = std::pair(content(0), content(3));
+    const Buffer host = cache.allocate_host(cache.page_bytes());
+    cache.write_page(static_cast<std::byte*>(host.data()), 2);
+    cache.finish_moves();
+    EXPECT_EQ(std::memcmp(host.data(), wanted.data(), wanted.size()), 0);
+    cache.read_page(1, static_cast<const std::byte*>(host.data()));
+    cache.finish_moves();
+    EXPECT_EQ(content(1), wanted);
+    EXPECT_EQ(content(2), wanted);
+    EXPECT_EQ(std::pair(content(0), content(3)), neighbours);
+    cache.copy_page(0, 2);
+    EXPECT_EQ(content(0), wanted);
+    EXPECT_EQ(content(3), neighbours.second);
+  }
+}
+
 TEST(KvCache, TooManyPagesIsAnError) {
   HostMemory memory;
   const std::array<KvLayout, 1> layers{KvLayout{CacheType::kF32, 1 << 20, 1 << 16, 1 << 16}};

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 
+#include "base/error.h"
 #include "ops/kv_layout.h"
 
 namespace bl {
@@ -17,19 +19,43 @@ Ids text(std::size_t tokens, std::int32_t seed = 0) {
   return ids;
 }
 
-// A cache whose pages hold the tokens themselves.
+// Pages that hold the tokens themselves.
+class TokenPages : public PageMemory {
+ public:
+  explicit TokenPages(std::int32_t pages)
+      : slots(static_cast<std::size_t>(pages) * kPageSlots, -1) {}
+  std::size_t page_bytes() const override { return kPageSlots * sizeof(std::int32_t); }
+  void copy_page(std::int32_t to, std::int32_t from) override {
+    std::memcpy(page(to), page(from), page_bytes());
+  }
+  Buffer allocate_host(std::size_t bytes) override {
+    if (--allocations < 0) return {};
+    return bl::allocate_host(bytes);
+  }
+  void write_page(std::byte* host, std::int32_t from) override {
+    std::memcpy(host, page(from), page_bytes());
+  }
+  void read_page(std::int32_t to, const std::byte* host) override {
+    std::memcpy(page(to), host, page_bytes());
+  }
+  void finish_moves() override {}
+  std::int32_t* page(std::int32_t p) { return slots.data() + std::ptrdiff_t{p} * kPageSlots; }
+
+  std::vector<std::int32_t> slots;
+  int allocations = 1 << 20;  // so many succeed
+};
+
+// A cache whose pages hold the tokens themselves; with a host tier where it has pages for one.
 class Store {
  public:
-  explicit Store(std::int32_t pages)
+  explicit Store(std::int32_t pages, std::size_t host_pages = 0)
       : pool(pages),
+        memory(pages),
+        tier(host_pages > 0 ? std::make_unique<HostTier>(memory, host_pages * memory.page_bytes())
+                            : nullptr),
         cache(
-            pool,
-            [this](std::int32_t to, std::int32_t from) {
-              std::copy_n(slots.begin() + std::ptrdiff_t{from} * kPageSlots, kPageSlots,
-                          slots.begin() + std::ptrdiff_t{to} * kPageSlots);
-            },
-            1),
-        slots(static_cast<std::size_t>(pages) * kPageSlots, -1) {}
+            pool, [this](std::int32_t to, std::int32_t from) { memory.copy_page(to, from); }, 1,
+            tier.get()) {}
 
   struct Text {
     explicit Text(PagePool& pool) : table(pool) {}
@@ -60,12 +86,19 @@ class Store {
     return found;
   }
   std::int32_t& slot(const Text& text, std::size_t i) {
-    return slots[static_cast<std::size_t>(text.table.slot(static_cast<std::int64_t>(i)))];
+    return memory.slots[static_cast<std::size_t>(text.table.slot(static_cast<std::int64_t>(i)))];
+  }
+
+  void expect_whole() {
+    EXPECT_EQ(pool.free_pages() + pool.idle_pages(), pool.pages());
+    EXPECT_EQ(cache.index().size(), pool.idle_pages());
+    EXPECT_EQ(cache.index().host_size(), tier ? tier->slots() - tier->free_slots() : 0);
   }
 
   PagePool pool;
+  TokenPages memory;
+  std::unique_ptr<HostTier> tier;
   PrefixCache cache;
-  std::vector<std::int32_t> slots;
 };
 
 TEST(PrefixCache, FindsWhatWasComputed) {
@@ -197,18 +230,140 @@ TEST(PrefixCache, GoesWithoutATrace) {
   EXPECT_EQ(pool.free_pages(), 4);
 }
 
+TEST(PrefixCache, WhatIsEvictedComesBackFromTheHost) {
+  Store store(4, 8);
+  EXPECT_EQ(store.ask(text(1000)), 0);
+  EXPECT_EQ(store.ask(text(1000, 5000)), 0);
+  EXPECT_EQ(store.cache.stats().pages_stored, 4);
+  EXPECT_EQ(store.cache.index().host_size(), 4);
+  EXPECT_EQ(store.cache.shared_pages("", text(1000)), 0);
+  EXPECT_EQ(store.ask(text(1000)), 999);  // all of it, and the rest of the last page
+  EXPECT_EQ(store.cache.stats().pages_restored, 4);
+  EXPECT_EQ(store.cache.stats().tokens_restored, 999);
+  EXPECT_EQ(store.ask(text(1000, 5000)), 999);
+  EXPECT_EQ(store.ask(text(300, 5000)), 299);
+  EXPECT_EQ(store.ask(text(1000), "salt"), 0);
+  store.expect_whole();
+}
+
+TEST(PrefixCache, TheHostGivesUpTheLeastRecentlyUsedFromItsEnd) {
+  Store store(2, 5);
+  for (std::int32_t i = 0; i < 4; ++i) EXPECT_EQ(store.ask(text(512, 10000 * i)), 0);
+  // Six pages were evicted, and four slots may be filled: the end of the first text has gone, then
+  // its beginning.
+  EXPECT_EQ(store.cache.stats().pages_dropped, 2);
+  EXPECT_EQ(store.ask(text(512, 10000)), 511);
+  EXPECT_EQ(store.ask(text(512, 0)), 0);
+  store.expect_whole();
+}
+
+TEST(PrefixCache, ATextIsNotPushedOutWhileItComesBack) {
+  Store store(3, 4);  // three slots and the one for exchange: all that the text has
+  ASSERT_EQ(store.ask(text(768)), 0);
+  ASSERT_EQ(store.ask(text(768, 5000)), 0);
+  EXPECT_EQ(store.ask(text(768)), 767);
+  EXPECT_EQ(store.ask(text(768, 5000)), 767);
+  EXPECT_EQ(store.cache.stats().pages_dropped, 0);
+  store.expect_whole();
+}
+
+TEST(PrefixCache, WhatAnotherHasComputedMeanwhileTakesThePlaceOfTheHosts) {
+  Store store(6, 4);
+  store.ask(text(512));
+  Store::Text all(store.pool);
+  ASSERT_TRUE(store.compute(text(1536, 7000), all));  // pushes it out
+  EXPECT_EQ(store.cache.index().host_size(), 2);
+  store.end(text(1536, 7000), all);
+  // Somebody who may not adopt computes the text himself.
+  Store::Text other(store.pool);
+  ASSERT_TRUE(store.cache.reserve(other.table, 512));
+  for (std::size_t i = 0; i < 512; ++i) store.slot(other, i) = static_cast<std::int32_t>(i);
+  store.cache.publish("", text(512), other.table, other.cursor);
+  EXPECT_EQ(store.cache.shared_pages("", text(512)), 2);
+  store.end(text(512), other);
+  EXPECT_EQ(store.ask(text(512)), 511);
+  store.expect_whole();
+}
+
+TEST(PrefixCache, LongTextsComeBackInParts) {
+  Store store(9, 20);
+  store.ask(text(2048));
+  store.ask(text(2304, 5000));
+  Store::Text back(store.pool);
+  store.cache.begin_step({}, 3);
+  EXPECT_EQ(store.cache.adopt("", text(2048), back.table, back.cursor), 768);
+  EXPECT_TRUE(back.cursor.waits);
+  store.cache.begin_step({}, 100);
+  EXPECT_EQ(store.cache.adopt("", text(2048), back.table, back.cursor), 2048);
+  EXPECT_FALSE(back.cursor.waits);
+  store.cache.release(back.table, back.cursor);
+  store.expect_whole();
+}
+
+TEST(PrefixCache, PagesInUseAreNotMoved) {
+  Store store(4, 8);
+  Store::Text pinned(store.pool);
+  ASSERT_TRUE(store.compute(text(512), pinned));
+  store.cache.publish("", text(512), pinned.table, pinned.cursor);
+  for (std::int32_t i = 1; i < 5; ++i) store.ask(text(512, 10000 * i));
+  for (std::size_t i = 0; i < 512; ++i) EXPECT_EQ(store.slot(pinned, i), static_cast<int>(i));
+  EXPECT_EQ(store.cache.shared_pages("", text(512)), 2);
+  store.end(text(512), pinned);
+  store.expect_whole();
+}
+
+TEST(PrefixCache, WhatIsFasterComputedIsNotMoved) {
+  Store store(2, 8);
+  // 1,024 bytes a page: two moves last as long as computing 100 tokens.
+  store.cache.begin_step({.copy_bytes = 20480, .prefill_tokens = 1000}, 100);
+  store.ask(text(256));
+  store.ask(text(99, 5000));
+  store.ask(text(512, 9000));
+  EXPECT_EQ(store.cache.stats().pages_evicted, 2);
+  EXPECT_EQ(store.cache.stats().pages_stored, 1);
+  EXPECT_EQ(store.ask(text(256)), 255);
+  EXPECT_EQ(store.ask(text(99, 5000)), 0);
+}
+
+TEST(HostTier, TakesWhatTheSystemGives) {
+  Store store(2, 8);
+  store.memory.allocations = 0;
+  store.ask(text(512));
+  EXPECT_EQ(store.ask(text(512, 5000)), 0);
+  EXPECT_EQ(store.tier->slots(), 0);
+  EXPECT_EQ(store.ask(text(512)), 0);
+  store.expect_whole();
+}
+
+TEST(HostTier, NeedsRoomForTwoPages) {
+  TokenPages memory(1);
+  EXPECT_THROW(HostTier(memory, 2 * memory.page_bytes() - 1), Error);
+  EXPECT_EQ(HostTier(memory, 2 * memory.page_bytes()).slots(), 2);
+}
+
+TEST(MoveRule, ComparesSeconds) {
+  EXPECT_TRUE(is_worth_moving(1, 1 << 30, {}));
+  EXPECT_TRUE(is_worth_moving(256, 1 << 20, {.copy_bytes = 1e9, .prefill_tokens = 1e3}));
+  EXPECT_FALSE(is_worth_moving(1, 1 << 20, {.copy_bytes = 1e9, .prefill_tokens = 1e3}));
+  EXPECT_FALSE(is_worth_moving(256, 1 << 20, {.copy_bytes = 1e6, .prefill_tokens = 1e3}));
+}
+
 // Texts that share beginnings come and go; each reads back its own tokens, and no page is lost.
 TEST(PrefixCache, RandomTextsReadBackTheirOwnTokens) {
-  for (unsigned seed = 0; seed < 20; ++seed) {
+  std::int64_t restored = 0;
+  std::int64_t dropped = 0;
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
-    Store store(static_cast<std::int32_t>(4 + below(12)));
+    Store store(static_cast<std::int32_t>(4 + below(12)), seed % 2 == 0 ? 0 : 2 + below(20));
     struct Live {
       Ids ids;
       Store::Text text;
     };
     std::vector<Live> live;
     for (int i = 0; i < 400; ++i) {
+      store.cache.begin_step({}, static_cast<std::int64_t>(below(4)));
       if (live.size() < 4 && below(2) == 0) {
         Ids ids = text(1 + below(900), static_cast<std::int32_t>(below(2)) * 10000);
         for (std::size_t k = below(3); k > 0; --k)
@@ -235,9 +390,14 @@ TEST(PrefixCache, RandomTextsReadBackTheirOwnTokens) {
       }
     }
     for (Live& one : live) store.end(one.ids, one.text);
-    EXPECT_EQ(store.pool.free_pages() + store.pool.idle_pages(), store.pool.pages());
-    EXPECT_EQ(store.cache.index().size(), store.pool.idle_pages());
+    store.expect_whole();
+    if (store.tier) {
+      restored += store.cache.stats().pages_restored;
+      dropped += store.cache.stats().pages_dropped;
+    }
   }
+  EXPECT_GT(restored, 50);
+  EXPECT_GT(dropped, 50);
 }
 
 }  // namespace

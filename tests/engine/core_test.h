@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/page_memory.h"
 #include "engine/engine_core.h"
 #include "engine/event_stream.h"
 #include "engine/request_intake.h"
@@ -41,8 +42,10 @@ class CoreTest : public testing::Test {
     core_.reset();
     model_ = std::make_unique<FakeModel>(options);
     context_ = std::min<std::int64_t>(options.context, std::int64_t{options.pages} * kPageSlots);
-    core_ = std::make_unique<EngineCore>(
-        *model_, tokenizer, EngineCore::Options{running, 0, {kEnd}, std::move(speculation)});
+    EngineCore::Options core{running, 0, {kEnd}, std::move(speculation)};
+    core.host_bytes = host_pages_ * model_->page_memory()->page_bytes();
+    core.rates = rates_;
+    core_ = std::make_unique<EngineCore>(*model_, tokenizer, core);
     intake_ = std::make_unique<RequestIntake>(
         tokenizer,
         RequestIntake::Limits{model_->facts(), context_, core_->most_running(), options.pages});
@@ -123,6 +126,7 @@ class CoreTest : public testing::Test {
     const EngineStats stats = core_->stats();
     EXPECT_EQ(stats.free_pages + stats.idle_pages, stats.pages);
     EXPECT_EQ(core_->cache().index().size(), stats.idle_pages);
+    EXPECT_EQ(core_->cache().index().host_size(), stats.host_pages - stats.free_host_pages);
   }
   std::vector<std::int32_t> text(std::size_t tokens, std::int32_t seed) {
     std::vector<std::int32_t> ids;
@@ -134,6 +138,8 @@ class CoreTest : public testing::Test {
   }
 
   static constexpr std::int32_t kEnd = 999;
+  std::size_t host_pages_ = 0;  // of the host tier, when started
+  TierRates rates_;             // moving is always worth it, a page a step
   std::unique_ptr<FakeModel> model_;
   std::unique_ptr<EngineCore> core_;
   std::unique_ptr<RequestIntake> intake_;

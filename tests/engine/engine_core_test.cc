@@ -232,6 +232,86 @@ TEST_F(CoreTest, PinnedPromptsStay) {
   expect_no_leak();
 }
 
+TEST_F(CoreTest, PinsHaveNamesAndBounds) {
+  start({.context = 3072, .pages = 12});
+  EXPECT_FALSE(core_->unpin("nobody"));
+  const auto pin = [&](std::size_t tokens, std::int32_t seed, const char* name) -> Asked& {
+    Request pinned = request(text(tokens, seed), 2);
+    pinned.pin = name;
+    Asked& asked = ask(pinned);
+    run_all(50);
+    return asked;
+  };
+  pin(600, 1, "a");
+  EXPECT_EQ(core_->stats().pinned_pages, 2);
+  // The same beginning under another name costs nothing.
+  pin(800, 1, "b");
+  EXPECT_EQ(core_->stats().pinned_pages, 3);
+  // The same name again: the later one.
+  pin(300, 2, "a");
+  EXPECT_EQ(core_->stats().pinned_pages, 4);
+  // Nine pages may be pinned: this one would make it ten.
+  Asked& large = pin(1600, 3, "c");
+  EXPECT_EQ(large.reasons[0], FinishReason::kError);
+  EXPECT_EQ(large.errors[0],
+            "the prompt cannot be pinned as 'c': with it 10 of the cache's 12 pages would be "
+            "pinned, and at most 9 may be");
+  EXPECT_EQ(core_->stats().pinned_pages, 4);
+  EXPECT_FALSE(core_->unpin("c"));
+  EXPECT_TRUE(core_->unpin("b"));
+  EXPECT_EQ(core_->stats().pinned_pages, 1);
+  EXPECT_TRUE(core_->unpin("a"));
+  EXPECT_FALSE(core_->unpin("a"));
+  expect_no_leak();
+}
+
+TEST_F(CoreTest, EvictedPagesComeBackFromTheHost) {
+  host_pages_ = 20;
+  start({.context = 2048, .pages = 8});
+  const auto prompt = text(1900, 1);
+  ask(request(prompt, 2));
+  run_all(20);
+  ask(request(text(1900, 2), 2));
+  run_all(20);
+  EXPECT_GE(core_->stats().cache.pages_stored, 7);
+  const std::int64_t before = model_->computed;
+  Asked& again = ask(request(prompt, 20));
+  run_all(60);
+  EXPECT_EQ(again.usages[0].cached_tokens, 1899);
+  EXPECT_EQ(model_->computed - before, 20);
+  EXPECT_EQ(again.ids[0], model_->continuation(prompt, 20));
+  EXPECT_GE(core_->stats().cache.pages_restored, 7);
+  expect_no_leak();
+}
+
+TEST_F(CoreTest, WhoGivesWayIsSwappedOutAndIn) {
+  const auto computed = [&](std::size_t host_pages) {
+    asked_.clear();
+    host_pages_ = host_pages;
+    start({.context = 2048, .pages = 8});
+    for (std::int32_t i = 0; i < 6; ++i) ask(request(text(200, i), 700));
+    run_all(20000);
+    for (const Asked& asked : asked_) {
+      EXPECT_EQ(asked.ids[0], model_->continuation(asked.open->request.prompt, 700));
+    }
+    EXPECT_GT(core_->stats().preemptions, 0);
+    expect_no_leak();
+    return model_->computed;
+  };
+  const std::int64_t tokens = 6 * 899;
+  EXPECT_GT(computed(0), tokens + 500);
+  // Nothing is computed twice.
+  EXPECT_EQ(computed(64), tokens);
+  // A small one helps a little, and does no harm.
+  EXPECT_LT(computed(6), computed(0));
+}
+
+TEST(CacheTiers, PagesOfAStepAreMovedInABlink) {
+  EXPECT_EQ(pages_of_a_step(1 << 20, {}), 1);
+  EXPECT_EQ(pages_of_a_step(1000, {.copy_bytes = 1e6, .prefill_tokens = 0}), 20);
+  EXPECT_EQ(pages_of_a_step(1 << 30, {.copy_bytes = 1e6, .prefill_tokens = 0}), 1);
+}
+
 TEST_F(CoreTest, TheBestOfSeveral) {
   start({.gives_logits = true});
   Request wanted = request(text(300, 3), 8);
@@ -330,6 +410,8 @@ TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
   std::int64_t rewinds = 0;
   const std::vector<std::string> pieces = test::letter_pieces(1000, 4);
   const std::unique_ptr<Tokenizer> tokenizer = test::make_word_tokenizer(pieces);
+  std::int64_t restored = 0;
+  std::int64_t dropped = 0;
   for (unsigned seed = 0; seed < rounds(); ++seed) {
     std::mt19937 random(seed);
     const auto below = [&](std::int64_t n) {
@@ -353,6 +435,10 @@ TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
       options.logit_rows += below(30);
       options.step_tokens = std::max(options.step_tokens, options.logit_rows);
     }
+    // Two runs in three swap, some of them in too little host memory, or so slowly that computing
+    // is better for short pages.
+    rates_ = {.copy_bytes = static_cast<double>(below(3)) * 40000, .prefill_tokens = 1000};
+    host_pages_ = seed % 3 == 0 ? 0 : static_cast<std::size_t>(2 + below(40));
     start(options, 1 + below(12), tokenizer.get(), std::move(speculation));
     const test::AnswerOracle oracle(*model_, pieces);
     for (int i = 0; i < 400; ++i) {
@@ -412,9 +498,13 @@ TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
     expect_no_leak();
     accepted += core_->stats().accepted_tokens;
     refused += core_->stats().drafted_tokens - core_->stats().accepted_tokens;
+    restored += core_->stats().cache.pages_restored;
+    dropped += core_->stats().cache.pages_dropped;
   }
   EXPECT_GT(accepted, 100 * rounds());
   EXPECT_GT(refused, 100 * rounds());
+  EXPECT_GT(restored, rounds() * 5);
+  EXPECT_GT(dropped, rounds());
   EXPECT_EQ(operations, 400 * std::int64_t{rounds()});
   EXPECT_GT(rewinds, 2 * std::int64_t{rounds()});
 }

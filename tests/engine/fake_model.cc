@@ -1,12 +1,24 @@
 #include "fake_model.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "base/check.h"
 #include "ops/kv_layout.h"
 
 namespace bl::test {
+namespace {
+
+std::uint64_t sum_of(std::span<const std::int32_t> ids) {
+  std::uint64_t sum = ids.size();
+  for (const std::int32_t id : ids) {
+    sum = (sum ^ static_cast<std::uint32_t>(id)) * 0x9e3779b97f4a7c15u;
+  }
+  return sum;
+}
+
+}  // namespace
 
 FakeModel::FakeModel(const Options& options)
     : options_(options),
@@ -114,6 +126,34 @@ void FakeModel::copy_page(std::int32_t to, std::int32_t from) {
   BL_CHECK(to != from && pool_.references(to) == 1 && pool_.references(from) > 0);
   std::copy_n(slots_.begin() + std::ptrdiff_t{from} * kPageSlots, kPageSlots,
               slots_.begin() + std::ptrdiff_t{to} * kPageSlots);
+}
+
+std::size_t FakeModel::page_bytes() const {
+  return kPageSlots * sizeof(std::int32_t) + sizeof(std::uint64_t);
+}
+
+PageKind FakeModel::page_kind() {
+  PageKind kind;
+  kind.model = {options_.identity, 0};
+  kind.page_bytes = page_bytes();
+  return kind;
+}
+
+void FakeModel::write_page(std::byte* host, std::int32_t page) {
+  BL_CHECK(pool_.references(page) > 0);
+  const auto slots = slots_.begin() + std::ptrdiff_t{page} * kPageSlots;
+  const std::uint64_t sum = sum_of({slots, slots + kPageSlots});
+  std::memcpy(host, &sum, sizeof sum);
+  std::memcpy(host + sizeof sum, &*slots, kPageSlots * sizeof(std::int32_t));
+}
+
+void FakeModel::read_page(std::int32_t page, const std::byte* host) {
+  BL_CHECK(pool_.references(page) == 1);
+  const auto slots = slots_.begin() + std::ptrdiff_t{page} * kPageSlots;
+  std::uint64_t sum = 0;
+  std::memcpy(&sum, host, sizeof sum);
+  std::memcpy(&*slots, host + sizeof sum, kPageSlots * sizeof(std::int32_t));
+  BL_CHECK(sum == sum_of({slots, slots + kPageSlots}));
 }
 
 }  // namespace bl::test

@@ -3,6 +3,7 @@
 #include <functional>
 #include <vector>
 
+#include "cache/page_memory.h"
 #include "engine/step_model.h"
 #include "tensor/tensor.h"
 
@@ -11,7 +12,7 @@ namespace bl::test {
 // A model without weights: what follows a text is a function of all of it. Its pages hold the
 // tokens themselves, and each step reads every sequence back through its page table, so that a page
 // that was lost, shared wrongly or written by somebody else is noticed at once.
-class FakeModel : public StepModel {
+class FakeModel : public StepModel, private PageMemory {
  public:
   struct Options {
     std::int64_t vocab = 1000;
@@ -22,6 +23,7 @@ class FakeModel : public StepModel {
     bool gives_logits = false;  // else it chooses the tokens itself
     bool checks = true;
     bool reach_matters = false;
+    std::uint64_t identity = 1;
   };
   explicit FakeModel(const Options& options);
 
@@ -29,6 +31,8 @@ class FakeModel : public StepModel {
   PagePool& pool() override { return pool_; }
   StepOutput run(std::span<const StepItem> items) override;
   void copy_page(std::int32_t to, std::int32_t from) override;
+  PageMemory* page_memory() override { return this; }
+  PageKind page_kind() override;
 
   // The token behind a text.
   std::int32_t follows(std::span<const std::int32_t> ids) const;
@@ -45,6 +49,14 @@ class FakeModel : public StepModel {
   std::int64_t largest_step = 0;
 
  private:
+  // A page on the host is its tokens and a checksum, so that a page which comes back is known to
+  // be what has left.
+  std::size_t page_bytes() const override;
+  Buffer allocate_host(std::size_t bytes) override { return bl::allocate_host(bytes); }
+  void write_page(std::byte* host, std::int32_t page) override;
+  void read_page(std::int32_t page, const std::byte* host) override;
+  void finish_moves() override {}
+
   void write(const StepItem& item);
   void check(const Sequence& sequence, std::int64_t tokens) const;
 

@@ -29,6 +29,7 @@ class CpuBackend : public Backend {
   std::size_t packed_bytes(const WeightMatrix& matrix, const PackOptions& options) override;
   std::size_t scratch_bytes(const ScratchShape& shape) const override;
   CacheType default_cache_type() const override { return CacheType::kF16; }
+  std::string_view page_order() const override { return "sixteen keys abreast"; }
   ThreadPool* threads() override { return &pool_; }
 
  private:

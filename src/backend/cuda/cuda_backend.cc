@@ -131,6 +131,26 @@ void CudaBackend::synchronize() {
   staging_->reset();
 }
 
+// The address of each side says where it is.
+void CudaBackend::copy_pieces(std::span<const CopyPiece> pieces) {
+  BL_CHECK(!recorder_->silent());
+  for (const CopyPiece& piece : pieces) {
+    BL_CUDA_CHECK(cudaMemcpyAsync(piece.to, piece.from, piece.bytes, cudaMemcpyDefault, stream_));
+  }
+}
+
+Buffer CudaBackend::allocate_transfer(std::size_t bytes) {
+  if (bytes == 0) return {};
+  void* data = nullptr;
+  const cudaError_t error = cudaMallocHost(&data, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());
+    return {};
+  }
+  BL_CUDA_CHECK(error);
+  return {data, bytes, [](void* p, std::size_t) { cudaFreeHost(p); }};
+}
+
 std::uint64_t CudaBackend::free_memory() const {
   std::size_t free = 0;
   std::size_t total = 0;

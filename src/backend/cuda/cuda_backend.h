@@ -36,6 +36,8 @@ class CudaBackend final : public Backend {
   void upload(const TensorView& to, const TensorView& from_host) override;
   void download(const TensorView& to_host, const TensorView& from) override;
   void synchronize() override;
+  void copy_pieces(std::span<const CopyPiece> pieces) override;
+  Buffer allocate_transfer(std::size_t bytes) override;  // page-locked
   bool reads_host_memory() const override { return false; }
   std::uint64_t free_memory() const override;
 
@@ -51,6 +53,7 @@ class CudaBackend final : public Backend {
                 const std::function<void(ExecContext&)>& body) override;
 
   CacheType default_cache_type() const override { return CacheType::kF16; }
+  std::string_view page_order() const override { return "cuda rows"; }
 
   const cuda::DeviceFacts& facts() const { return facts_; }
   cuda::BlasLt& blas() { return *blas_; }

@@ -1,0 +1,37 @@
+#pragma once
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "random_model.h"
+
+namespace bl {
+
+// The options of commands that measure models of random weights too.
+struct RandomModelFlags {
+  std::string random;
+  std::string format = "exl2";
+  std::string mix = "4";
+
+  template <class V>
+  void visit(V&& v) {
+    v.group("Random model (instead of -m)");
+    v(random,
+      {"--random", "SHAPE", "a shape of archs/bench/shapes.json or the path of a config.json"});
+    v(format, {"--format", "NAME", "exl2, gptq or fp16"});
+    v(mix, {"--bpw", "MIX", "exl2: 2.5, 3, 4, 5 or 6 bits a weight"});
+  }
+
+  bool wanted() const { return !random.empty(); }
+  std::string name() const {
+    return fmt::format("random {} {}", random, format == "exl2" ? "exl2 " + mix : format);
+  }
+  std::shared_ptr<const OpenedModel> open() const { return open(random); }
+  // Of another shape, but the same format.
+  std::shared_ptr<const OpenedModel> open(const std::string& shape) const {
+    return open_random_model({shape, format, mix});
+  }
+};
+
+}  // namespace bl

@@ -1,0 +1,28 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/sip_hash.h"
+#include "ops/kv_layout.h"
+
+namespace bl {
+
+// What the bytes of a page depend on beside the text and its salt.
+struct PageKind {
+  struct Layer {
+    std::int32_t kv_heads = 0;
+    std::int32_t k_dim = 0;
+    std::int32_t v_dim = 0;
+    bool operator==(const Layer&) const = default;
+  };
+  Hash128 model;      // config and weights
+  std::string rope;   // how positions turn keys, in words
+  std::string order;  // how rows lie in a page: Backend::page_order()
+  CacheType type = CacheType::kF16;
+  std::vector<Layer> layers;
+  std::uint64_t page_bytes = 0;  // over all layers
+  bool operator==(const PageKind&) const = default;
+};
+
+}  // namespace bl

@@ -1,0 +1,38 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/sip_hash.h"
+#include "model/model_spec.h"
+
+namespace bl {
+
+// What tells one model from another for pages that outlive the process: its config, and of each
+// file of weights the size, the beginning (names, types, shapes and places of all tensors) and
+// samples all over it. Reading all of the weights would take as long as loading them; models that
+// differ in no sample are taken for one.
+class ModelIdentity {
+ public:
+  // `path`: a model folder, or a .gguf file. Remembers the state of its files; reads none.
+  ModelIdentity(const std::filesystem::path& path, const Json& config);
+
+  // Throws kInvalidFile when a file has been replaced since, kIo.
+  Hash128 hash() const;
+
+ private:
+  struct File {
+    std::filesystem::path path;
+    std::uint64_t size = 0;
+    std::filesystem::file_time_type changed;
+  };
+  std::string config_;
+  std::vector<File> files_;
+};
+
+// What decides how positions turn keys, in words and a hash.
+std::string rope_identity(const std::vector<RopeSpec>& ropes);
+
+}  // namespace bl

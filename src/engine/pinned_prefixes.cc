@@ -1,0 +1,55 @@
+#include "engine/pinned_prefixes.h"
+
+#include <fmt/core.h>
+
+#include <set>
+#include <utility>
+
+#include "ops/kv_layout.h"
+
+namespace bl {
+
+std::string PinnedPrefixes::pin(const std::string& name, std::string salt,
+                                std::span<const std::int32_t> ids,
+                                std::span<const std::int32_t> pages) {
+  const std::size_t full = ids.size() / kPageSlots;
+  std::set<std::int32_t> all(pages.begin(), pages.begin() + static_cast<std::ptrdiff_t>(full));
+  for (const auto& [other, held] : pins_) {
+    if (other != name) all.insert(held.pages.pages().begin(), held.pages.pages().end());
+  }
+  const std::int32_t most = most_pages(pool_.pages());
+  if (static_cast<std::int32_t>(all.size()) > most) {
+    return fmt::format(
+        "the prompt cannot be pinned as '{}': with it {} of the cache's {} pages would be pinned, "
+        "and at most {} may be",
+        name, all.size(), pool_.pages(), most);
+  }
+  Pin next(pool_);
+  next.salt = std::move(salt);
+  next.ids.assign(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(full * kPageSlots));
+  next.pages.share(pages.first(full));
+  pins_.insert_or_assign(name, std::move(next));
+  pages_ = count_pages();
+  return {};
+}
+
+const PinnedPrefixes::Pin* PinnedPrefixes::find(const std::string& name) const {
+  const auto found = pins_.find(name);
+  return found == pins_.end() ? nullptr : &found->second;
+}
+
+bool PinnedPrefixes::unpin(const std::string& name) {
+  const bool was_pinned = pins_.erase(name) > 0;
+  pages_ = count_pages();
+  return was_pinned;
+}
+
+std::int32_t PinnedPrefixes::count_pages() const {
+  std::set<std::int32_t> all;
+  for (const auto& [name, held] : pins_) {
+    all.insert(held.pages.pages().begin(), held.pages.pages().end());
+  }
+  return static_cast<std::int32_t>(all.size());
+}
+
+}  // namespace bl

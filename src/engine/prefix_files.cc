@@ -1,0 +1,175 @@
+#include "engine/prefix_files.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "cache/page_memory.h"
+#include "cache/prefix_cache.h"
+#include "cache/prefix_file.h"
+#include "engine/engine_core.h"
+
+namespace bl {
+namespace {
+
+// Moved between two steps, and held in host memory meanwhile.
+constexpr std::size_t kBatchBytes = std::size_t{64} << 20;
+
+// A salt is REACH:ADAPTERS:THE USER'S. Adapters are told apart by when they were loaded, which
+// means nothing in another process.
+void check_salt(const std::string& salt) {
+  const std::size_t adapters = salt.find(':') + 1;
+  if (salt.find(':', adapters) != adapters) {
+    fail(ErrorCode::kUnsupported,
+         "a prefix that was computed with adapters can be neither saved nor loaded");
+  }
+}
+
+// The pages of a text in the hands of somebody who is not on the engine's thread, and memory for
+// some of them. Everything of it but the bytes is touched on that thread alone.
+class HeldPages {
+ public:
+  explicit HeldPages(const CallEngine& call) : call_(call) {
+    call_([&](EngineCore& core) {
+      memory_ = core.model().page_memory();
+      if (memory_ == nullptr) {
+        fail(ErrorCode::kUnsupported, "the pages of this model's cache cannot leave it");
+      }
+      const std::size_t batch = std::max<std::size_t>(kBatchBytes / memory_->page_bytes(), 1);
+      buffer_ = memory_->allocate_host(batch * memory_->page_bytes());
+      if (buffer_.data() == nullptr) {
+        fail(ErrorCode::kOutOfMemory, "there is no memory for {} pages of {} bytes", batch,
+             memory_->page_bytes());
+      }
+      table_.emplace(core.model().pool());
+    });
+  }
+  HeldPages(const HeldPages&) = delete;
+  HeldPages& operator=(const HeldPages&) = delete;
+  ~HeldPages() {
+    call_([&](EngineCore& core) {
+      core.cache().release(*table_, cursor_);
+      table_.reset();
+    });
+  }
+
+  // So many pages fit into the buffer.
+  std::int64_t batch() const {
+    return static_cast<std::int64_t>(buffer_.bytes() / memory_->page_bytes());
+  }
+  std::span<std::byte> bytes(std::int64_t page_of_batch) const {
+    const std::size_t size = memory_->page_bytes();
+    return {
+        static_cast<std::byte*>(buffer_.data()) + static_cast<std::size_t>(page_of_batch) * size,
+        size};
+  }
+
+  // Takes what the cache has of a text. Returns how many whole pages that is.
+  std::int64_t adopt(const std::string& salt, std::span<const std::int32_t> ids) {
+    do {
+      call_([&](EngineCore& core) {
+        core.cache().begin_step({}, batch());
+        core.cache().adopt(salt, ids, *table_, cursor_);
+      });
+    } while (cursor_.waits);
+    return cursor_.tokens / kPageSlots;
+  }
+
+  // The pages [first, first + count) into the buffer.
+  void fill_buffer(std::int64_t first, std::int64_t count) {
+    call_([&](EngineCore&) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        memory_->write_page(bytes(i).data(), table_->pages()[static_cast<std::size_t>(first + i)]);
+      }
+      memory_->finish_moves();
+    });
+  }
+
+  // `count` pages of the buffer become those of the text's tokens behind the ones that are held.
+  void publish(const PrefixText& text, std::int64_t count) {
+    call_([&](EngineCore& core) {
+      const std::int64_t first = cursor_.tokens / kPageSlots;
+      const std::int64_t end = (first + count) * kPageSlots;
+      if (!core.cache().reserve(*table_, end)) {
+        fail(ErrorCode::kLimit, "the cache has no room for a prefix of {} pages: {} can be had",
+             text.pages(), first + core.cache().available());
+      }
+      for (std::int64_t i = 0; i < count; ++i) {
+        memory_->read_page(table_->pages()[static_cast<std::size_t>(first + i)], bytes(i).data());
+      }
+      memory_->finish_moves();
+      core.cache().publish(text.salt, std::span(text.ids).first(static_cast<std::size_t>(end)),
+                           *table_, cursor_);
+    });
+  }
+
+  void pin(const std::string& name, const PrefixText& text) {
+    call_([&](EngineCore& core) {
+      const std::string error = core.pins().pin(name, text.salt, text.ids, table_->pages());
+      if (!error.empty()) fail(ErrorCode::kLimit, "{}", error);
+    });
+  }
+
+ private:
+  CallEngine call_;
+  PageMemory* memory_ = nullptr;
+  Buffer buffer_;
+  std::optional<PageTable> table_;
+  PrefixCursor cursor_;
+};
+
+}  // namespace
+
+SavedPrefix save_prefix_file(const CallEngine& call, PrefixText text,
+                             const std::filesystem::path& file) {
+  check_salt(text.salt);
+  HeldPages held(call);
+  const std::int64_t pages = held.adopt(text.salt, text.ids);
+  if (pages == 0) {
+    fail(ErrorCode::kNotFound,
+         "nothing can be saved to {}: the cache has no whole page of this text of {} tokens (a "
+         "page holds {}); a request computes them",
+         file.string(), text.ids.size(), kPageSlots);
+  }
+  text.ids.resize(static_cast<std::size_t>(pages * kPageSlots));
+  PrefixWriter writer(file, text);
+  for (std::int64_t first = 0; first < pages; first += held.batch()) {
+    const std::int64_t count = std::min(held.batch(), pages - first);
+    held.fill_buffer(first, count);
+    for (std::int64_t i = 0; i < count; ++i) writer.write_page(held.bytes(i));
+  }
+  writer.commit();
+  return {pages * kPageSlots, writer.bytes()};
+}
+
+SavedPrefix load_prefix_file(const CallEngine& call, const PageKind& kind,
+                             const std::filesystem::path& file, const std::string& pin) {
+  PrefixReader reader(file);
+  const PrefixText& text = reader.text();
+  reader.check_kind(kind);
+  check_salt(text.salt);
+  HeldPages held(call);
+  call([&](EngineCore& core) {
+    const std::int64_t ids = core.model().facts().ids;
+    const auto bad = std::find_if(text.ids.begin(), text.ids.end(),
+                                  [&](std::int32_t id) { return id < 0 || id >= ids; });
+    if (bad != text.ids.end()) {
+      fail(ErrorCode::kInvalidFile, "{}: token {}, the model's ids are 0 … {}", file.string(), *bad,
+           ids - 1);
+    }
+    const std::int32_t pages = core.model().pool().pages();
+    if (text.pages() > pages) {
+      fail(ErrorCode::kLimit, "{}: {} pages of {} tokens, and the cache has {}", file.string(),
+           text.pages(), kPageSlots, pages);
+    }
+  });
+  for (std::int64_t first = 0; first < text.pages(); first += held.batch()) {
+    const std::int64_t count = std::min(held.batch(), text.pages() - first);
+    for (std::int64_t i = 0; i < count; ++i) reader.read_page(held.bytes(i));
+    held.publish(text, count);
+  }
+  if (!pin.empty()) held.pin(pin, text);
+  return {text.pages() * kPageSlots, reader.bytes()};
+}
+
+}  // namespace bl
