@@ -96,7 +96,6 @@ class DraftPolicy {
   std::int64_t fixed_;
   StepTimes times_;
   DraftRecord all_;
-  std::int64_t steps_ = 0;
   struct Guess {
     double chance = 0;
     std::size_t candidate = 0;
