@@ -78,9 +78,10 @@ struct DecodedSegment {
   const std::int16_t* x = nullptr;  // of the first row
 };
 
+// Not inline: a copy a width and number of tiles is enough.
 template <int Bits, int Tiles>
-inline void decode_codes(const std::uint8_t* codes, std::int32_t units, std::size_t ahead,
-                         std::uint8_t* to) {
+[[gnu::noinline]] void decode_codes(const std::uint8_t* codes, std::int32_t units,
+                                    std::size_t ahead, std::uint8_t* to) {
   for (std::int32_t u = 0; u < units; ++u) {
     prefetch_unit<Bits>(codes + ahead);
     unroll<Bits>([&]<int v>() { prefetch_near(codes + 64 * (Bits + v)); });
@@ -210,14 +211,15 @@ void for_tiles(std::int64_t begin, std::int64_t end, const F& product) {
 void quantized_product(const QuantizedView& w, const ActivationView& x, const OutputView& out,
                        std::int64_t begin, std::int64_t end) {
   with_scale_kind(w.scale_kind, [&]<ScaleKind Kind>() {
-    if (x.rows == 1) {
-      for_tiles<kRowTiles>(
-          begin, end, [&]<int Tiles>(std::int64_t tile) { one_row<Kind, Tiles>(w, x, out, tile); });
-    } else {
-      for_tiles<kBlockTiles>(begin, end, [&]<int Tiles>(std::int64_t tile) {
-        many_rows<Kind, Tiles>(w, x, out, tile);
-      });
+    if constexpr (kRowKernels) {
+      if (x.rows == 1) {
+        return for_tiles<kRowTiles>(begin, end, [&]<int Tiles>(std::int64_t tile) {
+          one_row<Kind, Tiles>(w, x, out, tile);
+        });
+      }
     }
+    for_tiles<kBlockTiles>(
+        begin, end, [&]<int Tiles>(std::int64_t tile) { many_rows<Kind, Tiles>(w, x, out, tile); });
   });
 }
 

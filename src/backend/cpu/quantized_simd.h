@@ -13,21 +13,25 @@ void quantized_product(const QuantizedView& w, const ActivationView& x, const Ou
 void dense_product(const DenseView& w, const FloatRows& x, const OutputView& out,
                    const MatmulKernels::DenseRange& range);
 
-// Registers allow so many sums at once.
+// Registers allow so many sums at once. Plain C++ only has to be right: it does without kernels for
+// one row, since every copy of the decoding is long where a vector is a loop.
 #if defined(__AVX512F__)
+inline constexpr bool kRowKernels = true;
 inline constexpr int kBlockRows = 8;   // rows of a register block, quantized
 inline constexpr int kBlockTiles = 2;  // tiles of it
 inline constexpr int kRowTiles = 2;    // tiles at once where there is one row
 inline constexpr int kDenseRows = 4;
 inline constexpr int kDenseColumns = 6;
 #elif defined(__AVX2__)
+inline constexpr bool kRowKernels = true;
 inline constexpr int kBlockRows = 4;
 inline constexpr int kBlockTiles = 1;
 inline constexpr int kRowTiles = 1;
 inline constexpr int kDenseRows = 2;
 inline constexpr int kDenseColumns = 3;
 #else
-inline constexpr int kBlockRows = 2;
+inline constexpr bool kRowKernels = false;
+inline constexpr int kBlockRows = 1;
 inline constexpr int kBlockTiles = 1;
 inline constexpr int kRowTiles = 1;
 inline constexpr int kDenseRows = 1;
