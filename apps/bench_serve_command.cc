@@ -225,6 +225,9 @@ Json cache_report(const EngineStats& stats) {
 
 Json report(const Load& load, double seconds, const Engine& engine) {
   std::vector<double> first;
+  std::vector<double> queue;
+  std::vector<double> prefill;
+  std::vector<double> delivery;
   std::vector<double> between;
   std::vector<double> whole;
   std::int64_t prompt = 0;
@@ -233,6 +236,9 @@ Json report(const Load& load, double seconds, const Engine& engine) {
   std::int64_t preemptions = 0;
   for (const Observation& seen : load.observations()) {
     first.push_back(seen.first_token);
+    queue.push_back(seen.usage.queue_seconds);
+    prefill.push_back(seen.usage.prefill_seconds);
+    delivery.push_back(std::max(0.0, seen.first_token - queue.back() - prefill.back()));
     whole.push_back(seen.whole);
     between.insert(between.end(), seen.between.begin(), seen.between.end());
     prompt += seen.usage.prompt_tokens;
@@ -241,6 +247,7 @@ Json report(const Load& load, double seconds, const Engine& engine) {
     preemptions += seen.usage.preemptions;
   }
   const auto rate = [&](std::int64_t count) { return static_cast<double>(count) / seconds; };
+  const EngineStats stats = engine.stats();
   return {{"requests", load.observations().size()},
           {"seconds", seconds},
           {"requests_per_second", rate(static_cast<std::int64_t>(load.observations().size()))},
@@ -250,12 +257,17 @@ Json report(const Load& load, double seconds, const Engine& engine) {
           {"generated_per_second", rate(generated)},
           {"tokens_per_second", rate(prompt - cached + generated)},
           {"preemptions", preemptions},
-          {"steps", engine.stats().steps},
-          {"drafted_tokens", engine.stats().drafted_tokens},
-          {"accepted_tokens", engine.stats().accepted_tokens},
-          {"draft_seconds", engine.stats().draft_seconds},
-          {"cache", cache_report(engine.stats())},
+          {"steps", stats.steps},
+          {"step_seconds", stats.step_seconds},
+          {"model_seconds", stats.model_seconds},
+          {"drafted_tokens", stats.drafted_tokens},
+          {"accepted_tokens", stats.accepted_tokens},
+          {"draft_seconds", stats.draft_seconds},
+          {"cache", cache_report(stats)},
           {"ttft_ms", percentiles(first)},
+          {"queue_ms", percentiles(queue)},
+          {"prefill_ms", percentiles(prefill)},
+          {"delivery_ms", percentiles(delivery)},
           {"itl_ms", percentiles(between)},
           {"latency_ms", percentiles(whole)},
           {"backend", engine.session().backend().description()}};
@@ -270,6 +282,10 @@ std::string to_table(const Json& report) {
       report["tokens_per_second"].get<double>(), report["prompt_tokens"].get<std::int64_t>(),
       report["cached_tokens"].get<std::int64_t>(), report["generated_tokens"].get<std::int64_t>(),
       report["steps"].get<std::int64_t>(), report["preemptions"].get<std::int64_t>());
+  const double in_steps = report["step_seconds"].get<double>();
+  const double in_model = report["model_seconds"].get<double>();
+  text += fmt::format("{:.3f} s in steps: {:.3f} s the model, {:.3f} s everything else\n", in_steps,
+                      in_model, in_steps - in_model);
   const std::string guesses = describe_speculation(report["drafted_tokens"].get<std::int64_t>(),
                                                    report["accepted_tokens"].get<std::int64_t>());
   if (!guesses.empty()) {
@@ -299,6 +315,9 @@ std::string to_table(const Json& report) {
     text += "\n";
   };
   row("first token", "ttft_ms");
+  row("  queue", "queue_ms");
+  row("  prefill", "prefill_ms");
+  row("  delivery", "delivery_ms");
   row("between tokens", "itl_ms");
   row("whole answer", "latency_ms");
   return text;

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "cache/kv_cache.h"
+#include "cache/page_memory.h"
 #include "engine/engine_core.h"
 #include "engine/pinned_prefixes.h"
 #include "engine/request_intake.h"
@@ -292,7 +293,10 @@ bool Engine::unpin(const std::string& name) {
 }
 
 void Engine::evict() {
-  call([](EngineCore& core) { core.cache().evict_all(); });
+  call([this](EngineCore& core) {
+    core.cache().evict_all();
+    if (PageMemory* memory = model_->page_memory()) memory->finish_moves();
+  });
 }
 
 EngineStats Engine::stats() const {

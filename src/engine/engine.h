@@ -117,6 +117,7 @@ class Engine {
   // Lets the pages of a pinned prompt go. False where nothing is pinned under that name.
   bool unpin(const std::string& name);
   // Evicts what no request and no pin holds: to the host where there is a tier, else it is gone.
+  // Returns when it is over.
   void evict();
   EngineStats stats() const;
 

@@ -77,6 +77,7 @@ void EngineCore::add(std::shared_ptr<OpenRequest> open) {
 }
 
 bool EngineCore::step(EngineClock::time_point now) {
+  const auto start = EngineClock::now();
   end_unwanted(now);
   cache_.begin_step(tiers_.rates(), tiers_.restored_pages());
   // Readers go on meanwhile; what a step decides, it decides on one view of them.
@@ -90,6 +91,7 @@ bool EngineCore::step(EngineClock::time_point now) {
   const bool computed = plan.work.empty() ? break_deadlock(who) : compute(who, plan);
   const bool ended = any_over_;
   sweep();
+  if (computed) stats_.step_seconds += seconds_between(start, EngineClock::now());
   return admitted || computed || ended || !plan.preempted.empty();
 }
 
@@ -271,7 +273,9 @@ bool EngineCore::compute(const std::vector<Choice*>& who, const StepPlan& plan) 
     failure.error = "out of memory while a step was being computed";
   }
   ++stats_.steps;
-  tiers_.count_step(items_, seconds_between(start, EngineClock::now()));
+  const double model_seconds = seconds_between(start, EngineClock::now());
+  stats_.model_seconds += model_seconds;
+  tiers_.count_step(items_, model_seconds);
   if (!failure.error.empty()) {
     for (const Computed& c : computed_) c.choice->remove_drafts();
     for (const Computed& c : computed_) finish(*c.choice, failure);

@@ -10,6 +10,9 @@ struct EngineStats {
   std::int64_t running = 0;  // choices
   std::int64_t waiting = 0;
   std::int64_t steps = 0;
+  double step_seconds = 0;  // steps as a whole: who runs, the model, choosing tokens, events
+  double model_seconds =
+      0;  // of that, the model: until what it chose or its logits are on the host
   std::int64_t prefill_tokens = 0;
   std::int64_t decode_tokens = 0;
   std::int64_t preemptions = 0;

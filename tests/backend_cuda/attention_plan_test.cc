@@ -73,6 +73,33 @@ TEST(AttentionPlan, DecodeComesFirst) {
   EXPECT_LE(plan.packed.size(), packed_ints(5, 3));
 }
 
+// The tokens behind a cached prefix are few rows over many keys: those go to the kernel that cuts
+// the keys into pieces, and no graph is recorded for a length that hardly comes again.
+TEST(AttentionPlan, AFewTokensBehindALongPastAreDecode) {
+  const auto counts_of = [](std::vector<std::pair<int, int>> spans, bool fixed = false) {
+    Sequences s;
+    for (const auto& [past, tokens] : spans) s.add(past, tokens);
+    const SpanPlan plan = plan_spans(s.spans, fixed);
+    EXPECT_EQ(plan.decode_spans, count_spans(s.spans, fixed).decode_spans);
+    return plan;
+  };
+  const SpanPlan one = counts_of({{4000, 16}});
+  EXPECT_EQ(one.decode_spans, 1);
+  EXPECT_EQ(one.decode_tokens, 16);
+  EXPECT_EQ(one.graph_key(), 0u);
+  EXPECT_EQ(one.packed.size(), one.counters_offset() + kCountersPerSpan);
+  EXPECT_EQ(counts_of({{4000, 1}, {4000, 64}}).decode_spans, 2);
+  EXPECT_EQ(counts_of({{4000, 65}}).prefill_spans, 1);
+  EXPECT_EQ(counts_of({{0, 16}}).prefill_spans, 1);
+  EXPECT_EQ(counts_of({{kLongPast, 16}}).decode_spans, 1);
+  // All spans of a decode launch have room for the longest one's tokens.
+  std::vector<std::pair<int, int>> many(kLaunchTokens / 16, {2000, 1});
+  EXPECT_EQ(counts_of(many).decode_spans, kLaunchTokens / 16);
+  many.push_back({4000, 16});
+  EXPECT_EQ(counts_of(many).prefill_spans, 1);
+  EXPECT_EQ(counts_of({{4000, 16}}, true).prefill_spans, 1);
+}
+
 TEST(AttentionPlan, NothingToDo) {
   EXPECT_TRUE(plan_spans({}).packed.empty());
   EXPECT_EQ(count_spans({}).graph_key(), 0u);
@@ -153,7 +180,7 @@ void expect_sound(const DecodeShape& shape) {
 
 TEST(AttentionPlan, PiecesCoverAllKeys) {
   for (const int spans : {1, 3, 16, 64, 200}) {
-    for (const int tokens : {1, 4, 8}) {
+    for (const int tokens : {1, 4, 8, 16, 33, 64}) {
       for (const auto& [kv_heads, group] :
            {std::pair{8, 4}, std::pair{1, 71}, std::pair{96, 1}, std::pair{2, 7}}) {
         for (const int keys : {256, 768, 4096, 16384, 131072}) {

@@ -25,8 +25,6 @@ int pages_of(const SequenceSpan& s) {
   return divide_up(std::int64_t{s.past} + s.tokens, kPageSlots);
 }
 
-bool is_decode(const SequenceSpan& s) { return s.tokens <= kDecodeTokens; }
-
 // CTAs that a launch should have at least, where the keys suffice.
 std::int64_t wanted_ctas(int multiprocessors) {
   return std::int64_t{kCtasPerMultiprocessor} * multiprocessors;
@@ -50,30 +48,48 @@ int page_bucket(int pages) {
 
 std::uint64_t SpanCounts::graph_key() const {
   if (prefill_spans > 0 || decode_spans == 0 || packed_size() > kLargestRecorded) return 0;
+  if (decode_tokens > kDecodeTokens) return 0;
   return static_cast<std::uint64_t>(decode_spans) << 40 |
          static_cast<std::uint64_t>(decode_tokens) << 32 | static_cast<std::uint64_t>(page_stride);
 }
 
-SpanCounts count_spans(std::span<const SequenceSpan> sequences) {
+int most_decode_tokens(std::span<const SequenceSpan> sequences, bool regardless_of_batch) {
+  if (regardless_of_batch) return kDecodeTokens;
+  int longest = 0;
+  std::int64_t spans = 0;
+  for (const SequenceSpan& s : sequences) {
+    spans += s.tokens > 0 ? 1 : 0;
+    longest = std::max(longest, s.tokens);
+    if (s.tokens > kDecodeTokens && s.past < kLongPast) return kDecodeTokens;
+  }
+  return longest <= kShortTokens && spans * longest <= kLaunchTokens
+             ? std::max(longest, kDecodeTokens)
+             : kDecodeTokens;
+}
+
+SpanCounts count_spans(std::span<const SequenceSpan> sequences, bool regardless_of_batch) {
+  const int most_decode = most_decode_tokens(sequences, regardless_of_batch);
   SpanCounts counts;
   for (const SequenceSpan& s : sequences) {
     if (s.tokens <= 0) continue;
-    (is_decode(s) ? counts.decode_spans : counts.prefill_spans) += 1;
-    int& most = is_decode(s) ? counts.decode_tokens : counts.prefill_tokens;
+    const bool is_decode = s.tokens <= most_decode;
+    (is_decode ? counts.decode_spans : counts.prefill_spans) += 1;
+    int& most = is_decode ? counts.decode_tokens : counts.prefill_tokens;
     most = std::max(most, s.tokens);
     counts.page_stride = std::max(counts.page_stride, page_bucket(pages_of(s)));
   }
   return counts;
 }
 
-SpanPlan plan_spans(std::span<const SequenceSpan> sequences) {
-  SpanPlan plan{count_spans(sequences), {}};
+SpanPlan plan_spans(std::span<const SequenceSpan> sequences, bool regardless_of_batch) {
+  const int most_decode = most_decode_tokens(sequences, regardless_of_batch);
+  SpanPlan plan{count_spans(sequences, regardless_of_batch), {}};
   plan.packed.assign(plan.packed_size(), 0);
   std::int32_t* entries = plan.packed.data();
   std::int32_t* pages = plan.packed.data() + plan.pages_offset();
   for (const bool decode : {true, false}) {
     for (const SequenceSpan& s : sequences) {
-      if (s.tokens <= 0 || is_decode(s) != decode) continue;
+      if (s.tokens <= 0 || (s.tokens <= most_decode) != decode) continue;
       const SpanEntry entry{.first_token = s.first_token, .tokens = s.tokens, .past = s.past};
       std::memcpy(entries, &entry, sizeof(SpanEntry));
       std::copy_n(s.pages, pages_of(s), pages);

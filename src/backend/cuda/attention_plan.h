@@ -11,6 +11,8 @@
 namespace bl::cuda {
 
 inline constexpr int kDecodeTokens = 8;      // spans of at most so many tokens are decode
+inline constexpr int kShortTokens = 64;      // so are those behind a long past, in a small step
+inline constexpr int kLongPast = 1024;       // tokens
 inline constexpr int kTileKeys = 64;         // keys that a CTA reads at a time; divides a page
 inline constexpr int kQueryTile = 16;        // rows (token, head of the group) of a decode CTA
 inline constexpr int kMaxPieces = 128;       // parts that the keys of a span are cut into
@@ -47,13 +49,19 @@ struct SpanCounts {
   std::size_t packed_size() const {
     return counters_offset() + static_cast<std::size_t>(decode_spans) * kCountersPerSpan;
   }
-  // Steps of the same key are launched alike. 0: not to be recorded, since not of decode spans only
-  // or with too large a table to be refilled.
+  // Steps of the same key are launched alike. 0: not to be recorded, since some span has more than
+  // kDecodeTokens (lengths that hardly come again) or the table is too large to be refilled.
   std::uint64_t graph_key() const;
 };
 
+// Tokens of the longest decode span of a step. The prefill kernel has a CTA for each tile of query
+// rows: the few rows that follow a cached prefix give a few CTAs, and each walks over the whole
+// past. The decode kernel cuts the past into pieces, so it takes such spans too where one launch
+// holds all of the step. `regardless_of_batch`: kDecodeTokens always.
+int most_decode_tokens(std::span<const SequenceSpan> sequences, bool regardless_of_batch);
+
 // Spans without tokens do not count.
-SpanCounts count_spans(std::span<const SequenceSpan> sequences);
+SpanCounts count_spans(std::span<const SequenceSpan> sequences, bool regardless_of_batch = false);
 
 // All spans of a step, packed into one array of int32:
 //   SpanEntry [spans] | pages [spans][page_stride] | counters [decode_spans][kCountersPerSpan],
@@ -63,7 +71,7 @@ struct SpanPlan : SpanCounts {
   std::vector<std::int32_t> packed;
 };
 
-SpanPlan plan_spans(std::span<const SequenceSpan> sequences);
+SpanPlan plan_spans(std::span<const SequenceSpan> sequences, bool regardless_of_batch = false);
 
 // Upper bound of packed ints of `sequences` spans of at most `max_pages` pages each.
 std::size_t packed_ints(std::int64_t sequences, std::int64_t max_pages);
