@@ -15,6 +15,16 @@ std::string lower(std::string text) {
   return text;
 }
 
+std::size_t letters_of(const ConstraintSpec& constraint) {
+  return std::stoul(constraint.text.substr(constraint.text.find('{') + 1));
+}
+
+std::size_t bytes_of(const std::vector<std::string>& texts) {
+  std::size_t bytes = 0;
+  for (const std::string& text : texts) bytes += text.size();
+  return bytes;
+}
+
 }  // namespace
 
 // An answer on its way. Tokens count from the first one chosen.
@@ -33,6 +43,20 @@ struct AnswerOracle::Writing {
   std::size_t given = 0;  // tokens that are not taken back any more
   std::int64_t rewinds = 0;
 };
+
+// The tokens that a constraint leaves out behind so many letters.
+std::vector<std::int32_t> AnswerOracle::outside(const ConstraintSpec& constraint,
+                                                std::size_t said) const {
+  const std::string letters = constraint.text.substr(1, constraint.text.find(']') - 1);
+  const std::size_t left = letters_of(constraint) - said;
+  std::vector<std::int32_t> out;
+  for (std::size_t id = 0; id < pieces_.size(); ++id) {
+    const std::string& piece = pieces_[id];
+    if (piece.size() <= left && piece.find_first_not_of(letters) == piece.npos) continue;
+    out.push_back(static_cast<std::int32_t>(id));
+  }
+  return out;
+}
 
 std::size_t AnswerOracle::removed(const std::vector<std::int32_t>& prompt) const {
   std::size_t removed = 0;
@@ -90,6 +114,9 @@ AnswerOracle::Answer AnswerOracle::answer(const Request& request, std::int32_t i
   SamplingParams params = request.sampling;
   params.seed = seed_of_answer(params.seed, index);
   Writing w(params);
+  const AdapterMix adapters = adapters_of(request);
+  const bool constrained = !!request.constraint;
+  bool whole = false;
   std::vector<std::int32_t> prompt = request.prompt;
   const std::size_t count = params.token_healing ? removed(prompt) : 0;
   std::vector<std::string> words;  // taken off
@@ -105,15 +132,15 @@ AnswerOracle::Answer AnswerOracle::answer(const Request& request, std::int32_t i
     return static_cast<std::size_t>(
         std::count_if(w.left.begin(), w.left.end() - 1, [](const auto& t) { return !t.empty(); }));
   };
-  while (static_cast<std::int64_t>(w.ids.size() - healed()) < params.max_tokens) {
+  while (!whole && static_cast<std::int64_t>(w.ids.size() - healed()) < params.max_tokens) {
     const std::size_t at = w.ids.size();
     std::vector<std::int32_t> text = prompt;
     text.insert(text.end(), w.ids.begin(), w.ids.end());
-    std::vector<float> row = model_.row(text);
+    std::vector<float> row = model_.row(text, adapters);
     if (params.cfg_scale != 1) {
       std::vector<std::int32_t> other = request.negative_prompt;
       other.insert(other.end(), w.ids.begin(), w.ids.end());
-      mix_guidance(row, model_.row(other), params.cfg_scale, row);
+      mix_guidance(row, model_.row(other, adapters), params.cfg_scale, row);
     }
     const std::string left = w.left[at];
     std::vector<std::int32_t> barred = w.bars[at];
@@ -127,6 +154,10 @@ AnswerOracle::Answer AnswerOracle::answer(const Request& request, std::int32_t i
         allowed = allowed || (tail.size() < left.size() && piece + tail == left);
       }
       if (!allowed) barred.push_back(static_cast<std::int32_t>(id));
+    }
+    if (constrained) {
+      const std::vector<std::int32_t> others = outside(request.constraint, bytes_of(w.texts));
+      barred.insert(barred.end(), others.begin(), others.end());
     }
     const std::int32_t id = w.chain
                                 .pick({.logits = row,
@@ -142,6 +173,7 @@ AnswerOracle::Answer AnswerOracle::answer(const Request& request, std::int32_t i
     w.left.push_back(left.substr(known));
     w.states.push_back(w.chain.state());
     if (!w.banned.empty()) watch(w);
+    whole = constrained && bytes_of(w.texts) == letters_of(request.constraint);
   }
   Answer out;
   const auto border = static_cast<std::ptrdiff_t>(healed());
@@ -149,6 +181,7 @@ AnswerOracle::Answer AnswerOracle::answer(const Request& request, std::int32_t i
   out.ids.assign(w.ids.begin() + border, w.ids.end());
   for (const std::string& part : w.texts) out.text += part;
   out.rewinds = w.rewinds;
+  out.whole = whole;
   return out;
 }
 

@@ -17,16 +17,19 @@ class AnswerOracle {
       : model_(model), pieces_(std::move(pieces)) {}
 
   struct Answer {
-    std::vector<std::int32_t> ids;
-    std::vector<std::int32_t> healed;
-    std::string text;
+    std::vector<std::int32_t> ids{};
+    std::vector<std::int32_t> healed{};
+    std::string text{};
     std::int64_t rewinds = 0;
+    bool whole = false;  // ended by its constraint
   };
-  // Knows banned strings, token healing, guidance (by Request::negative_prompt) and all samplers.
+  // Knows banned strings, token healing, guidance (by Request::negative_prompt), adapters, all
+  // samplers, and of constraints the regular expression "[abc]{n}": so many of these letters.
   Answer answer(const Request& request, std::int32_t index = 0) const;
 
  private:
   struct Writing;
+  std::vector<std::int32_t> outside(const ConstraintSpec& constraint, std::size_t said) const;
   std::size_t removed(const std::vector<std::int32_t>& prompt) const;
   void watch(Writing& writing) const;
 

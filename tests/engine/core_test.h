@@ -1,4 +1,5 @@
 #pragma once
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -73,6 +74,8 @@ class CoreTest : public testing::Test {
     open->longest = std::min(context_, tokens + request.sampling.max_tokens);
     open->by_limit = true;
     open->salt = request.cache_salt;
+    open->adapters = adapters_of(request);
+    for (const auto& one : open->adapters) open->salt += fmt::format("+{}", one.weight);
     open->rank = static_cast<double>(clock_) - 50.0 * request.priority;
     open->request = std::move(request);
     intake_->complete(*open);

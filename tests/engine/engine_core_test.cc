@@ -11,6 +11,7 @@
 #include "core_test.h"
 #include "engine/event_stream.h"
 #include "ops/kv_layout.h"
+#include "sample/grammar_library.h"
 #include "word_tokenizer.h"
 
 namespace bl {
@@ -382,13 +383,25 @@ unsigned rounds() {
   return text == nullptr ? 40 : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
 }
 
+// A build may be without the library that constraints need.
+bool has_grammars() {
+  static const bool has = open_grammar_library({"a"}) != nullptr;
+  return has;
+}
+
 // Gives a part of the requests what takes tokens back, cuts prompts or needs a second sequence; two
 // of the longest take eight pages.
 void add_features(Request& r, bool two_fit, std::mt19937& random) {
   const auto one_in = [&](unsigned n) { return random() % n == 0; };
   SamplingParams& params = r.sampling;
   if (one_in(3)) params.banned_strings = {"dd", "abca", "Cb", "bbba", "adcd"};
-  if (one_in(4)) params.token_healing = true;
+  if (one_in(4)) {
+    params.token_healing = true;
+  } else if (one_in(3) && has_grammars()) {
+    r.constraint = {
+        .kind = ConstraintSpec::Kind::kRegex,
+        .text = fmt::format("[{}]{{{}}}", one_in(2) ? "abc" : "acd", 1 + random() % 80)};
+  }
   if (one_in(4) && two_fit) {
     params.cfg_scale = one_in(2) ? 2.5 : -1;
     for (auto i = 1 + random() % 300; i > 0; --i) {
@@ -410,6 +423,8 @@ TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
   std::int64_t rewinds = 0;
   const std::vector<std::string> pieces = test::letter_pieces(1000, 4);
   const std::unique_ptr<Tokenizer> tokenizer = test::make_word_tokenizer(pieces);
+  std::int64_t whole = 0;
+  std::int64_t with_adapters = 0;
   std::int64_t restored = 0;
   std::int64_t dropped = 0;
   for (unsigned seed = 0; seed < rounds(); ++seed) {
@@ -454,6 +469,8 @@ TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
         r.priority = static_cast<std::int32_t>(below(3) - 1);
         r.speculate = below(4) > 0;
         r.unread_tokens = below(4) == 0 ? 1 + below(10) : 1 << 20;
+        if (below(4) == 0) r.adapters = {{"", 0.25 * static_cast<double>(1 + below(3))}};
+        if (below(12) == 0) r.adapters.push_back({"", 2});
         if (below(8) == 0) r.sampling.prompt_logprobs = options.gives_logits ? 1 : -1;
         if (options.gives_logits && below(3) == 0) {
           add_features(r, core_->most_running() > 1 && options.pages >= 8, random);
@@ -476,9 +493,13 @@ TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
         // Where nothing but the text decides, without the oracle's ado.
         const bool plain = r.sampling.temperature == 0 && r.sampling.banned_strings.empty() &&
                            !r.sampling.token_healing && r.sampling.cfg_scale == 1 &&
-                           r.sampling.dry_multiplier == 0;
-        const auto expected = plain ? model_->continuation(r.prompt, r.sampling.max_tokens)
-                                    : oracle.answer(r, static_cast<std::int32_t>(c)).ids;
+                           r.sampling.dry_multiplier == 0 && !r.constraint;
+        const test::AnswerOracle::Answer full =
+            plain ? test::AnswerOracle::Answer{.ids = model_->continuation(r.prompt,
+                                                                           r.sampling.max_tokens,
+                                                                           test::adapters_of(r))}
+                  : oracle.answer(r, static_cast<std::int32_t>(c));
+        const std::vector<std::int32_t>& expected = full.ids;
         rewinds += asked.usages[c].rewinds;
         ASSERT_TRUE(asked.reasons[c].has_value());
         ASSERT_NE(*asked.reasons[c], FinishReason::kError) << asked.errors[c];
@@ -492,7 +513,14 @@ TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
                                expected.begin()));
         if (*asked.reasons[c] == FinishReason::kMaxTokens) {
           ASSERT_EQ(ids.size(), expected.size());
+          ASSERT_FALSE(full.whole);
         }
+        if (*asked.reasons[c] == FinishReason::kConstraint) {
+          ASSERT_EQ(ids.size(), expected.size());
+          ASSERT_TRUE(full.whole);
+          ++whole;
+        }
+        with_adapters += r.adapters.empty() ? 0 : 1;
       }
     }
     expect_no_leak();
@@ -507,6 +535,10 @@ TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
   EXPECT_GT(dropped, rounds());
   EXPECT_EQ(operations, 400 * std::int64_t{rounds()});
   EXPECT_GT(rewinds, 2 * std::int64_t{rounds()});
+  EXPECT_GT(with_adapters, 20 * std::int64_t{rounds()});
+  if (has_grammars()) {
+    EXPECT_GT(whole, std::int64_t{rounds()} / 2);
+  }
 }
 
 }  // namespace

@@ -18,7 +18,28 @@ std::uint64_t sum_of(std::span<const std::int32_t> ids) {
   return sum;
 }
 
+// A small number for each mix.
+std::int32_t tag_of(const AdapterMix* adapters) {
+  std::int32_t tag = 0;
+  if (adapters == nullptr) return tag;
+  for (const WeightedAdapter& one : *adapters) {
+    tag = tag * 31 + static_cast<std::int32_t>(one.weight * 4);
+  }
+  return tag % 1000;
+}
+
+// What a slot holds.
+std::int32_t held(std::int32_t id, std::int32_t tag) { return id + (tag << 16); }
+
 }  // namespace
+
+AdapterMix adapters_of(const Request& request) {
+  AdapterMix mix;
+  for (const AdapterChoice& choice : request.adapters) {
+    mix.push_back({nullptr, static_cast<float>(choice.weight)});
+  }
+  return mix;
+}
 
 FakeModel::FakeModel(const Options& options)
     : options_(options),
@@ -35,8 +56,9 @@ StepModel::Facts FakeModel::facts() const {
           .reach_matters = options_.reach_matters};
 }
 
-std::int32_t FakeModel::follows(std::span<const std::int32_t> ids) const {
-  std::uint64_t hash = 1469598103934665603u;
+std::int32_t FakeModel::follows(std::span<const std::int32_t> ids,
+                                const AdapterMix& adapters) const {
+  std::uint64_t hash = 1469598103934665603u + static_cast<std::uint64_t>(tag_of(&adapters));
   // The last tokens decide when nobody checks: a long text would cost more than the engine.
   const std::size_t begin = options_.checks ? 0 : ids.size() - 1;
   for (std::size_t i = begin; i < ids.size(); ++i) {
@@ -45,18 +67,19 @@ std::int32_t FakeModel::follows(std::span<const std::int32_t> ids) const {
   return static_cast<std::int32_t>((hash >> 20) % static_cast<std::uint64_t>(options_.vocab));
 }
 
-std::vector<std::int32_t> FakeModel::continuation(std::vector<std::int32_t> ids,
-                                                  std::int64_t count) const {
+std::vector<std::int32_t> FakeModel::continuation(std::vector<std::int32_t> ids, std::int64_t count,
+                                                  const AdapterMix& adapters) const {
   std::vector<std::int32_t> out;
   for (std::int64_t i = 0; i < count; ++i) {
-    out.push_back(follows(ids));
+    out.push_back(follows(ids, adapters));
     ids.push_back(out.back());
   }
   return out;
 }
 
-std::vector<float> FakeModel::row(std::span<const std::int32_t> ids) const {
-  const std::int32_t id = follows(ids);
+std::vector<float> FakeModel::row(std::span<const std::int32_t> ids,
+                                  const AdapterMix& adapters) const {
+  const std::int32_t id = follows(ids, adapters);
   std::vector<float> logits(static_cast<std::size_t>(options_.vocab));
   for (std::int64_t i = 0; i < options_.vocab; ++i) {
     logits[static_cast<std::size_t>(i)] = static_cast<float>((i * 7 + id) % 13) * 0.1f;
@@ -67,22 +90,24 @@ std::vector<float> FakeModel::row(std::span<const std::int32_t> ids) const {
 
 void FakeModel::write(const StepItem& item) {
   const Sequence& sequence = *item.sequence;
+  const std::int32_t tag = tag_of(item.adapters);
   for (std::int64_t i = sequence.cached; i < sequence.cached + item.count; ++i) {
     const std::int64_t slot = sequence.pages.slot(i);
-    std::int32_t& held = slots_[static_cast<std::size_t>(slot)];
     const std::int32_t id = sequence.ids[static_cast<std::size_t>(i)];
     // Others may read a page that is being filled, and nobody writes into one that others hold in
     // full, so what is overwritten must belong to nobody else: at most the index keeps a part.
     const auto page = static_cast<std::int32_t>(slot / kPageSlots);
     BL_CHECK(pool_.references(page) <= (pool_.is_kept(page) ? 2 : 1));
-    held = id;
+    slots_[static_cast<std::size_t>(slot)] = held(id, tag);
   }
 }
 
-void FakeModel::check(const Sequence& sequence, std::int64_t tokens) const {
-  for (std::int64_t i = 0; i < tokens; ++i) {
+void FakeModel::check(const StepItem& item) const {
+  const Sequence& sequence = *item.sequence;
+  const std::int32_t tag = tag_of(item.adapters);
+  for (std::int64_t i = 0; i < sequence.cached + item.count; ++i) {
     BL_CHECK(slots_[static_cast<std::size_t>(sequence.pages.slot(i))] ==
-             sequence.ids[static_cast<std::size_t>(i)]);
+             held(sequence.ids[static_cast<std::size_t>(i)], tag));
   }
 }
 
@@ -91,11 +116,11 @@ StepOutput FakeModel::run(std::span<const StepItem> items) {
   ids_.clear();
   std::int64_t tokens = 0;
   std::int64_t row = 0;
-  const auto answer = [&](std::span<const std::int32_t> text) {
-    const std::int32_t id = follows(text);
+  const auto answer = [&](std::span<const std::int32_t> text, const AdapterMix& adapters) {
+    const std::int32_t id = follows(text, adapters);
     ids_.push_back(id);
     if (!options_.gives_logits) return;
-    const std::vector<float> values = this->row(text);
+    const std::vector<float> values = this->row(text, adapters);
     float* logits = logits_.view().row<float>(row++);
     std::copy(values.begin(), values.end(), logits);
     if (is_damaged && is_damaged(text)) logits[3] = std::numeric_limits<float>::quiet_NaN();
@@ -106,10 +131,11 @@ StepOutput FakeModel::run(std::span<const StepItem> items) {
     tokens += item.count;
     write(item);
     const std::int64_t end = sequence.cached + item.count;
-    if (options_.checks) check(sequence, end);
+    if (options_.checks) check(item);
     for (std::int64_t i = sequence.cached; i < end; ++i) {
       if (item.logits == LogitRows::kAll || (item.logits == LogitRows::kLast && i + 1 == end)) {
-        answer(std::span(sequence.ids).first(static_cast<std::size_t>(i) + 1));
+        answer(std::span(sequence.ids).first(static_cast<std::size_t>(i) + 1),
+               item.adapters == nullptr ? AdapterMix() : *item.adapters);
       }
     }
     sequence.cached = end;

@@ -4,14 +4,19 @@
 #include <vector>
 
 #include "cache/page_memory.h"
+#include "engine/request.h"
 #include "engine/step_model.h"
 #include "tensor/tensor.h"
 
 namespace bl::test {
 
+// Adapters without weights, as a fake model knows them: by how much of them is asked for.
+AdapterMix adapters_of(const Request& request);
+
 // A model without weights: what follows a text is a function of all of it. Its pages hold the
-// tokens themselves, and each step reads every sequence back through its page table, so that a page
-// that was lost, shared wrongly or written by somebody else is noticed at once.
+// tokens themselves and the adapters that they were read with, and each step reads every sequence
+// back through its page table, so that a page that was lost, shared wrongly or written by somebody
+// else is noticed at once.
 class FakeModel : public StepModel, private PageMemory {
  public:
   struct Options {
@@ -35,11 +40,12 @@ class FakeModel : public StepModel, private PageMemory {
   PageKind page_kind() override;
 
   // The token behind a text.
-  std::int32_t follows(std::span<const std::int32_t> ids) const;
+  std::int32_t follows(std::span<const std::int32_t> ids, const AdapterMix& adapters = {}) const;
   // The logits behind a text, where it gives any: `follows` the likeliest by far.
-  std::vector<float> row(std::span<const std::int32_t> ids) const;
+  std::vector<float> row(std::span<const std::int32_t> ids, const AdapterMix& adapters = {}) const;
   // The `count` tokens behind a text.
-  std::vector<std::int32_t> continuation(std::vector<std::int32_t> ids, std::int64_t count) const;
+  std::vector<std::int32_t> continuation(std::vector<std::int32_t> ids, std::int64_t count,
+                                         const AdapterMix& adapters = {}) const;
 
   // Called before each step; may throw.
   std::function<void(std::span<const StepItem>)> on_step;
@@ -58,11 +64,11 @@ class FakeModel : public StepModel, private PageMemory {
   void finish_moves() override {}
 
   void write(const StepItem& item);
-  void check(const Sequence& sequence, std::int64_t tokens) const;
+  void check(const StepItem& item) const;
 
   Options options_;
   PagePool pool_;
-  std::vector<std::int32_t> slots_;  // the token in each slot of each page
+  std::vector<std::int32_t> slots_;  // the token in each slot of each page, and its adapters
   std::vector<std::int32_t> ids_;
   Tensor logits_;
 };
