@@ -96,7 +96,13 @@ void engine_tokens(benchmark::State& state) {
   }
   state.SetItemsProcessed(generated);
 }
-BENCHMARK(engine_tokens)->Arg(1)->Arg(16)->Arg(64)->Arg(256)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(engine_tokens)
+    ->Arg(1)
+    ->Arg(16)
+    ->Arg(64)
+    ->Arg(256)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace bl
