@@ -12,6 +12,7 @@
 #include "line_editor.h"
 #include "lora_options.h"
 #include "model_options.h"
+#include "prefix_file_flags.h"
 #include "results.h"
 #include "speculation_flags.h"
 #include "transcript.h"
@@ -24,6 +25,7 @@ struct ChatOptions {
   LoraOptions lora;
   GenerationOptions generation;
   SpeculationFlags speculation;
+  PrefixFileFlags prefix;
   std::string system;
 
   template <class V>
@@ -32,6 +34,7 @@ struct ChatOptions {
     v(system, {"--system", "TEXT", "instructions that come before the first turn", "none"});
     generation.visit(v);
     speculation.visit(v);
+    prefix.visit(v);
     model.visit(v);
     lora.visit(v);
   }
@@ -53,6 +56,8 @@ class Chat {
   }
 
   void loop();
+  // What was said so far, as a request for more.
+  Request conversation() const;
 
  private:
   struct SlashCommand {
@@ -123,6 +128,13 @@ void Chat::loop() {
       std::cerr << colored(Stream::kStderr, Color::kRed, error.what()) << "\n" << std::flush;
     }
   }
+}
+
+Request Chat::conversation() const {
+  if (!last_) fail(ErrorCode::kInvalidArgument, "--save-prefix: nothing has been answered");
+  Request request = request_;
+  request.prompt = engine_.session().text().encode_chat(transcript_.messages());
+  return request;
 }
 
 void Chat::handle(const std::string& entry) {
@@ -268,6 +280,7 @@ void Chat::stats(const std::string&) {
 void chat(ChatOptions& options) {
   SessionOptions session_options = options.model.session_options();
   options.lora.plan(session_options);
+  options.prefix.check(options.lora);
   const Request probed = options.generation.request(SamplingParams{});
   session_options.sequences = probed.sampling.cfg_scale != 1 ? 2 : 1;
   EngineOptions engine_options;
@@ -276,7 +289,10 @@ void chat(ChatOptions& options) {
   Transcript probe;  // a model without a usable template says so before the first question
   probe.add_user("?");
   engine.session().text().encode_chat(probe.messages());
-  Chat(engine, options).loop();
+  options.prefix.load(engine);
+  Chat chat(engine, options);
+  chat.loop();
+  if (!options.prefix.to.empty()) options.prefix.save(engine, chat.conversation());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "generation_options.h"
 #include "lora_options.h"
 #include "model_options.h"
+#include "prefix_file_flags.h"
 #include "results.h"
 #include "speculation_flags.h"
 #include "transcript.h"
@@ -24,6 +25,7 @@ struct RunOptions {
   LoraOptions lora;
   GenerationOptions generation;
   SpeculationFlags speculation;
+  PrefixFileFlags prefix;
   std::optional<std::string> prompt;
   std::optional<std::string> file;
   bool chat = false;
@@ -36,6 +38,7 @@ struct RunOptions {
     v(chat, {"--chat", "", "wrap the prompt as one user turn by the chat template"});
     generation.visit(v);
     speculation.visit(v);
+    prefix.visit(v);
     model.visit(v);
     lora.visit(v);
   }
@@ -61,6 +64,7 @@ void run(RunOptions& options) {
   SessionOptions session_options = options.model.session_options();
   options.lora.plan(session_options);
   options.speculation.check();
+  options.prefix.check(options.lora);
   // Wrong flags show before the model loads.
   const Request probe = options.generation.request(SamplingParams{});
   session_options.sequences = probe.sampling.cfg_scale != 1 ? 2 : 1;
@@ -72,6 +76,9 @@ void run(RunOptions& options) {
   request.prompt = encode_prompt(engine.session(), prompt, options.chat);
   request.continues_prompt = !options.chat;
   request.adapters = options.lora.load(engine);
+  options.prefix.check_text(request);
+  options.prefix.load(engine);
+  const Request asked = request;
 
   const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
   const bool greedy = request.sampling.greedy();
@@ -103,6 +110,7 @@ void run(RunOptions& options) {
     log_info("{}, first text after {:.2f} s, seed {}", describe(answer), first_text, seed);
   }
   if (answer.reason == FinishReason::kCancelled) fail(ErrorCode::kCancelled, "interrupted");
+  options.prefix.save(engine, asked);
 }
 
 }  // namespace
