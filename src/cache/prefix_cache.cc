@@ -27,6 +27,19 @@ std::int32_t PrefixCache::shared_pages(std::string_view salt,
   return shared;
 }
 
+std::int64_t PrefixCache::known_tokens(std::string_view salt,
+                                       std::span<const std::int32_t> ids) const {
+  std::int64_t tokens = 0;
+  Node node = index_.find_root(salt);
+  while (node != PrefixIndex::kNone && ids.size() >= kPageSlots) {
+    node = index_.find_full(node, ids.first(kPageSlots));
+    if (node == PrefixIndex::kNone) break;
+    tokens += kPageSlots;
+    ids = ids.subspan(kPageSlots);
+  }
+  return tokens;
+}
+
 void PrefixCache::begin_step(const TierRates& rates, std::int64_t restored_pages) {
   rates_ = rates;
   restorable_ = restored_pages;

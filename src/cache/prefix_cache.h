@@ -70,6 +70,8 @@ class PrefixCache {
 
   // Pages that adopt() would share now with sequences that run, which makes them cost nothing.
   std::int32_t shared_pages(std::string_view salt, std::span<const std::int32_t> ids) const;
+  // Tokens of a text's beginning that are known in full pages.
+  std::int64_t known_tokens(std::string_view salt, std::span<const std::int32_t> ids) const;
 
   // Shares pages into a table that holds what `cursor` says and nothing more. Returns how many
   // tokens of `ids` the table holds then; cursor.waits says that there is more, a step later.

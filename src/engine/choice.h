@@ -58,7 +58,8 @@ struct DraftState {
   std::vector<std::int32_t> ids;  // guesses of the present step
   std::int64_t count = 0;         // of them, that are verified
   std::size_t confidence = 0;
-  std::int64_t same = 0;  // of the text's tokens, that the source knows
+  std::int64_t same = 0;     // of the text's tokens, that the source knows
+  std::int64_t unread = -1;  // DraftSource::unread(), before the first guess; −1: not asked yet
 };
 
 // One answer being made: the engine's state for one sequence of a request.

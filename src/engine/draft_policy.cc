@@ -23,6 +23,9 @@ constexpr double kHighestRate = 0.98;
 constexpr std::int64_t kTried = 2;
 constexpr double kShortestWait = 16;
 constexpr double kLongestWait = 512;
+// Of all steps, what may be lost by guessing, and how much of it may wait to be used, in steps.
+constexpr double kLostShare = 0.015;
+constexpr double kMostBudget = 8;
 // Steps count so much where guesses would not pay even if they were right: prices change too.
 constexpr double kHopeless = 1.0 / 32;
 
@@ -93,6 +96,22 @@ void DraftPolicy::measured(DraftHabit& habit, std::size_t confidence, std::int64
   all_.add(confidence, drafted, accepted, kKeepAll);
 }
 
+void DraftPolicy::step_done(const StepArgs& step) {
+  const double plain = times_.at(step.rows);
+  if (step.rows < 1 || plain <= 0) return;
+  // As steps usually are: how long this one took is noise.
+  const double cost = (times_.at(step.rows + step.drafts) - plain + step.draft_seconds) / plain;
+  const double gain = static_cast<double>(step.accepted) / static_cast<double>(step.rows);
+  budget_ = std::min(budget_ + kLostShare + gain - cost, kMostBudget);
+}
+
+// Whether what is gained until the sequence ends is worth reading its text.
+bool DraftPolicy::pays_entry(const Candidate& candidate, double plain_token,
+                             double best_token) const {
+  const double gained = static_cast<double>(candidate.left) * (plain_token - best_token);
+  return candidate.entry_seconds <= 0 || gained > candidate.entry_seconds;
+}
+
 void DraftPolicy::plan(std::span<Candidate> candidates, const PlanArgs& args) {
   for (Candidate& candidate : candidates) {
     candidate.most = std::min(candidate.most, most());
@@ -101,12 +120,16 @@ void DraftPolicy::plan(std::span<Candidate> candidates, const PlanArgs& args) {
   if (fixed_ > 0) return;
   // What a step without guesses takes is measured first, and now and then again.
   if (!times_.knows(args.rows)) return;
+  // What is not known yet is tried in small steps.
+  const bool first = !args.is_free && args.round_seconds <= 0;
+  const std::int64_t reach = std::max({kTried, args.rows, 2 * (times_.most_rows() - args.rows)});
   guesses_.clear();
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& candidate = candidates[i];
     const double right = rate(*candidate.habit, candidate.confidence);
     double chance = 1;
-    for (std::int64_t depth = 1; depth <= candidate.most; ++depth) {
+    const std::int64_t most = first ? std::min<std::int64_t>(candidate.most, 1) : candidate.most;
+    for (std::int64_t depth = 1; depth <= most; ++depth) {
       guesses_.push_back({chance *= right, i, depth});
     }
   }
@@ -118,7 +141,8 @@ void DraftPolicy::plan(std::span<Candidate> candidates, const PlanArgs& args) {
   double best = tokens / times_.at(args.rows) * kLeastGain;
   std::size_t taken = 0;
   std::int64_t rounds = 0;
-  for (std::size_t i = 0; i < guesses_.size(); ++i) {
+  const std::size_t tried = std::min(guesses_.size(), static_cast<std::size_t>(reach));
+  for (std::size_t i = 0; i < tried; ++i) {
     tokens += guesses_[i].chance;
     rounds = std::max(rounds, guesses_[i].depth);
     const double seconds = times_.at(args.rows + static_cast<std::int64_t>(i) + 1) +
@@ -128,6 +152,10 @@ void DraftPolicy::plan(std::span<Candidate> candidates, const PlanArgs& args) {
     taken = i + 1;
   }
   for (std::size_t i = 0; i < taken; ++i) ++candidates[guesses_[i].candidate].count;
+  const double plain_token = times_.at(args.rows) / static_cast<double>(args.rows);
+  for (Candidate& candidate : candidates) {
+    if (!pays_entry(candidate, plain_token, 1 / best)) candidate.count = 0;
+  }
   if (!args.is_free) try_some(candidates, args);
 }
 
@@ -149,6 +177,15 @@ bool DraftPolicy::could_pay(std::span<const Candidate> candidates, const PlanArg
   return false;
 }
 
+// In steps without guesses.
+double DraftPolicy::price_of_trying(const Candidate& candidate, const PlanArgs& args) const {
+  const std::int64_t count = std::min(candidate.most, kTried);
+  const double plain = times_.at(args.rows);
+  return (times_.at(args.rows + count) - plain + candidate.entry_seconds +
+          static_cast<double>(count) * args.round_seconds) /
+         plain;
+}
+
 // A sequence whose guesses were wrong may have come to where they are right.
 void DraftPolicy::try_some(std::span<Candidate> candidates, const PlanArgs& args) {
   const double step = could_pay(candidates, args) ? 1 : kHopeless;
@@ -157,7 +194,8 @@ void DraftPolicy::try_some(std::span<Candidate> candidates, const PlanArgs& args
     if (candidate.count > 0) {
       habit.idle = 0;
       habit.wait = kShortestWait;
-    } else if ((habit.idle += step) >= habit.wait && candidate.most > 0) {
+    } else if ((habit.idle += step) >= habit.wait && candidate.most > 0 &&
+               price_of_trying(candidate, args) <= budget_) {
       habit.idle = 0;
       habit.wait = std::min(habit.wait * 2, kLongestWait);
       candidate.count = std::min(candidate.most, kTried);

@@ -23,6 +23,8 @@ class StepTimes {
   double at(std::int64_t rows) const;
   // Whether about so many rows were measured lately.
   bool knows(std::int64_t rows) const;
+  // The most rows that were ever measured.
+  std::int64_t most_rows() const { return static_cast<std::int64_t>(means_.size()) - 1; }
 
  private:
   static constexpr std::int64_t kMostRows = 1024;
@@ -67,7 +69,10 @@ class DraftPolicy {
   struct Candidate {
     DraftHabit* habit = nullptr;
     std::size_t confidence = 0;
-    std::int64_t most = 0;   // guesses that there are, or could be made
+    std::int64_t most = 0;     // guesses that there are, or could be made
+    std::int64_t left = 1024;  // tokens that may come until it ends
+    // What the first guess costs beside its round: the text is to be read by a draft.
+    double entry_seconds = 0;
     std::int64_t count = 0;  // the outcome
   };
   // `rows`: of the step without guesses. `round_seconds`: DraftSource's. `is_free`: guesses exist
@@ -80,22 +85,38 @@ class DraftPolicy {
   };
   void plan(std::span<Candidate> candidates, const PlanArgs& args);
 
-  // The chance of a sequence's guess whose predecessors were right.
+  // The chance of a sequence's guess whose predecessors were right. Where nothing is known, a fair
+  // one as long as there is something to lose, and none after that.
   double rate(const DraftHabit& habit, std::size_t confidence) const {
-    return habit.record.rate(confidence, all_.rate(confidence, kFirstRate));
+    return habit.record.rate(confidence, all_.rate(confidence, budget_ >= 0 ? kFirstRate : 0.0));
   }
   void measured_step(std::int64_t rows, double seconds) { times_.add(rows, seconds); }
+  // A step of `rows` sequences has come to its end in which `drafts` guesses were verified; making
+  // them took `draft_seconds`.
+  struct StepArgs {
+    std::int64_t rows = 0;
+    std::int64_t drafts = 0;
+    std::int64_t accepted = 0;
+    double draft_seconds = 0;
+  };
+  void step_done(const StepArgs& step);
   void measured(DraftHabit& habit, std::size_t confidence, std::int64_t drafted,
                 std::int64_t accepted);
 
  private:
-  static constexpr double kFirstRate = 0.5;  // until something is known
+  static constexpr double kFirstRate = 0.5;    // until something is known
+  static constexpr double kFirstBudget = 0.5;  // of a step without guesses
+  bool pays_entry(const Candidate& candidate, double plain_token, double best_token) const;
+  double price_of_trying(const Candidate& candidate, const PlanArgs& args) const;
   void try_some(std::span<Candidate> candidates, const PlanArgs& args);
   bool could_pay(std::span<const Candidate> candidates, const PlanArgs& args) const;
 
   std::int64_t fixed_;
   StepTimes times_;
   DraftRecord all_;
+  // What guesses may still cost more than they bring, in steps without them: a small share of all
+  // steps, less what they have cost, plus what they have brought.
+  double budget_ = kFirstBudget;
   struct Guess {
     double chance = 0;
     std::size_t candidate = 0;

@@ -53,6 +53,10 @@ class DraftSource {
   virtual bool is_free() const = 0;
   // What one more token for each of a step's texts costs, as far as it is known.
   virtual double round_seconds() const { return 0; }
+  // Tokens of a text that it has not met yet which it must read before the first guess, and what
+  // reading one costs, as far as that is known.
+  virtual std::int64_t unread(const DraftJob&) const { return 0; }
+  virtual double read_seconds() const { return 0; }
   // May throw Error; then nobody gets anything.
   virtual void propose(std::span<DraftJob> jobs) = 0;
 };

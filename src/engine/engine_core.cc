@@ -304,13 +304,15 @@ bool EngineCore::compute(const std::vector<Choice*>& who, const StepPlan& plan) 
   take_rows(computed_, output);
   if (!speculation_.on()) return true;
   std::int64_t rows = 0;
-  bool decodes = true;
+  std::int64_t decoding = 0;
   for (const Computed& c : computed_) {
     rows += c.count;
-    decodes = decodes && c.count - c.drafts == 1;
+    decoding += c.count - c.drafts == 1 ? 1 : 0;
     settle(c);
   }
+  const bool decodes = decoding == static_cast<std::int64_t>(computed_.size());
   if (decodes) speculation_.measured_step(rows, seconds_between(start, EngineClock::now()));
+  speculation_.end_step(decoding);
   return true;
 }
 

@@ -96,13 +96,20 @@ void ModelDraft::check_target(const Tokenizer* tokenizer, std::int64_t vocab) {
   }
 }
 
+std::string ModelDraft::salt_of(const DraftJob& job) const {
+  const std::int64_t reach = std::min(job.reach, facts_.context);
+  return fmt::format("{}:{}", facts_.reach_matters ? reach : 0, job.salt);
+}
+
+std::int64_t ModelDraft::unread(const DraftJob& job) const {
+  return static_cast<std::int64_t>(job.text.size()) - cache_.known_tokens(salt_of(job), job.text);
+}
+
 // The text as the draft has it is brought up to the job's. Null where it has no place for it.
 ModelDraft::Text* ModelDraft::follow(DraftJob& job) {
   if (*job.memory == nullptr) {
-    const std::int64_t reach = std::min(job.reach, facts_.context);
-    auto text = std::make_unique<Text>(
-        model_->pool(), cache_, fmt::format("{}:{}", facts_.reach_matters ? reach : 0, job.salt));
-    text->sequence.reach = reach;
+    auto text = std::make_unique<Text>(model_->pool(), cache_, salt_of(job));
+    text->sequence.reach = std::min(job.reach, facts_.context);
     *job.memory = std::move(text);
   }
   Text& text = static_cast<Text&>(**job.memory);
@@ -198,8 +205,11 @@ bool ModelDraft::run_round() {
   const auto start = Clock::now();
   const StepOutput output = model_->run(items_);
   take_rows(drawing, output);
-  if (!reads) {
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (reads) {
+    const double each = seconds / static_cast<double>(facts_.step_tokens - tokens);
+    read_seconds_ += (read_seconds_ == 0 ? 1 : kNewRound) * (each - read_seconds_);
+  } else {
     round_seconds_ += (round_seconds_ == 0 ? 1 : kNewRound) * (seconds - round_seconds_);
   }
   active_.erase(std::remove_if(active_.begin(), active_.end(),

@@ -29,6 +29,8 @@ class ModelDraft : public DraftSource {
   void check_target(const Tokenizer* tokenizer, std::int64_t vocab) override;
   bool is_free() const override { return false; }
   double round_seconds() const override { return round_seconds_; }
+  std::int64_t unread(const DraftJob& job) const override;
+  double read_seconds() const override { return read_seconds_; }
   void propose(std::span<DraftJob> jobs) override;
 
   const CacheStats& cache() const { return cache_.stats(); }
@@ -40,6 +42,7 @@ class ModelDraft : public DraftSource {
     Text* text = nullptr;
     std::int64_t most = 0;
   };
+  std::string salt_of(const DraftJob& job) const;
   Text* follow(DraftJob& job);
   bool run_round();
   void take_rows(const std::vector<Active*>& rows, const StepOutput& output);
@@ -53,6 +56,7 @@ class ModelDraft : public DraftSource {
   PrefixCache cache_;
   RowSampler row_sampler_;
   double round_seconds_ = 0;
+  double read_seconds_ = 0;  // a token
   std::vector<Active> active_;
   std::vector<StepItem> items_;
   std::vector<RowTask> tasks_;

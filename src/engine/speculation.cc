@@ -9,19 +9,25 @@
 namespace bl {
 namespace {
 
+// Tokens of a text that a draft reads without taking noticeably longer.
+constexpr std::int64_t kReadInARound = 8;
+
+// Tokens that may come until it ends.
+std::int64_t left_of(const Choice& choice) {
+  const SamplingParams& sampling = choice.sampler.params();
+  const std::int64_t left = choice.open->longest - choice.length();
+  return sampling.max_tokens > 0 ? std::min(left, sampling.max_tokens - choice.generated()) : left;
+}
+
 // How many guesses could be taken at most; 0: none may be made. Guidance has a second row for each
 // place, the healing of a prompt a mask that depends on what was said so far: both do without.
 // A constraint gives its mask row by row, as these are drawn.
 std::int64_t most_guesses(const Choice& choice, const SequenceState& state) {
   const Request& request = choice.open->request;
-  const SamplingParams& sampling = choice.sampler.params();
   if (!request.speculate || !state.running || state.blocked || state.every_row) return 0;
   if (state.missing() != 1 || choice.generated() == 0) return 0;
   if (choice.guide != nullptr || choice.main != nullptr || choice.healing.active()) return 0;
-  std::int64_t most = choice.open->longest - choice.length() - 1;
-  if (sampling.max_tokens > 0) {
-    most = std::min(most, sampling.max_tokens - choice.generated() - 1);
-  }
+  std::int64_t most = left_of(choice) - 1;
   if (!choice.open->held) {
     const std::int64_t unread = choice.open->stream->unread(choice.index);
     most = std::min(most, request.unread_tokens - unread - 1);
@@ -47,6 +53,17 @@ DraftJob Speculation::job_of(Choice& choice, std::int64_t most,
                    choice.generated() >= sampling.min_tokens};
 }
 
+// Reading what is missing of a text before the first guess.
+double Speculation::entry_seconds(Choice& choice, std::int64_t most,
+                                  std::span<const std::int32_t> ends) const {
+  DraftState& draft = choice.draft;
+  const double each = source_->read_seconds();
+  if (each <= 0) return 0;
+  if (!draft.memory && draft.unread < 0) draft.unread = source_->unread(job_of(choice, most, ends));
+  const std::int64_t tokens = draft.memory ? choice.length() - draft.same : draft.unread;
+  return tokens > kReadInARound ? each * static_cast<double>(tokens) : 0;
+}
+
 // jobs_ for asked_. A source that fails is not asked again; the answers go on without it.
 bool Speculation::propose(std::span<Choice* const> choices) {
   const auto start = EngineClock::now();
@@ -56,7 +73,9 @@ bool Speculation::propose(std::span<Choice* const> choices) {
     log_warning("speculation is off: the draft failed: {}", error.what());
     failed_ = true;
   }
-  seconds_ += std::chrono::duration<double>(EngineClock::now() - start).count();
+  const double seconds = std::chrono::duration<double>(EngineClock::now() - start).count();
+  seconds_ += seconds;
+  step_.draft_seconds += seconds;
   for (std::size_t i = 0; i < choices.size(); ++i) {
     DraftState& draft = choices[i]->draft;
     draft.same = choices[i]->length();
@@ -71,6 +90,7 @@ bool Speculation::propose(std::span<Choice* const> choices) {
 void Speculation::wish(std::span<Choice* const> who, SchedulerState& state,
                        std::span<const std::int32_t> ends) {
   if (!on()) return;
+  step_ = {};
   jobs_.clear();
   asked_.clear();
   places_.clear();
@@ -86,7 +106,10 @@ void Speculation::wish(std::span<Choice* const> who, SchedulerState& state,
     if (source_->is_free()) jobs_.push_back(job_of(*who[i], most, ends));
     asked_.push_back(who[i]);
     places_.push_back(i);
-    candidates_.push_back({.habit = &who[i]->draft.habit, .most = most});
+    candidates_.push_back({.habit = &who[i]->draft.habit,
+                           .most = most,
+                           .left = left_of(*who[i]),
+                           .entry_seconds = entry_seconds(*who[i], most, ends)});
   }
   if (asked_.empty()) return;
   if (source_->is_free()) {
@@ -127,6 +150,13 @@ void Speculation::settle(Choice& choice, std::int64_t drafted, std::int64_t acce
   policy_.measured(choice.draft.habit, choice.draft.confidence, drafted, accepted);
   drafted_ += drafted;
   accepted_ += accepted;
+  step_.drafts += drafted;
+  step_.accepted += accepted;
+}
+
+void Speculation::end_step(std::int64_t rows) {
+  step_.rows = rows;
+  policy_.step_done(step_);
 }
 
 void Speculation::compare(Choice& choice) {

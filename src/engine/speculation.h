@@ -38,6 +38,8 @@ class Speculation {
   void compare(Choice& choice);
   // A step of nothing but decoding.
   void measured_step(std::int64_t rows, double seconds) { policy_.measured_step(rows, seconds); }
+  // Any step, of so many sequences that decoded, when its guesses are settled.
+  void end_step(std::int64_t rows);
 
   std::int64_t drafted() const { return drafted_; }
   std::int64_t accepted() const { return accepted_; }
@@ -46,6 +48,7 @@ class Speculation {
  private:
   DraftJob job_of(Choice& choice, std::int64_t most, std::span<const std::int32_t> ends) const;
   bool propose(std::span<Choice* const> choices);
+  double entry_seconds(Choice& choice, std::int64_t most, std::span<const std::int32_t> ends) const;
 
   std::shared_ptr<DraftSource> source_;
   DraftPolicy policy_;
@@ -53,6 +56,7 @@ class Speculation {
   std::int64_t drafted_ = 0;
   std::int64_t accepted_ = 0;
   double seconds_ = 0;
+  DraftPolicy::StepArgs step_;  // the present one
   std::vector<DraftJob> jobs_;
   std::vector<Choice*> asked_;
   std::vector<std::size_t> places_;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -166,6 +167,9 @@ TEST_F(PolicyTest, ADraftThatCannotPayIsHardlyTried) {
       policy_.measured_step(1, 0.011);
       DraftPolicy::Candidate one{.habit = &habit, .most = 16};
       policy_.plan({&one, 1}, {.rows = 1, .round_seconds = round});
+      policy_.step_done({.rows = 1,
+                         .drafts = one.count,
+                         .draft_seconds = round * static_cast<double>(one.count)});
       tried += one.count > 0 ? 1 : 0;
     }
     return tried;
@@ -224,6 +228,95 @@ TEST(StepTimes, BetweenMeasurements) {
   EXPECT_DOUBLE_EQ(times.at(1), 1.0);
   EXPECT_GT(times.at(13), 3.0);
   EXPECT_LT(times.at(13), 3.4);
+}
+
+// What guessing costs and brings: prices in steps without guesses.
+struct DraftWorld {
+  double row;    // of one more row
+  double round;  // of one more token for the draft
+  double entry;  // of reading the prompt
+  double right;  // share of guesses
+};
+
+// One answer of `tokens` tokens: what it took, in steps without guesses a token.
+double answer_with(DraftPolicy& policy, const DraftWorld& world, std::int64_t tokens,
+                   bool& prices_known, std::mt19937& random) {
+  constexpr double kStep = 0.004;
+  DraftHabit habit;
+  std::int64_t made = 1;
+  double seconds = 0;
+  bool entered = false;
+  while (made < tokens) {
+    const bool pays_entry = !entered && prices_known;
+    DraftPolicy::Candidate one{.habit = &habit,
+                               .most = std::min<std::int64_t>(16, tokens - made - 1),
+                               .left = tokens - made,
+                               .entry_seconds = pays_entry ? world.entry * kStep : 0};
+    policy.plan({&one, 1}, {.rows = 1, .round_seconds = prices_known ? world.round * kStep : 0});
+    double drafting = 0;
+    if (one.count > 0) {
+      drafting =
+          kStep * (static_cast<double>(one.count) * world.round + (entered ? 0 : world.entry));
+      entered = prices_known = true;
+    }
+    const double step = kStep * (1 + world.row * static_cast<double>(one.count));
+    seconds += step + drafting;
+    policy.measured_step(1 + one.count, step);
+    std::int64_t right = 0;
+    while (right < one.count && std::uniform_real_distribution<>(0, 1)(random) < world.right) {
+      ++right;
+    }
+    if (one.count > 0) policy.measured(habit, 0, one.count, right);
+    policy.step_done(
+        {.rows = 1, .drafts = one.count, .accepted = right, .draft_seconds = drafting});
+    made += 1 + right;
+  }
+  return seconds / kStep / static_cast<double>(tokens - 1);
+}
+
+// The first answer and the mean of the twenty after it, many times.
+std::pair<double, double> short_answers(const DraftWorld& world) {
+  double first = 0;
+  double later = 0;
+  constexpr int kTimes = 200;
+  for (int time = 0; time < kTimes; ++time) {
+    std::mt19937 random(static_cast<unsigned>(time));
+    DraftPolicy policy;
+    bool prices_known = false;
+    first += answer_with(policy, world, 32, prices_known, random) / kTimes;
+    for (int i = 0; i < 20; ++i) {
+      later += answer_with(policy, world, 32, prices_known, random) / kTimes / 20;
+    }
+  }
+  return {first, later};
+}
+
+// An answer of 32 tokens is hardly slower with a draft that does not pay. What the first one of all
+// loses is what finding out takes: reading one text, one round, one row.
+TEST(ShortAnswers, LoseNextToNothingWhereGuessingDoesNotPay) {
+  for (const DraftWorld& world :
+       {DraftWorld{.1, .1, .5, 0}, DraftWorld{.1, .3, 1, 0}, DraftWorld{.5, .1, .5, 0},
+        DraftWorld{.1, .9, 3, 0}, DraftWorld{.02, .1, 5, 0}, DraftWorld{.02, .05, .2, 0},
+        DraftWorld{.1, .3, 1, .3}, DraftWorld{.5, .1, .5, .6}, DraftWorld{.1, .9, 3, .95},
+        DraftWorld{1, 0, 0, .6}}) {
+    const auto [first, later] = short_answers(world);
+    EXPECT_LE(later, 1.02) << world.row << " " << world.round << " " << world.right;
+    EXPECT_LE(first, 1.03 + (world.entry + world.round + world.row) / 31)
+        << world.row << " " << world.round << " " << world.right;
+  }
+}
+
+TEST(ShortAnswers, GainWhereGuessingPays) {
+  const auto expect_at_most = [](const DraftWorld& world, double first_most, double later_most) {
+    const auto [first, later] = short_answers(world);
+    EXPECT_LE(first, first_most) << world.right;
+    EXPECT_LE(later, later_most) << world.right;
+  };
+  // The best that a fixed number of guesses gives: 0.56, 0.55, 0.19, 0.36.
+  expect_at_most({.02, .05, .2, .6}, 0.70, 0.61);
+  expect_at_most({.1, .1, .5, .8}, 0.75, 0.60);
+  expect_at_most({.02, .05, .2, .95}, 0.36, 0.25);
+  expect_at_most({.1, .1, .5, .95}, 0.52, 0.40);
 }
 
 }  // namespace
