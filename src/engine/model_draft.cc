@@ -17,6 +17,8 @@ using Clock = std::chrono::steady_clock;
 
 // Weight of a new measurement of a round.
 constexpr double kNewRound = 0.2;
+// Tokens that are read to know what reading costs.
+constexpr std::int64_t kMeasuredRead = 16;
 
 // Draws of a draft leave no trace in the target's samplers.
 class Unchanged {
@@ -71,7 +73,9 @@ ModelDraft::ModelDraft(std::unique_ptr<ModelSession> session)
           model_->pool(),
           [this](std::int32_t to, std::int32_t from) { model_->copy_page(to, from); },
           model_->least_copied()),
-      row_sampler_(model_->threads()) {}
+      row_sampler_(model_->threads()) {
+  measure_prices();
+}
 
 ModelDraft::ModelDraft(std::unique_ptr<StepModel> model, const Tokenizer* tokenizer)
     : model_(std::move(model)),
@@ -84,6 +88,25 @@ ModelDraft::ModelDraft(std::unique_ptr<StepModel> model, const Tokenizer* tokeni
       row_sampler_(model_->threads()) {}
 
 ModelDraft::~ModelDraft() = default;
+
+// The first step of a process touches all weights and takes several times as long as others; made
+// here, no answer waits for it, and whether guessing may pay at all is known before the first one.
+void ModelDraft::measure_prices() {
+  const std::int64_t reads = std::min({kMeasuredRead, facts_.step_tokens, facts_.context - 2});
+  Sequence sequence(model_->pool());
+  sequence.reach = facts_.context;
+  sequence.ids.assign(static_cast<std::size_t>(reads + 2), 0);
+  if (reads < 2 || !sequence.pages.reserve(reads + 2)) return;
+  const auto seconds_of = [&](std::int64_t tokens, LogitRows rows) {
+    const StepItem item{.sequence = &sequence, .count = tokens, .logits = rows};
+    const auto start = Clock::now();
+    model_->run({&item, 1});
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  seconds_of(1, LogitRows::kLast);
+  round_seconds_ = seconds_of(1, LogitRows::kLast);
+  read_seconds_ = seconds_of(reads, LogitRows::kNone) / static_cast<double>(reads);
+}
 
 void ModelDraft::check_target(const Tokenizer* tokenizer, std::int64_t vocab) {
   vocab_ = vocab;

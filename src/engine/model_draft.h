@@ -21,6 +21,7 @@ namespace bl {
 // beside the guessing for others, a step's budget at a time, and gets none until then.
 class ModelDraft : public DraftSource {
  public:
+  // Makes a few steps, to know what they cost.
   explicit ModelDraft(std::unique_ptr<ModelSession> session);
   // Any model; `tokenizer` may be null, and must outlive it.
   ModelDraft(std::unique_ptr<StepModel> model, const Tokenizer* tokenizer);
@@ -42,6 +43,7 @@ class ModelDraft : public DraftSource {
     Text* text = nullptr;
     std::int64_t most = 0;
   };
+  void measure_prices();
   std::string salt_of(const DraftJob& job) const;
   Text* follow(DraftJob& job);
   bool run_round();
