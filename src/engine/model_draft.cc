@@ -65,15 +65,9 @@ struct ModelDraft::Text : DraftMemory {
 };
 
 ModelDraft::ModelDraft(std::unique_ptr<ModelSession> session)
-    : session_(std::move(session)),
-      model_(std::make_unique<SessionModel>(*session_)),
-      tokenizer_(session_->has_text() ? &session_->tokenizer() : nullptr),
-      facts_(model_->facts()),
-      cache_(
-          model_->pool(),
-          [this](std::int32_t to, std::int32_t from) { model_->copy_page(to, from); },
-          model_->least_copied()),
-      row_sampler_(model_->threads()) {
+    : ModelDraft(std::make_unique<SessionModel>(*session),
+                 session->has_text() ? &session->tokenizer() : nullptr) {
+  session_ = std::move(session);
   measure_prices();
 }
 

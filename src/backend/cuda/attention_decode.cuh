@@ -7,6 +7,7 @@
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/mma.cuh"
 #include "backend/cuda/rope.cuh"
+#include "backend/cuda/warp_reduce.cuh"
 
 namespace bl::cuda {
 
@@ -175,7 +176,7 @@ class DecodeWarp {
   __device__ __forceinline__ DecodeWarp(const AttentionParams& params, const DecodeTask& task,
                                         std::byte* ring, const __half* queries)
       : p_(params), task_(task), queries_(queries) {
-    const int warp = static_cast<int>(threadIdx.x) / 32;
+    const int warp = warp_index();
     lane_ = static_cast<int>(threadIdx.x) & 31;
     stage_bytes_ = Shape::stage_bytes(p_.k_row.bytes, p_.v_row.bytes);
     room_ = ring + warp * Shape::warp_bytes(p_.k_row.bytes, p_.v_row.bytes);
@@ -205,7 +206,7 @@ class DecodeWarp {
 #pragma unroll
       for (int k = 0; k < kDim / 16; ++k) load_a<kDim>(q[k], queries_ + 16 * k);
     }
-    const int warp = static_cast<int>(threadIdx.x) / 32;
+    const int warp = warp_index();
     int stage = 0;
     for (int key = task_.begin + warp * kWarpKeys; key < task_.end;
          key += kWarpKeys * kDecodeWarps) {
@@ -371,7 +372,7 @@ template <int kDim, int kOutStride, bool kRotated>
 __device__ __forceinline__ void join_warps(const AttentionParams& p, const DecodeLaunch& launch,
                                            const DecodeTask& task, const WarpSums<kDim>& sums,
                                            float* room) {
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int warp = warp_index();
   const int lane = static_cast<int>(threadIdx.x) & 31;
   float2* tops = reinterpret_cast<float2*>(room);  // [warp][row]
   float* values = room + 2 * kDecodeWarps * kQueryTile;
@@ -437,7 +438,7 @@ __device__ __forceinline__ bool arrives_last(const DecodeLaunch& launch, const D
 template <int kDim, bool kRotated>
 __device__ __forceinline__ void join_pieces(const AttentionParams& p, const DecodeLaunch& launch,
                                             const DecodeTask& task, float* room) {
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int warp = warp_index();
   const int lane = lane_index();
   constexpr int kGroups = kDim / kKvScaleGroup;
   const std::int64_t first = first_part_row(launch, 0) + task.first_row;
@@ -498,7 +499,7 @@ __device__ __forceinline__ void write_fresh(const FreshTokens& fresh, const Deco
   const int v_groups = fresh.write.v.shape.groups;
   const std::int64_t row = static_cast<std::int64_t>(task.kv_head) * kPageSlots + slot % kPageSlots;
 #pragma unroll 1
-  for (int u = static_cast<int>(threadIdx.x) / 32; u < k_groups + v_groups; u += kDecodeWarps) {
+  for (int u = warp_index(); u < k_groups + v_groups; u += kDecodeWarps) {
     const bool is_key = u < k_groups;
     const KvTarget& target = is_key ? fresh.write.k : fresh.write.v;
     const RowShape shape = TypeOfRows<kType>::shape(target.shape);

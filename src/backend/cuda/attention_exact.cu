@@ -4,6 +4,7 @@
 
 #include "backend/cuda/attention_launch.cuh"
 #include "backend/cuda/kv_codec.cuh"
+#include "backend/cuda/warp_reduce.cuh"
 
 namespace bl::cuda {
 namespace {
@@ -16,7 +17,7 @@ std::size_t shared_bytes(int k_dim, int v_dim) {
 }
 
 __device__ __forceinline__ float over_cta(float x, bool is_max, float* room) {
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int warp = warp_index();
   for (int distance = 16; distance > 0; distance /= 2) {
     const float other = __shfl_xor_sync(kAllLanes, x, distance);
     x = is_max ? fmaxf(x, other) : x + other;
@@ -32,7 +33,7 @@ __device__ __forceinline__ float over_cta(float x, bool is_max, float* room) {
 // Rotates a head's vector in shared memory, one warp a group.
 __device__ __forceinline__ void rotate_head(float* x, int dim) {
   const int lane = static_cast<int>(threadIdx.x) & 31;
-  for (int d = static_cast<int>(threadIdx.x) / 32 * kKvScaleGroup; d < dim; d += kThreads) {
+  for (int d = warp_index() * kKvScaleGroup; d < dim; d += kThreads) {
     const int count = min(dim - d, kKvScaleGroup);
     const float y = rotate_group(lane < count ? x[d + lane] : 0.0f, count);
     if (lane < count) x[d + lane] = y;

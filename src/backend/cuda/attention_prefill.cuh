@@ -6,6 +6,7 @@
 #include "backend/cuda/attention_tile.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/mma.cuh"
+#include "backend/cuda/warp_reduce.cuh"
 
 namespace bl::cuda {
 
@@ -173,7 +174,7 @@ class PrefillCta {
   // Scores of the tile become weights_.
   __device__ __forceinline__ void score(int key) {
     float scores[kRowTiles][kTileKeys / 8][4] = {};
-    const int warp = static_cast<int>(threadIdx.x) / 32;
+    const int warp = warp_index();
     const __half* queries = queries_ + warp * 16 * kRowTiles * kTileStride<kDim>;
 #pragma unroll
     for (int k = 0; k < kDim / 16; ++k) {
@@ -221,7 +222,7 @@ class PrefillCta {
 
   // This lane's row (h: the lower or the upper eight of the row tile).
   __device__ __forceinline__ int row_of(int m, int h) const {
-    const int warp = static_cast<int>(threadIdx.x) / 32;
+    const int warp = warp_index();
     return task_.first_row + (warp * kRowTiles + m) * 16 + h * 8 + lane_ / 4;
   }
 

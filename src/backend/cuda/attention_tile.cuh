@@ -10,6 +10,7 @@
 
 #include "backend/cuda/attention_params.h"
 #include "backend/cuda/kv_codec.cuh"
+#include "backend/cuda/warp_reduce.cuh"
 
 namespace bl::cuda {
 
@@ -224,7 +225,7 @@ __device__ __forceinline__ void load_queries(const AttentionParams& p, const Spa
   const int k_dim = p.k_row.dim;
   const float factor = p.softcap > 0.0f ? p.scale / p.softcap : p.scale * kLog2E;
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x) / 32; i < kRows / kAtOnce * kGroups;
+  for (int i = warp_index(); i < kRows / kAtOnce * kGroups;
        i += static_cast<int>(blockDim.x) / 32) {
     const int r = i / kGroups * kAtOnce;
     const int d = i % kGroups * kKvScaleGroup;

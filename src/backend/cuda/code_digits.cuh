@@ -57,6 +57,17 @@ struct DigitSums {
   }
 };
 
+// Operands of codes of one or two bits (`mask`: of a code in every byte), where bit 4s + 2h of a
+// byte is a code's lowest.
+__device__ __forceinline__ void split_bytes(std::uint32_t w, std::uint32_t mask,
+                                            std::uint32_t (&a)[4]) {
+  const std::uint32_t upper = w >> 2;
+  a[0] = w & mask;
+  a[1] = upper & mask;
+  a[2] = w & mask << 4;
+  a[3] = upper & mask << 4;
+}
+
 // The codes of one lane and unit as bytes: operand 2s + h.
 template <int Bits>
 struct CodeBytes;
@@ -82,11 +93,7 @@ struct CodeBytes<2> {
     w = reinterpret_cast<const std::uint32_t*>(unit)[lane];
   }
   __device__ __forceinline__ void operands(std::uint32_t (&a)[4]) const {
-    const std::uint32_t upper = w >> 2;
-    a[0] = w & 0x03030303u;
-    a[1] = upper & 0x03030303u;
-    a[2] = w & 0x30303030u;
-    a[3] = upper & 0x30303030u;
+    split_bytes(w, 0x03030303u, a);
   }
 };
 
@@ -100,11 +107,7 @@ struct CodeBytes<1> {
     w = (twice & 0x00ff00ffu) | (twice >> 1 & 0xff00ff00u);
   }
   __device__ __forceinline__ void operands(std::uint32_t (&a)[4]) const {
-    const std::uint32_t upper = w >> 2;
-    a[0] = w & 0x01010101u;
-    a[1] = upper & 0x01010101u;
-    a[2] = w & 0x10101010u;
-    a[3] = upper & 0x10101010u;
+    split_bytes(w, 0x01010101u, a);
   }
 };
 

@@ -45,7 +45,7 @@ template <class T, int Tokens>
 __global__ void __launch_bounds__(kWarps * 32) dense_product_kernel(const T* rows, DenseLaunch p) {
   allow_next();
   dependency_wait();
-  const int column = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
+  const int column = static_cast<int>(blockIdx.x) * kWarps + warp_index();
   if (column >= p.columns) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const T* row = rows + static_cast<std::int64_t>(column) * p.in;

@@ -2,6 +2,7 @@
 
 #include "backend/cuda/code_product.cuh"
 #include "backend/cuda/launch.cuh"
+#include "backend/cuda/warp_reduce.cuh"
 
 namespace bl::cuda {
 namespace {
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(kWarps * 32) dequantize_kernel(DequantizeArgs 
   allow_next();
   __shared__ __align__(16) __half tile[kColumns][kRow];
   const CodeMatrixView& m = args.view;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int warp = warp_index();
   const int first_strip = static_cast<int>(blockIdx.y) * kCtaStrips;  // of those asked for
   const int strips = min(kCtaStrips, args.strips - first_strip);
   const int first_unit = static_cast<int>(blockIdx.x) * kWarps;

@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const ExpertProductArgs::Matrix& to = p.matrices[which];
   const ExpertMatrix& matrix = to.table[expert];
   if (matrix.rows == nullptr) return;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int warp = warp_index();
   const WarpColumns columns{matrix, to, group * kCtaColumns + warp * kColumns};
   if (columns.first >= to.out) return;
   switch (matrix.type) {

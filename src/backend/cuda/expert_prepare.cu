@@ -33,7 +33,7 @@ template <class Value>
 __device__ __forceinline__ float prepare_units(const ExpertMatrix& matrix, int width,
                                                const PreparedRow& to, float* warp_largest,
                                                const Value& value) {
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int warp = warp_index();
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int first = static_cast<int>(blockIdx.y) * kUnitsPerCta + warp * kUnitsPerWarp;
   int channels[kUnitsPerWarp];

@@ -9,6 +9,7 @@
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/piece_product.cuh"
 #include "backend/cuda/piece_ring.cuh"
+#include "backend/cuda/warp_reduce.cuh"
 
 namespace bl::cuda {
 namespace {
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__(kMaxThreads<Tiles>, 1)
   input.open(fragments + std::int64_t{first_row} * token_bytes, token_bytes, work.live);
   Sums<kGroupStrips, Tiles> totals;
   totals.clear();
-  int next = static_cast<int>(threadIdx.x) / 32;
+  int next = warp_index();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if constexpr (kWithRing<Tiles>) {
     PieceRing ring(shape, shared + kBarrierBytes, reinterpret_cast<std::uint64_t*>(shared));
@@ -182,7 +183,7 @@ __global__ void __launch_bounds__(kMaxThreads<Tiles>, 1)
   product_sync();  // nothing of the ring is read any more
   auto* parts = reinterpret_cast<float*>(shared + kBarrierBytes);
   const int part = kGroupStrips * kStripColumns * work.live;
-  keep_sums(totals, work.live, parts + static_cast<int>(threadIdx.x) / 32 * part);
+  keep_sums(totals, work.live, parts + warp_index() * part);
   product_sync();
   store_rows(p, work, part, first_row, parts);
 }

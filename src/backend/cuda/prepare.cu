@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kPrepareThreads)
   allow_next();
   __shared__ float parts[2][kPrepareThreads / 32];
   const int token = static_cast<int>(blockIdx.y);
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int warp = warp_index();
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const PrepareTarget& target = p.targets[blockIdx.z];
   const int first = static_cast<int>(blockIdx.x) * kUnitsPerCta + warp * kUnitsPerWarp;

@@ -6,6 +6,7 @@
 #include "backend/cuda/piece_product.cuh"
 #include "backend/cuda/piece_ring.cuh"
 #include "backend/cuda/product_result.cuh"
+#include "backend/cuda/warp_reduce.cuh"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -73,7 +74,7 @@ __device__ __forceinline__ void multiply_share(const Launch& launch, std::byte* 
   Sums<Strips, Tiles> totals;
   totals.clear();
   PieceView piece;
-  int next = static_cast<int>(threadIdx.x) / 32;
+  int next = warp_index();
   int half = 0;
   do {
     ring.next(args, nullptr, piece);
@@ -87,7 +88,7 @@ __device__ __forceinline__ void multiply_share(const Launch& launch, std::byte* 
     if (threadIdx.x == 0) own.finished[half] = {piece.matrix, ring.strips()};
     ring.release();
     float* here = parts + half * kProductWarps * part;
-    keep_sums(totals, args.tokens, here + static_cast<int>(threadIdx.x) / 32 * part);
+    keep_sums(totals, args.tokens, here + warp_index() * part);
     totals.clear();
     product_sync();
     results.store(args, own.finished[half], here, own.token_scales);

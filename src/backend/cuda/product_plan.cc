@@ -2,8 +2,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
-
 #include "backend/cuda/cuda_check.h"
 
 namespace bl::cuda {
@@ -32,11 +30,7 @@ StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices, boo
   void* memory = nullptr;
   BL_CUDA_CHECK(cudaMalloc(&memory, bytes));
   BL_CUDA_CHECK(cudaMemcpy(memory, begins.data(), bytes, cudaMemcpyHostToDevice));
-  shares = {static_cast<const std::int32_t*>(memory), static_cast<int>(begins.size()) - 1, 0};
-  for (int c = 0; c < shares.ctas; ++c) {
-    const auto at = static_cast<std::size_t>(c);
-    shares.most_strips = std::max(shares.most_strips, begins[at + 1] - begins[at]);
-  }
+  shares = {static_cast<const std::int32_t*>(memory), static_cast<int>(begins.size()) - 1};
   return shares;
 }
 

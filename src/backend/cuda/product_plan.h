@@ -24,7 +24,6 @@ std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int
 struct StripShares {
   const std::int32_t* begins = nullptr;  // device, [ctas + 1]
   int ctas = 0;
-  int most_strips = 0;  // of a share
 };
 
 // Plans in device memory, by the shapes of the matrices.

@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32) route_kernel(RouteParameters p
   extern __shared__ float room[];
   allow_next();
   dependency_wait();
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int warp = warp_index();
   const std::int64_t t = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + warp;
   if (t >= p.tokens) return;
   float* mine = room + warp * (2 * p.experts + p.group_count);

@@ -145,8 +145,8 @@ class OwnChunks {
  public:
   // The chunks from `base` on, which go round the warps.
   __device__ __forceinline__ OwnChunks(const CodeMatrixView& m, int base)
-      : left_((m.chunk_count - base - warp() + kProductWarps - 1) / kProductWarps) {
-    const int mine = base + warp() + lane_index() * kProductWarps;
+      : left_((m.chunk_count - base - warp_index() + kProductWarps - 1) / kProductWarps) {
+    const int mine = base + warp_index() + lane_index() * kProductWarps;
     if (mine < m.chunk_count) tail_ = __ldg(reinterpret_cast<const uint2*>(m.chunks + mine) + 1);
   }
   // They become digits, two at a time; `input`: of the token.
@@ -164,7 +164,6 @@ class OwnChunks {
   }
 
  private:
-  __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
   __device__ __forceinline__ ChunkDigits digits(std::byte* input, int i, int count) const {
     const std::uint32_t first = __shfl_sync(kAllLanes, tail_.x, i);
     const std::uint32_t units = __shfl_sync(kAllLanes, tail_.y, i);

@@ -6,6 +6,7 @@
 #include "backend/cuda/product.h"
 #include "backend/cuda/product_result.cuh"
 #include "backend/cuda/token_input.cuh"
+#include "backend/cuda/warp_reduce.cuh"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -97,7 +98,7 @@ class TokenMultiplier {
   // One share, whose input is ready.
   __device__ __forceinline__ void run(const ProductArgs& args, const OwnInput& input) {
     PieceView piece;
-    int next = warp();
+    int next = warp_index();
     int waiting = 0;
     do {
       ring_.next(args, input.digits, piece);
@@ -113,7 +114,7 @@ class TokenMultiplier {
       }
       if (threadIdx.x == 0) shared_.finished[half_][waiting] = {piece.matrix, ring_.strips()};
       ring_.release();
-      keep_token_sums(totals_, shared_.parts[half_][waiting][warp()]);
+      keep_token_sums(totals_, shared_.parts[half_][waiting][warp_index()]);
       ++waiting;
       if (waiting < kMaxWaiting && (piece.flags & kEndsShare) == 0) continue;
       product_sync();
@@ -125,17 +126,13 @@ class TokenMultiplier {
   }
 
  private:
-  __device__ __forceinline__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
-
   // The sums of all warps, in their order. A thread has the same columns of both matrices of a
   // gated product.
   __device__ __forceinline__ void store(const ProductArgs& args, int waiting) {
     const FinishedGroup& group = shared_.finished[half_][waiting];
     const auto e = static_cast<int>(threadIdx.x);
     if (e >= group.strips.count * kStripColumns) return;
-    float sum = 0.0f;
-#pragma unroll
-    for (int w = 0; w < kProductWarps; ++w) sum += shared_.parts[half_][waiting][w][e];
+    const float sum = add_parts(shared_.parts[half_][waiting][0], kPart, e);
     store_result({group.matrix, 0, group.strips.first * kStripColumns + e}, args, gate_,
                  sum * shared_.factor * args.multiplier);
   }
@@ -177,25 +174,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   TokenMultiplier<std::conditional_t<kGptq, GptqScales, ExlScales>>(shared, ring).run(args, input);
 }
 
-// What a product makes of its input.
-struct InputRoom {
-  explicit InputRoom(const ProductArgs& args) {
-    int units = 0;
-    int gathers = 0;
-    for (int i = 0; i < args.count; ++i) {
-      units = std::max(units, args.matrices[i].view.units);
-      gathers = std::max(gathers, args.matrices[i].gather + 1);
-    }
-    gather_bytes = cuda::gather_bytes(units);
-    bytes = gathers * gather_bytes;
-  }
-  int gather_bytes = 0;
-  int bytes = 0;
-};
-
 // How shared memory is laid out: Shared, the input, the ring.
 struct Layout {
   RingShape ring;
+  int gather_bytes = 0;
   int ring_at = 0;
   int bytes = 0;  // at least
 };
@@ -203,11 +185,18 @@ struct Layout {
 Layout lay_out(const DeviceFacts& facts, const ProductArgs& args) {
   Layout layout;
   RingShape& ring = layout.ring;
+  int units = 0;
+  int gathers = 0;
   for (int i = 0; i < args.count; ++i) {
-    ring.make_room(args.matrices[i].piece_bytes, args.matrices[i].piece_scale_bytes);
+    const ProductMatrix& matrix = args.matrices[i];
+    ring.make_room(matrix.piece_bytes, matrix.piece_scale_bytes);
+    units = std::max(units, matrix.view.units);
+    gathers = std::max(gathers, matrix.gather + 1);
   }
   ring.most_joined = kSlotStrips;
-  layout.ring_at = RingShape::rounded(static_cast<int>(sizeof(Shared)) + InputRoom(args).bytes);
+  layout.gather_bytes = gather_bytes(units);
+  layout.ring_at =
+      RingShape::rounded(static_cast<int>(sizeof(Shared)) + gathers * layout.gather_bytes);
   layout.bytes = layout.ring_at;
   if (facts.dependent_launch()) {  // else there are no bulk copies either
     layout.bytes += RingShape::kHeadersBytes + ring.largest_entry(kSlotStrips);
@@ -235,7 +224,7 @@ void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares&
     layout.ring.fill(layout.bytes - layout.ring_at, kSlotStrips);
   }
   Launch launch_args{args, layout.ring, shares.begins, layout.ring_at};
-  launch_args.args.gather_bytes = InputRoom(args).gather_bytes;
+  launch_args.args.gather_bytes = layout.gather_bytes;
   const bool gptq = args.matrices[0].view.kind != ScaleKind::kExl2;
   const auto kernel = gptq ? token_product_kernel<true> : token_product_kernel<false>;
   BL_CUDA_CHECK(

@@ -6,6 +6,7 @@
 
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/row_view.cuh"
+#include "backend/cuda/warp_reduce.cuh"
 
 namespace bl::cuda {
 
@@ -21,7 +22,7 @@ inline dim3 unit_grid(const ExecContext& ctx, std::int64_t tokens, int units) {
 // unit(u) for the units of this warp.
 template <class Unit>
 __device__ __forceinline__ void for_units(int units, const Unit& unit) {
-  const int warp = static_cast<int>(blockIdx.y) * kUnitWarps + static_cast<int>(threadIdx.x) / 32;
+  const int warp = static_cast<int>(blockIdx.y) * kUnitWarps + warp_index();
   const int step = static_cast<int>(gridDim.y) * kUnitWarps;
   for (int u = warp; u < units; u += step) unit(u);
 }

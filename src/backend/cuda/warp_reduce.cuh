@@ -11,6 +11,7 @@ namespace bl::cuda {
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
 __device__ __forceinline__ int lane_index() { return static_cast<int>(threadIdx.x) & 31; }
+__device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x) / 32; }
 
 __device__ __forceinline__ float warp_sum(float value) {
 #pragma unroll
