@@ -91,7 +91,7 @@ std::size_t KvCache::page_bytes(std::span<const KvLayout> layers) {
 }
 
 std::int32_t KvCache::pages_for(std::int64_t tokens) {
-  return static_cast<std::int32_t>((tokens + kPageSlots - 1) / kPageSlots);
+  return static_cast<std::int32_t>(bl::pages_for(tokens));
 }
 
 }  // namespace bl

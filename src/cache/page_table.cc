@@ -6,14 +6,6 @@
 #include "ops/kv_layout.h"
 
 namespace bl {
-namespace {
-
-std::size_t pages_for(std::int64_t tokens) {
-  return static_cast<std::size_t>((tokens + kPageSlots - 1) / kPageSlots);
-}
-
-}  // namespace
-
 PageTable::PageTable(PageTable&& other) noexcept
     : pool_(other.pool_), pages_(std::exchange(other.pages_, {})) {}
 
@@ -28,7 +20,7 @@ std::int64_t PageTable::capacity() const {
 }
 
 bool PageTable::reserve(std::int64_t tokens) {
-  const std::size_t wanted = pages_for(tokens);
+  const std::size_t wanted = static_cast<std::size_t>(pages_for(tokens));
   if (wanted <= pages_.size()) return true;
   if (wanted - pages_.size() > static_cast<std::size_t>(pool_->free_pages())) return false;
   while (pages_.size() < wanted) pages_.push_back(*pool_->take());
@@ -51,7 +43,7 @@ void PageTable::replace(std::size_t index, std::int32_t page) {
 
 void PageTable::truncate(std::int64_t tokens) {
   BL_CHECK(tokens >= 0);
-  while (pages_.size() > pages_for(tokens)) {
+  while (pages_.size() > static_cast<std::size_t>(pages_for(tokens))) {
     pool_->release(pages_.back());
     pages_.pop_back();
   }

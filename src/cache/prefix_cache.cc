@@ -128,7 +128,7 @@ bool PrefixCache::reserve(PageTable& table, std::int64_t tokens) {
 }
 
 bool PrefixCache::reserve(PageTable& table, std::int64_t tokens, Eviction eviction) {
-  const std::int64_t wanted = (tokens + kPageSlots - 1) / kPageSlots;
+  const std::int64_t wanted = pages_for(tokens);
   const std::int64_t missing = wanted - static_cast<std::int64_t>(table.pages().size());
   if (missing > available()) return false;
   if (missing > 0 && !make_room(static_cast<std::int32_t>(missing), eviction)) return false;

@@ -9,8 +9,6 @@
 namespace bl {
 namespace {
 
-std::int64_t pages_for(std::int64_t tokens) { return (tokens + kPageSlots - 1) / kPageSlots; }
-
 void need_tokenizer(bool asked, const char* name) {
   if (!asked) return;
   fail(ErrorCode::kInvalidArgument, "{}: needs a tokenizer, and this engine has none", name);

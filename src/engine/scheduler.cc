@@ -8,8 +8,6 @@
 namespace bl {
 namespace {
 
-std::int64_t pages_for(std::int64_t tokens) { return (tokens + kPageSlots - 1) / kPageSlots; }
-
 // Equal ranks: the one that is listed first.
 bool comes_before(const SchedulerState& state, std::int32_t a, std::int32_t b) {
   const double x = state.sequences[static_cast<std::size_t>(a)].rank;

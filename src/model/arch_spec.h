@@ -3,6 +3,7 @@
 // which kinds of layers it has. archs/README.md explains every key. Joined with a config it gives a
 // ModelSpec (spec_builder.h).
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +18,8 @@ namespace bl {
 
 // Names that a tensor may have, best first, relative to what owns it.
 using Names = std::vector<std::string>;
+
+inline constexpr std::int64_t kMaxLayers = 1 << 12;  // that a model may have
 
 struct NormArch {
   Names name;

@@ -11,12 +11,6 @@ namespace {
 
 double softplus(double x) { return x > 20.0 ? x : std::log1p(std::exp(x)); }
 
-// The name to load or, where none has weights, to name in the error.
-std::string key_of(const WeightReader& reader, const std::string& prefix, const Names& names) {
-  const std::string* found = reader.pick(prefix, names);
-  return join_name(prefix, found != nullptr ? *found : names.at(0));
-}
-
 // Rows of a module that holds, for each kv head in turn, its queries, its key and its value.
 std::vector<std::int64_t> grouped_rows(const AttentionSpec& spec, std::int64_t first,
                                        std::int64_t count) {
@@ -126,7 +120,7 @@ void BlockLoader::projections(const AttentionSpec& spec, const AttentionArch& ar
     return;
   }
   const auto load = [&](const Names& names, std::int64_t out) {
-    return reader_.linear(key_of(reader_, at, names), {.in = spec.hidden, .out = out});
+    return reader_.linear(reader_.key_of(at, names), {.in = spec.hidden, .out = out});
   };
   weights.q = load(arch.q, q_width);
   weights.k = load(arch.k, kv_width);
@@ -141,11 +135,11 @@ Attention BlockLoader::attention(const AttentionSpec& spec, const AttentionArch&
   projection_sites(spec, arch, at, weights);
   if (spec.gate != AttentionGate::kNone) {
     const bool wide = spec.gate == AttentionGate::kSigmoidElement;
-    weights.gate = reader_.linear(key_of(reader_, at, arch.gate),
+    weights.gate = reader_.linear(reader_.key_of(at, arch.gate),
                                   {.in = spec.hidden, .out = wide ? q_width : spec.heads});
   }
   // An EXL2 file holds this matrix the ordinary way round; a plain one as the architecture says.
-  weights.o = reader_.linear(key_of(reader_, at, arch.o),
+  weights.o = reader_.linear(reader_.key_of(at, arch.o),
                              {.in = q_width, .out = spec.hidden, .transposed = arch.transposed});
   const Shape q_heads{spec.heads, spec.head_dim};
   const Shape kv_heads{spec.kv_heads, spec.head_dim};
@@ -175,7 +169,7 @@ FeedForward BlockLoader::feed_forward(const FeedForwardSpec& spec, const FeedFor
 void BlockLoader::router(const MoeSpec& spec, const MoeArch& arch, const std::string& at,
                          Moe::Weights& weights) {
   weights.router =
-      reader_.linear(key_of(reader_, at, arch.router), {.in = spec.hidden, .out = spec.experts});
+      reader_.linear(reader_.key_of(at, arch.router), {.in = spec.hidden, .out = spec.experts});
   if (spec.router_norm && !arch.router_scale.empty()) {
     weights.router_norm = Norm(
         *spec.router_norm, reader_.vector(at, arch.router_scale, {Shape{spec.hidden}}), Tensor());
@@ -205,7 +199,7 @@ Moe BlockLoader::moe(const MoeSpec& spec, const MoeArch& arch) {
         load_feed_forward(reader_, at_block(arch.shared->at), *spec.shared, *arch.shared);
     if (spec.shared_gate) {
       weights.shared_gate =
-          reader_.linear(key_of(reader_, at, arch.shared_gate), {.in = spec.hidden, .out = 1});
+          reader_.linear(reader_.key_of(at, arch.shared_gate), {.in = spec.hidden, .out = 1});
     }
   }
   if (!spec.shared && reader_.phase() == WeightReader::Phase::kLoad) {
@@ -281,12 +275,12 @@ FeedForward load_feed_forward(WeightReader& reader, const std::string& at,
         join_name(at, *fused),
         {.in = spec.hidden, .out = 2 * spec.intermediate, .transposed = arch.transposed});
   } else {
-    if (spec.gated) weights.gate = reader.linear(key_of(reader, at, arch.gate), in);
-    weights.up = reader.linear(key_of(reader, at, arch.up), in);
+    if (spec.gated) weights.gate = reader.linear(reader.key_of(at, arch.gate), in);
+    weights.up = reader.linear(reader.key_of(at, arch.up), in);
   }
   feed_forward_sites(reader, at, spec, arch, weights);
   weights.down =
-      reader.linear(key_of(reader, at, arch.down),
+      reader.linear(reader.key_of(at, arch.down),
                     {.in = spec.intermediate, .out = spec.hidden, .transposed = arch.transposed});
   if (spec.has_xielu) {
     const auto scalar = [&](const char* name, double fallback) {

@@ -16,11 +16,6 @@ Names for_expert(const Names& names, std::int64_t expert) {
   return result;
 }
 
-std::string key_of(const WeightReader& reader, const std::string& at, const Names& names) {
-  const std::string* found = reader.pick(at, names);
-  return join_name(at, found != nullptr ? *found : names.at(0));
-}
-
 void load_single(WeightReader& reader, const std::string& at, const ExpertLoadArgs& args,
                  Moe::Weights& weights) {
   const FeedForwardSpec& shape = args.spec.expert;
@@ -29,10 +24,10 @@ void load_single(WeightReader& reader, const std::string& at, const ExpertLoadAr
   for (std::int64_t e = 0; e < args.spec.experts; ++e) {
     Moe::Expert expert;
     if (shape.gated) {
-      expert.gate = reader.linear(key_of(reader, at, for_expert(args.arch.gate, e)), in);
+      expert.gate = reader.linear(reader.key_of(at, for_expert(args.arch.gate, e)), in);
     }
-    expert.up = reader.linear(key_of(reader, at, for_expert(args.arch.up, e)), in);
-    expert.down = reader.linear(key_of(reader, at, for_expert(args.arch.down, e)), out);
+    expert.up = reader.linear(reader.key_of(at, for_expert(args.arch.up, e)), in);
+    expert.down = reader.linear(reader.key_of(at, for_expert(args.arch.down, e)), out);
     weights.experts.push_back(std::move(expert));
   }
 }

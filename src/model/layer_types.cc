@@ -6,7 +6,6 @@
 namespace bl {
 namespace {
 
-constexpr std::int64_t kMaxLayers = 1 << 16;
 const char* const kFull = "full_attention";
 const char* const kSliding = "sliding_attention";
 

@@ -77,9 +77,9 @@ struct Output {
   bool transposed = false;  // [in, out]
 };
 
-class Merge {
+class AdapterMerge {
  public:
-  Merge(Backend& backend, const LoraMergeArgs& args)
+  AdapterMerge(Backend& backend, const LoraMergeArgs& args)
       : args_(args),
         backend_(backend),
         loader_(backend, args.base, {.spec = {}, .archs = args.archs, .progress = {}}),
@@ -347,7 +347,7 @@ class Merge {
 }  // namespace
 
 LoraMergeResult merge_lora(Backend& backend, const LoraMergeArgs& args) {
-  return Merge(backend, args).write();
+  return AdapterMerge(backend, args).write();
 }
 
 }  // namespace bl

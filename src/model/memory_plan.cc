@@ -16,7 +16,7 @@ std::size_t page_bytes(std::span<const KvLayout> layers) {
 
 std::size_t cache_bytes(std::span<const KvLayout> layers, std::int64_t context,
                         std::int64_t sequences) {
-  const std::int64_t pages = (context + kPageSlots - 1) / kPageSlots;
+  const std::int64_t pages = pages_for(context);
   std::size_t bytes = 0;
   // A config may ask for more than an address space holds: then the plan says as much as it can.
   if (__builtin_mul_overflow(page_bytes(layers), static_cast<std::size_t>(pages), &bytes) ||

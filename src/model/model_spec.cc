@@ -14,7 +14,6 @@ namespace bl {
 namespace {
 
 constexpr std::int64_t kMaxHidden = 1 << 20;
-constexpr std::int64_t kMaxLayers = 1 << 12;
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 26;
 constexpr std::int64_t kMaxPositions = (std::int64_t{1} << 31) - 1;
 

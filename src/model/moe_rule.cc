@@ -9,8 +9,6 @@
 namespace bl {
 namespace {
 
-constexpr std::int64_t kMaxLayers = 1 << 16;
-
 // Membership in a list of numbers, or in a string of numbers between commas.
 bool listed(const Json& list, std::int64_t layer, const std::string& where) {
   if (list.is_array()) {

@@ -67,6 +67,11 @@ const std::string* WeightReader::pick(const std::string& prefix, const Names& na
   return nullptr;
 }
 
+std::string WeightReader::key_of(const std::string& prefix, const Names& names) const {
+  const std::string* found = pick(prefix, names);
+  return join_name(prefix, found != nullptr ? *found : names.at(0));
+}
+
 Linear WeightReader::linear(const std::string& key, const LinearShape& shape) {
   if (phase_ == Phase::kLoad) return pack_next();
   LoadHints hints;

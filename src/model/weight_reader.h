@@ -54,6 +54,8 @@ class WeightReader {
 
   // The first of these names below `prefix` that has weights; nullptr where none has.
   const std::string* pick(const std::string& prefix, const Names& names) const;
+  // The name to load or, where none has weights, to name in the error.
+  std::string key_of(const std::string& prefix, const Names& names) const;
   // Tensors that a walk reads without this class.
   void use(const std::string& tensor) { used_.insert(tensor); }
   // Whether the first walk read this tensor.

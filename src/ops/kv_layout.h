@@ -14,6 +14,10 @@
 namespace bl {
 
 inline constexpr int kPageSlots = 256;  // token slots of a page
+// Pages that hold so many positions of one sequence.
+constexpr std::int64_t pages_for(std::int64_t tokens) {
+  return (tokens + kPageSlots - 1) / kPageSlots;
+}
 
 enum class CacheType : std::uint8_t { kF32, kF16, kFp8, kQ8, kQ6, kQ4 };
 

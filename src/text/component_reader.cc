@@ -1,5 +1,7 @@
 #include "text/component_reader.h"
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "text/utf8.h"
@@ -25,6 +27,11 @@ std::string ComponentReader::where(const char* key) const {
 bool ComponentReader::has(const char* key) const {
   const auto it = json_.find(key);
   return it != json_.end() && !it->is_null();
+}
+
+void ComponentReader::check_nesting(const char* key, int depth) const {
+  constexpr int kMaxNesting = 16;
+  if (depth >= kMaxNesting) wrong(key, fmt::format("at most {} levels of sequences", kMaxNesting));
 }
 
 void ComponentReader::wrong(const char* key, std::string_view expected) const {

@@ -31,6 +31,8 @@ class ComponentReader {
   std::string where(const char* key) const;
   const std::string& where() const { return where_; }
 
+  // `key` holds components that lie `depth` deep: refused where that is too deep.
+  void check_nesting(const char* key, int depth) const;
   [[noreturn]] void wrong(const char* key, std::string_view expected) const;
 
  private:

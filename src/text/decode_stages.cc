@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "text/byte_level.h"
+#include "text/space_mark.h"
 #include "text/utf8.h"
 
 namespace bl {
 namespace {
 
 constexpr std::string_view kReplacementCharacter = "\xef\xbf\xbd";
-constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
   if (text.find(from) == std::string::npos) return;

@@ -7,7 +7,6 @@
 namespace bl {
 namespace {
 
-constexpr int kMaxNesting = 16;
 constexpr std::size_t kMaxStages = 64;
 constexpr std::int64_t kMaxStrip = 1 << 20;
 
@@ -83,7 +82,7 @@ void Decoder::read(const ComponentReader& reader, int depth) {
     fail(ErrorCode::kInvalidFile, "{}: more than {} decoders in a row", reader.where(), kMaxStages);
   }
   if (type == "Sequence") {
-    if (depth >= kMaxNesting) reader.wrong("decoders", "at most 16 levels of sequences");
+    reader.check_nesting("decoders", depth);
     for (const ComponentReader& step : reader.children("decoders")) read(step, depth + 1);
   } else if (type == "ByteLevel") {
     stages_.push_back(plain_stage<ByteLevelStage>());

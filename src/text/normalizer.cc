@@ -14,8 +14,6 @@
 namespace bl {
 namespace {
 
-constexpr int kMaxNesting = 16;
-
 // Rebuilds a text character by character: `each(c, out)` appends what stands for c.
 template <class Each>
 std::string mapped(std::string_view text, Each each) {
@@ -239,7 +237,7 @@ std::optional<NormalForm> form_of(std::string_view type) {
   return std::nullopt;
 }
 
-std::unique_ptr<Normalizer> make(const ComponentReader& reader, int depth) {
+std::unique_ptr<Normalizer> make_inner_normalizer(const ComponentReader& reader, int depth) {
   const std::string type = reader.type();
   if (const auto form = form_of(type)) return std::make_unique<FormNormalizer>(*form);
   if (type == "Lowercase") return std::make_unique<LowercaseNormalizer>();
@@ -262,10 +260,10 @@ std::unique_ptr<Normalizer> make(const ComponentReader& reader, int depth) {
     return std::make_unique<PrecompiledNormalizer>(Charsmap(blob, where));
   }
   if (type == "Sequence") {
-    if (depth >= kMaxNesting) reader.wrong("normalizers", "at most 16 levels of sequences");
+    reader.check_nesting("normalizers", depth);
     std::vector<std::unique_ptr<Normalizer>> steps;
     for (const ComponentReader& step : reader.children("normalizers")) {
-      steps.push_back(make(step, depth + 1));
+      steps.push_back(make_inner_normalizer(step, depth + 1));
     }
     return std::make_unique<SequenceNormalizer>(std::move(steps));
   }
@@ -275,7 +273,7 @@ std::unique_ptr<Normalizer> make(const ComponentReader& reader, int depth) {
 }  // namespace
 
 std::unique_ptr<Normalizer> make_normalizer(const ComponentReader& reader) {
-  return make(reader, 0);
+  return make_inner_normalizer(reader, 0);
 }
 
 }  // namespace bl

@@ -7,7 +7,6 @@
 namespace bl {
 namespace {
 
-constexpr int kMaxNesting = 16;
 constexpr std::size_t kMaxItems = 1024;
 
 std::int32_t checked_id(const Json& value, const ComponentReader& reader, const char* key) {
@@ -43,7 +42,7 @@ void PostProcessor::read(const ComponentReader& reader, int depth) {
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {
     surround({token_pair(reader, "cls"), kText, token_pair(reader, "sep")});
   } else if (type == "Sequence") {
-    if (depth >= kMaxNesting) reader.wrong("processors", "at most 16 levels of sequences");
+    reader.check_nesting("processors", depth);
     for (const ComponentReader& step : reader.children("processors")) read(step, depth + 1);
   } else {
     fail(ErrorCode::kUnsupported, "{}: post-processor type '{}' is not known", reader.where(),

@@ -14,8 +14,6 @@
 namespace bl {
 namespace {
 
-constexpr int kMaxNesting = 16;
-
 // Cuts every piece where a pattern matches.
 void split_by(const TextPattern& pattern, SplitBehavior behavior, bool invert, PreTokens& tokens) {
   TextPattern::Walker walker(pattern);
@@ -259,13 +257,14 @@ class SequencePreTokenizer final : public PreTokenizer {
   std::vector<std::unique_ptr<PreTokenizer>> steps_;
 };
 
-std::unique_ptr<PreTokenizer> make(const ComponentReader& reader, int depth);
+std::unique_ptr<PreTokenizer> make_inner_pre_tokenizer(const ComponentReader& reader, int depth);
 
-std::unique_ptr<PreTokenizer> make_sequence(const ComponentReader& reader, int depth) {
-  if (depth >= kMaxNesting) reader.wrong("pretokenizers", "at most 16 levels of sequences");
+std::unique_ptr<PreTokenizer> make_pre_tokenizer_sequence(const ComponentReader& reader,
+                                                          int depth) {
+  reader.check_nesting("pretokenizers", depth);
   std::vector<std::unique_ptr<PreTokenizer>> steps;
   for (const ComponentReader& step : reader.children("pretokenizers")) {
-    steps.push_back(make(step, depth + 1));
+    steps.push_back(make_inner_pre_tokenizer(step, depth + 1));
   }
   return std::make_unique<SequencePreTokenizer>(std::move(steps));
 }
@@ -284,9 +283,9 @@ std::unique_ptr<PreTokenizer> make_fixed_length(const ComponentReader& reader) {
   return std::make_unique<FixedLengthPreTokenizer>(length);
 }
 
-std::unique_ptr<PreTokenizer> make(const ComponentReader& reader, int depth) {
+std::unique_ptr<PreTokenizer> make_inner_pre_tokenizer(const ComponentReader& reader, int depth) {
   const std::string type = reader.type();
-  if (type == "Sequence") return make_sequence(reader, depth);
+  if (type == "Sequence") return make_pre_tokenizer_sequence(reader, depth);
   if (type == "ByteLevel") {
     return std::make_unique<ByteLevelPreTokenizer>(reader.boolean_or("add_prefix_space", true),
                                                    reader.boolean_or("use_regex", true),
@@ -327,7 +326,7 @@ std::unique_ptr<PreTokenizer> make(const ComponentReader& reader, int depth) {
 }  // namespace
 
 std::unique_ptr<PreTokenizer> make_pre_tokenizer(const ComponentReader& reader) {
-  return make(reader, 0);
+  return make_inner_pre_tokenizer(reader, 0);
 }
 
 }  // namespace bl

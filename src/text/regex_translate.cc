@@ -31,7 +31,7 @@ constexpr const char* kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 constexpr const char* kWordAlone =
     R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr const char* kHexDigit = "0-9A-Fa-f";
-constexpr int kMaxNesting = 100;
+constexpr int kMaxSetNesting = 100;
 
 struct Name {
   std::string_view from;
@@ -341,7 +341,7 @@ class Translator {
 
   // A set whose bracket was read, up to and with its closing bracket; as an expression.
   std::string set(int depth) {
-    if (depth > kMaxNesting) refuse("sets are nested too deeply");
+    if (depth > kMaxSetNesting) refuse("sets are nested too deeply");
     const bool negated = peek() == '^';
     if (negated) ++at_;
     std::vector<Set> parts(1);  // what && separates

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "text/space_mark.h"
 #include "text/symbol_merger.h"
 #include "text/utf8.h"
 
 namespace bl {
 namespace {
-
-constexpr std::string_view kMark = "\xe2\x96\x81";
 
 // Symbols that merge with nothing are negative: user-defined pieces from kFrozen down by id,
 // unknown characters from kUnknown down by code point.
@@ -18,8 +17,8 @@ constexpr std::int32_t kUnknown = -(1 << 28);
 // True if the mark of a space stands only at the beginning of `text`.
 bool only_leading_marks(std::string_view text) {
   std::size_t i = 0;
-  while (text.substr(i, kMark.size()) == kMark) i += kMark.size();
-  return text.find(kMark, i) == std::string_view::npos;
+  while (text.substr(i, kSpaceMark.size()) == kSpaceMark) i += kSpaceMark.size();
+  return text.find(kSpaceMark, i) == std::string_view::npos;
 }
 
 }  // namespace
@@ -39,8 +38,8 @@ class ScoredBpeModel::ScoredBpeSession final : public TokenModel::Session {
     std::size_t begin = 0;
     while (begin < piece.size()) {
       std::size_t end = begin;
-      while (piece.substr(end, kMark.size()) == kMark) end += kMark.size();
-      end = std::min(piece.find(kMark, end), piece.size());
+      while (piece.substr(end, kSpaceMark.size()) == kSpaceMark) end += kSpaceMark.size();
+      end = std::min(piece.find(kSpaceMark, end), piece.size());
       encode_word(piece.substr(begin, end - begin), out);
       begin = end;
     }

@@ -8,6 +8,7 @@
 #include "text/decode_stages.h"
 #include "text/scored_bpe_model.h"
 #include "text/sentencepiece_proto.h"
+#include "text/space_mark.h"
 #include "text/tokenizer_parts.h"
 #include "text/unigram_model.h"
 #include "text/utf8.h"
@@ -16,15 +17,13 @@
 namespace bl {
 namespace {
 
-constexpr std::string_view kMark = "\xe2\x96\x81";
-
 // Normalization of sentencepiece: the charsmap by longest match, white space, the dummy prefix.
 // User-defined pieces pass unchanged.
 class SentencePieceNormalizer final : public Normalizer {
  public:
   SentencePieceNormalizer(const SentencePieceProto& proto, bool prefix_once,
                           const std::string& name)
-      : space_(proto.escape_whitespaces ? kMark : " "),
+      : space_(proto.escape_whitespaces ? kSpaceMark : " "),
         squeeze_(proto.remove_extra_whitespaces),
         prefix_(proto.add_dummy_prefix && !proto.treat_whitespace_as_suffix),
         suffix_(proto.add_dummy_prefix && proto.treat_whitespace_as_suffix),

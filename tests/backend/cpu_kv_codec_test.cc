@@ -17,7 +17,7 @@ namespace {
 
 constexpr CacheType kTypes[] = {CacheType::kF32, CacheType::kF16, CacheType::kFp8,
                                 CacheType::kQ8,  CacheType::kQ6,  CacheType::kQ4};
-constexpr int kDims[] = {2, 8, 12, 17, 31, 32, 64, 72, 80, 96, 112, 128, 192, 256, 576};
+constexpr int kSimdDims[] = {2, 8, 12, 17, 31, 32, 64, 72, 80, 96, 112, 128, 192, 256, 576};
 
 class CpuKvCodec : public testing::TestWithParam<cpu::Isa> {
  protected:
@@ -49,7 +49,7 @@ std::vector<std::vector<float>> inputs(int dim) {
 
 TEST_P(CpuKvCodec, WritesTheBytesOfTheDefinition) {
   for (const CacheType type : kTypes) {
-    for (const int dim : kDims) {
+    for (const int dim : kSimdDims) {
       const KvLayout layout{type, 1, dim, dim};
       for (const KvRow& row : {layout.k_row(), layout.v_row()}) {
         const cpu::RowFormat format = cpu::row_format(row);
@@ -70,7 +70,7 @@ TEST_P(CpuKvCodec, WritesTheBytesOfTheDefinition) {
 
 TEST_P(CpuKvCodec, ReadsValuesAndKeys) {
   for (const CacheType type : kTypes) {
-    for (const int dim : kDims) {
+    for (const int dim : kSimdDims) {
       const KvLayout layout{type, 1, dim, dim};
       const auto width = static_cast<std::size_t>(dim);
       for (const bool key : {false, true}) {

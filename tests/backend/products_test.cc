@@ -27,13 +27,13 @@ struct Dense {
   }
 };
 
-struct DenseShape {
+struct DenseProductShape {
   std::int64_t in, out;
   DType dtype = DType::kF32;
   bool transposed = false;
 };
 
-Dense make_dense(Device& device, Random& random, const DenseShape& s) {
+Dense make_dense(Device& device, Random& random, const DenseProductShape& s) {
   Dense dense;
   dense.in = s.in;
   dense.out = s.out;

@@ -95,7 +95,7 @@ Routed textbook(const RouteCase& c, const float* logits, const std::vector<float
   return routed;
 }
 
-std::vector<RouteCase> cases() {
+std::vector<RouteCase> route_cases() {
   using K = RouteKind;
   return {{4, 2, K::kSoftmaxTopK},
           {8, 1, K::kSoftmax},
@@ -120,7 +120,7 @@ TEST_P(RouteOp, PicksAndWeighs) {
   Device device(GetParam());
   Random random(5);
   const std::int64_t tokens = 9;
-  for (const RouteCase& c : cases()) {
+  for (const RouteCase& c : route_cases()) {
     const std::vector<float> logits = random.normal(tokens * c.experts, 2.0f);
     const std::vector<float> bias = random.normal(c.experts, 0.3f);
     const std::vector<float> scale = random.normal(c.experts, 1.0f);

@@ -35,7 +35,7 @@ TensorSet vector_set() {
 }
 
 // 4 bits, 64 × 32, two groups, symmetric, g_idx present.
-TensorSet two_groups() {
+TensorSet two_group_gptq() {
   std::vector<std::int32_t> g_idx(64);
   for (std::size_t i = 0; i < 64; ++i) g_idx[i] = i < 32 ? 0 : 1;
   return {{"m.qweight", raw("I32", {8, 32}, std::vector<std::uint32_t>(8 * 32, 0x89abcdef))},
@@ -74,7 +74,7 @@ TEST(Gptq, ScalesOfOtherFloatsAreRoundedToHalf) {
 
 void expect_rejected(const std::vector<std::string>& parts, void (*spoil)(TensorSet&, GptqConfig&),
                      ErrorCode code = ErrorCode::kInvalidFile) {
-  TensorSet set = two_groups();
+  TensorSet set = two_group_gptq();
   GptqConfig config;
   config.file = "config.json";
   spoil(set, config);
@@ -192,7 +192,7 @@ TEST(Gptq, RejectsTheLayoutOfAwq) {
 }
 
 TEST(Gptq, ZeroPointsOfWronglyTaggedSymmetricFilesAreTrusted) {
-  TensorSet set = two_groups();
+  TensorSet set = two_group_gptq();
   GptqConfig config;
   config.symmetric = true;
   EXPECT_EQ(load_gptq_matrix(open_set(set), "m", &config).zeros[0], 8);
@@ -206,7 +206,7 @@ TEST(Gptq, ZeroPointsOfWronglyTaggedSymmetricFilesAreTrusted) {
 }
 
 TEST(Gptq, AnAllZeroBiasThatNobodyExpectsIsDropped) {
-  TensorSet set = two_groups();
+  TensorSet set = two_group_gptq();
   set["m.bias"] = raw("F16", {32}, std::vector<std::uint16_t>(32));
   EXPECT_TRUE(
       bias_of(load_weight_matrix(open_set(set), "m", {.bias = BiasRule::kNone})).view.empty());
@@ -217,7 +217,7 @@ TEST(Gptq, AnAllZeroBiasThatNobodyExpectsIsDropped) {
 }
 
 TEST(Gptq, InputsAndOutputsMustFit) {
-  const SafetensorsFile file = open_set(two_groups());
+  const SafetensorsFile file = open_set(two_group_gptq());
   EXPECT_EQ(in_features(load_weight_matrix(file, "m", {.in = 64, .out = 32})), 64);
   expect_error(ErrorCode::kInvalidFile, {"'m'", "64", "128"},
                [&] { load_weight_matrix(file, "m", {.in = 128, .out = 32}); });

@@ -12,17 +12,6 @@
 #include "support/data.h"
 
 namespace bl::test {
-namespace {
-
-template <class T>
-std::vector<T> values_of(const TensorSource& source, const std::string& name) {
-  const HostArray array = source.read(name);
-  const T* data = array.view.as<const T>();
-  return {data, data + array.view.shape.elements()};
-}
-
-}  // namespace
-
 Golden::Golden(const std::filesystem::path& folder) : folder_(folder) {
   const SafetensorsFolder source(folder / "golden.safetensors");
   for (int i = 0;; ++i) {

@@ -5,11 +5,20 @@
 #include <string>
 #include <vector>
 
+#include "format/tensor_source.h"
 #include "model/model_loader.h"
 #include "ops/backend.h"
 #include "ops/kv_layout.h"
 
 namespace bl::test {
+
+// The elements of a tensor.
+template <class T>
+std::vector<T> values_of(const TensorSource& source, const std::string& name) {
+  const HostArray array = source.read(name);
+  const T* data = array.view.as<const T>();
+  return {data, data + array.view.shape.elements()};
+}
 
 struct GoldenPrompt {
   std::vector<std::int32_t> ids;

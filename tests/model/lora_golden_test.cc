@@ -20,13 +20,6 @@ struct Case {
   std::vector<GoldenPrompt> prompts;
 };
 
-template <class T>
-std::vector<T> values_of(const TensorSource& source, const std::string& name) {
-  const HostArray array = source.read(name);
-  const T* data = array.view.as<const T>();
-  return {data, data + array.view.shape.elements()};
-}
-
 std::vector<Case> cases() {
   const fs::path folder = golden_folder("lora-llama");
   const SafetensorsFolder source(folder / "golden.safetensors");

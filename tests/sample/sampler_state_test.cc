@@ -20,7 +20,7 @@ namespace {
 using test::TextbookResult;
 using test::TextbookRow;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInf = std::numeric_limits<float>::infinity();
 
 std::vector<float> bell(std::size_t vocab, float spread, unsigned seed) {
   std::mt19937 random(seed);
@@ -208,7 +208,7 @@ TEST(SamplerState, OneAllowedTokenIsChosenForCertain) {
 TEST(SamplerState, DamagedLogitsAreAnErrorInEveryChain) {
   for (const SamplingParams& params : {SamplingParams{}, SamplingParams::plain(), everything()}) {
     SamplerChain chain(params);
-    for (const float bad : {std::nanf(""), -std::nanf(""), kInfinity}) {
+    for (const float bad : {std::nanf(""), -std::nanf(""), kInf}) {
       for (const std::size_t at : {0u, 31u, 1500u, 2002u}) {
         std::vector<float> logits = bell(2003, 1, 9);
         logits[at] = bad;
@@ -222,7 +222,7 @@ TEST(SamplerState, DamagedLogitsAreAnErrorInEveryChain) {
         }
       }
     }
-    EXPECT_THROW(chain.pick({.logits = std::vector<float>(70, -kInfinity)}), Error);
+    EXPECT_THROW(chain.pick({.logits = std::vector<float>(70, -kInf)}), Error);
     // The next good row is served as if nothing had been.
     EXPECT_NO_THROW(chain.pick({.logits = bell(2003, 1, 9)}));
   }
@@ -235,7 +235,7 @@ TEST(SamplerState, ExtremeLogitsAreServed) {
     for (const float top : {kMost, 1e30f, 0.0f, -1e30f, -kMost}) {
       std::vector<float> logits(600, -kMost);
       logits[77] = top;
-      logits[500] = -kInfinity;
+      logits[500] = -kInf;
       const std::vector<std::int32_t> history{77, 77, 3, 77, 77};
       const Pick pick = chain.pick({.logits = logits, .history = history});
       EXPECT_NE(pick.id, 500);
@@ -313,8 +313,8 @@ TEST(TopLogProbabilities, OfRowsAndOfCandidates) {
 TEST(Guidance, MixesLogProbabilities) {
   std::vector<float> a = bell(500, 2, 1);
   std::vector<float> b = bell(500, 2, 2);
-  a[3] = -kInfinity;
-  b[4] = -kInfinity;
+  a[3] = -kInf;
+  b[4] = -kInf;
   TextbookRow row_a, row_b;
   row_a.logits = a;
   row_b.logits = b;
@@ -324,7 +324,7 @@ TEST(Guidance, MixesLogProbabilities) {
   mix_guidance(a, b, 1.7, out);
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (i == 3 || i == 4) {
-      EXPECT_EQ(out[i], -kInfinity);
+      EXPECT_EQ(out[i], -kInf);
     } else {
       EXPECT_NEAR(static_cast<double>(out[i]), 1.7 * std::log(p[i]) - 0.7 * std::log(q[i]), 1e-4);
     }

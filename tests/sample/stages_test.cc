@@ -20,7 +20,7 @@ namespace {
 using test::TextbookResult;
 using test::TextbookRow;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInfValue = std::numeric_limits<float>::infinity();
 
 class Dice {
  public:
@@ -57,7 +57,7 @@ std::vector<float> random_logits(Dice& dice, std::size_t vocab) {
     double value = normal(dice.bits());
     if (dice.coin(0.02)) value += dice.real(0, 8);
     if (stepped) value = std::round(value * 4) / 4;
-    x = gaps && dice.coin(0.3) ? -kInfinity : static_cast<float>(value);
+    x = gaps && dice.coin(0.3) ? -kInfValue : static_cast<float>(value);
   }
   logits[static_cast<std::size_t>(dice.id(vocab))] = static_cast<float>(normal(dice.bits()));
   return logits;
@@ -121,7 +121,7 @@ const std::vector<StageCase>& stage_cases() {
        [](auto& p, TextbookRow& row, Dice& d) {
          for (const std::int32_t id : d.ids(5, row.logits.size())) {
            if (row.logits.size() > 20 && d.coin(0.2)) {
-             p.logit_bias.push_back({id, -static_cast<double>(kInfinity)});
+             p.logit_bias.push_back({id, -static_cast<double>(kInfValue)});
            } else {
              p.logit_bias.push_back({id, d.real(-10, 10)});
            }

@@ -87,7 +87,8 @@ std::string render(const std::string& source,
   return ChatTemplate(source, "test.jinja").render(variables, 0);
 }
 
-ErrorCode code_of(const std::string& source, const OrderedJson& variables = OrderedJson::object()) {
+ErrorCode refusal_of(const std::string& source,
+                     const OrderedJson& variables = OrderedJson::object()) {
   try {
     render(source, variables);
   } catch (const Error& error) {
@@ -108,13 +109,13 @@ std::string message_of(const std::string& source,
 }
 
 TEST(ChatTemplate, SaysWhereAMistakeIs) {
-  EXPECT_EQ(code_of("a\n\n{{ 1 + }}"), ErrorCode::kInvalidFile);
+  EXPECT_EQ(refusal_of("a\n\n{{ 1 + }}"), ErrorCode::kInvalidFile);
   EXPECT_EQ(message_of("a\n\n{{ 1 + }}"), "test.jinja, line 3: expected an expression, found '}}'");
   EXPECT_EQ(message_of("a\n{% if x %}\n{% nope %}"), "test.jinja, line 3: unknown tag 'nope'");
   EXPECT_EQ(message_of("\n{{ x.y }}"), "test.jinja, line 2: 'x' is undefined");
   EXPECT_EQ(message_of("\n\n{{ {'a': 1}.b.c }}"),
             "test.jinja, line 3: 'dict object' has no attribute 'b'");
-  EXPECT_EQ(code_of("{{ x.y }}"), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refusal_of("{{ x.y }}"), ErrorCode::kInvalidArgument);
 }
 
 TEST(ChatTemplate, RaisedMessageIsUnchanged) {

@@ -125,7 +125,7 @@ class AttentionRun {
   void attend(const Block& block, const QueryBlock& query, std::int64_t span, int thread,
               const PartialRows& out) const {
     KeySpan keys{.k = k_, .v = v_, .first = static_cast<std::int32_t>(span * kSpanKeys)};
-    const std::int64_t pages = (keys_of(*block.sequence) + kPageSlots - 1) / kPageSlots;
+    const std::int64_t pages = pages_for(keys_of(*block.sequence));
     const auto heads = static_cast<std::size_t>(kv_heads());
     const auto head = static_cast<std::size_t>(block.kv_head);
     for (std::int64_t i = 0; i < kSpanPages && span * kSpanPages + i < pages; ++i) {

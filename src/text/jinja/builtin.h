@@ -36,6 +36,8 @@ struct Builtin {
   Style style = Style::kNamed;
 };
 
+inline constexpr auto kPositional = Builtin::Style::kPositional;
+
 const Builtin* find_filter(std::string_view name);
 const Builtin* find_test(std::string_view name);
 const Builtin* find_global(std::string_view name);

@@ -122,8 +122,6 @@ Value cycler_reset(Runtime&, const Arguments& args) {
   return Value::none();
 }
 
-constexpr auto kPositional = Builtin::Style::kPositional;
-
 constexpr Builtin kSequenceMethods[] = {
     {"count", list_count, 2, {"self", "value"}, kPositional},
     {"index", list_index, 2, {"self", "value", "start", "stop"}, kPositional},

@@ -168,7 +168,7 @@ Value filter_urlencode(Runtime& rt, const Arguments& args) {
   return rt.string(out);
 }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kMarkupFilters[] = {
     {"safe", filter_safe, 1, {"value"}},
     {"escape", filter_escape, 1, {"s"}},
     {"e", filter_escape, 1, {"s"}},
@@ -180,6 +180,6 @@ constexpr Builtin kFilters[] = {
 
 }  // namespace
 
-std::span<const Builtin> markup_filters() { return kFilters; }
+std::span<const Builtin> markup_filters() { return kMarkupFilters; }
 
 }  // namespace bl::jinja

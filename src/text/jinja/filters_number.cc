@@ -143,7 +143,7 @@ Value filter_filesizeformat(Runtime& rt, const Arguments& args) {
                                binary ? "iB" : "B"));
 }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kNumberFilters[] = {
     {"int", filter_int, 1, {"value", "default", "base"}},
     {"float", filter_float, 1, {"value", "default"}},
     {"round", filter_round, 1, {"value", "precision", "method"}},
@@ -153,6 +153,6 @@ constexpr Builtin kFilters[] = {
 
 }  // namespace
 
-std::span<const Builtin> number_filters() { return kFilters; }
+std::span<const Builtin> number_filters() { return kNumberFilters; }
 
 }  // namespace bl::jinja

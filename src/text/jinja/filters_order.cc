@@ -181,7 +181,7 @@ Value filter_sum(Runtime& rt, const Arguments& args) {
   return sum;
 }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kOrderFilters[] = {
     {"sort", filter_sort, 1, {"value", "reverse", "case_sensitive", "attribute"}},
     {"dictsort", filter_dictsort, 1, {"value", "case_sensitive", "by", "reverse"}},
     {"unique", filter_unique, 1, {"value", "case_sensitive", "attribute"}},
@@ -193,6 +193,6 @@ constexpr Builtin kFilters[] = {
 
 }  // namespace
 
-std::span<const Builtin> order_filters() { return kFilters; }
+std::span<const Builtin> order_filters() { return kOrderFilters; }
 
 }  // namespace bl::jinja

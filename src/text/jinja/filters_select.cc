@@ -95,7 +95,7 @@ Value filter_rejectattr(Runtime& rt, const Arguments& args) {
 
 constexpr auto kVariadic = Builtin::Style::kVariadic;
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kSelectFilters[] = {
     {"map", filter_map, 1, {"value"}, kVariadic},
     {"select", filter_select, 1, {"value"}, kVariadic},
     {"reject", filter_reject, 1, {"value"}, kVariadic},
@@ -105,7 +105,7 @@ constexpr Builtin kFilters[] = {
 
 }  // namespace
 
-std::span<const Builtin> select_filters() { return kFilters; }
+std::span<const Builtin> select_filters() { return kSelectFilters; }
 
 const Builtin* find_filter(std::string_view name) {
   for (const auto table : {text_filters(), sequence_filters(), select_filters(), order_filters(),

@@ -164,7 +164,7 @@ Value filter_attr(Runtime& rt, const Arguments& args) {
   return own.missing() ? rt.undefined(args[0], args[1]) : own;
 }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kSequenceFilters[] = {
     {"length", filter_length, 1, {"value"}},
     {"count", filter_length, 1, {"value"}},
     {"default", filter_default, 1, {"value", "default_value", "boolean"}},
@@ -183,6 +183,6 @@ constexpr Builtin kFilters[] = {
 
 }  // namespace
 
-std::span<const Builtin> sequence_filters() { return kFilters; }
+std::span<const Builtin> sequence_filters() { return kSequenceFilters; }
 
 }  // namespace bl::jinja

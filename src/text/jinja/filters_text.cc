@@ -207,7 +207,7 @@ Value filter_wordwrap(Runtime& rt, const Arguments& args) {
   return rt.string(out);
 }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kTextFilters[] = {
     {"tojson", filter_tojson, 1, {"x", "ensure_ascii", "indent", "separators", "sort_keys"}},
     {"trim", filter_trim, 1, {"value", "chars"}},
     {"string", filter_string, 1, {"s"}},
@@ -230,6 +230,6 @@ constexpr Builtin kFilters[] = {
 
 }  // namespace
 
-std::span<const Builtin> text_filters() { return kFilters; }
+std::span<const Builtin> text_filters() { return kTextFilters; }
 
 }  // namespace bl::jinja

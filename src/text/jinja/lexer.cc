@@ -33,8 +33,6 @@ constexpr std::array kOperators = {
     Operator{"{", Token::kLeftBrace},   Operator{"}", Token::kRightBrace},
 };
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 bool is_radix_digit(char c, int radix) {
   if (radix <= 10) return c >= '0' && c < '0' + radix;
   return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');

@@ -32,8 +32,6 @@ std::optional<std::string> ascii_number(std::string_view text) {
   return out;
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 // Removes underscores; false where one does not stand between two digits.
 bool remove_underscores(std::string& text) {
   std::string out;

@@ -8,6 +8,8 @@
 
 namespace bl::jinja {
 
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 // str.isspace of one character.
 bool is_python_space(char32_t c);
 // `\w` of Python's re.

@@ -187,9 +187,7 @@ Value str_expandtabs(Runtime& rt, const Arguments& args) {
   return result(rt, args, out);
 }
 
-constexpr auto kPositional = Builtin::Style::kPositional;
-
-constexpr Builtin kMethods[] = {
+constexpr Builtin kChangeMethods[] = {
     {"replace", str_replace, 3, {"self", "old", "new", "count"}, kPositional},
     {"upper", str_upper, 1, {"self"}},
     {"lower", str_lower, 1, {"self"}},
@@ -209,6 +207,6 @@ constexpr Builtin kMethods[] = {
 
 }  // namespace
 
-std::span<const Builtin> string_change_methods() { return kMethods; }
+std::span<const Builtin> string_change_methods() { return kChangeMethods; }
 
 }  // namespace bl::jinja

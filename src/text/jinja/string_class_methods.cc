@@ -87,7 +87,7 @@ Value str_istitle(Runtime& rt, const Arguments& args) {
   return Value::boolean(any);
 }
 
-constexpr Builtin kMethods[] = {
+constexpr Builtin kClassMethods[] = {
     {"isalpha", str_isalpha, 1, {"self"}},         {"isdigit", str_isdigit, 1, {"self"}},
     {"isnumeric", str_isnumeric, 1, {"self"}},     {"isdecimal", str_isdecimal, 1, {"self"}},
     {"isalnum", str_isalnum, 1, {"self"}},         {"isspace", str_isspace, 1, {"self"}},
@@ -98,6 +98,6 @@ constexpr Builtin kMethods[] = {
 
 }  // namespace
 
-std::span<const Builtin> string_class_methods() { return kMethods; }
+std::span<const Builtin> string_class_methods() { return kClassMethods; }
 
 }  // namespace bl::jinja

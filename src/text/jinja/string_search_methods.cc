@@ -259,9 +259,7 @@ Value str_removesuffix(Runtime& rt, const Arguments& args) {
   return part_of(args[0], text);
 }
 
-constexpr auto kPositional = Builtin::Style::kPositional;
-
-constexpr Builtin kMethods[] = {
+constexpr Builtin kSearchMethods[] = {
     {"strip", str_strip, 1, {"self", "chars"}, kPositional},
     {"lstrip", str_lstrip, 1, {"self", "chars"}, kPositional},
     {"rstrip", str_rstrip, 1, {"self", "chars"}, kPositional},
@@ -283,6 +281,6 @@ constexpr Builtin kMethods[] = {
 
 }  // namespace
 
-std::span<const Builtin> string_search_methods() { return kMethods; }
+std::span<const Builtin> string_search_methods() { return kSearchMethods; }
 
 }  // namespace bl::jinja

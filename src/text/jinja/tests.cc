@@ -91,8 +91,6 @@ Value test_compare(Runtime& rt, const Arguments& args) {
   return Value::boolean(compare(rt, Op, args[0], args[1]));
 }
 
-constexpr auto kPositional = Builtin::Style::kPositional;
-
 constexpr Builtin kTests[] = {
     {"defined", test_defined, 1, {"value"}},
     {"undefined", test_undefined, 1, {"value"}},
