@@ -28,6 +28,12 @@ __device__ __forceinline__ const ExpertMatrix* matrix_of(const ExpertRows& rows,
   return matrix->view.codes != nullptr ? matrix : nullptr;
 }
 
+// Fragments lie row by row here.
+__device__ __forceinline__ std::uint32_t* row_of(std::uint32_t* fragments, int units,
+                                                 std::int64_t row) {
+  return fragments + row * units * (kUnitSlots / 2);
+}
+
 // One CTA's units of one row, whose channel c is value(c). Returns what they were divided by.
 template <class Value>
 __device__ __forceinline__ float prepare_units(const ExpertMatrix& matrix, int width,
@@ -68,8 +74,8 @@ __global__ void __launch_bounds__(kPrepareThreads)
   const int token = choice / p.rows.k;
   const float* x = p.x + token * p.x_stride;
   const int row = p.rows.row_of_choice[choice];
-  const float power = prepare_units(*matrix, p.in, {gather.fragments, p.units, row}, warp_largest,
-                                    [x](int c) { return x[c]; });
+  const float power = prepare_units(*matrix, p.in, {row_of(gather.fragments, p.units, row), 1},
+                                    warp_largest, [x](int c) { return x[c]; });
   // Both gathers are of the same row, so both have the same power.
   if (threadIdx.x == 0 && blockIdx.y == 0) {
     const float* weights = p.rows.weights + token * p.rows.weight_stride;
@@ -102,8 +108,8 @@ __global__ void __launch_bounds__(kPrepareThreads)
   const ExpertMatrix* matrix = matrix_of(p.rows, choice, p.down);
   if (matrix == nullptr) return;
   const int row = p.rows.row_of_choice[choice];
-  const float power = prepare_units(*matrix, p.width, {p.to.fragments, p.units, row}, warp_largest,
-                                    hidden_of(p, row));
+  const float power = prepare_units(*matrix, p.width, {row_of(p.to.fragments, p.units, row), 1},
+                                    warp_largest, hidden_of(p, row));
   if (threadIdx.x == 0 && blockIdx.y == 0) p.row_scales[row] = power;
 }
 

@@ -152,13 +152,14 @@ __global__ void __launch_bounds__(kMaxThreads<Tiles>, 1)
   const auto* fragments =
       reinterpret_cast<const std::byte*>(p.matrices[work.group.matrix].fragments);
   InputReader<Tiles> input;
-  input.open(fragments + std::int64_t{first_row} * token_bytes, token_bytes, work.live);
+  input.open(fragments + std::int64_t{first_row} * token_bytes, kFragmentBytes, token_bytes,
+             work.live);
   Sums<kGroupStrips, Tiles> totals;
   totals.clear();
   int next = warp_index();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if constexpr (kWithRing<Tiles>) {
-    PieceRing ring(shape, shared + kBarrierBytes, reinterpret_cast<std::uint64_t*>(shared));
+    PieceRing<false> ring(shape, shared + kBarrierBytes, reinterpret_cast<std::uint64_t*>(shared));
     if (threadIdx.x == 0) ring.init();
     __syncthreads();
     if (threadIdx.x >= kProductThreads) {

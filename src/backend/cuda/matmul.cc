@@ -34,7 +34,10 @@ TensorView take_halves(Arena& arena, std::int64_t count) {
 // Makes the activations ready for one matrix, or finds the ones made for its equal.
 class Preparation {
  public:
-  Preparation(ExecContext& ctx, std::int64_t tokens) : ctx_(ctx), tokens_(tokens) {}
+  // `at_once`: tokens of a launch.
+  Preparation(ExecContext& ctx, std::int64_t tokens, int at_once) : ctx_(ctx), tokens_(tokens) {
+    args_.tile = at_once;
+  }
 
   const std::uint32_t* fragments_for(const CodeWeights& weights) {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
@@ -141,12 +144,12 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
     token_product(ctx, packed.args, shares);
     return;
   }
-  Preparation preparation(ctx, tokens);
+  const int at_once = most_product_tokens(backend.facts());
+  Preparation preparation(ctx, tokens, at_once);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     packed.args.matrices[i].fragments = preparation.fragments_for(*packed.weights[i]);
   }
   packed.args.token_scales = preparation.run(args.x, packed.args.norm);
-  const int at_once = most_product_tokens(backend.facts());
   for (std::int64_t first = 0; first < tokens; first += at_once) {
     packed.args.first_token = first;
     packed.args.tokens = static_cast<int>(std::min<std::int64_t>(at_once, tokens - first));

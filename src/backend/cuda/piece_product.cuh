@@ -13,19 +13,21 @@ __device__ __forceinline__ void product_sync() {
   asm volatile("bar.sync 1, %0;" ::"n"(kProductThreads) : "memory");
 }
 
-// A lane's operands, where fragments lie token by token. Lanes of tokens that do not exist have
-// zeros.
+// A lane's operands. Lanes of tokens that do not exist have zeros.
 template <int Tiles>
 class InputReader {
  public:
-  __device__ __forceinline__ void open(const std::byte* fragments, int token_stride, int tokens) {
+  // The strides, in bytes, are from one unit's fragments to the next one's, and one token's.
+  __device__ __forceinline__ void open(const std::byte* fragments, int unit_stride,
+                                       int token_stride, int tokens) {
     const int token = lane_index() / 4;
+    unit_stride_ = unit_stride;
     from_ = fragments + std::int64_t{token} * token_stride + lane_index() % 4 * 16;
     tile_stride_ = kTokenTile * token_stride;
     tokens_ = tokens - token;
   }
   __device__ __forceinline__ UnitInput<Tiles> operator()(int unit) const {
-    const std::byte* from = from_ + unit * kFragmentBytes;
+    const std::byte* from = from_ + unit * unit_stride_;
     UnitInput<Tiles> in;
 #pragma unroll
     for (int n = 0; n < Tiles; ++n) {
@@ -39,6 +41,7 @@ class InputReader {
 
  private:
   const std::byte* from_ = nullptr;
+  int unit_stride_ = 0;
   int tile_stride_ = 0;
   int tokens_ = 0;  // from this lane's on
 };

@@ -23,8 +23,6 @@ inline constexpr int kProductWarps = 15;
 inline constexpr int kProductThreads = kProductWarps * 32;  // that multiply
 inline constexpr int kMaxRingSlots = 8;
 inline constexpr int kFragmentBytes = 64;  // of a token and unit
-// From one token's fragments to the next one's in a slot: lanes of eight tokens meet all banks.
-inline constexpr int kTokenStride = kMaxPieceUnits * kFragmentBytes + 64;
 
 // The ring of a launch, in bytes. Entries lie in it one behind the other, each as long as it must
 // be: a piece of several strips, or several pieces joined where there are fewer strips.
@@ -49,7 +47,7 @@ struct RingShape {
   int largest_entry(int strips) const {
     const int chunks = most_joined * kMaxPieceUnits * static_cast<int>(sizeof(Chunk));
     return rounded(rounded(chunks + strips * scale_room) + strips * code_room +
-                   tokens * kTokenStride);
+                   tokens * kMaxPieceUnits * kFragmentBytes);
   }
   // All of `space`, which holds the headers too.
   void fill(int space, int strips) {
@@ -75,7 +73,9 @@ struct alignas(16) EntryHeader {
 
   std::int32_t first_strip = 0;  // of the matrix
   std::int32_t fragments_at = 0;
-  std::int32_t unused[2] = {};
+  std::uint16_t first_unit = 0;
+  std::uint16_t units = 0;
+  std::int32_t unused = 0;
 };
 static_assert(sizeof(EntryHeader) == RingShape::kHeaderBytes);
 inline constexpr int kEndsStrips = 1;
@@ -149,11 +149,22 @@ struct PieceView {
   const std::byte* codes = nullptr;    // where the first strip would begin
   int code_stride = 0;
   const std::byte* fragments = nullptr;  // where unit 0 of the first token would be
-  int token_stride = 0;
+  int unit_stride = 0;                   // of fragments
 };
+
+// The prepared activations of a launch's tokens, of unit 0: unit by unit, those of all its tokens
+// together.
+__device__ __forceinline__ const std::byte* first_fragments(const ProductArgs& args,
+                                                            const ProductMatrix& m) {
+  return reinterpret_cast<const std::byte*>(m.fragments) +
+         args.first_token * m.view.units * kFragmentBytes;
+}
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
+// kFragments: activations travel with the weights, of shape.tokens tokens; else the multiplying
+// warps have them.
+template <bool kFragments>
 class PieceRing {
  public:
   // `memory`: headers, then entries.
@@ -177,8 +188,8 @@ class PieceRing {
   // By the producing warp: the pieces of a share. Fragments wait for the kernel before; until the
   // ring is full, they are asked for behind the weights.
   __device__ void produce(const ProductArgs& args, PieceWalk walk) {
-    const PieceWalk behind = walk;
-    bool behind_is_done = shape_.tokens == 0;
+    const int first_slot = slot_;
+    bool behind_is_done = !kFragments;
     int issued = 0;
     while (walk.open_group()) {
       const int joined = max(shape_.most_joined / walk.strips().count, 1);
@@ -189,23 +200,21 @@ class PieceRing {
       uint4 first = __ldg(words);
       uint4 last = __ldg(words + min(joined, pieces) - 1);
       for (int i = 0; i < pieces; i += joined) {
-        const Entry entry(lane, joined_piece(first, last), shape_.tokens);
+        const Entry entry(lane, joined_piece(first, last), fragment_bytes());
         first = __ldg(words + min(i + joined, pieces - 1));
         last = __ldg(words + min(i + 2 * joined, pieces) - 1);
         if (!behind_is_done && !space_.fits(entry.bytes)) {
-          issue_first_fragments(args, behind, issued);
+          issue_first_fragments(args, first_slot, issued);
           behind_is_done = true;
         }
         const int at = make_place(entry.bytes);
         issue_weights(lane, entry, walk.flags(i + joined - 1, pieces), at);
-        if (behind_is_done && shape_.tokens > 0) {
-          issue_fragments(args, walk.matrix(), entry.piece, slot_);
-        }
+        if (kFragments && behind_is_done) issue_fragments(args, slot_);
         ++issued;
         next_slot();
       }
     }
-    if (!behind_is_done) issue_first_fragments(args, behind, issued);
+    if (!behind_is_done) issue_first_fragments(args, first_slot, issued);
   }
 
   // The next entry, for a multiplying warp; fragments are those that came with it, or lie at
@@ -225,8 +234,8 @@ class PieceRing {
     view.scale_stride = more.y;
     view.chunk_words = reinterpret_cast<const uint4*>(entries_ + more.z);
     view.strips = more.w;
-    view.fragments = (shape_.tokens > 0 ? entries_ : own_fragments) + head.w;
-    view.token_stride = kTokenStride;
+    view.fragments = (kFragments ? entries_ : own_fragments) + head.w;
+    view.unit_stride = fragment_bytes();
   }
   // Of the entry that was not released yet.
   __device__ __forceinline__ PieceStrips strips() const {
@@ -306,7 +315,7 @@ class PieceRing {
     int codes_at;
     int fragments_at;
     int bytes;
-    __device__ __forceinline__ Entry(const Lane& lane, const Piece& of, int tokens)
+    __device__ __forceinline__ Entry(const Lane& lane, const Piece& of, int fragment_bytes)
         : piece(of),
           chunks(of.chunks * static_cast<int>(sizeof(Chunk))),
           first_scale(of.first_group * lane.scale_bytes / 16 * 16),
@@ -314,7 +323,7 @@ class PieceRing {
           codes(of.size * 64),
           codes_at(RingShape::rounded(chunks + lane.strips.count * scales)),
           fragments_at(codes_at + lane.strips.count * codes),
-          bytes(RingShape::rounded(fragments_at + tokens * kTokenStride)) {}
+          bytes(RingShape::rounded(fragments_at + of.units * fragment_bytes)) {}
   };
 
   // Waits until the oldest entries have made room; returns the place.
@@ -345,9 +354,10 @@ class PieceRing {
       header.codes_from = at + entry.codes_at - static_cast<int>(piece.offset) * 64;
       header.scales_from = at + entry.chunks - entry.first_scale;
       header.fragments_at = at + entry.fragments_at;
-      header.fragments_from = shape_.tokens > 0
-                                  ? header.fragments_at - piece.first_unit * kFragmentBytes
-                                  : lane.fragments_from;
+      header.fragments_from = kFragments ? header.fragments_at - piece.first_unit * fragment_bytes()
+                                         : lane.fragments_from;
+      header.first_unit = piece.first_unit;
+      header.units = piece.units;
       header.code_stride = entry.codes;
       header.scale_stride = entry.scales;
       header.chunks_at = at;
@@ -355,7 +365,7 @@ class PieceRing {
       header.strips = lane.strips.count;
       *this->header(slot_) = header;
       barrier_expect(barrier, entry.chunks + lane.strips.count * (entry.scales + entry.codes) +
-                                  shape_.tokens * piece.units * kFragmentBytes);
+                                  piece.units * fragment_bytes());
     }
     __syncwarp();
     std::byte* to = entries_ + at;
@@ -370,35 +380,28 @@ class PieceRing {
     }
   }
 
-  // A lane a token.
-  __device__ __forceinline__ void issue_fragments(const ProductArgs& args, int matrix,
-                                                  const Piece& piece, int slot) {
+  // All tokens' of an entry, which lie together.
+  __device__ __forceinline__ void issue_fragments(const ProductArgs& args, int slot) {
     __syncwarp();
-    const int token = lane_index();
-    if (token < shape_.tokens) {
-      const ProductMatrix& m = args.matrices[matrix];
-      const std::int64_t unit =
-          (args.first_token + token) * std::int64_t{m.view.units} + piece.first_unit;
-      bulk_copy(entries_ + header(slot)->fragments_at + token * kTokenStride,
-                reinterpret_cast<const std::byte*>(m.fragments) + unit * kFragmentBytes,
-                piece.units * kFragmentBytes, filled_ + slot);
+    if (lane_index() == 0) {
+      const EntryHeader& of = *header(slot);
+      bulk_copy(entries_ + of.fragments_at,
+                first_fragments(args, args.matrices[of.matrix]) +
+                    std::int64_t{of.first_unit} * fragment_bytes(),
+                of.units * fragment_bytes(), filled_ + slot);
     }
-    __syncwarp();
   }
 
-  // Of the entries that filled the ring first; pieces are not joined where fragments travel.
-  __device__ __forceinline__ void issue_first_fragments(const ProductArgs& args, PieceWalk walk,
+  // Of the entries that filled the ring first.
+  __device__ __forceinline__ void issue_first_fragments(const ProductArgs& args, int first_slot,
                                                         int count) {
     dependency_wait();
-    int slot = 0;
-    while (slot < count && walk.open_group()) {
-      const CodeMatrixView& m = args.matrices[walk.matrix()].view;
-      for (int i = 0; i < m.piece_count && slot < count; ++i, ++slot) {
-        Piece piece;
-        *reinterpret_cast<uint4*>(&piece) = __ldg(reinterpret_cast<const uint4*>(m.pieces) + i);
-        issue_fragments(args, walk.matrix(), piece, slot);
-      }
-    }
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) issue_fragments(args, (first_slot + i) % kMaxRingSlots);
+  }
+  // Of a unit, of all tokens.
+  __device__ __forceinline__ int fragment_bytes() const {
+    return kFragments ? shape_.tokens * kFragmentBytes : 0;
   }
 
   const RingShape& shape_;
@@ -417,6 +420,7 @@ class PieceRing {
 
 #else
 
+template <bool kFragments>
 class PieceRing {
  public:
   __device__ PieceRing(const RingShape&, const PieceWalk& walk) : walk_(walk) {}
@@ -440,11 +444,9 @@ class PieceRing {
     view.scales = m.scales + strips().first * std::int64_t{view.scale_stride};
     view.codes = m.codes + strips().first * m.strip_bytes;
     view.code_stride = static_cast<int>(m.strip_bytes);
-    view.token_stride = m.units * kFragmentBytes;
-    view.fragments = matrix.fragments == nullptr
-                         ? own_fragments + matrix.gather * walk_.args().gather_bytes
-                         : reinterpret_cast<const std::byte*>(matrix.fragments) +
-                               args.first_token * view.token_stride;
+    view.unit_stride = args.tokens * kFragmentBytes;
+    view.fragments = kFragments ? first_fragments(args, matrix)
+                                : own_fragments + matrix.gather * walk_.args().gather_bytes;
   }
   __device__ __forceinline__ PieceStrips strips() const { return walk_.strips(); }
   __device__ __forceinline__ void release() {}

@@ -11,6 +11,7 @@ struct PrepareLaunch {
   const float* x = nullptr;
   std::int64_t stride = 0;
   int in = 0;
+  int tile = 0;
   float* token_scales = nullptr;
   InputNorm norm;
   bool aligned = false;  // rows start at multiples of 16 bytes and have whole float4s
@@ -86,7 +87,10 @@ __global__ void __launch_bounds__(kPrepareThreads)
   }
   const float power = power_of_two_for(largest, kInputExponent);
   if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.z == 0) p.token_scales[token] = power;
-  const PreparedRow to{target.fragments, target.units, token};
+  const int tile = token / p.tile * p.tile;
+  const int in_tile = min(p.tile, static_cast<int>(gridDim.y) - tile);
+  const std::int64_t place = std::int64_t{tile} * target.units + (token - tile);
+  const PreparedRow to{target.fragments + place * (kUnitSlots / 2), in_tile};
   factor /= power;
 #pragma unroll
   for (int u = 0; u < kUnitsPerWarp; ++u) {
@@ -107,6 +111,7 @@ void prepare(ExecContext& ctx, const PrepareArgs& args) {
   p.x = args.x.as<const float>();
   p.stride = args.x.row_stride;
   p.in = static_cast<int>(args.x.columns());
+  p.tile = args.tile;
   p.token_scales = args.token_scales;
   p.norm = args.norm;
   p.aligned = reinterpret_cast<std::uintptr_t>(p.x) % 16 == 0 && p.stride % 4 == 0 && p.in % 4 == 0;

@@ -18,14 +18,13 @@ inline constexpr int kUnitsPerCta = kPrepareThreads / 32 * kUnitsPerWarp;
 
 // One row of prepared activations.
 struct PreparedRow {
-  std::uint32_t* fragments = nullptr;  // of all rows
-  std::int32_t units = 0;              // of a row
-  std::int64_t row = 0;
+  std::uint32_t* fragments = nullptr;  // of unit 0
+  std::int64_t unit_stride = 0;        // to the next unit's, in units
 
   // Slot 32 · unit + lane is `value`, divided already. All lanes of the warp take part.
   __device__ __forceinline__ void store_unit(int unit, float value, int lane) const {
     const __half half = __float2half_rn(lane < 16 ? value : value * 0.0625f);
-    reinterpret_cast<__half*>(fragments)[(row * units + unit) * kUnitSlots + fragment_place(lane)] =
+    reinterpret_cast<__half*>(fragments)[unit * unit_stride * kUnitSlots + fragment_place(lane)] =
         half;
   }
 };

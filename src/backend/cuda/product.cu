@@ -60,7 +60,7 @@ class Results {
 
 template <int Strips, int Tiles, class Scales>
 __device__ __forceinline__ void multiply_share(const Launch& launch, std::byte* shared,
-                                               PieceRing& ring) {
+                                               PieceRing<true>& ring) {
   const ProductArgs& args = launch.args;
   auto& own = *reinterpret_cast<Shared*>(shared);
   const int part = Strips * kStripColumns * args.tokens;
@@ -79,7 +79,7 @@ __device__ __forceinline__ void multiply_share(const Launch& launch, std::byte* 
   do {
     ring.next(args, nullptr, piece);
     const CodeMatrixView& m = args.matrices[piece.matrix].view;
-    input.open(piece.fragments, piece.token_stride, args.tokens);
+    input.open(piece.fragments, piece.unit_stride, kFragmentBytes, args.tokens);
     multiply_piece<Strips, Tiles, Scales>(m, piece, input, next, totals);
     if ((piece.flags & kEndsStrips) == 0) {
       ring.release();
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   using Scales = std::conditional_t<kGptq, GptqScales, ExlScales>;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   auto& own = *reinterpret_cast<Shared*>(shared);
-  PieceRing ring(launch.ring, shared + launch.ring_at, own.barriers);
+  PieceRing<true> ring(launch.ring, shared + launch.ring_at, own.barriers);
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
   if (threadIdx.x >= kProductThreads) {
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
 #else
-  PieceRing ring(launch.ring, walk);
+  PieceRing<true> ring(launch.ring, walk);
   if (threadIdx.x >= kProductThreads) return;
 #endif
   multiply_share<Strips, Tiles, Scales>(launch, shared, ring);

@@ -78,13 +78,15 @@ void product(ExecContext& ctx, const ProductArgs& args, const StripShares& share
 struct PrepareTarget {
   const std::int32_t* channel_of_slot = nullptr;  // [units · 32], −1: nothing
   std::int32_t units = 0;
-  std::uint32_t* fragments = nullptr;  // [tokens][units][16], see fragment_place
+  // By tiles of tokens: [units][tokens of the tile][16], see fragment_place.
+  std::uint32_t* fragments = nullptr;
 };
 
 struct PrepareArgs {
   TensorView x;  // F32 [tokens, in]
   PrepareTarget targets[kMaxMatrices];
   int count = 0;
+  int tile = 0;                   // tokens of a launch of product()
   float* token_scales = nullptr;  // [tokens] out
   InputNorm norm;
 };

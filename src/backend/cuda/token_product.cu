@@ -92,7 +92,7 @@ __device__ __forceinline__ void keep_token_sums(float (&totals)[kSlotStrips][2],
 template <class Scales>
 class TokenMultiplier {
  public:
-  __device__ __forceinline__ TokenMultiplier(Shared& shared, PieceRing& ring)
+  __device__ __forceinline__ TokenMultiplier(Shared& shared, PieceRing<false>& ring)
       : shared_(shared), ring_(ring) {}
 
   // One share, whose input is ready.
@@ -138,7 +138,7 @@ class TokenMultiplier {
   }
 
   Shared& shared_;
-  PieceRing& ring_;
+  PieceRing<false>& ring_;
   float totals_[kSlotStrips][2] = {};
   float gate_ = 0.0f;
   int half_ = 0;
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int end = launch.begins[blockIdx.x + 1];
   const PieceWalk walk(args, begin, end, kSlotStrips);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  PieceRing ring(launch.ring, memory + launch.ring_at, shared.barriers);
+  PieceRing<false> ring(launch.ring, memory + launch.ring_at, shared.barriers);
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
   if (threadIdx.x >= kProductThreads) {
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 #else
   if (threadIdx.x >= kProductThreads) return;
-  PieceRing ring(launch.ring, walk);
+  PieceRing<false> ring(launch.ring, walk);
 #endif
   OwnInput input;
   input.digits = memory + sizeof(Shared);
