@@ -149,18 +149,15 @@ class BenchRun {
     for (std::int64_t step = 0; step < steps; ++step) {
       check_interrupt();
       const StepOutput output = runner_.choose(plan);
-      const bool chosen = !output.ids.empty();
       for (std::size_t i = 0; i < sequences_.size(); ++i) {
-        if (chosen && output.ids[i] >= 0) {
-          tasks[i].id = output.ids[i];
-          continue;
-        }
-        tasks[i].logits = output.logits.row(static_cast<std::int64_t>(i));
+        const auto row = static_cast<std::int64_t>(i);
+        tasks[i].id = output.chose(row) ? output.ids[i] : -1;
+        if (output.chose(row)) continue;
+        tasks[i].logits = output.logits.row(row);
         tasks[i].sampler = &samplers_[i];
         tasks[i].history = sequences_[i].ids;
-        if (chosen) row_sampler_.run({&tasks[i], 1});
       }
-      if (!chosen) row_sampler_.run(tasks);
+      row_sampler_.run(tasks);
       for (std::size_t i = 0; i < sequences_.size(); ++i) {
         if (!tasks[i].error.empty()) fail(tasks[i].code, "{}", tasks[i].error);
         sequences_[i].ids.push_back(tasks[i].id);

@@ -128,6 +128,7 @@ struct Choice {
   Sequence sequence;
   PrefixCursor cursor;
   SamplerChain sampler;
+  bool device_sampled = device_sampleable(sampler.params());
   std::unique_ptr<Constraint> constraint;  // null: none
   std::unique_ptr<AnswerText> text;        // null without a tokenizer
   std::unique_ptr<HeldAnswer> held;        // with banned strings

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "engine/best_answers.h"
 #include "engine/guided_choice.h"
+#include "engine/model_choice.h"
 #include "ops/kv_layout.h"
 #include "text/tokenizer.h"
 
@@ -242,15 +243,11 @@ void EngineCore::gather(const std::vector<Choice*>& who, const StepPlan& plan) {
       constraints_.push_back(choice.constraint.get());
     }
     computed_.push_back({&choice, sequence.cached, count, wanted, choice.drafted});
-    const SamplingParams& sampling = choice.sampler.params();
-    const bool free = !choice.constraint && choice.generated() >= sampling.min_tokens &&
-                      !sampling.ban_end_tokens && !sampling.logprobs && !choice.open->held &&
-                      !choice.open->request.return_logits && device_sampleable(sampling);
     items_.push_back({.sequence = &sequence,
                       .count = count,
                       .logits = wanted,
-                      .sampling = !choice.wants_prompt_rows() && free ? &sampling : nullptr,
                       .adapters = &choice.open->adapters});
+    let_model_choose(choice, items_.back());
   }
 }
 
@@ -336,9 +333,6 @@ void EngineCore::take_rows(const std::vector<Computed>& computed, const StepOutp
   tasks_.clear();
   std::vector<std::pair<Choice*, std::size_t>> owners;  // of each task
   std::int64_t row = 0;
-  const auto chosen = [&](std::int64_t r) {
-    return output.ids.empty() ? -1 : output.ids[static_cast<std::size_t>(r)];
-  };
   for (const Computed& c : computed) {
     Choice& choice = *c.choice;
     const SamplingParams& sampling = choice.sampler.params();
@@ -348,8 +342,9 @@ void EngineCore::take_rows(const std::vector<Computed>& computed, const StepOutp
                                                             : c.begin;
     for (std::int64_t token = first; token < end; ++token, ++row) {
       RowTask task;
-      if (chosen(row) >= 0) {
-        task.id = chosen(row);
+      if (output.chose(row)) {
+        task.id = output.ids[static_cast<std::size_t>(row)];
+        task.logprobs.token = {task.id, output.log_probability(row)};
       } else {
         task.logits = output.logits.row(row);
       }
@@ -367,13 +362,7 @@ void EngineCore::take_rows(const std::vector<Computed>& computed, const StepOutp
     }
   }
   for (const Computed& c : computed) keep_row(*c.choice);
-  if (output.ids.empty()) {
-    row_sampler_.run(tasks_);
-  } else {
-    for (RowTask& task : tasks_) {
-      if (task.id < 0) row_sampler_.run({&task, 1});
-    }
-  }
+  row_sampler_.run(tasks_);
   for (const Computed& c : computed) c.choice->remove_drafts();
   for (const auto& [choice, task] : owners) take_task(*choice, tasks_[task]);
 }

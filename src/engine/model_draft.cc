@@ -253,21 +253,17 @@ void ModelDraft::take_rows(const std::vector<Active*>& rows, const StepOutput& o
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const DraftJob& job = *rows[i]->job;
     RowTask& task = tasks_.emplace_back();
-    task.id = output.ids.empty() ? -1 : output.ids[i];
-    if (task.id >= 0) continue;
+    if (output.chose(static_cast<std::int64_t>(i))) {
+      task.id = output.ids[i];
+      continue;
+    }
     task.logits = fitted(output.logits.row(static_cast<std::int64_t>(i)), i);
     task.sampler = job.sampler;
     task.history = rows[i]->text->sequence.ids;
     task.generated = job.generated + static_cast<std::int64_t>(job.ids.size());
     task.end_tokens = job.end_tokens;
   }
-  if (output.ids.empty()) {
-    row_sampler_.run(tasks_);
-  } else {
-    for (RowTask& task : tasks_) {
-      if (task.id < 0) row_sampler_.run({&task, 1});
-    }
-  }
+  row_sampler_.run(tasks_);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::int32_t id = tasks_[i].id;
     // A damaged row is no guess; neither is what the target cannot say.

@@ -69,6 +69,7 @@ void RowSampler::choose(RowTask& task, Room& room) {
 
 // An Error ends here, as it does at a route of the server: it is the answer to one request.
 void RowSampler::choose_or_tell(RowTask& task, Room& room) {
+  if (task.id >= 0) return;
   try {
     choose(task, room);
   } catch (const Error& error) {
@@ -91,16 +92,17 @@ void RowSampler::choose_in_order(std::span<RowTask> tasks, Room& room) {
 }
 
 void RowSampler::run(std::span<RowTask> tasks) {
-  const std::size_t vocab = tasks.empty() ? 0 : tasks.front().logits.size();
+  std::size_t logits = 0;  // to look at
   heads_.clear();
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     if (i == 0 || tasks[i].follows < 0) heads_.push_back(i);
+    logits += tasks[i].id < 0 ? tasks[i].logits.size() : 0;
   }
   const auto run_from = [&](std::size_t head, Room& room) {
     const std::size_t end = head + 1 < heads_.size() ? heads_[head + 1] : tasks.size();
     choose_in_order(tasks.subspan(heads_[head], end - heads_[head]), room);
   };
-  if (threads_ == nullptr || heads_.size() < 2 || tasks.size() * vocab < kShared) {
+  if (threads_ == nullptr || heads_.size() < 2 || logits < kShared) {
     for (std::size_t i = 0; i < heads_.size(); ++i) run_from(i, rooms_.front());
     return;
   }

@@ -33,7 +33,7 @@ struct RowTask {
   std::int32_t alternatives = -1;  // log-probabilities beside the token's; −1: none
   bool after_chain = false;        // … of the distribution that the sampler draws from
 
-  // The outcome.
+  // The outcome. A task that has its id before is done: the model has chosen.
   std::int32_t id = -1;               // −1: not chosen
   bool satisfied = false;             // the constraint is, and nothing can follow
   std::optional<SamplerState> state;  // the sampler's afterwards, where tasks follow each other

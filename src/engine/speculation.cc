@@ -49,7 +49,7 @@ DraftJob Speculation::job_of(Choice& choice, std::int64_t most,
       .sampler = &choice.sampler,
       .generated = choice.generated(),
       .end_tokens = choice.open->request.ignore_end_tokens ? std::span<const std::int32_t>() : ends,
-      .likeliest = sampling.greedy() && !needs_history(sampling) && device_sampleable(sampling) &&
+      .likeliest = sampling.greedy() && !edits_logits(sampling) && choice.device_sampled &&
                    choice.generated() >= sampling.min_tokens};
 }
 

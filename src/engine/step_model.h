@@ -25,9 +25,10 @@ struct StepItem {
   Sequence* sequence = nullptr;
   std::int64_t count = 0;
   LogitRows logits = LogitRows::kNone;
-  // Set where nothing but these parameters decides which token follows each row: a model that can
-  // may then choose it instead of giving logits.
+  // Set where nothing but these parameters and the sequence's own ids decide which token follows
+  // each row: a model that can may then choose it instead of giving logits.
   const SamplingParams* sampling = nullptr;
+  bool log_probabilities = false;        // of the tokens that it chooses, before any stage
   const AdapterMix* adapters = nullptr;  // null: none
 };
 
@@ -49,7 +50,15 @@ class StepLogits {
 struct StepOutput {
   StepLogits logits;
   // Where the model chose tokens itself: one a row, −1 for a row that has logits. Empty: all have.
-  std::span<const std::int32_t> ids;
+  std::span<const std::int32_t> ids{};
+  // [rows] of the tokens that it chose, where an item wants some.
+  std::span<const float> log_probabilities{};
+  bool chose(std::int64_t row) const {
+    return !ids.empty() && ids[static_cast<std::size_t>(row)] >= 0;
+  }
+  float log_probability(std::int64_t row) const {
+    return log_probabilities.empty() ? 0 : log_probabilities[static_cast<std::size_t>(row)];
+  }
 };
 
 // What the engine asks of a model. A session is one; tests and measurements of the engine itself

@@ -41,7 +41,7 @@ void add_item(const StepItem& item, StepBatch& batch) {
 }
 
 // What the step may be recorded under: its launches depend on nothing else.
-std::uint64_t record_key(const Backend& backend, const StepBatch& batch, bool chooses) {
+std::uint64_t record_key(const Backend& backend, const StepBatch& batch, std::uint64_t choice) {
   std::vector<SequenceSpan> spans;
   for (const BatchSequence& s : batch.sequences) {
     if (s.adapters != nullptr && !s.adapters->empty()) return 0;  // as many launches as adapters
@@ -51,64 +51,61 @@ std::uint64_t record_key(const Backend& backend, const StepBatch& batch, bool ch
   if (key == 0) return 0;
   std::uint64_t hash = key;
   for (const std::uint64_t part :
-       {batch.ids.size(), batch.logit_rows.size(), std::size_t{chooses ? 1u : 0u}}) {
+       {std::uint64_t{batch.ids.size()}, std::uint64_t{batch.logit_rows.size()}, choice}) {
     hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
     hash ^= hash >> 29;
   }
   return hash | 1u;
 }
 
-// Whether the likeliest token is all that is wanted of the item.
-bool wants_likeliest(const StepItem& item) {
-  if (item.logits == LogitRows::kNone) return true;
-  return item.sampling != nullptr && item.sampling->greedy() && !needs_history(*item.sampling);
-}
-
 }  // namespace
 
 StepLogits StepRunner::run(std::span<const StepItem> items) { return compute(items, false).logits; }
 
-StepOutput StepRunner::choose(std::span<const StepItem> items) {
-  return compute(items, session_.backend().ops().argmax != nullptr &&
-                            std::all_of(items.begin(), items.end(), wants_likeliest));
-}
+StepOutput StepRunner::choose(std::span<const StepItem> items) { return compute(items, true); }
 
-StepOutput StepRunner::compute(std::span<const StepItem> items, bool likeliest) {
+StepOutput StepRunner::compute(std::span<const StepItem> items, bool chooses) {
   StepBatch batch;
+  const std::span<const StepItem> chosen = chooses ? items : std::span<const StepItem>();
+  rows_.collect(chosen, session_.backend().ops(), session_.vocab());
   for (const StepItem& item : items) add_item(item, batch);
   BL_CHECK(static_cast<std::int64_t>(batch.ids.size()) <= session_.step_tokens());
   BL_CHECK(static_cast<std::int64_t>(batch.logit_rows.size()) <= session_.logit_rows());
   ExecContext context = session_.begin_step();
   Backend& backend = session_.backend();
-  likeliest = likeliest && !batch.logit_rows.empty();
   TensorView logits;
-  TensorView ids;
-  backend.run_step(record_key(backend, batch, likeliest), context, [&](ExecContext& ctx) {
+  backend.run_step(record_key(backend, batch, rows_.key()), context, [&](ExecContext& ctx) {
     logits = session_.model().forward(ctx, batch, session_.cache().layers());
-    if (!likeliest) return;
-    ids = ctx.scratch->take(DType::kI32, {logits.rows()});
-    ctx.ops->argmax(ctx, {.logits = logits, .out = ids.as<std::int32_t>()});
+    if (rows_.any()) rows_.enqueue(ctx, backend, logits);
   });
   for (const StepItem& item : items) item.sequence->cached += item.count;
   StepOutput output;
-  if (likeliest) {
-    ids_.resize(static_cast<std::size_t>(logits.rows()));
-    backend.download(view_of(ids_.data(), DType::kI32, ids.shape), ids);
-    output.ids = ids_;
-    if (std::find(ids_.begin(), ids_.end(), -1) == ids_.end()) return output;
-  }
-  output.logits = on_host(logits);
+  if (rows_.any()) rows_.read(backend, output);
+  const bool all_chosen =
+      rows_.any() && std::find(output.ids.begin(), output.ids.end(), -1) == output.ids.end();
+  if (!all_chosen) output.logits = on_host(logits, output.ids);
   return output;
 }
 
-StepLogits StepRunner::on_host(const TensorView& logits) {
+StepLogits StepRunner::on_host(const TensorView& logits, std::span<const std::int32_t> ids) {
   Backend& backend = session_.backend();
   if (backend.reads_host_memory() || logits.rows() == 0) return logits;
   if (host_logits_.empty() || host_logits_.view().rows() < logits.rows()) {
     host_logits_ = make_host_tensor(DType::kF32, logits.shape);
   }
   const TensorView host = slice_rows(host_logits_.view(), 0, logits.rows());
-  backend.download(host, logits);
+  const auto wanted = [&](std::int64_t row) {
+    return ids.empty() || ids[static_cast<std::size_t>(row)] < 0;
+  };
+  for (std::int64_t begin = 0; begin < logits.rows();) {
+    std::int64_t end = begin;
+    while (end < logits.rows() && wanted(end)) ++end;
+    if (end > begin) {
+      backend.download(slice_rows(host, begin, end - begin),
+                       slice_rows(logits, begin, end - begin));
+    }
+    begin = end + 1;
+  }
   return host;
 }
 

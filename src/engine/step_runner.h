@@ -1,8 +1,8 @@
 #pragma once
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "engine/device_rows.h"
 #include "engine/model_session.h"
 #include "engine/step_model.h"
 #include "tensor/tensor.h"
@@ -21,20 +21,21 @@ class StepRunner {
   // page left. The logits are valid until the next run.
   StepLogits run(std::span<const StepItem> items);
 
-  // The same, but for items that want no more than the likeliest token of their rows the backend
-  // chooses it, where it can: the output has ids then, and logits only where an id is −1.
+  // The same, but the backend chooses the tokens of the rows that say by what (StepItem::sampling),
+  // where it can: the output has ids then, and logits only of rows whose id is −1.
   StepOutput choose(std::span<const StepItem> items);
 
   // Forgets the cache behind the first `tokens` tokens, and the tokens behind them.
   void truncate(Sequence& sequence, std::int64_t tokens);
 
  private:
-  StepOutput compute(std::span<const StepItem> items, bool likeliest);
-  StepLogits on_host(const TensorView& logits);
+  StepOutput compute(std::span<const StepItem> items, bool chooses);
+  // All rows, or those that have no id.
+  StepLogits on_host(const TensorView& logits, std::span<const std::int32_t> ids);
 
   ModelSession& session_;
   Tensor host_logits_;  // where the backend's memory is not the host's
-  std::vector<std::int32_t> ids_;
+  DeviceRows rows_;
 };
 
 }  // namespace bl

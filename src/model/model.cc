@@ -39,6 +39,7 @@ std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std
   std::size_t block = 0;
   Backend::ScratchShape scratch;
   scratch.tokens = std::max(tokens, logit_rows);
+  scratch.logit_rows = logit_rows;
   scratch.max_in = shape.max_in;
   scratch.max_out = shape.max_out;
   for (const BlockSpec& b : spec.blocks) {

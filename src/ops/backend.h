@@ -68,6 +68,7 @@ class Backend {
   // model whose widest matmul input is `max_in` and output `max_out`.
   struct ScratchShape {
     std::int64_t tokens = 0;
+    std::int64_t logit_rows = 0;
     std::int64_t max_in = 0;
     std::int64_t max_out = 0;
     std::int64_t heads = 0;

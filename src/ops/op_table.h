@@ -2,6 +2,7 @@
 #include "ops/attention.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
+#include "ops/sample.h"
 
 namespace bl {
 
@@ -29,6 +30,9 @@ struct OpTable {
   void (*rope_write_attend)(ExecContext&, const RopeAndWriteArgs& rope,
                             const AttentionArgs&) = nullptr;
   void (*argmax)(ExecContext&, const ArgmaxArgs&) = nullptr;
+  // Where logits would have to come to the host first. The CPU's own way is sample/, which is
+  // faster there.
+  void (*sample)(ExecContext&, const SampleArgs&) = nullptr;
   bool matmul_normalises = false;  // MatmulArgs::norm may be given
   bool matmul_activates = false;   // MatmulArgs::activation may be given
 };

@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/fast_exp.h"
 #include "sample/exp_sum.h"
-#include "sample/fast_exp.h"
 
 namespace bl {
 namespace {

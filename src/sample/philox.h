@@ -29,15 +29,22 @@ constexpr PhiloxBlock philox(PhiloxBlock counter, std::uint64_t seed) {
 // What a number is for: the draw of a token, and decisions that must not depend on it.
 enum class DrawStream : std::uint32_t { kToken = 0, kExclusion = 1 };
 
-// The uniform number in [0, 1) that belongs to a text position, with 53 random bits.
-constexpr double uniform_at(std::uint64_t seed, std::uint64_t position,
-                            DrawStream stream = DrawStream::kToken) {
+// The uniform number in [0, 1) that belongs to a text position, in units of 2^-64: 53 random bits,
+// then zeros.
+constexpr std::uint64_t uniform_bits_at(std::uint64_t seed, std::uint64_t position,
+                                        DrawStream stream = DrawStream::kToken) {
   const PhiloxBlock block =
       philox({static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32),
               static_cast<std::uint32_t>(stream), 0},
              seed);
   const std::uint64_t bits = (std::uint64_t{block[0]} << 32) | block[1];
-  return static_cast<double>(bits >> 11) * 0x1p-53;
+  return bits >> 11 << 11;
+}
+
+// The same as a number.
+constexpr double uniform_at(std::uint64_t seed, std::uint64_t position,
+                            DrawStream stream = DrawStream::kToken) {
+  return static_cast<double>(uniform_bits_at(seed, position, stream) >> 11) * 0x1p-53;
 }
 
 }  // namespace bl

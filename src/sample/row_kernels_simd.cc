@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "sample/fast_exp.h"
+#include "base/fast_exp.h"
 #include "sample/row_kernels.h"
 
 namespace bl::BL_ISA {

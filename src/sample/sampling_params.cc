@@ -156,6 +156,13 @@ void check_below(const char* name, const std::vector<std::int32_t>& ids, std::in
   }
 }
 
+bool has_equal_ids(const std::vector<TokenBias>& biases) {
+  std::vector<std::int32_t> ids;
+  for (const TokenBias& entry : biases) ids.push_back(entry.id);
+  std::sort(ids.begin(), ids.end());
+  return std::adjacent_find(ids.begin(), ids.end()) != ids.end();
+}
+
 }  // namespace
 
 SamplingParams SamplingParams::plain() {
@@ -189,17 +196,26 @@ void validate(const SamplingParams& params, std::int64_t vocab) {
 }
 
 bool device_sampleable(const SamplingParams& p) {
-  const bool plain_row = p.logit_bias.empty() && p.banned_tokens.empty() &&
-                         p.allowed_tokens.empty() && p.min_tokens == 0 && !p.ban_end_tokens &&
-                         p.dry_multiplier == 0 && p.repetition_decay == 0 && p.cfg_scale == 1;
-  const bool plain_report = !p.logprobs && p.banned_strings.empty() && !p.token_healing;
-  if (!plain_row || !plain_report) return false;
+  constexpr std::size_t kSomeTokens = 4096;  // more are dearer to move than a row
+  const bool plain_row = p.logit_bias.size() <= kSomeTokens &&
+                         p.banned_tokens.size() <= kSomeTokens && p.allowed_tokens.empty() &&
+                         !p.ban_end_tokens && p.dry_multiplier == 0 && p.repetition_decay == 0 &&
+                         p.cfg_scale == 1;
+  const bool plain_report =
+      !p.logprobs || (p.top_logprobs == 0 && !p.logprobs_after && !edits_logits(p));
+  if (!plain_row || !plain_report || !p.banned_strings.empty() || p.token_healing) return false;
+  if (has_equal_ids(p.logit_bias)) return false;  // sums of biases depend on the order
   if (p.greedy()) return true;
   const bool whole = [](double x) { return x == 0 || x == 1; }(p.tfs) &&
                      [](double x) { return x == 0 || x == 1; }(p.typical);
   return whole && !p.temperature_last && !p.dynamic_temperature() && p.smoothing_factor == 0 &&
          p.top_n_sigma == 0 && p.top_a == 0 && p.mirostat_mode == 0 && p.xtc_probability == 0 &&
          p.skew == 0 && p.adaptive_target == 1;
+}
+
+bool edits_logits(const SamplingParams& p) {
+  return needs_history(p) || !p.logit_bias.empty() || !p.banned_tokens.empty() ||
+         !p.allowed_tokens.empty() || p.ban_end_tokens;
 }
 
 bool needs_history(const SamplingParams& p) {

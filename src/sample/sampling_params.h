@@ -198,9 +198,14 @@ void validate(const SamplingParams& params);
 // The same, and token ids and top_k (unless it is the default) against the size of a vocabulary.
 void validate(const SamplingParams& params, std::int64_t vocab);
 
-// Whether a device's sampler (argmax, penalties without decay, temperature, top-k, top-p, min-p,
-// draw) gives what the chain gives. A request with anything else needs its row on the host.
+// Whether a device's sampler (ops/sample.h: penalties without decay, biases and bans of some
+// tokens, temperature, top-k, top-p, min-p, draw, or the likeliest; the log-probability of an
+// unedited row's token) gives what the chain gives, once there are min_tokens. A request with
+// anything else needs its row on the host.
 bool device_sampleable(const SamplingParams& params);
+
+// Whether a token's logit depends on more than the model.
+bool edits_logits(const SamplingParams& params);
 
 // Whether the choice depends on the tokens before it.
 bool needs_history(const SamplingParams& params);

@@ -154,9 +154,14 @@ TEST(SamplingParams, DevicesSampleTheCommonChainOnly) {
   EXPECT_TRUE(device([](P& p) { p.temperature = 0, p.tfs = 0.5; }));  // greedy cuts nothing
   EXPECT_FALSE(device([](P& p) { p.repetition_decay = 5; }));
   EXPECT_FALSE(device([](P& p) { p.dry_multiplier = 1; }));
-  EXPECT_FALSE(device([](P& p) { p.logit_bias = {{1, 1}}; }));
-  EXPECT_FALSE(device([](P& p) { p.temperature = 0, p.banned_tokens = {1}; }));
-  EXPECT_FALSE(device([](P& p) { p.min_tokens = 1; }));
+  EXPECT_TRUE(device([](P& p) { p.logit_bias = {{1, 1}, {2, 1}}; }));
+  EXPECT_FALSE(device([](P& p) { p.logit_bias = {{2, 1}, {1, 1}, {2, 3}}; }));
+  EXPECT_FALSE(device([](P& p) { p.logit_bias.resize(5000); }));
+  EXPECT_TRUE(device([](P& p) { p.temperature = 0, p.banned_tokens = {1}; }));
+  EXPECT_FALSE(device([](P& p) { p.banned_tokens.resize(5000); }));
+  EXPECT_FALSE(device([](P& p) { p.allowed_tokens = {1}; }));
+  EXPECT_FALSE(device([](P& p) { p.ban_end_tokens = true; }));
+  EXPECT_TRUE(device([](P& p) { p.min_tokens = 1; }));
   EXPECT_FALSE(device([](P& p) { p.temperature_last = true; }));
   EXPECT_FALSE(device([](P& p) { p.max_temp = 1; }));
   EXPECT_FALSE(device([](P& p) { p.smoothing_factor = 1; }));
@@ -168,7 +173,11 @@ TEST(SamplingParams, DevicesSampleTheCommonChainOnly) {
   EXPECT_FALSE(device([](P& p) { p.xtc_probability = 0.5; }));
   EXPECT_FALSE(device([](P& p) { p.skew = 0.5; }));
   EXPECT_FALSE(device([](P& p) { p.adaptive_target = 0.5; }));
-  EXPECT_FALSE(device([](P& p) { p.logprobs = true; }));
+  EXPECT_TRUE(device([](P& p) { p.logprobs = true; }));
+  EXPECT_FALSE(device([](P& p) { p.logprobs = true, p.top_logprobs = 1; }));
+  EXPECT_FALSE(device([](P& p) { p.logprobs = p.logprobs_after = true; }));
+  EXPECT_FALSE(device([](P& p) { p.logprobs = true, p.logit_bias = {{1, 1}}; }));
+  EXPECT_FALSE(device([](P& p) { p.logprobs = true, p.presence_penalty = 1; }));
   EXPECT_FALSE(device([](P& p) { p.cfg_scale = 1.5; }));
 }
 

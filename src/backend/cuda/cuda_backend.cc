@@ -177,7 +177,7 @@ std::size_t CudaBackend::packed_bytes(const WeightMatrix& matrix, const PackOpti
 
 std::size_t CudaBackend::scratch_bytes(const ScratchShape& shape) const {
   return cuda::matmul_scratch_bytes(shape) + cuda::argmax_scratch_bytes(shape.tokens) +
-         cuda::experts_scratch_bytes(shape) +
+         cuda::sample_scratch_bytes(shape.logit_rows) + cuda::experts_scratch_bytes(shape) +
          cuda::attention_scratch_bytes(shape.tokens, shape.heads, shape.head_dim,
                                        facts_.multiprocessors) +
          arena_bytes(DType::kI32, kTableInts);

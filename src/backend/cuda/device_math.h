@@ -1,25 +1,20 @@
 #pragma once
 // Arithmetic that host and device spell differently.
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
+#include "base/exact_math.h"
 #include "base/host_device.h"
 #include "tensor/float16.h"
 
 namespace bl::cuda {
 
-// exact_…: rounded by themselves; a compiler may fuse a · b + c, these it may not.
-// fast_…: a few units in the last place, for values that are used and not compared.
+// exact_… are in base. fast_…: a few units in the last place, for values that are used and not
+// compared.
 #if defined(__CUDA_ARCH__)
-BL_HD inline float exact_mul(float a, float b) { return __fmul_rn(a, b); }
-BL_HD inline float exact_add(float a, float b) { return __fadd_rn(a, b); }
-BL_HD inline float exact_div(float a, float b) { return __fdiv_rn(a, b); }
 BL_HD inline float fast_div(float a, float b) { return __fdividef(a, b); }
 BL_HD inline float fast_exp(float x) { return __expf(x); }
-BL_HD inline float float_of_bits(std::uint32_t bits) { return __uint_as_float(bits); }
-BL_HD inline std::uint32_t bits_of_float(float value) { return __float_as_uint(value); }
 BL_HD inline float float_of_half(std::uint16_t bits) {
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -31,15 +26,8 @@ BL_HD inline std::uint16_t half_of_float(float value) {
   return bits;
 }
 #else
-BL_HD inline float exact_mul(float a, float b) { return a * b; }
-BL_HD inline float exact_add(float a, float b) { return a + b; }
-BL_HD inline float exact_div(float a, float b) { return a / b; }
 BL_HD inline float fast_div(float a, float b) { return a / b; }
 BL_HD inline float fast_exp(float x) { return std::exp(x); }
-BL_HD inline float float_of_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
-BL_HD inline std::uint32_t bits_of_float(float value) {
-  return std::bit_cast<std::uint32_t>(value);
-}
 BL_HD inline float float_of_half(std::uint16_t bits) { return half_to_float(bits); }
 BL_HD inline std::uint16_t half_of_float(float value) { return float_to_half(value); }
 #endif

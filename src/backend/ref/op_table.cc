@@ -19,6 +19,7 @@ constexpr OpTable kRefOps{
     .rope = ref::rope,
     .kv_write = ref::kv_write,
     .attention = ref::attention,
+    .sample = ref::sample,
 };
 
 }  // namespace

@@ -37,7 +37,10 @@ class RefBackend : public Backend {
   std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix, const PackOptions&) override;
   Tensor unpack(const PackedMatrix& matrix) override;
   std::size_t packed_bytes(const WeightMatrix& matrix, const PackOptions&) override;
-  std::size_t scratch_bytes(const ScratchShape&) const override { return 0; }
+  // Its ops take none; callers of `sample` do.
+  std::size_t scratch_bytes(const ScratchShape& shape) const override {
+    return shape.logit_rows > 0 ? sample_input_bytes(shape.logit_rows) : 0;
+  }
   CacheType default_cache_type() const override { return CacheType::kF32; }
   ThreadPool* threads() override { return &pool_; }
 

@@ -19,6 +19,7 @@ void experts(ExecContext& ctx, const ExpertsArgs& args);
 void rope(ExecContext& ctx, const RopeArgs& args);
 void kv_write(ExecContext& ctx, const KvWriteArgs& args);
 void attention(ExecContext& ctx, const AttentionArgs& args);
+void sample(ExecContext& ctx, const SampleArgs& args);
 
 // act(gate) · up of one element, as ActivateArgs says; `up` is ignored where `gated` is false.
 float activated(const ActivateArgs& args, float gate, float up, bool gated);

@@ -1,0 +1,174 @@
+#include "engine/device_rows.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "base/check.h"
+#include "sample/philox.h"
+
+namespace bl {
+namespace {
+
+// Uploads of a recorded step have fixed sizes.
+constexpr std::int64_t kEditRooms[] = {0, 512, 8192, SampleLimits::kEdits};
+
+SampleRule rule_of(const SamplingParams& params, std::uint64_t position, std::int64_t vocab) {
+  SampleRule rule;
+  rule.kind = params.greedy() ? SampleRule::Kind::kLikeliest : SampleRule::Kind::kDraw;
+  rule.repetition = 1 + static_cast<float>(params.repetition_penalty - 1);
+  rule.presence = static_cast<float>(params.presence_penalty);
+  rule.frequency = static_cast<float>(params.frequency_penalty);
+  if (params.greedy()) return rule;
+  rule.draw = uniform_bits_at(params.seed, position);
+  rule.top_p = params.top_p;
+  rule.min_p = params.min_p;
+  rule.inverse = static_cast<float>(1 / params.temperature);
+  rule.top_k = params.top_k < vocab ? static_cast<std::int32_t>(params.top_k) : 0;
+  return rule;
+}
+
+std::int64_t rows_of(const StepItem& item) {
+  if (item.logits == LogitRows::kNone) return 0;
+  return item.logits == LogitRows::kLast ? 1 : item.count;
+}
+
+// An array as 32-bit words, which is how backends move it.
+template <class T>
+TensorView words_of(std::vector<T>& values) {
+  const auto words = static_cast<std::int64_t>(values.size() * sizeof(T) / 4);
+  return view_of(values.data(), DType::kI32, {words});
+}
+
+}  // namespace
+
+void DeviceRows::collect(std::span<const StepItem> items, const OpTable& ops, std::int64_t vocab) {
+  rules_.clear();
+  edits_.clear();
+  reports_ = false;
+  way_ = Way::kNone;
+  std::int64_t rows = 0;
+  bool all_likeliest = true;
+  bool any = false;
+  for (const StepItem& item : items) {
+    if (item.logits == LogitRows::kNone) continue;
+    rows += rows_of(item);
+    any = any || item.sampling != nullptr;
+    all_likeliest = all_likeliest && item.sampling != nullptr && !item.log_probabilities &&
+                    item.sampling->greedy() && !edits_logits(*item.sampling);
+  }
+  if (!any) return;
+  if (all_likeliest && ops.argmax != nullptr) {
+    way_ = Way::kLikeliest;
+    return;
+  }
+  if (ops.sample == nullptr || rows > SampleLimits::kRows || vocab > SampleLimits::kVocab) return;
+  way_ = Way::kSample;
+  for (const StepItem& item : items) add_rows(item, vocab);
+  edits_.resize(static_cast<std::size_t>(edit_room()));
+}
+
+void DeviceRows::add_rows(const StepItem& item, std::int64_t vocab) {
+  const Sequence& sequence = *item.sequence;
+  const std::int64_t end = sequence.cached + item.count;
+  for (std::int64_t token = end - rows_of(item); token < end; ++token) {
+    SampleRule& rule = rules_.emplace_back();
+    if (item.sampling == nullptr) continue;
+    const auto history = std::span(sequence.ids).first(static_cast<std::size_t>(token) + 1);
+    rule = rule_of(*item.sampling, history.size(), vocab);
+    rule.log_probability = item.log_probabilities ? 1 : 0;
+    reports_ = reports_ || item.log_probabilities;
+    if (!add_edits(*item.sampling, history, vocab, rule)) rule = {};
+  }
+}
+
+// False, and none are added, where there is no room for them: the row is the host's then.
+bool DeviceRows::add_edits(const SamplingParams& params, std::span<const std::int32_t> history,
+                           std::int64_t vocab, SampleRule& rule) {
+  if (!edits_logits(params)) return true;
+  const std::size_t begin = edits_.size();
+  edit_at_.resize(static_cast<std::size_t>(vocab), 0);
+  const auto edit_of = [&](std::int32_t id) -> LogitEdit* {
+    const auto at = static_cast<std::size_t>(id);
+    if (id < 0 || at >= edit_at_.size()) return nullptr;
+    if (edit_at_[at] == 0) {
+      edits_.push_back({.id = id});
+      edit_at_[at] = static_cast<std::int32_t>(edits_.size());
+    }
+    return &edits_[static_cast<std::size_t>(edit_at_[at]) - 1];
+  };
+  if (needs_history(params)) {
+    const auto size = static_cast<std::int64_t>(history.size());
+    const std::int64_t range =
+        params.penalty_range < 0 ? size : std::min(size, params.penalty_range);
+    for (const std::int32_t id : history.last(static_cast<std::size_t>(range))) {
+      if (LogitEdit* edit = edit_of(id)) edit->count += 1;
+    }
+  }
+  for (const TokenBias& entry : params.logit_bias) {
+    if (LogitEdit* edit = edit_of(entry.id)) edit->bias = static_cast<float>(entry.bias);
+  }
+  for (const std::int32_t id : params.banned_tokens) {
+    if (LogitEdit* edit = edit_of(id)) edit->bias = -std::numeric_limits<float>::infinity();
+  }
+  for (std::size_t i = begin; i < edits_.size(); ++i) {
+    edit_at_[static_cast<std::size_t>(edits_[i].id)] = 0;
+  }
+  if (static_cast<std::int64_t>(edits_.size()) > SampleLimits::kEdits) {
+    edits_.resize(begin);
+    return false;
+  }
+  rule.first_edit = static_cast<std::int32_t>(begin);
+  rule.edits = static_cast<std::int32_t>(edits_.size() - begin);
+  return true;
+}
+
+std::int64_t DeviceRows::edit_room() const {
+  const auto count = static_cast<std::int64_t>(edits_.size());
+  return *std::lower_bound(std::begin(kEditRooms), std::end(kEditRooms), count);
+}
+
+std::uint64_t DeviceRows::key() const {
+  return static_cast<std::uint64_t>(way_) | static_cast<std::uint64_t>(edits_.size()) << 2;
+}
+
+void DeviceRows::enqueue(ExecContext& ctx, Backend& backend, const TensorView& logits) {
+  const std::int64_t rows = logits.rows();
+  results_ = ctx.scratch->take(DType::kI32, {2, rows});
+  if (way_ == Way::kLikeliest) {
+    ctx.ops->argmax(ctx, {.logits = logits, .out = results_.row<std::int32_t>(0)});
+    return;
+  }
+  BL_CHECK(static_cast<std::int64_t>(rules_.size()) == rows);
+  const auto put = [&](auto& values) {
+    const TensorView host = words_of(values);
+    const TensorView there = ctx.scratch->take(DType::kI32, host.shape);
+    backend.upload(there, host);
+    return there;
+  };
+  const TensorView rules = put(rules_);
+  const TensorView edits = edits_.empty() ? TensorView() : put(edits_);
+  ctx.ops->sample(ctx, {.logits = logits,
+                        .rules = rules.as<const SampleRule>(),
+                        .edits = edits.as<const LogitEdit>(),
+                        .max_edits = static_cast<std::int64_t>(edits_.size()),
+                        .ids = results_.row<std::int32_t>(0),
+                        .log_probabilities = results_.row<float>(1)});
+}
+
+void DeviceRows::read(Backend& backend, StepOutput& output) {
+  const std::int64_t rows = results_.shape[1];
+  const std::int64_t kinds = reports_ ? 2 : 1;
+  fetched_.resize(static_cast<std::size_t>(kinds * rows));
+  backend.download(view_of(fetched_.data(), DType::kI32, {kinds, rows}),
+                   slice_rows(results_, 0, kinds));
+  output.ids = std::span(fetched_).first(static_cast<std::size_t>(rows));
+  if (!reports_) return;
+  log_probabilities_.clear();
+  for (std::size_t i = output.ids.size(); i < fetched_.size(); ++i) {
+    log_probabilities_.push_back(std::bit_cast<float>(fetched_[i]));
+  }
+  output.log_probabilities = log_probabilities_;
+}
+
+}  // namespace bl

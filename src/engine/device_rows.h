@@ -1,0 +1,47 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/step_model.h"
+#include "ops/backend.h"
+#include "ops/sample.h"
+
+namespace bl {
+
+// What the rows of a step are to become on the backend: rows of items that say by what they are
+// sampled are chosen there, the others come to the host as logits.
+//
+// Goals: a choice is what SamplerChain makes of the same row, up to the rounding of sums; what a
+// step enqueues depends on key() and the number of rows alone, so that it can be recorded.
+class DeviceRows {
+ public:
+  // Before the step: `items` as they are now, for a backend with these ops and rows of `vocab`.
+  void collect(std::span<const StepItem> items, const OpTable& ops, std::int64_t vocab);
+  // Whether any row is chosen on the backend.
+  bool any() const { return way_ != Way::kNone; }
+  // Of what is enqueued beside the model's launches.
+  std::uint64_t key() const;
+  // Within the step, behind the logits.
+  void enqueue(ExecContext& ctx, Backend& backend, const TensorView& logits);
+  // After the step. Valid until the next one.
+  void read(Backend& backend, StepOutput& output);
+
+ private:
+  enum class Way { kNone, kLikeliest, kSample };
+  void add_rows(const StepItem& item, std::int64_t vocab);
+  bool add_edits(const SamplingParams& params, std::span<const std::int32_t> history,
+                 std::int64_t vocab, SampleRule& rule);
+  std::int64_t edit_room() const;
+
+  Way way_ = Way::kNone;
+  bool reports_ = false;  // some row's log-probability is wanted
+  std::vector<SampleRule> rules_;
+  std::vector<LogitEdit> edits_;
+  TensorView results_;                 // I32 [2, rows] on the backend: ids, log-probabilities
+  std::vector<std::int32_t> fetched_;  // the same here
+  std::vector<float> log_probabilities_;
+  std::vector<std::int32_t> edit_at_;  // [vocab] 1 + a token's index in edits_; 0 between rows
+};
+
+}  // namespace bl
