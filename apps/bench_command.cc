@@ -231,6 +231,12 @@ std::vector<Measurement> measure(const BenchOptions& options, ModelSession& sess
   return results;
 }
 
+// What the backend counted, or the plan where its memory is the host's.
+std::uint64_t device_peak(const ModelSession& session) {
+  const std::size_t peak = session.backend().memory_use().peak;
+  return peak > 0 ? peak : session.plan().total();
+}
+
 Json to_json(const std::vector<Measurement>& results, const ModelSession& session) {
   Json list = Json::array();
   for (const Measurement& result : results) {
@@ -239,7 +245,10 @@ Json to_json(const std::vector<Measurement>& results, const ModelSession& sessio
                     {"depth", result.depth},
                     {"tps", result.tps},
                     {"tps_stddev", result.tps_stddev},
-                    {"peak_device_bytes", session.plan().total()},
+                    {"peak_device_bytes", device_peak(session)},
+                    {"planned_device_bytes", session.plan().total()},
+                    {"planned_work_bytes", session.plan().work},
+                    {"peak_work_bytes", session.work_peak()},
                     {"peak_host_bytes", peak_host_memory()},
                     {"backend", session.backend().description()}});
   }
@@ -257,9 +266,17 @@ std::string to_table(const BenchOptions& options, const std::vector<Measurement>
     text += fmt::format("| {:<10} | {:>5} | {:>6} | {:>11.2f} ± {:>6.2f} |\n", result.test,
                         result.batch, result.depth, result.tps, result.tps_stddev);
   }
-  return text + fmt::format("\nmodel, cache and work space {:.1f} MiB, peak resident {:.1f} MiB\n",
-                            static_cast<double>(session.plan().total()) / 0x1p20,
-                            static_cast<double>(peak_host_memory()) / 0x1p20);
+  const auto mib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
+  return text +
+         fmt::format("\nmodel, cache and work space {:.1f} MiB{}, peak resident {:.1f} MiB\n",
+                     mib(session.plan().total()),
+                     session.backend().reads_host_memory()
+                         ? std::string()
+                         : fmt::format(" planned, {:.1f} MiB taken, {:.1f} of {:.1f} MiB "
+                                       "of work space used",
+                                       mib(device_peak(session)), mib(session.work_peak()),
+                                       mib(session.plan().work)),
+                     mib(peak_host_memory()));
 }
 
 void bench(BenchOptions& options) {

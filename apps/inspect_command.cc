@@ -9,8 +9,10 @@
 #include "command.h"
 #include "engine/host_memory.h"
 #include "engine/open_model.h"
+#include "engine/session_plan.h"
 #include "format/load_weight_matrix.h"
 #include "model/model_loader.h"
+#include "random_model_flags.h"
 #include "results.h"
 #include "usage_error.h"
 
@@ -24,6 +26,8 @@ struct InspectOptions {
   std::string cache;
   std::int64_t batch = 1;
   ByteSize memory;
+  bool embed_host = false;
+  RandomModelFlags random;
   double rope_scale = 0;
   double rope_alpha = 0;
   std::string archs;
@@ -35,14 +39,16 @@ struct InspectOptions {
     v(model, {"model", "DIR|FILE.gguf", "model folder or .gguf file"});
     v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});
     v.group("Plan");
-    v(backend, {"--backend", "NAME", "auto, cpu, ref or cuda[:N]"});
+    v(backend, {"--backend", "NAME", "auto, cpu, ref or cuda[:N], which needs no card here"});
     v(context, {"--ctx", "N", "tokens of a sequence", "the model's"});
     v(cache,
       {"--cache", "TYPE", "keys and values as fp32, fp16, fp8, q8, q6 or q4", "fp16; ref: fp32"});
     v(batch, {"--batch", "N", "sequences at once"});
     v(memory, {"--vram", "SIZE", "memory to fit into, such as 24GiB", "what is free"});
+    v(embed_host, {"--embed-host", "", "keep the embedding in host memory (no effect on a CPU)"});
     v(rope_scale, {"--rope-scale", "X", "divide positions by X", "the model's"});
     v(rope_alpha, {"--rope-alpha", "X", "stretch the rotary base (NTK)", "the model's"});
+    random.visit(v);
     v.group("Output");
     v(json, {"--json", "", "print JSON"});
   }
@@ -148,42 +154,45 @@ Inspection inspect_weights(const ModelFiles& files) {
   return result;
 }
 
+// Bytes to fit into.
+std::uint64_t memory_for(const InspectOptions& options, const Planner& planner) {
+  if (options.memory.bytes > 0) return options.memory.bytes;
+  if (planner.is_plan) fail_usage("--vram SIZE: there is no card here, so say what to fit into");
+  const Backend& backend = *planner.backend;
+  return backend.reads_host_memory() ? available_host_memory() : backend.free_memory();
+}
+
 struct PlanReport {
-  MemoryPlan plan;
-  std::uint64_t available = 0;
-  std::int64_t context = 0;
+  SessionPlan plan;
   std::int64_t max_context = 0;
-  CacheType cache = CacheType::kF16;
-  bool fits() const { return plan.total() <= available; }
+  std::string instead;  // what would fit
+  WeightReader::Totals weights;
+  bool tied = false;
+  bool on_device = false;
 };
 
 PlanReport make_plan(const InspectOptions& options, const ModelLoader& loader,
-                     const Backend& backend) {
+                     const Planner& planner) {
+  const Backend& backend = *planner.backend;
+  SessionOptions session;
+  session.sequences = options.batch;
+  // Without --ctx the model's own, whether it fits or not.
+  session.context = loader.spec().context;
+  session.embed_host = options.embed_host;
+  if (!options.cache.empty()) session.cache = parse_cache_type(options.cache);
+  const PlanInput input{session, loader, backend, memory_for(options, planner)};
   PlanReport report;
-  report.cache = backend.default_cache_type();
-  if (!options.cache.empty()) report.cache = *parse_cache_type(options.cache);
-  report.context = loader.spec().context;
-  report.available = options.memory.bytes > 0 ? options.memory.bytes : available_host_memory();
-  ModelLoader::PlanOptions plan;
-  plan.cache = report.cache;
-  plan.context = report.context;
-  plan.sequences = options.batch;
-  plan.step_tokens = std::max<std::int64_t>(512, options.batch);
-  plan.logit_rows = options.batch;
-  report.plan = loader.plan(plan);
-  // What one sequence may take when all of the batch grow alike.
-  MemoryPlan without_cache = report.plan;
-  without_cache.cache = 0;
-  const std::size_t fixed = without_cache.total();
-  const std::size_t left = report.available > fixed ? report.available - fixed : 0;
-  const auto layouts = loader.spec().kv_layouts(report.cache);
-  report.max_context =
-      longest_context(layouts, MemoryPlan{}, left / static_cast<std::size_t>(options.batch),
-                      std::max(loader.spec().max_positions, loader.spec().context));
+  report.plan = plan_session(input);
+  report.max_context = longest_fitting(input, report.plan.cache);
+  if (!report.plan.fits()) report.instead = what_would_fit(input, report.plan);
+  report.weights = loader.weights();
+  report.tied = loader.spec().tied;
+  report.on_device = !backend.reads_host_memory();
   return report;
 }
 
 Json to_json(const ModelSpec& spec, const Inspection& weights, const PlanReport& plan) {
+  const MemoryPlan& memory = plan.plan.memory;
   Json layers = Json::array();
   for (const LayerReport& layer : weights.layers) {
     layers.push_back({{"name", layer.name},
@@ -204,15 +213,22 @@ Json to_json(const ModelSpec& spec, const Inspection& weights, const PlanReport&
           {"weights_by_layer", std::move(layers)},
           {"tensors", weights.tensors},
           {"plan",
-           {{"weights", plan.plan.weights},
-            {"cache", plan.plan.cache},
-            {"work", plan.plan.work},
-            {"total", plan.plan.total()},
-            {"available", plan.available},
-            {"fits", plan.fits()},
-            {"ctx", plan.context},
-            {"cache_type", name_of(plan.cache)},
-            {"max_ctx", plan.max_context}}}};
+           {{"weights", memory.weights},
+            {"cache", memory.cache},
+            {"work", memory.work},
+            {"backend", memory.backend},
+            {"total", memory.total()},
+            {"driver", memory.driver},
+            {"host", memory.on_host},
+            {"quantized_stored", plan.weights.quantized_stored},
+            {"quantized_packed", plan.weights.quantized_packed},
+            {"step_tokens", plan.plan.step_tokens},
+            {"available", plan.plan.available},
+            {"fits", plan.plan.fits()},
+            {"ctx", plan.plan.context},
+            {"cache_type", name_of(plan.plan.cache)},
+            {"max_ctx", plan.max_context},
+            {"instead", plan.instead}}}};
 }
 
 std::string join(const std::vector<std::string>& words) {
@@ -221,32 +237,67 @@ std::string join(const std::vector<std::string>& words) {
   return text;
 }
 
-std::string to_table(const ModelSpec& spec, const Inspection& weights, const PlanReport& plan) {
+std::string plan_table(const PlanReport& report) {
   const auto bytes = [](std::uint64_t value) { return human_bytes(static_cast<double>(value)); };
+  const SessionPlan& plan = report.plan;
+  const MemoryPlan& memory = plan.memory;
+  std::string text = fmt::format("\nmemory for {} tokens, cache {}, steps of {}:\n", plan.context,
+                                 name_of(plan.cache), plan.step_tokens);
+  const auto line = [&](const char* what, std::uint64_t size, const std::string& remark) {
+    text +=
+        fmt::format("  {:<10} {:>12}{}{}\n", what, bytes(size), remark.empty() ? "" : "  ", remark);
+  };
+  std::string packed;
+  if (report.weights.quantized_stored > 0 && report.on_device) {
+    packed = fmt::format("quantized matrices {:.4f} of their bytes in the files",
+                         static_cast<double>(report.weights.quantized_packed) /
+                             static_cast<double>(report.weights.quantized_stored));
+  }
+  line("weights", memory.weights, packed);
+  line("cache", memory.cache, "");
+  line("work", memory.work, "");
+  if (report.on_device) line("backend", memory.backend, "work space of libraries, constants");
+  line(
+      "total", memory.total(),
+      fmt::format("{} {}", plan.fits() ? "fits into" : "does not fit into", bytes(plan.available)));
+  if (report.on_device) {
+    line("driver", memory.driver,
+         "beside the total: its context, kernels, recorded steps; allowed for");
+  }
+  if (memory.on_host > 0) {
+    line(
+        "host", memory.on_host,
+        report.tied ? "the embedding; the head, its equal, is among the weights" : "the embedding");
+  }
+  text += fmt::format("  longest context that fits: {}\n", report.max_context);
+  if (!report.instead.empty()) text += fmt::format("  what fits: {}\n", report.instead);
+  return text;
+}
+
+std::string to_table(const ModelSpec& spec, const Inspection& weights, const PlanReport& plan) {
   std::string text = fmt::format(
       "architecture     {}\nsize             {} layers, hidden {}, vocabulary {}, {} positions\n"
       "weights          {:.1f} M in {} tensors, {} ({})\n"
       "bits a weight    {:.3f} in the linears of the blocks, {:.3f} with embedding and head\n\n",
       spec.architecture, spec.layers, spec.hidden, spec.vocab, spec.max_positions,
       static_cast<double>(weights.all.weights) / 1e6, weights.tensors.size(),
-      bytes(weights.stored_bytes), join(weights.all.formats), weights.linears.bits_per_weight(),
-      weights.all.bits_per_weight());
+      human_bytes(static_cast<double>(weights.stored_bytes)), join(weights.all.formats),
+      weights.linears.bits_per_weight(), weights.all.bits_per_weight());
   text += fmt::format("{:<28} {:>12} {:>12}  {}\n", "layer", "weights", "bits each", "formats");
   for (const LayerReport& layer : weights.layers) {
     text += fmt::format("{:<28} {:>12} {:>12.3f}  {}\n", layer.name, layer.weights,
                         layer.bits_per_weight(), join(layer.formats));
   }
-  return text + fmt::format(
-                    "\nmemory for {} tokens, cache {}:\n  weights {:>12}\n  cache   {:>12}\n  "
-                    "work    {:>12}\n  total   {:>12}  {} {}\n  longest context that fits: {}\n",
-                    plan.context, name_of(plan.cache), bytes(plan.plan.weights),
-                    bytes(plan.plan.cache), bytes(plan.plan.work), bytes(plan.plan.total()),
-                    plan.fits() ? "fits into" : "does not fit into", bytes(plan.available),
-                    plan.max_context);
+  return text + plan_table(plan);
 }
 
 void check(const InspectOptions& options) {
-  if (options.model.empty()) fail_usage("inspect: DIR or FILE.gguf is missing");
+  if (options.model.empty() && !options.random.wanted()) {
+    fail_usage("inspect: DIR or FILE.gguf is missing");
+  }
+  if (!options.model.empty() && options.random.wanted()) {
+    fail_usage("inspect: give either DIR or --random SHAPE");
+  }
   if (options.context < 0) fail_usage("--ctx: {} should be 1 or more", options.context);
   if (options.batch < 1 || options.batch > 4096) {
     fail_usage("--batch: {} is not in 1 … 4096", options.batch);
@@ -258,14 +309,16 @@ void check(const InspectOptions& options) {
 
 void inspect(InspectOptions& options) {
   check(options);
-  const OpenedModel opened = open_model(options.model, options.archs);
-  const std::unique_ptr<Backend> backend = open_backend(options.backend, {});
+  const OpenedModel opened = options.random.wanted() ? *options.random.open_hollow()
+                                                     : open_model(options.model, options.archs);
+  const Planner planner = open_planner(options.backend, {});
   LoadOptions load;
   load.spec = {options.rope_scale, options.rope_alpha, options.context};
   load.archs = options.archs;
-  const ModelLoader loader(*backend, opened.files, load);
+  load.embed_host = options.embed_host;
+  const ModelLoader loader(*planner.backend, opened.files, load);
   const Inspection weights = inspect_weights(opened.files);
-  const PlanReport plan = make_plan(options, loader, *backend);
+  const PlanReport plan = make_plan(options, loader, planner);
   if (options.json) {
     write_json(to_json(loader.spec(), weights, plan));
   } else {

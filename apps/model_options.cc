@@ -2,12 +2,23 @@
 
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/terminal.h"
 #include "usage_error.h"
 
 namespace bl {
 namespace {
 
 constexpr std::int64_t kMaxContext = 2'000'000'000;  // positions are 32-bit numbers
+
+void say_memory(const ModelSession& session) {
+  const auto text = [](std::size_t bytes) { return human_bytes(static_cast<double>(bytes)); };
+  const MemoryPlan& plan = session.plan();
+  log_info("{}: {} planned (weights {}, cache {}, work space {}), {} taken{}",
+           session.backend().name(), text(plan.total()), text(plan.weights), text(plan.cache),
+           text(plan.work), text(session.backend().memory_use().peak),
+           plan.on_host > 0 ? fmt::format(", {} of embedding on the host", text(plan.on_host))
+                            : std::string());
+}
 
 int checked_threads(std::int64_t threads) {
   if (threads < 0 || threads > 1024) {
@@ -35,6 +46,8 @@ SessionOptions ModelOptions::session_options(bool needs_model) const {
   options.archs = archs;
   options.deterministic = deterministic;
   options.kv_host = kv_host.bytes;
+  options.embed_host = embed_host;
+  options.memory = memory.bytes;
   if (!cache.empty()) {
     options.cache = parse_cache_type(cache);
     if (!options.cache) {
@@ -51,7 +64,10 @@ std::unique_ptr<ModelSession> load_session(const SessionOptions& options) {
     if (!progress) progress = std::make_unique<Progress>("loading", total, Progress::Unit::kBytes);
     progress->update(done);
   };
-  return ModelSession::load(with_progress);
+  std::unique_ptr<ModelSession> session = ModelSession::load(with_progress);
+  progress.reset();
+  if (!session->backend().reads_host_memory()) say_memory(*session);
+  return session;
 }
 
 }  // namespace bl

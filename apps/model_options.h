@@ -18,6 +18,7 @@ struct ModelOptions {
   double rope_alpha = 0;
   std::string archs;
   bool embed_host = false;
+  ByteSize memory;
   ByteSize kv_host;
   bool deterministic = false;
 
@@ -38,6 +39,7 @@ struct ModelOptions {
     v(rope_alpha, {"--rope-alpha", "X", "stretch the rotary base (NTK)", "the model's"});
     v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});
     v(embed_host, {"--embed-host", "", "keep the embedding in host memory (no effect on a CPU)"});
+    v(memory, {"--vram", "SIZE", "memory of the device to keep to, such as 24GiB", "what is free"});
     v(kv_host,
       {"--kv-host", "SIZE", "host memory for pages that leave the cache, such as 8GiB", "none"});
     v(deterministic, {"--deterministic", "", "results that do not depend on the batch"});

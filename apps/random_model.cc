@@ -72,6 +72,9 @@ void fill_permutation(const TensorView& view, std::uint64_t seed) {
 class RandomSource : public TensorSource {
  public:
   using Fill = std::function<void(const TensorView&, std::uint64_t seed)>;
+  // Of a hollow source, all tensors above this share memory that nobody touches.
+  static constexpr std::size_t kBulk = std::size_t{1} << 20;
+  explicit RandomSource(bool hollow) : hollow_(hollow) {}
 
   void add(const std::string& name, DType dtype, const Shape& shape, Fill fill) {
     entries_[name] = {{dtype, shape, "random model"}, std::move(fill)};
@@ -89,6 +92,8 @@ class RandomSource : public TensorSource {
     const auto at = entries_.find(std::string(name));
     if (at == entries_.end()) fail(ErrorCode::kNotFound, "random model: no tensor {}", name);
     const TensorInfo& info = at->second.info;
+    const auto bytes = static_cast<std::size_t>(info.shape.elements()) * size_of(info.dtype);
+    if (hollow_ && bytes > kBulk) return {view_of(shared(bytes), info.dtype, info.shape), shared_};
     const auto tensor = std::make_shared<Tensor>(make_host_tensor(info.dtype, info.shape));
     at->second.fill(tensor->view(), std::hash<std::string_view>()(name));
     return {tensor->view(), tensor};
@@ -99,7 +104,17 @@ class RandomSource : public TensorSource {
     TensorInfo info;
     Fill fill;
   };
+  std::byte* shared(std::size_t bytes) const {
+    if (!shared_ || static_cast<std::size_t>(shared_->view().rows()) < bytes) {
+      const auto size = static_cast<std::int64_t>(bytes);
+      shared_ = std::make_shared<Tensor>(make_host_tensor(DType::kU8, {size}));
+    }
+    return shared_->view().as<std::byte>();
+  }
+
   std::map<std::string, Entry> entries_;
+  bool hollow_;
+  mutable std::shared_ptr<Tensor> shared_;
 };
 
 std::vector<Band> bands_of(const Json& mix, std::int64_t in) {
@@ -280,7 +295,7 @@ RandomModel make_random_model(const RandomModelRequest& request) {
   } else {
     model.config.erase("quantization_config");
   }
-  auto source = std::make_shared<RandomSource>();
+  auto source = std::make_shared<RandomSource>(request.hollow);
   RandomWeights weights(*source, request, shapes);
   add_model(model.config, *source, weights);
   model.source = std::move(source);

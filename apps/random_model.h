@@ -17,6 +17,8 @@ struct RandomModelRequest {
   std::string shape;   // a name of archs/bench/shapes.json, or the path of a config.json
   std::string format;  // "exl2", "gptq", "fp16"
   std::string mix;     // of widths, "4"; exl2 only
+  // Bulk weights are neither made nor held: only a plan will be made of it.
+  bool hollow = false;
 };
 
 // Throws kInvalidArgument naming what is known. Tensors are made when they are read, so that no

@@ -32,6 +32,10 @@ struct RandomModelFlags {
   std::shared_ptr<const OpenedModel> open(const std::string& shape) const {
     return open_random_model({shape, format, mix});
   }
+  // Without its bulk of weights, to be planned for.
+  std::shared_ptr<const OpenedModel> open_hollow() const {
+    return open_random_model({random, format, mix, true});
+  }
 };
 
 }  // namespace bl

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/cuda_entry.h"
+#include "backend/cuda/cuda_planner.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -56,6 +57,13 @@ std::unique_ptr<Backend> open_backend(const std::string& name, const BackendOpti
   if (const std::optional<int> device = cuda_index(name)) return open_cuda(*device);
   fail(ErrorCode::kInvalidArgument, "unknown backend '{}'; known: {}", name,
        fmt::join(backend_names(), ", "));
+}
+
+Planner open_planner(const std::string& name, const BackendOptions& options) {
+  if (cuda_index(name) && cuda_device_count() == 0) {
+    return {std::make_unique<CudaPlanner>(), true};
+  }
+  return {open_backend(name, options), false};
 }
 
 }  // namespace bl

@@ -15,6 +15,14 @@ struct BackendOptions {
 // right.
 std::unique_ptr<Backend> open_backend(const std::string& name, const BackendOptions& options);
 
+// The same for plans alone: where "cuda[:N]" is named and no card is here, a backend that says what
+// a model would take and can do nothing else; `is_plan` tells.
+struct Planner {
+  std::unique_ptr<Backend> backend;
+  bool is_plan = false;
+};
+Planner open_planner(const std::string& name, const BackendOptions& options);
+
 // Names that this build knows, for --help and errors.
 std::vector<std::string> backend_names();
 

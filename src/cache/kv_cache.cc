@@ -17,24 +17,20 @@ KvCache::KvCache(Backend& backend, std::span<const KvLayout> layers, std::int32_
     }
     return page * count;
   };
+  // One allocation, because devices round each of them up. Pages of 256 slots keep every pool
+  // aligned.
+  static_assert(kPageSlots % 256 == 0);
+  memory_ = backend.allocate(pool_bytes(page_bytes(layers)));
+  auto* at = static_cast<std::byte*>(memory_.data());
   for (const KvLayout& layout : layers) {
     BL_CHECK(layout.kv_heads > 0 && layout.k_dim > 0 && layout.v_dim > 0);
-    Buffer k = backend.allocate(pool_bytes(layout.k_page_bytes()));
-    Buffer v = backend.allocate(pool_bytes(layout.v_page_bytes()));
-    views_.push_back({.layout = layout,
-                      .k = static_cast<std::byte*>(k.data()),
-                      .v = static_cast<std::byte*>(v.data()),
-                      .pages = pages});
-    buffers_.push_back(std::move(k));
-    buffers_.push_back(std::move(v));
+    std::byte* v = at + layout.k_page_bytes() * count;
+    views_.push_back({.layout = layout, .k = at, .v = v, .pages = pages});
+    at = v + layout.v_page_bytes() * count;
   }
 }
 
-std::size_t KvCache::bytes() const {
-  std::size_t sum = 0;
-  for (const Buffer& buffer : buffers_) sum += buffer.bytes();
-  return sum;
-}
+std::size_t KvCache::bytes() const { return memory_.bytes(); }
 
 template <class Visit>
 void KvCache::each_piece(std::int32_t page, Visit&& visit) const {

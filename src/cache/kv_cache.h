@@ -41,7 +41,7 @@ class KvCache final : public PageMemory {
   void each_piece(std::int32_t page, Visit&& visit) const;
 
   Backend& backend_;
-  std::vector<Buffer> buffers_;
+  Buffer memory_;  // of all pools
   std::vector<PagedKvView> views_;
   std::vector<CopyPiece> pieces_;  // of the present move
   PagePool pool_;

@@ -11,72 +11,11 @@
 #include "base/terminal.h"
 #include "engine/host_memory.h"
 #include "engine/open_model.h"
+#include "engine/session_plan.h"
 #include "model/model_loader.h"
 
 namespace bl {
 namespace {
-
-// Tokens of a step of prefill: enough that each weight is read for many of them.
-constexpr std::int64_t kHostStepTokens = 512;
-constexpr std::int64_t kDeviceStepTokens = 2048;
-// Where every token's logits are wanted, a step is so short that they stay below this.
-constexpr std::int64_t kLogitBytes = 128 << 20;
-
-struct StepSize {
-  std::int64_t tokens = 0;
-  std::int64_t logit_rows = 0;
-};
-
-StepSize step_size(const SessionOptions& options, const Backend& backend, std::int64_t vocab,
-                   std::int64_t context) {
-  const std::int64_t step = backend.reads_host_memory() ? kHostStepTokens : kDeviceStepTokens;
-  const std::int64_t rows = std::clamp<std::int64_t>(
-      kLogitBytes / (vocab * static_cast<std::int64_t>(sizeof(float))), 16, kHostStepTokens);
-  if (options.logits == SessionLogits::kEveryToken) return {rows, rows};
-  const std::int64_t verified = std::min(options.sequences * options.drafts, rows);
-  const std::int64_t wanted = options.sequences + verified;
-  return {std::max(std::min(step, context), wanted), wanted};
-}
-
-// The longest sequence that a session will hold.
-std::int64_t choose_context(const SessionOptions& options, const ModelLoader& loader,
-                            MemoryPlan plan, CacheType cache, std::uint64_t available) {
-  std::int64_t allowed = loader.spec().context;
-  if (options.longest > allowed) {
-    fail(ErrorCode::kInvalidArgument,
-         "a sequence of {} tokens is longer than the context of {}; --ctx {} extends it",
-         options.longest, allowed, options.longest);
-  }
-  if (options.longest > 0) return options.longest;
-  if (options.context > 0) return options.context;
-  if (options.most_context > 0) allowed = std::min(allowed, options.most_context);
-  // A tenth stays free for the page tables, the tokenizer and everybody else.
-  plan.cache = 0;
-  const std::vector<KvLayout> layouts = loader.spec().kv_layouts(cache);
-  const std::int64_t fitting =
-      longest_context(layouts, plan, static_cast<std::size_t>(available - available / 10), allowed);
-  return fitting > 0 ? fitting : std::min<std::int64_t>(allowed, kPageSlots);
-}
-
-std::int32_t count_pages(const SessionOptions& options, std::int64_t context) {
-  if (options.pages > 0) return options.pages;
-  const std::int64_t pages = pages_for(context) * options.sequences;
-  if (pages > INT32_MAX) {
-    fail(ErrorCode::kInvalidArgument, "{} sequences of {} tokens are more than a cache can hold",
-         options.sequences, context);
-  }
-  return static_cast<std::int32_t>(pages);
-}
-
-void check_memory(const MemoryPlan& plan, std::uint64_t available, const std::string& name) {
-  if (plan.total() <= available) return;
-  fail(ErrorCode::kOutOfMemory,
-       "{} needs {} (weights {}, cache {}, work space {}), and {} is free; a smaller --ctx or "
-       "--cache q4 needs less",
-       name, human_bytes(static_cast<double>(plan.total())),
-       human_bytes(static_cast<double>(plan.weights)), human_bytes(static_cast<double>(plan.cache)),
-       human_bytes(static_cast<double>(plan.work)), human_bytes(static_cast<double>(available)));
-}
 
 // The host's part of the cache comes first: what is left of the host's memory then.
 std::uint64_t host_memory_beside(std::size_t kv_host) {
@@ -103,11 +42,10 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
                                                 opened.generation_config_file);
   session->backend_ = open_backend(options.backend, {.threads = options.threads});
   Backend& backend = *session->backend_;
-  const CacheType cache = options.cache.value_or(backend.default_cache_type());
-
   LoadOptions load;
   load.spec = {options.rope_scale, options.rope_alpha, options.context};
   load.archs = options.archs;
+  load.embed_host = options.embed_host;
   load.progress = [&](std::size_t done, std::size_t total) {
     if (options.on_progress) {
       options.on_progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total));
@@ -115,35 +53,28 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   };
   ModelLoader loader(backend, opened.files, load);
   const std::uint64_t host_memory = host_memory_beside(options.kv_host);
-  const std::uint64_t available = backend.reads_host_memory() ? host_memory : backend.free_memory();
-  const StepSize step = step_size(options, backend, loader.spec().vocab, loader.spec().context);
-  ModelLoader::PlanOptions plan{.cache = cache,
-                                .context = 0,
-                                .sequences = options.sequences,
-                                .step_tokens = step.tokens,
-                                .logit_rows = step.logit_rows,
-                                .adapter_bytes = options.adapter_bytes};
-  session->context_ = choose_context(options, loader, loader.plan(plan), cache, available);
-  const std::int32_t pages = count_pages(options, session->context_);
-  session->plan_ = loader.plan(plan);
-  session->plan_.cache =
-      KvCache::page_bytes(loader.spec().kv_layouts(cache)) * static_cast<std::size_t>(pages);
-  check_memory(session->plan_, available, opened.path.string());
+  std::uint64_t available = backend.reads_host_memory() ? host_memory : backend.free_memory();
+  if (options.memory > 0) available = std::min(available, options.memory);
+  const PlanInput input{options, loader, backend, available};
+  const SessionPlan plan = plan_session(input);
+  check_fits(input, plan, opened.path.string());
+  session->plan_ = plan.memory;
   session->kv_host_ = options.kv_host;
-  session->cache_type_ = cache;
+  session->cache_type_ = plan.cache;
+  session->context_ = plan.context;
+  session->step_tokens_ = plan.step_tokens;
+  session->logit_rows_ = plan.logit_rows;
+  session->sequences_ = options.sequences;
+  session->deterministic_ = options.deterministic;
   session->identity_.emplace(opened.path, opened.files.config);
 
   // Reading the tokenizer is work for one thread, and packing waits for memory half of the time.
   std::future<std::unique_ptr<ModelText>> text;
   if (options.with_text) text = std::async(std::launch::async, load_text, std::cref(opened));
   session->model_ = loader.load();
-  session->cache_ = std::make_unique<KvCache>(backend, session->model_->kv_layouts(cache), pages);
-  session->scratch_ =
-      Arena(backend.allocate(session->model_->work_bytes(step.tokens, step.logit_rows)));
-  session->step_tokens_ = step.tokens;
-  session->logit_rows_ = step.logit_rows;
-  session->sequences_ = options.sequences;
-  session->deterministic_ = options.deterministic;
+  session->cache_ =
+      std::make_unique<KvCache>(backend, session->model_->kv_layouts(plan.cache), plan.pages);
+  session->scratch_ = Arena(backend.allocate(plan.memory.work));
   if (text.valid()) session->text_ = text.get();
   session->collect_end_tokens();
   return session;

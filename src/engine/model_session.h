@@ -45,6 +45,8 @@ struct SessionOptions {
   std::int64_t longest = 0;       // no sequence will be longer; 0: the context
   std::int64_t most_context = 0;  // no more than so many, where neither says a length; 0: any
   std::int32_t pages = 0;         // of the cache; 0: what `sequences` of `longest` need
+  std::uint64_t memory = 0;       // bytes of the device to keep to; 0: what is free
+  bool embed_host = false;        // the embedding stays in host memory
   std::size_t kv_host = 0;        // bytes of host memory for pages that an engine evicts
   SessionLogits logits = SessionLogits::kLastOfSequence;
   std::size_t adapter_bytes = 0;  // kept free for adapters; more of them need what is free then
@@ -77,6 +79,8 @@ class ModelSession {
   std::int64_t logit_rows() const { return logit_rows_; }
   std::int64_t sequences() const { return sequences_; }
   const MemoryPlan& plan() const { return plan_; }
+  // The most of the planned work space that a step has taken so far.
+  std::size_t work_peak() const { return scratch_.peak(); }
   std::size_t kv_host() const { return kv_host_; }
   // What the pages of its cache depend on. Thread-safe; throws as ModelIdentity does.
   PageKind page_kind() const;

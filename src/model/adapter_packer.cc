@@ -157,6 +157,7 @@ std::shared_ptr<const LoraAdapter> PreparedAdapter::pack(Backend& backend) const
       adapter->add(part.linear, {down, backend.pack(part.up, {}), part.first_column, module.scale});
     }
   }
+  backend.finish_weights();
   return adapter;
 }
 

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "model/expert_loader.h"
-#include "nn/device_copy.h"
 
 namespace bl {
 namespace {
@@ -149,10 +148,9 @@ Attention BlockLoader::attention(const AttentionSpec& spec, const AttentionArch&
     weights.v_norm = head_norm({*spec.v_norm, false, false}, *arch.v_norm, at, kv_heads);
   }
   if (spec.sinks) weights.sinks = reader_.vector(at, arch.sinks, {Shape{spec.heads}});
-  if (spec.alibi_max > 0.0f && reader_.phase() == WeightReader::Phase::kLoad) {
-    const std::vector<float> slopes = alibi_slopes(spec.heads, spec.alibi_max);
+  if (spec.alibi_max > 0.0f) {
     weights.alibi_slopes =
-        device_tensor(reader_.backend(), std::span<const float>(slopes), Shape{spec.heads});
+        reader_.computed(alibi_slopes(spec.heads, spec.alibi_max), Shape{spec.heads});
   }
   Attention::Rotation rotation;
   if (spec.rope >= 0) {
@@ -202,13 +200,16 @@ Moe BlockLoader::moe(const MoeSpec& spec, const MoeArch& arch) {
           reader_.linear(reader_.key_of(at, arch.shared_gate), {.in = spec.hidden, .out = 1});
     }
   }
-  if (!spec.shared && reader_.phase() == WeightReader::Phase::kLoad) {
-    const std::vector<float> zeros(static_cast<std::size_t>(spec.hidden), 0.0f);
-    weights.zeros =
-        device_tensor(reader_.backend(), std::span<const float>(zeros), Shape{spec.hidden});
+  if (!spec.shared) {
+    weights.zeros = reader_.computed(
+        std::vector<float>(static_cast<std::size_t>(spec.hidden), 0.0f), Shape{spec.hidden});
   }
   Moe moe(spec, std::move(weights));
-  if (reader_.phase() == WeightReader::Phase::kLoad) moe.pack(reader_.backend());
+  if (reader_.phase() == WeightReader::Phase::kLoad) {
+    moe.pack(reader_.backend());
+  } else {
+    reader_.add_packed(reader_.backend().expert_table_bytes(spec.experts));
+  }
   return moe;
 }
 

@@ -1,6 +1,5 @@
 #include "model/memory_plan.h"
 
-#include <algorithm>
 #include <limits>
 
 namespace bl {
@@ -24,16 +23,6 @@ std::size_t cache_bytes(std::span<const KvLayout> layers, std::int64_t context,
     return std::numeric_limits<std::size_t>::max() / 4;
   }
   return bytes;
-}
-
-std::int64_t longest_context(std::span<const KvLayout> layers, const MemoryPlan& plan,
-                             std::size_t available, std::int64_t limit) {
-  const std::size_t fixed = plan.weights + plan.work + plan.adapters;
-  if (fixed > available) return 0;
-  const std::size_t page = page_bytes(layers);
-  if (page == 0) return limit;
-  const auto pages = static_cast<std::int64_t>((available - fixed) / page);
-  return std::min(limit, pages * kPageSlots);
 }
 
 }  // namespace bl

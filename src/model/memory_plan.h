@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,18 +12,24 @@ namespace bl {
 struct MemoryPlan {
   std::size_t weights = 0;
   std::size_t cache = 0;
-  std::size_t work = 0;
+  std::size_t work = 0;      // scratch of a step
+  std::size_t backend = 0;   // Backend::own_bytes
   std::size_t adapters = 0;  // kept free for them
-  std::size_t total() const { return weights + cache + work + adapters; }
+  std::size_t loading = 0;   // Backend::loading_bytes: given back before the rest is taken
+  // At its highest.
+  std::size_t total() const {
+    return weights + backend + std::max(loading, cache + work + adapters);
+  }
+
+  // Beside the total: room for the driver (Backend::driver_bytes), and what is in host memory.
+  std::size_t driver = 0;
+  std::size_t on_host = 0;
+  // What must be free.
+  std::size_t needed() const { return total() + driver; }
 };
 
 // Bytes of cache for `sequences` sequences of `context` positions each.
 std::size_t cache_bytes(std::span<const KvLayout> layers, std::int64_t context,
                         std::int64_t sequences);
-
-// The longest context, at most `limit` positions and in whole pages unless `limit` is shorter,
-// whose plan fits into `available` bytes; 0 when not even one page does.
-std::int64_t longest_context(std::span<const KvLayout> layers, const MemoryPlan& plan,
-                             std::size_t available, std::int64_t limit);
 
 }  // namespace bl

@@ -40,7 +40,9 @@ std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std
   Backend::ScratchShape scratch;
   scratch.tokens = std::max(tokens, logit_rows);
   scratch.logit_rows = logit_rows;
+  scratch.hidden = spec.hidden;
   scratch.max_in = shape.max_in;
+  scratch.max_slots = shape.max_slots;
   scratch.max_out = shape.max_out;
   for (const BlockSpec& b : spec.blocks) {
     block = std::max(block, Block::work_bytes(b, spec.hidden, tokens));
@@ -66,8 +68,8 @@ std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std
 }
 
 std::size_t Model::work_bytes(std::int64_t tokens, std::int64_t logit_rows) const {
-  return model_work_bytes({parts_.spec, parts_.max_in, parts_.max_out}, backend_, tokens,
-                          logit_rows);
+  return model_work_bytes({parts_.spec, parts_.max_in, parts_.max_slots, parts_.max_out}, backend_,
+                          tokens, logit_rows);
 }
 
 void Model::check_tokens(const StepBatch& batch) const {

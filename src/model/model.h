@@ -18,7 +18,8 @@ namespace bl {
 // What the scratch of a step depends on besides its size.
 struct WorkShape {
   const ModelSpec& spec;
-  std::int64_t max_in = 0;  // widest input and output of its products
+  std::int64_t max_in = 0;     // widest input and output of its products
+  std::int64_t max_slots = 0;  // widest input as packed
   std::int64_t max_out = 0;
 };
 // Scratch that a step of so many tokens and wanted rows of logits takes at most.
@@ -36,6 +37,7 @@ class Model {
     Linear head;
     RopeBank ropes;
     std::int64_t max_in = 0;
+    std::int64_t max_slots = 0;
     std::int64_t max_out = 0;
     AdapterSites adapter_sites;
   };

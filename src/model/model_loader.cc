@@ -36,15 +36,14 @@ ModelLoader::ModelLoader(Backend& backend, ModelFiles files, LoadOptions options
 
 Embedding ModelLoader::embedding() {
   const ArchSpec& arch = *spec_.arch;
-  const auto table = [&](const Names& names, std::int64_t least_rows) {
+  const auto table = [&](const Names& names, std::int64_t least_rows, bool on_host) {
+    const WeightReader::TableShape shape{least_rows, spec_.hidden, on_host};
     for (const std::string& name : names) {
-      if (reader_.has_tensor(name + ".weight")) {
-        return reader_.table(name + ".weight", least_rows, spec_.hidden);
-      }
+      if (reader_.has_tensor(name + ".weight")) return reader_.table(name + ".weight", shape);
     }
-    return reader_.table(names.at(0) + ".weight", least_rows, spec_.hidden);
+    return reader_.table(names.at(0) + ".weight", shape);
   };
-  Embedding result(table(arch.embed, spec_.vocab), spec_.embed_multiplier);
+  Embedding result(table(arch.embed, spec_.vocab, options_.embed_host), spec_.embed_multiplier);
   for (const std::string& name : arch.embed) {
     const TensorInfo* info = source_.find(name + ".weight");
     if (info == nullptr) continue;
@@ -52,7 +51,8 @@ Embedding ModelLoader::embedding() {
     break;
   }
   if (!arch.positions.empty()) {
-    result.set_positions(table(arch.positions, std::min(spec_.context, spec_.max_positions)));
+    result.set_positions(
+        table(arch.positions, std::min(spec_.context, spec_.max_positions), false));
     if (spec_.context > spec_.max_positions) {
       fail(ErrorCode::kInvalidArgument,
            "a context of {} tokens is more than the {} positions this model has learned",
@@ -123,11 +123,15 @@ MemoryPlan ModelLoader::plan(const PlanOptions& options) const {
   const WeightReader::Totals& totals = reader_.totals();
   const std::vector<KvLayout> layouts = spec_.kv_layouts(options.cache);
   MemoryPlan plan;
-  plan.weights = totals.packed;
+  plan.weights = totals.packed + RopeBank::device_bytes(backend_, spec_.ropes);
   plan.cache = cache_bytes(layouts, options.context, options.sequences);
-  plan.work = model_work_bytes({spec_, totals.max_in, totals.max_out}, backend_,
+  plan.work = model_work_bytes({spec_, totals.max_in, totals.max_slots, totals.max_out}, backend_,
                                options.step_tokens, options.logit_rows);
   plan.adapters = options.adapter_bytes;
+  plan.backend = backend_.own_bytes();
+  plan.loading = backend_.loading_bytes();
+  plan.driver = backend_.driver_bytes();
+  plan.on_host = totals.on_host;
   return plan;
 }
 
@@ -140,12 +144,15 @@ std::vector<std::string> ModelLoader::unused_tensors() const {
 }
 
 std::unique_ptr<Model> ModelLoader::load() {
+  backend_.reserve_weights(plan({.step_tokens = 1}).weights);
   reader_.begin(WeightReader::Phase::kLoad);
   done_bytes_ = 0;
   Model::Parts parts = walk();
   parts.max_in = reader_.totals().max_in;
+  parts.max_slots = reader_.totals().max_slots;
   parts.max_out = reader_.totals().max_out;
   parts.ropes = RopeBank(backend_, spec_.ropes);
+  backend_.finish_weights();
   parts.spec = spec_;
   parts.adapter_sites = reader_.sites();
   return std::make_unique<Model>(backend_, std::move(parts));

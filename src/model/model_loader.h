@@ -17,6 +17,9 @@ namespace bl {
 struct LoadOptions {
   SpecOptions spec;
   std::filesystem::path archs;  // folder of further architectures; empty: none
+  // The table of tokens stays in host memory that the device reads; a tied head is on the device
+  // all the same. No effect on backends that read host memory.
+  bool embed_host = false;
   // Called after each matrix with bytes done and bytes in all; may throw to stop loading.
   std::function<void(std::size_t done, std::size_t total)> progress;
 };

@@ -1,6 +1,7 @@
 #include "model/weight_reader.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 
 #include "base/error.h"
@@ -126,17 +127,22 @@ Linear WeightReader::add(Pending pending, std::string module, bool transposed) {
     out = static_cast<std::int64_t>(pending.rows.size());
     const auto share = static_cast<double>(out) / static_cast<double>(stored_out);
     stored = static_cast<std::size_t>(static_cast<double>(stored) * share);
-    packed = static_cast<std::size_t>(static_cast<double>(packed) * share);
+    packed = backend_.packed_bytes(matrix, {.out = out});
   }
   // A plain matrix that stays in the mapped file must be resident all the same, but once.
   if (packed == 0 && !pending.shared) packed = stored;
   pending.stored = pending.shared ? 0 : stored;
   totals_.stored += pending.stored;
   totals_.packed += packed;
+  if (!std::holds_alternative<DenseMatrix>(matrix)) {
+    totals_.quantized_stored += stored;
+    totals_.quantized_packed += packed;
+  }
   if (!bias_of(matrix).view.empty()) {
-    totals_.packed += static_cast<std::size_t>(out) * sizeof(float);
+    add_packed(backend_.weight_bytes(static_cast<std::size_t>(out) * sizeof(float)));
   }
   totals_.max_in = std::max(totals_.max_in, in_features(matrix));
+  totals_.max_slots = std::max(totals_.max_slots, backend_.packed_inputs(matrix));
   totals_.max_out = std::max(totals_.max_out, out);
   totals_.bits_per_weight.emplace_back(name_of(matrix), bits_per_weight(matrix));
   const auto id = static_cast<std::int32_t>(pending_.size());
@@ -218,7 +224,9 @@ Tensor WeightReader::vector(const std::string& prefix, const Names& names,
                             std::initializer_list<Shape> shapes) {
   const std::vector<float> values = host_values(prefix, names, shapes);
   if (phase_ == Phase::kCheck) {
-    totals_.packed += static_cast<std::size_t>(shapes.begin()->elements()) * sizeof(float);
+    const std::string name = first_existing(prefix, names);
+    const auto elements = static_cast<std::size_t>(source_.find(name)->shape.elements());
+    add_packed(backend_.weight_bytes(elements * sizeof(float)));
     return {};
   }
   // Of equal meaning, so that layers see one shape: the one with as many elements.
@@ -229,6 +237,18 @@ Tensor WeightReader::vector(const std::string& prefix, const Names& names,
   }
   BL_CHECK(false);
   return {};
+}
+
+Tensor WeightReader::computed(const std::vector<float>& values, const Shape& shape) {
+  if (phase_ == Phase::kCheck) {
+    add_packed(backend_.weight_bytes(values.size() * sizeof(float)));
+    return {};
+  }
+  return device_tensor(backend_, std::span<const float>(values), shape);
+}
+
+void WeightReader::add_packed(std::size_t bytes) {
+  if (phase_ == Phase::kCheck) totals_.packed += bytes;
 }
 
 Norm WeightReader::norm(const NormSpec& spec, const std::string& prefix, const Names& names,
@@ -243,8 +263,7 @@ Norm WeightReader::norm(const NormSpec& spec, const std::string& prefix, const N
   return {spec, std::move(weight), vector("", {bias}, shapes)};
 }
 
-HostArray WeightReader::table(const std::string& tensor, std::int64_t least_rows,
-                              std::int64_t width) {
+HostArray WeightReader::table(const std::string& tensor, const TableShape& shape) {
   const TensorInfo* info = source_.find(tensor);
   if (info == nullptr) {
     fail_missing(tensor);
@@ -253,28 +272,50 @@ HostArray WeightReader::table(const std::string& tensor, std::int64_t least_rows
     fail(ErrorCode::kInvalidFile, "{}: tensor {} is {}, must be F32, F16 or BF16", info->file,
          tensor, name_of(info->dtype));
   }
-  if (info->shape.rank() != 2 || info->shape[0] < least_rows || info->shape[1] != width) {
+  if (info->shape.rank() != 2 || info->shape[0] < shape.least_rows ||
+      info->shape[1] != shape.width) {
     fail(ErrorCode::kInvalidFile,
          "{}: tensor {} has shape {}, must be [{} or more, {}] as the config says", info->file,
-         tensor, info->shape.to_string(), least_rows, width);
+         tensor, info->shape.to_string(), shape.least_rows, shape.width);
   }
   const std::size_t bytes = static_cast<std::size_t>(info->shape.elements()) * size_of(info->dtype);
   if (phase_ == Phase::kCheck) {
     used_.insert(tensor);
     totals_.stored += bytes;
-    totals_.packed += bytes;
+    if (shape.on_host && !backend_.reads_host_memory()) {
+      totals_.on_host += bytes;
+    } else {
+      totals_.packed += backend_.weight_bytes(bytes);
+    }
     return {};
   }
   HostArray array = source_.read(tensor);
   if (!backend_.reads_host_memory()) {
-    auto copy = std::make_shared<Tensor>(backend_.allocate(bytes), info->dtype, info->shape);
-    backend_.upload(copy->view(), array.view);
+    auto copy =
+        std::make_shared<Tensor>(table_memory(bytes, shape.on_host), info->dtype, info->shape);
+    if (shape.on_host) {
+      std::memcpy(copy->view().data, array.view.data, bytes);
+    } else {
+      backend_.upload(copy->view(), array.view);
+    }
     source_.done_with(tensor);
     const TensorView view = copy->view();
     array = {view, std::move(copy)};
   }
   if (done_) done_(bytes);
   return array;
+}
+
+Buffer WeightReader::table_memory(std::size_t bytes, bool on_host) {
+  if (!on_host) return backend_.allocate_weights(bytes);
+  Buffer memory = backend_.allocate_transfer(bytes);
+  if (memory.data() == nullptr) {
+    fail(ErrorCode::kOutOfMemory,
+         "--embed-host: the system gives no {} bytes of page-locked memory for the embedding; "
+         "without it the embedding is in the device's memory",
+         bytes);
+  }
+  return memory;
 }
 
 }  // namespace bl

@@ -37,9 +37,13 @@ class WeightReader {
 
   // What the first walk found.
   struct Totals {
-    std::size_t stored = 0;   // bytes of tensors in the files
-    std::size_t packed = 0;   // bytes that they will take in the backend's memory
-    std::int64_t max_in = 0;  // widest input and output of a product
+    std::size_t stored = 0;            // bytes of tensors in the files
+    std::size_t packed = 0;            // bytes that they will take in the backend's memory
+    std::size_t quantized_stored = 0;  // the same of EXL2 and GPTQ matrices alone
+    std::size_t quantized_packed = 0;
+    std::size_t on_host = 0;     // beside `packed`: tables in host memory that the device reads
+    std::int64_t max_in = 0;     // widest input and output of a product
+    std::int64_t max_slots = 0;  // widest input as packed
     std::int64_t max_out = 0;
     std::vector<std::pair<std::string, double>> bits_per_weight;  // of each linear, in order
   };
@@ -87,7 +91,16 @@ class WeightReader {
   std::vector<float> host_values(const std::string& prefix, const Names& names,
                                  std::initializer_list<Shape> shapes);
   // A table that ops read rows of: stays mapped where the backend reads host memory.
-  HostArray table(const std::string& tensor, std::int64_t least_rows, std::int64_t width);
+  struct TableShape {
+    std::int64_t least_rows = 0;
+    std::int64_t width = 0;
+    bool on_host = false;  // in memory of the host that the backend's ops reach (--embed-host)
+  };
+  HostArray table(const std::string& tensor, const TableShape& shape);
+  // F32 values that are in no file, in the backend's memory.
+  Tensor computed(const std::vector<float>& values, const Shape& shape);
+  // Further bytes of weights; only the first walk counts them.
+  void add_packed(std::size_t bytes);
 
  private:
   struct Pending {
@@ -101,6 +114,7 @@ class WeightReader {
   };
   Linear add(Pending pending, std::string module, bool transposed);
   Linear pack_next();
+  Buffer table_memory(std::size_t bytes, bool on_host);
   Tensor upload_bias(const HostArray& bias, std::int64_t out);
   std::string first_existing(const std::string& prefix, const Names& names) const;
 

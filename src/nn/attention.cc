@@ -153,8 +153,7 @@ std::size_t Attention::work_bytes(const AttentionSpec& spec, std::int64_t tokens
   const std::int64_t q_width = std::int64_t{spec.heads} * spec.head_dim;
   const std::int64_t kv_width = std::int64_t{spec.kv_heads} * spec.head_dim;
   std::size_t bytes = arena_bytes(DType::kF32, tokens * (q_width + 2 * kv_width)) +
-                      arena_bytes(DType::kF32, tokens * q_width) +
-                      arena_bytes(DType::kF32, tokens * spec.hidden);
+                      arena_bytes(DType::kF32, tokens * q_width);
   if (spec.gate != AttentionGate::kNone) bytes += arena_bytes(DType::kF32, tokens * q_width);
   return bytes;
 }

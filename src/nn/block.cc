@@ -90,9 +90,13 @@ void Block::forward(ExecContext& ctx, const StepInputs& step, const TensorView& 
 }
 
 std::size_t Block::work_bytes(const BlockSpec& spec, std::int64_t hidden, std::int64_t tokens) {
-  // Two normalised inputs (parallel blocks) and one output before its norm; or one input, one
-  // output and the sum of two (side by side).
-  const std::size_t rows = 3 * arena_bytes(DType::kF32, tokens * hidden);
+  // A normalised input, or two (parallel blocks); an output before its norm; one before it is
+  // multiplied and added; the sum of two (side by side).
+  std::size_t count = spec.parallel ? 2 : 1;
+  if (spec.attention_post_norm || spec.feed_forward_post_norm) ++count;
+  if (spec.residual_multiplier != 1.0f) ++count;
+  if (spec.moe && spec.feed_forward) count += 2;
+  const std::size_t rows = count * arena_bytes(DType::kF32, tokens * hidden);
   std::size_t layer = 0;
   if (spec.attention) layer = std::max(layer, Attention::work_bytes(*spec.attention, tokens));
   if (spec.feed_forward) {

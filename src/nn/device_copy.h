@@ -29,10 +29,10 @@ TensorView host_view(std::span<const T> values, const Shape& shape) {
   return view_of(const_cast<T*>(values.data()), dtype_of<T>(), shape);
 }
 
-// A tensor that lives as long as the caller keeps it.
+// A tensor that lives as long as the model.
 template <class T>
 Tensor device_tensor(Backend& backend, std::span<const T> values, const Shape& shape) {
-  Tensor tensor(backend.allocate(values.size_bytes()), dtype_of<T>(), shape);
+  Tensor tensor(backend.allocate_weights(values.size_bytes()), dtype_of<T>(), shape);
   backend.upload(tensor.view(), host_view(values, shape));
   return tensor;
 }

@@ -33,8 +33,7 @@ void FeedForward::forward(ExecContext& ctx, const LayerInput& x, const LayerSink
 }
 
 std::size_t FeedForward::work_bytes(const FeedForwardSpec& spec, std::int64_t tokens) {
-  return arena_bytes(DType::kF32, tokens * spec.intermediate * (spec.gated ? 2 : 1)) +
-         arena_bytes(DType::kF32, tokens * spec.hidden);
+  return arena_bytes(DType::kF32, tokens * spec.intermediate * (spec.gated ? 2 : 1));
 }
 
 }  // namespace bl

@@ -93,12 +93,13 @@ std::size_t RopeBank::work_bytes(const RopeSpec& spec, std::int64_t tokens) {
   return bytes;
 }
 
-std::size_t RopeBank::bytes() const {
+std::size_t RopeBank::device_bytes(const Backend& backend, std::span<const RopeSpec> specs) {
   std::size_t total = 0;
-  for (const Table& table : tables_) {
-    total += static_cast<std::size_t>(table.inv_freq.view().shape.elements() +
-                                      table.scale.view().shape.elements()) *
-             sizeof(float);
+  for (const RopeSpec& spec : specs) {
+    const std::size_t rows = fixed_rows(spec).size();
+    const auto frequencies = static_cast<std::size_t>(spec.rotated / 2);
+    total += backend.weight_bytes(rows * frequencies * sizeof(float)) +
+             backend.weight_bytes(rows * sizeof(float));
   }
   return total;
 }

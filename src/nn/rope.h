@@ -26,7 +26,8 @@ class RopeBank {
                                             std::span<const Sequence> sequences) const;
   // Scratch that prepare takes for one table and so many tokens of any number of sequences.
   static std::size_t work_bytes(const RopeSpec& spec, std::int64_t tokens);
-  std::size_t bytes() const;
+  // What the tables of these take of the backend's memory.
+  static std::size_t device_bytes(const Backend& backend, std::span<const RopeSpec> specs);
 
  private:
   struct Table {

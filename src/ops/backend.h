@@ -26,6 +26,12 @@ struct CopyPiece {
   std::size_t bytes = 0;
 };
 
+// Bytes of its own memory that a backend holds.
+struct MemoryUse {
+  std::size_t now = 0;
+  std::size_t peak = 0;
+};
+
 // A device that can run the ops: its memory, its packing, its table. Opened by name through
 // backend/registry.h.
 class Backend {
@@ -49,6 +55,25 @@ class Backend {
 
   // Bytes of its memory that are free, where it is not the host's.
   virtual std::uint64_t free_memory() const { return UINT64_MAX; }
+  // What it holds of that memory, where it is not the host's: what was allocated, not what was
+  // asked of it.
+  virtual MemoryUse memory_use() const { return {}; }
+  // What it takes for itself, whatever the model: work space of libraries, constants.
+  virtual std::size_t own_bytes() const { return 0; }
+  // What it takes while weights are loaded, and no longer.
+  virtual std::size_t loading_bytes() const { return 0; }
+  // What its driver may yet take, which nobody can count: kernels as they are loaded, recorded
+  // steps.
+  virtual std::size_t driver_bytes() const { return 0; }
+
+  // Memory for what lives as long as the model, beside what pack() takes; small pieces share
+  // allocations. weight_bytes: what a piece of so many bytes takes of them.
+  virtual Buffer allocate_weights(std::size_t bytes) { return allocate(bytes); }
+  virtual std::size_t weight_bytes(std::size_t bytes) const { return bytes; }
+  // Takes the memory of all weights at once, before the first of them. Throws kOutOfMemory.
+  virtual void reserve_weights(std::size_t) {}
+  // Waits until all weights are in place; gives back what was there for loading alone.
+  virtual void finish_weights() {}
 
   // Packs straight from the file's codes. Dense matrices may stay where they are (mapped files), so
   // the result may keep matrix.owner alive.
@@ -63,13 +88,21 @@ class Backend {
   virtual Tensor unpack(const PackedMatrix& matrix) = 0;
   // Device bytes that pack() of such a matrix will hold.
   virtual std::size_t packed_bytes(const WeightMatrix& matrix, const PackOptions&) = 0;
+  // Elements of a row of activations as its products gather it, padding included.
+  virtual std::int64_t packed_inputs(const WeightMatrix& matrix) const {
+    return in_features(matrix);
+  }
+  // What pack_experts() of so many experts will hold.
+  virtual std::size_t expert_table_bytes(std::int64_t) const { return 0; }
 
   // Upper bound of scratch bytes that ops take by themselves in a step of `tokens` tokens on a
   // model whose widest matmul input is `max_in` and output `max_out`.
   struct ScratchShape {
     std::int64_t tokens = 0;
     std::int64_t logit_rows = 0;
+    std::int64_t hidden = 0;  // width of the residual stream; 0: unknown
     std::int64_t max_in = 0;
+    std::int64_t max_slots = 0;  // the most that packed_inputs() says; 0: unknown
     std::int64_t max_out = 0;
     std::int64_t heads = 0;
     std::int64_t head_dim = 0;

@@ -2,25 +2,29 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "tensor/tensor_view.h"
 
 namespace bl {
 
-// Owned memory of a device. Made by an Allocator, freed by the one that made it.
+// Owned memory of a device: freed by a deleter, or a piece of what others share.
 class Buffer {
  public:
   using Deleter = void (*)(void* data, std::size_t bytes);
   Buffer() = default;
   Buffer(void* data, std::size_t bytes, Deleter deleter)
       : data_(data), bytes_(bytes), deleter_(deleter) {}
+  // Lives as long as `owner` has owners.
+  Buffer(std::shared_ptr<void> owner, void* data, std::size_t bytes)
+      : data_(data), bytes_(bytes), owner_(std::move(owner)) {}
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     swap(other);
     return *this;
   }
   ~Buffer() {
-    if (data_ != nullptr) deleter_(data_, bytes_);
+    if (deleter_ != nullptr && data_ != nullptr) deleter_(data_, bytes_);
   }
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
@@ -30,10 +34,12 @@ class Buffer {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     std::swap(deleter_, other.deleter_);
+    std::swap(owner_, other.owner_);
   }
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
   Deleter deleter_ = nullptr;
+  std::shared_ptr<void> owner_;
 };
 
 // Host memory aligned to 64 bytes (large ones to 2 MiB, advised to huge pages), not initialised.

@@ -7,7 +7,12 @@
 
 #include "backend/cuda/code_pack.h"
 #include "backend/cuda/code_pack_plan.h"
+#include "backend/cuda/column_slice.h"
+#include "backend/cuda/cuda_planner.h"
+#include "backend/cuda/packed_size.h"
 #include "backend/cuda/unpack.h"
+#include "base/error.h"
+#include "base/thread_pool.h"
 #include "format/dequantize.h"
 #include "support/random_matrix.h"
 
@@ -277,15 +282,110 @@ TEST(CudaPack, PlacesOfChannelsAreThoseOfTheirSlots) {
   EXPECT_TRUE(plan_codes(twice, 32).place_of_channel.empty());
 }
 
+template <class T>
+const T* at(const std::vector<std::byte>& slice, std::size_t offset) {
+  return reinterpret_cast<const T*>(slice.data() + offset);
+}
+
+// Slice by slice as the card does it: each slice is a matrix of its own, packed at its strips.
+Packed pack_in_slices(const FileCodes& file, const CodePackPlan& plan, std::int64_t columns) {
+  ThreadPool threads(2);
+  Packed all;
+  const std::int64_t wanted = std::min(plan.strips() * kStripColumns, plan.stored_out);
+  for (std::int64_t first = 0; first < wanted; first += columns) {
+    const std::int64_t count = std::min(columns, wanted - first);
+    const SliceLayout layout = slice_layout(file, plan, count);
+    std::vector<std::byte> slice(layout.total);
+    copy_slice(file, plan, first, count, slice.data(), threads);
+    CodePackPlan part = plan;
+    part.out = std::min(count, plan.out - first);
+    part.stored_out = count;
+    const auto units = static_cast<std::size_t>(plan.units());
+    const auto* bits = at<std::int32_t>(slice, layout.bits_of_unit);
+    part.bits_of_unit.assign(bits, bits + units);
+    const auto* offsets = at<std::int64_t>(slice, layout.offset_of_unit);
+    EXPECT_EQ(std::vector<std::int64_t>(offsets, offsets + units), plan.unit_offsets());
+    CodeSource source;
+    source.words = at<std::uint32_t>(slice, layout.words);
+    source.channel_of_slot = plan.channel_of_slot.data();
+    if (!plan.word_of_unit.empty()) {
+      source.word_of_unit = at<std::int32_t>(slice, layout.word_of_unit);
+    }
+    source.stored_out = count;
+    ScaleSource scales;
+    scales.scale_codes = at<std::uint32_t>(slice, layout.scale_codes);
+    scales.scales = at<std::uint16_t>(slice, layout.scales);
+    scales.zeros = at<std::uint16_t>(slice, layout.zeros);
+    scales.stored_out = count;
+    scales.zero = plan.zero;
+    const Packed packed = pack(part, source, scales);
+    all.codes.insert(all.codes.end(), packed.codes.begin(), packed.codes.end());
+    all.scales.insert(all.scales.end(), packed.scales.begin(), packed.scales.end());
+  }
+  return all;
+}
+
+TEST(CudaPack, SlicesOfColumnsGiveWhatTheWholeGives) {
+  Engine random(12);
+  const Exl2Matrix exl2 = random_exl2({{5, 32}, {4, 96}, {2, 64}}, 160, random);
+  const CodePackPlan exl2_plan = plan_codes(exl2, 150);
+  const Packed exl2_whole = pack(exl2, exl2_plan);
+  const FileCodes exl2_file{exl2.q_weight, exl2.q_scale, {}, {}, exl2.out};
+  const GptqMatrix gptq = random_gptq({4, 224, 72, 48, true, GptqZeros::kBytes}, random);
+  const CodePackPlan gptq_plan = plan_codes(gptq, 72);
+  const Packed gptq_whole = pack(gptq, gptq_plan);
+  const FileCodes gptq_file{gptq.qweight, {}, gptq.scales, gptq.zeros, gptq.out};
+  for (const std::int64_t columns : {16, 32, 64, 1024}) {
+    const Packed of_exl2 = pack_in_slices(exl2_file, exl2_plan, columns);
+    EXPECT_EQ(of_exl2.codes, exl2_whole.codes) << columns;
+    EXPECT_EQ(of_exl2.scales, exl2_whole.scales) << columns;
+    const Packed of_gptq = pack_in_slices(gptq_file, gptq_plan, columns);
+    EXPECT_EQ(of_gptq.codes, gptq_whole.codes) << columns;
+    EXPECT_EQ(of_gptq.scales, gptq_whole.scales) << columns;
+  }
+}
+
+TEST(CudaPack, SlicesAreAsWideAsFits) {
+  Engine random(13);
+  const Exl2Matrix exl2 = random_exl2({{4, 96}, {2, 64}}, 160, random);
+  const CodePackPlan plan = plan_codes(exl2, 160);
+  const FileCodes file{exl2.q_weight, exl2.q_scale, {}, {}, exl2.out};
+  const std::size_t of_64 = slice_layout(file, plan, 64).total;
+  EXPECT_EQ(columns_that_fit(file, plan, of_64), 64);
+  EXPECT_EQ(columns_that_fit(file, plan, of_64 - 1), 48);
+  EXPECT_EQ(columns_that_fit(file, plan, 1), kStripColumns);
+  EXPECT_EQ(columns_that_fit(file, plan, 1 << 30), 160);
+}
+
+// Channels of a group that are no whole units are padded.
+TEST(CudaPlan, InputsAreCountedAsPacked) {
+  Engine random(14);
+  const GptqMatrix gptq = random_gptq({4, 224, 32, 48, true, GptqZeros::kBytes}, random);
+  EXPECT_EQ(packed_inputs(gptq), plan_codes(gptq, 32).units() * kUnitSlots);
+  const Exl2Matrix exl2 = random_exl2({{4, 96}, {2, 64}}, 160, random);
+  EXPECT_EQ(packed_inputs(exl2), 160);
+}
+
+// A planner can do nothing but plan.
+TEST(CudaPlan, WithoutACardNothingIsDone) {
+  CudaPlanner planner;
+  EXPECT_THROW(static_cast<void>(planner.allocate(1)), Error);
+  const std::size_t short_step = planner.scratch_bytes({.tokens = 1, .max_in = 4096});
+  const std::size_t long_step = planner.scratch_bytes({.tokens = 2048, .max_in = 4096});
+  // Gathered activations in binary16, their norm in F32, expanded weights.
+  EXPECT_GT(long_step, short_step + 2048 * 4096 * 6);
+  EXPECT_EQ(planner.weight_bytes(1), 256u);
+}
+
 // What the file holds, give or take the padding of the last strip and small tables.
 TEST(CudaPack, TakesTheFilesBytes) {
   Engine random(8);
   const std::vector<GroupShape> groups(16, GroupShape{4, 128});
   const Exl2Matrix exl2 = random_exl2(groups, 1024, random);
-  EXPECT_LE(static_cast<double>(plan_codes(exl2, 1024).device_bytes()),
+  EXPECT_LE(static_cast<double>(plan_codes(exl2, 1024).layout().total),
             1.02 * static_cast<double>(stored_bytes(exl2)));
   const GptqMatrix gptq = random_gptq({4, 2048, 1024, 128, false, GptqZeros::kBytes}, random);
-  EXPECT_LE(static_cast<double>(plan_codes(gptq, 1024).device_bytes()),
+  EXPECT_LE(static_cast<double>(plan_codes(gptq, 1024).layout().total),
             1.02 * static_cast<double>(stored_bytes(gptq)));
 }
 

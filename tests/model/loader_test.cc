@@ -145,7 +145,14 @@ TEST(Loader, ExpertsBesideADenseLayerAreAllUsedAndCounted) {
   // layer's output is a number of the layer.
   const std::size_t embedding = 96 * 64;
   const std::size_t scalars = 4;
-  EXPECT_EQ(loader.plan({}).weights, (values - embedding - scalars) * 4 + embedding * 2);
+  const std::size_t ropes = RopeBank::device_bytes(*backend, loader.spec().ropes);
+  // A layer without a shared expert adds its sum to zeros.
+  std::size_t zeros = 0;
+  for (const BlockSpec& block : loader.spec().blocks) {
+    if (block.moe && !block.moe->shared) zeros += 64;
+  }
+  EXPECT_EQ(loader.plan({}).weights,
+            (values - embedding - scalars + zeros) * 4 + embedding * 2 + ropes);
 }
 
 TEST(Loader, UnusedTensorsAreListed) {
@@ -193,16 +200,21 @@ TEST(RenamedSource, RulesApplyInOrderAndOnce) {
   EXPECT_EQ(renamed("x.h.0", rules), "x.h.0");
 }
 
-TEST(MemoryPlan, LongestContextIsWholePagesThatFit) {
+TEST(MemoryPlan, CacheIsWholePages) {
   const std::vector<KvLayout> layers(
       2, {.type = CacheType::kF16, .kv_heads = 2, .k_dim = 64, .v_dim = 64});
   const std::size_t page = 2 * 2 * (64 + 64) * 2 * std::size_t{kPageSlots};
   EXPECT_EQ(cache_bytes(layers, 1, 1), page);
   EXPECT_EQ(cache_bytes(layers, 257, 3), 6 * page);
-  const MemoryPlan plan{.weights = 1000, .cache = 0, .work = 24};
-  EXPECT_EQ(longest_context(layers, plan, 1023, 4096), 0);
-  EXPECT_EQ(longest_context(layers, plan, 1024 + 3 * page, 4096), 3 * kPageSlots);
-  EXPECT_EQ(longest_context(layers, plan, 1024 + 3 * page, 300), 300);
+}
+
+TEST(MemoryPlan, WhatLoadingTakesIsThereForTheRestAfterwards) {
+  MemoryPlan plan{.weights = 1000, .cache = 10, .work = 24, .backend = 5, .loading = 100};
+  EXPECT_EQ(plan.total(), 1105u);
+  plan.cache = 200;
+  EXPECT_EQ(plan.total(), 1229u);
+  plan.driver = 7;
+  EXPECT_EQ(plan.needed(), 1236u);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "backend/cuda/each_element.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/row_view.cuh"
+#include "backend/cuda/scratch_plan.h"
 #include "backend/cuda/warp_reduce.cuh"
 #include "tensor/arena.h"
 
@@ -14,7 +15,6 @@ namespace {
 using Key = unsigned long long;
 
 constexpr int kThreads = 256;
-constexpr int kMaxParts = 32;  // of a row: a lane each at the end
 constexpr Key kBad = ~Key{0};
 
 // Ordered as the values are, among equals the lower index first. No key is 0.
@@ -70,10 +70,6 @@ __global__ void __launch_bounds__(32) argmax_kernel(const Key* keys, int parts, 
 
 }  // namespace
 
-std::size_t argmax_scratch_bytes(std::int64_t rows) {
-  return arena_bytes(DType::kI64, rows * kMaxParts);
-}
-
 void argmax(ExecContext& ctx, const ArgmaxArgs& args) {
   const TensorView& logits = args.logits;
   const std::int64_t rows = logits.rows();
@@ -84,7 +80,7 @@ void argmax(ExecContext& ctx, const ArgmaxArgs& args) {
   const int wanted = static_cast<int>(
       ceil_div<std::int64_t>(std::int64_t{2} * cuda_ops_of(ctx).multiprocessors, rows));
   const int useful = ceil_div(vocab, kThreads * 4);
-  const int most = std::clamp(wanted, 1, std::min(kMaxParts, useful));
+  const int most = std::clamp(wanted, 1, std::min(kArgmaxParts, useful));
   const int part_size = ceil_div(ceil_div(vocab, most), 4) * 4;
   const int parts = ceil_div(vocab, part_size);
   const ArenaScope scope(*ctx.scratch);

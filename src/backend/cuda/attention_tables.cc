@@ -21,10 +21,4 @@ std::size_t AttentionTables::scratch_bytes(std::int64_t sequences, std::int64_t 
   return arena_bytes(DType::kI32, static_cast<std::int64_t>(packed_ints(sequences, max_pages)));
 }
 
-std::size_t attention_scratch_bytes(std::int64_t tokens, std::int64_t heads, std::int64_t head_dim,
-                                    int multiprocessors) {
-  const std::int64_t rows = decode_partial_rows(tokens, heads, multiprocessors);
-  return arena_bytes(DType::kF32, rows * head_dim) + arena_bytes(DType::kF32, rows * 2);
-}
-
 }  // namespace bl::cuda

@@ -36,8 +36,4 @@ class AttentionTables {
   DeviceSpanPlan plan_;
 };
 
-// Scratch that the attention op takes in a step of `tokens` tokens.
-std::size_t attention_scratch_bytes(std::int64_t tokens, std::int64_t heads, std::int64_t head_dim,
-                                    int multiprocessors);
-
 }  // namespace bl::cuda

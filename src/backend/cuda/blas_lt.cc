@@ -6,13 +6,12 @@
 #include <string>
 
 #include "backend/cuda/cuda_check.h"
+#include "backend/cuda/packed_size.h"
 #include "base/check.h"
 #include "base/error.h"
 
 namespace bl::cuda {
 namespace {
-
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
 cudaDataType_t type_of(DType type) {
   switch (type) {
@@ -105,15 +104,14 @@ struct BlasLt::Plan {
   cublasLtMatmulHeuristicResult_t choice{};
 };
 
-BlasLt::BlasLt() : library_(std::make_unique<Library>()) {
+BlasLt::BlasLt(DeviceMemory& memory) : library_(std::make_unique<Library>()) {
   check(library_->create(&library_->lt), "cublasLtCreate");
-  BL_CUDA_CHECK(cudaMalloc(&workspace_, kWorkspaceBytes));
+  workspace_ = memory.take(kBlasWorkspaceBytes);
 }
 
 BlasLt::~BlasLt() {
   plans_.clear();
   if (library_->lt != nullptr) library_->destroy(library_->lt);
-  cudaFree(workspace_);
 }
 
 // Column-major: outᵀ [columns, tokens] = w · xᵀ, so that w is read along its rows.
@@ -140,7 +138,7 @@ const BlasLt::Plan& BlasLt::plan(const BlasProduct& p) {
   check(l.layout_create(&plan->c, CUDA_R_32F, columns, tokens, p.out_stride), "layout of out");
   cublasLtMatmulPreference_t preference = nullptr;
   check(l.preference_create(&preference), "cublasLtMatmulPreferenceCreate");
-  const std::size_t bytes = kWorkspaceBytes;
+  const std::size_t bytes = kBlasWorkspaceBytes;
   l.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -163,8 +161,8 @@ const BlasLt::Plan& BlasLt::plan(const BlasProduct& p) {
 void BlasLt::run(const BlasProduct& p, cudaStream_t stream) {
   const Plan& chosen = plan(p);
   check(library_->matmul(library_->lt, chosen.desc, p.alpha, p.w, chosen.a, p.x, chosen.b, p.beta,
-                         p.out, chosen.c, p.out, chosen.c, &chosen.choice.algo, workspace_,
-                         kWorkspaceBytes, stream),
+                         p.out, chosen.c, p.out, chosen.c, &chosen.choice.algo, workspace_.get(),
+                         kBlasWorkspaceBytes, stream),
         "cublasLtMatmul");
 }
 

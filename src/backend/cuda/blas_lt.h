@@ -7,6 +7,7 @@
 #include <memory>
 #include <tuple>
 
+#include "backend/cuda/device_memory.h"
 #include "tensor/dtype.h"
 
 namespace bl::cuda {
@@ -30,7 +31,7 @@ struct BlasProduct {
 class BlasLt {
  public:
   // Throws kUnsupported, saying which library would be right.
-  BlasLt();
+  explicit BlasLt(DeviceMemory& memory);
   ~BlasLt();
   BlasLt(const BlasLt&) = delete;
   BlasLt& operator=(const BlasLt&) = delete;
@@ -46,7 +47,7 @@ class BlasLt {
 
   std::unique_ptr<Library> library_;
   std::map<Key, std::unique_ptr<Plan>> plans_;
-  void* workspace_ = nullptr;
+  std::shared_ptr<std::byte> workspace_;
 };
 
 }  // namespace bl::cuda

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <numeric>
 
+#include "backend/cuda/packed_size.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "format/exl2_scale.h"
 
 namespace bl::cuda {
 namespace {
+
+// Copies of scales are rounded outwards to 16 bytes.
+constexpr std::size_t kScaleSlack = 16;
 
 // Cuts the units into chunks of one group. `group_scales`: s(g) of EXL2, or empty.
 void add_chunks(CodePackPlan& plan, const std::vector<float>& group_scales) {
@@ -121,10 +125,26 @@ std::uint32_t CodePackPlan::max_piece_scale_bytes() const {
   return static_cast<std::uint32_t>(most);
 }
 
-std::size_t CodePackPlan::device_bytes() const {
-  return code_bytes() + scale_bytes_total() + chunks.size() * sizeof(Chunk) +
-         pieces.size() * sizeof(Piece) + channel_of_slot.size() * sizeof(std::int32_t) +
-         place_of_channel.size() * sizeof(std::uint16_t);
+std::vector<std::int64_t> CodePackPlan::unit_offsets() const {
+  std::vector<std::int64_t> offsets;
+  std::int64_t words = 0;
+  for (const std::int32_t bits : bits_of_unit) {
+    offsets.push_back(words);
+    words += unit_bytes(bits) / 4;
+  }
+  return offsets;
+}
+
+CodePackPlan::Layout CodePackPlan::layout() const {
+  Layout layout;
+  layout.scales = piece_bytes(code_bytes());
+  layout.chunks = layout.scales + piece_bytes(scale_bytes_total() + kScaleSlack);
+  layout.pieces = layout.chunks + piece_bytes(chunks.size() * sizeof(Chunk));
+  layout.channels = layout.pieces + piece_bytes(pieces.size() * sizeof(Piece));
+  layout.places =
+      layout.channels + piece_bytes(channel_of_slot.size() * sizeof(channel_of_slot[0]));
+  layout.total = layout.places + piece_bytes(place_of_channel.size() * sizeof(place_of_channel[0]));
+  return layout;
 }
 
 CodePackPlan plan_codes(const Exl2Matrix& matrix, std::int64_t out) {

@@ -36,8 +36,19 @@ struct CodePackPlan {
   // The most that a piece takes: of codes, and of scales with what 16-byte copies bring along.
   std::uint32_t max_piece_bytes() const;
   std::uint32_t max_piece_scale_bytes() const;
-  // Codes, scales and tables.
-  std::size_t device_bytes() const;
+  // Where the packing kernels write each unit, in words from the beginning of its strip.
+  std::vector<std::int64_t> unit_offsets() const;
+
+  // The device memory of the matrix: codes at its beginning, then these.
+  struct Layout {
+    std::size_t scales = 0;
+    std::size_t chunks = 0;
+    std::size_t pieces = 0;
+    std::size_t channels = 0;
+    std::size_t places = 0;
+    std::size_t total = 0;
+  };
+  Layout layout() const;
 };
 
 // `out`: columns to keep.

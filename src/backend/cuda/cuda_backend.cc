@@ -7,11 +7,11 @@
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/cuda_experts.h"
 #include "backend/cuda/cuda_matrix.h"
-#include "backend/cuda/experts.h"
-#include "backend/cuda/matmul.h"
+#include "backend/cuda/packed_size.h"
 #include "backend/cuda/packer.h"
 #include "backend/cuda/pinned_staging.h"
 #include "backend/cuda/product.h"
+#include "backend/cuda/scratch_plan.h"
 #include "backend/cuda/step_recorder.h"
 #include "base/check.h"
 #include "base/error.h"
@@ -22,8 +22,6 @@ namespace {
 constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
 // Larger copies wait for themselves.
 constexpr std::size_t kLargestStaged = std::size_t{2} << 20;
-// Page tables of one step.
-constexpr std::int64_t kTableInts = 1 << 20;
 
 std::size_t row_bytes(const TensorView& view) {
   return static_cast<std::size_t>(view.columns()) * size_of(view.dtype);
@@ -33,23 +31,18 @@ std::size_t pitch(const TensorView& view) {
   return static_cast<std::size_t>(view.row_stride) * size_of(view.dtype);
 }
 
-template <class T>
-T* allocate_zeroed(std::size_t count) {
-  void* data = nullptr;
-  BL_CUDA_CHECK(cudaMalloc(&data, count * sizeof(T)));
-  BL_CUDA_CHECK(cudaMemset(data, 0, count * sizeof(T)));
-  return static_cast<T*>(data);
-}
-
 }  // namespace
 
 CudaBackend::CudaBackend(int device)
-    : name_(fmt::format("cuda:{}", device)), facts_(cuda::read_device_facts(device)) {
-  blas_ = std::make_unique<cuda::BlasLt>();
+    : name_(fmt::format("cuda:{}", device)),
+      facts_(cuda::read_device_facts(device)),
+      memory_(fmt::format("{} ({})", name_, facts_.name)) {
+  blas_ = std::make_unique<cuda::BlasLt>(memory_);
   BL_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-  constants_ = allocate_zeroed<float>(2);
-  const float one = 1.0f;
-  BL_CUDA_CHECK(cudaMemcpy(constants_ + 1, &one, sizeof one, cudaMemcpyHostToDevice));
+  constexpr float kConstants[] = {0.0f, 1.0f};
+  constants_ = memory_.take(sizeof kConstants);
+  BL_CUDA_CHECK(
+      cudaMemcpy(constants_.get(), kConstants, sizeof kConstants, cudaMemcpyHostToDevice));
   const auto complete = [&](cuda::CudaOps ops) {
     ops.backend = this;
     ops.stream = stream_;
@@ -58,7 +51,7 @@ CudaBackend::CudaBackend(int device)
     return ops;
   };
   ops_ = complete(cuda::make_ops());
-  packer_ = std::make_unique<cuda::Packer>(stream_);
+  packer_ = std::make_unique<cuda::Packer>(memory_, stream_);
   staging_ = std::make_unique<cuda::PinnedStaging>(kStagingBytes);
   product_plans_ = std::make_unique<cuda::ProductPlans>();
   attention_tables_ = std::make_unique<cuda::AttentionTables>();
@@ -67,10 +60,10 @@ CudaBackend::CudaBackend(int device)
 
 CudaBackend::~CudaBackend() {
   cudaStreamSynchronize(stream_);
+  packer_.reset();
   recorder_.reset();
   staging_.reset();
   blas_.reset();
-  cudaFree(constants_);
   cudaStreamDestroy(stream_);
 }
 
@@ -82,16 +75,29 @@ std::string CudaBackend::description() const {
 
 Buffer CudaBackend::allocate(std::size_t bytes) {
   if (bytes == 0) return {};
-  void* data = nullptr;
-  const cudaError_t error = cudaMalloc(&data, bytes);
-  if (error == cudaErrorMemoryAllocation) {
-    static_cast<void>(cudaGetLastError());
-    fail(ErrorCode::kOutOfMemory, "{}: no {} bytes of memory are free on {}", name_, bytes,
-         facts_.name);
-  }
-  BL_CUDA_CHECK(error);
-  return {data, bytes, [](void* p, std::size_t) { cudaFree(p); }};
+  std::shared_ptr<std::byte> memory = memory_.take(bytes);
+  std::byte* data = memory.get();
+  return {std::move(memory), data, bytes};
 }
+
+Buffer CudaBackend::allocate_weights(std::size_t bytes) {
+  if (bytes == 0) return {};
+  std::shared_ptr<std::byte> memory = packer_->take(bytes);
+  std::byte* data = memory.get();
+  return {std::move(memory), data, bytes};
+}
+
+std::size_t CudaBackend::weight_bytes(std::size_t bytes) const { return cuda::piece_bytes(bytes); }
+
+void CudaBackend::reserve_weights(std::size_t bytes) { packer_->reserve(bytes); }
+
+void CudaBackend::finish_weights() { packer_->finish(); }
+
+std::size_t CudaBackend::own_bytes() const { return cuda::kBlasWorkspaceBytes + cuda::kTableBytes; }
+
+std::size_t CudaBackend::loading_bytes() const { return cuda::kLaps * cuda::kLapBytes; }
+
+std::size_t CudaBackend::driver_bytes() const { return cuda::kDriverBytes; }
 
 void CudaBackend::upload(const TensorView& to, const TensorView& from) {
   BL_CHECK(to.dtype == from.dtype && to.shape == from.shape);
@@ -111,6 +117,7 @@ void CudaBackend::upload(const TensorView& to, const TensorView& from) {
     return;
   }
   BL_CHECK(!recorder_->silent());
+  if (plain && packer_->upload(to.as<std::byte>(), from.as<const std::byte>(), bytes)) return;
   BL_CUDA_CHECK(cudaMemcpy2DAsync(to.data, pitch(to), from.data, pitch(from), row_bytes(to),
                                   static_cast<std::size_t>(to.rows()), cudaMemcpyHostToDevice,
                                   stream_));
@@ -172,15 +179,19 @@ Tensor CudaBackend::unpack(const PackedMatrix& matrix) {
 }
 
 std::size_t CudaBackend::packed_bytes(const WeightMatrix& matrix, const PackOptions& options) {
-  return packer_->packed_bytes(matrix, options.out > 0 ? options.out : out_features(matrix));
+  return cuda::packed_bytes(matrix, options.out > 0 ? options.out : out_features(matrix));
+}
+
+std::int64_t CudaBackend::packed_inputs(const WeightMatrix& matrix) const {
+  return cuda::packed_inputs(matrix);
+}
+
+std::size_t CudaBackend::expert_table_bytes(std::int64_t experts) const {
+  return cuda::expert_table_bytes(experts);
 }
 
 std::size_t CudaBackend::scratch_bytes(const ScratchShape& shape) const {
-  return cuda::matmul_scratch_bytes(shape) + cuda::argmax_scratch_bytes(shape.tokens) +
-         cuda::sample_scratch_bytes(shape.logit_rows) + cuda::experts_scratch_bytes(shape) +
-         cuda::attention_scratch_bytes(shape.tokens, shape.heads, shape.head_dim,
-                                       facts_.multiprocessors) +
-         arena_bytes(DType::kI32, kTableInts);
+  return cuda::op_scratch_bytes(shape, facts_.multiprocessors);
 }
 
 const AttentionPlan* CudaBackend::plan_attention(ExecContext& ctx,

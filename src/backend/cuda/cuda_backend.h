@@ -6,6 +6,7 @@
 
 #include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/device_facts.h"
+#include "backend/cuda/device_memory.h"
 #include "ops/backend.h"
 
 namespace bl {
@@ -40,11 +41,21 @@ class CudaBackend final : public Backend {
   Buffer allocate_transfer(std::size_t bytes) override;  // page-locked
   bool reads_host_memory() const override { return false; }
   std::uint64_t free_memory() const override;
+  MemoryUse memory_use() const override { return memory_.use(); }
+  std::size_t own_bytes() const override;
+  std::size_t loading_bytes() const override;
+  std::size_t driver_bytes() const override;
+  Buffer allocate_weights(std::size_t bytes) override;
+  std::size_t weight_bytes(std::size_t bytes) const override;
+  void reserve_weights(std::size_t bytes) override;
+  void finish_weights() override;
 
   std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix, const PackOptions&) override;
   std::unique_ptr<PackedExperts> pack_experts(std::span<const ExpertWeights> experts) override;
   Tensor unpack(const PackedMatrix& matrix) override;
   std::size_t packed_bytes(const WeightMatrix& matrix, const PackOptions&) override;
+  std::int64_t packed_inputs(const WeightMatrix& matrix) const override;
+  std::size_t expert_table_bytes(std::int64_t experts) const override;
   std::size_t scratch_bytes(const ScratchShape& shape) const override;
   const AttentionPlan* plan_attention(ExecContext& ctx,
                                       std::span<const SequenceSpan> sequences) override;
@@ -59,14 +70,17 @@ class CudaBackend final : public Backend {
   cuda::BlasLt& blas() { return *blas_; }
   cuda::ProductPlans& product_plans() { return *product_plans_; }
   // 0 or 1 as a float in device memory.
-  const float* constant(bool one) const { return constants_ + (one ? 1 : 0); }
+  const float* constant(bool one) const {
+    return reinterpret_cast<const float*>(constants_.get()) + (one ? 1 : 0);
+  }
 
  private:
   std::string name_;
   cuda::DeviceFacts facts_;
+  cuda::DeviceMemory memory_;
   cudaStream_t stream_ = nullptr;
   cuda::CudaOps ops_;
-  float* constants_ = nullptr;
+  std::shared_ptr<std::byte> constants_;
   std::unique_ptr<cuda::BlasLt> blas_;
   std::unique_ptr<cuda::Packer> packer_;
   std::unique_ptr<cuda::PinnedStaging> staging_;

@@ -84,7 +84,7 @@ CudaExperts::CudaExperts(Backend& backend, std::span<const ExpertWeights> all)
   }
   one_gather_ = std::all_of(all.begin(), all.end(), gather_alike);
   const auto bytes = static_cast<std::int64_t>(rows.size() * sizeof(ExpertMatrix));
-  tables_ = Tensor(backend.allocate(static_cast<std::size_t>(bytes)), DType::kU8, {bytes});
+  tables_ = Tensor(backend.allocate_weights(static_cast<std::size_t>(bytes)), DType::kU8, {bytes});
   backend.upload(tables_.view(), view_of(rows.data(), DType::kU8, {bytes}));
   for (std::size_t role = 0; role < kRoles; ++role) {
     if (roles_[role].in == 0) continue;

@@ -43,9 +43,7 @@ void rope(ExecContext& ctx, const RopeArgs& args);
 void kv_write(ExecContext& ctx, const KvWriteArgs& args);
 void attention(ExecContext& ctx, const AttentionArgs& args);
 void argmax(ExecContext& ctx, const ArgmaxArgs& args);
-std::size_t argmax_scratch_bytes(std::int64_t rows);
 void sample(ExecContext& ctx, const SampleArgs& args);
-std::size_t sample_scratch_bytes(std::int64_t rows);  // with those of its arguments
 void rope_and_write(ExecContext& ctx, const RopeAndWriteArgs& args);
 void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& rope, const AttentionArgs& args);
 

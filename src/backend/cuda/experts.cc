@@ -1,57 +1,24 @@
-#include "backend/cuda/experts.h"
-
 #include <algorithm>
 
 #include "backend/cuda/code_matrix.h"
 #include "backend/cuda/cuda_experts.h"
 #include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/expert_kernels.h"
+#include "backend/cuda/scratch_plan.h"
 #include "base/check.h"
 
 namespace bl::cuda {
 namespace {
 
-// Calls of many tokens are cut into slices that take no more scratch than this, if one token does.
-constexpr std::size_t kSliceBytes = std::size_t{256} << 20;
 constexpr std::int64_t kSliceChoices = 32768;  // what a grid takes in rows
 // Rows an expert, on average, above which blocks are large.
 constexpr std::int64_t kManyRows = 8;
 
-// What a call takes of the arena.
-struct Sizes {
-  std::int64_t experts = 0;
-  std::int64_t k = 0;
-  std::int64_t input_units = 0;  // of a prepared row of x, for each gather
-  std::int64_t gathers = 0;
-  std::int64_t first_width = 0;   // gate and up
-  std::int64_t hidden_units = 0;  // of a prepared hidden row
-  std::int64_t hidden_width = 0;  // of a plain one
-  std::int64_t out = 0;
-};
-
-std::int64_t rounded(std::int64_t width) { return (width + 3) / 4 * 4; }
-
-// An upper bound: with large blocks, whatever they will be.
-std::size_t bytes_for(const Sizes& s, std::int64_t tokens) {
-  const std::int64_t choices = tokens * s.k;
-  const std::int64_t rows = most_blocks(choices, s.experts, kLargeBlock) * kLargeBlock;
-  const auto prepared = [rows](std::int64_t units) {
-    return arena_bytes(DType::kF16, rows * units * kUnitSlots) +
-           arena_bytes(DType::kF32, rows * units);
-  };
-  return 3 * arena_bytes(DType::kI32, choices) + arena_bytes(DType::kI32, rows) +
-         2 * arena_bytes(DType::kF32, rows) +
-         static_cast<std::size_t>(s.gathers) * prepared(s.input_units) +
-         arena_bytes(DType::kF32, rows * rounded(s.first_width)) + prepared(s.hidden_units) +
-         arena_bytes(DType::kF32, rows * rounded(s.hidden_width)) +
-         arena_bytes(DType::kF32, rows * rounded(s.out));
-}
-
-Sizes sizes_of(const ExpertsArgs& args, const CudaExperts& experts) {
+ExpertScratch sizes_of(const ExpertsArgs& args, const CudaExperts& experts) {
   const CudaExperts::Matrices& gate = experts.matrices(CudaExperts::kGate);
   const CudaExperts::Matrices& up = experts.matrices(CudaExperts::kUp);
   const CudaExperts::Matrices& down = experts.matrices(CudaExperts::kDown);
-  Sizes s;
+  ExpertScratch s;
   s.experts = experts.count();
   s.k = args.k;
   s.input_units = std::max(gate.units, up.units);
@@ -149,7 +116,7 @@ class Slice {
     product.rows = rows_;
     add_matrix(product, gate);
     add_matrix(product, up);
-    product.out_stride = rounded(sizes_.first_width);
+    product.out_stride = ExpertScratch::rounded(sizes_.first_width);
     product.out = floats(count_ * product.out_stride);
     product.x = args_.x.as<const float>();
     product.x_stride = args_.x.row_stride;
@@ -178,7 +145,7 @@ class Slice {
     ExpertProductArgs product;
     product.rows = rows_;
     add_matrix(product, down);
-    product.out_stride = rounded(down.out);
+    product.out_stride = ExpertScratch::rounded(down.out);
     product.out = floats(count_ * product.out_stride);
     hidden.down = down.table;
     if (down.some_codes) {
@@ -192,7 +159,7 @@ class Slice {
       expert_code_product(ctx_, product);
     }
     if (down.some_plain) {
-      hidden.hidden_stride = rounded(hidden.width);
+      hidden.hidden_stride = ExpertScratch::rounded(hidden.width);
       hidden.hidden = floats(count_ * hidden.hidden_stride);
       activate_expert_rows(ctx_, hidden);
       product.x = hidden.hidden;
@@ -211,37 +178,21 @@ class Slice {
   ExecContext& ctx_;
   const ExpertsArgs& args_;
   const CudaExperts& experts_;
-  Sizes sizes_;
+  ExpertScratch sizes_;
   ExpertRows rows_;
   std::int64_t count_ = 0;  // rows, live or not
 };
 
 }  // namespace
 
-std::size_t experts_scratch_bytes(const Backend::ScratchShape& shape) {
-  if (shape.experts_per_token == 0 || shape.tokens == 0) return 0;
-  // Padding of groups at most doubles the slots; what experts write is as wide as what they read.
-  const auto units = [](std::int64_t in) { return 2 * in / kUnitSlots + 1; };
-  Sizes s;
-  s.experts = shape.experts > 0 ? shape.experts : shape.tokens * shape.experts_per_token;
-  s.k = shape.experts_per_token;
-  s.input_units = units(shape.max_in);
-  s.gathers = 2;
-  s.first_width = 2 * shape.expert_intermediate;
-  s.hidden_units = units(shape.expert_intermediate);
-  s.hidden_width = shape.expert_intermediate;
-  s.out = shape.max_in;
-  return std::min(bytes_for(s, shape.tokens), std::max(kSliceBytes, bytes_for(s, 1)));
-}
-
 void experts(ExecContext& ctx, const ExpertsArgs& args) {
   BL_CHECK(args.packed != nullptr);
   const auto& experts = static_cast<const CudaExperts&>(*args.packed);
-  const Sizes sizes = sizes_of(args, experts);
+  const ExpertScratch sizes = sizes_of(args, experts);
   const std::int64_t tokens = args.x.rows();
   std::int64_t at_once = tokens;
   while (at_once > 1 &&
-         (at_once * args.k > kSliceChoices || bytes_for(sizes, at_once) > kSliceBytes)) {
+         (at_once * args.k > kSliceChoices || sizes.bytes(at_once) > kExpertSliceBytes)) {
     at_once = (at_once + 1) / 2;
   }
   for (std::int64_t first = 0; first < tokens; first += at_once) {

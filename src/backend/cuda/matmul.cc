@@ -7,20 +7,16 @@
 #include "backend/cuda/cuda_matrix.h"
 #include "backend/cuda/dense_product.h"
 #include "backend/cuda/dequantize.h"
-#include "backend/cuda/matmul.h"
 #include "backend/cuda/product.h"
 #include "backend/cuda/rows16.h"
+#include "backend/cuda/scratch_plan.h"
 #include "base/check.h"
 
 namespace bl::cuda {
 namespace {
 
-// Above, it is cheaper to expand the codes once and multiply from memory (measured, H200).
-constexpr std::int64_t kMostPackedTokens = 64;
 // Up to so many, plain matrices are multiplied in F32 activations, eight tokens at a time.
 constexpr std::int64_t kFewDenseTokens = 64;
-// Expanded weights held at a time.
-constexpr std::int64_t kExpandedBytes = 128 << 20;
 
 bool has_bias(const MatmulOutput& output) { return !output.bias.empty(); }
 const float* bias_of(const MatmulOutput& output) {
@@ -273,25 +269,6 @@ void dense_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& 
   ops.backend->blas().run(product, ops.stream);
   if (has_bias(output)) add_bias(ctx, output.out, bias_of(output));
 }
-
-}  // namespace
-
-std::size_t matmul_scratch_bytes(const Backend::ScratchShape& shape) {
-  // Padding of groups at most doubles the slots.
-  const std::int64_t slots = 2 * shape.max_in + kUnitSlots;
-  const std::int64_t packed_tokens = std::min(shape.tokens, kMostPackedTokens) + 8;
-  const std::size_t packed = kMaxMatrices * arena_bytes(DType::kF16, packed_tokens * slots) +
-                             arena_bytes(DType::kF32, packed_tokens);
-  const std::size_t expanded =
-      arena_bytes(DType::kF16, shape.tokens * slots) + arena_bytes(DType::kF32, 1) +
-      std::max<std::size_t>(kExpandedBytes, static_cast<std::size_t>(slots) * kStripColumns * 2);
-  return std::max(packed, shape.tokens > kMostPackedTokens ? expanded : packed) +
-         arena_bytes(DType::kF16, shape.tokens * shape.max_in) +
-         arena_bytes(DType::kF32, shape.tokens * shape.max_in) +
-         arena_bytes(DType::kF32, shape.tokens) + 4096;
-}
-
-namespace {
 
 bool has_codes(const MatmulOutput& output) { return cuda_matrix(output.weight).codes() != nullptr; }
 

@@ -1,5 +1,6 @@
 #include "backend/cuda/packer.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "backend/cuda/cuda_check.h"
@@ -20,86 +21,47 @@ std::uint64_t number_of(const std::vector<std::int32_t>& channels) {
   return hash ^ channels.size();
 }
 
-// Device copies that live until the work that reads them is done.
-class Staged {
- public:
-  explicit Staged(cudaStream_t stream) : stream_(stream) {}
-  Staged(const Staged&) = delete;
-  Staged& operator=(const Staged&) = delete;
-  ~Staged() {
-    for (void* p : memory_) cudaFreeAsync(p, stream_);
-  }
-  // Null for nothing.
-  template <class T>
-  const T* copy(std::span<const T> values) {
-    if (values.empty()) return nullptr;
-    void* data = nullptr;
-    BL_CUDA_CHECK(cudaMallocAsync(&data, values.size_bytes(), stream_));
-    memory_.push_back(data);
-    BL_CUDA_CHECK(
-        cudaMemcpyAsync(data, values.data(), values.size_bytes(), cudaMemcpyHostToDevice, stream_));
-    return static_cast<const T*>(data);
-  }
-  template <class T>
-  const T* copy(const std::vector<T>& values) {
-    return copy(std::span<const T>(values));
-  }
-
- private:
-  cudaStream_t stream_;
-  std::vector<void*> memory_;
-};
-
-// Copies of scales are rounded outwards to 16 bytes.
-constexpr std::size_t kScaleSlack = 16;
-
-std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-template <class T>
-std::size_t bytes_of(const std::vector<T>& values) {
-  return values.size() * sizeof(T);
-}
-
-PackTarget target_of(const CodeWeights& weights, Staged& staged) {
-  const CodePackPlan& plan = weights.plan;
-  std::vector<std::int64_t> offsets;
-  std::int64_t words = 0;
-  for (const std::int32_t bits : plan.bits_of_unit) {
-    offsets.push_back(words);
-    words += unit_bytes(bits) / 4;
-  }
-  PackTarget target;
-  target.codes = reinterpret_cast<std::uint32_t*>(const_cast<std::byte*>(weights.view.codes));
-  target.scales = reinterpret_cast<std::uint32_t*>(const_cast<std::byte*>(weights.view.scales));
-  target.bits_of_unit = staged.copy(plan.bits_of_unit);
-  target.offset_of_unit = staged.copy(offsets);
-  target.strip_words = words;
-  target.strips = weights.view.strips;
-  target.units = weights.view.units;
-  target.groups = weights.view.groups;
-  target.kind = plan.kind;
-  return target;
-}
-
-std::size_t dense_bytes(const DenseMatrix& matrix, std::int64_t out) {
-  return static_cast<std::size_t>(matrix.in() * out) * size_of(matrix.weight.view.dtype);
-}
-
-// Rows [out, in] of a matrix that is stored [in, out].
-std::vector<std::byte> transposed_rows(const DenseMatrix& matrix, std::int64_t out) {
+// Rows [out, in] of a matrix that is stored [in, out]: `bytes` of them from byte `begin` on, which
+// may begin and end within a row.
+void transpose_rows(const DenseMatrix& matrix, std::byte* to, std::size_t begin, std::size_t bytes,
+                    ThreadPool& threads) {
   const TensorView& stored = matrix.weight.view;
   const std::size_t size = size_of(stored.dtype);
-  std::vector<std::byte> rows(dense_bytes(matrix, out));
-  const std::int64_t in = matrix.in();
-  for (std::int64_t i = 0; i < in; ++i) {
-    const std::byte* from =
-        stored.as<const std::byte>() + static_cast<std::size_t>(i * stored.row_stride) * size;
-    for (std::int64_t c = 0; c < out; ++c) {
-      std::memcpy(rows.data() + static_cast<std::size_t>(c * in + i) * size,
-                  from + static_cast<std::size_t>(c) * size, size);
+  const auto in = static_cast<std::size_t>(matrix.in());
+  const std::size_t pitch = static_cast<std::size_t>(stored.row_stride) * size;
+  const std::size_t first = begin / size;
+  const auto* from = stored.as<const std::byte>();
+  threads.parallel_for(static_cast<long>(bytes / size), 4096, [&](long low, long high) {
+    for (auto e = static_cast<std::size_t>(low); e < static_cast<std::size_t>(high); ++e) {
+      const std::size_t column = (first + e) / in;
+      const std::size_t row = (first + e) % in;
+      std::memcpy(to + e * size, from + row * pitch + column * size, size);
     }
+  });
+}
+
+// Rows [out, in] that are stored with room between them.
+void gather_rows(const DenseMatrix& matrix, std::byte* to, std::size_t begin, std::size_t bytes) {
+  const TensorView& stored = matrix.weight.view;
+  const std::size_t size = size_of(stored.dtype);
+  const std::size_t row = static_cast<std::size_t>(matrix.in()) * size;
+  const std::size_t pitch = static_cast<std::size_t>(stored.row_stride) * size;
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t at = begin + done;
+    const std::size_t count = std::min(bytes - done, row - at % row);
+    std::memcpy(to + done, stored.as<const std::byte>() + at / row * pitch + at % row, count);
+    done += count;
   }
-  return rows;
+}
+
+template <class T>
+void put(std::byte* to, const std::vector<T>& values) {
+  if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(T));
+}
+
+template <class T>
+const T* place(const std::byte* at, bool present) {
+  return present ? reinterpret_cast<const T*>(at) : nullptr;
 }
 
 }  // namespace
@@ -111,32 +73,48 @@ std::size_t CudaMatrix::bytes() const {
   return codes()->bytes;
 }
 
-template <class T>
-const T* Packer::upload(std::byte* to, const std::vector<T>& values) {
-  if (values.empty()) return nullptr;
-  BL_CUDA_CHECK(cudaMemcpyAsync(to, values.data(), values.size() * sizeof(T),
-                                cudaMemcpyHostToDevice, stream_));
-  return reinterpret_cast<const T*>(to);
+void Packer::reserve(std::size_t bytes) {
+  slabs_.reserve(bytes);
+  stage();
+}
+
+void Packer::finish() {
+  stage_.reset();
+  slabs_.release();
+}
+
+LoadStage& Packer::stage() {
+  if (!stage_) stage_ = std::make_unique<LoadStage>(memory_, stream_);
+  return *stage_;
+}
+
+bool Packer::upload(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (!stage_) return false;
+  stage_->copy(to, from, bytes);
+  return true;
 }
 
 // Lays out the device memory and fills the tables; codes and scales are left to the kernels.
 CodeWeights Packer::upload_plan(CodePackPlan plan) {
   CodeWeights weights;
-  const std::size_t codes = rounded(plan.code_bytes());
-  const std::size_t scales = rounded(plan.scale_bytes_total() + kScaleSlack);
-  const std::size_t chunks = rounded(bytes_of(plan.chunks));
-  const std::size_t pieces = rounded(bytes_of(plan.pieces));
-  const std::size_t channels = rounded(bytes_of(plan.channel_of_slot));
-  const std::size_t places = rounded(bytes_of(plan.place_of_channel));
-  weights.memory = slabs_.take(codes + scales + chunks + pieces + channels + places);
-  std::byte* at = weights.memory.get();
+  const CodePackPlan::Layout layout = plan.layout();
+  weights.memory = slabs_.take(layout.total);
+  std::byte* memory = weights.memory.get();
+  std::vector<std::byte> tables(layout.total - layout.chunks);
+  put(tables.data(), plan.chunks);
+  put(tables.data() + (layout.pieces - layout.chunks), plan.pieces);
+  put(tables.data() + (layout.channels - layout.chunks), plan.channel_of_slot);
+  put(tables.data() + (layout.places - layout.chunks), plan.place_of_channel);
+  stage().copy(memory + layout.chunks, tables.data(), tables.size());
   CodeMatrixView& view = weights.view;
-  view.codes = at;
-  view.scales = at += codes;
-  view.chunks = upload(at += scales, plan.chunks);
-  view.pieces = upload(at += chunks, plan.pieces);
-  weights.channel_of_slot = upload(at += pieces, plan.channel_of_slot);
-  weights.place_of_channel = upload(at += channels, plan.place_of_channel);
+  view.codes = memory;
+  view.scales = memory + layout.scales;
+  view.chunks = place<Chunk>(memory + layout.chunks, !plan.chunks.empty());
+  view.pieces = place<Piece>(memory + layout.pieces, !plan.pieces.empty());
+  weights.channel_of_slot =
+      place<std::int32_t>(memory + layout.channels, !plan.channel_of_slot.empty());
+  weights.place_of_channel =
+      place<std::uint16_t>(memory + layout.places, !plan.place_of_channel.empty());
   view.strip_bytes = plan.strip_bytes();
   view.strips = static_cast<std::int32_t>(plan.strips());
   view.chunk_count = static_cast<std::int32_t>(plan.chunks.size());
@@ -148,7 +126,7 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   view.kind = plan.kind;
   weights.max_piece_bytes = plan.max_piece_bytes();
   weights.max_piece_scale_bytes = plan.max_piece_scale_bytes();
-  weights.bytes = plan.device_bytes();
+  weights.bytes = layout.total;
   std::vector<std::int32_t> gather = plan.channel_of_slot;
   std::vector<std::int32_t> shape{view.strips};
   for (const Chunk& chunk : plan.chunks) {
@@ -162,24 +140,55 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   return weights;
 }
 
+// Columns are packed apart from each other: strips are cut along them.
+void Packer::pack_slice(const CodeWeights& weights, const FileCodes& file, std::int64_t first,
+                        std::int64_t columns) {
+  const CodePackPlan& plan = weights.plan;
+  const SliceLayout layout = slice_layout(file, plan, columns);
+  const std::int64_t strip = first / kStripColumns;
+  PackTarget target;
+  target.strip_words = plan.strip_bytes() / 4;
+  target.codes = reinterpret_cast<std::uint32_t*>(const_cast<std::byte*>(weights.view.codes)) +
+                 strip * target.strip_words;
+  target.scales = reinterpret_cast<std::uint32_t*>(const_cast<std::byte*>(weights.view.scales)) +
+                  strip * (scale_stride(plan.kind, plan.groups) / 4);
+  target.strips = static_cast<std::int32_t>(
+      std::min((columns + kStripColumns - 1) / kStripColumns, weights.view.strips - strip));
+  target.units = weights.view.units;
+  target.groups = weights.view.groups;
+  target.kind = plan.kind;
+  const auto fill = [&](std::byte* host) {
+    copy_slice(file, plan, first, columns, host, stage_->threads());
+  };
+  stage().run(layout.total, fill, [&](const std::byte* device) {
+    target.bits_of_unit = reinterpret_cast<const std::int32_t*>(device + layout.bits_of_unit);
+    target.offset_of_unit = reinterpret_cast<const std::int64_t*>(device + layout.offset_of_unit);
+    CodeSource source;
+    source.words = reinterpret_cast<const std::uint32_t*>(device + layout.words);
+    source.channel_of_slot = weights.channel_of_slot;
+    source.word_of_unit =
+        place<std::int32_t>(device + layout.word_of_unit, !plan.word_of_unit.empty());
+    source.stored_out = columns;
+    launch_pack_codes(source, target, stream_);
+    ScaleSource scales;
+    scales.scale_codes =
+        place<std::uint32_t>(device + layout.scale_codes, !file.scale_codes.empty());
+    scales.scales = place<std::uint16_t>(device + layout.scales, !file.scales.empty());
+    scales.zeros = place<std::uint16_t>(device + layout.zeros, !file.zeros.empty());
+    scales.stored_out = columns;
+    scales.zero = plan.zero;
+    launch_pack_scales(scales, target, stream_);
+  });
+}
+
 CodeWeights Packer::pack_codes(CodePackPlan plan, const FileCodes& file) {
   CodeWeights weights = upload_plan(std::move(plan));
-  Staged staged(stream_);
-  const PackTarget target = target_of(weights, staged);
-  CodeSource source;
-  source.words = staged.copy(file.words);
-  source.channel_of_slot = weights.channel_of_slot;
-  source.word_of_unit = staged.copy(weights.plan.word_of_unit);
-  source.stored_out = weights.plan.stored_out;
-  launch_pack_codes(source, target, stream_);
-  ScaleSource scales;
-  scales.scale_codes = staged.copy(file.scale_codes);
-  scales.scales = staged.copy(file.scales);
-  scales.zeros = staged.copy(file.zeros);
-  scales.stored_out = weights.plan.stored_out;
-  scales.zero = weights.plan.zero;
-  launch_pack_scales(scales, target, stream_);
-  BL_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  const std::int64_t at_once = columns_that_fit(file, weights.plan, kLapBytes);
+  const std::int64_t wanted =
+      std::min(weights.plan.strips() * kStripColumns, weights.plan.stored_out);
+  for (std::int64_t first = 0; first < wanted; first += at_once) {
+    pack_slice(weights, file, first, std::min(at_once, wanted - first));
+  }
   weights.plan.channel_of_slot = {};
   weights.plan.place_of_channel = {};
   return weights;
@@ -189,21 +198,21 @@ DenseWeights Packer::pack_dense(const DenseMatrix& matrix, std::int64_t out) {
   const TensorView& stored = matrix.weight.view;
   DenseWeights weights;
   weights.type = stored.dtype;
-  const std::size_t bytes = dense_bytes(matrix, out);
+  const std::size_t bytes = static_cast<std::size_t>(matrix.in() * out) * size_of(stored.dtype);
   weights.memory = slabs_.take(bytes);
   weights.rows = weights.memory.get();
-  if (matrix.transposed) {
-    const std::vector<std::byte> rows = transposed_rows(matrix, out);
-    BL_CUDA_CHECK(
-        cudaMemcpyAsync(weights.memory.get(), rows.data(), bytes, cudaMemcpyHostToDevice, stream_));
-    BL_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  LoadStage& lane = stage();
+  if (!matrix.transposed && stored.row_stride == matrix.in()) {
+    lane.copy(weights.memory.get(), stored.as<const std::byte>(), bytes);
     return weights;
   }
-  const std::size_t row = static_cast<std::size_t>(matrix.in()) * size_of(stored.dtype);
-  const std::size_t pitch = static_cast<std::size_t>(stored.row_stride) * size_of(stored.dtype);
-  BL_CUDA_CHECK(cudaMemcpy2DAsync(weights.memory.get(), row, stored.data, pitch, row,
-                                  static_cast<std::size_t>(out), cudaMemcpyHostToDevice, stream_));
-  BL_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  lane.make(weights.memory.get(), bytes, [&](std::byte* host, std::size_t begin, std::size_t n) {
+    if (matrix.transposed) {
+      transpose_rows(matrix, host, begin, n, lane.threads());
+    } else {
+      gather_rows(matrix, host, begin, n);
+    }
+  });
   return weights;
 }
 
@@ -211,11 +220,11 @@ std::unique_ptr<CudaMatrix> Packer::pack(const WeightMatrix& matrix, std::int64_
   const std::int64_t in = in_features(matrix);
   BL_CHECK(out > 0 && out <= out_features(matrix));
   if (const auto* exl2 = std::get_if<Exl2Matrix>(&matrix)) {
-    const FileCodes file{exl2->q_weight, exl2->q_scale, {}, {}};
+    const FileCodes file{exl2->q_weight, exl2->q_scale, {}, {}, exl2->out};
     return std::make_unique<CudaMatrix>(in, out, pack_codes(plan_codes(*exl2, out), file));
   }
   if (const auto* gptq = std::get_if<GptqMatrix>(&matrix)) {
-    const FileCodes file{gptq->qweight, {}, gptq->scales, gptq->zeros};
+    const FileCodes file{gptq->qweight, {}, gptq->scales, gptq->zeros, gptq->out};
     return std::make_unique<CudaMatrix>(in, out, pack_codes(plan_codes(*gptq, out), file));
   }
   return std::make_unique<CudaMatrix>(in, out, pack_dense(std::get<DenseMatrix>(matrix), out));
@@ -254,16 +263,6 @@ Tensor Packer::unpack(const CudaMatrix& matrix) {
   const std::vector<float> values = unpack_codes(plan, {codes, scales, channels});
   std::memcpy(result.view().data, values.data(), values.size() * sizeof(float));
   return result;
-}
-
-std::size_t Packer::packed_bytes(const WeightMatrix& matrix, std::int64_t out) {
-  if (const auto* exl2 = std::get_if<Exl2Matrix>(&matrix)) {
-    return plan_codes(*exl2, out).device_bytes();
-  }
-  if (const auto* gptq = std::get_if<GptqMatrix>(&matrix)) {
-    return plan_codes(*gptq, out).device_bytes();
-  }
-  return dense_bytes(std::get<DenseMatrix>(matrix), out);
 }
 
 }  // namespace bl::cuda

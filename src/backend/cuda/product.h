@@ -7,12 +7,12 @@
 #include "backend/cuda/code_matrix.h"
 #include "backend/cuda/device_facts.h"
 #include "backend/cuda/product_plan.h"
+#include "backend/cuda/scratch_plan.h"
 #include "ops/exec_context.h"
 #include "tensor/tensor_view.h"
 
 namespace bl::cuda {
 
-inline constexpr int kMaxMatrices = 4;        // of one launch: q, k, v and a gate
 inline constexpr int kMaxProductTokens = 16;  // of one launch
 
 struct ProductMatrix {

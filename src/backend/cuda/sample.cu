@@ -160,20 +160,7 @@ __global__ void __launch_bounds__(kSampleThreads) draw_row_kernel(SampleParamete
   draw_row(cta, part_of(p), room);
 }
 
-std::size_t work_bytes(std::int64_t rows) {
-  return 2 * arena_bytes(DType::kI64, rows * kSampleParts) +
-         arena_bytes(DType::kI32, rows * kSampleBuckets) +
-         arena_bytes(DType::kI32, rows * kSampleListed) +
-         arena_bytes(DType::kI64, rows * static_cast<std::int64_t>(sizeof(SampleState) / 8)) +
-         arena_bytes(DType::kF32, SampleLimits::kEdits);
-}
-
 }  // namespace
-
-std::size_t sample_scratch_bytes(std::int64_t rows) {
-  if (rows == 0) return 0;
-  return work_bytes(std::min(rows, SampleLimits::kRows)) + sample_input_bytes(rows);
-}
 
 void sample(ExecContext& ctx, const SampleArgs& args) {
   const std::int64_t rows = args.logits.rows();

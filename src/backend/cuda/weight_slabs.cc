@@ -1,25 +1,25 @@
 #include "backend/cuda/weight_slabs.h"
 
-#include <cuda_runtime_api.h>
-
-#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/packed_size.h"
 
 namespace bl::cuda {
 namespace {
 
-constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kSlabBytes = std::size_t{64} << 20;
-
-std::shared_ptr<std::byte> allocate(std::size_t bytes) {
-  void* data = nullptr;
-  BL_CUDA_CHECK(cudaMalloc(&data, bytes));
-  return {static_cast<std::byte*>(data), [](std::byte* p) { cudaFree(p); }};
-}
 
 }  // namespace
 
+std::shared_ptr<std::byte> WeightSlabs::add(std::size_t bytes) {
+  std::shared_ptr<std::byte> memory = memory_.take(bytes);
+  std::erase_if(slabs_, [](const Slab& slab) { return slab.memory.expired(); });
+  slabs_.push_back({memory, 0, bytes});
+  return memory;
+}
+
+void WeightSlabs::reserve(std::size_t bytes) { reserved_ = add(bytes); }
+
 std::shared_ptr<std::byte> WeightSlabs::take(std::size_t bytes) {
-  const std::size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t size = piece_bytes(bytes);
   for (Slab& slab : slabs_) {
     if (slab.size - slab.used < size) continue;
     if (const std::shared_ptr<std::byte> memory = slab.memory.lock()) {
@@ -28,10 +28,9 @@ std::shared_ptr<std::byte> WeightSlabs::take(std::size_t bytes) {
       return {memory, piece};
     }
   }
-  if (size >= kSlabBytes) return allocate(size);
-  std::shared_ptr<std::byte> memory = allocate(kSlabBytes);
-  std::erase_if(slabs_, [](const Slab& slab) { return slab.memory.expired(); });
-  slabs_.push_back({memory, size, kSlabBytes});
+  if (size >= kSlabBytes) return memory_.take(size);
+  std::shared_ptr<std::byte> memory = add(kSlabBytes);
+  slabs_.back().used = size;
   return memory;
 }
 

@@ -1,0 +1,94 @@
+#include "backend/cuda/scratch_plan.h"
+
+#include <algorithm>
+
+#include "backend/cuda/attention_plan.h"
+#include "backend/cuda/code_matrix.h"
+#include "backend/cuda/expert_matrix.h"
+#include "backend/cuda/sample_steps.h"
+#include "tensor/arena.h"
+
+namespace bl::cuda {
+namespace {
+
+std::size_t halves(std::int64_t count) { return arena_bytes(DType::kF16, count); }
+std::size_t floats(std::int64_t count) { return arena_bytes(DType::kF32, count); }
+
+// An input row as the kernels gather it.
+std::int64_t most_slots(const Backend::ScratchShape& shape) {
+  // Padding of groups at most doubles the slots; the loader knows better.
+  return std::max(shape.max_slots > 0 ? shape.max_slots : 2 * shape.max_in, shape.max_in) +
+         kUnitSlots;
+}
+
+std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
+  const std::int64_t slots = most_slots(shape);
+  const std::int64_t packed_tokens = std::min(shape.tokens, kMostPackedTokens) + 8;
+  std::size_t bytes = kMaxMatrices * halves(packed_tokens * slots) + floats(packed_tokens);
+  if (shape.tokens > kMostPackedTokens) {
+    const std::int64_t strips = (shape.max_out + kStripColumns - 1) / kStripColumns;
+    const std::int64_t strip_bytes = slots * kStripColumns * 2;
+    std::int64_t expanded = std::max(kExpandedBytes, strip_bytes);
+    if (strips > 0) expanded = std::min(expanded, strips * strip_bytes);
+    bytes = std::max(bytes, halves(shape.tokens * slots) + floats(1) + halves(expanded / 2));
+  }
+  // A norm that could not be left to the products, and the largest value of each row.
+  const std::int64_t normalised = shape.hidden > 0 ? shape.hidden : shape.max_in;
+  return bytes + floats(shape.tokens * normalised) + floats(shape.tokens) + 4096;
+}
+
+std::size_t experts_bytes(const Backend::ScratchShape& shape) {
+  if (shape.experts_per_token == 0 || shape.tokens == 0) return 0;
+  // What experts write is as wide as what they read.
+  ExpertScratch s;
+  s.experts = shape.experts > 0 ? shape.experts : shape.tokens * shape.experts_per_token;
+  s.k = shape.experts_per_token;
+  s.input_units = most_slots(shape) / kUnitSlots + 1;
+  s.gathers = 2;
+  s.first_width = 2 * shape.expert_intermediate;
+  s.hidden_units = 2 * shape.expert_intermediate / kUnitSlots + 1;
+  s.hidden_width = shape.expert_intermediate;
+  s.out = shape.max_in;
+  return std::min(s.bytes(shape.tokens), std::max(kExpertSliceBytes, s.bytes(1)));
+}
+
+std::size_t attention_bytes(const Backend::ScratchShape& shape, int multiprocessors) {
+  const std::int64_t rows = decode_partial_rows(shape.tokens, shape.heads, multiprocessors);
+  return floats(rows * shape.head_dim) + floats(rows * 2);
+}
+
+std::size_t sample_bytes(std::int64_t wanted) {
+  const std::int64_t rows = std::min(wanted, SampleLimits::kRows);
+  if (rows == 0) return 0;
+  return 2 * arena_bytes(DType::kI64, rows * kSampleParts) +
+         arena_bytes(DType::kI32, rows * kSampleBuckets) +
+         arena_bytes(DType::kI32, rows * kSampleListed) +
+         arena_bytes(DType::kI64, rows * static_cast<std::int64_t>(sizeof(SampleState) / 8)) +
+         arena_bytes(DType::kF32, SampleLimits::kEdits);
+}
+
+}  // namespace
+
+// An upper bound: with large blocks, whatever they will be.
+std::size_t ExpertScratch::bytes(std::int64_t tokens) const {
+  const std::int64_t choices = tokens * k;
+  const std::int64_t rows = most_blocks(choices, experts, kLargeBlock) * kLargeBlock;
+  const auto prepared = [rows](std::int64_t units) {
+    return halves(rows * units * kUnitSlots) + floats(rows * units);
+  };
+  return 3 * arena_bytes(DType::kI32, choices) + arena_bytes(DType::kI32, rows) + 2 * floats(rows) +
+         static_cast<std::size_t>(gathers) * prepared(input_units) +
+         floats(rows * rounded(first_width)) + prepared(hidden_units) +
+         floats(rows * rounded(hidden_width)) + floats(rows * rounded(out));
+}
+
+std::size_t op_scratch_bytes(const Backend::ScratchShape& shape, int multiprocessors) {
+  // An op gives back what it took before the next one begins.
+  return std::max({matmul_bytes(shape), experts_bytes(shape),
+                   attention_bytes(shape, multiprocessors),
+                   arena_bytes(DType::kI64, shape.tokens * kArgmaxParts),
+                   sample_bytes(shape.logit_rows)}) +
+         arena_bytes(DType::kI32, kTableInts) + sample_input_bytes(shape.logit_rows);
+}
+
+}  // namespace bl::cuda
