@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "model/dense_gather.h"
 #include "nn/device_copy.h"
 
@@ -29,6 +30,18 @@ std::string shapes_text(std::initializer_list<Shape> shapes) {
 double bits_per_weight(const WeightMatrix& matrix) {
   const auto weights = static_cast<double>(in_features(matrix) * out_features(matrix));
   return static_cast<double>(stored_bytes(matrix)) * 8.0 / weights;
+}
+
+// Most of the time goes into the faults of a mapped file, which threads take side by side.
+void copy_by_threads(std::byte* to, const std::byte* from, std::size_t bytes) {
+  constexpr std::size_t kGrain = std::size_t{1} << 20;
+  ThreadPool threads(std::min(8, physical_cores()));
+  threads.parallel_for(
+      static_cast<long>((bytes + kGrain - 1) / kGrain), 1, [&](long first, long last) {
+        const std::size_t begin = static_cast<std::size_t>(first) * kGrain;
+        const std::size_t end = std::min(bytes, static_cast<std::size_t>(last) * kGrain);
+        std::memcpy(to + begin, from + begin, end - begin);
+      });
 }
 
 // The module whose weight a plain matrix is.
@@ -294,7 +307,7 @@ HostArray WeightReader::table(const std::string& tensor, const TableShape& shape
     auto copy =
         std::make_shared<Tensor>(table_memory(bytes, shape.on_host), info->dtype, info->shape);
     if (shape.on_host) {
-      std::memcpy(copy->view().data, array.view.data, bytes);
+      copy_by_threads(copy->view().as<std::byte>(), array.view.as<const std::byte>(), bytes);
     } else {
       backend_.upload(copy->view(), array.view);
     }

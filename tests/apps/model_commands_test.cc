@@ -349,6 +349,32 @@ TEST_F(ModelCommands, KvHostIsChecked) {
   EXPECT_NE(large.err.find("--kv-host asks for"), std::string::npos) << large.err;
 }
 
+TEST_F(ModelCommands, InspectPlansForACardThatIsNotHere) {
+  const auto plan = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"inspect", "--backend", "cuda", "--vram", "24GB", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = run_program(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.status == 0 ? parse_json(result.out, "stdout").at("plan") : Json::object();
+  };
+  const Json here = plan({model_, "--ctx", "64"});
+  EXPECT_TRUE(here.at("fits").get<bool>());
+  // No weight of a random model is made for its plan.
+  const std::vector<std::string> large{"--random", "llama3-70b", "--bpw", "2.5",
+                                       "--cache",  "q4",         "--ctx", "2048"};
+  const Json on_card = plan(large);
+  EXPECT_FALSE(on_card.at("fits").get<bool>());
+  std::vector<std::string> with_host = large;
+  with_host.push_back("--embed-host");
+  const Json on_host = plan(with_host);
+  EXPECT_TRUE(on_host.at("fits").get<bool>());
+  EXPECT_EQ(on_host.at("host").get<std::int64_t>(), std::int64_t{128256} * 8192 * 2);
+  EXPECT_LE(on_host.at("quantized_packed").get<double>(),
+            1.02 * on_host.at("quantized_stored").get<double>());
+  const ProgramResult both = run_program({"inspect", model_, "--random", "llama3-70b"});
+  EXPECT_EQ(both.status, 2);
+}
+
 TEST_F(ModelCommands, DamagedFilesAreOneLine) {
   const fs::path broken = make_tiny_model("broken");
   const std::string weights = read_file(broken / "model.safetensors");

@@ -231,6 +231,7 @@ std::unique_ptr<CudaMatrix> Packer::pack(const WeightMatrix& matrix, std::int64_
 }
 
 Tensor Packer::unpack(const CudaMatrix& matrix) {
+  BL_CUDA_CHECK(cudaStreamSynchronize(stream_));
   Tensor result = make_host_tensor(DType::kF32, {matrix.in(), matrix.out()});
   const std::int64_t in = matrix.in();
   const std::int64_t out = matrix.out();
