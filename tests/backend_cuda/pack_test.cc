@@ -296,7 +296,7 @@ Packed pack_in_slices(const FileCodes& file, const CodePackPlan& plan, std::int6
     const std::int64_t count = std::min(columns, wanted - first);
     const SliceLayout layout = slice_layout(file, plan, count);
     std::vector<std::byte> slice(layout.total);
-    copy_slice(file, plan, first, count, slice.data(), threads);
+    copy_slice(file, plan, {first, count}, slice.data(), threads);
     CodePackPlan part = plan;
     part.out = std::min(count, plan.out - first);
     part.stored_out = count;

@@ -26,10 +26,10 @@ struct Rows {
     if (values.empty()) return 0;
     return static_cast<std::size_t>(count() * (wanted / columns)) * sizeof(T);
   }
-  void copy(std::int64_t first, std::int64_t wanted, std::byte* to, ThreadPool& threads) const {
+  void copy(const ColumnRange& range, std::byte* to, ThreadPool& threads) const {
     if (values.empty()) return;
-    const auto* from = reinterpret_cast<const std::byte*>(values.data() + first / columns);
-    const std::size_t row = static_cast<std::size_t>(wanted / columns) * sizeof(T);
+    const auto* from = reinterpret_cast<const std::byte*>(values.data() + range.first / columns);
+    const std::size_t row = static_cast<std::size_t>(range.count / columns) * sizeof(T);
     const std::size_t pitch = static_cast<std::size_t>(stored) * sizeof(T);
     if (row == pitch) {
       copy_bytes(to, from, values.size_bytes(), threads);
@@ -96,13 +96,13 @@ std::int64_t columns_that_fit(const FileCodes& file, const CodePackPlan& plan, s
   return low * kStripColumns;
 }
 
-void copy_slice(const FileCodes& file, const CodePackPlan& plan, std::int64_t first,
-                std::int64_t columns, std::byte* to, ThreadPool& threads) {
-  const SliceLayout layout = slice_layout(file, plan, columns);
-  words_of(file).copy(first, columns, to + layout.words, threads);
-  scale_codes_of(file).copy(first, columns, to + layout.scale_codes, threads);
-  scales_of(file).copy(first, columns, to + layout.scales, threads);
-  zeros_of(file).copy(first, columns, to + layout.zeros, threads);
+void copy_slice(const FileCodes& file, const CodePackPlan& plan, const ColumnRange& columns,
+                std::byte* to, ThreadPool& threads) {
+  const SliceLayout layout = slice_layout(file, plan, columns.count);
+  words_of(file).copy(columns, to + layout.words, threads);
+  scale_codes_of(file).copy(columns, to + layout.scale_codes, threads);
+  scales_of(file).copy(columns, to + layout.scales, threads);
+  zeros_of(file).copy(columns, to + layout.zeros, threads);
   put(to + layout.bits_of_unit, plan.bits_of_unit);
   put(to + layout.offset_of_unit, plan.unit_offsets());
   put(to + layout.word_of_unit, plan.word_of_unit);

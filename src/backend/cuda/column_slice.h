@@ -40,10 +40,14 @@ SliceLayout slice_layout(const FileCodes& file, const CodePackPlan& plan, std::i
 // `bytes`, if one strip does.
 std::int64_t columns_that_fit(const FileCodes& file, const CodePackPlan& plan, std::size_t bytes);
 
-// Copies columns [first, first + columns) and the tables to `to`; `first` is a multiple of a
-// strip's columns, and so is `columns` but for the last slice.
-void copy_slice(const FileCodes& file, const CodePackPlan& plan, std::int64_t first,
-                std::int64_t columns, std::byte* to, ThreadPool& threads);
+// Both are multiples of a strip's columns, but for the count of the last slice.
+struct ColumnRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+// Copies those columns and the tables to `to`.
+void copy_slice(const FileCodes& file, const CodePackPlan& plan, const ColumnRange& columns,
+                std::byte* to, ThreadPool& threads);
 
 // Plain bytes, by all threads.
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes, ThreadPool& threads);

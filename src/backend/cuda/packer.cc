@@ -158,7 +158,7 @@ void Packer::pack_slice(const CodeWeights& weights, const FileCodes& file, std::
   target.groups = weights.view.groups;
   target.kind = plan.kind;
   const auto fill = [&](std::byte* host) {
-    copy_slice(file, plan, first, columns, host, stage_->threads());
+    copy_slice(file, plan, {first, columns}, host, stage_->threads());
   };
   stage().run(layout.total, fill, [&](const std::byte* device) {
     target.bits_of_unit = reinterpret_cast<const std::int32_t*>(device + layout.bits_of_unit);
