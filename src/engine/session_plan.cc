@@ -91,7 +91,7 @@ std::int64_t choose_context(const PlanInput& input, const MemoryPlan& fixed, Cac
 
 std::int32_t count_pages(const SessionOptions& options, std::int64_t context) {
   if (options.pages > 0) return options.pages;
-  const std::int64_t pages = (context + kPageSlots - 1) / kPageSlots * options.sequences;
+  const std::int64_t pages = pages_for(context) * options.sequences;
   if (pages > INT32_MAX) {
     fail(ErrorCode::kInvalidArgument, "{} sequences of {} tokens are more than a cache can hold",
          options.sequences, context);
