@@ -7,6 +7,10 @@ target_compile_options(bl_flags INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # GCC 12 sees overlaps in std::string that are not there (GCC bug 105651).
   target_compile_options(bl_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+  if(CMAKE_UNITY_BUILD)
+    # GCC takes every file of a batch for a header, where anonymous types in classes would be wrong.
+    target_compile_options(bl_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  endif()
 endif()
 if(BL_SANITIZE)
   target_compile_options(bl_flags INTERFACE
