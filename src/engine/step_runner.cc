@@ -83,23 +83,20 @@ StepOutput StepRunner::compute(std::span<const StepItem> items, bool chooses) {
   if (rows_.any()) rows_.read(backend, output);
   const bool all_chosen =
       rows_.any() && std::find(output.ids.begin(), output.ids.end(), -1) == output.ids.end();
-  if (!all_chosen) output.logits = on_host(logits, output.ids);
+  if (!all_chosen) output.logits = on_host(logits, output);
   return output;
 }
 
-StepLogits StepRunner::on_host(const TensorView& logits, std::span<const std::int32_t> ids) {
+StepLogits StepRunner::on_host(const TensorView& logits, const StepOutput& output) {
   Backend& backend = session_.backend();
   if (backend.reads_host_memory() || logits.rows() == 0) return logits;
   if (host_logits_.empty() || host_logits_.view().rows() < logits.rows()) {
     host_logits_ = make_host_tensor(DType::kF32, logits.shape);
   }
   const TensorView host = slice_rows(host_logits_.view(), 0, logits.rows());
-  const auto wanted = [&](std::int64_t row) {
-    return ids.empty() || ids[static_cast<std::size_t>(row)] < 0;
-  };
   for (std::int64_t begin = 0; begin < logits.rows();) {
     std::int64_t end = begin;
-    while (end < logits.rows() && wanted(end)) ++end;
+    while (end < logits.rows() && !output.chose(end)) ++end;
     if (end > begin) {
       backend.download(slice_rows(host, begin, end - begin),
                        slice_rows(logits, begin, end - begin));

@@ -30,8 +30,8 @@ class StepRunner {
 
  private:
   StepOutput compute(std::span<const StepItem> items, bool chooses);
-  // All rows, or those that have no id.
-  StepLogits on_host(const TensorView& logits, std::span<const std::int32_t> ids);
+  // The rows that `output` has no id of.
+  StepLogits on_host(const TensorView& logits, const StepOutput& output);
 
   ModelSession& session_;
   Tensor host_logits_;  // where the backend's memory is not the host's

@@ -13,6 +13,7 @@ namespace bl {
 namespace {
 
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
+
 double number_of(const Json& json) { return json.is_number() ? json.get<double>() : 0; }
 
 // A whole number stays one: sizes computed from sizes are integers in config.json.

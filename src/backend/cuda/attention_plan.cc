@@ -37,6 +37,20 @@ int piece_keys_of(const DecodeShape& shape, std::int64_t keys, std::int64_t colu
   return std::max({std::min(even, most), kFewestKeys, whole_tiles(divide_up(keys, kMaxPieces))});
 }
 
+// Spans of at most `most_decode` tokens are decode.
+SpanCounts count_up_to(std::span<const SequenceSpan> sequences, int most_decode) {
+  SpanCounts counts;
+  for (const SequenceSpan& s : sequences) {
+    if (s.tokens <= 0) continue;
+    const bool is_decode = s.tokens <= most_decode;
+    (is_decode ? counts.decode_spans : counts.prefill_spans) += 1;
+    int& most = is_decode ? counts.decode_tokens : counts.prefill_tokens;
+    most = std::max(most, s.tokens);
+    counts.page_stride = std::max(counts.page_stride, page_bucket(pages_of(s)));
+  }
+  return counts;
+}
+
 }  // namespace
 
 int page_bucket(int pages) {
@@ -68,22 +82,12 @@ int most_decode_tokens(std::span<const SequenceSpan> sequences, bool regardless_
 }
 
 SpanCounts count_spans(std::span<const SequenceSpan> sequences, bool regardless_of_batch) {
-  const int most_decode = most_decode_tokens(sequences, regardless_of_batch);
-  SpanCounts counts;
-  for (const SequenceSpan& s : sequences) {
-    if (s.tokens <= 0) continue;
-    const bool is_decode = s.tokens <= most_decode;
-    (is_decode ? counts.decode_spans : counts.prefill_spans) += 1;
-    int& most = is_decode ? counts.decode_tokens : counts.prefill_tokens;
-    most = std::max(most, s.tokens);
-    counts.page_stride = std::max(counts.page_stride, page_bucket(pages_of(s)));
-  }
-  return counts;
+  return count_up_to(sequences, most_decode_tokens(sequences, regardless_of_batch));
 }
 
 SpanPlan plan_spans(std::span<const SequenceSpan> sequences, bool regardless_of_batch) {
   const int most_decode = most_decode_tokens(sequences, regardless_of_batch);
-  SpanPlan plan{count_spans(sequences, regardless_of_batch), {}};
+  SpanPlan plan{count_up_to(sequences, most_decode), {}};
   plan.packed.assign(plan.packed_size(), 0);
   std::int32_t* entries = plan.packed.data();
   std::int32_t* pages = plan.packed.data() + plan.pages_offset();

@@ -51,11 +51,6 @@ Rows<std::uint32_t> scale_codes_of(const FileCodes& file) {
 Rows<std::uint16_t> scales_of(const FileCodes& file) { return {file.scales, file.stored_out, 1}; }
 Rows<std::uint16_t> zeros_of(const FileCodes& file) { return {file.zeros, file.stored_out, 1}; }
 
-template <class T>
-void put(std::byte* to, const std::vector<T>& values) {
-  if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(T));
-}
-
 }  // namespace
 
 SliceLayout slice_layout(const FileCodes& file, const CodePackPlan& plan, std::int64_t columns) {

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
+#include <vector>
 
 #include "backend/cuda/code_pack_plan.h"
 
@@ -48,6 +50,12 @@ struct ColumnRange {
 // Copies those columns and the tables to `to`.
 void copy_slice(const FileCodes& file, const CodePackPlan& plan, const ColumnRange& columns,
                 std::byte* to, ThreadPool& threads);
+
+// A table's bytes.
+template <class T>
+void put(std::byte* to, const std::vector<T>& values) {
+  if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(T));
+}
 
 // Plain bytes, by all threads.
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes, ThreadPool& threads);

@@ -87,15 +87,9 @@ Buffer CudaBackend::allocate_weights(std::size_t bytes) {
   return {std::move(memory), data, bytes};
 }
 
-std::size_t CudaBackend::weight_bytes(std::size_t bytes) const { return cuda::piece_bytes(bytes); }
-
 void CudaBackend::reserve_weights(std::size_t bytes) { packer_->reserve(bytes); }
 
 void CudaBackend::finish_weights() { packer_->finish(); }
-
-std::size_t CudaBackend::own_bytes() const { return cuda::kBlasWorkspaceBytes + cuda::kTableBytes; }
-
-std::size_t CudaBackend::loading_bytes() const { return cuda::kLaps * cuda::kLapBytes; }
 
 std::size_t CudaBackend::driver_bytes() const { return cuda::kDriverBytes; }
 
@@ -176,22 +170,6 @@ std::unique_ptr<PackedExperts> CudaBackend::pack_experts(std::span<const ExpertW
 
 Tensor CudaBackend::unpack(const PackedMatrix& matrix) {
   return packer_->unpack(static_cast<const cuda::CudaMatrix&>(matrix));
-}
-
-std::size_t CudaBackend::packed_bytes(const WeightMatrix& matrix, const PackOptions& options) {
-  return cuda::packed_bytes(matrix, options.out > 0 ? options.out : out_features(matrix));
-}
-
-std::int64_t CudaBackend::packed_inputs(const WeightMatrix& matrix) const {
-  return cuda::packed_inputs(matrix);
-}
-
-std::size_t CudaBackend::expert_table_bytes(std::int64_t experts) const {
-  return cuda::expert_table_bytes(experts);
-}
-
-std::size_t CudaBackend::scratch_bytes(const ScratchShape& shape) const {
-  return cuda::op_scratch_bytes(shape, facts_.multiprocessors);
 }
 
 const AttentionPlan* CudaBackend::plan_attention(ExecContext& ctx,

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/cuda_sizes.h"
 #include "backend/cuda/device_facts.h"
 #include "backend/cuda/device_memory.h"
-#include "ops/backend.h"
 
 namespace bl {
 
@@ -22,7 +22,7 @@ class StepRecorder;
 
 // One NVIDIA card. Activations are F32 in device memory; products run on 16-bit inputs with F32
 // sums. Everything is ordered by one stream.
-class CudaBackend final : public Backend {
+class CudaBackend final : public CudaSizes {
  public:
   // Throws kUnsupported where there is no driver, card or cuBLASLt, or the card is older than
   // compute capability 7.5: one line that says which.
@@ -39,31 +39,22 @@ class CudaBackend final : public Backend {
   void synchronize() override;
   void copy_pieces(std::span<const CopyPiece> pieces) override;
   Buffer allocate_transfer(std::size_t bytes) override;  // page-locked
-  bool reads_host_memory() const override { return false; }
   std::uint64_t free_memory() const override;
   MemoryUse memory_use() const override { return memory_.use(); }
-  std::size_t own_bytes() const override;
-  std::size_t loading_bytes() const override;
   std::size_t driver_bytes() const override;
   Buffer allocate_weights(std::size_t bytes) override;
-  std::size_t weight_bytes(std::size_t bytes) const override;
   void reserve_weights(std::size_t bytes) override;
   void finish_weights() override;
 
   std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix, const PackOptions&) override;
   std::unique_ptr<PackedExperts> pack_experts(std::span<const ExpertWeights> experts) override;
   Tensor unpack(const PackedMatrix& matrix) override;
-  std::size_t packed_bytes(const WeightMatrix& matrix, const PackOptions&) override;
-  std::int64_t packed_inputs(const WeightMatrix& matrix) const override;
-  std::size_t expert_table_bytes(std::int64_t experts) const override;
-  std::size_t scratch_bytes(const ScratchShape& shape) const override;
   const AttentionPlan* plan_attention(ExecContext& ctx,
                                       std::span<const SequenceSpan> sequences) override;
   std::uint64_t step_key(std::span<const SequenceSpan> sequences) const override;
   void run_step(std::uint64_t key, ExecContext& ctx,
                 const std::function<void(ExecContext&)>& body) override;
 
-  CacheType default_cache_type() const override { return CacheType::kF16; }
   std::string_view page_order() const override { return "cuda rows"; }
 
   const cuda::DeviceFacts& facts() const { return facts_; }
@@ -75,6 +66,8 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  int multiprocessors() const override { return facts_.multiprocessors; }
+
   std::string name_;
   cuda::DeviceFacts facts_;
   cuda::DeviceMemory memory_;

@@ -55,11 +55,6 @@ void gather_rows(const DenseMatrix& matrix, std::byte* to, std::size_t begin, st
 }
 
 template <class T>
-void put(std::byte* to, const std::vector<T>& values) {
-  if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(T));
-}
-
-template <class T>
 const T* place(const std::byte* at, bool present) {
   return present ? reinterpret_cast<const T*>(at) : nullptr;
 }
