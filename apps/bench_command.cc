@@ -27,6 +27,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kDecodeDepth = 128;
 
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
 struct BenchOptions {
   ModelOptions model;
   std::int64_t prompt = 512;
@@ -184,7 +188,7 @@ void repeat(Measurement& result, std::int64_t tokens, std::int64_t repetitions, 
     prepare();
     const auto start = Clock::now();
     timed();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = seconds_since(start);
     if (i > 0) rates.push_back(static_cast<double>(tokens * result.batch) / seconds);
     progress.update(i + 1);
   }
@@ -237,7 +241,9 @@ std::uint64_t device_peak(const ModelSession& session) {
   return peak > 0 ? peak : session.plan().total();
 }
 
-Json to_json(const std::vector<Measurement>& results, const ModelSession& session) {
+// `load_seconds`: from opening the files until the first token could be computed.
+Json to_json(const std::vector<Measurement>& results, const ModelSession& session,
+             double load_seconds) {
   Json list = Json::array();
   for (const Measurement& result : results) {
     list.push_back({{"test", result.test},
@@ -250,13 +256,15 @@ Json to_json(const std::vector<Measurement>& results, const ModelSession& sessio
                     {"planned_work_bytes", session.plan().work},
                     {"peak_work_bytes", session.work_peak()},
                     {"peak_host_bytes", peak_host_memory()},
+                    {"load_seconds", load_seconds},
+                    {"weight_bytes", session.plan().weights},
                     {"backend", session.backend().description()}});
   }
   return list;
 }
 
 std::string to_table(const BenchOptions& options, const std::vector<Measurement>& results,
-                     const ModelSession& session) {
+                     const ModelSession& session, double load_seconds) {
   const std::string name = options.random.wanted() ? options.random.name() : options.model.model;
   std::string text = fmt::format("{}\n{}: {}\n\n| {:<10} | {:>5} | {:>6} | {:>20} |\n", name,
                                  session.backend().name(), session.backend().description(), "test",
@@ -268,7 +276,9 @@ std::string to_table(const BenchOptions& options, const std::vector<Measurement>
   }
   const auto mib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
   return text +
-         fmt::format("\nmodel, cache and work space {:.1f} MiB{}, peak resident {:.1f} MiB\n",
+         fmt::format("\nloaded in {:.2f} s, {:.2f} GB/s of weights\n", load_seconds,
+                     static_cast<double>(session.plan().weights) * 1e-9 / load_seconds) +
+         fmt::format("model, cache and work space {:.1f} MiB{}, peak resident {:.1f} MiB\n",
                      mib(session.plan().total()),
                      session.backend().reads_host_memory()
                          ? std::string()
@@ -291,12 +301,15 @@ void bench(BenchOptions& options) {
   session_options.sequences = options.batch;
   session_options.with_text = false;
   if (options.random.wanted()) session_options.opened = options.random.open();
+  const auto start = Clock::now();
   const std::unique_ptr<ModelSession> session = load_session(session_options);
+  session->backend().synchronize();
+  const double load_seconds = seconds_since(start);
   const std::vector<Measurement> results = measure(options, *session);
   if (options.json) {
-    write_json(to_json(results, *session));
+    write_json(to_json(results, *session, load_seconds));
   } else {
-    write_result(to_table(options, results, *session));
+    write_result(to_table(options, results, *session, load_seconds));
   }
 }
 

@@ -12,7 +12,7 @@
 namespace bl {
 namespace {
 
-constexpr std::int64_t kMaxExperts = 65536;
+constexpr std::int64_t kMaxStacked = 65536;
 
 std::string with_number(std::string text, std::string_view mark, std::int64_t number) {
   const std::size_t at = text.find(mark);
@@ -128,7 +128,7 @@ void GgufPlanner::add_expert_tensors(const GgufTensor& tensor, GgufRecipe recipe
     return;
   }
   const std::int64_t experts = metadata_.required_size("expert_count");
-  if (!extent.stacked || extent.outer != experts || experts > kMaxExperts) {
+  if (!extent.stacked || extent.outer != experts || experts > kMaxStacked) {
     wrong_shape(tensor, fmt::format("[{} experts, …]", experts));
   }
   recipe.outer = 1;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMaxCode = 1000;
 constexpr std::size_t kMaxLength = 1000;
-constexpr int kMaxDepth = 32;
+constexpr int kMaxNesting = 32;
 constexpr int kMaxRepeats = 1000;
 
 using Set = std::bitset<256>;
@@ -44,8 +44,8 @@ bool class_of(char letter, Set& set) {
 
 }  // namespace
 
-// Recursive descent, no deeper than kMaxDepth. Code is relative to where it stands, so that pieces
-// can be put together and repeated.
+// Recursive descent, no deeper than kMaxNesting. Code is relative to where it stands, so that
+// pieces can be put together and repeated.
 class PatternParser {
  public:
   PatternParser(std::string_view text, const std::string& where, std::vector<Set>& sets)
@@ -83,7 +83,7 @@ class PatternParser {
   }
 
   Code alternatives(int depth) {
-    if (depth > kMaxDepth) refuse("is nested too deeply");
+    if (depth > kMaxNesting) refuse("is nested too deeply");
     Code code = sequence(depth);
     while (take('|')) {
       const Code second = sequence(depth);

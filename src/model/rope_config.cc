@@ -11,7 +11,7 @@ namespace bl {
 namespace {
 
 constexpr double kMaxFactor = 1e6;
-constexpr std::int64_t kMaxPositions = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxRopePositions = std::int64_t{1} << 31;
 
 // The object that holds rope parameters, or nothing.
 struct Parameters {
@@ -93,11 +93,11 @@ std::int64_t read_original(const RopeConfigArgs& args, const Parameters& paramet
   static const ArchValue kTopLevel = parse_arch_value("original_max_position_embeddings", "");
   // A value beside the parameters goes first, as in transformers.
   if (const auto top =
-          args.config.find_whole("original positions", kTopLevel, {1, kMaxPositions})) {
+          args.config.find_whole("original positions", kTopLevel, {1, kMaxRopePositions})) {
     return *top;
   }
-  const auto given =
-      parameters.real("original_max_position_embeddings", 1, static_cast<double>(kMaxPositions));
+  const auto given = parameters.real("original_max_position_embeddings", 1,
+                                     static_cast<double>(kMaxRopePositions));
   return given ? static_cast<std::int64_t>(*given) : args.max_positions;
 }
 

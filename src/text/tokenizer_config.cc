@@ -11,7 +11,7 @@
 namespace bl {
 namespace {
 
-constexpr std::uint64_t kMaxFile = 64u << 20;
+constexpr std::uint64_t kMaxConfigFile = 64u << 20;
 
 constexpr std::string_view kSuffix = "_token";
 
@@ -151,7 +151,8 @@ TokenizerConfig TokenizerConfig::from_folder(const std::filesystem::path& folder
   TokenizerConfig config;
   const auto read = [&](const char* file, auto take) {
     const std::filesystem::path path = folder / file;
-    if (std::filesystem::is_regular_file(path)) take(read_file(path, kMaxFile), path.string());
+    if (std::filesystem::is_regular_file(path))
+      take(read_file(path, kMaxConfigFile), path.string());
   };
   read("special_tokens_map.json", [&](const std::string& text, const std::string& name) {
     config.read_special_tokens_map(text, name);
@@ -177,7 +178,7 @@ TokenizerConfig TokenizerConfig::from_folder(const std::filesystem::path& folder
     }
     std::sort(files.begin(), files.end());
     for (const auto& file : files) {
-      config.set_chat_template(file.stem().string(), read_file(file, kMaxFile));
+      config.set_chat_template(file.stem().string(), read_file(file, kMaxConfigFile));
     }
   }
   return config;

@@ -18,7 +18,7 @@ using simdjson::dom::array;
 using simdjson::dom::element;
 using simdjson::dom::object;
 
-constexpr std::size_t kShown = 100;  // bytes of a token that a message shows
+constexpr std::size_t kShownText = 100;  // bytes of a token that a message shows
 
 class Reader {
  public:
@@ -87,7 +87,7 @@ class Reader {
     }
     fail(ErrorCode::kUnsupported,
          "{}: model type '{}' is not known (BPE, Unigram, WordPiece and WordLevel are)", name_,
-         type.substr(0, kShown));
+         type.substr(0, kShownText));
   }
 
   // Old files leave the type out; the fields tell.
@@ -128,7 +128,7 @@ class Reader {
   int checked_id(element value, std::string_view token) const {
     std::uint64_t id = 0;
     if (value.get(id) != simdjson::SUCCESS || id > static_cast<std::uint64_t>(Vocabulary::kMaxId)) {
-      refuse("model.vocab", "the id of '{}' is {}; expected 0 to {}", token.substr(0, kShown),
+      refuse("model.vocab", "the id of '{}' is {}; expected 0 to {}", token.substr(0, kShownText),
              std::string(simdjson::minify(value)).substr(0, 40), Vocabulary::kMaxId);
     }
     return static_cast<int>(id);
@@ -174,7 +174,7 @@ class Reader {
             line.find(' ', space + 1) != std::string_view::npos) {
           refuse("model.merges",
                  "entry {} is '{}'; expected two tokens with one space between them", merges.size(),
-                 line.substr(0, kShown));
+                 line.substr(0, kShownText));
         }
         merges.emplace_back(line.substr(0, space), line.substr(space + 1));
         continue;
@@ -262,7 +262,7 @@ class Reader {
       if (content.size() > AddedTokens::kMaxContent ||
           id > static_cast<std::uint64_t>(Vocabulary::kMaxId)) {
         refuse("added_tokens", "'{}' has {} bytes and id {}; at most {} and {} are right",
-               to_valid_utf8(content.substr(0, kShown)), content.size(), id,
+               to_valid_utf8(content.substr(0, kShownText)), content.size(), id,
                AddedTokens::kMaxContent, Vocabulary::kMaxId);
       }
       token.content = std::string(content);

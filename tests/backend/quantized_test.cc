@@ -14,14 +14,14 @@ namespace {
 
 // Exact products of the codes, without the rounding of each weight to binary16: kernels may do
 // either.
-struct Case {
+struct NamedMatrix {
   std::string name;
   WeightMatrix matrix;
 };
 
-std::vector<Case> cases() {
+std::vector<NamedMatrix> named_matrices() {
   Engine random(31);
-  std::vector<Case> result;
+  std::vector<NamedMatrix> result;
   const auto exl2 = [&](const char* name, const std::vector<GroupShape>& groups, std::int64_t out) {
     result.push_back({name, random_exl2(groups, out, random)});
   };
@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, QuantizedProduct, testing::ValuesIn(runnable_
 
 TEST_P(QuantizedProduct, PackingLosesNothing) {
   Device device(GetParam());
-  for (const Case& c : cases()) {
+  for (const NamedMatrix& c : named_matrices()) {
     const auto packed = device.backend().pack(c.matrix, {});
     const Tensor back = device.backend().unpack(*packed);
     const std::vector<std::uint16_t> expected = dequantize_to_half(c.matrix);
@@ -72,7 +72,7 @@ TEST_P(QuantizedProduct, PackingLosesNothing) {
 TEST_P(QuantizedProduct, EqualsSumsInDouble) {
   Device device(GetParam());
   Random random(32);
-  for (const Case& c : cases()) {
+  for (const NamedMatrix& c : named_matrices()) {
     const std::int64_t in = in_features(c.matrix);
     const std::int64_t out = out_features(c.matrix);
     const std::vector<std::uint16_t> halves = dequantize_to_half(c.matrix);
@@ -115,7 +115,7 @@ TEST_P(QuantizedProduct, IdentityGivesTheWeights) {
     GTEST_SKIP() << "activations of 14 bits";
   }
   Device device(GetParam());
-  for (const Case& c : cases()) {
+  for (const NamedMatrix& c : named_matrices()) {
     const std::int64_t in = in_features(c.matrix);
     const std::int64_t out = out_features(c.matrix);
     if (out > 1000 || in > 2000) continue;
@@ -148,7 +148,7 @@ TEST_P(QuantizedProduct, IdentityGivesTheWeights) {
 TEST_P(QuantizedProduct, OneTokenOfAnyRange) {
   Device device(GetParam());
   Random random(33);
-  for (const Case& c : cases()) {
+  for (const NamedMatrix& c : named_matrices()) {
     const std::int64_t in = in_features(c.matrix);
     const std::int64_t out = out_features(c.matrix);
     if (out > 1000) continue;

@@ -12,7 +12,7 @@
 namespace bl::test {
 namespace {
 
-constexpr double kTolerance = 4e-6;
+constexpr double kShapesTolerance = 4e-6;
 constexpr std::int64_t kWidths[] = {1, 2, 3, 37, 64, 127, 128, 576, 1028, 4096, 14336};
 constexpr std::int64_t kRows[] = {1, 3, 300};
 constexpr int kPaddings[] = {0, 4, 5};  // elements between rows: none, whole vectors, not so
@@ -82,7 +82,7 @@ TEST_P(Shapes, Embed) {
                                                     .accumulate = accumulate});
               device.backend().synchronize();
             });
-        EXPECT_LE(worst, kTolerance);
+        EXPECT_LE(worst, kShapesTolerance);
       }
     }
   });
@@ -114,7 +114,7 @@ TEST_P(Shapes, Norm) {
         for (float& value : x) value = shifted ? value + 400.0f : value;
         // Of a few values the deviation may happen to be next to nothing.
         const bool delicate = variant >= 2 && c.width < 64;
-        const double tolerance = shifted ? 1e-3 : delicate ? 1e-4 : kTolerance;
+        const double tolerance = shifted ? 1e-3 : delicate ? 1e-4 : kShapesTolerance;
         const Shape each = variant == 2 ? Shape{c.segments, c.width} : Shape{c.width};
         const std::vector<float> weight = random_.normal(each.elements());
         const std::vector<float> bias = random_.normal(each.elements());
@@ -150,7 +150,7 @@ TEST_P(Shapes, Activate) {
                                                      .limit = 2.0f,
                                                      .limit_after = true});
           });
-      EXPECT_LE(worst, kTolerance);
+      EXPECT_LE(worst, kShapesTolerance);
     }
   });
 }
@@ -166,7 +166,7 @@ TEST_P(Shapes, AddScaleClamp) {
       device.ops().scale(device.context(), {.x = view, .multiplier = 1.5f, .softcap = 5.0f});
       device.ops().clamp(device.context(), {.x = view, .limit = 4.0f});
     });
-    EXPECT_LE(worst, kTolerance);
+    EXPECT_LE(worst, kShapesTolerance);
   });
 }
 
@@ -185,7 +185,7 @@ TEST_P(Shapes, Gate) {
                                  .gate = device.put_strided(gate, {rows, gates}, padding),
                                  .softplus = softplus});
             });
-        EXPECT_LE(worst, kTolerance) << share;
+        EXPECT_LE(worst, kShapesTolerance) << share;
       }
     }
   });
@@ -236,8 +236,8 @@ TEST_P(Shapes, Rope) {
                                                        .rotated = rotated,
                                                        .style = style});
                 });
-            EXPECT_LE(worst, kTolerance) << head_dim << " of which " << rotated << ", " << tokens
-                                         << " tokens, " << heads << " heads";
+            EXPECT_LE(worst, kShapesTolerance) << head_dim << " of which " << rotated << ", "
+                                               << tokens << " tokens, " << heads << " heads";
           }
         }
       }
@@ -276,7 +276,7 @@ TEST_P(Shapes, Route) {
         weights[ours] = device.get(out);
       }
       EXPECT_EQ(chosen[1], chosen[0]) << c.experts << " experts, " << tokens << " tokens";
-      EXPECT_LE(worst_difference(weights[1], weights[0]), kTolerance);
+      EXPECT_LE(worst_difference(weights[1], weights[0]), kShapesTolerance);
     }
   }
 }

@@ -8,20 +8,12 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "support/data.h"
+#include "tiny_model.h"
 
 namespace bl {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<fs::path> tiny_models() {
-  std::vector<fs::path> models;
-  for (const fs::directory_entry& entry : fs::directory_iterator(test::unpacked("hf-tiny"))) {
-    if (fs::exists(entry.path() / "config.json")) models.push_back(entry.path());
-  }
-  std::sort(models.begin(), models.end());
-  return models;
-}
 
 std::unique_ptr<ModelSession> load(const fs::path& model, std::int64_t sequences,
                                    std::optional<CacheType> cache = {}) {
@@ -38,7 +30,7 @@ std::unique_ptr<ModelSession> load(const fs::path& model, std::int64_t sequences
 }
 
 // Sixteen prompts of different lengths, some of which begin alike.
-std::vector<Request> requests(std::int64_t vocab) {
+std::vector<Request> crowd_of_requests(std::int64_t vocab) {
   std::mt19937 random(3);
   std::vector<Request> out;
   std::vector<std::int32_t> shared;
@@ -78,12 +70,12 @@ std::vector<std::vector<std::int32_t>> together(Engine& engine,
 }
 
 TEST(BatchInvariance, SameIdsAloneAndInACrowd) {
-  const std::vector<fs::path> models = tiny_models();
+  const std::vector<fs::path> models = test::golden_models();
   ASSERT_GE(models.size(), 20u);
   for (const fs::path& model : models) {
     SCOPED_TRACE(model.filename().string());
     Engine single(load(model, 1));
-    const auto wanted = requests(single.session().vocab());
+    const auto wanted = crowd_of_requests(single.session().vocab());
     const auto expected = alone(single, wanted);
     Engine crowd(load(model, 16));
     EXPECT_EQ(together(crowd, wanted), expected);
@@ -107,7 +99,7 @@ TEST(BatchInvariance, EveryCacheTypeWithReuse) {
       continue;
     }
     Engine single(std::move(session));
-    const auto wanted = requests(single.session().vocab());
+    const auto wanted = crowd_of_requests(single.session().vocab());
     const auto expected = alone(single, wanted);
     Engine crowd(load(model, 16, type));
     EXPECT_EQ(together(crowd, wanted), expected);
@@ -119,7 +111,7 @@ TEST(BatchInvariance, EveryCacheTypeWithReuse) {
 TEST(BatchInvariance, SeedsAreTheRequestsOwn) {
   const fs::path model = test::unpacked("hf-tiny") / "llama";
   Engine single(load(model, 1));
-  auto wanted = requests(single.session().vocab());
+  auto wanted = crowd_of_requests(single.session().vocab());
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     wanted[i].sampling.temperature = 1;
     wanted[i].sampling.seed = 100 + i;

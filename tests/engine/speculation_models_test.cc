@@ -18,15 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> tiny_models() {
-  std::vector<fs::path> models;
-  for (const fs::directory_entry& entry : fs::directory_iterator(test::unpacked("hf-tiny"))) {
-    if (fs::exists(entry.path() / "config.json")) models.push_back(entry.path());
-  }
-  std::sort(models.begin(), models.end());
-  return models;
-}
-
 std::unique_ptr<ModelSession> load(const fs::path& model, const char* backend,
                                    std::int64_t drafts) {
   SessionOptions options;
@@ -40,7 +31,7 @@ std::unique_ptr<ModelSession> load(const fs::path& model, const char* backend,
   return ModelSession::load(options);
 }
 
-std::vector<Request> requests(std::int64_t vocab) {
+std::vector<Request> guessable_requests(std::int64_t vocab) {
   std::mt19937 random(3);
   std::vector<Request> out;
   for (std::size_t i = 0; i < 4; ++i) {
@@ -71,13 +62,13 @@ std::vector<std::vector<std::int32_t>> answer(Engine& engine, const std::vector<
 }
 
 void compare(const char* backend) {
-  const std::vector<fs::path> models = tiny_models();
+  const std::vector<fs::path> models = test::golden_models();
   ASSERT_GE(models.size(), 20u);
   std::int64_t accepted = 0;
   for (const fs::path& model : models) {
     SCOPED_TRACE(model.filename().string());
     Engine plain(load(model, backend, 0));
-    const auto wanted = requests(plain.session().vocab());
+    const auto wanted = guessable_requests(plain.session().vocab());
     const auto expected = answer(plain, wanted);
     Engine ngram(load(model, backend, 4), {.speculation = {std::make_shared<NgramDraft>(1), 4}});
     EXPECT_EQ(answer(ngram, wanted), expected);
@@ -99,7 +90,7 @@ TEST(SpeculationModels, SameIdsOnRef) { compare("ref"); }
 TEST(SpeculationModels, SameIdsWithAsManyAsPay) {
   const fs::path model = test::unpacked("hf-tiny") / "llama";
   Engine plain(load(model, "cpu", 0));
-  const auto wanted = requests(plain.session().vocab());
+  const auto wanted = guessable_requests(plain.session().vocab());
   const auto expected = answer(plain, wanted);
   for (int round = 0; round < 3; ++round) {
     Engine ngram(load(model, "cpu", DraftPolicy::kMost),

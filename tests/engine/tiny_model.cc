@@ -1,5 +1,6 @@
 #include "tiny_model.h"
 
+#include <algorithm>
 #include <array>
 #include <random>
 
@@ -134,6 +135,15 @@ fs::path make_tiny_model(const char* name, const std::string& config_extra) {
  "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu", "bos_token_id": 256,
  "eos_token_id": 257, "tie_word_embeddings": false})");
   return folder;
+}
+
+std::vector<fs::path> golden_models() {
+  std::vector<fs::path> models;
+  for (const fs::directory_entry& entry : fs::directory_iterator(unpacked("hf-tiny"))) {
+    if (fs::exists(entry.path() / "config.json")) models.push_back(entry.path());
+  }
+  std::sort(models.begin(), models.end());
+  return models;
 }
 
 }  // namespace bl::test

@@ -1,6 +1,7 @@
 #pragma once
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace bl::test {
 
@@ -8,5 +9,8 @@ namespace bl::test {
 // byte-level tokenizer whose ids 256 … are <s>, </s>, <|user|>, <|bot|>, and a chat template.
 // `config_extra` are further members of config.json, each ending in a comma.
 std::filesystem::path make_tiny_model(const char* name, const std::string& config_extra = "");
+
+// The folders of the small models of every architecture, sorted.
+std::vector<std::filesystem::path> golden_models();
 
 }  // namespace bl::test

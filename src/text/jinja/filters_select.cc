@@ -93,7 +93,7 @@ Value filter_rejectattr(Runtime& rt, const Arguments& args) {
   return select_items(rt, args, false, true);
 }
 
-constexpr auto kVariadic = Builtin::Style::kVariadic;
+using enum Builtin::Style;
 
 constexpr Builtin kSelectFilters[] = {
     {"map", filter_map, 1, {"value"}, kVariadic},

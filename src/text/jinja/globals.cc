@@ -114,13 +114,13 @@ Value global_lipsum(Runtime& rt, const Arguments&) {
   rt.fail("lipsum(), which makes random text, is not available");
 }
 
-constexpr auto kVariadic = Builtin::Style::kVariadic;
+using enum Builtin::Style;
 
 constexpr Builtin kGlobals[] = {
     {"namespace", global_namespace, 0, {}, kVariadic},
     {"raise_exception", global_raise_exception, 1, {"message"}},
     {"strftime_now", global_strftime_now, 1, {"format"}},
-    {"range", global_range, 1, {"start", "stop", "step"}, Builtin::Style::kPositional},
+    {"range", global_range, 1, {"start", "stop", "step"}, kPositional},
     {"dict", global_dict, 0, {}, kVariadic},
     {"cycler", global_cycler, 0, {}, kVariadic},
     {"joiner", global_joiner, 0, {"sep"}},
