@@ -28,6 +28,12 @@ void normalise_one(ExecContext& ctx, const Norm& norm, bool across_heads, const 
 
 }  // namespace
 
+// Halves for the last product, or F32 [tokens, heads, head_dim].
+struct Attention::Result {
+  HalfInput half;
+  TensorView out;
+};
+
 struct Attention::Heads {
   TensorView q;     // [tokens, heads, head_dim]
   TensorView k;     // [tokens, kv_heads, head_dim]
@@ -84,7 +90,7 @@ void Attention::normalise(ExecContext& ctx, const Heads& heads, bool after_rope)
 
 // Rotates queries and keys, writes keys and values into their slots, and attends.
 void Attention::attend(ExecContext& ctx, const StepInputs& step, const Heads& heads,
-                       const TensorView& out) const {
+                       const Result& result) const {
   const auto rope = [&](const TensorView& x, int table) {
     const StepInputs::RopeRows& rows = step.ropes[static_cast<std::size_t>(table)];
     return RopeArgs{.x = x,
@@ -98,7 +104,7 @@ void Attention::attend(ExecContext& ctx, const StepInputs& step, const Heads& he
   const PagedKvView& cache = step.kv[static_cast<std::size_t>(spec_.kv_layer)];
   const KvWriteArgs write{.k = heads.k, .v = heads.v, .cache = cache, .slots = step.slots};
   const AttentionArgs attention{.q = heads.q,
-                                .out = out,
+                                .out = result.out,
                                 .cache = cache,
                                 .sequences = step.sequences,
                                 .plan = step.attention,
@@ -106,7 +112,8 @@ void Attention::attend(ExecContext& ctx, const StepInputs& step, const Heads& he
                                 .softcap = spec_.softcap,
                                 .window = spec_.window,
                                 .sinks = weights_.sinks.view(),
-                                .alibi_slopes = weights_.alibi_slopes.view()};
+                                .alibi_slopes = weights_.alibi_slopes.view(),
+                                .half_out = result.half.rows.empty() ? nullptr : &result.half};
   const bool norm_between =
       (spec_.q_norm && spec_.q_norm->after_rope) || (spec_.k_norm && spec_.k_norm->after_rope);
   const bool rotates = rotation_.rotated > 0;
@@ -138,9 +145,19 @@ void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInp
   const Heads heads = project(ctx, x);
   normalise(ctx, heads, false);
   if (spec_.v_norm) normalise_one(ctx, weights_.v_norm, false, heads.v);
-  const TensorView out = ctx.scratch->take_f32({x.rows(), spec_.heads, spec_.head_dim});
-  attend(ctx, step, heads, out);
-  const TensorView columns = as_columns(out);
+  Result result;
+  if (spec_.gate == AttentionGate::kNone) {
+    result.half = take_half_input(ctx, weights_.o, x.rows());
+  }
+  if (result.half.rows.empty()) {
+    result.out = ctx.scratch->take_f32({x.rows(), spec_.heads, spec_.head_dim});
+  }
+  attend(ctx, step, heads, result);
+  if (!result.half.rows.empty()) {
+    apply_last_linear(ctx, {{}, result.half}, weights_.o, sink);
+    return;
+  }
+  const TensorView columns = as_columns(result.out);
   if (spec_.gate != AttentionGate::kNone) {
     ctx.ops->gate(
         ctx,

@@ -84,10 +84,11 @@ class Attention {
 
  private:
   struct Heads;  // q, k and v of a step as views
+  struct Result;
   Heads project(ExecContext& ctx, const LayerInput& x) const;
   void normalise(ExecContext& ctx, const Heads& heads, bool after_rope) const;
   void attend(ExecContext& ctx, const StepInputs& step, const Heads& heads,
-              const TensorView& out) const;
+              const Result& result) const;
 
   AttentionSpec spec_;
   Rotation rotation_;

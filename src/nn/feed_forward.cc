@@ -10,6 +10,7 @@ void FeedForward::forward(ExecContext& ctx, const LayerInput& x, const LayerSink
   const TensorView inner = ctx.scratch->take_f32({x.rows(), spec_.gated ? 2 * width : width});
   const TensorView first = slice_columns(inner, 0, width);
   const TensorView second = spec_.gated ? slice_columns(inner, width, width) : TensorView{};
+  const HalfInput left = take_half_input(ctx, weights_.down, x.rows());
   const ActivateArgs activation{.gate = first,
                                 .up = second,
                                 .out = first,
@@ -19,7 +20,8 @@ void FeedForward::forward(ExecContext& ctx, const LayerInput& x, const LayerSink
                                 .xielu_alpha_p = weights_.xielu_alpha_p,
                                 .xielu_alpha_n = weights_.xielu_alpha_n,
                                 .xielu_beta = weights_.xielu_beta,
-                                .xielu_eps = weights_.xielu_eps};
+                                .xielu_eps = weights_.xielu_eps,
+                                .half_out = left.rows.empty() ? nullptr : &left};
   if (spec_.gated && weights_.gate_up.empty()) {
     const std::array<LinearOutput, 2> outputs{{{&weights_.gate, first}, {&weights_.up, second}}};
     apply_gated_linears(ctx, x, outputs, activation);
@@ -29,7 +31,7 @@ void FeedForward::forward(ExecContext& ctx, const LayerInput& x, const LayerSink
     apply_linears(ctx, x, {&output, 1});
     ctx.ops->activate(ctx, activation);
   }
-  apply_last_linear(ctx, first, weights_.down, sink);
+  apply_last_linear(ctx, {first, left}, weights_.down, sink);
 }
 
 std::size_t FeedForward::work_bytes(const FeedForwardSpec& spec, std::int64_t tokens) {

@@ -21,13 +21,15 @@ struct ProductRule {
   float multiplier = 1.0f;
   bool accumulate = false;
   const ActivateArgs* activation = nullptr;
+  const HalfInput* half_x = nullptr;
 };
 
 // Every product of a model is made here, and what adapters add to it.
 void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
                  const ProductRule& rule) {
   // Who leaves a norm or an activation to the product asks first whether there are adapters.
-  BL_CHECK(ctx.adapters == nullptr || (input.norm == nullptr && rule.activation == nullptr));
+  BL_CHECK(ctx.adapters == nullptr ||
+           (input.norm == nullptr && rule.activation == nullptr && rule.half_x == nullptr));
   std::array<MatmulOutput, 4> list;
   BL_CHECK(outputs.size() <= list.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -38,6 +40,7 @@ void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const Line
                         .outputs = std::span(list.data(), outputs.size()),
                         .multiplier = rule.multiplier,
                         .accumulate = rule.accumulate,
+                        .half_x = rule.half_x,
                         .norm = input.norm != nullptr ? &norm : nullptr,
                         .activation = rule.activation});
   add_lora(ctx, input.x, outputs, rule.multiplier);
@@ -47,6 +50,14 @@ void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const Line
 
 bool may_leave_norm_to_products(const ExecContext& ctx) {
   return ctx.ops->matmul_normalises && ctx.adapters == nullptr;
+}
+
+HalfInput take_half_input(ExecContext& ctx, const Linear& reader, std::int64_t tokens) {
+  if (ctx.ops->half_input_width == nullptr || ctx.adapters != nullptr) return {};
+  const std::int64_t width = ctx.ops->half_input_width(ctx, reader.weight(), tokens);
+  if (width == 0) return {};
+  return {&reader.weight(), ctx.scratch->take(DType::kF16, {tokens, width}),
+          ctx.scratch->take_f32({1}).as<float>()};
 }
 
 void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
@@ -61,23 +72,21 @@ void apply_gated_linears(ExecContext& ctx, const LayerInput& input,
   if (!fused) ctx.ops->activate(ctx, activation);
 }
 
-void apply_last_linear(ExecContext& ctx, const TensorView& x, const Linear& linear,
+void apply_last_linear(ExecContext& ctx, const LastInput& input, const Linear& linear,
                        const LayerSink& sink) {
-  if (!sink.add) {
-    const LinearOutput output{&linear, sink.to};
-    apply_linears(ctx, x, {&output, 1});
-    return;
-  }
-  if (linear.has_bias() && sink.multiplier != 1.0f) {
+  if (sink.add && linear.has_bias() && sink.multiplier != 1.0f) {
     ArenaScope scope(*ctx.scratch);
-    const TensorView y = ctx.scratch->take_f32({x.rows(), linear.out()});
+    const TensorView y = ctx.scratch->take_f32({sink.to.rows(), linear.out()});
     const LinearOutput output{&linear, y};
-    apply_linears(ctx, x, {&output, 1});
+    run_linears(ctx, input.x, {&output, 1}, {.half_x = input.half_x});
     ctx.ops->add(ctx, {.x = sink.to, .y = y, .multiplier = sink.multiplier});
     return;
   }
   const LinearOutput output{&linear, sink.to};
-  run_linears(ctx, x, {&output, 1}, {.multiplier = sink.multiplier, .accumulate = true});
+  run_linears(ctx, input.x, {&output, 1},
+              {.multiplier = sink.add ? sink.multiplier : 1.0f,
+               .accumulate = sink.add,
+               .half_x = input.half_x});
 }
 
 }  // namespace bl

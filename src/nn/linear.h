@@ -55,6 +55,10 @@ struct LayerInput {
 // Whether LayerInput::norm may be given: the backend can, and no adapter has to read the same x.
 bool may_leave_norm_to_products(const ExecContext& ctx);
 
+// Memory for what `reader` alone reads, from scratch, where this step passes it on as halves
+// (ops/half_input.h); without rows where it is F32.
+HalfInput take_half_input(ExecContext& ctx, const Linear& reader, std::int64_t tokens);
+
 // outputs_j = multiplier · (x · W_j) + bias_j; all read the same x. At most four.
 void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
                    float multiplier = 1.0f);
@@ -71,8 +75,17 @@ struct LayerSink {
   float multiplier = 1.0f;  // of the residual stream; ignored unless `add`
 };
 
+// What the last product of a layer reads: x, or halves left for it.
+struct LastInput {
+  LastInput(const TensorView& view) : x(view) {}
+  LastInput(const TensorView& view, const HalfInput& left)
+      : x(view), half_x(left.rows.empty() ? nullptr : &left) {}
+  TensorView x;
+  const HalfInput* half_x = nullptr;
+};
+
 // sink ← x · W + bias. Takes scratch [tokens, out] only where a bias and a multiplier meet.
-void apply_last_linear(ExecContext& ctx, const TensorView& x, const Linear& linear,
+void apply_last_linear(ExecContext& ctx, const LastInput& input, const Linear& linear,
                        const LayerSink& sink);
 
 }  // namespace bl

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "ops/exec_context.h"
+#include "ops/half_input.h"
 #include "ops/kv_layout.h"
 #include "tensor/tensor_view.h"
 
@@ -70,8 +71,9 @@ struct AttentionArgs {
   float scale = 1.0f;
   float softcap = 0.0f;
   std::int32_t window = 0;
-  TensorView sinks;         // F32 [heads] or empty
-  TensorView alibi_slopes;  // F32 [heads] or empty
+  TensorView sinks;                     // F32 [heads] or empty
+  TensorView alibi_slopes;              // F32 [heads] or empty
+  const HalfInput* half_out = nullptr;  // in place of out
 };
 
 }  // namespace bl

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "ops/exec_context.h"
+#include "ops/half_input.h"
 #include "tensor/tensor_view.h"
 
 namespace bl {
@@ -60,6 +61,7 @@ struct ActivateArgs {
   float xielu_alpha_n = 0.0f;  // after softplus, beta added
   float xielu_beta = 0.5f;
   float xielu_eps = -1e-6f;
+  const HalfInput* half_out = nullptr;  // in place of out
 };
 
 // x += multiplier · y, the residual stream in F32.

@@ -33,6 +33,10 @@ struct OpTable {
   // Where logits would have to come to the host first. The CPU's own way is sample/, which is
   // faster there.
   void (*sample)(ExecContext&, const SampleArgs&) = nullptr;
+  // Width of the HalfInput of `reader` in a step of so many tokens; 0: F32 is passed on. Ops take
+  // and leave one only where this is set.
+  std::int64_t (*half_input_width)(const ExecContext&, const PackedMatrix& reader,
+                                   std::int64_t tokens) = nullptr;
   bool matmul_normalises = false;  // MatmulArgs::norm may be given
   bool matmul_activates = false;   // MatmulArgs::activation may be given
 };

@@ -108,6 +108,19 @@ std::vector<AttentionCase> attention_cases() {
                        0,
                        window});
     }
+    // Row tiles and key tiles that end everywhere, and several of them.
+    for (const int dim : {64, 128}) {
+      if (type != CacheType::kF16) break;  // has kernels of its own for them
+      cases.push_back({"typed_tiles",
+                       8,
+                       2,
+                       dim,
+                       0,
+                       type,
+                       {{0, 31}, {0, 32}, {0, 33}, {97, 127}, {128, 129}, {300, 200}}});
+      cases.push_back({"typed_rules", 6, 2, dim, 0, type, {{300, 140}}, 8.0f, 150, true, true});
+      cases.push_back({"typed_tile_window", 4, 4, dim, 0, type, {{191, 200}, {0, 129}}, 0, 130});
+    }
     cases.push_back({"typed_softcap", 4, 2, 64, 0, type, {{0, 40}, {300, 1}, {700, 1}}, 5.0f});
     cases.push_back({"typed_sinks", 8, 2, 64, 0, type, {{0, 40}, {300, 1}, {700, 1}}, 0, 0, true});
     cases.push_back(
@@ -229,8 +242,12 @@ class PagedRun {
       next += pages;
     }
     const auto n = static_cast<std::size_t>(count);
-    cache_ = {layout_, device.zeros(n * layout_.k_page_bytes()),
-              device.zeros(n * layout_.v_page_bytes()), count};
+    // What nobody has written must not matter: all ones are no number in any format.
+    const auto ones = [&](std::size_t bytes) {
+      const std::vector<std::int32_t> words((bytes + 3) / 4, -1);
+      return reinterpret_cast<std::byte*>(const_cast<std::int32_t*>(device.put(words)));
+    };
+    cache_ = {layout_, ones(n * layout_.k_page_bytes()), ones(n * layout_.v_page_bytes()), count};
   }
 
   void write(std::size_t sequence, int begin, int end) {

@@ -1,6 +1,7 @@
 #include "backend/cuda/activation_math.cuh"
 #include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/each_element.cuh"
+#include "backend/cuda/many_rows.h"
 
 namespace bl::cuda {
 namespace {
@@ -27,6 +28,10 @@ struct Activate {
 }  // namespace
 
 void activate(ExecContext& ctx, const ActivateArgs& args) {
+  if (args.half_out != nullptr) {
+    activate_into_halves(ctx, args, false);
+    return;
+  }
   const bool fours =
       takes_packs(args.gate, 4) && takes_packs(args.up, 4) && takes_packs(args.out, 4);
   for_each_pack<Activate>(ctx, args.gate, fours, rows_of<const float>(args.gate),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/attention_hopper.h"
 #include "backend/cuda/attention_launch.cuh"
 #include "backend/cuda/attention_prefill.cuh"
 #include "base/check.h"
@@ -44,6 +45,7 @@ void attention_prefill(ExecContext& ctx, const AttentionParams& params, const De
   AttentionParams part = params;
   part.spans += plan.host.decode_spans;
   part.pages += static_cast<std::int64_t>(plan.host.decode_spans) * params.page_stride;
+  if (attention_hopper(ctx, part, plan, type)) return;
   const PrefillRun run{ctx, part, plan.host.prefill_spans, plan.host.prefill_tokens * params.group};
   switch (type) {
     case CacheType::kF16:

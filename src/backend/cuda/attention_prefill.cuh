@@ -357,13 +357,17 @@ class PrefillCta {
           weight += power_of_two(p_.sinks[head] * kLog2E - top_[m][h]);
         }
         const float inverse = 1.0f / weight;
-        float* out = p_.out + (task_.span.first_token + row / p_.group) * p_.out_stride +
-                     static_cast<std::int64_t>(head) * v_dim + 2 * (lane_ & 3);
+        const std::int64_t at = (task_.span.first_token + row / p_.group) * p_.out_stride +
+                                static_cast<std::int64_t>(head) * v_dim + 2 * (lane_ & 3);
 #pragma unroll
         for (int n = 0; n < kDim / 8; ++n) {
-          if (8 * n < v_dim) {
-            out[8 * n] = out_[m][n][2 * h] * inverse;
-            out[8 * n + 1] = out_[m][n][2 * h + 1] * inverse;
+          if (8 * n >= v_dim) break;
+          const float2 pair{out_[m][n][2 * h] * inverse, out_[m][n][2 * h + 1] * inverse};
+          if (p_.half_out != nullptr) {
+            *reinterpret_cast<__half2*>(p_.half_out + at + 8 * n) = __float22half2_rn(pair);
+          } else {
+            p_.out[at + 8 * n] = pair.x;
+            p_.out[at + 8 * n + 1] = pair.y;
           }
         }
       }

@@ -10,6 +10,7 @@
 
 #include "backend/cuda/attention_params.h"
 #include "backend/cuda/kv_codec.cuh"
+#include "backend/cuda/shared_address.cuh"
 #include "backend/cuda/warp_reduce.cuh"
 
 namespace bl::cuda {
@@ -20,10 +21,6 @@ template <int kDim>
 inline constexpr int kTileStride = kDim + 8;
 
 // ---- Copies and fragments
-
-__device__ __forceinline__ std::uint32_t shared_address(const void* at) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
-}
 
 // 16 bytes, or zeros.
 __device__ __forceinline__ void copy_async(void* shared, const void* global, bool present) {

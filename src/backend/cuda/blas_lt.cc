@@ -118,7 +118,7 @@ BlasLt::~BlasLt() {
 const BlasLt::Plan& BlasLt::plan(const BlasProduct& p) {
   const std::uint32_t alignment =
       std::min({alignment_of(p.w), alignment_of(p.x), alignment_of(p.out)});
-  const Key key{p.type, alignment, p.tokens, p.columns, p.in, p.out_stride};
+  const Key key{p.type, p.out_type, alignment, p.tokens, p.columns, p.in, p.out_stride};
   auto [at, fresh] = plans_.try_emplace(key);
   if (!fresh) return *at->second;
   const Library& l = *library_;
@@ -135,7 +135,8 @@ const BlasLt::Plan& BlasLt::plan(const BlasProduct& p) {
   const auto tokens = static_cast<std::uint64_t>(p.tokens);
   check(l.layout_create(&plan->a, type_of(p.type), in, columns, p.in), "layout of w");
   check(l.layout_create(&plan->b, type_of(p.type), in, tokens, p.in), "layout of x");
-  check(l.layout_create(&plan->c, CUDA_R_32F, columns, tokens, p.out_stride), "layout of out");
+  check(l.layout_create(&plan->c, type_of(p.out_type), columns, tokens, p.out_stride),
+        "layout of out");
   cublasLtMatmulPreference_t preference = nullptr;
   check(l.preference_create(&preference), "cublasLtMatmulPreferenceCreate");
   const std::size_t bytes = kBlasWorkspaceBytes;

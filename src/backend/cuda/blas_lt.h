@@ -12,13 +12,14 @@
 
 namespace bl::cuda {
 
-// out[tokens, columns] (F32, row_stride) = alpha · x[tokens, in] · wᵀ + beta · out, with w
+// out[tokens, columns] (row_stride) = alpha · x[tokens, in] · wᵀ + beta · out, with w
 // [columns, in]; F32 sums.
 struct BlasProduct {
   DType type = DType::kF16;  // of x and w: F32, F16 or BF16
   const void* x = nullptr;
   const void* w = nullptr;
-  float* out = nullptr;
+  DType out_type = DType::kF32;  // or F16, of F16
+  void* out = nullptr;
   std::int64_t tokens = 0;
   std::int64_t columns = 0;
   std::int64_t in = 0;
@@ -41,8 +42,8 @@ class BlasLt {
  private:
   struct Library;
   struct Plan;
-  using Key =
-      std::tuple<DType, std::uint32_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  using Key = std::tuple<DType, DType, std::uint32_t, std::int64_t, std::int64_t, std::int64_t,
+                         std::int64_t>;
   const Plan& plan(const BlasProduct& product);
 
   std::unique_ptr<Library> library_;

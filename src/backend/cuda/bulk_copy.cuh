@@ -2,16 +2,16 @@
 // Bulk copies from global to shared memory and the barriers they complete on (PTX ISA,
 // cp.async.bulk and mbarrier; compute capability 9 and later).
 
+#include <cuda.h>
+
 #include <cstddef>
 #include <cstdint>
+
+#include "backend/cuda/shared_address.cuh"
 
 namespace bl::cuda {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
-__device__ __forceinline__ std::uint32_t shared_address(const void* p) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
-}
 
 __device__ __forceinline__ void barrier_init(std::uint64_t* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
@@ -58,6 +58,21 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, int bytes,
           "r"(shared_address(to)),
       "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
+}
+
+// A box of a tensor of two dimensions, from element `column` of row `row` on.
+__device__ __forceinline__ void tensor_copy(void* to, const CUtensorMap* map, int column, int row,
+                                            std::uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%3, %4}], [%2];" ::"r"(shared_address(to)),
+      "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row)
+      : "memory");
+}
+
+// What ordinary stores left in shared memory becomes visible to the copy engine and to wgmma.
+__device__ __forceinline__ void async_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 #endif

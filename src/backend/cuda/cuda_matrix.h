@@ -25,6 +25,9 @@ struct CodeWeights {
   // Equal gathers into slots and chunks have equal numbers: matrices that read the same input often
   // agree on it.
   std::uint64_t gather = 0;
+  // Equal places of channels have equal numbers, however the chunks are cut.
+  std::uint64_t order = 0;
+  bool in_order = false;  // every channel's slot is its own number, and there are no others
   // And equal cuts into strips, pieces and chunks have equal numbers.
   std::uint64_t shape = 0;
 };

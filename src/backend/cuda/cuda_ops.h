@@ -37,6 +37,8 @@ void gate(ExecContext& ctx, const GateArgs& args);
 void clamp(ExecContext& ctx, const ClampArgs& args);
 void copy_rows(ExecContext& ctx, const CopyRowsArgs& args);
 void matmul(ExecContext& ctx, const MatmulArgs& args);
+std::int64_t half_input_width(const ExecContext& ctx, const PackedMatrix& reader,
+                              std::int64_t tokens);
 void route(ExecContext& ctx, const RouteArgs& args);
 void experts(ExecContext& ctx, const ExpertsArgs& args);
 void rope(ExecContext& ctx, const RopeArgs& args);

@@ -61,40 +61,40 @@ __device__ __forceinline__ void write_unit(const Codes& codes, const LaneScales&
 struct StripUnits {
   const std::byte* codes = nullptr;  // of the first strip
   std::int64_t stride = 0;
+  const std::byte* scales = nullptr;  // of the unit's group, of the first strip
+  std::int64_t scale_stride = 0;
   int strips = 0;
 };
 
-template <class Codes>
-__device__ __forceinline__ void write_units(const StripUnits& units,
-                                            const LaneScales (&scales)[kCtaStrips], int lane,
-                                            __half* tile) {
+// Codes and scales are asked for together.
+template <class Codes, class Scales>
+__device__ __forceinline__ void write_units(const CodeMatrixView& m, const Chunk& chunk,
+                                            const StripUnits& units, __half* tile) {
+  const int lane = lane_index();
   Codes codes[kCtaStrips];
 #pragma unroll
   for (int i = 0; i < kCtaStrips; ++i) {
     if (i < units.strips) codes[i].load(units.codes + i * units.stride, lane);
   }
+  const Scales scales(m, chunk, lane, 1.0f);
+  LaneScales of_strip[kCtaStrips];
+#pragma unroll
+  for (int i = 0; i < kCtaStrips; ++i) {
+    if (i < units.strips) of_strip[i] = scales.of(units.scales + i * units.scale_stride, lane);
+  }
 #pragma unroll
   for (int i = 0; i < kCtaStrips; ++i) {
     if (i >= units.strips) break;
-    write_unit(codes[i], scales[i], lane, tile + i * kStripColumns * kRow);
-  }
-}
-
-template <class Scales>
-__device__ __forceinline__ void load_scales(const CodeMatrixView& m, const Chunk& chunk,
-                                            int first_strip, int strips, int lane,
-                                            LaneScales (&to)[kCtaStrips]) {
-  const Scales scales(m, chunk, lane, 1.0f);
-  const std::int64_t stride = scale_stride(m.kind, m.groups);
-  const std::byte* from = m.scales + first_strip * stride + chunk.group * scale_bytes(m.kind);
-#pragma unroll
-  for (int i = 0; i < kCtaStrips; ++i) {
-    if (i < strips) to[i] = scales.of(from + i * stride, lane);
+    write_unit(codes[i], of_strip[i], lane, tile + i * kStripColumns * kRow);
   }
 }
 
 // The chunk that holds a unit.
 __device__ __forceinline__ int chunk_of_unit(const CodeMatrixView& m, int unit, int lane) {
+  // Groups of 128 are the rule: one load instead of a walk over the table.
+  const int usual = min(unit / kMaxChunkUnits, m.chunk_count - 1);
+  const Chunk& guess = m.chunks[usual];
+  if (guess.first_unit <= unit && unit < guess.first_unit + guess.units) return usual;
   int chunk = -1;
   for (int base = 0; base < m.chunk_count; base += 32) {
     const bool reached = base + lane < m.chunk_count && m.chunks[base + lane].first_unit <= unit;
@@ -104,42 +104,40 @@ __device__ __forceinline__ int chunk_of_unit(const CodeMatrixView& m, int unit, 
 }
 
 // One unit of up to four strips, by a warp, into the CTA's tile.
+template <class Scales>
 __device__ __forceinline__ void expand_unit(const CodeMatrixView& m, int first_strip, int strips,
                                             int unit, __half* tile) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const Chunk chunk = m.chunks[chunk_of_unit(m, unit, lane)];
-  LaneScales scales[kCtaStrips];
-  if (m.kind == ScaleKind::kExl2) {
-    load_scales<ExlScales>(m, chunk, first_strip, strips, lane, scales);
-  } else {
-    load_scales<GptqScales>(m, chunk, first_strip, strips, lane, scales);
-  }
+  const Chunk chunk = m.chunks[chunk_of_unit(m, unit, lane_index())];
+  const std::int64_t stride = scale_stride(m.kind, m.groups);
   const StripUnits units{m.codes + first_strip * m.strip_bytes +
                              static_cast<std::int64_t>(chunk.offset) * unit_bytes(1) +
                              (unit - static_cast<int>(chunk.first_unit)) * unit_bytes(chunk.bits),
-                         m.strip_bytes, strips};
+                         m.strip_bytes,
+                         m.scales + first_strip * stride + chunk.group * scale_bytes(m.kind),
+                         stride, strips};
   switch (chunk.bits) {
     case 2:
-      write_units<UnitCodes<2>>(units, scales, lane, tile);
+      write_units<UnitCodes<2>, Scales>(m, chunk, units, tile);
       break;
     case 3:
-      write_units<UnitCodes<3>>(units, scales, lane, tile);
+      write_units<UnitCodes<3>, Scales>(m, chunk, units, tile);
       break;
     case 4:
-      write_units<UnitCodes<4>>(units, scales, lane, tile);
+      write_units<UnitCodes<4>, Scales>(m, chunk, units, tile);
       break;
     case 5:
-      write_units<UnitCodes<5>>(units, scales, lane, tile);
+      write_units<UnitCodes<5>, Scales>(m, chunk, units, tile);
       break;
     case 6:
-      write_units<UnitCodes<6>>(units, scales, lane, tile);
+      write_units<UnitCodes<6>, Scales>(m, chunk, units, tile);
       break;
     default:
-      write_units<WideUnitCodes>(units, scales, lane, tile);
+      write_units<WideUnitCodes, Scales>(m, chunk, units, tile);
   }
 }
 
 // grid (units / 4, strips / 4): a warp a unit.
+template <class Scales>
 __global__ void __launch_bounds__(kWarps * 32) dequantize_kernel(DequantizeArgs args) {
   allow_next();
   __shared__ __align__(16) __half tile[kColumns][kRow];
@@ -149,8 +147,8 @@ __global__ void __launch_bounds__(kWarps * 32) dequantize_kernel(DequantizeArgs 
   const int strips = min(kCtaStrips, args.strips - first_strip);
   const int first_unit = static_cast<int>(blockIdx.x) * kWarps;
   if (first_unit + warp < m.units) {
-    expand_unit(m, args.first_strip + first_strip, strips, first_unit + warp,
-                &tile[0][warp * kUnitSlots]);
+    expand_unit<Scales>(m, args.first_strip + first_strip, strips, first_unit + warp,
+                        &tile[0][warp * kUnitSlots]);
   }
   __syncthreads();
   // The product before may still read the rows.
@@ -173,7 +171,9 @@ __global__ void __launch_bounds__(kWarps * 32) dequantize_kernel(DequantizeArgs 
 void dequantize(ExecContext& ctx, const DequantizeArgs& args) {
   const dim3 grid(static_cast<unsigned>((args.view.units + kWarps - 1) / kWarps),
                   static_cast<unsigned>((args.strips + kCtaStrips - 1) / kCtaStrips));
-  launch(shape_of(ctx, grid, kWarps * 32), dequantize_kernel, args);
+  const bool exl2 = args.view.kind == ScaleKind::kExl2;
+  launch(shape_of(ctx, grid, kWarps * 32),
+         exl2 ? dequantize_kernel<ExlScales> : dequantize_kernel<GptqScales>, args);
 }
 
 }  // namespace bl::cuda

@@ -2,26 +2,15 @@
 #include <array>
 #include <vector>
 
-#include "backend/cuda/blas_lt.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_matrix.h"
-#include "backend/cuda/dense_product.h"
-#include "backend/cuda/dequantize.h"
+#include "backend/cuda/many_rows.h"
 #include "backend/cuda/product.h"
-#include "backend/cuda/rows16.h"
 #include "backend/cuda/scratch_plan.h"
 #include "base/check.h"
 
 namespace bl::cuda {
 namespace {
-
-// Up to so many, plain matrices are multiplied in F32 activations, eight tokens at a time.
-constexpr std::int64_t kFewDenseTokens = 64;
-
-bool has_bias(const MatmulOutput& output) { return !output.bias.empty(); }
-const float* bias_of(const MatmulOutput& output) {
-  return has_bias(output) ? output.bias.as<const float>() : nullptr;
-}
 
 TensorView take_halves(Arena& arena, std::int64_t count) {
   return arena.take(DType::kF16, {std::max<std::int64_t>(count, 1)});
@@ -153,145 +142,8 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   }
 }
 
-// Activations gathered into the slots of one matrix, in binary16.
-Rows16Args gathered_rows(ExecContext& ctx, const MatmulArgs& args, const CodeWeights& weights,
-                         float* row_largest) {
-  Rows16Args rows;
-  rows.x = args.x;
-  rows.channel_of_slot = weights.channel_of_slot;
-  rows.slots = std::int64_t{weights.view.units} * kUnitSlots;
-  rows.rows = take_halves(*ctx.scratch, args.x.rows() * rows.slots).data;
-  rows.multiplier = args.multiplier;
-  rows.alpha = ctx.scratch->take_f32({1}).as<float>();
-  rows.row_largest = row_largest;
-  make_rows16(ctx, rows);
-  return rows;
-}
-
-// Many tokens: expanded strip by strip, multiplied by cuBLASLt.
-void expanded_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& output,
-                     const Rows16Args& rows) {
-  ArenaScope scope(*ctx.scratch);
-  const CudaOps& ops = cuda_ops_of(ctx);
-  const CodeWeights& weights = *cuda_matrix(output.weight).codes();
-  const std::int64_t slots = rows.slots;
-  const std::int64_t tokens = args.x.rows();
-  const std::int64_t strip_bytes = slots * kStripColumns * 2;
-  const std::int64_t strips_at_once =
-      std::clamp<std::int64_t>(kExpandedBytes / strip_bytes, 1, weights.view.strips);
-  const TensorView expanded = take_halves(*ctx.scratch, strips_at_once * strip_bytes / 2);
-  for (std::int64_t first = 0; first < weights.view.strips; first += strips_at_once) {
-    DequantizeArgs expand;
-    expand.view = weights.view;
-    expand.first_strip = static_cast<int>(first);
-    expand.strips = static_cast<int>(std::min(strips_at_once, weights.view.strips - first));
-    expand.rows = expanded.as<__half>();
-    dequantize(ctx, expand);
-    const std::int64_t column = first * kStripColumns;
-    BlasProduct product;
-    product.type = DType::kF16;
-    product.x = rows.rows;
-    product.w = expanded.data;
-    product.out = output.out.as<float>() + column;
-    product.tokens = tokens;
-    product.columns =
-        std::min<std::int64_t>(expand.strips * kStripColumns, output.weight->out() - column);
-    product.in = slots;
-    product.out_stride = output.out.row_stride;
-    product.alpha = rows.alpha;
-    product.beta = ops.backend->constant(args.accumulate);
-    ops.backend->blas().run(product, ops.stream);
-  }
-  if (has_bias(output)) add_bias(ctx, output.out, bias_of(output));
-}
-
-void dense_rows_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& output) {
-  for (std::int64_t first = 0; first < args.x.rows(); first += kMaxDenseTokens) {
-    const std::int64_t count = std::min<std::int64_t>(kMaxDenseTokens, args.x.rows() - first);
-    const DenseWeights& weights = *cuda_matrix(output.weight).dense();
-    DenseProductArgs product;
-    product.x = slice_rows(args.x, first, count);
-    product.rows = weights.rows;
-    product.type = weights.type;
-    product.out = slice_rows(output.out, first, count);
-    product.bias = bias_of(output);
-    product.multiplier = args.multiplier;
-    product.accumulate = args.accumulate;
-    dense_product(ctx, product);
-  }
-}
-
-// cuBLASLt wants rows of 16-byte multiples; odd ones go the other way.
-bool blas_takes(const DenseWeights& weights, std::int64_t in) {
-  return in % (16 / static_cast<std::int64_t>(size_of(weights.type))) == 0;
-}
-
-void dense_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& output,
-                  float* row_largest) {
-  const DenseWeights& weights = *cuda_matrix(output.weight).dense();
-  const std::int64_t tokens = args.x.rows();
-  const std::int64_t in = output.weight->in();
-  if (tokens <= kFewDenseTokens || !blas_takes(weights, in)) {
-    dense_rows_matmul(ctx, args, output);
-    return;
-  }
-  ArenaScope scope(*ctx.scratch);
-  const CudaOps& ops = cuda_ops_of(ctx);
-  BlasProduct product;
-  product.w = weights.rows;
-  product.tokens = tokens;
-  product.columns = output.weight->out();
-  product.in = in;
-  product.out = output.out.as<float>();
-  product.out_stride = output.out.row_stride;
-  product.beta = ops.backend->constant(args.accumulate);
-  if (weights.type == DType::kF32 && args.x.row_stride == in && args.multiplier == 1.0f) {
-    product.type = DType::kF32;
-    product.x = args.x.data;
-    product.alpha = ops.backend->constant(true);
-  } else if (weights.type == DType::kF32) {
-    dense_rows_matmul(ctx, args, output);
-    return;
-  } else {
-    Rows16Args rows;
-    rows.x = args.x;
-    rows.slots = in;
-    rows.type = weights.type;
-    rows.rows = take_halves(*ctx.scratch, tokens * in).data;
-    rows.multiplier = args.multiplier;
-    rows.alpha = ctx.scratch->take_f32({1}).as<float>();
-    rows.row_largest = row_largest;
-    make_rows16(ctx, rows);
-    product.type = weights.type;
-    product.x = rows.rows;
-    product.alpha = rows.alpha;
-  }
-  ops.backend->blas().run(product, ops.stream);
-  if (has_bias(output)) add_bias(ctx, output.out, bias_of(output));
-}
-
-bool has_codes(const MatmulOutput& output) { return cuda_matrix(output.weight).codes() != nullptr; }
-
 bool is_exl2(const MatmulOutput& output) {
   return cuda_matrix(output.weight).codes()->view.kind == ScaleKind::kExl2;
-}
-
-// Matrices of equal gathers share the gathered activations; outputs of one call mostly do.
-void expanded_matmuls(ExecContext& ctx, const MatmulArgs& args, float* row_largest) {
-  std::vector<bool> done(args.outputs.size(), false);
-  for (std::size_t i = 0; i < args.outputs.size(); ++i) {
-    if (done[i] || !has_codes(args.outputs[i])) continue;
-    ArenaScope scope(*ctx.scratch);
-    const CodeWeights& first = *cuda_matrix(args.outputs[i].weight).codes();
-    const Rows16Args rows = gathered_rows(ctx, args, first, row_largest);
-    for (std::size_t j = i; j < args.outputs.size(); ++j) {
-      if (done[j] || !has_codes(args.outputs[j])) continue;
-      const CodeWeights& other = *cuda_matrix(args.outputs[j].weight).codes();
-      if (other.gather != first.gather || other.view.units != first.view.units) continue;
-      expanded_matmul(ctx, args, args.outputs[j], rows);
-      done[j] = true;
-    }
-  }
 }
 
 bool all_have_codes(const MatmulArgs& args) {
@@ -299,17 +151,15 @@ bool all_have_codes(const MatmulArgs& args) {
          std::all_of(args.outputs.begin(), args.outputs.end(), has_codes);
 }
 
-// The norm goes into the launch that makes the activations ready where every matrix has codes and
-// tokens are few; elsewhere it is a launch of its own.
+// A few tokens: the norm goes into the launch that makes the activations ready where every matrix
+// has codes; elsewhere it is a launch of its own.
 bool fuses_norm(const MatmulArgs& args) {
-  return args.x.rows() <= kMostPackedTokens && args.norm->kind == NormKind::kRms &&
-         args.norm->bias.empty() && all_have_codes(args);
+  return args.norm->kind == NormKind::kRms && args.norm->bias.empty() && all_have_codes(args);
 }
 
 // And the activation into the product of gate and up.
 bool fuses_activation(const MatmulArgs& args) {
-  return args.x.rows() <= kMostPackedTokens && all_have_codes(args) &&
-         is_exl2(args.outputs[0]) == is_exl2(args.outputs[1]);
+  return all_have_codes(args) && is_exl2(args.outputs[0]) == is_exl2(args.outputs[1]);
 }
 
 void matmul_of_normalised(ExecContext& ctx, const MatmulArgs& args) {
@@ -329,34 +179,29 @@ void matmul_of_normalised(ExecContext& ctx, const MatmulArgs& args) {
 }  // namespace
 
 void matmul(ExecContext& ctx, const MatmulArgs& args) {
-  if (args.x.rows() == 0) return;
+  const std::int64_t tokens = (args.half_x != nullptr ? args.half_x->rows : args.x).rows();
+  if (tokens == 0) return;
   ArenaScope scope(*ctx.scratch);
-  if (args.activation != nullptr) {
-    BL_CHECK(args.outputs.size() == 2);
-    if (!fuses_activation(args)) {
-      MatmulArgs rest = args;
-      rest.activation = nullptr;
-      matmul(ctx, rest);
-      activate(ctx, *args.activation);
-      return;
-    }
-  }
-  if (args.norm != nullptr && !fuses_norm(args)) {
+  if (args.activation != nullptr) BL_CHECK(args.outputs.size() == 2);
+  const bool few = tokens <= kMostPackedTokens;
+  if (args.norm != nullptr && !(few ? fuses_norm(args) : many_rows_normalise(args))) {
     matmul_of_normalised(ctx, args);
     return;
   }
-  const bool few = args.x.rows() <= kMostPackedTokens;
-  float* row_largest = nullptr;
-  if (args.x.rows() > std::min(kFewDenseTokens, kMostPackedTokens)) {
-    row_largest = ctx.scratch->take_f32({args.x.rows()}).as<float>();
-    find_largest(ctx, args.x, row_largest);
+  if (!few) {
+    many_rows_matmul(ctx, args);
+    return;
+  }
+  BL_CHECK(args.half_x == nullptr);
+  if (args.activation != nullptr && !fuses_activation(args)) {
+    MatmulArgs rest = args;
+    rest.activation = nullptr;
+    matmul(ctx, rest);
+    activate(ctx, *args.activation);
+    return;
   }
   for (const MatmulOutput& output : args.outputs) {
-    if (!has_codes(output)) dense_matmul(ctx, args, output, row_largest);
-  }
-  if (!few) {
-    expanded_matmuls(ctx, args, row_largest);
-    return;
+    if (!has_codes(output)) dense_rows_matmul(ctx, args, output);
   }
   for (const bool exl2 : {true, false}) {
     std::array<const MatmulOutput*, kMaxMatrices> packed{};

@@ -21,6 +21,15 @@ std::uint64_t number_of(const std::vector<std::int32_t>& channels) {
   return hash ^ channels.size();
 }
 
+// Whether slots are channels, one for one.
+bool is_in_order(const std::vector<std::int32_t>& channel_of_slot, std::int64_t in) {
+  if (static_cast<std::int64_t>(channel_of_slot.size()) != in) return false;
+  for (std::size_t slot = 0; slot < channel_of_slot.size(); ++slot) {
+    if (channel_of_slot[slot] != static_cast<std::int32_t>(slot)) return false;
+  }
+  return true;
+}
+
 // Rows [out, in] of a matrix that is stored [in, out]: `bytes` of them from byte `begin` on, which
 // may begin and end within a row.
 void transpose_rows(const DenseMatrix& matrix, std::byte* to, std::size_t begin, std::size_t bytes,
@@ -123,6 +132,8 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   weights.max_piece_scale_bytes = plan.max_piece_scale_bytes();
   weights.bytes = layout.total;
   std::vector<std::int32_t> gather = plan.channel_of_slot;
+  weights.order = number_of(gather);
+  weights.in_order = is_in_order(gather, plan.in);
   std::vector<std::int32_t> shape{view.strips};
   for (const Chunk& chunk : plan.chunks) {
     gather.push_back(chunk.units);

@@ -35,6 +35,90 @@ __global__ void __launch_bounds__(kUnitWarps * 32) rope_kv_write_kernel(FusedPar
   });
 }
 
+// ---- Many tokens, binary16 rows, pairs half a head apart: four elements a load, a CTA a token
+
+using Four = Pack<float, 4>;
+
+__device__ __forceinline__ void turn_four(const float2* table, int i, Four& a, Four& b) {
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    const float2 turn = table[i + e];
+    const float first = turned_first(turn, a.at[e], b.at[e]);
+    b.at[e] = turned_second(turn, a.at[e], b.at[e]);
+    a.at[e] = first;
+  }
+}
+
+__device__ __forceinline__ void store_halves(const Four& x, std::byte* to) {
+  const Pack<std::uint16_t, 4> halves{{saturated_half(x.at[0]), saturated_half(x.at[1]),
+                                       saturated_half(x.at[2]), saturated_half(x.at[3])}};
+  store_pack(reinterpret_cast<std::uint16_t*>(to), halves);
+}
+
+// Row of a head in the slot of a token.
+__device__ __forceinline__ std::byte* row_in_slot(const KvTarget& target, std::int64_t slot,
+                                                  int head) {
+  const std::int64_t row = std::int64_t{head} * kPageSlots + slot % kPageSlots;
+  return target.pages + slot / kPageSlots * target.page_bytes + row * target.shape.bytes;
+}
+
+__global__ void __launch_bounds__(kUnitWarps * 32) rope_half_write_kernel(FusedParameters p) {
+  extern __shared__ __align__(16) float2 table[];
+  allow_next();
+  dependency_wait();
+  const std::int64_t t = blockIdx.x;
+  const std::int64_t slot = p.write.slots[t];
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int turns = p.q.half / 4;  // of a head
+  const int v_fours = p.write.v.shape.dim / 4;
+  for (int u = thread; u < p.write.heads * v_fours; u += kUnitWarps * 32) {
+    const int head = u / v_fours;
+    const int e = (u - head * v_fours) * 4;
+    const Four x = load_pack<4>(p.write.v.x[t] + head * p.write.v.shape.dim + e);
+    store_halves(x, row_in_slot(p.write.v, slot, head) + 2 * e);
+  }
+  fill_turns(p.q, t, table);
+  for (int u = thread; u < p.q.heads * turns; u += kUnitWarps * 32) {
+    const int head = u / turns;
+    const int i = (u - head * turns) * 4;
+    float* at = p.q.x[t] + head * p.q.head_dim + i;
+    Four a = load_pack<4>(at);
+    Four b = load_pack<4>(at + p.q.half);
+    turn_four(table, i, a, b);
+    store_pack(at, a);
+    store_pack(at + p.q.half, b);
+  }
+  const int rest = (p.write.k.shape.dim - 2 * p.q.half) / 4;  // that does not turn
+  for (int u = thread; u < p.write.heads * (turns + rest); u += kUnitWarps * 32) {
+    const int head = u / (turns + rest);
+    const int part = u - head * (turns + rest);
+    const float* from = p.write.k.x[t] + head * p.write.k.shape.dim;
+    std::byte* to = row_in_slot(p.write.k, slot, head);
+    if (part >= turns) {
+      const int e = 2 * p.q.half + (part - turns) * 4;
+      store_halves(load_pack<4>(from + e), to + 2 * e);
+      continue;
+    }
+    const int i = part * 4;
+    Four a = load_pack<4>(from + i);
+    Four b = load_pack<4>(from + i + p.q.half);
+    turn_four(table, i, a, b);
+    store_halves(a, to + 2 * i);
+    store_halves(b, to + 2 * (i + p.q.half));
+  }
+}
+
+bool takes_fours(const RopeAndWriteArgs& args) {
+  constexpr std::int64_t kManyTokens = 64;  // fewer are spread over more CTAs
+  const KvLayout& layout = args.write.cache.layout;
+  const auto fits = [](const TensorView& x) { return x.shape[2] % 4 == 0 && takes_packs(x, 4); };
+  return args.q.x.shape[0] > kManyTokens && layout.type == CacheType::kF16 &&
+         args.q.style == RopeStyle::kNeox && args.q.rotated % 8 == 0 && fits(args.q.x) &&
+         fits(args.k.x) && fits(args.write.v) &&
+         reinterpret_cast<std::uintptr_t>(args.write.cache.k) % 8 == 0 &&
+         reinterpret_cast<std::uintptr_t>(args.write.cache.v) % 8 == 0;
+}
+
 }  // namespace
 
 void rope_and_write(ExecContext& ctx, const RopeAndWriteArgs& args) {
@@ -50,6 +134,12 @@ void rope_and_write(ExecContext& ctx, const RopeAndWriteArgs& args) {
   p.kv_units = p.write.units();
   const std::int64_t tokens = q.x.shape[0];
   if (tokens == 0) return;
+  if (takes_fours(args)) {
+    launch(shape_of(ctx, dim3(static_cast<unsigned>(tokens)), dim3(kUnitWarps * 32),
+                    static_cast<std::size_t>(p.q.half) * sizeof(float2)),
+           rope_half_write_kernel, p);
+    return;
+  }
   const dim3 grid = unit_grid(ctx, tokens, p.kv_units + p.q.heads * p.runs);
   launch(shape_of(ctx, grid, dim3(kUnitWarps * 32),
                   static_cast<std::size_t>(p.q.half) * sizeof(float2)),

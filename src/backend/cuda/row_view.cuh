@@ -44,6 +44,13 @@ inline bool takes_packs(const TensorView& view, std::int64_t count) {
           view.columns() % count == 0 && (view.rows() <= 1 || view.row_stride % count == 0));
 }
 
+// Whether a contiguous array does; true of an empty one.
+inline bool array_takes_packs(const TensorView& view, std::int64_t count) {
+  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+  return view.empty() || (address % (static_cast<std::size_t>(count) * size_of(view.dtype)) == 0 &&
+                          view.shape.elements() % count == 0);
+}
+
 template <class Integer>
 constexpr Integer ceil_div(Integer a, Integer b) {
   return (a + b - 1) / b;

@@ -1,21 +1,20 @@
 #include "backend/cuda/rows16.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
+#include "backend/cuda/attention_launch.cuh"
 #include "backend/cuda/device_math.h"
 #include "backend/cuda/launch.cuh"
-#include "backend/cuda/warp_reduce.cuh"
+#include "backend/cuda/rows16.cuh"
 #include "base/check.h"
 
 namespace bl::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = kRows16Threads;
 constexpr int kWarps = kThreads / 32;
-// Shared memory that needs no leave, beside what the largest value is found in.
-constexpr std::int64_t kStagedBytes = (48 << 10) - kWarps * sizeof(float);
-constexpr int kLargestExponent = 13;  // the largest of all rows comes to [2^13, 2^14)
+// Shared memory that needs no leave, and that all cards since 8.0 have, beside what the largest
+// value is found in.
+constexpr std::int64_t kStagedBytes = (48 << 10) - 64;
+constexpr std::int64_t kMostStagedBytes = 96 << 10;
 
 __global__ void __launch_bounds__(kThreads)
     find_largest_kernel(const float* x, std::int64_t stride, int in, float* row_largest) {
@@ -50,11 +49,11 @@ __global__ void __launch_bounds__(kThreads)
   dependency_wait();
   const float reciprocal = reciprocal_of_power(args, tokens);
   const float* row = x + blockIdx.x * stride;
-  auto* to = static_cast<__half2*>(args.rows) + blockIdx.x * (args.slots / 2);
-  for (int i = static_cast<int>(threadIdx.x); i < args.slots / 2; i += kThreads) {
+  auto* to = static_cast<__half2*>(args.to.rows) + blockIdx.x * (args.to.slots / 2);
+  for (int i = static_cast<int>(threadIdx.x); i < args.to.slots / 2; i += kThreads) {
     float2 v;
-    if (args.channel_of_slot != nullptr) {
-      const int2 c = reinterpret_cast<const int2*>(args.channel_of_slot)[i];
+    if (args.to.channel_of_slot != nullptr) {
+      const int2 c = reinterpret_cast<const int2*>(args.to.channel_of_slot)[i];
       v = {c.x < 0 ? 0.0f : row[c.x], c.y < 0 ? 0.0f : row[c.y]};
     } else {
       v = {row[2 * i], row[2 * i + 1]};
@@ -69,27 +68,38 @@ __global__ void __launch_bounds__(kThreads)
     gathered_rows_kernel(Rows16Args args, const float* x, std::int64_t stride, int2 shape) {
   const auto [tokens, in] = shape;
   allow_next();
-  extern __shared__ __align__(16) __half staged[];
+  extern __shared__ __align__(16) std::uint16_t staged[];
   dependency_wait();
   const float reciprocal = reciprocal_of_power(args, tokens);
   const auto* row = reinterpret_cast<const float4*>(x + blockIdx.x * stride);
   for (int i = static_cast<int>(threadIdx.x); i < in / 4; i += kThreads) {
     const float4 v = row[i];
-    auto* to = reinterpret_cast<__half2*>(staged) + 2 * i;
-    to[0] = __floats2half2_rn(v.x * reciprocal, v.y * reciprocal);
-    to[1] = __floats2half2_rn(v.z * reciprocal, v.w * reciprocal);
+    reinterpret_cast<uint2*>(staged)[i] = {half_pair(v.x * reciprocal, v.y * reciprocal),
+                                           half_pair(v.z * reciprocal, v.w * reciprocal)};
   }
   __syncthreads();
-  const auto* channels = reinterpret_cast<const int4*>(args.channel_of_slot);
-  auto* to = static_cast<uint4*>(args.rows) + blockIdx.x * (args.slots / 8);
-  const auto at = [&](int channel) { return channel < 0 ? __float2half(0.0f) : staged[channel]; };
-  for (int i = static_cast<int>(threadIdx.x); i < args.slots / 8; i += kThreads) {
-    const int4 a = channels[2 * i];
-    const int4 b = channels[2 * i + 1];
-    __half2 halves[4] = {
-        {at(a.x), at(a.y)}, {at(a.z), at(a.w)}, {at(b.x), at(b.y)}, {at(b.z), at(b.w)}};
-    to[i] = *reinterpret_cast<const uint4*>(halves);
+  store_row16(staged, args.to, blockIdx.x);
+}
+
+// Halves [tokens, in], in eights.
+__global__ void __launch_bounds__(kThreads)
+    gather_halves_kernel(const uint4* x, int in, Rows16 to, float* power) {
+  allow_next();
+  extern __shared__ __align__(16) std::uint16_t staged[];
+  dependency_wait();
+  if (blockIdx.x == 0 && threadIdx.x == 0) *power = 1.0f;
+  const uint4* row = x + static_cast<std::int64_t>(blockIdx.x) * (in / 8);
+  for (int i = static_cast<int>(threadIdx.x); i < in / 8; i += kThreads) {
+    reinterpret_cast<uint4*>(staged)[i] = row[i];
   }
+  __syncthreads();
+  store_row16(staged, to, blockIdx.x);
+}
+
+__global__ void multiply_power_kernel(const float* power, float multiplier, float* alpha) {
+  allow_next();
+  dependency_wait();
+  *alpha = *power * multiplier;
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -98,8 +108,8 @@ __global__ void __launch_bounds__(kThreads)
   dependency_wait();
   if (blockIdx.x == 0 && threadIdx.x == 0) *args.alpha = args.multiplier;
   const float* row = x + blockIdx.x * stride;
-  auto* to = static_cast<__nv_bfloat16*>(args.rows) + blockIdx.x * args.slots;
-  for (int i = static_cast<int>(threadIdx.x); i < args.slots; i += kThreads) {
+  auto* to = static_cast<__nv_bfloat16*>(args.to.rows) + blockIdx.x * args.to.slots;
+  for (int i = static_cast<int>(threadIdx.x); i < args.to.slots; i += kThreads) {
     to[i] = __float2bfloat16_rn(row[i]);
   }
 }
@@ -120,25 +130,42 @@ void find_largest(ExecContext& ctx, const TensorView& x, float* row_largest) {
          x.as<const float>(), x.row_stride, static_cast<int>(x.columns()), row_largest);
 }
 
+bool stages_rows16(int compute_capability, std::int64_t in, std::int64_t slots) {
+  const std::int64_t most = compute_capability >= 80 ? kMostStagedBytes : kStagedBytes;
+  return in % 8 == 0 && slots % 8 == 0 && in * 2 <= most;
+}
+
 void make_rows16(ExecContext& ctx, const Rows16Args& args) {
-  BL_CHECK(args.slots % 2 == 0);
+  BL_CHECK(args.to.slots % 2 == 0);
   const LaunchShape shape = shape_of(ctx, dim3(static_cast<unsigned>(args.x.rows())), kThreads);
   const std::int64_t in = args.x.columns();
-  const bool staged = args.channel_of_slot != nullptr && in % 4 == 0 && in * 2 <= kStagedBytes &&
+  const bool staged = args.to.channel_of_slot != nullptr && in % 4 == 0 && in * 2 <= kStagedBytes &&
                       args.x.row_stride % 4 == 0 &&
                       reinterpret_cast<std::uintptr_t>(args.x.data) % 16 == 0 &&
-                      args.slots % 8 == 0;
+                      args.to.slots % 8 == 0;
   if (staged) {
     const LaunchShape with_room = shape_of(ctx, dim3(static_cast<unsigned>(args.x.rows())),
                                            kThreads, static_cast<std::size_t>(in) * 2);
     launch(with_room, gathered_rows_kernel, args, args.x.as<const float>(), args.x.row_stride,
            int2{static_cast<int>(args.x.rows()), static_cast<int>(in)});
-  } else if (args.type == DType::kBF16) {
+  } else if (args.to.type == DType::kBF16) {
     launch(shape, bf16_rows_kernel, args, args.x.as<const float>(), args.x.row_stride);
   } else {
     launch(shape, half_rows_kernel, args, args.x.as<const float>(), args.x.row_stride,
            static_cast<int>(args.x.rows()));
   }
+}
+
+void gather_rows16(ExecContext& ctx, const TensorView& halves, const Rows16& to, float* power) {
+  const std::size_t bytes = static_cast<std::size_t>(halves.columns()) * 2;
+  allow_shared_bytes(gather_halves_kernel, bytes);
+  launch(shape_of(ctx, dim3(static_cast<unsigned>(halves.rows())), kThreads, bytes),
+         gather_halves_kernel, halves.as<const uint4>(), static_cast<int>(halves.columns()), to,
+         power);
+}
+
+void multiply_power(ExecContext& ctx, const float* power, float multiplier, float* alpha) {
+  launch(shape_of(ctx, dim3(1), dim3(1)), multiply_power_kernel, power, multiplier, alpha);
 }
 
 void add_bias(ExecContext& ctx, const TensorView& out, const float* bias) {

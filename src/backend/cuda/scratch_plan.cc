@@ -21,6 +21,11 @@ std::int64_t most_slots(const Backend::ScratchShape& shape) {
          kUnitSlots;
 }
 
+// The residual stream in the order of a matrix, padded at most as most_slots says.
+std::int64_t normalised_slots(const Backend::ScratchShape& shape) {
+  return 2 * (shape.hidden > 0 ? shape.hidden : shape.max_in) + kUnitSlots;
+}
+
 std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
   const std::int64_t slots = most_slots(shape);
   const std::int64_t packed_tokens = std::min(shape.tokens, kMostPackedTokens) + 8;
@@ -29,8 +34,11 @@ std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
     const std::int64_t strips = (shape.max_out + kStripColumns - 1) / kStripColumns;
     const std::int64_t strip_bytes = slots * kStripColumns * 2;
     std::int64_t expanded = std::max(kExpandedBytes, strip_bytes);
-    if (strips > 0) expanded = std::min(expanded, strips * strip_bytes);
-    bytes = std::max(bytes, halves(shape.tokens * slots) + floats(1) + halves(expanded / 2));
+    // Matrices that lie side by side are expanded together.
+    if (strips > 0) expanded = std::min(expanded, kMaxMatrices * strips * strip_bytes);
+    bytes = std::max(bytes, halves(shape.tokens * slots) + halves(expanded / 2) + floats(2));
+    // What is left for the next product, beside what this one reads.
+    bytes += halves(shape.tokens * std::min(slots, normalised_slots(shape))) + floats(1);
   }
   // A norm that could not be left to the products, and the largest value of each row.
   const std::int64_t normalised = shape.hidden > 0 ? shape.hidden : shape.max_in;
@@ -54,7 +62,13 @@ std::size_t experts_bytes(const Backend::ScratchShape& shape) {
 
 std::size_t attention_bytes(const Backend::ScratchShape& shape, int multiprocessors) {
   const std::int64_t rows = decode_partial_rows(shape.tokens, shape.heads, multiprocessors);
-  return floats(rows * shape.head_dim) + floats(rows * 2);
+  std::size_t bytes = floats(rows * shape.head_dim) + floats(rows * 2);
+  if (shape.tokens > kMostPackedTokens) {
+    // Results as they come, beside what is left for the next product.
+    bytes += floats(shape.tokens * shape.heads * shape.head_dim) + floats(shape.tokens) +
+             halves(shape.tokens * most_slots(shape)) + floats(1);
+  }
+  return bytes;
 }
 
 std::size_t sample_bytes(std::int64_t wanted) {

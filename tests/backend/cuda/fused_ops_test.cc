@@ -92,7 +92,9 @@ TEST_F(CudaFusedOps, RopeAndWriteIsBoth) {
                                CacheType::kQ6, CacheType::kQ4}) {
     cases.push_back({type, 32, 8, 128, 128, RopeStyle::kNeox, 1});
     cases.push_back({type, 9, 3, 64, 64, RopeStyle::kNeox, 40});
+    cases.push_back({type, 8, 2, 128, 128, RopeStyle::kNeox, 100});
     cases.push_back({type, 4, 2, 80, 32, RopeStyle::kNeox, 7});
+    cases.push_back({type, 4, 2, 80, 32, RopeStyle::kNeox, 70});
     cases.push_back({type, 4, 1, 96, 96, RopeStyle::kNeox, 3});
     cases.push_back({type, 2, 2, 72, 20, RopeStyle::kInterleaved, 3});
     cases.push_back({type, 2, 1, 256, 256, RopeStyle::kInterleaved, 300});

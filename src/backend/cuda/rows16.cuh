@@ -1,0 +1,46 @@
+#pragma once
+// Rows of 16-bit activations, as the kernels that make them write them: a CTA has a row in shared
+// memory and puts it into its places.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "backend/cuda/rows16.h"
+#include "backend/cuda/warp_reduce.cuh"
+
+namespace bl::cuda {
+
+inline constexpr int kRows16Threads = 256;
+inline constexpr int kLargestExponent = 13;  // the largest of all rows comes to [2^13, 2^14)
+
+__device__ __forceinline__ std::uint32_t half_pair(float a, float b) {
+  const __half2 pair = __floats2half2_rn(a, b);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+__device__ __forceinline__ std::uint32_t bfloat_pair(float a, float b) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+
+// Slots come in eights; `staged` is complete.
+__device__ __forceinline__ void store_row16(const std::uint16_t* staged, const Rows16& to,
+                                            std::int64_t row) {
+  const int eights = static_cast<int>(to.slots / 8);
+  auto* out = static_cast<uint4*>(to.rows) + row * eights;
+  if (to.channel_of_slot == nullptr) {
+    for (int i = static_cast<int>(threadIdx.x); i < eights; i += kRows16Threads) {
+      out[i] = reinterpret_cast<const uint4*>(staged)[i];
+    }
+    return;
+  }
+  const auto* channels = reinterpret_cast<const int4*>(to.channel_of_slot);
+  const auto at = [&](int channel) { return channel < 0 ? 0u : std::uint32_t{staged[channel]}; };
+  for (int i = static_cast<int>(threadIdx.x); i < eights; i += kRows16Threads) {
+    const int4 a = channels[2 * i];
+    const int4 b = channels[2 * i + 1];
+    out[i] = {at(a.x) | at(a.y) << 16, at(a.z) | at(a.w) << 16, at(b.x) | at(b.y) << 16,
+              at(b.z) | at(b.w) << 16};
+  }
+}
+
+}  // namespace bl::cuda

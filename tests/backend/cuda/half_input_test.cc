@@ -1,0 +1,305 @@
+// What one product leaves for the next in binary16: the same as through F32.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/device.h"
+#include "support/random_matrix.h"
+
+namespace bl::test {
+namespace {
+
+constexpr const char* kCuda = "cuda:0";
+
+class CudaHalfInput : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::vector<std::string> names = runnable_backends();
+    if (std::find(names.begin(), names.end(), kCuda) == names.end()) {
+      GTEST_SKIP() << "no CUDA device that this build can open";
+    }
+    device_ = std::make_unique<Device>(kCuda);
+  }
+
+  std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix) {
+    return device_->backend().pack(matrix, {});
+  }
+
+  // F16 [out, in].
+  std::unique_ptr<PackedMatrix> pack_dense(std::int64_t in, std::int64_t out) {
+    auto stored = std::make_shared<Tensor>(make_host_tensor(DType::kF16, {out, in}));
+    const std::vector<float> values =
+        random_.normal(in * out, 1.0f / std::sqrt(static_cast<float>(in)));
+    for (std::size_t i = 0; i < values.size(); ++i) stored->view().as<Half>()[i] = Half(values[i]);
+    DenseMatrix matrix;
+    matrix.name = "w";
+    matrix.weight = {stored->view(), stored};
+    return pack(matrix);
+  }
+
+  TensorView zeros(std::int64_t rows, std::int64_t columns) {
+    return device_->put(std::vector<float>(static_cast<std::size_t>(rows * columns)),
+                        {rows, columns});
+  }
+
+  HalfInput half_input(const PackedMatrix& reader, std::int64_t tokens) {
+    const std::int64_t width = device_->ops().half_input_width(device_->context(), reader, tokens);
+    HalfInput half;
+    half.reader = &reader;
+    half.rows = view_of(zeros(tokens, (width + 1) / 2).data, DType::kF16, {tokens, width});
+    half.power = zeros(1, 1).as<float>();
+    return half;
+  }
+
+  // Largest difference, of the largest magnitude.
+  static double difference(const std::vector<float>& a, const std::vector<float>& b) {
+    double largest = 0.0;
+    double worst = 0.0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      largest = std::max(largest, static_cast<double>(std::fabs(b[i])));
+      const double d = std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+      worst = std::isnan(d) ? INFINITY : std::max(worst, d);
+    }
+    return worst / largest;
+  }
+
+  // down(act(gate) · up), all of it as a block asks for it. `scale`: of x.
+  std::vector<float> feed_forward(const PackedMatrix& gate, const PackedMatrix& up,
+                                  const PackedMatrix& down, float scale, bool halves) {
+    const std::int64_t tokens = 90;
+    const std::int64_t width = gate.out();
+    Random random(5);
+    const TensorView x =
+        device_->put(random.normal(tokens * gate.in(), scale), {tokens, gate.in()});
+    const TensorView inner = zeros(tokens, 2 * width);
+    const TensorView first = slice_columns(inner, 0, width);
+    const TensorView second = slice_columns(inner, width, width);
+    const HalfInput half = half_input(down, tokens);
+    const ActivateArgs activation{
+        .gate = first, .up = second, .out = first, .half_out = halves ? &half : nullptr};
+    const std::vector<MatmulOutput> outputs{{&gate, first, {}}, {&up, second, {}}};
+    device_->ops().matmul(device_->context(),
+                          {.x = x, .outputs = outputs, .activation = &activation});
+    const TensorView out = zeros(tokens, down.out());
+    const MatmulOutput last{&down, out, {}};
+    device_->ops().matmul(device_->context(), {.x = halves ? TensorView{} : first,
+                                               .outputs = {&last, 1},
+                                               .multiplier = 0.5f,
+                                               .accumulate = true,
+                                               .half_x = halves ? &half : nullptr});
+    return device_->get(out);
+  }
+
+  void expect_equal(const PackedMatrix& gate, const PackedMatrix& up, const PackedMatrix& down) {
+    ASSERT_GT(device_->ops().half_input_width(device_->context(), down, 90), 0);
+    ASSERT_EQ(device_->ops().half_input_width(device_->context(), down, 64), 0);
+    for (const float scale : {1.0f, 1e-3f, 100.0f}) {
+      EXPECT_LE(difference(feed_forward(gate, up, down, scale, true),
+                           feed_forward(gate, up, down, scale, false)),
+                2e-3)
+          << "scale " << scale;
+    }
+  }
+
+  std::unique_ptr<Device> device_;
+  Random random_{29};
+  Engine engine_{30};
+};
+
+TEST_F(CudaHalfInput, FeedForwardOfPermutedCodes) {
+  const std::vector<GroupShape> in{{5, 128}, {4, 128}};
+  const auto gate = pack(random_exl2(in, 512, engine_));
+  const auto up = pack(random_exl2(in, 512, engine_));
+  const auto down = pack(random_exl2({{4, 256}, {3, 256}}, 96, engine_));
+  expect_equal(*gate, *up, *down);
+}
+
+TEST_F(CudaHalfInput, FeedForwardOfCodesInOrder) {
+  const auto gptq = [&](std::int64_t in, std::int64_t out, bool act_order) {
+    return pack(random_gptq({4, in, out, 64, act_order, GptqZeros::kBytes}, engine_));
+  };
+  const auto gate = gptq(256, 512, false);
+  const auto up = gptq(256, 512, false);
+  expect_equal(*gate, *up, *gptq(512, 136, false));
+  expect_equal(*gate, *up, *gptq(512, 136, true));
+}
+
+TEST_F(CudaHalfInput, FeedForwardOfPlainMatrices) {
+  const auto gate = pack_dense(256, 512);
+  const auto up = pack_dense(256, 512);
+  const auto down = pack_dense(512, 80);
+  expect_equal(*gate, *up, *down);
+}
+
+// Products so large and so small that the power of two is not 1.
+TEST_F(CudaHalfInput, ResultsOfAnySize) {
+  const std::int64_t tokens = 80;
+  const std::int64_t width = 512;
+  const auto down = pack_dense(width, 64);
+  for (const float scale : {1e-9f, 1e-4f, 1.0f, 3e4f, 1e12f}) {
+    std::vector<float> results[2];
+    const TensorView gate = device_->put(random_.normal(tokens * width), {tokens, width});
+    const TensorView up = device_->put(random_.normal(tokens * width, scale), {tokens, width});
+    for (const bool halves : {false, true}) {
+      const HalfInput half = half_input(*down, tokens);
+      const TensorView h = zeros(tokens, width);
+      device_->ops().activate(
+          device_->context(),
+          {.gate = gate, .up = up, .out = h, .half_out = halves ? &half : nullptr});
+      const TensorView out = zeros(tokens, 64);
+      const MatmulOutput output{down.get(), out, {}};
+      device_->ops().matmul(device_->context(), {.x = halves ? TensorView{} : h,
+                                                 .outputs = {&output, 1},
+                                                 .half_x = halves ? &half : nullptr});
+      results[halves] = device_->get(out);
+    }
+    EXPECT_LE(difference(results[1], results[0]), 2e-3) << "scale " << scale;
+  }
+}
+
+// Matrices whose results lie side by side are one product.
+TEST_F(CudaHalfInput, NeighboursAreMultipliedTogether) {
+  const std::int64_t tokens = 100;
+  std::vector<std::unique_ptr<PackedMatrix>> packed;
+  std::int64_t width = 0;
+  for (const std::int64_t out : {128, 48, 40}) {
+    packed.push_back(pack(random_gptq({4, 256, out, 64, false, GptqZeros::kBytes}, engine_)));
+    width += out;
+  }
+  const TensorView x = device_->put(random_.normal(tokens * 256), {tokens, 256});
+  const TensorView together = zeros(tokens, width);
+  std::vector<MatmulOutput> outputs;
+  std::int64_t column = 0;
+  for (const auto& matrix : packed) {
+    outputs.push_back({matrix.get(), slice_columns(together, column, matrix->out()), {}});
+    column += matrix->out();
+  }
+  device_->ops().matmul(device_->context(), {.x = x, .outputs = outputs});
+  for (const MatmulOutput& output : outputs) {
+    const TensorView alone = zeros(tokens, output.weight->out());
+    const MatmulOutput one{output.weight, alone, {}};
+    device_->ops().matmul(device_->context(), {.x = x, .outputs = {&one, 1}});
+    EXPECT_LE(difference(device_->get(output.out), device_->get(alone)), 1e-5);
+  }
+}
+
+// Norm and product in binary16, rows far from 1 among them.
+TEST_F(CudaHalfInput, NormsGoIntoTheRows) {
+  const std::int64_t tokens = 70;
+  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+    for (const std::int32_t in : {256, 2048, 2560, 8192}) {
+      const auto permuted = pack(random_exl2({{4, in / 2}, {3, in / 2}}, 64, engine_));
+      const auto plain = pack_dense(in, 64);
+      std::vector<float> values = random_.normal(tokens * in);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(in); ++i) values[i] *= 1e4f;
+      values[static_cast<std::size_t>(in) + 7] = 5e3f;
+      const TensorView x = device_->put(values, {tokens, in});
+      std::vector<float> weight = random_.normal(in);
+      weight[9] = 70.0f;
+      NormArgs norm{.x = {},
+                    .out = {},
+                    .weight = device_->put(weight, {in}),
+                    .bias = {},
+                    .kind = kind,
+                    .unit_offset = kind == NormKind::kRms};
+      if (kind == NormKind::kLayer) norm.bias = device_->put(random_.normal(in), {in});
+      std::vector<float> results[2];
+      for (const bool fused : {false, true}) {
+        const TensorView h = zeros(tokens, in);
+        if (!fused) {
+          NormArgs alone = norm;
+          alone.x = view_of(x.as<float>(), {tokens, 1, in});
+          alone.out = view_of(h.as<float>(), {tokens, 1, in});
+          device_->ops().norm(device_->context(), alone);
+        }
+        const TensorView out = zeros(tokens, 128);
+        const std::vector<MatmulOutput> outputs{{permuted.get(), slice_columns(out, 0, 64), {}},
+                                                {plain.get(), slice_columns(out, 64, 64), {}}};
+        device_->ops().matmul(
+            device_->context(),
+            {.x = fused ? x : h, .outputs = outputs, .norm = fused ? &norm : nullptr});
+        results[fused] = device_->get(out);
+      }
+      EXPECT_LE(difference(results[1], results[0]), 2e-3) << in;
+    }
+  }
+}
+
+struct HalfAttention {
+  const char* name;
+  std::vector<std::pair<int, int>> sequences;  // past, tokens
+  CacheType type = CacheType::kF16;
+};
+
+TEST_F(CudaHalfInput, AttentionLeavesHalves) {
+  const int heads = 4;
+  const int head_dim = 64;
+  const std::int64_t width = heads * head_dim;
+  const auto permuted = pack(random_exl2({{4, 128}, {3, 128}}, 96, engine_));
+  const auto in_order = pack(random_gptq({4, width, 96, 64, false, GptqZeros::kBytes}, engine_));
+  for (const HalfAttention& c : {HalfAttention{"prefill", {{0, 70}, {0, 40}}},
+                                 HalfAttention{"quantized", {{0, 90}}, CacheType::kQ8},
+                                 HalfAttention{"exact", {{0, 90}}, CacheType::kF32},
+                                 HalfAttention{"mixed", {{0, 66}, {100, 1}, {300, 2}}}}) {
+    const KvLayout layout{c.type, 2, head_dim, head_dim};
+    std::vector<std::vector<std::int32_t>> pages;
+    std::vector<SequenceSpan> spans;
+    std::int32_t tokens = 0;
+    std::int32_t page = 0;
+    for (std::size_t s = 0; s < c.sequences.size(); ++s) {
+      pages.push_back({page, page + 1});
+      page += 2;
+    }
+    for (std::size_t s = 0; s < pages.size(); ++s) {
+      const auto& [past, count] = c.sequences[s];
+      spans.push_back(
+          {.first_token = tokens, .tokens = count, .past = past, .pages = pages[s].data()});
+      tokens += count;
+    }
+    const PagedKvView cache{
+        layout, device_->zeros(static_cast<std::size_t>(page) * layout.k_page_bytes()),
+        device_->zeros(static_cast<std::size_t>(page) * layout.v_page_bytes()), page};
+    std::vector<std::int64_t> slots;
+    for (std::int64_t i = 0; i < std::int64_t{page} * kPageSlots; ++i) slots.push_back(i);
+    const Shape rows{static_cast<std::int64_t>(slots.size()), 2, head_dim};
+    device_->ops().kv_write(device_->context(),
+                            {.k = device_->put(random_.normal(rows.elements()), rows),
+                             .v = device_->put(random_.normal(rows.elements()), rows),
+                             .cache = cache,
+                             .slots = device_->put(slots)});
+    const Shape shape{tokens, heads, head_dim};
+    const TensorView q = device_->put(random_.normal(shape.elements()), shape);
+    for (const PackedMatrix* reader : {permuted.get(), in_order.get()}) {
+      std::vector<float> results[2];
+      for (const bool halves : {false, true}) {
+        const HalfInput half = half_input(*reader, tokens);
+        const TensorView out = zeros(tokens, width);
+        TensorView out_heads = out;
+        out_heads.shape = shape;
+        ArenaScope scope(*device_->context().scratch);
+        device_->ops().attention(device_->context(), {.q = q,
+                                                      .out = halves ? TensorView{} : out_heads,
+                                                      .cache = cache,
+                                                      .sequences = spans,
+                                                      .plan = device_->backend().plan_attention(
+                                                          device_->context(), spans),
+                                                      .scale = 0.125f,
+                                                      .sinks = {},
+                                                      .alibi_slopes = {},
+                                                      .half_out = halves ? &half : nullptr});
+        const TensorView result = zeros(tokens, 96);
+        const MatmulOutput output{reader, result, {}};
+        device_->ops().matmul(device_->context(), {.x = halves ? TensorView{} : out,
+                                                   .outputs = {&output, 1},
+                                                   .half_x = halves ? &half : nullptr});
+        results[halves] = device_->get(result);
+      }
+      EXPECT_LE(difference(results[1], results[0]), 2e-3) << c.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bl::test
