@@ -2,10 +2,12 @@
 
 #include "backend/cuda/attention_decode.h"
 #include "backend/cuda/attention_exact.h"
+#include "backend/cuda/attention_hopper.h"
 #include "backend/cuda/attention_prefill.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/many_rows.h"
+#include "backend/cuda/rope_kv_write.h"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -107,6 +109,14 @@ void with_result(ExecContext& ctx, const AttentionArgs& args, AttentionParams pa
   result.finish();
 }
 
+// A step of prefill spans alone, whose kernel turns the queries.
+bool prefill_rotates(ExecContext& ctx, const AttentionArgs& args, const DeviceSpanPlan& plan,
+                     const RopeAndWriteArgs& rope) {
+  const KvLayout& layout = args.cache.layout;
+  return plan.host.decode_spans == 0 && plan.host.prefill_spans > 0 && leaves_turns(rope) &&
+         rope.q.rotated == layout.k_dim && takes_hopper(ctx, params_of(args, plan), layout.type);
+}
+
 }  // namespace
 
 void attention(ExecContext& ctx, const AttentionArgs& args) {
@@ -128,6 +138,15 @@ void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& rope, const Att
   BL_CHECK(args.plan != nullptr && rope.q.x.data == args.q.data);
   const auto& plan = static_cast<const DeviceSpanPlan&>(*args.plan);
   const KvLayout& layout = args.cache.layout;
+  if (prefill_rotates(ctx, args, plan, rope)) {
+    const ArenaScope scope(*ctx.scratch);
+    auto* turns = ctx.scratch->take_f32({args.q.shape[0], rope.q.rotated}).as<float2>();
+    write_and_leave_turns(ctx, rope, turns);
+    with_result(ctx, args, params_of(args, plan), true, [&](const AttentionParams& params) {
+      attention_prefill(ctx, params, plan, layout.type, turns);
+    });
+    return;
+  }
   if (plan.host.decode_spans == 0 || !decode_rotates(params_of(args, plan), plan, rope) ||
       !runs_on_tensor_cores(ctx, layout)) {
     rope_and_write(ctx, rope);

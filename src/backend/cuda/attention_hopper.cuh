@@ -7,6 +7,7 @@
 #include "backend/cuda/attention_tile.cuh"
 #include "backend/cuda/bulk_copy.cuh"
 #include "backend/cuda/launch.cuh"
+#include "backend/cuda/rope.cuh"
 #include "backend/cuda/wgmma.cuh"
 
 namespace bl::cuda {
@@ -107,10 +108,11 @@ class HopperRows {
   using Room = HopperRoom<kDim>;
 
   __device__ __forceinline__ HopperRows(const AttentionParams& params, const HopperTask& task,
-                                        const HopperTiles<kDim>& tiles)
+                                        const HopperTiles<kDim>& tiles, const float2* turns)
       : p_(params),
         task_(task),
         tiles_(tiles),
+        turns_(turns),
         lane_(lane_index()),
         first_row_(task.first_row + (warp_index() - 4) * 16 + lane_ / 4) {
     const int first = task.first_row + (warp_index() / 4 - 1) * 64;
@@ -166,13 +168,32 @@ class HopperRows {
       const int head = task_.kv_head * p_.group + bounded % p_.group;
       const float* from = p_.q + (task_.span.first_token + bounded / p_.group) * p_.q_stride +
                           static_cast<std::int64_t>(head) * kDim + 2 * (lane_ & 3);
+      const float2* turn =
+          turns_ == nullptr ? nullptr
+                            : turns_ + (task_.span.first_token + bounded / p_.group) * (kDim / 2) +
+                                  2 * (lane_ & 3);
 #pragma unroll
-      for (int k = 0; k < kDim / 16; ++k) {
+      for (int k = 0; k < kDim / 32; ++k) {
 #pragma unroll
         for (int upper = 0; upper < 2; ++upper) {
-          const float* at = from + 16 * k + 8 * upper;
-          queries_[k][2 * upper + h] =
-              pack_halves(bounded_half(at[0] * factor), bounded_half(at[1] * factor));
+          const int e = 16 * k + 8 * upper;
+          float first[2];
+          float second[2];  // half a head further
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            first[i] = from[e + i];
+            second[i] = from[e + i + kDim / 2];
+            if (turn != nullptr) {
+              const float a = first[i];
+              first[i] = turned_first(turn[e + i], a, second[i]);
+              second[i] = turned_second(turn[e + i], a, second[i]);
+            }
+          }
+          const auto packed = [factor](const float(&x)[2]) {
+            return pack_halves(bounded_half(x[0] * factor), bounded_half(x[1] * factor));
+          };
+          queries_[k][2 * upper + h] = packed(first);
+          queries_[k + kDim / 32][2 * upper + h] = packed(second);
         }
       }
     }
@@ -334,6 +355,7 @@ class HopperRows {
   const AttentionParams& p_;
   const HopperTask& task_;
   const HopperTiles<kDim>& tiles_;
+  const float2* turns_;
   int lane_;
   int first_row_;  // of this lane
   int first_masked_;
@@ -355,7 +377,7 @@ template <int kDim>
 __global__ void __launch_bounds__(kHopperThreads, 1)
     hopper_prefill_kernel(const __grid_constant__ AttentionParams p,
                           const __grid_constant__ CUtensorMap keys,
-                          const __grid_constant__ CUtensorMap values) {
+                          const __grid_constant__ CUtensorMap values, const float2* turns) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   allow_next();
   extern __shared__ std::byte raw[];
@@ -381,7 +403,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
     if (threadIdx.x == 0) fetch_tiles<kDim>(p, task, tiles, &keys, &values);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-    HopperRows<kDim> rows(p, task, tiles);
+    HopperRows<kDim> rows(p, task, tiles, turns);
     rows.run();
   }
 #endif

@@ -41,11 +41,12 @@ void launch_prefill_of(const PrefillRun& run) {
 }  // namespace
 
 void attention_prefill(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
-                       CacheType type) {
+                       CacheType type, const float2* turns) {
   AttentionParams part = params;
   part.spans += plan.host.decode_spans;
   part.pages += static_cast<std::int64_t>(plan.host.decode_spans) * params.page_stride;
-  if (attention_hopper(ctx, part, plan, type)) return;
+  if (takes_hopper(ctx, part, type)) return attention_hopper(ctx, part, plan, turns);
+  BL_CHECK(turns == nullptr);
   const PrefillRun run{ctx, part, plan.host.prefill_spans, plan.host.prefill_tokens * params.group};
   switch (type) {
     case CacheType::kF16:

@@ -6,8 +6,9 @@ namespace bl::cuda {
 
 // Attention of the plan's prefill spans: a CTA keeps a tile of rows (tokens × query heads of a kv
 // head) and walks over the keys they see. For all cache types but F32; heads of a multiple of 8, at
-// most 256; compute capability 8.0.
+// most 256; compute capability 8.0. `turns`: see attention_hopper.h, only where takes_hopper says
+// so.
 void attention_prefill(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
-                       CacheType type);
+                       CacheType type, const float2* turns = nullptr);
 
 }  // namespace bl::cuda

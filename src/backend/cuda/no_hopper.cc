@@ -1,11 +1,14 @@
 // Builds without code for compute capability 9.0.
 
 #include "backend/cuda/attention_hopper.h"
+#include "base/check.h"
 
 namespace bl::cuda {
 
-bool attention_hopper(ExecContext&, const AttentionParams&, const DeviceSpanPlan&, CacheType) {
-  return false;
+bool takes_hopper(const ExecContext&, const AttentionParams&, CacheType) { return false; }
+
+void attention_hopper(ExecContext&, const AttentionParams&, const DeviceSpanPlan&, const float2*) {
+  BL_CHECK(false);
 }
 
 }  // namespace bl::cuda

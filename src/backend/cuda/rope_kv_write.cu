@@ -1,3 +1,5 @@
+#include "backend/cuda/rope_kv_write.h"
+
 #include "backend/cuda/kv_write.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/rope.cuh"
@@ -11,8 +13,9 @@ struct FusedParameters {
   RopeParameters q;
   RopeParameters k;  // its x is not used
   KvWriteParameters write;
-  int runs;      // of 32 pairs, of a head of q
-  int kv_units;  // of a token
+  int runs;                 // of 32 pairs, of a head of q
+  int kv_units;             // of a token
+  float2* turns = nullptr;  // [tokens][half] out, in place of turning q
 };
 
 // Units of keys and values come first: they take longest.
@@ -78,7 +81,11 @@ __global__ void __launch_bounds__(kUnitWarps * 32) rope_half_write_kernel(FusedP
     store_halves(x, row_in_slot(p.write.v, slot, head) + 2 * e);
   }
   fill_turns(p.q, t, table);
-  for (int u = thread; u < p.q.heads * turns; u += kUnitWarps * 32) {
+  if (p.turns != nullptr) {
+    for (int i = thread; i < p.q.half; i += kUnitWarps * 32) p.turns[t * p.q.half + i] = table[i];
+  }
+  const int q_heads = p.turns == nullptr ? p.q.heads : 0;
+  for (int u = thread; u < q_heads * turns; u += kUnitWarps * 32) {
     const int head = u / turns;
     const int i = (u - head * turns) * 4;
     float* at = p.q.x[t] + head * p.q.head_dim + i;
@@ -119,9 +126,7 @@ bool takes_fours(const RopeAndWriteArgs& args) {
          reinterpret_cast<std::uintptr_t>(args.write.cache.v) % 8 == 0;
 }
 
-}  // namespace
-
-void rope_and_write(ExecContext& ctx, const RopeAndWriteArgs& args) {
+FusedParameters fused_parameters(const RopeAndWriteArgs& args) {
   const RopeArgs& q = args.q;
   const RopeArgs& k = args.k;
   const KvWriteArgs& write = args.write;
@@ -132,12 +137,32 @@ void rope_and_write(ExecContext& ctx, const RopeAndWriteArgs& args) {
   FusedParameters p{rope_parameters(q), rope_parameters(k), kv_write_parameters(write), 0, 0};
   p.runs = ceil_div(p.q.half, 32);
   p.kv_units = p.write.units();
-  const std::int64_t tokens = q.x.shape[0];
+  return p;
+}
+
+void launch_fours(ExecContext& ctx, const FusedParameters& p, std::int64_t tokens) {
+  launch(shape_of(ctx, dim3(static_cast<unsigned>(tokens)), dim3(kUnitWarps * 32),
+                  static_cast<std::size_t>(p.q.half) * sizeof(float2)),
+         rope_half_write_kernel, p);
+}
+
+}  // namespace
+
+bool leaves_turns(const RopeAndWriteArgs& args) { return takes_fours(args); }
+
+void write_and_leave_turns(ExecContext& ctx, const RopeAndWriteArgs& args, float2* turns) {
+  BL_CHECK(leaves_turns(args));
+  FusedParameters p = fused_parameters(args);
+  p.turns = turns;
+  launch_fours(ctx, p, args.q.x.shape[0]);
+}
+
+void rope_and_write(ExecContext& ctx, const RopeAndWriteArgs& args) {
+  const std::int64_t tokens = args.q.x.shape[0];
   if (tokens == 0) return;
+  const FusedParameters p = fused_parameters(args);
   if (takes_fours(args)) {
-    launch(shape_of(ctx, dim3(static_cast<unsigned>(tokens)), dim3(kUnitWarps * 32),
-                    static_cast<std::size_t>(p.q.half) * sizeof(float2)),
-           rope_half_write_kernel, p);
+    launch_fours(ctx, p, tokens);
     return;
   }
   const dim3 grid = unit_grid(ctx, tokens, p.kv_units + p.q.heads * p.runs);

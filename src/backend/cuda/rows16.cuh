@@ -11,6 +11,12 @@
 namespace bl::cuda {
 
 inline constexpr int kRows16Threads = 256;
+// Rows that a multiprocessor should have under way: what they wait for is memory.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+inline constexpr int kRows16Ctas = 4;
+#else
+inline constexpr int kRows16Ctas = 6;
+#endif
 inline constexpr int kLargestExponent = 13;  // the largest of all rows comes to [2^13, 2^14)
 
 __device__ __forceinline__ std::uint32_t half_pair(float a, float b) {

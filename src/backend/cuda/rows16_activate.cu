@@ -51,7 +51,7 @@ __device__ __forceinline__ float stage_row(const ActivationRows16Args& a, std::i
                                            const One& one) {
   float largest = 0.0f;
   const int eights = static_cast<int>(a.width / 8);
-#pragma unroll 4
+#pragma unroll 2
   for (int i = static_cast<int>(threadIdx.x); i < eights; i += kRows16Threads) {
     float gate[8];
     float up[8] = {};
@@ -86,7 +86,7 @@ __device__ __forceinline__ float stage_row(const ActivationRows& p, std::int64_t
 
 // grid (tokens).
 template <bool kHalves>
-__global__ void __launch_bounds__(kRows16Threads)
+__global__ void __launch_bounds__(kRows16Threads, kRows16Ctas)
     activation_rows16_kernel(const __grid_constant__ ActivationRows p) {
   allow_next();
   extern __shared__ __align__(16) std::uint16_t staged[];

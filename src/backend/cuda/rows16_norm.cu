@@ -28,36 +28,43 @@ __device__ __forceinline__ float largest_of(const Pack<float, 4>& pack) {
                fmaxf(fabsf(pack.at[2]), fabsf(pack.at[3])));
 }
 
-// A CTA a row. What is divided by its root mean square (or deviation) is at most √width, so that
-// the power of two is known from the weights alone: the same for all rows.
+__device__ __forceinline__ Pack<float, 4> weights_at(const NormRows& p, int i) {
+  Pack<float, 4> weights{{1.0f, 1.0f, 1.0f, 1.0f}};
+  if (p.weight != nullptr) {
+    weights = load_pack<4>(p.weight + i);
+    for (int e = 0; e < 4; ++e) weights.at[e] += p.offset;
+  }
+  return weights;
+}
+
+// The most that a result of this thread's columns can be.
 template <int kPacks>
-__global__ void __launch_bounds__(kRows16Threads) norm_rows16_kernel(NormRows p) {
-  allow_next();
-  __shared__ float parts[4][kRows16Threads / 32];
-  __shared__ __align__(16) std::uint16_t staged[kPacks * 4 * kRows16Threads];
-  const auto first = static_cast<int>(threadIdx.x) * 4;
-  Pack<float, 4> weights[kPacks];
-  float largest_weight = p.weight == nullptr ? 1.0f : 0.0f;
-  float largest_bias = 0.0f;
+__device__ __forceinline__ float bound_of_weights(const NormRows& p, int first) {
+  const float root = sqrtf(static_cast<float>(p.width));
+  float most = 0.0f;
 #pragma unroll
   for (int j = 0; j < kPacks; ++j) {
     const int i = j * kRows16Threads * 4 + first;
-    weights[j] = {{1.0f, 1.0f, 1.0f, 1.0f}};
     if (i >= p.width) continue;
-    if (p.weight != nullptr) {
-      weights[j] = load_pack<4>(p.weight + i);
-      for (int e = 0; e < 4; ++e) weights[j].at[e] += p.offset;
-      largest_weight = fmaxf(largest_weight, largest_of(weights[j]));
-    }
-    if (p.bias != nullptr) largest_bias = fmaxf(largest_bias, largest_of(load_pack<4>(p.bias + i)));
+    float bound = root * largest_of(weights_at(p, i));
+    if (p.bias != nullptr) bound += largest_of(load_pack<4>(p.bias + i));
+    most = fmaxf(most, bound);
   }
-  largest_weight = cta_max(largest_weight, parts[0]);
-  if (p.bias != nullptr) largest_bias = cta_max(largest_bias, parts[1]);
-  const bool halves = p.to.type == DType::kF16;
-  const float bound = sqrtf(static_cast<float>(p.width)) * largest_weight + largest_bias;
-  const float power = halves ? power_of_two_for(bound, kLargestExponent) : 1.0f;
+  return most;
+}
+
+// A CTA a row. What is divided by its root mean square (or deviation) is at most √width, so that
+// the power of two is known from the weights alone: the same for all rows.
+template <int kPacks>
+__global__ void __launch_bounds__(kRows16Threads, kPacks <= 4 ? kRows16Ctas : 4)
+    norm_rows16_kernel(NormRows p) {
+  allow_next();
+  __shared__ float parts[2][kRows16Threads / 32];
+  __shared__ __align__(16) std::uint16_t staged[kPacks * 4 * kRows16Threads];
+  const auto first = static_cast<int>(threadIdx.x) * 4;
+  // Read again below, from nearby: registers are what limits how many rows are under way.
+  float most = bound_of_weights<kPacks>(p, first);
   dependency_wait();
-  if (blockIdx.x == 0 && threadIdx.x == 0) *p.alpha = p.multiplier * power;
   const float* row = p.x[blockIdx.x];
   Pack<float, 4> values[kPacks];
 #pragma unroll
@@ -74,7 +81,8 @@ __global__ void __launch_bounds__(kRows16Threads) norm_rows16_kernel(NormRows p)
     for (int j = 0; j < kPacks; ++j) {
       for (int e = 0; e < 4; ++e) sum += values[j].at[e];
     }
-    mean = cta_sum(sum, parts[2]) * share;
+    mean = cta_sum(sum, parts[0]) * share;
+    __syncthreads();
   }
   float squares = 0.0f;
 #pragma unroll
@@ -85,18 +93,25 @@ __global__ void __launch_bounds__(kRows16Threads) norm_rows16_kernel(NormRows p)
       squares += d * d;
     }
   }
-  const float inverse = rsqrtf(cta_sum(squares, parts[3]) * share + p.eps);
+  most = warp_max(most);
+  if (lane_index() == 0) parts[1][warp_index()] = most;  // the sum's barrier is enough for both
+  const float inverse = rsqrtf(cta_sum(squares, parts[0]) * share + p.eps);
+  most = warp_max(parts[1][lane_index() % (kRows16Threads / 32)]);
+  const bool halves = p.to.type == DType::kF16;
+  const float power = halves ? power_of_two_for(most, kLargestExponent) : 1.0f;
+  if (blockIdx.x == 0 && threadIdx.x == 0) *p.alpha = p.multiplier * power;
   const float reciprocal = 1.0f / power;
 #pragma unroll
   for (int j = 0; j < kPacks; ++j) {
     const int i = j * kRows16Threads * 4 + first;
     if (i >= p.width) continue;
+    const Pack<float, 4> weight = weights_at(p, i);
     Pack<float, 4> bias{};
     if (p.bias != nullptr) bias = load_pack<4>(p.bias + i);
     float y[4];
     for (int e = 0; e < 4; ++e) {
       const float unit = (values[j].at[e] - mean) * inverse;
-      y[e] = (unit * weights[j].at[e] + bias.at[e]) * reciprocal;
+      y[e] = (unit * weight.at[e] + bias.at[e]) * reciprocal;
     }
     *reinterpret_cast<uint2*>(staged + i) =
         halves ? uint2{half_pair(y[0], y[1]), half_pair(y[2], y[3])}

@@ -64,8 +64,9 @@ std::size_t attention_bytes(const Backend::ScratchShape& shape, int multiprocess
   const std::int64_t rows = decode_partial_rows(shape.tokens, shape.heads, multiprocessors);
   std::size_t bytes = floats(rows * shape.head_dim) + floats(rows * 2);
   if (shape.tokens > kMostPackedTokens) {
-    // Results as they come, beside what is left for the next product.
-    bytes += floats(shape.tokens * shape.heads * shape.head_dim) + floats(shape.tokens) +
+    // Results as they come, beside what is left for the next product; turns of the queries.
+    bytes += floats(shape.tokens * shape.head_dim) +
+             floats(shape.tokens * shape.heads * shape.head_dim) + floats(shape.tokens) +
              halves(shape.tokens * most_slots(shape)) + floats(1);
   }
   return bytes;

@@ -265,5 +265,80 @@ TEST_F(CudaFusedOps, RopeWriteAttendIsAll) {
   }
 }
 
+// A prompt's queries may be turned by attention itself.
+TEST_F(CudaFusedOps, PrefillOfTurnedQueries) {
+  for (const int dim : {64, 128}) {
+    for (const std::int64_t rotated : {dim, dim / 2}) {
+      const std::vector<std::pair<int, int>> sequences{{0, 70}, {130, 141}};  // past, tokens
+      const KvLayout layout{CacheType::kF16, 2, dim, dim};
+      const std::vector<std::int32_t> pages{2, 0, 1, 3};
+      std::vector<SequenceSpan> spans;
+      std::vector<std::int32_t> positions;
+      std::vector<std::int64_t> slots;
+      for (std::size_t s = 0; s < sequences.size(); ++s) {
+        const auto [past, count] = sequences[s];
+        spans.push_back({.first_token = static_cast<std::int32_t>(positions.size()),
+                         .tokens = count,
+                         .past = past,
+                         .pages = pages.data() + 2 * s});
+        for (int p = past; p < past + count; ++p) {
+          positions.push_back(p);
+          slots.push_back(std::int64_t{pages[2 * s + static_cast<std::size_t>(p / kPageSlots)]} *
+                              kPageSlots +
+                          p % kPageSlots);
+        }
+      }
+      const auto tokens = static_cast<std::int64_t>(positions.size());
+      std::vector<float> inv_freq;
+      for (std::int64_t i = 0; i < rotated / 2; ++i) {
+        inv_freq.push_back(std::pow(1e4f, -2.0f * static_cast<float>(i) / float(rotated)));
+      }
+      const Shape q_shape{tokens, 6, dim};
+      const Shape k_shape{tokens, 2, dim};
+      const std::vector<float> q = random_.normal(q_shape.elements());
+      const std::vector<float> k = random_.normal(k_shape.elements());
+      const std::vector<float> v = random_.normal(k_shape.elements());
+      const RopeArgs turns{.x = {},
+                           .positions = device_->put(positions),
+                           .inv_freq = device_->put(inv_freq, {1, rotated / 2}),
+                           .scale = device_->put({1.1f}, {1}),
+                           .variant = device_->put(std::vector<std::int32_t>(positions.size(), 0)),
+                           .rotated = rotated,
+                           .style = RopeStyle::kNeox};
+      std::vector<float> results[2];
+      for (const bool fused : {false, true}) {
+        RopeArgs q_turns = turns;
+        RopeArgs k_turns = turns;
+        q_turns.x = device_->put_strided(q, q_shape, 8);
+        k_turns.x = device_->put_strided(k, k_shape, 8);
+        const PagedKvView cache{layout, device_->zeros(4 * layout.k_page_bytes()),
+                                device_->zeros(4 * layout.v_page_bytes()), 4};
+        const RopeAndWriteArgs rope{
+            .q = q_turns,
+            .k = k_turns,
+            .write = {k_turns.x, device_->put(v, k_shape), cache, device_->put(slots)}};
+        ArenaScope scope(*device_->context().scratch);
+        const AttentionArgs attention{
+            .q = q_turns.x,
+            .out = device_->put(std::vector<float>(q.size(), 7.0f), q_shape),
+            .cache = cache,
+            .sequences = spans,
+            .plan = device_->backend().plan_attention(device_->context(), spans),
+            .scale = 0.1f,
+            .sinks = {},
+            .alibi_slopes = {}};
+        if (fused) {
+          device_->ops().rope_write_attend(device_->context(), rope, attention);
+        } else {
+          device_->ops().rope_and_write(device_->context(), rope);
+          device_->ops().attention(device_->context(), attention);
+        }
+        results[fused] = device_->get(attention.out);
+      }
+      EXPECT_EQ(results[1], results[0]) << "head " << dim << ", " << rotated << " turn";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace bl::test
