@@ -2,6 +2,7 @@
 // A CTA of the decode kernel: four warps, each with its own keys (every fourth run of 16 of the
 // piece), its own ring of copies and its own softmax; they are joined at the end.
 
+#include "backend/cuda/attention_task.cuh"
 #include "backend/cuda/attention_tile.cuh"
 #include "backend/cuda/kv_write.cuh"
 #include "backend/cuda/launch.cuh"
@@ -10,49 +11,6 @@
 #include "backend/cuda/warp_reduce.cuh"
 
 namespace bl::cuda {
-
-inline constexpr int kDecodeWarps = 4;
-inline constexpr int kWarpKeys = 16;  // that a warp reads at a time
-
-inline constexpr int kMostTurns = 128;  // pairs of a head that the decode kernel rotates
-
-// New tokens that the kernel rotates and writes to the cache itself, one a span: the CTA whose
-// piece holds a token's key writes it, with its value, and reads it back like older ones.
-struct FreshTokens {
-  bool present = false;
-  RopeParameters q{};
-  RopeParameters k{};
-  KvWriteParameters write{};
-};
-
-// One launch: grid (pieces · row_tiles, kv heads, spans).
-struct DecodeLaunch {
-  int first_head = 0;
-  int row_tiles = 1;
-  int span_rows = 1;
-  int pieces = 1;
-  int piece_keys = 0;       // 0: own_piece_keys
-  float* values = nullptr;  // [span, kv head, piece][span_rows][v_dim], relative to `tops`
-  float2* tops = nullptr;   // [span, kv head, piece][span_rows]: largest score, sum of weights
-  std::uint32_t* counters = nullptr;  // [span][kCountersPerSpan], zero between launches
-};
-
-// What the cache type says of rows, so that a kernel has code for its own alone.
-template <CacheType kType>
-struct TypeOfRows {
-  static constexpr KvRow::Code kCode = kType == CacheType::kF16   ? KvRow::Code::kF16
-                                       : kType == CacheType::kFp8 ? KvRow::Code::kE4M3
-                                                                  : KvRow::Code::kInt;
-  static constexpr bool kRotated = kCode == KvRow::Code::kInt;
-  __device__ __forceinline__ static RowShape shape(RowShape row) {
-    row.code = kCode;
-    row.bits = kType == CacheType::kF16  ? 16
-               : kType == CacheType::kQ6 ? 6
-               : kType == CacheType::kQ4 ? 4
-                                         : 8;
-    return row;
-  }
-};
 
 template <CacheType kType, int kDim>
 struct DecodeRoom {
@@ -78,39 +36,6 @@ struct DecodeRoom {
   // And at the end the weights of pieces for the joining CTA: they fit in the ring.
   static_assert(kJoinBytes >= (kQueryTile * kMaxPieces + kDecodeWarps * kDim) * 4);
 };
-
-// What a CTA works on.
-struct DecodeTask {
-  SpanEntry span;
-  const std::int32_t* pages = nullptr;
-  int kv_head = 0;
-  int first_row = 0;
-  int rows = 0;   // at most kQueryTile
-  int begin = 0;  // keys [begin, end)
-  int end = 0;
-  int piece = 0;
-  int pieces = 0;  // of this span
-};
-
-// False where there is nothing to do.
-__device__ __forceinline__ bool find_task(const AttentionParams& p, const DecodeLaunch& launch,
-                                          DecodeTask& task) {
-  const auto span = static_cast<int>(blockIdx.z);
-  const int4 entry = __ldg(reinterpret_cast<const int4*>(p.spans) + span);
-  task.span = {entry.x, entry.y, entry.z, 0};
-  task.pages = p.pages + static_cast<std::int64_t>(span) * p.page_stride;
-  task.kv_head = launch.first_head + static_cast<int>(blockIdx.y);
-  task.piece = static_cast<int>(blockIdx.x) / launch.row_tiles;
-  task.first_row = static_cast<int>(blockIdx.x) % launch.row_tiles * kQueryTile;
-  task.rows = min(task.span.tokens * p.group - task.first_row, kQueryTile);
-  const int length = task.span.past + task.span.tokens;
-  const int first = first_key_of(task.span.past, p.window);
-  const int piece_keys = launch.piece_keys > 0 ? launch.piece_keys : own_piece_keys(length - first);
-  task.pieces = (length - first + piece_keys - 1) / piece_keys;
-  task.begin = first + task.piece * piece_keys;
-  task.end = min(task.begin + piece_keys, length);
-  return task.rows > 0 && task.piece < task.pieces;
-}
 
 // Softmax of the 16 query rows over the keys that one warp has read: a lane holds rows lane/4 and
 // lane/4 + 8, columns 2·(lane mod 4) and the next of each run of eight.
@@ -167,15 +92,23 @@ struct WarpSums {
   }
 };
 
+// A new token's key and value of a head as they are in a cache of binary16; zeros behind them.
+template <int kDim>
+struct FreshRows {
+  alignas(16) __half key[kDim];
+  alignas(16) __half value[kDim];
+};
+
 template <CacheType kType, int kDim>
 class DecodeWarp {
  public:
   using Shape = DecodeRoom<kType, kDim>;
 
-  // `queries`: the CTA's tile.
+  // `queries`: the CTA's tile; `fresh`: the new key and value that are not read from the cache.
   __device__ __forceinline__ DecodeWarp(const AttentionParams& params, const DecodeTask& task,
-                                        std::byte* ring, const __half* queries)
-      : p_(params), task_(task), queries_(queries) {
+                                        std::byte* ring, const __half* queries,
+                                        const FreshRows<kDim>* fresh)
+      : p_(params), task_(task), queries_(queries), fresh_(fresh) {
     const int warp = warp_index();
     lane_ = static_cast<int>(threadIdx.x) & 31;
     stage_bytes_ = Shape::stage_bytes(p_.k_row.bytes, p_.v_row.bytes);
@@ -189,10 +122,19 @@ class DecodeWarp {
       }
     }
   }
-  // When the first keys are there.
-  __device__ __forceinline__ void open() {
+  // Starts reading keys of earlier steps.
+  __device__ __forceinline__ void open_old() {
 #pragma unroll 1
-    for (int s = 0; s < Shape::kStages; ++s) prefetch(s);
+    for (; opened_ < Shape::kStages; ++opened_) {
+      const int end = min(next_ + kWarpKeys, task_.end);
+      if (end > task_.span.past && fresh_ == nullptr) break;
+      prefetch(opened_);
+    }
+  }
+  // When the others are there.
+  __device__ __forceinline__ void open_rest() {
+#pragma unroll 1
+    for (; opened_ < Shape::kStages; ++opened_) prefetch(opened_);
   }
 
   // After the queries are there.
@@ -212,6 +154,7 @@ class DecodeWarp {
          key += kWarpKeys * kDecodeWarps) {
       wait_copies<Shape::kStages - 1>();
       __syncwarp();
+      if (fresh_ != nullptr) add_fresh(stage, task_.span.past - key);
       float score[2][4] = {};
       score_keys(stage, key, q, score);
       apply_rules(rules, key, score);
@@ -237,6 +180,21 @@ class DecodeWarp {
     return Shape::kHalf ? keys(stage) + Shape::kTileHalves : keys(stage);
   }
 
+  // Row `row` of a tile of binary16 is the new one, if it is one of the tile's.
+  __device__ __forceinline__ void add_fresh(int stage, int row) {
+    if (row < 0 || row >= kWarpKeys) return;
+    constexpr int kChunks = kDim / 8;
+#pragma unroll
+    for (int i = lane_; i < 2 * kChunks; i += 32) {
+      const int chunk = i % kChunks;
+      __half* tile = i < kChunks ? keys(stage) : values(stage);
+      const __half* from = i < kChunks ? fresh_->key : fresh_->value;
+      reinterpret_cast<uint4*>(tile + row * kTileStride<kDim>)[chunk] =
+          reinterpret_cast<const uint4*>(from)[chunk];
+    }
+    __syncwarp();
+  }
+
   // Starts copying the next keys of this warp, and counts as a group in any case.
   __device__ __forceinline__ void prefetch(int stage) {
     if (next_ < task_.end) {
@@ -245,7 +203,7 @@ class DecodeWarp {
       const std::byte* k = p_.k + page * p_.k_page_bytes + slot * p_.k_row.bytes;
       const std::byte* v = p_.v + page * p_.v_page_bytes + slot * p_.v_row.bytes;
       if constexpr (Shape::kHalf) {
-        const int present = task_.end - next_;
+        const int present = (fresh_ != nullptr ? task_.span.past : task_.end) - next_;
         copy_half_rows<kDim, kWarpKeys>(team(), p_.k_row, k, present, keys(stage));
         copy_half_rows<kDim, kWarpKeys>(team(), p_.v_row, v, present, values(stage));
       } else {
@@ -322,6 +280,8 @@ class DecodeWarp {
   const AttentionParams& p_;
   const DecodeTask& task_;
   const __half* queries_;
+  const FreshRows<kDim>* fresh_;
+  int opened_ = 0;
   std::byte* room_ = nullptr;
   int stage_bytes_ = 0;
   int lane_ = 0;
@@ -341,8 +301,8 @@ __device__ __forceinline__ void write_result(const AttentionParams& p, const Dec
                                              int row, int d, const RowPart& part) {
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const int v_dim = p.v_row.dim;
-  const int token = (task.first_row + row) / p.group;
-  const int head = task.kv_head * p.group + (task.first_row + row) % p.group;
+  const int token = token_of_row(task.span, p.group, task.first_row + row);
+  const int head = task.kv_head * p.group + task.first_row + row - token * p.group;
   float value = part.value;
   float weight = part.weight;
   if (p.sinks != nullptr) {
@@ -440,7 +400,7 @@ __device__ __forceinline__ void join_pieces(const AttentionParams& p, const Deco
                                             const DecodeTask& task, float* room) {
   const int warp = warp_index();
   const int lane = lane_index();
-  constexpr int kGroups = kDim / kKvScaleGroup;
+  constexpr int kJoinedAtOnce = 16;
   const std::int64_t first = first_part_row(launch, 0) + task.first_row;
   for (int row = warp; row < task.rows; row += kDecodeWarps) {
     float* shares = room + row * kMaxPieces;
@@ -464,25 +424,35 @@ __device__ __forceinline__ void join_pieces(const AttentionParams& p, const Deco
     }
     total = warp_sum(total);
     __syncwarp();
-    const int v_dim = p.v_row.dim;
+    const int v_dim = p.v_row.dim;  // whole float4s
     const std::int64_t stride = static_cast<std::int64_t>(launch.span_rows) * v_dim;
-    const float* at = launch.values + (first + row) * v_dim + lane;
-    // A row's groups side by side, so that many loads are under way.
-    float values[kGroups] = {};
-#pragma unroll 4
-    for (int i = 0; i < task.pieces; ++i) {
+    // Through shared memory, so that what follows exists once.
+    float* row_values = room + kQueryTile * kMaxPieces + warp * kDim;
+#pragma unroll 1
+    for (int e = 4 * lane; e < v_dim; e += 4 * 32) {
+      const float* at = launch.values + (first + row) * v_dim + e;
+      float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 1
+      for (int i = 0; i < task.pieces; i += kJoinedAtOnce) {
+        float4 part[kJoinedAtOnce];  // many loads under way
 #pragma unroll
-      for (int g = 0; g < kGroups; ++g) {
-        if (g * kKvScaleGroup + lane < v_dim) {
-          values[g] += shares[i] * __ldcg(at + g * kKvScaleGroup + i * stride);
+        for (int k = 0; k < kJoinedAtOnce; ++k) {
+          if (i + k >= task.pieces) break;
+          part[k] = __ldcg(reinterpret_cast<const float4*>(at + (i + k) * stride));
+        }
+#pragma unroll
+        for (int k = 0; k < kJoinedAtOnce; ++k) {
+          if (i + k >= task.pieces) break;
+          const float share = shares[i + k];
+          sum.x += share * part[k].x;
+          sum.y += share * part[k].y;
+          sum.z += share * part[k].z;
+          sum.w += share * part[k].w;
         }
       }
+      *reinterpret_cast<float4*>(row_values + e) = sum;
     }
-    // Through shared memory, so that what follows exists once.
     __syncwarp();
-    float* row_values = room + kQueryTile * kMaxPieces + warp * kDim;
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) row_values[g * kKvScaleGroup + lane] = values[g];
 #pragma unroll 1
     for (int d = 0; d < v_dim; d += kKvScaleGroup) {
       write_result<kRotated>(p, task, row, d, {row_values[d + lane], top, total});
@@ -490,28 +460,57 @@ __device__ __forceinline__ void join_pieces(const AttentionParams& p, const Deco
   }
 }
 
-// The new token's key and value of the task's head → the cache.
-template <CacheType kType>
-__device__ __forceinline__ void write_fresh(const FreshTokens& fresh, const DecodeTask& task,
-                                            std::int64_t slot, const float2* turns) {
-  const std::int64_t token = task.span.first_token;
-  const int k_groups = fresh.write.k.shape.groups;
-  const int v_groups = fresh.write.v.shape.groups;
-  const std::int64_t row = static_cast<std::int64_t>(task.kv_head) * kPageSlots + slot % kPageSlots;
-#pragma unroll 1
-  for (int u = warp_index(); u < k_groups + v_groups; u += kDecodeWarps) {
-    const bool is_key = u < k_groups;
-    const KvTarget& target = is_key ? fresh.write.k : fresh.write.v;
-    const RowShape shape = TypeOfRows<kType>::shape(target.shape);
-    const int first = (is_key ? u : u - k_groups) * kKvScaleGroup;
-    const float* head = target.x[token] + task.kv_head * shape.dim;
-    const int e = first + lane_index();
-    float y = 0.0f;
-    if (e < shape.dim) y = is_key ? rotated_element(fresh.k, turns, head, e) : head[e];
-    encode_group(shape, first, y,
-                 target.pages + slot / kPageSlots * target.page_bytes + row * shape.bytes);
+// The new token's key and value of the task's head, in groups of 32 elements that go round the
+// warps: first asked for, then written.
+template <CacheType kType, int kDim>
+class FreshGroups {
+ public:
+  __device__ __forceinline__ void load(const FreshTokens& fresh, const DecodeTask& task) {
+    const std::int64_t token = task.span.first_token;
+    const int k_dim = fresh.write.k.shape.dim;
+    const int v_dim = fresh.write.v.shape.dim;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int e = first(i) + lane_index();
+      if (e < k_dim) {
+        key_[i] = unturned_element(fresh.k, fresh.write.k.x[token] + task.kv_head * k_dim, e);
+      }
+      if (e < v_dim) value_[i] = (fresh.write.v.x[token] + task.kv_head * v_dim)[e];
+    }
   }
-}
+  // To the cache, and in binary16 to `rows` if there are any.
+  __device__ __forceinline__ void store(const FreshTokens& fresh, const DecodeTask& task,
+                                        std::int64_t slot, const float2* turns,
+                                        FreshRows<kDim>* rows) const {
+    const std::int64_t row =
+        static_cast<std::int64_t>(task.kv_head) * kPageSlots + slot % kPageSlots;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+#pragma unroll 1
+      for (int is_value = 0; is_value < 2; ++is_value) {
+        const KvTarget& target = is_value != 0 ? fresh.write.v : fresh.write.k;
+        const RowShape shape = TypeOfRows<kType>::shape(target.shape);
+        const float y = is_value != 0 ? value_[i] : turned(turns, key_[i]);
+        if (rows != nullptr && first(i) < kDim) {
+          __half* to = is_value != 0 ? rows->value : rows->key;
+          to[first(i) + lane_index()] = __ushort_as_half(saturated_half(y));
+        }
+        if (first(i) >= shape.dim) continue;
+        encode_group(shape, first(i), y,
+                     target.pages + slot / kPageSlots * target.page_bytes + row * shape.bytes);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kGroups = kDim / kKvScaleGroup;
+  static constexpr int kCount = (kGroups + kDecodeWarps - 1) / kDecodeWarps;
+  __device__ __forceinline__ static int first(int i) {
+    return (warp_index() + i * kDecodeWarps) * kKvScaleGroup;
+  }
+  UnturnedElement key_[kCount];
+  float value_[kCount] = {};
+};
 
 // Spans, pages and positions are of the whole step, and older keys of earlier steps: they are read
 // before the kernel before has ended.
@@ -532,26 +531,33 @@ __global__ void __launch_bounds__(kDecodeWarps * 32, kDim <= 128 ? 3 : 2)
     dependency_wait();
     return;
   }
+  const bool writes = fresh.present && task.end > task.span.past;
+  FreshRows<kDim>* rows = nullptr;
+  if constexpr (Shape::kHalf) {
+    __shared__ FreshRows<kDim> fresh_rows;
+    if (writes) rows = &fresh_rows;
+  }
+  DecodeWarp<kType, kDim> warp(p, task, ring, queries, rows);
+  warp.open_old();
   const std::int64_t slot = fresh.present ? fresh.write.slots[task.span.first_token] : 0;
   if (fresh.present) fill_turns(fresh.q, task.span.first_token, turns);
   const auto query = [&](const float* head, int e) {
     return fresh.present ? rotated_element(fresh.q, turns, head, e) : head[e];
   };
-  DecodeWarp<kType, kDim> warp(p, task, ring, queries);
-  const bool reads_fresh = task.end > task.span.past;
-  if (!reads_fresh) warp.open();
   dependency_wait();
-  if (reads_fresh) {
-    if (fresh.present) {
-      write_fresh<kType>(fresh, task, slot, turns);
-      __syncthreads();
-    }
-    warp.open();
+  FreshGroups<kType, kDim> groups;
+  if (writes) groups.load(fresh, task);
+  if (writes && !Shape::kHalf) {  // the new row is read back, while queries are made ready
+    groups.store(fresh, task, slot, turns, rows);
+    __syncthreads();
+    warp.open_rest();
   }
   constexpr bool kRotated = TypeOfRows<kType>::kRotated;
   load_queries<kDim, kQueryTile>(p, task.span, task.kv_head, task.first_row, kRotated, queries,
                                  query);
+  if (writes && Shape::kHalf) groups.store(fresh, task, slot, turns, rows);
   __syncthreads();
+  warp.open_rest();
   WarpSums<kDim> sums;
   warp.run(sums);
   __syncthreads();

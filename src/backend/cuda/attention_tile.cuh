@@ -207,6 +207,11 @@ __device__ __forceinline__ void clear_columns(Team team, int dim, __half* tile) 
 
 // ---- Queries
 
+// The token of a span that row `row` of a (span, kv head) is of; a division takes long.
+__device__ __forceinline__ int token_of_row(const SpanEntry& span, int group, int row) {
+  return span.tokens == 1 ? 0 : row / group;
+}
+
 // Row r of a (span, kv head): token r / group, head r % group of the group. Rows [first, first +
 // kRows) → tile, rotated to meet the keys, in units that make scores powers of two. element(head,
 // e): element e of a query, given a pointer to it; `rotates`: keys are integer codes. A warp has 32
@@ -234,10 +239,11 @@ __device__ __forceinline__ void load_queries(const AttentionParams& p, const Spa
       for (int k = 0; k < kAtOnce; ++k) {
         if (r + k >= rows || e >= k_dim) continue;
         const int row = first + r + k;
-        const int head = kv_head * p.group + row % p.group;
-        x[k] = element(p.q + (span.first_token + row / p.group) * p.q_stride +
-                           static_cast<std::int64_t>(head) * k_dim,
-                       e);
+        const int token = token_of_row(span, p.group, row);
+        const int head = kv_head * p.group + row - token * p.group;
+        x[k] = element(
+            p.q + (span.first_token + token) * p.q_stride + static_cast<std::int64_t>(head) * k_dim,
+            e);
       }
       if (rotates) {
 #pragma unroll
@@ -283,9 +289,9 @@ struct RowRule {
 __device__ __forceinline__ RowRule row_rule(const AttentionParams& p, const SpanEntry& span,
                                             int kv_head, int row) {
   const int bounded = min(row, span.tokens * p.group - 1);
-  const int token = bounded / p.group;
-  const float slope =
-      p.slopes != nullptr ? p.slopes[kv_head * p.group + bounded % p.group] * kLog2E : 0.0f;
+  const int token = token_of_row(span, p.group, bounded);
+  const int head = kv_head * p.group + bounded - token * p.group;
+  const float slope = p.slopes != nullptr ? p.slopes[head] * kLog2E : 0.0f;
   return {span.past + token, slope};
 }
 

@@ -50,6 +50,33 @@ __device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, std::uint32
       : "memory");
 }
 
+// Arrives once what this thread has asked for by copy_small() is there; it must be counted among
+// the barrier's arrivals.
+__device__ __forceinline__ void barrier_arrive_behind_copies(std::uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+
+// What threads have written to shared memory (copy_small() too) lies before bulk copies to there.
+__device__ __forceinline__ void bulk_copy_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// 16 bytes at multiples of 16: a lane each is cheaper than a bulk copy that only one lane can
+// issue.
+__device__ __forceinline__ void copy_small(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
+               : "memory");
+}
+
+// The same place, as one number that addresses are counted from; else the compiler adds up the
+// parts that it knows of it for every access.
+__device__ __forceinline__ std::byte* counted_from(std::byte* shared) {
+  std::uint32_t at = shared_address(shared);
+  asm volatile("" : "+r"(at));
+  return static_cast<std::byte*>(__cvta_shared_to_generic(at));
+}
+
 // Addresses and bytes are multiples of 16.
 __device__ __forceinline__ void bulk_copy(void* to, const void* from, int bytes,
                                           std::uint64_t* barrier) {

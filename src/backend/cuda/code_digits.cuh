@@ -3,10 +3,13 @@
 //
 // The activations of a chunk are 15-bit numbers times a power of two of their own; a number is two
 // digits, 256 · high + low, of a signed byte each. Codes become the bytes of the A operand of
-// mma.m16n8k32 by one mask a register, 16 times too large in the upper half of k (slots s = 1,
-// code_matrix.h). The columns of B hold what one token leaves free: 0 and 1 the high and low digits
-// of the slots s = 0, 2 and 3 those of the slots s = 1, zeros elsewhere; so lane 4g + t ends with
-// the sums of the slots s = t, exact, and 32-bit sums cannot overflow within a chunk.
+// mma.m16n8k32: those of the slots s = 0 (code_matrix.h) by one mask a register in the lower half
+// of k, and in the upper half the bytes as they are, codes of s = 1 times 16 and codes of s = 0.
+// The columns of B hold what one token leaves free: 0 and 1 the high and low digits of the slots
+// s = 0 in the lower half and zeros in the upper; 2 and 3 those of −x of the slots s = 1 in the
+// lower half and of x in the upper, so that the codes of s = 0 go away again. Columns 4 to 7 repeat
+// them. So lane 4g + t < 2 ends with the sums of the slots s = t, exact, and 32-bit sums cannot
+// overflow within a chunk.
 
 #include <type_traits>
 
@@ -19,17 +22,17 @@ namespace bl::cuda {
 inline constexpr int kDigitBits = 14;
 
 // What a token is made of: 128 bytes a unit. First its slots as floats, in the order of
-// fragment_place; then, where these were, 64 bytes of digits: for s = 0, 1 a word a lane t of high
-// ones, then of low ones; byte 2e + r of a word is the slot 16s + 8r + 2t + e. Behind the digits of
-// a chunk's first unit, what they are worth.
+// fragment_place; then, where these were, 96 bytes of digits: four columns of the lower half of B,
+// a word a lane t each, then columns 2 and 3 of the upper half; byte 2e + r of a word is the slot
+// 16s + 8r + 2t + e. Behind the digits of a chunk's first unit, what they are worth.
 inline constexpr int kInputUnitBytes = kUnitSlots * static_cast<int>(sizeof(float));
-inline constexpr int kLowDigits = 16;  // bytes behind the high ones
-BL_HD constexpr int digit_word(int s, int t) { return s * 32 + t * 4; }  // bytes from the unit's
+inline constexpr int kColumnBytes = 16;
+inline constexpr int kUpperHalf = 4 * kColumnBytes;
 
 struct ChunkWorth {
   float unit[2];  // of a number of the slots s, times their code's 16
   float sum[2];   // Σx of the chunk; zero for s = 1
-  static constexpr int kAt = 2 * kUnitSlots;
+  static constexpr int kAt = 6 * kColumnBytes;
   // A lane's: {unit[t], sum[t]}.
   __device__ __forceinline__ static float2 of_lane(const std::byte* unit, int lane) {
     return reinterpret_cast<const float2*>(unit + kAt)[lane % 2];
@@ -39,7 +42,8 @@ struct ChunkWorth {
   }
 };
 
-// Sums of one chunk: element 2h + d of a strip is column 8h + g, digit d (0: high).
+// Sums of one chunk: element 2h + d of a strip is column 8h + g, digit d (0: high). Planes of one
+// and two bits leave column g + 4 · column 8 + g instead of column 8 + g.
 template <int Strips>
 struct DigitSums {
   int at[Strips][4];
@@ -55,77 +59,85 @@ struct DigitSums {
 #pragma unroll
       for (int c = 0; c < 4; ++c) at[i][c] <<= 4;
   }
+  // Where all came from planes of one and two bits. Exact.
+  __device__ __forceinline__ void part_columns() {
+#pragma unroll
+    for (int i = 0; i < Strips; ++i)
+#pragma unroll
+      for (int d = 0; d < 2; ++d) at[i][2 + d] = (at[i][2 + d] - at[i][d]) >> 2;
+  }
 };
 
-// Operands of codes of one or two bits (`mask`: of a code in every byte), where bit 4s + 2h of a
-// byte is a code's lowest.
-__device__ __forceinline__ void split_bytes(std::uint32_t w, std::uint32_t mask,
-                                            std::uint32_t (&a)[4]) {
-  const std::uint32_t upper = w >> 2;
-  a[0] = w & mask;
-  a[1] = upper & mask;
-  a[2] = w & mask << 4;
-  a[3] = upper & mask << 4;
-}
-
-// The codes of one lane and unit as bytes: operand 2s + h.
+// The codes of one lane and unit as bytes. operands(): registers 2k + h, of the lower (k = 0) and
+// the upper half of k.
 template <int Bits>
 struct CodeBytes;
 
 template <>
 struct CodeBytes<4> {
   uint2 w;
-  __device__ __forceinline__ void load(const std::byte* unit, int lane) {
-    w = reinterpret_cast<const uint2*>(unit)[lane];
+  static constexpr int kLaneBytes = 8;
+  // `from`: the unit's, kLaneBytes a lane further on.
+  __device__ __forceinline__ void load(const std::byte* from, int) {
+    w = *reinterpret_cast<const uint2*>(from);
   }
   __device__ __forceinline__ void operands(std::uint32_t (&a)[4]) const {
     a[0] = w.x & 0x0f0f0f0fu;
     a[1] = w.y & 0x0f0f0f0fu;
-    a[2] = w.x & 0xf0f0f0f0u;
-    a[3] = w.y & 0xf0f0f0f0u;
+    a[2] = w.x;
+    a[3] = w.y;
   }
 };
 
+// A byte has bit 4s + 2h and the next of a code.
 template <>
 struct CodeBytes<2> {
   std::uint32_t w;
-  __device__ __forceinline__ void load(const std::byte* unit, int lane) {
-    w = reinterpret_cast<const std::uint32_t*>(unit)[lane];
+  static constexpr int kLaneBytes = 4;
+  __device__ __forceinline__ void load(const std::byte* from, int) {
+    w = *reinterpret_cast<const std::uint32_t*>(from);
   }
   __device__ __forceinline__ void operands(std::uint32_t (&a)[4]) const {
-    split_bytes(w, 0x03030303u, a);
+    a[0] = w & 0x03030303u;
+    a[1] = w & 0x0f0f0f0fu;
+    a[2] = w & 0x33333333u;
+    a[3] = w;
   }
 };
 
 // A lane's halfword has bit 8e + 4s + 2h + r.
 template <>
 struct CodeBytes<1> {
-  std::uint32_t w;  // bit 4s + 2h of byte 2e + r
-  __device__ __forceinline__ void load(const std::byte* plane, int lane) {
+  std::uint32_t w;  // bit 4s + 2h of byte 2e + r; others are anything
+  static constexpr int kLaneBytes = 2;
+  __device__ __forceinline__ void load(const std::byte* from, int) {
     const std::uint32_t twice =
-        __byte_perm(reinterpret_cast<const std::uint16_t*>(plane)[lane], 0, 0x1100);
+        __byte_perm(*reinterpret_cast<const std::uint16_t*>(from), 0, 0x1100);
     w = (twice & 0x00ff00ffu) | (twice >> 1 & 0xff00ff00u);
   }
   __device__ __forceinline__ void operands(std::uint32_t (&a)[4]) const {
-    split_bytes(w, 0x01010101u, a);
+    a[0] = w & 0x01010101u;
+    a[1] = w & 0x05050505u;
+    a[2] = w & 0x11111111u;
+    a[3] = w & 0x55555555u;
   }
 };
 
+// Two planes at once, as nibbles; columns are apart.
 template <>
 struct CodeBytes<3> {
   CodeBytes<2> low;
   CodeBytes<1> top;
-  __device__ __forceinline__ void load(const std::byte* unit, int lane) {
-    low.load(unit, lane);
-    top.load(unit + 128, lane);
+  static constexpr int kLaneBytes = CodeBytes<2>::kLaneBytes;
+  __device__ __forceinline__ void load(const std::byte* from, int lane) {
+    low.load(from, lane);
+    top.load(from + 128 - lane * (kLaneBytes - CodeBytes<1>::kLaneBytes), lane);
   }
   __device__ __forceinline__ void operands(std::uint32_t (&a)[4]) const {
-    low.operands(a);
-    const std::uint32_t lower = top.w << 2;
-    a[0] |= lower & 0x04040404u;
-    a[1] |= top.w & 0x04040404u;
-    a[2] |= lower & 0x40404040u;
-    a[3] |= top.w & 0x40404040u;
+    a[2] = (low.w & 0x33333333u) | (top.w << 2 & 0x44444444u);
+    a[3] = (low.w >> 2 & 0x33333333u) | (top.w & 0x44444444u);
+    a[0] = a[2] & 0x0f0f0f0fu;
+    a[1] = a[3] & 0x0f0f0f0fu;
   }
 };
 
@@ -134,17 +146,22 @@ class DigitReader {
  public:
   // `first_unit`: of the chunk.
   __device__ __forceinline__ DigitReader(const std::byte* first_unit, int lane)
-      : from_(first_unit + digit_word(lane / 8 % 2, lane % 4) + lane / 4 % 2 * kLowDigits),
-        upper_(lane / 8 % 2 != 0 ? 0xffffffffu : 0) {}
+      : lower_(first_unit + lane / 4 % 4 * kColumnBytes + lane % 4 * 4),
+        upper_(first_unit + kUpperHalf + lane / 4 % 2 * kColumnBytes + lane % 4 * 4),
+        mask_(lane / 8 % 2 != 0 ? 0xffffffffu : 0) {}
   __device__ __forceinline__ void operands(int unit, std::uint32_t& b0, std::uint32_t& b1) const {
-    const std::uint32_t w = *reinterpret_cast<const std::uint32_t*>(from_ + unit * kInputUnitBytes);
-    b0 = w & ~upper_;
-    b1 = w & upper_;
+    b0 = *reinterpret_cast<const std::uint32_t*>(lower_ + unit * kInputUnitBytes);
+    b1 = *reinterpret_cast<const std::uint32_t*>(upper_ + unit * kInputUnitBytes) & mask_;
+  }
+  __device__ __forceinline__ void advance(int units) {
+    lower_ += units * kInputUnitBytes;
+    upper_ += units * kInputUnitBytes;
   }
 
  private:
-  const std::byte* from_;
-  std::uint32_t upper_;
+  const std::byte* lower_;
+  const std::byte* upper_;
+  std::uint32_t mask_;
 };
 
 // The codes of a chunk, plane by plane.
@@ -166,8 +183,13 @@ struct ChunkPlanes {
 // most one more than there are.
 template <int Bits, int Strips, class Stride>
 __device__ __forceinline__ void add_plane(const ChunkPlanes& codes, int offset, Stride unit_stride,
-                                          const DigitReader& digits, DigitSums<Strips>& sums) {
+                                          DigitReader digits, DigitSums<Strips>& sums) {
   const int lane = lane_index();
+  const std::byte* from[Strips];
+#pragma unroll
+  for (int i = 0; i < Strips; ++i) {
+    from[i] = codes.template strip<Strips>(i) + offset + lane * CodeBytes<Bits>::kLaneBytes;
+  }
   const auto add = [&](int u) {
     std::uint32_t b0;
     std::uint32_t b1;
@@ -175,22 +197,31 @@ __device__ __forceinline__ void add_plane(const ChunkPlanes& codes, int offset, 
 #pragma unroll
     for (int i = 0; i < Strips; ++i) {
       CodeBytes<Bits> bytes;
-      bytes.load(codes.template strip<Strips>(i) + offset + u * unit_stride, lane);
+      bytes.load(from[i] + u * unit_stride, lane);
       std::uint32_t a[4];
       bytes.operands(a);
       mma_16x8x32(sums.at[i], a, b0, b1);
     }
   };
+  const auto advance = [&](int units) {
+    digits.advance(units);
+#pragma unroll
+    for (int i = 0; i < Strips; ++i) from[i] += units * unit_stride;
+  };
   if (codes.units % 2 == 0) {
 #pragma unroll 1
-    for (int u = 0; u < codes.units; u += 2) {
-      add(u);
-      add(u + 1);
+    for (int left = codes.units; left > 0; left -= 2) {
+      add(0);
+      add(1);
+      advance(2);
     }
     return;
   }
 #pragma unroll 1
-  for (int u = 0; u < codes.units; ++u) add(u);  // small groups, or the rest of one
+  for (int left = codes.units; left > 0; --left) {  // small groups, or the rest of one
+    add(0);
+    advance(1);
+  }
 }
 
 // sums = codes · digits over one chunk. Four bits have code of their own; all else shares, so that
@@ -214,9 +245,10 @@ __device__ __forceinline__ void multiply_digits(int bits, const ChunkPlanes& cod
     add_plane<1>(codes, second, stride, digits, sums);
   } else if (bits != 8) {
     add_plane<2>(codes, bits == 2 ? 0 : second, stride, digits, sums);
-    if (bits == 2) return;
   }
-  // 8 bits are two planes of 4, the high nibbles first.
+  if (bits != 8) sums.part_columns();
+  if (bits == 2) return;
+    // 8 bits are two planes of 4, the high nibbles first.
 #pragma unroll 1
   for (int offset = 0; offset <= (bits == 8 ? second : 0); offset += second) {
     sums.times16();

@@ -47,11 +47,15 @@ __device__ __forceinline__ float2 turn_of(float angle) {
 // table[i] = (cos, sin) · scale of pair i of token t, by all threads of the CTA; a barrier follows.
 __device__ __forceinline__ void fill_turns(const RopeParameters& p, std::int64_t t, float2* table) {
   const std::int32_t variant = p.variant[t];
-  const float* inv_freq = p.inv_freq[variant];
-  const float scale = p.scale[variant];
   const auto position = static_cast<float>(p.positions[t]);
+  const bool usual = variant == 0;
+  float scale = p.scale[0];
+  if (!usual) scale = p.scale[variant];
   for (int i = static_cast<int>(threadIdx.x); i < p.half; i += static_cast<int>(blockDim.x)) {
-    const float2 turn = turn_of(exact_mul(position, inv_freq[i]));
+    // Asked for before it is known which one it must be.
+    float frequency = p.inv_freq[0][i];
+    if (!usual) frequency = p.inv_freq[variant][i];
+    const float2 turn = turn_of(exact_mul(position, frequency));
     table[i] = {turn.x * scale, turn.y * scale};
   }
   __syncthreads();
@@ -87,17 +91,32 @@ __device__ __forceinline__ void rotate_pairs(const RopeParameters& p, const floa
   head[at.b] = turned_second(turn, a, b);
 }
 
-// Element e of a head as it is once rotated.
-__device__ __forceinline__ float rotated_element(const RopeParameters& p, const float2* table,
-                                                 const float* head, int e) {
-  if (e >= 2 * p.half) return head[e];
+// Element e of a head before it is rotated, with the other of its pair: loaded by itself, so that
+// many loads are under way.
+struct UnturnedElement {
+  int pair = -1;  // −1: does not turn
+  bool first = true;
+  float a = 0.0f;
+  float b = 0.0f;
+};
+__device__ __forceinline__ UnturnedElement unturned_element(const RopeParameters& p,
+                                                            const float* head, int e) {
+  if (e >= 2 * p.half) return {-1, true, head[e], 0.0f};
   const bool first = p.interleaved ? e % 2 == 0 : e < p.half;
   const int i = p.interleaved ? e / 2 : first ? e : e - p.half;
   const PairPlaces at = pair_places(p, i);
-  const float2 turn = table[i];
-  const float a = head[at.a];
-  const float b = head[at.b];
-  return first ? turned_first(turn, a, b) : turned_second(turn, a, b);
+  return {i, first, head[at.a], head[at.b]};
+}
+__device__ __forceinline__ float turned(const float2* table, const UnturnedElement& x) {
+  if (x.pair < 0) return x.a;
+  const float2 turn = table[x.pair];
+  return x.first ? turned_first(turn, x.a, x.b) : turned_second(turn, x.a, x.b);
+}
+
+// Element e of a head as it is once rotated.
+__device__ __forceinline__ float rotated_element(const RopeParameters& p, const float2* table,
+                                                 const float* head, int e) {
+  return turned(table, unturned_element(p, head, e));
 }
 
 }  // namespace bl::cuda

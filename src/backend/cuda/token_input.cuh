@@ -99,20 +99,21 @@ class ChunkDigits {
     for (int j = 0; j < 4; ++j) most = max(most, __float_as_uint(x_[j]) & 0x7fffffffu);
     most = warp_max(most);
     const std::uint32_t exponent = max(most, 20u << 23) & 0x7f800000u;  // factor stays finite
-    const float factor = __uint_as_float(((253u + kDigitBits) << 23) - exponent);
+    factor_ = __uint_as_float(((253u + kDigitBits) << 23) - exponent);
     worth_ = __uint_as_float(exponent - ((kDigitBits - 1u) << 23));
     if (most >= 0x7f800000u) worth_ = __uint_as_float(0x7fffffffu);
+    std::uint32_t sum = 0;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) number_[j] = __float2int_rn(x_[j] * factor);
-    sum_ = warp_sum(number_[0] + number_[1] + number_[2] + number_[3]);
+    for (int j = 0; j < 4; ++j) sum += number(j, factor_, 0.0f) - __float_as_uint(kWhole);
+    sum_ = warp_sum(static_cast<int>(sum));
   }
   // Where all lanes' slots have been read.
   __device__ __forceinline__ void store() const {
+    const int s = lane_index() % 2;
+    std::byte* words = unit() + lane_index() % 8 / 2 * 4;
     if (live_) {
-      auto* words = reinterpret_cast<std::uint32_t*>(
-          unit() + digit_word(lane_index() % 2, lane_index() % 8 / 2));
-      words[0] = bytes(1, 128);
-      words[kLowDigits / 4] = bytes(0, 0);
+      store_digits(words + s * 2 * kColumnBytes, s == 0 ? factor_ : -factor_);
+      if (s != 0) store_digits(words + kUpperHalf, factor_);
     }
     if (lane_index() == 0 && any_) {
       const ChunkWorth all{{worth_, worth_ * 0.0625f}, {worth_ * static_cast<float>(sum_), 0.0f}};
@@ -121,19 +122,28 @@ class ChunkDigits {
   }
 
  private:
+  static constexpr float kWhole = 12582912.0f;  // 1.5 · 2^23: has no bits behind the point
+  // x · factor to the nearest number, and `more`, as the lower bits of that float.
+  __device__ __forceinline__ std::uint32_t number(int j, float factor, float more) const {
+    return __float_as_uint(fmaf(x_[j], factor, kWhole + more));
+  }
+  __device__ __forceinline__ void store_digits(std::byte* words, float factor) const {
+    *reinterpret_cast<std::uint32_t*>(words) = bytes(1, factor, 128.0f);
+    *reinterpret_cast<std::uint32_t*>(words + kColumnBytes) = bytes(0, factor, 0.0f);
+  }
   __device__ __forceinline__ std::byte* unit() const {
     return first_unit_ + lane_index() / 8 * kInputUnitBytes;
   }
-  // Byte `which` of the four numbers + `more`.
-  __device__ __forceinline__ std::uint32_t bytes(unsigned which, int more) const {
+  // Byte `which` of the four numbers.
+  __device__ __forceinline__ std::uint32_t bytes(unsigned which, float factor, float more) const {
     const unsigned pair = which | (which + 4) << 4;
-    const std::uint32_t lower = __byte_perm(number_[0] + more, number_[1] + more, pair);
-    const std::uint32_t upper = __byte_perm(number_[2] + more, number_[3] + more, pair);
+    const std::uint32_t lower = __byte_perm(number(0, factor, more), number(1, factor, more), pair);
+    const std::uint32_t upper = __byte_perm(number(2, factor, more), number(3, factor, more), pair);
     return __byte_perm(lower, upper, 0x5410);
   }
   std::byte* first_unit_;
   float x_[4] = {};  // in the order of bytes: slot 8r + 2t + e at 2e + r
-  int number_[4];
+  float factor_ = 0.0f;
   float worth_ = 0.0f;
   int sum_ = 0;
   bool live_;
@@ -149,17 +159,16 @@ class OwnChunks {
     const int mine = base + warp_index() + lane_index() * kProductWarps;
     if (mine < m.chunk_count) tail_ = __ldg(reinterpret_cast<const uint2*>(m.chunks + mine) + 1);
   }
-  // They become digits, two at a time; `input`: of the token.
+  // They become digits; `input`: of the token. Code that runs two or four times: the shorter, the
+  // sooner it is there.
   __device__ __forceinline__ void make_digits(std::byte* input) const {
     const int count = min(left_, 32);
-    for (int i = 0; i < count; i += 2) {
-      ChunkDigits one = digits(input, i, count);
-      ChunkDigits other = digits(input, i + 1, count);
-      one.find_worth();
-      other.find_worth();
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+      ChunkDigits chunk = digits(input, i, count);
+      chunk.find_worth();
       __syncwarp();
-      one.store();
-      other.store();
+      chunk.store();
     }
   }
 
@@ -246,13 +255,12 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
   if (lane_index() == 0) sums.squares[threadIdx.x / 32] = squares;
   product_sync();
   to.for_each(args, [&](const ProductMatrix& m) {
-    if (&m == &first) {
-      first_chunks.make_digits(to.of(m));
-    } else {
-      OwnChunks(m.view, 0).make_digits(to.of(m));
-    }
-    for (int base = 32 * kProductWarps; base < m.view.chunk_count; base += 32 * kProductWarps) {
-      OwnChunks(m.view, base).make_digits(to.of(m));
+    OwnChunks chunks = &m == &first ? first_chunks : OwnChunks(m.view, 0);
+#pragma unroll 1
+    for (int next = 32 * kProductWarps;; next += 32 * kProductWarps) {
+      chunks.make_digits(to.of(m));
+      if (next >= m.view.chunk_count) break;
+      chunks = OwnChunks(m.view, next);
     }
   });
   if (threadIdx.x == 0) {

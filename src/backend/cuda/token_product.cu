@@ -6,6 +6,7 @@
 #include "backend/cuda/product.h"
 #include "backend/cuda/product_result.cuh"
 #include "backend/cuda/token_input.cuh"
+#include "backend/cuda/token_ring.cuh"
 #include "backend/cuda/warp_reduce.cuh"
 #include "base/check.h"
 
@@ -92,7 +93,7 @@ __device__ __forceinline__ void keep_token_sums(float (&totals)[kSlotStrips][2],
 template <class Scales>
 class TokenMultiplier {
  public:
-  __device__ __forceinline__ TokenMultiplier(Shared& shared, PieceRing<false>& ring)
+  __device__ __forceinline__ TokenMultiplier(Shared& shared, TokenRing& ring)
       : shared_(shared), ring_(ring) {}
 
   // One share, whose input is ready.
@@ -103,6 +104,7 @@ class TokenMultiplier {
     do {
       ring_.next(args, input.digits, piece);
       const CodeMatrixView& m = args.matrices[piece.matrix].view;
+      if ((piece.flags & kEndsStrips) != 0) ask_for_earlier(args, piece.matrix, waiting);
       if (piece.strips <= 2) {
         multiply_token_piece<Scales, 2>(m, piece, next, totals_);
       } else {
@@ -126,6 +128,17 @@ class TokenMultiplier {
   }
 
  private:
+  // What results are added to, on its way while the group's last entry is multiplied.
+  __device__ __forceinline__ void ask_for_earlier(const ProductArgs& args, int matrix,
+                                                  int waiting) {
+    if (!args.accumulate) return;
+    const PieceStrips strips = ring_.strips();
+    const auto e = static_cast<int>(threadIdx.x);
+    if (e >= strips.count * kStripColumns) return;
+    const float value = earlier_result({matrix, 0, strips.first * kStripColumns + e}, args);
+    (waiting == 0 ? earlier_[0] : earlier_[1]) = value;
+  }
+
   // The sums of all warps, in their order. A thread has the same columns of both matrices of a
   // gated product.
   __device__ __forceinline__ void store(const ProductArgs& args, int waiting) {
@@ -133,13 +146,15 @@ class TokenMultiplier {
     const auto e = static_cast<int>(threadIdx.x);
     if (e >= group.strips.count * kStripColumns) return;
     const float sum = add_parts(shared_.parts[half_][waiting][0], kPart, e);
+    const float earlier = waiting == 0 ? earlier_[0] : earlier_[1];
     store_result({group.matrix, 0, group.strips.first * kStripColumns + e}, args, gate_,
-                 sum * shared_.factor * args.multiplier);
+                 sum * shared_.factor * args.multiplier, [&](const float*) { return earlier; });
   }
 
   Shared& shared_;
-  PieceRing<false>& ring_;
+  TokenRing& ring_;
   float totals_[kSlotStrips][2] = {};
+  float earlier_[kMaxWaiting] = {};
   float gate_ = 0.0f;
   int half_ = 0;
 };
@@ -155,7 +170,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int end = launch.begins[blockIdx.x + 1];
   const PieceWalk walk(args, begin, end, kSlotStrips);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  PieceRing<false> ring(launch.ring, memory + launch.ring_at, shared.barriers);
+  TokenRing ring(launch.ring, memory + launch.ring_at, shared.barriers);
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
   if (threadIdx.x >= kProductThreads) {
@@ -164,14 +179,19 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 #else
   if (threadIdx.x >= kProductThreads) return;
-  PieceRing<false> ring(launch.ring, walk);
+  TokenRing ring(launch.ring, walk);
 #endif
   OwnInput input;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  input.digits = counted_from(memory + sizeof(Shared));
+#else
   input.digits = memory + sizeof(Shared);
+#endif
   input.bytes = args.gather_bytes;
   find_matrices(args, begin, end, input);
   make_token_input(args, input, shared.row_sums, shared.factor);
-  TokenMultiplier<std::conditional_t<kGptq, GptqScales, ExlScales>>(shared, ring).run(args, input);
+  using Scales = std::conditional_t<kGptq, GptqScales, ExlScales>;
+  TokenMultiplier<Scales>(shared, ring).run(args, input);
 }
 
 // How shared memory is laid out: Shared, the input, the ring.
@@ -181,6 +201,17 @@ struct Layout {
   int ring_at = 0;
   int bytes = 0;  // at least
 };
+
+// Whether codes are so narrow that an entry of twice as many pieces is mostly no more than a
+// quarter of the ring's `space`: fewer entries are to be brought and to be waited for.
+bool are_narrow(const ProductArgs& args, int space) {
+  std::int64_t piece = 0;  // bytes of a piece and strip, on average
+  for (int i = 0; i < args.count; ++i) {
+    const CodeMatrixView& m = args.matrices[i].view;
+    piece = std::max(piece, m.strip_bytes * kMaxPieceUnits / m.units);
+  }
+  return 2 * kSlotStrips * piece <= space / 4;
+}
 
 Layout lay_out(const DeviceFacts& facts, const ProductArgs& args) {
   Layout layout;
@@ -197,9 +228,16 @@ Layout lay_out(const DeviceFacts& facts, const ProductArgs& args) {
   layout.gather_bytes = gather_bytes(units);
   layout.ring_at =
       RingShape::rounded(static_cast<int>(sizeof(Shared)) + gathers * layout.gather_bytes);
+  const int space =
+      static_cast<int>(facts.shared_bytes_per_cta) - layout.ring_at - RingShape::kHeadersBytes;
+  if (are_narrow(args, space)) {
+    RingShape twice = ring;
+    twice.most_joined *= 2;
+    if (twice.largest_entry(twice.most_joined) <= space) ring = twice;
+  }
   layout.bytes = layout.ring_at;
   if (facts.dependent_launch()) {  // else there are no bulk copies either
-    layout.bytes += RingShape::kHeadersBytes + ring.largest_entry(kSlotStrips);
+    layout.bytes += RingShape::kHeadersBytes + ring.largest_entry(ring.most_joined);
   }
   return layout;
 }
@@ -221,7 +259,7 @@ void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares&
   Layout layout = lay_out(facts, args);
   if (facts.dependent_launch()) {
     layout.bytes = static_cast<int>(facts.shared_bytes_per_cta);
-    layout.ring.fill(layout.bytes - layout.ring_at, kSlotStrips);
+    layout.ring.fill(layout.bytes - layout.ring_at, layout.ring.most_joined);
   }
   Launch launch_args{args, layout.ring, shares.begins, layout.ring_at};
   launch_args.args.gather_bytes = layout.gather_bytes;
