@@ -89,6 +89,32 @@ TEST_P(ProductOp, PackingLosesNothing) {
   }
 }
 
+// Large enough that the card reads it once for all tokens.
+TEST_P(ProductOp, OutputLayer) {
+  if (!cuda()) GTEST_SKIP() << "small shapes are the same there";
+  const std::int64_t in = 1024;
+  const std::int64_t out = 16400;
+  const Dense dense = make_dense(device_, random_, {in, out, DType::kF16});
+  for (const std::int64_t tokens : {8, 9, 16, 50}) {
+    const std::vector<float> x = random_.normal(tokens * in);
+    const TensorView result =
+        device_.put(std::vector<float>(static_cast<std::size_t>(tokens * out), NAN), {tokens, out});
+    const MatmulOutput output{dense.packed.get(), result, {}};
+    device_.ops().matmul(device_.context(),
+                         {.x = device_.put(x, {tokens, in}), .outputs = {&output, 1}});
+    const std::vector<float> got = device_.get(result);
+    for (const std::int64_t t : {std::int64_t{0}, tokens / 2, tokens - 1}) {
+      const std::vector<double> row(x.begin() + t * in, x.begin() + (t + 1) * in);
+      const std::vector<double> expected = dense.apply(row.data());
+      for (std::int64_t c = 0; c < out; ++c) {
+        ASSERT_NEAR(got[static_cast<std::size_t>(t * out + c)],
+                    expected[static_cast<std::size_t>(c)], tolerance(tokens, DType::kF16) * 4)
+            << tokens << " tokens, row " << t << ", column " << c;
+      }
+    }
+  }
+}
+
 TEST_P(ProductOp, SeveralOutputsOfOneInput) {
   for (const std::int64_t tokens : {1, 2, 5, 17}) {
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {

@@ -4,6 +4,7 @@
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_matrix.h"
+#include "backend/cuda/dense_product.h"
 #include "backend/cuda/many_rows.h"
 #include "backend/cuda/product.h"
 #include "backend/cuda/scratch_plan.h"
@@ -11,6 +12,10 @@
 
 namespace bl::cuda {
 namespace {
+
+// Plain matrices of so many bytes are multiplied by cuBLASLt where dense_rows_matmul would read
+// them more than once: output layers, mostly.
+constexpr std::int64_t kLargeDenseBytes = 32 << 20;
 
 TensorView take_halves(Arena& arena, std::int64_t count) {
   return arena.take(DType::kF16, {std::max<std::int64_t>(count, 1)});
@@ -142,6 +147,21 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   }
 }
 
+// A few tokens times a plain matrix. cuBLASLt rounds activations to binary16, which holds them well
+// enough beside weights of that type, as it does beside packed codes.
+void plain_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& output) {
+  const std::int64_t in = output.weight->in();
+  const bool large = in * output.weight->out() * 2 >= kLargeDenseBytes;
+  if (args.x.rows() <= kMaxDenseTokens || ctx.deterministic || !large || in % 8 != 0 ||
+      cuda_matrix(output.weight).dense()->type != DType::kF16) {
+    dense_rows_matmul(ctx, args, output);
+    return;
+  }
+  MatmulArgs one = args;
+  one.outputs = {&output, 1};
+  many_rows_matmul(ctx, one);
+}
+
 bool is_exl2(const MatmulOutput& output) {
   return cuda_matrix(output.weight).codes()->view.kind == ScaleKind::kExl2;
 }
@@ -201,7 +221,7 @@ void matmul(ExecContext& ctx, const MatmulArgs& args) {
     return;
   }
   for (const MatmulOutput& output : args.outputs) {
-    if (!has_codes(output)) dense_rows_matmul(ctx, args, output);
+    if (!has_codes(output)) plain_matmul(ctx, args, output);
   }
   for (const bool exl2 : {true, false}) {
     std::array<const MatmulOutput*, kMaxMatrices> packed{};
