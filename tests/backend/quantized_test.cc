@@ -77,7 +77,7 @@ TEST_P(QuantizedProduct, EqualsSumsInDouble) {
     const std::int64_t out = out_features(c.matrix);
     const std::vector<std::uint16_t> halves = dequantize_to_half(c.matrix);
     const auto packed = device.backend().pack(c.matrix, {});
-    for (const std::int64_t tokens : {1, 2, 3, 8, 9, 16, 33, 70}) {
+    for (const std::int64_t tokens : {1, 2, 3, 8, 9, 16, 24, 33, 48, 70}) {
       if (out > 1000 && tokens > 3 && tokens != 70) continue;
       std::vector<float> x = random.normal(tokens * in);
       x[0] = 300.0f;  // one outlier
@@ -121,7 +121,7 @@ TEST_P(QuantizedProduct, IdentityGivesTheWeights) {
     if (out > 1000 || in > 2000) continue;
     const std::vector<std::uint16_t> halves = dequantize_to_half(c.matrix);
     const auto packed = device.backend().pack(c.matrix, {});
-    for (const std::int64_t tokens : {1, 8, 16, 128}) {
+    for (const std::int64_t tokens : {1, 8, 16, 32, 128}) {
       const std::int64_t step = tokens == 1 ? 29 : tokens;
       for (std::int64_t first = 0; first + tokens <= in; first += step) {
         std::vector<float> x(static_cast<std::size_t>(tokens * in), 0.0f);

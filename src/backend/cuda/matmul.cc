@@ -8,6 +8,7 @@
 #include "backend/cuda/many_rows.h"
 #include "backend/cuda/product.h"
 #include "backend/cuda/scratch_plan.h"
+#include "backend/cuda/warpgroup_product.h"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -16,6 +17,8 @@ namespace {
 // Plain matrices of so many bytes are multiplied by cuBLASLt where dense_rows_matmul would read
 // them more than once: output layers, mostly.
 constexpr std::int64_t kLargeDenseBytes = 32 << 20;
+// Below, product() is as fast (measured, H200).
+constexpr std::int64_t kFewestWarpgroupTokens = 25;
 
 TensorView take_halves(Arena& arena, std::int64_t count) {
   return arena.take(DType::kF16, {std::max<std::int64_t>(count, 1)});
@@ -24,26 +27,31 @@ TensorView take_halves(Arena& arena, std::int64_t count) {
 // Makes the activations ready for one matrix, or finds the ones made for its equal.
 class Preparation {
  public:
-  // `at_once`: tokens of a launch.
-  Preparation(ExecContext& ctx, std::int64_t tokens, int at_once) : ctx_(ctx), tokens_(tokens) {
+  // `at_once`: tokens of a launch; `bricks`: for warpgroups.
+  Preparation(ExecContext& ctx, std::int64_t tokens, int at_once, bool bricks)
+      : ctx_(ctx), tokens_(tokens) {
     args_.tile = at_once;
+    args_.bricks = bricks;
   }
 
-  const std::uint32_t* fragments_for(const CodeWeights& weights) {
+  const PrepareTarget& target_for(const CodeWeights& weights) {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
-      if (keys_[i] == std::pair{weights.gather, weights.view.units}) {
-        return args_.targets[i].fragments;
-      }
+      if (keys_[i] == std::pair{weights.gather, weights.view.units}) return args_.targets[i];
     }
     BL_CHECK(args_.count < kMaxMatrices);
-    const std::int64_t rows = (tokens_ + 7) / 8 * 8;
+    const std::int64_t rows = prepared_rows(tokens_);
     PrepareTarget& target = args_.targets[args_.count++];
     target.channel_of_slot = weights.channel_of_slot;
     target.units = weights.view.units;
+    target.chunks = weights.view.chunks;
+    target.chunk_count = weights.view.chunk_count;
     target.fragments =
         take_halves(*ctx_.scratch, rows * weights.view.units * kUnitSlots).as<std::uint32_t>();
+    if (args_.bricks) {
+      target.chunk_sums = ctx_.scratch->take_f32({rows, target.chunk_count}).as<float>();
+    }
     keys_.emplace_back(weights.gather, weights.view.units);
-    return target.fragments;
+    return target;
   }
 
   const float* run(const TensorView& x, const InputNorm& norm) {
@@ -134,16 +142,21 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
     token_product(ctx, packed.args, shares);
     return;
   }
-  const int at_once = most_product_tokens(backend.facts());
-  Preparation preparation(ctx, tokens, at_once);
+  const int few = most_product_tokens(backend.facts());
+  const int warpgroup_tokens = most_warpgroup_tokens(backend.facts());
+  const bool warpgroups = warpgroup_tokens > 0 && tokens >= kFewestWarpgroupTokens;
+  const int at_once = warpgroups ? warpgroup_tokens : few;
+  Preparation preparation(ctx, tokens, at_once, warpgroups);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    packed.args.matrices[i].fragments = preparation.fragments_for(*packed.weights[i]);
+    const PrepareTarget& target = preparation.target_for(*packed.weights[i]);
+    packed.args.matrices[i].fragments = target.fragments;
+    packed.args.matrices[i].chunk_sums = target.chunk_sums;
   }
   packed.args.token_scales = preparation.run(args.x, packed.args.norm);
   for (std::int64_t first = 0; first < tokens; first += at_once) {
     packed.args.first_token = first;
     packed.args.tokens = static_cast<int>(std::min<std::int64_t>(at_once, tokens - first));
-    product(ctx, packed.args, shares);
+    (warpgroups ? warpgroup_product : product)(ctx, packed.args, shares);
   }
 }
 

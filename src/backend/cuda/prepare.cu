@@ -1,10 +1,13 @@
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/prepare.cuh"
 #include "backend/cuda/product.h"
+#include "backend/cuda/row_view.cuh"
 #include "backend/cuda/warp_reduce.cuh"
 
 namespace bl::cuda {
 namespace {
+
+constexpr int kPrepareWarps = kPrepareThreads / 32;
 
 struct PrepareLaunch {
   PrepareTarget targets[kMaxMatrices];
@@ -99,14 +102,74 @@ __global__ void __launch_bounds__(kPrepareThreads)
   }
 }
 
+// The same in bricks, with the sums of chunks: a warp a chunk. grid (chunks, tokens, targets).
+template <bool Normalise>
+__global__ void __launch_bounds__(kPrepareThreads)
+    prepare_bricks_kernel(const __grid_constant__ PrepareLaunch p) {
+  allow_next();
+  __shared__ float parts[2][kPrepareThreads / 32];
+  const int token = static_cast<int>(blockIdx.y);
+  const int warp = warp_index();
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const PrepareTarget& target = p.targets[blockIdx.z];
+  const int number = static_cast<int>(blockIdx.x) * kPrepareWarps + warp;  // of the chunk
+  // Weights' data: may be read before the activations are there.
+  uint4 chunk = make_uint4(0, 0, 0, 0);
+  if (number < target.chunk_count) {
+    chunk = __ldg(reinterpret_cast<const uint4*>(target.chunks) + number);
+  }
+  const int first = static_cast<int>(chunk.z & 0xffffu);
+  const int units = static_cast<int>(chunk.w >> 8 & 0xffu);
+  int channels[kMaxChunkUnits];
+  float weights[kMaxChunkUnits];
+#pragma unroll
+  for (int u = 0; u < kMaxChunkUnits; ++u) {
+    channels[u] = u < units ? target.channel_of_slot[(first + u) * kUnitSlots + lane] : -1;
+    weights[u] = Normalise && channels[u] >= 0 ? weight_of(p, channels[u]) : 1.0f;
+  }
+  dependency_wait();
+  const float* row = p.x + token * p.stride;
+  float values[kMaxChunkUnits];
+#pragma unroll
+  for (int u = 0; u < kMaxChunkUnits; ++u) {
+    values[u] = channels[u] < 0 ? 0.0f : row[channels[u]] * weights[u];
+  }
+  const RowFacts facts = look_at<Normalise>(p, row);
+  float largest = cta_max(facts.largest, parts[0]);
+  float factor = 1.0f;
+  if (Normalise) {
+    factor = rsqrtf(cta_sum(facts.squares, parts[1]) / static_cast<float>(p.in) + p.norm.eps);
+    largest *= factor;
+  }
+  const float power = power_of_two_for(largest, kInputExponent);
+  if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.z == 0) p.token_scales[token] = power;
+  const int tile = token / p.tile * p.tile;
+  const int in_tile = min(p.tile, static_cast<int>(gridDim.y) - tile);
+  factor /= power;
+  const int columns = brick_columns(in_tile);
+  const PreparedRow to{
+      target.fragments + std::int64_t{tile} * target.units * (kUnitSlots / 2) + (token - tile) * 4,
+      columns};
+  float sum = 0.0f;
+#pragma unroll
+  for (int u = 0; u < kMaxChunkUnits; ++u) {
+    if (u < units) sum += to.store_bricks(first + u, values[u] * factor, lane);
+  }
+  sum = warp_sum(sum);
+  if (lane != 0 || units == 0) return;
+  target.chunk_sums[std::int64_t{tile} * target.chunk_count + number * columns + token - tile] =
+      sum * kCodeUnit;
+}
+
 }  // namespace
 
 void prepare(ExecContext& ctx, const PrepareArgs& args) {
   PrepareLaunch p;
-  int units = 0;
+  int pieces = 0;  // of the grid: units or chunks, a few of them each
   for (int i = 0; i < args.count; ++i) {
-    p.targets[i] = args.targets[i];
-    units = std::max(units, args.targets[i].units);
+    const PrepareTarget& target = p.targets[i] = args.targets[i];
+    pieces = std::max(pieces, args.bricks ? ceil_div(target.chunk_count, kPrepareWarps)
+                                          : ceil_div(target.units, kUnitsPerCta));
   }
   p.x = args.x.as<const float>();
   p.stride = args.x.row_stride;
@@ -115,13 +178,14 @@ void prepare(ExecContext& ctx, const PrepareArgs& args) {
   p.token_scales = args.token_scales;
   p.norm = args.norm;
   p.aligned = reinterpret_cast<std::uintptr_t>(p.x) % 16 == 0 && p.stride % 4 == 0 && p.in % 4 == 0;
-  const dim3 grid((units + kUnitsPerCta - 1) / kUnitsPerCta, static_cast<unsigned>(args.x.rows()),
+  const dim3 grid(static_cast<unsigned>(pieces), static_cast<unsigned>(args.x.rows()),
                   static_cast<unsigned>(args.count));
   const LaunchShape shape = shape_of(ctx, grid, kPrepareThreads);
-  if (args.norm.present) {
-    launch(shape, prepare_kernel<true>, p);
+  if (args.bricks) {
+    launch(shape, args.norm.present ? prepare_bricks_kernel<true> : prepare_bricks_kernel<false>,
+           p);
   } else {
-    launch(shape, prepare_kernel<false>, p);
+    launch(shape, args.norm.present ? prepare_kernel<true> : prepare_kernel<false>, p);
   }
 }
 

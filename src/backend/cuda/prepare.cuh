@@ -27,6 +27,14 @@ struct PreparedRow {
     reinterpret_cast<__half*>(fragments)[unit * unit_stride * kUnitSlots + fragment_place(lane)] =
         half;
   }
+  // The same in bricks of 8 tokens × 8 slots, as warpgroups want them: `fragments` is of the
+  // token's slot 0, the stride a multiple of 8. Returns the value as it is read.
+  __device__ __forceinline__ float store_bricks(int unit, float value, int lane) const {
+    const __half half = __float2half_rn(lane < 16 ? value : value * 0.0625f);
+    reinterpret_cast<__half*>(
+        fragments)[(unit * (kUnitSlots / 8) + lane / 8) * unit_stride * 8 + lane % 8] = half;
+    return __half2float(half) * (lane < 16 ? 1.0f : 16.0f);
+  }
 };
 
 }  // namespace bl::cuda

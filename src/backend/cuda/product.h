@@ -15,6 +15,12 @@ namespace bl::cuda {
 
 inline constexpr int kMaxProductTokens = 16;  // of one launch
 
+// Tokens of one launch of warpgroup_product(), and how many columns its activations have.
+inline constexpr int kBrickColumns = 32;
+BL_HD constexpr int brick_columns(int tokens) {
+  return tokens <= 8 ? 8 : tokens <= 16 ? 16 : kBrickColumns;
+}
+
 struct ProductMatrix {
   CodeMatrixView view;
   // The most that a piece takes of a strip: of codes, and of scales with what 16-byte copies bring.
@@ -22,6 +28,7 @@ struct ProductMatrix {
   std::int32_t piece_scale_bytes = 0;
   // Activations of all tokens as prepare() made them; null where the product makes them itself.
   const std::uint32_t* fragments = nullptr;
+  const float* chunk_sums = nullptr;                // the same, see PrepareTarget
   const std::uint16_t* place_of_channel = nullptr;  // then [in], see fragment_place
   int gather = 0;               // equal numbers: equal places and chunks; they count from 0
   float* out = nullptr;         // [tokens, view.out]
@@ -78,8 +85,14 @@ void product(ExecContext& ctx, const ProductArgs& args, const StripShares& share
 struct PrepareTarget {
   const std::int32_t* channel_of_slot = nullptr;  // [units · 32], −1: nothing
   std::int32_t units = 0;
-  // By tiles of tokens: [units][tokens of the tile][16], see fragment_place.
+  const Chunk* chunks = nullptr;
+  std::int32_t chunk_count = 0;
+  // By tiles of tokens: [units][tokens of the tile][16], see fragment_place. In bricks:
+  // [units][slots / 8][brick_columns of the tile][8 slots].
   std::uint32_t* fragments = nullptr;
+  // Bricks only: Σx of chunks, of what is in them, as codes 1 weigh it (kCodeUnit):
+  // [chunks][brick_columns of the tile].
+  float* chunk_sums = nullptr;
 };
 
 struct PrepareArgs {
@@ -87,6 +100,7 @@ struct PrepareArgs {
   PrepareTarget targets[kMaxMatrices];
   int count = 0;
   int tile = 0;                   // tokens of a launch of product()
+  bool bricks = false;            // for warpgroup_product()
   float* token_scales = nullptr;  // [tokens] out
   InputNorm norm;
 };

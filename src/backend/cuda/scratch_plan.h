@@ -10,6 +10,8 @@ namespace bl::cuda {
 
 // Above, it is cheaper to expand the codes once and multiply from memory (measured, H200).
 inline constexpr std::int64_t kMostPackedTokens = 64;
+// Rows that prepared activations of a few tokens have room for.
+constexpr std::int64_t prepared_rows(std::int64_t tokens) { return (tokens + 31) / 32 * 32; }
 // Expanded weights held at a time.
 inline constexpr std::int64_t kExpandedBytes = 128 << 20;
 // Matrices of one launch of products: q, k, v and a gate.
