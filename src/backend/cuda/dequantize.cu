@@ -9,6 +9,10 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kCtaStrips = 4;
+constexpr int kColumns = kCtaStrips * kStripColumns;  // of a CTA's tile
+constexpr int kSlots = kWarps * kUnitSlots;
+constexpr int kPadding = 8;  // halves between rows, against bank conflicts
+constexpr int kRow = kSlots + kPadding;
 
 // Integers of a pair, as two halves 1024 + code.
 __device__ __forceinline__ __half2 with_magic(std::uint32_t pair) {
@@ -16,87 +20,42 @@ __device__ __forceinline__ __half2 with_magic(std::uint32_t pair) {
   return *reinterpret_cast<const __half2*>(&bits);
 }
 
-// As products read codes, a lane has pairs of slots 8 apart. What is written are eight slots side
-// by side: lane t of four has those of s = t / 2, r = t % 2, pair j of them from lane j. So a lane
-// sees the words of all four, which say codes of one place:
-struct OwnPlace {
-  int pair;  // 8r + 4s: where they are in a word, column h and plane apart
-  int top;   // 4s + r: the same of planes of one bit
-};
-__device__ __forceinline__ std::uint32_t word_of_quad(std::uint32_t word, int j) {
-  return __shfl_sync(kAllLanes, word, j, 4);
-}
-
-// The codes of a lane, as loaded. pair(h, j, place): two codes, in the low bits of the halves.
-template <int Bits>
-struct SpreadCodes;
-
-template <>
-struct SpreadCodes<4> {
-  uint2 w;
-  __device__ __forceinline__ void load(const std::byte* unit, int lane) {
-    w = reinterpret_cast<const uint2*>(unit)[lane];
-  }
-  __device__ __forceinline__ std::uint32_t pair(int h, int j, OwnPlace at) const {
-    return word_of_quad(h == 0 ? w.x : w.y, j) >> at.pair & 0x000f000fu;
-  }
-};
-
-template <>
-struct SpreadCodes<2> {
-  std::uint32_t w;
-  __device__ __forceinline__ void load(const std::byte* unit, int lane) {
-    w = reinterpret_cast<const std::uint32_t*>(unit)[lane];
-  }
-  __device__ __forceinline__ std::uint32_t pair(int h, int j, OwnPlace at) const {
-    return word_of_quad(w, j) >> (at.pair + 2 * h) & 0x00030003u;
-  }
-};
-
-// The highest bit of widths 3 and 5.
-template <>
-struct SpreadCodes<1> {
-  std::uint32_t w;  // bit 4s + 2h + r of each half
-  __device__ __forceinline__ void load(const std::byte* plane, int lane) {
-    w = __byte_perm(reinterpret_cast<const std::uint16_t*>(plane)[lane], 0, 0x4140);
-  }
-  __device__ __forceinline__ std::uint32_t pair(int h, int j, OwnPlace at) const {
-    return word_of_quad(w, j) >> (at.top + 2 * h) & 0x00010001u;
-  }
-};
-
-// Low bits, then the others.
-template <int Low, int High>
-struct TwoPlanes {
-  SpreadCodes<Low> low;
-  SpreadCodes<High> high;
-  __device__ __forceinline__ void load(const std::byte* unit, int lane) {
-    low.load(unit, lane);
-    high.load(unit + unit_bytes(Low), lane);
-  }
-  __device__ __forceinline__ std::uint32_t pair(int h, int j, OwnPlace at) const {
-    return low.pair(h, j, at) | high.pair(h, j, at) << Low;
-  }
-};
-template <>
-struct SpreadCodes<3> : TwoPlanes<2, 1> {};
-template <>
-struct SpreadCodes<5> : TwoPlanes<4, 1> {};
-template <>
-struct SpreadCodes<6> : TwoPlanes<4, 2> {};
-
-template <>
-struct SpreadCodes<8> {  // the high half comes first
-  SpreadCodes<4> high;
-  SpreadCodes<4> low;
+// Codes of 8 bits, whose planes products take one after the other.
+struct WideUnitCodes {
+  UnitCodes<4> high;
+  UnitCodes<4> low;
   __device__ __forceinline__ void load(const std::byte* unit, int lane) {
     high.load(unit, lane);
     low.load(unit + unit_bytes(4), lane);
   }
-  __device__ __forceinline__ std::uint32_t pair(int h, int j, OwnPlace at) const {
-    return low.pair(h, j, at) | high.pair(h, j, at) << 4;
+  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s) const {
+    return low.pair(h, r, s) | high.pair(h, r, s) << 4;
   }
 };
+
+// Writes one strip's values of a unit: `tile` is [16][kRow], at the unit's first slot.
+template <class Codes>
+__device__ __forceinline__ void write_unit(const Codes& codes, const LaneScales& scales, int lane,
+                                           __half* tile) {
+  const int g = lane / 4;
+  const int t = lane % 4;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const __half2 scale = __float2half2_rn(scales.scale[h]);
+    const __half2 zero = __float2half2_rn(1024.0f + scales.zero[h]);
+    __half* row = tile + (8 * h + g) * kRow + 2 * t;
+#pragma unroll
+    for (int s = 0; s < 2; ++s) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        // The difference is exact, so the product is the one rounding that the formats ask for.
+        const __half2 code = with_magic(codes.pair(h, r, s) >> (4 * s));
+        const __half2 value = __hmul2(__hsub2(code, zero), scale);
+        *reinterpret_cast<__half2*>(row + 16 * s + 8 * r) = value;
+      }
+    }
+  }
+}
 
 // The same unit of a few strips.
 struct StripUnits {
@@ -105,35 +64,12 @@ struct StripUnits {
   const std::byte* scales = nullptr;  // of the unit's group, of the first strip
   std::int64_t scale_stride = 0;
   int strips = 0;
-  __half* rows = nullptr;  // of the first strip, at the unit's first slot
-  std::int64_t row_length = 0;
 };
-
-// Writes one strip's values of a unit: `rows` at its first column and slot.
-template <class Codes>
-__device__ __forceinline__ void write_unit(const Codes& codes, const LaneScales& scales, int lane,
-                                           __half* rows, std::int64_t row_length) {
-  const int t = lane % 4;
-  const OwnPlace place{t % 2 * 8 + t / 2 * 4, t / 2 * 4 + t % 2};
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const __half2 scale = __float2half2_rn(scales.scale[h]);
-    const __half2 zero = __float2half2_rn(1024.0f + scales.zero[h]);
-    __half2 values[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      // The difference is exact, so the product is the one rounding that the formats ask for.
-      values[j] = __hmul2(__hsub2(with_magic(codes.pair(h, j, place)), zero), scale);
-    }
-    *reinterpret_cast<uint4*>(rows + (8 * h + lane / 4) * row_length + 8 * t) =
-        *reinterpret_cast<const uint4*>(values);
-  }
-}
 
 // Codes and scales are asked for together.
 template <class Codes, class Scales>
 __device__ __forceinline__ void write_units(const CodeMatrixView& m, const Chunk& chunk,
-                                            const StripUnits& units) {
+                                            const StripUnits& units, __half* tile) {
   const int lane = lane_index();
   Codes codes[kCtaStrips];
 #pragma unroll
@@ -146,13 +82,10 @@ __device__ __forceinline__ void write_units(const CodeMatrixView& m, const Chunk
   for (int i = 0; i < kCtaStrips; ++i) {
     if (i < units.strips) of_strip[i] = scales.of(units.scales + i * units.scale_stride, lane);
   }
-  // The product before may still read the rows.
-  dependency_wait();
 #pragma unroll
   for (int i = 0; i < kCtaStrips; ++i) {
     if (i >= units.strips) break;
-    write_unit(codes[i], of_strip[i], lane, units.rows + i * kStripColumns * units.row_length,
-               units.row_length);
+    write_unit(codes[i], of_strip[i], lane, tile + i * kStripColumns * kRow);
   }
 }
 
@@ -170,12 +103,10 @@ __device__ __forceinline__ int chunk_of_unit(const CodeMatrixView& m, int unit, 
   return chunk;
 }
 
-// One unit of up to four strips, by a warp. `first`: of those asked for.
+// One unit of up to four strips, by a warp, into the CTA's tile.
 template <class Scales>
-__device__ __forceinline__ void expand_unit(const DequantizeArgs& args, int first, int unit) {
-  const CodeMatrixView& m = args.view;
-  const int first_strip = args.first_strip + first;
-  const std::int64_t row_length = std::int64_t{m.units} * kUnitSlots;
+__device__ __forceinline__ void expand_unit(const CodeMatrixView& m, int first_strip, int strips,
+                                            int unit, __half* tile) {
   const Chunk chunk = m.chunks[chunk_of_unit(m, unit, lane_index())];
   const std::int64_t stride = scale_stride(m.kind, m.groups);
   const StripUnits units{m.codes + first_strip * m.strip_bytes +
@@ -183,28 +114,25 @@ __device__ __forceinline__ void expand_unit(const DequantizeArgs& args, int firs
                              (unit - static_cast<int>(chunk.first_unit)) * unit_bytes(chunk.bits),
                          m.strip_bytes,
                          m.scales + first_strip * stride + chunk.group * scale_bytes(m.kind),
-                         stride,
-                         min(kCtaStrips, args.strips - first),
-                         args.rows + first * kStripColumns * row_length + unit * kUnitSlots,
-                         row_length};
+                         stride, strips};
   switch (chunk.bits) {
     case 2:
-      write_units<SpreadCodes<2>, Scales>(m, chunk, units);
+      write_units<UnitCodes<2>, Scales>(m, chunk, units, tile);
       break;
     case 3:
-      write_units<SpreadCodes<3>, Scales>(m, chunk, units);
+      write_units<UnitCodes<3>, Scales>(m, chunk, units, tile);
       break;
     case 4:
-      write_units<SpreadCodes<4>, Scales>(m, chunk, units);
+      write_units<UnitCodes<4>, Scales>(m, chunk, units, tile);
       break;
     case 5:
-      write_units<SpreadCodes<5>, Scales>(m, chunk, units);
+      write_units<UnitCodes<5>, Scales>(m, chunk, units, tile);
       break;
     case 6:
-      write_units<SpreadCodes<6>, Scales>(m, chunk, units);
+      write_units<UnitCodes<6>, Scales>(m, chunk, units, tile);
       break;
     default:
-      write_units<SpreadCodes<8>, Scales>(m, chunk, units);
+      write_units<WideUnitCodes, Scales>(m, chunk, units, tile);
   }
 }
 
@@ -212,11 +140,29 @@ __device__ __forceinline__ void expand_unit(const DequantizeArgs& args, int firs
 template <class Scales>
 __global__ void __launch_bounds__(kWarps * 32) dequantize_kernel(DequantizeArgs args) {
   allow_next();
-  const int unit = static_cast<int>(blockIdx.x) * kWarps + warp_index();
-  if (unit < args.view.units) {
-    expand_unit<Scales>(args, static_cast<int>(blockIdx.y) * kCtaStrips, unit);
-  } else {
-    dependency_wait();
+  __shared__ __align__(16) __half tile[kColumns][kRow];
+  const CodeMatrixView& m = args.view;
+  const int warp = warp_index();
+  const int first_strip = static_cast<int>(blockIdx.y) * kCtaStrips;  // of those asked for
+  const int strips = min(kCtaStrips, args.strips - first_strip);
+  const int first_unit = static_cast<int>(blockIdx.x) * kWarps;
+  if (first_unit + warp < m.units) {
+    expand_unit<Scales>(m, args.first_strip + first_strip, strips, first_unit + warp,
+                        &tile[0][warp * kUnitSlots]);
+  }
+  __syncthreads();
+  // The product before may still read the rows.
+  dependency_wait();
+  const int slots = min(kSlots, (m.units - first_unit) * kUnitSlots);
+  const std::int64_t row_length = std::int64_t{m.units} * kUnitSlots;
+  const std::int64_t first_row = static_cast<std::int64_t>(first_strip) * kStripColumns;
+  const int columns = strips * kStripColumns;
+  for (int e = static_cast<int>(threadIdx.x); e < columns * kSlots / 8; e += kWarps * 32) {
+    const int column = e / (kSlots / 8);
+    const int slot = e % (kSlots / 8) * 8;
+    if (slot >= slots) continue;
+    __half* row = args.rows + (first_row + column) * row_length + first_unit * kUnitSlots;
+    *reinterpret_cast<uint4*>(row + slot) = *reinterpret_cast<const uint4*>(&tile[column][slot]);
   }
 }
 
