@@ -145,6 +145,12 @@ struct ChunkCodes {
   }
 };
 
+// Σx of a chunk in units of kCodeUnit, of a lane's tokens 2t and 2t + 1 of each tile.
+template <int Tiles>
+struct InputSum {
+  float2 at[Tiles];
+};
+
 // A lane's operands of one unit: registers 2s + r hold the slots 16s + 8r + 2t + e of token g.
 template <int Tiles>
 struct UnitInput {
@@ -165,8 +171,8 @@ __device__ __forceinline__ void add_input(const UnitInput<Tiles>& in,
   }
 }
 
-// sums += codes · x over one unit.
-template <int Bits, int Stride, int Strips, int Tiles>
+// sums += codes · x over one unit. kAddInput: Σx too.
+template <int Bits, int Stride, bool kAddInput, int Strips, int Tiles>
 __device__ __forceinline__ void add_unit(const ChunkCodes& codes, int unit,
                                          const UnitInput<Tiles>& in,
                                          ChunkSums<Strips, Tiles>& sums) {
@@ -186,7 +192,7 @@ __device__ __forceinline__ void add_unit(const ChunkCodes& codes, int unit,
       }
     }
   }
-  add_input(in, sums);
+  if constexpr (kAddInput) add_input(in, sums);
 }
 
 // All units of a chunk whose codes have `Bits` bits, `Stride` bytes apart, so that a plane of wider
@@ -197,21 +203,23 @@ __device__ __forceinline__ void add_units(const Chunk& chunk, const ChunkCodes& 
   if (chunk.units == kMaxChunkUnits) {
 #pragma unroll
     for (int u = 0; u < kMaxChunkUnits; ++u) {
-      add_unit<Bits, Stride>(codes, u, input(chunk.first_unit + u), sums);
+      add_unit<Bits, Stride, !Input::kHasSums>(codes, u, input(chunk.first_unit + u), sums);
     }
     return;
   }
 #pragma unroll 1
   for (int u = 0; u < chunk.units; ++u) {  // small groups, or the rest of one
-    add_unit<Bits, Stride>(codes, u, input(chunk.first_unit + u), sums);
+    add_unit<Bits, Stride, !Input::kHasSums>(codes, u, input(chunk.first_unit + u), sums);
   }
 }
 
-// sums = codes · x over one chunk.
+// sums = codes · x over one chunk. An input has Σx of its chunks, or they are found on the way.
 template <int Strips, int Tiles, class Input>
 __device__ __forceinline__ void multiply_chunk(const Chunk& chunk, const ChunkCodes& codes,
                                                const Input& input, ChunkSums<Strips, Tiles>& sums) {
   sums.clear();
+  typename Input::ChunkSum x;
+  if constexpr (Input::kHasSums) x = input.sum(chunk);
   switch (chunk.bits) {
     case 2:
       add_units<2, unit_bytes(2)>(chunk, codes, input, sums);
@@ -240,6 +248,10 @@ __device__ __forceinline__ void multiply_chunk(const Chunk& chunk, const ChunkCo
         }
       add_units<4, unit_bytes(8)>(chunk, {codes.first + unit_bytes(4), codes.stride, codes.strips},
                                   input, sums);
+  }
+  if constexpr (Input::kHasSums) {
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) sums.x[n][0] = x.at[n].x, sums.x[n][1] = x.at[n].y;
   }
 }
 

@@ -17,6 +17,9 @@ __device__ __forceinline__ void product_sync() {
 template <int Tiles>
 class InputReader {
  public:
+  static constexpr bool kHasSums = false;
+  struct ChunkSum {};
+
   // The strides, in bytes, are from one unit's fragments to the next one's, and one token's.
   __device__ __forceinline__ void open(const std::byte* fragments, int unit_stride,
                                        int token_stride, int tokens) {
@@ -44,6 +47,33 @@ class InputReader {
   int unit_stride_ = 0;
   int tile_stride_ = 0;
   int tokens_ = 0;  // from this lane's on
+};
+
+// The same, with Σx of chunks as they were prepared: [units][columns], of a chunk's first unit.
+template <int Tiles>
+class SummedInputReader : public InputReader<Tiles> {
+ public:
+  static constexpr bool kHasSums = true;
+  using ChunkSum = InputSum<Tiles>;
+
+  __device__ __forceinline__ void open_sums(const float* sums, int columns) {
+    sums_ = sums + lane_index() % 4 * 2;
+    columns_ = columns;
+  }
+  __device__ __forceinline__ ChunkSum sum(const Chunk& chunk) const {
+    ChunkSum sum;
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) {
+      // Past the first level of the cache, which knows nothing of the kernel before.
+      sum.at[n] = __ldcg(
+          reinterpret_cast<const float2*>(sums_ + chunk.first_unit * columns_ + n * kTokenTile));
+    }
+    return sum;
+  }
+
+ private:
+  const float* sums_ = nullptr;
+  int columns_ = 0;
 };
 
 // totals += this warp's chunks of the piece. Chunks go round the warps: `next` is the warp's next

@@ -1,13 +1,13 @@
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/prepare.cuh"
 #include "backend/cuda/product.h"
-#include "backend/cuda/row_view.cuh"
 #include "backend/cuda/warp_reduce.cuh"
 
 namespace bl::cuda {
 namespace {
 
 constexpr int kPrepareWarps = kPrepareThreads / 32;
+constexpr int kTokenWords = kUnitSlots / 2;  // of a token and unit
 
 struct PrepareLaunch {
   PrepareTarget targets[kMaxMatrices];
@@ -15,6 +15,7 @@ struct PrepareLaunch {
   std::int64_t stride = 0;
   int in = 0;
   int tile = 0;
+  bool bricks = false;
   float* token_scales = nullptr;
   InputNorm norm;
   bool aligned = false;  // rows start at multiples of 16 bytes and have whole float4s
@@ -54,58 +55,11 @@ __device__ __forceinline__ RowFacts look_at(const PrepareLaunch& p, const float*
   return facts;
 }
 
-// grid (pieces of the units, tokens, targets): each CTA looks at its whole row by itself, which
+// A warp a chunk. grid (chunks, tokens, targets): each CTA looks at its whole row by itself, which
 // costs less than a kernel of its own.
 template <bool Normalise>
 __global__ void __launch_bounds__(kPrepareThreads)
     prepare_kernel(const __grid_constant__ PrepareLaunch p) {
-  allow_next();
-  __shared__ float parts[2][kPrepareThreads / 32];
-  const int token = static_cast<int>(blockIdx.y);
-  const int warp = warp_index();
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const PrepareTarget& target = p.targets[blockIdx.z];
-  const int first = static_cast<int>(blockIdx.x) * kUnitsPerCta + warp * kUnitsPerWarp;
-  int channels[kUnitsPerWarp];  // weights' data: may be read before the activations are there
-  float weights[kUnitsPerWarp];
-#pragma unroll
-  for (int u = 0; u < kUnitsPerWarp; ++u) {
-    channels[u] =
-        first + u < target.units ? target.channel_of_slot[(first + u) * kUnitSlots + lane] : -1;
-    weights[u] = Normalise && channels[u] >= 0 ? weight_of(p, channels[u]) : 1.0f;
-  }
-  dependency_wait();
-  const float* row = p.x + token * p.stride;
-  float values[kUnitsPerWarp];
-#pragma unroll
-  for (int u = 0; u < kUnitsPerWarp; ++u) {
-    values[u] = channels[u] < 0 ? 0.0f : row[channels[u]] * weights[u];
-  }
-  const RowFacts facts = look_at<Normalise>(p, row);
-  float largest = cta_max(facts.largest, parts[0]);
-  float factor = 1.0f;
-  if (Normalise) {
-    factor = rsqrtf(cta_sum(facts.squares, parts[1]) / static_cast<float>(p.in) + p.norm.eps);
-    largest *= factor;
-  }
-  const float power = power_of_two_for(largest, kInputExponent);
-  if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.z == 0) p.token_scales[token] = power;
-  const int tile = token / p.tile * p.tile;
-  const int in_tile = min(p.tile, static_cast<int>(gridDim.y) - tile);
-  const std::int64_t place = std::int64_t{tile} * target.units + (token - tile);
-  const PreparedRow to{target.fragments + place * (kUnitSlots / 2), in_tile};
-  factor /= power;
-#pragma unroll
-  for (int u = 0; u < kUnitsPerWarp; ++u) {
-    if (first + u >= target.units) break;
-    to.store_unit(first + u, values[u] * factor, lane);
-  }
-}
-
-// The same in bricks, with the sums of chunks: a warp a chunk. grid (chunks, tokens, targets).
-template <bool Normalise>
-__global__ void __launch_bounds__(kPrepareThreads)
-    prepare_bricks_kernel(const __grid_constant__ PrepareLaunch p) {
   allow_next();
   __shared__ float parts[2][kPrepareThreads / 32];
   const int token = static_cast<int>(blockIdx.y);
@@ -145,19 +99,23 @@ __global__ void __launch_bounds__(kPrepareThreads)
   if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.z == 0) p.token_scales[token] = power;
   const int tile = token / p.tile * p.tile;
   const int in_tile = min(p.tile, static_cast<int>(gridDim.y) - tile);
+  std::uint32_t* fragments = target.fragments + std::int64_t{tile} * target.units * kTokenWords;
   factor /= power;
   const int columns = brick_columns(in_tile);
-  const PreparedRow to{
-      target.fragments + std::int64_t{tile} * target.units * (kUnitSlots / 2) + (token - tile) * 4,
-      columns};
+  const PreparedRow to = p.bricks ? PreparedRow{fragments + (token - tile) * 4, columns}
+                                  : PreparedRow{fragments + (token - tile) * kTokenWords, in_tile};
   float sum = 0.0f;
 #pragma unroll
   for (int u = 0; u < kMaxChunkUnits; ++u) {
-    if (u < units) sum += to.store_bricks(first + u, values[u] * factor, lane);
+    if (u >= units) break;
+    const float value = values[u] * factor;
+    sum +=
+        p.bricks ? to.store_bricks(first + u, value, lane) : to.store_unit(first + u, value, lane);
   }
   sum = warp_sum(sum);
   if (lane != 0 || units == 0) return;
-  target.chunk_sums[std::int64_t{tile} * target.chunk_count + number * columns + token - tile] =
+  const std::int64_t sums_of_token = p.bricks ? target.chunk_count : target.units;
+  target.chunk_sums[tile * sums_of_token + (p.bricks ? number : first) * columns + token - tile] =
       sum * kCodeUnit;
 }
 
@@ -165,27 +123,26 @@ __global__ void __launch_bounds__(kPrepareThreads)
 
 void prepare(ExecContext& ctx, const PrepareArgs& args) {
   PrepareLaunch p;
-  int pieces = 0;  // of the grid: units or chunks, a few of them each
+  int chunks = 0;
   for (int i = 0; i < args.count; ++i) {
-    const PrepareTarget& target = p.targets[i] = args.targets[i];
-    pieces = std::max(pieces, args.bricks ? ceil_div(target.chunk_count, kPrepareWarps)
-                                          : ceil_div(target.units, kUnitsPerCta));
+    p.targets[i] = args.targets[i];
+    chunks = std::max(chunks, args.targets[i].chunk_count);
   }
   p.x = args.x.as<const float>();
   p.stride = args.x.row_stride;
   p.in = static_cast<int>(args.x.columns());
   p.tile = args.tile;
+  p.bricks = args.bricks;
   p.token_scales = args.token_scales;
   p.norm = args.norm;
   p.aligned = reinterpret_cast<std::uintptr_t>(p.x) % 16 == 0 && p.stride % 4 == 0 && p.in % 4 == 0;
-  const dim3 grid(static_cast<unsigned>(pieces), static_cast<unsigned>(args.x.rows()),
-                  static_cast<unsigned>(args.count));
+  const dim3 grid((chunks + kPrepareWarps - 1) / kPrepareWarps,
+                  static_cast<unsigned>(args.x.rows()), static_cast<unsigned>(args.count));
   const LaunchShape shape = shape_of(ctx, grid, kPrepareThreads);
-  if (args.bricks) {
-    launch(shape, args.norm.present ? prepare_bricks_kernel<true> : prepare_bricks_kernel<false>,
-           p);
+  if (args.norm.present) {
+    launch(shape, prepare_kernel<true>, p);
   } else {
-    launch(shape, args.norm.present ? prepare_kernel<true> : prepare_kernel<false>, p);
+    launch(shape, prepare_kernel<false>, p);
   }
 }
 

@@ -21,19 +21,22 @@ struct PreparedRow {
   std::uint32_t* fragments = nullptr;  // of unit 0
   std::int64_t unit_stride = 0;        // to the next unit's, in units
 
-  // Slot 32 · unit + lane is `value`, divided already. All lanes of the warp take part.
-  __device__ __forceinline__ void store_unit(int unit, float value, int lane) const {
-    const __half half = __float2half_rn(lane < 16 ? value : value * 0.0625f);
-    reinterpret_cast<__half*>(fragments)[unit * unit_stride * kUnitSlots + fragment_place(lane)] =
-        half;
+  // Slot 32 · unit + lane is `value`, divided already; returns it as it is read. All lanes of the
+  // warp take part.
+  __device__ __forceinline__ float store_unit(int unit, float value, int lane) const {
+    return store(unit * unit_stride * kUnitSlots + fragment_place(lane), value, lane);
   }
   // The same in bricks of 8 tokens × 8 slots, as warpgroups want them: `fragments` is of the
-  // token's slot 0, the stride a multiple of 8. Returns the value as it is read.
+  // token's slot 0, the stride a multiple of 8.
   __device__ __forceinline__ float store_bricks(int unit, float value, int lane) const {
-    const __half half = __float2half_rn(lane < 16 ? value : value * 0.0625f);
-    reinterpret_cast<__half*>(
-        fragments)[(unit * (kUnitSlots / 8) + lane / 8) * unit_stride * 8 + lane % 8] = half;
-    return __half2float(half) * (lane < 16 ? 1.0f : 16.0f);
+    return store((unit * (kUnitSlots / 8) + lane / 8) * unit_stride * 8 + lane % 8, value, lane);
+  }
+
+  __device__ __forceinline__ float store(std::int64_t at, float value, int lane) const {
+    const float times = lane < 16 ? 1.0f : 16.0f;
+    const __half half = __float2half_rn(value / times);
+    reinterpret_cast<__half*>(fragments)[at] = half;
+    return __half2float(half) * times;
   }
 };
 

@@ -21,6 +21,10 @@ struct Launch {
   int ring_at = 0;
 };
 
+// Sums of a group wait while the next group's are made; with many tokens the ring needs the room.
+template <int Tiles>
+constexpr int kHalves = Tiles == 1 ? 2 : 1;
+
 // What lies in shared memory before all else.
 struct alignas(128) Shared {
   std::uint64_t barriers[2 * kMaxRingSlots];
@@ -69,31 +73,37 @@ __device__ __forceinline__ void multiply_share(const Launch& launch, std::byte* 
   if (static_cast<int>(threadIdx.x) < args.tokens) {
     own.token_scales[threadIdx.x] = args.token_scales[args.first_token + threadIdx.x];
   }
-  InputReader<Tiles> input;
+  SummedInputReader<Tiles> input;
   Results<Strips, Tiles> results;
   Sums<Strips, Tiles> totals;
   totals.clear();
   PieceView piece;
   int next = warp_index();
   int half = 0;
+  bool again = false;
   do {
     ring.next(args, nullptr, piece);
     const CodeMatrixView& m = args.matrices[piece.matrix].view;
     input.open(piece.fragments, piece.unit_stride, kFragmentBytes, args.tokens);
+    input.open_sums(args.matrices[piece.matrix].chunk_sums + args.first_token * m.units,
+                    brick_columns(args.tokens));
     multiply_piece<Strips, Tiles, Scales>(m, piece, input, next, totals);
     if ((piece.flags & kEndsStrips) == 0) {
       ring.release();
       continue;
     }
-    if (threadIdx.x == 0) own.finished[half] = {piece.matrix, ring.strips()};
+    const FinishedGroup finished{piece.matrix, ring.strips()};
     ring.release();
+    if (kHalves<Tiles> == 1 && again) product_sync();  // the sums before have been read
+    if (threadIdx.x == 0) own.finished[half] = finished;
+    again = true;
     float* here = parts + half * kProductWarps * part;
     keep_sums(totals, args.tokens, here + warp_index() * part);
     totals.clear();
     product_sync();
     results.store(args, own.finished[half], here, own.token_scales);
     // Then the other half: who writes here again has passed the next barrier, behind these reads.
-    half ^= 1;
+    if (kHalves<Tiles> == 2) half ^= 1;
   } while ((piece.flags & kEndsShare) == 0);
 }
 
@@ -123,7 +133,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 // Lays out shared memory; returns its bytes.
-int lay_out(const DeviceFacts& facts, int strips, Launch& launch) {
+int lay_out(const DeviceFacts& facts, int strips, int halves, Launch& launch) {
   const ProductArgs& args = launch.args;
   RingShape& ring = launch.ring;
   ring.tokens = args.tokens;
@@ -131,7 +141,8 @@ int lay_out(const DeviceFacts& facts, int strips, Launch& launch) {
     ring.make_room(args.matrices[i].piece_bytes, args.matrices[i].piece_scale_bytes);
   }
   const int part = strips * kStripColumns * args.tokens * static_cast<int>(sizeof(float));
-  launch.ring_at = RingShape::rounded(static_cast<int>(sizeof(Shared)) + 2 * kProductWarps * part);
+  launch.ring_at =
+      RingShape::rounded(static_cast<int>(sizeof(Shared)) + halves * kProductWarps * part);
   if (!facts.dependent_launch()) return launch.ring_at;  // no bulk copies either
   const auto whole = static_cast<int>(facts.shared_bytes_per_cta);
   ring.fill(whole - launch.ring_at, strips);
@@ -140,7 +151,7 @@ int lay_out(const DeviceFacts& facts, int strips, Launch& launch) {
 
 template <int Strips, int Tiles>
 void start(ExecContext& ctx, Launch& launch_args, int ctas) {
-  const int bytes = lay_out(cuda_ops_of(ctx).backend->facts(), Strips, launch_args);
+  const int bytes = lay_out(cuda_ops_of(ctx).backend->facts(), Strips, kHalves<Tiles>, launch_args);
   const bool gptq = launch_args.args.matrices[0].view.kind != ScaleKind::kExl2;
   const auto kernel =
       gptq ? product_kernel<Strips, Tiles, true> : product_kernel<Strips, Tiles, false>;
@@ -148,6 +159,13 @@ void start(ExecContext& ctx, Launch& launch_args, int ctas) {
   launch(
       shape_of(ctx, dim3(static_cast<unsigned>(ctas)), kThreads, static_cast<std::size_t>(bytes)),
       kernel, launch_args);
+}
+
+// Strips that a CTA has, of one matrix of gated ones.
+int share_of(const ProductArgs& args, int ctas) {
+  int strips = 0;
+  for (int i = 0; i < (args.gated ? 1 : args.count); ++i) strips += args.matrices[i].view.strips;
+  return (strips + ctas - 1) / ctas;
 }
 
 }  // namespace
@@ -175,6 +193,8 @@ void product(ExecContext& ctx, const ProductArgs& args, const StripShares& share
   launch_args.begins = shares.begins;
   if (args.tokens <= kTokenTile) {
     start<2, 1>(ctx, launch_args, shares.ctas);
+  } else if (share_of(args, shares.ctas) <= 2) {
+    start<2, 2>(ctx, launch_args, shares.ctas);
   } else {
     start<3, 2>(ctx, launch_args, shares.ctas);
   }

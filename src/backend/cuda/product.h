@@ -90,8 +90,8 @@ struct PrepareTarget {
   // By tiles of tokens: [units][tokens of the tile][16], see fragment_place. In bricks:
   // [units][slots / 8][brick_columns of the tile][8 slots].
   std::uint32_t* fragments = nullptr;
-  // Bricks only: Σx of chunks, of what is in them, as codes 1 weigh it (kCodeUnit):
-  // [chunks][brick_columns of the tile].
+  // Σx of chunks, of what is in the fragments, as codes 1 weigh it (kCodeUnit):
+  // [units][brick_columns of the tile], of a chunk's first unit. With bricks: [chunks][…].
   float* chunk_sums = nullptr;
 };
 
