@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "backend/cuda/bulk_copy.cuh"
+#include "backend/cuda/wgmma.cuh"
 
 namespace bl::cuda {
 
@@ -23,24 +24,6 @@ __device__ __forceinline__ std::uint32_t brick_descriptor(std::uint32_t shared, 
 __device__ __forceinline__ std::uint64_t whole_descriptor(std::uint32_t lower) {
   constexpr std::uint64_t kBrick = 128 >> 4;  // to the next one along the columns
   return kBrick << 32 | lower;
-}
-
-// Before the first product that reads or adds to registers written otherwise.
-__device__ __forceinline__ void warpgroup_fence() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void warpgroup_commit() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-// All that was committed is done.
-__device__ __forceinline__ void warpgroup_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-}
-// Keeps the compiler from moving what writes or reads `d` to the other side.
-template <int Count>
-__device__ __forceinline__ void pin(float (&d)[Count]) {
-#pragma unroll
-  for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
 // add: to d, or instead of what is there.

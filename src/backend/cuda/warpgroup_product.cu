@@ -183,8 +183,8 @@ class WarpSums {
     const std::uint32_t first =
         __shfl_sync(kAllLanes, bricks + chunk.first_unit * std::uint32_t{kUnitBytes / 16}, 0);
     const int units = __shfl_sync(kAllLanes, static_cast<int>(chunk.units), 0);
-    pin(sums_);
-    warpgroup_fence();
+    settle(sums_);
+    begin_products();
 #pragma unroll
     for (int u = 0; u < kMaxChunkUnits; ++u) {
       // Of units that are not there the first one's, times zeros.
@@ -192,9 +192,9 @@ class WarpSums {
       warpgroup_mma(sums_, operands.a[u][0], unit, u > 0);
       warpgroup_mma(sums_, operands.a[u][1], unit + kUnitBytes / 32, true);
     }
-    warpgroup_commit();
-    warpgroup_wait();
-    pin(sums_);
+    commit_products();
+    wait_products<0>();
+    settle(sums_);
   }
 
   float sums_[kCount];

@@ -5,22 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/device.h"
+#include "backend/cuda/on_cuda_device.h"
 
 namespace bl::test {
 namespace {
 
-constexpr const char* kCuda = "cuda:0";
-
-class CudaFusedOps : public testing::Test {
+class CudaFusedOps : public OnCudaDevice {
  protected:
-  void SetUp() override {
-    const std::vector<std::string> names = runnable_backends();
-    if (std::find(names.begin(), names.end(), kCuda) == names.end()) {
-      GTEST_SKIP() << "no CUDA device that this build can open";
-    }
-    device_ = std::make_unique<Device>(kCuda);
-  }
   std::vector<std::int32_t> argmax_of(const std::vector<float>& logits, const Shape& shape,
                                       int padding) {
     const auto rows = static_cast<std::size_t>(shape[0]);
@@ -30,7 +21,6 @@ class CudaFusedOps : public testing::Test {
     return device_->get(out, rows);
   }
 
-  std::unique_ptr<Device> device_;
   Random random_{23};
 };
 

@@ -5,24 +5,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/device.h"
+#include "backend/cuda/on_cuda_device.h"
 #include "support/random_matrix.h"
 
 namespace bl::test {
 namespace {
 
-constexpr const char* kCuda = "cuda:0";
-
-class CudaHalfInput : public testing::Test {
+class CudaHalfInput : public OnCudaDevice {
  protected:
-  void SetUp() override {
-    const std::vector<std::string> names = runnable_backends();
-    if (std::find(names.begin(), names.end(), kCuda) == names.end()) {
-      GTEST_SKIP() << "no CUDA device that this build can open";
-    }
-    device_ = std::make_unique<Device>(kCuda);
-  }
-
   std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix) {
     return device_->backend().pack(matrix, {});
   }
@@ -103,7 +93,6 @@ class CudaHalfInput : public testing::Test {
     }
   }
 
-  std::unique_ptr<Device> device_;
   Random random_{29};
   Engine engine_{30};
 };
