@@ -140,8 +140,9 @@ class BenchRun {
     session_.backend().synchronize();
   }
 
-  // So many steps, greedy without a preset, each fed the token of the one before. Starts from
-  // whatever token comes next; its value does not matter to the time.
+  // So many steps, greedy without a preset, each fed the token of the one before, which is enqueued
+  // before that is known where the engine would do so. Starts from whatever token comes next; its
+  // value does not matter to the time.
   void decode(std::int64_t steps) {
     for (Sequence& sequence : sequences_) sequence.ids.push_back(0);
     std::vector<StepItem> plan;
@@ -150,13 +151,16 @@ class BenchRun {
           {&sequence, 1, LogitRows::kLast, device_sampleable(sampling_) ? &sampling_ : nullptr});
     }
     std::vector<RowTask> tasks(sequences_.size());
-    for (std::int64_t step = 0; step < steps; ++step) {
+    if (steps > 0) runner_.start(plan);
+    for (std::int64_t left = steps - 1; left >= 0; --left) {
       check_interrupt();
-      const StepOutput output = runner_.choose(plan);
+      const bool ahead = left > 0 && session_.backend().runs_ahead() && runner_.repeat(plan);
+      const StepOutput output = runner_.take();
       for (std::size_t i = 0; i < sequences_.size(); ++i) {
         const auto row = static_cast<std::int64_t>(i);
         tasks[i].id = output.chose(row) ? output.ids[i] : -1;
         if (output.chose(row)) continue;
+        if (output.lost(row)) fail(ErrorCode::kInvalidArgument, "a row of logits holds NaN");
         tasks[i].logits = output.logits.row(row);
         tasks[i].sampler = &samplers_[i];
         tasks[i].history = sequences_[i].ids;
@@ -165,7 +169,9 @@ class BenchRun {
       for (std::size_t i = 0; i < sequences_.size(); ++i) {
         if (!tasks[i].error.empty()) fail(tasks[i].code, "{}", tasks[i].error);
         sequences_[i].ids.push_back(tasks[i].id);
+        sequences_[i].cached += ahead ? 1 : 0;
       }
+      if (!ahead && left > 0) runner_.start(plan);
     }
   }
 

@@ -23,6 +23,9 @@
 namespace bl {
 
 using EngineClock = std::chrono::steady_clock;
+inline double seconds_between(EngineClock::time_point begin, EngineClock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
 
 // A request that the engine has accepted.
 struct OpenRequest {

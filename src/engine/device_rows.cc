@@ -74,8 +74,10 @@ void DeviceRows::add_rows(const StepItem& item, std::int64_t vocab) {
   for (std::int64_t token = end - rows_of(item); token < end; ++token) {
     SampleRule& rule = rules_.emplace_back();
     if (item.sampling == nullptr) continue;
-    const auto history = std::span(sequence.ids).first(static_cast<std::size_t>(token) + 1);
-    rule = rule_of(*item.sampling, history.size(), vocab);
+    const auto place = static_cast<std::size_t>(token) + 1;
+    const auto history = std::span(sequence.ids).first(std::min(place, sequence.ids.size()));
+    BL_CHECK(history.size() == place || !needs_history(*item.sampling));
+    rule = rule_of(*item.sampling, place, vocab);
     rule.log_probability = item.log_probabilities ? 1 : 0;
     reports_ = reports_ || item.log_probabilities;
     if (!add_edits(*item.sampling, history, vocab, rule)) rule = {};
@@ -129,12 +131,28 @@ std::int64_t DeviceRows::edit_room() const {
 }
 
 std::uint64_t DeviceRows::key() const {
-  return static_cast<std::uint64_t>(way_) | static_cast<std::uint64_t>(edits_.size()) << 2;
+  return static_cast<std::uint64_t>(way_) | (reports_ ? 4u : 0u) |
+         static_cast<std::uint64_t>(edits_.size()) << 3;
+}
+
+const std::int32_t* DeviceRows::place(ExecContext& ctx, std::int64_t rows) {
+  results_ = ctx.scratch->take(DType::kI32, {2, rows});
+  return results_.row<std::int32_t>(0);
 }
 
 void DeviceRows::enqueue(ExecContext& ctx, Backend& backend, const TensorView& logits) {
+  choose(ctx, backend, logits);
+  const CopyPiece piece{fetched_.data(), results_.data, fetched_bytes()};
+  BL_CHECK(fetched_.size_bytes() >= piece.bytes);
+  backend.copy_pieces({&piece, 1});
+}
+
+std::size_t DeviceRows::fetched_bytes() const {
+  return static_cast<std::size_t>((reports_ ? 2 : 1) * results_.shape[1]) * sizeof(std::int32_t);
+}
+
+void DeviceRows::choose(ExecContext& ctx, Backend& backend, const TensorView& logits) {
   const std::int64_t rows = logits.rows();
-  results_ = ctx.scratch->take(DType::kI32, {2, rows});
   if (way_ == Way::kLikeliest) {
     ctx.ops->argmax(ctx, {.logits = logits, .out = results_.row<std::int32_t>(0)});
     return;
@@ -156,17 +174,13 @@ void DeviceRows::enqueue(ExecContext& ctx, Backend& backend, const TensorView& l
                         .log_probabilities = results_.row<float>(1)});
 }
 
-void DeviceRows::read(Backend& backend, StepOutput& output) {
-  const std::int64_t rows = results_.shape[1];
-  const std::int64_t kinds = reports_ ? 2 : 1;
-  fetched_.resize(static_cast<std::size_t>(kinds * rows));
-  backend.download(view_of(fetched_.data(), DType::kI32, {kinds, rows}),
-                   slice_rows(results_, 0, kinds));
-  output.ids = std::span(fetched_).first(static_cast<std::size_t>(rows));
+void DeviceRows::read(StepOutput& output) {
+  const auto rows = static_cast<std::size_t>(results_.shape[1]);
+  output.ids = fetched_.first(rows);
   if (!reports_) return;
   log_probabilities_.clear();
-  for (std::size_t i = output.ids.size(); i < fetched_.size(); ++i) {
-    log_probabilities_.push_back(std::bit_cast<float>(fetched_[i]));
+  for (std::size_t i = 0; i < rows; ++i) {
+    log_probabilities_.push_back(std::bit_cast<float>(fetched_[rows + i]));
   }
   output.log_probabilities = log_probabilities_;
 }

@@ -6,6 +6,7 @@
 #include "engine/step_model.h"
 #include "ops/backend.h"
 #include "ops/sample.h"
+#include "tensor/tensor.h"
 
 namespace bl {
 
@@ -16,16 +17,23 @@ namespace bl {
 // step enqueues depends on key() and the number of rows alone, so that it can be recorded.
 class DeviceRows {
  public:
-  // Before the step: `items` as they are now, for a backend with these ops and rows of `vocab`.
+  // Where results come to: host memory that the backend reaches and that outlives all steps, which
+  // may be recorded with its address; two words a row.
+  void fetch_to(std::span<std::int32_t> host) { fetched_ = host; }
+  // Before the step: `items` as they are now, for a backend with these ops and rows of `vocab`. Of
+  // an item without history the tokens that it computes need not be known.
   void collect(std::span<const StepItem> items, const OpTable& ops, std::int64_t vocab);
   // Whether any row is chosen on the backend.
   bool any() const { return way_ != Way::kNone; }
   // Of what is enqueued beside the model's launches.
   std::uint64_t key() const;
+  // Within the step, before anything else takes scratch: where the ids will be. Steps of equally
+  // many rows have them in the same place.
+  const std::int32_t* place(ExecContext& ctx, std::int64_t rows);
   // Within the step, behind the logits.
   void enqueue(ExecContext& ctx, Backend& backend, const TensorView& logits);
-  // After the step. Valid until the next one.
-  void read(Backend& backend, StepOutput& output);
+  // When the step is over. Valid until the next one is collected.
+  void read(StepOutput& output);
 
  private:
   enum class Way { kNone, kLikeliest, kSample };
@@ -33,13 +41,15 @@ class DeviceRows {
   bool add_edits(const SamplingParams& params, std::span<const std::int32_t> history,
                  std::int64_t vocab, SampleRule& rule);
   std::int64_t edit_room() const;
+  void choose(ExecContext& ctx, Backend& backend, const TensorView& logits);
+  std::size_t fetched_bytes() const;
 
   Way way_ = Way::kNone;
   bool reports_ = false;  // some row's log-probability is wanted
   std::vector<SampleRule> rules_;
   std::vector<LogitEdit> edits_;
-  TensorView results_;                 // I32 [2, rows] on the backend: ids, log-probabilities
-  std::vector<std::int32_t> fetched_;  // the same here
+  TensorView results_;               // I32 [2, rows] on the backend: ids, log-probabilities
+  std::span<std::int32_t> fetched_;  // the same here
   std::vector<float> log_probabilities_;
   std::vector<std::int32_t> edit_at_;  // [vocab] 1 + a token's index in edits_; 0 between rows
 };

@@ -18,14 +18,6 @@ namespace {
 // So many waiting choices are looked at in a step beside those that could be admitted.
 constexpr std::int64_t kLookAhead = 8;
 
-double seconds_between(EngineClock::time_point begin, EngineClock::time_point end) {
-  return std::chrono::duration<double>(end - begin).count();
-}
-
-std::span<const std::int32_t> first_ids(const Sequence& sequence, std::int64_t count) {
-  return std::span(sequence.ids).first(static_cast<std::size_t>(count));
-}
-
 }  // namespace
 
 EngineCore::EngineCore(StepModel& model, const Tokenizer* tokenizer, Options options)
@@ -39,6 +31,7 @@ EngineCore::EngineCore(StepModel& model, const Tokenizer* tokenizer, Options opt
           model.least_copied(), tiers_.host()),
       row_sampler_(model.threads()),
       speculation_(std::move(options_.speculation)),
+      ahead_(model, cache_),
       pins_(model.pool()) {
   const auto at_most = [](std::int64_t wanted, std::int64_t limit) {
     return wanted > 0 ? std::min(wanted, limit) : limit;
@@ -83,13 +76,24 @@ bool EngineCore::step(EngineClock::time_point now) {
   cache_.begin_step(tiers_.rates(), tiers_.restored_pages());
   // Readers go on meanwhile; what a step decides, it decides on one view of them.
   for (const ChoicePtr& choice : choices_) choice->blocked = is_blocked(*choice);
+  if (ahead_.under_way()) {
+    run_step(true);
+    sweep();
+    stats_.step_seconds += seconds_between(start, EngineClock::now());
+    return true;
+  }
   const bool admitted = admit(now);
   std::vector<Choice*> who;
   SchedulerState now_running = state(who);
   speculation_.wish(who, now_running, options_.end_tokens);
   const StepPlan plan = plan_step(now_running, limits_);
   for (const std::int32_t index : plan.preempted) preempt(*who[static_cast<std::size_t>(index)]);
-  const bool computed = plan.work.empty() ? break_deadlock(who) : compute(who, plan);
+  bool computed = !plan.work.empty();
+  if (computed) {
+    compute(who, plan);
+  } else {
+    computed = break_deadlock(who);
+  }
   const bool ended = any_over_;
   sweep();
   if (computed) stats_.step_seconds += seconds_between(start, EngineClock::now());
@@ -242,26 +246,54 @@ void EngineCore::gather(const std::vector<Choice*>& who, const StepPlan& plan) {
     if (choice.constraint && wanted != LogitRows::kNone) {
       constraints_.push_back(choice.constraint.get());
     }
-    computed_.push_back({&choice, sequence.cached, count, wanted, choice.drafted});
     items_.push_back({.sequence = &sequence,
                       .count = count,
                       .logits = wanted,
                       .adapters = &choice.open->adapters});
     let_model_choose(choice, items_.back());
+    computed_.push_back({.choice = &choice,
+                         .begin = sequence.cached,
+                         .count = count,
+                         .rows = wanted,
+                         .drafts = choice.drafted,
+                         .chosen_by_model = items_.back().sampling != nullptr});
   }
 }
 
-bool EngineCore::compute(const std::vector<Choice*>& who, const StepPlan& plan) {
+void EngineCore::compute(const std::vector<Choice*>& who, const StepPlan& plan) {
   speculation_.draft(who, plan, options_.end_tokens);
   gather(who, plan);
-  if (items_.empty()) return true;
+  if (!items_.empty()) run_step(false);
+}
+
+// Nobody waits for a place in the next step, so that it need not be planned.
+bool EngineCore::may_go_ahead() const {
+  if (speculation_.on()) return false;
+  std::int64_t running = 0;
+  std::int64_t ready = 0;
+  for (const ChoicePtr& choice : choices_) {
+    running += choice->running ? 1 : 0;
+    ready += choice->running && !choice->blocked ? 1 : 0;
+  }
+  return ready == static_cast<std::int64_t>(computed_.size()) &&
+         (running == static_cast<std::int64_t>(choices_.size()) || running == limits_.running);
+}
+
+// Computes the items, or waits for those that are under way, and takes what comes of them.
+void EngineCore::run_step(bool is_under_way) {
   const auto start = EngineClock::now();
   StepOutput output;
   // What a step throws is the answer to the requests that were in it, and to no other.
   Ending failure{FinishReason::kError};
   try {
+    if (is_under_way) {
+      computed_ = ahead_.become_present();
+      constraints_.clear();
+    }
     const MaskWorker::Turn masks(mask_worker_, constraints_);
-    output = model_.run(items_);
+    if (!is_under_way) model_.start(items_);
+    if (may_go_ahead()) ahead_.begin(computed_);
+    output = model_.take();
   } catch (const Error& error) {
     failure.code = error.code();
     failure.error = error.what();
@@ -270,39 +302,51 @@ bool EngineCore::compute(const std::vector<Choice*>& who, const StepPlan& plan) 
     failure.error = "out of memory while a step was being computed";
   }
   ++stats_.steps;
-  const double model_seconds = seconds_between(start, EngineClock::now());
-  stats_.model_seconds += model_seconds;
-  tiers_.count_step(items_, model_seconds);
+  const auto now = EngineClock::now();
+  stats_.model_seconds += seconds_between(start, now);
+  if (!is_under_way) tiers_.count_step(items_, seconds_between(start, now));
   if (!failure.error.empty()) {
-    for (const Computed& c : computed_) c.choice->remove_drafts();
-    for (const Computed& c : computed_) finish(*c.choice, failure);
-    return true;
+    ahead_.forget();
+    for (const ComputedItem& c : computed_) {
+      if (c.choice == nullptr) continue;
+      c.choice->remove_drafts();
+      finish(*c.choice, failure);
+    }
+    return;
   }
-  for (const Computed& c : computed_) {
-    Choice& choice = *c.choice;
-    Sequence& sequence = choice.sequence;
-    BL_DCHECK(sequence.cached == c.begin + c.count);
-    sequence.cached -= c.drafts;  // until they are verified
-    choice.usage.drafted_tokens += c.drafts;
-    if (choice.generated() == 0 || c.count - c.drafts > 1) {
-      choice.usage.prefill_tokens += c.count;
-      stats_.prefill_tokens += c.count;
-    } else {
-      ++stats_.decode_tokens;
-    }
-    if (choice.cursor.tokens + kPageSlots <= sequence.cached) {
-      cache_.publish(choice.open->salt, first_ids(sequence, sequence.cached), choice.sequence.pages,
-                     choice.cursor);
-    }
-    if (!choice.prompt_told && choice.main == nullptr && sequence.cached < choice.length()) {
-      choice.open->sink().push({.choice = choice.index, .prompt_done = sequence.cached});
-    }
+  for (const ComputedItem& c : computed_) {
+    if (c.choice != nullptr) count_computed(c);
   }
-  take_rows(computed_, output);
-  if (!speculation_.on()) return true;
+  take_rows(output);
+  if (speculation_.on()) settle_drafts(start);
+}
+
+// The item is in the cache.
+void EngineCore::count_computed(const ComputedItem& item) {
+  Choice& choice = *item.choice;
+  Sequence& sequence = choice.sequence;
+  BL_DCHECK(sequence.cached == item.begin + item.count);
+  sequence.cached -= item.drafts;  // until they are verified
+  choice.usage.drafted_tokens += item.drafts;
+  if (choice.generated() == 0 || item.count - item.drafts > 1) {
+    choice.usage.prefill_tokens += item.count;
+    stats_.prefill_tokens += item.count;
+  } else {
+    ++stats_.decode_tokens;
+  }
+  if (choice.cursor.tokens + kPageSlots <= sequence.cached) {
+    cache_.publish(choice.open->salt, first_ids(sequence, sequence.cached), choice.sequence.pages,
+                   choice.cursor);
+  }
+  if (!choice.prompt_told && choice.main == nullptr && sequence.cached < choice.length()) {
+    choice.open->sink().push({.choice = choice.index, .prompt_done = sequence.cached});
+  }
+}
+
+void EngineCore::settle_drafts(EngineClock::time_point start) {
   std::int64_t rows = 0;
   std::int64_t decoding = 0;
-  for (const Computed& c : computed_) {
+  for (const ComputedItem& c : computed_) {
     rows += c.count;
     decoding += c.count - c.drafts == 1 ? 1 : 0;
     settle(c);
@@ -310,11 +354,10 @@ bool EngineCore::compute(const std::vector<Choice*>& who, const StepPlan& plan) 
   const bool decodes = decoding == static_cast<std::int64_t>(computed_.size());
   if (decodes) speculation_.measured_step(rows, seconds_between(start, EngineClock::now()));
   speculation_.end_step(decoding);
-  return true;
 }
 
 // What was guessed wrong was never computed.
-void EngineCore::settle(const Computed& computed) {
+void EngineCore::settle(const ComputedItem& computed) {
   Choice& choice = *computed.choice;
   if (computed.drafts == 0) return speculation_.compare(choice);
   const std::int64_t right =
@@ -327,133 +370,6 @@ void EngineCore::settle(const Computed& computed) {
     cache_.publish(choice.open->salt, first_ids(choice.sequence, choice.sequence.cached),
                    choice.sequence.pages, choice.cursor);
   }
-}
-
-void EngineCore::take_rows(const std::vector<Computed>& computed, const StepOutput& output) {
-  tasks_.clear();
-  std::vector<std::pair<Choice*, std::size_t>> owners;  // of each task
-  std::int64_t row = 0;
-  for (const Computed& c : computed) {
-    Choice& choice = *c.choice;
-    const SamplingParams& sampling = choice.sampler.params();
-    const std::int64_t end = c.begin + c.count;
-    const std::int64_t first = c.rows == LogitRows::kNone   ? end
-                               : c.rows == LogitRows::kLast ? end - 1
-                                                            : c.begin;
-    for (std::int64_t token = first; token < end; ++token, ++row) {
-      RowTask task;
-      if (output.chose(row)) {
-        task.id = output.ids[static_cast<std::size_t>(row)];
-        task.logprobs.token = {task.id, output.log_probability(row)};
-      } else {
-        task.logits = output.logits.row(row);
-      }
-      if (token + 1 < choice.length()) {
-        task.known = choice.sequence.ids[static_cast<std::size_t>(token) + 1];
-        task.alternatives = static_cast<std::int32_t>(sampling.prompt_logprobs);
-      } else if (!is_guided(choice) || pair_rows(choice, task)) {
-        Choice& answer = choice.main != nullptr ? *choice.main : choice;
-        fill_task(answer, is_guided(choice) ? answer.length() : token + 1, task);
-      } else {
-        continue;
-      }
-      tasks_.push_back(std::move(task));
-      owners.push_back({choice.main != nullptr ? choice.main : &choice, tasks_.size() - 1});
-    }
-  }
-  for (const Computed& c : computed) keep_row(*c.choice);
-  row_sampler_.run(tasks_);
-  for (const Computed& c : computed) c.choice->remove_drafts();
-  for (const auto& [choice, task] : owners) take_task(*choice, tasks_[task]);
-}
-
-// What decides which token comes to stand at `place` of an answer's text, or behind its guesses.
-void EngineCore::fill_task(Choice& choice, std::int64_t place, RowTask& task) const {
-  const SamplingParams& sampling = choice.sampler.params();
-  task.sampler = &choice.sampler;
-  task.history = first_ids(choice.sequence, place);
-  task.generated = place - choice.prompt_tokens();
-  if (place > choice.length()) task.follows = task.history.back();
-  task.end_tokens = end_tokens(choice);
-  task.constraint = choice.constraint.get();
-  if (choice.held) task.barred = choice.held->barred(place);
-  if (choice.healing.active()) task.mask = choice.healing.prompt->mask(choice.healing.done);
-  if (sampling.logprobs) task.alternatives = static_cast<std::int32_t>(sampling.top_logprobs);
-  if (choice.open->held) task.alternatives = std::max(task.alternatives, 0);
-  task.after_chain = sampling.logprobs_after;
-}
-
-void EngineCore::take_task(Choice& choice, RowTask& task) {
-  if (choice.over) return;
-  if (task.follows >= 0) {
-    // Behind a guess that was wrong, or a text that went back, a row says nothing.
-    const auto place = static_cast<std::int64_t>(task.history.size());
-    if (choice.length() != place || choice.sequence.ids.back() != task.follows) return;
-    choice.sequence.cached = place;
-    ++choice.usage.accepted_tokens;
-  }
-  if (task.state) choice.sampler.restore(*task.state);
-  if (!task.error.empty()) {
-    finish(choice, {FinishReason::kError, task.code, task.error});
-    return;
-  }
-  if (task.sampler == nullptr) {
-    choice.prompt_logprobs.push_back(std::move(task.logprobs));
-    return;
-  }
-  if (std::string error = pin(choice); !error.empty()) {
-    return finish(choice, {FinishReason::kError, ErrorCode::kLimit, std::move(error)});
-  }
-  for (Choice* part : {&choice, choice.guide}) {
-    if (part != nullptr && !part->prompt_told) prompt_is_computed(*part);
-  }
-  const std::optional<Ending> ending =
-      accept_token(choice, cache_,
-                   {.id = task.id,
-                    .logprobs = task.alternatives >= 0 ? &task.logprobs : nullptr,
-                    .logits = task.logits,
-                    .is_end = is_end(choice, task.id),
-                    .satisfied = task.satisfied});
-  if (ending) finish(choice, *ending);
-}
-
-bool EngineCore::is_end(const Choice& choice, std::int32_t id) const {
-  const auto holds = [id](std::span<const std::int32_t> ids) {
-    return std::binary_search(ids.begin(), ids.end(), id);
-  };
-  return holds(choice.ends) || holds(end_tokens(choice));
-}
-
-std::span<const std::int32_t> EngineCore::end_tokens(const Choice& choice) const {
-  if (choice.open->request.ignore_end_tokens) return {};
-  return options_.end_tokens;
-}
-
-// Keeps a prompt that has just been computed, if that is asked for; says why it cannot.
-std::string EngineCore::pin(const Choice& choice) {
-  const OpenRequest& open = *choice.open;
-  if (open.request.pin.empty() || choice.prompt_told || choice.index > 0) return {};
-  const Sequence& sequence = choice.sequence;
-  return pins_.pin(open.request.pin, open.salt, first_ids(sequence, sequence.cached),
-                   sequence.pages.pages());
-}
-
-void EngineCore::prompt_is_computed(Choice& choice) {
-  const OpenRequest& open = *choice.open;
-  choice.prompt_told = true;
-  choice.first_token = EngineClock::now();
-  choice.usage.prefill_seconds = seconds_between(choice.admitted, choice.first_token);
-  if (choice.main == nullptr) {
-    open.sink().push({.choice = choice.index,
-                      .prompt_logprobs = std::move(choice.prompt_logprobs),
-                      .prompt_done = choice.length()});
-  }
-  if (choice.index > 0) return;
-  Sequence& sequence = choice.sequence;
-  if (open.choices() == 1) return;
-  cache_.publish_all(open.salt, first_ids(sequence, sequence.cached), sequence.pages,
-                     choice.cursor);
-  free_siblings(choice);
 }
 
 void EngineCore::free_siblings(const Choice& leader) {
@@ -501,6 +417,7 @@ void EngineCore::finish(Choice& choice, Ending ending) {
 void EngineCore::leave(Choice& choice, bool failed) {
   choice.over = true;
   any_over_ = true;
+  ahead_.drop(choice);
   Sequence& sequence = choice.sequence;
   if (!failed) {
     cache_.publish_all(choice.open->salt, first_ids(sequence, sequence.cached), sequence.pages,

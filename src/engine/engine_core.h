@@ -16,6 +16,7 @@
 #include "engine/row_sampler.h"
 #include "engine/scheduler.h"
 #include "engine/speculation.h"
+#include "engine/step_ahead.h"
 #include "engine/step_model.h"
 
 namespace bl {
@@ -67,21 +68,19 @@ class EngineCore {
   void adopt(Choice& choice);
   void preempt(Choice& choice);
   void gather(const std::vector<Choice*>& who, const StepPlan& plan);
-  bool compute(const std::vector<Choice*>& who, const StepPlan& plan);
+  void compute(const std::vector<Choice*>& who, const StepPlan& plan);
+  void run_step(bool is_under_way);
+  bool may_go_ahead() const;
   bool break_deadlock(const std::vector<Choice*>& who);
 
-  struct Computed {
-    Choice* choice = nullptr;
-    std::int64_t begin = 0;  // first token computed
-    std::int64_t count = 0;
-    LogitRows rows = LogitRows::kNone;
-    std::int64_t drafts = 0;  // of count, the last ones
-  };
-  void take_rows(const std::vector<Computed>& computed, const StepOutput& output);
+  void count_computed(const ComputedItem& item);
+  void take_rows(const StepOutput& output);
+  void compute_again(const ComputedItem& item);
   void fill_task(Choice& choice, std::int64_t place, RowTask& task) const;
   bool is_end(const Choice& choice, std::int32_t id) const;
   void take_task(Choice& choice, RowTask& task);
-  void settle(const Computed& computed);
+  void settle(const ComputedItem& computed);
+  void settle_drafts(EngineClock::time_point start);
   // The model's, as far as they mean something to this request.
   std::span<const std::int32_t> end_tokens(const Choice& choice) const;
   std::string pin(const Choice& choice);
@@ -101,12 +100,13 @@ class EngineCore {
   RowSampler row_sampler_;
   Speculation speculation_;
   MaskWorker mask_worker_;
+  StepAhead ahead_;
   std::vector<ChoicePtr> choices_;  // best rank first
   PinnedPrefixes pins_;
   EngineStats stats_;
   std::int64_t requests_ = 0;
   std::vector<StepItem> items_;  // of the present step
-  std::vector<Computed> computed_;
+  std::vector<ComputedItem> computed_;
   std::vector<Constraint*> constraints_;  // whose next mask the present step needs
   std::vector<RowTask> tasks_;
   bool any_over_ = false;

@@ -75,9 +75,24 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   session->cache_ =
       std::make_unique<KvCache>(backend, session->model_->kv_layouts(plan.cache), plan.pages);
   session->scratch_ = Arena(backend.allocate(plan.memory.work));
+  session->allocate_fetched();
   if (text.valid()) session->text_ = text.get();
   session->collect_end_tokens();
   return session;
+}
+
+void ModelSession::allocate_fetched() {
+  const auto words = static_cast<std::size_t>(2 * logit_rows_);
+  const std::size_t bytes = fetched_.size() * words * sizeof(std::int32_t);
+  fetched_memory_ = backend_->allocate_transfer(bytes);
+  if (fetched_memory_.bytes() < bytes) {
+    fail(ErrorCode::kOutOfMemory, "the system has no {} bytes of page-locked memory left", bytes);
+  }
+  auto* memory = static_cast<std::int32_t*>(fetched_memory_.data());
+  for (auto& lane : fetched_) {
+    lane = {memory, words};
+    memory += words;
+  }
 }
 
 void ModelSession::collect_end_tokens() {

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -98,11 +99,14 @@ class ModelSession {
   std::shared_ptr<const LoraAdapter> pack_adapter(const PreparedAdapter& adapter, std::size_t used);
 
   Sequence new_sequence() { return Sequence(cache_->pool()); }
+  // Where what a step of a lane (Backend::run_step) has chosen comes to: two words a wanted row.
+  std::span<std::int32_t> fetched(std::size_t lane) { return fetched_[lane]; }
   // What ops need, with the scratch of the step before given back.
   ExecContext begin_step();
 
  private:
   ModelSession() = default;
+  void allocate_fetched();
   void collect_end_tokens();
 
   std::unique_ptr<Backend> backend_;
@@ -110,6 +114,8 @@ class ModelSession {
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<ModelText> text_;
   Arena scratch_;
+  Buffer fetched_memory_;
+  std::array<std::span<std::int32_t>, 2> fetched_;
   GenerationDefaults defaults_;
   MemoryPlan plan_;
   std::int64_t context_ = 0;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,5 +17,9 @@ struct Sequence {
   std::int64_t reach = 0;   // the length it may come to, which some rotations depend on
   PageTable pages;
 };
+
+inline std::span<const std::int32_t> first_ids(const Sequence& sequence, std::int64_t count) {
+  return std::span(sequence.ids).first(static_cast<std::size_t>(count));
+}
 
 }  // namespace bl

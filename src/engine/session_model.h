@@ -21,6 +21,11 @@ class SessionModel : public StepModel {
   }
   PagePool& pool() override { return session_.cache().pool(); }
   StepOutput run(std::span<const StepItem> items) override { return runner_.choose(items); }
+  void start(std::span<const StepItem> items) override { runner_.start(items); }
+  StepOutput take() override { return runner_.take(); }
+  bool repeat(std::span<const StepItem> items) override {
+    return session_.backend().runs_ahead() && runner_.repeat(items);
+  }
   void copy_page(std::int32_t to, std::int32_t from) override {
     session_.cache().copy_page(to, from);
   }

@@ -53,6 +53,9 @@ struct StepOutput {
   std::span<const std::int32_t> ids{};
   // [rows] of the tokens that it chose, where an item wants some.
   std::span<const float> log_probabilities{};
+  // Whether the row has neither: it was asked for a token, has none to give, and its logits are
+  // gone because the step was repeated.
+  bool lost(std::int64_t row) const { return !chose(row) && logits.rows() == 0; }
   bool chose(std::int64_t row) const {
     return !ids.empty() && ids[static_cast<std::size_t>(row)] >= 0;
   }
@@ -82,6 +85,16 @@ class StepModel {
   // Computes the items, whose tables have the pages for all their tokens; `cached` of each grows by
   // its count. Throws Error; then nothing has been computed.
   virtual StepOutput run(std::span<const StepItem> items) = 0;
+  // The same in two halves: what start() has begun, take() waits for. Steps that were begun and not
+  // taken are forgotten with the next start().
+  virtual void start(std::span<const StepItem> items) { output_ = run(items); }
+  virtual StepOutput take() { return output_; }
+  // While the last step that was begun, or repeated, is not taken: the same sequences in the same
+  // order once more, each with the one token that its row will turn out to be, which stands at
+  // `cached` and is not among the ids yet. `cached` stays as it is: it grows by one for whoever
+  // takes the first step and knows the token. False, and nothing has happened, where the model
+  // cannot: only tokens that it chooses itself, without their history, are there in time.
+  virtual bool repeat(std::span<const StepItem>) { return false; }
   virtual void copy_page(std::int32_t to, std::int32_t from) = 0;
   // What moves pages to host memory and to files; null where that is not possible.
   virtual PageMemory* page_memory() { return nullptr; }
@@ -100,6 +113,9 @@ class StepModel {
   virtual std::size_t adapter_bytes(const PreparedAdapter&) { return 0; }
   // For work on rows of logits; null where there is none.
   virtual ThreadPool* threads() { return nullptr; }
+
+ private:
+  StepOutput output_;
 };
 
 }  // namespace bl

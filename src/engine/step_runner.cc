@@ -9,11 +9,13 @@
 namespace bl {
 namespace {
 
-void add_item(const StepItem& item, StepBatch& batch) {
+// `known`: the item's tokens are among the sequence's ids.
+void add_item(const StepItem& item, bool known, StepBatch& batch) {
   Sequence& sequence = *item.sequence;
   const std::int64_t begin = sequence.cached;
   const std::int64_t end = begin + item.count;
-  BL_CHECK(item.count > 0 && end <= static_cast<std::int64_t>(sequence.ids.size()));
+  const auto length = static_cast<std::int64_t>(sequence.ids.size());
+  BL_CHECK(item.count > 0 && (known ? end <= length : end == length + 1));
   if (!sequence.pages.reserve(end)) {
     fail(ErrorCode::kLimit,
          "the cache has no page left for position {} of a sequence; a larger --ctx or a smaller "
@@ -33,7 +35,7 @@ void add_item(const StepItem& item, StepBatch& batch) {
         (item.logits == LogitRows::kLast && position + 1 == end)) {
       batch.logit_rows.push_back(static_cast<std::int32_t>(batch.ids.size()));
     }
-    batch.ids.push_back(sequence.ids[static_cast<std::size_t>(position)]);
+    batch.ids.push_back(known ? sequence.ids[static_cast<std::size_t>(position)] : 0);
     batch.positions.push_back(static_cast<std::int32_t>(position));
     batch.slots.push_back(sequence.pages.slot(position));
   }
@@ -60,30 +62,89 @@ std::uint64_t record_key(const Backend& backend, const StepBatch& batch, std::ui
 
 }  // namespace
 
-StepLogits StepRunner::run(std::span<const StepItem> items) { return compute(items, false).logits; }
+StepRunner::StepRunner(ModelSession& session) : session_(session) {
+  for (std::size_t lane = 0; lane < steps_.size(); ++lane) {
+    steps_[lane].rows.fetch_to(session.fetched(lane));
+  }
+}
 
-StepOutput StepRunner::choose(std::span<const StepItem> items) { return compute(items, true); }
+// Results of a step that nobody has taken are still to come.
+StepRunner::~StepRunner() {
+  if (under_way_ > 0) session_.backend().synchronize();
+}
 
-StepOutput StepRunner::compute(std::span<const StepItem> items, bool chooses) {
+StepLogits StepRunner::run(std::span<const StepItem> items) {
+  under_way_ = 0;
+  enqueue(items, Way::kLogits);
+  return take().logits;
+}
+
+StepOutput StepRunner::choose(std::span<const StepItem> items) {
+  start(items);
+  return take();
+}
+
+void StepRunner::start(std::span<const StepItem> items) {
+  under_way_ = 0;
+  enqueue(items, Way::kChosen);
+}
+
+bool StepRunner::repeat(std::span<const StepItem> items) {
+  if (under_way_ != 1 || !steps_[static_cast<std::size_t>(newest_)].rows.any()) return false;
+  if (session_.vocab() > session_.model().embedding_rows()) return false;
+  for (const StepItem& item : items) {
+    if (item.count != 1 || item.logits != LogitRows::kLast || item.sampling == nullptr ||
+        needs_history(*item.sampling) || (item.adapters != nullptr && !item.adapters->empty())) {
+      return false;
+    }
+  }
+  enqueue(items, Way::kAgain);
+  return true;
+}
+
+void StepRunner::enqueue(std::span<const StepItem> items, Way way) {
+  const bool again = way == Way::kAgain;
+  const int lane = under_way_ == 0 ? 0 : 1 - newest_;
+  Step& step = steps_[static_cast<std::size_t>(lane)];
   StepBatch batch;
-  const std::span<const StepItem> chosen = chooses ? items : std::span<const StepItem>();
-  rows_.collect(chosen, session_.backend().ops(), session_.vocab());
-  for (const StepItem& item : items) add_item(item, batch);
+  const auto chosen = way == Way::kLogits ? std::span<const StepItem>() : items;
+  step.rows.collect(chosen, session_.backend().ops(), session_.vocab());
+  for (const StepItem& item : items) add_item(item, !again, batch);
   BL_CHECK(static_cast<std::int64_t>(batch.ids.size()) <= session_.step_tokens());
   BL_CHECK(static_cast<std::int64_t>(batch.logit_rows.size()) <= session_.logit_rows());
+  BL_CHECK(!again || step.rows.any());
   ExecContext context = session_.begin_step();
   Backend& backend = session_.backend();
-  TensorView logits;
-  backend.run_step(record_key(backend, batch, rows_.key()), context, [&](ExecContext& ctx) {
-    logits = session_.model().forward(ctx, batch, session_.cache().layers());
-    if (rows_.any()) rows_.enqueue(ctx, backend, logits);
+  const std::uint64_t key = record_key(backend, batch, step.rows.key() ^ (again ? 1u << 31 : 0u));
+  backend.run_step(key, lane, context, [&](ExecContext& ctx) {
+    const auto rows = static_cast<std::int64_t>(batch.logit_rows.size());
+    const std::int32_t* ids = step.rows.any() ? step.rows.place(ctx, rows) : nullptr;
+    // The step before has left them where this one will leave its own.
+    if (again) batch.chosen = ids;
+    step.logits = session_.model().forward(ctx, batch, session_.cache().layers());
+    if (step.rows.any()) step.rows.enqueue(ctx, backend, step.logits);
   });
-  for (const StepItem& item : items) item.sequence->cached += item.count;
+  if (!again) {
+    for (const StepItem& item : items) item.sequence->cached += item.count;
+  }
+  newest_ = lane;
+  ++under_way_;
+}
+
+StepOutput StepRunner::take() {
+  BL_CHECK(under_way_ > 0);
+  const bool repeated = under_way_ == 2;
+  const int lane = repeated ? 1 - newest_ : newest_;
+  --under_way_;
+  Step& step = steps_[static_cast<std::size_t>(lane)];
   StepOutput output;
-  if (rows_.any()) rows_.read(backend, output);
+  if (step.rows.any()) {
+    session_.backend().wait_step(lane);
+    step.rows.read(output);
+  }
   const bool all_chosen =
-      rows_.any() && std::find(output.ids.begin(), output.ids.end(), -1) == output.ids.end();
-  if (!all_chosen) output.logits = on_host(logits, output);
+      step.rows.any() && std::find(output.ids.begin(), output.ids.end(), -1) == output.ids.end();
+  if (!all_chosen && !repeated) output.logits = on_host(step.logits, output);
   return output;
 }
 

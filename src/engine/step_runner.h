@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -14,7 +15,10 @@ namespace bl {
 class StepRunner {
  public:
   // The session must outlive the runner.
-  explicit StepRunner(ModelSession& session) : session_(session) {}
+  explicit StepRunner(ModelSession& session);
+  ~StepRunner();
+  StepRunner(const StepRunner&) = delete;
+  StepRunner& operator=(const StepRunner&) = delete;
 
   // Computes the items; the sequences' `cached` grows by what was computed. At most
   // session.step_tokens() tokens and session.logit_rows() rows. Throws kLimit when the cache has no
@@ -25,17 +29,30 @@ class StepRunner {
   // where it can: the output has ids then, and logits only of rows whose id is −1.
   StepOutput choose(std::span<const StepItem> items);
 
+  // choose() in two halves, and a step behind one that is under way, as StepModel has them.
+  void start(std::span<const StepItem> items);
+  StepOutput take();
+  bool repeat(std::span<const StepItem> items);
+
   // Forgets the cache behind the first `tokens` tokens, and the tokens behind them.
   void truncate(Sequence& sequence, std::int64_t tokens);
 
  private:
-  StepOutput compute(std::span<const StepItem> items, bool chooses);
+  // A step that is under way, or was last.
+  struct Step {
+    DeviceRows rows;
+    TensorView logits;
+  };
+  enum class Way { kLogits, kChosen, kAgain };
+  void enqueue(std::span<const StepItem> items, Way way);
   // The rows that `output` has no id of.
   StepLogits on_host(const TensorView& logits, const StepOutput& output);
 
   ModelSession& session_;
-  Tensor host_logits_;  // where the backend's memory is not the host's
-  DeviceRows rows_;
+  Tensor host_logits_;         // where the backend's memory is not the host's
+  std::array<Step, 2> steps_;  // of each of the backend's lanes
+  int newest_ = 0;             // lane
+  int under_way_ = 0;
 };
 
 }  // namespace bl

@@ -62,9 +62,10 @@ std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std
   for (const RopeSpec& rope : spec.ropes) ropes += RopeBank::work_bytes(rope, tokens);
   const std::size_t ends =
       arena_bytes(DType::kF32, logit_rows * spec.hidden) + arena_bytes(DType::kI32, logit_rows);
-  return arena_bytes(DType::kF32, logit_rows * spec.vocab) + embed_and_inputs_bytes(spec, tokens) +
-         lora_work_bytes(std::max(tokens, logit_rows)) + ropes + std::max(block, ends) +
-         backend.scratch_bytes(scratch);
+  const std::size_t chosen = arena_bytes(DType::kI32, 2 * logit_rows);
+  return chosen + arena_bytes(DType::kF32, logit_rows * spec.vocab) +
+         embed_and_inputs_bytes(spec, tokens) + lora_work_bytes(std::max(tokens, logit_rows)) +
+         ropes + std::max(block, ends) + backend.scratch_bytes(scratch);
 }
 
 std::size_t Model::work_bytes(std::int64_t tokens, std::int64_t logit_rows) const {
@@ -75,6 +76,7 @@ std::size_t Model::work_bytes(std::int64_t tokens, std::int64_t logit_rows) cons
 void Model::check_tokens(const StepBatch& batch) const {
   const std::int64_t rows = embedding_rows();
   for (std::int32_t id : batch.ids) {
+    if (batch.chosen != nullptr) break;
     if (id < 0 || id >= rows) {
       fail(ErrorCode::kInvalidArgument, "token id {} is outside the model's vocabulary of {}", id,
            rows);
@@ -133,7 +135,8 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
   const std::vector<StepInputs::RopeRows> ropes = parts_.ropes.prepare(ctx, rotations);
   step.ropes = ropes;
   step.kv = layers;
-  parts_.embedding.forward(ctx, upload_ints(batch.ids), step.positions, x);
+  const std::int32_t* ids = batch.chosen != nullptr ? batch.chosen : upload_ints(batch.ids);
+  parts_.embedding.forward(ctx, ids, step.positions, x);
   for (const Block& block : parts_.blocks) block.forward(ctx, step, x);
 }
 

@@ -20,7 +20,10 @@ struct BatchSequence {
 
 // All tokens of one step, sequence after sequence, without padding.
 struct StepBatch {
-  std::vector<std::int32_t> ids;        // [tokens]
+  std::vector<std::int32_t> ids;  // [tokens]
+  // Where the ids are, in the backend's memory, when nobody here knows them: `ids` are then only as
+  // many. Each is below the number of embeddings, or −1, which counts as 0.
+  const std::int32_t* chosen = nullptr;
   std::vector<std::int32_t> positions;  // [tokens]
   std::vector<std::int64_t> slots;      // [tokens]: page · kPageSlots + slot in the page
   std::vector<BatchSequence> sequences;

@@ -46,7 +46,7 @@ class Backend {
   virtual void download(const TensorView& to_host, const TensorView& from) = 0;
   virtual void synchronize() = 0;
   // Copies between places in its memory, or between it and memory of allocate_transfer(). Ordered
-  // with the steps; may be under way when it returns (synchronize() waits).
+  // with the steps, or part of one; may be under way when it returns (synchronize() waits).
   virtual void copy_pieces(std::span<const CopyPiece> pieces);
   // Host memory that copy_pieces() reaches; empty where the system has none left.
   virtual Buffer allocate_transfer(std::size_t bytes) { return try_allocate_host(bytes); }
@@ -121,12 +121,17 @@ class Backend {
   // What a step of such sequences is recorded under: equal keys, equal launches (given equal
   // numbers of tokens and wanted rows). 0: not to be recorded.
   virtual std::uint64_t step_key(std::span<const SequenceSpan>) const { return 0; }
+  // Whether a step may be enqueued while the one before it is under way.
+  virtual bool runs_ahead() const { return false; }
   // Runs `body`, which enqueues one step. A backend may record the launches of a key and repeat
-  // them; the body then runs for its uploads alone. Key 0 is never recorded.
-  virtual void run_step(std::uint64_t, ExecContext& ctx,
+  // them; the body then runs for its uploads alone. Key 0 is never recorded. `lane`: 0 or 1; of
+  // each one step is under way at most: the lane's last one is waited for.
+  virtual void run_step(std::uint64_t, int /*lane*/, ExecContext& ctx,
                         const std::function<void(ExecContext&)>& body) {
     body(ctx);
   }
+  // Until the last step of the lane is over.
+  virtual void wait_step(int /*lane*/) {}
 
   virtual CacheType default_cache_type() const = 0;
   // Names how rows lie inside a page: pages of another name mean something else.

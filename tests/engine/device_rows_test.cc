@@ -38,8 +38,11 @@ class DeviceRowsTest : public testing::Test {
     rows_.collect(items, backend_->ops(), vocab);
     StepOutput output;
     if (!rows_.any()) return output;
+    fetched_.resize(static_cast<std::size_t>(2 * rows));
+    rows_.fetch_to(fetched_);
+    rows_.place(context_, rows);
     rows_.enqueue(context_, *backend_, view_of(logits.data(), {rows, vocab}));
-    rows_.read(*backend_, output);
+    rows_.read(output);
     return output;
   }
 
@@ -93,6 +96,7 @@ class DeviceRowsTest : public testing::Test {
   ExecContext context_;
   PagePool pool_{4};
   DeviceRows rows_;
+  std::vector<std::int32_t> fetched_;
   std::mt19937_64 random_{17};
 };
 

@@ -427,6 +427,7 @@ TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
   std::int64_t with_adapters = 0;
   std::int64_t restored = 0;
   std::int64_t dropped = 0;
+  std::int64_t repeated = 0;
   for (unsigned seed = 0; seed < rounds(); ++seed) {
     std::mt19937 random(seed);
     const auto below = [&](std::int64_t n) {
@@ -438,6 +439,7 @@ TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
     options.pages = static_cast<std::int32_t>(5 + below(24));
     options.context = 1280;
     options.gives_logits = below(3) == 0;
+    options.repeats = below(4) > 0;
     asked_.clear();
     // Half of the time with guesses, of which more or fewer are right.
     SpeculationOptions speculation;
@@ -528,11 +530,13 @@ TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
     refused += core_->stats().drafted_tokens - core_->stats().accepted_tokens;
     restored += core_->stats().cache.pages_restored;
     dropped += core_->stats().cache.pages_dropped;
+    repeated += model_->repeated;
   }
   EXPECT_GT(accepted, 100 * rounds());
   EXPECT_GT(refused, 100 * rounds());
   EXPECT_GT(restored, rounds() * 5);
   EXPECT_GT(dropped, rounds());
+  EXPECT_GT(repeated, 10 * std::int64_t{rounds()});
   EXPECT_EQ(operations, 400 * std::int64_t{rounds()});
   EXPECT_GT(rewinds, 2 * std::int64_t{rounds()});
   EXPECT_GT(with_adapters, 20 * std::int64_t{rounds()});

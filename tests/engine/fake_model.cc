@@ -88,12 +88,12 @@ std::vector<float> FakeModel::row(std::span<const std::int32_t> ids,
   return logits;
 }
 
-void FakeModel::write(const StepItem& item) {
+void FakeModel::write(const StepItem& item, std::optional<std::int32_t> behind) {
   const Sequence& sequence = *item.sequence;
   const std::int32_t tag = tag_of(item.adapters);
   for (std::int64_t i = sequence.cached; i < sequence.cached + item.count; ++i) {
     const std::int64_t slot = sequence.pages.slot(i);
-    const std::int32_t id = sequence.ids[static_cast<std::size_t>(i)];
+    const std::int32_t id = behind ? *behind : sequence.ids[static_cast<std::size_t>(i)];
     // Others may read a page that is being filled, and nobody writes into one that others hold in
     // full, so what is overwritten must belong to nobody else: at most the index keeps a part.
     const auto page = static_cast<std::int32_t>(slot / kPageSlots);
@@ -102,29 +102,33 @@ void FakeModel::write(const StepItem& item) {
   }
 }
 
-void FakeModel::check(const StepItem& item) const {
+void FakeModel::check(const StepItem& item, std::optional<std::int32_t> behind) const {
   const Sequence& sequence = *item.sequence;
   const std::int32_t tag = tag_of(item.adapters);
   for (std::int64_t i = 0; i < sequence.cached + item.count; ++i) {
-    BL_CHECK(slots_[static_cast<std::size_t>(sequence.pages.slot(i))] ==
-             held(sequence.ids[static_cast<std::size_t>(i)], tag));
+    const bool last = behind && i == sequence.cached;
+    const std::int32_t id = last ? *behind : sequence.ids[static_cast<std::size_t>(i)];
+    BL_CHECK(slots_[static_cast<std::size_t>(sequence.pages.slot(i))] == held(id, tag));
   }
+}
+
+// One row: what follows the text.
+void FakeModel::answer(std::span<const std::int32_t> text, const AdapterMix* adapters) {
+  const AdapterMix mix = adapters == nullptr ? AdapterMix() : *adapters;
+  const bool damaged = is_damaged && is_damaged(text);
+  ids_.push_back(damaged ? -1 : follows(text, mix));
+  if (!options_.gives_logits && !is_damaged) return;
+  const std::vector<float> values = row(text, mix);
+  float* logits = logits_.view().row<float>(rows_++);
+  std::copy(values.begin(), values.end(), logits);
+  if (damaged) logits[3] = std::numeric_limits<float>::quiet_NaN();
 }
 
 StepOutput FakeModel::run(std::span<const StepItem> items) {
   if (on_step) on_step(items);
   ids_.clear();
+  rows_ = 0;
   std::int64_t tokens = 0;
-  std::int64_t row = 0;
-  const auto answer = [&](std::span<const std::int32_t> text, const AdapterMix& adapters) {
-    const std::int32_t id = follows(text, adapters);
-    ids_.push_back(id);
-    if (!options_.gives_logits) return;
-    const std::vector<float> values = this->row(text, adapters);
-    float* logits = logits_.view().row<float>(row++);
-    std::copy(values.begin(), values.end(), logits);
-    if (is_damaged && is_damaged(text)) logits[3] = std::numeric_limits<float>::quiet_NaN();
-  };
   for (const StepItem& item : items) {
     Sequence& sequence = *item.sequence;
     BL_CHECK(item.count > 0);
@@ -134,8 +138,7 @@ StepOutput FakeModel::run(std::span<const StepItem> items) {
     if (options_.checks) check(item);
     for (std::int64_t i = sequence.cached; i < end; ++i) {
       if (item.logits == LogitRows::kAll || (item.logits == LogitRows::kLast && i + 1 == end)) {
-        answer(std::span(sequence.ids).first(static_cast<std::size_t>(i) + 1),
-               item.adapters == nullptr ? AdapterMix() : *item.adapters);
+        answer(std::span(sequence.ids).first(static_cast<std::size_t>(i) + 1), item.adapters);
       }
     }
     sequence.cached = end;
@@ -144,8 +147,59 @@ StepOutput FakeModel::run(std::span<const StepItem> items) {
   BL_CHECK(static_cast<std::int64_t>(ids_.size()) <= options_.logit_rows);
   computed += tokens;
   largest_step = std::max(largest_step, tokens);
-  if (!options_.gives_logits) return {{}, ids_};
-  return {slice_rows(logits_.view(), 0, row), {}};
+  const TensorView logits = rows_ > 0 ? slice_rows(logits_.view(), 0, rows_) : TensorView();
+  if (!options_.gives_logits) return {logits, ids_};
+  return {logits, {}};
+}
+
+void FakeModel::start(std::span<const StepItem> items) {
+  under_way_.clear();
+  run(items);
+  UnderWay& step = under_way_.emplace_back();
+  for (const StepItem& item : items) step.sequences.push_back(item.sequence);
+  step.ids = ids_;
+  step.rows = rows_;
+}
+
+bool FakeModel::repeat(std::span<const StepItem> items) {
+  if (!options_.repeats || options_.gives_logits) return false;
+  BL_CHECK(under_way_.size() == 1 && under_way_.front().sequences.size() == items.size());
+  if (on_step) on_step(items);
+  const UnderWay before = under_way_.front();
+  UnderWay step;
+  ids_.clear();
+  rows_ = 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const StepItem& item = items[i];
+    const Sequence& sequence = *item.sequence;
+    BL_CHECK(item.sequence == before.sequences[i] && item.count == 1 && item.sampling != nullptr);
+    BL_CHECK(sequence.cached == static_cast<std::int64_t>(sequence.ids.size()));
+    const std::int32_t id = std::max(before.ids[i], 0);
+    write(item, id);
+    if (options_.checks) check(item, id);
+    std::vector<std::int32_t> text = sequence.ids;
+    text.push_back(id);
+    answer(text, item.adapters);
+    step.sequences.push_back(item.sequence);
+  }
+  step.ids = ids_;
+  step.rows = rows_;
+  under_way_.push_back(std::move(step));
+  computed += static_cast<std::int64_t>(items.size());
+  ++repeated;
+  return true;
+}
+
+StepOutput FakeModel::take() {
+  BL_CHECK(!under_way_.empty());
+  const UnderWay step = std::move(under_way_.front());
+  under_way_.pop_front();
+  taken_ = step.ids;
+  // A step behind it has taken the place of its logits.
+  const std::int64_t rows = under_way_.empty() ? step.rows : 0;
+  const TensorView logits = rows > 0 ? slice_rows(logits_.view(), 0, rows) : TensorView();
+  if (!options_.gives_logits) return {logits, taken_};
+  return {logits, {}};
 }
 
 void FakeModel::copy_page(std::int32_t to, std::int32_t from) {

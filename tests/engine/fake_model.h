@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "cache/page_memory.h"
@@ -26,6 +28,7 @@ class FakeModel : public StepModel, private PageMemory {
     std::int64_t logit_rows = 16;
     std::int32_t pages = 64;
     bool gives_logits = false;  // else it chooses the tokens itself
+    bool repeats = false;       // steps that are under way
     bool checks = true;
     bool reach_matters = false;
     std::uint64_t identity = 1;
@@ -35,6 +38,9 @@ class FakeModel : public StepModel, private PageMemory {
   Facts facts() const override;
   PagePool& pool() override { return pool_; }
   StepOutput run(std::span<const StepItem> items) override;
+  void start(std::span<const StepItem> items) override;
+  bool repeat(std::span<const StepItem> items) override;
+  StepOutput take() override;
   void copy_page(std::int32_t to, std::int32_t from) override;
   PageMemory* page_memory() override { return this; }
   PageKind page_kind() override;
@@ -49,10 +55,11 @@ class FakeModel : public StepModel, private PageMemory {
 
   // Called before each step; may throw.
   std::function<void(std::span<const StepItem>)> on_step;
-  // Which texts give logits that are no numbers.
+  // Which texts give logits that are no numbers; where it chooses itself, it then cannot.
   std::function<bool(std::span<const std::int32_t>)> is_damaged;
   std::int64_t computed = 0;  // tokens
   std::int64_t largest_step = 0;
+  std::int64_t repeated = 0;  // steps
 
  private:
   // A page on the host is its tokens and a checksum, so that a page which comes back is known to
@@ -63,14 +70,24 @@ class FakeModel : public StepModel, private PageMemory {
   void read_page(std::int32_t page, const std::byte* host) override;
   void finish_moves() override {}
 
-  void write(const StepItem& item);
-  void check(const StepItem& item) const;
+  // `behind`: the token that stands at the end of the item's ids without being one of them yet.
+  void write(const StepItem& item, std::optional<std::int32_t> behind = {});
+  void check(const StepItem& item, std::optional<std::int32_t> behind = {}) const;
+  void answer(std::span<const std::int32_t> text, const AdapterMix* adapters);
 
   Options options_;
   PagePool pool_;
   std::vector<std::int32_t> slots_;  // the token in each slot of each page, and its adapters
   std::vector<std::int32_t> ids_;
   Tensor logits_;
+  std::int64_t rows_ = 0;  // of logits_ that the step has filled
+  struct UnderWay {
+    std::vector<const Sequence*> sequences;
+    std::vector<std::int32_t> ids;
+    std::int64_t rows = 0;
+  };
+  std::deque<UnderWay> under_way_;
+  std::vector<std::int32_t> taken_;
 };
 
 }  // namespace bl::test

@@ -9,7 +9,6 @@
 #include "backend/cuda/cuda_matrix.h"
 #include "backend/cuda/packed_size.h"
 #include "backend/cuda/packer.h"
-#include "backend/cuda/pinned_staging.h"
 #include "backend/cuda/product.h"
 #include "backend/cuda/scratch_plan.h"
 #include "backend/cuda/step_recorder.h"
@@ -19,7 +18,7 @@
 namespace bl {
 namespace {
 
-constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
+constexpr std::size_t kStagingBytes = std::size_t{16} << 20;  // of a lane
 // Larger copies wait for themselves.
 constexpr std::size_t kLargestStaged = std::size_t{2} << 20;
 
@@ -39,6 +38,9 @@ CudaBackend::CudaBackend(int device)
       memory_(fmt::format("{} ({})", name_, facts_.name)) {
   blas_ = std::make_unique<cuda::BlasLt>(memory_);
   BL_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  for (cudaEvent_t& event : step_over_) {
+    BL_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  }
   constexpr float kConstants[] = {0.0f, 1.0f};
   constants_ = memory_.take(sizeof kConstants);
   BL_CUDA_CHECK(
@@ -64,6 +66,7 @@ CudaBackend::~CudaBackend() {
   recorder_.reset();
   staging_.reset();
   blas_.reset();
+  for (cudaEvent_t event : step_over_) cudaEventDestroy(event);
   cudaStreamDestroy(stream_);
 }
 
@@ -129,12 +132,12 @@ void CudaBackend::download(const TensorView& to, const TensorView& from) {
 
 void CudaBackend::synchronize() {
   BL_CUDA_CHECK(cudaStreamSynchronize(stream_));
-  staging_->reset();
+  staging_->begin(lane_);
 }
 
 // The address of each side says where it is.
 void CudaBackend::copy_pieces(std::span<const CopyPiece> pieces) {
-  BL_CHECK(!recorder_->silent());
+  if (recorder_->silent()) return;
   for (const CopyPiece& piece : pieces) {
     BL_CUDA_CHECK(cudaMemcpyAsync(piece.to, piece.from, piece.bytes, cudaMemcpyDefault, stream_));
   }
@@ -181,15 +184,24 @@ std::uint64_t CudaBackend::step_key(std::span<const SequenceSpan> sequences) con
   return cuda::count_spans(sequences).graph_key();
 }
 
-void CudaBackend::run_step(std::uint64_t key, ExecContext& ctx,
+void CudaBackend::run_step(std::uint64_t key, int lane, ExecContext& ctx,
                            const std::function<void(ExecContext&)>& body) {
+  // Uploads behind the last step went through its lane's memory, too.
+  BL_CUDA_CHECK(cudaEventRecord(step_over_[static_cast<std::size_t>(lane_)], stream_));
+  lane_ = lane;
+  wait_step(lane);
+  // Recorded copies read the lane's memory from its beginning.
+  staging_->begin(lane);
   if (key == 0) {
     body(ctx);
-    return;
+  } else {
+    recorder_->run(key + static_cast<std::uint64_t>(lane), ctx, body);
   }
-  // Recorded copies read the staging memory from its beginning.
-  synchronize();
-  recorder_->run(key, ctx, body);
+  BL_CUDA_CHECK(cudaEventRecord(step_over_[static_cast<std::size_t>(lane)], stream_));
+}
+
+void CudaBackend::wait_step(int lane) {
+  BL_CUDA_CHECK(cudaEventSynchronize(step_over_[static_cast<std::size_t>(lane)]));
 }
 
 }  // namespace bl

@@ -1,6 +1,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <memory>
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "backend/cuda/cuda_sizes.h"
 #include "backend/cuda/device_facts.h"
 #include "backend/cuda/device_memory.h"
+#include "backend/cuda/pinned_staging.h"
 
 namespace bl {
 
@@ -15,7 +17,6 @@ namespace cuda {
 class AttentionTables;
 class BlasLt;
 class Packer;
-class PinnedStaging;
 class ProductPlans;
 class StepRecorder;
 }  // namespace cuda
@@ -52,8 +53,10 @@ class CudaBackend final : public CudaSizes {
   const AttentionPlan* plan_attention(ExecContext& ctx,
                                       std::span<const SequenceSpan> sequences) override;
   std::uint64_t step_key(std::span<const SequenceSpan> sequences) const override;
-  void run_step(std::uint64_t key, ExecContext& ctx,
+  bool runs_ahead() const override { return true; }
+  void run_step(std::uint64_t key, int lane, ExecContext& ctx,
                 const std::function<void(ExecContext&)>& body) override;
+  void wait_step(int lane) override;
 
   std::string_view page_order() const override { return "cuda rows"; }
 
@@ -72,6 +75,8 @@ class CudaBackend final : public CudaSizes {
   cuda::DeviceFacts facts_;
   cuda::DeviceMemory memory_;
   cudaStream_t stream_ = nullptr;
+  std::array<cudaEvent_t, cuda::PinnedStaging::kLanes> step_over_{};
+  int lane_ = 0;  // of the last step
   cuda::CudaOps ops_;
   std::shared_ptr<std::byte> constants_;
   std::unique_ptr<cuda::BlasLt> blas_;

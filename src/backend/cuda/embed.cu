@@ -14,7 +14,8 @@ struct Embed {
   bool accumulate;
 
   __device__ void operator()(std::int64_t row, std::int64_t column) const {
-    const auto stored = load_pack<kPack>(table[ids[row]] + column);
+    // −1: a step before this one has found nothing; whoever reads its result knows.
+    const auto stored = load_pack<kPack>(table[max(ids[row], 0)] + column);
     float* to = out[row] + column;
     Pack<float, kPack> result{};
     if (accumulate) result = load_pack<kPack>(to);

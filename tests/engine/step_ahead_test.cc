@@ -1,0 +1,270 @@
+// Steps that are enqueued before the one before them has told its tokens.
+
+#include "engine/step_ahead.h"
+
+#include <gtest/gtest.h>
+
+#include "backend/registry.h"
+#include "base/error.h"
+#include "core_test.h"
+#include "engine/engine.h"
+#include "engine/step_runner.h"
+#include "tiny_model.h"
+
+namespace bl {
+namespace {
+
+using test::CoreTest;
+
+class StepAheadTest : public CoreTest {
+ protected:
+  // Steps until the answer has so many tokens.
+  int steps_until(Asked& asked, std::size_t tokens) {
+    for (int steps = 0; steps < 100; ++steps) {
+      if (asked.ids[0].size() >= tokens) return steps;
+      step();
+      read(asked);
+    }
+    return 100;
+  }
+};
+
+TEST_F(StepAheadTest, AnswersAreWhatTheyAreOtherwise) {
+  start({.repeats = true});
+  std::vector<Asked*> asked;
+  for (const std::int32_t i : {1, 2, 3}) {
+    Request r = request(text(40, i), 100 + 30 * i);
+    r.adapters = {{"", 0.25 * i}};
+    asked.push_back(&ask(r));
+  }
+  run_all(400);
+  for (const Asked* one : asked) {
+    const Request& r = one->open->request;
+    EXPECT_EQ(one->ids[0],
+              model_->continuation(r.prompt, r.sampling.max_tokens, test::adapters_of(r)));
+  }
+  // But for the first steps, and those in which an answer ended.
+  EXPECT_GT(model_->repeated, 180);
+  EXPECT_LT(core_->stats().steps, 200);
+  EXPECT_EQ(core_->stats().decode_tokens, 130 + 160 + 190 - 3);
+  expect_no_leak();
+}
+
+// The step that runs when an answer turns out to be over computes a token too many, whose page was
+// given back meanwhile.
+TEST_F(StepAheadTest, AnEndTokenEndsAnAnswer) {
+  start({.pages = 8, .repeats = true});
+  Request r = request(text(250, 1), 1000);
+  r.sampling.stop_tokens = {model_->continuation(r.prompt, 30).back()};
+  Asked& ends = ask(r);
+  Asked& goes_on = ask(request(text(30, 2), 300));
+  run_all(400);
+  EXPECT_EQ(ends.reasons[0], FinishReason::kEndToken);
+  EXPECT_LE(ends.ids[0].size(), 30u);
+  EXPECT_EQ(goes_on.ids[0], model_->continuation(text(30, 2), 300));
+  EXPECT_GT(model_->repeated, 250);
+  expect_no_leak();
+}
+
+TEST_F(StepAheadTest, WhoComesWaitsForOneStepMore) {
+  start({.repeats = true});
+  Asked& first = ask(request(text(40, 1), 200));
+  steps_until(first, 10);
+  Asked& second = ask(request(text(40, 2), 20));
+  EXPECT_LE(steps_until(second, 1), 2);
+  run_all(400);
+  EXPECT_EQ(second.ids[0], model_->continuation(text(40, 2), 20));
+  EXPECT_EQ(first.ids[0], model_->continuation(text(40, 1), 200));
+}
+
+TEST_F(StepAheadTest, PagesOfACancelledAnswerAreFreeAfterTwoSteps) {
+  start({.repeats = true});
+  Asked& asked = ask(request(text(600, 1), 200));
+  steps_until(asked, 10);
+  asked.open->stream->cancel();
+  step();
+  step();
+  EXPECT_EQ(core_->requests(), 0);
+  EXPECT_FALSE(step());
+  expect_no_leak();
+}
+
+TEST_F(StepAheadTest, ASlowReaderPausesHimself) {
+  start({.repeats = true});
+  Request slow = request(text(30, 1), 100);
+  slow.unread_tokens = 10;
+  Asked& first = ask(slow);
+  Asked& second = ask(request(text(30, 2), 100));
+  for (int i = 0; i < 200; ++i) {
+    step();
+    read(second);
+  }
+  EXPECT_EQ(second.ids[0].size(), 100u);
+  EXPECT_EQ(first.open->stream->unread(0), 10);
+  run_all(400);
+  EXPECT_EQ(first.ids[0], model_->continuation(slow.prompt, 100));
+}
+
+// The logits of a row that is none are gone when that is known: the row is computed again.
+TEST_F(StepAheadTest, DamagedRowsEndTheirRequestAlone) {
+  start({.repeats = true});
+  const std::vector<std::int32_t> bad = text(40, 3);
+  model_->is_damaged = [&](std::span<const std::int32_t> ids) {
+    return ids.size() > bad.size() + 14 && std::equal(bad.begin(), bad.end(), ids.begin());
+  };
+  Asked& first = ask(request(bad, 40));
+  Asked& second = ask(request(text(40, 4), 40));
+  run_all(200);
+  EXPECT_EQ(first.reasons[0], FinishReason::kError);
+  EXPECT_NE(first.errors[0].find("NaN"), std::string::npos) << first.errors[0];
+  EXPECT_EQ(first.ids[0].size(), 15u);
+  EXPECT_EQ(second.ids[0], model_->continuation(text(40, 4), 40));
+  EXPECT_GT(model_->repeated, 20);
+  expect_no_leak();
+}
+
+TEST_F(StepAheadTest, AStepThatFailsEndsWhoWasInIt) {
+  for (const int failing : {3, 4, 5}) {
+    SCOPED_TRACE(failing);
+    asked_.clear();
+    start({.repeats = true});
+    Asked& first = ask(request(text(40, 3), 20));
+    int steps = 0;
+    model_->on_step = [&](std::span<const StepItem>) {
+      if (++steps == failing) fail(ErrorCode::kDevice, "the card has left");
+    };
+    for (int i = 0; i < 5; ++i) step();
+    Asked& second = ask(request(text(40, 4), 20));
+    run_all(60);
+    EXPECT_EQ(first.reasons[0], FinishReason::kError);
+    EXPECT_EQ(first.errors[0], "the card has left");
+    EXPECT_EQ(second.ids[0], model_->continuation(text(40, 4), 20));
+    expect_no_leak();
+  }
+}
+
+// --- on a model ---
+
+std::unique_ptr<ModelSession> load(const std::string& backend) {
+  SessionOptions options;
+  options.model = test::make_tiny_model("step-ahead");
+  options.backend = backend;
+  options.threads = 2;
+  options.context = 512;
+  options.sequences = 8;
+  return ModelSession::load(options);
+}
+
+SamplingParams params_of(std::int32_t i) {
+  SamplingParams params;
+  params.temperature = i == 0 ? 0 : 1.2;
+  params.seed = static_cast<std::uint64_t>(i);
+  params.logprobs = i == 2;
+  if (i == 1) params.logit_bias = {{70, 1.5}};
+  return params;
+}
+
+// The tokens and log-probabilities of three sequences, one step after the other or each behind one
+// that is under way.
+std::vector<double> decode(ModelSession& session, bool ahead) {
+  StepRunner runner(session);
+  std::vector<SamplingParams> params{params_of(0), params_of(1), params_of(2)};
+  std::vector<Sequence> sequences;
+  std::vector<StepItem> items;
+  for (std::int32_t i = 0; i < 3; ++i) {
+    sequences.push_back(session.new_sequence());
+    sequences.back().ids = {65 + i, 66, 67, 68 + i};
+    sequences.back().reach = 400;
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    items.push_back({.sequence = &sequences[i],
+                     .count = 4,
+                     .logits = LogitRows::kLast,
+                     .sampling = &params[i],
+                     .log_probabilities = params[i].logprobs});
+  }
+  std::vector<double> out;
+  runner.start(items);
+  for (StepItem& item : items) item.count = 1;
+  for (int step = 0; step < 300; ++step) {
+    if (ahead) {
+      EXPECT_TRUE(runner.repeat(items));
+    }
+    const StepOutput output = runner.take();
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_GE(output.ids[i], 0);
+      sequences[i].ids.push_back(output.ids[i]);
+      out.push_back(output.ids[i]);
+      out.push_back(static_cast<double>(output.log_probability(static_cast<std::int64_t>(i))));
+      sequences[i].cached += ahead ? 1 : 0;
+    }
+    if (!ahead) runner.start(items);
+  }
+  return out;
+}
+
+TEST(StepsAhead, TokensAreThoseOfOneStepAfterTheOther) {
+  const auto session = load("ref");
+  EXPECT_EQ(decode(*session, true), decode(*session, false));
+}
+
+TEST(StepsAhead, PenaltiesNeedTheirTokens) {
+  const auto session = load("ref");
+  StepRunner runner(*session);
+  SamplingParams params;
+  params.repetition_penalty = 1.1;
+  Sequence sequence = session->new_sequence();
+  sequence.ids = {65};
+  sequence.reach = 100;
+  const StepItem item{
+      .sequence = &sequence, .count = 1, .logits = LogitRows::kLast, .sampling = &params};
+  runner.start({&item, 1});
+  EXPECT_FALSE(runner.repeat({&item, 1}));
+  EXPECT_GE(runner.take().ids[0], 0);
+}
+
+class StepsAheadOnCuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      open_backend("cuda:0", {});
+    } catch (const Error& error) {
+      GTEST_SKIP() << "SKIPPED: " << error.what();
+    }
+  }
+};
+
+TEST_F(StepsAheadOnCuda, TokensAreThoseOfOneStepAfterTheOther) {
+  const auto session = load("cuda:0");
+  const std::vector<double> expected = decode(*session, false);
+  for (int round = 0; round < 3; ++round) {
+    const std::vector<double> found = decode(*session, true);
+    const auto [at, other] = std::mismatch(found.begin(), found.end(), expected.begin());
+    EXPECT_EQ(at - found.begin(), std::ssize(expected)) << "round " << round;
+  }
+}
+
+// An engine that runs ahead gives what one gives that may not (for it asks for what only the host
+// can do, once more than the text needs).
+TEST_F(StepsAheadOnCuda, AnswersAreThoseOfOneStepAfterTheOther) {
+  std::vector<std::vector<std::int32_t>> answers[2];
+  for (const bool penalised : {false, true}) {
+    Engine engine(load("cuda:0"));
+    std::vector<RequestHandle> handles;
+    for (std::int32_t i = 0; i < 8; ++i) {
+      Request request;
+      request.prompt = {65, 66, 67, i};
+      request.sampling = params_of(i % 2);
+      request.sampling.max_tokens = 40 + 20 * i;
+      // Changes nothing, but needs the tokens that came before.
+      if (penalised) request.sampling.frequency_penalty = 1e-30;
+      request.ignore_end_tokens = true;
+      handles.push_back(engine.submit(request));
+    }
+    for (RequestHandle& handle : handles) answers[penalised].push_back(handle.wait().front().ids);
+  }
+  EXPECT_EQ(answers[0], answers[1]);
+}
+
+}  // namespace
+}  // namespace bl
