@@ -34,8 +34,8 @@ struct KvWriteArgs {
   const std::int64_t* slots = nullptr;  // [tokens]: page · kPageSlots + slot in the page
 };
 
-// rope(q), rope(k) and kv_write(write) in one launch; write.k is k.x, which keeps its keys as they
-// were. Tables, positions and style of q and k are the same.
+// rope(q), rope(k) and kv_write(write) in one launch; write.k is k.x, which is of no use
+// afterwards: it may be turned or not. Tables, positions and style of q and k are the same.
 struct RopeAndWriteArgs {
   RopeArgs q;
   RopeArgs k;

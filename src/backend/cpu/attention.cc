@@ -1,10 +1,15 @@
 #include "backend/cpu/attention.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "backend/cpu/attention_kernels.h"
 #include "backend/cpu/cpu_ops.h"
-#include "backend/cpu/kv_rows.h"
+#include "backend/cpu/kv_writer.h"
+#include "backend/cpu/piece_queue.h"
+#include "backend/cpu/rotate_heads.h"
+#include "base/check.h"
 
 namespace bl::cpu {
 namespace {
@@ -14,6 +19,7 @@ constexpr float kLog2E = 1.44269504088896340736f;
 // Rows of partial results held at once, a head: spans of sequences with few new tokens are shared
 // among the threads, and joined when so many are done.
 constexpr std::int64_t kSplitRows = 128;
+constexpr std::int64_t kWorthSharing = 512;  // scores and elements written
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -32,7 +38,10 @@ struct Room {
   }
   std::int64_t positions() const { return partial(2); }
   std::int64_t slopes() const { return positions() + kBlockRows; }
-  std::int64_t floats() const { return round_up(slopes() + kBlockRows, 16); }
+  std::int64_t write() const { return slopes() + kBlockRows; }
+  std::int64_t floats() const {
+    return round_up(write() + KvWriter::room_floats(std::max(k_dim, v_dim)), 16);
+  }
 };
 
 PartialRows partial_rows(float* at, std::int64_t rows, std::int64_t v_dim) {
@@ -57,9 +66,12 @@ struct Block {
 
 class AttentionRun {
  public:
-  AttentionRun(ExecContext& ctx, const AttentionArgs& args)
+  // `before`: what is still to be done with the new tokens' heads, or null. Then every sequence
+  // must be one block of rows.
+  AttentionRun(ExecContext& ctx, const AttentionArgs& args, const RopeAndWriteArgs* before)
       : ctx_(ctx),
         args_(args),
+        before_(before),
         kernels_(kernels_of(ctx).attention),
         k_(row_format(args.cache.layout.k_row())),
         v_(row_format(args.cache.layout.v_row())),
@@ -69,10 +81,22 @@ class AttentionRun {
         room_{k_.dim, round_up(v_.dim, 16)} {
     const int threads = ctx.threads != nullptr ? ctx.threads->threads() : 1;
     rooms_ = ctx.scratch->take_f32({threads, room_.floats()});
+    if (before_ != nullptr) writer_.emplace(ctx, before_->write);
+  }
+
+  // Whether each sequence's rows of a kv head are one block: so it is where few tokens are new.
+  static bool blocks_are_single(const AttentionArgs& args) {
+    const std::int64_t group = args.q.shape[1] / args.cache.layout.kv_heads;
+    return std::all_of(args.sequences.begin(), args.sequences.end(),
+                       [&](const SequenceSpan& s) { return s.tokens * group <= kBlockRows; });
   }
 
   void run() {
-    run_blocks();
+    if (blocks_are_single(args_)) {
+      run_single_blocks();
+    } else {
+      run_blocks();
+    }
     if (std::any_of(args_.sequences.begin(), args_.sequences.end(),
                     [&](const SequenceSpan& s) { return splits(s); })) {
       run_splits();
@@ -122,23 +146,39 @@ class AttentionRun {
             .window = args_.window};
   }
 
-  void attend(const Block& block, const QueryBlock& query, std::int64_t span, int thread,
-              const PartialRows& out) const {
-    KeySpan keys{.k = k_, .v = v_, .first = static_cast<std::int32_t>(span * kSpanKeys)};
-    const std::int64_t pages = pages_for(keys_of(*block.sequence));
+  KeySpan locate(const Block& block, std::int64_t span) const {
+    const SequenceSpan& s = *block.sequence;
+    const std::int64_t first = s.past + block.first_row / group_;
+    const std::int64_t last = s.past + (block.first_row + block.rows - 1) / group_;
+    const std::int64_t oldest = args_.window > 0 ? first + 1 - args_.window : 0;
+    KeySpan keys{.k = k_,
+                 .v = v_,
+                 .first = static_cast<std::int32_t>(span * kSpanKeys),
+                 .oldest = static_cast<std::int32_t>(std::max<std::int64_t>(0, oldest)),
+                 .last = static_cast<std::int32_t>(last)};
+    const std::int64_t pages = pages_for(keys_of(s));
     const auto heads = static_cast<std::size_t>(kv_heads());
     const auto head = static_cast<std::size_t>(block.kv_head);
     for (std::int64_t i = 0; i < kSpanPages && span * kSpanPages + i < pages; ++i) {
-      const auto page = static_cast<std::size_t>(block.sequence->pages[span * kSpanPages + i]);
+      const auto page = static_cast<std::size_t>(s.pages[span * kSpanPages + i]);
       const std::size_t rows = (page * heads + head) * kPageSlots;
       keys.k_head[i] = args_.cache.k + rows * k_.bytes;
       keys.v_head[i] = args_.cache.v + rows * v_.bytes;
     }
+    return keys;
+  }
+
+  void attend(const QueryBlock& query, const KeySpan& keys, int thread,
+              const PartialRows& out) const {
     float* at = room(thread);
     kernels_.attend_span(
         query, keys,
         {.keys = at + room_.keys(), .values = at + room_.values(), .scores = at + room_.scores()},
         out);
+  }
+  void attend(const Block& block, const QueryBlock& query, std::int64_t span, int thread,
+              const PartialRows& out) const {
+    attend(query, locate(block, span), thread, out);
   }
 
   void finish(const Block& block, const PartialRows& rows) const {
@@ -179,6 +219,77 @@ class AttentionRun {
     finish(block, all);
   }
 
+  // Sequences of one block each, kv heads in turn: a thread takes a run of them, and fetches the
+  // next one's keys and values while it works. Of those whose spans are shared only `before` is
+  // done.
+  void run_single_blocks() const {
+    const std::int64_t count = static_cast<std::int64_t>(args_.sequences.size()) * kv_heads();
+    std::int64_t work = 0;
+    for (const SequenceSpan& s : args_.sequences) {
+      work += splits(s) ? 0 : s.tokens * args_.q.shape[1] * keys_of(s);
+      if (before_ != nullptr) work += s.tokens * kv_heads() * (k_.dim + v_.dim);
+    }
+    if (ctx_.threads == nullptr || work < kWorthSharing) {
+      Ahead ahead;
+      for (std::int64_t i = 0; i < count; ++i) run_single_block(i, i + 1 < count, 0, ahead);
+      return;
+    }
+    PieceQueue queue(count, ctx_.threads->threads());
+    ctx_.threads->run_any([&](int thread) {
+      Ahead ahead;
+      for (std::int64_t item = 0; (item = queue.take(thread)) >= 0;) {
+        run_single_block(item, queue.followed(item), thread, ahead);
+      }
+    });
+  }
+
+  Block single_block(std::int64_t item) const {
+    const SequenceSpan& s = args_.sequences[static_cast<std::size_t>(item / kv_heads())];
+    return {.sequence = &s, .kv_head = item % kv_heads(), .rows = static_cast<int>(rows_of(s))};
+  }
+  bool attends(const Block& block) const { return block.rows > 0 && !splits(*block.sequence); }
+
+  // What a thread has fetched: keys of an item before a position.
+  struct Ahead {
+    std::int64_t item = -1;
+    std::int32_t keys = 0;
+  };
+
+  void run_single_block(std::int64_t item, bool followed, int thread, Ahead& ahead) const {
+    const Block block = single_block(item);
+    if (before_ != nullptr) rotate_and_write(block, thread);
+    if (!attends(block)) return;
+    const QueryBlock query = prepare(block, thread);
+    KeySpan keys = locate(block, 0);
+    keys.fetched = ahead.item == item ? ahead.keys : 0;
+    ahead = {};
+    KeySpan next;
+    if (followed && keys.oldest == 0) {
+      const Block after = single_block(item + 1);
+      if (attends(after)) {
+        next = locate(after, 0);
+        keys.next = &next;
+        ahead = {item + 1, (keys.last / kTileKeys + 1) * kTileKeys};
+      }
+    }
+    const PartialRows all = room_partial(thread, 0);
+    attend(query, keys, thread, all);
+    finish(block, all);
+  }
+
+  // What is left to do with the new tokens of a kv head and its queries before they attend.
+  void rotate_and_write(const Block& block, int thread) const {
+    const ElementKernels& kernels = kernels_of(ctx_).element;
+    for (std::int64_t i = 0; i < block.sequence->tokens; ++i) {
+      const std::int64_t t = block.sequence->first_token + i;
+      const std::array<HeadRange, 2> heads{
+          HeadRange{args_.q.row<float>(t) + block.kv_head * group_ * k_.dim, group_},
+          HeadRange{before_->k.x.row<float>(t) + block.kv_head * k_.dim, 1}};
+      rotate_heads(kernels, before_->q, t, heads);
+      writer_->write(t, block.kv_head, room(thread) + room_.write());
+    }
+  }
+
   void run_blocks() const {
     std::int64_t count = 0;
     std::int64_t work = 0;
@@ -186,7 +297,6 @@ class AttentionRun {
       count += blocks_of(s) * kv_heads();
       work += blocks_of(s) > 0 ? s.tokens * args_.q.shape[1] * keys_of(s) : 0;
     }
-    constexpr std::int64_t kWorthSharing = 512;
     for_items(ctx_, {.count = count, .shared = work >= kWorthSharing},
               [&](int thread, std::int64_t item) {
                 const SequenceSpan* s = args_.sequences.data();
@@ -301,6 +411,8 @@ class AttentionRun {
 
   ExecContext& ctx_;
   const AttentionArgs& args_;
+  const RopeAndWriteArgs* before_;
+  std::optional<KvWriter> writer_;
   const AttentionKernels& kernels_;
   RowFormat k_;
   RowFormat v_;
@@ -321,7 +433,21 @@ std::size_t attention_scratch_bytes(std::int64_t heads, std::int64_t head_dim, i
 
 void attention(ExecContext& ctx, const AttentionArgs& args) {
   const ArenaScope scope(*ctx.scratch);
-  AttentionRun(ctx, args).run();
+  AttentionRun(ctx, args, nullptr).run();
+}
+
+void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& before,
+                       const AttentionArgs& args) {
+  BL_CHECK(before.q.x.data == args.q.data && before.write.k.data == before.k.x.data);
+  if (!AttentionRun::blocks_are_single(args)) {
+    rope(ctx, before.q);
+    rope(ctx, before.k);
+    kv_write(ctx, before.write);
+    attention(ctx, args);
+    return;
+  }
+  const ArenaScope scope(*ctx.scratch);
+  AttentionRun(ctx, args, &before).run();
 }
 
 }  // namespace bl::cpu

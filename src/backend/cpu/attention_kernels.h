@@ -57,8 +57,13 @@ struct KeySpan {
   RowFormat k;
   RowFormat v;
   std::int32_t first = 0;                    // position of the first key, a multiple of kSpanKeys
+  std::int32_t oldest = 0;                   // of the keys that some row sees
+  std::int32_t last = 0;                     // the newest of them
   const std::byte* k_head[kSpanPages] = {};  // this head's rows in each page that rows can see
   const std::byte* v_head[kSpanPages] = {};
+  // What the thread reads after this span is fetched while this one is read, tile for tile.
+  const KeySpan* next = nullptr;  // or null
+  std::int32_t fetched = 0;       // keys before this position have been, as another span's next
 };
 
 // Room that a thread lends.

@@ -18,16 +18,21 @@ constexpr int kVectors = 2;
 
 constexpr float kLanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
+// Keys and values are read as floats, or as the halves of a cache of halves.
+F32x16 load_as(const float* p) { return F32x16::load(p); }
+F32x16 load_as(const std::uint16_t* p) { return F32x16::load_half(p); }
+
 // scores[r][v · 16 …] = Σ_d q[r][d] · keys[v][d][16 …], summed over d in order.
+template <class Element>
 struct ScoreArgs {
   const float* q;
-  const float* keys;
+  const Element* keys;
   float* scores;
   int dim;
 };
 
-template <int Rows, int Vectors>
-void score(const ScoreArgs& a) {
+template <int Rows, int Vectors, class Element>
+void score(const ScoreArgs<Element>& a) {
   F32x16 acc[Rows][Vectors];
   for (int r = 0; r < Rows; ++r) {
     for (int v = 0; v < Vectors; ++v) acc[r][v] = F32x16::splat(0.0f);
@@ -35,7 +40,7 @@ void score(const ScoreArgs& a) {
   const std::int64_t dim = a.dim;
   for (std::int64_t d = 0; d < dim; ++d) {
     F32x16 key[Vectors];
-    for (int v = 0; v < Vectors; ++v) key[v] = F32x16::load(a.keys + (v * dim + d) * 16);
+    for (int v = 0; v < Vectors; ++v) key[v] = load_as(a.keys + (v * dim + d) * 16);
     for (int r = 0; r < Rows; ++r) {
       const F32x16 x = F32x16::splat(a.q[r * dim + d]);
       for (int v = 0; v < Vectors; ++v) acc[r][v] = fma(x, key[v], acc[r][v]);
@@ -47,9 +52,10 @@ void score(const ScoreArgs& a) {
 }
 
 // values[r][v · 16 …] = factor[r] · values + Σ_k p[r][k] · rows[k][v · 16 …], keys in order.
+template <class Element>
 struct AddArgs {
   const float* p;
-  const float* rows;
+  const Element* rows;
   std::int64_t row_stride;
   int keys;
   const float* factor;
@@ -57,8 +63,8 @@ struct AddArgs {
   std::int64_t value_stride;
 };
 
-template <int Rows, int Vectors>
-void add_rows(const AddArgs& a) {
+template <int Rows, int Vectors, class Element>
+void add_rows(const AddArgs<Element>& a) {
   F32x16 acc[Rows][Vectors];
   for (int r = 0; r < Rows; ++r) {
     const F32x16 factor = F32x16::splat(a.factor[r]);
@@ -68,7 +74,7 @@ void add_rows(const AddArgs& a) {
   }
   for (int k = 0; k < a.keys; ++k) {
     F32x16 row[Vectors];
-    for (int v = 0; v < Vectors; ++v) row[v] = F32x16::load(a.rows + k * a.row_stride + v * 16);
+    for (int v = 0; v < Vectors; ++v) row[v] = load_as(a.rows + k * a.row_stride + v * 16);
     for (int r = 0; r < Rows; ++r) {
       const F32x16 p = F32x16::splat(a.p[r * kTileKeys + k]);
       for (int v = 0; v < Vectors; ++v) acc[r][v] = fma(p, row[v], acc[r][v]);
@@ -92,17 +98,22 @@ template <int Rows>
 struct ScoreVectors {
   template <int Vectors>
   struct Call {
-    static void run(const ScoreArgs& a) { score<Rows, Vectors>(a); }
+    template <class Element>
+    static void run(const ScoreArgs<Element>& a) {
+      score<Rows, Vectors>(a);
+    }
   };
 };
+template <class Element>
 struct ScoreCall {
-  ScoreArgs args;
+  ScoreArgs<Element> args;
   int vectors;
 };
 template <int Rows>
 struct ScoreRows {
-  static void run(const ScoreCall& c) {
-    ScoreArgs args = c.args;
+  template <class Element>
+  static void run(const ScoreCall<Element>& c) {
+    ScoreArgs<Element> args = c.args;
     for (int v = 0; v < c.vectors; v += kVectors) {
       const int n = c.vectors - v < kVectors ? c.vectors - v : kVectors;
       pick<kVectors, ScoreVectors<Rows>::template Call>(n, args);
@@ -116,17 +127,22 @@ template <int Rows>
 struct AddVectors {
   template <int Vectors>
   struct Call {
-    static void run(const AddArgs& a) { add_rows<Rows, Vectors>(a); }
+    template <class Element>
+    static void run(const AddArgs<Element>& a) {
+      add_rows<Rows, Vectors>(a);
+    }
   };
 };
+template <class Element>
 struct AddCall {
-  AddArgs args;
+  AddArgs<Element> args;
   int vectors;
 };
 template <int Rows>
 struct AddRows {
-  static void run(const AddCall& c) {
-    AddArgs args = c.args;
+  template <class Element>
+  static void run(const AddCall<Element>& c) {
+    AddArgs<Element> args = c.args;
     for (int v = 0; v < c.vectors; v += kVectors) {
       const int n = c.vectors - v < kVectors ? c.vectors - v : kVectors;
       pick<kVectors, AddVectors<Rows>::template Call>(n, args);
@@ -220,8 +236,9 @@ class Weigher {
 };
 
 // A tile's keys and values as floats: where they lie, or decoded into the room.
-struct Floats {
-  const float* data = nullptr;
+template <class Element>
+struct Values {
+  const Element* data = nullptr;
   std::int64_t stride = 0;
 };
 
@@ -237,54 +254,73 @@ const std::byte* rows_of(const KeySpan& span, const Tile& tile) {
          static_cast<std::size_t>(offset % kPageSlots) * span.v.bytes;
 }
 
-const float* tile_keys(const KeySpan& span, const Tile& tile, float* room) {
-  const std::size_t run_bytes = kLaneSlots * span.k.bytes;
-  const std::byte* first = runs_of(span, tile);
-  if (span.k.code == KvRow::Code::kF32) return reinterpret_cast<const float*>(first);
+// Keys of a tile, and the tile at the same place of the span that comes next.
+const std::byte* run_at(const KeySpan& span, const Tile& tile, int run) {
+  return runs_of(span, tile) + static_cast<std::size_t>(run) * kLaneSlots * span.k.bytes;
+}
+void prefetch_runs(const KeySpan* span, const Tile& tile, int begin, int end) {
+  if (begin >= end) return;
+  prefetch_bytes(run_at(*span, tile, begin),
+                 static_cast<std::size_t>(end - begin) * kLaneSlots * span->k.bytes);
+}
+void prefetch_rows(const KeySpan* span, const Tile& tile, int begin, int end) {
+  if (begin >= end) return;
+  prefetch_bytes(rows_of(*span, tile) + static_cast<std::size_t>(begin) * span->v.bytes,
+                 static_cast<std::size_t>(end - begin) * span->v.bytes);
+}
+Tile tile_ahead(const KeySpan& span, const Tile& tile) {
+  if (span.next == nullptr) return {};
+  const std::int32_t first = tile.first - span.first + span.next->first;
+  return first > span.next->last ? Tile{} : tile_up_to(span.next->last, first);
+}
+
+const float* tile_keys(const KeySpan& span, const Tile& tile, const Tile& ahead, float* room) {
+  if (span.k.code == KvRow::Code::kF32) {
+    prefetch_runs(span.next, ahead, 0, ahead.vectors);
+    return reinterpret_cast<const float*>(runs_of(span, tile));
+  }
   for (int v = 0; v < tile.vectors; ++v) {
-    decode_keys(span.k, first + static_cast<std::size_t>(v) * run_bytes,
+    if (v < ahead.vectors) prefetch_runs(span.next, ahead, v, v + 1);
+    decode_keys(span.k, run_at(span, tile, v),
                 room + static_cast<std::int64_t>(v) * 16 * span.k.dim);
   }
+  prefetch_runs(span.next, ahead, tile.vectors, ahead.vectors);
   return room;
 }
 
-Floats tile_values(const KeySpan& span, const Tile& tile, float* room) {
+Values<float> tile_values(const KeySpan& span, const Tile& tile, const Tile& ahead, float* room) {
   const std::byte* first = rows_of(span, tile);
   if (span.v.code == KvRow::Code::kF32 && span.v.dim % 16 == 0) {
+    prefetch_rows(span.next, ahead, 0, ahead.keys);
     return {reinterpret_cast<const float*>(first), span.v.dim};
   }
   const std::int64_t stride = (span.v.dim + 15) / 16 * 16;
   for (int k = 0; k < tile.keys; ++k) {
+    if (k < ahead.keys) prefetch_rows(span.next, ahead, k, k + 1);
     decode_value(span.v, first + static_cast<std::size_t>(k) * span.v.bytes, room + k * stride);
   }
+  prefetch_rows(span.next, ahead, tile.keys, ahead.keys);
   return {room, stride};
 }
 
-// Values while keys are read, keys of the next tile while values are: two streams at once.
-void prefetch_values(const KeySpan& span, const Tile& tile) {
-  prefetch_bytes(rows_of(span, tile), static_cast<std::size_t>(tile.keys) * span.v.bytes);
-}
-void prefetch_keys(const KeySpan& span, const Tile& tile) {
-  prefetch_bytes(runs_of(span, tile),
-                 static_cast<std::size_t>(tile.vectors) * kLaneSlots * span.k.bytes);
-}
-
+template <class Element>
 struct TileData {
-  const float* keys;
-  Floats values;
+  const Element* keys;
+  Values<Element> values;
   float* scores;
 };
 
+template <class Element>
 void attend_tile(const QueryBlock& block, const KeySpan& span, const Tile& whole,
-                 const TileData& data, const PartialRows& out) {
+                 const TileData<Element>& data, const PartialRows& out) {
   for (int first = 0; first < block.rows; first += kRows) {
     const int rows = block.rows - first < kRows ? block.rows - first : kRows;
     const std::int32_t last = block.position[first + rows - 1];
     if (last < whole.first) continue;
     const Tile tile = tile_up_to(last, whole.first);
-    pick<kRows, ScoreRows>(rows, ScoreCall{{block.q + std::int64_t{first} * span.k.dim, data.keys,
-                                            data.scores, span.k.dim},
-                                           tile.vectors});
+    pick<kRows, ScoreRows>(rows, ScoreCall<Element>{{block.q + std::int64_t{first} * span.k.dim,
+                                                     data.keys, data.scores, span.k.dim},
+                                                    tile.vectors});
     float factor[kRows];
     for (int r = 0; r < rows; ++r) {
       factor[r] =
@@ -292,9 +328,9 @@ void attend_tile(const QueryBlock& block, const KeySpan& span, const Tile& whole
               .run(data.scores + r * kTileKeys, out.top + first + r, out.weight + first + r);
     }
     pick<kRows, AddRows>(
-        rows, AddCall{{data.scores, data.values.data, data.values.stride, tile.keys, factor,
-                       out.value + first * out.value_stride, out.value_stride},
-                      (span.v.dim + 15) / 16});
+        rows, AddCall<Element>{{data.scores, data.values.data, data.values.stride, tile.keys,
+                                factor, out.value + first * out.value_stride, out.value_stride},
+                               (span.v.dim + 15) / 16});
   }
 }
 
@@ -313,20 +349,35 @@ void attend_span(const QueryBlock& block, const KeySpan& span, const AttendRoom&
     out.weight[r] = 0.0f;
     for (int i = 0; i < padded; ++i) out.value[r * out.value_stride + i] = 0.0f;
   }
-  const std::int32_t last = block.position[block.rows - 1];
-  const std::int32_t oldest = block.window > 0 ? block.position[0] + 1 - block.window : 0;
+  // Halves that are read once need no room: each is converted where it is multiplied.
+  const bool in_place =
+      block.rows <= kRows && span.k.code == KvRow::Code::kF16 && span.v.dim % 16 == 0;
   for (std::int32_t first = span.first; first < span.first + kSpanKeys; first += kTileKeys) {
-    if (first > last) break;
-    if (first + kTileKeys <= oldest) continue;
-    const Tile tile = tile_up_to(last, first);
-    prefetch_values(span, tile);
-    const float* keys = tile_keys(span, tile, room.keys);
-    const std::int32_t next = first + kTileKeys;
-    if (next <= last && next < span.first + kSpanKeys) {
-      prefetch_keys(span, tile_up_to(last, next));
+    if (first > span.last) break;
+    if (first + kTileKeys <= span.oldest) continue;
+    const Tile tile = tile_up_to(span.last, first);
+    const Tile ahead = tile_ahead(span, tile);
+    // Values while keys are read, keys of the next tile while values are: two streams at once.
+    if (first >= span.fetched) prefetch_rows(&span, tile, 0, tile.keys);
+    if (in_place) {
+      prefetch_runs(span.next, ahead, 0, ahead.vectors);
+      prefetch_rows(span.next, ahead, 0, ahead.keys);
+      attend_tile<std::uint16_t>(
+          block, span, tile,
+          {reinterpret_cast<const std::uint16_t*>(runs_of(span, tile)),
+           {reinterpret_cast<const std::uint16_t*>(rows_of(span, tile)), span.v.dim},
+           room.scores},
+          out);
+      continue;
     }
-    const Floats values = tile_values(span, tile, room.values);
-    attend_tile(block, span, tile, {keys, values, room.scores}, out);
+    const float* keys = tile_keys(span, tile, ahead, room.keys);
+    const std::int32_t next = first + kTileKeys;
+    if (next <= span.last && next < span.first + kSpanKeys && next >= span.fetched) {
+      const Tile tile_after = tile_up_to(span.last, next);
+      prefetch_runs(&span, tile_after, 0, tile_after.vectors);
+    }
+    const Values<float> values = tile_values(span, tile, ahead, room.values);
+    attend_tile<float>(block, span, tile, {keys, values, room.scores}, out);
   }
 }
 

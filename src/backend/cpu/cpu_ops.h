@@ -34,5 +34,6 @@ void experts(ExecContext& ctx, const ExpertsArgs& args);
 void rope(ExecContext& ctx, const RopeArgs& args);
 void kv_write(ExecContext& ctx, const KvWriteArgs& args);
 void attention(ExecContext& ctx, const AttentionArgs& args);
+void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& before, const AttentionArgs& args);
 
 }  // namespace bl::cpu

@@ -18,6 +18,7 @@ CpuOps make_ops(Isa isa) {
   ops.rope = rope;
   ops.kv_write = kv_write;
   ops.attention = attention;
+  ops.rope_write_attend = rope_write_attend;
   ops.kernels = &kernels_for(isa);
   return ops;
 }

@@ -33,6 +33,13 @@ class PieceQueue {
     return -1;
   }
 
+  // Whether the piece after this one belongs to the same run: then who took it is likely to take
+  // that next.
+  bool followed(std::int64_t piece) const {
+    return std::none_of(runs_.begin(), runs_.begin() + static_cast<std::ptrdiff_t>(size_),
+                        [&](const Run& run) { return run.end == piece + 1; });
+  }
+
  private:
   static constexpr int kMaxRuns = 64;  // more threads share runs
   struct alignas(64) Run {
