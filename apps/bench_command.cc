@@ -4,6 +4,8 @@
 #include <memory>
 #include <random>
 
+#include "backend/registry.h"
+#include "base/file.h"
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -14,6 +16,7 @@
 #include "engine/open_model.h"
 #include "engine/row_sampler.h"
 #include "engine/step_runner.h"
+#include "launch_tuning.h"
 #include "model_options.h"
 #include "preset_option.h"
 #include "random_model_flags.h"
@@ -41,6 +44,7 @@ struct BenchOptions {
   PresetOption preset;
   RandomModelFlags random;
   bool json = false;
+  std::string tune;
 
   BenchOptions() { model.context_default = "what the tests need"; }
   template <class V>
@@ -54,6 +58,9 @@ struct BenchOptions {
     v(repetitions, {"-r,--repetitions", "N", "timed runs, after one that is not"});
     preset.visit(v);
     random.visit(v);
+    v(tune, {"--tune", "FILE",
+             "instead: measure from how many tokens on which kernels are faster on this card, and "
+             "write FILE, as src/backend/cuda/launch_plans has them"});
     v.group("Output");
     v(json, {"--json", "", "print JSON"});
     model.visit(v);
@@ -295,8 +302,38 @@ std::string to_table(const BenchOptions& options, const std::vector<Measurement>
                      mib(peak_host_memory()));
 }
 
+// What a card chooses by its number of tokens, measured anew.
+void tune(BenchOptions& options) {
+  SessionOptions session_options = options.model.session_options(!options.random.wanted());
+  {
+    const auto backend = open_backend(session_options.backend, {});
+    session_options.sequences = tuning_sequences(*backend);
+    if (session_options.sequences == 0) {
+      fail_usage("bench: --tune: {} chooses nothing by measured tables; cuda does",
+                 backend->name());
+    }
+  }
+  session_options.longest = kPageSlots;
+  session_options.pages = static_cast<std::int32_t>(session_options.sequences);
+  session_options.context = std::max<std::int64_t>(kPageSlots, session_options.sequences);
+  session_options.with_text = false;
+  if (options.random.wanted()) session_options.opened = options.random.open();
+  const std::unique_ptr<ModelSession> session = load_session(session_options);
+  const std::vector<TunedChoice> tuned = tune_launches(*session, options.repetitions);
+  const Json plan = launch_plan_json(tuned);
+  write_file_atomically(options.tune, json_text(plan, 2) + "\n");
+  if (options.json) {
+    write_json(plan);
+  } else {
+    write_result(tuning_table(tuned));
+  }
+  log_info("written to {}; built in as {}.json it decides on cards like this one", options.tune,
+           session->backend().launch_plan_name());
+}
+
 void bench(BenchOptions& options) {
   check(options);
+  if (!options.tune.empty()) return tune(options);
   options.preset.load();  // a wrong one shows before the model loads
   // The context is what the tests need: no flag has to be given for them.
   if (options.model.context == 0) options.model.context = options.longest() + 1;

@@ -3,12 +3,16 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/error.h"
 #include "format/weight_matrix.h"
 #include "ops/attention.h"
 #include "ops/exec_context.h"
 #include "ops/kv_layout.h"
+#include "ops/launch_choice.h"
 #include "ops/op_table.h"
 #include "ops/packed_matrix.h"
 #include "tensor/tensor.h"
@@ -132,6 +136,14 @@ class Backend {
   }
   // Until the last step of the lane is over.
   virtual void wait_step(int /*lane*/) {}
+
+  // What it chooses by measured tables, and under which name that of this machine is kept; and
+  // another choice until it is closed, for measuring. Throws kInvalidArgument.
+  virtual std::vector<LaunchChoice> launch_choices() const { return {}; }
+  virtual std::string launch_plan_name() const { return {}; }
+  virtual void choose_launch(std::string_view name, std::int64_t /*from*/) {
+    fail(ErrorCode::kInvalidArgument, "there is no launch choice {}", name);
+  }
 
   virtual CacheType default_cache_type() const = 0;
   // Names how rows lie inside a page: pages of another name mean something else.

@@ -80,6 +80,8 @@ TEST(Usage, WrongUsageIsStatus2) {
       {{"run", "-m", "x", "extra"}, "one argument too many"},
       {{"logits", "-m", "x"}, "--ids"},
       {{"bench"}, "either -m DIR or --random"},
+      {{"bench", "--random", "tinyllama-1.1b", "--backend", "cpu", "--tune", "/nowhere/plan.json"},
+       "cpu chooses nothing by measured tables"},
       {{"bench", "--random", "x", "-p", "0", "-n", "0"}, "nothing to measure"},
       {{"inspect"}, "inspect"},
   };

@@ -7,11 +7,13 @@
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/cuda_experts.h"
 #include "backend/cuda/cuda_matrix.h"
+#include "backend/cuda/embedded_launch_plans.h"
 #include "backend/cuda/packed_size.h"
 #include "backend/cuda/packer.h"
 #include "backend/cuda/product.h"
 #include "backend/cuda/scratch_plan.h"
 #include "backend/cuda/step_recorder.h"
+#include "backend/cuda/warpgroup_product.h"
 #include "base/check.h"
 #include "base/error.h"
 
@@ -35,6 +37,7 @@ std::size_t pitch(const TensorView& view) {
 CudaBackend::CudaBackend(int device)
     : name_(fmt::format("cuda:{}", device)),
       facts_(cuda::read_device_facts(device)),
+      launch_plan_(cuda::find_launch_plan(embedded_launch_plans(), facts_.compute_capability)),
       memory_(fmt::format("{} ({})", name_, facts_.name)) {
   blas_ = std::make_unique<cuda::BlasLt>(memory_);
   BL_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
@@ -182,6 +185,24 @@ const AttentionPlan* CudaBackend::plan_attention(ExecContext& ctx,
 
 std::uint64_t CudaBackend::step_key(std::span<const SequenceSpan> sequences) const {
   return cuda::count_spans(sequences).graph_key();
+}
+
+std::vector<LaunchChoice> CudaBackend::launch_choices() const {
+  std::vector<LaunchChoice> choices = cuda::choices_of(launch_plan_);
+  if (cuda::most_warpgroup_tokens(facts_) == 0) {
+    std::erase_if(choices, [](const LaunchChoice& c) { return c.name == "warpgroup_from"; });
+  }
+  return choices;
+}
+
+std::string CudaBackend::launch_plan_name() const {
+  return fmt::format("cc{}", facts_.compute_capability);
+}
+
+void CudaBackend::choose_launch(std::string_view name, std::int64_t from) {
+  synchronize();
+  cuda::set_choice(launch_plan_, name, from);
+  recorder_->clear();  // recorded steps took the other way
 }
 
 void CudaBackend::run_step(std::uint64_t key, int lane, ExecContext& ctx,

@@ -9,6 +9,7 @@
 #include "backend/cuda/cuda_sizes.h"
 #include "backend/cuda/device_facts.h"
 #include "backend/cuda/device_memory.h"
+#include "backend/cuda/launch_plan.h"
 #include "backend/cuda/pinned_staging.h"
 
 namespace bl {
@@ -58,7 +59,13 @@ class CudaBackend final : public CudaSizes {
                 const std::function<void(ExecContext&)>& body) override;
   void wait_step(int lane) override;
 
+  std::vector<LaunchChoice> launch_choices() const override;
+  std::string launch_plan_name() const override;
+  void choose_launch(std::string_view name, std::int64_t from) override;
+
   std::string_view page_order() const override { return "cuda rows"; }
+
+  const cuda::LaunchPlan& launch_plan() const { return launch_plan_; }
 
   const cuda::DeviceFacts& facts() const { return facts_; }
   cuda::BlasLt& blas() { return *blas_; }
@@ -73,6 +80,7 @@ class CudaBackend final : public CudaSizes {
 
   std::string name_;
   cuda::DeviceFacts facts_;
+  cuda::LaunchPlan launch_plan_;
   cuda::DeviceMemory memory_;
   cudaStream_t stream_ = nullptr;
   std::array<cudaEvent_t, cuda::PinnedStaging::kLanes> step_over_{};

@@ -5,8 +5,8 @@
 
 namespace bl::cuda {
 
-// Products of more than kMostPackedTokens rows: codes are expanded to binary16, activations are
-// made rows of 16 bits, and cuBLASLt multiplies. All of a call but a norm that
+// Products of many rows (LaunchPlan::expanded_from): codes are expanded to binary16, activations
+// are made rows of 16 bits, and cuBLASLt multiplies. All of a call but a norm that
 // many_rows_normalise() refuses.
 void many_rows_matmul(ExecContext& ctx, const MatmulArgs& args);
 bool many_rows_normalise(const MatmulArgs& args);

@@ -17,8 +17,6 @@ namespace {
 // Plain matrices of so many bytes are multiplied by cuBLASLt where dense_rows_matmul would read
 // them more than once: output layers, mostly.
 constexpr std::int64_t kLargeDenseBytes = 32 << 20;
-// Below, product() is faster (measured, H200).
-constexpr std::int64_t kFewestWarpgroupTokens = 25;
 
 TensorView take_halves(Arena& arena, std::int64_t count) {
   return arena.take(DType::kF16, {std::max<std::int64_t>(count, 1)});
@@ -142,7 +140,7 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   }
   const int few = most_product_tokens(backend.facts());
   const int warpgroup_tokens = most_warpgroup_tokens(backend.facts());
-  const bool warpgroups = warpgroup_tokens > 0 && tokens >= kFewestWarpgroupTokens;
+  const bool warpgroups = warpgroup_tokens > 0 && tokens >= backend.launch_plan().warpgroup_from;
   const int at_once = warpgroups ? warpgroup_tokens : few;
   Preparation preparation(ctx, tokens, at_once, warpgroups);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -163,7 +161,8 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
 void plain_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& output) {
   const std::int64_t in = output.weight->in();
   const bool large = in * output.weight->out() * 2 >= kLargeDenseBytes;
-  if (args.x.rows() <= kMaxDenseTokens || ctx.deterministic || !large || in % 8 != 0 ||
+  const std::int64_t library_from = cuda_ops_of(ctx).backend->launch_plan().library_from;
+  if (args.x.rows() < library_from || ctx.deterministic || !large || in % 8 != 0 ||
       cuda_matrix(output.weight).dense()->type != DType::kF16) {
     dense_rows_matmul(ctx, args, output);
     return;
@@ -214,7 +213,7 @@ void matmul(ExecContext& ctx, const MatmulArgs& args) {
   if (tokens == 0) return;
   ArenaScope scope(*ctx.scratch);
   if (args.activation != nullptr) BL_CHECK(args.outputs.size() == 2);
-  const bool few = tokens <= kMostPackedTokens;
+  const bool few = tokens < cuda_ops_of(ctx).backend->launch_plan().expanded_from;
   if (args.norm != nullptr && !(few ? fuses_norm(args) : many_rows_normalise(args))) {
     matmul_of_normalised(ctx, args);
     return;

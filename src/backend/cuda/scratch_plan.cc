@@ -33,7 +33,7 @@ std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
   std::size_t bytes = kMaxMatrices * (halves(packed_tokens * slots) +
                                       floats(packed_tokens * (slots / kUnitSlots))) +
                       floats(packed_tokens);
-  if (shape.tokens > kMostPackedTokens) {
+  if (shape.tokens >= kFewestExpandedTokens) {
     const std::int64_t strips = (shape.max_out + kStripColumns - 1) / kStripColumns;
     const std::int64_t strip_bytes = slots * kStripColumns * 2;
     std::int64_t expanded = std::max(kExpandedBytes, strip_bytes);
@@ -66,7 +66,7 @@ std::size_t experts_bytes(const Backend::ScratchShape& shape) {
 std::size_t attention_bytes(const Backend::ScratchShape& shape, int multiprocessors) {
   const std::int64_t rows = decode_partial_rows(shape.tokens, shape.heads, multiprocessors);
   std::size_t bytes = floats(rows * shape.head_dim) + floats(rows * 2);
-  if (shape.tokens > kMostPackedTokens) {
+  if (shape.tokens >= kFewestExpandedTokens) {
     // Results as they come, beside what is left for the next product; turns of the queries.
     bytes += floats(shape.tokens * shape.head_dim) +
              floats(shape.tokens * shape.heads * shape.head_dim) + floats(shape.tokens) +

@@ -8,8 +8,10 @@
 
 namespace bl::cuda {
 
-// Above, it is cheaper to expand the codes once and multiply from memory (measured, H200).
+// Above, codes are always expanded and multiplied from memory; below kFewestExpandedTokens never
+// (LaunchPlan says from where on).
 inline constexpr std::int64_t kMostPackedTokens = 64;
+inline constexpr std::int64_t kFewestExpandedTokens = 33;
 // Rows that prepared activations of a few tokens have room for.
 constexpr std::int64_t prepared_rows(std::int64_t tokens) { return (tokens + 31) / 32 * 32; }
 // Expanded weights held at a time.

@@ -10,10 +10,13 @@ constexpr std::size_t kMostGraphs = 64;
 
 }  // namespace
 
-StepRecorder::~StepRecorder() {
+StepRecorder::~StepRecorder() { clear(); }
+
+void StepRecorder::clear() {
   for (auto& [key, entry] : entries_) {
     if (entry.graph != nullptr) cudaGraphExecDestroy(entry.graph);
   }
+  entries_.clear();
 }
 
 void StepRecorder::record(Entry& entry, ExecContext& ctx, const Body& body) {

@@ -22,6 +22,8 @@ class StepRecorder {
 
   using Body = std::function<void(ExecContext&)>;
   void run(std::uint64_t key, ExecContext& ctx, const Body& body);
+  // Forgets all steps; none may be under way.
+  void clear();
   // Whether a body is running that must not enqueue anything.
   bool silent() const { return silent_now_; }
 

@@ -1,0 +1,41 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/embedded_document.h"
+#include "ops/backend.h"
+
+namespace bl::cuda {
+
+// Which kernels make a step's products, by its number of tokens: measured a compute capability
+// (`bench --tune`), shipped as launch_plans/*.json. A card takes the plan of the highest capability
+// that is not above its own. What a card or a build does not have is never chosen.
+struct LaunchPlan {
+  // Packed codes times so many tokens or more: by warpgroups.
+  std::int64_t warpgroup_from = 25;
+  // Codes are expanded, and cuBLASLt multiplies.
+  std::int64_t expanded_from = 65;
+  // Large plain matrices (output layers): cuBLASLt instead of the kernel for a few tokens.
+  std::int64_t library_from = 9;
+
+  // Name, value, and what the value may be.
+  template <class V>
+  void visit(V&& v) {
+    v("warpgroup_from", warpgroup_from, 9, 65);
+    v("expanded_from", expanded_from, 33, 65);
+    v("library_from", library_from, 2, 65);
+  }
+};
+
+// Throws kInvalidFile for what is no plan: an unknown or missing member, a value out of range.
+LaunchPlan parse_launch_plan(std::string_view text, std::string_view what);
+// Of the documents named "cc" and a compute capability.
+LaunchPlan find_launch_plan(std::span<const EmbeddedDocument> plans, int compute_capability);
+
+std::vector<LaunchChoice> choices_of(LaunchPlan plan);
+// Throws kInvalidArgument for an unknown name or a value out of range.
+void set_choice(LaunchPlan& plan, std::string_view name, std::int64_t from);
+
+}  // namespace bl::cuda

@@ -1,0 +1,96 @@
+#include "backend/cuda/launch_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace bl::cuda {
+namespace {
+
+std::string plan_text(int warpgroup, int expanded, int library) {
+  return fmt::format(R"({{"warpgroup_from": {}, "expanded_from": {}, "library_from": {}}})",
+                     warpgroup, expanded, library);
+}
+
+TEST(LaunchPlan, IsReadAsItIsWritten) {
+  const LaunchPlan plan = parse_launch_plan(plan_text(17, 49, 8), "a plan");
+  EXPECT_EQ(plan.warpgroup_from, 17);
+  EXPECT_EQ(plan.expanded_from, 49);
+  EXPECT_EQ(plan.library_from, 8);
+}
+
+TEST(LaunchPlan, WhatIsNoPlanIsRefused) {
+  const char* const bad[] = {"", "[]", "{}", R"({"warpgroup_from": 25, "expanded_from": 65})",
+                             R"({"warpgroup_from": "25", "expanded_from": 65, "library_from": 9})"};
+  for (const char* text : bad) EXPECT_THROW(parse_launch_plan(text, "a plan"), Error) << text;
+  EXPECT_THROW(parse_launch_plan(plan_text(8, 65, 9), "a plan"), Error);
+  EXPECT_THROW(parse_launch_plan(plan_text(25, 32, 9), "a plan"), Error);
+  EXPECT_THROW(parse_launch_plan(plan_text(25, 66, 9), "a plan"), Error);
+  std::string more = plan_text(25, 65, 9);
+  more.insert(1, R"("speed": 1, )");
+  EXPECT_THROW(parse_launch_plan(more, "a plan"), Error);
+}
+
+TEST(LaunchPlan, ACardTakesThatOfItsOwnCapabilityOrTheNextBelow) {
+  const std::string old = plan_text(65, 40, 9);
+  const std::string hopper = plan_text(25, 65, 9);
+  const EmbeddedDocument plans[] = {
+      {"cc90", hopper}, {"cc75", old}, {"cc9", "broken"}, {"README", "no plan"}};
+  EXPECT_EQ(find_launch_plan(plans, 90).warpgroup_from, 25);
+  EXPECT_EQ(find_launch_plan(plans, 120).warpgroup_from, 25);
+  EXPECT_EQ(find_launch_plan(plans, 89).expanded_from, 40);
+  EXPECT_EQ(find_launch_plan(plans, 75).expanded_from, 40);
+  EXPECT_EQ(find_launch_plan({}, 90).expanded_from, LaunchPlan().expanded_from);
+}
+
+TEST(LaunchPlan, ChoicesAreItsMembers) {
+  LaunchPlan plan;
+  set_choice(plan, "expanded_from", 40);
+  EXPECT_EQ(plan.expanded_from, 40);
+  EXPECT_THROW(set_choice(plan, "expanded_from", 66), Error);
+  EXPECT_THROW(set_choice(plan, "expanded", 40), Error);
+  bool found = false;
+  for (const LaunchChoice& choice : choices_of(plan)) {
+    EXPECT_LE(choice.least, choice.from);
+    EXPECT_LE(choice.from, choice.most);
+    found = found || (choice.name == "expanded_from" && choice.from == 40);
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(BestSwitch, LosesLeast) {
+  const WayTimes never[] = {{9, 1, 2}, {17, 1, 1.5}};
+  EXPECT_EQ(best_switch(never, 65), 65);
+  const WayTimes always[] = {{9, 2, 1}, {17, 3, 1}};
+  EXPECT_EQ(best_switch(always, 65), 9);
+  const WayTimes cross[] = {{9, 1, 2}, {17, 1, 1.2}, {25, 1.3, 1.2}, {33, 2, 1.4}};
+  EXPECT_EQ(best_switch(cross, 65), 25);
+  // One step that was disturbed does not decide.
+  const WayTimes noisy[] = {{9, 1, 2}, {17, 1.1, 1.09}, {25, 1, 1.6}, {33, 2, 1.4}, {41, 2, 1.4}};
+  EXPECT_EQ(best_switch(noisy, 65), 33);
+  EXPECT_EQ(best_switch({}, 65), 65);
+}
+
+// What is shipped can be read, and a card of any capability has a plan.
+TEST(LaunchPlan, ShippedPlansAreRight) {
+  const auto folder = std::filesystem::path(BL_LAUNCH_PLANS);
+  int lowest = 1000;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().stem().string();
+    ASSERT_EQ(entry.path().extension(), ".json");
+    std::ifstream file(entry.path());
+    std::stringstream text;
+    text << file.rdbuf();
+    const std::string content = text.str();
+    parse_launch_plan(content, name);
+    lowest = std::min(lowest, std::stoi(name.substr(2)));
+  }
+  EXPECT_LE(lowest, 75);
+}
+
+}  // namespace
+}  // namespace bl::cuda
