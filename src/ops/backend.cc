@@ -2,10 +2,16 @@
 
 #include <cstring>
 
+#include "base/error.h"
+
 namespace bl {
 
 void Backend::copy_pieces(std::span<const CopyPiece> pieces) {
   for (const CopyPiece& piece : pieces) std::memcpy(piece.to, piece.from, piece.bytes);
+}
+
+void Backend::choose_launch(std::string_view name, std::int64_t /*from*/) {
+  fail(ErrorCode::kInvalidArgument, "there is no launch choice {}", name);
 }
 
 }  // namespace bl

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
 #include "format/weight_matrix.h"
 #include "ops/attention.h"
 #include "ops/exec_context.h"
@@ -141,9 +140,7 @@ class Backend {
   // another choice until it is closed, for measuring. Throws kInvalidArgument.
   virtual std::vector<LaunchChoice> launch_choices() const { return {}; }
   virtual std::string launch_plan_name() const { return {}; }
-  virtual void choose_launch(std::string_view name, std::int64_t /*from*/) {
-    fail(ErrorCode::kInvalidArgument, "there is no launch choice {}", name);
-  }
+  virtual void choose_launch(std::string_view name, std::int64_t from);
 
   virtual CacheType default_cache_type() const = 0;
   // Names how rows lie inside a page: pages of another name mean something else.
