@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 #include "backend/cuda/product_plan.h"
@@ -73,6 +74,42 @@ TEST(ShareStrips, Random) {
     }
     check(matrices, static_cast<int>(1 + random() % 264));
   }
+}
+
+// The cost of the longest of `ctas` shares.
+std::uint64_t longest_share(const std::vector<StripCosts>& matrices, int ctas) {
+  std::vector<std::uint64_t> costs;
+  for (const StripCosts& m : matrices) {
+    costs.insert(costs.end(), static_cast<std::size_t>(m.strips), m.cost);
+  }
+  const std::vector<std::int32_t> begins = share_strips(matrices, ctas);
+  std::uint64_t longest = 0;
+  for (std::size_t c = 0; c + 1 < begins.size(); ++c) {
+    const auto first = costs.begin() + begins[c];
+    longest =
+        std::max(longest, std::accumulate(first, costs.begin() + begins[c + 1], std::uint64_t{0}));
+  }
+  return longest;
+}
+
+TEST(ShareStrips, FewestSharesTakeNoLonger) {
+  for (const std::vector<StripCosts>& matrices : {std::vector<StripCosts>{{256, 5}},
+                                                  {{384, 5}},
+                                                  {{160, 7}},
+                                                  {{1792, 9}},
+                                                  {{132, 1}},
+                                                  {{5, 1}},
+                                                  {{256, 32768}, {64, 32768}, {64, 40960}},
+                                                  {{256, 9}, {64, 40960}}}) {
+    const int fewest = fewest_shares(matrices, 132);
+    EXPECT_LE(fewest, 132);
+    EXPECT_LE(longest_share(matrices, fewest), longest_share(matrices, 132));
+  }
+  // Whole strips: 2, 3 and 14 a share.
+  EXPECT_EQ(fewest_shares(std::vector<StripCosts>{{256, 5}}, 132), 128);
+  EXPECT_EQ(fewest_shares(std::vector<StripCosts>{{384, 5}}, 132), 128);
+  EXPECT_EQ(fewest_shares(std::vector<StripCosts>{{1792, 5}}, 132), 128);
+  EXPECT_EQ(fewest_shares(std::vector<StripCosts>{{264, 5}}, 132), 132);
 }
 
 }  // namespace

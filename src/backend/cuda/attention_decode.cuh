@@ -2,6 +2,9 @@
 // A CTA of the decode kernel: four warps, each with its own keys (every fourth run of 16 of the
 // piece), its own ring of copies and its own softmax; they are joined at the end.
 
+#include <type_traits>
+
+#include "backend/cuda/attention_join.cuh"
 #include "backend/cuda/attention_task.cuh"
 #include "backend/cuda/attention_tile.cuh"
 #include "backend/cuda/kv_write.cuh"
@@ -15,12 +18,11 @@ namespace bl::cuda {
 template <CacheType kType, int kDim>
 struct DecodeRoom {
   static constexpr bool kHalf = kType == CacheType::kF16;
-  static constexpr int kStages = kHalf || kDim > 128 ? 2 : 4;
+  static constexpr int kStages = (kHalf && kDim > 64) || kDim > 128 ? 2 : 4;
   static constexpr bool kQueryInRegisters = kDim <= 128;
   static constexpr int kTileHalves = kWarpKeys * kTileStride<kDim>;
   static constexpr int kQueryBytes = kQueryTile * kTileStride<kDim> * 2;
-  static constexpr int kOutStride = kDim + 8;  // floats, as parts of warps lie in shared memory
-  static constexpr int kJoinBytes = kDecodeWarps * kQueryTile * (kOutStride + 2) * 4;
+  static constexpr int kJoinBytes = JoinRoom<kDim>::kBytes;
 
   // Of a warp: its ring, and one tile where rows are expanded.
   static BL_HD int stage_bytes(int k_bytes, int v_bytes) {
@@ -35,61 +37,6 @@ struct DecodeRoom {
   }
   // And at the end the weights of pieces for the joining CTA: they fit in the ring.
   static_assert(kJoinBytes >= (kQueryTile * kMaxPieces + kDecodeWarps * kDim) * 4);
-};
-
-// Softmax of the 16 query rows over the keys that one warp has read: a lane holds rows lane/4 and
-// lane/4 + 8, columns 2·(lane mod 4) and the next of each run of eight.
-template <int kDim>
-struct WarpSums {
-  float values[kDim / 8][4];
-  float top[2];
-  float weight[2];  // of this lane's columns only, until the end
-
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) values[n][e] = 0.0f;
-    }
-    top[0] = top[1] = -INFINITY;
-    weight[0] = weight[1] = 0.0f;
-  }
-
-  // Scores of 16 keys become weights, as the A fragment of the product with the values.
-  __device__ __forceinline__ void weigh(float (&score)[2][4], std::uint32_t (&weights)[4]) {
-    float base[2];
-    bool grown = false;
-    float shrink[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float most = row_max(fmaxf(fmaxf(score[0][2 * h], score[0][2 * h + 1]),
-                                       fmaxf(score[1][2 * h], score[1][2 * h + 1])));
-      const float next = fmaxf(top[h], most);
-      base[h] = next == -INFINITY ? 0.0f : next;
-      grown |= next > top[h];
-      shrink[h] = power_of_two(top[h] - base[h]);
-      top[h] = next;
-    }
-    if (__any_sync(kAllLanes, grown)) {
-      weight[0] *= shrink[0];
-      weight[1] *= shrink[1];
-#pragma unroll
-      for (int n = 0; n < kDim / 8; ++n) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) values[n][e] *= shrink[e / 2];
-      }
-    }
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        score[j][e] = power_of_two(score[j][e] - base[e / 2]);
-        weight[e / 2] += score[j][e];
-      }
-      weights[2 * j] = pack_halves(score[j][0], score[j][1]);
-      weights[2 * j + 1] = pack_halves(score[j][2], score[j][3]);
-    }
-  }
 };
 
 // A new token's key and value of a head as they are in a cache of binary16; zeros behind them.
@@ -140,9 +87,6 @@ class DecodeWarp {
   // After the queries are there.
   __device__ __forceinline__ void run(WarpSums<kDim>& sums) {
     sums.clear();
-    const int g = lane_ / 4;
-    const RowRule rules[2] = {row_rule(p_, task_.span, task_.kv_head, task_.first_row + g),
-                              row_rule(p_, task_.span, task_.kv_head, task_.first_row + g + 8)};
     std::uint32_t q[Shape::kQueryInRegisters ? kDim / 16 : 1][4];
     if constexpr (Shape::kQueryInRegisters) {
 #pragma unroll
@@ -150,6 +94,16 @@ class DecodeWarp {
     }
     const int warp = warp_index();
     int stage = 0;
+    const bool plain =
+        task_.span.tokens == 1 && p_.window <= 0 && p_.softcap <= 0.0f && p_.slopes == nullptr;
+    RowRule rules[2];
+    if (!plain) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        rules[h] = row_rule(p_, task_.span, task_.kv_head, task_.first_row + lane_ / 4 + 8 * h);
+      }
+    }
+#pragma unroll 1
     for (int key = task_.begin + warp * kWarpKeys; key < task_.end;
          key += kWarpKeys * kDecodeWarps) {
       wait_copies<Shape::kStages - 1>();
@@ -157,7 +111,11 @@ class DecodeWarp {
       if (fresh_ != nullptr) add_fresh(stage, task_.span.past - key);
       float score[2][4] = {};
       score_keys(stage, key, q, score);
-      apply_rules(rules, key, score);
+      if (plain) {
+        hide_later(key, score);
+      } else {
+        apply_rules(rules, key, score);
+      }
       std::uint32_t weights[4];
       sums.weigh(score, weights);
       add_values(stage, key, weights, sums);
@@ -195,17 +153,39 @@ class DecodeWarp {
     __syncwarp();
   }
 
+  // copy_half_rows() where all rows are there: without a branch a row.
+  __device__ __forceinline__ void copy_all_rows(const RowShape& row, const std::byte* from,
+                                                __half* tile) const {
+    constexpr int kChunks = kDim / 8;
+    const int chunk = lane_ % kChunks;
+    if (chunk * 8 >= row.dim) return;
+    from += lane_ / kChunks * row.bytes + chunk * 16;
+    tile += lane_ / kChunks * kTileStride<kDim> + chunk * 8;
+#pragma unroll
+    for (int r = 0; r < kWarpKeys * kChunks / 32; ++r) {
+      copy_async(tile + r * (32 / kChunks) * kTileStride<kDim>, from, true);
+      from += 32 / kChunks * row.bytes;
+    }
+  }
+
   // Starts copying the next keys of this warp, and counts as a group in any case.
   __device__ __forceinline__ void prefetch(int stage) {
     if (next_ < task_.end) {
-      const auto page = static_cast<std::int64_t>(__ldg(task_.pages + next_ / kPageSlots));
+      const int index = next_ / kPageSlots;
+      const std::int64_t page =
+          index < 32 ? __shfl_sync(kAllLanes, task_.lane_page, index) : __ldg(task_.pages + index);
       const int slot = task_.kv_head * kPageSlots + next_ % kPageSlots;
       const std::byte* k = p_.k + page * p_.k_page_bytes + slot * p_.k_row.bytes;
       const std::byte* v = p_.v + page * p_.v_page_bytes + slot * p_.v_row.bytes;
       if constexpr (Shape::kHalf) {
         const int present = (fresh_ != nullptr ? task_.span.past : task_.end) - next_;
-        copy_half_rows<kDim, kWarpKeys>(team(), p_.k_row, k, present, keys(stage));
-        copy_half_rows<kDim, kWarpKeys>(team(), p_.v_row, v, present, values(stage));
+        if (present >= kWarpKeys) {
+          copy_all_rows(p_.k_row, k, keys(stage));
+          copy_all_rows(p_.v_row, v, values(stage));
+        } else {
+          copy_half_rows<kDim, kWarpKeys>(team(), p_.k_row, k, present, keys(stage));
+          copy_half_rows<kDim, kWarpKeys>(team(), p_.v_row, v, present, values(stage));
+        }
       } else {
         copy_raw_rows<kWarpKeys>(team(), p_.k_row, k, raw(stage));
         copy_raw_rows<kWarpKeys>(team(), p_.v_row, v, raw(stage) + kWarpKeys * p_.k_row.bytes);
@@ -240,6 +220,18 @@ class DecodeWarp {
       }
     }
     if constexpr (!Shape::kHalf) __syncwarp();
+  }
+
+  // Where nothing but a key's place counts, and there is one token.
+  __device__ __forceinline__ void hide_later(int key, float (&score)[2][4]) const {
+    const int last = task_.span.past - key - 2 * (lane_ & 3);  // column of the lane's first
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (8 * j + (e & 1) > last) score[j][e] = -INFINITY;
+      }
+    }
   }
 
   __device__ __forceinline__ void apply_rules(const RowRule (&rules)[2], int key,
@@ -288,216 +280,68 @@ class DecodeWarp {
   int next_ = 0;
 };
 
-// A row's result, or its part: one lane an element of a group of 32.
-struct RowPart {
-  float value = 0.0f;  // Σ weight · value
-  float top = 0.0f;
-  float weight = 0.0f;
-};
-
-// Lanes of a warp hold elements [d, d + 32) of row `row` of the task, lane by lane.
-template <bool kRotated>
-__device__ __forceinline__ void write_result(const AttentionParams& p, const DecodeTask& task,
-                                             int row, int d, const RowPart& part) {
-  const int lane = static_cast<int>(threadIdx.x) & 31;
-  const int v_dim = p.v_row.dim;
-  const int token = token_of_row(task.span, p.group, task.first_row + row);
-  const int head = task.kv_head * p.group + task.first_row + row - token * p.group;
-  float value = part.value;
-  float weight = part.weight;
-  if (p.sinks != nullptr) {
-    const float sink = p.sinks[head] * kLog2E;
-    const float top = fmaxf(sink, part.top);
-    value *= power_of_two(part.top - top);
-    weight = weight * power_of_two(part.top - top) + power_of_two(sink - top);
-  }
-  value = d + lane < v_dim ? value / weight : 0.0f;
-  if (kRotated) {
-    value = rotate_group(value, v_dim - d < kKvScaleGroup ? v_dim - d : kKvScaleGroup);
-  }
-  if (d + lane < v_dim) {
-    p.out[(task.span.first_token + token) * p.out_stride + static_cast<std::int64_t>(head) * v_dim +
-          d + lane] = value;
-  }
-}
-
-// Where the partial results of the task's span and kv head begin, in rows.
-__device__ __forceinline__ std::int64_t first_part_row(const DecodeLaunch& launch, int piece) {
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
-  return (column * launch.pieces + piece) * launch.span_rows;
-}
-
-// The four warps' sums → the result, or this piece's part of it. `room`: Shape::kJoinBytes.
-template <int kDim, int kOutStride, bool kRotated>
-__device__ __forceinline__ void join_warps(const AttentionParams& p, const DecodeLaunch& launch,
-                                           const DecodeTask& task, const WarpSums<kDim>& sums,
-                                           float* room) {
-  const int warp = warp_index();
-  const int lane = static_cast<int>(threadIdx.x) & 31;
-  float2* tops = reinterpret_cast<float2*>(room);  // [warp][row]
-  float* values = room + 2 * kDecodeWarps * kQueryTile;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int row = lane / 4 + 8 * h;
-    const float weight = row_sum(sums.weight[h]);
-    if (row >= task.rows) continue;
-    if (lane % 4 == 0) tops[warp * kQueryTile + row] = make_float2(sums.top[h], weight);
-    float* at = values + (warp * kQueryTile + row) * kOutStride + 2 * (lane % 4);
-#pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-      *reinterpret_cast<float2*>(at + 8 * n) =
-          make_float2(sums.values[n][2 * h], sums.values[n][2 * h + 1]);
-    }
-  }
-  __syncthreads();
-  const int v_dim = p.v_row.dim;
-  const int groups = (v_dim + kKvScaleGroup - 1) / kKvScaleGroup;
-  const std::int64_t first = first_part_row(launch, task.piece) + task.first_row;
-  for (int i = warp; i < task.rows * groups; i += kDecodeWarps) {
-    const int row = i / groups;
-    const int d = i % groups * kKvScaleGroup;
-    RowPart part{0.0f, -INFINITY, 0.0f};
-#pragma unroll
-    for (int w = 0; w < kDecodeWarps; ++w) part.top = fmaxf(part.top, tops[w * kQueryTile + row].x);
-    const float base = part.top == -INFINITY ? 0.0f : part.top;
-#pragma unroll
-    for (int w = 0; w < kDecodeWarps; ++w) {
-      const float2 top = tops[w * kQueryTile + row];
-      const float share = power_of_two(top.x - base);
-      part.weight += share * top.y;
-      part.value += share * values[(w * kQueryTile + row) * kOutStride + d + lane];
-    }
-    if (task.pieces == 1) {
-      write_result<kRotated>(p, task, row, d, part);
-    } else {
-      if (d + lane < v_dim) launch.values[(first + row) * v_dim + d + lane] = part.value;
-      if (d == 0 && lane == 0) launch.tops[first + row] = make_float2(part.top, part.weight);
-    }
-  }
-}
-
-// Whether this CTA is the last of its (span, kv head, tile) to arrive; it sees the others' parts.
-// The counter is back at zero afterwards.
-__device__ __forceinline__ bool arrives_last(const DecodeLaunch& launch, const DecodeTask& task) {
-  __shared__ bool last;
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    const int tile = task.first_row / kQueryTile;
-    std::uint32_t* counter =
-        launch.counters + blockIdx.z * kCountersPerSpan + blockIdx.y * launch.row_tiles + tile;
-    const auto turn = static_cast<std::uint32_t>(task.pieces - 1);
-    last = atomicInc(counter, turn) == turn;
-  }
-  __syncthreads();
-  __threadfence();
-  return last;
-}
-
-// All pieces' parts → results. `room`: kQueryTile · kMaxPieces floats and kDim a warp.
-template <int kDim, bool kRotated>
-__device__ __forceinline__ void join_pieces(const AttentionParams& p, const DecodeLaunch& launch,
-                                            const DecodeTask& task, float* room) {
-  const int warp = warp_index();
-  const int lane = lane_index();
-  constexpr int kJoinedAtOnce = 16;
-  const std::int64_t first = first_part_row(launch, 0) + task.first_row;
-  for (int row = warp; row < task.rows; row += kDecodeWarps) {
-    float* shares = room + row * kMaxPieces;
-    float2 parts[kMaxPieces / 32];
-    float top = -INFINITY;
-#pragma unroll
-    for (int k = 0; k < kMaxPieces / 32; ++k) {
-      const int i = lane + 32 * k;
-      parts[k] = make_float2(-INFINITY, 0.0f);
-      if (i < task.pieces) parts[k] = __ldcg(&launch.tops[first + i * launch.span_rows + row]);
-      top = fmaxf(top, parts[k].x);
-    }
-    top = warp_max(top);
-    float total = 0.0f;
-#pragma unroll
-    for (int k = 0; k < kMaxPieces / 32; ++k) {
-      const int i = lane + 32 * k;
-      const float share = power_of_two(parts[k].x - top);
-      if (i < task.pieces) shares[i] = share;
-      total += share * parts[k].y;
-    }
-    total = warp_sum(total);
-    __syncwarp();
-    const int v_dim = p.v_row.dim;  // whole float4s
-    const std::int64_t stride = static_cast<std::int64_t>(launch.span_rows) * v_dim;
-    // Through shared memory, so that what follows exists once.
-    float* row_values = room + kQueryTile * kMaxPieces + warp * kDim;
-#pragma unroll 1
-    for (int e = 4 * lane; e < v_dim; e += 4 * 32) {
-      const float* at = launch.values + (first + row) * v_dim + e;
-      float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll 1
-      for (int i = 0; i < task.pieces; i += kJoinedAtOnce) {
-        float4 part[kJoinedAtOnce];  // many loads under way
-#pragma unroll
-        for (int k = 0; k < kJoinedAtOnce; ++k) {
-          if (i + k >= task.pieces) break;
-          part[k] = __ldcg(reinterpret_cast<const float4*>(at + (i + k) * stride));
-        }
-#pragma unroll
-        for (int k = 0; k < kJoinedAtOnce; ++k) {
-          if (i + k >= task.pieces) break;
-          const float share = shares[i + k];
-          sum.x += share * part[k].x;
-          sum.y += share * part[k].y;
-          sum.z += share * part[k].z;
-          sum.w += share * part[k].w;
-        }
-      }
-      *reinterpret_cast<float4*>(row_values + e) = sum;
-    }
-    __syncwarp();
-#pragma unroll 1
-    for (int d = 0; d < v_dim; d += kKvScaleGroup) {
-      write_result<kRotated>(p, task, row, d, {row_values[d + lane], top, total});
-    }
-  }
-}
-
 // The new token's key and value of the task's head, in groups of 32 elements that go round the
-// warps: first asked for, then written.
+// warps. Where they come from and go to is worked out before they are there.
 template <CacheType kType, int kDim>
 class FreshGroups {
  public:
-  __device__ __forceinline__ void load(const FreshTokens& fresh, const DecodeTask& task) {
+  __device__ __forceinline__ FreshGroups(const FreshTokens& fresh, const DecodeTask& task,
+                                         std::int64_t slot, const float2* turns)
+      : fresh_(fresh) {
     const std::int64_t token = task.span.first_token;
-    const int k_dim = fresh.write.k.shape.dim;
-    const int v_dim = fresh.write.v.shape.dim;
+    key_from_ = fresh.write.k.x[token] + task.kv_head * fresh.write.k.shape.dim;
+    value_from_ = fresh.write.v.x[token] + task.kv_head * fresh.write.v.shape.dim;
+    const std::int64_t row =
+        static_cast<std::int64_t>(task.kv_head) * kPageSlots + slot % kPageSlots;
+    const auto place = [&](const KvTarget& target) {
+      return target.pages + slot / kPageSlots * target.page_bytes + row * target.shape.bytes;
+    };
+    key_to_ = place(fresh.write.k);
+    value_to_ = place(fresh.write.v);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const int e = first(i) + lane_index();
-      if (e < k_dim) {
-        key_[i] = unturned_element(fresh.k, fresh.write.k.x[token] + task.kv_head * k_dim, e);
-      }
-      if (e < v_dim) value_[i] = (fresh.write.v.x[token] + task.kv_head * v_dim)[e];
+      const RopeParameters& p = fresh.k;
+      pair_[i] = {e, e};
+      if (e >= 2 * p.half) continue;
+      is_first_[i] = p.interleaved ? e % 2 == 0 : e < p.half;
+      const int pair = p.interleaved ? e / 2 : is_first_[i] ? e : e - p.half;
+      pair_[i] = pair_places(p, pair);
+      turn_[i] = turns[pair];
     }
   }
-  // To the cache, and in binary16 to `rows` if there are any.
-  __device__ __forceinline__ void store(const FreshTokens& fresh, const DecodeTask& task,
-                                        std::int64_t slot, const float2* turns,
-                                        FreshRows<kDim>* rows) const {
-    const std::int64_t row =
-        static_cast<std::int64_t>(task.kv_head) * kPageSlots + slot % kPageSlots;
+  __device__ __forceinline__ void load() {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
+      const int e = first(i) + lane_index();
+      if (e < fresh_.write.k.shape.dim) {
+        a_[i] = key_from_[pair_[i].a];
+        b_[i] = key_from_[pair_[i].b];
+      }
+      if (e < fresh_.write.v.shape.dim) value_[i] = value_from_[e];
+    }
+  }
+  // To the cache, and in binary16 to `rows` if that is how the cache has them.
+  __device__ __forceinline__ void store(FreshRows<kDim>& rows) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      float key = a_[i];
+      if (first(i) + lane_index() < 2 * fresh_.k.half) {
+        key = is_first_[i] ? turned_first(turn_[i], a_[i], b_[i])
+                           : turned_second(turn_[i], a_[i], b_[i]);
+      }
+      if constexpr (kType == CacheType::kF16) {
+        store_half(fresh_.write.k.shape, i, key, rows.key, key_to_);
+        store_half(fresh_.write.v.shape, i, value_[i], rows.value, value_to_);
+      } else {
 #pragma unroll 1
-      for (int is_value = 0; is_value < 2; ++is_value) {
-        const KvTarget& target = is_value != 0 ? fresh.write.v : fresh.write.k;
-        const RowShape shape = TypeOfRows<kType>::shape(target.shape);
-        const float y = is_value != 0 ? value_[i] : turned(turns, key_[i]);
-        if (rows != nullptr && first(i) < kDim) {
-          __half* to = is_value != 0 ? rows->value : rows->key;
-          to[first(i) + lane_index()] = __ushort_as_half(saturated_half(y));
+        for (int is_value = 0; is_value < 2; ++is_value) {  // the code of an encoder once
+          const RowShape shape =
+              TypeOfRows<kType>::shape(is_value != 0 ? fresh_.write.v.shape : fresh_.write.k.shape);
+          if (first(i) >= shape.dim) continue;
+          encode_group(shape, first(i), is_value != 0 ? value_[i] : key,
+                       is_value != 0 ? value_to_ : key_to_);
         }
-        if (first(i) >= shape.dim) continue;
-        encode_group(shape, first(i), y,
-                     target.pages + slot / kPageSlots * target.page_bytes + row * shape.bytes);
       }
     }
   }
@@ -508,12 +352,111 @@ class FreshGroups {
   __device__ __forceinline__ static int first(int i) {
     return (warp_index() + i * kDecodeWarps) * kKvScaleGroup;
   }
-  UnturnedElement key_[kCount];
+  __device__ __forceinline__ static void store_half(const RowShape& shape, int i, float x,
+                                                    __half* row, std::byte* to) {
+    const int e = first(i) + lane_index();
+    if (e >= kDim) return;
+    const std::uint16_t half = saturated_half(x);
+    row[e] = __ushort_as_half(half);
+    if (e < shape.dim) reinterpret_cast<std::uint16_t*>(to)[e] = half;
+  }
+
+  const FreshTokens& fresh_;
+  const float* key_from_;
+  const float* value_from_;
+  std::byte* key_to_;
+  std::byte* value_to_;
+  PairPlaces pair_[kCount];
+  float2 turn_[kCount] = {};
+  bool is_first_[kCount] = {};
+  float a_[kCount] = {};
+  float b_[kCount] = {};
   float value_[kCount] = {};
 };
 
+// The query rows of a new token's kv head whose heads turn as a whole, a pair a thread and turn.
+// What does not depend on them is done before they are there.
+template <int kDim, bool kRotated>
+class FreshQueries {
+ public:
+  // Rotated groups must be those of neighbouring lanes.
+  __device__ __forceinline__ static bool fits(const AttentionParams& p,
+                                              const RopeParameters& rope) {
+    return 2 * rope.half == p.k_row.dim &&
+           (!kRotated || (!rope.interleaved && rope.half % kKvScaleGroup == 0)) &&
+           p.group * rope.half <= kThreads * kAtOnce;
+  }
+  // The whole tile becomes zero; a barrier must follow before store().
+  __device__ __forceinline__ static void clear(__half* tile) {
+    auto* words = reinterpret_cast<uint4*>(tile);
+    for (int i = static_cast<int>(threadIdx.x); i < kQueryTile * kTileStride<kDim> / 8;
+         i += kThreads) {
+      words[i] = make_uint4(0, 0, 0, 0);
+    }
+  }
+  __device__ __forceinline__ FreshQueries(const AttentionParams& p, const RopeParameters& rope,
+                                          const DecodeTask& task, const float2* turns)
+      : from_(p.q + task.span.first_token * p.q_stride +
+              static_cast<std::int64_t>(task.kv_head) * p.group * p.k_row.dim),
+        factor_(p.softcap > 0.0f ? p.scale / p.softcap : p.scale * kLog2E) {
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      const int i = static_cast<int>(threadIdx.x) + n * kThreads;
+      head_[n] = i / rope.half;
+      if (head_[n] >= p.group) {
+        head_[n] = -1;
+        continue;
+      }
+      const int pair = i - head_[n] * rope.half;
+      places_[n] = pair_places(rope, pair);
+      turn_[n] = turns[pair];
+    }
+    dim_ = p.k_row.dim;
+  }
+  __device__ __forceinline__ void load() {
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      if (head_[n] < 0) continue;
+      a_[n] = from_[head_[n] * dim_ + places_[n].a];
+      b_[n] = from_[head_[n] * dim_ + places_[n].b];
+    }
+  }
+  __device__ __forceinline__ void store(__half* tile) const {
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      if (head_[n] < 0) continue;  // of a whole warp where groups are rotated
+      float first = turned_first(turn_[n], a_[n], b_[n]);
+      float second = turned_second(turn_[n], a_[n], b_[n]);
+      if constexpr (kRotated) {
+        first = rotate_group(first, kKvScaleGroup);
+        second = rotate_group(second, kKvScaleGroup);
+      }
+      __half* row = tile + head_[n] * kTileStride<kDim>;
+      row[places_[n].a] = bounded(first);
+      row[places_[n].b] = bounded(second);
+    }
+  }
+
+ private:
+  static constexpr int kThreads = kDecodeWarps * 32;
+  static constexpr int kAtOnce =
+      kQueryTile * kDim / 2 / kThreads < 4 ? kQueryTile * kDim / 2 / kThreads : 4;
+  __device__ __forceinline__ __half bounded(float x) const {
+    return __float2half_rn(fminf(fmaxf(x * factor_, -65504.0f), 65504.0f));
+  }
+  const float* from_;
+  float factor_;
+  int dim_;
+  int head_[kAtOnce];
+  PairPlaces places_[kAtOnce] = {};
+  float2 turn_[kAtOnce] = {};
+  float a_[kAtOnce] = {};
+  float b_[kAtOnce] = {};
+};
+
 // Spans, pages and positions are of the whole step, and older keys of earlier steps: they are read
-// before the kernel before has ended.
+// before the kernel before has ended, and all is done then that can be. Behind that a CTA has few
+// warps and one short piece of work: what counts is how many instructions follow each other.
 template <CacheType kType, int kDim>
 __global__ void __launch_bounds__(kDecodeWarps * 32, kDim <= 128 ? 3 : 2)
     decode_kernel(const __grid_constant__ AttentionParams p,
@@ -522,49 +465,72 @@ __global__ void __launch_bounds__(kDecodeWarps * 32, kDim <= 128 ? 3 : 2)
   allow_next();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   using Shape = DecodeRoom<kType, kDim>;
+  constexpr bool kRotated = TypeOfRows<kType>::kRotated;
+  using Queries = FreshQueries<kDim, kRotated>;
   extern __shared__ __align__(16) std::byte shared[];
   __shared__ float2 turns[kMostTurns];
+  __shared__ FreshRows<kDim> rows;
   auto* queries = reinterpret_cast<__half*>(shared);
   std::byte* ring = shared + Shape::kQueryBytes;
+  auto* room = reinterpret_cast<float*>(ring);
   DecodeTask task;
   if (!find_task(p, launch, task)) {
     dependency_wait();
     return;
   }
   const bool writes = fresh.present && task.end > task.span.past;
-  FreshRows<kDim>* rows = nullptr;
-  if constexpr (Shape::kHalf) {
-    __shared__ FreshRows<kDim> fresh_rows;
-    if (writes) rows = &fresh_rows;
-  }
-  DecodeWarp<kType, kDim> warp(p, task, ring, queries, rows);
+  DecodeWarp<kType, kDim> warp(p, task, ring, queries, writes && Shape::kHalf ? &rows : nullptr);
   warp.open_old();
   const std::int64_t slot = fresh.present ? fresh.write.slots[task.span.first_token] : 0;
+  const bool turns_whole = fresh.present && Queries::fits(p, fresh.q);
+  if (turns_whole) Queries::clear(queries);
   if (fresh.present) fill_turns(fresh.q, task.span.first_token, turns);
-  const auto query = [&](const float* head, int e) {
-    return fresh.present ? rotated_element(fresh.q, turns, head, e) : head[e];
-  };
-  dependency_wait();
-  FreshGroups<kType, kDim> groups;
-  if (writes) groups.load(fresh, task);
-  if (writes && !Shape::kHalf) {  // the new row is read back, while queries are made ready
-    groups.store(fresh, task, slot, turns, rows);
-    __syncthreads();
-    warp.open_rest();
+  FreshGroups<kType, kDim> groups(fresh, task, slot, turns);
+  if (turns_whole) {
+    Queries turned(p, fresh.q, task, turns);
+    dependency_wait();
+    if (writes) groups.load();
+    turned.load();
+    if (writes) groups.store(rows);
+    if (writes && !Shape::kHalf) {  // the new row is read back, while queries are made ready
+      __syncthreads();
+      warp.open_rest();
+    }
+    turned.store(queries);
+  } else {
+    dependency_wait();
+    if (writes) {
+      groups.load();
+      groups.store(rows);
+      __syncthreads();
+      if (!Shape::kHalf) warp.open_rest();
+    }
+    load_queries<kDim, kQueryTile>(p, task.span, task.kv_head, task.first_row, kRotated, queries,
+                                   [&](const float* head, int e) {
+                                     return fresh.present ? rotated_element(fresh.q, turns, head, e)
+                                                          : head[e];
+                                   });
   }
-  constexpr bool kRotated = TypeOfRows<kType>::kRotated;
-  load_queries<kDim, kQueryTile>(p, task.span, task.kv_head, task.first_row, kRotated, queries,
-                                 query);
-  if (writes && Shape::kHalf) groups.store(fresh, task, slot, turns, rows);
   __syncthreads();
   warp.open_rest();
   WarpSums<kDim> sums;
   warp.run(sums);
   __syncthreads();
-  join_warps<kDim, Shape::kOutStride, kRotated>(p, launch, task, sums,
-                                                reinterpret_cast<float*>(ring));
-  if (task.pieces == 1 || !arrives_last(launch, task)) return;
-  join_pieces<kDim, kRotated>(p, launch, task, reinterpret_cast<float*>(ring));
+  const JoinRoom<kDim> joined{room};
+  store_warp<kDim>(task, sums, joined);
+  __syncthreads();
+  if (task.pieces == 1) {
+    using Values = std::conditional_t<kRotated, float, float4>;
+    join_warps<Values>(p, task, joined, [&](int row, int e, const RowPart<Values>& part) {
+      write_result<kRotated>(p, task, row, e, part);
+    });
+    return;
+  }
+  const std::int64_t first_part = first_part_row(launch, task.piece) + task.first_row;
+  join_warps<float4>(p, task, joined, [&](int row, int e, const RowPart<float4>& part) {
+    write_part(launch, first_part + row, p.v_row.dim, e, part);
+  });
+  if (arrives_last(launch, task)) join_pieces<kDim, kRotated>(p, launch, task, room);
 #endif
 }
 

@@ -54,6 +54,7 @@ struct TypeOfRows {
 struct DecodeTask {
   SpanEntry span;
   const std::int32_t* pages = nullptr;
+  std::int32_t lane_page = 0;  // page `lane`, of which there may be more
   int kv_head = 0;
   int first_row = 0;
   int rows = 0;   // at most kQueryTile
@@ -67,9 +68,11 @@ struct DecodeTask {
 __device__ __forceinline__ bool find_task(const AttentionParams& p, const DecodeLaunch& launch,
                                           DecodeTask& task) {
   const auto span = static_cast<int>(blockIdx.z);
+  task.pages = p.pages + static_cast<std::int64_t>(span) * p.page_stride;
+  // Beside the entry, so that neither waits for the other.
+  if (lane_index() < p.page_stride) task.lane_page = __ldg(task.pages + lane_index());
   const int4 entry = __ldg(reinterpret_cast<const int4*>(p.spans) + span);
   task.span = {entry.x, entry.y, entry.z, 0};
-  task.pages = p.pages + static_cast<std::int64_t>(span) * p.page_stride;
   task.kv_head = launch.first_head + static_cast<int>(blockIdx.y);
   task.piece = static_cast<int>(blockIdx.x) / launch.row_tiles;
   task.first_row = static_cast<int>(blockIdx.x) % launch.row_tiles * kQueryTile;

@@ -102,7 +102,8 @@ struct PackedProduct {
 
   StripShares shares(CudaBackend& backend) const {
     return backend.product_plans().find({weights.data(), static_cast<std::size_t>(args.count)},
-                                        args.gated, backend.facts().multiprocessors);
+                                        args.gated, backend.facts().multiprocessors,
+                                        args.tokens == 1);
   }
 };
 

@@ -10,8 +10,10 @@ ProductPlans::~ProductPlans() {
   for (auto& [key, shares] : entries_) cudaFree(const_cast<std::int32_t*>(shares.begins));
 }
 
-StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices, bool pairs, int ctas) {
-  std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas), pairs ? 1u : 0u};
+StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices, bool pairs, int ctas,
+                               bool spare) {
+  std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas),
+                                 (pairs ? 1u : 0u) | (spare ? 2u : 0u)};
   for (const CodeWeights* matrix : matrices) key.push_back(matrix->shape);
   StripShares& shares = entries_[key];
   if (shares.begins != nullptr) return shares;
@@ -25,6 +27,7 @@ StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices, boo
       costs.push_back({matrix->view.strips, cost});
     }
   }
+  if (spare) ctas = fewest_shares(costs, ctas);
   const std::vector<std::int32_t> begins = share_strips(costs, ctas);
   const std::size_t bytes = begins.size() * sizeof(begins[0]);
   void* memory = nullptr;

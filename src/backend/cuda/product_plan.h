@@ -21,6 +21,9 @@ struct StripCosts {
 // CTA and, last, the count of all. At most `ctas` shares, none empty.
 std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int ctas);
 
+// The fewest shares of which the longest is no longer than it is among `ctas`.
+int fewest_shares(std::span<const StripCosts> matrices, int ctas);
+
 struct StripShares {
   const std::int32_t* begins = nullptr;  // device, [ctas + 1]
   int ctas = 0;
@@ -34,8 +37,9 @@ class ProductPlans {
   ProductPlans(const ProductPlans&) = delete;
   ProductPlans& operator=(const ProductPlans&) = delete;
 
-  // `pairs`: strip i of the first matrix goes with strip i of the second.
-  StripShares find(std::span<const CodeWeights* const> matrices, bool pairs, int ctas);
+  // `pairs`: strip i of the first matrix goes with strip i of the second. `spare`: no more shares
+  // than needed, so that the next launch finds multiprocessors where its first CTAs can begin.
+  StripShares find(std::span<const CodeWeights* const> matrices, bool pairs, int ctas, bool spare);
 
  private:
   std::map<std::vector<std::uint64_t>, StripShares> entries_;

@@ -40,4 +40,30 @@ std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int
   return begins;
 }
 
+int fewest_shares(std::span<const StripCosts> matrices, int ctas) {
+  const auto longest = [&](int shares) {
+    const std::vector<std::int32_t> begins = share_strips(matrices, shares);
+    std::uint64_t most = 0;
+    for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
+      std::uint64_t cost = 0;
+      std::int32_t before = 0;
+      for (const StripCosts& matrix : matrices) {
+        const std::int32_t end = before + matrix.strips;
+        const std::int32_t from = std::max(begins[i], before);
+        const std::int32_t to = std::min(begins[i + 1], end);
+        if (to > from) cost += matrix.cost * static_cast<std::uint64_t>(to - from);
+        before = end;
+      }
+      most = std::max(most, cost);
+    }
+    return most;
+  };
+  const std::uint64_t bound = longest(ctas);
+  int fewest = ctas;
+  for (int shares = ctas - 1; shares > ctas * 7 / 8; --shares) {
+    if (longest(shares) <= bound) fewest = shares;
+  }
+  return fewest;
+}
+
 }  // namespace bl::cuda
