@@ -1,5 +1,7 @@
 #include "backend/cuda/dequantize.h"
 
+#include <type_traits>
+
 #include "backend/cuda/code_product.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/warp_reduce.cuh"
@@ -14,11 +16,16 @@ constexpr int kSlots = kWarps * kUnitSlots;
 constexpr int kPadding = 8;  // halves between rows, against bank conflicts
 constexpr int kRow = kSlots + kPadding;
 
-// Integers of a pair, as two halves 1024 + code.
-__device__ __forceinline__ __half2 with_magic(std::uint32_t pair) {
-  const std::uint32_t bits = pair | 0x64006400u;
+__device__ __forceinline__ __half2 halves_of(std::uint32_t bits) {
   return *reinterpret_cast<const __half2*>(&bits);
 }
+
+// Bits that, put beside a code, make it a half larger by the base: for codes as they are, and for
+// those 16 times too large (of slots s = 1), which widths up to 6 bits leave room for.
+constexpr std::uint32_t kLowBits = 0x64006400u;
+constexpr float kLowBase = 1024.0f;
+constexpr std::uint32_t kHighBits = 0x54005400u;
+constexpr float kHighBase = 64.0f;
 
 // Codes of 8 bits, whose planes products take one after the other.
 struct WideUnitCodes {
@@ -33,6 +40,21 @@ struct WideUnitCodes {
   }
 };
 
+// The pair at slots 16s + 8r + 2t of column h, as halves that are that much larger than the codes.
+template <class Codes>
+__device__ __forceinline__ __half2 raised_pair(const Codes& codes, int h, int r, int s) {
+  if (s == 0) return halves_of(codes.pair(h, r, 0) | kLowBits);
+  if constexpr (std::is_same_v<Codes, WideUnitCodes>) {
+    return halves_of(codes.pair(h, r, 1) >> 4 | kLowBits);
+  } else {
+    return halves_of(codes.pair(h, r, 1) | kHighBits);
+  }
+}
+template <class Codes>
+constexpr float raised_by(int s) {
+  return s == 0 || std::is_same_v<Codes, WideUnitCodes> ? kLowBase : kHighBase;
+}
+
 // Writes one strip's values of a unit: `tile` is [16][kRow], at the unit's first slot.
 template <class Codes>
 __device__ __forceinline__ void write_unit(const Codes& codes, const LaneScales& scales, int lane,
@@ -42,15 +64,14 @@ __device__ __forceinline__ void write_unit(const Codes& codes, const LaneScales&
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const __half2 scale = __float2half2_rn(scales.scale[h]);
-    const __half2 zero = __float2half2_rn(1024.0f + scales.zero[h]);
     __half* row = tile + (8 * h + g) * kRow + 2 * t;
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
+      const __half2 zero = __float2half2_rn(raised_by<Codes>(s) + scales.zero[h]);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         // The difference is exact, so the product is the one rounding that the formats ask for.
-        const __half2 code = with_magic(codes.pair(h, r, s) >> (4 * s));
-        const __half2 value = __hmul2(__hsub2(code, zero), scale);
+        const __half2 value = __hmul2(__hsub2(raised_pair(codes, h, r, s), zero), scale);
         *reinterpret_cast<__half2*>(row + 16 * s + 8 * r) = value;
       }
     }
@@ -95,10 +116,21 @@ __device__ __forceinline__ int chunk_of_unit(const CodeMatrixView& m, int unit, 
   const int usual = min(unit / kMaxChunkUnits, m.chunk_count - 1);
   const Chunk& guess = m.chunks[usual];
   if (guess.first_unit <= unit && unit < guess.first_unit + guess.units) return usual;
+  // A few loads under way at once: tables of groups of 32 are long.
+  constexpr int kAtOnce = 4;
   int chunk = -1;
-  for (int base = 0; base < m.chunk_count; base += 32) {
-    const bool reached = base + lane < m.chunk_count && m.chunks[base + lane].first_unit <= unit;
-    chunk += __popc(__ballot_sync(0xffffffffu, reached));
+#pragma unroll 1
+  for (int base = 0; base < m.chunk_count; base += 32 * kAtOnce) {
+    int first[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int at = base + 32 * i + lane;
+      first[i] = at < m.chunk_count ? int{m.chunks[at].first_unit} : m.units;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      chunk += __popc(__ballot_sync(kAllLanes, first[i] <= unit));
+    }
   }
   return chunk;
 }
@@ -136,6 +168,20 @@ __device__ __forceinline__ void expand_unit(const CodeMatrixView& m, int first_s
   }
 }
 
+constexpr int kRowEights = kSlots / 8;                   // threads that store a column
+constexpr int kStoredAtOnce = kWarps * 32 / kRowEights;  // columns
+
+// This thread's eight slots of every kStoredAtOnce-th of `Columns` columns.
+template <int Columns>
+__device__ __forceinline__ void store_columns(const __half* tile, __half* row,
+                                              std::int64_t row_length) {
+#pragma unroll
+  for (int i = 0; i < Columns / kStoredAtOnce; ++i) {
+    *reinterpret_cast<uint4*>(row + i * kStoredAtOnce * row_length) =
+        *reinterpret_cast<const uint4*>(tile + i * kStoredAtOnce * kRow);
+  }
+}
+
 // grid (units / 4, strips / 4): a warp a unit.
 template <class Scales>
 __global__ void __launch_bounds__(kWarps * 32) dequantize_kernel(DequantizeArgs args) {
@@ -153,16 +199,19 @@ __global__ void __launch_bounds__(kWarps * 32) dequantize_kernel(DequantizeArgs 
   __syncthreads();
   // The product before may still read the rows.
   dependency_wait();
-  const int slots = min(kSlots, (m.units - first_unit) * kUnitSlots);
+  const int slot = static_cast<int>(threadIdx.x) % kRowEights * 8;
+  if (slot >= (m.units - first_unit) * kUnitSlots) return;
+  const int column = static_cast<int>(threadIdx.x) / kRowEights;
   const std::int64_t row_length = std::int64_t{m.units} * kUnitSlots;
   const std::int64_t first_row = static_cast<std::int64_t>(first_strip) * kStripColumns;
-  const int columns = strips * kStripColumns;
-  for (int e = static_cast<int>(threadIdx.x); e < columns * kSlots / 8; e += kWarps * 32) {
-    const int column = e / (kSlots / 8);
-    const int slot = e % (kSlots / 8) * 8;
-    if (slot >= slots) continue;
-    __half* row = args.rows + (first_row + column) * row_length + first_unit * kUnitSlots;
-    *reinterpret_cast<uint4*>(row + slot) = *reinterpret_cast<const uint4*>(&tile[column][slot]);
+  __half* row = args.rows + (first_row + column) * row_length + first_unit * kUnitSlots + slot;
+  if (strips == kCtaStrips) {
+    store_columns<kColumns>(&tile[column][slot], row, row_length);
+  } else {
+    for (int strip = 0; strip < strips; ++strip) {
+      store_columns<kStripColumns>(&tile[strip * kStripColumns + column][slot],
+                                   row + strip * kStripColumns * row_length, row_length);
+    }
   }
 }
 

@@ -81,19 +81,32 @@ __global__ void __launch_bounds__(kThreads)
   store_row16(staged, args.to, blockIdx.x);
 }
 
-// Halves [tokens, in], in eights.
+// Halves [tokens, in], in eights. kPairs: two rows a CTA, and `to` has a map.
+template <bool kPairs>
 __global__ void __launch_bounds__(kThreads)
-    gather_halves_kernel(const uint4* x, int in, Rows16 to, float* power) {
+    gather_halves_kernel(const uint4* x, int2 shape, Rows16 to, float* power) {
+  const auto [tokens, in] = shape;
   allow_next();
   extern __shared__ __align__(16) std::uint16_t staged[];
+  const std::int64_t first = (kPairs ? 2 : 1) * std::int64_t{blockIdx.x};
+  const bool has_second = kPairs && first + 1 < tokens;
   dependency_wait();
   if (blockIdx.x == 0 && threadIdx.x == 0) *power = 1.0f;
-  const uint4* row = x + static_cast<std::int64_t>(blockIdx.x) * (in / 8);
+  const uint4* row = x + first * (in / 8);
+  const uint4* second = has_second ? row + in / 8 : row;
   for (int i = static_cast<int>(threadIdx.x); i < in / 8; i += kThreads) {
-    reinterpret_cast<uint4*>(staged)[i] = row[i];
+    if constexpr (kPairs) {
+      stage_eights(row[i], second[i], reinterpret_cast<uint4*>(staged) + 2 * i);
+    } else {
+      reinterpret_cast<uint4*>(staged)[i] = row[i];
+    }
   }
   __syncthreads();
-  store_row16(staged, to, blockIdx.x);
+  if constexpr (kPairs) {
+    store_row_pair<kThreads>(reinterpret_cast<const std::uint32_t*>(staged), to, first, has_second);
+  } else {
+    store_row16(staged, to, first);
+  }
 }
 
 __global__ void multiply_power_kernel(const float* power, float multiplier, float* alpha) {
@@ -157,11 +170,15 @@ void make_rows16(ExecContext& ctx, const Rows16Args& args) {
 }
 
 void gather_rows16(ExecContext& ctx, const TensorView& halves, const Rows16& to, float* power) {
-  const std::size_t bytes = static_cast<std::size_t>(halves.columns()) * 2;
-  allow_shared_bytes(gather_halves_kernel, bytes);
-  launch(shape_of(ctx, dim3(static_cast<unsigned>(halves.rows())), kThreads, bytes),
-         gather_halves_kernel, halves.as<const uint4>(), static_cast<int>(halves.columns()), to,
-         power);
+  const auto tokens = static_cast<int>(halves.rows());
+  const auto in = static_cast<int>(halves.columns());
+  const bool pairs = to.channel_of_slot != nullptr && 4 * std::int64_t{in} <= kStagedBytes;
+  const std::size_t bytes = static_cast<std::size_t>(in) * (pairs ? 4 : 2);
+  const auto ctas = static_cast<unsigned>(pairs ? (tokens + 1) / 2 : tokens);
+  const auto kernel = pairs ? gather_halves_kernel<true> : gather_halves_kernel<false>;
+  allow_shared_bytes(kernel, bytes);
+  launch(shape_of(ctx, dim3(ctas), kThreads, bytes), kernel, halves.as<const uint4>(),
+         int2{tokens, in}, to, power);
 }
 
 void multiply_power(ExecContext& ctx, const float* power, float multiplier, float* alpha) {
