@@ -6,6 +6,7 @@
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/pack_plan.h"
 #include "backend/cpu/piece_queue.h"
+#include "backend/cpu/rows.h"
 #include "base/check.h"
 
 namespace bl::cpu {
@@ -18,6 +19,7 @@ constexpr std::int64_t kSerialTerms = 1 << 15;  // of products that one thread m
 constexpr std::int64_t kSerialElements = 8192;  // activations that one thread quantizes faster
 constexpr std::int64_t kItemBytes = 24 << 10;   // of weights in a piece of work, one row
 constexpr std::int64_t kItemsPerThread = 6;     // at least, where there is enough work
+constexpr std::int64_t kManyRows = 8;
 constexpr std::int64_t kDensePanelBytes = 768 << 10;  // of x that stay in the L2 cache
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -84,8 +86,7 @@ void quantize(ExecContext& ctx, Job& job) {
     kernel(args, 0, job.rows);
     return;
   }
-  ctx.threads->parallel_for(job.rows, ceil_div(job.rows, 4 * thread_count(ctx)),
-                            [&](long begin, long end) { kernel(args, begin, end); });
+  share_rows(ctx, job.rows, [&](std::int64_t row) { kernel(args, row, row + 1); });
 }
 
 // Pieces small enough to balance the threads, large enough to read memory in long runs.
@@ -110,7 +111,9 @@ void cut(const ExecContext& ctx, Job& job) {
   job.panel_rows = std::min(job.rows, ceil_div(ceil_div(job.rows, job.panels), 12) * 12);
   job.panels = ceil_div(job.rows, job.panel_rows);
   const std::int64_t units = ceil_div(job.count, unit);
-  const std::int64_t wanted = ceil_div(kItemsPerThread * thread_count(ctx), job.panels);
+  // Where a piece takes long, so may waiting for the last one.
+  const std::int64_t each = job.rows < kManyRows ? kItemsPerThread : 4 * kItemsPerThread;
+  const std::int64_t wanted = ceil_div(each * thread_count(ctx), job.panels);
   const std::int64_t by_balance = std::max<std::int64_t>(1, units / wanted);
   const std::int64_t by_bytes =
       std::max<std::int64_t>(1, kItemBytes / std::max<std::int64_t>(1, unit_bytes));

@@ -1,13 +1,22 @@
 #pragma once
-#include <algorithm>
-
+#include "backend/cpu/piece_queue.h"
 #include "ops/exec_context.h"
 #include "tensor/tensor_view.h"
 
 namespace bl::cpu {
 
-// body(row) for rows [0, rows) of about `width` elements each, on all threads where there is enough
-// to do: waking them costs as much as a few thousand elements.
+// body(row) for rows [0, rows) on all threads. Each begins with a run of its own, the same in every
+// op of so many rows: what one op has left of a row is in the cache of the thread that goes on.
+template <class F>
+void share_rows(ExecContext& ctx, std::int64_t rows, const F& body) {
+  PieceQueue queue(rows, ctx.threads->threads());
+  ctx.threads->run_any([&](int thread) {
+    for (std::int64_t row = 0; (row = queue.take(thread)) >= 0;) body(row);
+  });
+}
+
+// The same for rows of about `width` elements each, where there is enough to do: waking threads
+// costs as much as a few thousand elements.
 template <class F>
 void for_rows(ExecContext& ctx, std::int64_t rows, std::int64_t width, const F& body) {
   constexpr std::int64_t kWorthSharing = 8192;
@@ -15,10 +24,7 @@ void for_rows(ExecContext& ctx, std::int64_t rows, std::int64_t width, const F& 
     for (std::int64_t row = 0; row < rows; ++row) body(row);
     return;
   }
-  const std::int64_t grain = std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(width, 1));
-  ctx.threads->parallel_for(rows, grain, [&](long begin, long end) {
-    for (long row = begin; row < end; ++row) body(row);
-  });
+  share_rows(ctx, rows, body);
 }
 
 }  // namespace bl::cpu
