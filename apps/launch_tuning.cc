@@ -22,7 +22,7 @@ constexpr std::int64_t kWarmUp = 3;
 class TimedSteps {
  public:
   TimedSteps(ModelSession& session, std::int64_t repetitions)
-      : session_(session), runner_(session), repetitions_(repetitions) {
+      : runner_(session), repetitions_(repetitions) {
     greedy_.temperature = 0;
     const std::int64_t reach = kWarmUp + repetitions + 1;
     for (std::int64_t i = 0; i < session.sequences(); ++i) {
@@ -55,7 +55,6 @@ class TimedSteps {
   }
 
  private:
-  ModelSession& session_;
   StepRunner runner_;
   std::int64_t repetitions_;
   SamplingParams greedy_ = SamplingParams::plain();
