@@ -198,6 +198,8 @@ void EngineCore::preempt(Choice& choice) {
                      choice.cursor);
   cache_.release(sequence.pages, choice.cursor);
   sequence.cached = 0;
+  // It will be computed again: kept, it could be paired now and its twin with the token after it.
+  choice.row = {};
   choice.running = false;
   choice.draft.memory.reset();
   if (!choice.prompt_told) choice.prompt_logprobs.clear();
