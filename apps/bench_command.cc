@@ -315,7 +315,7 @@ void tune(BenchOptions& options) {
   }
   session_options.longest = kPageSlots;
   session_options.pages = static_cast<std::int32_t>(session_options.sequences);
-  session_options.context = std::max<std::int64_t>(kPageSlots, session_options.sequences);
+  session_options.context = kPageSlots;
   session_options.with_text = false;
   if (options.random.wanted()) session_options.opened = options.random.open();
   const std::unique_ptr<ModelSession> session = load_session(session_options);

@@ -75,11 +75,12 @@ std::size_t Model::work_bytes(std::int64_t tokens, std::int64_t logit_rows) cons
 
 void Model::check_tokens(const StepBatch& batch) const {
   const std::int64_t rows = embedding_rows();
-  for (std::int32_t id : batch.ids) {
-    if (batch.chosen != nullptr) break;
-    if (id < 0 || id >= rows) {
-      fail(ErrorCode::kInvalidArgument, "token id {} is outside the model's vocabulary of {}", id,
-           rows);
+  if (batch.chosen == nullptr) {
+    for (std::int32_t id : batch.ids) {
+      if (id < 0 || id >= rows) {
+        fail(ErrorCode::kInvalidArgument, "token id {} is outside the model's vocabulary of {}", id,
+             rows);
+      }
     }
   }
   const std::int64_t learned = parts_.embedding.learned_positions();

@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace bl::cuda {
 namespace {
@@ -82,11 +81,7 @@ TEST(LaunchPlan, ShippedPlansAreRight) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();
     ASSERT_EQ(entry.path().extension(), ".json");
-    std::ifstream file(entry.path());
-    std::stringstream text;
-    text << file.rdbuf();
-    const std::string content = text.str();
-    parse_launch_plan(content, name);
+    parse_launch_plan(read_file(entry.path()), name);
     lowest = std::min(lowest, std::stoi(name.substr(2)));
   }
   EXPECT_LE(lowest, 75);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "cache/page_memory.h"
 #include "engine/engine_core.h"
 #include "engine/event_stream.h"
@@ -131,6 +132,61 @@ class CoreTest : public testing::Test {
     EXPECT_EQ(core_->cache().index().size(), stats.idle_pages);
     EXPECT_EQ(core_->cache().index().host_size(), stats.host_pages - stats.free_host_pages);
   }
+
+  // --- what holds for every kind of model ---
+
+  // One of two answers of so many tokens has a broken row behind its first `good + 1`.
+  void expect_damage_ends_one(const FakeModel::Options& options, std::size_t good,
+                              std::int64_t tokens, std::int64_t most_steps) {
+    start(options);
+    const std::vector<std::int32_t> bad = text(40, 3);
+    model_->is_damaged = [&](std::span<const std::int32_t> ids) {
+      return ids.size() > bad.size() + good && std::equal(bad.begin(), bad.end(), ids.begin());
+    };
+    Asked& first = ask(request(bad, tokens));
+    Asked& second = ask(request(text(40, 4), tokens));
+    run_all(most_steps);
+    EXPECT_EQ(first.reasons[0], FinishReason::kError);
+    EXPECT_NE(first.errors[0].find("NaN"), std::string::npos) << first.errors[0];
+    EXPECT_EQ(first.ids[0].size(), good + 1);
+    EXPECT_EQ(second.ids[0], model_->continuation(text(40, 4), tokens));
+    expect_no_leak();
+  }
+  // The `failing`th step fails; somebody else asks behind the `before`th call of step().
+  void expect_failure_ends_one(const FakeModel::Options& options, int failing, int before) {
+    start(options);
+    Asked& first = ask(request(text(40, 3), 20));
+    int steps = 0;
+    model_->on_step = [&](std::span<const StepItem>) {
+      if (++steps == failing) fail(ErrorCode::kDevice, "the card has left");
+    };
+    for (int i = 0; i < before; ++i) step();
+    Asked& second = ask(request(text(40, 4), 20));
+    run_all(60);
+    EXPECT_EQ(first.reasons[0], FinishReason::kError);
+    EXPECT_EQ(first.errors[0], "the card has left");
+    EXPECT_EQ(second.ids[0], model_->continuation(text(40, 4), 20));
+    expect_no_leak();
+  }
+  // Of two answers of so many tokens one is not read while steps go by.
+  void expect_slow_reader_pauses(const FakeModel::Options& options, std::int64_t tokens,
+                                 int steps) {
+    start(options);
+    Request slow = request(text(30, 1), tokens);
+    slow.unread_tokens = 10;
+    Asked& first = ask(slow);
+    Asked& second = ask(request(text(30, 2), tokens));
+    for (int i = 0; i < steps; ++i) {
+      step();
+      read(second);
+    }
+    EXPECT_EQ(second.ids[0].size(), static_cast<std::size_t>(tokens));
+    EXPECT_EQ(first.open->stream->unread(0), 10);
+    EXPECT_FALSE(step());  // nothing to do until he reads
+    run_all(400);
+    EXPECT_EQ(first.ids[0], model_->continuation(slow.prompt, tokens));
+  }
+
   std::vector<std::int32_t> text(std::size_t tokens, std::int32_t seed) {
     std::vector<std::int32_t> ids;
     for (std::size_t i = 0; i < tokens; ++i) {

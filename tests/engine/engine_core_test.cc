@@ -115,54 +115,13 @@ TEST_F(CoreTest, CancellingFreesPagesWithinAStep) {
   expect_no_leak();
 }
 
-TEST_F(CoreTest, ASlowReaderPausesHimselfAlone) {
-  start({});
-  Request slow = request(text(30, 1), 300);
-  slow.unread_tokens = 10;
-  Asked& first = ask(slow);
-  Asked& second = ask(request(text(30, 2), 300));
-  for (int i = 0; i < 400; ++i) {
-    step();
-    read(second);
-  }
-  EXPECT_EQ(second.ids[0].size(), 300u);
-  EXPECT_EQ(first.open->stream->unread(0), 10);
-  EXPECT_FALSE(step());  // nothing to do until he reads
-  run_all(400);
-  EXPECT_EQ(first.ids[0], model_->continuation(slow.prompt, 300));
-}
+TEST_F(CoreTest, ASlowReaderPausesHimselfAlone) { expect_slow_reader_pauses({}, 300, 400); }
 
 TEST_F(CoreTest, DamagedLogitsEndTheirRequestAlone) {
-  start({.gives_logits = true});
-  const std::vector<std::int32_t> bad = text(40, 3);
-  model_->is_damaged = [&](std::span<const std::int32_t> ids) {
-    return ids.size() > bad.size() + 4 && std::equal(bad.begin(), bad.end(), ids.begin());
-  };
-  Asked& first = ask(request(bad, 20));
-  Asked& second = ask(request(text(40, 4), 20));
-  run_all(60);
-  EXPECT_EQ(first.reasons[0], FinishReason::kError);
-  EXPECT_NE(first.errors[0].find("NaN"), std::string::npos) << first.errors[0];
-  EXPECT_EQ(first.ids[0].size(), 5u);
-  EXPECT_EQ(second.ids[0], model_->continuation(text(40, 4), 20));
-  expect_no_leak();
+  expect_damage_ends_one({.gives_logits = true}, 4, 20, 60);
 }
 
-TEST_F(CoreTest, AFailedStepEndsWhoWasInIt) {
-  start({});
-  Asked& first = ask(request(text(40, 3), 20));
-  int steps = 0;
-  model_->on_step = [&](std::span<const StepItem>) {
-    if (++steps == 3) fail(ErrorCode::kDevice, "the card has left");
-  };
-  for (int i = 0; i < 3; ++i) step();
-  Asked& second = ask(request(text(40, 4), 20));
-  run_all(60);
-  EXPECT_EQ(first.reasons[0], FinishReason::kError);
-  EXPECT_EQ(first.errors[0], "the card has left");
-  EXPECT_EQ(second.ids[0], model_->continuation(text(40, 4), 20));
-  expect_no_leak();
-}
+TEST_F(CoreTest, AFailedStepEndsWhoWasInIt) { expect_failure_ends_one({}, 3, 3); }
 
 TEST_F(CoreTest, DeadlinesEndWaitingAndRunningRequests) {
   start({}, 1);

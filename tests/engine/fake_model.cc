@@ -147,8 +147,12 @@ StepOutput FakeModel::run(std::span<const StepItem> items) {
   BL_CHECK(static_cast<std::int64_t>(ids_.size()) <= options_.logit_rows);
   computed += tokens;
   largest_step = std::max(largest_step, tokens);
-  const TensorView logits = rows_ > 0 ? slice_rows(logits_.view(), 0, rows_) : TensorView();
-  if (!options_.gives_logits) return {logits, ids_};
+  return output_of(rows_, ids_);
+}
+
+StepOutput FakeModel::output_of(std::int64_t rows, std::span<const std::int32_t> ids) const {
+  const TensorView logits = rows > 0 ? slice_rows(logits_.view(), 0, rows) : TensorView();
+  if (!options_.gives_logits) return {logits, ids};
   return {logits, {}};
 }
 
@@ -196,10 +200,7 @@ StepOutput FakeModel::take() {
   under_way_.pop_front();
   taken_ = step.ids;
   // A step behind it has taken the place of its logits.
-  const std::int64_t rows = under_way_.empty() ? step.rows : 0;
-  const TensorView logits = rows > 0 ? slice_rows(logits_.view(), 0, rows) : TensorView();
-  if (!options_.gives_logits) return {logits, taken_};
-  return {logits, {}};
+  return output_of(under_way_.empty() ? step.rows : 0, taken_);
 }
 
 void FakeModel::copy_page(std::int32_t to, std::int32_t from) {

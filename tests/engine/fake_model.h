@@ -74,6 +74,8 @@ class FakeModel : public StepModel, private PageMemory {
   void write(const StepItem& item, std::optional<std::int32_t> behind = {});
   void check(const StepItem& item, std::optional<std::int32_t> behind = {}) const;
   void answer(std::span<const std::int32_t> text, const AdapterMix* adapters);
+  // A step's output: `rows` of logits_, and `ids` where it chooses.
+  StepOutput output_of(std::int64_t rows, std::span<const std::int32_t> ids) const;
 
   Options options_;
   PagePool pool_;

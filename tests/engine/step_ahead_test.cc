@@ -90,56 +90,20 @@ TEST_F(StepAheadTest, PagesOfACancelledAnswerAreFreeAfterTwoSteps) {
 }
 
 TEST_F(StepAheadTest, ASlowReaderPausesHimself) {
-  start({.repeats = true});
-  Request slow = request(text(30, 1), 100);
-  slow.unread_tokens = 10;
-  Asked& first = ask(slow);
-  Asked& second = ask(request(text(30, 2), 100));
-  for (int i = 0; i < 200; ++i) {
-    step();
-    read(second);
-  }
-  EXPECT_EQ(second.ids[0].size(), 100u);
-  EXPECT_EQ(first.open->stream->unread(0), 10);
-  run_all(400);
-  EXPECT_EQ(first.ids[0], model_->continuation(slow.prompt, 100));
+  expect_slow_reader_pauses({.repeats = true}, 100, 200);
 }
 
 // The logits of a row that is none are gone when that is known: the row is computed again.
 TEST_F(StepAheadTest, DamagedRowsEndTheirRequestAlone) {
-  start({.repeats = true});
-  const std::vector<std::int32_t> bad = text(40, 3);
-  model_->is_damaged = [&](std::span<const std::int32_t> ids) {
-    return ids.size() > bad.size() + 14 && std::equal(bad.begin(), bad.end(), ids.begin());
-  };
-  Asked& first = ask(request(bad, 40));
-  Asked& second = ask(request(text(40, 4), 40));
-  run_all(200);
-  EXPECT_EQ(first.reasons[0], FinishReason::kError);
-  EXPECT_NE(first.errors[0].find("NaN"), std::string::npos) << first.errors[0];
-  EXPECT_EQ(first.ids[0].size(), 15u);
-  EXPECT_EQ(second.ids[0], model_->continuation(text(40, 4), 40));
+  expect_damage_ends_one({.repeats = true}, 14, 40, 200);
   EXPECT_GT(model_->repeated, 20);
-  expect_no_leak();
 }
 
 TEST_F(StepAheadTest, AStepThatFailsEndsWhoWasInIt) {
   for (const int failing : {3, 4, 5}) {
     SCOPED_TRACE(failing);
     asked_.clear();
-    start({.repeats = true});
-    Asked& first = ask(request(text(40, 3), 20));
-    int steps = 0;
-    model_->on_step = [&](std::span<const StepItem>) {
-      if (++steps == failing) fail(ErrorCode::kDevice, "the card has left");
-    };
-    for (int i = 0; i < 5; ++i) step();
-    Asked& second = ask(request(text(40, 4), 20));
-    run_all(60);
-    EXPECT_EQ(first.reasons[0], FinishReason::kError);
-    EXPECT_EQ(first.errors[0], "the card has left");
-    EXPECT_EQ(second.ids[0], model_->continuation(text(40, 4), 20));
-    expect_no_leak();
+    expect_failure_ends_one({.repeats = true}, failing, 5);
   }
 }
 
