@@ -159,7 +159,15 @@ void expect_sound(const DecodeShape& shape) {
   ASSERT_GE(split.spans_per_launch, 1);
   ASSERT_GE(split.heads_per_launch, 1);
   ASSERT_GE(split.row_tiles * kQueryTile, shape.tokens * shape.group);
-  if (split.pieces > 1) {
+  if (split.clusters) {
+    EXPECT_TRUE(shape.clusters && !shape.regardless_of_batch);
+    EXPECT_EQ(split.row_tiles, 1);
+    EXPECT_GE(split.pieces, 2);
+    EXPECT_LE(split.pieces, kMostClusterCtas);
+    // All of them at once.
+    EXPECT_LE(split.pieces * split.heads_per_launch * split.spans_per_launch,
+              shape.multiprocessors);
+  } else if (split.pieces > 1) {
     ASSERT_LE(split.row_tiles * split.heads_per_launch, kCountersPerSpan);
     const std::int64_t rows = std::int64_t{split.spans_per_launch} * split.heads_per_launch *
                               split.pieces * split.span_rows;
@@ -172,7 +180,12 @@ void expect_sound(const DecodeShape& shape) {
                            shape.max_keys / 2 + 1, shape.max_keys - 1, shape.max_keys}) {
     if (length < shape.tokens) continue;
     const int keys = length - first_key_of(length - shape.tokens, shape.window);
-    const int piece = split.piece_keys > 0 ? split.piece_keys : own_piece_keys(keys);
+    const int piece = split.clusters         ? even_piece_keys(keys, split.pieces)
+                      : split.piece_keys > 0 ? split.piece_keys
+                                             : own_piece_keys(keys);
+    if (split.clusters) {
+      EXPECT_LE(piece, split.piece_keys);
+    }
     ASSERT_EQ(piece % kTileKeys, 0);
     EXPECT_GE(std::int64_t{piece} * split.pieces, keys) << "length " << length;
   }
@@ -186,14 +199,17 @@ TEST(AttentionPlan, PiecesCoverAllKeys) {
         for (const int keys : {256, 768, 4096, 16384, 131072}) {
           for (const int window : {0, 1, 128, 4096}) {
             for (const bool fixed : {false, true}) {
-              expect_sound({.spans = spans,
-                            .tokens = tokens,
-                            .kv_heads = kv_heads,
-                            .group = group,
-                            .max_keys = keys,
-                            .window = window,
-                            .multiprocessors = 132,
-                            .regardless_of_batch = fixed});
+              for (const bool clusters : {false, true}) {
+                expect_sound({.spans = spans,
+                              .tokens = tokens,
+                              .kv_heads = kv_heads,
+                              .group = group,
+                              .max_keys = keys,
+                              .window = window,
+                              .multiprocessors = 132,
+                              .regardless_of_batch = fixed,
+                              .clusters = clusters});
+              }
             }
           }
         }
@@ -215,6 +231,67 @@ TEST(AttentionPlan, OneSequenceFillsTheCard) {
     EXPECT_LE(split.piece_keys, std::max(256, keys / 32)) << keys;
     EXPECT_GE(split.piece_keys, 256) << keys;
   }
+}
+
+DecodeSplit split_of(int spans, int kv_heads, int keys, int window = 0) {
+  return split_decode({.spans = spans,
+                       .tokens = 1,
+                       .kv_heads = kv_heads,
+                       .group = 32 / kv_heads,
+                       .max_keys = keys,
+                       .window = window,
+                       .multiprocessors = 132,
+                       .clusters = true});
+}
+
+// Clusters join pieces sooner, where the card has room for all of them at once and need not be
+// filled.
+TEST(AttentionPlan, PiecesOfFewHeadsAreClusters) {
+  EXPECT_FALSE(split_of(1, 8, 256).clusters);  // one piece
+  EXPECT_EQ(split_of(1, 8, 256).pieces, 1);
+  for (const int keys : {512, 1024, 4096, 8192}) {
+    const DecodeSplit split = split_of(1, 8, keys);
+    EXPECT_TRUE(split.clusters) << keys;
+    EXPECT_EQ(split.pieces, std::min(keys / 256, kMostClusterCtas)) << keys;
+    EXPECT_EQ(split.warps, keys <= 2048 ? kUsualWarps : kWideWarps) << keys;
+  }
+  EXPECT_FALSE(split_of(1, 8, 16384).clusters);
+  EXPECT_GE(split_of(1, 8, 16384).pieces * 8, 120);
+  EXPECT_TRUE(split_of(1, 8, 16384, 1024).clusters);  // a window is few keys
+  EXPECT_FALSE(split_of(1, 8, 16384, 128).clusters);
+  // Many columns: heads, or sequences.
+  EXPECT_FALSE(split_of(1, 32, 4096).clusters);
+  EXPECT_TRUE(split_of(2, 8, 4096).clusters);
+  EXPECT_FALSE(split_of(3, 8, 4096).clusters);
+  EXPECT_TRUE(split_of(3, 8, 1024).clusters);
+  EXPECT_FALSE(split_of(16, 8, 1024).clusters);
+}
+
+// Heads of more than 128 have kernels without clusters, whatever else is so.
+TEST(AttentionPlan, FormsHaveKernels) {
+  const auto form_of = [](CacheType type, int dim, int rows, bool fixed = false) {
+    return decode_form(type, dim, dim, rows, fixed);
+  };
+  for (const CacheType type :
+       {CacheType::kF16, CacheType::kFp8, CacheType::kQ8, CacheType::kQ6, CacheType::kQ4}) {
+    const bool half = type == CacheType::kF16;
+    for (const int dim : {8, 64, 80, 128, 192, 256}) {
+      for (const int rows : {1, 4, 8, 9, 64}) {
+        const DecodeForm form = form_of(type, dim, rows);
+        const bool in_registers = !half && rows <= kFewRows && (dim == 64 || dim == 128);
+        EXPECT_EQ(form.way, half           ? DecodeWay::kHalves
+                            : in_registers ? DecodeWay::kCodes
+                                           : DecodeWay::kTile);
+        EXPECT_EQ(form.query_tiles, rows <= kFewRows && (half || in_registers) ? 1 : 2);
+        EXPECT_EQ(form.clusters, dim <= 128 && form.query_tiles == 1) << dim << " x " << rows;
+        // Rows of a step's longest span must not change what another one's results are.
+        EXPECT_EQ(form_of(type, dim, rows, true).way, form_of(type, dim, 64, true).way);
+        EXPECT_FALSE(form_of(type, dim, rows, true).clusters);
+      }
+    }
+  }
+  EXPECT_EQ(decode_form(CacheType::kQ4, 128, 64, 4, false).way, DecodeWay::kTile);
+  EXPECT_FALSE(decode_form(CacheType::kF16, 192, 128, 4, false).clusters);
 }
 
 TEST(AttentionPlan, FixedPiecesDependOnTheSpanOnly) {

@@ -2,56 +2,31 @@
 
 #include <algorithm>
 
-#include "backend/cuda/attention_decode.cuh"
-#include "backend/cuda/attention_launch.cuh"
+#include "backend/cuda/attention_decode_run.cuh"
 #include "base/check.h"
 
 namespace bl::cuda {
 namespace {
 
-struct DecodeRun {
-  ExecContext& ctx;
-  const AttentionParams& params;
-  const DecodeLaunch& launch;
-  const FreshTokens& fresh;
-  dim3 grid;
-};
-
-template <CacheType kType, int kDim>
-void launch_decode(const DecodeRun& run) {
-  using Room = DecodeRoom<kType, kDim>;
-  const auto bytes = static_cast<std::size_t>(
-      Room::kQueryBytes + Room::ring_bytes(run.params.k_row.bytes, run.params.v_row.bytes));
-  allow_shared_bytes(decode_kernel<kType, kDim>, bytes);
-  launch(shape_of(run.ctx, run.grid, dim3(kDecodeWarps * 32), bytes), decode_kernel<kType, kDim>,
-         run.params, run.launch, run.fresh);
-}
-
-template <CacheType kType>
-void launch_decode_of(const DecodeRun& run) {
+template <int kTiles>
+void launch_halves_of(const DecodeRun& run) {
+  constexpr CacheType kType = CacheType::kF16;
   const int dim = std::max(run.params.k_row.dim, run.params.v_row.dim);
-  if (dim <= 64) return launch_decode<kType, 64>(run);
-  if (dim <= 128) return launch_decode<kType, 128>(run);
+  if (dim <= 64) return launch_decode<DecodeRoom<kType, 64, kTiles, DecodeWay::kHalves>>(run);
+  if (dim <= 128) return launch_decode<DecodeRoom<kType, 128, kTiles, DecodeWay::kHalves>>(run);
   BL_CHECK(dim <= 256);
-  launch_decode<kType, 256>(run);
+  launch_decode<DecodeRoom<kType, 256, kTiles, DecodeWay::kHalves>>(run);
 }
 
-void launch_decode_any(const DecodeRun& run, CacheType type) {
-  switch (type) {
-    case CacheType::kF16:
-      return launch_decode_of<CacheType::kF16>(run);
-    case CacheType::kFp8:
-      return launch_decode_of<CacheType::kFp8>(run);
-    case CacheType::kQ8:
-      return launch_decode_of<CacheType::kQ8>(run);
-    case CacheType::kQ6:
-      return launch_decode_of<CacheType::kQ6>(run);
-    case CacheType::kQ4:
-      return launch_decode_of<CacheType::kQ4>(run);
-    case CacheType::kF32:
-      break;
+void launch_decode_of(const DecodeRun& run, CacheType type, const DecodeForm& form) {
+  switch (form.way) {
+    case DecodeWay::kHalves:
+      return form.query_tiles == 1 ? launch_halves_of<1>(run) : launch_halves_of<2>(run);
+    case DecodeWay::kCodes:
+      return launch_decode_codes(run, type);
+    case DecodeWay::kTile:
+      return launch_decode_tile(run, type);
   }
-  BL_CHECK(false);
 }
 
 }  // namespace
@@ -70,19 +45,25 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
              kv_write_parameters(rope->write)};
   }
   const SpanPlan& host = plan.host;
-  const DecodeSplit split = split_decode({.spans = host.decode_spans,
-                                          .tokens = host.decode_tokens,
-                                          .kv_heads = params.kv_heads,
-                                          .group = params.group,
-                                          .max_keys = host.page_stride * kPageSlots,
-                                          .window = params.window,
-                                          .multiprocessors = cuda_ops_of(ctx).multiprocessors,
-                                          .regardless_of_batch = ctx.deterministic});
-  DecodeLaunch launch{.row_tiles = split.row_tiles,
+  const DecodeForm form = decode_form(type, params.k_row.dim, params.v_row.dim,
+                                      host.decode_tokens * params.group, ctx.deterministic);
+  const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
+  const DecodeSplit split =
+      split_decode({.spans = host.decode_spans,
+                    .tokens = host.decode_tokens,
+                    .kv_heads = params.kv_heads,
+                    .group = params.group,
+                    .max_keys = host.page_stride * kPageSlots,
+                    .window = params.window,
+                    .multiprocessors = cuda_ops_of(ctx).multiprocessors,
+                    .regardless_of_batch = ctx.deterministic,
+                    .clusters = form.clusters && facts.compute_capability >= 90});
+  DecodeLaunch launch{.clusters = split.clusters,
+                      .row_tiles = split.row_tiles,
                       .span_rows = split.span_rows,
                       .pieces = split.pieces,
                       .piece_keys = split.piece_keys};
-  if (split.pieces > 1) {
+  if (split.pieces > 1 && !split.clusters) {
     const std::int64_t rows = std::int64_t{split.spans_per_launch} * split.heads_per_launch *
                               split.pieces * split.span_rows;
     launch.values = ctx.scratch->take_f32({rows, params.v_row.dim}).as<float>();
@@ -99,7 +80,7 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
       const int heads = std::min(split.heads_per_launch, params.kv_heads - head);
       const dim3 grid(static_cast<unsigned>(split.pieces * split.row_tiles),
                       static_cast<unsigned>(heads), static_cast<unsigned>(spans));
-      launch_decode_any({ctx, part, launch, fresh, grid}, type);
+      launch_decode_of({ctx, part, launch, fresh, grid, split.warps}, type, form);
     }
   }
 }

@@ -5,9 +5,9 @@
 namespace bl::cuda {
 
 // Attention of the plan's decode spans: keys are cut into pieces, a CTA reads one piece for all
-// query heads of a kv head and all tokens of a span; the last CTA of a (span, kv head) joins the
-// parts, in order. For all cache types but F32; heads of a multiple of 8, at most 256; compute
-// capability 8.0.
+// query heads of a kv head and all tokens of a span. The parts of a (span, kv head) are joined in
+// order, by the last of its CTAs or, where they are a cluster, by all of them. For all cache types
+// but F32; heads of a multiple of 8, at most 256; compute capability 8.0.
 // With `rope`, spans have one token each, which is rotated and written in the same launch:
 // only where decode_rotates says so.
 void attention_decode(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,

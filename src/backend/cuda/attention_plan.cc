@@ -10,8 +10,9 @@
 namespace bl::cuda {
 namespace {
 
-constexpr int kCtasPerMultiprocessor = 4;
-constexpr int kFewestKeys = 256;     // of a piece: joining them takes as long as reading so many
+constexpr int kCtasPerMultiprocessor = 2;
+constexpr int kFewestKeys = 256;  // of a piece: joining them takes as long as reading so many
+constexpr int kMostClusterKeys = 8192;
 constexpr int kManySpansKeys = 512;  // the same, where there are many spans
 constexpr std::size_t kLargestRecorded = std::size_t{1} << 18;  // ints
 
@@ -35,6 +36,21 @@ int piece_keys_of(const DecodeShape& shape, std::int64_t keys, std::int64_t colu
   // Sequences of a batch differ in length: a long one must not wait for one CTA.
   const int most = std::max(kManySpansKeys, whole_tiles(divide_up(keys, kFixedPieces)));
   return std::max({std::min(even, most), kFewestKeys, whole_tiles(divide_up(keys, kMaxPieces))});
+}
+
+// Whether the pieces of a (span, kv head) are a cluster. That joins them sooner, but a cluster's
+// CTAs start together or not at all: it loses where it would take more of the card than there is,
+// and where keys are so many that every multiprocessor is wanted.
+bool split_clusters(const DecodeShape& shape, std::int64_t keys, std::int64_t columns,
+                    DecodeSplit& split) {
+  if (!shape.clusters || keys <= kFewestKeys || keys > kMostClusterKeys) return false;
+  const int ctas = std::min(kMostClusterCtas, divide_up(keys, kFewestKeys));
+  if (ctas * columns > shape.multiprocessors) return false;
+  split.clusters = true;
+  split.pieces = ctas;
+  split.piece_keys = even_piece_keys(static_cast<int>(keys), ctas);
+  split.warps = split.piece_keys > kFewestKeys ? kWideWarps : kUsualWarps;
+  return true;
 }
 
 // Spans of at most `most_decode` tokens are decode.
@@ -110,6 +126,23 @@ std::size_t packed_ints(std::int64_t sequences, std::int64_t max_pages) {
       sequences * (static_cast<std::int64_t>(sizeof(SpanEntry) / 4) + stride + kCountersPerSpan));
 }
 
+DecodeForm decode_form(CacheType type, int k_dim, int v_dim, int rows, bool regardless_of_batch) {
+  constexpr int kWidest = 128;  // whose kernels have the registers and the shared memory
+  const bool few = rows <= kFewRows;
+  DecodeForm form;
+  if (type == CacheType::kF16) {
+    // The same sums in the same order with either number of tiles.
+    form.way = DecodeWay::kHalves;
+    form.query_tiles = few ? 1 : 2;
+  } else if (few && !regardless_of_batch && k_dim == v_dim && (k_dim == 64 || k_dim == kWidest)) {
+    form.way = DecodeWay::kCodes;
+    form.query_tiles = 1;
+  }
+  form.clusters =
+      form.query_tiles == 1 && !regardless_of_batch && std::max(k_dim, v_dim) <= kWidest;
+  return form;
+}
+
 DecodeSplit split_decode(const DecodeShape& shape) {
   DecodeSplit split;
   const int rows = shape.tokens * shape.group;
@@ -137,6 +170,7 @@ DecodeSplit split_decode(const DecodeShape& shape) {
   }
   const std::int64_t columns =
       std::int64_t{split.spans_per_launch} * split.heads_per_launch * split.row_tiles;
+  if (split.row_tiles == 1 && split_clusters(shape, keys, columns, split)) return split;
   split.piece_keys = piece_keys_of(shape, keys, columns);
   split.pieces = divide_up(keys, split.piece_keys);
   return split;

@@ -15,6 +15,10 @@ inline constexpr int kShortTokens = 64;      // so are those behind a long past,
 inline constexpr int kLongPast = 1024;       // tokens
 inline constexpr int kTileKeys = 64;         // keys that a CTA reads at a time; divides a page
 inline constexpr int kQueryTile = 16;        // rows (token, head of the group) of a decode CTA
+inline constexpr int kFewRows = 8;           // of them, for which there are leaner kernels
+inline constexpr int kUsualWarps = 8;        // of a decode CTA
+inline constexpr int kWideWarps = 16;        // of one that has a card's multiprocessor to itself
+inline constexpr int kMostClusterCtas = 8;   // that share a cluster's keys
 inline constexpr int kMaxPieces = 128;       // parts that the keys of a span are cut into
 inline constexpr int kFixedPieces = 16;      // the same, regardless of the batch
 inline constexpr int kLaunchTokens = 128;    // tokens of one decode launch, which bounds scratch
@@ -76,6 +80,24 @@ SpanPlan plan_spans(std::span<const SequenceSpan> sequences, bool regardless_of_
 // Upper bound of packed ints of `sequences` spans of at most `max_pages` pages each.
 std::size_t packed_ints(std::int64_t sequences, std::int64_t max_pages);
 
+// How keys and values get from the cache into fragments of products.
+enum class DecodeWay : std::uint8_t {
+  kHalves,  // they are binary16
+  kCodes,   // in registers: whole groups, few query rows
+  kTile,    // by way of a tile of binary16
+};
+
+// Which decode kernel a step takes.
+struct DecodeForm {
+  DecodeWay way = DecodeWay::kTile;
+  int query_tiles = 2;    // of kFewRows rows
+  bool clusters = false;  // it can join pieces as a cluster, on cards that have them
+};
+
+// `rows`: most query rows of a (span, kv head). Regardless of the batch means that neither they nor
+// anything else but the span itself may change a result.
+DecodeForm decode_form(CacheType type, int k_dim, int v_dim, int rows, bool regardless_of_batch);
+
 // One layer's decode launches.
 struct DecodeShape {
   int spans = 0;
@@ -86,6 +108,7 @@ struct DecodeShape {
   int window = 0;
   int multiprocessors = 0;
   bool regardless_of_batch = false;
+  bool clusters = false;  // the pieces of a (span, kv head) may be a cluster
 };
 
 struct DecodeSplit {
@@ -95,6 +118,8 @@ struct DecodeSplit {
   int heads_per_launch = 1;
   int pieces = 1;
   int piece_keys = kTileKeys;  // 0: own_piece_keys of each span
+  bool clusters = false;       // even_piece_keys of each span, and no parts in memory
+  int warps = kUsualWarps;
 };
 
 DecodeSplit split_decode(const DecodeShape& shape);
@@ -104,6 +129,11 @@ BL_HD inline int own_piece_keys(int keys) {
   const int even = (keys + kFixedPieces - 1) / kFixedPieces;
   const int whole = (even + kTileKeys - 1) / kTileKeys * kTileKeys;
   return whole > 4 * kTileKeys ? whole : 4 * kTileKeys;
+}
+
+// Keys of a piece where `pieces` share a span's evenly; the last ones may be without.
+BL_HD inline int even_piece_keys(int keys, int pieces) {
+  return ((keys + pieces - 1) / pieces + kTileKeys - 1) / kTileKeys * kTileKeys;
 }
 
 // First key that a span's pieces or tiles begin at: that of token `token`'s window, rounded down.

@@ -7,7 +7,6 @@
 
 namespace bl::cuda {
 
-inline constexpr int kDecodeWarps = 4;
 inline constexpr int kWarpKeys = 16;  // that a warp reads at a time
 
 inline constexpr int kMostTurns = 128;  // pairs of a head that the decode kernel rotates
@@ -21,8 +20,11 @@ struct FreshTokens {
   KvWriteParameters write{};
 };
 
-// One launch: grid (pieces · row_tiles, kv heads, spans).
+// One launch: grid (pieces · row_tiles, kv heads, spans). As clusters, which have one tile of rows,
+// the pieces of a (span, kv head) are one, its keys are shared out evenly, and there are no parts
+// in memory.
 struct DecodeLaunch {
+  bool clusters = false;
   int first_head = 0;
   int row_tiles = 1;
   int span_rows = 1;
@@ -64,7 +66,7 @@ struct DecodeTask {
   int pieces = 0;  // of this span
 };
 
-// False where there is nothing to do.
+// False where there is nothing to do. In a cluster a piece may be without keys.
 __device__ __forceinline__ bool find_task(const AttentionParams& p, const DecodeLaunch& launch,
                                           DecodeTask& task) {
   const auto span = static_cast<int>(blockIdx.z);
@@ -79,8 +81,13 @@ __device__ __forceinline__ bool find_task(const AttentionParams& p, const Decode
   task.rows = min(task.span.tokens * p.group - task.first_row, kQueryTile);
   const int length = task.span.past + task.span.tokens;
   const int first = first_key_of(task.span.past, p.window);
-  const int piece_keys = launch.piece_keys > 0 ? launch.piece_keys : own_piece_keys(length - first);
-  task.pieces = (length - first + piece_keys - 1) / piece_keys;
+  int piece_keys = launch.piece_keys;
+  if (launch.clusters) {
+    piece_keys = even_piece_keys(length - first, launch.pieces);
+  } else if (piece_keys <= 0) {
+    piece_keys = own_piece_keys(length - first);
+  }
+  task.pieces = launch.clusters ? launch.pieces : (length - first + piece_keys - 1) / piece_keys;
   task.begin = first + task.piece * piece_keys;
   task.end = min(task.begin + piece_keys, length);
   return task.rows > 0 && task.piece < task.pieces;
