@@ -141,6 +141,13 @@ struct CodeBytes<3> {
   }
 };
 
+// The upper half of k comes first: its registers are what was loaded, in the order it was loaded.
+__device__ __forceinline__ void multiply_halves(int (&sums)[4], const std::uint32_t (&a)[4],
+                                                std::uint32_t b0, std::uint32_t b1) {
+  const std::uint32_t swapped[4] = {a[2], a[3], a[0], a[1]};
+  mma_16x8x32(sums, swapped, b1, b0);
+}
+
 // A lane's digits of a chunk.
 class DigitReader {
  public:
@@ -200,7 +207,7 @@ __device__ __forceinline__ void add_plane(const ChunkPlanes& codes, int offset, 
       bytes.load(from[i] + u * unit_stride, lane);
       std::uint32_t a[4];
       bytes.operands(a);
-      mma_16x8x32(sums.at[i], a, b0, b1);
+      multiply_halves(sums.at[i], a, b0, b1);
     }
   };
   const auto advance = [&](int units) {
@@ -224,35 +231,76 @@ __device__ __forceinline__ void add_plane(const ChunkPlanes& codes, int offset, 
   }
 }
 
-// sums = codes · digits over one chunk. Four bits have code of their own; all else shares, so that
-// it stays in the instruction cache: wide codes plane by plane, the higher one first.
+// sums = codes of four bits and, above them, of `Bits` in a second plane, at once: digits are read
+// once, and a chunk of one unit, of which mixes have many, goes through one loop.
+template <int Bits, int Strips>
+__device__ __forceinline__ void multiply_two_planes(const ChunkPlanes& codes, int unit_stride,
+                                                    DigitReader digits, DigitSums<Strips>& sums) {
+  const int lane = lane_index();
+  const std::byte* low_from[Strips];
+#pragma unroll
+  for (int i = 0; i < Strips; ++i) {
+    low_from[i] = codes.template strip<Strips>(i) + lane * CodeBytes<4>::kLaneBytes;
+  }
+  constexpr int kBetween = CodeBytes<4>::kLaneBytes - CodeBytes<Bits>::kLaneBytes;
+  const int top_at = unit_bytes(4) - lane * kBetween;
+  DigitSums<Strips> tops;
+  tops.clear();
+#pragma unroll 1
+  for (int left = codes.units; left > 0; --left) {
+    std::uint32_t b0;
+    std::uint32_t b1;
+    digits.operands(0, b0, b1);
+    digits.advance(1);
+#pragma unroll
+    for (int i = 0; i < Strips; ++i) {
+      CodeBytes<4> low;
+      CodeBytes<Bits> top;
+      low.load(low_from[i], lane);
+      top.load(low_from[i] + top_at, lane);
+      low_from[i] += unit_stride;
+      std::uint32_t a[4];
+      low.operands(a);
+      multiply_halves(sums.at[i], a, b0, b1);
+      top.operands(a);
+      multiply_halves(tops.at[i], a, b0, b1);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < Strips; ++i)
+#pragma unroll
+    for (int d = 0; d < 2; ++d) {
+      // part_columns(), times 16.
+      sums.at[i][2 + d] += (tops.at[i][2 + d] - tops.at[i][d]) * 4;
+      sums.at[i][d] += tops.at[i][d] * 16;
+    }
+}
+
+// sums = codes · digits over one chunk. Every width has code of its own, but 8 bits, which are two
+// planes of 4, the high nibbles first.
 template <int Strips>
 __device__ __forceinline__ void multiply_digits(int bits, const ChunkPlanes& codes,
                                                 const DigitReader& digits,
                                                 DigitSums<Strips>& sums) {
   sums.clear();
+  const int stride = unit_bytes(bits);
   if (bits == 4) {
     add_plane<4>(codes, 0, std::integral_constant<int, unit_bytes(4)>{}, digits, sums);
-    return;
-  }
-  const int stride = unit_bytes(bits);
-  if (bits == 3) {
+  } else if (bits == 5) {
+    multiply_two_planes<1>(codes, stride, digits, sums);
+  } else if (bits == 6) {
+    multiply_two_planes<2>(codes, stride, digits, sums);
+  } else if (bits == 3) {
     add_plane<3>(codes, 0, stride, digits, sums);
-    return;
-  }
-  const int second = unit_bytes(4);  // where the second plane is
-  if (bits == 5) {
-    add_plane<1>(codes, second, stride, digits, sums);
-  } else if (bits != 8) {
-    add_plane<2>(codes, bits == 2 ? 0 : second, stride, digits, sums);
-  }
-  if (bits != 8) sums.part_columns();
-  if (bits == 2) return;
-    // 8 bits are two planes of 4, the high nibbles first.
+  } else if (bits == 2) {
+    add_plane<2>(codes, 0, stride, digits, sums);
+    sums.part_columns();
+  } else {
 #pragma unroll 1
-  for (int offset = 0; offset <= (bits == 8 ? second : 0); offset += second) {
-    sums.times16();
-    add_plane<4>(codes, offset, stride, digits, sums);
+    for (int offset = 0; offset <= unit_bytes(4); offset += unit_bytes(4)) {
+      sums.times16();
+      add_plane<4>(codes, offset, stride, digits, sums);
+    }
   }
 }
 
@@ -265,6 +313,15 @@ __device__ __forceinline__ void add_worth(const LaneScales& scales, const float2
         fmaf(static_cast<float>(sums[2 * h]), 256.0f, static_cast<float>(sums[2 * h + 1]));
     totals[h] += scales.scale[h] * (number * worth.x - scales.zero[h] * worth.y);
   }
+}
+
+// The lanes t = 2, 3 of a group have the same sums as t = 0, 1. So of two strips each lane takes
+// one: lanes t < 2 the first.
+__device__ __forceinline__ bool takes_second_strip() { return (lane_index() & 2) != 0; }
+__device__ __forceinline__ void take_strip(const int (&first)[4], const int (&second)[4],
+                                           int (&own)[4]) {
+#pragma unroll
+  for (int c = 0; c < 4; ++c) own[c] = takes_second_strip() ? second[c] : first[c];
 }
 
 }  // namespace bl::cuda

@@ -136,7 +136,7 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   PackedProduct packed = packed_product(args, outputs);
   const StripShares shares = packed.shares(backend);
   if (makes_own_input(backend.facts(), packed.args)) {
-    token_product(ctx, packed.args, shares);
+    token_product(ctx, packed.args, shares, {packed.weights.data(), outputs.size()});
     return;
   }
   const int few = most_product_tokens(backend.facts());

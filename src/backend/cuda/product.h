@@ -2,6 +2,7 @@
 // Products of a few tokens with packed codes: what a decode step consists of.
 
 #include <cstdint>
+#include <span>
 
 #include "backend/cuda/activation_math.cuh"
 #include "backend/cuda/code_matrix.h"
@@ -31,6 +32,7 @@ struct ProductMatrix {
   const float* chunk_sums = nullptr;                // the same, see PrepareTarget
   const std::uint16_t* place_of_channel = nullptr;  // then [in], see fragment_place
   int gather = 0;               // equal numbers: equal places and chunks; they count from 0
+  int chunks_at = 0;            // in a table of all matrices' chunks, where a product has one
   float* out = nullptr;         // [tokens, view.out]
   std::int64_t out_stride = 0;  // elements
   const float* bias = nullptr;  // [view.out] or null
@@ -72,7 +74,9 @@ bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args);
 
 // Enqueues the product of one token, whose activations every CTA makes ready by itself, in whole
 // numbers (code_digits.cuh).
-void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares);
+// `weights`: of the matrices.
+void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares,
+                   std::span<const CodeWeights* const> weights);
 
 // Tokens of one launch of product(): fewer where a multiprocessor has little shared memory.
 int most_product_tokens(const DeviceFacts& facts);

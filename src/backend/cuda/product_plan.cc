@@ -7,7 +7,7 @@
 namespace bl::cuda {
 
 ProductPlans::~ProductPlans() {
-  for (auto& [key, shares] : entries_) cudaFree(const_cast<std::int32_t*>(shares.begins));
+  for (auto& [key, entry] : entries_) cudaFree(const_cast<std::int32_t*>(entry.shares.begins));
 }
 
 StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices, bool pairs, int ctas,
@@ -15,8 +15,8 @@ StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices, boo
   std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas),
                                  (pairs ? 1u : 0u) | (spare ? 2u : 0u)};
   for (const CodeWeights* matrix : matrices) key.push_back(matrix->shape);
-  StripShares& shares = entries_[key];
-  if (shares.begins != nullptr) return shares;
+  Entry& entry = entries_[key];
+  if (entry.shares.begins != nullptr) return entry.shares;
   std::vector<StripCosts> costs;
   for (const CodeWeights* matrix : matrices) {
     const auto cost = static_cast<std::uint64_t>(
@@ -28,13 +28,14 @@ StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices, boo
     }
   }
   if (spare) ctas = fewest_shares(costs, ctas);
-  const std::vector<std::int32_t> begins = share_strips(costs, ctas);
-  const std::size_t bytes = begins.size() * sizeof(begins[0]);
+  entry.begins = share_strips(costs, ctas);
+  const std::size_t bytes = entry.begins.size() * sizeof(entry.begins[0]);
   void* memory = nullptr;
   BL_CUDA_CHECK(cudaMalloc(&memory, bytes));
-  BL_CUDA_CHECK(cudaMemcpy(memory, begins.data(), bytes, cudaMemcpyHostToDevice));
-  shares = {static_cast<const std::int32_t*>(memory), static_cast<int>(begins.size()) - 1};
-  return shares;
+  BL_CUDA_CHECK(cudaMemcpy(memory, entry.begins.data(), bytes, cudaMemcpyHostToDevice));
+  entry.shares = {static_cast<const std::int32_t*>(memory),
+                  static_cast<int>(entry.begins.size()) - 1, entry.begins};
+  return entry.shares;
 }
 
 }  // namespace bl::cuda

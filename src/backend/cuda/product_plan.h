@@ -27,6 +27,7 @@ int fewest_shares(std::span<const StripCosts> matrices, int ctas);
 struct StripShares {
   const std::int32_t* begins = nullptr;  // device, [ctas + 1]
   int ctas = 0;
+  std::span<const std::int32_t> host_begins;  // the same
 };
 
 // Plans in device memory, by the shapes of the matrices.
@@ -42,7 +43,11 @@ class ProductPlans {
   StripShares find(std::span<const CodeWeights* const> matrices, bool pairs, int ctas, bool spare);
 
  private:
-  std::map<std::vector<std::uint64_t>, StripShares> entries_;
+  struct Entry {
+    std::vector<std::int32_t> begins;
+    StripShares shares;
+  };
+  std::map<std::vector<std::uint64_t>, Entry> entries_;
 };
 
 }  // namespace bl::cuda

@@ -3,8 +3,10 @@
 // slots, then made digits where they lie (code_digits.cuh). That costs less than a launch of its
 // own. The factor of a norm is left to the results.
 
+#include "backend/cuda/bulk_copy.cuh"
 #include "backend/cuda/code_digits.cuh"
 #include "backend/cuda/piece_product.cuh"
+#include "backend/cuda/token_ring.cuh"
 #include "backend/cuda/warp_reduce.cuh"
 
 namespace bl::cuda {
@@ -251,8 +253,10 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
     row.load_places(first.place_of_channel);
     row.load_weights(args.norm);
   }
+  row_arrive();
   squares = warp_sum(squares);
   if (lane_index() == 0) sums.squares[threadIdx.x / 32] = squares;
+  wait_small_copies();
   product_sync();
   to.for_each(args, [&](const ProductMatrix& m) {
     OwnChunks chunks = &m == &first ? first_chunks : OwnChunks(m.view, 0);

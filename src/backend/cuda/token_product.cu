@@ -15,15 +15,19 @@ namespace {
 
 constexpr int kThreads = kProductThreads + 32;  // the last warp issues the copies
 constexpr int kSlotStrips = 4;                  // that a slot of the ring has room for
+constexpr int kFewestSlots = 3;                 // of a ring, for entries to be as long as they may
 // Groups of strips whose sums wait for one barrier.
 constexpr int kMaxWaiting = 2;
 constexpr int kPart = kSlotStrips * kStripColumns;  // sums of a warp and group
+constexpr int kPairs = kSlotStrips / 2;             // of strips, see take_strip
 
 struct Launch {
   ProductArgs args;
-  RingShape ring;
-  const std::int32_t* begins = nullptr;  // of shares
-  int ring_at = 0;                       // in shared memory, behind Shared and the input
+  TokenPlan plan;
+  TokenRingShape ring;
+  // In shared memory, behind Shared and the input: all matrices' chunks, and the ring.
+  int tables_at = 0;
+  int ring_at = 0;
 };
 
 // What lies in shared memory before all else.
@@ -50,12 +54,20 @@ __device__ __forceinline__ void find_matrices(const ProductArgs& args, int begin
   }
 }
 
-// totals += this warp's chunks of the piece, see multiply_piece.
+// totals += this warp's chunks of the piece, see multiply_piece. A lane has the totals of one strip
+// of each pair.
 template <class Scales, int Strips>
 __device__ __forceinline__ void multiply_token_piece(const CodeMatrixView& m,
                                                      const PieceView& piece, int& next,
-                                                     float (&totals)[kSlotStrips][2]) {
+                                                     float (&totals)[kPairs][2]) {
   const int lane = lane_index();
+  constexpr int kOwn = (Strips + 1) / 2;
+  int scales_at[kOwn];
+#pragma unroll
+  for (int p = 0; p < kOwn; ++p) {
+    const int strip = 2 * p + (takes_second_strip() ? 1 : 0);
+    scales_at[p] = min(strip, piece.strips - 1) * piece.scale_stride;
+  }
   for (; next < piece.chunks; next += kProductWarps) {
     Chunk chunk;
     *reinterpret_cast<uint4*>(&chunk) = piece.chunk_words[next];
@@ -69,24 +81,25 @@ __device__ __forceinline__ void multiply_token_piece(const CodeMatrixView& m,
     const float2 worth = ChunkWorth::of_lane(input, lane);
     const std::byte* at = piece.scales + chunk.group * Scales::bytes(m.kind);
 #pragma unroll
-    for (int i = 0; i < Strips; ++i) {
-      add_worth(scales.of(at + min(i, piece.strips - 1) * piece.scale_stride, lane), worth,
-                sums.at[i], totals[i]);
+    for (int p = 0; p < kOwn; ++p) {
+      int own[4];
+      take_strip(sums.at[2 * p], sums.at[2 * p + 1 < Strips ? 2 * p + 1 : 2 * p], own);
+      add_worth(scales.of(at + scales_at[p], lane), worth, own, totals[p]);
     }
   }
-  next -= piece.chunks;
 }
 
 // A warp's sums, of both halves of the slots; the totals are cleared.
-__device__ __forceinline__ void keep_token_sums(float (&totals)[kSlotStrips][2], float* part) {
+__device__ __forceinline__ void keep_token_sums(float (&totals)[kPairs][2], float* part) {
   const int lane = lane_index();
+  const int column = lane % 4 / 2 * kStripColumns + lane / 4;
 #pragma unroll
-  for (int i = 0; i < kSlotStrips; ++i)
+  for (int p = 0; p < kPairs; ++p)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float sum = totals[i][h] + __shfl_xor_sync(kAllLanes, totals[i][h], 1);
-      if (lane % 4 == 0) part[i * kStripColumns + 8 * h + lane / 4] = sum;
-      totals[i][h] = 0.0f;
+      const float sum = totals[p][h] + __shfl_xor_sync(kAllLanes, totals[p][h], 1);
+      if (lane % 2 == 0) part[2 * p * kStripColumns + 8 * h + column] = sum;
+      totals[p][h] = 0.0f;
     }
 }
 
@@ -97,37 +110,53 @@ class TokenMultiplier {
       : shared_(shared), ring_(ring) {}
 
   // One share, whose input is ready.
-  __device__ __forceinline__ void run(const ProductArgs& args, const OwnInput& input) {
-    PieceView piece;
+  __device__ __forceinline__ void run(const ProductArgs& args, const OwnInput& input,
+                                      const std::byte* tables) {
     int next = warp_index();
     int waiting = 0;
-    do {
-      ring_.next(args, input.digits, piece);
-      const CodeMatrixView& m = args.matrices[piece.matrix].view;
-      if ((piece.flags & kEndsStrips) != 0) ask_for_earlier(args, piece.matrix, waiting);
-      if (piece.strips <= 2) {
-        multiply_token_piece<Scales, 2>(m, piece, next, totals_);
-      } else {
-        multiply_token_piece<Scales, kSlotStrips>(m, piece, next, totals_);
+    while (true) {
+      const std::uint32_t entry = ring_.wait();
+      const int chunks = static_cast<int>(entry & 0xffu);
+      const int flags = static_cast<int>(entry >> 16);
+      if (next < chunks || flags != 0) {
+        multiply(args, input, tables, next, waiting);
       }
-      if ((piece.flags & kEndsStrips) == 0) {
+      next -= chunks;
+      if ((flags & kEndsStrips) == 0) {
         ring_.release();
         continue;
       }
-      if (threadIdx.x == 0) shared_.finished[half_][waiting] = {piece.matrix, ring_.strips()};
+      if (threadIdx.x == 0) shared_.finished[half_][waiting] = {matrix_, ring_.strips()};
       ring_.release();
       keep_token_sums(totals_, shared_.parts[half_][waiting][warp_index()]);
       ++waiting;
-      if (waiting < kMaxWaiting && (piece.flags & kEndsShare) == 0) continue;
+      if (waiting < kMaxWaiting && (flags & kEndsShare) == 0) continue;
       product_sync();
       for (int i = 0; i < waiting; ++i) store(args, i);
+      if ((flags & kEndsShare) != 0) return;
       // Then the other half: who writes here again has passed the next barrier, behind these reads.
       half_ ^= 1;
       waiting = 0;
-    } while ((piece.flags & kEndsShare) == 0);
+    }
   }
 
  private:
+  // This warp's chunks of the entry; `next` goes past its chunks.
+  __device__ __forceinline__ void multiply(const ProductArgs& args, const OwnInput& input,
+                                           const std::byte* tables, int& next, int waiting) {
+    PieceView piece;
+    ring_.view(input.digits, tables, piece);
+    matrix_ = piece.matrix;
+    const CodeMatrixView& m = args.matrices[piece.matrix].view;
+    if ((piece.flags & kEndsStrips) != 0) ask_for_earlier(args, piece.matrix, waiting);
+    if (piece.strips <= 2) {
+      multiply_token_piece<Scales, 2>(m, piece, next, totals_);
+    } else if (piece.strips == 3) {
+      multiply_token_piece<Scales, 3>(m, piece, next, totals_);
+    } else {
+      multiply_token_piece<Scales, kSlotStrips>(m, piece, next, totals_);
+    }
+  }
   // What results are added to, on its way while the group's last entry is multiplied.
   __device__ __forceinline__ void ask_for_earlier(const ProductArgs& args, int matrix,
                                                   int waiting) {
@@ -153,11 +182,26 @@ class TokenMultiplier {
 
   Shared& shared_;
   TokenRing& ring_;
-  float totals_[kSlotStrips][2] = {};
+  float totals_[kPairs][2] = {};
   float earlier_[kMaxWaiting] = {};
   float gate_ = 0.0f;
   int half_ = 0;
+  int matrix_ = 0;  // of the last entry with flags
 };
+
+// The chunks of all matrices to where entries look for them; there once copies have been waited
+// for.
+__device__ __forceinline__ void copy_tables(const ProductArgs& args, std::byte* tables) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  for (int i = 0; i < args.count; ++i) {
+    const CodeMatrixView& m = args.matrices[i].view;
+    std::byte* to = tables + args.matrices[i].chunks_at;
+    for (int c = static_cast<int>(threadIdx.x); c < m.chunk_count; c += kProductThreads) {
+      copy_small(to + c * sizeof(Chunk), m.chunks + c);
+    }
+  }
+#endif
+}
 
 template <bool kGptq>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -166,21 +210,23 @@ __global__ void __launch_bounds__(kThreads, 1)
   auto& shared = *reinterpret_cast<Shared*>(memory);
   const ProductArgs& args = launch.args;
   allow_next();
-  const int begin = launch.begins[blockIdx.x];
-  const int end = launch.begins[blockIdx.x + 1];
+  const int begin = launch.plan.begin(blockIdx.x);
+  const int end = launch.plan.begin(blockIdx.x + 1);
   const PieceWalk walk(args, begin, end, kSlotStrips);
+  std::byte* tables = memory + launch.tables_at;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   TokenRing ring(launch.ring, memory + launch.ring_at, shared.barriers);
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
   if (threadIdx.x >= kProductThreads) {
-    ring.produce(args, walk);
+    ring.produce(args, launch.plan, walk);
     return;
   }
 #else
   if (threadIdx.x >= kProductThreads) return;
-  TokenRing ring(launch.ring, walk);
+  TokenRing ring(args, walk);
 #endif
+  copy_tables(args, tables);
   OwnInput input;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   input.digits = counted_from(memory + sizeof(Shared));
@@ -191,55 +237,73 @@ __global__ void __launch_bounds__(kThreads, 1)
   find_matrices(args, begin, end, input);
   make_token_input(args, input, shared.row_sums, shared.factor);
   using Scales = std::conditional_t<kGptq, GptqScales, ExlScales>;
-  TokenMultiplier<Scales>(shared, ring).run(args, input);
+  TokenMultiplier<Scales>(shared, ring).run(args, input, tables);
 }
 
-// How shared memory is laid out: Shared, the input, the ring.
+// How shared memory is laid out: Shared, the input, chunks, the ring.
 struct Layout {
-  RingShape ring;
+  TokenRingShape ring;
   int gather_bytes = 0;
+  int tables_at = 0;
   int ring_at = 0;
-  int bytes = 0;  // at least
+  int bytes = 0;
 };
 
-// Whether codes are so narrow that an entry of twice as many pieces is mostly no more than a
-// quarter of the ring's `space`: fewer entries are to be brought and to be waited for.
-bool are_narrow(const ProductArgs& args, int space) {
-  std::int64_t piece = 0;  // bytes of a piece and strip, on average
-  for (int i = 0; i < args.count; ++i) {
-    const CodeMatrixView& m = args.matrices[i].view;
-    piece = std::max(piece, m.strip_bytes * kMaxPieceUnits / m.units);
-  }
-  return 2 * kSlotStrips * piece <= space / 4;
+// Places of `room` for an entry of so many pieces.
+TokenRingShape ring_of(const RingShape& room, int most_joined, int space) {
+  TokenRingShape ring;
+  ring.most_joined = most_joined;
+  ring.scale_room = RingShape::rounded(most_joined * room.scale_room);
+  ring.slot_bytes = ring.scale_room + RingShape::rounded(most_joined * room.code_room);
+  ring.slots = std::min(kMaxRingSlots, space / ring.slot_bytes);
+  return ring;
 }
 
 Layout lay_out(const DeviceFacts& facts, const ProductArgs& args) {
   Layout layout;
-  RingShape& ring = layout.ring;
+  RingShape room;
   int units = 0;
   int gathers = 0;
+  int chunks = 0;
   for (int i = 0; i < args.count; ++i) {
     const ProductMatrix& matrix = args.matrices[i];
-    ring.make_room(matrix.piece_bytes, matrix.piece_scale_bytes);
+    room.make_room(matrix.piece_bytes, matrix.piece_scale_bytes);
     units = std::max(units, matrix.view.units);
     gathers = std::max(gathers, matrix.gather + 1);
+    chunks += matrix.view.chunk_count;
   }
-  ring.most_joined = kSlotStrips;
   layout.gather_bytes = gather_bytes(units);
-  layout.ring_at =
+  layout.tables_at =
       RingShape::rounded(static_cast<int>(sizeof(Shared)) + gathers * layout.gather_bytes);
+  layout.bytes = layout.tables_at;
+  if (!facts.dependent_launch()) return layout;  // then there are no bulk copies either
+  layout.ring_at = RingShape::rounded(layout.tables_at + chunks * static_cast<int>(sizeof(Chunk)));
   const int space =
       static_cast<int>(facts.shared_bytes_per_cta) - layout.ring_at - RingShape::kHeadersBytes;
-  if (are_narrow(args, space)) {
-    RingShape twice = ring;
-    twice.most_joined *= 2;
-    if (twice.largest_entry(twice.most_joined) <= space) ring = twice;
-  }
-  layout.bytes = layout.ring_at;
-  if (facts.dependent_launch()) {  // else there are no bulk copies either
-    layout.bytes += RingShape::kHeadersBytes + ring.largest_entry(ring.most_joined);
-  }
+  // Where codes are narrow, twice as many pieces an entry: fewer entries are to be brought and to
+  // be waited for.
+  layout.ring = ring_of(room, kSlotStrips, space);
+  const TokenRingShape twice = ring_of(room, 2 * kSlotStrips, space);
+  if (twice.slots >= kFewestSlots) layout.ring = twice;
+  layout.bytes = layout.ring_at + RingShape::kHeadersBytes +
+                 std::max(layout.ring.slots, 1) * layout.ring.slot_bytes;
   return layout;
+}
+
+TokenPlan plan_of(const StripShares& shares, std::span<const CodeWeights* const> weights) {
+  TokenPlan plan;
+  if (shares.ctas <= TokenPlan::kMostShares) {
+    std::copy(shares.host_begins.begin(), shares.host_begins.end(), plan.begins);
+  } else {
+    plan.far_begins = shares.begins;
+  }
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const std::vector<Piece>& pieces = weights[i]->plan.pieces;
+    if (pieces.size() <= TokenPlan::kMostPieces) {
+      std::copy(pieces.begin(), pieces.end(), plan.pieces[i]);
+    }
+  }
+  return plan;
 }
 
 }  // namespace
@@ -253,16 +317,17 @@ bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args) {
          lay_out(facts, args).bytes <= static_cast<int>(facts.shared_bytes_per_cta);
 }
 
-void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares) {
+void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares,
+                   std::span<const CodeWeights* const> weights) {
   check_product(args);
-  const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
-  Layout layout = lay_out(facts, args);
-  if (facts.dependent_launch()) {
-    layout.bytes = static_cast<int>(facts.shared_bytes_per_cta);
-    layout.ring.fill(layout.bytes - layout.ring_at, layout.ring.most_joined);
-  }
-  Launch launch_args{args, layout.ring, shares.begins, layout.ring_at};
+  const Layout layout = lay_out(cuda_ops_of(ctx).backend->facts(), args);
+  Launch launch_args{args, plan_of(shares, weights), layout.ring, layout.tables_at, layout.ring_at};
   launch_args.args.gather_bytes = layout.gather_bytes;
+  int chunks = 0;
+  for (int i = 0; i < args.count; ++i) {
+    launch_args.args.matrices[i].chunks_at = chunks * static_cast<int>(sizeof(Chunk));
+    chunks += args.matrices[i].view.chunk_count;
+  }
   const bool gptq = args.matrices[0].view.kind != ScaleKind::kExl2;
   const auto kernel = gptq ? token_product_kernel<true> : token_product_kernel<false>;
   BL_CUDA_CHECK(

@@ -1,25 +1,62 @@
 #pragma once
-// The ring of the product of one token: as piece_ring.cuh has it, but without activations, and made
-// for the least work an entry of the warp that issues copies, which is what limits wide products.
-// Bulk copies are issued by one lane after the other, so only codes come that way; scales and
-// chunks come 16 bytes a lane.
+// The ring of the product of one token, made for the least work an entry of the warp that issues
+// copies, and the least between the beginning of a launch and its first copy: shares and pieces
+// come as parameters, a lane works out an entry for all, places in the ring have one length. Bulk
+// copies are issued one after the other, so only codes come that way; scales come 16 bytes a lane,
+// into room that bulk copies never write, so that nothing has to be fenced. Chunks are not copied
+// at all: they are the same for every strip and lie in shared memory from the beginning
+// (token_product.cu).
 
 #include "backend/cuda/piece_ring.cuh"
 
 namespace bl::cuda {
 
+// Places of a ring and what they hold, in bytes.
+struct TokenRingShape {
+  int slots = 0;
+  int scale_room = 0;   // in front of the codes
+  int slot_bytes = 0;   // both
+  int most_joined = 1;  // pieces of a single strip
+};
+
+// Entries that are asked for before the row has been read: more of them stand in its way, and what
+// is not there in time costs less than a late row (bench/ladder/exl2_gemv).
+inline constexpr int kEarlyEntries = 1;
+
+// What would take two loads one behind the other before the first copy can be asked for.
+struct TokenPlan {
+  static constexpr int kMostShares = 192;
+  static constexpr int kMostPieces = 16;
+  const std::int32_t* far_begins = nullptr;   // where there are more shares
+  std::int32_t begins[kMostShares + 1] = {};  // of shares
+  Piece pieces[kMaxMatrices][kMostPieces];    // of matrices that have no more
+
+  __device__ __forceinline__ int begin(unsigned share) const {
+    return far_begins != nullptr ? __ldg(far_begins + share) : begins[share];
+  }
+};
+
+// The multiplying threads have read the row; the producing warp waits for it.
+__device__ __forceinline__ void row_arrive() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("bar.arrive 2, %0;" ::"n"(kProductThreads + 32) : "memory");
+#endif
+}
+__device__ __forceinline__ void row_wait() {
+  asm volatile("bar.sync 2, %0;" ::"n"(kProductThreads + 32) : "memory");
+}
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 class TokenRing {
  public:
-  // `memory`: headers, then entries.
-  __device__ TokenRing(const RingShape& shape, std::byte* memory, std::uint64_t* barriers)
+  // `memory`: headers, then places.
+  __device__ TokenRing(const TokenRingShape& shape, std::byte* memory, std::uint64_t* barriers)
       : shape_(shape),
         headers_(memory),
-        entries_(counted_from(memory + RingShape::kHeadersBytes)),
+        places_(counted_from(memory + RingShape::kHeadersBytes)),
         filled_(barriers),
-        free_(barriers + kMaxRingSlots),
-        space_(shape.bytes, kMaxRingSlots) {}
+        free_(barriers + kMaxRingSlots) {}
 
   // By one thread, before the CTA's first barrier.
   __device__ void init() {
@@ -31,57 +68,63 @@ class TokenRing {
   }
 
   // By the producing warp: the pieces of a share.
-  __device__ void produce(const ProductArgs& args, PieceWalk walk) {
-    bool more = walk.open_group();
-    if (!more) return;
-    Lane lane(args, walk);
-    PieceRun run(args, walk, shape_.most_joined);
-    uint4 first = __ldg(run.first());
-    uint4 last = __ldg(run.last());
-    while (more) {
-      const Entry entry(lane, joined_piece(first, last));
-      const int at = make_place(entry.bytes);
-      // What comes next, be it of another group, is asked for before this is brought.
-      const bool ends = run.advance();
-      const int flags = ends ? walk.flags(0, 1) : 0;
-      if (ends) {
-        more = walk.open_group();
-        if (more) run = PieceRun(args, walk, shape_.most_joined);
-      }
+  __device__ void produce(const ProductArgs& args, const TokenPlan& plan, PieceWalk walk) {
+    int early = kEarlyEntries;
+    Batch batch(args, walk, shape_.most_joined);
+    uint4 first = batch.piece(plan, batch.first_piece());
+    uint4 last = batch.piece(plan, batch.last_piece());
+    while (true) {
+      const LaneEntry mine(args, batch, shape_, joined_piece(first, last));
+      const Lane lane(args, batch);
+      const int strips = batch.strips().count;
+      const int entries = batch.entries();
+      // What comes next is asked for before this is brought.
+      const bool more = batch.advance(args);
       if (more) {
-        first = __ldg(run.first());
-        last = __ldg(run.last());
+        first = batch.piece(plan, batch.first_piece());
+        last = batch.piece(plan, batch.last_piece());
       }
-      issue_codes(lane, entry, flags, at);
-      issue_small(lane, entry, at);
-      next_slot();
-      if (ends && more) lane = Lane(args, walk);
+#pragma unroll 1
+      for (int i = 0; i < entries; ++i) {
+        if (early-- == 0) row_wait();
+        if (is_full_) barrier_wait(free_ + slot_, phase_ ^ 1u);
+        issue(lane, mine, strips, i);
+        if (next_slot()) is_full_ = true;
+      }
+      if (!more) break;
     }
+    if (early >= 0) row_wait();
   }
 
-  // The next entry, for a multiplying warp; what the token is made of lies at `own_fragments`.
-  __device__ __forceinline__ void next(const ProductArgs&, const std::byte* own_fragments,
-                                       PieceView& view) {
+  // Waits for the next entry: its chunks in bits 0 to 7, flags from bit 16 on.
+  __device__ __forceinline__ std::uint32_t wait() {
     barrier_wait(filled_ + slot_, phase_);
+    return header(slot_)->word;
+  }
+  // That entry, for a multiplying warp; what the token is made of lies at `input`, chunks at
+  // `tables`.
+  __device__ __forceinline__ void view(const std::byte* input, const std::byte* tables,
+                                       PieceView& view) const {
     const auto* words = reinterpret_cast<const int4*>(header(slot_));
     const int4 head = words[0];
     const int4 more = words[1];
+    const std::byte* place = places_ + slot_ * shape_.slot_bytes;
     view.chunks = head.x & 0xff;
-    view.matrix = head.x >> 8 & 0xff;
+    view.strips = head.x >> 8 & 0xf;
+    view.matrix = head.x >> 12 & 0xf;
     view.flags = head.x >> 16;
-    view.codes = entries_ + head.y;
-    view.scales = entries_ + head.z;
+    view.codes = place + head.y;
+    view.scales = place + head.z;
+    view.chunk_words = reinterpret_cast<const uint4*>(tables + head.w);
     view.code_stride = more.x;
     view.scale_stride = more.y;
-    view.chunk_words = reinterpret_cast<const uint4*>(entries_ + more.z);
-    view.strips = more.w;
-    view.fragments = own_fragments + head.w;
+    view.fragments = input + more.z;
     view.unit_stride = 0;
   }
   // Of the entry that was not released yet.
   __device__ __forceinline__ PieceStrips strips() const {
     const EntryHeader* of = header(slot_);
-    return {of->first_strip, of->strips};
+    return {of->first_strip, static_cast<int>(of->word >> 8 & 0xf)};
   }
   // The entry has been used by this warp.
   __device__ __forceinline__ void release() {
@@ -92,45 +135,29 @@ class TokenRing {
   }
 
  private:
-  __device__ __forceinline__ void next_slot() {
-    if (++slot_ == kMaxRingSlots) {
-      slot_ = 0;
-      phase_ ^= 1u;
-    }
+  // What an entry says of itself.
+  struct alignas(16) EntryHeader {
+    std::uint32_t word;         // chunks, strips, matrix, flags
+    std::int32_t codes_from;    // to be added to a chunk's offset, from the place on
+    std::int32_t scales_from;   // to a group's
+    std::int32_t chunks_at;     // in the tables
+    std::int32_t code_stride;   // between strips
+    std::int32_t scale_stride;  // the same
+    std::int32_t input_at;      // of the matrix's gather
+    std::int32_t first_strip;
+  };
+  static_assert(sizeof(EntryHeader) <= RingShape::kHeaderBytes);
+
+  // True where the ring begins anew.
+  __device__ __forceinline__ bool next_slot() {
+    if (++slot_ < shape_.slots) return false;
+    slot_ = 0;
+    phase_ ^= 1u;
+    return true;
   }
   __device__ __forceinline__ EntryHeader* header(int slot) const {
-    return reinterpret_cast<EntryHeader*>(headers_) + slot;
+    return reinterpret_cast<EntryHeader*>(headers_ + slot * RingShape::kHeaderBytes);
   }
-  // The pieces of a group that make an entry each time.
-  class PieceRun {
-   public:
-    __device__ __forceinline__ PieceRun(const ProductArgs& args, const PieceWalk& walk,
-                                        int most_joined) {
-      const CodeMatrixView& m = args.matrices[walk.matrix()].view;
-      const int strips = walk.strips().count;
-      words_ = reinterpret_cast<const uint4*>(m.pieces);
-      pieces_ = m.piece_count;
-#pragma unroll 1
-      while (joined_ < kMost && (joined_ + 1) * strips <= most_joined) ++joined_;
-    }
-    __device__ __forceinline__ const uint4* first() const { return words_ + at_; }
-    __device__ __forceinline__ const uint4* last() const {
-      return words_ + min(at_ + joined_, pieces_) - 1;
-    }
-    // To the next entry; true where there is none.
-    __device__ __forceinline__ bool advance() {
-      at_ += joined_;
-      return at_ >= pieces_;
-    }
-
-   private:
-    static constexpr int kMost = 255 / kMaxPieceUnits;  // a Piece counts in bytes
-    const uint4* words_;
-    int pieces_;
-    int joined_ = 1;
-    int at_ = 0;
-  };
-
   // From the first of a run of pieces to its last one.
   __device__ __forceinline__ static Piece joined_piece(const uint4& first, const uint4& last) {
     Piece piece;
@@ -144,141 +171,176 @@ class TokenRing {
     return piece;
   }
 
-  // What one lane copies of every piece of a group, which has eight strips at most: the codes of
-  // strip `lane` as a whole; every fourth 16 bytes of the scales of strip lane / 4, and every 32nd
-  // of the chunks.
-  struct Lane {
-    static constexpr int kPerStrip = 4;
-    const std::byte* codes = nullptr;
-    const std::byte* scales = nullptr;
-    const std::byte* chunks = nullptr;
-    int scale_bytes = 0;
-    int matrix = 0;
-    PieceStrips strips;
-    int fragments_from = 0;  // of a CTA's own
-
-    __device__ __forceinline__ Lane(const ProductArgs& args, const PieceWalk& walk)
-        : matrix(walk.matrix()), strips(walk.strips()) {
-      const ProductMatrix& of = args.matrices[matrix];
-      const CodeMatrixView& m = of.view;
-      const int lane = lane_index();
-      scale_bytes = cuda::scale_bytes(m.kind);
-      fragments_from = of.gather * args.gather_bytes;
-      codes = m.codes + (strips.first + lane) * m.strip_bytes;
-      scales = m.scales + (strips.first + lane / kPerStrip) * scale_stride(m.kind, m.groups) +
-               lane % kPerStrip * 16;
-      chunks = reinterpret_cast<const std::byte*>(m.chunks) + lane * 16;
+  // Up to 32 entries of a group of strips, a lane each.
+  class Batch {
+   public:
+    __device__ __forceinline__ Batch(const ProductArgs& args, const PieceWalk& walk,
+                                     int most_joined)
+        : walk_(walk), most_joined_(most_joined) {
+      walk_.open_group();
+      open(args);
     }
-  };
-
-  // The parts of an entry, in bytes, and where they begin in it.
-  struct Entry {
-    Piece piece;
-    int chunks;
-    int first_scale;  // of the strip's, rounded down for the copy
-    int scales;       // of a strip
-    int codes;        // of a strip
-    int codes_at;
-    int bytes;
-    __device__ __forceinline__ Entry(const Lane& lane, const Piece& of)
-        : piece(of),
-          chunks(of.chunks * static_cast<int>(sizeof(Chunk))),
-          first_scale(of.first_group * lane.scale_bytes / 16 * 16),
-          scales(((of.first_group + of.groups) * lane.scale_bytes + 15) / 16 * 16 - first_scale),
-          codes(of.size * 64),
-          codes_at(RingShape::rounded(chunks + lane.strips.count * scales)),
-          bytes(RingShape::rounded(codes_at + lane.strips.count * codes)) {}
-  };
-
-  // Waits until the oldest entries have made room; returns the place.
-  __device__ __forceinline__ int make_place(int bytes) {
-    while (!space_.fits(bytes)) {
-      barrier_wait(free_ + oldest_, oldest_phase_);
-      bulk_copy_fence();  // small copies may have been where bulk copies come now
-      space_.release(__shfl_sync(kAllLanes, taken_, oldest_));
-      if (++oldest_ == kMaxRingSlots) {
-        oldest_ = 0;
-        oldest_phase_ ^= 1u;
+    __device__ __forceinline__ int matrix() const { return walk_.matrix(); }
+    __device__ __forceinline__ PieceStrips strips() const { return walk_.strips(); }
+    __device__ __forceinline__ int entries() const { return min(entries_ - at_, 32); }
+    // Of this lane's entry.
+    __device__ __forceinline__ int first_piece() const {
+      return min((at_ + lane_index()) * joined_, pieces_ - 1);
+    }
+    __device__ __forceinline__ int last_piece() const {
+      return min((at_ + lane_index() + 1) * joined_, pieces_) - 1;
+    }
+    __device__ __forceinline__ int flags() const {
+      if (at_ + lane_index() + 1 != entries_) return 0;
+      return kEndsStrips | (walk_.is_last() ? kEndsShare : 0);
+    }
+    __device__ __forceinline__ uint4 piece(const TokenPlan& plan, int index) const {
+      if (pieces_ <= TokenPlan::kMostPieces) {
+        return *reinterpret_cast<const uint4*>(&plan.pieces[matrix()][index]);
       }
+      return __ldg(words_ + index);
     }
-    const RingSpace::Place place = space_.place(bytes);
-    if (lane_index() == slot_) taken_ = place.taken;
-    return place.at;
-  }
+    // False where there is none left.
+    __device__ __forceinline__ bool advance(const ProductArgs& args) {
+      at_ += 32;
+      if (at_ < entries_) return true;
+      if (!walk_.open_group()) return false;
+      open(args);
+      return true;
+    }
 
-  // The codes, with the header.
-  __device__ __forceinline__ void issue_codes(const Lane& lane, const Entry& entry, int flags,
-                                              int at) {
-    const Piece& piece = entry.piece;
+   private:
+    static constexpr int kMost = 255 / kMaxPieceUnits;  // a Piece counts in bytes
+
+    __device__ __forceinline__ void open(const ProductArgs& args) {
+      const CodeMatrixView& m = args.matrices[matrix()].view;
+      words_ = reinterpret_cast<const uint4*>(m.pieces);
+      pieces_ = m.piece_count;
+      joined_ = max(min(most_joined_ / strips().count, kMost), 1);
+      entries_ = (pieces_ + joined_ - 1) / joined_;
+      at_ = 0;
+    }
+    PieceWalk walk_;
+    const uint4* words_ = nullptr;
+    int most_joined_;
+    int pieces_ = 0;
+    int joined_ = 1;
+    int entries_ = 0;  // of the group
+    int at_ = 0;
+  };
+
+  // What a lane knows of its entry of a batch.
+  struct LaneEntry {
+    uint4 header[2];
+    std::uint32_t codes_from;  // bytes from the strip's start
+    std::uint32_t codes;       // of a strip
+    std::uint32_t scales_from;
+    std::uint32_t scales;
+
+    __device__ __forceinline__ LaneEntry(const ProductArgs& args, const Batch& batch,
+                                         const TokenRingShape& shape, const Piece& piece) {
+      const ProductMatrix& of = args.matrices[batch.matrix()];
+      const auto scale = static_cast<std::uint32_t>(scale_bytes(of.view.kind));
+      codes_from = piece.offset * 64u;
+      codes = piece.size * 64u;
+      scales_from = piece.first_group * scale / 16 * 16;
+      scales = ((piece.first_group + piece.groups) * scale + 15) / 16 * 16 - scales_from;
+      const auto strips = static_cast<unsigned>(batch.strips().count);
+      header[0].x = piece.chunks | strips << 8 | static_cast<unsigned>(batch.matrix()) << 12 |
+                    static_cast<unsigned>(batch.flags()) << 16;
+      header[0].y = static_cast<std::uint32_t>(shape.scale_room) - codes_from;
+      header[0].z = 0u - scales_from;
+      header[0].w = static_cast<std::uint32_t>(of.chunks_at) + piece.first_chunk * 16u;
+      header[1].x = codes;
+      header[1].y = scales;
+      header[1].z = static_cast<std::uint32_t>(of.gather * args.gather_bytes);
+      header[1].w = static_cast<std::uint32_t>(batch.strips().first);
+    }
+  };
+
+  // What a lane copies of every entry of a group, which has four strips at most: the codes of strip
+  // `lane`, and every eighth 16 bytes of the scales of strip lane / 8.
+  struct Lane {
+    static constexpr int kPerStrip = 8;
+    const std::byte* codes;
+    const std::byte* scales;
+    __device__ __forceinline__ Lane(const ProductArgs& args, const Batch& batch) {
+      const CodeMatrixView& m = args.matrices[batch.matrix()].view;
+      const PieceStrips strips = batch.strips();
+      codes = m.codes + (strips.first + lane_index()) * m.strip_bytes;
+      scales = m.scales +
+               (strips.first + lane_index() / kPerStrip) * scale_stride(m.kind, m.groups) +
+               lane_index() % kPerStrip * 16;
+    }
+  };
+
+  // Entry `index` of the batch into the next place.
+  __device__ __forceinline__ void issue(const Lane& lane, const LaneEntry& mine, int strips,
+                                        int index) {
     std::uint64_t* barrier = filled_ + slot_;
-    if (lane_index() == 0) {
-      EntryHeader header;
-      header.chunks = piece.chunks;
-      header.matrix = static_cast<std::uint8_t>(lane.matrix);
-      header.flags = static_cast<std::uint16_t>(flags);
-      header.codes_from = at + entry.codes_at - static_cast<int>(piece.offset) * 64;
-      header.scales_from = at + entry.chunks - entry.first_scale;
-      header.fragments_from = lane.fragments_from;
-      header.first_unit = piece.first_unit;
-      header.units = piece.units;
-      header.code_stride = entry.codes;
-      header.scale_stride = entry.scales;
-      header.chunks_at = at;
-      header.first_strip = lane.strips.first;
-      header.strips = lane.strips.count;
-      *this->header(slot_) = header;
-      barrier_expect(barrier, lane.strips.count * entry.codes);
+    std::byte* place = places_ + slot_ * shape_.slot_bytes;
+    const std::uint32_t codes_from = __shfl_sync(kAllLanes, mine.codes_from, index);
+    const auto codes = static_cast<int>(__shfl_sync(kAllLanes, mine.codes, index));
+    if (lane_index() == index) {
+      auto* words = reinterpret_cast<uint4*>(header(slot_));
+      words[0] = mine.header[0];
+      words[1] = mine.header[1];
+      barrier_expect(barrier, strips * codes);
     }
     __syncwarp();
-    std::byte* to = entries_ + at;
-    const int number = lane_index();
-    if (number < lane.strips.count) {
-      bulk_copy(to + entry.codes_at + number * entry.codes,
-                lane.codes + std::int64_t{piece.offset} * 64, entry.codes, barrier);
+    if (lane_index() < strips) {
+      bulk_copy(place + shape_.scale_room + lane_index() * codes, lane.codes + codes_from, codes,
+                barrier);
     }
     __syncwarp();
-  }
-  // Scales and chunks.
-  __device__ __forceinline__ void issue_small(const Lane& lane, const Entry& entry, int at) {
-    const Piece& piece = entry.piece;
-    std::byte* to = entries_ + at;
-    const int number = lane_index();
-    const int strip = number / Lane::kPerStrip;
-    if (strip < lane.strips.count) {
-      std::byte* scales = to + entry.chunks + strip * entry.scales;
-      const std::byte* from = lane.scales + entry.first_scale;
+    const auto scales = static_cast<int>(__shfl_sync(kAllLanes, mine.scales, index));
+    const std::byte* from = lane.scales + __shfl_sync(kAllLanes, mine.scales_from, index);
+    const int strip = lane_index() / Lane::kPerStrip;
+    if (strip < strips) {
+      std::byte* to = place + strip * scales;
 #pragma unroll 1
-      for (int i = number % Lane::kPerStrip * 16; i < entry.scales; i += Lane::kPerStrip * 16) {
-        copy_small(scales + i, from);
+      for (int i = lane_index() % Lane::kPerStrip * 16; i < scales; i += Lane::kPerStrip * 16) {
+        copy_small(to + i, from);
         from += Lane::kPerStrip * 16;
       }
     }
-    const std::byte* chunks = lane.chunks + piece.first_chunk * 16;
-#pragma unroll 1
-    for (int i = number * 16; i < entry.chunks; i += 32 * 16) {
-      copy_small(to + i, chunks);
-      chunks += 32 * 16;
-    }
-    barrier_arrive_behind_copies(filled_ + slot_);
+    barrier_arrive_behind_copies(barrier);
   }
 
-  const RingShape& shape_;
+  const TokenRingShape& shape_;
   std::byte* headers_;
-  std::byte* entries_;
+  std::byte* places_;
   std::uint64_t* filled_;
   std::uint64_t* free_;
   int slot_ = 0;
   std::uint32_t phase_ = 0;
-  // The producer's.
-  RingSpace space_;
-  int taken_ = 0;  // lane i: bytes taken by slot i's entry
-  int oldest_ = 0;
-  std::uint32_t oldest_phase_ = 0;
+  bool is_full_ = false;  // the producer's: places have to be waited for
 };
 
 #else
 
-using TokenRing = PieceRing<false>;
+// The same over the pieces where they lie.
+class TokenRing {
+ public:
+  __device__ TokenRing(const ProductArgs& args, const PieceWalk& walk)
+      : args_(args), ring_(RingShape{}, walk) {}
+  __device__ __forceinline__ std::uint32_t wait() {
+    ring_.next(args_, nullptr, view_);
+    return static_cast<std::uint32_t>(view_.chunks) | static_cast<std::uint32_t>(view_.flags) << 16;
+  }
+  __device__ __forceinline__ void view(const std::byte* input, const std::byte*,
+                                       PieceView& view) const {
+    view = view_;
+    view.fragments = input + args_.matrices[view.matrix].gather * args_.gather_bytes;
+  }
+  __device__ __forceinline__ PieceStrips strips() const { return ring_.strips(); }
+  __device__ __forceinline__ void release() {}
+
+ private:
+  const ProductArgs& args_;
+  PieceRing<false> ring_;
+  PieceView view_;
+};
 
 #endif
 
