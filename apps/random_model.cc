@@ -43,13 +43,13 @@ void fill_bits(const TensorView& view, std::uint64_t seed) {
   }
 }
 
-// Values of ± `size`, evenly.
-void fill_halves(const TensorView& view, float size, std::uint64_t seed) {
+// Values from `least` to `most`, evenly.
+void fill_halves(const TensorView& view, float least, float most, std::uint64_t seed) {
   auto* out = view.as<std::uint16_t>();
   const std::int64_t count = view.shape.elements();
   std::uint16_t table[256];
   for (int i = 0; i < 256; ++i)
-    table[i] = float_to_half((static_cast<float>(i) / 127.5f - 1) * size);
+    table[i] = float_to_half(least + static_cast<float>(i) / 255.0f * (most - least));
   for (std::int64_t i = 0; i < count; i += 8) {
     std::uint64_t word = next_random(seed);
     for (std::int64_t j = i; j < std::min(i + 8, count); ++j, word >>= 8)
@@ -131,15 +131,25 @@ std::vector<Band> bands_of(const Json& mix, std::int64_t in) {
   return bands;
 }
 
+void add_halves(RandomSource& source, const std::string& name, const Shape& shape, float least,
+                float most) {
+  source.add(name, DType::kF16, shape, [=](const TensorView& view, std::uint64_t seed) {
+    fill_halves(view, least, most, seed);
+  });
+}
+
 void add_half(RandomSource& source, const std::string& name, const Shape& shape, float size) {
-  source.add(name, DType::kF16, shape,
-             [size](const TensorView& view, std::uint64_t seed) { fill_halves(view, size, seed); });
+  add_halves(source, name, shape, -size, size);
+}
+
+// Of groups: they differ, as those of real files do, since a card's power, and so its speed,
+// depends on the numbers it multiplies.
+void add_scales(RandomSource& source, const std::string& name, const Shape& shape, float mean) {
+  add_halves(source, name, shape, 0.5f * mean, 1.5f * mean);
 }
 
 void add_constant(RandomSource& source, const std::string& name, const Shape& shape, float value) {
-  source.add(name, DType::kF16, shape, [value](const TensorView& view, std::uint64_t) {
-    std::fill_n(view.as<std::uint16_t>(), view.shape.elements(), float_to_half(value));
-  });
+  add_halves(source, name, shape, value, value);
 }
 
 void add_exl2(RandomSource& source, const std::string& key, std::int64_t in, std::int64_t out,
@@ -156,7 +166,7 @@ void add_exl2(RandomSource& source, const std::string& key, std::int64_t in, std
   const auto count = static_cast<std::int64_t>(groups.size()) / 2;
   source.add(key + ".q_weight", DType::kI32, Shape{words, out}, fill_bits);
   source.add(key + ".q_scale", DType::kI32, Shape{count, out / 8}, fill_bits);
-  add_constant(source, key + ".q_scale_max", Shape{count}, 0.02f);
+  add_scales(source, key + ".q_scale_max", Shape{count}, 0.02f);
   source.add(key + ".q_groups", DType::kI16, Shape{2 * count},
              [groups](const TensorView& view, std::uint64_t) {
                std::copy(groups.begin(), groups.end(), view.as<std::int16_t>());
@@ -175,7 +185,7 @@ void add_gptq(RandomSource& source, const std::string& key, std::int64_t in, std
              [](const TensorView& view, std::uint64_t) {
                std::fill_n(view.as<std::int32_t>(), view.shape.elements(), 0x77777777);
              });
-  add_constant(source, key + ".scales", Shape{groups, out}, 0.002f);
+  add_scales(source, key + ".scales", Shape{groups, out}, 0.002f);
 }
 
 std::int64_t size_of_config(const Json& config, const char* key, std::int64_t fallback) {
