@@ -280,7 +280,7 @@ void Chat::stats(const std::string&) {
 void chat(ChatOptions& options) {
   SessionOptions session_options = options.model.session_options();
   options.lora.plan(session_options);
-  options.prefix.check(options.lora);
+  options.prefix.check();
   const Request probed = options.generation.request(SamplingParams{});
   session_options.sequences = probed.sampling.cfg_scale != 1 ? 2 : 1;
   EngineOptions engine_options;

@@ -6,16 +6,10 @@
 #include "base/log.h"
 #include "base/terminal.h"
 #include "ops/kv_layout.h"
-#include "usage_error.h"
 
 namespace bl {
 
-void PrefixFileFlags::check(const LoraOptions& lora) const {
-  if (from.empty() && to.empty()) return;
-  if (!lora.adapters.empty()) {
-    fail_usage("{} excludes --lora: what was computed with an adapter holds for it alone",
-               from.empty() ? "--save-prefix" : "--load-prefix");
-  }
+void PrefixFileFlags::check() const {
   const std::filesystem::path folder = std::filesystem::path(to).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder)) {
     fail(ErrorCode::kIo, "--save-prefix: there is no folder {}", folder.string());

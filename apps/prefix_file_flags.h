@@ -2,7 +2,6 @@
 #include <string>
 
 #include "engine/engine.h"
-#include "lora_options.h"
 
 namespace bl {
 
@@ -21,8 +20,8 @@ struct PrefixFileFlags {
            "save what has been computed of the text, in whole pages of 256 tokens", "none"});
   }
 
-  // What can be known before the model loads: UsageError, kIo.
-  void check(const LoraOptions& lora) const;
+  // What can be known before the model loads: kIo.
+  void check() const;
   // Throws what Engine::load_prefix() does.
   void load(Engine& engine) const;
   // Throws kInvalidArgument for a text of less than a page, before it is computed.

@@ -64,7 +64,7 @@ void run(RunOptions& options) {
   SessionOptions session_options = options.model.session_options();
   options.lora.plan(session_options);
   options.speculation.check();
-  options.prefix.check(options.lora);
+  options.prefix.check();
   // Wrong flags show before the model loads.
   const Request probe = options.generation.request(SamplingParams{});
   session_options.sequences = probe.sampling.cfg_scale != 1 ? 2 : 1;

@@ -15,16 +15,6 @@ namespace {
 // Moved between two steps, and held in host memory meanwhile.
 constexpr std::size_t kBatchBytes = std::size_t{64} << 20;
 
-// A salt is REACH:ADAPTERS:THE USER'S. Adapters are told apart by when they were loaded, which
-// means nothing in another process.
-void check_salt(const std::string& salt) {
-  const std::size_t adapters = salt.find(':') + 1;
-  if (salt.find(':', adapters) != adapters) {
-    fail(ErrorCode::kUnsupported,
-         "a prefix that was computed with adapters can be neither saved nor loaded");
-  }
-}
-
 // The pages of a text in the hands of somebody who is not on the engine's thread, and memory for
 // some of them. Everything of it but the bytes is touched on that thread alone.
 class HeldPages {
@@ -122,7 +112,6 @@ class HeldPages {
 
 SavedPrefix save_prefix_file(const CallEngine& call, PrefixText text,
                              const std::filesystem::path& file) {
-  check_salt(text.salt);
   HeldPages held(call);
   const std::int64_t pages = held.adopt(text.salt, text.ids);
   if (pages == 0) {
@@ -147,7 +136,6 @@ SavedPrefix load_prefix_file(const CallEngine& call, const PageKind& kind,
   PrefixReader reader(file);
   const PrefixText& text = reader.text();
   reader.check_kind(kind);
-  check_salt(text.salt);
   HeldPages held(call);
   call([&](EngineCore& core) {
     const std::int64_t ids = core.model().facts().ids;

@@ -1,11 +1,11 @@
 #include "model/adapter_packer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
+
+#include "base/sip_hash.h"
 
 namespace bl {
 namespace {
@@ -65,30 +65,11 @@ HostArray part_rows(const TensorView& b, const AdapterPart& part, std::int64_t r
   return copy;
 }
 
-// Two sums of 64 bits that mix differently.
-class Fingerprint {
- public:
-  void add(std::uint64_t word) {
-    a_ = std::rotl((a_ ^ word) * 0x9e3779b97f4a7c15u, 29);
-    b_ = std::rotl(b_ + word, 23) * 0xc2b2ae3d27d4eb4fu + 1;
-  }
-  void add(const TensorView& view) {
-    const std::size_t bytes = bytes_of(view);
-    add(bytes);
-    for (std::size_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, view.as<const std::byte>() + at, std::min(sizeof(word), bytes - at));
-      add(word);
-    }
-  }
-  std::string text() const {
-    return fmt::format("{:016x}{:016x}", a_ ^ (a_ >> 31), b_ ^ (b_ >> 33));
-  }
-
- private:
-  std::uint64_t a_ = 1;
-  std::uint64_t b_ = 2;
-};
+void add_bytes(const TensorView& view, SipHash& print) {
+  const std::size_t bytes = bytes_of(view);
+  print.update(std::uint64_t{bytes});
+  print.update(std::span(view.as<const std::byte>(), bytes));
+}
 
 std::size_t packed_bytes(Backend& backend, const DenseMatrix& matrix) {
   const std::size_t packed = backend.packed_bytes(matrix, {});
@@ -116,17 +97,19 @@ PreparedAdapter::PreparedAdapter(const PeftAdapter& adapter) {
     }
     modules_.push_back(std::move(module));
   }
-  Fingerprint print;
+  SipHash print;
   for (const Module& module : modules_) {
-    print.add(std::bit_cast<std::uint32_t>(module.scale));
-    print.add(module.down.weight.view);
+    print.update(std::uint64_t{std::bit_cast<std::uint32_t>(module.scale)});
+    print.update(std::uint64_t{module.is_embedding});
+    print.update(std::uint64_t{module.parts.size()});
+    add_bytes(module.down.weight.view, print);
     for (const Part& part : module.parts) {
-      print.add(static_cast<std::uint64_t>(part.linear));
-      print.add(static_cast<std::uint64_t>(part.first_column));
-      print.add(part.up.weight.view);
+      print.update(static_cast<std::uint64_t>(part.linear));
+      print.update(static_cast<std::uint64_t>(part.first_column));
+      add_bytes(part.up.weight.view, print);
     }
   }
-  fingerprint_ = print.text();
+  fingerprint_ = print.finish().hex();
 }
 
 std::size_t PreparedAdapter::bytes(Backend& backend) const {

@@ -68,7 +68,6 @@ TEST_F(PrefixFileCommands, WhatCannotBeIsSaid) {
   expect_line(run("short", {"--save-prefix", file_}), 1, "only whole pages of 256");
   expect_line(run(beginning_, {"--save-prefix", work_ / "none" / "x"}), 1, "there is no folder");
   expect_line(run(beginning_, {"--load-prefix", work_ / "none"}), 1, "none");
-  expect_line(run(beginning_, {"--load-prefix", file_, "--lora", work_}), 2, "excludes --lora");
   EXPECT_EQ(run(beginning_, {"--save-prefix", file_}).status, 0);
   const std::string bytes = read_file(file_);
   write_file_atomically(file_, bytes.substr(0, bytes.size() - 1));

@@ -20,13 +20,14 @@ constexpr const char* kNames[] = {"attn-r8", "all-r16-rslora", "mlp-r4-bf16", "r
 
 fs::path folder_of(const std::string& name) { return test::unpacked("lora-llama") / name; }
 
-std::unique_ptr<ModelSession> load(std::int64_t sequences) {
+std::unique_ptr<ModelSession> load(std::int64_t sequences, std::int64_t context = 0) {
   SessionOptions options;
   options.model = test::unpacked("hf-tiny") / "llama";
   options.backend = "cpu";
   options.threads = 2;
   options.with_text = false;
   options.sequences = sequences;
+  options.context = context;
   options.pages = 64;  // nothing is evicted
   return ModelSession::load(options);
 }
@@ -155,6 +156,35 @@ TEST(EngineAdapters, AReloadedNameSharesNoPages) {
   Engine fresh(load(1));
   fresh.load_adapter("b", folder_of("all-r16-rslora"));
   EXPECT_EQ(answer.ids, ids_of(fresh, request_of(prompt_of(40), 10, {{"b", 1.0}})));
+}
+
+// A file of a text's beginning holds for the weights it was computed with, under whatever name.
+TEST(EngineAdapters, PrefixFilesHoldForTheirWeightsAlone) {
+  const fs::path file = test::scratch_dir("adapter-prefix") / "text.prefix";
+  const Request request = request_of(prompt_of(300), 5, {{"a", 0.5}});
+  std::vector<std::int32_t> expected;
+  {
+    Engine engine(load(1, 512));
+    engine.load_adapter("a", folder_of("attn-r8"));
+    expected = ids_of(engine, request);
+    EXPECT_EQ(engine.save_prefix(request, file).tokens, 256);
+  }
+  Engine engine(load(1, 512));
+  engine.load_prefix(file);
+  engine.load_adapter("a", folder_of("all-r16-rslora"));
+  engine.load_adapter("b", folder_of("attn-r8"));
+  const auto cached = [&](std::vector<AdapterChoice> adapters) {
+    return engine.submit(request_of(prompt_of(300), 5, std::move(adapters)))
+        .wait()
+        .front()
+        .usage.cached_tokens;
+  };
+  EXPECT_EQ(cached({}), 0);
+  EXPECT_EQ(cached({{"a", 0.5}}), 0);
+  EXPECT_EQ(cached({{"b", 1.0}}), 0);
+  const Answer answer = engine.submit(request_of(prompt_of(300), 5, {{"b", 0.5}})).wait().front();
+  EXPECT_EQ(answer.usage.cached_tokens, 256);
+  EXPECT_EQ(answer.ids, expected);
 }
 
 TEST(EngineAdapters, WrongOnesAreRefusedAndNothingElseNotices) {

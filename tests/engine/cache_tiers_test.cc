@@ -283,18 +283,6 @@ TEST_F(PrefixFiles, WhatDoesNotFitIsSaid) {
   }
 }
 
-TEST_F(PrefixFiles, NotWithAdapters) {
-  FakeModel model({});
-  PrefixText text{model.page_kind(), "0:1*3f800000 :mine", std::vector<std::int32_t>(256, 7)};
-  const auto nobody = [](const auto&) { ADD_FAILURE() << "asked"; };
-  error_of([&] { save_prefix_file(nobody, text, file_); }, ErrorCode::kUnsupported);
-  PrefixWriter writer(file_, text);
-  writer.write_page(std::vector<std::byte>(text.kind.page_bytes));
-  writer.commit();
-  Engine engine(fake(), nullptr, {});
-  error_of([&] { engine.load_prefix(file_); }, ErrorCode::kUnsupported);
-}
-
 TEST_F(PrefixFiles, PinsThatCannotBeAreRefusedAtOnce) {
   Engine engine(fake({.pages = 8}), nullptr, {});
   Request wanted = request(200, 1);
