@@ -113,6 +113,17 @@ std::vector<std::int32_t> Device::get(const std::int32_t* values, std::size_t co
   return result;
 }
 
+void Device::for_each_way(const std::function<void(const std::string& way)>& check) {
+  check("as shipped");
+  for (const LaunchChoice& choice : backend_->launch_choices()) {
+    for (const std::int64_t from : {choice.least, choice.most}) {
+      backend_->choose_launch(choice.name, from);
+      check(choice.name + " " + std::to_string(from));
+    }
+    backend_->choose_launch(choice.name, choice.from);
+  }
+}
+
 std::vector<float> Random::normal(std::int64_t count, float deviation) {
   std::normal_distribution<float> distribution(0.0f, deviation);
   std::vector<float> values(static_cast<std::size_t>(count));

@@ -2,6 +2,7 @@
 // Running one op on a backend by name, with inputs and outputs on the host.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -35,6 +36,10 @@ class Device {
   std::byte* zeros(std::size_t bytes);
   std::vector<float> get(const TensorView& view);
   std::vector<std::int32_t> get(const std::int32_t* values, std::size_t count);
+
+  // check(way): as the backend chooses its launches, then with each of its choices at either end,
+  // so that what a shipped plan leaves out is checked, too.
+  void for_each_way(const std::function<void(const std::string& way)>& check);
 
  private:
   template <class T>

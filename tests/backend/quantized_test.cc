@@ -93,18 +93,20 @@ TEST_P(QuantizedProduct, EqualsSumsInDouble) {
         }
       }
       for (const double y : expected) scale = std::max(scale, std::fabs(y));
-      const TensorView result = device.put(
-          std::vector<float>(static_cast<std::size_t>(tokens * out), NAN), {tokens, out});
-      const MatmulOutput output{packed.get(), result, {}};
-      device.ops().matmul(device.context(),
-                          {.x = device.put(x, {tokens, in}), .outputs = {&output, 1}});
-      const std::vector<float> got = device.get(result);
-      double worst = 0.0;
-      for (std::size_t i = 0; i < got.size(); ++i) {
-        const double difference = std::fabs(static_cast<double>(got[i]) - expected[i]);
-        worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
-      }
-      EXPECT_LE(worst, tolerance() * scale) << c.name << ", " << tokens << " tokens";
+      const TensorView x_view = device.put(x, {tokens, in});
+      device.for_each_way([&](const std::string& way) {
+        const TensorView result = device.put(
+            std::vector<float>(static_cast<std::size_t>(tokens * out), NAN), {tokens, out});
+        const MatmulOutput output{packed.get(), result, {}};
+        device.ops().matmul(device.context(), {.x = x_view, .outputs = {&output, 1}});
+        const std::vector<float> got = device.get(result);
+        double worst = 0.0;
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          const double difference = std::fabs(static_cast<double>(got[i]) - expected[i]);
+          worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
+        }
+        EXPECT_LE(worst, tolerance() * scale) << c.name << ", " << tokens << " tokens, " << way;
+      });
     }
   }
 }
@@ -184,49 +186,59 @@ TEST_P(QuantizedProduct, OneTokenOfAnyRange) {
   }
 }
 
+// Products of several matrices in one call, added to what is there, are those of each by itself.
+void expect_together_as_alone(Device& device, const std::vector<WeightMatrix>& matrices,
+                              std::int64_t tokens) {
+  Random random(33);
+  const std::int64_t in = in_features(matrices.front());
+  std::vector<std::unique_ptr<PackedMatrix>> packed;
+  std::vector<MatmulOutput> outputs;
+  std::vector<TensorView> together;
+  const std::vector<float> x = random.normal(tokens * in);
+  const TensorView x_view = device.put(x, {tokens, in});
+  const std::vector<float> bias = random.normal(256);
+  for (const WeightMatrix& m : matrices) {
+    const std::int64_t out = out_features(m);
+    packed.push_back(device.backend().pack(m, {}));
+    together.push_back(device.put(std::vector<float>(static_cast<std::size_t>(tokens * out), 1.0f),
+                                  {tokens, out}));
+    outputs.push_back({packed.back().get(), together.back(),
+                       device.put({bias.begin(), bias.begin() + out}, {out})});
+  }
+  device.ops().matmul(device.context(),
+                      {.x = x_view, .outputs = outputs, .multiplier = 0.5f, .accumulate = true});
+  for (std::size_t m = 0; m < matrices.size(); ++m) {
+    const std::int64_t out = out_features(matrices[m]);
+    const TensorView alone =
+        device.put(std::vector<float>(static_cast<std::size_t>(tokens * out)), {tokens, out});
+    const MatmulOutput output{packed[m].get(), alone, {}};
+    device.ops().matmul(device.context(), {.x = x_view, .outputs = {&output, 1}});
+    const std::vector<float> single = device.get(alone);
+    std::vector<float> expected;
+    float largest = 1.0f;
+    for (std::size_t i = 0; i < single.size(); ++i) {
+      expected.push_back(1.0f + 0.5f * single[i] + bias[i % static_cast<std::size_t>(out)]);
+      largest = std::max(largest, std::fabs(expected.back()));
+    }
+    const std::vector<float> got = device.get(together[m]);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_NEAR(got[i], expected[i], 1e-5f * largest) << tokens << " tokens, matrix " << m;
+    }
+  }
+}
+
 TEST_P(QuantizedProduct, SeveralMatricesAtOnce) {
   Device device(GetParam());
-  Random random(33);
   Engine engine(34);
   const std::int64_t in = 512;
   const std::vector<WeightMatrix> matrices{
       random_exl2({{5, 128}, {4, 384}}, 256, engine), random_exl2({{4, 256}, {3, 256}}, 96, engine),
       random_gptq({4, in, 64, 128, false, GptqZeros::kBytes}, engine)};
   for (const std::int64_t tokens : {1, 5, 12, 40, 90}) {
-    std::vector<std::unique_ptr<PackedMatrix>> packed;
-    std::vector<MatmulOutput> outputs;
-    std::vector<TensorView> together;
-    const std::vector<float> x = random.normal(tokens * in);
-    const TensorView x_view = device.put(x, {tokens, in});
-    const std::vector<float> bias = random.normal(256);
-    for (const WeightMatrix& m : matrices) {
-      const std::int64_t out = out_features(m);
-      packed.push_back(device.backend().pack(m, {}));
-      together.push_back(device.put(
-          std::vector<float>(static_cast<std::size_t>(tokens * out), 1.0f), {tokens, out}));
-      outputs.push_back({packed.back().get(), together.back(),
-                         device.put({bias.begin(), bias.begin() + out}, {out})});
-    }
-    device.ops().matmul(device.context(),
-                        {.x = x_view, .outputs = outputs, .multiplier = 0.5f, .accumulate = true});
-    for (std::size_t m = 0; m < matrices.size(); ++m) {
-      const std::int64_t out = out_features(matrices[m]);
-      const TensorView alone =
-          device.put(std::vector<float>(static_cast<std::size_t>(tokens * out)), {tokens, out});
-      const MatmulOutput output{packed[m].get(), alone, {}};
-      device.ops().matmul(device.context(), {.x = x_view, .outputs = {&output, 1}});
-      const std::vector<float> single = device.get(alone);
-      std::vector<float> expected;
-      float largest = 1.0f;
-      for (std::size_t i = 0; i < single.size(); ++i) {
-        expected.push_back(1.0f + 0.5f * single[i] + bias[i % static_cast<std::size_t>(out)]);
-        largest = std::max(largest, std::fabs(expected.back()));
-      }
-      const std::vector<float> got = device.get(together[m]);
-      for (std::size_t i = 0; i < got.size(); ++i) {
-        ASSERT_NEAR(got[i], expected[i], 1e-5f * largest) << tokens << " tokens, matrix " << m;
-      }
-    }
+    device.for_each_way([&](const std::string& way) {
+      SCOPED_TRACE(way);
+      expect_together_as_alone(device, matrices, tokens);
+    });
   }
 }
 

@@ -11,8 +11,9 @@ namespace bl::cuda {
 namespace {
 
 std::string plan_text(int warpgroup, int expanded, int library) {
-  return fmt::format(R"({{"warpgroup_from": {}, "expanded_from": {}, "library_from": {}}})",
-                     warpgroup, expanded, library);
+  return fmt::format(
+      R"({{"ring_from": 2, "warpgroup_from": {}, "expanded_from": {}, "library_from": {}}})",
+      warpgroup, expanded, library);
 }
 
 TEST(LaunchPlan, IsReadAsItIsWritten) {

@@ -13,7 +13,10 @@ namespace bl::cuda {
 // (`bench --tune`), shipped as launch_plans/*.json. A card takes the plan of the highest capability
 // that is not above its own. What a card or a build does not have is never chosen.
 struct LaunchPlan {
-  // Packed codes times so many tokens or more: by warpgroups.
+  // Packed codes times so many tokens or more: activations in shared memory (product.cu); times
+  // fewer, but more than one, in registers (held_product.cu).
+  std::int64_t ring_from = 2;
+  // By warpgroups.
   std::int64_t warpgroup_from = 25;
   // Codes are expanded, and cuBLASLt multiplies.
   std::int64_t expanded_from = 65;
@@ -23,6 +26,7 @@ struct LaunchPlan {
   // Name, value, and what the value may be.
   template <class V>
   void visit(V&& v) {
+    v("ring_from", ring_from, 2, 25);
     v("warpgroup_from", warpgroup_from, 9, 65);
     v("expanded_from", expanded_from, 33, 65);
     v("library_from", library_from, 2, 65);

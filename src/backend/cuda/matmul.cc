@@ -5,6 +5,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_matrix.h"
 #include "backend/cuda/dense_product.h"
+#include "backend/cuda/held_product.h"
 #include "backend/cuda/many_rows.h"
 #include "backend/cuda/product.h"
 #include "backend/cuda/scratch_plan.h"
@@ -48,6 +49,12 @@ class Preparation {
     target.chunk_sums = ctx_.scratch->take_f32({rows, target.units}).as<float>();
     keys_.emplace_back(weights.gather, weights.view.units);
     return target;
+  }
+
+  // Counters that are to be zeros behind it.
+  void clears(std::int32_t* counters, int count) {
+    args_.zeros = counters;
+    args_.zero_count = count;
   }
 
   const float* run(const TensorView& x, const InputNorm& norm) {
@@ -127,6 +134,20 @@ PackedProduct packed_product(const MatmulArgs& args, std::span<const MatmulOutpu
   return product;
 }
 
+// How 2 to 16 tokens at a time are multiplied by held_product(), with the memory that it takes, if
+// they are.
+HeldWork held_work(ExecContext& ctx, const PackedProduct& packed, Preparation& preparation) {
+  const auto count = static_cast<std::size_t>(packed.args.count);
+  HeldWork work =
+      plan_held_work(*cuda_ops_of(ctx).backend, packed.args, {packed.weights.data(), count});
+  if (work.parts <= 1) return work;
+  const std::int64_t strips = packed.args.matrices[0].view.strips;
+  work.partials = ctx.scratch->take_f32({work.parts * strips, kHeldStripSums}).as<float>();
+  work.done = ctx.scratch->take(DType::kI32, {work.shares.ctas}).as<std::int32_t>();
+  preparation.clears(work.done, work.shares.ctas);
+  return work;
+}
+
 // A few tokens: straight from the packed codes, all matrices in one launch.
 void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
                    std::span<const MatmulOutput* const> outputs) {
@@ -144,6 +165,8 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   const bool warpgroups = warpgroup_tokens > 0 && tokens >= backend.launch_plan().warpgroup_from;
   const int at_once = warpgroups ? warpgroup_tokens : few;
   Preparation preparation(ctx, tokens, at_once, warpgroups);
+  const bool holds = !warpgroups && tokens > 1 && tokens < backend.launch_plan().ring_from;
+  HeldWork held = holds ? held_work(ctx, packed, preparation) : HeldWork{};
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const PrepareTarget& target = preparation.target_for(*packed.weights[i]);
     packed.args.matrices[i].fragments = target.fragments;
@@ -153,7 +176,12 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   for (std::int64_t first = 0; first < tokens; first += at_once) {
     packed.args.first_token = first;
     packed.args.tokens = static_cast<int>(std::min<std::int64_t>(at_once, tokens - first));
-    (warpgroups ? warpgroup_product : product)(ctx, packed.args, shares);
+    if (held.exists()) {
+      held_product(ctx, packed.args, held);
+      ++held.launches;
+    } else {
+      (warpgroups ? warpgroup_product : product)(ctx, packed.args, shares);
+    }
   }
 }
 

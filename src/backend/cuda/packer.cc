@@ -138,6 +138,7 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   for (const Chunk& chunk : plan.chunks) {
     gather.push_back(chunk.units);
     shape.push_back(chunk.units * 16 + chunk.bits);
+    shape.push_back(chunk.group);
   }
   weights.gather = number_of(gather);
   for (const Piece& piece : plan.pieces) shape.push_back(piece.chunks);

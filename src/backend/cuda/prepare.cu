@@ -18,6 +18,8 @@ struct PrepareLaunch {
   bool bricks = false;
   float* token_scales = nullptr;
   InputNorm norm;
+  std::int32_t* zeros = nullptr;
+  int zero_count = 0;
   bool aligned = false;  // rows start at multiples of 16 bytes and have whole float4s
 };
 
@@ -82,6 +84,11 @@ __global__ void __launch_bounds__(kPrepareThreads)
     weights[u] = Normalise && channels[u] >= 0 ? weight_of(p, channels[u]) : 1.0f;
   }
   dependency_wait();
+  if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0) {
+    for (int i = static_cast<int>(threadIdx.x); i < p.zero_count; i += kPrepareThreads) {
+      p.zeros[i] = 0;
+    }
+  }
   const float* row = p.x + token * p.stride;
   float values[kMaxChunkUnits];
 #pragma unroll
@@ -135,6 +142,8 @@ void prepare(ExecContext& ctx, const PrepareArgs& args) {
   p.bricks = args.bricks;
   p.token_scales = args.token_scales;
   p.norm = args.norm;
+  p.zeros = args.zeros;
+  p.zero_count = args.zero_count;
   p.aligned = reinterpret_cast<std::uintptr_t>(p.x) % 16 == 0 && p.stride % 4 == 0 && p.in % 4 == 0;
   const dim3 grid((chunks + kPrepareWarps - 1) / kPrepareWarps,
                   static_cast<unsigned>(args.x.rows()), static_cast<unsigned>(args.count));

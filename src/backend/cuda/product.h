@@ -107,6 +107,9 @@ struct PrepareArgs {
   bool bricks = false;            // for warpgroup_product()
   float* token_scales = nullptr;  // [tokens] out
   InputNorm norm;
+  // Set to zero on the way: counters of the products behind.
+  std::int32_t* zeros = nullptr;
+  int zero_count = 0;
 };
 
 void prepare(ExecContext& ctx, const PrepareArgs& args);

@@ -2,12 +2,14 @@
 // How the strips of one launch of products are shared out: a value, made on the host once a
 // combination of matrices.
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <vector>
 
 #include "backend/cuda/cuda_matrix.h"
+#include "backend/cuda/held_plan.h"
 
 namespace bl::cuda {
 
@@ -30,6 +32,14 @@ struct StripShares {
   std::span<const std::int32_t> host_begins;  // the same
 };
 
+// HeldPlan with its quads in device memory.
+struct HeldShares {
+  const HeldQuad* quads = nullptr;
+  int parts = 0;  // 0: there is no such plan
+  bool whole = false;
+  std::array<std::int32_t, kHeldWarps> code_bytes{};
+};
+
 // Plans in device memory, by the shapes of the matrices.
 class ProductPlans {
  public:
@@ -41,6 +51,8 @@ class ProductPlans {
   // `pairs`: strip i of the first matrix goes with strip i of the second. `spare`: no more shares
   // than needed, so that the next launch finds multiprocessors where its first CTAs can begin.
   StripShares find(std::span<const CodeWeights* const> matrices, bool pairs, int ctas, bool spare);
+  // See plan_held.
+  const HeldShares& find_held(const CodeWeights& matrix, int ctas, int most_parts);
 
  private:
   struct Entry {
@@ -48,6 +60,7 @@ class ProductPlans {
     StripShares shares;
   };
   std::map<std::vector<std::uint64_t>, Entry> entries_;
+  std::map<std::vector<std::uint64_t>, HeldShares> held_;
 };
 
 }  // namespace bl::cuda

@@ -33,6 +33,8 @@ std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
   std::size_t bytes = kMaxMatrices * (halves(packed_tokens * slots) +
                                       floats(packed_tokens * (slots / kUnitSlots))) +
                       floats(packed_tokens);
+  // Partial sums, and a counter a CTA.
+  bytes += floats(kMostPartialStrips * kHeldStripSums) + arena_bytes(DType::kI32, kMaxHeldCtas);
   if (shape.tokens >= kFewestExpandedTokens) {
     const std::int64_t strips = (shape.max_out + kStripColumns - 1) / kStripColumns;
     const std::int64_t strip_bytes = slots * kStripColumns * 2;
