@@ -123,6 +123,12 @@ void share_out(std::span<HeldQuad> quads, std::span<HeldQuad> of_warps) {
   }
 }
 
+int cost_of(std::span<const HeldQuad> quads) {
+  int cost = 0;
+  for (const HeldQuad& quad : quads) cost += cost_of(quad);
+  return cost;
+}
+
 }  // namespace
 
 HeldPlan plan_held(std::span<const Chunk> chunks, int strips, int ctas, int most_parts) {
@@ -145,11 +151,17 @@ HeldPlan plan_held(std::span<const Chunk> chunks, int strips, int ctas, int most
   for (const Quad& quad : best) encoded.push_back(encode(quad, chunks));
   const auto parts = static_cast<std::size_t>(plan.parts);
   plan.quads.resize(parts * kPartQuads);
+  plan.upper_adds = true;
   for (std::size_t p = 0; p < parts; ++p) {
     const std::size_t first = encoded.size() * p / parts;
     const std::size_t end = encoded.size() * (p + 1) / parts;
     const std::span<HeldQuad> of_warps = std::span(plan.quads).subspan(p * kPartQuads, kPartQuads);
     share_out(std::span(encoded).subspan(first, end - first), of_warps);
+    // Adding up takes a warp about a hundred instructions a strip.
+    constexpr int kAdding = 50;
+    const int lower = cost_of(of_warps.first(kPartQuads / 2)) / (kHeldWarps / 2);
+    const int upper = cost_of(of_warps.last(kPartQuads / 2)) / (kHeldWarps / 2);
+    plan.upper_adds = plan.upper_adds && lower - upper >= kAdding;
     for (std::size_t w = 0; w < kHeldWarps; ++w) {
       std::int32_t bytes = 0;
       for (std::size_t q = 0; q < kWarpQuads; ++q)

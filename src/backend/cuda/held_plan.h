@@ -53,6 +53,8 @@ BL_HD constexpr std::uint32_t info_of_whole(int bits) {
 
 struct HeldPlan {
   bool whole = false;  // no quad begins or ends within a chunk
+  // The warps of the upper half have so much less to multiply that they alone add up sums.
+  bool upper_adds = false;
   // Slots of the matrix are cut into so many parts, each for CTAs of its own.
   int parts = 0;
   std::vector<HeldQuad> quads;  // [parts][kHeldWarps][kWarpQuads], empty ones without pieces

@@ -44,6 +44,7 @@ struct alignas(128) Shared {
   StripPlace places[kMaxShareStrips];
   HeldQuad quads[kMaxMatrices][kHeldWarps][kWarpQuads];
   std::uint32_t scale_places[kMaxMatrices][kHeldWarps][kPlaces];  // of a strip
+  float group_scales[kMaxMatrices][kHeldWarps][kPlaces];
   HeldTables<Tiles> tables[kHeldWarps];
   float parts[2][kHeldWarps][kStripSums<Tiles>];
   float gates[kGates][kStripSums<Tiles>];
@@ -54,21 +55,24 @@ struct alignas(128) Shared {
 // Number i of the strips [begin, end) of all matrices; gated ones take a few of the first, then the
 // same ones of the second.
 template <int Turns>
-__device__ __forceinline__ ShareStrip find_strip(const ProductArgs& args, int begin, int end,
-                                                 int i) {
+__device__ __forceinline__ ShareStrip find_strip(const ProductArgs& args, int begin, int end, int i,
+                                                 bool upper_adds) {
+  const auto turn = [&](int number) {
+    return upper_adds ? Turns / 2 + number % (Turns / 2) : number % Turns;
+  };
   if (!args.gated) {
     int matrix = 0;
     int strip = begin + i;
     while (strip >= args.matrices[matrix].view.strips) {
       strip -= args.matrices[matrix++].view.strips;
     }
-    return ShareStrip::of(matrix, strip, 0, i % Turns);
+    return ShareStrip::of(matrix, strip, 0, turn(i));
   }
   const int batch = i / (2 * kGates) * kGates;
   const int size = min(kGates, end - begin - batch);
   const int at = i - 2 * batch;
   const int gate = at % size;
-  return ShareStrip::of(at / size, begin + batch + gate, gate, gate % Turns);
+  return ShareStrip::of(at / size, begin + batch + gate, gate, turn(gate));
 }
 
 template <int Tiles, bool kGptq>
@@ -91,7 +95,7 @@ class HeldCta {
     strips_ = (end - begin) * (args.gated ? 2 : 1);
     const int i = static_cast<int>(threadIdx.x);
     if (i < strips_) {
-      const ShareStrip own = find_strip<kTurns>(args, begin, end, i);
+      const ShareStrip own = find_strip<kTurns>(args, begin, end, i, launch_.work.upper_adds);
       const CodeMatrixView& m = args.matrices[own.matrix()].view;
       shared_.strips[i] = own;
       shared_.places[i] = {m.codes + own.strip() * m.strip_bytes,
@@ -108,41 +112,19 @@ class HeldCta {
   }
 
   __device__ __forceinline__ void run() {
-    const ProductArgs& args = launch_.args;
-    for (int i = 0; i < launch_.slots; ++i) ask_for(i, i);
     HeldWarp<Tiles, kGptq> warp(shared_.tables[warp_index()]);
-    int open = shared_.strips[0].matrix();
-    warp.open(args.matrices[open].view, shared_.quads[open][warp_index()]);
-    dependency_wait();
-    if (static_cast<int>(threadIdx.x) < args.tokens) {
-      shared_.token_scales[threadIdx.x] =
-          __ldcg(args.token_scales + args.first_token + threadIdx.x);
-    }
-    load(warp, open);
-    open_sums(warp, open);
     int slot = 0;
-    for (int i = 0; i < strips_; ++i) {
-      const int matrix = shared_.strips[i].matrix();
-      if (matrix != open) {
-        if (args.matrices[matrix].fragments != args.matrices[open].fragments ||
-            launch_.work.quads[matrix] != launch_.work.quads[open]) {
-          load(warp, matrix);
-        }
-        warp.open(args.matrices[matrix].view, shared_.quads[matrix][warp_index()]);
-        open_sums(warp, matrix);
-        open = matrix;
-      }
-      wait_copies(launch_.slots - 1);
-      __syncwarp();
-      const std::byte* at = ring_ + slot * slot_bytes_;
-      warp.multiply(at, at + launch_.codes[warp_index()]);
+    // The same code asks for the strips that fill the ring first, and adds up the last sums.
+#pragma unroll 1
+    for (int i = -launch_.slots; i <= strips_; ++i) {
+      if (i == 0) open_first(warp);
+      if (i >= 0 && i < strips_) multiply(warp, i, slot);
       __syncwarp();
       ask_for(i + launch_.slots, slot);
       if (++slot == launch_.slots) slot = 0;
-      keep(i, warp.totals);
+      if (i >= 0 && i < strips_) keep(i, warp.totals);
       if (i > 0) finish(i - 1);
     }
-    finish(strips_ - 1);
     if (launch_.work.parts > 1) add_parts_up();
   }
 
@@ -167,7 +149,42 @@ class HeldCta {
       shared_.scale_places[matrix][warp_index()][p] =
           shared_.quads[matrix][warp_index()][p / kQuadUnits].group[p % kQuadUnits] *
           static_cast<std::uint32_t>(scale_bytes(launch_.args.matrices[matrix].view.kind));
+      const int chunk = shared_.quads[matrix][warp_index()][p / kQuadUnits].chunk[p % kQuadUnits];
+      group_scale_ = __ldg(&launch_.args.matrices[matrix].view.chunks[chunk].group_scale);
     }
+  }
+
+  __device__ __forceinline__ void open_first(HeldWarp<Tiles, kGptq>& warp) {
+    const ProductArgs& args = launch_.args;
+    if constexpr (!kGptq) {
+      const int matrix = lane_index() / kPlaces;
+      shared_.group_scales[matrix][warp_index()][lane_index() % kPlaces] = group_scale_;
+      __syncwarp();
+    }
+    open_ = shared_.strips[0].matrix();
+    open(warp, open_);
+    dependency_wait();
+    if (static_cast<int>(threadIdx.x) < args.tokens) {
+      shared_.token_scales[threadIdx.x] =
+          __ldcg(args.token_scales + args.first_token + threadIdx.x);
+    }
+    load(warp, open_);
+  }
+
+  __device__ __forceinline__ void multiply(HeldWarp<Tiles, kGptq>& warp, int i, int slot) {
+    const int matrix = shared_.strips[i].matrix();
+    if (matrix != open_) {
+      open(warp, matrix);
+      if (launch_.args.matrices[matrix].fragments != launch_.args.matrices[open_].fragments ||
+          launch_.work.quads[matrix] != launch_.work.quads[open_]) {
+        load(warp, matrix);
+      }
+      open_ = matrix;
+    }
+    wait_copies(launch_.slots - 1);
+    __syncwarp();
+    const std::byte* at = ring_ + slot * slot_bytes_;
+    warp.multiply(at, at + launch_.codes[warp_index()]);
   }
 
   // Strip i of the share on its way to the ring; nothing where there is none.
@@ -241,22 +258,22 @@ class HeldCta {
     }
   }
 
+  __device__ __forceinline__ void open(HeldWarp<Tiles, kGptq>& warp, int matrix) {
+    warp.open(launch_.args.matrices[matrix].view, shared_.quads[matrix][warp_index()],
+              shared_.group_scales[matrix][warp_index()]);
+  }
   __device__ __forceinline__ void load(HeldWarp<Tiles, kGptq>& warp, int matrix) {
     const ProductArgs& args = launch_.args;
-    warp.load(shared_.quads[matrix][warp_index()], first_fragments(args, args.matrices[matrix]),
-              args.tokens);
-  }
-  __device__ __forceinline__ void open_sums(HeldWarp<Tiles, kGptq>& warp, int matrix) {
-    if (!launch_.work.whole) {
-      warp.open_sums();
-      return;
-    }
-    const ProductArgs& args = launch_.args;
     const ProductMatrix& m = args.matrices[matrix];
-    const int columns = brick_columns(args.tokens);
-    // Tiles of sixteen tokens lie one behind the other.
-    warp.open_prepared_sums(shared_.quads[matrix][warp_index()],
-                            m.chunk_sums + args.first_token * m.view.units, columns);
+    const HeldQuad* quads = shared_.quads[matrix][warp_index()];
+    warp.load(quads, first_fragments(args, m), args.tokens);
+    if (launch_.work.whole) {
+      // Tiles of sixteen tokens lie one behind the other.
+      warp.open_prepared_sums(quads, m.chunk_sums + args.first_token * m.view.units,
+                              brick_columns(args.tokens));
+    } else {
+      warp.open_sums();
+    }
   }
 
   // This warp's sums of strip i wait for the others'.
@@ -294,14 +311,29 @@ class HeldCta {
     return launch_.work.partials + (part * strips + strip) * kSums;
   }
 
-  __device__ __forceinline__ void store(const ShareStrip& own, int e, float sum) {
-    const ProductArgs& args = launch_.args;
+  __device__ __forceinline__ static ResultPlace place_of(const ShareStrip& own, int e) {
     const int lane = e % 128 / 4;
-    const int token = e / 128 * kTokenTile + lane % 4 * 2 + e % 2;
-    if (token >= args.tokens) return;
-    store_result({own.matrix(), token, own.strip() * kStripColumns + e / 2 % 2 * 8 + lane / 4},
-                 args, shared_.gates[own.gate()][e],
-                 sum * shared_.token_scales[token] * args.multiplier);
+    return {own.matrix(), e / 128 * kTokenTile + lane % 4 * 2 + e % 2,
+            own.strip() * kStripColumns + e / 2 % 2 * 8 + lane / 4};
+  }
+  __device__ __forceinline__ float result(const ResultPlace& at, float sum) const {
+    return sum * shared_.token_scales[at.token] * launch_.args.multiplier;
+  }
+  __device__ __forceinline__ void store(const ShareStrip& own, int e, float sum) {
+    const ResultPlace at = place_of(own, e);
+    if (at.token >= launch_.args.tokens) return;
+    store_result(at, launch_.args, shared_.gates[own.gate()][e], result(at, sum));
+  }
+  // The same of the only matrix of a launch.
+  __device__ __forceinline__ void store_plain(const ShareStrip& own, int e, float sum) {
+    const ProductArgs& args = launch_.args;
+    const ResultPlace at = place_of(own, e);
+    const ProductMatrix& m = args.matrices[0];
+    if (at.token >= args.tokens || at.column >= m.view.out) return;
+    float value = result(at, sum);
+    if (m.bias != nullptr) value += m.bias[at.column];
+    *(m.out + (args.first_token + at.token) * m.out_stride + at.column) =
+        args.accumulate ? earlier_result(at, args) + value : value;
   }
 
   // The CTAs with the same strips wait for each other, then each adds up some of the results, in
@@ -327,7 +359,7 @@ class HeldCta {
       float sum = 0.0f;
 #pragma unroll 4
       for (int part = 0; part < work.parts; ++part) sum += __ldcg(from + part * stride);
-      store(own, e, sum);
+      store_plain(own, e, sum);
     }
   }
 
@@ -338,6 +370,8 @@ class HeldCta {
   int part_;
   int share_;
   int strips_ = 0;
+  int open_ = 0;              // matrix
+  float group_scale_ = 0.0f;  // of this lane's matrix and place
 };
 
 #endif
@@ -405,11 +439,13 @@ HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
   HeldWork& work = launch_args.work;
   work.parts = 1;
   work.whole = true;
+  work.upper_adds = true;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const HeldShares& held = backend.product_plans().find_held(*weights[i], ctas, most_parts);
     if (held.parts == 0) return {};
     work.parts = held.parts;
     work.whole = work.whole && held.whole;
+    work.upper_adds = work.upper_adds && held.upper_adds;
     work.quads[i] = held.quads;
     for (std::size_t w = 0; w < kHeldWarps; ++w) {
       work.code_bytes[w] = std::max(work.code_bytes[w], held.code_bytes[w]);

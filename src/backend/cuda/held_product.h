@@ -29,6 +29,7 @@ struct HeldWork {
   std::array<std::int32_t, kHeldWarps> code_bytes{};
   int parts = 0;       // 0: not for these matrices
   bool whole = false;  // of all plans
+  bool upper_adds = false;
   HeldStrips shares;
   // Where several CTAs have parts of the same strips.
   float* partials = nullptr;     // [parts][strips][kHeldStripSums]

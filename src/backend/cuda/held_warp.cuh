@@ -72,8 +72,9 @@ class HeldWarp {
   }
 
   // Makes the tables of a matrix: what needs weights' data alone, then the rest, once its
-  // activations are there.
-  __device__ __forceinline__ void open(const CodeMatrixView& m, const HeldQuad* quads) {
+  // activations are there. `group_scales`: by places, EXL2.
+  __device__ __forceinline__ void open(const CodeMatrixView& m, const HeldQuad* quads,
+                                       const float* group_scales) {
 #pragma unroll
     for (int q = 0; q < kWarpQuads; ++q) info_[q] = quads[q].info;
     kind_ = m.kind;
@@ -81,8 +82,9 @@ class HeldWarp {
     if constexpr (kGptq) {
       scale_bytes_ = cuda::scale_bytes(m.kind);
     } else {
-      make_scales(m, quads);
+      make_scales(group_scales);
     }
+    __syncwarp();
   }
   // `sums`: of chunks, as prepare() leaves them, where no quad begins or ends within a chunk.
   __device__ __forceinline__ void open_prepared_sums(const HeldQuad* quads, const float* sums,
@@ -161,19 +163,14 @@ class HeldWarp {
       for (int c = 0; c < 4; ++c) sums_[n][c] = 0.0f;
   }
 
-  __device__ __forceinline__ void make_scales(const CodeMatrixView& m, const HeldQuad* quads) {
+  __device__ __forceinline__ void make_scales(const float* group_scales) {
     const int code = lane_index() % 16;
     const auto square = static_cast<float>((code + 1) * (code + 1));
-    float group_scales[kPlaces / 2];
 #pragma unroll
     for (int i = 0; i < kPlaces / 2; ++i) {
       const int p = 2 * i + lane_index() / 16;
-      group_scales[i] = __ldg(&m.chunks[quads[p / kQuadUnits].chunk[p % kQuadUnits]].group_scale);
-    }
-#pragma unroll
-    for (int i = 0; i < kPlaces / 2; ++i) {
-      tables_.scales[2 * i + lane_index() / 16][code] =
-          __half2float(__float2half_rn(square * group_scales[i])) * (1.0f / kCodeUnit);
+      tables_.scales[p][code] =
+          __half2float(__float2half_rn(square * group_scales[p])) * (1.0f / kCodeUnit);
     }
   }
 

@@ -37,6 +37,7 @@ struct HeldShares {
   const HeldQuad* quads = nullptr;
   int parts = 0;  // 0: there is no such plan
   bool whole = false;
+  bool upper_adds = false;
   std::array<std::int32_t, kHeldWarps> code_bytes{};
 };
 
