@@ -60,7 +60,7 @@ struct BenchOptions {
     random.visit(v);
     v(tune, {"--tune", "FILE",
              "instead: measure from how many tokens on which kernels are faster on this card, and "
-             "write FILE, as src/backend/cuda/launch_plans has them"});
+             "write FILE, as src/backend/cuda/product/launch_plans has them"});
     v.group("Output");
     v(json, {"--json", "", "print JSON"});
     model.visit(v);

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "backend/cuda/activation_math.cuh"
-#include "backend/cuda/kv_row_code.h"
+#include "backend/cuda/attention/kv_row_code.h"
 #include "backend/device.h"
 #include "ops/kv_codec.h"
 

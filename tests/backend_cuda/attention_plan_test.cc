@@ -1,6 +1,6 @@
 // How spans and keys are shared out among the attention kernels: no card needed.
 
-#include "backend/cuda/attention_plan.h"
+#include "backend/cuda/attention/attention_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Arithmetic of kernels, compiled for the host.
 
-#include "backend/cuda/device_math.h"
+#include "backend/cuda/device/device_math.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "backend/cuda/launch_plan.h"
+#include "backend/cuda/product/launch_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -5,12 +5,12 @@
 #include <set>
 #include <utility>
 
-#include "backend/cuda/code_pack.h"
-#include "backend/cuda/code_pack_plan.h"
-#include "backend/cuda/column_slice.h"
 #include "backend/cuda/cuda_planner.h"
-#include "backend/cuda/packed_size.h"
-#include "backend/cuda/unpack.h"
+#include "backend/cuda/weights/code_pack.h"
+#include "backend/cuda/weights/code_pack_plan.h"
+#include "backend/cuda/weights/column_slice.h"
+#include "backend/cuda/weights/packed_size.h"
+#include "backend/cuda/weights/unpack.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "format/dequantize.h"

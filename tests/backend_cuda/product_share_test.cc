@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-#include "backend/cuda/product_plan.h"
+#include "backend/cuda/product/product_plan.h"
 
 namespace bl::test {
 namespace {

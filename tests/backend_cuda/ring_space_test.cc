@@ -1,4 +1,4 @@
-#include "backend/cuda/ring_space.h"
+#include "backend/cuda/product/ring_space.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #include "backend/cuda/activation_math.cuh"
 #include "backend/cuda/cuda_ops.h"
-#include "backend/cuda/each_element.cuh"
-#include "backend/cuda/many_rows.h"
+#include "backend/cuda/device/each_element.cuh"
+#include "backend/cuda/product/many_rows.h"
 
 namespace bl::cuda {
 namespace {

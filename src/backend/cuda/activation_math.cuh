@@ -1,7 +1,7 @@
 #pragma once
 // act(gate) · up of one element (ops/elementwise.h), for kernels and for epilogues of products.
 
-#include "backend/cuda/device_math.h"
+#include "backend/cuda/device/device_math.h"
 #include "ops/elementwise.h"
 
 namespace bl::cuda {

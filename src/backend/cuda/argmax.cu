@@ -2,11 +2,11 @@
 #include <cfloat>
 
 #include "backend/cuda/cuda_ops.h"
-#include "backend/cuda/each_element.cuh"
-#include "backend/cuda/launch.cuh"
-#include "backend/cuda/row_view.cuh"
+#include "backend/cuda/device/each_element.cuh"
+#include "backend/cuda/device/launch.cuh"
+#include "backend/cuda/device/row_view.cuh"
+#include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/scratch_plan.h"
-#include "backend/cuda/warp_reduce.cuh"
 #include "tensor/arena.h"
 
 namespace bl::cuda {

@@ -2,18 +2,18 @@
 
 #include <cstring>
 
-#include "backend/cuda/attention_tables.h"
-#include "backend/cuda/blas_lt.h"
-#include "backend/cuda/cuda_check.h"
-#include "backend/cuda/cuda_experts.h"
-#include "backend/cuda/cuda_matrix.h"
+#include "backend/cuda/attention/attention_tables.h"
+#include "backend/cuda/device/cuda_check.h"
+#include "backend/cuda/device/step_recorder.h"
 #include "backend/cuda/embedded_launch_plans.h"
-#include "backend/cuda/packed_size.h"
-#include "backend/cuda/packer.h"
-#include "backend/cuda/product.h"
+#include "backend/cuda/experts/cuda_experts.h"
+#include "backend/cuda/product/blas_lt.h"
+#include "backend/cuda/product/product.h"
+#include "backend/cuda/product/warpgroup_product.h"
 #include "backend/cuda/scratch_plan.h"
-#include "backend/cuda/step_recorder.h"
-#include "backend/cuda/warpgroup_product.h"
+#include "backend/cuda/weights/cuda_matrix.h"
+#include "backend/cuda/weights/packed_size.h"
+#include "backend/cuda/weights/packer.h"
 #include "base/check.h"
 #include "base/error.h"
 

@@ -7,10 +7,10 @@
 
 #include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/cuda_sizes.h"
-#include "backend/cuda/device_facts.h"
-#include "backend/cuda/device_memory.h"
-#include "backend/cuda/launch_plan.h"
-#include "backend/cuda/pinned_staging.h"
+#include "backend/cuda/device/device_facts.h"
+#include "backend/cuda/device/device_memory.h"
+#include "backend/cuda/device/pinned_staging.h"
+#include "backend/cuda/product/launch_plan.h"
 
 namespace bl {
 

@@ -1,6 +1,6 @@
 #include "backend/cuda/cuda_ops.h"
-#include "backend/cuda/device_math.h"
-#include "backend/cuda/each_element.cuh"
+#include "backend/cuda/device/device_math.h"
+#include "backend/cuda/device/each_element.cuh"
 #include "base/check.h"
 
 namespace bl::cuda {

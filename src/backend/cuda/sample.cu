@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "backend/cuda/cuda_ops.h"
-#include "backend/cuda/launch.cuh"
-#include "backend/cuda/row_view.cuh"
+#include "backend/cuda/device/launch.cuh"
+#include "backend/cuda/device/row_view.cuh"
+#include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/sample_draw.h"
-#include "backend/cuda/warp_reduce.cuh"
 #include "base/check.h"
 
 namespace bl::cuda {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "backend/cuda/attention_plan.h"
-#include "backend/cuda/code_matrix.h"
-#include "backend/cuda/expert_matrix.h"
+#include "backend/cuda/attention/attention_plan.h"
+#include "backend/cuda/experts/expert_matrix.h"
 #include "backend/cuda/sample_steps.h"
+#include "backend/cuda/weights/code_matrix.h"
 #include "tensor/arena.h"
 
 namespace bl::cuda {

@@ -1,0 +1,162 @@
+#include <algorithm>
+
+#include "backend/cuda/attention/attention_decode.h"
+#include "backend/cuda/attention/attention_exact.h"
+#include "backend/cuda/attention/attention_hopper.h"
+#include "backend/cuda/attention/attention_prefill.h"
+#include "backend/cuda/attention/rope_kv_write.h"
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/product/many_rows.h"
+#include "base/check.h"
+
+namespace bl::cuda {
+namespace {
+
+AttentionParams params_of(const AttentionArgs& args, const DeviceSpanPlan& plan) {
+  const KvLayout& layout = args.cache.layout;
+  return {.q = args.q.as<float>(),
+          .out = args.out.as<float>(),
+          .half_out = nullptr,
+          .q_stride = args.q.row_stride,
+          .out_stride = args.out.row_stride,
+          .k = args.cache.k,
+          .v = args.cache.v,
+          .k_page_bytes = static_cast<std::int64_t>(layout.k_page_bytes()),
+          .v_page_bytes = static_cast<std::int64_t>(layout.v_page_bytes()),
+          .cache_pages = args.cache.pages,
+          .k_row = row_shape(layout.k_row()),
+          .v_row = row_shape(layout.v_row()),
+          .kv_heads = layout.kv_heads,
+          .group = static_cast<int>(args.q.shape[1]) / layout.kv_heads,
+          .spans = plan.spans(),
+          .pages = plan.pages(),
+          .page_stride = plan.host.page_stride,
+          .scale = args.scale,
+          .softcap = args.softcap,
+          .window = args.window,
+          .sinks = args.sinks.as<float>(),
+          .slopes = args.alibi_slopes.as<float>()};
+}
+
+// Rows of binary16 products on the tensor cores, copied in pieces of 16 bytes.
+bool runs_on_tensor_cores(const KvLayout& layout, int compute_capability) {
+  constexpr int kLargestHead = 256;
+  return compute_capability >= 80 && layout.type != CacheType::kF32 && layout.k_dim % 8 == 0 &&
+         layout.v_dim % 8 == 0 && std::max(layout.k_dim, layout.v_dim) <= kLargestHead;
+}
+
+bool runs_on_tensor_cores(ExecContext& ctx, const KvLayout& layout) {
+  return runs_on_tensor_cores(layout, cuda_ops_of(ctx).backend->facts().compute_capability);
+}
+
+// Where results go before they are halves in the order of their reader: F32, or, from kernels that
+// write halves, halves in the order of the heads. These need no power of two: results are means of
+// values that are halves themselves.
+class HalfResult {
+ public:
+  HalfResult(ExecContext& ctx, const AttentionArgs& args, bool as_halves)
+      : ctx_(ctx), half_(*args.half_out), to_(rows16_for(half_.reader)) {
+    to_.rows = half_.rows.data;
+    const Shape shape{args.q.shape[0], half_.reader->in()};
+    if (!as_halves) {
+      between_ = ctx.scratch->take_f32(shape);
+    } else if (to_.channel_of_slot != nullptr) {
+      between_ = ctx.scratch->take(DType::kF16, shape);
+    }
+  }
+  void receive(AttentionParams& params) const {
+    params.out_stride = half_.reader->in();
+    if (between_.dtype == DType::kF32 && !between_.empty()) {
+      params.out = between_.as<float>();
+    } else {
+      params.half_out = (between_.empty() ? half_.rows : between_).as<__half>();
+    }
+  }
+  void finish() const {
+    if (between_.dtype == DType::kF32 && !between_.empty()) {
+      Rows16Args rows{.x = between_, .to = to_, .alpha = half_.power};
+      rows.row_largest = ctx_.scratch->take_f32({between_.rows()}).as<float>();
+      find_largest(ctx_, between_, rows.row_largest);
+      make_rows16(ctx_, rows);
+      return;
+    }
+    if (!between_.empty()) {
+      gather_rows16(ctx_, between_, to_, half_.power);
+      return;
+    }
+    multiply_power(ctx_, cuda_ops_of(ctx_).backend->constant(true), 1.0f, half_.power);
+  }
+
+ private:
+  ExecContext& ctx_;
+  const HalfInput& half_;
+  Rows16 to_;
+  TensorView between_;
+};
+
+// run(params) with results where they are wanted.
+template <class Run>
+void with_result(ExecContext& ctx, const AttentionArgs& args, AttentionParams params,
+                 bool as_halves, const Run& run) {
+  if (args.half_out == nullptr) {
+    run(params);
+    return;
+  }
+  const HalfResult result(ctx, args, as_halves);
+  result.receive(params);
+  run(params);
+  result.finish();
+}
+
+// A step of prefill spans alone, whose kernel turns the queries.
+bool prefill_rotates(ExecContext& ctx, const AttentionArgs& args, const DeviceSpanPlan& plan,
+                     const RopeAndWriteArgs& rope) {
+  const KvLayout& layout = args.cache.layout;
+  return plan.host.decode_spans == 0 && plan.host.prefill_spans > 0 && leaves_turns(rope) &&
+         rope.q.rotated == layout.k_dim && takes_hopper(ctx, params_of(args, plan), layout.type);
+}
+
+}  // namespace
+
+void attention(ExecContext& ctx, const AttentionArgs& args) {
+  BL_CHECK(args.plan != nullptr);
+  const auto& plan = static_cast<const DeviceSpanPlan&>(*args.plan);
+  if (plan.host.spans() == 0) return;
+  const ArenaScope scope(*ctx.scratch);
+  const KvLayout& layout = args.cache.layout;
+  const bool exact = !runs_on_tensor_cores(ctx, layout);
+  const bool as_halves = !exact && plan.host.decode_spans == 0;
+  with_result(ctx, args, params_of(args, plan), as_halves, [&](const AttentionParams& params) {
+    if (exact) return attention_exact(ctx, params, plan);
+    if (plan.host.decode_spans > 0) attention_decode(ctx, params, plan, layout.type);
+    if (plan.host.prefill_spans > 0) attention_prefill(ctx, params, plan, layout.type);
+  });
+}
+
+void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& rope, const AttentionArgs& args) {
+  BL_CHECK(args.plan != nullptr && rope.q.x.data == args.q.data);
+  const auto& plan = static_cast<const DeviceSpanPlan&>(*args.plan);
+  const KvLayout& layout = args.cache.layout;
+  if (prefill_rotates(ctx, args, plan, rope)) {
+    const ArenaScope scope(*ctx.scratch);
+    auto* turns = ctx.scratch->take_f32({args.q.shape[0], rope.q.rotated}).as<float2>();
+    write_and_leave_turns(ctx, rope, turns);
+    with_result(ctx, args, params_of(args, plan), true, [&](const AttentionParams& params) {
+      attention_prefill(ctx, params, plan, layout.type, turns);
+    });
+    return;
+  }
+  if (plan.host.decode_spans == 0 || !decode_rotates(params_of(args, plan), plan, rope) ||
+      !runs_on_tensor_cores(ctx, layout)) {
+    rope_and_write(ctx, rope);
+    attention(ctx, args);
+    return;
+  }
+  const ArenaScope scope(*ctx.scratch);
+  with_result(ctx, args, params_of(args, plan), false, [&](const AttentionParams& params) {
+    attention_decode(ctx, params, plan, layout.type, &rope);
+  });
+}
+
+}  // namespace bl::cuda

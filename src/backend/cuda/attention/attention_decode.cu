@@ -1,0 +1,88 @@
+#include "backend/cuda/attention/attention_decode.h"
+
+#include <algorithm>
+
+#include "backend/cuda/attention/attention_decode_run.cuh"
+#include "base/check.h"
+
+namespace bl::cuda {
+namespace {
+
+template <int kTiles>
+void launch_halves_of(const DecodeRun& run) {
+  constexpr CacheType kType = CacheType::kF16;
+  const int dim = std::max(run.params.k_row.dim, run.params.v_row.dim);
+  if (dim <= 64) return launch_decode<DecodeRoom<kType, 64, kTiles, DecodeWay::kHalves>>(run);
+  if (dim <= 128) return launch_decode<DecodeRoom<kType, 128, kTiles, DecodeWay::kHalves>>(run);
+  BL_CHECK(dim <= 256);
+  launch_decode<DecodeRoom<kType, 256, kTiles, DecodeWay::kHalves>>(run);
+}
+
+void launch_decode_of(const DecodeRun& run, CacheType type, const DecodeForm& form) {
+  switch (form.way) {
+    case DecodeWay::kHalves:
+      return form.query_tiles == 1 ? launch_halves_of<1>(run) : launch_halves_of<2>(run);
+    case DecodeWay::kCodes:
+      return launch_decode_codes(run, type);
+    case DecodeWay::kTile:
+      return launch_decode_tile(run, type);
+  }
+}
+
+}  // namespace
+
+bool decode_rotates(const AttentionParams& params, const DeviceSpanPlan& plan,
+                    const RopeAndWriteArgs& rope) {
+  return plan.host.prefill_spans == 0 && plan.host.decode_tokens == 1 &&
+         params.group <= kQueryTile && rope.q.rotated / 2 <= kMostTurns;
+}
+
+void attention_decode(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
+                      CacheType type, const RopeAndWriteArgs* rope) {
+  FreshTokens fresh;
+  if (rope != nullptr) {
+    fresh = {true, rope_parameters(rope->q), rope_parameters(rope->k),
+             kv_write_parameters(rope->write)};
+  }
+  const SpanPlan& host = plan.host;
+  const DecodeForm form = decode_form(type, params.k_row.dim, params.v_row.dim,
+                                      host.decode_tokens * params.group, ctx.deterministic);
+  const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
+  const DecodeSplit split =
+      split_decode({.spans = host.decode_spans,
+                    .tokens = host.decode_tokens,
+                    .kv_heads = params.kv_heads,
+                    .group = params.group,
+                    .max_keys = host.page_stride * kPageSlots,
+                    .window = params.window,
+                    .multiprocessors = cuda_ops_of(ctx).multiprocessors,
+                    .regardless_of_batch = ctx.deterministic,
+                    .clusters = form.clusters && facts.compute_capability >= 90});
+  DecodeLaunch launch{.clusters = split.clusters,
+                      .row_tiles = split.row_tiles,
+                      .span_rows = split.span_rows,
+                      .pieces = split.pieces,
+                      .piece_keys = split.piece_keys};
+  if (split.pieces > 1 && !split.clusters) {
+    const std::int64_t rows = std::int64_t{split.spans_per_launch} * split.heads_per_launch *
+                              split.pieces * split.span_rows;
+    launch.values = ctx.scratch->take_f32({rows, params.v_row.dim}).as<float>();
+    launch.tops = ctx.scratch->take_f32({rows, 2}).as<float2>();
+  }
+  for (int span = 0; span < host.decode_spans; span += split.spans_per_launch) {
+    const int spans = std::min(split.spans_per_launch, host.decode_spans - span);
+    AttentionParams part = params;
+    part.spans += span;
+    part.pages += static_cast<std::int64_t>(span) * params.page_stride;
+    launch.counters = plan.counters() + static_cast<std::int64_t>(span) * kCountersPerSpan;
+    for (int head = 0; head < params.kv_heads; head += split.heads_per_launch) {
+      launch.first_head = head;
+      const int heads = std::min(split.heads_per_launch, params.kv_heads - head);
+      const dim3 grid(static_cast<unsigned>(split.pieces * split.row_tiles),
+                      static_cast<unsigned>(heads), static_cast<unsigned>(spans));
+      launch_decode_of({ctx, part, launch, fresh, grid, split.warps}, type, form);
+    }
+  }
+}
+
+}  // namespace bl::cuda

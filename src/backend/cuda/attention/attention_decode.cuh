@@ -1,0 +1,559 @@
+#pragma once
+// A CTA of the decode kernel: warps, each with its own keys (every so many runs of 16 of the
+// piece), its own ring of copies and its own softmax; they are joined at the end.
+//
+// Keys and values are the A operands of products and queries the B operand, whose tiles are eight:
+// the heads of a group are seldom more.
+
+#include <type_traits>
+
+#include "backend/cuda/attention/attention_codes.cuh"
+#include "backend/cuda/attention/attention_fresh.cuh"
+#include "backend/cuda/attention/attention_join.cuh"
+#include "backend/cuda/attention/attention_task.cuh"
+#include "backend/cuda/attention/attention_tile.cuh"
+#include "backend/cuda/device/launch.cuh"
+#include "backend/cuda/device/mma.cuh"
+#include "backend/cuda/device/warp_reduce.cuh"
+
+namespace bl::cuda {
+
+// `kTiles`: of eight query rows.
+template <CacheType kType_, int kDim_, int kTiles_, DecodeWay kWay_>
+struct DecodeRoom {
+  static constexpr CacheType kType = kType_;
+  static constexpr int kDim = kDim_;
+  static constexpr int kTiles = kTiles_;
+  static constexpr DecodeWay kWay = kWay_;
+  static constexpr bool kHalf = kWay == DecodeWay::kHalves;
+  static constexpr bool kCodes = kWay == DecodeWay::kCodes;
+  static constexpr int kRows = kFewRows * kTiles;
+  // Of 16 keys or values; there are both.
+  static constexpr int kEntries = kHalf ? (kDim > 64 ? 3 : 4) : 4;
+  static constexpr bool kQueryInRegisters = kTiles == 1 && kDim <= 128;
+  static constexpr int kMostWarps = kTiles == 1 && kDim <= 128 ? kWideWarps : kUsualWarps;
+  static constexpr bool kClusters = kTiles == 1 && kDim <= 128;
+  static constexpr int kTileBytes = kWarpKeys * kTileStride<kDim> * 2;
+  static constexpr int kQueryBytes = kRows * kTileStride<kDim> * 2;
+  static constexpr int kPartBytes = kClusters ? sizeof(ClusterPart<kDim>) : 0;
+  // Scores that exceed what weights are relative to by less change nothing. Weights that meet the
+  // scales of codes must not exceed 1.
+  static constexpr float kSlack = kHalf ? 6.0f : 0.0f;
+  using Join = JoinRoom<kDim, kTiles>;
+
+  static BL_HD int entry_bytes(int k_bytes, int v_bytes) {
+    if constexpr (kHalf) return kTileBytes;
+    if constexpr (kCodes) return CodeTile<kType, kDim>::kBytes;
+    return kWarpKeys * (k_bytes > v_bytes ? k_bytes : v_bytes);
+  }
+  // Of a warp: its ring, and one tile where rows are expanded.
+  static BL_HD int warp_bytes(int k_bytes, int v_bytes) {
+    const int ring =
+        kEntries * entry_bytes(k_bytes, v_bytes) + (kWay == DecodeWay::kTile ? kTileBytes : 0);
+    return ring > Join::kWarpBytes ? ring : Join::kWarpBytes;
+  }
+  static BL_HD int shared_bytes(int warps, int k_bytes, int v_bytes) {
+    return kQueryBytes + kPartBytes + warps * warp_bytes(k_bytes, v_bytes);
+  }
+  static_assert(Join::kWarpBytes % 16 == 0 && kQueryBytes % 16 == 0 && kPartBytes % 16 == 0);
+  // The weights of pieces for the joining CTA fit in the rings.
+  static_assert(kUsualWarps * Join::kWarpBytes >=
+                (kQueryTile * kMaxPieces + kUsualWarps * kDim) * 4);
+};
+
+template <class Room>
+class DecodeWarp {
+ public:
+  static constexpr CacheType kType = Room::kType;
+  static constexpr int kDim = Room::kDim;
+  static constexpr int kTiles = Room::kTiles;
+  using Sums = WarpSums<kDim, kTiles>;
+
+  // `queries`: the CTA's tile; `fresh`: the new key and value that are not read from the cache.
+  __device__ __forceinline__ DecodeWarp(const AttentionParams& params, const DecodeTask& task,
+                                        std::byte* ring, const __half* queries,
+                                        const FreshRows<kDim>* fresh)
+      : p_(params), task_(task), queries_(queries), fresh_(fresh) {
+    lane_ = lane_index();
+    step_ = static_cast<int>(blockDim.x) / 32 * kWarpKeys;
+    entry_bytes_ = Room::entry_bytes(p_.k_row.bytes, p_.v_row.bytes);
+    room_ = ring + warp_index() * Room::warp_bytes(p_.k_row.bytes, p_.v_row.bytes);
+    next_ = task.begin + warp_index() * kWarpKeys;
+    if constexpr (Room::kHalf) {
+      if (p_.k_row.dim == kDim && p_.v_row.dim == kDim) return;
+      // An entry is of keys in one round and of values in another.
+      const int dim = min(p_.k_row.dim, p_.v_row.dim);
+#pragma unroll 1
+      for (int e = 0; e < Room::kEntries; ++e) {
+        clear_columns<kDim, kWarpKeys>(team(), dim, half_entry(e));
+      }
+      __syncwarp();
+    }
+  }
+  // Starts reading keys of earlier steps.
+  __device__ __forceinline__ void open_old() {
+#pragma unroll 1
+    for (; opened_ < Room::kEntries; ++opened_) {
+      const int end = min(next_ + kWarpKeys, task_.end);
+      if (end > task_.span.past && fresh_ == nullptr) break;
+      prefetch(opened_);
+    }
+  }
+  // When the others are there.
+  __device__ __forceinline__ void open_rest() {
+#pragma unroll 1
+    for (; opened_ < Room::kEntries; ++opened_) prefetch(opened_);
+  }
+
+  // After the queries are there.
+  __device__ __forceinline__ void run(Sums& sums) {
+    sums.clear();
+    load_query_fragments();
+    const bool plain =
+        task_.span.tokens == 1 && p_.window <= 0 && p_.softcap <= 0.0f && p_.slopes == nullptr;
+    RowRule rules[kTiles][2];
+    if (!plain) {
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const int row = task_.first_row + 8 * t + 2 * (lane_ & 3) + j;
+          rules[t][j] = row_rule(p_, task_.span, task_.kv_head, row);
+        }
+      }
+    }
+    int entry = 0;
+    const auto close = [&] {
+      __syncwarp();
+      prefetch(entry);
+      entry = entry + 1 == Room::kEntries ? 0 : entry + 1;
+    };
+    const auto open = [&] {
+      wait_copies<Room::kEntries - 1>();
+      __syncwarp();
+    };
+#pragma unroll 1
+    for (int key = task_.begin + warp_index() * kWarpKeys; key < task_.end; key += step_) {
+      open();
+      if (fresh_ != nullptr) add_fresh(fresh_->key, entry, task_.span.past - key);
+      float score[kTiles][4];
+      score_keys(entry, key, score);
+      close();
+      if (!plain) {
+        apply_rules(rules, key, score);
+      } else if (key + kWarpKeys - 1 > task_.span.past) {
+        hide_later(key, score);
+      }
+      std::uint32_t weights[kTiles][2];
+      sums.weigh(Room::kSlack, score, weights);
+      open();
+      if (fresh_ != nullptr) add_fresh(fresh_->value, entry, task_.span.past - key);
+      add_values(entry, key, weights, sums);
+      close();
+    }
+    wait_copies<0>();
+  }
+
+ private:
+  __device__ __forceinline__ Team team() const { return {lane_, 32}; }
+  __device__ __forceinline__ std::byte* raw(int entry) const {
+    return room_ + entry * entry_bytes_;
+  }
+  __device__ __forceinline__ __half* half_entry(int entry) const {
+    return reinterpret_cast<__half*>(raw(entry));
+  }
+
+  // Row `row` of a tile of binary16 is the new one, if it is one of the tile's.
+  __device__ __forceinline__ void add_fresh(const __half* from, int entry, int row) {
+    if (row < 0 || row >= kWarpKeys) return;
+    if (lane_ < kDim / 8) {
+      reinterpret_cast<uint4*>(half_entry(entry) + row * kTileStride<kDim>)[lane_] =
+          reinterpret_cast<const uint4*>(from)[lane_];
+    }
+    __syncwarp();
+  }
+
+  // copy_half_rows() where all rows are there: without a branch a row.
+  __device__ __forceinline__ void copy_all_rows(const RowShape& row, const std::byte* from,
+                                                __half* tile) const {
+    constexpr int kChunks = kDim / 8;
+    const int chunk = lane_ % kChunks;
+    if (chunk * 8 >= row.dim) return;
+    from += lane_ / kChunks * row.bytes + chunk * 16;
+    tile += lane_ / kChunks * kTileStride<kDim> + chunk * 8;
+#pragma unroll
+    for (int r = 0; r < kWarpKeys * kChunks / 32; ++r) {
+      copy_async(tile + r * (32 / kChunks) * kTileStride<kDim>, from, true);
+      from += 32 / kChunks * row.bytes;
+    }
+  }
+
+  // Starts copying this warp's next keys or the values that belong to them, in turns, and counts as
+  // a group in any case.
+  __device__ __forceinline__ void prefetch(int entry) {
+    if (next_ < task_.end) {
+      const int index = next_ / kPageSlots;
+      const std::int64_t page =
+          index < 32 ? __shfl_sync(kAllLanes, task_.lane_page, index) : __ldg(task_.pages + index);
+      const int slot = task_.kv_head * kPageSlots + next_ % kPageSlots;
+      const RowShape& row = of_values_ ? p_.v_row : p_.k_row;
+      const std::byte* from =
+          of_values_ ? p_.v + page * p_.v_page_bytes : p_.k + page * p_.k_page_bytes;
+      from += slot * row.bytes;
+      const int present = (Room::kHalf && fresh_ != nullptr ? task_.span.past : task_.end) - next_;
+      if constexpr (Room::kHalf) {
+        if (present >= kWarpKeys) {
+          copy_all_rows(row, from, half_entry(entry));
+        } else {
+          copy_half_rows<kDim, kWarpKeys>(team(), row, from, present, half_entry(entry));
+        }
+        clear_beyond(row, entry);
+      } else if constexpr (Room::kCodes) {
+        copy_code_rows<kType, kDim>(from, present, raw(entry));
+      } else {
+        copy_raw_rows<kWarpKeys>(team(), row, from, raw(entry));
+      }
+      if (of_values_) next_ += step_;
+      of_values_ = !of_values_;
+    }
+    commit_copies();
+  }
+
+  // Keys and values may differ in size: the wider row's elements do not stay behind.
+  __device__ __forceinline__ void clear_beyond(const RowShape& row, int entry) {
+    if (row.dim < max(p_.k_row.dim, p_.v_row.dim)) {
+      clear_columns<kDim, kWarpKeys>(team(), row.dim, half_entry(entry));
+    }
+  }
+
+  // B fragments of queries, of each 16 dimensions.
+  __device__ __forceinline__ void load_query(int k, std::uint32_t (&b)[kTiles][2]) const {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      if constexpr (Room::kCodes) {
+        // As the bytes of a word of codes lie: even ones, then odd ones.
+        const uint2 four = *reinterpret_cast<const uint2*>(
+            queries_ + (8 * t + lane_ / 4) * kTileStride<kDim> + 16 * k + 4 * (lane_ & 3));
+        b[t][0] = __byte_perm(four.x, four.y, 0x5410);
+        b[t][1] = __byte_perm(four.x, four.y, 0x7632);
+      } else {
+        const __half* at =
+            queries_ + (8 * t + lane_ / 4) * kTileStride<kDim> + 16 * k + 2 * (lane_ & 3);
+        b[t][0] = *reinterpret_cast<const std::uint32_t*>(at);
+        b[t][1] = *reinterpret_cast<const std::uint32_t*>(at + 8);
+      }
+    }
+  }
+  __device__ __forceinline__ void load_query_fragments() {
+    if constexpr (Room::kQueryInRegisters) {
+#pragma unroll
+      for (int k = 0; k < kDim / 16; ++k) load_query(k, query_[k]);
+    }
+  }
+
+  // Keys as the A operand: 16 keys × 16 dimensions.
+  __device__ __forceinline__ void multiply_keys(int k, const std::uint32_t (&a)[4],
+                                                float (&sum)[kTiles][4]) {
+    if constexpr (Room::kQueryInRegisters) {
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) mma_16x8x16(sum[t], a, query_[k][t][0], query_[k][t][1]);
+    } else {
+      std::uint32_t b[kTiles][2];
+      load_query(k, b);
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) mma_16x8x16(sum[t], a, b[t][0], b[t][1]);
+    }
+  }
+
+  __device__ __forceinline__ void score_keys(int entry, int key, float (&score)[kTiles][4]) {
+    // Two sums, so that not every product waits for the one before.
+    float sums[2][kTiles][4] = {};
+    if constexpr (Room::kCodes) {
+      score_codes(raw(entry), sums);
+    } else {
+      const __half* tile = half_entry(entry);
+      if constexpr (!Room::kHalf) tile = expand(p_.k_row, entry, key);
+#pragma unroll
+      for (int k = 0; k < kDim / 16; ++k) {
+        std::uint32_t m[4];
+        load_keys<kDim>(m, tile + 16 * k);
+        multiply_keys(k, {m[0], m[2], m[1], m[3]}, sums[k & 1]);
+      }
+    }
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) score[t][e] = sums[0][t][e] + sums[1][t][e];
+    }
+  }
+
+  // The tile of binary16 of coded rows.
+  __device__ __forceinline__ const __half* expand(const RowShape& row, int entry, int key) {
+    auto* tile = reinterpret_cast<__half*>(raw(Room::kEntries));
+    __syncwarp();
+    expand_rows<kType, kDim, kWarpKeys>(team(), row, raw(entry), task_.end - key, tile);
+    __syncwarp();
+    return tile;
+  }
+
+  // Products of a group's codes, then its scale.
+  __device__ __forceinline__ void score_codes(const std::byte* tile, float (&sums)[2][kTiles][4]) {
+    using Tile = CodeTile<kType, kDim>;
+    RowScales<Tile::kGroups> scales[2];
+    if constexpr (Tile::kScaled) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        scales[h].load(tile + (lane_ / 4 + 8 * h) * Tile::kStride + Tile::kScalesAt);
+      }
+    }
+    constexpr int kOfGroup = Tile::kBits == 8 ? 2 : 1;  // chunks
+#pragma unroll
+    for (int c = 0; c < Tile::kChunks; c += 2) {
+      std::uint32_t m[4];
+      std::uint32_t high[4] = {};
+      load_matrices(m, chunk_address(tile, Tile::kStride, c));
+      if constexpr (Tile::kHigh) {
+        load_matrices(high, chunk_address(tile + Tile::kHighAt, Tile::kStride, c));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) high[i] >>= (lane_ & 3) / 2 * 2;
+      }
+      float part[kTiles][4] = {};
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const WordPairs<kType> low(m[2 * i], high[2 * i]);
+        const WordPairs<kType> up(m[2 * i + 1], high[2 * i + 1]);
+        const int k = Tile::kBits == 8 ? c + i : 2 * (c + i);
+        multiply_keys(k, {low.near.even, up.near.even, low.near.odd, up.near.odd}, part);
+        if constexpr (Tile::kBits < 8) {
+          multiply_keys(k + 1, {low.far.even, up.far.even, low.far.odd, up.far.odd}, part);
+        }
+        if (kOfGroup == 2 && i == 0) continue;
+        const int group = (c + i) / kOfGroup;
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            float& sum = sums[group & 1][t][e];
+            sum = Tile::kScaled ? fmaf(scales[e / 2].at(group), part[t][e], sum) : sum + part[t][e];
+            part[t][e] = 0.0f;
+          }
+        }
+      }
+    }
+  }
+
+  // Where nothing but a key's place counts, and there is one token.
+  __device__ __forceinline__ void hide_later(int key, float (&score)[kTiles][4]) const {
+    const int last = task_.span.past - key - lane_ / 4;
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (e / 2 * 8 > last) score[t][e] = -INFINITY;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void apply_rules(const RowRule (&rules)[kTiles][2], int key,
+                                              float (&score)[kTiles][4]) const {
+    const bool masked =
+        key + kWarpKeys - 1 > task_.span.past ||
+        (p_.window > 0 && key <= task_.span.past + task_.span.tokens - 1 - p_.window);
+    if (!masked && p_.softcap <= 0.0f && p_.slopes == nullptr) return;
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const RowRule& rule = rules[t][e & 1];
+        const int column = key + lane_ / 4 + e / 2 * 8;
+        const float ruled = ruled_score(p_, rule, score[t][e], column);
+        score[t][e] = is_visible(p_, rule, column) ? ruled : -INFINITY;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void add_values(int entry, int key,
+                                             const std::uint32_t (&weights)[kTiles][2],
+                                             Sums& sums) {
+    if constexpr (Room::kCodes) {
+      add_codes(raw(entry), weights, sums);
+      return;
+    }
+    const __half* tile = half_entry(entry);
+    if constexpr (Room::kWay == DecodeWay::kTile) tile = expand(p_.v_row, entry, key);
+#pragma unroll
+    for (int n = 0; n < kDim / 16; ++n) {
+      std::uint32_t m[4];
+      load_values<kDim>(m, tile + 16 * n);
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+        mma_16x8x16(sums.values[n][t], {m[0], m[2], m[1], m[3]}, weights[t][0], weights[t][1]);
+      }
+    }
+  }
+
+  // A group's scales go to the weights, which are fewer than its codes.
+  __device__ __forceinline__ void add_codes(const std::byte* tile,
+                                            const std::uint32_t (&weights)[kTiles][2], Sums& sums) {
+    using Tile = CodeTile<kType, kDim>;
+    RowScales<Tile::kGroups> scales[4];  // of keys 2t, 2t + 1, 2t + 8, 2t + 9
+    if constexpr (Tile::kScaled) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = 2 * (lane_ & 3) + i % 2 + i / 2 * 8;
+        scales[i].load(tile + row * Tile::kStride + Tile::kScalesAt);
+      }
+    }
+    constexpr int kOfGroup = Tile::kBits == 8 ? 2 : 1;
+    std::uint32_t b[kTiles][2];
+#pragma unroll
+    for (int c = 0; c < Tile::kChunks; c += 2) {
+      std::uint32_t m[4];
+      std::uint32_t high[4] = {};
+      load_matrices_transposed(m, chunk_address(tile, Tile::kStride, c));
+      if constexpr (Tile::kHigh) {
+        load_matrices_transposed(high, chunk_address(tile + Tile::kHighAt, Tile::kStride, c));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) high[i] >>= lane_ / 16 * 2;
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (i == 0 || kOfGroup == 1) {
+          const int group = (c + i) / kOfGroup;
+#pragma unroll
+          for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+              b[t][h] = Tile::kScaled ? times(weights[t][h],
+                                              scale_pair(scales[2 * h], scales[2 * h + 1], group))
+                                      : weights[t][h];
+            }
+          }
+        }
+        const WordPairs<kType> low(m[2 * i], high[2 * i]);
+        const WordPairs<kType> up(m[2 * i + 1], high[2 * i + 1]);
+        const int n = Tile::kBits == 8 ? c + i : 2 * (c + i);
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+          mma_16x8x16(sums.values[n][t], {low.near.even, low.near.odd, up.near.even, up.near.odd},
+                      b[t][0], b[t][1]);
+          if constexpr (Tile::kBits < 8) {
+            mma_16x8x16(sums.values[n + 1][t], {low.far.even, low.far.odd, up.far.even, up.far.odd},
+                        b[t][0], b[t][1]);
+          }
+        }
+      }
+    }
+  }
+
+  const AttentionParams& p_;
+  const DecodeTask& task_;
+  const __half* queries_;
+  const FreshRows<kDim>* fresh_;
+  std::uint32_t query_[Room::kQueryInRegisters ? kDim / 16 : 1][kTiles][2];
+  int opened_ = 0;
+  std::byte* room_ = nullptr;
+  int entry_bytes_ = 0;
+  int lane_ = 0;
+  int step_ = 0;
+  int next_ = 0;
+  bool of_values_ = false;
+};
+
+// Spans, pages and positions are of the whole step, and older keys of earlier steps: they are read
+// before the kernel before has ended, and all is done then that can be. Behind that a CTA has few
+// warps and one short piece of work: what counts is how many instructions follow each other.
+template <class Room>
+__global__ void __launch_bounds__(Room::kMostWarps * 32,
+                                  Room::kMostWarps == kUsualWarps && Room::kDim <= 128 ? 2 : 1)
+    decode_kernel(const __grid_constant__ AttentionParams p,
+                  const __grid_constant__ DecodeLaunch launch,
+                  const __grid_constant__ FreshTokens fresh) {
+  allow_next();
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  constexpr int kDim = Room::kDim;
+  constexpr bool kRotated = TypeOfRows<Room::kType>::kRotated;
+  constexpr bool kHalf = Room::kHalf;
+  using Queries = FreshQueries<kDim, Room::kRows, kRotated>;
+  extern __shared__ __align__(16) std::byte shared[];
+  __shared__ float2 turns[kMostTurns];
+  __shared__ FreshRows<kDim> rows;
+  auto* queries = reinterpret_cast<__half*>(shared);
+  std::byte* ring = shared + Room::kQueryBytes + Room::kPartBytes;
+  DecodeTask task;
+  if (!find_task(p, launch, task)) {
+    dependency_wait();
+    return;
+  }
+  const bool writes = fresh.present && task.begin <= task.span.past && task.end > task.span.past;
+  DecodeWarp<Room> warp(p, task, ring, queries, writes && kHalf ? &rows : nullptr);
+  warp.open_old();
+  const std::int64_t slot = fresh.present ? fresh.write.slots[task.span.first_token] : 0;
+  const bool turns_whole = fresh.present && Queries::fits(p, fresh.q);
+  if (turns_whole) Queries::clear(queries);
+  if (fresh.present) fill_turns(fresh.q, task.span.first_token, turns);
+  FreshGroups<Room::kType, kDim> groups(fresh, task, slot, turns);
+  if (turns_whole) {
+    Queries turned(p, fresh.q, task, turns);
+    dependency_wait();
+    if (writes) groups.load();
+    turned.load();
+    if (writes) groups.store(rows);
+    if (writes && !kHalf) {  // the new row is read back, while queries are made ready
+      __syncthreads();
+      warp.open_rest();
+    }
+    turned.store(queries);
+  } else {
+    dependency_wait();
+    if (writes) {
+      groups.load();
+      groups.store(rows);
+      __syncthreads();
+      if (!kHalf) warp.open_rest();
+    }
+    load_queries<kDim, Room::kRows>(
+        p, task.span, task.kv_head, task.first_row, kRotated, queries,
+        [&](const float* head, int e) {
+          return fresh.present ? rotated_element(fresh.q, turns, head, e) : head[e];
+        });
+  }
+  __syncthreads();
+  warp.open_rest();
+  typename DecodeWarp<Room>::Sums sums;
+  warp.run(sums);
+  __syncwarp();
+  const typename Room::Join joined{ring, Room::warp_bytes(p.k_row.bytes, p.v_row.bytes)};
+  store_warp<Room::kCodes>(task, sums, joined);
+  __syncthreads();
+  if (task.pieces == 1) {
+    using Values = std::conditional_t<kRotated, float, float4>;
+    join_warps<Values>(p, task, joined, [&](int row, int e, const RowPart<Values>& part) {
+      write_result<kRotated>(p, task, row, e, part);
+    });
+    return;
+  }
+#if __CUDA_ARCH__ >= 900
+  if constexpr (Room::kClusters) {
+    if (launch.clusters) {
+      auto& own = *reinterpret_cast<ClusterPart<kDim>*>(shared + Room::kQueryBytes);
+      join_warps<float4>(p, task, joined, [&](int row, int e, const RowPart<float4>& part) {
+        *reinterpret_cast<float4*>(own.values[row] + e) = part.value;
+        if (e == 0) own.tops[row] = make_float2(part.top, part.weight);
+      });
+      join_cluster<kDim, kRotated>(p, task, own);
+      return;
+    }
+  }
+#endif
+  const std::int64_t first_part = first_part_row(launch, task.piece) + task.first_row;
+  join_warps<float4>(p, task, joined, [&](int row, int e, const RowPart<float4>& part) {
+    write_part(launch, first_part + row, p.v_row.dim, e, part);
+  });
+  if (arrives_last(launch, task)) {
+    join_pieces<kDim, kRotated>(p, launch, task, reinterpret_cast<float*>(ring));
+  }
+#endif
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,18 @@
+#pragma once
+#include "backend/cuda/attention/attention_params.h"
+#include "backend/cuda/attention/attention_tables.h"
+
+namespace bl::cuda {
+
+// Attention of the plan's decode spans: keys are cut into pieces, a CTA reads one piece for all
+// query heads of a kv head and all tokens of a span. The parts of a (span, kv head) are joined in
+// order, by the last of its CTAs or, where they are a cluster, by all of them. For all cache types
+// but F32; heads of a multiple of 8, at most 256; compute capability 8.0.
+// With `rope`, spans have one token each, which is rotated and written in the same launch:
+// only where decode_rotates says so.
+void attention_decode(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
+                      CacheType type, const RopeAndWriteArgs* rope = nullptr);
+bool decode_rotates(const AttentionParams& params, const DeviceSpanPlan& plan,
+                    const RopeAndWriteArgs& rope);
+
+}  // namespace bl::cuda

@@ -1,0 +1,45 @@
+#pragma once
+// One launch of the decode kernel, of the ways of which each file of kernels has some.
+
+#include <algorithm>
+#include <cstddef>
+
+#include "backend/cuda/attention/attention_decode.cuh"
+#include "backend/cuda/attention/attention_launch.cuh"
+#include "backend/cuda/cuda_backend.h"
+#include "base/check.h"
+
+namespace bl::cuda {
+
+struct DecodeRun {
+  ExecContext& ctx;
+  const AttentionParams& params;
+  const DecodeLaunch& launch;
+  const FreshTokens& fresh;
+  dim3 grid;
+  int warps;
+};
+
+void launch_decode_codes(const DecodeRun& run, CacheType type);
+void launch_decode_tile(const DecodeRun& run, CacheType type);
+
+template <class Room>
+void launch_decode(const DecodeRun& run) {
+  const RowShape& k = run.params.k_row;
+  const RowShape& v = run.params.v_row;
+  constexpr int kStatic = 4 << 10;  // at most
+  const std::int64_t most = cuda_ops_of(run.ctx).backend->facts().shared_bytes_per_cta - kStatic;
+  int warps = std::min(run.warps, Room::kMostWarps);
+  while (warps > 1 && Room::shared_bytes(warps, k.bytes, v.bytes) > most) warps /= 2;
+  const auto bytes = static_cast<std::size_t>(Room::shared_bytes(warps, k.bytes, v.bytes));
+  const auto kernel = decode_kernel<Room>;
+  allow_shared_bytes(kernel, bytes);
+  LaunchShape shape = shape_of(run.ctx, run.grid, dim3(static_cast<unsigned>(warps) * 32), bytes);
+  if (run.launch.clusters) {
+    launch_clusters(shape, run.grid.x, kernel, run.params, run.launch, run.fresh);
+  } else {
+    launch(shape, kernel, run.params, run.launch, run.fresh);
+  }
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,185 @@
+#include "backend/cuda/attention/attention_exact.h"
+
+#include <algorithm>
+
+#include "backend/cuda/attention/attention_launch.cuh"
+#include "backend/cuda/attention/kv_codec.cuh"
+#include "backend/cuda/device/warp_reduce.cuh"
+
+namespace bl::cuda {
+namespace {
+
+constexpr int kThreads = 128;  // and keys of a round, one a thread
+
+// Dynamic shared memory: the query, the result so far, the weights of a round.
+std::size_t shared_bytes(int k_dim, int v_dim) {
+  return sizeof(float) * static_cast<std::size_t>(k_dim + v_dim + kThreads);
+}
+
+__device__ __forceinline__ float over_cta(float x, bool is_max, float* room) {
+  const int warp = warp_index();
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const float other = __shfl_xor_sync(kAllLanes, x, distance);
+    x = is_max ? fmaxf(x, other) : x + other;
+  }
+  if (threadIdx.x % 32 == 0) room[warp] = x;
+  __syncthreads();
+  x = room[0];
+  for (int w = 1; w < kThreads / 32; ++w) x = is_max ? fmaxf(x, room[w]) : x + room[w];
+  __syncthreads();
+  return x;
+}
+
+// Rotates a head's vector in shared memory, one warp a group.
+__device__ __forceinline__ void rotate_head(float* x, int dim) {
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  for (int d = warp_index() * kKvScaleGroup; d < dim; d += kThreads) {
+    const int count = min(dim - d, kKvScaleGroup);
+    const float y = rotate_group(lane < count ? x[d + lane] : 0.0f, count);
+    if (lane < count) x[d + lane] = y;
+  }
+  __syncthreads();
+}
+
+struct ExactRow {
+  const std::int32_t* pages = nullptr;
+  int kv_head = 0;
+  int head = 0;
+  int position = 0;
+};
+
+__device__ const std::byte* row_at(const AttentionParams& p, const ExactRow& row, bool keys,
+                                   int key) {
+  const auto page = static_cast<std::int64_t>(row.pages[key / kPageSlots]);
+  const int slot = row.kv_head * kPageSlots + key % kPageSlots;
+  return keys ? p.k + page * p.k_page_bytes + static_cast<std::int64_t>(slot) * p.k_row.bytes
+              : p.v + page * p.v_page_bytes + static_cast<std::int64_t>(slot) * p.v_row.bytes;
+}
+
+__device__ __forceinline__ float score_of(const AttentionParams& p, const ExactRow& row,
+                                          const float* q, int key) {
+  const std::byte* k = row_at(p, row, true, key);
+  float sums[8] = {};  // short sums round less
+  if (p.k_row.code == KvRow::Code::kF32) {
+    const auto* floats = reinterpret_cast<const float*>(k);
+    int d = 0;
+    for (; d + 8 <= p.k_row.dim; d += 8) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) sums[i] = fmaf(q[d + i], floats[d + i], sums[i]);
+    }
+    for (; d < p.k_row.dim; ++d) sums[0] = fmaf(q[d], floats[d], sums[0]);
+  } else {
+    for (int d = 0; d < p.k_row.dim; ++d) {
+      sums[0] = fmaf(q[d], decode_element(p.k_row, k, d), sums[0]);
+    }
+  }
+  float score =
+      ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+  score *= p.scale;
+  if (p.softcap > 0.0f) score = p.softcap * tanhf(score / p.softcap);
+  if (p.slopes != nullptr) score += p.slopes[row.head] * static_cast<float>(key - row.position);
+  return score;
+}
+
+// A round: keys [first, end), at most kThreads, one a thread. `top` and `weight` are the row's so
+// far, the same in all threads.
+struct Running {
+  float top = -INFINITY;
+  float weight = 0.0f;
+};
+
+// What a CTA holds of its row in shared memory.
+struct ExactRoom {
+  const float* q;  // [k_dim]
+  float* sum;      // [v_dim]
+  float* weights;  // [kThreads]
+};
+
+struct KeyRange {
+  int first;
+  int end;
+};
+
+__device__ __forceinline__ void add_keys(const AttentionParams& p, const ExactRow& row,
+                                         const ExactRoom& held, const KeyRange& keys,
+                                         Running& running) {
+  __shared__ float room[kThreads / 32];
+  const auto [first, end] = keys;
+  const auto [q, sum, weights] = held;
+  const int key = first + static_cast<int>(threadIdx.x);
+  const float score = key < end ? score_of(p, row, q, key) : -INFINITY;
+  const float top = fmaxf(running.top, over_cta(score, true, room));
+  const float share = expf(score - top);
+  weights[threadIdx.x] = share;
+  const float shrink = expf(running.top - top);
+  running.weight = running.weight * shrink + over_cta(share, false, room);
+  running.top = top;
+  for (int d = static_cast<int>(threadIdx.x); d < p.v_row.dim; d += kThreads) {
+    float value = sum[d] * shrink;
+    for (int i = 0; first + i < end; ++i) {
+      const std::byte* v = row_at(p, row, false, first + i);
+      const float x = p.v_row.code == KvRow::Code::kF32 ? reinterpret_cast<const float*>(v)[d]
+                                                        : decode_element(p.v_row, v, d);
+      value = fmaf(weights[i], x, value);
+    }
+    sum[d] = value;
+  }
+  __syncthreads();
+}
+
+// Grid (heads, most tokens of a span, spans).
+__global__ void __launch_bounds__(kThreads)
+    exact_kernel(const __grid_constant__ AttentionParams p) {
+  allow_next();
+  dependency_wait();
+  extern __shared__ float shared[];
+  const SpanEntry span = p.spans[blockIdx.z];
+  const auto token = static_cast<int>(blockIdx.y);
+  if (token >= span.tokens) return;
+  const auto head = static_cast<int>(blockIdx.x);
+  const ExactRow row{p.pages + static_cast<std::int64_t>(blockIdx.z) * p.page_stride,
+                     head / p.group, head, span.past + token};
+  const int k_dim = p.k_row.dim;
+  const int v_dim = p.v_row.dim;
+  float* q = shared;
+  float* sum = q + k_dim;
+  float* weights = sum + v_dim;
+  const float* from =
+      p.q + (span.first_token + token) * p.q_stride + static_cast<std::int64_t>(head) * k_dim;
+  for (int d = static_cast<int>(threadIdx.x); d < k_dim; d += kThreads) q[d] = from[d];
+  for (int d = static_cast<int>(threadIdx.x); d < v_dim; d += kThreads) sum[d] = 0.0f;
+  __syncthreads();
+  if (p.k_row.code == KvRow::Code::kInt) rotate_head(q, k_dim);
+  const int first = p.window > 0 && row.position >= p.window ? row.position + 1 - p.window : 0;
+  Running running;
+  for (int key = first; key <= row.position; key += kThreads) {
+    add_keys(p, row, {q, sum, weights}, {key, min(key + kThreads, row.position + 1)}, running);
+  }
+  if (p.sinks != nullptr) {
+    const float top = fmaxf(running.top, p.sinks[head]);
+    const float shrink = expf(running.top - top);
+    running.weight = running.weight * shrink + expf(p.sinks[head] - top);
+    for (int d = static_cast<int>(threadIdx.x); d < v_dim; d += kThreads) sum[d] *= shrink;
+    __syncthreads();
+  }
+  if (p.v_row.code == KvRow::Code::kInt) rotate_head(sum, v_dim);
+  float* out =
+      p.out + (span.first_token + token) * p.out_stride + static_cast<std::int64_t>(head) * v_dim;
+  for (int d = static_cast<int>(threadIdx.x); d < v_dim; d += kThreads) {
+    out[d] = sum[d] / running.weight;
+  }
+}
+
+}  // namespace
+
+void attention_exact(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan) {
+  const SpanPlan& host = plan.host;
+  const int tokens = std::max(host.decode_tokens, host.prefill_tokens);
+  const std::size_t bytes = shared_bytes(params.k_row.dim, params.v_row.dim);
+  const dim3 grid(static_cast<unsigned>(params.kv_heads * params.group),
+                  static_cast<unsigned>(tokens), static_cast<unsigned>(host.spans()));
+  allow_shared_bytes(exact_kernel, bytes);
+  launch(shape_of(ctx, grid, dim3(kThreads), bytes), exact_kernel, params);
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,412 @@
+#pragma once
+// A CTA of the prefill kernel for compute capability 9.0, after FlashAttention-3
+// (arXiv:2407.08608): one warp asks the copy engine for tiles of 128 keys and values, two
+// warpgroups have 64 query rows each, in registers. A warpgroup's products with the values of a
+// tile run beside its exponentials of the next one.
+
+#include "backend/cuda/attention/attention_tile.cuh"
+#include "backend/cuda/attention/rope.cuh"
+#include "backend/cuda/device/bulk_copy.cuh"
+#include "backend/cuda/device/launch.cuh"
+#include "backend/cuda/device/wgmma.cuh"
+
+namespace bl::cuda {
+
+inline constexpr int kHopperThreads = 3 * 128;
+inline constexpr int kHopperRows = 2 * 64;
+inline constexpr int kHopperKeys = 128;
+inline constexpr int kHopperStages = 2;
+
+template <int kDim>
+struct HopperRoom {
+  static constexpr int kBoxBytes = kHopperKeys * 128;  // 64 elements of each row
+  static constexpr int kBoxes = kDim / 64;
+  static constexpr int kTileBytes = kBoxes * kBoxBytes;
+  // Keys, then values; tiles are aligned to 1024 bytes.
+  static constexpr int kBytes = 2 * kHopperStages * kTileBytes + 1024;
+};
+
+struct HopperBarriers {
+  std::uint64_t keys_there[kHopperStages];
+  std::uint64_t keys_read[kHopperStages];
+  std::uint64_t values_there[kHopperStages];
+  std::uint64_t values_read[kHopperStages];
+};
+
+struct HopperTask {
+  SpanEntry span;
+  const std::int32_t* pages = nullptr;
+  int kv_head = 0;
+  int first_row = 0;
+  int begin = 0;  // keys [begin, end), whole tiles
+  int end = 0;
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// Grid (kv heads, row tiles, spans). False where there is nothing to do.
+__device__ __forceinline__ bool find_task(const AttentionParams& p, HopperTask& task) {
+  const auto span = static_cast<int>(blockIdx.z);
+  const int4 entry = __ldg(reinterpret_cast<const int4*>(p.spans) + span);
+  task.span = {entry.x, entry.y, entry.z, 0};
+  task.pages = p.pages + static_cast<std::int64_t>(span) * p.page_stride;
+  task.kv_head = static_cast<int>(blockIdx.x);
+  // The last rows see most keys: they come first, so that the end of the launch is even.
+  task.first_row = static_cast<int>(gridDim.y - 1 - blockIdx.y) * kHopperRows;
+  const int rows = task.span.tokens * p.group;
+  if (task.first_row >= rows) return false;
+  const int first = task.span.past + task.first_row / p.group;
+  const int last = task.span.past + min(task.first_row + kHopperRows - 1, rows - 1) / p.group;
+  task.begin = first_key_of(first, p.window) / kHopperKeys * kHopperKeys;
+  task.end = last + 1;
+  return true;
+}
+
+template <int kDim>
+struct HopperTiles {
+  std::byte* shared = nullptr;
+  HopperBarriers* barriers = nullptr;
+  __device__ __forceinline__ std::byte* keys(int stage) const {
+    return shared + stage * HopperRoom<kDim>::kTileBytes;
+  }
+  __device__ __forceinline__ std::byte* values(int stage) const {
+    return keys(kHopperStages + stage);
+  }
+};
+
+// One thread: asks for all tiles of the task.
+template <int kDim>
+__device__ __forceinline__ void fetch_tiles(const AttentionParams& p, const HopperTask& task,
+                                            const HopperTiles<kDim>& tiles, const CUtensorMap* k,
+                                            const CUtensorMap* v) {
+  using Room = HopperRoom<kDim>;
+  HopperBarriers& barriers = *tiles.barriers;
+  int i = 0;
+  for (int key = task.begin; key < task.end; key += kHopperKeys, ++i) {
+    const int stage = i % kHopperStages;
+    const auto before = static_cast<std::uint32_t>(i / kHopperStages & 1) ^ 1u;
+    const int page = __ldg(task.pages + key / kPageSlots);
+    const int row = (page * p.kv_heads + task.kv_head) * kPageSlots + key % kPageSlots;
+    const auto fetch = [&](const CUtensorMap* map, std::byte* to, std::uint64_t* there) {
+      barrier_expect(there, Room::kTileBytes);
+#pragma unroll
+      for (int box = 0; box < Room::kBoxes; ++box) {
+        tensor_copy(to + box * Room::kBoxBytes, map, 64 * box, row, there);
+      }
+    };
+    barrier_wait(&barriers.keys_read[stage], before);
+    fetch(k, tiles.keys(stage), &barriers.keys_there[stage]);
+    barrier_wait(&barriers.values_read[stage], before);
+    fetch(v, tiles.values(stage), &barriers.values_there[stage]);
+  }
+}
+
+// A warpgroup and its 64 rows.
+template <int kDim>
+class HopperRows {
+ public:
+  using Room = HopperRoom<kDim>;
+
+  __device__ __forceinline__ HopperRows(const AttentionParams& params, const HopperTask& task,
+                                        const HopperTiles<kDim>& tiles, const float2* turns)
+      : p_(params),
+        task_(task),
+        tiles_(tiles),
+        turns_(turns),
+        lane_(lane_index()),
+        first_row_(task.first_row + (warp_index() - 4) * 16 + lane_ / 4) {
+    const int first = task.first_row + (warp_index() / 4 - 1) * 64;
+    const int last = min(first + 63, task.span.tokens * p_.group - 1);
+    first_masked_ = task.span.past + first / p_.group;
+    last_windowed_ = p_.window > 0 ? task.span.past + last / p_.group - p_.window : -1;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) rows_[h] = row_rule(p_, task.span, task.kv_head, row_of(h));
+  }
+
+  __device__ __forceinline__ void run() {
+    load_queries();
+#pragma unroll
+    for (float& x : out_) x = 0.0f;
+    int i = 0;
+    int key = task_.begin;
+    begin_scores(i);
+    wait_products<0>();
+    take_scores(i, key);
+    pack_weights();
+    for (key += kHopperKeys, ++i; key < task_.end; key += kHopperKeys, ++i) {
+      begin_scores(i);
+      begin_values(i - 1);
+      wait_products<1>();
+      take_scores(i, key);
+      wait_products<0>();
+      take_values(i - 1);
+      pack_weights();
+    }
+    barrier_wait(&tiles_.barriers->values_there[(i - 1) % kHopperStages], phase_of(i - 1));
+    clear_missing(i - 1, key - kHopperKeys);
+    begin_values(i - 1);
+    wait_products<0>();
+    settle(out_);
+    finish();
+  }
+
+ private:
+  static __device__ __forceinline__ std::uint32_t phase_of(int i) {
+    return static_cast<std::uint32_t>(i / kHopperStages & 1);
+  }
+
+  // This lane's row (h: the lower or the upper eight of its warp's).
+  __device__ __forceinline__ int row_of(int h) const { return first_row_ + 8 * h; }
+
+  __device__ __forceinline__ void load_queries() {
+    const int rows = task_.span.tokens * p_.group;
+    const float factor = p_.softcap > 0.0f ? p_.scale / p_.softcap : p_.scale * kLog2E;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = row_of(h);
+      const int bounded = min(row, rows - 1);
+      const int head = task_.kv_head * p_.group + bounded % p_.group;
+      const float* from = p_.q + (task_.span.first_token + bounded / p_.group) * p_.q_stride +
+                          static_cast<std::int64_t>(head) * kDim + 2 * (lane_ & 3);
+      const float2* turn =
+          turns_ == nullptr ? nullptr
+                            : turns_ + (task_.span.first_token + bounded / p_.group) * (kDim / 2) +
+                                  2 * (lane_ & 3);
+#pragma unroll
+      for (int k = 0; k < kDim / 32; ++k) {
+#pragma unroll
+        for (int upper = 0; upper < 2; ++upper) {
+          const int e = 16 * k + 8 * upper;
+          float first[2];
+          float second[2];  // half a head further
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            first[i] = from[e + i];
+            second[i] = from[e + i + kDim / 2];
+            if (turn != nullptr) {
+              const float a = first[i];
+              first[i] = turned_first(turn[e + i], a, second[i]);
+              second[i] = turned_second(turn[e + i], a, second[i]);
+            }
+          }
+          const auto packed = [factor](const float(&x)[2]) {
+            return pack_halves(bounded_half(x[0] * factor), bounded_half(x[1] * factor));
+          };
+          queries_[k][2 * upper + h] = packed(first);
+          queries_[k + kDim / 32][2 * upper + h] = packed(second);
+        }
+      }
+    }
+  }
+  static __device__ __forceinline__ float bounded_half(float x) {
+    return fminf(fmaxf(x, -65504.0f), 65504.0f);
+  }
+
+  // ---- Products
+
+  __device__ __forceinline__ void begin_scores(int i) {
+    const int stage = i % kHopperStages;
+    barrier_wait(&tiles_.barriers->keys_there[stage], phase_of(i));
+    const std::uint32_t keys = shared_address(tiles_.keys(stage));
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < kDim / 16; ++k) {
+      const std::uint64_t b = row_operand(keys + k / 4 * Room::kBoxBytes + k % 4 * 32);
+      if (k == 0) {
+        multiply_rows_first(scores_, queries_[k], b);
+      } else {
+        multiply_rows(scores_, queries_[k], b);
+      }
+    }
+    commit_products();
+  }
+
+  __device__ __forceinline__ void begin_values(int i) {
+    const int stage = i % kHopperStages;
+    barrier_wait(&tiles_.barriers->values_there[stage], phase_of(i));
+    const std::uint32_t values = shared_address(tiles_.values(stage));
+    settle(out_);
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < kHopperKeys / 16; ++k) {
+      multiply_columns(out_, weights_[k], column_operand(values + k * 2048, Room::kBoxBytes));
+    }
+    commit_products();
+  }
+
+  // Says that this warp has read a tile.
+  __device__ __forceinline__ void release(std::uint64_t* read) const {
+    __syncwarp();
+    if (lane_ == 0) barrier_arrive(read);
+  }
+
+  __device__ __forceinline__ void take_values(int i) {
+    settle(out_);
+    release(&tiles_.barriers->values_read[i % kHopperStages]);
+#pragma unroll
+    for (int e = 0; e < kDim / 2; ++e) out_[e] *= shrink_[e / 2 % 2];
+  }
+
+  // Scores become weights, in place.
+  __device__ __forceinline__ void take_scores(int i, int key) {
+    settle(scores_);
+    release(&tiles_.barriers->keys_read[i % kHopperStages]);
+    const bool masked = key + kHopperKeys - 1 > first_masked_ || key <= last_windowed_;
+    if (p_.softcap > 0.0f || p_.slopes != nullptr) {
+      apply_rules(key, true);
+    } else if (masked) {
+      apply_rules(key, false);
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float most = -INFINITY;
+#pragma unroll
+      for (int n = 0; n < kHopperKeys / 8; ++n) {
+        most = fmaxf(most, fmaxf(scores_[4 * n + 2 * h], scores_[4 * n + 2 * h + 1]));
+      }
+      const float next = fmaxf(top_[h], row_max(most));
+      const float base = next == -INFINITY ? 0.0f : next;
+      shrink_[h] = power_of_two(top_[h] - base);
+      top_[h] = next;
+      float sum = 0.0f;
+#pragma unroll
+      for (int n = 0; n < kHopperKeys / 8; ++n) {
+#pragma unroll
+        for (int e = 4 * n + 2 * h; e < 4 * n + 2 * h + 2; ++e) {
+          scores_[e] = power_of_two(scores_[e] - base);
+          sum += scores_[e];
+        }
+      }
+      weight_[h] = weight_[h] * shrink_[h] + sum;
+    }
+  }
+
+  // `bends`: scores change, too.
+  __device__ __forceinline__ void apply_rules(int key, bool bends) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const RowRule& rule = rows_[h];
+#pragma unroll
+      for (int n = 0; n < kHopperKeys / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int column = key + 8 * n + 2 * (lane_ & 3) + e;
+          float& score = scores_[4 * n + 2 * h + e];
+          const float ruled = bends ? ruled_score(p_, rule, score, column) : score;
+          score = is_visible(p_, rule, column) ? ruled : -INFINITY;
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void pack_weights() {
+#pragma unroll
+    for (int k = 0; k < kHopperKeys / 16; ++k) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        weights_[k][e] = pack_halves(scores_[8 * k + 2 * e], scores_[8 * k + 2 * e + 1]);
+      }
+    }
+  }
+
+  // Rows of values beyond the sequence's end hold anything: zeros instead.
+  __device__ __forceinline__ void clear_missing(int i, int key) const {
+    const int present = task_.span.past + task_.span.tokens - key;
+    if (present >= kHopperKeys) return;
+    std::byte* values = tiles_.values(i % kHopperStages);
+    constexpr int kChunks = 8 * Room::kBoxes;  // of 16 bytes, of a row
+    const int thread = static_cast<int>(threadIdx.x) - 128;
+    for (int c = thread; c < (kHopperKeys - present) * kChunks; c += 256) {
+      const int row = present + c / kChunks;
+      *reinterpret_cast<uint4*>(values + c % kChunks / 8 * Room::kBoxBytes + row * 128 +
+                                c % 8 * 16) = make_uint4(0, 0, 0, 0);
+    }
+    async_fence();
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+  }
+
+  // ---- Results
+
+  __device__ __forceinline__ void finish() {
+    const int rows = task_.span.tokens * p_.group;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float weight = row_sum(weight_[h]);
+      const int row = row_of(h);
+      if (row >= rows) continue;
+      const int head = task_.kv_head * p_.group + row % p_.group;
+      // Infinite where the sink outweighs all: the result is zero then, as it should be.
+      if (p_.sinks != nullptr) weight += power_of_two(p_.sinks[head] * kLog2E - top_[h]);
+      const float inverse = 1.0f / weight;
+      const std::int64_t at = (task_.span.first_token + row / p_.group) * p_.out_stride +
+                              static_cast<std::int64_t>(head) * kDim + 2 * (lane_ & 3);
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        const float2 pair{out_[4 * n + 2 * h] * inverse, out_[4 * n + 2 * h + 1] * inverse};
+        if (p_.half_out != nullptr) {
+          *reinterpret_cast<__half2*>(p_.half_out + at + 8 * n) = __float22half2_rn(pair);
+        } else {
+          *reinterpret_cast<float2*>(p_.out + at + 8 * n) = pair;
+        }
+      }
+    }
+  }
+
+  const AttentionParams& p_;
+  const HopperTask& task_;
+  const HopperTiles<kDim>& tiles_;
+  const float2* turns_;
+  int lane_;
+  int first_row_;  // of this lane
+  int first_masked_;
+  int last_windowed_;
+  RowRule rows_[2];
+  std::uint32_t queries_[kDim / 16][4];
+  float scores_[kHopperKeys / 2];
+  std::uint32_t weights_[kHopperKeys / 16][4];
+  float out_[kDim / 2];
+  float top_[2] = {-INFINITY, -INFINITY};
+  float weight_[2] = {0.0f, 0.0f};  // of this lane's columns only, until the end
+  float shrink_[2] = {1.0f, 1.0f};
+};
+
+#endif
+
+// Grid (kv heads, row tiles, spans).
+template <int kDim>
+__global__ void __launch_bounds__(kHopperThreads, 1)
+    hopper_prefill_kernel(const __grid_constant__ AttentionParams p,
+                          const __grid_constant__ CUtensorMap keys,
+                          const __grid_constant__ CUtensorMap values, const float2* turns) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  allow_next();
+  extern __shared__ std::byte raw[];
+  __shared__ HopperBarriers barriers;
+  if (threadIdx.x == 0) {
+    constexpr int kReaders = 8;  // warps
+    for (int stage = 0; stage < kHopperStages; ++stage) {
+      barrier_init(&barriers.keys_there[stage], 1);
+      barrier_init(&barriers.values_there[stage], 1);
+      barrier_init(&barriers.keys_read[stage], kReaders);
+      barrier_init(&barriers.values_read[stage], kReaders);
+    }
+    barrier_init_fence();
+  }
+  __syncthreads();
+  dependency_wait();
+  HopperTask task;
+  if (!find_task(p, task)) return;
+  const auto aligned = (reinterpret_cast<std::uintptr_t>(raw) + 1023) / 1024 * 1024;
+  const HopperTiles<kDim> tiles{reinterpret_cast<std::byte*>(aligned), &barriers};
+  if (threadIdx.x < 128) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    if (threadIdx.x == 0) fetch_tiles<kDim>(p, task, tiles, &keys, &values);
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    HopperRows<kDim> rows(p, task, tiles, turns);
+    rows.run();
+  }
+#endif
+}
+
+}  // namespace bl::cuda

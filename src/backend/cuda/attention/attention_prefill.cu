@@ -1,0 +1,68 @@
+#include "backend/cuda/attention/attention_prefill.h"
+
+#include <algorithm>
+
+#include "backend/cuda/attention/attention_hopper.h"
+#include "backend/cuda/attention/attention_launch.cuh"
+#include "backend/cuda/attention/attention_prefill.cuh"
+#include "base/check.h"
+
+namespace bl::cuda {
+namespace {
+
+struct PrefillRun {
+  ExecContext& ctx;
+  const AttentionParams& params;
+  int spans = 0;
+  int most_rows = 0;
+};
+
+template <CacheType kType, int kDim>
+void launch_prefill(const PrefillRun& run) {
+  using Room = PrefillRoom<kType, kDim>;
+  const auto bytes =
+      static_cast<std::size_t>(Room::bytes(run.params.k_row.bytes, run.params.v_row.bytes));
+  allow_shared_bytes(prefill_kernel<kType, kDim>, bytes);
+  const dim3 grid(static_cast<unsigned>((run.most_rows + Room::kRows - 1) / Room::kRows),
+                  static_cast<unsigned>(run.params.kv_heads), static_cast<unsigned>(run.spans));
+  launch(shape_of(run.ctx, grid, dim3(kPrefillThreads), bytes), prefill_kernel<kType, kDim>,
+         run.params);
+}
+
+template <CacheType kType>
+void launch_prefill_of(const PrefillRun& run) {
+  const int dim = std::max(run.params.k_row.dim, run.params.v_row.dim);
+  if (dim <= 64) return launch_prefill<kType, 64>(run);
+  if (dim <= 128) return launch_prefill<kType, 128>(run);
+  BL_CHECK(dim <= 256);
+  launch_prefill<kType, 256>(run);
+}
+
+}  // namespace
+
+void attention_prefill(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
+                       CacheType type, const float2* turns) {
+  AttentionParams part = params;
+  part.spans += plan.host.decode_spans;
+  part.pages += static_cast<std::int64_t>(plan.host.decode_spans) * params.page_stride;
+  if (takes_hopper(ctx, part, type)) return attention_hopper(ctx, part, plan, turns);
+  BL_CHECK(turns == nullptr);
+  const PrefillRun run{ctx, part, plan.host.prefill_spans, plan.host.prefill_tokens * params.group};
+  switch (type) {
+    case CacheType::kF16:
+      return launch_prefill_of<CacheType::kF16>(run);
+    case CacheType::kFp8:
+      return launch_prefill_of<CacheType::kFp8>(run);
+    case CacheType::kQ8:
+      return launch_prefill_of<CacheType::kQ8>(run);
+    case CacheType::kQ6:
+      return launch_prefill_of<CacheType::kQ6>(run);
+    case CacheType::kQ4:
+      return launch_prefill_of<CacheType::kQ4>(run);
+    case CacheType::kF32:
+      break;
+  }
+  BL_CHECK(false);
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,406 @@
+#pragma once
+// A CTA of the prefill kernel, after FlashAttention-2 (arXiv:2307.08691): four warps, each with 16
+// or 32 query rows of its own, share tiles of 64 keys and values. Copies of the next tile run
+// beside the products with the present one.
+
+#include "backend/cuda/attention/attention_tile.cuh"
+#include "backend/cuda/device/launch.cuh"
+#include "backend/cuda/device/mma.cuh"
+#include "backend/cuda/device/warp_reduce.cuh"
+
+namespace bl::cuda {
+
+inline constexpr int kPrefillWarps = 4;
+inline constexpr int kPrefillThreads = 32 * kPrefillWarps;
+
+template <CacheType kType, int kDim>
+struct PrefillRoom {
+  static constexpr bool kHalf = kType == CacheType::kF16;
+  static constexpr int kRowTiles = kDim <= 128 ? 2 : 1;  // of 16 rows, of a warp
+  static constexpr int kRows = 16 * kRowTiles * kPrefillWarps;
+  static constexpr int kQueryHalves = kRows * kTileStride<kDim>;
+  static constexpr int kKeyHalves = kTileKeys * kTileStride<kDim>;
+
+  // Queries, keys, values, and the codes of the next keys and values.
+  static constexpr int kTileBytes = 2 * (kQueryHalves + 2 * kKeyHalves);
+  static int bytes(int k_bytes, int v_bytes) {
+    return kTileBytes + (kHalf ? 0 : kTileKeys * (k_bytes + v_bytes));
+  }
+};
+
+struct PrefillTask {
+  SpanEntry span;
+  const std::int32_t* pages = nullptr;
+  int kv_head = 0;
+  int first_row = 0;
+  int begin = 0;  // keys [begin, end), whole tiles
+  int end = 0;
+  int first_masked = 0;   // tiles that end beyond it hide keys from some row
+  int last_windowed = 0;  // so do those that begin at or before it
+};
+
+// False where there is nothing to do.
+template <int kRows>
+__device__ __forceinline__ bool find_task(const AttentionParams& p, PrefillTask& task) {
+  const auto span = static_cast<int>(blockIdx.z);
+  const int4 entry = __ldg(reinterpret_cast<const int4*>(p.spans) + span);
+  task.span = {entry.x, entry.y, entry.z, 0};
+  task.pages = p.pages + static_cast<std::int64_t>(span) * p.page_stride;
+  task.kv_head = static_cast<int>(blockIdx.y);
+  // The last rows see most keys: they come first, so that the end of the launch is even.
+  task.first_row = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
+  const int rows = task.span.tokens * p.group;
+  if (task.first_row >= rows) return false;
+  const int first_position = task.span.past + task.first_row / p.group;
+  const int last_position = task.span.past + min(task.first_row + kRows - 1, rows - 1) / p.group;
+  task.begin = first_key_of(first_position, p.window);
+  task.end = last_position + 1;
+  task.first_masked = first_position;
+  task.last_windowed = p.window > 0 ? last_position - p.window : -1;
+  return true;
+}
+
+template <CacheType kType, int kDim>
+class PrefillCta {
+ public:
+  using Room = PrefillRoom<kType, kDim>;
+  static constexpr int kRowTiles = Room::kRowTiles;
+
+  __device__ __forceinline__ PrefillCta(const AttentionParams& params, const PrefillTask& task,
+                                        std::byte* shared)
+      : p_(params),
+        task_(task),
+        queries_(reinterpret_cast<__half*>(shared)),
+        keys_(queries_ + Room::kQueryHalves),
+        values_(keys_ + Room::kKeyHalves),
+        codes_(shared + Room::kTileBytes),
+        team_{static_cast<int>(threadIdx.x), kPrefillThreads},
+        lane_(static_cast<int>(threadIdx.x) & 31) {}
+
+  __device__ __forceinline__ void run() {
+    if constexpr (Room::kHalf) {
+      clear_columns<kDim, kTileKeys>(team_, p_.k_row.dim, keys_);
+      clear_columns<kDim, kTileKeys>(team_, p_.v_row.dim, values_);
+      copy_keys(task_.begin);
+    } else {
+      copy_codes(task_.begin);
+    }
+    load_queries<kDim, Room::kRows>(p_, task_.span, task_.kv_head, task_.first_row, queries_);
+    clear();
+    for (int key = task_.begin; key < task_.end; key += kTileKeys) {
+      if constexpr (Room::kHalf) {
+        step_of_halves(key);
+      } else {
+        step_of_codes(key);
+      }
+    }
+    finish();
+  }
+
+ private:
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) out_[m][n][e] = 0.0f;
+      }
+      top_[m][0] = top_[m][1] = -INFINITY;
+      weight_[m][0] = weight_[m][1] = 0.0f;
+    }
+  }
+
+  // ---- Copies
+
+  __device__ __forceinline__ const std::byte* rows_at(const std::byte* base,
+                                                      std::int64_t page_bytes, const RowShape& row,
+                                                      int key) const {
+    const auto page = static_cast<std::int64_t>(__ldg(task_.pages + key / kPageSlots));
+    return base + page * page_bytes + (task_.kv_head * kPageSlots + key % kPageSlots) * row.bytes;
+  }
+  __device__ __forceinline__ int present(int key) const {
+    return task_.span.past + task_.span.tokens - key;
+  }
+  __device__ __forceinline__ void copy_keys(int key) const {
+    if (key < task_.end) {
+      copy_half_rows<kDim, kTileKeys>(
+          team_, p_.k_row, rows_at(p_.k, p_.k_page_bytes, p_.k_row, key), present(key), keys_);
+    }
+    commit_copies();
+  }
+  __device__ __forceinline__ void copy_values(int key) const {
+    copy_half_rows<kDim, kTileKeys>(team_, p_.v_row, rows_at(p_.v, p_.v_page_bytes, p_.v_row, key),
+                                    present(key), values_);
+    commit_copies();
+  }
+  __device__ __forceinline__ std::byte* value_codes() const {
+    return codes_ + kTileKeys * p_.k_row.bytes;
+  }
+  __device__ __forceinline__ void copy_codes(int key) const {
+    if (key < task_.end) {
+      copy_raw_rows<kTileKeys>(team_, p_.k_row, rows_at(p_.k, p_.k_page_bytes, p_.k_row, key),
+                               codes_);
+      copy_raw_rows<kTileKeys>(team_, p_.v_row, rows_at(p_.v, p_.v_page_bytes, p_.v_row, key),
+                               value_codes());
+    }
+    commit_copies();
+  }
+
+  // ---- Steps over 64 keys
+
+  __device__ __forceinline__ void step_of_halves(int key) {
+    wait_copies<0>();
+    __syncthreads();  // the keys are there, and nobody reads the values any more
+    copy_values(key);
+    score(key);
+    wait_copies<0>();
+    __syncthreads();  // the values are there, and nobody reads the keys any more
+    copy_keys(key + kTileKeys);
+    add_values();
+  }
+
+  __device__ __forceinline__ void step_of_codes(int key) {
+    wait_copies<0>();
+    __syncthreads();
+    expand_rows<kType, kDim, kTileKeys>(team_, p_.k_row, codes_, present(key), keys_);
+    expand_rows<kType, kDim, kTileKeys>(team_, p_.v_row, value_codes(), present(key), values_);
+    __syncthreads();
+    copy_codes(key + kTileKeys);
+    score(key);
+    add_values();
+  }
+
+  // Scores of the tile become weights_.
+  __device__ __forceinline__ void score(int key) {
+    float scores[kRowTiles][kTileKeys / 8][4] = {};
+    const int warp = warp_index();
+    const __half* queries = queries_ + warp * 16 * kRowTiles * kTileStride<kDim>;
+#pragma unroll
+    for (int k = 0; k < kDim / 16; ++k) {
+      std::uint32_t a[kRowTiles][4];
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) {
+        load_a<kDim>(a[m], queries + m * 16 * kTileStride<kDim> + 16 * k);
+      }
+#pragma unroll
+      for (int n = 0; n < kTileKeys / 16; ++n) {
+        std::uint32_t b[4];
+        load_keys<kDim>(b, keys_ + 16 * n * kTileStride<kDim> + 16 * k);
+#pragma unroll
+        for (int m = 0; m < kRowTiles; ++m) {
+          mma_16x8x16(scores[m][2 * n], a[m], b[0], b[1]);
+          mma_16x8x16(scores[m][2 * n + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+    const bool masked = key + kTileKeys - 1 > task_.first_masked || key <= task_.last_windowed;
+    if (masked || p_.softcap > 0.0f || p_.slopes != nullptr) apply_rules(key, scores);
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) weigh(m, scores[m]);
+  }
+
+  __device__ __forceinline__ void apply_rules(int key,
+                                              float (&scores)[kRowTiles][kTileKeys / 8][4]) const {
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const RowRule rule = row_rule(p_, task_.span, task_.kv_head, row_of(m, h));
+#pragma unroll
+        for (int n = 0; n < kTileKeys / 8; ++n) {
+#pragma unroll
+          for (int e = 2 * h; e < 2 * h + 2; ++e) {
+            const int column = key + 8 * n + 2 * (lane_ & 3) + (e & 1);
+            const float ruled = ruled_score(p_, rule, scores[m][n][e], column);
+            scores[m][n][e] = is_visible(p_, rule, column) ? ruled : -INFINITY;
+          }
+        }
+      }
+    }
+  }
+
+  // This lane's row (h: the lower or the upper eight of the row tile).
+  __device__ __forceinline__ int row_of(int m, int h) const {
+    const int warp = warp_index();
+    return task_.first_row + (warp * kRowTiles + m) * 16 + h * 8 + lane_ / 4;
+  }
+
+  __device__ __forceinline__ void weigh(int m, float (&scores)[kTileKeys / 8][4]) {
+    float base[2];
+    float shrink[2];
+    bool grown = false;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float most = -INFINITY;
+#pragma unroll
+      for (int n = 0; n < kTileKeys / 8; ++n) {
+        most = fmaxf(most, fmaxf(scores[n][2 * h], scores[n][2 * h + 1]));
+      }
+      const float next = fmaxf(top_[m][h], row_max(most));
+      base[h] = next == -INFINITY ? 0.0f : next;
+      grown |= next > top_[m][h];
+      shrink[h] = power_of_two(top_[m][h] - base[h]);
+      top_[m][h] = next;
+    }
+    if (__any_sync(kAllLanes, grown)) {
+      weight_[m][0] *= shrink[0];
+      weight_[m][1] *= shrink[1];
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) out_[m][n][e] *= shrink[e / 2];
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kTileKeys / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        scores[n][e] = power_of_two(scores[n][e] - base[e / 2]);
+        weight_[m][e / 2] += scores[n][e];
+      }
+      weights_[m][n / 2][n % 2 * 2] = pack_halves(scores[n][0], scores[n][1]);
+      weights_[m][n / 2][n % 2 * 2 + 1] = pack_halves(scores[n][2], scores[n][3]);
+    }
+  }
+
+  __device__ __forceinline__ void add_values() {
+#pragma unroll
+    for (int k = 0; k < kTileKeys / 16; ++k) {
+#pragma unroll
+      for (int n = 0; n < kDim / 16; ++n) {
+        std::uint32_t b[4];
+        load_values<kDim>(b, values_ + 16 * k * kTileStride<kDim> + 16 * n);
+#pragma unroll
+        for (int m = 0; m < kRowTiles; ++m) {
+          mma_16x8x16(out_[m][2 * n], weights_[m][k], b[0], b[1]);
+          mma_16x8x16(out_[m][2 * n + 1], weights_[m][k], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // ---- Results
+
+  // Back from the basis that integer codes are in, group by group. Element 8n + 2c + e of a group
+  // is e of this lane's pair, c the lane's place among the four of a row, n the run of eight.
+  __device__ __forceinline__ void rotate_out(int m, int h) {
+    const int c = lane_ & 3;
+#pragma unroll
+    for (int group = 0; group < kDim / kKvScaleGroup; ++group) {
+      float x[4][2];
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const float a = out_[m][4 * group + n][2 * h];
+        const float b = out_[m][4 * group + n][2 * h + 1];
+        x[n][0] = a + b;
+        x[n][1] = a - b;
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+#pragma unroll
+          for (int stride = 1; stride < 4; stride *= 2) {
+            const float other = __shfl_xor_sync(kAllLanes, x[n][e], stride);
+            x[n][e] = (c & stride) != 0 ? other - x[n][e] : x[n][e] + other;
+          }
+        }
+      }
+      const int runs = min((p_.v_row.dim - group * kKvScaleGroup) / 8, 4);
+#pragma unroll
+      for (int e = 0; e < 2; ++e) join_runs(runs, x[0][e], x[1][e], x[2][e], x[3][e]);
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        out_[m][4 * group + n][2 * h] = x[n][0];
+        out_[m][4 * group + n][2 * h + 1] = x[n][1];
+      }
+    }
+  }
+
+  // The rest of rotate_kv_head across the runs of eight of a group, after their own butterflies.
+  static __device__ __forceinline__ void join_runs(int runs, float& x0, float& x1, float& x2,
+                                                   float& x3) {
+    constexpr float kEighth = 0.35355339059327373f;  // 1/√8
+    if (runs == 4) {
+      const float a = x0 + x1;
+      const float b = x0 - x1;
+      const float c = x2 + x3;
+      const float d = x2 - x3;
+      x0 = (a + c) * (0.5f * kEighth);
+      x1 = (b + d) * (0.5f * kEighth);
+      x2 = (a - c) * (0.5f * kEighth);
+      x3 = (b - d) * (0.5f * kEighth);
+    } else if (runs == 2) {
+      const float sum = x0 + x1;
+      x1 = (x0 - x1) * 0.25f;
+      x0 = sum * 0.25f;
+    } else {
+      const float sum = runs == 3 ? (x0 + x1 + x2) * (2.0f / 3.0f) : 0.0f;
+      x0 = (x0 - sum) * kEighth;
+      x1 = (x1 - sum) * kEighth;
+      x2 = (x2 - sum) * kEighth;
+    }
+  }
+
+  __device__ __forceinline__ void finish() {
+    const int v_dim = p_.v_row.dim;
+    const int rows = task_.span.tokens * p_.group;
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (p_.v_row.code == KvRow::Code::kInt) rotate_out(m, h);
+        float weight = row_sum(weight_[m][h]);
+        const int row = row_of(m, h);
+        if (row >= rows) continue;
+        const int head = task_.kv_head * p_.group + row % p_.group;
+        // Infinite where the sink outweighs all: the result is zero then, as it should be.
+        if (p_.sinks != nullptr) {
+          weight += power_of_two(p_.sinks[head] * kLog2E - top_[m][h]);
+        }
+        const float inverse = 1.0f / weight;
+        const std::int64_t at = (task_.span.first_token + row / p_.group) * p_.out_stride +
+                                static_cast<std::int64_t>(head) * v_dim + 2 * (lane_ & 3);
+#pragma unroll
+        for (int n = 0; n < kDim / 8; ++n) {
+          if (8 * n >= v_dim) break;
+          const float2 pair{out_[m][n][2 * h] * inverse, out_[m][n][2 * h + 1] * inverse};
+          if (p_.half_out != nullptr) {
+            *reinterpret_cast<__half2*>(p_.half_out + at + 8 * n) = __float22half2_rn(pair);
+          } else {
+            p_.out[at + 8 * n] = pair.x;
+            p_.out[at + 8 * n + 1] = pair.y;
+          }
+        }
+      }
+    }
+  }
+
+  const AttentionParams& p_;
+  const PrefillTask& task_;
+  __half* queries_;
+  __half* keys_;
+  __half* values_;
+  std::byte* codes_;
+  Team team_;
+  int lane_;
+  float out_[kRowTiles][kDim / 8][4];
+  float top_[kRowTiles][2];
+  float weight_[kRowTiles][2];  // of this lane's columns only, until the end
+  std::uint32_t weights_[kRowTiles][kTileKeys / 16][4];
+};
+
+// Grid (row tiles, kv heads, spans).
+template <CacheType kType, int kDim>
+__global__ void __launch_bounds__(kPrefillThreads, 2)
+    prefill_kernel(const __grid_constant__ AttentionParams p) {
+  allow_next();
+  dependency_wait();
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  extern __shared__ __align__(16) std::byte shared[];
+  PrefillTask task;
+  if (!find_task<PrefillRoom<kType, kDim>::kRows>(p, task)) return;
+  PrefillCta<kType, kDim> cta(p, task, shared);
+  cta.run();
+#endif
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,39 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "backend/cuda/attention/attention_plan.h"
+#include "ops/backend.h"
+
+namespace bl::cuda {
+
+// The spans and pages of a step in device memory, and their plan.
+struct DeviceSpanPlan final : AttentionPlan {
+  SpanPlan host;
+  TensorView packed;  // as SpanPlan::packed
+
+  const SpanEntry* spans() const { return reinterpret_cast<const SpanEntry*>(ints()); }
+  const std::int32_t* pages() const { return ints() + host.pages_offset(); }
+  std::uint32_t* counters() const {
+    return reinterpret_cast<std::uint32_t*>(ints() + host.counters_offset());
+  }
+
+ private:
+  std::int32_t* ints() const { return packed.as<std::int32_t>(); }
+};
+
+// Makes the plan of one step at a time.
+class AttentionTables {
+ public:
+  // One upload into memory taken from ctx.scratch. Valid until the next call.
+  const AttentionPlan* plan(ExecContext& ctx, Backend& backend,
+                            std::span<const SequenceSpan> sequences);
+
+  // Of plan() itself.
+  static std::size_t scratch_bytes(std::int64_t sequences, std::int64_t max_pages);
+
+ private:
+  DeviceSpanPlan plan_;
+};
+
+}  // namespace bl::cuda

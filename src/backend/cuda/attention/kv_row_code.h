@@ -1,0 +1,125 @@
+#pragma once
+// Arithmetic of the rows of ops/kv_codec.h as one thread does it, for host and device alike: the
+// same bytes and numbers as ops/kv_codec.cc. What 32 lanes do together is in kv_codec.cuh.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cuda/device/device_math.h"
+#include "base/host_device.h"
+#include "ops/kv_layout.h"
+
+namespace bl::cuda {
+
+// A KvRow with its sizes worked out, as kernels get it.
+struct RowShape {
+  KvRow::Code code = KvRow::Code::kF32;
+  int bits = 32;
+  int dim = 0;
+  int code_bytes = 0;
+  int bytes = 0;
+  int groups = 0;  // of 32 elements, the last may be short
+};
+
+inline RowShape row_shape(const KvRow& row) {
+  return {row.code,
+          row.bits,
+          row.dim,
+          static_cast<int>(row.code_bytes()),
+          static_cast<int>(row.bytes()),
+          (row.dim + kKvScaleGroup - 1) / kKvScaleGroup};
+}
+
+// RN16 of ops/kv_codec.h; what is not a number becomes −65504.
+BL_HD inline std::uint16_t saturated_half(float value) {
+  const float above = value > -65504.0f ? value : -65504.0f;
+  return half_of_float(above < 65504.0f ? above : 65504.0f);
+}
+
+// As float_to_e4m3 of ops/kv_codec.h.
+BL_HD inline std::uint8_t e4m3_of_float(float value) {
+  const std::uint32_t bits = bits_of_float(value);
+  const std::uint32_t sign = (bits >> 24) & 0x80u;
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude >= 0x43e00000u) return static_cast<std::uint8_t>(sign | 0x7eu);
+  if (magnitude < 0x3c800000u) {
+    // Subnormal, steps of 2^-9: 2^14 has this step.
+    const float shifted = exact_add(float_of_bits(magnitude), 16384.0f);
+    return static_cast<std::uint8_t>(sign | (bits_of_float(shifted) - 0x46800000u));
+  }
+  const std::uint32_t odd = (magnitude >> 20) & 1u;
+  const std::uint32_t rounded = magnitude + 0x7ffffu + odd - (120u << 23);
+  return static_cast<std::uint8_t>(sign | (rounded >> 20));
+}
+
+// Exact. The bits read as a float lack 2^120, which also makes subnormals right.
+BL_HD inline float float_of_e4m3(std::uint8_t code) {
+  const std::uint32_t c = code;
+  return exact_mul(float_of_bits((c & 0x80u) << 24 | (c & 0x7fu) << 20), 0x1p120f);
+}
+
+// Grid index of y less its middle, −h … h − 1; what is not a number becomes the lowest.
+BL_HD inline float grid_index(float y, float inverse, float half_levels) {
+  const float t = exact_mul(y, inverse);
+  const float above = t > -half_levels ? t : -half_levels;
+  const float bounded = above < half_levels - 1.0f ? above : half_levels - 1.0f;
+  // Adding 1.5 · 2^23 rounds to the nearest integer, ties to even.
+  return exact_add(exact_add(bounded, 12582912.0f), -12582912.0f);
+}
+
+BL_HD inline float inverse_of(float step) { return step != 0.0f ? exact_div(1.0f, step) : 0.0f; }
+
+// Codes n of a whole group's elements 4w … 4w + 3 as the bytes of `near`, of those 16 further on as
+// the bytes of `far`; `low` is word w of the low bits.
+struct CodeQuads {
+  std::uint32_t near = 0;
+  std::uint32_t far = 0;
+};
+BL_HD inline CodeQuads nibble_quads(std::uint32_t low) {
+  return {low & 0x0f0f0f0fu, low >> 4 & 0x0f0f0f0fu};
+}
+// `high` is word w mod 2 of the high bits, the 8 bytes behind the 16 of low ones.
+BL_HD inline CodeQuads six_bit_quads(std::uint32_t low, std::uint32_t high, int w) {
+  const int shift = w / 2 * 2;
+  return {(low & 0x0f0f0f0fu) | (high >> shift & 0x03030303u) << 4,
+          (low >> 4 & 0x0f0f0f0fu) | (high >> (4 + shift) & 0x03030303u) << 4};
+}
+
+// Elements of the group that begins at `first`.
+BL_HD inline int group_size(const RowShape& shape, int first) {
+  const int left = shape.dim - first;
+  return left < kKvScaleGroup ? left : kKvScaleGroup;
+}
+
+BL_HD inline std::uint16_t read_half(const std::byte* at) {  // of any alignment
+  return static_cast<std::uint16_t>(static_cast<unsigned>(at[0]) | static_cast<unsigned>(at[1])
+                                                                       << 8);
+}
+
+// Code n of element i of an integer group of `count`.
+BL_HD inline int group_code(const std::byte* codes, int count, int bits, int i) {
+  if (bits == 8) return static_cast<int>(codes[i]);
+  const int half = (count + 1) / 2;
+  const int n = i < half ? static_cast<int>(codes[i]) & 15 : static_cast<int>(codes[i - half]) >> 4;
+  if (bits == 4) return n;
+  const int quarter = (count + 3) / 4;
+  return n | (static_cast<int>(codes[half + i % quarter]) >> (2 * (i / quarter)) & 3) << 4;
+}
+
+// Element e of a row as stored: any format, dimension and alignment; slow.
+BL_HD inline float decode_element(const RowShape& shape, const std::byte* row, int e) {
+  if (shape.code == KvRow::Code::kE4M3) return float_of_e4m3(static_cast<std::uint8_t>(row[e]));
+  if (shape.code == KvRow::Code::kF16) return float_of_half(read_half(row + 2 * e));
+  if (shape.code == KvRow::Code::kF32) {
+    return float_of_bits(std::uint32_t{read_half(row + 4 * e)} |
+                         std::uint32_t{read_half(row + 4 * e + 2)} << 16);
+  }
+  const int group = e / kKvScaleGroup;
+  const int first = group * kKvScaleGroup;
+  const int n =
+      group_code(row + first / 8 * shape.bits, group_size(shape, first), shape.bits, e - first);
+  const float scale = float_of_half(read_half(row + shape.code_bytes + 2 * group));
+  return static_cast<float>(n - (1 << (shape.bits - 1))) * scale;
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,55 @@
+#pragma once
+// Copies from global to shared memory that every thread asks for by itself, and waits for by groups
+// (PTX ISA, cp.async).
+
+#include <cstdint>
+
+#include "backend/cuda/device/shared_address.cuh"
+
+namespace bl::cuda {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// Copies of 16 or 8 bytes, where `wanted`: predicates, since every branch to such a copy costs
+// three instructions more.
+__device__ __forceinline__ void copy_small_if(bool wanted, std::uint32_t to, const void* from) {
+  asm volatile(
+      "{\n.reg .pred wanted;\nsetp.ne.b32 wanted, %2, 0;\n"
+      "@wanted cp.async.cg.shared.global [%0], [%1], 16;\n}\n" ::"r"(to),
+      "l"(from), "r"(static_cast<int>(wanted))
+      : "memory");
+}
+__device__ __forceinline__ void copy_eight_if(bool wanted, std::uint32_t to, const void* from) {
+  asm volatile(
+      "{\n.reg .pred wanted;\nsetp.ne.b32 wanted, %2, 0;\n"
+      "@wanted cp.async.ca.shared.global [%0], [%1], 8;\n}\n" ::"r"(to),
+      "l"(from), "r"(static_cast<int>(wanted))
+      : "memory");
+}
+__device__ __forceinline__ void end_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int Pending>
+__device__ __forceinline__ void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+// All but the last `pending` groups of this thread's copies have come.
+__device__ __forceinline__ void wait_copies(int pending) {
+  if (pending == 3) {
+    wait_copies<3>();
+  } else if (pending == 2) {
+    wait_copies<2>();
+  } else if (pending == 1) {
+    wait_copies<1>();
+  } else if (pending == 4) {
+    wait_copies<4>();
+  } else if (pending == 5) {
+    wait_copies<5>();
+  } else {
+    wait_copies<7>();
+  }
+}
+
+#endif
+
+}  // namespace bl::cuda

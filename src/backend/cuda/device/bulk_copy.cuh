@@ -1,0 +1,114 @@
+#pragma once
+// Bulk copies from global to shared memory and the barriers they complete on (PTX ISA,
+// cp.async.bulk and mbarrier; compute capability 9 and later).
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cuda/device/shared_address.cuh"
+
+namespace bl::cuda {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+__device__ __forceinline__ void barrier_init(std::uint64_t* barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(arrivals)
+               : "memory");
+}
+
+// Makes barriers' initial state visible to the copy engine.
+__device__ __forceinline__ void barrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Arrives, and says how many bytes will come.
+__device__ __forceinline__ void barrier_expect(std::uint64_t* barrier, int bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(std::uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+
+__device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, std::uint32_t phase) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n"
+      "}\n" ::"r"(shared_address(barrier)),
+      "r"(phase)
+      : "memory");
+}
+
+// Arrives once what this thread has asked for by copy_small() is there; it must be counted among
+// the barrier's arrivals.
+__device__ __forceinline__ void barrier_arrive_behind_copies(std::uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+
+// What threads have written to shared memory (copy_small() too) lies before bulk copies to there.
+__device__ __forceinline__ void bulk_copy_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// 16 bytes at multiples of 16: a lane each is cheaper than a bulk copy that only one lane can
+// issue.
+__device__ __forceinline__ void copy_small(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
+               : "memory");
+}
+
+// The same place, as one number that addresses are counted from; else the compiler adds up the
+// parts that it knows of it for every access.
+__device__ __forceinline__ std::byte* counted_from(std::byte* shared) {
+  std::uint32_t at = shared_address(shared);
+  asm volatile("" : "+r"(at));
+  return static_cast<std::byte*>(__cvta_shared_to_generic(at));
+}
+
+// Addresses and bytes are multiples of 16.
+__device__ __forceinline__ void bulk_copy(void* to, const void* from, int bytes,
+                                          std::uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(to)),
+      "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// A box of a tensor of two dimensions, from element `column` of row `row` on.
+__device__ __forceinline__ void tensor_copy(void* to, const CUtensorMap* map, int column, int row,
+                                            std::uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%3, %4}], [%2];" ::"r"(shared_address(to)),
+      "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row)
+      : "memory");
+}
+
+// What ordinary stores left in shared memory becomes visible to the copy engine and to wgmma.
+__device__ __forceinline__ void async_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+#endif
+
+// What this thread has asked for by copy_small() is there.
+__device__ __forceinline__ void wait_small_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+}  // namespace bl::cuda

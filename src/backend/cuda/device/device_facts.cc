@@ -1,0 +1,58 @@
+#include "backend/cuda/device/device_facts.h"
+
+#include <cuda_runtime_api.h>
+
+#include "backend/cuda/device/cuda_check.h"
+#include "base/error.h"
+
+namespace bl::cuda {
+namespace {
+
+constexpr int kOldest = 75;
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  BL_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+
+}  // namespace
+
+DeviceFacts read_device_facts(int index) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaErrorInsufficientDriver) {
+    fail(ErrorCode::kUnsupported,
+         "cuda:{}: no NVIDIA driver, or one too old for CUDA {}.{}; use --backend cpu", index,
+         CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  }
+  if (error != cudaSuccess || count == 0) {
+    fail(ErrorCode::kUnsupported, "cuda:{}: no NVIDIA card here ({}); use --backend cpu", index,
+         cudaGetErrorString(error));
+  }
+  if (index < 0 || index >= count) {
+    fail(ErrorCode::kInvalidArgument, "cuda:{}: this machine's cards are cuda:0 … cuda:{}", index,
+         count - 1);
+  }
+  DeviceFacts facts;
+  facts.index = index;
+  BL_CUDA_CHECK(cudaSetDevice(index));
+  cudaDeviceProp properties{};
+  BL_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+  facts.name = properties.name;
+  facts.compute_capability = properties.major * 10 + properties.minor;
+  facts.multiprocessors = properties.multiProcessorCount;
+  facts.shared_bytes_per_cta =
+      static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
+  facts.shared_bytes_per_multiprocessor =
+      static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, index));
+  if (facts.compute_capability < kOldest) {
+    fail(ErrorCode::kUnsupported,
+         "cuda:{}: {} has compute capability {}.{}, 7.5 or later is needed; use --backend cpu",
+         index, facts.name, properties.major, properties.minor);
+  }
+  BL_CUDA_CHECK(cudaMemGetInfo(&facts.free_bytes, &facts.memory_bytes));
+  return facts;
+}
+
+}  // namespace bl::cuda

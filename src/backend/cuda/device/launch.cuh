@@ -1,0 +1,61 @@
+#pragma once
+// Launching kernels, so that on cards that can (compute capability 9 and later) the next kernel's
+// beginning overlaps this one's end.
+//
+// Contract of every kernel of this backend: it calls dependency_wait() before it touches anything
+// that an earlier kernel wrote or reads, and before it ends; allow_next() as soon as it has started
+// (it only lets the next kernel's CTAs become resident, they wait for our end themselves).
+
+#include <cuda_runtime.h>
+
+#include <utility>
+
+#include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/device/cuda_check.h"
+
+namespace bl::cuda {
+
+// The work before it must be complete and visible.
+__device__ __forceinline__ void dependency_wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void allow_next() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+struct LaunchShape {
+  dim3 grid;
+  dim3 block;
+  std::size_t shared_bytes = 0;  // dynamic shared memory
+  cudaStream_t stream = nullptr;
+  bool dependent = false;  // the card knows programmatic dependent launch
+};
+
+inline LaunchShape shape_of(const ExecContext& ctx, dim3 grid, dim3 block,
+                            std::size_t shared_bytes = 0) {
+  const CudaOps& ops = cuda_ops_of(ctx);
+  return {grid, block, shared_bytes, ops.stream, ops.dependent_launch};
+}
+
+template <class... Parameters, class... Arguments>
+void launch(const LaunchShape& shape, void (*kernel)(Parameters...), Arguments&&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.grid;
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = shape.stream;
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = shape.dependent ? 1 : 0;
+  BL_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel,
+                                   static_cast<Parameters>(std::forward<Arguments>(arguments))...));
+}
+
+}  // namespace bl::cuda

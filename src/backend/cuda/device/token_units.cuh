@@ -1,0 +1,30 @@
+#pragma once
+// Work that comes as many warp-sized units a token: grid x tokens, y parts of the units, so that a
+// CTA does what its token needs once.
+
+#include <algorithm>
+
+#include "backend/cuda/device/launch.cuh"
+#include "backend/cuda/device/row_view.cuh"
+#include "backend/cuda/device/warp_reduce.cuh"
+
+namespace bl::cuda {
+
+inline constexpr int kUnitWarps = 8;  // of a CTA
+
+inline dim3 unit_grid(const ExecContext& ctx, std::int64_t tokens, int units) {
+  const std::int64_t most = ceil_div(units, kUnitWarps);
+  const std::int64_t wanted =
+      ceil_div<std::int64_t>(std::int64_t{8} * cuda_ops_of(ctx).multiprocessors, tokens);
+  return dim3(static_cast<unsigned>(tokens), static_cast<unsigned>(std::min(most, wanted)));
+}
+
+// unit(u) for the units of this warp.
+template <class Unit>
+__device__ __forceinline__ void for_units(int units, const Unit& unit) {
+  const int warp = static_cast<int>(blockIdx.y) * kUnitWarps + warp_index();
+  const int step = static_cast<int>(gridDim.y) * kUnitWarps;
+  for (int u = warp; u < units; u += step) unit(u);
+}
+
+}  // namespace bl::cuda

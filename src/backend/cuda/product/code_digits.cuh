@@ -1,0 +1,327 @@
+#pragma once
+// One warp's part of the product of a single token with packed codes, in whole numbers.
+//
+// The activations of a chunk are 15-bit numbers times a power of two of their own; a number is two
+// digits, 256 · high + low, of a signed byte each. Codes become the bytes of the A operand of
+// mma.m16n8k32: those of the slots s = 0 (code_matrix.h) by one mask a register in the lower half
+// of k, and in the upper half the bytes as they are, codes of s = 1 times 16 and codes of s = 0.
+// The columns of B hold what one token leaves free: 0 and 1 the high and low digits of the slots
+// s = 0 in the lower half and zeros in the upper; 2 and 3 those of −x of the slots s = 1 in the
+// lower half and of x in the upper, so that the codes of s = 0 go away again. Columns 4 to 7 repeat
+// them. So lane 4g + t < 2 ends with the sums of the slots s = t, exact, and 32-bit sums cannot
+// overflow within a chunk.
+
+#include <type_traits>
+
+#include "backend/cuda/device/warp_reduce.cuh"
+#include "backend/cuda/product/code_product.cuh"
+
+namespace bl::cuda {
+
+// The largest number of a chunk is below 2^kDigitBits.
+inline constexpr int kDigitBits = 14;
+
+// What a token is made of: 128 bytes a unit. First its slots as floats, in the order of
+// fragment_place; then, where these were, 96 bytes of digits: four columns of the lower half of B,
+// a word a lane t each, then columns 2 and 3 of the upper half; byte 2e + r of a word is the slot
+// 16s + 8r + 2t + e. Behind the digits of a chunk's first unit, what they are worth.
+inline constexpr int kInputUnitBytes = kUnitSlots * static_cast<int>(sizeof(float));
+inline constexpr int kColumnBytes = 16;
+inline constexpr int kUpperHalf = 4 * kColumnBytes;
+
+struct ChunkWorth {
+  float unit[2];  // of a number of the slots s, times their code's 16
+  float sum[2];   // Σx of the chunk; zero for s = 1
+  static constexpr int kAt = 6 * kColumnBytes;
+  // A lane's: {unit[t], sum[t]}.
+  __device__ __forceinline__ static float2 of_lane(const std::byte* unit, int lane) {
+    return reinterpret_cast<const float2*>(unit + kAt)[lane % 2];
+  }
+  __device__ __forceinline__ void store(std::byte* to) const {
+    *reinterpret_cast<float4*>(to + kAt) = make_float4(unit[0], sum[0], unit[1], sum[1]);
+  }
+};
+
+// Sums of one chunk: element 2h + d of a strip is column 8h + g, digit d (0: high). Planes of one
+// and two bits leave column g + 4 · column 8 + g instead of column 8 + g.
+template <int Strips>
+struct DigitSums {
+  int at[Strips][4];
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < Strips; ++i)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) at[i][c] = 0;
+  }
+  __device__ __forceinline__ void times16() {
+#pragma unroll
+    for (int i = 0; i < Strips; ++i)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) at[i][c] <<= 4;
+  }
+  // Where all came from planes of one and two bits. Exact.
+  __device__ __forceinline__ void part_columns() {
+#pragma unroll
+    for (int i = 0; i < Strips; ++i)
+#pragma unroll
+      for (int d = 0; d < 2; ++d) at[i][2 + d] = (at[i][2 + d] - at[i][d]) >> 2;
+  }
+};
+
+// The codes of one lane and unit as bytes. operands(): registers 2k + h, of the lower (k = 0) and
+// the upper half of k.
+template <int Bits>
+struct CodeBytes;
+
+template <>
+struct CodeBytes<4> {
+  uint2 w;
+  static constexpr int kLaneBytes = 8;
+  // `from`: the unit's, kLaneBytes a lane further on.
+  __device__ __forceinline__ void load(const std::byte* from, int) {
+    w = *reinterpret_cast<const uint2*>(from);
+  }
+  __device__ __forceinline__ void operands(std::uint32_t (&a)[4]) const {
+    a[0] = w.x & 0x0f0f0f0fu;
+    a[1] = w.y & 0x0f0f0f0fu;
+    a[2] = w.x;
+    a[3] = w.y;
+  }
+};
+
+// A byte has bit 4s + 2h and the next of a code.
+template <>
+struct CodeBytes<2> {
+  std::uint32_t w;
+  static constexpr int kLaneBytes = 4;
+  __device__ __forceinline__ void load(const std::byte* from, int) {
+    w = *reinterpret_cast<const std::uint32_t*>(from);
+  }
+  __device__ __forceinline__ void operands(std::uint32_t (&a)[4]) const {
+    a[0] = w & 0x03030303u;
+    a[1] = w & 0x0f0f0f0fu;
+    a[2] = w & 0x33333333u;
+    a[3] = w;
+  }
+};
+
+// A lane's halfword has bit 8e + 4s + 2h + r.
+template <>
+struct CodeBytes<1> {
+  std::uint32_t w;  // bit 4s + 2h of byte 2e + r; others are anything
+  static constexpr int kLaneBytes = 2;
+  __device__ __forceinline__ void load(const std::byte* from, int) {
+    const std::uint32_t twice =
+        __byte_perm(*reinterpret_cast<const std::uint16_t*>(from), 0, 0x1100);
+    w = (twice & 0x00ff00ffu) | (twice >> 1 & 0xff00ff00u);
+  }
+  __device__ __forceinline__ void operands(std::uint32_t (&a)[4]) const {
+    a[0] = w & 0x01010101u;
+    a[1] = w & 0x05050505u;
+    a[2] = w & 0x11111111u;
+    a[3] = w & 0x55555555u;
+  }
+};
+
+// Two planes at once, as nibbles; columns are apart.
+template <>
+struct CodeBytes<3> {
+  CodeBytes<2> low;
+  CodeBytes<1> top;
+  static constexpr int kLaneBytes = CodeBytes<2>::kLaneBytes;
+  __device__ __forceinline__ void load(const std::byte* from, int lane) {
+    low.load(from, lane);
+    top.load(from + 128 - lane * (kLaneBytes - CodeBytes<1>::kLaneBytes), lane);
+  }
+  __device__ __forceinline__ void operands(std::uint32_t (&a)[4]) const {
+    a[2] = (low.w & 0x33333333u) | (top.w << 2 & 0x44444444u);
+    a[3] = (low.w >> 2 & 0x33333333u) | (top.w & 0x44444444u);
+    a[0] = a[2] & 0x0f0f0f0fu;
+    a[1] = a[3] & 0x0f0f0f0fu;
+  }
+};
+
+// The upper half of k comes first: its registers are what was loaded, in the order it was loaded.
+__device__ __forceinline__ void multiply_halves(int (&sums)[4], const std::uint32_t (&a)[4],
+                                                std::uint32_t b0, std::uint32_t b1) {
+  const std::uint32_t swapped[4] = {a[2], a[3], a[0], a[1]};
+  mma_16x8x32(sums, swapped, b1, b0);
+}
+
+// A lane's digits of a chunk.
+class DigitReader {
+ public:
+  // `first_unit`: of the chunk.
+  __device__ __forceinline__ DigitReader(const std::byte* first_unit, int lane)
+      : lower_(first_unit + lane / 4 % 4 * kColumnBytes + lane % 4 * 4),
+        upper_(first_unit + kUpperHalf + lane / 4 % 2 * kColumnBytes + lane % 4 * 4),
+        mask_(lane / 8 % 2 != 0 ? 0xffffffffu : 0) {}
+  __device__ __forceinline__ void operands(int unit, std::uint32_t& b0, std::uint32_t& b1) const {
+    b0 = *reinterpret_cast<const std::uint32_t*>(lower_ + unit * kInputUnitBytes);
+    b1 = *reinterpret_cast<const std::uint32_t*>(upper_ + unit * kInputUnitBytes) & mask_;
+  }
+  __device__ __forceinline__ void advance(int units) {
+    lower_ += units * kInputUnitBytes;
+    upper_ += units * kInputUnitBytes;
+  }
+
+ private:
+  const std::byte* lower_;
+  const std::byte* upper_;
+  std::uint32_t mask_;
+};
+
+// The codes of a chunk, plane by plane.
+struct ChunkPlanes {
+  const std::byte* first = nullptr;  // of the first strip
+  int stride = 0;                    // to the next strip's, bytes
+  int strips = 0;                    // that are there, at least one
+  int units = 0;
+  // Strips beyond the last one are multiplied like it, and the results are not used: cheaper than
+  // code for every count, which the instruction cache would have to hold.
+  template <int Strips>
+  __device__ __forceinline__ const std::byte* strip(int i) const {
+    if (i == 0) return first;
+    return first + (i + 1 < Strips ? i * stride : min(i, strips - 1) * stride);
+  }
+};
+
+// sums += codes of one plane · digits; a strip's units are `unit_stride` bytes apart. Strips: at
+// most one more than there are.
+template <int Bits, int Strips, class Stride>
+__device__ __forceinline__ void add_plane(const ChunkPlanes& codes, int offset, Stride unit_stride,
+                                          DigitReader digits, DigitSums<Strips>& sums) {
+  const int lane = lane_index();
+  const std::byte* from[Strips];
+#pragma unroll
+  for (int i = 0; i < Strips; ++i) {
+    from[i] = codes.template strip<Strips>(i) + offset + lane * CodeBytes<Bits>::kLaneBytes;
+  }
+  const auto add = [&](int u) {
+    std::uint32_t b0;
+    std::uint32_t b1;
+    digits.operands(u, b0, b1);
+#pragma unroll
+    for (int i = 0; i < Strips; ++i) {
+      CodeBytes<Bits> bytes;
+      bytes.load(from[i] + u * unit_stride, lane);
+      std::uint32_t a[4];
+      bytes.operands(a);
+      multiply_halves(sums.at[i], a, b0, b1);
+    }
+  };
+  const auto advance = [&](int units) {
+    digits.advance(units);
+#pragma unroll
+    for (int i = 0; i < Strips; ++i) from[i] += units * unit_stride;
+  };
+  if (codes.units % 2 == 0) {
+#pragma unroll 1
+    for (int left = codes.units; left > 0; left -= 2) {
+      add(0);
+      add(1);
+      advance(2);
+    }
+    return;
+  }
+#pragma unroll 1
+  for (int left = codes.units; left > 0; --left) {  // small groups, or the rest of one
+    add(0);
+    advance(1);
+  }
+}
+
+// sums = codes of four bits and, above them, of `Bits` in a second plane, at once: digits are read
+// once, and a chunk of one unit, of which mixes have many, goes through one loop.
+template <int Bits, int Strips>
+__device__ __forceinline__ void multiply_two_planes(const ChunkPlanes& codes, int unit_stride,
+                                                    DigitReader digits, DigitSums<Strips>& sums) {
+  const int lane = lane_index();
+  const std::byte* low_from[Strips];
+#pragma unroll
+  for (int i = 0; i < Strips; ++i) {
+    low_from[i] = codes.template strip<Strips>(i) + lane * CodeBytes<4>::kLaneBytes;
+  }
+  constexpr int kBetween = CodeBytes<4>::kLaneBytes - CodeBytes<Bits>::kLaneBytes;
+  const int top_at = unit_bytes(4) - lane * kBetween;
+  DigitSums<Strips> tops;
+  tops.clear();
+#pragma unroll 1
+  for (int left = codes.units; left > 0; --left) {
+    std::uint32_t b0;
+    std::uint32_t b1;
+    digits.operands(0, b0, b1);
+    digits.advance(1);
+#pragma unroll
+    for (int i = 0; i < Strips; ++i) {
+      CodeBytes<4> low;
+      CodeBytes<Bits> top;
+      low.load(low_from[i], lane);
+      top.load(low_from[i] + top_at, lane);
+      low_from[i] += unit_stride;
+      std::uint32_t a[4];
+      low.operands(a);
+      multiply_halves(sums.at[i], a, b0, b1);
+      top.operands(a);
+      multiply_halves(tops.at[i], a, b0, b1);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < Strips; ++i)
+#pragma unroll
+    for (int d = 0; d < 2; ++d) {
+      // part_columns(), times 16.
+      sums.at[i][2 + d] += (tops.at[i][2 + d] - tops.at[i][d]) * 4;
+      sums.at[i][d] += tops.at[i][d] * 16;
+    }
+}
+
+// sums = codes · digits over one chunk. Every width has code of its own, but 8 bits, which are two
+// planes of 4, the high nibbles first.
+template <int Strips>
+__device__ __forceinline__ void multiply_digits(int bits, const ChunkPlanes& codes,
+                                                const DigitReader& digits,
+                                                DigitSums<Strips>& sums) {
+  sums.clear();
+  const int stride = unit_bytes(bits);
+  if (bits == 4) {
+    add_plane<4>(codes, 0, std::integral_constant<int, unit_bytes(4)>{}, digits, sums);
+  } else if (bits == 5) {
+    multiply_two_planes<1>(codes, stride, digits, sums);
+  } else if (bits == 6) {
+    multiply_two_planes<2>(codes, stride, digits, sums);
+  } else if (bits == 3) {
+    add_plane<3>(codes, 0, stride, digits, sums);
+  } else if (bits == 2) {
+    add_plane<2>(codes, 0, stride, digits, sums);
+    sums.part_columns();
+  } else {
+#pragma unroll 1
+    for (int offset = 0; offset <= unit_bytes(4); offset += unit_bytes(4)) {
+      sums.times16();
+      add_plane<4>(codes, offset, stride, digits, sums);
+    }
+  }
+}
+
+// totals[h] += scale · (what the sums are worth − zero · Σx) of one strip of a chunk.
+__device__ __forceinline__ void add_worth(const LaneScales& scales, const float2& worth,
+                                          const int (&sums)[4], float (&totals)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float number =
+        fmaf(static_cast<float>(sums[2 * h]), 256.0f, static_cast<float>(sums[2 * h + 1]));
+    totals[h] += scales.scale[h] * (number * worth.x - scales.zero[h] * worth.y);
+  }
+}
+
+// The lanes t = 2, 3 of a group have the same sums as t = 0, 1. So of two strips each lane takes
+// one: lanes t < 2 the first.
+__device__ __forceinline__ bool takes_second_strip() { return (lane_index() & 2) != 0; }
+__device__ __forceinline__ void take_strip(const int (&first)[4], const int (&second)[4],
+                                           int (&own)[4]) {
+#pragma unroll
+  for (int c = 0; c < 4; ++c) own[c] = takes_second_strip() ? second[c] : first[c];
+}
+
+}  // namespace bl::cuda

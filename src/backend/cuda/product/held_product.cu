@@ -1,0 +1,480 @@
+#include "backend/cuda/product/held_product.h"
+
+#include <algorithm>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device/bulk_copy.cuh"
+#include "backend/cuda/product/held_warp.cuh"
+#include "backend/cuda/product/product_result.cuh"
+#include "base/check.h"
+
+namespace bl::cuda {
+namespace {
+
+constexpr int kThreads = kHeldWarps * 32;
+constexpr int kMaxShareStrips = 128;  // strips of a CTA
+constexpr int kMaxSlots = 8;
+constexpr int kFewestSlots = 2;
+// Strips of the gate that wait for those of up.
+constexpr int kGates = 8;
+
+// Sums of a strip.
+template <int Tiles>
+constexpr int kStripSums = kStripColumns* kTokenTile* Tiles;
+static_assert(kStripSums<2> == kHeldStripSums);
+
+struct Launch {
+  ProductArgs args;
+  HeldWork work;
+  // Each warp has a ring of its own, of `slots` strips.
+  int slots = 0;
+  int ring_at[kHeldWarps] = {};  // in shared memory
+  int codes[kHeldWarps] = {};    // bytes, then scales by places
+  int scales = 0;                // bytes of all places
+};
+
+// What lies in shared memory before the rings.
+template <int Tiles>
+struct alignas(128) Shared {
+  // Of the sums of a strip: all warps' are there, they have been added up.
+  std::uint64_t filled[2];
+  std::uint64_t empty[2];
+  float token_scales[kMaxProductTokens];
+  ShareStrip strips[kMaxShareStrips];
+  StripPlace places[kMaxShareStrips];
+  HeldQuad quads[kMaxMatrices][kHeldWarps][kWarpQuads];
+  std::uint32_t scale_places[kMaxMatrices][kHeldWarps][kPlaces];  // of a strip
+  float group_scales[kMaxMatrices][kHeldWarps][kPlaces];
+  HeldTables<Tiles> tables[kHeldWarps];
+  float parts[2][kHeldWarps][kStripSums<Tiles>];
+  float gates[kGates][kStripSums<Tiles>];
+};
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// Number i of the strips [begin, end) of all matrices; gated ones take a few of the first, then the
+// same ones of the second.
+template <int Turns>
+__device__ __forceinline__ ShareStrip find_strip(const ProductArgs& args, int begin, int end, int i,
+                                                 bool upper_adds) {
+  const auto turn = [&](int number) {
+    return upper_adds ? Turns / 2 + number % (Turns / 2) : number % Turns;
+  };
+  if (!args.gated) {
+    int matrix = 0;
+    int strip = begin + i;
+    while (strip >= args.matrices[matrix].view.strips) {
+      strip -= args.matrices[matrix++].view.strips;
+    }
+    return ShareStrip::of(matrix, strip, 0, turn(i));
+  }
+  const int batch = i / (2 * kGates) * kGates;
+  const int size = min(kGates, end - begin - batch);
+  const int at = i - 2 * batch;
+  const int gate = at % size;
+  return ShareStrip::of(at / size, begin + batch + gate, gate, turn(gate));
+}
+
+template <int Tiles, bool kGptq>
+class HeldCta {
+ public:
+  __device__ __forceinline__ HeldCta(const Launch& launch, Shared<Tiles>& shared, std::byte* memory)
+      : launch_(launch), shared_(shared), ring_(memory + launch.ring_at[warp_index()]) {
+    const int shares = launch.work.shares.ctas;
+    part_ = static_cast<int>(blockIdx.x) / shares;
+    share_ = static_cast<int>(blockIdx.x) - part_ * shares;
+    slot_bytes_ = launch.codes[warp_index()] + launch.scales;
+  }
+
+  // Finds the share, and its warps' quads.
+  __device__ __forceinline__ void begin() {
+    const ProductArgs& args = launch_.args;
+    const int begin = __ldg(launch_.work.shares.begins + share_);
+    const int end = __ldg(launch_.work.shares.begins + share_ + 1);
+    load_quads();
+    strips_ = (end - begin) * (args.gated ? 2 : 1);
+    const int i = static_cast<int>(threadIdx.x);
+    if (i < strips_) {
+      const ShareStrip own = find_strip<kTurns>(args, begin, end, i, launch_.work.upper_adds);
+      const CodeMatrixView& m = args.matrices[own.matrix()].view;
+      shared_.strips[i] = own;
+      shared_.places[i] = {m.codes + own.strip() * m.strip_bytes,
+                           m.scales + own.strip() * scale_stride(m.kind, m.groups)};
+    }
+    if (i == 0) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        barrier_init(shared_.filled + half, kThreads);
+        barrier_init(shared_.empty + half, kSums);
+      }
+    }
+    __syncthreads();
+  }
+
+  __device__ __forceinline__ void run() {
+    HeldWarp<Tiles, kGptq> warp(shared_.tables[warp_index()]);
+    int slot = 0;
+    // The same code asks for the strips that fill the ring first, and adds up the last sums.
+#pragma unroll 1
+    for (int i = -launch_.slots; i <= strips_; ++i) {
+      if (i == 0) open_first(warp);
+      if (i >= 0 && i < strips_) multiply(warp, i, slot);
+      __syncwarp();
+      ask_for(i + launch_.slots, slot);
+      if (++slot == launch_.slots) slot = 0;
+      if (i >= 0 && i < strips_) keep(i, warp.totals);
+      if (i > 0) finish(i - 1);
+    }
+    if (launch_.work.parts > 1) add_parts_up();
+  }
+
+ private:
+  static constexpr int kSums = kStripSums<Tiles>;
+  static constexpr int kTurns = kThreads / kSums;
+
+  __device__ __forceinline__ void load_quads() {
+    constexpr int kWords = kWarpQuads * static_cast<int>(sizeof(HeldQuad) / sizeof(uint4));
+    const int lane = lane_index();
+    if (lane < kWords * launch_.args.count) {
+      const int matrix = lane / kWords;
+      const HeldQuad* from =
+          launch_.work.quads[matrix] + (part_ * kHeldWarps + warp_index()) * kWarpQuads;
+      reinterpret_cast<uint4*>(shared_.quads[matrix][warp_index()])[lane % kWords] =
+          __ldg(reinterpret_cast<const uint4*>(from) + lane % kWords);
+    }
+    __syncwarp();
+    const int matrix = lane / kPlaces;
+    if (matrix < launch_.args.count) {
+      const int p = lane % kPlaces;
+      shared_.scale_places[matrix][warp_index()][p] =
+          shared_.quads[matrix][warp_index()][p / kQuadUnits].group[p % kQuadUnits] *
+          static_cast<std::uint32_t>(scale_bytes(launch_.args.matrices[matrix].view.kind));
+      const int chunk = shared_.quads[matrix][warp_index()][p / kQuadUnits].chunk[p % kQuadUnits];
+      group_scale_ = __ldg(&launch_.args.matrices[matrix].view.chunks[chunk].group_scale);
+    }
+  }
+
+  __device__ __forceinline__ void open_first(HeldWarp<Tiles, kGptq>& warp) {
+    const ProductArgs& args = launch_.args;
+    if constexpr (!kGptq) {
+      const int matrix = lane_index() / kPlaces;
+      shared_.group_scales[matrix][warp_index()][lane_index() % kPlaces] = group_scale_;
+      __syncwarp();
+    }
+    open_ = shared_.strips[0].matrix();
+    open(warp, open_);
+    dependency_wait();
+    if (static_cast<int>(threadIdx.x) < args.tokens) {
+      shared_.token_scales[threadIdx.x] =
+          __ldcg(args.token_scales + args.first_token + threadIdx.x);
+    }
+    load(warp, open_);
+  }
+
+  __device__ __forceinline__ void multiply(HeldWarp<Tiles, kGptq>& warp, int i, int slot) {
+    const int matrix = shared_.strips[i].matrix();
+    if (matrix != open_) {
+      open(warp, matrix);
+      if (launch_.args.matrices[matrix].fragments != launch_.args.matrices[open_].fragments ||
+          launch_.work.quads[matrix] != launch_.work.quads[open_]) {
+        load(warp, matrix);
+      }
+      open_ = matrix;
+    }
+    wait_copies(launch_.slots - 1);
+    __syncwarp();
+    const std::byte* at = ring_ + slot * slot_bytes_;
+    warp.multiply(at, at + launch_.codes[warp_index()]);
+  }
+
+  // Strip i of the share on its way to the ring; nothing where there is none.
+  __device__ __forceinline__ void ask_for(int i, int slot) {
+    if (i < strips_) {
+      const StripPlace place = shared_.places[i];
+      const int matrix = shared_.strips[i].matrix();
+      const HeldQuad* quads = shared_.quads[matrix][warp_index()];
+      const std::uint32_t begin = shared_address(ring_) + slot * slot_bytes_;
+      const uint4 first = *reinterpret_cast<const uint4*>(quads);
+      const uint4 second = *reinterpret_cast<const uint4*>(quads + 1);
+      const std::uint32_t to = begin + lane_index() * 16;
+      const std::byte* codes = place.codes + lane_index() * 16;
+      const std::uint32_t to_second = to + (first.y >> 16) * 16;
+      if ((first.z | second.z) == 0) {
+        const std::byte* from = codes + first.x * std::uint32_t{unit_bytes(1)};
+        const std::byte* from_second = codes + second.x * std::uint32_t{unit_bytes(1)};
+        ask_for_half<0>(to, from, first);
+        ask_for_half<0>(to_second, from_second, second);
+        ask_for_scales(place.scales, matrix, begin + launch_.codes[warp_index()]);
+        if (max(first.y, second.y) >= 65u << 16) {  // wider than four bits
+          ask_for_half<2>(to, from, first);
+          ask_for_half<2>(to_second, from_second, second);
+        }
+      } else {
+        ask_for_runs(to, codes, first);
+        ask_for_runs(to_second, codes, second);
+        ask_for_scales(place.scales, matrix, begin + launch_.codes[warp_index()]);
+      }
+    }
+    end_copies();
+  }
+
+  // This lane's pieces First and First + 1 of a quad. `head`: the beginning of a HeldQuad.
+  template <int First>
+  __device__ __forceinline__ static void ask_for_half(std::uint32_t to, const std::byte* from,
+                                                      const uint4& head) {
+    const auto pieces = static_cast<int>(head.y >> 16);
+#pragma unroll
+    for (int k = First; k < First + 2; ++k) {
+      copy_small_if(lane_index() + k * 32 < pieces, to + k * 512, from + k * 512);
+    }
+  }
+  // Of a quad of two runs.
+  __device__ __forceinline__ static void ask_for_runs(std::uint32_t to, const std::byte* codes,
+                                                      const uint4& head) {
+    const std::byte* from = codes + head.x * std::uint32_t{unit_bytes(1)};
+    const auto split = static_cast<int>(head.y & 0xffffu);
+    const auto pieces = static_cast<int>(head.y >> 16);
+#pragma unroll 1
+    for (int piece = lane_index(); piece < pieces; piece += 32, to += 512, from += 512) {
+      copy_small_if(true, to, from + (piece >= split ? static_cast<int>(head.z) : 0));
+    }
+  }
+
+  __device__ __forceinline__ void ask_for_scales(const std::byte* scales, int matrix,
+                                                 std::uint32_t to) {
+    const std::uint32_t* places = shared_.scale_places[matrix][warp_index()];
+    if constexpr (!kGptq) {
+      const std::uint32_t at = places[lane_index() % kPlaces];
+      copy_eight_if(lane_index() < kPlaces, to + lane_index() * 8, scales + at);
+      return;
+    }
+    const int eights = scale_bytes(launch_.args.matrices[matrix].view.kind) / 8;
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const int e = lane_index() + k * 32;
+      const int p = e / eights;
+      const std::uint32_t at = places[min(p, kPlaces - 1)] + (e - p * eights) * 8;
+      copy_eight_if(p < kPlaces, to + e * 8, scales + at);
+    }
+  }
+
+  __device__ __forceinline__ void open(HeldWarp<Tiles, kGptq>& warp, int matrix) {
+    warp.open(launch_.args.matrices[matrix].view, shared_.quads[matrix][warp_index()],
+              shared_.group_scales[matrix][warp_index()]);
+  }
+  __device__ __forceinline__ void load(HeldWarp<Tiles, kGptq>& warp, int matrix) {
+    const ProductArgs& args = launch_.args;
+    const ProductMatrix& m = args.matrices[matrix];
+    const HeldQuad* quads = shared_.quads[matrix][warp_index()];
+    warp.load(quads, first_fragments(args, m), args.tokens);
+    if (launch_.work.whole) {
+      // Tiles of sixteen tokens lie one behind the other.
+      warp.open_prepared_sums(quads, m.chunk_sums + args.first_token * m.view.units,
+                              brick_columns(args.tokens));
+    } else {
+      warp.open_sums();
+    }
+  }
+
+  // This warp's sums of strip i wait for the others'.
+  __device__ __forceinline__ void keep(int i, const float (&totals)[Tiles][4]) {
+    const int half = i % 2;
+    if (i >= 2) barrier_wait(shared_.empty + half, static_cast<std::uint32_t>(i / 2 - 1) & 1u);
+    auto* to = reinterpret_cast<float4*>(shared_.parts[half][warp_index()]) + lane_index();
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) {
+      to[n * 32] = make_float4(totals[n][0], totals[n][1], totals[n][2], totals[n][3]);
+    }
+    barrier_arrive(shared_.filled + half);
+  }
+
+  // The results of strip i, by the warps whose turn it is.
+  __device__ __forceinline__ void finish(int i) {
+    const ShareStrip own = shared_.strips[i];
+    if (static_cast<int>(threadIdx.x) / kSums != own.turn()) return;
+    const int half = i % 2;
+    const int e = static_cast<int>(threadIdx.x) % kSums;
+    barrier_wait(shared_.filled + half, static_cast<std::uint32_t>(i / 2) & 1u);
+    float sum = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kHeldWarps; ++w) sum += shared_.parts[half][w][e];
+    barrier_arrive(shared_.empty + half);
+    if (launch_.work.parts > 1) {
+      partial(part_, own.strip())[e] = sum;
+    } else {
+      store(own, e, sum);
+    }
+  }
+
+  __device__ __forceinline__ float* partial(int part, int strip) const {
+    const int strips = launch_.args.matrices[0].view.strips;
+    return launch_.work.partials + (part * strips + strip) * kSums;
+  }
+
+  __device__ __forceinline__ static ResultPlace place_of(const ShareStrip& own, int e) {
+    const int lane = e % 128 / 4;
+    return {own.matrix(), e / 128 * kTokenTile + lane % 4 * 2 + e % 2,
+            own.strip() * kStripColumns + e / 2 % 2 * 8 + lane / 4};
+  }
+  __device__ __forceinline__ float result(const ResultPlace& at, float sum) const {
+    return sum * shared_.token_scales[at.token] * launch_.args.multiplier;
+  }
+  __device__ __forceinline__ void store(const ShareStrip& own, int e, float sum) {
+    const ResultPlace at = place_of(own, e);
+    if (at.token >= launch_.args.tokens) return;
+    store_result(at, launch_.args, shared_.gates[own.gate()][e], result(at, sum));
+  }
+  // The same of the only matrix of a launch.
+  __device__ __forceinline__ void store_plain(const ShareStrip& own, int e, float sum) {
+    const ProductArgs& args = launch_.args;
+    const ResultPlace at = place_of(own, e);
+    const ProductMatrix& m = args.matrices[0];
+    if (at.token >= args.tokens || at.column >= m.view.out) return;
+    float value = result(at, sum);
+    if (m.bias != nullptr) value += m.bias[at.column];
+    *(m.out + (args.first_token + at.token) * m.out_stride + at.column) =
+        args.accumulate ? earlier_result(at, args) + value : value;
+  }
+
+  // The CTAs with the same strips wait for each other, then each adds up some of the results, in
+  // the order of the parts. All are there: a launch has no more CTAs than the card runs at once.
+  __device__ __forceinline__ void add_parts_up() {
+    const HeldWork& work = launch_.work;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      atomicAdd(work.done + share_, 1);
+      const int all = work.parts * (work.launches + 1);
+      while (*reinterpret_cast<const volatile std::int32_t*>(work.done + share_) < all) {
+      }
+      __threadfence();
+    }
+    __syncthreads();
+    const int first = part_ * kThreads + static_cast<int>(threadIdx.x);
+    for (int k = first; k < strips_ * kSums; k += work.parts * kThreads) {
+      const ShareStrip own = shared_.strips[k / kSums];
+      const int e = k % kSums;
+      const float* from = partial(0, own.strip()) + e;
+      const int stride = launch_.args.matrices[0].view.strips * kSums;
+      float sum = 0.0f;
+#pragma unroll 4
+      for (int part = 0; part < work.parts; ++part) sum += __ldcg(from + part * stride);
+      store_plain(own, e, sum);
+    }
+  }
+
+  const Launch& launch_;
+  Shared<Tiles>& shared_;
+  std::byte* ring_;
+  int slot_bytes_;
+  int part_;
+  int share_;
+  int strips_ = 0;
+  int open_ = 0;              // matrix
+  float group_scale_ = 0.0f;  // of this lane's matrix and place
+};
+
+#endif
+
+template <int Tiles, bool kGptq>
+__global__ void __launch_bounds__(kThreads, 1)
+    held_product_kernel(const __grid_constant__ Launch launch) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) std::byte memory[];
+  allow_next();
+  HeldCta<Tiles, kGptq> cta(launch, *reinterpret_cast<Shared<Tiles>*>(memory), memory);
+  cta.begin();
+  cta.run();
+#endif
+}
+
+// Lays out the rings; false where they have no room.
+template <int Tiles>
+bool lay_out(std::size_t bytes, Launch& launch) {
+  int scales = 0;
+  for (int i = 0; i < launch.args.count; ++i) {
+    scales = std::max(scales, kPlaces * scale_bytes(launch.args.matrices[i].view.kind));
+  }
+  launch.scales = scales;
+  int strip = 0;
+  for (const std::int32_t codes : launch.work.code_bytes) strip += codes + scales;
+  const int room = static_cast<int>(bytes) - static_cast<int>(sizeof(Shared<Tiles>));
+  launch.slots = std::min({room / strip, kMaxSlots});
+  if (launch.slots > 6) launch.slots = kMaxSlots <= room / strip ? kMaxSlots : 6;
+  int at = static_cast<int>(sizeof(Shared<Tiles>));
+  for (int w = 0; w < kHeldWarps; ++w) {
+    launch.ring_at[w] = at;
+    launch.codes[w] = launch.work.code_bytes[static_cast<std::size_t>(w)];
+    at += launch.slots * (launch.codes[w] + scales);
+  }
+  return launch.slots >= kFewestSlots;
+}
+
+template <int Tiles>
+void start(ExecContext& ctx, Launch& launch_args) {
+  const std::size_t bytes = cuda_ops_of(ctx).backend->facts().shared_bytes_per_cta;
+  BL_CHECK(lay_out<Tiles>(bytes, launch_args));
+  const bool gptq = launch_args.args.matrices[0].view.kind != ScaleKind::kExl2;
+  const auto kernel = gptq ? held_product_kernel<Tiles, true> : held_product_kernel<Tiles, false>;
+  BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(bytes)));
+  const auto ctas = static_cast<unsigned>(launch_args.work.shares.ctas * launch_args.work.parts);
+  launch(shape_of(ctx, dim3(ctas), kThreads, bytes), kernel, launch_args);
+}
+
+}  // namespace
+
+HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
+                        std::span<const CodeWeights* const> weights) {
+  const DeviceFacts& facts = backend.facts();
+  if (!facts.dependent_launch()) return {};
+  const int ctas = facts.multiprocessors;
+  // Sums of parts are those of one matrix.
+  const int most_parts =
+      weights.size() == 1
+          ? std::clamp(static_cast<int>(kMostPartialStrips) / weights[0]->view.strips, 1, 8)
+          : 1;
+  Launch launch_args;
+  launch_args.args = args;
+  HeldWork& work = launch_args.work;
+  work.parts = 1;
+  work.whole = true;
+  work.upper_adds = true;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const HeldShares& held = backend.product_plans().find_held(*weights[i], ctas, most_parts);
+    if (held.parts == 0) return {};
+    work.parts = held.parts;
+    work.whole = work.whole && held.whole;
+    work.upper_adds = work.upper_adds && held.upper_adds;
+    work.quads[i] = held.quads;
+    for (std::size_t w = 0; w < kHeldWarps; ++w) {
+      work.code_bytes[w] = std::max(work.code_bytes[w], held.code_bytes[w]);
+    }
+  }
+  const StripShares shares =
+      backend.product_plans().find(weights, args.gated, ctas / work.parts, false);
+  work.shares = {shares.begins, shares.ctas, 0};
+  for (std::size_t i = 0; i + 1 < shares.host_begins.size(); ++i) {
+    const int strips = shares.host_begins[i + 1] - shares.host_begins[i];
+    work.shares.longest = std::max(work.shares.longest, strips);
+  }
+  const int strips = work.shares.longest * (args.gated ? 2 : 1);
+  const bool fits =
+      strips <= kMaxShareStrips && lay_out<2>(facts.shared_bytes_per_cta, launch_args);
+  return fits ? work : HeldWork{};
+}
+
+void held_product(ExecContext& ctx, const ProductArgs& args, const HeldWork& work) {
+  BL_CHECK(args.tokens > 0 && args.tokens <= kMaxProductTokens);
+  check_product(args);
+  Launch launch_args;
+  launch_args.args = args;
+  launch_args.work = work;
+  if (args.tokens <= kTokenTile) {
+    start<1>(ctx, launch_args);
+  } else {
+    start<2>(ctx, launch_args);
+  }
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,47 @@
+#pragma once
+// Products of 2 to 16 tokens with packed codes: every warp of a CTA holds the activations of its
+// slots in registers, for all strips of the CTA, and brings the codes of these slots itself. So
+// activations are read once, shared memory is left to codes, and warps meet only where their sums
+// are added up. Cards of compute capability 9 and later.
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "backend/cuda/product/product.h"
+
+namespace bl {
+class CudaBackend;
+}
+
+namespace bl::cuda {
+
+// Strips of CTAs, see StripShares.
+struct HeldStrips {
+  const std::int32_t* begins = nullptr;
+  int ctas = 0;
+  int longest = 0;  // strips of a CTA; a pair is one
+};
+
+// A launch, planned.
+struct HeldWork {
+  const HeldQuad* quads[kMaxMatrices] = {};  // device, of HeldPlan
+  std::array<std::int32_t, kHeldWarps> code_bytes{};
+  int parts = 0;       // 0: not for these matrices
+  bool whole = false;  // of all plans
+  bool upper_adds = false;
+  HeldStrips shares;
+  // Where several CTAs have parts of the same strips.
+  float* partials = nullptr;     // [parts][strips][kHeldStripSums]
+  std::int32_t* done = nullptr;  // [shares.ctas], zeros before the first of several launches
+  int launches = 0;              // before this one
+
+  bool exists() const { return parts > 0; }
+};
+// Without the memory of partial sums. `args`: as product() gets them.
+HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
+                        std::span<const CodeWeights* const> weights);
+
+void held_product(ExecContext& ctx, const ProductArgs& args, const HeldWork& work);
+
+}  // namespace bl::cuda

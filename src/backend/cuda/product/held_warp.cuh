@@ -1,0 +1,351 @@
+#pragma once
+// What one warp of held_product() does: the activations of its eight units, in registers, times
+// these units of one strip after the other.
+
+#include "backend/cuda/device/async_copy.cuh"
+#include "backend/cuda/device/warp_reduce.cuh"
+#include "backend/cuda/product/code_product.cuh"
+#include "backend/cuda/product/held_plan.h"
+#include "backend/cuda/product/product.h"
+
+namespace bl::cuda {
+
+inline constexpr int kPlaces = kWarpQuads * kQuadUnits;  // of units of a warp
+
+// A strip that a CTA multiplies.
+struct ShareStrip {
+  std::uint32_t word;
+  __device__ __forceinline__ static ShareStrip of(int matrix, int strip, int gate, int turn) {
+    return {static_cast<std::uint32_t>(strip) | static_cast<std::uint32_t>(matrix) << 24 |
+            static_cast<std::uint32_t>(gate) << 26 | static_cast<std::uint32_t>(turn) << 29};
+  }
+  __device__ __forceinline__ int strip() const { return static_cast<int>(word & 0xffffffu); }
+  __device__ __forceinline__ int matrix() const { return static_cast<int>(word >> 24 & 3u); }
+  // Place of the gate's results.
+  __device__ __forceinline__ int gate() const { return static_cast<int>(word >> 26 & 7u); }
+  // Which warps add up its sums; the same ones of gate and up.
+  __device__ __forceinline__ int turn() const { return static_cast<int>(word >> 29); }
+};
+
+// Where its codes and scales are.
+struct alignas(16) StripPlace {
+  const std::byte* codes;
+  const std::byte* scales;
+};
+
+// A warp's tables of one matrix, in shared memory.
+template <int Tiles>
+struct HeldTables {
+  // By the place of a chunk's first unit. EXL2: −centre · Σx of tokens 2t and 2t + 1, twice, which
+  // is what sums of lane t begin with. GPTQ: Σx.
+  float4 sums[kPlaces][Tiles][4];
+  // By the place of any of its units, EXL2: of code c.
+  float scales[kPlaces][16];
+};
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+template <int Tiles, bool kGptq>
+class HeldWarp {
+ public:
+  float totals[Tiles][4];
+
+  __device__ __forceinline__ HeldWarp(HeldTables<Tiles>& tables) : tables_(tables) {}
+
+  // Activations of `tokens` tokens. `fragments`: of unit 0.
+  __device__ __forceinline__ void load(const HeldQuad* quads, const std::byte* fragments,
+                                       int tokens) {
+    const int lane = lane_index();
+    const std::byte* from = fragments + lane % 4 * 16;
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) {
+      // Lanes of tokens that do not exist have the last one's: nobody reads their results.
+      const int token = min(n * kTokenTile + lane / 4, tokens - 1);
+#pragma unroll
+      for (int p = 0; p < kPlaces; ++p) {
+        const int row = quads[p / kQuadUnits].unit[p % kQuadUnits] * tokens + token;
+        // Past the first level of the cache, which knows nothing of the kernel before.
+        x_[p][n] = __ldcg(reinterpret_cast<const uint4*>(from + static_cast<std::uint32_t>(row) *
+                                                                    std::uint32_t{kLaneBytes}));
+      }
+    }
+  }
+
+  // Makes the tables of a matrix: what needs weights' data alone, then the rest, once its
+  // activations are there. `group_scales`: by places, EXL2.
+  __device__ __forceinline__ void open(const CodeMatrixView& m, const HeldQuad* quads,
+                                       const float* group_scales) {
+#pragma unroll
+    for (int q = 0; q < kWarpQuads; ++q) info_[q] = quads[q].info;
+    kind_ = m.kind;
+    base_ = static_cast<float>(m.zero);
+    if constexpr (kGptq) {
+      scale_bytes_ = cuda::scale_bytes(m.kind);
+    } else {
+      make_scales(group_scales);
+    }
+    __syncwarp();
+  }
+  // `sums`: of chunks, as prepare() leaves them, where no quad begins or ends within a chunk.
+  __device__ __forceinline__ void open_prepared_sums(const HeldQuad* quads, const float* sums,
+                                                     int columns) {
+    const int p = lane_index() / 4;
+    const HeldQuad& quad = quads[p / kQuadUnits];
+    const int bits = unit_bits(quad.info, p % kQuadUnits);
+    const float* from = sums + quad.unit[p % kQuadUnits] * columns + lane_index() % 4 * 2;
+    float2 x[Tiles];
+    // Places where no chunk begins have anything, which nobody reads.
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) {
+      x[n] = __ldcg(reinterpret_cast<const float2*>(from + n * kTokenTile));
+    }
+    const float factor = factor_of(bits);
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) {
+      const float even = x[n].x * factor;
+      const float odd = x[n].y * factor;
+      tables_.sums[p][n][lane_index() % 4] = make_float4(even, odd, even, odd);
+    }
+    __syncwarp();
+  }
+  __device__ __forceinline__ void open_sums() {
+    int begin = 0;
+#pragma unroll
+    for (int p = 0; p < kPlaces; ++p) {
+      const std::uint32_t info = info_[p / kQuadUnits];
+      const int bits = unit_bits(info, p % kQuadUnits);
+      if (begins_chunk(info, p % kQuadUnits)) {
+        begin = p;
+        clear();
+      }
+      if (bits != 0) add_ones(p);
+      if (ends_chunk(info, p % kQuadUnits)) {
+        const float factor = factor_of(bits);
+        if (lane_index() < 4) {
+#pragma unroll
+          for (int n = 0; n < Tiles; ++n) {
+            const float even = sums_[n][0] * factor;
+            const float odd = sums_[n][1] * factor;
+            tables_.sums[begin][n][lane_index()] = make_float4(even, odd, even, odd);
+          }
+        }
+      }
+    }
+    __syncwarp();
+  }
+
+  // totals = the products of one strip. `codes`: of the first quad; `scales`: by places.
+  __device__ __forceinline__ void multiply(const std::byte* codes, const std::byte* scales) {
+    scales_ = scales;
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) totals[n][c] = 0.0f;
+    const std::byte* second = multiply_quad<0>(codes);
+    if (info_[1] != 0) multiply_quad<1>(second);
+  }
+
+ private:
+  static constexpr int kLaneBytes = 64;  // of a token and unit
+
+  // Which codes of a unit are multiplied: those of 8 bits take two rounds.
+  enum class Round { kOnly, kHigh, kLow };
+
+  // Of Σx in the tables: −2^(bits − 1) for EXL2.
+  __device__ __forceinline__ static float factor_of(int bits) {
+    return kGptq ? 1.0f : -__uint_as_float((126u + static_cast<std::uint32_t>(bits)) << 23);
+  }
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) sums_[n][c] = 0.0f;
+  }
+
+  __device__ __forceinline__ void make_scales(const float* group_scales) {
+    const int code = lane_index() % 16;
+    const auto square = static_cast<float>((code + 1) * (code + 1));
+#pragma unroll
+    for (int i = 0; i < kPlaces / 2; ++i) {
+      const int p = 2 * i + lane_index() / 16;
+      tables_.scales[p][code] =
+          __half2float(__float2half_rn(square * group_scales[p])) * (1.0f / kCodeUnit);
+    }
+  }
+
+  // Σx by a matrix of codes 1.
+  __device__ __forceinline__ void add_ones(int p) {
+    constexpr std::uint32_t kOne = 0x00010001u;
+    const std::uint32_t first[4] = {kOne, kOne, kOne, kOne};
+    const std::uint32_t second[4] = {kOne << 4, kOne << 4, kOne << 4, kOne << 4};
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) {
+      mma_16x8x16(sums_[n], first, x_[p][n].x, x_[p][n].y);
+      mma_16x8x16(sums_[n], second, x_[p][n].z, x_[p][n].w);
+    }
+  }
+
+  __device__ __forceinline__ LaneScales lane_scales(int p) const {
+    const int lane = lane_index();
+    if constexpr (kGptq) {
+      const std::byte* at = scales_ + p * scale_bytes_;
+      const int g = lane / 4;
+      const float2 halves = __half22float2(reinterpret_cast<const __half2*>(at)[g]);
+      LaneScales result{{halves.x * (1.0f / kCodeUnit), halves.y * (1.0f / kCodeUnit)},
+                        {base_, base_}};
+      if (kind_ == ScaleKind::kGptqZeros4) {
+        const auto codes = static_cast<std::uint32_t>(at[32 + g]);
+        result.zero[0] += static_cast<float>(codes & 15u);
+        result.zero[1] += static_cast<float>(codes >> 4);
+      } else if (kind_ == ScaleKind::kGptqZeros16) {
+        const ushort2 zeros = reinterpret_cast<const ushort2*>(at + 32)[g];
+        result.zero[0] = static_cast<float>(zeros.x);
+        result.zero[1] = static_cast<float>(zeros.y);
+      }
+      return result;
+    } else {
+      const auto codes = static_cast<std::uint32_t>(scales_[p * 8 + lane / 4]);
+      return {{tables_.scales[p][codes & 15u], tables_.scales[p][codes >> 4]}, {0.0f, 0.0f}};
+    }
+  }
+
+  // A chunk's sums begin with what its zero point takes off.
+  __device__ __forceinline__ void begin_chunk(int p, Round round) {
+    if (round == Round::kHigh) {
+      clear();
+      return;
+    }
+    const int t = lane_index() % 4;
+    LaneScales scales{};
+    if constexpr (kGptq) scales = lane_scales(p);
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) {
+      const float4 x = tables_.sums[p][n][t];
+      sums_[n][0] = kGptq ? -scales.zero[0] * x.x : x.x;
+      sums_[n][1] = kGptq ? -scales.zero[0] * x.y : x.y;
+      sums_[n][2] = kGptq ? -scales.zero[1] * x.z : x.z;
+      sums_[n][3] = kGptq ? -scales.zero[1] * x.w : x.w;
+    }
+  }
+  __device__ __forceinline__ void end_chunk(int p, Round round) {
+    LaneScales scales = lane_scales(p);
+    if (round == Round::kHigh) scales.scale[0] *= 16.0f, scales.scale[1] *= 16.0f;
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) totals[n][c] += scales.scale[c / 2] * sums_[n][c];
+  }
+
+  template <int Bits>
+  __device__ __forceinline__ void multiply_unit(const std::byte* unit, const uint4 (&x)[Tiles]) {
+    UnitCodes<Bits> codes;
+    codes.load(unit, lane_index());
+#pragma unroll
+    for (int s = 0; s < 2; ++s) {
+      const std::uint32_t a[4] = {codes.pair(0, 0, s), codes.pair(1, 0, s), codes.pair(0, 1, s),
+                                  codes.pair(1, 1, s)};
+#pragma unroll
+      for (int n = 0; n < Tiles; ++n) {
+        mma_16x8x16(sums_[n], a, s == 0 ? x[n].x : x[n].z, s == 0 ? x[n].y : x[n].w);
+      }
+    }
+  }
+
+  // Four units of as many bits; Stride bytes from one to the next.
+  template <int Quad, int Bits, int Stride, bool kWhole>
+  __device__ __forceinline__ void multiply_equal(const std::byte* codes, Round round) {
+#pragma unroll
+    for (int u = 0; u < kQuadUnits; ++u) {
+      const int p = Quad * kQuadUnits + u;
+      if (kWhole ? u == 0 : begins_chunk(info_[Quad], u)) begin_chunk(p, round);
+      multiply_unit<Bits>(codes + u * Stride, x_[p]);
+      if (kWhole ? u + 1 == kQuadUnits : ends_chunk(info_[Quad], u)) end_chunk(p, round);
+    }
+  }
+
+  template <int Quad, int Bits>
+  __device__ __forceinline__ bool tries_equal(const std::byte* codes) {
+    constexpr int kPlane = Bits == 8 ? 4 : Bits;
+    constexpr int kStride = unit_bytes(Bits);
+    const bool whole = info_[Quad] == info_of_whole(Bits);
+    if (!whole && (info_[Quad] & 0xffffu) != info_of_bits(Bits)) return false;
+    if constexpr (Bits == 8) {
+      multiply_equal<Quad, kPlane, kStride, false>(codes, Round::kHigh);
+      multiply_equal<Quad, kPlane, kStride, false>(codes + unit_bytes(4), Round::kLow);
+    } else if (whole) {
+      multiply_equal<Quad, kPlane, kStride, true>(codes, Round::kOnly);
+    } else {
+      multiply_equal<Quad, kPlane, kStride, false>(codes, Round::kOnly);
+    }
+    return true;
+  }
+
+  // Units of any widths; a chunk's have one.
+  template <int Quad>
+  __device__ __forceinline__ void multiply_mixed(const std::byte* codes) {
+    multiply_mixed<Quad, Round::kHigh>(codes);
+    multiply_mixed<Quad, Round::kLow>(codes);
+  }
+  template <int Quad, Round kRound>
+  __device__ __forceinline__ void multiply_mixed(const std::byte* codes) {
+#pragma unroll
+    for (int u = 0; u < kQuadUnits; ++u) {
+      const int p = Quad * kQuadUnits + u;
+      const int bits = unit_bits(info_[Quad], u);
+      if (bits == 0) break;
+      if (kRound == Round::kLow || bits == 8) {
+        if (begins_chunk(info_[Quad], u)) begin_chunk(p, kRound);
+        if (bits == 8) {
+          multiply_unit<4>(codes + (kRound == Round::kHigh ? 0 : unit_bytes(4)), x_[p]);
+        } else if (kRound == Round::kLow) {
+          multiply_any(bits, codes, x_[p]);
+        }
+        if (ends_chunk(info_[Quad], u)) end_chunk(p, kRound);
+      }
+      codes += unit_bytes(bits);
+    }
+  }
+  __device__ __forceinline__ void multiply_any(int bits, const std::byte* unit,
+                                               const uint4 (&x)[Tiles]) {
+    if (bits == 4) {
+      multiply_unit<4>(unit, x);
+    } else if (bits == 5) {
+      multiply_unit<5>(unit, x);
+    } else if (bits == 6) {
+      multiply_unit<6>(unit, x);
+    } else if (bits == 3) {
+      multiply_unit<3>(unit, x);
+    } else {
+      multiply_unit<2>(unit, x);
+    }
+  }
+
+  // Returns where the next quad's codes are.
+  template <int Quad>
+  __device__ __forceinline__ const std::byte* multiply_quad(const std::byte* codes) {
+    if (!tries_equal<Quad, 4>(codes) && !tries_equal<Quad, 5>(codes) &&
+        !tries_equal<Quad, 3>(codes) && !tries_equal<Quad, 2>(codes) &&
+        !tries_equal<Quad, 6>(codes) && !tries_equal<Quad, 8>(codes)) {
+      multiply_mixed<Quad>(codes);
+    }
+    if (Quad + 1 == kWarpQuads) return codes;
+    int bits = 0;
+#pragma unroll
+    for (int u = 0; u < kQuadUnits; ++u) bits += unit_bits(info_[Quad], u);
+    return codes + unit_bytes(1) * bits;
+  }
+
+  HeldTables<Tiles>& tables_;
+  uint4 x_[kPlaces][Tiles];
+  float sums_[Tiles][4];
+  std::uint32_t info_[kWarpQuads];
+  const std::byte* scales_ = nullptr;
+  int scale_bytes_ = 8;
+  ScaleKind kind_ = ScaleKind::kExl2;
+  float base_ = 0.0f;
+};
+
+#endif
+
+}  // namespace bl::cuda

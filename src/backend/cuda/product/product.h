@@ -1,0 +1,117 @@
+#pragma once
+// Products of a few tokens with packed codes: what a decode step consists of.
+
+#include <cstdint>
+#include <span>
+
+#include "backend/cuda/activation_math.cuh"
+#include "backend/cuda/device/device_facts.h"
+#include "backend/cuda/product/product_plan.h"
+#include "backend/cuda/scratch_plan.h"
+#include "backend/cuda/weights/code_matrix.h"
+#include "ops/exec_context.h"
+#include "tensor/tensor_view.h"
+
+namespace bl::cuda {
+
+inline constexpr int kMaxProductTokens = 16;  // of one launch
+
+// Tokens of one launch of warpgroup_product(), and how many columns its activations have.
+inline constexpr int kBrickColumns = 32;
+BL_HD constexpr int brick_columns(int tokens) {
+  return tokens <= 8 ? 8 : tokens <= 16 ? 16 : kBrickColumns;
+}
+
+struct ProductMatrix {
+  CodeMatrixView view;
+  // The most that a piece takes of a strip: of codes, and of scales with what 16-byte copies bring.
+  std::int32_t piece_bytes = 0;
+  std::int32_t piece_scale_bytes = 0;
+  // Activations of all tokens as prepare() made them; null where the product makes them itself.
+  const std::uint32_t* fragments = nullptr;
+  const float* chunk_sums = nullptr;                // the same, see PrepareTarget
+  const std::uint16_t* place_of_channel = nullptr;  // then [in], see fragment_place
+  int gather = 0;               // equal numbers: equal places and chunks; they count from 0
+  int chunks_at = 0;            // in a table of all matrices' chunks, where a product has one
+  float* out = nullptr;         // [tokens, view.out]
+  std::int64_t out_stride = 0;  // elements
+  const float* bias = nullptr;  // [view.out] or null
+};
+
+// RMS norm of what a product reads.
+struct InputNorm {
+  bool present = false;
+  const float* weight = nullptr;  // F32 [in] or null for none
+  float unit_offset = 0.0f;       // added to the weight
+  float eps = 0.0f;
+  float share = 0.0f;  // 1 / in
+};
+
+struct ProductArgs {
+  ProductMatrix matrices[kMaxMatrices];
+  int count = 0;
+  int tokens = 0;                       // at most kMaxProductTokens
+  std::int64_t first_token = 0;         // of the prepared rows
+  const float* token_scales = nullptr;  // [all tokens], of prepared rows
+  const float* x = nullptr;             // [tokens, in], where the product prepares them itself
+  std::int64_t x_stride = 0;
+  int in = 0;
+  int gather_bytes = 0;  // of shared memory, of what a CTA makes of its input for a gather
+  InputNorm norm;
+  float multiplier = 1.0f;
+  bool accumulate = false;
+  // Two matrices: matrices[1].out = act(x · W₀) · (x · W₁); matrices[0].out is not written.
+  bool gated = false;
+  ActivationParameters activation;
+};
+
+// What every launch needs: matrices all EXL2 or all GPTQ, gated ones of equal strips. A bug else.
+void check_product(const ProductArgs& args);
+
+// Whether token_product() can make the product: one token, whole float4s at multiples of 16 bytes,
+// and an input that leaves room for the ring.
+bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args);
+
+// Enqueues the product of one token, whose activations every CTA makes ready by itself, in whole
+// numbers (code_digits.cuh).
+// `weights`: of the matrices.
+void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares,
+                   std::span<const CodeWeights* const> weights);
+
+// Tokens of one launch of product(): fewer where a multiprocessor has little shared memory.
+int most_product_tokens(const DeviceFacts& facts);
+
+// Enqueues it; args.tokens is at most that.
+void product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares);
+
+// Activations made ready for one matrix: gathered into its slots, divided by a power of two a
+// token, so that binary16 holds any range.
+struct PrepareTarget {
+  const std::int32_t* channel_of_slot = nullptr;  // [units · 32], −1: nothing
+  std::int32_t units = 0;
+  const Chunk* chunks = nullptr;
+  std::int32_t chunk_count = 0;
+  // By tiles of tokens: [units][tokens of the tile][16], see fragment_place. In bricks:
+  // [units][slots / 8][brick_columns of the tile][8 slots].
+  std::uint32_t* fragments = nullptr;
+  // Σx of chunks, of what is in the fragments, as codes 1 weigh it (kCodeUnit):
+  // [units][brick_columns of the tile], of a chunk's first unit. With bricks: [chunks][…].
+  float* chunk_sums = nullptr;
+};
+
+struct PrepareArgs {
+  TensorView x;  // F32 [tokens, in]
+  PrepareTarget targets[kMaxMatrices];
+  int count = 0;
+  int tile = 0;                   // tokens of a launch of product()
+  bool bricks = false;            // for warpgroup_product()
+  float* token_scales = nullptr;  // [tokens] out
+  InputNorm norm;
+  // Set to zero on the way: counters of the products behind.
+  std::int32_t* zeros = nullptr;
+  int zero_count = 0;
+};
+
+void prepare(ExecContext& ctx, const PrepareArgs& args);
+
+}  // namespace bl::cuda

@@ -1,0 +1,63 @@
+#include "backend/cuda/product/product_plan.h"
+
+#include <cuda_runtime_api.h>
+
+#include "backend/cuda/device/cuda_check.h"
+
+namespace bl::cuda {
+
+namespace {
+
+template <class T>
+const T* copy_to_device(const std::vector<T>& values) {
+  void* memory = nullptr;
+  const std::size_t bytes = values.size() * sizeof(values[0]);
+  BL_CUDA_CHECK(cudaMalloc(&memory, bytes));
+  BL_CUDA_CHECK(cudaMemcpy(memory, values.data(), bytes, cudaMemcpyHostToDevice));
+  return static_cast<const T*>(memory);
+}
+
+}  // namespace
+
+ProductPlans::~ProductPlans() {
+  for (auto& [key, entry] : entries_) cudaFree(const_cast<std::int32_t*>(entry.shares.begins));
+  for (auto& [key, shares] : held_) cudaFree(const_cast<HeldQuad*>(shares.quads));
+}
+
+StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices, bool pairs, int ctas,
+                               bool spare) {
+  std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas),
+                                 (pairs ? 1u : 0u) | (spare ? 2u : 0u)};
+  for (const CodeWeights* matrix : matrices) key.push_back(matrix->shape);
+  Entry& entry = entries_[key];
+  if (entry.shares.begins != nullptr) return entry.shares;
+  std::vector<StripCosts> costs;
+  for (const CodeWeights* matrix : matrices) {
+    const auto cost = static_cast<std::uint64_t>(
+        matrix->view.strip_bytes + scale_stride(matrix->view.kind, matrix->view.groups));
+    if (pairs && !costs.empty()) {
+      costs.front().cost += cost;
+    } else {
+      costs.push_back({matrix->view.strips, cost});
+    }
+  }
+  if (spare) ctas = fewest_shares(costs, ctas);
+  entry.begins = share_strips(costs, ctas);
+  entry.shares = {copy_to_device(entry.begins), static_cast<int>(entry.begins.size()) - 1,
+                  entry.begins};
+  return entry.shares;
+}
+
+const HeldShares& ProductPlans::find_held(const CodeWeights& matrix, int ctas, int most_parts) {
+  const std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas),
+                                       static_cast<std::uint64_t>(most_parts), matrix.shape};
+  const auto known = held_.find(key);
+  if (known != held_.end()) return known->second;
+  HeldShares shares;
+  const HeldPlan plan = plan_held(matrix.plan.chunks, matrix.view.strips, ctas, most_parts);
+  if (plan.parts > 0)
+    shares = {copy_to_device(plan.quads), plan.parts, plan.whole, plan.upper_adds, plan.code_bytes};
+  return held_.emplace(key, shares).first->second;
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,67 @@
+#pragma once
+// How the strips of one launch of products are shared out: a value, made on the host once a
+// combination of matrices.
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "backend/cuda/product/held_plan.h"
+#include "backend/cuda/weights/cuda_matrix.h"
+
+namespace bl::cuda {
+
+// What the plan needs of a matrix.
+struct StripCosts {
+  std::int32_t strips = 0;
+  std::uint64_t cost = 0;  // of a strip
+};
+
+// Nearly equal shares of all strips of all matrices, one after the other: the first strip of each
+// CTA and, last, the count of all. At most `ctas` shares, none empty.
+std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int ctas);
+
+// The fewest shares of which the longest is no longer than it is among `ctas`.
+int fewest_shares(std::span<const StripCosts> matrices, int ctas);
+
+struct StripShares {
+  const std::int32_t* begins = nullptr;  // device, [ctas + 1]
+  int ctas = 0;
+  std::span<const std::int32_t> host_begins;  // the same
+};
+
+// HeldPlan with its quads in device memory.
+struct HeldShares {
+  const HeldQuad* quads = nullptr;
+  int parts = 0;  // 0: there is no such plan
+  bool whole = false;
+  bool upper_adds = false;
+  std::array<std::int32_t, kHeldWarps> code_bytes{};
+};
+
+// Plans in device memory, by the shapes of the matrices.
+class ProductPlans {
+ public:
+  ~ProductPlans();
+  ProductPlans() = default;
+  ProductPlans(const ProductPlans&) = delete;
+  ProductPlans& operator=(const ProductPlans&) = delete;
+
+  // `pairs`: strip i of the first matrix goes with strip i of the second. `spare`: no more shares
+  // than needed, so that the next launch finds multiprocessors where its first CTAs can begin.
+  StripShares find(std::span<const CodeWeights* const> matrices, bool pairs, int ctas, bool spare);
+  // See plan_held.
+  const HeldShares& find_held(const CodeWeights& matrix, int ctas, int most_parts);
+
+ private:
+  struct Entry {
+    std::vector<std::int32_t> begins;
+    StripShares shares;
+  };
+  std::map<std::vector<std::uint64_t>, Entry> entries_;
+  std::map<std::vector<std::uint64_t>, HeldShares> held_;
+};
+
+}  // namespace bl::cuda

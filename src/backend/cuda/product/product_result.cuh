@@ -1,0 +1,48 @@
+#pragma once
+// What becomes of the sums of a product.
+
+#include "backend/cuda/product/piece_ring.cuh"
+
+namespace bl::cuda {
+
+// A group of strips whose sums are to be added up.
+struct FinishedGroup {
+  int matrix = 0;
+  PieceStrips strips;
+};
+
+struct ResultPlace {
+  int matrix;
+  int token;
+  int column;
+};
+
+// What is in the place of a result that is to be added to it; else 0.
+__device__ __forceinline__ float earlier_result(const ResultPlace& at, const ProductArgs& args) {
+  const ProductMatrix& m = args.matrices[at.matrix];
+  if (!args.accumulate || at.column >= m.view.out) return 0.0f;
+  return m.out[(args.first_token + at.token) * m.out_stride + at.column];
+}
+
+// `gate` of a gated product is kept by the thread between the result of its first matrix and that
+// of the second. earlier(place): what is there.
+template <class Earlier>
+__device__ __forceinline__ void store_result(const ResultPlace& at, const ProductArgs& args,
+                                             float& gate, float value, const Earlier& earlier) {
+  const ProductMatrix& m = args.matrices[at.matrix];
+  if (at.column >= m.view.out) return;
+  if (m.bias != nullptr) value += m.bias[at.column];
+  if (args.gated && at.matrix == 0) {
+    gate = value;
+    return;
+  }
+  float* to = m.out + (args.first_token + at.token) * m.out_stride + at.column;
+  if (args.gated) value = activated(args.activation, gate, value, true);
+  *to = args.accumulate ? earlier(to) + value : value;
+}
+__device__ __forceinline__ void store_result(const ResultPlace& at, const ProductArgs& args,
+                                             float& gate, float value) {
+  store_result(at, args, gate, value, [](const float* to) { return *to; });
+}
+
+}  // namespace bl::cuda

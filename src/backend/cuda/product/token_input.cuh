@@ -1,0 +1,279 @@
+#pragma once
+// The activations of a single token, made ready by every CTA for itself: put into the order of
+// slots, then made digits where they lie (code_digits.cuh). That costs less than a launch of its
+// own. The factor of a norm is left to the results.
+
+#include "backend/cuda/device/bulk_copy.cuh"
+#include "backend/cuda/device/warp_reduce.cuh"
+#include "backend/cuda/product/code_digits.cuh"
+#include "backend/cuda/product/piece_product.cuh"
+#include "backend/cuda/product/token_ring.cuh"
+
+namespace bl::cuda {
+
+// A row's channels as a thread holds them: kHeld · 4 · kProductThreads of them at a time.
+class RowBlock {
+ public:
+  static constexpr int kHeld = 8;
+  static constexpr int kChannels = kHeld * 4 * kProductThreads;
+
+  __device__ __forceinline__ RowBlock(int first, int in)
+      : first_(first + static_cast<int>(threadIdx.x) * 4), in_(in) {}
+
+  // Where the channels go: weights' data, which may be read before the row is there.
+  __device__ __forceinline__ void load_places(const std::uint16_t* place_of_channel) {
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      if (channel(i) >= in_) break;
+      places_[i] = *reinterpret_cast<const uint2*>(place_of_channel + channel(i));
+    }
+  }
+  // The same of what they are multiplied by.
+  __device__ __forceinline__ void load_weights(const InputNorm& norm) {
+    if (norm.weight == nullptr) return;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      if (channel(i) >= in_) break;
+      weights_[i] = __ldg(reinterpret_cast<const float4*>(norm.weight + channel(i)));
+    }
+  }
+  __device__ __forceinline__ void load(const float* row, const InputNorm& norm, float& squares) {
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      values_[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      if (channel(i) < in_) values_[i] = *reinterpret_cast<const float4*>(row + channel(i));
+    }
+    if (!norm.present) return;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      if (channel(i) >= in_) break;
+      float4& v = values_[i];
+      squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+      if (norm.weight == nullptr) continue;
+      v.x *= weights_[i].x + norm.unit_offset;
+      v.y *= weights_[i].y + norm.unit_offset;
+      v.z *= weights_[i].z + norm.unit_offset;
+      v.w *= weights_[i].w + norm.unit_offset;
+    }
+  }
+  __device__ __forceinline__ void store(float* slots) const {
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      if (channel(i) >= in_) break;
+      slots[places_[i].x & 0xffffu] = values_[i].x;
+      slots[places_[i].x >> 16] = values_[i].y;
+      slots[places_[i].y & 0xffffu] = values_[i].z;
+      slots[places_[i].y >> 16] = values_[i].w;
+    }
+  }
+
+ private:
+  __device__ __forceinline__ int channel(int i) const { return first_ + i * 4 * kProductThreads; }
+  float4 values_[kHeld];
+  float4 weights_[kHeld];
+  uint2 places_[kHeld];
+  int first_;
+  int in_;
+};
+
+// Σx² of the parts of the threads.
+struct RowSums {
+  float squares[kProductWarps];
+};
+
+// Of a gather.
+BL_HD constexpr int gather_bytes(int units) { return units * kInputUnitBytes; }
+
+// One chunk on its way to digits: a lane has four slots.
+class ChunkDigits {
+ public:
+  // `units` may be 0: nothing happens then.
+  __device__ __forceinline__ ChunkDigits(std::byte* first_unit, int units)
+      : first_unit_(first_unit), live_(lane_index() / 8 < units), any_(units > 0) {
+    if (!live_) return;
+    const float4 slots = reinterpret_cast<const float4*>(unit())[lane_index() % 8];
+    x_[0] = slots.x, x_[1] = slots.z, x_[2] = slots.y, x_[3] = slots.w;
+  }
+  // All lanes of the warp take part.
+  __device__ __forceinline__ void find_worth() {
+    std::uint32_t most = 0;  // as bits: NaN is larger than all
+#pragma unroll
+    for (int j = 0; j < 4; ++j) most = max(most, __float_as_uint(x_[j]) & 0x7fffffffu);
+    most = warp_max(most);
+    const std::uint32_t exponent = max(most, 20u << 23) & 0x7f800000u;  // factor stays finite
+    factor_ = __uint_as_float(((253u + kDigitBits) << 23) - exponent);
+    worth_ = __uint_as_float(exponent - ((kDigitBits - 1u) << 23));
+    if (most >= 0x7f800000u) worth_ = __uint_as_float(0x7fffffffu);
+    std::uint32_t sum = 0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) sum += number(j, factor_, 0.0f) - __float_as_uint(kWhole);
+    sum_ = warp_sum(static_cast<int>(sum));
+  }
+  // Where all lanes' slots have been read.
+  __device__ __forceinline__ void store() const {
+    const int s = lane_index() % 2;
+    std::byte* words = unit() + lane_index() % 8 / 2 * 4;
+    if (live_) {
+      store_digits(words + s * 2 * kColumnBytes, s == 0 ? factor_ : -factor_);
+      if (s != 0) store_digits(words + kUpperHalf, factor_);
+    }
+    if (lane_index() == 0 && any_) {
+      const ChunkWorth all{{worth_, worth_ * 0.0625f}, {worth_ * static_cast<float>(sum_), 0.0f}};
+      all.store(first_unit_);
+    }
+  }
+
+ private:
+  static constexpr float kWhole = 12582912.0f;  // 1.5 · 2^23: has no bits behind the point
+  // x · factor to the nearest number, and `more`, as the lower bits of that float.
+  __device__ __forceinline__ std::uint32_t number(int j, float factor, float more) const {
+    return __float_as_uint(fmaf(x_[j], factor, kWhole + more));
+  }
+  __device__ __forceinline__ void store_digits(std::byte* words, float factor) const {
+    *reinterpret_cast<std::uint32_t*>(words) = bytes(1, factor, 128.0f);
+    *reinterpret_cast<std::uint32_t*>(words + kColumnBytes) = bytes(0, factor, 0.0f);
+  }
+  __device__ __forceinline__ std::byte* unit() const {
+    return first_unit_ + lane_index() / 8 * kInputUnitBytes;
+  }
+  // Byte `which` of the four numbers.
+  __device__ __forceinline__ std::uint32_t bytes(unsigned which, float factor, float more) const {
+    const unsigned pair = which | (which + 4) << 4;
+    const std::uint32_t lower = __byte_perm(number(0, factor, more), number(1, factor, more), pair);
+    const std::uint32_t upper = __byte_perm(number(2, factor, more), number(3, factor, more), pair);
+    return __byte_perm(lower, upper, 0x5410);
+  }
+  std::byte* first_unit_;
+  float x_[4] = {};  // in the order of bytes: slot 8r + 2t + e at 2e + r
+  float factor_ = 0.0f;
+  float worth_ = 0.0f;
+  int sum_ = 0;
+  bool live_;
+  bool any_;
+};
+
+// A warp's chunks of a strip, a lane each; loaded before they are needed.
+class OwnChunks {
+ public:
+  // The chunks from `base` on, which go round the warps.
+  __device__ __forceinline__ OwnChunks(const CodeMatrixView& m, int base)
+      : left_((m.chunk_count - base - warp_index() + kProductWarps - 1) / kProductWarps) {
+    const int mine = base + warp_index() + lane_index() * kProductWarps;
+    if (mine < m.chunk_count) tail_ = __ldg(reinterpret_cast<const uint2*>(m.chunks + mine) + 1);
+  }
+  // They become digits; `input`: of the token. Code that runs two or four times: the shorter, the
+  // sooner it is there.
+  __device__ __forceinline__ void make_digits(std::byte* input) const {
+    const int count = min(left_, 32);
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+      ChunkDigits chunk = digits(input, i, count);
+      chunk.find_worth();
+      __syncwarp();
+      chunk.store();
+    }
+  }
+
+ private:
+  __device__ __forceinline__ ChunkDigits digits(std::byte* input, int i, int count) const {
+    const std::uint32_t first = __shfl_sync(kAllLanes, tail_.x, i);
+    const std::uint32_t units = __shfl_sync(kAllLanes, tail_.y, i);
+    return {input + (first & 0xffffu) * kInputUnitBytes,
+            i < count ? static_cast<int>(units >> 8 & 0xffu) : 0};
+  }
+  int left_;
+  uint2 tail_ = {};  // of a Chunk: first unit and group, bits and units
+};
+
+// The matrices that a share reads its row for, and where the digits go: those of equal gathers are
+// the same.
+struct OwnInput {
+  int first_matrix = 0;
+  int end_matrix = 0;
+  std::byte* digits = nullptr;  // [gathers][bytes]
+  int bytes = 0;
+
+  __device__ __forceinline__ std::byte* of(const ProductMatrix& m) const {
+    return digits + m.gather * bytes;
+  }
+  // As slots, before they are digits.
+  __device__ __forceinline__ float* slots_of(const ProductMatrix& m) const {
+    return reinterpret_cast<float*>(of(m));
+  }
+  // f(matrix) for the first of each gather.
+  template <class F>
+  __device__ __forceinline__ void for_each(const ProductArgs& args, const F& f) const {
+    for (int i = first_matrix; i < end_matrix; ++i) {
+      bool made = false;
+      for (int j = first_matrix; j < i; ++j) {
+        made = made || args.matrices[j].gather == args.matrices[i].gather;
+      }
+      if (!made) f(args.matrices[i]);
+    }
+  }
+};
+
+// Slots without a channel are zero.
+__device__ __forceinline__ void clear_padding(const ProductArgs& args, const OwnInput& to) {
+  bool padded = false;
+  to.for_each(args, [&](const ProductMatrix& m) {
+    if (m.view.units * kUnitSlots == args.in) return;
+    padded = true;
+    auto* words = reinterpret_cast<uint4*>(to.of(m));
+    for (int i = static_cast<int>(threadIdx.x); i < m.view.units * kInputUnitBytes / 16;
+         i += kProductThreads) {
+      words[i] = make_uint4(0, 0, 0, 0);
+    }
+  });
+  if (padded) product_sync();
+}
+
+// The one row of a product, as digits for the matrices of a share, complete for all multiplying
+// threads. It waits for the kernel before. Thread 0 stores what results are to be multiplied by.
+__device__ __forceinline__ void make_token_input(const ProductArgs& args, const OwnInput& to,
+                                                 RowSums& sums, float& factor) {
+  clear_padding(args, to);
+  const ProductMatrix& first = args.matrices[to.first_matrix];
+  const OwnChunks first_chunks(first.view, 0);
+  RowBlock row(0, args.in);
+  row.load_places(first.place_of_channel);
+  row.load_weights(args.norm);
+  dependency_wait();
+  float squares = 0.0f;
+#pragma unroll 1
+  for (int at = 0;;) {
+    row.load(args.x, args.norm, squares);
+    to.for_each(args, [&](const ProductMatrix& m) {
+      if (&m != &first) row.load_places(m.place_of_channel);
+      row.store(to.slots_of(m));
+    });
+    at += RowBlock::kChannels;
+    if (at >= args.in) break;
+    row = RowBlock(at, args.in);
+    row.load_places(first.place_of_channel);
+    row.load_weights(args.norm);
+  }
+  row_arrive();
+  squares = warp_sum(squares);
+  if (lane_index() == 0) sums.squares[threadIdx.x / 32] = squares;
+  wait_small_copies();
+  product_sync();
+  to.for_each(args, [&](const ProductMatrix& m) {
+    OwnChunks chunks = &m == &first ? first_chunks : OwnChunks(m.view, 0);
+#pragma unroll 1
+    for (int next = 32 * kProductWarps;; next += 32 * kProductWarps) {
+      chunks.make_digits(to.of(m));
+      if (next >= m.view.chunk_count) break;
+      chunks = OwnChunks(m.view, next);
+    }
+  });
+  if (threadIdx.x == 0) {
+    squares = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kProductWarps; ++w) squares += sums.squares[w];
+    factor = args.norm.present ? rsqrtf(squares * args.norm.share + args.norm.eps) : 1.0f;
+  }
+  product_sync();
+}
+
+}  // namespace bl::cuda

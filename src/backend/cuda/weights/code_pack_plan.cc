@@ -1,0 +1,206 @@
+#include "backend/cuda/weights/code_pack_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "backend/cuda/weights/packed_size.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "format/exl2_scale.h"
+
+namespace bl::cuda {
+namespace {
+
+// Copies of scales are rounded outwards to 16 bytes.
+constexpr std::size_t kScaleSlack = 16;
+
+// Cuts the units into chunks of one group. `group_scales`: s(g) of EXL2, or empty.
+void add_chunks(CodePackPlan& plan, const std::vector<float>& group_scales) {
+  std::uint32_t offset = 0;
+  const auto units = static_cast<std::size_t>(plan.units());
+  for (std::size_t u = 0; u < units;) {
+    Chunk chunk;
+    chunk.offset = offset;
+    chunk.first_unit = static_cast<std::uint16_t>(u);
+    chunk.group = static_cast<std::uint16_t>(plan.group_of_unit[u]);
+    if (!group_scales.empty()) chunk.group_scale = group_scales[chunk.group];
+    chunk.bits = static_cast<std::uint8_t>(plan.bits_of_unit[u]);
+    std::size_t end = u;
+    while (end < units && end - u < kMaxChunkUnits && plan.group_of_unit[end] == chunk.group) ++end;
+    chunk.units = static_cast<std::uint8_t>(end - u);
+    offset += static_cast<std::uint32_t>(chunk.units) * chunk.bits;
+    plan.chunks.push_back(chunk);
+    u = end;
+  }
+}
+
+// Gathers the chunks into pieces. A piece's groups are as few as its units even where the file has
+// groups without channels, so that scales take bounded room.
+void add_pieces(CodePackPlan& plan) {
+  static_assert(kMaxPieceUnits >= kMaxChunkUnits && kMaxPieceUnits <= 255);
+  for (std::size_t c = 0; c < plan.chunks.size();) {
+    const Chunk& first = plan.chunks[c];
+    Piece piece;
+    piece.offset = first.offset;
+    piece.first_unit = first.first_unit;
+    piece.first_chunk = static_cast<std::uint16_t>(c);
+    piece.first_group = first.group;
+    for (; c < plan.chunks.size(); ++c) {
+      const Chunk& chunk = plan.chunks[c];
+      const int groups = chunk.group - first.group + 1;
+      if (piece.units + chunk.units > kMaxPieceUnits || groups > kMaxPieceUnits) break;
+      piece.size = static_cast<std::uint16_t>(piece.size + chunk.units * chunk.bits);
+      piece.units = static_cast<std::uint8_t>(piece.units + chunk.units);
+      piece.groups = static_cast<std::uint8_t>(groups);
+      ++piece.chunks;
+    }
+    plan.pieces.push_back(piece);
+  }
+}
+
+void add_places(CodePackPlan& plan) {
+  if (plan.channel_of_slot.size() > std::size_t{1} << 16) return;
+  const auto in = static_cast<std::size_t>(plan.in);
+  std::vector<bool> placed(in);
+  std::vector<std::uint16_t> places((in + 3) / 4 * 4);
+  for (std::size_t slot = 0; slot < plan.channel_of_slot.size(); ++slot) {
+    const std::int32_t channel = plan.channel_of_slot[slot];
+    if (channel < 0) continue;
+    const auto at = static_cast<std::size_t>(channel);
+    places[at] = static_cast<std::uint16_t>(fragment_place(static_cast<int>(slot)));
+    placed[at] = true;
+  }
+  if (std::find(placed.begin(), placed.end(), false) != placed.end()) return;
+  plan.place_of_channel = std::move(places);
+}
+
+void check_units(const CodePackPlan& plan, const std::string& name) {
+  if (plan.units() > 65535) {
+    fail(ErrorCode::kUnsupported, "{}: {} input channels; the CUDA backend takes up to 2097120",
+         name, plan.in);
+  }
+}
+
+void check_groups(std::int64_t groups, const std::string& name) {
+  if (groups > 65535) {
+    fail(ErrorCode::kUnsupported, "{}: {} groups of rows; the CUDA backend takes up to 65535", name,
+         groups);
+  }
+}
+
+void choose_zeros(const GptqMatrix& matrix, CodePackPlan& plan) {
+  const auto [low, high] = std::minmax_element(matrix.zeros.begin(), matrix.zeros.end());
+  BL_CHECK(low != matrix.zeros.end());
+  plan.zero = *low;
+  if (*low == *high) {
+    plan.kind = ScaleKind::kGptq;
+  } else if (*high - *low <= 15) {
+    plan.kind = ScaleKind::kGptqZeros4;
+  } else {
+    plan.kind = ScaleKind::kGptqZeros16;
+    plan.zero = 0;
+  }
+}
+
+}  // namespace
+
+std::int64_t CodePackPlan::strip_bytes() const {
+  return std::int64_t{unit_bytes(1)} * std::accumulate(bits_of_unit.begin(), bits_of_unit.end(), 0);
+}
+
+std::uint32_t CodePackPlan::max_piece_bytes() const {
+  int most = 0;
+  for (const Piece& piece : pieces) most = std::max(most, piece.size * unit_bytes(1));
+  return static_cast<std::uint32_t>(most);
+}
+
+std::uint32_t CodePackPlan::max_piece_scale_bytes() const {
+  const int bytes = scale_bytes(kind);
+  int most = 0;
+  for (const Piece& piece : pieces) {
+    const int begin = piece.first_group * bytes / 16 * 16;
+    const int end = ((piece.first_group + piece.groups) * bytes + 15) / 16 * 16;
+    most = std::max(most, end - begin);
+  }
+  return static_cast<std::uint32_t>(most);
+}
+
+std::vector<std::int64_t> CodePackPlan::unit_offsets() const {
+  std::vector<std::int64_t> offsets;
+  std::int64_t words = 0;
+  for (const std::int32_t bits : bits_of_unit) {
+    offsets.push_back(words);
+    words += unit_bytes(bits) / 4;
+  }
+  return offsets;
+}
+
+CodePackPlan::Layout CodePackPlan::layout() const {
+  Layout layout;
+  layout.scales = piece_bytes(code_bytes());
+  layout.chunks = layout.scales + piece_bytes(scale_bytes_total() + kScaleSlack);
+  layout.pieces = layout.chunks + piece_bytes(chunks.size() * sizeof(Chunk));
+  layout.channels = layout.pieces + piece_bytes(pieces.size() * sizeof(Piece));
+  layout.places =
+      layout.channels + piece_bytes(channel_of_slot.size() * sizeof(channel_of_slot[0]));
+  layout.total = layout.places + piece_bytes(place_of_channel.size() * sizeof(place_of_channel[0]));
+  return layout;
+}
+
+CodePackPlan plan_codes(const Exl2Matrix& matrix, std::int64_t out) {
+  CodePackPlan plan;
+  plan.in = matrix.in;
+  plan.out = out;
+  plan.stored_out = matrix.out;
+  plan.kind = ScaleKind::kExl2;
+  plan.groups = static_cast<std::int32_t>(matrix.groups.size());
+  check_groups(plan.groups, matrix.name);
+  plan.channel_of_slot = matrix.perm;
+  for (std::size_t g = 0; g < matrix.groups.size(); ++g) {
+    const Exl2Matrix::Group& group = matrix.groups[g];
+    for (std::int32_t u = 0; u < group.slots / kUnitSlots; ++u) {
+      plan.group_of_unit.push_back(static_cast<std::int32_t>(g));
+      plan.bits_of_unit.push_back(group.bits);
+      plan.word_of_unit.push_back(group.first_word + u * group.bits);
+    }
+  }
+  check_units(plan, matrix.name);
+  std::vector<float> group_scales;
+  for (const std::uint16_t bits : matrix.q_scale_max) {
+    group_scales.push_back(exl2_group_scale(bits));
+  }
+  add_chunks(plan, group_scales);
+  add_pieces(plan);
+  add_places(plan);
+  return plan;
+}
+
+CodePackPlan plan_codes(const GptqMatrix& matrix, std::int64_t out) {
+  CodePackPlan plan;
+  plan.in = matrix.in;
+  plan.out = out;
+  plan.stored_out = matrix.out;
+  plan.groups = static_cast<std::int32_t>(matrix.groups);
+  check_groups(plan.groups, matrix.name);
+  choose_zeros(matrix, plan);
+  std::vector<std::vector<std::int32_t>> members(static_cast<std::size_t>(matrix.groups));
+  for (std::int64_t i = 0; i < matrix.in; ++i) {
+    const auto group = static_cast<std::size_t>(matrix.group_of[static_cast<std::size_t>(i)]);
+    members[group].push_back(static_cast<std::int32_t>(i));
+  }
+  for (std::size_t g = 0; g < members.size(); ++g) {
+    const std::vector<std::int32_t>& channels = members[g];
+    const std::size_t units = (channels.size() + kUnitSlots - 1) / kUnitSlots;
+    plan.channel_of_slot.insert(plan.channel_of_slot.end(), channels.begin(), channels.end());
+    plan.group_of_unit.insert(plan.group_of_unit.end(), units, static_cast<std::int32_t>(g));
+    plan.bits_of_unit.insert(plan.bits_of_unit.end(), units, matrix.bits);
+    plan.channel_of_slot.resize(plan.group_of_unit.size() * kUnitSlots, -1);
+  }
+  check_units(plan, matrix.name);
+  add_chunks(plan, {});
+  add_pieces(plan);
+  add_places(plan);
+  return plan;
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,58 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "backend/cuda/weights/code_matrix.h"
+#include "format/weight_matrix.h"
+
+namespace bl::cuda {
+
+// How the slots of a packed matrix come about: pure arithmetic on the file's groups, made before
+// anything is allocated.
+struct CodePackPlan {
+  std::int64_t in = 0;
+  std::int64_t out = 0;         // columns that are written
+  std::int64_t stored_out = 0;  // columns of the file
+  ScaleKind kind = ScaleKind::kExl2;
+  std::int32_t zero = 0;
+  std::vector<std::int32_t> channel_of_slot;  // [units · 32], −1 where a unit is padded
+  std::vector<std::int32_t> group_of_unit;    // [units] row of the file's scales
+  std::vector<std::int32_t> bits_of_unit;     // [units]
+  std::vector<std::int32_t> word_of_unit;     // [units] first word row, kExl2 only
+  // Where a channel's activation lies (fragment_place of its slot), [in] and zeros up to a multiple
+  // of 4; empty where 16 bits do not hold the places, or a channel has none.
+  std::vector<std::uint16_t> place_of_channel;
+  std::vector<Chunk> chunks;  // of a strip
+  std::vector<Piece> pieces;  // of a strip
+  std::int32_t groups = 0;    // rows of scales
+
+  std::int64_t units() const { return static_cast<std::int64_t>(group_of_unit.size()); }
+  std::int64_t strips() const { return (out + kStripColumns - 1) / kStripColumns; }
+  std::int64_t strip_bytes() const;
+  std::size_t code_bytes() const { return static_cast<std::size_t>(strips() * strip_bytes()); }
+  std::size_t scale_bytes_total() const {
+    return static_cast<std::size_t>(strips() * scale_stride(kind, groups));
+  }
+  // The most that a piece takes: of codes, and of scales with what 16-byte copies bring along.
+  std::uint32_t max_piece_bytes() const;
+  std::uint32_t max_piece_scale_bytes() const;
+  // Where the packing kernels write each unit, in words from the beginning of its strip.
+  std::vector<std::int64_t> unit_offsets() const;
+
+  // The device memory of the matrix: codes at its beginning, then these.
+  struct Layout {
+    std::size_t scales = 0;
+    std::size_t chunks = 0;
+    std::size_t pieces = 0;
+    std::size_t channels = 0;
+    std::size_t places = 0;
+    std::size_t total = 0;
+  };
+  Layout layout() const;
+};
+
+// `out`: columns to keep.
+CodePackPlan plan_codes(const Exl2Matrix& matrix, std::int64_t out);
+CodePackPlan plan_codes(const GptqMatrix& matrix, std::int64_t out);
+
+}  // namespace bl::cuda

@@ -1,0 +1,63 @@
+#pragma once
+// Columns of a quantized matrix as its file holds them, copied side by side into staging memory: a
+// matrix goes to the card in slices, while the one before is being packed there.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "backend/cuda/weights/code_pack_plan.h"
+
+namespace bl {
+class ThreadPool;
+}
+
+namespace bl::cuda {
+
+// What a file holds of a quantized matrix; empty what its format has not.
+struct FileCodes {
+  std::span<const std::uint32_t> words;        // [word rows, stored_out]
+  std::span<const std::uint32_t> scale_codes;  // [groups, stored_out / 8]
+  std::span<const std::uint16_t> scales;       // [groups, stored_out]
+  std::span<const std::uint16_t> zeros;        // [groups, stored_out]
+  std::int64_t stored_out = 0;
+};
+
+// Bytes from the beginning of a slice: what the packing kernels read, tables of the plan included.
+struct SliceLayout {
+  std::size_t words = 0;
+  std::size_t scale_codes = 0;
+  std::size_t scales = 0;
+  std::size_t zeros = 0;
+  std::size_t bits_of_unit = 0;
+  std::size_t offset_of_unit = 0;
+  std::size_t word_of_unit = 0;
+  std::size_t total = 0;
+};
+SliceLayout slice_layout(const FileCodes& file, const CodePackPlan& plan, std::int64_t columns);
+
+// The most columns, a multiple of a strip's and at least those, whose slice takes no more than
+// `bytes`, if one strip does.
+std::int64_t columns_that_fit(const FileCodes& file, const CodePackPlan& plan, std::size_t bytes);
+
+// Both are multiples of a strip's columns, but for the count of the last slice.
+struct ColumnRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+// Copies those columns and the tables to `to`.
+void copy_slice(const FileCodes& file, const CodePackPlan& plan, const ColumnRange& columns,
+                std::byte* to, ThreadPool& threads);
+
+// A table's bytes.
+template <class T>
+void put(std::byte* to, const std::vector<T>& values) {
+  if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(T));
+}
+
+// Plain bytes, by all threads.
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes, ThreadPool& threads);
+
+}  // namespace bl::cuda

@@ -1,0 +1,24 @@
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include "backend/cuda/weights/code_pack.h"
+
+namespace bl::cuda {
+
+// What the packing kernels write; device memory throughout.
+struct PackTarget {
+  std::uint32_t* codes = nullptr;                // [strips][strip words]
+  std::uint32_t* scales = nullptr;               // [strips][scale_stride / 4]
+  const std::int32_t* bits_of_unit = nullptr;    // [units]
+  const std::int64_t* offset_of_unit = nullptr;  // [units] words from the strip's start
+  std::int64_t strip_words = 0;
+  std::int32_t strips = 0;
+  std::int32_t units = 0;
+  std::int32_t groups = 0;
+  ScaleKind kind = ScaleKind::kExl2;
+};
+
+void launch_pack_codes(const CodeSource& source, const PackTarget& target, cudaStream_t stream);
+void launch_pack_scales(const ScaleSource& source, const PackTarget& target, cudaStream_t stream);
+
+}  // namespace bl::cuda
