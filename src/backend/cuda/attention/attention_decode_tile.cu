@@ -17,20 +17,7 @@ void launch_of(const DecodeRun& run) {
 }  // namespace
 
 void launch_decode_tile(const DecodeRun& run, CacheType type) {
-  switch (type) {
-    case CacheType::kFp8:
-      return launch_of<CacheType::kFp8>(run);
-    case CacheType::kQ8:
-      return launch_of<CacheType::kQ8>(run);
-    case CacheType::kQ6:
-      return launch_of<CacheType::kQ6>(run);
-    case CacheType::kQ4:
-      return launch_of<CacheType::kQ4>(run);
-    case CacheType::kF32:
-    case CacheType::kF16:
-      break;
-  }
-  BL_CHECK(false);
+  launch_for_codes(type, [&](auto constant) { launch_of<constant()>(run); });
 }
 
 }  // namespace bl::cuda

@@ -48,21 +48,8 @@ void attention_prefill(ExecContext& ctx, const AttentionParams& params, const De
   if (takes_hopper(ctx, part, type)) return attention_hopper(ctx, part, plan, turns);
   BL_CHECK(turns == nullptr);
   const PrefillRun run{ctx, part, plan.host.prefill_spans, plan.host.prefill_tokens * params.group};
-  switch (type) {
-    case CacheType::kF16:
-      return launch_prefill_of<CacheType::kF16>(run);
-    case CacheType::kFp8:
-      return launch_prefill_of<CacheType::kFp8>(run);
-    case CacheType::kQ8:
-      return launch_prefill_of<CacheType::kQ8>(run);
-    case CacheType::kQ6:
-      return launch_prefill_of<CacheType::kQ6>(run);
-    case CacheType::kQ4:
-      return launch_prefill_of<CacheType::kQ4>(run);
-    case CacheType::kF32:
-      break;
-  }
-  BL_CHECK(false);
+  if (type == CacheType::kF16) return launch_prefill_of<CacheType::kF16>(run);
+  launch_for_codes(type, [&](auto constant) { launch_prefill_of<constant()>(run); });
 }
 
 }  // namespace bl::cuda

@@ -202,13 +202,15 @@ Layout lay_out(const DeviceFacts& facts, const ExpertProductArgs& args) {
   constexpr int kSumBytes = kProductWarps * kGroupStrips * kStripColumns * Tiles * kTokenTile *
                             static_cast<int>(sizeof(float));
   layout.bytes = kBarrierBytes + kSumBytes;
-  if (!kWithRing<Tiles> || !facts.dependent_launch()) return layout;  // nor bulk copies
-  for (int i = 0; i < args.count; ++i) {
-    shape.make_room(args.matrices[i].piece_bytes, args.matrices[i].piece_scale_bytes);
+  if constexpr (kWithRing<Tiles>) {
+    if (!facts.dependent_launch()) return layout;  // nor bulk copies
+    for (int i = 0; i < args.count; ++i) {
+      shape.make_room(args.matrices[i].piece_bytes, args.matrices[i].piece_scale_bytes);
+    }
+    constexpr int kReserved = 2048;  // a CTA's own and the system's
+    layout.bytes = static_cast<int>(facts.shared_bytes_per_cta) - kReserved;
+    shape.fill(layout.bytes - kBarrierBytes, kGroupStrips);
   }
-  constexpr int kReserved = 2048;  // a CTA's own and the system's
-  layout.bytes = static_cast<int>(facts.shared_bytes_per_cta) - kReserved;
-  shape.fill(layout.bytes - kBarrierBytes, kGroupStrips);
   return layout;
 }
 
