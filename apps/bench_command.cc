@@ -255,8 +255,7 @@ std::uint64_t device_peak(const ModelSession& session) {
 }
 
 // `load_seconds`: from opening the files until the first token could be computed.
-Json to_json(const std::vector<Measurement>& results, const ModelSession& session,
-             double load_seconds) {
+Json to_json(const std::vector<Measurement>& results, ModelSession& session, double load_seconds) {
   Json list = Json::array();
   for (const Measurement& result : results) {
     list.push_back({{"test", result.test},
@@ -271,6 +270,8 @@ Json to_json(const std::vector<Measurement>& results, const ModelSession& sessio
                     {"peak_host_bytes", peak_host_memory()},
                     {"load_seconds", load_seconds},
                     {"weight_bytes", session.plan().weights},
+                    {"embedding_bytes", session.model().embedding_bytes()},
+                    {"kv_token_bytes", session.cache().page_bytes() / kPageSlots},
                     {"backend", session.backend().description()}});
   }
   return list;

@@ -45,6 +45,8 @@ class Model {
 
   const ModelSpec& spec() const { return parts_.spec; }
   std::int64_t vocab() const { return parts_.spec.vocab; }
+  // Of the embedding's tables, which a step reads a few rows of.
+  std::size_t embedding_bytes() const { return parts_.embedding.bytes(); }
   // Rows of the embedding: ids must be below.
   std::int64_t embedding_rows() const { return parts_.embedding.table().rows(); }
   // Cache of each layer that attends, in the order of forward's `layers`.
