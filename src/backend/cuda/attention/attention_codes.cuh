@@ -48,23 +48,6 @@ struct CodeTile {
   }
 };
 
-// kBytes (4, 8 or 16) bytes, or zeros.
-template <int kBytes>
-__device__ __forceinline__ void copy_unit(std::uint32_t shared, const std::byte* global,
-                                          bool present) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
-                 "r"(present ? 16 : 0)
-                 : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(global),
-                 "n"(kBytes), "r"(present ? kBytes : 0)
-                 : "memory");
-  }
-#endif
-}
-
 // 16 rows from a page, zeros from row `present` on; asynchronous.
 template <CacheType kType, int kDim>
 __device__ __forceinline__ void copy_code_rows(const std::byte* from, int present,
@@ -80,9 +63,9 @@ __device__ __forceinline__ void copy_code_rows(const std::byte* from, int presen
     const int place = Tile::place(i - row * Tile::kUnits);
     const std::uint32_t at = to + row * Tile::kStride + place;
     const std::byte* source = from + i * Tile::kUnit;
-    copy_unit<Tile::kUnit>(at, source, row < present);
+    copy_or_clear<Tile::kUnit>(at, source, row < present);
     if (Tile::kHigh && place >= Tile::kHighAt && place < Tile::kScalesAt) {
-      copy_unit<Tile::kUnit>(at + 8, source, row < present);
+      copy_or_clear<Tile::kUnit>(at + 8, source, row < present);
     }
   }
 }

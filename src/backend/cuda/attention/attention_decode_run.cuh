@@ -35,11 +35,8 @@ void launch_decode(const DecodeRun& run) {
   const auto kernel = decode_kernel<Room>;
   allow_shared_bytes(kernel, bytes);
   LaunchShape shape = shape_of(run.ctx, run.grid, dim3(static_cast<unsigned>(warps) * 32), bytes);
-  if (run.launch.clusters) {
-    launch_clusters(shape, run.grid.x, kernel, run.params, run.launch, run.fresh);
-  } else {
-    launch(shape, kernel, run.params, run.launch, run.fresh);
-  }
+  if (run.launch.clusters) shape.cluster = run.grid.x;
+  launch(shape, kernel, run.params, run.launch, run.fresh);
 }
 
 }  // namespace bl::cuda

@@ -1,7 +1,6 @@
 #pragma once
 #include <cstddef>
 #include <type_traits>
-#include <utility>
 
 #include "backend/cuda/device/launch.cuh"
 #include "base/check.h"
@@ -38,28 +37,6 @@ void launch_for_codes(CacheType type, const Launch& launch) {
       break;
   }
   BL_CHECK(false);
-}
-
-// launch() of clusters of `ctas` CTAs side by side.
-template <class... Parameters, class... Arguments>
-void launch_clusters(const LaunchShape& shape, unsigned ctas, void (*kernel)(Parameters...),
-                     Arguments&&... arguments) {
-  cudaLaunchAttribute attributes[2]{};
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim.x = ctas;
-  attributes[0].val.clusterDim.y = 1;
-  attributes[0].val.clusterDim.z = 1;
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = shape.grid;
-  config.blockDim = shape.block;
-  config.dynamicSmemBytes = shape.shared_bytes;
-  config.stream = shape.stream;
-  config.attrs = attributes;
-  config.numAttrs = shape.dependent ? 2 : 1;
-  BL_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel,
-                                   static_cast<Parameters>(std::forward<Arguments>(arguments))...));
 }
 
 }  // namespace bl::cuda

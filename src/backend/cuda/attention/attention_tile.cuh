@@ -10,6 +10,7 @@
 
 #include "backend/cuda/attention/attention_params.h"
 #include "backend/cuda/attention/kv_codec.cuh"
+#include "backend/cuda/device/async_copy.cuh"
 #include "backend/cuda/device/shared_address.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 
@@ -20,30 +21,7 @@ inline constexpr float kLog2E = 1.44269504088896340736f;
 template <int kDim>
 inline constexpr int kTileStride = kDim + 8;
 
-// ---- Copies and fragments
-
-// 16 bytes, or zeros.
-__device__ __forceinline__ void copy_async(void* shared, const void* global, bool present) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
-               "l"(global), "r"(present ? 16 : 0)
-               : "memory");
-#endif
-}
-
-__device__ __forceinline__ void commit_copies() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
-// Waits until at most kPending of this thread's groups are under way.
-template <int kPending>
-__device__ __forceinline__ void wait_copies() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-#endif
-}
+// ---- Fragments
 
 __device__ __forceinline__ void load_matrices(std::uint32_t (&m)[4], const __half* at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"

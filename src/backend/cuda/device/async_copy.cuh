@@ -8,6 +8,40 @@
 
 namespace bl::cuda {
 
+// kBytes (4, 8 or 16) bytes, or zeros.
+template <int kBytes>
+__device__ __forceinline__ void copy_or_clear(std::uint32_t to, const void* from, bool present) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(present ? 16 : 0)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(kBytes),
+                 "r"(present ? kBytes : 0)
+                 : "memory");
+  }
+#endif
+}
+__device__ __forceinline__ void copy_async(void* shared, const void* global, bool present) {
+  copy_or_clear<16>(shared_address(shared), global, present);
+}
+
+// What this thread has asked for since the last time is a group.
+__device__ __forceinline__ void commit_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits until at most kPending of this thread's groups are under way.
+template <int kPending>
+__device__ __forceinline__ void wait_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+#endif
+}
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 // Copies of 16 or 8 bytes, where `wanted`: predicates, since every branch to such a copy costs
@@ -25,13 +59,6 @@ __device__ __forceinline__ void copy_eight_if(bool wanted, std::uint32_t to, con
       "@wanted cp.async.ca.shared.global [%0], [%1], 8;\n}\n" ::"r"(to),
       "l"(from), "r"(static_cast<int>(wanted))
       : "memory");
-}
-__device__ __forceinline__ void end_copies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int Pending>
-__device__ __forceinline__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 // All but the last `pending` groups of this thread's copies have come.
 __device__ __forceinline__ void wait_copies(int pending) {

@@ -104,11 +104,4 @@ __device__ __forceinline__ void async_fence() {
 
 #endif
 
-// What this thread has asked for by copy_small() is there.
-__device__ __forceinline__ void wait_small_copies() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-}
-
 }  // namespace bl::cuda

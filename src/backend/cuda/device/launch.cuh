@@ -34,6 +34,7 @@ struct LaunchShape {
   std::size_t shared_bytes = 0;  // dynamic shared memory
   cudaStream_t stream = nullptr;
   bool dependent = false;  // the card knows programmatic dependent launch
+  unsigned cluster = 0;    // CTAs side by side along x that are a cluster, if any are
 };
 
 inline LaunchShape shape_of(const ExecContext& ctx, dim3 grid, dim3 block,
@@ -49,11 +50,18 @@ void launch(const LaunchShape& shape, void (*kernel)(Parameters...), Arguments&&
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = shape.stream;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = shape.dependent ? 1 : 0;
+  cudaLaunchAttribute attributes[2]{};
+  config.attrs = attributes;
+  if (shape.dependent) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 0) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {shape.cluster, 1, 1};
+  }
   BL_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel,
                                    static_cast<Parameters>(std::forward<Arguments>(arguments))...));
 }

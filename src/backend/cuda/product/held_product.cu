@@ -215,7 +215,7 @@ class HeldCta {
         ask_for_scales(place.scales, matrix, begin + launch_.codes[warp_index()]);
       }
     }
-    end_copies();
+    commit_copies();
   }
 
   // This lane's pieces First and First + 1 of a quad. `head`: the beginning of a HeldQuad.

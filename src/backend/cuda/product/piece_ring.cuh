@@ -87,6 +87,19 @@ struct PieceStrips {
   int count = 0;
 };
 
+// From the first of a run of pieces to its last one.
+__device__ __forceinline__ Piece joined_piece(const uint4& first, const uint4& last) {
+  Piece piece;
+  Piece end;
+  *reinterpret_cast<uint4*>(&piece) = first;
+  *reinterpret_cast<uint4*>(&end) = last;
+  piece.size = static_cast<std::uint16_t>(end.offset + end.size - piece.offset);
+  piece.units = static_cast<std::uint8_t>(end.first_unit + end.units - piece.first_unit);
+  piece.chunks = static_cast<std::uint8_t>(end.first_chunk + end.chunks - piece.first_chunk);
+  piece.groups = static_cast<std::uint8_t>(end.first_group + end.groups - piece.first_group);
+  return piece;
+}
+
 // Follows the pieces of a share: strips in groups of at most `at_once`, of one matrix each, every
 // group piece by piece. Gated products take a group of the first matrix, then the same strips of
 // the second.
@@ -260,19 +273,6 @@ class PieceRing {
   __device__ __forceinline__ EntryHeader* header(int slot) const {
     return reinterpret_cast<EntryHeader*>(headers_) + slot;
   }
-  // From the first of a run of pieces to its last one.
-  __device__ __forceinline__ static Piece joined_piece(const uint4& first, const uint4& last) {
-    Piece piece;
-    Piece end;
-    *reinterpret_cast<uint4*>(&piece) = first;
-    *reinterpret_cast<uint4*>(&end) = last;
-    piece.size = static_cast<std::uint16_t>(end.offset + end.size - piece.offset);
-    piece.units = static_cast<std::uint8_t>(end.first_unit + end.units - piece.first_unit);
-    piece.chunks = static_cast<std::uint8_t>(end.first_chunk + end.chunks - piece.first_chunk);
-    piece.groups = static_cast<std::uint8_t>(end.first_group + end.groups - piece.first_group);
-    return piece;
-  }
-
   // What one lane copies of every piece of a group: the codes or the scales of a strip, or the
   // chunks; the groups of strips have eight at most.
   struct Lane {

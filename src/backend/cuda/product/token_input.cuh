@@ -3,7 +3,7 @@
 // slots, then made digits where they lie (code_digits.cuh). That costs less than a launch of its
 // own. The factor of a norm is left to the results.
 
-#include "backend/cuda/device/bulk_copy.cuh"
+#include "backend/cuda/device/async_copy.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/product/code_digits.cuh"
 #include "backend/cuda/product/piece_product.cuh"
@@ -256,7 +256,8 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
   row_arrive();
   squares = warp_sum(squares);
   if (lane_index() == 0) sums.squares[threadIdx.x / 32] = squares;
-  wait_small_copies();
+  commit_copies();
+  wait_copies<0>();
   product_sync();
   to.for_each(args, [&](const ProductMatrix& m) {
     OwnChunks chunks = &m == &first ? first_chunks : OwnChunks(m.view, 0);

@@ -158,19 +158,6 @@ class TokenRing {
   __device__ __forceinline__ EntryHeader* header(int slot) const {
     return reinterpret_cast<EntryHeader*>(headers_ + slot * RingShape::kHeaderBytes);
   }
-  // From the first of a run of pieces to its last one.
-  __device__ __forceinline__ static Piece joined_piece(const uint4& first, const uint4& last) {
-    Piece piece;
-    Piece end;
-    *reinterpret_cast<uint4*>(&piece) = first;
-    *reinterpret_cast<uint4*>(&end) = last;
-    piece.size = static_cast<std::uint16_t>(end.offset + end.size - piece.offset);
-    piece.units = static_cast<std::uint8_t>(end.first_unit + end.units - piece.first_unit);
-    piece.chunks = static_cast<std::uint8_t>(end.first_chunk + end.chunks - piece.first_chunk);
-    piece.groups = static_cast<std::uint8_t>(end.first_group + end.groups - piece.first_group);
-    return piece;
-  }
-
   // Up to 32 entries of a group of strips, a lane each.
   class Batch {
    public:
