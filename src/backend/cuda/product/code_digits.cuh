@@ -177,8 +177,8 @@ struct ChunkPlanes {
   int stride = 0;                    // to the next strip's, bytes
   int strips = 0;                    // that are there, at least one
   int units = 0;
-  // Strips beyond the last one are multiplied like it, and the results are not used: cheaper than
-  // code for every count, which the instruction cache would have to hold.
+  // A strip beyond the last one (a single strip goes by the code for two) is multiplied like it,
+  // and the results are not used.
   template <int Strips>
   __device__ __forceinline__ const std::byte* strip(int i) const {
     if (i == 0) return first;

@@ -287,8 +287,10 @@ struct GptqScales {
   ScaleKind kind;
   float base;
   float factor;
+  __device__ __forceinline__ GptqScales(ScaleKind of, float zero, float times)
+      : kind(of), base(zero), factor(times) {}
   __device__ __forceinline__ GptqScales(const CodeMatrixView& m, const Chunk&, int, float times)
-      : kind(m.kind), base(static_cast<float>(m.zero)), factor(times) {}
+      : GptqScales(m.kind, static_cast<float>(m.zero), times) {}
   __device__ __forceinline__ LaneScales of(const std::byte* scales, int lane) const {
     const int g = lane / 4;
     const float2 halves = __half22float2(reinterpret_cast<const __half2*>(scales)[g]);

@@ -51,15 +51,18 @@ BL_HD constexpr std::uint32_t info_of_whole(int bits) {
   return info_of_bits(bits) | 1u << 16 | 8u << 20;
 }
 
-struct HeldPlan {
+struct HeldCut {
+  // Of a strip and warp, in any part.
+  std::array<std::int32_t, kHeldWarps> code_bytes{};
+  // Slots are cut into so many parts, each for CTAs of its own; 0: they cannot be.
+  int parts = 0;
   bool whole = false;  // no quad begins or ends within a chunk
   // The warps of the upper half have so much less to multiply that they alone add up sums.
   bool upper_adds = false;
-  // Slots of the matrix are cut into so many parts, each for CTAs of its own.
-  int parts = 0;
+};
+
+struct HeldPlan : HeldCut {
   std::vector<HeldQuad> quads;  // [parts][kHeldWarps][kWarpQuads], empty ones without pieces
-  // Of a strip and warp, in any part.
-  std::array<std::int32_t, kHeldWarps> code_bytes{};
 };
 
 // `strips` of the matrix for `ctas` CTAs. most_parts 1: all slots in one part, or no plan (parts

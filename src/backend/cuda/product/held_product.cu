@@ -453,12 +453,12 @@ HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
   }
   const StripShares shares =
       backend.product_plans().find(weights, args.gated, ctas / work.parts, false);
-  work.shares = {shares.begins, shares.ctas, 0};
+  work.shares = {shares.begins, shares.ctas};
+  int longest = 0;  // a pair is one strip
   for (std::size_t i = 0; i + 1 < shares.host_begins.size(); ++i) {
-    const int strips = shares.host_begins[i + 1] - shares.host_begins[i];
-    work.shares.longest = std::max(work.shares.longest, strips);
+    longest = std::max(longest, shares.host_begins[i + 1] - shares.host_begins[i]);
   }
-  const int strips = work.shares.longest * (args.gated ? 2 : 1);
+  const int strips = longest * (args.gated ? 2 : 1);
   const bool fits =
       strips <= kMaxShareStrips && lay_out<2>(facts.shared_bytes_per_cta, launch_args);
   return fits ? work : HeldWork{};

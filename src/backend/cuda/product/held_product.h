@@ -20,16 +20,11 @@ namespace bl::cuda {
 struct HeldStrips {
   const std::int32_t* begins = nullptr;
   int ctas = 0;
-  int longest = 0;  // strips of a CTA; a pair is one
 };
 
 // A launch, planned.
-struct HeldWork {
+struct HeldWork : HeldCut {                  // what holds for all matrices
   const HeldQuad* quads[kMaxMatrices] = {};  // device, of HeldPlan
-  std::array<std::int32_t, kHeldWarps> code_bytes{};
-  int parts = 0;       // 0: not for these matrices
-  bool whole = false;  // of all plans
-  bool upper_adds = false;
   HeldStrips shares;
   // Where several CTAs have parts of the same strips.
   float* partials = nullptr;     // [parts][strips][kHeldStripSums]

@@ -189,21 +189,7 @@ class HeldWarp {
   __device__ __forceinline__ LaneScales lane_scales(int p) const {
     const int lane = lane_index();
     if constexpr (kGptq) {
-      const std::byte* at = scales_ + p * scale_bytes_;
-      const int g = lane / 4;
-      const float2 halves = __half22float2(reinterpret_cast<const __half2*>(at)[g]);
-      LaneScales result{{halves.x * (1.0f / kCodeUnit), halves.y * (1.0f / kCodeUnit)},
-                        {base_, base_}};
-      if (kind_ == ScaleKind::kGptqZeros4) {
-        const auto codes = static_cast<std::uint32_t>(at[32 + g]);
-        result.zero[0] += static_cast<float>(codes & 15u);
-        result.zero[1] += static_cast<float>(codes >> 4);
-      } else if (kind_ == ScaleKind::kGptqZeros16) {
-        const ushort2 zeros = reinterpret_cast<const ushort2*>(at + 32)[g];
-        result.zero[0] = static_cast<float>(zeros.x);
-        result.zero[1] = static_cast<float>(zeros.y);
-      }
-      return result;
+      return GptqScales(kind_, base_, 1.0f / kCodeUnit).of(scales_ + p * scale_bytes_, lane);
     } else {
       const auto codes = static_cast<std::uint32_t>(scales_[p * 8 + lane / 4]);
       return {{tables_.scales[p][codes & 15u], tables_.scales[p][codes >> 4]}, {0.0f, 0.0f}};

@@ -55,8 +55,7 @@ const HeldShares& ProductPlans::find_held(const CodeWeights& matrix, int ctas, i
   if (known != held_.end()) return known->second;
   HeldShares shares;
   const HeldPlan plan = plan_held(matrix.plan.chunks, matrix.view.strips, ctas, most_parts);
-  if (plan.parts > 0)
-    shares = {copy_to_device(plan.quads), plan.parts, plan.whole, plan.upper_adds, plan.code_bytes};
+  if (plan.parts > 0) shares = {plan, copy_to_device(plan.quads)};
   return held_.emplace(key, shares).first->second;
 }
 

@@ -2,7 +2,6 @@
 // How the strips of one launch of products are shared out: a value, made on the host once a
 // combination of matrices.
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -33,12 +32,8 @@ struct StripShares {
 };
 
 // HeldPlan with its quads in device memory.
-struct HeldShares {
+struct HeldShares : HeldCut {
   const HeldQuad* quads = nullptr;
-  int parts = 0;  // 0: there is no such plan
-  bool whole = false;
-  bool upper_adds = false;
-  std::array<std::int32_t, kHeldWarps> code_bytes{};
 };
 
 // Plans in device memory, by the shapes of the matrices.
