@@ -84,7 +84,7 @@ class CudaHalfInput : public OnCudaDevice {
 
   void expect_equal(const PackedMatrix& gate, const PackedMatrix& up, const PackedMatrix& down) {
     ASSERT_GT(device_->ops().half_input_width(device_->context(), down, 90), 0);
-    ASSERT_EQ(device_->ops().half_input_width(device_->context(), down, 64), 0);
+    ASSERT_EQ(device_->ops().half_input_width(device_->context(), down, 8), 0);
     for (const float scale : {1.0f, 1e-3f, 100.0f}) {
       EXPECT_LE(difference(feed_forward(gate, up, down, scale, true),
                            feed_forward(gate, up, down, scale, false)),
