@@ -4,6 +4,7 @@
 
 #include "backend/cuda/attention/attention_tables.h"
 #include "backend/cuda/device/cuda_check.h"
+#include "backend/cuda/device/piece_runs.h"
 #include "backend/cuda/device/step_recorder.h"
 #include "backend/cuda/embedded_launch_plans.h"
 #include "backend/cuda/experts/cuda_experts.h"
@@ -141,8 +142,14 @@ void CudaBackend::synchronize() {
 // The address of each side says where it is.
 void CudaBackend::copy_pieces(std::span<const CopyPiece> pieces) {
   if (recorder_->silent()) return;
-  for (const CopyPiece& piece : pieces) {
-    BL_CUDA_CHECK(cudaMemcpyAsync(piece.to, piece.from, piece.bytes, cudaMemcpyDefault, stream_));
+  for (const cuda::PieceRun& run : cuda::runs_of(pieces, facts_.largest_pitch)) {
+    const CopyPiece& first = run.first;
+    if (run.rows == 1) {
+      BL_CUDA_CHECK(cudaMemcpyAsync(first.to, first.from, first.bytes, cudaMemcpyDefault, stream_));
+    } else {
+      BL_CUDA_CHECK(cudaMemcpy2DAsync(first.to, run.to_pitch, first.from, run.from_pitch,
+                                      first.bytes, run.rows, cudaMemcpyDefault, stream_));
+    }
   }
 }
 

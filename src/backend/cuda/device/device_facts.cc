@@ -46,6 +46,7 @@ DeviceFacts read_device_facts(int index) {
       static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
   facts.shared_bytes_per_multiprocessor =
       static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, index));
+  facts.largest_pitch = static_cast<std::size_t>(attribute(cudaDevAttrMaxPitch, index));
   if (facts.compute_capability < kOldest) {
     fail(ErrorCode::kUnsupported,
          "cuda:{}: {} has compute capability {}.{}, 7.5 or later is needed; use --backend cpu",

@@ -12,6 +12,7 @@ struct DeviceFacts {
   int multiprocessors = 0;
   std::size_t shared_bytes_per_cta = 0;  // with opt-in
   std::size_t shared_bytes_per_multiprocessor = 0;
+  std::size_t largest_pitch = 0;  // of a copy of rows
   std::size_t memory_bytes = 0;
   std::size_t free_bytes = 0;  // when it was opened
   bool dependent_launch() const { return compute_capability >= 90; }
