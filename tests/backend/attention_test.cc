@@ -120,6 +120,14 @@ std::vector<AttentionCase> attention_cases() {
                        {{0, 31}, {0, 32}, {0, 33}, {97, 127}, {128, 129}, {300, 200}}});
       cases.push_back({"typed_rules", 6, 2, dim, 0, type, {{300, 140}}, 8.0f, 150, true, true});
       cases.push_back({"typed_tile_window", 4, 4, dim, 0, type, {{191, 200}, {0, 129}}, 0, 130});
+      // A few tokens behind a long past: tiles of rows, pieces of keys, and some without keys.
+      cases.push_back({"typed_behind", 8, 2, dim, 0, type, {{2045, 16}}});
+      cases.push_back({"typed_behind", 6, 2, dim, 0, type, {{1024, 33}, {1100, 1}, {1791, 7}}});
+      cases.push_back({"typed_behind", 2, 1, dim, 0, type, {{1500, 64}}});
+      cases.push_back({"typed_behind_few", 8, 2, dim, 0, type, {{100, 5}, {508, 8}, {0, 6}}});
+      cases.push_back(
+          {"typed_behind_rules", 8, 2, dim, 0, type, {{1100, 40}}, 8.0f, 700, true, true});
+      cases.push_back({"typed_behind_window", 8, 2, dim, 0, type, {{2300, 20}}, 0, 1029, true});
     }
     cases.push_back({"typed_softcap", 4, 2, 64, 0, type, {{0, 40}, {300, 1}, {700, 1}}, 5.0f});
     cases.push_back({"typed_sinks", 8, 2, 64, 0, type, {{0, 40}, {300, 1}, {700, 1}}, 0, 0, true});
@@ -368,6 +376,9 @@ TEST_P(AttentionOp, RepeatsItself) {
     const Problem problem(c);
     const std::vector<float> once = run_case(device, problem);
     EXPECT_EQ(run_case(device, problem), once) << name_of(type);
+    const AttentionCase few{"again", 8, 2, 128, 0, type, {{2000, 16}}};
+    const Problem behind(few);
+    EXPECT_EQ(run_case(device, behind), run_case(device, behind)) << name_of(type);
   }
 }
 

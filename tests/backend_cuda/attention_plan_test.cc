@@ -294,6 +294,45 @@ TEST(AttentionPlan, FormsHaveKernels) {
   EXPECT_FALSE(decode_form(CacheType::kF16, 192, 128, 4, false).clusters);
 }
 
+// The kernel for compute capability 9.0 takes steps whose rows are several tiles of the other one,
+// where clusters of it fit on the card at once.
+TEST(AttentionPlan, ManyRowsBehindALongPastAreClusters) {
+  const DecodeShape usual{.spans = 1,
+                          .tokens = 16,
+                          .kv_heads = 8,
+                          .group = 4,
+                          .max_keys = 4096,
+                          .multiprocessors = 132,
+                          .clusters = true};
+  EXPECT_EQ(split_hopper(usual).row_tiles, 1);
+  EXPECT_EQ(split_hopper(usual).pieces, kMostClusterCtas);
+  const auto pieces = [&](const auto& change) {
+    DecodeShape shape = usual;
+    change(shape);
+    return split_hopper(shape).pieces;
+  };
+  EXPECT_EQ(pieces([](DecodeShape& s) { s.clusters = false; }), 0);
+  EXPECT_EQ(pieces([](DecodeShape& s) { s.regardless_of_batch = true; }), 0);
+  EXPECT_EQ(pieces([](DecodeShape& s) { s.tokens = 4; }), 0);  // one tile of the other's
+  EXPECT_EQ(pieces([](DecodeShape& s) { s.tokens = 5; }), kMostClusterCtas);
+  EXPECT_EQ(pieces([](DecodeShape& s) { s.tokens = 64; }), 4);
+  EXPECT_EQ(pieces([](DecodeShape& s) { s.max_keys = 512; }), 2);
+  EXPECT_EQ(pieces([](DecodeShape& s) { s.max_keys = 256; }), 0);
+  EXPECT_EQ(pieces([](DecodeShape& s) { s.window = 300; }), 0);  // as few
+  EXPECT_EQ(pieces([](DecodeShape& s) { s.window = 1024; }), 4);
+  EXPECT_EQ(pieces([](DecodeShape& s) { s.spans = 9; }), 0);
+  for (int spans = 1; spans < 20; ++spans) {
+    for (int tokens = 5; tokens <= kShortTokens; ++tokens) {
+      DecodeShape shape = usual;
+      shape.spans = spans;
+      shape.tokens = tokens;
+      const HopperSplit split = split_hopper(shape);
+      EXPECT_GE(split.row_tiles * kHopperPieceRows, tokens * shape.group);
+      EXPECT_LE(spans * shape.kv_heads * split.row_tiles * split.pieces, shape.multiprocessors);
+    }
+  }
+}
+
 TEST(AttentionPlan, FixedPiecesDependOnTheSpanOnly) {
   for (int keys = 1; keys < 40000; keys += 97) {
     const int piece = own_piece_keys(keys);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/attention/attention_decode_run.cuh"
+#include "backend/cuda/attention/attention_hopper.h"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -48,8 +49,7 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
   const DecodeForm form = decode_form(type, params.k_row.dim, params.v_row.dim,
                                       host.decode_tokens * params.group, ctx.deterministic);
   const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
-  const DecodeSplit split =
-      split_decode({.spans = host.decode_spans,
+  DecodeShape shape{.spans = host.decode_spans,
                     .tokens = host.decode_tokens,
                     .kv_heads = params.kv_heads,
                     .group = params.group,
@@ -57,7 +57,13 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
                     .window = params.window,
                     .multiprocessors = cuda_ops_of(ctx).multiprocessors,
                     .regardless_of_batch = ctx.deterministic,
-                    .clusters = form.clusters && facts.compute_capability >= 90});
+                    .clusters = facts.compute_capability >= 90};
+  if (rope == nullptr && takes_hopper(ctx, params, type)) {
+    const HopperSplit pieces = split_hopper(shape);
+    if (pieces.pieces > 0) return attention_hopper_pieces(ctx, params, pieces, host.decode_spans);
+  }
+  shape.clusters = shape.clusters && form.clusters;
+  const DecodeSplit split = split_decode(shape);
   DecodeLaunch launch{.clusters = split.clusters,
                       .row_tiles = split.row_tiles,
                       .span_rows = split.span_rows,

@@ -1,8 +1,9 @@
 #pragma once
-// A CTA of the prefill kernel for compute capability 9.0, after FlashAttention-3
-// (arXiv:2407.08608): one warp asks the copy engine for tiles of 128 keys and values, two
-// warpgroups have 64 query rows each, in registers. A warpgroup's products with the values of a
-// tile run beside its exponentials of the next one.
+// A CTA of the kernels for compute capability 9.0, after FlashAttention-3 (arXiv:2407.08608): one
+// warp asks the copy engine for tiles of 128 keys and values, warpgroups have 64 query rows each,
+// in registers. A warpgroup's products with the values of a tile run beside its exponentials of the
+// next one. Here the kernel for prefill, with all keys of its rows; attention_hopper_pieces.cuh has
+// the one whose CTAs share them.
 
 #include "backend/cuda/attention/attention_tile.cuh"
 #include "backend/cuda/attention/rope.cuh"
@@ -12,25 +13,32 @@
 
 namespace bl::cuda {
 
-inline constexpr int kHopperThreads = 3 * 128;
-inline constexpr int kHopperRows = 2 * 64;
 inline constexpr int kHopperKeys = 128;
-inline constexpr int kHopperStages = 2;
 
-template <int kDim>
+// `kWarpgroups`: that multiply; `kStages`: tiles of keys, and as many of values, on their way.
+template <int kDim_, int kWarpgroups, int kStages_>
 struct HopperRoom {
+  static constexpr int kDim = kDim_;
+  static constexpr int kStages = kStages_;
+  static constexpr int kRows = 64 * kWarpgroups;
+  static constexpr int kReaders = 128 * kWarpgroups;  // threads
+  static constexpr int kThreads = 128 + kReaders;
   static constexpr int kBoxBytes = kHopperKeys * 128;  // 64 elements of each row
   static constexpr int kBoxes = kDim / 64;
   static constexpr int kTileBytes = kBoxes * kBoxBytes;
   // Keys, then values; tiles are aligned to 1024 bytes.
-  static constexpr int kBytes = 2 * kHopperStages * kTileBytes + 1024;
+  static constexpr int kBytes = 2 * kStages * kTileBytes + 1024;
 };
 
+template <int kDim>
+using HopperPrefillRoom = HopperRoom<kDim, 2, 2>;
+
+template <int kStages>
 struct HopperBarriers {
-  std::uint64_t keys_there[kHopperStages];
-  std::uint64_t keys_read[kHopperStages];
-  std::uint64_t values_there[kHopperStages];
-  std::uint64_t values_read[kHopperStages];
+  std::uint64_t keys_there[kStages];
+  std::uint64_t keys_read[kStages];
+  std::uint64_t values_there[kStages];
+  std::uint64_t values_read[kStages];
 };
 
 struct HopperTask {
@@ -44,47 +52,72 @@ struct HopperTask {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Grid (kv heads, row tiles, spans). False where there is nothing to do.
-__device__ __forceinline__ bool find_task(const AttentionParams& p, HopperTask& task) {
+// Tile `tile` of kRows query rows of the span blockIdx.z, and all keys that they see. False where
+// there are no such rows.
+template <int kRows>
+__device__ __forceinline__ bool find_task(const AttentionParams& p, int kv_head, int tile,
+                                          HopperTask& task) {
   const auto span = static_cast<int>(blockIdx.z);
   const int4 entry = __ldg(reinterpret_cast<const int4*>(p.spans) + span);
   task.span = {entry.x, entry.y, entry.z, 0};
   task.pages = p.pages + static_cast<std::int64_t>(span) * p.page_stride;
-  task.kv_head = static_cast<int>(blockIdx.x);
-  // The last rows see most keys: they come first, so that the end of the launch is even.
-  task.first_row = static_cast<int>(gridDim.y - 1 - blockIdx.y) * kHopperRows;
+  task.kv_head = kv_head;
+  task.first_row = tile * kRows;
   const int rows = task.span.tokens * p.group;
   if (task.first_row >= rows) return false;
   const int first = task.span.past + task.first_row / p.group;
-  const int last = task.span.past + min(task.first_row + kHopperRows - 1, rows - 1) / p.group;
+  const int last = task.span.past + min(task.first_row + kRows - 1, rows - 1) / p.group;
   task.begin = first_key_of(first, p.window) / kHopperKeys * kHopperKeys;
   task.end = last + 1;
   return true;
 }
 
-template <int kDim>
+template <class Room>
 struct HopperTiles {
   std::byte* shared = nullptr;
-  HopperBarriers* barriers = nullptr;
+  HopperBarriers<Room::kStages>* barriers = nullptr;
+
+  // Of a CTA's shared memory. All threads call.
+  __device__ __forceinline__ HopperTiles(std::byte* raw, HopperBarriers<Room::kStages>& of_cta)
+      : shared(reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(raw) + 1023) / 1024 *
+                                            1024)),
+        barriers(&of_cta) {
+    if (threadIdx.x == 0) {
+      constexpr int kWarps = Room::kReaders / 32;
+      for (int stage = 0; stage < Room::kStages; ++stage) {
+        barrier_init(&barriers->keys_there[stage], 1);
+        barrier_init(&barriers->values_there[stage], 1);
+        barrier_init(&barriers->keys_read[stage], kWarps);
+        barrier_init(&barriers->values_read[stage], kWarps);
+      }
+      barrier_init_fence();
+    }
+    __syncthreads();
+  }
   __device__ __forceinline__ std::byte* keys(int stage) const {
-    return shared + stage * HopperRoom<kDim>::kTileBytes;
+    return shared + stage * Room::kTileBytes;
   }
   __device__ __forceinline__ std::byte* values(int stage) const {
-    return keys(kHopperStages + stage);
+    return keys(Room::kStages + stage);
   }
 };
 
-// One thread: asks for all tiles of the task.
-template <int kDim>
+// One thread: asks for all tiles of the task. Those without new keys were there before the kernel
+// before.
+template <class Room>
 __device__ __forceinline__ void fetch_tiles(const AttentionParams& p, const HopperTask& task,
-                                            const HopperTiles<kDim>& tiles, const CUtensorMap* k,
+                                            const HopperTiles<Room>& tiles, const CUtensorMap* k,
                                             const CUtensorMap* v) {
-  using Room = HopperRoom<kDim>;
-  HopperBarriers& barriers = *tiles.barriers;
+  auto& barriers = *tiles.barriers;
+  bool waited = false;
   int i = 0;
   for (int key = task.begin; key < task.end; key += kHopperKeys, ++i) {
-    const int stage = i % kHopperStages;
-    const auto before = static_cast<std::uint32_t>(i / kHopperStages & 1) ^ 1u;
+    if (!waited && key + kHopperKeys > task.span.past) {
+      dependency_wait();
+      waited = true;
+    }
+    const int stage = i % Room::kStages;
+    const auto before = static_cast<std::uint32_t>(i / Room::kStages & 1) ^ 1u;
     const int page = __ldg(task.pages + key / kPageSlots);
     const int row = (page * p.kv_heads + task.kv_head) * kPageSlots + key % kPageSlots;
     const auto fetch = [&](const CUtensorMap* map, std::byte* to, std::uint64_t* there) {
@@ -102,13 +135,13 @@ __device__ __forceinline__ void fetch_tiles(const AttentionParams& p, const Hopp
 }
 
 // A warpgroup and its 64 rows.
-template <int kDim>
+template <class Room>
 class HopperRows {
  public:
-  using Room = HopperRoom<kDim>;
+  static constexpr int kDim = Room::kDim;
 
   __device__ __forceinline__ HopperRows(const AttentionParams& params, const HopperTask& task,
-                                        const HopperTiles<kDim>& tiles, const float2* turns)
+                                        const HopperTiles<Room>& tiles, const float2* turns)
       : p_(params),
         task_(task),
         tiles_(tiles),
@@ -123,7 +156,8 @@ class HopperRows {
     for (int h = 0; h < 2; ++h) rows_[h] = row_rule(p_, task.span, task.kv_head, row_of(h));
   }
 
-  __device__ __forceinline__ void run() {
+  // All keys of the task, of which there is one at least.
+  __device__ __forceinline__ void attend() {
     load_queries();
 #pragma unroll
     for (float& x : out_) x = 0.0f;
@@ -142,17 +176,53 @@ class HopperRows {
       take_values(i - 1);
       pack_weights();
     }
-    barrier_wait(&tiles_.barriers->values_there[(i - 1) % kHopperStages], phase_of(i - 1));
+    barrier_wait(&tiles_.barriers->values_there[(i - 1) % Room::kStages], phase_of(i - 1));
     clear_missing(i - 1, key - kHopperKeys);
     begin_values(i - 1);
     wait_products<0>();
     settle(out_);
-    finish();
+  }
+
+  // visit(row of the CTA's, its largest score, sum of weights, values(n): elements 8n + 2 · (lane
+  // mod 4) and the one behind it of Σ weight · value) for this lane's rows. The four lanes of a row
+  // call together.
+  template <class Visit>
+  __device__ __forceinline__ void each_sum(const Visit& visit) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      visit(row_of(h) - task_.first_row, top_[h], row_sum(weight_[h]), [&](int n) {
+        return float2{out_[4 * n + 2 * h], out_[4 * n + 2 * h + 1]};
+      });
+    }
+  }
+
+  __device__ __forceinline__ void write_results() {
+    const int rows = task_.span.tokens * p_.group;
+    each_sum([&](int row_of_cta, float top, float weight, const auto& values) {
+      const int row = task_.first_row + row_of_cta;
+      if (row >= rows) return;
+      const int head = task_.kv_head * p_.group + row % p_.group;
+      // Infinite where the sink outweighs all: the result is zero then, as it should be.
+      if (p_.sinks != nullptr) weight += power_of_two(p_.sinks[head] * kLog2E - top);
+      const float inverse = 1.0f / weight;
+      const std::int64_t at = (task_.span.first_token + row / p_.group) * p_.out_stride +
+                              static_cast<std::int64_t>(head) * kDim + 2 * (lane_ & 3);
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        const float2 sum = values(n);
+        const float2 pair{sum.x * inverse, sum.y * inverse};
+        if (p_.half_out != nullptr) {
+          *reinterpret_cast<__half2*>(p_.half_out + at + 8 * n) = __float22half2_rn(pair);
+        } else {
+          *reinterpret_cast<float2*>(p_.out + at + 8 * n) = pair;
+        }
+      }
+    });
   }
 
  private:
   static __device__ __forceinline__ std::uint32_t phase_of(int i) {
-    return static_cast<std::uint32_t>(i / kHopperStages & 1);
+    return static_cast<std::uint32_t>(i / Room::kStages & 1);
   }
 
   // This lane's row (h: the lower or the upper eight of its warp's).
@@ -205,7 +275,7 @@ class HopperRows {
   // ---- Products
 
   __device__ __forceinline__ void begin_scores(int i) {
-    const int stage = i % kHopperStages;
+    const int stage = i % Room::kStages;
     barrier_wait(&tiles_.barriers->keys_there[stage], phase_of(i));
     const std::uint32_t keys = shared_address(tiles_.keys(stage));
     begin_products();
@@ -222,7 +292,7 @@ class HopperRows {
   }
 
   __device__ __forceinline__ void begin_values(int i) {
-    const int stage = i % kHopperStages;
+    const int stage = i % Room::kStages;
     barrier_wait(&tiles_.barriers->values_there[stage], phase_of(i));
     const std::uint32_t values = shared_address(tiles_.values(stage));
     settle(out_);
@@ -242,7 +312,7 @@ class HopperRows {
 
   __device__ __forceinline__ void take_values(int i) {
     settle(out_);
-    release(&tiles_.barriers->values_read[i % kHopperStages]);
+    release(&tiles_.barriers->values_read[i % Room::kStages]);
 #pragma unroll
     for (int e = 0; e < kDim / 2; ++e) out_[e] *= shrink_[e / 2 % 2];
   }
@@ -250,7 +320,7 @@ class HopperRows {
   // Scores become weights, in place.
   __device__ __forceinline__ void take_scores(int i, int key) {
     settle(scores_);
-    release(&tiles_.barriers->keys_read[i % kHopperStages]);
+    release(&tiles_.barriers->keys_read[i % Room::kStages]);
     const bool masked = key + kHopperKeys - 1 > first_masked_ || key <= last_windowed_;
     if (p_.softcap > 0.0f || p_.slopes != nullptr) {
       apply_rules(key, true);
@@ -313,48 +383,21 @@ class HopperRows {
   __device__ __forceinline__ void clear_missing(int i, int key) const {
     const int present = task_.span.past + task_.span.tokens - key;
     if (present >= kHopperKeys) return;
-    std::byte* values = tiles_.values(i % kHopperStages);
+    std::byte* values = tiles_.values(i % Room::kStages);
     constexpr int kChunks = 8 * Room::kBoxes;  // of 16 bytes, of a row
     const int thread = static_cast<int>(threadIdx.x) - 128;
-    for (int c = thread; c < (kHopperKeys - present) * kChunks; c += 256) {
+    for (int c = thread; c < (kHopperKeys - present) * kChunks; c += Room::kReaders) {
       const int row = present + c / kChunks;
       *reinterpret_cast<uint4*>(values + c % kChunks / 8 * Room::kBoxBytes + row * 128 +
                                 c % 8 * 16) = make_uint4(0, 0, 0, 0);
     }
     async_fence();
-    asm volatile("bar.sync 1, 256;" ::: "memory");
-  }
-
-  // ---- Results
-
-  __device__ __forceinline__ void finish() {
-    const int rows = task_.span.tokens * p_.group;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float weight = row_sum(weight_[h]);
-      const int row = row_of(h);
-      if (row >= rows) continue;
-      const int head = task_.kv_head * p_.group + row % p_.group;
-      // Infinite where the sink outweighs all: the result is zero then, as it should be.
-      if (p_.sinks != nullptr) weight += power_of_two(p_.sinks[head] * kLog2E - top_[h]);
-      const float inverse = 1.0f / weight;
-      const std::int64_t at = (task_.span.first_token + row / p_.group) * p_.out_stride +
-                              static_cast<std::int64_t>(head) * kDim + 2 * (lane_ & 3);
-#pragma unroll
-      for (int n = 0; n < kDim / 8; ++n) {
-        const float2 pair{out_[4 * n + 2 * h] * inverse, out_[4 * n + 2 * h + 1] * inverse};
-        if (p_.half_out != nullptr) {
-          *reinterpret_cast<__half2*>(p_.half_out + at + 8 * n) = __float22half2_rn(pair);
-        } else {
-          *reinterpret_cast<float2*>(p_.out + at + 8 * n) = pair;
-        }
-      }
-    }
+    asm volatile("bar.sync 1, %0;" ::"n"(Room::kReaders) : "memory");
   }
 
   const AttentionParams& p_;
   const HopperTask& task_;
-  const HopperTiles<kDim>& tiles_;
+  const HopperTiles<Room>& tiles_;
   const float2* turns_;
   int lane_;
   int first_row_;  // of this lane
@@ -373,38 +416,29 @@ class HopperRows {
 #endif
 
 // Grid (kv heads, row tiles, spans).
-template <int kDim>
-__global__ void __launch_bounds__(kHopperThreads, 1)
+template <class Room>
+__global__ void __launch_bounds__(Room::kThreads, 1)
     hopper_prefill_kernel(const __grid_constant__ AttentionParams p,
                           const __grid_constant__ CUtensorMap keys,
                           const __grid_constant__ CUtensorMap values, const float2* turns) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   allow_next();
   extern __shared__ std::byte raw[];
-  __shared__ HopperBarriers barriers;
-  if (threadIdx.x == 0) {
-    constexpr int kReaders = 8;  // warps
-    for (int stage = 0; stage < kHopperStages; ++stage) {
-      barrier_init(&barriers.keys_there[stage], 1);
-      barrier_init(&barriers.values_there[stage], 1);
-      barrier_init(&barriers.keys_read[stage], kReaders);
-      barrier_init(&barriers.values_read[stage], kReaders);
-    }
-    barrier_init_fence();
-  }
-  __syncthreads();
+  __shared__ HopperBarriers<Room::kStages> barriers;
+  const HopperTiles<Room> tiles(raw, barriers);
   dependency_wait();
   HopperTask task;
-  if (!find_task(p, task)) return;
-  const auto aligned = (reinterpret_cast<std::uintptr_t>(raw) + 1023) / 1024 * 1024;
-  const HopperTiles<kDim> tiles{reinterpret_cast<std::byte*>(aligned), &barriers};
+  // The last rows see most keys: they come first, so that the end of the launch is even.
+  const auto tile = static_cast<int>(gridDim.y - 1 - blockIdx.y);
+  if (!find_task<Room::kRows>(p, static_cast<int>(blockIdx.x), tile, task)) return;
   if (threadIdx.x < 128) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-    if (threadIdx.x == 0) fetch_tiles<kDim>(p, task, tiles, &keys, &values);
+    if (threadIdx.x == 0) fetch_tiles(p, task, tiles, &keys, &values);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-    HopperRows<kDim> rows(p, task, tiles, turns);
-    rows.run();
+    HopperRows<Room> rows(p, task, tiles, turns);
+    rows.attend();
+    rows.write_results();
   }
 #endif
 }

@@ -31,6 +31,14 @@ std::int64_t wanted_ctas(int multiprocessors) {
   return std::int64_t{kCtasPerMultiprocessor} * multiprocessors;
 }
 
+// Most keys that a span's tokens see.
+std::int64_t visible_keys(const DecodeShape& shape) {
+  if (shape.window <= 0) return shape.max_keys;
+  // Windows of the first to the last token, and the keys before them in the same tile.
+  return std::min<std::int64_t>(shape.max_keys,
+                                std::int64_t{shape.window} + shape.tokens + kTileKeys);
+}
+
 int piece_keys_of(const DecodeShape& shape, std::int64_t keys, std::int64_t columns) {
   const int even = whole_tiles(divide_up(keys * columns, wanted_ctas(shape.multiprocessors)));
   // Sequences of a batch differ in length: a long one must not wait for one CTA.
@@ -150,11 +158,7 @@ DecodeSplit split_decode(const DecodeShape& shape) {
   split.span_rows = rows;
   split.spans_per_launch = std::min(shape.spans, std::max(kLaunchTokens / shape.tokens, 1));
 
-  std::int64_t keys = shape.max_keys;
-  if (shape.window > 0) {
-    // Windows of the first to the last token, and the keys before them in the same tile.
-    keys = std::min<std::int64_t>(keys, std::int64_t{shape.window} + shape.tokens + kTileKeys);
-  }
+  const std::int64_t keys = visible_keys(shape);
   if (split.row_tiles > kCountersPerSpan) {
     split.heads_per_launch = shape.kv_heads;
     split.piece_keys = whole_tiles(keys);
@@ -173,6 +177,19 @@ DecodeSplit split_decode(const DecodeShape& shape) {
   if (split.row_tiles == 1 && split_clusters(shape, keys, columns, split)) return split;
   split.piece_keys = piece_keys_of(shape, keys, columns);
   split.pieces = divide_up(keys, split.piece_keys);
+  return split;
+}
+
+HopperSplit split_hopper(const DecodeShape& shape) {
+  const int rows = shape.tokens * shape.group;
+  if (!shape.clusters || shape.regardless_of_batch || rows <= kQueryTile) return {};
+  HopperSplit split{.row_tiles = divide_up(rows, kHopperPieceRows)};
+  const std::int64_t columns = std::int64_t{shape.spans} * shape.kv_heads * split.row_tiles;
+  // A multiprocessor has room for one CTA.
+  const std::int64_t pieces =
+      std::min({std::int64_t{kMostClusterCtas}, shape.multiprocessors / columns,
+                visible_keys(shape) / kFewestKeys});
+  if (pieces > 1) split.pieces = static_cast<int>(pieces);
   return split;
 }
 

@@ -19,6 +19,7 @@ inline constexpr int kFewRows = 8;           // of them, for which there are lea
 inline constexpr int kUsualWarps = 8;        // of a decode CTA
 inline constexpr int kWideWarps = 16;        // of one that has a card's multiprocessor to itself
 inline constexpr int kMostClusterCtas = 8;   // that share a cluster's keys
+inline constexpr int kHopperPieceRows = 64;  // rows of a cluster of the kernel for many of them
 inline constexpr int kMaxPieces = 128;       // parts that the keys of a span are cut into
 inline constexpr int kFixedPieces = 16;      // the same, regardless of the batch
 inline constexpr int kLaunchTokens = 128;    // tokens of one decode launch, which bounds scratch
@@ -123,6 +124,15 @@ struct DecodeSplit {
 };
 
 DecodeSplit split_decode(const DecodeShape& shape);
+
+// The same for the decode spans of a step by the kernel for compute capability 9.0 that reads keys
+// once for kHopperPieceRows rows, where the other reads them for each kQueryTile.
+struct HopperSplit {
+  int row_tiles = 0;
+  int pieces = 0;  // that are a cluster; 0: the other kernel
+};
+
+HopperSplit split_hopper(const DecodeShape& shape);
 
 // Keys of a piece as a function of the span alone, at most kFixedPieces of them.
 BL_HD inline int own_piece_keys(int keys) {

@@ -11,4 +11,8 @@ void attention_hopper(ExecContext&, const AttentionParams&, const DeviceSpanPlan
   BL_CHECK(false);
 }
 
+void attention_hopper_pieces(ExecContext&, const AttentionParams&, const HopperSplit&, int) {
+  BL_CHECK(false);
+}
+
 }  // namespace bl::cuda
