@@ -14,6 +14,7 @@ namespace {
 constexpr int kThreads = kHeldWarps * 32;
 constexpr int kMaxShareStrips = 128;  // strips of a CTA
 constexpr int kMaxSlots = 8;
+constexpr int kMostParts = 8;  // of the slots of a matrix
 constexpr int kFewestSlots = 2;
 // Strips of the gate that wait for those of up.
 constexpr int kGates = 8;
@@ -336,30 +337,32 @@ class HeldCta {
         args.accumulate ? earlier_result(at, args) + value : value;
   }
 
-  // The CTAs with the same strips wait for each other, then each adds up some of the results, in
-  // the order of the parts. All are there: a launch has no more CTAs than the card runs at once.
+  // The last of the CTAs with the same strips to come here adds all parts up, in their order.
+  // Nobody waits, so that it does not matter which CTAs are on the card at once.
   __device__ __forceinline__ void add_parts_up() {
     const HeldWork& work = launch_.work;
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) {
-      atomicAdd(work.done + share_, 1);
-      const int all = work.parts * (work.launches + 1);
-      while (*reinterpret_cast<const volatile std::int32_t*>(work.done + share_) < all) {
+    int before = 0;
+    if (threadIdx.x == 0) before = atomicAdd(work.done + share_, 1);
+    const int all = work.parts * (work.launches + 1);
+    if (__syncthreads_or(static_cast<int>(threadIdx.x == 0 && before + 1 == all)) == 0) return;
+    __threadfence();
+    // Strips of a share follow one another: so do their sums. As many loads as parts are under way,
+    // of several sums.
+    const int strips = launch_.args.matrices[0].view.strips;
+    const float* from = partial(0, shared_.strips[0].strip());
+#pragma unroll 2
+    for (int k = static_cast<int>(threadIdx.x); k < strips_ * kSums; k += kThreads) {
+      float parts[kMostParts];
+#pragma unroll
+      for (int part = 0; part < kMostParts; ++part) {
+        parts[part] = part < work.parts ? __ldcg(from + part * strips * kSums + k) : 0.0f;
       }
-      __threadfence();
-    }
-    __syncthreads();
-    const int first = part_ * kThreads + static_cast<int>(threadIdx.x);
-    for (int k = first; k < strips_ * kSums; k += work.parts * kThreads) {
-      const ShareStrip own = shared_.strips[k / kSums];
-      const int e = k % kSums;
-      const float* from = partial(0, own.strip()) + e;
-      const int stride = launch_.args.matrices[0].view.strips * kSums;
       float sum = 0.0f;
-#pragma unroll 4
-      for (int part = 0; part < work.parts; ++part) sum += __ldcg(from + part * stride);
-      store_plain(own, e, sum);
+#pragma unroll
+      for (int part = 0; part < kMostParts; ++part) sum += parts[part];
+      store_plain(shared_.strips[k / kSums], k % kSums, sum);
     }
   }
 
@@ -432,7 +435,8 @@ HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
   // Sums of parts are those of one matrix.
   const int most_parts =
       weights.size() == 1
-          ? std::clamp(static_cast<int>(kMostPartialStrips) / weights[0]->view.strips, 1, 8)
+          ? std::clamp(static_cast<int>(kMostPartialStrips) / weights[0]->view.strips, 1,
+                       kMostParts)
           : 1;
   Launch launch_args;
   launch_args.args = args;
