@@ -125,5 +125,21 @@ TEST(HeldPlan, Random) {
   EXPECT_GT(plans, 100);
 }
 
+// Shapes that were measured, on 132 multiprocessors.
+TEST(HeldPlan, SmallSharesAreThoseOfSmallModels) {
+  const auto is_small = [](int in, int out) {
+    return is_small_share(in / 32, std::int64_t{in} / 32 * (out / 16), 132);
+  };
+  EXPECT_FALSE(is_small(4096, 4096));
+  EXPECT_FALSE(is_small(4096, 6144));
+  EXPECT_FALSE(is_small(4096, 2 * 14336));
+  EXPECT_FALSE(is_small(14336, 4096));
+  EXPECT_FALSE(is_small(11008, 4096));
+  EXPECT_TRUE(is_small(2048, 2048));
+  EXPECT_TRUE(is_small(2048, 2 * 5632));
+  EXPECT_TRUE(is_small(5632, 2048));
+  EXPECT_TRUE(is_small(2048, 32000));
+}
+
 }  // namespace
 }  // namespace bl::test

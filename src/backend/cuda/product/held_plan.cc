@@ -131,6 +131,14 @@ int cost_of(std::span<const HeldQuad> quads) {
 
 }  // namespace
 
+bool is_small_share(int units, std::int64_t all, int ctas) {
+  // Between llama3-8b's output projection of attention (128 and 248), faster so, and tinyllama-1.1b
+  // (64 of a strip, or 176 and 170), where no launch is.
+  constexpr int kFewestUnits = 96;
+  constexpr int kFewestOfCta = 200;
+  return units < kFewestUnits || all < std::int64_t{kFewestOfCta} * ctas;
+}
+
 HeldPlan plan_held(std::span<const Chunk> chunks, int strips, int ctas, int most_parts) {
   HeldPlan plan;
   std::vector<Quad> best;

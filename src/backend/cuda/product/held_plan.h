@@ -65,6 +65,10 @@ struct HeldPlan : HeldCut {
   std::vector<HeldQuad> quads;  // [parts][kHeldWarps][kWarpQuads], empty ones without pieces
 };
 
+// Whether CTAs have so little to multiply of `all` units, or their warps to hold of a strip's
+// `units`, that what a launch does once weighs most.
+bool is_small_share(int units, std::int64_t all, int ctas);
+
 // `strips` of the matrix for `ctas` CTAs. most_parts 1: all slots in one part, or no plan (parts
 // is 0 then).
 HeldPlan plan_held(std::span<const Chunk> chunks, int strips, int ctas, int most_parts);

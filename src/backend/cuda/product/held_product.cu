@@ -35,9 +35,9 @@ struct Launch {
 };
 
 // What lies in shared memory before the rings.
-template <int Tiles>
+template <int Tiles, int Strips>
 struct alignas(128) Shared {
-  // Of the sums of a strip: all warps' are there, they have been added up.
+  // Of the sums of a round: all warps' are there, they have been added up.
   std::uint64_t filled[2];
   std::uint64_t empty[2];
   float token_scales[kMaxProductTokens];
@@ -47,44 +47,87 @@ struct alignas(128) Shared {
   std::uint32_t scale_places[kMaxMatrices][kHeldWarps][kPlaces];  // of a strip
   float group_scales[kMaxMatrices][kHeldWarps][kPlaces];
   HeldTables<Tiles> tables[kHeldWarps];
-  float parts[2][kHeldWarps][kStripSums<Tiles>];
+  float parts[2][kHeldWarps][Strips * kStripSums<Tiles>];
   float gates[kGates][kStripSums<Tiles>];
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// Number i of the strips [begin, end) of all matrices; gated ones take a few of the first, then the
-// same ones of the second.
-template <int Turns>
-__device__ __forceinline__ ShareStrip find_strip(const ProductArgs& args, int begin, int end, int i,
-                                                 bool upper_adds) {
-  const auto turn = [&](int number) {
-    return upper_adds ? Turns / 2 + number % (Turns / 2) : number % Turns;
-  };
-  if (!args.gated) {
-    int matrix = 0;
-    int strip = begin + i;
-    while (strip >= args.matrices[matrix].view.strips) {
-      strip -= args.matrices[matrix++].view.strips;
-    }
-    return ShareStrip::of(matrix, strip, 0, turn(i));
-  }
-  const int batch = i / (2 * kGates) * kGates;
-  const int size = min(kGates, end - begin - batch);
-  const int at = i - 2 * batch;
-  const int gate = at % size;
-  return ShareStrip::of(at / size, begin + batch + gate, gate, turn(gate));
-}
+// The strips [begin, end) of all matrices in rounds of so many, none of two matrices; gated ones
+// take a few of the first matrix, then the same ones of the second.
+template <int Strips, int Turns>
+class Rounds {
+ public:
+  __device__ __forceinline__ Rounds(const ProductArgs& args, int begin, int end, bool upper_adds)
+      : args_(args), begin_(begin), end_(end), upper_adds_(upper_adds) {}
 
-template <int Tiles, bool kGptq>
+  __device__ __forceinline__ int count() const {
+    if (args_.gated) {
+      const int strips = end_ - begin_;
+      return strips / kGates * kBatch + 2 * rounds_of(strips % kGates);
+    }
+    int count = 0;
+    int before = 0;
+    for (int m = 0; m < args_.count; ++m) {
+      count += rounds_of(last(m, before) - first(before));
+      before += args_.matrices[m].view.strips;
+    }
+    return count;
+  }
+  // i is less than count().
+  __device__ __forceinline__ ShareStrip find(int i) const {
+    if (args_.gated) {
+      const int batch = i / kBatch * kGates;
+      const int size = min(kGates, end_ - begin_ - batch);
+      const int at = i % kBatch;
+      const int gate = at % rounds_of(size);
+      return ShareStrip::of(at / rounds_of(size), begin_ + batch + gate * Strips,
+                            (gate + 1) * Strips <= size, gate, turn(gate));
+    }
+    int left = i;
+    int before = 0;
+    for (int m = 0;; ++m) {
+      const int strips = last(m, before) - first(before);
+      if (left < rounds_of(strips)) {
+        return ShareStrip::of(m, first(before) + left * Strips, (left + 1) * Strips <= strips, 0,
+                              turn(i));
+      }
+      left -= rounds_of(strips);
+      before += args_.matrices[m].view.strips;
+    }
+  }
+
+ private:
+  static constexpr int kBatch = 2 * kGates / Strips;
+
+  __device__ __forceinline__ static int rounds_of(int strips) {
+    return (max(strips, 0) + Strips - 1) / Strips;
+  }
+  // Of the share's strips of a matrix.
+  __device__ __forceinline__ int first(int before) const { return max(begin_ - before, 0); }
+  __device__ __forceinline__ int last(int m, int before) const {
+    return min(end_ - before, args_.matrices[m].view.strips);
+  }
+  __device__ __forceinline__ int turn(int number) const {
+    return upper_adds_ ? Turns / 2 + number % (Turns / 2) : number % Turns;
+  }
+
+  const ProductArgs& args_;
+  int begin_;
+  int end_;
+  bool upper_adds_;
+};
+
+template <int Tiles, bool kGptq, int Strips>
 class HeldCta {
  public:
-  __device__ __forceinline__ HeldCta(const Launch& launch, Shared<Tiles>& shared, std::byte* memory)
+  using Memory = Shared<Tiles, Strips>;
+  __device__ __forceinline__ HeldCta(const Launch& launch, Memory& shared, std::byte* memory)
       : launch_(launch), shared_(shared), ring_(memory + launch.ring_at[warp_index()]) {
     const int shares = launch.work.shares.ctas;
     part_ = static_cast<int>(blockIdx.x) / shares;
     share_ = static_cast<int>(blockIdx.x) - part_ * shares;
-    slot_bytes_ = launch.codes[warp_index()] + launch.scales;
+    strip_bytes_ = launch.codes[warp_index()] + launch.scales;
   }
 
   // Finds the share, and its warps' quads.
@@ -93,10 +136,12 @@ class HeldCta {
     const int begin = __ldg(launch_.work.shares.begins + share_);
     const int end = __ldg(launch_.work.shares.begins + share_ + 1);
     load_quads();
-    strips_ = (end - begin) * (args.gated ? 2 : 1);
+    const Rounds<Strips, kTurns> rounds(args, begin, end, launch_.work.upper_adds);
+    strips_ = end - begin;
+    rounds_ = rounds.count();
     const int i = static_cast<int>(threadIdx.x);
-    if (i < strips_) {
-      const ShareStrip own = find_strip<kTurns>(args, begin, end, i, launch_.work.upper_adds);
+    if (i < rounds_) {
+      const ShareStrip own = rounds.find(i);
       const CodeMatrixView& m = args.matrices[own.matrix()].view;
       shared_.strips[i] = own;
       shared_.places[i] = {m.codes + own.strip() * m.strip_bytes,
@@ -113,24 +158,24 @@ class HeldCta {
   }
 
   __device__ __forceinline__ void run() {
-    HeldWarp<Tiles, kGptq> warp(shared_.tables[warp_index()]);
+    HeldWarp<Tiles, kGptq, Strips> warp(shared_.tables[warp_index()]);
     int slot = 0;
     // The same code asks for the strips that fill the ring first, and adds up the last sums.
 #pragma unroll 1
-    for (int i = -launch_.slots; i <= strips_; ++i) {
+    for (int i = -launch_.slots; i <= rounds_; ++i) {
       if (i == 0) open_first(warp);
-      if (i >= 0 && i < strips_) multiply(warp, i, slot);
+      if (i >= 0 && i < rounds_) multiply(warp, i, slot);
       __syncwarp();
       ask_for(i + launch_.slots, slot);
       if (++slot == launch_.slots) slot = 0;
-      if (i >= 0 && i < strips_) keep(i, warp.totals);
+      if (i >= 0 && i < rounds_) keep(i, warp.totals);
       if (i > 0) finish(i - 1);
     }
     if (launch_.work.parts > 1) add_parts_up();
   }
 
  private:
-  static constexpr int kSums = kStripSums<Tiles>;
+  static constexpr int kSums = Strips * kStripSums<Tiles>;  // of a round
   static constexpr int kTurns = kThreads / kSums;
 
   __device__ __forceinline__ void load_quads() {
@@ -155,7 +200,7 @@ class HeldCta {
     }
   }
 
-  __device__ __forceinline__ void open_first(HeldWarp<Tiles, kGptq>& warp) {
+  __device__ __forceinline__ void open_first(HeldWarp<Tiles, kGptq, Strips>& warp) {
     const ProductArgs& args = launch_.args;
     if constexpr (!kGptq) {
       const int matrix = lane_index() / kPlaces;
@@ -172,7 +217,7 @@ class HeldCta {
     load(warp, open_);
   }
 
-  __device__ __forceinline__ void multiply(HeldWarp<Tiles, kGptq>& warp, int i, int slot) {
+  __device__ __forceinline__ void multiply(HeldWarp<Tiles, kGptq, Strips>& warp, int i, int slot) {
     const int matrix = shared_.strips[i].matrix();
     if (matrix != open_) {
       open(warp, matrix);
@@ -184,39 +229,53 @@ class HeldCta {
     }
     wait_copies(launch_.slots - 1);
     __syncwarp();
-    const std::byte* at = ring_ + slot * slot_bytes_;
-    warp.multiply(at, at + launch_.codes[warp_index()]);
+    const std::byte* at = ring_ + slot * Strips * strip_bytes_;
+    warp.multiply(at, at + launch_.codes[warp_index()], strip_bytes_);
   }
 
-  // Strip i of the share on its way to the ring; nothing where there is none.
+  // Round i of the share on its way to the ring; nothing where there is none. A second strip that
+  // is not there is the first again.
   __device__ __forceinline__ void ask_for(int i, int slot) {
-    if (i < strips_) {
-      const StripPlace place = shared_.places[i];
-      const int matrix = shared_.strips[i].matrix();
+    if (i < rounds_) {
+      StripPlace place = shared_.places[i];
+      const ShareStrip own = shared_.strips[i];
+      const int matrix = own.matrix();
+      const CodeMatrixView& m = launch_.args.matrices[matrix].view;
       const HeldQuad* quads = shared_.quads[matrix][warp_index()];
-      const std::uint32_t begin = shared_address(ring_) + slot * slot_bytes_;
       const uint4 first = *reinterpret_cast<const uint4*>(quads);
       const uint4 second = *reinterpret_cast<const uint4*>(quads + 1);
-      const std::uint32_t to = begin + lane_index() * 16;
-      const std::byte* codes = place.codes + lane_index() * 16;
-      const std::uint32_t to_second = to + (first.y >> 16) * 16;
-      if ((first.z | second.z) == 0) {
-        const std::byte* from = codes + first.x * std::uint32_t{unit_bytes(1)};
-        const std::byte* from_second = codes + second.x * std::uint32_t{unit_bytes(1)};
-        ask_for_half<0>(to, from, first);
-        ask_for_half<0>(to_second, from_second, second);
-        ask_for_scales(place.scales, matrix, begin + launch_.codes[warp_index()]);
-        if (max(first.y, second.y) >= 65u << 16) {  // wider than four bits
-          ask_for_half<2>(to, from, first);
-          ask_for_half<2>(to_second, from_second, second);
-        }
-      } else {
-        ask_for_runs(to, codes, first);
-        ask_for_runs(to_second, codes, second);
-        ask_for_scales(place.scales, matrix, begin + launch_.codes[warp_index()]);
+      std::uint32_t begin = shared_address(ring_) + slot * Strips * strip_bytes_;
+      ask_for_strip(matrix, place, first, second, begin);
+      if constexpr (Strips > 1) {
+        place.codes += own.both() ? m.strip_bytes : 0;
+        place.scales += own.both() ? scale_stride(m.kind, m.groups) : 0;
+        ask_for_strip(matrix, place, first, second, begin + strip_bytes_);
       }
     }
     commit_copies();
+  }
+  // `first`, `second`: beginnings of quads.
+  __device__ __forceinline__ void ask_for_strip(int matrix, const StripPlace& place,
+                                                const uint4& first, const uint4& second,
+                                                std::uint32_t begin) {
+    const std::uint32_t to = begin + lane_index() * 16;
+    const std::byte* codes = place.codes + lane_index() * 16;
+    const std::uint32_t to_second = to + (first.y >> 16) * 16;
+    if ((first.z | second.z) == 0) {
+      const std::byte* from = codes + first.x * std::uint32_t{unit_bytes(1)};
+      const std::byte* from_second = codes + second.x * std::uint32_t{unit_bytes(1)};
+      ask_for_half<0>(to, from, first);
+      ask_for_half<0>(to_second, from_second, second);
+      ask_for_scales(place.scales, matrix, begin + launch_.codes[warp_index()]);
+      if (max(first.y, second.y) >= 65u << 16) {  // wider than four bits
+        ask_for_half<2>(to, from, first);
+        ask_for_half<2>(to_second, from_second, second);
+      }
+    } else {
+      ask_for_runs(to, codes, first);
+      ask_for_runs(to_second, codes, second);
+      ask_for_scales(place.scales, matrix, begin + launch_.codes[warp_index()]);
+    }
   }
 
   // This lane's pieces First and First + 1 of a quad. `head`: the beginning of a HeldQuad.
@@ -259,11 +318,11 @@ class HeldCta {
     }
   }
 
-  __device__ __forceinline__ void open(HeldWarp<Tiles, kGptq>& warp, int matrix) {
+  __device__ __forceinline__ void open(HeldWarp<Tiles, kGptq, Strips>& warp, int matrix) {
     warp.open(launch_.args.matrices[matrix].view, shared_.quads[matrix][warp_index()],
               shared_.group_scales[matrix][warp_index()]);
   }
-  __device__ __forceinline__ void load(HeldWarp<Tiles, kGptq>& warp, int matrix) {
+  __device__ __forceinline__ void load(HeldWarp<Tiles, kGptq, Strips>& warp, int matrix) {
     const ProductArgs& args = launch_.args;
     const ProductMatrix& m = args.matrices[matrix];
     const HeldQuad* quads = shared_.quads[matrix][warp_index()];
@@ -277,19 +336,23 @@ class HeldCta {
     }
   }
 
-  // This warp's sums of strip i wait for the others'.
-  __device__ __forceinline__ void keep(int i, const float (&totals)[Tiles][4]) {
+  // This warp's sums of round i wait for the others'.
+  __device__ __forceinline__ void keep(int i, const float (&totals)[Strips][Tiles][4]) {
     const int half = i % 2;
     if (i >= 2) barrier_wait(shared_.empty + half, static_cast<std::uint32_t>(i / 2 - 1) & 1u);
     auto* to = reinterpret_cast<float4*>(shared_.parts[half][warp_index()]) + lane_index();
 #pragma unroll
-    for (int n = 0; n < Tiles; ++n) {
-      to[n * 32] = make_float4(totals[n][0], totals[n][1], totals[n][2], totals[n][3]);
+    for (int k = 0; k < Strips; ++k) {
+#pragma unroll
+      for (int n = 0; n < Tiles; ++n) {
+        const float(&t)[4] = totals[k][n];
+        to[(k * Tiles + n) * 32] = make_float4(t[0], t[1], t[2], t[3]);
+      }
     }
     barrier_arrive(shared_.filled + half);
   }
 
-  // The results of strip i, by the warps whose turn it is.
+  // The results of round i, by the warps whose turn it is.
   __device__ __forceinline__ void finish(int i) {
     const ShareStrip own = shared_.strips[i];
     if (static_cast<int>(threadIdx.x) / kSums != own.turn()) return;
@@ -300,6 +363,7 @@ class HeldCta {
 #pragma unroll
     for (int w = 0; w < kHeldWarps; ++w) sum += shared_.parts[half][w][e];
     barrier_arrive(shared_.empty + half);
+    if (Strips > 1 && e >= kStripSums<Tiles> && !own.both()) return;
     if (launch_.work.parts > 1) {
       partial(part_, own.strip())[e] = sum;
     } else {
@@ -309,26 +373,27 @@ class HeldCta {
 
   __device__ __forceinline__ float* partial(int part, int strip) const {
     const int strips = launch_.args.matrices[0].view.strips;
-    return launch_.work.partials + (part * strips + strip) * kSums;
+    return launch_.work.partials + (part * strips + strip) * kStripSums<Tiles>;
   }
 
-  __device__ __forceinline__ static ResultPlace place_of(const ShareStrip& own, int e) {
+  // Of sum e of the strips from `strip` on.
+  __device__ __forceinline__ static ResultPlace place_of(int matrix, int strip, int e) {
     const int lane = e % 128 / 4;
-    return {own.matrix(), e / 128 * kTokenTile + lane % 4 * 2 + e % 2,
-            own.strip() * kStripColumns + e / 2 % 2 * 8 + lane / 4};
+    return {matrix, e / 128 % Tiles * kTokenTile + lane % 4 * 2 + e % 2,
+            (strip + e / kStripSums<Tiles>)*kStripColumns + e / 2 % 2 * 8 + lane / 4};
   }
   __device__ __forceinline__ float result(const ResultPlace& at, float sum) const {
     return sum * shared_.token_scales[at.token] * launch_.args.multiplier;
   }
   __device__ __forceinline__ void store(const ShareStrip& own, int e, float sum) {
-    const ResultPlace at = place_of(own, e);
+    const ResultPlace at = place_of(own.matrix(), own.strip(), e);
     if (at.token >= launch_.args.tokens) return;
-    store_result(at, launch_.args, shared_.gates[own.gate()][e], result(at, sum));
+    store_result(at, launch_.args, (&shared_.gates[0][0])[own.gate() * kSums + e], result(at, sum));
   }
   // The same of the only matrix of a launch.
-  __device__ __forceinline__ void store_plain(const ShareStrip& own, int e, float sum) {
+  __device__ __forceinline__ void store_plain(int first_strip, int e, float sum) {
     const ProductArgs& args = launch_.args;
-    const ResultPlace at = place_of(own, e);
+    const ResultPlace at = place_of(0, first_strip, e);
     const ProductMatrix& m = args.matrices[0];
     if (at.token >= args.tokens || at.column >= m.view.out) return;
     float value = result(at, sum);
@@ -350,49 +415,53 @@ class HeldCta {
     __threadfence();
     // Strips of a share follow one another: so do their sums. As many loads as parts are under way,
     // of several sums.
-    const int strips = launch_.args.matrices[0].view.strips;
-    const float* from = partial(0, shared_.strips[0].strip());
+    constexpr int kEach = kStripSums<Tiles>;
+    const int stride = launch_.args.matrices[0].view.strips * kEach;
+    const int first = shared_.strips[0].strip();
+    const float* from = partial(0, first);
 #pragma unroll 2
-    for (int k = static_cast<int>(threadIdx.x); k < strips_ * kSums; k += kThreads) {
+    for (int k = static_cast<int>(threadIdx.x); k < strips_ * kEach; k += kThreads) {
       float parts[kMostParts];
 #pragma unroll
       for (int part = 0; part < kMostParts; ++part) {
-        parts[part] = part < work.parts ? __ldcg(from + part * strips * kSums + k) : 0.0f;
+        parts[part] = part < work.parts ? __ldcg(from + part * stride + k) : 0.0f;
       }
       float sum = 0.0f;
 #pragma unroll
       for (int part = 0; part < kMostParts; ++part) sum += parts[part];
-      store_plain(shared_.strips[k / kSums], k % kSums, sum);
+      store_plain(first, k, sum);
     }
   }
 
   const Launch& launch_;
-  Shared<Tiles>& shared_;
+  Memory& shared_;
   std::byte* ring_;
-  int slot_bytes_;
+  int strip_bytes_;  // of a strip in the ring
   int part_;
   int share_;
-  int strips_ = 0;
+  int strips_ = 0;  // of the share; of gate and up one
+  int rounds_ = 0;
   int open_ = 0;              // matrix
   float group_scale_ = 0.0f;  // of this lane's matrix and place
 };
 
 #endif
 
-template <int Tiles, bool kGptq>
+template <int Tiles, bool kGptq, int Strips>
 __global__ void __launch_bounds__(kThreads, 1)
     held_product_kernel(const __grid_constant__ Launch launch) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::byte memory[];
   allow_next();
-  HeldCta<Tiles, kGptq> cta(launch, *reinterpret_cast<Shared<Tiles>*>(memory), memory);
+  HeldCta<Tiles, kGptq, Strips> cta(launch, *reinterpret_cast<Shared<Tiles, Strips>*>(memory),
+                                    memory);
   cta.begin();
   cta.run();
 #endif
 }
 
 // Lays out the rings; false where they have no room.
-template <int Tiles>
+template <int Tiles, int Strips>
 bool lay_out(std::size_t bytes, Launch& launch) {
   int scales = 0;
   for (int i = 0; i < launch.args.count; ++i) {
@@ -401,24 +470,26 @@ bool lay_out(std::size_t bytes, Launch& launch) {
   launch.scales = scales;
   int strip = 0;
   for (const std::int32_t codes : launch.work.code_bytes) strip += codes + scales;
-  const int room = static_cast<int>(bytes) - static_cast<int>(sizeof(Shared<Tiles>));
+  strip *= Strips;
+  int at = static_cast<int>(sizeof(Shared<Tiles, Strips>));
+  const int room = static_cast<int>(bytes) - at;
   launch.slots = std::min({room / strip, kMaxSlots});
   if (launch.slots > 6) launch.slots = kMaxSlots <= room / strip ? kMaxSlots : 6;
-  int at = static_cast<int>(sizeof(Shared<Tiles>));
   for (int w = 0; w < kHeldWarps; ++w) {
     launch.ring_at[w] = at;
     launch.codes[w] = launch.work.code_bytes[static_cast<std::size_t>(w)];
-    at += launch.slots * (launch.codes[w] + scales);
+    at += launch.slots * Strips * (launch.codes[w] + scales);
   }
   return launch.slots >= kFewestSlots;
 }
 
-template <int Tiles>
+template <int Tiles, int Strips>
 void start(ExecContext& ctx, Launch& launch_args) {
   const std::size_t bytes = cuda_ops_of(ctx).backend->facts().shared_bytes_per_cta;
-  BL_CHECK(lay_out<Tiles>(bytes, launch_args));
+  BL_CHECK((lay_out<Tiles, Strips>(bytes, launch_args)));
   const bool gptq = launch_args.args.matrices[0].view.kind != ScaleKind::kExl2;
-  const auto kernel = gptq ? held_product_kernel<Tiles, true> : held_product_kernel<Tiles, false>;
+  const auto kernel =
+      gptq ? held_product_kernel<Tiles, true, Strips> : held_product_kernel<Tiles, false, Strips>;
   BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(bytes)));
   const auto ctas = static_cast<unsigned>(launch_args.work.shares.ctas * launch_args.work.parts);
@@ -426,6 +497,17 @@ void start(ExecContext& ctx, Launch& launch_args) {
 }
 
 }  // namespace
+
+bool is_small_work(const ProductArgs& args, int ctas) {
+  int units = args.matrices[0].view.units;
+  std::int64_t all = 0;
+  for (int i = 0; i < args.count; ++i) {
+    const CodeMatrixView& m = args.matrices[i].view;
+    units = std::min(units, m.units);
+    all += std::int64_t{m.strips} * m.units;
+  }
+  return is_small_share(units, all, ctas);
+}
 
 HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
                         std::span<const CodeWeights* const> weights) {
@@ -462,10 +544,11 @@ HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
   for (std::size_t i = 0; i + 1 < shares.host_begins.size(); ++i) {
     longest = std::max(longest, shares.host_begins[i + 1] - shares.host_begins[i]);
   }
-  const int strips = longest * (args.gated ? 2 : 1);
-  const bool fits =
-      strips <= kMaxShareStrips && lay_out<2>(facts.shared_bytes_per_cta, launch_args);
-  return fits ? work : HeldWork{};
+  // Two strips at a time for a few tokens; for more they take more registers than there are.
+  const std::size_t bytes = facts.shared_bytes_per_cta;
+  work.pairs = args.tokens <= kTokenTile && lay_out<1, 2>(bytes, launch_args);
+  if (!work.pairs && !lay_out<2, 1>(bytes, launch_args)) return {};
+  return longest * (args.gated ? 2 : 1) <= kMaxShareStrips ? work : HeldWork{};
 }
 
 void held_product(ExecContext& ctx, const ProductArgs& args, const HeldWork& work) {
@@ -474,10 +557,12 @@ void held_product(ExecContext& ctx, const ProductArgs& args, const HeldWork& wor
   Launch launch_args;
   launch_args.args = args;
   launch_args.work = work;
-  if (args.tokens <= kTokenTile) {
-    start<1>(ctx, launch_args);
+  if (args.tokens > kTokenTile) {
+    start<2, 1>(ctx, launch_args);
+  } else if (work.pairs) {
+    start<1, 2>(ctx, launch_args);
   } else {
-    start<2>(ctx, launch_args);
+    start<1, 1>(ctx, launch_args);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // What one warp of held_product() does: the activations of its eight units, in registers, times
-// these units of one strip after the other.
+// these units of one or two strips after the other. Two at once share the way through the code and
+// give the tensor cores independent sums.
 
 #include "backend/cuda/device/async_copy.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
@@ -12,14 +13,19 @@ namespace bl::cuda {
 
 inline constexpr int kPlaces = kWarpQuads * kQuadUnits;  // of units of a warp
 
-// A strip that a CTA multiplies.
+// What a CTA multiplies at a time: a strip of a matrix, or two side by side.
 struct ShareStrip {
   std::uint32_t word;
-  __device__ __forceinline__ static ShareStrip of(int matrix, int strip, int gate, int turn) {
-    return {static_cast<std::uint32_t>(strip) | static_cast<std::uint32_t>(matrix) << 24 |
-            static_cast<std::uint32_t>(gate) << 26 | static_cast<std::uint32_t>(turn) << 29};
+  __device__ __forceinline__ static ShareStrip of(int matrix, int strip, bool both, int gate,
+                                                  int turn) {
+    return {static_cast<std::uint32_t>(strip) | (both ? 1u << 23 : 0u) |
+            static_cast<std::uint32_t>(matrix) << 24 | static_cast<std::uint32_t>(gate) << 26 |
+            static_cast<std::uint32_t>(turn) << 29};
   }
-  __device__ __forceinline__ int strip() const { return static_cast<int>(word & 0xffffffu); }
+  // The first one.
+  __device__ __forceinline__ int strip() const { return static_cast<int>(word & 0x7fffffu); }
+  // There is a second one.
+  __device__ __forceinline__ bool both() const { return (word >> 23 & 1u) != 0; }
   __device__ __forceinline__ int matrix() const { return static_cast<int>(word >> 24 & 3u); }
   // Place of the gate's results.
   __device__ __forceinline__ int gate() const { return static_cast<int>(word >> 26 & 7u); }
@@ -45,10 +51,10 @@ struct HeldTables {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-template <int Tiles, bool kGptq>
+template <int Tiles, bool kGptq, int Strips>
 class HeldWarp {
  public:
-  float totals[Tiles][4];
+  float totals[Strips][Tiles][4];
 
   __device__ __forceinline__ HeldWarp(HeldTables<Tiles>& tables) : tables_(tables) {}
 
@@ -124,8 +130,8 @@ class HeldWarp {
         if (lane_index() < 4) {
 #pragma unroll
           for (int n = 0; n < Tiles; ++n) {
-            const float even = sums_[n][0] * factor;
-            const float odd = sums_[n][1] * factor;
+            const float even = sums_[0][n][0] * factor;
+            const float odd = sums_[0][n][1] * factor;
             tables_.sums[begin][n][lane_index()] = make_float4(even, odd, even, odd);
           }
         }
@@ -134,13 +140,18 @@ class HeldWarp {
     __syncwarp();
   }
 
-  // totals = the products of one strip. `codes`: of the first quad; `scales`: by places.
-  __device__ __forceinline__ void multiply(const std::byte* codes, const std::byte* scales) {
+  // totals = the products of the strips. `codes`: of the first one's first quad; `scales`: by
+  // places; `stride`: bytes to the next strip's.
+  __device__ __forceinline__ void multiply(const std::byte* codes, const std::byte* scales,
+                                           int stride) {
     scales_ = scales;
+    stride_ = stride;
 #pragma unroll
-    for (int n = 0; n < Tiles; ++n)
+    for (int i = 0; i < Strips; ++i)
 #pragma unroll
-      for (int c = 0; c < 4; ++c) totals[n][c] = 0.0f;
+      for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) totals[i][n][c] = 0.0f;
     const std::byte* second = multiply_quad<0>(codes);
     if (info_[1] != 0) multiply_quad<1>(second);
   }
@@ -158,9 +169,11 @@ class HeldWarp {
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
-    for (int n = 0; n < Tiles; ++n)
+    for (int i = 0; i < Strips; ++i)
 #pragma unroll
-      for (int c = 0; c < 4; ++c) sums_[n][c] = 0.0f;
+      for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) sums_[i][n][c] = 0.0f;
   }
 
   __device__ __forceinline__ void make_scales(const float* group_scales) {
@@ -181,17 +194,18 @@ class HeldWarp {
     const std::uint32_t second[4] = {kOne << 4, kOne << 4, kOne << 4, kOne << 4};
 #pragma unroll
     for (int n = 0; n < Tiles; ++n) {
-      mma_16x8x16(sums_[n], first, x_[p][n].x, x_[p][n].y);
-      mma_16x8x16(sums_[n], second, x_[p][n].z, x_[p][n].w);
+      mma_16x8x16(sums_[0][n], first, x_[p][n].x, x_[p][n].y);
+      mma_16x8x16(sums_[0][n], second, x_[p][n].z, x_[p][n].w);
     }
   }
 
-  __device__ __forceinline__ LaneScales lane_scales(int p) const {
+  __device__ __forceinline__ LaneScales lane_scales(int p, int strip) const {
     const int lane = lane_index();
+    const std::byte* scales = scales_ + strip * stride_;
     if constexpr (kGptq) {
-      return GptqScales(kind_, base_, 1.0f / kCodeUnit).of(scales_ + p * scale_bytes_, lane);
+      return GptqScales(kind_, base_, 1.0f / kCodeUnit).of(scales + p * scale_bytes_, lane);
     } else {
-      const auto codes = static_cast<std::uint32_t>(scales_[p * 8 + lane / 4]);
+      const auto codes = static_cast<std::uint32_t>(scales[p * 8 + lane / 4]);
       return {{tables_.scales[p][codes & 15u], tables_.scales[p][codes >> 4]}, {0.0f, 0.0f}};
     }
   }
@@ -203,37 +217,48 @@ class HeldWarp {
       return;
     }
     const int t = lane_index() % 4;
-    LaneScales scales{};
-    if constexpr (kGptq) scales = lane_scales(p);
 #pragma unroll
-    for (int n = 0; n < Tiles; ++n) {
-      const float4 x = tables_.sums[p][n][t];
-      sums_[n][0] = kGptq ? -scales.zero[0] * x.x : x.x;
-      sums_[n][1] = kGptq ? -scales.zero[0] * x.y : x.y;
-      sums_[n][2] = kGptq ? -scales.zero[1] * x.z : x.z;
-      sums_[n][3] = kGptq ? -scales.zero[1] * x.w : x.w;
+    for (int i = 0; i < Strips; ++i) {
+      LaneScales scales{};
+      if constexpr (kGptq) scales = lane_scales(p, i);
+#pragma unroll
+      for (int n = 0; n < Tiles; ++n) {
+        const float4 x = tables_.sums[p][n][t];
+        float(&sums)[4] = sums_[i][n];
+        sums[0] = kGptq ? -scales.zero[0] * x.x : x.x;
+        sums[1] = kGptq ? -scales.zero[0] * x.y : x.y;
+        sums[2] = kGptq ? -scales.zero[1] * x.z : x.z;
+        sums[3] = kGptq ? -scales.zero[1] * x.w : x.w;
+      }
     }
   }
   __device__ __forceinline__ void end_chunk(int p, Round round) {
-    LaneScales scales = lane_scales(p);
-    if (round == Round::kHigh) scales.scale[0] *= 16.0f, scales.scale[1] *= 16.0f;
 #pragma unroll
-    for (int n = 0; n < Tiles; ++n)
+    for (int i = 0; i < Strips; ++i) {
+      LaneScales scales = lane_scales(p, i);
+      if (round == Round::kHigh) scales.scale[0] *= 16.0f, scales.scale[1] *= 16.0f;
 #pragma unroll
-      for (int c = 0; c < 4; ++c) totals[n][c] += scales.scale[c / 2] * sums_[n][c];
+      for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) totals[i][n][c] += scales.scale[c / 2] * sums_[i][n][c];
+    }
   }
 
   template <int Bits>
   __device__ __forceinline__ void multiply_unit(const std::byte* unit, const uint4 (&x)[Tiles]) {
-    UnitCodes<Bits> codes;
-    codes.load(unit, lane_index());
+    UnitCodes<Bits> codes[Strips];
+#pragma unroll
+    for (int i = 0; i < Strips; ++i) codes[i].load(unit + i * stride_, lane_index());
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
-      const std::uint32_t a[4] = {codes.pair(0, 0, s), codes.pair(1, 0, s), codes.pair(0, 1, s),
-                                  codes.pair(1, 1, s)};
 #pragma unroll
-      for (int n = 0; n < Tiles; ++n) {
-        mma_16x8x16(sums_[n], a, s == 0 ? x[n].x : x[n].z, s == 0 ? x[n].y : x[n].w);
+      for (int i = 0; i < Strips; ++i) {
+        const std::uint32_t a[4] = {codes[i].pair(0, 0, s), codes[i].pair(1, 0, s),
+                                    codes[i].pair(0, 1, s), codes[i].pair(1, 1, s)};
+#pragma unroll
+        for (int n = 0; n < Tiles; ++n) {
+          mma_16x8x16(sums_[i][n], a, s == 0 ? x[n].x : x[n].z, s == 0 ? x[n].y : x[n].w);
+        }
       }
     }
   }
@@ -324,9 +349,10 @@ class HeldWarp {
 
   HeldTables<Tiles>& tables_;
   uint4 x_[kPlaces][Tiles];
-  float sums_[Tiles][4];
+  float sums_[Strips][Tiles][4];
   std::uint32_t info_[kWarpQuads];
   const std::byte* scales_ = nullptr;
+  int stride_ = 0;
   int scale_bytes_ = 8;
   ScaleKind kind_ = ScaleKind::kExl2;
   float base_ = 0.0f;

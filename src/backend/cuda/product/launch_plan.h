@@ -16,6 +16,8 @@ struct LaunchPlan {
   // Packed codes times so many tokens or more: activations in shared memory (product.cu); times
   // fewer, but more than one, in registers (held_product.cu).
   std::int64_t ring_from = 2;
+  // The same for launches that give a CTA little to do (is_small_share).
+  std::int64_t small_ring_from = 2;
   // By warpgroups.
   std::int64_t warpgroup_from = 25;
   // Codes are expanded, and cuBLASLt multiplies.
@@ -27,6 +29,7 @@ struct LaunchPlan {
   template <class V>
   void visit(V&& v) {
     v("ring_from", ring_from, 2, 25);
+    v("small_ring_from", small_ring_from, 2, 25);
     v("warpgroup_from", warpgroup_from, 9, 65);
     v("expanded_from", expanded_from, 33, 65);
     v("library_from", library_from, 2, 65);

@@ -165,7 +165,10 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   const bool warpgroups = warpgroup_tokens > 0 && tokens >= backend.launch_plan().warpgroup_from;
   const int at_once = warpgroups ? warpgroup_tokens : few;
   Preparation preparation(ctx, tokens, at_once, warpgroups);
-  const bool holds = !warpgroups && tokens > 1 && tokens < backend.launch_plan().ring_from;
+  const LaunchPlan& plan = backend.launch_plan();
+  const bool small = is_small_work(packed.args, backend.facts().multiprocessors);
+  const std::int64_t ring_from = small ? plan.small_ring_from : plan.ring_from;
+  const bool holds = !warpgroups && tokens > 1 && tokens < ring_from;
   HeldWork held = holds ? held_work(ctx, packed, preparation) : HeldWork{};
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const PrepareTarget& target = preparation.target_for(*packed.weights[i]);
