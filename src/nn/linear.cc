@@ -49,7 +49,7 @@ void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const Line
 }  // namespace
 
 bool may_leave_norm_to_products(const ExecContext& ctx) {
-  return ctx.ops->matmul_normalises && ctx.adapters == nullptr;
+  return ctx.ops->matmul_normalises && ctx.adapters == nullptr && !ctx.deterministic;
 }
 
 HalfInput take_half_input(ExecContext& ctx, const Linear& reader, std::int64_t tokens) {
@@ -67,7 +67,7 @@ void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const Li
 
 void apply_gated_linears(ExecContext& ctx, const LayerInput& input,
                          std::span<const LinearOutput, 2> outputs, const ActivateArgs& activation) {
-  const bool fused = ctx.ops->matmul_activates && ctx.adapters == nullptr;
+  const bool fused = ctx.ops->matmul_activates && ctx.adapters == nullptr && !ctx.deterministic;
   run_linears(ctx, input, outputs, {.activation = fused ? &activation : nullptr});
   if (!fused) ctx.ops->activate(ctx, activation);
 }

@@ -1,10 +1,12 @@
 // What a request gets does not depend on what runs beside it: greedy ids of the committed tiny
-// models on the CPU, alone and in a crowd.
+// models, alone and in a crowd, on the CPU and, with kernels chosen regardless of the batch, on a
+// card.
 
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "backend/registry.h"
 #include "base/error.h"
 #include "engine/engine.h"
 #include "support/data.h"
@@ -16,10 +18,12 @@ namespace {
 namespace fs = std::filesystem;
 
 std::unique_ptr<ModelSession> load(const fs::path& model, std::int64_t sequences,
-                                   std::optional<CacheType> cache = {}) {
+                                   std::optional<CacheType> cache = {},
+                                   const char* backend = "cpu") {
   SessionOptions options;
   options.model = model;
-  options.backend = "cpu";
+  options.backend = backend;
+  options.deterministic = true;
   options.threads = 2;
   options.cache = cache;
   options.with_text = false;
@@ -69,20 +73,37 @@ std::vector<std::vector<std::int32_t>> together(Engine& engine,
   return ids;
 }
 
-TEST(BatchInvariance, SameIdsAloneAndInACrowd) {
-  const std::vector<fs::path> models = test::golden_models();
+void expect_same_ids(const char* backend) {
+  std::vector<fs::path> models = test::golden_models();
   ASSERT_GE(models.size(), 20u);
+  const std::vector<fs::path> quantized = test::golden_models("exl2-gptq");
+  ASSERT_GE(quantized.size(), 4u);
+  models.insert(models.end(), quantized.begin(), quantized.end());
   for (const fs::path& model : models) {
     SCOPED_TRACE(model.filename().string());
-    Engine single(load(model, 1));
+    Engine single(load(model, 1, {}, backend));
     const auto wanted = crowd_of_requests(single.session().vocab());
     const auto expected = alone(single, wanted);
-    Engine crowd(load(model, 16));
+    Engine crowd(load(model, 16, {}, backend));
     EXPECT_EQ(together(crowd, wanted), expected);
     // Once more, with what the cache holds by now.
     EXPECT_EQ(together(crowd, wanted), expected);
     EXPECT_GT(crowd.stats().cache.tokens_found, 0);
+    // Prompts in pieces of any length, beside those that decode.
+    Engine narrow(load(model, 16, {}, backend), {.step_tokens = 19});
+    EXPECT_EQ(together(narrow, wanted), expected);
   }
+}
+
+TEST(BatchInvariance, SameIdsAloneAndInACrowd) { expect_same_ids("cpu"); }
+
+TEST(BatchInvariance, SameIdsAloneAndInACrowdOnCuda) {
+  try {
+    open_backend("cuda:0", {});
+  } catch (const Error& error) {
+    GTEST_SKIP() << "SKIPPED: " << error.what();
+  }
+  expect_same_ids("cuda:0");
 }
 
 TEST(BatchInvariance, EveryCacheTypeWithReuse) {

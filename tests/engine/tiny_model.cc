@@ -137,9 +137,9 @@ fs::path make_tiny_model(const char* name, const std::string& config_extra) {
   return folder;
 }
 
-std::vector<fs::path> golden_models() {
+std::vector<fs::path> golden_models(const char* set) {
   std::vector<fs::path> models;
-  for (const fs::directory_entry& entry : fs::directory_iterator(unpacked("hf-tiny"))) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(unpacked(set))) {
     if (fs::exists(entry.path() / "config.json")) models.push_back(entry.path());
   }
   std::sort(models.begin(), models.end());

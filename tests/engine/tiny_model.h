@@ -10,7 +10,8 @@ namespace bl::test {
 // `config_extra` are further members of config.json, each ending in a comma.
 std::filesystem::path make_tiny_model(const char* name, const std::string& config_extra = "");
 
-// The folders of the small models of every architecture, sorted.
-std::vector<std::filesystem::path> golden_models();
+// The folders of the small models of every architecture ("hf-tiny") or format ("exl2-gptq"),
+// sorted.
+std::vector<std::filesystem::path> golden_models(const char* set = "hf-tiny");
 
 }  // namespace bl::test

@@ -125,7 +125,9 @@ void attention(ExecContext& ctx, const AttentionArgs& args) {
   if (plan.host.spans() == 0) return;
   const ArenaScope scope(*ctx.scratch);
   const KvLayout& layout = args.cache.layout;
-  const bool exact = !runs_on_tensor_cores(ctx, layout);
+  // Deterministic: a row has the same bits beside any others, and whatever else of its sequence is
+  // new in this step. Only the exact kernel takes rows one by one.
+  const bool exact = ctx.deterministic || !runs_on_tensor_cores(ctx, layout);
   const bool as_halves = !exact && plan.host.decode_spans == 0;
   with_result(ctx, args, params_of(args, plan), as_halves, [&](const AttentionParams& params) {
     if (exact) return attention_exact(ctx, params, plan);
@@ -138,6 +140,11 @@ void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& rope, const Att
   BL_CHECK(args.plan != nullptr && rope.q.x.data == args.q.data);
   const auto& plan = static_cast<const DeviceSpanPlan&>(*args.plan);
   const KvLayout& layout = args.cache.layout;
+  if (ctx.deterministic) {
+    rope_and_write(ctx, rope);
+    attention(ctx, args);
+    return;
+  }
   if (prefill_rotates(ctx, args, plan, rope)) {
     const ArenaScope scope(*ctx.scratch);
     auto* turns = ctx.scratch->take_f32({args.q.shape[0], rope.q.rotated}).as<float2>();

@@ -21,19 +21,27 @@ struct DenseLaunch {
   float multiplier;
   bool accumulate;
   bool aligned;  // rows and x start at multiples of 16 bytes
+  int tokens;
 };
 
+// From x to row `token` of it. A kernel of more tokens than there are (kSpare) reads the last one
+// again.
+template <bool kSpare>
+__device__ __forceinline__ std::int64_t row_offset(const DenseLaunch& p, int token) {
+  return (kSpare ? min(token, p.tokens - 1) : token) * p.x_stride;
+}
+
 // Σ over one 16-byte piece of a weight row.
-template <class T, int Tokens>
-__device__ __forceinline__ void multiply_piece(const uint4& piece, const float* x,
-                                               std::int64_t x_stride, float (&sums)[Tokens]) {
+template <class T, int Tokens, bool kSpare>
+__device__ __forceinline__ void multiply_piece(const uint4& piece, const DenseLaunch& p, int at,
+                                               float (&sums)[Tokens]) {
   constexpr int kCount = 16 / sizeof(T);
   const T* w = reinterpret_cast<const T*>(&piece);
 #pragma unroll
   for (int t = 0; t < Tokens; ++t) {
 #pragma unroll
     for (int v = 0; v < kCount; v += 4) {
-      const float4 a = *reinterpret_cast<const float4*>(x + t * x_stride + v);
+      const float4 a = *reinterpret_cast<const float4*>(p.x + at + row_offset<kSpare>(p, t) + v);
       sums[t] += float_of(w[v]) * a.x + float_of(w[v + 1]) * a.y + float_of(w[v + 2]) * a.z +
                  float_of(w[v + 3]) * a.w;
     }
@@ -41,7 +49,7 @@ __device__ __forceinline__ void multiply_piece(const uint4& piece, const float* 
 }
 
 // A warp a column.
-template <class T, int Tokens>
+template <class T, int Tokens, bool kSpare>
 __global__ void __launch_bounds__(kWarps * 32) dense_product_kernel(const T* rows, DenseLaunch p) {
   allow_next();
   dependency_wait();
@@ -58,18 +66,18 @@ __global__ void __launch_bounds__(kWarps * 32) dense_product_kernel(const T* row
 #pragma unroll 4
     for (int i = lane * kCount; i < done; i += kStep) {
       const uint4 piece = __ldg(reinterpret_cast<const uint4*>(row + i));
-      multiply_piece<T>(piece, p.x + i, p.x_stride, sums);
+      multiply_piece<T, Tokens, kSpare>(piece, p, i, sums);
     }
   }
   for (int i = done + lane; i < p.in; i += 32) {
     const float w = float_of(row[i]);
 #pragma unroll
-    for (int t = 0; t < Tokens; ++t) sums[t] += w * p.x[t * p.x_stride + i];
+    for (int t = 0; t < Tokens; ++t) sums[t] += w * p.x[row_offset<kSpare>(p, t) + i];
   }
 #pragma unroll
   for (int t = 0; t < Tokens; ++t) {
     const float sum = warp_sum(sums[t]);
-    if (lane != 0) continue;
+    if (lane != 0 || (kSpare && t >= p.tokens)) continue;
     float value = sum * p.multiplier;
     if (p.bias != nullptr) value += p.bias[column];
     float* to = p.out + t * p.out_stride + column;
@@ -84,7 +92,7 @@ void start_for(const LaunchShape& shape, std::int64_t tokens, const T* rows, con
     if (tokens != Tokens) return start_for<Tokens + 1>(shape, tokens, rows, p);
   }
   BL_CHECK(tokens == Tokens);
-  launch(shape, dense_product_kernel<T, Tokens>, rows, p);
+  launch(shape, dense_product_kernel<T, Tokens, false>, rows, p);
 }
 
 template <class T>
@@ -99,13 +107,18 @@ void start(ExecContext& ctx, const DenseProductArgs& args) {
                 args.bias,
                 args.multiplier,
                 args.accumulate,
-                false};
+                false,
+                static_cast<int>(args.x.rows())};
   p.aligned = address(args.rows) % 16 == 0 && address(p.x) % 16 == 0 && p.x_stride % 4 == 0 &&
               p.in % (16 / static_cast<int>(sizeof(T))) == 0;
   const LaunchShape shape =
       shape_of(ctx, dim3(static_cast<unsigned>((p.columns + kWarps - 1) / kWarps)), kWarps * 32);
   const T* rows = static_cast<const T*>(args.rows);
-  start_for<1>(shape, args.x.rows(), rows, p);
+  if (ctx.deterministic) {
+    launch(shape, dense_product_kernel<T, kMaxDenseTokens, true>, rows, p);
+  } else {
+    start_for<1>(shape, args.x.rows(), rows, p);
+  }
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ struct DenseProductArgs {
   float multiplier = 1.0f;
   bool accumulate = false;
 };
+// Where ctx is deterministic, by the same kernel for any number of tokens.
 
 void dense_product(ExecContext& ctx, const DenseProductArgs& args);
 

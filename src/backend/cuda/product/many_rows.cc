@@ -316,7 +316,9 @@ void activate_into_halves(ExecContext& ctx, const ActivateArgs& args, bool halve
 std::int64_t half_input_width(const ExecContext& ctx, const PackedMatrix& reader,
                               std::int64_t tokens) {
   const CudaBackend& backend = *cuda_ops_of(ctx).backend;
-  if (tokens < backend.launch_plan().expanded_from || !reads_rows16(&reader)) return 0;
+  if (ctx.deterministic || tokens < backend.launch_plan().expanded_from || !reads_rows16(&reader)) {
+    return 0;
+  }
   const Rows16 rows = rows16_for(&reader);
   const int compute_capability = backend.facts().compute_capability;
   const bool staged = stages_rows16(compute_capability, reader.in(), rows.slots);

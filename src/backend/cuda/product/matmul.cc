@@ -110,12 +110,14 @@ struct PackedProduct {
   StripShares shares(CudaBackend& backend) const {
     return backend.product_plans().find({weights.data(), static_cast<std::size_t>(args.count)},
                                         args.gated, backend.facts().multiprocessors,
-                                        args.tokens == 1);
+                                        args.tokens == 1 && !args.regardless_of_batch);
   }
 };
 
-PackedProduct packed_product(const MatmulArgs& args, std::span<const MatmulOutput* const> outputs) {
+PackedProduct packed_product(const ExecContext& ctx, const MatmulArgs& args,
+                             std::span<const MatmulOutput* const> outputs) {
   PackedProduct product;
+  product.args.regardless_of_batch = ctx.deterministic;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     product.weights[i] = cuda_matrix(outputs[i]->weight).codes();
     add_matrix(product.args, *outputs[i],
@@ -154,21 +156,22 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   ArenaScope scope(*ctx.scratch);
   const std::int64_t tokens = args.x.rows();
   CudaBackend& backend = *cuda_ops_of(ctx).backend;
-  PackedProduct packed = packed_product(args, outputs);
+  PackedProduct packed = packed_product(ctx, args, outputs);
   const StripShares shares = packed.shares(backend);
-  if (makes_own_input(backend.facts(), packed.args)) {
+  if (!ctx.deterministic && makes_own_input(backend.facts(), packed.args)) {
     token_product(ctx, packed.args, shares, {packed.weights.data(), outputs.size()});
     return;
   }
   const int few = most_product_tokens(backend.facts());
   const int warpgroup_tokens = most_warpgroup_tokens(backend.facts());
-  const bool warpgroups = warpgroup_tokens > 0 && tokens >= backend.launch_plan().warpgroup_from;
+  const LaunchPlan& plan = backend.launch_plan();
+  const bool warpgroups =
+      warpgroup_tokens > 0 && tokens >= plan.warpgroup_from && !ctx.deterministic;
   const int at_once = warpgroups ? warpgroup_tokens : few;
   Preparation preparation(ctx, tokens, at_once, warpgroups);
-  const LaunchPlan& plan = backend.launch_plan();
   const bool small = is_small_work(packed.args, backend.facts().multiprocessors);
   const std::int64_t ring_from = small ? plan.small_ring_from : plan.ring_from;
-  const bool holds = !warpgroups && tokens > 1 && tokens < ring_from;
+  const bool holds = !warpgroups && tokens > 1 && tokens < ring_from && !ctx.deterministic;
   HeldWork held = holds ? held_work(ctx, packed, preparation) : HeldWork{};
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const PrepareTarget& target = preparation.target_for(*packed.weights[i]);
@@ -238,14 +241,43 @@ void matmul_of_normalised(ExecContext& ctx, const MatmulArgs& args) {
   matmul(ctx, rest);
 }
 
+// Where a row's bits must not depend on the others, all rows take the kernels for a few.
+void matmul_in_slices(ExecContext& ctx, const MatmulArgs& args) {
+  BL_CHECK(args.half_x == nullptr);
+  std::array<MatmulOutput, kMaxMatrices> outputs;
+  BL_CHECK(args.outputs.size() <= outputs.size());
+  for (std::int64_t first = 0; first < args.x.rows(); first += kMostPackedTokens) {
+    const std::int64_t count = std::min(kMostPackedTokens, args.x.rows() - first);
+    MatmulArgs part = args;
+    part.x = slice_rows(args.x, first, count);
+    for (std::size_t i = 0; i < args.outputs.size(); ++i) {
+      outputs[i] = args.outputs[i];
+      outputs[i].out = slice_rows(outputs[i].out, first, count);
+    }
+    part.outputs = std::span(outputs.data(), args.outputs.size());
+    part.activation = nullptr;
+    matmul(ctx, part);
+  }
+}
+
+// As many as the kernels for a few tokens take, or all where there are others.
+bool takes_few(const ExecContext& ctx, std::int64_t tokens) {
+  return ctx.deterministic || tokens < cuda_ops_of(ctx).backend->launch_plan().expanded_from;
+}
+
 }  // namespace
 
 void matmul(ExecContext& ctx, const MatmulArgs& args) {
   const std::int64_t tokens = (args.half_x != nullptr ? args.half_x->rows : args.x).rows();
   if (tokens == 0) return;
+  if (ctx.deterministic && tokens > kMostPackedTokens) {
+    matmul_in_slices(ctx, args);
+    if (args.activation != nullptr) activate(ctx, *args.activation);
+    return;
+  }
   ArenaScope scope(*ctx.scratch);
   if (args.activation != nullptr) BL_CHECK(args.outputs.size() == 2);
-  const bool few = tokens < cuda_ops_of(ctx).backend->launch_plan().expanded_from;
+  const bool few = takes_few(ctx, tokens);
   if (args.norm != nullptr && !(few ? fuses_norm(args) : many_rows_normalise(args))) {
     matmul_of_normalised(ctx, args);
     return;
@@ -255,7 +287,7 @@ void matmul(ExecContext& ctx, const MatmulArgs& args) {
     return;
   }
   BL_CHECK(args.half_x == nullptr);
-  if (args.activation != nullptr && !fuses_activation(args)) {
+  if (args.activation != nullptr && (ctx.deterministic || !fuses_activation(args))) {
     MatmulArgs rest = args;
     rest.activation = nullptr;
     matmul(ctx, rest);

@@ -191,7 +191,9 @@ void product(ExecContext& ctx, const ProductArgs& args, const StripShares& share
   Launch launch_args;
   launch_args.args = args;
   launch_args.begins = shares.begins;
-  if (args.tokens <= kTokenTile) {
+  const bool has_others =
+      most_product_tokens(cuda_ops_of(ctx).backend->facts()) > kTokenTile;  // than of one tile
+  if (args.tokens <= kTokenTile && !(args.regardless_of_batch && has_others)) {
     start<2, 1>(ctx, launch_args, shares.ctas);
   } else if (share_of(args, shares.ctas) <= 2) {
     start<2, 2>(ctx, launch_args, shares.ctas);

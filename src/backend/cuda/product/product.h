@@ -60,6 +60,8 @@ struct ProductArgs {
   InputNorm norm;
   float multiplier = 1.0f;
   bool accumulate = false;
+  // The same kernel for any number of tokens, so that a row has the same bits beside any others.
+  bool regardless_of_batch = false;
   // Two matrices: matrices[1].out = act(x · W₀) · (x · W₁); matrices[0].out is not written.
   bool gated = false;
   ActivationParameters activation;
