@@ -42,7 +42,8 @@ struct ModelOptions {
     v(memory, {"--vram", "SIZE", "memory of the device to keep to, such as 24GiB", "what is free"});
     v(kv_host,
       {"--kv-host", "SIZE", "host memory for pages that leave the cache, such as 8GiB", "none"});
-    v(deterministic, {"--deterministic", "", "results that do not depend on the batch (slower on a card)"});
+    v(deterministic,
+      {"--deterministic", "", "results that do not depend on the batch (slower on a card)"});
   }
 
   // Checks what can be checked without a file; UsageError.
