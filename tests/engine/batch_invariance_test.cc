@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <random>
 
-#include "backend/registry.h"
 #include "base/error.h"
 #include "engine/engine.h"
+#include "on_cuda.h"
 #include "support/data.h"
 #include "tiny_model.h"
 
@@ -138,16 +138,7 @@ TEST(BatchInvariance, NearlySameIds) {
   expect_nearly_same_ids("cpu", test::golden_models("exl2-gptq"));
 }
 
-class BatchInvarianceOnCuda : public testing::Test {
- protected:
-  void SetUp() override {
-    try {
-      open_backend("cuda:0", {});
-    } catch (const Error& error) {
-      GTEST_SKIP() << "SKIPPED: " << error.what();
-    }
-  }
-};
+class BatchInvarianceOnCuda : public test::OnCuda {};
 
 TEST_F(BatchInvarianceOnCuda, SameIdsAloneAndInACrowd) { expect_same_ids("cuda:0"); }
 

@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/registry.h"
 #include "base/error.h"
 #include "core_test.h"
 #include "engine/engine.h"
 #include "engine/step_runner.h"
+#include "on_cuda.h"
 #include "tiny_model.h"
 
 namespace bl {
@@ -187,16 +187,7 @@ TEST(StepsAhead, PenaltiesNeedTheirTokens) {
   EXPECT_GE(runner.take().ids[0], 0);
 }
 
-class StepsAheadOnCuda : public testing::Test {
- protected:
-  void SetUp() override {
-    try {
-      open_backend("cuda:0", {});
-    } catch (const Error& error) {
-      GTEST_SKIP() << "SKIPPED: " << error.what();
-    }
-  }
-};
+class StepsAheadOnCuda : public test::OnCuda {};
 
 TEST_F(StepsAheadOnCuda, TokensAreThoseOfOneStepAfterTheOther) {
   const auto session = load("cuda:0");

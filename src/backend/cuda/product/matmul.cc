@@ -260,11 +260,6 @@ void matmul_in_slices(ExecContext& ctx, const MatmulArgs& args) {
   }
 }
 
-// As many as the kernels for a few tokens take, or all where there are others.
-bool takes_few(const ExecContext& ctx, std::int64_t tokens) {
-  return ctx.deterministic || tokens < cuda_ops_of(ctx).backend->launch_plan().expanded_from;
-}
-
 }  // namespace
 
 void matmul(ExecContext& ctx, const MatmulArgs& args) {
@@ -277,7 +272,8 @@ void matmul(ExecContext& ctx, const MatmulArgs& args) {
   }
   ArenaScope scope(*ctx.scratch);
   if (args.activation != nullptr) BL_CHECK(args.outputs.size() == 2);
-  const bool few = takes_few(ctx, tokens);
+  const bool few =
+      ctx.deterministic || tokens < cuda_ops_of(ctx).backend->launch_plan().expanded_from;
   if (args.norm != nullptr && !(few ? fuses_norm(args) : many_rows_normalise(args))) {
     matmul_of_normalised(ctx, args);
     return;
