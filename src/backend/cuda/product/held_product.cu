@@ -29,6 +29,7 @@ struct Launch {
   HeldWork work;
   // Each warp has a ring of its own, of `slots` strips.
   int slots = 0;
+  int early = 0;                 // rounds asked for before the activations
   int ring_at[kHeldWarps] = {};  // in shared memory
   int codes[kHeldWarps] = {};    // bytes, then scales by places
   int scales = 0;                // bytes of all places
@@ -163,7 +164,7 @@ class HeldCta {
     // The same code asks for the strips that fill the ring first, and adds up the last sums.
 #pragma unroll 1
     for (int i = -launch_.slots; i <= rounds_; ++i) {
-      if (i == 0) open_first(warp);
+      if (i == launch_.early - launch_.slots) open_first(warp);
       if (i >= 0 && i < rounds_) multiply(warp, i, slot);
       __syncwarp();
       ask_for(i + launch_.slots, slot);
@@ -475,6 +476,9 @@ bool lay_out(std::size_t bytes, Launch& launch) {
   const int room = static_cast<int>(bytes) - at;
   launch.slots = std::min({room / strip, kMaxSlots});
   if (launch.slots > 6) launch.slots = kMaxSlots <= room / strip ? kMaxSlots : 6;
+  // More than one round of two strips makes the activations late; of one strip it makes no
+  // difference (bench/ladder/few_tokens).
+  launch.early = Strips > 1 ? 1 : launch.slots;
   for (int w = 0; w < kHeldWarps; ++w) {
     launch.ring_at[w] = at;
     launch.codes[w] = launch.work.code_bytes[static_cast<std::size_t>(w)];

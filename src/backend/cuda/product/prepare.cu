@@ -20,7 +20,7 @@ struct PrepareLaunch {
   InputNorm norm;
   std::int32_t* zeros = nullptr;
   int zero_count = 0;
-  bool aligned = false;  // rows start at multiples of 16 bytes and have whole float4s
+  bool aligned = false;  // rows and weights start at multiples of 16 bytes, and have whole float4s
 };
 
 __device__ __forceinline__ float weight_of(const PrepareLaunch& p, int channel) {
@@ -37,29 +37,63 @@ struct RowFacts {
   }
 };
 
-template <bool Normalise>
-__device__ __forceinline__ RowFacts look_at(const PrepareLaunch& p, const float* row) {
-  RowFacts facts;
-  if (p.aligned) {
-#pragma unroll 4
-    for (int i = static_cast<int>(threadIdx.x) * 4; i < p.in; i += kPrepareThreads * 4) {
-      const float4 v = *reinterpret_cast<const float4*>(row + i);
-      facts.add(v.x, Normalise ? weight_of(p, i) : 1.0f);
-      facts.add(v.y, Normalise ? weight_of(p, i + 1) : 1.0f);
-      facts.add(v.z, Normalise ? weight_of(p, i + 2) : 1.0f);
-      facts.add(v.w, Normalise ? weight_of(p, i + 3) : 1.0f);
+// A row as the threads of a CTA look at it: Held float4s of a thread under way at once. Weights
+// come with the row: asked for before the kernel before has ended, they cost 2 to 4 % of a step
+// (bench/ladder/few_tokens).
+template <bool Normalise, int Held>
+class RowLook {
+ public:
+  __device__ __forceinline__ static RowFacts look_at(const PrepareLaunch& p, const float* row) {
+    RowFacts facts;
+    if (!p.aligned) {
+      for (int i = static_cast<int>(threadIdx.x); i < p.in; i += kPrepareThreads) {
+        facts.add(row[i], Normalise ? weight_of(p, i) : 1.0f);
+      }
+      return facts;
+    }
+#pragma unroll 1
+    for (int first = 0; first < p.in; first += Held * kPrepareThreads * 4) {
+      add_held(p, row, first, facts);
     }
     return facts;
   }
-  for (int i = static_cast<int>(threadIdx.x); i < p.in; i += kPrepareThreads) {
-    facts.add(row[i], Normalise ? weight_of(p, i) : 1.0f);
+
+ private:
+  __device__ __forceinline__ static int channel(int first, int k) {
+    return first + (k * kPrepareThreads + static_cast<int>(threadIdx.x)) * 4;
   }
-  return facts;
-}
+  __device__ __forceinline__ static void load(const PrepareLaunch& p, const float* from, int first,
+                                              float4 (&to)[Held]) {
+#pragma unroll
+    for (int k = 0; k < Held; ++k) {
+      const int at = channel(first, k);
+      to[k] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      if (at < p.in) to[k] = *reinterpret_cast<const float4*>(from + at);
+    }
+  }
+  __device__ __forceinline__ static void add_held(const PrepareLaunch& p, const float* row,
+                                                  int first, RowFacts& facts) {
+    float4 weights[Held];
+    const bool weighted = Normalise && p.norm.weight != nullptr;
+    if (weighted) load(p, p.norm.weight, first, weights);
+    float4 values[Held];
+    load(p, row, first, values);
+    const float offset = p.norm.unit_offset;
+#pragma unroll
+    for (int k = 0; k < Held; ++k) {
+      const float4& v = values[k];
+      const float4& w = weights[k];
+      facts.add(v.x, weighted ? w.x + offset : 1.0f);
+      facts.add(v.y, weighted ? w.y + offset : 1.0f);
+      facts.add(v.z, weighted ? w.z + offset : 1.0f);
+      facts.add(v.w, weighted ? w.w + offset : 1.0f);
+    }
+  }
+};
 
 // A warp a chunk. grid (chunks, tokens, targets): each CTA looks at its whole row by itself, which
 // costs less than a kernel of its own.
-template <bool Normalise>
+template <bool Normalise, int Held>
 __global__ void __launch_bounds__(kPrepareThreads)
     prepare_kernel(const __grid_constant__ PrepareLaunch p) {
   allow_next();
@@ -95,7 +129,7 @@ __global__ void __launch_bounds__(kPrepareThreads)
   for (int u = 0; u < kMaxChunkUnits; ++u) {
     values[u] = channels[u] < 0 ? 0.0f : row[channels[u]] * weights[u];
   }
-  const RowFacts facts = look_at<Normalise>(p, row);
+  const RowFacts facts = RowLook<Normalise, Held>::look_at(p, row);
   float largest = cta_max(facts.largest, parts[0]);
   float factor = 1.0f;
   if (Normalise) {
@@ -144,14 +178,22 @@ void prepare(ExecContext& ctx, const PrepareArgs& args) {
   p.norm = args.norm;
   p.zeros = args.zeros;
   p.zero_count = args.zero_count;
-  p.aligned = reinterpret_cast<std::uintptr_t>(p.x) % 16 == 0 && p.stride % 4 == 0 && p.in % 4 == 0;
+  const auto whole = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
+  p.aligned = whole(p.x) && whole(p.norm.weight) && p.stride % 4 == 0 && p.in % 4 == 0;
   const dim3 grid((chunks + kPrepareWarps - 1) / kPrepareWarps,
                   static_cast<unsigned>(args.x.rows()), static_cast<unsigned>(args.count));
   const LaunchShape shape = shape_of(ctx, grid, kPrepareThreads);
+  // As many float4s as a thread has; more code than that costs more than a second round.
+  const int held = (p.in + 4 * kPrepareThreads - 1) / (4 * kPrepareThreads);
   if (args.norm.present) {
-    launch(shape, prepare_kernel<true>, p);
+    launch(shape, held <= 2 ? prepare_kernel<true, 2> : prepare_kernel<true, 4>, p);
   } else {
-    launch(shape, prepare_kernel<false>, p);
+    launch(shape,
+           held <= 2   ? prepare_kernel<false, 2>
+           : held <= 4 ? prepare_kernel<false, 4>
+           : held <= 8 ? prepare_kernel<false, 8>
+                       : prepare_kernel<false, 16>,
+           p);
   }
 }
 
