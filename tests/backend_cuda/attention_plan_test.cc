@@ -76,11 +76,11 @@ TEST(AttentionPlan, DecodeComesFirst) {
 // The tokens behind a cached prefix are few rows over many keys: those go to the kernel that cuts
 // the keys into pieces, and no graph is recorded for a length that hardly comes again.
 TEST(AttentionPlan, AFewTokensBehindALongPastAreDecode) {
-  const auto counts_of = [](std::vector<std::pair<int, int>> spans, bool fixed = false) {
+  const auto counts_of = [](std::vector<std::pair<int, int>> spans) {
     Sequences s;
     for (const auto& [past, tokens] : spans) s.add(past, tokens);
-    const SpanPlan plan = plan_spans(s.spans, fixed);
-    EXPECT_EQ(plan.decode_spans, count_spans(s.spans, fixed).decode_spans);
+    const SpanPlan plan = plan_spans(s.spans);
+    EXPECT_EQ(plan.decode_spans, count_spans(s.spans).decode_spans);
     return plan;
   };
   const SpanPlan one = counts_of({{4000, 16}});
@@ -97,7 +97,6 @@ TEST(AttentionPlan, AFewTokensBehindALongPastAreDecode) {
   EXPECT_EQ(counts_of(many).decode_spans, kLaunchTokens / 16);
   many.push_back({4000, 16});
   EXPECT_EQ(counts_of(many).prefill_spans, 1);
-  EXPECT_EQ(counts_of({{4000, 16}}, true).prefill_spans, 1);
 }
 
 TEST(AttentionPlan, NothingToDo) {
@@ -149,10 +148,9 @@ TEST(AttentionPlan, KeysNameLaunches) {
 // Every span's keys are covered, and partial results fit in what was planned.
 void expect_sound(const DecodeShape& shape) {
   const DecodeSplit split = split_decode(shape);
-  const auto label = testing::Message()
-                     << shape.spans << " spans of " << shape.tokens << ", heads " << shape.kv_heads
-                     << " x " << shape.group << ", keys " << shape.max_keys << ", window "
-                     << shape.window << (shape.regardless_of_batch ? ", fixed" : "");
+  const auto label = testing::Message() << shape.spans << " spans of " << shape.tokens << ", heads "
+                                        << shape.kv_heads << " x " << shape.group << ", keys "
+                                        << shape.max_keys << ", window " << shape.window;
   SCOPED_TRACE(label);
   ASSERT_GE(split.pieces, 1);
   ASSERT_LE(split.pieces, kMaxPieces);
@@ -160,7 +158,7 @@ void expect_sound(const DecodeShape& shape) {
   ASSERT_GE(split.heads_per_launch, 1);
   ASSERT_GE(split.row_tiles * kQueryTile, shape.tokens * shape.group);
   if (split.clusters) {
-    EXPECT_TRUE(shape.clusters && !shape.regardless_of_batch);
+    EXPECT_TRUE(shape.clusters);
     EXPECT_EQ(split.row_tiles, 1);
     EXPECT_GE(split.pieces, 2);
     EXPECT_LE(split.pieces, kMostClusterCtas);
@@ -180,9 +178,7 @@ void expect_sound(const DecodeShape& shape) {
                            shape.max_keys / 2 + 1, shape.max_keys - 1, shape.max_keys}) {
     if (length < shape.tokens) continue;
     const int keys = length - first_key_of(length - shape.tokens, shape.window);
-    const int piece = split.clusters         ? even_piece_keys(keys, split.pieces)
-                      : split.piece_keys > 0 ? split.piece_keys
-                                             : own_piece_keys(keys);
+    const int piece = split.clusters ? even_piece_keys(keys, split.pieces) : split.piece_keys;
     if (split.clusters) {
       EXPECT_LE(piece, split.piece_keys);
     }
@@ -198,18 +194,15 @@ TEST(AttentionPlan, PiecesCoverAllKeys) {
            {std::pair{8, 4}, std::pair{1, 71}, std::pair{96, 1}, std::pair{2, 7}}) {
         for (const int keys : {256, 768, 4096, 16384, 131072}) {
           for (const int window : {0, 1, 128, 4096}) {
-            for (const bool fixed : {false, true}) {
-              for (const bool clusters : {false, true}) {
-                expect_sound({.spans = spans,
-                              .tokens = tokens,
-                              .kv_heads = kv_heads,
-                              .group = group,
-                              .max_keys = keys,
-                              .window = window,
-                              .multiprocessors = 132,
-                              .regardless_of_batch = fixed,
-                              .clusters = clusters});
-              }
+            for (const bool clusters : {false, true}) {
+              expect_sound({.spans = spans,
+                            .tokens = tokens,
+                            .kv_heads = kv_heads,
+                            .group = group,
+                            .max_keys = keys,
+                            .window = window,
+                            .multiprocessors = 132,
+                            .clusters = clusters});
             }
           }
         }
@@ -269,8 +262,8 @@ TEST(AttentionPlan, PiecesOfFewHeadsAreClusters) {
 
 // Heads of more than 128 have kernels without clusters, whatever else is so.
 TEST(AttentionPlan, FormsHaveKernels) {
-  const auto form_of = [](CacheType type, int dim, int rows, bool fixed = false) {
-    return decode_form(type, dim, dim, rows, fixed);
+  const auto form_of = [](CacheType type, int dim, int rows) {
+    return decode_form(type, dim, dim, rows);
   };
   for (const CacheType type :
        {CacheType::kF16, CacheType::kFp8, CacheType::kQ8, CacheType::kQ6, CacheType::kQ4}) {
@@ -284,14 +277,11 @@ TEST(AttentionPlan, FormsHaveKernels) {
                                            : DecodeWay::kTile);
         EXPECT_EQ(form.query_tiles, rows <= kFewRows && (half || in_registers) ? 1 : 2);
         EXPECT_EQ(form.clusters, dim <= 128 && form.query_tiles == 1) << dim << " x " << rows;
-        // Rows of a step's longest span must not change what another one's results are.
-        EXPECT_EQ(form_of(type, dim, rows, true).way, form_of(type, dim, 64, true).way);
-        EXPECT_FALSE(form_of(type, dim, rows, true).clusters);
       }
     }
   }
-  EXPECT_EQ(decode_form(CacheType::kQ4, 128, 64, 4, false).way, DecodeWay::kTile);
-  EXPECT_FALSE(decode_form(CacheType::kF16, 192, 128, 4, false).clusters);
+  EXPECT_EQ(decode_form(CacheType::kQ4, 128, 64, 4).way, DecodeWay::kTile);
+  EXPECT_FALSE(decode_form(CacheType::kF16, 192, 128, 4).clusters);
 }
 
 // The kernel for compute capability 9.0 takes steps whose rows are several tiles of the other one,
@@ -312,7 +302,6 @@ TEST(AttentionPlan, ManyRowsBehindALongPastAreClusters) {
     return split_hopper(shape).pieces;
   };
   EXPECT_EQ(pieces([](DecodeShape& s) { s.clusters = false; }), 0);
-  EXPECT_EQ(pieces([](DecodeShape& s) { s.regardless_of_batch = true; }), 0);
   EXPECT_EQ(pieces([](DecodeShape& s) { s.tokens = 4; }), 0);  // one tile of the other's
   EXPECT_EQ(pieces([](DecodeShape& s) { s.tokens = 5; }), kMostClusterCtas);
   EXPECT_EQ(pieces([](DecodeShape& s) { s.tokens = 64; }), 4);
@@ -330,14 +319,6 @@ TEST(AttentionPlan, ManyRowsBehindALongPastAreClusters) {
       EXPECT_GE(split.row_tiles * kHopperPieceRows, tokens * shape.group);
       EXPECT_LE(spans * shape.kv_heads * split.row_tiles * split.pieces, shape.multiprocessors);
     }
-  }
-}
-
-TEST(AttentionPlan, FixedPiecesDependOnTheSpanOnly) {
-  for (int keys = 1; keys < 40000; keys += 97) {
-    const int piece = own_piece_keys(keys);
-    EXPECT_EQ(piece % kTileKeys, 0);
-    EXPECT_LE((keys + piece - 1) / piece, kFixedPieces) << keys;
   }
 }
 

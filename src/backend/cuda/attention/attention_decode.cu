@@ -46,8 +46,8 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
              kv_write_parameters(rope->write)};
   }
   const SpanPlan& host = plan.host;
-  const DecodeForm form = decode_form(type, params.k_row.dim, params.v_row.dim,
-                                      host.decode_tokens * params.group, ctx.deterministic);
+  const DecodeForm form =
+      decode_form(type, params.k_row.dim, params.v_row.dim, host.decode_tokens * params.group);
   const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
   DecodeShape shape{.spans = host.decode_spans,
                     .tokens = host.decode_tokens,
@@ -56,7 +56,6 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
                     .max_keys = host.page_stride * kPageSlots,
                     .window = params.window,
                     .multiprocessors = cuda_ops_of(ctx).multiprocessors,
-                    .regardless_of_batch = ctx.deterministic,
                     .clusters = facts.compute_capability >= 90};
   if (rope == nullptr && takes_hopper(ctx, params, type)) {
     const HopperSplit pieces = split_hopper(shape);

@@ -42,7 +42,7 @@ std::int64_t visible_keys(const DecodeShape& shape) {
 int piece_keys_of(const DecodeShape& shape, std::int64_t keys, std::int64_t columns) {
   const int even = whole_tiles(divide_up(keys * columns, wanted_ctas(shape.multiprocessors)));
   // Sequences of a batch differ in length: a long one must not wait for one CTA.
-  const int most = std::max(kManySpansKeys, whole_tiles(divide_up(keys, kFixedPieces)));
+  const int most = std::max(kManySpansKeys, whole_tiles(divide_up(keys, kBatchPieces)));
   return std::max({std::min(even, most), kFewestKeys, whole_tiles(divide_up(keys, kMaxPieces))});
 }
 
@@ -91,8 +91,7 @@ std::uint64_t SpanCounts::graph_key() const {
          static_cast<std::uint64_t>(decode_tokens) << 32 | static_cast<std::uint64_t>(page_stride);
 }
 
-int most_decode_tokens(std::span<const SequenceSpan> sequences, bool regardless_of_batch) {
-  if (regardless_of_batch) return kDecodeTokens;
+int most_decode_tokens(std::span<const SequenceSpan> sequences) {
   int longest = 0;
   std::int64_t spans = 0;
   for (const SequenceSpan& s : sequences) {
@@ -105,12 +104,12 @@ int most_decode_tokens(std::span<const SequenceSpan> sequences, bool regardless_
              : kDecodeTokens;
 }
 
-SpanCounts count_spans(std::span<const SequenceSpan> sequences, bool regardless_of_batch) {
-  return count_up_to(sequences, most_decode_tokens(sequences, regardless_of_batch));
+SpanCounts count_spans(std::span<const SequenceSpan> sequences) {
+  return count_up_to(sequences, most_decode_tokens(sequences));
 }
 
-SpanPlan plan_spans(std::span<const SequenceSpan> sequences, bool regardless_of_batch) {
-  const int most_decode = most_decode_tokens(sequences, regardless_of_batch);
+SpanPlan plan_spans(std::span<const SequenceSpan> sequences) {
+  const int most_decode = most_decode_tokens(sequences);
   SpanPlan plan{count_up_to(sequences, most_decode), {}};
   plan.packed.assign(plan.packed_size(), 0);
   std::int32_t* entries = plan.packed.data();
@@ -134,7 +133,7 @@ std::size_t packed_ints(std::int64_t sequences, std::int64_t max_pages) {
       sequences * (static_cast<std::int64_t>(sizeof(SpanEntry) / 4) + stride + kCountersPerSpan));
 }
 
-DecodeForm decode_form(CacheType type, int k_dim, int v_dim, int rows, bool regardless_of_batch) {
+DecodeForm decode_form(CacheType type, int k_dim, int v_dim, int rows) {
   constexpr int kWidest = 128;  // whose kernels have the registers and the shared memory
   const bool few = rows <= kFewRows;
   DecodeForm form;
@@ -142,12 +141,11 @@ DecodeForm decode_form(CacheType type, int k_dim, int v_dim, int rows, bool rega
     // The same sums in the same order with either number of tiles.
     form.way = DecodeWay::kHalves;
     form.query_tiles = few ? 1 : 2;
-  } else if (few && !regardless_of_batch && k_dim == v_dim && (k_dim == 64 || k_dim == kWidest)) {
+  } else if (few && k_dim == v_dim && (k_dim == 64 || k_dim == kWidest)) {
     form.way = DecodeWay::kCodes;
     form.query_tiles = 1;
   }
-  form.clusters =
-      form.query_tiles == 1 && !regardless_of_batch && std::max(k_dim, v_dim) <= kWidest;
+  form.clusters = form.query_tiles == 1 && std::max(k_dim, v_dim) <= kWidest;
   return form;
 }
 
@@ -165,13 +163,6 @@ DecodeSplit split_decode(const DecodeShape& shape) {
     return split;
   }
   split.heads_per_launch = std::min(shape.kv_heads, kCountersPerSpan / split.row_tiles);
-  if (shape.regardless_of_batch) {
-    split.piece_keys = 0;
-    split.pieces = divide_up(keys, own_piece_keys(static_cast<int>(keys)));
-    // Shorter spans may have more pieces than the longest.
-    if (split.pieces > 1) split.pieces = kFixedPieces;
-    return split;
-  }
   const std::int64_t columns =
       std::int64_t{split.spans_per_launch} * split.heads_per_launch * split.row_tiles;
   if (split.row_tiles == 1 && split_clusters(shape, keys, columns, split)) return split;
@@ -182,7 +173,7 @@ DecodeSplit split_decode(const DecodeShape& shape) {
 
 HopperSplit split_hopper(const DecodeShape& shape) {
   const int rows = shape.tokens * shape.group;
-  if (!shape.clusters || shape.regardless_of_batch || rows <= kQueryTile) return {};
+  if (!shape.clusters || rows <= kQueryTile) return {};
   HopperSplit split{.row_tiles = divide_up(rows, kHopperPieceRows)};
   const std::int64_t columns = std::int64_t{shape.spans} * shape.kv_heads * split.row_tiles;
   // A multiprocessor has room for one CTA.
@@ -194,11 +185,11 @@ HopperSplit split_hopper(const DecodeShape& shape) {
 }
 
 std::int64_t decode_partial_rows(std::int64_t tokens, std::int64_t heads, int multiprocessors) {
-  // Every span of a launch has room for the tokens of the longest. There are at most kFixedPieces,
+  // Every span of a launch has room for the tokens of the longest. There are at most kBatchPieces,
   // or an even share of the wanted CTAs rounded up, each of kQueryTile rows.
   const std::int64_t launch =
       std::min(tokens * std::min<std::int64_t>(tokens, kDecodeTokens), std::int64_t{kLaunchTokens});
-  return std::max(launch * heads * kFixedPieces,
+  return std::max(launch * heads * kBatchPieces,
                   wanted_ctas(multiprocessors) * kQueryTile + launch * heads);
 }
 

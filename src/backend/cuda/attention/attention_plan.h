@@ -21,7 +21,7 @@ inline constexpr int kWideWarps = 16;        // of one that has a card's multipr
 inline constexpr int kMostClusterCtas = 8;   // that share a cluster's keys
 inline constexpr int kHopperPieceRows = 64;  // rows of a cluster of the kernel for many of them
 inline constexpr int kMaxPieces = 128;       // parts that the keys of a span are cut into
-inline constexpr int kFixedPieces = 16;      // the same, regardless of the batch
+inline constexpr int kBatchPieces = 16;      // the same, where there are many spans
 inline constexpr int kLaunchTokens = 128;    // tokens of one decode launch, which bounds scratch
 inline constexpr int kCountersPerSpan = 64;  // one a (kv head, query tile) of a launch
 
@@ -62,11 +62,11 @@ struct SpanCounts {
 // Tokens of the longest decode span of a step. The prefill kernel has a CTA for each tile of query
 // rows: the few rows that follow a cached prefix give a few CTAs, and each walks over the whole
 // past. The decode kernel cuts the past into pieces, so it takes such spans too where one launch
-// holds all of the step. `regardless_of_batch`: kDecodeTokens always.
-int most_decode_tokens(std::span<const SequenceSpan> sequences, bool regardless_of_batch);
+// holds all of the step.
+int most_decode_tokens(std::span<const SequenceSpan> sequences);
 
 // Spans without tokens do not count.
-SpanCounts count_spans(std::span<const SequenceSpan> sequences, bool regardless_of_batch = false);
+SpanCounts count_spans(std::span<const SequenceSpan> sequences);
 
 // All spans of a step, packed into one array of int32:
 //   SpanEntry [spans] | pages [spans][page_stride] | counters [decode_spans][kCountersPerSpan],
@@ -76,7 +76,7 @@ struct SpanPlan : SpanCounts {
   std::vector<std::int32_t> packed;
 };
 
-SpanPlan plan_spans(std::span<const SequenceSpan> sequences, bool regardless_of_batch = false);
+SpanPlan plan_spans(std::span<const SequenceSpan> sequences);
 
 // Upper bound of packed ints of `sequences` spans of at most `max_pages` pages each.
 std::size_t packed_ints(std::int64_t sequences, std::int64_t max_pages);
@@ -95,9 +95,8 @@ struct DecodeForm {
   bool clusters = false;  // it can join pieces as a cluster, on cards that have them
 };
 
-// `rows`: most query rows of a (span, kv head). Regardless of the batch means that neither they nor
-// anything else but the span itself may change a result.
-DecodeForm decode_form(CacheType type, int k_dim, int v_dim, int rows, bool regardless_of_batch);
+// `rows`: most query rows of a (span, kv head).
+DecodeForm decode_form(CacheType type, int k_dim, int v_dim, int rows);
 
 // One layer's decode launches.
 struct DecodeShape {
@@ -108,7 +107,6 @@ struct DecodeShape {
   int max_keys = 0;  // bucket of the longest span
   int window = 0;
   int multiprocessors = 0;
-  bool regardless_of_batch = false;
   bool clusters = false;  // the pieces of a (span, kv head) may be a cluster
 };
 
@@ -118,8 +116,8 @@ struct DecodeSplit {
   int spans_per_launch = 1;
   int heads_per_launch = 1;
   int pieces = 1;
-  int piece_keys = kTileKeys;  // 0: own_piece_keys of each span
-  bool clusters = false;       // even_piece_keys of each span, and no parts in memory
+  int piece_keys = kTileKeys;
+  bool clusters = false;  // even_piece_keys of each span, and no parts in memory
   int warps = kUsualWarps;
 };
 
@@ -133,13 +131,6 @@ struct HopperSplit {
 };
 
 HopperSplit split_hopper(const DecodeShape& shape);
-
-// Keys of a piece as a function of the span alone, at most kFixedPieces of them.
-BL_HD inline int own_piece_keys(int keys) {
-  const int even = (keys + kFixedPieces - 1) / kFixedPieces;
-  const int whole = (even + kTileKeys - 1) / kTileKeys * kTileKeys;
-  return whole > 4 * kTileKeys ? whole : 4 * kTileKeys;
-}
 
 // Keys of a piece where `pieces` share a span's evenly; the last ones may be without.
 BL_HD inline int even_piece_keys(int keys, int pieces) {

@@ -8,7 +8,7 @@ namespace bl::cuda {
 
 const AttentionPlan* AttentionTables::plan(ExecContext& ctx, Backend& backend,
                                            std::span<const SequenceSpan> sequences) {
-  plan_.host = plan_spans(sequences, ctx.deterministic);
+  plan_.host = plan_spans(sequences);
   plan_.packed = {};
   if (plan_.host.packed.empty()) return &plan_;
   const Shape shape{static_cast<std::int64_t>(plan_.host.packed.size())};

@@ -29,7 +29,7 @@ struct DecodeLaunch {
   int row_tiles = 1;
   int span_rows = 1;
   int pieces = 1;
-  int piece_keys = 0;       // 0: own_piece_keys
+  int piece_keys = 0;
   float* values = nullptr;  // [span, kv head, piece][span_rows][v_dim], relative to `tops`
   float2* tops = nullptr;   // [span, kv head, piece][span_rows]: largest score, sum of weights
   std::uint32_t* counters = nullptr;  // [span][kCountersPerSpan], zero between launches
@@ -81,12 +81,8 @@ __device__ __forceinline__ bool find_task(const AttentionParams& p, const Decode
   task.rows = min(task.span.tokens * p.group - task.first_row, kQueryTile);
   const int length = task.span.past + task.span.tokens;
   const int first = first_key_of(task.span.past, p.window);
-  int piece_keys = launch.piece_keys;
-  if (launch.clusters) {
-    piece_keys = even_piece_keys(length - first, launch.pieces);
-  } else if (piece_keys <= 0) {
-    piece_keys = own_piece_keys(length - first);
-  }
+  const int piece_keys =
+      launch.clusters ? even_piece_keys(length - first, launch.pieces) : launch.piece_keys;
   task.pieces = launch.clusters ? launch.pieces : (length - first + piece_keys - 1) / piece_keys;
   task.begin = first + task.piece * piece_keys;
   task.end = min(task.begin + piece_keys, length);
