@@ -99,6 +99,14 @@ struct CopyRowsArgs {
   TensorView out;  // [count, width]
 };
 
+// x[rows[i]] += weights[i] · y[i] for each row i of y. No row of x is named twice.
+struct AddRowsArgs {
+  TensorView x;                        // [tokens, width]
+  const std::int32_t* rows = nullptr;  // [count], in the backend's memory
+  const float* weights = nullptr;      // [count], there too
+  TensorView y;                        // [count, width]
+};
+
 // out[r]: the index of the greatest logit of row r, the lowest among equals; −1 where the row holds
 // NaN or +∞, or nothing but −∞: what such a row is worth is the host's to say.
 struct ArgmaxArgs {

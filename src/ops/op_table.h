@@ -16,6 +16,7 @@ struct OpTable {
   void (*gate)(ExecContext&, const GateArgs&) = nullptr;
   void (*clamp)(ExecContext&, const ClampArgs&) = nullptr;
   void (*copy_rows)(ExecContext&, const CopyRowsArgs&) = nullptr;
+  void (*add_rows)(ExecContext&, const AddRowsArgs&) = nullptr;
   void (*matmul)(ExecContext&, const MatmulArgs&) = nullptr;
   void (*route)(ExecContext&, const RouteArgs&) = nullptr;
   void (*experts)(ExecContext&, const ExpertsArgs&) = nullptr;

@@ -280,5 +280,23 @@ TEST_P(ElementwiseOp, CopyRowsGathers) {
   EXPECT_EQ(device_.get(out), expected);
 }
 
+TEST_P(ElementwiseOp, AddRowsScatters) {
+  const std::vector<float> x = random_.normal(5 * 19);
+  const std::vector<float> y = random_.normal(3 * 19);
+  const std::vector<std::int32_t> rows{4, 0, 1};
+  const std::vector<float> weights{0.5f, 0.0f, -3.0f};
+  const TensorView sum = device_.put_strided(x, {5, 19}, 4);
+  device_.ops().add_rows(ctx(), {.x = sum,
+                                 .rows = device_.put(rows),
+                                 .weights = device_.put(weights, {3}).as<const float>(),
+                                 .y = device_.put_strided(y, {3, 19}, 1)});
+  std::vector<double> expected(x.begin(), x.end());
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    expected[static_cast<std::size_t>(rows[i / 19]) * 19 + i % 19] +=
+        static_cast<double>(weights[i / 19]) * static_cast<double>(y[i]);
+  }
+  EXPECT_LE(worst_difference(device_.get(sum), expected), kTolerance);
+}
+
 }  // namespace
 }  // namespace bl::test

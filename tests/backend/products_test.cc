@@ -252,8 +252,8 @@ TEST_P(ProductOp, ExpertsWeighAndAdd) {
 TEST_P(ProductOp, TheTableIsComplete) {
   const OpTable& ops = device_.ops();
   EXPECT_TRUE(ops.embed && ops.norm && ops.activate && ops.add && ops.scale && ops.gate &&
-              ops.clamp && ops.copy_rows && ops.matmul && ops.route && ops.experts && ops.rope &&
-              ops.kv_write && ops.attention);
+              ops.clamp && ops.copy_rows && ops.add_rows && ops.matmul && ops.route &&
+              ops.experts && ops.rope && ops.kv_write && ops.attention);
 }
 
 }  // namespace

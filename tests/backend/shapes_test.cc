@@ -208,6 +208,25 @@ TEST_P(Shapes, CopyRows) {
   });
 }
 
+TEST_P(Shapes, AddRows) {
+  each_shape([&](std::int64_t rows, std::int64_t width, int padding) {
+    const std::vector<float> y = random_.normal(rows * width);
+    const std::vector<float> weights = random_.normal(rows);
+    const std::vector<float> before = random_.normal(rows * width);
+    std::vector<std::int32_t> to;  // each once, backwards
+    for (std::int64_t t = rows; t-- > 0;) to.push_back(static_cast<std::int32_t>(t));
+    const double worst =
+        difference(before, {rows, width}, padding, [&](Device& device, const TensorView& x) {
+          device.ops().add_rows(device.context(),
+                                {.x = x,
+                                 .rows = device.put(to),
+                                 .weights = device.put(weights, {rows}).as<const float>(),
+                                 .y = device.put_strided(y, {rows, width}, padding)});
+        });
+    EXPECT_LE(worst, kShapesTolerance);
+  });
+}
+
 TEST_P(Shapes, Rope) {
   for (const std::int64_t head_dim : {6, 64, 80, 96, 112, 128, 192, 256}) {
     for (const std::int64_t rotated : {head_dim, head_dim / 4 * 2}) {

@@ -80,4 +80,12 @@ void copy_rows(ExecContext& ctx, const CopyRowsArgs& args) {
   });
 }
 
+void add_rows(ExecContext& ctx, const AddRowsArgs& args) {
+  const ElementKernels& kernels = kernels_of(ctx).element;
+  for_rows(ctx, args.y.rows(), args.y.columns(), [&](std::int64_t i) {
+    kernels.add(args.x.row<float>(args.rows[i]), args.y.row<float>(i), args.weights[i],
+                args.y.columns());
+  });
+}
+
 }  // namespace bl::cpu

@@ -12,6 +12,7 @@ CpuOps make_ops(Isa isa) {
   ops.gate = gate;
   ops.clamp = clamp;
   ops.copy_rows = copy_rows;
+  ops.add_rows = add_rows;
   ops.matmul = matmul;
   ops.route = route;
   ops.experts = experts;

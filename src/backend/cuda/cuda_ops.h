@@ -36,6 +36,7 @@ void scale(ExecContext& ctx, const ScaleArgs& args);
 void gate(ExecContext& ctx, const GateArgs& args);
 void clamp(ExecContext& ctx, const ClampArgs& args);
 void copy_rows(ExecContext& ctx, const CopyRowsArgs& args);
+void add_rows(ExecContext& ctx, const AddRowsArgs& args);
 void matmul(ExecContext& ctx, const MatmulArgs& args);
 std::int64_t half_input_width(const ExecContext& ctx, const PackedMatrix& reader,
                               std::int64_t tokens);

@@ -60,6 +60,21 @@ struct Clamp {
   }
 };
 
+template <int kPack>
+struct AddRow {
+  Rows<float> x;
+  const std::int32_t* rows;
+  const float* weights;
+  Rows<const float> y;
+
+  __device__ void operator()(std::int64_t row, std::int64_t column) const {
+    const float weight = weights[row];
+    const auto part = load_pack<kPack>(y[row] + column);
+    change_pack<kPack>(x[rows[row]] + column,
+                       [&](float sum, int i) { return fmaf(weight, part.at[i], sum); });
+  }
+};
+
 // Rows of any dtype as units of bytes.
 template <class Unit>
 struct CopyRow {
@@ -122,6 +137,12 @@ void copy_rows(ExecContext& ctx, const CopyRowsArgs& args) {
   } else {
     copy_units<std::uint8_t>(ctx, args);
   }
+}
+
+void add_rows(ExecContext& ctx, const AddRowsArgs& args) {
+  for_each_pack<AddRow>(ctx, args.y, takes_packs(args.x, 4) && takes_packs(args.y, 4),
+                        rows_of<float>(args.x), args.rows, args.weights,
+                        rows_of<const float>(args.y));
 }
 
 }  // namespace bl::cuda

@@ -21,6 +21,7 @@ CudaOps make_ops() {
   ops.gate = gate;
   ops.clamp = clamp;
   ops.copy_rows = copy_rows;
+  ops.add_rows = add_rows;
   ops.matmul = matmul;
   ops.route = route;
   ops.experts = experts;
@@ -40,12 +41,13 @@ CudaOps make_ops() {
 CudaOps make_silent_ops() {
   CudaOps ops = make_ops();
   // Every member has a name here: this does not compile with an op that nobody silences.
-  auto& [embed, norm, activate, add, scale, gate, clamp, copy_rows, matmul, route, experts, rope,
-         kv_write, attention, rope_and_write, rope_write_attend, argmax, sample, half_input_width,
-         matmul_normalises, matmul_activates] = static_cast<OpTable&>(ops);
+  auto& [embed, norm, activate, add, scale, gate, clamp, copy_rows, add_rows, matmul, route,
+         experts, rope, kv_write, attention, rope_and_write, rope_write_attend, argmax, sample,
+         half_input_width, matmul_normalises, matmul_activates] = static_cast<OpTable&>(ops);
   const auto silence_all = [](auto&... op) { (silence(op), ...); };
-  silence_all(embed, norm, activate, add, scale, gate, clamp, copy_rows, matmul, route, experts,
-              rope, kv_write, attention, rope_and_write, rope_write_attend, argmax, sample);
+  silence_all(embed, norm, activate, add, scale, gate, clamp, copy_rows, add_rows, matmul, route,
+              experts, rope, kv_write, attention, rope_and_write, rope_write_attend, argmax,
+              sample);
   return ops;
 }
 

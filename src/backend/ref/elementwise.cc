@@ -138,4 +138,12 @@ void copy_rows(ExecContext&, const CopyRowsArgs& args) {
   }
 }
 
+void add_rows(ExecContext&, const AddRowsArgs& args) {
+  for (std::int64_t i = 0; i < args.y.rows(); ++i) {
+    float* x = args.x.row<float>(args.rows[i]);
+    const float* y = args.y.row<float>(i);
+    for (std::int64_t c = 0; c < args.y.columns(); ++c) x[c] += args.weights[i] * y[c];
+  }
+}
+
 }  // namespace bl::ref

@@ -13,6 +13,7 @@ constexpr OpTable kRefOps{
     .gate = ref::gate,
     .clamp = ref::clamp,
     .copy_rows = ref::copy_rows,
+    .add_rows = ref::add_rows,
     .matmul = ref::matmul,
     .route = ref::route,
     .experts = ref::experts,

@@ -13,6 +13,7 @@ void scale(ExecContext& ctx, const ScaleArgs& args);
 void gate(ExecContext& ctx, const GateArgs& args);
 void clamp(ExecContext& ctx, const ClampArgs& args);
 void copy_rows(ExecContext& ctx, const CopyRowsArgs& args);
+void add_rows(ExecContext& ctx, const AddRowsArgs& args);
 void matmul(ExecContext& ctx, const MatmulArgs& args);
 void route(ExecContext& ctx, const RouteArgs& args);
 void experts(ExecContext& ctx, const ExpertsArgs& args);
