@@ -69,6 +69,12 @@ void LoraAdapter::add(std::int32_t linear, LoraDelta delta) {
   const auto at = static_cast<std::size_t>(linear);
   if (deltas_.size() <= at) deltas_.resize(at + 1);
   deltas_[at].push_back(std::move(delta));
+  linears_.insert(linear);
+}
+
+bool LoraAdapter::touches(std::int32_t first, std::int32_t end) const {
+  const auto found = linears_.lower_bound(first);
+  return found != linears_.end() && *found < end;
 }
 
 std::span<const LoraDelta> LoraAdapter::of(const Linear& linear) const {

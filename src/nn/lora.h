@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,10 +41,13 @@ class LoraAdapter {
   void set_embedding(LoraEmbedding embedding) { embedding_ = std::move(embedding); }
 
   std::span<const LoraDelta> of(const Linear& linear) const;
+  // Whether there is any for a linear whose id is in [first, end).
+  bool touches(std::int32_t first, std::int32_t end) const;
   const LoraEmbedding& embedding() const { return embedding_; }
 
  private:
   std::vector<std::vector<LoraDelta>> deltas_;  // by linear
+  std::set<std::int32_t> linears_;              // that have some
   LoraEmbedding embedding_;
 };
 

@@ -1,5 +1,9 @@
 #include "nn/moe.h"
 
+#include <algorithm>
+
+#include "nn/adapted_experts.h"
+
 namespace bl {
 namespace {
 
@@ -22,6 +26,12 @@ Moe::Moe(const MoeSpec& spec, Weights weights) : spec_(spec), weights_(std::move
     row.down = expert.down.weight_or_null();
     row.down_bias = expert.down.bias();
     table_.push_back(row);
+    for (const Linear* linear : {&expert.gate, &expert.up, &expert.down}) {
+      if (linear->id() < 0) continue;
+      if (end_linear_ == 0) first_linear_ = linear->id();
+      first_linear_ = std::min(first_linear_, linear->id());
+      end_linear_ = std::max(end_linear_, linear->id() + 1);
+    }
   }
 }
 
@@ -50,6 +60,42 @@ void Moe::run_router(ExecContext& ctx, const Input& input, const TensorView& log
   const TensorView x = ctx.scratch->take_f32(input.residual.shape);
   weights_.router_norm.forward(ctx, input.residual, x);
   apply_linears(ctx, x, {&output, 1}, spec_.router_multiplier);
+}
+
+bool Moe::is_adapted(const AdapterMix& mix) const {
+  return std::any_of(mix.begin(), mix.end(), [&](const WeightedAdapter& one) {
+    return one.adapter->touches(first_linear_, end_linear_);
+  });
+}
+
+// The op takes all rows but those whose adapters change experts.
+void Moe::run_experts(ExecContext& ctx, const ExpertsArgs& args) const {
+  StepAdapters adapted;
+  if (ctx.adapters != nullptr) {
+    for (const AdapterRows& run : ctx.adapters->runs) {
+      if (is_adapted(*run.mix)) adapted.runs.push_back(run);
+    }
+  }
+  if (adapted.runs.empty()) {
+    ctx.ops->experts(ctx, args);
+    return;
+  }
+  const auto run_op = [&](std::int64_t first, std::int64_t end) {
+    if (first == end) return;
+    ExpertsArgs some = args;
+    some.x = slice_rows(args.x, first, end - first);
+    some.experts = args.experts + first * args.k;
+    some.weights = slice_rows(args.weights, first, end - first);
+    some.out = slice_rows(args.out, first, end - first);
+    ctx.ops->experts(ctx, some);
+  };
+  std::int64_t first = 0;
+  for (const AdapterRows& run : adapted.runs) {
+    run_op(first, run.first);
+    first = run.first + run.rows;
+  }
+  run_op(first, args.x.rows());
+  run_adapted_experts(ctx, *backend_, weights_.experts, args, adapted);
 }
 
 void Moe::forward(ExecContext& ctx, const Input& input, const LayerSink& sink) const {
@@ -85,28 +131,31 @@ void Moe::forward(ExecContext& ctx, const Input& input, const LayerSink& sink) c
   activation.kind = spec_.expert.activation;
   activation.limit = spec_.expert.limit;
   activation.limit_after = spec_.expert.limit_after;
-  ctx.ops->experts(ctx, {.x = x,
-                         .all = table_,
-                         .packed = packed_.get(),
-                         .experts = chosen.as<const std::int32_t>(),
-                         .weights = weights,
-                         .k = spec_.per_token,
-                         .fused_gate_up = weights_.fused_gate_up,
-                         .weights_on_input = spec_.weights_on_input,
-                         .intermediate = spec_.expert.intermediate,
-                         .activation = activation,
-                         .out = sink.to});
+  run_experts(ctx, {.x = x,
+                    .all = table_,
+                    .packed = packed_.get(),
+                    .experts = chosen.as<const std::int32_t>(),
+                    .weights = weights,
+                    .k = spec_.per_token,
+                    .fused_gate_up = weights_.fused_gate_up,
+                    .weights_on_input = spec_.weights_on_input,
+                    .intermediate = spec_.expert.intermediate,
+                    .activation = activation,
+                    .out = sink.to});
 }
 
 std::size_t Moe::work_bytes(const MoeSpec& spec, std::int64_t tokens) {
-  std::size_t bytes = arena_bytes(DType::kF32, tokens * spec.experts) +
-                      2 * arena_bytes(DType::kF32, tokens * spec.per_token);
-  if (spec.router_norm) bytes += arena_bytes(DType::kF32, tokens * spec.hidden);
+  const std::size_t bytes = arena_bytes(DType::kF32, tokens * spec.experts) +
+                            2 * arena_bytes(DType::kF32, tokens * spec.per_token);
+  // One after the other: the router's norm, the shared expert, routed ones with adapters.
+  std::size_t most = adapted_experts_bytes(spec, tokens);
+  if (spec.router_norm) most = std::max(most, arena_bytes(DType::kF32, tokens * spec.hidden));
   if (spec.shared) {
-    bytes += FeedForward::work_bytes(*spec.shared, tokens) +
-             arena_bytes(DType::kF32, tokens * spec.hidden) + arena_bytes(DType::kF32, tokens);
+    most = std::max(most, FeedForward::work_bytes(*spec.shared, tokens) +
+                              arena_bytes(DType::kF32, tokens * spec.hidden) +
+                              arena_bytes(DType::kF32, tokens));
   }
-  return bytes;
+  return bytes + most;
 }
 
 }  // namespace bl

@@ -7,6 +7,7 @@
 
 #include "nn/feed_forward.h"
 #include "nn/linear.h"
+#include "nn/lora.h"
 #include "nn/norm.h"
 #include "ops/backend.h"
 
@@ -58,7 +59,10 @@ class Moe {
 
   bool present() const { return !weights_.experts.empty(); }
   // To be called once, after the weights are loaded and before `forward`.
-  void pack(Backend& backend) { packed_ = backend.pack_experts(table_); }
+  void pack(Backend& backend) {
+    backend_ = &backend;
+    packed_ = backend.pack_experts(table_);
+  }
   struct Input {
     TensorView x;         // F32 [tokens, hidden], normalised
     TensorView residual;  // the same before any norm; read only where the router has its own
@@ -83,11 +87,16 @@ class Moe {
  private:
   void run_router(ExecContext& ctx, const Input& input, const TensorView& logits) const;
   void add_shared(ExecContext& ctx, const TensorView& x, const LayerSink& sink) const;
+  bool is_adapted(const AdapterMix& mix) const;
+  void run_experts(ExecContext& ctx, const ExpertsArgs& args) const;
 
   MoeSpec spec_;
   Weights weights_;
   std::vector<ExpertWeights> table_;  // of weights_.experts, as the op wants it
   std::unique_ptr<PackedExperts> packed_;
+  Backend* backend_ = nullptr;
+  std::int32_t first_linear_ = 0;  // ids of the experts' linears are in [first, end)
+  std::int32_t end_linear_ = 0;
 };
 
 }  // namespace bl
