@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace bl {
@@ -43,10 +44,16 @@ class AdapterSites {
   void add(const std::string& module, AdapterSite site) {
     sites_.try_emplace(module, std::move(site));
   }
+  // Why neither this module nor any below it is a site, where more can be said than that it is not.
+  void refuse_below(const std::string& module, std::string why) {
+    refused_.try_emplace(module, std::move(why));
+  }
   void add_origin(LinearOrigin origin) { origins_.push_back(std::move(origin)); }
   void set_widest(std::int64_t widest) { widest_ = widest; }
 
   const AdapterSite* find(const std::string& module) const;
+  // What `refuse_below` said of it; null: nothing.
+  const std::string* refusal(std::string module) const;
   const std::map<std::string, AdapterSite>& all() const { return sites_; }
   const LinearOrigin& origin(std::int32_t linear) const {
     return origins_[static_cast<std::size_t>(linear)];
@@ -57,6 +64,7 @@ class AdapterSites {
 
  private:
   std::map<std::string, AdapterSite> sites_;
+  std::map<std::string, std::string> refused_;
   std::vector<LinearOrigin> origins_;  // by linear
   std::int64_t widest_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "format/quoted_name.h"
 
 namespace bl {
 namespace {
@@ -130,7 +131,17 @@ class StackedLoader {
   std::vector<DenseMatrix> stack(const std::string& name, std::int64_t in, std::int64_t out,
                                  bool transposed) {
     if (!checking_) return {};
+    refuse_sites(name);
     return read_stack(reader_, {join_name(at_, name), in, out, transposed}, args_.spec.experts);
+  }
+  // Adapters know modules. What holds the stacks is one, a single expert's part of them is none.
+  void refuse_sites(const std::string& stack) {
+    const std::string module = stack.substr(0, stack.find('.'));
+    reader_.refuse_sites_below(
+        join_name(at_, module),
+        fmt::format("all experts of a layer are in one tensor, {}, of which PEFT has no module for "
+                    "an expert; adapters of bare parameters (target_parameters) are not supported",
+                    quoted_name(join_name(at_, stack))));
   }
   // Whether a stack of three dimensions lies that way round.
   bool fits(const std::string& name, std::int64_t in, std::int64_t out, bool transposed) const {

@@ -159,6 +159,10 @@ class PairReader {
   }
 
   [[noreturn]] void refuse_module(const std::string& tensor, const std::string& module) const {
+    if (const std::string* why = sites_.refusal(module)) {
+      reject(ErrorCode::kUnsupported, tensor, "nothing can be added to {}: {}", quoted_name(module),
+             *why);
+    }
     // The module of the same name in another layer, say.
     const std::string last = module.substr(module.rfind('.') + 1);
     std::string like;

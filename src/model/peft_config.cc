@@ -93,7 +93,9 @@ void check_unsupported(const Reader& reader) {
        "whole modules replace the model's; fold them in with merge_and_unload of PEFT"},
       {"trainable_token_indices",
        "rows of the embedding are replaced; fold them in with merge_and_unload of PEFT"},
-      {"target_parameters", "adapters of bare parameters are not supported, only of linears"},
+      {"target_parameters",
+       "adapters of bare parameters (such as all experts of a layer in one) are not supported, "
+       "only of linears"},
       {"layer_replication", "it builds another model out of the layers of the base"},
       {"alora_invocation_tokens",
        "an adapter that begins in the middle of a text is not supported"},

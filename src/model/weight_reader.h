@@ -53,6 +53,9 @@ class WeightReader {
   // already; `add_site` says what else they are called. It does nothing in the second walk.
   const AdapterSites& sites() const { return sites_; }
   void add_site(const std::string& module, AdapterSite site);
+  void refuse_sites_below(const std::string& module, std::string why) {
+    if (phase_ == Phase::kCheck) sites_.refuse_below(module, std::move(why));
+  }
   // Why nothing can attach to the linears that are read from here on; empty: it can.
   void set_site_refusal(std::string why) { site_refusal_ = std::move(why); }
 

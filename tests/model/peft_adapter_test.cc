@@ -47,6 +47,17 @@ class Target {
   ModelLoader loader_;
 };
 
+// Why an adapter is not taken; nothing where it is.
+std::pair<ErrorCode, std::string> refusal_of(const Target& target, const AdapterFiles& files) {
+  try {
+    target.read(files);
+  } catch (const Error& error) {
+    return {error.code(), error.what()};
+  }
+  ADD_FAILURE() << "was taken";
+  return {};
+}
+
 AdapterFiles good() {
   AdapterFiles files;
   files.add(kQ, {64, 64});
@@ -300,15 +311,58 @@ TEST(PeftAdapter, WrongFoldersAreNamed) {
   }
 }
 
-TEST(PeftAdapter, ExpertsAreRefused) {
+// Of routed experts too: four of hidden 64 and intermediate 128.
+TEST(PeftAdapter, WrongExpertsAreNamed) {
   const Target target("hf-tiny/mixtral");
-  AdapterFiles files;
-  files.add("model.layers.0.block_sparse_moe.experts.1.w1", {64, 96});
-  try {
-    target.read(files);
-    ADD_FAILURE() << "was taken";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("experts"), std::string::npos) << error.what();
+  const std::string at = "model.layers.0.block_sparse_moe.experts.";
+  const auto with = [&](const std::string& module, const AdapterFiles::Size& size) {
+    AdapterFiles files;
+    files.add(at + module, size);
+    return files;
+  };
+  const LoraModule module = target.read(with("3.w2", {128, 64})).modules.at(0);
+  EXPECT_EQ(module.name, at + "3.w2");
+  EXPECT_EQ(module.site->parts.size(), 1u);
+  const auto expect = [&](const AdapterFiles& files, const std::vector<std::string>& parts) {
+    const auto [code, text] = refusal_of(target, files);
+    EXPECT_EQ(code, ErrorCode::kInvalidFile) << text;
+    for (const std::string& part : parts) {
+      EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+    }
+  };
+  expect(with("4.w1", {64, 128}), {at + "4.w1", "has no module", "it has", ".w1"});
+  expect(with("-1.w1", {64, 128}), {at + "-1.w1", "has no module"});
+  expect(with("00.w1", {64, 128}), {at + "00.w1", "has no module"});
+  expect(with("1", {64, 128}), {"has no module"});
+  expect(with("1.w1", {128, 128}), {at + "1.w1.lora_A", "[4, 128]", "[4, 64]"});
+  expect(with("1.w1", {64, 64}), {at + "1.w1.lora_B", "[64, 4]", "[128, 4]"});
+  expect(with("1.w2", {64, 128}), {at + "1.w2.lora_A", "[4, 64]", "[4, 128]"});
+}
+
+// PEFT has no module of one expert where a tensor holds all of a layer.
+TEST(PeftAdapter, PartsOfStackedExpertsAreRefused) {
+  struct Stacked {
+    const char* model;
+    const char* module;
+    const char* tensor;
+  };
+  for (const auto& [model, module, tensor] : std::vector<Stacked>{
+           {"hf-tiny/gpt-oss", "model.layers.1.mlp.experts.0.gate_proj", "experts.gate_up_proj"},
+           {"hf-tiny/gpt-oss", "model.layers.1.mlp.experts.base_layer", "experts.gate_up_proj"},
+           {"hf-tiny/gpt-oss", "model.layers.1.mlp.experts", "experts.gate_up_proj"},
+           {"hf-tiny/dbrx", "transformer.blocks.0.ffn.experts.mlp.w1", "experts.w1"},
+           {"archs-tiny/qwen3-vl-moe", "model.language_model.layers.0.mlp.experts.1.up_proj",
+            "experts.gate_up_proj"},
+           {"archs-tiny/granite-moe", "model.layers.0.block_sparse_moe.input_linear",
+            "input_linear"}}) {
+    SCOPED_TRACE(module);
+    AdapterFiles files;
+    files.add(module, {64, 64});
+    const auto [code, text] = refusal_of(Target(model), files);
+    EXPECT_EQ(code, ErrorCode::kUnsupported) << text;
+    EXPECT_NE(text.find("in one tensor"), std::string::npos) << text;
+    EXPECT_NE(text.find(tensor), std::string::npos) << text;
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
   }
 }
 
