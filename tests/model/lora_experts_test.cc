@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "backend/registry.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -183,6 +185,12 @@ const std::vector<std::vector<float>>& mixes() {
   return all;
 }
 
+// Of the prompts with mixes(): in all models what the last expert (or group) taken is chosen by is
+// at least 5e-3 of a logit from that of the first one left, for every token (found on cpu). With
+// most seeds some token's two are less than 3e-4 apart: there a card's rounding takes the other
+// expert, and is right.
+constexpr std::array<std::int32_t, 6> kSeedsWithoutTies{134, 172, 199, 73, 122, 115};
+
 // Prompts with mixes() in one step, each compared with the model that was merged for it alone.
 void check_experts(const std::string& backend, CacheType cache, double tolerance) {
   for (const ExpertModel& model : kModels) {
@@ -191,8 +199,9 @@ void check_experts(const std::string& backend, CacheType cache, double tolerance
     std::vector<std::vector<std::int32_t>> prompts;
     std::vector<AdapterMix> all;
     for (const std::vector<float>& weights : mixes()) {
-      const auto number = static_cast<std::int32_t>(prompts.size());
-      prompts.push_back(prompt_of(5 + 9 * number, 11 + number, run.run().model().vocab()));
+      const std::size_t number = prompts.size();
+      prompts.push_back(prompt_of(5 + 9 * static_cast<std::int32_t>(number),
+                                  kSeedsWithoutTies.at(number), run.run().model().vocab()));
       all.push_back(run.mix(weights));
     }
     const auto together = run.run().logits(prompts, all);
