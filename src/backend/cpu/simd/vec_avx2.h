@@ -197,7 +197,11 @@ inline __m256i dot8(__m256i acc, __m256i a, __m256i b) {
 #if defined(__AVXVNNI__)
   return _mm256_dpwssd_avx_epi32(acc, a, b);
 #else
-  return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
+  __m256i sum = _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
+  // Here it is, in a register: GCC would make all products of a block first, keep them in memory,
+  // and add them up in another order.
+  asm("" : "+x"(sum));
+  return sum;
 #endif
 }
 inline I32x16 dot(I32x16 acc, I16x32 a, I16x32 b) {
