@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "backend/device.h"
+#include "support/expert_activation.h"
 #include "support/random_matrix.h"
 
 namespace bl::test {
@@ -61,17 +62,6 @@ ExpertWeights weights_of(const Expert& e) {
           .gate_bias = e.gate.device_bias,
           .up_bias = e.up.device_bias,
           .down_bias = e.down.device_bias};
-}
-
-double activated(Activation kind, double gate, double up, bool gated) {
-  if (kind == Activation::kSwigluOai) {
-    gate = std::min(gate, 0.5);
-    up = std::clamp(up, -0.5, 0.5);
-    return gate / (1.0 + std::exp(-1.702 * gate)) * (up + 1.0);
-  }
-  const double act = kind == Activation::kRelu2 ? std::max(gate, 0.0) * std::max(gate, 0.0)
-                                                : gate / (1.0 + std::exp(-gate));
-  return gated ? act * up : act;
 }
 
 class Experts : public testing::TestWithParam<std::string> {

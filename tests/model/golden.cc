@@ -118,6 +118,13 @@ std::vector<float> GoldenRun::chunked_logits(const std::vector<std::int32_t>& id
   return result;
 }
 
+std::string cuda_backend() {
+  for (const std::string& name : backend_names()) {
+    if (name == "cuda:0") return name;
+  }
+  return "";
+}
+
 double deviation(const std::vector<float>& values) {
   double sum = 0.0;
   double squares = 0.0;

@@ -64,6 +64,9 @@ class GoldenRun {
   CacheType cache_;
 };
 
+// The first card's; empty where this build has no CUDA or this machine no card.
+std::string cuda_backend();
+
 double deviation(const std::vector<float>& values);
 double largest_difference(const std::vector<float>& a, const std::vector<float>& b);
 double median_difference(const std::vector<float>& a, const std::vector<float>& b);

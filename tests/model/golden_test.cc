@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "backend/registry.h"
 #include "model/golden.h"
 
 namespace bl::test {
@@ -66,14 +65,6 @@ TEST_P(Goldens, CpuEqualsTransformers) {
   for (const GoldenPrompt& prompt : golden.prompts()) {
     expect_close(run.logits({prompt.ids})[0], prompt.logits, 2e-2);
   }
-}
-
-// Empty where this build has no CUDA or this machine no card.
-std::string cuda_backend() {
-  for (const std::string& name : backend_names()) {
-    if (name == "cuda:0") return name;
-  }
-  return "";
 }
 
 // As on the CPU. Alone and in a batch the kernels differ, so both are compared with the golden.

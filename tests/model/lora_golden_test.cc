@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/registry.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "format/safetensors_folder.h"
@@ -103,11 +102,8 @@ TEST(LoraGolden, RefEqualsPeft) { check_backend("ref", CacheType::kF32, 1e-3); }
 TEST(LoraGolden, CpuEqualsPeft) { check_backend("cpu", CacheType::kF16, 2e-2); }
 
 TEST(LoraGolden, CudaEqualsPeft) {
-  const std::vector<std::string> names = backend_names();
-  if (std::find(names.begin(), names.end(), "cuda:0") == names.end()) {
-    GTEST_SKIP() << "no CUDA device here";
-  }
-  check_backend("cuda:0", CacheType::kF16, 2e-2);
+  if (cuda_backend().empty()) GTEST_SKIP() << "no CUDA device here";
+  check_backend(cuda_backend(), CacheType::kF16, 2e-2);
 }
 
 // On host backends what a row gets does not depend, to the last bit, on its neighbours or on how

@@ -11,6 +11,7 @@
 #include "backend/device.h"
 #include "base/error.h"
 #include "nn/adapted_experts.h"
+#include "support/expert_activation.h"
 #include "support/random_matrix.h"
 
 namespace bl::test {
@@ -116,17 +117,6 @@ std::vector<double> apply(const Known& linear, const Mix& mix, const std::vector
     }
   }
   return y;
-}
-
-double activated(Activation kind, double gate, double up, bool gated) {
-  if (kind == Activation::kSwigluOai) {
-    gate = std::min(gate, 0.5);
-    up = std::clamp(up, -0.5, 0.5);
-    return gate / (1.0 + std::exp(-1.702 * gate)) * (up + 1.0);
-  }
-  const double act = kind == Activation::kRelu2 ? std::max(gate, 0.0) * std::max(gate, 0.0)
-                                                : gate / (1.0 + std::exp(-gate));
-  return gated ? act * up : act;
 }
 
 // A layer of experts on a backend, with all that the test must know of it.
