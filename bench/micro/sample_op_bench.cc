@@ -111,7 +111,7 @@ class Bench {
       ctx.threads = backend_.threads();
       scratch_.release_to(0);
       ctx.scratch = &scratch_;
-      backend_.run_step(key_, ctx, [&](ExecContext& step) {
+      backend_.run_step(key_, 0, ctx, [&](ExecContext& step) {
         for (int i = 0; i < kOps; ++i) step.ops->sample(step, args);
       });
       backend_.synchronize();
