@@ -6,15 +6,18 @@ namespace {
 
 constexpr float kNever = -1e30f;  // score of a key that a row does not see
 
-// How many query rows and vectors are kept in registers: 32 of them with AVX-512, else 16 of half
-// the width.
-#if defined(__AVX512F__)
+// How many query rows, and with so many rows how many vectors, are kept in registers: 32 of them
+// with AVX-512, else 16 of half the width. Few rows need more vectors, since a sum takes longer
+// than the others of its block last.
 constexpr int kRows = 6;
-constexpr int kVectors = 4;
+constexpr int vectors_at_once(int rows) {
+#if defined(__AVX512F__)
+  static_cast<void>(rows);
+  return 4;
 #else
-constexpr int kRows = 2;
-constexpr int kVectors = 2;
+  return rows == 1 ? 3 : rows == 2 ? 2 : 1;
 #endif
+}
 
 constexpr float kLanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
@@ -114,11 +117,12 @@ struct ScoreRows {
   template <class Element>
   static void run(const ScoreCall<Element>& c) {
     ScoreArgs<Element> args = c.args;
-    for (int v = 0; v < c.vectors; v += kVectors) {
-      const int n = c.vectors - v < kVectors ? c.vectors - v : kVectors;
-      pick<kVectors, ScoreVectors<Rows>::template Call>(n, args);
-      args.keys += std::int64_t{kVectors} * 16 * args.dim;
-      args.scores += kVectors * 16;
+    constexpr int kStep = vectors_at_once(Rows);
+    for (int v = 0; v < c.vectors; v += kStep) {
+      const int n = c.vectors - v < kStep ? c.vectors - v : kStep;
+      pick<kStep, ScoreVectors<Rows>::template Call>(n, args);
+      args.keys += std::int64_t{kStep} * 16 * args.dim;
+      args.scores += kStep * 16;
     }
   }
 };
@@ -143,11 +147,12 @@ struct AddRows {
   template <class Element>
   static void run(const AddCall<Element>& c) {
     AddArgs<Element> args = c.args;
-    for (int v = 0; v < c.vectors; v += kVectors) {
-      const int n = c.vectors - v < kVectors ? c.vectors - v : kVectors;
-      pick<kVectors, AddVectors<Rows>::template Call>(n, args);
-      args.rows += kVectors * 16;
-      args.values += kVectors * 16;
+    constexpr int kStep = vectors_at_once(Rows);
+    for (int v = 0; v < c.vectors; v += kStep) {
+      const int n = c.vectors - v < kStep ? c.vectors - v : kStep;
+      pick<kStep, AddVectors<Rows>::template Call>(n, args);
+      args.rows += kStep * 16;
+      args.values += kStep * 16;
     }
   }
 };
