@@ -23,6 +23,9 @@ constexpr double kHighestRate = 0.98;
 constexpr std::int64_t kTried = 2;
 constexpr double kShortestWait = 16;
 constexpr double kLongestWait = 512;
+// Where a draft has read a text, so many guesses are made of it before it is judged: the first one
+// alone is often wrong by chance, and would cost a good draft some hundred tokens.
+constexpr std::int64_t kFirstTrials = 5;
 // Of all steps, what may be lost by guessing, and how much of it may wait to be used, in steps.
 constexpr double kLostShare = 0.015;
 constexpr double kMostBudget = 8;
@@ -94,6 +97,7 @@ void DraftPolicy::measured(DraftHabit& habit, std::size_t confidence, std::int64
                            std::int64_t accepted) {
   habit.record.add(confidence, drafted, accepted, kKeepOwn);
   all_.add(confidence, drafted, accepted, kKeepAll);
+  trials_ += drafted;
 }
 
 void DraftPolicy::step_done(const StepArgs& step) {
@@ -188,12 +192,17 @@ double DraftPolicy::price_of_trying(const Candidate& candidate, const PlanArgs& 
 
 // A sequence whose guesses were wrong may have come to where they are right.
 void DraftPolicy::try_some(std::span<Candidate> candidates, const PlanArgs& args) {
-  const double step = could_pay(candidates, args) ? 1 : kHopeless;
+  const bool may_pay = could_pay(candidates, args);
+  const double step = may_pay ? 1 : kHopeless;
+  std::int64_t first = may_pay && trials_ > 0 ? kFirstTrials - trials_ : 0;
   for (Candidate& candidate : candidates) {
     DraftHabit& habit = *candidate.habit;
     if (candidate.count > 0) {
       habit.idle = 0;
       habit.wait = kShortestWait;
+    } else if (first > 0 && candidate.most > 0 && candidate.entry_seconds <= 0) {
+      --first;
+      candidate.count = 1;
     } else if ((habit.idle += step) >= habit.wait && candidate.most > 0 &&
                price_of_trying(candidate, args) <= budget_) {
       habit.idle = 0;

@@ -112,6 +112,7 @@ class DraftPolicy {
   bool could_pay(std::span<const Candidate> candidates, const PlanArgs& args) const;
 
   std::int64_t fixed_;
+  std::int64_t trials_ = 0;  // guesses that were verified
   StepTimes times_;
   DraftRecord all_;
   // What guesses may still cost more than they bring, in steps without them: a small share of all
