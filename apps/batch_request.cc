@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "sample/sampling_json.h"
+#include "text/chat_messages.h"
 
 namespace bl {
 namespace {
@@ -122,17 +123,8 @@ void BatchRequest::add_prompt(std::vector<std::int32_t> ids) {
 
 void BatchRequest::read_chat(const OrderedJson& body, const ModelSession& session) {
   const auto messages = body.find("messages");
-  if (messages == body.end() || !messages->is_array() || messages->empty()) {
-    fail(ErrorCode::kInvalidArgument, "messages should be a list of at least one message");
-  }
-  for (const OrderedJson& message : *messages) {
-    if (!message.is_object() || !message.contains("role")) {
-      fail(ErrorCode::kInvalidArgument, "messages: {} is no message with a role",
-           json_text(message));
-    }
-  }
   OrderedJson variables;
-  variables["messages"] = *messages;
+  variables["messages"] = template_messages(messages == body.end() ? OrderedJson() : *messages);
   variables["add_generation_prompt"] = true;
   if (const auto tools = body.find("tools"); tools != body.end()) variables["tools"] = *tools;
   const std::string text = session.text().render(std::move(variables), std::nullopt);
