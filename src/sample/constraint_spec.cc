@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "sample/json_schema_check.h"
+#include "sample/regex_anchors.h"
 
 namespace bl {
 namespace {
@@ -141,10 +143,21 @@ void validate(const ConstraintSpec& spec, const ConstraintLimits& limits) {
     fail(ErrorCode::kLimit, "the {} has brackets {} deep, at most {} are read", what, nesting,
          limits.nesting);
   }
+  if (spec.kind == Kind::kRegex && !anchors_end_alternatives(spec.text)) {
+    fail(ErrorCode::kInvalidArgument,
+         "the {} has ^ or $ in its middle, where nothing can match: it is matched with all of the "
+         "answer",
+         what);
+  }
   if (holds_json(spec.kind)) {
     const OrderedJson parsed = parse_ordered_json(spec.text, what);
     if (!parsed.is_object() && !(parsed.is_boolean() && spec.kind == Kind::kJsonSchema)) {
       fail(ErrorCode::kInvalidArgument, "the {} should be a JSON object", what);
+    }
+    if (spec.kind == Kind::kJsonSchema) {
+      check_json_schema(parsed);
+    } else {
+      check_tag_schemas(parsed);
     }
   }
 }

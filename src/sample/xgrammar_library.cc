@@ -2,6 +2,7 @@
 #include <xgrammar/xgrammar.h>
 
 #include <algorithm>
+#include <cctype>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -10,21 +11,61 @@
 #include "base/error.h"
 #include "sample/grammar_library.h"
 
+namespace bl {
+namespace {
+
+using Kind = ConstraintSpec::Kind;
+
+// What the library says of a text that it does not take at its word, while this thread compiles
+// one: an answer would not keep to it, so the first remark becomes an error.
+class Remark {
+ public:
+  Remark() { current_ = this; }
+  Remark(const Remark&) = delete;
+  Remark& operator=(const Remark&) = delete;
+  ~Remark() { current_ = nullptr; }
+
+  static void add(const std::string& message) {
+    if (current_ == nullptr || !current_->message_.empty()) return;
+    // All alternatives of a oneOf are open, as json_schema_check.h says; a rule that cannot be lazy
+    // still matches what it should; where anchors stand has been checked.
+    for (const char* harmless :
+         {"oneOf with ", "lazy rule", "Anchor '", "'^' should be", "'$' should be"}) {
+      if (message.find(harmless) != message.npos) return;
+    }
+    // A sign that means itself with and without a backslash.
+    constexpr std::string_view kEscape = "Escape sequence '\\";
+    if (const auto at = message.find(kEscape); at != message.npos) {
+      if (std::isalnum(static_cast<unsigned char>(message[at + kEscape.size()])) == 0) return;
+    }
+    current_->message_ = message.substr(0, message.find("; ignoring"));
+  }
+  const std::string& message() const { return message_; }
+
+ private:
+  static thread_local Remark* current_;
+  std::string message_;
+};
+thread_local Remark* Remark::current_ = nullptr;
+
+}  // namespace
+}  // namespace bl
+
 // The library says what is wrong by these two: its errors become exceptions that say no more than
-// that, and its remarks go nowhere.
+// that, and its remarks while a text is compiled, errors too.
 namespace xgrammar {
 
 [[noreturn]] void LogFatalImpl(const std::string&, int, const std::string& message) {
   throw XGrammarError(message);
 }
-void LogMessageImpl(const std::string&, int, int, const std::string&) {}
+void LogMessageImpl(const std::string&, int, int, const std::string& message) {
+  bl::Remark::add(message);
+}
 
 }  // namespace xgrammar
 
 namespace bl {
 namespace {
-
-using Kind = ConstraintSpec::Kind;
 
 // The library's message on one line and without the parts that speak of its source.
 std::string one_line(std::string message) {
@@ -127,7 +168,12 @@ class XLibrary final : public GrammarLibrary {
     return guarded(ErrorCode::kInvalidArgument, what.c_str(), [&] {
       // On this thread alone, so that its errors and its budget are this thread's.
       xgrammar::GrammarCompiler compiler(tokens_, 1, false);
-      return std::make_unique<XGrammar>(compiler.CompileGrammar(parse(spec)), vocab_);
+      const Remark remark;
+      auto grammar = std::make_unique<XGrammar>(compiler.CompileGrammar(parse(spec)), vocab_);
+      if (!remark.message().empty()) {
+        fail(ErrorCode::kInvalidArgument, "{}: {}", what, one_line(remark.message()));
+      }
+      return grammar;
     });
   }
 

@@ -1,0 +1,226 @@
+#include "sample/json_schema_check.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "sample/regex_anchors.h"
+
+namespace bl {
+namespace {
+
+// In the order in which the library looks for them; it reads the first.
+constexpr std::array<const char*, 6> kChoices{"$ref", "const", "enum", "anyOf", "oneOf", "allOf"};
+
+constexpr std::array<const char*, 13> kUnknown{"not",
+                                               "if",
+                                               "then",
+                                               "else",
+                                               "dependentRequired",
+                                               "dependentSchemas",
+                                               "dependencies",
+                                               "additionalItems",
+                                               "contains",
+                                               "minContains",
+                                               "maxContains",
+                                               "$dynamicRef",
+                                               "$recursiveRef"};
+
+// What limits a value; beside these a schema only describes.
+constexpr std::array<const char*, 21> kLimiting{
+    "properties",        "required",         "additionalProperties",
+    "patternProperties", "propertyNames",    "unevaluatedProperties",
+    "minProperties",     "maxProperties",    "items",
+    "prefixItems",       "unevaluatedItems", "minItems",
+    "maxItems",          "minLength",        "maxLength",
+    "pattern",           "minimum",          "maximum",
+    "exclusiveMinimum",  "exclusiveMaximum", "multipleOf"};
+
+// One of these says by itself that a value is an object or an array.
+constexpr std::array<const char*, 6> kTelling{"properties",  "additionalProperties",
+                                              "items",       "unevaluatedProperties",
+                                              "prefixItems", "unevaluatedItems"};
+
+constexpr std::array<const char*, 5> kOne{"additionalProperties", "unevaluatedProperties",
+                                          "propertyNames", "items", "unevaluatedItems"};
+constexpr std::array<const char*, 4> kListed{"prefixItems", "anyOf", "oneOf", "allOf"};
+constexpr std::array<const char*, 2> kNamed{"properties", "patternProperties"};
+
+template <std::size_t N>
+const char* first_of(const OrderedJson& schema, const std::array<const char*, N>& keys) {
+  const auto found =
+      std::find_if(keys.begin(), keys.end(), [&](const char* key) { return schema.contains(key); });
+  return found == keys.end() ? nullptr : *found;
+}
+
+class Checker {
+ public:
+  explicit Checker(const OrderedJson& root) : root_(root) {}
+
+  // Places are visited once each: references may lead in circles.
+  void run() {
+    add(root_, "#");
+    while (!open_.empty()) {
+      const Place place = std::move(open_.back());
+      open_.pop_back();
+      check(place);
+    }
+  }
+
+ private:
+  struct Place {
+    const OrderedJson* schema;
+    std::string name;
+    bool has_type;  // without saying so
+  };
+
+  void add(const OrderedJson& schema, std::string name, bool has_type = false) {
+    if (schema.is_object() && seen_.insert(&schema).second) {
+      open_.push_back({&schema, std::move(name), has_type});
+    }
+  }
+
+  void check(const Place& place) {
+    const OrderedJson& schema = *place.schema;
+    const std::string& name = place.name;
+    if (const char* key = first_of(schema, kUnknown)) {
+      fail(ErrorCode::kInvalidArgument, "the JSON schema at {} has {}, which is not supported",
+           name, key);
+    }
+    if (const auto unique = schema.find("uniqueItems");
+        unique != schema.end() && *unique != false) {
+      fail(ErrorCode::kInvalidArgument,
+           "the JSON schema at {} has uniqueItems, which is not supported", name);
+    }
+    if (const char* choice = first_of(schema, kChoices)) {
+      check_choice(schema, choice, name);
+    } else if (!place.has_type && !schema.contains("type") &&
+               first_of(schema, kTelling) == nullptr) {
+      if (const char* key = first_of(schema, kLimiting)) {
+        fail(ErrorCode::kInvalidArgument, "the JSON schema at {} has {} without a type", name, key);
+      }
+    }
+    check_required(schema, name);
+    if (const auto pattern = schema.find("pattern"); pattern != schema.end()) {
+      check_pattern(*pattern, name);
+    }
+    add_parts(schema, name);
+  }
+
+  // The library asks for those that are described.
+  static void check_required(const OrderedJson& schema, const std::string& name) {
+    const auto required = schema.find("required");
+    if (required == schema.end() || !required->is_array()) return;
+    const auto type = schema.find("type");
+    if (type != schema.end() && type->is_string() && *type != "object") return;
+    const auto properties = schema.find("properties");
+    for (const OrderedJson& one : *required) {
+      if (!one.is_string()) continue;
+      if (properties != schema.end() && properties->is_object() &&
+          properties->contains(one.get_ref<const std::string&>())) {
+        continue;
+      }
+      fail(ErrorCode::kInvalidArgument,
+           "the JSON schema at {} requires {}, which is not among its properties", name,
+           json_text(one));
+    }
+  }
+
+  static void check_pattern(const OrderedJson& pattern, const std::string& name) {
+    if (pattern.is_string() && !anchors_end_alternatives(pattern.get_ref<const std::string&>())) {
+      fail(ErrorCode::kInvalidArgument,
+           "the JSON schema at {} has a pattern with ^ or $ in its middle, where nothing can match",
+           name);
+    }
+  }
+
+  void check_choice(const OrderedJson& schema, const std::string& choice, const std::string& name) {
+    const char* beside = first_of(schema, kLimiting);
+    for (const char* other : kChoices) {
+      if (beside == nullptr && other != choice && schema.contains(other)) beside = other;
+    }
+    if (beside != nullptr) {
+      fail(ErrorCode::kInvalidArgument,
+           "the JSON schema at {} has {} beside {}, which is not supported: put both into one of "
+           "them",
+           name, beside, choice);
+    }
+    const OrderedJson& value = schema[choice];
+    if (choice == "allOf" && value.is_array() && value.size() > 1) {
+      fail(ErrorCode::kInvalidArgument,
+           "the JSON schema at {} has an allOf of {} schemas; one is supported", name,
+           value.size());
+    }
+    if (choice == "$ref" && value.is_string()) follow(value.get<std::string>(), name);
+  }
+
+  // A pointer that leads nowhere is the library's to refuse. It knows no escapes.
+  void follow(const std::string& reference, const std::string& name) {
+    if (reference != "#" && !reference.starts_with("#/")) {
+      fail(ErrorCode::kInvalidArgument,
+           "the JSON schema at {} refers to {}, only places of the same schema (#/…) can be "
+           "reached",
+           name, json_text(OrderedJson(reference.substr(0, 200))));
+    }
+    const OrderedJson* at = &root_;
+    std::string_view rest = std::string_view(reference).substr(1);
+    while (!rest.empty()) {
+      rest.remove_prefix(1);
+      const std::string part(rest.substr(0, rest.find('/')));
+      rest.remove_prefix(part.size());
+      if (part.empty()) continue;
+      if (!at->is_object() || !at->contains(part)) return;
+      at = &(*at)[part];
+    }
+    add(*at, reference);
+  }
+
+  void add_parts(const OrderedJson& schema, const std::string& name) {
+    for (const char* key : kOne) {
+      if (schema.contains(key)) {
+        // What names a property is a text.
+        const bool has_type = std::string_view(key) == "propertyNames";
+        add(schema[key], fmt::format("{}/{}", name, key), has_type);
+      }
+    }
+    for (const char* key : kListed) {
+      if (!schema.contains(key) || !schema[key].is_array()) continue;
+      for (std::size_t i = 0; i < schema[key].size(); ++i) {
+        add(schema[key][i], fmt::format("{}/{}/{}", name, key, i));
+      }
+    }
+    for (const char* key : kNamed) {
+      if (!schema.contains(key) || !schema[key].is_object()) continue;
+      for (const auto& [property, part] : schema[key].items()) {
+        if (std::string_view(key) == "patternProperties") check_pattern(property, name);
+        add(part, fmt::format("{}/{}/{}", name, key, property));
+      }
+    }
+  }
+
+  const OrderedJson& root_;
+  std::vector<Place> open_;
+  std::unordered_set<const OrderedJson*> seen_;
+};
+
+}  // namespace
+
+void check_json_schema(const OrderedJson& schema) { Checker(schema).run(); }
+
+void check_tag_schemas(const OrderedJson& tag) {
+  if (!tag.is_structured()) return;
+  for (const auto& [key, value] : tag.items()) {
+    if (tag.is_object() && (key == "json_schema" || key == "schema")) {
+      check_json_schema(value);
+    } else {
+      check_tag_schemas(value);
+    }
+  }
+}
+
+}  // namespace bl
