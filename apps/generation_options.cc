@@ -33,6 +33,9 @@ SamplingParams GenerationOptions::resolve(const SamplingParams& of_model) const 
   if (!negative_prompt.empty()) params.negative_prompt = negative_prompt;
   if (greedy) params.temperature = 0;
   if (named) named->apply_forced(params);
+  if (!negative_prompt.empty() && params.cfg_scale == 1) {
+    fail_usage("--negative-prompt: without --cfg-scale, such as 1.5, it does nothing");
+  }
   if (!sampling.is_given("seed")) {
     std::random_device device;
     params.seed = (std::uint64_t{device()} << 32) | device();

@@ -95,6 +95,7 @@ TEST_F(Presets, FlagsOfTheEngine) {
   EXPECT_EQ(healed.out, plain);
   EXPECT_EQ(run({"--ban", ""}).status, 2);
   EXPECT_EQ(run({"--cfg-scale", "1000"}).status, 2);
+  EXPECT_EQ(run({"--negative-prompt", "knit one"}).status, 2);
 }
 
 }  // namespace
