@@ -106,6 +106,7 @@ class Checker {
       }
     }
     check_required(schema, name);
+    check_property_names(schema, name);
     if (const auto pattern = schema.find("pattern"); pattern != schema.end()) {
       check_pattern(*pattern, name);
     }
@@ -129,6 +130,19 @@ class Checker {
            "the JSON schema at {} requires {}, which is not among its properties", name,
            json_text(one));
     }
+  }
+
+  // Where names have a form of their own, the library asks for that alone.
+  static void check_property_names(const OrderedJson& schema, const std::string& name) {
+    if (!schema.contains("propertyNames")) return;
+    const char* beside = first_of(schema, kNamed);
+    const auto others = schema.find("additionalProperties");
+    if (beside == nullptr && others != schema.end() && *others == false) {
+      beside = "additionalProperties: false";
+    }
+    if (beside == nullptr) return;
+    fail(ErrorCode::kInvalidArgument,
+         "the JSON schema at {} has propertyNames beside {}, which is not supported", name, beside);
   }
 
   static void check_pattern(const OrderedJson& pattern, const std::string& name) {

@@ -30,6 +30,12 @@ TEST(JsonSchemaCheck, NamesThePlace) {
             "both into one of them");
   EXPECT_EQ(refusal(R"({"type":"object","required":["a"]})"),
             R"(the JSON schema at # requires "a", which is not among its properties)");
+  EXPECT_EQ(refusal(R"({"type":"object","propertyNames":{},"patternProperties":{"^a":{}}})"),
+            "the JSON schema at # has propertyNames beside patternProperties, which is not "
+            "supported");
+  EXPECT_EQ(refusal(R"({"type":"object","propertyNames":{},"additionalProperties":false})"),
+            "the JSON schema at # has propertyNames beside additionalProperties: false, which is "
+            "not supported");
 }
 
 // What no value is checked against may hold anything: names, defaults, definitions that nobody
