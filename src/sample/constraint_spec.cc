@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "sample/json_schema_check.h"
-#include "sample/regex_anchors.h"
+#include "sample/regex_dialect.h"
 
 namespace bl {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "sample/regex_anchors.h"
+#include "sample/regex_dialect.h"
 
 namespace bl {
 namespace {

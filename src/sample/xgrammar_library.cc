@@ -9,7 +9,9 @@
 #include <variant>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "sample/grammar_library.h"
+#include "sample/regex_dialect.h"
 
 namespace bl {
 namespace {
@@ -85,6 +87,25 @@ std::string one_line(std::string message) {
     message = message.substr(0, cut) + "…";
   }
   return message.empty() ? "it is malformed" : message;
+}
+
+// In formats of type regex: {"type": "regex", "pattern": …}.
+void make_dots_plain(OrderedJson& part) {
+  if (!part.is_structured()) return;
+  const bool is_regex = part.is_object() && part.value("type", OrderedJson()) == "regex";
+  for (auto& [key, value] : part.items()) {
+    if (is_regex && key == "pattern" && value.is_string()) {
+      value = with_plain_dots(value.get_ref<const std::string&>());
+    } else {
+      make_dots_plain(value);
+    }
+  }
+}
+
+std::string tag_with_plain_dots(const std::string& text) {
+  OrderedJson tag = parse_ordered_json(text, "structural tag");
+  make_dots_plain(tag);
+  return json_text(tag);
 }
 
 // Runs a call of the library; what it throws becomes an Error. Errors of a budget pass.
@@ -185,9 +206,9 @@ class XLibrary final : public GrammarLibrary {
       case Kind::kJsonSchema:
         return schema(spec.text, spec.any_whitespace, spec.strict);
       case Kind::kRegex:
-        return xgrammar::Grammar::FromRegex(spec.text);
+        return xgrammar::Grammar::FromRegex(with_plain_dots(spec.text));
       case Kind::kStructuralTag: {
-        auto result = xgrammar::Grammar::FromStructuralTag(spec.text, tokens_);
+        auto result = xgrammar::Grammar::FromStructuralTag(tag_with_plain_dots(spec.text), tokens_);
         if (const auto* error = std::get_if<1>(&result)) {
           std::visit(
               [](const auto& e) { fail(ErrorCode::kInvalidArgument, "{}", one_line(e.what())); },

@@ -260,6 +260,25 @@ TEST(HostileConstraints, OrdinaryOnesAreTaken) {
   }
 }
 
+TEST(HostileConstraints, DotsAreNoLineBreaks) {
+  const test::GrammarTokenizer made = test::byte_level_tokenizer();
+  ConstraintCompiler compiler(*made.tokenizer);
+  for (const ConstraintSpec& spec :
+       {ConstraintSpec{.kind = Kind::kRegex, .text = "a.b"},
+        ConstraintSpec{.kind = Kind::kStructuralTag,
+        .text = R"({"type":"structural_tag","format":{"type":"regex","pattern":"a.b"}})"}}) {
+    Constraint constraint(compiler.compile(spec), {made.end});
+    constraint.mask();
+    constraint.accept('a');
+    const auto mask = constraint.mask();
+    const auto allows = [&](char c) {
+      return (mask[static_cast<std::size_t>(c) / 32] >> c % 32 & 1) != 0;
+    };
+    EXPECT_TRUE(allows('x') && allows('.') && allows(' '));
+    EXPECT_FALSE(allows('\n') || allows('\r'));
+  }
+}
+
 TEST(HostileConstraints, AmbiguityIsCutOffWhileAnAnswerIsMade) {
   const test::GrammarTokenizer made = test::byte_level_tokenizer();
   ConstraintLimits limits;

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "sample/regex_anchors.h"
+#include "sample/regex_dialect.h"
 
 namespace bl {
 namespace {
@@ -66,6 +66,12 @@ TEST(RegexAnchors, StandWhereAlternativesBeginAndEnd) {
   for (const char* wrong : {"a^", "$a", "a^b", "a$b", "(a^)", "a:^b", "^^", "$$"}) {
     EXPECT_FALSE(anchors_end_alternatives(wrong)) << wrong;
   }
+}
+
+TEST(RegexDots, AreNoLineBreaks) {
+  EXPECT_EQ(with_plain_dots("a.b\\.[.].*"), "a[^\\n\\r]b\\.[.][^\\n\\r]*");
+  EXPECT_EQ(with_plain_dots(""), "");
+  EXPECT_EQ(with_plain_dots("[^\\]]."), "[^\\]][^\\n\\r]");
 }
 
 }  // namespace
