@@ -37,9 +37,13 @@ void keep_masked(std::span<float> logits, std::span<const std::uint32_t> mask) {
   for (std::size_t begin = 0; begin < logits.size(); begin += kBits) {
     const std::uint32_t word = begin / kBits < mask.size() ? mask[begin / kBits] : 0;
     if (word == ~std::uint32_t{0}) continue;
-    const std::size_t end = std::min(begin + kBits, logits.size());
-    for (std::size_t i = begin; i < end; ++i) {
-      logits[i] = (word >> (i - begin) & 1) != 0 ? logits[i] : kBarred;
+    const std::span<float> part = logits.subspan(begin, std::min(kBits, logits.size() - begin));
+    if (word == 0) {  // most words are one or the other
+      std::fill(part.begin(), part.end(), kBarred);
+      continue;
+    }
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      if ((word >> i & 1) == 0) part[i] = kBarred;
     }
   }
 }
