@@ -12,13 +12,14 @@ namespace {
 
 std::string plan_text(int warpgroup, int expanded, int library) {
   return fmt::format(
-      R"({{"ring_from": 2, "small_ring_from": 3, "warpgroup_from": {}, "expanded_from": {},)"
-      R"( "library_from": {}}})",
+      R"({{"prepared_from": 3, "ring_from": 2, "small_ring_from": 3, "warpgroup_from": {},)"
+      R"( "expanded_from": {}, "library_from": {}}})",
       warpgroup, expanded, library);
 }
 
 TEST(LaunchPlan, IsReadAsItIsWritten) {
   const LaunchPlan plan = parse_launch_plan(plan_text(17, 49, 8), "a plan");
+  EXPECT_EQ(plan.prepared_from, 3);
   EXPECT_EQ(plan.small_ring_from, 3);
   EXPECT_EQ(plan.warpgroup_from, 17);
   EXPECT_EQ(plan.expanded_from, 49);

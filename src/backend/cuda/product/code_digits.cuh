@@ -1,5 +1,5 @@
 #pragma once
-// One warp's part of the product of a single token with packed codes, in whole numbers.
+// One warp's part of the product of one token or two with packed codes, in whole numbers.
 //
 // The activations of a chunk are 15-bit numbers times a power of two of their own; a number is two
 // digits, 256 · high + low, of a signed byte each. Codes become the bytes of the A operand of
@@ -7,9 +7,9 @@
 // of k, and in the upper half the bytes as they are, codes of s = 1 times 16 and codes of s = 0.
 // The columns of B hold what one token leaves free: 0 and 1 the high and low digits of the slots
 // s = 0 in the lower half and zeros in the upper; 2 and 3 those of −x of the slots s = 1 in the
-// lower half and of x in the upper, so that the codes of s = 0 go away again. Columns 4 to 7 repeat
-// them. So lane 4g + t < 2 ends with the sums of the slots s = t, exact, and 32-bit sums cannot
-// overflow within a chunk.
+// lower half and of x in the upper, so that the codes of s = 0 go away again. Columns 4 to 7 are
+// those of a second token, or repeat them. So lane 4g + t ends with the sums of the slots s = t % 2
+// (of token t / 2), exact, and 32-bit sums cannot overflow within a chunk.
 
 #include <type_traits>
 

@@ -13,6 +13,9 @@ namespace bl::cuda {
 // (`bench --tune`), shipped as launch_plans/*.json. A card takes the plan of the highest capability
 // that is not above its own. What a card or a build does not have is never chosen.
 struct LaunchPlan {
+  // Packed codes times so many tokens or more: activations made ready by a launch of their own;
+  // times fewer by every CTA, in whole numbers (token_product.cu).
+  std::int64_t prepared_from = 2;
   // Packed codes times so many tokens or more: activations in shared memory (product.cu); times
   // fewer, but more than one, in registers (held_product.cu).
   std::int64_t ring_from = 2;
@@ -28,6 +31,7 @@ struct LaunchPlan {
   // Name, value, and what the value may be.
   template <class V>
   void visit(V&& v) {
+    v("prepared_from", prepared_from, 2, 3);
     v("ring_from", ring_from, 2, 25);
     v("small_ring_from", small_ring_from, 2, 25);
     v("warpgroup_from", warpgroup_from, 9, 65);

@@ -107,10 +107,9 @@ struct PackedProduct {
   ProductArgs args;
   std::array<const CodeWeights*, kMaxMatrices> weights{};
 
-  StripShares shares(CudaBackend& backend) const {
+  StripShares shares(CudaBackend& backend, bool spare) const {
     return backend.product_plans().find({weights.data(), static_cast<std::size_t>(args.count)},
-                                        args.gated, backend.facts().multiprocessors,
-                                        args.tokens == 1 && !args.regardless_of_batch);
+                                        args.gated, backend.facts().multiprocessors, spare);
   }
 };
 
@@ -157,11 +156,13 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   const std::int64_t tokens = args.x.rows();
   CudaBackend& backend = *cuda_ops_of(ctx).backend;
   PackedProduct packed = packed_product(ctx, args, outputs);
-  const StripShares shares = packed.shares(backend);
-  if (!ctx.deterministic && makes_own_input(backend.facts(), packed.args)) {
+  const bool may_make_own = !ctx.deterministic && tokens < backend.launch_plan().prepared_from;
+  StripShares shares = packed.shares(backend, may_make_own);
+  if (may_make_own && makes_own_input(backend.facts(), packed.args, shares)) {
     token_product(ctx, packed.args, shares, {packed.weights.data(), outputs.size()});
     return;
   }
+  if (tokens > 1) shares = packed.shares(backend, false);
   const int few = most_product_tokens(backend.facts());
   const int warpgroup_tokens = most_warpgroup_tokens(backend.facts());
   const LaunchPlan& plan = backend.launch_plan();

@@ -70,12 +70,12 @@ struct ProductArgs {
 // What every launch needs: matrices all EXL2 or all GPTQ, gated ones of equal strips. A bug else.
 void check_product(const ProductArgs& args);
 
-// Whether token_product() can make the product: one token, whole float4s at multiples of 16 bytes,
-// and an input that leaves room for the ring.
-bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args);
+// Whether token_product() can make the product: one token or two, whole float4s at multiples of 16
+// bytes, and an input that leaves room for the ring.
+bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args, const StripShares& shares);
 
-// Enqueues the product of one token, whose activations every CTA makes ready by itself, in whole
-// numbers (code_digits.cuh).
+// Enqueues the product of one token or two, whose activations every CTA makes ready by itself, in
+// whole numbers (code_digits.cuh). A token's bits do not depend on there being another.
 // `weights`: of the matrices.
 void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares,
                    std::span<const CodeWeights* const> weights);

@@ -1,7 +1,7 @@
 #pragma once
-// The activations of a single token, made ready by every CTA for itself: put into the order of
+// The activations of one or two tokens, made ready by every CTA for itself: put into the order of
 // slots, then made digits where they lie (code_digits.cuh). That costs less than a launch of its
-// own. The factor of a norm is left to the results.
+// own. The factors of a norm are left to the results.
 
 #include "backend/cuda/device/async_copy.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
@@ -11,10 +11,11 @@
 
 namespace bl::cuda {
 
-// A row's channels as a thread holds them: kHeld · 4 · kProductThreads of them at a time.
+// Rows' channels as a thread holds them: kHeld · 4 · kProductThreads of each at a time.
+template <int Tokens>
 class RowBlock {
  public:
-  static constexpr int kHeld = 8;
+  static constexpr int kHeld = 8 / Tokens;
   static constexpr int kChannels = kHeld * 4 * kProductThreads;
 
   __device__ __forceinline__ RowBlock(int first, int in)
@@ -37,39 +38,51 @@ class RowBlock {
       weights_[i] = __ldg(reinterpret_cast<const float4*>(norm.weight + channel(i)));
     }
   }
-  __device__ __forceinline__ void load(const float* row, const InputNorm& norm, float& squares) {
+  // `stride`: elements to the next row.
+  __device__ __forceinline__ void load(const float* rows, std::int64_t stride,
+                                       const InputNorm& norm, float (&squares)[Tokens]) {
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      values_[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-      if (channel(i) < in_) values_[i] = *reinterpret_cast<const float4*>(row + channel(i));
-    }
+    for (int n = 0; n < Tokens; ++n)
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) {
+        const float* at = rows + n * stride + channel(i);
+        values_[n][i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (channel(i) < in_) values_[n][i] = *reinterpret_cast<const float4*>(at);
+      }
     if (!norm.present) return;
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      if (channel(i) >= in_) break;
-      float4& v = values_[i];
-      squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
-      if (norm.weight == nullptr) continue;
-      v.x *= weights_[i].x + norm.unit_offset;
-      v.y *= weights_[i].y + norm.unit_offset;
-      v.z *= weights_[i].z + norm.unit_offset;
-      v.w *= weights_[i].w + norm.unit_offset;
-    }
-  }
-  __device__ __forceinline__ void store(float* slots) const {
+    for (int n = 0; n < Tokens; ++n)
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      if (channel(i) >= in_) break;
-      slots[places_[i].x & 0xffffu] = values_[i].x;
-      slots[places_[i].x >> 16] = values_[i].y;
-      slots[places_[i].y & 0xffffu] = values_[i].z;
-      slots[places_[i].y >> 16] = values_[i].w;
+      for (int i = 0; i < kHeld; ++i) {
+        if (channel(i) >= in_) break;
+        float4& v = values_[n][i];
+        squares[n] += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+        if (norm.weight == nullptr) continue;
+        v.x *= weights_[i].x + norm.unit_offset;
+        v.y *= weights_[i].y + norm.unit_offset;
+        v.z *= weights_[i].z + norm.unit_offset;
+        v.w *= weights_[i].w + norm.unit_offset;
+      }
+  }
+  // `slots`: of the first row; `stride`: bytes to the next one's.
+  __device__ __forceinline__ void store(std::byte* slots, int stride) const {
+#pragma unroll
+    for (int n = 0; n < Tokens; ++n) {
+      auto* to = reinterpret_cast<float*>(slots + n * stride);
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) {
+        if (channel(i) >= in_) break;
+        to[places_[i].x & 0xffffu] = values_[n][i].x;
+        to[places_[i].x >> 16] = values_[n][i].y;
+        to[places_[i].y & 0xffffu] = values_[n][i].z;
+        to[places_[i].y >> 16] = values_[n][i].w;
+      }
     }
   }
 
  private:
   __device__ __forceinline__ int channel(int i) const { return first_ + i * 4 * kProductThreads; }
-  float4 values_[kHeld];
+  float4 values_[Tokens][kHeld];
   float4 weights_[kHeld];
   uint2 places_[kHeld];
   int first_;
@@ -77,8 +90,9 @@ class RowBlock {
 };
 
 // Σx² of the parts of the threads.
+template <int Tokens>
 struct RowSums {
-  float squares[kProductWarps];
+  float squares[Tokens][kProductWarps];
 };
 
 // Of a gather.
@@ -185,20 +199,17 @@ class OwnChunks {
   uint2 tail_ = {};  // of a Chunk: first unit and group, bits and units
 };
 
-// The matrices that a share reads its row for, and where the digits go: those of equal gathers are
+// The matrices that a share reads its rows for, and where the digits go: those of equal gathers are
 // the same.
 struct OwnInput {
   int first_matrix = 0;
   int end_matrix = 0;
-  std::byte* digits = nullptr;  // [gathers][bytes]
+  std::byte* digits = nullptr;  // [tokens][gathers][bytes]
   int bytes = 0;
+  int token_stride = 0;  // bytes of all gathers
 
   __device__ __forceinline__ std::byte* of(const ProductMatrix& m) const {
     return digits + m.gather * bytes;
-  }
-  // As slots, before they are digits.
-  __device__ __forceinline__ float* slots_of(const ProductMatrix& m) const {
-    return reinterpret_cast<float*>(of(m));
   }
   // f(matrix) for the first of each gather.
   template <class F>
@@ -214,48 +225,57 @@ struct OwnInput {
 };
 
 // Slots without a channel are zero.
+template <int Tokens>
 __device__ __forceinline__ void clear_padding(const ProductArgs& args, const OwnInput& to) {
   bool padded = false;
   to.for_each(args, [&](const ProductMatrix& m) {
     if (m.view.units * kUnitSlots == args.in) return;
     padded = true;
-    auto* words = reinterpret_cast<uint4*>(to.of(m));
-    for (int i = static_cast<int>(threadIdx.x); i < m.view.units * kInputUnitBytes / 16;
-         i += kProductThreads) {
-      words[i] = make_uint4(0, 0, 0, 0);
+#pragma unroll
+    for (int n = 0; n < Tokens; ++n) {
+      auto* words = reinterpret_cast<uint4*>(to.of(m) + n * to.token_stride);
+      for (int i = static_cast<int>(threadIdx.x); i < m.view.units * kInputUnitBytes / 16;
+           i += kProductThreads) {
+        words[i] = make_uint4(0, 0, 0, 0);
+      }
     }
   });
   if (padded) product_sync();
 }
 
-// The one row of a product, as digits for the matrices of a share, complete for all multiplying
-// threads. It waits for the kernel before. Thread 0 stores what results are to be multiplied by.
+// The rows of a product, as digits for the matrices of a share, complete for all multiplying
+// threads. It waits for the kernel before. `factors`: what results are to be multiplied by.
+template <int Tokens>
 __device__ __forceinline__ void make_token_input(const ProductArgs& args, const OwnInput& to,
-                                                 RowSums& sums, float& factor) {
-  clear_padding(args, to);
+                                                 RowSums<Tokens>& sums, float (&factors)[Tokens]) {
+  clear_padding<Tokens>(args, to);
   const ProductMatrix& first = args.matrices[to.first_matrix];
   const OwnChunks first_chunks(first.view, 0);
-  RowBlock row(0, args.in);
+  using Block = RowBlock<Tokens>;
+  Block row(0, args.in);
   row.load_places(first.place_of_channel);
   row.load_weights(args.norm);
   dependency_wait();
-  float squares = 0.0f;
+  float squares[Tokens] = {};
 #pragma unroll 1
   for (int at = 0;;) {
-    row.load(args.x, args.norm, squares);
+    row.load(args.x, args.x_stride, args.norm, squares);
     to.for_each(args, [&](const ProductMatrix& m) {
       if (&m != &first) row.load_places(m.place_of_channel);
-      row.store(to.slots_of(m));
+      row.store(to.of(m), to.token_stride);
     });
-    at += RowBlock::kChannels;
+    at += Block::kChannels;
     if (at >= args.in) break;
-    row = RowBlock(at, args.in);
+    row = Block(at, args.in);
     row.load_places(first.place_of_channel);
     row.load_weights(args.norm);
   }
   row_arrive();
-  squares = warp_sum(squares);
-  if (lane_index() == 0) sums.squares[threadIdx.x / 32] = squares;
+#pragma unroll
+  for (int n = 0; n < Tokens; ++n) {
+    squares[n] = warp_sum(squares[n]);
+    if (lane_index() == 0) sums.squares[n][threadIdx.x / 32] = squares[n];
+  }
   commit_copies();
   wait_copies<0>();
   product_sync();
@@ -263,16 +283,17 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
     OwnChunks chunks = &m == &first ? first_chunks : OwnChunks(m.view, 0);
 #pragma unroll 1
     for (int next = 32 * kProductWarps;; next += 32 * kProductWarps) {
-      chunks.make_digits(to.of(m));
+#pragma unroll 1
+      for (int n = 0; n < Tokens; ++n) chunks.make_digits(to.of(m) + n * to.token_stride);
       if (next >= m.view.chunk_count) break;
       chunks = OwnChunks(m.view, next);
     }
   });
-  if (threadIdx.x == 0) {
-    squares = 0.0f;
+  if (threadIdx.x < Tokens) {
+    float sum = 0.0f;
 #pragma unroll
-    for (int w = 0; w < kProductWarps; ++w) squares += sums.squares[w];
-    factor = args.norm.present ? rsqrtf(squares * args.norm.share + args.norm.eps) : 1.0f;
+    for (int w = 0; w < kProductWarps; ++w) sum += sums.squares[threadIdx.x][w];
+    factors[threadIdx.x] = args.norm.present ? rsqrtf(sum * args.norm.share + args.norm.eps) : 1.0f;
   }
   product_sync();
 }

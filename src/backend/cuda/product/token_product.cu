@@ -16,10 +16,19 @@ namespace {
 constexpr int kThreads = kProductThreads + 32;  // the last warp issues the copies
 constexpr int kSlotStrips = 4;                  // that a slot of the ring has room for
 constexpr int kFewestSlots = 3;                 // of a ring, for entries to be as long as they may
+constexpr int kLeastSlots = 2;  // of a ring, for two tokens to be faster so than prepared
 // Groups of strips whose sums wait for one barrier.
 constexpr int kMaxWaiting = 2;
-constexpr int kPart = kSlotStrips * kStripColumns;  // sums of a warp and group
-constexpr int kPairs = kSlotStrips / 2;             // of strips, see take_strip
+constexpr int kMostTokens = 2;
+// Sums of a warp and group.
+template <int Tokens>
+constexpr int kPart = kSlotStrips* kStripColumns* Tokens;
+// Strips of which a lane has sums: one of each pair (take_strip), or, where there are two tokens,
+// all of one of them.
+template <int Tokens, int Strips>
+constexpr int kOwnStrips = Tokens == 1 ? (Strips + 1) / 2 : Strips;
+template <int Tokens>
+using LaneTotals = float[kOwnStrips<Tokens, kSlotStrips>][2];
 
 struct Launch {
   ProductArgs args;
@@ -28,15 +37,17 @@ struct Launch {
   // In shared memory, behind Shared and the input: all matrices' chunks, and the ring.
   int tables_at = 0;
   int ring_at = 0;
+  int token_stride = 0;  // bytes of one token's input
 };
 
 // What lies in shared memory before all else.
+template <int Tokens>
 struct alignas(128) Shared {
   std::uint64_t barriers[2 * kMaxRingSlots];
-  RowSums row_sums;
-  float factor;  // of results
+  RowSums<Tokens> row_sums;
+  float factors[Tokens];  // of results
   FinishedGroup finished[2][kMaxWaiting];
-  float parts[2][kMaxWaiting][kProductWarps][kPart];
+  float parts[2][kMaxWaiting][kProductWarps][kPart<Tokens>];
 };
 
 // The matrices that strips [begin, end) are of.
@@ -54,20 +65,23 @@ __device__ __forceinline__ void find_matrices(const ProductArgs& args, int begin
   }
 }
 
-// totals += this warp's chunks of the piece, see multiply_piece. A lane has the totals of one strip
-// of each pair.
-template <class Scales, int Strips>
+// totals += this warp's chunks of the piece, see multiply_piece. `token_stride`: bytes to the
+// second token's digits.
+template <class Scales, int Strips, int Tokens>
 __device__ __forceinline__ void multiply_token_piece(const CodeMatrixView& m,
-                                                     const PieceView& piece, int& next,
-                                                     float (&totals)[kPairs][2]) {
+                                                     const PieceView& piece, int token_stride,
+                                                     int& next, LaneTotals<Tokens>& totals) {
   const int lane = lane_index();
-  constexpr int kOwn = (Strips + 1) / 2;
+  constexpr int kOwn = kOwnStrips<Tokens, Strips>;
   int scales_at[kOwn];
 #pragma unroll
   for (int p = 0; p < kOwn; ++p) {
-    const int strip = 2 * p + (takes_second_strip() ? 1 : 0);
+    const int strip = Tokens == 1 ? 2 * p + (takes_second_strip() ? 1 : 0) : p;
     scales_at[p] = min(strip, piece.strips - 1) * piece.scale_stride;
   }
+  // Of the token in this lane's column of B, and in its columns of the sums.
+  const int column_token = Tokens == 1 ? 0 : lane / 16 * token_stride;
+  const int sum_token = Tokens == 1 ? 0 : lane % 4 / 2 * token_stride;
   for (; next < piece.chunks; next += kProductWarps) {
     Chunk chunk;
     *reinterpret_cast<uint4*>(&chunk) = piece.chunk_words[next];
@@ -76,25 +90,32 @@ __device__ __forceinline__ void multiply_token_piece(const CodeMatrixView& m,
     multiply_digits(
         chunk.bits,
         {piece.codes + chunk.offset * unit_bytes(1), piece.code_stride, piece.strips, chunk.units},
-        DigitReader(input, lane), sums);
+        DigitReader(input + column_token, lane), sums);
     const Scales scales(m, chunk, lane, 1.0f);
-    const float2 worth = ChunkWorth::of_lane(input, lane);
+    const float2 worth = ChunkWorth::of_lane(input + sum_token, lane);
     const std::byte* at = piece.scales + chunk.group * Scales::bytes(m.kind);
 #pragma unroll
     for (int p = 0; p < kOwn; ++p) {
-      int own[4];
-      take_strip(sums.at[2 * p], sums.at[2 * p + 1 < Strips ? 2 * p + 1 : 2 * p], own);
-      add_worth(scales.of(at + scales_at[p], lane), worth, own, totals[p]);
+      const LaneScales own_scales = scales.of(at + scales_at[p], lane);
+      if constexpr (Tokens == 1) {
+        int own[4];
+        take_strip(sums.at[2 * p], sums.at[2 * p + 1 < Strips ? 2 * p + 1 : 2 * p], own);
+        add_worth(own_scales, worth, own, totals[p]);
+      } else {
+        add_worth(own_scales, worth, sums.at[p], totals[p]);
+      }
     }
   }
 }
 
-// A warp's sums, of both halves of the slots; the totals are cleared.
-__device__ __forceinline__ void keep_token_sums(float (&totals)[kPairs][2], float* part) {
+// A warp's sums, of both halves of the slots, [strips][tokens][16]; the totals are cleared.
+template <int Tokens>
+__device__ __forceinline__ void keep_token_sums(LaneTotals<Tokens>& totals, float* part) {
   const int lane = lane_index();
+  // A lane's are of the second strip of a pair, or of the second token.
   const int column = lane % 4 / 2 * kStripColumns + lane / 4;
 #pragma unroll
-  for (int p = 0; p < kPairs; ++p)
+  for (int p = 0; p < kOwnStrips<Tokens, kSlotStrips>; ++p)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float sum = totals[p][h] + __shfl_xor_sync(kAllLanes, totals[p][h], 1);
@@ -103,10 +124,10 @@ __device__ __forceinline__ void keep_token_sums(float (&totals)[kPairs][2], floa
     }
 }
 
-template <class Scales>
+template <class Scales, int Tokens>
 class TokenMultiplier {
  public:
-  __device__ __forceinline__ TokenMultiplier(Shared& shared, TokenRing& ring)
+  __device__ __forceinline__ TokenMultiplier(Shared<Tokens>& shared, TokenRing& ring)
       : shared_(shared), ring_(ring) {}
 
   // One share, whose input is ready.
@@ -128,7 +149,7 @@ class TokenMultiplier {
       }
       if (threadIdx.x == 0) shared_.finished[half_][waiting] = {matrix_, ring_.strips()};
       ring_.release();
-      keep_token_sums(totals_, shared_.parts[half_][waiting][warp_index()]);
+      keep_token_sums<Tokens>(totals_, shared_.parts[half_][waiting][warp_index()]);
       ++waiting;
       if (waiting < kMaxWaiting && (flags & kEndsShare) == 0) continue;
       product_sync();
@@ -149,12 +170,13 @@ class TokenMultiplier {
     matrix_ = piece.matrix;
     const CodeMatrixView& m = args.matrices[piece.matrix].view;
     if ((piece.flags & kEndsStrips) != 0) ask_for_earlier(args, piece.matrix, waiting);
+    const int stride = input.token_stride;
     if (piece.strips <= 2) {
-      multiply_token_piece<Scales, 2>(m, piece, next, totals_);
+      multiply_token_piece<Scales, 2, Tokens>(m, piece, stride, next, totals_);
     } else if (piece.strips == 3) {
-      multiply_token_piece<Scales, 3>(m, piece, next, totals_);
+      multiply_token_piece<Scales, 3, Tokens>(m, piece, stride, next, totals_);
     } else {
-      multiply_token_piece<Scales, kSlotStrips>(m, piece, next, totals_);
+      multiply_token_piece<Scales, kSlotStrips, Tokens>(m, piece, stride, next, totals_);
     }
   }
   // What results are added to, on its way while the group's last entry is multiplied.
@@ -163,8 +185,8 @@ class TokenMultiplier {
     if (!args.accumulate) return;
     const PieceStrips strips = ring_.strips();
     const auto e = static_cast<int>(threadIdx.x);
-    if (e >= strips.count * kStripColumns) return;
-    const float value = earlier_result({matrix, 0, strips.first * kStripColumns + e}, args);
+    if (e >= strips.count * kStripColumns * Tokens) return;
+    const float value = earlier_result(place_of(matrix, strips, e), args);
     (waiting == 0 ? earlier_[0] : earlier_[1]) = value;
   }
 
@@ -173,16 +195,25 @@ class TokenMultiplier {
   __device__ __forceinline__ void store(const ProductArgs& args, int waiting) {
     const FinishedGroup& group = shared_.finished[half_][waiting];
     const auto e = static_cast<int>(threadIdx.x);
-    if (e >= group.strips.count * kStripColumns) return;
-    const float sum = add_parts(shared_.parts[half_][waiting][0], kPart, e);
+    if (e >= group.strips.count * kStripColumns * Tokens) return;
+    const float sum = add_parts(shared_.parts[half_][waiting][0], kPart<Tokens>, e);
     const float earlier = waiting == 0 ? earlier_[0] : earlier_[1];
-    store_result({group.matrix, 0, group.strips.first * kStripColumns + e}, args, gate_,
-                 sum * shared_.factor * args.multiplier, [&](const float*) { return earlier; });
+    const ResultPlace place = place_of(group.matrix, group.strips, e);
+    store_result(place, args, gate_, sum * shared_.factors[place.token] * args.multiplier,
+                 [&](const float*) { return earlier; });
+  }
+  // Of sum e of a group.
+  __device__ __forceinline__ static ResultPlace place_of(int matrix, const PieceStrips& strips,
+                                                         int e) {
+    const int first = strips.first * kStripColumns;
+    if constexpr (Tokens == 1) return {matrix, 0, first + e};
+    return {matrix, e / kStripColumns % Tokens,
+            first + e / (kStripColumns * Tokens) * kStripColumns + e % kStripColumns};
   }
 
-  Shared& shared_;
+  Shared<Tokens>& shared_;
   TokenRing& ring_;
-  float totals_[kPairs][2] = {};
+  LaneTotals<Tokens> totals_ = {};
   float earlier_[kMaxWaiting] = {};
   float gate_ = 0.0f;
   int half_ = 0;
@@ -203,11 +234,11 @@ __device__ __forceinline__ void copy_tables(const ProductArgs& args, std::byte* 
 #endif
 }
 
-template <bool kGptq>
+template <bool kGptq, int Tokens>
 __global__ void __launch_bounds__(kThreads, 1)
     token_product_kernel(const __grid_constant__ Launch launch) {
   extern __shared__ __align__(128) std::byte memory[];
-  auto& shared = *reinterpret_cast<Shared*>(memory);
+  auto& shared = *reinterpret_cast<Shared<Tokens>*>(memory);
   const ProductArgs& args = launch.args;
   allow_next();
   const int begin = launch.plan.begin(blockIdx.x);
@@ -229,21 +260,23 @@ __global__ void __launch_bounds__(kThreads, 1)
   copy_tables(args, tables);
   OwnInput input;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  input.digits = counted_from(memory + sizeof(Shared));
+  input.digits = counted_from(memory + sizeof(shared));
 #else
-  input.digits = memory + sizeof(Shared);
+  input.digits = memory + sizeof(shared);
 #endif
   input.bytes = args.gather_bytes;
+  input.token_stride = launch.token_stride;
   find_matrices(args, begin, end, input);
-  make_token_input(args, input, shared.row_sums, shared.factor);
+  make_token_input<Tokens>(args, input, shared.row_sums, shared.factors);
   using Scales = std::conditional_t<kGptq, GptqScales, ExlScales>;
-  TokenMultiplier<Scales>(shared, ring).run(args, input, tables);
+  TokenMultiplier<Scales, Tokens>(shared, ring).run(args, input, tables);
 }
 
 // How shared memory is laid out: Shared, the input, chunks, the ring.
 struct Layout {
   TokenRingShape ring;
   int gather_bytes = 0;
+  int token_stride = 0;
   int tables_at = 0;
   int ring_at = 0;
   int bytes = 0;
@@ -259,7 +292,16 @@ TokenRingShape ring_of(const RingShape& room, int most_joined, int space) {
   return ring;
 }
 
-Layout lay_out(const DeviceFacts& facts, const ProductArgs& args) {
+// The most strips that a share takes at a time.
+int strips_at_once(const StripShares& shares) {
+  int longest = 1;
+  for (std::size_t i = 0; i + 1 < shares.host_begins.size(); ++i) {
+    longest = std::max(longest, shares.host_begins[i + 1] - shares.host_begins[i]);
+  }
+  return std::min(longest, kSlotStrips);
+}
+
+Layout lay_out(const DeviceFacts& facts, const ProductArgs& args, const StripShares& shares) {
   Layout layout;
   RingShape room;
   int units = 0;
@@ -273,8 +315,10 @@ Layout lay_out(const DeviceFacts& facts, const ProductArgs& args) {
     chunks += matrix.view.chunk_count;
   }
   layout.gather_bytes = gather_bytes(units);
+  layout.token_stride = gathers * layout.gather_bytes;
+  const std::size_t fixed = args.tokens == 1 ? sizeof(Shared<1>) : sizeof(Shared<2>);
   layout.tables_at =
-      RingShape::rounded(static_cast<int>(sizeof(Shared)) + gathers * layout.gather_bytes);
+      RingShape::rounded(static_cast<int>(fixed) + args.tokens * layout.token_stride);
   layout.bytes = layout.tables_at;
   if (!facts.dependent_launch()) return layout;  // then there are no bulk copies either
   layout.ring_at = RingShape::rounded(layout.tables_at + chunks * static_cast<int>(sizeof(Chunk)));
@@ -285,6 +329,10 @@ Layout lay_out(const DeviceFacts& facts, const ProductArgs& args) {
   layout.ring = ring_of(room, kSlotStrips, space);
   const TokenRingShape twice = ring_of(room, 2 * kSlotStrips, space);
   if (twice.slots >= kFewestSlots) layout.ring = twice;
+  // Where there is little room, no more than the share's strips take.
+  if (layout.ring.slots < kFewestSlots) {
+    layout.ring = ring_of(room, strips_at_once(shares), space);
+  }
   layout.bytes = layout.ring_at + RingShape::kHeadersBytes +
                  std::max(layout.ring.slots, 1) * layout.ring.slot_bytes;
   return layout;
@@ -308,20 +356,26 @@ TokenPlan plan_of(const StripShares& shares, std::span<const CodeWeights* const>
 
 }  // namespace
 
-bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args) {
+bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args, const StripShares& shares) {
   for (int i = 0; i < args.count; ++i) {
     if (args.matrices[i].place_of_channel == nullptr) return false;
   }
   const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
-  return args.tokens == 1 && args.in % 4 == 0 && aligned(args.x) && aligned(args.norm.weight) &&
-         lay_out(facts, args).bytes <= static_cast<int>(facts.shared_bytes_per_cta);
+  if (args.tokens > kMostTokens || args.in % 4 != 0 || !aligned(args.x) ||
+      !aligned(args.norm.weight) || (args.tokens > 1 && args.x_stride % 4 != 0)) {
+    return false;
+  }
+  const Layout layout = lay_out(facts, args, shares);
+  if (args.tokens > 1 && layout.ring.slots < kLeastSlots) return false;
+  return layout.bytes <= static_cast<int>(facts.shared_bytes_per_cta);
 }
 
 void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares,
                    std::span<const CodeWeights* const> weights) {
   check_product(args);
-  const Layout layout = lay_out(cuda_ops_of(ctx).backend->facts(), args);
-  Launch launch_args{args, plan_of(shares, weights), layout.ring, layout.tables_at, layout.ring_at};
+  const Layout layout = lay_out(cuda_ops_of(ctx).backend->facts(), args, shares);
+  Launch launch_args{args,           plan_of(shares, weights), layout.ring, layout.tables_at,
+                     layout.ring_at, layout.token_stride};
   launch_args.args.gather_bytes = layout.gather_bytes;
   int chunks = 0;
   for (int i = 0; i < args.count; ++i) {
@@ -329,7 +383,10 @@ void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares&
     chunks += args.matrices[i].view.chunk_count;
   }
   const bool gptq = args.matrices[0].view.kind != ScaleKind::kExl2;
-  const auto kernel = gptq ? token_product_kernel<true> : token_product_kernel<false>;
+  const auto kernel = args.tokens == 1
+                          ? gptq ? token_product_kernel<true, 1> : token_product_kernel<false, 1>
+                      : gptq ? token_product_kernel<true, 2>
+                             : token_product_kernel<false, 2>;
   BL_CUDA_CHECK(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes));
   launch(shape_of(ctx, dim3(static_cast<unsigned>(shares.ctas)), kThreads,
