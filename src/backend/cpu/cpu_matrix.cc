@@ -1,5 +1,6 @@
 #include "backend/cpu/cpu_matrix.h"
 
+#include "backend/cpu/isa.h"
 #include "base/check.h"
 
 namespace bl::cpu {
@@ -13,6 +14,7 @@ std::size_t bytes_of(const DenseWeights& weights) { return weights.copy.bytes();
 }  // namespace
 
 QuantizedView QuantizedWeights::view() const {
+  static const bool line_pairs = fetches_line_pairs();
   return {.tiles = tiles.data(),
           .tile_bytes = tile_bytes,
           .codes_offset = codes_offset,
@@ -21,7 +23,8 @@ QuantizedView QuantizedWeights::view() const {
           .units = layout->units.data(),
           .tables = tables.data(),
           .scale_kind = scale_kind,
-          .zero = zero};
+          .zero = zero,
+          .line_pairs = line_pairs};
 }
 
 std::size_t CpuMatrix::bytes() const {

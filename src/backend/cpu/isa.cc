@@ -57,4 +57,13 @@ std::string_view name_of(Isa isa) {
 
 std::vector<Isa> available_isas() { return detect(); }
 
+bool fetches_line_pairs() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("intel") != 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace bl::cpu

@@ -19,4 +19,8 @@ std::string_view name_of(Isa isa);
 // What this processor and its operating system can run; never empty, best last.
 std::vector<Isa> available_isas();
 
+// Whether a line that comes into the L2 cache brings the other one of its 128 bytes, as in Intel's
+// processors (Optimization Reference Manual, "spatial prefetcher"). False where it is not known.
+bool fetches_line_pairs();
+
 }  // namespace bl::cpu

@@ -54,7 +54,8 @@ struct QuantizedView {
   const std::int32_t* units = nullptr;  // [segments] units of 32 slots, 1 … kMaxSegmentUnits
   const float* tables = nullptr;        // [segments][16], kCodes only
   ScaleKind scale_kind = ScaleKind::kCodes;
-  std::int32_t zero = 0;  // kHalf: the zero point; kHalfZero*: added to the stored ones
+  std::int32_t zero = 0;    // kHalf: the zero point; kHalfZero*: added to the stored ones
+  bool line_pairs = false;  // isa.h: fetches_line_pairs()
 };
 
 // Rows of activations as integers of 14 bits: x[slot] ≈ scale(segment) · code. The rows of a unit

@@ -30,7 +30,10 @@ inline void row_band(const QuantizedView& w, const ActivationView& x, const Band
     I32x16 sums[Tiles][2];
     unroll<Tiles>([&]<int t>() { sums[t][0] = sums[t][1] = I32x16::zero(); });
     for (std::int32_t u = 0; u < w.units[s]; ++u) {
-      unroll<Tiles>([&]<int t>() { prefetch_unit<Bits>(state.codes + ahead + t * w.tile_bytes); });
+      unroll<Tiles>([&]<int t>() {
+        const std::uint8_t* next = state.codes + ahead + t * w.tile_bytes;
+        w.line_pairs ? prefetch_unit<Bits, 2>(next) : prefetch_unit<Bits>(next);
+      });
       unroll<kPairsPerUnit>([&]<int p>() {
         const I16x32 pair = I16x32::splat_pair(state.x + 2 * p);
         unroll<Tiles>([&]<int t>() {
@@ -161,7 +164,9 @@ void many_rows(const QuantizedView& w, const ActivationView& x, const OutputView
     F32x16::splat(0.0f).store(sums + i * kTileColumns);
   }
   for (std::int64_t r = 0; r < x.rows; ++r) {
-    for (int t = 0; t < Tiles; ++t) prefetch(out.out + r * out.stride + (tile + t) * kTileColumns);
+    for (int t = 0; t < Tiles; ++t) {
+      prefetch_to_write(out.out + r * out.stride + (tile + t) * kTileColumns);
+    }
   }
   DecodedSegment<Tiles> segment;
   segment.x = x.codes;

@@ -23,7 +23,7 @@
 //
 // Such files may call nothing inline from outside their own namespace but constexpr arithmetic of
 // the language: the linker would keep one copy of it, perhaps the one that needs AVX-512, for
-// everybody. tests/backend/cpu_isa_symbols holds the object files to that.
+// everybody. tests/backend_cpu/simd_objects.cmake holds the object files to that.
 
 #include <cstddef>
 #include <cstdint>
@@ -32,9 +32,21 @@
 
 namespace bl::cpu::BL_ISA {
 
-// Into the L2 cache, or the L1 cache; any address may be given.
-inline void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
-inline void prefetch_near(const void* p) { __builtin_prefetch(p, 0, 3); }
+// Into the L2 cache, the L1 cache, or the L1 cache and no other core's; any address may be given.
+// The empty statements keep calls: GCC takes a function that does nothing but prefetch for one that
+// does nothing, and drops it.
+inline void prefetch(const void* p) {
+  __builtin_prefetch(p, 0, 2);
+  asm volatile("");
+}
+inline void prefetch_near(const void* p) {
+  __builtin_prefetch(p, 0, 3);
+  asm volatile("");
+}
+inline void prefetch_to_write(const void* p) {
+  __builtin_prefetch(p, 1, 3);
+  asm volatile("");
+}
 inline void prefetch_bytes(const std::byte* p, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; i += 64) prefetch(p + i);
 }
