@@ -1,6 +1,7 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 #include "nn/device_copy.h"
@@ -60,12 +61,16 @@ std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std
   }
   std::size_t ropes = 0;
   for (const RopeSpec& rope : spec.ropes) ropes += RopeBank::work_bytes(rope, tokens);
-  const std::size_t ends =
+  const std::size_t kept =
       arena_bytes(DType::kF32, logit_rows * spec.hidden) + arena_bytes(DType::kI32, logit_rows);
+  if (!spec.blocks.empty()) {
+    const std::int64_t rows = std::min(tokens, logit_rows);
+    block = std::max(block, Block::kept_work_bytes(spec.blocks.back(), spec.hidden, tokens, rows));
+  }
   const std::size_t chosen = arena_bytes(DType::kI32, 2 * logit_rows);
   return chosen + arena_bytes(DType::kF32, logit_rows * spec.vocab) +
          embed_and_inputs_bytes(spec, tokens) + lora_work_bytes(std::max(tokens, logit_rows)) +
-         ropes + std::max(block, ends) + backend.scratch_bytes(scratch);
+         ropes + kept + block + backend.scratch_bytes(scratch);
 }
 
 std::size_t Model::work_bytes(std::int64_t tokens, std::int64_t logit_rows) const {
@@ -95,26 +100,19 @@ void Model::check_tokens(const StepBatch& batch) const {
   }
 }
 
-TensorView Model::logits_of(ExecContext& ctx, const StepBatch& batch, const TensorView& x,
-                            const TensorView& logits) const {
-  const auto rows = static_cast<std::int64_t>(batch.logit_rows.size());
-  const TensorView h = ctx.scratch->take_f32({rows, parts_.spec.hidden});
-  const auto* wanted =
-      scratch_copy(ctx, backend_, std::span<const std::int32_t>(batch.logit_rows), Shape{rows})
-          .as<const std::int32_t>();
-  ctx.ops->copy_rows(ctx, {.x = x, .rows = wanted, .count = rows, .out = h});
+// h: what the blocks leave of the wanted rows, normalised in place.
+void Model::logits_of(ExecContext& ctx, const TensorView& h, const TensorView& logits) const {
   if (parts_.final_norm.present()) parts_.final_norm.forward(ctx, h, h);
   const LinearOutput output{&parts_.head, logits};
   apply_linears(ctx, h, {&output, 1}, parts_.spec.head_multiplier);
   if (parts_.spec.head_softcap > 0.0f) {
     ctx.ops->scale(ctx, {.x = logits, .softcap = parts_.spec.head_softcap});
   }
-  return logits;
 }
 
 void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
-                       std::span<const PagedKvView> layers, const TensorView& x) const {
-  const std::int64_t tokens = x.rows();
+                       std::span<const PagedKvView> layers, const KeptRows& kept) const {
+  const auto tokens = static_cast<std::int64_t>(batch.ids.size());
   const auto upload_ints = [&](const std::vector<std::int32_t>& values) {
     return scratch_copy(ctx, backend_, std::span<const std::int32_t>(values), Shape{tokens})
         .as<const std::int32_t>();
@@ -137,8 +135,17 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
   step.ropes = ropes;
   step.kv = layers;
   const std::int32_t* ids = batch.chosen != nullptr ? batch.chosen : upload_ints(batch.ids);
+  const bool all = kept.x.rows() == tokens;
+  const TensorView x = all ? kept.x : ctx.scratch->take_f32({tokens, parts_.spec.hidden});
   parts_.embedding.forward(ctx, ids, step.positions, x);
-  for (const Block& block : parts_.blocks) block.forward(ctx, step, x);
+  for (std::size_t i = 0; i < parts_.blocks.size(); ++i) {
+    const bool last = i + 1 == parts_.blocks.size();
+    if (last && !all) {
+      parts_.blocks[i].forward_kept(ctx, step, x, kept);
+    } else {
+      parts_.blocks[i].forward(ctx, step, x);
+    }
+  }
 }
 
 TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
@@ -147,18 +154,31 @@ TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
   const auto tokens = static_cast<std::int64_t>(batch.ids.size());
   BL_CHECK(batch.positions.size() == batch.ids.size() && batch.slots.size() == batch.ids.size());
   BL_CHECK(static_cast<int>(layers.size()) == kv_layers());
+  BL_CHECK(std::adjacent_find(batch.logit_rows.begin(), batch.logit_rows.end(),
+                              std::greater_equal<>()) == batch.logit_rows.end());
   const auto rows = static_cast<std::int64_t>(batch.logit_rows.size());
   const TensorView logits = ctx.scratch->take_f32({rows, parts_.spec.vocab});
   ArenaScope scope(*ctx.scratch);
-  const TensorView x = ctx.scratch->take_f32({tokens, parts_.spec.hidden});
   StepAdapters of_tokens, of_logits;
   collect_adapters(batch, of_tokens, of_logits);
   ExecContext own = ctx;
   own.adapters = of_tokens.runs.empty() ? nullptr : &of_tokens;
-  run_blocks(own, batch, layers, x);
+  KeptRows kept;
+  kept.x = ctx.scratch->take_f32({rows, parts_.spec.hidden});
+  kept.adapters = of_logits.runs.empty() ? nullptr : &of_logits;
+  if (rows > 0 && rows < tokens) {
+    kept.rows =
+        scratch_copy(ctx, backend_, std::span<const std::int32_t>(batch.logit_rows), Shape{rows})
+            .as<const std::int32_t>();
+  }
+  {
+    ArenaScope blocks(*ctx.scratch);
+    run_blocks(own, batch, layers, kept);
+  }
   if (rows == 0) return logits;
-  own.adapters = of_logits.runs.empty() ? nullptr : &of_logits;
-  return logits_of(own, batch, x, logits);
+  own.adapters = kept.adapters;
+  logits_of(own, kept.x, logits);
+  return logits;
 }
 
 }  // namespace bl

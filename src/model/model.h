@@ -76,10 +76,9 @@ class Model {
 
  private:
   void check_tokens(const StepBatch& batch) const;
-  TensorView logits_of(ExecContext& ctx, const StepBatch& batch, const TensorView& x,
-                       const TensorView& logits) const;
+  void logits_of(ExecContext& ctx, const TensorView& h, const TensorView& logits) const;
   void run_blocks(ExecContext& ctx, const StepBatch& batch, std::span<const PagedKvView> layers,
-                  const TensorView& x) const;
+                  const KeptRows& kept) const;
 
   Backend& backend_;
   Parts parts_;

@@ -88,24 +88,65 @@ void Attention::normalise(ExecContext& ctx, const Heads& heads, bool after_rope)
   }
 }
 
-// Rotates queries and keys, writes keys and values into their slots, and attends.
+Attention::Heads Attention::project_and_normalise(ExecContext& ctx, const LayerInput& x) const {
+  const Heads heads = project(ctx, x);
+  normalise(ctx, heads, false);
+  if (spec_.v_norm) normalise_one(ctx, weights_.v_norm, false, heads.v);
+  return heads;
+}
+
+// Whether nothing stands between the rotation, which is the same for queries and keys, and the
+// cache.
+bool Attention::rotates_and_writes() const {
+  const bool norm_between =
+      (spec_.q_norm && spec_.q_norm->after_rope) || (spec_.k_norm && spec_.k_norm->after_rope);
+  return rotation_.rotated > 0 && !norm_between && spec_.query_rope == spec_.rope;
+}
+
+RopeArgs Attention::rope_args(const StepInputs& step, const TensorView& x, int table) const {
+  const StepInputs::RopeRows& rows = step.ropes[static_cast<std::size_t>(table)];
+  return {.x = x,
+          .positions = step.positions,
+          .inv_freq = rows.inv_freq,
+          .scale = rows.scale,
+          .variant = rows.variant,
+          .rotated = rotation_.rotated,
+          .style = rotation_.style};
+}
+
+RopeAndWriteArgs Attention::rope_and_write_args(const StepInputs& step, const Heads& heads) const {
+  return {.q = rope_args(step, heads.q, spec_.rope),
+          .k = rope_args(step, heads.k, spec_.rope),
+          .write = {.k = heads.k,
+                    .v = heads.v,
+                    .cache = step.kv[static_cast<std::size_t>(spec_.kv_layer)],
+                    .slots = step.slots}};
+}
+
+// Rotates queries and keys, and writes keys and values into their slots.
+void Attention::rotate_and_write(ExecContext& ctx, const StepInputs& step,
+                                 const Heads& heads) const {
+  if (rotates_and_writes() && ctx.ops->rope_and_write != nullptr) {
+    ctx.ops->rope_and_write(ctx, rope_and_write_args(step, heads));
+    return;
+  }
+  if (rotation_.rotated > 0) {
+    ctx.ops->rope(ctx, rope_args(step, heads.q, spec_.query_rope));
+    ctx.ops->rope(ctx, rope_args(step, heads.k, spec_.rope));
+  }
+  normalise(ctx, heads, true);
+  ctx.ops->kv_write(ctx, {.k = heads.k,
+                          .v = heads.v,
+                          .cache = step.kv[static_cast<std::size_t>(spec_.kv_layer)],
+                          .slots = step.slots});
+}
+
+// The same, and attends.
 void Attention::attend(ExecContext& ctx, const StepInputs& step, const Heads& heads,
                        const Result& result) const {
-  const auto rope = [&](const TensorView& x, int table) {
-    const StepInputs::RopeRows& rows = step.ropes[static_cast<std::size_t>(table)];
-    return RopeArgs{.x = x,
-                    .positions = step.positions,
-                    .inv_freq = rows.inv_freq,
-                    .scale = rows.scale,
-                    .variant = rows.variant,
-                    .rotated = rotation_.rotated,
-                    .style = rotation_.style};
-  };
-  const PagedKvView& cache = step.kv[static_cast<std::size_t>(spec_.kv_layer)];
-  const KvWriteArgs write{.k = heads.k, .v = heads.v, .cache = cache, .slots = step.slots};
   const AttentionArgs attention{.q = heads.q,
                                 .out = result.out,
-                                .cache = cache,
+                                .cache = step.kv[static_cast<std::size_t>(spec_.kv_layer)],
                                 .sequences = step.sequences,
                                 .plan = step.attention,
                                 .scale = spec_.scale,
@@ -114,39 +155,25 @@ void Attention::attend(ExecContext& ctx, const StepInputs& step, const Heads& he
                                 .sinks = weights_.sinks.view(),
                                 .alibi_slopes = weights_.alibi_slopes.view(),
                                 .half_out = result.half.rows.empty() ? nullptr : &result.half};
-  const bool norm_between =
-      (spec_.q_norm && spec_.q_norm->after_rope) || (spec_.k_norm && spec_.k_norm->after_rope);
-  const bool rotates = rotation_.rotated > 0;
-  if (rotates && !norm_between && spec_.query_rope == spec_.rope) {
-    const RopeAndWriteArgs both{
-        .q = rope(heads.q, spec_.rope), .k = rope(heads.k, spec_.rope), .write = write};
-    if (ctx.ops->rope_write_attend != nullptr) {
-      ctx.ops->rope_write_attend(ctx, both, attention);
-      return;
-    }
-    if (ctx.ops->rope_and_write != nullptr) {
-      ctx.ops->rope_and_write(ctx, both);
-      ctx.ops->attention(ctx, attention);
-      return;
-    }
+  if (rotates_and_writes() && ctx.ops->rope_write_attend != nullptr) {
+    ctx.ops->rope_write_attend(ctx, rope_and_write_args(step, heads), attention);
+    return;
   }
-  if (rotates) {
-    ctx.ops->rope(ctx, rope(heads.q, spec_.query_rope));
-    ctx.ops->rope(ctx, rope(heads.k, spec_.rope));
-  }
-  normalise(ctx, heads, true);
-  ctx.ops->kv_write(ctx, write);
+  rotate_and_write(ctx, step, heads);
   ctx.ops->attention(ctx, attention);
 }
 
-void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInput& x,
-                        const LayerSink& sink) const {
+void Attention::write(ExecContext& ctx, const StepInputs& step, const LayerInput& x) const {
   ArenaScope scope(*ctx.scratch);
-  const Heads heads = project(ctx, x);
-  normalise(ctx, heads, false);
-  if (spec_.v_norm) normalise_one(ctx, weights_.v_norm, false, heads.v);
+  rotate_and_write(ctx, step, project_and_normalise(ctx, x));
+}
+
+void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInput& x,
+                        const Sink& sink) const {
+  ArenaScope scope(*ctx.scratch);
+  const Heads heads = project_and_normalise(ctx, x);
   Result result;
-  if (spec_.gate == AttentionGate::kNone) {
+  if (spec_.gate == AttentionGate::kNone && sink.kept == nullptr) {
     result.half = take_half_input(ctx, weights_.o, x.rows());
   }
   if (result.half.rows.empty()) {
@@ -154,7 +181,7 @@ void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInp
   }
   attend(ctx, step, heads, result);
   if (!result.half.rows.empty()) {
-    apply_last_linear(ctx, {{}, result.half}, weights_.o, sink);
+    apply_last_linear(ctx, {{}, result.half}, weights_.o, sink.to);
     return;
   }
   const TensorView columns = as_columns(result.out);
@@ -163,7 +190,16 @@ void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInp
         ctx,
         {.x = columns, .gate = heads.gate, .softplus = spec_.gate == AttentionGate::kSoftplusHead});
   }
-  apply_last_linear(ctx, columns, weights_.o, sink);
+  if (sink.kept == nullptr) {
+    apply_last_linear(ctx, columns, weights_.o, sink.to);
+    return;
+  }
+  const std::int64_t count = sink.to.to.rows();
+  const TensorView some = ctx.scratch->take_f32({count, columns.columns()});
+  ctx.ops->copy_rows(ctx, {.x = columns, .rows = sink.kept->rows, .count = count, .out = some});
+  ExecContext own = ctx;
+  own.adapters = sink.kept->adapters;
+  apply_last_linear(own, some, weights_.o, sink.to);
 }
 
 std::size_t Attention::work_bytes(const AttentionSpec& spec, std::int64_t tokens) {

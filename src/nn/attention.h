@@ -67,9 +67,16 @@ class Attention {
       : spec_(spec), rotation_(rotation), weights_(std::move(weights)) {}
 
   bool present() const { return !weights_.o.empty(); }
+  // Where what attention finds goes: of all rows, or of those that are kept.
+  struct Sink {
+    LayerSink to;  // F32 [tokens or kept rows, hidden]
+    const KeptRows* kept = nullptr;
+  };
   // x: [tokens, hidden], normalised.
   void forward(ExecContext& ctx, const StepInputs& step, const LayerInput& x,
-               const LayerSink& sink) const;
+               const Sink& sink) const;
+  // Leaves keys and values alone.
+  void write(ExecContext& ctx, const StepInputs& step, const LayerInput& x) const;
   static std::size_t work_bytes(const AttentionSpec& spec, std::int64_t tokens);
 
   template <class V>
@@ -86,7 +93,12 @@ class Attention {
   struct Heads;  // q, k and v of a step as views
   struct Result;
   Heads project(ExecContext& ctx, const LayerInput& x) const;
+  Heads project_and_normalise(ExecContext& ctx, const LayerInput& x) const;
+  bool rotates_and_writes() const;
   void normalise(ExecContext& ctx, const Heads& heads, bool after_rope) const;
+  RopeArgs rope_args(const StepInputs& step, const TensorView& x, int table) const;
+  RopeAndWriteArgs rope_and_write_args(const StepInputs& step, const Heads& heads) const;
+  void rotate_and_write(ExecContext& ctx, const StepInputs& step, const Heads& heads) const;
   void attend(ExecContext& ctx, const StepInputs& step, const Heads& heads,
               const Result& result) const;
 

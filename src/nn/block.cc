@@ -62,22 +62,14 @@ void Block::run_side_by_side(ExecContext& ctx, const TensorView& x) const {
   ctx.ops->add(ctx, {.x = x, .y = sum, .multiplier = spec_.residual_multiplier});
 }
 
-void Block::forward(ExecContext& ctx, const StepInputs& step, const TensorView& x) const {
-  ArenaScope scope(*ctx.scratch);
-  TensorView parallel_input;
-  if (weights_.attention.present()) {
-    ArenaScope attention_scope(*ctx.scratch);
-    const LayerInput h = spec_.parallel ? normalised(ctx, weights_.attention_norm, x)
-                                        : input_of(ctx, weights_.attention_norm, x);
-    if (spec_.parallel) {
-      parallel_input = weights_.feed_forward_norm.present()
-                           ? normalised(ctx, weights_.feed_forward_norm, x)
-                           : h.x;
-    }
-    run(ctx, stream(x), weights_.attention_post_norm,
-        [&](const LayerSink& sink) { weights_.attention.forward(ctx, step, h, sink); });
-    if (spec_.parallel) run_feed_forward(ctx, x, parallel_input);
-  }
+// Of the feed-forward in a parallel block.
+const Norm& Block::parallel_norm() const {
+  return weights_.feed_forward_norm.present() ? weights_.feed_forward_norm
+                                              : weights_.attention_norm;
+}
+
+// What follows attention and, in a parallel block, feed-forward.
+void Block::run_rest(ExecContext& ctx, const TensorView& x) const {
   if (weights_.moe.present() && weights_.feed_forward.present()) {
     run_side_by_side(ctx, x);
   } else if (!spec_.parallel) {
@@ -87,6 +79,49 @@ void Block::forward(ExecContext& ctx, const StepInputs& step, const TensorView& 
                                             : input_of(ctx, weights_.feed_forward_norm, x));
   }
   if (spec_.output_scale) ctx.ops->scale(ctx, {.x = x, .multiplier = weights_.output_scale});
+}
+
+// Attention and, in a parallel block, the feed-forward beside it; with `kept` only of these rows.
+void Block::run_attention(ExecContext& ctx, const StepInputs& step, const TensorView& x,
+                          const KeptRows* kept) const {
+  ArenaScope scope(*ctx.scratch);
+  const LayerInput h = spec_.parallel ? normalised(ctx, weights_.attention_norm, x)
+                                      : input_of(ctx, weights_.attention_norm, x);
+  if (kept != nullptr && kept->x.rows() == 0) {
+    weights_.attention.write(ctx, step, h);
+    return;
+  }
+  const TensorView& to = kept != nullptr ? kept->x : x;
+  ExecContext own = ctx;
+  if (kept != nullptr) own.adapters = kept->adapters;
+  TensorView parallel_input;
+  if (spec_.parallel) {
+    const bool same = kept == nullptr && !weights_.feed_forward_norm.present();
+    parallel_input = same ? h.x : normalised(own, parallel_norm(), to);
+  }
+  run(own, stream(to), weights_.attention_post_norm, [&](const LayerSink& sink) {
+    weights_.attention.forward(ctx, step, h, {sink, kept});
+  });
+  if (spec_.parallel) run_feed_forward(own, to, parallel_input);
+}
+
+void Block::forward(ExecContext& ctx, const StepInputs& step, const TensorView& x) const {
+  ArenaScope scope(*ctx.scratch);
+  if (weights_.attention.present()) run_attention(ctx, step, x, nullptr);
+  run_rest(ctx, x);
+}
+
+void Block::forward_kept(ExecContext& ctx, const StepInputs& step, const TensorView& x,
+                         const KeptRows& kept) const {
+  ArenaScope scope(*ctx.scratch);
+  const std::int64_t count = kept.x.rows();
+  if (count > 0)
+    ctx.ops->copy_rows(ctx, {.x = x, .rows = kept.rows, .count = count, .out = kept.x});
+  if (weights_.attention.present()) run_attention(ctx, step, x, &kept);
+  if (count == 0) return;
+  ExecContext own = ctx;
+  own.adapters = kept.adapters;
+  run_rest(own, kept.x);
 }
 
 std::size_t Block::work_bytes(const BlockSpec& spec, std::int64_t hidden, std::int64_t tokens) {
@@ -104,6 +139,18 @@ std::size_t Block::work_bytes(const BlockSpec& spec, std::int64_t hidden, std::i
   }
   if (spec.moe) layer = std::max(layer, Moe::work_bytes(*spec.moe, tokens));
   return rows + layer;
+}
+
+// Attention reads all rows, and what it leaves of them is copied; all else is of those that stay.
+std::size_t Block::kept_work_bytes(const BlockSpec& spec, std::int64_t hidden, std::int64_t tokens,
+                                   std::int64_t kept) {
+  std::size_t attention = 0;
+  if (spec.attention) {
+    attention = arena_bytes(DType::kF32, tokens * hidden) +
+                Attention::work_bytes(*spec.attention, tokens) +
+                Attention::work_bytes(*spec.attention, kept);
+  }
+  return attention + work_bytes(spec, hidden, kept);
 }
 
 }  // namespace bl

@@ -44,8 +44,14 @@ class Block {
 
   // x: F32 [tokens, hidden], the residual stream, updated.
   void forward(ExecContext& ctx, const StepInputs& step, const TensorView& x) const;
+  // The last block where few rows are read behind it: kept.x ← these rows of x, updated. x stays.
+  void forward_kept(ExecContext& ctx, const StepInputs& step, const TensorView& x,
+                    const KeptRows& kept) const;
   // Scratch of one forward, without what the backend's ops take themselves.
   static std::size_t work_bytes(const BlockSpec& spec, std::int64_t hidden, std::int64_t tokens);
+  // The same of forward_kept, at most.
+  static std::size_t kept_work_bytes(const BlockSpec& spec, std::int64_t hidden,
+                                     std::int64_t tokens, std::int64_t kept);
 
   template <class V>
   void visit(V&& v) {
@@ -63,6 +69,10 @@ class Block {
   void run(ExecContext& ctx, const LayerSink& sink, const Norm& post_norm, F&& layer) const;
   TensorView normalised(ExecContext& ctx, const Norm& norm, const TensorView& x) const;
   LayerInput input_of(ExecContext& ctx, const Norm& norm, const TensorView& x) const;
+  const Norm& parallel_norm() const;
+  void run_attention(ExecContext& ctx, const StepInputs& step, const TensorView& x,
+                     const KeptRows* kept) const;
+  void run_rest(ExecContext& ctx, const TensorView& x) const;
   void run_feed_forward(ExecContext& ctx, const TensorView& x, const LayerInput& input) const;
   void run_side_by_side(ExecContext& ctx, const TensorView& x) const;
 

@@ -25,4 +25,14 @@ struct StepInputs {
   std::span<const PagedKvView> kv;           // one a layer that attends
 };
 
+struct StepAdapters;
+
+// The rows of a step that somebody reads behind its last block. Of a long prompt that is one: all
+// that the others leave behind are their keys and values.
+struct KeptRows {
+  const std::int32_t* rows = nullptr;      // [x.rows()], in the backend's memory, ascending
+  TensorView x;                            // F32 [kept, hidden]: where the block leaves them
+  const StepAdapters* adapters = nullptr;  // of these rows; null: none
+};
+
 }  // namespace bl

@@ -84,7 +84,8 @@ std::vector<std::vector<float>> GoldenRun::logits(
 }
 
 std::vector<float> GoldenRun::chunked_logits(const std::vector<std::int32_t>& ids,
-                                             std::int32_t chunk, const AdapterMix* adapters) {
+                                             std::int32_t chunk, const AdapterMix* adapters,
+                                             const Wanted& wanted) {
   const auto length = static_cast<std::int32_t>(ids.size());
   KvCache cache(*backend_, model_->kv_layouts(cache_), KvCache::pages_for(length));
   PageTable table(cache.pool());
@@ -103,13 +104,14 @@ std::vector<float> GoldenRun::chunked_logits(const std::vector<std::int32_t>& id
     sequence.reach = length;
     sequence.adapters = adapters;
     for (std::int32_t i = begin; i < end; ++i) {
-      batch.logit_rows.push_back(i - begin);
+      if (!wanted || wanted(i)) batch.logit_rows.push_back(i - begin);
       batch.ids.push_back(ids[static_cast<std::size_t>(i)]);
       batch.positions.push_back(i);
       batch.slots.push_back(table.slot(i));
     }
     batch.sequences.push_back(std::move(sequence));
     const TensorView logits = model_->forward(ctx, batch, cache.layers());
+    if (logits.rows() == 0) continue;
     Tensor host = make_host_tensor(DType::kF32, logits.shape);
     backend_->download(host.view(), logits);
     const float* first = host.view().as<float>();

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,9 +55,12 @@ class GoldenRun {
   // none.
   std::vector<std::vector<float>> logits(const std::vector<std::vector<std::int32_t>>& prompts,
                                          const std::vector<AdapterMix>& mixes = {});
-  // Logits of one prompt computed in steps of `chunk` tokens.
+  // Logits of one prompt computed in steps of `chunk` tokens; only of the positions of which
+  // `wanted` is true, where it is given.
+  using Wanted = std::function<bool(std::int32_t)>;
   std::vector<float> chunked_logits(const std::vector<std::int32_t>& ids, std::int32_t chunk,
-                                    const AdapterMix* adapters = nullptr);
+                                    const AdapterMix* adapters = nullptr,
+                                    const Wanted& wanted = nullptr);
 
  private:
   std::unique_ptr<Backend> backend_;

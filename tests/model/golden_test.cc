@@ -131,6 +131,46 @@ TEST_P(Goldens, ChunksEqualOneShot) {
   }
 }
 
+// A step of which no logits are wanted, one with some, one with the last alone.
+bool is_kept(std::int32_t position) { return position == 31 || position == 35 || position >= 49; }
+
+std::vector<float> rows_of(const std::vector<float>& logits, std::int64_t vocab,
+                           const GoldenRun::Wanted& wanted) {
+  std::vector<float> rows;
+  for (std::int64_t i = 0; i * vocab < std::ssize(logits); ++i) {
+    if (!wanted(static_cast<std::int32_t>(i))) continue;
+    rows.insert(rows.end(), logits.begin() + i * vocab, logits.begin() + (i + 1) * vocab);
+  }
+  return rows;
+}
+
+TEST_P(Goldens, FewWantedRowsEqualThoseOfAll) {
+  const Golden golden(folder_of(GetParam()));
+  for (const char* backend : {"ref", "cpu"}) {
+    GoldenRun run(backend, golden.folder(), CacheType::kF16);
+    std::vector<std::int32_t> ids;
+    for (std::int64_t i = 0; i < 50; ++i) {
+      ids.push_back(static_cast<std::int32_t>((i * 37 + 11) % run.model().vocab()));
+    }
+    const std::vector<float> all =
+        rows_of(run.chunked_logits(ids, 20), run.model().vocab(), is_kept);
+    const std::vector<float> few = run.chunked_logits(ids, 20, nullptr, is_kept);
+    ASSERT_EQ(few.size(), all.size());
+    EXPECT_EQ(largest_difference(few, all), 0.0) << backend;
+  }
+}
+
+TEST_P(Goldens, CudaKeepsFewRows) {
+  if (cuda_backend().empty()) GTEST_SKIP() << "no CUDA device here";
+  const Golden golden(folder_of(GetParam()));
+  const bool routed = !GetParam().starts_with("hf-tiny");
+  GoldenRun run(cuda_backend(), golden.folder(), routed ? CacheType::kF32 : CacheType::kF16);
+  const GoldenPrompt& prompt = golden.prompts().front();
+  const auto third = [](std::int32_t position) { return position % 3 == 2; };
+  expect_close(run.chunked_logits(prompt.ids, 100, nullptr, third),
+               rows_of(prompt.logits, run.model().vocab(), third), 2e-2);
+}
+
 INSTANTIATE_TEST_SUITE_P(Model, Goldens, testing::ValuesIn(all_goldens()), case_name);
 
 class QuantizedGoldens : public testing::TestWithParam<std::string> {};

@@ -130,6 +130,13 @@ TEST(LoraGolden, BatchAndChunksEqualSingle) {
                   0.0)
             << backend << ", prompt " << i << ", chunks of " << chunk;
       }
+      // Adapters of the last row alone, behind steps of which nothing is wanted.
+      const auto end = static_cast<std::int32_t>(prompts[i].size()) - 1;
+      const std::vector<float> last = run.run().chunked_logits(
+          prompts[i], 7, &mixes[i], [&](std::int32_t position) { return position == end; });
+      const auto vocab = run.run().model().vocab();
+      ASSERT_EQ(std::ssize(last), vocab);
+      EXPECT_EQ(largest_difference(last, {alone.end() - vocab, alone.end()}), 0.0) << backend;
     }
     // And a sequence without adapters is what it is in a step where nobody has any.
     EXPECT_EQ(largest_difference(together.back(), run.run().logits({prompts[0]})[0]), 0.0);
