@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "usage_error.h"
 
 namespace bl {
@@ -16,14 +17,25 @@ std::string file_or_text(const std::string& value) {
   return read_file(value, ConstraintLimits{}.text_bytes);
 }
 
+ConstraintSpec choice_of(const std::string& list) {
+  const OrderedJson body{{"guided_choice", parse_ordered_json(list, "--choice")}};
+  return read_constraint(body, "--choice");
+}
+
 }  // namespace
 
 ConstraintSpec ConstraintOptions::spec() const {
   using Kind = ConstraintSpec::Kind;
-  const std::array given{json, schema.has_value(), grammar.has_value(), regex.has_value(),
-                         structural_tag.has_value()};
+  const std::array given{json,
+                         schema.has_value(),
+                         grammar.has_value(),
+                         regex.has_value(),
+                         structural_tag.has_value(),
+                         choice.has_value()};
   if (std::count(given.begin(), given.end(), true) > 1) {
-    fail_usage("--json, --json-schema, --regex, --grammar and --structural-tag exclude each other");
+    fail_usage(
+        "--json, --json-schema, --regex, --grammar, --structural-tag and --choice exclude each "
+        "other");
   }
   ConstraintSpec spec;
   if (json) spec.kind = Kind::kJsonObject;
@@ -35,6 +47,9 @@ ConstraintSpec ConstraintOptions::spec() const {
   if (structural_tag) {
     spec = {.kind = Kind::kStructuralTag, .text = file_or_text(*structural_tag)};
   }
+  if (choice) spec = choice_of(*choice);
+  if (end_early && !spec) fail_usage("--end-early goes with the form of an answer");
+  spec.prefer_end = end_early;
   validate(spec);
   return spec;
 }

@@ -13,6 +13,8 @@ struct ConstraintOptions {
   std::optional<std::string> grammar;
   std::optional<std::string> regex;
   std::optional<std::string> structural_tag;
+  std::optional<std::string> choice;
+  bool end_early = false;
 
   template <class V>
   void visit(V&& v) {
@@ -23,6 +25,8 @@ struct ConstraintOptions {
     v(grammar,
       {"--grammar", "FILE", "… a text of this grammar (EBNF or GBNF from rule root; Lark)"});
     v(structural_tag, {"--structural-tag", "FILE|TEXT", "… free text with tags that hold forms"});
+    v(choice, {"--choice", "LIST", "… one of these texts, a JSON list such as [\"yes\", \"no\"]"});
+    v(end_early, {"--end-early", "", "beside one of these: ends as soon as the form is whole"});
   }
 
   // Reads the files and checks what can be seen without a model. UsageError where several are

@@ -72,8 +72,13 @@ void Constraint::compute() {
   std::fill(words_.begin() + static_cast<std::ptrdiff_t>(own), words_.end(), 0);
   work([&](const WorkBudget&) { walk_->fill(std::span(words_).first(own)); });
   set_ends(false);
+  const bool whole = walk_->complete();
+  // Where no token ends an answer, it is over behind its first one.
+  if (whole && compiled_.prefer_end && (accepted_ > 0 || !end_tokens_.empty())) {
+    std::fill(words_.begin(), words_.end(), 0);
+  }
   any_text_ = std::any_of(words_.begin(), words_.end(), [](std::uint32_t w) { return w != 0; });
-  set_ends(walk_->complete());
+  set_ends(whole);
 }
 
 void Constraint::set_ends(bool allowed) {

@@ -17,11 +17,13 @@ struct CompiledConstraint {
   std::shared_ptr<const CompiledGrammar> grammar{};
   std::size_t vocab = 0;            // tokens that the grammar knows
   std::int32_t trigger_token = -1;  // ConstraintSpec::trigger_token
+  bool prefer_end = false;          // ConstraintSpec::prefer_end
   ConstraintLimits limits{};
 };
 
 // Where one answer stands in its constraint: which tokens may follow. Tokens that end an answer may
-// follow exactly where the text so far is whole; special tokens never do.
+// follow exactly where the text so far is whole, and alone there with prefer_end; special tokens
+// never do.
 //
 // The next mask is computed by prepare(), on whatever thread, so that it can be made while the
 // model runs; mask() does it where nobody did. One thread at a time. A grammar so ambiguous that a

@@ -119,7 +119,10 @@ CompiledConstraint ConstraintCompiler::compile(const ConstraintSpec& spec) {
   validate(spec, limits_);
   library();
   const std::string key = key_of(spec);
-  CompiledConstraint made{.vocab = vocab_, .trigger_token = spec.trigger_token, .limits = limits_};
+  CompiledConstraint made{.vocab = vocab_,
+                          .trigger_token = spec.trigger_token,
+                          .prefer_end = spec.prefer_end,
+                          .limits = limits_};
   std::unique_lock lock(mutex_);
   made.grammar = find(key);
   if (made.grammar) return made;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <limits>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -106,7 +108,64 @@ ConstraintSpec read_format(const OrderedJson& format, std::string_view what) {
       what, json_text(OrderedJson(type.substr(0, 60))));
 }
 
+// A literal of EBNF.
+std::string literal(std::string_view text) {
+  std::string made = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      made += {'\\', c};
+    } else if (byte < 0x20 || byte == 0x7f) {
+      made += fmt::format("\\x{:02x}", byte);
+    } else {
+      made += c;
+    }
+  }
+  return made + '"';
+}
+
+ConstraintSpec read_choice(const OrderedJson& value, std::string_view what, std::string_view key) {
+  const auto is_text = [](const OrderedJson& one) { return one.is_string(); };
+  if (!value.is_array() || !std::all_of(value.begin(), value.end(), is_text)) {
+    fail(ErrorCode::kInvalidArgument, "{}: {} should be a list of texts", what, key);
+  }
+  return one_of(value.get<std::vector<std::string>>());
+}
+
+// What goes with a constraint of any kind.
+void read_rest(const OrderedJson& body, std::string_view what, ConstraintSpec& spec) {
+  const auto given = [&](const char* key) {
+    const auto found = body.find(key);
+    return found == body.end() || found->is_null() ? nullptr : &*found;
+  };
+  if (const OrderedJson* token = given("trigger_token")) {
+    const bool fits = token->is_number_integer() && *token >= 0 &&
+                      *token <= std::numeric_limits<std::int32_t>::max();
+    if (!fits) fail(ErrorCode::kInvalidArgument, "{}: trigger_token should be a token's id", what);
+    spec.trigger_token = token->get<std::int32_t>();
+  }
+  if (const OrderedJson* prefer = given("prefer_eos")) {
+    if (!prefer->is_boolean()) {
+      fail(ErrorCode::kInvalidArgument, "{}: prefer_eos should be true or false", what);
+    }
+    spec.prefer_end = prefer->get<bool>();
+  }
+}
+
 }  // namespace
+
+ConstraintSpec one_of(std::span<const std::string> texts) {
+  if (texts.empty()) fail(ErrorCode::kInvalidArgument, "there is no text to choose from");
+  ConstraintSpec spec{.kind = Kind::kGrammar, .text = "root ::= "};
+  for (const std::string& text : texts) {
+    if (text.find('\0') != text.npos) {
+      fail(ErrorCode::kInvalidArgument, "a text to choose from holds a zero byte");
+    }
+    if (&text != &texts.front()) spec.text += " | ";
+    spec.text += literal(text);
+  }
+  return spec;
+}
 
 std::string_view name_of(Kind kind) {
   switch (kind) {
@@ -163,8 +222,9 @@ void validate(const ConstraintSpec& spec, const ConstraintLimits& limits) {
 }
 
 ConstraintSpec read_constraint(const OrderedJson& body, std::string_view what) {
-  constexpr std::array<std::pair<const char*, Kind>, 9> kKeys{{
+  constexpr std::array<std::pair<const char*, Kind>, 10> kKeys{{
       {"response_format", Kind::kNone},
+      {"guided_choice", Kind::kNone},
       {"json_schema", Kind::kJsonSchema},
       {"guided_json", Kind::kJsonSchema},
       {"regex_pattern", Kind::kRegex},
@@ -180,7 +240,9 @@ ConstraintSpec read_constraint(const OrderedJson& body, std::string_view what) {
     const auto value = body.find(key);
     if (value == body.end() || value->is_null()) continue;
     ConstraintSpec next{.kind = kind};
-    if (kind == Kind::kNone) {
+    if (key == std::string_view("guided_choice")) {
+      next = read_choice(*value, what, key);
+    } else if (kind == Kind::kNone) {
       next = read_format(*value, what);
     } else {
       next.text = holds_json(kind) ? json_text_of(*value, what, key) : text_of(*value, what, key);
@@ -193,6 +255,7 @@ ConstraintSpec read_constraint(const OrderedJson& body, std::string_view what) {
     spec = std::move(next);
     from = key;
   }
+  if (spec) read_rest(body, what, spec);
   return spec;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,12 +27,17 @@ struct ConstraintSpec {
   // The answer is free until this token, which begins the constrained part (the end of a model's
   // reasoning); −1: constrained from its beginning.
   std::int32_t trigger_token = -1;
+  // The answer ends as soon as its text is whole, whatever else might follow.
+  bool prefer_end = false;
 
   bool operator==(const ConstraintSpec&) const = default;
   explicit operator bool() const { return kind != Kind::kNone; }
 };
 
 std::string_view name_of(ConstraintSpec::Kind kind);
+
+// One of these texts. Throws kInvalidArgument where there is none, or one holds a zero byte.
+ConstraintSpec one_of(std::span<const std::string> texts);
 
 // Bounds of what one constraint may cost; beyond them is an error, so that nobody's grammar costs
 // others their memory or time.
@@ -59,6 +65,8 @@ void validate(const ConstraintSpec& spec, const ConstraintLimits& limits = {});
 //   json_schema      an object or its text        regex_pattern, guided_regex      a text
 //   grammar_string, grammar, guided_grammar       a text                structural_tag  an object
 //   or its text guided_json      as json_schema
+//   guided_choice    texts, of which the answer is one
+// and, beside it, trigger_token (an id) and prefer_eos (prefer_end).
 // Throws kInvalidArgument with `what` in front; two of them are an error.
 ConstraintSpec read_constraint(const OrderedJson& body, std::string_view what);
 

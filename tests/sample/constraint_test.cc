@@ -355,6 +355,67 @@ TEST(Constraint, IsFreeUntilItsTrigger) {
   EXPECT_TRUE(constraint.finished());
 }
 
+TEST(Constraint, EndsAsSoonAsItMay) {
+  World world(test::byte_level_tokenizer());
+  ConstraintSpec spec = regex("[0-9]+");
+  spec.prefer_end = true;
+  Constraint early = world.start(spec);
+  EXPECT_FALSE(early.finished());
+  EXPECT_FALSE(early.allows(world.made.end));
+  early.accept(world.token_of('1'));
+  EXPECT_TRUE(early.finished());
+  EXPECT_TRUE(early.allows(world.made.end));
+  EXPECT_FALSE(early.allows(world.token_of('2')));
+  early.rollback(1);
+  EXPECT_TRUE(early.allows(world.token_of('2')));
+
+  // The same grammar, which is compiled once, for somebody else.
+  Constraint late = world.start(regex("[0-9]+"));
+  late.accept(world.token_of('1'));
+  EXPECT_FALSE(late.finished());
+  EXPECT_TRUE(late.allows(world.token_of('2')));
+}
+
+TEST(Constraint, ChoosesOneOfSomeTexts) {
+  World world(test::byte_level_tokenizer());
+  const std::vector<std::string> texts{"yes", "no", "a \"b\\\n\x01", "\xc3\xa4", ""};
+  const ConstraintSpec spec = one_of(texts);
+  for (const std::string& text : texts) {
+    Constraint constraint = world.start(spec);
+    for (const char c : text) constraint.accept(world.token_of(c));
+    EXPECT_TRUE(constraint.complete()) << text;
+  }
+  Constraint constraint = world.start(spec);
+  for (const char c : {'x', 'e', '"', '\\', '\n'}) {
+    EXPECT_FALSE(constraint.allows(world.token_of(c))) << c;
+  }
+  constraint.accept(world.token_of('n'));
+  EXPECT_FALSE(constraint.complete());
+  EXPECT_TRUE(constraint.allows(world.token_of('o')));
+  EXPECT_FALSE(constraint.allows(world.token_of('e')));
+}
+
+TEST(ConstraintSpec, ReadsWhatGoesWithAForm) {
+  const auto read = [](const char* body) {
+    return read_constraint(parse_ordered_json(body, "test"), "the request");
+  };
+  const ConstraintSpec spec =
+      read(R"({"guided_choice": ["a", "b"], "trigger_token": 7, "prefer_eos": true})");
+  EXPECT_EQ(spec.kind, ConstraintSpec::Kind::kGrammar);
+  EXPECT_EQ(spec.trigger_token, 7);
+  EXPECT_TRUE(spec.prefer_end);
+  EXPECT_FALSE(read(R"({"trigger_token": 7, "prefer_eos": true})"));  // of no form
+  for (const char* wrong :
+       {R"({"guided_choice": []})", R"({"guided_choice": "a"})", R"({"guided_choice": [1]})",
+        R"({"guided_choice": ["a\u0000"]})", R"({"guided_choice": ["a"], "json_schema": {}})",
+        R"({"guided_regex": "a", "trigger_token": -1})",
+        R"({"guided_regex": "a", "trigger_token": 4294967296})",
+        R"({"guided_regex": "a", "trigger_token": "x"})",
+        R"({"guided_regex": "a", "prefer_eos": 1})"}) {
+    EXPECT_THROW(read(wrong), Error) << wrong;
+  }
+}
+
 TEST(Constraint, SaysWhenTheVocabularyCannotGoOn) {
   // A tokenizer whose only texts are the words: no digit is among them.
   const Json document = {

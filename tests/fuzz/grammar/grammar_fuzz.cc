@@ -76,17 +76,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   spec.kind = kKinds[data[0] % 4];
   spec.strict = (data[0] & 4) == 0;
   spec.any_whitespace = (data[0] & 8) == 0;
+  spec.prefer_end = (data[0] & 16) != 0;
   spec.text.assign(reinterpret_cast<const char*>(data) + 1, size - 1);
-  try {
+  const auto try_one = [&](const ConstraintSpec& one) {
     static ConstraintCompiler compiler(*world.made.tokenizer, world.limits);
-    Constraint constraint(compiler.compile(spec), {world.made.end});
+    Constraint constraint(compiler.compile(one), {world.made.end});
     walk(constraint, static_cast<std::uint32_t>(size));
+  };
+  try {
+    try_one(spec);
   } catch (const Error& error) {
     check_line(error);
   }
   try {
     const OrderedJson body = parse_ordered_json(spec.text, "input");
-    if (body.is_object()) read_constraint(body, "input");
+    if (!body.is_object()) return 0;
+    if (const ConstraintSpec asked = read_constraint(body, "input")) try_one(asked);
   } catch (const Error& error) {
     check_line(error);
   }
