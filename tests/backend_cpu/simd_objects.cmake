@@ -2,7 +2,7 @@
 # set offers others a function of everybody's (the linker keeps one copy, perhaps this one, for every
 # processor), or has lost its prefetches (compilers take functions that only prefetch for empty).
 cmake_policy(VERSION 3.22)
-set(prefetching attention_simd matmul_quantized_simd)
+set(prefetching attention_simd matmul_dense_simd matmul_quantized_simd)
 foreach(object ${OBJECTS})
   execute_process(COMMAND ${NM} -C --defined-only ${object} OUTPUT_VARIABLE symbols
                   COMMAND_ERROR_IS_FATAL ANY)
