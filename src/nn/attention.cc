@@ -169,11 +169,11 @@ void Attention::write(ExecContext& ctx, const StepInputs& step, const LayerInput
 }
 
 void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInput& x,
-                        const Sink& sink) const {
+                        const LayerSink& sink, const KeptRows* kept) const {
   ArenaScope scope(*ctx.scratch);
   const Heads heads = project_and_normalise(ctx, x);
   Result result;
-  if (spec_.gate == AttentionGate::kNone && sink.kept == nullptr) {
+  if (spec_.gate == AttentionGate::kNone && kept == nullptr) {
     result.half = take_half_input(ctx, weights_.o, x.rows());
   }
   if (result.half.rows.empty()) {
@@ -181,7 +181,7 @@ void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInp
   }
   attend(ctx, step, heads, result);
   if (!result.half.rows.empty()) {
-    apply_last_linear(ctx, {{}, result.half}, weights_.o, sink.to);
+    apply_last_linear(ctx, {{}, result.half}, weights_.o, sink);
     return;
   }
   const TensorView columns = as_columns(result.out);
@@ -190,16 +190,16 @@ void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInp
         ctx,
         {.x = columns, .gate = heads.gate, .softplus = spec_.gate == AttentionGate::kSoftplusHead});
   }
-  if (sink.kept == nullptr) {
-    apply_last_linear(ctx, columns, weights_.o, sink.to);
+  if (kept == nullptr) {
+    apply_last_linear(ctx, columns, weights_.o, sink);
     return;
   }
-  const std::int64_t count = sink.to.to.rows();
+  const std::int64_t count = kept->x.rows();
   const TensorView some = ctx.scratch->take_f32({count, columns.columns()});
-  ctx.ops->copy_rows(ctx, {.x = columns, .rows = sink.kept->rows, .count = count, .out = some});
+  ctx.ops->copy_rows(ctx, {.x = columns, .rows = kept->rows, .count = count, .out = some});
   ExecContext own = ctx;
-  own.adapters = sink.kept->adapters;
-  apply_last_linear(own, some, weights_.o, sink.to);
+  own.adapters = kept->adapters;
+  apply_last_linear(own, some, weights_.o, sink);
 }
 
 std::size_t Attention::work_bytes(const AttentionSpec& spec, std::int64_t tokens) {

@@ -67,14 +67,9 @@ class Attention {
       : spec_(spec), rotation_(rotation), weights_(std::move(weights)) {}
 
   bool present() const { return !weights_.o.empty(); }
-  // Where what attention finds goes: of all rows, or of those that are kept.
-  struct Sink {
-    LayerSink to;  // F32 [tokens or kept rows, hidden]
-    const KeptRows* kept = nullptr;
-  };
-  // x: [tokens, hidden], normalised.
-  void forward(ExecContext& ctx, const StepInputs& step, const LayerInput& x,
-               const Sink& sink) const;
+  // x: [tokens, hidden], normalised. What is found goes to the sink: of all rows, or of `kept`.
+  void forward(ExecContext& ctx, const StepInputs& step, const LayerInput& x, const LayerSink& sink,
+               const KeptRows* kept) const;
   // Leaves keys and values alone.
   void write(ExecContext& ctx, const StepInputs& step, const LayerInput& x) const;
   static std::size_t work_bytes(const AttentionSpec& spec, std::int64_t tokens);

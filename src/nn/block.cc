@@ -99,9 +99,8 @@ void Block::run_attention(ExecContext& ctx, const StepInputs& step, const Tensor
     const bool same = kept == nullptr && !weights_.feed_forward_norm.present();
     parallel_input = same ? h.x : normalised(own, parallel_norm(), to);
   }
-  run(own, stream(to), weights_.attention_post_norm, [&](const LayerSink& sink) {
-    weights_.attention.forward(ctx, step, h, {sink, kept});
-  });
+  run(own, stream(to), weights_.attention_post_norm,
+      [&](const LayerSink& sink) { weights_.attention.forward(ctx, step, h, sink, kept); });
   if (spec_.parallel) run_feed_forward(own, to, parallel_input);
 }
 

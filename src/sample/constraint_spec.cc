@@ -59,27 +59,35 @@ std::string json_text_of(const OrderedJson& value, std::string_view what, std::s
   return json_text(value);
 }
 
+// Null where there is no such member, or it is null.
+const OrderedJson* given(const OrderedJson& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool flag_of(const OrderedJson& value, std::string_view what, std::string_view key) {
+  if (!value.is_boolean()) {
+    fail(ErrorCode::kInvalidArgument, "{}: {} should be true or false", what, key);
+  }
+  return value.get<bool>();
+}
+
 const OrderedJson& member(const OrderedJson& object, std::string_view what,
                           std::initializer_list<const char*> names) {
   for (const char* name : names) {
-    if (const auto found = object.find(name); found != object.end() && !found->is_null()) {
-      return *found;
-    }
+    if (const OrderedJson* found = given(object, name)) return *found;
   }
   fail(ErrorCode::kInvalidArgument, "{}: response_format has no {}", what, *names.begin());
 }
 
 ConstraintSpec read_schema_format(const OrderedJson& format, std::string_view what) {
-  const OrderedJson& given = member(format, what, {"json_schema", "schema"});
+  const OrderedJson& schema = member(format, what, {"json_schema", "schema"});
   ConstraintSpec spec{.kind = Kind::kJsonSchema};
-  const bool wrapped = given.is_object() && given.contains("schema");
-  spec.text = json_text_of(wrapped ? given["schema"] : given, what, "json_schema");
+  const bool wrapped = schema.is_object() && schema.contains("schema");
+  spec.text = json_text_of(wrapped ? schema["schema"] : schema, what, "json_schema");
   if (!wrapped) return spec;
-  if (const auto strict = given.find("strict"); strict != given.end() && !strict->is_null()) {
-    if (!strict->is_boolean()) {
-      fail(ErrorCode::kInvalidArgument, "{}: json_schema.strict should be true or false", what);
-    }
-    spec.strict = strict->get<bool>();
+  if (const OrderedJson* strict = given(schema, "strict")) {
+    spec.strict = flag_of(*strict, what, "json_schema.strict");
   }
   return spec;
 }
@@ -134,21 +142,14 @@ ConstraintSpec read_choice(const OrderedJson& value, std::string_view what, std:
 
 // What goes with a constraint of any kind.
 void read_rest(const OrderedJson& body, std::string_view what, ConstraintSpec& spec) {
-  const auto given = [&](const char* key) {
-    const auto found = body.find(key);
-    return found == body.end() || found->is_null() ? nullptr : &*found;
-  };
-  if (const OrderedJson* token = given("trigger_token")) {
+  if (const OrderedJson* token = given(body, "trigger_token")) {
     const bool fits = token->is_number_integer() && *token >= 0 &&
                       *token <= std::numeric_limits<std::int32_t>::max();
     if (!fits) fail(ErrorCode::kInvalidArgument, "{}: trigger_token should be a token's id", what);
     spec.trigger_token = token->get<std::int32_t>();
   }
-  if (const OrderedJson* prefer = given("prefer_eos")) {
-    if (!prefer->is_boolean()) {
-      fail(ErrorCode::kInvalidArgument, "{}: prefer_eos should be true or false", what);
-    }
-    spec.prefer_end = prefer->get<bool>();
+  if (const OrderedJson* prefer = given(body, "prefer_eos")) {
+    spec.prefer_end = flag_of(*prefer, what, "prefer_eos");
   }
 }
 
@@ -237,8 +238,8 @@ ConstraintSpec read_constraint(const OrderedJson& body, std::string_view what) {
   ConstraintSpec spec;
   const char* from = nullptr;
   for (const auto& [key, kind] : kKeys) {
-    const auto value = body.find(key);
-    if (value == body.end() || value->is_null()) continue;
+    const OrderedJson* value = given(body, key);
+    if (value == nullptr) continue;
     ConstraintSpec next{.kind = kind};
     if (key == std::string_view("guided_choice")) {
       next = read_choice(*value, what, key);

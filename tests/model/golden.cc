@@ -120,6 +120,14 @@ std::vector<float> GoldenRun::chunked_logits(const std::vector<std::int32_t>& id
   return result;
 }
 
+std::vector<std::int32_t> some_ids(std::int64_t count, std::int64_t vocab) {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < count; ++i) {
+    ids.push_back(static_cast<std::int32_t>((i * 37 + 11) % vocab));
+  }
+  return ids;
+}
+
 std::string cuda_backend() {
   for (const std::string& name : backend_names()) {
     if (name == "cuda:0") return name;

@@ -68,6 +68,9 @@ class GoldenRun {
   CacheType cache_;
 };
 
+// `count` ids of all over a vocabulary.
+std::vector<std::int32_t> some_ids(std::int64_t count, std::int64_t vocab);
+
 // The first card's; empty where this build has no CUDA or this machine no card.
 std::string cuda_backend();
 

@@ -46,6 +46,14 @@ void expect_close(const std::vector<float>& logits, const std::vector<float>& go
   EXPECT_LE(largest_difference(logits, golden), tolerance * std::max(1.0, deviation(golden)));
 }
 
+// The default cache type where no routing hangs on the last bits: a random model of experts near
+// a tie may choose another one when keys are rounded. That is the models', not ours: transformers
+// itself, with keys and values rounded to fp16, strays by 0.45 on an earlier step3p7 (one of 120
+// choices changes) and by 0.051 on this one (none does), where 0.040 is allowed.
+CacheType cache_of(const std::string& name) {
+  return name.starts_with("hf-tiny") ? CacheType::kF16 : CacheType::kF32;
+}
+
 TEST_P(Goldens, RefEqualsTransformers) {
   const Golden golden(folder_of(GetParam()));
   GoldenRun run("ref", golden.folder(), CacheType::kF32);
@@ -54,14 +62,9 @@ TEST_P(Goldens, RefEqualsTransformers) {
   }
 }
 
-// In the default cache type where no routing hangs on the last bits: a random model of experts near
-// a tie may choose another one when keys are rounded. That is the models', not ours: transformers
-// itself, with keys and values rounded to fp16, strays by 0.45 on an earlier step3p7 (one of 120
-// choices changes) and by 0.051 on this one (none does), where 0.040 is allowed.
 TEST_P(Goldens, CpuEqualsTransformers) {
   const Golden golden(folder_of(GetParam()));
-  const bool routed = !GetParam().starts_with("hf-tiny");
-  GoldenRun run("cpu", golden.folder(), routed ? CacheType::kF32 : CacheType::kF16);
+  GoldenRun run("cpu", golden.folder(), cache_of(GetParam()));
   for (const GoldenPrompt& prompt : golden.prompts()) {
     expect_close(run.logits({prompt.ids})[0], prompt.logits, 2e-2);
   }
@@ -71,8 +74,7 @@ TEST_P(Goldens, CpuEqualsTransformers) {
 TEST_P(Goldens, CudaEqualsTransformers) {
   if (cuda_backend().empty()) GTEST_SKIP() << "no CUDA device here";
   const Golden golden(folder_of(GetParam()));
-  const bool routed = !GetParam().starts_with("hf-tiny");
-  GoldenRun run(cuda_backend(), golden.folder(), routed ? CacheType::kF32 : CacheType::kF16);
+  GoldenRun run(cuda_backend(), golden.folder(), cache_of(GetParam()));
   std::vector<std::vector<std::int32_t>> prompts;
   for (const GoldenPrompt& prompt : golden.prompts()) {
     expect_close(run.logits({prompt.ids})[0], prompt.logits, 2e-2);
@@ -88,8 +90,7 @@ TEST_P(Goldens, CudaEqualsTransformers) {
 TEST_P(Goldens, CudaDecodesWhatItPrefills) {
   if (cuda_backend().empty()) GTEST_SKIP() << "no CUDA device here";
   const Golden golden(folder_of(GetParam()));
-  const bool routed = !GetParam().starts_with("hf-tiny");
-  GoldenRun run(cuda_backend(), golden.folder(), routed ? CacheType::kF32 : CacheType::kF16);
+  GoldenRun run(cuda_backend(), golden.folder(), cache_of(GetParam()));
   const GoldenPrompt& prompt = golden.prompts().front();
   for (const std::int32_t chunk : {1, 7}) {
     expect_close(run.chunked_logits(prompt.ids, chunk), prompt.logits, 2e-2);
@@ -118,10 +119,7 @@ TEST_P(Goldens, ChunksEqualOneShot) {
   for (const char* backend : {"ref", "cpu"}) {
     GoldenRun run(backend, golden.folder(), CacheType::kF16);
     const std::int64_t length = std::min<std::int64_t>(run.model().spec().max_positions, 300);
-    std::vector<std::int32_t> ids;
-    for (std::int64_t i = 0; i < length; ++i) {
-      ids.push_back(static_cast<std::int32_t>((i * 37 + 11) % run.model().vocab()));
-    }
+    const std::vector<std::int32_t> ids = some_ids(length, run.model().vocab());
     const std::vector<float> whole = run.logits({ids})[0];
     // Single steps of the naive backend would take most of the time of all tests.
     for (const std::int32_t chunk : {backend == std::string("cpu") ? 1 : 37, 100}) {
@@ -148,10 +146,7 @@ TEST_P(Goldens, FewWantedRowsEqualThoseOfAll) {
   const Golden golden(folder_of(GetParam()));
   for (const char* backend : {"ref", "cpu"}) {
     GoldenRun run(backend, golden.folder(), CacheType::kF16);
-    std::vector<std::int32_t> ids;
-    for (std::int64_t i = 0; i < 50; ++i) {
-      ids.push_back(static_cast<std::int32_t>((i * 37 + 11) % run.model().vocab()));
-    }
+    const std::vector<std::int32_t> ids = some_ids(50, run.model().vocab());
     const std::vector<float> all =
         rows_of(run.chunked_logits(ids, 20), run.model().vocab(), is_kept);
     const std::vector<float> few = run.chunked_logits(ids, 20, nullptr, is_kept);
@@ -163,8 +158,7 @@ TEST_P(Goldens, FewWantedRowsEqualThoseOfAll) {
 TEST_P(Goldens, CudaKeepsFewRows) {
   if (cuda_backend().empty()) GTEST_SKIP() << "no CUDA device here";
   const Golden golden(folder_of(GetParam()));
-  const bool routed = !GetParam().starts_with("hf-tiny");
-  GoldenRun run(cuda_backend(), golden.folder(), routed ? CacheType::kF32 : CacheType::kF16);
+  GoldenRun run(cuda_backend(), golden.folder(), cache_of(GetParam()));
   const GoldenPrompt& prompt = golden.prompts().front();
   const auto third = [](std::int32_t position) { return position % 3 == 2; };
   expect_close(run.chunked_logits(prompt.ids, 100, nullptr, third),

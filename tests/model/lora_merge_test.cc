@@ -73,10 +73,7 @@ Compared compare(const fs::path& folder, const AdapterFiles& files, const std::s
   const fs::path merged_folder = scratch_dir("merged");
   merge_lora(run.backend(), {.base = base, .adapters = {{adapter, 0.75}}, .folder = merged_folder});
   GoldenRun merged(backend, merged_folder, CacheType::kF32);
-  std::vector<std::int32_t> ids;
-  for (std::int32_t i = 0; i < 20; ++i) {
-    ids.push_back(static_cast<std::int32_t>((i * 37 + 11) % run.model().vocab()));
-  }
+  const std::vector<std::int32_t> ids = some_ids(20, run.model().vocab());
   const std::vector<float> with = run.logits({ids}, {mix})[0];
   const std::vector<float> expected = merged.logits({ids})[0];
   const double unit = std::max(1e-6, deviation(expected));
