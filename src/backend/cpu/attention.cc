@@ -176,10 +176,6 @@ class AttentionRun {
         {.keys = at + room_.keys(), .values = at + room_.values(), .scores = at + room_.scores()},
         out);
   }
-  void attend(const Block& block, const QueryBlock& query, std::int64_t span, int thread,
-              const PartialRows& out) const {
-    attend(query, locate(block, span), thread, out);
-  }
 
   void finish(const Block& block, const PartialRows& rows) const {
     for (int r = 0; r < block.rows; ++r) {
@@ -210,17 +206,58 @@ class AttentionRun {
     const QueryBlock query = prepare(block, thread);
     const auto [begin, end] = visible_spans(block);
     const PartialRows all = room_partial(thread, 0);
-    attend(block, query, begin, thread, all);
+    attend(query, locate(block, begin), thread, all);
     for (std::int64_t span = begin + 1; span < end; ++span) {
       const PartialRows later = room_partial(thread, 1);
-      attend(block, query, span, thread, later);
+      attend(query, locate(block, span), thread, later);
       kernels_.join(all, later, block.rows, v_.dim);
     }
     finish(block, all);
   }
 
-  // Sequences of one block each, kv heads in turn: a thread takes a run of them, and fetches the
-  // next one's keys and values while it works. Of those whose spans are shared only `before` is
+  // A piece of work: a block and one of its spans.
+  struct Piece {
+    Block block;
+    std::int64_t span = 0;
+    bool attends = false;
+  };
+
+  // Pieces in turn: a thread takes a run of them, and fetches the keys and values of the next one
+  // while it works. piece_at(i), and body(thread, i, piece, keys).
+  template <class PieceAt, class Body>
+  void for_pieces(std::int64_t count, bool shared, const PieceAt& piece_at,
+                  const Body& body) const {
+    const auto run = [&](int thread, std::int64_t i, bool followed, std::int64_t& fetched) {
+      const Piece piece = piece_at(i);
+      KeySpan keys;
+      KeySpan next;
+      if (piece.attends) {
+        keys = locate(piece.block, piece.span);
+        keys.fetched = fetched == i;
+        const Piece after = followed ? piece_at(i + 1) : Piece{};
+        if (after.attends) {
+          next = locate(after.block, after.span);
+          keys.next = &next;
+          fetched = i + 1;
+        }
+      }
+      body(thread, i, piece, keys);
+    };
+    if (ctx_.threads == nullptr || !shared) {
+      std::int64_t fetched = -1;
+      for (std::int64_t i = 0; i < count; ++i) run(0, i, i + 1 < count, fetched);
+      return;
+    }
+    PieceQueue queue(count, ctx_.threads->threads());
+    ctx_.threads->run_any([&](int thread) {
+      std::int64_t fetched = -1;
+      for (std::int64_t i = 0; (i = queue.take(thread)) >= 0;) {
+        run(thread, i, queue.followed(i), fetched);
+      }
+    });
+  }
+
+  // Sequences of one block each, kv heads in turn. Of those whose spans are shared only `before` is
   // done.
   void run_single_blocks() const {
     const std::int64_t count = static_cast<std::int64_t>(args_.sequences.size()) * kv_heads();
@@ -229,52 +266,21 @@ class AttentionRun {
       work += splits(s) ? 0 : s.tokens * args_.q.shape[1] * keys_of(s);
       if (before_ != nullptr) work += s.tokens * kv_heads() * (k_.dim + v_.dim);
     }
-    if (ctx_.threads == nullptr || work < kWorthSharing) {
-      Ahead ahead;
-      for (std::int64_t i = 0; i < count; ++i) run_single_block(i, i + 1 < count, 0, ahead);
-      return;
-    }
-    PieceQueue queue(count, ctx_.threads->threads());
-    ctx_.threads->run_any([&](int thread) {
-      Ahead ahead;
-      for (std::int64_t item = 0; (item = queue.take(thread)) >= 0;) {
-        run_single_block(item, queue.followed(item), thread, ahead);
-      }
-    });
-  }
-
-  Block single_block(std::int64_t item) const {
-    const SequenceSpan& s = args_.sequences[static_cast<std::size_t>(item / kv_heads())];
-    return {.sequence = &s, .kv_head = item % kv_heads(), .rows = static_cast<int>(rows_of(s))};
-  }
-  bool attends(const Block& block) const { return block.rows > 0 && !splits(*block.sequence); }
-
-  // What a thread has fetched: keys of an item before a position.
-  struct Ahead {
-    std::int64_t item = -1;
-    std::int32_t keys = 0;
-  };
-
-  void run_single_block(std::int64_t item, bool followed, int thread, Ahead& ahead) const {
-    const Block block = single_block(item);
-    if (before_ != nullptr) rotate_and_write(block, thread);
-    if (!attends(block)) return;
-    const QueryBlock query = prepare(block, thread);
-    KeySpan keys = locate(block, 0);
-    keys.fetched = ahead.item == item ? ahead.keys : 0;
-    ahead = {};
-    KeySpan next;
-    if (followed && keys.oldest == 0) {
-      const Block after = single_block(item + 1);
-      if (attends(after)) {
-        next = locate(after, 0);
-        keys.next = &next;
-        ahead = {item + 1, (keys.last / kTileKeys + 1) * kTileKeys};
-      }
-    }
-    const PartialRows all = room_partial(thread, 0);
-    attend(query, keys, thread, all);
-    finish(block, all);
+    const auto piece_at = [&](std::int64_t i) {
+      const SequenceSpan& s = args_.sequences[static_cast<std::size_t>(i / kv_heads())];
+      const Block block{
+          .sequence = &s, .kv_head = i % kv_heads(), .rows = static_cast<int>(rows_of(s))};
+      return Piece{.block = block, .attends = block.rows > 0 && !splits(s)};
+    };
+    for_pieces(count, work >= kWorthSharing, piece_at,
+               [&](int thread, std::int64_t, const Piece& piece, const KeySpan& keys) {
+                 if (before_ != nullptr) rotate_and_write(piece.block, thread);
+                 if (!piece.attends) return;
+                 const QueryBlock query = prepare(piece.block, thread);
+                 const PartialRows all = room_partial(thread, 0);
+                 attend(query, keys, thread, all);
+                 finish(piece.block, all);
+               });
   }
 
   // What is left to do with the new tokens of a kv head and its queries before they attend.
@@ -374,15 +380,19 @@ class AttentionRun {
     const std::int64_t wave = buffers.capacity / rows;
     for (std::int64_t first = 0; first < spans; first += wave) {
       const std::int64_t count = std::min(wave, spans - first);
-      for_items(ctx_, {.count = items * count}, [&](int thread, std::int64_t i) {
-        const SplitItem item = split_item(batch, i % items);
-        const std::int64_t span = first + i / items;
-        const auto [begin, end] = visible_spans(item.block);
-        if (span < begin || span >= end) return;
-        const QueryBlock query = prepare(item.block, thread);
-        attend(item.block, query, span, thread,
-               from_row(buffers.partial, i / items * rows + item.row));
-      });
+      const auto piece_at = [&](std::int64_t i) {
+        Piece piece{.block = split_item(batch, i % items).block, .span = first + i / items};
+        const auto [begin, end] = visible_spans(piece.block);
+        piece.attends = begin <= piece.span && piece.span < end;
+        return piece;
+      };
+      for_pieces(items * count, true, piece_at,
+                 [&](int thread, std::int64_t i, const Piece& piece, const KeySpan& keys) {
+                   if (!piece.attends) return;
+                   const std::int64_t row = split_item(batch, i % items).row;
+                   attend(prepare(piece.block, thread), keys, thread,
+                          from_row(buffers.partial, i / items * rows + row));
+                 });
       for_items(ctx_, {.count = items, .shared = rows * count >= 64}, [&](int, std::int64_t i) {
         join_wave(split_item(batch, i), {first, first + count}, rows, buffers);
       });

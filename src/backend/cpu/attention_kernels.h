@@ -61,9 +61,10 @@ struct KeySpan {
   std::int32_t last = 0;                     // the newest of them
   const std::byte* k_head[kSpanPages] = {};  // this head's rows in each page that rows can see
   const std::byte* v_head[kSpanPages] = {};
-  // What the thread reads after this span is fetched while this one is read, tile for tile.
-  const KeySpan* next = nullptr;  // or null
-  std::int32_t fetched = 0;       // keys before this position have been, as another span's next
+  // What the thread reads after this span, or null: while a tile is read, the one behind it is
+  // fetched.
+  const KeySpan* next = nullptr;
+  bool fetched = false;  // the first tile has been, behind another span
 };
 
 // Room that a thread lends.

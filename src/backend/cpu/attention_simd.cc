@@ -25,6 +25,17 @@ constexpr float kLanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 
 F32x16 load_as(const float* p) { return F32x16::load(p); }
 F32x16 load_as(const std::uint16_t* p) { return F32x16::load_half(p); }
 
+// Halves are read where they lie, and what is read after them is fetched line by line meanwhile:
+// asked for at once it would hold all fill buffers of the L1 cache, and loads would wait for one.
+// `ahead`: bytes from these elements to those at the same place of the next tile, 0 if there is
+// none.
+template <int Vectors>
+void fetch_ahead(const std::uint16_t* read, std::ptrdiff_t ahead) {
+  prefetch_bytes(reinterpret_cast<const std::byte*>(read) + ahead, Vectors * 32);
+}
+template <int Vectors>
+void fetch_ahead(const float*, std::ptrdiff_t) {}
+
 // scores[r][v · 16 …] = Σ_d q[r][d] · keys[v][d][16 …], summed over d in order.
 template <class Element>
 struct ScoreArgs {
@@ -32,6 +43,7 @@ struct ScoreArgs {
   const Element* keys;
   float* scores;
   int dim;
+  std::ptrdiff_t ahead;
 };
 
 template <int Rows, int Vectors, class Element>
@@ -42,6 +54,7 @@ void score(const ScoreArgs<Element>& a) {
   }
   const std::int64_t dim = a.dim;
   for (std::int64_t d = 0; d < dim; ++d) {
+    fetch_ahead<Vectors>(a.keys + d * Vectors * 16, a.ahead);
     F32x16 key[Vectors];
     for (int v = 0; v < Vectors; ++v) key[v] = load_as(a.keys + (v * dim + d) * 16);
     for (int r = 0; r < Rows; ++r) {
@@ -64,6 +77,7 @@ struct AddArgs {
   const float* factor;
   float* values;
   std::int64_t value_stride;
+  std::ptrdiff_t ahead;
 };
 
 template <int Rows, int Vectors, class Element>
@@ -76,6 +90,7 @@ void add_rows(const AddArgs<Element>& a) {
     }
   }
   for (int k = 0; k < a.keys; ++k) {
+    fetch_ahead<Vectors>(a.rows + k * a.row_stride, a.ahead);
     F32x16 row[Vectors];
     for (int v = 0; v < Vectors; ++v) row[v] = load_as(a.rows + k * a.row_stride + v * 16);
     for (int r = 0; r < Rows; ++r) {
@@ -259,52 +274,87 @@ const std::byte* rows_of(const KeySpan& span, const Tile& tile) {
          static_cast<std::size_t>(offset % kPageSlots) * span.v.bytes;
 }
 
-// Keys of a tile, and the tile at the same place of the span that comes next.
-const std::byte* run_at(const KeySpan& span, const Tile& tile, int run) {
-  return runs_of(span, tile) + static_cast<std::size_t>(run) * kLaneSlots * span.k.bytes;
-}
-void prefetch_runs(const KeySpan* span, const Tile& tile, int begin, int end) {
-  if (begin >= end) return;
-  prefetch_bytes(run_at(*span, tile, begin),
-                 static_cast<std::size_t>(end - begin) * kLaneSlots * span->k.bytes);
-}
-void prefetch_rows(const KeySpan* span, const Tile& tile, int begin, int end) {
-  if (begin >= end) return;
-  prefetch_bytes(rows_of(*span, tile) + static_cast<std::size_t>(begin) * span->v.bytes,
-                 static_cast<std::size_t>(end - begin) * span->v.bytes);
-}
-Tile tile_ahead(const KeySpan& span, const Tile& tile) {
-  if (span.next == nullptr) return {};
-  const std::int32_t first = tile.first - span.first + span.next->first;
-  return first > span.next->last ? Tile{} : tile_up_to(span.next->last, first);
-}
+// What a thread reads after a tile: the next of its span, or the first of the span that follows.
+class NextTile {
+ public:
+  NextTile(const KeySpan& span, const Tile& tile) {
+    const std::int32_t first = tile.first + kTileKeys;
+    if (first <= span.last && first < span.first + kSpanKeys) {
+      set(span, tile_up_to(span.last, first));
+    } else if (span.next != nullptr) {
+      set(*span.next, first_tile(*span.next));
+    }
+  }
 
-const float* tile_keys(const KeySpan& span, const Tile& tile, const Tile& ahead, float* room) {
+  // The oldest that some row sees.
+  static Tile first_tile(const KeySpan& span) {
+    const std::int32_t oldest = span.oldest / kTileKeys * kTileKeys;
+    return tile_up_to(span.last, oldest > span.first ? oldest : span.first);
+  }
+
+  // Runs of keys and rows of values [begin, end), those that there are.
+  void fetch_runs(int begin, int end) const {
+    if (end > vectors_) end = vectors_;
+    fetch(runs_, run_bytes_, begin, end);
+  }
+  void fetch_rows(int begin, int end) const {
+    if (end > keys_) end = keys_;
+    fetch(rows_, row_bytes_, begin, end);
+  }
+  std::ptrdiff_t from_runs(const std::byte* runs) const { return keys_ == 0 ? 0 : runs_ - runs; }
+  std::ptrdiff_t from_rows(const std::byte* rows) const { return keys_ == 0 ? 0 : rows_ - rows; }
+
+ private:
+  void set(const KeySpan& span, const Tile& tile) {
+    runs_ = runs_of(span, tile);
+    rows_ = rows_of(span, tile);
+    run_bytes_ = kLaneSlots * span.k.bytes;
+    row_bytes_ = span.v.bytes;
+    vectors_ = tile.vectors;
+    keys_ = tile.keys;
+  }
+  static void fetch(const std::byte* from, std::size_t bytes, int begin, int end) {
+    if (begin >= end) return;
+    prefetch_bytes(from + static_cast<std::size_t>(begin) * bytes,
+                   static_cast<std::size_t>(end - begin) * bytes);
+  }
+
+  const std::byte* runs_ = nullptr;
+  const std::byte* rows_ = nullptr;
+  std::size_t run_bytes_ = 0;
+  std::size_t row_bytes_ = 0;
+  int vectors_ = 0;
+  int keys_ = 0;  // 0: there is no next tile
+};
+
+const float* tile_keys(const KeySpan& span, const Tile& tile, const NextTile& next, float* room) {
+  const std::byte* runs = runs_of(span, tile);
   if (span.k.code == KvRow::Code::kF32) {
-    prefetch_runs(span.next, ahead, 0, ahead.vectors);
-    return reinterpret_cast<const float*>(runs_of(span, tile));
+    next.fetch_runs(0, kTileKeys / kLaneSlots);
+    return reinterpret_cast<const float*>(runs);
   }
   for (int v = 0; v < tile.vectors; ++v) {
-    if (v < ahead.vectors) prefetch_runs(span.next, ahead, v, v + 1);
-    decode_keys(span.k, run_at(span, tile, v),
+    next.fetch_runs(v, v + 1);
+    decode_keys(span.k, runs + static_cast<std::size_t>(v) * kLaneSlots * span.k.bytes,
                 room + static_cast<std::int64_t>(v) * 16 * span.k.dim);
   }
-  prefetch_runs(span.next, ahead, tile.vectors, ahead.vectors);
+  next.fetch_runs(tile.vectors, kTileKeys / kLaneSlots);
   return room;
 }
 
-Values<float> tile_values(const KeySpan& span, const Tile& tile, const Tile& ahead, float* room) {
-  const std::byte* first = rows_of(span, tile);
+Values<float> tile_values(const KeySpan& span, const Tile& tile, const NextTile& next,
+                          float* room) {
+  const std::byte* rows = rows_of(span, tile);
   if (span.v.code == KvRow::Code::kF32 && span.v.dim % 16 == 0) {
-    prefetch_rows(span.next, ahead, 0, ahead.keys);
-    return {reinterpret_cast<const float*>(first), span.v.dim};
+    next.fetch_rows(0, kTileKeys);
+    return {reinterpret_cast<const float*>(rows), span.v.dim};
   }
   const std::int64_t stride = (span.v.dim + 15) / 16 * 16;
   for (int k = 0; k < tile.keys; ++k) {
-    if (k < ahead.keys) prefetch_rows(span.next, ahead, k, k + 1);
-    decode_value(span.v, first + static_cast<std::size_t>(k) * span.v.bytes, room + k * stride);
+    next.fetch_rows(k, k + 1);
+    decode_value(span.v, rows + static_cast<std::size_t>(k) * span.v.bytes, room + k * stride);
   }
-  prefetch_rows(span.next, ahead, tile.keys, ahead.keys);
+  next.fetch_rows(tile.keys, kTileKeys);
   return {room, stride};
 }
 
@@ -313,6 +363,8 @@ struct TileData {
   const Element* keys;
   Values<Element> values;
   float* scores;
+  std::ptrdiff_t keys_ahead = 0;
+  std::ptrdiff_t values_ahead = 0;
 };
 
 template <class Element>
@@ -323,9 +375,10 @@ void attend_tile(const QueryBlock& block, const KeySpan& span, const Tile& whole
     const std::int32_t last = block.position[first + rows - 1];
     if (last < whole.first) continue;
     const Tile tile = tile_up_to(last, whole.first);
-    pick<kRows, ScoreRows>(rows, ScoreCall<Element>{{block.q + std::int64_t{first} * span.k.dim,
-                                                     data.keys, data.scores, span.k.dim},
-                                                    tile.vectors});
+    pick<kRows, ScoreRows>(
+        rows, ScoreCall<Element>{{block.q + std::int64_t{first} * span.k.dim, data.keys,
+                                  data.scores, span.k.dim, data.keys_ahead},
+                                 tile.vectors});
     float factor[kRows];
     for (int r = 0; r < rows; ++r) {
       factor[r] =
@@ -333,9 +386,10 @@ void attend_tile(const QueryBlock& block, const KeySpan& span, const Tile& whole
               .run(data.scores + r * kTileKeys, out.top + first + r, out.weight + first + r);
     }
     pick<kRows, AddRows>(
-        rows, AddCall<Element>{{data.scores, data.values.data, data.values.stride, tile.keys,
-                                factor, out.value + first * out.value_stride, out.value_stride},
-                               (span.v.dim + 15) / 16});
+        rows, AddCall<Element>{
+                  {data.scores, data.values.data, data.values.stride, tile.keys, factor,
+                   out.value + first * out.value_stride, out.value_stride, data.values_ahead},
+                  (span.v.dim + 15) / 16});
   }
 }
 
@@ -357,31 +411,29 @@ void attend_span(const QueryBlock& block, const KeySpan& span, const AttendRoom&
   // Halves that are read once need no room: each is converted where it is multiplied.
   const bool in_place =
       block.rows <= kRows && span.k.code == KvRow::Code::kF16 && span.v.dim % 16 == 0;
-  for (std::int32_t first = span.first; first < span.first + kSpanKeys; first += kTileKeys) {
-    if (first > span.last) break;
-    if (first + kTileKeys <= span.oldest) continue;
-    const Tile tile = tile_up_to(span.last, first);
-    const Tile ahead = tile_ahead(span, tile);
-    // Values while keys are read, keys of the next tile while values are: two streams at once.
-    if (first >= span.fetched) prefetch_rows(&span, tile, 0, tile.keys);
+  bool fetched = span.fetched;
+  for (Tile tile = NextTile::first_tile(span);
+       tile.first <= span.last && tile.first < span.first + kSpanKeys;
+       tile = tile_up_to(span.last, tile.first + kTileKeys)) {
+    const NextTile next(span, tile);
+    if (!fetched) {  // values, while keys are read
+      prefetch_bytes(rows_of(span, tile), static_cast<std::size_t>(tile.keys) * span.v.bytes);
+    }
+    fetched = true;
     if (in_place) {
-      prefetch_runs(span.next, ahead, 0, ahead.vectors);
-      prefetch_rows(span.next, ahead, 0, ahead.keys);
-      attend_tile<std::uint16_t>(
-          block, span, tile,
-          {reinterpret_cast<const std::uint16_t*>(runs_of(span, tile)),
-           {reinterpret_cast<const std::uint16_t*>(rows_of(span, tile)), span.v.dim},
-           room.scores},
-          out);
+      const std::byte* runs = runs_of(span, tile);
+      const std::byte* rows = rows_of(span, tile);
+      attend_tile<std::uint16_t>(block, span, tile,
+                                 {reinterpret_cast<const std::uint16_t*>(runs),
+                                  {reinterpret_cast<const std::uint16_t*>(rows), span.v.dim},
+                                  room.scores,
+                                  next.from_runs(runs),
+                                  next.from_rows(rows)},
+                                 out);
       continue;
     }
-    const float* keys = tile_keys(span, tile, ahead, room.keys);
-    const std::int32_t next = first + kTileKeys;
-    if (next <= span.last && next < span.first + kSpanKeys && next >= span.fetched) {
-      const Tile tile_after = tile_up_to(span.last, next);
-      prefetch_runs(&span, tile_after, 0, tile_after.vectors);
-    }
-    const Values<float> values = tile_values(span, tile, ahead, room.values);
+    const float* keys = tile_keys(span, tile, next, room.keys);
+    const Values<float> values = tile_values(span, tile, next, room.values);
     attend_tile<float>(block, span, tile, {keys, values, room.scores}, out);
   }
 }
