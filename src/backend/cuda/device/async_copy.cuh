@@ -44,20 +44,22 @@ __device__ __forceinline__ void wait_copies() {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// Copies of 16 or 8 bytes, where `wanted`: predicates, since every branch to such a copy costs
-// three instructions more.
-__device__ __forceinline__ void copy_small_if(bool wanted, std::uint32_t to, const void* from) {
+// Copies of 16 or 8 bytes with a policy (cache_policy.cuh), where `wanted`: predicates, since every
+// branch to such a copy costs three instructions more.
+__device__ __forceinline__ void copy_small_if(bool wanted, std::uint32_t to, const void* from,
+                                              std::uint64_t policy) {
   asm volatile(
       "{\n.reg .pred wanted;\nsetp.ne.b32 wanted, %2, 0;\n"
-      "@wanted cp.async.cg.shared.global [%0], [%1], 16;\n}\n" ::"r"(to),
-      "l"(from), "r"(static_cast<int>(wanted))
+      "@wanted cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %3;\n}\n" ::"r"(to),
+      "l"(from), "r"(static_cast<int>(wanted)), "l"(policy)
       : "memory");
 }
-__device__ __forceinline__ void copy_eight_if(bool wanted, std::uint32_t to, const void* from) {
+__device__ __forceinline__ void copy_eight_if(bool wanted, std::uint32_t to, const void* from,
+                                              std::uint64_t policy) {
   asm volatile(
       "{\n.reg .pred wanted;\nsetp.ne.b32 wanted, %2, 0;\n"
-      "@wanted cp.async.ca.shared.global [%0], [%1], 8;\n}\n" ::"r"(to),
-      "l"(from), "r"(static_cast<int>(wanted))
+      "@wanted cp.async.ca.shared.global.L2::cache_hint [%0], [%1], 8, %3;\n}\n" ::"r"(to),
+      "l"(from), "r"(static_cast<int>(wanted)), "l"(policy)
       : "memory");
 }
 // All but the last `pending` groups of this thread's copies have come.

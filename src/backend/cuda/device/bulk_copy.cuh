@@ -68,6 +68,13 @@ __device__ __forceinline__ void copy_small(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
                : "memory");
 }
+// The same with a policy (cache_policy.cuh).
+__device__ __forceinline__ void copy_small(void* to, const void* from, std::uint64_t policy) {
+  asm volatile(
+      "cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+      "l"(from), "l"(policy)
+      : "memory");
+}
 
 // The same place, as one number that addresses are counted from; else the compiler adds up the
 // parts that it knows of it for every access.
@@ -84,6 +91,16 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, int bytes,
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
           "r"(shared_address(to)),
       "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// The same with a policy (cache_policy.cuh).
+__device__ __forceinline__ void bulk_copy(void* to, const void* from, int bytes,
+                                          std::uint64_t* barrier, std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
+      "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
       : "memory");
 }
 

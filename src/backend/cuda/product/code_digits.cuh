@@ -277,25 +277,30 @@ __device__ __forceinline__ void multiply_two_planes(const ChunkPlanes& codes, in
 }
 
 // sums = codes · digits over one chunk. Every width has code of its own, but 8 bits, which are two
-// planes of 4, the high nibbles first.
-template <int Strips>
+// planes of 4, the high nibbles first. kWidths: those that there may be; code for others would only
+// stand in the way of what runs (bench/ladder/exl2_gemv).
+template <WidthSet kWidths, int Strips>
 __device__ __forceinline__ void multiply_digits(int bits, const ChunkPlanes& codes,
                                                 const DigitReader& digits,
                                                 DigitSums<Strips>& sums) {
   sums.clear();
   const int stride = unit_bytes(bits);
-  if (bits == 4) {
-    add_plane<4>(codes, 0, std::integral_constant<int, unit_bytes(4)>{}, digits, sums);
-  } else if (bits == 5) {
-    multiply_two_planes<1>(codes, stride, digits, sums);
-  } else if (bits == 6) {
-    multiply_two_planes<2>(codes, stride, digits, sums);
-  } else if (bits == 3) {
-    add_plane<3>(codes, 0, stride, digits, sums);
-  } else if (bits == 2) {
-    add_plane<2>(codes, 0, stride, digits, sums);
-    sums.part_columns();
-  } else {
+  if (is_width<4, kWidths>(bits)) {
+    if constexpr (has_width(kWidths, 4)) {
+      add_plane<4>(codes, 0, std::integral_constant<int, unit_bytes(4)>{}, digits, sums);
+    }
+  } else if (is_width<5, kWidths>(bits)) {
+    if constexpr (has_width(kWidths, 5)) multiply_two_planes<1>(codes, stride, digits, sums);
+  } else if (is_width<6, kWidths>(bits)) {
+    if constexpr (has_width(kWidths, 6)) multiply_two_planes<2>(codes, stride, digits, sums);
+  } else if (is_width<3, kWidths>(bits)) {
+    if constexpr (has_width(kWidths, 3)) add_plane<3>(codes, 0, stride, digits, sums);
+  } else if (is_width<2, kWidths>(bits)) {
+    if constexpr (has_width(kWidths, 2)) {
+      add_plane<2>(codes, 0, stride, digits, sums);
+      sums.part_columns();
+    }
+  } else if constexpr (has_width(kWidths, 8)) {
 #pragma unroll 1
     for (int offset = 0; offset <= unit_bytes(4); offset += unit_bytes(4)) {
       sums.times16();

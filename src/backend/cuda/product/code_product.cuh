@@ -16,6 +16,12 @@
 
 namespace bl::cuda {
 
+// Where kWidths has kBits and nothing else, nobody has to look.
+template <int kBits, WidthSet kWidths>
+__device__ __forceinline__ bool is_width(int bits) {
+  return has_width(kWidths, kBits) && (kWidths == 1u << kBits || bits == kBits);
+}
+
 inline constexpr float kCodeUnit = 0x1p-24f;  // what code 1 weighs in a sum
 inline constexpr int kTokenTile = 8;
 

@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kWarps * 32) dense_product_kernel(const T* row
     done = p.in / kStep * kStep;
 #pragma unroll 4
     for (int i = lane * kCount; i < done; i += kStep) {
-      const uint4 piece = __ldg(reinterpret_cast<const uint4*>(row + i));
+      const uint4 piece = __ldcs(reinterpret_cast<const uint4*>(row + i));
       multiply_piece<T, Tokens, kSpare>(piece, p, i, sums);
     }
   }

@@ -6,6 +6,7 @@
 #include "backend/cuda/device/bulk_copy.cuh"
 #include "backend/cuda/product/held_warp.cuh"
 #include "backend/cuda/product/product_result.cuh"
+#include "backend/cuda/product/width_sets.h"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -119,7 +120,7 @@ class Rounds {
   bool upper_adds_;
 };
 
-template <int Tiles, bool kGptq, int Strips>
+template <int Tiles, bool kGptq, WidthSet kWidths, int Strips>
 class HeldCta {
  public:
   using Memory = Shared<Tiles, Strips>;
@@ -159,7 +160,7 @@ class HeldCta {
   }
 
   __device__ __forceinline__ void run() {
-    HeldWarp<Tiles, kGptq, Strips> warp(shared_.tables[warp_index()]);
+    HeldWarp<Tiles, kGptq, kWidths, Strips> warp(shared_.tables[warp_index()]);
     int slot = 0;
     // The same code asks for the strips that fill the ring first, and adds up the last sums.
 #pragma unroll 1
@@ -201,7 +202,7 @@ class HeldCta {
     }
   }
 
-  __device__ __forceinline__ void open_first(HeldWarp<Tiles, kGptq, Strips>& warp) {
+  __device__ __forceinline__ void open_first(HeldWarp<Tiles, kGptq, kWidths, Strips>& warp) {
     const ProductArgs& args = launch_.args;
     if constexpr (!kGptq) {
       const int matrix = lane_index() / kPlaces;
@@ -218,7 +219,8 @@ class HeldCta {
     load(warp, open_);
   }
 
-  __device__ __forceinline__ void multiply(HeldWarp<Tiles, kGptq, Strips>& warp, int i, int slot) {
+  __device__ __forceinline__ void multiply(HeldWarp<Tiles, kGptq, kWidths, Strips>& warp, int i,
+                                           int slot) {
     const int matrix = shared_.strips[i].matrix();
     if (matrix != open_) {
       open(warp, matrix);
@@ -286,7 +288,7 @@ class HeldCta {
     const auto pieces = static_cast<int>(head.y >> 16);
 #pragma unroll
     for (int k = First; k < First + 2; ++k) {
-      copy_small_if(lane_index() + k * 32 < pieces, to + k * 512, from + k * 512);
+      copy_small_if(lane_index() + k * 32 < pieces, to + k * 512, from + k * 512, read_once());
     }
   }
   // Of a quad of two runs.
@@ -297,7 +299,7 @@ class HeldCta {
     const auto pieces = static_cast<int>(head.y >> 16);
 #pragma unroll 1
     for (int piece = lane_index(); piece < pieces; piece += 32, to += 512, from += 512) {
-      copy_small_if(true, to, from + (piece >= split ? static_cast<int>(head.z) : 0));
+      copy_small_if(true, to, from + (piece >= split ? static_cast<int>(head.z) : 0), read_once());
     }
   }
 
@@ -306,7 +308,7 @@ class HeldCta {
     const std::uint32_t* places = shared_.scale_places[matrix][warp_index()];
     if constexpr (!kGptq) {
       const std::uint32_t at = places[lane_index() % kPlaces];
-      copy_eight_if(lane_index() < kPlaces, to + lane_index() * 8, scales + at);
+      copy_eight_if(lane_index() < kPlaces, to + lane_index() * 8, scales + at, read_once());
       return;
     }
     const int eights = scale_bytes(launch_.args.matrices[matrix].view.kind) / 8;
@@ -315,15 +317,15 @@ class HeldCta {
       const int e = lane_index() + k * 32;
       const int p = e / eights;
       const std::uint32_t at = places[min(p, kPlaces - 1)] + (e - p * eights) * 8;
-      copy_eight_if(p < kPlaces, to + e * 8, scales + at);
+      copy_eight_if(p < kPlaces, to + e * 8, scales + at, read_once());
     }
   }
 
-  __device__ __forceinline__ void open(HeldWarp<Tiles, kGptq, Strips>& warp, int matrix) {
+  __device__ __forceinline__ void open(HeldWarp<Tiles, kGptq, kWidths, Strips>& warp, int matrix) {
     warp.open(launch_.args.matrices[matrix].view, shared_.quads[matrix][warp_index()],
               shared_.group_scales[matrix][warp_index()]);
   }
-  __device__ __forceinline__ void load(HeldWarp<Tiles, kGptq, Strips>& warp, int matrix) {
+  __device__ __forceinline__ void load(HeldWarp<Tiles, kGptq, kWidths, Strips>& warp, int matrix) {
     const ProductArgs& args = launch_.args;
     const ProductMatrix& m = args.matrices[matrix];
     const HeldQuad* quads = shared_.quads[matrix][warp_index()];
@@ -448,14 +450,14 @@ class HeldCta {
 
 #endif
 
-template <int Tiles, bool kGptq, int Strips>
+template <int Tiles, bool kGptq, WidthSet kWidths, int Strips>
 __global__ void __launch_bounds__(kThreads, 1)
     held_product_kernel(const __grid_constant__ Launch launch) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::byte memory[];
   allow_next();
-  HeldCta<Tiles, kGptq, Strips> cta(launch, *reinterpret_cast<Shared<Tiles, Strips>*>(memory),
-                                    memory);
+  HeldCta<Tiles, kGptq, kWidths, Strips> cta(
+      launch, *reinterpret_cast<Shared<Tiles, Strips>*>(memory), memory);
   cta.begin();
   cta.run();
 #endif
@@ -476,9 +478,9 @@ bool lay_out(std::size_t bytes, Launch& launch) {
   const int room = static_cast<int>(bytes) - at;
   launch.slots = std::min({room / strip, kMaxSlots});
   if (launch.slots > 6) launch.slots = kMaxSlots <= room / strip ? kMaxSlots : 6;
-  // More than one round of two strips makes the activations late; of one strip it makes no
+  // More than one round of two strips makes the activations late; of one strip it hardly makes a
   // difference (bench/ladder/few_tokens).
-  launch.early = Strips > 1 ? 1 : launch.slots;
+  launch.early = Strips > 1 ? 1 : std::min(launch.slots, 3);
   for (int w = 0; w < kHeldWarps; ++w) {
     launch.ring_at[w] = at;
     launch.codes[w] = launch.work.code_bytes[static_cast<std::size_t>(w)];
@@ -487,13 +489,23 @@ bool lay_out(std::size_t bytes, Launch& launch) {
   return launch.slots >= kFewestSlots;
 }
 
+using HeldKernel = void (*)(Launch);
+
+template <int Tiles, bool kGptq, int Strips>
+HeldKernel kernel_of(WidthSet widths) {
+  return with_width_set<kGptq>(widths, [&]<WidthSet kWidths>() -> HeldKernel {
+    return held_product_kernel<Tiles, kGptq, kWidths, Strips>;
+  });
+}
+
 template <int Tiles, int Strips>
 void start(ExecContext& ctx, Launch& launch_args) {
   const std::size_t bytes = cuda_ops_of(ctx).backend->facts().shared_bytes_per_cta;
   BL_CHECK((lay_out<Tiles, Strips>(bytes, launch_args)));
   const bool gptq = launch_args.args.matrices[0].view.kind != ScaleKind::kExl2;
-  const auto kernel =
-      gptq ? held_product_kernel<Tiles, true, Strips> : held_product_kernel<Tiles, false, Strips>;
+  const WidthSet widths = launch_args.work.widths;
+  const HeldKernel kernel =
+      gptq ? kernel_of<Tiles, true, Strips>(widths) : kernel_of<Tiles, false, Strips>(widths);
   BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(bytes)));
   const auto ctas = static_cast<unsigned>(launch_args.work.shares.ctas * launch_args.work.parts);
@@ -537,6 +549,7 @@ HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
     work.whole = work.whole && held.whole;
     work.upper_adds = work.upper_adds && held.upper_adds;
     work.quads[i] = held.quads;
+    work.widths |= weights[i]->plan.widths();
     for (std::size_t w = 0; w < kHeldWarps; ++w) {
       work.code_bytes[w] = std::max(work.code_bytes[w], held.code_bytes[w]);
     }

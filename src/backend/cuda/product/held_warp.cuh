@@ -51,7 +51,8 @@ struct HeldTables {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-template <int Tiles, bool kGptq, int Strips>
+// kWidths: those that there may be.
+template <int Tiles, bool kGptq, WidthSet kWidths, int Strips>
 class HeldWarp {
  public:
   float totals[Strips][Tiles][4];
@@ -277,25 +278,28 @@ class HeldWarp {
 
   template <int Quad, int Bits>
   __device__ __forceinline__ bool tries_equal(const std::byte* codes) {
-    constexpr int kPlane = Bits == 8 ? 4 : Bits;
-    constexpr int kStride = unit_bytes(Bits);
-    const bool whole = info_[Quad] == info_of_whole(Bits);
-    if (!whole && (info_[Quad] & 0xffffu) != info_of_bits(Bits)) return false;
-    if constexpr (Bits == 8) {
-      multiply_equal<Quad, kPlane, kStride, false>(codes, Round::kHigh);
-      multiply_equal<Quad, kPlane, kStride, false>(codes + unit_bytes(4), Round::kLow);
-    } else if (whole) {
-      multiply_equal<Quad, kPlane, kStride, true>(codes, Round::kOnly);
-    } else {
-      multiply_equal<Quad, kPlane, kStride, false>(codes, Round::kOnly);
+    if constexpr (has_width(kWidths, Bits)) {
+      constexpr int kPlane = Bits == 8 ? 4 : Bits;
+      constexpr int kStride = unit_bytes(Bits);
+      const bool whole = info_[Quad] == info_of_whole(Bits);
+      if (!whole && (info_[Quad] & 0xffffu) != info_of_bits(Bits)) return false;
+      if constexpr (Bits == 8) {
+        multiply_equal<Quad, kPlane, kStride, false>(codes, Round::kHigh);
+        multiply_equal<Quad, kPlane, kStride, false>(codes + unit_bytes(4), Round::kLow);
+      } else if (whole) {
+        multiply_equal<Quad, kPlane, kStride, true>(codes, Round::kOnly);
+      } else {
+        multiply_equal<Quad, kPlane, kStride, false>(codes, Round::kOnly);
+      }
+      return true;
     }
-    return true;
+    return false;
   }
 
   // Units of any widths; a chunk's have one.
   template <int Quad>
   __device__ __forceinline__ void multiply_mixed(const std::byte* codes) {
-    multiply_mixed<Quad, Round::kHigh>(codes);
+    if constexpr (has_width(kWidths, 8)) multiply_mixed<Quad, Round::kHigh>(codes);
     multiply_mixed<Quad, Round::kLow>(codes);
   }
   template <int Quad, Round kRound>
@@ -305,9 +309,10 @@ class HeldWarp {
       const int p = Quad * kQuadUnits + u;
       const int bits = unit_bits(info_[Quad], u);
       if (bits == 0) break;
-      if (kRound == Round::kLow || bits == 8) {
+      const bool wide = has_width(kWidths, 8) && bits == 8;
+      if (kRound == Round::kLow || wide) {
         if (begins_chunk(info_[Quad], u)) begin_chunk(p, kRound);
-        if (bits == 8) {
+        if (wide) {
           multiply_unit<4>(codes + (kRound == Round::kHigh ? 0 : unit_bytes(4)), x_[p]);
         } else if (kRound == Round::kLow) {
           multiply_any(bits, codes, x_[p]);
@@ -319,15 +324,15 @@ class HeldWarp {
   }
   __device__ __forceinline__ void multiply_any(int bits, const std::byte* unit,
                                                const uint4 (&x)[Tiles]) {
-    if (bits == 4) {
-      multiply_unit<4>(unit, x);
-    } else if (bits == 5) {
-      multiply_unit<5>(unit, x);
-    } else if (bits == 6) {
-      multiply_unit<6>(unit, x);
-    } else if (bits == 3) {
-      multiply_unit<3>(unit, x);
-    } else {
+    if (is_width<4, kWidths>(bits)) {
+      if constexpr (has_width(kWidths, 4)) multiply_unit<4>(unit, x);
+    } else if (is_width<5, kWidths>(bits)) {
+      if constexpr (has_width(kWidths, 5)) multiply_unit<5>(unit, x);
+    } else if (is_width<6, kWidths>(bits)) {
+      if constexpr (has_width(kWidths, 6)) multiply_unit<6>(unit, x);
+    } else if (is_width<3, kWidths>(bits)) {
+      if constexpr (has_width(kWidths, 3)) multiply_unit<3>(unit, x);
+    } else if constexpr (has_width(kWidths, 2)) {
       multiply_unit<2>(unit, x);
     }
   }

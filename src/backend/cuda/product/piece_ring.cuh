@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "backend/cuda/device/bulk_copy.cuh"
+#include "backend/cuda/device/cache_policy.cuh"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/product/code_product.cuh"
@@ -371,10 +372,10 @@ class PieceRing {
     std::byte* to = entries_ + at;
     if (lane.role == Lane::kCodes) {
       bulk_copy(to + entry.codes_at + lane.strip * entry.codes,
-                lane.from + std::int64_t{piece.offset} * 64, entry.codes, barrier);
+                lane.from + std::int64_t{piece.offset} * 64, entry.codes, barrier, read_once());
     } else if (lane.role == Lane::kScales) {
       bulk_copy(to + entry.chunks + lane.strip * entry.scales, lane.from + entry.first_scale,
-                entry.scales, barrier);
+                entry.scales, barrier, read_once());
     } else if (lane.role == Lane::kChunks) {
       bulk_copy(to, lane.from + piece.first_chunk * 16, entry.chunks, barrier);
     }

@@ -8,6 +8,7 @@
 #include "backend/cuda/product/product_result.cuh"
 #include "backend/cuda/product/token_input.cuh"
 #include "backend/cuda/product/token_ring.cuh"
+#include "backend/cuda/product/width_sets.h"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -67,7 +68,7 @@ __device__ __forceinline__ void find_matrices(const ProductArgs& args, int begin
 
 // totals += this warp's chunks of the piece, see multiply_piece. `token_stride`: bytes to the
 // second token's digits.
-template <class Scales, int Strips, int Tokens>
+template <class Scales, WidthSet kWidths, int Strips, int Tokens>
 __device__ __forceinline__ void multiply_token_piece(const CodeMatrixView& m,
                                                      const PieceView& piece, int token_stride,
                                                      int& next, LaneTotals<Tokens>& totals) {
@@ -87,7 +88,7 @@ __device__ __forceinline__ void multiply_token_piece(const CodeMatrixView& m,
     *reinterpret_cast<uint4*>(&chunk) = piece.chunk_words[next];
     DigitSums<Strips> sums;
     const std::byte* input = piece.fragments + chunk.first_unit * kInputUnitBytes;
-    multiply_digits(
+    multiply_digits<kWidths>(
         chunk.bits,
         {piece.codes + chunk.offset * unit_bytes(1), piece.code_stride, piece.strips, chunk.units},
         DigitReader(input + column_token, lane), sums);
@@ -124,7 +125,7 @@ __device__ __forceinline__ void keep_token_sums(LaneTotals<Tokens>& totals, floa
     }
 }
 
-template <class Scales, int Tokens>
+template <class Scales, WidthSet kWidths, int Tokens>
 class TokenMultiplier {
  public:
   __device__ __forceinline__ TokenMultiplier(Shared<Tokens>& shared, TokenRing& ring)
@@ -172,11 +173,11 @@ class TokenMultiplier {
     if ((piece.flags & kEndsStrips) != 0) ask_for_earlier(args, piece.matrix, waiting);
     const int stride = input.token_stride;
     if (piece.strips <= 2) {
-      multiply_token_piece<Scales, 2, Tokens>(m, piece, stride, next, totals_);
+      multiply_token_piece<Scales, kWidths, 2, Tokens>(m, piece, stride, next, totals_);
     } else if (piece.strips == 3) {
-      multiply_token_piece<Scales, 3, Tokens>(m, piece, stride, next, totals_);
+      multiply_token_piece<Scales, kWidths, 3, Tokens>(m, piece, stride, next, totals_);
     } else {
-      multiply_token_piece<Scales, kSlotStrips, Tokens>(m, piece, stride, next, totals_);
+      multiply_token_piece<Scales, kWidths, kSlotStrips, Tokens>(m, piece, stride, next, totals_);
     }
   }
   // What results are added to, on its way while the group's last entry is multiplied.
@@ -234,7 +235,7 @@ __device__ __forceinline__ void copy_tables(const ProductArgs& args, std::byte* 
 #endif
 }
 
-template <bool kGptq, int Tokens>
+template <bool kGptq, WidthSet kWidths, int Tokens>
 __global__ void __launch_bounds__(kThreads, 1)
     token_product_kernel(const __grid_constant__ Launch launch) {
   extern __shared__ __align__(128) std::byte memory[];
@@ -269,7 +270,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   find_matrices(args, begin, end, input);
   make_token_input<Tokens>(args, input, shared.row_sums, shared.factors);
   using Scales = std::conditional_t<kGptq, GptqScales, ExlScales>;
-  TokenMultiplier<Scales, Tokens>(shared, ring).run(args, input, tables);
+  TokenMultiplier<Scales, kWidths, Tokens>(shared, ring).run(args, input, tables);
 }
 
 // How shared memory is laid out: Shared, the input, chunks, the ring.
@@ -328,7 +329,10 @@ Layout lay_out(const DeviceFacts& facts, const ProductArgs& args, const StripSha
   // be waited for.
   layout.ring = ring_of(room, kSlotStrips, space);
   const TokenRingShape twice = ring_of(room, 2 * kSlotStrips, space);
-  if (twice.slots >= kFewestSlots) layout.ring = twice;
+  if (twice.slots >= kFewestSlots) {
+    layout.ring = twice;
+    layout.ring.early = 0;
+  }
   // Where there is little room, no more than the share's strips take.
   if (layout.ring.slots < kFewestSlots) {
     layout.ring = ring_of(room, strips_at_once(shares), space);
@@ -352,6 +356,23 @@ TokenPlan plan_of(const StripShares& shares, std::span<const CodeWeights* const>
     }
   }
   return plan;
+}
+
+using TokenKernel = void (*)(Launch);
+
+template <bool kGptq, int Tokens>
+TokenKernel kernel_of_tokens(WidthSet widths) {
+  return with_width_set<kGptq>(widths, [&]<WidthSet kWidths>() -> TokenKernel {
+    return token_product_kernel<kGptq, kWidths, Tokens>;
+  });
+}
+
+TokenKernel kernel_of(const ProductArgs& args, WidthSet widths) {
+  const bool one = args.tokens == 1;
+  if (args.matrices[0].view.kind == ScaleKind::kExl2) {
+    return one ? kernel_of_tokens<false, 1>(widths) : kernel_of_tokens<false, 2>(widths);
+  }
+  return one ? kernel_of_tokens<true, 1>(widths) : kernel_of_tokens<true, 2>(widths);
 }
 
 }  // namespace
@@ -382,11 +403,9 @@ void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares&
     launch_args.args.matrices[i].chunks_at = chunks * static_cast<int>(sizeof(Chunk));
     chunks += args.matrices[i].view.chunk_count;
   }
-  const bool gptq = args.matrices[0].view.kind != ScaleKind::kExl2;
-  const auto kernel = args.tokens == 1
-                          ? gptq ? token_product_kernel<true, 1> : token_product_kernel<false, 1>
-                      : gptq ? token_product_kernel<true, 2>
-                             : token_product_kernel<false, 2>;
+  WidthSet widths = 0;
+  for (const CodeWeights* matrix : weights) widths |= matrix->plan.widths();
+  const TokenKernel kernel = kernel_of(args, widths);
   BL_CUDA_CHECK(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes));
   launch(shape_of(ctx, dim3(static_cast<unsigned>(shares.ctas)), kThreads,

@@ -7,6 +7,7 @@
 // at all: they are the same for every strip and lie in shared memory from the beginning
 // (token_product.cu).
 
+#include "backend/cuda/device/cache_policy.cuh"
 #include "backend/cuda/product/piece_ring.cuh"
 
 namespace bl::cuda {
@@ -17,11 +18,10 @@ struct TokenRingShape {
   int scale_room = 0;   // in front of the codes
   int slot_bytes = 0;   // both
   int most_joined = 1;  // pieces of a single strip
+  // Entries that are asked for before the row has been read: more of them stand in its way, and
+  // what is not there in time costs less than a late row (bench/ladder/exl2_gemv).
+  int early = 1;
 };
-
-// Entries that are asked for before the row has been read: more of them stand in its way, and what
-// is not there in time costs less than a late row (bench/ladder/exl2_gemv).
-inline constexpr int kEarlyEntries = 1;
 
 // What would take two loads one behind the other before the first copy can be asked for.
 struct TokenPlan {
@@ -69,7 +69,8 @@ class TokenRing {
 
   // By the producing warp: the pieces of a share.
   __device__ void produce(const ProductArgs& args, const TokenPlan& plan, PieceWalk walk) {
-    int early = kEarlyEntries;
+    policy_ = read_once();
+    int early = shape_.early;
     Batch batch(args, walk, shape_.most_joined);
     uint4 first = batch.piece(plan, batch.first_piece());
     uint4 last = batch.piece(plan, batch.last_piece());
@@ -277,7 +278,7 @@ class TokenRing {
     __syncwarp();
     if (lane_index() < strips) {
       bulk_copy(place + shape_.scale_room + lane_index() * codes, lane.codes + codes_from, codes,
-                barrier);
+                barrier, policy_);
     }
     __syncwarp();
     const auto scales = static_cast<int>(__shfl_sync(kAllLanes, mine.scales, index));
@@ -287,7 +288,7 @@ class TokenRing {
       std::byte* to = place + strip * scales;
 #pragma unroll 1
       for (int i = lane_index() % Lane::kPerStrip * 16; i < scales; i += Lane::kPerStrip * 16) {
-        copy_small(to + i, from);
+        copy_small(to + i, from, policy_);
         from += Lane::kPerStrip * 16;
       }
     }
@@ -301,7 +302,8 @@ class TokenRing {
   std::uint64_t* free_;
   int slot_ = 0;
   std::uint32_t phase_ = 0;
-  bool is_full_ = false;  // the producer's: places have to be waited for
+  std::uint64_t policy_ = 0;  // of weights; the producer's
+  bool is_full_ = false;      // the producer's: places have to be waited for
 };
 
 #else

@@ -234,9 +234,10 @@ class WarpgroupRing {
     __syncwarp();
     if (lane.copies && lane.codes) {
       bulk_copy(entries_ + at + codes_at + lane.strip * run.bytes, lane.from + run.offset,
-                run.bytes, barrier);
+                run.bytes, barrier, read_once());
     } else if (lane.copies) {
-      bulk_copy(entries_ + at + lane.strip * scales, lane.from + first_scale, scales, barrier);
+      bulk_copy(entries_ + at + lane.strip * scales, lane.from + first_scale, scales, barrier,
+                read_once());
     }
     if (behind_is_done_) issue_bricks(args, slot_);
     ++issued_;

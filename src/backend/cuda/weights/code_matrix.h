@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include "base/host_device.h"
 
@@ -67,6 +68,15 @@ BL_HD constexpr PlacedCode code_at(int plane_bits, int word, int bit) {
   p.name.h = plane_bits == 4 ? word % 2 : bit / 2 % 2;
   return p;
 }
+
+// Widths that occur together, bit b for codes of b bits.
+using WidthSet = std::uint32_t;
+constexpr WidthSet width_set(std::initializer_list<int> widths) {
+  WidthSet set = 0;
+  for (const int bits : widths) set |= 1u << bits;
+  return set;
+}
+BL_HD constexpr bool has_width(WidthSet set, int bits) { return (set >> bits & 1u) != 0; }
 
 // The planes of a width, in the order they lie in a unit.
 struct Plane {

@@ -104,6 +104,12 @@ void choose_zeros(const GptqMatrix& matrix, CodePackPlan& plan) {
 
 }  // namespace
 
+WidthSet CodePackPlan::widths() const {
+  WidthSet set = 0;
+  for (const std::int32_t bits : bits_of_unit) set |= width_set({bits});
+  return set;
+}
+
 std::int64_t CodePackPlan::strip_bytes() const {
   return std::int64_t{unit_bytes(1)} * std::accumulate(bits_of_unit.begin(), bits_of_unit.end(), 0);
 }

@@ -27,6 +27,8 @@ struct CodePackPlan {
   std::int32_t groups = 0;    // rows of scales
 
   std::int64_t units() const { return static_cast<std::int64_t>(group_of_unit.size()); }
+  // That occur.
+  WidthSet widths() const;
   std::int64_t strips() const { return (out + kStripColumns - 1) / kStripColumns; }
   std::int64_t strip_bytes() const;
   std::size_t code_bytes() const { return static_cast<std::size_t>(strips() * strip_bytes()); }
