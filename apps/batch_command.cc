@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <list>
 
 #include "base/interrupt.h"
@@ -106,9 +107,11 @@ class Batch {
           BatchRequest(document, engine_.session(), constraint_, preset_ ? &*preset_ : nullptr),
           number_);
       for (Request& request : open.request.requests()) {
-        open.answers.emplace_back(static_cast<std::size_t>(request.sampling.n));
+        const std::int64_t choices = request.sampling.n;
         request.adapters = adapters_;
         open.handles.push_back(engine_.submit(std::move(request)));
+        // Behind submit(), which has looked at the number.
+        open.answers.emplace_back(static_cast<std::size_t>(choices));
       }
       open_.push_back(std::move(open));
     } catch (const Error& error) {
@@ -194,6 +197,11 @@ void batch(BatchOptions& options) {
   options.lora.plan(session_options);
   options.preset.load();  // a wrong one shows before the model loads
   const std::int64_t total = check_batch_input(options.input);
+  std::error_code none;  // the output may not be there yet
+  if (std::filesystem::equivalent(options.input, options.output, none)) {
+    fail_usage("-o {}: is the file of the requests; the answers need one of their own",
+               options.output);
+  }
   session_options.sequences = options.sequences;
   session_options.pages = static_cast<std::int32_t>(options.sequences) *
                           KvCache::pages_for(std::max(kUsualTokens, options.model.context));

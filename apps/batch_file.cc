@@ -1,7 +1,9 @@
 #include "batch_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/interrupt.h"
@@ -19,6 +21,41 @@ std::string custom_id_of(const Json& line, const std::string& what) {
     fail(ErrorCode::kInvalidFile, "{}: should be an object with a text as \"custom_id\"", what);
   }
   return id->get<std::string>();
+}
+
+// Of a line that an earlier run has written.
+std::string id_of_answer(const std::string& line, const std::string& what) {
+  const Json answer = parse_json(line, what);
+  std::string id = custom_id_of(answer, what);
+  if (!answer.contains("response")) {
+    fail(ErrorCode::kInvalidFile,
+         "{}: has no \"response\": this is no file of answers; -o should name a new file, or one "
+         "that `bitloom batch` has begun",
+         what);
+  }
+  return id;
+}
+
+// A whole JSON value, but no answer.
+bool is_something_else(const std::string& text, const std::string& what) {
+  try {
+    return !parse_json(text, what).contains("response");
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Of the last line, which has no end: what a kill leaves of an answer may be cut off, what somebody
+// else wrote may not.
+void check_piece(const std::string& piece, const std::string& what) {
+  constexpr std::string_view kBegin = "{\"custom_id\":";
+  const std::size_t known = std::min(piece.size(), kBegin.size());
+  const bool begins_so = piece.compare(0, known, kBegin.substr(0, known)) == 0;
+  if (begins_so && !is_something_else(piece, what)) return;
+  fail(ErrorCode::kInvalidFile,
+       "{}: is no piece of an answer; -o should name a new file, or one that `bitloom batch` has "
+       "begun",
+       what);
 }
 
 }  // namespace
@@ -75,9 +112,13 @@ BatchOutput::BatchOutput(std::filesystem::path path) : path_(std::move(path)) {
     std::ifstream file(path_, std::ios::binary);
     std::string line;
     std::uintmax_t whole = 0;
-    for (std::int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
+    for (std::int64_t number = 1; std::getline(file, line); ++number) {
       const std::string what = fmt::format("{}: line {}", path_.string(), number);
-      if (!is_blank(line)) done_.insert(custom_id_of(parse_json(line, what), what));
+      if (file.eof()) {
+        check_piece(line, what);
+        break;
+      }
+      if (!is_blank(line)) done_.insert(id_of_answer(line, what));
       whole += line.size() + 1;
     }
     file.close();

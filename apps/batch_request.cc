@@ -97,6 +97,12 @@ BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session,
   const auto model = body.find("model");
   if (model != body.end() && model->is_string()) model_ = model->get<std::string>();
   for (const char* key : {"stream", "echo", "suffix"}) refuse(body, key);
+  for (const char* key : {"max_tokens", "max_completion_tokens"}) {
+    const auto most = body.find(key);  // inside, 0 is "as many as there is room for"
+    if (most != body.end() && *most == 0) {
+      fail(ErrorCode::kInvalidArgument, "{} is 0, should be at least 1", key);
+    }
+  }
   constraint_ = read_constraint(body, "the request");
   if (!constraint_) constraint_ = otherwise;
   sampling_.seed = seed_of(custom_id_);
@@ -204,9 +210,11 @@ Json BatchRequest::response(const std::vector<std::vector<Answer>>& answers, std
 }
 
 Json BatchRequest::failure(const std::string& custom_id, std::int64_t number, const Error& error) {
+  // A request's own texts (a grammar, a schema) break their format or a limit, too.
   const bool is_users = error.code() == ErrorCode::kInvalidArgument ||
+                        error.code() == ErrorCode::kInvalidFile ||
                         error.code() == ErrorCode::kUnsupported ||
-                        error.code() == ErrorCode::kNotFound;
+                        error.code() == ErrorCode::kNotFound || error.code() == ErrorCode::kLimit;
   const Json body{{"error",
                    {{"message", error.what()},
                     {"type", is_users ? "invalid_request_error" : "server_error"},

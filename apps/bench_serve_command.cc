@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/progress.h"
@@ -144,10 +145,26 @@ class Load {
         if (next_ == prompts_.size() || !error_.empty()) return;
         index = next_++;
       }
-      std::this_thread::sleep_until(start + std::chrono::duration_cast<Clock::duration>(
-                                                std::chrono::duration<double>(arrivals_[index])));
-      ask(prompts_[index]);
+      if (!wait_until(start, arrivals_[index])) return;
+      try {
+        ask(prompts_[index]);
+      } catch (const Error& error) {  // a request that the engine refuses: so would the others be
+        const std::lock_guard lock(mutex_);
+        error_ = error.what();
+      }
     }
+  }
+
+  // `seconds` behind the start; false where the user asked to stop before.
+  static bool wait_until(Clock::time_point start, double seconds) {
+    constexpr std::chrono::duration<double> kLook(0.05);
+    while (!interrupted()) {
+      const std::chrono::duration<double> left(
+          seconds - std::chrono::duration<double>(Clock::now() - start).count());
+      if (left.count() <= 0) return true;
+      std::this_thread::sleep_for(std::min(left, kLook));
+    }
+    return false;
   }
 
   void ask(const std::vector<std::int32_t>& prompt) {

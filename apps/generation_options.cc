@@ -50,6 +50,7 @@ SamplingParams GenerationOptions::resolve(const SamplingParams& of_model) const 
 
 Request GenerationOptions::request(const SamplingParams& of_model) const {
   if (max_tokens < 0) fail_usage("-n: {} should be a number of tokens, 1 or more", max_tokens);
+  if (min_tokens < 0) fail_usage("--min-tokens: {} should be 0 or more", min_tokens);
   for (const std::string& stop : stops) {
     if (stop.empty()) fail_usage("--stop: the text is empty");
   }

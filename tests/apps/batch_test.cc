@@ -180,9 +180,20 @@ TEST_F(Batch, WhatIsWrongWithARequestIsItsAnswer) {
   foreign["body"]["prompt"] = {1, 2, 99999};
   Json long_one = completion(5);
   long_one["body"]["prompt"] = std::string(5000, 'x');
-  ASSERT_EQ(run(write({completion(0), no_prompt, hot, streamed, foreign, long_one})).status, 0);
+  Json none = completion(6);
+  none["body"]["max_tokens"] = 0;
+  Json broken_schema = completion(7);
+  broken_schema["body"]["guided_regex"] = "(((";
+  std::vector<Json> lines{completion(0), no_prompt, hot,  streamed,
+                          foreign,       long_one,  none, broken_schema};
+  for (const double n : {-1.0, 0.0, 3e8, 1e11}) {
+    lines.push_back(completion(static_cast<int>(lines.size())));
+    lines.back()["body"]["n"] = n;
+  }
+  const ProgramResult result = run(write(lines));
+  ASSERT_EQ(result.status, 0) << result.err;
   const auto found = answers();
-  ASSERT_EQ(found.size(), 6u);
+  ASSERT_EQ(found.size(), lines.size());
   for (const auto& [id, answer] : found) {
     EXPECT_EQ(answer.at("response").at("status_code"), id == "request-0" ? 200 : 400) << id;
   }
@@ -221,6 +232,29 @@ TEST_F(Batch, WrongFilesAreRefusedBeforeAnythingRuns) {
   write_file_atomically(out(), "notes of mine\n");
   EXPECT_EQ(run(write({completion(1)})).status, 1);
   EXPECT_EQ(read_file(out()), "notes of mine\n");
+}
+
+TEST_F(Batch, WhatIsNoAnswerIsNeverCutOff) {
+  // The last line of each has no end, as a kill leaves it.
+  for (const std::string text :
+       {"notes of mine", R"({"custom_id": "mine"})", R"({"custom_id":"a","body":{}})", "[1, 2"}) {
+    write_file_atomically(out(), text);
+    const ProgramResult result = run(write({completion(1)}));
+    EXPECT_EQ(result.status, 1) << text;
+    EXPECT_EQ(read_file(out()), text);
+  }
+  write_file_atomically(out(), R"({"custom_id":"a","err)");
+  EXPECT_EQ(run(write({completion(1)})).status, 0);
+  EXPECT_EQ(answers().size(), 1u);
+  // Requests are no answers, neither in another file nor in their own.
+  const std::string input = write({completion(1), completion(2)});
+  const std::string before = read_file(input);
+  fs::copy_file(input, out(), fs::copy_options::overwrite_existing);
+  EXPECT_EQ(run(input).status, 1);
+  EXPECT_EQ(read_file(out()), before);
+  const ProgramResult same = run_program({"batch", input, "-o", input, "-m", model_, "-q"});
+  EXPECT_EQ(same.status, 2);
+  EXPECT_EQ(read_file(input), before);
 }
 
 }  // namespace

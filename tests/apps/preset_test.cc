@@ -75,6 +75,16 @@ TEST_F(Presets, MeasurementsSampleByThem) {
   EXPECT_EQ(parse_json(serve.out, "serve").at("generated_tokens"), 32);
 }
 
+TEST_F(Presets, WhatTheEngineRefusesEndsALoadTestWithItsReason) {
+  const fs::path file = scratch_dir("presets-refused") / "far.json";
+  write_file_atomically(file, R"({"banned_tokens": [999999]})");
+  const ProgramResult serve =
+      run_program({"bench", "serve", "-m", model_, "--backend", "ref", "-r", "4", "-c", "2", "-p",
+                   "8", "-n", "8", "--preset", file.string()});
+  EXPECT_EQ(serve.status, 1);
+  EXPECT_NE(serve.err.find("999999"), std::string::npos) << serve.err;
+}
+
 TEST_F(Presets, FlagsOfTheEngine) {
   const std::string plain = run({"--greedy"}).out;
   char letter = 0;
