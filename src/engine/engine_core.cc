@@ -150,7 +150,9 @@ SchedulerState EngineCore::state(std::vector<Choice*>& who) const {
   SchedulerState state;
   state.available_pages = cache_.available();
   for (const ChoicePtr& choice : choices_) {
-    if (!choice->running && (choice->leader != nullptr || --waiting < 0)) continue;
+    // Who waits for his reader, too, hides nobody behind him.
+    const bool may_come = choice->leader == nullptr && !choice->blocked;
+    if (!choice->running && (!may_come || --waiting < 0)) continue;
     who.push_back(choice.get());
     state.sequences.push_back(state_of(*choice, may_be_short || any_waits));
   }

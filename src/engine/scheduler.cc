@@ -207,8 +207,12 @@ AdmissionPlan plan_admission(const SchedulerState& state, const SchedulerLimits&
     // The first in line may take the place of running ones of worse rank.
     const bool no_slot = running >= limits.running;
     if (index == waiting.front() && (no_slot || need + spare() > available)) {
-      for (const std::int32_t victim :
-           victims.take(index, need + spare() - available, no_slot ? 1 : 0)) {
+      auto taken = victims.take(index, need + spare() - available, no_slot ? 1 : 0);
+      // Alone, it needs no spare pages beside it.
+      if (taken.empty()) {
+        taken = victims.take(index, need - available, static_cast<std::size_t>(running));
+      }
+      for (const std::int32_t victim : taken) {
         const SequenceState& v = state.sequences[static_cast<std::size_t>(victim)];
         available += v.own_pages + std::max<std::int64_t>(0, pages_for(v.length) - v.pages);
         if (!v.blocked) budget += v.missing();

@@ -117,6 +117,21 @@ TEST_F(CoreTest, CancellingFreesPagesWithinAStep) {
 
 TEST_F(CoreTest, ASlowReaderPausesHimselfAlone) { expect_slow_reader_pauses({}, 300, 400); }
 
+TEST_F(CoreTest, ManySlowReadersPauseThemselvesAlone) {
+  start({}, 1);
+  for (int i = 0; i < 30; ++i) {
+    Request slow = request(text(30, i), 40);
+    slow.unread_tokens = 5;
+    ask(slow);
+  }
+  Asked& quick = ask(request(text(30, 50), 40));
+  for (int i = 0; i < 600 && !quick.over(); ++i) {
+    step();
+    read(quick);
+  }
+  EXPECT_EQ(quick.ids[0], model_->continuation(text(30, 50), 40));
+}
+
 TEST_F(CoreTest, DamagedLogitsEndTheirRequestAlone) {
   expect_damage_ends_one({.gives_logits = true}, 4, 20, 60);
 }

@@ -124,6 +124,22 @@ TEST(PlanAdmission, BetterRankTakesTheSlotOfTheWorst) {
   EXPECT_EQ(plan.admitted, std::vector<std::int32_t>{2});
 }
 
+TEST(PlanAdmission, TheLastBlockedHolderGivesWayToOneThatNeedsAllPages) {
+  SchedulerState state;
+  state.available_pages = 1;
+  SchedulerLimits limits = kLimits;
+  limits.spare_pages = 2;
+  state.sequences = {running(kPageSlots * 9, kPageSlots * 9), waiting(kPageSlots * 10, 1)};
+  EXPECT_TRUE(plan_admission(state, limits).admitted.empty());
+  state.sequences[0].blocked = true;
+  const AdmissionPlan plan = plan_admission(state, limits);
+  EXPECT_EQ(plan.preempted, std::vector<std::int32_t>{0});
+  EXPECT_EQ(plan.admitted, std::vector<std::int32_t>{1});
+  // Two of whom one must stay: the spare pages are for that one.
+  state.sequences.push_back(running(20, 19));
+  EXPECT_TRUE(plan_admission(state, limits).admitted.empty());
+}
+
 TEST(PlanAdmission, SharedPagesCostNothing) {
   SchedulerState state;
   state.available_pages = 1;
