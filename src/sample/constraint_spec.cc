@@ -92,6 +92,34 @@ ConstraintSpec read_schema_format(const OrderedJson& format, std::string_view wh
   return spec;
 }
 
+// The older form, which names texts between tags and what begins them, as the one that there is
+// now.
+ConstraintSpec read_structural_tag(const OrderedJson& format, std::string_view what) {
+  ConstraintSpec spec{.kind = Kind::kStructuralTag, .text = json_text(format)};
+  if (!format.contains("structures")) return spec;
+  const OrderedJson& structures = member(format, what, {"structures"});
+  const OrderedJson& triggers = member(format, what, {"triggers"});
+  if (!structures.is_array() || !triggers.is_array()) {
+    fail(ErrorCode::kInvalidArgument, "{}: structures and triggers should be lists", what);
+  }
+  OrderedJson tags = OrderedJson::array();
+  for (const OrderedJson& one : structures) {
+    const OrderedJson* begin = one.is_object() ? given(one, "begin") : nullptr;
+    const OrderedJson* schema = one.is_object() ? given(one, "schema") : nullptr;
+    const OrderedJson* end = one.is_object() ? given(one, "end") : nullptr;
+    if (begin == nullptr || schema == nullptr || end == nullptr) {
+      fail(ErrorCode::kInvalidArgument, "{}: a structure should have begin, schema and end", what);
+    }
+    tags.push_back({{"begin", *begin},
+                    {"content", {{"type", "json_schema"}, {"json_schema", *schema}}},
+                    {"end", *end}});
+  }
+  spec.text = json_text(OrderedJson{
+      {"type", "structural_tag"},
+      {"format", {{"type", "triggered_tags"}, {"triggers", triggers}, {"tags", tags}}}});
+  return spec;
+}
+
 ConstraintSpec read_format(const OrderedJson& format, std::string_view what) {
   if (!format.is_object()) {
     fail(ErrorCode::kInvalidArgument, "{}: response_format should be an object with a type", what);
@@ -108,7 +136,7 @@ ConstraintSpec read_format(const OrderedJson& format, std::string_view what) {
     return {.kind = Kind::kGrammar,
             .text = text_of(member(format, what, {"grammar"}), what, "grammar")};
   }
-  if (type == "structural_tag") return {.kind = Kind::kStructuralTag, .text = json_text(format)};
+  if (type == "structural_tag") return read_structural_tag(format, what);
   fail(
       ErrorCode::kInvalidArgument,
       "{}: response_format.type is {}, should be text, json_object, json_schema, regex, grammar or "

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "sample/json_schema_kinds.h"
 #include "sample/regex_dialect.h"
 
 namespace bl {
@@ -105,12 +106,43 @@ class Checker {
         fail(ErrorCode::kInvalidArgument, "the JSON schema at {} has {} without a type", name, key);
       }
     }
+    check_type(schema, name);
     check_required(schema, name);
     check_property_names(schema, name);
     if (const auto pattern = schema.find("pattern"); pattern != schema.end()) {
       check_pattern(*pattern, name);
     }
     add_parts(schema, name);
+  }
+
+  // Beside a choice the library does not look at it; it is fine where it says nothing new.
+  void check_type(const OrderedJson& schema, const std::string& name) const {
+    const char* choice = first_of(schema, kChoices);
+    const auto type = schema.find("type");
+    if (type != schema.end()) {
+      const JsonKinds kinds = kinds_of_type(*type);
+      if (type->is_array() && type->empty()) {
+        fail(ErrorCode::kInvalidArgument, "the JSON schema at {} has no type in its list", name);
+      }
+      if (choice != nullptr && (kinds_of_schema(root_, schema) & ~kinds) != 0) {
+        fail(ErrorCode::kInvalidArgument,
+             "the JSON schema at {} has a type beside {}, which lets through other types: put the "
+             "type into it",
+             name, choice);
+      }
+    }
+    if (schema.contains("format") && (choice != nullptr || schema.contains("pattern"))) {
+      fail(ErrorCode::kInvalidArgument,
+           "the JSON schema at {} has format beside {}, which is not supported: leave one of them "
+           "out",
+           name, choice != nullptr ? choice : "pattern");
+    }
+    if (choice == nullptr && leaves_no_number(schema)) {
+      fail(ErrorCode::kInvalidArgument,
+           "the JSON schema at {} has bounds between which lies no number of six decimals, the "
+           "most that are written, or no whole one",
+           name);
+    }
   }
 
   // The library asks for those that are described.
@@ -181,17 +213,7 @@ class Checker {
            "reached",
            name, json_text(OrderedJson(reference.substr(0, 200))));
     }
-    const OrderedJson* at = &root_;
-    std::string_view rest = std::string_view(reference).substr(1);
-    while (!rest.empty()) {
-      rest.remove_prefix(1);
-      const std::string part(rest.substr(0, rest.find('/')));
-      rest.remove_prefix(part.size());
-      if (part.empty()) continue;
-      if (!at->is_object() || !at->contains(part)) return;
-      at = &(*at)[part];
-    }
-    add(*at, reference);
+    if (const OrderedJson* at = place_of_reference(root_, reference)) add(*at, reference);
   }
 
   void add_parts(const OrderedJson& schema, const std::string& name) {

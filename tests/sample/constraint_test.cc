@@ -416,6 +416,24 @@ TEST(ConstraintSpec, ReadsWhatGoesWithAForm) {
   }
 }
 
+TEST(ConstraintSpec, ReadsBothFormsOfStructuralTags) {
+  const auto read = [](const std::string& rest) {
+    return read_constraint(
+        parse_ordered_json(R"({"response_format":{"type":"structural_tag",)" + rest + "}}", "test"),
+        "the request");
+  };
+  const ConstraintSpec spec = read(
+      R"("structures":[{"begin":"<a>","schema":{"type":"integer"},"end":"</a>"}],"triggers":["<a"])");
+  World world(test::byte_level_tokenizer());
+  EXPECT_TRUE(world.takes(spec, "the <a>12</a> name"));
+  EXPECT_FALSE(world.takes(spec, "the <a>x</a> name"));
+  for (const char* wrong : {R"("structures":[])", R"("structures":5,"triggers":["<a"])",
+                            R"("structures":[5],"triggers":[])",
+                            R"("structures":[{"begin":"<a>","end":"</a>"}],"triggers":["<a"])"}) {
+    EXPECT_THROW(read(wrong), Error) << wrong;
+  }
+}
+
 TEST(Constraint, SaysWhenTheVocabularyCannotGoOn) {
   // A tokenizer whose only texts are the words: no digit is among them.
   const Json document = {

@@ -38,6 +38,63 @@ TEST(JsonSchemaCheck, NamesThePlace) {
             "not supported");
 }
 
+TEST(JsonSchemaCheck, TypesBesideChoicesSayNothingNew) {
+  EXPECT_EQ(refusal(R"({"type":"string","const":5})"),
+            "the JSON schema at # has a type beside const, which lets through other types: put the "
+            "type into it");
+  for (const char* schema :
+       {R"({"type":"integer","enum":["a",3]})", R"({"type":"integer","enum":[3,3.5]})",
+        R"({"properties":{"a":{"type":"integer","const":"no"}}})", R"({"type":[]})",
+        R"({"type":"string","anyOf":[{"format":"date"},{"format":"uuid"}]})",
+        R"({"type":"string","$ref":"#/$defs/d","$defs":{"d":{"maxLength":5}}})",
+        R"({"type":"string","$ref":"#/$defs/d","$defs":{"d":{}}})",
+        R"({"type":["string","null"],"enum":["a",null,1]})",
+        R"({"type":"object","allOf":[{"type":["object","null"]}]})",
+        R"({"enum":["a"],"format":"date"})",
+        R"({"type":"string","pattern":"^[a-c]+$","format":"date"})"}) {
+    EXPECT_NE(refusal(schema), "") << schema;
+  }
+  for (const char* schema :
+       {R"({"type":"string","enum":["a","b"]})", R"({"type":"number","enum":[1,2.5]})",
+        R"({"type":"integer","const":3.0})", R"({"type":["string","null"],"enum":["a",null]})",
+        R"({"type":"object","anyOf":[{"type":"object"},{"properties":{}}]})",
+        R"({"type":"string","$ref":"#/$defs/d","$defs":{"d":{"const":"x"}}})",
+        R"({"type":"number","oneOf":[{"type":"integer"},{"const":0.5}]})",
+        R"({"type":"string","format":"date"})", R"({"type":"boolean","const":true})"}) {
+    EXPECT_EQ(refusal(schema), "") << schema;
+  }
+}
+
+// Every place is looked at once, however many ways lead to it.
+TEST(JsonSchemaCheck, CirclesOfChoicesEnd) {
+  std::string branches;
+  for (int i = 0; i < 30; ++i) branches += R"({"$ref":"#"},{"$ref":"#/$defs/b"},)";
+  const std::string schema = R"({"type":"object","anyOf":[)" + branches +
+                             R"({"type":"object"}],"$defs":{"b":{"anyOf":[)" + branches +
+                             R"({"properties":{}}]}}})";
+  EXPECT_EQ(refusal(schema.c_str()), "");
+}
+
+TEST(JsonSchemaCheck, BoundsLeaveANumber) {
+  for (const char* schema :
+       {R"({"type":"number","minimum":1e-7,"maximum":2e-7})",
+        R"({"type":"number","minimum":-2.6e-7,"maximum":-6.3e-8})",
+        R"({"type":"number","exclusiveMinimum":0.1,"maximum":0.1})",
+        R"({"type":"number","exclusiveMinimum":0,"exclusiveMaximum":0.000001})",
+        R"({"type":"integer","minimum":1.2,"maximum":1.8})",
+        R"({"type":["number","null"],"minimum":2,"maximum":1})"}) {
+    EXPECT_NE(refusal(schema), "") << schema;
+  }
+  for (const char* schema :
+       {R"({"type":"number","minimum":0.1,"maximum":0.1})", R"({"type":"number","minimum":1e-7})",
+        R"({"type":"number","minimum":-2.6e-7,"maximum":2.6e-7})",
+        R"({"type":"number","minimum":0.3,"maximum":0.300001})",
+        R"({"type":"integer","exclusiveMinimum":1,"exclusiveMaximum":3})",
+        R"({"type":"integer","minimum":-9e15,"maximum":-9e15})"}) {
+    EXPECT_EQ(refusal(schema), "") << schema;
+  }
+}
+
 // What no value is checked against may hold anything: names, defaults, definitions that nobody
 // uses.
 TEST(JsonSchemaCheck, ReadsWhatIsUsedAlone) {
