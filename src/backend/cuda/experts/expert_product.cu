@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kMaxThreads<Tiles>, 1)
     PieceView piece;
     do {
       ring.next(work.args, nullptr, piece);
-      multiply_piece<kGroupStrips, Tiles, AnyScales>(m, piece, input, next, totals);
+      multiply_piece<kGroupStrips, Tiles, AnyScales, kAllWidths>(m, piece, input, next, totals);
       ring.release();
     } while ((piece.flags & kEndsShare) == 0);
   } else
@@ -178,8 +178,8 @@ __global__ void __launch_bounds__(kMaxThreads<Tiles>, 1)
   {
     if (threadIdx.x >= kProductThreads) return;
     dependency_wait();
-    multiply_piece<kGroupStrips, Tiles, AnyScales>(m, whole_group(m, work.group), input, next,
-                                                   totals);
+    multiply_piece<kGroupStrips, Tiles, AnyScales, kAllWidths>(m, whole_group(m, work.group), input,
+                                                               next, totals);
   }
   product_sync();  // nothing of the ring is read any more
   auto* parts = reinterpret_cast<float*>(shared + kBarrierBytes);

@@ -11,6 +11,8 @@
 
 #include <cuda_fp16.h>
 
+#include <type_traits>
+
 #include "backend/cuda/device/mma.cuh"
 #include "backend/cuda/weights/code_matrix.h"
 
@@ -220,40 +222,40 @@ __device__ __forceinline__ void add_units(const Chunk& chunk, const ChunkCodes& 
 }
 
 // sums = codes · x over one chunk. An input has Σx of its chunks, or they are found on the way.
-template <int Strips, int Tiles, class Input>
+// kWidths: those that there may be.
+template <WidthSet kWidths, int Strips, int Tiles, class Input>
 __device__ __forceinline__ void multiply_chunk(const Chunk& chunk, const ChunkCodes& codes,
                                                const Input& input, ChunkSums<Strips, Tiles>& sums) {
   sums.clear();
   typename Input::ChunkSum x;
   if constexpr (Input::kHasSums) x = input.sum(chunk);
-  switch (chunk.bits) {
-    case 2:
-      add_units<2, unit_bytes(2)>(chunk, codes, input, sums);
-      break;
-    case 3:
-      add_units<3, unit_bytes(3)>(chunk, codes, input, sums);
-      break;
-    case 4:
-      add_units<4, unit_bytes(4)>(chunk, codes, input, sums);
-      break;
-    case 5:
-      add_units<5, unit_bytes(5)>(chunk, codes, input, sums);
-      break;
-    case 6:
-      add_units<6, unit_bytes(6)>(chunk, codes, input, sums);
-      break;
-    default:  // 8: the high nibbles, times 16, then the low ones
-      add_units<4, unit_bytes(8)>(chunk, codes, input, sums);
+  const auto add = [&]<int kBits>(std::integral_constant<int, kBits>) {
+    if constexpr (has_width(kWidths, kBits)) {
+      add_units<kBits, unit_bytes(kBits)>(chunk, codes, input, sums);
+    }
+  };
+  if (is_width<4, kWidths>(chunk.bits)) {
+    add(std::integral_constant<int, 4>{});
+  } else if (is_width<5, kWidths>(chunk.bits)) {
+    add(std::integral_constant<int, 5>{});
+  } else if (is_width<6, kWidths>(chunk.bits)) {
+    add(std::integral_constant<int, 6>{});
+  } else if (is_width<3, kWidths>(chunk.bits)) {
+    add(std::integral_constant<int, 3>{});
+  } else if (is_width<2, kWidths>(chunk.bits)) {
+    add(std::integral_constant<int, 2>{});
+  } else if constexpr (has_width(kWidths, 8)) {  // the high nibbles, times 16, then the low ones
+    add_units<4, unit_bytes(8)>(chunk, codes, input, sums);
 #pragma unroll
-      for (int n = 0; n < Tiles; ++n)
+    for (int n = 0; n < Tiles; ++n)
 #pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          sums.x[n][c] = 0.0f;
+      for (int c = 0; c < 4; ++c) {
+        sums.x[n][c] = 0.0f;
 #pragma unroll
-          for (int i = 0; i < Strips; ++i) sums.codes.at[i][n][c] *= 16.0f;
-        }
-      add_units<4, unit_bytes(8)>(chunk, {codes.first + unit_bytes(4), codes.stride, codes.strips},
-                                  input, sums);
+        for (int i = 0; i < Strips; ++i) sums.codes.at[i][n][c] *= 16.0f;
+      }
+    add_units<4, unit_bytes(8)>(chunk, {codes.first + unit_bytes(4), codes.stride, codes.strips},
+                                input, sums);
   }
   if constexpr (Input::kHasSums) {
 #pragma unroll

@@ -503,7 +503,7 @@ void start(ExecContext& ctx, Launch& launch_args) {
   const std::size_t bytes = cuda_ops_of(ctx).backend->facts().shared_bytes_per_cta;
   BL_CHECK((lay_out<Tiles, Strips>(bytes, launch_args)));
   const bool gptq = launch_args.args.matrices[0].view.kind != ScaleKind::kExl2;
-  const WidthSet widths = launch_args.work.widths;
+  const WidthSet widths = widths_of(launch_args.args);
   const HeldKernel kernel =
       gptq ? kernel_of<Tiles, true, Strips>(widths) : kernel_of<Tiles, false, Strips>(widths);
   BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -549,7 +549,6 @@ HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
     work.whole = work.whole && held.whole;
     work.upper_adds = work.upper_adds && held.upper_adds;
     work.quads[i] = held.quads;
-    work.widths |= weights[i]->plan.widths();
     for (std::size_t w = 0; w < kHeldWarps; ++w) {
       work.code_bytes[w] = std::max(work.code_bytes[w], held.code_bytes[w]);
     }

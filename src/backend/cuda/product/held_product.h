@@ -26,7 +26,6 @@ struct HeldStrips {
 // A launch, planned.
 struct HeldWork : HeldCut {                  // what holds for all matrices
   const HeldQuad* quads[kMaxMatrices] = {};  // device, of HeldPlan
-  WidthSet widths = 0;                       // of all matrices
   HeldStrips shares;
   bool pairs = false;  // two strips at a time
   // Where several CTAs have parts of the same strips.

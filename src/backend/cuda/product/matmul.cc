@@ -82,6 +82,7 @@ void add_matrix(ProductArgs& product_args, const MatmulOutput& output, const Ten
   const CodeWeights& codes = *cuda_matrix(output.weight).codes();
   ProductMatrix& m = product_args.matrices[product_args.count++];
   m.view = codes.view;
+  m.widths = codes.plan.widths();
   m.piece_bytes = static_cast<std::int32_t>(codes.max_piece_bytes);
   m.piece_scale_bytes = static_cast<std::int32_t>(codes.max_piece_scale_bytes);
   m.place_of_channel = codes.place_of_channel;

@@ -78,7 +78,7 @@ class SummedInputReader : public InputReader<Tiles> {
 
 // totals += this warp's chunks of the piece. Chunks go round the warps: `next` is the warp's next
 // one, counted from the piece's first.
-template <int Strips, int Tiles, class Scales, class Input>
+template <int Strips, int Tiles, class Scales, WidthSet kWidths, class Input>
 __device__ __forceinline__ void multiply_piece(const CodeMatrixView& m, const PieceView& piece,
                                                const Input& input, int& next,
                                                Sums<Strips, Tiles>& totals) {
@@ -87,9 +87,9 @@ __device__ __forceinline__ void multiply_piece(const CodeMatrixView& m, const Pi
     Chunk chunk;
     *reinterpret_cast<uint4*>(&chunk) = piece.chunk_words[next];
     ChunkSums<Strips, Tiles> sums;
-    multiply_chunk(chunk,
-                   {piece.codes + chunk.offset * unit_bytes(1), piece.code_stride, piece.strips},
-                   input, sums);
+    multiply_chunk<kWidths>(
+        chunk, {piece.codes + chunk.offset * unit_bytes(1), piece.code_stride, piece.strips}, input,
+        sums);
     const Scales scales(m, chunk, lane, 1.0f / kCodeUnit);
     const std::byte* at = piece.scales + chunk.group * Scales::bytes(m.kind);
 #pragma unroll

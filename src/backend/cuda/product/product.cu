@@ -7,6 +7,7 @@
 #include "backend/cuda/product/piece_product.cuh"
 #include "backend/cuda/product/piece_ring.cuh"
 #include "backend/cuda/product/product_result.cuh"
+#include "backend/cuda/product/width_sets.h"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -62,7 +63,7 @@ class Results {
   float gate_[kEach];
 };
 
-template <int Strips, int Tiles, class Scales>
+template <int Strips, int Tiles, class Scales, WidthSet kWidths>
 __device__ __forceinline__ void multiply_share(const Launch& launch, std::byte* shared,
                                                PieceRing<true>& ring) {
   const ProductArgs& args = launch.args;
@@ -87,7 +88,7 @@ __device__ __forceinline__ void multiply_share(const Launch& launch, std::byte* 
     input.open(piece.fragments, piece.unit_stride, kFragmentBytes, args.tokens);
     input.open_sums(args.matrices[piece.matrix].chunk_sums + args.first_token * m.units,
                     brick_columns(args.tokens));
-    multiply_piece<Strips, Tiles, Scales>(m, piece, input, next, totals);
+    multiply_piece<Strips, Tiles, Scales, kWidths>(m, piece, input, next, totals);
     if ((piece.flags & kEndsStrips) == 0) {
       ring.release();
       continue;
@@ -107,7 +108,7 @@ __device__ __forceinline__ void multiply_share(const Launch& launch, std::byte* 
   } while ((piece.flags & kEndsShare) == 0);
 }
 
-template <int Strips, int Tiles, bool kGptq>
+template <int Strips, int Tiles, bool kGptq, WidthSet kWidths>
 __global__ void __launch_bounds__(kThreads, 1)
     product_kernel(const __grid_constant__ Launch launch) {
   extern __shared__ __align__(128) std::byte shared[];
@@ -129,7 +130,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   PieceRing<true> ring(launch.ring, walk);
   if (threadIdx.x >= kProductThreads) return;
 #endif
-  multiply_share<Strips, Tiles, Scales>(launch, shared, ring);
+  multiply_share<Strips, Tiles, Scales, kWidths>(launch, shared, ring);
 }
 
 // Lays out shared memory; returns its bytes.
@@ -149,12 +150,22 @@ int lay_out(const DeviceFacts& facts, int strips, int halves, Launch& launch) {
   return whole;
 }
 
+using ProductKernel = void (*)(Launch);
+
+template <int Strips, int Tiles, bool kGptq>
+ProductKernel kernel_of(WidthSet widths) {
+  return with_width_set<kGptq>(widths, [&]<WidthSet kWidths>() -> ProductKernel {
+    return product_kernel<Strips, Tiles, kGptq, kWidths>;
+  });
+}
+
 template <int Strips, int Tiles>
 void start(ExecContext& ctx, Launch& launch_args, int ctas) {
   const int bytes = lay_out(cuda_ops_of(ctx).backend->facts(), Strips, kHalves<Tiles>, launch_args);
   const bool gptq = launch_args.args.matrices[0].view.kind != ScaleKind::kExl2;
-  const auto kernel =
-      gptq ? product_kernel<Strips, Tiles, true> : product_kernel<Strips, Tiles, false>;
+  const WidthSet widths = widths_of(launch_args.args);
+  const ProductKernel kernel =
+      gptq ? kernel_of<Strips, Tiles, true>(widths) : kernel_of<Strips, Tiles, false>(widths);
   BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   launch(
       shape_of(ctx, dim3(static_cast<unsigned>(ctas)), kThreads, static_cast<std::size_t>(bytes)),
@@ -169,6 +180,12 @@ int share_of(const ProductArgs& args, int ctas) {
 }
 
 }  // namespace
+
+WidthSet widths_of(const ProductArgs& args) {
+  WidthSet widths = 0;
+  for (int i = 0; i < args.count; ++i) widths |= args.matrices[i].widths;
+  return widths;
+}
 
 void check_product(const ProductArgs& args) {
   const auto is_exl2 = [](const ProductMatrix& m) { return m.view.kind == ScaleKind::kExl2; };

@@ -24,6 +24,7 @@ BL_HD constexpr int brick_columns(int tokens) {
 
 struct ProductMatrix {
   CodeMatrixView view;
+  WidthSet widths = 0;  // that its codes have
   // The most that a piece takes of a strip: of codes, and of scales with what 16-byte copies bring.
   std::int32_t piece_bytes = 0;
   std::int32_t piece_scale_bytes = 0;
@@ -66,6 +67,9 @@ struct ProductArgs {
   bool gated = false;
   ActivationParameters activation;
 };
+
+// That occur in any of the matrices.
+WidthSet widths_of(const ProductArgs& args);
 
 // What every launch needs: matrices all EXL2 or all GPTQ, gated ones of equal strips. A bug else.
 void check_product(const ProductArgs& args);

@@ -403,9 +403,7 @@ void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares&
     launch_args.args.matrices[i].chunks_at = chunks * static_cast<int>(sizeof(Chunk));
     chunks += args.matrices[i].view.chunk_count;
   }
-  WidthSet widths = 0;
-  for (const CodeWeights* matrix : weights) widths |= matrix->plan.widths();
-  const TokenKernel kernel = kernel_of(args, widths);
+  const TokenKernel kernel = kernel_of(args, widths_of(args));
   BL_CUDA_CHECK(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes));
   launch(shape_of(ctx, dim3(static_cast<unsigned>(shares.ctas)), kThreads,

@@ -22,7 +22,7 @@ auto with_width_set(WidthSet of, const F& f) {
     return with_first_set<width_set({4}), width_set({2, 3, 4, 8})>(of, f);
   } else {  // what mixes are made of, with 6 bits where output layers often are
     return with_first_set<width_set({3, 4, 5, 6}), width_set({2, 3, 4}), width_set({5, 6, 8}),
-                          width_set({2, 3, 4, 5, 6, 8})>(of, f);
+                          kAllWidths>(of, f);
   }
 }
 

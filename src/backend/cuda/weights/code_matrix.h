@@ -76,6 +76,7 @@ constexpr WidthSet width_set(std::initializer_list<int> widths) {
   for (const int bits : widths) set |= 1u << bits;
   return set;
 }
+inline constexpr WidthSet kAllWidths = width_set({2, 3, 4, 5, 6, 8});
 BL_HD constexpr bool has_width(WidthSet set, int bits) { return (set >> bits & 1u) != 0; }
 
 // The planes of a width, in the order they lie in a unit.
