@@ -22,7 +22,7 @@ struct ImportOptions {
     v.group("Input and output");
     v(file, {"file", "FILE.gguf", "the model to import"});
     v(folder, {"-o,--out", "DIR", "the folder to write"});
-    v(force, {"--force", "", "replace a folder that is not empty"});
+    v(force, {"--force", "", "replace the model in a folder that is not empty"});
     v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});
   }
 };

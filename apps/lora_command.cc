@@ -36,7 +36,7 @@ struct MergeOptions {
     v(model, {"-m,--model", "DIR", "model folder or .gguf file"});
     lora.visit(v);
     v(folder, {"-o,--out", "OUT", "the folder to write: plain weights, fp16 where quantized"});
-    v(force, {"--force", "", "replace a folder that is not empty"});
+    v(force, {"--force", "", "replace the model in a folder that is not empty"});
     v(threads, {"--threads", "N", "threads of the CPU", "physical cores"});
     v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});
   }

@@ -50,7 +50,12 @@ void check_new_folder(const fs::path& target, bool force, std::span<const fs::pa
     fail(ErrorCode::kInvalidArgument,
          "the folder {} is not empty; give another one, or --force to replace it", target.string());
   }
-  // --force replaces the whole folder: never one that holds more than a model.
+  // --force replaces the whole folder: never one that holds no model, or more than one.
+  if (!fs::is_regular_file(target / "config.json")) {
+    fail(ErrorCode::kInvalidArgument,
+         "{} is not empty and has no config.json; --force replaces folders of models only",
+         target.string());
+  }
   for (const auto& entry : fs::directory_iterator(target)) {
     if (!entry.is_regular_file() || is_source(entry.path(), sources)) {
       fail(ErrorCode::kInvalidArgument,

@@ -9,7 +9,8 @@ namespace bl {
 std::filesystem::path normalized_folder(const std::filesystem::path& folder);
 
 // Throws kInvalidArgument where a folder may not be written: something is there, and either `force`
-// is not given or it holds more than plain files, or is or holds one of `sources`, which are read.
+// is not given or it is no model's (no config.json, or more than plain files), or it is or holds
+// one of `sources`, which are read.
 void check_new_folder(const std::filesystem::path& target, bool force,
                       std::span<const std::filesystem::path> sources);
 

@@ -57,16 +57,21 @@ Progress::~Progress() {
 }
 
 void Progress::advance(std::int64_t amount) {
-  std::int64_t done = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    done = done_ + amount;
-  }
-  update(done);
+  const std::lock_guard lock(mutex_);
+  set_done(done_ + amount);
 }
 
 void Progress::update(std::int64_t done) {
   const std::lock_guard lock(mutex_);
+  set_done(done);
+}
+
+std::int64_t Progress::done() const {
+  const std::lock_guard lock(mutex_);
+  return done_;
+}
+
+void Progress::set_done(std::int64_t done) {
   done_ = std::min(done, total_);
   const auto now = Clock::now();
   if (is_quiet() || now < next_draw_) return;

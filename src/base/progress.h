@@ -8,7 +8,7 @@ namespace bl {
 
 // Progress of one long operation on stderr: a bar with rate and time left on a terminal, a plain
 // line every few seconds elsewhere, nothing with --quiet or when it is over within two seconds.
-// update() may be called from any thread and as often as it pleases the caller.
+// Any thread may call anything, and as often as it pleases.
 class Progress {
  public:
   enum class Unit { kItems, kBytes, kTokens };
@@ -20,9 +20,11 @@ class Progress {
 
   void update(std::int64_t done);
   void advance(std::int64_t amount);
+  std::int64_t done() const;
 
  private:
   using Clock = std::chrono::steady_clock;
+  void set_done(std::int64_t done);  // with mutex_
   std::string rate_text(double seconds) const;
   void draw(double seconds);
 
@@ -34,7 +36,7 @@ class Progress {
   bool shown_ = false;
   Clock::time_point start_ = Clock::now();
   Clock::time_point next_draw_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
 };
 
 }  // namespace bl

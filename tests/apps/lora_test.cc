@@ -95,6 +95,9 @@ TEST_F(Lora, MergeWritesNothingHalf) {
   fs::create_directories(out);
   write_file_atomically(fs::path(out) / "mine.txt", "mine");
   expect_error(words, 1, "--force");
+  std::vector<std::string> forced = words;
+  forced.push_back("--force");
+  expect_error(forced, 1, "no config.json");
   EXPECT_EQ(read_file(fs::path(out) / "mine.txt"), "mine");
   std::vector<std::string> onto_model = words;
   onto_model[7] = model_;
