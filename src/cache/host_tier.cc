@@ -50,6 +50,7 @@ bool HostTier::grow() {
     slots_ = first;
     return false;
   }
+  free_.reserve(static_cast<std::size_t>(first + count));  // so that release() needs no memory
   slabs_.push_back(std::move(slab));
   for (std::int32_t slot = first + count; slot > first; --slot) free_.push_back(slot - 1);
   return true;
@@ -82,9 +83,9 @@ void HostTier::timed(Move&& move) {
 std::optional<std::int32_t> HostTier::store(std::int32_t page) {
   if (free_.empty() && !grow()) return std::nullopt;
   const std::int32_t slot = free_.back();
+  timed([&] { memory_.write_page(at(slot), page); });
   free_.pop_back();
   ++used_;
-  timed([&] { memory_.write_page(at(slot), page); });
   return slot;
 }
 

@@ -23,7 +23,8 @@ class HostTier {
   std::int32_t free_slots() const { return slots_ - used_; }
   std::size_t page_bytes() const { return page_bytes_; }
 
-  // Moves the page's bytes to a free slot. Nothing when there is none.
+  // Moves the page's bytes to a free slot. Nothing when there is none. What the move throws leaves
+  // the slot free.
   std::optional<std::int32_t> store(std::int32_t page);
   // Moves a slot's bytes into a page.
   void fetch(std::int32_t page, std::int32_t slot);

@@ -23,14 +23,17 @@ bool PageTable::reserve(std::int64_t tokens) {
   const std::size_t wanted = static_cast<std::size_t>(pages_for(tokens));
   if (wanted <= pages_.size()) return true;
   if (wanted - pages_.size() > static_cast<std::size_t>(pool_->free_pages())) return false;
-  while (pages_.size() < wanted) pages_.push_back(*pool_->take());
+  while (pages_.size() < wanted) {
+    pages_.push_back(-1);  // may throw: before a page is taken that nobody would give back
+    pages_.back() = *pool_->take();
+  }
   return true;
 }
 
 void PageTable::share(std::span<const std::int32_t> pages) {
   for (const std::int32_t page : pages) {
-    pool_->retain(page);
     pages_.push_back(page);
+    pool_->retain(page);
   }
 }
 

@@ -20,7 +20,7 @@ class PageTable {
   std::int64_t capacity() const;  // positions that have a slot
 
   // Makes room for positions [0, tokens). False when the pool has too few free pages; then nothing
-  // has changed.
+  // has changed. Throws bad_alloc, with some of the pages.
   [[nodiscard]] bool reserve(std::int64_t tokens);
 
   // Appends full pages of another sequence, shared from now on. Only onto a table whose own pages

@@ -104,7 +104,8 @@ bool PrefixCache::copy_beginning(PageTable& table, PrefixIndex::Longest longest)
   const std::int32_t source = index_.page(from);
   const bool was_idle = pool_.is_idle(source);
   const std::int64_t before = table.capacity();
-  pool_.retain(source);  // not to be evicted for its own copy
+  PageTable held(pool_);  // not to be evicted for its own copy
+  held.share({&source, 1});
   if (reserve(table, table.capacity() + 1)) {
     copy_(table.pages().back(), source);
     ++stats_.pages_copied;
@@ -113,7 +114,6 @@ bool PrefixCache::copy_beginning(PageTable& table, PrefixIndex::Longest longest)
     forget(from);
     table.share({&source, 1});
   }
-  pool_.release(source);
   return table.capacity() > before;
 }
 
@@ -188,12 +188,13 @@ bool PrefixCache::store(Node node, Eviction eviction) {
 bool PrefixCache::restore(Node node) {
   if (!make_room(1, Eviction::kExchange)) return false;
   const std::int32_t slot = index_.host_slot(node);
-  const std::int32_t page = *pool_.take();
+  PageTable taken(pool_);  // until the index has it
+  if (!taken.reserve(1)) return false;
+  const std::int32_t page = taken.pages().front();
   tier_->fetch(page, slot);
-  tier_->release(slot);
   index_.move_to_page(node, page);
+  tier_->release(slot);
   pool_.keep(page);
-  pool_.release(page);
   --restorable_;
   ++stats_.pages_restored;
   stats_.tokens_restored += kPageSlots;
@@ -254,8 +255,9 @@ void PrefixCache::publish(std::string_view salt, std::span<const std::int32_t> i
     Node node = index_.find_full(parent, own);
     if (node != PrefixIndex::kNone && index_.on_host(node)) {
       if (const Node part = index_.node_of(page); part != PrefixIndex::kNone) forget(part);
-      tier_->release(index_.host_slot(node));
+      const std::int32_t slot = index_.host_slot(node);
       index_.move_to_page(node, page);
+      tier_->release(slot);
       pool_.keep(page);
     } else if (node != PrefixIndex::kNone) {
       if (index_.page(node) != page) {

@@ -48,6 +48,10 @@ struct CacheStats {
 // With a host tier, what is evicted goes there if that is worth it, and comes back when a text asks
 // for it. A page is in one of both at a time. The tier evicts in the same order.
 //
+// Moving and copying pages throws what PageMemory and CopyPage do, and bad_alloc may come from
+// every call but truncate() and release(). Pool, index and tier stay as they should be; a table
+// that was being filled may have pages too many, and is to be released.
+//
 // Not thread-safe.
 class PrefixCache {
  public:

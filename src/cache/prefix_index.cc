@@ -1,6 +1,7 @@
 #include "cache/prefix_index.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/check.h"
 #include "ops/kv_layout.h"
@@ -30,6 +31,11 @@ std::int64_t common_prefix(std::span<const std::int32_t> a, std::span<const std:
 
 PrefixIndex::Node PrefixIndex::make_node() {
   if (unused_.empty()) {
+    if (nodes_.size() == nodes_.capacity()) {
+      const std::size_t more = std::max<std::size_t>(16, 2 * nodes_.size());
+      unused_.reserve(more);  // so that free_node() needs no memory
+      nodes_.reserve(more);
+    }
     nodes_.emplace_back();
     return static_cast<Node>(nodes_.size()) - 1;
   }
@@ -51,9 +57,14 @@ PrefixIndex::Node PrefixIndex::find_root(std::string_view salt) const {
 PrefixIndex::Node PrefixIndex::root(std::string_view salt) {
   if (const Node known = find_root(salt); known != kNone) return known;
   const Node node = make_node();
-  at(node).salt = salt;
-  at(node).hash = std::hash<std::string_view>()(salt);
-  roots_.emplace(salt, node);
+  try {
+    at(node).salt = salt;
+    at(node).hash = std::hash<std::string_view>()(salt);
+    roots_.emplace(salt, node);
+  } catch (const std::bad_alloc&) {
+    free_node(node);
+    throw;
+  }
   return node;
 }
 
@@ -100,19 +111,30 @@ PrefixIndex::Node PrefixIndex::insert(Node parent, std::span<const std::int32_t>
   BL_CHECK(parent != kNone && page >= 0 && !ids.empty() && ids.size() <= kPageSlots);
   BL_CHECK(is_root(parent) || (at(parent).ids.size() == kPageSlots && !on_host(parent)));
   BL_CHECK(node_of(page) == kNone);
-  const Node node = make_node();
-  Entry& entry = at(node);
-  entry.hash = chain_hash(at(parent).hash, ids);
-  entry.parent = parent;
-  entry.page = page;
-  entry.ids.assign(ids.begin(), ids.end());
-  std::vector<Node>& children = at(parent).children;
-  const std::size_t place = place_among(at(parent), ids);
-  children.insert(children.begin() + static_cast<std::ptrdiff_t>(place), node);
-  if (ids.size() == kPageSlots) full_.emplace(entry.hash, node);
-  of_page_.emplace(page, node);
+  Node node = kNone;
+  try {
+    node = make_node();
+    Entry& entry = at(node);
+    entry.hash = chain_hash(at(parent).hash, ids);
+    entry.parent = parent;
+    entry.page = page;
+    entry.age = ages_.end();
+    entry.ids.assign(ids.begin(), ids.end());
+    entry.age = ages_.insert(ages_.end(), node);
+    if (ids.size() == kPageSlots) full_.emplace(entry.hash, node);
+    of_page_.emplace(page, node);
+    std::vector<Node>& children = at(parent).children;
+    const std::size_t place = place_among(at(parent), ids);
+    children.insert(children.begin() + static_cast<std::ptrdiff_t>(place), node);
+  } catch (const std::bad_alloc&) {
+    if (node != kNone) {
+      unlink(node);
+      free_node(node);
+    }
+    drop_empty_root(parent);
+    throw;
+  }
   ++at(parent).near_children;
-  entry.age = ages_.insert(ages_.end(), node);
   return node;
 }
 
@@ -123,22 +145,31 @@ void PrefixIndex::erase(Node node) {
   std::vector<Node>& siblings = at(parent).children;
   siblings.erase(siblings.begin() +
                  static_cast<std::ptrdiff_t>(place_among(at(parent), entry.ids)));
-  if (entry.ids.size() == kPageSlots) {
-    const auto [begin, end] = full_.equal_range(entry.hash);
-    full_.erase(std::find_if(begin, end, [&](const auto& item) { return item.second == node; }));
-  }
+  if (!on_host(node)) --at(parent).near_children;
+  unlink(node);
+  free_node(node);
+  drop_empty_root(parent);
+}
+
+// Takes a node that no parent has any more, or not yet, out of what else finds it.
+void PrefixIndex::unlink(Node node) {
+  const Entry& entry = at(node);
+  const auto [begin, end] = full_.equal_range(entry.hash);
+  const auto known =
+      std::find_if(begin, end, [&](const auto& item) { return item.second == node; });
+  if (known != end) full_.erase(known);
   if (on_host(node)) {
     host_ages_.erase(entry.age);
-  } else {
-    of_page_.erase(entry.page);
-    --at(parent).near_children;
-    ages_.erase(entry.age);
+    return;
   }
+  if (node_of(entry.page) == node) of_page_.erase(entry.page);
+  if (entry.age != ages_.end()) ages_.erase(entry.age);
+}
+
+void PrefixIndex::drop_empty_root(Node node) {
+  if (!is_root(node) || !at(node).children.empty()) return;
+  roots_.erase(at(node).salt);
   free_node(node);
-  if (is_root(parent) && at(parent).children.empty()) {
-    roots_.erase(at(parent).salt);
-    free_node(parent);
-  }
 }
 
 PrefixIndex::Node PrefixIndex::node_of(std::int32_t page) const {

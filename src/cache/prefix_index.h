@@ -22,7 +22,8 @@ namespace bl {
 // A page is in the cache's own memory or, after its eviction, in a slot of host memory; a page in
 // the cache's own memory never stands behind one on the host.
 //
-// Knows nothing of pools and memory: PrefixCache does.
+// Knows nothing of pools and memory: PrefixCache does. Where an addition throws bad_alloc nothing
+// has changed; nothing else throws.
 class PrefixIndex {
  public:
   using Node = std::int32_t;
@@ -91,6 +92,8 @@ class PrefixIndex {
   Entry& at(Node node) { return nodes_[static_cast<std::size_t>(node)]; }
   Node make_node();
   void free_node(Node node);
+  void unlink(Node node);
+  void drop_empty_root(Node node);
   std::size_t place_among(const Entry& parent, std::span<const std::int32_t> ids) const;
 
   std::vector<Entry> nodes_;
