@@ -83,8 +83,8 @@ bool AddedTokens::adjust(const AddedToken& token, std::string_view text, std::si
   return true;
 }
 
-std::vector<TextPart> AddedTokens::split(std::string_view text, bool normalized) const {
-  const Finder& finder = normalized ? normalized_ : raw_;
+std::vector<TextPart> AddedTokens::split(std::string_view text, const Search& search) const {
+  const Finder& finder = search.normalized ? normalized_ : raw_;
   std::vector<TextPart> parts;
   std::size_t used = 0;  // up to here the text is in `parts`
   if (!finder.trie.empty()) {
@@ -102,6 +102,7 @@ std::vector<TextPart> AddedTokens::split(std::string_view text, bool normalized)
       const AddedToken& token = tokens_[static_cast<std::size_t>(match.value)];
       TextPart part{i, i + match.size, token.id};
       i += match.size;
+      if (token.special && !search.special) continue;
       if (!adjust(token, text, used, part)) continue;
       if (used < part.begin) parts.push_back({used, part.begin, -1});
       parts.push_back(part);

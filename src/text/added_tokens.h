@@ -43,8 +43,12 @@ class AddedTokens {
   const AddedToken* find(std::string_view content) const;
   int id_limit() const { return id_limit_; }
 
-  // Cuts a text (valid UTF-8) into parts, none empty; tokens of `normalized` or of the others.
-  std::vector<TextPart> split(std::string_view text, bool normalized) const;
+  struct Search {
+    bool normalized = false;  // for these tokens, or for the others
+    bool special = true;      // special ones are tokens, not text like any other
+  };
+  // Cuts a text (valid UTF-8) into parts, none empty.
+  std::vector<TextPart> split(std::string_view text, const Search& search) const;
 
  private:
   // Tokens of one kind, by trie; starts_ says at which bytes a search is worth it.

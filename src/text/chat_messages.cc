@@ -32,7 +32,29 @@ std::string joined_parts(const OrderedJson& parts, const std::string& what) {
   return text;
 }
 
+// A list of objects, each of which describes or calls a function.
+void check_functions(const OrderedJson& list, const std::string& what) {
+  if (!list.is_array()) {
+    fail(ErrorCode::kInvalidArgument, "{} is {}, should be a list of objects", what,
+         json_text(list));
+  }
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const OrderedJson& one = list[i];
+    if (!one.is_object() || (one.contains("function") && !is_text_of(one["function"], "name"))) {
+      fail(ErrorCode::kInvalidArgument,
+           "{}[{}]: {} should be an object whose \"function\" is an object with a name", what, i,
+           json_text(one));
+    }
+  }
+}
+
 }  // namespace
+
+OrderedJson template_tools(const OrderedJson& tools) {
+  if (tools.is_null()) return tools;
+  check_functions(tools, "tools");
+  return tools;
+}
 
 OrderedJson template_messages(const OrderedJson& messages) {
   if (!messages.is_array() || messages.empty()) {
@@ -44,6 +66,11 @@ OrderedJson template_messages(const OrderedJson& messages) {
     if (!is_text_of(message, "role")) {
       fail(ErrorCode::kInvalidArgument, "messages[{}]: {} is no message with a role", i,
            json_text(message));
+    }
+    if (const auto calls = message.find("tool_calls"); calls != message.end()) {
+      if (!calls->is_null()) {
+        check_functions(*calls, fmt::format("messages[{}].tool_calls", i));
+      }
     }
     const auto content = message.find("content");
     if (content == message.end() || content->is_string() || content->is_null()) continue;

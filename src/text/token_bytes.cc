@@ -50,23 +50,31 @@ std::string part_of_character(std::string_view token) {
 
 }  // namespace
 
+TokenBytes::TokenBytes(const Tokenizer& tokenizer)
+    : tokenizer_(tokenizer), anchor_(find_anchor(tokenizer)) {
+  if (anchor_) before_ = tokenizer.decode({&*anchor_, 1}, true);
+}
+
+std::string TokenBytes::of(std::int32_t id) const {
+  const std::string_view token = tokenizer_.id_to_token(id);
+  if (token.empty() || tokenizer_.is_special(id)) return {};
+  const std::array<std::int32_t, 2> pair{anchor_.value_or(id), id};
+  const std::string text =
+      tokenizer_.decode(anchor_ ? std::span(pair) : std::span(pair).last(1), true);
+  // A decoder that changes what came before it says nothing about this token alone.
+  if (!text.starts_with(before_)) return {};
+  std::string bytes = text.substr(before_.size());
+  if (bytes.find(kReplacement) != bytes.npos && token.find(kReplacement) == token.npos) {
+    bytes = part_of_character(token);
+  }
+  return bytes;
+}
+
 std::vector<std::string> token_bytes(const Tokenizer& tokenizer) {
-  const std::optional<std::int32_t> anchor = find_anchor(tokenizer);
-  const std::string before = anchor ? tokenizer.decode({&*anchor, 1}, true) : std::string();
+  const TokenBytes bytes(tokenizer);
   std::vector<std::string> all(static_cast<std::size_t>(tokenizer.vocab_size()));
   for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    const std::string_view token = tokenizer.id_to_token(id);
-    if (token.empty() || tokenizer.is_special(id)) continue;
-    std::string& bytes = all[static_cast<std::size_t>(id)];
-    const std::array<std::int32_t, 2> pair{anchor.value_or(id), id};
-    const std::string text =
-        tokenizer.decode(anchor ? std::span(pair) : std::span(pair).last(1), true);
-    // A decoder that changes what came before it says nothing about this token alone.
-    if (!text.starts_with(before)) continue;
-    bytes = text.substr(before.size());
-    if (bytes.find(kReplacement) != bytes.npos && token.find(kReplacement) == token.npos) {
-      bytes = part_of_character(token);
-    }
+    all[static_cast<std::size_t>(id)] = bytes.of(id);
   }
   return all;
 }

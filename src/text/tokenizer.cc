@@ -89,23 +89,25 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
   std::vector<std::int32_t> ids;
   ids.reserve(text.size() / 4 + 8);
   const auto session = parts_->model->start(text.size());
-  for (const TextPart& part : parts_->added.split(text, false)) {
+  const bool special = options.parse_special;
+  for (const TextPart& part : parts_->added.split(text, {.special = special})) {
     if (part.id >= 0) {
       ids.push_back(part.id);
     } else {
-      encode_text(text.substr(part.begin, part.end - part.begin), part.begin == 0, session.get(),
-                  ids);
+      const TextRun run{text.substr(part.begin, part.end - part.begin), part.begin == 0, special};
+      encode_text(run, session.get(), ids);
     }
   }
   return parts_->post_processor->apply(std::move(ids), options.add_special);
 }
 
-void Tokenizer::encode_text(std::string_view text, bool at_origin, void* session,
+void Tokenizer::encode_text(const TextRun& run, void* session,
                             std::vector<std::int32_t>& out) const {
   auto& model = *static_cast<TokenModel::Session*>(session);
-  NormalizedText normalized{std::string(text), at_origin};
+  NormalizedText normalized{std::string(run.text), run.at_origin};
   if (parts_->normalizer) parts_->normalizer->apply(normalized);
-  const std::vector<TextPart> parts = parts_->added.split(normalized.text, true);
+  const std::vector<TextPart> parts =
+      parts_->added.split(normalized.text, {.normalized = true, .special = run.parse_special});
   for (const TextPart& part : parts) {
     if (part.id >= 0) {
       out.push_back(part.id);

@@ -13,6 +13,9 @@ namespace bl {
 
 struct EncodeOptions {
   bool add_special = true;  // what the post-processor puts around a text (BOS, EOS)
+  // Special tokens that the text spells are such tokens; false: text like any other, as it should
+  // be where strangers write it.
+  bool parse_special = true;
 };
 
 struct TokenizerParts;
@@ -76,8 +79,12 @@ class Tokenizer {
   friend class TextStream;
   explicit Tokenizer(TokenizerParts parts);
 
-  void encode_text(std::string_view text, bool at_origin, void* session,
-                   std::vector<std::int32_t>& out) const;
+  struct TextRun {
+    std::string_view text;
+    bool at_origin = false;  // of what was given
+    bool parse_special = true;
+  };
+  void encode_text(const TextRun& run, void* session, std::vector<std::int32_t>& out) const;
   void decode_one(std::int32_t id, bool skip_special, DecodeStage& stage) const;
   void surround_by_config();
 

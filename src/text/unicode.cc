@@ -148,6 +148,18 @@ void append_lower_case(char32_t c, std::string& out) {
   append_utf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
 }
 
+std::vector<char32_t> case_variants(char32_t c) {
+  const auto simple = [](char32_t of, utf8proc_int32_t (*to)(utf8proc_int32_t)) {
+    return static_cast<char32_t>(to(static_cast<utf8proc_int32_t>(of)));
+  };
+  const char32_t upper = simple(c, utf8proc_toupper);
+  std::vector<char32_t> variants{c, upper, simple(c, utf8proc_totitle), simple(c, utf8proc_tolower),
+                                 simple(upper, utf8proc_tolower)};
+  std::sort(variants.begin(), variants.end());
+  variants.erase(std::unique(variants.begin(), variants.end()), variants.end());
+  return variants;
+}
+
 std::string normalize_unicode(std::string_view text, NormalForm form) {
   const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
   const bool compose = form == NormalForm::kNfc || form == NormalForm::kNfkc;

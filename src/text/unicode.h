@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace bl {
 
@@ -22,6 +23,10 @@ bool is_word_character(char32_t c);
 
 // Full lower case of one character without context (so that final sigma stays a plain sigma).
 void append_lower_case(char32_t c, std::string& out);
+
+// The characters that differ from `c` in case alone, `c` among them: its simple upper, lower and
+// title case, and the lower case of those. Ascending; one where there is no case.
+std::vector<char32_t> case_variants(char32_t c);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 

@@ -50,6 +50,22 @@ TEST(ChatMessages, SaysWhatIsWrongWhere) {
             R"(messages[0].content: "a" is no part with a type)");
   EXPECT_EQ(error_of(R"([{"role":"user","content":[{"type":"text","text":1}]}])"),
             "messages[0].content: a part of type text should hold it as \"text\"");
+  EXPECT_EQ(error_of(R"([{"role":"assistant","tool_calls":5}])"),
+            "messages[0].tool_calls is 5, should be a list of objects");
+  EXPECT_NE(error_of(R"([{"role":"assistant","tool_calls":[{"function":"f"}]}])"), "none");
+  EXPECT_EQ(error_of(R"([{"role":"assistant","tool_calls":null}])"), "none");
+}
+
+TEST(ChatMessages, ToolsAreObjectsWithNamedFunctions) {
+  for (const char* right : {"null", "[]", R"([{"type":"function","function":{"name":"f"}}])",
+                            R"([{"name":"f","parameters":{}}])"}) {
+    EXPECT_EQ(template_tools(read(right)), read(right));
+  }
+  for (const char* wrong :
+       {"5", R"("f")", "{}", "true", "[5]", "[[]]", "[null]", R"([{"function":5}])",
+        R"([{"function":{}}])", R"([{"function":{"name":5}}])"}) {
+    EXPECT_THROW(template_tools(read(wrong)), Error) << wrong;
+  }
 }
 
 }  // namespace

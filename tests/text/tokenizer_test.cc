@@ -68,6 +68,22 @@ TEST(Tokenizer, EncodesAndDecodes) {
   EXPECT_TRUE(tokenizer->encode("").empty());
 }
 
+// As transformers with split_special_tokens: only what is flagged special becomes text.
+TEST(Tokenizer, SpecialTokensMayBeText) {
+  Json document = small_document();
+  const Json letters = {{"<", 7}, {"s", 8}, {">", 9}, {"/", 10}};
+  for (const auto& [letter, id] : letters.items()) document["model"]["vocab"][letter] = id;
+  Json& added = document["added_tokens"];
+  added[0]["id"] = 11;
+  added[1]["id"] = 12;
+  added.push_back({{"id", 13}, {"content", "<a>"}, {"special", false}});
+  added.push_back({{"id", 14}, {"content", "<c>"}, {"special", true}, {"normalized", true}});
+  const auto tokenizer = make(document);
+  EXPECT_EQ(tokenizer->encode("a<s>b<a></s><c>"), (Ids{0, 11, 1, 13, 12, 14}));
+  EXPECT_EQ(tokenizer->encode("a<s>b<a></s><c>", {.parse_special = false}),
+            (Ids{0, 7, 8, 9, 1, 13, 7, 10, 8, 9, 7, 2, 9}));
+}
+
 TEST(Tokenizer, ConfigurationDecidesWithoutPostProcessor) {
   const char* config = R"({"add_bos_token": true, "add_eos_token": true, "bos_token": "<s>",
     "eos_token": {"content": "</s>"}, "model_max_length": 1000000000000000019884624838656,
