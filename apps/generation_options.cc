@@ -17,6 +17,16 @@ void add_texts(const std::vector<std::string>& given, bool behind, std::vector<s
   to.insert(to.end(), given.begin(), given.end());
 }
 
+std::vector<std::string> split_at_commas(std::string_view list) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t comma = list.find(',');
+    parts.emplace_back(list.substr(0, comma));
+    if (comma == list.npos) return parts;
+    list.remove_prefix(comma + 1);
+  }
+}
+
 }  // namespace
 
 SamplingParams GenerationOptions::resolve(const SamplingParams& of_model) const {
@@ -24,6 +34,7 @@ SamplingParams GenerationOptions::resolve(const SamplingParams& of_model) const 
   const std::optional<SamplingPreset> named = preset.load();
   if (named) named->apply(params);
   sampling.apply(params);
+  if (!sampler_order.empty()) params.sampler_order = split_at_commas(sampler_order);
   params.max_tokens = max_tokens > 0 ? max_tokens : params.max_tokens;
   params.min_tokens = min_tokens > 0 ? min_tokens : params.min_tokens;
   add_texts(stops, named && named->adds("stop"), params.stop_strings);

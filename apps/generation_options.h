@@ -25,6 +25,7 @@ struct GenerationOptions {
   ConstraintOptions constraint;
   PresetOption preset;
   Overrides<SamplingParams> sampling;
+  std::string sampler_order;
 
   template <class V>
   void visit(V&& v) {
@@ -42,6 +43,10 @@ struct GenerationOptions {
     v.group("Sampling (generation_config.json wins over these defaults, a preset over both)");
     preset.visit(v);
     sampling.visit(v);
+    v(sampler_order,
+      {"--sampler-order", "NAMES",
+       "another order of the samplers, such as top-k,min-p,temperature; all that are "
+       "on must be named"});
     v(greedy, {"--greedy", "", "always the likeliest token"});
   }
 

@@ -1,6 +1,7 @@
 #include "sample/constraint.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -15,6 +16,9 @@ constexpr std::size_t kBits = 32;
 // the tables (xgrammar's ParserState is 40 bytes).
 constexpr std::size_t kBytesOfStep = 16;
 
+// Made while there is memory; copies share the text.
+const Error kNoMemory(ErrorCode::kOutOfMemory, "out of memory while an answer was constrained");
+
 void set_bit(std::vector<std::uint32_t>& words, std::int32_t token, bool value) {
   const auto at = static_cast<std::size_t>(token);
   if (token < 0 || at / kBits >= words.size()) return;
@@ -27,7 +31,11 @@ void set_bit(std::vector<std::uint32_t>& words, std::int32_t token, bool value) 
 Constraint::Constraint(CompiledConstraint compiled, std::vector<std::int32_t> end_tokens)
     : compiled_(std::move(compiled)), end_tokens_(std::move(end_tokens)) {
   credit_ = compiled_.limits.saved_seconds;
-  work([&](const WorkBudget&) { walk_ = compiled_.grammar->start(); });
+  work([&](const WorkBudget&) {
+    for (const CompiledConstraint::Part& part : compiled_.parts) {
+      parts_.push_back({.walk = part.grammar->start(), .trigger_token = part.trigger_token});
+    }
+  });
   std::sort(end_tokens_.begin(), end_tokens_.end());
   std::size_t tokens = compiled_.vocab;
   for (const std::int32_t end : end_tokens_) {
@@ -47,6 +55,9 @@ void Constraint::work(const F& body) {
   } catch (const Error& error) {
     error_ = error;
     throw;
+  } catch (const std::bad_alloc&) {
+    error_ = kNoMemory;
+    throw *error_;
   }
   credit_ -= budget.seconds();
 }
@@ -62,23 +73,36 @@ void Constraint::prepare() {
 }
 
 void Constraint::compute() {
-  if (is_free()) {
-    std::fill(words_.begin(), words_.end(), ~std::uint32_t{0});
-    any_text_ = true;
-    set_ends(false);
-    return;
-  }
-  const std::size_t own = (compiled_.vocab + kBits - 1) / kBits;
-  std::fill(words_.begin() + static_cast<std::ptrdiff_t>(own), words_.end(), 0);
-  work([&](const WorkBudget&) { walk_->fill(std::span(words_).first(own)); });
+  fill_text();
   set_ends(false);
-  const bool whole = walk_->complete();
+  const bool whole = complete();
   // Where no token ends an answer, it is over behind its first one.
   if (whole && compiled_.prefer_end && (accepted_ > 0 || !end_tokens_.empty())) {
     std::fill(words_.begin(), words_.end(), 0);
   }
   any_text_ = std::any_of(words_.begin(), words_.end(), [](std::uint32_t w) { return w != 0; });
   set_ends(whole);
+}
+
+// words_ = what all parts take.
+void Constraint::fill_text() {
+  std::fill(words_.begin(), words_.end(), ~std::uint32_t{0});
+  const std::size_t own = (compiled_.vocab + kBits - 1) / kBits;
+  bool first = true;
+  for (const Part& part : parts_) {
+    if (part.is_free()) continue;
+    const std::span<std::uint32_t> all = std::span(words_).first(own);
+    if (std::exchange(first, false)) {
+      work([&](const WorkBudget&) { part.walk->fill(all); });
+      std::fill(words_.begin() + static_cast<std::ptrdiff_t>(own), words_.end(), 0);
+      continue;
+    }
+    work([&](const WorkBudget&) {
+      part_words_.resize(own);
+      part.walk->fill(part_words_);
+    });
+    for (std::size_t i = 0; i < own; ++i) all[i] &= part_words_[i];
+  }
 }
 
 void Constraint::set_ends(bool allowed) {
@@ -91,8 +115,9 @@ std::span<const std::uint32_t> Constraint::mask() {
   if (error_) throw *error_;
   if (!any_text_ && !complete()) {
     fail(ErrorCode::kInvalidArgument,
-         "the constraint cannot be satisfied: no token of this vocabulary may follow the text so "
-         "far, which is not whole yet");
+         "the constraint{} cannot be satisfied{}: no token of this vocabulary may follow the text "
+         "so far, which is not whole yet",
+         parts_.size() > 1 ? "s" : "", parts_.size() > 1 ? " together" : "");
   }
   return words_;
 }
@@ -101,6 +126,19 @@ bool Constraint::allows(std::int32_t token) {
   const std::span<const std::uint32_t> words = mask();
   const auto at = static_cast<std::size_t>(token);
   return token >= 0 && at / kBits < words.size() && (words[at / kBits] >> at % kBits & 1) != 0;
+}
+
+// Whether every part takes it; where one does not, nothing has changed.
+bool Constraint::accept_text(std::int32_t token) {
+  std::size_t done = 0;
+  while (done < parts_.size() && (parts_[done].is_free() || parts_[done].walk->accept(token))) {
+    ++done;
+  }
+  if (done == parts_.size()) return true;
+  for (std::size_t i = 0; i < done; ++i) {
+    if (!parts_[i].is_free()) parts_[i].walk->rollback(1);
+  }
+  return false;
 }
 
 void Constraint::accept(std::int32_t token) {
@@ -113,16 +151,17 @@ void Constraint::accept(std::int32_t token) {
   if (is_end) {
     if (!complete()) refuse();
     ++ended_;
-  } else if (is_free()) {
-    if (token == compiled_.trigger_token) trigger_at_ = accepted_ + 1;
   } else {
     bool accepted = false;
     work([&](const WorkBudget& budget) {
-      accepted = walk_->accept(token);
+      accepted = accept_text(token);
       kept = budget.spent() * kBytesOfStep;
     });
     if (!accepted) refuse();
     credit_ = std::min(credit_ + compiled_.limits.token_seconds, compiled_.limits.saved_seconds);
+    for (Part& part : parts_) {
+      if (part.is_free() && token == part.trigger_token) part.trigger_at = accepted_ + 1;
+    }
   }
   ++accepted_;
   kept_.push_back(kept);
@@ -138,24 +177,26 @@ void Constraint::accept(std::int32_t token) {
 
 void Constraint::rollback(std::int64_t tokens) {
   BL_CHECK(tokens >= 0 && tokens <= accepted_);
-  std::int64_t of_walk = 0;
-  for (std::int64_t i = 0; i < tokens; ++i) {
+  const std::int64_t before = accepted_ - ended_;  // an end is no text to the grammars
+  ended_ -= std::min(ended_, tokens);
+  accepted_ -= tokens;
+  for (; kept_.size() > static_cast<std::size_t>(accepted_); kept_.pop_back()) {
     kept_bytes_ -= kept_.back();
-    kept_.pop_back();
-    if (ended_ > 0) {
-      --ended_;
-    } else if (trigger_at_ == accepted_) {
-      trigger_at_.reset();
-    } else if (!is_free()) {
-      ++of_walk;
-    }
-    --accepted_;
   }
-  walk_->rollback(static_cast<std::int32_t>(of_walk));
+  const std::int64_t after = accepted_ - ended_;
+  for (Part& part : parts_) {
+    if (part.is_free()) continue;
+    const std::int64_t begin = part.trigger_at.value_or(0);
+    part.walk->rollback(static_cast<std::int32_t>(before - std::max(after, begin)));
+    if (begin > after) part.trigger_at.reset();
+  }
   prepared_ = prepared_ && tokens == 0;
 }
 
-bool Constraint::complete() const { return !is_free() && walk_->complete(); }
+bool Constraint::complete() const {
+  return std::all_of(parts_.begin(), parts_.end(),
+                     [](const Part& part) { return !part.is_free() && part.walk->complete(); });
+}
 
 bool Constraint::finished() {
   if (ended_ > 0) return true;

@@ -14,16 +14,20 @@ namespace bl {
 
 // A compiled constraint, as requests share it.
 struct CompiledConstraint {
-  std::shared_ptr<const CompiledGrammar> grammar{};
-  std::size_t vocab = 0;            // tokens that the grammar knows
-  std::int32_t trigger_token = -1;  // ConstraintSpec::trigger_token
-  bool prefer_end = false;          // ConstraintSpec::prefer_end
+  struct Part {
+    std::shared_ptr<const CompiledGrammar> grammar{};
+    std::int32_t trigger_token = -1;  // ConstraintSpec::trigger_token
+  };
+  std::vector<Part> parts{};  // that hold together
+  std::size_t vocab = 0;      // tokens that the grammars know
+  bool prefer_end = false;    // ConstraintSpec::prefer_end of one of them
   ConstraintLimits limits{};
 };
 
 // Where one answer stands in its constraint: which tokens may follow. Tokens that end an answer may
 // follow exactly where the text so far is whole, and alone there with prefer_end; special tokens
-// never do.
+// never do. Of several grammars that hold together, every one must take a token; where each has
+// some and they have none in common, the constraint cannot be satisfied.
 //
 // The next mask is computed by prepare(), on whatever thread, so that it can be made while the
 // model runs; mask() does it where nobody did. One thread at a time. A grammar so ambiguous that a
@@ -55,20 +59,29 @@ class Constraint {
   bool finished();
 
  private:
-  // Before the trigger token, where there is one.
-  bool is_free() const { return compiled_.trigger_token >= 0 && !trigger_at_; }
+  // One grammar of those that hold together.
+  struct Part {
+    // Before the trigger token, where there is one.
+    bool is_free() const { return trigger_token >= 0 && !trigger_at; }
+    std::unique_ptr<GrammarWalk> walk;
+    std::int32_t trigger_token = -1;
+    std::optional<std::int64_t> trigger_at{};  // how many had been accepted with the trigger
+  };
+
   void compute();
+  void fill_text();
+  bool accept_text(std::int32_t token);
   template <class F>
   void work(const F& body);
   void set_ends(bool allowed);
 
   CompiledConstraint compiled_;
   std::vector<std::int32_t> end_tokens_;  // sorted
-  std::unique_ptr<GrammarWalk> walk_;
+  std::vector<Part> parts_;
   std::vector<std::uint32_t> words_;
+  std::vector<std::uint32_t> part_words_;  // of one part, beside others
   std::optional<Error> error_;
-  std::int64_t accepted_ = 0;               // tokens
-  std::optional<std::int64_t> trigger_at_;  // how many had been accepted with the trigger
+  std::int64_t accepted_ = 0;  // tokens
   bool prepared_ = false;
   bool any_text_ = false;          // of words_: some token that is no end may follow
   std::int64_t ended_ = 0;         // end tokens accepted

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <new>
 #include <optional>
 #include <utility>
@@ -26,6 +27,7 @@ struct Task {
   const ConstraintSpec& spec;
   const ConstraintLimits& limits;
   std::unique_ptr<CompiledGrammar> result{};
+  double seconds = 0;  // of processor time, that it took
   std::optional<Error> error{};
 };
 
@@ -36,6 +38,7 @@ void* run_task(void* pointer) {
     const WorkBudget budget("compiling the constraint", task.limits.compile_seconds,
                             task.limits.compile_bytes);
     task.result = task.library.compile(task.spec);
+    task.seconds = budget.seconds();
   } catch (const Error& error) {
     task.error = error;
   } catch (const std::bad_alloc&) {
@@ -109,27 +112,43 @@ void ConstraintCompiler::insert(const std::string& key, const Compiled& grammar)
   }
 }
 
-ConstraintCompiler::Compiled ConstraintCompiler::compile_apart(const ConstraintSpec& spec) {
-  Task task{.library = library(), .spec = spec, .limits = limits_};
+ConstraintCompiler::Compiled ConstraintCompiler::compile_apart(const ConstraintSpec& spec,
+                                                               ConstraintLimits& left) {
+  Task task{.library = library(), .spec = spec, .limits = left};
   run_on_deep_stack(task);
+  left.compile_seconds = std::max(left.compile_seconds - task.seconds, 0.0);
   return std::move(task.result);
 }
 
 CompiledConstraint ConstraintCompiler::compile(const ConstraintSpec& spec) {
   validate(spec, limits_);
   library();
+  CompiledConstraint made{.vocab = vocab_, .prefer_end = spec.prefer_end, .limits = limits_};
+  ConstraintLimits left = limits_;
+  const auto add = [&](const ConstraintSpec& part) {
+    made.parts.push_back({compile_part(part, left), part.trigger_token});
+    made.prefer_end = made.prefer_end || part.prefer_end;
+    if (spec.also.empty()) return;
+    const std::size_t bytes = made.parts.back().grammar->bytes();
+    if (bytes > left.compile_bytes) {
+      fail(ErrorCode::kLimit, "the constraints take more than {} MiB together",
+           limits_.compile_bytes >> 20);
+    }
+    left.compile_bytes -= bytes;
+  };
+  add(spec);
+  for (const ConstraintSpec& part : spec.also) add(part);
+  return made;
+}
+
+ConstraintCompiler::Compiled ConstraintCompiler::compile_part(const ConstraintSpec& spec,
+                                                              ConstraintLimits& left) {
   const std::string key = key_of(spec);
-  CompiledConstraint made{.vocab = vocab_,
-                          .trigger_token = spec.trigger_token,
-                          .prefer_end = spec.prefer_end,
-                          .limits = limits_};
   std::unique_lock lock(mutex_);
-  made.grammar = find(key);
-  if (made.grammar) return made;
+  if (Compiled grammar = find(key)) return grammar;
   compiled_one_.wait(lock, [&] { return compiling_ < kCompiling; });
   // While this one waited, another may have compiled the same.
-  made.grammar = find(key);
-  if (made.grammar) return made;
+  if (Compiled grammar = find(key)) return grammar;
   ++compiling_;
   lock.unlock();
   // Counts it out again, whatever happens.
@@ -143,10 +162,10 @@ CompiledConstraint ConstraintCompiler::compile(const ConstraintSpec& spec) {
       self.compiled_one_.notify_one();
     }
   } leave{*this};
-  made.grammar = compile_apart(spec);
+  Compiled grammar = compile_apart(spec, left);
   const std::lock_guard guard(mutex_);
-  insert(key, made.grammar);
-  return made;
+  insert(key, grammar);
+  return grammar;
 }
 
 ConstraintCompiler::Stats ConstraintCompiler::stats() const {

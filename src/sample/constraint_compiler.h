@@ -49,7 +49,9 @@ class ConstraintCompiler {
   const GrammarLibrary& library();
   Compiled find(const std::string& key);
   void insert(const std::string& key, const Compiled& grammar);
-  Compiled compile_apart(const ConstraintSpec& spec);
+  // Of one that holds alone, within `left`, from which it takes what that has cost.
+  Compiled compile_part(const ConstraintSpec& spec, ConstraintLimits& left);
+  Compiled compile_apart(const ConstraintSpec& spec, ConstraintLimits& left);
 
   const Tokenizer& tokenizer_;
   ConstraintLimits limits_;

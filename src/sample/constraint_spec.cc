@@ -11,6 +11,8 @@
 #include "base/json.h"
 #include "sample/json_schema_check.h"
 #include "sample/regex_dialect.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace bl {
 namespace {
@@ -48,6 +50,15 @@ std::string text_of(const OrderedJson& value, std::string_view what, std::string
     fail(ErrorCode::kInvalidArgument, "{}: {} should be a text", what, key);
   }
   return value.get<std::string>();
+}
+
+// The text comes from a request, not from a file.
+OrderedJson parse_text(const std::string& text, std::string_view what) {
+  try {
+    return parse_ordered_json(text, what);
+  } catch (const Error& error) {
+    fail(ErrorCode::kInvalidArgument, "{}", error.what());
+  }
 }
 
 // JSON that may also be given as the text of it.
@@ -160,12 +171,107 @@ std::string literal(std::string_view text) {
   return made + '"';
 }
 
-ConstraintSpec read_choice(const OrderedJson& value, std::string_view what, std::string_view key) {
+std::string class_of(const std::vector<char32_t>& characters) {
+  std::string made = "[";
+  for (const char32_t c : characters) append_utf8(c, made);
+  return made + ']';
+}
+
+// A sequence of EBNF: letters in all their cases, and literals of what stands between them.
+std::string caseless(std::string_view text) {
+  std::string made;
+  std::string plain;
+  const auto add = [&](const std::string& element) {
+    if (!made.empty()) made += ' ';
+    made += element;
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint point = code_point_at(text, at);
+    const std::vector<char32_t> variants = case_variants(point.value);
+    if (variants.size() == 1) {
+      plain += text.substr(at, point.size);
+    } else {
+      if (!plain.empty()) add(literal(std::exchange(plain, {})));
+      add(class_of(variants));
+    }
+    at += point.size;
+  }
+  if (!plain.empty() || made.empty()) add(literal(plain));
+  return made;
+}
+
+// The alternatives of EBNF that these texts are.
+std::string alternatives(std::span<const std::string> texts, bool ignore_case) {
+  if (texts.empty()) fail(ErrorCode::kInvalidArgument, "there is no text to choose from");
+  std::string made;
+  for (const std::string& text : texts) {
+    if (text.find('\0') != text.npos) {
+      fail(ErrorCode::kInvalidArgument, "a text to choose from holds a zero byte");
+    }
+    if (!is_valid_utf8(text)) {
+      fail(ErrorCode::kInvalidArgument, "a text to choose from is no UTF-8");
+    }
+    if (&text != &texts.front()) made += " | ";
+    made += ignore_case ? caseless(text) : literal(text);
+  }
+  return made;
+}
+
+ConstraintSpec read_texts(const OrderedJson& body, std::string_view what, const std::string& key) {
+  const OrderedJson& value = body[key];
   const auto is_text = [](const OrderedJson& one) { return one.is_string(); };
   if (!value.is_array() || !std::all_of(value.begin(), value.end(), is_text)) {
     fail(ErrorCode::kInvalidArgument, "{}: {} should be a list of texts", what, key);
   }
-  return one_of(value.get<std::vector<std::string>>());
+  const auto texts = value.get<std::vector<std::string>>();
+  if (key == "guided_prefix") return beginning_with(texts);
+  const OrderedJson* ignore = given(body, "guided_choice_ignore_case");
+  return one_of(texts, ignore != nullptr && flag_of(*ignore, what, "guided_choice_ignore_case"));
+}
+
+// What one of the keys asks for.
+ConstraintSpec read_one(const OrderedJson& body, std::string_view what) {
+  constexpr std::array<std::pair<const char*, Kind>, 11> kKeys{{
+      {"response_format", Kind::kNone},
+      {"guided_choice", Kind::kNone},
+      {"guided_prefix", Kind::kNone},
+      {"json_schema", Kind::kJsonSchema},
+      {"guided_json", Kind::kJsonSchema},
+      {"regex_pattern", Kind::kRegex},
+      {"guided_regex", Kind::kRegex},
+      {"grammar_string", Kind::kGrammar},
+      {"grammar", Kind::kGrammar},
+      {"guided_grammar", Kind::kGrammar},
+      {"structural_tag", Kind::kStructuralTag},
+  }};
+  if (given(body, "guided_choice_ignore_case") != nullptr &&
+      given(body, "guided_choice") == nullptr) {
+    fail(ErrorCode::kInvalidArgument, "{}: guided_choice_ignore_case goes with guided_choice",
+         what);
+  }
+  ConstraintSpec spec;
+  const char* from = nullptr;
+  for (const auto& [key, kind] : kKeys) {
+    const OrderedJson* value = given(body, key);
+    if (value == nullptr) continue;
+    ConstraintSpec next{.kind = kind};
+    if (key == std::string_view("response_format")) {
+      next = read_format(*value, what);
+    } else if (kind == Kind::kNone) {
+      next = read_texts(body, what, key);
+    } else {
+      next.text = holds_json(kind) ? json_text_of(*value, what, key) : text_of(*value, what, key);
+    }
+    if (!next) continue;
+    if (spec) {
+      fail(ErrorCode::kInvalidArgument,
+           "{}: {} and {} are given; what is to hold together belongs into constraints", what, from,
+           key);
+    }
+    spec = std::move(next);
+    from = key;
+  }
+  return spec;
 }
 
 // What goes with a constraint of any kind.
@@ -183,17 +289,13 @@ void read_rest(const OrderedJson& body, std::string_view what, ConstraintSpec& s
 
 }  // namespace
 
-ConstraintSpec one_of(std::span<const std::string> texts) {
-  if (texts.empty()) fail(ErrorCode::kInvalidArgument, "there is no text to choose from");
-  ConstraintSpec spec{.kind = Kind::kGrammar, .text = "root ::= "};
-  for (const std::string& text : texts) {
-    if (text.find('\0') != text.npos) {
-      fail(ErrorCode::kInvalidArgument, "a text to choose from holds a zero byte");
-    }
-    if (&text != &texts.front()) spec.text += " | ";
-    spec.text += literal(text);
-  }
-  return spec;
+ConstraintSpec one_of(std::span<const std::string> texts, bool ignore_case) {
+  return {.kind = Kind::kGrammar, .text = "root ::= " + alternatives(texts, ignore_case)};
+}
+
+ConstraintSpec beginning_with(std::span<const std::string> texts) {
+  return {.kind = Kind::kGrammar,
+          .text = fmt::format("root ::= ({}) [\\x00-\\U0010FFFF]*", alternatives(texts, false))};
 }
 
 std::string_view name_of(Kind kind) {
@@ -214,10 +316,14 @@ std::string_view name_of(Kind kind) {
   return "?";
 }
 
-void validate(const ConstraintSpec& spec, const ConstraintLimits& limits) {
-  if (!spec) return;
+namespace {
+
+void validate_alone(const ConstraintSpec& spec, const ConstraintLimits& limits) {
   const std::string_view what = name_of(spec.kind);
   if (spec.kind == Kind::kJsonObject) return;
+  if (spec.kind == Kind::kNone) {
+    fail(ErrorCode::kInvalidArgument, "one of the constraints that hold together asks for no form");
+  }
   if (spec.text.empty()) fail(ErrorCode::kInvalidArgument, "the {} is empty", what);
   if (spec.text.size() > limits.text_bytes) {
     fail(ErrorCode::kLimit, "the {} has {} bytes, at most {} are read", what, spec.text.size(),
@@ -231,60 +337,77 @@ void validate(const ConstraintSpec& spec, const ConstraintLimits& limits) {
     fail(ErrorCode::kLimit, "the {} has brackets {} deep, at most {} are read", what, nesting,
          limits.nesting);
   }
-  if (spec.kind == Kind::kRegex && !anchors_end_alternatives(spec.text)) {
-    fail(ErrorCode::kInvalidArgument,
-         "the {} has ^ or $ in its middle, where nothing can match: it is matched with all of the "
-         "answer",
-         what);
+  if (!is_valid_utf8(spec.text)) {
+    const std::string valid = to_valid_utf8(spec.text);
+    const auto wrong =
+        std::mismatch(spec.text.begin(), spec.text.end(), valid.begin(), valid.end()).first;
+    fail(ErrorCode::kInvalidArgument, "the {} is no UTF-8 at byte {}", what,
+         wrong - spec.text.begin());
+  }
+  if (spec.kind == Kind::kRegex) {
+    if (const std::string fault = regex_fault(spec.text); !fault.empty()) {
+      fail(ErrorCode::kInvalidArgument, "the {} {}", what, fault);
+    }
   }
   if (holds_json(spec.kind)) {
-    const OrderedJson parsed = parse_ordered_json(spec.text, what);
+    const OrderedJson parsed = parse_text(spec.text, what);
     if (!parsed.is_object() && !(parsed.is_boolean() && spec.kind == Kind::kJsonSchema)) {
       fail(ErrorCode::kInvalidArgument, "the {} should be a JSON object", what);
     }
     if (spec.kind == Kind::kJsonSchema) {
       check_json_schema(parsed);
     } else {
-      check_tag_schemas(parsed);
+      check_structural_tag(parsed);
     }
   }
 }
 
-ConstraintSpec read_constraint(const OrderedJson& body, std::string_view what) {
-  constexpr std::array<std::pair<const char*, Kind>, 10> kKeys{{
-      {"response_format", Kind::kNone},
-      {"guided_choice", Kind::kNone},
-      {"json_schema", Kind::kJsonSchema},
-      {"guided_json", Kind::kJsonSchema},
-      {"regex_pattern", Kind::kRegex},
-      {"guided_regex", Kind::kRegex},
-      {"grammar_string", Kind::kGrammar},
-      {"grammar", Kind::kGrammar},
-      {"guided_grammar", Kind::kGrammar},
-      {"structural_tag", Kind::kStructuralTag},
-  }};
-  ConstraintSpec spec;
-  const char* from = nullptr;
-  for (const auto& [key, kind] : kKeys) {
-    const OrderedJson* value = given(body, key);
-    if (value == nullptr) continue;
-    ConstraintSpec next{.kind = kind};
-    if (key == std::string_view("guided_choice")) {
-      next = read_choice(*value, what, key);
-    } else if (kind == Kind::kNone) {
-      next = read_format(*value, what);
-    } else {
-      next.text = holds_json(kind) ? json_text_of(*value, what, key) : text_of(*value, what, key);
-    }
-    if (!next) continue;
-    if (spec) {
-      fail(ErrorCode::kInvalidArgument, "{}: {} and {} are given; one constraint an answer", what,
-           from, key);
-    }
-    spec = std::move(next);
-    from = key;
+}  // namespace
+
+void validate(const ConstraintSpec& spec, const ConstraintLimits& limits) {
+  if (!spec) return;
+  if (spec.also.size() >= limits.parts) {
+    fail(ErrorCode::kLimit, "there are {} constraints, at most {} may hold together",
+         spec.also.size() + 1, limits.parts);
   }
+  validate_alone(spec, limits);
+  std::size_t bytes = spec.text.size();
+  for (const ConstraintSpec& part : spec.also) {
+    if (!part.also.empty()) {
+      fail(ErrorCode::kInvalidArgument, "a constraint that holds beside others has more itself");
+    }
+    validate_alone(part, limits);
+    bytes += part.text.size();
+  }
+  if (bytes > limits.text_bytes) {
+    fail(ErrorCode::kLimit, "the constraints have {} bytes together, at most {} are read", bytes,
+         limits.text_bytes);
+  }
+}
+
+ConstraintSpec read_constraint(const OrderedJson& body, std::string_view what) {
+  ConstraintSpec spec = read_one(body, what);
   if (spec) read_rest(body, what, spec);
+  const OrderedJson* list = given(body, "constraints");
+  if (list == nullptr) return spec;
+  if (!list->is_array()) {
+    fail(ErrorCode::kInvalidArgument, "{}: constraints should be a list of objects", what);
+  }
+  for (const OrderedJson& one : *list) {
+    const std::string name = fmt::format("{}: constraints[{}]", what, &one - &list->front());
+    if (!one.is_object() || given(one, "constraints") != nullptr) {
+      fail(ErrorCode::kInvalidArgument, "{} should be an object with one constraint", name);
+    }
+    ConstraintSpec part = read_one(one, name);
+    if (!part) fail(ErrorCode::kInvalidArgument, "{} asks for no form", name);
+    read_rest(body, what, part);
+    read_rest(one, name, part);
+    if (spec) {
+      spec.also.push_back(std::move(part));
+    } else {
+      spec = std::move(part);
+    }
+  }
   return spec;
 }
 

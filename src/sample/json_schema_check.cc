@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "sample/grammar_hooks.h"
 #include "sample/json_schema_kinds.h"
 #include "sample/regex_dialect.h"
 
@@ -51,6 +52,15 @@ constexpr std::array<const char*, 5> kOne{"additionalProperties", "unevaluatedPr
                                           "propertyNames", "items", "unevaluatedItems"};
 constexpr std::array<const char*, 4> kListed{"prefixItems", "anyOf", "oneOf", "allOf"};
 constexpr std::array<const char*, 2> kNamed{"properties", "patternProperties"};
+
+// The pointer to what lies in a place. Keys are as long as a request likes and stand above many
+// places, so long pointers are cut.
+std::string place_in(const std::string& place, std::string_view key) {
+  constexpr std::size_t kMost = 300;
+  constexpr std::string_view kCut = "/…";
+  if (place.ends_with(kCut)) return place;
+  return place + (place.size() + key.size() < kMost ? fmt::format("/{}", key) : std::string(kCut));
+}
 
 template <std::size_t N>
 const char* first_of(const OrderedJson& schema, const std::array<const char*, N>& keys) {
@@ -178,10 +188,10 @@ class Checker {
   }
 
   static void check_pattern(const OrderedJson& pattern, const std::string& name) {
-    if (pattern.is_string() && !anchors_end_alternatives(pattern.get_ref<const std::string&>())) {
-      fail(ErrorCode::kInvalidArgument,
-           "the JSON schema at {} has a pattern with ^ or $ in its middle, where nothing can match",
-           name);
+    if (!pattern.is_string()) return;
+    if (const std::string fault = regex_fault(pattern.get_ref<const std::string&>());
+        !fault.empty()) {
+      fail(ErrorCode::kInvalidArgument, "the pattern of the JSON schema at {} {}", name, fault);
     }
   }
 
@@ -213,7 +223,9 @@ class Checker {
            "reached",
            name, json_text(OrderedJson(reference.substr(0, 200))));
     }
-    if (const OrderedJson* at = place_of_reference(root_, reference)) add(*at, reference);
+    const OrderedJson* at = place_of_reference(root_, reference);
+    if (at == nullptr) return;
+    add(*at, reference == "#" ? reference : place_in("#", std::string_view(reference).substr(2)));
   }
 
   void add_parts(const OrderedJson& schema, const std::string& name) {
@@ -221,20 +233,22 @@ class Checker {
       if (schema.contains(key)) {
         // What names a property is a text.
         const bool has_type = std::string_view(key) == "propertyNames";
-        add(schema[key], fmt::format("{}/{}", name, key), has_type);
+        add(schema[key], place_in(name, key), has_type);
       }
     }
     for (const char* key : kListed) {
       if (!schema.contains(key) || !schema[key].is_array()) continue;
+      const std::string list = place_in(name, key);
       for (std::size_t i = 0; i < schema[key].size(); ++i) {
-        add(schema[key][i], fmt::format("{}/{}/{}", name, key, i));
+        add(schema[key][i], place_in(list, std::to_string(i)));
       }
     }
     for (const char* key : kNamed) {
       if (!schema.contains(key) || !schema[key].is_object()) continue;
+      const std::string list = place_in(name, key);
       for (const auto& [property, part] : schema[key].items()) {
         if (std::string_view(key) == "patternProperties") check_pattern(property, name);
-        add(part, fmt::format("{}/{}/{}", name, key, property));
+        add(part, place_in(list, property));
       }
     }
   }
@@ -244,19 +258,33 @@ class Checker {
   std::unordered_set<const OrderedJson*> seen_;
 };
 
+void check_tag_part(const OrderedJson& part, const std::string& name) {
+  if (!part.is_structured()) return;
+  const bool is_regex = part.is_object() && part.value("type", OrderedJson()) == "regex";
+  for (const auto& [key, value] : part.items()) {
+    if (part.is_object() && (key == "json_schema" || key == "schema")) {
+      check_json_schema(value);
+      continue;
+    }
+    if (is_regex && key == "pattern" && value.is_string()) {
+      if (const std::string fault = regex_fault(value.get_ref<const std::string&>());
+          !fault.empty()) {
+        fail(ErrorCode::kInvalidArgument, "the pattern of the structural tag at {} {}", name,
+             fault);
+      }
+    }
+    check_tag_part(value, place_in(name, key));
+  }
+}
+
 }  // namespace
 
 void check_json_schema(const OrderedJson& schema) { Checker(schema).run(); }
 
-void check_tag_schemas(const OrderedJson& tag) {
-  if (!tag.is_structured()) return;
-  for (const auto& [key, value] : tag.items()) {
-    if (tag.is_object() && (key == "json_schema" || key == "schema")) {
-      check_json_schema(value);
-    } else {
-      check_tag_schemas(value);
-    }
-  }
+void check_structural_tag(const OrderedJson& tag) { check_tag_part(tag, "#"); }
+
+void check_embedded_schema(const std::string& text) {
+  check_json_schema(parse_ordered_json(text, "the JSON schema"));
 }
 
 }  // namespace bl

@@ -11,7 +11,8 @@ namespace bl {
 // kInvalidArgument with the place as a JSON pointer.
 void check_json_schema(const OrderedJson& schema);
 
-// The same for all schemas that lie in a structural tag.
-void check_tag_schemas(const OrderedJson& tag);
+// The same for all schemas that lie in a structural tag, and what regex_dialect.h says of the
+// patterns of its formats, however deep.
+void check_structural_tag(const OrderedJson& tag);
 
 }  // namespace bl

@@ -6,10 +6,11 @@ namespace bl {
 
 // Where the grammar library reads a regular expression in another way than ECMAScript and Python.
 
-// Whether `^` stands only where a regular expression or an alternative of it begins, and `$` where
-// one ends. The grammar library matches all of a text and leaves anchors out, which is right there
-// and nowhere else.
-bool anchors_end_alternatives(std::string_view regex);
+// What is wrong with it, to stand behind "the regular expression"; empty where nothing is. Places
+// are bytes from 0. `^` may stand only where the expression or an alternative of it begins, and `$`
+// where one ends: the grammar library matches all of a text and leaves anchors out, which is right
+// there and nowhere else. Escapes must be characters: of surrogates (`\ud83d\ude00`) both halves.
+std::string regex_fault(std::string_view regex);
 
 // The same expression with `.` written as all but line breaks, which the library takes for them,
 // too.

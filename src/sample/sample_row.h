@@ -35,6 +35,7 @@ struct LogitEntry {
 // depend on the way in which they were selected.
 struct SampleRow {
   const PickArgs* args = nullptr;
+  std::uint64_t seed = 0;  // of the answer's draws
 
   // --- logits ---
   std::span<const float> logits;                          // [vocab], args->logits or `edited`

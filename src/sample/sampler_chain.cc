@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -18,9 +19,9 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-void sort_ids(std::vector<std::int32_t>& ids) {
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+std::shared_ptr<const SamplingParams> prepared(SamplingParams params) {
+  prepare(params);
+  return std::make_shared<const SamplingParams>(std::move(params));
 }
 
 // The top of edited logits.
@@ -38,33 +39,25 @@ void find_top(SampleRow& row) {
 
 }  // namespace
 
-SamplerChain::SamplerChain(const SamplingParams& params) : params_(params), state_(params) {
-  sort_ids(params_.dry_breaker_tokens);
-  sort_ids(params_.allowed_tokens);
-  sort_ids(params_.xtc_ignore_tokens);
+SamplerChain::SamplerChain(const SamplingParams& params)
+    : SamplerChain(prepared(params), params.seed) {}
+
+SamplerChain::SamplerChain(std::shared_ptr<const SamplingParams> params, std::uint64_t seed)
+    : shared_(std::move(params)), params_(*shared_), seed_(seed), state_(params_) {
   for (const SamplerStage* stage : kLogitStages) {
     if (stage->wanted(params_)) logit_stages_.push_back(stage);
   }
   if (params_.greedy()) return;
-  for (const SamplerStage* stage : kCandidateStages) {
-    if (stage->wanted(params_)) candidate_stages_.push_back(stage);
-  }
-  whole_row_ = candidate_stages_.empty() && params_.top_k == 0 && params_.smoothing_factor == 0 &&
+  plan_ = plan_stages(params_);
+  whole_row_ = plan_.stages.empty() && params_.top_k == 0 && params_.smoothing_factor == 0 &&
                params_.top_n_sigma == 0;
 }
 
 std::vector<std::string_view> SamplerChain::stage_names() const {
   std::vector<std::string_view> names;
   for (const SamplerStage* stage : logit_stages_) names.push_back(stage->name);
-  if (params_.greedy()) {
-    names.push_back("greedy");
-    return names;
-  }
-  if (params_.smoothing_factor > 0) names.push_back("smoothing");
-  const bool last = params_.temperature_last || params_.dynamic_temperature();
-  if (!last && params_.temperature != 1) names.push_back("temperature");
-  if (params_.top_k > 0) names.push_back("top-k");
-  for (const SamplerStage* stage : candidate_stages_) names.push_back(stage->name);
+  if (params_.greedy()) names.push_back("greedy");
+  names.insert(names.end(), plan_.names.begin(), plan_.names.end());
   return names;
 }
 
@@ -97,6 +90,7 @@ void SamplerChain::find_distribution(const PickArgs& args, SampleRow& row) const
 void SamplerChain::edit_logits(const PickArgs& args, SampleRow& row) const {
   BL_CHECK(!args.logits.empty());
   row.args = &args;
+  row.seed = seed_;
   row.logits = args.logits;
   row.floor = kMinusInfinity;
   row.top = top_logit(args.logits);  // damaged logits are an error whatever is barred
@@ -107,15 +101,15 @@ void SamplerChain::edit_logits(const PickArgs& args, SampleRow& row) const {
 }
 
 void SamplerChain::make_candidates(SampleRow& row) const {
-  gather(params_, row);
-  for (const SamplerStage* stage : candidate_stages_) stage->apply(params_, state_, row);
+  gather(plan_.gather, row);
+  for (const SamplerStage* stage : plan_.stages) stage->apply(params_, state_, row);
 }
 
 Pick SamplerChain::draw(const SampleRow& row) const {
   BL_CHECK(row.size() > 0);
   double total = 0;
   for (const float weight : row.weights) total += static_cast<double>(weight);
-  const double target = uniform_at(params_.seed, row.args->position) * total;
+  const double target = uniform_at(seed_, row.args->position) * total;
   double mass = 0;
   std::size_t last = 0;
   for (std::size_t i = 0; i < row.size(); ++i) {
@@ -130,7 +124,7 @@ Pick SamplerChain::draw(const SampleRow& row) const {
 // draw() without candidates: masses of runs first, then the run in which the target lies.
 Pick SamplerChain::draw_from_logits(SampleRow& row) const {
   const std::span<const float> logits = row.logits;
-  const ScoreMap score(params_, row);
+  const ScoreMap score(plan_.gather, row);
   const ScoreFormula& formula = score.formula();
   const RowKernels& kernels = row_kernels();
   row.block_mass.clear();
@@ -139,7 +133,7 @@ Pick SamplerChain::draw_from_logits(SampleRow& row) const {
     const std::size_t count = std::min(kRun, logits.size() - begin);
     total += row.block_mass.emplace_back(kernels.exp_sum(logits.data() + begin, count, formula));
   }
-  const double target = uniform_at(params_.seed, row.args->position) * total;
+  const double target = uniform_at(seed_, row.args->position) * total;
   double mass = 0;
   std::size_t block = 0;
   while (block + 1 < row.block_mass.size() && mass + row.block_mass[block] <= target) {

@@ -7,13 +7,15 @@
 
 #include "sample/pick_args.h"
 #include "sample/sample_row.h"
+#include "sample/sampler_order.h"
 #include "sample/sampling_params.h"
 #include "sample/stages/stage.h"
 
 namespace bl {
 
 // Chooses the tokens of one request from logits in host memory: edits of logits → temperature and
-// top-k → truncations → last temperature → reweighing → draw (README.md lists all stages).
+// top-k → truncations → last temperature → reweighing → draw (README.md lists all stages), or what
+// lies between the edits and the draw in an order of the request's own.
 //
 // Goals: a choice is a function of parameters, state, seed, position, logits, history and what bars
 // tokens; not of the batch, the thread or how often it was asked for. So a draft's token is
@@ -24,6 +26,9 @@ class SamplerChain {
  public:
   // `params` have been validated.
   explicit SamplerChain(const SamplingParams& params);
+  // The same for parameters that several chains share, after prepare(), and a seed in place of
+  // theirs.
+  SamplerChain(std::shared_ptr<const SamplingParams> params, std::uint64_t seed);
 
   // Works in `row`, which chains that run one after another may share: it has room for a few copies
   // of the vocabulary. Moves the state. Throws kInvalidFile as top_logit() does, kInvalidArgument
@@ -41,6 +46,7 @@ class SamplerChain {
   void find_distribution(const PickArgs& args, SampleRow& row) const;
 
   const SamplingParams& params() const { return params_; }
+  std::uint64_t seed() const { return seed_; }
   const SamplerState& state() const { return state_; }
   void restore(const SamplerState& state) { state_ = state; }
 
@@ -55,11 +61,13 @@ class SamplerChain {
   Pick draw_from_logits(SampleRow& row) const;
   void learn(const Pick& pick);
 
-  SamplingParams params_;
+  std::shared_ptr<const SamplingParams> shared_;
+  const SamplingParams& params_;
+  std::uint64_t seed_;
   SamplerState state_;
   std::unique_ptr<SampleRow> own_row_;
   std::vector<const SamplerStage*> logit_stages_;
-  std::vector<const SamplerStage*> candidate_stages_;
+  StagePlan plan_;          // none where the choice is greedy
   bool whole_row_ = false;  // the draw is from the softmax of the row as it is
 };
 

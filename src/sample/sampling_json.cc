@@ -170,12 +170,14 @@ struct FieldReader {
     target.clear();
     if (value.is_string()) {
       read_written_ids(value.get_ref<const std::string&>(), target);
+      need_some(target);
       return;
     }
     if (!value.is_array()) report(what, key, value, "a list of token ids");
     for (const Json& id : value) {
       if (!read_id(id, target.emplace_back())) report(what, key, id, "a token id in a list of ids");
     }
+    need_some(target);
   }
   void read(std::vector<TokenBias>& target) const {
     target.clear();
@@ -199,6 +201,12 @@ struct FieldReader {
       }
       if (!read_bias(bias, entry.bias)) report(what, key, bias, "a number for each token");
     }
+  }
+
+  // Nothing is allowed by an empty list; all are where there is none.
+  void need_some(const std::vector<std::int32_t>& ids) const {
+    if (!ids.empty() || field != "allowed_tokens") return;
+    report(what, key, value, "a list of at least one token id, or absent to allow all");
   }
 
   void read_written_ids(std::string_view text, std::vector<std::int32_t>& target) const {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "sample/philox.h"
+#include "sample/sampler_order.h"
 
 namespace bl {
 namespace {
@@ -27,10 +29,6 @@ void check_count(const char* name, std::int64_t value, std::int64_t low, std::in
 }
 
 void check_ids(const char* name, const std::vector<std::int32_t>& ids) {
-  if (ids.size() > SamplingLimits::kMaxTokens) {
-    fail(ErrorCode::kInvalidArgument, "{} lists {} tokens, at most {} are allowed", name,
-         ids.size(), SamplingLimits::kMaxTokens);
-  }
   for (const std::int32_t id : ids) {
     if (id < 0) fail(ErrorCode::kInvalidArgument, "{} has {}, which is no token id", name, id);
   }
@@ -71,14 +69,19 @@ void check_penalties(const SamplingParams& p) {
 }
 
 void check_tokens(const SamplingParams& p) {
+  const std::size_t all = p.dry_breaker_tokens.size() + p.banned_tokens.size() +
+                          p.allowed_tokens.size() + p.xtc_ignore_tokens.size() +
+                          p.stop_tokens.size() + p.logit_bias.size();
+  if (all > SamplingLimits::kMaxTokens) {
+    fail(ErrorCode::kInvalidArgument,
+         "banned_tokens, logit_bias and the other lists of tokens have {} entries in all, at most "
+         "{} are allowed",
+         all, SamplingLimits::kMaxTokens);
+  }
   check_ids("banned_tokens", p.banned_tokens);
   check_ids("allowed_tokens", p.allowed_tokens);
   check_ids("xtc_ignore_tokens", p.xtc_ignore_tokens);
   check_ids("stop_token_ids", p.stop_tokens);
-  if (p.logit_bias.size() > SamplingLimits::kMaxTokens) {
-    fail(ErrorCode::kInvalidArgument, "logit_bias lists {} tokens, at most {} are allowed",
-         p.logit_bias.size(), SamplingLimits::kMaxTokens);
-  }
   for (const TokenBias& entry : p.logit_bias) {
     if (entry.id < 0) {
       fail(ErrorCode::kInvalidArgument, "logit_bias has {}, which is no token id", entry.id);
@@ -89,6 +92,21 @@ void check_tokens(const SamplingParams& p) {
            entry.id, entry.bias);
     }
   }
+}
+
+// What else bars tokens (ends, a constraint) depends on more than the parameters.
+void check_some_allowed(const SamplingParams& p) {
+  if (p.allowed_tokens.empty()) return;
+  std::unordered_set<std::int32_t> barred(p.banned_tokens.begin(), p.banned_tokens.end());
+  for (const TokenBias& entry : p.logit_bias) {
+    if (std::isinf(entry.bias)) barred.insert(entry.id);
+  }
+  for (const std::int32_t id : p.allowed_tokens) {
+    if (!barred.contains(id)) return;
+  }
+  fail(ErrorCode::kInvalidArgument,
+       "allowed_tokens has {} ids, and all of them are barred by banned_tokens or logit_bias",
+       p.allowed_tokens.size());
 }
 
 void check_shape(const SamplingParams& p) {
@@ -147,8 +165,17 @@ void check_engine(const SamplingParams& p) {
   check_count("loop_detect_repeats", p.loop_detect_repeats, 2, 1 << 20);
 }
 
-void check_below(const char* name, const std::vector<std::int32_t>& ids, std::int64_t vocab) {
-  for (const std::int32_t id : ids) {
+std::int32_t id_of(std::int32_t id) { return id; }
+std::int32_t id_of(const TokenBias& entry) { return entry.id; }
+
+template <class T>
+void check_below(const char* name, const std::vector<T>& list, std::int64_t vocab) {
+  if (static_cast<std::int64_t>(list.size()) > vocab) {
+    fail(ErrorCode::kInvalidArgument, "{} lists {} tokens, the vocabulary has {}", name,
+         list.size(), vocab);
+  }
+  for (const T& entry : list) {
+    const std::int32_t id = id_of(entry);
     if (id >= vocab) {
       fail(ErrorCode::kInvalidArgument, "{} has token {}, the vocabulary ends at {}", name, id,
            vocab - 1);
@@ -157,13 +184,40 @@ void check_below(const char* name, const std::vector<std::int32_t>& ids, std::in
 }
 
 bool has_equal_ids(const std::vector<TokenBias>& biases) {
+  const auto descends = [](const TokenBias& a, const TokenBias& b) { return a.id >= b.id; };
+  if (std::adjacent_find(biases.begin(), biases.end(), descends) == biases.end()) return false;
   std::vector<std::int32_t> ids;
   for (const TokenBias& entry : biases) ids.push_back(entry.id);
   std::sort(ids.begin(), ids.end());
   return std::adjacent_find(ids.begin(), ids.end()) != ids.end();
 }
 
+void sort_ids(std::vector<std::int32_t>& ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+}
+
 }  // namespace
+
+void prepare(SamplingParams& params) {
+  sort_ids(params.dry_breaker_tokens);
+  sort_ids(params.banned_tokens);
+  sort_ids(params.allowed_tokens);
+  sort_ids(params.xtc_ignore_tokens);
+  sort_ids(params.stop_tokens);
+  std::vector<TokenBias>& biases = params.logit_bias;
+  std::stable_sort(biases.begin(), biases.end(),
+                   [](const TokenBias& a, const TokenBias& b) { return a.id < b.id; });
+  std::size_t kept = 0;
+  for (const TokenBias& entry : biases) {
+    if (kept > 0 && biases[kept - 1].id == entry.id) {
+      biases[kept - 1].bias += entry.bias;
+    } else {
+      biases[kept++] = entry;
+    }
+  }
+  biases.resize(kept);
+}
 
 SamplingParams SamplingParams::plain() {
   SamplingParams params;
@@ -176,7 +230,9 @@ SamplingParams SamplingParams::plain() {
 void validate(const SamplingParams& params) {
   check_penalties(params);
   check_tokens(params);
+  check_some_allowed(params);
   check_shape(params);
+  check_sampler_order(params);
   check_engine(params);
 }
 
@@ -192,7 +248,7 @@ void validate(const SamplingParams& params, std::int64_t vocab) {
   check_below("allowed_tokens", params.allowed_tokens, vocab);
   check_below("xtc_ignore_tokens", params.xtc_ignore_tokens, vocab);
   check_below("stop_token_ids", params.stop_tokens, vocab);
-  for (const TokenBias& entry : params.logit_bias) check_below("logit_bias", {entry.id}, vocab);
+  check_below("logit_bias", params.logit_bias, vocab);
 }
 
 bool device_sampleable(const SamplingParams& p) {
@@ -206,11 +262,7 @@ bool device_sampleable(const SamplingParams& p) {
   if (!plain_row || !plain_report || !p.banned_strings.empty() || p.token_healing) return false;
   if (has_equal_ids(p.logit_bias)) return false;  // sums of biases depend on the order
   if (p.greedy()) return true;
-  const bool whole = [](double x) { return x == 0 || x == 1; }(p.tfs) &&
-                     [](double x) { return x == 0 || x == 1; }(p.typical);
-  return whole && !p.temperature_last && !p.dynamic_temperature() && p.smoothing_factor == 0 &&
-         p.top_n_sigma == 0 && p.top_a == 0 && p.mirostat_mode == 0 && p.xtc_probability == 0 &&
-         p.skew == 0 && p.adaptive_target == 1;
+  return is_common_order(p) && p.top_n_sigma == 0;
 }
 
 bool edits_logits(const SamplingParams& p) {

@@ -77,6 +77,10 @@ struct SamplingParams {
   double adaptive_target = 1.0;  // 1: off; favours tokens of about this probability
   double adaptive_decay = 0.9;   // how long earlier choices count
 
+  // The stages from smoothing to adaptive-p in this order instead (SamplerChain::stage_names());
+  // all that are on must be named. Empty: README.md's.
+  std::vector<std::string> sampler_order;
+
   std::uint64_t seed = 0;
 
   // --- what the engine does; the chain only bars end tokens ---
@@ -162,6 +166,7 @@ struct SamplingParams {
     v(banned_tokens, {"banned_tokens"});
     v(allowed_tokens, {"allowed_tokens"});
     v(xtc_ignore_tokens, {"xtc_ignore_tokens"});
+    v(sampler_order, {"sampler_order"});
     v(max_tokens, {"max_tokens"});
     v(min_tokens, {"min_tokens"});
     v(ban_end_tokens, {"ban_eos_token"});
@@ -190,12 +195,17 @@ struct SamplingLimits {
   static constexpr std::size_t kMaxStringBytes = 4096;    // of one text
   static constexpr std::size_t kMaxListBytes = 1u << 17;  // of all texts of a list
   static constexpr std::size_t kMaxNegativePromptBytes = 1u << 20;
-  static constexpr std::size_t kMaxTokens = 1u << 20;  // of each list of ids or biases
+  static constexpr std::size_t kMaxTokens = 1u << 20;  // of all lists of ids and biases
 };
+
+// Brings the lists of validated parameters into the form in which chains use them: ascending, each
+// token once; biases of one token are added up.
+void prepare(SamplingParams& params);
 
 // Throws kInvalidArgument with one line naming the parameter, its value and what would be right.
 void validate(const SamplingParams& params);
-// The same, and token ids and top_k (unless it is the default) against the size of a vocabulary.
+// The same, and token ids, the lengths of their lists and top_k (unless it is the default) against
+// the size of a vocabulary.
 void validate(const SamplingParams& params, std::int64_t vocab);
 
 // Whether a device's sampler (ops/sample.h: penalties without decay, biases and bans of some

@@ -22,19 +22,20 @@ using Kind = ConstraintSpec::Kind;
 // one: an answer would not keep to it, so the first remark becomes an error.
 class Remark {
  public:
-  Remark() { current_ = this; }
+  // `anchors_checked`: where anchors stand in regular expressions has been looked at before.
+  explicit Remark(bool anchors_checked) : anchors_checked_(anchors_checked) { current_ = this; }
   Remark(const Remark&) = delete;
   Remark& operator=(const Remark&) = delete;
   ~Remark() { current_ = nullptr; }
 
   static void add(const std::string& message) {
     if (current_ == nullptr || !current_->message_.empty()) return;
+    const auto says = [&](const char* text) { return message.find(text) != message.npos; };
     // All alternatives of a oneOf are open, as json_schema_check.h says; a rule that cannot be lazy
-    // still matches what it should; where anchors stand has been checked.
-    for (const char* harmless :
-         {"oneOf with ", "lazy rule", "Anchor '", "'^' should be", "'$' should be"}) {
-      if (message.find(harmless) != message.npos) return;
-    }
+    // still matches what it should.
+    if (says("oneOf with ") || says("lazy rule")) return;
+    const bool of_anchor = says("Anchor '") || says("'^' should be") || says("'$' should be");
+    if (of_anchor && current_->anchors_checked_) return;
     // A sign that means itself with and without a backslash.
     constexpr std::string_view kEscape = "Escape sequence '\\";
     if (const auto at = message.find(kEscape); at != message.npos) {
@@ -46,6 +47,7 @@ class Remark {
 
  private:
   static thread_local Remark* current_;
+  bool anchors_checked_;
   std::string message_;
 };
 thread_local Remark* Remark::current_ = nullptr;
@@ -189,7 +191,8 @@ class XLibrary final : public GrammarLibrary {
     return guarded(ErrorCode::kInvalidArgument, what.c_str(), [&] {
       // On this thread alone, so that its errors and its budget are this thread's.
       xgrammar::GrammarCompiler compiler(tokens_, 1, false);
-      const Remark remark;
+      // Those of a Lark grammar only the library sees.
+      const Remark remark(spec.kind != Kind::kGrammar);
       auto grammar = std::make_unique<XGrammar>(compiler.CompileGrammar(parse(spec)), vocab_);
       if (!remark.message().empty()) {
         fail(ErrorCode::kInvalidArgument, "{}: {}", what, one_line(remark.message()));

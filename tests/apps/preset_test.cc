@@ -64,6 +64,25 @@ TEST_F(Presets, LieBetweenTheModelsValuesAndFlags) {
             run({"--greedy", "--stop", greedy.substr(4, 2)}).out);
 }
 
+TEST_F(Presets, TheOrderOfSamplersIsTheUsers) {
+  const std::vector<std::string> on{"--temperature", "3",   "--top-k", "0",
+                                    "--top-p",       "0.6", "--min-p", "0.01"};
+  const auto with = [&](const char* order) {
+    std::vector<std::string> words = on;
+    if (*order != 0) words.insert(words.end(), {"--sampler-order", order});
+    return run(words);
+  };
+  const std::string usual = with("").out;
+  EXPECT_EQ(with("temperature,top-p,min-p").out, usual);
+  const ProgramResult late = with("min-p,top-p,temperature");
+  EXPECT_EQ(late.status, 0) << late.err;
+  EXPECT_NE(late.out, usual);
+  const ProgramResult wrong = with("temperature,top_p");
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_NE(wrong.err.find("should have names of smoothing, temperature"), std::string::npos);
+  EXPECT_NE(with("temperature,top-p").err.find("does not name min-p"), std::string::npos);
+}
+
 TEST_F(Presets, MeasurementsSampleByThem) {
   const ProgramResult bench = run_program({"bench", "-m", model_, "--backend", "ref", "-p", "0",
                                            "-n", "8", "-r", "1", "--preset", "creative", "--json"});

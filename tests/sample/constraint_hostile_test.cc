@@ -87,12 +87,18 @@ std::vector<Hostile> hostile() {
        "root ::= ((((\"a\"{1,999}){1,999}){1,999}){1,999}){1,999}", Want::kEither},
       {"repetition backwards", kGrammar, "root ::= \"a\"{5,2}"},
       {"repetition too large for a number", kGrammar, "root ::= \"a\"{99999999999999999999}"},
-      {"bytes that are no text", kGrammar, "root ::= \"\xff\xfe\"", Want::kEither},
+      {"bytes that are no text", kGrammar, "root ::= \"\xff\xfe\""},
       {"a zero byte", kGrammar, std::string("root ::= \"a\0b\"", 14)},
       {"words", kGrammar, "please write a poem"},
       {"an include", kGrammar, "%import common.INT\nstart: INT \"", Want::kError},
       {"a lark rule that is not there", kGrammar, "start: other"},
       {"a lark recursion", kGrammar, "start: start", Want::kEither},
+      {"a condition in a lark grammar's schema", kGrammar,
+       R"(start: "x" %json {"type":"string","not":{"const":"a"}})"},
+      {"a lark grammar's schema that is one in part", kGrammar,
+       R"(start: %json {"allOf":[{"type":"string"},{"maxLength":3}]})"},
+      {"a lark grammar in another, with a schema", kGrammar,
+       R"(start: %lark { start: %json {"type":"array","items":{"type":"integer"},"uniqueItems":true} })"},
 
       {"an open bracket", kRegex, "(("},
       {"an open class", kRegex, "[a"},
@@ -181,6 +187,10 @@ std::vector<Hostile> hostile() {
        R"({"type":"structural_tag","format":{"type":"json_schema","json_schema":{"type":"x"}}})"},
       {"a condition in a tag's schema", kStructuralTag,
        R"({"type":"structural_tag","format":{"type":"json_schema","json_schema":{"not":{"type":"null"}}}})"},
+      {"an anchor in the middle of a tag's pattern", kStructuralTag,
+       R"({"type":"structural_tag","format":{"type":"regex","pattern":"a^b"}})"},
+      {"an anchor in the middle of a pattern in a tag's schema", kStructuralTag,
+       R"({"type":"structural_tag","format":{"type":"json_schema","json_schema":{"type":"string","pattern":"a$b"}}})"},
       {"formats nested 60 deep", kStructuralTag,
        R"({"type":"structural_tag","format":)" + times(R"({"type":"sequence","elements":[)", 60) +
            R"({"type":"any_text"})" + times("]}", 60) + "}",
@@ -266,7 +276,10 @@ TEST(HostileConstraints, DotsAreNoLineBreaks) {
   for (const ConstraintSpec& spec :
        {ConstraintSpec{.kind = Kind::kRegex, .text = "a.b"},
         ConstraintSpec{.kind = Kind::kStructuralTag,
-        .text = R"({"type":"structural_tag","format":{"type":"regex","pattern":"a.b"}})"}}) {
+        .text = R"({"type":"structural_tag","format":{"type":"regex","pattern":"a.b"}})"},
+        ConstraintSpec{.kind = Kind::kStructuralTag,
+        .text = R"({"type":"structural_tag","format":{"type":"json_schema","style":"cohere_xml",
+            "json_schema":{"type":"string","pattern":"a.b"}}})"}}) {
     Constraint constraint(compiler.compile(spec), {made.end});
     constraint.mask();
     constraint.accept('a');

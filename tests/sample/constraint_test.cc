@@ -12,8 +12,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "sample/constraint_compiler.h"
-#include "sample/grammar_tokenizers.h"
+#include "sample/constraint_world.h"
 #include "sample/random_schema.h"
 #include "text/token_bytes.h"
 
@@ -21,41 +20,10 @@ namespace bl {
 namespace {
 
 using Kind = ConstraintSpec::Kind;
-using test::GrammarTokenizer;
-
-ConstraintSpec regex(std::string text) { return {.kind = Kind::kRegex, .text = std::move(text)}; }
-ConstraintSpec grammar(std::string text) {
-  return {.kind = Kind::kGrammar, .text = std::move(text)};
-}
-ConstraintSpec schema(std::string text) {
-  return {.kind = Kind::kJsonSchema, .text = std::move(text)};
-}
-
-// A vocabulary, its texts and its compiler.
-struct World {
-  explicit World(GrammarTokenizer from) : made(std::move(from)), compiler(*made.tokenizer) {}
-  Constraint start(const ConstraintSpec& spec) {
-    return Constraint(compiler.compile(spec), {made.end});
-  }
-  // Whether the constraint takes this text, byte by byte, and may end behind it.
-  bool takes(const ConstraintSpec& spec, std::string_view text) {
-    Constraint constraint = start(spec);
-    for (const char c : text) {
-      const std::int32_t token = token_of(c);
-      if (!constraint.allows(token)) return false;
-      constraint.accept(token);
-    }
-    return constraint.complete();
-  }
-  std::int32_t token_of(char byte) {
-    const auto found = std::find(bytes.begin(), bytes.end(), std::string(1, byte));
-    return static_cast<std::int32_t>(found - bytes.begin());
-  }
-
-  GrammarTokenizer made;
-  ConstraintCompiler compiler;
-  std::vector<std::string> bytes = token_bytes(*made.tokenizer);
-};
+using test::grammar;
+using test::regex;
+using test::schema;
+using test::World;
 
 struct Walk {
   std::string text;
@@ -108,7 +76,7 @@ Json read_json(const std::string& text) {
 
 TEST(TokenBytes, OfEveryKindOfVocabulary) {
   for (const bool fallback : {false, true}) {
-    const GrammarTokenizer made =
+    const test::GrammarTokenizer made =
         fallback ? test::byte_fallback_tokenizer() : test::byte_level_tokenizer();
     const std::vector<std::string> bytes = token_bytes(*made.tokenizer);
     ASSERT_EQ(bytes.size(), static_cast<std::size_t>(made.tokenizer->vocab_size()));
@@ -171,6 +139,95 @@ TEST(Constraint, TakesTheTextsThatItsGrammarHas) {
         EXPECT_TRUE(world.takes(c.spec, text)) << c.spec.text << " : " << text;
       for (const char* text : c.wrong)
         EXPECT_FALSE(world.takes(c.spec, text)) << c.spec.text << " : " << text;
+    }
+  }
+}
+
+// What an escape says, wherever one may stand, is a character; two halves of one are one.
+TEST(Constraint, EscapesAreCharacters) {
+  World world(test::byte_level_tokenizer());
+  const std::string face = "\xf0\x9f\x98\x80";  // U+1F600
+  const auto pattern = [](const char* text) {
+    return schema(Json{{"type", "string"}, {"pattern", text}}.dump());
+  };
+  const auto tag = [](const Json& format) {
+    return ConstraintSpec{.kind = Kind::kStructuralTag,
+                          .text = Json{{"type", "structural_tag"}, {"format", format}}.dump()};
+  };
+  for (const ConstraintSpec& spec :
+       {regex("\\ud83d\\ude00"), regex("[\\ud83d\\ude00]"),
+        regex("[\\ud83d\\ude00-\\uD83D\\uDE02]"), regex("\\u{1f600}"), regex("[^\\ud83d\\ude01]"),
+        regex("(\\uD83D\\uDE00){1}"), grammar("root ::= \"\\U0001F600\""),
+        grammar("root ::= \"\\ud83d\\ude00\""), grammar("root ::= [\\ud83d\\ude00]"),
+        grammar("start: \"\\ud83d\\ude00\""), grammar("start: /\\ud83d\\ude00/"),
+        grammar("start: /[\\ud83d\\ude00]/i"), grammar("start: /\\u{1f600}/"),
+        tag({{"type", "regex"}, {"pattern", "\\ud83d\\ude00"}}),
+        tag({{"type", "const_string"}, {"value", face}})}) {
+    EXPECT_TRUE(world.takes(spec, face)) << spec.text;
+    EXPECT_FALSE(world.takes(spec, "\xed\xa0\xbd\xed\xb8\x80")) << spec.text;
+    EXPECT_FALSE(world.takes(spec, "\xf0\x9f\x98\x81") &&
+                 spec.text.find('-') == std::string::npos &&
+                 spec.text.find('^') == std::string::npos)
+        << spec.text;
+  }
+  for (const char* text : {"\\ud83d\\ude00", "[\\ud83d\\ude00]", "^\\ud83d\\ude00$"}) {
+    EXPECT_TRUE(world.takes(pattern(text), '"' + face + '"')) << text;
+  }
+  // Two digits, whatever follows.
+  EXPECT_TRUE(world.takes(grammar("root ::= \"\\x41f\""), "Af"));
+  EXPECT_TRUE(world.takes(regex("\\x41f[\\x42f]"), "AfB"));
+}
+
+TEST(Constraint, WhatIsNoCharacterIsRefusedWithItsPlace) {
+  World world(test::byte_level_tokenizer());
+  const std::string half = "\xed\xa0\x80";  // U+D800, were it UTF-8
+  struct Case {
+    ConstraintSpec spec;
+    const char* place;
+  };
+  const std::vector<Case> cases{
+      {regex("a\\ud800"), "at 1"},
+      {regex("a[\\udc00]"), "at 2"},
+      {regex("\\u{d800}"), "at 0"},
+      {regex("\\u{110000}"), "at 0"},
+      {regex("\\U00110000"), "position 1"},
+      {regex("\\U0000d800"), "position 1"},
+      {regex("ab" + half), "at byte 2"},
+      {grammar("root ::= \"\\ud800\""), "line 1"},
+      {grammar("root ::=\n \"\\U00110000\""), "line 2"},
+      {grammar("root ::= \"\\ude00\\ud83d\""), "line 1"},
+      {grammar("root ::= \"\\xff\\ud83d\""), "line 1"},
+      {grammar("root ::= [\\ud800-\\udfff]"), "line 1"},
+      {grammar("root ::= \"\\UFFFFFFFF\""), "line 1"},
+      {grammar("root ::= \"\\x1\""), "line 1"},
+      {grammar("root ::= \"" + half + "\""), "at byte 10"},
+      {grammar("root ::= \"\xc0\x80\""), "at byte 10"},
+      {grammar("root ::= \"\xf4\x90\x80\x80\""), "at byte 10"},
+      {grammar("start: \"\\ud800\""), "1"},
+      {grammar("start: /a\\ud800/"), "line 1"},
+      {grammar("start: /a\\ud800/i"), "position"},
+      {grammar("start: /\\u{110000}/i"), "position"},
+      {schema(R"({"items":{"type":"string","pattern":"a\\ud800"}})"), "#/items has \\ud800 (at 1)"},
+      {schema(R"({"type":"object","patternProperties":{"\\udfff":{}}})"), "(at 0)"},
+      {schema(R"({"const":"\ud800"})"), ""},
+      {{.kind = Kind::kStructuralTag,
+        .text = R"({"type":"structural_tag","format":{"type":"regex","pattern":"\\u{d800}"}})"},
+       "#/format"},
+      {{.kind = Kind::kStructuralTag,
+        .text =
+            R"({"type":"structural_tag","format":{"type":"grammar","grammar":"root ::= \"\\udfff\""}})"},
+       "line 1"},
+      {grammar("start: /a^b/"), "'^'"},
+      {grammar("start: /a$b/i"), "'$'"},
+  };
+  for (const Case& c : cases) {
+    try {
+      world.compiler.compile(c.spec);
+      ADD_FAILURE() << c.spec.text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+      EXPECT_NE(std::string(error.what()).find(c.place), std::string::npos)
+          << c.spec.text << " : " << error.what();
     }
   }
 }
@@ -376,64 +433,6 @@ TEST(Constraint, EndsAsSoonAsItMay) {
   EXPECT_TRUE(late.allows(world.token_of('2')));
 }
 
-TEST(Constraint, ChoosesOneOfSomeTexts) {
-  World world(test::byte_level_tokenizer());
-  const std::vector<std::string> texts{"yes", "no", "a \"b\\\n\x01", "\xc3\xa4", ""};
-  const ConstraintSpec spec = one_of(texts);
-  for (const std::string& text : texts) {
-    Constraint constraint = world.start(spec);
-    for (const char c : text) constraint.accept(world.token_of(c));
-    EXPECT_TRUE(constraint.complete()) << text;
-  }
-  Constraint constraint = world.start(spec);
-  for (const char c : {'x', 'e', '"', '\\', '\n'}) {
-    EXPECT_FALSE(constraint.allows(world.token_of(c))) << c;
-  }
-  constraint.accept(world.token_of('n'));
-  EXPECT_FALSE(constraint.complete());
-  EXPECT_TRUE(constraint.allows(world.token_of('o')));
-  EXPECT_FALSE(constraint.allows(world.token_of('e')));
-}
-
-TEST(ConstraintSpec, ReadsWhatGoesWithAForm) {
-  const auto read = [](const char* body) {
-    return read_constraint(parse_ordered_json(body, "test"), "the request");
-  };
-  const ConstraintSpec spec =
-      read(R"({"guided_choice": ["a", "b"], "trigger_token": 7, "prefer_eos": true})");
-  EXPECT_EQ(spec.kind, ConstraintSpec::Kind::kGrammar);
-  EXPECT_EQ(spec.trigger_token, 7);
-  EXPECT_TRUE(spec.prefer_end);
-  EXPECT_FALSE(read(R"({"trigger_token": 7, "prefer_eos": true})"));  // of no form
-  for (const char* wrong :
-       {R"({"guided_choice": []})", R"({"guided_choice": "a"})", R"({"guided_choice": [1]})",
-        R"({"guided_choice": ["a\u0000"]})", R"({"guided_choice": ["a"], "json_schema": {}})",
-        R"({"guided_regex": "a", "trigger_token": -1})",
-        R"({"guided_regex": "a", "trigger_token": 4294967296})",
-        R"({"guided_regex": "a", "trigger_token": "x"})",
-        R"({"guided_regex": "a", "prefer_eos": 1})"}) {
-    EXPECT_THROW(read(wrong), Error) << wrong;
-  }
-}
-
-TEST(ConstraintSpec, ReadsBothFormsOfStructuralTags) {
-  const auto read = [](const std::string& rest) {
-    return read_constraint(
-        parse_ordered_json(R"({"response_format":{"type":"structural_tag",)" + rest + "}}", "test"),
-        "the request");
-  };
-  const ConstraintSpec spec = read(
-      R"("structures":[{"begin":"<a>","schema":{"type":"integer"},"end":"</a>"}],"triggers":["<a"])");
-  World world(test::byte_level_tokenizer());
-  EXPECT_TRUE(world.takes(spec, "the <a>12</a> name"));
-  EXPECT_FALSE(world.takes(spec, "the <a>x</a> name"));
-  for (const char* wrong : {R"("structures":[])", R"("structures":5,"triggers":["<a"])",
-                            R"("structures":[5],"triggers":[])",
-                            R"("structures":[{"begin":"<a>","end":"</a>"}],"triggers":["<a"])"}) {
-    EXPECT_THROW(read(wrong), Error) << wrong;
-  }
-}
-
 TEST(Constraint, SaysWhenTheVocabularyCannotGoOn) {
   // A tokenizer whose only texts are the words: no digit is among them.
   const Json document = {
@@ -456,16 +455,16 @@ TEST(Constraint, SaysWhenTheVocabularyCannotGoOn) {
 
 TEST(ConstraintCompiler, KeepsWhatWasUsedLastWithinItsBytes) {
   World world(test::byte_level_tokenizer());
-  const std::size_t one = world.compiler.compile(regex("a{1,9}0")).grammar->bytes();
+  const std::size_t one = world.compiler.compile(regex("a{1,9}0")).parts[0].grammar->bytes();
   ConstraintLimits limits;
   limits.cache_bytes = 4 * one;
   ConstraintCompiler compiler(*world.made.tokenizer, limits);
   const auto spec = [](int i) { return regex(fmt::format("a{{1,9}}{}", i)); };
-  const auto first = compiler.compile(spec(0)).grammar;
-  EXPECT_EQ(compiler.compile(spec(0)).grammar, first);
+  const auto first = compiler.compile(spec(0)).parts[0].grammar;
+  EXPECT_EQ(compiler.compile(spec(0)).parts[0].grammar, first);
   for (int i = 1; i < 10; ++i) {
     compiler.compile(spec(i));
-    EXPECT_EQ(compiler.compile(spec(0)).grammar, first);  // in use again and again
+    EXPECT_EQ(compiler.compile(spec(0)).parts[0].grammar, first);  // in use again and again
     EXPECT_LE(compiler.stats().bytes, limits.cache_bytes);
   }
   EXPECT_LT(compiler.stats().grammars, 5u);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 
 #include "base/error.h"
@@ -109,19 +110,78 @@ TEST(JsonSchemaCheck, ReadsWhatIsUsedAlone) {
 }
 
 TEST(JsonSchemaCheck, FindsSchemasInTags) {
-  const auto check = [](const char* tag) { check_tag_schemas(OrderedJson::parse(tag)); };
+  const auto check = [](const char* tag) { check_structural_tag(OrderedJson::parse(tag)); };
   EXPECT_NO_THROW(check(R"({"format":{"type":"json_schema","json_schema":{"type":"null"}}})"));
   EXPECT_THROW(check(R"({"format":{"elements":[{"json_schema":{"not":{}}}]}})"), Error);
   EXPECT_THROW(check(R"({"structures":[{"begin":"<","schema":{"if":{}},"end":">"}]})"), Error);
 }
 
-TEST(RegexAnchors, StandWhereAlternativesBeginAndEnd) {
+TEST(JsonSchemaCheck, FindsPatternsInTags) {
+  const auto refused = [](const char* tag) -> std::string {
+    try {
+      check_structural_tag(OrderedJson::parse(tag));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refused(R"({"format":{"type":"regex","pattern":"a^b"}})"),
+            "the pattern of the structural tag at #/format has ^ in its middle (at 1), where "
+            "nothing can match: it is matched with all of a text");
+  EXPECT_NE(refused(R"({"format":{"type":"tag","begin":"<","content":{"type":"or","elements":
+      [{"type":"any_text"},{"type":"sequence","elements":[{"type":"regex","pattern":"a$b"}]}]},
+      "end":">"}})")
+                .find("at #/format/content/elements/1/elements/0 has $"),
+            std::string::npos);
+  EXPECT_NE(refused(R"({"format":{"type":"json_schema","json_schema":
+      {"properties":{"x":{"type":"string","pattern":"\\ud800"}}}}})")
+                .find("#/properties/x has \\ud800 (at 0)"),
+            std::string::npos);
+  EXPECT_EQ(refused(R"({"format":{"type":"regex","pattern":"^a$|^b$"}})"), "");
+  // A text that is no pattern.
+  EXPECT_EQ(refused(R"({"format":{"type":"const_string","value":"a^b","pattern":"a^b"}})"), "");
+}
+
+// A long key above many places: their names do not repeat it.
+TEST(JsonSchemaCheck, LongNamesOfPlacesAreCut) {
+  const std::string key(120'000, 'k');
+  OrderedJson many = OrderedJson::array();
+  for (int i = 0; i < 40'000; ++i) many.push_back(OrderedJson::object());
+  const OrderedJson schema{{"properties", {{key, {{"prefixItems", many}}}}}};
+  const OrderedJson tag{{"format", {{key, many}}}};
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_NO_THROW(check_json_schema(schema));
+  EXPECT_NO_THROW(check_structural_tag(tag));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(took.count(), 5);
+  OrderedJson wrong = schema;
+  wrong["properties"][key]["not"] = OrderedJson::object();
+  EXPECT_EQ(refusal(wrong.dump().c_str()),
+            "the JSON schema at #/properties/… has not, which is not supported");
+}
+
+TEST(RegexFault, AnchorsStandWhereAlternativesBeginAndEnd) {
   for (const char* fine :
        {"", "^", "$", "^a$", "^a$|^b$", "(^a|b$)|(?:^c)", "[^$]", "\\^\\$", "[a\\]^$]"}) {
-    EXPECT_TRUE(anchors_end_alternatives(fine)) << fine;
+    EXPECT_EQ(regex_fault(fine), "") << fine;
   }
   for (const char* wrong : {"a^", "$a", "a^b", "a$b", "(a^)", "a:^b", "^^", "$$"}) {
-    EXPECT_FALSE(anchors_end_alternatives(wrong)) << wrong;
+    EXPECT_NE(regex_fault(wrong), "") << wrong;
+  }
+}
+
+TEST(RegexFault, EscapesAreCharacters) {
+  for (const char* fine :
+       {"\\ud83d\\ude00", "[\\uD83D\\uDE00-\\uD83D\\uDE02]", "\\u{1F600}", "\\u{10ffff}", "\\ud7ff",
+        "\\ue000", "\\\\ud800", "\\u{}", "\\u12", "\\u", "\\", "\\x41\\x7f"}) {
+    EXPECT_EQ(regex_fault(fine), "") << fine;
+  }
+  EXPECT_EQ(regex_fault("ab\\ud800"), "has \\ud800 (at 2), which is no character of Unicode");
+  EXPECT_EQ(regex_fault("[\\u{dfff}]"), "has \\u{dfff} (at 1), which is no character of Unicode");
+  for (const char* wrong :
+       {"\\ude00\\ud83d", "\\ud83dx\\ude00", "\\u{110000}", "\\u{d83d}\\u{de00}",
+        "\\ud83d\\ud83d\\ude00", "[\\ud800-\\udfff]", "\\ud83d\\ude0"}) {
+    EXPECT_NE(regex_fault(wrong), "") << wrong;
   }
 }
 

@@ -190,6 +190,25 @@ TEST(SamplerChain, EverythingTogether) {
   expect_distribution(logits, params, history);
 }
 
+TEST(SamplerChain, ChainsShareParametersAndHaveSeedsOfTheirOwn) {
+  const std::vector<float> logits = random_logits(500, 1, 8);
+  SamplingParams params = open_params();
+  params.xtc_probability = 0.5;
+  params.xtc_threshold = 0.001;
+  params.xtc_random = true;
+  const auto shared = std::make_shared<const SamplingParams>(params);
+  std::size_t equal = 0;
+  for (std::uint64_t seed = 1; seed < 200; ++seed) {
+    params.seed = seed;
+    SamplerChain own(params);
+    SamplerChain one(shared, seed);
+    EXPECT_EQ(one.pick(logits, {}, 3), own.pick(logits, {}, 3));
+    EXPECT_EQ(one.seed(), seed);
+    equal += one.pick(logits, {}, 3) == SamplerChain(shared, 0).pick(logits, {}, 3) ? 1 : 0;
+  }
+  EXPECT_LT(equal, 100u);
+}
+
 TEST(SamplerChain, SameSeedAndPositionSameToken) {
   const std::vector<float> logits = random_logits(500, 1, 8);
   SamplerChain a(open_params());

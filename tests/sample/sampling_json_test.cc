@@ -57,6 +57,7 @@ TEST(SamplingJson, ReadsFieldsAndAliases) {
   EXPECT_TRUE(params.ban_end_tokens);
   EXPECT_NO_THROW(validate(params));
   EXPECT_EQ(read(R"({"top_k": -1})").top_k, 0);
+  EXPECT_TRUE(read(R"({"allowed_tokens": null, "banned_tokens": []})").allowed_tokens.empty());
   EXPECT_EQ(read(R"({"seed": -1})").seed, SamplingParams{}.seed);
   EXPECT_EQ(read(R"({"seed": 18446744073709551615})").seed, ~std::uint64_t{0});
 }
@@ -86,6 +87,9 @@ TEST(SamplingJson, WrongValuesAreNamedInOneLine) {
       {R"({"banned_tokens": [1, "a"]})", "banned_tokens is \"a\""},
       {R"({"banned_tokens": "1;2"})", "banned_tokens is \"1;2\""},
       {R"({"banned_tokens": [4294967296]})", "banned_tokens is 4294967296"},
+      {R"({"allowed_tokens": []})",
+       "allowed_tokens is [], should be a list of at least one token id, or absent to allow all"},
+      {R"({"allowed_token_ids": ""})", "allowed_token_ids is \"\""},
       {R"({"logit_bias": {"a": 1}})", "logit_bias is \"a\""},
       {R"({"logit_bias": {"1": "x"}})", "logit_bias is \"x\""},
       {R"({"logit_bias": [[1]]})", "logit_bias is [1]"},

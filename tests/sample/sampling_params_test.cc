@@ -80,7 +80,19 @@ TEST(SamplingParams, WrongValuesAreNamedInOneLine) {
        }},
       {"banned_tokens", [](P& p) { p.banned_tokens = {-5}; }},
       {"banned_tokens", [](P& p) { p.banned_tokens.assign((1u << 20) + 1, 1); }},
+      {"banned_tokens",
+       [](P& p) {
+         p.allowed_tokens.assign(1u << 19, 1);
+         p.xtc_ignore_tokens.assign(1u << 18, 1);
+         p.logit_bias.assign((1u << 18) + 1, {1, 1});
+       }},
       {"allowed_tokens", [](P& p) { p.allowed_tokens = {-5}; }},
+      {"allowed_tokens has 3 ids, and all",
+       [=](P& p) {
+         p.allowed_tokens = {1, 2, 1};
+         p.banned_tokens = {2};
+         p.logit_bias = {{1, -kInfinity}, {3, 5}};
+       }},
       {"max_tokens", [](P& p) { p.max_tokens = -1; }},
       {"min_tokens", [](P& p) { p.min_tokens = -1; }},
       {"min_tokens", [](P& p) { p.min_tokens = 11, p.max_tokens = 10; }},
@@ -117,6 +129,33 @@ TEST(SamplingParams, WrongValuesAreNamedInOneLine) {
   }
 }
 
+TEST(SamplingParams, PreparedListsAscendAndNameATokenOnce) {
+  SamplingParams params;
+  params.banned_tokens = {5, 3, 5};
+  params.allowed_tokens = {9, 3, 9, 1};
+  params.xtc_ignore_tokens = {2, 2};
+  params.dry_breaker_tokens = {4, 1};
+  params.stop_tokens = {8, 7, 8};
+  const double minus_infinity = -std::numeric_limits<double>::infinity();
+  params.logit_bias = {{7, 1}, {2, 0.5}, {7, -3}, {9, 4}, {9, minus_infinity}};
+  prepare(params);
+  using Ids = std::vector<std::int32_t>;
+  EXPECT_EQ(params.banned_tokens, (Ids{3, 5}));
+  EXPECT_EQ(params.allowed_tokens, (Ids{1, 3, 9}));
+  EXPECT_EQ(params.xtc_ignore_tokens, Ids{2});
+  EXPECT_EQ(params.dry_breaker_tokens, (Ids{1, 4}));
+  EXPECT_EQ(params.stop_tokens, (Ids{7, 8}));
+  EXPECT_EQ(params.logit_bias, (std::vector<TokenBias>{{2, 0.5}, {7, -2}, {9, minus_infinity}}));
+}
+
+TEST(SamplingParams, OneAllowedTokenThatIsNotBarredIsEnough) {
+  SamplingParams params;
+  params.allowed_tokens = {1, 2};
+  params.banned_tokens = {2};
+  params.logit_bias = {{1, -10000}};
+  EXPECT_NO_THROW(validate(params));
+}
+
 TEST(SamplingParams, TokensBeyondTheVocabularyAreNamed) {
   const auto expect_wrong = [](auto change, const char* text) {
     SamplingParams params;
@@ -131,6 +170,7 @@ TEST(SamplingParams, TokensBeyondTheVocabularyAreNamed) {
   };
   expect_wrong([](auto& p) { p.top_k = 1001; }, "top_k is 1001");
   expect_wrong([](auto& p) { p.logit_bias = {{1000, 1}}; }, "logit_bias has token 1000");
+  expect_wrong([](auto& p) { p.logit_bias.assign(1001, {7, 1}); }, "logit_bias lists 1001 tokens");
   expect_wrong([](auto& p) { p.banned_tokens = {999, 1000}; }, "banned_tokens has token 1000");
   expect_wrong([](auto& p) { p.allowed_tokens = {INT32_MAX}; }, "allowed_tokens");
   expect_wrong([](auto& p) { p.stop_tokens = {5000}; }, "stop_token_ids");
@@ -179,6 +219,63 @@ TEST(SamplingParams, DevicesSampleTheCommonChainOnly) {
   EXPECT_FALSE(device([](P& p) { p.logprobs = true, p.logit_bias = {{1, 1}}; }));
   EXPECT_FALSE(device([](P& p) { p.logprobs = true, p.presence_penalty = 1; }));
   EXPECT_FALSE(device([](P& p) { p.cfg_scale = 1.5; }));
+}
+
+TEST(SamplingParams, OrdersNameEverythingThatIsOn) {
+  const auto refusal = [](auto change) -> std::string {
+    SamplingParams params = SamplingParams::plain();
+    params.min_p = 0.1;
+    params.sampler_order = {"min-p", "temperature"};
+    change(params);
+    try {
+      validate(params);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.what();
+    }
+    return "";
+  };
+  using P = SamplingParams;
+  EXPECT_EQ(refusal([](P&) {}), "");
+  EXPECT_EQ(refusal([](P& p) { p.temperature = 2, p.repetition_penalty = 1.1; }), "");
+  EXPECT_EQ(refusal([](P& p) { p.min_temp = 0.5, p.max_temp = 2; }), "");
+  EXPECT_EQ(refusal([](P& p) { p.top_n_sigma = 1; }), "");  // has its place
+  EXPECT_EQ(refusal([](P& p) { p.top_k = 50; }),
+            "sampler_order does not name top-k, which would not run: name it, or turn it off "
+            "(top_k: 0)");
+  EXPECT_NE(refusal([](P& p) { p.sampler_order = {"min-p"}, p.temperature = 0; }), "");
+  EXPECT_EQ(refusal([](P& p) { p.sampler_order.push_back("top_k\n"); }),
+            "sampler_order has \"top_k\\n\", should have names of smoothing, temperature, top-k, "
+            "top-p, top-a, min-p, tail-free, typical, mirostat, xtc, skew, adaptive-p");
+  EXPECT_NE(refusal([](P& p) { p.sampler_order.push_back("min-p"); }).find("\"min-p\" twice"),
+            std::string::npos);
+  EXPECT_NE(refusal([](P& p) { p.sampler_order.assign(100000, std::string(50, 'x')); }), "");
+  EXPECT_NE(refusal([](P& p) { p.temperature_last = true; }).find("temperature_last is true"),
+            std::string::npos);
+  for (const auto& change : std::vector<std::function<void(P&)>>{
+           [](P& p) { p.smoothing_factor = 1; }, [](P& p) { p.top_p = 0.5; },
+           [](P& p) { p.top_a = 0.5; }, [](P& p) { p.tfs = 0.5; }, [](P& p) { p.typical = 0.5; },
+           [](P& p) { p.mirostat_mode = 2; }, [](P& p) { p.xtc_probability = 0.5; },
+           [](P& p) { p.skew = 1; }, [](P& p) { p.adaptive_target = 0.5; }}) {
+    EXPECT_NE(refusal(change).find("sampler_order does not name"), std::string::npos);
+  }
+}
+
+TEST(SamplingParams, DevicesSampleTheirOwnOrderOnly) {
+  const auto device = [](std::vector<std::string> order) {
+    SamplingParams params;  // temperature, top-k, top-p
+    params.sampler_order = std::move(order);
+    validate(params);
+    return device_sampleable(params);
+  };
+  EXPECT_TRUE(device({"temperature", "top-k", "top-p", "min-p"}));
+  EXPECT_TRUE(device({"temperature", "top-k", "typical", "top-p"}));  // typical is off
+  EXPECT_FALSE(device({"top-k", "temperature", "top-p"}));
+  EXPECT_FALSE(device({"top-p", "top-k", "temperature"}));
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  greedy.sampler_order = {"top-p", "top-k", "temperature"};
+  EXPECT_TRUE(device_sampleable(greedy));
 }
 
 TEST(SamplingParams, SeedsOfAnswersDiffer) {

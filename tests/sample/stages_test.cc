@@ -295,6 +295,106 @@ TEST(Stages, AnyMixtureAgreesWithTheTextbook) {
   RecordProperty("doubtful", tally.doubtful);
 }
 
+const std::vector<std::string>& orderable() {
+  static const std::vector<std::string> kNames{
+      "smoothing", "temperature", "top-k",    "top-p", "top-a", "min-p",
+      "tail-free", "typical",     "mirostat", "xtc",   "skew",  "adaptive-p"};
+  return kNames;
+}
+
+TEST(Stages, AnyOrderAgreesWithTheTextbook) {
+  Dice dice(1618);
+  Tally tally{.tolerance = 2e-5};
+  for (int i = 0; i < 4000; ++i) {
+    TextbookRow row = random_row(dice);
+    SamplingParams params = SamplingParams::plain();
+    params.seed = dice.bits()();
+    const double share = dice.real(0, 0.4);
+    for (const StageCase& stage : stage_cases()) {
+      const std::string_view name = stage.name;
+      if (name != "greedy" && name != "last temperature" && name != "bars" && dice.coin(share)) {
+        stage.change(params, row, dice);
+      }
+    }
+    params.sampler_order = orderable();
+    std::shuffle(params.sampler_order.begin(), params.sampler_order.end(), dice.bits());
+    ASSERT_NO_THROW(validate(params));
+    ASSERT_NO_FATAL_FAILURE(expect_textbook(row, params, tally)) << "row " << i;
+  }
+  EXPECT_LT(tally.doubtful, tally.rows / 4);
+  RecordProperty("doubtful", tally.doubtful);
+}
+
+// Two stages in both orders: where the orders differ, so do the chains.
+TEST(Stages, EveryPairInBothOrdersAgreesWithTheTextbook) {
+  Dice dice(141);
+  Tally tally{.tolerance = 1e-5};
+  int different = 0;
+  for (int i = 0; i < 1200; ++i) {
+    TextbookRow row = random_row(dice);
+    SamplingParams params = SamplingParams::plain();
+    params.seed = dice.bits()();
+    std::vector<std::string> pair = orderable();
+    std::shuffle(pair.begin(), pair.end(), dice.bits());
+    pair.resize(2);
+    for (const StageCase& stage : stage_cases()) {
+      const std::string_view name = stage.name;
+      const bool named =
+          name == pair[0] || name == pair[1] ||
+          (name == "XTC" && (pair[0] == "xtc" || pair[1] == "xtc")) ||
+          (name == "adaptive" && (pair[0] == "adaptive-p" || pair[1] == "adaptive-p"));
+      if (named) stage.change(params, row, dice);
+    }
+    if (pair[0] != "temperature" && pair[1] != "temperature") params.temperature = 1;
+    if (pair[0] != "top-k" && pair[1] != "top-k") params.top_k = 0;
+    params.sampler_order = pair;
+    ASSERT_NO_FATAL_FAILURE(expect_textbook(row, params, tally)) << "row " << i;
+    const std::vector<double> one = textbook(row, params).p;
+    std::swap(params.sampler_order[0], params.sampler_order[1]);
+    ASSERT_NO_FATAL_FAILURE(expect_textbook(row, params, tally)) << "row " << i;
+    const std::vector<double> other = textbook(row, params).p;
+    double most = 0;
+    for (std::size_t id = 0; id < one.size(); ++id)
+      most = std::max(most, std::abs(one[id] - other[id]));
+    different += most > 1e-3 ? 1 : 0;
+  }
+  EXPECT_GT(different, 300);
+  EXPECT_LT(tally.doubtful, tally.rows / 10);
+}
+
+// The order that there is without one, said, is the same to the bit.
+TEST(Stages, TheUsualOrderMayBeSaid) {
+  Dice dice(577);
+  for (int i = 0; i < 500; ++i) {
+    TextbookRow row = random_row(dice);
+    SamplingParams params = SamplingParams::plain();
+    params.seed = dice.bits()();
+    for (const StageCase& stage : stage_cases()) {
+      if (std::string_view(stage.name) != "greedy" && dice.coin(0.3)) {
+        stage.change(params, row, dice);
+      }
+    }
+    SamplerChain usual(params);
+    SamplingParams said = params;
+    said.sampler_order = orderable();
+    if (params.temperature_last || params.dynamic_temperature()) {
+      const auto temperature = said.sampler_order.begin() + 1;
+      std::rotate(temperature, temperature + 1, temperature + 8);
+      said.temperature_last = false;
+    }
+    ASSERT_NO_THROW(validate(said));
+    SamplerChain chain(said);
+    EXPECT_EQ(chain.stage_names(), usual.stage_names());
+    SampleRow expected, found;
+    const PickArgs args = row.args();
+    usual.find_distribution(args, expected);
+    chain.find_distribution(args, found);
+    ASSERT_EQ(found.ids, expected.ids);
+    ASSERT_EQ(found.weights, expected.weights);
+    ASSERT_EQ(chain.pick(args).id, usual.pick(args).id);
+  }
+}
+
 TEST(Stages, LargeVocabulariesAgreeWithTheTextbook) {
   Dice dice(31415);
   Tally tally;

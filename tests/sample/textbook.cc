@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <string_view>
 
 namespace bl::test {
 namespace {
@@ -59,6 +60,14 @@ struct Book {
     }
     if (count < items.size()) doubt(sum, wanted, 1);
     return std::max<std::size_t>(count, 1);
+  }
+  // Whether the item behind the first `count` might as well be among them. Scores that stages have
+  // changed differ by their rounding.
+  void doubt_border(std::size_t count) {
+    if (count == 0 || count >= items.size()) return;
+    const double in = items[count - 1].log_weight;
+    const double out = items[count].log_weight;
+    if (in != out) doubt(in, out, std::max(10.0, std::abs(in)));
   }
   void keep_from(double bar) {
     std::size_t count = 0;
@@ -165,12 +174,19 @@ double sigma_floor(Book& book, const std::vector<double>& logits) {
   return best - width;
 }
 
+double smooth(const SamplingParams& p, double x) {
+  const double k = (3 - p.smoothing_curve) / 2;
+  const double s = (p.smoothing_curve - 1) / 2;
+  return -k * p.smoothing_factor * x * x + s * p.smoothing_factor * x * x * x;
+}
+
 // Logits → sorted, normalised items at the first temperature, and top-k.
 void make_items(Book& book, const std::vector<double>& logits) {
   const SamplingParams& p = book.params;
   const double best = *std::max_element(logits.begin(), logits.end());
   const double floor = p.top_n_sigma > 0 ? sigma_floor(book, logits) : kBarred;
-  const bool last = p.temperature_last || p.max_temp > p.min_temp;
+  const bool ordered = !p.sampler_order.empty();  // then these come in their turn
+  const bool last = ordered || p.temperature_last || p.max_temp > p.min_temp;
   const double t = last ? 1 : p.temperature;
   std::vector<std::size_t> order;
   for (std::size_t id = 0; id < logits.size(); ++id) {
@@ -179,7 +195,7 @@ void make_items(Book& book, const std::vector<double>& logits) {
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
   });
-  if (p.top_k > 0 && order.size() > static_cast<std::size_t>(p.top_k)) {
+  if (!ordered && p.top_k > 0 && order.size() > static_cast<std::size_t>(p.top_k)) {
     const auto k = static_cast<std::size_t>(p.top_k);
     const double in = logits[order[k - 1]];
     const double out = logits[order[k]];
@@ -188,12 +204,7 @@ void make_items(Book& book, const std::vector<double>& logits) {
   }
   for (const std::size_t id : order) {
     const double x = logits[id] - best;
-    double score = x;
-    if (p.smoothing_factor > 0) {
-      const double k = (3 - p.smoothing_curve) / 2;
-      const double s = (p.smoothing_curve - 1) / 2;
-      score = -k * p.smoothing_factor * x * x + s * p.smoothing_factor * x * x * x;
-    }
+    const double score = !ordered && p.smoothing_factor > 0 ? smooth(p, x) : x;
     book.items.push_back({static_cast<std::int32_t>(id), score / t, 0});
   }
   book.normalize();
@@ -220,6 +231,7 @@ void tail_free(Book& book) {
     if (cumulative > book.params.tfs) break;
     ++count;
   }
+  if (!book.params.sampler_order.empty()) book.doubt_border(count + 1);
   book.keep_first(count + 1);
 }
 
@@ -248,7 +260,7 @@ void last_temperature(Book& book) {
     const double largest = std::log(static_cast<double>(book.items.size()));
     const double share = largest > 0 ? book.entropy() / largest : 0;
     t = p.min_temp + (p.max_temp - p.min_temp) * std::pow(std::min(share, 1.0), p.temp_exponent);
-  } else if (!p.temperature_last) {
+  } else if (!p.temperature_last && p.sampler_order.empty()) {
     return;
   }
   for (Item& item : book.items) item.log_weight /= std::max(t, 1e-3);
@@ -305,6 +317,44 @@ void adapt(Book& book) {
   book.normalize();
 }
 
+// The stage of this name on items in any state.
+void apply_named(Book& book, std::string_view name) {
+  const SamplingParams& p = book.params;
+  const auto keep_first = [&](std::size_t count) {
+    book.doubt_border(count);
+    book.keep_first(count);
+  };
+  if (name == "smoothing" && p.smoothing_factor > 0) {
+    const double best = book.items[0].log_weight;
+    for (Item& item : book.items) item.log_weight = smooth(p, item.log_weight - best);
+  }
+  if (name == "temperature") last_temperature(book);
+  if (name == "top-k" && p.top_k > 0) keep_first(static_cast<std::size_t>(p.top_k));
+  if (name == "top-p" && p.top_p < 1) keep_first(book.reach(p.top_p));
+  if (name == "top-a" && p.top_a > 0) book.keep_from(p.top_a * book.items[0].p * book.items[0].p);
+  if (name == "min-p" && p.min_p > 0) book.keep_from(p.min_p * book.items[0].p);
+  if (name == "tail-free" && p.tfs > 0 && p.tfs < 1) tail_free(book);
+  if (name == "typical" && p.typical > 0 && p.typical < 1) typical(book);
+  if (name == "mirostat" && p.mirostat_mode == 2) {
+    book.keep_from(std::pow(2, -book.state.mirostat_mu));
+  }
+  if (name == "xtc" && p.xtc_probability > 0) exclude_top(book);
+  if (name == "skew" && p.skew != 0) {
+    // Which of two comes first changes both, and behind adaptive-p many are all but equal.
+    const bool adapted = p.adaptive_target < 1;
+    for (std::size_t i = 1; adapted && i < book.items.size(); ++i) book.doubt_border(i);
+    skew(book);
+    for (Item& item : book.items) {
+      // A difference of sums near 1, of which a float's exponent is all that is left.
+      if (item.p < 1e-9) book.doubtful = true;
+      item.log_weight = std::log(item.p);
+    }
+  }
+  if (name == "adaptive-p" && p.adaptive_target < 1) adapt(book);
+  book.sort_items();
+  book.normalize();
+}
+
 }  // namespace
 
 PickArgs TextbookRow::args() const {
@@ -338,6 +388,12 @@ TextbookResult textbook(const TextbookRow& row, const SamplingParams& p,
     return result;
   }
   make_items(book, logits);
+  if (!p.sampler_order.empty()) {
+    for (const std::string& name : p.sampler_order) apply_named(book, name);
+    for (const Item& item : book.items) result.p[static_cast<std::size_t>(item.id)] = item.p;
+    result.doubtful = book.doubtful;
+    return result;
+  }
   if (p.top_p < 1) book.keep_first(book.reach(p.top_p));
   if (p.top_a > 0) book.keep_from(p.top_a * book.items[0].p * book.items[0].p);
   if (p.min_p > 0) book.keep_from(p.min_p * book.items[0].p);

@@ -1,10 +1,21 @@
 #pragma once
-// Stages on candidates, in the order in which they are applied. p is a candidate's share of the
-// mass that is left at that point; where candidates are equally likely, low ids come first.
+// Stages on candidates, in the order in which they are applied where the request has none of its
+// own (sampler_order). The first three are then done while candidates are gathered (gather.h). p is
+// a candidate's share of the mass that is left at that point; where candidates are equally likely,
+// low ids come first.
 
 #include "sample/stages/stage.h"
 
 namespace bl {
+
+// The score x below the best becomes −k·factor·x² + s·factor·x³, k and s as gather.h has them.
+extern const SamplerStage kSmoothingStage;
+
+// p^(1/T), or with the dynamic temperature of the present candidates (below).
+extern const SamplerStage kTemperatureStage;
+
+// The k likeliest.
+extern const SamplerStage kTopKStage;
 
 // Nucleus sampling (Holtzman et al. 2020): the likeliest candidates until their sum reaches top_p;
 // the one that crosses is kept.

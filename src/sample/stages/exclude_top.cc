@@ -26,7 +26,7 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
   top.erase(top.begin() + static_cast<std::ptrdiff_t>(least));
   double chance = p.xtc_probability;
   if (p.xtc_random) {
-    const double coin = uniform_at(p.seed, row.args->position, DrawStream::kExclusion);
+    const double coin = uniform_at(row.seed, row.args->position, DrawStream::kExclusion);
     if (coin >= chance) return;
     chance = 1;
   }
@@ -56,6 +56,6 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
 
 }  // namespace
 
-const SamplerStage kExcludeTopStage{"exclude top choices", wanted, apply};
+const SamplerStage kExcludeTopStage{"xtc", wanted, apply};
 
 }  // namespace bl

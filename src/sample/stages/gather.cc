@@ -12,8 +12,8 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-void gather_top_k(const SamplingParams& params, const ScoreMap& score, SampleRow& row) {
-  const auto k = static_cast<std::size_t>(params.top_k);
+void gather_top_k(const GatherRules& rules, const ScoreMap& score, SampleRow& row) {
+  const auto k = static_cast<std::size_t>(rules.top_k);
   select_top(row.logits, k, row.selected);
   constexpr std::size_t kFew = 4096;
   if (row.selected.size() <= kFew) {
@@ -78,25 +78,25 @@ void collect_from_score(double least, const ScoreMap& score, SampleRow& row) {
 }
 
 // The tokens that hold the nucleus, or all that min-p would leave of it; row.mass counts all.
-void gather_nucleus(const SamplingParams& params, const ScoreMap& score, SampleRow& row) {
+void gather_nucleus(const GatherRules& rules, const ScoreMap& score, SampleRow& row) {
   const double total = exp_sum(row.logits, score.formula());
   // min-p asks only for the top, but top-a must not miss mass that min-p takes away later.
-  const double share = params.top_a == 0 ? params.min_p : 0;
+  const double share = rules.top_a == 0 ? rules.min_p : 0;
   // Tokens below (1 − top_p) / vocab hold less than 1 − top_p together: the nucleus has none.
   const double least =
-      std::max((1 - params.top_p) * total / static_cast<double>(row.logits.size()), share);
+      std::max((1 - rules.top_p) * total / static_cast<double>(row.logits.size()), share);
   const double last_depth = -std::log(0.999 * least);
   for (const double depth : {3.0, 6.0, 10.0, last_depth}) {
     collect_from_score(-std::min(depth, last_depth), score, row);
-    if (depth >= last_depth || row.mass > params.top_p * total * (1 + 1e-5)) break;
+    if (depth >= last_depth || row.mass > rules.top_p * total * (1 + 1e-5)) break;
   }
   row.mass = total;
 }
 
 // All that top-a, min-p or both are not certain to cut.
-void gather_likely(const SamplingParams& params, const ScoreMap& score, SampleRow& row) {
-  const double total = params.top_a > 0 ? exp_sum(row.logits, score.formula()) : 0;
-  const double least = params.top_a > 0 ? params.top_a / total : params.min_p;
+void gather_likely(const GatherRules& rules, const ScoreMap& score, SampleRow& row) {
+  const double total = rules.top_a > 0 ? exp_sum(row.logits, score.formula()) : 0;
+  const double least = rules.top_a > 0 ? rules.top_a / total : rules.min_p;
   collect_from_score(std::log(0.999 * least), score, row);
   if (total > 0) row.mass = total;
 }
@@ -131,15 +131,13 @@ void gather_all(const ScoreMap& score, SampleRow& row) {
 
 }  // namespace
 
-ScoreMap::ScoreMap(const SamplingParams& params, const SampleRow& row)
+ScoreMap::ScoreMap(const GatherRules& rules, const SampleRow& row)
     : formula_{
           .top = row.top.value,
-          .inverse = params.temperature_last || params.dynamic_temperature()
-                         ? 1.0f
-                         : static_cast<float>(1 / params.temperature),
-          .smooth = params.smoothing_factor > 0,
-          .square = static_cast<float>(-params.smoothing_factor * (3 - params.smoothing_curve) / 2),
-          .cube = static_cast<float>(params.smoothing_factor * (params.smoothing_curve - 1) / 2),
+          .inverse = static_cast<float>(1 / rules.temperature),
+          .smooth = rules.smoothing_factor > 0,
+          .square = static_cast<float>(-rules.smoothing_factor * (3 - rules.smoothing_curve) / 2),
+          .cube = static_cast<float>(rules.smoothing_factor * (rules.smoothing_curve - 1) / 2),
           .floor = row.floor} {}
 
 float ScoreMap::logit_below(double score) const {
@@ -165,16 +163,16 @@ float ScoreMap::logit_below(double score) const {
   return std::nextafter(static_cast<float>(top + x), kMinusInfinity);
 }
 
-void gather(const SamplingParams& params, SampleRow& row) {
-  const ScoreMap score(params, row);
+void gather(const GatherRules& rules, SampleRow& row) {
+  const ScoreMap score(rules, row);
   row.clear();
-  if (params.top_k > 0 && static_cast<std::uint64_t>(params.top_k) < row.logits.size()) {
-    gather_top_k(params, score, row);
-  } else if (params.top_p < 1) {
-    gather_nucleus(params, score, row);
+  if (rules.top_k > 0 && static_cast<std::uint64_t>(rules.top_k) < row.logits.size()) {
+    gather_top_k(rules, score, row);
+  } else if (rules.top_p < 1) {
+    gather_nucleus(rules, score, row);
     return;
-  } else if (params.top_a > 0 || params.min_p > 0) {
-    gather_likely(params, score, row);
+  } else if (rules.top_a > 0 || rules.min_p > 0) {
+    gather_likely(rules, score, row);
     return;
   } else {
     gather_all(score, row);

@@ -1,16 +1,29 @@
 #pragma once
+#include <cstdint>
+
 #include "sample/row_kernels.h"
 #include "sample/sample_row.h"
-#include "sample/sampling_params.h"
 
 namespace bl {
 
+// What gathering does, and which stages come right behind it.
+struct GatherRules {
+  double temperature = 1;  // 1 also where it comes later
+  double smoothing_factor = 0;
+  double smoothing_curve = 1;
+  std::int64_t top_k = 0;
+  // Only where they are the next, in this order; off otherwise.
+  double top_p = 1;
+  double top_a = 0;
+  double min_p = 0;
+};
+
 // Logit to score: x = logit − top; temperature: x / T; smoothing (kalomaze's quadratic sampling,
 // text-generation-webui): (−k·factor·x² + s·factor·x³) / T with k = (3 − curve) / 2 and
-// s = (curve − 1) / 2. Never decreasing. T is 1 where temperature comes last or is dynamic.
+// s = (curve − 1) / 2. Never decreasing.
 class ScoreMap {
  public:
-  ScoreMap(const SamplingParams& params, const SampleRow& row);
+  ScoreMap(const GatherRules& rules, const SampleRow& row);
   const ScoreFormula& formula() const { return formula_; }
   float operator()(float logit) const {
     const float x = logit - formula_.top;
@@ -30,6 +43,6 @@ class ScoreMap {
 // Where top-p, top-a or min-p follow without top-k, tokens that these are certain to cut may be
 // left out; row.mass counts them nevertheless where it matters (top-p, top-a). Needs row.top and
 // row.floor.
-void gather(const SamplingParams& params, SampleRow& row);
+void gather(const GatherRules& rules, SampleRow& row);
 
 }  // namespace bl

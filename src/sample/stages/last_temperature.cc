@@ -8,8 +8,9 @@ namespace {
 
 constexpr double kColdest = 1e-3;
 
+bool is_on(const SamplingParams& p) { return p.dynamic_temperature() || p.temperature != 1; }
 bool wanted(const SamplingParams& p) {
-  return p.dynamic_temperature() || (p.temperature_last && p.temperature != 1);
+  return is_on(p) && (p.dynamic_temperature() || p.temperature_last);
 }
 
 double temperature_of(const SamplingParams& p, const SampleRow& row) {
@@ -29,5 +30,6 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
 }  // namespace
 
 const SamplerStage kLastTemperatureStage{"temperature", wanted, apply};
+const SamplerStage kTemperatureStage{"temperature", is_on, apply};
 
 }  // namespace bl
