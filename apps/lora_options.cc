@@ -1,5 +1,6 @@
 #include "lora_options.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -47,10 +48,16 @@ void LoraOptions::plan(SessionOptions& options) const {
 
 std::vector<AdapterChoice> LoraOptions::load(Engine& engine) const {
   std::vector<AdapterChoice> choices;
+  const auto is_free = [&](const std::string& name) {
+    return std::none_of(choices.begin(), choices.end(),
+                        [&](const AdapterChoice& choice) { return choice.name == name; });
+  };
   for (const LoraArgument& one : arguments()) {
-    // A folder may be given twice.
-    choices.push_back({fmt::format("{} {}", choices.size(), one.folder), one.weight});
-    engine.load_adapter(choices.back().name, one.folder);
+    const std::string folder = std::filesystem::weakly_canonical(one.folder).filename().string();
+    std::string name = folder;
+    for (int i = 2; !is_free(name); ++i) name = fmt::format("{}#{}", folder, i);
+    choices.push_back({name, one.weight});
+    engine.load_adapter(name, one.folder);
   }
   return choices;
 }

@@ -24,7 +24,8 @@ struct LoraOptions {
   std::vector<LoraArgument> arguments() const;  // UsageError
   // Keeps memory free for them.
   void plan(SessionOptions& options) const;
-  // Loads them; what requests are to ask for.
+  // Loads them; what requests are to ask for. An adapter's name is that of its folder, without the
+  // path; of the second folder called NAME, "NAME#2".
   std::vector<AdapterChoice> load(Engine& engine) const;
   // The same for a session without an engine.
   AdapterMix load(ModelSession& session) const;

@@ -78,8 +78,29 @@ std::size_t packed_bytes(Backend& backend, const DenseMatrix& matrix) {
 
 }  // namespace
 
+PreparedAdapter::Module PreparedAdapter::whole_module(const LoraModule& from) {
+  const TensorView& weight = from.whole.view;
+  Module module;
+  module.scale = static_cast<float>(from.scale);
+  module.is_embedding = from.site->is_embedding;
+  module.is_whole = true;
+  if (module.is_embedding) {
+    module.down = matrix_of(from.tensor, padded_rows(weight, weight.rows()));
+    return module;
+  }
+  for (const AdapterPart& part : from.site->parts) {
+    module.parts.push_back({part.linear, part.first_column,
+                            matrix_of(from.tensor, part_rows(weight, part, weight.columns()))});
+  }
+  return module;
+}
+
 PreparedAdapter::PreparedAdapter(const PeftAdapter& adapter) {
   for (const LoraModule& from : adapter.modules) {
+    if (from.is_whole()) {
+      modules_.push_back(whole_module(from));
+      continue;
+    }
     const std::int64_t rank = padded_rank(from.rank());
     const AdapterSite& site = *from.site;
     Module module;
@@ -101,8 +122,9 @@ PreparedAdapter::PreparedAdapter(const PeftAdapter& adapter) {
   for (const Module& module : modules_) {
     print.update(std::uint64_t{std::bit_cast<std::uint32_t>(module.scale)});
     print.update(std::uint64_t{module.is_embedding});
+    print.update(std::uint64_t{module.is_whole});
     print.update(std::uint64_t{module.parts.size()});
-    add_bytes(module.down.weight.view, print);
+    if (module.has_down()) add_bytes(module.down.weight.view, print);
     for (const Part& part : module.parts) {
       print.update(static_cast<std::uint64_t>(part.linear));
       print.update(static_cast<std::uint64_t>(part.first_column));
@@ -115,8 +137,10 @@ PreparedAdapter::PreparedAdapter(const PeftAdapter& adapter) {
 std::size_t PreparedAdapter::bytes(Backend& backend) const {
   std::size_t total = 0;
   for (const Module& module : modules_) {
-    total += module.is_embedding ? bytes_of(module.down.weight.view)
-                                 : packed_bytes(backend, module.down);
+    if (module.has_down()) {
+      total += module.is_embedding ? bytes_of(module.down.weight.view)
+                                   : packed_bytes(backend, module.down);
+    }
     for (const Part& part : module.parts) total += packed_bytes(backend, part.up);
   }
   return total;
@@ -130,9 +154,18 @@ std::shared_ptr<const LoraAdapter> PreparedAdapter::pack(Backend& backend) const
       LoraEmbedding embedding;
       embedding.rows = Tensor(backend.allocate(bytes_of(rows)), rows.dtype, rows.shape);
       backend.upload(embedding.rows.view(), rows);
+      if (module.is_whole) {
+        adapter->set_table(std::move(embedding.rows));
+        continue;
+      }
       embedding.up = backend.pack(module.parts.front().up, {});
       embedding.scale = module.scale;
       adapter->set_embedding(std::move(embedding));
+      continue;
+    }
+    if (module.is_whole) {
+      for (const Part& part : module.parts)
+        adapter->replace(part.linear, backend.pack(part.up, {}));
       continue;
     }
     const std::shared_ptr<const PackedMatrix> down = backend.pack(module.down, {});

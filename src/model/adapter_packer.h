@@ -29,14 +29,18 @@ class PreparedAdapter {
   struct Part {
     std::int32_t linear = -1;
     std::int64_t first_column = 0;
-    DenseMatrix up;  // B [rank, columns] of these columns
+    DenseMatrix up;  // B [rank, columns] of these columns; a whole head
   };
   struct Module {
     DenseMatrix down;  // A [in, rank]
     std::vector<Part> parts;
-    bool is_embedding = false;  // down holds its rows: [rows, rank]
+    bool is_embedding = false;  // down holds its rows: [rows, rank], of a whole one [rows, hidden]
+    bool is_whole = false;      // stands for the model's own
     float scale = 0;
+    bool has_down() const { return is_embedding || !is_whole; }
   };
+  static Module whole_module(const LoraModule& from);
+
   std::vector<Module> modules_;
   std::string fingerprint_;
 };

@@ -25,6 +25,7 @@ struct AdapterSite {
   std::int64_t out = 0;
   std::vector<AdapterPart> parts = {};
   bool is_embedding = false;  // in: rows of the table, out: hidden
+  bool replaceable = false;   // by a whole one of an adapter's: no bias, and written anew
   std::string refusal = {};   // why nothing can be added to it while the model runs, or empty
 };
 

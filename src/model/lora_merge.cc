@@ -51,12 +51,19 @@ void add_scaled(const TensorView& rows, std::int64_t row, float factor, float* s
   });
 }
 
+// Whether a row of the tensor is one of the adapter's own.
+bool replaces(const Delta& delta, std::int64_t row) {
+  return delta.module->is_whole() && row < std::ssize(delta.source) &&
+         delta.source[static_cast<std::size_t>(row)] >= 0;
+}
+
 // sum += what `delta` adds to one row of the tensor.
 void add_delta(const Delta& delta, std::int64_t row, float* sum) {
   if (row >= std::ssize(delta.source)) return;
   const std::int64_t source = delta.source[static_cast<std::size_t>(row)];
   if (source < 0) return;
   const LoraModule& module = *delta.module;
+  if (module.is_whole()) return add_scaled(module.whole.view, source, delta.scale, sum);
   for (std::int64_t r = 0; r < module.rank(); ++r) {
     if (!module.site->is_embedding) {
       add_scaled(module.a.view, r, delta.scale * value_at(module.b.view, source, r), sum);
@@ -245,9 +252,14 @@ class AdapterMerge {
     }
   }
 
-  static void add_deltas(const Deltas* deltas, std::int64_t row, float* sum) {
+  static void add_deltas(const Deltas* deltas, std::int64_t row, std::span<float> sum) {
     if (deltas == nullptr) return;
-    for (const Delta& delta : *deltas) add_delta(delta, row, sum);
+    float left = 1;  // of the model's own
+    for (const Delta& delta : *deltas) left -= replaces(delta, row) ? delta.scale : 0;
+    if (left != 1) {
+      for (float& value : sum) value *= left;
+    }
+    for (const Delta& delta : *deltas) add_delta(delta, row, sum.data());
   }
 
   // A tensor [out, in], a piece at a time.
@@ -262,7 +274,7 @@ class AdapterMerge {
           std::vector<float> row(static_cast<std::size_t>(width));
           std::transform(from, from + width, row.begin(),
                          [](T v) { return static_cast<float>(v); });
-          add_deltas(&deltas, first + i, row.data());
+          add_deltas(&deltas, first + i, row);
           std::transform(row.begin(), row.end(), piece.begin() + i * width,
                          [](float v) { return static_cast<T>(v); });
         });
@@ -282,7 +294,7 @@ class AdapterMerge {
         for (std::int64_t i = 0; i < in; ++i) {
           row[static_cast<std::size_t>(i)] = static_cast<float>(view.row<const T>(i)[c]);
         }
-        add_deltas(&deltas, c, row.data());
+        add_deltas(&deltas, c, row);
         for (std::int64_t i = 0; i < in; ++i) {
           all[static_cast<std::size_t>(i * out + c)] =
               static_cast<T>(row[static_cast<std::size_t>(i)]);
@@ -306,7 +318,7 @@ class AdapterMerge {
         row[static_cast<std::size_t>(i)] =
             half_to_float(halves[static_cast<std::size_t>(i * stored + c)]);
       }
-      add_deltas(deltas, c, row.data());
+      add_deltas(deltas, c, row);
       for (std::int64_t i = 0; i < in; ++i) {
         all[static_cast<std::size_t>(output.transposed ? i * out + c : c * in + i)] =
             float_to_half(row[static_cast<std::size_t>(i)]);

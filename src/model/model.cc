@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "base/error.h"
 #include "nn/device_copy.h"
@@ -62,7 +63,7 @@ std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std
   std::size_t ropes = 0;
   for (const RopeSpec& rope : spec.ropes) ropes += RopeBank::work_bytes(rope, tokens);
   const std::size_t kept =
-      arena_bytes(DType::kF32, logit_rows * spec.hidden) + arena_bytes(DType::kI32, logit_rows);
+      arena_bytes(DType::kF32, logit_rows * spec.hidden) + 2 * arena_bytes(DType::kI32, logit_rows);
   if (!spec.blocks.empty()) {
     const std::int64_t rows = std::min(tokens, logit_rows);
     block = std::max(block, Block::kept_work_bytes(spec.blocks.back(), spec.hidden, tokens, rows));
@@ -110,6 +111,22 @@ void Model::logits_of(ExecContext& ctx, const TensorView& h, const TensorView& l
   }
 }
 
+void Model::copy_states(ExecContext& ctx, const StepBatch& batch, std::int32_t blocks,
+                        const TensorView& x) const {
+  const auto count = static_cast<std::int64_t>(batch.logit_rows.size());
+  for (const StateRows& states : batch.states) {
+    if (states.blocks != blocks) continue;
+    ArenaScope scope(*ctx.scratch);
+    // Behind the last block the wanted rows may be all there are.
+    std::vector<std::int32_t> rows = batch.logit_rows;
+    if (x.rows() == count) std::iota(rows.begin(), rows.end(), 0);
+    const TensorView uploaded =
+        scratch_copy(ctx, backend_, std::span<const std::int32_t>(rows), Shape{count});
+    ctx.ops->copy_rows(
+        ctx, {.x = x, .rows = uploaded.as<const std::int32_t>(), .count = count, .out = states.to});
+  }
+}
+
 void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
                        std::span<const PagedKvView> layers, const KeptRows& kept) const {
   const auto tokens = static_cast<std::int64_t>(batch.ids.size());
@@ -138,6 +155,7 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
   const bool all = kept.x.rows() == tokens;
   const TensorView x = all ? kept.x : ctx.scratch->take_f32({tokens, parts_.spec.hidden});
   parts_.embedding.forward(ctx, ids, step.positions, x);
+  copy_states(ctx, batch, 0, x);
   for (std::size_t i = 0; i < parts_.blocks.size(); ++i) {
     const bool last = i + 1 == parts_.blocks.size();
     if (last && !all) {
@@ -145,6 +163,7 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
     } else {
       parts_.blocks[i].forward(ctx, step, x);
     }
+    copy_states(ctx, batch, static_cast<std::int32_t>(i + 1), last ? kept.x : x);
   }
 }
 
@@ -178,6 +197,7 @@ TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
   if (rows == 0) return logits;
   own.adapters = kept.adapters;
   logits_of(own, kept.x, logits);
+  copy_states(own, batch, StateRows::kNormed, kept.x);
   return logits;
 }
 

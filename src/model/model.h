@@ -76,6 +76,9 @@ class Model {
 
  private:
   void check_tokens(const StepBatch& batch) const;
+  // Those wanted behind so many blocks, where x is all rows of the step or the wanted ones.
+  void copy_states(ExecContext& ctx, const StepBatch& batch, std::int32_t blocks,
+                   const TensorView& x) const;
   void logits_of(ExecContext& ctx, const TensorView& h, const TensorView& logits) const;
   void run_blocks(ExecContext& ctx, const StepBatch& batch, std::span<const PagedKvView> layers,
                   const KeptRows& kept) const;

@@ -47,7 +47,9 @@ Embedding ModelLoader::embedding() {
   for (const std::string& name : arch.embed) {
     const TensorInfo* info = source_.find(name + ".weight");
     if (info == nullptr) continue;
-    reader_.add_site(name, {.in = info->shape[0], .out = spec_.hidden, .is_embedding = true});
+    reader_.add_site(
+        name,
+        {.in = info->shape[0], .out = spec_.hidden, .is_embedding = true, .replaceable = true});
     break;
   }
   if (!arch.positions.empty()) {
@@ -67,11 +69,12 @@ Embedding ModelLoader::embedding() {
 }
 
 // What adapters may call the head, whatever it is called here.
-Linear ModelLoader::with_site(Linear head) {
+Linear ModelLoader::with_site(Linear head, bool replaceable) {
   for (const std::string& name : spec_.arch->head) {
     reader_.add_site(name, {.in = spec_.hidden,
                             .out = spec_.vocab,
-                            .parts = {{.linear = head.id(), .count = spec_.vocab}}});
+                            .parts = {{.linear = head.id(), .count = spec_.vocab}},
+                            .replaceable = replaceable});
   }
   return head;
 }
@@ -83,8 +86,13 @@ Linear ModelLoader::head() {
   if (found != nullptr) {
     const bool plain = reader_.has_tensor(*found + ".weight");
     if (!spec_.normalize_head || !plain) {
-      return with_site(
-          reader_.linear(*found, {.in = spec_.hidden, .out = spec_.vocab, .more_out = true}));
+      // What adapters bring in its place has no bias.
+      const bool replaceable = source_.find(*found + ".bias") == nullptr;
+      return with_site(reader_.linear(*found, {.in = spec_.hidden,
+                                               .out = spec_.vocab,
+                                               .more_out = true,
+                                               .replaceable = replaceable}),
+                       replaceable);
     }
   } else if (!spec_.tied) {
     fail(ErrorCode::kNotFound,
@@ -101,7 +109,8 @@ Linear ModelLoader::head() {
   if (spec_.normalize_head)
     reader_.set_site_refusal("the rows of its weight are scaled to length 1");
   Linear head = with_site(
-      reader_.linear(load_dense_matrix(source_, name, hints), spec_.vocab, spec_.normalize_head));
+      reader_.linear(load_dense_matrix(source_, name, hints), spec_.vocab, spec_.normalize_head),
+      true);
   reader_.set_site_refusal("");
   return head;
 }

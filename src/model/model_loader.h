@@ -52,7 +52,7 @@ class ModelLoader {
  private:
   Model::Parts walk();
   Linear head();
-  Linear with_site(Linear head);
+  Linear with_site(Linear head, bool replaceable);
   Embedding embedding();
 
   Backend& backend_;

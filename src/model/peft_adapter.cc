@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kMaxConfigBytes = 4u << 20;
 constexpr const char* kWeights = "adapter_model.safetensors";
 
-enum class Side { kA, kB, kEmbeddingA, kEmbeddingB, kBase };
+enum class Side { kA, kB, kEmbeddingA, kEmbeddingB, kBase, kWhole };
 
 // What the name of a tensor says: "base_model.model.MODULE.lora_A.weight".
 struct TensorName {
@@ -44,11 +44,16 @@ std::optional<TensorName> parse_name(std::string_view name) {
                                  {".lora_embedding_A.default", Side::kEmbeddingA},
                                  {".lora_embedding_B", Side::kEmbeddingB},
                                  {".lora_embedding_B.default", Side::kEmbeddingB},
-                                 {".base_layer.weight", Side::kBase}};
+                                 {".base_layer.weight", Side::kBase},
+                                 {".original_module.weight", Side::kBase},
+                                 {".modules_to_save.weight", Side::kWhole},
+                                 {".modules_to_save.default.weight", Side::kWhole},
+                                 {".weight", Side::kWhole}};
   constexpr std::string_view kPrefix = "base_model.model.";
   for (const Ending& ending : kEndings) {
     if (!name.ends_with(ending.text)) continue;
     name.remove_suffix(ending.text.size());
+    if (name.find("lora_") != std::string_view::npos) return std::nullopt;
     if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
     return TensorName{std::string(name), ending.side};
   }
@@ -79,7 +84,12 @@ class PairReader {
   PeftAdapter read() {
     for (const std::string& name : source_.names()) collect(name);
     PeftAdapter adapter;
-    for (const auto& [key, pair] : pairs_) adapter.modules.push_back(module_of(key, pair));
+    for (const auto& [key, pair] : pairs_) {
+      if (!pair.a.empty() || !pair.b.empty()) adapter.modules.push_back(module_of(key, pair));
+      if (!pair.whole.empty()) adapter.modules.push_back(whole_of(key, pair));
+    }
+    add_tied_head(adapter);
+    check_saved();
     if (adapter.modules.empty()) {
       const fs::path file = fs::path(config_.file).parent_path() / kWeights;
       fail(ErrorCode::kInvalidFile, "{}: holds no tensor MODULE.lora_A.weight", file.string());
@@ -91,6 +101,7 @@ class PairReader {
   struct Pair {
     std::string trained_as;  // the module's name where the adapter was trained
     std::string a, b;        // names of tensors
+    std::string whole;
     bool embedding = false;
   };
 
@@ -106,9 +117,15 @@ class PairReader {
     if (!name) refuse_unknown(tensor);
     const std::string module = renamed_module(name->module);
     const AdapterSite* site = sites_.find(module);
+    if (name->side == Side::kWhole && (site == nullptr || !site->replaceable)) {
+      reject(ErrorCode::kUnsupported, tensor,
+             "whole modules are taken in place of the embedding and of a head without a bias, not "
+             "of {}; fold them in with merge_and_unload of PEFT",
+             quoted_name(module));
+    }
     if (site == nullptr) refuse_module(tensor, module);
-    if (name->side == Side::kBase) return check_base(tensor, *site);
-    if (site->is_embedding != is_embedding(name->side)) {
+    if (name->side == Side::kBase) return check_shape(tensor, *site);
+    if (name->side != Side::kWhole && site->is_embedding != is_embedding(name->side)) {
       reject(ErrorCode::kInvalidFile, tensor, "{} is {}, whose tensors are {}", module,
              site->is_embedding ? "an embedding" : "a linear",
              site->is_embedding ? "lora_embedding_A and lora_embedding_B" : "lora_A and lora_B");
@@ -117,7 +134,9 @@ class PairReader {
       reject(ErrorCode::kUnsupported, tensor, "nothing can be added to {}: {}", module,
              site->refusal);
     }
-    if (!config_.is_target(name->module)) {
+    if (name->side == Side::kWhole) {
+      check_shape(tensor, *site);
+    } else if (!config_.is_target(name->module)) {
       reject(ErrorCode::kInvalidFile, tensor,
              "{} says that other modules were trained (target_modules, layers_to_transform); the "
              "two files belong to different adapters",
@@ -126,7 +145,9 @@ class PairReader {
     Pair& pair = pairs_[module];
     pair.trained_as = name->module;
     pair.embedding = site->is_embedding;
-    std::string& place = is_down(name->side) ? pair.a : pair.b;
+    std::string& place = name->side == Side::kWhole ? pair.whole
+                         : is_down(name->side)      ? pair.a
+                                                    : pair.b;
     if (!place.empty()) {
       reject(ErrorCode::kInvalidFile, tensor, "{} stands for the same module", quoted_name(place));
     }
@@ -153,9 +174,10 @@ class PairReader {
       reject(ErrorCode::kUnsupported, tensor,
              "the name should end in .lora_A.weight or .lora_B.weight");
     }
-    reject(ErrorCode::kUnsupported, tensor,
-           "this is no LoRA tensor (those end in .lora_A.weight and .lora_B.weight); whole modules "
-           "and other kinds of adapters are not supported");
+    reject(
+        ErrorCode::kUnsupported, tensor,
+        "this is no LoRA tensor (those end in .lora_A.weight and .lora_B.weight); other kinds of "
+        "adapters are not supported");
   }
 
   [[noreturn]] void refuse_module(const std::string& tensor, const std::string& module) const {
@@ -174,8 +196,8 @@ class PairReader {
            quoted_name(module), quoted_name(like));
   }
 
-  // A copy of the weights that the adapter was added to: it was not trained.
-  void check_base(const std::string& tensor, const AdapterSite& site) const {
+  // Of what stands beside the weights that the adapter was added to, or for them.
+  void check_shape(const std::string& tensor, const AdapterSite& site) const {
     const Shape& shape = source_.find(tensor)->shape;
     const Shape expected = site.is_embedding ? Shape{site.in, site.out} : Shape{site.out, site.in};
     if (shape == expected) return;
@@ -219,6 +241,52 @@ class PairReader {
     module.file = source_.find(pair.a)->file;
     module.tensor = pair.a;
     return module;
+  }
+
+  LoraModule whole_of(const std::string& name, const Pair& pair) const {
+    LoraModule module;
+    module.name = name;
+    module.site = sites_.find(name);
+    const NamedArray weight(source_, pair.whole, {DType::kF32, DType::kF16, DType::kBF16}, 2);
+    if (!all_finite(weight.array().view)) weight.reject("holds NaN or infinite values");
+    module.whole = weight.array();
+    module.scale = 1;
+    module.file = source_.find(pair.whole)->file;
+    module.tensor = pair.whole;
+    return module;
+  }
+
+  // An embedding that was saved with the adapter without being a copy of its own is the model's as
+  // it was trained, and a head tied to it is the same.
+  void add_tied_head(PeftAdapter& adapter) const {
+    const auto is_model_own = [&](const LoraModule& module) {
+      return module.is_whole() && module.site->is_embedding &&
+             !config_.is_saved(pairs_.at(module.name).trained_as);
+    };
+    const auto embedding =
+        std::find_if(adapter.modules.begin(), adapter.modules.end(), is_model_own);
+    if (embedding == adapter.modules.end()) return;
+    for (const auto& [name, site] : sites_.all()) {
+      if (!site.replaceable || site.is_embedding || pairs_.contains(name)) continue;
+      if (sites_.origin(site.parts[0].linear).module != embedding->name) continue;
+      LoraModule head = *embedding;
+      head.name = name;
+      head.site = &site;
+      adapter.modules.push_back(std::move(head));
+      return;
+    }
+  }
+
+  // What was trained as a whole must be there as a whole: without it another model would answer.
+  void check_saved() const {
+    for (const std::string& saved : config_.saved) {
+      const bool found = std::any_of(pairs_.begin(), pairs_.end(), [&](const auto& entry) {
+        return !entry.second.whole.empty() && names_module(saved, entry.second.trained_as);
+      });
+      if (found) continue;
+      fail(ErrorCode::kInvalidFile, "{}: modules_to_save names {}, and {} holds no tensor of it",
+           config_.file, quoted_name(saved), kWeights);
+    }
   }
 
   const TensorSource& source_;

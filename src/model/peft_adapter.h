@@ -17,9 +17,13 @@ struct LoraModule {
   HostArray a;       // [rank, in]; of an embedding [rank, rows of the table]
   HostArray b;       // [out, rank]
   double scale = 0;  // alpha / rank, or alpha / √rank
+  // In place of A and B, a head or an embedding of the adapter's own, of which `scale` (1) parts
+  // stand for as many of the model's: [out, in]; of an embedding [rows of the table, out].
+  HostArray whole;
   std::string file;  // for messages: the tensor of A
   std::string tensor;
   std::int64_t rank() const { return a.view.shape[0]; }
+  bool is_whole() const { return !whole.view.empty(); }
 };
 
 // A LoRA as PEFT saves it: a folder with adapter_config.json and adapter_model.safetensors. Every

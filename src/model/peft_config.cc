@@ -89,8 +89,6 @@ void check_unsupported(const Reader& reader) {
       {"use_dora", "DoRA also rescales the weights it is added to; only plain LoRA is supported"},
       {"use_qalora", "QA-LoRA is not supported, only plain LoRA"},
       {"lora_bias", "biases of an adapter are not supported; train without lora_bias"},
-      {"modules_to_save",
-       "whole modules replace the model's; fold them in with merge_and_unload of PEFT"},
       {"trainable_token_indices",
        "rows of the embedding are replaced; fold them in with merge_and_unload of PEFT"},
       {"target_parameters",
@@ -142,6 +140,16 @@ std::vector<PeftRule> read_rules(const Reader& reader, const char* key, F&& valu
          reader.file(), key, patterns, kMaxPatterns);
   }
   return rules;
+}
+
+void read_saved(const Reader& reader, PeftConfig& config) {
+  const OrderedJson* saved = reader.find("modules_to_save");
+  if (saved == nullptr || is_empty(*saved)) return;
+  if (!saved->is_array()) reader.reject("modules_to_save", *saved, "a list of names");
+  for (const OrderedJson& name : *saved) {
+    if (!name.is_string()) reader.reject("modules_to_save", name, "a list of names");
+    config.saved.push_back(name.get<std::string>());
+  }
 }
 
 void read_targets(const Reader& reader, PeftConfig& config) {
@@ -198,6 +206,11 @@ bool has_layer(std::string_view module, const std::vector<std::int64_t>& layers)
   return false;
 }
 
+bool is_named(const std::vector<std::string>& names, std::string_view module) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return names_module(name, module); });
+}
+
 const PeftRule* rule_for(const std::vector<PeftRule>& rules, std::string_view module) {
   for (const PeftRule& rule : rules) {
     if (rule.matches(module)) return &rule;
@@ -248,6 +261,7 @@ PeftConfig::PeftConfig(const OrderedJson& document, std::string name) : file(std
       reader, "alpha_pattern",
       [&](const std::string& key, const OrderedJson& value) { return reader.alpha(key, value); });
   read_targets(reader, *this);
+  read_saved(reader, *this);
   read_layers(reader, *this);
 }
 
@@ -263,17 +277,17 @@ double PeftConfig::scale_of(std::string_view module) const {
   return of_module / (rank_stabilized ? std::sqrt(r) : r);
 }
 
+bool names_module(std::string_view name, std::string_view module) {
+  if (!module.ends_with(name)) return false;
+  const std::size_t before = module.size() - name.size();
+  return before == 0 || module[before - 1] == '.';
+}
+
 bool PeftConfig::is_target(std::string_view module) const {
   if (layers && !has_layer(module, *layers)) return false;
-  if (any_target) return true;
-  for (const std::string& target : targets) {
-    if (module == target) return true;
-    if (module.size() > target.size() && module.ends_with(target) &&
-        module[module.size() - target.size() - 1] == '.') {
-      return true;
-    }
-  }
-  return false;
+  return any_target || is_named(targets, module);
 }
+
+bool PeftConfig::is_saved(std::string_view module) const { return is_named(saved, module); }
 
 }  // namespace bl

@@ -37,6 +37,8 @@ struct PeftConfig {
   std::int64_t rank_of(std::string_view module) const;
   double scale_of(std::string_view module) const;  // alpha / rank, or alpha / √rank
   bool is_target(std::string_view module) const;
+  // Whether a copy of its own stood for it while the adapter was trained (modules_to_save).
+  bool is_saved(std::string_view module) const;
 
   std::string file;
   std::int64_t rank = 0;
@@ -49,6 +51,10 @@ struct PeftConfig {
   std::vector<std::string> targets;
   bool any_target = false;
   std::optional<std::vector<std::int64_t>> layers;  // layers_to_transform
+  std::vector<std::string> saved;                   // modules_to_save: names, or ends of them
 };
+
+// Whether a name in such a list is the module's or, behind a dot, the end of it.
+bool names_module(std::string_view name, std::string_view module);
 
 }  // namespace bl

@@ -18,6 +18,13 @@ struct BatchSequence {
   const AdapterMix* adapters = nullptr;  // outlives the step; null: none
 };
 
+// What is wanted of the stream of hidden states, of the rows of logits.
+struct StateRows {
+  static constexpr std::int32_t kNormed = -1;  // what the head reads
+  std::int32_t blocks = kNormed;               // behind so many of them; 0: the embedding
+  TensorView to;                               // F32 [logit_rows, hidden], in the backend's memory
+};
+
 // All tokens of one step, sequence after sequence, without padding.
 struct StepBatch {
   std::vector<std::int32_t> ids;  // [tokens]
@@ -28,6 +35,7 @@ struct StepBatch {
   std::vector<std::int64_t> slots;      // [tokens]: page · kPageSlots + slot in the page
   std::vector<BatchSequence> sequences;
   std::vector<std::int32_t> logit_rows;  // rows of which logits are wanted, ascending
+  std::vector<StateRows> states{};
 };
 
 }  // namespace bl

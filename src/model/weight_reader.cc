@@ -105,9 +105,10 @@ Linear WeightReader::linear(const std::string& key, const LinearShape& shape) {
   pending.options.out = shape.out;
   pending.tensors = std::move(tensors);
   Linear linear = add(std::move(pending), key, shape.transposed);
-  add_site(
-      key,
-      {.in = shape.in, .out = shape.out, .parts = {{.linear = linear.id(), .count = shape.out}}});
+  add_site(key, {.in = shape.in,
+                 .out = shape.out,
+                 .parts = {{.linear = linear.id(), .count = shape.out}},
+                 .replaceable = shape.replaceable});
   return linear;
 }
 

@@ -75,6 +75,7 @@ class WeightReader {
     std::int64_t out = 0;
     bool transposed = false;
     bool more_out = false;
+    bool replaceable = false;  // AdapterSite::replaceable
   };
   // In the first walk a Linear has no weights, but its id.
   Linear linear(const std::string& key, const LinearShape& shape);

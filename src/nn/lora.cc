@@ -62,7 +62,69 @@ void run_jobs(ExecContext& ctx, const TensorView& x, std::span<const Job> jobs) 
   }
 }
 
+// The adapters of a run of rows that replace something, and how much of the model's own they leave.
+template <class Of>
+struct Replacers {
+  using Found = decltype(std::declval<Of>()(std::declval<const LoraAdapter&>()));
+  Replacers(const AdapterMix& mix, const Of& of) {
+    for (const WeightedAdapter& one : mix) {
+      const Found found = of(*one.adapter);
+      if (!found) continue;
+      list.emplace_back(found, one.weight);
+      left -= one.weight;
+    }
+  }
+  // Exactly one, for all of it: nothing of the model's has to be there.
+  bool is_one() const { return list.size() == 1 && left == 0.0f; }
+  std::vector<std::pair<Found, float>> list;
+  float left = 1.0f;
+};
+
+// out = multiplier · x · what stands for the linear's weights.
+void replace_outputs(ExecContext& ctx, const TensorView& x, const LinearOutput& output,
+                     const AdapterMix& mix, float multiplier) {
+  const Replacers replacers(
+      mix, [&](const LoraAdapter& adapter) { return adapter.replacement(*output.linear); });
+  if (replacers.list.empty()) return;
+  BL_CHECK(!output.linear->has_bias());
+  if (!replacers.is_one()) ctx.ops->scale(ctx, {.x = output.out, .multiplier = replacers.left});
+  for (const auto& [matrix, weight] : replacers.list) {
+    const MatmulOutput product{matrix, output.out, {}};
+    ctx.ops->matmul(ctx, {.x = x,
+                          .outputs = {&product, 1},
+                          .multiplier = multiplier * weight,
+                          .accumulate = !replacers.is_one()});
+  }
+}
+
+// The same of embedded rows.
+void replace_rows(ExecContext& ctx, const std::int32_t* ids, const TensorView& out,
+                  const AdapterMix& mix, float multiplier) {
+  const Replacers replacers(
+      mix, [](const LoraAdapter& adapter) { return adapter.table().empty() ? nullptr : &adapter; });
+  if (replacers.list.empty()) return;
+  if (!replacers.is_one()) ctx.ops->scale(ctx, {.x = out, .multiplier = replacers.left});
+  for (const auto& [adapter, weight] : replacers.list) {
+    ctx.ops->embed(ctx, {.ids = ids,
+                         .tokens = out.rows(),
+                         .table = adapter->table(),
+                         .out = out,
+                         .multiplier = multiplier * weight,
+                         .accumulate = !replacers.is_one()});
+  }
+}
+
 }  // namespace
+
+void LoraAdapter::replace(std::int32_t linear, std::shared_ptr<const PackedMatrix> matrix) {
+  replacements_[linear] = std::move(matrix);
+  linears_.insert(linear);
+}
+
+const PackedMatrix* LoraAdapter::replacement(const Linear& linear) const {
+  const auto found = replacements_.find(linear.id());
+  return found == replacements_.end() ? nullptr : found->second.get();
+}
 
 void LoraAdapter::add(std::int32_t linear, LoraDelta delta) {
   BL_CHECK(linear >= 0 && delta.down->out() == delta.up->in() && delta.down->out() <= kMaxLoraRank);
@@ -104,6 +166,7 @@ void add_lora(ExecContext& ctx, const TensorView& x, std::span<const LinearOutpu
     std::size_t count = 0;
     for (const LinearOutput& output : outputs) {
       const TensorView out = slice_rows(output.out, run.first, run.rows);
+      replace_outputs(ctx, rows, {output.linear, out}, *run.mix, multiplier);
       for (const WeightedAdapter& one : *run.mix) {
         for (const LoraDelta& delta : one.adapter->of(*output.linear)) {
           jobs[count++] = {&delta, slice_columns(out, delta.first_column, delta.up->out()),
@@ -123,6 +186,7 @@ void add_lora_embedding(ExecContext& ctx, const std::int32_t* ids, const TensorV
   if (ctx.adapters == nullptr) return;
   BL_CHECK(out.rows() == ctx.adapters->rows);
   for (const AdapterRows& run : ctx.adapters->runs) {
+    replace_rows(ctx, ids + run.first, slice_rows(out, run.first, run.rows), *run.mix, multiplier);
     for (const WeightedAdapter& one : *run.mix) {
       const LoraEmbedding& embedding = one.adapter->embedding();
       if (embedding.up == nullptr) continue;

@@ -1,12 +1,14 @@
 #pragma once
 // Low-rank adapters (LoRA, arXiv 2106.09685): beside y = x · W, some rows of a step get
-// y += weight · scale · (x · A) · B.
+// y += weight · scale · (x · A) · B. An adapter may also bring an embedding or a head of its own,
+// which stands for `weight` parts of the model's.
 //
 // Goals: any number of adapters in a step, other ones for each row, on weights of any format and on
 // every backend; a step without adapters is as if this file did not exist. Non-goals: changing W
 // (model/lora_merge.h does).
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -39,16 +41,25 @@ class LoraAdapter {
  public:
   void add(std::int32_t linear, LoraDelta delta);
   void set_embedding(LoraEmbedding embedding) { embedding_ = std::move(embedding); }
+  // A matrix [in, out] to stand for that of a linear without a bias, all of whose outputs are
+  // written anew (a head).
+  void replace(std::int32_t linear, std::shared_ptr<const PackedMatrix> matrix);
+  // [vocab, hidden] F32 / F16 / BF16, for the model's.
+  void set_table(Tensor table) { table_ = std::move(table); }
 
   std::span<const LoraDelta> of(const Linear& linear) const;
   // Whether there is any for a linear whose id is in [first, end).
   bool touches(std::int32_t first, std::int32_t end) const;
   const LoraEmbedding& embedding() const { return embedding_; }
+  const PackedMatrix* replacement(const Linear& linear) const;  // null: none
+  TensorView table() const { return table_.view(); }            // empty: none
 
  private:
   std::vector<std::vector<LoraDelta>> deltas_;  // by linear
   std::set<std::int32_t> linears_;              // that have some
   LoraEmbedding embedding_;
+  std::map<std::int32_t, std::shared_ptr<const PackedMatrix>> replacements_;  // by linear
+  Tensor table_;
 };
 
 // Adapters with their weights: what a sequence is computed with. Their order is their meaning's
@@ -81,8 +92,8 @@ inline constexpr std::int64_t kLoraRankStep = 8;
 // The largest rank there can be, padded.
 inline constexpr std::int64_t kMaxLoraRank = 4096;
 
-// outputs_j += multiplier · what the adapters of ctx add to x · W_j. `x` is what the linears read,
-// normalised. Does nothing where ctx has no adapters.
+// outputs_j += multiplier · what the adapters of ctx add to x · W_j, or have it be. `x` is what the
+// linears read, normalised. Does nothing where ctx has no adapters.
 void add_lora(ExecContext& ctx, const TensorView& x, std::span<const LinearOutput> outputs,
               float multiplier);
 // The same for embedded rows [tokens, hidden].

@@ -49,6 +49,14 @@ void AdapterFiles::add_embedding(const std::string& module, const Size& size) {
   tensors[name + "B"] = random_tensor({size.out, size.rank}, 0.3f, DType::kF32, 4);
 }
 
+void AdapterFiles::add_whole(const std::string& module, const Shape& shape, bool named) {
+  tensors["base_model.model." + module + ".weight"] =
+      random_tensor(shape, 0.1f, DType::kF16, std::hash<std::string>()(module));
+  if (!named) return;
+  if (config["modules_to_save"].is_null()) config["modules_to_save"] = OrderedJson::array();
+  config["modules_to_save"].push_back(module.substr(module.rfind('.') + 1));
+}
+
 void AdapterFiles::write(const std::filesystem::path& folder) const {
   std::filesystem::create_directories(folder);
   write_file_atomically(folder / "adapter_config.json", json_text(config, 1));

@@ -32,6 +32,8 @@ struct AdapterFiles {
   };
   void add(const std::string& module, const Size& size, DType dtype = DType::kF32);
   void add_embedding(const std::string& module, const Size& size);
+  // A whole module of PEFT's modules_to_save, which the config names or not.
+  void add_whole(const std::string& module, const Shape& shape, bool named = true);
   void write(const std::filesystem::path& folder) const;
 };
 

@@ -149,5 +149,59 @@ TEST(LoraMergeTest, TiedHeads) {
   EXPECT_EQ(open_model_folder(merged).source->find("lm_head.weight"), nullptr);
 }
 
+// An embedding or a head of the adapter's own stands for 3/4 of the model's, what low ranks add
+// comes on top of it, and in no other place.
+TEST(LoraMergeTest, WholeModules) {
+  for (const char* name : {"hf-tiny/llama", "hf-tiny/llama-tied-headdim", "exl2-gptq/exl2-4bit"}) {
+    const fs::path folder = folder_of(name);
+    const auto backend = open_backend("ref", {});
+    const ModelLoader loader(*backend, open_model_folder(folder), {});
+    const std::int64_t hidden = loader.spec().hidden;
+    const std::int64_t vocab = loader.spec().vocab;
+    for (const auto& modules : std::vector<std::vector<std::string>>{
+             {"lm_head"}, {"model.embed_tokens"}, {"lm_head", "model.embed_tokens"}}) {
+      AdapterFiles files;
+      for (const std::string& module : modules) files.add_whole(module, {vocab, hidden});
+      files.add("model.layers.0.self_attn.o_proj",
+                {loader.adapter_sites().find("model.layers.0.self_attn.o_proj")->in, hidden});
+      const Compared plain = compare(folder, files, "ref");
+      EXPECT_LE(plain.median, 0.01) << name << ", " << modules[0];
+      EXPECT_GE(plain.effect, 0.3) << name << ", " << modules[0];
+      for (const std::string& other : {std::string("cpu"), cuda_backend()}) {
+        if (other.empty()) continue;  // no CUDA device here
+        EXPECT_LE(compare(folder, files, other).median, 0.03) << name << ", " << modules[0];
+      }
+      if (modules[0] == "lm_head") files.add("lm_head", {hidden, vocab});
+      EXPECT_LE(compare(folder, files, "ref").median, 0.01) << name << ", " << modules[0];
+    }
+  }
+}
+
+std::vector<float> logits_with(GoldenRun& run, const AdapterFiles& files, float weight) {
+  const fs::path adapter = scratch_dir("whole-adapter");
+  files.write(adapter);
+  const PreparedAdapter prepared(
+      read_peft_adapter(adapter, run.model().adapter_sites(), run.model().spec().arch->rename));
+  return run.logits({some_ids(20, run.model().vocab())},
+                    {{{prepared.pack(run.backend()), weight}}})[0];
+}
+
+// As PEFT has it: a copy of the embedding that was trained leaves a tied head as it was; the
+// model's own embedding, saved because it changed, is the head, too.
+TEST(LoraMergeTest, WholeEmbeddingsOfTiedHeads) {
+  GoldenRun run("ref", golden_folder("hf-tiny") / "llama-tied-headdim", CacheType::kF32);
+  const Shape shape{256, 64};
+  AdapterFiles named, own, both;
+  named.add_whole("model.embed_tokens", shape);
+  own.add_whole("model.embed_tokens", shape, false);
+  both.add_whole("model.embed_tokens", shape);
+  both.add_whole("lm_head", shape);
+  both.tensors["base_model.model.lm_head.weight"] =
+      both.tensors.at("base_model.model.model.embed_tokens.weight");
+  const std::vector<float> expected = logits_with(run, both, 1);
+  EXPECT_EQ(logits_with(run, own, 1), expected);
+  EXPECT_NE(logits_with(run, named, 1), expected);
+}
+
 }  // namespace
 }  // namespace bl::test

@@ -108,7 +108,14 @@ std::vector<Wrong> wrong_configs() {
       {"bias lora_only", no, set("bias", "lora_only"), {"bias", "lora_only"}},
       {"bias a list", no, set("bias", list), {"bias"}},
       {"lora_bias", no, set("lora_bias", true), {"lora_bias"}},
-      {"modules_to_save", no, set("modules_to_save", list), {"modules_to_save", "lm_head"}},
+      {"modules_to_save a text",
+       bad,
+       set("modules_to_save", "lm_head"),
+       {"modules_to_save", "list of names"}},
+      {"modules_to_save of numbers",
+       bad,
+       set("modules_to_save", OrderedJson::array({1})),
+       {"modules_to_save", "list of names"}},
       {"replication",
        no,
        set("layer_replication", OrderedJson::array({{0, 1}, {0, 2}})),
@@ -218,7 +225,38 @@ std::vector<Wrong> wrong_tensors() {
       {"a bias of B", no, add(at + kQ + ".lora_B.bias", {64}), {"lora_B.bias", "bias"}},
       {"LoHa's tensor", no, add(at + kQ + ".hada_w1_a", {4, 64}), {"hada_w1_a", "lora_A.weight"}},
       {"IA3's tensor", no, add(at + kQ + ".ia3_l", {64, 1}), {"ia3_l"}},
-      {"a whole module", no, add(at + "lm_head.weight", {256, 64}), {"lm_head.weight", "whole"}},
+      {"a whole norm", no, add(at + "model.norm.weight", {64}), {"model.norm", "whole"}},
+      {"a whole linear", no, add(at + kQ + ".weight", {64, 64}), {kQ, "whole", "head"}},
+      {"a whole head of more rows",
+       no,
+       add(at + "lm_head.weight", {260, 64}),
+       {"[260, 64]", "[256, 64]", "vocabulary"}},
+      {"a whole head of NaN",
+       bad,
+       [](AdapterFiles& f) {
+         f.add_whole("lm_head", {256, 64});
+         f.tensors.at("base_model.model.lm_head.weight").values[77] = NAN;
+       },
+       {"lm_head.weight", "NaN"}},
+      {"a saved head that is not there",
+       bad,
+       set("modules_to_save", OrderedJson::array({"lm_head"})),
+       {"modules_to_save", "lm_head", "holds no tensor"}},
+      {"one of two saved modules",
+       bad,
+       [](AdapterFiles& f) {
+         f.add_whole("lm_head", {256, 64});
+         f.config["modules_to_save"].push_back("score");
+       },
+       {"modules_to_save", "score"}},
+      {"a whole head twice",
+       bad,
+       [](AdapterFiles& f) {
+         f.add_whole("lm_head", {256, 64});
+         f.tensors["base_model.model.lm_head.modules_to_save.weight"] =
+             f.tensors.at("base_model.model.lm_head.weight");
+       },
+       {"same module"}},
       {"an unknown ending", no, rename(kA, kA + "s"), {"lora_A.weights", "end in"}},
       {"a grown vocabulary",
        no,
