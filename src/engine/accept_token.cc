@@ -1,8 +1,10 @@
 #include "engine/accept_token.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/loop_detector.h"
+#include "text/tokenizer.h"
 
 namespace bl {
 namespace {
@@ -15,7 +17,12 @@ void give(Choice& choice, AnswerPiece piece) {
   EventStream& sink = choice.open->sink();
   if (piece.logprobs) choice.score += static_cast<double>(piece.logprobs->token.logprob);
   if (piece.healed) {
-    sink.push({.choice = choice.index, .text = std::move(piece.text), .healed = {piece.id}});
+    Event event{.choice = choice.index, .text = std::move(piece.text), .healed = {piece.id}};
+    event.kept = static_cast<std::int64_t>(choice.healing.prompt->kept());
+    if (piece.logprobs && choice.sampler.params().logprobs) {
+      event.healed_logprobs.push_back(std::move(*piece.logprobs));
+    }
+    sink.push(std::move(event));
   } else if ((piece.logprobs && choice.sampler.params().logprobs) || !piece.logits.empty()) {
     Event event{.choice = choice.index, .text = std::move(piece.text), .ids = {piece.id}};
     if (choice.sampler.params().logprobs) event.logprobs.push_back(std::move(*piece.logprobs));
@@ -30,6 +37,9 @@ void give(Choice& choice, AnswerPiece piece) {
 std::optional<Ending> rewind(Choice& choice, PrefixCache& cache) {
   const std::size_t tokens = choice.text->open_tokens();
   const auto count = static_cast<std::int64_t>(tokens);
+  const std::span<const std::int32_t> ids =
+      std::span(std::as_const(choice.sequence.ids)).last(tokens);
+  WithheldText suppressed{.ids = {ids.begin(), ids.end()}};
   const HeldAnswer::Place place = choice.held->take_back(tokens, choice.length() - count);
   choice.sampler.restore(place.sampler);
   choice.healing = place.healing;
@@ -38,7 +48,8 @@ std::optional<Ending> rewind(Choice& choice, PrefixCache& cache) {
     part->row = {};
     part->truncate(cache, part->length() - count);
   }
-  choice.text->take_back(tokens, choice.text_before());
+  suppressed.text = choice.text->take_back(tokens, choice.text_before());
+  choice.open->sink().push({.choice = choice.index, .suppressed = {std::move(suppressed)}});
   // It may be ahead by guesses that were right and are not taken.
   if (choice.constraint) {
     choice.constraint->rollback(choice.constraint->accepted() - choice.generated());
@@ -82,6 +93,25 @@ void start_text(Choice& choice, const Tokenizer& tokenizer) {
   if (!open.rules.banned) return;
   choice.held =
       std::make_unique<HeldAnswer>(HeldAnswer::Place{choice.sampler.state(), choice.healing});
+}
+
+void tell_rest(Choice& choice, const Tokenizer* tokenizer, Event& last) {
+  if (choice.text) last.text = choice.text->finish();
+  if (choice.text) last.stop_string = choice.text->stop_string();
+  if (last.finish == FinishReason::kEndToken) {
+    const std::int32_t id = choice.sequence.ids.back();
+    last.end_token = EndToken{id};
+    if (tokenizer != nullptr) last.end_token->text = tokenizer->id_to_token(id);
+    last.held = {last.end_token->text, {id}};
+    return;
+  }
+  if (!choice.text || !choice.text->stopped()) return;
+  last.held.text = choice.text->withheld();
+  const auto most = static_cast<std::size_t>(choice.generated());
+  const std::size_t tokens = std::min(most, choice.text->withheld_tokens(choice.text_before()));
+  const std::span<const std::int32_t> ids =
+      std::span(std::as_const(choice.sequence.ids)).last(tokens);
+  last.held.ids.assign(ids.begin(), ids.end());
 }
 
 void give_held(Choice& choice) {

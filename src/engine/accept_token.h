@@ -33,6 +33,10 @@ std::optional<Ending> accept_token(Choice& choice, PrefixCache& cache, AcceptArg
 // Before the first token: how its text is made.
 void start_text(Choice& choice, const Tokenizer& tokenizer);
 
+// What the last event of an answer says about its text: the rest of it, which stop string or end
+// token ended it, what is withheld. `last.finish` is set; `tokenizer` may be null.
+void tell_rest(Choice& choice, const Tokenizer* tokenizer, Event& last);
+
 // Gives the reader what still waited for what follows.
 void give_held(Choice& choice);
 

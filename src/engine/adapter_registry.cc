@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <new>
+#include <iterator>
 #include <utility>
+
+#include "engine/caught_error.h"
 
 namespace bl {
 namespace {
@@ -98,20 +100,44 @@ AdapterRegistry::Resolved AdapterRegistry::resolve(std::span<const AdapterChoice
   return resolved;
 }
 
-// Nobody can take hold of an adapter that has no name, so whoever holds the last one may drop it.
-void AdapterRegistry::drop_unused() {
-  std::erase_if(loaded_,
-                [](const Loaded& one) { return one.name.empty() && one.adapter.use_count() == 1; });
+// Takes out what nobody uses: nobody can take hold of an adapter that has no name, so whoever holds
+// the last one may drop it. The memory is given back by who gets the list, without the lock: that
+// may take as long as a step, and others submit meanwhile.
+std::list<AdapterRegistry::Loaded> AdapterRegistry::take_unused() noexcept {
+  std::list<Loaded> unused;
+  for (auto at = loaded_.begin(); at != loaded_.end();) {
+    const auto next = std::next(at);
+    if (at->name.empty() && at->adapter.use_count() == 1) {
+      unused.splice(unused.end(), loaded_, at);
+    }
+    at = next;
+  }
+  return unused;
 }
 
-void AdapterRegistry::finish(Order& order, std::optional<Error> error) {
+void AdapterRegistry::finish(Order& order, std::optional<Error> error) noexcept {
   order.error = std::move(error);
   order.done = true;
   done_.notify_all();
 }
 
-void AdapterRegistry::work(StepModel& model) {
+std::list<AdapterRegistry::Loaded> AdapterRegistry::pack(StepModel& model, const Order& order,
+                                                         std::size_t used) {
+  std::list<Loaded> fresh(1);
+  fresh.front().adapter = model.pack_adapter(*order.adapter, used);
+  fresh.front().bytes = model.adapter_bytes(*order.adapter);
+  fresh.front().fingerprint = order.adapter->fingerprint();
+  return fresh;
+}
+
+void AdapterRegistry::work(StepModel& model) noexcept {
   std::unique_lock lock(mutex_);
+  const auto drop_unused = [&] {
+    std::list<Loaded> unused = take_unused();
+    lock.unlock();
+    unused.clear();
+    lock.lock();
+  };
   drop_unused();
   while (!orders_.empty()) {
     const std::shared_ptr<Order> order = orders_.front();
@@ -120,16 +146,12 @@ void AdapterRegistry::work(StepModel& model) {
     for (const Loaded& one : loaded_) used += one.bytes;
     // Whoever submits need not wait for copies to the device.
     lock.unlock();
-    Loaded fresh;
+    std::list<Loaded> fresh;
     std::optional<Error> error;
     try {
-      fresh.adapter = model.pack_adapter(*order->adapter, used);
-      fresh.bytes = model.adapter_bytes(*order->adapter);
-      fresh.fingerprint = order->adapter->fingerprint();
-    } catch (const Error& caught) {
-      error = caught;
-    } catch (const std::bad_alloc&) {
-      error = Error(ErrorCode::kOutOfMemory, "out of memory while an adapter was being loaded");
+      fresh = pack(model, *order, used);
+    } catch (const std::exception&) {
+      error = caught_error();
     }
     order->adapter.reset();
     lock.lock();
@@ -137,11 +159,11 @@ void AdapterRegistry::work(StepModel& model) {
       for (Loaded& one : loaded_) {
         if (one.name == order->name) one.name.clear();
       }
-      fresh.name = order->name;
-      loaded_.push_back(std::move(fresh));
+      fresh.front().name = std::move(order->name);
+      loaded_.splice(loaded_.end(), fresh);
     }
-    finish(*order, std::move(error));
     drop_unused();
+    finish(*order, std::move(error));
   }
 }
 
@@ -152,7 +174,7 @@ void AdapterRegistry::stop() {
     finish(*order, Error(ErrorCode::kCancelled, "the engine was shut down"));
   }
   orders_.clear();
-  loaded_.clear();
+  loaded_.clear();  // the engine is going away: nobody waits
 }
 
 }  // namespace bl

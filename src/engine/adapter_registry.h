@@ -43,7 +43,7 @@ class AdapterRegistry {
   Resolved resolve(std::span<const AdapterChoice> choices) const;
 
   // Of the engine's thread: loads what waits, gives back what nobody uses.
-  void work(StepModel& model);
+  void work(StepModel& model) noexcept;
   // Nothing more is loaded; whoever waits is told.
   void stop();
 
@@ -60,14 +60,15 @@ class AdapterRegistry {
     bool done = false;
     std::optional<Error> error{};
   };
-  void drop_unused();
-  void finish(Order& order, std::optional<Error> error);
+  std::list<Loaded> take_unused() noexcept;
+  static std::list<Loaded> pack(StepModel& model, const Order& order, std::size_t used);
+  void finish(Order& order, std::optional<Error> error) noexcept;
 
   std::shared_ptr<Waker> waker_;
   mutable std::mutex mutex_;
   std::condition_variable done_;
   std::vector<std::shared_ptr<Order>> orders_;
-  std::vector<Loaded> loaded_;
+  std::list<Loaded> loaded_;
   bool stopped_ = false;
 };
 

@@ -1,8 +1,19 @@
 #include "engine/answer_text.h"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/decode_stages.h"
 
 namespace bl {
+namespace {
+
+constexpr int kMostBytes = 3;  // of a character, before its last one
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+
+}  // namespace
 
 AnswerRules::AnswerRules(const SamplingParams& params) {
   if (!params.stop_strings.empty()) stops = std::make_shared<TextMatcher>(params.stop_strings);
@@ -13,28 +24,55 @@ AnswerText::AnswerText(const Tokenizer& tokenizer, bool skip_special, const Answ
                        std::span<const std::int32_t> before)
     : tokenizer_(tokenizer), skip_special_(skip_special), filter_(rules.stops) {
   if (rules.banned) bans_.emplace(rules.banned);
-  start(before);
+  stream_ = stream_of(end_of(before));
+  left_out_ = bytes_held(before);
 }
 
 // Decoders treat the beginning of a text differently; beyond that they look back no further than
 // one character's bytes.
-void AnswerText::start(std::span<const std::int32_t> before) {
+std::span<const std::int32_t> AnswerText::end_of(std::span<const std::int32_t> before) const {
   constexpr std::size_t kLookBack = 16;
-  stream_ = std::make_unique<TextStream>(tokenizer_, skip_special_);
-  for (const std::int32_t id : before.last(std::min(before.size(), kLookBack))) stream_->push(id);
+  std::size_t begin = before.size() - std::min(before.size(), kLookBack);
+  const auto goes_on = [&](std::size_t i) {  // a byte within a character
+    return (byte_token_value(tokenizer_.id_to_token(before[i])) & 0xc0) == 0x80;
+  };
+  for (int i = 0; i < kMostBytes && begin > 0 && goes_on(begin); ++i) --begin;
+  return before.subspan(begin);
+}
+
+std::unique_ptr<TextStream> AnswerText::stream_of(std::span<const std::int32_t> ids) const {
+  auto stream = std::make_unique<TextStream>(tokenizer_, skip_special_);
+  for (const std::int32_t id : ids) stream->push(id);
+  return stream;
+}
+
+// Of text that the decoder will give with the next token, though it is said already: whole
+// characters, those that `before` only begins belong to who completes them.
+std::size_t AnswerText::bytes_held(std::span<const std::int32_t> before) const {
+  before = end_of(before);
+  for (int cut = 0; cut <= kMostBytes; ++cut) {
+    const std::string held = stream_of(before)->finish();
+    if (held.find(kReplacement) == held.npos) return held.size();
+    before = before.first(before.size() - 1);
+  }
+  return 0;
+}
+
+std::string AnswerText::without_left_out(std::string text) {
+  const std::size_t known = std::min(left_out_, text.size());
+  left_out_ -= known;
+  text.erase(0, known);
+  return text;
 }
 
 std::string AnswerText::push(std::int32_t id) {
-  if (bans_) marks_.push_back({filter_.mark(), left_out_});
+  if (bans_) marks_.push_back({filter_.mark(), left_out_, {}});
   std::string text = stream_->push(id);
   const bool silent = text.empty() && !(skip_special_ && tokenizer_.is_special(id));
-  if (left_out_ > 0) {
-    const std::size_t known = std::min(left_out_, text.size());
-    left_out_ -= known;
-    text.erase(0, known);
-  }
+  if (left_out_ > 0) text = without_left_out(std::move(text));
   std::string certain = filter_.push(text);
   if (!bans_) return certain;
+  marks_.back().text = text;
   bans_->push(text, silent);
   const std::optional<std::size_t> at = bans_->completed_at();
   banned_ = at && (!filter_.stopped() || *at < filter_.stopped_at());
@@ -45,20 +83,54 @@ std::string AnswerText::push(std::int32_t id) {
   return certain;
 }
 
-void AnswerText::take_back(std::size_t tokens, std::span<const std::int32_t> before) {
-  if (tokens == 0) return;
-  const Mark& mark = marks_[marks_.size() - tokens];
-  filter_.restore(mark.filter);
-  left_out_ = mark.left_out;
+std::string AnswerText::take_back(std::size_t tokens, std::span<const std::int32_t> before) {
+  std::string said;
+  if (tokens == 0) return said;
+  const std::size_t stay = marks_.size() - tokens;
+  for (std::size_t i = stay; i < marks_.size(); ++i) said += marks_[i].text;
+  filter_.restore(marks_[stay].filter);
+  left_out_ = marks_[stay].left_out;
   bans_->take_back(tokens);
-  marks_.resize(marks_.size() - tokens);
+  marks_.resize(stay);
   banned_ = false;
-  start(before);
+  stream_ = stream_of(end_of(before));
+  return said;
+}
+
+// Decodes as many of the last tokens again as it takes.
+std::size_t AnswerText::withheld_tokens(std::span<const std::int32_t> ids) const {
+  const std::size_t bytes = filter_.withheld().size();
+  if (bytes == 0) return 0;
+  std::vector<std::size_t> said;  // bytes that each of them said
+  std::size_t all = 0;
+  // More than those bytes: so the tokens that began their first character are among them.
+  for (std::size_t most = 16; all <= bytes && said.size() < ids.size(); most *= 2) {
+    const std::size_t from = ids.size() - std::min(most, ids.size());
+    const auto stream = stream_of(end_of(ids.first(from)));
+    said.clear();
+    all = 0;
+    for (const std::int32_t id : ids.subspan(from)) {
+      said.push_back(stream->push(id).size());
+      all += said.back();
+    }
+    if (finished_) said.back() += stream->finish().size();
+  }
+  std::size_t tokens = 0;
+  std::size_t found = 0;
+  while (tokens < said.size() && found < bytes) found += said[said.size() - ++tokens];
+  // Tokens before them may have begun the first character.
+  while (found == bytes && tokens < said.size()) {
+    const auto before = ids.first(ids.size() - tokens);
+    if (stream_of(end_of(before))->finish().empty()) break;
+    found += said[said.size() - ++tokens];
+  }
+  return tokens;
 }
 
 std::string AnswerText::finish() {
   if (filter_.stopped()) return {};
-  std::string rest = filter_.push(stream_->finish());
+  finished_ = true;
+  std::string rest = filter_.push(without_left_out(stream_->finish()));
   if (!filter_.stopped()) rest += filter_.finish();
   return rest;
 }

@@ -38,23 +38,34 @@ class AnswerText {
   std::string finish();
   bool stopped() const { return filter_.stopped(); }
   std::string stop_string() const { return filter_.stop_string(); }
+  // That stop string and what the last token said behind it.
+  const std::string& withheld() const { return filter_.withheld(); }
+  // How many of the newest of `ids`, which are the answer's last ones and what it goes on from, say
+  // it: all that have a part in it.
+  std::size_t withheld_tokens(std::span<const std::int32_t> ids) const;
 
-  // The next so many bytes of text are the prompt's.
-  void leave_out(std::size_t bytes) { left_out_ = bytes; }
+  // So many more bytes at the beginning of the text are the prompt's.
+  void leave_out(std::size_t bytes) { left_out_ += bytes; }
 
   // Whether the last token has completed a banned string, before any stop string.
   bool is_banned() const { return banned_; }
   // So many of the newest tokens may have to be taken back; with is_banned(): must be.
   std::size_t open_tokens() const { return bans_ ? bans_->open_tokens() : 0; }
-  // The newest tokens never were; `before`: all that stay, the prompt's included.
-  void take_back(std::size_t tokens, std::span<const std::int32_t> before);
+  // The newest tokens never were; `before`: all that stay, the prompt's included. Returns what they
+  // said, as far as it was whole characters.
+  std::string take_back(std::size_t tokens, std::span<const std::int32_t> before);
 
  private:
   struct Mark {
     TextMatcher::State filter = 0;
     std::size_t left_out = 0;
+    std::string text{};  // that came with the token
   };
-  void start(std::span<const std::int32_t> before);
+  // What a decoder must have seen of the tokens before those that it decodes.
+  std::span<const std::int32_t> end_of(std::span<const std::int32_t> before) const;
+  std::unique_ptr<TextStream> stream_of(std::span<const std::int32_t> ids) const;
+  std::size_t bytes_held(std::span<const std::int32_t> before) const;
+  std::string without_left_out(std::string text);
 
   const Tokenizer& tokenizer_;
   bool skip_special_;
@@ -64,6 +75,7 @@ class AnswerText {
   std::deque<Mark> marks_;  // with bans: what was before each open token
   std::size_t left_out_ = 0;
   bool banned_ = false;
+  bool finished_ = false;
 };
 
 }  // namespace bl

@@ -10,45 +10,131 @@
 namespace bl {
 namespace {
 
-std::vector<StepItem> next_items(const ModelSession& session, const AdapterMix& adapters,
-                                 std::vector<Sequence>& sequences) {
-  std::vector<StepItem> items;
-  std::int64_t room = std::min(session.step_tokens(), session.logit_rows());
-  for (Sequence& sequence : sequences) {
-    const std::int64_t left = static_cast<std::int64_t>(sequence.ids.size()) - sequence.cached;
-    const std::int64_t count = std::min(left, room);
-    if (count == 0) continue;
-    items.push_back(
-        {.sequence = &sequence, .count = count, .logits = LogitRows::kAll, .adapters = &adapters});
-    room -= count;
+// A row of a step: whose it is.
+struct RowPlace {
+  std::size_t text = 0;
+  std::int64_t position = 0;
+};
+
+// A pass over texts, a step at a time, with rows of logits for all tokens.
+class TextPass {
+ public:
+  TextPass(ModelSession& session, TokenTexts texts, const AdapterMix& adapters)
+      : session_(session), runner_(session), adapters_(adapters) {
+    for (const std::vector<std::int32_t>& ids : texts) {
+      session.check_ids(ids);
+      Sequence& sequence = sequences_.emplace_back(session.new_sequence());
+      sequence.ids = ids;
+      sequence.reach = static_cast<std::int64_t>(ids.size());
+    }
   }
-  return items;
-}
+
+  // The next step; false where nothing is left. Stops with kCancelled on an interrupt.
+  bool step(std::span<const StateRows> states = {}) {
+    const std::vector<StepItem> items = next_items();
+    if (items.empty()) return false;
+    check_interrupt();
+    places_.clear();
+    for (const StepItem& item : items) {
+      const auto text = static_cast<std::size_t>(item.sequence - sequences_.data());
+      for (std::int64_t t = 0; t < item.count; ++t) {
+        places_.push_back({text, item.sequence->cached + t});
+      }
+    }
+    logits_ = runner_.run(items, states);
+    return true;
+  }
+  std::span<const RowPlace> places() const { return places_; }  // of the step's rows
+  const StepLogits& logits() const { return logits_; }
+
+ private:
+  std::vector<StepItem> next_items() {
+    std::vector<StepItem> items;
+    std::int64_t room = std::min(session_.step_tokens(), session_.logit_rows());
+    for (Sequence& sequence : sequences_) {
+      const std::int64_t left = static_cast<std::int64_t>(sequence.ids.size()) - sequence.cached;
+      const std::int64_t count = std::min(left, room);
+      if (count == 0) continue;
+      items.push_back({.sequence = &sequence,
+                       .count = count,
+                       .logits = LogitRows::kAll,
+                       .adapters = &adapters_});
+      room -= count;
+    }
+    return items;
+  }
+
+  ModelSession& session_;
+  StepRunner runner_;
+  const AdapterMix& adapters_;
+  std::vector<Sequence> sequences_;
+  std::vector<RowPlace> places_;
+  StepLogits logits_;
+};
+
+// Room for the states of a step's rows, and where they come to the host.
+class StateRoom {
+ public:
+  StateRoom(ModelSession& session, std::span<const std::int32_t> states)
+      : backend_(session.backend()) {
+    const ModelSpec& spec = session.model().spec();
+    const auto blocks = static_cast<std::int32_t>(spec.blocks.size());
+    const Shape shape{session.logit_rows(), spec.hidden};
+    for (const std::int32_t state : states) {
+      if (state < StateRows::kNormed || state > blocks) {
+        fail(ErrorCode::kInvalidArgument,
+             "there is no hidden state {}; the model has 0 (the embedding) … {} (behind its last "
+             "block)",
+             state, blocks);
+      }
+      const auto bytes = static_cast<std::size_t>(shape.elements()) * sizeof(float);
+      tensors_.emplace_back(backend_.allocate(bytes), DType::kF32, shape);
+      rows_.push_back({state, tensors_.back().view()});
+    }
+    if (!backend_.reads_host_memory()) host_ = make_host_tensor(DType::kF32, shape);
+  }
+  std::span<const StateRows> rows() const { return rows_; }
+  // [count, hidden], valid until the next call.
+  TensorView fetch(const StateRows& rows, std::int64_t count) {
+    const TensorView from = slice_rows(rows.to, 0, count);
+    if (host_.empty()) return from;
+    const TensorView to = slice_rows(host_.view(), 0, count);
+    backend_.download(to, from);
+    return to;
+  }
+
+ private:
+  Backend& backend_;
+  std::vector<Tensor> tensors_;
+  std::vector<StateRows> rows_;
+  Tensor host_;
+};
 
 }  // namespace
 
 void compute_logits(ModelSession& session, TokenTexts texts, const AdapterMix& adapters,
                     const TakeRow& take) {
-  StepRunner runner(session);
-  std::vector<Sequence> sequences;
-  for (const std::vector<std::int32_t>& ids : texts) {
-    session.check_ids(ids);
-    Sequence& sequence = sequences.emplace_back(session.new_sequence());
-    sequence.ids = ids;
-    sequence.reach = static_cast<std::int64_t>(ids.size());
-  }
-  while (true) {
-    const std::vector<StepItem> items = next_items(session, adapters, sequences);
-    if (items.empty()) return;
-    check_interrupt();
-    std::vector<std::int64_t> firsts;
-    for (const StepItem& item : items) firsts.push_back(item.sequence->cached);
-    const StepLogits logits = runner.run(items);
+  TextPass pass(session, texts, adapters);
+  while (pass.step()) {
     std::int64_t row = 0;
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      const auto text = static_cast<std::size_t>(items[i].sequence - sequences.data());
-      for (std::int64_t t = 0; t < items[i].count; ++t) {
-        take(text, firsts[i] + t, logits.row(row++));
+    for (const RowPlace& place : pass.places()) {
+      take(place.text, place.position, pass.logits().row(row++));
+    }
+  }
+}
+
+void compute_states(ModelSession& session, const StateTexts& wanted, const AdapterMix& adapters,
+                    const TakeState& take) {
+  StateRoom room(session, wanted.states);
+  TextPass pass(session, wanted.texts, adapters);
+  while (pass.step(room.rows())) {
+    const std::span<const RowPlace> places = pass.places();
+    for (const StateRows& rows : room.rows()) {
+      const TensorView states = room.fetch(rows, std::ssize(places));
+      for (std::int64_t i = 0; i < std::ssize(places); ++i) {
+        const RowPlace& place = places[static_cast<std::size_t>(i)];
+        const std::span row(states.row<const float>(i), static_cast<std::size_t>(states.columns()));
+        take(place.text, place.position, rows.blocks, row);
       }
     }
   }

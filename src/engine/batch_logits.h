@@ -24,6 +24,18 @@ using TakeRow =
 void compute_logits(ModelSession& session, TokenTexts texts, const AdapterMix& adapters,
                     const TakeRow& take);
 
+// The same of hidden states, as transformers numbers them: of block b what it reads (b = 0: the
+// embedding), and of kNormed what the head reads; `states` says which, each once. What the last
+// block leaves before the norm is the number of blocks. Throws kInvalidArgument for others.
+using TakeState = std::function<void(std::size_t text, std::int64_t position, std::int32_t state,
+                                     std::span<const float> row)>;
+struct StateTexts {
+  TokenTexts texts;
+  std::span<const std::int32_t> states;
+};
+void compute_states(ModelSession& session, const StateTexts& wanted, const AdapterMix& adapters,
+                    const TakeState& take);
+
 // Left-aligned: text i fills logits[i, 0 … lengths[i]); behind it are zeros.
 struct PaddedLogits {
   Tensor logits;  // F32 [texts, longest, vocab]

@@ -27,7 +27,8 @@ inline double seconds_between(EngineClock::time_point begin, EngineClock::time_p
   return std::chrono::duration<double>(end - begin).count();
 }
 
-// A request that the engine has accepted.
+// A request that the engine has accepted. Its lists are prepared (sampling_params.h), and shared by
+// its answers.
 struct OpenRequest {
   std::int32_t choices() const { return static_cast<std::int32_t>(request.sampling.answers()); }
   // Where the events of a choice go.
@@ -67,19 +68,15 @@ struct DraftState {
 
 // One answer being made: the engine's state for one sequence of a request.
 struct Choice {
-  // Each answer to a prompt draws from a seed of its own.
-  static SamplingParams params_of(const OpenRequest& open, std::int32_t number) {
-    SamplingParams params = open.request.sampling;
-    params.seed = seed_of_answer(params.seed, number);
-    return params;
-  }
   Choice(std::shared_ptr<OpenRequest> from, std::int32_t number, PagePool& pool)
-      : open(std::move(from)), index(number), sequence(pool), sampler(params_of(*open, number)) {
+      : open(std::move(from)),
+        index(number),
+        sequence(pool),
+        sampler({open, &open->request.sampling},
+                seed_of_answer(open->request.sampling.seed, number)) {
     sequence.ids = open->request.prompt;
     sequence.reach = open->longest + open->beyond;
     usage.prompt_tokens = static_cast<std::int64_t>(sequence.ids.size());
-    ends = open->request.sampling.stop_tokens;
-    std::sort(ends.begin(), ends.end());
     if (!open->constraints.empty()) {
       constraint = std::move(open->constraints[static_cast<std::size_t>(number)]);
     }
@@ -108,8 +105,8 @@ struct Choice {
     sequence.cached = cache.truncate(sequence.pages, cursor, std::min(sequence.cached, tokens - 1));
   }
   void append_drafts() {
+    sequence.ids.insert(sequence.ids.end(), draft.ids.begin(), draft.ids.begin() + draft.count);
     drafted = draft.count;
-    sequence.ids.insert(sequence.ids.end(), draft.ids.begin(), draft.ids.begin() + drafted);
   }
   void remove_drafts() {
     sequence.ids.resize(sequence.ids.size() - static_cast<std::size_t>(drafted));
@@ -131,7 +128,7 @@ struct Choice {
   Sequence sequence;
   PrefixCursor cursor;
   SamplerChain sampler;
-  bool device_sampled = device_sampleable(sampler.params());
+  bool device_sampled = device_sampleable(sampler.params()) && !open->request.after_sampling;
   std::unique_ptr<Constraint> constraint;  // null: none
   std::unique_ptr<AnswerText> text;        // null without a tokenizer
   std::unique_ptr<HeldAnswer> held;        // with banned strings
@@ -142,7 +139,6 @@ struct Choice {
   Choice* main = nullptr;
   std::span<const float> row;
   std::vector<float> waiting_row;
-  std::vector<std::int32_t> ends;  // tokens that end it beside the model's, sorted
   const Choice* leader = nullptr;  // whose prompt it waits for
   std::vector<TokenLogprobs> prompt_logprobs;
   double score = 0;          // Σ log-probability, with best_of

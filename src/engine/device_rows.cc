@@ -13,14 +13,15 @@ namespace {
 // Uploads of a recorded step have fixed sizes.
 constexpr std::int64_t kEditRooms[] = {0, 512, 8192, SampleLimits::kEdits};
 
-SampleRule rule_of(const SamplingParams& params, std::uint64_t position, std::int64_t vocab) {
+SampleRule rule_of(const StepItem& item, std::uint64_t position, std::int64_t vocab) {
+  const SamplingParams& params = *item.sampling;
   SampleRule rule;
   rule.kind = params.greedy() ? SampleRule::Kind::kLikeliest : SampleRule::Kind::kDraw;
   rule.repetition = 1 + static_cast<float>(params.repetition_penalty - 1);
   rule.presence = static_cast<float>(params.presence_penalty);
   rule.frequency = static_cast<float>(params.frequency_penalty);
   if (params.greedy()) return rule;
-  rule.draw = uniform_bits_at(params.seed, position);
+  rule.draw = uniform_bits_at(item.seed, position);
   rule.top_p = params.top_p;
   rule.min_p = params.min_p;
   rule.inverse = static_cast<float>(1 / params.temperature);
@@ -77,7 +78,7 @@ void DeviceRows::add_rows(const StepItem& item, std::int64_t vocab) {
     const auto place = static_cast<std::size_t>(token) + 1;
     const auto history = std::span(sequence.ids).first(std::min(place, sequence.ids.size()));
     BL_CHECK(history.size() == place || !needs_history(*item.sampling));
-    rule = rule_of(*item.sampling, place, vocab);
+    rule = rule_of(item, place, vocab);
     rule.log_probability = item.log_probabilities ? 1 : 0;
     reports_ = reports_ || item.log_probabilities;
     if (!add_edits(*item.sampling, history, vocab, rule)) rule = {};

@@ -20,7 +20,7 @@ namespace {
 constexpr double kSecondsOfPriority = 10;
 constexpr std::int32_t kMostPriority = 1'000'000;
 constexpr double kMostDeadline = 1e8;
-constexpr std::int64_t kMostLogits = 1 << 26;  // that wait for a reader
+constexpr std::int64_t kWarmUpTokens = 32;
 
 template <class T>
 void check_range(const char* name, T value, T low, T high) {
@@ -53,7 +53,11 @@ RequestHandle::~RequestHandle() {
 std::optional<Event> RequestHandle::next() { return stream_->next(std::nullopt); }
 
 std::optional<Event> RequestHandle::next(std::chrono::milliseconds most) {
-  return stream_->next(EngineClock::now() + most);
+  const auto now = EngineClock::now();
+  if (most >= std::chrono::floor<std::chrono::milliseconds>(EngineClock::time_point::max() - now)) {
+    return next();
+  }
+  return stream_->next(now + std::max(most, std::chrono::milliseconds::zero()));
 }
 
 void Answer::add(Event event) {
@@ -64,11 +68,16 @@ void Answer::add(Event event) {
   append(ids, event.ids);
   append(logprobs, event.logprobs);
   append(prompt_logprobs, event.prompt_logprobs);
+  if (!event.healed.empty()) kept = event.kept;
   append(healed, event.healed);
+  append(healed_logprobs, event.healed_logprobs);
+  append(suppressed, event.suppressed);
   append(logits, event.logits);
   if (!event.finish) return;
   reason = *event.finish;
   stop_string = std::move(event.stop_string);
+  end_token = std::move(event.end_token);
+  held = std::move(event.held);
   usage = event.usage;
   code = event.code;
   error = std::move(event.error);
@@ -210,8 +219,9 @@ std::shared_ptr<OpenRequest> Engine::open(Request request) const {
   }
   open->request = std::move(request);
   if (open->request.return_logits) {
-    const std::int64_t most = std::max<std::int64_t>(kMostLogits / facts_.vocab, 1);
-    open->request.unread_tokens = std::min(open->request.unread_tokens, most);
+    const std::int64_t most = options_.unread_logits / (facts_.vocab * open->request.sampling.n);
+    open->request.unread_tokens =
+        std::min(open->request.unread_tokens, std::max<std::int64_t>(most, 1));
   }
   intake_->complete(*open);
   open->salt = fmt::format("{}:{}:{}", facts_.reach_matters ? open->longest + open->beyond : 0,
@@ -286,6 +296,24 @@ SavedPrefix Engine::load_prefix(const std::filesystem::path& file, const std::st
   return load_prefix_file([this](const auto& what) { call(what); }, model_->page_kind(), file, pin);
 }
 
+void Engine::cancel_all() {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const std::shared_ptr<OpenRequest>& open : inbox_) open->stream->cancel();
+  }
+  call([](EngineCore& core) { core.cancel_all(); });
+}
+
+void Engine::warm_up() {
+  Request request;
+  request.prompt = {0};
+  request.sampling.max_tokens = std::min(kWarmUpTokens, longest_ - 1);
+  request.ignore_end_tokens = true;
+  request.cache_salt = "warm-up";
+  const Answer answer = submit(std::move(request)).wait().front();
+  if (answer.reason == FinishReason::kError) fail(answer.code, "{}", answer.error);
+}
+
 bool Engine::unpin(const std::string& name) {
   bool was_pinned = false;
   call([&](EngineCore& core) { was_pinned = core.unpin(name); });
@@ -317,7 +345,7 @@ void Engine::loop() {
     }
     for (auto& what : calls) what(*core_);
     adapters_.work(*model_);
-    for (std::shared_ptr<OpenRequest>& open : arrived) core_->add(std::move(open));
+    for (const std::shared_ptr<OpenRequest>& open : arrived) core_->add(open);
     const bool moved = core_->step(EngineClock::now());
     {
       const std::lock_guard lock(mutex_);
@@ -328,8 +356,8 @@ void Engine::loop() {
     if (!moved) waker_->wait_until(core_->next_deadline());
   }
   for (auto& what : calls_) what(*core_);
-  for (std::shared_ptr<OpenRequest>& open : inbox_) core_->add(std::move(open));
-  core_->end_all(ErrorCode::kCancelled, "the engine was shut down");
+  for (const std::shared_ptr<OpenRequest>& open : inbox_) core_->add(open);
+  core_->end_all(Error(ErrorCode::kCancelled, "the engine was shut down"));
   adapters_.stop();
 }
 

@@ -44,6 +44,9 @@ struct EngineOptions {
   SpeculationOptions speculation{};
   // Host memory for pages that are evicted; 0: SessionOptions::kv_host.
   std::size_t host_bytes = 0;
+  // Logits of one request that wait for its reader (return_logits), of all its answers together; at
+  // least one row of each.
+  std::int64_t unread_logits = 1 << 26;
 };
 
 // One choice, whole.
@@ -55,8 +58,13 @@ struct Answer {
   std::vector<TokenLogprobs> logprobs;
   std::vector<TokenLogprobs> prompt_logprobs;
   std::vector<std::int32_t> healed;  // these as in Event
+  std::vector<TokenLogprobs> healed_logprobs;
+  std::int64_t kept = 0;
+  std::vector<WithheldText> suppressed;
   std::vector<std::vector<float>> logits;
   std::string stop_string;
+  std::optional<EndToken> end_token;
+  WithheldText held;
   FinishReason reason = FinishReason::kCancelled;
   Usage usage;
   ErrorCode code = ErrorCode::kInvalidArgument;  // with FinishReason::kError
@@ -113,6 +121,12 @@ class Engine {
   // Takes the name away; the memory is given back when no request uses it. Throws kNotFound.
   void unload_adapter(const std::string& name) { adapters_.unload(name); }
   std::vector<AdapterInfo> adapters() const { return adapters_.list(); }
+
+  // Ends everything that has been submitted, running and waiting, as if each had been cancelled.
+  void cancel_all();
+  // Makes a short answer that nobody reads, so that the first request need not pay for what is set
+  // up when it is first used. Throws what ends it, and kLimit when the queue is full.
+  void warm_up();
 
   // Lets the pages of a pinned prompt go. False where nothing is pinned under that name.
   bool unpin(const std::string& name);

@@ -1,12 +1,14 @@
 #include "engine/engine_core.h"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <new>
 #include <utility>
 
 #include "base/check.h"
 #include "engine/best_answers.h"
+#include "engine/caught_error.h"
 #include "engine/guided_choice.h"
 #include "engine/model_choice.h"
 #include "ops/kv_layout.h"
@@ -47,13 +49,39 @@ EngineCore::EngineCore(StepModel& model, const Tokenizer* tokenizer, Options opt
 
 EngineCore::~EngineCore() = default;
 
-void EngineCore::add(std::shared_ptr<OpenRequest> open) {
+// A request that could not be added.
+void EngineCore::refuse(const OpenRequest& open, const Error& error) noexcept {
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(open.request.sampling.n); ++i) {
+    try {
+      open.stream->push({.choice = i,
+                         .finish = FinishReason::kError,
+                         .code = error.code(),
+                         .error = error.what()});
+    } catch (const std::exception&) {
+      open.stream->end_without_memory(i, {});
+    }
+  }
+}
+
+void EngineCore::add(const std::shared_ptr<OpenRequest>& open) noexcept {
+  try {
+    std::vector<ChoicePtr> made = choices_of(open);
+    choices_.reserve(choices_.size() + made.size());
+    const auto place =
+        std::upper_bound(choices_.begin(), choices_.end(), open->rank,
+                         [](double rank, const ChoicePtr& c) { return rank < c->open->rank; });
+    choices_.insert(place, std::make_move_iterator(made.begin()),
+                    std::make_move_iterator(made.end()));
+    ++requests_;
+  } catch (const std::exception&) {
+    refuse(*open, caught_error());
+  }
+}
+
+std::vector<EngineCore::ChoicePtr> EngineCore::choices_of(
+    const std::shared_ptr<OpenRequest>& open) const {
   const Request& request = open->request;
-  const auto place =
-      std::upper_bound(choices_.begin(), choices_.end(), open->rank,
-                       [](double rank, const ChoicePtr& c) { return rank < c->open->rank; });
   std::vector<ChoicePtr> made;
-  ++requests_;
   open->open_choices = open->choices();
   if (open->choices() > request.sampling.n) {
     open->held = std::make_unique<EventStream>(open->choices(), std::make_shared<Waker>());
@@ -66,11 +94,19 @@ void EngineCore::add(std::shared_ptr<OpenRequest> open) {
     choice.leader = i > 0 ? made.front().get() : nullptr;
     if (!open->negative.empty()) made.push_back(make_guide(choice, model_.pool()));
   }
-  choices_.insert(place, std::make_move_iterator(made.begin()),
-                  std::make_move_iterator(made.end()));
+  return made;
 }
 
 bool EngineCore::step(EngineClock::time_point now) {
+  try {
+    return take_step(now);
+  } catch (const std::exception&) {
+    end_all(caught_error());
+    return true;
+  }
+}
+
+bool EngineCore::take_step(EngineClock::time_point now) {
   const auto start = EngineClock::now();
   end_unwanted(now);
   cache_.begin_step(tiers_.rates(), tiers_.restored_pages());
@@ -172,15 +208,18 @@ bool EngineCore::admit(EngineClock::time_point now) {
   for (const std::int32_t index : plan.passed_over) ++at(index).passed_over;
   for (const std::int32_t index : plan.admitted) {
     Choice& choice = at(index);
+    if (choice.over) continue;  // with the other text of a guided answer
     choice.running = true;
     choice.passed_over = 0;
-    adopt(choice);
+    if (!attempt(choice, [&] { adopt(choice); })) continue;
     if (choice.admitted != EngineClock::time_point()) continue;
     choice.admitted = now;
     choice.usage.queue_seconds = seconds_between(choice.open->submitted, now);
     choice.usage.cached_tokens = choice.sequence.cached;
+    choice.usage.cached_pages = choice.sequence.cached / kPageSlots;
     cache_.count(choice.length(), choice.sequence.cached);
   }
+  sweep();
   return !plan.admitted.empty() || !plan.preempted.empty();
 }
 
@@ -194,10 +233,24 @@ void EngineCore::adopt(Choice& choice) {
                                  sequence.pages, choice.cursor);
 }
 
+// Lets others find what a text has computed: its full pages, or the last one too. What there is no
+// memory to list is computed again by who needs it.
+void EngineCore::publish(Choice& choice, bool last_page) noexcept {
+  Sequence& sequence = choice.sequence;
+  const auto ids = first_ids(sequence, sequence.cached);
+  try {
+    if (last_page) {
+      cache_.publish_all(choice.open->salt, ids, sequence.pages, choice.cursor);
+    } else if (choice.cursor.tokens + kPageSlots <= sequence.cached) {
+      cache_.publish(choice.open->salt, ids, sequence.pages, choice.cursor);
+    }
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 void EngineCore::preempt(Choice& choice) {
   Sequence& sequence = choice.sequence;
-  cache_.publish_all(choice.open->salt, first_ids(sequence, sequence.cached), sequence.pages,
-                     choice.cursor);
+  publish(choice, true);
   cache_.release(sequence.pages, choice.cursor);
   sequence.cached = 0;
   // It will be computed again: kept, it could be paired now and its twin with the token after it.
@@ -215,53 +268,80 @@ void EngineCore::gather(const std::vector<Choice*>& who, const StepPlan& plan) {
   items_.clear();
   computed_.clear();
   constraints_.clear();
+  // An item that is listed is listed everywhere.
+  items_.reserve(plan.work.size());
+  computed_.reserve(plan.work.size());
+  constraints_.reserve(plan.work.size());
   std::int64_t rows = limits_.logit_rows;
   for (const StepWork& work : plan.work) {
     Choice& choice = *who[static_cast<std::size_t>(work.sequence)];
-    Sequence& sequence = choice.sequence;
-    const std::int64_t before = sequence.cached;
-    if ((work.tokens > 1 || choice.cursor.waits) && sequence.pages.capacity() == before &&
-        choice.cursor.tokens == before) {
-      adopt(choice);
-      if (choice.usage.preemptions == 0 && !choice.prompt_told) {
-        choice.usage.cached_tokens += sequence.cached - before;
-        cache_.count_found(sequence.cached - before);
-      }
-      if (choice.cursor.waits) continue;
+    if (!choice.over) attempt(choice, [&] { gather_item(choice, work, rows); });
+  }
+  if (any_over_) drop_ended_items();
+}
+
+void EngineCore::gather_item(Choice& choice, const StepWork& work, std::int64_t& rows) {
+  Sequence& sequence = choice.sequence;
+  const std::int64_t before = sequence.cached;
+  if ((work.tokens > 1 || choice.cursor.waits) && sequence.pages.capacity() == before &&
+      choice.cursor.tokens == before) {
+    adopt(choice);
+    if (choice.usage.preemptions == 0 && !choice.prompt_told) {
+      choice.usage.cached_tokens += sequence.cached - before;
+      choice.usage.cached_pages += (sequence.cached - before) / kPageSlots;
+      cache_.count_found(sequence.cached - before);
     }
-    std::int64_t count = std::min(work.tokens, choice.length() - sequence.cached);
-    LogitRows wanted = LogitRows::kNone;
-    if (choice.wants_prompt_rows()) {
-      wanted = LogitRows::kAll;
-      count = std::min(count, rows);
-    } else if (sequence.cached + count == choice.length()) {
-      wanted = rows > 0 ? LogitRows::kLast : LogitRows::kNone;
-      count -= rows > 0 ? 0 : 1;
-    }
-    if (count == 0 || !cache_.reserve(sequence.pages, sequence.cached + count)) continue;
-    const std::int64_t drafts = choice.draft.count;
-    if (drafts > 0 && wanted == LogitRows::kLast && count == 1 && drafts < rows &&
-        cache_.reserve(sequence.pages, sequence.cached + 1 + drafts)) {
-      choice.append_drafts();
-      wanted = LogitRows::kAll;
-      count += drafts;
-    }
-    rows -= wanted == LogitRows::kAll ? count : (wanted == LogitRows::kLast ? 1 : 0);
-    if (choice.constraint && wanted != LogitRows::kNone) {
+    if (choice.cursor.waits) return;
+  }
+  std::int64_t count = std::min(work.tokens, choice.length() - sequence.cached);
+  LogitRows wanted = LogitRows::kNone;
+  if (choice.wants_prompt_rows()) {
+    wanted = LogitRows::kAll;
+    count = std::min(count, rows);
+  } else if (sequence.cached + count == choice.length()) {
+    wanted = rows > 0 ? LogitRows::kLast : LogitRows::kNone;
+    count -= rows > 0 ? 0 : 1;
+  }
+  if (count == 0 || !cache_.reserve(sequence.pages, sequence.cached + count)) return;
+  const std::int64_t drafts = choice.draft.count;
+  if (drafts > 0 && wanted == LogitRows::kLast && count == 1 && drafts < rows &&
+      cache_.reserve(sequence.pages, sequence.cached + 1 + drafts)) {
+    choice.append_drafts();
+    wanted = LogitRows::kAll;
+    count += drafts;
+  }
+  rows -= wanted == LogitRows::kAll ? count : (wanted == LogitRows::kLast ? 1 : 0);
+  if (choice.constraint && wanted != LogitRows::kNone) {
+    constraints_.push_back(choice.constraint.get());
+  }
+  items_.push_back({.sequence = &sequence,
+                    .count = count,
+                    .logits = wanted,
+                    .adapters = &choice.open->adapters});
+  let_model_choose(choice, items_.back());
+  computed_.push_back({.choice = &choice,
+                       .begin = sequence.cached,
+                       .count = count,
+                       .rows = wanted,
+                       .drafts = choice.drafted,
+                       .chosen_by_model = items_.back().sampling != nullptr});
+}
+
+// A guided answer that has ended over one of its texts has had an item for the other.
+void EngineCore::drop_ended_items() {
+  constraints_.clear();
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < computed_.size(); ++i) {
+    Choice& choice = *computed_[i].choice;
+    if (choice.over) continue;
+    if (choice.constraint && computed_[i].rows != LogitRows::kNone) {
       constraints_.push_back(choice.constraint.get());
     }
-    items_.push_back({.sequence = &sequence,
-                      .count = count,
-                      .logits = wanted,
-                      .adapters = &choice.open->adapters});
-    let_model_choose(choice, items_.back());
-    computed_.push_back({.choice = &choice,
-                         .begin = sequence.cached,
-                         .count = count,
-                         .rows = wanted,
-                         .drafts = choice.drafted,
-                         .chosen_by_model = items_.back().sampling != nullptr});
+    items_[kept] = items_[i];
+    computed_[kept++] = computed_[i];
   }
+  items_.resize(kept);
+  computed_.resize(kept);
 }
 
 void EngineCore::compute(const std::vector<Choice*>& who, const StepPlan& plan) {
@@ -286,43 +366,36 @@ bool EngineCore::may_go_ahead() const {
 // Computes the items, or waits for those that are under way, and takes what comes of them.
 void EngineCore::run_step(bool is_under_way) {
   const auto start = EngineClock::now();
-  StepOutput output;
+  ++stats_.steps;
   // What a step throws is the answer to the requests that were in it, and to no other.
-  Ending failure{FinishReason::kError};
   try {
     if (is_under_way) {
       computed_ = ahead_.become_present();
       constraints_.clear();
     }
-    const MaskWorker::Turn masks(mask_worker_, constraints_);
-    if (!is_under_way) model_.start(items_);
-    if (may_go_ahead()) ahead_.begin(computed_);
-    output = model_.take();
-  } catch (const Error& error) {
-    failure.code = error.code();
-    failure.error = error.what();
-  } catch (const std::bad_alloc&) {
-    failure.code = ErrorCode::kOutOfMemory;
-    failure.error = "out of memory while a step was being computed";
-  }
-  ++stats_.steps;
-  const auto now = EngineClock::now();
-  stats_.model_seconds += seconds_between(start, now);
-  if (!is_under_way) tiers_.count_step(items_, seconds_between(start, now));
-  if (!failure.error.empty()) {
+    const StepOutput output = wait_for_model(is_under_way);
+    const auto now = EngineClock::now();
+    stats_.model_seconds += seconds_between(start, now);
+    if (!is_under_way) tiers_.count_step(items_, seconds_between(start, now));
+    for (const ComputedItem& c : computed_) {
+      if (c.choice != nullptr) attempt(*c.choice, [&] { count_computed(c); });
+    }
+    take_rows(output);
+    if (speculation_.on()) settle_drafts(start);
+  } catch (const std::exception&) {
+    const Error error = caught_error();
     ahead_.forget();
     for (const ComputedItem& c : computed_) {
-      if (c.choice == nullptr) continue;
-      c.choice->remove_drafts();
-      finish(*c.choice, failure);
+      if (c.choice != nullptr) end_with(*c.choice, error);
     }
-    return;
   }
-  for (const ComputedItem& c : computed_) {
-    if (c.choice != nullptr) count_computed(c);
-  }
-  take_rows(output);
-  if (speculation_.on()) settle_drafts(start);
+}
+
+StepOutput EngineCore::wait_for_model(bool is_under_way) {
+  const MaskWorker::Turn masks(mask_worker_, constraints_);
+  if (!is_under_way) model_.start(items_);
+  if (may_go_ahead()) ahead_.begin(computed_);
+  return model_.take();
 }
 
 // The item is in the cache.
@@ -338,10 +411,7 @@ void EngineCore::count_computed(const ComputedItem& item) {
   } else {
     ++stats_.decode_tokens;
   }
-  if (choice.cursor.tokens + kPageSlots <= sequence.cached) {
-    cache_.publish(choice.open->salt, first_ids(sequence, sequence.cached), choice.sequence.pages,
-                   choice.cursor);
-  }
+  publish(choice, false);
   if (!choice.prompt_told && choice.main == nullptr && sequence.cached < choice.length()) {
     choice.open->sink().push({.choice = choice.index, .prompt_done = sequence.cached});
   }
@@ -370,10 +440,7 @@ void EngineCore::settle(const ComputedItem& computed) {
   stats_.decode_tokens += right;
   if (choice.over) return;
   choice.truncate(cache_, choice.length());
-  if (choice.cursor.tokens + kPageSlots <= choice.sequence.cached) {
-    cache_.publish(choice.open->salt, first_ids(choice.sequence, choice.sequence.cached),
-                   choice.sequence.pages, choice.cursor);
-  }
+  publish(choice, false);
 }
 
 void EngineCore::free_siblings(const Choice& leader) {
@@ -383,10 +450,22 @@ void EngineCore::free_siblings(const Choice& leader) {
   }
 }
 
-void EngineCore::finish(Choice& choice, Ending ending) {
+// The answer ends with an error that has come of the work on it.
+void EngineCore::end_with(Choice& choice, const Error& error) noexcept {
+  Ending ending{FinishReason::kError, error.code()};
+  try {
+    ending.error = error.what();
+  } catch (const std::bad_alloc&) {
+    ending.code = ErrorCode::kOutOfMemory;
+    ending.error = EventStream::kNoMemory;
+  }
+  finish(choice, std::move(ending));
+}
+
+void EngineCore::finish(Choice& choice, Ending ending) noexcept {
   if (choice.main != nullptr) return finish(*choice.main, std::move(ending));
   if (choice.over) return;
-  give_held(choice);
+  choice.remove_drafts();
   const auto now = EngineClock::now();
   Usage& usage = choice.usage;
   usage.generated_tokens = choice.generated();
@@ -400,33 +479,47 @@ void EngineCore::finish(Choice& choice, Ending ending) {
   leave(choice, ending.reason == FinishReason::kError);
   if (choice.guide != nullptr) leave(*choice.guide, ending.reason == FinishReason::kError);
   OpenRequest& open = *choice.open;
-  Event event{.choice = choice.index, .finish = ending.reason, .usage = usage};
-  if (choice.text) event.text = choice.text->finish();
-  if (choice.text) event.stop_string = choice.text->stop_string();
-  event.code = ending.code;
-  event.error = std::move(ending.error);
-  open.sink().push(std::move(event));
+  bool is_good = ending.reason != FinishReason::kError;
+  try {
+    give_last(choice, std::move(ending));
+  } catch (const std::exception&) {
+    is_good = false;
+    open.sink().end_without_memory(choice.index, usage);
+  }
   if (open.held) {
     const auto tokens = static_cast<double>(std::max<std::int64_t>(usage.generated_tokens, 1));
     open.scores[static_cast<std::size_t>(choice.index)] =
-        ending.reason == FinishReason::kError ? -std::numeric_limits<double>::infinity()
-                                              : choice.score / tokens;
+        is_good ? choice.score / tokens : -std::numeric_limits<double>::infinity();
   }
   if (--open.open_choices > 0) return;
   --requests_;
-  if (open.held) give_best_answers(open);
+  if (!open.held) return;
+  try {
+    give_best_answers(open);
+  } catch (const std::exception&) {
+    for (std::int64_t i = 0; i < open.request.sampling.n; ++i) {
+      open.stream->end_without_memory(static_cast<std::int32_t>(i), usage);
+    }
+  }
+}
+
+// The last event, with what still waited to be given.
+void EngineCore::give_last(Choice& choice, Ending ending) {
+  give_held(choice);
+  Event event{.choice = choice.index, .finish = ending.reason, .usage = choice.usage};
+  tell_rest(choice, tokenizer_, event);
+  event.code = ending.code;
+  event.error = std::move(ending.error);
+  choice.open->sink().push(std::move(event));
 }
 
 // It runs no more. What a failed step has written is not known.
-void EngineCore::leave(Choice& choice, bool failed) {
+void EngineCore::leave(Choice& choice, bool failed) noexcept {
   choice.over = true;
   any_over_ = true;
   ahead_.drop(choice);
   Sequence& sequence = choice.sequence;
-  if (!failed) {
-    cache_.publish_all(choice.open->salt, first_ids(sequence, sequence.cached), sequence.pages,
-                       choice.cursor);
-  }
+  if (!failed) publish(choice, true);
   cache_.release(sequence.pages, choice.cursor);
   free_siblings(choice);
 }
@@ -442,8 +535,10 @@ bool EngineCore::break_deadlock(const std::vector<Choice*>& who) {
     if (first == nullptr || (choice->running && !first->running)) first = choice;
   }
   if (first == nullptr || (any_runs && !first->running)) return false;
-  finish(*first, {FinishReason::kError, ErrorCode::kLimit,
-                  "the cache has too few pages left for this request; pinned prompts hold others"});
+  attempt(*first, [] {
+    fail(ErrorCode::kLimit,
+         "the cache has too few pages left for this request; pinned prompts hold others");
+  });
   return true;
 }
 
@@ -455,9 +550,14 @@ void EngineCore::sweep() {
                  choices_.end());
 }
 
-void EngineCore::end_all(ErrorCode code, const std::string& error) {
-  for (const ChoicePtr& choice : choices_) finish(*choice, {FinishReason::kError, code, error});
+void EngineCore::end_all(const Error& error) noexcept {
+  ahead_.forget();
+  for (const ChoicePtr& choice : choices_) end_with(*choice, error);
   sweep();
+}
+
+void EngineCore::cancel_all() {
+  for (const ChoicePtr& choice : choices_) choice->open->stream->cancel();
 }
 
 std::optional<EngineClock::time_point> EngineCore::next_deadline() const {

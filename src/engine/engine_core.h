@@ -9,6 +9,7 @@
 #include "cache/prefix_cache.h"
 #include "engine/accept_token.h"
 #include "engine/cache_tiers.h"
+#include "engine/caught_error.h"
 #include "engine/choice.h"
 #include "engine/engine_stats.h"
 #include "engine/mask_worker.h"
@@ -39,13 +40,17 @@ class EngineCore {
   EngineCore(StepModel& model, const Tokenizer* tokenizer, Options options);
   ~EngineCore();
 
-  // `open` has been checked.
-  void add(std::shared_ptr<OpenRequest> open);
+  // `open` has been checked. It runs whole or not at all: where there is no memory for it, its
+  // events say so.
+  void add(const std::shared_ptr<OpenRequest>& open) noexcept;
   // One step, or what had to be done instead. False when nothing can be done before something
-  // comes from outside.
+  // comes from outside. What goes wrong ends the requests that it concerns, each with an error;
+  // all of them where that cannot be told.
   bool step(EngineClock::time_point now);
   // Ends everything.
-  void end_all(ErrorCode code, const std::string& error);
+  void end_all(const Error& error) noexcept;
+  // The same in the next step, as whoever asked would do it.
+  void cancel_all();
   bool unpin(const std::string& name) { return pins_.unpin(name); }
 
   std::int64_t requests() const { return requests_; }  // not over yet
@@ -60,6 +65,9 @@ class EngineCore {
 
  private:
   using ChoicePtr = std::unique_ptr<Choice>;
+  static void refuse(const OpenRequest& open, const Error& error) noexcept;
+  std::vector<ChoicePtr> choices_of(const std::shared_ptr<OpenRequest>& open) const;
+  bool take_step(EngineClock::time_point now);
   void end_unwanted(EngineClock::time_point now);
   SchedulerState state(std::vector<Choice*>& who) const;
   SequenceState state_of(const Choice& choice, bool exact_pages) const;
@@ -67,9 +75,13 @@ class EngineCore {
   bool admit(EngineClock::time_point now);
   void adopt(Choice& choice);
   void preempt(Choice& choice);
+  void publish(Choice& choice, bool last_page) noexcept;
   void gather(const std::vector<Choice*>& who, const StepPlan& plan);
+  void gather_item(Choice& choice, const StepWork& work, std::int64_t& rows);
+  void drop_ended_items();
   void compute(const std::vector<Choice*>& who, const StepPlan& plan);
   void run_step(bool is_under_way);
+  StepOutput wait_for_model(bool is_under_way);
   bool may_go_ahead() const;
   bool break_deadlock(const std::vector<Choice*>& who);
 
@@ -85,8 +97,21 @@ class EngineCore {
   std::span<const std::int32_t> end_tokens(const Choice& choice) const;
   std::string pin(const Choice& choice);
   void prompt_is_computed(Choice& choice);
-  void finish(Choice& choice, Ending ending);
-  void leave(Choice& choice, bool failed);
+  // Does a part of the work on an answer. False where that threw: then the answer has ended.
+  template <class Work>
+  bool attempt(Choice& choice, Work&& work) noexcept {
+    try {
+      work();
+      return true;
+    } catch (const std::exception&) {
+      end_with(choice, caught_error());
+      return false;
+    }
+  }
+  void end_with(Choice& choice, const Error& error) noexcept;
+  void finish(Choice& choice, Ending ending) noexcept;
+  void give_last(Choice& choice, Ending ending);
+  void leave(Choice& choice, bool failed) noexcept;
   void free_siblings(const Choice& leader);
   void sweep();
 

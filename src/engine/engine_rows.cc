@@ -23,7 +23,8 @@ void EngineCore::take_rows(const StepOutput& output) {
     const std::int64_t first = c.rows == LogitRows::kNone   ? end
                                : c.rows == LogitRows::kLast ? end - 1
                                                             : c.begin;
-    for (std::int64_t token = first; token < end; ++token, ++row) {
+    if (choice.over) row += end - first;
+    for (std::int64_t token = first; token < end && !choice.over; ++token, ++row) {
       RowTask task;
       if (output.chose(row)) {
         task.id = output.ids[static_cast<std::size_t>(row)];
@@ -45,13 +46,15 @@ void EngineCore::take_rows(const StepOutput& output) {
     }
   }
   for (const ComputedItem& c : computed_) {
-    if (c.choice != nullptr) keep_row(*c.choice);
+    if (c.choice != nullptr) attempt(*c.choice, [&, &choice = *c.choice] { keep_row(choice); });
   }
   row_sampler_.run(tasks_);
   for (const ComputedItem& c : computed_) {
     if (c.choice != nullptr) c.choice->remove_drafts();
   }
-  for (const auto& [choice, task] : owners) take_task(*choice, tasks_[task]);
+  for (const auto& [owner, task] : owners) {
+    attempt(*owner, [&, this, owner = owner, task = task] { take_task(*owner, tasks_[task]); });
+  }
 }
 
 // A row that the model could make nothing of, and whose logits are gone: the host looks at it.
@@ -71,7 +74,12 @@ void EngineCore::fill_task(Choice& choice, std::int64_t place, RowTask& task) co
   task.end_tokens = end_tokens(choice);
   task.constraint = choice.constraint.get();
   if (choice.held) task.barred = choice.held->barred(place);
-  if (choice.healing.active()) task.mask = choice.healing.prompt->mask(choice.healing.done);
+  if (choice.healing.active()) {
+    task.mask = choice.healing.prompt->mask(choice.healing.done);
+  } else if (choice.open->request.after_sampling) {
+    task.hook = &choice.open->request.after_sampling;
+    task.choice = choice.index;
+  }
   if (sampling.logprobs) task.alternatives = static_cast<std::int32_t>(sampling.top_logprobs);
   if (choice.open->held) task.alternatives = std::max(task.alternatives, 0);
   task.after_chain = sampling.logprobs_after;
@@ -87,10 +95,7 @@ void EngineCore::take_task(Choice& choice, RowTask& task) {
     ++choice.usage.accepted_tokens;
   }
   if (task.state) choice.sampler.restore(*task.state);
-  if (!task.error.empty()) {
-    finish(choice, {FinishReason::kError, task.code, task.error});
-    return;
-  }
+  if (task.error) return end_with(choice, *task.error);
   if (task.sampler == nullptr) {
     choice.prompt_logprobs.push_back(std::move(task.logprobs));
     return;
@@ -115,7 +120,7 @@ bool EngineCore::is_end(const Choice& choice, std::int32_t id) const {
   const auto holds = [id](std::span<const std::int32_t> ids) {
     return std::binary_search(ids.begin(), ids.end(), id);
   };
-  return holds(choice.ends) || holds(end_tokens(choice));
+  return holds(choice.open->request.sampling.stop_tokens) || holds(end_tokens(choice));
 }
 
 std::span<const std::int32_t> EngineCore::end_tokens(const Choice& choice) const {
@@ -143,10 +148,8 @@ void EngineCore::prompt_is_computed(Choice& choice) {
                       .prompt_done = choice.length()});
   }
   if (choice.index > 0) return;
-  Sequence& sequence = choice.sequence;
   if (open.choices() == 1) return;
-  cache_.publish_all(open.salt, first_ids(sequence, sequence.cached), sequence.pages,
-                     choice.cursor);
+  publish(choice, true);
   free_siblings(choice);
 }
 

@@ -1,5 +1,6 @@
 #include "engine/event_stream.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -8,6 +9,19 @@
 namespace bl {
 namespace {
 
+// Room for so many more items, growing as push_back() does.
+template <class T>
+void make_room(T& to, std::size_t more) {
+  const std::size_t wanted = to.size() + more;
+  if (wanted > to.capacity()) to.reserve(std::max(wanted, 2 * to.capacity()));
+}
+
+template <class T>
+void make_room(std::vector<T>& to, const std::vector<T>& from) {
+  if (!to.empty()) make_room(to, from.size());
+}
+
+// Where there is room, nothing is thrown.
 template <class T>
 void append(std::vector<T>& to, std::vector<T>&& from) {
   if (to.empty()) {
@@ -57,18 +71,33 @@ void EventStream::push(Event event) {
   Pending& pending = pending_[static_cast<std::size_t>(event.choice)];
   BL_CHECK(!pending.is_last);
   Event& into = pending.event;
-  pending.unread.fetch_add(static_cast<std::int64_t>(event.ids.size()), std::memory_order_relaxed);
+  make_room(into.text, event.text.size());
+  make_room(into.ids, event.ids);
+  make_room(into.logprobs, event.logprobs);
+  make_room(into.prompt_logprobs, event.prompt_logprobs);
+  make_room(into.healed, event.healed);
+  make_room(into.healed_logprobs, event.healed_logprobs);
+  make_room(into.suppressed, event.suppressed);
+  make_room(into.logits, event.logits);
+  std::size_t tokens = event.ids.size();
+  for (const WithheldText& one : event.suppressed) tokens += one.ids.size();
+  pending.unread.fetch_add(static_cast<std::int64_t>(tokens), std::memory_order_relaxed);
   into.text += event.text;
   append(into.ids, std::move(event.ids));
   append(into.logprobs, std::move(event.logprobs));
   append(into.prompt_logprobs, std::move(event.prompt_logprobs));
+  if (!event.healed.empty()) into.kept = event.kept;
   append(into.healed, std::move(event.healed));
+  append(into.healed_logprobs, std::move(event.healed_logprobs));
+  append(into.suppressed, std::move(event.suppressed));
   append(into.logits, std::move(event.logits));
   if (event.prompt_done > 0) into.prompt_done = event.prompt_done;
   if (event.finish) {
     pending.is_last = true;
     into.finish = event.finish;
     into.stop_string = std::move(event.stop_string);
+    into.end_token = std::move(event.end_token);
+    into.held = std::move(event.held);
     into.usage = event.usage;
     into.code = event.code;
     into.error = std::move(event.error);
@@ -76,9 +105,23 @@ void EventStream::push(Event event) {
   announce(pending);
 }
 
+void EventStream::end_without_memory(std::int32_t choice, const Usage& usage) noexcept {
+  const std::lock_guard lock(mutex_);
+  Pending& pending = pending_[static_cast<std::size_t>(choice)];
+  if (pending.is_last) return;
+  pending.is_last = true;
+  Event& into = pending.event;
+  into.finish = FinishReason::kError;
+  into.usage = usage;
+  into.code = ErrorCode::kOutOfMemory;
+  into.error = kNoMemory;
+  announce(pending);
+}
+
 void EventStream::push_token(std::int32_t choice, std::int32_t id, std::string_view text) {
   const std::lock_guard lock(mutex_);
   Pending& pending = pending_[static_cast<std::size_t>(choice)];
+  make_room(pending.event.text, text.size());
   pending.event.ids.push_back(id);
   pending.event.text += text;
   pending.unread.fetch_add(1, std::memory_order_relaxed);
@@ -127,7 +170,7 @@ std::optional<Event> EventStream::next(Deadline deadline) {
     if (taken_ == choices_) arrived_.notify_all();
   }
   // The choice may have paused for this reader.
-  if (event && !event->ids.empty()) waker_->wake();
+  if (event && !(event->ids.empty() && event->suppressed.empty())) waker_->wake();
   return event;
 }
 

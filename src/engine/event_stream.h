@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "engine/request.h"
@@ -33,11 +34,17 @@ class Waker {
 // One writer, the engine; any number of readers.
 class EventStream {
  public:
+  // So short that a string holds it in itself.
+  static constexpr std::string_view kNoMemory = "out of memory";
+
   EventStream(std::int32_t choices, std::shared_ptr<Waker> waker);
 
-  // The writer's side. `event` holds what is new; with `finish` it is the last of its choice.
+  // The writer's side. `event` holds what is new; with `finish` it is the last of its choice. Where
+  // there is no memory for it, bad_alloc, and nothing has changed.
   void push(Event event);
-  // For the hot path: one token.
+  // The last event of a choice that has none yet, where there was no memory for another one.
+  void end_without_memory(std::int32_t choice, const Usage& usage) noexcept;
+  // For the hot path: one token. Throws like push().
   void push_token(std::int32_t choice, std::int32_t id, std::string_view text);
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
   std::int64_t unread(std::int32_t choice) const;

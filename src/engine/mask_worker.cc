@@ -1,6 +1,7 @@
 #include "engine/mask_worker.h"
 
 #include <chrono>
+#include <exception>
 
 namespace bl {
 namespace {
@@ -45,8 +46,18 @@ void MaskWorker::loop() {
   }
 }
 
+bool MaskWorker::has_thread() {
+  if (thread_.joinable()) return true;
+  try {
+    thread_ = start_([this] { loop(); });
+  } catch (const std::exception&) {
+    // The system has no more threads, or no memory for one, just now.
+  }
+  return thread_.joinable();
+}
+
 void MaskWorker::start(std::span<Constraint* const> constraints) {
-  if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
+  if (!has_thread()) return;
   {
     const std::lock_guard lock(mutex_);
     constraints_ = constraints;

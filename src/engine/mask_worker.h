@@ -2,9 +2,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "sample/constraint.h"
@@ -13,10 +15,15 @@ namespace bl {
 
 // Prepares the masks of constrained choices while the model computes the rows that they are for: on
 // a thread of its own, where the masks of the steps before took longer than waking it; else behind
-// the model's step. The thread starts when it is first worth it.
+// the model's step. The thread starts when it is first worth it; where it cannot, all masks are
+// made behind the step.
 class MaskWorker {
  public:
-  MaskWorker() = default;
+  using Loop = std::function<void()>;
+  using Start = std::function<std::thread(Loop)>;
+  // `start` makes the thread; what it throws means that there is none, and no harm is done.
+  explicit MaskWorker(Start start = [](Loop loop) { return std::thread(std::move(loop)); })
+      : start_(std::move(start)) {}
   MaskWorker(const MaskWorker&) = delete;
   MaskWorker& operator=(const MaskWorker&) = delete;
   ~MaskWorker();
@@ -36,10 +43,12 @@ class MaskWorker {
   };
 
  private:
+  bool has_thread();
   void start(std::span<Constraint* const> constraints);
   void loop();
   void prepare(std::span<Constraint* const> constraints);
 
+  Start start_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::span<Constraint* const> constraints_;  // that the thread works on; set by the turn's owner

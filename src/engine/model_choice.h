@@ -18,6 +18,7 @@ inline void let_model_choose(const Choice& choice, StepItem& item) {
     return;
   }
   item.sampling = &sampling;
+  item.seed = choice.sampler.seed();
   item.log_probabilities = reports;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "base/error.h"
@@ -45,12 +46,16 @@ struct ModelDraft::Text : DraftMemory {
   ~Text() override { leave(); }
 
   std::int64_t length() const { return static_cast<std::int64_t>(sequence.ids.size()); }
-  // What is certain of it stays for texts that begin alike.
-  void leave() {
+  // What is certain of it stays for texts that begin alike: not where there is no memory to list
+  // it, nor where a look-up that has failed half-way has left the cursor ahead of it.
+  void leave() noexcept {
     const std::int64_t known = std::min(certain, sequence.cached);
-    if (known > 0) {
-      cache.publish_all(salt, std::span(sequence.ids).first(static_cast<std::size_t>(known)),
-                        sequence.pages, cursor);
+    try {
+      if (known > 0 && known >= cursor.tokens) {
+        cache.publish_all(salt, std::span(sequence.ids).first(static_cast<std::size_t>(known)),
+                          sequence.pages, cursor);
+      }
+    } catch (const std::bad_alloc&) {
     }
     cache.release(sequence.pages, cursor);
     sequence.cached = 0;
@@ -267,7 +272,7 @@ void ModelDraft::take_rows(const std::vector<Active*>& rows, const StepOutput& o
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::int32_t id = tasks_[i].id;
     // A damaged row is no guess; neither is what the target cannot say.
-    if (!tasks_[i].error.empty() || id < 0 || id >= vocab_) {
+    if (tasks_[i].error || id < 0 || id >= vocab_) {
       rows[i]->most = 0;
       continue;
     }

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "text/tokenizer.h"
+
 namespace bl {
 namespace {
 
@@ -11,6 +14,10 @@ constexpr std::int64_t kMostCompared = 32;
 // Matches from these lengths on are of a confidence of their own.
 constexpr std::int64_t kGood = 4;
 constexpr std::int64_t kSure = 10;
+
+std::size_t confidence_of(std::int64_t length) {
+  return length >= kSure ? 2 : (length >= kGood ? 1 : 0);
+}
 
 struct NgramMemory : DraftMemory {
   explicit NgramMemory(std::int64_t least) : index(least) {}
@@ -24,6 +31,19 @@ std::uint32_t hash_of(std::span<const std::int32_t> ids) {
     hash ^= hash >> 32;
   }
   return static_cast<std::uint32_t>(hash);
+}
+
+// Tokens of `known` before `place` that equal the last ones of the text.
+std::int64_t match_length(std::span<const std::int32_t> known, std::int64_t place,
+                          std::span<const std::int32_t> text) {
+  std::int64_t length = 0;
+  const std::int64_t most =
+      std::min({kMostCompared, place, static_cast<std::int64_t>(text.size())});
+  while (length < most && known[static_cast<std::size_t>(place - 1 - length)] ==
+                              text[text.size() - 1 - static_cast<std::size_t>(length)]) {
+    ++length;
+  }
+  return length;
 }
 
 }  // namespace
@@ -66,17 +86,24 @@ void NgramIndex::grow() {
   }
 }
 
-// Tokens before `place` that equal the last ones of the text.
-std::int64_t NgramIndex::match_length(std::span<const std::int32_t> text,
-                                      std::int64_t place) const {
-  std::int64_t length = 0;
-  const auto size = static_cast<std::int64_t>(text.size());
-  while (length < kMostCompared && length < place &&
-         text[static_cast<std::size_t>(place - 1 - length)] ==
-             text[static_cast<std::size_t>(size - 1 - length)]) {
-    ++length;
+void NgramIndex::search(std::span<const std::int32_t> known, std::span<const std::int32_t> text,
+                        Match& best) const {
+  const std::uint32_t hash = hash_of(text.last(static_cast<std::size_t>(least_)));
+  std::int32_t place = newest_[hash & (newest_.size() - 1)];
+  for (int i = 0; i < kMostPlaces && place >= 0 && best.length < kMostCompared; ++i) {
+    const std::int64_t length = match_length(known, place, text);
+    if (length >= least_ && length > best.length) best = {place, length};
+    place = older_[static_cast<std::size_t>(place)];
   }
-  return length;
+}
+
+NgramIndex::Match NgramIndex::look_up(std::span<const std::int32_t> known,
+                                      std::span<const std::int32_t> text) const {
+  Match best;
+  if (!older_.empty() && static_cast<std::int64_t>(text.size()) >= least_) {
+    search(known, text, best);
+  }
+  return best;
 }
 
 NgramIndex::Match NgramIndex::find(std::span<const std::int32_t> text, std::int64_t same) {
@@ -86,23 +113,27 @@ NgramIndex::Match NgramIndex::find(std::span<const std::int32_t> text, std::int6
   cut(same);
   extend(text);
   Match best;
-  const auto consider = [&](std::int64_t place) {
-    const std::int64_t length = match_length(text, place);
-    if (length >= least_ && length > best.length) best = {place, length};
-  };
   if (size > least_) {
     // First where the last match goes on: so it is kept while it is right, and among many places.
-    if (expected_ >= 0 && expected_ + grown < size) consider(expected_ + grown);
-    const auto least = static_cast<std::size_t>(least_);
-    const std::uint32_t hash = hash_of(text.last(least));
-    std::int32_t place = newest_[hash & (newest_.size() - 1)];
-    for (int i = 0; i < kMostPlaces && place >= 0 && best.length < kMostCompared; ++i) {
-      consider(place);
-      place = older_[static_cast<std::size_t>(place)];
+    if (expected_ >= 0 && expected_ + grown < size) {
+      const std::int64_t length = match_length(text, expected_ + grown, text);
+      if (length >= least_) best = {expected_ + grown, length};
     }
+    search(text, text, best);
   }
   expected_ = best.place;
   return best;
+}
+
+void NgramDraft::check_target(const Tokenizer* tokenizer, std::int64_t) {
+  if (known_text_.empty()) return;
+  if (tokenizer == nullptr) {
+    fail(ErrorCode::kInvalidArgument,
+         "a text to guess from needs the model's tokenizer, which it has not");
+  }
+  known_ = tokenizer->encode(known_text_, {.add_special = false, .parse_special = false});
+  known_index_ = NgramIndex(least_);
+  known_index_.find(known_, 0);
 }
 
 void NgramDraft::propose(std::span<DraftJob> jobs) {
@@ -111,8 +142,16 @@ void NgramDraft::propose(std::span<DraftJob> jobs) {
     NgramIndex& index = static_cast<NgramMemory&>(**job.memory).index;
     const NgramIndex::Match match = index.find(job.text, job.same);
     job.ids.clear();
+    const NgramIndex::Match known = known_index_.look_up(known_, job.text);
+    if (known.length > match.length) {
+      job.confidence = confidence_of(known.length);
+      const auto from = known_.begin() + known.place;
+      const auto count = std::min<std::int64_t>(job.most, known_.end() - from);
+      job.ids.assign(from, from + count);
+      continue;
+    }
     if (match.place < 0) continue;
-    job.confidence = match.length >= kSure ? 2 : (match.length >= kGood ? 1 : 0);
+    job.confidence = confidence_of(match.length);
     const auto place = static_cast<std::size_t>(match.place);
     for (std::size_t i = 0; i < static_cast<std::size_t>(job.most); ++i) {
       // A match that overlaps the end goes on with what it has guessed.

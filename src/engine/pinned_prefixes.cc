@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <set>
 #include <utility>
 
 #include "ops/kv_layout.h"
@@ -13,10 +12,8 @@ std::string PinnedPrefixes::pin(const std::string& name, std::string salt,
                                 std::span<const std::int32_t> ids,
                                 std::span<const std::int32_t> pages) {
   const std::size_t full = ids.size() / kPageSlots;
-  std::set<std::int32_t> all(pages.begin(), pages.begin() + static_cast<std::ptrdiff_t>(full));
-  for (const auto& [other, held] : pins_) {
-    if (other != name) all.insert(held.pages.pages().begin(), held.pages.pages().end());
-  }
+  std::set<std::int32_t> all = pages_beside(name);
+  all.insert(pages.begin(), pages.begin() + static_cast<std::ptrdiff_t>(full));
   const std::int32_t most = most_pages(pool_.pages());
   if (static_cast<std::int32_t>(all.size()) > most) {
     return fmt::format(
@@ -29,7 +26,7 @@ std::string PinnedPrefixes::pin(const std::string& name, std::string salt,
   next.ids.assign(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(full * kPageSlots));
   next.pages.share(pages.first(full));
   pins_.insert_or_assign(name, std::move(next));
-  pages_ = count_pages();
+  pages_ = static_cast<std::int32_t>(all.size());
   return {};
 }
 
@@ -39,17 +36,18 @@ const PinnedPrefixes::Pin* PinnedPrefixes::find(const std::string& name) const {
 }
 
 bool PinnedPrefixes::unpin(const std::string& name) {
-  const bool was_pinned = pins_.erase(name) > 0;
-  pages_ = count_pages();
-  return was_pinned;
+  const auto left = static_cast<std::int32_t>(pages_beside(name).size());
+  pages_ = left;
+  return pins_.erase(name) > 0;
 }
 
-std::int32_t PinnedPrefixes::count_pages() const {
+// Of the pins of other names.
+std::set<std::int32_t> PinnedPrefixes::pages_beside(const std::string& name) const {
   std::set<std::int32_t> all;
-  for (const auto& [name, held] : pins_) {
-    all.insert(held.pages.pages().begin(), held.pages.pages().end());
+  for (const auto& [other, held] : pins_) {
+    if (other != name) all.insert(held.pages.pages().begin(), held.pages.pages().end());
   }
-  return static_cast<std::int32_t>(all.size());
+  return all;
 }
 
 }  // namespace bl

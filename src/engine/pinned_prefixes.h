@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,7 +40,7 @@ class PinnedPrefixes {
   std::int32_t pages() const { return pages_; }  // pinned
 
  private:
-  std::int32_t count_pages() const;
+  std::set<std::int32_t> pages_beside(const std::string& name) const;
 
   PagePool& pool_;
   std::map<std::string, Pin> pins_;

@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +18,17 @@ struct AdapterChoice {
   std::string name{};
   double weight = 1;
 };
+
+// A token that has just been chosen for an answer.
+struct SampledToken {
+  std::int32_t id = 0;
+  double probability = 1;                   // in the distribution that it was drawn from
+  std::int64_t position = 0;                // its place in the text, the prompt's tokens included
+  std::span<const std::int32_t> history{};  // the text before it; valid during the call
+  std::int32_t choice = 0;                  // of the request's answers
+};
+// Returns the token that comes to stand in the text: the same, or another of the vocabulary.
+using TokenHook = std::function<std::int32_t(const SampledToken&)>;
 
 // What a user asks of an engine. Everything is checked when it is submitted.
 struct Request {
@@ -38,7 +51,15 @@ struct Request {
   // A reader who is so many tokens behind pauses the choice until he goes on; fewer where rows of
   // logits would wait too.
   std::int64_t unread_tokens = 1 << 14;
-  bool speculate = true;  // where the engine does: the text is the same with and without
+  // Called on the engine's thread for every token of every answer, but not for healed ones: who
+  // waits in it holds up everybody, and for the engine waits for ever. What it returns counts as
+  // the choice, for constraints, ends and penalties too; what is none of the vocabulary, and any
+  // std::exception that it throws, end this request with an error. It sees each token once, but a
+  // place again where a banned string was taken back: such a request is never guessed for.
+  TokenHook after_sampling{};
+  // Where the engine does: the text is the same with and without. Guided answers (cfg_scale) and
+  // those with a hook are made without guesses.
+  bool speculate = true;
   // Keys and values are shared with requests of the same salt only.
   std::string cache_salt{};
   // Keeps the prompt's full pages in the model's own memory under this name until Engine::unpin();
@@ -63,6 +84,7 @@ std::string_view name_of(FinishReason reason);
 struct Usage {
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;     // of the prompt, found in the cache
+  std::int64_t cached_pages = 0;      // of them, whole ones; the rest are parts, copied
   std::int64_t prefill_tokens = 0;    // computed before the first token, and again after preemption
   std::int64_t generated_tokens = 0;  // the end token included
   std::int64_t preemptions = 0;
@@ -85,6 +107,18 @@ struct TokenLogprobs {
   std::vector<TokenChance> best{};  // likeliest first, ties by id
 };
 
+// Tokens that a reader does not get as a part of the answer's text, and what they say.
+struct WithheldText {
+  std::string text{};
+  std::vector<std::int32_t> ids{};
+};
+
+// A token that ended an answer, and its name in the vocabulary ("</s>"; empty without a tokenizer).
+struct EndToken {
+  std::int32_t id = 0;
+  std::string text{};
+};
+
 // What is new about one choice since the reader last asked.
 struct Event {
   std::int32_t choice = 0;
@@ -95,12 +129,22 @@ struct Event {
   std::vector<std::vector<float>> logits{};      // one row an id, with return_logits
   std::int64_t prompt_done = 0;                  // tokens of the prompt in the cache, so far
   // Tokens that stand for the prompt's last ones (token_healing); not counted as generated, but
-  // what they say beyond the prompt is in `text`.
+  // what they say beyond the prompt is in `text`. They stand behind the prompt's first `kept`
+  // tokens, in place of the others.
   std::vector<std::int32_t> healed{};
+  std::vector<TokenLogprobs> healed_logprobs{};  // one each, where they were asked for
+  std::int64_t kept = 0;                         // with `healed`
+  // Banned strings that were taken back, oldest first: all tokens from the one that began it.
+  std::vector<WithheldText> suppressed{};
 
   // Set in the last event of a choice.
   std::optional<FinishReason> finish{};
-  std::string stop_string{};  // with kStopString: which
+  std::string stop_string{};            // with kStopString: which
+  std::optional<EndToken> end_token{};  // with kEndToken: which
+  // What was generated and is not in the answer's text. With kStopString, the stop string and what
+  // its last token says behind it; with kEndToken, that token. Its ids are the answer's last ones,
+  // which `ids` and `logprobs` have too: the first of them may say the end of the text as well.
+  WithheldText held{};
   Usage usage{};
   ErrorCode code = ErrorCode::kInvalidArgument;  // with kError
   std::string error{};                           // with kError: one line

@@ -39,6 +39,7 @@ void RequestIntake::complete(OpenRequest& open) {
           HealedPrompt::make(request, *tokenizer_, tables_->pieces(), limits_.facts.vocab);
     }
   }
+  prepare(params);
   if (params.cfg_scale != 1) add_negative(open);
   if (request.constraint) add_constraints(open);
 }
@@ -49,10 +50,15 @@ void RequestIntake::add_constraints(OpenRequest& open) {
   if (request.sampling.token_healing) {
     fail(ErrorCode::kUnsupported, "token_healing and a constraint exclude each other");
   }
-  if (request.constraint.trigger_token >= limits_.facts.vocab) {
-    fail(ErrorCode::kInvalidArgument, "trigger_token is {}, the model's ids are 0 … {}",
-         request.constraint.trigger_token, limits_.facts.vocab - 1);
-  }
+  // A row may be wider than the vocabulary is; what is padding stands for nothing and never comes.
+  const std::int64_t tokens = std::min<std::int64_t>(limits_.facts.vocab, tokenizer_->vocab_size());
+  const auto check_trigger = [tokens](const ConstraintSpec& spec) {
+    if (spec.trigger_token < tokens) return;
+    fail(ErrorCode::kInvalidArgument, "trigger_token is {}, the model's tokens are 0 … {}",
+         spec.trigger_token, tokens - 1);
+  };
+  check_trigger(request.constraint);
+  for (const ConstraintSpec& part : request.constraint.also) check_trigger(part);
   const CompiledConstraint compiled = constraints_->compile(request.constraint);
   std::vector<std::int32_t> ends = request.sampling.stop_tokens;
   if (!request.ignore_end_tokens) {

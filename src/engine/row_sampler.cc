@@ -1,10 +1,12 @@
 #include "engine/row_sampler.h"
 
+#include <algorithm>
 #include <atomic>
+#include <exception>
 #include <limits>
-#include <new>
 
 #include "base/thread_pool.h"
+#include "engine/caught_error.h"
 #include "sample/guidance.h"
 
 namespace bl {
@@ -24,11 +26,45 @@ TokenLogprobs taken(const TopLogProbabilities& best, const RowTask& task) {
   return out;
 }
 
+// What a hook throws is an error of its request.
+std::int32_t ask(const TokenHook& hook, const SampledToken& token, std::size_t vocab) {
+  std::int32_t id = token.id;
+  try {
+    id = hook(token);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    std::string what = error.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    fail(ErrorCode::kInvalidArgument, "after_sampling: {}", what);
+  }
+  if (id < 0 || static_cast<std::size_t>(id) >= vocab) {
+    fail(ErrorCode::kInvalidArgument,
+         "after_sampling has returned token {} at position {}, the model's tokens are 0 … {}", id,
+         token.position, vocab - 1);
+  }
+  return id;
+}
+
 }  // namespace
 
 RowSampler::RowSampler(ThreadPool* threads)
     : threads_(threads),
       rooms_(static_cast<std::size_t>(threads == nullptr ? 1 : threads->threads())) {}
+
+std::int32_t RowSampler::pick(const RowTask& task, const PickArgs& args, Room& room) {
+  const Pick drawn = task.sampler->pick(args, room.row);
+  if (task.hook == nullptr) return drawn.id;
+  return ask(*task.hook,
+             {.id = drawn.id,
+              .probability = drawn.probability,
+              .position = static_cast<std::int64_t>(args.position),
+              .history = task.history,
+              .choice = task.choice},
+             args.logits.size());
+}
 
 void RowSampler::choose(RowTask& task, Room& room) {
   PickArgs args{.logits = task.logits,
@@ -46,11 +82,11 @@ void RowSampler::choose(RowTask& task, Room& room) {
   if (task.sampler == nullptr) {
     task.id = task.known;
   } else if (task.alternatives < 0 || !task.after_chain) {
-    task.id = task.sampler->pick(args, room.row).id;
+    task.id = pick(task, args, room);
   } else {
     // The distribution as it was before the choice moved the state.
     const SamplerState before = task.sampler->state();
-    task.id = task.sampler->pick(args, room.row).id;
+    task.id = pick(task, args, room);
     const SamplerState after = task.sampler->state();
     task.sampler->restore(before);
     task.sampler->find_distribution(args, room.row);
@@ -67,17 +103,13 @@ void RowSampler::choose(RowTask& task, Room& room) {
   task.logprobs = taken(room.best, task);
 }
 
-// An Error ends here, as it does at a route of the server: it is the answer to one request.
+// What is thrown ends here, as it does at a route of the server: it is the answer to one request.
 void RowSampler::choose_or_tell(RowTask& task, Room& room) {
   if (task.id >= 0) return;
   try {
     choose(task, room);
-  } catch (const Error& error) {
-    task.error = error.what();
-    task.code = error.code();
-  } catch (const std::bad_alloc&) {
-    task.error = "out of memory while a token was being chosen";
-    task.code = ErrorCode::kOutOfMemory;
+  } catch (const std::exception&) {
+    task.error = caught_error();
   }
 }
 
@@ -85,7 +117,7 @@ void RowSampler::choose_in_order(std::span<RowTask> tasks, Room& room) {
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     if (i > 0 && tasks[i - 1].id != tasks[i].follows) return;
     choose_or_tell(tasks[i], room);
-    if (!tasks[i].error.empty()) return;
+    if (tasks[i].error) return;
     if (tasks.size() > 1) tasks[i].state = tasks[i].sampler->state();
     if (tasks[i].satisfied) return;
   }
@@ -94,22 +126,26 @@ void RowSampler::choose_in_order(std::span<RowTask> tasks, Room& room) {
 void RowSampler::run(std::span<RowTask> tasks) {
   std::size_t logits = 0;  // to look at
   heads_.clear();
+  hooked_.clear();
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    if (i == 0 || tasks[i].follows < 0) heads_.push_back(i);
     logits += tasks[i].id < 0 ? tasks[i].logits.size() : 0;
+    if (i > 0 && tasks[i].follows >= 0) continue;
+    (tasks[i].hook != nullptr ? hooked_ : heads_).push_back(i);
   }
   const auto run_from = [&](std::size_t head, Room& room) {
-    const std::size_t end = head + 1 < heads_.size() ? heads_[head + 1] : tasks.size();
-    choose_in_order(tasks.subspan(heads_[head], end - heads_[head]), room);
+    std::size_t end = head + 1;
+    while (end < tasks.size() && tasks[end].follows >= 0) ++end;
+    choose_in_order(tasks.subspan(head, end - head), room);
   };
+  for (const std::size_t head : hooked_) run_from(head, rooms_.front());
   if (threads_ == nullptr || heads_.size() < 2 || logits < kShared) {
-    for (std::size_t i = 0; i < heads_.size(); ++i) run_from(i, rooms_.front());
+    for (const std::size_t head : heads_) run_from(head, rooms_.front());
     return;
   }
   std::atomic<std::size_t> next{0};
   threads_->run_any([&](int thread) {
     Room& room = rooms_[static_cast<std::size_t>(thread)];
-    for (std::size_t i = next++; i < heads_.size(); i = next++) run_from(i, room);
+    for (std::size_t i = next++; i < heads_.size(); i = next++) run_from(heads_[i], room);
   });
 }
 

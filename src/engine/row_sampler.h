@@ -25,6 +25,8 @@ struct RowTask {
   std::span<const std::int32_t> barred;      // may not follow here
   std::span<const std::uint32_t> mask;       // may follow, as PickArgs has it; empty: all
   Constraint* constraint = nullptr;          // gives the mask, and is told what was chosen
+  const TokenHook* hook = nullptr;           // has the last word about the token
+  std::int32_t choice = 0;                   // … which it is told
   std::int64_t generated = 0;                // tokens of the answer so far
   std::int32_t known = -1;                   // the token that follows, where nothing is chosen
   // Behind a guess: this row means something only if the task before it, of the same sampler, has
@@ -38,13 +40,12 @@ struct RowTask {
   bool satisfied = false;             // the constraint is, and nothing can follow
   std::optional<SamplerState> state;  // the sampler's afterwards, where tasks follow each other
   TokenLogprobs logprobs;
-  std::string error;  // one line, where the row cannot be used
-  ErrorCode code = ErrorCode::kInvalidFile;
+  std::optional<Error> error;  // where the row cannot be used
 };
 
 // Chooses the tokens of a step's rows, each by its own sampler: on `threads` where there is more
-// than a little to do. A row that is damaged spoils no other. Rows behind guesses are drawn one
-// after another, up to the first wrong guess.
+// than a little to do, those with a hook on the caller's thread alone. A row that is damaged spoils
+// no other. Rows behind guesses are drawn one after another, up to the first wrong guess.
 class RowSampler {
  public:
   explicit RowSampler(ThreadPool* threads);
@@ -58,13 +59,15 @@ class RowSampler {
     std::vector<float> guided;
   };
   static void choose(RowTask& task, Room& room);
+  static std::int32_t pick(const RowTask& task, const PickArgs& args, Room& room);
   static void choose_or_tell(RowTask& task, Room& room);
   // A task and those that follow it.
   static void choose_in_order(std::span<RowTask> tasks, Room& room);
 
   ThreadPool* threads_;
   std::vector<Room> rooms_;
-  std::vector<std::size_t> heads_;  // tasks that stand for themselves
+  std::vector<std::size_t> heads_;   // tasks that stand for themselves
+  std::vector<std::size_t> hooked_;  // … whose tokens a hook sees
 };
 
 }  // namespace bl

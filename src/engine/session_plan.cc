@@ -18,21 +18,43 @@ constexpr std::int64_t kHostStepTokens = 512;
 constexpr std::array<std::int64_t, 4> kDeviceStepTokens{2048, 1024, 512, 256};
 // Where every token's logits are wanted, a step is so short that they stay below this.
 constexpr std::int64_t kLogitBytes = 128 << 20;
+// Prompts whose every token's logits are wanted (prompt_logprobs) go in chunks of as many rows as
+// there are: so many at least where they stay below this.
+constexpr std::int64_t kChunkRows = 64;
+constexpr std::int64_t kChunkBytes = 64 << 20;
 
 std::string text_of(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
+
+// Before anything is computed from them.
+void check_numbers(const SessionOptions& options) {
+  const auto check = [](const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
+    if (value >= low && value <= high) return;
+    fail(ErrorCode::kInvalidArgument, "SessionOptions: {} is {}, should be in {} … {}", name, value,
+         low, high);
+  };
+  check("sequences", options.sequences, 1, 1 << 16);
+  check("drafts", options.drafts, 0, 1 << 16);
+  check("threads", options.threads, 0, 1 << 16);
+  check("context", options.context, 0, INT32_MAX);
+  check("longest", options.longest, 0, INT32_MAX);
+  check("most_context", options.most_context, 0, INT32_MAX);
+  check("pages", options.pages, 0, INT32_MAX);
+}
 
 void set_step(const PlanInput& input, std::int64_t most, SessionPlan& plan) {
   const SessionOptions& options = input.options;
   const ModelSpec& spec = input.loader.spec();
-  const std::int64_t rows = std::clamp<std::int64_t>(
-      kLogitBytes / (spec.vocab * static_cast<std::int64_t>(sizeof(float))), 16, kHostStepTokens);
+  const std::int64_t row_bytes = spec.vocab * static_cast<std::int64_t>(sizeof(float));
+  const auto rows = std::clamp<std::int64_t>(kLogitBytes / row_bytes, 16, kHostStepTokens);
   if (options.logits == SessionLogits::kEveryToken) {
     plan.step_tokens = plan.logit_rows = rows;
     return;
   }
   const std::int64_t verified = std::min(options.sequences * options.drafts, rows);
-  plan.logit_rows = options.sequences + verified;
-  plan.step_tokens = std::max(std::min(most, spec.context), plan.logit_rows);
+  const std::int64_t longest_step = std::min(most, spec.context);
+  const std::int64_t chunk = std::min({kChunkRows, kChunkBytes / row_bytes, longest_step});
+  plan.logit_rows = std::max(options.sequences + verified, chunk);
+  plan.step_tokens = std::max(longest_step, plan.logit_rows);
 }
 
 // The memory of everything but the cache.
@@ -119,6 +141,7 @@ SessionPlan plan_with_step(const PlanInput& input, std::int64_t step) {
 }  // namespace
 
 SessionPlan plan_session(const PlanInput& input) {
+  check_numbers(input.options);
   if (input.backend.reads_host_memory()) return plan_with_step(input, kHostStepTokens);
   SessionPlan first;
   for (const std::int64_t step : kDeviceStepTokens) {
@@ -130,6 +153,7 @@ SessionPlan plan_session(const PlanInput& input) {
 }
 
 std::int64_t longest_fitting(const PlanInput& input, CacheType cache) {
+  check_numbers(input.options);
   const ModelSpec& spec = input.loader.spec();
   SessionPlan plan;
   plan.cache = cache;

@@ -31,11 +31,12 @@ struct PlanInput {
 };
 
 // Where the options leave the context open, the longest that fits. On a device that is short of
-// memory steps are shorter than they would be. Throws kInvalidArgument for options that contradict
-// the model.
+// memory steps are shorter than they would be. Throws kInvalidArgument for numbers that make no
+// sense and for options that contradict the model.
 SessionPlan plan_session(const PlanInput& input);
 
 // The longest context, of every sequence alike, that would fit with this type of cache; 0: none.
+// Throws kInvalidArgument for numbers that make no sense.
 std::int64_t longest_fitting(const PlanInput& input, CacheType cache);
 
 // What would fit in place of a plan that does not, in words: "--ctx 8192, or --cache q4 with --ctx

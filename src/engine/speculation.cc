@@ -1,6 +1,7 @@
 #include "engine/speculation.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/error.h"
@@ -21,12 +22,14 @@ std::int64_t left_of(const Choice& choice) {
 
 // How many guesses could be taken at most; 0: none may be made. Guidance has a second row for each
 // place, the healing of a prompt a mask that depends on what was said so far: both do without.
-// A constraint gives its mask row by row, as these are drawn.
+// A constraint gives its mask row by row, as these are drawn. A hook would see tokens behind an end
+// that come to stand nowhere.
 std::int64_t most_guesses(const Choice& choice, const SequenceState& state) {
   const Request& request = choice.open->request;
   if (!request.speculate || !state.running || state.blocked || state.every_row) return 0;
   if (state.missing() != 1 || choice.generated() == 0) return 0;
   if (choice.guide != nullptr || choice.main != nullptr || choice.healing.active()) return 0;
+  if (request.after_sampling) return 0;
   std::int64_t most = left_of(choice) - 1;
   if (!choice.open->held) {
     const std::int64_t unread = choice.open->stream->unread(choice.index);
@@ -64,32 +67,48 @@ double Speculation::entry_seconds(Choice& choice, std::int64_t most,
   return tokens > kReadInARound ? each * static_cast<double>(tokens) : 0;
 }
 
-// jobs_ for asked_. A source that fails is not asked again; the answers go on without it.
+// jobs_ for asked_. A source that fails is not asked again; the answers go on without it. One that
+// lacks memory has no guess now, and begins these texts anew.
 bool Speculation::propose(std::span<Choice* const> choices) {
   const auto start = EngineClock::now();
+  bool guessed = true;
   try {
     source_->propose(jobs_);
-  } catch (const Error& error) {
-    log_warning("speculation is off: the draft failed: {}", error.what());
+  } catch (const std::bad_alloc&) {
+    guessed = false;
+  } catch (const std::exception& error) {
     failed_ = true;
+    guessed = false;
+    log_warning("speculation is off: the draft failed: {}", error.what());
   }
   const double seconds = std::chrono::duration<double>(EngineClock::now() - start).count();
   seconds_ += seconds;
   step_.draft_seconds += seconds;
   for (std::size_t i = 0; i < choices.size(); ++i) {
     DraftState& draft = choices[i]->draft;
-    draft.same = choices[i]->length();
+    draft.same = guessed ? choices[i]->length() : 0;
     draft.ids.clear();
-    if (failed_) continue;
+    if (!guessed) draft.memory.reset();
+    if (!guessed) continue;
     draft.ids = std::move(jobs_[i].ids);
     draft.confidence = jobs_[i].confidence;
   }
-  return !failed_;
+  return guessed;
 }
 
+// Guesses that there is no memory for are not made.
 void Speculation::wish(std::span<Choice* const> who, SchedulerState& state,
                        std::span<const std::int32_t> ends) {
   if (!on()) return;
+  try {
+    find_wishes(who, state, ends);
+  } catch (const std::bad_alloc&) {
+    for (SequenceState& sequence : state.sequences) sequence.drafts = 0;
+  }
+}
+
+void Speculation::find_wishes(std::span<Choice* const> who, SchedulerState& state,
+                              std::span<const std::int32_t> ends) {
   step_ = {};
   jobs_.clear();
   asked_.clear();
@@ -130,20 +149,30 @@ void Speculation::wish(std::span<Choice* const> who, SchedulerState& state,
 void Speculation::draft(std::span<Choice* const> who, const StepPlan& plan,
                         std::span<const std::int32_t> ends) {
   if (!on()) return;
+  for (Choice* choice : who) choice->draft.count = 0;
+  try {
+    make_drafts(who, plan, ends);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  for (const StepWork& work : plan.work) {
+    DraftState& draft = who[static_cast<std::size_t>(work.sequence)]->draft;
+    draft.count = std::min(work.drafts, static_cast<std::int64_t>(draft.ids.size()));
+  }
+}
+
+void Speculation::make_drafts(std::span<Choice* const> who, const StepPlan& plan,
+                              std::span<const std::int32_t> ends) {
+  if (source_->is_free()) return;  // they are there
   jobs_.clear();
   asked_.clear();
   for (const StepWork& work : plan.work) {
     Choice& choice = *who[static_cast<std::size_t>(work.sequence)];
-    choice.draft.count = work.drafts;
-    if (work.drafts == 0 || source_->is_free()) continue;
+    if (work.drafts == 0) continue;
     jobs_.push_back(job_of(choice, work.drafts, ends));
     asked_.push_back(&choice);
   }
   if (!jobs_.empty()) propose(asked_);
-  for (Choice* choice : asked_) {
-    const auto made = static_cast<std::int64_t>(choice->draft.ids.size());
-    choice->draft.count = std::min(choice->draft.count, made);
-  }
 }
 
 void Speculation::settle(Choice& choice, std::int64_t drafted, std::int64_t accepted) {

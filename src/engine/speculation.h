@@ -47,6 +47,10 @@ class Speculation {
 
  private:
   DraftJob job_of(Choice& choice, std::int64_t most, std::span<const std::int32_t> ends) const;
+  void find_wishes(std::span<Choice* const> who, SchedulerState& state,
+                   std::span<const std::int32_t> ends);
+  void make_drafts(std::span<Choice* const> who, const StepPlan& plan,
+                   std::span<const std::int32_t> ends);
   bool propose(std::span<Choice* const> choices);
   double entry_seconds(Choice& choice, std::int64_t most, std::span<const std::int32_t> ends) const;
 

@@ -28,6 +28,7 @@ struct StepItem {
   // Set where nothing but these parameters and the sequence's own ids decide which token follows
   // each row: a model that can may then choose it instead of giving logits.
   const SamplingParams* sampling = nullptr;
+  std::uint64_t seed = 0;                // of the draws, in place of theirs
   bool log_probabilities = false;        // of the tokens that it chooses, before any stage
   const AdapterMix* adapters = nullptr;  // null: none
 };

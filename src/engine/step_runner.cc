@@ -1,6 +1,7 @@
 #include "engine/step_runner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -44,6 +45,7 @@ void add_item(const StepItem& item, bool known, StepBatch& batch) {
 
 // What the step may be recorded under: its launches depend on nothing else.
 std::uint64_t record_key(const Backend& backend, const StepBatch& batch, std::uint64_t choice) {
+  if (!batch.states.empty()) return 0;
   std::vector<SequenceSpan> spans;
   for (const BatchSequence& s : batch.sequences) {
     if (s.adapters != nullptr && !s.adapters->empty()) return 0;  // as many launches as adapters
@@ -73,9 +75,15 @@ StepRunner::~StepRunner() {
   if (under_way_ > 0) session_.backend().synchronize();
 }
 
-StepLogits StepRunner::run(std::span<const StepItem> items) {
-  under_way_ = 0;
-  enqueue(items, Way::kLogits);
+// Steps that nobody takes, since what was behind them has failed: what they still write to the host
+// comes before their places are used again.
+void StepRunner::forget() {
+  if (std::exchange(under_way_, 0) > 0) session_.backend().synchronize();
+}
+
+StepLogits StepRunner::run(std::span<const StepItem> items, std::span<const StateRows> states) {
+  forget();
+  enqueue(items, Way::kLogits, states);
   return take().logits;
 }
 
@@ -85,7 +93,7 @@ StepOutput StepRunner::choose(std::span<const StepItem> items) {
 }
 
 void StepRunner::start(std::span<const StepItem> items) {
-  under_way_ = 0;
+  forget();
   enqueue(items, Way::kChosen);
 }
 
@@ -102,7 +110,8 @@ bool StepRunner::repeat(std::span<const StepItem> items) {
   return true;
 }
 
-void StepRunner::enqueue(std::span<const StepItem> items, Way way) {
+void StepRunner::enqueue(std::span<const StepItem> items, Way way,
+                         std::span<const StateRows> states) {
   const bool again = way == Way::kAgain;
   const int lane = under_way_ == 0 ? 0 : 1 - newest_;
   Step& step = steps_[static_cast<std::size_t>(lane)];
@@ -110,6 +119,10 @@ void StepRunner::enqueue(std::span<const StepItem> items, Way way) {
   const auto chosen = way == Way::kLogits ? std::span<const StepItem>() : items;
   step.rows.collect(chosen, session_.backend().ops(), session_.vocab());
   for (const StepItem& item : items) add_item(item, !again, batch);
+  batch.states.assign(states.begin(), states.end());
+  for (StateRows& rows : batch.states) {
+    rows.to = slice_rows(rows.to, 0, static_cast<std::int64_t>(batch.logit_rows.size()));
+  }
   BL_CHECK(static_cast<std::int64_t>(batch.ids.size()) <= session_.step_tokens());
   BL_CHECK(static_cast<std::int64_t>(batch.logit_rows.size()) <= session_.logit_rows());
   BL_CHECK(!again || step.rows.any());

@@ -23,7 +23,8 @@ class StepRunner {
   // Computes the items; the sequences' `cached` grows by what was computed. At most
   // session.step_tokens() tokens and session.logit_rows() rows. Throws kLimit when the cache has no
   // page left. The logits are valid until the next run.
-  StepLogits run(std::span<const StepItem> items);
+  // `states`: what else is wanted of the rows of logits, each with room for them.
+  StepLogits run(std::span<const StepItem> items, std::span<const StateRows> states = {});
 
   // The same, but the backend chooses the tokens of the rows that say by what (StepItem::sampling),
   // where it can: the output has ids then, and logits only of rows whose id is −1.
@@ -44,7 +45,8 @@ class StepRunner {
     TensorView logits;
   };
   enum class Way { kLogits, kChosen, kAgain };
-  void enqueue(std::span<const StepItem> items, Way way);
+  void forget();
+  void enqueue(std::span<const StepItem> items, Way way, std::span<const StateRows> states = {});
   // The rows that `output` has no id of.
   StepLogits on_host(const TensorView& logits, const StepOutput& output);
 

@@ -18,7 +18,11 @@ std::string StopFilter::push(std::string_view text) {
       certain = held + i + 1 - matched;
     }
   }
-  if (!stopped_) certain = held + text.size() - stops_->open_bytes(state_);
+  if (stopped_) {
+    withheld_ = stops_->open_text(before).append(text).substr(certain);
+  } else {
+    certain = held + text.size() - stops_->open_bytes(state_);
+  }
   if (certain == 0) return {};
   if (held == 0) return std::string(text.substr(0, certain));
   std::string out = stops_->open_text(before);

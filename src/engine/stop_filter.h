@@ -26,6 +26,8 @@ class StopFilter {
   std::size_t stopped_at() const { return stopped_at_; }
   // Which stop string it was; empty while there was none.
   std::string stop_string() const;
+  // That stop string and what came behind it with the same push(); empty while there was none.
+  const std::string& withheld() const { return withheld_; }
   // The end of generation: what was held back, unless a stop string was completed.
   std::string finish();
 
@@ -34,6 +36,7 @@ class StopFilter {
   void restore(TextMatcher::State mark) {
     state_ = mark;
     stopped_ = false;
+    withheld_.clear();
   }
 
  private:
@@ -41,6 +44,7 @@ class StopFilter {
   TextMatcher::State state_ = 0;
   bool stopped_ = false;
   std::size_t stopped_at_ = 0;
+  std::string withheld_;
 };
 
 }  // namespace bl

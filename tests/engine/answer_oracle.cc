@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <optional>
+#include <string_view>
 
 #include "sample/guidance.h"
 #include "sample/sampler_chain.h"
@@ -15,8 +17,24 @@ std::string lower(std::string text) {
   return text;
 }
 
+bool is_end(const Request& request, std::int32_t id) {
+  const std::vector<std::int32_t>& stops = request.sampling.stop_tokens;
+  return (id == FakeModel::kEnd && !request.ignore_end_tokens) ||
+         std::find(stops.begin(), stops.end(), id) != stops.end();
+}
+
 std::size_t letters_of(const ConstraintSpec& constraint) {
   return std::stoul(constraint.text.substr(constraint.text.find('{') + 1));
+}
+
+// Bytes of the longest of some strings that ends at `end`; 0: none does.
+std::size_t longest_before(std::string_view text, std::size_t end,
+                           const std::vector<std::string>& strings) {
+  std::size_t longest = 0;
+  for (const std::string& one : strings) {
+    if (text.substr(0, end).ends_with(one)) longest = std::max(longest, one.size());
+  }
+  return longest;
 }
 
 std::size_t bytes_of(const std::vector<std::string>& texts) {
@@ -29,12 +47,14 @@ std::size_t bytes_of(const std::vector<std::string>& texts) {
 
 // An answer on its way. Tokens count from the first one chosen.
 struct AnswerOracle::Writing {
-  explicit Writing(const SamplingParams& params) : chain(params) {
+  explicit Writing(const SamplingParams& params) : chain(params), stops(params.stop_strings) {
     states.push_back(chain.state());
     for (const std::string& text : params.banned_strings) banned.push_back(lower(text));
   }
   SamplerChain chain;
   std::vector<std::string> banned;
+  std::vector<std::string> stops;
+  std::optional<std::size_t> stop{};  // where in the text one of these begins, whole
   std::vector<std::int32_t> ids;
   std::vector<std::string> texts;    // of each token, without what the prompt says already
   std::vector<std::string> left;     // of the prompt's text, before each token
@@ -42,6 +62,7 @@ struct AnswerOracle::Writing {
   std::map<std::size_t, std::vector<std::int32_t>> bars;
   std::size_t given = 0;  // tokens that are not taken back any more
   std::int64_t rewinds = 0;
+  std::vector<WithheldText> suppressed;
 };
 
 // The tokens that a constraint leaves out behind so many letters.
@@ -70,29 +91,34 @@ std::size_t AnswerOracle::removed(const std::vector<std::int32_t>& prompt) const
   return removed;
 }
 
-// After a token: what must be taken back, or may not be any more.
+// After a token: whether the answer stops, what must be taken back, or may not be any more.
 void AnswerOracle::watch(Writing& w) const {
-  std::string text;
+  std::string written;
   std::vector<std::size_t> begins;
   for (const std::string& part : w.texts) {
-    begins.push_back(text.size());
-    text += lower(part);
+    begins.push_back(written.size());
+    written += part;
   }
+  const std::string text = lower(written);
   const auto token_of = [&](std::size_t byte) {
     const auto behind = std::upper_bound(begins.begin(), begins.end(), byte);
     return static_cast<std::size_t>(behind - begins.begin()) - 1;
   };
   for (std::size_t end = begins.back() + 1; end <= text.size(); ++end) {
-    std::size_t longest = 0;
-    for (const std::string& bad : w.banned) {
-      if (bad.size() <= end && text.compare(end - bad.size(), bad.size(), bad) == 0) {
-        longest = std::max(longest, bad.size());
-      }
+    if (const std::size_t stop = longest_before(written, end, w.stops); stop > 0) {
+      w.stop = end - stop;
+      return;
     }
+    const std::size_t longest = longest_before(text, end, w.banned);
     if (longest == 0) continue;
     const std::size_t back = std::max(token_of(end - longest), w.given);
     w.bars.erase(w.bars.upper_bound(back), w.bars.end());
     w.bars[back].push_back(w.ids[back]);
+    WithheldText& suppressed = w.suppressed.emplace_back();
+    for (std::size_t i = back; i < w.ids.size(); ++i) {
+      suppressed.ids.push_back(w.ids[i]);
+      suppressed.text += w.texts[i];
+    }
     w.ids.resize(back);
     w.texts.resize(back);
     w.left.resize(back + 1);
@@ -116,7 +142,7 @@ AnswerOracle::Answer AnswerOracle::answer(const Request& request, std::int32_t i
   Writing w(params);
   const AdapterMix adapters = adapters_of(request);
   const bool constrained = !!request.constraint;
-  bool whole = false;
+  std::optional<FinishReason> ending;
   std::vector<std::int32_t> prompt = request.prompt;
   const std::size_t count = params.token_healing ? removed(prompt) : 0;
   std::vector<std::string> words;  // taken off
@@ -132,7 +158,7 @@ AnswerOracle::Answer AnswerOracle::answer(const Request& request, std::int32_t i
     return static_cast<std::size_t>(
         std::count_if(w.left.begin(), w.left.end() - 1, [](const auto& t) { return !t.empty(); }));
   };
-  while (!whole && static_cast<std::int64_t>(w.ids.size() - healed()) < params.max_tokens) {
+  while (!ending && static_cast<std::int64_t>(w.ids.size() - healed()) < params.max_tokens) {
     const std::size_t at = w.ids.size();
     std::vector<std::int32_t> text = prompt;
     text.insert(text.end(), w.ids.begin(), w.ids.end());
@@ -166,22 +192,34 @@ AnswerOracle::Answer AnswerOracle::answer(const Request& request, std::int32_t i
                                        .generated = static_cast<std::int64_t>(at - healed()),
                                        .barred = barred})
                                 .id;
+    if (is_end(request, id)) {
+      w.ids.push_back(id);
+      w.left.emplace_back();
+      ending = FinishReason::kEndToken;
+      break;
+    }
     const std::string& piece = pieces_[static_cast<std::size_t>(id)];
     const std::size_t known = std::min(left.size(), piece.size());
     w.ids.push_back(id);
     w.texts.push_back(piece.substr(known));
     w.left.push_back(left.substr(known));
     w.states.push_back(w.chain.state());
-    if (!w.banned.empty()) watch(w);
-    whole = constrained && bytes_of(w.texts) == letters_of(request.constraint);
+    if (!w.banned.empty() || !w.stops.empty()) watch(w);
+    if (w.stop) {
+      ending = FinishReason::kStopString;
+    } else if (constrained && bytes_of(w.texts) == letters_of(request.constraint)) {
+      ending = FinishReason::kConstraint;
+    }
   }
   Answer out;
   const auto border = static_cast<std::ptrdiff_t>(healed());
   out.healed.assign(w.ids.begin(), w.ids.begin() + border);
   out.ids.assign(w.ids.begin() + border, w.ids.end());
   for (const std::string& part : w.texts) out.text += part;
+  if (w.stop) out.text.resize(*w.stop);
   out.rewinds = w.rewinds;
-  out.whole = whole;
+  out.suppressed = w.suppressed;
+  out.reason = ending.value_or(FinishReason::kMaxTokens);
   return out;
 }
 

@@ -21,10 +21,13 @@ class AnswerOracle {
     std::vector<std::int32_t> healed{};
     std::string text{};
     std::int64_t rewinds = 0;
-    bool whole = false;  // ended by its constraint
+    std::vector<WithheldText> suppressed{};  // one a rewind
+    FinishReason reason = FinishReason::kMaxTokens;
   };
-  // Knows banned strings, token healing, guidance (by Request::negative_prompt), adapters, all
-  // samplers, and of constraints the regular expression "[abc]{n}": so many of these letters.
+  // Knows banned strings, stop strings and tokens, token healing, guidance (by
+  // Request::negative_prompt), adapters, all samplers, and of constraints the regular expression
+  // "[abc]{n}": so many of these letters. Tokens that end answers: of healed or constrained ones,
+  // it knows none.
   Answer answer(const Request& request, std::int32_t index = 0) const;
 
  private:

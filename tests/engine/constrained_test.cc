@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "engine/engine.h"
 #include "engine/ngram_draft.h"
+#include "engine/request_intake.h"
 #include "tiny_model.h"
 
 namespace bl {
@@ -187,6 +188,61 @@ TEST_F(ConstrainedTest, AnswersStayFreeUntilTheTrigger) {
   const auto at = answer.text.find('!');
   ASSERT_NE(at, std::string::npos);
   EXPECT_TRUE(std::regex_match(answer.text.substr(at + 1), std::regex("[0-9]{3}"))) << answer.text;
+}
+
+TEST_F(ConstrainedTest, AHookCannotLeaveTheForm) {
+  Request asked = request({.kind = Kind::kRegex, .text = "[0-9]{6}"});
+  asked.after_sampling = [](const SampledToken& token) {
+    return token.history.back() == '7' ? '8' : token.id;
+  };
+  const Answer answer = ask(asked);
+  EXPECT_EQ(answer.error, "");
+  for (std::size_t i = 0; i + 1 < answer.text.size(); ++i) {
+    EXPECT_TRUE(answer.text[i] != '7' || answer.text[i + 1] == '8') << answer.text;
+  }
+  asked.after_sampling = [](const SampledToken&) { return 'x'; };
+  EXPECT_EQ(ask(asked).error, "token 120 may not follow under the constraint");
+}
+
+TEST_F(ConstrainedTest, SeveralHoldTogetherWithAndWithoutGuesses) {
+  Engine guessing(load(4), {.speculation = {std::make_shared<NgramDraft>(1), 4}});
+  ConstraintSpec both{.kind = Kind::kRegex, .text = "(ab|cd|x){6,9}[0-9]"};
+  both.also = {{.kind = Kind::kRegex, .text = "[a-d]*[5-9]"}};
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    Request asked = request(both);
+    asked.sampling.seed = seed;
+    if (seed % 2 == 1) asked.sampling.banned_strings = {"abab", "7"};
+    const Answer answer = ask(asked);
+    EXPECT_EQ(answer.error, "");
+    EXPECT_EQ(answer.reason, FinishReason::kConstraint);
+    EXPECT_TRUE(std::regex_match(answer.text, std::regex("(ab|cd){6,9}[5-9]"))) << answer.text;
+    EXPECT_EQ(guessing.submit(asked).wait().front().text, answer.text);
+  }
+}
+
+// Rows of logits are often wider than the vocabulary.
+TEST_F(ConstrainedTest, ATriggerThatNeverComesIsRefused) {
+  const std::int32_t tokens = engine_.tokenizer().vocab_size();
+  RequestIntake intake(&engine_.tokenizer(),
+                       {.facts = {.vocab = tokens + 64, .ids = tokens + 64}, .longest = 100});
+  const auto complete = [&](std::int32_t trigger) {
+    OpenRequest open;
+    open.request = request({.kind = Kind::kRegex, .text = "a"});
+    open.request.constraint.trigger_token = trigger;
+    intake.complete(open);
+  };
+  EXPECT_NO_THROW(complete(tokens - 1));
+  for (const std::int32_t never : {tokens, tokens + 63, tokens + 64}) {
+    try {
+      complete(never);
+      ADD_FAILURE() << never;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_EQ(
+          std::string(error.what()),
+          fmt::format("trigger_token is {}, the model's tokens are 0 … {}", never, tokens - 1));
+    }
+  }
 }
 
 }  // namespace

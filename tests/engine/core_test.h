@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "cache/page_memory.h"
+#include "engine/engine.h"
 #include "engine/engine_core.h"
 #include "engine/event_stream.h"
 #include "engine/request_intake.h"
@@ -29,9 +30,11 @@ class CoreTest : public testing::Test {
     std::vector<std::optional<FinishReason>> reasons;
     std::vector<Usage> usages;
     std::vector<std::string> errors;
+    std::vector<ErrorCode> codes;
     std::vector<std::vector<TokenLogprobs>> logprobs;
     std::vector<std::string> texts;
     std::vector<std::vector<std::int32_t>> healed;
+    std::vector<Answer> answers;  // all of this and the rest
     std::size_t prompt_rows = 0;
     bool over() const {
       return std::all_of(reasons.begin(), reasons.end(), [](const auto& r) { return !!r; });
@@ -89,23 +92,34 @@ class CoreTest : public testing::Test {
     asked.reasons.resize(choices);
     asked.usages.resize(choices);
     asked.errors.resize(choices);
+    asked.codes.resize(choices);
     asked.logprobs.resize(choices);
     asked.texts.resize(choices);
     asked.healed.resize(choices);
-    core_->add(std::move(open));
+    asked.answers.resize(choices);
+    engines_turn(true);
+    core_->add(open);
+    engines_turn(false);
     return asked;
   }
 
   bool step() {
     ++clock_;
-    return core_->step(EngineClock::now());
+    const auto now = EngineClock::now();
+    engines_turn(true);
+    const bool moved = core_->step(now);
+    engines_turn(false);
+    return moved;
   }
+  // What lies between is done by the engine's thread, where there is one.
+  virtual void engines_turn(bool) {}
   // Takes what has come without waiting.
   void read(Asked& asked) {
     while (!asked.over()) {
       const auto event = asked.open->stream->next(EngineClock::now());
       if (!event) return;
       const auto choice = static_cast<std::size_t>(event->choice);
+      asked.answers[choice].add(*event);
       asked.ids[choice].insert(asked.ids[choice].end(), event->ids.begin(), event->ids.end());
       asked.texts[choice] += event->text;
       asked.healed[choice].insert(asked.healed[choice].end(), event->healed.begin(),
@@ -116,6 +130,7 @@ class CoreTest : public testing::Test {
       asked.reasons[choice] = event->finish;
       asked.usages[choice] = event->usage;
       asked.errors[choice] = event->error;
+      asked.codes[choice] = event->code;
     }
   }
   void run_all(std::int64_t most_steps) {
@@ -196,7 +211,7 @@ class CoreTest : public testing::Test {
     return ids;
   }
 
-  static constexpr std::int32_t kEnd = 999;
+  static constexpr std::int32_t kEnd = FakeModel::kEnd;
   std::size_t host_pages_ = 0;  // of the host tier, when started
   TierRates rates_;             // moving is always worth it, a page a step
   std::unique_ptr<FakeModel> model_;

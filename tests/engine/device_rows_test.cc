@@ -115,9 +115,16 @@ TEST_F(DeviceRowsTest, ChooseWhatTheChainChooses) {
       const SamplingParams first = random_params(vocab);
       const SamplingParams second = random_params(vocab);
       ASSERT_TRUE(device_sampleable(first) && device_sampleable(second));
-      const std::vector<StepItem> items{
-          {.sequence = &one, .count = 1, .logits = LogitRows::kLast, .sampling = &first},
-          {.sequence = &many, .count = 3, .logits = LogitRows::kAll, .sampling = &second}};
+      const std::vector<StepItem> items{{.sequence = &one,
+                                         .count = 1,
+                                         .logits = LogitRows::kLast,
+                                         .sampling = &first,
+                                         .seed = first.seed},
+                                        {.sequence = &many,
+                                         .count = 3,
+                                         .logits = LogitRows::kAll,
+                                         .sampling = &second,
+                                         .seed = second.seed}};
       std::vector<float> logits;
       for (int r = 0; r < 4; ++r) {
         const std::vector<float> row = random_row(vocab);
@@ -154,8 +161,11 @@ TEST_F(DeviceRowsTest, RowsThatTheHostMustSee) {
   logits[50 + 7] = std::numeric_limits<float>::quiet_NaN();
   std::fill_n(logits.begin() + 100, 50, kMinusInfinity);
   logits[150 + 9] = std::numeric_limits<float>::infinity();
-  const StepItem item{
-      .sequence = &sequence, .count = 4, .logits = LogitRows::kAll, .sampling = &params};
+  const StepItem item{.sequence = &sequence,
+                      .count = 4,
+                      .logits = LogitRows::kAll,
+                      .sampling = &params,
+                      .seed = params.seed};
   const StepOutput output = run({&item, 1}, logits, 4);
   EXPECT_GE(output.ids[0], 0);
   EXPECT_EQ(std::vector<std::int32_t>(output.ids.begin() + 1, output.ids.end()),
@@ -183,6 +193,7 @@ TEST_F(DeviceRowsTest, LogProbabilitiesAreThoseOfTheModel) {
                         .count = 1,
                         .logits = LogitRows::kLast,
                         .sampling = &params,
+                        .seed = params.seed,
                         .log_probabilities = true};
     const StepOutput output = run({&item, 1}, logits, 1);
     ASSERT_TRUE(output.chose(0));
@@ -212,8 +223,11 @@ TEST_F(DeviceRowsTest, DrawsFollowTheTextbook) {
   for (int i = 0; i < kDraws; ++i) {
     params.seed = static_cast<std::uint64_t>(i);
     sequence.cached = 11;
-    const StepItem item{
-        .sequence = &sequence, .count = 1, .logits = LogitRows::kLast, .sampling = &params};
+    const StepItem item{.sequence = &sequence,
+                        .count = 1,
+                        .logits = LogitRows::kLast,
+                        .sampling = &params,
+                        .seed = params.seed};
     ++counts[static_cast<std::size_t>(run({&item, 1}, logits, 1).ids[0])];
   }
   expect_frequencies(counts, expected.p, kDraws);
@@ -275,7 +289,8 @@ TEST_F(DeviceSampling, OnlyRowsOfTheHostHaveLogits) {
     items.push_back({.sequence = &sequence,
                      .count = 4,
                      .logits = LogitRows::kLast,
-                     .sampling = &sequence == &sequences[1] ? nullptr : &params});
+                     .sampling = &sequence == &sequences[1] ? nullptr : &params,
+                     .seed = params.seed});
   }
   const StepOutput mixed = runner.choose(items);
   ASSERT_EQ(mixed.ids.size(), 3u);
@@ -296,6 +311,7 @@ TEST_F(DeviceSampling, OnlyRowsOfTheHostHaveLogits) {
   for (std::int32_t i = 0; i < 3; ++i)
     sequences[static_cast<std::size_t>(i)].ids = {10 + i, 20, 30, 40};
   items[1].sampling = &params;
+  items[1].seed = params.seed;
   EXPECT_EQ(runner.choose(items).logits.rows(), 0);  // nothing is copied
 }
 

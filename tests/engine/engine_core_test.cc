@@ -3,16 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <random>
 
-#include "answer_oracle.h"
 #include "base/error.h"
 #include "core_test.h"
 #include "engine/event_stream.h"
 #include "ops/kv_layout.h"
-#include "sample/grammar_library.h"
-#include "word_tokenizer.h"
 
 namespace bl {
 namespace {
@@ -64,6 +59,7 @@ TEST_F(CoreTest, SharedPrefixesAreComputedOnce) {
   Asked& second = ask(request(other, 3));
   run_all(20);
   EXPECT_EQ(second.usages[0].cached_tokens, 900);
+  EXPECT_EQ(second.usages[0].cached_pages, 3);
   EXPECT_EQ(second.ids[0], model_->continuation(other, 3));
   EXPECT_EQ(core_->stats().cache.pages_shared, 3);
   EXPECT_EQ(core_->stats().cache.pages_copied, 1);
@@ -73,6 +69,7 @@ TEST_F(CoreTest, SharedPrefixesAreComputedOnce) {
   Asked& third = ask(salted);
   run_all(20);
   EXPECT_EQ(third.usages[0].cached_tokens, 0);
+  EXPECT_EQ(third.usages[0].cached_pages, 0);
   expect_no_leak();
 }
 
@@ -349,174 +346,6 @@ TEST_F(CoreTest, ALoopEndsWhereThatIsAsked) {
   run_all(500);
   EXPECT_EQ(asked.reasons[0], FinishReason::kLoop);
   EXPECT_EQ(asked.ids[0], std::vector<std::int32_t>(20, 5));
-}
-
-// Seeds of the random traffic; BITLOOM_TEST_ROUNDS asks for more of them than a build waits for.
-unsigned rounds() {
-  const char* text = std::getenv("BITLOOM_TEST_ROUNDS");
-  return text == nullptr ? 40 : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
-}
-
-// A build may be without the library that constraints need.
-bool has_grammars() {
-  static const bool has = open_grammar_library({"a"}) != nullptr;
-  return has;
-}
-
-// Gives a part of the requests what takes tokens back, cuts prompts or needs a second sequence; two
-// of the longest take eight pages.
-void add_features(Request& r, bool two_fit, std::mt19937& random) {
-  const auto one_in = [&](unsigned n) { return random() % n == 0; };
-  SamplingParams& params = r.sampling;
-  if (one_in(3)) params.banned_strings = {"dd", "abca", "Cb", "bbba", "adcd"};
-  if (one_in(4)) {
-    params.token_healing = true;
-  } else if (one_in(3) && has_grammars()) {
-    r.constraint = {
-        .kind = ConstraintSpec::Kind::kRegex,
-        .text = fmt::format("[{}]{{{}}}", one_in(2) ? "abc" : "acd", 1 + random() % 80)};
-  }
-  if (one_in(4) && two_fit) {
-    params.cfg_scale = one_in(2) ? 2.5 : -1;
-    for (auto i = 1 + random() % 300; i > 0; --i) {
-      r.negative_prompt.push_back(static_cast<std::int32_t>(i % 7));
-    }
-  }
-  if (one_in(3)) params.temperature = 5;
-  if (one_in(5)) params.mirostat_mode = 2;
-  if (one_in(5)) params.dry_multiplier = 2;
-  params.seed = random();
-}
-
-// Random traffic against what a single request would get: nothing lost, nothing wrong, no page
-// leaked, whatever is shared, evicted, preempted, paused, cancelled or taken back.
-TEST_F(CoreTest, RandomTrafficIsAnsweredAsIfEachWereAlone) {
-  std::int64_t operations = 0;
-  std::int64_t accepted = 0;
-  std::int64_t refused = 0;
-  std::int64_t rewinds = 0;
-  const std::vector<std::string> pieces = test::letter_pieces(1000, 4);
-  const std::unique_ptr<Tokenizer> tokenizer = test::make_word_tokenizer(pieces);
-  std::int64_t whole = 0;
-  std::int64_t with_adapters = 0;
-  std::int64_t restored = 0;
-  std::int64_t dropped = 0;
-  std::int64_t repeated = 0;
-  for (unsigned seed = 0; seed < rounds(); ++seed) {
-    std::mt19937 random(seed);
-    const auto below = [&](std::int64_t n) {
-      return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
-    };
-    FakeModel::Options options;
-    options.step_tokens = 16 + below(600);
-    options.logit_rows = 1 + below(std::min<std::int64_t>(12, options.step_tokens));
-    options.pages = static_cast<std::int32_t>(5 + below(24));
-    options.context = 1280;
-    options.gives_logits = below(3) == 0;
-    options.repeats = below(4) > 0;
-    asked_.clear();
-    // Half of the time with guesses, of which more or fewer are right.
-    SpeculationOptions speculation;
-    if (seed % 2 == 1) {
-      auto draft = std::make_shared<test::ScriptedDraft>(
-          [this](std::span<const std::int32_t> ids) { return model_->follows(ids); }, options.vocab,
-          0.25 * static_cast<double>(below(5)), seed);
-      draft->free = below(2) == 0;
-      speculation = {draft, below(3) == 0 ? 0 : 1 + below(7)};
-      options.logit_rows += below(30);
-      options.step_tokens = std::max(options.step_tokens, options.logit_rows);
-    }
-    // Two runs in three swap, some of them in too little host memory, or so slowly that computing
-    // is better for short pages.
-    rates_ = {.copy_bytes = static_cast<double>(below(3)) * 40000, .prefill_tokens = 1000};
-    host_pages_ = seed % 3 == 0 ? 0 : static_cast<std::size_t>(2 + below(40));
-    start(options, 1 + below(12), tokenizer.get(), std::move(speculation));
-    const test::AnswerOracle oracle(*model_, pieces);
-    for (int i = 0; i < 400; ++i) {
-      ++operations;
-      if (below(4) == 0 && core_->requests() < 30) {
-        std::vector<std::int32_t> prompt =
-            text(static_cast<std::size_t>(1 + below(900)), static_cast<std::int32_t>(below(3)));
-        for (std::int64_t k = below(4); k > 0; --k) {
-          prompt.push_back(static_cast<std::int32_t>(below(5)));
-        }
-        Request r = request(prompt, 1 + below(below(3) == 0 ? 300 : 20));
-        r.sampling.n = below(5) == 0 ? 1 + below(4) : 1;
-        r.priority = static_cast<std::int32_t>(below(3) - 1);
-        r.speculate = below(4) > 0;
-        r.unread_tokens = below(4) == 0 ? 1 + below(10) : 1 << 20;
-        if (below(4) == 0) r.adapters = {{"", 0.25 * static_cast<double>(1 + below(3))}};
-        if (below(12) == 0) r.adapters.push_back({"", 2});
-        if (below(8) == 0) r.sampling.prompt_logprobs = options.gives_logits ? 1 : -1;
-        if (options.gives_logits && below(3) == 0) {
-          add_features(r, core_->most_running() > 1 && options.pages >= 8, random);
-        }
-        ask(std::move(r));
-      }
-      if (below(12) == 0 && !asked_.empty()) {
-        asked_[static_cast<std::size_t>(below(static_cast<std::int64_t>(asked_.size())))]
-            .open->stream->cancel();
-      }
-      step();
-      for (Asked& asked : asked_) {
-        if (below(3) == 0) read(asked);
-      }
-    }
-    run_all(60000);
-    for (const Asked& asked : asked_) {
-      const Request& r = asked.open->request;
-      for (std::size_t c = 0; c < asked.ids.size(); ++c) {
-        // Where nothing but the text decides, without the oracle's ado.
-        const bool plain = r.sampling.temperature == 0 && r.sampling.banned_strings.empty() &&
-                           !r.sampling.token_healing && r.sampling.cfg_scale == 1 &&
-                           r.sampling.dry_multiplier == 0 && !r.constraint;
-        const test::AnswerOracle::Answer full =
-            plain ? test::AnswerOracle::Answer{.ids = model_->continuation(r.prompt,
-                                                                           r.sampling.max_tokens,
-                                                                           test::adapters_of(r))}
-                  : oracle.answer(r, static_cast<std::int32_t>(c));
-        const std::vector<std::int32_t>& expected = full.ids;
-        rewinds += asked.usages[c].rewinds;
-        ASSERT_TRUE(asked.reasons[c].has_value());
-        ASSERT_NE(*asked.reasons[c], FinishReason::kError) << asked.errors[c];
-        const auto& ids = asked.ids[c];
-        ASSERT_LE(ids.size(), expected.size());
-        // Who leaves gets what is there, of which some tokens might have been taken back.
-        const bool left = *asked.reasons[c] == FinishReason::kCancelled;
-        const std::size_t open = left && !r.sampling.banned_strings.empty() ? 4 : 0;
-        ASSERT_TRUE(std::equal(ids.begin(),
-                               ids.end() - static_cast<std::ptrdiff_t>(std::min(open, ids.size())),
-                               expected.begin()));
-        if (*asked.reasons[c] == FinishReason::kMaxTokens) {
-          ASSERT_EQ(ids.size(), expected.size());
-          ASSERT_FALSE(full.whole);
-        }
-        if (*asked.reasons[c] == FinishReason::kConstraint) {
-          ASSERT_EQ(ids.size(), expected.size());
-          ASSERT_TRUE(full.whole);
-          ++whole;
-        }
-        with_adapters += r.adapters.empty() ? 0 : 1;
-      }
-    }
-    expect_no_leak();
-    accepted += core_->stats().accepted_tokens;
-    refused += core_->stats().drafted_tokens - core_->stats().accepted_tokens;
-    restored += core_->stats().cache.pages_restored;
-    dropped += core_->stats().cache.pages_dropped;
-    repeated += model_->repeated;
-  }
-  EXPECT_GT(accepted, 100 * rounds());
-  EXPECT_GT(refused, 100 * rounds());
-  EXPECT_GT(restored, rounds() * 5);
-  EXPECT_GT(dropped, rounds());
-  EXPECT_GT(repeated, 10 * std::int64_t{rounds()});
-  EXPECT_EQ(operations, 400 * std::int64_t{rounds()});
-  EXPECT_GT(rewinds, 2 * std::int64_t{rounds()});
-  EXPECT_GT(with_adapters, 20 * std::int64_t{rounds()});
-  if (has_grammars()) {
-    EXPECT_GT(whole, std::int64_t{rounds()} / 2);
-  }
 }
 
 }  // namespace

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "engine/batch_logits.h"
 #include "engine/step_runner.h"
+#include "fake_model.h"
 #include "tiny_model.h"
 
 namespace bl {
@@ -94,6 +97,15 @@ TEST_F(EngineTest, PromptOfSeveralStepsAndPages) {
   EXPECT_EQ(ids, expected);
 }
 
+TEST_F(EngineTest, LogProbabilitiesOfAPromptComeInChunks) {
+  Engine engine(load());  // one sequence
+  Request wanted = request(engine.tokenizer(), std::string(300, 'x'), 1);
+  wanted.sampling.prompt_logprobs = 1;
+  const Answer answer = ask(engine, wanted);
+  EXPECT_EQ(answer.prompt_logprobs.size(), wanted.prompt.size() - 1);
+  EXPECT_LE(engine.stats().steps, 6);
+}
+
 TEST_F(EngineTest, AConversationComputesOnlyWhatIsNew) {
   Engine engine(load());
   const Request first = request(engine.tokenizer(), "one two three", 8);
@@ -159,6 +171,48 @@ TEST_F(EngineTest, TheReaderMayStop) {
   const Answer answer = handle.wait().front();
   EXPECT_EQ(answer.reason, FinishReason::kCancelled);
   EXPECT_LT(answer.usage.generated_tokens, 900);
+}
+
+TEST(EngineHandle, WaitingForEverIsWaiting) {
+  auto model = std::make_unique<test::FakeModel>(test::FakeModel::Options{});
+  model->on_step = [](std::span<const StepItem>) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  };
+  Engine engine(std::move(model), nullptr, {999});
+  Request wanted;
+  wanted.prompt = {1, 2, 3};
+  wanted.sampling.max_tokens = 3;
+  RequestHandle handle = engine.submit(wanted);
+  EXPECT_TRUE(handle.next(std::chrono::milliseconds::max()).has_value());
+  while (handle.next(std::chrono::milliseconds::max())) continue;
+  EXPECT_TRUE(handle.over());
+  EXPECT_FALSE(handle.next(std::chrono::milliseconds::min()).has_value());
+}
+
+TEST(EngineHandle, RowsThatWaitAreBoundedForARequest) {
+  EngineOptions options;
+  options.unread_logits = 40 * 1000;
+  const test::FakeModel::Options model{.vocab = 1000, .gives_logits = true};
+  Engine engine(std::make_unique<test::FakeModel>(model), nullptr, {}, options);
+  Request wanted;
+  wanted.prompt = {1, 2, 3};
+  wanted.sampling.max_tokens = 60;
+  wanted.sampling.n = 8;
+  wanted.return_logits = true;
+  RequestHandle handle = engine.submit(wanted);
+  // All have paused when nothing is computed any more.
+  std::int64_t steps = -1;
+  while (steps != engine.stats().steps || steps < 5) {
+    steps = engine.stats().steps;
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  }
+  std::size_t rows = 0;
+  for (int i = 0; i < 8; ++i) rows += handle.next()->logits.size();
+  // Those that were read first may have gone on.
+  EXPECT_GE(rows, 40u);
+  EXPECT_LT(rows, 40u + 40u);
+  const std::vector<Answer> answers = handle.wait();
+  for (const Answer& answer : answers) EXPECT_EQ(answer.reason, FinishReason::kMaxTokens);
 }
 
 TEST_F(EngineTest, EndTokensEndWithoutTheirText) {
@@ -330,6 +384,57 @@ TEST_F(EngineTest, TemplateSaysWhatEndsATurn) {
   EXPECT_EQ(*session->text().end_of_turn(), 257);
   EXPECT_TRUE(session->is_end_token(257));
   EXPECT_FALSE(session->is_end_token(258));
+}
+
+// What the head reads times the head is the logits, and what a model of one block has behind it is
+// what a second block reads.
+TEST_F(EngineTest, HiddenStatesOfABatch) {
+  const std::vector<std::vector<std::int32_t>> texts{{1, 2, 3}, {7}, {9, 8, 7, 6, 5}};
+  const auto load = [](const std::filesystem::path& folder, SessionLogits rows) {
+    SessionOptions options;
+    options.model = folder;
+    options.backend = "ref";
+    options.threads = 1;
+    options.sequences = 3;
+    options.longest = 300;
+    options.logits = rows;
+    return ModelSession::load(options);
+  };
+  using Rows = std::map<std::tuple<std::int32_t, std::size_t, std::int64_t>, std::vector<float>>;
+  const auto states_of = [&](ModelSession& session, const std::vector<std::int32_t>& which) {
+    Rows rows;
+    compute_states(session, {texts, which}, {},
+                   [&](std::size_t text, std::int64_t position, std::int32_t state,
+                       std::span<const float> row) {
+                     rows[{state, text, position}] = {row.begin(), row.end()};
+                   });
+    return rows;
+  };
+  const std::filesystem::path folder = test::make_tiny_model("states");
+  const std::filesystem::path shorter = test::make_tiny_model("states-short");
+  std::string config = read_file(shorter / "config.json");
+  const std::string two = "\"num_hidden_layers\": 2";
+  ASSERT_NE(config.find(two), std::string::npos) << config;
+  config.replace(config.find(two), two.size(), "\"num_hidden_layers\": 1");
+  write_file_atomically(shorter / "config.json", config);
+  const std::int32_t normed = StateRows::kNormed;
+  for (const SessionLogits rows : {SessionLogits::kEveryToken, SessionLogits::kLastOfSequence}) {
+    const auto session = load(folder, rows);
+    const Rows states = states_of(*session, {0, 1, 2, normed});
+    EXPECT_EQ(states.size(), 4u * 9u);
+    const auto one = load(shorter, rows);
+    for (const auto& [key, row] : states_of(*one, {0, 1})) EXPECT_EQ(states.at(key), row);
+    EXPECT_NE(states.at({2, 0, 1}), states.at({1, 0, 1}));
+    // The norm's weights are 1 in this model.
+    const std::vector<float>& raw = states.at({2, 2, 4});
+    double squares = 0;
+    for (const float x : raw) squares += static_cast<double>(x) * x;
+    const double factor = 1 / std::sqrt(squares / static_cast<double>(raw.size()) + 1e-5);
+    for (std::size_t i = 0; i < raw.size(); ++i) {
+      EXPECT_NEAR(states.at({normed, 2, 4})[i], raw[i] * factor, 1e-4);
+    }
+    EXPECT_THROW(states_of(*session, {3}), Error);
+  }
 }
 
 TEST_F(EngineTest, PaddedLogitsOfABatch) {

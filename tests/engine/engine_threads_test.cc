@@ -137,6 +137,35 @@ TEST(EngineThreads, AFullQueueRefuses) {
   EXPECT_TRUE(next.has_value());
 }
 
+TEST(EngineThreads, EverythingIsCancelledAtOnce) {
+  const FakeModel oracle({});
+  Engine engine(fake(), nullptr, {}, {.running = 2});
+  std::vector<RequestHandle> handles;
+  for (std::int32_t i = 0; i < 10; ++i) {
+    Request paused = request(i, 20, 1000);
+    paused.unread_tokens = 1;
+    handles.push_back(engine.submit(paused));
+  }
+  engine.cancel_all();
+  for (RequestHandle& handle : handles) {
+    EXPECT_EQ(handle.wait().front().reason, FinishReason::kCancelled);
+  }
+  const Request after = request(1, 20, 30);
+  EXPECT_EQ(engine.submit(after).wait().front().ids, oracle.continuation(after.prompt, 30));
+}
+
+TEST(EngineThreads, AWarmEngineHasMadeSteps) {
+  Engine engine(fake(), nullptr, {});
+  engine.warm_up();
+  EXPECT_GE(engine.stats().prefill_tokens + engine.stats().decode_tokens, 31);
+  auto broken = fake();
+  broken->on_step = [](std::span<const StepItem>) {
+    fail(ErrorCode::kDevice, "the card has left");
+  };
+  Engine cold(std::move(broken), nullptr, {});
+  EXPECT_THROW(cold.warm_up(), Error);
+}
+
 TEST(EngineThreads, DeadlinesComeEvenWhenNothingRuns) {
   Engine engine(fake(), nullptr, {});
   Request paused = request(1, 20, 1000);

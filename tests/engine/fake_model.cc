@@ -204,6 +204,7 @@ StepOutput FakeModel::take() {
 }
 
 void FakeModel::copy_page(std::int32_t to, std::int32_t from) {
+  if (on_move) on_move();
   BL_CHECK(to != from && pool_.references(to) == 1 && pool_.references(from) > 0);
   std::copy_n(slots_.begin() + std::ptrdiff_t{from} * kPageSlots, kPageSlots,
               slots_.begin() + std::ptrdiff_t{to} * kPageSlots);
@@ -221,6 +222,7 @@ PageKind FakeModel::page_kind() {
 }
 
 void FakeModel::write_page(std::byte* host, std::int32_t page) {
+  if (on_move) on_move();
   BL_CHECK(pool_.references(page) > 0);
   const auto slots = slots_.begin() + std::ptrdiff_t{page} * kPageSlots;
   const std::uint64_t sum = sum_of({slots, slots + kPageSlots});
@@ -229,6 +231,7 @@ void FakeModel::write_page(std::byte* host, std::int32_t page) {
 }
 
 void FakeModel::read_page(std::int32_t page, const std::byte* host) {
+  if (on_move) on_move();
   BL_CHECK(pool_.references(page) == 1);
   const auto slots = slots_.begin() + std::ptrdiff_t{page} * kPageSlots;
   std::uint64_t sum = 0;

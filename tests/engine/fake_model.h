@@ -34,6 +34,7 @@ class FakeModel : public StepModel, private PageMemory {
     std::uint64_t identity = 1;
   };
   explicit FakeModel(const Options& options);
+  static constexpr std::int32_t kEnd = 999;  // that ends an answer, where a test wants one
 
   Facts facts() const override;
   PagePool& pool() override { return pool_; }
@@ -55,6 +56,8 @@ class FakeModel : public StepModel, private PageMemory {
 
   // Called before each step; may throw.
   std::function<void(std::span<const StepItem>)> on_step;
+  // Called before a page is copied or moved; may throw.
+  std::function<void()> on_move;
   // Which texts give logits that are no numbers; where it chooses itself, it then cannot.
   std::function<bool(std::span<const std::int32_t>)> is_damaged;
   std::int64_t computed = 0;  // tokens

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <system_error>
 #include <thread>
 
 #include "sample/constraint_compiler.h"
@@ -12,7 +13,8 @@
 namespace bl {
 namespace {
 
-TEST(MaskWorker, PreparesEveryConstraintOfATurn) {
+// Many steps of many constraints, some of them prepared by the worker.
+void expect_masks_of_many_turns(MaskWorker& worker) {
   const auto tokenizer = Tokenizer::load(test::make_tiny_model("mask_worker"));
   ConstraintCompiler compiler(*tokenizer);
   const CompiledConstraint compiled =
@@ -23,7 +25,6 @@ TEST(MaskWorker, PreparesEveryConstraintOfATurn) {
     own.push_back(std::make_unique<Constraint>(compiled, std::vector<std::int32_t>{257}));
     all.push_back(own.back().get());
   }
-  MaskWorker worker;
   const std::string_view text = "ab 12,c 3,";
   for (std::size_t step = 0; step < 300; ++step) {
     // Few are prepared here, many by the worker.
@@ -40,6 +41,21 @@ TEST(MaskWorker, PreparesEveryConstraintOfATurn) {
     }
   }
   const MaskWorker::Turn nothing(worker, {});
+}
+
+TEST(MaskWorker, PreparesEveryConstraintOfATurn) {
+  MaskWorker worker;
+  expect_masks_of_many_turns(worker);
+}
+
+TEST(MaskWorker, WorksWhereNoThreadStarts) {
+  int tries = 0;
+  MaskWorker worker([&](const MaskWorker::Loop&) -> std::thread {
+    ++tries;
+    throw std::system_error(EAGAIN, std::generic_category());
+  });
+  expect_masks_of_many_turns(worker);
+  EXPECT_GT(tries, 0);
 }
 
 }  // namespace

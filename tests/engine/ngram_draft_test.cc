@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <random>
 
+#include "base/error.h"
+#include "word_tokenizer.h"
+
 namespace bl {
 namespace {
 
@@ -43,6 +46,30 @@ TEST(NgramDraft, TheLongestMatchFirstThenTheNewest) {
 TEST(NgramDraft, ALoopGoesOnFromItsOwnGuess) {
   EXPECT_EQ(Guesser().guess({1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2}, 7), (Ids{3, 1, 2, 3, 1, 2, 3}));
   EXPECT_EQ(Guesser().guess({4, 4, 4, 4}, 5), (Ids{4, 4, 4, 4, 4}));
+}
+
+// What is known is looked at where it agrees with more of the text than the text itself does.
+TEST(NgramDraft, GoesOnAsAKnownTextDoes) {
+  const auto tokenizer = test::make_word_tokenizer(test::letter_pieces(26, 26));
+  const auto guess = [&](const char* text, std::int64_t least = 2) {
+    NgramDraft draft(least, "abcdefgabx");
+    draft.check_target(tokenizer.get(), 26);
+    const Ids ids = tokenizer->encode(text);
+    std::unique_ptr<DraftMemory> memory;
+    DraftJob job{.text = ids, .most = 4, .memory = &memory};
+    draft.propose({&job, 1});
+    return tokenizer->decode(job.ids, false);
+  };
+  EXPECT_EQ(guess("qbc"), "defg");
+  EXPECT_EQ(guess("qab"), "x");  // the newest, to its end
+  EXPECT_EQ(guess("gab"), "x");
+  EXPECT_EQ(guess("qabc"), "defg");
+  EXPECT_EQ(guess("qc"), "");
+  EXPECT_EQ(guess("qc", 1), "defg");
+  EXPECT_EQ(guess("qbcmnqbc"), "mnqb");  // the text's own "qbc" is longer
+  EXPECT_EQ(guess("pbcmnqbc"), "mnqb");  // and of equal ones comes first
+  EXPECT_EQ(guess("abx"), "");
+  EXPECT_THROW(NgramDraft(2, "abc").check_target(nullptr, 20), Error);
 }
 
 TEST(NgramDraft, LongMatchesAreSurer) {

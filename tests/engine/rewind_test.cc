@@ -3,60 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 
-#include "answer_oracle.h"
-#include "core_test.h"
-#include "word_tokenizer.h"
+#include "sample/log_probability.h"
+#include "words_test.h"
 
 namespace bl {
 namespace {
 
 using test::AnswerOracle;
-using test::FakeModel;
 
-// With and without guesses: these change nothing.
-class RewindTest : public test::CoreTest, public testing::WithParamInterface<bool> {
- protected:
-  void start_words(std::vector<std::string> pieces, FakeModel::Options options = {}) {
-    options.vocab = static_cast<std::int64_t>(pieces.size());
-    options.gives_logits = true;
-    tokenizer_ = test::make_word_tokenizer(pieces);
-    SpeculationOptions speculation;
-    const std::int64_t running = options.logit_rows;
-    if (GetParam()) {
-      speculation = {scripted(0.7, options.vocab), 5};
-      options.logit_rows *= 4;
-    }
-    start(options, running, tokenizer_.get(), std::move(speculation));
-    oracle_ = std::make_unique<AnswerOracle>(*model_, std::move(pieces));
-  }
-  Request words(std::size_t prompt, std::int32_t seed, std::int64_t max_tokens) {
-    Request wanted = request(text(prompt, seed), max_tokens);
-    for (std::int32_t& id : wanted.prompt) {
-      id %= static_cast<std::int32_t>(model_->facts().vocab);
-    }
-    return wanted;
-  }
-  void expect_as_defined(const Asked& asked) {
-    for (std::size_t i = 0; i < asked.ids.size(); ++i) {
-      const auto expected = oracle_->answer(asked.open->request, static_cast<std::int32_t>(i));
-      EXPECT_EQ(asked.ids[i], expected.ids) << asked.errors[i];
-      EXPECT_EQ(asked.texts[i], expected.text);
-      EXPECT_EQ(asked.healed[i], expected.healed);
-      EXPECT_EQ(asked.usages[i].rewinds, expected.rewinds);
-      EXPECT_EQ(asked.usages[i].generated_tokens, static_cast<std::int64_t>(expected.ids.size()));
-    }
-  }
-  static std::string lower(std::string text) {
-    for (char& c : text) c = static_cast<char>(std::tolower(c));
-    return text;
-  }
-
-  std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<AnswerOracle> oracle_;
-};
+using RewindTest = test::WordsTest;
 
 TEST_P(RewindTest, BannedStringsNeverAppear) {
   start_words(test::letter_pieces(340, 4));
@@ -274,6 +231,7 @@ TEST_P(RewindTest, HealingChoosesTheEndOfThePromptAgain) {
     Asked& asked = ask(wanted);
     run_all(100);
     EXPECT_EQ(asked.healed[0], std::vector<std::int32_t>{likely});
+    EXPECT_EQ(asked.answers[0].kept, 1);
     EXPECT_EQ(asked.ids[0].size(), 6u);
     EXPECT_EQ(asked.usages[0].generated_tokens, 6);
     EXPECT_EQ(asked.usages[0].prompt_tokens, 2);
@@ -295,6 +253,7 @@ TEST_P(RewindTest, HealingChoosesTheEndOfThePromptAgain) {
   EXPECT_EQ(asked.healed[0], std::vector<std::int32_t>{4});
   EXPECT_EQ(asked.texts[0].substr(0, 2), "ld");
   EXPECT_EQ(same.healed[0], (std::vector<std::int32_t>{0, 1, 2}));
+  EXPECT_EQ(same.answers[0].kept, 1);
   EXPECT_EQ(same.usages[0].generated_tokens, 4);
   expect_no_leak();
 }
@@ -330,6 +289,35 @@ TEST_P(RewindTest, HealedAnswersAreAsDefined) {
     EXPECT_FALSE(asked.healed[0].empty());
   }
   expect_no_leak();
+}
+
+TEST_P(RewindTest, HealedTokensHaveLogProbabilities) {
+  start_words(test::letter_pieces(340, 4));
+  for (const bool wanted_too : {true, false}) {
+    Request wanted = words(40, 2, 10);
+    wanted.sampling.token_healing = true;
+    wanted.sampling.logprobs = wanted_too;
+    wanted.sampling.top_logprobs = 2;
+    ask(wanted);
+  }
+  run_all(200);
+  const Answer& answer = asked_[0].answers[0];
+  ASSERT_FALSE(answer.healed.empty());
+  ASSERT_EQ(answer.healed_logprobs.size(), answer.healed.size());
+  EXPECT_EQ(answer.logprobs.size(), answer.ids.size());
+  std::vector<std::int32_t> before = asked_[0].open->request.prompt;
+  before.resize(static_cast<std::size_t>(answer.kept));
+  for (std::size_t i = 0; i < answer.healed.size(); ++i) {
+    const TokenLogprobs& one = answer.healed_logprobs[i];
+    const std::vector<float> row = model_->row(before);
+    EXPECT_EQ(one.token.id, answer.healed[i]);
+    EXPECT_NEAR(one.token.logprob, row[static_cast<std::size_t>(one.token.id)] - log_sum_exp(row),
+                1e-4);
+    EXPECT_EQ(one.best.size(), 2u);
+    before.push_back(one.token.id);
+  }
+  EXPECT_EQ(asked_[1].answers[0].healed, answer.healed);
+  EXPECT_TRUE(asked_[1].answers[0].healed_logprobs.empty());
 }
 
 // --- guidance ---

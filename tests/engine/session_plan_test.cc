@@ -52,6 +52,31 @@ TEST(SessionPlan, FitsIntoWhatItNeedsAndNotIntoLess) {
   EXPECT_TRUE(card.plan(plan.memory.needed()).fits());
 }
 
+TEST(SessionPlan, NumbersThatMakeNoSenseAreNamed) {
+  const auto expect_refused = [](auto change, const char* text) {
+    OnACard card;
+    change(card.options);
+    for (int i = 0; i < 2; ++i) {
+      try {
+        i == 0 ? void(card.plan(kPlenty))
+               : void(longest_fitting(card.input(kPlenty), CacheType::kF16));
+        ADD_FAILURE() << text;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+        EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+      }
+    }
+  };
+  expect_refused([](auto& o) { o.sequences = 0; }, "sequences is 0, should be in 1 …");
+  expect_refused([](auto& o) { o.sequences = INT64_MAX; }, "sequences is");
+  expect_refused([](auto& o) { o.drafts = -1; }, "drafts is -1");
+  expect_refused([](auto& o) { o.context = -1; }, "context is -1");
+  expect_refused([](auto& o) { o.context = std::int64_t{1} << 60; }, "context is");
+  expect_refused([](auto& o) { o.longest = -5; }, "longest is -5");
+  expect_refused([](auto& o) { o.most_context = -5; }, "most_context is -5");
+  expect_refused([](auto& o) { o.pages = -1; }, "pages is -1");
+}
+
 TEST(SessionPlan, StepsAreShorterWhereMemoryIsShort) {
   OnACard card(false, 1 << 20);
   const SessionPlan roomy = card.plan(kPlenty);
@@ -61,6 +86,16 @@ TEST(SessionPlan, StepsAreShorterWhereMemoryIsShort) {
   EXPECT_EQ(tight.step_tokens, 1024);
   EXPECT_EQ(tight.context, roomy.context);
   EXPECT_LT(tight.memory.work, roomy.memory.work);
+}
+
+// Prompts whose log-probabilities are wanted take a row a token.
+TEST(SessionPlan, AFewSequencesHaveRowsForAChunkOfAPrompt) {
+  OnACard card(false, 4096);
+  EXPECT_EQ(card.plan(kPlenty).logit_rows, 64);
+  card.options.sequences = 100;
+  EXPECT_EQ(card.plan(kPlenty).logit_rows, 100);
+  // No more than a step has, or than some memory holds.
+  EXPECT_EQ(OnACard(false, 40).plan(kPlenty).logit_rows, 40);
 }
 
 TEST(SessionPlan, TheLongestThatFitsIsTheLongest) {

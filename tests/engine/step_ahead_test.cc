@@ -145,6 +145,7 @@ std::vector<double> decode(ModelSession& session, bool ahead) {
                      .count = 4,
                      .logits = LogitRows::kLast,
                      .sampling = &params[i],
+                     .seed = params[i].seed,
                      .log_probabilities = params[i].logprobs});
   }
   std::vector<double> out;
@@ -180,8 +181,11 @@ TEST(StepsAhead, PenaltiesNeedTheirTokens) {
   Sequence sequence = session->new_sequence();
   sequence.ids = {65};
   sequence.reach = 100;
-  const StepItem item{
-      .sequence = &sequence, .count = 1, .logits = LogitRows::kLast, .sampling = &params};
+  const StepItem item{.sequence = &sequence,
+                      .count = 1,
+                      .logits = LogitRows::kLast,
+                      .sampling = &params,
+                      .seed = params.seed};
   runner.start({&item, 1});
   EXPECT_FALSE(runner.repeat({&item, 1}));
   EXPECT_GE(runner.take().ids[0], 0);

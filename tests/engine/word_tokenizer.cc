@@ -5,7 +5,8 @@
 namespace bl::test {
 
 std::unique_ptr<Tokenizer> make_word_tokenizer(const std::vector<std::string>& pieces,
-                                               const std::vector<std::string>& special) {
+                                               const std::vector<std::string>& special,
+                                               const char* decoder) {
   Json vocab = Json::object();
   int id = 0;
   for (const std::string& piece : pieces) vocab[piece] = id++;
@@ -14,7 +15,7 @@ std::unique_ptr<Tokenizer> make_word_tokenizer(const std::vector<std::string>& p
     added.push_back({{"id", id++}, {"content", token}, {"special", true}});
   }
   const Json document = {{"added_tokens", added},
-                         {"decoder", {{"type", "ByteLevel"}}},
+                         {"decoder", {{"type", decoder}}},
                          {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}};
   return Tokenizer::from_json(document.dump(), "", "words");
 }

@@ -1,0 +1,53 @@
+#include "engine/answer_text.h"
+
+#include <gtest/gtest.h>
+
+#include "word_tokenizer.h"
+
+namespace bl {
+namespace {
+
+// A row of tokens that are bytes is text when something else follows, and a prompt may end in one.
+TEST(AnswerText, WhatThePromptSaysInBytesIsNotTheAnswers) {
+  const auto tokenizer =
+      test::make_word_tokenizer({"<0xE4>", "<0xBD>", "<0xA0>", "a"}, {}, "ByteFallback");
+  const auto answer = [&](std::vector<std::int32_t> before, const std::vector<std::int32_t>& ids) {
+    AnswerText text(*tokenizer, true, {}, before);
+    std::string all;
+    for (const std::int32_t id : ids) all += text.push(id);
+    return all + text.finish();
+  };
+  EXPECT_EQ(answer({3, 0, 1, 2}, {3}), "a");
+  EXPECT_EQ(answer({3, 0, 1, 2}, {0, 1, 2, 3}), "\u4f60a");
+  EXPECT_EQ(answer({0, 1, 2}, {}), "");
+  // A character that it only begins is.
+  EXPECT_EQ(answer({3, 0, 1}, {2, 3}), "\u4f60a");
+  EXPECT_EQ(answer({3, 0}, {1, 2}), "\u4f60");
+  EXPECT_EQ(answer({3, 0, 1, 2, 0}, {1, 2}), "\u4f60");
+  // Rows may be longer than what is looked back at.
+  std::vector<std::int32_t> row;
+  for (int i = 0; i < 60; ++i) row.push_back(i % 3);
+  EXPECT_EQ(answer(row, {3}), "a");
+  for (std::size_t size = 1; size < 60; ++size) {
+    std::vector<std::int32_t> part(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(size));
+    std::vector<std::int32_t> rest(row.begin() + static_cast<std::ptrdiff_t>(size), row.end());
+    EXPECT_EQ(answer(part, rest).size(), 60 - size / 3 * 3) << size;
+  }
+}
+
+// … nor when the newest tokens are taken back.
+TEST(AnswerText, NorWhenTheAnswerBeginsAgain) {
+  const auto tokenizer =
+      test::make_word_tokenizer({"<0xE4>", "<0xBD>", "<0xA0>", "a", "b"}, {}, "ByteFallback");
+  SamplingParams params;
+  params.banned_strings = {"a"};
+  const std::vector<std::int32_t> before{3, 0, 1, 2};
+  AnswerText text(*tokenizer, true, AnswerRules(params), before);
+  text.push(3);
+  ASSERT_TRUE(text.is_banned());
+  EXPECT_EQ(text.take_back(1, before), "a");
+  EXPECT_EQ(text.push(4), "b");
+}
+
+}  // namespace
+}  // namespace bl
