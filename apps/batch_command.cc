@@ -1,16 +1,12 @@
 // batch: a file of requests to a file of answers, many at once.
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
-#include <list>
+#include <utility>
 
-#include "base/interrupt.h"
-#include "base/json.h"
 #include "base/log.h"
-#include "base/progress.h"
 #include "batch_file.h"
-#include "batch_request.h"
+#include "batch_run.h"
 #include "cache/kv_cache.h"
 #include "command.h"
 #include "constraint_options.h"
@@ -51,140 +47,6 @@ struct BatchOptions {
   }
 };
 
-// A line whose answer is being made.
-struct OpenLine {
-  OpenLine(BatchRequest from, std::int64_t line_number)
-      : request(std::move(from)), number(line_number) {}
-  BatchRequest request;
-  std::int64_t number;
-  std::vector<RequestHandle> handles;
-  std::vector<std::vector<Answer>> answers;
-};
-
-class Batch {
- public:
-  Batch(Engine& engine, const BatchOptions& options, std::int64_t total)
-      : engine_(engine),
-        options_(options),
-        input_(options.input),
-        output_(options.output),
-        adapters_(options.lora.load(engine)),
-        constraint_(options.constraint.spec()),
-        preset_(options.preset.load()),
-        progress_("batch", total, Progress::Unit::kItems) {
-    if (output_.done() > 0) log_info("{} answers are there already", output_.done());
-    progress_.update(output_.done());
-  }
-
-  void run() {
-    bool more = true;
-    while (more || !open_.empty()) {
-      check_interrupt();
-      // Enough for the next step to find work when answers end.
-      while (more && static_cast<std::int64_t>(open_.size()) < 2 * options_.sequences) {
-        more = start_next();
-      }
-      collect();
-    }
-    log_info("{} answers, {} of them errors", answered_, failed_);
-    const EngineStats stats = engine_.stats();
-    const std::string guesses = describe_speculation(stats.drafted_tokens, stats.accepted_tokens);
-    if (!guesses.empty()) log_info("{}", guesses);
-  }
-
- private:
-  // False at the end of the input.
-  bool start_next() {
-    const std::optional<std::string> line = input_.next();
-    if (!line) return false;
-    const std::string what = fmt::format("{}: request {}", options_.input, ++number_);
-    const OrderedJson document = parse_ordered_json(*line, what);
-    const auto id = document.at("custom_id").get<std::string>();
-    if (output_.is_done(id)) return true;
-    // What is wrong with a request is its answer.
-    try {
-      OpenLine open(
-          BatchRequest(document, engine_.session(), constraint_, preset_ ? &*preset_ : nullptr),
-          number_);
-      for (Request& request : open.request.requests()) {
-        const std::int64_t choices = request.sampling.n;
-        request.adapters = adapters_;
-        open.handles.push_back(engine_.submit(std::move(request)));
-        // Behind submit(), which has looked at the number.
-        open.answers.emplace_back(static_cast<std::size_t>(choices));
-      }
-      open_.push_back(std::move(open));
-    } catch (const Error& error) {
-      write(id, BatchRequest::failure(id, number_, error));
-      ++failed_;
-    }
-    return true;
-  }
-
-  // Takes what has come; waits a little when that is nothing.
-  void collect() {
-    bool moved = false;
-    for (auto line = open_.begin(); line != open_.end();) {
-      bool over = true;
-      for (std::size_t i = 0; i < line->handles.size(); ++i) {
-        moved = take(line->handles[i], line->answers[i], std::chrono::milliseconds(0)) || moved;
-        over = over && line->handles[i].over();
-      }
-      if (over) finish(*line);
-      line = over ? open_.erase(line) : std::next(line);
-      moved = moved || over;
-    }
-    if (moved || open_.empty()) return;
-    OpenLine& first = open_.front();
-    for (std::size_t i = 0; i < first.handles.size(); ++i) {
-      if (first.handles[i].over()) continue;
-      take(first.handles[i], first.answers[i], std::chrono::milliseconds(20));
-      return;
-    }
-  }
-
-  static bool take(RequestHandle& handle, std::vector<Answer>& answers,
-                   std::chrono::milliseconds most) {
-    bool moved = false;
-    while (std::optional<Event> event = handle.next(most)) {
-      answers[static_cast<std::size_t>(event->choice)].add(std::move(*event));
-      moved = true;
-      most = std::chrono::milliseconds(0);
-    }
-    return moved;
-  }
-
-  void finish(const OpenLine& line) {
-    const std::string& id = line.request.custom_id();
-    try {
-      write(id, line.request.response(line.answers, line.number, engine_.tokenizer()));
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::kIo) throw;
-      write(id, BatchRequest::failure(id, line.number, error));
-      ++failed_;
-    }
-  }
-
-  void write(const std::string& id, const Json& answer) {
-    output_.write(id, answer);
-    ++answered_;
-    progress_.update(output_.done());
-  }
-
-  Engine& engine_;
-  const BatchOptions& options_;
-  BatchInput input_;
-  BatchOutput output_;
-  std::vector<AdapterChoice> adapters_;
-  ConstraintSpec constraint_;  // of lines that ask for none
-  std::optional<SamplingPreset> preset_;
-  Progress progress_;
-  std::list<OpenLine> open_;
-  std::int64_t number_ = 0;
-  std::int64_t answered_ = 0;
-  std::int64_t failed_ = 0;
-};
-
 void batch(BatchOptions& options) {
   if (options.input.empty()) fail_usage("batch: IN.jsonl is missing: the requests");
   if (options.output.empty()) fail_usage("-o OUT.jsonl is missing: where the answers go");
@@ -209,7 +71,12 @@ void batch(BatchOptions& options) {
   engine_options.requests = 1 << 20;
   engine_options.speculation = options.speculation.load(options.model, session_options);
   Engine engine(load_session(session_options), std::move(engine_options));
-  Batch(engine, options, total).run();
+  BatchRun::Work work{options.input, options.output, total, 2 * options.sequences, {}};
+  work.otherwise = {options.constraint.spec(), options.preset.load(), options.lora.load(engine)};
+  BatchRun(engine, engine.session(), std::move(work)).run();
+  const EngineStats stats = engine.stats();
+  const std::string guesses = describe_speculation(stats.drafted_tokens, stats.accepted_tokens);
+  if (!guesses.empty()) log_info("{}", guesses);
 }
 
 }  // namespace

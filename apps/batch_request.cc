@@ -41,58 +41,39 @@ const char* finish_name(FinishReason reason) {
   return is_full ? "length" : "stop";
 }
 
-Json token_json(const TokenChance& chance, const Tokenizer& tokenizer) {
-  const std::string text = tokenizer.decode(std::span(&chance.id, 1), false);
-  Json bytes = Json::array();
-  for (const char c : text) bytes.push_back(static_cast<int>(static_cast<unsigned char>(c)));
-  // JSON has no −∞; OpenAI writes this for what cannot be.
-  return {{"token", text}, {"logprob", std::max(chance.logprob, -9999.0f)}, {"bytes", bytes}};
-}
-
-Json chat_logprobs(const Answer& answer, const Tokenizer& tokenizer) {
-  Json content = Json::array();
-  for (const TokenLogprobs& logprobs : answer.logprobs) {
-    Json token = token_json(logprobs.token, tokenizer);
-    token["top_logprobs"] = Json::array();
-    for (const TokenChance& best : logprobs.best) {
-      token["top_logprobs"].push_back(token_json(best, tokenizer));
-    }
-    content.push_back(std::move(token));
+// "adapters" of a body: [{"name": …, "weight": …}]. One without a weight has that of `loaded`.
+std::vector<AdapterChoice> read_adapters(const OrderedJson& list,
+                                         const std::vector<AdapterChoice>& loaded) {
+  if (!list.is_array()) {
+    fail(ErrorCode::kInvalidArgument, "adapters: {} is no list of objects with a name",
+         json_text(list));
   }
-  return {{"content", std::move(content)}, {"refusal", nullptr}};
-}
-
-Json completion_logprobs(const Answer& answer, const Tokenizer& tokenizer) {
-  Json tokens = Json::array();
-  Json chances = Json::array();
-  Json best = Json::array();
-  Json offsets = Json::array();
-  std::size_t offset = 0;
-  for (const TokenLogprobs& logprobs : answer.logprobs) {
-    const Json token = token_json(logprobs.token, tokenizer);
-    tokens.push_back(token["token"]);
-    chances.push_back(logprobs.token.logprob);
-    offsets.push_back(offset);
-    offset += token["token"].get_ref<const std::string&>().size();
-    Json top = Json::object();
-    for (const TokenChance& chance : logprobs.best) {
-      top[token_json(chance, tokenizer)["token"].get<std::string>()] = chance.logprob;
+  std::vector<AdapterChoice> chosen;
+  for (const OrderedJson& one : list) {
+    const bool named = one.is_object() && one.contains("name") && one["name"].is_string();
+    const bool weighted = named && one.contains("weight") && !one["weight"].is_null();
+    if (!named || (weighted && !one["weight"].is_number())) {
+      fail(ErrorCode::kInvalidArgument,
+           "adapters: {} should be an object with a \"name\", and a number as its \"weight\"",
+           json_text(one));
     }
-    best.push_back(std::move(top));
+    AdapterChoice& choice = chosen.emplace_back(AdapterChoice{one["name"].get<std::string>(), 1});
+    for (const AdapterChoice& known : loaded) {
+      if (known.name == choice.name) choice.weight = known.weight;
+    }
+    if (weighted) choice.weight = one["weight"].get<double>();
   }
-  return {{"tokens", tokens},
-          {"token_logprobs", chances},
-          {"top_logprobs", best},
-          {"text_offset", offsets}};
+  return chosen;
 }
 
 }  // namespace
 
 BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session,
-                           const ConstraintSpec& otherwise, const SamplingPreset* preset)
+                           const BatchDefaults& otherwise)
     : custom_id_(line.at("custom_id").get<std::string>()),
       is_chat_(line.at("url") == "/v1/chat/completions"),
-      sampling_(session.defaults().sampling) {
+      sampling_(session.defaults().sampling),
+      adapters_(otherwise.adapters) {
   const OrderedJson& body = line.at("body");
   const auto model = body.find("model");
   if (model != body.end() && model->is_string()) model_ = model->get<std::string>();
@@ -104,12 +85,15 @@ BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session,
     }
   }
   constraint_ = read_constraint(body, "the request");
-  if (!constraint_) constraint_ = otherwise;
+  if (!constraint_) constraint_ = otherwise.constraint;
+  if (const auto list = body.find("adapters"); list != body.end() && !list->is_null()) {
+    adapters_ = read_adapters(*list, otherwise.adapters);
+  }
   sampling_.seed = seed_of(custom_id_);
   if (!is_chat_) sampling_.max_tokens = 16;
   Json parameters = parse_json(json_text(body), "the request");
-  for (const char* key : {"messages", "prompt", "tools"}) parameters.erase(key);
-  if (preset != nullptr) parameters = preset->merged(parameters);
+  for (const char* key : {"messages", "prompt", "tools", "adapters"}) parameters.erase(key);
+  if (otherwise.preset) parameters = otherwise.preset->merged(parameters);
   read_sampling(parameters, "the request", UnknownKeys::kIgnore, sampling_);
   if (is_chat_) {
     read_chat(body, session);
@@ -123,6 +107,7 @@ void BatchRequest::add_prompt(std::vector<std::int32_t> ids) {
   request.prompt = std::move(ids);
   request.sampling = sampling_;
   request.constraint = constraint_;
+  request.adapters = adapters_;
   request.continues_prompt = !is_chat_;
   requests_.push_back(std::move(request));
 }
@@ -132,7 +117,9 @@ void BatchRequest::read_chat(const OrderedJson& body, const ModelSession& sessio
   OrderedJson variables;
   variables["messages"] = template_messages(messages == body.end() ? OrderedJson() : *messages);
   variables["add_generation_prompt"] = true;
-  if (const auto tools = body.find("tools"); tools != body.end()) variables["tools"] = *tools;
+  if (const auto tools = body.find("tools"); tools != body.end()) {
+    variables["tools"] = template_tools(*tools);
+  }
   const std::string text = session.text().render(std::move(variables), std::nullopt);
   add_prompt(session.tokenizer().encode(text, {.add_special = false}));
 }
@@ -162,46 +149,65 @@ void BatchRequest::read_completion(const OrderedJson& body, const ModelSession& 
   for (const OrderedJson& one : *prompt) add(one);
 }
 
-Json BatchRequest::choice(const Answer& answer, std::int64_t index,
-                          const Tokenizer& tokenizer) const {
-  Json out{{"index", index}, {"finish_reason", finish_name(answer.reason)}, {"logprobs", nullptr}};
+// As in vLLM's answers: the stop string, or the token where it was one of the request's own; the
+// model's end tokens are no reason that anybody has to be told.
+Json BatchRequest::stop_reason(const Answer& answer) const {
+  if (answer.reason == FinishReason::kStopString) return answer.stop_string;
+  if (!answer.end_token) return nullptr;
+  const std::vector<std::int32_t>& own = sampling_.stop_tokens;
+  const std::int32_t id = answer.end_token->id;
+  return std::find(own.begin(), own.end(), id) == own.end() ? Json() : Json(id);
+}
+
+Json BatchRequest::choice(const Answer& answer, std::size_t of,
+                          const LogprobsJson& logprobs) const {
+  Json out{{"finish_reason", finish_name(answer.reason)},
+           {"stop_reason", stop_reason(answer)},
+           {"logprobs", nullptr}};
+  const std::vector<std::int32_t>& prompt = requests_[of].prompt;
   if (is_chat_) {
     out["message"] = {{"role", "assistant"}, {"content", answer.text}, {"refusal", nullptr}};
-    if (sampling_.logprobs) out["logprobs"] = chat_logprobs(answer, tokenizer);
+    if (sampling_.logprobs) out["logprobs"] = logprobs.chat(answer, prompt);
   } else {
     out["text"] = answer.text;
-    if (sampling_.logprobs) out["logprobs"] = completion_logprobs(answer, tokenizer);
+    if (sampling_.logprobs) out["logprobs"] = logprobs.completion(answer, prompt);
   }
   return out;
 }
 
 Json BatchRequest::response(const std::vector<std::vector<Answer>>& answers, std::int64_t number,
-                            const Tokenizer& tokenizer) const {
+                            const LogprobsJson& logprobs) const {
   Json choices = Json::array();
   std::int64_t prompt = 0;
   std::int64_t cached = 0;
   std::int64_t generated = 0;
-  for (const std::vector<Answer>& of_prompt : answers) {
-    prompt += of_prompt.front().usage.prompt_tokens;
-    cached += of_prompt.front().usage.cached_tokens;
-    for (const Answer& answer : of_prompt) {
-      if (answer.reason == FinishReason::kError) {
-        throw Error(answer.code, answer.error);
-      }
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const Answer& first = answers[i].front();
+    prompt += first.usage.prompt_tokens;
+    cached += first.usage.cached_tokens;
+    for (const Answer& answer : answers[i]) {
+      if (answer.reason == FinishReason::kError) throw Error(answer.code, answer.error);
       generated += answer.usage.generated_tokens;
-      choices.push_back(choice(answer, static_cast<std::int64_t>(choices.size()), tokenizer));
+      Json& out = choices.emplace_back(choice(answer, i, logprobs));
+      out["index"] = choices.size() - 1;
+      // They are the prompt's: all of its choices would say the same.
+      if (sampling_.prompt_logprobs < 0 || is_chat_) continue;
+      out["prompt_logprobs"] = &answer == &first ? logprobs.prompt(first) : Json();
     }
   }
   const Json usage{{"prompt_tokens", prompt},
                    {"completion_tokens", generated},
                    {"total_tokens", prompt + generated},
                    {"prompt_tokens_details", {{"cached_tokens", cached}}}};
-  const Json body{{"id", fmt::format("{}-{}", is_chat_ ? "chatcmpl" : "cmpl", number)},
-                  {"object", is_chat_ ? "chat.completion" : "text_completion"},
-                  {"created", static_cast<std::int64_t>(std::time(nullptr))},
-                  {"model", model_},
-                  {"choices", std::move(choices)},
-                  {"usage", usage}};
+  Json body{{"id", fmt::format("{}-{}", is_chat_ ? "chatcmpl" : "cmpl", number)},
+            {"object", is_chat_ ? "chat.completion" : "text_completion"},
+            {"created", static_cast<std::int64_t>(std::time(nullptr))},
+            {"model", model_},
+            {"choices", std::move(choices)},
+            {"usage", usage}};
+  if (is_chat_ && sampling_.prompt_logprobs >= 0) {
+    body["prompt_logprobs"] = logprobs.prompt(answers.front().front());
+  }
   return {{"id", fmt::format("batch_req_{}", number)},
           {"custom_id", custom_id_},
           {"response",

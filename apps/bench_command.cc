@@ -174,7 +174,7 @@ class BenchRun {
       }
       row_sampler_.run(tasks);
       for (std::size_t i = 0; i < sequences_.size(); ++i) {
-        if (!tasks[i].error.empty()) fail(tasks[i].code, "{}", tasks[i].error);
+        if (tasks[i].error) throw Error(*tasks[i].error);
         sequences_[i].ids.push_back(tasks[i].id);
         sequences_[i].cached += ahead ? 1 : 0;
       }

@@ -28,6 +28,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::milliseconds kLook(50);  // between two looks at whether to stop
+
 struct BenchServeOptions {
   ModelOptions model;
   SpeculationFlags speculation;
@@ -157,12 +159,11 @@ class Load {
 
   // `seconds` behind the start; false where the user asked to stop before.
   static bool wait_until(Clock::time_point start, double seconds) {
-    constexpr std::chrono::duration<double> kLook(0.05);
     while (!interrupted()) {
       const std::chrono::duration<double> left(
           seconds - std::chrono::duration<double>(Clock::now() - start).count());
       if (left.count() <= 0) return true;
-      std::this_thread::sleep_for(std::min(left, kLook));
+      std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(left, kLook));
     }
     return false;
   }
@@ -179,8 +180,12 @@ class Load {
     Observation seen;
     RequestHandle handle = engine_.submit(std::move(request));
     std::string error;
-    while (const std::optional<Event> event = handle.next()) {
+    while (!handle.over()) {
+      if (interrupted()) handle.cancel();
+      const std::optional<Event> event = handle.next(kLook);
+      if (!event) continue;
       const auto now = Clock::now();
+      if (event->finish == FinishReason::kCancelled) return;  // nothing is known of the whole
       if (event->finish == FinishReason::kError) error = event->error;
       if (event->finish) seen.usage = event->usage;
       for (std::size_t i = 0; i < event->ids.size(); ++i) {
@@ -374,7 +379,7 @@ void bench_serve(BenchServeOptions& options) {
     Load load(engine, options);
     seconds = load.run();
     if (!load.error().empty()) fail(ErrorCode::kLimit, "a request failed: {}", load.error());
-    check_interrupt();
+    if (load.observations().empty()) check_interrupt();
     result = report(load, seconds, engine);
   }
   if (options.json) {
@@ -382,6 +387,8 @@ void bench_serve(BenchServeOptions& options) {
   } else {
     write_result(to_table(result));
   }
+  // The figures are of the answers that were whole by then.
+  check_interrupt();
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ struct LogitsOptions {
   LoraOptions lora;
   std::string ids;
   std::string out;
+  std::string states;
 
   LogitsOptions() { model.context_default = "the longest prompt"; }
   template <class V>
@@ -29,6 +30,11 @@ struct LogitsOptions {
     v.group("Input and output");
     v(ids, {"--ids", "FILE", "JSON array of token ids, or an array of such arrays (a batch)"});
     v(out, {"-o,--out", "OUT.safetensors", "where the logits go", "standard output"});
+    v(states,
+      {"--states", "LIST",
+       "hidden states in place of logits: block numbers (what each reads), 'last' (what the "
+       "head reads), with commas between",
+       "none"});
     model.visit(v);
     lora.visit(v);
   }
@@ -68,7 +74,62 @@ Prompts read_prompts(const std::string& path) {
   return prompts;
 }
 
+std::string name_of_state(std::int32_t state) {
+  return state == StateRows::kNormed ? "last" : std::to_string(state);
+}
+
+std::vector<std::int32_t> read_states(const std::string& list) {
+  std::vector<std::int32_t> states;
+  for (std::size_t begin = 0; begin <= list.size() && !list.empty();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string word = list.substr(begin, end - begin);
+    std::int64_t number = StateRows::kNormed;
+    if (word != "last") {
+      try {
+        parse_value(word, number);
+      } catch (const Error&) {
+        fail_usage("--states: '{}' is neither a block's number nor 'last'", word);
+      }
+      if (number < 0 || number > 100'000) fail_usage("--states: there is no block {}", number);
+    }
+    const auto state = static_cast<std::int32_t>(number);
+    if (std::find(states.begin(), states.end(), state) != states.end()) {
+      fail_usage("--states: {} is there twice", word);
+    }
+    states.push_back(state);
+    begin = end + 1;
+  }
+  return states;
+}
+
+// Room for what is asked for, of every prompt; rows are added by name.
+class RowTensors {
+ public:
+  RowTensors(const Prompts& prompts, std::int64_t width) : prompts_(prompts), width_(width) {}
+  void add(const std::string& what) {
+    for (std::size_t i = 0; i < prompts_.ids.size(); ++i) {
+      const Shape shape{std::ssize(prompts_.ids[i]), width_};
+      tensors_.push_back({prompts_.is_batch ? fmt::format("{}_{}", what, i) : what,
+                          make_host_tensor(DType::kF32, shape)});
+    }
+  }
+  // `which`: of what was added.
+  void set(std::size_t which, std::size_t prompt, std::int64_t position,
+           std::span<const float> row) {
+    const Tensor& tensor = tensors_[which * prompts_.ids.size() + prompt].tensor;
+    std::memcpy(tensor.view().row<float>(position), row.data(), row.size_bytes());
+  }
+  const std::vector<NamedTensor>& all() const { return tensors_; }
+
+ private:
+  const Prompts& prompts_;
+  std::int64_t width_;
+  std::vector<NamedTensor> tensors_;
+};
+
 void logits(LogitsOptions& options) {
+  const std::vector<std::int32_t> states = read_states(options.states);
+
   SessionOptions session_options = options.model.session_options();
   options.lora.plan(session_options);
   if (options.ids.empty()) fail_usage("--ids FILE is missing: the token ids");
@@ -87,20 +148,28 @@ void logits(LogitsOptions& options) {
   session_options.with_text = false;
   const std::unique_ptr<ModelSession> session = load_session(session_options);
 
-  std::vector<NamedTensor> tensors;
-  for (std::size_t i = 0; i < prompts.ids.size(); ++i) {
-    const Shape shape{static_cast<std::int64_t>(prompts.ids[i].size()), session->vocab()};
-    tensors.push_back({prompts.is_batch ? fmt::format("logits_{}", i) : "logits",
-                       make_host_tensor(DType::kF32, shape)});
+  const AdapterMix adapters = options.lora.load(*session);
+  RowTensors tensors(prompts, states.empty() ? session->vocab() : session->model().spec().hidden);
+  Progress progress(states.empty() ? "logits" : "states", tokens, Progress::Unit::kTokens);
+  if (states.empty()) {
+    tensors.add("logits");
+    compute_logits(*session, prompts.ids, adapters,
+                   [&](std::size_t prompt, std::int64_t position, std::span<const float> row) {
+                     tensors.set(0, prompt, position, row);
+                     progress.advance(1);
+                   });
+  } else {
+    for (const std::int32_t state : states) tensors.add("states_" + name_of_state(state));
+    compute_states(*session, {prompts.ids, states}, adapters,
+                   [&](std::size_t prompt, std::int64_t position, std::int32_t state,
+                       std::span<const float> row) {
+                     const auto which = std::find(states.begin(), states.end(), state);
+                     tensors.set(static_cast<std::size_t>(which - states.begin()), prompt, position,
+                                 row);
+                     progress.advance(state == states.back() ? 1 : 0);
+                   });
   }
-  Progress progress("logits", tokens, Progress::Unit::kTokens);
-  compute_logits(*session, prompts.ids, options.lora.load(*session),
-                 [&](std::size_t prompt, std::int64_t position, std::span<const float> row) {
-                   std::memcpy(tensors[prompt].tensor.view().row<float>(position), row.data(),
-                               row.size_bytes());
-                   progress.advance(1);
-                 });
-  write_tensors(options.out, tensors);
+  write_tensors(options.out, tensors.all());
 }
 
 }  // namespace
@@ -108,7 +177,7 @@ void logits(LogitsOptions& options) {
 Command logits_command() {
   return make_command<LogitsOptions>(
       {"logits", "-m DIR --ids FILE [-o OUT.safetensors]",
-       "One forward pass over token ids: F32 logits of every position"},
+       "One forward pass over token ids: F32 logits of every position, or hidden states"},
       logits);
 }
 

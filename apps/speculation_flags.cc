@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/file.h"
 #include "engine/draft_policy.h"
 #include "engine/model_draft.h"
 #include "engine/ngram_draft.h"
@@ -12,6 +13,8 @@ namespace bl {
 namespace {
 
 constexpr std::int64_t kMostTokens = 64;
+constexpr std::int64_t kMostNgram = 32;
+constexpr std::uint64_t kMostTextBytes = 64u << 20;
 // A draft's context unless --ctx asks for more: longer texts go on without guesses.
 constexpr std::int64_t kUsualContext = 8192;
 
@@ -34,6 +37,12 @@ std::int64_t SpeculationFlags::count() const {
 void SpeculationFlags::check() const {
   count();
   if (ngram && !draft.empty()) fail_usage("--draft and --ngram exclude each other");
+  if (!ngram && (ngram_min != 2 || !ngram_text.empty())) {
+    fail_usage("{}: --ngram is missing", ngram_text.empty() ? "--ngram-min" : "--ngram-text");
+  }
+  if (ngram_min < 1 || ngram_min > kMostNgram) {
+    fail_usage("--ngram-min: {} is not in 1 … {}", ngram_min, kMostNgram);
+  }
   if (tokens != "auto" && !on()) fail_usage("--draft-tokens: --draft DIR or --ngram is missing");
 }
 
@@ -45,7 +54,9 @@ SpeculationOptions SpeculationFlags::load(const ModelOptions& of_model,
   options.tokens = count();
   session.drafts = options.tokens > 0 ? options.tokens : DraftPolicy::kMost;
   if (ngram) {
-    options.source = std::make_shared<NgramDraft>();
+    std::string known;
+    if (!ngram_text.empty()) known = read_file(ngram_text, kMostTextBytes);
+    options.source = std::make_shared<NgramDraft>(ngram_min, std::move(known));
     return options;
   }
   // Of the model's options, what belongs to the machine; the rest is the draft's own.

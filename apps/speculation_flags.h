@@ -11,6 +11,8 @@ namespace bl {
 struct SpeculationFlags {
   std::string draft;
   bool ngram = false;
+  std::int64_t ngram_min = 2;
+  std::string ngram_text;
   std::string tokens = "auto";
   std::shared_ptr<const OpenedModel> opened;  // a draft that is not on disk
 
@@ -20,6 +22,8 @@ struct SpeculationFlags {
     v(draft, {"--draft", "DIR", "a smaller model of the same vocabulary that guesses tokens ahead",
               "none"});
     v(ngram, {"--ngram", "", "guess that the text goes on as it did before"});
+    v(ngram_min, {"--ngram-min", "N", "last tokens that must have stood there so"});
+    v(ngram_text, {"--ngram-text", "FILE", "a text that answers are expected to quote", "none"});
     v(tokens, {"--draft-tokens", "N|auto", "tokens guessed at once; auto: as many as pay"});
   }
 

@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <map>
 
 #include "../engine/tiny_model.h"
+#include "../model/adapter_files.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "engine/engine.h"
 #include "program.h"
 #include "support/data.h"
 
@@ -60,6 +63,19 @@ class Batch : public testing::Test {
       EXPECT_TRUE(found.emplace(id, answer).second) << id << " twice";
     }
     return found;
+  }
+  // Of a file of this line alone.
+  Json body_of(const Json& line, const std::vector<std::string>& more = {}) {
+    fs::remove(out());
+    const ProgramResult result = run(write({line}), "", more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return answers().begin()->second.at("response").at("body");
+  }
+  Json choice_of(const Json& line, const std::vector<std::string>& more = {}) {
+    return body_of(line, more).at("choices").at(0);
+  }
+  std::string text_of(const Json& line, const std::vector<std::string>& more = {}) {
+    return choice_of(line, more).at("text").get<std::string>();
   }
   std::string model_;
   fs::path work_;
@@ -136,37 +152,154 @@ TEST_F(Batch, APresetFillsWhatARequestLeavesOpen) {
   EXPECT_NE(wrong.err.find("did you mean greedy?"), std::string::npos) << wrong.err;
 }
 
-TEST_F(Batch, EveryFeatureOfTheEngineCanBeAsked) {
-  const Json plain = completion(8);
+TEST_F(Batch, ABannedStringIsNowhere) {
   Json banned = completion(10);
-  banned["body"]["prompt"] = plain["body"]["prompt"];
-  banned["body"]["max_tokens"] = 40;
-  banned["body"]["temperature"] = 0;
-  Json first = banned;
-  first["custom_id"] = "plain";
-  ASSERT_EQ(run(write({first})).status, 0);
-  const auto text = answers().at("plain").at("response").at("body").at("choices").at(0).at("text");
-  // A plain letter that the model likes to say.
+  banned["body"]["max_tokens"] = 60;
+  const std::string plain = text_of(banned);
+  // A letter that the model likes to say, beyond the beginning too.
   std::string letter;
-  for (const char c : text.get<std::string>()) {
-    if (letter.empty() && c > ' ' && c < 127) letter = c;
+  for (const char c : plain) {
+    if (letter.empty() && std::isalpha(static_cast<unsigned char>(c))) letter = c;
   }
-  ASSERT_FALSE(letter.empty()) << text;
+  ASSERT_FALSE(letter.empty()) << plain;
+  const char other = static_cast<char>(letter[0] ^ 0x20);
   banned["body"]["banned_strings"] = {letter};
-  Json healed = completion(12);
-  healed["body"]["token_healing"] = true;
-  Json guided = completion(14);
-  guided["body"]["cfg_scale"] = 2.5;
-  guided["body"]["negative_prompt"] = "knot";
-  fs::remove(out());
-  ASSERT_EQ(run(write({banned, healed, guided})).status, 0);
-  const auto found = answers();
-  for (const auto& [id, answer] : found) {
-    EXPECT_EQ(answer.at("response").at("status_code"), 200) << json_text(answer);
+  const std::string text = text_of(banned);
+  EXPECT_FALSE(text.empty());
+  EXPECT_EQ(text.find(letter), text.npos) << text;
+  EXPECT_EQ(text.find(other), text.npos) << text;
+}
+
+TEST_F(Batch, HealingGoesOnWithTheWord) {
+  // A token that no text is encoded to (words come in letters), in place of the byte 1.
+  Json tokenizer = read_json_file(fs::path(model_) / "tokenizer.json");
+  Json& vocab = tokenizer["model"]["vocab"];
+  vocab.erase("\u0101");
+  vocab["threadbare"] = 1;
+  write_file_atomically(fs::path(model_) / "tokenizer.json", json_text(tokenizer));
+  Json line = completion(12);
+  line["body"]["prompt"] = "a thread";
+  line["body"]["logit_bias"] = {{"1", 100}};
+  line["body"]["max_tokens"] = 2;
+  line["body"]["logprobs"] = 1;
+  EXPECT_EQ(text_of(line), "threadbarethreadbare");
+  line["body"]["token_healing"] = true;
+  const Json choice = choice_of(line);
+  EXPECT_EQ(choice.at("text"), "barethreadbarethreadbare");
+  const Json& logprobs = choice.at("logprobs");
+  EXPECT_EQ(logprobs.at("tokens"), (Json{"threadbare", "threadbare", "threadbare"}));
+  EXPECT_EQ(logprobs.at("text_offset"), (Json{0, 4, 14}));
+}
+
+TEST_F(Batch, GuidanceIsTheEngines) {
+  Json line = completion(14);
+  const std::string plain = text_of(line);
+  line["body"]["cfg_scale"] = 2.5;
+  line["body"]["negative_prompt"] = "knot";
+  const std::string guided = text_of(line);
+  EXPECT_NE(guided, plain);
+
+  SessionOptions options;
+  options.model = model_;
+  options.backend = "ref";
+  options.sequences = 2;
+  Engine engine(ModelSession::load(options));
+  Request request;
+  request.prompt = engine.tokenizer().encode(line["body"]["prompt"].get<std::string>());
+  request.sampling = engine.session().defaults().sampling;
+  request.sampling.temperature = 0;
+  request.sampling.max_tokens = line["body"]["max_tokens"];
+  EXPECT_EQ(engine.submit(request).wait().front().text, plain);
+  request.sampling.cfg_scale = 2.5f;
+  request.sampling.negative_prompt = "knot";
+  EXPECT_EQ(engine.submit(request).wait().front().text, guided);
+}
+
+TEST_F(Batch, WhatStoppedAChoiceIsSaid) {
+  Json line = completion(20);
+  const Json plain = choice_of(line);
+  EXPECT_EQ(plain.at("finish_reason"), "length");
+  EXPECT_TRUE(plain.at("stop_reason").is_null());
+  const auto text = plain.at("text").get<std::string>();
+  std::size_t at = text.size() / 2;
+  while (at < text.size() && !std::isgraph(static_cast<unsigned char>(text[at]))) ++at;
+  ASSERT_LT(at, text.size()) << text;
+  const std::string letter = text.substr(at, 1);
+  line["body"]["stop"] = letter;
+  Json stopped = choice_of(line);
+  EXPECT_EQ(stopped.at("finish_reason"), "stop");
+  EXPECT_EQ(stopped.at("stop_reason"), letter);
+  EXPECT_EQ(stopped.at("text"), text.substr(0, text.find(letter)));
+  // The token of a letter is its byte.
+  line["body"].erase("stop");
+  line["body"]["stop_token_ids"] = {static_cast<int>(letter[0])};
+  stopped = choice_of(line);
+  EXPECT_EQ(stopped.at("finish_reason"), "stop");
+  EXPECT_EQ(stopped.at("stop_reason"), static_cast<int>(letter[0]));
+}
+
+TEST_F(Batch, LogProbabilitiesOfThePrompt) {
+  Json line = completion(2);
+  line["body"]["prompt"] = "abc";
+  line["body"]["prompt_logprobs"] = 2;
+  line["body"]["n"] = 2;
+  line["body"]["temperature"] = 1;
+  const Json choices = body_of(line, {"-b", "1"}).at("choices");
+  const Json& list = choices.at(0).at("prompt_logprobs");
+  ASSERT_EQ(list.size(), 4u);  // <s> and three letters
+  EXPECT_TRUE(list[0].is_null());
+  for (std::size_t i = 1; i < 4; ++i) {
+    const char letter = static_cast<char>('a' + i - 1);
+    const Json& own = list[i].at(std::to_string(static_cast<int>(letter)));
+    EXPECT_EQ(own.at("decoded_token"), std::string(1, letter));
+    EXPECT_LT(own.at("logprob").get<double>(), 0);
+    EXPECT_GE(list[i].size(), 2u);
+    EXPECT_LE(list[i].size(), 3u);
   }
-  EXPECT_EQ(json_text(found.at("request-10").at("response").at("body").at("choices"))
-                .find("\"text\":\"" + letter),
-            std::string::npos);
+  EXPECT_TRUE(choices.at(1).at("prompt_logprobs").is_null());
+  line["body"].erase("prompt_logprobs");
+  EXPECT_FALSE(choice_of(line).contains("prompt_logprobs"));
+
+  Json chat{{"custom_id", "chat"}, {"method", "POST"}, {"url", "/v1/chat/completions"}};
+  chat["body"] = {{"messages", {{{"role", "user"}, {"content", "abc"}}}},
+                  {"max_tokens", 2},
+                  {"prompt_logprobs", 0}};
+  const Json body = body_of(chat);
+  EXPECT_EQ(body.at("prompt_logprobs").size(), 6u);  // <s><|user|>abc<|bot|>
+  EXPECT_FALSE(body.at("choices").at(0).contains("prompt_logprobs"));
+}
+
+TEST_F(Batch, ALineChoosesAmongTheAdaptersThatAreLoaded) {
+  AdapterFiles files;
+  files.add("model.layers.0.self_attn.q_proj", {32, 32});
+  files.add("lm_head", {32, 320});
+  for (const char* folder : {"one", "more/one"}) {
+    fs::create_directories(work_ / folder);
+    files.write(work_ / folder);
+  }
+  const std::string one = (work_ / "one").string() + ":0.5";
+  const std::string other = (work_ / "more/one/").string();
+  Json line = completion(20);
+  const std::string plain = text_of(line);
+  const std::string half = text_of(line, {"--lora", one});
+  ASSERT_NE(half, plain);
+  const std::vector<std::string> both{"--lora", one, "--lora", other};
+  const std::string all = text_of(line, both);
+  ASSERT_NE(all, half);
+  const auto with = [&](const Json& adapters) {
+    line["body"]["adapters"] = adapters;
+    return text_of(line, both);
+  };
+  EXPECT_EQ(with(Json()), all);
+  EXPECT_EQ(with(Json::array()), plain);
+  EXPECT_EQ(with({{{"name", "one"}}}), half);
+  EXPECT_EQ(with({{{"name", "one#2"}, {"weight", 0.5}}}), half);
+  EXPECT_EQ(with({{{"name", "one"}, {"weight", 0.5}}, {{"name", "one#2"}}}), all);
+
+  line["body"]["adapters"] = {{{"name", "two"}}};
+  const Json refused = body_of(line, both).at("error");
+  EXPECT_NE(refused.at("message").get<std::string>().find("there is one, one#2"), std::string::npos)
+      << refused;
 }
 
 TEST_F(Batch, WhatIsWrongWithARequestIsItsAnswer) {
@@ -189,6 +322,29 @@ TEST_F(Batch, WhatIsWrongWithARequestIsItsAnswer) {
   for (const double n : {-1.0, 0.0, 3e8, 1e11}) {
     lines.push_back(completion(static_cast<int>(lines.size())));
     lines.back()["body"]["n"] = n;
+  }
+  const auto chat = [&](const char* key, const Json& value) {
+    Json line = completion(static_cast<int>(lines.size()));
+    line["url"] = "/v1/chat/completions";
+    line["body"] = {{"messages", {{{"role", "user"}, {"content", "hello"}}}}, {"max_tokens", 3}};
+    line["body"][key] = value;
+    lines.push_back(line);
+  };
+  for (const Json& tools : {Json(5), Json("f"), Json{{"a", 1}}, Json{5}, Json{{{"function", 5}}}}) {
+    chat("tools", tools);
+  }
+  for (const Json& message :
+       {Json(5), Json::array(), Json{{"role", 5}}, Json{{"role", "user"}, {"content", 5}},
+        Json{{"role", "user"}, {"content", {5}}},
+        Json{{"role", "assistant"}, {"content", "a"}, {"tool_calls", 5}},
+        Json{{"role", "assistant"}, {"content", "a"}, {"tool_calls", {5}}}}) {
+    chat("messages", Json::array({message}));
+  }
+  for (const Json& adapters :
+       {Json(5), Json("one"), Json{5}, Json{{{"name", 5}}},
+        Json{{{"name", "one"}, {"weight", "much"}}}, Json{{{"name", "one"}}}}) {
+    lines.push_back(completion(static_cast<int>(lines.size())));
+    lines.back()["body"]["adapters"] = adapters;
   }
   const ProgramResult result = run(write(lines));
   ASSERT_EQ(result.status, 0) << result.err;

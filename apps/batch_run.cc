@@ -1,0 +1,126 @@
+#include "batch_run.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/json.h"
+#include "base/log.h"
+
+namespace bl {
+namespace {
+
+// Faults that are no request's. An answer that told of one would keep the next run from trying.
+bool ends_the_batch(const Error& error) {
+  return error.code() == ErrorCode::kIo || error.code() == ErrorCode::kDevice ||
+         error.code() == ErrorCode::kCancelled;
+}
+
+// Takes what has come; waits so long for the first of it.
+bool take(RequestHandle& handle, std::vector<Answer>& answers, std::chrono::milliseconds most) {
+  bool moved = false;
+  while (std::optional<Event> event = handle.next(most)) {
+    answers[static_cast<std::size_t>(event->choice)].add(std::move(*event));
+    moved = true;
+    most = std::chrono::milliseconds(0);
+  }
+  return moved;
+}
+
+}  // namespace
+
+BatchRun::BatchRun(Engine& engine, const ModelSession& session, Work work)
+    : engine_(engine),
+      session_(session),
+      work_(std::move(work)),
+      input_(work_.input),
+      output_(work_.output),
+      logprobs_(session.tokenizer()),
+      progress_("batch", work_.total, Progress::Unit::kItems) {
+  if (output_.done() > 0) log_info("{} answers are there already", output_.done());
+  progress_.update(output_.done());
+}
+
+void BatchRun::run() {
+  bool more = true;
+  while (more || !open_.empty()) {
+    check_interrupt();
+    // Enough for the next step to find work when answers end.
+    while (more && static_cast<std::int64_t>(open_.size()) < work_.open) more = start_next();
+    collect();
+  }
+  log_info("{} answers, {} of them errors", answered_, failed_);
+}
+
+// False at the end of the input.
+bool BatchRun::start_next() {
+  const std::optional<std::string> line = input_.next();
+  if (!line) return false;
+  const std::string what = fmt::format("{}: request {}", work_.input.string(), ++number_);
+  const OrderedJson document = parse_ordered_json(*line, what);
+  const auto id = document.at("custom_id").get<std::string>();
+  if (output_.is_done(id)) return true;
+  try {
+    OpenLine open(BatchRequest(document, session_, work_.otherwise), number_);
+    for (Request& request : open.request.requests()) {
+      const std::int64_t choices = request.sampling.n;
+      open.handles.push_back(engine_.submit(std::move(request)));
+      // Behind submit(), which has looked at the number.
+      open.answers.emplace_back(static_cast<std::size_t>(choices));
+    }
+    open_.push_back(std::move(open));
+  } catch (const Error& error) {
+    fail_line(id, number_, error);
+  }
+  return true;
+}
+
+// Takes what has come; waits a little when that is nothing.
+void BatchRun::collect() {
+  bool moved = false;
+  for (auto line = open_.begin(); line != open_.end();) {
+    bool over = true;
+    for (std::size_t i = 0; i < line->handles.size(); ++i) {
+      moved = take(line->handles[i], line->answers[i], std::chrono::milliseconds(0)) || moved;
+      over = over && line->handles[i].over();
+    }
+    if (over) finish(*line);
+    line = over ? open_.erase(line) : std::next(line);
+    moved = moved || over;
+  }
+  if (moved || open_.empty()) return;
+  OpenLine& first = open_.front();
+  for (std::size_t i = 0; i < first.handles.size(); ++i) {
+    if (first.handles[i].over()) continue;
+    take(first.handles[i], first.answers[i], std::chrono::milliseconds(20));
+    return;
+  }
+}
+
+void BatchRun::finish(const OpenLine& line) {
+  const std::string& id = line.request.custom_id();
+  Json answer;
+  try {
+    answer = line.request.response(line.answers, line.number, logprobs_);
+  } catch (const Error& error) {
+    return fail_line(id, line.number, error);
+  }
+  write(id, answer);
+}
+
+void BatchRun::fail_line(const std::string& id, std::int64_t number, const Error& error) {
+  if (ends_the_batch(error)) {
+    fail(error.code(), "{}; {} of {} requests are answered, and the same command goes on",
+         error.what(), output_.done(), work_.total);
+  }
+  write(id, BatchRequest::failure(id, number, error));
+  ++failed_;
+}
+
+void BatchRun::write(const std::string& id, const Json& answer) {
+  output_.write(id, answer);
+  ++answered_;
+  progress_.update(output_.done());
+}
+
+}  // namespace bl

@@ -1,0 +1,46 @@
+// bench serve that is stopped: it ends soon, with the figures of what was done by then.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "../engine/tiny_model.h"
+#include "base/json.h"
+#include "program.h"
+
+namespace bl::test {
+namespace {
+
+class BenchServe : public testing::Test {
+ protected:
+  // SIGINT comes when there has been time for some requests.
+  static void expect_partial_figures(const std::vector<std::string>& load) {
+    const int seconds = BL_SANITIZED ? 10 : 4;
+    std::vector<std::string> words{"bench",     "serve", "-m", make_tiny_model("serve").string(),
+                                   "--backend", "ref",   "-q", "--json"};
+    words.insert(words.end(), load.begin(), load.end());
+    const auto start = std::chrono::steady_clock::now();
+    const ProgramResult result = run_program(
+        words, "", "timeout --preserve-status -k 60 -s INT " + std::to_string(seconds) + " ");
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    EXPECT_EQ(result.status, 1) << result.err;
+    EXPECT_EQ(result.err, "bitloom: interrupted\n");
+    const Json report = parse_json(result.out, "the report");
+    EXPECT_GT(report.at("requests").get<int>(), 0);
+    EXPECT_LT(report.at("requests").get<int>(), 20000);
+    EXPECT_GT(report.at("generated_tokens").get<int>(), 0);
+    EXPECT_LT(took.count(), seconds + 10);
+  }
+};
+
+TEST_F(BenchServe, StopsBetweenRequestsThatComeAtTimes) {
+  expect_partial_figures({"-r", "20000", "--rate", "5", "-c", "4", "-p", "8", "-n", "4"});
+}
+
+// One answer of each user is under way.
+TEST_F(BenchServe, StopsWithinAnswers) {
+  expect_partial_figures({"-r", "20000", "-c", "2", "-p", "8", "-n", "64"});
+}
+
+}  // namespace
+}  // namespace bl::test
