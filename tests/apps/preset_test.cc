@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "../engine/tiny_model.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -10,6 +12,8 @@
 
 namespace bl::test {
 namespace {
+
+namespace fs = std::filesystem;
 
 class Presets : public testing::Test {
  protected:
