@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -42,6 +43,7 @@ struct BenchServeOptions {
   double rate = 0;
   std::uint64_t seed = 1;
   PresetOption preset;
+  PresetOption one_preset{"--one-preset", {}};
   RandomModelFlags random;
   std::string random_draft;
   bool json = false;
@@ -59,6 +61,11 @@ struct BenchServeOptions {
     v(rate, {"--rate", "X", "requests a second, at random times; 0: as users are free"});
     v(seed, {"--seed", "N", "seed of prompts and times"});
     preset.visit(v);
+    v(one_preset.source,
+      {"--one-preset", "NAME|FILE",
+       "--preset of one of the users, who is left out of the percentiles: what he "
+       "costs the others",
+       "none"});
     random.visit(v);
     v(random_draft, {"--random-draft", "SHAPE",
                      "a random draft of the same vocabulary: what it costs, not what it gains"});
@@ -83,6 +90,9 @@ void check(const BenchServeOptions& options) {
   if (options.random.wanted() != options.model.model.empty()) {
     fail_usage("bench serve: give either -m DIR or --random SHAPE");
   }
+  if (options.one_preset.source && options.users < 2) {
+    fail_usage("--one-preset: there are no others with -c 1");
+  }
   if (!(options.rate >= 0)) fail_usage("--rate: {} should be 0 or more", options.rate);
 }
 
@@ -92,6 +102,7 @@ struct Observation {
   std::vector<double> between;  // two tokens, tokens that came together counted as zero apart
   double whole = 0;
   Usage usage;
+  bool counts = true;  // in the percentiles
 };
 
 class Load {
@@ -100,11 +111,8 @@ class Load {
       : engine_(engine),
         options_(options),
         progress_("requests", options.requests, Progress::Unit::kItems) {
-    sampling_.temperature = 0;
-    if (const auto preset = options.preset.load()) {
-      sampling_ = SamplingParams::plain();
-      preset->apply(sampling_);
-    }
+    sampling_ = sampling_of(options.preset);
+    if (options.one_preset.source) one_sampling_ = sampling_of(options.one_preset);
     std::mt19937_64 random(options.seed);
     std::uniform_int_distribution<std::int32_t> id(
         0, static_cast<std::int32_t>(engine.session().vocab()) - 1);
@@ -130,7 +138,7 @@ class Load {
     const auto start = Clock::now();
     std::vector<std::thread> users;
     for (std::int64_t i = 0; i < options_.users; ++i) {
-      users.emplace_back([this, start] { use(start); });
+      users.emplace_back([this, start, i] { use(start, i == 0 && one_sampling_); });
     }
     for (std::thread& user : users) user.join();
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -139,7 +147,17 @@ class Load {
   const std::string& error() const { return error_; }
 
  private:
-  void use(Clock::time_point start) {
+  static SamplingParams sampling_of(const PresetOption& option) {
+    SamplingParams sampling;
+    sampling.temperature = 0;
+    if (const auto preset = option.load()) {
+      sampling = SamplingParams::plain();
+      preset->apply(sampling);
+    }
+    return sampling;
+  }
+
+  void use(Clock::time_point start, bool is_the_one) {
     while (!interrupted()) {
       std::size_t index = 0;
       {
@@ -149,7 +167,7 @@ class Load {
       }
       if (!wait_until(start, arrivals_[index])) return;
       try {
-        ask(prompts_[index]);
+        ask(prompts_[index], is_the_one);
       } catch (const Error& error) {  // a request that the engine refuses: so would the others be
         const std::lock_guard lock(mutex_);
         error_ = error.what();
@@ -168,16 +186,17 @@ class Load {
     return false;
   }
 
-  void ask(const std::vector<std::int32_t>& prompt) {
+  void ask(const std::vector<std::int32_t>& prompt, bool is_the_one) {
     Request request;
     request.prompt = prompt;
-    request.sampling = sampling_;
+    request.sampling = is_the_one ? *one_sampling_ : sampling_;
     request.sampling.max_tokens = options_.generate;
     request.ignore_end_tokens = true;
     if (options_.evict) engine_.evict();
     const auto start = Clock::now();
     auto last = start;
     Observation seen;
+    seen.counts = !is_the_one;
     RequestHandle handle = engine_.submit(std::move(request));
     std::string error;
     while (!handle.over()) {
@@ -208,6 +227,7 @@ class Load {
   Engine& engine_;
   const BenchServeOptions& options_;
   SamplingParams sampling_;
+  std::optional<SamplingParams> one_sampling_;
   Progress progress_;
   std::vector<std::vector<std::int32_t>> prompts_;
   std::vector<double> arrivals_;
@@ -257,16 +277,17 @@ Json report(const Load& load, double seconds, const Engine& engine) {
   std::int64_t generated = 0;
   std::int64_t preemptions = 0;
   for (const Observation& seen : load.observations()) {
+    prompt += seen.usage.prompt_tokens;
+    cached += seen.usage.cached_tokens;
+    generated += seen.usage.generated_tokens;
+    preemptions += seen.usage.preemptions;
+    if (!seen.counts) continue;
     first.push_back(seen.first_token);
     queue.push_back(seen.usage.queue_seconds);
     prefill.push_back(seen.usage.prefill_seconds);
     delivery.push_back(std::max(0.0, seen.first_token - queue.back() - prefill.back()));
     whole.push_back(seen.whole);
     between.insert(between.end(), seen.between.begin(), seen.between.end());
-    prompt += seen.usage.prompt_tokens;
-    cached += seen.usage.cached_tokens;
-    generated += seen.usage.generated_tokens;
-    preemptions += seen.usage.preemptions;
   }
   const auto rate = [&](std::int64_t count) { return static_cast<double>(count) / seconds; };
   const EngineStats stats = engine.stats();
@@ -354,7 +375,8 @@ void bench_serve(BenchServeOptions& options) {
     options.speculation.opened = options.random.open(options.random_draft);
   }
   options.speculation.check();
-  options.preset.load();  // a wrong one shows before the model loads
+  options.preset.load();
+  options.one_preset.load();  // a wrong one shows before the model loads
   const std::int64_t tokens = options.shared + options.prompt + options.generate;
   if (options.model.context == 0) options.model.context = tokens;
   SessionOptions session_options = options.model.session_options(!options.random.wanted());

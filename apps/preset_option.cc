@@ -25,7 +25,7 @@ std::optional<SamplingPreset> PresetOption::load() const {
     return SamplingPreset::load(*source);
   } catch (const Error& error) {
     if (is_name && error.code() == ErrorCode::kNotFound) {
-      throw UsageError(std::string("--preset: ") + error.what());
+      throw UsageError(std::string(flag) + ": " + error.what());
     }
     throw;
   }

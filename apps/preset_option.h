@@ -8,11 +8,12 @@ namespace bl {
 
 // --preset, for every command whose answers are sampled.
 struct PresetOption {
+  const char* flag = "--preset";
   std::optional<std::string> source;
 
   template <class V>
   void visit(V&& v) {
-    v(source, {"--preset", "NAME|FILE", help(), "none"});
+    v(source, {flag, "NAME|FILE", help(), "none"});
   }
 
   // Names all presets that the program brings along.

@@ -13,7 +13,8 @@ namespace {
 
 class BenchServe : public testing::Test {
  protected:
-  // SIGINT comes when there has been time for some requests.
+  // SIGINT comes when there has been time for some requests: once, not to the whole group as well
+  // (a second one ends the program at once).
   static void expect_partial_figures(const std::vector<std::string>& load) {
     const int seconds = BL_SANITIZED ? 10 : 4;
     std::vector<std::string> words{"bench",     "serve", "-m", make_tiny_model("serve").string(),
@@ -21,7 +22,8 @@ class BenchServe : public testing::Test {
     words.insert(words.end(), load.begin(), load.end());
     const auto start = std::chrono::steady_clock::now();
     const ProgramResult result = run_program(
-        words, "", "timeout --preserve-status -k 60 -s INT " + std::to_string(seconds) + " ");
+        words, "",
+        "timeout --foreground --preserve-status -k 60 -s INT " + std::to_string(seconds) + " ");
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     EXPECT_EQ(result.status, 1) << result.err;
     EXPECT_EQ(result.err, "bitloom: interrupted\n");
@@ -40,6 +42,25 @@ TEST_F(BenchServe, StopsBetweenRequestsThatComeAtTimes) {
 // One answer of each user is under way.
 TEST_F(BenchServe, StopsWithinAnswers) {
   expect_partial_figures({"-r", "20000", "-c", "2", "-p", "8", "-n", "64"});
+}
+
+// Two of nine answers, or more, are the one user's.
+TEST_F(BenchServe, OneUserMayAskOtherwise) {
+  const std::string model = make_tiny_model("serve-one").string();
+  const std::vector<std::string> load{"bench",  "serve", "-m", model, "--backend", "ref", "-q",
+                                      "--json", "-r",    "9",  "-p",  "4",         "-n",  "3"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = load;
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  };
+  const ProgramResult result = with({"-c", "3", "--one-preset", "steady"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(parse_json(result.out, "the report").at("generated_tokens"), 27);
+  EXPECT_EQ(with({"-c", "1", "--one-preset", "steady"}).status, 2);
+  const ProgramResult wrong = with({"-c", "3", "--one-preset", "wild"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_NE(wrong.err.find("--one-preset"), std::string::npos) << wrong.err;
 }
 
 }  // namespace
