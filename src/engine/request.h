@@ -56,6 +56,7 @@ struct Request {
   // the choice, for constraints, ends and penalties too; what is none of the vocabulary, and any
   // std::exception that it throws, end this request with an error. It sees each token once, but a
   // place again where a banned string was taken back: such a request is never guessed for.
+  // Mirostat and adaptive-p learn from what was drawn, not from what is put in its place.
   TokenHook after_sampling{};
   // Where the engine does: the text is the same with and without. Guided answers (cfg_scale) and
   // those with a hook are made without guesses.

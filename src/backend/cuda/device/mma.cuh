@@ -53,4 +53,18 @@ __device__ __forceinline__ void mma_16x8x32(int (&d)[4], const std::uint32_t (&a
 #endif
 }
 
+// The same with d = 0 before it.
+__device__ __forceinline__ void mma_16x8x32_first(int (&d)[4], const std::uint32_t (&a)[4],
+                                                  std::uint32_t b0, std::uint32_t b1) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
+      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(0));
+#else
+  d[0] = d[1] = d[2] = d[3] = 0;
+  mma_16x8x32(d, a, b0, b1);
+#endif
+}
+
 }  // namespace bl::cuda

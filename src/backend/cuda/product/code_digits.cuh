@@ -142,10 +142,16 @@ struct CodeBytes<3> {
 };
 
 // The upper half of k comes first: its registers are what was loaded, in the order it was loaded.
+// kFirst: nothing is in `sums` yet; so nobody has to clear them.
+template <bool kFirst>
 __device__ __forceinline__ void multiply_halves(int (&sums)[4], const std::uint32_t (&a)[4],
                                                 std::uint32_t b0, std::uint32_t b1) {
   const std::uint32_t swapped[4] = {a[2], a[3], a[0], a[1]};
-  mma_16x8x32(sums, swapped, b1, b0);
+  if constexpr (kFirst) {
+    mma_16x8x32_first(sums, swapped, b1, b0);
+  } else {
+    mma_16x8x32(sums, swapped, b1, b0);
+  }
 }
 
 // A lane's digits of a chunk.
@@ -186,9 +192,24 @@ struct ChunkPlanes {
   }
 };
 
-// sums += codes of one plane · digits; a strip's units are `unit_stride` bytes apart. Strips: at
-// most one more than there are.
-template <int Bits, int Strips, class Stride>
+// How the sums of a chunk begin. Where their first product writes them nobody has to clear them,
+// but the code of a step is there twice. Which is the fastest is a matter of how much code there is
+// beside it, and was measured (bench/ladder/exl2_gemv).
+enum class Begin {
+  kCleared,  // they hold something already
+  kJoined,   // a first step that goes on in the loop of all others
+  kApart,    // and has a loop of its own, so that short groups advance nothing
+};
+// In kernels of these widths. Mixes from four bits on have the most code.
+template <int kBits, WidthSet kWidths>
+inline constexpr Begin kBeginOf = has_width(kWidths, 4) && has_width(kWidths, 5)
+                                      ? (kBits == 4 ? Begin::kCleared : Begin::kJoined)
+                                  : kBits == 4 && kWidths != width_set({4}) ? Begin::kCleared
+                                                                            : Begin::kApart;
+
+// sums = codes of one plane · digits, or += where they are cleared; a strip's units are
+// `unit_stride` bytes apart. Strips: at most one more than there are.
+template <int Bits, Begin kBegin, int Strips, class Stride>
 __device__ __forceinline__ void add_plane(const ChunkPlanes& codes, int offset, Stride unit_stride,
                                           DigitReader digits, DigitSums<Strips>& sums) {
   const int lane = lane_index();
@@ -197,7 +218,7 @@ __device__ __forceinline__ void add_plane(const ChunkPlanes& codes, int offset, 
   for (int i = 0; i < Strips; ++i) {
     from[i] = codes.template strip<Strips>(i) + offset + lane * CodeBytes<Bits>::kLaneBytes;
   }
-  const auto add = [&](int u) {
+  const auto add = [&]<bool kFirst = false>(int u, std::bool_constant<kFirst> = {}) {
     std::uint32_t b0;
     std::uint32_t b1;
     digits.operands(u, b0, b1);
@@ -207,7 +228,7 @@ __device__ __forceinline__ void add_plane(const ChunkPlanes& codes, int offset, 
       bytes.load(from[i] + u * unit_stride, lane);
       std::uint32_t a[4];
       bytes.operands(a);
-      multiply_halves(sums.at[i], a, b0, b1);
+      multiply_halves<kFirst>(sums.at[i], a, b0, b1);
     }
   };
   const auto advance = [&](int units) {
@@ -215,27 +236,57 @@ __device__ __forceinline__ void add_plane(const ChunkPlanes& codes, int offset, 
 #pragma unroll
     for (int i = 0; i < Strips; ++i) from[i] += units * unit_stride;
   };
-  if (codes.units % 2 == 0) {
+  int left = codes.units;
+  const bool in_pairs = left % 2 == 0;  // else a small group, or the rest of one
+  if constexpr (kBegin == Begin::kApart) {
+    add(0, std::true_type{});
+    if (in_pairs) {
+      add(1);
 #pragma unroll 1
-    for (int left = codes.units; left > 0; left -= 2) {
+      while ((left -= 2) > 0) {
+        advance(2);
+        add(0);
+        add(1);
+      }
+      return;
+    }
+#pragma unroll 1
+    while (--left > 0) {
+      advance(1);
+      add(0);
+    }
+    return;
+  }
+  if constexpr (kBegin == Begin::kJoined) {
+    add(0, std::true_type{});
+    if (in_pairs) add(1);
+    const int done = in_pairs ? 2 : 1;
+    advance(done);
+    left -= done;
+  }
+  if (in_pairs) {
+#pragma unroll 1
+    for (; left > 0; left -= 2) {
       add(0);
       add(1);
       advance(2);
     }
-    return;
-  }
+  } else {
 #pragma unroll 1
-  for (int left = codes.units; left > 0; --left) {  // small groups, or the rest of one
-    add(0);
-    advance(1);
+    for (; left > 0; --left) {
+      add(0);
+      advance(1);
+    }
   }
 }
 
 // sums = codes of four bits and, above them, of `Bits` in a second plane, at once: digits are read
 // once, and a chunk of one unit, of which mixes have many, goes through one loop.
-template <int Bits, int Strips>
+template <int Bits, Begin kBegin, int Strips>
 __device__ __forceinline__ void multiply_two_planes(const ChunkPlanes& codes, int unit_stride,
                                                     DigitReader digits, DigitSums<Strips>& sums) {
+  static_assert(kBegin != Begin::kCleared);
+  constexpr bool kApart = kBegin == Begin::kApart;
   const int lane = lane_index();
   const std::byte* low_from[Strips];
 #pragma unroll
@@ -245,26 +296,36 @@ __device__ __forceinline__ void multiply_two_planes(const ChunkPlanes& codes, in
   constexpr int kBetween = CodeBytes<4>::kLaneBytes - CodeBytes<Bits>::kLaneBytes;
   const int top_at = unit_bytes(4) - lane * kBetween;
   DigitSums<Strips> tops;
-  tops.clear();
-#pragma unroll 1
-  for (int left = codes.units; left > 0; --left) {
+  const auto add = [&]<bool kFirst = false>(std::bool_constant<kFirst> = {}) {
     std::uint32_t b0;
     std::uint32_t b1;
     digits.operands(0, b0, b1);
-    digits.advance(1);
+    if constexpr (!kApart) digits.advance(1);
 #pragma unroll
     for (int i = 0; i < Strips; ++i) {
       CodeBytes<4> low;
       CodeBytes<Bits> top;
       low.load(low_from[i], lane);
       top.load(low_from[i] + top_at, lane);
-      low_from[i] += unit_stride;
+      if constexpr (!kApart) low_from[i] += unit_stride;
       std::uint32_t a[4];
       low.operands(a);
-      multiply_halves(sums.at[i], a, b0, b1);
+      multiply_halves<kFirst>(sums.at[i], a, b0, b1);
       top.operands(a);
-      multiply_halves(tops.at[i], a, b0, b1);
+      multiply_halves<kFirst>(tops.at[i], a, b0, b1);
     }
+  };
+  int left = codes.units;
+  add(std::true_type{});
+  --left;
+#pragma unroll 1
+  for (; left > 0; --left) {
+    if constexpr (kApart) {
+      digits.advance(1);
+#pragma unroll
+      for (int i = 0; i < Strips; ++i) low_from[i] += unit_stride;
+    }
+    add();
   }
 #pragma unroll
   for (int i = 0; i < Strips; ++i)
@@ -283,39 +344,53 @@ template <WidthSet kWidths, int Strips>
 __device__ __forceinline__ void multiply_digits(int bits, const ChunkPlanes& codes,
                                                 const DigitReader& digits,
                                                 DigitSums<Strips>& sums) {
-  sums.clear();
   const int stride = unit_bytes(bits);
   if (is_width<4, kWidths>(bits)) {
     if constexpr (has_width(kWidths, 4)) {
-      add_plane<4>(codes, 0, std::integral_constant<int, unit_bytes(4)>{}, digits, sums);
+      constexpr Begin kBegin = kBeginOf<4, kWidths>;
+      if constexpr (kBegin == Begin::kCleared) sums.clear();
+      add_plane<4, kBegin>(codes, 0, std::integral_constant<int, unit_bytes(4)>{}, digits, sums);
     }
   } else if (is_width<5, kWidths>(bits)) {
-    if constexpr (has_width(kWidths, 5)) multiply_two_planes<1>(codes, stride, digits, sums);
+    if constexpr (has_width(kWidths, 5))
+      multiply_two_planes<1, kBeginOf<5, kWidths>>(codes, stride, digits, sums);
   } else if (is_width<6, kWidths>(bits)) {
-    if constexpr (has_width(kWidths, 6)) multiply_two_planes<2>(codes, stride, digits, sums);
+    if constexpr (has_width(kWidths, 6))
+      multiply_two_planes<2, kBeginOf<6, kWidths>>(codes, stride, digits, sums);
   } else if (is_width<3, kWidths>(bits)) {
-    if constexpr (has_width(kWidths, 3)) add_plane<3>(codes, 0, stride, digits, sums);
+    if constexpr (has_width(kWidths, 3))
+      add_plane<3, kBeginOf<3, kWidths>>(codes, 0, stride, digits, sums);
   } else if (is_width<2, kWidths>(bits)) {
     if constexpr (has_width(kWidths, 2)) {
-      add_plane<2>(codes, 0, stride, digits, sums);
+      add_plane<2, kBeginOf<2, kWidths>>(codes, 0, stride, digits, sums);
       sums.part_columns();
     }
   } else if constexpr (has_width(kWidths, 8)) {
+    sums.clear();
 #pragma unroll 1
     for (int offset = 0; offset <= unit_bytes(4); offset += unit_bytes(4)) {
       sums.times16();
-      add_plane<4>(codes, offset, stride, digits, sums);
+      add_plane<4, Begin::kCleared>(codes, offset, stride, digits, sums);
     }
   }
 }
 
+// The number of two digits' sums, rounded once either way: of codes of up to five bits it fits into
+// 32 bits.
+template <WidthSet kWidths>
+__device__ __forceinline__ float number_of(int high, int low) {
+  constexpr bool kFits = !has_width(kWidths, 6) && !has_width(kWidths, 8);
+  if constexpr (kFits) return static_cast<float>(high * 256 + low);
+  return fmaf(static_cast<float>(high), 256.0f, static_cast<float>(low));
+}
+
 // totals[h] += scale · (what the sums are worth − zero · Σx) of one strip of a chunk.
+template <WidthSet kWidths>
 __device__ __forceinline__ void add_worth(const LaneScales& scales, const float2& worth,
                                           const int (&sums)[4], float (&totals)[2]) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float number =
-        fmaf(static_cast<float>(sums[2 * h]), 256.0f, static_cast<float>(sums[2 * h + 1]));
+    const float number = number_of<kWidths>(sums[2 * h], sums[2 * h + 1]);
     totals[h] += scales.scale[h] * (number * worth.x - scales.zero[h] * worth.y);
   }
 }

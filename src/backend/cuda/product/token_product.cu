@@ -101,9 +101,9 @@ __device__ __forceinline__ void multiply_token_piece(const CodeMatrixView& m,
       if constexpr (Tokens == 1) {
         int own[4];
         take_strip(sums.at[2 * p], sums.at[2 * p + 1 < Strips ? 2 * p + 1 : 2 * p], own);
-        add_worth(own_scales, worth, own, totals[p]);
+        add_worth<kWidths>(own_scales, worth, own, totals[p]);
       } else {
-        add_worth(own_scales, worth, sums.at[p], totals[p]);
+        add_worth<kWidths>(own_scales, worth, sums.at[p], totals[p]);
       }
     }
   }
