@@ -45,7 +45,7 @@ std::optional<Ending> rewind(Choice& choice, PrefixCache& cache) {
   choice.healing = place.healing;
   for (Choice* part : {&choice, choice.guide}) {
     if (part == nullptr) continue;
-    part->row = {};
+    part->rows.clear();
     part->truncate(cache, part->length() - count);
   }
   suppressed.text = choice.text->take_back(tokens, choice.text_before());

@@ -104,8 +104,10 @@ struct Choice {
     sequence.ids.resize(static_cast<std::size_t>(tokens));
     sequence.cached = cache.truncate(sequence.pages, cursor, std::min(sequence.cached, tokens - 1));
   }
+  // With guidance both texts go on with the answer's guesses.
   void append_drafts() {
-    sequence.ids.insert(sequence.ids.end(), draft.ids.begin(), draft.ids.begin() + draft.count);
+    const std::vector<std::int32_t>& ids = main != nullptr ? main->draft.ids : draft.ids;
+    sequence.ids.insert(sequence.ids.end(), ids.begin(), ids.begin() + draft.count);
     drafted = draft.count;
   }
   void remove_drafts() {
@@ -134,10 +136,11 @@ struct Choice {
   std::unique_ptr<HeldAnswer> held;        // with banned strings
   HealingProgress healing;
   // With guidance: `guide` computes what is steered away from, `main` of that is the answer. The
-  // rows of both behind the same token make one choice; the one that came first waits.
+  // rows of both behind the same token make one choice; the one that came first waits. `rows`:
+  // behind the text, and behind each of its guesses; only the first can wait.
   Choice* guide = nullptr;
   Choice* main = nullptr;
-  std::span<const float> row;
+  std::vector<std::span<const float>> rows;
   std::vector<float> waiting_row;
   const Choice* leader = nullptr;  // whose prompt it waits for
   std::vector<TokenLogprobs> prompt_logprobs;

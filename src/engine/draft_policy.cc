@@ -104,8 +104,9 @@ void DraftPolicy::step_done(const StepArgs& step) {
   const double plain = times_.at(step.rows);
   if (step.rows < 1 || plain <= 0) return;
   // As steps usually are: how long this one took is noise.
-  const double cost = (times_.at(step.rows + step.drafts) - plain + step.draft_seconds) / plain;
-  const double gain = static_cast<double>(step.accepted) / static_cast<double>(step.rows);
+  const double cost = (times_.at(step.rows + step.draft_rows) - plain + step.draft_seconds) / plain;
+  const auto answers = static_cast<double>(std::max<std::int64_t>(step.rows - step.guides, 1));
+  const double gain = static_cast<double>(step.accepted) / answers;
   budget_ = std::min(budget_ + kLostShare + gain - cost, kMostBudget);
 }
 
@@ -137,26 +138,31 @@ void DraftPolicy::plan(std::span<Candidate> candidates, const PlanArgs& args) {
       guesses_.push_back({chance *= right, i, depth});
     }
   }
-  std::sort(guesses_.begin(), guesses_.end(), [](const Guess& a, const Guess& b) {
-    if (a.chance != b.chance) return a.chance > b.chance;
+  const auto worth = [&](const Guess& guess) {
+    return guess.chance / static_cast<double>(candidates[guess.candidate].rows);
+  };
+  std::sort(guesses_.begin(), guesses_.end(), [&](const Guess& a, const Guess& b) {
+    if (worth(a) != worth(b)) return worth(a) > worth(b);
     return a.depth != b.depth ? a.depth < b.depth : a.candidate < b.candidate;
   });
-  double tokens = static_cast<double>(args.rows);
-  double best = tokens / times_.at(args.rows) * kLeastGain;
+  double tokens = args.tokens();
+  const double plain_token = times_.at(args.rows) / tokens;
+  double best = kLeastGain / plain_token;
   std::size_t taken = 0;
   std::int64_t rounds = 0;
-  const std::size_t tried = std::min(guesses_.size(), static_cast<std::size_t>(reach));
-  for (std::size_t i = 0; i < tried; ++i) {
+  std::int64_t rows = 0;
+  for (std::size_t i = 0; i < guesses_.size(); ++i) {
+    rows += candidates[guesses_[i].candidate].rows;
+    if (rows > reach) break;
     tokens += guesses_[i].chance;
     rounds = std::max(rounds, guesses_[i].depth);
-    const double seconds = times_.at(args.rows + static_cast<std::int64_t>(i) + 1) +
-                           static_cast<double>(rounds) * args.round_seconds;
+    const double seconds =
+        times_.at(args.rows + rows) + static_cast<double>(rounds) * args.round_seconds;
     if (tokens / seconds <= best) continue;
     best = tokens / seconds;
     taken = i + 1;
   }
   for (std::size_t i = 0; i < taken; ++i) ++candidates[guesses_[i].candidate].count;
-  const double plain_token = times_.at(args.rows) / static_cast<double>(args.rows);
   for (Candidate& candidate : candidates) {
     if (!pays_entry(candidate, plain_token, 1 / best)) candidate.count = 0;
   }
@@ -165,16 +171,17 @@ void DraftPolicy::plan(std::span<Candidate> candidates, const PlanArgs& args) {
 
 // Whether guesses would pay if nearly all of them were right.
 bool DraftPolicy::could_pay(std::span<const Candidate> candidates, const PlanArgs& args) const {
-  const double none = static_cast<double>(args.rows) / times_.at(args.rows);
-  double tokens = static_cast<double>(args.rows);
+  double tokens = args.tokens();
+  const double none = tokens / times_.at(args.rows);
   double chance = 1;
   std::int64_t rows = args.rows;
   for (std::int64_t depth = 1; depth <= most(); ++depth) {
     chance *= kHighestRate;
-    const auto deep = std::count_if(candidates.begin(), candidates.end(),
-                                    [depth](const Candidate& c) { return c.most >= depth; });
-    tokens += chance * static_cast<double>(deep);
-    rows += deep;
+    for (const Candidate& candidate : candidates) {
+      if (candidate.most < depth) continue;
+      tokens += chance;
+      rows += candidate.rows;
+    }
     const double seconds = times_.at(rows) + static_cast<double>(depth) * args.round_seconds;
     if (tokens / seconds > kLeastGain * none) return true;
   }
@@ -185,7 +192,7 @@ bool DraftPolicy::could_pay(std::span<const Candidate> candidates, const PlanArg
 double DraftPolicy::price_of_trying(const Candidate& candidate, const PlanArgs& args) const {
   const std::int64_t count = std::min(candidate.most, kTried);
   const double plain = times_.at(args.rows);
-  return (times_.at(args.rows + count) - plain + candidate.entry_seconds +
+  return (times_.at(args.rows + count * candidate.rows) - plain + candidate.entry_seconds +
           static_cast<double>(count) * args.round_seconds) /
          plain;
 }

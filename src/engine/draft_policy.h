@@ -71,17 +71,21 @@ class DraftPolicy {
     std::size_t confidence = 0;
     std::int64_t most = 0;     // guesses that there are, or could be made
     std::int64_t left = 1024;  // tokens that may come until it ends
+    std::int64_t rows = 1;     // that each guess takes
     // What the first guess costs beside its round: the text is to be read by a draft.
     double entry_seconds = 0;
     std::int64_t count = 0;  // the outcome
   };
-  // `rows`: of the step without guesses. `round_seconds`: DraftSource's. `is_free`: guesses exist
-  // already and are compared whether or not they are verified, so nothing is tried for its own
-  // sake.
+  // `rows`: of the step without guesses; `guides` of them are second ones of guided answers, and
+  // give no tokens. `round_seconds`: DraftSource's. `is_free`: guesses exist already and are
+  // compared whether or not they are verified, so nothing is tried for its own sake.
   struct PlanArgs {
     std::int64_t rows = 0;
+    std::int64_t guides = 0;
     double round_seconds = 0;
     bool is_free = false;
+    // Of a step without guesses; a guide may be in one without its answer.
+    double tokens() const { return static_cast<double>(rows > guides ? rows - guides : 1); }
   };
   void plan(std::span<Candidate> candidates, const PlanArgs& args);
 
@@ -91,11 +95,12 @@ class DraftPolicy {
     return habit.record.rate(confidence, all_.rate(confidence, budget_ >= 0 ? kFirstRate : 0.0));
   }
   void measured_step(std::int64_t rows, double seconds) { times_.add(rows, seconds); }
-  // A step of `rows` sequences has come to its end in which `drafts` guesses were verified; making
-  // them took `draft_seconds`.
+  // A step of `rows` sequences, `guides` as above, has come to its end in which guesses took
+  // `draft_rows` more to be verified, and `draft_seconds` to be made.
   struct StepArgs {
     std::int64_t rows = 0;
-    std::int64_t drafts = 0;
+    std::int64_t guides = 0;
+    std::int64_t draft_rows = 0;
     std::int64_t accepted = 0;
     double draft_seconds = 0;
   };

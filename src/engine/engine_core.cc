@@ -254,7 +254,7 @@ void EngineCore::preempt(Choice& choice) {
   cache_.release(sequence.pages, choice.cursor);
   sequence.cached = 0;
   // It will be computed again: kept, it could be paired now and its twin with the token after it.
-  choice.row = {};
+  choice.rows.clear();
   choice.running = false;
   choice.draft.memory.reset();
   if (!choice.prompt_told) choice.prompt_logprobs.clear();
@@ -420,14 +420,17 @@ void EngineCore::count_computed(const ComputedItem& item) {
 void EngineCore::settle_drafts(EngineClock::time_point start) {
   std::int64_t rows = 0;
   std::int64_t decoding = 0;
+  std::int64_t guides = 0;
   for (const ComputedItem& c : computed_) {
+    const bool is_one = c.count - c.drafts == 1;
     rows += c.count;
-    decoding += c.count - c.drafts == 1 ? 1 : 0;
+    decoding += is_one ? 1 : 0;
+    guides += is_one && c.choice->main != nullptr ? 1 : 0;
     settle(c);
   }
   const bool decodes = decoding == static_cast<std::int64_t>(computed_.size());
   if (decodes) speculation_.measured_step(rows, seconds_between(start, EngineClock::now()));
-  speculation_.end_step(decoding);
+  speculation_.end_step(decoding, guides);
 }
 
 // What was guessed wrong was never computed.
@@ -436,7 +439,8 @@ void EngineCore::settle(const ComputedItem& computed) {
   if (computed.drafts == 0) return speculation_.compare(choice);
   const std::int64_t right =
       std::clamp<std::int64_t>(choice.sequence.cached - computed.begin - 1, 0, computed.drafts);
-  speculation_.settle(choice, computed.drafts, right);
+  // Both texts of a guided answer have the same guesses, which count once.
+  if (choice.main == nullptr) speculation_.settle(choice, computed.drafts, right);
   stats_.decode_tokens += right;
   if (choice.over) return;
   choice.truncate(cache_, choice.length());

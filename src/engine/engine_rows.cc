@@ -8,7 +8,11 @@
 namespace bl {
 void EngineCore::take_rows(const StepOutput& output) {
   tasks_.clear();
-  std::vector<std::pair<Choice*, std::size_t>> owners;  // of each task
+  std::vector<Choice*> owners;  // of each task
+  const auto add_task = [&](Choice& owner, RowTask task) {
+    tasks_.push_back(std::move(task));
+    owners.push_back(&owner);
+  };
   std::int64_t row = 0;
   for (const ComputedItem& c : computed_) {
     const bool lost = c.rows == LogitRows::kLast && c.chosen_by_model && output.lost(row);
@@ -35,14 +39,20 @@ void EngineCore::take_rows(const StepOutput& output) {
       if (token + 1 < choice.length()) {
         task.known = choice.sequence.ids[static_cast<std::size_t>(token) + 1];
         task.alternatives = static_cast<std::int32_t>(sampling.prompt_logprobs);
-      } else if (!is_guided(choice) || pair_rows(choice, task)) {
-        Choice& answer = choice.main != nullptr ? *choice.main : choice;
-        fill_task(answer, is_guided(choice) ? answer.length() : token + 1, task);
-      } else {
+      } else if (is_guided(choice)) {
+        choice.rows.push_back(task.logits);
         continue;
+      } else {
+        fill_task(choice, token + 1, task);
       }
-      tasks_.push_back(std::move(task));
-      owners.push_back({choice.main != nullptr ? choice.main : &choice, tasks_.size() - 1});
+      add_task(choice, std::move(task));
+    }
+    if (!is_guided(choice)) continue;
+    Choice& answer = answer_of(choice);
+    std::int64_t place = answer.length();
+    for (RowTask& pair : pair_rows(answer)) {
+      fill_task(answer, place++, pair);
+      add_task(answer, std::move(pair));
     }
   }
   for (const ComputedItem& c : computed_) {
@@ -52,8 +62,8 @@ void EngineCore::take_rows(const StepOutput& output) {
   for (const ComputedItem& c : computed_) {
     if (c.choice != nullptr) c.choice->remove_drafts();
   }
-  for (const auto& [owner, task] : owners) {
-    attempt(*owner, [&, this, owner = owner, task = task] { take_task(*owner, tasks_[task]); });
+  for (std::size_t i = 0; i < owners.size(); ++i) {
+    attempt(*owners[i], [&, this, i] { take_task(*owners[i], tasks_[i]); });
   }
 }
 
@@ -92,6 +102,7 @@ void EngineCore::take_task(Choice& choice, RowTask& task) {
     const auto place = static_cast<std::int64_t>(task.history.size());
     if (choice.length() != place || choice.sequence.ids.back() != task.follows) return;
     choice.sequence.cached = place;
+    if (choice.guide != nullptr) choice.guide->sequence.cached = choice.guide->length();
     ++choice.usage.accepted_tokens;
   }
   if (task.state) choice.sampler.restore(*task.state);

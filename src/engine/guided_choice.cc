@@ -1,6 +1,6 @@
 #include "engine/guided_choice.h"
 
-#include <utility>
+#include <algorithm>
 
 namespace bl {
 
@@ -14,20 +14,22 @@ std::unique_ptr<Choice> make_guide(Choice& answer, PagePool& pool) {
   return guide;
 }
 
-bool pair_rows(Choice& choice, RowTask& task) {
-  Choice& answer = choice.main != nullptr ? *choice.main : choice;
-  Choice& guide = *answer.guide;
-  choice.row = task.logits;
-  if (answer.row.empty() || guide.row.empty()) return false;
-  task.logits = std::exchange(answer.row, {});
-  task.negative = std::exchange(guide.row, {});
-  return true;
+std::vector<RowTask> pair_rows(Choice& answer) {
+  std::vector<RowTask> pairs(std::min(answer.rows.size(), answer.guide->rows.size()));
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    pairs[i].logits = answer.rows[i];
+    pairs[i].negative = answer.guide->rows[i];
+  }
+  if (pairs.empty()) return pairs;
+  answer.rows.clear();
+  answer.guide->rows.clear();
+  return pairs;
 }
 
 void keep_row(Choice& choice) {
-  if (choice.row.empty() || choice.row.data() == choice.waiting_row.data()) return;
-  choice.waiting_row.assign(choice.row.begin(), choice.row.end());
-  choice.row = choice.waiting_row;
+  if (choice.rows.empty() || choice.rows.front().data() == choice.waiting_row.data()) return;
+  choice.waiting_row.assign(choice.rows.front().begin(), choice.rows.front().end());
+  choice.rows.assign(1, choice.waiting_row);
 }
 
 }  // namespace bl

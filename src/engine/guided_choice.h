@@ -2,9 +2,11 @@
 // Guidance (cfg_scale): an answer is chosen from two rows of logits, behind its own text and behind
 // the same continuation of a negative prompt. The second text is a Choice of its own, so that
 // scheduling, pages and the prefix cache treat it like any other; it has no reader and draws
-// nothing. Each waits for the other's row, whatever step that comes in.
+// nothing. Each waits for the other's row, whatever step that comes in. Guesses stand behind both
+// texts, where both have a row of the same step for them.
 
 #include <memory>
+#include <vector>
 
 #include "engine/choice.h"
 #include "engine/row_sampler.h"
@@ -18,10 +20,14 @@ inline bool is_guided(const Choice& choice) {
   return choice.guide != nullptr || choice.main != nullptr;
 }
 
-// `task` holds a new row of either of the two. True when the other one's is there: then the task
-// has both.
-bool pair_rows(Choice& choice, RowTask& task);
-// At the end of a step, whose rows will be gone: keeps one that waits.
+// Whose tokens come of a choice's rows.
+inline Choice& answer_of(Choice& choice) { return choice.main != nullptr ? *choice.main : choice; }
+
+// The places that both texts have rows for, in order, which they have no more then. None until the
+// second of the two has come.
+std::vector<RowTask> pair_rows(Choice& answer);
+// At the end of a step, whose rows will be gone: keeps the one that waits. Those behind guesses do
+// not: a guess is taken in its own step or never.
 void keep_row(Choice& choice);
 
 }  // namespace bl

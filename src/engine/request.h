@@ -58,8 +58,8 @@ struct Request {
   // place again where a banned string was taken back: such a request is never guessed for.
   // Mirostat and adaptive-p learn from what was drawn, not from what is put in its place.
   TokenHook after_sampling{};
-  // Where the engine does: the text is the same with and without. Guided answers (cfg_scale) and
-  // those with a hook are made without guesses.
+  // Where the engine does: the text is the same with and without. Answers with a hook are made
+  // without guesses, and so is what token healing puts in the prompt's place.
   bool speculate = true;
   // Keys and values are shared with requests of the same salt only.
   std::string cache_salt{};

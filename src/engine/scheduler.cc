@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include "ops/kv_layout.h"
 
@@ -110,18 +111,18 @@ class StepPlanner {
     }
     std::int64_t left_tokens = tokens_ - std::min(tokens, (tokens_ + 1) / 2);
     std::int64_t left_rows = rows_ - std::min(rows, (rows_ + 1) / 2);
-    for (StepWork& work : plan_.work) {
-      const SequenceState& s = state_.sequences[static_cast<std::size_t>(work.sequence)];
-      const std::int64_t end = s.cached + work.tokens;
-      const std::int64_t held = std::max<std::int64_t>(s.pages, pages_for(end));
-      std::int64_t count = std::min({s.drafts, left_tokens, left_rows});
-      const std::int64_t more = std::max<std::int64_t>(0, pages_for(end + count) - held);
-      if (more > std::max<std::int64_t>(0, available_ - pages)) {
-        count = std::min(count, held * kPageSlots - end);
-      } else {
-        available_ -= more;
+    const std::span<StepWork> all = plan_.work;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const SequenceState& s = state_.sequences[static_cast<std::size_t>(all[i].sequence)];
+      if (s.drafts == 0) continue;
+      std::size_t members = 1;
+      if (s.pairs_drafts) {
+        if (i + 1 == all.size() || all[i + 1].sequence != all[i].sequence + 1) continue;
+        members = 2;
       }
-      work.drafts = count;
+      const auto width = static_cast<std::int64_t>(members);
+      const std::int64_t most = std::min({s.drafts, left_tokens / width, left_rows / width});
+      const std::int64_t count = give_drafts(all.subspan(i, members), most, pages) * width;
       left_tokens -= count;
       left_rows -= count;
       tokens_ -= count;
@@ -133,6 +134,26 @@ class StepPlanner {
   StepPlan take() { return std::move(plan_); }
 
  private:
+  // The same number for all of `group`, of which pages for growing are left alone.
+  std::int64_t give_drafts(std::span<StepWork> group, std::int64_t count, std::int64_t growing) {
+    std::int64_t more = 0;
+    std::int64_t room = count;  // without a new page
+    for (const StepWork& work : group) {
+      const SequenceState& s = state_.sequences[static_cast<std::size_t>(work.sequence)];
+      const std::int64_t end = s.cached + work.tokens;
+      const std::int64_t held = std::max<std::int64_t>(s.pages, pages_for(end));
+      more += std::max<std::int64_t>(0, pages_for(end + count) - held);
+      room = std::min(room, held * kPageSlots - end);
+    }
+    if (more > std::max<std::int64_t>(0, available_ - growing)) {
+      count = room;
+    } else {
+      available_ -= more;
+    }
+    for (StepWork& work : group) work.drafts = count;
+    return count;
+  }
+
   bool is_gone(std::int32_t index) const {
     return std::find(plan_.preempted.begin(), plan_.preempted.end(), index) !=
            plan_.preempted.end();

@@ -31,6 +31,7 @@ struct SequenceState {
   std::int32_t shared_pages = 0;  // waiting: pages in use by others that would cost it nothing
   std::int32_t passed_over = 0;   // waiting: times that a younger one was admitted before it
   std::int64_t drafts = 0;        // decoding: guesses behind its next token, to be verified with it
+  bool pairs_drafts = false;      // the next sequence gets equally many, or both none
   bool running = false;           // holds pages, or may
   bool blocked = false;           // must not go on now
   bool every_row = false;         // logits of every token, not of the last one only

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "engine/guided_choice.h"
 
 namespace bl {
 namespace {
@@ -20,16 +21,20 @@ std::int64_t left_of(const Choice& choice) {
   return sampling.max_tokens > 0 ? std::min(left, sampling.max_tokens - choice.generated()) : left;
 }
 
-// How many guesses could be taken at most; 0: none may be made. Guidance has a second row for each
-// place, the healing of a prompt a mask that depends on what was said so far: both do without.
-// A constraint gives its mask row by row, as these are drawn. A hook would see tokens behind an end
-// that come to stand nowhere.
+bool decodes(const SequenceState& state) {
+  return state.running && !state.blocked && state.missing() == 1;
+}
+
+// Guidance has a second row for each place.
+std::int64_t rows_of_guess(const Choice& choice) { return choice.guide != nullptr ? 2 : 1; }
+
+// How many guesses could be taken at most; 0: none may be made. The healing of a prompt has a mask
+// that depends on what was said so far, and does without. A constraint gives its mask row by row,
+// as these are drawn. A hook would see tokens behind an end that come to stand nowhere.
 std::int64_t most_guesses(const Choice& choice, const SequenceState& state) {
   const Request& request = choice.open->request;
-  if (!request.speculate || !state.running || state.blocked || state.every_row) return 0;
-  if (state.missing() != 1 || choice.generated() == 0) return 0;
-  if (choice.guide != nullptr || choice.main != nullptr || choice.healing.active()) return 0;
-  if (request.after_sampling) return 0;
+  if (!request.speculate || !decodes(state) || state.every_row) return 0;
+  if (choice.generated() == 0 || choice.healing.active() || request.after_sampling) return 0;
   std::int64_t most = left_of(choice) - 1;
   if (!choice.open->held) {
     const std::int64_t unread = choice.open->stream->unread(choice.index);
@@ -115,12 +120,22 @@ void Speculation::find_wishes(std::span<Choice* const> who, SchedulerState& stat
   places_.clear();
   candidates_.clear();
   std::int64_t rows = 0;
+  std::int64_t guides = 0;
   for (std::size_t i = 0; i < who.size(); ++i) {
-    const SequenceState& sequence = state.sequences[i];
-    rows += sequence.running && !sequence.blocked && sequence.missing() == 1 ? 1 : 0;
-    const std::int64_t most = std::min(most_guesses(*who[i], sequence), policy_.most());
+    SequenceState& sequence = state.sequences[i];
     who[i]->draft.ids.clear();
     who[i]->draft.count = 0;
+    rows += decodes(sequence) ? 1 : 0;
+    guides += decodes(sequence) && who[i]->main != nullptr ? 1 : 0;
+    // A guide goes with its answer, which it stands behind. Guesses are for both where both need
+    // but one row for the next token.
+    if (who[i]->main != nullptr) continue;
+    if (who[i]->guide != nullptr) {
+      const bool both = i + 1 < who.size() && who[i + 1] == who[i]->guide;
+      if (!both || !decodes(state.sequences[i + 1])) continue;
+      sequence.pairs_drafts = true;
+    }
+    const std::int64_t most = std::min(most_guesses(*who[i], sequence), policy_.most());
     if (most == 0) continue;
     if (source_->is_free()) jobs_.push_back(job_of(*who[i], most, ends));
     asked_.push_back(who[i]);
@@ -128,6 +143,7 @@ void Speculation::find_wishes(std::span<Choice* const> who, SchedulerState& stat
     candidates_.push_back({.habit = &who[i]->draft.habit,
                            .most = most,
                            .left = left_of(*who[i]),
+                           .rows = rows_of_guess(*who[i]),
                            .entry_seconds = entry_seconds(*who[i], most, ends)});
   }
   if (asked_.empty()) return;
@@ -138,9 +154,10 @@ void Speculation::find_wishes(std::span<Choice* const> who, SchedulerState& stat
       candidates_[i].most = static_cast<std::int64_t>(asked_[i]->draft.ids.size());
     }
   }
-  policy_.plan(
-      candidates_,
-      {.rows = rows, .round_seconds = source_->round_seconds(), .is_free = source_->is_free()});
+  policy_.plan(candidates_, {.rows = rows,
+                             .guides = guides,
+                             .round_seconds = source_->round_seconds(),
+                             .is_free = source_->is_free()});
   for (std::size_t i = 0; i < places_.size(); ++i) {
     state.sequences[places_[i]].drafts = candidates_[i].count;
   }
@@ -156,8 +173,9 @@ void Speculation::draft(std::span<Choice* const> who, const StepPlan& plan,
     return;
   }
   for (const StepWork& work : plan.work) {
-    DraftState& draft = who[static_cast<std::size_t>(work.sequence)]->draft;
-    draft.count = std::min(work.drafts, static_cast<std::int64_t>(draft.ids.size()));
+    Choice& choice = *who[static_cast<std::size_t>(work.sequence)];
+    const auto guesses = static_cast<std::int64_t>(answer_of(choice).draft.ids.size());
+    choice.draft.count = std::min(work.drafts, guesses);
   }
 }
 
@@ -168,7 +186,7 @@ void Speculation::make_drafts(std::span<Choice* const> who, const StepPlan& plan
   asked_.clear();
   for (const StepWork& work : plan.work) {
     Choice& choice = *who[static_cast<std::size_t>(work.sequence)];
-    if (work.drafts == 0) continue;
+    if (work.drafts == 0 || choice.main != nullptr) continue;
     jobs_.push_back(job_of(choice, work.drafts, ends));
     asked_.push_back(&choice);
   }
@@ -179,12 +197,13 @@ void Speculation::settle(Choice& choice, std::int64_t drafted, std::int64_t acce
   policy_.measured(choice.draft.habit, choice.draft.confidence, drafted, accepted);
   drafted_ += drafted;
   accepted_ += accepted;
-  step_.drafts += drafted;
+  step_.draft_rows += drafted * rows_of_guess(choice);
   step_.accepted += accepted;
 }
 
-void Speculation::end_step(std::int64_t rows) {
+void Speculation::end_step(std::int64_t rows, std::int64_t guides) {
   step_.rows = rows;
+  step_.guides = guides;
   policy_.step_done(step_);
 }
 

@@ -38,8 +38,9 @@ class Speculation {
   void compare(Choice& choice);
   // A step of nothing but decoding.
   void measured_step(std::int64_t rows, double seconds) { policy_.measured_step(rows, seconds); }
-  // Any step, of so many sequences that decoded, when its guesses are settled.
-  void end_step(std::int64_t rows);
+  // Any step, of so many sequences that decoded, `guides` of them guided answers' second ones, when
+  // its guesses are settled.
+  void end_step(std::int64_t rows, std::int64_t guides);
 
   std::int64_t drafted() const { return drafted_; }
   std::int64_t accepted() const { return accepted_; }

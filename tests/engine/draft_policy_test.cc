@@ -89,6 +89,34 @@ TEST_F(PolicyTest, TakesTheBestOfAllCounts) {
   }
 }
 
+// A guess of a guided answer takes two rows and gives one token.
+TEST_F(PolicyTest, GuessesOfTwoRowsMustBeWorthBoth) {
+  for (const double row : {0.0005, 0.001, 0.002, 0.004}) {
+    SCOPED_TRACE(row);
+    policy_ = DraftPolicy();
+    const auto seconds = [&](std::int64_t rows) { return 0.01 + row * static_cast<double>(rows); };
+    measure(seconds, 30);
+    DraftHabit habit;
+    teach(habit, 0.8, 2000);
+    const double known = policy_.rate(habit, 0);
+    const auto per_second = [&](std::int64_t guesses) {
+      const double tokens = (1 - std::pow(known, static_cast<double>(guesses + 1))) / (1 - known);
+      return tokens / seconds(2 + 2 * guesses);
+    };
+    double best = 0;
+    for (std::int64_t k = 0; k <= 12; ++k) best = std::max(best, per_second(k));
+    DraftPolicy::Candidate pair{.habit = &habit, .most = 12, .rows = 2};
+    policy_.plan({&pair, 1}, {.rows = 2, .guides = 1, .is_free = true});
+    EXPECT_GT(pair.count, 0);
+    EXPECT_NEAR(per_second(pair.count), best, 1e-9 * best);
+    // Beside one that gives as much for one row, it comes second.
+    std::vector<DraftPolicy::Candidate> both{{.habit = &habit, .most = 12, .rows = 2},
+                                             {.habit = &habit, .most = 12}};
+    policy_.plan(both, {.rows = 3, .guides = 1, .is_free = true});
+    EXPECT_GT(both[1].count, both[0].count);
+  }
+}
+
 TEST_F(PolicyTest, LikelyGuessesOfManyComeFirst) {
   // Up to 12 rows are nearly free, as where weights are read once for all of them.
   measure(
@@ -168,7 +196,7 @@ TEST_F(PolicyTest, ADraftThatCannotPayIsHardlyTried) {
       DraftPolicy::Candidate one{.habit = &habit, .most = 16};
       policy_.plan({&one, 1}, {.rows = 1, .round_seconds = round});
       policy_.step_done({.rows = 1,
-                         .drafts = one.count,
+                         .draft_rows = one.count,
                          .draft_seconds = round * static_cast<double>(one.count)});
       tried += one.count > 0 ? 1 : 0;
     }
@@ -268,7 +296,7 @@ double answer_with(DraftPolicy& policy, const DraftWorld& world, std::int64_t to
     }
     if (one.count > 0) policy.measured(habit, 0, one.count, right);
     policy.step_done(
-        {.rows = 1, .drafts = one.count, .accepted = right, .draft_seconds = drafting});
+        {.rows = 1, .draft_rows = one.count, .accepted = right, .draft_seconds = drafting});
     made += 1 + right;
   }
   return seconds / kStep / static_cast<double>(tokens - 1);

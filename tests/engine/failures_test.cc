@@ -42,6 +42,13 @@ class FailuresTest : public BusyRun {
     begin(kind);
     run();
     const std::deque<Asked> clean = asked_;
+    std::int64_t guided = 0;  // tokens guessed for the two texts of a guided answer
+    for (const Asked& asked : clean) {
+      if (asked.open->request.sampling.cfg_scale != 1) guided += asked.usages[0].drafted_tokens;
+    }
+    if (kind != Kind::kAhead) {
+      EXPECT_GT(guided, 0);
+    }
     fail_at(0);
     for (std::int64_t nth = 1;; ++nth) {
       SCOPED_TRACE(nth);

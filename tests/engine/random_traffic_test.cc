@@ -49,7 +49,7 @@ class RandomTraffic : public test::CoreTest {
     options.logit_rows = 1 + below(std::min<std::int64_t>(12, options.step_tokens));
     options.pages = static_cast<std::int32_t>(5 + below(24));
     options.context = 1280;
-    options.gives_logits = one_in(3);
+    options.gives_logits = guided_ || one_in(3);
     options.repeats = !one_in(4);
     asked_.clear();
     // Half of the time with guesses, of which more or fewer are right.
@@ -86,7 +86,7 @@ class RandomTraffic : public test::CoreTest {
     if (one_in(4)) r.adapters = {{"", 0.25 * static_cast<double>(1 + below(3))}};
     if (one_in(12)) r.adapters.push_back({"", 2});
     if (one_in(8)) r.sampling.prompt_logprobs = options_.gives_logits ? 1 : -1;
-    if (options_.gives_logits && one_in(3)) add_features(r);
+    if (options_.gives_logits && (guided_ || one_in(3))) add_features(r);
     add_ends(r);
     return r;
   }
@@ -102,7 +102,7 @@ class RandomTraffic : public test::CoreTest {
       r.constraint = {.kind = ConstraintSpec::Kind::kRegex,
                       .text = fmt::format("[{}]{{{}}}", one_in(2) ? "abc" : "acd", 1 + below(80))};
     }
-    if (one_in(4) && core_->most_running() > 1 && options_.pages >= 8) {
+    if ((guided_ || one_in(4)) && core_->most_running() > 1 && options_.pages >= 8) {
       params.cfg_scale = one_in(2) ? 2.5 : -1;
       for (auto i = 1 + below(300); i > 0; --i) {
         r.negative_prompt.push_back(static_cast<std::int32_t>(i % 7));
@@ -191,10 +191,27 @@ class RandomTraffic : public test::CoreTest {
                          << ", should be " << name_of(all[c].reason);
       ++ended_[*asked.reasons[c]];
       rewinds_ += asked.usages[c].rewinds;
+      guided_guesses_ += r.sampling.cfg_scale != 1 ? asked.usages[c].accepted_tokens : 0;
       with_adapters_ += r.adapters.empty() ? 0 : 1;
       best_ += asked.open->held ? 1 : 0;
       pinned_ += r.pin.empty() ? 0 : 1;
     }
+  }
+
+  // An engine's life, and whether everybody got what he should.
+  void live(std::int64_t seed) {
+    begin(static_cast<unsigned>(seed));
+    for (int i = 0; i < 400; ++i) {
+      if (one_in(4) && core_->requests() < 30) ask(next_request());
+      go_on();
+    }
+    run_all(60000);
+    for (const Asked& asked : asked_) {
+      expect_right(asked);
+      if (HasFatalFailure()) return;
+    }
+    for (const char* pin : kPins) core_->unpin(pin);
+    expect_no_leak();
   }
 
   const std::vector<std::string> pieces_ = test::letter_pieces(1000, 4);
@@ -202,9 +219,11 @@ class RandomTraffic : public test::CoreTest {
   std::mt19937 random_;
   FakeModel::Options options_;
   bool pins_ = false;
+  bool guided_ = false;  // nearly all answers are, on models that allow it
   // Of all runs: what has come up.
   std::map<FinishReason, std::int64_t> ended_;
   std::int64_t rewinds_ = 0;
+  std::int64_t guided_guesses_ = 0;  // that were right
   std::int64_t with_adapters_ = 0;
   std::int64_t best_ = 0;
   std::int64_t pinned_ = 0;
@@ -218,18 +237,8 @@ TEST_F(RandomTraffic, IsAnsweredAsIfEachWereAlone) {
   std::int64_t repeated = 0;
   for (std::int64_t seed = 0; seed < rounds(); ++seed) {
     SCOPED_TRACE(seed);
-    begin(static_cast<unsigned>(seed));
-    for (int i = 0; i < 400; ++i) {
-      if (one_in(4) && core_->requests() < 30) ask(next_request());
-      go_on();
-    }
-    run_all(60000);
-    for (const Asked& asked : asked_) {
-      expect_right(asked);
-      if (HasFatalFailure()) return;
-    }
-    for (const char* pin : kPins) core_->unpin(pin);
-    expect_no_leak();
+    live(seed);
+    if (HasFatalFailure()) return;
     const EngineStats stats = core_->stats();
     accepted += stats.accepted_tokens;
     refused += stats.drafted_tokens - stats.accepted_tokens;
@@ -254,6 +263,23 @@ TEST_F(RandomTraffic, IsAnsweredAsIfEachWereAlone) {
   if (has_grammars()) {
     EXPECT_GT(ended_[FinishReason::kConstraint], rounds() / 2);
   }
+}
+
+// Two texts an answer, and guesses for both.
+TEST_F(RandomTraffic, OfGuidedAnswersIsAnsweredAsIfEachWereAlone) {
+  guided_ = true;
+  std::int64_t preempted = 0;
+  for (std::int64_t seed = 1; seed < rounds(); seed += 2) {
+    SCOPED_TRACE(seed);
+    live(seed);
+    if (HasFatalFailure()) return;
+    preempted += core_->stats().preemptions;
+  }
+  EXPECT_GT(guided_guesses_, 10 * rounds());
+  EXPECT_GT(preempted, rounds());
+  EXPECT_GT(rewinds_, 2 * rounds());
+  EXPECT_GT(ended_[FinishReason::kStopString], rounds());
+  EXPECT_GT(ended_[FinishReason::kCancelled], rounds());
 }
 
 }  // namespace

@@ -63,6 +63,38 @@ TEST(PlanStep, RowsOfAPromptWhoseLogitsAreAllWanted) {
   EXPECT_EQ(work_of(plan_step(state, kLimits)), (Work{{1, 1}, {0, 7}, {2, 7}}));
 }
 
+// Guesses behind the two texts of a guided answer are as many for both.
+TEST(PlanStep, GuessesOfAPairAreForBothOrNeither) {
+  SchedulerState state;
+  state.available_pages = 50;
+  state.sequences = {running(20, 19), running(40, 39), running(30, 29)};
+  const auto drafts_of = [&](std::int64_t rows) {
+    std::vector<std::int64_t> drafts;
+    const SchedulerLimits limits{.step_tokens = 100, .logit_rows = rows, .running = 3};
+    for (const StepWork& work : plan_step(state, limits).work) drafts.push_back(work.drafts);
+    return drafts;
+  };
+  using Drafts = std::vector<std::int64_t>;
+  state.sequences[0].drafts = 3;
+  state.sequences[0].pairs_drafts = true;
+  state.sequences[2].drafts = 2;
+  EXPECT_EQ(drafts_of(20), (Drafts{3, 3, 2}));
+  EXPECT_EQ(drafts_of(8), (Drafts{2, 2, 1}));
+  EXPECT_EQ(drafts_of(4), (Drafts{0, 0, 1}));
+  // The second one stands still, or reads.
+  state.sequences[1].blocked = true;
+  EXPECT_EQ(drafts_of(20), (Drafts{0, 2}));
+  state.sequences[1].blocked = false;
+  state.sequences[1].cached = 30;
+  EXPECT_EQ(drafts_of(20), (Drafts{0, 2, 0}));
+  // The page of one of them ends two tokens on, and there is no other.
+  state.sequences[1] = running(254, 253);
+  state.available_pages = 3;
+  EXPECT_EQ(drafts_of(20), (Drafts{2, 2, 2}));
+  state.available_pages = 4;
+  EXPECT_EQ(drafts_of(20), (Drafts{3, 3, 2}));
+}
+
 TEST(PlanStep, PagesComeFromTheWorstRank) {
   SchedulerState state;
   state.available_pages = 0;

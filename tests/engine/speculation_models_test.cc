@@ -86,6 +86,30 @@ void compare(const char* backend) {
 TEST(SpeculationModels, SameIdsOnTheCpu) { compare("cpu"); }
 TEST(SpeculationModels, SameIdsOnRef) { compare("ref"); }
 
+// Guesses for both texts of guided answers.
+TEST(SpeculationModels, SameIdsUnderGuidance) {
+  std::int64_t accepted = 0;
+  for (const fs::path& model : test::golden_models()) {
+    SCOPED_TRACE(model.filename().string());
+    Engine plain(load(model, "cpu", 0));
+    auto wanted = guessable_requests(plain.session().vocab());
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      wanted[i].sampling.cfg_scale = i % 2 == 0 ? 1.5 : 0.7;
+      wanted[i].negative_prompt = wanted[(i + 1) % wanted.size()].prompt;
+    }
+    const auto expected = answer(plain, wanted);
+    Engine ngram(load(model, "cpu", 4), {.speculation = {std::make_shared<NgramDraft>(1), 4}});
+    EXPECT_EQ(answer(ngram, wanted), expected);
+    EXPECT_GT(ngram.stats().drafted_tokens, 0);
+    accepted += ngram.stats().accepted_tokens;
+    Engine itself(load(model, "cpu", 3),
+                  {.speculation = {std::make_shared<ModelDraft>(load(model, "cpu", 0)), 3}});
+    EXPECT_EQ(answer(itself, wanted), expected);
+    EXPECT_GT(itself.stats().accepted_tokens, 0);
+  }
+  EXPECT_GT(accepted, 0);
+}
+
 // As many as pay: whatever the clock says, the ids are the same.
 TEST(SpeculationModels, SameIdsWithAsManyAsPay) {
   const fs::path model = test::unpacked("hf-tiny") / "llama";
