@@ -47,6 +47,8 @@ void DeviceRows::collect(std::span<const StepItem> items, const OpTable& ops, st
   rules_.clear();
   edits_.clear();
   reports_ = false;
+  hosted_ = 0;
+  vocab_ = vocab;
   way_ = Way::kNone;
   std::int64_t rows = 0;
   bool all_likeliest = true;
@@ -67,6 +69,16 @@ void DeviceRows::collect(std::span<const StepItem> items, const OpTable& ops, st
   way_ = Way::kSample;
   for (const StepItem& item : items) add_rows(item, vocab);
   edits_.resize(static_cast<std::size_t>(edit_room()));
+  find_hosted();
+}
+
+void DeviceRows::find_hosted() {
+  const auto is_hosts = [](const SampleRule& rule) { return rule.kind == SampleRule::Kind::kNone; };
+  const auto first = std::find_if(rules_.begin(), rules_.end(), is_hosts);
+  const std::int64_t count = rules_.end() - first;
+  const auto room = static_cast<std::int64_t>(fetched_logits_.size()) / vocab_;
+  needs_logits_ = count > room || !std::all_of(first, rules_.end(), is_hosts);
+  hosted_ = needs_logits_ ? 0 : count;
 }
 
 void DeviceRows::add_rows(const StepItem& item, std::int64_t vocab) {
@@ -133,7 +145,7 @@ std::int64_t DeviceRows::edit_room() const {
 
 std::uint64_t DeviceRows::key() const {
   return static_cast<std::uint64_t>(way_) | (reports_ ? 4u : 0u) |
-         static_cast<std::uint64_t>(edits_.size()) << 3;
+         static_cast<std::uint64_t>(edits_.size()) << 3 | static_cast<std::uint64_t>(hosted_) << 40;
 }
 
 const std::int32_t* DeviceRows::place(ExecContext& ctx, std::int64_t rows) {
@@ -146,6 +158,12 @@ void DeviceRows::enqueue(ExecContext& ctx, Backend& backend, const TensorView& l
   const CopyPiece piece{fetched_.data(), results_.data, fetched_bytes()};
   BL_CHECK(fetched_.size_bytes() >= piece.bytes);
   backend.copy_pieces({&piece, 1});
+  for (std::int64_t i = 0; i < hosted_; ++i) {
+    const auto bytes = static_cast<std::size_t>(vocab_) * sizeof(float);
+    const CopyPiece row{fetched_logits_.data() + i * vocab_,
+                        logits.row<float>(logits.rows() - hosted_ + i), bytes};
+    backend.copy_pieces({&row, 1});
+  }
 }
 
 std::size_t DeviceRows::fetched_bytes() const {
@@ -178,6 +196,10 @@ void DeviceRows::choose(ExecContext& ctx, Backend& backend, const TensorView& lo
 void DeviceRows::read(StepOutput& output) {
   const auto rows = static_cast<std::size_t>(results_.shape[1]);
   output.ids = fetched_.first(rows);
+  if (hosted_ > 0) {
+    output.logits = {view_of(fetched_logits_.data(), DType::kF32, {hosted_, vocab_}),
+                     results_.shape[1] - hosted_};
+  }
   if (!reports_) return;
   log_probabilities_.clear();
   for (std::size_t i = 0; i < rows; ++i) {

@@ -18,13 +18,20 @@ namespace bl {
 class DeviceRows {
  public:
   // Where results come to: host memory that the backend reaches and that outlives all steps, which
-  // may be recorded with its address; two words a row.
-  void fetch_to(std::span<std::int32_t> host) { fetched_ = host; }
+  // may be recorded with its address; two words a row, and room for some rows of logits.
+  void fetch_to(std::span<std::int32_t> host, std::span<float> logits) {
+    fetched_ = host;
+    fetched_logits_ = logits;
+  }
   // Before the step: `items` as they are now, for a backend with these ops and rows of `vocab`. Of
   // an item without history the tokens that it computes need not be known.
   void collect(std::span<const StepItem> items, const OpTable& ops, std::int64_t vocab);
   // Whether any row is chosen on the backend.
   bool any() const { return way_ != Way::kNone; }
+  std::int64_t rows() const { return results_.shape[1]; }
+  // Whether the logits may be overwritten when the step is over: every row is chosen on the
+  // backend, but for a few last ones that come to the host with the step.
+  bool needs_no_logits() const { return way_ == Way::kLikeliest || !needs_logits_; }
   // Of what is enqueued beside the model's launches.
   std::uint64_t key() const;
   // Within the step, before anything else takes scratch: where the ids will be. Steps of equally
@@ -41,15 +48,20 @@ class DeviceRows {
   bool add_edits(const SamplingParams& params, std::span<const std::int32_t> history,
                  std::int64_t vocab, SampleRule& rule);
   std::int64_t edit_room() const;
+  void find_hosted();
   void choose(ExecContext& ctx, Backend& backend, const TensorView& logits);
   std::size_t fetched_bytes() const;
 
   Way way_ = Way::kNone;
   bool reports_ = false;  // some row's log-probability is wanted
+  bool needs_logits_ = false;
+  std::int64_t hosted_ = 0;  // last rows, which are the host's and come to it with the step
+  std::int64_t vocab_ = 0;
   std::vector<SampleRule> rules_;
   std::vector<LogitEdit> edits_;
   TensorView results_;               // I32 [2, rows] on the backend: ids, log-probabilities
   std::span<std::int32_t> fetched_;  // the same here
+  std::span<float> fetched_logits_;  // [hosted_, vocab_]
   std::vector<float> log_probabilities_;
   std::vector<std::int32_t> edit_at_;  // [vocab] 1 + a token's index in edits_; 0 between rows
 };

@@ -278,6 +278,7 @@ void EngineCore::gather(const std::vector<Choice*>& who, const StepPlan& plan) {
     if (!choice.over) attempt(choice, [&] { gather_item(choice, work, rows); });
   }
   if (any_over_) drop_ended_items();
+  StepAhead::arrange(items_, computed_);
 }
 
 void EngineCore::gather_item(Choice& choice, const StepWork& work, std::int64_t& rows) {

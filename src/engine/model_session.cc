@@ -83,7 +83,9 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
 
 void ModelSession::allocate_fetched() {
   const auto words = static_cast<std::size_t>(2 * logit_rows_);
-  const std::size_t bytes = fetched_.size() * words * sizeof(std::int32_t);
+  const auto logits =
+      static_cast<std::size_t>(std::min(kFetchedRows, logit_rows_) * std::int64_t{vocab()});
+  const std::size_t bytes = fetched_.size() * (words + logits) * sizeof(std::int32_t);
   fetched_memory_ = backend_->allocate_transfer(bytes);
   if (fetched_memory_.bytes() < bytes) {
     fail(ErrorCode::kOutOfMemory, "the system has no {} bytes of page-locked memory left", bytes);
@@ -92,6 +94,11 @@ void ModelSession::allocate_fetched() {
   for (auto& lane : fetched_) {
     lane = {memory, words};
     memory += words;
+  }
+  auto* rows = reinterpret_cast<float*>(memory);
+  for (auto& lane : fetched_logits_) {
+    lane = {rows, logits};
+    rows += logits;
   }
 }
 

@@ -101,6 +101,9 @@ class ModelSession {
   Sequence new_sequence() { return Sequence(cache_->pool()); }
   // Where what a step of a lane (Backend::run_step) has chosen comes to: two words a wanted row.
   std::span<std::int32_t> fetched(std::size_t lane) { return fetched_[lane]; }
+  // And some rows of its logits, [kFetchedRows, vocab()] or fewer.
+  static constexpr std::int64_t kFetchedRows = 8;
+  std::span<float> fetched_logits(std::size_t lane) { return fetched_logits_[lane]; }
   // What ops need, with the scratch of the step before given back.
   ExecContext begin_step();
 
@@ -116,6 +119,7 @@ class ModelSession {
   Arena scratch_;
   Buffer fetched_memory_;
   std::array<std::span<std::int32_t>, 2> fetched_;
+  std::array<std::span<float>, 2> fetched_logits_;
   GenerationDefaults defaults_;
   MemoryPlan plan_;
   std::int64_t context_ = 0;

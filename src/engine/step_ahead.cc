@@ -1,6 +1,7 @@
 #include "engine/step_ahead.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "engine/model_choice.h"
@@ -8,11 +9,35 @@
 namespace bl {
 namespace {
 
+// Who is left behind by a step ahead is half as fast meanwhile; so few may be that all together
+// lose nothing.
+constexpr std::ptrdiff_t kOthersForOneLeft = 2;
+
+// An answer that decodes one token.
+bool decodes_one(const ComputedItem& item) {
+  return item.choice != nullptr && item.rows == LogitRows::kLast && item.count == 1 &&
+         item.drafts == 0;
+}
+
+enum class Turn { kGoesOn, kNeedsToken, kNeedsLogits };
+// By whom the token behind an item's row is chosen, and what that takes: the model alone, the model
+// when it knows the token before, or the host.
+Turn turn_of(const ComputedItem& item) {
+  if (!item.chosen_by_model) return Turn::kNeedsLogits;
+  return needs_history(item.choice->sampler.params()) ? Turn::kNeedsToken : Turn::kGoesOn;
+}
+
+// Whether it waits for its own token alone, so that it need not hold up others.
+bool may_be_left(const ComputedItem& item) {
+  return decodes_one(item) && turn_of(item) != Turn::kGoesOn && item.choice->guide == nullptr &&
+         item.choice->main == nullptr;
+}
+
 // Whether an answer goes on behind the token that is being computed, as far as it can be known, and
 // nothing but the model has a say in how.
 bool goes_on(const ComputedItem& item) {
   if (item.choice == nullptr || item.rows != LogitRows::kLast || item.drafts > 0 ||
-      !item.chosen_by_model) {
+      turn_of(item) != Turn::kGoesOn) {
     return false;
   }
   const Choice& choice = *item.choice;
@@ -25,9 +50,31 @@ bool goes_on(const ComputedItem& item) {
 
 }  // namespace
 
+void StepAhead::arrange(std::vector<StepItem>& items, std::vector<ComputedItem>& step) {
+  if (!std::any_of(step.begin(), step.end(), may_be_left)) return;
+  if (!std::all_of(step.begin(), step.end(), decodes_one)) return;
+  std::vector<std::size_t> order(step.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return turn_of(step[a]) < turn_of(step[b]);
+  });
+  std::vector<StepItem> arranged_items;
+  std::vector<ComputedItem> arranged_step;
+  for (const std::size_t i : order) {
+    arranged_items.push_back(items[i]);
+    arranged_step.push_back(step[i]);
+  }
+  items = std::move(arranged_items);
+  step = std::move(arranged_step);
+}
+
 void StepAhead::begin(std::span<const ComputedItem> step) {
   items_.clear();
-  if (!std::all_of(step.begin(), step.end(), goes_on)) return;
+  const auto left = std::find_if_not(step.begin(), step.end(), goes_on);
+  const auto going = left - step.begin();
+  if (going == 0 || going < kOthersForOneLeft * (step.end() - left)) return;
+  if (!std::all_of(left, step.end(), may_be_left)) return;
+  step = step.first(static_cast<std::size_t>(going));
   asked_.clear();
   for (const ComputedItem& item : step) {
     Sequence& sequence = item.choice->sequence;

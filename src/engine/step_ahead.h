@@ -20,15 +20,19 @@ struct ComputedItem {
 };
 
 // The step behind the one that is under way, enqueued before anybody knows that one's tokens: the
-// same answers, each one token further (ADR 29). What it computes for an answer that turns out to
+// same answers, each one token further, but for a few that cannot go on so soon and join the step
+// behind it (ADR 29). What it computes for an answer that turns out to
 // be over is dropped; it has written behind the end of that text alone.
 class StepAhead {
  public:
   StepAhead(StepModel& model, PrefixCache& cache) : model_(model), cache_(cache) {}
 
   bool under_way() const { return !items_.empty(); }
-  // Begins it behind `step`, which is not taken yet, where every item of that may go on and the
-  // model can. Throws as StepModel::start does.
+  // The order in which a step's items can go ahead: those that will wait come last, in that order
+  // the ones whose logits the host wants.
+  static void arrange(std::vector<StepItem>& items, std::vector<ComputedItem>& step);
+  // Begins it behind `step`, which is arranged and not taken yet, where its items may go on, all or
+  // nearly, and the model can. Throws as StepModel::start does.
   void begin(std::span<const ComputedItem> step);
   // The answer is over.
   void drop(const Choice& choice);

@@ -37,14 +37,17 @@ struct StepItem {
 class StepLogits {
  public:
   StepLogits() = default;
-  StepLogits(TensorView view) : view_(view) {}  // F32 [rows, vocab]
+  // F32 [rows, vocab], of which the first is the step's row `first`.
+  StepLogits(TensorView view, std::int64_t first = 0) : view_(view), first_(first) {}
   std::int64_t rows() const { return view_.rows(); }
+  bool has(std::int64_t i) const { return i >= first_ && i - first_ < view_.rows(); }
   std::span<const float> row(std::int64_t i) const {
-    return {view_.row<float>(i), static_cast<std::size_t>(view_.columns())};
+    return {view_.row<float>(i - first_), static_cast<std::size_t>(view_.columns())};
   }
 
  private:
   TensorView view_;
+  std::int64_t first_ = 0;
 };
 
 // What a step gives, valid until the next one.
@@ -56,7 +59,7 @@ struct StepOutput {
   std::span<const float> log_probabilities{};
   // Whether the row has neither: it was asked for a token, has none to give, and its logits are
   // gone because the step was repeated.
-  bool lost(std::int64_t row) const { return !chose(row) && logits.rows() == 0; }
+  bool lost(std::int64_t row) const { return !chose(row) && !logits.has(row); }
   bool chose(std::int64_t row) const {
     return !ids.empty() && ids[static_cast<std::size_t>(row)] >= 0;
   }
@@ -90,11 +93,12 @@ class StepModel {
   // taken are forgotten with the next start().
   virtual void start(std::span<const StepItem> items) { output_ = run(items); }
   virtual StepOutput take() { return output_; }
-  // While the last step that was begun, or repeated, is not taken: the same sequences in the same
-  // order once more, each with the one token that its row will turn out to be, which stands at
-  // `cached` and is not among the ids yet. `cached` stays as it is: it grows by one for whoever
-  // takes the first step and knows the token. False, and nothing has happened, where the model
-  // cannot: only tokens that it chooses itself, without their history, are there in time.
+  // While the last step that was begun, or repeated, is not taken: its first sequences in the same
+  // order once more, as many as there are items, each with the one token that its row will turn out
+  // to be, which stands at `cached` and is not among the ids yet. `cached` stays as it is: it grows
+  // by one for whoever takes the first step and knows the token. False, and nothing has happened,
+  // where the model cannot: only tokens that it chooses itself, without their history, are there in
+  // time.
   virtual bool repeat(std::span<const StepItem>) { return false; }
   virtual void copy_page(std::int32_t to, std::int32_t from) = 0;
   // What moves pages to host memory and to files; null where that is not possible.

@@ -66,7 +66,7 @@ std::uint64_t record_key(const Backend& backend, const StepBatch& batch, std::ui
 
 StepRunner::StepRunner(ModelSession& session) : session_(session) {
   for (std::size_t lane = 0; lane < steps_.size(); ++lane) {
-    steps_[lane].rows.fetch_to(session.fetched(lane));
+    steps_[lane].rows.fetch_to(session.fetched(lane), session.fetched_logits(lane));
   }
 }
 
@@ -98,7 +98,11 @@ void StepRunner::start(std::span<const StepItem> items) {
 }
 
 bool StepRunner::repeat(std::span<const StepItem> items) {
-  if (under_way_ != 1 || !steps_[static_cast<std::size_t>(newest_)].rows.any()) return false;
+  const Step& before = steps_[static_cast<std::size_t>(newest_)];
+  if (under_way_ != 1 || !before.rows.any()) return false;
+  // Logits of a row that is left behind would be overwritten.
+  const bool all = std::ssize(items) == before.rows.rows();
+  if (!all && !before.rows.needs_no_logits()) return false;
   if (session_.vocab() > session_.model().embedding_rows()) return false;
   for (const StepItem& item : items) {
     if (item.count != 1 || item.logits != LogitRows::kLast || item.sampling == nullptr ||
@@ -155,9 +159,11 @@ StepOutput StepRunner::take() {
     session_.backend().wait_step(lane);
     step.rows.read(output);
   }
-  const bool all_chosen =
-      step.rows.any() && std::find(output.ids.begin(), output.ids.end(), -1) == output.ids.end();
-  if (!all_chosen && !repeated) output.logits = on_host(step.logits, output);
+  bool lacks_rows = !step.rows.any();
+  for (std::int64_t row = 0; row < std::ssize(output.ids); ++row) {
+    lacks_rows = lacks_rows || output.lost(row);
+  }
+  if (lacks_rows && !repeated) output.logits = on_host(step.logits, output);
   return output;
 }
 

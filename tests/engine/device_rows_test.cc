@@ -39,7 +39,7 @@ class DeviceRowsTest : public testing::Test {
     StepOutput output;
     if (!rows_.any()) return output;
     fetched_.resize(static_cast<std::size_t>(2 * rows));
-    rows_.fetch_to(fetched_);
+    rows_.fetch_to(fetched_, {});
     rows_.place(context_, rows);
     rows_.enqueue(context_, *backend_, view_of(logits.data(), {rows, vocab}));
     rows_.read(output);

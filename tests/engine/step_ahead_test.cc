@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/error.h"
 #include "core_test.h"
 #include "engine/engine.h"
@@ -48,6 +51,43 @@ TEST_F(StepAheadTest, AnswersAreWhatTheyAreOtherwise) {
   EXPECT_LT(core_->stats().steps, 200);
   EXPECT_EQ(core_->stats().decode_tokens, 130 + 160 + 190 - 3);
   expect_no_leak();
+}
+
+// Answers that go on by the host, or by what came before, are left behind for a step where the
+// others are many; they are what they are otherwise, and so are the others.
+TEST_F(StepAheadTest, FewWhoCannotGoAheadHoldUpNobody) {
+  start({.repeats = true});
+  std::vector<Asked*> asked;
+  for (const std::int32_t i : {0, 1, 2, 3, 4, 5, 6, 7, 8}) {
+    Request r = request(text(40, i), 200);
+    if (i == 1) r.sampling.min_tokens = 200;               // the host's
+    if (i == 4) r.sampling.repetition_penalty = 1 + 1e-9;  // wants its tokens
+    if (i == 7) r.sampling.min_tokens = 150;               // the host's, for a while
+    asked.push_back(&ask(r));
+  }
+  run_all(500);
+  std::vector<std::int64_t> steps;
+  for (const Asked* one : asked) {
+    const Request& r = one->open->request;
+    EXPECT_EQ(one->ids[0], model_->continuation(r.prompt, r.sampling.max_tokens));
+  }
+  // Every second step, until those six are done that may always go on.
+  EXPECT_GT(model_->repeated, 90);
+  EXPECT_LT(core_->stats().steps, 320);
+  expect_no_leak();
+}
+
+// Half of the others' speed would be more than is gained.
+TEST_F(StepAheadTest, ManyWhoCannotGoAheadAreWaitedFor) {
+  start({.repeats = true});
+  for (const std::int32_t i : {0, 1, 2, 3}) {
+    Request r = request(text(40, i), 50);
+    if (i % 2 == 1) r.sampling.min_tokens = 50;
+    ask(r);
+  }
+  run_all(200);
+  EXPECT_EQ(model_->repeated, 0);
+  EXPECT_LT(core_->stats().steps, 60);
 }
 
 // The step that runs when an answer turns out to be over computes a token too many, whose page was
@@ -191,7 +231,86 @@ TEST(StepsAhead, PenaltiesNeedTheirTokens) {
   EXPECT_GE(runner.take().ids[0], 0);
 }
 
+// Two sequences go ahead, two are left behind: one that the model chooses by its history, and one
+// whose logits come to the host. What these two are given, whether the step behind is under way
+// or not, is what they get alone.
+void expect_left_ones_lack_nothing(ModelSession& session) {
+  StepRunner runner(session);
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  SamplingParams penalised = greedy;
+  penalised.repetition_penalty = 1.3;
+  std::vector<Sequence> sequences;
+  std::vector<StepItem> items;
+  for (std::int32_t i = 0; i < 4; ++i) {
+    sequences.push_back(session.new_sequence());
+    sequences.back().ids = {65 + i, 66, 67, 68 + i, 68 + i};
+    sequences.back().reach = 400;
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    const SamplingParams* sampling = i < 2 ? &greedy : i == 2 ? &penalised : nullptr;
+    items.push_back(
+        {.sequence = &sequences[i], .count = 5, .logits = LogitRows::kLast, .sampling = sampling});
+  }
+  std::vector<std::vector<float>> alone;
+  for (const StepItem& item : items) {
+    Sequence fresh = session.new_sequence();
+    fresh.ids = item.sequence->ids;
+    fresh.reach = 400;
+    StepItem one = item;
+    one.sequence = &fresh;
+    one.sampling = nullptr;
+    const std::span<const float> row = runner.run({&one, 1}).row(0);
+    alone.emplace_back(row.begin(), row.end());
+  }
+  for (const bool ahead : {false, true}) {
+    SCOPED_TRACE(ahead);
+    for (Sequence& sequence : sequences) {
+      runner.truncate(sequence, 0);
+      const auto i = static_cast<std::int32_t>(&sequence - sequences.data());
+      sequence.ids = {65 + i, 66, 67, 68 + i, 68 + i};
+    }
+    for (StepItem& item : items) item.count = 5;
+    runner.start(items);
+    for (StepItem& item : items) item.count = 1;
+    if (ahead) {
+      EXPECT_FALSE(runner.repeat(std::span(items).first(3)));  // the third one wants its token
+      EXPECT_TRUE(runner.repeat(std::span(items).first(2)));
+    }
+    const StepOutput output = runner.take();
+    for (const std::size_t i : {0, 1}) {
+      EXPECT_EQ(output.ids[i],
+                std::max_element(alone[i].begin(), alone[i].end()) - alone[i].begin());
+    }
+    EXPECT_GE(output.ids[2], 0);
+    ASSERT_EQ(output.ids[3], -1);
+    ASSERT_TRUE(output.logits.has(3));
+    EXPECT_FALSE(output.lost(3));
+    const std::span<const float> row = output.logits.row(3);
+    float furthest = 0;
+    for (std::size_t v = 0; v < alone[3].size(); ++v) {
+      furthest = std::max(furthest, std::abs(row[v] - alone[3][v]));
+    }
+    EXPECT_LT(furthest, 2e-2f);
+    if (!ahead) continue;
+    for (const std::size_t i : {0, 1}) {
+      sequences[i].ids.push_back(output.ids[i]);
+      ++sequences[i].cached;
+    }
+    const StepOutput next = runner.take();
+    ASSERT_EQ(next.ids.size(), 2u);
+    for (const std::size_t i : {0, 1}) EXPECT_GE(next.ids[i], 0);
+  }
+}
+
+TEST(StepsAhead, WhoIsLeftBehindLacksNothing) { expect_left_ones_lack_nothing(*load("ref")); }
+
 class StepsAheadOnCuda : public test::OnCuda {};
+
+TEST_F(StepsAheadOnCuda, WhoIsLeftBehindLacksNothing) {
+  const auto session = load("cuda:0");
+  for (int round = 0; round < 3; ++round) expect_left_ones_lack_nothing(*session);
+}
 
 TEST_F(StepsAheadOnCuda, TokensAreThoseOfOneStepAfterTheOther) {
   const auto session = load("cuda:0");
@@ -214,6 +333,7 @@ TEST_F(StepsAheadOnCuda, AnswersAreThoseOfOneStepAfterTheOther) {
       Request request;
       request.prompt = {65, 66, 67, i};
       request.sampling = params_of(i % 2);
+      if (i == 3) request.sampling.min_tokens = 20 + 20 * i;  // the host's, and left behind
       request.sampling.max_tokens = 40 + 20 * i;
       // Changes nothing, but needs the tokens that came before.
       if (penalised) request.sampling.frequency_penalty = 1e-30;
