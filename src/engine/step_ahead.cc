@@ -27,10 +27,11 @@ Turn turn_of(const ComputedItem& item) {
   return needs_history(item.choice->sampler.params()) ? Turn::kNeedsToken : Turn::kGoesOn;
 }
 
-// Whether it waits for its own token alone, so that it need not hold up others.
+// Whether only its own token takes the host's time, so that it need not hold up others. Those who
+// merely need their token cost the others less than they would lose themselves.
 bool may_be_left(const ComputedItem& item) {
-  return decodes_one(item) && turn_of(item) != Turn::kGoesOn && item.choice->guide == nullptr &&
-         item.choice->main == nullptr;
+  return decodes_one(item) && turn_of(item) == Turn::kNeedsLogits &&
+         item.choice->guide == nullptr && item.choice->main == nullptr;
 }
 
 // Whether an answer goes on behind the token that is being computed, as far as it can be known, and

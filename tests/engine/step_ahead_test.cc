@@ -53,28 +53,39 @@ TEST_F(StepAheadTest, AnswersAreWhatTheyAreOtherwise) {
   expect_no_leak();
 }
 
-// Answers that go on by the host, or by what came before, are left behind for a step where the
-// others are many; they are what they are otherwise, and so are the others.
+// Answers that go on by the host are left behind for a step where the others are many; they are
+// what they are otherwise, and so are the others.
 TEST_F(StepAheadTest, FewWhoCannotGoAheadHoldUpNobody) {
   start({.repeats = true});
   std::vector<Asked*> asked;
   for (const std::int32_t i : {0, 1, 2, 3, 4, 5, 6, 7, 8}) {
     Request r = request(text(40, i), 200);
-    if (i == 1) r.sampling.min_tokens = 200;               // the host's
-    if (i == 4) r.sampling.repetition_penalty = 1 + 1e-9;  // wants its tokens
-    if (i == 7) r.sampling.min_tokens = 150;               // the host's, for a while
+    if (i == 1) r.sampling.min_tokens = 200;  // the host's
+    if (i == 7) r.sampling.min_tokens = 150;  // the host's, for a while
     asked.push_back(&ask(r));
   }
   run_all(500);
-  std::vector<std::int64_t> steps;
   for (const Asked* one : asked) {
     const Request& r = one->open->request;
     EXPECT_EQ(one->ids[0], model_->continuation(r.prompt, r.sampling.max_tokens));
   }
-  // Every second step, until those six are done that may always go on.
+  // Every second step, until those are done that may always go on.
   EXPECT_GT(model_->repeated, 90);
   EXPECT_LT(core_->stats().steps, 320);
   expect_no_leak();
+}
+
+// Who needs his last token, but not the host, costs the others less than he would lose.
+TEST_F(StepAheadTest, WhoNeedsHisTokenIsWaitedFor) {
+  start({.repeats = true});
+  for (const std::int32_t i : {0, 1, 2, 3, 4, 5}) {
+    Request r = request(text(40, i), 50);
+    if (i == 4) r.sampling.repetition_penalty = 1 + 1e-9;
+    ask(r);
+  }
+  run_all(200);
+  EXPECT_EQ(model_->repeated, 0);
+  EXPECT_LT(core_->stats().steps, 60);
 }
 
 // Half of the others' speed would be more than is gained.
