@@ -47,6 +47,7 @@ void DeviceRows::collect(std::span<const StepItem> items, const OpTable& ops, st
   rules_.clear();
   edits_.clear();
   reports_ = false;
+  needs_logits_ = false;
   hosted_ = 0;
   vocab_ = vocab;
   way_ = Way::kNone;

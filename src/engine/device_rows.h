@@ -31,7 +31,7 @@ class DeviceRows {
   std::int64_t rows() const { return results_.shape[1]; }
   // Whether the logits may be overwritten when the step is over: every row is chosen on the
   // backend, but for a few last ones that come to the host with the step.
-  bool needs_no_logits() const { return way_ == Way::kLikeliest || !needs_logits_; }
+  bool needs_no_logits() const { return !needs_logits_; }
   // Of what is enqueued beside the model's launches.
   std::uint64_t key() const;
   // Within the step, before anything else takes scratch: where the ids will be. Steps of equally

@@ -1,7 +1,6 @@
 #include "engine/step_ahead.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "engine/model_choice.h"
@@ -19,26 +18,17 @@ bool decodes_one(const ComputedItem& item) {
          item.drafts == 0;
 }
 
-enum class Turn { kGoesOn, kNeedsToken, kNeedsLogits };
-// By whom the token behind an item's row is chosen, and what that takes: the model alone, the model
-// when it knows the token before, or the host.
-Turn turn_of(const ComputedItem& item) {
-  if (!item.chosen_by_model) return Turn::kNeedsLogits;
-  return needs_history(item.choice->sampler.params()) ? Turn::kNeedsToken : Turn::kGoesOn;
-}
-
-// Whether only its own token takes the host's time, so that it need not hold up others. Those who
-// merely need their token cost the others less than they would lose themselves.
+// Whether only its own token takes the host's time, so that it need not hold up others.
 bool may_be_left(const ComputedItem& item) {
-  return decodes_one(item) && turn_of(item) == Turn::kNeedsLogits &&
-         item.choice->guide == nullptr && item.choice->main == nullptr;
+  return decodes_one(item) && !item.chosen_by_model && item.choice->guide == nullptr &&
+         item.choice->main == nullptr;
 }
 
 // Whether an answer goes on behind the token that is being computed, as far as it can be known, and
 // nothing but the model has a say in how.
 bool goes_on(const ComputedItem& item) {
   if (item.choice == nullptr || item.rows != LogitRows::kLast || item.drafts > 0 ||
-      turn_of(item) != Turn::kGoesOn) {
+      !item.chosen_by_model) {
     return false;
   }
   const Choice& choice = *item.choice;
@@ -52,21 +42,13 @@ bool goes_on(const ComputedItem& item) {
 }  // namespace
 
 void StepAhead::arrange(std::vector<StepItem>& items, std::vector<ComputedItem>& step) {
-  if (!std::any_of(step.begin(), step.end(), may_be_left)) return;
   if (!std::all_of(step.begin(), step.end(), decodes_one)) return;
-  std::vector<std::size_t> order(step.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return turn_of(step[a]) < turn_of(step[b]);
-  });
-  std::vector<StepItem> arranged_items;
-  std::vector<ComputedItem> arranged_step;
-  for (const std::size_t i : order) {
-    arranged_items.push_back(items[i]);
-    arranged_step.push_back(step[i]);
+  std::size_t chosen = 0;
+  for (std::size_t i = 0; i < step.size(); ++i) {
+    if (!step[i].chosen_by_model) continue;
+    std::swap(items[i], items[chosen]);
+    std::swap(step[i], step[chosen++]);
   }
-  items = std::move(arranged_items);
-  step = std::move(arranged_step);
 }
 
 void StepAhead::begin(std::span<const ComputedItem> step) {

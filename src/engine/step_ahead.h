@@ -28,8 +28,7 @@ class StepAhead {
   StepAhead(StepModel& model, PrefixCache& cache) : model_(model), cache_(cache) {}
 
   bool under_way() const { return !items_.empty(); }
-  // The order in which a step's items can go ahead: those that will wait come last, in that order
-  // the ones whose logits the host wants.
+  // The order in which a step's items can go ahead: those whose logits the host wants come last.
   static void arrange(std::vector<StepItem>& items, std::vector<ComputedItem>& step);
   // Begins it behind `step`, which is arranged and not taken yet, where its items may go on, all or
   // nearly, and the model can. Throws as StepModel::start does.

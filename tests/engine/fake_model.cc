@@ -167,6 +167,10 @@ void FakeModel::start(std::span<const StepItem> items) {
 
 bool FakeModel::repeat(std::span<const StepItem> items) {
   if (!options_.repeats || options_.gives_logits) return false;
+  const auto waits = [](const StepItem& item) {
+    return item.sampling != nullptr && needs_history(*item.sampling);
+  };
+  if (std::any_of(items.begin(), items.end(), waits)) return false;
   BL_CHECK(under_way_.size() == 1 && under_way_.front().sequences.size() >= items.size());
   if (on_step) on_step(items);
   const UnderWay before = under_way_.front();

@@ -27,6 +27,14 @@ class GenerateTest : public testing::Test {
     options_.sampling.ban_end_tokens = true;
     options_.sampling.seed = 7;
   }
+  void expect_stopped(Engine& engine, std::size_t prompts) {
+    std::stop_source source;
+    options_.stop = source.get_token();
+    std::thread asks([&] { source.request_stop(); });
+    EXPECT_TRUE(
+        generate(engine, std::vector(prompts, GeneratePrompt{.text = "one"}), options_).empty());
+    asks.join();
+  }
   std::string alone(const std::string& prompt, std::uint64_t seed) {
     Request request;
     request.prompt = engine_.tokenizer().encode(prompt);
@@ -96,22 +104,12 @@ TEST_F(GenerateTest, StopsWhileOthersFillTheQueue) {
   other.prompt = {1};
   other.unread_tokens = 1;
   const RequestHandle handle = small.submit(other);
-  std::stop_source source;
-  options_.stop = source.get_token();
-  const std::vector<GeneratePrompt> prompts(2, GeneratePrompt{.text = "one"});
-  std::thread asks([&] { source.request_stop(); });
-  EXPECT_TRUE(generate(small, prompts, options_).empty());
-  asks.join();
+  expect_stopped(small, 2);
 }
 
 TEST_F(GenerateTest, StopsWhenAsked) {
   options_.sampling.max_tokens = 400;
-  std::stop_source source;
-  options_.stop = source.get_token();
-  const std::vector<GeneratePrompt> prompts(64, GeneratePrompt{.text = "one"});
-  std::thread asks([&] { source.request_stop(); });
-  EXPECT_TRUE(generate(engine_, prompts, options_).empty());
-  asks.join();
+  expect_stopped(engine_, 64);
 }
 
 }  // namespace

@@ -274,6 +274,18 @@ std::string name_of_case(const testing::TestParamInfo<StageCase>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Each, StageTest, testing::ValuesIn(stage_cases()), name_of_case);
 
+// A few stages at random, of those whose names may occur.
+template <class MayOccur>
+void change_some(SamplingParams& params, TextbookRow& row, Dice& dice, double most_share,
+                 const MayOccur& may_occur) {
+  const double share = dice.real(0, most_share);
+  for (const StageCase& stage : stage_cases()) {
+    if (may_occur(std::string_view(stage.name)) && dice.coin(share)) {
+      stage.change(params, row, dice);
+    }
+  }
+}
+
 TEST(Stages, AnyMixtureAgreesWithTheTextbook) {
   Dice dice(2718);
   // Logits of size 25 are edited in float, and temperatures down to 0.2 and skews make more of
@@ -283,12 +295,7 @@ TEST(Stages, AnyMixtureAgreesWithTheTextbook) {
     TextbookRow row = random_row(dice);
     SamplingParams params = SamplingParams::plain();
     params.seed = dice.bits()();
-    const double share = dice.real(0, 0.6);
-    for (const StageCase& stage : stage_cases()) {
-      if (std::string_view(stage.name) != "greedy" && dice.coin(share)) {
-        stage.change(params, row, dice);
-      }
-    }
+    change_some(params, row, dice, 0.6, [](std::string_view name) { return name != "greedy"; });
     ASSERT_NO_FATAL_FAILURE(expect_textbook(row, params, tally)) << "row " << i;
   }
   EXPECT_LT(tally.doubtful, tally.rows / 5);
@@ -309,13 +316,9 @@ TEST(Stages, AnyOrderAgreesWithTheTextbook) {
     TextbookRow row = random_row(dice);
     SamplingParams params = SamplingParams::plain();
     params.seed = dice.bits()();
-    const double share = dice.real(0, 0.4);
-    for (const StageCase& stage : stage_cases()) {
-      const std::string_view name = stage.name;
-      if (name != "greedy" && name != "last temperature" && name != "bars" && dice.coin(share)) {
-        stage.change(params, row, dice);
-      }
-    }
+    change_some(params, row, dice, 0.4, [](std::string_view name) {
+      return name != "greedy" && name != "last temperature" && name != "bars";
+    });
     params.sampler_order = orderable();
     std::shuffle(params.sampler_order.begin(), params.sampler_order.end(), dice.bits());
     ASSERT_NO_THROW(validate(params));
