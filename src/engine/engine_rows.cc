@@ -6,6 +6,16 @@
 #include "engine/guided_choice.h"
 
 namespace bl {
+namespace {
+
+// Whether the model has chosen, and no guess stands behind the row.
+bool is_settled(std::span<const RowTask> tasks, std::size_t i) {
+  const bool guessed = tasks[i].follows >= 0 || (i + 1 < tasks.size() && tasks[i + 1].follows >= 0);
+  return tasks[i].id >= 0 && !guessed;
+}
+
+}  // namespace
+
 void EngineCore::take_rows(const StepOutput& output) {
   tasks_.clear();
   std::vector<Choice*> owners;  // of each task
@@ -58,12 +68,20 @@ void EngineCore::take_rows(const StepOutput& output) {
   for (const ComputedItem& c : computed_) {
     if (c.choice != nullptr) attempt(*c.choice, [&, &choice = *c.choice] { keep_row(choice); });
   }
+  const auto take = [&](std::size_t i) {
+    Choice& owner = *std::exchange(owners[i], nullptr);
+    attempt(owner, [&] { take_task(owner, tasks_[i]); });
+  };
+  // Readers of what the model has chosen don't wait for what the host chooses for others.
+  for (std::size_t i = 0; i < owners.size(); ++i) {
+    if (is_settled(tasks_, i)) take(i);
+  }
   row_sampler_.run(tasks_);
   for (const ComputedItem& c : computed_) {
     if (c.choice != nullptr) c.choice->remove_drafts();
   }
   for (std::size_t i = 0; i < owners.size(); ++i) {
-    attempt(*owners[i], [&, this, i] { take_task(*owners[i], tasks_[i]); });
+    if (owners[i] != nullptr) take(i);
   }
 }
 

@@ -30,6 +30,25 @@ class AfterSampling : public test::CoreTest {
   }
 };
 
+// What takes the host's time for one request comes behind the tokens that the others have already.
+TEST_F(AfterSampling, TokensThatTheModelHasChosenDoNotWaitForIt) {
+  start({.hosts_rows = true});
+  Asked* other = nullptr;
+  std::size_t calls = 0;
+  Request hooked = request(text(50, 1), 40);
+  hooked.after_sampling = [&](const SampledToken& token) {
+    read(*other);
+    EXPECT_EQ(other->ids[0].size(), ++calls);  // of this step, too
+    return token.id;
+  };
+  Asked& first = ask(hooked);
+  other = &ask(request(text(50, 2), 40));
+  run_all(200);
+  EXPECT_EQ(calls, 40u);
+  EXPECT_EQ(first.ids[0], model_->continuation(text(50, 1), 40));
+  EXPECT_EQ(other->ids[0], model_->continuation(text(50, 2), 40));
+}
+
 TEST_F(AfterSampling, WhatIsPutInPlaceIsTheText) {
   for (const double right : {-1.0, 0.0, 1.0}) {  // of guesses; -1: none are made
     SpeculationOptions speculation;

@@ -113,11 +113,12 @@ void FakeModel::check(const StepItem& item, std::optional<std::int32_t> behind) 
 }
 
 // One row: what follows the text.
-void FakeModel::answer(std::span<const std::int32_t> text, const AdapterMix* adapters) {
-  const AdapterMix mix = adapters == nullptr ? AdapterMix() : *adapters;
+void FakeModel::answer(std::span<const std::int32_t> text, const StepItem& item) {
+  const AdapterMix mix = item.adapters == nullptr ? AdapterMix() : *item.adapters;
   const bool damaged = is_damaged && is_damaged(text);
-  ids_.push_back(damaged ? -1 : follows(text, mix));
-  if (!options_.gives_logits && !is_damaged) return;
+  const bool is_hosts = options_.hosts_rows && item.sampling == nullptr;
+  ids_.push_back(damaged || is_hosts ? -1 : follows(text, mix));
+  if (!options_.gives_logits && !options_.hosts_rows && !is_damaged) return;
   const std::vector<float> values = row(text, mix);
   float* logits = logits_.view().row<float>(rows_++);
   std::copy(values.begin(), values.end(), logits);
@@ -138,7 +139,7 @@ StepOutput FakeModel::run(std::span<const StepItem> items) {
     if (options_.checks) check(item);
     for (std::int64_t i = sequence.cached; i < end; ++i) {
       if (item.logits == LogitRows::kAll || (item.logits == LogitRows::kLast && i + 1 == end)) {
-        answer(std::span(sequence.ids).first(static_cast<std::size_t>(i) + 1), item.adapters);
+        answer(std::span(sequence.ids).first(static_cast<std::size_t>(i) + 1), item);
       }
     }
     sequence.cached = end;
@@ -187,7 +188,7 @@ bool FakeModel::repeat(std::span<const StepItem> items) {
     if (options_.checks) check(item, id);
     std::vector<std::int32_t> text = sequence.ids;
     text.push_back(id);
-    answer(text, item.adapters);
+    answer(text, item);
     step.sequences.push_back(item.sequence);
   }
   step.ids = ids_;

@@ -28,6 +28,7 @@ class FakeModel : public StepModel, private PageMemory {
     std::int64_t logit_rows = 16;
     std::int32_t pages = 64;
     bool gives_logits = false;  // else it chooses the tokens itself
+    bool hosts_rows = false;    // … but not those of items that do not say by what
     bool repeats = false;       // steps that are under way
     bool checks = true;
     bool reach_matters = false;
@@ -76,7 +77,7 @@ class FakeModel : public StepModel, private PageMemory {
   // `behind`: the token that stands at the end of the item's ids without being one of them yet.
   void write(const StepItem& item, std::optional<std::int32_t> behind = {});
   void check(const StepItem& item, std::optional<std::int32_t> behind = {}) const;
-  void answer(std::span<const std::int32_t> text, const AdapterMix* adapters);
+  void answer(std::span<const std::int32_t> text, const StepItem& item);
   // A step's output: `rows` of logits_, and `ids` where it chooses.
   StepOutput output_of(std::int64_t rows, std::span<const std::int32_t> ids) const;
 
