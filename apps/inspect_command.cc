@@ -6,6 +6,7 @@
 #include "backend/registry.h"
 #include "base/json.h"
 #include "base/terminal.h"
+#include "cache_flag.h"
 #include "command.h"
 #include "engine/host_memory.h"
 #include "engine/open_model.h"
@@ -41,8 +42,7 @@ struct InspectOptions {
     v.group("Plan");
     v(backend, {"--backend", "NAME", "auto, cpu, ref or cuda[:N], which needs no card here"});
     v(context, {"--ctx", "N", "tokens of a sequence", "the model's"});
-    v(cache,
-      {"--cache", "TYPE", "keys and values as fp32, fp16, fp8, q8, q6 or q4", "fp16; ref: fp32"});
+    v(cache, {"--cache", "TYPE", kCacheHelp, "fp16; ref: fp32"});
     v(batch, {"--batch", "N", "sequences at once"});
     v(memory, {"--vram", "SIZE", "memory to fit into, such as 24GiB", "what is free"});
     v(embed_host, {"--embed-host", "", "keep the embedding in host memory (no effect on a CPU)"});
@@ -179,7 +179,7 @@ PlanReport make_plan(const InspectOptions& options, const ModelLoader& loader,
   // Without --ctx the model's own, whether it fits or not.
   session.context = loader.spec().context;
   session.embed_host = options.embed_host;
-  if (!options.cache.empty()) session.cache = parse_cache_type(options.cache);
+  session.cache = cache_types_of(options.cache);
   const PlanInput input{session, loader, backend, memory_for(options, planner)};
   PlanReport report;
   report.plan = plan_session(input);
@@ -302,9 +302,7 @@ void check(const InspectOptions& options) {
   if (options.batch < 1 || options.batch > 4096) {
     fail_usage("--batch: {} is not in 1 … 4096", options.batch);
   }
-  if (!options.cache.empty() && !parse_cache_type(options.cache)) {
-    fail_usage("--cache: '{}' is not one of fp32, fp16, fp8, q8, q6, q4", options.cache);
-  }
+  (void)cache_types_of(options.cache);
 }
 
 void inspect(InspectOptions& options) {

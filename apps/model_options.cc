@@ -48,12 +48,7 @@ SessionOptions ModelOptions::session_options(bool needs_model) const {
   options.kv_host = kv_host.bytes;
   options.embed_host = embed_host;
   options.memory = memory.bytes;
-  if (!cache.empty()) {
-    options.cache = parse_cache_type(cache);
-    if (!options.cache) {
-      fail_usage("--cache: '{}' is not one of fp32, fp16, fp8, q8, q6, q4", cache);
-    }
-  }
+  options.cache = cache_types_of(cache);
   return options;
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/options.h"
+#include "cache_flag.h"
 #include "engine/model_session.h"
 
 namespace bl {
@@ -33,8 +34,7 @@ struct ModelOptions {
     v(backend, {"--backend", "NAME", "auto, cpu, ref or cuda[:N]"});
     v(threads, {"--threads", "N", "threads of the CPU", "physical cores"});
     v(context, {"--ctx", "N", context_help, context_default});
-    v(cache,
-      {"--cache", "TYPE", "keys and values as fp32, fp16, fp8, q8, q6 or q4", "fp16; ref: fp32"});
+    v(cache, {"--cache", "TYPE", kCacheHelp, "fp16; ref: fp32"});
     v(rope_scale, {"--rope-scale", "X", "divide positions by X", "the model's"});
     v(rope_alpha, {"--rope-alpha", "X", "stretch the rotary base (NTK)", "the model's"});
     v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});

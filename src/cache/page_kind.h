@@ -19,7 +19,7 @@ struct PageKind {
   Hash128 model;      // config and weights
   std::string rope;   // how positions turn keys, in words
   std::string order;  // how rows lie in a page: Backend::page_order()
-  CacheType type = CacheType::kF16;
+  CacheTypes type{};
   std::vector<Layer> layers;
   std::uint64_t page_bytes = 0;  // over all layers
   bool operator==(const PageKind&) const = default;

@@ -81,6 +81,23 @@ Hash128 hash_of(std::span<const std::byte> bytes) {
   return hash.finish();
 }
 
+// As a file has them: that of keys, and from bit 8 on one more than that of values, where they
+// differ.
+std::uint32_t number_of(CacheTypes types) {
+  const auto keys = static_cast<std::uint32_t>(types.k);
+  return types.are_one() ? keys : keys | (static_cast<std::uint32_t>(types.v) + 1) << 8;
+}
+
+std::optional<CacheTypes> types_of(std::uint32_t number) {
+  constexpr auto kLast = static_cast<std::uint32_t>(CacheType::kQ4);
+  const std::uint32_t keys = number & 0xffu;
+  const std::uint32_t values = number >> 8 == 0 ? keys : (number >> 8) - 1;
+  if (keys > kLast || values > kLast) return std::nullopt;
+  const CacheTypes types{static_cast<CacheType>(keys), static_cast<CacheType>(values)};
+  if (number_of(types) != number) return std::nullopt;
+  return types;
+}
+
 std::string header_of(const PrefixText& text) {
   const PageKind& kind = text.kind;
   HeaderWriter out;
@@ -89,7 +106,7 @@ std::string header_of(const PrefixText& text) {
   out.number(std::uint32_t{0});  // bytes of the header, below
   out.number(Hash128{});         // its hash, below
   out.number(kind.model);
-  out.number(static_cast<std::uint32_t>(kind.type));
+  out.number(number_of(kind.type));
   out.number(std::uint32_t{kPageSlots});
   out.number(static_cast<std::uint64_t>(text.ids.size()));
   out.number(kind.page_bytes);
@@ -216,8 +233,9 @@ void PrefixReader::read_header() {
   const auto order_bytes = in.number<std::uint32_t>();
   const auto rope_bytes = in.number<std::uint32_t>();
   const auto salt_bytes = in.number<std::uint32_t>();
-  if (type > static_cast<std::uint32_t>(CacheType::kQ4)) refuse("cache type {} is unknown", type);
-  kind.type = static_cast<CacheType>(type);
+  const std::optional<CacheTypes> types = types_of(type);
+  if (!types) refuse("cache type {} is unknown", type);
+  kind.type = *types;
   if (slots != kPageSlots) refuse("pages of {} tokens, not {}", slots, kPageSlots);
   if (tokens == 0 || tokens % kPageSlots != 0 || tokens > kMostTokens) {
     refuse("{} tokens; a multiple of {} up to {} was expected", tokens, kPageSlots, kMostTokens);

@@ -32,10 +32,10 @@ struct SessionOptions {
   std::filesystem::path model;
   std::shared_ptr<const OpenedModel> opened;  // instead of `model`
   std::string backend = "auto";
-  int threads = 0;                 // 0: one a physical core
-  std::int64_t context = 0;        // 0: the model's, as far as memory allows
-  std::optional<CacheType> cache;  // the backend's choice where not given
-  double rope_scale = 0;           // 0: the model's
+  int threads = 0;                  // 0: one a physical core
+  std::int64_t context = 0;         // 0: the model's, as far as memory allows
+  std::optional<CacheTypes> cache;  // the backend's choice where not given
+  double rope_scale = 0;            // 0: the model's
   double rope_alpha = 0;
   std::filesystem::path archs;
   bool deterministic = false;
@@ -127,7 +127,7 @@ class ModelSession {
   std::int64_t logit_rows_ = 0;
   std::int64_t sequences_ = 0;
   std::size_t kv_host_ = 0;
-  CacheType cache_type_ = CacheType::kF16;
+  CacheTypes cache_type_;
   std::optional<ModelIdentity> identity_;
   bool deterministic_ = false;
 };

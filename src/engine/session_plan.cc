@@ -67,7 +67,7 @@ MemoryPlan without_cache(const PlanInput& input, const SessionPlan& plan) {
                             .adapter_bytes = input.options.adapter_bytes});
 }
 
-std::size_t page_bytes(const PlanInput& input, CacheType cache) {
+std::size_t page_bytes(const PlanInput& input, CacheTypes cache) {
   return KvCache::page_bytes(input.loader.spec().kv_layouts(cache));
 }
 
@@ -85,7 +85,7 @@ std::int64_t most_context(const PlanInput& input) {
 }
 
 // Whole pages for every sequence, unless `most` is shorter.
-std::int64_t fitting(const PlanInput& input, const MemoryPlan& fixed, CacheType cache,
+std::int64_t fitting(const PlanInput& input, const MemoryPlan& fixed, CacheTypes cache,
                      std::uint64_t available, std::int64_t most) {
   const std::size_t needed = fixed.needed();
   if (needed > available) return 0;
@@ -100,7 +100,7 @@ std::int64_t fitting(const PlanInput& input, const MemoryPlan& fixed, CacheType 
                             std::int64_t{kPageSlots});
 }
 
-std::int64_t choose_context(const PlanInput& input, const MemoryPlan& fixed, CacheType cache) {
+std::int64_t choose_context(const PlanInput& input, const MemoryPlan& fixed, CacheTypes cache) {
   const SessionOptions& options = input.options;
   const std::int64_t most = most_context(input);
   if (options.longest > 0) return options.longest;
@@ -152,7 +152,7 @@ SessionPlan plan_session(const PlanInput& input) {
   return first;
 }
 
-std::int64_t longest_fitting(const PlanInput& input, CacheType cache) {
+std::int64_t longest_fitting(const PlanInput& input, CacheTypes cache) {
   check_numbers(input.options);
   const ModelSpec& spec = input.loader.spec();
   SessionPlan plan;
@@ -172,7 +172,9 @@ std::string what_would_fit(const PlanInput& input, const SessionPlan& plan) {
     add(fmt::format("--ctx {}", std::min(tokens, plan.context)));
   }
   const std::size_t now = page_bytes(input, plan.cache);
-  for (const CacheType type : {CacheType::kQ8, CacheType::kQ4}) {
+  for (const CacheTypes type :
+       {CacheTypes(CacheType::kQ8), CacheTypes(CacheType::kQ8, CacheType::kQ4),
+        CacheTypes(CacheType::kQ4)}) {
     if (page_bytes(input, type) >= now) continue;
     const std::int64_t tokens = longest_fitting(input, type);
     if (tokens == 0) continue;

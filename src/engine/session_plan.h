@@ -11,7 +11,7 @@
 namespace bl {
 
 struct SessionPlan {
-  CacheType cache = CacheType::kF16;
+  CacheTypes cache{};
   std::int64_t context = 0;      // of the longest sequence
   std::int64_t step_tokens = 0;  // of a step
   std::int64_t logit_rows = 0;
@@ -37,7 +37,7 @@ SessionPlan plan_session(const PlanInput& input);
 
 // The longest context, of every sequence alike, that would fit with this type of cache; 0: none.
 // Throws kInvalidArgument for numbers that make no sense.
-std::int64_t longest_fitting(const PlanInput& input, CacheType cache);
+std::int64_t longest_fitting(const PlanInput& input, CacheTypes cache);
 
 // What would fit in place of a plan that does not, in words: "--ctx 8192, or --cache q4 with --ctx
 // 30464"; empty where nothing does.

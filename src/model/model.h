@@ -50,7 +50,7 @@ class Model {
   // Rows of the embedding: ids must be below.
   std::int64_t embedding_rows() const { return parts_.embedding.table().rows(); }
   // Cache of each layer that attends, in the order of forward's `layers`.
-  std::vector<KvLayout> kv_layouts(CacheType type) const { return parts_.spec.kv_layouts(type); }
+  std::vector<KvLayout> kv_layouts(CacheTypes type) const { return parts_.spec.kv_layouts(type); }
   int kv_layers() const { return parts_.spec.kv_layers(); }
   const AdapterSites& adapter_sites() const { return parts_.adapter_sites; }
 

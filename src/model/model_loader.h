@@ -38,7 +38,7 @@ class ModelLoader {
   std::vector<std::string> unused_tensors() const;
 
   struct PlanOptions {
-    CacheType cache = CacheType::kF16;
+    CacheTypes cache{};
     std::int64_t context = 0;
     std::int64_t sequences = 1;
     std::int64_t step_tokens = 512;

@@ -89,7 +89,7 @@ int ModelSpec::kv_layers() const {
   }));
 }
 
-std::vector<KvLayout> ModelSpec::kv_layouts(CacheType type) const {
+std::vector<KvLayout> ModelSpec::kv_layouts(CacheTypes type) const {
   std::vector<KvLayout> layouts;
   for (const BlockSpec& block : blocks) {
     if (!block.attention) continue;

@@ -44,7 +44,7 @@ struct ModelSpec {
   const BlockArch& block_arch(std::size_t layer) const;
   int kv_layers() const;  // blocks with attention
   // Cache of each layer that attends, in order.
-  std::vector<KvLayout> kv_layouts(CacheType type) const;
+  std::vector<KvLayout> kv_layouts(CacheTypes type) const;
 };
 
 // What a user may override.

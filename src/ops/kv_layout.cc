@@ -34,6 +34,13 @@ KvRow row_of(CacheType type, int dim) {
   return {};
 }
 
+std::optional<CacheType> parse_cache_type(std::string_view name) {
+  for (const auto& [value, text] : kNames) {
+    if (text == name) return value;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string_view name_of(CacheType type) {
@@ -43,11 +50,21 @@ std::string_view name_of(CacheType type) {
   return "?";
 }
 
-std::optional<CacheType> parse_cache_type(std::string_view name) {
-  for (const auto& [value, text] : kNames) {
-    if (text == name) return value;
-  }
-  return std::nullopt;
+std::string name_of(CacheTypes types) {
+  std::string name(name_of(types.k));
+  if (!types.are_one()) name.append(",").append(name_of(types.v));
+  return name;
+}
+
+std::optional<CacheTypes> parse_cache_types(std::string_view name) {
+  const std::size_t comma = name.find(',');
+  const auto keys = parse_cache_type(name.substr(0, comma));
+  const auto values =
+      comma == std::string_view::npos ? keys : parse_cache_type(name.substr(comma + 1));
+  if (!keys || !values) return std::nullopt;
+  const CacheTypes types{*keys, *values};
+  const auto found = std::find(kAllCacheTypes.begin(), kAllCacheTypes.end(), types);
+  return found == kAllCacheTypes.end() ? std::nullopt : std::optional(types);
 }
 
 std::size_t KvRow::code_bytes() const {
@@ -67,7 +84,7 @@ std::size_t KvRow::bytes() const {
   return code_bytes() + static_cast<std::size_t>(groups) * 2;
 }
 
-KvRow KvLayout::k_row() const { return row_of(type, k_dim); }
-KvRow KvLayout::v_row() const { return row_of(type, v_dim); }
+KvRow KvLayout::k_row() const { return row_of(type.k, k_dim); }
+KvRow KvLayout::v_row() const { return row_of(type.v, v_dim); }
 
 }  // namespace bl

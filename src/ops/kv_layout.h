@@ -4,9 +4,11 @@
 // Goals: one page size for all cache types and backends; a page is self-contained, so that sharing,
 // copying, saving and swapping a page is a plain copy of its bytes.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "tensor/tensor_view.h"
@@ -21,8 +23,35 @@ constexpr std::int64_t pages_for(std::int64_t tokens) {
 
 enum class CacheType : std::uint8_t { kF32, kF16, kFp8, kQ8, kQ6, kQ4 };
 
+// Of keys and of values: the same, or integer codes of which those of keys have more bits. Keys
+// need them sooner, since their errors meet in an exponent.
+struct CacheTypes {
+  CacheType k = CacheType::kF16;
+  CacheType v = CacheType::kF16;
+
+  constexpr CacheTypes() = default;
+  constexpr CacheTypes(CacheType both) : k(both), v(both) {}  // NOLINT: as one says it
+  constexpr CacheTypes(CacheType keys, CacheType values) : k(keys), v(values) {}
+  constexpr bool are_one() const { return k == v; }
+  bool operator==(const CacheTypes&) const = default;
+};
+
+// All that there are together.
+inline constexpr std::array<CacheTypes, 9> kAllCacheTypes{
+    CacheType::kF32,
+    CacheType::kF16,
+    CacheType::kFp8,
+    CacheType::kQ8,
+    CacheType::kQ6,
+    CacheType::kQ4,
+    CacheTypes(CacheType::kQ8, CacheType::kQ6),
+    CacheTypes(CacheType::kQ8, CacheType::kQ4),
+    CacheTypes(CacheType::kQ6, CacheType::kQ4)};
+
 std::string_view name_of(CacheType type);  // "fp16", "q4", …
-std::optional<CacheType> parse_cache_type(std::string_view name);
+std::string name_of(CacheTypes types);     // … or "q8,q4": of keys, of values
+// Nothing where it is none of them.
+std::optional<CacheTypes> parse_cache_types(std::string_view name);
 
 // Number format of one row (one head's vector of one token). What the bytes mean: ops/kv_codec.h.
 struct KvRow {
@@ -44,7 +73,7 @@ inline constexpr int kKvScaleGroup = 32;  // elements that share a binary16 scal
 // Keys and values of one layer for one page:
 //   K: [kv_heads][kPageSlots][k_row_bytes]   V: [kv_heads][kPageSlots][v_row_bytes]
 // A row is one head's vector of one token, encoded by itself (codes, then binary16 scales), so any
-// head size works and slots never share bytes. Keys and values have the same format:
+// head size works and slots never share bytes. Keys and values have a format each:
 //
 //   type   row of d elements, d a multiple of 32   bits an element
 //   fp32   4d                                      32
@@ -58,7 +87,7 @@ inline constexpr int kKvScaleGroup = 32;  // elements that share a binary16 scal
 // rows in its own order, as long as they stay within the head's share of the page and a page means
 // the same wherever it is copied (backend/cpu/attention_kernels.h does so for keys).
 struct KvLayout {
-  CacheType type = CacheType::kF16;
+  CacheTypes type{};
   int kv_heads = 0;
   int k_dim = 0;  // elements of a key head
   int v_dim = 0;

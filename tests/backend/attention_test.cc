@@ -18,7 +18,7 @@ struct AttentionCase {
   const char* name;
   int heads, kv_heads, k_dim;
   int v_dim = 0;  // 0: k_dim
-  CacheType type = CacheType::kF32;
+  CacheTypes type = CacheType::kF32;
   struct Length {
     int past, tokens;
   };
@@ -70,8 +70,8 @@ std::vector<AttentionCase> attention_cases() {
       {"alibi", 6, 6, 64, 0, CacheType::kF32, {{0, 40}, {300, 1}}, 0, 0, false, true},
       {"all_at_once", 6, 2, 96, 0, CacheType::kF32, {{200, 80}, {300, 1}}, 8.0f, 100, true, true},
   };
-  for (const CacheType type :
-       {CacheType::kF16, CacheType::kFp8, CacheType::kQ8, CacheType::kQ6, CacheType::kQ4}) {
+  for (const CacheTypes type : kAllCacheTypes) {
+    if (type == CacheType::kF32) continue;
     cases.push_back({"typed", 9, 3, 64, 0, type, {{0, 70}, {250, 9}, {300, 1}, {0, 257}}});
     for (const int dim : {80, 96, 112, 128, 192, 256, 8}) {
       cases.push_back({"typed", 4, 2, dim, 0, type, {{0, 33}, {300, 1}}});
@@ -347,13 +347,13 @@ class AttentionOp : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Backends, AttentionOp, testing::ValuesIn(runnable_backends()),
                          [](const auto& info) { return test_name(info.param); });
 
-bool on_tensor_cores(const std::string& backend, CacheType type) {
+bool on_tensor_cores(const std::string& backend, CacheTypes type) {
   return backend.starts_with("cuda") && type != CacheType::kF32;
 }
 
 // Sums in double, or in float: scores here reach 40, where a float has steps of 4e-6. Tensor cores
 // get queries, keys and weights rounded to binary16, 2^-12 of each product.
-double tolerance(const std::string& backend, CacheType type) {
+double tolerance(const std::string& backend, CacheTypes type) {
   if (backend == "ref") return 2e-6;
   return on_tensor_cores(backend, type) ? 4e-3 : 2e-5;
 }
@@ -409,8 +409,7 @@ TEST_P(AttentionOp, ChunksDoNotMatter) {
   for (const bool deterministic : {false, true}) {
     Device device(GetParam());
     device.context().deterministic = deterministic;
-    for (const CacheType type :
-         {CacheType::kF32, CacheType::kF16, CacheType::kQ6, CacheType::kQ4}) {
+    for (const CacheTypes type : kAllCacheTypes) {
       const AttentionCase whole{"whole", 6, 2, 64, 0, type, {{0, 300}}};
       const Problem problem(whole);
       const std::vector<float> at_once = run_case(device, problem);

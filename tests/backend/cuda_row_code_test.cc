@@ -33,8 +33,7 @@ TEST(CudaRowCode, ConvertsEveryE4m3) {
 
 TEST(CudaRowCode, DecodesElementsOfAllRows) {
   Random random(2);
-  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kFp8, CacheType::kQ8,
-                               CacheType::kQ6, CacheType::kQ4}) {
+  for (const CacheTypes type : kAllCacheTypes) {
     for (int dim = 1; dim <= 260; ++dim) {
       const KvRow row = KvLayout{type, 1, dim, dim}.k_row();
       const std::vector<float> x = random.normal(dim);

@@ -75,8 +75,7 @@ TEST(KvCodec, E4m3RoundsToTheNearest) {
 
 std::vector<KvRow> rows_of(int dim) {
   std::vector<KvRow> rows;
-  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kFp8, CacheType::kQ8,
-                               CacheType::kQ6, CacheType::kQ4}) {
+  for (const CacheTypes type : kAllCacheTypes) {
     const KvLayout layout{type, 1, dim, dim};
     rows.push_back(layout.k_row());
     rows.push_back(layout.v_row());

@@ -18,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, KvWriteOp, testing::ValuesIn(runnable_backend
                          [](const auto& info) { return test_name(info.param); });
 
 struct WriteCase {
-  CacheType type;
+  CacheTypes type{};
   int kv_heads, k_dim, v_dim;
   std::int64_t tokens;
 };
@@ -90,8 +90,7 @@ void check(const std::string& backend, const WriteCase& c) {
 }
 
 TEST_P(KvWriteOp, WritesTheBytesOfTheDefinition) {
-  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kFp8, CacheType::kQ8,
-                               CacheType::kQ6, CacheType::kQ4}) {
+  for (const CacheTypes type : kAllCacheTypes) {
     for (const int dim : {1, 2, 7, 17, 31, 32, 64, 72, 80, 96, 112, 120, 128, 192, 256, 512}) {
       check(GetParam(), {type, 2, dim, dim, 11});
     }

@@ -15,7 +15,7 @@ struct Sequence {
 };
 
 struct Case {
-  CacheType type;
+  CacheTypes type{};
   int heads, kv_heads, head_dim;
   std::int64_t rotated;
   RopeStyle style;
@@ -30,8 +30,7 @@ std::vector<Case> cases() {
   const std::vector<Sequence> few{{0, 3}, {255, 5}, {600, 2}, {62, 4}, {30, 1}};
   const std::vector<Sequence> prompt{{0, 150}, {70, 1}, {300, 40}};
   std::vector<Case> all;
-  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kFp8, CacheType::kQ8,
-                               CacheType::kQ6, CacheType::kQ4}) {
+  for (const CacheTypes type : kAllCacheTypes) {
     for (const std::vector<Sequence>& sequences : {decode, few, prompt}) {
       all.push_back({type, 9, 3, 64, 64, RopeStyle::kNeox, 0, sequences});
       all.push_back({type, 4, 2, 80, 32, RopeStyle::kInterleaved, 100, sequences});
@@ -111,8 +110,8 @@ class Step {
       device.ops().kv_write(device.context(), before.write);
       device.ops().attention(device.context(), attention);
     }
-    Outcome outcome{device.get(attention.out), words(device, cache.k, layout)};
-    const std::vector<std::int32_t> values = words(device, cache.v, layout);
+    Outcome outcome{device.get(attention.out), words(device, cache.k, layout.k_page_bytes())};
+    const std::vector<std::int32_t> values = words(device, cache.v, layout.v_page_bytes());
     outcome.pages.insert(outcome.pages.end(), values.begin(), values.end());
     return outcome;
   }
@@ -142,8 +141,8 @@ class Step {
                                              .slots = device.put(slots)});
   }
 
-  std::vector<std::int32_t> words(Device& device, std::byte* data, const KvLayout& layout) const {
-    const std::size_t bytes = static_cast<std::size_t>(pages_) * layout.k_page_bytes();
+  std::vector<std::int32_t> words(Device& device, std::byte* data, std::size_t page_bytes) const {
+    const std::size_t bytes = static_cast<std::size_t>(pages_) * page_bytes;
     return device.get(reinterpret_cast<const std::int32_t*>(data), bytes / 4);
   }
 

@@ -49,7 +49,7 @@ TEST(KvCache, PoolsHoldTheirPages) {
 }
 
 TEST(KvCache, BytesOfAnElement) {
-  const auto bits = [](CacheType type, int dim) {
+  const auto bits = [](CacheTypes type, int dim) {
     const KvLayout layout{type, 1, dim, dim};
     return static_cast<double>(layout.k_page_bytes() + layout.v_page_bytes()) * 8.0 /
            (2.0 * kPageSlots * dim);
@@ -61,6 +61,19 @@ TEST(KvCache, BytesOfAnElement) {
     EXPECT_EQ(bits(CacheType::kQ8, dim), 8.5);
     EXPECT_EQ(bits(CacheType::kQ6, dim), 6.5);
     EXPECT_EQ(bits(CacheType::kQ4, dim), 4.5);
+    EXPECT_EQ(bits({CacheType::kQ8, CacheType::kQ4}, dim), 6.5);
+  }
+}
+
+TEST(KvCache, TypesHaveNames) {
+  for (const CacheTypes types : kAllCacheTypes) {
+    EXPECT_EQ(parse_cache_types(name_of(types)), types) << name_of(types);
+  }
+  EXPECT_EQ(parse_cache_types("q8,q4"), CacheTypes(CacheType::kQ8, CacheType::kQ4));
+  EXPECT_EQ(parse_cache_types("q4,q4"), CacheType::kQ4);
+  for (const char* name :
+       {"", ",", "q5", "q8,", ",q8", "q4,q8", "fp16,q4", "fp32,fp16", "q8,q4,q4"}) {
+    EXPECT_EQ(parse_cache_types(name), std::nullopt) << name;
   }
 }
 
@@ -74,8 +87,7 @@ TEST(KvCache, PagesForTokens) {
 // What leaves for the host comes back into any page, bit for bit, whatever the type.
 TEST(KvCache, PagesGoToTheHostAndComeBack) {
   HostMemory memory;
-  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kFp8, CacheType::kQ8,
-                               CacheType::kQ6, CacheType::kQ4}) {
+  for (const CacheTypes type : kAllCacheTypes) {
     SCOPED_TRACE(std::string(name_of(type)));
     const std::array<KvLayout, 2> layers{KvLayout{type, 3, 64, 64}, KvLayout{type, 1, 96, 128}};
     KvCache cache(memory, layers, 4);

@@ -103,6 +103,14 @@ TEST_F(PrefixFile, ReadsWhatWasWritten) {
   }
 }
 
+TEST_F(PrefixFile, EveryCacheTypeComesBack) {
+  for (const CacheTypes type : kAllCacheTypes) {
+    text_.kind.type = type;
+    write();
+    EXPECT_EQ(PrefixReader(path_).text().kind.type, type) << name_of(type);
+  }
+}
+
 TEST_F(PrefixFile, EveryTruncationIsAnError) {
   write();
   const std::string all = bytes();
@@ -151,6 +159,9 @@ TEST_F(PrefixFile, CountsThatCannotBe) {
   expect_number_refused(12, std::uint32_t{0}, "a header of 0 bytes");
   expect_number_refused(12, ~std::uint32_t{0}, "a header of 4294967295 bytes");
   expect_number_refused(48, std::uint32_t{6}, "cache type 6");
+  expect_number_refused(48, std::uint32_t{3 | 4 << 8}, "cache type 1027");  // twice the same
+  expect_number_refused(48, std::uint32_t{3 | 7 << 8}, "cache type 1795");
+  expect_number_refused(48, std::uint32_t{3 | 6 << 8 | 1 << 20}, "cache type");
   expect_number_refused(52, std::uint32_t{16}, "pages of 16 tokens");
   expect_number_refused(56, std::uint64_t{0}, "0 tokens");
   expect_number_refused(56, std::uint64_t{255}, "255 tokens");
@@ -199,6 +210,8 @@ TEST_F(PrefixFile, SaysWhatIsNotAsHere) {
   refused("saved with the rotation theta 10000, and this is theta 1");
   text_.kind.type = CacheType::kF16;
   refused("saved with --cache q6, and this is fp16");
+  text_.kind.type = {CacheType::kQ6, CacheType::kQ4};
+  refused("saved with --cache q6, and this is q6,q4");
   text_.kind.order = "columns";
   refused("saved by a backend with pages of rows, and this is columns");
   text_.kind.layers.pop_back();

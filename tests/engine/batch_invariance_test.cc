@@ -19,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::unique_ptr<ModelSession> load(const fs::path& model, std::int64_t sequences,
-                                   std::optional<CacheType> cache = {}, const char* backend = "cpu",
-                                   bool deterministic = true) {
+                                   std::optional<CacheTypes> cache = {},
+                                   const char* backend = "cpu", bool deterministic = true) {
   SessionOptions options;
   options.model = model;
   options.backend = backend;
@@ -146,8 +146,7 @@ TEST_F(BatchInvarianceOnCuda, NearlySameIds) { expect_nearly_same_ids("cuda:0", 
 
 TEST(BatchInvariance, EveryCacheTypeWithReuse) {
   const fs::path model = test::unpacked("hf-tiny") / "llama";
-  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kFp8, CacheType::kQ8,
-                               CacheType::kQ6, CacheType::kQ4}) {
+  for (const CacheTypes type : kAllCacheTypes) {
     SCOPED_TRACE(std::string(name_of(type)));
     std::unique_ptr<ModelSession> session;
     try {

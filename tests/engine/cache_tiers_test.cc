@@ -21,9 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using test::FakeModel;
 
-constexpr CacheType kTypes[] = {CacheType::kF32, CacheType::kF16, CacheType::kFp8,
-                                CacheType::kQ8,  CacheType::kQ6,  CacheType::kQ4};
-
 Request request(std::size_t tokens, unsigned seed, std::int64_t max_tokens = 8) {
   Request request;
   std::mt19937 random(seed);
@@ -52,7 +49,7 @@ std::string error_of(const std::function<void()>& what, ErrorCode code) {
 class RealPages : public testing::TestWithParam<const char*> {
  protected:
   // Nothing where the backend has no such pages for so short heads.
-  static std::unique_ptr<ModelSession> load(CacheType type, std::size_t kv_host,
+  static std::unique_ptr<ModelSession> load(CacheTypes type, std::size_t kv_host,
                                             const char* extra = "") {
     SessionOptions options;
     options.model = test::make_tiny_model("tiers", extra);
@@ -72,8 +69,8 @@ class RealPages : public testing::TestWithParam<const char*> {
 
 TEST_P(RealPages, EveryTypeComesBackFromTheHost) {
   int types = 0;
-  for (const CacheType type : kTypes) {
-    SCOPED_TRACE(std::string(name_of(type)));
+  for (const CacheTypes type : kAllCacheTypes) {
+    SCOPED_TRACE(name_of(type));
     auto session = load(type, 64 << 20);
     if (!session) continue;
     ++types;
@@ -101,8 +98,8 @@ TEST_P(RealPages, EveryTypeComesBackFromTheHost) {
 TEST_P(RealPages, EveryTypeGoesThroughAFile) {
   const fs::path file = test::scratch_dir("tiers-file") / "text.prefix";
   int types = 0;
-  for (const CacheType type : kTypes) {
-    SCOPED_TRACE(std::string(name_of(type)));
+  for (const CacheTypes type : kAllCacheTypes) {
+    SCOPED_TRACE(name_of(type));
     auto session = load(type, 0);
     if (!session) continue;
     ++types;

@@ -69,7 +69,7 @@ TEST_F(CudaFusedOps, ArgmaxOfSpecialRows) {
 }
 
 struct WriteCase {
-  CacheType type;
+  CacheTypes type{};
   int heads, kv_heads, head_dim;
   std::int64_t rotated;
   RopeStyle style;
@@ -78,8 +78,7 @@ struct WriteCase {
 
 TEST_F(CudaFusedOps, RopeAndWriteIsBoth) {
   std::vector<WriteCase> cases;
-  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kFp8, CacheType::kQ8,
-                               CacheType::kQ6, CacheType::kQ4}) {
+  for (const CacheTypes type : kAllCacheTypes) {
     cases.push_back({type, 32, 8, 128, 128, RopeStyle::kNeox, 1});
     cases.push_back({type, 9, 3, 64, 64, RopeStyle::kNeox, 40});
     cases.push_back({type, 8, 2, 128, 128, RopeStyle::kNeox, 100});
@@ -154,7 +153,7 @@ TEST_F(CudaFusedOps, RopeAndWriteIsBoth) {
 }
 
 struct AttendCase {
-  CacheType type;
+  CacheTypes type{};
   int heads, kv_heads, head_dim;
   std::int64_t rotated;
   RopeStyle style;
@@ -164,8 +163,7 @@ struct AttendCase {
 // Three sequences of a token each: an empty one, a short one, one of several pages and pieces.
 TEST_F(CudaFusedOps, RopeWriteAttendIsAll) {
   std::vector<AttendCase> cases;
-  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kFp8, CacheType::kQ8,
-                               CacheType::kQ6, CacheType::kQ4}) {
+  for (const CacheTypes type : kAllCacheTypes) {
     cases.push_back({type, 8, 2, 128, 128, RopeStyle::kNeox, 0});
     cases.push_back({type, 9, 3, 64, 64, RopeStyle::kNeox, 0});
     cases.push_back({type, 4, 2, 80, 32, RopeStyle::kInterleaved, 300});

@@ -219,7 +219,7 @@ TEST_F(CudaHalfInput, NormsGoIntoTheRows) {
 struct HalfAttention {
   const char* name;
   std::vector<std::pair<int, int>> sequences;  // past, tokens
-  CacheType type = CacheType::kF16;
+  CacheTypes type = CacheType::kF16;
 };
 
 TEST_F(CudaHalfInput, AttentionLeavesHalves) {

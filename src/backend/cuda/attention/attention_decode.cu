@@ -11,22 +11,22 @@ namespace {
 
 template <int kTiles>
 void launch_halves_of(const DecodeRun& run) {
-  constexpr CacheType kType = CacheType::kF16;
+  constexpr CacheTypes kTypes = CacheType::kF16;
   const int dim = std::max(run.params.k_row.dim, run.params.v_row.dim);
-  if (dim <= 64) return launch_decode<DecodeRoom<kType, 64, kTiles, DecodeWay::kHalves>>(run);
-  if (dim <= 128) return launch_decode<DecodeRoom<kType, 128, kTiles, DecodeWay::kHalves>>(run);
+  if (dim <= 64) return launch_decode<DecodeRoom<kTypes, 64, kTiles, DecodeWay::kHalves>>(run);
+  if (dim <= 128) return launch_decode<DecodeRoom<kTypes, 128, kTiles, DecodeWay::kHalves>>(run);
   BL_CHECK(dim <= 256);
-  launch_decode<DecodeRoom<kType, 256, kTiles, DecodeWay::kHalves>>(run);
+  launch_decode<DecodeRoom<kTypes, 256, kTiles, DecodeWay::kHalves>>(run);
 }
 
-void launch_decode_of(const DecodeRun& run, CacheType type, const DecodeForm& form) {
+void launch_decode_of(const DecodeRun& run, CacheTypes types, const DecodeForm& form) {
   switch (form.way) {
     case DecodeWay::kHalves:
       return form.query_tiles == 1 ? launch_halves_of<1>(run) : launch_halves_of<2>(run);
     case DecodeWay::kCodes:
-      return launch_decode_codes(run, type);
+      return launch_decode_codes(run, types);
     case DecodeWay::kTile:
-      return launch_decode_tile(run, type);
+      return launch_decode_tile(run, types);
   }
 }
 
@@ -39,7 +39,7 @@ bool decode_rotates(const AttentionParams& params, const DeviceSpanPlan& plan,
 }
 
 void attention_decode(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
-                      CacheType type, const RopeAndWriteArgs* rope) {
+                      CacheTypes types, const RopeAndWriteArgs* rope) {
   FreshTokens fresh;
   if (rope != nullptr) {
     fresh = {true, rope_parameters(rope->q), rope_parameters(rope->k),
@@ -47,7 +47,7 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
   }
   const SpanPlan& host = plan.host;
   const DecodeForm form =
-      decode_form(type, params.k_row.dim, params.v_row.dim, host.decode_tokens * params.group);
+      decode_form(types, params.k_row.dim, params.v_row.dim, host.decode_tokens * params.group);
   const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
   DecodeShape shape{.spans = host.decode_spans,
                     .tokens = host.decode_tokens,
@@ -57,7 +57,7 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
                     .window = params.window,
                     .multiprocessors = cuda_ops_of(ctx).multiprocessors,
                     .clusters = facts.compute_capability >= 90};
-  if (rope == nullptr && takes_hopper(ctx, params, type)) {
+  if (rope == nullptr && takes_hopper(ctx, params, types)) {
     const HopperSplit pieces = split_hopper(shape);
     if (pieces.pieces > 0) return attention_hopper_pieces(ctx, params, pieces, host.decode_spans);
   }
@@ -85,7 +85,7 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
       const int heads = std::min(split.heads_per_launch, params.kv_heads - head);
       const dim3 grid(static_cast<unsigned>(split.pieces * split.row_tiles),
                       static_cast<unsigned>(heads), static_cast<unsigned>(spans));
-      launch_decode_of({ctx, part, launch, fresh, grid, split.warps}, type, form);
+      launch_decode_of({ctx, part, launch, fresh, grid, split.warps}, types, form);
     }
   }
 }

@@ -19,9 +19,9 @@
 namespace bl::cuda {
 
 // `kTiles`: of eight query rows.
-template <CacheType kType_, int kDim_, int kTiles_, DecodeWay kWay_>
+template <CacheTypes kTypes_, int kDim_, int kTiles_, DecodeWay kWay_>
 struct DecodeRoom {
-  static constexpr CacheType kType = kType_;
+  static constexpr CacheTypes kTypes = kTypes_;
   static constexpr int kDim = kDim_;
   static constexpr int kTiles = kTiles_;
   static constexpr DecodeWay kWay = kWay_;
@@ -43,7 +43,11 @@ struct DecodeRoom {
 
   static BL_HD int entry_bytes(int k_bytes, int v_bytes) {
     if constexpr (kHalf) return kTileBytes;
-    if constexpr (kCodes) return CodeTile<kType, kDim>::kBytes;
+    if constexpr (kCodes) {
+      constexpr int kKeys = CodeTile<kTypes.k, kDim>::kBytes;
+      constexpr int kValues = CodeTile<kTypes.v, kDim>::kBytes;
+      return kKeys > kValues ? kKeys : kValues;
+    }
     return kWarpKeys * (k_bytes > v_bytes ? k_bytes : v_bytes);
   }
   // Of a warp: its ring, and one tile where rows are expanded.
@@ -64,7 +68,7 @@ struct DecodeRoom {
 template <class Room>
 class DecodeWarp {
  public:
-  static constexpr CacheType kType = Room::kType;
+  static constexpr CacheTypes kTypes = Room::kTypes;
   static constexpr int kDim = Room::kDim;
   static constexpr int kTiles = Room::kTiles;
   using Sums = WarpSums<kDim, kTiles>;
@@ -209,7 +213,11 @@ class DecodeWarp {
         }
         clear_beyond(row, entry);
       } else if constexpr (Room::kCodes) {
-        copy_code_rows<kType, kDim>(from, present, raw(entry));
+        if (kTypes.are_one() || !of_values_) {
+          copy_code_rows<kTypes.k, kDim>(from, present, raw(entry));
+        } else {
+          copy_code_rows<kTypes.v, kDim>(from, present, raw(entry));
+        }
       } else {
         copy_raw_rows<kWarpKeys>(team(), row, from, raw(entry));
       }
@@ -272,7 +280,7 @@ class DecodeWarp {
       score_codes(raw(entry), sums);
     } else {
       const __half* tile = half_entry(entry);
-      if constexpr (!Room::kHalf) tile = expand(p_.k_row, entry, key);
+      if constexpr (!Room::kHalf) tile = expand<kTypes.k>(p_.k_row, entry, key);
 #pragma unroll
       for (int k = 0; k < kDim / 16; ++k) {
         std::uint32_t m[4];
@@ -288,6 +296,7 @@ class DecodeWarp {
   }
 
   // The tile of binary16 of coded rows.
+  template <CacheType kType>
   __device__ __forceinline__ const __half* expand(const RowShape& row, int entry, int key) {
     auto* tile = reinterpret_cast<__half*>(raw(Room::kEntries));
     __syncwarp();
@@ -298,6 +307,7 @@ class DecodeWarp {
 
   // Products of a group's codes, then its scale.
   __device__ __forceinline__ void score_codes(const std::byte* tile, float (&sums)[2][kTiles][4]) {
+    constexpr CacheType kType = kTypes.k;
     using Tile = CodeTile<kType, kDim>;
     RowScales<Tile::kGroups> scales[2];
     if constexpr (Tile::kScaled) {
@@ -380,7 +390,7 @@ class DecodeWarp {
       return;
     }
     const __half* tile = half_entry(entry);
-    if constexpr (Room::kWay == DecodeWay::kTile) tile = expand(p_.v_row, entry, key);
+    if constexpr (Room::kWay == DecodeWay::kTile) tile = expand<kTypes.v>(p_.v_row, entry, key);
 #pragma unroll
     for (int n = 0; n < kDim / 16; ++n) {
       std::uint32_t m[4];
@@ -395,6 +405,7 @@ class DecodeWarp {
   // A group's scales go to the weights, which are fewer than its codes.
   __device__ __forceinline__ void add_codes(const std::byte* tile,
                                             const std::uint32_t (&weights)[kTiles][2], Sums& sums) {
+    constexpr CacheType kType = kTypes.v;
     using Tile = CodeTile<kType, kDim>;
     RowScales<Tile::kGroups> scales[4];  // of keys 2t, 2t + 1, 2t + 8, 2t + 9
     if constexpr (Tile::kScaled) {
@@ -472,7 +483,8 @@ __global__ void __launch_bounds__(Room::kMostWarps * 32,
   allow_next();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   constexpr int kDim = Room::kDim;
-  constexpr bool kRotated = TypeOfRows<Room::kType>::kRotated;
+  constexpr bool kRotated = TypeOfRows<Room::kTypes.k>::kRotated;
+  static_assert(kRotated == TypeOfRows<Room::kTypes.v>::kRotated);
   constexpr bool kHalf = Room::kHalf;
   using Queries = FreshQueries<kDim, Room::kRows, kRotated>;
   extern __shared__ __align__(16) std::byte shared[];
@@ -492,7 +504,7 @@ __global__ void __launch_bounds__(Room::kMostWarps * 32,
   const bool turns_whole = fresh.present && Queries::fits(p, fresh.q);
   if (turns_whole) Queries::clear(queries);
   if (fresh.present) fill_turns(fresh.q, task.span.first_token, turns);
-  FreshGroups<Room::kType, kDim> groups(fresh, task, slot, turns);
+  FreshGroups<Room::kTypes, kDim> groups(fresh, task, slot, turns);
   if (turns_whole) {
     Queries turned(p, fresh.q, task, turns);
     dependency_wait();

@@ -11,7 +11,7 @@ namespace bl::cuda {
 // With `rope`, spans have one token each, which is rotated and written in the same launch:
 // only where decode_rotates says so.
 void attention_decode(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
-                      CacheType type, const RopeAndWriteArgs* rope = nullptr);
+                      CacheTypes types, const RopeAndWriteArgs* rope = nullptr);
 bool decode_rotates(const AttentionParams& params, const DeviceSpanPlan& plan,
                     const RopeAndWriteArgs& rope);
 

@@ -20,8 +20,8 @@ struct DecodeRun {
   int warps;
 };
 
-void launch_decode_codes(const DecodeRun& run, CacheType type);
-void launch_decode_tile(const DecodeRun& run, CacheType type);
+void launch_decode_codes(const DecodeRun& run, CacheTypes types);
+void launch_decode_tile(const DecodeRun& run, CacheTypes types);
 
 template <class Room>
 void launch_decode(const DecodeRun& run) {

@@ -5,19 +5,19 @@
 namespace bl::cuda {
 namespace {
 
-template <CacheType kType>
+template <CacheTypes kTypes>
 void launch_of(const DecodeRun& run) {
   const int dim = std::max(run.params.k_row.dim, run.params.v_row.dim);
-  if (dim <= 64) return launch_decode<DecodeRoom<kType, 64, 2, DecodeWay::kTile>>(run);
-  if (dim <= 128) return launch_decode<DecodeRoom<kType, 128, 2, DecodeWay::kTile>>(run);
+  if (dim <= 64) return launch_decode<DecodeRoom<kTypes, 64, 2, DecodeWay::kTile>>(run);
+  if (dim <= 128) return launch_decode<DecodeRoom<kTypes, 128, 2, DecodeWay::kTile>>(run);
   BL_CHECK(dim <= 256);
-  launch_decode<DecodeRoom<kType, 256, 2, DecodeWay::kTile>>(run);
+  launch_decode<DecodeRoom<kTypes, 256, 2, DecodeWay::kTile>>(run);
 }
 
 }  // namespace
 
-void launch_decode_tile(const DecodeRun& run, CacheType type) {
-  launch_for_codes(type, [&](auto constant) { launch_of<constant()>(run); });
+void launch_decode_tile(const DecodeRun& run, CacheTypes types) {
+  launch_for_codes(types, [&](auto constant) { launch_of<constant()>(run); });
 }
 
 }  // namespace bl::cuda

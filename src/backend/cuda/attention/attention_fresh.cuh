@@ -19,7 +19,7 @@ struct FreshRows {
 
 // The new token's key and value of the task's head, in groups of 32 elements that go round the
 // warps. Where they come from and go to is worked out before they are there.
-template <CacheType kType, int kDim>
+template <CacheTypes kTypes, int kDim>
 class FreshGroups {
  public:
   __device__ __forceinline__ FreshGroups(const FreshTokens& fresh, const DecodeTask& task,
@@ -67,14 +67,14 @@ class FreshGroups {
         key = is_first_[i] ? turned_first(turn_[i], a_[i], b_[i])
                            : turned_second(turn_[i], a_[i], b_[i]);
       }
-      if constexpr (kType == CacheType::kF16) {
+      if constexpr (kTypes == CacheType::kF16) {
         store_half(fresh_.write.k.shape, i, key, rows.key, key_to_);
         store_half(fresh_.write.v.shape, i, value_[i], rows.value, value_to_);
       } else {
 #pragma unroll 1
         for (int is_value = 0; is_value < 2; ++is_value) {  // the code of an encoder once
-          const RowShape shape =
-              TypeOfRows<kType>::shape(is_value != 0 ? fresh_.write.v.shape : fresh_.write.k.shape);
+          const RowShape shape = is_value != 0 ? TypeOfRows<kTypes.v>::shape(fresh_.write.v.shape)
+                                               : TypeOfRows<kTypes.k>::shape(fresh_.write.k.shape);
           if (first(i) >= shape.dim) continue;
           encode_group(shape, first(i), is_value != 0 ? value_[i] : key,
                        is_value != 0 ? value_to_ : key_to_);

@@ -55,11 +55,11 @@ void launch_pieces(ExecContext& ctx, const AttentionParams& p, const HopperSplit
 
 }  // namespace
 
-bool takes_hopper(const ExecContext& ctx, const AttentionParams& p, CacheType type) {
+bool takes_hopper(const ExecContext& ctx, const AttentionParams& p, CacheTypes types) {
   constexpr int kHopper = 90;
   const int dim = p.k_row.dim;
   return cuda_ops_of(ctx).backend->facts().compute_capability == kHopper &&
-         type == CacheType::kF16 && (dim == 64 || dim == 128) && p.v_row.dim == dim &&
+         types == CacheType::kF16 && (dim == 64 || dim == 128) && p.v_row.dim == dim &&
          rows_of_cache(p) > 0 && rows_of_cache(p) < INT32_MAX;
 }
 

@@ -6,7 +6,7 @@ namespace bl::cuda {
 
 // What there is for cards of compute capability 9.0, of binary16 caches and heads of 64 or 128;
 // nowhere in builds without code for such cards.
-bool takes_hopper(const ExecContext& ctx, const AttentionParams& params, CacheType type);
+bool takes_hopper(const ExecContext& ctx, const AttentionParams& params, CacheTypes types);
 
 // attention_prefill where takes_hopper says so. `turns`: of each token, by which queries are turned
 // first, pairs half a head apart; or null.

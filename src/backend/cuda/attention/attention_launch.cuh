@@ -17,26 +17,26 @@ void allow_shared_bytes(void (*kernel)(Parameters...), std::size_t bytes) {
                                      static_cast<int>(bytes)));
 }
 
-template <CacheType kType>
-using CacheTypeConstant = std::integral_constant<CacheType, kType>;
+template <CacheTypes kTypes>
+using CacheTypesConstant = std::integral_constant<CacheTypes, kTypes>;
 
-// launch(CacheTypeConstant<type>{}) for a type whose rows are codes.
-template <class Launch>
-void launch_for_codes(CacheType type, const Launch& launch) {
-  switch (type) {
-    case CacheType::kFp8:
-      return launch(CacheTypeConstant<CacheType::kFp8>{});
-    case CacheType::kQ8:
-      return launch(CacheTypeConstant<CacheType::kQ8>{});
-    case CacheType::kQ6:
-      return launch(CacheTypeConstant<CacheType::kQ6>{});
-    case CacheType::kQ4:
-      return launch(CacheTypeConstant<CacheType::kQ4>{});
-    case CacheType::kF32:
-    case CacheType::kF16:
-      break;
+// launch(CacheTypesConstant<types>{}) for types whose rows are codes, of those that there are
+// together (parse_cache_types).
+template <CacheTypes kFirst, CacheTypes... kOthers, class Launch>
+void launch_for_one_of(CacheTypes types, const Launch& launch) {
+  if (types == kFirst) return launch(CacheTypesConstant<kFirst>{});
+  if constexpr (sizeof...(kOthers) > 0) {
+    launch_for_one_of<kOthers...>(types, launch);
+  } else {
+    BL_CHECK(types == kFirst);
   }
-  BL_CHECK(false);
+}
+template <class Launch>
+void launch_for_codes(CacheTypes types, const Launch& launch) {
+  launch_for_one_of<CacheType::kFp8, CacheType::kQ8, CacheType::kQ6, CacheType::kQ4,
+                    CacheTypes(CacheType::kQ8, CacheType::kQ6),
+                    CacheTypes(CacheType::kQ8, CacheType::kQ4),
+                    CacheTypes(CacheType::kQ6, CacheType::kQ4)>(types, launch);
 }
 
 }  // namespace bl::cuda

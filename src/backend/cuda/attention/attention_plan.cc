@@ -133,11 +133,11 @@ std::size_t packed_ints(std::int64_t sequences, std::int64_t max_pages) {
       sequences * (static_cast<std::int64_t>(sizeof(SpanEntry) / 4) + stride + kCountersPerSpan));
 }
 
-DecodeForm decode_form(CacheType type, int k_dim, int v_dim, int rows) {
+DecodeForm decode_form(CacheTypes types, int k_dim, int v_dim, int rows) {
   constexpr int kWidest = 128;  // whose kernels have the registers and the shared memory
   const bool few = rows <= kFewRows;
   DecodeForm form;
-  if (type == CacheType::kF16) {
+  if (types == CacheType::kF16) {
     // The same sums in the same order with either number of tiles.
     form.way = DecodeWay::kHalves;
     form.query_tiles = few ? 1 : 2;

@@ -96,7 +96,7 @@ struct DecodeForm {
 };
 
 // `rows`: most query rows of a (span, kv head).
-DecodeForm decode_form(CacheType type, int k_dim, int v_dim, int rows);
+DecodeForm decode_form(CacheTypes types, int k_dim, int v_dim, int rows);
 
 // One layer's decode launches.
 struct DecodeShape {

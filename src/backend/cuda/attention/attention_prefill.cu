@@ -17,39 +17,38 @@ struct PrefillRun {
   int most_rows = 0;
 };
 
-template <CacheType kType, int kDim>
+template <CacheTypes kTypes, int kDim>
 void launch_prefill(const PrefillRun& run) {
-  using Room = PrefillRoom<kType, kDim>;
+  using Room = PrefillRoom<kTypes, kDim>;
   const auto bytes =
       static_cast<std::size_t>(Room::bytes(run.params.k_row.bytes, run.params.v_row.bytes));
-  allow_shared_bytes(prefill_kernel<kType, kDim>, bytes);
+  allow_shared_bytes(prefill_kernel<Room>, bytes);
   const dim3 grid(static_cast<unsigned>((run.most_rows + Room::kRows - 1) / Room::kRows),
                   static_cast<unsigned>(run.params.kv_heads), static_cast<unsigned>(run.spans));
-  launch(shape_of(run.ctx, grid, dim3(kPrefillThreads), bytes), prefill_kernel<kType, kDim>,
-         run.params);
+  launch(shape_of(run.ctx, grid, dim3(kPrefillThreads), bytes), prefill_kernel<Room>, run.params);
 }
 
-template <CacheType kType>
+template <CacheTypes kTypes>
 void launch_prefill_of(const PrefillRun& run) {
   const int dim = std::max(run.params.k_row.dim, run.params.v_row.dim);
-  if (dim <= 64) return launch_prefill<kType, 64>(run);
-  if (dim <= 128) return launch_prefill<kType, 128>(run);
+  if (dim <= 64) return launch_prefill<kTypes, 64>(run);
+  if (dim <= 128) return launch_prefill<kTypes, 128>(run);
   BL_CHECK(dim <= 256);
-  launch_prefill<kType, 256>(run);
+  launch_prefill<kTypes, 256>(run);
 }
 
 }  // namespace
 
 void attention_prefill(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
-                       CacheType type, const float2* turns) {
+                       CacheTypes types, const float2* turns) {
   AttentionParams part = params;
   part.spans += plan.host.decode_spans;
   part.pages += static_cast<std::int64_t>(plan.host.decode_spans) * params.page_stride;
-  if (takes_hopper(ctx, part, type)) return attention_hopper(ctx, part, plan, turns);
+  if (takes_hopper(ctx, part, types)) return attention_hopper(ctx, part, plan, turns);
   BL_CHECK(turns == nullptr);
   const PrefillRun run{ctx, part, plan.host.prefill_spans, plan.host.prefill_tokens * params.group};
-  if (type == CacheType::kF16) return launch_prefill_of<CacheType::kF16>(run);
-  launch_for_codes(type, [&](auto constant) { launch_prefill_of<constant()>(run); });
+  if (types == CacheType::kF16) return launch_prefill_of<CacheType::kF16>(run);
+  launch_for_codes(types, [&](auto constant) { launch_prefill_of<constant()>(run); });
 }
 
 }  // namespace bl::cuda

@@ -13,9 +13,11 @@ namespace bl::cuda {
 inline constexpr int kPrefillWarps = 4;
 inline constexpr int kPrefillThreads = 32 * kPrefillWarps;
 
-template <CacheType kType, int kDim>
+template <CacheTypes kTypes_, int kDim_>
 struct PrefillRoom {
-  static constexpr bool kHalf = kType == CacheType::kF16;
+  static constexpr CacheTypes kTypes = kTypes_;
+  static constexpr int kDim = kDim_;
+  static constexpr bool kHalf = kTypes == CacheType::kF16;
   static constexpr int kRowTiles = kDim <= 128 ? 2 : 1;  // of 16 rows, of a warp
   static constexpr int kRows = 16 * kRowTiles * kPrefillWarps;
   static constexpr int kQueryHalves = kRows * kTileStride<kDim>;
@@ -60,10 +62,11 @@ __device__ __forceinline__ bool find_task(const AttentionParams& p, PrefillTask&
   return true;
 }
 
-template <CacheType kType, int kDim>
+template <class Room>
 class PrefillCta {
  public:
-  using Room = PrefillRoom<kType, kDim>;
+  static constexpr CacheTypes kTypes = Room::kTypes;
+  static constexpr int kDim = Room::kDim;
   static constexpr int kRowTiles = Room::kRowTiles;
 
   __device__ __forceinline__ PrefillCta(const AttentionParams& params, const PrefillTask& task,
@@ -163,8 +166,8 @@ class PrefillCta {
   __device__ __forceinline__ void step_of_codes(int key) {
     wait_copies<0>();
     __syncthreads();
-    expand_rows<kType, kDim, kTileKeys>(team_, p_.k_row, codes_, present(key), keys_);
-    expand_rows<kType, kDim, kTileKeys>(team_, p_.v_row, value_codes(), present(key), values_);
+    expand_rows<kTypes.k, kDim, kTileKeys>(team_, p_.k_row, codes_, present(key), keys_);
+    expand_rows<kTypes.v, kDim, kTileKeys>(team_, p_.v_row, value_codes(), present(key), values_);
     __syncthreads();
     copy_codes(key + kTileKeys);
     score(key);
@@ -389,7 +392,7 @@ class PrefillCta {
 };
 
 // Grid (row tiles, kv heads, spans).
-template <CacheType kType, int kDim>
+template <class Room>
 __global__ void __launch_bounds__(kPrefillThreads, 2)
     prefill_kernel(const __grid_constant__ AttentionParams p) {
   allow_next();
@@ -397,8 +400,8 @@ __global__ void __launch_bounds__(kPrefillThreads, 2)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   extern __shared__ __align__(16) std::byte shared[];
   PrefillTask task;
-  if (!find_task<PrefillRoom<kType, kDim>::kRows>(p, task)) return;
-  PrefillCta<kType, kDim> cta(p, task, shared);
+  if (!find_task<Room::kRows>(p, task)) return;
+  PrefillCta<Room> cta(p, task, shared);
   cta.run();
 #endif
 }

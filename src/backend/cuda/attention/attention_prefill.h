@@ -9,6 +9,6 @@ namespace bl::cuda {
 // most 256; compute capability 8.0. `turns`: see attention_hopper.h, only where takes_hopper says
 // so.
 void attention_prefill(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
-                       CacheType type, const float2* turns = nullptr);
+                       CacheTypes types, const float2* turns = nullptr);
 
 }  // namespace bl::cuda

@@ -5,7 +5,7 @@
 
 namespace bl::cuda {
 
-bool takes_hopper(const ExecContext&, const AttentionParams&, CacheType) { return false; }
+bool takes_hopper(const ExecContext&, const AttentionParams&, CacheTypes) { return false; }
 
 void attention_hopper(ExecContext&, const AttentionParams&, const DeviceSpanPlan&, const float2*) {
   BL_CHECK(false);
