@@ -6,13 +6,13 @@
 #include "backend/registry.h"
 #include "base/json.h"
 #include "base/terminal.h"
-#include "cache_flag.h"
 #include "command.h"
 #include "engine/host_memory.h"
 #include "engine/open_model.h"
 #include "engine/session_plan.h"
 #include "format/load_weight_matrix.h"
 #include "model/model_loader.h"
+#include "model_flags.h"
 #include "random_model_flags.h"
 #include "results.h"
 #include "usage_error.h"
@@ -31,6 +31,7 @@ struct InspectOptions {
   RandomModelFlags random;
   double rope_scale = 0;
   double rope_alpha = 0;
+  std::string layer_map;
   std::string archs;
   bool json = false;
 
@@ -48,6 +49,7 @@ struct InspectOptions {
     v(embed_host, {"--embed-host", "", "keep the embedding in host memory (no effect on a CPU)"});
     v(rope_scale, {"--rope-scale", "X", "divide positions by X", "the model's"});
     v(rope_alpha, {"--rope-alpha", "X", "stretch the rotary base (NTK)", "the model's"});
+    v(layer_map, {"--layer-map", "RUNS", kLayerMapHelp, "every layer once"});
     random.visit(v);
     v.group("Output");
     v(json, {"--json", "", "print JSON"});
@@ -203,6 +205,7 @@ Json to_json(const ModelSpec& spec, const Inspection& weights, const PlanReport&
   return {{"architecture", spec.architecture},
           {"hidden", spec.hidden},
           {"layers", spec.layers},
+          {"layers_run", spec.order.size()},
           {"vocab", spec.vocab},
           {"max_positions", spec.max_positions},
           {"parameters", weights.all.weights},
@@ -274,12 +277,18 @@ std::string plan_table(const PlanReport& report) {
   return text;
 }
 
+std::string layers_of(const ModelSpec& spec) {
+  std::string text = fmt::format("{} layers", spec.layers);
+  if (!spec.runs_each_once()) text += fmt::format(" ({} run)", spec.order.size());
+  return text;
+}
+
 std::string to_table(const ModelSpec& spec, const Inspection& weights, const PlanReport& plan) {
   std::string text = fmt::format(
-      "architecture     {}\nsize             {} layers, hidden {}, vocabulary {}, {} positions\n"
+      "architecture     {}\nsize             {}, hidden {}, vocabulary {}, {} positions\n"
       "weights          {:.1f} M in {} tensors, {} ({})\n"
       "bits a weight    {:.3f} in the linears of the blocks, {:.3f} with embedding and head\n\n",
-      spec.architecture, spec.layers, spec.hidden, spec.vocab, spec.max_positions,
+      spec.architecture, layers_of(spec), spec.hidden, spec.vocab, spec.max_positions,
       static_cast<double>(weights.all.weights) / 1e6, weights.tensors.size(),
       human_bytes(static_cast<double>(weights.stored_bytes)), join(weights.all.formats),
       weights.linears.bits_per_weight(), weights.all.bits_per_weight());
@@ -311,7 +320,7 @@ void inspect(InspectOptions& options) {
                                                      : open_model(options.model, options.archs);
   const Planner planner = open_planner(options.backend, {});
   LoadOptions load;
-  load.spec = {options.rope_scale, options.rope_alpha, options.context};
+  load.spec = {options.rope_scale, options.rope_alpha, options.context, options.layer_map};
   load.archs = options.archs;
   load.embed_host = options.embed_host;
   const ModelLoader loader(*planner.backend, opened.files, load);

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "base/options.h"
-#include "cache_flag.h"
 #include "engine/model_session.h"
+#include "model_flags.h"
 
 namespace bl {
 
@@ -17,6 +17,7 @@ struct ModelOptions {
   std::string cache;
   double rope_scale = 0;
   double rope_alpha = 0;
+  std::string layer_map;
   std::string archs;
   bool embed_host = false;
   ByteSize memory;
@@ -37,6 +38,7 @@ struct ModelOptions {
     v(cache, {"--cache", "TYPE", kCacheHelp, "fp16; ref: fp32"});
     v(rope_scale, {"--rope-scale", "X", "divide positions by X", "the model's"});
     v(rope_alpha, {"--rope-alpha", "X", "stretch the rotary base (NTK)", "the model's"});
+    v(layer_map, {"--layer-map", "RUNS", kLayerMapHelp, "every layer once"});
     v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});
     v(embed_host, {"--embed-host", "", "keep the embedding in host memory (no effect on a CPU)"});
     v(memory, {"--vram", "SIZE", "memory of the device to keep to, such as 24GiB", "what is free"});

@@ -78,7 +78,7 @@ class StateRoom {
   StateRoom(ModelSession& session, std::span<const std::int32_t> states)
       : backend_(session.backend()) {
     const ModelSpec& spec = session.model().spec();
-    const auto blocks = static_cast<std::int32_t>(spec.blocks.size());
+    const auto blocks = static_cast<std::int32_t>(spec.order.size());
     const Shape shape{session.logit_rows(), spec.hidden};
     for (const std::int32_t state : states) {
       if (state < StateRows::kNormed || state > blocks) {

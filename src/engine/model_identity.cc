@@ -1,5 +1,7 @@
 #include "engine/model_identity.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
 #include <span>
@@ -32,8 +34,10 @@ void add_file(std::ifstream& in, std::uint64_t size, SipHash& hash) {
 
 }  // namespace
 
-ModelIdentity::ModelIdentity(const fs::path& path, const Json& config)
+ModelIdentity::ModelIdentity(const fs::path& path, const Json& config,
+                             std::span<const std::int32_t> order)
     : config_(json_text(config)) {
+  for (const std::int32_t layer : order) config_ += fmt::format(" {}", layer);
   const auto add = [&](const fs::path& file) {
     files_.push_back({file, fs::file_size(file), fs::last_write_time(file)});
   };

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,9 @@ namespace bl {
 class ModelIdentity {
  public:
   // `path`: a model folder, or a .gguf file. Remembers the state of its files; reads none.
-  ModelIdentity(const std::filesystem::path& path, const Json& config);
+  // `order`: of the layers, where it is not the usual one.
+  ModelIdentity(const std::filesystem::path& path, const Json& config,
+                std::span<const std::int32_t> order = {});
 
   // Throws kInvalidFile when a file has been replaced since, kIo.
   Hash128 hash() const;

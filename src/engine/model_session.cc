@@ -43,7 +43,7 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   session->backend_ = open_backend(options.backend, {.threads = options.threads});
   Backend& backend = *session->backend_;
   LoadOptions load;
-  load.spec = {options.rope_scale, options.rope_alpha, options.context};
+  load.spec = {options.rope_scale, options.rope_alpha, options.context, options.layer_map};
   load.archs = options.archs;
   load.embed_host = options.embed_host;
   load.progress = [&](std::size_t done, std::size_t total) {
@@ -66,7 +66,9 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   session->logit_rows_ = plan.logit_rows;
   session->sequences_ = options.sequences;
   session->deterministic_ = options.deterministic;
-  session->identity_.emplace(opened.path, opened.files.config);
+  const ModelSpec& spec = loader.spec();
+  const auto order = spec.runs_each_once() ? std::span<const std::int32_t>() : spec.order;
+  session->identity_.emplace(opened.path, opened.files.config, order);
 
   // Reading the tokenizer is work for one thread, and packing waits for memory half of the time.
   std::future<std::unique_ptr<ModelText>> text;

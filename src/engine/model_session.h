@@ -37,6 +37,7 @@ struct SessionOptions {
   std::optional<CacheTypes> cache;  // the backend's choice where not given
   double rope_scale = 0;            // 0: the model's
   double rope_alpha = 0;
+  std::string layer_map;  // parse_layer_map(); empty: every layer once
   std::filesystem::path archs;
   bool deterministic = false;
   bool with_text = true;  // tokenizer and templates too

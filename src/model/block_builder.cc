@@ -277,7 +277,6 @@ BlockSpec BlockBuilder::build(std::int64_t layer, const std::string& type, const
   BlockSpec spec;
   if (block.attention && !excepted(block.attention->absent, at)) {
     spec.attention = attention(*block.attention, at, type);
-    spec.attention->kv_layer = model_.kv_layers();
     spec.attention_norm = norm(block.attention_norm, at);
     spec.attention_post_norm = norm(block.attention_post_norm, at);
   }

@@ -46,7 +46,8 @@ std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std
   scratch.max_in = shape.max_in;
   scratch.max_slots = shape.max_slots;
   scratch.max_out = shape.max_out;
-  for (const BlockSpec& b : spec.blocks) {
+  for (const std::int32_t layer : spec.order) {
+    const BlockSpec& b = spec.blocks[static_cast<std::size_t>(layer)];
     block = std::max(block, Block::work_bytes(b, spec.hidden, tokens));
     if (b.attention) {
       scratch.heads = std::max<std::int64_t>(scratch.heads, b.attention->heads);
@@ -64,9 +65,10 @@ std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std
   for (const RopeSpec& rope : spec.ropes) ropes += RopeBank::work_bytes(rope, tokens);
   const std::size_t kept =
       arena_bytes(DType::kF32, logit_rows * spec.hidden) + 2 * arena_bytes(DType::kI32, logit_rows);
-  if (!spec.blocks.empty()) {
+  if (!spec.order.empty()) {
     const std::int64_t rows = std::min(tokens, logit_rows);
-    block = std::max(block, Block::kept_work_bytes(spec.blocks.back(), spec.hidden, tokens, rows));
+    const BlockSpec& last = spec.blocks[static_cast<std::size_t>(spec.order.back())];
+    block = std::max(block, Block::kept_work_bytes(last, spec.hidden, tokens, rows));
   }
   const std::size_t chosen = arena_bytes(DType::kI32, 2 * logit_rows);
   return chosen + arena_bytes(DType::kF32, logit_rows * spec.vocab) +
@@ -150,18 +152,22 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
   step.attention = backend_.plan_attention(ctx, sequences);
   const std::vector<StepInputs::RopeRows> ropes = parts_.ropes.prepare(ctx, rotations);
   step.ropes = ropes;
-  step.kv = layers;
   const std::int32_t* ids = batch.chosen != nullptr ? batch.chosen : upload_ints(batch.ids);
   const bool all = kept.x.rows() == tokens;
   const TensorView x = all ? kept.x : ctx.scratch->take_f32({tokens, parts_.spec.hidden});
   parts_.embedding.forward(ctx, ids, step.positions, x);
   copy_states(ctx, batch, 0, x);
-  for (std::size_t i = 0; i < parts_.blocks.size(); ++i) {
-    const bool last = i + 1 == parts_.blocks.size();
+  const std::vector<std::int32_t>& order = parts_.spec.order;
+  auto cache = layers.begin();
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto layer = static_cast<std::size_t>(order[i]);
+    const Block& block = parts_.blocks[layer];
+    if (parts_.spec.blocks[layer].attention) step.kv = &*cache++;
+    const bool last = i + 1 == order.size();
     if (last && !all) {
-      parts_.blocks[i].forward_kept(ctx, step, x, kept);
+      block.forward_kept(ctx, step, x, kept);
     } else {
-      parts_.blocks[i].forward(ctx, step, x);
+      block.forward(ctx, step, x);
     }
     copy_states(ctx, batch, static_cast<std::int32_t>(i + 1), last ? kept.x : x);
   }

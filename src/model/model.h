@@ -32,7 +32,7 @@ class Model {
   struct Parts {
     ModelSpec spec;
     Embedding embedding;
-    std::vector<Block> blocks;
+    std::vector<Block> blocks;  // of all layers; empty ones where a layer does not run
     Norm final_norm;
     Linear head;
     RopeBank ropes;

@@ -119,7 +119,9 @@ Model::Parts ModelLoader::walk() {
   Model::Parts parts;
   parts.embedding = embedding();
   BlockLoader loader(spec_, reader_);
-  for (std::size_t i = 0; i < spec_.blocks.size(); ++i) parts.blocks.push_back(loader.load(i));
+  for (std::size_t i = 0; i < spec_.blocks.size(); ++i) {
+    parts.blocks.push_back(spec_.runs(i) ? loader.load(i) : Block({}, {}));
+  }
   if (spec_.final_norm) {
     parts.final_norm =
         reader_.norm(*spec_.final_norm, "", spec_.arch->final_norm->name, {Shape{spec_.hidden}});

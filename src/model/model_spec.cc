@@ -8,6 +8,7 @@
 #include "model/arch_library.h"
 #include "model/block_builder.h"
 #include "model/hf_config.h"
+#include "model/layer_map.h"
 #include "model/layer_types.h"
 
 namespace bl {
@@ -83,15 +84,22 @@ const BlockArch& ModelSpec::block_arch(std::size_t layer) const {
   return it == arch->types.end() ? arch->block : it->second;
 }
 
+bool ModelSpec::runs(std::size_t layer) const {
+  return std::find(order.begin(), order.end(), static_cast<std::int32_t>(layer)) != order.end();
+}
+
+bool ModelSpec::runs_each_once() const { return order == parse_layer_map("", layers); }
+
 int ModelSpec::kv_layers() const {
-  return static_cast<int>(std::count_if(blocks.begin(), blocks.end(), [](const BlockSpec& block) {
-    return block.attention.has_value();
+  return static_cast<int>(std::count_if(order.begin(), order.end(), [this](std::int32_t layer) {
+    return blocks[static_cast<std::size_t>(layer)].attention.has_value();
   }));
 }
 
 std::vector<KvLayout> ModelSpec::kv_layouts(CacheTypes type) const {
   std::vector<KvLayout> layouts;
-  for (const BlockSpec& block : blocks) {
+  for (const std::int32_t layer : order) {
+    const BlockSpec& block = blocks[static_cast<std::size_t>(layer)];
     if (!block.attention) continue;
     layouts.push_back({.type = type,
                        .kv_heads = block.attention->kv_heads,
@@ -133,6 +141,7 @@ ModelSpec build_model_spec(const ArchLibrary& archs, HfConfig config, const Spec
     const auto index = static_cast<std::size_t>(i);
     spec.blocks.push_back(builder.build(i, spec.layer_types[index], spec.block_arch(index)));
   }
+  spec.order = parse_layer_map(options.layer_map, spec.layers);
   return spec;
 }
 

@@ -30,6 +30,7 @@ struct ModelSpec {
   std::vector<RopeSpec> ropes;
   std::vector<BlockSpec> blocks;
   std::vector<std::string> layer_types;  // of each block
+  std::vector<std::int32_t> order;       // blocks as they run: each once, or what a map says
   std::optional<NormSpec> embed_norm;
   std::optional<NormSpec> final_norm;
   float head_multiplier = 1.0f;
@@ -42,8 +43,11 @@ struct ModelSpec {
 
   // The description that names the tensors of a block.
   const BlockArch& block_arch(std::size_t layer) const;
-  int kv_layers() const;  // blocks with attention
-  // Cache of each layer that attends, in order.
+  // Whether a block runs at all.
+  bool runs(std::size_t layer) const;
+  bool runs_each_once() const;  // in turn
+  int kv_layers() const;        // of the order, those with attention
+  // Cache of each of them.
   std::vector<KvLayout> kv_layouts(CacheTypes type) const;
 };
 
@@ -52,6 +56,7 @@ struct SpecOptions {
   double rope_scale = 0.0;   // positions divided by this; 0: as the config says
   double rope_alpha = 0.0;   // theta · alpha^(d/(d−2)); 0: as the config says
   std::int64_t context = 0;  // 0: as the config says
+  std::string layer_map{};   // parse_layer_map()
 };
 
 // Throws kInvalidFile (naming config.json, key, value, what would be right) or kUnsupported.

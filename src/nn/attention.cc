@@ -119,7 +119,7 @@ RopeAndWriteArgs Attention::rope_and_write_args(const StepInputs& step, const He
           .k = rope_args(step, heads.k, spec_.rope),
           .write = {.k = heads.k,
                     .v = heads.v,
-                    .cache = step.kv[static_cast<std::size_t>(spec_.kv_layer)],
+                    .cache = *step.kv,
                     .slots = step.slots}};
 }
 
@@ -137,7 +137,7 @@ void Attention::rotate_and_write(ExecContext& ctx, const StepInputs& step,
   normalise(ctx, heads, true);
   ctx.ops->kv_write(ctx, {.k = heads.k,
                           .v = heads.v,
-                          .cache = step.kv[static_cast<std::size_t>(spec_.kv_layer)],
+                          .cache = *step.kv,
                           .slots = step.slots});
 }
 
@@ -146,7 +146,7 @@ void Attention::attend(ExecContext& ctx, const StepInputs& step, const Heads& he
                        const Result& result) const {
   const AttentionArgs attention{.q = heads.q,
                                 .out = result.out,
-                                .cache = step.kv[static_cast<std::size_t>(spec_.kv_layer)],
+                                .cache = *step.kv,
                                 .sequences = step.sequences,
                                 .plan = step.attention,
                                 .scale = spec_.scale,

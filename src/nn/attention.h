@@ -41,7 +41,6 @@ struct AttentionSpec {
   float alibi_max = 0.0f;     // slopes 2^(−alibi_max · …); 0: no ALiBi
   bool sinks = false;         // a learned logit a head in the denominator
   bool value_is_key = false;  // v = k as projected
-  int kv_layer = 0;           // index of this layer's cache
 };
 
 // Grouped-query attention over paged keys and values.

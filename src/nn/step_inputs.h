@@ -22,7 +22,7 @@ struct StepInputs {
   std::span<const SequenceSpan> sequences;
   const AttentionPlan* attention = nullptr;  // of these sequences
   std::span<const RopeRows> ropes;           // one a rope table of the model
-  std::span<const PagedKvView> kv;           // one a layer that attends
+  const PagedKvView* kv = nullptr;           // of the block that runs
 };
 
 struct StepAdapters;

@@ -5,8 +5,11 @@
 #include "ops/kv_layout.h"
 #include "usage_error.h"
 
+// Flags of ModelOptions that other commands have, too.
 namespace bl {
 
+inline constexpr const char* kLayerMapHelp =
+    "layers that run, in order, some again or not at all, such as 0..15,11..31";
 inline constexpr const char* kCacheHelp =
     "keys and values as fp32, fp16, fp8, q8, q6, q4, or apart as q8,q6, q8,q4, q6,q4";
 
