@@ -32,6 +32,7 @@ struct InspectOptions {
   double rope_scale = 0;
   double rope_alpha = 0;
   std::string layer_map;
+  std::vector<std::string> overrides;
   std::string archs;
   bool json = false;
 
@@ -49,6 +50,7 @@ struct InspectOptions {
     v(embed_host, {"--embed-host", "", "keep the embedding in host memory (no effect on a CPU)"});
     v(rope_scale, {"--rope-scale", "X", "divide positions by X", "the model's"});
     v(rope_alpha, {"--rope-alpha", "X", "stretch the rotary base (NTK)", "the model's"});
+    v(overrides, {"--override", "PATTERN=DIR", kOverrideHelp});
     v(layer_map, {"--layer-map", "RUNS", kLayerMapHelp, "every layer once"});
     random.visit(v);
     v.group("Output");
@@ -317,7 +319,8 @@ void check(const InspectOptions& options) {
 void inspect(InspectOptions& options) {
   check(options);
   const OpenedModel opened = options.random.wanted() ? *options.random.open_hollow()
-                                                     : open_model(options.model, options.archs);
+                                                     : open_model(options.model, options.archs,
+                                                                  overrides_of(options.overrides));
   const Planner planner = open_planner(options.backend, {});
   LoadOptions load;
   load.spec = {options.rope_scale, options.rope_alpha, options.context, options.layer_map};

@@ -44,6 +44,7 @@ SessionOptions ModelOptions::session_options(bool needs_model) const {
   options.rope_scale = rope_scale;
   options.rope_alpha = rope_alpha;
   options.layer_map = layer_map;
+  options.overrides = overrides_of(overrides);
   options.archs = archs;
   options.deterministic = deterministic;
   options.kv_host = kv_host.bytes;

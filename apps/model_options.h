@@ -18,6 +18,7 @@ struct ModelOptions {
   double rope_scale = 0;
   double rope_alpha = 0;
   std::string layer_map;
+  std::vector<std::string> overrides;
   std::string archs;
   bool embed_host = false;
   ByteSize memory;
@@ -38,6 +39,7 @@ struct ModelOptions {
     v(cache, {"--cache", "TYPE", kCacheHelp, "fp16; ref: fp32"});
     v(rope_scale, {"--rope-scale", "X", "divide positions by X", "the model's"});
     v(rope_alpha, {"--rope-alpha", "X", "stretch the rotary base (NTK)", "the model's"});
+    v(overrides, {"--override", "PATTERN=DIR", kOverrideHelp});
     v(layer_map, {"--layer-map", "RUNS", kLayerMapHelp, "every layer once"});
     v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});
     v(embed_host, {"--embed-host", "", "keep the embedding in host memory (no effect on a CPU)"});

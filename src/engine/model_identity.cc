@@ -34,10 +34,18 @@ void add_file(std::ifstream& in, std::uint64_t size, SipHash& hash) {
 
 }  // namespace
 
-ModelIdentity::ModelIdentity(const fs::path& path, const Json& config,
-                             std::span<const std::int32_t> order)
-    : config_(json_text(config)) {
+ModelIdentity::ModelIdentity(const OpenedModel& model, std::span<const std::int32_t> order)
+    : config_(json_text(model.files.config)) {
   for (const std::int32_t layer : order) config_ += fmt::format(" {}", layer);
+  add_files(model.path);
+  for (const WeightOverride& one : model.overrides) {
+    config_ += fmt::format("\n{} {}", files_.size(), one.pattern);
+    add_files(one.model);
+  }
+}
+
+void ModelIdentity::add_files(const fs::path& path) {
+  const std::size_t before = files_.size();
   const auto add = [&](const fs::path& file) {
     files_.push_back({file, fs::file_size(file), fs::last_write_time(file)});
   };
@@ -51,7 +59,7 @@ ModelIdentity::ModelIdentity(const fs::path& path, const Json& config,
       add(entry.path());
     }
   }
-  std::sort(files_.begin(), files_.end(),
+  std::sort(files_.begin() + static_cast<std::ptrdiff_t>(before), files_.end(),
             [](const File& a, const File& b) { return a.path.filename() < b.path.filename(); });
 }
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "base/sip_hash.h"
+#include "engine/open_model.h"
 #include "model/model_spec.h"
 
 namespace bl {
@@ -17,15 +17,17 @@ namespace bl {
 // differ in no sample are taken for one.
 class ModelIdentity {
  public:
-  // `path`: a model folder, or a .gguf file. Remembers the state of its files; reads none.
-  // `order`: of the layers, where it is not the usual one.
-  ModelIdentity(const std::filesystem::path& path, const Json& config,
-                std::span<const std::int32_t> order = {});
+  // Remembers the state of the model's files; reads none. `order`: of the layers, where it is not
+  // the usual one.
+  explicit ModelIdentity(const OpenedModel& model, std::span<const std::int32_t> order = {});
 
   // Throws kInvalidFile when a file has been replaced since, kIo.
   Hash128 hash() const;
 
  private:
+  // A model folder's, or a .gguf file.
+  void add_files(const std::filesystem::path& path);
+
   struct File {
     std::filesystem::path path;
     std::uint64_t size = 0;

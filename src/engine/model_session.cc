@@ -35,8 +35,9 @@ std::unique_ptr<ModelText> load_text(const OpenedModel& opened) {
 
 std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) {
   std::unique_ptr<ModelSession> session(new ModelSession);
-  const OpenedModel opened =
-      options.opened ? *options.opened : open_model(options.model, options.archs);
+  const OpenedModel opened = options.opened
+                                 ? *options.opened
+                                 : open_model(options.model, options.archs, options.overrides);
   if (!opened.note.empty()) log_info("{}", opened.note);
   session->defaults_ = read_generation_defaults(opened.generation_config, opened.files.config,
                                                 opened.generation_config_file);
@@ -68,7 +69,7 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   session->deterministic_ = options.deterministic;
   const ModelSpec& spec = loader.spec();
   const auto order = spec.runs_each_once() ? std::span<const std::int32_t>() : spec.order;
-  session->identity_.emplace(opened.path, opened.files.config, order);
+  session->identity_.emplace(opened, order);
 
   // Reading the tokenizer is work for one thread, and packing waits for memory half of the time.
   std::future<std::unique_ptr<ModelText>> text;

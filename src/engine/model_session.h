@@ -23,8 +23,6 @@
 
 namespace bl {
 
-struct OpenedModel;
-
 // Of which new tokens of a step logits may be asked.
 enum class SessionLogits { kLastOfSequence, kEveryToken };
 
@@ -37,7 +35,8 @@ struct SessionOptions {
   std::optional<CacheTypes> cache;  // the backend's choice where not given
   double rope_scale = 0;            // 0: the model's
   double rope_alpha = 0;
-  std::string layer_map;  // parse_layer_map(); empty: every layer once
+  std::string layer_map;                  // parse_layer_map(); empty: every layer once
+  std::vector<WeightOverride> overrides;  // not where `opened` is given
   std::filesystem::path archs;
   bool deterministic = false;
   bool with_text = true;  // tokenizer and templates too

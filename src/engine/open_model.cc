@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "model/arch_library.h"
 #include "model/gguf_model.h"
+#include "model/overridden_source.h"
 
 namespace bl {
 namespace {
@@ -36,6 +37,22 @@ OpenedModel open_model(const fs::path& path, const fs::path& archs) {
   const fs::path generation = path / "generation_config.json";
   model.generation_config_file = generation.string();
   if (fs::exists(generation)) model.generation_config = read_json_file(generation);
+  return model;
+}
+
+OpenedModel open_model(const fs::path& path, const fs::path& archs,
+                       std::span<const WeightOverride> overrides) {
+  OpenedModel model = open_model(path, archs);
+  if (overrides.empty()) return model;
+  std::vector<TensorOverride> from;
+  for (const WeightOverride& one : overrides) {
+    const ModelFiles other = open_model(one.model, archs).files;
+    from.push_back({one.pattern, other.source, one.model.string()});
+    if (!model.files.gptq) model.files.gptq = other.gptq;
+  }
+  model.files.source =
+      std::make_shared<OverriddenSource>(std::move(model.files.source), std::move(from));
+  model.overrides.assign(overrides.begin(), overrides.end());
   return model;
 }
 

@@ -77,6 +77,8 @@ TEST(Usage, WrongUsageIsStatus2) {
       {{"run", "-m", "x", "-p", "x", "--top-p", "1.5"}, "top_p is 1.5"},
       {{"run", "-m", "x", "-p", "x", "--cache", "q5"}, "q5"},
       {{"run", "-m", "x", "-p", "x", "--cache", "q4,q8"}, "keys and values apart: q8,q6, q8,q4"},
+      {{"run", "-m", "x", "-p", "x", "--override", "*.mlp"}, "'*.mlp' is not PATTERN=DIR"},
+      {{"run", "-m", "x", "-p", "x", "--override", "=x"}, "is not PATTERN=DIR"},
       {{"inspect", "x", "--cache", "q4,q8"}, "keys and values apart: q8,q6, q8,q4"},
       {{"run", "-m", "x", "-p", "x", "-f", "y"}, "exclude"},
       {{"run", "-m", "x", "extra"}, "one argument too many"},

@@ -132,20 +132,30 @@ TEST_P(RealPages, EveryTypeGoesThroughAFile) {
 INSTANTIATE_TEST_SUITE_P(Backends, RealPages, testing::Values("ref", "cpu", "cuda"));
 
 TEST(ModelFiles, WeightsTellModelsApart) {
-  const Json config = {{"a", 1}};
   const fs::path folder = test::scratch_dir("identity");
+  const auto model = [&](std::vector<WeightOverride> overrides = {}, int a = 1) {
+    OpenedModel opened;
+    opened.path = folder;
+    opened.files.config = {{"a", a}};
+    opened.overrides = std::move(overrides);
+    return opened;
+  };
   const auto put = [&](std::string_view text) {
     std::ofstream(folder / "model.safetensors", std::ios::binary) << text;
   };
   std::string weights(3 << 20, 'w');
   put(weights);
-  const ModelIdentity identity(folder, config);
+  const ModelIdentity identity(model());
   const Hash128 hash = identity.hash();
-  EXPECT_EQ(ModelIdentity(folder, config).hash(), hash);
-  EXPECT_NE(ModelIdentity(folder, {{"a", 2}}).hash(), hash);
+  EXPECT_EQ(ModelIdentity(model()).hash(), hash);
+  EXPECT_NE(ModelIdentity(model({}, 2)).hash(), hash);
+  EXPECT_NE(ModelIdentity(model(), std::vector<std::int32_t>{0, 0}).hash(), hash);
+  const Hash128 overridden = ModelIdentity(model({{"*.mlp.*", folder}})).hash();
+  EXPECT_NE(overridden, hash);
+  EXPECT_NE(ModelIdentity(model({{"*.q_proj", folder}})).hash(), overridden);
   std::fill_n(weights.begin() + (2 << 20), 1000, 'x');  // less would be between two samples
   put(weights);
-  EXPECT_NE(ModelIdentity(folder, config).hash(), hash);
+  EXPECT_NE(ModelIdentity(model()).hash(), hash);
   put(weights + "w");
   const std::string message =
       error_of([&] { static_cast<void>(identity.hash()); }, ErrorCode::kInvalidFile);

@@ -35,10 +35,10 @@ std::vector<std::string> golden_names(const std::string& name) {
   return names;
 }
 
-GoldenRun::GoldenRun(const std::string& backend, const std::filesystem::path& folder,
-                     CacheType cache, LoadOptions options)
+GoldenRun::GoldenRun(const std::string& backend, ModelFiles files, CacheType cache,
+                     LoadOptions options)
     : backend_(open_backend(backend, {})), cache_(cache) {
-  model_ = load_model(*backend_, open_model_folder(folder), std::move(options));
+  model_ = load_model(*backend_, std::move(files), std::move(options));
 }
 
 std::vector<std::vector<float>> GoldenRun::logits(

@@ -46,8 +46,11 @@ std::vector<std::string> golden_names(const std::string& name);
 // A model on a backend with pages of its own.
 class GoldenRun {
  public:
-  GoldenRun(const std::string& backend, const std::filesystem::path& folder, CacheType cache,
+  GoldenRun(const std::string& backend, ModelFiles files, CacheType cache,
             LoadOptions options = {});
+  GoldenRun(const std::string& backend, const std::filesystem::path& folder, CacheType cache,
+            LoadOptions options = {})
+      : GoldenRun(backend, open_model_folder(folder), cache, std::move(options)) {}
 
   Model& model() { return *model_; }
   Backend& backend() { return *backend_; }
