@@ -159,12 +159,11 @@ void DeviceRows::enqueue(ExecContext& ctx, Backend& backend, const TensorView& l
   const CopyPiece piece{fetched_.data(), results_.data, fetched_bytes()};
   BL_CHECK(fetched_.size_bytes() >= piece.bytes);
   backend.copy_pieces({&piece, 1});
-  for (std::int64_t i = 0; i < hosted_; ++i) {
-    const auto bytes = static_cast<std::size_t>(vocab_) * sizeof(float);
-    const CopyPiece row{fetched_logits_.data() + i * vocab_,
-                        logits.row<float>(logits.rows() - hosted_ + i), bytes};
-    backend.copy_pieces({&row, 1});
-  }
+  if (hosted_ == 0) return;
+  BL_CHECK(logits.row_stride == vocab_);
+  const CopyPiece rows{fetched_logits_.data(), logits.row<float>(logits.rows() - hosted_),
+                       static_cast<std::size_t>(hosted_ * vocab_) * sizeof(float)};
+  backend.copy_pieces({&rows, 1});
 }
 
 std::size_t DeviceRows::fetched_bytes() const {
