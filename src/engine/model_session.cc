@@ -34,6 +34,9 @@ std::unique_ptr<ModelText> load_text(const OpenedModel& opened) {
 }  // namespace
 
 std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) {
+  if (options.opened && !options.overrides.empty()) {
+    fail(ErrorCode::kInvalidArgument, "--override: a random model has no modules of other models");
+  }
   std::unique_ptr<ModelSession> session(new ModelSession);
   const OpenedModel opened = options.opened
                                  ? *options.opened

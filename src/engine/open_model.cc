@@ -27,6 +27,24 @@ OpenedModel open_gguf_model(const fs::path& path, const fs::path& archs) {
   return model;
 }
 
+// What is said of one model's GPTQ matrices must hold of another's beside them.
+void add_gptq(const std::optional<GptqConfig>& other, const fs::path& from, ModelFiles& files) {
+  if (!other) return;
+  if (!files.gptq) {
+    files.gptq = other;
+    return;
+  }
+  GptqConfig& own = *files.gptq;
+  if (own.v2 != other->v2 || own.carries != other->carries) {
+    fail(ErrorCode::kUnsupported,
+         "--override: zero points of {} are stored in another way than those beside them (GPTQ v1 "
+         "and v2); one model cannot have both",
+         from.string());
+  }
+  own.per_module = own.per_module || other->per_module || own.bits != other->bits ||
+                   own.group_size != other->group_size;
+}
+
 }  // namespace
 
 OpenedModel open_model(const fs::path& path, const fs::path& archs) {
@@ -48,7 +66,7 @@ OpenedModel open_model(const fs::path& path, const fs::path& archs,
   for (const WeightOverride& one : overrides) {
     const ModelFiles other = open_model(one.model, archs).files;
     from.push_back({one.pattern, other.source, one.model.string()});
-    if (!model.files.gptq) model.files.gptq = other.gptq;
+    add_gptq(other.gptq, one.model, model.files);
   }
   model.files.source =
       std::make_shared<OverriddenSource>(std::move(model.files.source), std::move(from));

@@ -117,10 +117,7 @@ RopeArgs Attention::rope_args(const StepInputs& step, const TensorView& x, int t
 RopeAndWriteArgs Attention::rope_and_write_args(const StepInputs& step, const Heads& heads) const {
   return {.q = rope_args(step, heads.q, spec_.rope),
           .k = rope_args(step, heads.k, spec_.rope),
-          .write = {.k = heads.k,
-                    .v = heads.v,
-                    .cache = *step.kv,
-                    .slots = step.slots}};
+          .write = {.k = heads.k, .v = heads.v, .cache = *step.kv, .slots = step.slots}};
 }
 
 // Rotates queries and keys, and writes keys and values into their slots.
@@ -135,10 +132,7 @@ void Attention::rotate_and_write(ExecContext& ctx, const StepInputs& step,
     ctx.ops->rope(ctx, rope_args(step, heads.k, spec_.rope));
   }
   normalise(ctx, heads, true);
-  ctx.ops->kv_write(ctx, {.k = heads.k,
-                          .v = heads.v,
-                          .cache = *step.kv,
-                          .slots = step.slots});
+  ctx.ops->kv_write(ctx, {.k = heads.k, .v = heads.v, .cache = *step.kv, .slots = step.slots});
 }
 
 // The same, and attends.
