@@ -20,23 +20,19 @@ void allow_shared_bytes(void (*kernel)(Parameters...), std::size_t bytes) {
 template <CacheTypes kTypes>
 using CacheTypesConstant = std::integral_constant<CacheTypes, kTypes>;
 
-// launch(CacheTypesConstant<types>{}) for types whose rows are codes, of those that there are
-// together (parse_cache_types).
-template <CacheTypes kFirst, CacheTypes... kOthers, class Launch>
-void launch_for_one_of(CacheTypes types, const Launch& launch) {
-  if (types == kFirst) return launch(CacheTypesConstant<kFirst>{});
-  if constexpr (sizeof...(kOthers) > 0) {
-    launch_for_one_of<kOthers...>(types, launch);
-  } else {
-    BL_CHECK(types == kFirst);
-  }
-}
-template <class Launch>
+// launch(CacheTypesConstant<types>{}) for types whose rows are codes: all of kAllCacheTypes, from
+// number kFrom on, but for those of plain floats.
+template <std::size_t kFrom = 0, class Launch>
 void launch_for_codes(CacheTypes types, const Launch& launch) {
-  launch_for_one_of<CacheType::kFp8, CacheType::kQ8, CacheType::kQ6, CacheType::kQ4,
-                    CacheTypes(CacheType::kQ8, CacheType::kQ6),
-                    CacheTypes(CacheType::kQ8, CacheType::kQ4),
-                    CacheTypes(CacheType::kQ6, CacheType::kQ4)>(types, launch);
+  if constexpr (kFrom == kAllCacheTypes.size()) {
+    BL_CHECK(false);
+  } else {
+    constexpr CacheTypes kTypes = kAllCacheTypes[kFrom];
+    if constexpr (kTypes.k != CacheType::kF32 && kTypes.k != CacheType::kF16) {
+      if (types == kTypes) return launch(CacheTypesConstant<kTypes>{});
+    }
+    launch_for_codes<kFrom + 1>(types, launch);
+  }
 }
 
 }  // namespace bl::cuda
