@@ -34,6 +34,7 @@ TEST(CudaRowCode, ConvertsEveryE4m3) {
 TEST(CudaRowCode, DecodesElementsOfAllRows) {
   Random random(2);
   for (const CacheTypes type : kAllCacheTypes) {
+    if (!type.are_one()) continue;  // the same rows
     for (int dim = 1; dim <= 260; ++dim) {
       const KvRow row = KvLayout{type, 1, dim, dim}.k_row();
       const std::vector<float> x = random.normal(dim);

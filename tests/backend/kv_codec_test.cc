@@ -76,6 +76,7 @@ TEST(KvCodec, E4m3RoundsToTheNearest) {
 std::vector<KvRow> rows_of(int dim) {
   std::vector<KvRow> rows;
   for (const CacheTypes type : kAllCacheTypes) {
+    if (!type.are_one()) continue;  // the same rows
     const KvLayout layout{type, 1, dim, dim};
     rows.push_back(layout.k_row());
     rows.push_back(layout.v_row());

@@ -13,12 +13,14 @@
 #include "engine/engine.h"
 #include "fake_model.h"
 #include "support/data.h"
+#include "support/error_of.h"
 #include "tiny_model.h"
 
 namespace bl {
 namespace {
 
 namespace fs = std::filesystem;
+using test::error_of;
 using test::FakeModel;
 
 Request request(std::size_t tokens, unsigned seed, std::int64_t max_tokens = 8) {
@@ -34,17 +36,6 @@ Request request(std::size_t tokens, unsigned seed, std::int64_t max_tokens = 8) 
 }
 
 Answer ask(Engine& engine, const Request& request) { return engine.submit(request).wait().front(); }
-
-std::string error_of(const std::function<void()>& what, ErrorCode code) {
-  try {
-    what();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
 
 class RealPages : public testing::TestWithParam<const char*> {
  protected:

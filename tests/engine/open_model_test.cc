@@ -3,29 +3,18 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "engine/model_session.h"
 #include "support/data.h"
-#include "tiny_model.h"
+#include "support/error_of.h"
 
 namespace bl {
 namespace {
 
 namespace fs = std::filesystem;
+using test::error_of;
 
 fs::path model(const char* name) { return test::unpacked("exl2-gptq") / name; }
-
-std::string error_of(const std::function<void()>& work, ErrorCode code) {
-  try {
-    work();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
-}
 
 // Whatever the widths and groups of either.
 TEST(OverriddenModel, GptqModelsMix) {
