@@ -126,7 +126,7 @@ void DraftPolicy::plan(std::span<Candidate> candidates, const PlanArgs& args) {
   // What a step without guesses takes is measured first, and now and then again.
   if (!times_.knows(args.rows)) return;
   // What is not known yet is tried in small steps.
-  const bool first = !args.is_free && args.round_seconds <= 0;
+  const bool first = !args.is_free && args.seconds_of(1) <= 0;
   const std::int64_t reach = std::max({kTried, args.rows, 2 * (times_.most_rows() - args.rows)});
   guesses_.clear();
   for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -156,8 +156,7 @@ void DraftPolicy::plan(std::span<Candidate> candidates, const PlanArgs& args) {
     if (rows > reach) break;
     tokens += guesses_[i].chance;
     rounds = std::max(rounds, guesses_[i].depth);
-    const double seconds =
-        times_.at(args.rows + rows) + static_cast<double>(rounds) * args.round_seconds;
+    const double seconds = times_.at(args.rows + rows) + args.seconds_of(rounds);
     if (tokens / seconds <= best) continue;
     best = tokens / seconds;
     taken = i + 1;
@@ -182,7 +181,7 @@ bool DraftPolicy::could_pay(std::span<const Candidate> candidates, const PlanArg
       tokens += chance;
       rows += candidate.rows;
     }
-    const double seconds = times_.at(rows) + static_cast<double>(depth) * args.round_seconds;
+    const double seconds = times_.at(rows) + args.seconds_of(depth);
     if (tokens / seconds > kLeastGain * none) return true;
   }
   return false;
@@ -193,7 +192,7 @@ double DraftPolicy::price_of_trying(const Candidate& candidate, const PlanArgs& 
   const std::int64_t count = std::min(candidate.most, kTried);
   const double plain = times_.at(args.rows);
   return (times_.at(args.rows + count * candidate.rows) - plain + candidate.entry_seconds +
-          static_cast<double>(count) * args.round_seconds) /
+          args.seconds_of(count)) /
          plain;
 }
 

@@ -11,7 +11,9 @@
 namespace bl {
 
 class SamplerChain;
+class StepModel;
 class Tokenizer;
+struct Sequence;
 
 // What a source keeps about one text from step to step. Goes with the text; the source outlives it.
 class DraftMemory {
@@ -37,6 +39,11 @@ struct DraftJob {
   std::int64_t generated = 0;                  // tokens of the answer so far
   std::span<const std::int32_t> end_tokens{};  // the target's, sorted
   bool likeliest = false;                      // no more than the likeliest token is wanted
+  // Nothing that only the host knows decides how the target chooses.
+  bool chosen_by_model = false;
+  // The target's own, all of it computed but the last token; null where there is no room behind it
+  // for DraftSource::slots_behind() more.
+  Sequence* sequence = nullptr;
 
   // The outcome: at most `most` tokens, none where there is no guess.
   std::vector<std::int32_t> ids{};
@@ -49,10 +56,17 @@ class DraftSource {
   // Throws kInvalidArgument where its tokens are not the target's, naming the difference.
   // `tokenizer` is null where the target has none; `vocab`: the width of its logits.
   virtual void check_target(const Tokenizer* tokenizer, std::int64_t vocab) = 0;
+  // The model that it guesses for: outlives it, or the last call. Before any propose(). Throws
+  // kInvalidArgument where it cannot guess for that one, and what running it throws.
+  virtual void attach(StepModel&) {}
+  // Slots behind the target's own texts that propose() writes into.
+  virtual std::int64_t slots_behind() const { return 0; }
   // Guessing costs next to nothing, so that guesses may be made which are not used.
   virtual bool is_free() const = 0;
   // What one more token for each of a step's texts costs, as far as it is known.
   virtual double round_seconds() const { return 0; }
+  // The same of what does not depend on how many tokens are guessed.
+  virtual double block_seconds() const { return 0; }
   // Tokens of a text that it has not met yet which it must read before the first guess, and what
   // reading one costs, as far as that is known.
   virtual std::int64_t unread(const DraftJob&) const { return 0; }

@@ -32,7 +32,7 @@ EngineCore::EngineCore(StepModel& model, const Tokenizer* tokenizer, Options opt
           model.pool(), [&model](std::int32_t to, std::int32_t from) { model.copy_page(to, from); },
           model.least_copied(), tiers_.host()),
       row_sampler_(model.threads()),
-      speculation_(std::move(options_.speculation)),
+      speculation_(std::move(options_.speculation), model, cache_),
       ahead_(model, cache_),
       pins_(model.pool()) {
   const auto at_most = [](std::int64_t wanted, std::int64_t limit) {

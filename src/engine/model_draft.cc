@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/kept_samplers.h"
 #include "engine/session_model.h"
 #include "sample/sampler_chain.h"
 #include "text/tokenizer.h"
@@ -20,22 +21,6 @@ using Clock = std::chrono::steady_clock;
 constexpr double kNewRound = 0.2;
 // Tokens that are read to know what reading costs.
 constexpr std::int64_t kMeasuredRead = 16;
-
-// Draws of a draft leave no trace in the target's samplers.
-class Unchanged {
- public:
-  void keep(SamplerChain& sampler) { kept_.emplace_back(&sampler, sampler.state()); }
-  ~Unchanged() {
-    for (const auto& [sampler, state] : kept_) sampler->restore(state);
-  }
-
- private:
-  std::vector<std::pair<SamplerChain*, SamplerState>> kept_;
-};
-
-bool holds(std::span<const std::int32_t> sorted, std::int32_t id) {
-  return std::binary_search(sorted.begin(), sorted.end(), id);
-}
 
 }  // namespace
 
@@ -185,7 +170,7 @@ void ModelDraft::propose(std::span<DraftJob> jobs) {
   std::stable_sort(active_.begin(), active_.end(), [](const Active& a, const Active& b) {
     return a.text->length() - a.text->sequence.cached < b.text->length() - b.text->sequence.cached;
   });
-  Unchanged samplers;
+  KeptSamplers samplers;
   for (const Active& active : active_) samplers.keep(*active.job->sampler);
   while (run_round()) {
   }
@@ -280,7 +265,7 @@ void ModelDraft::take_rows(const std::vector<Active*>& rows, const StepOutput& o
     job.ids.push_back(id);
     rows[i]->text->sequence.ids.push_back(id);
     // Nothing follows an end, and the draft cannot read on behind a token that it does not have.
-    if (holds(job.end_tokens, id) || id >= facts_.ids) rows[i]->most = 0;
+    if (is_end(job.end_tokens, id) || id >= facts_.ids) rows[i]->most = 0;
   }
 }
 

@@ -34,7 +34,8 @@ void add_file(std::ifstream& in, std::uint64_t size, SipHash& hash) {
 
 }  // namespace
 
-ModelIdentity::ModelIdentity(const OpenedModel& model, std::span<const std::int32_t> order)
+ModelIdentity::ModelIdentity(const OpenedModel& model, std::span<const std::int32_t> order,
+                             const OpenedModel* draft)
     : config_(json_text(model.files.config)) {
   for (const std::int32_t layer : order) config_ += fmt::format(" {}", layer);
   add_files(model.path);
@@ -42,6 +43,9 @@ ModelIdentity::ModelIdentity(const OpenedModel& model, std::span<const std::int3
     config_ += fmt::format("\n{} {}", files_.size(), one.pattern);
     add_files(one.model);
   }
+  if (draft == nullptr) return;
+  config_ += fmt::format("\n{} draft {}", files_.size(), json_text(draft->files.config));
+  add_files(draft->path);
 }
 
 void ModelIdentity::add_files(const fs::path& path) {

@@ -18,8 +18,9 @@ namespace bl {
 class ModelIdentity {
  public:
   // Remembers the state of the model's files; reads none. `order`: of the layers, where it is not
-  // the usual one.
-  explicit ModelIdentity(const OpenedModel& model, std::span<const std::int32_t> order = {});
+  // the usual one. `draft`: the side layers whose keys are in the same pages; null: none.
+  explicit ModelIdentity(const OpenedModel& model, std::span<const std::int32_t> order = {},
+                         const OpenedModel* draft = nullptr);
 
   // Throws kInvalidFile when a file has been replaced since, kIo.
   Hash128 hash() const;

@@ -38,6 +38,9 @@ struct SessionOptions {
   std::string layer_map;                  // parse_layer_map(); empty: every layer once
   std::vector<WeightOverride> overrides;  // not where `opened` is given
   std::filesystem::path archs;
+  // A folder of side layers that guess how texts go on (model/draft_spec.h); empty: none.
+  std::filesystem::path draft_layers;
+  std::shared_ptr<const OpenedModel> opened_draft_layers;  // instead
   bool deterministic = false;
   bool with_text = true;  // tokenizer and templates too
 
@@ -79,6 +82,8 @@ class ModelSession {
   std::int64_t step_tokens() const { return step_tokens_; }
   std::int64_t logit_rows() const { return logit_rows_; }
   std::int64_t sequences() const { return sequences_; }
+  // Tokens that its side layers guess at once; 0: it has none.
+  std::int64_t draft_tokens() const;
   const MemoryPlan& plan() const { return plan_; }
   // The most of the planned work space that a step has taken so far.
   std::size_t work_peak() const { return scratch_.peak(); }

@@ -17,7 +17,8 @@ class SessionModel : public StepModel {
             .step_tokens = session_.step_tokens(),
             .logit_rows = session_.logit_rows(),
             .sequences = session_.sequences(),
-            .reach_matters = session_.reach_matters()};
+            .reach_matters = session_.reach_matters(),
+            .draft_tokens = session_.draft_tokens()};
   }
   PagePool& pool() override { return session_.cache().pool(); }
   StepOutput run(std::span<const StepItem> items) override { return runner_.choose(items); }
@@ -26,6 +27,7 @@ class SessionModel : public StepModel {
   bool repeat(std::span<const StepItem> items) override {
     return session_.backend().runs_ahead() && runner_.repeat(items);
   }
+  StepOutput draft(std::span<const StepItem> items) override { return runner_.draft(items); }
   void copy_page(std::int32_t to, std::int32_t from) override {
     session_.cache().copy_page(to, from);
   }

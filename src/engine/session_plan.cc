@@ -68,7 +68,7 @@ MemoryPlan without_cache(const PlanInput& input, const SessionPlan& plan) {
 }
 
 std::size_t page_bytes(const PlanInput& input, CacheTypes cache) {
-  return KvCache::page_bytes(input.loader.spec().kv_layouts(cache));
+  return KvCache::page_bytes(input.loader.kv_layouts(cache));
 }
 
 // The longest that a sequence may be, whatever the memory.

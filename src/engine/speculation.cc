@@ -45,6 +45,11 @@ std::int64_t most_guesses(const Choice& choice, const SequenceState& state) {
 
 }  // namespace
 
+Speculation::Speculation(SpeculationOptions options, StepModel& model, PrefixCache& cache)
+    : source_(std::move(options.source)), policy_(options.tokens), cache_(cache) {
+  if (source_) source_->attach(model);
+}
+
 DraftJob Speculation::job_of(Choice& choice, std::int64_t most,
                              std::span<const std::int32_t> ends) const {
   const SamplingParams& sampling = choice.sampler.params();
@@ -58,7 +63,25 @@ DraftJob Speculation::job_of(Choice& choice, std::int64_t most,
       .generated = choice.generated(),
       .end_tokens = choice.open->request.ignore_end_tokens ? std::span<const std::int32_t>() : ends,
       .likeliest = sampling.greedy() && !edits_logits(sampling) && choice.device_sampled &&
-                   choice.generated() >= sampling.min_tokens};
+                   choice.generated() >= sampling.min_tokens,
+      .chosen_by_model = choice.device_sampled && choice.generated() >= sampling.min_tokens};
+}
+
+// Slots behind the texts, for the time of guessing: kept, they would be missing where the plan has
+// promised them to others.
+void Speculation::make_room(std::span<Choice* const> choices) {
+  room_.clear();
+  const std::int64_t slots = source_->slots_behind();
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    Sequence& sequence = choices[i]->sequence;
+    room_.push_back(sequence.pages.capacity());
+    if (slots == 0 || sequence.cached + 1 != choices[i]->length()) continue;
+    if (cache_.reserve(sequence.pages, sequence.cached + slots)) jobs_[i].sequence = &sequence;
+  }
+}
+
+void Speculation::give_room_back(std::span<Choice* const> choices) {
+  for (std::size_t i = 0; i < room_.size(); ++i) choices[i]->sequence.pages.truncate(room_[i]);
 }
 
 // Reading what is missing of a text before the first guess.
@@ -78,6 +101,7 @@ bool Speculation::propose(std::span<Choice* const> choices) {
   const auto start = EngineClock::now();
   bool guessed = true;
   try {
+    make_room(choices);
     source_->propose(jobs_);
   } catch (const std::bad_alloc&) {
     guessed = false;
@@ -86,6 +110,7 @@ bool Speculation::propose(std::span<Choice* const> choices) {
     guessed = false;
     log_warning("speculation is off: the draft failed: {}", error.what());
   }
+  give_room_back(choices);
   const double seconds = std::chrono::duration<double>(EngineClock::now() - start).count();
   seconds_ += seconds;
   step_.draft_seconds += seconds;
@@ -157,6 +182,7 @@ void Speculation::find_wishes(std::span<Choice* const> who, SchedulerState& stat
   policy_.plan(candidates_, {.rows = rows,
                              .guides = guides,
                              .round_seconds = source_->round_seconds(),
+                             .block_seconds = source_->block_seconds(),
                              .is_free = source_->is_free()});
   for (std::size_t i = 0; i < places_.size(); ++i) {
     state.sequences[places_[i]].drafts = candidates_[i].count;

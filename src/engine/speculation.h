@@ -20,8 +20,8 @@ namespace bl {
 // on the seed, the place, and the text before it.
 class Speculation {
  public:
-  explicit Speculation(SpeculationOptions options)
-      : source_(std::move(options.source)), policy_(options.tokens) {}
+  // The cache of the model's pages. Throws what DraftSource::attach throws.
+  Speculation(SpeculationOptions options, StepModel& model, PrefixCache& cache);
 
   bool on() const { return source_ != nullptr && !failed_; }
 
@@ -53,10 +53,13 @@ class Speculation {
   void make_drafts(std::span<Choice* const> who, const StepPlan& plan,
                    std::span<const std::int32_t> ends);
   bool propose(std::span<Choice* const> choices);
+  void make_room(std::span<Choice* const> choices);
+  void give_room_back(std::span<Choice* const> choices);
   double entry_seconds(Choice& choice, std::int64_t most, std::span<const std::int32_t> ends) const;
 
   std::shared_ptr<DraftSource> source_;
   DraftPolicy policy_;
+  PrefixCache& cache_;
   bool failed_ = false;
   std::int64_t drafted_ = 0;
   std::int64_t accepted_ = 0;
@@ -65,6 +68,7 @@ class Speculation {
   std::vector<DraftJob> jobs_;
   std::vector<Choice*> asked_;
   std::vector<std::size_t> places_;
+  std::vector<std::int64_t> room_;  // slots that each of asked_ has without what is lent to it
   std::vector<DraftPolicy::Candidate> candidates_;
 };
 

@@ -81,6 +81,8 @@ class StepModel {
     std::int64_t sequences = 0;    // at once, at most; 0: as many as there are rows
     // Whether a sequence's reach changes what its keys mean (rotations that depend on length).
     bool reach_matters = false;
+    // Tokens behind a text that draft() guesses at once, at most; 0: it guesses nothing.
+    std::int64_t draft_tokens = 0;
   };
   virtual ~StepModel() = default;
   virtual Facts facts() const = 0;
@@ -100,6 +102,14 @@ class StepModel {
   // where the model cannot: only tokens that it chooses itself, without their history, are there in
   // time.
   virtual bool repeat(std::span<const StepItem>) { return false; }
+  // What the model's own side layers guess: of each item `count` tokens, draft_tokens at most,
+  // behind a text of which all but the last token is computed, and whose table has pages for
+  // draft_tokens more. A row an item and guess, as of a step whose rows follow the text's last
+  // token; logits are of the side layers. Changes nothing about the texts. No step is under way.
+  // At most step_tokens tokens, of which an item has 1 + draft_tokens, and logit_rows rows.
+  virtual StepOutput draft(std::span<const StepItem>) {
+    fail(ErrorCode::kUnsupported, "this model has no layers that guess");
+  }
   virtual void copy_page(std::int32_t to, std::int32_t from) = 0;
   // What moves pages to host memory and to files; null where that is not possible.
   virtual PageMemory* page_memory() { return nullptr; }

@@ -43,15 +43,33 @@ void add_item(const StepItem& item, bool known, StepBatch& batch) {
   batch.sequences.push_back(std::move(entry));
 }
 
-// What the step may be recorded under: its launches depend on nothing else.
-std::uint64_t record_key(const Backend& backend, const StepBatch& batch, std::uint64_t choice) {
-  if (!batch.states.empty()) return 0;
-  std::vector<SequenceSpan> spans;
-  for (const BatchSequence& s : batch.sequences) {
-    if (s.adapters != nullptr && !s.adapters->empty()) return 0;  // as many launches as adapters
-    spans.push_back({s.first_token, s.tokens, s.past, s.pages.data()});
+// A block behind the item's text: its last token, and masks where guesses are wanted.
+void add_block(const StepItem& item, const DraftSpec& draft, StepBatch& batch) {
+  const Sequence& sequence = *item.sequence;
+  const std::int64_t begin = sequence.cached;
+  BL_CHECK(begin + 1 == static_cast<std::int64_t>(sequence.ids.size()));
+  BL_CHECK(item.count > 0 && item.count < draft.block);
+  BL_CHECK(sequence.pages.capacity() >= begin + draft.block);
+  BatchSequence entry;
+  entry.first_token = static_cast<std::int32_t>(batch.ids.size());
+  entry.tokens = static_cast<std::int32_t>(draft.block);
+  entry.past = static_cast<std::int32_t>(begin);
+  const auto pages = sequence.pages.pages();
+  entry.pages.assign(pages.begin(), pages.end());
+  entry.reach = sequence.reach;
+  for (std::int64_t i = 0; i < draft.block; ++i) {
+    if (i > 0 && i <= item.count) {
+      batch.logit_rows.push_back(static_cast<std::int32_t>(batch.ids.size()));
+    }
+    batch.ids.push_back(i == 0 ? sequence.ids.back() : draft.mask);
+    batch.positions.push_back(static_cast<std::int32_t>(begin + i));
+    batch.slots.push_back(sequence.pages.slot(begin + i));
   }
-  const std::uint64_t key = backend.step_key(spans);
+  batch.sequences.push_back(std::move(entry));
+}
+
+// What a step of these launches is recorded under; 0: not at all.
+std::uint64_t mixed_key(std::uint64_t key, const StepBatch& batch, std::uint64_t choice) {
   if (key == 0) return 0;
   std::uint64_t hash = key;
   for (const std::uint64_t part :
@@ -60,6 +78,17 @@ std::uint64_t record_key(const Backend& backend, const StepBatch& batch, std::ui
     hash ^= hash >> 29;
   }
   return hash | 1u;
+}
+
+// What the step may be recorded under: its launches depend on nothing else.
+std::uint64_t record_key(const Backend& backend, const StepBatch& batch, std::uint64_t choice) {
+  if (!batch.states.empty()) return 0;
+  std::vector<SequenceSpan> spans;
+  for (const BatchSequence& s : batch.sequences) {
+    if (s.adapters != nullptr && !s.adapters->empty()) return 0;  // as many launches as adapters
+    spans.push_back({s.first_token, s.tokens, s.past, s.pages.data()});
+  }
+  return mixed_key(backend.step_key(spans), batch, choice);
 }
 
 }  // namespace
@@ -146,6 +175,32 @@ void StepRunner::enqueue(std::span<const StepItem> items, Way way,
   }
   newest_ = lane;
   ++under_way_;
+}
+
+StepOutput StepRunner::draft(std::span<const StepItem> items) {
+  const DraftHead* head = session_.model().draft_head();
+  BL_CHECK(head != nullptr);
+  forget();
+  Step& step = steps_[0];
+  StepBatch batch;
+  step.rows.collect(items, session_.backend().ops(), session_.vocab());
+  for (const StepItem& item : items) add_block(item, head->spec(), batch);
+  BL_CHECK(static_cast<std::int64_t>(batch.ids.size()) <= session_.step_tokens());
+  BL_CHECK(static_cast<std::int64_t>(batch.logit_rows.size()) <= session_.logit_rows());
+  ExecContext context = session_.begin_step();
+  Backend& backend = session_.backend();
+  // No step of the model itself has this bit.
+  const std::uint64_t choice = step.rows.key() ^ std::uint64_t{1} << 32;
+  const std::uint64_t key = mixed_key(head->step_key(batch), batch, choice);
+  backend.run_step(key, 0, context, [&](ExecContext& ctx) {
+    const auto rows = static_cast<std::int64_t>(batch.logit_rows.size());
+    if (step.rows.any()) step.rows.place(ctx, rows);
+    step.logits = session_.model().draft(ctx, batch, session_.cache().layers());
+    if (step.rows.any()) step.rows.enqueue(ctx, backend, step.logits);
+  });
+  newest_ = 0;
+  ++under_way_;
+  return take();
 }
 
 StepOutput StepRunner::take() {

@@ -35,6 +35,9 @@ class StepRunner {
   StepOutput take();
   bool repeat(std::span<const StepItem> items);
 
+  // Guesses behind texts, as StepModel::draft has them.
+  StepOutput draft(std::span<const StepItem> items);
+
   // Forgets the cache behind the first `tokens` tokens, and the tokens behind them.
   void truncate(Sequence& sequence, std::int64_t tokens);
 

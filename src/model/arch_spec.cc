@@ -110,6 +110,7 @@ std::optional<AttentionArch> read_attention(ArchSection& parent) {
   section.read("clip", a.clip);
   section.read("window", a.window);
   section.read("alibi", a.alibi);
+  section.read("causal", a.causal);
   section.read("value_is_key_if", a.value_is_key);
   a.rope = read_rope(section);
   section.read("absent_if", a.absent);
@@ -306,6 +307,28 @@ void read_ends(ArchSection& section, ArchSpec& spec) {
   }
 }
 
+std::optional<DraftArch> read_draft(ArchSection& parent) {
+  const Json* json = parent.find("draft");
+  if (json == nullptr) return std::nullopt;
+  DraftArch draft;
+  ArchSection section(*json, parent.where("draft"));
+  section.read("combine", draft.combine);
+  draft.norm = read_norm(section, "norm");
+  section.read("read_layers", draft.read_layers);
+  section.read("target_layers", draft.target_layers);
+  section.read("block", draft.block);
+  section.read("mask", draft.mask);
+  section.read("embed_multiplier", draft.embed_multiplier);
+  section.read("head_multiplier", draft.head_multiplier);
+  section.read("head_softcap", draft.head_softcap);
+  section.done();
+  if (draft.combine.empty() || draft.read_layers.empty()) {
+    fail(ErrorCode::kInvalidFile, "{}: \"combine\" and \"read_layers\" are needed",
+         parent.where("draft"));
+  }
+  return draft;
+}
+
 }  // namespace
 
 ArchSpec parse_arch(const std::string& name, const Json& json) {
@@ -337,6 +360,7 @@ ArchSpec parse_arch(const std::string& name, const Json& json) {
   }
   read_ends(section, spec);
   section.read("layer", spec.layer);
+  spec.draft = read_draft(section);
   read_layer_types(section, spec.layer_types);
   const Json* block = section.find("block");
   if (block == nullptr) fail(ErrorCode::kInvalidFile, "{}: no \"block\"", file);

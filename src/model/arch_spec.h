@@ -61,6 +61,7 @@ struct AttentionArch {
   std::optional<QkNormArch> q_norm, k_norm;
   std::optional<NormArch> v_norm;
   ArchValue scale, softcap, clip, window, alibi;
+  ArchValue causal;        // false: tokens that are guessed together see each other (drafts alone)
   Condition value_is_key;  // with no terms: never
   std::optional<RopeArch> rope;
   Condition absent;  // layers without attention; with no terms: none
@@ -133,6 +134,19 @@ struct LayerTypeRule {
   Condition condition;
 };
 
+// Side layers that read the hidden states of another model, or of their own, to guess how its texts
+// go on. They have neither embedding nor head (model/draft_spec.h).
+struct DraftArch {
+  Names combine;                   // the linear that reads those states side by side
+  std::optional<NormArch> norm;    // of what it makes of them
+  Names read_layers;               // keys of a list: layers of the target whose outputs are read
+  ArchValue target_layers;         // that the target has; absent: any number
+  ArchValue block;                 // positions that are guessed at once, the text's last one too
+  ArchValue mask;                  // the token that stands where one is to be guessed
+  ArchValue embed_multiplier;      // of the target's embedding, as its table has it
+  ArchValue head_multiplier, head_softcap;  // in place of the target's
+};
+
 // A config that the description does not cover.
 struct Refusal {
   Condition condition;
@@ -161,6 +175,7 @@ struct ArchSpec {
   ArchValue tied, head_multiplier, head_softcap;
   ArchValue normalize_head;  // rows of a plain head have length 1
   ArchValue bos, eos;
+  std::optional<DraftArch> draft;  // what it is, where it is no model by itself
 };
 
 // `json` is one document with `extends` already joined. Throws kInvalidFile naming file and key;

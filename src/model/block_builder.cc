@@ -152,6 +152,7 @@ void BlockBuilder::attention_numbers(const AttentionArch& arch, const ArchEvalua
   spec.window = static_cast<std::int32_t>(
       at.find_whole("sliding window", arch.window, {0, kMaxWindow}).value_or(0));
   spec.alibi_max = static_cast<float>(at.real("ALiBi", arch.alibi, 0.0));
+  spec.causal = at.flag("causal attention", arch.causal, true);
 }
 
 AttentionSpec BlockBuilder::attention(const AttentionArch& arch, const ArchEvaluator& at,

@@ -46,8 +46,7 @@ std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std
   scratch.max_in = shape.max_in;
   scratch.max_slots = shape.max_slots;
   scratch.max_out = shape.max_out;
-  for (const std::int32_t layer : spec.order) {
-    const BlockSpec& b = spec.blocks[static_cast<std::size_t>(layer)];
+  const auto add_block = [&](const BlockSpec& b) {
     block = std::max(block, Block::work_bytes(b, spec.hidden, tokens));
     if (b.attention) {
       scratch.heads = std::max<std::int64_t>(scratch.heads, b.attention->heads);
@@ -60,9 +59,20 @@ std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std
       scratch.expert_intermediate =
           std::max(scratch.expert_intermediate, b.moe->expert.intermediate);
     }
+  };
+  for (const std::int32_t layer : spec.order) {
+    add_block(spec.blocks[static_cast<std::size_t>(layer)]);
   }
   std::size_t ropes = 0;
   for (const RopeSpec& rope : spec.ropes) ropes += RopeBank::work_bytes(rope, tokens);
+  std::size_t draft = 0;
+  if (shape.draft != nullptr) {
+    for (const BlockSpec& b : shape.draft->layers.blocks) add_block(b);
+    for (const RopeSpec& rope : shape.draft->layers.ropes) {
+      ropes += RopeBank::work_bytes(rope, tokens);
+    }
+    draft = DraftHead::work_bytes(*shape.draft, tokens);
+  }
   const std::size_t kept =
       arena_bytes(DType::kF32, logit_rows * spec.hidden) + 2 * arena_bytes(DType::kI32, logit_rows);
   if (!spec.order.empty()) {
@@ -73,24 +83,36 @@ std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std
   const std::size_t chosen = arena_bytes(DType::kI32, 2 * logit_rows);
   return chosen + arena_bytes(DType::kF32, logit_rows * spec.vocab) +
          embed_and_inputs_bytes(spec, tokens) + lora_work_bytes(std::max(tokens, logit_rows)) +
-         ropes + kept + block + backend.scratch_bytes(scratch);
+         ropes + kept + block + draft + backend.scratch_bytes(scratch);
 }
 
 std::size_t Model::work_bytes(std::int64_t tokens, std::int64_t logit_rows) const {
-  return model_work_bytes({parts_.spec, parts_.max_in, parts_.max_slots, parts_.max_out}, backend_,
-                          tokens, logit_rows);
+  const DraftSpec* draft = parts_.draft ? &parts_.draft->spec() : nullptr;
+  return model_work_bytes({parts_.spec, parts_.max_in, parts_.max_slots, parts_.max_out, draft},
+                          backend_, tokens, logit_rows);
+}
+
+std::vector<KvLayout> Model::kv_layouts(CacheTypes type) const {
+  std::vector<KvLayout> layouts = parts_.spec.kv_layouts(type);
+  if (parts_.draft) {
+    const std::vector<KvLayout> side = parts_.draft->spec().layers.kv_layouts(type);
+    layouts.insert(layouts.end(), side.begin(), side.end());
+  }
+  return layouts;
+}
+
+void Model::check_ids(const StepBatch& batch) const {
+  const std::int64_t rows = embedding_rows();
+  for (std::int32_t id : batch.ids) {
+    if (id < 0 || id >= rows) {
+      fail(ErrorCode::kInvalidArgument, "token id {} is outside the model's vocabulary of {}", id,
+           rows);
+    }
+  }
 }
 
 void Model::check_tokens(const StepBatch& batch) const {
-  const std::int64_t rows = embedding_rows();
-  if (batch.chosen == nullptr) {
-    for (std::int32_t id : batch.ids) {
-      if (id < 0 || id >= rows) {
-        fail(ErrorCode::kInvalidArgument, "token id {} is outside the model's vocabulary of {}", id,
-             rows);
-      }
-    }
-  }
+  if (batch.chosen == nullptr) check_ids(batch);
   const std::int64_t learned = parts_.embedding.learned_positions();
   for (std::int32_t position : batch.positions) {
     BL_CHECK(position >= 0);
@@ -103,14 +125,11 @@ void Model::check_tokens(const StepBatch& batch) const {
   }
 }
 
-// h: what the blocks leave of the wanted rows, normalised in place.
-void Model::logits_of(ExecContext& ctx, const TensorView& h, const TensorView& logits) const {
-  if (parts_.final_norm.present()) parts_.final_norm.forward(ctx, h, h);
+void Model::head_of(ExecContext& ctx, const TensorView& h, const HeadScale& scale,
+                    const TensorView& logits) const {
   const LinearOutput output{&parts_.head, logits};
-  apply_linears(ctx, h, {&output, 1}, parts_.spec.head_multiplier);
-  if (parts_.spec.head_softcap > 0.0f) {
-    ctx.ops->scale(ctx, {.x = logits, .softcap = parts_.spec.head_softcap});
-  }
+  apply_linears(ctx, h, {&output, 1}, scale.multiplier);
+  if (scale.softcap > 0.0f) ctx.ops->scale(ctx, {.x = logits, .softcap = scale.softcap});
 }
 
 void Model::copy_states(ExecContext& ctx, const StepBatch& batch, std::int32_t blocks,
@@ -158,19 +177,47 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
   parts_.embedding.forward(ctx, ids, step.positions, x);
   copy_states(ctx, batch, 0, x);
   const std::vector<std::int32_t>& order = parts_.spec.order;
+  const DraftHead* draft = parts_.draft.get();
+  DraftHead::States states;
+  if (draft != nullptr) states = draft->take_states(ctx, tokens);
   auto cache = layers.begin();
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto layer = static_cast<std::size_t>(order[i]);
     const Block& block = parts_.blocks[layer];
     if (parts_.spec.blocks[layer].attention) step.kv = &*cache++;
     const bool last = i + 1 == order.size();
-    if (last && !all) {
+    const bool is_read = draft != nullptr && draft->reads(i + 1);
+    if (last && !all && !is_read) {
       block.forward_kept(ctx, step, x, kept);
     } else {
       block.forward(ctx, step, x);
     }
+    if (is_read) draft->keep(ctx, static_cast<std::int32_t>(i + 1), x, states);
+    if (last && !all && is_read && kept.x.rows() > 0) {
+      ctx.ops->copy_rows(
+          ctx, {.x = x, .rows = kept.rows, .count = kept.x.rows(), .out = kept.x});
+    }
     copy_states(ctx, batch, static_cast<std::int32_t>(i + 1), last ? kept.x : x);
   }
+  if (draft != nullptr) {
+    const auto own = static_cast<std::size_t>(parts_.spec.kv_layers());
+    draft->write(ctx, step, rotations, states, layers.subspan(own));
+  }
+}
+
+TensorView Model::draft(ExecContext& ctx, const StepBatch& batch,
+                        std::span<const PagedKvView> layers) const {
+  BL_CHECK(parts_.draft != nullptr && static_cast<int>(layers.size()) == kv_layers());
+  check_ids(batch);
+  const auto rows = static_cast<std::int64_t>(batch.logit_rows.size());
+  const TensorView logits = ctx.scratch->take_f32({rows, parts_.spec.vocab});
+  ArenaScope scope(*ctx.scratch);
+  const TensorView h = ctx.scratch->take_f32({rows, parts_.spec.hidden});
+  const DraftHead& head = *parts_.draft;
+  head.forward(ctx, batch, parts_.embedding,
+               layers.subspan(static_cast<std::size_t>(parts_.spec.kv_layers())), h);
+  head_of(ctx, h, {head.spec().head_multiplier, head.spec().head_softcap}, logits);
+  return logits;
 }
 
 TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
@@ -202,7 +249,8 @@ TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
   }
   if (rows == 0) return logits;
   own.adapters = kept.adapters;
-  logits_of(own, kept.x, logits);
+  if (parts_.final_norm.present()) parts_.final_norm.forward(own, kept.x, kept.x);
+  head_of(own, kept.x, {parts_.spec.head_multiplier, parts_.spec.head_softcap}, logits);
   copy_states(own, batch, StateRows::kNormed, kept.x);
   return logits;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/adapter_sites.h"
+#include "model/draft_head.h"
 #include "model/model_spec.h"
 #include "model/step_batch.h"
 #include "nn/embedding.h"
@@ -21,6 +22,7 @@ struct WorkShape {
   std::int64_t max_in = 0;     // widest input and output of its products
   std::int64_t max_slots = 0;  // widest input as packed
   std::int64_t max_out = 0;
+  const DraftSpec* draft = nullptr;  // side layers; the widths are theirs, too
 };
 // Scratch that a step of so many tokens and wanted rows of logits takes at most.
 std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std::int64_t tokens,
@@ -36,6 +38,7 @@ class Model {
     Norm final_norm;
     Linear head;
     RopeBank ropes;
+    std::unique_ptr<DraftHead> draft;  // null: none
     std::int64_t max_in = 0;
     std::int64_t max_slots = 0;
     std::int64_t max_out = 0;
@@ -49,9 +52,13 @@ class Model {
   std::size_t embedding_bytes() const { return parts_.embedding.bytes(); }
   // Rows of the embedding: ids must be below.
   std::int64_t embedding_rows() const { return parts_.embedding.table().rows(); }
-  // Cache of each layer that attends, in the order of forward's `layers`.
-  std::vector<KvLayout> kv_layouts(CacheTypes type) const { return parts_.spec.kv_layouts(type); }
-  int kv_layers() const { return parts_.spec.kv_layers(); }
+  // What guesses how texts go on; null: nothing.
+  const DraftHead* draft_head() const { return parts_.draft.get(); }
+  // Cache of each layer that attends, in the order of forward's `layers`; side layers come last.
+  std::vector<KvLayout> kv_layouts(CacheTypes type) const;
+  int kv_layers() const {
+    return parts_.spec.kv_layers() + (parts_.draft ? parts_.draft->kv_layers() : 0);
+  }
   const AdapterSites& adapter_sites() const { return parts_.adapter_sites; }
 
   std::size_t work_bytes(std::int64_t tokens, std::int64_t logit_rows) const;
@@ -61,6 +68,12 @@ class Model {
   // embedding, kLimit for a position beyond learned ones.
   TensorView forward(ExecContext& ctx, const StepBatch& batch,
                      std::span<const PagedKvView> layers) const;
+
+  // Logits F32 [logit_rows, vocab] of guesses, valid as above: what the draft head says of the
+  // wanted rows of a block behind each text (DraftHead::forward). Nothing of the texts' own pages
+  // changes. Throws kInvalidArgument for an id without embedding.
+  TensorView draft(ExecContext& ctx, const StepBatch& batch,
+                   std::span<const PagedKvView> layers) const;
 
   // Calls v(name, Linear&) for every linear: adapters, shards and reports walk this way.
   template <class V>
@@ -76,10 +89,17 @@ class Model {
 
  private:
   void check_tokens(const StepBatch& batch) const;
+  void check_ids(const StepBatch& batch) const;
   // Those wanted behind so many blocks, where x is all rows of the step or the wanted ones.
   void copy_states(ExecContext& ctx, const StepBatch& batch, std::int32_t blocks,
                    const TensorView& x) const;
-  void logits_of(ExecContext& ctx, const TensorView& h, const TensorView& logits) const;
+  // Of rows as the head reads them.
+  struct HeadScale {
+    float multiplier = 1.0f;
+    float softcap = 0.0f;
+  };
+  void head_of(ExecContext& ctx, const TensorView& h, const HeadScale& scale,
+               const TensorView& logits) const;
   void run_blocks(ExecContext& ctx, const StepBatch& batch, std::span<const PagedKvView> layers,
                   const KeptRows& kept) const;
 

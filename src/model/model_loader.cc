@@ -11,8 +11,14 @@ namespace bl {
 namespace {
 
 ModelSpec read_spec(const ModelFiles& files, const LoadOptions& options) {
-  return build_model_spec(ArchLibrary(options.archs), HfConfig(files.config, files.config_file),
-                          options.spec);
+  ModelSpec spec = build_model_spec(ArchLibrary(options.archs),
+                                    HfConfig(files.config, files.config_file), options.spec);
+  if (spec.arch->draft) {
+    fail(ErrorCode::kUnsupported,
+         "{}: {} guesses for another model and is none by itself; --draft names it beside that one",
+         spec.config_file, spec.architecture);
+  }
+  return spec;
 }
 
 }  // namespace
@@ -23,15 +29,56 @@ ModelLoader::ModelLoader(Backend& backend, ModelFiles files, LoadOptions options
       options_(std::move(options)),
       spec_(read_spec(files_, options_)),
       source_(*files_.source, spec_.arch->rename),
-      reader_(backend, source_, files_.gptq ? &*files_.gptq : nullptr, [this](std::size_t bytes) {
-        done_bytes_ += bytes;
-        if (options_.progress) {
-          options_.progress(std::min(done_bytes_, reader_.totals().stored),
-                            reader_.totals().stored);
-        }
-      }) {
+      reader_(backend, source_, files_.gptq ? &*files_.gptq : nullptr,
+              [this](std::size_t bytes) { count(bytes); }) {
   reader_.begin(WeightReader::Phase::kCheck);
   static_cast<void>(walk());
+  if (options_.draft) {
+    draft_ = std::make_unique<DraftLoader>(
+        std::move(*options_.draft), DraftLoader::Args{backend_, spec_, options_.archs,
+                                                      [this](std::size_t bytes) { count(bytes); }});
+  }
+}
+
+// Bytes of one matrix more are packed.
+void ModelLoader::count(std::size_t bytes) {
+  done_bytes_ += bytes;
+  if (options_.progress) options_.progress(std::min(done_bytes_, stored_bytes()), stored_bytes());
+}
+
+std::size_t ModelLoader::stored_bytes() const {
+  return reader_.totals().stored + (draft_ ? draft_->weights().stored : 0);
+}
+
+std::size_t ModelLoader::weight_bytes() const {
+  std::size_t bytes = reader_.totals().packed + RopeBank::device_bytes(backend_, spec_.ropes);
+  if (draft_) {
+    bytes += draft_->weights().packed +
+             RopeBank::device_bytes(backend_, draft_->spec().layers.ropes);
+  }
+  return bytes;
+}
+
+WorkShape ModelLoader::work_shape() const {
+  const WeightReader::Totals& totals = reader_.totals();
+  WorkShape shape{spec_, totals.max_in, totals.max_slots, totals.max_out};
+  if (draft_) {
+    const WeightReader::Totals& side = draft_->weights();
+    shape.max_in = std::max(shape.max_in, side.max_in);
+    shape.max_slots = std::max(shape.max_slots, side.max_slots);
+    shape.max_out = std::max(shape.max_out, side.max_out);
+    shape.draft = &draft_->spec();
+  }
+  return shape;
+}
+
+std::vector<KvLayout> ModelLoader::kv_layouts(CacheTypes type) const {
+  std::vector<KvLayout> layouts = spec_.kv_layouts(type);
+  if (draft_) {
+    const std::vector<KvLayout> side = draft_->spec().layers.kv_layouts(type);
+    layouts.insert(layouts.end(), side.begin(), side.end());
+  }
+  return layouts;
 }
 
 Embedding ModelLoader::embedding() {
@@ -132,12 +179,12 @@ Model::Parts ModelLoader::walk() {
 
 MemoryPlan ModelLoader::plan(const PlanOptions& options) const {
   const WeightReader::Totals& totals = reader_.totals();
-  const std::vector<KvLayout> layouts = spec_.kv_layouts(options.cache);
+  const std::vector<KvLayout> layouts = kv_layouts(options.cache);
   MemoryPlan plan;
-  plan.weights = totals.packed + RopeBank::device_bytes(backend_, spec_.ropes);
+  plan.weights = weight_bytes();
   plan.cache = cache_bytes(layouts, options.context, options.sequences);
-  plan.work = model_work_bytes({spec_, totals.max_in, totals.max_slots, totals.max_out}, backend_,
-                               options.step_tokens, options.logit_rows);
+  plan.work =
+      model_work_bytes(work_shape(), backend_, options.step_tokens, options.logit_rows);
   plan.adapters = options.adapter_bytes;
   plan.backend = backend_.own_bytes();
   plan.loading = backend_.loading_bytes();
@@ -159,9 +206,11 @@ std::unique_ptr<Model> ModelLoader::load() {
   reader_.begin(WeightReader::Phase::kLoad);
   done_bytes_ = 0;
   Model::Parts parts = walk();
-  parts.max_in = reader_.totals().max_in;
-  parts.max_slots = reader_.totals().max_slots;
-  parts.max_out = reader_.totals().max_out;
+  if (draft_) parts.draft = draft_->load();
+  const WorkShape shape = work_shape();
+  parts.max_in = shape.max_in;
+  parts.max_slots = shape.max_slots;
+  parts.max_out = shape.max_out;
   parts.ropes = RopeBank(backend_, spec_.ropes);
   backend_.finish_weights();
   parts.spec = spec_;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/draft_loader.h"
 #include "model/memory_plan.h"
 #include "model/model.h"
 #include "model/model_files.h"
@@ -20,6 +21,7 @@ struct LoadOptions {
   // The table of tokens stays in host memory that the device reads; a tied head is on the device
   // all the same. No effect on backends that read host memory.
   bool embed_host = false;
+  std::optional<ModelFiles> draft{};  // side layers that guess for it
   // Called after each matrix with bytes done and bytes in all; may throw to stop loading.
   std::function<void(std::size_t done, std::size_t total)> progress;
 };
@@ -33,6 +35,10 @@ class ModelLoader {
 
   const ModelSpec& spec() const { return spec_; }
   const WeightReader::Totals& weights() const { return reader_.totals(); }
+  // Its side layers; null: none.
+  const DraftLoader* draft() const { return draft_.get(); }
+  // Cache of each layer of the model that load() makes.
+  std::vector<KvLayout> kv_layouts(CacheTypes type) const;
   const AdapterSites& adapter_sites() const { return reader_.sites(); }
   // Tensors of the files that the architecture does not use, sorted.
   std::vector<std::string> unused_tensors() const;
@@ -51,6 +57,10 @@ class ModelLoader {
 
  private:
   Model::Parts walk();
+  void count(std::size_t bytes);
+  std::size_t stored_bytes() const;
+  std::size_t weight_bytes() const;
+  WorkShape work_shape() const;
   Linear head();
   Linear with_site(Linear head, bool replaceable);
   Embedding embedding();
@@ -62,6 +72,7 @@ class ModelLoader {
   RenamedSource source_;
   std::size_t done_bytes_ = 0;
   WeightReader reader_;
+  std::unique_ptr<DraftLoader> draft_;
 };
 
 // Both steps at once.

@@ -149,7 +149,7 @@ void Attention::attend(ExecContext& ctx, const StepInputs& step, const Heads& he
                                 .sinks = weights_.sinks.view(),
                                 .alibi_slopes = weights_.alibi_slopes.view(),
                                 .half_out = result.half.rows.empty() ? nullptr : &result.half};
-  if (rotates_and_writes() && ctx.ops->rope_write_attend != nullptr) {
+  if (!step.keys_first && rotates_and_writes() && ctx.ops->rope_write_attend != nullptr) {
     ctx.ops->rope_write_attend(ctx, rope_and_write_args(step, heads), attention);
     return;
   }
@@ -160,6 +160,30 @@ void Attention::attend(ExecContext& ctx, const StepInputs& step, const Heads& he
 void Attention::write(ExecContext& ctx, const StepInputs& step, const LayerInput& x) const {
   ArenaScope scope(*ctx.scratch);
   rotate_and_write(ctx, step, project_and_normalise(ctx, x));
+}
+
+void Attention::write_keys(ExecContext& ctx, const StepInputs& step, const LayerInput& x) const {
+  const bool apart = weights_.qkv.empty() && !spec_.value_is_key && spec_.clip == 0.0f;
+  if (!apart) return write(ctx, step, x);
+  ArenaScope scope(*ctx.scratch);
+  const std::int64_t width = std::int64_t{spec_.kv_heads} * spec_.head_dim;
+  const TensorView all = ctx.scratch->take_f32({x.rows(), 2 * width});
+  const std::array<LinearOutput, 2> outputs{
+      LinearOutput{&weights_.k, slice_columns(all, 0, width)},
+      LinearOutput{&weights_.v, slice_columns(all, width, width)}};
+  apply_linears(ctx, x, outputs);
+  const TensorView k = as_heads(outputs[0].out, spec_.kv_heads, spec_.head_dim);
+  const TensorView v = as_heads(outputs[1].out, spec_.kv_heads, spec_.head_dim);
+  const auto normalise_k = [&](bool after_rope) {
+    if (spec_.k_norm && spec_.k_norm->after_rope == after_rope) {
+      normalise_one(ctx, weights_.k_norm, spec_.k_norm->across_heads, k);
+    }
+  };
+  normalise_k(false);
+  if (spec_.v_norm) normalise_one(ctx, weights_.v_norm, false, v);
+  if (rotation_.rotated > 0) ctx.ops->rope(ctx, rope_args(step, k, spec_.rope));
+  normalise_k(true);
+  ctx.ops->kv_write(ctx, {.k = k, .v = v, .cache = *step.kv, .slots = step.slots});
 }
 
 void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInput& x,

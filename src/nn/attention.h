@@ -41,6 +41,7 @@ struct AttentionSpec {
   float alibi_max = 0.0f;     // slopes 2^(−alibi_max · …); 0: no ALiBi
   bool sinks = false;         // a learned logit a head in the denominator
   bool value_is_key = false;  // v = k as projected
+  bool causal = true;         // false: whoever makes the step lets its tokens see each other
 };
 
 // Grouped-query attention over paged keys and values.
@@ -71,6 +72,9 @@ class Attention {
                const KeptRows* kept) const;
   // Leaves keys and values alone.
   void write(ExecContext& ctx, const StepInputs& step, const LayerInput& x) const;
+  // The same where no step ever asks this layer for more of these tokens: no query is computed
+  // unless it is fused with the keys.
+  void write_keys(ExecContext& ctx, const StepInputs& step, const LayerInput& x) const;
   static std::size_t work_bytes(const AttentionSpec& spec, std::int64_t tokens);
 
   template <class V>

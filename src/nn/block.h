@@ -47,6 +47,10 @@ class Block {
   // The last block where few rows are read behind it: kept.x ← these rows of x, updated. x stays.
   void forward_kept(ExecContext& ctx, const StepInputs& step, const TensorView& x,
                     const KeptRows& kept) const;
+  // Leaves the keys and values of x alone, which is what its attention reads: no norm comes before.
+  void write_keys(ExecContext& ctx, const StepInputs& step, const TensorView& x) const {
+    weights_.attention.write_keys(ctx, step, x);
+  }
   // Scratch of one forward, without what the backend's ops take themselves.
   static std::size_t work_bytes(const BlockSpec& spec, std::int64_t hidden, std::int64_t tokens);
   // The same of forward_kept, at most.

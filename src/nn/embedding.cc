@@ -14,6 +14,15 @@ std::size_t Embedding::bytes() const {
   return total;
 }
 
+void Embedding::rows(ExecContext& ctx, const std::int32_t* ids, float multiplier,
+                     const TensorView& out) const {
+  ctx.ops->embed(ctx, {.ids = ids,
+                       .tokens = out.rows(),
+                       .table = table_.view,
+                       .out = out,
+                       .multiplier = multiplier});
+}
+
 void Embedding::forward(ExecContext& ctx, const std::int32_t* ids, const std::int32_t* positions,
                         const TensorView& out) const {
   ctx.ops->embed(ctx, {.ids = ids,

@@ -24,6 +24,9 @@ class Embedding {
   std::int64_t learned_positions() const { return positions_.view.rows(); }
   std::size_t bytes() const;
 
+  // out [tokens, hidden] = multiplier · table[id], with nothing of what a model does to it else.
+  void rows(ExecContext& ctx, const std::int32_t* ids, float multiplier,
+            const TensorView& out) const;
   // out [tokens, hidden] = multiplier · (table[id] + what adapters add) (+ positions[position]).
   void forward(ExecContext& ctx, const std::int32_t* ids, const std::int32_t* positions,
                const TensorView& out) const;

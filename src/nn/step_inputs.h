@@ -23,6 +23,8 @@ struct StepInputs {
   const AttentionPlan* attention = nullptr;  // of these sequences
   std::span<const RopeRows> ropes;           // one a rope table of the model
   const PagedKvView* kv = nullptr;           // of the block that runs
+  // Some span sees keys that another one of the step brings: all are written before any is read.
+  bool keys_first = false;
 };
 
 struct StepAdapters;

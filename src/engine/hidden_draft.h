@@ -1,0 +1,37 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/draft_source.h"
+#include "engine/row_sampler.h"
+#include "engine/step_model.h"
+
+namespace bl {
+
+// Guesses by side layers of the target itself, which read its hidden states (StepModel::draft), for
+// all texts of a step together. Nothing of a text is kept here: what the layers need of it is in the
+// target's own pages. It draws as the target will, as ModelDraft does.
+class HiddenDraft : public DraftSource {
+ public:
+  void check_target(const Tokenizer*, std::int64_t) override {}  // the vocabulary is the target's
+  // Runs the model for a few tokens, to know what guessing costs.
+  void attach(StepModel& target) override;
+  std::int64_t slots_behind() const override { return 1 + facts_.draft_tokens; }
+  bool is_free() const override { return false; }
+  double block_seconds() const override { return block_seconds_; }
+  void propose(std::span<DraftJob> jobs) override;
+
+ private:
+  void measure_price();
+  void guess(std::span<DraftJob* const> jobs);
+  void take_rows(std::span<DraftJob* const> jobs, const StepOutput& output);
+
+  StepModel* target_ = nullptr;
+  StepModel::Facts facts_;
+  std::unique_ptr<RowSampler> row_sampler_;
+  double block_seconds_ = 0;
+  std::vector<StepItem> items_;
+};
+
+}  // namespace bl

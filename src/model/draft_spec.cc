@@ -1,0 +1,126 @@
+#include "model/draft_spec.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "model/arch_library.h"
+#include "model/block_builder.h"
+#include "model/hf_config.h"
+
+namespace bl {
+namespace {
+
+constexpr std::int64_t kMostStates = 64;
+constexpr std::int64_t kMostBlock = 128;
+constexpr std::int64_t kMostTargetLayers = kMaxLayers;
+
+// The list of layers, each of which `target` has. Their outputs stand behind one block more.
+std::vector<std::int32_t> read_states(const DraftArch& arch, const HfConfig& config,
+                                      const ModelSpec& target) {
+  std::optional<HfConfig::Found> found;
+  for (const std::string& key : arch.read_layers) {
+    if (!found) found = config.find(key);
+  }
+  if (!found) {
+    fail(ErrorCode::kInvalidFile, "{}: {} is missing: the layers of the model that are read",
+         config.file(), arch.read_layers.front());
+  }
+  const Json& list = *found->value;
+  const auto refuse = [&](const std::string& must) {
+    fail(ErrorCode::kInvalidFile, "{}: {} is {}, must be {}", config.file(), found->path,
+         json_text(list).substr(0, 80), must);
+  };
+  if (!list.is_array() || list.empty() || std::ssize(list) > kMostStates) {
+    refuse(fmt::format("a list of 1 to {} layers", kMostStates));
+  }
+  std::vector<std::int32_t> states;
+  const auto blocks = static_cast<std::int64_t>(target.order.size());
+  for (const Json& item : list) {
+    if (!item.is_number_integer() || item.get<double>() < 0 ||
+        item.get<double>() >= static_cast<double>(kMostTargetLayers)) {
+      refuse("a list of layer numbers");
+    }
+    const auto layer = item.get<std::int64_t>();
+    if (layer >= blocks) {
+      fail(ErrorCode::kInvalidArgument,
+           "the draft reads layer {} ({}: {}), and the model has layers 0 … {}: it was made for "
+           "another one",
+           layer, config.file(), found->path, blocks - 1);
+    }
+    states.push_back(static_cast<std::int32_t>(layer + 1));
+  }
+  return states;
+}
+
+void check_target(const DraftArch& arch, const ArchEvaluator& at, const DraftSpec& spec,
+                  const ModelSpec& target) {
+  if (spec.layers.hidden != target.hidden) {
+    fail(ErrorCode::kInvalidArgument,
+         "the draft has a hidden size of {} ({}), the model one of {}: it was made for another one",
+         spec.layers.hidden, at.config().file(), target.hidden);
+  }
+  const auto layers =
+      at.find_whole("number of the model's layers", arch.target_layers, {1, kMostTargetLayers});
+  if (layers && *layers != target.layers) {
+    fail(ErrorCode::kInvalidArgument,
+         "the draft is for a model of {} layers ({}), this one has {}", *layers, at.config().file(),
+         target.layers);
+  }
+  if (spec.mask >= target.vocab) {
+    fail(ErrorCode::kInvalidArgument,
+         "the draft's mask is token {} ({}), and the model's vocabulary has {}", spec.mask,
+         at.config().file(), target.vocab);
+  }
+}
+
+void check_layers(const DraftSpec& spec) {
+  for (const BlockSpec& block : spec.layers.blocks) {
+    if (!block.attention) {
+      fail(ErrorCode::kUnsupported, "{}: a draft's layer without attention is not supported",
+           spec.layers.config_file);
+    }
+    if (!block.attention->causal && block.attention->window > 0) {
+      fail(ErrorCode::kUnsupported,
+           "{}: a sliding window of a layer that is not causal is not supported",
+           spec.layers.config_file);
+    }
+  }
+}
+
+}  // namespace
+
+DraftSpec build_draft_spec(const ArchLibrary& archs, const HfConfig& config,
+                           const ModelSpec& target) {
+  DraftSpec spec;
+  spec.layers = build_model_spec(archs, config, {});
+  const ArchSpec& arch = *spec.layers.arch;
+  if (!arch.draft) {
+    fail(ErrorCode::kInvalidArgument, "{}: {} is a model by itself, not layers beside another one",
+         config.file(), spec.layers.architecture);
+  }
+  const DraftArch& draft = *arch.draft;
+  const ArchEvaluator at(config, arch.sizes);
+  spec.states = read_states(draft, config, target);
+  spec.norm = build_norm(arch, draft.norm, at);
+  spec.block = at.whole("size of a block of guesses", draft.block, {2, kMostBlock});
+  spec.mask =
+      static_cast<std::int32_t>(at.whole("mask token", draft.mask, {0, INT32_MAX}));
+  const auto factor = [&](const char* what, const ArchValue& value, float otherwise) {
+    const double number = at.real(what, value, otherwise);
+    if (!(number >= 0 && number <= 1e6)) {
+      fail(ErrorCode::kInvalidFile, "{}: the {} is {}, must be from 0 to 1e6", config.file(), what,
+           number);
+    }
+    return static_cast<float>(number);
+  };
+  spec.embed_multiplier = factor("multiplier of the embedding", draft.embed_multiplier, 1.0f);
+  spec.head_multiplier =
+      factor("multiplier of the logits", draft.head_multiplier, target.head_multiplier);
+  spec.head_softcap = factor("soft cap of the logits", draft.head_softcap, target.head_softcap);
+  check_target(draft, at, spec, target);
+  check_layers(spec);
+  return spec;
+}
+
+}  // namespace bl
