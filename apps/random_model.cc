@@ -241,7 +241,9 @@ class RandomWeights {
   Json mix_;
 };
 
-void add_model(const Json& config, RandomSource& source, RandomWeights& weights) {
+// Those of the blocks below `prefix`.
+void add_blocks(const Json& config, const std::string& prefix, RandomSource& source,
+                RandomWeights& weights) {
   const std::int64_t hidden = size_of_config(config, "hidden_size", 0);
   const std::int64_t intermediate = size_of_config(config, "intermediate_size", 0);
   const std::int64_t layers = size_of_config(config, "num_hidden_layers", 0);
@@ -249,12 +251,8 @@ void add_model(const Json& config, RandomSource& source, RandomWeights& weights)
   const std::int64_t kv_heads = size_of_config(config, "num_key_value_heads", heads);
   const std::int64_t head_dim =
       size_of_config(config, "head_dim", std::max<std::int64_t>(1, hidden / heads));
-  const std::int64_t vocab = size_of_config(config, "vocab_size", 0);
-  add_half(source, "model.embed_tokens.weight", Shape{vocab, hidden}, 0.02f);
-  add_constant(source, "model.norm.weight", Shape{hidden}, 1.0f);
-  if (!config.value("tie_word_embeddings", false)) weights.head(hidden, vocab);
   for (std::int64_t i = 0; i < layers; ++i) {
-    const std::string layer = fmt::format("model.layers.{}.", i);
+    const std::string layer = fmt::format("{}layers.{}.", prefix, i);
     weights.linear(layer + "self_attn.q_proj", hidden, heads * head_dim);
     weights.linear(layer + "self_attn.k_proj", hidden, kv_heads * head_dim);
     weights.linear(layer + "self_attn.v_proj", hidden, kv_heads * head_dim);
@@ -264,7 +262,34 @@ void add_model(const Json& config, RandomSource& source, RandomWeights& weights)
     weights.linear(layer + "mlp.down_proj", intermediate, hidden);
     add_constant(source, layer + "input_layernorm.weight", Shape{hidden}, 1.0f);
     add_constant(source, layer + "post_attention_layernorm.weight", Shape{hidden}, 1.0f);
+    // Names that an architecture does not have are nobody's.
+    add_constant(source, layer + "self_attn.q_norm.weight", Shape{head_dim}, 1.0f);
+    add_constant(source, layer + "self_attn.k_norm.weight", Shape{head_dim}, 1.0f);
   }
+}
+
+// Layers that read another model's hidden states.
+void add_side_layers(const Json& config, std::int64_t states, RandomSource& source,
+                     RandomWeights& weights) {
+  const std::int64_t hidden = size_of_config(config, "hidden_size", 0);
+  weights.linear("fc", states * hidden, hidden);
+  add_constant(source, "hidden_norm.weight", Shape{hidden}, 1.0f);
+  add_constant(source, "norm.weight", Shape{hidden}, 1.0f);
+  add_blocks(config, "", source, weights);
+}
+
+void add_model(const Json& config, RandomSource& source, RandomWeights& weights) {
+  const auto states = config.find("target_layer_ids");
+  if (states != config.end() && states->is_array()) {
+    add_side_layers(config, std::ssize(*states), source, weights);
+    return;
+  }
+  const std::int64_t hidden = size_of_config(config, "hidden_size", 0);
+  const std::int64_t vocab = size_of_config(config, "vocab_size", 0);
+  add_half(source, "model.embed_tokens.weight", Shape{vocab, hidden}, 0.02f);
+  add_constant(source, "model.norm.weight", Shape{hidden}, 1.0f);
+  if (!config.value("tie_word_embeddings", false)) weights.head(hidden, vocab);
+  add_blocks(config, "model.", source, weights);
 }
 
 Json config_of(const std::string& shape, const Json& shapes) {

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "engine/draft_policy.h"
+#include "engine/hidden_draft.h"
 #include "engine/model_draft.h"
 #include "engine/ngram_draft.h"
 #include "engine/open_model.h"
@@ -59,10 +60,17 @@ SpeculationOptions SpeculationFlags::load(const ModelOptions& of_model,
     options.source = std::make_shared<NgramDraft>(ngram_min, std::move(known));
     return options;
   }
+  const std::shared_ptr<const OpenedModel> found =
+      opened ? opened : std::make_shared<OpenedModel>(open_model(draft, session.archs));
+  if (is_draft_layers(*found, session.archs)) {
+    session.draft_layers = found;
+    options.source = std::make_shared<HiddenDraft>();
+    return options;
+  }
   // Of the model's options, what belongs to the machine; the rest is the draft's own.
   SessionOptions small;
   small.model = draft;
-  small.opened = opened;
+  small.opened = found;
   small.with_text = session.with_text;
   small.backend = session.backend;
   small.threads = session.threads;

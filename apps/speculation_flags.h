@@ -19,7 +19,9 @@ struct SpeculationFlags {
   template <class V>
   void visit(V&& v) {
     v.group("Speculation (the text is the same with and without)");
-    v(draft, {"--draft", "DIR", "a smaller model of the same vocabulary that guesses tokens ahead",
+    v(draft, {"--draft", "DIR",
+              "what guesses tokens ahead: a smaller model of the same vocabulary, or layers that "
+              "read this one's hidden states (DFlash)",
               "none"});
     v(ngram, {"--ngram", "", "guess that the text goes on as it did before"});
     v(ngram_min, {"--ngram-min", "N", "last tokens that must have stood there so"});
@@ -31,7 +33,8 @@ struct SpeculationFlags {
   void check() const;
   bool on() const { return ngram || !draft.empty() || opened != nullptr; }
   // Loads the draft where there is one, before the model, whose session gets the rows that it
-  // needs. `of_model`: the options of the model.
+  // needs; one that reads the model's hidden states becomes part of that session. `of_model`: the
+  // options of the model.
   SpeculationOptions load(const ModelOptions& of_model, SessionOptions& session) const;
 
  private:

@@ -27,14 +27,6 @@ std::uint64_t host_memory_beside(std::size_t kv_host) {
   return available - kv_host;
 }
 
-// The side layers that the options name; null: none.
-std::shared_ptr<const OpenedModel> open_draft_layers(const SessionOptions& options) {
-  if (options.opened_draft_layers || options.draft_layers.empty()) {
-    return options.opened_draft_layers;
-  }
-  return std::make_shared<OpenedModel>(open_model(options.draft_layers, options.archs));
-}
-
 std::unique_ptr<ModelText> load_text(const OpenedModel& opened) {
   return std::make_unique<ModelText>(load_tokenizer(opened), opened.path.string());
 }
@@ -58,8 +50,7 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   load.spec = {options.rope_scale, options.rope_alpha, options.context, options.layer_map};
   load.archs = options.archs;
   load.embed_host = options.embed_host;
-  const std::shared_ptr<const OpenedModel> draft = open_draft_layers(options);
-  if (draft) load.draft = draft->files;
+  if (options.draft_layers) load.draft = options.draft_layers->files;
   load.progress = [&](std::size_t done, std::size_t total) {
     if (options.on_progress) {
       options.on_progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total));
@@ -82,7 +73,7 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   session->deterministic_ = options.deterministic;
   const ModelSpec& spec = loader.spec();
   const auto order = spec.runs_each_once() ? std::span<const std::int32_t>() : spec.order;
-  session->identity_.emplace(opened, order, draft.get());
+  session->identity_.emplace(opened, order, options.draft_layers.get());
 
   // Reading the tokenizer is work for one thread, and packing waits for memory half of the time.
   std::future<std::unique_ptr<ModelText>> text;

@@ -38,9 +38,8 @@ struct SessionOptions {
   std::string layer_map;                  // parse_layer_map(); empty: every layer once
   std::vector<WeightOverride> overrides;  // not where `opened` is given
   std::filesystem::path archs;
-  // A folder of side layers that guess how texts go on (model/draft_spec.h); empty: none.
-  std::filesystem::path draft_layers;
-  std::shared_ptr<const OpenedModel> opened_draft_layers;  // instead
+  // Side layers that guess how texts go on (model/draft_spec.h); null: none.
+  std::shared_ptr<const OpenedModel> draft_layers;
   bool deterministic = false;
   bool with_text = true;  // tokenizer and templates too
 

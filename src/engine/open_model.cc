@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "model/arch_library.h"
 #include "model/gguf_model.h"
+#include "model/hf_config.h"
 #include "model/overridden_source.h"
 
 namespace bl {
@@ -72,6 +73,11 @@ OpenedModel open_model(const fs::path& path, const fs::path& archs,
       std::make_shared<OverriddenSource>(std::move(model.files.source), std::move(from));
   model.overrides.assign(overrides.begin(), overrides.end());
   return model;
+}
+
+bool is_draft_layers(const OpenedModel& model, const fs::path& archs) {
+  const HfConfig config(model.files.config, model.files.config_file);
+  return ArchLibrary(archs).find(config.architecture(), config.file()).draft.has_value();
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const OpenedModel& model) {

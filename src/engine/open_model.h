@@ -40,6 +40,10 @@ OpenedModel open_model(const std::filesystem::path& path, const std::filesystem:
 OpenedModel open_model(const std::filesystem::path& path, const std::filesystem::path& archs,
                        std::span<const WeightOverride> overrides);
 
+// Whether it is no model by itself but side layers for another one (model/draft_spec.h). Throws
+// kUnsupported where its architecture is unknown.
+bool is_draft_layers(const OpenedModel& model, const std::filesystem::path& archs);
+
 // The tokenizer of an opened model.
 std::unique_ptr<Tokenizer> load_tokenizer(const OpenedModel& model);
 // The tokenizer alone; a folder needs no config.json for it.

@@ -53,7 +53,8 @@ StepModel::Facts FakeModel::facts() const {
           .context = options_.context,
           .step_tokens = options_.step_tokens,
           .logit_rows = options_.logit_rows,
-          .reach_matters = options_.reach_matters};
+          .reach_matters = options_.reach_matters,
+          .draft_tokens = options_.draft_tokens};
 }
 
 std::int32_t FakeModel::follows(std::span<const std::int32_t> ids,
@@ -206,6 +207,32 @@ StepOutput FakeModel::take() {
   taken_ = step.ids;
   // A step behind it has taken the place of its logits.
   return output_of(under_way_.empty() ? step.rows : 0, taken_);
+}
+
+// Guesses leave what is no token in the slots behind the text, as far as a block may go.
+StepOutput FakeModel::draft(std::span<const StepItem> items) {
+  ids_.clear();
+  rows_ = 0;
+  for (const StepItem& item : items) {
+    Sequence& sequence = *item.sequence;
+    BL_CHECK(sequence.cached + 1 == static_cast<std::int64_t>(sequence.ids.size()));
+    BL_CHECK(item.count > 0 && item.count <= options_.draft_tokens);
+    StepItem read = item;
+    read.count = 0;
+    if (options_.checks) check(read);
+    read.count = 1 + options_.draft_tokens;
+    write(read, -1);
+    std::vector<std::int32_t> text = sequence.ids;
+    for (std::int64_t i = 0; i < item.count; ++i) {
+      answer(text, item);
+      text.push_back(follows(text));
+    }
+    ++blocks;
+  }
+  BL_CHECK(static_cast<std::int64_t>(items.size()) * (1 + options_.draft_tokens) <=
+           options_.step_tokens);
+  BL_CHECK(static_cast<std::int64_t>(ids_.size()) <= options_.logit_rows);
+  return output_of(rows_, ids_);
 }
 
 void FakeModel::copy_page(std::int32_t to, std::int32_t from) {

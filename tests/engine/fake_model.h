@@ -32,6 +32,7 @@ class FakeModel : public StepModel, private PageMemory {
     bool repeats = false;       // steps that are under way
     bool checks = true;
     bool reach_matters = false;
+    std::int64_t draft_tokens = 0;  // that it guesses at once; it knows its own text
     std::uint64_t identity = 1;
   };
   explicit FakeModel(const Options& options);
@@ -43,6 +44,7 @@ class FakeModel : public StepModel, private PageMemory {
   void start(std::span<const StepItem> items) override;
   bool repeat(std::span<const StepItem> items) override;
   StepOutput take() override;
+  StepOutput draft(std::span<const StepItem> items) override;
   void copy_page(std::int32_t to, std::int32_t from) override;
   PageMemory* page_memory() override { return this; }
   PageKind page_kind() override;
@@ -64,6 +66,7 @@ class FakeModel : public StepModel, private PageMemory {
   std::int64_t computed = 0;  // tokens
   std::int64_t largest_step = 0;
   std::int64_t repeated = 0;  // steps
+  std::int64_t blocks = 0;    // that it guessed
 
  private:
   // A page on the host is its tokens and a checksum, so that a page which comes back is known to
