@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Makes tiny random drafters for the tiny models of tests/data/hf-tiny.tar.xz, and what they guess: the oracle of
-tests/model/draft_golden_test.cc, in numpy, fp32, without pages, batches or a cache of keys.
+"""Makes tiny random drafters for the tiny models of tests/data/hf-tiny.tar.xz and archs-tiny.tar.xz, and what they
+guess: the oracle of tests/model/draft_golden_test.cc and tests/engine/mtp_golden_test.cc, in numpy, fp32, without
+pages, batches or a cache of keys.
 
-Usage: tools/make_draft_goldens.py HF_TINY OUT   (needs numpy, safetensors; HF_TINY is the unpacked archive)
+Usage: tools/make_draft_goldens.py TINY OUT   (needs numpy, safetensors; the archives are unpacked in TINY)
 
 OUT/NAME/ holds config.json and model.safetensors (fp16) of the drafter, and golden.safetensors, for each prompt N of
 the target's own golden: logits_N [block - 1, vocab] of the block behind the whole prompt, whose last token is the
 block's first, and of a greedy generation the rounds: starts_N [rounds] positions of the blocks' first tokens,
 guesses_N [rounds, block - 1], text_N [tokens] what the target said. The target's forward is checked against the
-logits that transformers gave.
+logits that transformers gave. OUT/mtp/ is a whole model with a layer for multi-token prediction behind its own; there
+guesses are a chain of CHAINED tokens.
 """
 import json
 import pathlib
@@ -20,6 +22,7 @@ from safetensors.numpy import load_file, save_file
 
 GRID = 4  # steps a standard deviation: matrices of few different values compress well
 ROUNDS = 6
+CHAINED = 3
 # name: (target, keywords of the drafter's config)
 CASES = {
     "full": ("qwen3", dict(num_hidden_layers=2, block_size=6, dflash_config=dict(target_layer_ids=[1, 0], mask_token_id=7))),
@@ -73,9 +76,27 @@ def attend(q, k, v, visible):
     return np.einsum("hqk,khd->qhd", weights, v).reshape(len(q), -1)
 
 
-def feed_forward(x, w, at):
+def feed_forward(x, w, at, config):
+    if at + "mlp.router.gate.weight" in w:
+        return routed(x, w, at, config)
     gate = x @ w[at + "mlp.gate_proj.weight"].T
     return (gate / (1 + np.exp(-gate)) * (x @ w[at + "mlp.up_proj.weight"].T)) @ w[at + "mlp.down_proj.weight"].T
+
+
+def expert(x, w, at):
+    gate = x @ w[at + "gate_proj.weight"].T
+    return (gate / (1 + np.exp(-gate)) * (x @ w[at + "up_proj.weight"].T)) @ w[at + "down_proj.weight"].T
+
+
+def routed(x, w, at, config):
+    """Sigmoid scores choose with a bias, weigh without it; a shared expert beside them."""
+    scores = 1 / (1 + np.exp(-(x @ w[at + "mlp.router.gate.weight"].T)))
+    best = np.argsort(-(scores + w[at + "mlp.expert_bias"]), -1)[:, :config["num_experts_per_tok"]]
+    out = expert(x, w, at + "mlp.shared_mlp.")
+    for t, chosen in enumerate(best):
+        weights = scores[t, chosen] / scores[t, chosen].sum() * config["router_scaling_factor"]
+        out[t] += sum(weight * expert(x[t:t + 1], w, f"{at}mlp.experts.{e}.")[0] for weight, e in zip(weights, chosen))
+    return out
 
 
 class Target:
@@ -96,9 +117,10 @@ class Target:
             q, k, v = (heads(h, w[f"{at}self_attn.{p}_proj.weight"], c, w.get(f"{at}self_attn.{p}_norm.weight")) for p in "qkv")
             out = attend(rotate(q, positions, c), rotate(k, positions, c), v, positions[None] <= positions[:, None])
             x = x + out @ w[at + "self_attn.o_proj.weight"].T
-            x = x + feed_forward(rms(x, w[at + "post_attention_layernorm.weight"], c["rms_norm_eps"]), w, at)
+            x = x + feed_forward(rms(x, w[at + "post_attention_layernorm.weight"], c["rms_norm_eps"]), w, at, c)
             states.append(x)
-        return rms(x, w["model.norm.weight"], c["rms_norm_eps"]) @ self.head.T, states
+        states.append(rms(x, w["model.norm.weight"], c["rms_norm_eps"]))
+        return states[-1] @ self.head.T, states
 
 
 class Drafter:
@@ -129,10 +151,13 @@ class Drafter:
             if c["layer_types"][i] == "sliding_attention":
                 visible = (key <= query) & (query - key < c["sliding_window"])
             x = x + attend(rotate(q, positions[start:], c), rotate(k, positions, c), v, visible) @ w[at + "self_attn.o_proj.weight"].T
-            x = x + feed_forward(rms(x, w[at + "post_attention_layernorm.weight"], eps), w, at)
+            x = x + feed_forward(rms(x, w[at + "post_attention_layernorm.weight"], eps), w, at, c)
         logits = rms(x, w["norm.weight"], eps)[1:] @ self.target.head.T * c["dflash_config"].get("output_multiplier", 1.0)
         cap = c["dflash_config"].get("final_logit_softcapping")
         return np.tanh(logits / cap) * cap if cap else logits
+
+    def guesses(self, ids):
+        return self.logits(ids).argmax(-1)
 
     def rounds(self, ids):
         """A greedy generation: after each block the target says what follows, as far as the guesses are right."""
@@ -141,7 +166,7 @@ class Drafter:
         starts, guesses = [], []
         for _ in range(ROUNDS):
             starts.append(len(text) - 1)
-            guesses.append(self.logits(text).argmax(-1))
+            guesses.append(self.guesses(text))
             said = self.target.forward(text + [int(g) for g in guesses[-1]])[0].argmax(-1)[len(text) - 1:]
             right = 0
             while right < len(guesses[-1]) and guesses[-1][right] == said[right]:
@@ -150,10 +175,75 @@ class Drafter:
         return np.array(starts), np.array(guesses), np.array(text)
 
 
+class Chain(Drafter):
+    """A layer behind the target's own that reads its normed states, and then its own."""
+
+    def __init__(self, target):
+        self.target, self.config, self.w = target, target.config, target.w
+
+    def logits(self, ids):
+        """Of CHAINED tokens behind the text, each behind the likeliest before it: [CHAINED, vocab]."""
+        c, w, eps, start = self.config, self.w, self.config["rms_norm_eps"], len(ids) - 1
+        at = f"model.layers.{c['num_hidden_layers']}."
+        states = self.target.forward(ids[:start])[1][-1]
+        states = np.concatenate([np.zeros((1, c["hidden_size"]), np.float32), states])  # before each token, and the last
+        tokens, rows = list(ids), []
+        for _ in range(CHAINED):
+            embedded = rms(w["model.embed_tokens.weight"][tokens], w[at + "enorm.weight"], eps)
+            x = np.concatenate([embedded, rms(states, w[at + "hnorm.weight"], eps)], -1) @ w[at + "eh_proj.weight"].T
+            h, positions = rms(x, w[at + "input_layernorm.weight"], eps), np.arange(len(x))
+            q, k, v = (heads(h, w[f"{at}self_attn.{p}_proj.weight"], c, w.get(f"{at}self_attn.{p}_norm.weight")) for p in "qkv")
+            out = attend(rotate(q, positions, c), rotate(k, positions, c), v, positions[None] <= positions[:, None])
+            x = (x + out @ w[at + "self_attn.o_proj.weight"].T)[-1:]
+            x = x + feed_forward(rms(x, w[at + "post_attention_layernorm.weight"], eps), w, at, c)
+            state = rms(x, w[at + "final_layernorm.weight"], eps)
+            rows.append((state @ self.target.head.T)[0])
+            tokens.append(int(rows[-1].argmax()))
+            states = np.concatenate([states, state])
+        return np.array(rows)
+
+
+def results(drafter, golden):
+    """What the tests compare with, for each prompt of the target's golden."""
+    result = {}
+    for n in range(sum(key.startswith("ids_") for key in golden)):
+        ids = [int(i) for i in golden[f"ids_{n}"]]
+        off = np.abs(drafter.target.forward(ids)[0] - golden[f"logits_{n}"]).max()
+        assert off < 1e-3, f"the target's logits are {off} off"
+        result[f"ids_{n}"] = np.array(ids)
+        result[f"logits_{n}"] = drafter.logits(ids).astype(np.float32)
+        starts, guesses, text = drafter.rounds(ids)
+        result[f"starts_{n}"], result[f"guesses_{n}"], result[f"text_{n}"] = (a.astype(np.int64) for a in (starts, guesses, text))
+        print(n, len(ids), "off", off, "said", len(text) - len(ids), "in", ROUNDS, "rounds")
+    return result
+
+
+def make_mtp(tiny, out):
+    source = tiny / "archs-tiny" / "hy-v3"
+    weights, config = load_file(source / "model.safetensors"), json.loads((source / "config.json").read_text())
+    random, own = np.random.default_rng(11), f"model.layers.{config['num_hidden_layers']}."
+    last = f"model.layers.{config['num_hidden_layers'] - 1}."
+    added = {own + key.removeprefix(last): value.shape for key, value in weights.items() if key.startswith(last)}
+    hidden = config["hidden_size"]
+    added.update({own + "eh_proj.weight": (hidden, 2 * hidden), own + "enorm.weight": (hidden,), own + "hnorm.weight": (hidden,),
+                  own + "final_layernorm.weight": (hidden,)})
+    for key, shape in added.items():
+        value = random.standard_normal(shape)
+        value = 1 + 0.2 * value if len(shape) == 1 else (value * GRID).round() / GRID / np.sqrt(shape[-1])
+        weights[key] = value.astype(np.float16)
+    config["num_nextn_predict_layers"] = 1
+    folder = out / "mtp"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config, indent=1))
+    save_file(results(Chain(Target(folder)), load_file(source / "golden.safetensors")), folder / "golden.safetensors")
+
+
 def make(name, tiny, out):
     target_name, keywords = CASES[name]
-    target = Target(tiny / target_name)
-    golden = load_file(tiny / target_name / "golden.safetensors")
+    target = Target(tiny / "hf-tiny" / target_name)
+    golden = load_file(tiny / "hf-tiny" / target_name / "golden.safetensors")
     c = target.config
     config = dict(architectures=["DFlashDraftModel"], model_type="qwen3", attention_bias=False, hidden_act="silu",
                   hidden_size=c["hidden_size"], intermediate_size=96, num_attention_heads=c["num_attention_heads"],
@@ -195,18 +285,10 @@ def make(name, tiny, out):
     folder.mkdir(parents=True)
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config, indent=1))
-    result = {}
-    for n in range(sum(key.startswith("ids_") for key in golden)):
-        ids = [int(i) for i in golden[f"ids_{n}"]]
-        off = np.abs(target.forward(ids)[0] - golden[f"logits_{n}"]).max()
-        assert off < 1e-3, f"{target_name}: the target's logits are {off} off"
-        result[f"logits_{n}"] = drafter.logits(ids).astype(np.float32)
-        starts, guesses, text = drafter.rounds(ids)
-        result[f"starts_{n}"], result[f"guesses_{n}"], result[f"text_{n}"] = (a.astype(np.int64) for a in (starts, guesses, text))
-        print(name, n, len(ids), "off", off, "said", len(text) - len(ids), "in", ROUNDS, "rounds")
-    save_file(result, folder / "golden.safetensors")
+    save_file(results(drafter, golden), folder / "golden.safetensors")
 
 
 if __name__ == "__main__":
     for case in CASES:
         make(case, pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))
+    make_mtp(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))

@@ -77,8 +77,9 @@ class DraftPolicy {
     std::int64_t count = 0;  // the outcome
   };
   // `rows`: of the step without guesses; `guides` of them are second ones of guided answers, and
-  // give no tokens. `round_seconds`, `block_seconds`: DraftSource's. `is_free`: guesses exist already and are
-  // compared whether or not they are verified, so nothing is tried for its own sake.
+  // give no tokens. `round_seconds`, `block_seconds`: DraftSource's. `is_free`: guesses exist
+  // already and are compared whether or not they are verified, so nothing is tried for its own
+  // sake.
   struct PlanArgs {
     std::int64_t rows = 0;
     std::int64_t guides = 0;

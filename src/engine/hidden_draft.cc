@@ -12,19 +12,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Weight of a new measurement of a block.
-constexpr double kNewBlock = 0.2;
+// Weight of a new measurement.
+constexpr double kNewPrice = 0.2;
+
+void add_price(double& mean, double seconds) {
+  mean += (mean == 0 ? 1 : kNewPrice) * (seconds - mean);
+}
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
-
-// Where one text is while its block becomes guesses.
-struct Drawn {
-  std::vector<std::int32_t> history;
-  std::int64_t first_row = 0;
-  bool over = false;
-};
 
 }  // namespace
 
@@ -47,100 +44,120 @@ void HiddenDraft::measure_price() {
   if (!sequence.pages.reserve(1 + slots_behind())) return;
   const StepItem read{.sequence = &sequence, .count = 1};
   target_->run({&read, 1});
-  const StepItem item{.sequence = &sequence, .count = 1, .logits = LogitRows::kAll};
+  const StepItem item{.sequence = &sequence,
+                      .count = 1,
+                      .logits = facts_.draft_chains ? LogitRows::kLast : LogitRows::kAll};
   target_->draft({&item, 1});
   const auto start = Clock::now();
   target_->draft({&item, 1});
-  block_seconds_ = seconds_since(start);
+  (facts_.draft_chains ? round_seconds_ : block_seconds_) = seconds_since(start);
+}
+
+// The item that asks for `count` guesses behind the job's text.
+StepItem HiddenDraft::item_of(const DraftJob& job, std::int64_t count) const {
+  // What a guess is drawn from may depend on the guesses before it, which no step knows.
+  const bool chosen = job.chosen_by_model && !needs_history(job.sampler->params());
+  return {.sequence = job.sequence,
+          .count = count,
+          .logits = facts_.draft_chains ? LogitRows::kLast : LogitRows::kAll,
+          .sampling = chosen ? &job.sampler->params() : nullptr,
+          .seed = job.sampler->seed()};
 }
 
 void HiddenDraft::propose(std::span<DraftJob> jobs) {
-  std::vector<DraftJob*> group;
-  std::int64_t tokens = 0;
-  std::int64_t rows = 0;
-  const auto run = [&] {
-    if (!group.empty()) guess(group);
-    group.clear();
-    tokens = rows = 0;
-  };
   KeptSamplers samplers;
+  texts_.clear();
+  const std::int64_t tokens = facts_.draft_chains ? 1 : slots_behind();
   for (DraftJob& job : jobs) {
     job.ids.clear();
     job.confidence = 0;
     job.most = std::min({job.most, facts_.draft_tokens, facts_.logit_rows});
     const bool known = job.text.back() < facts_.ids;
-    if (job.sequence == nullptr || !known || job.most < 1 || slots_behind() > facts_.step_tokens) {
-      continue;
-    }
+    if (job.sequence == nullptr || !known || job.most < 1 || tokens > facts_.step_tokens) continue;
     samplers.keep(*job.sampler);
-    if (tokens + slots_behind() > facts_.step_tokens || rows + job.most > facts_.logit_rows) run();
-    group.push_back(&job);
-    tokens += slots_behind();
-    rows += job.most;
+    texts_.push_back({&job, {job.text.begin(), job.text.end()}});
   }
-  run();
+  // As many at once as a step has room for.
+  for (std::size_t begin = 0; begin < texts_.size();) {
+    std::int64_t rows = 0;
+    std::size_t end = begin;
+    for (; end < texts_.size(); ++end) {
+      const std::int64_t more = facts_.draft_chains ? 1 : texts_[end].job->most;
+      const auto count = static_cast<std::int64_t>(end - begin) + 1;
+      if (count * tokens > facts_.step_tokens || rows + more > facts_.logit_rows) break;
+      rows += more;
+    }
+    const std::span<Text> group = std::span(texts_).subspan(begin, end - begin);
+    facts_.draft_chains ? guess_in_turn(group) : guess_at_once(group);
+    begin = end;
+  }
 }
 
-// One forward of the side layers, for as many texts as it has room for.
-void HiddenDraft::guess(std::span<DraftJob* const> jobs) {
+// One forward gives all guesses. Rows of one text are drawn in order, since a sampler may look at
+// what it has drawn: all texts' first ones together, then their second ones.
+void HiddenDraft::guess_at_once(std::span<Text> texts) {
   items_.clear();
-  for (const DraftJob* job : jobs) {
-    // What a guess is drawn from may depend on the guesses before it, which no step knows.
-    const bool chosen = job->chosen_by_model && !needs_history(job->sampler->params());
-    items_.push_back({.sequence = job->sequence,
-                      .count = job->most,
-                      .logits = LogitRows::kAll,
-                      .sampling = chosen ? &job->sampler->params() : nullptr,
-                      .seed = job->sampler->seed()});
+  std::int64_t rows = 0;
+  std::int64_t deepest = 0;
+  for (Text& text : texts) {
+    items_.push_back(item_of(*text.job, text.job->most));
+    text.row = rows;
+    rows += text.job->most;
+    deepest = std::max(deepest, text.job->most);
   }
   const auto start = Clock::now();
   const StepOutput output = target_->draft(items_);
-  take_rows(jobs, output);
-  const double seconds = seconds_since(start);
-  block_seconds_ += (block_seconds_ == 0 ? 1 : kNewBlock) * (seconds - block_seconds_);
+  for (std::int64_t depth = 0; depth < deepest; ++depth) {
+    draw(texts, output);
+    for (Text& text : texts) ++text.row;
+  }
+  add_price(block_seconds_, seconds_since(start));
 }
 
-// Rows of one text are drawn in order, since a sampler may look at what it has drawn; all texts'
-// first rows together, then their second ones.
-void HiddenDraft::take_rows(std::span<DraftJob* const> jobs, const StepOutput& output) {
-  std::vector<Drawn> drawn(jobs.size());
-  std::int64_t rows = 0;
-  std::int64_t deepest = 0;
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    drawn[i].history.assign(jobs[i]->text.begin(), jobs[i]->text.end());
-    drawn[i].first_row = rows;
-    rows += jobs[i]->most;
-    deepest = std::max(deepest, jobs[i]->most);
+// A forward for each guess.
+void HiddenDraft::guess_in_turn(std::span<Text> texts) {
+  for (;;) {
+    items_.clear();
+    for (Text& text : texts) {
+      if (text.over) continue;
+      text.row = std::ssize(items_);
+      items_.push_back(item_of(*text.job, std::ssize(text.job->ids) + 1));
+      items_.back().guessed = text.job->ids;
+    }
+    if (items_.empty()) return;
+    const auto start = Clock::now();
+    draw(texts, target_->draft(items_));
+    add_price(round_seconds_, seconds_since(start));
   }
-  std::vector<RowTask> tasks;
-  for (std::int64_t depth = 0; depth < deepest; ++depth) {
-    tasks.assign(jobs.size(), {});
-    for (std::size_t i = 0; i < jobs.size(); ++i) {
-      DraftJob& job = *jobs[i];
-      drawn[i].over = drawn[i].over || depth >= job.most;
-      if (drawn[i].over) continue;
-      const std::int64_t row = drawn[i].first_row + depth;
-      if (output.chose(row)) {
-        tasks[i].id = output.ids[static_cast<std::size_t>(row)];
-        continue;
-      }
-      tasks[i].logits = output.logits.row(row);
-      tasks[i].sampler = job.sampler;
-      tasks[i].history = drawn[i].history;
-      tasks[i].generated = job.generated + depth;
-      tasks[i].end_tokens = job.end_tokens;
+}
+
+// The next guess of each text that goes on.
+void HiddenDraft::draw(std::span<Text> texts, const StepOutput& output) {
+  tasks_.assign(texts.size(), {});
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const Text& text = texts[i];
+    if (text.over) continue;
+    if (output.chose(text.row)) {
+      tasks_[i].id = output.ids[static_cast<std::size_t>(text.row)];
+      continue;
     }
-    row_sampler_->run(tasks);
-    for (std::size_t i = 0; i < jobs.size(); ++i) {
-      if (drawn[i].over) continue;
-      const std::int32_t id = tasks[i].id;
-      // A damaged row is no guess; neither is what the model cannot read.
-      drawn[i].over = tasks[i].error || id < 0 || id >= facts_.ids;
-      if (drawn[i].over) continue;
-      jobs[i]->ids.push_back(id);
-      drawn[i].history.push_back(id);
-      drawn[i].over = is_end(jobs[i]->end_tokens, id);
-    }
+    tasks_[i].logits = output.logits.row(text.row);
+    tasks_[i].sampler = text.job->sampler;
+    tasks_[i].history = text.history;
+    tasks_[i].generated = text.job->generated + std::ssize(text.job->ids);
+    tasks_[i].end_tokens = text.job->end_tokens;
+  }
+  row_sampler_->run(tasks_);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    Text& text = texts[i];
+    if (text.over) continue;
+    const std::int32_t id = tasks_[i].id;
+    // A damaged row is no guess; neither is what the model cannot read.
+    text.over = tasks_[i].error || id < 0 || id >= facts_.ids;
+    if (text.over) continue;
+    text.job->ids.push_back(id);
+    text.history.push_back(id);
+    text.over = is_end(text.job->end_tokens, id) || std::ssize(text.job->ids) >= text.job->most;
   }
 }
 

@@ -10,8 +10,8 @@
 namespace bl {
 
 // Guesses by side layers of the target itself, which read its hidden states (StepModel::draft), for
-// all texts of a step together. Nothing of a text is kept here: what the layers need of it is in the
-// target's own pages. It draws as the target will, as ModelDraft does.
+// all texts of a step together. Nothing of a text is kept here: what the layers need of it is in
+// the target's own pages. It draws as the target will, as ModelDraft does.
 class HiddenDraft : public DraftSource {
  public:
   void check_target(const Tokenizer*, std::int64_t) override {}  // the vocabulary is the target's
@@ -20,18 +20,31 @@ class HiddenDraft : public DraftSource {
   std::int64_t slots_behind() const override { return 1 + facts_.draft_tokens; }
   bool is_free() const override { return false; }
   double block_seconds() const override { return block_seconds_; }
+  double round_seconds() const override { return round_seconds_; }
   void propose(std::span<DraftJob> jobs) override;
 
  private:
+  // A text while it is guessed for.
+  struct Text {
+    DraftJob* job = nullptr;
+    std::vector<std::int32_t> history{};  // with the guesses
+    std::int64_t row = 0;                 // of the output, with its next guess
+    bool over = false;
+  };
   void measure_price();
-  void guess(std::span<DraftJob* const> jobs);
-  void take_rows(std::span<DraftJob* const> jobs, const StepOutput& output);
+  StepItem item_of(const DraftJob& job, std::int64_t count) const;
+  void guess_at_once(std::span<Text> texts);
+  void guess_in_turn(std::span<Text> texts);
+  void draw(std::span<Text> texts, const StepOutput& output);
 
   StepModel* target_ = nullptr;
   StepModel::Facts facts_;
   std::unique_ptr<RowSampler> row_sampler_;
   double block_seconds_ = 0;
+  double round_seconds_ = 0;
+  std::vector<Text> texts_;
   std::vector<StepItem> items_;
+  std::vector<RowTask> tasks_;
 };
 
 }  // namespace bl

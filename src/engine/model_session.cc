@@ -51,6 +51,7 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   load.archs = options.archs;
   load.embed_host = options.embed_host;
   if (options.draft_layers) load.draft = options.draft_layers->files;
+  load.mtp = options.mtp;
   load.progress = [&](std::size_t done, std::size_t total) {
     if (options.on_progress) {
       options.on_progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total));
@@ -73,7 +74,7 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   session->deterministic_ = options.deterministic;
   const ModelSpec& spec = loader.spec();
   const auto order = spec.runs_each_once() ? std::span<const std::int32_t>() : spec.order;
-  session->identity_.emplace(opened, order, options.draft_layers.get());
+  session->identity_.emplace(opened, order, options.mtp ? &opened : options.draft_layers.get());
 
   // Reading the tokenizer is work for one thread, and packing waits for memory half of the time.
   std::future<std::unique_ptr<ModelText>> text;
@@ -82,10 +83,20 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   session->cache_ =
       std::make_unique<KvCache>(backend, session->model_->kv_layouts(plan.cache), plan.pages);
   session->scratch_ = Arena(backend.allocate(plan.memory.work));
+  session->take_carried();
   session->allocate_fetched();
   if (text.valid()) session->text_ = text.get();
   session->collect_end_tokens();
   return session;
+}
+
+void ModelSession::take_carried() {
+  if (!draft_chains()) return;
+  carried_ = scratch_.take_f32({carried_places().rows(), model_->spec().hidden});
+  scratch_begin_ = scratch_.mark();
+  const Tensor zeros = make_host_tensor(DType::kF32, carried_.shape);
+  std::fill_n(zeros.view().as<float>(), zeros.view().shape.elements(), 0.0f);
+  backend_->upload(carried_, zeros.view());
 }
 
 void ModelSession::allocate_fetched() {
@@ -188,8 +199,13 @@ PageKind ModelSession::page_kind() const {
   return kind;
 }
 
+bool ModelSession::draft_chains() const {
+  const DraftHead* draft = model_->draft_head();
+  return draft != nullptr && draft->spec().chain;
+}
+
 ExecContext ModelSession::begin_step() {
-  scratch_.release_to(0);
+  scratch_.release_to(scratch_begin_);
   ExecContext context;
   context.ops = &backend_->ops();
   context.scratch = &scratch_;

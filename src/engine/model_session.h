@@ -40,6 +40,7 @@ struct SessionOptions {
   std::filesystem::path archs;
   // Side layers that guess how texts go on (model/draft_spec.h); null: none.
   std::shared_ptr<const OpenedModel> draft_layers;
+  bool mtp = false;  // the model's own such layers, in their place
   bool deterministic = false;
   bool with_text = true;  // tokenizer and templates too
 
@@ -83,6 +84,10 @@ class ModelSession {
   std::int64_t sequences() const { return sequences_; }
   // Tokens that its side layers guess at once; 0: it has none.
   std::int64_t draft_tokens() const;
+  bool draft_chains() const;
+  // Where a chain of guesses keeps states from step to step; empty where there is none.
+  const TensorView& carried() const { return carried_; }
+  CarriedPlaces carried_places() const { return {logit_rows_, sequences_}; }
   const MemoryPlan& plan() const { return plan_; }
   // The most of the planned work space that a step has taken so far.
   std::size_t work_peak() const { return scratch_.peak(); }
@@ -114,6 +119,7 @@ class ModelSession {
  private:
   ModelSession() = default;
   void allocate_fetched();
+  void take_carried();
   void collect_end_tokens();
 
   std::unique_ptr<Backend> backend_;
@@ -121,6 +127,8 @@ class ModelSession {
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<ModelText> text_;
   Arena scratch_;
+  std::size_t scratch_begin_ = 0;  // what is before is not a step's
+  TensorView carried_;
   Buffer fetched_memory_;
   std::array<std::span<std::int32_t>, 2> fetched_;
   std::array<std::span<float>, 2> fetched_logits_;

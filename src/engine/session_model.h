@@ -18,7 +18,8 @@ class SessionModel : public StepModel {
             .logit_rows = session_.logit_rows(),
             .sequences = session_.sequences(),
             .reach_matters = session_.reach_matters(),
-            .draft_tokens = session_.draft_tokens()};
+            .draft_tokens = session_.draft_tokens(),
+            .draft_chains = session_.draft_chains()};
   }
   PagePool& pool() override { return session_.cache().pool(); }
   StepOutput run(std::span<const StepItem> items) override { return runner_.choose(items); }

@@ -28,7 +28,9 @@ struct StepItem {
   // Set where nothing but these parameters and the sequence's own ids decide which token follows
   // each row: a model that can may then choose it instead of giving logits.
   const SamplingParams* sampling = nullptr;
-  std::uint64_t seed = 0;                // of the draws, in place of theirs
+  std::uint64_t seed = 0;  // of the draws, in place of theirs
+  // Of draft(): what was guessed behind the sequence's ids so far.
+  std::span<const std::int32_t> guessed{};
   bool log_probabilities = false;        // of the tokens that it chooses, before any stage
   const AdapterMix* adapters = nullptr;  // null: none
 };
@@ -83,6 +85,7 @@ class StepModel {
     bool reach_matters = false;
     // Tokens behind a text that draft() guesses at once, at most; 0: it guesses nothing.
     std::int64_t draft_tokens = 0;
+    bool draft_chains = false;  // one at a time, each behind the ones before it
   };
   virtual ~StepModel() = default;
   virtual Facts facts() const = 0;
@@ -102,11 +105,13 @@ class StepModel {
   // where the model cannot: only tokens that it chooses itself, without their history, are there in
   // time.
   virtual bool repeat(std::span<const StepItem>) { return false; }
-  // What the model's own side layers guess: of each item `count` tokens, draft_tokens at most,
-  // behind a text of which all but the last token is computed, and whose table has pages for
-  // draft_tokens more. A row an item and guess, as of a step whose rows follow the text's last
-  // token; logits are of the side layers. Changes nothing about the texts. No step is under way.
-  // At most step_tokens tokens, of which an item has 1 + draft_tokens, and logit_rows rows.
+  // What the model's own side layers guess behind texts of which all but the last token is
+  // computed, and whose tables have pages for draft_tokens more: of each item `count` tokens,
+  // draft_tokens at most, with a row each (kAll). Layers that chain guess one token behind those
+  // of StepItem::guessed, which is of the round before; `count` is one more than these, and there
+  // is one row (kLast). Rows are as of a step that computes the last token and the guesses; logits
+  // are of the side layers. Changes nothing about the texts. No step is under way. At most
+  // step_tokens tokens, of which an item has 1 + draft_tokens (1, in a chain), and logit_rows rows.
   virtual StepOutput draft(std::span<const StepItem>) {
     fail(ErrorCode::kUnsupported, "this model has no layers that guess");
   }

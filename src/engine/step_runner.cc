@@ -43,25 +43,30 @@ void add_item(const StepItem& item, bool known, StepBatch& batch) {
   batch.sequences.push_back(std::move(entry));
 }
 
-// A block behind the item's text: its last token, and masks where guesses are wanted.
-void add_block(const StepItem& item, const DraftSpec& draft, StepBatch& batch) {
+// What a draft head reads behind the item's text: a block, of its last token and masks where
+// guesses are wanted; or, of a chain, the last token that is known or guessed.
+void add_guess(const StepItem& item, const DraftSpec& draft, StepBatch& batch) {
   const Sequence& sequence = *item.sequence;
-  const std::int64_t begin = sequence.cached;
-  BL_CHECK(begin + 1 == static_cast<std::int64_t>(sequence.ids.size()));
+  const auto guessed = static_cast<std::int64_t>(item.guessed.size());
+  const std::int64_t begin = sequence.cached + guessed;
+  const std::int64_t tokens = draft.chain ? 1 : draft.block;
+  BL_CHECK(sequence.cached + 1 == static_cast<std::int64_t>(sequence.ids.size()));
   BL_CHECK(item.count > 0 && item.count < draft.block);
-  BL_CHECK(sequence.pages.capacity() >= begin + draft.block);
+  BL_CHECK(draft.chain ? item.count == guessed + 1 : guessed == 0);
+  BL_CHECK(sequence.pages.capacity() >= begin + tokens);
   BatchSequence entry;
   entry.first_token = static_cast<std::int32_t>(batch.ids.size());
-  entry.tokens = static_cast<std::int32_t>(draft.block);
+  entry.tokens = static_cast<std::int32_t>(tokens);
   entry.past = static_cast<std::int32_t>(begin);
   const auto pages = sequence.pages.pages();
   entry.pages.assign(pages.begin(), pages.end());
   entry.reach = sequence.reach;
-  for (std::int64_t i = 0; i < draft.block; ++i) {
-    if (i > 0 && i <= item.count) {
+  for (std::int64_t i = 0; i < tokens; ++i) {
+    if (draft.chain || (i > 0 && i <= item.count)) {
       batch.logit_rows.push_back(static_cast<std::int32_t>(batch.ids.size()));
     }
-    batch.ids.push_back(i == 0 ? sequence.ids.back() : draft.mask);
+    const std::int32_t last = guessed > 0 ? item.guessed.back() : sequence.ids.back();
+    batch.ids.push_back(i == 0 ? last : draft.mask);
     batch.positions.push_back(static_cast<std::int32_t>(begin + i));
     batch.slots.push_back(sequence.pages.slot(begin + i));
   }
@@ -93,7 +98,8 @@ std::uint64_t record_key(const Backend& backend, const StepBatch& batch, std::ui
 
 }  // namespace
 
-StepRunner::StepRunner(ModelSession& session) : session_(session) {
+StepRunner::StepRunner(ModelSession& session)
+    : session_(session), carried_(session.carried(), session.carried_places()) {
   for (std::size_t lane = 0; lane < steps_.size(); ++lane) {
     steps_[lane].rows.fetch_to(session.fetched(lane), session.fetched_logits(lane));
   }
@@ -133,6 +139,8 @@ bool StepRunner::repeat(std::span<const StepItem> items) {
   const bool all = std::ssize(items) == before.rows.rows();
   if (!all && !before.rows.needs_no_logits()) return false;
   if (session_.vocab() > session_.model().embedding_rows()) return false;
+  // Whoever guesses looks at each token first.
+  if (session_.model().draft_head() != nullptr) return false;
   for (const StepItem& item : items) {
     if (item.count != 1 || item.logits != LogitRows::kLast || item.sampling == nullptr ||
         needs_history(*item.sampling) || (item.adapters != nullptr && !item.adapters->empty())) {
@@ -152,6 +160,7 @@ void StepRunner::enqueue(std::span<const StepItem> items, Way way,
   const auto chosen = way == Way::kLogits ? std::span<const StepItem>() : items;
   step.rows.collect(chosen, session_.backend().ops(), session_.vocab());
   for (const StepItem& item : items) add_item(item, !again, batch);
+  carried_.join_step(items, batch);
   batch.states.assign(states.begin(), states.end());
   for (StateRows& rows : batch.states) {
     rows.to = slice_rows(rows.to, 0, static_cast<std::int64_t>(batch.logit_rows.size()));
@@ -184,7 +193,8 @@ StepOutput StepRunner::draft(std::span<const StepItem> items) {
   Step& step = steps_[0];
   StepBatch batch;
   step.rows.collect(items, session_.backend().ops(), session_.vocab());
-  for (const StepItem& item : items) add_block(item, head->spec(), batch);
+  for (const StepItem& item : items) add_guess(item, head->spec(), batch);
+  carried_.join_round(items, batch);
   BL_CHECK(static_cast<std::int64_t>(batch.ids.size()) <= session_.step_tokens());
   BL_CHECK(static_cast<std::int64_t>(batch.logit_rows.size()) <= session_.logit_rows());
   ExecContext context = session_.begin_step();

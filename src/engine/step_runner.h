@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/carried_rows.h"
 #include "engine/device_rows.h"
 #include "engine/model_session.h"
 #include "engine/step_model.h"
@@ -56,7 +57,8 @@ class StepRunner {
   ModelSession& session_;
   Tensor host_logits_;         // where the backend's memory is not the host's
   std::array<Step, 2> steps_;  // of each of the backend's lanes
-  int newest_ = 0;             // lane
+  CarriedRows carried_;
+  int newest_ = 0;  // lane
   int under_way_ = 0;
 };
 

@@ -329,6 +329,23 @@ std::optional<DraftArch> read_draft(ArchSection& parent) {
   return draft;
 }
 
+std::optional<MtpArch> read_mtp(ArchSection& parent) {
+  const Json* json = parent.find("mtp");
+  if (json == nullptr) return std::nullopt;
+  MtpArch mtp;
+  ArchSection section(*json, parent.where("mtp"));
+  section.read("layers", mtp.layers);
+  mtp.embed_norm = read_norm(section, "embed_norm");
+  mtp.state_norm = read_norm(section, "state_norm");
+  mtp.final_norm = read_norm(section, "final_norm");
+  section.read("combine", mtp.combine);
+  section.done();
+  if (mtp.combine.empty()) {
+    fail(ErrorCode::kInvalidFile, "{}: \"combine\" is needed", parent.where("mtp"));
+  }
+  return mtp;
+}
+
 }  // namespace
 
 ArchSpec parse_arch(const std::string& name, const Json& json) {
@@ -361,6 +378,7 @@ ArchSpec parse_arch(const std::string& name, const Json& json) {
   read_ends(section, spec);
   section.read("layer", spec.layer);
   spec.draft = read_draft(section);
+  spec.mtp = read_mtp(section);
   read_layer_types(section, spec.layer_types);
   const Json* block = section.find("block");
   if (block == nullptr) fail(ErrorCode::kInvalidFile, "{}: no \"block\"", file);

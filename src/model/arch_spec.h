@@ -137,14 +137,22 @@ struct LayerTypeRule {
 // Side layers that read the hidden states of another model, or of their own, to guess how its texts
 // go on. They have neither embedding nor head (model/draft_spec.h).
 struct DraftArch {
-  Names combine;                   // the linear that reads those states side by side
-  std::optional<NormArch> norm;    // of what it makes of them
-  Names read_layers;               // keys of a list: layers of the target whose outputs are read
-  ArchValue target_layers;         // that the target has; absent: any number
-  ArchValue block;                 // positions that are guessed at once, the text's last one too
-  ArchValue mask;                  // the token that stands where one is to be guessed
-  ArchValue embed_multiplier;      // of the target's embedding, as its table has it
+  Names combine;                 // the linear that reads those states side by side
+  std::optional<NormArch> norm;  // of what it makes of them
+  Names read_layers;             // keys of a list: layers of the target whose outputs are read
+  ArchValue target_layers;       // that the target has; absent: any number
+  ArchValue block;               // positions that are guessed at once, the text's last one too
+  ArchValue mask;                // the token that stands where one is to be guessed
+  ArchValue embed_multiplier;    // of the target's embedding, as its table has it
   ArchValue head_multiplier, head_softcap;  // in place of the target's
+};
+
+// Layers behind a model's own that guess one token each from its normed hidden state and the token
+// behind it. Their blocks are described as the last of the model's, and names are below theirs.
+struct MtpArch {
+  ArchValue layers;  // how many there are; the first is used, again and again
+  std::optional<NormArch> embed_norm, state_norm, final_norm;
+  Names combine;  // the linear that reads embedding and state side by side
 };
 
 // A config that the description does not cover.
@@ -176,6 +184,7 @@ struct ArchSpec {
   ArchValue normalize_head;  // rows of a plain head have length 1
   ArchValue bos, eos;
   std::optional<DraftArch> draft;  // what it is, where it is no model by itself
+  std::optional<MtpArch> mtp;
 };
 
 // `json` is one document with `extends` already joined. Throws kInvalidFile naming file and key;

@@ -9,8 +9,8 @@
 namespace bl {
 namespace {
 
-// Each token of the blocks by itself: a backend's attention is causal, so one that sees the whole
-// block is said to stand at its end. Steps of such spans can be recorded, however long a block is.
+// Each token by itself: a backend's attention is causal, so one that sees all of its block is said
+// to stand at its end. Steps of such spans can be recorded, however long a block is.
 std::vector<SequenceSpan> spans_of(const StepBatch& batch, bool causal) {
   std::vector<SequenceSpan> spans;
   for (const BatchSequence& s : batch.sequences) {
@@ -20,6 +20,12 @@ std::vector<SequenceSpan> spans_of(const StepBatch& batch, bool causal) {
     }
   }
   return spans;
+}
+
+std::vector<RopeBank::Sequence> rotations_of(const StepBatch& batch) {
+  std::vector<RopeBank::Sequence> rotations;
+  for (const BatchSequence& s : batch.sequences) rotations.push_back({s.tokens, s.past, s.reach});
+  return rotations;
 }
 
 // The model's adapters are not the head's.
@@ -33,6 +39,13 @@ ExecContext without_adapters(const ExecContext& ctx) {
 
 bool DraftHead::is_causal(std::size_t layer) const {
   return parts_.spec.layers.blocks[layer].attention->causal;
+}
+
+const std::int32_t* DraftHead::upload(ExecContext& ctx,
+                                      const std::vector<std::int32_t>& values) const {
+  const Shape shape{static_cast<std::int64_t>(values.size())};
+  return scratch_copy(ctx, backend_, std::span<const std::int32_t>(values), shape)
+      .as<const std::int32_t>();
 }
 
 std::uint64_t DraftHead::step_key(const StepBatch& batch) const {
@@ -56,11 +69,7 @@ bool DraftHead::reads(std::size_t blocks) const {
 DraftHead::States DraftHead::take_states(ExecContext& ctx, std::int64_t tokens) const {
   std::vector<std::int32_t> order(static_cast<std::size_t>(tokens));
   std::iota(order.begin(), order.end(), 0);
-  States states;
-  states.rows = ctx.scratch->take_f32({tokens, parts_.spec.width()});
-  states.order = scratch_copy(ctx, backend_, std::span<const std::int32_t>(order), Shape{tokens})
-                     .as<const std::int32_t>();
-  return states;
+  return {ctx.scratch->take_f32({tokens, parts_.spec.width()}), upload(ctx, order)};
 }
 
 void DraftHead::keep(ExecContext& ctx, std::int32_t blocks, const TensorView& x,
@@ -76,58 +85,122 @@ void DraftHead::keep(ExecContext& ctx, std::int32_t blocks, const TensorView& x,
   }
 }
 
-void DraftHead::write(ExecContext& ctx, const StepInputs& step,
-                      std::span<const RopeBank::Sequence> sequences, const States& states,
-                      std::span<const PagedKvView> layers) const {
+// A chain's features of tokens, each with the state before it: F32 [tokens, hidden].
+TensorView DraftHead::chained(ExecContext& ctx, const std::int32_t* ids, const TensorView& before,
+                              const Lent& lent) const {
+  const std::int64_t hidden = parts_.spec.layers.hidden;
+  const TensorView features = ctx.scratch->take_f32(before.shape);
+  ArenaScope scope(*ctx.scratch);
+  const TensorView both = ctx.scratch->take_f32({before.rows(), 2 * hidden});
+  const TensorView embedded = slice_columns(both, 0, hidden);
+  lent.embedding.rows(ctx, ids, parts_.spec.embed_multiplier, embedded);
+  if (parts_.embed_norm.present()) parts_.embed_norm.forward(ctx, embedded, embedded);
+  parts_.norm.forward(ctx, before, slice_columns(both, hidden, hidden));
+  const LinearOutput output{&parts_.combine, features};
+  apply_linears(ctx, both, {&output, 1});
+  return features;
+}
+
+// Of a step of the model: the state before a token is that of the row before it, or what was
+// carried for its sequence. Rows of both stand in one array.
+TensorView DraftHead::chained_features(ExecContext& ctx, const StepBatch& batch,
+                                       const std::int32_t* ids, const States& states,
+                                       const Lent& lent) const {
+  const std::int64_t hidden = parts_.spec.layers.hidden;
+  const std::int64_t tokens = states.rows.rows();
+  const auto sequences = static_cast<std::int64_t>(batch.sequences.size());
+  const CarriedStates& carried = batch.carried;
+  BL_CHECK(carried.before.size() == batch.sequences.size());
+  const TensorView all = ctx.scratch->take_f32({sequences + tokens, hidden});
+  ctx.ops->copy_rows(ctx, {.x = carried.memory,
+                           .rows = upload(ctx, carried.before),
+                           .count = sequences,
+                           .out = slice_rows(all, 0, sequences)});
+  const TensorView normed = slice_rows(all, sequences, tokens);
+  lent.final_norm.forward(ctx, states.rows, normed);
+  std::vector<std::int32_t> rows(static_cast<std::size_t>(tokens));
+  std::iota(rows.begin(), rows.end(), static_cast<std::int32_t>(sequences) - 1);
+  for (std::size_t i = 0; i < batch.sequences.size(); ++i) {
+    rows[static_cast<std::size_t>(batch.sequences[i].first_token)] = static_cast<std::int32_t>(i);
+  }
+  const TensorView before = ctx.scratch->take_f32({tokens, hidden});
+  ctx.ops->copy_rows(ctx, {.x = all, .rows = upload(ctx, rows), .count = tokens, .out = before});
+  const auto kept = static_cast<std::int64_t>(carried.kept.size());
+  if (kept > 0) {
+    ctx.ops->copy_rows(ctx, {.x = normed,
+                             .rows = upload(ctx, carried.kept),
+                             .count = kept,
+                             .out = slice_rows(carried.memory, carried.kept_at, kept)});
+  }
+  return chained(ctx, ids, before, lent);
+}
+
+void DraftHead::write(ExecContext& ctx, const StepInputs& step, const StepBatch& batch,
+                      const std::int32_t* ids, const States& states, const Lent& lent) const {
   ArenaScope scope(*ctx.scratch);
   ExecContext own = without_adapters(ctx);
-  const TensorView features =
-      own.scratch->take_f32({states.rows.rows(), parts_.spec.layers.hidden});
-  const LinearOutput output{&parts_.combine, features};
-  apply_linears(own, states.rows, {&output, 1});
-  if (parts_.norm.present()) parts_.norm.forward(own, features, features);
-  const std::vector<StepInputs::RopeRows> ropes = parts_.ropes.prepare(own, sequences);
+  TensorView features;
+  if (parts_.spec.chain) {
+    features = chained_features(own, batch, ids, states, lent);
+  } else {
+    features = own.scratch->take_f32({states.rows.rows(), parts_.spec.layers.hidden});
+    const LinearOutput output{&parts_.combine, features};
+    apply_linears(own, states.rows, {&output, 1});
+    if (parts_.norm.present()) parts_.norm.forward(own, features, features);
+  }
+  const std::vector<StepInputs::RopeRows> ropes = parts_.ropes.prepare(own, rotations_of(batch));
   StepInputs mine = step;
   mine.ropes = ropes;
   for (std::size_t i = 0; i < parts_.blocks.size(); ++i) {
-    mine.kv = &layers[i];
-    parts_.blocks[i].write_keys(own, mine, features);
+    mine.kv = &lent.layers[i];
+    parts_.blocks[i].write_keys(
+        own, mine, features,
+        parts_.spec.chain ? Block::KeyInput::kStream : Block::KeyInput::kNormalised);
   }
 }
 
-void DraftHead::forward(ExecContext& ctx, const StepBatch& batch, const Embedding& embedding,
-                        std::span<const PagedKvView> layers, const TensorView& h) const {
+void DraftHead::forward(ExecContext& ctx, const StepBatch& batch, const Lent& lent,
+                        const TensorView& h) const {
   ArenaScope scope(*ctx.scratch);
   ExecContext own = without_adapters(ctx);
   const auto tokens = static_cast<std::int64_t>(batch.ids.size());
-  const auto upload_ints = [&](const std::vector<std::int32_t>& values) {
-    const Shape shape{static_cast<std::int64_t>(values.size())};
-    return scratch_copy(own, backend_, std::span<const std::int32_t>(values), shape)
-        .as<const std::int32_t>();
-  };
   StepInputs step;
   step.tokens = tokens;
-  step.positions = upload_ints(batch.positions);
+  step.positions = upload(own, batch.positions);
   step.slots =
       scratch_copy(own, backend_, std::span<const std::int64_t>(batch.slots), Shape{tokens})
           .as<const std::int64_t>();
-  const std::int32_t* ids = upload_ints(batch.ids);
-  const std::int32_t* wanted = upload_ints(batch.logit_rows);
-  std::vector<RopeBank::Sequence> rotations;
-  for (const BatchSequence& s : batch.sequences) rotations.push_back({s.tokens, s.past, s.reach});
-  const std::vector<StepInputs::RopeRows> ropes = parts_.ropes.prepare(own, rotations);
+  const std::int32_t* ids = upload(own, batch.ids);
+  const std::int32_t* wanted = upload(own, batch.logit_rows);
+  const std::vector<StepInputs::RopeRows> ropes = parts_.ropes.prepare(own, rotations_of(batch));
   step.ropes = ropes;
   step.keys_first = true;
-  const TensorView x = own.scratch->take_f32({tokens, parts_.spec.layers.hidden});
-  embedding.rows(own, ids, parts_.spec.embed_multiplier, x);
-  run_blocks(own, step, batch, layers, x);
+  TensorView x;
+  if (parts_.spec.chain) {
+    const TensorView before = own.scratch->take_f32({tokens, parts_.spec.layers.hidden});
+    own.ops->copy_rows(own, {.x = batch.carried.memory,
+                             .rows = upload(own, batch.carried.before),
+                             .count = tokens,
+                             .out = before});
+    x = chained(own, ids, before, lent);
+  } else {
+    x = own.scratch->take_f32({tokens, parts_.spec.layers.hidden});
+    lent.embedding.rows(own, ids, parts_.spec.embed_multiplier, x);
+  }
+  run_blocks(own, step, batch, lent, x);
   own.ops->copy_rows(own, {.x = x, .rows = wanted, .count = h.rows(), .out = h});
   if (parts_.final_norm.present()) parts_.final_norm.forward(own, h, h);
+  const auto kept = static_cast<std::int64_t>(batch.carried.kept.size());
+  if (kept == 0) return;
+  own.ops->copy_rows(own, {.x = h,
+                           .rows = upload(own, batch.carried.kept),
+                           .count = kept,
+                           .out = slice_rows(batch.carried.memory, batch.carried.kept_at, kept)});
 }
 
 // Layers that follow each other and let a block see the same share a plan: there is one at a time.
 void DraftHead::run_blocks(ExecContext& ctx, StepInputs& step, const StepBatch& batch,
-                           std::span<const PagedKvView> layers, const TensorView& x) const {
+                           const Lent& lent, const TensorView& x) const {
   for (std::size_t begin = 0; begin < parts_.blocks.size();) {
     ArenaScope scope(*ctx.scratch);
     const bool causal = is_causal(begin);
@@ -136,7 +209,7 @@ void DraftHead::run_blocks(ExecContext& ctx, StepInputs& step, const StepBatch& 
     step.attention = backend_.plan_attention(ctx, spans);
     std::size_t layer = begin;
     for (; layer < parts_.blocks.size() && is_causal(layer) == causal; ++layer) {
-      step.kv = &layers[layer];
+      step.kv = &lent.layers[layer];
       parts_.blocks[layer].forward(ctx, step, x);
     }
     begin = layer;
@@ -144,8 +217,16 @@ void DraftHead::run_blocks(ExecContext& ctx, StepInputs& step, const StepBatch& 
 }
 
 std::size_t DraftHead::work_bytes(const DraftSpec& spec, std::int64_t tokens) {
-  return arena_bytes(DType::kF32, tokens * spec.width()) + arena_bytes(DType::kI32, tokens) +
-         arena_bytes(DType::kF32, tokens * spec.layers.hidden);
+  const std::int64_t hidden = spec.layers.hidden;
+  std::size_t bytes = arena_bytes(DType::kF32, tokens * spec.width()) +
+                      arena_bytes(DType::kI32, tokens) + arena_bytes(DType::kF32, tokens * hidden);
+  if (spec.chain) {
+    // Carried and own states, the ones before each token, what is combined; three lists of rows.
+    bytes += arena_bytes(DType::kF32, 2 * tokens * hidden) +
+             arena_bytes(DType::kF32, tokens * hidden) +
+             arena_bytes(DType::kF32, 2 * tokens * hidden) + 3 * arena_bytes(DType::kI32, tokens);
+  }
+  return bytes;
 }
 
 }  // namespace bl

@@ -15,14 +15,14 @@ namespace bl {
 //
 // Their keys and values of a text's positions are functions of the model's own hidden states there,
 // so they are written in the model's steps, into layers of the same pages: a page that is shared,
-// copied, moved or saved takes them along. What a block of guesses writes lies behind the text,
-// where the next step writes again.
+// copied, moved or saved takes them along. What guessing writes lies behind the text, where the
+// next step writes again.
 class DraftHead {
  public:
   struct Parts {
     DraftSpec spec;
-    Linear combine;  // [width(), hidden]
-    Norm norm;
+    Linear combine;  // [combined(), hidden]
+    Norm norm, embed_norm;
     std::vector<Block> blocks;
     Norm final_norm;
     RopeBank ropes;
@@ -34,7 +34,7 @@ class DraftHead {
   // Whether every token's state behind so many of the model's blocks is read.
   bool reads(std::size_t blocks) const;
 
-  // One step's hidden states, side by side as `combine` reads them.
+  // One step's hidden states, side by side.
   struct States {
     TensorView rows;                      // F32 [tokens, width()]
     const std::int32_t* order = nullptr;  // [tokens] 0, 1, …
@@ -43,16 +43,23 @@ class DraftHead {
   States take_states(ExecContext& ctx, std::int64_t tokens) const;
   // x: F32 [tokens, hidden], what the stream holds behind so many blocks; kept where it is read.
   void keep(ExecContext& ctx, std::int32_t blocks, const TensorView& x, const States& to) const;
-  // Keys and values of the step's tokens. `step`: of the model; `layers`: of these blocks.
-  void write(ExecContext& ctx, const StepInputs& step, std::span<const RopeBank::Sequence> sequences,
-             const States& states, std::span<const PagedKvView> layers) const;
 
-  // A block behind each text: the batch has its tokens, whose ids the embedding has, at positions
-  // [past, past + tokens) of its pages, which hold the features before them. h: F32 [logit_rows,
-  // hidden], what the model's head reads of the wanted rows.
-  void forward(ExecContext& ctx, const StepBatch& batch, const Embedding& embedding,
-               std::span<const PagedKvView> layers, const TensorView& h) const;
+  // What the model lends.
+  struct Lent {
+    const Embedding& embedding;
+    const Norm& final_norm;
+    std::span<const PagedKvView> layers;  // of the side layers
+  };
+  // Keys and values of the step's tokens, and the states that the batch wants carried. `step`: of
+  // the model; `ids`: [tokens], where the step has them.
+  void write(ExecContext& ctx, const StepInputs& step, const StepBatch& batch,
+             const std::int32_t* ids, const States& states, const Lent& lent) const;
 
+  // Guesses behind texts: a block behind each, at positions [past, past + tokens) of its pages,
+  // which hold the features before them; or one token, of a chain, and the state before it. h: F32
+  // [logit_rows, hidden], what the model's head reads of the wanted rows.
+  void forward(ExecContext& ctx, const StepBatch& batch, const Lent& lent,
+               const TensorView& h) const;
   // Backend::step_key of such a step.
   std::uint64_t step_key(const StepBatch& batch) const;
 
@@ -61,8 +68,13 @@ class DraftHead {
 
  private:
   bool is_causal(std::size_t layer) const;
-  void run_blocks(ExecContext& ctx, StepInputs& step, const StepBatch& batch,
-                  std::span<const PagedKvView> layers, const TensorView& x) const;
+  const std::int32_t* upload(ExecContext& ctx, const std::vector<std::int32_t>& values) const;
+  TensorView chained(ExecContext& ctx, const std::int32_t* ids, const TensorView& before,
+                     const Lent& lent) const;
+  TensorView chained_features(ExecContext& ctx, const StepBatch& batch, const std::int32_t* ids,
+                              const States& states, const Lent& lent) const;
+  void run_blocks(ExecContext& ctx, StepInputs& step, const StepBatch& batch, const Lent& lent,
+                  const TensorView& x) const;
 
   Backend& backend_;
   Parts parts_;

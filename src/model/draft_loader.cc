@@ -6,32 +6,48 @@
 
 namespace bl {
 
+namespace {
+
+DraftSpec read_spec(const ModelFiles& files, const DraftLoader::Args& args) {
+  const HfConfig config(files.config, files.config_file);
+  return args.mtp ? build_mtp_spec(config, args.target)
+                  : build_draft_spec(ArchLibrary(args.archs), config, args.target);
+}
+
+}  // namespace
+
 DraftLoader::DraftLoader(ModelFiles files, const Args& args)
     : backend_(args.backend),
       files_(std::move(files)),
-      spec_(build_draft_spec(ArchLibrary(args.archs), HfConfig(files_.config, files_.config_file),
-                             args.target)),
+      spec_(read_spec(files_, args)),
       source_(*files_.source, spec_.layers.arch->rename),
       reader_(backend_, source_, files_.gptq ? &*files_.gptq : nullptr, args.done) {
   reader_.begin(WeightReader::Phase::kCheck);
   static_cast<void>(walk());
 }
 
+Norm DraftLoader::norm(const std::optional<NormSpec>& spec, const std::string& prefix,
+                       const std::optional<NormArch>& arch) {
+  if (!spec) return {};
+  return reader_.norm(*spec, prefix, arch->name, {Shape{spec_.layers.hidden}});
+}
+
 DraftHead::Parts DraftLoader::walk() {
   const ArchSpec& arch = *spec_.layers.arch;
-  const std::int64_t hidden = spec_.layers.hidden;
+  // A chain's tensors are all below its layer.
+  const std::string prefix = spec_.chain ? arch.layer : "";
   DraftHead::Parts parts;
-  parts.combine = reader_.linear(reader_.key_of("", arch.draft->combine),
-                                 {.in = spec_.width(), .out = hidden});
-  if (spec_.norm) parts.norm = reader_.norm(*spec_.norm, "", arch.draft->norm->name, {Shape{hidden}});
+  parts.combine =
+      reader_.linear(reader_.key_of(prefix, spec_.chain ? arch.mtp->combine : arch.draft->combine),
+                     {.in = spec_.combined(), .out = spec_.layers.hidden});
+  parts.norm = norm(spec_.norm, prefix, spec_.chain ? arch.mtp->state_norm : arch.draft->norm);
+  if (spec_.chain) parts.embed_norm = norm(spec_.embed_norm, prefix, arch.mtp->embed_norm);
   BlockLoader loader(spec_.layers, reader_);
   for (std::size_t i = 0; i < spec_.layers.blocks.size(); ++i) {
     parts.blocks.push_back(loader.load(i));
   }
-  if (spec_.layers.final_norm) {
-    parts.final_norm =
-        reader_.norm(*spec_.layers.final_norm, "", arch.final_norm->name, {Shape{hidden}});
-  }
+  parts.final_norm =
+      norm(spec_.layers.final_norm, prefix, spec_.chain ? arch.mtp->final_norm : arch.final_norm);
   return parts;
 }
 

@@ -21,6 +21,7 @@ class DraftLoader {
     const ModelSpec& target;
     std::filesystem::path archs;
     std::function<void(std::size_t)> done;
+    bool mtp = false;  // `files` are the target's own, and so are the layers
   };
   DraftLoader(ModelFiles files, const Args& args);
 
@@ -30,6 +31,8 @@ class DraftLoader {
 
  private:
   DraftHead::Parts walk();
+  Norm norm(const std::optional<NormSpec>& spec, const std::string& prefix,
+            const std::optional<NormArch>& arch);
 
   Backend& backend_;
   ModelFiles files_;

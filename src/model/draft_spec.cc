@@ -14,6 +14,8 @@ namespace {
 constexpr std::int64_t kMostStates = 64;
 constexpr std::int64_t kMostBlock = 128;
 constexpr std::int64_t kMostTargetLayers = kMaxLayers;
+// Guesses of a chain are seldom right beyond a few, and each costs a round.
+constexpr std::int64_t kMostChained = 8;
 
 // The list of layers, each of which `target` has. Their outputs stand behind one block more.
 std::vector<std::int32_t> read_states(const DraftArch& arch, const HfConfig& config,
@@ -63,9 +65,8 @@ void check_target(const DraftArch& arch, const ArchEvaluator& at, const DraftSpe
   const auto layers =
       at.find_whole("number of the model's layers", arch.target_layers, {1, kMostTargetLayers});
   if (layers && *layers != target.layers) {
-    fail(ErrorCode::kInvalidArgument,
-         "the draft is for a model of {} layers ({}), this one has {}", *layers, at.config().file(),
-         target.layers);
+    fail(ErrorCode::kInvalidArgument, "the draft is for a model of {} layers ({}), this one has {}",
+         *layers, at.config().file(), target.layers);
   }
   if (spec.mask >= target.vocab) {
     fail(ErrorCode::kInvalidArgument,
@@ -104,8 +105,7 @@ DraftSpec build_draft_spec(const ArchLibrary& archs, const HfConfig& config,
   spec.states = read_states(draft, config, target);
   spec.norm = build_norm(arch, draft.norm, at);
   spec.block = at.whole("size of a block of guesses", draft.block, {2, kMostBlock});
-  spec.mask =
-      static_cast<std::int32_t>(at.whole("mask token", draft.mask, {0, INT32_MAX}));
+  spec.mask = static_cast<std::int32_t>(at.whole("mask token", draft.mask, {0, INT32_MAX}));
   const auto factor = [&](const char* what, const ArchValue& value, float otherwise) {
     const double number = at.real(what, value, otherwise);
     if (!(number >= 0 && number <= 1e6)) {
@@ -119,6 +119,45 @@ DraftSpec build_draft_spec(const ArchLibrary& archs, const HfConfig& config,
       factor("multiplier of the logits", draft.head_multiplier, target.head_multiplier);
   spec.head_softcap = factor("soft cap of the logits", draft.head_softcap, target.head_softcap);
   check_target(draft, at, spec, target);
+  check_layers(spec);
+  return spec;
+}
+
+DraftSpec build_mtp_spec(const HfConfig& config, const ModelSpec& model) {
+  if (!model.arch->mtp) {
+    fail(ErrorCode::kUnsupported, "{}: no layers for multi-token prediction are known of {}",
+         config.file(), model.architecture);
+  }
+  const MtpArch& mtp = *model.arch->mtp;
+  HfConfig scoped = config;
+  scoped.set_scopes(model.arch->scopes);
+  if (model.arch->defaults) scoped.set_defaults(*model.arch->defaults);
+  const ArchEvaluator at(scoped, model.arch->sizes);
+  const auto count = at.find_whole("number of MTP layers", mtp.layers, {0, kMaxLayers});
+  if (count.value_or(0) == 0) {
+    fail(ErrorCode::kInvalidArgument,
+         "{}: the model has no layers for multi-token prediction, which --draft mtp would use",
+         config.file());
+  }
+  DraftSpec spec;
+  spec.chain = true;
+  spec.layers = model;
+  const auto arch = std::make_shared<ArchSpec>(*model.arch);
+  const std::size_t number = arch->layer.find("{i}");
+  if (number != std::string::npos) arch->layer.replace(number, 3, std::to_string(model.layers));
+  spec.layers.arch = arch;
+  spec.layers.layers = 1;
+  spec.layers.blocks = {model.blocks.back()};
+  spec.layers.layer_types = {model.layer_types.back()};
+  spec.layers.order = {0};
+  spec.layers.final_norm = build_norm(*arch, mtp.final_norm, at);
+  spec.states = {static_cast<std::int32_t>(model.order.size())};
+  spec.norm = build_norm(*arch, mtp.state_norm, at);
+  spec.embed_norm = build_norm(*arch, mtp.embed_norm, at);
+  spec.block = 1 + kMostChained;
+  spec.embed_multiplier = model.embed_multiplier;
+  spec.head_multiplier = model.head_multiplier;
+  spec.head_softcap = model.head_softcap;
   check_layers(spec);
   return spec;
 }

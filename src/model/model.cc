@@ -194,15 +194,16 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
     }
     if (is_read) draft->keep(ctx, static_cast<std::int32_t>(i + 1), x, states);
     if (last && !all && is_read && kept.x.rows() > 0) {
-      ctx.ops->copy_rows(
-          ctx, {.x = x, .rows = kept.rows, .count = kept.x.rows(), .out = kept.x});
+      ctx.ops->copy_rows(ctx, {.x = x, .rows = kept.rows, .count = kept.x.rows(), .out = kept.x});
     }
     copy_states(ctx, batch, static_cast<std::int32_t>(i + 1), last ? kept.x : x);
   }
-  if (draft != nullptr) {
-    const auto own = static_cast<std::size_t>(parts_.spec.kv_layers());
-    draft->write(ctx, step, rotations, states, layers.subspan(own));
-  }
+  if (draft != nullptr) draft->write(ctx, step, batch, ids, states, lent_to_draft(layers));
+}
+
+DraftHead::Lent Model::lent_to_draft(std::span<const PagedKvView> layers) const {
+  return {parts_.embedding, parts_.final_norm,
+          layers.subspan(static_cast<std::size_t>(parts_.spec.kv_layers()))};
 }
 
 TensorView Model::draft(ExecContext& ctx, const StepBatch& batch,
@@ -214,8 +215,7 @@ TensorView Model::draft(ExecContext& ctx, const StepBatch& batch,
   ArenaScope scope(*ctx.scratch);
   const TensorView h = ctx.scratch->take_f32({rows, parts_.spec.hidden});
   const DraftHead& head = *parts_.draft;
-  head.forward(ctx, batch, parts_.embedding,
-               layers.subspan(static_cast<std::size_t>(parts_.spec.kv_layers())), h);
+  head.forward(ctx, batch, lent_to_draft(layers), h);
   head_of(ctx, h, {head.spec().head_multiplier, head.spec().head_softcap}, logits);
   return logits;
 }

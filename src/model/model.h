@@ -90,6 +90,7 @@ class Model {
  private:
   void check_tokens(const StepBatch& batch) const;
   void check_ids(const StepBatch& batch) const;
+  DraftHead::Lent lent_to_draft(std::span<const PagedKvView> layers) const;
   // Those wanted behind so many blocks, where x is all rows of the step or the wanted ones.
   void copy_states(ExecContext& ctx, const StepBatch& batch, std::int32_t blocks,
                    const TensorView& x) const;

@@ -33,11 +33,11 @@ ModelLoader::ModelLoader(Backend& backend, ModelFiles files, LoadOptions options
               [this](std::size_t bytes) { count(bytes); }) {
   reader_.begin(WeightReader::Phase::kCheck);
   static_cast<void>(walk());
-  if (options_.draft) {
-    draft_ = std::make_unique<DraftLoader>(
-        std::move(*options_.draft), DraftLoader::Args{backend_, spec_, options_.archs,
-                                                      [this](std::size_t bytes) { count(bytes); }});
-  }
+  if (!options_.draft && !options_.mtp) return;
+  draft_ = std::make_unique<DraftLoader>(
+      options_.mtp ? files_ : std::move(*options_.draft),
+      DraftLoader::Args{backend_, spec_, options_.archs,
+                        [this](std::size_t bytes) { count(bytes); }, options_.mtp});
 }
 
 // Bytes of one matrix more are packed.
@@ -53,8 +53,8 @@ std::size_t ModelLoader::stored_bytes() const {
 std::size_t ModelLoader::weight_bytes() const {
   std::size_t bytes = reader_.totals().packed + RopeBank::device_bytes(backend_, spec_.ropes);
   if (draft_) {
-    bytes += draft_->weights().packed +
-             RopeBank::device_bytes(backend_, draft_->spec().layers.ropes);
+    bytes +=
+        draft_->weights().packed + RopeBank::device_bytes(backend_, draft_->spec().layers.ropes);
   }
   return bytes;
 }
@@ -183,8 +183,11 @@ MemoryPlan ModelLoader::plan(const PlanOptions& options) const {
   MemoryPlan plan;
   plan.weights = weight_bytes();
   plan.cache = cache_bytes(layouts, options.context, options.sequences);
-  plan.work =
-      model_work_bytes(work_shape(), backend_, options.step_tokens, options.logit_rows);
+  plan.work = model_work_bytes(work_shape(), backend_, options.step_tokens, options.logit_rows);
+  if (draft_ && draft_->spec().chain) {
+    const CarriedPlaces places{options.logit_rows, options.sequences};
+    plan.work += arena_bytes(DType::kF32, places.rows() * spec_.hidden);
+  }
   plan.adapters = options.adapter_bytes;
   plan.backend = backend_.own_bytes();
   plan.loading = backend_.loading_bytes();

@@ -22,6 +22,7 @@ struct LoadOptions {
   // all the same. No effect on backends that read host memory.
   bool embed_host = false;
   std::optional<ModelFiles> draft{};  // side layers that guess for it
+  bool mtp = false;                   // its own such layers, in place of these
   // Called after each matrix with bytes done and bytes in all; may throw to stop loading.
   std::function<void(std::size_t done, std::size_t total)> progress;
 };

@@ -25,6 +25,24 @@ struct StateRows {
   TensorView to;                               // F32 [logit_rows, hidden], in the backend's memory
 };
 
+// Normed hidden states (what the head reads) that outlive a step, for a draft head that chains.
+struct CarriedStates {
+  TensorView memory;                 // F32 [rows, hidden], in the backend's memory
+  std::vector<std::int32_t> before;  // [sequences] its row: the state before the first token
+  std::vector<std::int32_t> kept;    // rows of the step, whose states come to its rows …
+  std::int32_t kept_at = 0;          // … from here on, when `before` has been read
+};
+
+// The rows of that memory: of a step's wanted rows, or the last one of a sequence without any; one
+// of zeros; and of a round of guesses.
+struct CarriedPlaces {
+  std::int64_t logit_rows = 0;  // of a step, at most
+  std::int64_t sequences = 0;
+  std::int64_t zero() const { return logit_rows + sequences; }
+  std::int64_t drafts() const { return zero() + 1; }
+  std::int64_t rows() const { return drafts() + logit_rows; }
+};
+
 // All tokens of one step, sequence after sequence, without padding.
 struct StepBatch {
   std::vector<std::int32_t> ids;  // [tokens]
@@ -36,6 +54,7 @@ struct StepBatch {
   std::vector<BatchSequence> sequences;
   std::vector<std::int32_t> logit_rows;  // rows of which logits are wanted, ascending
   std::vector<StateRows> states{};
+  CarriedStates carried{};
 };
 
 }  // namespace bl

@@ -104,6 +104,14 @@ void Block::run_attention(ExecContext& ctx, const StepInputs& step, const Tensor
   if (spec_.parallel) run_feed_forward(own, to, parallel_input);
 }
 
+void Block::write_keys(ExecContext& ctx, const StepInputs& step, const TensorView& x,
+                       KeyInput what) const {
+  ArenaScope scope(*ctx.scratch);
+  const bool is_stream = what == KeyInput::kStream;
+  weights_.attention.write_keys(
+      ctx, step, is_stream ? input_of(ctx, weights_.attention_norm, x) : LayerInput(x));
+}
+
 void Block::forward(ExecContext& ctx, const StepInputs& step, const TensorView& x) const {
   ArenaScope scope(*ctx.scratch);
   if (weights_.attention.present()) run_attention(ctx, step, x, nullptr);

@@ -47,10 +47,11 @@ class Block {
   // The last block where few rows are read behind it: kept.x ← these rows of x, updated. x stays.
   void forward_kept(ExecContext& ctx, const StepInputs& step, const TensorView& x,
                     const KeptRows& kept) const;
-  // Leaves the keys and values of x alone, which is what its attention reads: no norm comes before.
-  void write_keys(ExecContext& ctx, const StepInputs& step, const TensorView& x) const {
-    weights_.attention.write_keys(ctx, step, x);
-  }
+  // Leaves the keys and values of x alone: of the residual stream, or of what attention reads as it
+  // is.
+  enum class KeyInput { kStream, kNormalised };
+  void write_keys(ExecContext& ctx, const StepInputs& step, const TensorView& x,
+                  KeyInput what) const;
   // Scratch of one forward, without what the backend's ops take themselves.
   static std::size_t work_bytes(const BlockSpec& spec, std::int64_t hidden, std::int64_t tokens);
   // The same of forward_kept, at most.

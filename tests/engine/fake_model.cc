@@ -54,7 +54,8 @@ StepModel::Facts FakeModel::facts() const {
           .step_tokens = options_.step_tokens,
           .logit_rows = options_.logit_rows,
           .reach_matters = options_.reach_matters,
-          .draft_tokens = options_.draft_tokens};
+          .draft_tokens = options_.draft_tokens,
+          .draft_chains = options_.draft_chains};
 }
 
 std::int32_t FakeModel::follows(std::span<const std::int32_t> ids,
@@ -223,14 +224,17 @@ StepOutput FakeModel::draft(std::span<const StepItem> items) {
     read.count = 1 + options_.draft_tokens;
     write(read, -1);
     std::vector<std::int32_t> text = sequence.ids;
-    for (std::int64_t i = 0; i < item.count; ++i) {
+    text.insert(text.end(), item.guessed.begin(), item.guessed.end());
+    BL_CHECK(options_.draft_chains ? item.count == std::ssize(item.guessed) + 1
+                                   : item.guessed.empty());
+    for (std::int64_t i = options_.draft_chains ? item.count - 1 : 0; i < item.count; ++i) {
       answer(text, item);
       text.push_back(follows(text));
     }
     ++blocks;
   }
-  BL_CHECK(static_cast<std::int64_t>(items.size()) * (1 + options_.draft_tokens) <=
-           options_.step_tokens);
+  const std::int64_t each = options_.draft_chains ? 1 : 1 + options_.draft_tokens;
+  BL_CHECK(static_cast<std::int64_t>(items.size()) * each <= options_.step_tokens);
   BL_CHECK(static_cast<std::int64_t>(ids_.size()) <= options_.logit_rows);
   return output_of(rows_, ids_);
 }

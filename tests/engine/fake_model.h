@@ -32,7 +32,8 @@ class FakeModel : public StepModel, private PageMemory {
     bool repeats = false;       // steps that are under way
     bool checks = true;
     bool reach_matters = false;
-    std::int64_t draft_tokens = 0;  // that it guesses at once; it knows its own text
+    std::int64_t draft_tokens = 0;  // that it guesses; it knows its own text
+    bool draft_chains = false;
     std::uint64_t identity = 1;
   };
   explicit FakeModel(const Options& options);
@@ -66,7 +67,7 @@ class FakeModel : public StepModel, private PageMemory {
   std::int64_t computed = 0;  // tokens
   std::int64_t largest_step = 0;
   std::int64_t repeated = 0;  // steps
-  std::int64_t blocks = 0;    // that it guessed
+  std::int64_t blocks = 0;    // or rounds of them, that it guessed
 
  private:
   // A page on the host is its tokens and a checksum, so that a page which comes back is known to

@@ -1,4 +1,5 @@
-// Blocks of guesses of tiny random drafters against those of an oracle (tools/make_draft_goldens.py).
+// Blocks of guesses of tiny random drafters against those of an oracle
+// (tools/make_draft_goldens.py).
 
 #include <gtest/gtest.h>
 
@@ -31,7 +32,7 @@ constexpr DraftCase kFull{"full", "qwen3"};
 constexpr DraftCase kSliding{"sliding", "llama"};
 
 std::filesystem::path folder_of(const DraftCase& draft) {
-  return golden_folder("dflash-tiny") / draft.name;
+  return golden_folder("draft-tiny") / draft.name;
 }
 std::filesystem::path target_of(const DraftCase& draft) {
   return golden_folder("hf-tiny") / draft.target;
@@ -192,8 +193,7 @@ TEST(DraftGoldens, RoundsEqualTheOracles) {
           text.read = start;
           const Ids guesses = likeliest(
               run.guess({&text}, {golden.text[static_cast<std::size_t>(start)]}), run.vocab());
-          const auto expected =
-              golden.guesses.begin() + static_cast<std::ptrdiff_t>(round * each);
+          const auto expected = golden.guesses.begin() + static_cast<std::ptrdiff_t>(round * each);
           EXPECT_EQ(guesses, Ids(expected, expected + static_cast<std::ptrdiff_t>(each)))
               << "round " << round;
           // The model verifies them: what is wrong is written over later.
@@ -219,8 +219,7 @@ TEST(DraftGoldens, BatchEqualsSingle) {
         const std::vector<float> logits = run.guess_behind(golden.prompt, 256);
         alone.insert(alone.end(), logits.begin(), logits.end());
         texts.push_back(run.text());
-        run.read(texts.back(), golden.prompt,
-                 static_cast<std::int32_t>(golden.prompt.size()) - 1);
+        run.read(texts.back(), golden.prompt, static_cast<std::int32_t>(golden.prompt.size()) - 1);
         last.push_back(golden.prompt.back());
       }
       for (DraftText& text : texts) together.push_back(&text);
@@ -271,9 +270,8 @@ TEST(DraftRefusals, DraftsOfOtherModels) {
     c["dflash_config"]["target_layer_ids"] = {0, 2};
   });
   expect_refused(kArgument, "36 layers", [](Json& c) { c["num_target_layers"] = 36; });
-  expect_refused(kArgument, "mask is token 256", [](Json& c) {
-    c["dflash_config"]["mask_token_id"] = 256;
-  });
+  expect_refused(kArgument, "mask is token 256",
+                 [](Json& c) { c["dflash_config"]["mask_token_id"] = 256; });
 }
 
 TEST(DraftRefusals, BrokenConfigs) {
