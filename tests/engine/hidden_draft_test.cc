@@ -216,13 +216,13 @@ std::vector<Request> tiny_requests(std::int64_t tokens, double temperature, unsi
   for (std::size_t i = 0; i < 4; ++i) {
     Request request;
     // Who comes later is longer, and so the first to need another page.
-    for (std::int64_t n = tokens - 8 + 2 * static_cast<std::int64_t>(i); n > 0; --n) {
+    for (std::int64_t n = tokens - 15 + 5 * static_cast<std::int64_t>(i); n > 0; --n) {
       request.prompt.push_back(static_cast<std::int32_t>(random() % 96));
     }
     request.sampling.temperature = temperature;
     request.sampling.seed = i;
     if (i == 3) request.sampling.frequency_penalty = 0.5;
-    request.sampling.max_tokens = 16;
+    request.sampling.max_tokens = 24;
     request.ignore_end_tokens = true;
     out.push_back(std::move(request));
   }
