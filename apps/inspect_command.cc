@@ -34,6 +34,7 @@ struct InspectOptions {
   std::string layer_map;
   std::vector<std::string> overrides;
   std::string archs;
+  std::string draft;
   bool json = false;
 
   template <class V>
@@ -52,6 +53,8 @@ struct InspectOptions {
     v(rope_alpha, {"--rope-alpha", "X", "stretch the rotary base (NTK)", "the model's"});
     v(overrides, {"--override", "PATTERN=DIR", kOverrideHelp});
     v(layer_map, {"--layer-map", "RUNS", kLayerMapHelp, "every layer once"});
+    v(draft,
+      {"--draft", "DIR|mtp", "layers that read its hidden states and guess (DFlash, MTP)", "none"});
     random.visit(v);
     v.group("Output");
     v(json, {"--json", "", "print JSON"});
@@ -316,6 +319,16 @@ void check(const InspectOptions& options) {
   (void)cache_types_of(options.cache);
 }
 
+// A draft that is a model by itself has a plan of its own.
+ModelFiles open_draft(const InspectOptions& options) {
+  const OpenedModel draft = open_model(options.draft, options.archs);
+  if (!is_draft_layers(draft, options.archs)) {
+    fail_usage("--draft: {} is a model by itself, which `bitloom inspect {}` plans for",
+               options.draft, options.draft);
+  }
+  return draft.files;
+}
+
 void inspect(InspectOptions& options) {
   check(options);
   const OpenedModel opened = options.random.wanted() ? *options.random.open_hollow()
@@ -326,6 +339,8 @@ void inspect(InspectOptions& options) {
   load.spec = {options.rope_scale, options.rope_alpha, options.context, options.layer_map};
   load.archs = options.archs;
   load.embed_host = options.embed_host;
+  load.mtp = options.draft == "mtp";
+  if (!options.draft.empty() && !load.mtp) load.draft = open_draft(options);
   const ModelLoader loader(*planner.backend, opened.files, load);
   const Inspection weights = inspect_weights(opened.files);
   const PlanReport plan = make_plan(options, loader, planner);

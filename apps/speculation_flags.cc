@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::int64_t kMostTokens = 64;
 constexpr std::int64_t kMostNgram = 32;
+// In place of a folder: the model's own layers (a folder of that name is ./mtp).
+constexpr const char* kOwnLayers = "mtp";
 constexpr std::uint64_t kMostTextBytes = 64u << 20;
 // A draft's context unless --ctx asks for more: longer texts go on without guesses.
 constexpr std::int64_t kUsualContext = 8192;
@@ -58,6 +60,11 @@ SpeculationOptions SpeculationFlags::load(const ModelOptions& of_model,
     std::string known;
     if (!ngram_text.empty()) known = read_file(ngram_text, kMostTextBytes);
     options.source = std::make_shared<NgramDraft>(ngram_min, std::move(known));
+    return options;
+  }
+  if (draft == kOwnLayers) {
+    session.mtp = true;
+    options.source = std::make_shared<HiddenDraft>();
     return options;
   }
   const std::shared_ptr<const OpenedModel> found =

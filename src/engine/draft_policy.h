@@ -77,18 +77,18 @@ class DraftPolicy {
     std::int64_t count = 0;  // the outcome
   };
   // `rows`: of the step without guesses; `guides` of them are second ones of guided answers, and
-  // give no tokens. `round_seconds`, `block_seconds`: DraftSource's. `is_free`: guesses exist
+  // give no tokens. `round_seconds`, `fixed_seconds`: DraftSource's. `is_free`: guesses exist
   // already and are compared whether or not they are verified, so nothing is tried for its own
   // sake.
   struct PlanArgs {
     std::int64_t rows = 0;
     std::int64_t guides = 0;
     double round_seconds = 0;
-    double block_seconds = 0;
+    double fixed_seconds = 0;
     bool is_free = false;
     // Of making so many guesses for each.
     double seconds_of(std::int64_t guesses) const {
-      return guesses > 0 ? block_seconds + static_cast<double>(guesses) * round_seconds : 0;
+      return guesses > 0 ? fixed_seconds + static_cast<double>(guesses) * round_seconds : 0;
     }
     // Of a step without guesses; a guide may be in one without its answer.
     double tokens() const { return static_cast<double>(rows > guides ? rows - guides : 1); }

@@ -66,7 +66,7 @@ class DraftSource {
   // What one more token for each of a step's texts costs, as far as it is known.
   virtual double round_seconds() const { return 0; }
   // The same of what does not depend on how many tokens are guessed.
-  virtual double block_seconds() const { return 0; }
+  virtual double fixed_seconds() const { return 0; }
   // Tokens of a text that it has not met yet which it must read before the first guess, and what
   // reading one costs, as far as that is known.
   virtual std::int64_t unread(const DraftJob&) const { return 0; }

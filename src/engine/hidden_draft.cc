@@ -50,7 +50,7 @@ void HiddenDraft::measure_price() {
   target_->draft({&item, 1});
   const auto start = Clock::now();
   target_->draft({&item, 1});
-  (facts_.draft_chains ? round_seconds_ : block_seconds_) = seconds_since(start);
+  (facts_.draft_chains ? round_seconds_ : fixed_seconds_) = seconds_since(start);
 }
 
 // The item that asks for `count` guesses behind the job's text.
@@ -111,7 +111,7 @@ void HiddenDraft::guess_at_once(std::span<Text> texts) {
     draw(texts, output);
     for (Text& text : texts) ++text.row;
   }
-  add_price(block_seconds_, seconds_since(start));
+  add_price(fixed_seconds_, seconds_since(start));
 }
 
 // A forward for each guess.

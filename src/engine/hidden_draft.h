@@ -19,7 +19,7 @@ class HiddenDraft : public DraftSource {
   void attach(StepModel& target) override;
   std::int64_t slots_behind() const override { return 1 + facts_.draft_tokens; }
   bool is_free() const override { return false; }
-  double block_seconds() const override { return block_seconds_; }
+  double fixed_seconds() const override { return fixed_seconds_; }
   double round_seconds() const override { return round_seconds_; }
   void propose(std::span<DraftJob> jobs) override;
 
@@ -40,7 +40,7 @@ class HiddenDraft : public DraftSource {
   StepModel* target_ = nullptr;
   StepModel::Facts facts_;
   std::unique_ptr<RowSampler> row_sampler_;
-  double block_seconds_ = 0;
+  double fixed_seconds_ = 0;
   double round_seconds_ = 0;
   std::vector<Text> texts_;
   std::vector<StepItem> items_;

@@ -164,7 +164,7 @@ bool ModelSession::reach_matters() const {
 
 std::int64_t ModelSession::draft_tokens() const {
   const DraftHead* draft = model_->draft_head();
-  return draft != nullptr ? draft->spec().block - 1 : 0;
+  return draft != nullptr ? draft->spec().stretch - 1 : 0;
 }
 
 std::unique_ptr<PreparedAdapter> ModelSession::prepare_adapter(

@@ -182,7 +182,7 @@ void Speculation::find_wishes(std::span<Choice* const> who, SchedulerState& stat
   policy_.plan(candidates_, {.rows = rows,
                              .guides = guides,
                              .round_seconds = source_->round_seconds(),
-                             .block_seconds = source_->block_seconds(),
+                             .fixed_seconds = source_->fixed_seconds(),
                              .is_free = source_->is_free()});
   for (std::size_t i = 0; i < places_.size(); ++i) {
     state.sequences[places_[i]].drafts = candidates_[i].count;

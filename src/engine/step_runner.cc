@@ -43,15 +43,15 @@ void add_item(const StepItem& item, bool known, StepBatch& batch) {
   batch.sequences.push_back(std::move(entry));
 }
 
-// What a draft head reads behind the item's text: a block, of its last token and masks where
+// What a draft head reads behind the item's text: a stretch, of its last token and masks where
 // guesses are wanted; or, of a chain, the last token that is known or guessed.
 void add_guess(const StepItem& item, const DraftSpec& draft, StepBatch& batch) {
   const Sequence& sequence = *item.sequence;
   const auto guessed = static_cast<std::int64_t>(item.guessed.size());
   const std::int64_t begin = sequence.cached + guessed;
-  const std::int64_t tokens = draft.chain ? 1 : draft.block;
+  const std::int64_t tokens = draft.chain ? 1 : draft.stretch;
   BL_CHECK(sequence.cached + 1 == static_cast<std::int64_t>(sequence.ids.size()));
-  BL_CHECK(item.count > 0 && item.count < draft.block);
+  BL_CHECK(item.count > 0 && item.count < draft.stretch);
   BL_CHECK(draft.chain ? item.count == guessed + 1 : guessed == 0);
   BL_CHECK(sequence.pages.capacity() >= begin + tokens);
   BatchSequence entry;

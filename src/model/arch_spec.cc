@@ -316,7 +316,7 @@ std::optional<DraftArch> read_draft(ArchSection& parent) {
   draft.norm = read_norm(section, "norm");
   section.read("read_layers", draft.read_layers);
   section.read("target_layers", draft.target_layers);
-  section.read("block", draft.block);
+  section.read("stretch", draft.stretch);
   section.read("mask", draft.mask);
   section.read("embed_multiplier", draft.embed_multiplier);
   section.read("head_multiplier", draft.head_multiplier);

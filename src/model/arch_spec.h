@@ -141,7 +141,7 @@ struct DraftArch {
   std::optional<NormArch> norm;  // of what it makes of them
   Names read_layers;             // keys of a list: layers of the target whose outputs are read
   ArchValue target_layers;       // that the target has; absent: any number
-  ArchValue block;               // positions that are guessed at once, the text's last one too
+  ArchValue stretch;             // tokens that are read at once: a text's last one, and masks
   ArchValue mask;                // the token that stands where one is to be guessed
   ArchValue embed_multiplier;    // of the target's embedding, as its table has it
   ArchValue head_multiplier, head_softcap;  // in place of the target's

@@ -9,8 +9,8 @@
 namespace bl {
 namespace {
 
-// Each token by itself: a backend's attention is causal, so one that sees all of its block is said
-// to stand at its end. Steps of such spans can be recorded, however long a block is.
+// Each token by itself: a backend's attention is causal, so one that sees all of its stretch is
+// said to stand at its end. Steps of such spans can be recorded, however long a stretch is.
 std::vector<SequenceSpan> spans_of(const StepBatch& batch, bool causal) {
   std::vector<SequenceSpan> spans;
   for (const BatchSequence& s : batch.sequences) {
@@ -66,10 +66,11 @@ bool DraftHead::reads(std::size_t blocks) const {
   return std::find(states.begin(), states.end(), static_cast<std::int32_t>(blocks)) != states.end();
 }
 
-DraftHead::States DraftHead::take_states(ExecContext& ctx, std::int64_t tokens) const {
+DraftHead::States DraftHead::take_states(ExecContext& ctx, const std::int32_t* ids,
+                                         std::int64_t tokens) const {
   std::vector<std::int32_t> order(static_cast<std::size_t>(tokens));
   std::iota(order.begin(), order.end(), 0);
-  return {ctx.scratch->take_f32({tokens, parts_.spec.width()}), upload(ctx, order)};
+  return {ids, ctx.scratch->take_f32({tokens, parts_.spec.width()}), upload(ctx, order)};
 }
 
 void DraftHead::keep(ExecContext& ctx, std::int32_t blocks, const TensorView& x,
@@ -104,8 +105,7 @@ TensorView DraftHead::chained(ExecContext& ctx, const std::int32_t* ids, const T
 // Of a step of the model: the state before a token is that of the row before it, or what was
 // carried for its sequence. Rows of both stand in one array.
 TensorView DraftHead::chained_features(ExecContext& ctx, const StepBatch& batch,
-                                       const std::int32_t* ids, const States& states,
-                                       const Lent& lent) const {
+                                       const States& states, const Lent& lent) const {
   const std::int64_t hidden = parts_.spec.layers.hidden;
   const std::int64_t tokens = states.rows.rows();
   const auto sequences = static_cast<std::int64_t>(batch.sequences.size());
@@ -132,16 +132,16 @@ TensorView DraftHead::chained_features(ExecContext& ctx, const StepBatch& batch,
                              .count = kept,
                              .out = slice_rows(carried.memory, carried.kept_at, kept)});
   }
-  return chained(ctx, ids, before, lent);
+  return chained(ctx, states.ids, before, lent);
 }
 
 void DraftHead::write(ExecContext& ctx, const StepInputs& step, const StepBatch& batch,
-                      const std::int32_t* ids, const States& states, const Lent& lent) const {
+                      const States& states, const Lent& lent) const {
   ArenaScope scope(*ctx.scratch);
   ExecContext own = without_adapters(ctx);
   TensorView features;
   if (parts_.spec.chain) {
-    features = chained_features(own, batch, ids, states, lent);
+    features = chained_features(own, batch, states, lent);
   } else {
     features = own.scratch->take_f32({states.rows.rows(), parts_.spec.layers.hidden});
     const LinearOutput output{&parts_.combine, features};
@@ -198,7 +198,8 @@ void DraftHead::forward(ExecContext& ctx, const StepBatch& batch, const Lent& le
                            .out = slice_rows(batch.carried.memory, batch.carried.kept_at, kept)});
 }
 
-// Layers that follow each other and let a block see the same share a plan: there is one at a time.
+// Layers that follow each other and let a stretch see the same share a plan: there is one at a
+// time.
 void DraftHead::run_blocks(ExecContext& ctx, StepInputs& step, const StepBatch& batch,
                            const Lent& lent, const TensorView& x) const {
   for (std::size_t begin = 0; begin < parts_.blocks.size();) {

@@ -34,13 +34,14 @@ class DraftHead {
   // Whether every token's state behind so many of the model's blocks is read.
   bool reads(std::size_t blocks) const;
 
-  // One step's hidden states, side by side.
+  // One step's tokens and hidden states, side by side.
   struct States {
+    const std::int32_t* ids = nullptr;    // [tokens], where the step has them
     TensorView rows;                      // F32 [tokens, width()]
     const std::int32_t* order = nullptr;  // [tokens] 0, 1, …
   };
   // From ctx.scratch.
-  States take_states(ExecContext& ctx, std::int64_t tokens) const;
+  States take_states(ExecContext& ctx, const std::int32_t* ids, std::int64_t tokens) const;
   // x: F32 [tokens, hidden], what the stream holds behind so many blocks; kept where it is read.
   void keep(ExecContext& ctx, std::int32_t blocks, const TensorView& x, const States& to) const;
 
@@ -51,11 +52,11 @@ class DraftHead {
     std::span<const PagedKvView> layers;  // of the side layers
   };
   // Keys and values of the step's tokens, and the states that the batch wants carried. `step`: of
-  // the model; `ids`: [tokens], where the step has them.
-  void write(ExecContext& ctx, const StepInputs& step, const StepBatch& batch,
-             const std::int32_t* ids, const States& states, const Lent& lent) const;
+  // the model.
+  void write(ExecContext& ctx, const StepInputs& step, const StepBatch& batch, const States& states,
+             const Lent& lent) const;
 
-  // Guesses behind texts: a block behind each, at positions [past, past + tokens) of its pages,
+  // Guesses behind texts: a stretch behind each, at positions [past, past + tokens) of its pages,
   // which hold the features before them; or one token, of a chain, and the state before it. h: F32
   // [logit_rows, hidden], what the model's head reads of the wanted rows.
   void forward(ExecContext& ctx, const StepBatch& batch, const Lent& lent,
@@ -71,8 +72,8 @@ class DraftHead {
   const std::int32_t* upload(ExecContext& ctx, const std::vector<std::int32_t>& values) const;
   TensorView chained(ExecContext& ctx, const std::int32_t* ids, const TensorView& before,
                      const Lent& lent) const;
-  TensorView chained_features(ExecContext& ctx, const StepBatch& batch, const std::int32_t* ids,
-                              const States& states, const Lent& lent) const;
+  TensorView chained_features(ExecContext& ctx, const StepBatch& batch, const States& states,
+                              const Lent& lent) const;
   void run_blocks(ExecContext& ctx, StepInputs& step, const StepBatch& batch, const Lent& lent,
                   const TensorView& x) const;
 

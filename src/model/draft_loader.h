@@ -27,6 +27,7 @@ class DraftLoader {
 
   const DraftSpec& spec() const { return spec_; }
   const WeightReader::Totals& weights() const { return reader_.totals(); }
+  bool uses(const std::string& tensor) const { return reader_.was_used(tensor); }
   std::unique_ptr<DraftHead> load();
 
  private:

@@ -12,7 +12,7 @@ namespace bl {
 namespace {
 
 constexpr std::int64_t kMostStates = 64;
-constexpr std::int64_t kMostBlock = 128;
+constexpr std::int64_t kMostStretch = 128;
 constexpr std::int64_t kMostTargetLayers = kMaxLayers;
 // Guesses of a chain are seldom right beyond a few, and each costs a round.
 constexpr std::int64_t kMostChained = 8;
@@ -104,7 +104,7 @@ DraftSpec build_draft_spec(const ArchLibrary& archs, const HfConfig& config,
   const ArchEvaluator at(config, arch.sizes);
   spec.states = read_states(draft, config, target);
   spec.norm = build_norm(arch, draft.norm, at);
-  spec.block = at.whole("size of a block of guesses", draft.block, {2, kMostBlock});
+  spec.stretch = at.whole("size of a block of guesses", draft.stretch, {2, kMostStretch});
   spec.mask = static_cast<std::int32_t>(at.whole("mask token", draft.mask, {0, INT32_MAX}));
   const auto factor = [&](const char* what, const ArchValue& value, float otherwise) {
     const double number = at.real(what, value, otherwise);
@@ -154,7 +154,7 @@ DraftSpec build_mtp_spec(const HfConfig& config, const ModelSpec& model) {
   spec.states = {static_cast<std::int32_t>(model.order.size())};
   spec.norm = build_norm(*arch, mtp.state_norm, at);
   spec.embed_norm = build_norm(*arch, mtp.embed_norm, at);
-  spec.block = 1 + kMostChained;
+  spec.stretch = 1 + kMostChained;
   spec.embed_multiplier = model.embed_multiplier;
   spec.head_multiplier = model.head_multiplier;
   spec.head_softcap = model.head_softcap;

@@ -11,7 +11,7 @@ namespace bl {
 //
 // At each position p of a text its feature is norm(combine · [h_1(p) … h_n(p)]), where h_i is what
 // the model's stream holds behind `states[i]` of its blocks. Each layer keeps keys and values of
-// the features of all positions; a block of tokens behind the text (its last one, then masks) is
+// the features of all positions; a stretch of tokens behind the text (its last one, then masks) is
 // embedded, runs through the layers, and what the model's head says of a mask is the guess for its
 // position.
 //
@@ -25,8 +25,8 @@ struct DraftSpec {
   std::vector<std::int32_t> states;  // StateRows::blocks of what is read, in order
   std::optional<NormSpec> norm;      // of the features, or of the states of a chain
   std::optional<NormSpec> embed_norm;
-  std::int64_t block = 0;  // tokens of a block, 2 or more; a chain's guesses and the text's last
-  std::int32_t mask = 0;   // below the rows of the model's embedding; not of a chain
+  std::int64_t stretch = 0;       // tokens, 2 or more; of a chain: its guesses and the text's last
+  std::int32_t mask = 0;          // below the rows of the model's embedding; not of a chain
   float embed_multiplier = 1.0f;  // of a row of the model's embedding, and nothing else is
   float head_multiplier = 1.0f;
   float head_softcap = 0.0f;

@@ -179,7 +179,7 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
   const std::vector<std::int32_t>& order = parts_.spec.order;
   const DraftHead* draft = parts_.draft.get();
   DraftHead::States states;
-  if (draft != nullptr) states = draft->take_states(ctx, tokens);
+  if (draft != nullptr) states = draft->take_states(ctx, ids, tokens);
   auto cache = layers.begin();
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto layer = static_cast<std::size_t>(order[i]);
@@ -198,7 +198,7 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
     }
     copy_states(ctx, batch, static_cast<std::int32_t>(i + 1), last ? kept.x : x);
   }
-  if (draft != nullptr) draft->write(ctx, step, batch, ids, states, lent_to_draft(layers));
+  if (draft != nullptr) draft->write(ctx, step, batch, states, lent_to_draft(layers));
 }
 
 DraftHead::Lent Model::lent_to_draft(std::span<const PagedKvView> layers) const {

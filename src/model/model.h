@@ -70,7 +70,7 @@ class Model {
                      std::span<const PagedKvView> layers) const;
 
   // Logits F32 [logit_rows, vocab] of guesses, valid as above: what the draft head says of the
-  // wanted rows of a block behind each text (DraftHead::forward). Nothing of the texts' own pages
+  // wanted rows of a stretch behind each text (DraftHead::forward). Nothing of the texts' own pages
   // changes. Throws kInvalidArgument for an id without embedding.
   TensorView draft(ExecContext& ctx, const StepBatch& batch,
                    std::span<const PagedKvView> layers) const;

@@ -199,7 +199,8 @@ MemoryPlan ModelLoader::plan(const PlanOptions& options) const {
 std::vector<std::string> ModelLoader::unused_tensors() const {
   std::vector<std::string> unused;
   for (const std::string& name : source_.names()) {
-    if (!reader_.was_used(name)) unused.push_back(name);
+    const bool guesses = options_.mtp && draft_->uses(name);
+    if (!guesses && !reader_.was_used(name)) unused.push_back(name);
   }
   return unused;
 }

@@ -210,7 +210,7 @@ StepOutput FakeModel::take() {
   return output_of(under_way_.empty() ? step.rows : 0, taken_);
 }
 
-// Guesses leave what is no token in the slots behind the text, as far as a block may go.
+// Guesses leave what is no token in the slots behind the text, as far as guessing may go.
 StepOutput FakeModel::draft(std::span<const StepItem> items) {
   ids_.clear();
   rows_ = 0;
@@ -231,7 +231,7 @@ StepOutput FakeModel::draft(std::span<const StepItem> items) {
       answer(text, item);
       text.push_back(follows(text));
     }
-    ++blocks;
+    ++guessed;
   }
   const std::int64_t each = options_.draft_chains ? 1 : 1 + options_.draft_tokens;
   BL_CHECK(static_cast<std::int64_t>(items.size()) * each <= options_.step_tokens);

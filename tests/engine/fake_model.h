@@ -67,7 +67,7 @@ class FakeModel : public StepModel, private PageMemory {
   std::int64_t computed = 0;  // tokens
   std::int64_t largest_step = 0;
   std::int64_t repeated = 0;  // steps
-  std::int64_t blocks = 0;    // or rounds of them, that it guessed
+  std::int64_t guessed = 0;   // times that it was asked to
 
  private:
   // A page on the host is its tokens and a checksum, so that a page which comes back is known to

@@ -47,7 +47,7 @@ TEST_F(HiddenDraftCore, GuessesThatAreRightSaveSteps) {
   }
 }
 
-TEST_F(HiddenDraftCore, NoMoreThanABlockIsGuessed) {
+TEST_F(HiddenDraftCore, NoMoreThanThereIsIsGuessed) {
   start_hidden({.logit_rows = 64, .draft_tokens = 3}, 16);
   const Asked& one = ask(request(text(40, 1), 60));
   run_all(100);
@@ -55,7 +55,7 @@ TEST_F(HiddenDraftCore, NoMoreThanABlockIsGuessed) {
   EXPECT_EQ(core_->stats().steps, 1 + 59 / 4 + 1);
 }
 
-// Blocks of many texts go in as many forwards as there are rows and tokens for.
+// Guesses for many texts go in as many forwards as there are rows and tokens for.
 TEST_F(HiddenDraftCore, ManyTextsThanAForwardHasRoomFor) {
   for (const bool chains : {false, true}) {
     start_hidden({.step_tokens = 20, .logit_rows = 12, .draft_chains = chains}, 5);
@@ -72,7 +72,7 @@ TEST_F(HiddenDraftCore, ManyTextsThanAForwardHasRoomFor) {
 
 // The slots behind a text are lent for the time of guessing: where there are none there is no
 // guess, and nobody waits for those of another.
-TEST_F(HiddenDraftCore, BlocksTakeNoPagesFromOthers) {
+TEST_F(HiddenDraftCore, GuessingTakesNoPagesFromOthers) {
   for (const std::int32_t pages : {2, 3, 5}) {
     start_hidden({.logit_rows = 64, .pages = pages}, 5);
     std::vector<Asked*> asked;
@@ -85,13 +85,13 @@ TEST_F(HiddenDraftCore, BlocksTakeNoPagesFromOthers) {
   }
 }
 
-TEST_F(HiddenDraftCore, NoRoomForABlockIsNoGuess) {
+TEST_F(HiddenDraftCore, NoRoomIsNoGuess) {
   start_hidden({.context = 256, .logit_rows = 64, .pages = 1}, 5);
   const Asked& one = ask(request(text(248, 1), 8));
   run_all(100);
   EXPECT_EQ(one.ids[0], model_->continuation(text(248, 1), 8));
-  // A block of six fits behind 248, 249 and 250 tokens.
-  EXPECT_LE(model_->blocks, 4);
+  // A stretch of six fits behind 248, 249 and 250 tokens.
+  EXPECT_LE(model_->guessed, 4);
 }
 
 TEST_F(HiddenDraftCore, TextsThatComeAndGo) {

@@ -1,4 +1,4 @@
-// Blocks of guesses of tiny random drafters against those of an oracle
+// Guesses of tiny random drafters against those of an oracle
 // (tools/make_draft_goldens.py).
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ class DraftRun {
     scratch_ = Arena(backend_->allocate(model_->work_bytes(256, 256)));
   }
   DraftText text() { return DraftText(*cache_); }
-  std::int64_t block() const { return model_->draft_head()->spec().block; }
+  std::int64_t stretch() const { return model_->draft_head()->spec().stretch; }
 
   // The model reads ids[text.read, end); logits of all of them.
   std::vector<float> read(DraftText& text, const Ids& ids, std::int32_t end) {
@@ -66,14 +66,14 @@ class DraftRun {
     text.read = end;
     return run([&](ExecContext& ctx) { return model_->forward(ctx, batch, cache_->layers()); });
   }
-  // Of guesses behind texts whose last ids are these: [texts · (block − 1), vocab].
+  // Of guesses behind texts whose last ids are these: [texts · (stretch − 1), vocab].
   std::vector<float> guess(const std::vector<DraftText*>& texts, const Ids& last) {
     StepBatch batch;
     for (std::size_t i = 0; i < texts.size(); ++i) {
-      Ids ids(static_cast<std::size_t>(block()), model_->draft_head()->spec().mask);
+      Ids ids(static_cast<std::size_t>(stretch()), model_->draft_head()->spec().mask);
       ids.front() = last[i];
       const auto first = static_cast<std::int32_t>(batch.ids.size());
-      for (std::int32_t row = 1; row < block(); ++row) batch.logit_rows.push_back(first + row);
+      for (std::int32_t row = 1; row < stretch(); ++row) batch.logit_rows.push_back(first + row);
       add(*texts[i], texts[i]->read, ids, batch);
     }
     return run([&](ExecContext& ctx) { return model_->draft(ctx, batch, cache_->layers()); });
@@ -124,7 +124,7 @@ class DraftRun {
 // What the oracle says of one prompt.
 struct DraftGolden {
   Ids prompt;
-  std::vector<float> logits;  // [block − 1, vocab] behind it
+  std::vector<float> logits;  // [stretch − 1, vocab] behind it
   std::vector<std::int64_t> starts, guesses;
   Ids text;
 };
@@ -186,7 +186,7 @@ TEST(DraftGoldens, RoundsEqualTheOracles) {
       for (const DraftGolden& golden : goldens_of(draft)) {
         DraftText text = run.text();
         run.read(text, golden.text, static_cast<std::int32_t>(golden.prompt.size()));
-        const auto each = static_cast<std::size_t>(run.block() - 1);
+        const auto each = static_cast<std::size_t>(run.stretch() - 1);
         for (std::size_t round = 0; round < golden.starts.size(); ++round) {
           const auto start = static_cast<std::int32_t>(golden.starts[round]);
           if (text.read < start) run.read(text, golden.text, start);
