@@ -86,17 +86,15 @@ void write_tokenizer(const fs::path& folder) {
   write_file_atomically(folder / "tokenizer_config.json", config.dump());
 }
 
-void write_weights(const fs::path& folder) {
-  constexpr std::int64_t kHidden = 32, kWide = 64, kVocab = 320, kKv = 16;
-  std::vector<TensorPlan> plans;
-  const auto add = [&](const std::string& name, const Shape& shape) {
-    plans.push_back(plan_tensor(name + ".weight", DType::kF16, shape));
-  };
-  add("model.embed_tokens", {kVocab, kHidden});
-  add("model.norm", {kHidden});
-  add("lm_head", {kVocab, kHidden});
-  for (const char* layer : {"model.layers.0.", "model.layers.1."}) {
-    const std::string at = layer;
+constexpr std::int64_t kHidden = 32, kWide = 64, kVocab = 320, kKv = 16, kHead = 8;
+
+// Names and shapes of tensors.
+class Tensors {
+ public:
+  void add(const std::string& name, const Shape& shape) {
+    plans_.push_back(plan_tensor(name + ".weight", DType::kF16, shape));
+  }
+  void add_layer(const std::string& at) {
     add(at + "self_attn.q_proj", {kHidden, kHidden});
     add(at + "self_attn.k_proj", {kKv, kHidden});
     add(at + "self_attn.v_proj", {kKv, kHidden});
@@ -107,17 +105,32 @@ void write_weights(const fs::path& folder) {
     add(at + "input_layernorm", {kHidden});
     add(at + "post_attention_layernorm", {kHidden});
   }
-  SafetensorsWriter writer(folder / "model.safetensors", plans, {{"format", "pt"}});
-  std::mt19937 random(7);
-  std::normal_distribution<float> normal(0, 1);
-  for (const TensorPlan& plan : writer.tensors()) {
-    std::vector<std::uint16_t> values(plan.bytes() / 2);
-    for (std::uint16_t& value : values) {
-      value = float_to_half(plan.shape.size() == 1 ? 1.0f : 0.2f * normal(random));
+  // Random ones.
+  void write(const fs::path& folder) const {
+    SafetensorsWriter writer(folder / "model.safetensors", plans_, {{"format", "pt"}});
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal(0, 1);
+    for (const TensorPlan& plan : writer.tensors()) {
+      std::vector<std::uint16_t> values(plan.bytes() / 2);
+      for (std::uint16_t& value : values) {
+        value = float_to_half(plan.shape.size() == 1 ? 1.0f : 0.2f * normal(random));
+      }
+      writer.write(std::as_bytes(std::span(values)));
     }
-    writer.write(std::as_bytes(std::span(values)));
+    writer.commit();
   }
-  writer.commit();
+
+ private:
+  std::vector<TensorPlan> plans_;
+};
+
+void write_weights(const fs::path& folder) {
+  Tensors tensors;
+  tensors.add("model.embed_tokens", {kVocab, kHidden});
+  tensors.add("model.norm", {kHidden});
+  tensors.add("lm_head", {kVocab, kHidden});
+  for (const char* layer : {"model.layers.0.", "model.layers.1."}) tensors.add_layer(layer);
+  tensors.write(folder);
 }
 
 }  // namespace
@@ -134,6 +147,26 @@ fs::path make_tiny_model(const char* name, const std::string& config_extra) {
  "num_key_value_heads": 2, "vocab_size": 320, "max_position_embeddings": 1024,
  "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu", "bos_token_id": 256,
  "eos_token_id": 257, "tie_word_embeddings": false})");
+  return folder;
+}
+
+fs::path make_tiny_draft(const char* name, const std::string& config_extra) {
+  const fs::path folder = scratch_dir(name);
+  Tensors tensors;
+  tensors.add("fc", {kHidden, 2 * kHidden});
+  tensors.add("hidden_norm", {kHidden});
+  tensors.add("norm", {kHidden});
+  tensors.add_layer("layers.0.");
+  tensors.add("layers.0.self_attn.q_norm", {kHead});
+  tensors.add("layers.0.self_attn.k_norm", {kHead});
+  tensors.write(folder);
+  write_file_atomically(
+      folder / "config.json",
+      "{" + config_extra +
+          R"("architectures": ["DFlashDraftModel"], "hidden_size": 32, "intermediate_size": 64,
+ "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 320,
+ "max_position_embeddings": 1024, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu",
+ "block_size": 5, "dflash_config": {"mask_token_id": 300, "target_layer_ids": [0, 1]}})");
   return folder;
 }
 

@@ -10,6 +10,10 @@ namespace bl::test {
 // `config_extra` are further members of config.json, each ending in a comma.
 std::filesystem::path make_tiny_model(const char* name, const std::string& config_extra = "");
 
+// A folder with side layers for that model, of random weights: one layer, stretches of 5 tokens.
+// `config_extra` as above.
+std::filesystem::path make_tiny_draft(const char* name, const std::string& config_extra = "");
+
 // The folders of the small models of every architecture ("hf-tiny") or format ("exl2-gptq"),
 // sorted.
 std::vector<std::filesystem::path> golden_models(const char* set = "hf-tiny");
