@@ -75,6 +75,12 @@ TEST_F(HiddenDraftCore, ManyTextsThanAForwardHasRoomFor) {
 TEST_F(HiddenDraftCore, GuessingTakesNoPagesFromOthers) {
   for (const std::int32_t pages : {2, 3, 5}) {
     start_hidden({.logit_rows = 64, .pages = pages}, 5);
+    model_->on_step = [](std::span<const StepItem> items) {
+      for (const StepItem& item : items) {
+        const Sequence& sequence = *item.sequence;
+        EXPECT_LE(std::ssize(sequence.pages.pages()), pages_for(sequence.cached + item.count));
+      }
+    };
     std::vector<Asked*> asked;
     for (int i = 0; i < 3; ++i) asked.push_back(&ask(request(text(245, i), 30)));
     run_all(2000);
