@@ -20,8 +20,8 @@ struct SpeculationFlags {
   void visit(V&& v) {
     v.group("Speculation (the text is the same with and without)");
     v(draft, {"--draft", "DIR|mtp",
-              "what guesses tokens ahead: a smaller model of the same vocabulary, layers that read "
-              "this one's hidden states (DFlash), or its own (mtp)",
+              "what guesses ahead: a smaller model of the vocabulary, layers that read this one's "
+              "states (DFlash), its own (mtp)",
               "none"});
     v(ngram, {"--ngram", "", "guess that the text goes on as it did before"});
     v(ngram_min, {"--ngram-min", "N", "last tokens that must have stood there so"});

@@ -78,7 +78,8 @@ std::uint64_t mixed_key(std::uint64_t key, const StepBatch& batch, std::uint64_t
   if (key == 0) return 0;
   std::uint64_t hash = key;
   for (const std::uint64_t part :
-       {std::uint64_t{batch.ids.size()}, std::uint64_t{batch.logit_rows.size()}, choice}) {
+       {std::uint64_t{batch.ids.size()}, std::uint64_t{batch.logit_rows.size()},
+        std::uint64_t{batch.carried.kept.size()}, choice}) {
     hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
     hash ^= hash >> 29;
   }
