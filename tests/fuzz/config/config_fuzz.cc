@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "model/arch_library.h"
+#include "model/draft_spec.h"
 #include "model/hf_config.h"
 #include "model/memory_plan.h"
 #include "model/model_spec.h"
@@ -15,6 +16,21 @@
 namespace {
 
 using namespace bl;
+
+void check(const DraftSpec& draft, const ModelSpec& target) {
+  BL_CHECK(draft.stretch >= 2 && draft.mask >= 0 && draft.mask < target.vocab);
+  BL_CHECK(draft.layers.hidden == target.hidden && !draft.states.empty());
+  for (const std::int32_t blocks : draft.states) {
+    BL_CHECK(blocks > 0 && blocks <= static_cast<std::int32_t>(target.order.size()));
+  }
+}
+
+// Layers that guess, for a model of their own size, and a model's own ones.
+void build_drafts(const ArchLibrary& archs, const Json& config, const ModelSpec& spec) {
+  const HfConfig document(config, "config.json");
+  if (spec.arch->draft) check(build_draft_spec(archs, document, spec), spec);
+  if (spec.arch->mtp) check(build_mtp_spec(document, spec), spec);
+}
 
 void build(const ArchLibrary& archs, const Json& config) {
   try {
@@ -36,6 +52,7 @@ void build(const ArchLibrary& archs, const Json& config) {
       }
     }
     cache_bytes(spec.kv_layouts(CacheType::kF16), spec.context, 4);
+    build_drafts(archs, config, spec);
   } catch (const Error& e) {
     BL_CHECK(std::string_view(e.what()).find('\n') == std::string_view::npos);
   }
