@@ -9,6 +9,7 @@
 #include "core_test.h"
 #include "engine/hidden_draft.h"
 #include "engine/open_model.h"
+#include "on_cuda.h"
 #include "support/data.h"
 #include "support/error_of.h"
 
@@ -170,6 +171,7 @@ struct Setting {
   std::int32_t pages = 0;
   std::int64_t sequences = 4;
   std::size_t kv_host = 0;
+  bool deterministic = false;
 };
 
 std::unique_ptr<ModelSession> load(const TinyDraft& tiny, const Setting& setting) {
@@ -182,6 +184,7 @@ std::unique_ptr<ModelSession> load(const TinyDraft& tiny, const Setting& setting
   options.context = options.longest = 1000;
   options.pages = setting.pages;
   options.kv_host = setting.kv_host;
+  options.deterministic = setting.deterministic;
   if (setting.tokens < 0) return ModelSession::load(options);
   options.drafts = setting.tokens > 0 ? setting.tokens : DraftPolicy::kMost;
   options.mtp = tiny.layers.empty();
@@ -304,6 +307,23 @@ TEST(HiddenDraftModels, SameGuessesWhereverPagesComeFrom) {
       EXPECT_EQ(moved.ids[8], plain.ids[0]);
       EXPECT_GT(moved.stats.cache.pages_stored, 0);
       expect_same(whole, moved);
+    }
+  }
+}
+
+// Steps of the same numbers of texts and guesses come again, so recorded ones are repeated.
+class HiddenDraftOnCuda : public OnCuda {};
+TEST_F(HiddenDraftOnCuda, SameIds) {
+  for (const TinyDraft& tiny : tiny_drafts()) {
+    for (const double temperature : {0.0, 1.0}) {
+      SCOPED_TRACE(tiny.name);
+      const auto wanted = tiny_requests(300, temperature, 6);
+      Setting setting{.backend = "cuda:0", .tokens = -1, .deterministic = true};
+      const Told plain = tell(tiny, setting, {wanted, wanted});
+      setting.tokens = 3;
+      const Told with = tell(tiny, setting, {wanted, wanted});
+      EXPECT_EQ(with.ids, plain.ids);
+      EXPECT_GT(with.stats.drafted_tokens, 60);
     }
   }
 }
