@@ -249,6 +249,35 @@ TEST(CudaPack, PiecesCoverEveryChunkOnce) {
   }
 }
 
+// {chunks of a run, units of each}
+std::vector<std::pair<int, int>> runs_of(const CodePackPlan& plan) {
+  std::vector<std::pair<int, int>> runs;
+  std::size_t c = 0;
+  for (const DigitRun& run : plan.runs) {
+    EXPECT_EQ(run.units % run.chunk_units, 0);
+    runs.emplace_back(run.units / run.chunk_units, run.chunk_units);
+    for (int unit = 0; unit < run.units && c < plan.chunks.size(); ++c) {
+      EXPECT_EQ(plan.chunks[c].first_unit, run.first_unit + unit);
+      EXPECT_EQ(plan.chunks[c].units, run.chunk_units);
+      unit += plan.chunks[c].units;
+    }
+  }
+  EXPECT_EQ(c, plan.chunks.size());
+  return runs;
+}
+
+TEST(CudaPack, ShortChunksOfOneLengthMakeARun) {
+  Engine random(11);
+  using Runs = std::vector<std::pair<int, int>>;
+  std::vector<GroupShape> groups(6, GroupShape{5, 32});
+  groups.insert(groups.end(), 3, GroupShape{4, 64});
+  groups.push_back({3, 64});  // another width changes nothing
+  groups.insert(groups.end(), 2, GroupShape{4, 96});
+  groups.insert(groups.end(), 2, GroupShape{4, 160});
+  EXPECT_EQ(runs_of(plan_codes(random_exl2(groups, 32, random), 32)),
+            (Runs{{4, 1}, {2, 1}, {2, 2}, {2, 2}, {1, 3}, {1, 3}, {1, 4}, {1, 1}, {1, 4}, {1, 1}}));
+}
+
 // Groups that no channel belongs to, as an act-order table may have them, do not widen pieces.
 TEST(CudaPack, PiecesStayNarrowAcrossEmptyGroups) {
   Engine random(10);

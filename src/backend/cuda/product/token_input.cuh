@@ -98,12 +98,15 @@ struct RowSums {
 // Of a gather.
 BL_HD constexpr int gather_bytes(int units) { return units * kInputUnitBytes; }
 
-// One chunk on its way to digits: a lane has four slots.
-class ChunkDigits {
+// A run of chunks on its way to digits, which share one power of two: a lane has four slots.
+class RunDigits {
  public:
-  // `units` may be 0: nothing happens then.
-  __device__ __forceinline__ ChunkDigits(std::byte* first_unit, int units)
-      : first_unit_(first_unit), live_(lane_index() / 8 < units), any_(units > 0) {
+  // `run`: a DigitRun. `input`: of unit 0.
+  __device__ __forceinline__ RunDigits(std::byte* input, std::uint32_t run)
+      : first_unit_(input + (run & 0xffffu) * kInputUnitBytes),
+        chunk_units_(static_cast<int>(run >> 24)),
+        units_(static_cast<int>(run >> 16 & 0xffu)),
+        live_(lane_index() / 8 < units_) {
     if (!live_) return;
     const float4 slots = reinterpret_cast<const float4*>(unit())[lane_index() % 8];
     x_[0] = slots.x, x_[1] = slots.z, x_[2] = slots.y, x_[3] = slots.w;
@@ -121,7 +124,8 @@ class ChunkDigits {
     std::uint32_t sum = 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) sum += number(j, factor_, 0.0f) - __float_as_uint(kWhole);
-    sum_ = warp_sum(static_cast<int>(sum));
+    sum_ = static_cast<int>(sum);
+    sum_of_all_ = warp_sum(sum_);
   }
   // Where all lanes' slots have been read.
   __device__ __forceinline__ void store() const {
@@ -131,13 +135,26 @@ class ChunkDigits {
       store_digits(words + s * 2 * kColumnBytes, s == 0 ? factor_ : -factor_);
       if (s != 0) store_digits(words + kUpperHalf, factor_);
     }
-    if (lane_index() == 0 && any_) {
-      const ChunkWorth all{{worth_, worth_ * 0.0625f}, {worth_ * static_cast<float>(sum_), 0.0f}};
-      all.store(first_unit_);
+    if (units_ == chunk_units_) {
+      if (lane_index() == 0) store_worth(sum_of_all_);
+      return;
     }
+    int sum = sum_;
+#pragma unroll
+    for (int distance = 1; distance < 8; distance *= 2) {
+      sum += __shfl_xor_sync(kAllLanes, sum, distance);
+    }
+    if (chunk_units_ == 2) sum += __shfl_xor_sync(kAllLanes, sum, 8);
+    const bool begins = lane_index() % 8 == 0 && (chunk_units_ == 1 || lane_index() % 16 == 0);
+    if (begins && live_) store_worth(sum);
   }
 
  private:
+  // Of a chunk, by a lane of its first unit.
+  __device__ __forceinline__ void store_worth(int sum) const {
+    const ChunkWorth all{{worth_, worth_ * 0.0625f}, {worth_ * static_cast<float>(sum), 0.0f}};
+    all.store(unit());
+  }
   static constexpr float kWhole = 12582912.0f;  // 1.5 · 2^23: has no bits behind the point
   // x · factor to the nearest number, and `more`, as the lower bits of that float.
   __device__ __forceinline__ std::uint32_t number(int j, float factor, float more) const {
@@ -161,42 +178,38 @@ class ChunkDigits {
   float x_[4] = {};  // in the order of bytes: slot 8r + 2t + e at 2e + r
   float factor_ = 0.0f;
   float worth_ = 0.0f;
-  int sum_ = 0;
+  int sum_ = 0;  // of the lane's numbers
+  int sum_of_all_ = 0;
+  int chunk_units_;
+  int units_;  // of the run
   bool live_;
-  bool any_;
 };
 
-// A warp's chunks of a strip, a lane each; loaded before they are needed.
-class OwnChunks {
+// A warp's runs of a strip, a lane each; loaded before they are needed.
+class OwnRuns {
  public:
-  // The chunks from `base` on, which go round the warps.
-  __device__ __forceinline__ OwnChunks(const CodeMatrixView& m, int base)
-      : left_((m.chunk_count - base - warp_index() + kProductWarps - 1) / kProductWarps) {
+  // The runs from `base` on, which go round the warps.
+  __device__ __forceinline__ OwnRuns(const CodeMatrixView& m, int base)
+      : left_((m.run_count - base - warp_index() + kProductWarps - 1) / kProductWarps) {
     const int mine = base + warp_index() + lane_index() * kProductWarps;
-    if (mine < m.chunk_count) tail_ = __ldg(reinterpret_cast<const uint2*>(m.chunks + mine) + 1);
+    if (mine < m.run_count) run_ = __ldg(reinterpret_cast<const std::uint32_t*>(m.runs) + mine);
   }
-  // They become digits; `input`: of the token. Code that runs two or four times: the shorter, the
+  // They become digits; `input`: of the token. Code that runs a few times: the shorter, the
   // sooner it is there.
   __device__ __forceinline__ void make_digits(std::byte* input) const {
     const int count = min(left_, 32);
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
-      ChunkDigits chunk = digits(input, i, count);
-      chunk.find_worth();
+      RunDigits run(input, __shfl_sync(kAllLanes, run_, i));
+      run.find_worth();
       __syncwarp();
-      chunk.store();
+      run.store();
     }
   }
 
  private:
-  __device__ __forceinline__ ChunkDigits digits(std::byte* input, int i, int count) const {
-    const std::uint32_t first = __shfl_sync(kAllLanes, tail_.x, i);
-    const std::uint32_t units = __shfl_sync(kAllLanes, tail_.y, i);
-    return {input + (first & 0xffffu) * kInputUnitBytes,
-            i < count ? static_cast<int>(units >> 8 & 0xffu) : 0};
-  }
   int left_;
-  uint2 tail_ = {};  // of a Chunk: first unit and group, bits and units
+  std::uint32_t run_ = 0;  // a DigitRun
 };
 
 // The matrices that a share reads its rows for, and where the digits go: those of equal gathers are
@@ -250,7 +263,7 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
                                                  RowSums<Tokens>& sums, float (&factors)[Tokens]) {
   clear_padding<Tokens>(args, to);
   const ProductMatrix& first = args.matrices[to.first_matrix];
-  const OwnChunks first_chunks(first.view, 0);
+  const OwnRuns first_runs(first.view, 0);
   using Block = RowBlock<Tokens>;
   Block row(0, args.in);
   row.load_places(first.place_of_channel);
@@ -280,13 +293,13 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
   wait_copies<0>();
   product_sync();
   to.for_each(args, [&](const ProductMatrix& m) {
-    OwnChunks chunks = &m == &first ? first_chunks : OwnChunks(m.view, 0);
+    OwnRuns runs = &m == &first ? first_runs : OwnRuns(m.view, 0);
 #pragma unroll 1
     for (int next = 32 * kProductWarps;; next += 32 * kProductWarps) {
 #pragma unroll 1
-      for (int n = 0; n < Tokens; ++n) chunks.make_digits(to.of(m) + n * to.token_stride);
-      if (next >= m.view.chunk_count) break;
-      chunks = OwnChunks(m.view, next);
+      for (int n = 0; n < Tokens; ++n) runs.make_digits(to.of(m) + n * to.token_stride);
+      if (next >= m.view.run_count) break;
+      runs = OwnRuns(m.view, next);
     }
   });
   if (threadIdx.x < Tokens) {

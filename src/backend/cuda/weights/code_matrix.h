@@ -124,6 +124,15 @@ struct Chunk {
 };
 static_assert(sizeof(Chunk) == 16);
 
+// Units whose activations one warp makes digits together (token_input.cuh): those of a chunk, or of
+// several of one length, a power of two, side by side. kMaxChunkUnits units at most.
+struct DigitRun {
+  std::uint16_t first_unit = 0;
+  std::uint8_t units = 0;
+  std::uint8_t chunk_units = 0;  // of each chunk
+};
+static_assert(sizeof(DigitRun) == sizeof(std::uint32_t));
+
 // A run of chunks that travels together: kMaxPieceUnits units at most.
 struct Piece {
   std::uint32_t offset = 0;  // of its codes, bytes from the strip's start, in 64
@@ -164,10 +173,12 @@ struct CodeMatrixView {
   const std::byte* scales = nullptr;  // [strips][scale_stride]: [groups][scale_bytes]
   const Chunk* chunks = nullptr;      // [chunk_count], of any strip
   const Piece* pieces = nullptr;      // [piece_count], of any strip
+  const DigitRun* runs = nullptr;     // [run_count]
   std::int64_t strip_bytes = 0;
   std::int32_t strips = 0;
   std::int32_t chunk_count = 0;
   std::int32_t piece_count = 0;
+  std::int32_t run_count = 0;
   std::int32_t groups = 0;
   std::int32_t units = 0;  // of a strip
   std::int32_t out = 0;    // columns that are written

@@ -58,6 +58,21 @@ void add_pieces(CodePackPlan& plan) {
   }
 }
 
+// Short groups leave most lanes of a warp idle that makes digits of one of them.
+void add_runs(CodePackPlan& plan) {
+  for (const Chunk& chunk : plan.chunks) {
+    const bool joins = chunk.units == 1 || chunk.units == 2;
+    if (joins && !plan.runs.empty()) {
+      DigitRun& last = plan.runs.back();
+      if (last.chunk_units == chunk.units && last.units + chunk.units <= kMaxChunkUnits) {
+        last.units = static_cast<std::uint8_t>(last.units + chunk.units);
+        continue;
+      }
+    }
+    plan.runs.push_back({chunk.first_unit, chunk.units, chunk.units});
+  }
+}
+
 void add_places(CodePackPlan& plan) {
   if (plan.channel_of_slot.size() > std::size_t{1} << 16) return;
   const auto in = static_cast<std::size_t>(plan.in);
@@ -146,7 +161,8 @@ CodePackPlan::Layout CodePackPlan::layout() const {
   layout.scales = piece_bytes(code_bytes());
   layout.chunks = layout.scales + piece_bytes(scale_bytes_total() + kScaleSlack);
   layout.pieces = layout.chunks + piece_bytes(chunks.size() * sizeof(Chunk));
-  layout.channels = layout.pieces + piece_bytes(pieces.size() * sizeof(Piece));
+  layout.runs = layout.pieces + piece_bytes(pieces.size() * sizeof(Piece));
+  layout.channels = layout.runs + piece_bytes(runs.size() * sizeof(DigitRun));
   layout.places =
       layout.channels + piece_bytes(channel_of_slot.size() * sizeof(channel_of_slot[0]));
   layout.total = layout.places + piece_bytes(place_of_channel.size() * sizeof(place_of_channel[0]));
@@ -177,6 +193,7 @@ CodePackPlan plan_codes(const Exl2Matrix& matrix, std::int64_t out) {
   }
   add_chunks(plan, group_scales);
   add_pieces(plan);
+  add_runs(plan);
   add_places(plan);
   return plan;
 }
@@ -205,6 +222,7 @@ CodePackPlan plan_codes(const GptqMatrix& matrix, std::int64_t out) {
   check_units(plan, matrix.name);
   add_chunks(plan, {});
   add_pieces(plan);
+  add_runs(plan);
   add_places(plan);
   return plan;
 }

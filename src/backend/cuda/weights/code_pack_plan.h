@@ -22,9 +22,10 @@ struct CodePackPlan {
   // Where a channel's activation lies (fragment_place of its slot), [in] and zeros up to a multiple
   // of 4; empty where 16 bits do not hold the places, or a channel has none.
   std::vector<std::uint16_t> place_of_channel;
-  std::vector<Chunk> chunks;  // of a strip
-  std::vector<Piece> pieces;  // of a strip
-  std::int32_t groups = 0;    // rows of scales
+  std::vector<Chunk> chunks;   // of a strip
+  std::vector<Piece> pieces;   // of a strip
+  std::vector<DigitRun> runs;  // of a strip's input
+  std::int32_t groups = 0;     // rows of scales
 
   std::int64_t units() const { return static_cast<std::int64_t>(group_of_unit.size()); }
   // That occur.
@@ -46,6 +47,7 @@ struct CodePackPlan {
     std::size_t scales = 0;
     std::size_t chunks = 0;
     std::size_t pieces = 0;
+    std::size_t runs = 0;
     std::size_t channels = 0;
     std::size_t places = 0;
     std::size_t total = 0;

@@ -22,8 +22,8 @@ struct CodeWeights {
   // The most that a piece takes: of codes, and of scales with what 16-byte copies bring along.
   std::uint32_t max_piece_bytes = 0;
   std::uint32_t max_piece_scale_bytes = 0;
-  // Equal gathers into slots and chunks have equal numbers: matrices that read the same input often
-  // agree on it.
+  // Equal gathers into slots and chunks, and so equal runs, have equal numbers: matrices that read
+  // the same input often agree on it.
   std::uint64_t gather = 0;
   // Equal places of channels have equal numbers, however the chunks are cut.
   std::uint64_t order = 0;

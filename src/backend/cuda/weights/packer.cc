@@ -107,6 +107,7 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   std::vector<std::byte> tables(layout.total - layout.chunks);
   put(tables.data(), plan.chunks);
   put(tables.data() + (layout.pieces - layout.chunks), plan.pieces);
+  put(tables.data() + (layout.runs - layout.chunks), plan.runs);
   put(tables.data() + (layout.channels - layout.chunks), plan.channel_of_slot);
   put(tables.data() + (layout.places - layout.chunks), plan.place_of_channel);
   stage().copy(memory + layout.chunks, tables.data(), tables.size());
@@ -115,6 +116,7 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   view.scales = memory + layout.scales;
   view.chunks = place<Chunk>(memory + layout.chunks, !plan.chunks.empty());
   view.pieces = place<Piece>(memory + layout.pieces, !plan.pieces.empty());
+  view.runs = place<DigitRun>(memory + layout.runs, !plan.runs.empty());
   weights.channel_of_slot =
       place<std::int32_t>(memory + layout.channels, !plan.channel_of_slot.empty());
   weights.place_of_channel =
@@ -123,6 +125,7 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   view.strips = static_cast<std::int32_t>(plan.strips());
   view.chunk_count = static_cast<std::int32_t>(plan.chunks.size());
   view.piece_count = static_cast<std::int32_t>(plan.pieces.size());
+  view.run_count = static_cast<std::int32_t>(plan.runs.size());
   view.groups = plan.groups;
   view.units = static_cast<std::int32_t>(plan.units());
   view.out = static_cast<std::int32_t>(plan.out);
