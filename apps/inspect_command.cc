@@ -45,7 +45,7 @@ struct InspectOptions {
     v.group("Plan");
     v(backend, {"--backend", "NAME", "auto, cpu, ref or cuda[:N], which needs no card here"});
     v(context, {"--ctx", "N", "tokens of a sequence", "the model's"});
-    v(cache, {"--cache", "TYPE", kCacheHelp, "fp16; ref: fp32"});
+    v(cache, {"--cache", "TYPE", cache_help(), "fp16; ref: fp32"});
     v(batch, {"--batch", "N", "sequences at once"});
     v(memory, {"--vram", "SIZE", "memory to fit into, such as 24GiB", "what is free"});
     v(embed_host, {"--embed-host", "", "keep the embedding in host memory (no effect on a CPU)"});

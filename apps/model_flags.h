@@ -12,8 +12,6 @@ namespace bl {
 
 inline constexpr const char* kLayerMapHelp =
     "layers that run, in order, some again or not at all, such as 0..15,11..31";
-inline constexpr const char* kCacheHelp =
-    "keys and values as fp32, fp16, fp8, q8, q6, q4, or apart as q8,q6, q8,q4, q6,q4";
 
 inline constexpr const char* kOverrideHelp =
     "modules whose names fit come from another model, such as '*.self_attn.*=DIR'";
@@ -31,17 +29,18 @@ inline std::vector<WeightOverride> overrides_of(const std::vector<std::string>& 
   return overrides;
 }
 
+inline const char* cache_help() {
+  static const std::string help =
+      "keys and values as " + cache_type_names() + ", or apart as q8,q4, q5,q3 …";
+  return help.c_str();
+}
+
 // What --cache says; nothing where it is not given. UsageError.
 inline std::optional<CacheTypes> cache_types_of(const std::string& flag) {
   if (flag.empty()) return std::nullopt;
-  const std::optional<CacheTypes> types = parse_cache_types(flag);
-  if (!types) {
-    fail_usage(
-        "--cache: '{}' is not one of fp32, fp16, fp8, q8, q6, q4, nor of keys and values "
-        "apart: q8,q6, q8,q4, q6,q4",
-        flag);
-  }
-  return types;
+  const ParsedCacheTypes parsed = parse_cache_types(flag);
+  if (!parsed.types) fail_usage("--cache: {}, such as q8 or q8,q4", parsed.fault);
+  return parsed.types;
 }
 
 }  // namespace bl

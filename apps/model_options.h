@@ -36,7 +36,7 @@ struct ModelOptions {
     v(backend, {"--backend", "NAME", "auto, cpu, ref or cuda[:N]"});
     v(threads, {"--threads", "N", "threads of the CPU", "physical cores"});
     v(context, {"--ctx", "N", context_help, context_default});
-    v(cache, {"--cache", "TYPE", kCacheHelp, "fp16; ref: fp32"});
+    v(cache, {"--cache", "TYPE", cache_help(), "fp16; ref: fp32"});
     v(rope_scale, {"--rope-scale", "X", "divide positions by X", "the model's"});
     v(rope_alpha, {"--rope-alpha", "X", "stretch the rotary base (NTK)", "the model's"});
     v(overrides, {"--override", "PATTERN=DIR", kOverrideHelp});

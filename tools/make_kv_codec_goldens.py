@@ -8,6 +8,7 @@ Prints the vectors of tests/backend/kv_codec_test.cc: element i of a row is
 import numpy as np
 
 F = np.float32
+DIVISORS = {2: (2, 2.25, 2.5, 2.875), 3: (4, 4.25, 3.75, 4.75), 4: (8, 8.5, 7.5, 7), 5: (16, 16.5, 15.75, 15)}
 
 
 def half(x):
@@ -57,22 +58,24 @@ def scale_of(y, bits):
     largest = np.abs(y).max()
     if largest == 0:
         return np.float16(0)
-    if bits != 4:
+    if bits > 5:
         return half((-largest if -largest in y else largest) / F(-h))
-    tried = [half(largest / F(d)) for d in (8, -8, 8.5, -8.5, 7.5, -7.5, 7, -7)]
+    tried = [half(largest / F(sign * d)) for d in DIVISORS[bits] for sign in (1, -1)]
     errors = [squared_error(y, F(s), h) for s in tried]
     return tried[int(np.argmin(errors))]
 
 
 def packed(n, bits):
     g, h = len(n), 1 << (bits - 1)
-    if bits == 8:
-        return bytes(n.tolist())
-    full = np.concatenate([n, np.full(64, h)])
-    half_g, quarter = (g + 1) // 2, (g + 3) // 4
-    out = [(full[i] & 15) | (full[i + half_g] & 15) << 4 for i in range(half_g)]
-    if bits == 6:
-        out += [sum((full[i + j * quarter] >> 4) << 2 * j for j in range(4)) for i in range(quarter)]
+    full = np.concatenate([n, np.full(32, h)])
+    out, lowest = [], 0
+    for width in (8, 4, 2, 1):
+        if not bits & width:
+            continue
+        size = -(-g * width // 8)
+        part = full >> lowest & (1 << width) - 1
+        out += [sum(part[i + j * size] << width * j for j in range(8 // width)) for i in range(size)]
+        lowest += width
     return bytes(int(byte) for byte in out)
 
 
@@ -90,5 +93,5 @@ def row(x, bits):
 for dim in (64, 45, 24):
     x = np.array([(37 * i + 11) % 41 - 20 for i in range(dim)], F) / F(16)
     x[6] += F(3)
-    for bits in (8, 6, 4):
+    for bits in (8, 7, 6, 5, 4, 3, 2):
         print(f'{{{dim}, {bits}, "{row(x, bits).hex()}"}},')

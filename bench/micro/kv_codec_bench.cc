@@ -77,12 +77,11 @@ void register_all() {
   for (const cpu::Isa isa : cpu::available_isas()) {
     const cpu::AttentionKernels& kernels = cpu::kernels_for(isa).attention;
     for (const int dim : {64, 128}) {
-      for (const CacheType type :
-           {CacheType::kF16, CacheType::kFp8, CacheType::kQ8, CacheType::kQ6, CacheType::kQ4}) {
-        const KvRow row = KvLayout{type, 1, dim, dim}.k_row();
+      for (const NamedCacheType& type : kCacheTypes) {
+        const KvRow row{type.code, type.bits, dim};
         const auto name = [&](const char* what) {
-          return std::string(cpu::name_of(isa)) + "/" + what + "/" + std::string(name_of(type)) +
-                 "/" + std::to_string(dim);
+          return std::string(cpu::name_of(isa)) + "/" + what + "/" + std::string(type.name) + "/" +
+                 std::to_string(dim);
         };
         benchmark::RegisterBenchmark(
             name("encode").c_str(),

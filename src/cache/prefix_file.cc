@@ -89,12 +89,11 @@ std::uint32_t number_of(CacheTypes types) {
 }
 
 std::optional<CacheTypes> types_of(std::uint32_t number) {
-  constexpr auto kLast = static_cast<std::uint32_t>(CacheType::kQ4);
   const std::uint32_t keys = number & 0xffu;
   const std::uint32_t values = number >> 8 == 0 ? keys : (number >> 8) - 1;
-  if (keys > kLast || values > kLast) return std::nullopt;
+  if (keys >= kCacheTypes.size() || values >= kCacheTypes.size()) return std::nullopt;
   const CacheTypes types{static_cast<CacheType>(keys), static_cast<CacheType>(values)};
-  if (number_of(types) != number) return std::nullopt;
+  if (number_of(types) != number || !types.go_together()) return std::nullopt;
   return types;
 }
 

@@ -54,19 +54,33 @@ std::uint16_t scale_of(const Group& y, int bits) {
   const float lowest = *std::min_element(y.begin(), y.end());
   const float extreme = highest > -lowest ? highest : lowest;
   if (extreme == 0.0f) return 0;
-  if (bits != 4) return saturated_half(extreme / static_cast<float>(-(1 << (bits - 1))));
+  if (bits > kKvSearchedBits) {
+    return saturated_half(extreme / static_cast<float>(-(1 << (bits - 1))));
+  }
   const float largest = std::fabs(extreme);
   std::uint16_t best = 0;
   float least = std::numeric_limits<float>::infinity();
-  for (const float divisor : {8.0f, -8.0f, 8.5f, -8.5f, 7.5f, -7.5f, 7.0f, -7.0f}) {
-    const std::uint16_t scale = saturated_half(largest / divisor);
-    const float error = squared_error(y, half_to_float(scale), 8);
+  for (int i = 0; i < 2 * kKvScaleDivisors; ++i) {
+    const float divisor = kv_scale_divisor(bits, i / 2);
+    const std::uint16_t scale = saturated_half(largest / (i % 2 == 0 ? divisor : -divisor));
+    const float error = squared_error(y, half_to_float(scale), 1 << (bits - 1));
     if (error < least) {
       least = error;
       best = scale;
     }
   }
   return best;
+}
+
+// body(width, lowest): the planes of codes of `bits`, with the lowest bit that each holds.
+template <class Body>
+void for_planes(int bits, const Body& body) {
+  int lowest = 0;
+  for (const int width : kKvPlanes) {
+    if ((bits & width) == 0) continue;
+    body(width, lowest);
+    lowest += width;
+  }
 }
 
 void encode_group(const Group& y, int count, int bits, std::byte* codes, std::byte* scale) {
@@ -78,21 +92,18 @@ void encode_group(const Group& y, int count, int bits, std::byte* codes, std::by
     return static_cast<int>(code_of(y[static_cast<std::size_t>(i)], inverse, half_levels)) +
            half_levels;
   };
-  if (bits == 8) {
-    for (int i = 0; i < count; ++i) codes[i] = static_cast<std::byte>(code(i));
-    return;
-  }
-  const int half = (count + 1) / 2;
-  for (int i = 0; i < half; ++i) {
-    codes[i] = static_cast<std::byte>((code(i) & 15) | ((code(half + i) & 15) << 4));
-  }
-  if (bits != 6) return;
-  const int quarter = (count + 3) / 4;
-  for (int i = 0; i < quarter; ++i) {
-    int pairs = 0;
-    for (int j = 0; j < 4; ++j) pairs |= (code(i + j * quarter) >> 4) << (2 * j);
-    codes[half + i] = static_cast<std::byte>(pairs);
-  }
+  for_planes(bits, [&](int width, int lowest) {
+    const int bytes = kv_plane_bytes(count, width);
+    for (int i = 0; i < bytes; ++i) {
+      int joined = 0;
+      for (int j = 0; j < 8 / width; ++j) {
+        const int part = code(i + j * bytes) >> lowest & ((1 << width) - 1);
+        joined |= part << (width * j);
+      }
+      codes[i] = static_cast<std::byte>(joined);
+    }
+    codes += bytes;
+  });
 }
 
 void decode_group(const std::byte* codes, const std::byte* scale, int count, int bits, float* x) {
@@ -100,18 +111,18 @@ void decode_group(const std::byte* codes, const std::byte* scale, int count, int
   std::memcpy(&stored, scale, sizeof stored);
   const float step = half_to_float(stored);
   const int half_levels = 1 << (bits - 1);
-  const int half = (count + 1) / 2;
-  const int quarter = (count + 3) / 4;
-  const auto byte = [&](int i) { return static_cast<int>(codes[i]); };
-  for (int i = 0; i < count; ++i) {
-    int n = 0;
-    if (bits == 8) {
-      n = byte(i);
-    } else {
-      n = i < half ? byte(i) & 15 : byte(i - half) >> 4;
-      if (bits == 6) n |= ((byte(half + i % quarter) >> (2 * (i / quarter))) & 3) << 4;
+  std::array<int, kKvScaleGroup> n{};
+  for_planes(bits, [&](int width, int lowest) {
+    const int bytes = kv_plane_bytes(count, width);
+    for (int i = 0; i < count; ++i) {
+      const int joined = static_cast<int>(codes[i % bytes]);
+      const int part = joined >> (width * (i / bytes)) & ((1 << width) - 1);
+      n[static_cast<std::size_t>(i)] |= part << lowest;
     }
-    x[i] = static_cast<float>(n - half_levels) * step;
+    codes += bytes;
+  });
+  for (int i = 0; i < count; ++i) {
+    x[i] = static_cast<float>(n[static_cast<std::size_t>(i)] - half_levels) * step;
   }
 }
 

@@ -1,54 +1,41 @@
 #include "ops/kv_layout.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
-#include <array>
-#include <utility>
+
+#include "base/check.h"
 
 namespace bl {
 namespace {
 
-constexpr std::array<std::pair<CacheType, std::string_view>, 6> kNames{{
-    {CacheType::kF32, "fp32"},
-    {CacheType::kF16, "fp16"},
-    {CacheType::kFp8, "fp8"},
-    {CacheType::kQ8, "q8"},
-    {CacheType::kQ6, "q6"},
-    {CacheType::kQ4, "q4"},
-}};
-
-KvRow row_of(CacheType type, int dim) {
-  switch (type) {
-    case CacheType::kF32:
-      return {KvRow::Code::kF32, 32, dim};
-    case CacheType::kF16:
-      return {KvRow::Code::kF16, 16, dim};
-    case CacheType::kFp8:
-      return {KvRow::Code::kE4M3, 8, dim};
-    case CacheType::kQ8:
-      return {KvRow::Code::kInt, 8, dim};
-    case CacheType::kQ6:
-      return {KvRow::Code::kInt, 6, dim};
-    case CacheType::kQ4:
-      return {KvRow::Code::kInt, 4, dim};
-  }
-  return {};
+const NamedCacheType* find(std::string_view name) {
+  const auto* found = std::find_if(kCacheTypes.begin(), kCacheTypes.end(),
+                                   [&](const NamedCacheType& named) { return named.name == name; });
+  return found == kCacheTypes.end() ? nullptr : found;
 }
 
-std::optional<CacheType> parse_cache_type(std::string_view name) {
-  for (const auto& [value, text] : kNames) {
-    if (text == name) return value;
-  }
-  return std::nullopt;
+const NamedCacheType& named(CacheType type) {
+  const auto* found = std::find_if(kCacheTypes.begin(), kCacheTypes.end(),
+                                   [&](const NamedCacheType& each) { return each.type == type; });
+  BL_CHECK(found != kCacheTypes.end());
+  return *found;
 }
+
+std::string names_of_types(bool only_int_codes) {
+  std::string names;
+  for (const NamedCacheType& each : kCacheTypes) {
+    if (only_int_codes && !is_int_code(each.type)) continue;
+    names.append(names.empty() ? "" : ", ").append(each.name);
+  }
+  return names;
+}
+
+KvRow row_of(CacheType type, int dim) { return {named(type).code, named(type).bits, dim}; }
 
 }  // namespace
 
-std::string_view name_of(CacheType type) {
-  for (const auto& [value, name] : kNames) {
-    if (value == type) return name;
-  }
-  return "?";
-}
+std::string_view name_of(CacheType type) { return named(type).name; }
 
 std::string name_of(CacheTypes types) {
   std::string name(name_of(types.k));
@@ -56,26 +43,41 @@ std::string name_of(CacheTypes types) {
   return name;
 }
 
-std::optional<CacheTypes> parse_cache_types(std::string_view name) {
+std::string cache_type_names() { return names_of_types(false); }
+
+ParsedCacheTypes parse_cache_types(std::string_view name) {
   const std::size_t comma = name.find(',');
-  const auto keys = parse_cache_type(name.substr(0, comma));
-  const auto values =
-      comma == std::string_view::npos ? keys : parse_cache_type(name.substr(comma + 1));
-  if (!keys || !values) return std::nullopt;
-  const CacheTypes types{*keys, *values};
-  const auto found = std::find(kAllCacheTypes.begin(), kAllCacheTypes.end(), types);
-  return found == kAllCacheTypes.end() ? std::nullopt : std::optional(types);
+  const bool apart = comma != std::string_view::npos;
+  const std::string_view of_keys = name.substr(0, comma);
+  const std::string_view of_values = apart ? name.substr(comma + 1) : of_keys;
+  if (of_values.find(',') != std::string_view::npos) {
+    return {{}, fmt::format("'{}' is more than a type of keys and a type of values", name)};
+  }
+  const NamedCacheType* keys = find(of_keys);
+  const NamedCacheType* values = find(of_values);
+  if (keys == nullptr || values == nullptr) {
+    return {{},
+            fmt::format("'{}' is none of {}", keys == nullptr ? of_keys : of_values,
+                        cache_type_names())};
+  }
+  const CacheTypes types{keys->type, values->type};
+  if (!types.go_together()) {
+    return {{}, fmt::format("'{}': keys and values apart are of {}", name, names_of_types(true))};
+  }
+  return {types, {}};
 }
 
 std::size_t KvRow::code_bytes() const {
   const auto elements = static_cast<std::size_t>(dim);
   const auto width = static_cast<std::size_t>(bits);
   if (code != Code::kInt) return elements * width / 8;
-  // Whole groups, and a last one whose nibbles and pairs of bits are rounded up to bytes.
-  const std::size_t last = elements % kKvScaleGroup;
-  const std::size_t whole = (elements - last) * width / 8;
-  if (bits == 8) return whole + last;
-  return whole + (last + 1) / 2 + (bits == 6 ? (last + 3) / 4 : 0);
+  // Whole groups, and a last one whose planes are each rounded up to bytes.
+  const int last = dim % kKvScaleGroup;
+  std::size_t bytes = (elements - static_cast<std::size_t>(last)) * width / 8;
+  for (const int plane : kKvPlanes) {
+    if ((bits & plane) != 0) bytes += static_cast<std::size_t>(kv_plane_bytes(last, plane));
+  }
+  return bytes;
 }
 
 std::size_t KvRow::bytes() const {

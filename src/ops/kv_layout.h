@@ -21,37 +21,7 @@ constexpr std::int64_t pages_for(std::int64_t tokens) {
   return (tokens + kPageSlots - 1) / kPageSlots;
 }
 
-enum class CacheType : std::uint8_t { kF32, kF16, kFp8, kQ8, kQ6, kQ4 };
-
-// Of keys and of values: the same, or integer codes of which those of keys have more bits. Keys
-// need them sooner, since their errors meet in an exponent.
-struct CacheTypes {
-  CacheType k = CacheType::kF16;
-  CacheType v = CacheType::kF16;
-
-  constexpr CacheTypes() = default;
-  constexpr CacheTypes(CacheType both) : k(both), v(both) {}  // NOLINT: as one says it
-  constexpr CacheTypes(CacheType keys, CacheType values) : k(keys), v(values) {}
-  constexpr bool are_one() const { return k == v; }
-  bool operator==(const CacheTypes&) const = default;
-};
-
-// All that there are together.
-inline constexpr std::array<CacheTypes, 9> kAllCacheTypes{
-    CacheType::kF32,
-    CacheType::kF16,
-    CacheType::kFp8,
-    CacheType::kQ8,
-    CacheType::kQ6,
-    CacheType::kQ4,
-    CacheTypes(CacheType::kQ8, CacheType::kQ6),
-    CacheTypes(CacheType::kQ8, CacheType::kQ4),
-    CacheTypes(CacheType::kQ6, CacheType::kQ4)};
-
-std::string_view name_of(CacheType type);  // "fp16", "q4", …
-std::string name_of(CacheTypes types);     // … or "q8,q4": of keys, of values
-// Nothing where it is none of them.
-std::optional<CacheTypes> parse_cache_types(std::string_view name);
+enum class CacheType : std::uint8_t { kF32, kF16, kFp8, kQ8, kQ6, kQ4, kQ7, kQ5, kQ3, kQ2 };
 
 // Number format of one row (one head's vector of one token). What the bytes mean: ops/kv_codec.h.
 struct KvRow {
@@ -68,7 +38,86 @@ struct KvRow {
   bool operator==(const KvRow&) const = default;
 };
 
+// The one list of types. Files hold an enumerator's value (docs/formats/prefix.md): new types have
+// new ones.
+struct NamedCacheType {
+  CacheType type;
+  std::string_view name;
+  KvRow::Code code;
+  int bits;
+};
+inline constexpr std::array<NamedCacheType, 10> kCacheTypes{{
+    {CacheType::kF32, "fp32", KvRow::Code::kF32, 32},
+    {CacheType::kF16, "fp16", KvRow::Code::kF16, 16},
+    {CacheType::kFp8, "fp8", KvRow::Code::kE4M3, 8},
+    {CacheType::kQ8, "q8", KvRow::Code::kInt, 8},
+    {CacheType::kQ7, "q7", KvRow::Code::kInt, 7},
+    {CacheType::kQ6, "q6", KvRow::Code::kInt, 6},
+    {CacheType::kQ5, "q5", KvRow::Code::kInt, 5},
+    {CacheType::kQ4, "q4", KvRow::Code::kInt, 4},
+    {CacheType::kQ3, "q3", KvRow::Code::kInt, 3},
+    {CacheType::kQ2, "q2", KvRow::Code::kInt, 2},
+}};
+
+constexpr bool is_int_code(CacheType type) {
+  for (const NamedCacheType& named : kCacheTypes) {
+    if (named.type == type) return named.code == KvRow::Code::kInt;
+  }
+  return false;
+}
+
+// Of keys and of values: the same, or integer codes of any two widths. Keys need bits sooner, since
+// their errors meet in an exponent.
+struct CacheTypes {
+  CacheType k = CacheType::kF16;
+  CacheType v = CacheType::kF16;
+
+  constexpr CacheTypes() = default;
+  constexpr CacheTypes(CacheType both) : k(both), v(both) {}  // NOLINT: as one says it
+  constexpr CacheTypes(CacheType keys, CacheType values) : k(keys), v(values) {}
+  constexpr bool are_one() const { return k == v; }
+  constexpr bool go_together() const { return are_one() || (is_int_code(k) && is_int_code(v)); }
+  bool operator==(const CacheTypes&) const = default;
+};
+
+// All that go together: those that are one, then the others.
+inline constexpr auto kAllCacheTypes = [] {
+  constexpr std::size_t kWidths = [] {
+    std::size_t widths = 0;
+    for (const NamedCacheType& named : kCacheTypes) widths += is_int_code(named.type) ? 1 : 0;
+    return widths;
+  }();
+  std::array<CacheTypes, kCacheTypes.size() + kWidths*(kWidths - 1)> all;
+  std::size_t count = 0;
+  for (const NamedCacheType& both : kCacheTypes) all[count++] = both.type;
+  for (const NamedCacheType& keys : kCacheTypes) {
+    for (const NamedCacheType& values : kCacheTypes) {
+      const CacheTypes types(keys.type, values.type);
+      if (!types.are_one() && types.go_together()) all[count++] = types;
+    }
+  }
+  return all;
+}();
+
+std::string_view name_of(CacheType type);  // "fp16", "q4", …
+std::string name_of(CacheTypes types);     // … or "q8,q4": of keys, of values
+// "fp32, fp16, …, q2".
+std::string cache_type_names();
+
+// What a name such as name_of gives says, or in one line why it says nothing.
+struct ParsedCacheTypes {
+  std::optional<CacheTypes> types;
+  std::string fault;
+};
+ParsedCacheTypes parse_cache_types(std::string_view name);
+
 inline constexpr int kKvScaleGroup = 32;  // elements that share a binary16 scale
+
+// Widths of the planes that a group's codes are cut into, lowest bits first: codes of b bits have
+// those planes whose width is a binary digit of b (7 = 4 + 2 + 1).
+inline constexpr std::array<int, 4> kKvPlanes{8, 4, 2, 1};
+// Of a plane of `width` bits each of `count` elements.
+constexpr int kv_plane_bytes(int count, int width) { return (count * width + 7) / 8; }
 
 // Keys and values of one layer for one page:
 //   K: [kv_heads][kPageSlots][k_row_bytes]   V: [kv_heads][kPageSlots][v_row_bytes]
@@ -80,8 +129,7 @@ inline constexpr int kKvScaleGroup = 32;  // elements that share a binary16 scal
 //   fp16   2d                                      16
 //   fp8    d                                       8
 //   q8     d + d/16 (codes, scales)                8.5
-//   q6     3d/4 + d/16                             6.5
-//   q4     d/2 + d/16                              4.5
+//   qB     B · d/8 + d/16, B = 7 … 2               B + 0.5
 //
 // Nothing outside a backend looks inside a page. So a backend may place the bytes of one head's
 // rows in its own order, as long as they stay within the head's share of the page and a page means

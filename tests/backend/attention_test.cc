@@ -9,6 +9,7 @@
 #include <ostream>
 
 #include "backend/device.h"
+#include "backend/sampled_cache_types.h"
 #include "ops/kv_codec.h"
 
 namespace bl::test {
@@ -70,7 +71,7 @@ std::vector<AttentionCase> attention_cases() {
       {"alibi", 6, 6, 64, 0, CacheType::kF32, {{0, 40}, {300, 1}}, 0, 0, false, true},
       {"all_at_once", 6, 2, 96, 0, CacheType::kF32, {{200, 80}, {300, 1}}, 8.0f, 100, true, true},
   };
-  for (const CacheTypes type : kAllCacheTypes) {
+  for (const CacheTypes type : sampled_cache_types()) {
     if (type == CacheType::kF32) continue;
     cases.push_back({"typed", 9, 3, 64, 0, type, {{0, 70}, {250, 9}, {300, 1}, {0, 257}}});
     for (const int dim : {80, 96, 112, 128, 192, 256, 8}) {
@@ -409,7 +410,7 @@ TEST_P(AttentionOp, ChunksDoNotMatter) {
   for (const bool deterministic : {false, true}) {
     Device device(GetParam());
     device.context().deterministic = deterministic;
-    for (const CacheTypes type : kAllCacheTypes) {
+    for (const CacheTypes type : sampled_cache_types()) {
       const AttentionCase whole{"whole", 6, 2, 64, 0, type, {{0, 300}}};
       const Problem problem(whole);
       const std::vector<float> at_once = run_case(device, problem);

@@ -15,8 +15,6 @@
 namespace bl::test {
 namespace {
 
-constexpr CacheType kTypes[] = {CacheType::kF32, CacheType::kF16, CacheType::kFp8,
-                                CacheType::kQ8,  CacheType::kQ6,  CacheType::kQ4};
 constexpr int kSimdDims[] = {2, 8, 12, 17, 31, 32, 64, 72, 80, 96, 112, 128, 192, 256, 576};
 
 class CpuKvCodec : public testing::TestWithParam<cpu::Isa> {
@@ -48,7 +46,8 @@ std::vector<std::vector<float>> inputs(int dim) {
 }
 
 TEST_P(CpuKvCodec, WritesTheBytesOfTheDefinition) {
-  for (const CacheType type : kTypes) {
+  for (const NamedCacheType& named : kCacheTypes) {
+    const CacheType type = named.type;
     for (const int dim : kSimdDims) {
       const KvLayout layout{type, 1, dim, dim};
       for (const KvRow& row : {layout.k_row(), layout.v_row()}) {
@@ -69,7 +68,8 @@ TEST_P(CpuKvCodec, WritesTheBytesOfTheDefinition) {
 }
 
 TEST_P(CpuKvCodec, ReadsValuesAndKeys) {
-  for (const CacheType type : kTypes) {
+  for (const NamedCacheType& named : kCacheTypes) {
+    const CacheType type = named.type;
     for (const int dim : kSimdDims) {
       const KvLayout layout{type, 1, dim, dim};
       const auto width = static_cast<std::size_t>(dim);

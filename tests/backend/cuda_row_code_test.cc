@@ -44,9 +44,13 @@ TEST(CudaRowCode, DecodesElementsOfAllRows) {
       decode_kv_row(row, bytes.data(), expected.data());
       const cuda::RowShape shape = cuda::row_shape(row);
       EXPECT_EQ(static_cast<std::size_t>(shape.bytes), row.bytes());
+      const bool usual = cuda::widths_of(shape) == cuda::Widths::kUsual;
       for (int e = 0; e < dim; ++e) {
-        ASSERT_EQ(cuda::decode_element(shape, bytes.data(), e),
-                  expected[static_cast<std::size_t>(e)])
+        const float wanted = expected[static_cast<std::size_t>(e)];
+        ASSERT_EQ(cuda::decode_element<cuda::Widths::kAny>(shape, bytes.data(), e), wanted)
+            << name_of(type) << " dim " << dim << " element " << e;
+        if (!usual) continue;
+        ASSERT_EQ(cuda::decode_element<cuda::Widths::kUsual>(shape, bytes.data(), e), wanted)
             << name_of(type) << " dim " << dim << " element " << e;
       }
     }
@@ -72,9 +76,35 @@ TEST(CudaRowCode, UnpacksWordsOfWholeGroups) {
                     : cuda::six_bit_quads(low, word_at(bytes.data() + 16 + 4 * (w % 2)), w);
       for (int i = 0; i < 4; ++i) {
         EXPECT_EQ(static_cast<int>(quads.near >> 8 * i & 255u),
-                  cuda::group_code(bytes.data(), 32, bits, 4 * w + i));
+                  cuda::group_code<cuda::Widths::kUsual>(bytes.data(), 32, bits, 4 * w + i));
         EXPECT_EQ(static_cast<int>(quads.far >> 8 * i & 255u),
-                  cuda::group_code(bytes.data(), 32, bits, 4 * w + 16 + i));
+                  cuda::group_code<cuda::Widths::kUsual>(bytes.data(), 32, bits, 4 * w + 16 + i));
+      }
+    }
+  }
+}
+
+TEST(CudaRowCode, UnpacksEightCodesOfAnyWidth) {
+  Random random(5);
+  for (int bits = 2; bits <= 8; ++bits) {
+    const KvRow row{KvRow::Code::kInt, bits, 32};
+    std::vector<std::byte> bytes(row.bytes());
+    std::vector<float> decoded(32);
+    encode_kv_row(row, random.normal(32).data(), bytes.data());
+    decode_kv_row(row, bytes.data(), decoded.data());
+    const cuda::RowShape shape = cuda::row_shape(row);
+    const float scale = cuda::float_of_half(cuda::read_half(bytes.data() + shape.code_bytes));
+    for (int part = 0; part < 4; ++part) {
+      const cuda::EightCodes codes = cuda::eight_codes(bits, part, [&](int word) {
+        EXPECT_LT(word, bits);
+        return word_at(bytes.data() + 4 * word);
+      });
+      for (int i = 0; i < 8; ++i) {
+        const std::uint32_t four = i < 4 ? codes.first : codes.second;
+        const auto n = static_cast<int>(four >> (8 * (i % 4)) & 255u);
+        EXPECT_EQ(static_cast<float>(n - (1 << (bits - 1))) * scale,
+                  decoded[static_cast<std::size_t>(8 * part + i)])
+            << bits << " bits, element " << 8 * part + i;
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/device.h"
+#include "backend/sampled_cache_types.h"
 #include "ops/kv_layout.h"
 
 namespace bl::test {
@@ -30,7 +31,7 @@ std::vector<Case> cases() {
   const std::vector<Sequence> few{{0, 3}, {255, 5}, {600, 2}, {62, 4}, {30, 1}};
   const std::vector<Sequence> prompt{{0, 150}, {70, 1}, {300, 40}};
   std::vector<Case> all;
-  for (const CacheTypes type : kAllCacheTypes) {
+  for (const CacheTypes type : sampled_cache_types()) {
     for (const std::vector<Sequence>& sequences : {decode, few, prompt}) {
       all.push_back({type, 9, 3, 64, 64, RopeStyle::kNeox, 0, sequences});
       all.push_back({type, 4, 2, 80, 32, RopeStyle::kInterleaved, 100, sequences});

@@ -268,19 +268,22 @@ TEST(AttentionPlan, FormsHaveKernels) {
   for (const CacheTypes type : kAllCacheTypes) {
     if (type == CacheType::kF32) continue;
     const bool half = type == CacheType::kF16;
+    const bool own = has_own_kernels(type);
     for (const int dim : {8, 64, 80, 128, 192, 256}) {
       for (const int rows : {1, 4, 8, 9, 64}) {
         const DecodeForm form = form_of(type, dim, rows);
-        const bool in_registers = !half && rows <= kFewRows && (dim == 64 || dim == 128);
+        const bool in_registers = own && rows <= kFewRows && (dim == 64 || dim == 128);
+        const bool lean = half || in_registers || (!own && dim <= 128);
         EXPECT_EQ(form.way, half           ? DecodeWay::kHalves
                             : in_registers ? DecodeWay::kCodes
                                            : DecodeWay::kTile);
-        EXPECT_EQ(form.query_tiles, rows <= kFewRows && (half || in_registers) ? 1 : 2);
+        EXPECT_EQ(form.query_tiles, rows <= kFewRows && lean ? 1 : 2);
         EXPECT_EQ(form.clusters, dim <= 128 && form.query_tiles == 1) << dim << " x " << rows;
       }
     }
   }
   EXPECT_EQ(decode_form(CacheType::kQ4, 128, 64, 4).way, DecodeWay::kTile);
+  EXPECT_EQ(decode_form({CacheType::kQ5, CacheType::kQ3}, 64, 192, 4).query_tiles, 2);
   EXPECT_FALSE(decode_form(CacheType::kF16, 192, 128, 4).clusters);
 }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <set>
 
 #include "base/error.h"
 
@@ -59,22 +60,59 @@ TEST(KvCache, BytesOfAnElement) {
     EXPECT_EQ(bits(CacheType::kF16, dim), 16.0);
     EXPECT_EQ(bits(CacheType::kFp8, dim), 8.0);
     EXPECT_EQ(bits(CacheType::kQ8, dim), 8.5);
+    EXPECT_EQ(bits(CacheType::kQ7, dim), 7.5);
     EXPECT_EQ(bits(CacheType::kQ6, dim), 6.5);
+    EXPECT_EQ(bits(CacheType::kQ5, dim), 5.5);
     EXPECT_EQ(bits(CacheType::kQ4, dim), 4.5);
+    EXPECT_EQ(bits(CacheType::kQ3, dim), 3.5);
+    EXPECT_EQ(bits(CacheType::kQ2, dim), 2.5);
     EXPECT_EQ(bits({CacheType::kQ8, CacheType::kQ4}, dim), 6.5);
+    EXPECT_EQ(bits({CacheType::kQ2, CacheType::kQ7}, dim), 5.0);
   }
 }
 
 TEST(KvCache, TypesHaveNames) {
   for (const CacheTypes types : kAllCacheTypes) {
-    EXPECT_EQ(parse_cache_types(name_of(types)), types) << name_of(types);
+    EXPECT_EQ(parse_cache_types(name_of(types)).types, types) << name_of(types);
   }
-  EXPECT_EQ(parse_cache_types("q8,q4"), CacheTypes(CacheType::kQ8, CacheType::kQ4));
-  EXPECT_EQ(parse_cache_types("q4,q4"), CacheType::kQ4);
-  for (const char* name :
-       {"", ",", "q5", "q8,", ",q8", "q4,q8", "fp16,q4", "fp32,fp16", "q8,q4,q4"}) {
-    EXPECT_EQ(parse_cache_types(name), std::nullopt) << name;
+  EXPECT_EQ(parse_cache_types("q8,q4").types, CacheTypes(CacheType::kQ8, CacheType::kQ4));
+  EXPECT_EQ(parse_cache_types("q3,q5").types, CacheTypes(CacheType::kQ3, CacheType::kQ5));
+  EXPECT_EQ(parse_cache_types("q4,q4").types, CacheType::kQ4);
+}
+
+TEST(KvCache, AllPairsOfWidthsGoTogether) {
+  std::set<std::pair<int, int>> pairs;
+  for (const CacheTypes types : kAllCacheTypes) {
+    const KvLayout layout{types, 1, 64, 64};
+    if (!layout.k_row().rotated()) continue;
+    EXPECT_TRUE(layout.v_row().rotated());
+    pairs.emplace(layout.k_row().bits, layout.v_row().bits);
   }
+  EXPECT_EQ(pairs.size(), 49u);
+  EXPECT_EQ(pairs.begin()->first, 2);
+  EXPECT_EQ(pairs.rbegin()->first, 8);
+}
+
+TEST(KvCache, NamesThatSayNothingSayWhy) {
+  const auto expect_fault = [](std::string_view name, const std::string& fault) {
+    const ParsedCacheTypes parsed = parse_cache_types(name);
+    EXPECT_EQ(parsed.types, std::nullopt) << name;
+    EXPECT_EQ(parsed.fault, fault);
+  };
+  const std::string all = " is none of fp32, fp16, fp8, q8, q7, q6, q5, q4, q3, q2";
+  const std::string apart = ": keys and values apart are of q8, q7, q6, q5, q4, q3, q2";
+  for (const std::string name : {"", "q9", "q1", "q", "4", "Q4", "int8", "q4 "}) {
+    expect_fault(name, "'" + name + "'" + all);
+  }
+  expect_fault("q4,q9", "'q9'" + all);
+  expect_fault("q1,q4", "'q1'" + all);
+  expect_fault("q8,", "''" + all);
+  expect_fault(",q8", "''" + all);
+  expect_fault("q4,fp16", "'q4,fp16'" + apart);
+  expect_fault("fp16,q4", "'fp16,q4'" + apart);
+  expect_fault("fp8,q8", "'fp8,q8'" + apart);
+  expect_fault("fp32,fp16", "'fp32,fp16'" + apart);
+  expect_fault("q8,q4,q4", "'q8,q4,q4' is more than a type of keys and a type of values");
 }
 
 TEST(KvCache, PagesForTokens) {

@@ -111,6 +111,30 @@ TEST_F(PrefixFile, EveryCacheTypeComesBack) {
   }
 }
 
+// Files that were written before a type was added keep what their number means.
+TEST_F(PrefixFile, TypesHaveTheNumbersOfTheTable) {
+  const std::vector<std::pair<std::string_view, std::uint32_t>> table{{"fp32", 0},
+                                                                      {"fp16", 1},
+                                                                      {"fp8", 2},
+                                                                      {"q8", 3},
+                                                                      {"q6", 4},
+                                                                      {"q4", 5},
+                                                                      {"q7", 6},
+                                                                      {"q5", 7},
+                                                                      {"q3", 8},
+                                                                      {"q2", 9},
+                                                                      {"q8,q6", 3 + 256 * 5},
+                                                                      {"q6,q4", 4 + 256 * 6},
+                                                                      {"q2,q7", 9 + 256 * 7}};
+  for (const auto& [name, number] : table) {
+    text_.kind.type = parse_cache_types(name).types.value();
+    write();
+    std::uint32_t written = 0;
+    std::memcpy(&written, bytes().data() + 48, sizeof written);
+    EXPECT_EQ(written, number) << name;
+  }
+}
+
 TEST_F(PrefixFile, EveryTruncationIsAnError) {
   write();
   const std::string all = bytes();
@@ -158,9 +182,11 @@ TEST_F(PrefixFile, CountsThatCannotBe) {
   const std::uint64_t size = fs::file_size(path_);
   expect_number_refused(12, std::uint32_t{0}, "a header of 0 bytes");
   expect_number_refused(12, ~std::uint32_t{0}, "a header of 4294967295 bytes");
-  expect_number_refused(48, std::uint32_t{6}, "cache type 6");
+  expect_number_refused(48, std::uint32_t{10}, "cache type 10");
   expect_number_refused(48, std::uint32_t{3 | 4 << 8}, "cache type 1027");  // twice the same
-  expect_number_refused(48, std::uint32_t{3 | 7 << 8}, "cache type 1795");
+  expect_number_refused(48, std::uint32_t{3 | 11 << 8}, "cache type 2819");
+  expect_number_refused(48, std::uint32_t{1 | 6 << 8}, "cache type 1537");  // fp16,q4
+  expect_number_refused(48, std::uint32_t{3 | 3 << 8}, "cache type 771");   // q8,fp8
   expect_number_refused(48, std::uint32_t{3 | 6 << 8 | 1 << 20}, "cache type");
   expect_number_refused(52, std::uint32_t{16}, "pages of 16 tokens");
   expect_number_refused(56, std::uint64_t{0}, "0 tokens");

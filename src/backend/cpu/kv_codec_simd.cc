@@ -1,8 +1,10 @@
 // Rows of the cache: the formats of ops/kv_codec.h, to the same bytes.
 
 #include "backend/cpu/attention_simd.h"
+#include "backend/cpu/kv_planes_simd.h"
 #include "backend/cpu/simd/vec_bits.h"
 #include "backend/cpu/simd/vec_runs.h"
+#include "ops/kv_codec.h"
 
 namespace bl::cpu::BL_ISA {
 namespace {
@@ -90,8 +92,8 @@ Codes codes_of(const Group& y, float step, float half_levels) {
   return {code(y.low), code(y.high)};
 }
 
-float squared_error(const Group& y, float step) {
-  const Codes codes = codes_of(y, step, 8.0f);
+float squared_error(const Group& y, float step, float half_levels) {
+  const Codes codes = codes_of(y, step, half_levels);
   const F32x16 s = F32x16::splat(step);
   const F32x16 a = y.low - codes.low * s;
   const F32x16 b = y.high - codes.high * s;
@@ -115,15 +117,29 @@ struct Scale {
   std::uint16_t bits = 0;
 };
 
-// The best scale of 4 bits for a group whose largest magnitude is `largest`.
-Scale search_scale(const Group& y, float largest) {
-  constexpr float kDivisors[16] = {8.0f, -8.0f, 8.5f, -8.5f, 7.5f, -7.5f, 7.0f, -7.0f,
-                                   1.0f, 1.0f,  1.0f, 1.0f,  1.0f, 1.0f,  1.0f, 1.0f};
-  const HalfScales scales = round_scales(F32x16::splat(largest) / F32x16::load(kDivisors));
+// What the largest magnitude is divided by, for scales of each width that are searched.
+struct Divisors {
+  static constexpr int kTried = 2 * kKvScaleDivisors;
+  float of[kKvSearchedBits + 1][16] = {};
+  constexpr Divisors() {
+    for (int bits = 2; bits <= kKvSearchedBits; ++bits) {
+      for (int i = 0; i < 16; ++i) {
+        const float divisor = i < kTried ? kv_scale_divisor(bits, i / 2) : 1.0f;
+        of[bits][i] = i % 2 == 0 ? divisor : -divisor;
+      }
+    }
+  }
+};
+
+// The best scale of few bits for a group whose largest magnitude is `largest`.
+Scale search_scale(const Group& y, int bits, float largest) {
+  static constexpr Divisors kDivisors;
+  const HalfScales scales = round_scales(F32x16::splat(largest) / F32x16::load(kDivisors.of[bits]));
+  const auto half_levels = static_cast<float>(1 << (bits - 1));
   Scale best;
   float least = __builtin_inff();
-  for (int i = 0; i < 8; ++i) {
-    const float error = squared_error(y, scales.value[i]);
+  for (int i = 0; i < Divisors::kTried; ++i) {
+    const float error = squared_error(y, scales.value[i], half_levels);
     if (error < least) {
       least = error;
       best = {scales.value[i], scales.bits[i]};
@@ -137,17 +153,10 @@ Scale scale_of(const Group& y, int bits) {
   const float lowest_negated = max_lane(max(negate(y.low), negate(y.high)));
   const float extreme = highest > lowest_negated ? highest : -lowest_negated;
   if (extreme == 0.0f) return {};
-  if (bits == 4) return search_scale(y, extreme < 0.0f ? -extreme : extreme);
+  if (bits <= kKvSearchedBits) return search_scale(y, bits, extreme < 0.0f ? -extreme : extreme);
   const auto half_levels = static_cast<float>(1 << (bits - 1));
   const HalfScales scales = round_scales(F32x16::splat(extreme / -half_levels));
   return {scales.value[0], scales.bits[0]};
-}
-
-// Eight bytes at once, for shifts that stay inside each byte.
-std::uint64_t load_eight(const std::uint8_t* p) {
-  std::uint64_t bytes;
-  __builtin_memcpy(&bytes, p, 8);
-  return bytes;
 }
 
 // Bits 4 and 5 of the codes of a whole group: first those of element l in bits 0 and 1 of byte l,
@@ -159,26 +168,12 @@ void store_pairs(I32x16 low, I32x16 high, std::byte* out) {
   __builtin_memcpy(out, &pairs, 8);
 }
 
-// What encode_group of ops/kv_codec.cc writes for a group that may be short.
-void pack_codes(const std::uint8_t* n, int bits, int count, std::byte* out) {
-  const int half = (count + 1) / 2;
-  for (int i = 0; i < half; ++i) {
-    out[i] = static_cast<std::byte>((n[i] & 15) | ((n[half + i] & 15) << 4));
-  }
-  if (bits != 6) return;
-  const int quarter = (count + 3) / 4;
-  for (int i = 0; i < quarter; ++i) {
-    out[half + i] =
-        static_cast<std::byte>(n[i] >> 4 | (n[i + quarter] >> 4) << 2 |
-                               (n[i + 2 * quarter] >> 4) << 4 | (n[i + 3 * quarter] >> 4) << 6);
-  }
-}
-
 void store_codes(const Codes& codes, int bits, int count, std::byte* out) {
   const I32x16 middle = I32x16::splat(1 << (bits - 1));
   const I32x16 low = round_to_int(codes.low) + middle;
   const I32x16 high = round_to_int(codes.high) + middle;
-  if (bits != 8 && count == kKvScaleGroup) {
+  const bool whole = count == kKvScaleGroup;
+  if (whole && (bits == 4 || bits == 6)) {
     const I32x16 nibble = I32x16::splat(15);
     store_bytes((low & nibble) + shift_left<4>(high & nibble), bytes_of(out));
     if (bits == 6) store_pairs(low, high, out + 16);
@@ -189,9 +184,11 @@ void store_codes(const Codes& codes, int bits, int count, std::byte* out) {
   store_bytes(high, n + 16);
   if (bits == 8) {
     __builtin_memcpy(out, n, static_cast<std::size_t>(count));
-    return;
+  } else if (whole) {
+    pack_whole_group(n, bits, bytes_of(out));
+  } else {
+    pack_group(n, bits, count, bytes_of(out));
   }
-  pack_codes(n, bits, count, out);
 }
 
 void encode_groups(const RowFormat& format, const float* y, std::byte* row) {
@@ -213,8 +210,13 @@ struct GroupCodes {
 };
 
 GroupCodes load_codes(const std::uint8_t* codes, int bits) {
+  if (bits == 8) return {I32x16::load_bytes(codes), I32x16::load_bytes(codes + 16)};
+  if (bits != 4 && bits != 6) {
+    std::uint8_t n[kKvScaleGroup];
+    unpack_whole_group(codes, bits, n);
+    return {I32x16::load_bytes(n), I32x16::load_bytes(n + 16)};
+  }
   const I32x16 first = I32x16::load_bytes(codes);
-  if (bits == 8) return {first, I32x16::load_bytes(codes + 16)};
   const GroupCodes nibbles{first & I32x16::splat(15), shift_right<4>(first)};
   if (bits == 4) return nibbles;
   // The reverse of store_pairs.
@@ -225,15 +227,6 @@ GroupCodes load_codes(const std::uint8_t* codes, int bits) {
   const I32x16 pairs = I32x16::load_bytes(bytes);
   return {nibbles.low + shift_left<4>(pairs & I32x16::splat(3)),
           nibbles.high + (pairs & I32x16::splat(48))};
-}
-
-int code_at(const std::uint8_t* codes, int bits, int count, int i) {
-  if (bits == 8) return codes[i];
-  const int half = (count + 1) / 2;
-  const int quarter = (count + 3) / 4;
-  const int nibble = i < half ? codes[i] & 15 : codes[i - half] >> 4;
-  if (bits == 4) return nibble;
-  return nibble | ((codes[half + i % quarter] >> (2 * (i / quarter))) & 3) << 4;
 }
 
 void decode_int_value(const RowFormat& format, const std::byte* row, float* values) {
@@ -253,7 +246,7 @@ void decode_int_value(const RowFormat& format, const std::byte* row, float* valu
       continue;
     }
     for (int i = 0; i < count; ++i) {
-      out[i] = static_cast<float>(code_at(codes, format.bits, count, i) - half_levels) * step;
+      out[i] = static_cast<float>(code_in_group(codes, format.bits, count, i) - half_levels) * step;
     }
   }
 }
@@ -262,6 +255,7 @@ void decode_int_value(const RowFormat& format, const std::byte* row, float* valu
 struct KeyGroup {
   const std::uint8_t* codes = nullptr;  // [bytes of the group][16]
   int count = 0;
+  int bits = 0;
   int half_levels = 0;
   F32x16 scale;
   float* keys = nullptr;  // [count][16]
@@ -301,12 +295,31 @@ void decode_six_bits(const KeyGroup& g) {
   }
 }
 
+// Any width: the bytes of an element's planes, sixteen keys abreast, are joined as bytes.
+void decode_planes(const KeyGroup& g) {
+  for (int i = 0; i < g.count; ++i) {
+    std::uint64_t first = 0;
+    std::uint64_t second = 0;
+    for_planes(g.bits, g.count, [&](const Plane& plane) {
+      const std::uint8_t* at = g.codes + (plane.begin + i % plane.bytes) * kLaneSlots;
+      const int place = i / plane.bytes * plane.width;
+      first |= (load_eight(at) >> place & plane.mask()) << plane.lowest;
+      second |= (load_eight(at + 8) >> place & plane.mask()) << plane.lowest;
+    });
+    const std::uint64_t joined[2] = {first, second};
+    std::uint8_t n[kLaneSlots];
+    __builtin_memcpy(n, joined, sizeof n);
+    g.put(i, I32x16::load_bytes(n));
+  }
+}
+
 void decode_int_keys(const RowFormat& format, const std::byte* run, float* keys) {
   const std::byte* scales = run + kLaneSlots * format.code_bytes;
   for (int begin = 0; begin < format.dim; begin += kKvScaleGroup, scales += 2 * kLaneSlots) {
     const KeyGroup group{
         .codes = bytes_of(run) + begin * format.bits / 8 * kLaneSlots,
         .count = format.dim - begin < kKvScaleGroup ? format.dim - begin : kKvScaleGroup,
+        .bits = format.bits,
         .half_levels = 1 << (format.bits - 1),
         .scale = F32x16::load_half(scales),
         .keys = keys + begin * kLaneSlots};
@@ -314,8 +327,10 @@ void decode_int_keys(const RowFormat& format, const std::byte* run, float* keys)
       decode_bytes(group);
     } else if (format.bits == 4) {
       decode_nibbles(group);
-    } else {
+    } else if (format.bits == 6) {
       decode_six_bits(group);
+    } else {
+      decode_planes(group);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "backend/cuda/on_cuda_device.h"
+#include "backend/sampled_cache_types.h"
 
 namespace bl::test {
 namespace {
@@ -78,7 +79,7 @@ struct WriteCase {
 
 TEST_F(CudaFusedOps, RopeAndWriteIsBoth) {
   std::vector<WriteCase> cases;
-  for (const CacheTypes type : kAllCacheTypes) {
+  for (const CacheTypes type : sampled_cache_types()) {
     cases.push_back({type, 32, 8, 128, 128, RopeStyle::kNeox, 1});
     cases.push_back({type, 9, 3, 64, 64, RopeStyle::kNeox, 40});
     cases.push_back({type, 8, 2, 128, 128, RopeStyle::kNeox, 100});
@@ -163,7 +164,7 @@ struct AttendCase {
 // Three sequences of a token each: an empty one, a short one, one of several pages and pieces.
 TEST_F(CudaFusedOps, RopeWriteAttendIsAll) {
   std::vector<AttendCase> cases;
-  for (const CacheTypes type : kAllCacheTypes) {
+  for (const CacheTypes type : sampled_cache_types()) {
     cases.push_back({type, 8, 2, 128, 128, RopeStyle::kNeox, 0});
     cases.push_back({type, 9, 3, 64, 64, RopeStyle::kNeox, 0});
     cases.push_back({type, 4, 2, 80, 32, RopeStyle::kInterleaved, 300});

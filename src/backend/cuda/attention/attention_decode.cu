@@ -26,7 +26,8 @@ void launch_decode_of(const DecodeRun& run, CacheTypes types, const DecodeForm& 
     case DecodeWay::kCodes:
       return launch_decode_codes(run, types);
     case DecodeWay::kTile:
-      return launch_decode_tile(run, types);
+      return has_own_kernels(types) ? launch_decode_tile(run, types)
+                                    : launch_decode_any(run, form.query_tiles);
   }
 }
 

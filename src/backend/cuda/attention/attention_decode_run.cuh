@@ -22,6 +22,7 @@ struct DecodeRun {
 
 void launch_decode_codes(const DecodeRun& run, CacheTypes types);
 void launch_decode_tile(const DecodeRun& run, CacheTypes types);
+void launch_decode_any(const DecodeRun& run, int query_tiles);
 
 template <class Room>
 void launch_decode(const DecodeRun& run) {

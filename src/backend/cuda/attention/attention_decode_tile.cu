@@ -17,7 +17,7 @@ void launch_of(const DecodeRun& run) {
 }  // namespace
 
 void launch_decode_tile(const DecodeRun& run, CacheTypes types) {
-  launch_for_codes(types, [&](auto constant) { launch_of<constant()>(run); });
+  BL_CHECK(launch_own(types, [&](auto constant) { launch_of<constant()>(run); }));
 }
 
 }  // namespace bl::cuda

@@ -56,6 +56,7 @@ __device__ const std::byte* row_at(const AttentionParams& p, const ExactRow& row
               : p.v + page * p.v_page_bytes + static_cast<std::int64_t>(slot) * p.v_row.bytes;
 }
 
+template <Widths kWidths>
 __device__ __forceinline__ float score_of(const AttentionParams& p, const ExactRow& row,
                                           const float* q, int key) {
   const std::byte* k = row_at(p, row, true, key);
@@ -70,7 +71,7 @@ __device__ __forceinline__ float score_of(const AttentionParams& p, const ExactR
     for (; d < p.k_row.dim; ++d) sums[0] = fmaf(q[d], floats[d], sums[0]);
   } else {
     for (int d = 0; d < p.k_row.dim; ++d) {
-      sums[0] = fmaf(q[d], decode_element(p.k_row, k, d), sums[0]);
+      sums[0] = fmaf(q[d], decode_element<kWidths>(p.k_row, k, d), sums[0]);
     }
   }
   float score =
@@ -100,6 +101,7 @@ struct KeyRange {
   int end;
 };
 
+template <Widths kWidths>
 __device__ __forceinline__ void add_keys(const AttentionParams& p, const ExactRow& row,
                                          const ExactRoom& held, const KeyRange& keys,
                                          Running& running) {
@@ -107,7 +109,7 @@ __device__ __forceinline__ void add_keys(const AttentionParams& p, const ExactRo
   const auto [first, end] = keys;
   const auto [q, sum, weights] = held;
   const int key = first + static_cast<int>(threadIdx.x);
-  const float score = key < end ? score_of(p, row, q, key) : -INFINITY;
+  const float score = key < end ? score_of<kWidths>(p, row, q, key) : -INFINITY;
   const float top = fmaxf(running.top, over_cta(score, true, room));
   const float share = expf(score - top);
   weights[threadIdx.x] = share;
@@ -119,7 +121,7 @@ __device__ __forceinline__ void add_keys(const AttentionParams& p, const ExactRo
     for (int i = 0; first + i < end; ++i) {
       const std::byte* v = row_at(p, row, false, first + i);
       const float x = p.v_row.code == KvRow::Code::kF32 ? reinterpret_cast<const float*>(v)[d]
-                                                        : decode_element(p.v_row, v, d);
+                                                        : decode_element<kWidths>(p.v_row, v, d);
       value = fmaf(weights[i], x, value);
     }
     sum[d] = value;
@@ -128,6 +130,7 @@ __device__ __forceinline__ void add_keys(const AttentionParams& p, const ExactRo
 }
 
 // Grid (heads, most tokens of a span, spans).
+template <Widths kWidths>
 __global__ void __launch_bounds__(kThreads)
     exact_kernel(const __grid_constant__ AttentionParams p) {
   allow_next();
@@ -153,7 +156,8 @@ __global__ void __launch_bounds__(kThreads)
   const int first = p.window > 0 && row.position >= p.window ? row.position + 1 - p.window : 0;
   Running running;
   for (int key = first; key <= row.position; key += kThreads) {
-    add_keys(p, row, {q, sum, weights}, {key, min(key + kThreads, row.position + 1)}, running);
+    add_keys<kWidths>(p, row, {q, sum, weights}, {key, min(key + kThreads, row.position + 1)},
+                      running);
   }
   if (p.sinks != nullptr) {
     const float top = fmaxf(running.top, p.sinks[head]);
@@ -178,8 +182,11 @@ void attention_exact(ExecContext& ctx, const AttentionParams& params, const Devi
   const std::size_t bytes = shared_bytes(params.k_row.dim, params.v_row.dim);
   const dim3 grid(static_cast<unsigned>(params.kv_heads * params.group),
                   static_cast<unsigned>(tokens), static_cast<unsigned>(host.spans()));
-  allow_shared_bytes(exact_kernel, bytes);
-  launch(shape_of(ctx, grid, dim3(kThreads), bytes), exact_kernel, params);
+  const auto kernel = widths_of(params.k_row, params.v_row) == Widths::kAny
+                          ? exact_kernel<Widths::kAny>
+                          : exact_kernel<Widths::kUsual>;
+  allow_shared_bytes(kernel, bytes);
+  launch(shape_of(ctx, grid, dim3(kThreads), bytes), kernel, params);
 }
 
 }  // namespace bl::cuda

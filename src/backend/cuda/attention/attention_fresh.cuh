@@ -76,8 +76,9 @@ class FreshGroups {
           const RowShape shape = is_value != 0 ? TypeOfRows<kTypes.v>::shape(fresh_.write.v.shape)
                                                : TypeOfRows<kTypes.k>::shape(fresh_.write.k.shape);
           if (first(i) >= shape.dim) continue;
-          encode_group(shape, first(i), is_value != 0 ? value_[i] : key,
-                       is_value != 0 ? value_to_ : key_to_);
+          encode_group<TypeOfRows<kTypes.k>::kWidths>(shape, first(i),
+                                                      is_value != 0 ? value_[i] : key,
+                                                      is_value != 0 ? value_to_ : key_to_);
         }
       }
     }

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "backend/cuda/attention/attention_plan.h"
 #include "backend/cuda/device/launch.cuh"
 #include "base/check.h"
 #include "ops/kv_layout.h"
@@ -20,18 +21,17 @@ void allow_shared_bytes(void (*kernel)(Parameters...), std::size_t bytes) {
 template <CacheTypes kTypes>
 using CacheTypesConstant = std::integral_constant<CacheTypes, kTypes>;
 
-// launch(CacheTypesConstant<types>{}) for types whose rows are codes: all of kAllCacheTypes, from
-// number kFrom on, but for those of plain floats.
+// launch(CacheTypesConstant<types>{}) for types of kOwnKernels, from number kFrom on; false for all
+// others.
 template <std::size_t kFrom = 0, class Launch>
-void launch_for_codes(CacheTypes types, const Launch& launch) {
-  if constexpr (kFrom == kAllCacheTypes.size()) {
-    BL_CHECK(false);
+bool launch_own(CacheTypes types, const Launch& launch) {
+  if constexpr (kFrom == kOwnKernels.size()) {
+    return false;
   } else {
-    constexpr CacheTypes kTypes = kAllCacheTypes[kFrom];
-    if constexpr (kTypes.k != CacheType::kF32 && kTypes.k != CacheType::kF16) {
-      if (types == kTypes) return launch(CacheTypesConstant<kTypes>{});
-    }
-    launch_for_codes<kFrom + 1>(types, launch);
+    constexpr CacheTypes kTypes = kOwnKernels[kFrom];
+    if (types != kTypes) return launch_own<kFrom + 1>(types, launch);
+    launch(CacheTypesConstant<kTypes>{});
+    return true;
   }
 }
 

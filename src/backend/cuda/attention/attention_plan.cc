@@ -133,6 +133,10 @@ std::size_t packed_ints(std::int64_t sequences, std::int64_t max_pages) {
       sequences * (static_cast<std::int64_t>(sizeof(SpanEntry) / 4) + stride + kCountersPerSpan));
 }
 
+bool has_own_kernels(CacheTypes types) {
+  return std::find(kOwnKernels.begin(), kOwnKernels.end(), types) != kOwnKernels.end();
+}
+
 DecodeForm decode_form(CacheTypes types, int k_dim, int v_dim, int rows) {
   constexpr int kWidest = 128;  // whose kernels have the registers and the shared memory
   const bool few = rows <= kFewRows;
@@ -141,6 +145,8 @@ DecodeForm decode_form(CacheTypes types, int k_dim, int v_dim, int rows) {
     // The same sums in the same order with either number of tiles.
     form.way = DecodeWay::kHalves;
     form.query_tiles = few ? 1 : 2;
+  } else if (!has_own_kernels(types)) {
+    form.query_tiles = few && std::max(k_dim, v_dim) <= kWidest ? 1 : 2;
   } else if (few && k_dim == v_dim && (k_dim == 64 || k_dim == kWidest)) {
     form.way = DecodeWay::kCodes;
     form.query_tiles = 1;

@@ -1,6 +1,7 @@
 #pragma once
 // How the sequences of a step are shared out among kernels. Pure arithmetic on the host.
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -80,6 +81,17 @@ SpanPlan plan_spans(std::span<const SequenceSpan> sequences);
 
 // Upper bound of packed ints of `sequences` spans of at most `max_pages` pages each.
 std::size_t packed_ints(std::int64_t sequences, std::int64_t max_pages);
+
+// Types of coded rows that have kernels of their own. Integer codes of all other pairs of widths
+// share kernels that are told the widths (docs/adr/0031).
+inline constexpr std::array<CacheTypes, 7> kOwnKernels{CacheType::kFp8,
+                                                       CacheType::kQ8,
+                                                       CacheType::kQ6,
+                                                       CacheType::kQ4,
+                                                       CacheTypes(CacheType::kQ8, CacheType::kQ6),
+                                                       CacheTypes(CacheType::kQ8, CacheType::kQ4),
+                                                       CacheTypes(CacheType::kQ6, CacheType::kQ4)};
+bool has_own_kernels(CacheTypes types);
 
 // How keys and values get from the cache into fragments of products.
 enum class DecodeWay : std::uint8_t {

@@ -48,7 +48,8 @@ void attention_prefill(ExecContext& ctx, const AttentionParams& params, const De
   BL_CHECK(turns == nullptr);
   const PrefillRun run{ctx, part, plan.host.prefill_spans, plan.host.prefill_tokens * params.group};
   if (types == CacheType::kF16) return launch_prefill_of<CacheType::kF16>(run);
-  launch_for_codes(types, [&](auto constant) { launch_prefill_of<constant()>(run); });
+  if (launch_own(types, [&](auto constant) { launch_prefill_of<constant()>(run); })) return;
+  launch_prefill_of<kAnyWidth>(run);
 }
 
 }  // namespace bl::cuda

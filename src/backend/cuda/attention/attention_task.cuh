@@ -42,8 +42,10 @@ struct TypeOfRows {
                                        : kType == CacheType::kFp8 ? KvRow::Code::kE4M3
                                                                   : KvRow::Code::kInt;
   static constexpr bool kRotated = kCode == KvRow::Code::kInt;
+  static constexpr Widths kWidths = kType == kAnyWidth ? Widths::kAny : Widths::kUsual;
   __device__ __forceinline__ static RowShape shape(RowShape row) {
     row.code = kCode;
+    if constexpr (kType == kAnyWidth) return row;
     row.bits = kType == CacheType::kF16  ? 16
                : kType == CacheType::kQ6 ? 6
                : kType == CacheType::kQ4 ? 4

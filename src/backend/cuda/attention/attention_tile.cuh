@@ -103,6 +103,7 @@ __device__ __forceinline__ void copy_raw_rows(Team team, const RowShape& row, co
 
 // Elements [8 · chunk, 8 · chunk + 8) of a row where they are not all in one whole group: zeros
 // beyond the row's end. Out of line: rare, and long.
+template <Widths kWidths>
 static __device__ __noinline__ uint4 decode_edge(const RowShape& row, const std::byte* at,
                                                  int chunk) {
   std::uint32_t words[4] = {};
@@ -110,7 +111,7 @@ static __device__ __noinline__ uint4 decode_edge(const RowShape& row, const std:
   for (int i = 0; i < 8; ++i) {
     const int e = 8 * chunk + i;
     if (e >= row.dim) break;
-    const std::uint32_t half = half_of_float(decode_element(row, at, e));
+    const std::uint32_t half = half_of_float(decode_element<kWidths>(row, at, e));
     const std::uint32_t part = half << (16 * (i & 1));
     words[0] |= i / 2 == 0 ? part : 0u;
     words[1] |= i / 2 == 1 ? part : 0u;
@@ -129,13 +130,21 @@ __device__ __forceinline__ uint4 decode_whole(const RowShape& row, const std::by
     const uint2 codes = load_two_words<kAlign>(at + 8 * chunk);
     e4m3_quad_to_halves(codes.x, low);
     e4m3_quad_to_halves(codes.y, high);
+  } else if constexpr (kType == kAnyWidth) {
+    const int group = chunk / 4;
+    const std::byte* words = at + group * (4 * row.bits);
+    const EightCodes codes =
+        eight_codes(row.bits, chunk % 4, [&](int i) { return load_word<kAlign>(words + 4 * i); });
+    const __half2 scale = __half2half2(load_scale<kAlign>(at + row.code_bytes + 2 * group));
+    quad_to_halves(row.bits, codes.first, scale, low);
+    quad_to_halves(row.bits, codes.second, scale, high);
   } else {
     constexpr int kBits = RowReader<kType, kAlign>::kBits;
     const int group = chunk / 4;
     const uint2 codes = load_eight_codes<kBits, kAlign>(at + group * (4 * kBits), chunk % 4);
     const __half2 scale = __half2half2(load_scale<2>(at + row.code_bytes + 2 * group));
-    quad_to_halves<kBits>(codes.x, scale, low);
-    quad_to_halves<kBits>(codes.y, scale, high);
+    quad_to_halves(kBits, codes.x, scale, low);
+    quad_to_halves(kBits, codes.y, scale, high);
   }
   return make_uint4(word_of(low[0]), word_of(low[1]), word_of(high[0]), word_of(high[1]));
 }
@@ -146,6 +155,7 @@ __device__ __forceinline__ void expand_aligned_rows(Team team, const RowShape& r
                                                     __half* tile) {
   // Neighbouring threads take neighbouring rows: stores of 16 bytes a row apart spread over all
   // banks.
+  constexpr Widths kWidths = kType == kAnyWidth ? Widths::kAny : Widths::kUsual;
   const int whole = row.dim / kKvScaleGroup * (kKvScaleGroup / 8);
 #pragma unroll 2
   for (int i = team.thread; i < kRows * (kDim / 8); i += team.threads) {
@@ -154,8 +164,8 @@ __device__ __forceinline__ void expand_aligned_rows(Team team, const RowShape& r
     uint4 halves = make_uint4(0, 0, 0, 0);
     if (r < present) {
       const std::byte* at = raw + r * row.bytes;
-      halves =
-          chunk < whole ? decode_whole<kType, kAlign>(row, at, chunk) : decode_edge(row, at, chunk);
+      halves = chunk < whole ? decode_whole<kType, kAlign>(row, at, chunk)
+                             : decode_edge<kWidths>(row, at, chunk);
     }
     *reinterpret_cast<uint4*>(tile + r * kTileStride<kDim> + chunk * 8) = halves;
   }
@@ -165,11 +175,14 @@ __device__ __forceinline__ void expand_aligned_rows(Team team, const RowShape& r
 template <CacheType kType, int kDim, int kRows>
 __device__ __forceinline__ void expand_rows(Team team, const RowShape& row, const std::byte* raw,
                                             int present, __half* tile) {
-  constexpr int kUsual = kDim <= 64 ? 4 : 8;  // alignment of rows of whole tiles
+  // Alignment of rows of whole tiles, and of the others. Words of codes of any width are at
+  // multiples of 4, in rows that end with a short group anywhere.
+  constexpr int kUsual = kDim <= 64 || kType == kAnyWidth ? 4 : 8;
+  constexpr int kOthers = kType == kAnyWidth ? 1 : 2;
   if (row.bytes % kUsual == 0) {
     expand_aligned_rows<kType, kUsual, kDim, kRows>(team, row, raw, present, tile);
   } else {
-    expand_aligned_rows<kType, 2, kDim, kRows>(team, row, raw, present, tile);
+    expand_aligned_rows<kType, kOthers, kDim, kRows>(team, row, raw, present, tile);
   }
 }
 

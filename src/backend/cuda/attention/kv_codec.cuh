@@ -13,6 +13,7 @@
 
 #include "backend/cuda/attention/kv_row_code.h"
 #include "backend/cuda/device/warp_reduce.cuh"
+#include "ops/kv_codec.h"
 
 namespace bl::cuda {
 
@@ -26,12 +27,11 @@ inline int row_alignment(const RowShape& shape) {
 // --------------------------------------------------------------------
 
 // (n − h) · scale of the four bytes n of `codes`, in order; `scale` twice in one word.
-template <int kBits>
-__device__ __forceinline__ void quad_to_halves(std::uint32_t codes, __half2 scale,
+__device__ __forceinline__ void quad_to_halves(int bits, std::uint32_t codes, __half2 scale,
                                                __half2 (&out)[2]) {
   // 0x6400 | n is 1024 + n.
-  constexpr unsigned short kMiddle = 0x6400 | 1 << (kBits - 1);
-  const __half2 middle = __half2half2(__ushort_as_half(kMiddle));
+  const auto above_middle = static_cast<unsigned short>(0x6400 | 1 << (bits - 1));
+  const __half2 middle = __half2half2(__ushort_as_half(above_middle));
   const std::uint32_t pairs[2] = {__byte_perm(codes, 0x64646464u, 0x4140),
                                   __byte_perm(codes, 0x64646464u, 0x4342)};
 #pragma unroll
@@ -84,6 +84,13 @@ __device__ __forceinline__ void e4m3_quad_to_floats(std::uint32_t codes, float* 
 
 // ---- Eight elements of a row
 // ---------------------------------------------------------------------
+
+// A word at an address aligned to kAlign bytes, 4 or any.
+template <int kAlign>
+__device__ __forceinline__ std::uint32_t load_word(const std::byte* at) {
+  if constexpr (kAlign >= 4) return *reinterpret_cast<const std::uint32_t*>(at);
+  return std::uint32_t{read_half(at)} | std::uint32_t{read_half(at + 2)} << 16;
+}
 
 // Two words at an address aligned to kAlign bytes.
 template <int kAlign>
@@ -162,15 +169,17 @@ __device__ __forceinline__ void RowReader<kType, kAlign>::decode8(const RowShape
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int e = 8 * chunk + 2 * i;
-      out[i] = __floats2half2_rn(e < shape.dim ? decode_element(shape, row, e) : 0.0f,
-                                 e + 1 < shape.dim ? decode_element(shape, row, e + 1) : 0.0f);
+      const auto element = [&](int at) {
+        return at < shape.dim ? decode_element<Widths::kUsual>(shape, row, at) : 0.0f;
+      };
+      out[i] = __floats2half2_rn(element(e), element(e + 1));
     }
   } else if constexpr (kBits > 0) {
     const int group = chunk / 4;
     const uint2 codes = load_eight_codes<kBits, kAlign>(row + group * (4 * kBits), chunk % 4);
     const __half2 scale = __half2half2(load_scale<kAlign>(row + shape.code_bytes + 2 * group));
-    quad_to_halves<kBits>(codes.x, scale, first);
-    quad_to_halves<kBits>(codes.y, scale, second);
+    quad_to_halves(kBits, codes.x, scale, first);
+    quad_to_halves(kBits, codes.y, scale, second);
   } else if constexpr (kType == CacheType::kFp8) {
     const uint2 codes = load_two_words<kAlign>(row + 8 * chunk);
     e4m3_quad_to_halves(codes.x, first);
@@ -199,7 +208,7 @@ __device__ __forceinline__ void RowReader<kType, kAlign>::decode8(const RowShape
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const int e = 8 * chunk + i;
-      out[i] = e < shape.dim ? decode_element(shape, row, e) : 0.0f;
+      out[i] = e < shape.dim ? decode_element<Widths::kUsual>(shape, row, e) : 0.0f;
     }
   } else if constexpr (kBits > 0) {
     const int group = chunk / 4;
@@ -263,13 +272,14 @@ __device__ __forceinline__ float rotate_group(float y, int count) {
   return lane < count ? y : 0.0f;
 }
 
-// Scale of a group in 4 bits, of eight candidates the one with the least squared error. The tree of
-// sums is the definition's; on the way down each lane keeps half of its candidates, so that lanes
-// 4c … 4c + 3 end with the error of candidate c.
-__device__ __forceinline__ float searched_scale(float y, float largest) {
+// Scale of a group in few bits, of eight candidates the one with the least squared error. The tree
+// of sums is the definition's; on the way down each lane keeps half of its candidates, so that
+// lanes 4c … 4c + 3 end with the error of candidate c.
+__device__ __forceinline__ float searched_scale(float y, float largest, int bits) {
   const int lane = lane_index();
   const int pair = lane >> 3;
-  const float divisor = pair == 0 ? 8.0f : pair == 1 ? 8.5f : pair == 2 ? 7.5f : 7.0f;
+  const float divisor = kv_scale_divisor(bits, pair);
+  const auto half_levels = static_cast<float>(1 << (bits - 1));
   const float own = float_of_half(saturated_half(exact_div(largest, divisor)));
   const float own_inverse = inverse_of(own);
   float squares[8];
@@ -277,8 +287,8 @@ __device__ __forceinline__ float searched_scale(float y, float largest) {
   for (int j = 0; j < 4; ++j) {
     const float scale = __shfl_sync(kAllLanes, own, 8 * j);
     const float inverse = __shfl_sync(kAllLanes, own_inverse, 8 * j);
-    const float up = exact_add(y, -exact_mul(grid_index(y, inverse, 8.0f), scale));
-    const float down = exact_add(y, exact_mul(grid_index(y, -inverse, 8.0f), scale));
+    const float up = exact_add(y, -exact_mul(grid_index(y, inverse, half_levels), scale));
+    const float down = exact_add(y, exact_mul(grid_index(y, -inverse, half_levels), scale));
     squares[2 * j] = exact_mul(up, up);
     squares[2 * j + 1] = exact_mul(down, down);
   }
@@ -309,24 +319,56 @@ __device__ __forceinline__ float searched_scale(float y, float largest) {
 }
 
 // The stored scale, as a float.
+template <Widths kWidths>
 __device__ __forceinline__ float group_scale(float y, int bits) {
+  constexpr bool kAny = kWidths == Widths::kAny;
   const float largest = warp_max(fabsf(y));
   if (largest == 0.0f) return 0.0f;
-  if (bits == 4) return searched_scale(y, largest);
+  if (kAny ? bits <= kKvSearchedBits : bits == 4) {
+    return searched_scale(y, largest, kAny ? bits : 4);
+  }
   const bool negative = __any_sync(kAllLanes, y == -largest);
-  const float step = exact_mul(largest, bits == 8 ? 0x1p-7f : 0x1p-5f);
+  const float inverse = kAny        ? float_of_bits(static_cast<std::uint32_t>(128 - bits) << 23)
+                        : bits == 8 ? 0x1p-7f
+                                    : 0x1p-5f;  // 1/h
+  const float step = exact_mul(largest, inverse);
   return float_of_half(saturated_half(negative ? step : -step));
 }
 
+// Writes the planes of codes n, one a lane.
+__device__ __forceinline__ void store_planes(int n, int count, int bits, std::byte* codes) {
+  const int lane = lane_index();
+  int lowest = 0;
+#pragma unroll
+  for (int width = 8; width > 0; width /= 2) {
+    if ((bits & width) == 0) continue;
+    const int bytes = (count * width + 7) / 8;
+    int joined = 0;
+#pragma unroll
+    for (int j = 0; j < 8 / width; ++j) {
+      const int part = __shfl_sync(kAllLanes, n, lane + j * bytes) >> lowest;
+      joined |= (part & ((1 << width) - 1)) << (width * j);
+    }
+    if (lane < bytes) codes[lane] = static_cast<std::byte>(joined);
+    codes += bytes;
+    lowest += width;
+  }
+}
+
 // Writes codes and scale of a rotated group; `codes` and `scale` of any alignment.
+template <Widths kWidths>
 __device__ __forceinline__ void encode_int_group(float y, int count, int bits, std::byte* codes,
                                                  std::byte* scale) {
   const int lane = lane_index();
-  const float stored = group_scale(y, bits);
+  const float stored = group_scale<kWidths>(y, bits);
   const std::uint16_t scale_bits = half_of_float(stored);
   if (lane < 2) scale[lane] = static_cast<std::byte>(scale_bits >> (8 * lane));
   const auto half_levels = static_cast<float>(1 << (bits - 1));
   const int n = static_cast<int>(grid_index(y, inverse_of(stored), half_levels) + half_levels);
+  if constexpr (kWidths == Widths::kAny) {
+    store_planes(n, count, bits, codes);
+    return;
+  }
   if (bits == 8) {
     if (lane < count) codes[lane] = static_cast<std::byte>(n);
     return;
@@ -346,13 +388,15 @@ __device__ __forceinline__ void encode_int_group(float y, int count, int bits, s
 
 // Writes the group that begins at element `first` (a multiple of 32) of a row, any format; y in the
 // model's basis. Rows of kF32 and kF16 are aligned to an element.
+template <Widths kWidths>
 __device__ __forceinline__ void encode_group(const RowShape& shape, int first, float y,
                                              std::byte* row) {
   const int count = group_size(shape, first);
   const int e = first + lane_index();
   if (shape.code == KvRow::Code::kInt) {
-    encode_int_group(rotate_group(y, count), count, shape.bits, row + first / 8 * shape.bits,
-                     row + shape.code_bytes + first / kKvScaleGroup * 2);
+    encode_int_group<kWidths>(rotate_group(y, count), count, shape.bits,
+                              row + first / 8 * shape.bits,
+                              row + shape.code_bytes + first / kKvScaleGroup * 2);
   } else if (e < shape.dim) {
     if (shape.code == KvRow::Code::kF16) {
       reinterpret_cast<std::uint16_t*>(row)[e] = saturated_half(y);

@@ -30,6 +30,24 @@ inline RowShape row_shape(const KvRow& row) {
           (row.dim + kKvScaleGroup - 1) / kKvScaleGroup};
 }
 
+// Widths of integer codes that a function takes. Kernels of kUsual have no code for the others.
+enum class Widths : std::uint8_t {
+  kUsual,  // 8, 6 and 4 bits
+  kAny,    // 2 … 8
+};
+
+inline Widths widths_of(const RowShape& shape) {
+  const bool usual = shape.bits == 8 || shape.bits == 6 || shape.bits == 4;
+  return shape.code != KvRow::Code::kInt || usual ? Widths::kUsual : Widths::kAny;
+}
+// Of keys and values, for kernels that take both.
+inline Widths widths_of(const RowShape& k, const RowShape& v) {
+  return widths_of(k) == Widths::kAny ? Widths::kAny : widths_of(v);
+}
+
+// Where kernels are made for a CacheType: integer codes whose width their parameters say.
+inline constexpr auto kAnyWidth = static_cast<CacheType>(0xff);
+
 // RN16 of ops/kv_codec.h; what is not a number becomes −65504.
 BL_HD inline std::uint16_t saturated_half(float value) {
   const float above = value > -65504.0f ? value : -65504.0f;
@@ -85,6 +103,32 @@ BL_HD inline CodeQuads six_bit_quads(std::uint32_t low, std::uint32_t high, int 
           (low >> 4 & 0x0f0f0f0fu) | (high >> (4 + shift) & 0x03030303u) << 4};
 }
 
+// Codes n of elements [8 · part, 8 · part + 8) of a whole group of any width, as the bytes of two
+// words; word(i) is word i of the group's `bits`.
+struct EightCodes {
+  std::uint32_t first = 0;
+  std::uint32_t second = 0;
+};
+template <class Word>
+BL_HD inline EightCodes eight_codes(int bits, int part, const Word& word) {
+  EightCodes codes;
+  int begin = 0;  // words before the plane, and bits below it
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+  for (int width = 8; width > 0; width /= 2) {
+    if ((bits & width) == 0) continue;
+    const std::uint32_t mask = 0x01010101u * ((1u << width) - 1u);
+    const auto four = [&](int u) {
+      return (word(begin + u % width) >> (width * (u / width)) & mask) << begin;
+    };
+    codes.first |= four(2 * part);
+    codes.second |= four(2 * part + 1);
+    begin += width;
+  }
+  return codes;
+}
+
 // Elements of the group that begins at `first`.
 BL_HD inline int group_size(const RowShape& shape, int first) {
   const int left = shape.dim - first;
@@ -97,7 +141,21 @@ BL_HD inline std::uint16_t read_half(const std::byte* at) {  // of any alignment
 }
 
 // Code n of element i of an integer group of `count`.
+template <Widths kWidths>
 BL_HD inline int group_code(const std::byte* codes, int count, int bits, int i) {
+  if constexpr (kWidths == Widths::kAny) {
+    int n = 0;
+    int lowest = 0;
+    for (int width = 8; width > 0; width /= 2) {
+      if ((bits & width) == 0) continue;
+      const int bytes = (count * width + 7) / 8;
+      const int joined = static_cast<int>(codes[i % bytes]) >> (width * (i / bytes));
+      n |= (joined & ((1 << width) - 1)) << lowest;
+      codes += bytes;
+      lowest += width;
+    }
+    return n;
+  }
   if (bits == 8) return static_cast<int>(codes[i]);
   const int half = (count + 1) / 2;
   const int n = i < half ? static_cast<int>(codes[i]) & 15 : static_cast<int>(codes[i - half]) >> 4;
@@ -107,6 +165,7 @@ BL_HD inline int group_code(const std::byte* codes, int count, int bits, int i) 
 }
 
 // Element e of a row as stored: any format, dimension and alignment; slow.
+template <Widths kWidths>
 BL_HD inline float decode_element(const RowShape& shape, const std::byte* row, int e) {
   if (shape.code == KvRow::Code::kE4M3) return float_of_e4m3(static_cast<std::uint8_t>(row[e]));
   if (shape.code == KvRow::Code::kF16) return float_of_half(read_half(row + 2 * e));
@@ -116,8 +175,8 @@ BL_HD inline float decode_element(const RowShape& shape, const std::byte* row, i
   }
   const int group = e / kKvScaleGroup;
   const int first = group * kKvScaleGroup;
-  const int n =
-      group_code(row + first / 8 * shape.bits, group_size(shape, first), shape.bits, e - first);
+  const int n = group_code<kWidths>(row + first / 8 * shape.bits, group_size(shape, first),
+                                    shape.bits, e - first);
   const float scale = float_of_half(read_half(row + shape.code_bytes + 2 * group));
   return static_cast<float>(n - (1 << (shape.bits - 1))) * scale;
 }

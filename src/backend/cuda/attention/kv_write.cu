@@ -7,11 +7,12 @@
 namespace bl::cuda {
 namespace {
 
+template <Widths kWidths>
 __global__ void __launch_bounds__(kUnitWarps * 32) kv_write_kernel(KvWriteParameters p, int units) {
   allow_next();
   dependency_wait();
   for_units(units, [&](int u) {
-    write_unit(p, blockIdx.x, u, [](const float* x, int e) { return x[e]; });
+    write_unit<kWidths>(p, blockIdx.x, u, [](const float* x, int e) { return x[e]; });
   });
 }
 
@@ -22,8 +23,10 @@ void kv_write(ExecContext& ctx, const KvWriteArgs& args) {
   const std::int64_t tokens = args.k.shape[0];
   const int units = p.units();
   if (tokens == 0 || units == 0) return;
-  launch(shape_of(ctx, unit_grid(ctx, tokens, units), dim3(kUnitWarps * 32)), kv_write_kernel, p,
-         units);
+  launch(
+      shape_of(ctx, unit_grid(ctx, tokens, units), dim3(kUnitWarps * 32)),
+      p.widths() == Widths::kAny ? kv_write_kernel<Widths::kAny> : kv_write_kernel<Widths::kUsual>,
+      p, units);
 }
 
 }  // namespace bl::cuda

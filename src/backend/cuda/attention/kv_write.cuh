@@ -20,6 +20,7 @@ struct KvWriteParameters {
   KvTarget v;
   const std::int64_t* slots;
   int heads;
+  Widths widths() const { return widths_of(k.shape, v.shape); }
   int units() const { return heads * (k.shape.groups + v.shape.groups); }
 };
 
@@ -35,7 +36,7 @@ inline KvWriteParameters kv_write_parameters(const KvWriteArgs& args) {
 
 // Group `unit` of the keys (values) of token t. element(head, e): element e of a head, given a
 // pointer to the head.
-template <class Element>
+template <Widths kWidths, class Element>
 __device__ __forceinline__ void write_group(const KvTarget& target, std::int64_t slot,
                                             std::int64_t t, int unit, const Element& element) {
   const int head = unit / target.shape.groups;
@@ -44,21 +45,22 @@ __device__ __forceinline__ void write_group(const KvTarget& target, std::int64_t
   const int e = first + lane_index();
   const float y = e < target.shape.dim ? element(x, e) : 0.0f;
   const std::int64_t row = static_cast<std::int64_t>(head) * kPageSlots + slot % kPageSlots;
-  encode_group(target.shape, first, y,
-               target.pages + slot / kPageSlots * target.page_bytes + row * target.shape.bytes);
+  encode_group<kWidths>(
+      target.shape, first, y,
+      target.pages + slot / kPageSlots * target.page_bytes + row * target.shape.bytes);
 }
 
 // Unit u of a token's: first those of its keys, then those of its values. key(head, e): element e
 // of a key.
-template <class Key>
+template <Widths kWidths, class Key>
 __device__ __forceinline__ void write_unit(const KvWriteParameters& p, std::int64_t t, int u,
                                            const Key& key) {
   const int k_units = p.heads * p.k.shape.groups;
   const std::int64_t slot = p.slots[t];
   if (u < k_units) {
-    write_group(p.k, slot, t, u, key);
+    write_group<kWidths>(p.k, slot, t, u, key);
   } else {
-    write_group(p.v, slot, t, u - k_units, [](const float* x, int e) { return x[e]; });
+    write_group<kWidths>(p.v, slot, t, u - k_units, [](const float* x, int e) { return x[e]; });
   }
 }
 

@@ -19,6 +19,7 @@ struct FusedParameters {
 };
 
 // Units of keys and values come first: they take longest.
+template <Widths kWidths>
 __global__ void __launch_bounds__(kUnitWarps * 32) rope_kv_write_kernel(FusedParameters p) {
   extern __shared__ float2 table[];
   allow_next();
@@ -28,8 +29,8 @@ __global__ void __launch_bounds__(kUnitWarps * 32) rope_kv_write_kernel(FusedPar
   float* row = p.q.x[t];
   for_units(p.kv_units + p.q.heads * p.runs, [&](int u) {
     if (u < p.kv_units) {
-      write_unit(p.write, t, u,
-                 [&](const float* x, int e) { return rotated_element(p.k, table, x, e); });
+      write_unit<kWidths>(p.write, t, u,
+                          [&](const float* x, int e) { return rotated_element(p.k, table, x, e); });
       return;
     }
     const int unit = u - p.kv_units;
@@ -168,7 +169,9 @@ void rope_and_write(ExecContext& ctx, const RopeAndWriteArgs& args) {
   const dim3 grid = unit_grid(ctx, tokens, p.kv_units + p.q.heads * p.runs);
   launch(shape_of(ctx, grid, dim3(kUnitWarps * 32),
                   static_cast<std::size_t>(p.q.half) * sizeof(float2)),
-         rope_kv_write_kernel, p);
+         p.write.widths() == Widths::kAny ? rope_kv_write_kernel<Widths::kAny>
+                                          : rope_kv_write_kernel<Widths::kUsual>,
+         p);
 }
 
 }  // namespace bl::cuda

@@ -1,0 +1,26 @@
+#pragma once
+#include <vector>
+
+#include "ops/kv_layout.h"
+
+namespace bl::test {
+
+// For tests that would take long over kAllCacheTypes: those that are one, then pairs that have each
+// width of keys and of values, more bits on either side, and kernels of their own and shared ones
+// on a card.
+inline std::vector<CacheTypes> sampled_cache_types() {
+  std::vector<CacheTypes> sample;
+  for (const CacheTypes types : kAllCacheTypes) {
+    if (types.are_one()) sample.push_back(types);
+  }
+  for (const CacheTypes types :
+       {CacheTypes(CacheType::kQ8, CacheType::kQ6), CacheTypes(CacheType::kQ8, CacheType::kQ4),
+        CacheTypes(CacheType::kQ6, CacheType::kQ4), CacheTypes(CacheType::kQ7, CacheType::kQ5),
+        CacheTypes(CacheType::kQ5, CacheType::kQ3), CacheTypes(CacheType::kQ3, CacheType::kQ2),
+        CacheTypes(CacheType::kQ4, CacheType::kQ7), CacheTypes(CacheType::kQ2, CacheType::kQ8)}) {
+    sample.push_back(types);
+  }
+  return sample;
+}
+
+}  // namespace bl::test
