@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "backend/sampled_cache_types.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "engine/engine.h"
@@ -60,7 +61,7 @@ class RealPages : public testing::TestWithParam<const char*> {
 
 TEST_P(RealPages, EveryTypeComesBackFromTheHost) {
   int types = 0;
-  for (const CacheTypes type : kAllCacheTypes) {
+  for (const CacheTypes type : test::sampled_cache_types()) {
     SCOPED_TRACE(name_of(type));
     auto session = load(type, 64 << 20);
     if (!session) continue;
@@ -89,7 +90,7 @@ TEST_P(RealPages, EveryTypeComesBackFromTheHost) {
 TEST_P(RealPages, EveryTypeGoesThroughAFile) {
   const fs::path file = test::scratch_dir("tiers-file") / "text.prefix";
   int types = 0;
-  for (const CacheTypes type : kAllCacheTypes) {
+  for (const CacheTypes type : test::sampled_cache_types()) {
     SCOPED_TRACE(name_of(type));
     auto session = load(type, 0);
     if (!session) continue;

@@ -1,4 +1,7 @@
 // Rows of the cache: the formats of ops/kv_codec.h, to the same bytes.
+//
+// Codes of 8, 6 and 4 bits (kUsual) have functions that know nothing of other widths; these, less
+// often wanted, are read and written plane by plane.
 
 #include "backend/cpu/attention_simd.h"
 #include "backend/cpu/kv_planes_simd.h"
@@ -8,6 +11,8 @@
 
 namespace bl::cpu::BL_ISA {
 namespace {
+
+constexpr bool is_usual(int bits) { return bits == 8 || bits == 6 || bits == 4; }
 
 F32x16 negate(F32x16 x) { return F32x16::splat(0.0f) - x; }
 
@@ -117,29 +122,28 @@ struct Scale {
   std::uint16_t bits = 0;
 };
 
-// What the largest magnitude is divided by, for scales of each width that are searched.
+// What the largest magnitude is divided by, for the scales that are searched.
+template <int kBits>
 struct Divisors {
   static constexpr int kTried = 2 * kKvScaleDivisors;
-  float of[kKvSearchedBits + 1][16] = {};
+  float of[16] = {};
   constexpr Divisors() {
-    for (int bits = 2; bits <= kKvSearchedBits; ++bits) {
-      for (int i = 0; i < 16; ++i) {
-        const float divisor = i < kTried ? kv_scale_divisor(bits, i / 2) : 1.0f;
-        of[bits][i] = i % 2 == 0 ? divisor : -divisor;
-      }
+    for (int i = 0; i < 16; ++i) {
+      const float divisor = i < kTried ? kv_scale_divisor(kBits, i / 2) : 1.0f;
+      of[i] = i % 2 == 0 ? divisor : -divisor;
     }
   }
 };
 
 // The best scale of few bits for a group whose largest magnitude is `largest`.
-Scale search_scale(const Group& y, int bits, float largest) {
-  static constexpr Divisors kDivisors;
-  const HalfScales scales = round_scales(F32x16::splat(largest) / F32x16::load(kDivisors.of[bits]));
-  const auto half_levels = static_cast<float>(1 << (bits - 1));
+template <int kBits>
+Scale search_scale(const Group& y, float largest) {
+  static constexpr Divisors<kBits> kDivisors;
+  const HalfScales scales = round_scales(F32x16::splat(largest) / F32x16::load(kDivisors.of));
   Scale best;
   float least = __builtin_inff();
-  for (int i = 0; i < Divisors::kTried; ++i) {
-    const float error = squared_error(y, scales.value[i], half_levels);
+  for (int i = 0; i < Divisors<kBits>::kTried; ++i) {
+    const float error = squared_error(y, scales.value[i], static_cast<float>(1 << (kBits - 1)));
     if (error < least) {
       least = error;
       best = {scales.value[i], scales.bits[i]};
@@ -148,12 +152,21 @@ Scale search_scale(const Group& y, int bits, float largest) {
   return best;
 }
 
+template <bool kUsual>
 Scale scale_of(const Group& y, int bits) {
   const float highest = max_lane(max(y.low, y.high));
   const float lowest_negated = max_lane(max(negate(y.low), negate(y.high)));
   const float extreme = highest > lowest_negated ? highest : -lowest_negated;
   if (extreme == 0.0f) return {};
-  if (bits <= kKvSearchedBits) return search_scale(y, bits, extreme < 0.0f ? -extreme : extreme);
+  const float largest = extreme < 0.0f ? -extreme : extreme;
+  if constexpr (kUsual) {
+    if (bits == 4) return search_scale<4>(y, largest);
+  } else {
+    static_assert(kKvSearchedBits == 5);
+    if (bits == 5) return search_scale<5>(y, largest);
+    if (bits == 3) return search_scale<3>(y, largest);
+    if (bits == 2) return search_scale<2>(y, largest);
+  }
   const auto half_levels = static_cast<float>(1 << (bits - 1));
   const HalfScales scales = round_scales(F32x16::splat(extreme / -half_levels));
   return {scales.value[0], scales.bits[0]};
@@ -168,12 +181,26 @@ void store_pairs(I32x16 low, I32x16 high, std::byte* out) {
   __builtin_memcpy(out, &pairs, 8);
 }
 
+// What encode_group of ops/kv_codec.cc writes for a group that may be short.
+void pack_codes(const std::uint8_t* n, int bits, int count, std::byte* out) {
+  const int half = (count + 1) / 2;
+  for (int i = 0; i < half; ++i) {
+    out[i] = static_cast<std::byte>((n[i] & 15) | ((n[half + i] & 15) << 4));
+  }
+  if (bits != 6) return;
+  const int quarter = (count + 3) / 4;
+  for (int i = 0; i < quarter; ++i) {
+    out[half + i] =
+        static_cast<std::byte>(n[i] >> 4 | (n[i + quarter] >> 4) << 2 |
+                               (n[i + 2 * quarter] >> 4) << 4 | (n[i + 3 * quarter] >> 4) << 6);
+  }
+}
+
 void store_codes(const Codes& codes, int bits, int count, std::byte* out) {
   const I32x16 middle = I32x16::splat(1 << (bits - 1));
   const I32x16 low = round_to_int(codes.low) + middle;
   const I32x16 high = round_to_int(codes.high) + middle;
-  const bool whole = count == kKvScaleGroup;
-  if (whole && (bits == 4 || bits == 6)) {
+  if (bits != 8 && count == kKvScaleGroup) {
     const I32x16 nibble = I32x16::splat(15);
     store_bytes((low & nibble) + shift_left<4>(high & nibble), bytes_of(out));
     if (bits == 6) store_pairs(low, high, out + 16);
@@ -184,23 +211,39 @@ void store_codes(const Codes& codes, int bits, int count, std::byte* out) {
   store_bytes(high, n + 16);
   if (bits == 8) {
     __builtin_memcpy(out, n, static_cast<std::size_t>(count));
-  } else if (whole) {
+    return;
+  }
+  pack_codes(n, bits, count, out);
+}
+
+void store_planes(const Codes& codes, int bits, int count, std::byte* out) {
+  const I32x16 middle = I32x16::splat(1 << (bits - 1));
+  std::uint8_t n[kKvScaleGroup];
+  store_bytes(round_to_int(codes.low) + middle, n);
+  store_bytes(round_to_int(codes.high) + middle, n + 16);
+  if (count == kKvScaleGroup) {
     pack_whole_group(n, bits, bytes_of(out));
   } else {
     pack_group(n, bits, count, bytes_of(out));
   }
 }
 
+template <bool kUsual>
 void encode_groups(const RowFormat& format, const float* y, std::byte* row) {
   std::byte* scale = row + format.code_bytes;
   for (int begin = 0; begin < format.dim; begin += kKvScaleGroup, scale += 2) {
     const int count = format.dim - begin < kKvScaleGroup ? format.dim - begin : kKvScaleGroup;
     const Group group{load(y + begin, count),
                       count > 16 ? load(y + begin + 16, count - 16) : F32x16::splat(0.0f)};
-    const Scale chosen = scale_of(group, format.bits);
+    const Scale chosen = scale_of<kUsual>(group, format.bits);
     __builtin_memcpy(scale, &chosen.bits, 2);
-    store_codes(codes_of(group, chosen.value, static_cast<float>(1 << (format.bits - 1))),
-                format.bits, count, row + begin * format.bits / 8);
+    const Codes codes = codes_of(group, chosen.value, static_cast<float>(1 << (format.bits - 1)));
+    std::byte* out = row + begin * format.bits / 8;
+    if constexpr (kUsual) {
+      store_codes(codes, format.bits, count, out);
+    } else {
+      store_planes(codes, format.bits, count, out);
+    }
   }
 }
 
@@ -209,14 +252,15 @@ struct GroupCodes {
   I32x16 low, high;
 };
 
+template <bool kUsual>
 GroupCodes load_codes(const std::uint8_t* codes, int bits) {
-  if (bits == 8) return {I32x16::load_bytes(codes), I32x16::load_bytes(codes + 16)};
-  if (bits != 4 && bits != 6) {
+  if constexpr (!kUsual) {
     std::uint8_t n[kKvScaleGroup];
     unpack_whole_group(codes, bits, n);
     return {I32x16::load_bytes(n), I32x16::load_bytes(n + 16)};
   }
   const I32x16 first = I32x16::load_bytes(codes);
+  if (bits == 8) return {first, I32x16::load_bytes(codes + 16)};
   const GroupCodes nibbles{first & I32x16::splat(15), shift_right<4>(first)};
   if (bits == 4) return nibbles;
   // The reverse of store_pairs.
@@ -229,6 +273,18 @@ GroupCodes load_codes(const std::uint8_t* codes, int bits) {
           nibbles.high + (pairs & I32x16::splat(48))};
 }
 
+template <bool kUsual>
+int code_at(const std::uint8_t* codes, int bits, int count, int i) {
+  if constexpr (!kUsual) return code_in_group(codes, bits, count, i);
+  if (bits == 8) return codes[i];
+  const int half = (count + 1) / 2;
+  const int quarter = (count + 3) / 4;
+  const int nibble = i < half ? codes[i] & 15 : codes[i - half] >> 4;
+  if (bits == 4) return nibble;
+  return nibble | ((codes[half + i % quarter] >> (2 * (i / quarter))) & 3) << 4;
+}
+
+template <bool kUsual>
 void decode_int_value(const RowFormat& format, const std::byte* row, float* values) {
   const std::byte* scale = row + format.code_bytes;
   const int half_levels = 1 << (format.bits - 1);
@@ -240,22 +296,28 @@ void decode_int_value(const RowFormat& format, const std::byte* row, float* valu
     if (count == kKvScaleGroup) {
       const F32x16 s = F32x16::splat(step);
       const I32x16 middle = I32x16::splat(half_levels);
-      const GroupCodes n = load_codes(codes, format.bits);
+      const GroupCodes n = load_codes<kUsual>(codes, format.bits);
       (to_float(n.low - middle) * s).store(out);
       (to_float(n.high - middle) * s).store(out + 16);
       continue;
     }
     for (int i = 0; i < count; ++i) {
-      out[i] = static_cast<float>(code_in_group(codes, format.bits, count, i) - half_levels) * step;
+      out[i] =
+          static_cast<float>(code_at<kUsual>(codes, format.bits, count, i) - half_levels) * step;
     }
   }
+}
+
+// Not inlined, so that usual widths do not save registers for it.
+[[gnu::noinline]] void decode_planes_value(const RowFormat& format, const std::byte* row,
+                                           float* values) {
+  decode_int_value<false>(format, row, values);
 }
 
 // Sixteen keys: the same element of all of them is one vector, and so is its byte of codes.
 struct KeyGroup {
   const std::uint8_t* codes = nullptr;  // [bytes of the group][16]
   int count = 0;
-  int bits = 0;
   int half_levels = 0;
   F32x16 scale;
   float* keys = nullptr;  // [count][16]
@@ -296,11 +358,11 @@ void decode_six_bits(const KeyGroup& g) {
 }
 
 // Any width: the bytes of an element's planes, sixteen keys abreast, are joined as bytes.
-void decode_planes(const KeyGroup& g) {
+void decode_planes(const KeyGroup& g, int bits) {
   for (int i = 0; i < g.count; ++i) {
     std::uint64_t first = 0;
     std::uint64_t second = 0;
-    for_planes(g.bits, g.count, [&](const Plane& plane) {
+    for_planes(bits, g.count, [&](const Plane& plane) {
       const std::uint8_t* at = g.codes + (plane.begin + i % plane.bytes) * kLaneSlots;
       const int place = i / plane.bytes * plane.width;
       first |= (load_eight(at) >> place & plane.mask()) << plane.lowest;
@@ -313,24 +375,24 @@ void decode_planes(const KeyGroup& g) {
   }
 }
 
+template <bool kUsual>
 void decode_int_keys(const RowFormat& format, const std::byte* run, float* keys) {
   const std::byte* scales = run + kLaneSlots * format.code_bytes;
   for (int begin = 0; begin < format.dim; begin += kKvScaleGroup, scales += 2 * kLaneSlots) {
     const KeyGroup group{
         .codes = bytes_of(run) + begin * format.bits / 8 * kLaneSlots,
         .count = format.dim - begin < kKvScaleGroup ? format.dim - begin : kKvScaleGroup,
-        .bits = format.bits,
         .half_levels = 1 << (format.bits - 1),
         .scale = F32x16::load_half(scales),
         .keys = keys + begin * kLaneSlots};
-    if (format.bits == 8) {
+    if constexpr (!kUsual) {
+      decode_planes(group, format.bits);
+    } else if (format.bits == 8) {
       decode_bytes(group);
     } else if (format.bits == 4) {
       decode_nibbles(group);
-    } else if (format.bits == 6) {
-      decode_six_bits(group);
     } else {
-      decode_planes(group);
+      decode_six_bits(group);
     }
   }
 }
@@ -377,7 +439,8 @@ void encode_row(const RowFormat& format, const float* x, float* room, std::byte*
     case KvRow::Code::kInt:
       __builtin_memcpy(room, x, static_cast<std::size_t>(format.dim) * sizeof(float));
       rotate_head(room, format.dim);
-      encode_groups(format, room, row);
+      if (!is_usual(format.bits)) return encode_groups<false>(format, room, row);
+      encode_groups<true>(format, room, row);
       return;
   }
 }
@@ -394,7 +457,8 @@ void decode_keys(const RowFormat& format, const std::byte* run, float* keys) {
       for (int d = 0; d < format.dim; ++d) load_e4m3(bytes_of(run) + d * 16).store(keys + d * 16);
       return;
     case KvRow::Code::kInt:
-      decode_int_keys(format, run, keys);
+      if (!is_usual(format.bits)) return decode_int_keys<false>(format, run, keys);
+      decode_int_keys<true>(format, run, keys);
       return;
   }
 }
@@ -418,7 +482,8 @@ void decode_value(const RowFormat& format, const std::byte* row, float* values) 
       });
       return;
     case KvRow::Code::kInt:
-      decode_int_value(format, row, values);
+      if (!is_usual(format.bits)) return decode_planes_value(format, row, values);
+      decode_int_value<true>(format, row, values);
       return;
   }
 }
