@@ -55,7 +55,7 @@ namespace bl {
 inline constexpr int kKvSearchedBits = 5;  // and fewer
 inline constexpr int kKvScaleDivisors = 4;
 // Divisor i of groups in codes of `bits`: h, and what errs least beside it over Gaussian groups
-// (docs/adr/0031). The fewer codes, the more it pays to cut the extreme element.
+// (docs/adr/0032). The fewer codes, the more it pays to cut the extreme element.
 BL_HD constexpr float kv_scale_divisor(int bits, int i) {
   if (bits == 4) return i == 0 ? 8.0f : i == 1 ? 8.5f : i == 2 ? 7.5f : 7.0f;
   if (bits == 2) return i == 0 ? 2.0f : i == 1 ? 2.25f : i == 2 ? 2.5f : 2.875f;

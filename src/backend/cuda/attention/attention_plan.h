@@ -83,7 +83,7 @@ SpanPlan plan_spans(std::span<const SequenceSpan> sequences);
 std::size_t packed_ints(std::int64_t sequences, std::int64_t max_pages);
 
 // Types of coded rows that have kernels of their own. Integer codes of all other pairs of widths
-// share kernels that are told the widths (docs/adr/0031).
+// share kernels that are told the widths (docs/adr/0032).
 inline constexpr std::array<CacheTypes, 7> kOwnKernels{CacheType::kFp8,
                                                        CacheType::kQ8,
                                                        CacheType::kQ6,
