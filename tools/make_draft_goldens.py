@@ -32,6 +32,9 @@ CASES = {
                               layer_types=["sliding_attention", "full_attention", "sliding_attention"],
                               dflash_config=dict(block_size=4, target_layer_ids=[0], mask_token_id=3, output_multiplier=0.5,
                                                  final_logit_softcapping=2.0, input_embedding_scale=1.5))),
+    "laguna": ("llama", dict(architectures=["DFlashLagunaForCausalLM"], num_hidden_layers=2, sliding_window=6, head_dim=16, num_attention_heads=4,
+                             num_key_value_heads=2, layer_types=["sliding_attention"] * 2,
+                             dflash_config=dict(block_size=5, target_layer_ids=[0, 1], mask_token_id=9, causal=True))),
 }
 
 
@@ -136,7 +139,9 @@ class Drafter:
         start = len(ids) - 1
         positions = np.arange(start + self.block)
         states = self.target.forward(ids[:start])[1] if start else [np.zeros((0, c["hidden_size"]), np.float32)] * 2
-        feature = rms(np.concatenate([states[i] for i in self.layers], -1) @ w["fc.weight"].T, w["hidden_norm.weight"], eps)
+        laguna = "aux_hidden_norms.0.weight" in w
+        read = [rms(states[i], w[f"aux_hidden_norms.{n}.weight"], eps) if laguna else states[i] for n, i in enumerate(self.layers)]
+        feature = rms(np.concatenate(read, -1) @ w["fc.weight"].T, w["hidden_norm.weight"], eps)
         block = [ids[-1]] + [self.mask] * (self.block - 1)
         x = self.target.w["model.embed_tokens.weight"][block] * c["dflash_config"].get("input_embedding_scale", 1.0)
         query, key = positions[start:, None], positions[None]
@@ -144,13 +149,17 @@ class Drafter:
             at = f"layers.{i}."
             h = rms(x, w[at + "input_layernorm.weight"], eps)
             q = heads(h, w[at + "self_attn.q_proj.weight"], c, w[at + "self_attn.q_norm.weight"])
-            both = np.concatenate([feature, h])
+            both = np.concatenate([rms(feature, w[at + "input_layernorm.weight"], eps) if laguna else feature, h])
             k = heads(both, w[at + "self_attn.k_proj.weight"], c, w[at + "self_attn.k_norm.weight"])
             v = heads(both, w[at + "self_attn.v_proj.weight"], c)
             visible = np.ones((self.block, len(both)), bool)
             if c["layer_types"][i] == "sliding_attention":
                 visible = (key <= query) & (query - key < c["sliding_window"])
-            x = x + attend(rotate(q, positions[start:], c), rotate(k, positions, c), v, visible) @ w[at + "self_attn.o_proj.weight"].T
+            out = attend(rotate(q, positions[start:], c), rotate(k, positions, c), v, visible)
+            if laguna:  # a gate a head
+                gate = np.log1p(np.exp(h @ w[at + "self_attn.g_proj.weight"].T))
+                out = (out.reshape(self.block, -1, c["head_dim"]) * gate[..., None]).reshape(out.shape)
+            x = x + out @ w[at + "self_attn.o_proj.weight"].T
             x = x + feed_forward(rms(x, w[at + "post_attention_layernorm.weight"], eps), w, at, c)
         logits = rms(x, w["norm.weight"], eps)[1:] @ self.target.head.T * c["dflash_config"].get("output_multiplier", 1.0)
         cap = c["dflash_config"].get("final_logit_softcapping")
@@ -266,6 +275,9 @@ def make(name, tiny, out):
     matrix("fc", hidden, hidden * len(config["dflash_config"]["target_layer_ids"]))
     norm("hidden_norm", hidden)
     norm("norm", hidden)
+    laguna = config["architectures"] == ["DFlashLagunaForCausalLM"]
+    for i in range(len(config["dflash_config"]["target_layer_ids"]) if laguna else 0):
+        norm(f"aux_hidden_norms.{i}", hidden)
     for i in range(config["num_hidden_layers"]):
         at = f"layers.{i}."
         norm(at + "input_layernorm", hidden)
@@ -276,6 +288,8 @@ def make(name, tiny, out):
         matrix(at + "self_attn.k_proj", config["num_key_value_heads"] * dim, hidden)
         matrix(at + "self_attn.v_proj", config["num_key_value_heads"] * dim, hidden)
         matrix(at + "self_attn.o_proj", hidden, config["num_attention_heads"] * dim)
+        if laguna:
+            matrix(at + "self_attn.g_proj", config["num_attention_heads"], hidden)
         matrix(at + "mlp.gate_proj", config["intermediate_size"], hidden)
         matrix(at + "mlp.up_proj", config["intermediate_size"], hidden)
         matrix(at + "mlp.down_proj", hidden, config["intermediate_size"])

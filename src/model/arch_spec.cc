@@ -314,6 +314,8 @@ std::optional<DraftArch> read_draft(ArchSection& parent) {
   ArchSection section(*json, parent.where("draft"));
   section.read("combine", draft.combine);
   draft.norm = read_norm(section, "norm");
+  draft.state_norms = read_norm(section, "state_norms");
+  section.read("normalise_features", draft.normalise_features);
   section.read("read_layers", draft.read_layers);
   section.read("target_layers", draft.target_layers);
   section.read("stretch", draft.stretch);

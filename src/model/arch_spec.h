@@ -137,13 +137,15 @@ struct LayerTypeRule {
 // Side layers that read the hidden states of another model, or of their own, to guess how its texts
 // go on. They have neither embedding nor head (model/draft_spec.h).
 struct DraftArch {
-  Names combine;                 // the linear that reads those states side by side
-  std::optional<NormArch> norm;  // of what it makes of them
-  Names read_layers;             // keys of a list: layers of the target whose outputs are read
-  ArchValue target_layers;       // that the target has; absent: any number
-  ArchValue stretch;             // tokens that are read at once: a text's last one, and masks
-  ArchValue mask;                // the token that stands where one is to be guessed
-  ArchValue embed_multiplier;    // of the target's embedding, as its table has it
+  Names combine;                        // the linear that reads those states side by side
+  std::optional<NormArch> norm;         // of what it makes of them
+  std::optional<NormArch> state_norms;  // of state {i} before, each has its own
+  bool normalise_features = false;      // by each layer's norm in front of its keys
+  Names read_layers;           // keys of a list: layers of the target whose outputs are read
+  ArchValue target_layers;     // that the target has; absent: any number
+  ArchValue stretch;           // tokens that are read at once: a text's last one, and masks
+  ArchValue mask;              // the token that stands where one is to be guessed
+  ArchValue embed_multiplier;  // of the target's embedding, as its table has it
   ArchValue head_multiplier, head_softcap;  // in place of the target's
 };
 

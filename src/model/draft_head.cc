@@ -144,6 +144,12 @@ void DraftHead::write(ExecContext& ctx, const StepInputs& step, const StepBatch&
     features = chained_features(own, batch, states, lent);
   } else {
     features = own.scratch->take_f32({states.rows.rows(), parts_.spec.layers.hidden});
+    for (std::size_t i = 0; i < parts_.state_norms.size(); ++i) {
+      const std::int64_t hidden = parts_.spec.layers.hidden;
+      const TensorView state =
+          slice_columns(states.rows, static_cast<std::int64_t>(i) * hidden, hidden);
+      parts_.state_norms[i].forward(own, state, state);
+    }
     const LinearOutput output{&parts_.combine, features};
     apply_linears(own, states.rows, {&output, 1});
     if (parts_.norm.present()) parts_.norm.forward(own, features, features);
@@ -155,7 +161,7 @@ void DraftHead::write(ExecContext& ctx, const StepInputs& step, const StepBatch&
     mine.kv = &lent.layers[i];
     parts_.blocks[i].write_keys(
         own, mine, features,
-        parts_.spec.chain ? Block::KeyInput::kStream : Block::KeyInput::kNormalised);
+        parts_.spec.normalise_features ? Block::KeyInput::kStream : Block::KeyInput::kNormalised);
   }
 }
 

@@ -23,6 +23,7 @@ class DraftHead {
     DraftSpec spec;
     Linear combine;  // [combined(), hidden]
     Norm norm, embed_norm;
+    std::vector<Norm> state_norms;  // one a state, or none
     std::vector<Block> blocks;
     Norm final_norm;
     RopeBank ropes;

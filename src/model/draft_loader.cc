@@ -32,6 +32,20 @@ Norm DraftLoader::norm(const std::optional<NormSpec>& spec, const std::string& p
   return reader_.norm(*spec, prefix, arch->name, {Shape{spec_.layers.hidden}});
 }
 
+std::vector<Norm> DraftLoader::state_norms(const DraftArch& arch) {
+  std::vector<Norm> norms;
+  if (!spec_.state_norm) return norms;
+  for (std::size_t i = 0; i < spec_.states.size(); ++i) {
+    NormArch one = *arch.state_norms;
+    for (std::string& name : one.name) {
+      const std::size_t number = name.find("{i}");
+      if (number != std::string::npos) name.replace(number, 3, std::to_string(i));
+    }
+    norms.push_back(norm(spec_.state_norm, "", one));
+  }
+  return norms;
+}
+
 DraftHead::Parts DraftLoader::walk() {
   const ArchSpec& arch = *spec_.layers.arch;
   // A chain's tensors are all below its layer.
@@ -41,6 +55,7 @@ DraftHead::Parts DraftLoader::walk() {
       reader_.linear(reader_.key_of(prefix, spec_.chain ? arch.mtp->combine : arch.draft->combine),
                      {.in = spec_.combined(), .out = spec_.layers.hidden});
   parts.norm = norm(spec_.norm, prefix, spec_.chain ? arch.mtp->state_norm : arch.draft->norm);
+  if (!spec_.chain) parts.state_norms = state_norms(*arch.draft);
   if (spec_.chain) parts.embed_norm = norm(spec_.embed_norm, prefix, arch.mtp->embed_norm);
   BlockLoader loader(spec_.layers, reader_);
   for (std::size_t i = 0; i < spec_.layers.blocks.size(); ++i) {

@@ -32,6 +32,7 @@ class DraftLoader {
 
  private:
   DraftHead::Parts walk();
+  std::vector<Norm> state_norms(const DraftArch& arch);
   Norm norm(const std::optional<NormSpec>& spec, const std::string& prefix,
             const std::optional<NormArch>& arch);
 

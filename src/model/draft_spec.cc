@@ -104,6 +104,8 @@ DraftSpec build_draft_spec(const ArchLibrary& archs, const HfConfig& config,
   const ArchEvaluator at(config, arch.sizes);
   spec.states = read_states(draft, config, target);
   spec.norm = build_norm(arch, draft.norm, at);
+  spec.state_norm = build_norm(arch, draft.state_norms, at);
+  spec.normalise_features = draft.normalise_features;
   spec.stretch = at.whole("size of a block of guesses", draft.stretch, {2, kMostStretch});
   spec.mask = static_cast<std::int32_t>(at.whole("mask token", draft.mask, {0, INT32_MAX}));
   const auto factor = [&](const char* what, const ArchValue& value, float otherwise) {
@@ -141,6 +143,7 @@ DraftSpec build_mtp_spec(const HfConfig& config, const ModelSpec& model) {
   }
   DraftSpec spec;
   spec.chain = true;
+  spec.normalise_features = true;
   spec.layers = model;
   const auto arch = std::make_shared<ArchSpec>(*model.arch);
   const std::size_t number = arch->layer.find("{i}");

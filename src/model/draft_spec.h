@@ -10,10 +10,10 @@ namespace bl {
 // description of the kind "draft" joined with its config, checked against the model.
 //
 // At each position p of a text its feature is norm(combine · [h_1(p) … h_n(p)]), where h_i is what
-// the model's stream holds behind `states[i]` of its blocks. Each layer keeps keys and values of
-// the features of all positions; a stretch of tokens behind the text (its last one, then masks) is
-// embedded, runs through the layers, and what the model's head says of a mask is the guess for its
-// position.
+// the model's stream holds behind `states[i]` of its blocks, normalised where there is a norm. Each
+// layer keeps keys and values of the features of all positions; a stretch of tokens behind the text
+// (its last one, then masks) is embedded, runs through the layers, and what the model's head says
+// of a mask is the guess for its position.
 //
 // A chain (multi-token prediction) guesses one token at a time instead: the feature at p is
 // combine · [embed_norm(embedding of token p), norm(h(p − 1))], where h is what the model's head
@@ -24,6 +24,9 @@ struct DraftSpec {
   bool chain = false;
   std::vector<std::int32_t> states;  // StateRows::blocks of what is read, in order
   std::optional<NormSpec> norm;      // of the features, or of the states of a chain
+  std::optional<NormSpec>
+      state_norm;                   // of each state before it is combined, with weights of its own
+  bool normalise_features = false;  // by each layer's norm, too, as its stream; a chain's are
   std::optional<NormSpec> embed_norm;
   std::int64_t stretch = 0;       // tokens, 2 or more; of a chain: its guesses and the text's last
   std::int32_t mask = 0;          // below the rows of the model's embedding; not of a chain

@@ -30,6 +30,8 @@ struct DraftCase {
 };
 constexpr DraftCase kFull{"full", "qwen3"};
 constexpr DraftCase kSliding{"sliding", "llama"};
+constexpr DraftCase kLaguna{"laguna", "llama"};
+constexpr DraftCase kCases[] = {kFull, kSliding, kLaguna};
 
 std::filesystem::path folder_of(const DraftCase& draft) {
   return golden_folder("draft-tiny") / draft.name;
@@ -155,7 +157,7 @@ Ids likeliest(const std::vector<float>& logits, std::size_t vocab) {
 }
 
 void compare(const std::string& backend, CacheType type, double tolerance) {
-  for (const DraftCase& draft : {kFull, kSliding}) {
+  for (const DraftCase& draft : kCases) {
     SCOPED_TRACE(draft.name);
     DraftRun run(backend, draft, type);
     for (const DraftGolden& golden : goldens_of(draft)) {
@@ -179,7 +181,7 @@ TEST(DraftGoldens, CudaEqualsTheOracle) {
 
 // Guesses and verified rows write into the same slots, again and again.
 TEST(DraftGoldens, RoundsEqualTheOracles) {
-  for (const DraftCase& draft : {kFull, kSliding}) {
+  for (const DraftCase& draft : kCases) {
     for (const char* backend : {"ref", "cpu"}) {
       SCOPED_TRACE(std::string(draft.name) + " on " + backend);
       DraftRun run(backend, draft, CacheType::kF32);
@@ -207,7 +209,7 @@ TEST(DraftGoldens, RoundsEqualTheOracles) {
 }
 
 TEST(DraftGoldens, BatchEqualsSingle) {
-  for (const DraftCase& draft : {kFull, kSliding}) {
+  for (const DraftCase& draft : kCases) {
     for (const char* backend : {"ref", "cpu"}) {
       SCOPED_TRACE(std::string(draft.name) + " on " + backend);
       DraftRun run(backend, draft, CacheType::kF16);
@@ -230,7 +232,7 @@ TEST(DraftGoldens, BatchEqualsSingle) {
 
 // Where a layer is read, all of its rows are computed; what the model says stays the same.
 TEST(DraftGoldens, TheModelSaysWhatItSaysWithoutThem) {
-  for (const DraftCase& draft : {kFull, kSliding}) {
+  for (const DraftCase& draft : kCases) {
     for (const char* backend : {"ref", "cpu"}) {
       DraftRun run(backend, draft, CacheType::kF16);
       GoldenRun plain(backend, target_of(draft), CacheType::kF16);
