@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "model/expert_loader.h"
+#include "model/numbered_name.h"
 
 namespace bl {
 namespace {
@@ -214,9 +215,7 @@ Moe BlockLoader::moe(const MoeSpec& spec, const MoeArch& arch) {
 Block BlockLoader::load(std::size_t layer) {
   const BlockSpec& spec = model_.blocks[layer];
   const BlockArch& arch = model_.block_arch(layer);
-  prefix_ = model_.arch->layer;
-  const std::size_t at = prefix_.find("{i}");
-  if (at != std::string::npos) prefix_.replace(at, 3, std::to_string(layer));
+  prefix_ = with_number(model_.arch->layer, "{i}", static_cast<std::int64_t>(layer));
   Block::Weights weights;
   weights.attention_norm = norm(spec.attention_norm, arch.attention_norm);
   if (spec.attention) weights.attention = attention(*spec.attention, *arch.attention);

@@ -3,6 +3,7 @@
 #include "model/arch_library.h"
 #include "model/block_loader.h"
 #include "model/hf_config.h"
+#include "model/numbered_name.h"
 
 namespace bl {
 
@@ -35,12 +36,9 @@ Norm DraftLoader::norm(const std::optional<NormSpec>& spec, const std::string& p
 std::vector<Norm> DraftLoader::state_norms(const DraftArch& arch) {
   std::vector<Norm> norms;
   if (!spec_.state_norm) return norms;
-  for (std::size_t i = 0; i < spec_.states.size(); ++i) {
+  for (std::int64_t i = 0; i < std::ssize(spec_.states); ++i) {
     NormArch one = *arch.state_norms;
-    for (std::string& name : one.name) {
-      const std::size_t number = name.find("{i}");
-      if (number != std::string::npos) name.replace(number, 3, std::to_string(i));
-    }
+    for (std::string& name : one.name) name = with_number(name, "{i}", i);
     norms.push_back(norm(spec_.state_norm, "", one));
   }
   return norms;

@@ -7,6 +7,7 @@
 #include "model/arch_library.h"
 #include "model/block_builder.h"
 #include "model/hf_config.h"
+#include "model/numbered_name.h"
 
 namespace bl {
 namespace {
@@ -146,8 +147,7 @@ DraftSpec build_mtp_spec(const HfConfig& config, const ModelSpec& model) {
   spec.normalise_features = true;
   spec.layers = model;
   const auto arch = std::make_shared<ArchSpec>(*model.arch);
-  const std::size_t number = arch->layer.find("{i}");
-  if (number != std::string::npos) arch->layer.replace(number, 3, std::to_string(model.layers));
+  arch->layer = with_number(arch->layer, "{i}", model.layers);
   spec.layers.arch = arch;
   spec.layers.layers = 1;
   spec.layers.blocks = {model.blocks.back()};

@@ -8,17 +8,12 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "model/numbered_name.h"
 
 namespace bl {
 namespace {
 
 constexpr std::int64_t kMaxStacked = 65536;
-
-std::string with_number(std::string text, std::string_view mark, std::int64_t number) {
-  const std::size_t at = text.find(mark);
-  if (at != std::string::npos) text.replace(at, mark.size(), std::to_string(number));
-  return text;
-}
 
 // "blk.12.attn_q.weight" → 12 and "blk.{i}.attn_q.weight"; −1 and the name itself otherwise.
 std::pair<std::int64_t, std::string> split_block(std::string_view name) {

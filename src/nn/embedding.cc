@@ -25,11 +25,7 @@ void Embedding::rows(ExecContext& ctx, const std::int32_t* ids, float multiplier
 
 void Embedding::forward(ExecContext& ctx, const std::int32_t* ids, const std::int32_t* positions,
                         const TensorView& out) const {
-  ctx.ops->embed(ctx, {.ids = ids,
-                       .tokens = out.rows(),
-                       .table = table_.view,
-                       .out = out,
-                       .multiplier = multiplier_});
+  rows(ctx, ids, multiplier_, out);
   add_lora_embedding(ctx, ids, out, multiplier_);
   if (!positions_.view.empty()) {
     ctx.ops->embed(ctx, {.ids = positions,

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "engine/engine.h"
 #include "support/data.h"
+#include "tiny_model.h"
 
 namespace bl {
 namespace {
@@ -21,12 +22,8 @@ constexpr const char* kNames[] = {"attn-r8", "all-r16-rslora", "mlp-r4-bf16", "r
 fs::path folder_of(const std::string& name) { return test::unpacked("lora-llama") / name; }
 
 std::unique_ptr<ModelSession> load(std::int64_t sequences, std::int64_t context = 0) {
-  SessionOptions options;
-  options.model = test::unpacked("hf-tiny") / "llama";
-  options.backend = "cpu";
-  options.threads = 2;
-  options.with_text = false;
-  options.sequences = sequences;
+  SessionOptions options =
+      test::textless_session(test::unpacked("hf-tiny") / "llama", "cpu", sequences);
   options.context = context;
   options.pages = 64;  // nothing is evicted
   return ModelSession::load(options);

@@ -21,14 +21,9 @@ namespace fs = std::filesystem;
 std::unique_ptr<ModelSession> load(const fs::path& model, std::int64_t sequences,
                                    std::optional<CacheTypes> cache = {},
                                    const char* backend = "cpu", bool deterministic = true) {
-  SessionOptions options;
-  options.model = model;
-  options.backend = backend;
+  SessionOptions options = test::textless_session(model, backend, sequences);
   options.deterministic = deterministic;
-  options.threads = 2;
   options.cache = cache;
-  options.with_text = false;
-  options.sequences = sequences;
   options.pages = static_cast<std::int32_t>(sequences) * 2 + 2;
   options.longest = 60;  // the smallest of them holds 64
   return ModelSession::load(options);

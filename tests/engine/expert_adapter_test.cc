@@ -10,6 +10,7 @@
 #include "model/adapter_files.h"
 #include "on_cuda.h"
 #include "support/data.h"
+#include "tiny_model.h"
 
 namespace bl {
 namespace {
@@ -17,13 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 
 std::unique_ptr<ModelSession> open_mixtral(const char* backend, std::int64_t sequences) {
-  SessionOptions options;
-  options.model = test::unpacked("hf-tiny") / "mixtral";
-  options.backend = backend;
+  SessionOptions options =
+      test::textless_session(test::unpacked("hf-tiny") / "mixtral", backend, sequences);
   options.deterministic = true;
-  options.threads = 2;
-  options.with_text = false;
-  options.sequences = sequences;
   options.pages = 64;
   return ModelSession::load(options);
 }

@@ -12,6 +12,7 @@
 #include "on_cuda.h"
 #include "support/data.h"
 #include "support/error_of.h"
+#include "tiny_model.h"
 
 namespace bl::test {
 namespace {
@@ -175,12 +176,7 @@ struct Setting {
 };
 
 std::unique_ptr<ModelSession> load(const TinyDraft& tiny, const Setting& setting) {
-  SessionOptions options;
-  options.model = tiny.target;
-  options.backend = setting.backend;
-  options.threads = 2;
-  options.with_text = false;
-  options.sequences = setting.sequences;
+  SessionOptions options = textless_session(tiny.target, setting.backend, setting.sequences);
   options.context = options.longest = 1000;
   options.pages = setting.pages;
   options.kv_host = setting.kv_host;

@@ -12,9 +12,11 @@
 #include "engine/model_session.h"
 #include "engine/step_runner.h"
 #include "format/safetensors_folder.h"
+#include "model/golden.h"
 #include "on_cuda.h"
 #include "support/data.h"
 #include "support/error_of.h"
+#include "tiny_model.h"
 
 namespace bl::test {
 namespace {
@@ -24,12 +26,7 @@ using Ids = std::vector<std::int32_t>;
 
 std::unique_ptr<ModelSession> load_mtp(const fs::path& model, const std::string& backend,
                                        CacheType cache) {
-  SessionOptions options;
-  options.model = model;
-  options.backend = backend;
-  options.threads = 2;
-  options.with_text = false;
-  options.sequences = 4;
+  SessionOptions options = textless_session(model, backend, 4);
   options.drafts = 8;
   options.longest = 100;
   options.cache = cache;
@@ -37,15 +34,8 @@ std::unique_ptr<ModelSession> load_mtp(const fs::path& model, const std::string&
   return ModelSession::load(options);
 }
 
-template <class T>
-std::vector<T> read_values(const SafetensorsFolder& source, const std::string& name) {
-  const HostArray array = source.read(name);
-  const T* data = array.view.as<const T>();
-  return {data, data + array.view.shape.elements()};
-}
-
 Ids read_ids(const SafetensorsFolder& source, const std::string& name) {
-  const auto values = read_values<std::int64_t>(source, name);
+  const auto values = values_of<std::int64_t>(source, name);
   return {values.begin(), values.end()};
 }
 
@@ -93,7 +83,7 @@ void compare_mtp(const std::string& backend, CacheType cache, float tolerance) {
   StepRunner runner(*session);
   for (const char* number : {"0", "1"}) {
     const Ids prompt = read_ids(golden, std::string("ids_") + number);
-    const auto expected = read_values<float>(golden, std::string("logits_") + number);
+    const auto expected = values_of<float>(golden, std::string("logits_") + number);
     const std::int64_t count = static_cast<std::int64_t>(expected.size()) / session->vocab();
     for (const std::int64_t tokens : {100, 7, 1}) {
       Sequence sequence = session->new_sequence();

@@ -20,12 +20,7 @@ namespace fs = std::filesystem;
 
 std::unique_ptr<ModelSession> load(const fs::path& model, const char* backend,
                                    std::int64_t drafts) {
-  SessionOptions options;
-  options.model = model;
-  options.backend = backend;
-  options.threads = 2;
-  options.with_text = false;
-  options.sequences = 4;
+  SessionOptions options = test::textless_session(model, backend, 4);
   options.drafts = drafts;
   options.longest = 60;
   return ModelSession::load(options);

@@ -135,6 +135,17 @@ void write_weights(const fs::path& folder) {
 
 }  // namespace
 
+SessionOptions textless_session(const std::filesystem::path& model, const std::string& backend,
+                                std::int64_t sequences) {
+  SessionOptions options;
+  options.model = model;
+  options.backend = backend;
+  options.threads = 2;
+  options.with_text = false;
+  options.sequences = sequences;
+  return options;
+}
+
 fs::path make_tiny_model(const char* name, const std::string& config_extra) {
   const fs::path folder = scratch_dir(name);
   write_tokenizer(folder);

@@ -1,0 +1,11 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace bl {
+
+// `text` with the number in place of the first `mark`, such as "{i}"; as it is where there is none.
+std::string with_number(std::string text, std::string_view mark, std::int64_t number);
+
+}  // namespace bl
