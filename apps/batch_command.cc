@@ -74,7 +74,7 @@ void batch(BatchOptions& options) {
   BatchRun::Work work{options.input, options.output, total, 2 * options.sequences, {}};
   work.otherwise = {options.constraint.spec(), options.preset.load(), options.lora.load(engine)};
   BatchRun(engine, engine.session(), std::move(work)).run();
-  const EngineStats stats = engine.stats();
+  const EngineStats stats = engine.settled_stats();
   const std::string guesses = describe_speculation(stats.drafted_tokens, stats.accepted_tokens);
   if (!guesses.empty()) log_info("{}", guesses);
 }

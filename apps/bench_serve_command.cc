@@ -265,7 +265,7 @@ Json cache_report(const EngineStats& stats) {
           {"host_bytes_per_second", stats.host_copy_rate}};
 }
 
-Json report(const Load& load, double seconds, const Engine& engine) {
+Json report(const Load& load, double seconds, Engine& engine) {
   std::vector<double> first;
   std::vector<double> queue;
   std::vector<double> prefill;
@@ -290,7 +290,7 @@ Json report(const Load& load, double seconds, const Engine& engine) {
     between.insert(between.end(), seen.between.begin(), seen.between.end());
   }
   const auto rate = [&](std::int64_t count) { return static_cast<double>(count) / seconds; };
-  const EngineStats stats = engine.stats();
+  const EngineStats stats = engine.settled_stats();
   return {{"requests", load.observations().size()},
           {"seconds", seconds},
           {"requests_per_second", rate(static_cast<std::int64_t>(load.observations().size()))},

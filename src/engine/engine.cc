@@ -332,6 +332,12 @@ EngineStats Engine::stats() const {
   return stats_;
 }
 
+EngineStats Engine::settled_stats() {
+  EngineStats stats;
+  call([&](EngineCore& core) { stats = core.stats(); });
+  return stats;
+}
+
 void Engine::loop() {
   while (true) {
     std::vector<std::shared_ptr<OpenRequest>> arrived;

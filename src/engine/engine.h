@@ -133,7 +133,10 @@ class Engine {
   // Evicts what no request and no pin holds: to the host where there is a tier, else it is gone.
   // Returns when it is over.
   void evict();
+  // As of the last whole step: an answer may be over before its last step is in them.
   EngineStats stats() const;
+  // Waits for the step under way, so that all that has been answered is in them.
+  EngineStats settled_stats();
 
   // Saves what the cache has of a request's prompt, or of a pinned one, in whole pages; loads such
   // a file, so that requests of the same salt find it, and pins it where a name is given

@@ -72,16 +72,16 @@ TEST_P(RealPages, EveryTypeComesBackFromTheHost) {
     const Answer expected = ask(engine, first);
     EXPECT_EQ(expected.usage.cached_tokens, 0);
     ask(engine, second);
-    EXPECT_GT(engine.stats().cache.pages_stored, 0);
+    EXPECT_GT(engine.settled_stats().cache.pages_stored, 0);
     const Answer again = ask(engine, first);
     EXPECT_EQ(again.ids, expected.ids);
     EXPECT_EQ(again.usage.cached_tokens, 699);
     engine.evict();
-    EXPECT_EQ(engine.stats().idle_pages, 0);
+    EXPECT_EQ(engine.settled_stats().idle_pages, 0);
     const Answer once_more = ask(engine, first);
     EXPECT_EQ(once_more.ids, expected.ids);
     EXPECT_EQ(once_more.usage.cached_tokens, 699);
-    EXPECT_GE(engine.stats().cache.pages_restored, 5);
+    EXPECT_GE(engine.settled_stats().cache.pages_restored, 5);
   }
   if (types == 0 && std::string(GetParam()) == "cuda") GTEST_SKIP() << "no card here";
   EXPECT_GE(types, 3);
@@ -189,7 +189,7 @@ TEST_F(PrefixFiles, FromOneEngineToAnother) {
     Request other = wanted;
     other.prompt[600] = 251;
     EXPECT_EQ(engine.save_prefix(other, file_.string() + "2").tokens, 512);
-    const EngineStats stats = engine.stats();
+    const EngineStats stats = engine.settled_stats();
     EXPECT_EQ(stats.free_pages + stats.idle_pages, stats.pages);
   }
   Engine engine(fake(), nullptr, {});
@@ -202,7 +202,7 @@ TEST_F(PrefixFiles, FromOneEngineToAnother) {
   EXPECT_EQ(answer.ids, oracle.continuation(wanted.prompt, 8));
   // Loading it again changes nothing.
   engine.load_prefix(file_);
-  const EngineStats stats = engine.stats();
+  const EngineStats stats = engine.settled_stats();
   EXPECT_EQ(stats.free_pages + stats.idle_pages, stats.pages);
 }
 
@@ -214,7 +214,7 @@ TEST_F(PrefixFiles, PinsAreSavedAndLoaded) {
     Engine engine(fake(), nullptr, {});
     error_of([&] { engine.save_pin("system", file_); }, ErrorCode::kNotFound);
     ask(engine, wanted);
-    EXPECT_EQ(engine.stats().pinned_pages, 3);
+    EXPECT_EQ(engine.settled_stats().pinned_pages, 3);
     EXPECT_EQ(engine.save_pin("system", file_).tokens, 768);
   }
   Engine engine(fake({.pages = 8}), nullptr, {});
@@ -227,7 +227,8 @@ TEST_F(PrefixFiles, PinsAreSavedAndLoaded) {
   EXPECT_TRUE(engine.unpin("loaded"));
   EXPECT_FALSE(engine.unpin("loaded"));
   engine.evict();
-  EXPECT_EQ(engine.stats().free_pages, engine.stats().pages);
+  const EngineStats stats = engine.settled_stats();
+  EXPECT_EQ(stats.free_pages, stats.pages);
 }
 
 TEST_F(PrefixFiles, SavedFromTheHostToo) {
@@ -235,7 +236,7 @@ TEST_F(PrefixFiles, SavedFromTheHostToo) {
   const Request wanted = request(1000, 1);
   ask(engine, wanted);
   engine.evict();
-  EXPECT_EQ(engine.stats().free_pages, 8);
+  EXPECT_EQ(engine.settled_stats().free_pages, 8);
   EXPECT_EQ(engine.save_prefix(wanted, file_).tokens, 768);
   Engine other(fake(), nullptr, {});
   EXPECT_EQ(other.load_prefix(file_).tokens, 768);
@@ -267,7 +268,7 @@ TEST_F(PrefixFiles, WhatDoesNotFitIsSaid) {
   ask(busy, held);
   const std::string room = error_of([&] { busy.load_prefix(file_); }, ErrorCode::kLimit);
   EXPECT_NE(room.find("no room for a prefix of 3 pages"), std::string::npos) << room;
-  EXPECT_EQ(busy.stats().pinned_pages, 2);
+  EXPECT_EQ(busy.settled_stats().pinned_pages, 2);
   // Loaded, but too much to be pinned.
   Engine tight(fake({.pages = 3}), nullptr, {});
   error_of([&] { tight.load_prefix(file_, "all"); }, ErrorCode::kLimit);
@@ -277,8 +278,9 @@ TEST_F(PrefixFiles, WhatDoesNotFitIsSaid) {
   Engine engine(fake(), nullptr, {});
   const std::string damaged = error_of([&] { engine.load_prefix(file_); }, ErrorCode::kInvalidFile);
   EXPECT_NE(damaged.find("page 3 of 3 is damaged"), std::string::npos) << damaged;
-  for (const Engine* one : {&other, &words, &small, &engine}) {
-    EXPECT_EQ(one->stats().free_pages + one->stats().idle_pages, one->stats().pages);
+  for (Engine* one : {&other, &words, &small, &engine}) {
+    const EngineStats stats = one->settled_stats();
+    EXPECT_EQ(stats.free_pages + stats.idle_pages, stats.pages);
   }
 }
 
@@ -329,7 +331,7 @@ TEST_F(PrefixFiles, AmongThreads) {
   });
   for (std::thread& user : users) user.join();
   EXPECT_EQ(right, 60);
-  EXPECT_GT(engine.stats().cache.pages_restored, 0);
+  EXPECT_GT(engine.settled_stats().cache.pages_restored, 0);
 }
 
 }  // namespace

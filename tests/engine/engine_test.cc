@@ -103,7 +103,7 @@ TEST_F(EngineTest, LogProbabilitiesOfAPromptComeInChunks) {
   wanted.sampling.prompt_logprobs = 1;
   const Answer answer = ask(engine, wanted);
   EXPECT_EQ(answer.prompt_logprobs.size(), wanted.prompt.size() - 1);
-  EXPECT_LE(engine.stats().steps, 6);
+  EXPECT_LE(engine.settled_stats().steps, 6);
 }
 
 TEST_F(EngineTest, AConversationComputesOnlyWhatIsNew) {

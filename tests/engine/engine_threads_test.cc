@@ -157,7 +157,8 @@ TEST(EngineThreads, EverythingIsCancelledAtOnce) {
 TEST(EngineThreads, AWarmEngineHasMadeSteps) {
   Engine engine(fake(), nullptr, {});
   engine.warm_up();
-  EXPECT_GE(engine.stats().prefill_tokens + engine.stats().decode_tokens, 31);
+  const EngineStats stats = engine.settled_stats();
+  EXPECT_GE(stats.prefill_tokens + stats.decode_tokens, 31);
   auto broken = fake();
   broken->on_step = [](std::span<const StepItem>) {
     fail(ErrorCode::kDevice, "the card has left");

@@ -13,6 +13,7 @@
 #include "support/data.h"
 #include "support/error_of.h"
 #include "tiny_model.h"
+#include "together.h"
 
 namespace bl::test {
 namespace {
@@ -206,11 +207,10 @@ Told tell(const TinyDraft& tiny, const Setting& setting,
   Told told;
   Engine engine(load(tiny, setting), options);
   for (const std::vector<Request>& group : groups) {
-    std::vector<RequestHandle> handles;
-    for (const Request& request : group) handles.push_back(engine.submit(request));
+    std::vector<RequestHandle> handles = submit_together(engine, group);
     for (RequestHandle& handle : handles) told.ids.push_back(handle.wait().front().ids);
   }
-  told.stats = engine.stats();
+  told.stats = engine.settled_stats();
   told.guesses = draft->guesses;
   return told;
 }
