@@ -43,6 +43,9 @@ Constraint::Constraint(CompiledConstraint compiled, std::vector<std::int32_t> en
     tokens = std::max(tokens, static_cast<std::size_t>(end) + 1);
   }
   words_.assign((tokens + kBits - 1) / kBits, 0);
+  if (!compiled_.prefer_end) return;
+  end_words_ = words_;
+  for (const std::int32_t end : end_tokens_) set_bit(end_words_, end, true);
 }
 
 // Work that is paid for. What it throws makes the constraint unusable.
@@ -75,13 +78,13 @@ void Constraint::prepare() {
 void Constraint::compute() {
   fill_text();
   set_ends(false);
-  const bool whole = complete();
-  // Where no token ends an answer, it is over behind its first one.
-  if (whole && compiled_.prefer_end && (accepted_ > 0 || !end_tokens_.empty())) {
-    std::fill(words_.begin(), words_.end(), 0);
-  }
   any_text_ = std::any_of(words_.begin(), words_.end(), [](std::uint32_t w) { return w != 0; });
-  set_ends(whole);
+  set_ends(complete());
+}
+
+// Where no token ends an answer, it is over behind its first one.
+bool Constraint::prefers_end() const {
+  return compiled_.prefer_end && complete() && (accepted_ > 0 || !end_tokens_.empty());
 }
 
 // words_ = what all parts take.
@@ -109,7 +112,7 @@ void Constraint::set_ends(bool allowed) {
   for (const std::int32_t end : end_tokens_) set_bit(words_, end, allowed);
 }
 
-std::span<const std::uint32_t> Constraint::mask() {
+std::span<const std::uint32_t> Constraint::mask(bool ends_come) {
   BL_CHECK(ended_ == 0);
   prepare();
   if (error_) throw *error_;
@@ -119,7 +122,7 @@ std::span<const std::uint32_t> Constraint::mask() {
          "so far, which is not whole yet",
          parts_.size() > 1 ? "s" : "", parts_.size() > 1 ? " together" : "");
   }
-  return words_;
+  return ends_come && prefers_end() ? end_words_ : words_;
 }
 
 bool Constraint::allows(std::int32_t token) {
@@ -198,11 +201,11 @@ bool Constraint::complete() const {
                      [](const Part& part) { return !part.is_free() && part.walk->complete(); });
 }
 
-bool Constraint::finished() {
+bool Constraint::finished(bool ends_come) {
   if (ended_ > 0) return true;
   if (error_ || !complete()) return false;
   prepare();
-  return !error_ && !any_text_;
+  return !error_ && (!any_text_ || (ends_come && prefers_end()));
 }
 
 }  // namespace bl

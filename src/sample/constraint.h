@@ -39,10 +39,11 @@ class Constraint {
 
   // Computes the mask of the next token. What goes wrong is thrown by mask().
   void prepare();
-  // [words] bits of the tokens that may follow (PickArgs::mask). Throws kInvalidArgument where the
-  // text is not whole and no token can follow, which a vocabulary without the needed bytes leads
-  // to.
-  std::span<const std::uint32_t> mask();
+  // [words] bits of the tokens that may follow (PickArgs::mask). `ends_come`: an end token may be
+  // chosen; where the answer is too short for one, prefer_end does not hold. Throws
+  // kInvalidArgument where the text is not whole and no token can follow, which a vocabulary
+  // without the needed bytes leads to.
+  std::span<const std::uint32_t> mask(bool ends_come = true);
   // Whether mask() has this token.
   bool allows(std::int32_t token);
 
@@ -56,7 +57,7 @@ class Constraint {
   // The text so far satisfies the constraint.
   bool complete() const;
   // It does, and only end tokens can follow: the answer is over without one of them.
-  bool finished();
+  bool finished(bool ends_come = true);
 
  private:
   // One grammar of those that hold together.
@@ -74,16 +75,18 @@ class Constraint {
   template <class F>
   void work(const F& body);
   void set_ends(bool allowed);
+  bool prefers_end() const;
 
   CompiledConstraint compiled_;
   std::vector<std::int32_t> end_tokens_;  // sorted
   std::vector<Part> parts_;
   std::vector<std::uint32_t> words_;
+  std::vector<std::uint32_t> end_words_;   // the same of end tokens alone
   std::vector<std::uint32_t> part_words_;  // of one part, beside others
   std::optional<Error> error_;
   std::int64_t accepted_ = 0;  // tokens
   bool prepared_ = false;
-  bool any_text_ = false;          // of words_: some token that is no end may follow
+  bool any_text_ = false;          // some token that is no end may follow
   std::int64_t ended_ = 0;         // end tokens accepted
   std::vector<std::size_t> kept_;  // bytes that matching each token has taken
   std::size_t kept_bytes_ = 0;

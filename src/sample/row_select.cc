@@ -72,7 +72,9 @@ void select_top(std::span<const float> row, std::size_t k, std::vector<LogitEntr
 
 MassCut cut_by_mass(std::vector<Ranked>& items, double wanted) {
   constexpr std::size_t kFew = 256;
-  BL_CHECK(!items.empty() && wanted > 0);
+  BL_CHECK(!items.empty());
+  // The smallest share of a small mass is no number above nothing: the first one is kept.
+  wanted = std::max(wanted, std::numeric_limits<double>::denorm_min());
   std::array<double, kBuckets> mass;
   std::size_t count = items.size();
   double inside = 0;  // of what comes before the first `count` items; below `wanted`

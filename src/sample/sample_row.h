@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "sample/log_probability.h"
@@ -86,6 +87,9 @@ struct SampleRow {
   // −Σ p ln p in nats.
   double entropy() const;
 
+  // Probabilities before adaptive-p, in the order of ids, where that stage has run.
+  std::vector<std::pair<std::int32_t, double>> unaimed;
+
   // --- scratch of stages ---
   std::vector<float> edited;
   std::vector<LogitEntry> selected;
@@ -96,6 +100,24 @@ struct SampleRow {
   std::vector<float> per_token;       // [vocab], zero between stages
   std::vector<std::int32_t> lengths;  // of matches, one a position
   std::vector<double> block_mass;
+};
+
+// per_token of a stage: what it has put there is zero again afterwards, whatever is thrown. A token
+// is `touched` before it gets a value.
+class PerTokenUse {
+ public:
+  PerTokenUse(SampleRow& row, std::size_t vocab) : row_(row) {
+    row_.touched.clear();
+    if (row_.per_token.size() < vocab) row_.per_token.resize(vocab, 0.0f);
+  }
+  ~PerTokenUse() {
+    for (const std::int32_t id : row_.touched) row_.per_token[static_cast<std::size_t>(id)] = 0.0f;
+  }
+  PerTokenUse(const PerTokenUse&) = delete;
+  PerTokenUse& operator=(const PerTokenUse&) = delete;
+
+ private:
+  SampleRow& row_;
 };
 
 }  // namespace bl

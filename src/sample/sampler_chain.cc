@@ -72,7 +72,7 @@ Pick SamplerChain::pick(const PickArgs& args, SampleRow& row) {
   if (whole_row_) return draw_from_logits(row);
   make_candidates(row);
   const Pick pick = draw(row);
-  learn(pick);
+  learn(pick, row);
   return pick;
 }
 
@@ -154,13 +154,17 @@ Pick SamplerChain::draw_from_logits(SampleRow& row) const {
   return {static_cast<std::int32_t>(last), static_cast<double>(last_weight) / total};
 }
 
-void SamplerChain::learn(const Pick& pick) {
+void SamplerChain::learn(const Pick& pick, const SampleRow& row) {
   if (params_.mirostat_mode == 2) {
     const double surprise = -std::log2(pick.probability);
     state_.mirostat_mu += params_.mirostat_eta * (params_.mirostat_tau - surprise);
   }
   if (params_.adaptive_target < 1) {
-    state_.adaptive_sum = pick.probability + params_.adaptive_decay * state_.adaptive_sum;
+    // What the model gave it, not what the aim made of that.
+    const auto own = std::lower_bound(row.unaimed.begin(), row.unaimed.end(), pick.id,
+                                      [](const auto& one, int id) { return one.first < id; });
+    BL_CHECK(own != row.unaimed.end() && own->first == pick.id);
+    state_.adaptive_sum = own->second + params_.adaptive_decay * state_.adaptive_sum;
     state_.adaptive_weight = 1 + params_.adaptive_decay * state_.adaptive_weight;
   }
 }

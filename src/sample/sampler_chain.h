@@ -59,7 +59,7 @@ class SamplerChain {
   void make_candidates(SampleRow& row) const;
   Pick draw(const SampleRow& row) const;
   Pick draw_from_logits(SampleRow& row) const;
-  void learn(const Pick& pick);
+  void learn(const Pick& pick, const SampleRow& row);
 
   std::shared_ptr<const SamplingParams> shared_;
   const SamplingParams& params_;

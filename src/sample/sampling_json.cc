@@ -329,7 +329,8 @@ std::vector<std::string> read_sampling(const Json& object, std::string_view what
     if (read_field(reader, params)) {
       // A name and its alias in one object would let their order decide.
       if (std::find(set.begin(), set.end(), field) != set.end()) {
-        fail(ErrorCode::kInvalidArgument, "{}: {} is given twice, as {} too", what, field, key);
+        fail(ErrorCode::kInvalidArgument, "{}: {} is given twice, under two of its names", what,
+             field);
       }
       set.emplace_back(field);
     } else if (unknown == UnknownKeys::kRefuse) {

@@ -262,6 +262,7 @@ bool device_sampleable(const SamplingParams& p) {
   if (!plain_row || !plain_report || !p.banned_strings.empty() || p.token_healing) return false;
   if (has_equal_ids(p.logit_bias)) return false;  // sums of biases depend on the order
   if (p.greedy()) return true;
+  if (p.top_p == 0) return false;  // SampleRule has none
   return is_common_order(p) && p.top_n_sigma == 0;
 }
 

@@ -107,8 +107,11 @@ struct SamplingParams {
   // Every stage off, temperature 1: what OpenAI's API means by leaving a parameter out.
   static SamplingParams plain();
 
-  // Below 1/1000 even the smallest difference that float logits can show decides.
-  bool greedy() const { return temperature < 1e-3 || top_k == 1 || top_p == 0; }
+  // Below 1/1000 even the smallest difference that float logits can show decides. In an order of
+  // the user's own something may come before top-k and top-p that changes who is first.
+  bool greedy() const {
+    return temperature < 1e-3 || (sampler_order.empty() && (top_k == 1 || top_p == 0));
+  }
   bool dynamic_temperature() const { return max_temp > min_temp; }
   // The answers that are computed.
   std::int64_t answers() const { return best_of > n ? best_of : n; }
@@ -141,8 +144,8 @@ struct SamplingParams {
     v(smoothing_curve, {"--smoothing-curve", "X", "1 (square) to 3 (cube)"});
     v(top_n_sigma, {"--top-n-sigma", "X", "keep scores within X standard deviations of the top"});
     v(top_a, {"--top-a", "X", "keep tokens with p at least X times the best p squared"});
-    v(tfs, {"--tfs", "X", "tail-free sampling; 1 is off"});
-    v(typical, {"--typical", "X", "locally typical sampling; 1 is off"});
+    v(tfs, {"--tfs", "X", "tail-free sampling; 1 is off, and so is 0"});
+    v(typical, {"--typical", "X", "locally typical sampling; 1 is off, and so is 0"});
     v(mirostat_mode, {"--mirostat-mode", "0|2", "steer the surprise of the text; 0 is off"});
     v(mirostat_tau, {"--mirostat-tau", "X", "bits of surprise that mirostat aims at"});
     v(mirostat_eta, {"--mirostat-eta", "X", "how fast mirostat learns"});

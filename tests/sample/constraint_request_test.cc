@@ -272,6 +272,26 @@ TEST(ConstraintsTogether, EndAsSoonAsAllAreWholeWhereOneAsksForThat) {
   EXPECT_TRUE(constraint.finished());
 }
 
+// An answer that is too short for its end goes on where the form allows that.
+TEST(ConstraintsTogether, NoEndIsPreferredBeforeOneMayCome) {
+  World world(test::byte_level_tokenizer());
+  ConstraintSpec early = regex("[a-z]*");
+  early.prefer_end = true;
+  Constraint constraint = world.start(all_of(regex("[a-z]*"), {early}));
+  const auto has = [&](bool ends_come, std::int32_t id) {
+    const std::span<const std::uint32_t> words = constraint.mask(ends_come);
+    return (words[static_cast<std::size_t>(id) / 32] >> id % 32 & 1) != 0;
+  };
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(has(false, world.token_of('q')));
+    EXPECT_FALSE(has(true, world.token_of('q')));
+    EXPECT_TRUE(has(true, world.made.end));
+    EXPECT_FALSE(constraint.finished(false));
+    EXPECT_TRUE(constraint.finished(true));
+    constraint.accept(world.token_of('q'));
+  }
+}
+
 TEST(ConstraintsTogether, LimitsAreOfTheSum) {
   World world(test::byte_level_tokenizer());
   const auto refused = [&](const ConstraintLimits& limits, const ConstraintSpec& spec) {

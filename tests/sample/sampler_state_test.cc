@@ -90,7 +90,9 @@ TEST(SamplerState, MirostatAndAdaptiveFollowTheirDefinitionsThroughAText) {
       const double p = expected.p[static_cast<std::size_t>(pick.id)];
       surprise -= std::log2(p);
       mu += params.mirostat_eta * (params.mirostat_tau + std::log2(p));
-      sum = p + params.adaptive_decay * sum;
+      // Of what the model gave the token, not of what the aim made of that.
+      const double own = mirostat ? p : expected.unaimed[static_cast<std::size_t>(pick.id)];
+      sum = own + params.adaptive_decay * sum;
       weight = 1 + params.adaptive_decay * weight;
       if (mirostat) {
         ASSERT_NEAR(chain.state().mirostat_mu, mu, 1e-4);
@@ -242,6 +244,49 @@ TEST(SamplerState, ExtremeLogitsAreServed) {
       EXPECT_TRUE(std::isfinite(pick.probability) && pick.probability > 0);
       EXPECT_TRUE(std::isfinite(chain.state().mirostat_mu));
     }
+  }
+}
+
+// Where nearly all of the mass goes, what is left of it is a sum, not a difference; and the
+// smallest share of that keeps a token.
+TEST(SamplerState, CutsOfWhatExclusionHasLeftKeepAToken) {
+  const std::vector<float> logits = bell(500, 2, 6);
+  for (const char* cut : {"top-p", "typical"}) {
+    for (const double threshold : {0.0, 1e-9, 1e-3}) {
+      for (const double chance : {0.5, 1.0}) {
+        for (const double share : {0.9, 5e-324}) {
+          SamplingParams params = SamplingParams::plain();
+          params.xtc_probability = chance;
+          params.xtc_threshold = threshold;
+          params.xtc_ignore_tokens = {7};
+          (cut[1] == 'o' ? params.top_p : params.typical) = share;
+          params.sampler_order = {"xtc", cut};
+          SamplerChain chain(params);
+          for (std::uint64_t i = 0; i < 20; ++i) {
+            const Pick pick = chain.pick({.logits = logits, .position = i});
+            EXPECT_TRUE(pick.probability > 0 && pick.probability <= 1) << cut << threshold;
+          }
+        }
+      }
+    }
+  }
+}
+
+// One kept token is not the likeliest where something before the cut has taken that away.
+TEST(SamplerState, AnOrderOfOnesOwnHoldsWhereOneTokenIsKept) {
+  std::vector<float> logits(50, 0.0f);
+  logits[3] = 9;
+  logits[4] = 8;
+  for (const bool by_count : {true, false}) {
+    SamplingParams params = SamplingParams::plain();
+    params.xtc_probability = 1;
+    (by_count ? params.top_k : params.max_tokens) = 1;
+    if (!by_count) params.top_p = 0;
+    EXPECT_EQ(SamplerChain(params).pick({.logits = logits}).id, 3);
+    params.sampler_order = {"xtc", by_count ? "top-k" : "top-p"};
+    EXPECT_EQ(SamplerChain(params).pick({.logits = logits}).id, 4);
+    params.temperature = 0;
+    EXPECT_EQ(SamplerChain(params).pick({.logits = logits}).id, 3);
   }
 }
 

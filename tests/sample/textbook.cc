@@ -24,6 +24,7 @@ struct Book {
   const SamplingParams& params;
   const SamplerState& state;
   std::vector<Item> items{};  // likeliest first, ties by id
+  std::vector<double> unaimed{};
   bool doubtful = false;
 
   void sort_items() {
@@ -310,7 +311,9 @@ void skew(Book& book) {
 void adapt(Book& book) {
   const double mean = book.state.adaptive_sum / book.state.adaptive_weight;
   const double aim = std::clamp(2 * book.params.adaptive_target - mean, 0.0, 1.0);
+  book.unaimed.assign(book.row.logits.size(), 0.0);
   for (Item& item : book.items) {
+    book.unaimed[static_cast<std::size_t>(item.id)] = item.p;
     const double d = std::abs(item.p - aim) / 0.3;
     item.log_weight = 5 - 10 * d * d / (d + 1);
   }
@@ -377,8 +380,8 @@ TextbookResult textbook(const TextbookRow& row, const SamplingParams& p,
   }
   dry(book, logits);
   bar(book, logits);
-  TextbookResult result{.p = std::vector<double>(row.logits.size(), 0.0)};
-  if (p.temperature < 1e-3 || p.top_k == 1 || p.top_p == 0) {
+  TextbookResult result{.p = std::vector<double>(row.logits.size(), 0.0), .unaimed = {}};
+  if (p.temperature < 1e-3 || (p.sampler_order.empty() && (p.top_k == 1 || p.top_p == 0))) {
     const auto best = std::max_element(logits.begin(), logits.end());
     for (const double x : logits) {
       if (x != *best) book.doubt(x, *best, 10);
@@ -391,6 +394,7 @@ TextbookResult textbook(const TextbookRow& row, const SamplingParams& p,
   if (!p.sampler_order.empty()) {
     for (const std::string& name : p.sampler_order) apply_named(book, name);
     for (const Item& item : book.items) result.p[static_cast<std::size_t>(item.id)] = item.p;
+    result.unaimed = std::move(book.unaimed);
     result.doubtful = book.doubtful;
     return result;
   }
@@ -405,6 +409,7 @@ TextbookResult textbook(const TextbookRow& row, const SamplingParams& p,
   if (p.skew != 0) skew(book);
   if (p.adaptive_target < 1) adapt(book);
   for (const Item& item : book.items) result.p[static_cast<std::size_t>(item.id)] = item.p;
+  result.unaimed = std::move(book.unaimed);
   result.doubtful = book.doubtful;
   return result;
 }

@@ -20,7 +20,8 @@ struct TextbookRow {
 };
 
 struct TextbookResult {
-  std::vector<double> p;  // [vocab]; 0: cut
+  std::vector<double> p;        // [vocab]; 0: cut
+  std::vector<double> unaimed;  // the same before adaptive-p; empty without it
   // Some value lay so near a threshold that rounding decides which side it is on: nothing can be
   // said about this row.
   bool doubtful = false;

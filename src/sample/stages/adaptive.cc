@@ -25,8 +25,11 @@ void apply(const SamplingParams& p, const SamplerState& state, SampleRow& row) {
   const double aim = std::clamp(2 * p.adaptive_target - mean, 0.0, 1.0);
   double mass = 0;
   for (std::size_t i = 0; i < row.size(); ++i) mass += exact_weight(row, i);
+  row.unaimed.clear();
   for (std::size_t i = 0; i < row.size(); ++i) {
-    const double d = std::abs(exact_weight(row, i) / mass - aim) / kWidth;
+    const double probability = exact_weight(row, i) / mass;
+    row.unaimed.emplace_back(row.ids[i], probability);
+    const double d = std::abs(probability - aim) / kWidth;
     row.scores[i] = static_cast<float>(-kDepth * d * d / (d + 1));
   }
   row.rebase();

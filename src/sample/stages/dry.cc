@@ -52,8 +52,7 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
   match_lengths(text, limit, row.lengths);
 
   const std::size_t vocab = row.logits.size();
-  if (row.per_token.size() < vocab) row.per_token.resize(vocab, 0.0f);
-  row.touched.clear();
+  const PerTokenUse use(row, vocab);
   for (std::size_t j = 1; j < text.size(); ++j) {
     const auto length = static_cast<float>(row.lengths[j]);
     if (static_cast<std::uint64_t>(row.lengths[j]) < allowed) continue;
@@ -65,14 +64,12 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
   if (row.touched.empty()) return;
   const std::span<float> logits = row.edit();
   for (const std::int32_t id : row.touched) {
-    float& length = row.per_token[static_cast<std::size_t>(id)];
-    if (!contains(p.dry_breaker_tokens, id)) {
-      const double growth =
-          std::pow(p.dry_base, static_cast<double>(length) - static_cast<double>(allowed));
-      logits[static_cast<std::size_t>(id)] -=
-          static_cast<float>(std::min(p.dry_multiplier * growth, kLargestPenalty));
-    }
-    length = 0.0f;
+    if (contains(p.dry_breaker_tokens, id)) continue;
+    const float length = row.per_token[static_cast<std::size_t>(id)];
+    const double growth =
+        std::pow(p.dry_base, static_cast<double>(length) - static_cast<double>(allowed));
+    logits[static_cast<std::size_t>(id)] -=
+        static_cast<float>(std::min(p.dry_multiplier * growth, kLargestPenalty));
   }
 }
 

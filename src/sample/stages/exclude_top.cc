@@ -39,15 +39,19 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
     });
     return;
   }
-  double mass = 0;
-  for (const std::int32_t i : top) {
-    mass += static_cast<double>(row.weights[static_cast<std::size_t>(i)]);
+  // Both added up: one less the share of what goes would be rounding alone where nearly all goes.
+  double going = 0;
+  double staying = 0;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    const bool goes = next < top.size() && static_cast<std::size_t>(top[next]) == i;
+    next += goes ? 1 : 0;
+    (goes ? going : staying) += static_cast<double>(row.weights[i]);
   }
-  const double m = mass / row.mass;
-  const auto factor = static_cast<float>((1 - chance) / (1 + chance * m / (1 - m)));
-  const float shift = std::log(factor);
+  const double factor = (1 - chance) / (1 + chance * going / staying);
+  const auto shift = static_cast<float>(std::log(factor));
   for (const std::int32_t i : top) {
-    row.weights[static_cast<std::size_t>(i)] *= factor;
+    row.weights[static_cast<std::size_t>(i)] *= static_cast<float>(factor);
     row.scores[static_cast<std::size_t>(i)] += shift;
   }
   row.mass = 0;

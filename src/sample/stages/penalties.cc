@@ -19,8 +19,6 @@ void count_occurrences(const SamplingParams& p, SampleRow& row) {
   const std::int64_t full = p.penalty_range < 0 ? size : std::min(size, p.penalty_range);
   const std::int64_t reach = std::min(size, full + std::min(size, p.repetition_decay));
   const std::size_t vocab = row.logits.size();
-  if (row.per_token.size() < vocab) row.per_token.resize(vocab, 0.0f);
-  row.touched.clear();
   row.strengths.clear();
   const auto slope = 1.0f / static_cast<float>(p.repetition_decay + 1);
   for (std::int64_t d = 0; d < reach; ++d) {
@@ -37,6 +35,7 @@ void count_occurrences(const SamplingParams& p, SampleRow& row) {
 }
 
 void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
+  const PerTokenUse use(row, row.logits.size());
   count_occurrences(p, row);
   if (row.touched.empty()) return;
   constexpr float kLargest = std::numeric_limits<float>::max();
@@ -51,7 +50,6 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
     const float repeated = logit > 0 ? logit / factor : logit * factor;
     logits[id] =
         std::min(repeated - presence * row.strengths[i] - frequency * row.per_token[id], kLargest);
-    row.per_token[id] = 0.0f;
   }
 }
 
