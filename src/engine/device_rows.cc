@@ -13,7 +13,7 @@ namespace {
 // Uploads of a recorded step have fixed sizes.
 constexpr std::int64_t kEditRooms[] = {0, 512, 8192, SampleLimits::kEdits};
 
-SampleRule rule_of(const StepItem& item, std::uint64_t position, std::int64_t vocab) {
+SampleRule rule_of(const StepItem& item, std::uint64_t position, std::int64_t tokens) {
   const SamplingParams& params = *item.sampling;
   SampleRule rule;
   rule.kind = params.greedy() ? SampleRule::Kind::kLikeliest : SampleRule::Kind::kDraw;
@@ -25,7 +25,7 @@ SampleRule rule_of(const StepItem& item, std::uint64_t position, std::int64_t vo
   rule.top_p = params.top_p;
   rule.min_p = params.min_p;
   rule.inverse = static_cast<float>(1 / params.temperature);
-  rule.top_k = params.top_k < vocab ? static_cast<std::int32_t>(params.top_k) : 0;
+  rule.top_k = params.top_k < tokens ? static_cast<std::int32_t>(params.top_k) : 0;
   return rule;
 }
 
@@ -43,13 +43,14 @@ TensorView words_of(std::vector<T>& values) {
 
 }  // namespace
 
-void DeviceRows::collect(std::span<const StepItem> items, const OpTable& ops, std::int64_t vocab) {
+void DeviceRows::collect(std::span<const StepItem> items, const OpTable& ops, Width width) {
   rules_.clear();
   edits_.clear();
   reports_ = false;
   needs_logits_ = false;
   hosted_ = 0;
-  vocab_ = vocab;
+  BL_CHECK(width.tokens <= width.vocab);
+  width_ = width;
   way_ = Way::kNone;
   std::int64_t rows = 0;
   bool all_likeliest = true;
@@ -66,9 +67,10 @@ void DeviceRows::collect(std::span<const StepItem> items, const OpTable& ops, st
     way_ = Way::kLikeliest;
     return;
   }
-  if (ops.sample == nullptr || rows > SampleLimits::kRows || vocab > SampleLimits::kVocab) return;
+  if (ops.sample == nullptr || rows > SampleLimits::kRows || width.vocab > SampleLimits::kVocab)
+    return;
   way_ = Way::kSample;
-  for (const StepItem& item : items) add_rows(item, vocab);
+  for (const StepItem& item : items) add_rows(item);
   edits_.resize(static_cast<std::size_t>(edit_room()));
   find_hosted();
 }
@@ -77,12 +79,12 @@ void DeviceRows::find_hosted() {
   const auto is_hosts = [](const SampleRule& rule) { return rule.kind == SampleRule::Kind::kNone; };
   const auto first = std::find_if(rules_.begin(), rules_.end(), is_hosts);
   const std::int64_t count = rules_.end() - first;
-  const auto room = static_cast<std::int64_t>(fetched_logits_.size()) / vocab_;
+  const auto room = static_cast<std::int64_t>(fetched_logits_.size()) / width_.vocab;
   needs_logits_ = count > room || !std::all_of(first, rules_.end(), is_hosts);
   hosted_ = needs_logits_ ? 0 : count;
 }
 
-void DeviceRows::add_rows(const StepItem& item, std::int64_t vocab) {
+void DeviceRows::add_rows(const StepItem& item) {
   const Sequence& sequence = *item.sequence;
   const std::int64_t end = sequence.cached + item.count;
   for (std::int64_t token = end - rows_of(item); token < end; ++token) {
@@ -91,19 +93,19 @@ void DeviceRows::add_rows(const StepItem& item, std::int64_t vocab) {
     const auto place = static_cast<std::size_t>(token) + 1;
     const auto history = std::span(sequence.ids).first(std::min(place, sequence.ids.size()));
     BL_CHECK(history.size() == place || !needs_history(*item.sampling));
-    rule = rule_of(item, place, vocab);
+    rule = rule_of(item, place, width_.tokens);
     rule.log_probability = item.log_probabilities ? 1 : 0;
     reports_ = reports_ || item.log_probabilities;
-    if (!add_edits(*item.sampling, history, vocab, rule)) rule = {};
+    if (!add_edits(*item.sampling, history, rule)) rule = {};
   }
 }
 
 // False, and none are added, where there is no room for them: the row is the host's then.
 bool DeviceRows::add_edits(const SamplingParams& params, std::span<const std::int32_t> history,
-                           std::int64_t vocab, SampleRule& rule) {
+                           SampleRule& rule) {
   if (!edits_logits(params)) return true;
   const std::size_t begin = edits_.size();
-  edit_at_.resize(static_cast<std::size_t>(vocab), 0);
+  edit_at_.resize(static_cast<std::size_t>(width_.tokens), 0);
   const auto edit_of = [&](std::int32_t id) -> LogitEdit* {
     const auto at = static_cast<std::size_t>(id);
     if (id < 0 || at >= edit_at_.size()) return nullptr;
@@ -160,9 +162,9 @@ void DeviceRows::enqueue(ExecContext& ctx, Backend& backend, const TensorView& l
   BL_CHECK(fetched_.size_bytes() >= piece.bytes);
   backend.copy_pieces({&piece, 1});
   if (hosted_ == 0) return;
-  BL_CHECK(logits.row_stride == vocab_);
+  BL_CHECK(logits.row_stride == width_.vocab);
   const CopyPiece rows{fetched_logits_.data(), logits.row<float>(logits.rows() - hosted_),
-                       static_cast<std::size_t>(hosted_ * vocab_) * sizeof(float)};
+                       static_cast<std::size_t>(hosted_ * width_.vocab) * sizeof(float)};
   backend.copy_pieces({&rows, 1});
 }
 
@@ -170,7 +172,8 @@ std::size_t DeviceRows::fetched_bytes() const {
   return static_cast<std::size_t>((reports_ ? 2 : 1) * results_.shape[1]) * sizeof(std::int32_t);
 }
 
-void DeviceRows::choose(ExecContext& ctx, Backend& backend, const TensorView& logits) {
+void DeviceRows::choose(ExecContext& ctx, Backend& backend, const TensorView& whole) {
+  const TensorView logits = slice_columns(whole, 0, width_.tokens);
   const std::int64_t rows = logits.rows();
   if (way_ == Way::kLikeliest) {
     ctx.ops->argmax(ctx, {.logits = logits, .out = results_.row<std::int32_t>(0)});
@@ -197,7 +200,7 @@ void DeviceRows::read(StepOutput& output) {
   const auto rows = static_cast<std::size_t>(results_.shape[1]);
   output.ids = fetched_.first(rows);
   if (hosted_ > 0) {
-    output.logits = {view_of(fetched_logits_.data(), DType::kF32, {hosted_, vocab_}),
+    output.logits = {view_of(fetched_logits_.data(), DType::kF32, {hosted_, width_.vocab}),
                      results_.shape[1] - hosted_};
   }
   if (!reports_) return;

@@ -23,9 +23,14 @@ class DeviceRows {
     fetched_ = host;
     fetched_logits_ = logits;
   }
-  // Before the step: `items` as they are now, for a backend with these ops and rows of `vocab`. Of
-  // an item without history the tokens that it computes need not be known.
-  void collect(std::span<const StepItem> items, const OpTable& ops, std::int64_t vocab);
+  // How wide rows of logits are, and how many of a row's tokens may be chosen: its first ones.
+  struct Width {
+    std::int64_t vocab = 0;
+    std::int64_t tokens = 0;
+  };
+  // Before the step: `items` as they are now, for a backend with these ops. Of an item without
+  // history the tokens that it computes need not be known.
+  void collect(std::span<const StepItem> items, const OpTable& ops, Width width);
   // Whether any row is chosen on the backend.
   bool any() const { return way_ != Way::kNone; }
   std::int64_t rows() const { return results_.shape[1]; }
@@ -44,26 +49,26 @@ class DeviceRows {
 
  private:
   enum class Way { kNone, kLikeliest, kSample };
-  void add_rows(const StepItem& item, std::int64_t vocab);
+  void add_rows(const StepItem& item);
   bool add_edits(const SamplingParams& params, std::span<const std::int32_t> history,
-                 std::int64_t vocab, SampleRule& rule);
+                 SampleRule& rule);
   std::int64_t edit_room() const;
   void find_hosted();
-  void choose(ExecContext& ctx, Backend& backend, const TensorView& logits);
+  void choose(ExecContext& ctx, Backend& backend, const TensorView& whole);
   std::size_t fetched_bytes() const;
 
   Way way_ = Way::kNone;
   bool reports_ = false;  // some row's log-probability is wanted
   bool needs_logits_ = false;
   std::int64_t hosted_ = 0;  // last rows, which are the host's and come to it with the step
-  std::int64_t vocab_ = 0;
+  Width width_;
   std::vector<SampleRule> rules_;
   std::vector<LogitEdit> edits_;
   TensorView results_;               // I32 [2, rows] on the backend: ids, log-probabilities
   std::span<std::int32_t> fetched_;  // the same here
-  std::span<float> fetched_logits_;  // [hosted_, vocab_]
+  std::span<float> fetched_logits_;  // [hosted_, vocab]
   std::vector<float> log_probabilities_;
-  std::vector<std::int32_t> edit_at_;  // [vocab] 1 + a token's index in edits_; 0 between rows
+  std::vector<std::int32_t> edit_at_;  // [tokens] 1 + a token's index in edits_; 0 between rows
 };
 
 }  // namespace bl

@@ -31,7 +31,9 @@ EngineCore::EngineCore(StepModel& model, const Tokenizer* tokenizer, Options opt
       cache_(
           model.pool(), [&model](std::int32_t to, std::int32_t from) { model.copy_page(to, from); },
           model.least_copied(), tiers_.host()),
-      row_sampler_(model.threads()),
+      row_sampler_(model.threads(), tokenizer == nullptr
+                                        ? static_cast<std::size_t>(facts_.vocab)
+                                        : static_cast<std::size_t>(tokenizer->vocab_size())),
       speculation_(std::move(options_.speculation), model, cache_),
       ahead_(model, cache_),
       pins_(model.pool()) {

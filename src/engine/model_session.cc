@@ -137,6 +137,10 @@ const ModelText& ModelSession::text() const {
   return *text_;
 }
 
+std::int64_t ModelSession::choosable() const {
+  return text_ ? std::min<std::int64_t>(vocab(), text_->tokenizer().vocab_size()) : vocab();
+}
+
 bool ModelSession::is_end_token(std::int32_t id) const {
   return std::binary_search(defaults_.end_tokens.begin(), defaults_.end_tokens.end(), id);
 }

@@ -78,6 +78,9 @@ class ModelSession {
   const GenerationDefaults& defaults() const { return defaults_; }
 
   std::int64_t vocab() const { return model_->vocab(); }
+  // Of a row of logits, the first tokens, which stand for something: a row may be wider than the
+  // vocabulary is. All without a tokenizer.
+  std::int64_t choosable() const;
   std::int64_t context() const { return context_; }  // longest sequence
   std::int64_t step_tokens() const { return step_tokens_; }
   std::int64_t logit_rows() const { return logit_rows_; }

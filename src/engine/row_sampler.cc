@@ -15,9 +15,9 @@ namespace {
 // Below so many logits in all, waking threads costs more than they save.
 constexpr std::size_t kShared = 1 << 16;
 
-TokenLogprobs taken(const TopLogProbabilities& best, const RowTask& task) {
+TokenLogprobs taken(const TopLogProbabilities& best, const RowTask& task, std::size_t tokens) {
   // A prompt may hold ids that the head does not have.
-  const bool in_row = static_cast<std::size_t>(task.id) < task.logits.size();
+  const bool in_row = static_cast<std::size_t>(task.id) < tokens;
   const double own = in_row ? best.of(task.id) : -std::numeric_limits<double>::infinity();
   TokenLogprobs out{{task.id, static_cast<float>(own)}, {}};
   for (const TokenLogProbability& token : best.top()) {
@@ -48,10 +48,18 @@ std::int32_t ask(const TokenHook& hook, const SampledToken& token, std::size_t v
   return id;
 }
 
+// Whether an end token may be chosen as token number `generated` of the answer.
+bool ends_come(const RowTask& task, std::int64_t generated) {
+  const SamplingParams& params = task.sampler->params();
+  if (generated < params.min_tokens) return false;
+  return !params.ban_end_tokens || !params.stop_tokens.empty();
+}
+
 }  // namespace
 
-RowSampler::RowSampler(ThreadPool* threads)
+RowSampler::RowSampler(ThreadPool* threads, std::size_t tokens)
     : threads_(threads),
+      tokens_(tokens),
       rooms_(static_cast<std::size_t>(threads == nullptr ? 1 : threads->threads())) {}
 
 std::int32_t RowSampler::pick(const RowTask& task, const PickArgs& args, Room& room) {
@@ -66,17 +74,23 @@ std::int32_t RowSampler::pick(const RowTask& task, const PickArgs& args, Room& r
              args.logits.size());
 }
 
-void RowSampler::choose(RowTask& task, Room& room) {
-  PickArgs args{.logits = task.logits,
+void RowSampler::choose(RowTask& task, Room& room) const {
+  const std::size_t tokens = std::min(tokens_, task.logits.size());
+  const std::span<const float> logits = task.logits.first(tokens);
+  PickArgs args{.logits = logits,
                 .history = task.history,
                 .position = task.history.size(),
                 .generated = task.generated,
                 .end_tokens = task.end_tokens,
                 .barred = task.barred,
-                .mask = task.constraint == nullptr ? task.mask : task.constraint->mask()};
+                .mask = task.mask};
+  if (task.constraint != nullptr) {
+    args.mask = task.constraint->mask(ends_come(task, task.generated));
+  }
   if (!task.negative.empty()) {
-    room.guided.resize(task.logits.size());
-    mix_guidance(task.logits, task.negative, task.sampler->params().cfg_scale, room.guided);
+    room.guided.resize(tokens);
+    mix_guidance(logits, task.negative.first(tokens), task.sampler->params().cfg_scale,
+                 room.guided);
     args.logits = room.guided;
   }
   if (task.sampler == nullptr) {
@@ -92,19 +106,19 @@ void RowSampler::choose(RowTask& task, Room& room) {
     task.sampler->find_distribution(args, room.row);
     task.sampler->restore(after);
     room.best.find(room.row, static_cast<std::size_t>(task.alternatives));
-    task.logprobs = taken(room.best, task);
+    task.logprobs = taken(room.best, task, tokens);
   }
   if (task.constraint != nullptr) {
     task.constraint->accept(task.id);
-    task.satisfied = task.constraint->finished();
+    task.satisfied = task.constraint->finished(ends_come(task, task.generated + 1));
   }
   if (task.alternatives < 0 || (task.after_chain && task.sampler != nullptr)) return;
-  room.best.find(task.logits, static_cast<std::size_t>(task.alternatives));
-  task.logprobs = taken(room.best, task);
+  room.best.find(logits, static_cast<std::size_t>(task.alternatives));
+  task.logprobs = taken(room.best, task, tokens);
 }
 
 // What is thrown ends here, as it does at a route of the server: it is the answer to one request.
-void RowSampler::choose_or_tell(RowTask& task, Room& room) {
+void RowSampler::choose_or_tell(RowTask& task, Room& room) const {
   if (task.id >= 0) return;
   try {
     choose(task, room);
@@ -113,7 +127,7 @@ void RowSampler::choose_or_tell(RowTask& task, Room& room) {
   }
 }
 
-void RowSampler::choose_in_order(std::span<RowTask> tasks, Room& room) {
+void RowSampler::choose_in_order(std::span<RowTask> tasks, Room& room) const {
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     if (i > 0 && tasks[i - 1].id != tasks[i].follows) return;
     choose_or_tell(tasks[i], room);

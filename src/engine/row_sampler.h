@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,7 +49,9 @@ struct RowTask {
 // no other. Rows behind guesses are drawn one after another, up to the first wrong guess.
 class RowSampler {
  public:
-  explicit RowSampler(ThreadPool* threads);
+  // `tokens`: of a row, that may be chosen: those beyond stand for no text.
+  explicit RowSampler(ThreadPool* threads,
+                      std::size_t tokens = std::numeric_limits<std::size_t>::max());
   void run(std::span<RowTask> tasks);
 
  private:
@@ -58,13 +61,14 @@ class RowSampler {
     TopLogProbabilities best;
     std::vector<float> guided;
   };
-  static void choose(RowTask& task, Room& room);
+  void choose(RowTask& task, Room& room) const;
   static std::int32_t pick(const RowTask& task, const PickArgs& args, Room& room);
-  static void choose_or_tell(RowTask& task, Room& room);
+  void choose_or_tell(RowTask& task, Room& room) const;
   // A task and those that follow it.
-  static void choose_in_order(std::span<RowTask> tasks, Room& room);
+  void choose_in_order(std::span<RowTask> tasks, Room& room) const;
 
   ThreadPool* threads_;
+  std::size_t tokens_;
   std::vector<Room> rooms_;
   std::vector<std::size_t> heads_;   // tasks that stand for themselves
   std::vector<std::size_t> hooked_;  // … whose tokens a hook sees

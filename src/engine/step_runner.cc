@@ -159,7 +159,7 @@ void StepRunner::enqueue(std::span<const StepItem> items, Way way,
   Step& step = steps_[static_cast<std::size_t>(lane)];
   StepBatch batch;
   const auto chosen = way == Way::kLogits ? std::span<const StepItem>() : items;
-  step.rows.collect(chosen, session_.backend().ops(), session_.vocab());
+  step.rows.collect(chosen, session_.backend().ops(), {session_.vocab(), session_.choosable()});
   for (const StepItem& item : items) add_item(item, !again, batch);
   carried_.join_step(items, batch);
   batch.states.assign(states.begin(), states.end());
@@ -193,7 +193,7 @@ StepOutput StepRunner::draft(std::span<const StepItem> items) {
   forget();
   Step& step = steps_[0];
   StepBatch batch;
-  step.rows.collect(items, session_.backend().ops(), session_.vocab());
+  step.rows.collect(items, session_.backend().ops(), {session_.vocab(), session_.choosable()});
   for (const StepItem& item : items) add_guess(item, head->spec(), batch);
   carried_.join_round(items, batch);
   BL_CHECK(static_cast<std::int64_t>(batch.ids.size()) <= session_.step_tokens());

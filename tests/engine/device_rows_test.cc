@@ -35,7 +35,7 @@ class DeviceRowsTest : public testing::Test {
   StepOutput run(std::span<const StepItem> items, std::vector<float>& logits, std::int64_t rows) {
     const auto vocab = static_cast<std::int64_t>(logits.size()) / rows;
     scratch_.release_to(0);
-    rows_.collect(items, backend_->ops(), vocab);
+    rows_.collect(items, backend_->ops(), {vocab, tokens_ > 0 ? tokens_ : vocab});
     StepOutput output;
     if (!rows_.any()) return output;
     fetched_.resize(static_cast<std::size_t>(2 * rows));
@@ -45,6 +45,8 @@ class DeviceRowsTest : public testing::Test {
     rows_.read(output);
     return output;
   }
+
+  std::int64_t tokens_ = 0;  // that may be chosen; 0: all
 
   std::vector<float> random_row(std::int64_t vocab) {
     std::normal_distribution<float> normal(0, static_cast<float>(1 + random_() % 4));
@@ -233,6 +235,35 @@ TEST_F(DeviceRowsTest, DrawsFollowTheTextbook) {
   expect_frequencies(counts, expected.p, kDraws);
 }
 
+// A row may be wider than the vocabulary is.
+TEST_F(DeviceRowsTest, WhatStandsForNoTextIsNeverChosen) {
+  tokens_ = 61;
+  std::vector<float> logits(2 * 80, 0.0f);
+  for (const std::size_t at : {61u, 79u, 141u, 159u}) logits[at] = 30;
+  for (const double temperature : {0.0, 1.0}) {
+    SamplingParams params = SamplingParams::plain();
+    params.temperature = temperature;
+    params.logit_bias = {{.id = 70, .bias = 5}};
+    Sequence sequence(pool_);
+    for (std::int32_t i = 0; i < 50; ++i) {
+      sequence.ids.assign(static_cast<std::size_t>(i) + 2, 1);
+      sequence.cached = i;
+      const StepItem item{.sequence = &sequence,
+                          .count = 2,
+                          .logits = LogitRows::kAll,
+                          .sampling = &params,
+                          .seed = 3};
+      const StepOutput output = run({&item, 1}, logits, 2);
+      for (const std::int32_t id : output.ids) {
+        EXPECT_TRUE(id >= 0 && id < 61) << id;
+        if (temperature == 0) {
+          EXPECT_EQ(id, 0);
+        }
+      }
+    }
+  }
+}
+
 // Whether rows are chosen there depends on nothing but what is asked.
 TEST_F(DeviceRowsTest, KeysTellStepsApart) {
   SamplingParams greedy;
@@ -247,7 +278,7 @@ TEST_F(DeviceRowsTest, KeysTellStepsApart) {
         .sequence = &sequence, .count = 1, .logits = LogitRows::kLast, .sampling = params};
     OpTable ops = backend_->ops();
     ops.argmax = [](ExecContext&, const ArgmaxArgs&) {};
-    rows_.collect({&item, 1}, ops, 100);
+    rows_.collect({&item, 1}, ops, {100, 100});
     return rows_.key();
   };
   const std::vector<std::uint64_t> keys{key(nullptr), key(&greedy), key(&drawn), key(&penalised)};

@@ -308,6 +308,8 @@ TEST_F(EngineTest, GuidanceAndHealingOnARealModel) {
   for (std::size_t i = 2; i + 3 < expected.text.size(); ++i) {
     const std::string part = expected.text.substr(i, 2);
     if (part[0] < 0 || part[1] < 0 || expected.text.find(part) < i) continue;
+    // Of a longer token the text before the string goes, too.
+    if (part.find_first_of("~0123456789") != std::string::npos) continue;
     banned.sampling.banned_strings = {part};
     const Answer other = ask(engine, banned);
     EXPECT_EQ(other.text.find(part), std::string::npos);

@@ -32,6 +32,10 @@ TEST(GenerationDefaults, ValuesOfTheModelWin) {
   EXPECT_EQ(defaults.end_tokens, (std::vector<std::int32_t>{1, 3, 7}));
 }
 
+TEST(GenerationDefaults, OtherNamesOfAValueCount) {
+  EXPECT_EQ(read(R"({"typical_p": 0.3, "top_p": null})", "{}").sampling.typical, 0.3);
+}
+
 TEST(GenerationDefaults, DoSampleFalseIsGreedy) {
   EXPECT_TRUE(read(R"({"do_sample": false})", "{}").sampling.greedy());
   EXPECT_FALSE(read(R"({"do_sample": true})", "{}").sampling.greedy());

@@ -139,9 +139,11 @@ TEST(SpeculationModels, ADraftOfAnotherVocabularyIsRefused) {
   { Engine engine(open(target), {.speculation = {std::make_shared<ModelDraft>(open(draft))}}); }
   // One token has another name.
   std::string text = read_file(draft / "tokenizer.json");
-  const std::size_t at = text.find("<|bot|>");
-  ASSERT_NE(at, std::string::npos);
-  text.replace(at, 7, "<|bat|>");
+  int named = 0;
+  for (std::size_t at = 0; (at = text.find("<|bot|>", at)) != std::string::npos; ++named) {
+    text.replace(at, 7, "<|bat|>");
+  }
+  ASSERT_GT(named, 0);
   write_file_atomically(draft / "tokenizer.json", text);
   try {
     Engine engine(open(target), {.speculation = {std::make_shared<ModelDraft>(open(draft))}});

@@ -37,9 +37,12 @@ void write_tokenizer(const fs::path& folder) {
   Json vocab = Json::object();
   const std::array<std::string, 256> names = byte_names();
   for (std::size_t byte = 0; byte < 256; ++byte) vocab[names[byte]] = byte;
+  // No text becomes these, but the model says them.
+  for (int other = 260; other < 320; ++other) vocab["~" + std::to_string(other)] = other;
   Json added = Json::array();
   int id = 256;
   for (const char* token : {"<s>", "</s>", "<|user|>", "<|bot|>"}) {
+    vocab[token] = id;
     added.push_back({{"id", id++},
                      {"content", token},
                      {"single_word", false},
