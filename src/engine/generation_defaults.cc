@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "sample/sampling_json.h"
 
 namespace bl {
 namespace {
@@ -13,9 +14,13 @@ struct JsonFieldReader {
   const Json& from;
   std::string_view what;
 
+  // Under its own name, or another that it has in JSON (typical_p).
   const Json* find(const OptionField& about) const {
-    const auto at = from.find(option_key(about));
-    return at == from.end() || at->is_null() ? nullptr : &*at;
+    const std::string name = option_key(about);
+    for (const auto& [key, value] : from.items()) {
+      if (!value.is_null() && sampling_key(key) == name) return &value;
+    }
+    return nullptr;
   }
   void operator()(double& field, const OptionField& about) const {
     const Json* value = find(about);

@@ -1,6 +1,9 @@
 #include "model/lora_merge.h"
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -262,6 +265,21 @@ class AdapterMerge {
     for (const Delta& delta : *deltas) add_delta(delta, row, sum.data());
   }
 
+  // A merged weight as it is stored; one that the type cannot hold is told by check_range_held().
+  template <class T>
+  T rounded(float value) const {
+    const T stored = static_cast<T>(value);
+    if (!std::isfinite(static_cast<float>(stored))) beyond_.store(true, std::memory_order_relaxed);
+    return stored;
+  }
+  void check_range_held(DType dtype) const {
+    if (!beyond_) return;
+    fail(ErrorCode::kInvalidArgument,
+         "a merged weight is beyond what {} holds; the adapter's weight or its lora_alpha is too "
+         "large",
+         name_of(dtype));
+  }
+
   // A tensor [out, in], a piece at a time.
   void write_rows(const TensorView& view, const Deltas& deltas, const Sink& sink) const {
     const std::int64_t width = view.columns();
@@ -276,8 +294,9 @@ class AdapterMerge {
                          [](T v) { return static_cast<float>(v); });
           add_deltas(&deltas, first + i, row);
           std::transform(row.begin(), row.end(), piece.begin() + i * width,
-                         [](float v) { return static_cast<T>(v); });
+                         [&](float v) { return rounded<T>(v); });
         });
+        check_range_held(view.dtype);
         sink(std::as_bytes(std::span(piece)));
       }
     });
@@ -296,10 +315,10 @@ class AdapterMerge {
         }
         add_deltas(&deltas, c, row);
         for (std::int64_t i = 0; i < in; ++i) {
-          all[static_cast<std::size_t>(i * out + c)] =
-              static_cast<T>(row[static_cast<std::size_t>(i)]);
+          all[static_cast<std::size_t>(i * out + c)] = rounded<T>(row[static_cast<std::size_t>(i)]);
         }
       });
+      check_range_held(view.dtype);
       sink(std::as_bytes(std::span(all)));
     });
   }
@@ -321,9 +340,10 @@ class AdapterMerge {
       add_deltas(deltas, c, row);
       for (std::int64_t i = 0; i < in; ++i) {
         all[static_cast<std::size_t>(output.transposed ? i * out + c : c * in + i)] =
-            float_to_half(row[static_cast<std::size_t>(i)]);
+            std::bit_cast<std::uint16_t>(rounded<Half>(row[static_cast<std::size_t>(i)]));
       }
     });
+    check_range_held(DType::kF16);
     sink(std::as_bytes(std::span(all)));
   }
 
@@ -351,9 +371,10 @@ class AdapterMerge {
   const ArchSpec& arch_;
   RenamedSource source_;
   std::vector<PeftAdapter> adapters_;
-  std::map<std::string, Deltas> deltas_;   // by module
-  std::map<std::string, Output> outputs_;  // by tensor of the result
-  bool parted_ = false;                    // the head gets a tensor of its own
+  std::map<std::string, Deltas> deltas_;      // by module
+  std::map<std::string, Output> outputs_;     // by tensor of the result
+  bool parted_ = false;                       // the head gets a tensor of its own
+  mutable std::atomic<bool> beyond_ = false;  // a weight that its type cannot hold
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "model/golden.h"
 #include "model/lora_merge.h"
 #include "support/data.h"
+#include "support/error_of.h"
 
 namespace bl::test {
 namespace {
@@ -122,6 +123,25 @@ INSTANTIATE_TEST_SUITE_P(Model, LoraMerge, testing::ValuesIn(models()), [](const
   }
   return name;
 });
+
+TEST(LoraMergeTest, AWeightThatItsTypeCannotHoldIsSaid) {
+  for (const char* name : {"exl2-gptq/exl2-4bit", "hf-tiny/gpt2"}) {
+    const fs::path folder = folder_of(name);
+    const auto backend = open_backend("ref", {});
+    const ModelFiles base = open_model_folder(folder);
+    const ModelLoader loader(*backend, base, {});
+    const fs::path adapter = scratch_dir("merge-huge");
+    adapters_everywhere(loader.adapter_sites(), false, true).write(adapter);
+    const fs::path merged = scratch_dir("merged-huge");
+    const double weight = std::string(name).starts_with("hf") ? 1e38 : 1e9;
+    const std::string error = error_of(
+        [&] {
+          merge_lora(*backend, {.base = base, .adapters = {{adapter, weight}}, .folder = merged});
+        },
+        ErrorCode::kInvalidArgument);
+    EXPECT_NE(error.find("beyond what"), std::string::npos) << error;
+  }
+}
 
 // A head that shares the embedding is parted from it, and only where an adapter touches one of
 // them.
