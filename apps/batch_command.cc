@@ -22,6 +22,7 @@ namespace {
 
 // Tokens that the cache holds for each sequence unless --ctx asks for more.
 constexpr std::int64_t kUsualTokens = 2048;
+constexpr std::int64_t kUsualSequences = 16;
 
 struct BatchOptions {
   ModelOptions model;
@@ -29,7 +30,7 @@ struct BatchOptions {
   LoraOptions lora;
   std::string input;
   std::string output;
-  std::int64_t sequences = 16;
+  std::int64_t sequences = kUsualSequences;
   ConstraintOptions constraint;
   PresetOption preset;
 
@@ -38,7 +39,7 @@ struct BatchOptions {
     v.group("Batch");
     v(input, {"input", "IN.jsonl", "requests in OpenAI's batch format"});
     v(output, {"-o,--out", "OUT.jsonl", "answers; run again, it goes on behind the last one"});
-    v(sequences, {"-b,--batch", "N", "sequences at once"});
+    v(sequences, {"-b,--batch", "N", "sequences at once; cfg_scale takes two for an answer"});
     constraint.visit(v);
     speculation.visit(v);
     preset.visit(v);
@@ -64,14 +65,16 @@ void batch(BatchOptions& options) {
     fail_usage("-o {}: is the file of the requests; the answers need one of their own",
                options.output);
   }
+  BatchOutput output(options.output);  // what is wrong with it shows before the model loads, too
   session_options.sequences = options.sequences;
-  session_options.pages = static_cast<std::int32_t>(options.sequences) *
+  // A few at once may be long: how many there are is no reason to refuse one.
+  session_options.pages = static_cast<std::int32_t>(std::max(options.sequences, kUsualSequences)) *
                           KvCache::pages_for(std::max(kUsualTokens, options.model.context));
   EngineOptions engine_options;
   engine_options.requests = 1 << 20;
   engine_options.speculation = options.speculation.load(options.model, session_options);
   Engine engine(load_session(session_options), std::move(engine_options));
-  BatchRun::Work work{options.input, options.output, total, 2 * options.sequences, {}};
+  BatchRun::Work work{options.input, output, total, 2 * options.sequences, {}};
   work.otherwise = {options.constraint.spec(), options.preset.load(), options.lora.load(engine)};
   BatchRun(engine, engine.session(), std::move(work)).run();
   const EngineStats stats = engine.settled_stats();

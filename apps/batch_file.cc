@@ -1,7 +1,10 @@
 #include "batch_file.h"
 
+#include <sys/file.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <string_view>
 
@@ -89,8 +92,14 @@ std::int64_t check_batch_input(const std::filesystem::path& path) {
   return number;
 }
 
-BatchInput::BatchInput(const std::filesystem::path& path) : file_(path, std::ios::binary) {
-  if (!file_ || std::filesystem::is_directory(path)) {
+BatchInput::BatchInput(const std::filesystem::path& path) {
+  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
+    fail(ErrorCode::kInvalidArgument,
+         "{} is a {}; requests are read twice, and again by a run that goes on: they need a file",
+         path.string(), std::filesystem::is_directory(path) ? "folder" : "pipe or device");
+  }
+  file_.open(path, std::ios::binary);
+  if (!file_) {
     fail(ErrorCode::kNotFound, "cannot read {}: {}", path.string(), std::strerror(errno));
   }
 }
@@ -105,33 +114,50 @@ std::optional<std::string> BatchInput::next() {
 
 BatchOutput::BatchOutput(std::filesystem::path path) : path_(std::move(path)) {
   namespace fs = std::filesystem;
-  if (fs::exists(path_)) {
-    if (!fs::is_regular_file(path_)) {
-      fail(ErrorCode::kInvalidArgument, "{} is not a file", path_.string());
-    }
-    std::ifstream file(path_, std::ios::binary);
-    std::string line;
-    std::uintmax_t whole = 0;
-    for (std::int64_t number = 1; std::getline(file, line); ++number) {
-      const std::string what = fmt::format("{}: line {}", path_.string(), number);
-      if (file.eof()) {
-        check_piece(line, what);
-        break;
-      }
-      if (!is_blank(line)) done_.insert(id_of_answer(line, what));
-      whole += line.size() + 1;
-    }
-    file.close();
-    if (whole < fs::file_size(path_)) fs::resize_file(path_, whole);
+  const bool is_there = fs::exists(path_);
+  if (is_there && !fs::is_regular_file(path_)) {
+    fail(ErrorCode::kInvalidArgument, "{} is not a file", path_.string());
   }
   file_ = std::fopen(path_.c_str(), "ab");
   if (file_ == nullptr) {
     fail(ErrorCode::kIo, "cannot write {}: {}", path_.string(), std::strerror(errno));
   }
+  try {
+    // Before anything is read or cut off: what looks like a piece may be somebody's line.
+    if (::flock(::fileno(file_), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      fail(ErrorCode::kInvalidArgument,
+           "{}: another process writes answers to this file; each needs one of its own",
+           path_.string());
+    }
+    made_ = !is_there;
+    if (is_there) read_what_is_there();
+  } catch (...) {
+    std::fclose(file_);
+    throw;
+  }
+}
+
+void BatchOutput::read_what_is_there() {
+  std::ifstream file(path_, std::ios::binary);
+  std::string line;
+  std::uintmax_t whole = 0;
+  for (std::int64_t number = 1; std::getline(file, line); ++number) {
+    const std::string what = fmt::format("{}: line {}", path_.string(), number);
+    if (file.eof()) {
+      check_piece(line, what);
+      break;
+    }
+    if (!is_blank(line)) done_.insert(id_of_answer(line, what));
+    whole += line.size() + 1;
+  }
+  file.close();
+  if (whole < std::filesystem::file_size(path_)) std::filesystem::resize_file(path_, whole);
 }
 
 BatchOutput::~BatchOutput() {
-  if (file_ != nullptr) std::fclose(file_);
+  std::fclose(file_);
+  // A run that came to nothing leaves nothing.
+  if (made_) std::remove(path_.c_str());
 }
 
 void BatchOutput::write(const std::string& custom_id, const Json& answer) {
@@ -142,6 +168,7 @@ void BatchOutput::write(const std::string& custom_id, const Json& answer) {
          "goes on from there",
          path_.string(), std::strerror(errno));
   }
+  made_ = false;
   done_.insert(custom_id);
 }
 

@@ -33,7 +33,8 @@ class BatchInput {
 // of one that a kill has left is cut off.
 class BatchOutput {
  public:
-  // Throws kInvalidFile where the file holds something else than answers.
+  // Throws kInvalidFile where the file holds something else than answers, kInvalidArgument where
+  // another process writes to it.
   explicit BatchOutput(std::filesystem::path path);
   BatchOutput(const BatchOutput&) = delete;
   BatchOutput& operator=(const BatchOutput&) = delete;
@@ -45,8 +46,11 @@ class BatchOutput {
   void write(const std::string& custom_id, const Json& answer);
 
  private:
+  void read_what_is_there();
+
   std::filesystem::path path_;
   std::FILE* file_ = nullptr;
+  bool made_ = false;  // by this run, and nothing is in it yet
   std::unordered_set<std::string> done_;
 };
 

@@ -66,6 +66,34 @@ std::vector<AdapterChoice> read_adapters(const OrderedJson& list,
   return chosen;
 }
 
+// "chat_template_kwargs", and whether the answer's beginning is written (add_generation_prompt).
+OrderedJson template_variables(const OrderedJson& body) {
+  OrderedJson variables = OrderedJson::object();
+  if (const auto own = body.find("chat_template_kwargs"); own != body.end() && !own->is_null()) {
+    if (!own->is_object()) {
+      fail(ErrorCode::kInvalidArgument, "chat_template_kwargs: {} is no object", json_text(*own));
+    }
+    variables = *own;
+  }
+  const auto prompt = body.find("add_generation_prompt");
+  if (prompt != body.end() && !prompt->is_boolean()) {
+    fail(ErrorCode::kInvalidArgument, "add_generation_prompt is {}, should be true or false",
+         json_text(*prompt));
+  }
+  variables["add_generation_prompt"] = prompt == body.end() || prompt->get<bool>();
+  return variables;
+}
+
+// Whether the model is told of the tools. Nothing makes it call one.
+bool offers_tools(const OrderedJson& body) {
+  const auto choice = body.find("tool_choice");
+  if (choice == body.end() || choice->is_null() || *choice == "auto") return true;
+  if (*choice == "none") return false;
+  fail(ErrorCode::kUnsupported,
+       "tool_choice is {}: a batch knows \"auto\" and \"none\"; structural_tag forces a call",
+       json_text(*choice));
+}
+
 }  // namespace
 
 BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session,
@@ -77,12 +105,19 @@ BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session,
   const OrderedJson& body = line.at("body");
   const auto model = body.find("model");
   if (model != body.end() && model->is_string()) model_ = model->get<std::string>();
-  for (const char* key : {"stream", "echo", "suffix"}) refuse(body, key);
+  for (const char* key : {"stream", "echo", "suffix", "continue_final_message"}) refuse(body, key);
   for (const char* key : {"max_tokens", "max_completion_tokens"}) {
     const auto most = body.find(key);  // inside, 0 is "as many as there is room for"
     if (most != body.end() && *most == 0) {
       fail(ErrorCode::kInvalidArgument, "{} is 0, should be at least 1", key);
     }
+  }
+  if (const auto skip = body.find("skip_special_tokens"); skip != body.end()) {
+    if (!skip->is_boolean()) {
+      fail(ErrorCode::kInvalidArgument, "skip_special_tokens is {}, should be true or false",
+           json_text(*skip));
+    }
+    skip_special_ = skip->get<bool>();
   }
   constraint_ = read_constraint(body, "the request");
   if (!constraint_) constraint_ = otherwise.constraint;
@@ -109,17 +144,16 @@ void BatchRequest::add_prompt(std::vector<std::int32_t> ids) {
   request.constraint = constraint_;
   request.adapters = adapters_;
   request.continues_prompt = !is_chat_;
+  request.skip_special = skip_special_;
   requests_.push_back(std::move(request));
 }
 
 void BatchRequest::read_chat(const OrderedJson& body, const ModelSession& session) {
   const auto messages = body.find("messages");
-  OrderedJson variables;
+  OrderedJson variables = template_variables(body);
   variables["messages"] = template_messages(messages == body.end() ? OrderedJson() : *messages);
-  variables["add_generation_prompt"] = true;
-  if (const auto tools = body.find("tools"); tools != body.end()) {
-    variables["tools"] = template_tools(*tools);
-  }
+  const auto tools = body.find("tools");
+  if (offers_tools(body) && tools != body.end()) variables["tools"] = template_tools(*tools);
   const std::string text = session.text().render(std::move(variables), std::nullopt);
   add_prompt(session.tokenizer().encode(text, {.add_special = false}));
 }

@@ -48,6 +48,7 @@ class BatchRequest {
   SamplingParams sampling_;
   ConstraintSpec constraint_;
   std::vector<AdapterChoice> adapters_;
+  bool skip_special_ = true;
   std::vector<Request> requests_;
 };
 

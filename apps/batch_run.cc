@@ -49,6 +49,10 @@ void BatchRun::run() {
     while (more && static_cast<std::int64_t>(open_.size()) < work_.open) more = start_next();
     collect();
   }
+  if (number_ < work_.total) {
+    fail(ErrorCode::kInvalidFile, "{}: has {} requests, where there were {} when it was checked",
+         work_.input.string(), number_, work_.total);
+  }
   log_info("{} answers, {} of them errors", answered_, failed_);
 }
 

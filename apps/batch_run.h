@@ -18,10 +18,10 @@ namespace bl {
 class BatchRun {
  public:
   struct Work {
-    std::filesystem::path input;   // checked (check_batch_input)
-    std::filesystem::path output;  // new, or with answers of an earlier run
-    std::int64_t total = 0;        // requests in the input
-    std::int64_t open = 1;         // requests that the engine has at once
+    std::filesystem::path input;  // checked (check_batch_input)
+    BatchOutput& output;          // new, or with answers of an earlier run
+    std::int64_t total = 0;       // requests in the input
+    std::int64_t open = 1;        // requests that the engine has at once
     BatchDefaults otherwise{};
   };
   // `session`: of the model that the engine runs; both must outlive it.
@@ -52,7 +52,7 @@ class BatchRun {
   const ModelSession& session_;
   Work work_;
   BatchInput input_;
-  BatchOutput output_;
+  BatchOutput& output_;
   LogprobsJson logprobs_;
   Progress progress_;
   std::list<OpenLine> open_;

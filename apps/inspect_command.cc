@@ -312,6 +312,9 @@ void check(const InspectOptions& options) {
   if (!options.model.empty() && options.random.wanted()) {
     fail_usage("inspect: give either DIR or --random SHAPE");
   }
+  if (options.random.wanted() && !options.overrides.empty()) {
+    fail_usage("inspect: --override takes modules of a model on disk, not of --random SHAPE");
+  }
   if (options.context < 0) fail_usage("--ctx: {} should be 1 or more", options.context);
   if (options.batch < 1 || options.batch > 4096) {
     fail_usage("--batch: {} is not in 1 … 4096", options.batch);

@@ -24,6 +24,8 @@ void install_interrupt_handler() {
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // A file that grows beyond what is allowed is an error of its write, like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 bool interrupted() { return requested() != 0; }

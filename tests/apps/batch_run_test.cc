@@ -1,6 +1,7 @@
 // A batch whose model fails: nobody's request is blamed for it.
 
 #include "batch_run.h"
+#include "batch_file.h"
 
 #include <gtest/gtest.h>
 
@@ -56,7 +57,8 @@ class FailingBatch : public testing::Test {
     auto session = ModelSession::load(options_);
     Engine engine(std::make_unique<FailingModel>(*session, step, code), &session->tokenizer(),
                   session->defaults().end_tokens);
-    BatchRun(engine, *session, {work_ / "in.jsonl", work_ / "out.jsonl", kLines, 4, {}}).run();
+    BatchOutput output(work_ / "out.jsonl");
+    BatchRun(engine, *session, {work_ / "in.jsonl", output, kLines, 4, {}}).run();
   }
   // The custom_ids of the answers of this status.
   std::set<std::string> answered(int status) {

@@ -1,6 +1,8 @@
 // bitloom batch: whatever stops it, every request is answered once.
 
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cctype>
@@ -224,13 +226,17 @@ TEST_F(Batch, WhatStoppedAChoiceIsSaid) {
   std::size_t at = text.size() / 2;
   while (at < text.size() && !std::isgraph(static_cast<unsigned char>(text[at]))) ++at;
   ASSERT_LT(at, text.size()) << text;
-  const std::string letter = text.substr(at, 1);
+  std::string letter = text.substr(at, 1);
   line["body"]["stop"] = letter;
   Json stopped = choice_of(line);
   EXPECT_EQ(stopped.at("finish_reason"), "stop");
   EXPECT_EQ(stopped.at("stop_reason"), letter);
   EXPECT_EQ(stopped.at("text"), text.substr(0, text.find(letter)));
-  // The token of a letter is its byte.
+  // The token of a letter is its byte; of those that are longer, all begin with a tilde.
+  for (const char c : text) {
+    const bool in_longer = c == '~' || std::isdigit(static_cast<unsigned char>(c));
+    if (std::isgraph(static_cast<unsigned char>(c)) && !in_longer) letter = c;
+  }
   line["body"].erase("stop");
   line["body"]["stop_token_ids"] = {static_cast<int>(letter[0])};
   stopped = choice_of(line);
@@ -388,6 +394,77 @@ TEST_F(Batch, WrongFilesAreRefusedBeforeAnythingRuns) {
   write_file_atomically(out(), "notes of mine\n");
   EXPECT_EQ(run(write({completion(1)})).status, 1);
   EXPECT_EQ(read_file(out()), "notes of mine\n");
+}
+
+// Requests are read twice, so that a pipe would be empty the second time.
+TEST_F(Batch, RequestsMustBeAFile) {
+  const fs::path pipe = work_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const fs::path& input : {work_, pipe}) {
+    const ProgramResult result = run(input.string());
+    EXPECT_EQ(result.status, 1);
+    EXPECT_NE(result.err.find("they need a file"), std::string::npos) << result.err;
+    EXPECT_FALSE(fs::exists(out()));
+  }
+}
+
+TEST_F(Batch, TwoRunsDoNotShareAFileOfAnswers) {
+  const std::string input = write({completion(1)});
+  std::FILE* other = std::fopen(out().c_str(), "ab");
+  ASSERT_NE(other, nullptr);
+  ASSERT_EQ(::flock(::fileno(other), LOCK_EX), 0);
+  const ProgramResult result = run(input);
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("another process"), std::string::npos) << result.err;
+  std::fclose(other);
+  EXPECT_EQ(run(input).status, 0);
+}
+
+// A run that cannot begin leaves no file of answers.
+TEST_F(Batch, NothingIsLeftOfARunThatCannotBegin) {
+  const std::string input = write({completion(1)});
+  const ProgramResult result =
+      run_program({"batch", input, "-o", out(), "-m", (work_ / "none").string()});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_FALSE(fs::exists(out()));
+}
+
+TEST_F(Batch, WhatTheTemplateIsTold) {
+  Json line{{"custom_id", "x"},
+            {"method", "POST"},
+            {"url", "/v1/chat/completions"},
+            {"body",
+             {{"messages", {{{"role", "user"}, {"content", "ab"}}}},
+              {"max_tokens", 1},
+              {"chat_template_kwargs", {{"bos_token", "abcdefgh"}}}}}};
+  const auto response = [&] {
+    fs::remove(out());
+    EXPECT_EQ(run(write({line})).status, 0);
+    std::ifstream file(out());
+    std::string text;
+    std::getline(file, text);
+    return parse_json(text, "answer").at("response");
+  };
+  const auto count = [&] {
+    return response().at("body").at("usage").at("prompt_tokens").get<int>();
+  };
+  const int with = count();
+  line["body"].erase("chat_template_kwargs");
+  EXPECT_EQ(count(), with - 7);
+  line["body"]["add_generation_prompt"] = false;
+  EXPECT_EQ(count(), with - 8);
+  for (const auto& [key, value] :
+       std::vector<std::pair<const char*, Json>>{{"tool_choice", "required"},
+                                                 {"chat_template_kwargs", 3},
+                                                 {"add_generation_prompt", "yes"},
+                                                 {"skip_special_tokens", 1},
+                                                 {"continue_final_message", true}}) {
+    Json wrong = line;
+    wrong["body"][key] = value;
+    std::swap(wrong, line);
+    EXPECT_EQ(response().at("status_code"), 400) << key;
+    std::swap(wrong, line);
+  }
 }
 
 TEST_F(Batch, WhatIsNoAnswerIsNeverCutOff) {
