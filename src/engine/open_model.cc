@@ -1,5 +1,7 @@
 #include "engine/open_model.h"
 
+#include <map>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "model/arch_library.h"
@@ -64,8 +66,13 @@ OpenedModel open_model(const fs::path& path, const fs::path& archs,
   OpenedModel model = open_model(path, archs);
   if (overrides.empty()) return model;
   std::vector<TensorOverride> from;
+  std::map<fs::path, ModelFiles> opened;  // a folder that several name
   for (const WeightOverride& one : overrides) {
-    const ModelFiles other = open_model(one.model, archs).files;
+    auto at = opened.find(one.model);
+    if (at == opened.end()) {
+      at = opened.emplace(one.model, open_model(one.model, archs).files).first;
+    }
+    const ModelFiles& other = at->second;
     from.push_back({one.pattern, other.source, one.model.string()});
     add_gptq(other.gptq, one.model, model.files);
   }

@@ -374,6 +374,10 @@ TEST_F(ModelCommands, InspectPlansForACardThatIsNotHere) {
             1.02 * on_host.at("quantized_stored").get<double>());
   const ProgramResult both = run_program({"inspect", model_, "--random", "llama3-70b"});
   EXPECT_EQ(both.status, 2);
+  const ProgramResult replaced =
+      run_program({"inspect", "--random", "llama3-8b", "--override", "*.mlp.*=" + model_});
+  EXPECT_EQ(replaced.status, 2);
+  EXPECT_NE(replaced.err.find("not of --random"), std::string::npos) << replaced.err;
 }
 
 TEST_F(ModelCommands, DamagedFilesAreOneLine) {

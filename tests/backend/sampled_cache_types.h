@@ -7,8 +7,18 @@ namespace bl::test {
 
 // For tests that would take long over kAllCacheTypes: those that are one, then pairs that have each
 // width of keys and of values, more bits on either side, and kernels of their own and shared ones
-// on a card.
+// on a card. Under sanitizers, which take minutes over that, one of each way through the code:
+// floats of each size, widths of whole and of split fields, pairs.
 inline std::vector<CacheTypes> sampled_cache_types() {
+  if constexpr (BL_SANITIZED) {
+    return {CacheType::kF32,
+            CacheType::kF16,
+            CacheType::kFp8,
+            CacheType::kQ4,
+            CacheType::kQ5,
+            CacheTypes(CacheType::kQ8, CacheType::kQ4),
+            CacheTypes(CacheType::kQ3, CacheType::kQ2)};
+  }
   std::vector<CacheTypes> sample;
   for (const CacheTypes types : kAllCacheTypes) {
     if (types.are_one()) sample.push_back(types);
