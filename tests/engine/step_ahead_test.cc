@@ -128,6 +128,59 @@ TEST_F(StepAheadTest, WhoComesWaitsForOneStepMore) {
   EXPECT_EQ(first.ids[0], model_->continuation(text(40, 1), 200));
 }
 
+// All places are taken by answers that go on for long.
+TEST_F(StepAheadTest, WhoRanksBetterGetsAPlace) {
+  start({.repeats = true}, 2);
+  Asked& first = ask(request(text(40, 1), 300));
+  Asked& second = ask(request(text(40, 2), 300));
+  steps_until(first, 10);
+  Request urgent = request(text(40, 3), 5);
+  urgent.priority = 5;
+  Asked& third = ask(urgent);
+  EXPECT_LE(steps_until(third, 1), 2);
+  EXPECT_EQ(second.open->stream->unread(0), 11);
+  run_all(400);
+  EXPECT_EQ(first.usages[0].preemptions, 0);
+  EXPECT_EQ(second.usages[0].preemptions, 1);
+  for (const Asked& one : asked_) {
+    const Request& r = one.open->request;
+    EXPECT_EQ(one.ids[0], model_->continuation(r.prompt, r.sampling.max_tokens));
+  }
+  expect_no_leak();
+}
+
+TEST_F(StepAheadTest, WhoIsNotReadGivesHisPlaceAway) {
+  start({.repeats = true}, 2);
+  Request slow = request(text(40, 1), 300);
+  slow.unread_tokens = 5;
+  ask(slow);
+  Asked& busy = ask(request(text(40, 2), 300));
+  steps_until(busy, 20);
+  Asked& third = ask(request(text(40, 3), 30));
+  EXPECT_LE(steps_until(third, 1), 2);
+  // Who is not read waits now, and holds up nobody.
+  const std::int64_t before = model_->repeated;
+  steps_until(third, 30);
+  EXPECT_GT(model_->repeated, before + 20);
+  steps_until(busy, 100);
+  EXPECT_GT(model_->repeated, before + 60);
+  run_all(700);
+  EXPECT_EQ(asked_.front().ids[0], model_->continuation(slow.prompt, 300));
+  expect_no_leak();
+}
+
+// A server under load: those who wait have come later.
+TEST_F(StepAheadTest, AQueueBehindFullPlacesHoldsUpNobody) {
+  start({.repeats = true}, 2);
+  for (const std::int32_t i : {1, 2, 3, 4}) ask(request(text(40, i), 200));
+  for (int i = 0; i < 100; ++i) {
+    step();
+    for (Asked& one : asked_) read(one);
+  }
+  EXPECT_GT(model_->repeated, 90);
+  run_all(500);
+}
+
 TEST_F(StepAheadTest, PagesOfACancelledAnswerAreFreeAfterTwoSteps) {
   start({.repeats = true});
   Asked& asked = ask(request(text(600, 1), 200));
