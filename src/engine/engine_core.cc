@@ -272,6 +272,7 @@ void EngineCore::run_step(bool is_under_way) {
     }
     take_rows(output);
     if (speculation_.on()) settle_drafts(start);
+    publish_computed();
   } catch (const std::exception&) {
     const Error error = caught_error();
     ahead_.forget();
@@ -301,7 +302,6 @@ void EngineCore::count_computed(const ComputedItem& item) {
   } else {
     ++stats_.decode_tokens;
   }
-  publish(choice, false);
   if (!choice.prompt_told && choice.main == nullptr && sequence.cached < choice.length()) {
     choice.open->sink().push({.choice = choice.index, .prompt_done = sequence.cached});
   }
@@ -334,7 +334,14 @@ void EngineCore::settle(const ComputedItem& computed) {
   stats_.decode_tokens += right;
   if (choice.over) return;
   choice.truncate(cache_, choice.length());
-  publish(choice, false);
+}
+
+// Only now, since a row that is broken says that its page is, and a row that was lost is computed
+// again, into a page that must be nobody else's. A row of guidance that waits was not looked at.
+void EngineCore::publish_computed() noexcept {
+  for (const ComputedItem& c : computed_) {
+    if (c.choice != nullptr && !c.choice->over && c.choice->rows.empty()) publish(*c.choice, false);
+  }
 }
 
 void EngineCore::free_siblings(const Choice& leader) {

@@ -76,6 +76,7 @@ class EngineCore {
   void adopt(Choice& choice);
   void preempt(Choice& choice);
   void publish(Choice& choice, bool last_page) noexcept;
+  void publish_computed() noexcept;
   void gather(const std::vector<Choice*>& who, const StepPlan& plan);
   void gather_item(Choice& choice, const StepWork& work, std::int64_t& rows);
   void drop_ended_items();
@@ -95,7 +96,7 @@ class EngineCore {
   void settle_drafts(EngineClock::time_point start);
   // The model's, as far as they mean something to this request.
   std::span<const std::int32_t> end_tokens(const Choice& choice) const;
-  std::string pin(const Choice& choice);
+  std::string pin(Choice& choice);
   void prompt_is_computed(Choice& choice);
   // Does a part of the work on an answer. False where that threw: then the answer has ended.
   template <class Work>

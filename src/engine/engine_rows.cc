@@ -158,9 +158,10 @@ std::span<const std::int32_t> EngineCore::end_tokens(const Choice& choice) const
 }
 
 // Keeps a prompt that has just been computed, if that is asked for; says why it cannot.
-std::string EngineCore::pin(const Choice& choice) {
+std::string EngineCore::pin(Choice& choice) {
   const OpenRequest& open = *choice.open;
   if (open.request.pin.empty() || choice.prompt_told || choice.index > 0) return {};
+  publish(choice, false);  // so that the pages that it holds are those that others find
   const Sequence& sequence = choice.sequence;
   return pins_.pin(open.request.pin, open.salt, first_ids(sequence, sequence.cached),
                    sequence.pages.pages());

@@ -348,5 +348,43 @@ TEST_F(CoreTest, ALoopEndsWhereThatIsAsked) {
   EXPECT_EQ(asked.ids[0], std::vector<std::int32_t>(20, 5));
 }
 
+// The step of the row has filled two pages, of whose content nobody knows then.
+TEST_F(CoreTest, ABrokenRowLeavesItsPagesToNobody) {
+  start({});
+  bool broken = true;
+  model_->is_damaged = [&](std::span<const std::int32_t> ids) {
+    return broken && ids.size() == 512;
+  };
+  Asked& first = ask(request(text(512, 1), 4));
+  run_all(20);
+  EXPECT_EQ(first.reasons[0], FinishReason::kError);
+  EXPECT_EQ(core_->cache().index().size(), 0);
+  broken = false;
+  Asked& again = ask(request(text(512, 1), 4));
+  run_all(20);
+  EXPECT_EQ(again.usages[0].cached_tokens, 0);
+  EXPECT_EQ(again.ids[0], model_->continuation(text(512, 1), 4));
+  expect_no_leak();
+}
+
+// Computed by two at once, a page stays once; a pin holds that one.
+TEST_F(CoreTest, APinHoldsWhatOthersFind) {
+  start({});
+  ask(request(text(250, 1), 300));
+  step();
+  Request pinned = request(text(600, 2), 4);
+  ask(pinned);
+  pinned.pin = "system";
+  ask(pinned);
+  run_all(400);
+  const PinnedPrefixes::Pin* pin = core_->pins().find("system");
+  ASSERT_NE(pin, nullptr);
+  ASSERT_EQ(pin->pages.pages().size(), 2u);
+  const PrefixIndex& index = core_->cache().index();
+  for (const std::int32_t page : pin->pages.pages()) {
+    EXPECT_NE(index.node_of(page), PrefixIndex::kNone);
+  }
+}
+
 }  // namespace
 }  // namespace bl

@@ -203,6 +203,22 @@ TEST_F(StepAheadTest, DamagedRowsEndTheirRequestAlone) {
   EXPECT_GT(model_->repeated, 20);
 }
 
+// Two who compute one text; the row that is lost stands at the end of a page, whose last token is
+// written again.
+TEST_F(StepAheadTest, ALostRowAtTheEndOfAPageIsComputedIntoPagesOfOnesOwn) {
+  start({.repeats = true});
+  model_->is_damaged = [](std::span<const std::int32_t> ids) { return ids.size() == 512; };
+  for (int i = 0; i < 2; ++i) ask(request(text(250, 1), 300));
+  run_all(400);
+  EXPECT_GT(model_->repeated, 200);
+  for (const Asked& one : asked_) {
+    EXPECT_EQ(one.reasons[0], FinishReason::kError);
+    EXPECT_EQ(one.ids[0], model_->continuation(text(250, 1), 262));
+  }
+  EXPECT_EQ(core_->cache().index().size(), 1);
+  expect_no_leak();
+}
+
 TEST_F(StepAheadTest, AStepThatFailsEndsWhoWasInIt) {
   for (const int failing : {3, 4, 5}) {
     SCOPED_TRACE(failing);
