@@ -30,9 +30,14 @@ std::optional<std::int32_t> PagePool::take() {
   return page;
 }
 
+void PagePool::count_idle(std::int32_t more) {
+  idle_ += more;
+  ++changes_;
+}
+
 void PagePool::retain(std::int32_t page) {
   BL_CHECK(references(page) > 0);
-  if (is_idle(page)) --idle_;
+  if (is_idle(page)) count_idle(-1);
   ++references_[static_cast<std::size_t>(page)];
 }
 
@@ -40,7 +45,7 @@ void PagePool::release(std::int32_t page) {
   // The last reference to a kept page is the index's, and goes by drop().
   BL_CHECK(references(page) > (is_kept(page) ? 1 : 0));
   if (--references_[static_cast<std::size_t>(page)] == 0) free_.push_back(page);
-  if (is_idle(page)) ++idle_;
+  if (is_idle(page)) count_idle(1);
 }
 
 void PagePool::keep(std::int32_t page) {
@@ -51,7 +56,7 @@ void PagePool::keep(std::int32_t page) {
 
 void PagePool::drop(std::int32_t page) {
   BL_CHECK(is_kept(page));
-  if (is_idle(page)) --idle_;
+  if (is_idle(page)) count_idle(-1);
   kept_[static_cast<std::size_t>(page)] = false;
   release(page);
 }

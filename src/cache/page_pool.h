@@ -16,6 +16,8 @@ class PagePool {
   std::int32_t idle_pages() const { return idle_; }
   std::int32_t references(std::int32_t page) const;
   bool is_idle(std::int32_t page) const { return is_kept(page) && references(page) == 1; }
+  // Changes whenever a page becomes idle, or is idle no more.
+  std::uint64_t changes() const { return changes_; }
 
   // A free page, with one reference; nothing when there is none. The page given back last comes
   // first: its memory is the warmest.
@@ -29,10 +31,13 @@ class PagePool {
   bool is_kept(std::int32_t page) const;
 
  private:
+  void count_idle(std::int32_t more);
+
   std::vector<std::int32_t> references_;
   std::vector<bool> kept_;
   std::vector<std::int32_t> free_;
   std::int32_t idle_ = 0;
+  std::uint64_t changes_ = 0;
 };
 
 }  // namespace bl

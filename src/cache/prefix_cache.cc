@@ -13,18 +13,36 @@ PrefixCache::~PrefixCache() {
   for (const Node node : index_.by_age()) pool_.drop(index_.page(node));
 }
 
-std::int32_t PrefixCache::shared_pages(std::string_view salt,
-                                       std::span<const std::int32_t> ids) const {
-  std::int32_t shared = 0;
-  Node node = index_.find_root(salt);
+// Whether somebody beside the index holds a node's page.
+bool PrefixCache::is_in_use(Node node) const {
+  return !index_.on_host(node) && !pool_.is_idle(index_.page(node));
+}
+
+std::int32_t PrefixCache::shared_pages(std::string_view salt, std::span<const std::int32_t> ids,
+                                       SharedBeginning& known) const {
+  // Both only grow, so that the sum changes with either.
+  const std::uint64_t changes = index_.changes() + pool_.changes();
+  if (known.changes == changes) return known.pages;
+  known.changes = changes;
+  if (known.pages == 0 || index_.number(known.node) != known.number) {
+    known.pages = 0;
+    known.node = index_.find_root(salt);
+  }
+  // Who holds a page holds all before it.
+  for (; known.pages > 0 && !is_in_use(known.node); --known.pages) {
+    known.node = index_.parent(known.node);
+  }
+  Node node = known.node;
+  ids = ids.subspan(static_cast<std::size_t>(known.pages) * kPageSlots);
   while (node != PrefixIndex::kNone && ids.size() >= kPageSlots) {
     node = index_.find_full(node, ids.first(kPageSlots));
-    if (node == PrefixIndex::kNone || index_.on_host(node)) break;
-    if (pool_.is_idle(index_.page(node))) break;
-    ++shared;
+    if (node == PrefixIndex::kNone || !is_in_use(node)) break;
+    known.node = node;
+    ++known.pages;
     ids = ids.subspan(kPageSlots);
   }
-  return shared;
+  if (known.pages > 0) known.number = index_.number(known.node);
+  return known.pages;
 }
 
 std::int64_t PrefixCache::known_tokens(std::string_view salt,

@@ -19,6 +19,14 @@ struct PrefixCursor {
   bool waits = false;       // the next page is on the host, and enough was moved in this step
 };
 
+// What shared_pages() has found for a text: it goes on from there.
+struct SharedBeginning {
+  PrefixIndex::Node node = PrefixIndex::kNone;  // of the last page
+  std::uint64_t number = 0;                     // of the node, whose place another may take
+  std::int32_t pages = 0;
+  std::uint64_t changes = UINT64_MAX;  // of the cache until then
+};
+
 struct CacheStats {
   std::int64_t lookups = 0;         // sequences that asked
   std::int64_t tokens_asked = 0;    // of their texts
@@ -73,7 +81,13 @@ class PrefixCache {
   std::int32_t available() const { return pool_.free_pages() + pool_.idle_pages(); }
 
   // Pages that adopt() would share now with sequences that run, which makes them cost nothing.
-  std::int32_t shared_pages(std::string_view salt, std::span<const std::int32_t> ids) const;
+  // `known` is of the same text, or of a beginning of it, and costs next to nothing to ask again.
+  std::int32_t shared_pages(std::string_view salt, std::span<const std::int32_t> ids,
+                            SharedBeginning& known) const;
+  std::int32_t shared_pages(std::string_view salt, std::span<const std::int32_t> ids) const {
+    SharedBeginning none;
+    return shared_pages(salt, ids, none);
+  }
   // Tokens of a text's beginning that are known in full pages.
   std::int64_t known_tokens(std::string_view salt, std::span<const std::int32_t> ids) const;
 
@@ -120,6 +134,7 @@ class PrefixCache {
   bool drop_oldest_of_host();
   void drop_from_host(PrefixIndex::Node node);
   void drop_below(PrefixIndex::Node node);
+  bool is_in_use(PrefixIndex::Node node) const;
   PrefixIndex::Node last_known(PrefixIndex::Node node, std::span<const std::int32_t> ids) const;
   bool copy_beginning(PageTable& table, PrefixIndex::Longest longest);
   void forget(PrefixIndex::Node node);

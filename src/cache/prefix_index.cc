@@ -116,6 +116,7 @@ PrefixIndex::Node PrefixIndex::insert(Node parent, std::span<const std::int32_t>
     node = make_node();
     Entry& entry = at(node);
     entry.hash = chain_hash(at(parent).hash, ids);
+    entry.number = ++changes_;
     entry.parent = parent;
     entry.page = page;
     entry.age = ages_.end();
@@ -146,6 +147,7 @@ void PrefixIndex::erase(Node node) {
   siblings.erase(siblings.begin() +
                  static_cast<std::ptrdiff_t>(place_among(at(parent), entry.ids)));
   if (!on_host(node)) --at(parent).near_children;
+  ++changes_;
   unlink(node);
   free_node(node);
   drop_empty_root(parent);
@@ -186,6 +188,7 @@ PrefixIndex::Node PrefixIndex::neighbour_before(Node node) const {
 void PrefixIndex::move_to_host(Node node, std::int32_t host_slot) {
   Entry& entry = at(node);
   BL_CHECK(!is_root(node) && entry.page >= 0 && entry.near_children == 0 && host_slot >= 0);
+  ++changes_;
   of_page_.erase(entry.page);
   --at(entry.parent).near_children;
   entry.page = -1;
@@ -197,6 +200,7 @@ void PrefixIndex::move_to_page(Node node, std::int32_t page) {
   Entry& entry = at(node);
   BL_CHECK(on_host(node) && !on_host(entry.parent) && page >= 0 && node_of(page) == kNone);
   of_page_.emplace(page, node);
+  ++changes_;
   ++at(entry.parent).near_children;
   entry.page = page;
   entry.host_slot = -1;

@@ -60,6 +60,10 @@ class PrefixIndex {
   std::span<const std::int32_t> ids(Node node) const { return at(node).ids; }
   std::int64_t size() const { return static_cast<std::int64_t>(of_page_.size()); }  // pages
   std::int64_t host_size() const { return static_cast<std::int64_t>(host_ages_.size()); }
+  // Changes with every page that comes, goes or moves.
+  std::uint64_t changes() const { return changes_; }
+  // A number that no other node has had or will have; 0 where the node is none.
+  std::uint64_t number(Node node) const { return at(node).number; }
   // The node of a page; kNone where it is in none.
   Node node_of(std::int32_t page) const;
   // The child just before `node` in the order of tokens: what its beginning alone would be.
@@ -79,6 +83,7 @@ class PrefixIndex {
  private:
   struct Entry {
     std::uint64_t hash = 0;
+    std::uint64_t number = 0;
     Node parent = kNone;
     std::int32_t page = -1;
     std::int32_t host_slot = -1;
@@ -103,6 +108,7 @@ class PrefixIndex {
   std::unordered_map<std::int32_t, Node> of_page_;
   std::list<Node> ages_;
   std::list<Node> host_ages_;
+  std::uint64_t changes_ = 0;
 };
 
 }  // namespace bl

@@ -101,6 +101,7 @@ struct Choice {
   // else depends on the text (sampler.restore(), text) is the caller's.
   void truncate(PrefixCache& cache, std::int64_t tokens) {
     draft.same = std::min(draft.same, tokens);
+    shared_beginning = {};
     sequence.ids.resize(static_cast<std::size_t>(tokens));
     sequence.cached = cache.truncate(sequence.pages, cursor, std::min(sequence.cached, tokens - 1));
   }
@@ -129,6 +130,7 @@ struct Choice {
   std::int32_t index;  // of the request's choices
   Sequence sequence;
   PrefixCursor cursor;
+  SharedBeginning shared_beginning;  // while it waits
   SamplerChain sampler;
   bool device_sampled = device_sampleable(sampler.params()) && !open->request.after_sampling;
   std::unique_ptr<Constraint> constraint;  // null: none

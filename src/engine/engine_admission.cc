@@ -13,7 +13,7 @@ constexpr std::int64_t kLookAhead = 8;
 
 }  // namespace
 
-SequenceState EngineCore::state_of(const Choice& choice, bool exact_pages) const {
+SequenceState EngineCore::state_of(Choice& choice, bool exact_pages) const {
   SequenceState s;
   s.rank = choice.open->rank;
   s.length = choice.length();
@@ -30,8 +30,8 @@ SequenceState EngineCore::state_of(const Choice& choice, bool exact_pages) const
       s.own_pages += pool.references(page) == (pool.is_kept(page) ? 2 : 1) ? 1 : 0;
     }
   } else if (!s.every_row) {
-    s.shared_pages =
-        cache_.shared_pages(choice.open->salt, first_ids(choice.sequence, s.length - 1));
+    s.shared_pages = cache_.shared_pages(
+        choice.open->salt, first_ids(choice.sequence, s.length - 1), choice.shared_beginning);
   }
   return s;
 }
@@ -70,6 +70,7 @@ bool EngineCore::admit(EngineClock::time_point now) {
     Choice& choice = at(index);
     if (choice.over) continue;  // with the other text of a guided answer
     choice.running = true;
+    choice.shared_beginning = {};
     choice.passed_over = 0;
     if (!attempt(choice, [&] { adopt(choice); })) continue;
     if (choice.admitted != EngineClock::time_point()) continue;

@@ -70,7 +70,7 @@ class EngineCore {
   bool take_step(EngineClock::time_point now);
   void end_unwanted(EngineClock::time_point now);
   SchedulerState state(std::vector<Choice*>& who) const;
-  SequenceState state_of(const Choice& choice, bool exact_pages) const;
+  SequenceState state_of(Choice& choice, bool exact_pages) const;
   bool is_blocked(const Choice& choice) const;
   bool admit(EngineClock::time_point now);
   void adopt(Choice& choice);

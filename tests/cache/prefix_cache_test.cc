@@ -116,6 +116,87 @@ TEST(PrefixCache, FindsWhatWasComputed) {
   EXPECT_EQ(store.ask(other), 0);
 }
 
+// What was found once is not looked for again; that it holds no more is noticed.
+TEST(PrefixCache, WhatIsSharedIsRemembered) {
+  Store store(16);
+  const Ids prompt = text(1200);
+  SharedBeginning known;
+  const auto expect_shared = [&](std::int32_t pages) {
+    EXPECT_EQ(store.cache.shared_pages("", prompt, known), pages);
+    EXPECT_EQ(store.cache.shared_pages("", prompt), pages);
+  };
+  expect_shared(0);
+  Store::Text own(store.pool);
+  ASSERT_TRUE(store.compute(prompt, own));
+  store.cache.publish("", std::span(prompt).first(600), own.table, own.cursor);
+  expect_shared(2);
+  // Nothing has changed, and nothing is asked for: not even whether it is the same text.
+  EXPECT_EQ(store.cache.shared_pages("", text(1200, 5), known), 2);
+  store.cache.publish("", prompt, own.table, own.cursor);
+  expect_shared(4);
+  // The last two are nobody's now; then they are gone, and the place of their nodes taken.
+  Store::Text other(store.pool);
+  ASSERT_TRUE(store.compute(text(600), other));
+  store.cache.release(own.table, own.cursor);
+  expect_shared(2);
+  store.cache.evict_all();
+  expect_shared(2);
+  store.cache.release(other.table, other.cursor);
+  store.cache.evict_all();
+  Ids foreign = text(1200, 7);
+  ASSERT_TRUE(store.compute(foreign, other));
+  store.cache.publish("", foreign, other.table, other.cursor);
+  expect_shared(0);
+  store.cache.release(other.table, other.cursor);
+  store.cache.evict_all();
+  ASSERT_TRUE(store.compute(prompt, own));
+  store.cache.publish("", prompt, own.table, own.cursor);
+  expect_shared(4);
+  store.cache.release(own.table, own.cursor);
+  expect_shared(0);
+  // Taken by another again.
+  ASSERT_TRUE(store.compute(text(900), other));
+  expect_shared(3);
+  store.cache.release(other.table, other.cursor);
+}
+
+// Beside a memory that is asked at every turn, pages come and go by chance.
+TEST(PrefixCache, WhatIsRememberedIsWhatIsFound) {
+  Store store(24, 8);
+  std::mt19937 random(3);
+  std::vector<Ids> texts;
+  for (std::int32_t i = 0; i < 4; ++i) {
+    texts.push_back(text(1100));
+    for (std::size_t at = static_cast<std::size_t>(i) * 256; i > 0 && at < 1100; ++at) {
+      texts.back()[at] += 2000 * i;
+    }
+  }
+  std::vector<SharedBeginning> known(texts.size());
+  std::vector<std::unique_ptr<Store::Text>> running(texts.size());
+  for (int turn = 0; turn < 4000; ++turn) {
+    const std::size_t i = random() % texts.size();
+    store.cache.begin_step({}, 100);
+    if (random() % 50 == 0) {
+      store.cache.evict_all();
+    } else if (running[i]) {
+      store.end(texts[i], *running[i]);
+      running[i] = nullptr;
+    } else {
+      running[i] = std::make_unique<Store::Text>(store.pool);
+      ASSERT_TRUE(store.compute(texts[i], *running[i]));
+      const std::size_t part = random() % texts[i].size();
+      store.cache.publish("", std::span(texts[i]).first(part), running[i]->table,
+                          running[i]->cursor);
+    }
+    const std::size_t asked = random() % texts.size();
+    ASSERT_EQ(store.cache.shared_pages("", texts[asked], known[asked]),
+              store.cache.shared_pages("", texts[asked]));
+  }
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (running[i]) store.end(texts[i], *running[i]);
+  }
+}
+
 TEST(PrefixCache, TextsAreCut) {
   Store store(16);
   const Ids prompt = text(700);

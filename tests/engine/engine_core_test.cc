@@ -369,9 +369,7 @@ TEST_F(CoreTest, ABrokenRowLeavesItsPagesToNobody) {
 
 // Computed by two at once, a page stays once; a pin holds that one.
 TEST_F(CoreTest, APinHoldsWhatOthersFind) {
-  start({});
-  ask(request(text(250, 1), 300));
-  step();
+  start({.step_tokens = 2048});
   Request pinned = request(text(600, 2), 4);
   ask(pinned);
   pinned.pin = "system";
