@@ -145,6 +145,7 @@ const ModelSession& Engine::session() const {
 
 void Engine::check_pin(const Request& request) const {
   if (request.pin.empty()) return;
+  PinnedPrefixes::check_name(request.pin);
   const auto full = static_cast<std::int64_t>(request.prompt.size()) / kPageSlots;
   const std::int32_t most = PinnedPrefixes::most_pages(model_->pool().pages());
   if (full == 0) {

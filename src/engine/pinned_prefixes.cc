@@ -4,13 +4,26 @@
 
 #include <utility>
 
+#include "base/error.h"
 #include "ops/kv_layout.h"
 
 namespace bl {
 
+void PinnedPrefixes::check_name(const std::string& name) {
+  if (name.size() <= kLongestName) return;
+  fail(ErrorCode::kInvalidArgument,
+       "the name of a pinned prompt has {} bytes, and at most {} are allowed", name.size(),
+       kLongestName);
+}
+
 std::string PinnedPrefixes::pin(const std::string& name, std::string salt,
                                 std::span<const std::int32_t> ids,
                                 std::span<const std::int32_t> pages) {
+  if (size() >= kMostNames && find(name) == nullptr) {
+    return fmt::format(
+        "the prompt cannot be pinned as '{}': {} prompts are pinned, and no more may be; unpin one",
+        name, size());
+  }
   const std::size_t full = ids.size() / kPageSlots;
   std::set<std::int32_t> all = pages_beside(name);
   all.insert(pages.begin(), pages.begin() + static_cast<std::ptrdiff_t>(full));

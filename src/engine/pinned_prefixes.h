@@ -20,6 +20,11 @@ class PinnedPrefixes {
     std::vector<std::int32_t> ids;  // of its pages, all full
     PageTable pages;
   };
+  // Names are the caller's, and cost memory that is not the pool's.
+  static constexpr std::int64_t kMostNames = 1024;
+  static constexpr std::size_t kLongestName = 256;  // bytes
+  // Throws kInvalidArgument for a name that is too long.
+  static void check_name(const std::string& name);
   // Three quarters of the pool may be pinned: others must be able to work.
   static std::int32_t most_pages(std::int32_t pool_pages) {
     return pool_pages - (pool_pages + 3) / 4;
@@ -28,7 +33,7 @@ class PinnedPrefixes {
   explicit PinnedPrefixes(PagePool& pool) : pool_(pool) {}
 
   // Holds the full pages among `pages`, which hold `ids`; a pin of that name is replaced. Where too
-  // much would be pinned it says so in one line, and nothing has changed; else empty.
+  // many or too much would be pinned it says so in one line, and nothing has changed; else empty.
   [[nodiscard]] std::string pin(const std::string& name, std::string salt,
                                 std::span<const std::int32_t> ids,
                                 std::span<const std::int32_t> pages);

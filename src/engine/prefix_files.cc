@@ -8,6 +8,7 @@
 #include "cache/prefix_cache.h"
 #include "cache/prefix_file.h"
 #include "engine/engine_core.h"
+#include "engine/pinned_prefixes.h"
 
 namespace bl {
 namespace {
@@ -133,6 +134,7 @@ SavedPrefix save_prefix_file(const CallEngine& call, PrefixText text,
 
 SavedPrefix load_prefix_file(const CallEngine& call, const PageKind& kind,
                              const std::filesystem::path& file, const std::string& pin) {
+  PinnedPrefixes::check_name(pin);
   PrefixReader reader(file);
   const PrefixText& text = reader.text();
   reader.check_kind(kind);

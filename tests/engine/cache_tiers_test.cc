@@ -294,6 +294,13 @@ TEST_F(PrefixFiles, PinsThatCannotBeAreRefusedAtOnce) {
   wanted.pin = "long";
   const std::string large = error_of([&] { engine.submit(wanted); }, ErrorCode::kInvalidArgument);
   EXPECT_NE(large.find("has 7 full pages, and at most 6"), std::string::npos) << large;
+  wanted = request(300, 1);
+  wanted.pin = std::string(257, 'x');
+  const std::string named = error_of([&] { engine.submit(wanted); }, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(named, "the name of a pinned prompt has 257 bytes, and at most 256 are allowed");
+  error_of([&] { engine.load_prefix(file_, wanted.pin); }, ErrorCode::kInvalidArgument);
+  wanted.pin.pop_back();
+  EXPECT_EQ(ask(engine, wanted).reason, FinishReason::kMaxTokens);
 }
 
 // Saving and loading beside requests of others.

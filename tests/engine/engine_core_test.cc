@@ -237,6 +237,32 @@ TEST_F(CoreTest, PinsHaveNamesAndBounds) {
   expect_no_leak();
 }
 
+// One page for all of them.
+TEST_F(CoreTest, PinsOfOnePromptAreBounded) {
+  start({});
+  const auto pin = [&](std::int64_t i) -> Asked& {
+    asked_.clear();
+    Request pinned = request(text(260, 1), 1);
+    pinned.pin = fmt::format("name{}", i);
+    Asked& asked = ask(pinned);
+    run_all(20);
+    return asked;
+  };
+  for (std::int64_t i = 0; i < PinnedPrefixes::kMostNames; ++i) {
+    ASSERT_EQ(pin(i).reasons[0], FinishReason::kMaxTokens);
+  }
+  EXPECT_EQ(core_->stats().pinned_pages, 1);
+  const Asked& another = pin(5000);
+  EXPECT_EQ(another.reasons[0], FinishReason::kError);
+  EXPECT_EQ(another.codes[0], ErrorCode::kLimit);
+  EXPECT_EQ(another.errors[0],
+            "the prompt cannot be pinned as 'name5000': 1024 prompts are pinned, and no more may "
+            "be; unpin one");
+  EXPECT_EQ(pin(7).reasons[0], FinishReason::kMaxTokens);  // the same name again
+  EXPECT_TRUE(core_->unpin("name3"));
+  EXPECT_EQ(pin(5000).reasons[0], FinishReason::kMaxTokens);
+}
+
 TEST_F(CoreTest, EvictedPagesComeBackFromTheHost) {
   host_pages_ = 20;
   start({.context = 2048, .pages = 8});
