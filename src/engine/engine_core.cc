@@ -43,7 +43,22 @@ EngineCore::EngineCore(StepModel& model, const Tokenizer* tokenizer, Options opt
   std::sort(options_.end_tokens.begin(), options_.end_tokens.end());
 }
 
-EngineCore::~EngineCore() = default;
+EngineCore::~EngineCore() {
+  // Who still has them may stay longer than the pool.
+  for (const std::shared_ptr<LentPages>& lent : lent_) lent->table.reset();
+}
+
+std::shared_ptr<LentPages> EngineCore::lend() {
+  return lent_.emplace_back(std::make_shared<LentPages>(model_.pool()));
+}
+
+void EngineCore::take_back() noexcept {
+  std::erase_if(lent_, [this](const std::shared_ptr<LentPages>& lent) {
+    if (lent.use_count() > 1) return false;
+    cache_.release(*lent->table, lent->cursor);
+    return true;
+  });
+}
 
 // A request that could not be added.
 void EngineCore::refuse(const OpenRequest& open, const Error& error) noexcept {
@@ -105,6 +120,7 @@ bool EngineCore::step(EngineClock::time_point now) {
 bool EngineCore::take_step(EngineClock::time_point now) {
   const auto start = EngineClock::now();
   end_unwanted(now);
+  take_back();
   cache_.begin_step(tiers_.rates(), tiers_.restored_pages());
   // Readers go on meanwhile; what a step decides, it decides on one view of them.
   for (const ChoicePtr& choice : choices_) choice->blocked = is_blocked(*choice);

@@ -12,6 +12,7 @@
 #include "engine/caught_error.h"
 #include "engine/choice.h"
 #include "engine/engine_stats.h"
+#include "engine/lent_pages.h"
 #include "engine/mask_worker.h"
 #include "engine/pinned_prefixes.h"
 #include "engine/row_sampler.h"
@@ -62,6 +63,10 @@ class EngineCore {
   PrefixCache& cache() { return cache_; }
   PinnedPrefixes& pins() { return pins_; }
   StepModel& model() { return model_; }
+  // A table for somebody on another thread. Its pages are given back by the next step behind the
+  // moment in which he lets go of it, or by take_back().
+  std::shared_ptr<LentPages> lend();
+  void take_back() noexcept;
 
  private:
   using ChoicePtr = std::unique_ptr<Choice>;
@@ -129,6 +134,7 @@ class EngineCore {
   StepAhead ahead_;
   std::vector<ChoicePtr> choices_;  // best rank first
   PinnedPrefixes pins_;
+  std::vector<std::shared_ptr<LentPages>> lent_;
   EngineStats stats_;
   std::int64_t requests_ = 0;
   std::vector<StepItem> items_;  // of the present step

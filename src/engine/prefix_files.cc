@@ -1,7 +1,8 @@
 #include "engine/prefix_files.h"
 
 #include <algorithm>
-#include <optional>
+#include <exception>
+#include <memory>
 
 #include "base/error.h"
 #include "cache/page_memory.h"
@@ -32,16 +33,19 @@ class HeldPages {
         fail(ErrorCode::kOutOfMemory, "there is no memory for {} pages of {} bytes", batch,
              memory_->page_bytes());
       }
-      table_.emplace(core.model().pool());
+      lent_ = core.lend();
     });
   }
   HeldPages(const HeldPages&) = delete;
   HeldPages& operator=(const HeldPages&) = delete;
+  // A call may find no memory, or no engine any more: then its next step gives the pages back, or
+  // its end has.
   ~HeldPages() {
-    call_([&](EngineCore& core) {
-      core.cache().release(*table_, cursor_);
-      table_.reset();
-    });
+    lent_.reset();
+    try {
+      call_([](EngineCore& core) { core.take_back(); });
+    } catch (const std::exception&) {
+    }
   }
 
   // So many pages fit into the buffer.
@@ -57,20 +61,23 @@ class HeldPages {
 
   // Takes what the cache has of a text. Returns how many whole pages that is.
   std::int64_t adopt(const std::string& salt, std::span<const std::int32_t> ids) {
+    PrefixCursor found;
     do {
       call_([&](EngineCore& core) {
         core.cache().begin_step({}, batch());
-        core.cache().adopt(salt, ids, *table_, cursor_);
+        core.cache().adopt(salt, ids, *lent_->table, lent_->cursor);
+        found = lent_->cursor;
       });
-    } while (cursor_.waits);
-    return cursor_.tokens / kPageSlots;
+    } while (found.waits);
+    return found.tokens / kPageSlots;
   }
 
   // The pages [first, first + count) into the buffer.
   void fill_buffer(std::int64_t first, std::int64_t count) {
     call_([&](EngineCore&) {
       for (std::int64_t i = 0; i < count; ++i) {
-        memory_->write_page(bytes(i).data(), table_->pages()[static_cast<std::size_t>(first + i)]);
+        memory_->write_page(bytes(i).data(),
+                            lent_->table->pages()[static_cast<std::size_t>(first + i)]);
       }
       memory_->finish_moves();
     });
@@ -79,24 +86,25 @@ class HeldPages {
   // `count` pages of the buffer become those of the text's tokens behind the ones that are held.
   void publish(const PrefixText& text, std::int64_t count) {
     call_([&](EngineCore& core) {
-      const std::int64_t first = cursor_.tokens / kPageSlots;
+      const std::int64_t first = lent_->cursor.tokens / kPageSlots;
       const std::int64_t end = (first + count) * kPageSlots;
-      if (!core.cache().reserve(*table_, end)) {
+      if (!core.cache().reserve(*lent_->table, end)) {
         fail(ErrorCode::kLimit, "the cache has no room for a prefix of {} pages: {} can be had",
              text.pages(), first + core.cache().available());
       }
       for (std::int64_t i = 0; i < count; ++i) {
-        memory_->read_page(table_->pages()[static_cast<std::size_t>(first + i)], bytes(i).data());
+        memory_->read_page(lent_->table->pages()[static_cast<std::size_t>(first + i)],
+                           bytes(i).data());
       }
       memory_->finish_moves();
       core.cache().publish(text.salt, std::span(text.ids).first(static_cast<std::size_t>(end)),
-                           *table_, cursor_);
+                           *lent_->table, lent_->cursor);
     });
   }
 
   void pin(const std::string& name, const PrefixText& text) {
     call_([&](EngineCore& core) {
-      const std::string error = core.pins().pin(name, text.salt, text.ids, table_->pages());
+      const std::string error = core.pins().pin(name, text.salt, text.ids, lent_->table->pages());
       if (!error.empty()) fail(ErrorCode::kLimit, "{}", error);
     });
   }
@@ -105,8 +113,7 @@ class HeldPages {
   CallEngine call_;
   PageMemory* memory_ = nullptr;
   Buffer buffer_;
-  std::optional<PageTable> table_;
-  PrefixCursor cursor_;
+  std::shared_ptr<LentPages> lent_;
 };
 
 }  // namespace

@@ -5,13 +5,17 @@
 #include <algorithm>
 #include <atomic>
 #include <fstream>
+#include <future>
+#include <new>
 #include <random>
 #include <thread>
 
 #include "backend/sampled_cache_types.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "core_test.h"
 #include "engine/engine.h"
+#include "engine/prefix_files.h"
 #include "fake_model.h"
 #include "support/data.h"
 #include "support/error_of.h"
@@ -301,6 +305,47 @@ TEST_F(PrefixFiles, PinsThatCannotBeAreRefusedAtOnce) {
   error_of([&] { engine.load_prefix(file_, wanted.pin); }, ErrorCode::kInvalidArgument);
   wanted.pin.pop_back();
   EXPECT_EQ(ask(engine, wanted).reason, FinishReason::kMaxTokens);
+}
+
+class PrefixFileCalls : public test::CoreTest {};
+
+// The engine's thread is called four times, the last time to let the pages go; a call may find no
+// memory, or no engine.
+TEST_F(PrefixFileCalls, EachMayFailAndNoPageIsLost) {
+  const fs::path file = fs::path(testing::TempDir()) / "prefix-file-calls";
+  for (const bool ends : {false, true}) {
+    for (int failing = 1; failing <= 5; ++failing) {
+      SCOPED_TRACE(failing);
+      start({});
+      ask(request(text(600, 1), 4));
+      run_all(20);
+      asked_.clear();
+      int calls = 0;
+      const CallEngine call = [&](const std::function<void(EngineCore&)>& what) {
+        if (++calls == failing) {
+          if (!ends) throw std::bad_alloc();
+          core_.reset();
+        }
+        if (!core_) throw std::future_error(std::future_errc::broken_promise);
+        what(*core_);
+      };
+      const auto save = [&] {
+        save_prefix_file(call, {model_->page_kind(), "", text(600, 1)}, file);
+      };
+      if (failing < 4) {
+        EXPECT_ANY_THROW(save());
+      } else {
+        save();
+      }
+      EXPECT_EQ(calls, failing == 1 ? 1 : std::min(failing + 1, 4));  // the last one lets go
+      if (core_) {
+        step();
+        expect_no_leak();
+      } else {
+        EXPECT_EQ(model_->pool().free_pages(), model_->pool().pages());
+      }
+    }
+  }
 }
 
 // Saving and loading beside requests of others.
