@@ -225,7 +225,7 @@ std::shared_ptr<OpenRequest> Engine::open(Request request) const {
         std::min(open->request.unread_tokens, std::max<std::int64_t>(most, 1));
   }
   intake_->complete(*open);
-  open->salt = fmt::format("{}:{}:{}", facts_.reach_matters ? open->longest + open->beyond : 0,
+  open->salt = fmt::format("{}:{}:{}", model_->alike_reach(open->longest + open->beyond),
                            adapters.salt, open->request.cache_salt);
   return open;
 }

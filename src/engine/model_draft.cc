@@ -105,7 +105,7 @@ void ModelDraft::check_target(const Tokenizer* tokenizer, std::int64_t vocab) {
 
 std::string ModelDraft::salt_of(const DraftJob& job) const {
   const std::int64_t reach = std::min(job.reach, facts_.context);
-  return fmt::format("{}:{}", facts_.reach_matters ? reach : 0, job.salt);
+  return fmt::format("{}:{}", model_->alike_reach(reach), job.salt);
 }
 
 std::int64_t ModelDraft::unread(const DraftJob& job) const {

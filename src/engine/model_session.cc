@@ -155,15 +155,10 @@ void ModelSession::check_ids(std::span<const std::int32_t> ids) const {
   }
 }
 
-bool ModelSession::reach_matters() const {
-  const auto by_reach = [](const std::vector<RopeSpec>& ropes) {
-    return std::any_of(ropes.begin(), ropes.end(), [](const RopeSpec& rope) {
-      const RopeChoice choice = choice_of(rope);
-      return choice == RopeChoice::kByReach || choice == RopeChoice::kDynamic;
-    });
-  };
+std::int64_t ModelSession::alike_reach(std::int64_t reach) const {
+  const std::int64_t own = bl::alike_reach(model_->spec().ropes, reach);
   const DraftHead* draft = model_->draft_head();
-  return by_reach(model_->spec().ropes) || (draft && by_reach(draft->spec().layers.ropes));
+  return draft ? std::max(own, bl::alike_reach(draft->spec().layers.ropes, reach)) : own;
 }
 
 std::int64_t ModelSession::draft_tokens() const {

@@ -101,8 +101,8 @@ class ModelSession {
   bool is_end_token(std::int32_t id) const;
   // Throws kInvalidArgument naming an id that the model does not have.
   void check_ids(std::span<const std::int32_t> ids) const;
-  // Whether a sequence's reach changes what its tokens mean (rotations that depend on length).
-  bool reach_matters() const;
+  // StepModel::alike_reach().
+  std::int64_t alike_reach(std::int64_t reach) const;
 
   // An adapter, in two steps: the first reads and checks its folder, in any thread and while steps
   // run; the second takes the backend's memory (`used` bytes of it hold adapters already), between

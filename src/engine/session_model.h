@@ -17,7 +17,6 @@ class SessionModel : public StepModel {
             .step_tokens = session_.step_tokens(),
             .logit_rows = session_.logit_rows(),
             .sequences = session_.sequences(),
-            .reach_matters = session_.reach_matters(),
             .draft_tokens = session_.draft_tokens(),
             .draft_chains = session_.draft_chains()};
   }
@@ -33,6 +32,9 @@ class SessionModel : public StepModel {
     session_.cache().copy_page(to, from);
   }
   PageMemory* page_memory() override { return &session_.cache(); }
+  std::int64_t alike_reach(std::int64_t reach) const override {
+    return session_.alike_reach(reach);
+  }
   PageKind page_kind() override { return session_.page_kind(); }
   // A card is asked for a copy of each layer: as much work as some tokens of a prefill.
   std::int64_t least_copied() const override {

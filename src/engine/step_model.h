@@ -81,8 +81,6 @@ class StepModel {
     std::int64_t step_tokens = 0;  // of one step, at most
     std::int64_t logit_rows = 0;   // of one step, at most
     std::int64_t sequences = 0;    // at once, at most; 0: as many as there are rows
-    // Whether a sequence's reach changes what its keys mean (rotations that depend on length).
-    bool reach_matters = false;
     // Tokens behind a text that draft() guesses at once, at most; 0: it guesses nothing.
     std::int64_t draft_tokens = 0;
     bool draft_chains = false;  // one at a time, each behind the ones before it
@@ -90,6 +88,10 @@ class StepModel {
   virtual ~StepModel() = default;
   virtual Facts facts() const = 0;
   virtual PagePool& pool() = 0;
+  // Where rotations depend on how long a sequence may become, its reach: the shortest one under
+  // which its keys mean what they mean under this one, so that texts which agree in it can share
+  // pages. May be asked from any thread.
+  virtual std::int64_t alike_reach(std::int64_t) const { return 0; }
 
   // Computes the items, whose tables have the pages for all their tokens; `cached` of each grows by
   // its count. Throws Error; then nothing has been computed.

@@ -19,7 +19,7 @@ std::int32_t row_of(const RopeSpec& spec, const RopeBank::Sequence& sequence, st
     case RopeChoice::kFixed:
       return 0;
     case RopeChoice::kByReach:
-      return sequence.reach > spec.original_positions ? 1 : 0;
+      return reach_row(spec, sequence.reach);
     case RopeChoice::kDynamic:
       return index;
     case RopeChoice::kByPosition:

@@ -130,6 +130,10 @@ std::vector<RopeRow> fixed_rows(const RopeSpec& spec) {
   return rows;
 }
 
+std::int32_t reach_row(const RopeSpec& spec, std::int64_t reach) {
+  return reach > spec.original_positions ? 1 : 0;
+}
+
 RopeRow dynamic_row(const RopeSpec& spec, std::int64_t reach) {
   const auto d = static_cast<double>(spec.rotated);
   const auto length = static_cast<double>(std::max(reach, spec.max_positions));
@@ -137,6 +141,19 @@ RopeRow dynamic_row(const RopeSpec& spec, std::int64_t reach) {
       spec.factor * length / static_cast<double>(spec.max_positions) - (spec.factor - 1.0);
   const double theta = d > 2.0 ? spec.theta * std::pow(growth, d / (d - 2.0)) : spec.theta;
   return finish(spec, base_frequencies(theta, spec.rotated, spec.rotated / 2));
+}
+
+std::int64_t alike_reach(std::span<const RopeSpec> specs, std::int64_t reach) {
+  std::int64_t shortest = 0;
+  for (const RopeSpec& spec : specs) {
+    const RopeChoice choice = choice_of(spec);
+    if (choice == RopeChoice::kByReach && reach_row(spec, reach) == 1) {
+      shortest = std::max(shortest, spec.original_positions + 1);
+    } else if (choice == RopeChoice::kDynamic && reach > spec.max_positions) {
+      return reach;
+    }
+  }
+  return shortest;
 }
 
 }  // namespace bl

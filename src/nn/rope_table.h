@@ -7,6 +7,7 @@
 // Notation: d = rotated elements of a head, f_i = theta^(−2i/d) for i in [0, d/2).
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ops/attention.h"
@@ -54,7 +55,7 @@ struct RopeSpec {
 // Which row of the frequency table a token uses.
 enum class RopeChoice : std::uint8_t {
   kFixed,       // row 0
-  kByReach,     // row 1 for sequences that may grow longer than original_positions
+  kByReach,     // the row of reach_row()
   kDynamic,     // a row of its own a sequence, from the length it may reach
   kByPosition,  // row floor(position / original_positions): query scaling
 };
@@ -69,7 +70,14 @@ RopeChoice choice_of(const RopeSpec& spec);
 // Rows that do not depend on the sequence: one, two (kByReach) or query_steps (kByPosition).
 std::vector<RopeRow> fixed_rows(const RopeSpec& spec);
 
+// The row of kByReach: 1 for sequences that may grow longer than original_positions.
+std::int32_t reach_row(const RopeSpec& spec, std::int64_t reach);
+
 // The row of kDynamic for a sequence that may reach `reach` tokens.
 RopeRow dynamic_row(const RopeSpec& spec, std::int64_t reach);
+
+// The shortest length that a sequence may reach to be rotated by all of these as one of `reach` is,
+// 0 where the length does not matter: keys of sequences that agree in it are the same.
+std::int64_t alike_reach(std::span<const RopeSpec> specs, std::int64_t reach);
 
 }  // namespace bl

@@ -19,7 +19,7 @@ std::uint64_t sum_of(std::span<const std::int32_t> ids) {
 }
 
 // A small number for each mix.
-std::int32_t tag_of(const AdapterMix* adapters) {
+std::int32_t tag_of_mix(const AdapterMix* adapters) {
   std::int32_t tag = 0;
   if (adapters == nullptr) return tag;
   for (const WeightedAdapter& one : *adapters) {
@@ -53,14 +53,13 @@ StepModel::Facts FakeModel::facts() const {
           .context = options_.context,
           .step_tokens = options_.step_tokens,
           .logit_rows = options_.logit_rows,
-          .reach_matters = options_.reach_matters,
           .draft_tokens = options_.draft_tokens,
           .draft_chains = options_.draft_chains};
 }
 
 std::int32_t FakeModel::follows(std::span<const std::int32_t> ids,
                                 const AdapterMix& adapters) const {
-  std::uint64_t hash = 1469598103934665603u + static_cast<std::uint64_t>(tag_of(&adapters));
+  std::uint64_t hash = 1469598103934665603u + static_cast<std::uint64_t>(tag_of_mix(&adapters));
   // The last tokens decide when nobody checks: a long text would cost more than the engine.
   const std::size_t begin = options_.checks ? 0 : ids.size() - 1;
   for (std::size_t i = begin; i < ids.size(); ++i) {
@@ -90,9 +89,13 @@ std::vector<float> FakeModel::row(std::span<const std::int32_t> ids,
   return logits;
 }
 
+std::int32_t FakeModel::tag_of(const StepItem& item) const {
+  return tag_of_mix(item.adapters) + (alike_reach(item.sequence->reach) > 0 ? 1000 : 0);
+}
+
 void FakeModel::write(const StepItem& item, std::optional<std::int32_t> behind) {
   const Sequence& sequence = *item.sequence;
-  const std::int32_t tag = tag_of(item.adapters);
+  const std::int32_t tag = tag_of(item);
   for (std::int64_t i = sequence.cached; i < sequence.cached + item.count; ++i) {
     const std::int64_t slot = sequence.pages.slot(i);
     const std::int32_t id = behind ? *behind : sequence.ids[static_cast<std::size_t>(i)];
@@ -106,7 +109,7 @@ void FakeModel::write(const StepItem& item, std::optional<std::int32_t> behind) 
 
 void FakeModel::check(const StepItem& item, std::optional<std::int32_t> behind) const {
   const Sequence& sequence = *item.sequence;
-  const std::int32_t tag = tag_of(item.adapters);
+  const std::int32_t tag = tag_of(item);
   for (std::int64_t i = 0; i < sequence.cached + item.count; ++i) {
     const bool last = behind && i == sequence.cached;
     const std::int32_t id = last ? *behind : sequence.ids[static_cast<std::size_t>(i)];

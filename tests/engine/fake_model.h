@@ -16,9 +16,9 @@ namespace bl::test {
 AdapterMix adapters_of(const Request& request);
 
 // A model without weights: what follows a text is a function of all of it. Its pages hold the
-// tokens themselves and the adapters that they were read with, and each step reads every sequence
-// back through its page table, so that a page that was lost, shared wrongly or written by somebody
-// else is noticed at once.
+// tokens themselves, the adapters that they were read with and what the text's reach makes of them,
+// and each step reads every sequence back through its page table, so that a page that was lost,
+// shared wrongly or written by somebody else is noticed at once.
 class FakeModel : public StepModel, private PageMemory {
  public:
   struct Options {
@@ -31,7 +31,7 @@ class FakeModel : public StepModel, private PageMemory {
     bool hosts_rows = false;    // … but not those of items that do not say by what
     bool repeats = false;       // steps that are under way
     bool checks = true;
-    bool reach_matters = false;
+    std::int64_t long_from = 0;     // keys of texts that may become longer are others; 0: all alike
     std::int64_t draft_tokens = 0;  // that it guesses; it knows its own text
     bool draft_chains = false;
     std::uint64_t identity = 1;
@@ -41,6 +41,9 @@ class FakeModel : public StepModel, private PageMemory {
 
   Facts facts() const override;
   PagePool& pool() override { return pool_; }
+  std::int64_t alike_reach(std::int64_t reach) const override {
+    return options_.long_from > 0 && reach > options_.long_from ? options_.long_from + 1 : 0;
+  }
   StepOutput run(std::span<const StepItem> items) override;
   void start(std::span<const StepItem> items) override;
   bool repeat(std::span<const StepItem> items) override;
@@ -78,6 +81,8 @@ class FakeModel : public StepModel, private PageMemory {
   void read_page(std::int32_t page, const std::byte* host) override;
   void finish_moves() override {}
 
+  // What a slot of the item holds beside its token.
+  std::int32_t tag_of(const StepItem& item) const;
   // `behind`: the token that stands at the end of the item's ids without being one of them yet.
   void write(const StepItem& item, std::optional<std::int32_t> behind = {});
   void check(const StepItem& item, std::optional<std::int32_t> behind = {}) const;
