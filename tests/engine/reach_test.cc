@@ -1,8 +1,10 @@
-// Rotations that depend on the length that a text may reach: who shares pages.
+// Rotations that depend on the length that a text may reach: who shares pages, and that guesses are
+// made with the right ones.
 
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
+#include "engine/model_draft.h"
 #include "fake_model.h"
 #include "support/data.h"
 #include "tiny_model.h"
@@ -14,9 +16,10 @@ using test::FakeModel;
 
 class ReachTest : public testing::Test {
  protected:
-  static std::unique_ptr<ModelSession> load(const char* model) {
+  static std::unique_ptr<ModelSession> load(const char* model, std::int64_t drafts = 0) {
     SessionOptions options = test::textless_session(test::unpacked("hf-tiny") / model, "cpu", 4);
     options.context = 120;
+    options.drafts = drafts;
     return ModelSession::load(options);
   }
 
@@ -74,6 +77,19 @@ TEST_F(ReachTest, ModelsShareWhatTheyRotateAlike) {
   expect_shared("llama-rope-dynamic", dynamic);
   const Asked plain[] = {{20, 0}, {70, 39}};
   expect_shared("llama", plain);
+}
+
+TEST_F(ReachTest, ADraftRotatesAsItsTargetDoes) {
+  for (const char* model : {"phi3-longrope", "llama-rope-dynamic"}) {
+    SCOPED_TRACE(model);
+    Engine engine(load(model, 3), {.speculation = {std::make_shared<ModelDraft>(load(model)), 3}});
+    for (const std::int64_t tokens : {20, 75}) {
+      SCOPED_TRACE(tokens);
+      const Usage usage = ask(engine, request(40, tokens)).usage;
+      EXPECT_GT(usage.drafted_tokens, tokens / 2);
+      EXPECT_EQ(usage.accepted_tokens, usage.drafted_tokens);
+    }
+  }
 }
 
 }  // namespace
