@@ -29,14 +29,16 @@ AnswerText::AnswerText(const Tokenizer& tokenizer, bool skip_special, const Answ
 }
 
 // Decoders treat the beginning of a text differently; beyond that they look back no further than
-// one character's bytes.
+// one character's bytes, or than the beginning of a row of tokens that are bytes each: whether it
+// is text shows at its end only.
 std::span<const std::int32_t> AnswerText::end_of(std::span<const std::int32_t> before) const {
   constexpr std::size_t kLookBack = 16;
   std::size_t begin = before.size() - std::min(before.size(), kLookBack);
-  const auto goes_on = [&](std::size_t i) {  // a byte within a character
-    return (byte_token_value(tokenizer_.id_to_token(before[i])) & 0xc0) == 0x80;
+  const auto within_row = [&](std::int32_t id) {
+    return byte_token_value(tokenizer_.id_to_token(id)) >= 0 ||
+           (skip_special_ && tokenizer_.is_special(id));
   };
-  for (int i = 0; i < kMostBytes && begin > 0 && goes_on(begin); ++i) --begin;
+  while (begin > 0 && within_row(before[begin])) --begin;
   return before.subspan(begin);
 }
 
@@ -47,15 +49,18 @@ std::unique_ptr<TextStream> AnswerText::stream_of(std::span<const std::int32_t> 
 }
 
 // Of text that the decoder will give with the next token, though it is said already: whole
-// characters, those that `before` only begins belong to who completes them.
+// characters, those that `before` only begins belong to who completes them. Where bytes are none
+// whatever follows, what stands for each of them.
 std::size_t AnswerText::bytes_held(std::span<const std::int32_t> before) const {
   before = end_of(before);
+  std::size_t all = 0;
   for (int cut = 0; cut <= kMostBytes; ++cut) {
     const std::string held = stream_of(before)->finish();
     if (held.find(kReplacement) == held.npos) return held.size();
+    if (cut == 0) all = held.size();
     before = before.first(before.size() - 1);
   }
-  return 0;
+  return all;
 }
 
 std::string AnswerText::without_left_out(std::string text) {

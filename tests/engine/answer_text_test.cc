@@ -49,5 +49,53 @@ TEST(AnswerText, NorWhenTheAnswerBeginsAgain) {
   EXPECT_EQ(text.push(4), "b");
 }
 
+// A row of bytes is certain at its end only, so all of it is decoded again, however long it is.
+TEST(AnswerText, ALongRowOfBytesSurvivesARewind) {
+  const auto tokenizer = test::make_word_tokenizer({"<0xE4>", "<0xBD>", "<0xA0>", "a", "b"},
+                                                   {"<unseen>"}, "ByteFallback");
+  SamplingParams params;
+  params.banned_strings = {"a"};
+  // Of the row so many characters are the prompt's, and a special token stands within.
+  for (const int prompts : {0, 1, 7, 20}) {
+    for (const int answers : {1, 5, 6, 7, 40}) {
+      SCOPED_TRACE(std::to_string(prompts) + " " + std::to_string(answers));
+      std::vector<std::int32_t> ids{4};
+      const auto add = [&](int characters) {
+        for (int i = 0; i < characters; ++i) ids.insert(ids.end(), {0, 1, 2});
+      };
+      add(prompts);
+      AnswerText text(*tokenizer, true, AnswerRules(params), ids);
+      const std::size_t before = ids.size();
+      ids.push_back(5);
+      add(answers);
+      std::string all;
+      for (std::size_t i = before; i < ids.size(); ++i) all += text.push(ids[i]);
+      text.push(3);
+      ASSERT_TRUE(text.is_banned());
+      const std::size_t open = text.open_tokens();
+      ids.resize(ids.size() - (open - 1));
+      text.take_back(open, ids);
+      for (const std::int32_t id : {0, 1, 2, 4}) all += text.push(id);
+      all += text.finish();
+      std::string expected;
+      for (std::size_t i = before; i < ids.size(); ++i) expected += ids[i] == 0 ? "\u4f60" : "";
+      EXPECT_EQ(all, expected + "\u4f60b");
+    }
+  }
+}
+
+// Bytes that are no text stand for one character each, and those of the prompt are its own.
+TEST(AnswerText, StrayBytesOfThePromptAreNotTheAnswers) {
+  const auto tokenizer = test::make_word_tokenizer({"<0xE4>", "<0xBD>", "a"}, {}, "ByteFallback");
+  for (const std::size_t bytes : {4u, 10u, 40u}) {
+    std::vector<std::int32_t> before(bytes, 1);
+    AnswerText text(*tokenizer, true, {}, before);
+    std::string all = text.push(1);
+    all += text.push(2);
+    all += text.finish();
+    EXPECT_EQ(all, "\ufffda") << bytes;
+  }
+}
+
 }  // namespace
 }  // namespace bl
