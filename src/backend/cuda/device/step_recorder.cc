@@ -3,23 +3,13 @@
 #include "backend/cuda/device/cuda_check.h"
 
 namespace bl::cuda {
-namespace {
-
-// A graph holds a few megabytes; lengths come and go.
-constexpr std::size_t kMostGraphs = 64;
-
-}  // namespace
-
-StepRecorder::~StepRecorder() { clear(); }
 
 void StepRecorder::clear() {
-  for (auto& [key, entry] : entries_) {
-    if (entry.graph != nullptr) cudaGraphExecDestroy(entry.graph);
-  }
-  entries_.clear();
+  graphs_.clear();
+  keys_.clear();
 }
 
-void StepRecorder::record(Entry& entry, ExecContext& ctx, const Body& body) {
+StepRecorder::Graph StepRecorder::record(ExecContext& ctx, const Body& body) {
   BL_CUDA_CHECK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed));
   cudaGraph_t graph = nullptr;
   struct Ended {  // a body that throws must not leave the stream recording
@@ -34,35 +24,39 @@ void StepRecorder::record(Entry& entry, ExecContext& ctx, const Body& body) {
     body(ctx);
     BL_CUDA_CHECK(cudaStreamEndCapture(stream_, &graph));
   }
-  const cudaError_t error = cudaGraphInstantiate(&entry.graph, graph, 0);
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
   cudaGraphDestroy(graph);
   BL_CUDA_CHECK(error);
+  return Graph(executable);
+}
+
+void StepRecorder::repeat(ExecContext& ctx, const Body& body) {
+  const OpTable* ops = ctx.ops;
+  struct Loud {
+    bool& silent;
+    ~Loud() { silent = false; }
+  } loud{silent_now_};
+  silent_now_ = true;
+  ctx.ops = &silent_;
+  body(ctx);
+  ctx.ops = ops;
 }
 
 void StepRecorder::run(std::uint64_t key, ExecContext& ctx, const Body& body) {
-  Entry& entry = entries_[key];
-  if (entry.runs++ == 0) {
+  const StepKeys::Turn turn = keys_.next(key);
+  if (turn.way == StepKeys::Way::kPlain) {
     body(ctx);
     return;
   }
-  if (entry.graph == nullptr) {
-    if (entries_.size() > kMostGraphs) {
-      body(ctx);
-      return;
-    }
-    record(entry, ctx, body);
+  if (turn.displaced) graphs_.erase(*turn.displaced);  // many steps ago it ran, so it is over
+  if (turn.way == StepKeys::Way::kRecord) {
+    graphs_[key] = record(ctx, body);
+    keys_.recorded(key);
   } else {
-    const OpTable* ops = ctx.ops;
-    struct Loud {
-      bool& silent;
-      ~Loud() { silent = false; }
-    } loud{silent_now_};
-    silent_now_ = true;
-    ctx.ops = &silent_;
-    body(ctx);
-    ctx.ops = ops;
+    repeat(ctx, body);
   }
-  BL_CUDA_CHECK(cudaGraphLaunch(entry.graph, stream_));
+  BL_CUDA_CHECK(cudaGraphLaunch(graphs_.at(key).get(), stream_));
 }
 
 }  // namespace bl::cuda
