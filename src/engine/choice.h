@@ -51,6 +51,7 @@ struct OpenRequest {
   std::vector<std::int32_t> negative{};
   std::int64_t beyond = 0;
   std::int32_t open_choices = 0;
+  std::shared_ptr<void> counted{};  // among what the queue holds, as long as it is there
   EngineClock::time_point submitted;
   std::optional<EngineClock::time_point> deadline;
 };

@@ -38,6 +38,12 @@ void check_ids(std::span<const std::int32_t> ids, const char* what, std::int64_t
   }
 }
 
+// All answers wait with a prompt of their own each.
+std::int64_t prompt_ids(const Request& request, std::span<const std::int32_t> negative) {
+  const std::size_t ids = request.prompt.size() + negative.size();
+  return request.sampling.answers() * static_cast<std::int64_t>(ids);
+}
+
 }  // namespace
 
 RequestHandle& RequestHandle::operator=(RequestHandle&& other) noexcept {
@@ -186,16 +192,25 @@ void Engine::check(const Request& request) const {
 }
 
 RequestHandle Engine::submit(Request request) {
-  std::optional<RequestHandle> handle = try_submit(std::move(request));
-  if (!handle) {
-    fail(ErrorCode::kLimit, "the queue is full: {} requests are open; try again later",
-         options_.requests);
-  }
+  std::string refused;
+  std::optional<RequestHandle> handle = try_submit(std::move(request), refused);
+  if (!handle) fail(ErrorCode::kLimit, "the queue is full: {}; try again later", refused);
   return std::move(*handle);
 }
 
-bool Engine::is_full() const {
-  return open_ + static_cast<std::int64_t>(inbox_.size()) >= options_.requests;
+std::optional<RequestHandle> Engine::try_submit(Request request) {
+  std::string refused;
+  return try_submit(std::move(request), refused);
+}
+
+std::string Engine::refusal(std::int64_t ids) const {
+  if (open_ + static_cast<std::int64_t>(inbox_.size()) >= options_.requests) {
+    return fmt::format("{} requests are open", options_.requests);
+  }
+  const std::int64_t held = *ids_;
+  if (held == 0 || held + ids <= options_.prompt_ids) return {};
+  return fmt::format("the prompts of open requests have {} tokens, {} more are too many", held,
+                     ids);
 }
 
 // A request that is not in the queue yet; it has been checked.
@@ -230,20 +245,25 @@ std::shared_ptr<OpenRequest> Engine::open(Request request) const {
   return open;
 }
 
-std::optional<RequestHandle> Engine::try_submit(Request request) {
+std::optional<RequestHandle> Engine::try_submit(Request request, std::string& refused) {
   check(request);
   {
     // Before the work of compiling a constraint.
     const std::lock_guard lock(mutex_);
-    if (is_full()) return std::nullopt;
+    refused = refusal(prompt_ids(request, request.negative_prompt));
+    if (!refused.empty()) return std::nullopt;
   }
   std::shared_ptr<OpenRequest> open = this->open(std::move(request));
+  const std::int64_t ids = prompt_ids(open->request, open->negative);
   const auto answers = static_cast<std::int32_t>(open->request.sampling.n);
   open->stream = std::make_shared<EventStream>(answers, waker_);
   RequestHandle handle(open->stream, answers);
   {
     const std::lock_guard lock(mutex_);
-    if (is_full()) return std::nullopt;
+    refused = refusal(ids);
+    if (!refused.empty()) return std::nullopt;
+    *ids_ += ids;
+    open->counted = {nullptr, [all = ids_, ids](void*) { *all -= ids; }};
     inbox_.push_back(std::move(open));
   }
   waker_->wake();

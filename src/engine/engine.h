@@ -9,6 +9,7 @@
 // no request, however wrong, holds up another one; what a request gets does not depend on what
 // else runs. Non-goals: HTTP, chat templates (engine/model_text.h), several models.
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -40,6 +41,8 @@ struct EngineOptions {
   std::int64_t running = 0;      // choices at once; 0: SessionOptions::sequences
   std::int64_t step_tokens = 0;  // budget of a step; 0: the session's
   std::int64_t requests = 1024;  // open at once, running and waiting; beyond that: refused
+  // Ids that their prompts hold in all, of each answer its own; one request alone may hold more.
+  std::int64_t prompt_ids = 1 << 28;
   // The model needs rows for what it guesses: SessionOptions::drafts.
   SpeculationOptions speculation{};
   // Host memory for pages that are evicted; 0: SessionOptions::kv_host.
@@ -153,7 +156,9 @@ class Engine {
 
  private:
   void check(const Request& request) const;
-  bool is_full() const;  // with mutex_
+  // Why the queue is full for prompts of so many ids in all; empty where it is not. With mutex_.
+  std::string refusal(std::int64_t ids) const;
+  std::optional<RequestHandle> try_submit(Request request, std::string& refused);
   void check_pin(const Request& request) const;
   std::shared_ptr<OpenRequest> open(Request request) const;
   SavedPrefix save(PrefixText text, const std::filesystem::path& file);
@@ -178,6 +183,8 @@ class Engine {
   std::vector<std::shared_ptr<OpenRequest>> inbox_;
   std::vector<std::packaged_task<void(EngineCore&)>> calls_;
   std::int64_t open_ = 0;  // requests that the thread has taken and that are not over
+  // Of the prompts of all that are open.
+  std::shared_ptr<std::atomic<std::int64_t>> ids_ = std::make_shared<std::atomic<std::int64_t>>(0);
   EngineStats stats_;
   bool stopping_ = false;
   std::mutex saving_;

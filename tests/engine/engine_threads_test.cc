@@ -137,6 +137,35 @@ TEST(EngineThreads, AFullQueueRefuses) {
   EXPECT_TRUE(next.has_value());
 }
 
+// A few requests of many answers are as much to hold as many of one.
+TEST(EngineThreads, AQueueOfLongPromptsIsFull) {
+  Engine engine(fake(), nullptr, {}, {.prompt_ids = 1000});
+  Request paused = request(1, 100, 1000);
+  paused.unread_tokens = 1;
+  paused.sampling.n = 20;
+  std::vector<RequestHandle> handles;
+  handles.push_back(engine.submit(paused));  // alone it may be longer
+  EXPECT_FALSE(engine.try_submit(request(2, 10, 5)).has_value());
+  try {
+    engine.submit(request(2, 10, 5));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kLimit);
+    EXPECT_NE(std::string(error.what()).find("2000 tokens, 10 more"), std::string::npos)
+        << error.what();
+  }
+  handles[0].cancel();
+  handles[0].wait();
+  paused.sampling.n = 9;
+  std::optional<RequestHandle> next;
+  for (int i = 0; i < 500 && !next; ++i) {
+    next = engine.try_submit(paused);
+    if (!next) std::this_thread::sleep_for(2ms);
+  }
+  EXPECT_TRUE(next.has_value());
+  EXPECT_EQ(engine.submit(request(2, 100, 5)).wait().front().ids.size(), 5u);
+}
+
 TEST(EngineThreads, EverythingIsCancelledAtOnce) {
   const FakeModel oracle({});
   Engine engine(fake(), nullptr, {}, {.running = 2});
