@@ -66,6 +66,16 @@ std::vector<AdapterChoice> read_adapters(const OrderedJson& list,
   return chosen;
 }
 
+// Of what holds unless a body says no.
+bool is_on(const OrderedJson& body, const char* key) {
+  const auto value = body.find(key);
+  if (value == body.end()) return true;
+  if (!value->is_boolean()) {
+    fail(ErrorCode::kInvalidArgument, "{} is {}, should be true or false", key, json_text(*value));
+  }
+  return value->get<bool>();
+}
+
 // "chat_template_kwargs", and whether the answer's beginning is written (add_generation_prompt).
 OrderedJson template_variables(const OrderedJson& body) {
   OrderedJson variables = OrderedJson::object();
@@ -75,12 +85,7 @@ OrderedJson template_variables(const OrderedJson& body) {
     }
     variables = *own;
   }
-  const auto prompt = body.find("add_generation_prompt");
-  if (prompt != body.end() && !prompt->is_boolean()) {
-    fail(ErrorCode::kInvalidArgument, "add_generation_prompt is {}, should be true or false",
-         json_text(*prompt));
-  }
-  variables["add_generation_prompt"] = prompt == body.end() || prompt->get<bool>();
+  variables["add_generation_prompt"] = is_on(body, "add_generation_prompt");
   return variables;
 }
 
@@ -112,13 +117,7 @@ BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session,
       fail(ErrorCode::kInvalidArgument, "{} is 0, should be at least 1", key);
     }
   }
-  if (const auto skip = body.find("skip_special_tokens"); skip != body.end()) {
-    if (!skip->is_boolean()) {
-      fail(ErrorCode::kInvalidArgument, "skip_special_tokens is {}, should be true or false",
-           json_text(*skip));
-    }
-    skip_special_ = skip->get<bool>();
-  }
+  skip_special_ = is_on(body, "skip_special_tokens");
   constraint_ = read_constraint(body, "the request");
   if (!constraint_) constraint_ = otherwise.constraint;
   if (const auto list = body.find("adapters"); list != body.end() && !list->is_null()) {

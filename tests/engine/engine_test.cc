@@ -28,12 +28,7 @@ class EngineTest : public testing::Test {
   }
   static Request request(const Tokenizer& tokenizer, std::string_view prompt,
                          std::int64_t max_tokens) {
-    Request request;
-    request.prompt = tokenizer.encode(prompt);
-    request.sampling.temperature = 0;
-    request.sampling.max_tokens = max_tokens;
-    request.ignore_end_tokens = true;
-    return request;
+    return test::greedy_request(tokenizer.encode(prompt), max_tokens);
   }
   static Answer ask(Engine& engine, const Request& request) {
     return engine.submit(request).wait().front();

@@ -24,14 +24,11 @@ class ReachTest : public testing::Test {
   }
 
   static Request request(std::size_t prompt, std::int64_t max_tokens) {
-    Request request;
+    std::vector<std::int32_t> ids;
     for (std::size_t i = 0; i < prompt; ++i) {
-      request.prompt.push_back(static_cast<std::int32_t>((i * 31 + 17) % 61));
+      ids.push_back(static_cast<std::int32_t>((i * 31 + 17) % 61));
     }
-    request.sampling.temperature = 0;
-    request.sampling.max_tokens = max_tokens;
-    request.ignore_end_tokens = true;
-    return request;
+    return test::greedy_request(std::move(ids), max_tokens);
   }
 
   static Answer ask(Engine& engine, const Request& request) {

@@ -149,6 +149,15 @@ SessionOptions textless_session(const std::filesystem::path& model, const std::s
   return options;
 }
 
+Request greedy_request(std::vector<std::int32_t> prompt, std::int64_t max_tokens) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.sampling.temperature = 0;
+  request.sampling.max_tokens = max_tokens;
+  request.ignore_end_tokens = true;
+  return request;
+}
+
 fs::path make_tiny_model(const char* name, const std::string& config_extra) {
   const fs::path folder = scratch_dir(name);
   write_tokenizer(folder);

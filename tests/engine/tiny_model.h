@@ -4,12 +4,16 @@
 #include <vector>
 
 #include "engine/model_session.h"
+#include "engine/request.h"
 
 namespace bl::test {
 
 // For a model that is asked for ids alone, in a test: on two threads.
 SessionOptions textless_session(const std::filesystem::path& model, const std::string& backend,
                                 std::int64_t sequences);
+
+// Greedy, so many tokens whatever they are.
+Request greedy_request(std::vector<std::int32_t> prompt, std::int64_t max_tokens);
 
 // A folder with a tiny random model of the plain gated kind: 2 blocks, hidden 32, 320 tokens, a
 // byte-level tokenizer whose ids 256 … are <s>, </s>, <|user|>, <|bot|>, and a chat template.

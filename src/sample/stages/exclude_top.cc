@@ -30,23 +30,21 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
     if (coin >= chance) return;
     chance = 1;
   }
+  // Of one entry after the other.
+  auto is_going = [&top, next = std::size_t{0}](std::size_t i) mutable {
+    const bool is_next = next < top.size() && static_cast<std::size_t>(top[next]) == i;
+    next += is_next ? 1 : 0;
+    return is_next;
+  };
   if (chance == 1) {
-    std::size_t next = 0;
-    row.filter([&](std::size_t i) {
-      const bool goes = next < top.size() && static_cast<std::size_t>(top[next]) == i;
-      next += goes ? 1 : 0;
-      return !goes;
-    });
+    row.filter([&](std::size_t i) { return !is_going(i); });
     return;
   }
   // Both added up: one less the share of what goes would be rounding alone where nearly all goes.
   double going = 0;
   double staying = 0;
-  std::size_t next = 0;
   for (std::size_t i = 0; i < row.size(); ++i) {
-    const bool goes = next < top.size() && static_cast<std::size_t>(top[next]) == i;
-    next += goes ? 1 : 0;
-    (goes ? going : staying) += static_cast<double>(row.weights[i]);
+    (is_going(i) ? going : staying) += static_cast<double>(row.weights[i]);
   }
   const double factor = (1 - chance) / (1 + chance * going / staying);
   const auto shift = static_cast<float>(std::log(factor));
