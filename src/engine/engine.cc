@@ -373,6 +373,8 @@ void Engine::loop() {
     for (auto& what : calls) what(*core_);
     adapters_.work(*model_);
     for (const std::shared_ptr<OpenRequest>& open : arrived) core_->add(open);
+    // One that ends in this step is to be gone with it, and not when something else comes.
+    arrived.clear();
     const bool moved = core_->step(EngineClock::now());
     {
       const std::lock_guard lock(mutex_);

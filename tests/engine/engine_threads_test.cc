@@ -166,6 +166,25 @@ TEST(EngineThreads, AQueueOfLongPromptsIsFull) {
   EXPECT_EQ(engine.submit(request(2, 100, 5)).wait().front().ids.size(), 5u);
 }
 
+// Also one that has ended before it was ever in a step.
+TEST(EngineThreads, WhatIsOverLeavesTheQueue) {
+  Engine engine(fake(), nullptr, {}, {.prompt_ids = 1000});
+  engine.settled_stats();
+  std::this_thread::sleep_for(20ms);  // its thread waits for something to come
+  Request late = request(1, 100, 5);
+  late.sampling.n = 20;
+  late.deadline = 1e-9;
+  const std::vector<Answer> answers = engine.submit(late).wait();
+  EXPECT_EQ(answers.front().reason, FinishReason::kDeadline);
+  std::optional<RequestHandle> next;
+  for (int i = 0; i < 500 && !next; ++i) {
+    next = engine.try_submit(request(2, 10, 5));
+    if (!next) std::this_thread::sleep_for(2ms);
+  }
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->wait().front().ids.size(), 5u);
+}
+
 TEST(EngineThreads, EverythingIsCancelledAtOnce) {
   const FakeModel oracle({});
   Engine engine(fake(), nullptr, {}, {.running = 2});
