@@ -16,6 +16,7 @@
 #include "engine/prompt_healing.h"
 #include "engine/request.h"
 #include "engine/sequence.h"
+#include "engine/token_counts.h"
 #include "model/step_batch.h"
 #include "sample/constraint.h"
 #include "sample/sampler_chain.h"
@@ -134,6 +135,7 @@ struct Choice {
   SharedBeginning shared_beginning;  // while it waits
   SamplerChain sampler;
   bool device_sampled = device_sampleable(sampler.params()) && !open->request.after_sampling;
+  TokenCounts counts;                      // where the model chooses
   std::unique_ptr<Constraint> constraint;  // null: none
   std::unique_ptr<AnswerText> text;        // null without a tokenizer
   std::unique_ptr<HeldAnswer> held;        // with banned strings

@@ -96,42 +96,24 @@ void DeviceRows::add_rows(const StepItem& item) {
     rule = rule_of(item, place, width_.tokens);
     rule.log_probability = item.log_probabilities ? 1 : 0;
     reports_ = reports_ || item.log_probabilities;
-    if (!add_edits(*item.sampling, history, rule)) rule = {};
+    std::span<const TokenCounts::Count> counts;
+    if (needs_history(*item.sampling)) {
+      TokenCounts& of_text = item.counts != nullptr ? *item.counts : counts_;
+      counts = of_text.of(history, item.sampling->penalty_range);
+    }
+    if (!add_edits(*item.sampling, counts, rule)) rule = {};
   }
 }
 
 // False, and none are added, where there is no room for them: the row is the host's then.
-bool DeviceRows::add_edits(const SamplingParams& params, std::span<const std::int32_t> history,
+bool DeviceRows::add_edits(const SamplingParams& params, std::span<const TokenCounts::Count> counts,
                            SampleRule& rule) {
-  if (!edits_logits(params)) return true;
   const std::size_t begin = edits_.size();
-  edit_at_.resize(static_cast<std::size_t>(width_.tokens), 0);
-  const auto edit_of = [&](std::int32_t id) -> LogitEdit* {
-    const auto at = static_cast<std::size_t>(id);
-    if (id < 0 || at >= edit_at_.size()) return nullptr;
-    if (edit_at_[at] == 0) {
-      edits_.push_back({.id = id});
-      edit_at_[at] = static_cast<std::int32_t>(edits_.size());
-    }
-    return &edits_[static_cast<std::size_t>(edit_at_[at]) - 1];
-  };
-  if (needs_history(params)) {
-    const auto size = static_cast<std::int64_t>(history.size());
-    const std::int64_t range =
-        params.penalty_range < 0 ? size : std::min(size, params.penalty_range);
-    for (const std::int32_t id : history.last(static_cast<std::size_t>(range))) {
-      if (LogitEdit* edit = edit_of(id)) edit->count += 1;
-    }
+  for (const TokenCounts::Count& one : counts) {
+    if (one.id < 0 || one.id >= width_.tokens) continue;
+    edits_.push_back({.id = one.id, .count = static_cast<float>(one.count)});
   }
-  for (const TokenBias& entry : params.logit_bias) {
-    if (LogitEdit* edit = edit_of(entry.id)) edit->bias = static_cast<float>(entry.bias);
-  }
-  for (const std::int32_t id : params.banned_tokens) {
-    if (LogitEdit* edit = edit_of(id)) edit->bias = -std::numeric_limits<float>::infinity();
-  }
-  for (std::size_t i = begin; i < edits_.size(); ++i) {
-    edit_at_[static_cast<std::size_t>(edits_[i].id)] = 0;
-  }
+  if (!params.logit_bias.empty() || !params.banned_tokens.empty()) add_biases(params, begin);
   if (static_cast<std::int64_t>(edits_.size()) > SampleLimits::kEdits) {
     edits_.resize(begin);
     return false;
@@ -139,6 +121,30 @@ bool DeviceRows::add_edits(const SamplingParams& params, std::span<const std::in
   rule.first_edit = static_cast<std::int32_t>(begin);
   rule.edits = static_cast<std::int32_t>(edits_.size() - begin);
   return true;
+}
+
+// To the row's edits, which begin at `begin`; each token has one.
+void DeviceRows::add_biases(const SamplingParams& params, std::size_t begin) {
+  edit_at_.resize(static_cast<std::size_t>(width_.tokens), 0);
+  for (std::size_t i = begin; i < edits_.size(); ++i) {
+    edit_at_[static_cast<std::size_t>(edits_[i].id)] = static_cast<std::int32_t>(i) + 1;
+  }
+  const auto bias = [&](std::int32_t id, float value) {
+    const auto at = static_cast<std::size_t>(id);
+    if (id < 0 || at >= edit_at_.size()) return;
+    if (edit_at_[at] == 0) {
+      edits_.push_back({.id = id});
+      edit_at_[at] = static_cast<std::int32_t>(edits_.size());
+    }
+    edits_[static_cast<std::size_t>(edit_at_[at]) - 1].bias = value;
+  };
+  for (const TokenBias& entry : params.logit_bias) bias(entry.id, static_cast<float>(entry.bias));
+  for (const std::int32_t id : params.banned_tokens) {
+    bias(id, -std::numeric_limits<float>::infinity());
+  }
+  for (std::size_t i = begin; i < edits_.size(); ++i) {
+    edit_at_[static_cast<std::size_t>(edits_[i].id)] = 0;
+  }
 }
 
 std::int64_t DeviceRows::edit_room() const {

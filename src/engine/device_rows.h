@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/step_model.h"
+#include "engine/token_counts.h"
 #include "ops/backend.h"
 #include "ops/sample.h"
 #include "tensor/tensor.h"
@@ -50,8 +51,9 @@ class DeviceRows {
  private:
   enum class Way { kNone, kLikeliest, kSample };
   void add_rows(const StepItem& item);
-  bool add_edits(const SamplingParams& params, std::span<const std::int32_t> history,
+  bool add_edits(const SamplingParams& params, std::span<const TokenCounts::Count> counts,
                  SampleRule& rule);
+  void add_biases(const SamplingParams& params, std::size_t begin);
   std::int64_t edit_room() const;
   void find_hosted();
   void choose(ExecContext& ctx, Backend& backend, const TensorView& whole);
@@ -68,6 +70,7 @@ class DeviceRows {
   std::span<std::int32_t> fetched_;  // the same here
   std::span<float> fetched_logits_;  // [hosted_, vocab]
   std::vector<float> log_probabilities_;
+  TokenCounts counts_;                 // of texts that come without
   std::vector<std::int32_t> edit_at_;  // [tokens] 1 + a token's index in edits_; 0 between rows
 };
 

@@ -7,7 +7,7 @@ namespace bl {
 
 // Says by what a model may choose the tokens behind an answer's rows itself, where nothing that
 // only the host knows has a say in it.
-inline void let_model_choose(const Choice& choice, StepItem& item) {
+inline void let_model_choose(Choice& choice, StepItem& item) {
   const Request& request = choice.open->request;
   const SamplingParams& sampling = choice.sampler.params();
   // The best of several answers are found by their log-probabilities.
@@ -19,6 +19,7 @@ inline void let_model_choose(const Choice& choice, StepItem& item) {
   }
   item.sampling = &sampling;
   item.seed = choice.sampler.seed();
+  item.counts = &choice.counts;
   item.log_probabilities = reports;
 }
 

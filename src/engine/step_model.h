@@ -16,6 +16,7 @@ namespace bl {
 
 class PageMemory;
 class ThreadPool;
+class TokenCounts;
 
 // Which of an item's new tokens need logits.
 enum class LogitRows { kNone, kLast, kAll };
@@ -28,7 +29,8 @@ struct StepItem {
   // Set where nothing but these parameters and the sequence's own ids decide which token follows
   // each row: a model that can may then choose it instead of giving logits.
   const SamplingParams* sampling = nullptr;
-  std::uint64_t seed = 0;  // of the draws, in place of theirs
+  std::uint64_t seed = 0;         // of the draws, in place of theirs
+  TokenCounts* counts = nullptr;  // of the sequence's ids, kept for it; null: none are
   // Of draft(): what was guessed behind the sequence's ids so far.
   std::span<const std::int32_t> guessed{};
   bool log_probabilities = false;        // of the tokens that it chooses, before any stage
