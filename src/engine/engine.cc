@@ -370,11 +370,12 @@ void Engine::loop() {
       calls.swap(calls_);
       open_ += static_cast<std::int64_t>(arrived.size());
     }
-    for (auto& what : calls) what(*core_);
-    adapters_.work(*model_);
     for (const std::shared_ptr<OpenRequest>& open : arrived) core_->add(open);
     // One that ends in this step is to be gone with it, and not when something else comes.
     arrived.clear();
+    // Behind the requests: who calls may have submitted some of them before.
+    for (auto& what : calls) what(*core_);
+    adapters_.work(*model_);
     const bool moved = core_->step(EngineClock::now());
     {
       const std::lock_guard lock(mutex_);
@@ -384,8 +385,8 @@ void Engine::loop() {
     }
     if (!moved) waker_->wait_until(core_->next_deadline());
   }
-  for (auto& what : calls_) what(*core_);
   for (const std::shared_ptr<OpenRequest>& open : inbox_) core_->add(open);
+  for (auto& what : calls_) what(*core_);
   core_->end_all(Error(ErrorCode::kCancelled, "the engine was shut down"));
   adapters_.stop();
 }

@@ -138,7 +138,8 @@ class Engine {
   void evict();
   // As of the last whole step: an answer may be over before its last step is in them.
   EngineStats stats() const;
-  // Waits for the step under way, so that all that has been answered is in them.
+  // Waits for the step under way, so that all that has been answered is in them, and all that was
+  // submitted before.
   EngineStats settled_stats();
 
   // Saves what the cache has of a request's prompt, or of a pinned one, in whole pages; loads such

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <random>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -34,6 +36,18 @@ Request request(std::int32_t seed, std::size_t tokens, std::int64_t max_tokens) 
 
 std::unique_ptr<FakeModel> fake(FakeModel::Options options = {}) {
   return std::make_unique<FakeModel>(options);
+}
+
+// Waits for what another thread does on its own; false where it does not come. The limit is for an
+// engine that hangs: a busy machine may let one wait for seconds.
+template <class Condition>
+bool eventually(Condition&& holds) {
+  const auto limit = std::chrono::steady_clock::now() + 60s;
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > limit) return false;
+    std::this_thread::sleep_for(2ms);
+  }
+  return true;
 }
 
 // With and without guesses.
@@ -86,11 +100,11 @@ TEST_P(EngineUsers, WriteReadAndLeave) {
   for (std::thread& user : users) user.join();
   EXPECT_GT(right, 20);
   // What was left behind is over within a step or two.
-  for (int i = 0; i < 500 && engine.stats().running + engine.stats().waiting > 0; ++i) {
-    std::this_thread::sleep_for(10ms);
-  }
-  const EngineStats stats = engine.stats();
-  EXPECT_EQ(stats.running + stats.waiting, 0);
+  EngineStats stats;
+  EXPECT_TRUE(eventually([&] {
+    stats = engine.settled_stats();
+    return stats.running + stats.waiting == 0;
+  }));
   EXPECT_EQ(stats.free_pages + stats.idle_pages, stats.pages);
 }
 
@@ -129,12 +143,7 @@ TEST(EngineThreads, AFullQueueRefuses) {
   }
   handles[0].cancel();
   EXPECT_EQ(handles[0].wait().front().reason, FinishReason::kCancelled);
-  std::optional<RequestHandle> next;
-  for (int i = 0; i < 500 && !next; ++i) {
-    next = engine.try_submit(paused);
-    if (!next) std::this_thread::sleep_for(2ms);
-  }
-  EXPECT_TRUE(next.has_value());
+  EXPECT_TRUE(eventually([&] { return engine.try_submit(paused).has_value(); }));
 }
 
 // A few requests of many answers are as much to hold as many of one.
@@ -157,12 +166,7 @@ TEST(EngineThreads, AQueueOfLongPromptsIsFull) {
   handles[0].cancel();
   handles[0].wait();
   paused.sampling.n = 9;
-  std::optional<RequestHandle> next;
-  for (int i = 0; i < 500 && !next; ++i) {
-    next = engine.try_submit(paused);
-    if (!next) std::this_thread::sleep_for(2ms);
-  }
-  EXPECT_TRUE(next.has_value());
+  EXPECT_TRUE(eventually([&] { return engine.try_submit(paused).has_value(); }));
   EXPECT_EQ(engine.submit(request(2, 100, 5)).wait().front().ids.size(), 5u);
 }
 
@@ -177,11 +181,8 @@ TEST(EngineThreads, WhatIsOverLeavesTheQueue) {
   const std::vector<Answer> answers = engine.submit(late).wait();
   EXPECT_EQ(answers.front().reason, FinishReason::kDeadline);
   std::optional<RequestHandle> next;
-  for (int i = 0; i < 500 && !next; ++i) {
-    next = engine.try_submit(request(2, 10, 5));
-    if (!next) std::this_thread::sleep_for(2ms);
-  }
-  ASSERT_TRUE(next.has_value());
+  ASSERT_TRUE(
+      eventually([&] { return (next = engine.try_submit(request(2, 10, 5))).has_value(); }));
   EXPECT_EQ(next->wait().front().ids.size(), 5u);
 }
 
@@ -216,16 +217,39 @@ TEST(EngineThreads, AWarmEngineHasMadeSteps) {
 }
 
 TEST(EngineThreads, DeadlinesComeEvenWhenNothingRuns) {
-  Engine engine(fake(), nullptr, {});
+  Engine engine(fake(), nullptr, {}, {.requests = 1});
   Request paused = request(1, 20, 1000);
   paused.unread_tokens = 1;
   paused.deadline = 0.05;
   RequestHandle handle = engine.submit(paused);
-  // Nobody reads, so the engine sleeps until the deadline.
-  std::this_thread::sleep_for(200ms);
+  // Nobody reads, so the engine sleeps until the deadline; what it refuses does not wake it.
+  EXPECT_TRUE(eventually([&] { return engine.try_submit(paused).has_value(); }));
   const Answer answer = handle.wait().front();
   EXPECT_EQ(answer.reason, FinishReason::kDeadline);
   EXPECT_LE(answer.ids.size(), 1u);
+}
+
+// Statistics that are asked for behind a request have it, also where both come in the same step.
+TEST(EngineThreads, SettledStatisticsHaveWhatWasSubmittedBefore) {
+  auto model = fake();
+  std::promise<void> begun;
+  std::promise<void> go_on;
+  model->on_step = [&, first = true](std::span<const StepItem>) mutable {
+    if (!std::exchange(first, false)) return;
+    begun.set_value();
+    go_on.get_future().wait();
+  };
+  Engine engine(std::move(model), nullptr, {});
+  Request paused = request(1, 20, 1000);
+  paused.unread_tokens = 1;
+  const RequestHandle one = engine.submit(paused);
+  begun.get_future().wait();
+  const RequestHandle other = engine.submit(paused);
+  auto asking = std::async(std::launch::async, [&] { return engine.settled_stats(); });
+  std::this_thread::sleep_for(50ms);  // has asked by then, mostly
+  go_on.set_value();
+  const EngineStats stats = asking.get();
+  EXPECT_EQ(stats.running + stats.waiting, 2);
 }
 
 TEST(EngineThreads, ShutdownEndsWhatIsOpen) {
