@@ -312,7 +312,7 @@ class PrefixFileCalls : public test::CoreTest {};
 // The engine's thread is called four times, the last time to let the pages go; a call may find no
 // memory, or no engine.
 TEST_F(PrefixFileCalls, EachMayFailAndNoPageIsLost) {
-  const fs::path file = fs::path(testing::TempDir()) / "prefix-file-calls";
+  const fs::path file = test::scratch_dir("prefix-file-calls") / "text.prefix";
   for (const bool ends : {false, true}) {
     for (int failing = 1; failing <= 5; ++failing) {
       SCOPED_TRACE(failing);

@@ -195,11 +195,10 @@ TEST(EngineHandle, RowsThatWaitAreBoundedForARequest) {
   wanted.sampling.n = 8;
   wanted.return_logits = true;
   RequestHandle handle = engine.submit(wanted);
-  // All have paused when nothing is computed any more.
+  // All have paused when the engine has had a turn without a step.
   std::int64_t steps = -1;
-  while (steps != engine.stats().steps || steps < 5) {
-    steps = engine.stats().steps;
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  for (std::int64_t now = 0; steps != now || steps < 5; now = engine.settled_stats().steps) {
+    steps = now;
   }
   std::size_t rows = 0;
   for (int i = 0; i < 8; ++i) rows += handle.next()->logits.size();

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <thread>
 
 #include "base/error.h"
@@ -30,7 +32,10 @@ class GenerateTest : public testing::Test {
   void expect_stopped(Engine& engine, std::size_t prompts) {
     std::stop_source source;
     options_.stop = source.get_token();
-    std::thread asks([&] { source.request_stop(); });
+    std::thread asks([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));  // is waiting by then, mostly
+      source.request_stop();
+    });
     EXPECT_TRUE(
         generate(engine, std::vector(prompts, GeneratePrompt{.text = "one"}), options_).empty());
     asks.join();
@@ -108,8 +113,19 @@ TEST_F(GenerateTest, StopsWhileOthersFillTheQueue) {
 }
 
 TEST_F(GenerateTest, StopsWhenAsked) {
-  options_.sampling.max_tokens = 400;
+  // A request before them holds up the first step, so that none is answered before.
+  std::promise<void> go_on;
+  Request first;
+  first.prompt = {1};
+  first.sampling.max_tokens = 1;
+  first.after_sampling = [&](const SampledToken& token) {
+    go_on.get_future().wait();
+    return token.id;
+  };
+  RequestHandle before = engine_.submit(std::move(first));
   expect_stopped(engine_, 64);
+  go_on.set_value();
+  before.wait();
 }
 
 }  // namespace
