@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -321,11 +321,18 @@ TEST_F(ModelCommands, InspectOfVeryManyLayersIsSoonDone) {
   std::string file;
   for (int i = 0; i < 8; ++i) file += static_cast<char>(header.size() >> (8 * i) & 0xff);
   write_file_atomically(folder / "more.safetensors", file + header + std::string(2 * kCount, '\0'));
-  const auto start = std::chrono::steady_clock::now();
+  // Processor time of programs that have ended: others may use the machine.
+  const auto seconds_of_programs = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_CHILDREN, &usage);
+    return static_cast<double>(usage.ru_utime.tv_sec) +
+           1e-6 * static_cast<double>(usage.ru_utime.tv_usec);
+  };
+  const double before = seconds_of_programs();
   const ProgramResult result = run_program({"inspect", folder.string(), "--backend", "ref"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_NE(result.out.find("x.99999 "), std::string::npos);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_LT(seconds_of_programs() - before, 20);
 }
 
 TEST_F(ModelCommands, MemoryThatIsNotThereIsSaidBefore) {
@@ -385,7 +392,7 @@ TEST_F(ModelCommands, DamagedFilesAreOneLine) {
   const std::string weights = read_file(broken / "model.safetensors");
   const auto expect_refused = [&](const char* what, const char* file) {
     const ProgramResult result =
-        run_program({"run", "-m", broken.string(), "--backend", "ref", "-p", "x", "-n", "1"});
+        run_program({"run", "-m", broken.string(), "--backend", "ref", "-p", "x", "-n", "1", "-q"});
     EXPECT_EQ(result.status, 1) << what;
     EXPECT_EQ(result.out, "") << what;
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;

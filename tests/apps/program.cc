@@ -1,10 +1,16 @@
 #include "program.h"
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <thread>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "support/data.h"
 
@@ -19,22 +25,59 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
-}  // namespace
-
-ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input,
-                          const std::string& prefix) {
-  const fs::path work = scratch_dir("program");
-  write_file_atomically(work / "in", input);
-  std::string command = prefix + quoted(BL_BINARY);
+// The shell's line that runs it, with its streams in files of `work`.
+std::string command_of(const std::vector<std::string>& arguments, const fs::path& work) {
+  std::string command = quoted(BL_BINARY);
   for (const std::string& argument : arguments) command += " " + quoted(argument);
-  command += fmt::format(" < {0}/in > {0}/out 2> {0}/err", work.string());
-  const int raw = std::system(command.c_str());
+  return command + fmt::format(" < {0}/in > {0}/out 2> {0}/err", work.string());
+}
+
+// `raw`: as wait() gives it.
+ProgramResult result_of(int raw, const fs::path& work) {
   ProgramResult result;
   result.status = WIFEXITED(raw) ? WEXITSTATUS(raw) : 128 + WTERMSIG(raw);
   result.out = read_file(work / "out", UINT64_MAX);
   result.err = read_file(work / "err");
   fs::remove_all(work);
   return result;
+}
+
+}  // namespace
+
+ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input,
+                          const std::string& prefix) {
+  const fs::path work = scratch_dir("program");
+  write_file_atomically(work / "in", input);
+  const int raw = std::system((prefix + command_of(arguments, work)).c_str());
+  return result_of(raw, work);
+}
+
+ProgramResult interrupt_program(const std::vector<std::string>& arguments,
+                                const std::string& sign) {
+  const fs::path work = scratch_dir("program");
+  for (const char* file : {"in", "err"}) write_file_atomically(work / file, "");
+  const std::string command = "exec " + command_of(arguments, work);
+  const pid_t child = ::fork();
+  BL_CHECK(child >= 0);
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // it does not stay behind where the test is killed
+    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    ::_exit(127);
+  }
+  const auto later = [] { return std::chrono::steady_clock::now() + std::chrono::minutes(4); };
+  auto limit = later();
+  bool interrupted = false;
+  int raw = 0;
+  while (::waitpid(child, &raw, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > limit) ::kill(child, SIGKILL);
+    if (!interrupted && read_file(work / "err").find(sign) != std::string::npos) {
+      interrupted = true;
+      limit = later();
+      ::kill(child, SIGINT);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return result_of(raw, work);
 }
 
 }  // namespace bl::test

@@ -15,4 +15,8 @@ struct ProgramResult {
 ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input = "",
                           const std::string& prefix = "");
 
+// Runs it until it has written `sign` to standard error, and interrupts it then, once. Kills it
+// where minutes go by without the sign, or after the interrupt without an end.
+ProgramResult interrupt_program(const std::vector<std::string>& arguments, const std::string& sign);
+
 }  // namespace bl::test
