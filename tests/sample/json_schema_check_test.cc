@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <string>
 
 #include "base/error.h"
@@ -149,11 +149,10 @@ TEST(JsonSchemaCheck, LongNamesOfPlacesAreCut) {
   for (int i = 0; i < 40'000; ++i) many.push_back(OrderedJson::object());
   const OrderedJson schema{{"properties", {{key, {{"prefixItems", many}}}}}};
   const OrderedJson tag{{"format", {{key, many}}}};
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // processor time: others may use the machine
   EXPECT_NO_THROW(check_json_schema(schema));
   EXPECT_NO_THROW(check_structural_tag(tag));
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(took.count(), 5);
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 5);
   OrderedJson wrong = schema;
   wrong["properties"][key]["not"] = OrderedJson::object();
   EXPECT_EQ(refusal(wrong.dump().c_str()),
