@@ -63,7 +63,8 @@ function(bl_test name)
     endif()
     add_dependencies(thread_tests ${name})
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES ${properties})
+  # A busy machine may need more than the usual five seconds to start a program that lists its tests.
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES ${properties})
 endfunction()
 
 # bl_fuzz(name SOURCES a_fuzz.cc DEPS module ... [CORPUS folder]): a libFuzzer program. Every
