@@ -106,6 +106,7 @@ void EngineCore::fill_task(Choice& choice, std::int64_t place, RowTask& task) co
     task.mask = choice.healing.prompt->mask(choice.healing.done);
   } else if (choice.open->request.after_sampling) {
     task.hook = &choice.open->request.after_sampling;
+    task.shows_candidates = choice.open->request.hook_candidates;
     task.choice = choice.index;
   }
   if (sampling.logprobs) task.alternatives = static_cast<std::int32_t>(sampling.top_logprobs);

@@ -19,13 +19,25 @@ struct AdapterChoice {
   double weight = 1;
 };
 
-// A token that has just been chosen for an answer.
+struct TokenProbability {
+  std::int32_t id = 0;
+  double probability = 0;
+  bool operator==(const TokenProbability&) const = default;
+};
+
+// A token that has just been chosen for an answer. The spans are valid during the call.
 struct SampledToken {
   std::int32_t id = 0;
   double probability = 1;                   // in the distribution that it was drawn from
   std::int64_t position = 0;                // its place in the text, the prompt's tokens included
-  std::span<const std::int32_t> history{};  // the text before it; valid during the call
+  std::span<const std::int32_t> history{};  // the text before it
   std::int32_t choice = 0;                  // of the request's answers
+  // The model's own row behind the text, before guidance and everything else: one logit for each
+  // token that may be returned.
+  std::span<const float> logits{};
+  // That distribution: all tokens that could have been drawn, by ascending id; their probabilities
+  // add up to 1. Where the choice is greedy, the token alone. Empty without hook_candidates.
+  std::span<const TokenProbability> candidates{};
 };
 // Returns the token that comes to stand in the text: the same, or another of the vocabulary.
 using TokenHook = std::function<std::int32_t(const SampledToken&)>;
@@ -58,6 +70,7 @@ struct Request {
   // place again where a banned string was taken back: such a request is never guessed for.
   // Mirostat and adaptive-p learn from what was drawn, not from what is put in its place.
   TokenHook after_sampling{};
+  bool hook_candidates = false;  // after_sampling gets SampledToken::candidates, which takes time
   // Where the engine does: the text is the same with and without. Answers with a hook are made
   // without guesses, and so is what token healing puts in the prompt's place.
   bool speculate = true;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <limits>
+#include <numeric>
 
 #include "base/thread_pool.h"
 #include "engine/caught_error.h"
@@ -62,16 +63,30 @@ RowSampler::RowSampler(ThreadPool* threads, std::size_t tokens)
       tokens_(tokens),
       rooms_(static_cast<std::size_t>(threads == nullptr ? 1 : threads->threads())) {}
 
+// What the last pick was drawn from, in its room.
+std::span<const TokenProbability> RowSampler::find_candidates(const RowTask& task, Room& room) {
+  task.sampler->recall_distribution(room.row);
+  const SampleRow& row = room.row;
+  const double total = std::accumulate(row.weights.begin(), row.weights.end(), 0.0);
+  room.candidates.clear();
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (row.weights[i] == 0) continue;
+    room.candidates.push_back({row.ids[i], static_cast<double>(row.weights[i]) / total});
+  }
+  return room.candidates;
+}
+
 std::int32_t RowSampler::pick(const RowTask& task, const PickArgs& args, Room& room) {
   const Pick drawn = task.sampler->pick(args, room.row);
   if (task.hook == nullptr) return drawn.id;
-  return ask(*task.hook,
-             {.id = drawn.id,
-              .probability = drawn.probability,
-              .position = static_cast<std::int64_t>(args.position),
-              .history = task.history,
-              .choice = task.choice},
-             args.logits.size());
+  SampledToken token{.id = drawn.id,
+                     .probability = drawn.probability,
+                     .position = static_cast<std::int64_t>(args.position),
+                     .history = task.history,
+                     .choice = task.choice,
+                     .logits = task.logits.first(args.logits.size())};
+  if (task.shows_candidates) token.candidates = find_candidates(task, room);
+  return ask(*task.hook, token, args.logits.size());
 }
 
 void RowSampler::choose(RowTask& task, Room& room) const {

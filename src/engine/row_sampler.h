@@ -27,6 +27,7 @@ struct RowTask {
   std::span<const std::uint32_t> mask;       // may follow, as PickArgs has it; empty: all
   Constraint* constraint = nullptr;          // gives the mask, and is told what was chosen
   const TokenHook* hook = nullptr;           // has the last word about the token
+  bool shows_candidates = false;             // … and sees what it was drawn from
   std::int32_t choice = 0;                   // … which it is told
   std::int64_t generated = 0;                // tokens of the answer so far
   std::int32_t known = -1;                   // the token that follows, where nothing is chosen
@@ -60,9 +61,11 @@ class RowSampler {
     SampleRow row;
     TopLogProbabilities best;
     std::vector<float> guided;
+    std::vector<TokenProbability> candidates;  // of the last pick that was to show them
   };
   void choose(RowTask& task, Room& room) const;
   static std::int32_t pick(const RowTask& task, const PickArgs& args, Room& room);
+  static std::span<const TokenProbability> find_candidates(const RowTask& task, Room& room);
   void choose_or_tell(RowTask& task, Room& room) const;
   // A task and those that follow it.
   void choose_in_order(std::span<RowTask> tasks, Room& room) const;

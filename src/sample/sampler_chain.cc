@@ -78,13 +78,15 @@ Pick SamplerChain::pick(const PickArgs& args, SampleRow& row) {
 
 void SamplerChain::find_distribution(const PickArgs& args, SampleRow& row) const {
   edit_logits(args, row);
-  if (params_.greedy()) {
-    row.clear();
-    row.push(row.top.id, 0.0f);
-    row.weigh();
-  } else {
-    make_candidates(row);
-  }
+  if (params_.greedy()) return make_only_candidate(row);
+  make_candidates(row);
+}
+
+void SamplerChain::recall_distribution(SampleRow& row) const {
+  BL_CHECK(row.args != nullptr);
+  if (params_.greedy()) return make_only_candidate(row);
+  // Elsewhere the draw has left its candidates.
+  if (whole_row_) make_candidates(row);
 }
 
 void SamplerChain::edit_logits(const PickArgs& args, SampleRow& row) const {
@@ -103,6 +105,13 @@ void SamplerChain::edit_logits(const PickArgs& args, SampleRow& row) const {
 void SamplerChain::make_candidates(SampleRow& row) const {
   gather(plan_.gather, row);
   for (const SamplerStage* stage : plan_.stages) stage->apply(params_, state_, row);
+}
+
+// Greedy: the likeliest token has all the weight.
+void SamplerChain::make_only_candidate(SampleRow& row) {
+  row.clear();
+  row.push(row.top.id, 0.0f);
+  row.weigh();
 }
 
 Pick SamplerChain::draw(const SampleRow& row) const {

@@ -44,6 +44,10 @@ class SamplerChain {
   // The final distribution that pick() would draw from, as the candidates of `row`. Greedy: one
   // candidate. Does not move the state.
   void find_distribution(const PickArgs& args, SampleRow& row) const;
+  // The distribution that pick() has just drawn from, as the candidates of `row`, which it worked
+  // in and whose PickArgs are still there. Costs next to nothing where the draw was from
+  // candidates.
+  void recall_distribution(SampleRow& row) const;
 
   const SamplingParams& params() const { return params_; }
   std::uint64_t seed() const { return seed_; }
@@ -57,6 +61,7 @@ class SamplerChain {
   SampleRow& own_row();
   void edit_logits(const PickArgs& args, SampleRow& row) const;
   void make_candidates(SampleRow& row) const;
+  static void make_only_candidate(SampleRow& row);
   Pick draw(const SampleRow& row) const;
   Pick draw_from_logits(SampleRow& row) const;
   void learn(const Pick& pick, const SampleRow& row);

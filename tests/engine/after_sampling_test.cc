@@ -1,4 +1,5 @@
 // Hooks that see each token when it has been chosen, and may put another in its place.
+#include <algorithm>
 #include <atomic>
 #include <new>
 #include <stdexcept>
@@ -113,6 +114,66 @@ TEST_F(AfterSampling, LogProbabilitiesAreThoseOfTheTokenInPlace) {
     EXPECT_EQ(asked.logprobs[0][i].token.id, asked.ids[0][i]);
     EXPECT_EQ(asked.logprobs[0][i].token.logprob < -1, (50 + i) % 3 == 0);
   }
+}
+
+// The model's own row, and the distribution that the chain has drawn from; with guidance, too.
+TEST_F(AfterSampling, ItSeesTheRowAndWhatTheTokenWasDrawnFrom) {
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  SamplingParams few;
+  few.temperature = 8;
+  few.top_k = 12;
+  few.top_p = 0.9;
+  SamplingParams guided = few;
+  guided.cfg_scale = 1.5;
+  SamplingParams all = SamplingParams::plain();
+  all.temperature = 8;
+  all.banned_tokens = {5};
+  std::size_t most = 0;
+  for (SamplingParams params : {greedy, few, guided, all}) {
+    params.max_tokens = 12;
+    params.seed = 3;
+    std::vector<std::vector<std::int32_t>> texts;
+    for (const bool shows : {false, true}) {
+      start({.gives_logits = true});
+      Request hooked = request(text(50, 1), 12);
+      hooked.sampling = params;
+      hooked.hook_candidates = shows;
+      hooked.after_sampling = [&](const SampledToken& token) {
+        EXPECT_TRUE(std::ranges::equal(token.logits, model_->row(token.history)));
+        EXPECT_EQ(token.candidates.empty(), !shows);
+        if (!shows) return token.id;
+        most = std::max(most, token.candidates.size());
+        double sum = 0;
+        double own = 0;
+        for (std::size_t i = 0; i < token.candidates.size(); ++i) {
+          const TokenProbability& one = token.candidates[i];
+          if (i > 0) {
+            EXPECT_LT(token.candidates[i - 1].id, one.id);
+          }
+          sum += one.probability;
+          if (one.id == token.id) own = one.probability;
+        }
+        EXPECT_NEAR(sum, 1, 1e-9);
+        EXPECT_NEAR(own, token.probability, 1e-6);
+        if (params.cfg_scale != 1) return token.id;
+        SampleRow expected;
+        SamplerChain(params).find_distribution({.logits = token.logits, .history = token.history},
+                                               expected);
+        EXPECT_EQ(token.candidates.size(), expected.size());
+        for (std::size_t i = 0; i < std::min(expected.size(), token.candidates.size()); ++i) {
+          EXPECT_EQ(token.candidates[i].id, expected.ids[i]);
+        }
+        return token.id;
+      };
+      const Asked& asked = ask(hooked);
+      run_all(200);
+      EXPECT_EQ(asked.reasons[0], FinishReason::kMaxTokens) << asked.errors[0];
+      texts.push_back(asked.ids[0]);
+    }
+    EXPECT_EQ(texts[0], texts[1]);  // to be shown changes nothing
+  }
+  EXPECT_EQ(most, 999u);  // all but the banned one
 }
 
 TEST_F(AfterSampling, WhatItThrowsEndsItsRequestAlone) {

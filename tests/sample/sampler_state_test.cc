@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -144,6 +145,30 @@ TEST(SamplerState, ReportingTheDistributionDoesNotChangeTheChoice) {
     looked.find_distribution(args, row);
     ASSERT_EQ(row.size(), logits.size());
     ASSERT_EQ(looked.pick(args, row).id, chain.pick(args).id);
+  }
+}
+
+// Greedy, from the whole row, from candidates, and where the pick has moved the state.
+TEST(SamplerState, WhatAPickWasDrawnFromIsRecalled) {
+  SamplingParams greedy = SamplingParams::plain();
+  greedy.temperature = 0;
+  greedy.banned_tokens = {7};
+  for (const SamplingParams& params :
+       {greedy, SamplingParams::plain(), SamplingParams{}, everything()}) {
+    SamplerChain chain(params);
+    SampleRow row;
+    SampleRow expected;
+    for (unsigned i = 0; i < 20; ++i) {
+      const std::vector<float> logits = bell(2000, 2, i);
+      const std::vector<std::int32_t> history(i, 3);
+      const PickArgs args{.logits = logits, .history = history, .position = i};
+      chain.find_distribution(args, expected);
+      const Pick pick = chain.pick(args, row);
+      chain.recall_distribution(row);
+      ASSERT_EQ(row.ids, expected.ids);
+      ASSERT_EQ(row.weights, expected.weights);
+      ASSERT_TRUE(std::binary_search(row.ids.begin(), row.ids.end(), pick.id));
+    }
   }
 }
 
