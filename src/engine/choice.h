@@ -1,6 +1,8 @@
 #pragma once
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -64,6 +66,7 @@ struct DraftState {
   std::vector<std::int32_t> ids;  // guesses of the present step
   std::int64_t count = 0;         // of them, that are verified
   std::size_t confidence = 0;
+  bool recorded = false;     // the present round, in Choice::draft_rounds
   std::int64_t same = 0;     // of the text's tokens, that the source knows
   std::int64_t unread = -1;  // DraftSource::unread(), before the first guess; −1: not asked yet
 };
@@ -117,6 +120,18 @@ struct Choice {
     sequence.ids.resize(sequence.ids.size() - static_cast<std::size_t>(drafted));
     drafted = 0;
   }
+  // A step verifies guesses of this answer.
+  void begin_draft_round(std::int64_t guesses) {
+    usage.drafted_tokens += guesses;
+    draft.recorded = guesses > 0 && open->request.record_draft_rounds && main == nullptr &&
+                     std::ssize(draft_rounds) < open->longest - prompt_tokens();
+    if (draft.recorded) draft_rounds.push_back({static_cast<std::int32_t>(guesses), 0});
+  }
+  // One of them was right.
+  void accept_guess() {
+    ++usage.accepted_tokens;
+    if (draft.recorded) ++draft_rounds.back().accepted;
+  }
   bool wants_prompt_rows() const {
     return index == 0 && main == nullptr && open->request.sampling.prompt_logprobs >= 0 &&
            !prompt_told;
@@ -158,6 +173,7 @@ struct Choice {
   DraftState draft;
   std::int64_t drafted = 0;  // of sequence.ids, the last ones, which are guesses
   Usage usage;
+  std::vector<DraftRound> draft_rounds;
   EngineClock::time_point admitted;
   EngineClock::time_point first_token;
 };

@@ -85,6 +85,7 @@ void Answer::add(Event event) {
   end_token = std::move(event.end_token);
   held = std::move(event.held);
   usage = event.usage;
+  draft_rounds = std::move(event.draft_rounds);
   code = event.code;
   error = std::move(event.error);
 }

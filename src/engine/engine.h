@@ -70,6 +70,7 @@ struct Answer {
   WithheldText held;
   FinishReason reason = FinishReason::kCancelled;
   Usage usage;
+  std::vector<DraftRound> draft_rounds;
   ErrorCode code = ErrorCode::kInvalidArgument;  // with FinishReason::kError
   std::string error;
 };

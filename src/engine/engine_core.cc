@@ -311,7 +311,7 @@ void EngineCore::count_computed(const ComputedItem& item) {
   Sequence& sequence = choice.sequence;
   BL_DCHECK(sequence.cached == item.begin + item.count);
   sequence.cached -= item.drafts;  // until they are verified
-  choice.usage.drafted_tokens += item.drafts;
+  choice.begin_draft_round(item.drafts);
   if (choice.generated() == 0 || item.count - item.drafts > 1) {
     choice.usage.prefill_tokens += item.count;
     stats_.prefill_tokens += item.count;
@@ -424,6 +424,7 @@ void EngineCore::finish(Choice& choice, Ending ending) noexcept {
 void EngineCore::give_last(Choice& choice, Ending ending) {
   give_held(choice);
   Event event{.choice = choice.index, .finish = ending.reason, .usage = choice.usage};
+  event.draft_rounds = std::move(choice.draft_rounds);
   tell_rest(choice, tokenizer_, event);
   event.code = ending.code;
   event.error = std::move(ending.error);

@@ -122,7 +122,7 @@ void EngineCore::take_task(Choice& choice, RowTask& task) {
     if (choice.length() != place || choice.sequence.ids.back() != task.follows) return;
     choice.sequence.cached = place;
     if (choice.guide != nullptr) choice.guide->sequence.cached = choice.guide->length();
-    ++choice.usage.accepted_tokens;
+    choice.accept_guess();
   }
   if (task.state) choice.sampler.restore(*task.state);
   if (task.error) return end_with(choice, *task.error);

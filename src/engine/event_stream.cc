@@ -99,6 +99,7 @@ void EventStream::push(Event event) {
     into.end_token = std::move(event.end_token);
     into.held = std::move(event.held);
     into.usage = event.usage;
+    into.draft_rounds = std::move(event.draft_rounds);
     into.code = event.code;
     into.error = std::move(event.error);
   }

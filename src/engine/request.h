@@ -74,6 +74,7 @@ struct Request {
   // Where the engine does: the text is the same with and without. Answers with a hook are made
   // without guesses, and so is what token healing puts in the prompt's place.
   bool speculate = true;
+  bool record_draft_rounds = false;  // the last event has Event::draft_rounds
   // Keys and values are shared with requests of the same salt only.
   std::string cache_salt{};
   // Keeps the prompt's full pages in the model's own memory under this name until Engine::unpin();
@@ -110,6 +111,13 @@ struct Usage {
   double decode_seconds = 0;         // the first token to the end
   double prefill_rate() const;
   double decode_rate() const;  // tokens after the first one, per second
+};
+
+// A round of speculation: guesses that one step has verified.
+struct DraftRound {
+  std::int32_t drafted = 0;
+  std::int32_t accepted = 0;  // of them, right: the first ones
+  bool operator==(const DraftRound&) const = default;
 };
 
 struct TokenChance {
@@ -160,6 +168,10 @@ struct Event {
   // which `ids` and `logprobs` have too: the first of them may say the end of the text as well.
   WithheldText held{};
   Usage usage{};
+  // With record_draft_rounds: all rounds, in order; they add up to what `usage` says. Not more than
+  // the answer may have tokens: only one that takes banned strings back may come to more rounds,
+  // and the later ones are left out.
+  std::vector<DraftRound> draft_rounds{};
   ErrorCode code = ErrorCode::kInvalidArgument;  // with kError
   std::string error{};                           // with kError: one line
 };

@@ -138,6 +138,26 @@ TEST_P(RewindTest, OneStringThatCoversEverythingIsAnErrorOfThatRequest) {
   expect_no_leak();
 }
 
+// An answer that goes back again and again verifies more guesses than it has tokens.
+TEST_P(RewindTest, RecordedRoundsAreNoMoreThanTokens) {
+  start_words(test::letter_pieces(39, 3));  // of up to three letters
+  Request hopeless = words(20, 1, 6);
+  hopeless.record_draft_rounds = true;
+  const std::string letters = "abc";
+  for (const char a : letters) {
+    for (const char b : letters) {
+      for (const char c : letters) {
+        for (const char d : letters) hopeless.sampling.banned_strings.push_back({a, b, c, d});
+      }
+    }
+  }
+  Asked& asked = ask(hopeless);
+  run_all(4000);
+  EXPECT_EQ(asked.reasons[0], FinishReason::kError);
+  EXPECT_GT(asked.usages[0].rewinds, 20);
+  EXPECT_EQ(asked.answers[0].draft_rounds.size(), GetParam() ? 6u : 0u);
+}
+
 TEST_P(RewindTest, ThousandsOfStringsCostNextToNothing) {
   start_words(test::letter_pieces(340, 4));
   Request wanted = words(30, 3, 300);

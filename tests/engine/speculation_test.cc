@@ -28,6 +28,7 @@ struct Answered {
   std::optional<FinishReason> reason;
   std::string error;
   Usage usage;
+  std::vector<DraftRound> draft_rounds;
 };
 
 class SpeculationTest : public testing::Test {
@@ -77,6 +78,7 @@ class SpeculationTest : public testing::Test {
         to.reason = event->finish;
         to.error = event->error;
         to.usage = event->usage;
+        to.draft_rounds = event->draft_rounds;
       }
     }
     const EngineStats stats = core_->stats();
@@ -115,6 +117,41 @@ TEST_F(SpeculationTest, RightGuessesSaveSteps) {
   EXPECT_EQ(core_->stats().accepted_tokens, answer.usage.accepted_tokens);
   EXPECT_EQ(core_->stats().decode_tokens, 199);
   EXPECT_EQ(answer.usage.prefill_tokens, 300);
+}
+
+// Each round is what stands behind the text of its step, and how much of it the text then has.
+TEST_F(SpeculationTest, RoundsAreRecordedWhereThatIsAsked) {
+  start({.logit_rows = 64}, {scripted(0.8), 5});
+  Request wanted = request(60, 1, 150);
+  wanted.record_draft_rounds = true;
+  Request other = request(60, 2, 150);
+  const std::vector<std::int32_t> truth = model_->continuation(wanted.prompt, 150);
+  std::vector<DraftRound> seen;
+  model_->on_step = [&](std::span<const StepItem> items) {
+    for (const StepItem& item : items) {
+      const std::vector<std::int32_t>& ids = item.sequence->ids;
+      if (item.count < 2 || item.sequence->cached < 60) continue;
+      if (ids.front() != wanted.prompt.front()) continue;
+      DraftRound& round = seen.emplace_back();
+      round.drafted = static_cast<std::int32_t>(item.count - 1);
+      auto place = static_cast<std::size_t>(item.sequence->cached) + 1;
+      for (; place < ids.size() && ids[place] == truth[place - 60]; ++place) ++round.accepted;
+    }
+  };
+  const auto answers = answer({wanted, other});
+  const Answered& first = answers[0][0];
+  EXPECT_GT(seen.size(), 20u);
+  EXPECT_EQ(first.draft_rounds, seen);
+  std::int64_t drafted = 0;
+  std::int64_t accepted = 0;
+  for (const DraftRound& round : first.draft_rounds) {
+    drafted += round.drafted;
+    accepted += round.accepted;
+  }
+  EXPECT_EQ(drafted, first.usage.drafted_tokens);
+  EXPECT_EQ(accepted, first.usage.accepted_tokens);
+  EXPECT_GT(answers[1][0].usage.drafted_tokens, 0);
+  EXPECT_TRUE(answers[1][0].draft_rounds.empty());
 }
 
 TEST_F(SpeculationTest, WrongGuessesCostNothingButTheirRows) {
