@@ -19,6 +19,7 @@ namespace {
 
 constexpr double kSecondsOfPriority = 10;
 constexpr std::int32_t kMostPriority = 1'000'000;
+constexpr std::int32_t kMostSkips = 1'000'000;
 constexpr double kMostDeadline = 1e8;
 constexpr std::int64_t kWarmUpTokens = 32;
 
@@ -188,6 +189,7 @@ void Engine::check(const Request& request) const {
   }
   check_pin(request);
   check_range("priority", request.priority, -kMostPriority, kMostPriority);
+  check_range("max_skips", request.max_skips, 0, kMostSkips);
   check_range("the deadline in seconds", request.deadline, 0.0, kMostDeadline);
   check_range<std::int64_t>("unread_tokens", request.unread_tokens, 1, std::int64_t{1} << 40);
 }

@@ -23,6 +23,7 @@ SequenceState EngineCore::state_of(Choice& choice, bool exact_pages) const {
   s.blocked = choice.blocked;
   s.every_row = choice.wants_prompt_rows();
   s.passed_over = choice.passed_over;
+  s.max_skips = choice.open->request.max_skips;
   if (!exact_pages) return s;
   if (choice.running) {
     const PagePool& pool = model_.pool();

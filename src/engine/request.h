@@ -59,7 +59,10 @@ struct Request {
   std::vector<AdapterChoice> adapters{};  // their sum is added; those loaded when it is submitted
 
   std::int32_t priority = 0;  // each unit is worth ten seconds of waiting
-  double deadline = 0;        // seconds from submission, after which it ends; 0: none
+  // So often younger requests that need less of the cache may be admitted before it; then nothing
+  // younger is, until it has its place. 0: never; to 1,000,000.
+  std::int32_t max_skips = 4;
+  double deadline = 0;  // seconds from submission, after which it ends; 0: none
   // A reader who is so many tokens behind pauses the choice until he goes on; fewer where rows of
   // logits would wait too.
   std::int64_t unread_tokens = 1 << 14;

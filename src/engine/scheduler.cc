@@ -243,7 +243,7 @@ AdmissionPlan plan_admission(const SchedulerState& state, const SchedulerLimits&
     }
     if (running >= limits.running || budget <= 0) break;
     if (need + spare() > available) {
-      if (s.passed_over >= limits.passes) break;
+      if (s.passed_over >= s.max_skips) break;
       skipped.push_back(index);
       continue;
     }

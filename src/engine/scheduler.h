@@ -30,6 +30,7 @@ struct SequenceState {
   std::int32_t own_pages = 0;     // of them, that nobody else uses
   std::int32_t shared_pages = 0;  // waiting: pages in use by others that would cost it nothing
   std::int32_t passed_over = 0;   // waiting: times that a younger one was admitted before it
+  std::int32_t max_skips = 4;     // … and how often that may be
   std::int64_t drafts = 0;        // decoding: guesses behind its next token, to be verified with it
   bool pairs_drafts = false;      // the next sequence gets equally many, or both none
   bool running = false;           // holds pages, or may
@@ -49,7 +50,6 @@ struct SchedulerLimits {
   std::int64_t logit_rows = 0;   // at least `running`
   std::int64_t running = 0;      // sequences at once, at most step_tokens
   std::int32_t spare_pages = 0;  // kept for the running ones to grow when another is admitted
-  std::int32_t passes = 4;       // so often a sequence that doesn't fit may be passed over
 };
 
 // Sequences by their index in the state.

@@ -170,6 +170,39 @@ TEST_F(CoreTest, PriorityGoesFirst) {
   EXPECT_EQ(first.usages[0].preemptions, 1);
 }
 
+// Small requests go before a large one that waits for pages, as often as it lets them.
+TEST_F(CoreTest, ALargeRequestSaysHowOftenItIsPassedOver) {
+  const auto admitted_before = [this](const Request& large, std::size_t waiting) {
+    start({.context = 2048, .pages = 8});
+    Asked& first = ask(request(text(1000, 1), 200));
+    step();
+    Asked& second = ask(large);
+    std::vector<Asked*> small;
+    for (std::size_t i = 0; i < waiting; ++i) {
+      step();
+      small.push_back(&ask(request(text(40, static_cast<std::int32_t>(10 + i)), 2)));
+    }
+    for (int i = 0; i < 100; ++i) step();
+    const auto count = std::count_if(small.begin(), small.end(), [this](Asked* asked) {
+      read(*asked);
+      return asked->over();
+    });
+    read(first);
+    read(second);
+    EXPECT_FALSE(first.over());
+    EXPECT_TRUE(second.ids[0].empty());
+    run_all(1000);
+    EXPECT_EQ(second.ids[0], model_->continuation(large.prompt, 10));
+    return count;
+  };
+  Request large = request(text(1500, 2), 10);
+  EXPECT_EQ(admitted_before(large, 12), 4);
+  large.max_skips = 0;
+  EXPECT_EQ(admitted_before(large, 3), 0);
+  large.max_skips = 7;
+  EXPECT_EQ(admitted_before(large, 12), 7);
+}
+
 TEST_F(CoreTest, LogprobsOfPromptAndAnswer) {
   start({.step_tokens = 64, .logit_rows = 8, .gives_logits = true});
   Request wanted = request(text(100, 3), 5);

@@ -368,6 +368,8 @@ TEST_F(EngineTest, WrongRequestsAreRefused) {
   EXPECT_NE(refused([](Request& r) { r.sampling.top_logprobs = 1000; }), "");
   EXPECT_NE(refused([](Request& r) { r.sampling.prompt_logprobs = -2; }), "");
   EXPECT_NE(refused([](Request& r) { r.deadline = std::nan(""); }), "");
+  EXPECT_NE(refused([](Request& r) { r.max_skips = -1; }), "");
+  EXPECT_NE(refused([](Request& r) { r.max_skips = 1'000'001; }), "");
   EXPECT_NE(refused([](Request& r) { r.sampling.top_k = 1'000'000; }), "");
   EXPECT_NE(refused([](Request& r) { r.sampling.best_of = 3, r.return_logits = true; }), "");
   // Nothing of that has hurt.

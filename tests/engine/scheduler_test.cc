@@ -138,9 +138,17 @@ TEST(PlanAdmission, OneThatDoesNotFitIsPassedOverOnlySoOften) {
   AdmissionPlan plan = plan_admission(state, kLimits);
   EXPECT_EQ(plan.admitted, std::vector<std::int32_t>{1});
   EXPECT_EQ(plan.passed_over, std::vector<std::int32_t>{0});
-  state.sequences[0].passed_over = kLimits.passes;
+  state.sequences[0].passed_over = state.sequences[0].max_skips;
   plan = plan_admission(state, kLimits);
   EXPECT_TRUE(plan.admitted.empty());
+  // Each as often as it says itself.
+  state.sequences[0].max_skips = 10;
+  state.sequences.insert(state.sequences.begin() + 1, waiting(2000, 1.5));
+  plan = plan_admission(state, kLimits);
+  EXPECT_EQ(plan.admitted, std::vector<std::int32_t>{2});
+  EXPECT_EQ(plan.passed_over, (std::vector<std::int32_t>{0, 1}));
+  state.sequences[1].max_skips = 0;
+  EXPECT_TRUE(plan_admission(state, kLimits).admitted.empty());
 }
 
 TEST(PlanAdmission, BetterRankTakesTheSlotOfTheWorst) {
@@ -191,6 +199,7 @@ class World {
   void arrive() {
     SequenceState s = waiting(1 + below(std::int64_t{pages_} * kPageSlots / 2), 0);
     s.rank = static_cast<double>(now_) - 20.0 * static_cast<double>(below(3));
+    s.max_skips = static_cast<std::int32_t>(below(7));
     state_.sequences.push_back(s);
     ends_.push_back(s.length + 1 + below(200));
     ends_.back() = std::min(ends_.back(), std::int64_t{pages_} * kPageSlots);
@@ -211,7 +220,7 @@ class World {
       at(i).running = true;
     }
     for (const std::int32_t i : admission.passed_over) {
-      ASSERT_LE(++at(i).passed_over, limits_.passes);
+      ASSERT_LE(++at(i).passed_over, at(i).max_skips);
     }
     state_.available_pages = pages_ - held();
     const StepPlan plan = plan_step(state_, limits_);
