@@ -80,9 +80,19 @@ bool EngineCore::admit(EngineClock::time_point now) {
     choice.usage.cached_tokens = choice.sequence.cached;
     choice.usage.cached_pages = choice.sequence.cached / kPageSlots;
     cache_.count(choice.length(), choice.sequence.cached);
+    tell_start(choice);
   }
   sweep();
   return !plan.admitted.empty() || !plan.preempted.empty();
+}
+
+void EngineCore::tell_start(Choice& choice) {
+  if (!choice.open->request.tell_start || choice.main != nullptr) return;
+  attempt(choice, [&] {
+    choice.open->sink().push(
+        {.choice = choice.index,
+         .started = Admission{choice.usage.cached_tokens, choice.usage.queue_seconds}});
+  });
 }
 
 // Takes what the cache knows of a text that has just come to run, or whose next page another

@@ -78,6 +78,7 @@ class EngineCore {
   SequenceState state_of(Choice& choice, bool exact_pages) const;
   bool is_blocked(const Choice& choice) const;
   bool admit(EngineClock::time_point now);
+  void tell_start(Choice& choice);
   void adopt(Choice& choice);
   void preempt(Choice& choice);
   void publish(Choice& choice, bool last_page) noexcept;

@@ -91,6 +91,7 @@ void EventStream::push(Event event) {
   append(into.healed_logprobs, std::move(event.healed_logprobs));
   append(into.suppressed, std::move(event.suppressed));
   append(into.logits, std::move(event.logits));
+  if (event.started) into.started = event.started;
   if (event.prompt_done > 0) into.prompt_done = event.prompt_done;
   if (event.finish) {
     pending.is_last = true;

@@ -50,6 +50,7 @@ struct Request {
   SamplingParams sampling{};       // n of best_of: those of the highest mean log-probability
   ConstraintSpec constraint{};     // the form that the text of every answer has
   bool ignore_end_tokens = false;  // the model's are chosen like others; sampling.stop_tokens end
+  bool tell_start = false;         // the first event of each choice has Event::started
   // The answer's text goes on where the prompt's ends (a space between them belongs to it); false
   // for the turn of a conversation, which stands by itself.
   bool continues_prompt = true;
@@ -144,9 +145,18 @@ struct EndToken {
   std::string text{};
 };
 
+// A choice waits no more: it has a place among those that run.
+struct Admission {
+  std::int64_t cached_tokens = 0;  // of the prompt, found in the cache by then
+  double queue_seconds = 0;        // since submission
+};
+
 // What is new about one choice since the reader last asked.
 struct Event {
   std::int32_t choice = 0;
+  // With tell_start: once, before or beside everything else; not again after preemption, and never
+  // where it ends while it waits. With best_of beside the end, as all of it.
+  std::optional<Admission> started{};
   std::string text{};  // certain: whole characters, and no beginning of a stop string
   std::vector<std::int32_t> ids{};
   std::vector<TokenLogprobs> logprobs{};         // one an id, where they were asked for
