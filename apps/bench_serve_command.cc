@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
+#include <cstdio>
 #include <mutex>
 #include <optional>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -17,6 +20,7 @@
 #include "cache/kv_cache.h"
 #include "command.h"
 #include "engine/engine.h"
+#include "engine/page_table_view.h"
 #include "model_options.h"
 #include "preset_option.h"
 #include "random_model_flags.h"
@@ -41,6 +45,7 @@ struct BenchServeOptions {
   std::int64_t shared = 0;
   bool evict = false;
   double rate = 0;
+  double page_table = 0;
   std::uint64_t seed = 1;
   PresetOption preset;
   PresetOption one_preset{"--one-preset", {}};
@@ -71,6 +76,10 @@ struct BenchServeOptions {
                      "a random draft of the same vocabulary: what it costs, not what it gains"});
     v.group("Output");
     v(json, {"--json", "", "print JSON"});
+    v(page_table,
+      {"--page-table", "SECONDS",
+       "so often, and at the end, show on stderr what each page of the cache is used for",
+       "never"});
     speculation.visit(v);
     model.visit(v);
   }
@@ -93,6 +102,9 @@ void check(const BenchServeOptions& options) {
   if (options.one_preset.source && options.users < 2) {
     fail_usage("--one-preset: there are no others with -c 1");
   }
+  if (options.page_table != 0 && !(options.page_table >= 0.01 && options.page_table <= 86400)) {
+    fail_usage("--page-table: {} is not in 0.01 … 86400", options.page_table);
+  }
   if (!(options.rate >= 0)) fail_usage("--rate: {} should be 0 or more", options.rate);
 }
 
@@ -103,6 +115,46 @@ struct Observation {
   double whole = 0;
   Usage usage;
   bool counts = true;  // in the percentiles
+};
+
+// Shows a running engine's pages again and again as long as it is there, and once more at its end.
+// For `seconds` 0 never.
+class PageTableDisplay {
+ public:
+  PageTableDisplay(Engine& engine, double seconds) : engine_(engine) {
+    if (seconds > 0) thread_ = std::thread([this, seconds] { repeat(seconds); });
+  }
+  PageTableDisplay(const PageTableDisplay&) = delete;
+  PageTableDisplay& operator=(const PageTableDisplay&) = delete;
+  ~PageTableDisplay() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  void repeat(double seconds) {
+    const std::chrono::duration<double> period(seconds);
+    bool is_over = false;
+    while (!is_over) {
+      {
+        std::unique_lock lock(mutex_);
+        is_over = changed_.wait_for(lock, period, [this] { return is_over_; });
+      }
+      const std::string text = to_text(engine_.page_table());
+      std::fwrite(text.data(), 1, text.size(), stderr);
+    }
+  }
+
+  Engine& engine_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_over_ = false;
+  std::thread thread_;
 };
 
 class Load {
@@ -135,6 +187,7 @@ class Load {
 
   // All requests, from as many threads as there are users.
   double run() {
+    const PageTableDisplay display(engine_, options_.page_table);
     const auto start = Clock::now();
     std::vector<std::thread> users;
     for (std::int64_t i = 0; i < options_.users; ++i) {

@@ -38,6 +38,7 @@ struct OpenRequest {
   EventStream& sink() const { return held ? *held : *stream; }
 
   Request request;
+  std::int64_t number = 0;  // among all of its engine
   std::shared_ptr<EventStream> stream;
   // With best_of: what all choices have given, until it is known which are the best.
   std::unique_ptr<EventStream> held{};

@@ -50,6 +50,7 @@ std::int64_t prompt_ids(const Request& request, std::span<const std::int32_t> ne
 RequestHandle& RequestHandle::operator=(RequestHandle&& other) noexcept {
   std::swap(stream_, other.stream_);
   std::swap(choices_, other.choices_);
+  std::swap(number_, other.number_);
   return *this;
 }
 
@@ -267,6 +268,7 @@ std::optional<RequestHandle> Engine::try_submit(Request request, std::string& re
     if (!refused.empty()) return std::nullopt;
     *ids_ += ids;
     open->counted = {nullptr, [all = ids_, ids](void*) { *all -= ids; }};
+    open->number = handle.number_ = ++submitted_;
     inbox_.push_back(std::move(open));
   }
   waker_->wake();
@@ -360,6 +362,12 @@ EngineStats Engine::settled_stats() {
   EngineStats stats;
   call([&](EngineCore& core) { stats = core.stats(); });
   return stats;
+}
+
+PageTableView Engine::page_table() {
+  PageTableView view;
+  call([&](EngineCore& core) { view = core.page_table(); });
+  return view;
 }
 
 void Engine::loop() {

@@ -26,6 +26,7 @@
 #include "engine/engine_stats.h"
 #include "engine/event_stream.h"
 #include "engine/model_session.h"
+#include "engine/page_table_view.h"
 #include "engine/prefix_files.h"
 #include "engine/request.h"
 #include "engine/speculation_options.h"
@@ -92,6 +93,9 @@ class RequestHandle {
   void cancel() { stream_->cancel(); }
   // Reads to the end.
   std::vector<Answer> wait();
+  // The request's number, which no other request of the engine has: they rise as requests are
+  // submitted.
+  std::int64_t number() const { return number_; }
 
  private:
   friend class Engine;
@@ -99,6 +103,7 @@ class RequestHandle {
       : stream_(std::move(stream)), choices_(choices) {}
   std::shared_ptr<EventStream> stream_;
   std::int32_t choices_;
+  std::int64_t number_ = 0;
 };
 
 // A model, and the thread that runs it. Thread-safe.
@@ -142,6 +147,9 @@ class Engine {
   // Waits for the step under way, so that all that has been answered is in them, and all that was
   // submitted before.
   EngineStats settled_stats();
+  // What each page of the cache is used for, and by which open requests. Waits for the step under
+  // way.
+  PageTableView page_table();
 
   // Saves what the cache has of a request's prompt, or of a pinned one, in whole pages; loads such
   // a file, so that requests of the same salt find it, and pins it where a name is given
@@ -184,6 +192,7 @@ class Engine {
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<OpenRequest>> inbox_;
   std::vector<std::packaged_task<void(EngineCore&)>> calls_;
+  std::int64_t submitted_ = 0;
   std::int64_t open_ = 0;  // requests that the thread has taken and that are not over
   // Of the prompts of all that are open.
   std::shared_ptr<std::atomic<std::int64_t>> ids_ = std::make_shared<std::atomic<std::int64_t>>(0);

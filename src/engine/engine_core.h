@@ -14,6 +14,7 @@
 #include "engine/engine_stats.h"
 #include "engine/lent_pages.h"
 #include "engine/mask_worker.h"
+#include "engine/page_table_view.h"
 #include "engine/pinned_prefixes.h"
 #include "engine/row_sampler.h"
 #include "engine/scheduler.h"
@@ -58,6 +59,7 @@ class EngineCore {
   std::int64_t most_running() const { return limits_.running; }
   std::optional<EngineClock::time_point> next_deadline() const;
   EngineStats stats() const;
+  PageTableView page_table() const;
   const PrefixCache& cache() const { return cache_; }
   // For what is done to the cache between two steps.
   PrefixCache& cache() { return cache_; }

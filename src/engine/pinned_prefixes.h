@@ -40,6 +40,7 @@ class PinnedPrefixes {
   // False where there is none of that name.
   bool unpin(const std::string& name);
   const Pin* find(const std::string& name) const;
+  const std::map<std::string, Pin>& all() const { return pins_; }
 
   std::int64_t size() const { return static_cast<std::int64_t>(pins_.size()); }
   std::int32_t pages() const { return pages_; }  // pinned

@@ -54,5 +54,31 @@ TEST_F(BenchServe, OneUserMayAskOtherwise) {
   EXPECT_NE(wrong.err.find("--one-preset"), std::string::npos) << wrong.err;
 }
 
+// On stderr, while requests are open and when none is any more.
+TEST_F(BenchServe, ShowsWhatThePagesAreUsedFor) {
+  const std::vector<std::string> load{
+      "bench",     "serve", "-m", make_tiny_model("serve-pages").string(),
+      "--backend", "ref",   "-q", "--json",
+      "-r",        "400",   "-c", "2",
+      "-p",        "8",     "-n", "8"};
+  const auto with = [&](const char* seconds) {
+    std::vector<std::string> words = load;
+    words.insert(words.end(), {"--page-table", seconds});
+    return run_program(words);
+  };
+  const ProgramResult often = with("0.01");
+  EXPECT_EQ(often.status, 0) << often.err;
+  EXPECT_NO_THROW(parse_json(often.out, "the report"));
+  EXPECT_NE(often.err.find("\nrequest "), std::string::npos) << often.err;
+  // At the end, alone.
+  const ProgramResult once = with("1000");
+  const std::size_t first = once.err.find(" pages of 256 tokens: ");
+  ASSERT_NE(first, std::string::npos) << once.err;
+  EXPECT_NE(once.err.find(" 0 in use"), std::string::npos) << once.err;
+  EXPECT_EQ(once.err.find(" pages of ", first + 1), std::string::npos) << once.err;
+  for (const char* wrong : {"-1", "0.001", "nan", "1e9"}) EXPECT_EQ(with(wrong).status, 2);
+  EXPECT_EQ(run_program(load).err, "");
+}
+
 }  // namespace
 }  // namespace bl::test
