@@ -17,6 +17,13 @@ void add_texts(const std::vector<std::string>& given, bool behind, std::vector<s
   to.insert(to.end(), given.begin(), given.end());
 }
 
+// The same of tokens, which the user lists by their texts.
+void add_tokens(const std::vector<std::string>& given, bool behind, std::vector<std::int32_t>& ids,
+                std::vector<std::string>& pieces) {
+  if (!given.empty() && !behind) ids.clear();
+  add_texts(given, behind, pieces);
+}
+
 std::vector<std::string> split_at_commas(std::string_view list) {
   std::vector<std::string> parts;
   while (true) {
@@ -39,6 +46,10 @@ SamplingParams GenerationOptions::resolve(const SamplingParams& of_model) const 
   params.min_tokens = min_tokens > 0 ? min_tokens : params.min_tokens;
   add_texts(stops, named && named->adds("stop"), params.stop_strings);
   add_texts(banned, named && named->adds("banned_strings"), params.banned_strings);
+  add_tokens(banned_tokens, named && named->adds("banned_tokens"), params.banned_tokens,
+             params.banned_pieces);
+  add_tokens(allowed_tokens, named && named->adds("allowed_tokens"), params.allowed_tokens,
+             params.allowed_pieces);
   params.token_healing = token_healing || params.token_healing;
   params.cfg_scale = cfg_scale.value_or(params.cfg_scale);
   if (!negative_prompt.empty()) params.negative_prompt = negative_prompt;
@@ -67,6 +78,12 @@ Request GenerationOptions::request(const SamplingParams& of_model) const {
   }
   for (const std::string& text : banned) {
     if (text.empty()) fail_usage("--ban: the text is empty");
+  }
+  for (const std::string& text : banned_tokens) {
+    if (text.empty()) fail_usage("--ban-token: the text is empty");
+  }
+  for (const std::string& text : allowed_tokens) {
+    if (text.empty()) fail_usage("--allow-token: the text is empty");
   }
   Request request;
   request.sampling = resolve(of_model);

@@ -18,6 +18,8 @@ struct GenerationOptions {
   std::int64_t min_tokens = 0;
   std::vector<std::string> stops;
   std::vector<std::string> banned;
+  std::vector<std::string> banned_tokens;
+  std::vector<std::string> allowed_tokens;
   bool token_healing = false;
   std::optional<double> cfg_scale;
   std::string negative_prompt;
@@ -34,6 +36,9 @@ struct GenerationOptions {
     v(min_tokens, {"--min-tokens", "N", "no end before N tokens"});
     v(stops, {"--stop", "TEXT", "stop before this text"});
     v(banned, {"--ban", "TEXT", "go on in another way where this text would come, in any case"});
+    v(banned_tokens,
+      {"--ban-token", "TEXT", "never choose this token; TEXT is what it says, such as ' yes'"});
+    v(allowed_tokens, {"--allow-token", "TEXT", "choose among tokens that are given so only"});
     v(token_healing,
       {"--token-healing", "", "choose the prompt's last token again, so that a word may go on"});
     v(cfg_scale, {"--cfg-scale", "X",

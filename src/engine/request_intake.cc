@@ -29,10 +29,14 @@ void RequestIntake::complete(OpenRequest& open) {
   if (tokenizer_ == nullptr) {
     need_tokenizer(!params.stop_strings.empty(), "stop");
     need_tokenizer(!params.banned_strings.empty(), "banned_strings");
+    need_tokenizer(!params.banned_pieces.empty(), "a text in banned_tokens");
+    need_tokenizer(!params.allowed_pieces.empty(), "a text in allowed_tokens");
     need_tokenizer(params.token_healing, "token_healing");
     need_tokenizer(!!request.constraint, "a constraint");
   } else {
+    const bool has_pieces = !params.banned_pieces.empty() || !params.allowed_pieces.empty();
     tables_->complete(params);
+    if (has_pieces) validate(params, limits_.facts.vocab);  // the ids that have come of them
     open.rules = AnswerRules(params);
     if (params.token_healing) {
       open.healed =

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "base/json.h"
 #include "sample/token_sets.h"
 #include "text/tokenizer.h"
 
@@ -10,6 +12,8 @@ namespace {
 
 // Lists of breakers that are remembered: users have a few, not one a request.
 constexpr std::size_t kLists = 16;
+// Bytes of a text in a message.
+constexpr std::size_t kShown = 60;
 
 }  // namespace
 
@@ -18,7 +22,30 @@ std::vector<std::int32_t> TokenTables::in_vocabulary(std::vector<std::int32_t> i
   return ids;
 }
 
+void TokenTables::add_pieces(const char* name, std::vector<std::string>& pieces,
+                             std::vector<std::int32_t>& ids) {
+  if (pieces.empty()) return;
+  const std::lock_guard lock(mutex_);
+  if (!texts_) texts_.emplace(tokenizer_, vocab_);
+  for (const std::string& piece : pieces) {
+    const std::vector<std::int32_t> found = texts_->find(piece);
+    if (found.empty()) {
+      std::string shown = json_text(Json(piece));
+      if (shown.size() > kShown) shown = shown.substr(0, kShown) + "…";
+      fail(
+          ErrorCode::kInvalidArgument,
+          "{} has {}, which is no token of the model: a text there must be exactly one token, with "
+          "the space before it if it has one",
+          name, shown);
+    }
+    ids.insert(ids.end(), found.begin(), found.end());
+  }
+  pieces.clear();
+}
+
 void TokenTables::complete(SamplingParams& params) {
+  add_pieces("banned_tokens", params.banned_pieces, params.banned_tokens);
+  add_pieces("allowed_tokens", params.allowed_pieces, params.allowed_tokens);
   const bool wants_breakers = params.dry_multiplier > 0 && params.dry_breaker_tokens.empty();
   const bool wants_spared = params.xtc_probability > 0 && params.xtc_ignore_tokens.empty();
   if (!wants_breakers && !wants_spared) return;

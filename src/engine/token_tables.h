@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/piece_index.h"
+#include "engine/token_text_index.h"
 #include "sample/sampling_params.h"
 
 namespace bl {
@@ -24,7 +25,9 @@ class TokenTables {
       : tokenizer_(tokenizer), vocab_(vocab) {}
 
   // The sets of ids that parameters stand for by texts or by default: DRY's sequence breakers (and
-  // special tokens), what XTC spares. Sets that the request has given itself stay.
+  // special tokens), what XTC spares. Sets that the request has given itself stay. Banned and
+  // allowed pieces become ids beside those that are there; throws kInvalidArgument naming one that
+  // is not exactly one token's text.
   void complete(SamplingParams& params);
   const PieceIndex& pieces();
 
@@ -32,6 +35,8 @@ class TokenTables {
   using Ids = std::shared_ptr<const std::vector<std::int32_t>>;
   Ids breakers(const std::vector<std::string>& texts);
   std::vector<std::int32_t> in_vocabulary(std::vector<std::int32_t> ids) const;
+  void add_pieces(const char* name, std::vector<std::string>& pieces,
+                  std::vector<std::int32_t>& ids);
 
   const Tokenizer& tokenizer_;
   std::int64_t vocab_;
@@ -39,6 +44,7 @@ class TokenTables {
   std::vector<std::pair<std::vector<std::string>, Ids>> breakers_;  // the newest last
   Ids spared_;
   std::optional<PieceIndex> pieces_;
+  std::optional<TokenTextIndex> texts_;
 };
 
 }  // namespace bl

@@ -170,14 +170,33 @@ struct FieldReader {
     target.clear();
     if (value.is_string()) {
       read_written_ids(value.get_ref<const std::string&>(), target);
-      need_some(target);
       return;
     }
     if (!value.is_array()) report(what, key, value, "a list of token ids");
     for (const Json& id : value) {
       if (!read_id(id, target.emplace_back())) report(what, key, id, "a token id in a list of ids");
     }
-    need_some(target);
+  }
+  // Ids, and texts of tokens.
+  void read(std::vector<std::int32_t>& ids, std::vector<std::string>& pieces) const {
+    ids.clear();
+    pieces.clear();
+    if (value.is_string()) {
+      read_written_ids(value.get_ref<const std::string&>(), ids);
+    } else if (!value.is_array()) {
+      report(what, key, value, "a list of token ids and texts");
+    } else {
+      for (const Json& token : value) {
+        if (token.is_string()) {
+          pieces.push_back(token.get<std::string>());
+        } else if (!read_id(token, ids.emplace_back())) {
+          report(what, key, token, "a token's id or text in a list of tokens");
+        }
+      }
+    }
+    // Nothing is allowed by an empty list; all are where there is none.
+    if (!ids.empty() || !pieces.empty() || field != "allowed_tokens") return;
+    report(what, key, value, "a list of at least one token, or absent to allow all");
   }
   void read(std::vector<TokenBias>& target) const {
     target.clear();
@@ -201,12 +220,6 @@ struct FieldReader {
       }
       if (!read_bias(bias, entry.bias)) report(what, key, bias, "a number for each token");
     }
-  }
-
-  // Nothing is allowed by an empty list; all are where there is none.
-  void need_some(const std::vector<std::int32_t>& ids) const {
-    if (!ids.empty() || field != "allowed_tokens") return;
-    report(what, key, value, "a list of at least one token id, or absent to allow all");
   }
 
   void read_written_ids(std::string_view text, std::vector<std::int32_t>& target) const {
@@ -260,6 +273,14 @@ bool read_field(FieldReader& reader, SamplingParams& params) {
     read_logprobs(reader, params);
     return true;
   }
+  if (reader.field == "banned_tokens") {
+    reader.read(params.banned_tokens, params.banned_pieces);
+    return true;
+  }
+  if (reader.field == "allowed_tokens") {
+    reader.read(params.allowed_tokens, params.allowed_pieces);
+    return true;
+  }
   params.visit(reader);
   if (!reader.found) params.visit_rest(reader);
   return reader.found;
@@ -299,6 +320,12 @@ Json all_values(SamplingParams params) {
   params.visit_rest(collector);
   collector.values["logprobs"] = params.logprobs;
   collector.values["stop"] = params.stop_strings;
+  for (const std::string& text : params.banned_pieces) {
+    collector.values["banned_tokens"].push_back(text);
+  }
+  for (const std::string& text : params.allowed_pieces) {
+    collector.values["allowed_tokens"].push_back(text);
+  }
   return collector.values;
 }
 

@@ -17,7 +17,9 @@ enum class UnknownKeys { kIgnore, kRefuse };
 //   stop              a text, or a list of texts and token ids (the latter go to stop_tokens)
 //   logprobs          true, false, or how many of the likeliest tokens as well
 //   logit_bias        {"id": bias}, or a list of [id, bias]; "-inf" bars the token
-//   banned_tokens, …  a list of ids, or a text "1, 2, 3"; of allowed_tokens at least one
+//   banned_tokens,    a list of ids and of texts, each exactly what one token says (" yes"), or
+//   allowed_tokens    ids in a text "1, 2, 3"; of allowed_tokens at least one
+//   stop_token_ids …  a list of ids, or a text "1, 2, 3"
 //   top_k, seed       -1 stands for none (the seed keeps its value); seeds may be negative
 //   temperature etc.  whole numbers may be written 50.0; nothing else is converted
 // Returns the names of the fields that were set, sorted. Throws kInvalidArgument with `what` (such

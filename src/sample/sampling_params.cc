@@ -80,6 +80,8 @@ void check_tokens(const SamplingParams& p) {
   }
   check_ids("banned_tokens", p.banned_tokens);
   check_ids("allowed_tokens", p.allowed_tokens);
+  check_texts("banned_tokens", p.banned_pieces, SamplingLimits::kMaxStrings);
+  check_texts("allowed_tokens", p.allowed_pieces, SamplingLimits::kMaxStrings);
   check_ids("xtc_ignore_tokens", p.xtc_ignore_tokens);
   check_ids("stop_token_ids", p.stop_tokens);
   for (const TokenBias& entry : p.logit_bias) {
@@ -96,7 +98,7 @@ void check_tokens(const SamplingParams& p) {
 
 // What else bars tokens (ends, a constraint) depends on more than the parameters.
 void check_some_allowed(const SamplingParams& p) {
-  if (p.allowed_tokens.empty()) return;
+  if (p.allowed_tokens.empty() || !p.allowed_pieces.empty()) return;
   std::unordered_set<std::int32_t> barred(p.banned_tokens.begin(), p.banned_tokens.end());
   for (const TokenBias& entry : p.logit_bias) {
     if (std::isinf(entry.bias)) barred.insert(entry.id);

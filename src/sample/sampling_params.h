@@ -44,6 +44,10 @@ struct SamplingParams {
   std::vector<TokenBias> logit_bias;
   std::vector<std::int32_t> banned_tokens;
   std::vector<std::int32_t> allowed_tokens;  // empty: all
+  // The same by what tokens say (" yes"), each exactly one token's text: the edge turns them into
+  // ids of the lists above.
+  std::vector<std::string> banned_pieces;
+  std::vector<std::string> allowed_pieces;
 
   // --- shape of the distribution ---
   double temperature = 0.8;       // 0: greedy

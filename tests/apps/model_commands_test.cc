@@ -44,6 +44,29 @@ std::vector<float> rows_of(const fs::path& path, const char* name, std::int64_t&
   return {data, data + array.view.shape.elements()};
 }
 
+TEST_F(ModelCommands, TokensAreAllowedAndBannedByTheirTexts) {
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"run", "-m", model_,     "--backend", "ref", "-q",
+                                   "-p",  "ab", "--greedy", "-n",        "12"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  };
+  const ProgramResult two = run({"--allow-token", "x", "--allow-token", "y"});
+  EXPECT_EQ(two.status, 0) << two.err;
+  EXPECT_EQ(two.out.find_first_not_of("xy"), 12u) << two.out;
+  const ProgramResult one = run({"--allow-token", "x", "--allow-token", "y", "--ban-token", "x"});
+  EXPECT_EQ(one.out, "yyyyyyyyyyyy\n") << one.err;
+  const ProgramResult none = run({"--ban-token", "no such"});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.err.find("banned_tokens has \"no such\""), std::string::npos) << none.err;
+  EXPECT_EQ(run({"--allow-token", ""}).status, 2);
+  // A preset's list, in place of which the user's comes.
+  const std::string preset = (work_ / "letters.json").string();
+  write_file_atomically(preset, R"({"allowed_tokens": [121, "z"]})");
+  EXPECT_EQ(run({"--preset", preset}).out.find_first_not_of("yz"), 12u);
+  EXPECT_EQ(run({"--preset", preset, "--allow-token", "x"}).out, "xxxxxxxxxxxx\n");
+}
+
 TEST_F(ModelCommands, RunPrintsTheTextAndNothingElse) {
   const std::vector<std::string> command{"run", "-m", model_,     "--backend", "ref",
                                          "-p",  "ab", "--greedy", "-n",        "12"};

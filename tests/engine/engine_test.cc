@@ -339,6 +339,44 @@ TEST_F(EngineTest, TextsOfSamplersBecomeTokens) {
   EXPECT_NE(ask(engine, written).ids, found.ids);
 }
 
+TEST_F(EngineTest, TokensAreKnownByTheirTexts) {
+  Engine engine(load());
+  Request wanted = request(engine.tokenizer(), "weaving", 24);
+  Request by_id = wanted;
+  wanted.sampling.allowed_tokens = {'x'};
+  wanted.sampling.allowed_pieces = {"a", " ", "<|user|>"};
+  wanted.sampling.banned_pieces = {"x"};
+  by_id.sampling.allowed_tokens = {'a', ' ', 258};
+  const Answer answer = ask(engine, wanted);
+  EXPECT_EQ(answer.ids, ask(engine, by_id).ids);
+  for (const std::int32_t id : answer.ids) EXPECT_TRUE(id == 'a' || id == ' ' || id == 258) << id;
+  const auto refused = [&](const std::vector<std::string>& banned,
+                           const std::vector<std::string>& allowed) {
+    Request wrong = by_id;
+    wrong.sampling.allowed_tokens.clear();
+    wrong.sampling.banned_pieces = banned;
+    wrong.sampling.allowed_pieces = allowed;
+    try {
+      engine.submit(wrong);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refused({}, {"a", "hello\nyou"})
+                .find("allowed_tokens has \"hello\\nyou\", which is no token of the model"),
+            0u);
+  EXPECT_EQ(refused({"hello"}, {"a"}).find("banned_tokens has \"hello\", which is no token"), 0u);
+  EXPECT_EQ(refused({"a"}, {"a"}).find("allowed_tokens has 1 ids, and all of them are barred"), 0u);
+  EXPECT_NE(refused({""}, {}), "accepted");
+  EXPECT_LT(refused({std::string(4000, 'x')}, {}).size(), 300u);
+  Engine textless(std::make_unique<test::FakeModel>(test::FakeModel::Options{}), nullptr, {});
+  by_id.sampling.allowed_tokens.clear();
+  by_id.sampling.banned_pieces = {"a"};
+  EXPECT_THROW(textless.submit(by_id), Error);
+}
+
 TEST_F(EngineTest, WrongRequestsAreRefused) {
   Engine engine(load());
   const Request right = request(engine.tokenizer(), "x", 3);

@@ -62,6 +62,26 @@ TEST(SamplingJson, ReadsFieldsAndAliases) {
   EXPECT_EQ(read(R"({"seed": 18446744073709551615})").seed, ~std::uint64_t{0});
 }
 
+// A text alone is ids with commas between them, as it always was.
+TEST(SamplingJson, TokensMayBeGivenByTheirTexts) {
+  const std::string text = R"({"allowed_tokens": [" yes", 7, "12"], "banned_tokens": ["\n"]})";
+  const SamplingParams params = read(text);
+  EXPECT_EQ(params.allowed_tokens, (std::vector<std::int32_t>{7}));
+  EXPECT_EQ(params.allowed_pieces, (std::vector<std::string>{" yes", "12"}));
+  EXPECT_EQ(params.banned_pieces, (std::vector<std::string>{"\n"}));
+  EXPECT_TRUE(params.banned_tokens.empty());
+  EXPECT_NO_THROW(validate(params));
+  const Json written = write_sampling(params, {});
+  SamplingParams again;
+  read_sampling(written, "test", UnknownKeys::kRefuse, again);
+  EXPECT_EQ(again, params);
+  EXPECT_EQ(read(R"({"banned_tokens": "12"})").banned_tokens, (std::vector<std::int32_t>{12}));
+  // A later source replaces the whole list.
+  read_sampling(parse_json(R"({"allowed_tokens": [3]})", "test"), "test", UnknownKeys::kRefuse,
+                again);
+  EXPECT_TRUE(again.allowed_pieces.empty());
+}
+
 TEST(SamplingJson, UnknownKeysAreRefusedOrIgnored) {
   EXPECT_EQ(read(R"({"messages": [], "top_k": 3})", UnknownKeys::kIgnore).top_k, 3);
   EXPECT_EQ(error_of(R"({"temprature": 1})"),
@@ -84,11 +104,14 @@ TEST(SamplingJson, WrongValuesAreNamedInOneLine) {
       {R"({"stop": 5})", "stop is 5"},
       {R"({"stop": [null]})", "stop is null"},
       {R"({"stop": [-1]})", "stop is -1"},
-      {R"({"banned_tokens": [1, "a"]})", "banned_tokens is \"a\""},
+      {R"({"banned_tokens": [1, true]})",
+       "banned_tokens is true, should be a token's id or text in a list of tokens"},
+      {R"({"banned_tokens": [1, ""]})", "banned_tokens has an empty text"},
+      {R"({"xtc_ignore_tokens": [1, "a"]})", "xtc_ignore_tokens is \"a\""},
       {R"({"banned_tokens": "1;2"})", "banned_tokens is \"1;2\""},
       {R"({"banned_tokens": [4294967296]})", "banned_tokens is 4294967296"},
       {R"({"allowed_tokens": []})",
-       "allowed_tokens is [], should be a list of at least one token id, or absent to allow all"},
+       "allowed_tokens is [], should be a list of at least one token, or absent to allow all"},
       {R"({"allowed_token_ids": ""})", "allowed_token_ids is \"\""},
       {R"({"logit_bias": {"a": 1}})", "logit_bias is \"a\""},
       {R"({"logit_bias": {"1": "x"}})", "logit_bias is \"x\""},
