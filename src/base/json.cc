@@ -156,6 +156,15 @@ std::string json_text(const OrderedJson& value, int indent) {
   return value.dump(indent, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
+std::string json_shown(const Json& value) {
+  constexpr std::size_t kMost = 60;
+  std::string text = json_text(value);
+  if (text.size() <= kMost) return text;
+  std::size_t end = kMost;
+  while ((static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;
+  return text.substr(0, end) + "…";
+}
+
 Json read_json_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
   return parse_json(read_file(path, max_bytes), path.string());
 }

@@ -20,6 +20,8 @@ OrderedJson parse_ordered_json(std::string_view text, std::string_view what);
 // blanks. Bytes that are no UTF-8 become U+FFFD. Here, because dump() is slow to compile.
 std::string json_text(const Json& value, int indent = -1);
 std::string json_text(const OrderedJson& value, int indent = -1);
+// For a message: on one line, not longer than that takes, cut between two characters.
+std::string json_shown(const Json& value);
 
 // Reads and parses a file of at most `max_bytes`.
 Json read_json_file(const std::filesystem::path& path, std::uint64_t max_bytes = 64u << 20);

@@ -12,8 +12,6 @@ namespace {
 
 // Lists of breakers that are remembered: users have a few, not one a request.
 constexpr std::size_t kLists = 16;
-// Bytes of a text in a message.
-constexpr std::size_t kShown = 60;
 
 }  // namespace
 
@@ -30,13 +28,11 @@ void TokenTables::add_pieces(const char* name, std::vector<std::string>& pieces,
   for (const std::string& piece : pieces) {
     const std::vector<std::int32_t> found = texts_->find(piece);
     if (found.empty()) {
-      std::string shown = json_text(Json(piece));
-      if (shown.size() > kShown) shown = shown.substr(0, kShown) + "…";
       fail(
           ErrorCode::kInvalidArgument,
           "{} has {}, which is no token of the model: a text there must be exactly one token, with "
           "the space before it if it has one",
-          name, shown);
+          name, json_shown(Json(piece)));
     }
     ids.insert(ids.end(), found.begin(), found.end());
   }

@@ -161,10 +161,8 @@ void ArchEvaluator::circular() const {
 
 void ArchEvaluator::wrong(std::string_view what, const Found& found,
                           const std::string& must) const {
-  std::string shown = json_text(found.value);
-  if (shown.size() > 60) shown = shown.substr(0, 60) + "…";
   fail(ErrorCode::kInvalidFile, "{}: {} is {}, must be {} ({})", config_.file(), found.origin,
-       shown, must, what);
+       json_shown(found.value), must, what);
 }
 
 void ArchEvaluator::missing(std::string_view what, const ArchValue& value) const {

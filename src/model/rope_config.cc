@@ -30,7 +30,7 @@ struct Parameters {
     const double number = value->is_number() ? value->get<double>() : NAN;
     if (!(number >= least && number <= most)) {
       fail(ErrorCode::kInvalidFile, "{}: {}.{} is {}, must be a number from {} to {}", file, path,
-           key, value->dump().substr(0, 60), least, most);
+           key, json_shown(*value), least, most);
     }
     return number;
   }

@@ -49,23 +49,17 @@ constexpr std::array<Alias, 30> kAliases{{
     {"sampler_seed", "seed"},
 }};
 
-// On one line and not longer than a message may be.
-std::string shown(const Json& value) {
-  const std::string text = json_text(value);
-  constexpr std::size_t kShown = 60;
-  return text.size() > kShown ? text.substr(0, kShown) + "…" : text;
-}
-
 [[noreturn]] void report(std::string_view what, std::string_view key, const Json& value,
                          std::string_view right) {
-  fail(ErrorCode::kInvalidArgument, "{}: {} is {}, should be {}", what, key, shown(value), right);
+  fail(ErrorCode::kInvalidArgument, "{}: {} is {}, should be {}", what, key, json_shown(value),
+       right);
 }
 
 [[noreturn]] void report_unknown(std::string_view what, const std::string& key,
                                  const std::vector<std::string>& names) {
   constexpr std::size_t kLongest = 64;  // finding a near name takes time with its length
   const std::string near = key.size() <= kLongest ? nearest_name(key, names) : std::string();
-  fail(ErrorCode::kInvalidArgument, "{}: {} is no sampling parameter{}", what, shown(key),
+  fail(ErrorCode::kInvalidArgument, "{}: {} is no sampling parameter{}", what, json_shown(key),
        near.empty() ? "" : ", " + near + " is");
 }
 

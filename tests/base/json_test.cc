@@ -26,6 +26,20 @@ TEST(OrderedJson, LastValueOfAKeyStandsAtItsFirstPlace) {
       R"({"a":3,"b":4,"c":{"x":{"y":2}}})");
 }
 
+TEST(Json, IsShownCutBetweenCharacters) {
+  EXPECT_EQ(json_shown(Json("short")), "\"short\"");
+  EXPECT_EQ(json_shown(Json(std::string(58, 'a'))), '"' + std::string(58, 'a') + '"');
+  EXPECT_EQ(json_shown(Json(std::string(59, 'a'))), '"' + std::string(59, 'a') + "…");
+  for (int before = 55; before < 60; ++before) {
+    const std::string whole =
+        json_shown(Json(std::string(static_cast<std::size_t>(before), 'a') + "𝄞𝄞𝄞"));
+    const int fits = before + 1 + 4 <= 60 ? 1 : 0;
+    EXPECT_EQ(whole,
+              '"' + std::string(static_cast<std::size_t>(before), 'a') + (fits > 0 ? "𝄞…" : "…"))
+        << before;
+  }
+}
+
 TEST(OrderedJson, SaysWhatIsWrong) {
   for (const char* text :
        {"", "{", "[1,]", "{\"a\" 1}", "nul", "1 2", "1e999", "{\"a\": 1}}", "\"\xff\""}) {
