@@ -443,8 +443,10 @@ void EngineCore::leave(Choice& choice, bool failed) noexcept {
 }
 
 // Nothing could run though somebody wanted to: pages are held by pins, or a sequence has grown
-// beyond what is left. The best one cannot be helped, and the others may go on without it.
+// beyond what is left. The best one cannot be helped, and the others may go on without it. Pages
+// that are lent come back, and whoever had them wakes the engine.
 bool EngineCore::break_deadlock(const std::vector<Choice*>& who) {
+  if (!lent_.empty()) return false;
   Choice* first = nullptr;
   bool any_runs = false;
   for (Choice* choice : who) {

@@ -348,6 +348,27 @@ TEST_F(PrefixFileCalls, EachMayFailAndNoPageIsLost) {
   }
 }
 
+// Who finds too few pages while some are on their way to a file waits for them.
+TEST_F(PrefixFileCalls, PagesThatAreLentAreWaitedFor) {
+  start({.context = 2048, .pages = 8});
+  ask(request(text(1600, 1), 2));
+  run_all(20);
+  std::shared_ptr<LentPages> lent = core_->lend();
+  core_->cache().adopt("", text(1600, 1), *lent->table, lent->cursor);
+  Asked& waits = ask(request(text(1500, 2), 2));
+  Asked& grows = ask(request(text(250, 3), 400));
+  for (int i = 0; i < 500; ++i) step();
+  read(waits);
+  read(grows);
+  EXPECT_FALSE(waits.over());
+  EXPECT_FALSE(grows.over());
+  lent.reset();
+  run_all(600);
+  EXPECT_EQ(waits.ids[0], model_->continuation(text(1500, 2), 2));
+  EXPECT_EQ(grows.ids[0], model_->continuation(text(250, 3), 400));
+  expect_no_leak();
+}
+
 // Saving and loading beside requests of others.
 TEST_F(PrefixFiles, AmongThreads) {
   const FakeModel oracle({});
