@@ -35,8 +35,9 @@ void add_file(std::ifstream& in, std::uint64_t size, SipHash& hash) {
 }  // namespace
 
 ModelIdentity::ModelIdentity(const OpenedModel& model, std::span<const std::int32_t> order,
-                             const OpenedModel* draft)
+                             const OpenedModel* draft, std::string_view arch)
     : config_(json_text(model.files.config)) {
+  config_ += fmt::format("\n{}", arch);
   for (const std::int32_t layer : order) config_ += fmt::format(" {}", layer);
   add_files(model.path);
   for (const WeightOverride& one : model.overrides) {

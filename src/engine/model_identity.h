@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/sip_hash.h"
@@ -11,16 +12,17 @@
 
 namespace bl {
 
-// What tells one model from another for pages that outlive the process: its config, and of each
-// file of weights the size, the beginning (names, types, shapes and places of all tensors) and
-// samples all over it. Reading all of the weights would take as long as loading them; models that
-// differ in no sample are taken for one.
+// What tells one model from another for pages that outlive the process: its config, the
+// architecture that says what that means, and of each file of weights the size, the beginning
+// (names, types, shapes and places of all tensors) and samples all over it. Reading all of the
+// weights would take as long as loading them; models that differ in no sample are taken for one.
 class ModelIdentity {
  public:
   // Remembers the state of the model's files; reads none. `order`: of the layers, where it is not
-  // the usual one. `draft`: the side layers whose keys are in the same pages; null: none.
+  // the usual one. `draft`: the side layers whose keys are in the same pages; null: none. `arch`:
+  // ArchSpec::text.
   explicit ModelIdentity(const OpenedModel& model, std::span<const std::int32_t> order = {},
-                         const OpenedModel* draft = nullptr);
+                         const OpenedModel* draft = nullptr, std::string_view arch = {});
 
   // Throws kInvalidFile when a file has been replaced since, kIo.
   Hash128 hash() const;

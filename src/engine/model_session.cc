@@ -74,7 +74,8 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   session->deterministic_ = options.deterministic;
   const ModelSpec& spec = loader.spec();
   const auto order = spec.runs_each_once() ? std::span<const std::int32_t>() : spec.order;
-  session->identity_.emplace(opened, order, options.mtp ? &opened : options.draft_layers.get());
+  session->identity_.emplace(opened, order, options.mtp ? &opened : options.draft_layers.get(),
+                             spec.arch->text);
 
   // Reading the tokenizer is work for one thread, and packing waits for memory half of the time.
   std::future<std::unique_ptr<ModelText>> text;

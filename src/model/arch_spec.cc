@@ -353,6 +353,7 @@ std::optional<MtpArch> read_mtp(ArchSection& parent) {
 ArchSpec parse_arch(const std::string& name, const Json& json) {
   ArchSpec spec;
   spec.name = name;
+  spec.text = json_text(json);
   const std::string file = "archs/" + name + ".json";
   ArchSection section(json, file);
   section.find("about");    // a remark for readers

@@ -165,6 +165,7 @@ struct Refusal {
 
 struct ArchSpec {
   std::string name;  // file name without .json
+  std::string text;  // of the whole document, with `extends` joined
   std::vector<std::string> match;
   std::vector<std::string> scopes{""};
   std::shared_ptr<const Json> defaults;  // object of what stands in for absent keys, or none

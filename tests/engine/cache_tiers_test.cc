@@ -13,10 +13,12 @@
 #include "backend/sampled_cache_types.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "core_test.h"
 #include "engine/engine.h"
 #include "engine/prefix_files.h"
 #include "fake_model.h"
+#include "model/arch_library.h"
 #include "support/data.h"
 #include "support/error_of.h"
 #include "tiny_model.h"
@@ -156,6 +158,23 @@ TEST(ModelFiles, WeightsTellModelsApart) {
   const std::string message =
       error_of([&] { static_cast<void>(identity.hash()); }, ErrorCode::kInvalidFile);
   EXPECT_NE(message.find("has changed since the model was loaded"), std::string::npos) << message;
+}
+
+// Keys and values are what the architecture's document makes of config and weights.
+TEST(ModelFiles, ArchitecturesTellModelsApart) {
+  const fs::path archs = test::scratch_dir("identity-archs");
+  const auto hash_with = [&](const fs::path& folder) {
+    SessionOptions options = test::textless_session(test::unpacked("hf-tiny") / "llama", "cpu", 1);
+    options.archs = folder;
+    return ModelSession::load(options)->page_kind().model;
+  };
+  Json document = *ArchLibrary().document("llama");
+  write_file_atomically(archs / "llama.json", document.dump());
+  const Hash128 hash = hash_with({});
+  EXPECT_EQ(hash_with(archs), hash);
+  document["norms"]["eps"] = 0.5;
+  write_file_atomically(archs / "llama.json", document.dump());
+  EXPECT_NE(hash_with(archs), hash);
 }
 
 TEST(RopeIdentity, HoldsEveryChoice) {
