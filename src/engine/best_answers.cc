@@ -5,6 +5,22 @@
 #include <vector>
 
 namespace bl {
+namespace {
+
+// What of the prompt was found, and when; what was computed again later stays whose it is. So does
+// all of it where one has left before its prompt was there.
+void swap_prompt_costs(Usage& a, Usage& b) {
+  const std::int64_t more = b.cached_tokens - a.cached_tokens;
+  if (a.prefill_tokens < more || b.prefill_tokens < -more) return;
+  a.prefill_tokens -= more;
+  b.prefill_tokens += more;
+  std::swap(a.cached_tokens, b.cached_tokens);
+  std::swap(a.cached_pages, b.cached_pages);
+  std::swap(a.queue_seconds, b.queue_seconds);
+  std::swap(a.prefill_seconds, b.prefill_seconds);
+}
+
+}  // namespace
 
 void give_best_answers(OpenRequest& open) {
   std::vector<Event> events;
@@ -21,6 +37,10 @@ void give_best_answers(OpenRequest& open) {
     if (!event.prompt_logprobs.empty()) of_prompt = std::move(event.prompt_logprobs);
     event.prompt_logprobs.clear();
   }
+  // The prompt was computed once, for the first of them, and others found it in the cache.
+  const auto first = std::find_if(events.begin(), events.end(),
+                                  [](const Event& event) { return event.choice == 0; });
+  swap_prompt_costs(events.front().usage, first->usage);
   events.resize(static_cast<std::size_t>(open.request.sampling.n));
   events.front().prompt_logprobs = std::move(of_prompt);
   for (std::size_t i = 0; i < events.size(); ++i) {

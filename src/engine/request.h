@@ -99,7 +99,7 @@ enum class FinishReason {
 };
 std::string_view name_of(FinishReason reason);
 
-// What one choice has cost.
+// What one choice has cost. With best_of the first answer has what their common prompt has cost.
 struct Usage {
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;     // of the prompt, found in the cache

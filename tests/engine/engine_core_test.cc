@@ -375,6 +375,32 @@ TEST_F(CoreTest, TheBestOfSeveral) {
   expect_no_leak();
 }
 
+// Whichever is the best, its usage says what the request's prompt has cost.
+TEST_F(CoreTest, TheBestTellsOfThePrompt) {
+  std::int64_t others = 0;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    start({.gives_logits = true});
+    Request wanted = request(text(300, 3), 8);
+    wanted.sampling.temperature = 30;
+    wanted.sampling.seed = seed;
+    wanted.sampling.n = 4;
+    Asked& all = ask(wanted);
+    run_all(40);
+    wanted.sampling.n = 1;
+    wanted.sampling.best_of = 4;
+    wanted.cache_salt = "fresh";
+    for (const std::int64_t cached : {0, 299}) {
+      Asked& best = ask(wanted);
+      run_all(40);
+      EXPECT_EQ(best.usages[0].cached_tokens, cached);
+      EXPECT_EQ(best.usages[0].cached_pages, cached / kPageSlots);
+      EXPECT_EQ(best.usages[0].prefill_tokens, 300 - cached);
+      others += best.ids[0] != all.ids[0] ? 1 : 0;
+    }
+  }
+  EXPECT_GT(others, 0);
+}
+
 TEST_F(CoreTest, LogprobsBehindTheChain) {
   start({.gives_logits = true});
   Request wanted = request(text(30, 3), 4);
