@@ -15,7 +15,9 @@ constexpr std::int64_t kMostRewinds = 256;
 
 void give(Choice& choice, AnswerPiece piece) {
   EventStream& sink = choice.open->sink();
-  if (piece.logprobs) choice.score += static_cast<double>(piece.logprobs->token.logprob);
+  if (piece.logprobs && !piece.healed) {
+    choice.score += static_cast<double>(piece.logprobs->token.logprob);
+  }
   if (piece.healed) {
     Event event{.choice = choice.index, .text = std::move(piece.text), .healed = {piece.id}};
     event.kept = static_cast<std::int64_t>(choice.healing.prompt->kept());

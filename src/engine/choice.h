@@ -165,7 +165,7 @@ struct Choice {
   std::vector<float> waiting_row;
   const Choice* leader = nullptr;  // whose prompt it waits for
   std::vector<TokenLogprobs> prompt_logprobs;
-  double score = 0;          // Σ log-probability, with best_of
+  double score = 0;          // Σ log-probability of what was generated, with best_of
   bool prompt_told = false;  // the prompt has been computed once
   bool running = false;
   bool blocked = false;  // in the present step

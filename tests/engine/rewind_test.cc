@@ -340,6 +340,33 @@ TEST_P(RewindTest, HealedTokensHaveLogProbabilities) {
   EXPECT_TRUE(asked_[1].answers[0].healed_logprobs.empty());
 }
 
+// Healed tokens count as prompt where the best of several answers is chosen, too.
+TEST_P(RewindTest, HealedTokensMakeNoAnswerBetter) {
+  start_words(test::letter_pieces(340, 4));
+  for (std::int32_t seed = 0; seed < 20; ++seed) {
+    Request wanted = words(40, seed, 1);
+    wanted.sampling.token_healing = true;
+    wanted.sampling.temperature = 6;
+    wanted.sampling.logprobs = true;
+    wanted.sampling.n = 5;
+    ask(wanted);
+    wanted.sampling.n = 1;
+    wanted.sampling.best_of = 5;
+    ask(wanted);
+  }
+  run_all(2000);
+  int healed_apart = 0;
+  for (std::size_t i = 0; i < asked_.size(); i += 2) {
+    const auto score = [](const std::vector<TokenLogprobs>& one) { return one[0].token.logprob; };
+    const auto& all = asked_[i].logprobs;
+    const auto best = std::max_element(
+        all.begin(), all.end(), [&](const auto& a, const auto& b) { return score(a) < score(b); });
+    EXPECT_EQ(score(asked_[i + 1].logprobs[0]), score(*best));
+    healed_apart += asked_[i].healed[0] != asked_[i].healed[1] ? 1 : 0;
+  }
+  EXPECT_GT(healed_apart, 0);
+}
+
 // --- guidance ---
 
 TEST_P(RewindTest, GuidanceMixesTwoTexts) {
