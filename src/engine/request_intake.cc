@@ -14,6 +14,18 @@ void need_tokenizer(bool asked, const char* name) {
   fail(ErrorCode::kInvalidArgument, "{}: needs a tokenizer, and this engine has none", name);
 }
 
+// How long an answer's text may become, up to `longest`, where the one beside it is `beyond` tokens
+// longer and there are so many pages for both.
+std::int64_t longest_of_pair(std::int64_t longest, std::int64_t beyond, std::int64_t pages) {
+  const auto with_a_page_less = [](std::int64_t tokens) {
+    return (pages_for(tokens) - 1) * std::int64_t{kPageSlots};
+  };
+  while (pages_for(longest) + pages_for(longest + beyond) > pages) {
+    longest = std::max(with_a_page_less(longest), with_a_page_less(longest + beyond) - beyond);
+  }
+  return longest;
+}
+
 }  // namespace
 
 RequestIntake::RequestIntake(const Tokenizer* tokenizer, const Limits& limits)
@@ -106,8 +118,10 @@ void RequestIntake::add_negative(OpenRequest& open) const {
          "prompt and negative_prompt take {} pages of {} tokens together, the cache has {}", pages,
          kPageSlots, limits_.pages);
   }
-  if (open.longest + beyond > limits_.longest) {
-    open.longest = limits_.longest - beyond;
+  const std::int64_t longest =
+      longest_of_pair(std::min(open.longest, limits_.longest - beyond), beyond, limits_.pages);
+  if (longest < open.longest) {
+    open.longest = longest;
     open.by_limit = false;
   }
   open.beyond = std::max<std::int64_t>(beyond, 0);

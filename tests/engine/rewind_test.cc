@@ -413,6 +413,26 @@ TEST_P(RewindTest, GuidanceWithFewPagesAndLeavers) {
   expect_no_leak();
 }
 
+// As an answer without guidance does.
+TEST_P(RewindTest, GuidanceEndsWhereTheCacheIsFull) {
+  start_words(test::letter_pieces(340, 4), {.context = 1024, .pages = 4});
+  for (const std::size_t negative : {20u, 300u, 500u}) {
+    SCOPED_TRACE(negative);
+    Request wanted = words(300, 1, 700);
+    wanted.sampling.cfg_scale = 2;
+    wanted.negative_prompt = words(negative, 2, 1).prompt;
+    Asked& asked = ask(wanted);
+    run_all(1000);
+    EXPECT_EQ(asked.reasons[0], FinishReason::kContext) << asked.errors[0];
+    // Three pages and one, two and two, and again.
+    const std::size_t longest = negative == 20 ? 536 : negative == 300 ? 512 : 312;
+    EXPECT_EQ(asked.ids[0].size(), longest - 300);
+    wanted.sampling.max_tokens = static_cast<std::int64_t>(longest) - 300;
+    EXPECT_EQ(asked.ids[0], oracle_->answer(wanted).ids);
+  }
+  expect_no_leak();
+}
+
 TEST_P(RewindTest, DamagedRowsOfEitherTextEndTheAnswer) {
   start_words(test::letter_pieces(340, 4));
   Request wanted = words(20, 1, 30);
