@@ -24,6 +24,7 @@ SequenceState EngineCore::state_of(Choice& choice, bool exact_pages) const {
   s.every_row = choice.wants_prompt_rows();
   s.passed_over = choice.passed_over;
   s.max_skips = choice.open->request.max_skips;
+  s.is_second = choice.main != nullptr || (choice.guide != nullptr && choice.guide->running);
   if (!exact_pages) return s;
   if (choice.running) {
     const PagePool& pool = model_.pool();

@@ -224,7 +224,9 @@ AdmissionPlan plan_admission(const SchedulerState& state, const SchedulerLimits&
   for (const std::int32_t index : waiting) {
     const SequenceState& s = state.sequences[static_cast<std::size_t>(index)];
     const std::int64_t need = pages_for(s.length) - s.shared_pages;
-    const auto spare = [&] { return running == 0 ? 0 : std::int64_t{limits.spare_pages}; };
+    const auto spare = [&] {
+      return running == 0 || s.is_second ? 0 : std::int64_t{limits.spare_pages};
+    };
     // The first in line may take the place of running ones of worse rank.
     const bool no_slot = running >= limits.running;
     if (index == waiting.front() && (no_slot || need + spare() > available)) {

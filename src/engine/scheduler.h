@@ -36,6 +36,7 @@ struct SequenceState {
   bool running = false;           // holds pages, or may
   bool blocked = false;           // must not go on now
   bool every_row = false;         // logits of every token, not of the last one only
+  bool is_second = false;  // waiting: who runs can't go on without it, so spare pages are its
 
   std::int64_t missing() const { return length - cached; }
 };

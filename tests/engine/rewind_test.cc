@@ -433,6 +433,19 @@ TEST_P(RewindTest, GuidanceEndsWhereTheCacheIsFull) {
   expect_no_leak();
 }
 
+// A large cache keeps some pages for others to grow, but not from the second text of an answer.
+TEST_P(RewindTest, GuidanceTakesAllOfALargeCache) {
+  start_words(test::letter_pieces(340, 4), {.context = 16384, .step_tokens = 4096, .pages = 64});
+  Request wanted = words(7900, 1, 700);
+  wanted.sampling.cfg_scale = 2;
+  wanted.negative_prompt = words(8000, 2, 1).prompt;
+  Asked& asked = ask(wanted);
+  run_all(1000);
+  EXPECT_EQ(asked.reasons[0], FinishReason::kContext) << asked.errors[0];
+  EXPECT_EQ(asked.ids[0].size(), 192u);
+  expect_no_leak();
+}
+
 TEST_P(RewindTest, DamagedRowsOfEitherTextEndTheAnswer) {
   start_words(test::letter_pieces(340, 4));
   Request wanted = words(20, 1, 30);
