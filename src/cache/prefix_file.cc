@@ -290,6 +290,11 @@ void PrefixReader::check_kind(const PageKind& own) const {
   }
 }
 
+void PrefixReader::skip(std::int64_t pages) {
+  BL_CHECK(pages >= 0 && next_ + pages <= text_.pages());
+  next_ += pages;
+}
+
 void PrefixReader::read_page(std::span<std::byte> page) {
   BL_CHECK(page.size() == text_.kind.page_bytes && next_ < text_.pages());
   const std::uint64_t offset =

@@ -53,6 +53,8 @@ class PrefixReader {
   void check_kind(const PageKind& own) const;
   // The next page, text().kind.page_bytes of them. Throws kInvalidFile when it is damaged.
   void read_page(std::span<std::byte> page);
+  // Leaves out the next so many pages.
+  void skip(std::int64_t pages);
   std::uint64_t bytes() const { return size_; }
 
  private:

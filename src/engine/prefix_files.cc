@@ -160,7 +160,10 @@ SavedPrefix load_prefix_file(const CallEngine& call, const PageKind& kind,
            text.pages(), kPageSlots, pages);
     }
   });
-  for (std::int64_t first = 0; first < text.pages(); first += held.batch()) {
+  // What the cache has already needs no room beside itself.
+  const std::int64_t known = held.adopt(text.salt, text.ids);
+  reader.skip(known);
+  for (std::int64_t first = known; first < text.pages(); first += held.batch()) {
     const std::int64_t count = std::min(held.batch(), text.pages() - first);
     for (std::int64_t i = 0; i < count; ++i) reader.read_page(held.bytes(i));
     held.publish(text, count);

@@ -243,6 +243,10 @@ TEST_F(PrefixFiles, PinsAreSavedAndLoaded) {
   Engine engine(fake({.pages = 8}), nullptr, {});
   engine.load_prefix(file_, "loaded");
   EXPECT_FALSE(engine.unpin("system"));
+  // Once more, where there is not the room for a second copy.
+  Engine small(fake({.pages = 4}), nullptr, {});
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(small.load_prefix(file_, "loaded").tokens, 768);
+  EXPECT_EQ(small.settled_stats().pinned_pages, 3);
   for (unsigned i = 2; i < 6; ++i) ask(engine, request(1100, i));
   engine.evict();
   wanted.pin.clear();
