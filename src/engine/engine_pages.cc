@@ -49,8 +49,8 @@ PageTableView EngineCore::page_table() const {
   }
   for (PageUse& use : view.pages) {
     std::ranges::sort(use.requests);
-    const auto twice = std::ranges::unique(use.requests);
-    use.requests.erase(twice.begin(), twice.end());
+    const auto twice = std::unique(use.requests.begin(), use.requests.end());
+    use.requests.erase(twice, use.requests.end());
   }
   return view;
 }

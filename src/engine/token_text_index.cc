@@ -24,9 +24,8 @@ TokenTextIndex::TokenTextIndex(const Tokenizer& tokenizer, std::int64_t vocab) {
 
 std::vector<std::int32_t> TokenTextIndex::find(std::string_view text) const {
   std::vector<std::int32_t> ids;
-  for (const Entry& entry : std::ranges::equal_range(entries_, text, {}, &Entry::text)) {
-    ids.push_back(entry.id);
-  }
+  auto at = std::ranges::lower_bound(entries_, text, {}, &Entry::text);
+  for (; at != entries_.end() && at->text == text; ++at) ids.push_back(at->id);
   return ids;
 }
 

@@ -67,6 +67,7 @@ HostArray part_rows(const TensorView& b, const AdapterPart& part, std::int64_t r
 
 void add_bytes(const TensorView& view, SipHash& print) {
   const std::size_t bytes = bytes_of(view);
+  print.update(static_cast<std::uint64_t>(view.dtype));  // the same bytes mean other numbers
   print.update(std::uint64_t{bytes});
   print.update(std::span(view.as<const std::byte>(), bytes));
 }
