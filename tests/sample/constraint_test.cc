@@ -217,6 +217,9 @@ TEST(Constraint, WhatIsNoCharacterIsRefusedWithItsPlace) {
         .text =
             R"({"type":"structural_tag","format":{"type":"grammar","grammar":"root ::= \"\\udfff\""}})"},
        "line 1"},
+      {regex("\\c\xf4\x8f\xbf\xbd"), "position 3"},
+      {regex("(?<\xf4\x8f\xbf\xbd>a)"), "position 4"},
+      {grammar("start: /(?<\xf4\x8f\xbf\xbd>a)/"), "position 4"},
       {grammar("start: /a^b/"), "'^'"},
       {grammar("start: /a$b/i"), "'$'"},
   };
