@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace bl {
 
@@ -28,6 +29,15 @@ void check_embedded_schema(const std::string& text);
 // Whether UTF-8 has this code point: no half of a surrogate pair, nothing above U+10FFFF.
 constexpr bool is_character(std::int64_t code) {
   return code >= 0 && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
+}
+
+// Whether the escape of this letter is a set of characters (`\d`), which no range of a class can
+// begin or end with.
+constexpr bool is_set_of_signs(std::int64_t letter) {
+  for (const char set : {'d', 'D', 's', 'S', 'w', 'W'}) {
+    if (letter == set) return true;
+  }
+  return false;
 }
 
 // Of `\ud83d\ude00`, one character as ECMAScript and JSON write it: `code` is what the first escape
