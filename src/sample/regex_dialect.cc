@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "sample/grammar_hooks.h"
 
@@ -13,44 +15,103 @@ namespace bl {
 
 namespace {
 
-// Calls visit(i) for every sign that is neither escaped nor in a class, until that says false.
-template <class Visit>
-bool all_signs(std::string_view regex, const Visit& visit) {
-  bool in_class = false;
-  for (std::size_t i = 0; i < regex.size(); ++i) {
-    const char c = regex[i];
-    if (c == '\\') {
-      ++i;
-    } else if (in_class) {
-      in_class = c != ']';
-    } else if (c == '[') {
-      in_class = true;
-    } else if (!visit(i)) {
-      return false;
-    }
+// Behind what begins at `at`, with a class or an escape that it may be.
+std::size_t end_of_sign(std::string_view regex, std::size_t at) {
+  if (regex[at] == '\\') return std::min(at + 2, regex.size());
+  if (regex[at] != '[') return at + 1;
+  for (++at; at < regex.size() && regex[at] != ']'; ++at) {
+    if (regex[at] == '\\') ++at;
   }
-  return true;
+  return std::min(at + 1, regex.size());
 }
 
-// Of the anchors, the first that stands in the middle; npos: none.
-std::size_t misplaced_anchor(std::string_view regex) {
-  std::size_t found = regex.npos;
-  all_signs(regex, [&](std::size_t i) {
-    const char c = regex[i];
-    const char before = i > 0 ? regex[i - 1] : '|';
-    const char after = i + 1 < regex.size() ? regex[i + 1] : '|';
-    bool right = true;
-    if (c == '$') right = after == '|' || after == ')';
-    if (c == '^') {
-      // (?:^ begins one, too.
-      const bool after_group = before == ':' && i >= 3 && regex.substr(i - 3, 3) == "(?:";
-      right = before == '|' || before == '(' || after_group;
+// Looks for an anchor at which no text that is matched from its begin to its end can begin or end,
+// since something must or may stand on the wrong side of it.
+class AnchorSearch {
+ public:
+  explicit AnchorSearch(std::string_view regex) : regex_(regex) {}
+
+  // Of the misplaced anchors one; npos: none.
+  std::size_t run() {
+    for (std::size_t next = 0; at_ < regex_.size() && found_ == kNone; at_ = next) {
+      next = end_of_sign(regex_, at_);
+      visit(next);
     }
-    if (!right) found = i;
-    return right;
-  });
-  return found;
-}
+    return found_;
+  }
+
+ private:
+  static constexpr std::size_t kNone = std::string_view::npos;
+
+  // A group, or the whole.
+  struct Group {
+    bool first = true;           // nothing stands before it
+    bool begun = false;          // something stands in the present alternative
+    std::size_t caret = kNone;   // of all alternatives
+    std::size_t ended = kNone;   // $ in the present alternative
+    std::size_t dollar = kNone;  // $ in those before it
+  };
+
+  void visit(std::size_t& next) {
+    Group& group = groups_.back();
+    const char sign = regex_[at_];
+    if (sign == '|') {
+      group.dollar = std::min(group.dollar, std::exchange(group.ended, kNone));
+      group.begun = false;
+    } else if (sign == ')' && groups_.size() > 1) {
+      leave(next);
+    } else if (sign == '$') {
+      if (is_doubled()) found_ = at_;
+      group.ended = std::min(group.ended, at_);
+    } else if (group.ended != kNone) {
+      found_ = group.ended;
+    } else if (sign == '^') {
+      if (is_doubled() || !group.first || group.begun) found_ = at_;
+      group.caret = std::min(group.caret, at_);
+    } else if (sign == '(') {
+      groups_.push_back({.first = group.first && !group.begun});
+      next = behind_modifier(next);
+    } else {
+      group.begun = true;
+    }
+  }
+
+  // `^^` is right, and a slip.
+  bool is_doubled() {
+    const bool behind_one = std::exchange(behind_anchor_, at_ + 1) == at_;
+    return behind_one && at_ > 0 && regex_[at_ - 1] == regex_[at_];
+  }
+
+  // (?:  (?<name>  and what the library refuses
+  std::size_t behind_modifier(std::size_t at) const {
+    if (regex_.substr(at, 2) == "?:") return at + 2;
+    if (regex_.substr(at, 2) != "?<") return at;
+    const std::size_t end = regex_.find('>', at);
+    return end == regex_.npos ? at : end + 1;
+  }
+
+  // Where a group comes again, it stands behind itself. Once or not at all is as it is.
+  void leave(std::size_t& next) {
+    const Group inner = groups_.back();
+    groups_.pop_back();
+    Group& group = groups_.back();
+    const std::size_t dollar = std::min(inner.ended, inner.dollar);
+    const char behind = next < regex_.size() ? regex_[next] : '|';
+    const bool repeats = behind == '*' || behind == '+' || behind == '{';
+    for (int i = 0; i < 2 && next < regex_.size() && regex_[next] == '?'; ++i) ++next;
+    if (group.ended != kNone) found_ = group.ended;
+    if (repeats) found_ = std::min({found_, inner.caret, dollar});
+    group.begun = true;
+    group.caret = std::min(group.caret, inner.caret);
+    group.ended = dollar;
+  }
+
+  std::string_view regex_;
+  std::vector<Group> groups_{1};
+  std::size_t at_ = 0;
+  std::size_t behind_anchor_ = 0;  // where the last one ends
+  std::size_t found_ = kNone;
+};
 
 // The escapes \uXXXX and \u{X…}; others are shorter than what could be wrong with them, and what is
 // malformed is the library's to refuse.
@@ -79,7 +140,7 @@ UnicodeEscape unicode_escape_at(const std::string& regex, std::size_t at) {
 }  // namespace
 
 std::string regex_fault(std::string_view regex) {
-  if (const std::size_t at = misplaced_anchor(regex); at != regex.npos) {
+  if (const std::size_t at = AnchorSearch(regex).run(); at != regex.npos) {
     return fmt::format(
         "has {} in its middle (at {}), where nothing can match: it is matched with all of a text",
         regex[at], at);
@@ -98,15 +159,11 @@ std::string regex_fault(std::string_view regex) {
 
 std::string with_plain_dots(std::string_view regex) {
   std::string result;
-  std::size_t copied = 0;
-  all_signs(regex, [&](std::size_t i) {
-    if (regex[i] != '.') return true;
-    result += regex.substr(copied, i - copied);
-    result += "[^\\n\\r]";
-    copied = i + 1;
-    return true;
-  });
-  result += regex.substr(copied);
+  for (std::size_t at = 0; at < regex.size();) {
+    const std::size_t end = end_of_sign(regex, at);
+    result += regex[at] == '.' ? "[^\\n\\r]" : regex.substr(at, end - at);
+    at = end;
+  }
   return result;
 }
 

@@ -160,11 +160,16 @@ TEST(JsonSchemaCheck, LongNamesOfPlacesAreCut) {
 }
 
 TEST(RegexFault, AnchorsStandWhereAlternativesBeginAndEnd) {
-  for (const char* fine :
-       {"", "^", "$", "^a$", "^a$|^b$", "(^a|b$)|(?:^c)", "[^$]", "\\^\\$", "[a\\]^$]"}) {
+  for (const char* fine : {"", "^", "$", "^a$", "^a$|^b$", "(^a|b$)|(?:^c)", "[^$]", "\\^\\$",
+                           "[a\\]^$]", "^(^a|b)(?:c|d$)$", "((^a))b", "a(b(?<x>c$)?)", "(a$)??",
+                           "(?:^a)?b", "(^|a)b(c|$)", "a\\$$", "^\\^"}) {
     EXPECT_EQ(regex_fault(fine), "") << fine;
   }
-  for (const char* wrong : {"a^", "$a", "a^b", "a$b", "(a^)", "a:^b", "^^", "$$"}) {
+  for (const char* wrong :
+       {"a^", "$a", "a^b", "a$b", "(a^)", "a:^b", "^^", "$$",
+        // With something before or behind the group; a group that comes again is behind itself.
+        "a(^b)", "(a$)b", "(a$|b)c", "a|b(c|^d)", "[a](^b)", "\\((?:^b)", "a(b(?<x>c$)?)d", "(^a)*",
+        "(b|(a$))+", "(?:^a){2}", "(a)(^b)", "(a$)(b)", "(a$)??b"}) {
     EXPECT_NE(regex_fault(wrong), "") << wrong;
   }
 }
