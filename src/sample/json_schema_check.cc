@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -213,14 +215,36 @@ class Checker {
            value.size());
     }
     if (choice == "$ref" && value.is_string()) follow(value.get<std::string>(), name);
+    if (choice == "const" || choice == "enum") check_value(value, name);
   }
 
-  // A pointer that leads nowhere is the library's to refuse. It knows no escapes.
+  // The library writes whole numbers beyond 64 bits with a sign as the nearest double.
+  static void check_value(const OrderedJson& value, const std::string& name) {
+    if (value.is_structured()) {
+      for (const OrderedJson& part : value) check_value(part, name);
+    }
+    if (!value.is_number_unsigned()) return;
+    const auto number = value.get<std::uint64_t>();
+    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    if (number <= kMost || (number & 0x7ff) == 0) return;  // a double has 53 of the 64 bits
+    fail(ErrorCode::kInvalidArgument,
+         "the JSON schema at {} has the value {}, which would be written with fewer digits", name,
+         number);
+  }
+
+  // A pointer that leads nowhere is the library's to refuse. It knows no escapes, and would take
+  // them for the signs of another name.
   void follow(const std::string& reference, const std::string& name) {
     if (reference != "#" && !reference.starts_with("#/")) {
       fail(ErrorCode::kInvalidArgument,
            "the JSON schema at {} refers to {}, only places of the same schema (#/…) can be "
            "reached",
+           name, json_text(OrderedJson(reference.substr(0, 200))));
+    }
+    if (reference.find_first_of("~%") != reference.npos) {
+      fail(ErrorCode::kInvalidArgument,
+           "the JSON schema at {} refers to {}, and names that need an escape (~ or %) are not "
+           "supported",
            name, json_text(OrderedJson(reference.substr(0, 200))));
     }
     const OrderedJson* at = place_of_reference(root_, reference);

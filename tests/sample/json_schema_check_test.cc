@@ -159,6 +159,21 @@ TEST(JsonSchemaCheck, LongNamesOfPlacesAreCut) {
             "the JSON schema at #/properties/… has not, which is not supported");
 }
 
+// What would be written as another number, or be taken from another place than it names.
+TEST(JsonSchemaCheck, ValuesAndReferencesMeanWhatTheySay) {
+  EXPECT_EQ(refusal(R"({"items":{"enum":[1,{"a":[12345678901234567890]}]}})"),
+            "the JSON schema at #/items has the value 12345678901234567890, which would be written "
+            "with fewer digits");
+  EXPECT_NE(refusal(R"({"const":9223372036854775809})"), "");
+  EXPECT_EQ(refusal(R"({"enum":[9223372036854775807,-9223372036854775808,9223372036854775808]})"),
+            "");
+  EXPECT_EQ(
+      refusal(R"({"$ref":"#/$defs/a~1b","$defs":{"a/b":{},"a~1b":{"type":"null"}}})"),
+      "the JSON schema at # refers to \"#/$defs/a~1b\", and names that need an escape (~ or %) "
+      "are not supported");
+  EXPECT_NE(refusal(R"({"$ref":"#/$defs/a%20b","$defs":{"a b":{},"a%20b":{}}})"), "");
+}
+
 TEST(RegexFault, AnchorsStandWhereAlternativesBeginAndEnd) {
   for (const char* fine : {"", "^", "$", "^a$", "^a$|^b$", "(^a|b$)|(?:^c)", "[^$]", "\\^\\$",
                            "[a\\]^$]", "^(^a|b)(?:c|d$)$", "((^a))b", "a(b(?<x>c$)?)", "(a$)??",
