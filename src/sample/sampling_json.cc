@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -259,10 +260,6 @@ void read_logprobs(const FieldReader& at, SamplingParams& params) {
 
 // Whether there is such a field.
 bool read_field(FieldReader& reader, SamplingParams& params) {
-  if (reader.field == "stop") {
-    read_stop(reader, params);
-    return true;
-  }
   if (reader.field == "logprobs") {
     read_logprobs(reader, params);
     return true;
@@ -343,11 +340,15 @@ std::vector<std::string> read_sampling(const Json& object, std::string_view what
     fail(ErrorCode::kInvalidArgument, "{}: is no JSON object of sampling parameters", what);
   }
   std::vector<std::string> set;
+  // Last, since stop_token_ids begins the list of tokens anew to which this one adds.
+  std::optional<FieldReader> stop;
   for (const auto& [key, value] : object.items()) {
     const std::string_view field = sampling_key(key);
     if (value.is_null() && (unknown == UnknownKeys::kIgnore || is_sampling_key(key))) continue;
     FieldReader reader{.what = what, .key = key, .field = field, .value = value};
-    if (read_field(reader, params)) {
+    const bool is_stop = field == "stop";
+    if (is_stop) stop.emplace(reader);
+    if (is_stop || read_field(reader, params)) {
       // A name and its alias in one object would let their order decide.
       if (std::find(set.begin(), set.end(), field) != set.end()) {
         fail(ErrorCode::kInvalidArgument, "{}: {} is given twice, under two of its names", what,
@@ -358,6 +359,7 @@ std::vector<std::string> read_sampling(const Json& object, std::string_view what
       report_unknown(what, key, all_keys());
     }
   }
+  if (stop) read_stop(*stop, params);
   std::sort(set.begin(), set.end());
   return set;
 }

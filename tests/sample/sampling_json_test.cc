@@ -56,6 +56,9 @@ TEST(SamplingJson, ReadsFieldsAndAliases) {
   EXPECT_EQ(params.min_p, SamplingParams{}.min_p);
   EXPECT_TRUE(params.ban_end_tokens);
   EXPECT_NO_THROW(validate(params));
+  const SamplingParams stops = read(R"({"stop": ["a", 5], "stop_token_ids": [7]})");
+  EXPECT_EQ(stops.stop_strings, (std::vector<std::string>{"a"}));
+  EXPECT_EQ(stops.stop_tokens, (std::vector<std::int32_t>{7, 5}));
   EXPECT_EQ(read(R"({"top_k": -1})").top_k, 0);
   EXPECT_TRUE(read(R"({"allowed_tokens": null, "banned_tokens": []})").allowed_tokens.empty());
   EXPECT_EQ(read(R"({"seed": -1})").seed, SamplingParams{}.seed);
