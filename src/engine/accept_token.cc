@@ -98,7 +98,12 @@ void start_text(Choice& choice, const Tokenizer& tokenizer) {
 }
 
 void tell_rest(Choice& choice, const Tokenizer* tokenizer, Event& last) {
+  const bool is_open = choice.text && !choice.text->stopped();
   if (choice.text) last.text = choice.text->finish();
+  // Bytes may turn out to be text, and a stop string, when no token comes any more.
+  if (is_open && choice.text->stopped() && last.finish < FinishReason::kCancelled) {
+    last.finish = FinishReason::kStopString;
+  }
   if (choice.text) last.stop_string = choice.text->stop_string();
   if (last.finish == FinishReason::kEndToken) {
     const std::int32_t id = choice.sequence.ids.back();

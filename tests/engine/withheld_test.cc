@@ -71,6 +71,22 @@ TEST_P(WithheldTest, CharactersOfSeveralTokens) {
   EXPECT_EQ(asked.answers[0].held.ids, (std::vector<std::int32_t>{0, 2}));
 }
 
+// … and where it shows at the end only that bytes are text, it has ended the answer as well.
+TEST_P(WithheldTest, AStopStringThatTheEndCompletes) {
+  start_words({"<0x61>", "<0x62>"}, {}, "ByteFallback");
+  Request wanted = words(6, 1, 12);
+  wanted.continues_prompt = false;
+  Asked& plain = ask(wanted);
+  run_all(200);
+  ASSERT_EQ(plain.texts[0].size(), 12u);
+  wanted.sampling.stop_strings = {plain.texts[0].substr(4)};
+  Asked& asked = ask(wanted);
+  run_all(200);
+  EXPECT_EQ(asked.reasons[0], FinishReason::kStopString);
+  EXPECT_EQ(asked.answers[0].stop_string, plain.texts[0].substr(4));
+  EXPECT_EQ(asked.texts[0], plain.texts[0].substr(0, 4));
+}
+
 TEST_P(WithheldTest, AnEndTokenIsNamed) {
   start_words(test::letter_pieces(340, 4));
   Request wanted = words(30, 3, 40);

@@ -17,10 +17,12 @@ namespace bl::test {
 // these change nothing.
 class WordsTest : public CoreTest, public testing::WithParamInterface<bool> {
  protected:
-  void start_words(std::vector<std::string> pieces, FakeModel::Options options = {}) {
+  // With another `decoder` than that of bytes, the oracle does not know what the pieces say.
+  void start_words(std::vector<std::string> pieces, FakeModel::Options options = {},
+                   const char* decoder = "ByteLevel") {
     options.vocab = static_cast<std::int64_t>(pieces.size());
     options.gives_logits = true;
-    tokenizer_ = make_word_tokenizer(pieces);
+    tokenizer_ = make_word_tokenizer(pieces, {}, decoder);
     SpeculationOptions speculation;
     const std::int64_t running = options.logit_rows;
     if (GetParam()) {
