@@ -36,8 +36,10 @@ void give(Choice& choice, AnswerPiece piece) {
 }
 
 // The answer goes back to the token with which a banned string began, and on in another way.
-std::optional<Ending> rewind(Choice& choice, PrefixCache& cache) {
-  const std::size_t tokens = choice.text->open_tokens();
+// `ended`: behind the text stands a token that would have ended it.
+std::optional<Ending> rewind(Choice& choice, PrefixCache& cache, bool ended) {
+  const std::size_t said = choice.text->open_tokens();
+  const std::size_t tokens = said + (ended ? 1 : 0);
   const auto count = static_cast<std::int64_t>(tokens);
   const std::span<const std::int32_t> ids =
       std::span(std::as_const(choice.sequence.ids)).last(tokens);
@@ -50,7 +52,7 @@ std::optional<Ending> rewind(Choice& choice, PrefixCache& cache) {
     part->rows.clear();
     part->truncate(cache, part->length() - count);
   }
-  suppressed.text = choice.text->take_back(tokens, choice.text_before());
+  suppressed.text = choice.text->take_back(said, choice.text_before());
   choice.open->sink().push({.choice = choice.index, .suppressed = {std::move(suppressed)}});
   // It may be ahead by guesses that were right and are not taken.
   if (choice.constraint) {
@@ -142,10 +144,13 @@ std::optional<Ending> accept_token(Choice& choice, PrefixCache& cache, AcceptArg
     return ending_of(choice, args);
   }
   choice.held->add(std::move(piece), {choice.sampler.state(), choice.healing});
-  if (!args.is_end && choice.text->is_banned()) return rewind(choice, cache);
+  if (!args.is_end && choice.text->is_banned()) return rewind(choice, cache, false);
+  const std::optional<Ending> ending = ending_of(choice, args);
+  if (ending) choice.text->close();
+  if (choice.text->is_banned()) return rewind(choice, cache, args.is_end);
   choice.held->release(choice.text->open_tokens(), choice.length(),
                        [&](AnswerPiece ready) { give(choice, std::move(ready)); });
-  return ending_of(choice, args);
+  return ending;
 }
 
 }  // namespace bl

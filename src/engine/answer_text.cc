@@ -78,9 +78,11 @@ std::string AnswerText::push(std::int32_t id) {
   std::string certain = filter_.push(text);
   if (!bans_) return certain;
   marks_.back().text = text;
-  bans_->push(text, silent);
-  const std::optional<std::size_t> at = bans_->completed_at();
-  banned_ = at && (!filter_.stopped() || *at < filter_.stopped_at());
+  const int byte = byte_token_value(tokenizer_.id_to_token(id));
+  BanFilter::Silent said{.is_part = silent};
+  if (silent && byte >= 0) said.byte = static_cast<char>(byte);
+  bans_->push(text, said);
+  banned_ = bans_before(filter_);
   if (!banned_) {
     bans_->release();
     while (marks_.size() > bans_->open_tokens()) marks_.pop_front();
@@ -88,11 +90,27 @@ std::string AnswerText::push(std::int32_t id) {
   return certain;
 }
 
+bool AnswerText::bans_before(const StopFilter& filter) const {
+  const std::optional<std::size_t> at = bans_->completed_at();
+  return at && (!filter.stopped() || *at < filter.stopped_at());
+}
+
+void AnswerText::close() {
+  if (!bans_ || last_ || filter_.stopped()) return;
+  last_ = without_left_out(stream_->finish());
+  StopFilter filter = filter_;
+  filter.push(*last_);
+  bans_->finish(*last_);
+  banned_ = bans_before(filter);
+}
+
 std::string AnswerText::take_back(std::size_t tokens, std::span<const std::int32_t> before) {
   std::string said;
   if (tokens == 0) return said;
   const std::size_t stay = marks_.size() - tokens;
   for (std::size_t i = stay; i < marks_.size(); ++i) said += marks_[i].text;
+  if (last_) said += *last_;
+  last_.reset();
   filter_.restore(marks_[stay].filter);
   left_out_ = marks_[stay].left_out;
   bans_->take_back(tokens);
@@ -134,8 +152,11 @@ std::size_t AnswerText::withheld_tokens(std::span<const std::int32_t> ids) const
 
 std::string AnswerText::finish() {
   if (filter_.stopped()) return {};
+  close();
   finished_ = true;
-  std::string rest = filter_.push(without_left_out(stream_->finish()));
+  if (banned_) return {};  // an answer that was cut short cannot go back
+  if (!last_) last_ = without_left_out(stream_->finish());
+  std::string rest = filter_.push(*last_);
   if (!filter_.stopped()) rest += filter_.finish();
   return rest;
 }

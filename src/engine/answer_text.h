@@ -34,6 +34,9 @@ class AnswerText {
 
   // What is certain now, but for what banned strings may take back.
   std::string push(std::int32_t id);
+  // That no token comes any more, unless what becomes certain with it completes a banned string:
+  // then take_back() follows.
+  void close();
   // The rest, at the end of the answer.
   std::string finish();
   bool stopped() const { return filter_.stopped(); }
@@ -47,7 +50,7 @@ class AnswerText {
   // So many more bytes at the beginning of the text are the prompt's.
   void leave_out(std::size_t bytes) { left_out_ += bytes; }
 
-  // Whether the last token has completed a banned string, before any stop string.
+  // Whether the last token, or close(), has completed a banned string, before any stop string.
   bool is_banned() const { return banned_; }
   // So many of the newest tokens may have to be taken back; with is_banned(): must be.
   std::size_t open_tokens() const { return bans_ ? bans_->open_tokens() : 0; }
@@ -66,6 +69,7 @@ class AnswerText {
   std::unique_ptr<TextStream> stream_of(std::span<const std::int32_t> ids) const;
   std::size_t bytes_held(std::span<const std::int32_t> before) const;
   std::string without_left_out(std::string text);
+  bool bans_before(const StopFilter& filter) const;
 
   const Tokenizer& tokenizer_;
   bool skip_special_;
@@ -74,6 +78,7 @@ class AnswerText {
   std::optional<BanFilter> bans_;
   std::deque<Mark> marks_;  // with bans: what was before each open token
   std::size_t left_out_ = 0;
+  std::optional<std::string> last_;  // what close() has made certain
   bool banned_ = false;
   bool finished_ = false;
 };

@@ -22,17 +22,41 @@ std::shared_ptr<const TextMatcher> BanFilter::matcher(const std::vector<std::str
   return std::make_shared<TextMatcher>(lower);
 }
 
-void BanFilter::push(std::string_view text, bool silent) {
+void BanFilter::push(std::string_view text, Silent silent) {
   completed_at_.reset();
-  Token& token = tokens_.emplace_back();
-  token.before = state_;
-  token.silent = silent;
+  const std::size_t begin = begin_of(text);
+  tokens_.push_back({.before = state_, .silent = silent.is_part, .byte = silent.byte});
+  look_at(text, begin);
+}
+
+void BanFilter::finish(std::string_view text) {
+  completed_at_.reset();
+  if (!tokens_.empty()) look_at(text, begin_of(text));
+}
+
+// The first of the newest tokens that say the beginning of this text, a byte each; where none do,
+// the next token to come.
+std::size_t BanFilter::begin_of(std::string_view text) const {
+  if (text.empty()) return tokens_.size();
+  std::string row;
+  for (auto token = tokens_.rbegin(); token != tokens_.rend() && token->byte; ++token) {
+    row += *token->byte;
+  }
+  std::reverse(row.begin(), row.end());
+  return tokens_.size() - (text.starts_with(row) ? row.size() : 0);
+}
+
+// The tokens from `begin` on say a byte of the text each, the newest one the rest. A character
+// belongs to the token that completes it.
+void BanFilter::look_at(std::string_view text, std::size_t begin) {
   for (std::size_t i = 0; i < text.size();) {
     const CodePoint c = code_point_at(text, i);
     lower_.clear();
     append_lower_case(c.value, lower_);
-    if (i == 0) token.first = lower_.size();
     i += c.size;
+    Token& token = tokens_[std::min(begin + i - 1, tokens_.size() - 1)];
+    if (token.bytes == 0) token.first = lower_.size();
+    token.silent = false;
     for (const char byte : lower_) {
       state_ = banned_->next(state_, byte);
       ++token.bytes;
@@ -69,6 +93,11 @@ void BanFilter::take_back(std::size_t tokens) {
   if (tokens == 0) return;
   state_ = tokens_[tokens_.size() - tokens].before;
   tokens_.resize(tokens_.size() - tokens);
+  // A row whose end is gone has said nothing yet.
+  for (auto token = tokens_.rbegin(); token != tokens_.rend() && token->byte; ++token) {
+    token->bytes = token->first = 0;
+    token->silent = true;
+  }
   completed_at_.reset();
   find_open(banned_->open_bytes(state_));
 }

@@ -20,10 +20,16 @@ class BanFilter {
   static std::shared_ptr<const TextMatcher> matcher(const std::vector<std::string>& banned);
   explicit BanFilter(std::shared_ptr<const TextMatcher> banned) : banned_(std::move(banned)) {}
 
-  // Takes the next token and what text has become certain with it: whole characters of UTF-8.
-  // `silent`: all that the token says is a part of a character that a later one completes. Looks no
-  // further than to the end of the first banned string.
-  void push(std::string_view text, bool silent);
+  // What a token says that gives no text of its own yet.
+  struct Silent {
+    bool is_part = false;        // of a character that a later token completes
+    std::optional<char> byte{};  // all that it says, in a row of such tokens that ends with text
+  };
+  // Takes the next token and what text has become certain with it: whole characters of UTF-8. Looks
+  // no further than to the end of the first banned string.
+  void push(std::string_view text, Silent silent);
+  // The same of text that becomes certain with the end of the answer.
+  void finish(std::string_view text);
 
   // Where in the last text a banned string was completed: bytes before its end.
   std::optional<std::size_t> completed_at() const { return completed_at_; }
@@ -41,7 +47,10 @@ class BanFilter {
     std::size_t bytes = 0;  // of its text, in lower case
     std::size_t first = 0;  // … of its first character, which tokens before it may have begun
     bool silent = false;
+    std::optional<char> byte{};
   };
+  std::size_t begin_of(std::string_view text) const;
+  void look_at(std::string_view text, std::size_t begin);
   void find_open(std::size_t bytes);
 
   std::shared_ptr<const TextMatcher> banned_;

@@ -224,6 +224,38 @@ TEST_P(RewindTest, CharactersOfSeveralTokens) {
   EXPECT_GT(asked.usages[0].rewinds, 0);
 }
 
+// A row of tokens that are bytes is text when something else follows, or when the answer ends.
+TEST_P(RewindTest, RowsOfBytesAreTextAtTheirEnd) {
+  start_words({"<0x61>", "<0x62>", "<0xC3>", "<0xA9>", "x", "y"}, {}, "ByteFallback");
+  std::int64_t at_the_end = 0;
+  for (std::int32_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    Request wanted = words(6, seed, 24);
+    wanted.continues_prompt = false;
+    if (seed % 2 == 0) wanted.sampling.stop_tokens = {5};
+    Asked& plain = ask(wanted);
+    run_all(400);
+    for (const char* banned : {"ab", "b\u00e9", "\u00e9x", "ba"}) {
+      at_the_end += plain.texts[0].ends_with(banned) ? 1 : 0;
+      wanted.sampling.banned_strings = {banned};
+      Asked& asked = ask(wanted);
+      run_all(4000);
+      ASSERT_NE(asked.reasons[0], FinishReason::kError) << asked.errors[0];
+      EXPECT_EQ(asked.texts[0].find(banned), std::string::npos) << asked.texts[0];
+      std::vector<std::int32_t> ids = asked.ids[0];
+      if (asked.reasons[0] == FinishReason::kEndToken) ids.pop_back();
+      EXPECT_EQ(asked.texts[0], tokenizer_->decode(ids, true));
+      // What it goes back to is the token that says the string's first sign, not the row's.
+      for (const WithheldText& one : asked.answers[0].suppressed) {
+        const std::string said = tokenizer_->decode({one.ids.data(), 1}, true);
+        EXPECT_EQ(said.front() == 'a' || said.front() == 'b', *banned == 'a' || *banned == 'b');
+      }
+    }
+  }
+  EXPECT_GT(at_the_end, 5);
+  expect_no_leak();
+}
+
 TEST_P(RewindTest, PausesCancelsAndPreemptionsChangeNothing) {
   start_words(test::letter_pieces(340, 4), {.context = 1024, .pages = 6});
   for (std::int32_t seed = 0; seed < 5; ++seed) {
