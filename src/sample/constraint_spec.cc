@@ -95,6 +95,12 @@ ConstraintSpec read_schema_format(const OrderedJson& format, std::string_view wh
   const OrderedJson& schema = member(format, what, {"json_schema", "schema"});
   ConstraintSpec spec{.kind = Kind::kJsonSchema};
   const bool wrapped = schema.is_object() && schema.contains("schema");
+  // Read as a schema of its own it would let everything through.
+  const bool names_one = schema.is_object() && schema.contains("name") &&
+                         !schema.contains("type") && !schema.contains("properties");
+  if (!wrapped && names_one) {
+    fail(ErrorCode::kInvalidArgument, "{}: json_schema has a name and no schema", what);
+  }
   spec.text = json_text_of(wrapped ? schema["schema"] : schema, what, "json_schema");
   if (!wrapped) return spec;
   if (const OrderedJson* strict = given(schema, "strict")) {

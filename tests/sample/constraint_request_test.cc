@@ -73,6 +73,8 @@ TEST(ConstraintSpec, ReadsWhatGoesWithAForm) {
         R"({"guided_regex": "a", "prefer_eos": 1})"}) {
     EXPECT_THROW(read(wrong), Error) << wrong;
   }
+  EXPECT_THROW(
+      read(R"({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}})"), Error);
 }
 
 TEST(ConstraintSpec, ReadsBothFormsOfStructuralTags) {
