@@ -1,6 +1,7 @@
 #include "batch_request.h"
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 
 #include "base/error.h"
@@ -19,9 +20,23 @@ std::uint64_t seed_of(const std::string& custom_id) {
   return hash;
 }
 
+// What would make another answer than comes without it, and is not there: of OpenAI, and of vLLM.
+constexpr std::array<const char*, 9> kUnsupported{"stream",
+                                                  "echo",
+                                                  "suffix",
+                                                  "functions",
+                                                  "continue_final_message",
+                                                  "include_stop_str_in_output",
+                                                  "bad_words",
+                                                  "truncate_prompt_tokens",
+                                                  "use_beam_search"};
+
 void refuse(const OrderedJson& body, const char* key) {
   const auto value = body.find(key);
-  if (value == body.end() || value->is_null() || *value == false || *value == "") return;
+  if (value == body.end() || value->is_null() || *value == false || *value == "" ||
+      *value == OrderedJson::array()) {
+    return;
+  }
   fail(ErrorCode::kUnsupported, "{} is not supported in a batch", key);
 }
 
@@ -110,7 +125,7 @@ BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session,
   const OrderedJson& body = line.at("body");
   const auto model = body.find("model");
   if (model != body.end() && model->is_string()) model_ = model->get<std::string>();
-  for (const char* key : {"stream", "echo", "suffix", "continue_final_message"}) refuse(body, key);
+  for (const char* key : kUnsupported) refuse(body, key);
   for (const char* key : {"max_tokens", "max_completion_tokens"}) {
     const auto most = body.find(key);  // inside, 0 is "as many as there is room for"
     if (most != body.end() && *most == 0) {

@@ -335,6 +335,15 @@ TEST_F(Batch, WhatIsWrongWithARequestIsItsAnswer) {
     lines.push_back(completion(static_cast<int>(lines.size())));
     lines.back()["body"]["n"] = n;
   }
+  const std::vector<std::pair<const char*, Json>> not_there{
+      {"include_stop_str_in_output", true}, {"bad_words", {"x"}},
+      {"truncate_prompt_tokens", 5},        {"use_beam_search", true},
+      {"functions", {{{"name", "f"}}}},     {"echo", true}};
+  for (const auto& [key, value] : not_there) {
+    lines.push_back(completion(static_cast<int>(lines.size())));
+    lines.back()["body"][key] = value;
+    lines[0]["body"][key] = value.is_array() ? Json::array() : Json(nullptr);
+  }
   const auto chat = [&](const char* key, const Json& value) {
     Json line = completion(static_cast<int>(lines.size()));
     line["url"] = "/v1/chat/completions";
