@@ -22,6 +22,8 @@ void keep_work(std::size_t bytes);
 
 // regex_dialect.h; for patterns whose texts stand outside of JSON strings.
 std::string with_plain_dots(std::string_view regex);
+// regex_dialect.h; for patterns that need not match all of a name.
+std::string with_text_around(std::string_view regex);
 
 // json_schema_check.h, for a schema that stands in a grammar (Lark's %json).
 void check_embedded_schema(const std::string& text);

@@ -167,4 +167,15 @@ std::string with_plain_dots(std::string_view regex) {
   return result;
 }
 
+std::string with_text_around(std::string_view regex) {
+  const bool is_one = regex.find('|') == regex.npos;
+  const bool at_begin = is_one && regex.starts_with('^');
+  if (at_begin) regex.remove_prefix(1);
+  const bool at_end = is_one && regex.ends_with('$') && !regex.ends_with("\\$");
+  if (at_end) regex.remove_suffix(1);
+  std::string all = at_begin ? "" : "[\\s\\S]*";
+  if (!regex.empty()) all += fmt::format("(?:{})", regex);
+  return all + (at_end ? "" : "[\\s\\S]*");
+}
+
 }  // namespace bl

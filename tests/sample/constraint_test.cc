@@ -243,6 +243,29 @@ TEST(Constraint, WhatIsNoCharacterIsRefusedWithItsPlace) {
   }
 }
 
+// A name for which two members hold would be given a value of one of them.
+TEST(Constraint, PatternsOfNamesHoldForNamesOfTheirOwn) {
+  World world(test::byte_level_tokenizer());
+  const auto object = [](const char* properties, const char* patterns) {
+    return schema(fmt::format(R"({{"type":"object","properties":{},"patternProperties":{}}})",
+                              properties, patterns));
+  };
+  for (const ConstraintSpec& wrong :
+       {object(R"({"ab":{"type":"string"}})", R"({"^a":{"type":"integer"}})"),
+        object(R"({"ab":{"type":"string"}})", R"({"b":{"type":"integer"}})"),
+        object("{}", R"({"^[ab]$":{"type":"integer"},"^[bc]$":{"type":"null"}})"),
+        object("{}", R"({"a":{"type":"integer"},"^xa$":{"type":"null"}})")}) {
+    EXPECT_THROW(world.compiler.compile(wrong), Error) << wrong.text;
+  }
+  for (const ConstraintSpec& right :
+       {object(R"({"ba":{"type":"null"},"aa":{"type":"null"}})", R"({"^a$":{"type":"integer"}})"),
+        object(R"({"ab":{"type":"null"}})", R"({"^a":{}})"),
+        object("{}", R"({"^S_":{"type":"integer"},"^I_":{"type":"null"}})"),
+        object(R"({"a$":{"type":"null"}})", R"({"a\\$$":{},"^$":{"type":"integer"}})")}) {
+    EXPECT_NO_THROW(world.compiler.compile(right)) << right.text;
+  }
+}
+
 // The mask is exactly what accept() takes, for every token and along whole answers.
 TEST(Constraint, TheMaskIsWhatIsAccepted) {
   for (const bool fallback : {false, true}) {
