@@ -126,7 +126,7 @@ BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session,
   const auto model = body.find("model");
   if (model != body.end() && model->is_string()) model_ = model->get<std::string>();
   for (const char* key : kUnsupported) refuse(body, key);
-  for (const char* key : {"max_tokens", "max_completion_tokens"}) {
+  for (const char* key : {"max_tokens", "max_completion_tokens", "max_new_tokens"}) {
     const auto most = body.find(key);  // inside, 0 is "as many as there is room for"
     if (most != body.end() && *most == 0) {
       fail(ErrorCode::kInvalidArgument, "{} is 0, should be at least 1", key);

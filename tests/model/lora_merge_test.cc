@@ -206,6 +206,27 @@ std::vector<float> logits_with(GoldenRun& run, const AdapterFiles& files, float 
                     {{{prepared.pack(run.backend()), weight}}})[0];
 }
 
+// The same bytes as binary16 and as bfloat16 are other weights, and pages made with them others.
+TEST(LoraMergeTest, FingerprintsKnowTypes) {
+  GoldenRun run("ref", golden_folder("hf-tiny") / "llama-tied-headdim", CacheType::kF32);
+  const Shape shape{256, 64};
+  std::vector<std::string> prints;
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    AdapterFiles files;
+    files.add_whole("model.embed_tokens", shape);
+    AdapterTensor& tensor = files.tensors.begin()->second;
+    tensor.dtype = dtype;
+    // Both are 0x3c00.
+    std::fill(tensor.values.begin(), tensor.values.end(), dtype == DType::kF16 ? 1 : 0.0078125f);
+    const fs::path adapter = scratch_dir("print-adapter");
+    files.write(adapter);
+    const PreparedAdapter prepared(
+        read_peft_adapter(adapter, run.model().adapter_sites(), run.model().spec().arch->rename));
+    prints.push_back(prepared.fingerprint());
+  }
+  EXPECT_NE(prints[0], prints[1]);
+}
+
 // As PEFT has it: a copy of the embedding that was trained leaves a tied head as it was; the
 // model's own embedding, saved because it changed, is the head, too.
 TEST(LoraMergeTest, WholeEmbeddingsOfTiedHeads) {
