@@ -145,7 +145,12 @@ class PageTableDisplay {
         std::unique_lock lock(mutex_);
         is_over = changed_.wait_for(lock, period, [this] { return is_over_; });
       }
-      const std::string text = to_text(engine_.page_table());
+      std::string text;
+      try {
+        text = to_text(engine_.page_table());
+      } catch (const std::exception& error) {
+        text = fmt::format("no page table: {}\n", error.what());
+      }
       std::fwrite(text.data(), 1, text.size(), stderr);
     }
   }

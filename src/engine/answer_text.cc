@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "text/decode_stages.h"
+#include "text/utf8.h"
 
 namespace bl {
 namespace {
@@ -73,13 +74,14 @@ std::string AnswerText::without_left_out(std::string text) {
 std::string AnswerText::push(std::int32_t id) {
   if (bans_) marks_.push_back({filter_.mark(), left_out_, {}});
   std::string text = stream_->push(id);
-  const bool silent = text.empty() && !(skip_special_ && tokenizer_.is_special(id));
+  const bool is_left_out = skip_special_ && tokenizer_.is_special(id);
+  const bool silent = text.empty() && !is_left_out;
   if (left_out_ > 0) text = without_left_out(std::move(text));
   std::string certain = filter_.push(text);
   if (!bans_) return certain;
   marks_.back().text = text;
   const int byte = byte_token_value(tokenizer_.id_to_token(id));
-  BanFilter::Silent said{.is_part = silent};
+  BanFilter::Silent said{.is_part = silent, .is_left_out = text.empty() && is_left_out};
   if (silent && byte >= 0) said.byte = static_cast<char>(byte);
   bans_->push(text, said);
   banned_ = bans_before(filter_);
@@ -116,6 +118,12 @@ std::string AnswerText::take_back(std::size_t tokens, std::span<const std::int32
   bans_->take_back(tokens);
   marks_.resize(stay);
   banned_ = false;
+  // Of a row of bytes that became text as a whole, the beginning stays.
+  if (const std::string row = bans_->open_row(); said.starts_with(row)) {
+    std::size_t known = row.size();
+    while (known > 0 && known < said.size() && is_continuation(said[known])) --known;
+    said.erase(0, known);
+  }
   stream_ = stream_of(end_of(before));
   return said;
 }

@@ -1,6 +1,7 @@
 #include "engine/ban_filter.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/check.h"
 #include "text/unicode.h"
@@ -25,7 +26,12 @@ std::shared_ptr<const TextMatcher> BanFilter::matcher(const std::vector<std::str
 void BanFilter::push(std::string_view text, Silent silent) {
   completed_at_.reset();
   const std::size_t begin = begin_of(text);
-  tokens_.push_back({.before = state_, .silent = silent.is_part, .byte = silent.byte});
+  const bool in_row = silent.is_left_out && !tokens_.empty() && tokens_.back().row;
+  Token& token = tokens_.emplace_back();
+  token.before = state_;
+  token.silent = silent.is_part || in_row;
+  if (in_row) token.row.emplace();
+  if (silent.byte) token.row = std::string(1, *silent.byte);
   look_at(text, begin);
 }
 
@@ -34,27 +40,41 @@ void BanFilter::finish(std::string_view text) {
   if (!tokens_.empty()) look_at(text, begin_of(text));
 }
 
-// The first of the newest tokens that say the beginning of this text, a byte each; where none do,
-// the next token to come.
-std::size_t BanFilter::begin_of(std::string_view text) const {
-  if (text.empty()) return tokens_.size();
+std::string BanFilter::open_row() const {
   std::string row;
-  for (auto token = tokens_.rbegin(); token != tokens_.rend() && token->byte; ++token) {
-    row += *token->byte;
-  }
-  std::reverse(row.begin(), row.end());
-  return tokens_.size() - (text.starts_with(row) ? row.size() : 0);
+  auto begin = tokens_.end();
+  while (begin != tokens_.begin() && std::prev(begin)->row) --begin;
+  for (; begin != tokens_.end(); ++begin) row += *begin->row;
+  return row;
 }
 
-// The tokens from `begin` on say a byte of the text each, the newest one the rest. A character
-// belongs to the token that completes it.
+// The first of the newest tokens that say the beginning of this text; where none do, the next token
+// to come.
+std::size_t BanFilter::begin_of(std::string_view text) const {
+  std::size_t begin = tokens_.size();
+  if (text.empty() || !text.starts_with(open_row())) return begin;
+  while (begin > 0 && tokens_[begin - 1].row) --begin;
+  return begin;
+}
+
+// The tokens from `begin` on say the text: what they have in their row, the newest one the rest. A
+// character belongs to the token that completes it.
 void BanFilter::look_at(std::string_view text, std::size_t begin) {
+  std::size_t at = std::min(begin, tokens_.size() - 1);
+  const auto said = [&] { return tokens_[at].row ? tokens_[at].row->size() : text.size(); };
+  std::size_t end = said();  // of what this token says
   for (std::size_t i = 0; i < text.size();) {
     const CodePoint c = code_point_at(text, i);
     lower_.clear();
     append_lower_case(c.value, lower_);
     i += c.size;
-    Token& token = tokens_[std::min(begin + i - 1, tokens_.size() - 1)];
+    while (end < i && at + 1 < tokens_.size()) {
+      ++at;
+      end += said();
+      // One that says nothing belongs to a character where that has begun before it.
+      if (tokens_[at].row && tokens_[at].row->empty()) tokens_[at].silent = tokens_[at - 1].silent;
+    }
+    Token& token = tokens_[at];
     if (token.bytes == 0) token.first = lower_.size();
     token.silent = false;
     for (const char byte : lower_) {
@@ -94,7 +114,7 @@ void BanFilter::take_back(std::size_t tokens) {
   state_ = tokens_[tokens_.size() - tokens].before;
   tokens_.resize(tokens_.size() - tokens);
   // A row whose end is gone has said nothing yet.
-  for (auto token = tokens_.rbegin(); token != tokens_.rend() && token->byte; ++token) {
+  for (auto token = tokens_.rbegin(); token != tokens_.rend() && token->row; ++token) {
     token->bytes = token->first = 0;
     token->silent = true;
   }

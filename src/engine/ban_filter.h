@@ -24,12 +24,16 @@ class BanFilter {
   struct Silent {
     bool is_part = false;        // of a character that a later token completes
     std::optional<char> byte{};  // all that it says, in a row of such tokens that ends with text
+    bool is_left_out = false;    // it says nothing, and ends no such row
   };
   // Takes the next token and what text has become certain with it: whole characters of UTF-8. Looks
   // no further than to the end of the first banned string.
   void push(std::string_view text, Silent silent);
   // The same of text that becomes certain with the end of the answer.
   void finish(std::string_view text);
+
+  // What the newest tokens say, in a row of bytes that has not become text.
+  std::string open_row() const;
 
   // Where in the last text a banned string was completed: bytes before its end.
   std::optional<std::size_t> completed_at() const { return completed_at_; }
@@ -47,7 +51,7 @@ class BanFilter {
     std::size_t bytes = 0;  // of its text, in lower case
     std::size_t first = 0;  // … of its first character, which tokens before it may have begun
     bool silent = false;
-    std::optional<char> byte{};
+    std::optional<std::string> row{};  // what it says in a row of bytes
   };
   std::size_t begin_of(std::string_view text) const;
   void look_at(std::string_view text, std::size_t begin);

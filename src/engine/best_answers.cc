@@ -9,7 +9,9 @@ namespace {
 
 // What of the prompt was found, and when; what was computed again later stays whose it is. So does
 // all of it where one has left before its prompt was there.
-void swap_prompt_costs(Usage& a, Usage& b) {
+void swap_prompt_costs(Event& one, Event& other) {
+  Usage& a = one.usage;
+  Usage& b = other.usage;
   const std::int64_t more = b.cached_tokens - a.cached_tokens;
   if (a.prefill_tokens < more || b.prefill_tokens < -more) return;
   a.prefill_tokens -= more;
@@ -18,6 +20,7 @@ void swap_prompt_costs(Usage& a, Usage& b) {
   std::swap(a.cached_pages, b.cached_pages);
   std::swap(a.queue_seconds, b.queue_seconds);
   std::swap(a.prefill_seconds, b.prefill_seconds);
+  if (one.started && other.started) std::swap(one.started, other.started);
 }
 
 }  // namespace
@@ -40,7 +43,7 @@ void give_best_answers(OpenRequest& open) {
   // The prompt was computed once, for the first of them, and others found it in the cache.
   const auto first = std::find_if(events.begin(), events.end(),
                                   [](const Event& event) { return event.choice == 0; });
-  swap_prompt_costs(events.front().usage, first->usage);
+  swap_prompt_costs(events.front(), *first);
   events.resize(static_cast<std::size_t>(open.request.sampling.n));
   events.front().prompt_logprobs = std::move(of_prompt);
   for (std::size_t i = 0; i < events.size(); ++i) {

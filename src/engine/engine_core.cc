@@ -486,6 +486,9 @@ std::optional<EngineClock::time_point> EngineCore::next_deadline() const {
     const auto& deadline = choice->open->deadline;
     if (deadline && (!next || *deadline < *next)) next = deadline;
   }
+  // Whoever gives pages back wakes the engine, unless there was no memory for that.
+  const auto soon = EngineClock::now() + std::chrono::seconds(1);
+  if (!lent_.empty() && (!next || soon < *next)) next = soon;
   return next;
 }
 

@@ -28,7 +28,8 @@ SavedPrefix save_prefix_file(const CallEngine& call, PrefixText text,
                              const std::filesystem::path& file);
 
 // Puts the pages of a file into the cache, where requests of the same salt find them; with a name
-// for a pin, they stay. Throws as PrefixReader does, kInvalidArgument for a file of another model
+// for a pin, they stay. Pages that the cache has already are neither read nor checked. Throws as
+// PrefixReader does, kInvalidArgument for a file of another model
 // or kind of pages and for a name that is too long, kLimit when the cache has not the room. What
 // was read before an error stays in the cache as if it had been computed.
 SavedPrefix load_prefix_file(const CallEngine& call, const PageKind& kind,

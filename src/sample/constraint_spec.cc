@@ -96,9 +96,12 @@ ConstraintSpec read_schema_format(const OrderedJson& format, std::string_view wh
   ConstraintSpec spec{.kind = Kind::kJsonSchema};
   const bool wrapped = schema.is_object() && schema.contains("schema");
   // Read as a schema of its own it would let everything through.
-  const bool names_one = schema.is_object() && schema.contains("name") &&
-                         !schema.contains("type") && !schema.contains("properties");
-  if (!wrapped && names_one) {
+  const bool names_one =
+      schema.is_object() && schema.contains("name") &&
+      std::ranges::all_of(schema.items(), [](const auto& item) {
+        return item.key() == "name" || item.key() == "description" || item.key() == "strict";
+      });
+  if (!wrapped && names_one && given(format, "json_schema") != nullptr) {
     fail(ErrorCode::kInvalidArgument, "{}: json_schema has a name and no schema", what);
   }
   spec.text = json_text_of(wrapped ? schema["schema"] : schema, what, "json_schema");

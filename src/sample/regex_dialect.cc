@@ -113,6 +113,17 @@ class AnchorSearch {
   std::size_t found_ = kNone;
 };
 
+// Whether the whole is one of several expressions, outside of all groups.
+bool has_alternatives(std::string_view regex) {
+  int depth = 0;
+  for (std::size_t at = 0; at < regex.size(); at = end_of_sign(regex, at)) {
+    if (regex[at] == '(') ++depth;
+    if (regex[at] == ')') --depth;
+    if (regex[at] == '|' && depth == 0) return true;
+  }
+  return false;
+}
+
 // The escapes \uXXXX and \u{X…}; others are shorter than what could be wrong with them, and what is
 // malformed is the library's to refuse.
 struct UnicodeEscape {
@@ -168,7 +179,7 @@ std::string with_plain_dots(std::string_view regex) {
 }
 
 std::string with_text_around(std::string_view regex) {
-  const bool is_one = regex.find('|') == regex.npos;
+  const bool is_one = !has_alternatives(regex);
   const bool at_begin = is_one && regex.starts_with('^');
   if (at_begin) regex.remove_prefix(1);
   const bool at_end = is_one && regex.ends_with('$') && !regex.ends_with("\\$");

@@ -17,7 +17,7 @@ std::string regex_fault(std::string_view regex);
 std::string with_plain_dots(std::string_view regex);
 
 // An expression for all texts of which the given one matches a part, to be matched with all of a
-// text. Where its anchors belong to alternatives, for more than these.
+// text. Anchors of alternatives or within groups are not looked at: then it is for more than these.
 std::string with_text_around(std::string_view regex);
 
 }  // namespace bl

@@ -229,6 +229,18 @@ struct FieldReader {
   }
 };
 
+// Whether a field is a list of ids.
+struct IdListFinder {
+  std::string_view field;
+  bool found = false;
+  template <class T>
+  void operator()(T&, const OptionField& about) {
+    if constexpr (std::is_same_v<T, std::vector<std::int32_t>>) {
+      found = found || option_key(about) == field;
+    }
+  }
+};
+
 void read_stop(const FieldReader& at, SamplingParams& params) {
   params.stop_strings.clear();
   if (at.value.is_string()) {
@@ -332,6 +344,19 @@ std::string_view sampling_key(std::string_view key) {
 bool is_sampling_key(std::string_view key) {
   static const std::vector<std::string> kKeys = all_keys();
   return std::find(kKeys.begin(), kKeys.end(), sampling_key(key)) != kKeys.end();
+}
+
+Json listed_sampling(const Json& value, std::string_view what, const std::string& key) {
+  if (value.is_array()) return value;
+  const std::string_view field = sampling_key(key);
+  IdListFinder finder{field};
+  SamplingParams params;
+  params.visit_rest(finder);
+  if (!finder.found || !value.is_string()) return Json::array({value});
+  std::vector<std::int32_t> ids;
+  FieldReader{.what = what, .key = key, .field = field, .value = value}.read_written_ids(
+      value.get_ref<const std::string&>(), ids);
+  return ids;
 }
 
 std::vector<std::string> read_sampling(const Json& object, std::string_view what,

@@ -31,6 +31,11 @@ std::vector<std::string> read_sampling(const Json& object, std::string_view what
 // The fields that differ from `base`, as read_sampling() reads them.
 Json write_sampling(const SamplingParams& params, const SamplingParams& base);
 
+// A field's value as a list, for fields that take lists: a lone one as a list of one, ids in a text
+// ("1, 2, 3") as ids. Throws kInvalidArgument for a text that should be ids and is not, as
+// read_sampling() does.
+Json listed_sampling(const Json& value, std::string_view what, const std::string& key);
+
 // The name under which a field is known to SamplingParams; the key itself where it is no alias.
 std::string_view sampling_key(std::string_view key);
 

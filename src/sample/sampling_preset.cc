@@ -28,8 +28,6 @@ bool is_file(const std::filesystem::path& path) {
   return std::filesystem::is_regular_file(path, error);
 }
 
-Json as_list(const Json& value) { return value.is_array() ? value : Json::array({value}); }
-
 }  // namespace
 
 SamplingPreset SamplingPreset::load(std::string_view source, const std::filesystem::path& folder) {
@@ -125,9 +123,12 @@ Json SamplingPreset::merged(const Json& request) const {
       for (const std::string& key : given) result.erase(key);
       result[rule.key] = rule.value;
     } else if (rule.additive) {
-      Json list = as_list(rule.value);
-      for (const Json& item : as_list(request[given.front()])) list.push_back(item);
-      result[given.front()] = std::move(list);
+      const std::string& key = given.front();
+      Json list = listed_sampling(rule.value, name_, rule.key);
+      for (const Json& item : listed_sampling(request[key], "the request", key)) {
+        list.push_back(item);
+      }
+      result[key] = std::move(list);
     }
   }
   return result;

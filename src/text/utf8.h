@@ -37,6 +37,11 @@ inline unsigned utf8_size(char lead) {
   return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
 }
 
+// Whether a byte of valid UTF-8 stands within a character.
+inline bool is_continuation(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xc0u) == 0x80u;
+}
+
 void append_utf8(char32_t value, std::string& out);
 
 std::size_t count_code_points(std::string_view text);

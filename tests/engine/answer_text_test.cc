@@ -49,6 +49,38 @@ TEST(AnswerText, NorWhenTheAnswerBeginsAgain) {
   EXPECT_EQ(text.push(4), "b");
 }
 
+// A special token that says nothing does not end the row in which it stands.
+TEST(AnswerText, WhatIsBannedMayStandInARowAroundASpecialToken) {
+  const auto tokenizer =
+      test::make_word_tokenizer({"<0x61>", "<0x62>", "<0x63>", "x"}, {"<unseen>"}, "ByteFallback");
+  struct Case {
+    const char* banned;
+    std::vector<std::int32_t> ids;
+    bool closes;
+    std::size_t open;
+    const char* said;
+  };
+  for (const Case& c : std::vector<Case>{{"ab", {3, 0, 1, 4}, true, 3, "ab"},
+                                         {"ab", {3, 0, 4, 1}, true, 3, "ab"},
+                                         {"ab", {0, 4, 1, 4, 3}, false, 5, "abx"},
+                                         {"bc", {0, 1, 2, 3}, false, 3, "bcx"},
+                                         {"bc", {0, 4, 1, 4, 2, 3}, false, 4, "bcx"},
+                                         {"xa", {3, 0, 4}, true, 3, "xa"}}) {
+    SCOPED_TRACE(c.banned + testing::PrintToString(c.ids));
+    SamplingParams params;
+    params.banned_strings = {c.banned};
+    AnswerText text(*tokenizer, true, AnswerRules(params), {});
+    for (const std::int32_t id : c.ids) {
+      EXPECT_FALSE(text.is_banned());
+      text.push(id);
+    }
+    if (c.closes) text.close();
+    ASSERT_TRUE(text.is_banned());
+    ASSERT_EQ(text.open_tokens(), c.open);
+    EXPECT_EQ(text.take_back(c.open, std::span(c.ids).first(c.ids.size() - c.open)), c.said);
+  }
+}
+
 // A row of bytes is certain at its end only, so all of it is decoded again, however long it is.
 TEST(AnswerText, ALongRowOfBytesSurvivesARewind) {
   const auto tokenizer = test::make_word_tokenizer({"<0xE4>", "<0xBD>", "<0xA0>", "a", "b"},

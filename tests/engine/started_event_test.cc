@@ -96,7 +96,12 @@ TEST_F(StartedEvents, GuidedAnswersAndTheBestOfSeveralHaveOneEach) {
   wanted.sampling.best_of = 4;
   wanted.sampling.n = 2;
   Asked& best = ask(wanted);
-  for (const Told& told : told_by(best, 100)) EXPECT_EQ(told.size(), 1u);
+  const std::vector<Told> told = told_by(best, 100);
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    ASSERT_EQ(told[i].size(), 1u);
+    EXPECT_EQ(told[i].front().second.cached_tokens, best.answers[i].usage.cached_tokens);
+    EXPECT_EQ(told[i].front().second.queue_seconds, best.answers[i].usage.queue_seconds);
+  }
 }
 
 // Nothing has begun that ends while it waits.

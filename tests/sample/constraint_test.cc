@@ -254,13 +254,17 @@ TEST(Constraint, PatternsOfNamesHoldForNamesOfTheirOwn) {
        {object(R"({"ab":{"type":"string"}})", R"({"^a":{"type":"integer"}})"),
         object(R"({"ab":{"type":"string"}})", R"({"b":{"type":"integer"}})"),
         object("{}", R"({"^[ab]$":{"type":"integer"},"^[bc]$":{"type":"null"}})"),
-        object("{}", R"({"a":{"type":"integer"},"^xa$":{"type":"null"}})")}) {
+        object("{}", R"({"a":{"type":"integer"},"^xa$":{"type":"null"}})"),
+        object("{}", R"({"^(S|I)_.*$":{"type":"integer"},"^I_a$":{"type":"null"}})"),
+        object(R"({"a":{"type":"string"}})", R"({"(?i)a":{"type":"integer"}})")}) {
     EXPECT_THROW(world.compiler.compile(wrong), Error) << wrong.text;
   }
   for (const ConstraintSpec& right :
        {object(R"({"ba":{"type":"null"},"aa":{"type":"null"}})", R"({"^a$":{"type":"integer"}})"),
         object(R"({"ab":{"type":"null"}})", R"({"^a":{}})"),
         object("{}", R"({"^S_":{"type":"integer"},"^I_":{"type":"null"}})"),
+        object("{}", R"({"^(S|I)_.*$":{"type":"integer"},"^N_.*$":{"type":"null"}})"),
+        object("{}", R"({"^[|S]_.*$":{"type":"integer"},"^N_.*$":{"type":"null"}})"),
         object(R"({"a$":{"type":"null"}})", R"({"a\\$$":{},"^$":{"type":"integer"}})")}) {
     EXPECT_NO_THROW(world.compiler.compile(right)) << right.text;
   }

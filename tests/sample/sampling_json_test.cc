@@ -221,6 +221,18 @@ TEST(SamplingPreset, DefaultsForcedValuesAndLists) {
             parse_json(R"({"typical": 0.9})", "e"));
 }
 
+// Ids in a text stay ids where they come to a list, in which texts are tokens by what they say.
+TEST(SamplingPreset, IdsInATextAreAddedAsIds) {
+  const SamplingPreset preset = SamplingPreset::parse(
+      parse_json(R"({"banned_tokens": {"override": "5", "additive": true}})", "p"), "p",
+      "preset p");
+  EXPECT_EQ(preset.merged(parse_json(R"({"banned_tokens": "12, 13"})", "r")),
+            parse_json(R"({"banned_tokens": [5, 12, 13]})", "e"));
+  EXPECT_EQ(preset.merged(parse_json(R"({"banned_tokens": ["12"]})", "r")),
+            parse_json(R"({"banned_tokens": [5, "12"]})", "e"));
+  EXPECT_THROW(preset.merged(parse_json(R"({"banned_tokens": "yes"})", "r")), Error);
+}
+
 TEST(SamplingPreset, FilesFoldersAndErrors) {
   const auto folder = std::filesystem::temp_directory_path() /
                       ("bitloom-presets-" + std::to_string(std::random_device{}()));
