@@ -60,7 +60,12 @@ struct Args {
   int parts;                    // among CTAs
   int strips;
   int cuts;  // of a part among the warps of a CTA
+  int layout;
 };
+
+// How codes lie: 16 bytes a lane, a share of the chunks short, or as in the tree, 8 bytes a lane
+// and unit of 32 slots.
+constexpr int kWhole = 0, kWithShort = 1, kUnits = 2;
 
 enum class Mode { kFull, kNoScales, kNoProducts, kCodesOnly };
 
@@ -91,7 +96,7 @@ __device__ __forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], 
 
 #endif
 
-template <int Depth, int Strips, int Warps, int Tiles, Mode kMode, bool kShort>
+template <int Depth, int Strips, int Warps, int Tiles, Mode kMode, int kLayout>
 struct Walk {
   struct Ahead {
     uint4 codes[Strips][2];
@@ -111,7 +116,9 @@ struct Walk {
 #pragma unroll
     for (int s = 0; s < Strips; ++s) {
       const std::int64_t at = static_cast<std::int64_t>(strip + s) * a.chunks + chunk;
-      code_at[s] = a.codes + at * 64 + lane;
+      code_at[s] = kLayout == kUnits ? reinterpret_cast<const uint4*>(
+                                           reinterpret_cast<const uint2*>(a.codes + at * 64) + lane)
+                                     : a.codes + at * 64 + lane;
       scale_at[s] = a.scales + at * 8 + lane / 4;
     }
   }
@@ -119,8 +126,19 @@ struct Walk {
   __device__ __forceinline__ void load(Ahead& to, int further) const {
 #pragma unroll
     for (int s = 0; s < Strips; ++s) {
-      to.codes[s][0] = load_once(code_at[s] + further * 64);
-      to.codes[s][1] = load_once(code_at[s] + further * 64 + 32);
+      const uint4* from = code_at[s] + further * 64;
+      if constexpr (kLayout == kUnits) {
+        const auto* units = reinterpret_cast<const uint2*>(from);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const uint2 a = load_once(units + half * 64);
+          const uint2 b = load_once(units + half * 64 + 32);
+          to.codes[s][half] = make_uint4(a.x, a.y, b.x, b.y);
+        }
+      } else {
+        to.codes[s][0] = load_once(from);
+        to.codes[s][1] = load_once(from + 32);
+      }
       if (kMode == Mode::kFull || kMode == Mode::kNoProducts) {
         to.scales[s] = __ldg(scale_at[s] + further * 8);
       }
@@ -235,10 +253,10 @@ struct Walk {
 #endif
 };
 
-template <int Depth, int Strips, int Warps, int Tiles, Mode kMode, bool kShort>
+template <int Depth, int Strips, int Warps, int Tiles, Mode kMode, int kLayout>
 __global__ __launch_bounds__(Warps * 32, 1) void strips_kernel(const Args a) {
 #if defined(__CUDA_ARCH__)
-  using Way = Walk<Depth, Strips, Warps, Tiles, kMode, kShort>;
+  using Way = Walk<Depth, Strips, Warps, Tiles, kMode, kLayout>;
   extern __shared__ __align__(128) std::byte shared[];
   __shared__ std::uint64_t arrived[kMostChunks / 4 + 1];
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -290,7 +308,7 @@ __global__ __launch_bounds__(Warps * 32, 1) void strips_kernel(const Args a) {
         const int chunk = i + d;
         if (chunk >= end) break;
         if (chunk % 4 == 0 || chunk == begin) bl::cuda::barrier_wait(&arrived[chunk / 4], 0);
-        if (kShort && from_chunk + chunk < a.short_chunks) {
+        if (kLayout == kWithShort && from_chunk + chunk < a.short_chunks) {
           way.multiply_short(ahead[d], strip, chunk);
         } else {
           way.multiply(ahead[d], chunk);
@@ -358,8 +376,9 @@ __global__ void check_kernel(const Args a, double* out) {
       const int t = slot % 8 / 2;
       const int lane = g * 4 + t;
       const int r = right + slot % 16 / 8 * 2;
-      const auto word =
-          reinterpret_cast<const std::uint32_t*>(a.codes + at * 64 + k / 4 * 32 + lane)[k % 4];
+      const auto* words = reinterpret_cast<const std::uint32_t*>(a.codes + at * 64);
+      const std::uint32_t word = a.layout == kUnits ? words[k / 2 * 64 + lane * 2 + k % 2]
+                                                    : words[(k / 4 * 32 + lane) * 4 + k % 4];
       double code = word >> (4 * r + slot % 2 * 16) & 15u;
       std::uint32_t pair = a.scales[at * 8 + g];
       if (is_short) {
@@ -500,12 +519,12 @@ std::vector<Product> make_products(int short_share) {
   return products;
 }
 
-template <int Depth, int Strips, int Warps, int Tiles, Mode kMode, bool kShort>
+template <int Depth, int Strips, int Warps, int Tiles, Mode kMode, int kLayout>
 void launch(Product product, cudaStream_t stream) {
   Args& a = product.args;
   a.cuts = Strips == 2 ? product.shape.cuts_of_two : product.shape.cuts;
   if (Warps == 24 && a.cuts > 4) a.cuts = a.cuts == 5 ? 8 : 12;
-  auto kernel = strips_kernel<Depth, Strips, Warps, Tiles, kMode, kShort>;
+  auto kernel = strips_kernel<Depth, Strips, Warps, Tiles, kMode, kLayout>;
   const int ctas = 132;
   const int most = (a.strips + ctas / a.parts - 1) / (ctas / a.parts) + 1;
   const int bytes = a.chunks / a.parts * kChunkX + most * a.cuts * 1024;
@@ -529,9 +548,10 @@ void launch(Product product, cudaStream_t stream) {
 
 using Launch = void (*)(Product, cudaStream_t);
 
-void check(const std::vector<Product>& products, Launch run, const char* name, int tokens) {
+void check(std::vector<Product> products, Launch run, const char* name, int tokens, int layout) {
   for (std::size_t i = 0; i < std::size(kShapes); ++i) {
-    const Product& p = products[i];
+    Product& p = products[i];
+    p.args.layout = layout;
     const int columns = p.shape.columns;
     CHECK(cudaMemset(p.args.out, 0xff, sizeof(float) * kTokens * columns * p.shape.parts));
     run(p, nullptr);
@@ -589,8 +609,9 @@ double graph_us(const std::vector<Product>& products, Launch run, int only) {
   return best * 1000.0 / kBlocks;
 }
 
-void measure(const std::vector<Product>& products, const char* name, Launch run, int tokens) {
-  if (tokens > 0) check(products, run, name, tokens);
+void measure(const std::vector<Product>& products, const char* name, Launch run, int tokens,
+             int layout) {
+  if (tokens > 0) check(products, run, name, tokens, layout);
   std::printf("%-44s block %6.1f us |", name, graph_us(products, run, -1));
   for (int i = 0; i < 4; ++i) {
     std::printf(" %s %5.1f", kShapes[i].name, graph_us(products, run, i));
@@ -601,34 +622,36 @@ void measure(const std::vector<Product>& products, const char* name, Launch run,
 
 }  // namespace
 
-// tokens: 8 a tile; checked where the results are those of the product.
-#define VARIANT(d, s, w, t, mode, is_short)                                            \
-  measure(products, "depth " #d ", strips " #s ", warps " #w ", tiles " #t ", " #mode, \
-          launch<d, s, w, t, Mode::mode, is_short>, Mode::mode == Mode::kFull ? t * 8 : 0)
+// Checked where the results are those of the product.
+#define VARIANT(d, s, w, t, mode, layout)                                                          \
+  measure(products, "depth " #d ", strips " #s ", warps " #w ", tiles " #t ", " #mode " " #layout, \
+          launch<d, s, w, t, Mode::mode, layout>, Mode::mode == Mode::kFull ? t * 8 : 0, layout)
 
 int main() {
   {
     std::printf("4 bits, groups of 128\n");
     const std::vector<Product> products = make_products(0);
-    VARIANT(2, 1, 16, 2, kFull, false);
-    VARIANT(3, 1, 16, 2, kFull, false);
-    VARIANT(4, 1, 16, 2, kFull, false);
-    VARIANT(1, 2, 16, 2, kFull, false);
-    VARIANT(2, 2, 16, 2, kFull, false);
-    VARIANT(2, 1, 24, 2, kFull, false);
-    VARIANT(3, 1, 16, 1, kFull, false);
-    VARIANT(2, 2, 16, 1, kFull, false);
-    VARIANT(3, 1, 16, 2, kNoScales, false);
-    VARIANT(3, 1, 16, 2, kNoProducts, false);
-    VARIANT(3, 1, 16, 2, kCodesOnly, false);
-    VARIANT(2, 2, 16, 2, kCodesOnly, false);
+    VARIANT(2, 1, 16, 2, kFull, kWhole);
+    VARIANT(3, 1, 16, 2, kFull, kWhole);
+    VARIANT(4, 1, 16, 2, kFull, kWhole);
+    VARIANT(1, 2, 16, 2, kFull, kWhole);
+    VARIANT(2, 2, 16, 2, kFull, kWhole);
+    VARIANT(2, 1, 24, 2, kFull, kWhole);
+    VARIANT(3, 1, 16, 2, kFull, kUnits);
+    VARIANT(2, 2, 16, 2, kFull, kUnits);
+    VARIANT(3, 1, 16, 1, kFull, kWhole);
+    VARIANT(2, 2, 16, 1, kFull, kWhole);
+    VARIANT(3, 1, 16, 2, kNoScales, kWhole);
+    VARIANT(3, 1, 16, 2, kNoProducts, kWhole);
+    VARIANT(3, 1, 16, 2, kCodesOnly, kWhole);
+    VARIANT(2, 2, 16, 2, kCodesOnly, kWhole);
   }
   {
     std::printf("16 %% of the slots of 5 bits in groups of 32\n");
     const std::vector<Product> products = make_products(16);
-    VARIANT(3, 1, 16, 2, kFull, true);
-    VARIANT(2, 2, 16, 2, kFull, true);
-    VARIANT(2, 1, 24, 2, kFull, true);
+    VARIANT(3, 1, 16, 2, kFull, kWithShort);
+    VARIANT(2, 2, 16, 2, kFull, kWithShort);
+    VARIANT(2, 1, 24, 2, kFull, kWithShort);
   }
   return 0;
 }
