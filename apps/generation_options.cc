@@ -24,6 +24,12 @@ void add_tokens(const std::vector<std::string>& given, bool behind, std::vector<
   add_texts(given, behind, pieces);
 }
 
+void need_texts(const char* flag, const std::vector<std::string>& given) {
+  for (const std::string& text : given) {
+    if (text.empty()) fail_usage("{}: the text is empty", flag);
+  }
+}
+
 std::vector<std::string> split_at_commas(std::string_view list) {
   std::vector<std::string> parts;
   while (true) {
@@ -73,18 +79,10 @@ SamplingParams GenerationOptions::resolve(const SamplingParams& of_model) const 
 Request GenerationOptions::request(const SamplingParams& of_model) const {
   if (max_tokens < 0) fail_usage("-n: {} should be a number of tokens, 1 or more", max_tokens);
   if (min_tokens < 0) fail_usage("--min-tokens: {} should be 0 or more", min_tokens);
-  for (const std::string& stop : stops) {
-    if (stop.empty()) fail_usage("--stop: the text is empty");
-  }
-  for (const std::string& text : banned) {
-    if (text.empty()) fail_usage("--ban: the text is empty");
-  }
-  for (const std::string& text : banned_tokens) {
-    if (text.empty()) fail_usage("--ban-token: the text is empty");
-  }
-  for (const std::string& text : allowed_tokens) {
-    if (text.empty()) fail_usage("--allow-token: the text is empty");
-  }
+  need_texts("--stop", stops);
+  need_texts("--ban", banned);
+  need_texts("--ban-token", banned_tokens);
+  need_texts("--allow-token", allowed_tokens);
   Request request;
   request.sampling = resolve(of_model);
   request.constraint = constraint.spec();

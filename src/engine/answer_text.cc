@@ -80,9 +80,11 @@ std::string AnswerText::push(std::int32_t id) {
   std::string certain = filter_.push(text);
   if (!bans_) return certain;
   marks_.back().text = text;
-  const int byte = byte_token_value(tokenizer_.id_to_token(id));
   BanFilter::Silent said{.is_part = silent, .is_left_out = text.empty() && is_left_out};
-  if (silent && byte >= 0) said.byte = static_cast<char>(byte);
+  if (silent) {
+    const int byte = byte_token_value(tokenizer_.id_to_token(id));
+    if (byte >= 0) said.byte = static_cast<char>(byte);
+  }
   bans_->push(text, said);
   banned_ = bans_before(filter_);
   if (!banned_) {

@@ -487,8 +487,10 @@ std::optional<EngineClock::time_point> EngineCore::next_deadline() const {
     if (deadline && (!next || *deadline < *next)) next = deadline;
   }
   // Whoever gives pages back wakes the engine, unless there was no memory for that.
-  const auto soon = EngineClock::now() + std::chrono::seconds(1);
-  if (!lent_.empty() && (!next || soon < *next)) next = soon;
+  if (!lent_.empty()) {
+    const auto soon = EngineClock::now() + std::chrono::seconds(1);
+    next = next ? std::min(*next, soon) : soon;
+  }
   return next;
 }
 

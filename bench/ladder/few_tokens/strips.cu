@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "backend/cuda/device/bulk_copy.cuh"
+#include "backend/cuda/device/mma.cuh"
 
 namespace {
 
@@ -84,14 +85,6 @@ __device__ __forceinline__ uint2 load_once(const uint2* from) {
                : "=r"(v.x), "=r"(v.y)
                : "l"(from));
   return v;
-}
-__device__ __forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
-                                    std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 #endif
@@ -208,8 +201,8 @@ struct Walk {
         if constexpr (kMode == Mode::kNoProducts) {
           mix ^= r[0] + r[1] + r[2] + r[3] + b.x + b.y + b.z + b.w;
         } else {
-          mma(sums[s][0], r, b.x, b.y);
-          if constexpr (Tiles == 2) mma(sums[s][1], r, b.z, b.w);
+          bl::cuda::mma_16x8x16(sums[s][0], r, b.x, b.y);
+          if constexpr (Tiles == 2) bl::cuda::mma_16x8x16(sums[s][1], r, b.z, b.w);
         }
       }
     }
@@ -243,8 +236,8 @@ struct Walk {
               ((w & 0x00f000f0u) | (h & 0xff0fff0fu)) & 0x01f001f0u,
               ((high & 0x000f000fu) | ((h << 2) & 0xfff0fff0u)) & 0x001f001fu,
               ((high & 0x00f000f0u) | ((h << 2) & 0xff0fff0fu)) & 0x01f001f0u};
-          mma(sums[0], r, b.x, b.y);
-          if constexpr (Tiles == 2) mma(sums[1], r, b.z, b.w);
+          bl::cuda::mma_16x8x16(sums[0], r, b.x, b.y);
+          if constexpr (Tiles == 2) bl::cuda::mma_16x8x16(sums[1], r, b.z, b.w);
         }
         add(totals[s], sums, u == 0 ? scales.x : u == 1 ? scales.y : u == 2 ? scales.z : scales.w);
       }
