@@ -47,7 +47,7 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool longes
     const std::uint32_t value = value_of(units_[node]);
     if (value >= replacements_.size()) continue;
     // An index into the middle of a character can only come from a damaged file.
-    if ((static_cast<unsigned char>(replacements_[value]) & 0xc0) == 0x80) continue;
+    if (is_continuation(replacements_[value])) continue;
     found = Match{i + 1, std::string_view(replacements_.c_str() + value)};
     if (!longest) break;
   }

@@ -50,7 +50,7 @@ std::size_t ascii_run(std::string_view bytes, std::size_t offset) {
 
 CodePoint code_point_before(std::string_view text, std::size_t end) {
   std::size_t begin = end - 1;
-  while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80) --begin;
+  while (begin > 0 && is_continuation(text[begin])) --begin;
   return code_point_at(text, begin);
 }
 
@@ -75,7 +75,7 @@ void append_utf8(char32_t value, std::string& out) {
 
 std::size_t count_code_points(std::string_view text) {
   std::size_t count = 0;
-  for (const char c : text) count += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  for (const char c : text) count += is_continuation(c) ? 0 : 1;
   return count;
 }
 

@@ -8,6 +8,7 @@
 #include "text/jinja/operations.h"
 #include "text/jinja/python_text.h"
 #include "text/jinja/scope.h"
+#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {
@@ -168,9 +169,7 @@ Value slice_text(Runtime& rt, const Value& object, const Bounds& bounds, std::si
   std::vector<std::uint32_t> offsets;
   offsets.reserve(length + 1);
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) {
-      offsets.push_back(static_cast<std::uint32_t>(i));
-    }
+    if (!is_continuation(text[i])) offsets.push_back(static_cast<std::uint32_t>(i));
   }
   offsets.push_back(static_cast<std::uint32_t>(text.size()));
   std::string out;

@@ -10,6 +10,7 @@
 #include "text/jinja/number.h"
 #include "text/jinja/python_text.h"
 #include "text/jinja/text_form.h"
+#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {
@@ -362,11 +363,8 @@ std::optional<std::size_t> length_of(const Value& value) {
   switch (value.kind) {
     case Kind::kUndefined:
       return 0;
-    case Kind::kString: {
-      std::size_t count = 0;
-      for (const char c : value.str()) count += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-      return count;
-    }
+    case Kind::kString:
+      return count_code_points(value.str());
     case Kind::kTuple:
     case Kind::kList:
       return value.size;
