@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "sample/grammar_library.h"
 #include "sample/regex_dialect.h"
+#include "text/utf8.h"
 
 namespace bl {
 namespace {
@@ -85,7 +86,7 @@ std::string one_line(std::string message) {
   constexpr std::size_t kShown = 300;
   if (message.size() > kShown) {
     std::size_t cut = kShown;
-    while (cut > 0 && (static_cast<unsigned char>(message[cut]) & 0xc0) == 0x80) --cut;
+    while (cut > 0 && is_continuation(message[cut])) --cut;
     message = message.substr(0, cut) + "…";
   }
   return message.empty() ? "it is malformed" : message;
