@@ -22,23 +22,23 @@ namespace bl::cuda {
 inline constexpr int kDigitBits = 14;
 
 // What a token is made of: 128 bytes a unit. First its slots as floats, in the order of
-// fragment_place; then, where these were, 96 bytes of digits: four columns of the lower half of B,
-// a word a lane t each, then columns 2 and 3 of the upper half; byte 2e + r of a word is the slot
-// 16s + 8r + 2t + e. Behind the digits of a chunk's first unit, what they are worth.
+// fragment_place; then, where these were, digits in the order of the B operand: column n (of four),
+// lane t at 8 (4n + t), the word of the upper half of k and that of the lower; byte 2e + r of a
+// word is the slot 16s + 8r + 2t + e. Behind all units, what the digits of chunks are worth: 16
+// bytes a unit, those of a chunk's first one.
 inline constexpr int kInputUnitBytes = kUnitSlots * static_cast<int>(sizeof(float));
-inline constexpr int kColumnBytes = 16;
-inline constexpr int kUpperHalf = 4 * kColumnBytes;
+inline constexpr int kColumnBytes = 32;
 
 struct ChunkWorth {
   float unit[2];  // of a number of the slots s, times their code's 16
   float sum[2];   // Σx of the chunk; zero for s = 1
-  static constexpr int kAt = 6 * kColumnBytes;
-  // A lane's: {unit[t], sum[t]}.
-  __device__ __forceinline__ static float2 of_lane(const std::byte* unit, int lane) {
-    return reinterpret_cast<const float2*>(unit + kAt)[lane % 2];
+  static constexpr int kBytes = 16;
+  // A lane's: {unit[t], sum[t]}. `worth`: of the chunk's first unit.
+  __device__ __forceinline__ static float2 of_lane(const std::byte* worth, int lane) {
+    return reinterpret_cast<const float2*>(worth)[lane % 2];
   }
-  __device__ __forceinline__ void store(std::byte* to) const {
-    *reinterpret_cast<float4*>(to + kAt) = make_float4(unit[0], sum[0], unit[1], sum[1]);
+  __device__ __forceinline__ void store(std::byte* worth) const {
+    *reinterpret_cast<float4*>(worth) = make_float4(unit[0], sum[0], unit[1], sum[1]);
   }
 };
 
@@ -159,22 +159,16 @@ class DigitReader {
  public:
   // `first_unit`: of the chunk.
   __device__ __forceinline__ DigitReader(const std::byte* first_unit, int lane)
-      : lower_(first_unit + lane / 4 % 4 * kColumnBytes + lane % 4 * 4),
-        upper_(first_unit + kUpperHalf + lane / 4 % 2 * kColumnBytes + lane % 4 * 4),
-        mask_(lane / 8 % 2 != 0 ? 0xffffffffu : 0) {}
+      : from_(first_unit + lane % 16 * 8) {}
   __device__ __forceinline__ void operands(int unit, std::uint32_t& b0, std::uint32_t& b1) const {
-    b0 = *reinterpret_cast<const std::uint32_t*>(lower_ + unit * kInputUnitBytes);
-    b1 = *reinterpret_cast<const std::uint32_t*>(upper_ + unit * kInputUnitBytes) & mask_;
+    const uint2 both = *reinterpret_cast<const uint2*>(from_ + unit * kInputUnitBytes);
+    b0 = both.y;
+    b1 = both.x;
   }
-  __device__ __forceinline__ void advance(int units) {
-    lower_ += units * kInputUnitBytes;
-    upper_ += units * kInputUnitBytes;
-  }
+  __device__ __forceinline__ void advance(int units) { from_ += units * kInputUnitBytes; }
 
  private:
-  const std::byte* lower_;
-  const std::byte* upper_;
-  std::uint32_t mask_;
+  const std::byte* from_;
 };
 
 // The codes of a chunk, plane by plane.
@@ -199,13 +193,15 @@ enum class Begin {
   kCleared,  // they hold something already
   kJoined,   // a first step that goes on in the loop of all others
   kApart,    // and has a loop of its own, so that short groups advance nothing
+  kWhole,    // the same, and a chunk of full length has no loop: where there is no other code
 };
 // In kernels of these widths. Mixes from four bits on have the most code.
 template <int kBits, WidthSet kWidths>
-inline constexpr Begin kBeginOf = has_width(kWidths, 4) && has_width(kWidths, 5)
+inline constexpr Begin kBeginOf = kWidths == width_set({4}) ? Begin::kWhole
+                                  : has_width(kWidths, 4) && has_width(kWidths, 5)
                                       ? (kBits == 4 ? Begin::kCleared : Begin::kJoined)
-                                  : kBits == 4 && kWidths != width_set({4}) ? Begin::kCleared
-                                                                            : Begin::kApart;
+                                  : kBits == 4 ? Begin::kCleared
+                                               : Begin::kApart;
 
 // sums = codes of one plane · digits, or += where they are cleared; a strip's units are
 // `unit_stride` bytes apart. Strips: at most one more than there are.
@@ -237,8 +233,16 @@ __device__ __forceinline__ void add_plane(const ChunkPlanes& codes, int offset, 
     for (int i = 0; i < Strips; ++i) from[i] += units * unit_stride;
   };
   int left = codes.units;
+  if constexpr (kBegin == Begin::kWhole) {
+    if (left == kMaxChunkUnits) {
+      add(0, std::true_type{});
+#pragma unroll
+      for (int u = 1; u < kMaxChunkUnits; ++u) add(u);
+      return;
+    }
+  }
   const bool in_pairs = left % 2 == 0;  // else a small group, or the rest of one
-  if constexpr (kBegin == Begin::kApart) {
+  if constexpr (kBegin == Begin::kApart || kBegin == Begin::kWhole) {
     add(0, std::true_type{});
     if (in_pairs) {
       add(1);

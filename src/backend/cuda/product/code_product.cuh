@@ -316,6 +316,20 @@ struct GptqScales {
   }
 };
 
+// GptqScales of kGptq alone.
+struct PlainGptqScales {
+  __device__ static constexpr int bytes(ScaleKind) { return scale_bytes(ScaleKind::kGptq); }
+  float zero;
+  float factor;
+  __device__ __forceinline__ PlainGptqScales(const CodeMatrixView& m, const Chunk&, int,
+                                             float times)
+      : zero(static_cast<float>(m.zero)), factor(times) {}
+  __device__ __forceinline__ LaneScales of(const std::byte* scales, int lane) const {
+    const float2 halves = __half22float2(reinterpret_cast<const __half2*>(scales)[lane / 4]);
+    return {{halves.x * factor, halves.y * factor}, {zero, zero}};
+  }
+};
+
 // totals += scale · (sums − zero · Σx) of one strip of a chunk.
 template <int Strips, int Tiles>
 __device__ __forceinline__ void apply_scales(const LaneScales& scales, int strip,

@@ -57,7 +57,10 @@ struct ProductArgs {
   const float* x = nullptr;             // [tokens, in], where the product prepares them itself
   std::int64_t x_stride = 0;
   int in = 0;
-  int gather_bytes = 0;  // of shared memory, of what a CTA makes of its input for a gather
+  // Of shared memory, of what a CTA makes of its input for a gather, and where within it digits'
+  // worth begins.
+  int gather_bytes = 0;
+  int worth_at = 0;
   InputNorm norm;
   float multiplier = 1.0f;
   bool accumulate = false;

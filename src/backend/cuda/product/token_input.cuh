@@ -95,15 +95,18 @@ struct RowSums {
   float squares[Tokens][kProductWarps];
 };
 
-// Of a gather.
-BL_HD constexpr int gather_bytes(int units) { return units * kInputUnitBytes; }
+// Of a gather: digits, then what they are worth.
+BL_HD constexpr int gather_bytes(int units) {
+  return units * (kInputUnitBytes + ChunkWorth::kBytes);
+}
 
 // A run of chunks on its way to digits, which share one power of two: a lane has four slots.
 class RunDigits {
  public:
-  // `run`: a DigitRun. `input`: of unit 0.
-  __device__ __forceinline__ RunDigits(std::byte* input, std::uint32_t run)
+  // `run`: a DigitRun. `input`, `worth`: of unit 0.
+  __device__ __forceinline__ RunDigits(std::byte* input, std::byte* worth, std::uint32_t run)
       : first_unit_(input + (run & 0xffffu) * kInputUnitBytes),
+        first_worth_(worth + (run & 0xffffu) * ChunkWorth::kBytes),
         chunk_units_(static_cast<int>(run >> 24)),
         units_(static_cast<int>(run >> 16 & 0xffu)),
         live_(lane_index() / 8 < units_) {
@@ -129,11 +132,15 @@ class RunDigits {
   }
   // Where all lanes' slots have been read.
   __device__ __forceinline__ void store() const {
-    const int s = lane_index() % 2;
-    std::byte* words = unit() + lane_index() % 8 / 2 * 4;
     if (live_) {
-      store_digits(words + s * 2 * kColumnBytes, s == 0 ? factor_ : -factor_);
-      if (s != 0) store_digits(words + kUpperHalf, factor_);
+      const bool upper = lane_index() % 2 != 0;  // the slots s = 1
+      std::byte* words = unit() + (upper ? 2 * kColumnBytes : 0) + lane_index() % 8 / 2 * 8;
+      const float lower_factor = upper ? -factor_ : factor_;
+      uint2 high = {bytes(1, factor_, 128.0f), bytes(1, lower_factor, 128.0f)};
+      uint2 low = {bytes(0, factor_, 0.0f), bytes(0, lower_factor, 0.0f)};
+      if (!upper) high.x = low.x = 0;
+      *reinterpret_cast<uint2*>(words) = high;
+      *reinterpret_cast<uint2*>(words + kColumnBytes) = low;
     }
     if (units_ == chunk_units_) {
       if (lane_index() == 0) store_worth(sum_of_all_);
@@ -153,16 +160,12 @@ class RunDigits {
   // Of a chunk, by a lane of its first unit.
   __device__ __forceinline__ void store_worth(int sum) const {
     const ChunkWorth all{{worth_, worth_ * 0.0625f}, {worth_ * static_cast<float>(sum), 0.0f}};
-    all.store(unit());
+    all.store(first_worth_ + lane_index() / 8 * ChunkWorth::kBytes);
   }
   static constexpr float kWhole = 12582912.0f;  // 1.5 · 2^23: has no bits behind the point
   // x · factor to the nearest number, and `more`, as the lower bits of that float.
   __device__ __forceinline__ std::uint32_t number(int j, float factor, float more) const {
     return __float_as_uint(fmaf(x_[j], factor, kWhole + more));
-  }
-  __device__ __forceinline__ void store_digits(std::byte* words, float factor) const {
-    *reinterpret_cast<std::uint32_t*>(words) = bytes(1, factor, 128.0f);
-    *reinterpret_cast<std::uint32_t*>(words + kColumnBytes) = bytes(0, factor, 0.0f);
   }
   __device__ __forceinline__ std::byte* unit() const {
     return first_unit_ + lane_index() / 8 * kInputUnitBytes;
@@ -175,6 +178,7 @@ class RunDigits {
     return __byte_perm(lower, upper, 0x5410);
   }
   std::byte* first_unit_;
+  std::byte* first_worth_;
   float x_[4] = {};  // in the order of bytes: slot 8r + 2t + e at 2e + r
   float factor_ = 0.0f;
   float worth_ = 0.0f;
@@ -194,13 +198,13 @@ class OwnRuns {
     const int mine = base + warp_index() + lane_index() * kProductWarps;
     if (mine < m.run_count) run_ = __ldg(reinterpret_cast<const std::uint32_t*>(m.runs) + mine);
   }
-  // They become digits; `input`: of the token. Code that runs a few times: the shorter, the
-  // sooner it is there.
-  __device__ __forceinline__ void make_digits(std::byte* input) const {
+  // They become digits; `input`, `worth`: of the token. Code that runs a few times: the shorter,
+  // the sooner it is there.
+  __device__ __forceinline__ void make_digits(std::byte* input, std::byte* worth) const {
     const int count = min(left_, 32);
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
-      RunDigits run(input, __shfl_sync(kAllLanes, run_, i));
+      RunDigits run(input, worth, __shfl_sync(kAllLanes, run_, i));
       run.find_worth();
       __syncwarp();
       run.store();
@@ -219,6 +223,7 @@ struct OwnInput {
   int end_matrix = 0;
   std::byte* digits = nullptr;  // [tokens][gathers][bytes]
   int bytes = 0;
+  int worth_at = 0;      // within a gather's bytes
   int token_stride = 0;  // bytes of all gathers
 
   __device__ __forceinline__ std::byte* of(const ProductMatrix& m) const {
@@ -297,7 +302,10 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
 #pragma unroll 1
     for (int next = 32 * kProductWarps;; next += 32 * kProductWarps) {
 #pragma unroll 1
-      for (int n = 0; n < Tokens; ++n) runs.make_digits(to.of(m) + n * to.token_stride);
+      for (int n = 0; n < Tokens; ++n) {
+        std::byte* input = to.of(m) + n * to.token_stride;
+        runs.make_digits(input, input + to.worth_at);
+      }
       if (next >= m.view.run_count) break;
       runs = OwnRuns(m.view, next);
     }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/warp_reduce.cuh"
@@ -66,12 +67,17 @@ __device__ __forceinline__ void find_matrices(const ProductArgs& args, int begin
   }
 }
 
-// totals += this warp's chunks of the piece, see multiply_piece. `token_stride`: bytes to the
-// second token's digits.
+struct TokenStrides {
+  int token;  // bytes to the second token's digits
+  int worth;  // from a gather's digits to their worth
+};
+
+// totals += this warp's chunks of the piece, see multiply_piece.
 template <class Scales, WidthSet kWidths, int Strips, int Tokens>
 __device__ __forceinline__ void multiply_token_piece(const CodeMatrixView& m,
-                                                     const PieceView& piece, int token_stride,
-                                                     int& next, LaneTotals<Tokens>& totals) {
+                                                     const PieceView& piece,
+                                                     const TokenStrides& strides, int& next,
+                                                     LaneTotals<Tokens>& totals) {
   const int lane = lane_index();
   constexpr int kOwn = kOwnStrips<Tokens, Strips>;
   int scales_at[kOwn];
@@ -81,8 +87,8 @@ __device__ __forceinline__ void multiply_token_piece(const CodeMatrixView& m,
     scales_at[p] = min(strip, piece.strips - 1) * piece.scale_stride;
   }
   // Of the token in this lane's column of B, and in its columns of the sums.
-  const int column_token = Tokens == 1 ? 0 : lane / 16 * token_stride;
-  const int sum_token = Tokens == 1 ? 0 : lane % 4 / 2 * token_stride;
+  const int column_token = Tokens == 1 ? 0 : lane / 16 * strides.token;
+  const int sum_token = Tokens == 1 ? 0 : lane % 4 / 2 * strides.token;
   for (; next < piece.chunks; next += kProductWarps) {
     Chunk chunk;
     *reinterpret_cast<uint4*>(&chunk) = piece.chunk_words[next];
@@ -93,7 +99,8 @@ __device__ __forceinline__ void multiply_token_piece(const CodeMatrixView& m,
         {piece.codes + chunk.offset * unit_bytes(1), piece.code_stride, piece.strips, chunk.units},
         DigitReader(input + column_token, lane), sums);
     const Scales scales(m, chunk, lane, 1.0f);
-    const float2 worth = ChunkWorth::of_lane(input + sum_token, lane);
+    const float2 worth = ChunkWorth::of_lane(
+        piece.fragments + strides.worth + chunk.first_unit * ChunkWorth::kBytes + sum_token, lane);
     const std::byte* at = piece.scales + chunk.group * Scales::bytes(m.kind);
 #pragma unroll
     for (int p = 0; p < kOwn; ++p) {
@@ -171,13 +178,13 @@ class TokenMultiplier {
     matrix_ = piece.matrix;
     const CodeMatrixView& m = args.matrices[piece.matrix].view;
     if ((piece.flags & kEndsStrips) != 0) ask_for_earlier(args, piece.matrix, waiting);
-    const int stride = input.token_stride;
+    const TokenStrides strides{input.token_stride, input.worth_at};
     if (piece.strips <= 2) {
-      multiply_token_piece<Scales, kWidths, 2, Tokens>(m, piece, stride, next, totals_);
+      multiply_token_piece<Scales, kWidths, 2, Tokens>(m, piece, strides, next, totals_);
     } else if (piece.strips == 3) {
-      multiply_token_piece<Scales, kWidths, 3, Tokens>(m, piece, stride, next, totals_);
+      multiply_token_piece<Scales, kWidths, 3, Tokens>(m, piece, strides, next, totals_);
     } else {
-      multiply_token_piece<Scales, kWidths, kSlotStrips, Tokens>(m, piece, stride, next, totals_);
+      multiply_token_piece<Scales, kWidths, kSlotStrips, Tokens>(m, piece, strides, next, totals_);
     }
   }
   // What results are added to, on its way while the group's last entry is multiplied.
@@ -235,7 +242,7 @@ __device__ __forceinline__ void copy_tables(const ProductArgs& args, std::byte* 
 #endif
 }
 
-template <bool kGptq, WidthSet kWidths, int Tokens>
+template <class Scales, WidthSet kWidths, int Tokens>
 __global__ void __launch_bounds__(kThreads, 1)
     token_product_kernel(const __grid_constant__ Launch launch) {
   extern __shared__ __align__(128) std::byte memory[];
@@ -267,9 +274,9 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
   input.bytes = args.gather_bytes;
   input.token_stride = launch.token_stride;
+  input.worth_at = args.worth_at;
   find_matrices(args, begin, end, input);
   make_token_input<Tokens>(args, input, shared.row_sums, shared.factors);
-  using Scales = std::conditional_t<kGptq, GptqScales, ExlScales>;
   TokenMultiplier<Scales, kWidths, Tokens>(shared, ring).run(args, input, tables);
 }
 
@@ -277,6 +284,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 struct Layout {
   TokenRingShape ring;
   int gather_bytes = 0;
+  int worth_at = 0;
   int token_stride = 0;
   int tables_at = 0;
   int ring_at = 0;
@@ -316,6 +324,7 @@ Layout lay_out(const DeviceFacts& facts, const ProductArgs& args, const StripSha
     chunks += matrix.view.chunk_count;
   }
   layout.gather_bytes = gather_bytes(units);
+  layout.worth_at = units * kInputUnitBytes;
   layout.token_stride = gathers * layout.gather_bytes;
   const std::size_t fixed = args.tokens == 1 ? sizeof(Shared<1>) : sizeof(Shared<2>);
   layout.tables_at =
@@ -360,19 +369,25 @@ TokenPlan plan_of(const StripShares& shares, std::span<const CodeWeights* const>
 
 using TokenKernel = void (*)(Launch);
 
-template <bool kGptq, int Tokens>
-TokenKernel kernel_of_tokens(WidthSet widths) {
+template <class Scales, int Tokens>
+TokenKernel kernel_of_scales(WidthSet widths) {
+  constexpr bool kGptq = !std::is_same_v<Scales, ExlScales>;
   return with_width_set<kGptq>(widths, [&]<WidthSet kWidths>() -> TokenKernel {
-    return token_product_kernel<kGptq, kWidths, Tokens>;
+    return token_product_kernel<Scales, kWidths, Tokens>;
   });
 }
 
-TokenKernel kernel_of(const ProductArgs& args, WidthSet widths) {
-  const bool one = args.tokens == 1;
+template <int Tokens>
+TokenKernel kernel_of_tokens(const ProductArgs& args) {
+  const WidthSet widths = widths_of(args);
   if (args.matrices[0].view.kind == ScaleKind::kExl2) {
-    return one ? kernel_of_tokens<false, 1>(widths) : kernel_of_tokens<false, 2>(widths);
+    return kernel_of_scales<ExlScales, Tokens>(widths);
   }
-  return one ? kernel_of_tokens<true, 1>(widths) : kernel_of_tokens<true, 2>(widths);
+  const auto* end = args.matrices + args.count;
+  const bool plain = std::all_of(
+      args.matrices, end, [](const ProductMatrix& m) { return m.view.kind == ScaleKind::kGptq; });
+  return plain ? kernel_of_scales<PlainGptqScales, Tokens>(widths)
+               : kernel_of_scales<GptqScales, Tokens>(widths);
 }
 
 }  // namespace
@@ -398,12 +413,14 @@ void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares&
   Launch launch_args{args,           plan_of(shares, weights), layout.ring, layout.tables_at,
                      layout.ring_at, layout.token_stride};
   launch_args.args.gather_bytes = layout.gather_bytes;
+  launch_args.args.worth_at = layout.worth_at;
   int chunks = 0;
   for (int i = 0; i < args.count; ++i) {
     launch_args.args.matrices[i].chunks_at = chunks * static_cast<int>(sizeof(Chunk));
     chunks += args.matrices[i].view.chunk_count;
   }
-  const TokenKernel kernel = kernel_of(args, widths_of(args));
+  const TokenKernel kernel =
+      args.tokens == 1 ? kernel_of_tokens<1>(args) : kernel_of_tokens<2>(args);
   BL_CUDA_CHECK(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes));
   launch(shape_of(ctx, dim3(static_cast<unsigned>(shares.ctas)), kThreads,
