@@ -120,7 +120,7 @@ class Rounds {
   bool upper_adds_;
 };
 
-template <int Tiles, bool kGptq, WidthSet kWidths, int Strips>
+template <int Tiles, ScaleKind kKind, WidthSet kWidths, int Strips>
 class HeldCta {
  public:
   using Memory = Shared<Tiles, Strips>;
@@ -160,7 +160,7 @@ class HeldCta {
   }
 
   __device__ __forceinline__ void run() {
-    HeldWarp<Tiles, kGptq, kWidths, Strips> warp(shared_.tables[warp_index()]);
+    HeldWarp<Tiles, kKind, kWidths, Strips> warp(shared_.tables[warp_index()]);
     int slot = 0;
     // The same code asks for the strips that fill the ring first, and adds up the last sums.
 #pragma unroll 1
@@ -202,9 +202,9 @@ class HeldCta {
     }
   }
 
-  __device__ __forceinline__ void open_first(HeldWarp<Tiles, kGptq, kWidths, Strips>& warp) {
+  __device__ __forceinline__ void open_first(HeldWarp<Tiles, kKind, kWidths, Strips>& warp) {
     const ProductArgs& args = launch_.args;
-    if constexpr (!kGptq) {
+    if constexpr (kKind == ScaleKind::kExl2) {
       const int matrix = lane_index() / kPlaces;
       shared_.group_scales[matrix][warp_index()][lane_index() % kPlaces] = group_scale_;
       __syncwarp();
@@ -219,7 +219,7 @@ class HeldCta {
     load(warp, open_);
   }
 
-  __device__ __forceinline__ void multiply(HeldWarp<Tiles, kGptq, kWidths, Strips>& warp, int i,
+  __device__ __forceinline__ void multiply(HeldWarp<Tiles, kKind, kWidths, Strips>& warp, int i,
                                            int slot) {
     const int matrix = shared_.strips[i].matrix();
     if (matrix != open_) {
@@ -306,12 +306,14 @@ class HeldCta {
   __device__ __forceinline__ void ask_for_scales(const std::byte* scales, int matrix,
                                                  std::uint32_t to) {
     const std::uint32_t* places = shared_.scale_places[matrix][warp_index()];
-    if constexpr (!kGptq) {
+    if constexpr (kKind == ScaleKind::kExl2) {
       const std::uint32_t at = places[lane_index() % kPlaces];
       copy_eight_if(lane_index() < kPlaces, to + lane_index() * 8, scales + at, read_once());
       return;
     }
-    const int eights = scale_bytes(launch_.args.matrices[matrix].view.kind) / 8;
+    const ScaleKind kind =
+        kKind == ScaleKind::kGptq ? kKind : launch_.args.matrices[matrix].view.kind;
+    const int eights = scale_bytes(kind) / 8;
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
       const int e = lane_index() + k * 32;
@@ -321,11 +323,11 @@ class HeldCta {
     }
   }
 
-  __device__ __forceinline__ void open(HeldWarp<Tiles, kGptq, kWidths, Strips>& warp, int matrix) {
+  __device__ __forceinline__ void open(HeldWarp<Tiles, kKind, kWidths, Strips>& warp, int matrix) {
     warp.open(launch_.args.matrices[matrix].view, shared_.quads[matrix][warp_index()],
               shared_.group_scales[matrix][warp_index()]);
   }
-  __device__ __forceinline__ void load(HeldWarp<Tiles, kGptq, kWidths, Strips>& warp, int matrix) {
+  __device__ __forceinline__ void load(HeldWarp<Tiles, kKind, kWidths, Strips>& warp, int matrix) {
     const ProductArgs& args = launch_.args;
     const ProductMatrix& m = args.matrices[matrix];
     const HeldQuad* quads = shared_.quads[matrix][warp_index()];
@@ -450,13 +452,13 @@ class HeldCta {
 
 #endif
 
-template <int Tiles, bool kGptq, WidthSet kWidths, int Strips>
+template <int Tiles, ScaleKind kKind, WidthSet kWidths, int Strips>
 __global__ void __launch_bounds__(kThreads, 1)
     held_product_kernel(const __grid_constant__ Launch launch) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::byte memory[];
   allow_next();
-  HeldCta<Tiles, kGptq, kWidths, Strips> cta(
+  HeldCta<Tiles, kKind, kWidths, Strips> cta(
       launch, *reinterpret_cast<Shared<Tiles, Strips>*>(memory), memory);
   cta.begin();
   cta.run();
@@ -491,21 +493,31 @@ bool lay_out(std::size_t bytes, Launch& launch) {
 
 using HeldKernel = void (*)(Launch);
 
-template <int Tiles, bool kGptq, int Strips>
-HeldKernel kernel_of(WidthSet widths) {
+template <int Tiles, ScaleKind kKind, int Strips>
+HeldKernel kernel_of_kind(WidthSet widths) {
+  constexpr bool kGptq = kKind != ScaleKind::kExl2;
   return with_width_set<kGptq>(widths, [&]<WidthSet kWidths>() -> HeldKernel {
-    return held_product_kernel<Tiles, kGptq, kWidths, Strips>;
+    return held_product_kernel<Tiles, kKind, kWidths, Strips>;
   });
+}
+
+template <int Tiles, int Strips>
+HeldKernel kernel_of(const ProductArgs& args) {
+  const WidthSet widths = widths_of(args);
+  if (args.matrices[0].view.kind == ScaleKind::kExl2) {
+    return kernel_of_kind<Tiles, ScaleKind::kExl2, Strips>(widths);
+  }
+  constexpr WidthSet kUsual = width_set({4});
+  return widths == kUsual && has_no_zeros(args)
+             ? held_product_kernel<Tiles, ScaleKind::kGptq, kUsual, Strips>
+             : kernel_of_kind<Tiles, ScaleKind::kGptqZeros4, Strips>(widths);
 }
 
 template <int Tiles, int Strips>
 void start(ExecContext& ctx, Launch& launch_args) {
   const std::size_t bytes = cuda_ops_of(ctx).backend->facts().shared_bytes_per_cta;
   BL_CHECK((lay_out<Tiles, Strips>(bytes, launch_args)));
-  const bool gptq = launch_args.args.matrices[0].view.kind != ScaleKind::kExl2;
-  const WidthSet widths = widths_of(launch_args.args);
-  const HeldKernel kernel =
-      gptq ? kernel_of<Tiles, true, Strips>(widths) : kernel_of<Tiles, false, Strips>(widths);
+  const HeldKernel kernel = kernel_of<Tiles, Strips>(launch_args.args);
   BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(bytes)));
   const auto ctas = static_cast<unsigned>(launch_args.work.shares.ctas * launch_args.work.parts);

@@ -42,8 +42,8 @@ struct alignas(16) StripPlace {
 // A warp's tables of one matrix, in shared memory.
 template <int Tiles>
 struct HeldTables {
-  // By the place of a chunk's first unit. EXL2: −centre · Σx of tokens 2t and 2t + 1, twice, which
-  // is what sums of lane t begin with. GPTQ: Σx.
+  // By the place of a chunk's first unit. −zero · Σx of tokens 2t and 2t + 1, twice, which is what
+  // sums of lane t begin with (EXL2's zero is the centre of the width). GPTQ with zero points: Σx.
   float4 sums[kPlaces][Tiles][4];
   // By the place of any of its units, EXL2: of code c.
   float scales[kPlaces][16];
@@ -51,10 +51,14 @@ struct HeldTables {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// kWidths: those that there may be.
-template <int Tiles, bool kGptq, WidthSet kWidths, int Strips>
+// kKind: kExl2, kGptq, or kGptqZeros4 for any that a GPTQ matrix may have; kWidths: those that
+// there may be.
+template <int Tiles, ScaleKind kKind, WidthSet kWidths, int Strips>
 class HeldWarp {
  public:
+  static constexpr bool kGptq = kKind != ScaleKind::kExl2;
+  // A chunk's zero points are apart; else they are the same everywhere and in the tables.
+  static constexpr bool kZeros = kKind == ScaleKind::kGptqZeros4;
   float totals[Strips][Tiles][4];
 
   __device__ __forceinline__ HeldWarp(HeldTables<Tiles>& tables) : tables_(tables) {}
@@ -164,8 +168,10 @@ class HeldWarp {
   enum class Round { kOnly, kHigh, kLow };
 
   // Of Σx in the tables: −2^(bits − 1) for EXL2.
-  __device__ __forceinline__ static float factor_of(int bits) {
-    return kGptq ? 1.0f : -__uint_as_float((126u + static_cast<std::uint32_t>(bits)) << 23);
+  __device__ __forceinline__ float factor_of(int bits) const {
+    if constexpr (kZeros) return 1.0f;
+    if constexpr (kGptq) return -base_;
+    return -__uint_as_float((126u + static_cast<std::uint32_t>(bits)) << 23);
   }
 
   __device__ __forceinline__ void clear() {
@@ -203,8 +209,11 @@ class HeldWarp {
   __device__ __forceinline__ LaneScales lane_scales(int p, int strip) const {
     const int lane = lane_index();
     const std::byte* scales = scales_ + strip * stride_;
-    if constexpr (kGptq) {
+    if constexpr (kZeros) {
       return GptqScales(kind_, base_, 1.0f / kCodeUnit).of(scales + p * scale_bytes_, lane);
+    } else if constexpr (kGptq) {
+      constexpr int kBytes = cuda::scale_bytes(kKind);
+      return GptqScales(kKind, 0.0f, 1.0f / kCodeUnit).of(scales + p * kBytes, lane);
     } else {
       const auto codes = static_cast<std::uint32_t>(scales[p * 8 + lane / 4]);
       return {{tables_.scales[p][codes & 15u], tables_.scales[p][codes >> 4]}, {0.0f, 0.0f}};
@@ -221,15 +230,15 @@ class HeldWarp {
 #pragma unroll
     for (int i = 0; i < Strips; ++i) {
       LaneScales scales{};
-      if constexpr (kGptq) scales = lane_scales(p, i);
+      if constexpr (kZeros) scales = lane_scales(p, i);
 #pragma unroll
       for (int n = 0; n < Tiles; ++n) {
         const float4 x = tables_.sums[p][n][t];
         float(&sums)[4] = sums_[i][n];
-        sums[0] = kGptq ? -scales.zero[0] * x.x : x.x;
-        sums[1] = kGptq ? -scales.zero[0] * x.y : x.y;
-        sums[2] = kGptq ? -scales.zero[1] * x.z : x.z;
-        sums[3] = kGptq ? -scales.zero[1] * x.w : x.w;
+        sums[0] = kZeros ? -scales.zero[0] * x.x : x.x;
+        sums[1] = kZeros ? -scales.zero[0] * x.y : x.y;
+        sums[2] = kZeros ? -scales.zero[1] * x.z : x.z;
+        sums[3] = kZeros ? -scales.zero[1] * x.w : x.w;
       }
     }
   }

@@ -181,6 +181,11 @@ int share_of(const ProductArgs& args, int ctas) {
 
 }  // namespace
 
+bool has_no_zeros(const ProductArgs& args) {
+  return std::all_of(args.matrices, args.matrices + args.count,
+                     [](const ProductMatrix& m) { return m.view.kind == ScaleKind::kGptq; });
+}
+
 WidthSet widths_of(const ProductArgs& args) {
   WidthSet widths = 0;
   for (int i = 0; i < args.count; ++i) widths |= args.matrices[i].widths;

@@ -74,6 +74,9 @@ struct ProductArgs {
 // That occur in any of the matrices.
 WidthSet widths_of(const ProductArgs& args);
 
+// Whether all are GPTQ with the same zero point everywhere in a matrix.
+bool has_no_zeros(const ProductArgs& args);
+
 // What every launch needs: matrices all EXL2 or all GPTQ, gated ones of equal strips. A bug else.
 void check_product(const ProductArgs& args);
 

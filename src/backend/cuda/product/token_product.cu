@@ -383,11 +383,8 @@ TokenKernel kernel_of_tokens(const ProductArgs& args) {
   if (args.matrices[0].view.kind == ScaleKind::kExl2) {
     return kernel_of_scales<ExlScales, Tokens>(widths);
   }
-  const auto* end = args.matrices + args.count;
-  const bool plain = std::all_of(
-      args.matrices, end, [](const ProductMatrix& m) { return m.view.kind == ScaleKind::kGptq; });
-  return plain ? kernel_of_scales<PlainGptqScales, Tokens>(widths)
-               : kernel_of_scales<GptqScales, Tokens>(widths);
+  return has_no_zeros(args) ? kernel_of_scales<PlainGptqScales, Tokens>(widths)
+                            : kernel_of_scales<GptqScales, Tokens>(widths);
 }
 
 }  // namespace
