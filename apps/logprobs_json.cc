@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 namespace bl {
 namespace {

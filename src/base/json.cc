@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/utf8.h"
 
 namespace bl {
 namespace {
@@ -161,7 +162,7 @@ std::string json_shown(const Json& value) {
   std::string text = json_text(value);
   if (text.size() <= kMost) return text;
   std::size_t end = kMost;
-  while ((static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;
+  while (is_continuation(text[end])) --end;
   return text.substr(0, end) + "…";
 }
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.h"
 #include "text/decode_stages.h"
-#include "text/utf8.h"
 
 namespace bl {
 namespace {

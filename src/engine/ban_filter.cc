@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "base/check.h"
+#include "base/utf8.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace bl {
 

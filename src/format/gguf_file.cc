@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "format/gguf_parser.h"
-#include "format/gguf_text.h"
 
 namespace bl {
 
@@ -134,7 +134,7 @@ std::optional<std::string_view> GgufFile::text(std::string_view key) const {
   if (value == nullptr) return std::nullopt;
   const auto* text = std::get_if<std::string_view>(&value->value);
   if (text == nullptr) wrong_type(key, "a string");
-  if (!is_utf8(*text)) {
+  if (!is_valid_utf8(*text)) {
     fail(ErrorCode::kInvalidFile, "{}: metadata key {} is text that is not UTF-8", name_, key);
   }
   return *text;

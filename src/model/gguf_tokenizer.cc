@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "format/gguf_parser.h"
 #include "model/gguf_vocabulary.h"
 
@@ -70,11 +71,6 @@ struct Merge {
   double score = 0;  // of the token they make
 };
 
-std::size_t characters(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
-
 // Every way to cut a token into two tokens is a merge; better tokens merge first. The order among
 // equals is that of transformers' converter of sentencepiece models, so that the result agrees with
 // the tokenizer.json that such models are published with.
@@ -94,7 +90,7 @@ std::vector<Merge> merges_from_scores(const GgufVocabulary& vocabulary) {
     }
     const std::size_t begin = merges.size();
     for (std::size_t cut = 1; cut < token.size(); ++cut) {
-      if ((token[cut] & 0xc0) == 0x80) continue;
+      if (is_continuation(token[cut])) continue;
       const auto left = ids.find(token.substr(0, cut));
       const auto right = ids.find(token.substr(cut));
       if (left == ids.end() || right == ids.end()) continue;
@@ -107,10 +103,10 @@ std::vector<Merge> merges_from_scores(const GgufVocabulary& vocabulary) {
   }
   std::stable_sort(merges.begin(), merges.end(), [&](const Merge& a, const Merge& b) {
     if (a.score != b.score) return a.score > b.score;
-    const std::size_t a_left = characters(tokens[a.left]);
-    const std::size_t b_left = characters(tokens[b.left]);
+    const std::size_t a_left = count_code_points(tokens[a.left]);
+    const std::size_t b_left = count_code_points(tokens[b.left]);
     if (a_left != b_left) return a_left > b_left;
-    return characters(tokens[a.right]) > characters(tokens[b.right]);
+    return count_code_points(tokens[a.right]) > count_code_points(tokens[b.right]);
   });
   return merges;
 }

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "format/gguf_text.h"
+#include "base/utf8.h"
 
 namespace bl {
 namespace {
@@ -63,7 +63,7 @@ void GgufVocabulary::read_tokens(const GgufFile& file) {
   }
   std::unordered_set<std::string_view> seen;
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
-    if (tokens_[i].size() > kMaxTokenBytes || !is_utf8(tokens_[i])) {
+    if (tokens_[i].size() > kMaxTokenBytes || !is_valid_utf8(tokens_[i])) {
       fail(ErrorCode::kInvalidFile, "{}: tokenizer.ggml.tokens: token {} is {}", file.name(), i,
            tokens_[i].size() > kMaxTokenBytes ? "too long" : "not UTF-8");
     }
@@ -73,7 +73,7 @@ void GgufVocabulary::read_tokens(const GgufFile& file) {
   if (kind_ == Kind::kByteLevel) {
     merges_ = file.texts("tokenizer.ggml.merges").value_or(merges_);
     for (std::size_t i = 0; i < merges_.size(); ++i) {
-      if (!is_utf8(merges_[i]) || merges_[i].find(' ', 1) == std::string_view::npos) {
+      if (!is_valid_utf8(merges_[i]) || merges_[i].find(' ', 1) == std::string_view::npos) {
         fail(ErrorCode::kInvalidFile,
              "{}: tokenizer.ggml.merges: entry {} is not two tokens with a space between",
              file.name(), i);

@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "sample/json_schema_check.h"
 #include "sample/regex_dialect.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace bl {
 namespace {

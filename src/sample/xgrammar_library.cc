@@ -10,9 +10,9 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "sample/grammar_library.h"
 #include "sample/regex_dialect.h"
-#include "text/utf8.h"
 
 namespace bl {
 namespace {

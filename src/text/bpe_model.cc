@@ -1,8 +1,8 @@
 #include "text/bpe_model.h"
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/symbol_merger.h"
-#include "text/utf8.h"
 
 namespace bl {
 namespace {

@@ -4,10 +4,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/parser.h"
 #include "text/jinja/runtime.h"
-#include "text/utf8.h"
 
 namespace bl {
 

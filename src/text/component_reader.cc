@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace bl {
 namespace {

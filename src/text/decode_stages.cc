@@ -4,9 +4,9 @@
 #include <array>
 #include <utility>
 
+#include "base/utf8.h"
 #include "text/byte_level.h"
 #include "text/space_mark.h"
-#include "text/utf8.h"
 
 namespace bl {
 namespace {

@@ -1,8 +1,8 @@
 #include "text/decoder.h"
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/decode_stages.h"
-#include "text/utf8.h"
 
 namespace bl {
 namespace {

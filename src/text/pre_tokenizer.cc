@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/byte_level.h"
 #include "text/split_pieces.h"
 #include "text/text_pattern.h"
 #include "text/unicode.h"
 #include "text/unicode_scripts.h"
-#include "text/utf8.h"
 
 namespace bl {
 namespace {

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/regex.h"
-#include "text/utf8.h"
 
 namespace bl {
 namespace {

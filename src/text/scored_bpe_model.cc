@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/space_mark.h"
 #include "text/symbol_merger.h"
-#include "text/utf8.h"
 
 namespace bl {
 namespace {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/charsmap.h"
 #include "text/decode_stages.h"
 #include "text/scored_bpe_model.h"
@@ -11,7 +12,6 @@
 #include "text/space_mark.h"
 #include "text/tokenizer_parts.h"
 #include "text/unigram_model.h"
-#include "text/utf8.h"
 #include "text/word_models.h"
 
 namespace bl {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 #include "text/vocabulary.h"
 
 namespace bl {

@@ -5,10 +5,10 @@
 #include <optional>
 #include <string_view>
 
+#include "base/utf8.h"
 #include "text/byte_level.h"
 #include "text/decode_stages.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 namespace bl {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "text/tokenizer_parts.h"
-#include "text/utf8.h"
 
 namespace bl {
 namespace {

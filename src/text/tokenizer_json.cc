@@ -4,11 +4,11 @@
 #include <limits>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "text/bpe_model.h"
 #include "text/json_document.h"
 #include "text/tokenizer_parts.h"
 #include "text/unigram_model.h"
-#include "text/utf8.h"
 #include "text/word_models.h"
 
 namespace bl {

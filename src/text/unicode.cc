@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace bl {
 namespace {

@@ -1,7 +1,7 @@
 #include "text/word_models.h"
 
 #include "base/error.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace bl {
 namespace {

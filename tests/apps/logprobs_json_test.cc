@@ -8,9 +8,9 @@
 
 #include "../engine/word_tokenizer.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "engine/answer_text.h"
 #include "support/data.h"
-#include "text/utf8.h"
 
 namespace bl::test {
 namespace {

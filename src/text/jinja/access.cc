@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/jinja/big_number.h"
 #include "text/jinja/builtin.h"
 #include "text/jinja/dict.h"
 #include "text/jinja/operations.h"
 #include "text/jinja/python_text.h"
 #include "text/jinja/scope.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {

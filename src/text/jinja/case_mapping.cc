@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <memory>
 
+#include "base/utf8.h"
 #include "text/jinja/python_text.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {

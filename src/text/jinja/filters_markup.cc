@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.h"
 #include "text/jinja/dict.h"
 #include "text/jinja/iteration.h"
 #include "text/jinja/method_tables.h"
@@ -10,7 +11,6 @@
 #include "text/jinja/operations.h"
 #include "text/jinja/python_text.h"
 #include "text/jinja/text_form.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/jinja/iteration.h"
 #include "text/jinja/method_tables.h"
 #include "text/jinja/number.h"
@@ -9,7 +10,6 @@
 #include "text/jinja/python_text.h"
 #include "text/jinja/text_form.h"
 #include "text/jinja/text_layout.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {

@@ -1,8 +1,8 @@
+#include "base/utf8.h"
 #include "text/jinja/format.h"
 #include "text/jinja/number.h"
 #include "text/jinja/operations.h"
 #include "text/jinja/text_form.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {

@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/utf8.h"
 #include "text/jinja/format.h"
 #include "text/jinja/number.h"
 #include "text/jinja/operations.h"
 #include "text/jinja/python_text.h"
 #include "text/jinja/text_form.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {

@@ -1,9 +1,9 @@
 #include "text/jinja/from_json.h"
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "text/jinja/big_number.h"
 #include "text/jinja/dict.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {

@@ -1,8 +1,8 @@
 #include "text/jinja/iteration.h"
 
+#include "base/utf8.h"
 #include "text/jinja/dict.h"
 #include "text/jinja/operations.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/jinja/python_text.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "base/utf8.h"
 #include "text/jinja/number.h"
 #include "text/jinja/python_text.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/utf8.h"
 #include "text/jinja/dict.h"
 #include "text/jinja/format.h"
 #include "text/jinja/iteration.h"
 #include "text/jinja/number.h"
 #include "text/jinja/python_text.h"
 #include "text/jinja/text_form.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {

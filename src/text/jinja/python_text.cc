@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace bl::jinja {
 namespace {

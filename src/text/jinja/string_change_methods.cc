@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/jinja/dict.h"
 #include "text/jinja/format.h"
 #include "text/jinja/iteration.h"
@@ -9,7 +10,6 @@
 #include "text/jinja/operations.h"
 #include "text/jinja/python_text.h"
 #include "text/jinja/text_form.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {

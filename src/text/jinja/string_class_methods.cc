@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/jinja/method_tables.h"
 #include "text/jinja/python_text.h"
 #include "text/jinja/runtime.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {

@@ -1,7 +1,7 @@
 // Escapes in string literals, as Python's "unicode-escape" decodes them.
 
+#include "base/utf8.h"
 #include "text/jinja/parser_state.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/jinja/iteration.h"
 #include "text/jinja/method_tables.h"
 #include "text/jinja/operations.h"
 #include "text/jinja/python_text.h"
 #include "text/jinja/text_form.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/jinja/dict.h"
 #include "text/jinja/operations.h"
 #include "text/jinja/python_text.h"
 #include "text/jinja/text_form.h"
-#include "text/utf8.h"
 
 namespace bl::jinja {
 namespace {
