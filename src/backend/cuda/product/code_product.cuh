@@ -316,18 +316,12 @@ struct GptqScales {
   }
 };
 
-// GptqScales of kGptq alone.
-struct PlainGptqScales {
+// The same of kGptq alone: the compiler knows what is not there.
+struct PlainGptqScales : GptqScales {
   __device__ static constexpr int bytes(ScaleKind) { return scale_bytes(ScaleKind::kGptq); }
-  float zero;
-  float factor;
   __device__ __forceinline__ PlainGptqScales(const CodeMatrixView& m, const Chunk&, int,
                                              float times)
-      : zero(static_cast<float>(m.zero)), factor(times) {}
-  __device__ __forceinline__ LaneScales of(const std::byte* scales, int lane) const {
-    const float2 halves = __half22float2(reinterpret_cast<const __half2*>(scales)[lane / 4]);
-    return {{halves.x * factor, halves.y * factor}, {zero, zero}};
-  }
+      : GptqScales(ScaleKind::kGptq, static_cast<float>(m.zero), times) {}
 };
 
 // totals += scale · (sums − zero · Σx) of one strip of a chunk.

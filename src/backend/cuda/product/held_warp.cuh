@@ -209,11 +209,10 @@ class HeldWarp {
   __device__ __forceinline__ LaneScales lane_scales(int p, int strip) const {
     const int lane = lane_index();
     const std::byte* scales = scales_ + strip * stride_;
-    if constexpr (kZeros) {
-      return GptqScales(kind_, base_, 1.0f / kCodeUnit).of(scales + p * scale_bytes_, lane);
-    } else if constexpr (kGptq) {
-      constexpr int kBytes = cuda::scale_bytes(kKind);
-      return GptqScales(kKind, 0.0f, 1.0f / kCodeUnit).of(scales + p * kBytes, lane);
+    if constexpr (kGptq) {
+      const int bytes = kZeros ? scale_bytes_ : cuda::scale_bytes(kKind);
+      const ScaleKind kind = kZeros ? kind_ : kKind;
+      return GptqScales(kind, base_, 1.0f / kCodeUnit).of(scales + p * bytes, lane);
     } else {
       const auto codes = static_cast<std::uint32_t>(scales[p * 8 + lane / 4]);
       return {{tables_.scales[p][codes & 15u], tables_.scales[p][codes >> 4]}, {0.0f, 0.0f}};
