@@ -4,10 +4,27 @@
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/experts/expert_kernels.h"
-#include "backend/cuda/product/prepare.cuh"
+#include "backend/cuda/product/code_product.cuh"
 
 namespace bl::cuda {
 namespace {
+
+constexpr int kPrepareThreads = 256;
+constexpr int kUnitsPerWarp = 4;
+constexpr int kUnitsPerCta = kPrepareThreads / 32 * kUnitsPerWarp;
+
+// One row of prepared activations.
+struct PreparedRow {
+  std::uint32_t* fragments = nullptr;  // of unit 0
+  std::int64_t unit_stride = 0;        // to the next unit's, in units
+
+  // Slot 32 · unit + lane is `value`, divided already. All lanes of the warp take part.
+  __device__ __forceinline__ void store_unit(int unit, float value, int lane) const {
+    const float times = lane < 16 ? 1.0f : 16.0f;
+    reinterpret_cast<__half*>(fragments)[unit * unit_stride * kUnitSlots + fragment_place(lane)] =
+        __float2half_rn(value / times);
+  }
+};
 
 // The channels that feed this lane's slots of four units from `first` on.
 __device__ __forceinline__ void load_channels(const ExpertMatrix& matrix, int first, int lane,

@@ -151,7 +151,6 @@ HeldPlan plan_held(std::span<const Chunk> chunks, int strips, int ctas, int most
       least = time;
       best = quads;
       plan.parts = parts;
-      plan.whole = whole;
     }
   }
   if (best.empty()) return {};

@@ -56,7 +56,6 @@ struct HeldCut {
   std::array<std::int32_t, kHeldWarps> code_bytes{};
   // Slots are cut into so many parts, each for CTAs of its own; 0: they cannot be.
   int parts = 0;
-  bool whole = false;  // no quad begins or ends within a chunk
   // The warps of the upper half have so much less to multiply that they alone add up sums.
   bool upper_adds = false;
 };

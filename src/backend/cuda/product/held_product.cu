@@ -332,13 +332,7 @@ class HeldCta {
     const ProductMatrix& m = args.matrices[matrix];
     const HeldQuad* quads = shared_.quads[matrix][warp_index()];
     warp.load(quads, first_fragments(args, m), args.tokens);
-    if (launch_.work.whole) {
-      // Tiles of sixteen tokens lie one behind the other.
-      warp.open_prepared_sums(quads, m.chunk_sums + args.first_token * m.view.units,
-                              brick_columns(args.tokens));
-    } else {
-      warp.open_sums();
-    }
+    warp.open_sums();
   }
 
   // This warp's sums of round i wait for the others'.
@@ -552,13 +546,11 @@ HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
   launch_args.args = args;
   HeldWork& work = launch_args.work;
   work.parts = 1;
-  work.whole = true;
   work.upper_adds = true;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const HeldShares& held = backend.product_plans().find_held(*weights[i], ctas, most_parts);
     if (held.parts == 0) return {};
     work.parts = held.parts;
-    work.whole = work.whole && held.whole;
     work.upper_adds = work.upper_adds && held.upper_adds;
     work.quads[i] = held.quads;
     for (std::size_t w = 0; w < kHeldWarps; ++w) {

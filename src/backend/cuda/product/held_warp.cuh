@@ -97,28 +97,6 @@ class HeldWarp {
     }
     __syncwarp();
   }
-  // `sums`: of chunks, as prepare() leaves them, where no quad begins or ends within a chunk.
-  __device__ __forceinline__ void open_prepared_sums(const HeldQuad* quads, const float* sums,
-                                                     int columns) {
-    const int p = lane_index() / 4;
-    const HeldQuad& quad = quads[p / kQuadUnits];
-    const int bits = unit_bits(quad.info, p % kQuadUnits);
-    const float* from = sums + quad.unit[p % kQuadUnits] * columns + lane_index() % 4 * 2;
-    float2 x[Tiles];
-    // Places where no chunk begins have anything, which nobody reads.
-#pragma unroll
-    for (int n = 0; n < Tiles; ++n) {
-      x[n] = __ldcg(reinterpret_cast<const float2*>(from + n * kTokenTile));
-    }
-    const float factor = factor_of(bits);
-#pragma unroll
-    for (int n = 0; n < Tiles; ++n) {
-      const float even = x[n].x * factor;
-      const float odd = x[n].y * factor;
-      tables_.sums[p][n][lane_index() % 4] = make_float4(even, odd, even, odd);
-    }
-    __syncwarp();
-  }
   __device__ __forceinline__ void open_sums() {
     int begin = 0;
 #pragma unroll

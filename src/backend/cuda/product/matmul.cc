@@ -46,10 +46,13 @@ class Preparation {
     target.chunk_count = weights.view.chunk_count;
     target.fragments =
         take_halves(*ctx_.scratch, rows * weights.view.units * kUnitSlots).as<std::uint32_t>();
-    target.chunk_sums = ctx_.scratch->take_f32({rows, target.units}).as<float>();
+    if (args_.sums) target.chunk_sums = ctx_.scratch->take_f32({rows, target.units}).as<float>();
     keys_.emplace_back(weights.gather, weights.view.units);
     return target;
   }
+
+  // The products add activations up themselves.
+  void leave_sums_out() { args_.sums = false; }
 
   // Counters that are to be zeros behind it.
   void clears(std::int32_t* counters, int count) {
@@ -142,6 +145,7 @@ HeldWork held_work(ExecContext& ctx, const PackedProduct& packed, Preparation& p
   const auto count = static_cast<std::size_t>(packed.args.count);
   HeldWork work =
       plan_held_work(*cuda_ops_of(ctx).backend, packed.args, {packed.weights.data(), count});
+  if (work.exists()) preparation.leave_sums_out();
   if (work.parts <= 1) return work;
   const std::int64_t strips = packed.args.matrices[0].view.strips;
   work.partials = ctx.scratch->take_f32({work.parts * strips, kHeldStripSums}).as<float>();

@@ -1,200 +1,354 @@
+#include <algorithm>
+
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
-#include "backend/cuda/product/prepare.cuh"
+#include "backend/cuda/product/code_product.cuh"
 #include "backend/cuda/product/product.h"
 
 namespace bl::cuda {
 namespace {
 
-constexpr int kPrepareWarps = kPrepareThreads / 32;
-constexpr int kTokenWords = kUnitSlots / 2;  // of a token and unit
+// CTAs are large and few: what a row costs is reading it, and every CTA of a row reads all of it
+// (bench/ladder/few_tokens).
+constexpr int kThreads = 1024;
+constexpr int kParts = 3;  // CTAs of a row
+// Slots that a thread makes ready at a time: eight bytes of a token's.
+constexpr int kItemSlots = 4;
+constexpr int kUnitItems = kUnitSlots / kItemSlots;
+// What a norm leaves is at most sqrt(in) times its largest weight: that comes to
+// [2^14, 2^15), which binary16 holds.
+constexpr int kBoundExponent = 14;
 
 struct PrepareLaunch {
   PrepareTarget targets[kMaxMatrices];
+  int count = 0;
   const float* x = nullptr;
   std::int64_t stride = 0;
   int in = 0;
+  int tokens = 0;
   int tile = 0;
   bool bricks = false;
+  bool sums = false;
   float* token_scales = nullptr;
   InputNorm norm;
   std::int32_t* zeros = nullptr;
   int zero_count = 0;
   bool aligned = false;  // rows and weights start at multiples of 16 bytes, and have whole float4s
+  int row_floats = 0;    // of the row in shared memory
 };
 
 __device__ __forceinline__ float weight_of(const PrepareLaunch& p, int channel) {
   return p.norm.weight == nullptr ? 1.0f : p.norm.weight[channel] + p.norm.unit_offset;
 }
 
-// What a CTA learns of its row.
-struct RowFacts {
-  float largest = 0.0f;  // of |x · weight|
-  float squares = 0.0f;  // Σ x²
-  __device__ __forceinline__ void add(float x, float weight) {
-    largest = fmaxf(largest, fabsf(x * weight));
-    squares += x * x;
+// Four slots of a unit, two pairs of neighbours, in the order in which they lie.
+struct Item {
+  int channels[kItemSlots];   // p.in where there is none
+  float weights[kItemSlots];  // of a norm
+};
+
+// Where item i of a target begins.
+struct ItemPlace {
+  int unit;
+  int number;  // within the unit
+  __device__ __forceinline__ explicit ItemPlace(int i)
+      : unit(i / kUnitItems), number(i % kUnitItems) {}
+  // Its slots lie 16 times too large.
+  __device__ __forceinline__ bool upper(bool bricks) const {
+    return bricks ? number >= kUnitItems / 2 : number % 2 != 0;
+  }
+  __device__ __forceinline__ int first_slot(bool bricks) const {
+    return bricks ? number * kItemSlots : number % 2 * 16 + number / 2 * 2;
+  }
+  // From the first pair's slot to the second's.
+  __device__ __forceinline__ static int pair_distance(bool bricks) { return bricks ? 2 : 8; }
+  // In units of 8 bytes, from the target's fragments; `columns`: tokens of the tile.
+  __device__ __forceinline__ int at(bool bricks, int token, int columns) const {
+    return bricks ? ((unit * 4 + number / 2) * columns + token) * 2 + number % 2
+                  : (unit * columns + token) * kUnitItems + number;
   }
 };
 
-// A row as the threads of a CTA look at it: Held float4s of a thread under way at once. Weights
-// come with the row: asked for before the kernel before has ended, they cost 2 to 4 % of a step
-// (bench/ladder/few_tokens).
-template <bool Normalise, int Held>
-class RowLook {
+template <bool kNormalise>
+__device__ __forceinline__ Item load_item(const PrepareLaunch& p, const PrepareTarget& target,
+                                          int i) {
+  Item item;
+  const ItemPlace place(i);
+  const bool there = place.unit < target.units;
+  const int* from = target.channel_of_slot + place.unit * kUnitSlots + place.first_slot(p.bricks);
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    int2 pair = make_int2(-1, -1);
+    if (there) {
+      pair = __ldg(reinterpret_cast<const int2*>(from + k * ItemPlace::pair_distance(p.bricks)));
+    }
+    item.channels[2 * k] = pair.x;
+    item.channels[2 * k + 1] = pair.y;
+  }
+#pragma unroll
+  for (int k = 0; k < kItemSlots; ++k) {
+    const bool used = item.channels[k] >= 0;
+    item.weights[k] = kNormalise && used ? weight_of(p, item.channels[k]) : 1.0f;
+    if (!used) item.channels[k] = p.in;
+  }
+  return item;
+}
+
+// The largest weight of a norm. All threads get it.
+__device__ __forceinline__ float largest_weight(const PrepareLaunch& p, float* parts) {
+  float largest = p.norm.weight == nullptr ? 1.0f : 0.0f;
+  if (p.norm.weight != nullptr) {
+    for (int i = static_cast<int>(threadIdx.x); i < p.in; i += kThreads) {
+      largest = fmaxf(largest, fabsf(weight_of(p, i)));
+    }
+  }
+  largest = cta_max(largest, parts);
+  __syncthreads();
+  return largest;
+}
+
+// A CTA's row: read once, by neighbouring channels, then looked up slot by slot. kShared: it fits
+// in shared memory.
+template <bool kNormalise, bool kShared>
+class Row {
  public:
-  __device__ __forceinline__ static RowFacts look_at(const PrepareLaunch& p, const float* row) {
-    RowFacts facts;
-    if (!p.aligned) {
-      for (int i = static_cast<int>(threadIdx.x); i < p.in; i += kPrepareThreads) {
-        facts.add(row[i], Normalise ? weight_of(p, i) : 1.0f);
+  __device__ __forceinline__ Row(const PrepareLaunch& p, float* memory)
+      : p_(p), memory_(memory), row_(p.x + static_cast<int>(blockIdx.y) * p.stride) {}
+
+  // Reads it. Returns what this thread learns of it: with a norm Σx², else the largest |x|.
+  __device__ __forceinline__ float read() {
+    // Channel `in` is zero.
+    if (kShared && threadIdx.x == 0) memory_[p_.in] = 0.0f;
+    if (!p_.aligned) {
+      for (int i = static_cast<int>(threadIdx.x); i < p_.in; i += kThreads) {
+        const float x = __ldcg(row_ + i);
+        add(x);
+        if constexpr (kShared) memory_[i] = x;
       }
-      return facts;
+      return fact_;
     }
+    int at = static_cast<int>(threadIdx.x) * 4;
+    int left = p_.in;
 #pragma unroll 1
-    for (int first = 0; first < p.in; first += Held * kPrepareThreads * 4) {
-      add_held(p, row, first, facts);
-    }
-    return facts;
+    for (; left > kRound; left -= kHeld * kRound, at += kHeld * kRound) read_rounds<kHeld>(at);
+    if (left > 0) read_rounds<1>(at);
+    return fact_;
+  }
+
+  __device__ __forceinline__ float value(int channel) const {
+    if constexpr (kShared) return memory_[channel];
+    return channel < p_.in ? __ldcg(row_ + channel) : 0.0f;
   }
 
  private:
-  __device__ __forceinline__ static int channel(int first, int k) {
-    return first + (k * kPrepareThreads + static_cast<int>(threadIdx.x)) * 4;
+  static constexpr int kRound = 4 * kThreads;  // elements, a float4 a thread
+  static constexpr int kHeld = 4;              // float4s of a thread under way at once
+
+  __device__ __forceinline__ void add(float x) {
+    fact_ = kNormalise ? fact_ + x * x : fmaxf(fact_, fabsf(x));
   }
-  __device__ __forceinline__ static void load(const PrepareLaunch& p, const float* from, int first,
-                                              float4 (&to)[Held]) {
+  template <int kRounds>
+  __device__ __forceinline__ void read_rounds(int at) {
+    float4 values[kRounds];
 #pragma unroll
-    for (int k = 0; k < Held; ++k) {
-      const int at = channel(first, k);
-      to[k] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-      if (at < p.in) to[k] = *reinterpret_cast<const float4*>(from + at);
+    for (int k = 0; k < kRounds; ++k) {
+      values[k] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      // Past the first level of the cache, which knows nothing of the kernel before.
+      if (at + k * kRound < p_.in) {
+        values[k] = __ldcg(reinterpret_cast<const float4*>(row_ + at + k * kRound));
+      }
     }
-  }
-  __device__ __forceinline__ static void add_held(const PrepareLaunch& p, const float* row,
-                                                  int first, RowFacts& facts) {
-    float4 weights[Held];
-    const bool weighted = Normalise && p.norm.weight != nullptr;
-    if (weighted) load(p, p.norm.weight, first, weights);
-    float4 values[Held];
-    load(p, row, first, values);
-    const float offset = p.norm.unit_offset;
 #pragma unroll
-    for (int k = 0; k < Held; ++k) {
+    for (int k = 0; k < kRounds; ++k) {
       const float4& v = values[k];
-      const float4& w = weights[k];
-      facts.add(v.x, weighted ? w.x + offset : 1.0f);
-      facts.add(v.y, weighted ? w.y + offset : 1.0f);
-      facts.add(v.z, weighted ? w.z + offset : 1.0f);
-      facts.add(v.w, weighted ? w.w + offset : 1.0f);
+      add(v.x), add(v.y), add(v.z), add(v.w);
+      if (kShared && at + k * kRound < p_.in) {
+        *reinterpret_cast<float4*>(memory_ + at + k * kRound) = v;
+      }
     }
+  }
+
+  const PrepareLaunch& p_;
+  float* memory_;
+  const float* row_;
+  float fact_ = 0.0f;
+};
+
+// What values are multiplied with. All threads get it; the row is in shared memory then.
+template <bool kNormalise>
+__device__ __forceinline__ float find_factor(const PrepareLaunch& p, float fact, float most_weight,
+                                             float* parts) {
+  float factor = 1.0f;
+  float largest;
+  if constexpr (kNormalise) {
+    factor = rsqrtf(cta_sum(fact, parts) / static_cast<float>(p.in) + p.norm.eps);
+    largest = sqrtf(static_cast<float>(p.in)) * most_weight;
+  } else {
+    largest = cta_max(fact, parts);
+  }
+  const float power = power_of_two_for(largest, kNormalise ? kBoundExponent : kInputExponent);
+  if (threadIdx.x == 0 && blockIdx.x == 0) p.token_scales[blockIdx.y] = power;
+  return factor / power;
+}
+
+// Where a token's fragments are.
+struct TokenPlace {
+  int token;    // of its tile
+  int tile;     // its first token
+  int columns;  // tokens of the tile, or its columns in bricks
+  __device__ __forceinline__ explicit TokenPlace(const PrepareLaunch& p) {
+    const auto number = static_cast<int>(blockIdx.y);
+    tile = number / p.tile * p.tile;
+    token = number - tile;
+    const int in_tile = min(p.tile, p.tokens - tile);
+    columns = p.bricks ? brick_columns(in_tile) : in_tile;
   }
 };
 
-// A warp a chunk. grid (chunks, tokens, targets): each CTA looks at its whole row by itself, which
-// costs less than a kernel of its own.
-template <bool Normalise, int Held>
-__global__ void __launch_bounds__(kPrepareThreads)
-    prepare_kernel(const __grid_constant__ PrepareLaunch p) {
-  allow_next();
-  __shared__ float parts[2][kPrepareThreads / 32];
-  const int token = static_cast<int>(blockIdx.y);
-  const int warp = warp_index();
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const PrepareTarget& target = p.targets[blockIdx.z];
-  const int number = static_cast<int>(blockIdx.x) * kPrepareWarps + warp;  // of the chunk
-  // Weights' data: may be read before the activations are there.
-  uint4 chunk = make_uint4(0, 0, 0, 0);
-  if (number < target.chunk_count) {
-    chunk = __ldg(reinterpret_cast<const uint4*>(target.chunks) + number);
-  }
-  const int first = static_cast<int>(chunk.z & 0xffffu);
-  const int units = static_cast<int>(chunk.w >> 8 & 0xffu);
-  int channels[kMaxChunkUnits];
-  float weights[kMaxChunkUnits];
+// An item to where its product reads it. `sums`: null, or Σx of units.
+template <bool kNormalise, class AnyRow>
+__device__ __forceinline__ void store_item(const PrepareLaunch& p, const PrepareTarget& target,
+                                           const AnyRow& row, float factor, const Item& item, int i,
+                                           float* sums) {
+  const ItemPlace place(i);
+  const TokenPlace to(p);
+  const bool upper = place.upper(p.bricks);
+  const bool there = place.unit < target.units;
+  const float shrunk = upper ? factor * (1.0f / 16.0f) : factor;
+  __half2 halves[2];
 #pragma unroll
-  for (int u = 0; u < kMaxChunkUnits; ++u) {
-    channels[u] = u < units ? target.channel_of_slot[(first + u) * kUnitSlots + lane] : -1;
-    weights[u] = Normalise && channels[u] >= 0 ? weight_of(p, channels[u]) : 1.0f;
-  }
-  dependency_wait();
-  if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0) {
-    for (int i = static_cast<int>(threadIdx.x); i < p.zero_count; i += kPrepareThreads) {
-      p.zeros[i] = 0;
+  for (int k = 0; k < 2; ++k) {
+    float pair[2];
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const float x = row.value(item.channels[2 * k + e]);
+      pair[e] = (kNormalise ? x * item.weights[2 * k + e] : x) * shrunk;
     }
+    halves[k] = __floats2half2_rn(pair[0], pair[1]);
   }
-  const float* row = p.x + token * p.stride;
-  float values[kMaxChunkUnits];
+  auto* fragments = reinterpret_cast<uint2*>(
+      target.fragments + std::int64_t{to.tile} * target.units * (kUnitSlots / 2));
+  if (there) {
+    fragments[place.at(p.bricks, to.token, to.columns)] = *reinterpret_cast<const uint2*>(halves);
+  }
+  if (sums == nullptr) return;
+  const float2 low = __half22float2(halves[0]);
+  const float2 high = __half22float2(halves[1]);
+  float sum = ((low.x + low.y) + (high.x + high.y)) * (upper ? 16.0f : 1.0f);
 #pragma unroll
-  for (int u = 0; u < kMaxChunkUnits; ++u) {
-    values[u] = channels[u] < 0 ? 0.0f : row[channels[u]] * weights[u];
+  for (int distance = kUnitItems / 2; distance > 0; distance /= 2) {
+    sum += __shfl_xor_sync(kAllLanes, sum, distance);
   }
-  const RowFacts facts = RowLook<Normalise, Held>::look_at(p, row);
-  float largest = cta_max(facts.largest, parts[0]);
-  float factor = 1.0f;
-  if (Normalise) {
-    factor = rsqrtf(cta_sum(facts.squares, parts[1]) / static_cast<float>(p.in) + p.norm.eps);
-    largest *= factor;
+  if (there && place.number == 0) sums[place.unit] = sum;
+}
+
+// Σx of chunks, from those of their units.
+__device__ __forceinline__ void store_chunk_sums(const PrepareLaunch& p,
+                                                 const PrepareTarget& target, const float* sums) {
+  const TokenPlace to(p);
+  const int columns = brick_columns(min(p.tile, p.tokens - to.tile));
+  const int all = p.bricks ? target.chunk_count : target.units;
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < target.chunk_count; i += kThreads) {
+    const uint4 chunk = __ldg(reinterpret_cast<const uint4*>(target.chunks) + i);
+    const int first = static_cast<int>(chunk.z & 0xffffu);
+    const int units = static_cast<int>(chunk.w >> 8 & 0xffu);
+    float sum = 0.0f;
+    for (int u = 0; u < units; ++u) sum += sums[first + u];
+    target.chunk_sums[to.tile * all + (p.bricks ? i : first) * columns + to.token] =
+        sum * kCodeUnit;
   }
-  const float power = power_of_two_for(largest, kInputExponent);
-  if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.z == 0) p.token_scales[token] = power;
-  const int tile = token / p.tile * p.tile;
-  const int in_tile = min(p.tile, static_cast<int>(gridDim.y) - tile);
-  std::uint32_t* fragments = target.fragments + std::int64_t{tile} * target.units * kTokenWords;
-  factor /= power;
-  const int columns = brick_columns(in_tile);
-  const PreparedRow to = p.bricks ? PreparedRow{fragments + (token - tile) * 4, columns}
-                                  : PreparedRow{fragments + (token - tile) * kTokenWords, in_tile};
-  float sum = 0.0f;
+  __syncthreads();
+}
+
+template <bool kNormalise, bool kShared>
+__global__ void __launch_bounds__(kThreads)
+    prepare_kernel(const __grid_constant__ PrepareLaunch p) {
+  extern __shared__ __align__(16) float memory[];
+  __shared__ float parts[kThreads / 32];
+  allow_next();
+  Row<kNormalise, kShared> row(p, memory);
+  const int first = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  const int step = static_cast<int>(gridDim.x) * kThreads;
+  // Weights' data: may be read before the activations are there.
+  constexpr int kAhead = kNormalise ? 2 : 4;
+  Item items[kAhead];
 #pragma unroll
-  for (int u = 0; u < kMaxChunkUnits; ++u) {
-    if (u >= units) break;
-    const float value = values[u] * factor;
-    sum +=
-        p.bricks ? to.store_bricks(first + u, value, lane) : to.store_unit(first + u, value, lane);
+  for (int k = 0; k < kAhead; ++k) {
+    items[k] = load_item<kNormalise>(p, p.targets[0], first + k * step);
   }
-  sum = warp_sum(sum);
-  if (lane != 0 || units == 0) return;
-  const std::int64_t sums_of_token = p.bricks ? target.chunk_count : target.units;
-  target.chunk_sums[tile * sums_of_token + (p.bricks ? number : first) * columns + token - tile] =
-      sum * kCodeUnit;
+  const float most_weight = kNormalise ? largest_weight(p, parts) : 0.0f;
+  dependency_wait();
+  const float fact = row.read();
+  if (blockIdx.x == 0 && blockIdx.y == 0) {
+    for (int i = first; i < p.zero_count; i += kThreads) p.zeros[i] = 0;
+  }
+  const float factor = find_factor<kNormalise>(p, fact, most_weight, parts);
+  float* sums = p.sums ? memory + (kShared ? p.row_floats : 0) : nullptr;
+#pragma unroll 1
+  for (int m = 0; m < p.count; ++m) {
+    const PrepareTarget& target = p.targets[m];
+    // Whole warps go round: their lanes add units up together.
+    const int count = (target.units * kUnitItems + 31) / 32 * 32;
+    int i = first;
+    if (m == 0) {
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k, i += step) {
+        if (i < count) store_item<kNormalise>(p, target, row, factor, items[k], i, sums);
+      }
+    }
+#pragma unroll 1
+    for (; i < count; i += step) {
+      store_item<kNormalise>(p, target, row, factor, load_item<kNormalise>(p, target, i), i, sums);
+    }
+    if (sums != nullptr) store_chunk_sums(p, target, sums);
+  }
+}
+
+using PrepareKernel = void (*)(PrepareLaunch);
+
+PrepareKernel kernel_of(bool normalise, bool fits) {
+  if (normalise) return fits ? prepare_kernel<true, true> : prepare_kernel<true, false>;
+  return fits ? prepare_kernel<false, true> : prepare_kernel<false, false>;
 }
 
 }  // namespace
 
 void prepare(ExecContext& ctx, const PrepareArgs& args) {
   PrepareLaunch p;
-  int chunks = 0;
+  int units = 0;
   for (int i = 0; i < args.count; ++i) {
     p.targets[i] = args.targets[i];
-    chunks = std::max(chunks, args.targets[i].chunk_count);
+    units = std::max(units, args.targets[i].units);
   }
+  p.count = args.count;
   p.x = args.x.as<const float>();
   p.stride = args.x.row_stride;
   p.in = static_cast<int>(args.x.columns());
+  p.tokens = static_cast<int>(args.x.rows());
   p.tile = args.tile;
   p.bricks = args.bricks;
+  p.sums = args.sums;
   p.token_scales = args.token_scales;
   p.norm = args.norm;
   p.zeros = args.zeros;
   p.zero_count = args.zero_count;
   const auto whole = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
-  p.aligned = whole(p.x) && whole(p.norm.weight) && p.stride % 4 == 0 && p.in % 4 == 0;
-  const dim3 grid((chunks + kPrepareWarps - 1) / kPrepareWarps,
-                  static_cast<unsigned>(args.x.rows()), static_cast<unsigned>(args.count));
-  const LaunchShape shape = shape_of(ctx, grid, kPrepareThreads);
-  // As many float4s as a thread has; more code than that costs more than a second round.
-  const int held = (p.in + 4 * kPrepareThreads - 1) / (4 * kPrepareThreads);
-  if (args.norm.present) {
-    launch(shape, held <= 2 ? prepare_kernel<true, 2> : prepare_kernel<true, 4>, p);
-  } else {
-    launch(shape,
-           held <= 2   ? prepare_kernel<false, 2>
-           : held <= 4 ? prepare_kernel<false, 4>
-           : held <= 8 ? prepare_kernel<false, 8>
-                       : prepare_kernel<false, 16>,
-           p);
-  }
+  p.aligned = whole(p.x) && p.stride % 4 == 0 && p.in % 4 == 0;
+  p.row_floats = (p.in + 4) / 4 * 4;
+  // Some is the kernel's own.
+  const std::size_t room = cuda_ops_of(ctx).backend->facts().shared_bytes_per_cta - 256;
+  const std::size_t sum_bytes = static_cast<std::size_t>(p.sums ? units : 0) * sizeof(float);
+  const std::size_t row_bytes = static_cast<std::size_t>(p.row_floats) * sizeof(float);
+  const bool fits = row_bytes + sum_bytes <= room;
+  const PrepareKernel kernel = kernel_of(args.norm.present, fits);
+  const std::size_t dynamic = (fits ? row_bytes : 0) + sum_bytes;
+  BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(dynamic)));
+  // Sums of chunks are made by one CTA.
+  const dim3 grid(p.sums ? 1 : kParts, static_cast<unsigned>(p.tokens));
+  launch(shape_of(ctx, grid, kThreads, dynamic), kernel, p);
 }
 
 }  // namespace bl::cuda

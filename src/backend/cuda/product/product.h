@@ -30,7 +30,7 @@ struct ProductMatrix {
   std::int32_t piece_scale_bytes = 0;
   // Activations of all tokens as prepare() made them; null where the product makes them itself.
   const std::uint32_t* fragments = nullptr;
-  const float* chunk_sums = nullptr;                // the same, see PrepareTarget
+  const float* chunk_sums = nullptr;  // the same, see PrepareTarget; null for held_product()
   const std::uint16_t* place_of_channel = nullptr;  // then [in], see fragment_place
   int gather = 0;               // equal numbers: equal places and chunks; they count from 0
   int chunks_at = 0;            // in a table of all matrices' chunks, where a product has one
@@ -117,6 +117,7 @@ struct PrepareArgs {
   int count = 0;
   int tile = 0;                   // tokens of a launch of product()
   bool bricks = false;            // for warpgroup_product()
+  bool sums = true;               // of chunks, too
   float* token_scales = nullptr;  // [tokens] out
   InputNorm norm;
   // Set to zero on the way: counters of the products behind.
