@@ -243,15 +243,22 @@ __device__ __forceinline__ void store_item(const PrepareLaunch& p, const Prepare
   if (there && place.number == 0) sums[place.unit] = sum;
 }
 
-// Σx of chunks, from those of their units.
+__device__ __forceinline__ uint4 load_chunk(const PrepareTarget& target, int number) {
+  if (number >= target.chunk_count) return make_uint4(0, 0, 0, 0);
+  return __ldg(reinterpret_cast<const uint4*>(target.chunks) + number);
+}
+
+// Σx of chunks, from those of their units. `chunk`: this thread's first one.
 __device__ __forceinline__ void store_chunk_sums(const PrepareLaunch& p,
-                                                 const PrepareTarget& target, const float* sums) {
+                                                 const PrepareTarget& target, uint4 chunk,
+                                                 const float* sums) {
   const TokenPlace to(p);
   const int columns = brick_columns(min(p.tile, p.tokens - to.tile));
   const int all = p.bricks ? target.chunk_count : target.units;
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < target.chunk_count; i += kThreads) {
-    const uint4 chunk = __ldg(reinterpret_cast<const uint4*>(target.chunks) + i);
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < target.chunk_count;
+       i += kThreads, chunk = load_chunk(target, i)) {
     const int first = static_cast<int>(chunk.z & 0xffffu);
     const int units = static_cast<int>(chunk.w >> 8 & 0xffu);
     float sum = 0.0f;
@@ -278,6 +285,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int k = 0; k < kAhead; ++k) {
     items[k] = load_item<kNormalise>(p, p.targets[0], first + k * step);
   }
+  uint4 chunk = p.sums ? load_chunk(p.targets[0], first) : make_uint4(0, 0, 0, 0);
   const float most_weight = kNormalise ? largest_weight(p, parts) : 0.0f;
   dependency_wait();
   const float fact = row.read();
@@ -302,7 +310,9 @@ __global__ void __launch_bounds__(kThreads)
     for (; i < count; i += step) {
       store_item<kNormalise>(p, target, row, factor, load_item<kNormalise>(p, target, i), i, sums);
     }
-    if (sums != nullptr) store_chunk_sums(p, target, sums);
+    if (sums == nullptr) continue;
+    if (m > 0) chunk = load_chunk(target, first);
+    store_chunk_sums(p, target, chunk, sums);
   }
 }
 
