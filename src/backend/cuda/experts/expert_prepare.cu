@@ -13,18 +13,13 @@ constexpr int kPrepareThreads = 256;
 constexpr int kUnitsPerWarp = 4;
 constexpr int kUnitsPerCta = kPrepareThreads / 32 * kUnitsPerWarp;
 
-// One row of prepared activations.
-struct PreparedRow {
-  std::uint32_t* fragments = nullptr;  // of unit 0
-  std::int64_t unit_stride = 0;        // to the next unit's, in units
-
-  // Slot 32 · unit + lane is `value`, divided already. All lanes of the warp take part.
-  __device__ __forceinline__ void store_unit(int unit, float value, int lane) const {
-    const float times = lane < 16 ? 1.0f : 16.0f;
-    reinterpret_cast<__half*>(fragments)[unit * unit_stride * kUnitSlots + fragment_place(lane)] =
-        __float2half_rn(value / times);
-  }
-};
+// Slot 32 · unit + lane of a row of fragments is `value`, divided already. All lanes of the warp
+// take part.
+__device__ __forceinline__ void store_unit(std::uint32_t* row, int unit, float value, int lane) {
+  const float times = lane < 16 ? 1.0f : 16.0f;
+  reinterpret_cast<__half*>(row)[std::int64_t{unit} * kUnitSlots + fragment_place(lane)] =
+      __float2half_rn(value / times);
+}
 
 // The channels that feed this lane's slots of four units from `first` on.
 __device__ __forceinline__ void load_channels(const ExpertMatrix& matrix, int first, int lane,
@@ -54,7 +49,7 @@ __device__ __forceinline__ std::uint32_t* row_of(std::uint32_t* fragments, int u
 // One CTA's units of one row, whose channel c is value(c). Returns what they were divided by.
 template <class Value>
 __device__ __forceinline__ float prepare_units(const ExpertMatrix& matrix, int width,
-                                               const PreparedRow& to, float* warp_largest,
+                                               std::uint32_t* row, float* warp_largest,
                                                const Value& value) {
   const int warp = warp_index();
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -70,7 +65,7 @@ __device__ __forceinline__ float prepare_units(const ExpertMatrix& matrix, int w
 #pragma unroll
   for (int u = 0; u < kUnitsPerWarp; ++u) {
     if (first + u >= matrix.view.units) break;
-    to.store_unit(first + u, channels[u] < 0 ? 0.0f : value(channels[u]) * divide, lane);
+    store_unit(row, first + u, channels[u] < 0 ? 0.0f : value(channels[u]) * divide, lane);
   }
   return power;
 }
@@ -91,7 +86,7 @@ __global__ void __launch_bounds__(kPrepareThreads)
   const int token = choice / p.rows.k;
   const float* x = p.x + token * p.x_stride;
   const int row = p.rows.row_of_choice[choice];
-  const float power = prepare_units(*matrix, p.in, {row_of(gather.fragments, p.units, row), 1},
+  const float power = prepare_units(*matrix, p.in, row_of(gather.fragments, p.units, row),
                                     warp_largest, [x](int c) { return x[c]; });
   // Both gathers are of the same row, so both have the same power.
   if (threadIdx.x == 0 && blockIdx.y == 0) {
@@ -125,7 +120,7 @@ __global__ void __launch_bounds__(kPrepareThreads)
   const ExpertMatrix* matrix = matrix_of(p.rows, choice, p.down);
   if (matrix == nullptr) return;
   const int row = p.rows.row_of_choice[choice];
-  const float power = prepare_units(*matrix, p.width, {row_of(p.to.fragments, p.units, row), 1},
+  const float power = prepare_units(*matrix, p.width, row_of(p.to.fragments, p.units, row),
                                     warp_largest, hidden_of(p, row));
   if (threadIdx.x == 0 && blockIdx.y == 0) p.row_scales[row] = power;
 }

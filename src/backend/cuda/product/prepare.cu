@@ -34,7 +34,7 @@ struct PrepareLaunch {
   InputNorm norm;
   std::int32_t* zeros = nullptr;
   int zero_count = 0;
-  bool aligned = false;  // rows and weights start at multiples of 16 bytes, and have whole float4s
+  bool aligned = false;  // rows start at multiples of 16 bytes, and have whole float4s
   int row_floats = 0;    // of the row in shared memory
 };
 
@@ -52,23 +52,34 @@ struct Item {
 struct ItemPlace {
   int unit;
   int number;  // within the unit
-  __device__ __forceinline__ explicit ItemPlace(int i)
-      : unit(i / kUnitItems), number(i % kUnitItems) {}
+  BL_HD constexpr explicit ItemPlace(int i) : unit(i / kUnitItems), number(i % kUnitItems) {}
   // Its slots lie 16 times too large.
-  __device__ __forceinline__ bool upper(bool bricks) const {
+  BL_HD constexpr bool upper(bool bricks) const {
     return bricks ? number >= kUnitItems / 2 : number % 2 != 0;
   }
-  __device__ __forceinline__ int first_slot(bool bricks) const {
+  BL_HD constexpr int first_slot(bool bricks) const {
     return bricks ? number * kItemSlots : number % 2 * 16 + number / 2 * 2;
   }
   // From the first pair's slot to the second's.
-  __device__ __forceinline__ static int pair_distance(bool bricks) { return bricks ? 2 : 8; }
+  BL_HD static constexpr int pair_distance(bool bricks) { return bricks ? 2 : 8; }
   // In units of 8 bytes, from the target's fragments; `columns`: tokens of the tile.
-  __device__ __forceinline__ int at(bool bricks, int token, int columns) const {
+  BL_HD constexpr int at(bool bricks, int token, int columns) const {
     return bricks ? ((unit * 4 + number / 2) * columns + token) * 2 + number % 2
                   : (unit * columns + token) * kUnitItems + number;
   }
 };
+
+// Items in order are fragment_place the other way round.
+constexpr bool follows_fragment_place() {
+  for (int i = 0; i < kUnitItems; ++i) {
+    for (int k = 0; k < kItemSlots; ++k) {
+      const int slot = ItemPlace(i).first_slot(false) + k / 2 * ItemPlace::pair_distance(false);
+      if (fragment_place(slot + k % 2) != i * kItemSlots + k) return false;
+    }
+  }
+  return true;
+}
+static_assert(follows_fragment_place());
 
 template <bool kNormalise>
 __device__ __forceinline__ Item load_item(const PrepareLaunch& p, const PrepareTarget& target,
@@ -194,15 +205,14 @@ __device__ __forceinline__ float find_factor(const PrepareLaunch& p, float fact,
 
 // Where a token's fragments are.
 struct TokenPlace {
-  int token;    // of its tile
-  int tile;     // its first token
-  int columns;  // tokens of the tile, or its columns in bricks
+  int token;   // of its tile
+  int tile;    // its first token
+  int tokens;  // of the tile
   __device__ __forceinline__ explicit TokenPlace(const PrepareLaunch& p) {
     const auto number = static_cast<int>(blockIdx.y);
     tile = number / p.tile * p.tile;
     token = number - tile;
-    const int in_tile = min(p.tile, p.tokens - tile);
-    columns = p.bricks ? brick_columns(in_tile) : in_tile;
+    tokens = min(p.tile, p.tokens - tile);
   }
 };
 
@@ -213,6 +223,7 @@ __device__ __forceinline__ void store_item(const PrepareLaunch& p, const Prepare
                                            float* sums) {
   const ItemPlace place(i);
   const TokenPlace to(p);
+  const int columns = p.bricks ? brick_columns(to.tokens) : to.tokens;
   const bool upper = place.upper(p.bricks);
   const bool there = place.unit < target.units;
   const float shrunk = upper ? factor * (1.0f / 16.0f) : factor;
@@ -230,7 +241,7 @@ __device__ __forceinline__ void store_item(const PrepareLaunch& p, const Prepare
   auto* fragments = reinterpret_cast<uint2*>(
       target.fragments + std::int64_t{to.tile} * target.units * (kUnitSlots / 2));
   if (there) {
-    fragments[place.at(p.bricks, to.token, to.columns)] = *reinterpret_cast<const uint2*>(halves);
+    fragments[place.at(p.bricks, to.token, columns)] = *reinterpret_cast<const uint2*>(halves);
   }
   if (sums == nullptr) return;
   const float2 low = __half22float2(halves[0]);
@@ -253,7 +264,7 @@ __device__ __forceinline__ void store_chunk_sums(const PrepareLaunch& p,
                                                  const PrepareTarget& target, uint4 chunk,
                                                  const float* sums) {
   const TokenPlace to(p);
-  const int columns = brick_columns(min(p.tile, p.tokens - to.tile));
+  const int columns = brick_columns(to.tokens);
   const int all = p.bricks ? target.chunk_count : target.units;
   __syncthreads();
 #pragma unroll 1
