@@ -57,7 +57,7 @@ HalfInput take_half_input(ExecContext& ctx, const Linear& reader, std::int64_t t
   const std::int64_t width = ctx.ops->half_input_width(ctx, reader.weight(), tokens);
   if (width == 0) return {};
   return {&reader.weight(), ctx.scratch->take(DType::kF16, {tokens, width}),
-          ctx.scratch->take_f32({1}).as<float>()};
+          ctx.scratch->take_f32({tokens}).as<float>()};
 }
 
 void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,

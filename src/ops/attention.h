@@ -73,7 +73,7 @@ struct AttentionArgs {
   std::int32_t window = 0;
   TensorView sinks;                     // F32 [heads] or empty
   TensorView alibi_slopes;              // F32 [heads] or empty
-  const HalfInput* half_out = nullptr;  // in place of out
+  const HalfInput* half_out = nullptr;  // in place of out, which may be empty
 };
 
 }  // namespace bl

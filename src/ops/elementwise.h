@@ -61,7 +61,7 @@ struct ActivateArgs {
   float xielu_alpha_n = 0.0f;  // after softplus, beta added
   float xielu_beta = 0.5f;
   float xielu_eps = -1e-6f;
-  const HalfInput* half_out = nullptr;  // in place of out
+  const HalfInput* half_out = nullptr;  // see there
 };
 
 // x += multiplier · y, the residual stream in F32.

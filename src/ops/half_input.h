@@ -5,13 +5,13 @@
 namespace bl {
 
 // What one matrix alone reads, as the products of a backend like it best
-// (OpTable::half_input_width): the input of channel c of a token lies where `reader` has that
-// channel, as binary16, divided by *power. Ops that are given one leave their result in it, and do
-// not write their `out`.
+// (OpTable::half_input_width): binary16, each channel where `reader` has it. Ops that are given one
+// leave their result in it; whether they write their `out` beside it is the backend's business. The
+// product that reads it is given that `out` as its x, if the op had one.
 struct HalfInput {
   const PackedMatrix* reader = nullptr;
   TensorView rows;         // F16 [tokens, half_input_width], contiguous
-  float* power = nullptr;  // a power of two, in the backend's memory
+  float* notes = nullptr;  // [tokens], in the backend's memory: how rows are scaled
 };
 
 }  // namespace bl

@@ -21,7 +21,7 @@ struct MatmulArgs {
   std::span<const MatmulOutput> outputs;
   float multiplier = 1.0f;
   bool accumulate = false;
-  const HalfInput* half_x = nullptr;  // in place of x: the one output's weight is its reader
+  const HalfInput* half_x = nullptr;  // what x means: the one output's weight is its reader
   // x is normalised first; x and out of it are not read. Only where OpTable::matmul_normalises.
   const NormArgs* norm = nullptr;
   // The two outputs are its gate and up, and it is run on them: activation->out is the result, and

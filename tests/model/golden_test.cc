@@ -203,6 +203,22 @@ TEST_P(QuantizedGoldens, CudaIsCloseToReference) {
   }
 }
 
+// Products of a few tokens with activations in registers, which are for larger models, and what
+// they leave for each other.
+TEST_P(QuantizedGoldens, CudaHoldsActivationsOfAFewTokens) {
+  if (cuda_backend().empty()) GTEST_SKIP() << "no CUDA device here";
+  const Golden golden(golden_folder("exl2-gptq") / GetParam());
+  GoldenRun run(cuda_backend(), golden.folder(), CacheType::kF16);
+  run.backend().choose_launch("small_ring_from", 25);
+  const auto vocab = static_cast<std::size_t>(run.model().vocab());
+  const GoldenPrompt& prompt = golden.prompts().front();
+  for (const std::int32_t chunk : {3, 20}) {
+    const std::vector<float> logits = run.chunked_logits(prompt.ids, chunk);
+    EXPECT_LE(mean_kl(logits, prompt.logits, vocab), 1e-2) << chunk;
+    EXPECT_LE(median_difference(logits, prompt.logits), 5e-2) << chunk;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Model, QuantizedGoldens, testing::ValuesIn(golden_names("exl2-gptq")),
                          case_name);
 

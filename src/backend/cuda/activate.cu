@@ -1,6 +1,7 @@
 #include "backend/cuda/activation_math.cuh"
 #include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/device/each_element.cuh"
+#include "backend/cuda/product/left_input.h"
 #include "backend/cuda/product/many_rows.h"
 
 namespace bl::cuda {
@@ -28,7 +29,8 @@ struct Activate {
 }  // namespace
 
 void activate(ExecContext& ctx, const ActivateArgs& args) {
-  if (args.half_out != nullptr) {
+  const bool leaves = args.half_out != nullptr && is_left_input(ctx, *args.half_out);
+  if (args.half_out != nullptr && !leaves) {
     activate_into_halves(ctx, args, false);
     return;
   }
@@ -37,6 +39,7 @@ void activate(ExecContext& ctx, const ActivateArgs& args) {
   for_each_pack<Activate>(ctx, args.gate, fours, rows_of<const float>(args.gate),
                           rows_of<const float>(args.up), rows_of<float>(args.out),
                           activation_parameters(args));
+  if (leaves) prepare_left(ctx, args.out, *args.half_out);
 }
 
 }  // namespace bl::cuda

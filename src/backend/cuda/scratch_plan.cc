@@ -33,8 +33,8 @@ std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
   std::size_t bytes = kMaxMatrices * (halves(packed_tokens * slots) +
                                       floats(packed_tokens * (slots / kUnitSlots))) +
                       floats(packed_tokens);
-  // Partial sums, and a counter a CTA.
-  bytes += floats(kMostPartialStrips * kHeldStripSums) + arena_bytes(DType::kI32, kMaxHeldCtas);
+  // Partial sums.
+  bytes += floats(kMostPartialStrips * kHeldStripSums);
   if (shape.tokens >= kFewestExpandedTokens) {
     const std::int64_t strips = (shape.max_out + kStripColumns - 1) / kStripColumns;
     const std::int64_t strip_bytes = slots * kStripColumns * 2;
@@ -43,7 +43,7 @@ std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
     if (strips > 0) expanded = std::min(expanded, kMaxMatrices * strips * strip_bytes);
     bytes = std::max(bytes, halves(shape.tokens * slots) + halves(expanded / 2) + floats(2));
     // What is left for the next product, beside what this one reads.
-    bytes += halves(shape.tokens * std::min(slots, normalised_slots(shape))) + floats(1);
+    bytes += halves(shape.tokens * std::min(slots, normalised_slots(shape))) + floats(shape.tokens);
   }
   // A norm that could not be left to the products, and the largest value of each row.
   const std::int64_t normalised = shape.hidden > 0 ? shape.hidden : shape.max_in;
@@ -72,7 +72,11 @@ std::size_t attention_bytes(const Backend::ScratchShape& shape, int multiprocess
     // Results as they come, beside what is left for the next product; turns of the queries.
     bytes += floats(shape.tokens * shape.head_dim) +
              floats(shape.tokens * shape.heads * shape.head_dim) + floats(shape.tokens) +
-             halves(shape.tokens * most_slots(shape)) + floats(1);
+             halves(shape.tokens * most_slots(shape)) + floats(shape.tokens);
+  } else {
+    // The same, of steps whose products leave it too.
+    bytes += floats(shape.tokens * shape.heads * shape.head_dim) +
+             halves(shape.tokens * most_slots(shape)) + floats(shape.tokens);
   }
   return bytes;
 }

@@ -39,7 +39,7 @@ class CudaHalfInput : public OnCudaDevice {
     HalfInput half;
     half.reader = &reader;
     half.rows = view_of(zeros(tokens, (width + 1) / 2).data, DType::kF16, {tokens, width});
-    half.power = zeros(1, 1).as<float>();
+    half.notes = zeros(1, tokens).as<float>();
     return half;
   }
 
@@ -55,14 +55,25 @@ class CudaHalfInput : public OnCudaDevice {
     return worst / largest;
   }
 
-  // down(act(gate) · up), all of it as a block asks for it. `scale`: of x.
+  // The same, of the row where it is worst: rows may be far apart.
+  static double row_difference(const std::vector<float>& a, const std::vector<float>& b,
+                               std::int64_t rows) {
+    double worst = 0.0;
+    const std::size_t width = a.size() / static_cast<std::size_t>(rows);
+    for (std::size_t i = 0; i < a.size(); i += width) {
+      worst = std::max(worst, difference({&a[i], &a[i] + width}, {&b[i], &b[i] + width}));
+    }
+    return worst;
+  }
+
+  // Products of a few tokens with activations in registers, however small the matrices.
+  void hold_small_ones() { device_->backend().choose_launch("small_ring_from", 25); }
+
+  // down(act(gate) · up), all of it as a block asks for it. x: [tokens, in].
   std::vector<float> feed_forward(const PackedMatrix& gate, const PackedMatrix& up,
-                                  const PackedMatrix& down, float scale, bool halves) {
-    const std::int64_t tokens = 91;  // odd: rows are taken two at a time
+                                  const PackedMatrix& down, const TensorView& x, bool halves) {
+    const std::int64_t tokens = x.rows();
     const std::int64_t width = gate.out();
-    Random random(5);
-    const TensorView x =
-        device_->put(random.normal(tokens * gate.in(), scale), {tokens, gate.in()});
     const TensorView inner = zeros(tokens, 2 * width);
     const TensorView first = slice_columns(inner, 0, width);
     const TensorView second = slice_columns(inner, width, width);
@@ -74,7 +85,7 @@ class CudaHalfInput : public OnCudaDevice {
                           {.x = x, .outputs = outputs, .activation = &activation});
     const TensorView out = zeros(tokens, down.out());
     const MatmulOutput last{&down, out, {}};
-    device_->ops().matmul(device_->context(), {.x = halves ? TensorView{} : first,
+    device_->ops().matmul(device_->context(), {.x = first,
                                                .outputs = {&last, 1},
                                                .multiplier = 0.5f,
                                                .accumulate = true,
@@ -86,10 +97,33 @@ class CudaHalfInput : public OnCudaDevice {
     ASSERT_GT(device_->ops().half_input_width(device_->context(), down, 90), 0);
     ASSERT_EQ(device_->ops().half_input_width(device_->context(), down, 8), 0);
     for (const float scale : {1.0f, 1e-3f, 100.0f}) {
-      EXPECT_LE(difference(feed_forward(gate, up, down, scale, true),
-                           feed_forward(gate, up, down, scale, false)),
-                2e-3)
+      const std::int64_t tokens = 91;  // odd: rows are taken two at a time
+      const TensorView x =
+          device_->put(random_.normal(tokens * gate.in(), scale), {tokens, gate.in()});
+      EXPECT_LE(
+          difference(feed_forward(gate, up, down, x, true), feed_forward(gate, up, down, x, false)),
+          2e-3)
           << "scale " << scale;
+    }
+  }
+
+  // Of a few tokens, rows of any size beside usual ones.
+  void expect_few_equal(const PackedMatrix& gate, const PackedMatrix& up,
+                        const PackedMatrix& down) {
+    hold_small_ones();
+    for (const std::int64_t tokens : {3, 8, 9, 16, 24}) {
+      ASSERT_EQ(device_->ops().half_input_width(device_->context(), down, tokens), down.in());
+      for (const bool equal : {true, false}) {
+        std::vector<float> values = random_.normal(tokens * gate.in());
+        for (std::size_t i = 0; i < values.size() && !equal; ++i) {
+          constexpr float kScales[] = {1.0f, 1e-6f, 300.0f, 0.05f, 0.0f, 1.0f, 1e4f};
+          values[i] *= kScales[i / static_cast<std::size_t>(gate.in()) % 7];
+        }
+        const TensorView x = device_->put(values, {tokens, gate.in()});
+        const std::vector<float> left = feed_forward(gate, up, down, x, true);
+        const std::vector<float> prepared = feed_forward(gate, up, down, x, false);
+        EXPECT_LE(row_difference(left, prepared, tokens), 2e-3) << tokens << " tokens";
+      }
     }
   }
 
@@ -103,6 +137,41 @@ TEST_F(CudaHalfInput, FeedForwardOfPermutedCodes) {
   const auto up = pack(random_exl2(in, 512, engine_));
   const auto down = pack(random_exl2({{4, 256}, {3, 256}}, 96, engine_));
   expect_equal(*gate, *up, *down);
+}
+
+TEST_F(CudaHalfInput, FewTokensOfPermutedCodes) {
+  const std::vector<GroupShape> in{{5, 128}, {4, 128}};
+  const auto gate = pack(random_exl2(in, 512, engine_));
+  const auto up = pack(random_exl2(in, 512, engine_));
+  expect_few_equal(*gate, *up, *pack(random_exl2({{4, 256}, {3, 256}}, 96, engine_)));
+  // In parts: more slots than a CTA holds.
+  const auto wide_gate = pack(random_exl2(in, 9216, engine_));
+  const auto wide_up = pack(random_exl2(in, 9216, engine_));
+  expect_few_equal(*wide_gate, *wide_up,
+                   *pack(random_exl2({{5, 1024}, {4, 7168}, {2, 1024}}, 200, engine_)));
+}
+
+TEST_F(CudaHalfInput, FewTokensOfCodesInOrder) {
+  const auto gptq = [&](std::int64_t in, std::int64_t out, bool act_order) {
+    return pack(random_gptq({4, in, out, 64, act_order, GptqZeros::kBytes}, engine_));
+  };
+  const auto gate = gptq(256, 512, false);
+  const auto up = gptq(256, 512, false);
+  expect_few_equal(*gate, *up, *gptq(512, 136, false));
+  expect_few_equal(*gate, *up, *gptq(512, 136, true));
+}
+
+// gate and up go by another kernel, or their activation is an op of its own.
+TEST_F(CudaHalfInput, FewTokensOfOtherProducts) {
+  hold_small_ones();
+  const std::int64_t tokens = 19;
+  const auto down = pack(random_exl2({{4, 256}, {3, 256}}, 96, engine_));
+  const auto gate = pack_dense(256, 512);
+  const auto up = pack_dense(256, 512);
+  const TensorView x = device_->put(random_.normal(tokens * 256), {tokens, 256});
+  EXPECT_LE(difference(feed_forward(*gate, *up, *down, x, true),
+                       feed_forward(*gate, *up, *down, x, false)),
+            2e-3);
 }
 
 TEST_F(CudaHalfInput, FeedForwardOfCodesInOrder) {
@@ -228,10 +297,18 @@ TEST_F(CudaHalfInput, AttentionLeavesHalves) {
   const std::int64_t width = heads * head_dim;
   const auto permuted = pack(random_exl2({{4, 128}, {3, 128}}, 96, engine_));
   const auto in_order = pack(random_gptq({4, width, 96, 64, false, GptqZeros::kBytes}, engine_));
-  for (const HalfAttention& c : {HalfAttention{"prefill", {{0, 70}, {0, 40}}},
-                                 HalfAttention{"quantized", {{0, 90}}, CacheType::kQ8},
-                                 HalfAttention{"exact", {{0, 90}}, CacheType::kF32},
-                                 HalfAttention{"mixed", {{0, 66}, {100, 1}, {300, 2}}}}) {
+  hold_small_ones();
+  for (const HalfAttention& c :
+       {HalfAttention{"prefill", {{0, 70}, {0, 40}}},
+        HalfAttention{"quantized", {{0, 90}}, CacheType::kQ8},
+        HalfAttention{"exact", {{0, 90}}, CacheType::kF32},
+        HalfAttention{"mixed", {{0, 66}, {100, 1}, {300, 2}}},
+        HalfAttention{"few, decoded", {{100, 1}, {511, 1}, {0, 1}, {7, 1}}},
+        HalfAttention{"few, one span", {{500, 4}}},
+        HalfAttention{"few, quantized", {{90, 3}, {8, 2}}, CacheType::kQ6},
+        HalfAttention{"few, exact", {{90, 3}}, CacheType::kF32},
+        HalfAttention{"few, prefill", {{0, 21}}},
+        HalfAttention{"few, mixed", {{0, 16}, {100, 1}}}}) {
     const KvLayout layout{c.type, 2, head_dim, head_dim};
     std::vector<std::vector<std::int32_t>> pages;
     std::vector<SequenceSpan> spans;

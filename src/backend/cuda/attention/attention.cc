@@ -7,6 +7,7 @@
 #include "backend/cuda/attention/rope_kv_write.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/product/left_input.h"
 #include "backend/cuda/product/many_rows.h"
 #include "base/check.h"
 
@@ -18,6 +19,7 @@ AttentionParams params_of(const AttentionArgs& args, const DeviceSpanPlan& plan)
   return {.q = args.q.as<float>(),
           .out = args.out.as<float>(),
           .half_out = nullptr,
+          .left = {},
           .q_stride = args.q.row_stride,
           .out_stride = args.out.row_stride,
           .k = args.cache.k,
@@ -50,16 +52,27 @@ bool runs_on_tensor_cores(ExecContext& ctx, const KvLayout& layout) {
   return runs_on_tensor_cores(layout, cuda_ops_of(ctx).backend->facts().compute_capability);
 }
 
-// Where results go before they are halves in the order of their reader: F32, or, from kernels that
-// write halves, halves in the order of the heads. These need no power of two: results are means of
-// values that are halves themselves.
+// What the kernels of a step can do with their results, all of them.
+struct Kernels {
+  bool halves = false;  // AttentionParams::half_out
+  bool leave = false;   // AttentionParams::left
+};
+
+// Where results go before they are halves in the order of their reader, if they don't go there at
+// once: F32, or, from kernels that write halves, halves in the order of the heads. These need no
+// power of two: results are means of values that are halves themselves.
 class HalfResult {
  public:
-  HalfResult(ExecContext& ctx, const AttentionArgs& args, bool as_halves)
-      : ctx_(ctx), half_(*args.half_out), to_(rows16_for(half_.reader)) {
+  HalfResult(ExecContext& ctx, const AttentionArgs& args, const Kernels& kernels)
+      : ctx_(ctx),
+        half_(*args.half_out),
+        left_(is_left_input(ctx, half_)),
+        leaves_(left_ && kernels.leave),
+        to_(rows16_for(half_.reader)) {
     to_.rows = half_.rows.data;
     const Shape shape{args.q.shape[0], half_.reader->in()};
-    if (!as_halves) {
+    if (leaves_) return;
+    if (left_ || !kernels.halves) {
       between_ = ctx.scratch->take_f32(shape);
     } else if (to_.channel_of_slot != nullptr) {
       between_ = ctx.scratch->take(DType::kF16, shape);
@@ -67,30 +80,36 @@ class HalfResult {
   }
   void receive(AttentionParams& params) const {
     params.out_stride = half_.reader->in();
-    if (between_.dtype == DType::kF32 && !between_.empty()) {
+    if (leaves_) {
+      params.left = left_input_of(half_);
+    } else if (between_.dtype == DType::kF32 && !between_.empty()) {
       params.out = between_.as<float>();
     } else {
       params.half_out = (between_.empty() ? half_.rows : between_).as<__half>();
     }
   }
   void finish() const {
+    if (leaves_) return;
+    if (left_) return prepare_left(ctx_, between_, half_);
     if (between_.dtype == DType::kF32 && !between_.empty()) {
-      Rows16Args rows{.x = between_, .to = to_, .alpha = half_.power};
+      Rows16Args rows{.x = between_, .to = to_, .alpha = half_.notes};
       rows.row_largest = ctx_.scratch->take_f32({between_.rows()}).as<float>();
       find_largest(ctx_, between_, rows.row_largest);
       make_rows16(ctx_, rows);
       return;
     }
     if (!between_.empty()) {
-      gather_rows16(ctx_, between_, to_, half_.power);
+      gather_rows16(ctx_, between_, to_, half_.notes);
       return;
     }
-    multiply_power(ctx_, cuda_ops_of(ctx_).backend->constant(true), 1.0f, half_.power);
+    multiply_power(ctx_, cuda_ops_of(ctx_).backend->constant(true), 1.0f, half_.notes);
   }
 
  private:
   ExecContext& ctx_;
   const HalfInput& half_;
+  bool left_;    // as left_input.h says
+  bool leaves_;  // by the kernels themselves
   Rows16 to_;
   TensorView between_;
 };
@@ -98,12 +117,12 @@ class HalfResult {
 // run(params) with results where they are wanted.
 template <class Run>
 void with_result(ExecContext& ctx, const AttentionArgs& args, AttentionParams params,
-                 bool as_halves, const Run& run) {
+                 const Kernels& kernels, const Run& run) {
   if (args.half_out == nullptr) {
     run(params);
     return;
   }
-  const HalfResult result(ctx, args, as_halves);
+  const HalfResult result(ctx, args, kernels);
   result.receive(params);
   run(params);
   result.finish();
@@ -128,8 +147,10 @@ void attention(ExecContext& ctx, const AttentionArgs& args) {
   // Deterministic: a row has the same bits beside any others, and whatever else of its sequence is
   // new in this step. Only the exact kernel takes rows one by one.
   const bool exact = ctx.deterministic || !runs_on_tensor_cores(ctx, layout);
-  const bool as_halves = !exact && plan.host.decode_spans == 0;
-  with_result(ctx, args, params_of(args, plan), as_halves, [&](const AttentionParams& params) {
+  const AttentionParams all = params_of(args, plan);
+  const Kernels kernels{.halves = !exact && plan.host.decode_spans == 0,
+                        .leave = !exact && decode_leaves(all, plan)};
+  with_result(ctx, args, all, kernels, [&](const AttentionParams& params) {
     if (exact) return attention_exact(ctx, params, plan);
     if (plan.host.decode_spans > 0) attention_decode(ctx, params, plan, layout.type);
     if (plan.host.prefill_spans > 0) attention_prefill(ctx, params, plan, layout.type);
@@ -149,9 +170,10 @@ void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& rope, const Att
     const ArenaScope scope(*ctx.scratch);
     auto* turns = ctx.scratch->take_f32({args.q.shape[0], rope.q.rotated}).as<float2>();
     write_and_leave_turns(ctx, rope, turns);
-    with_result(ctx, args, params_of(args, plan), true, [&](const AttentionParams& params) {
-      attention_prefill(ctx, params, plan, layout.type, turns);
-    });
+    with_result(ctx, args, params_of(args, plan), {.halves = true},
+                [&](const AttentionParams& params) {
+                  attention_prefill(ctx, params, plan, layout.type, turns);
+                });
     return;
   }
   if (plan.host.decode_spans == 0 || !decode_rotates(params_of(args, plan), plan, rope) ||
@@ -161,9 +183,10 @@ void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& rope, const Att
     return;
   }
   const ArenaScope scope(*ctx.scratch);
-  with_result(ctx, args, params_of(args, plan), false, [&](const AttentionParams& params) {
-    attention_decode(ctx, params, plan, layout.type, &rope);
-  });
+  with_result(ctx, args, params_of(args, plan), {.leave = true},
+              [&](const AttentionParams& params) {
+                attention_decode(ctx, params, plan, layout.type, &rope);
+              });
 }
 
 }  // namespace bl::cuda

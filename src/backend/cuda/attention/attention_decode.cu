@@ -39,6 +39,10 @@ bool decode_rotates(const AttentionParams& params, const DeviceSpanPlan& plan,
          params.group <= kQueryTile && rope.q.rotated / 2 <= kMostTurns;
 }
 
+bool decode_leaves(const AttentionParams& params, const DeviceSpanPlan& plan) {
+  return plan.host.prefill_spans == 0 && plan.host.decode_tokens * params.group <= kQueryTile;
+}
+
 void attention_decode(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
                       CacheTypes types, const RopeAndWriteArgs* rope) {
   FreshTokens fresh;

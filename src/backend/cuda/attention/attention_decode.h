@@ -14,5 +14,8 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
                       CacheTypes types, const RopeAndWriteArgs* rope = nullptr);
 bool decode_rotates(const AttentionParams& params, const DeviceSpanPlan& plan,
                     const RopeAndWriteArgs& rope);
+// Whether its kernels leave results for the product behind (AttentionParams::left): those of tokens
+// of all spans but those whose rows the kernel for many of them may take.
+bool decode_leaves(const AttentionParams& params, const DeviceSpanPlan& plan);
 
 }  // namespace bl::cuda

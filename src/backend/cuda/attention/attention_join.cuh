@@ -5,6 +5,7 @@
 #include "backend/cuda/attention/attention_task.cuh"
 #include "backend/cuda/attention/attention_tile.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
+#include "backend/cuda/product/left_input.cuh"
 
 namespace bl::cuda {
 
@@ -114,15 +115,19 @@ __device__ __forceinline__ void add_scaled(float4& sum, float share, const float
 // What Σ weight · value is to be multiplied by, and where row `row` of the task's results is.
 struct ResultRow {
   float factor;
-  float* at;
+  int token;   // of the step
+  int column;  // the first one's
+  // Of columns, from the step's first one on.
+  const std::uint16_t* places;
 
   template <class Values>
   __device__ __forceinline__ ResultRow(const AttentionParams& p, const DecodeTask& task, int row,
                                        const RowPart<Values>& part) {
-    const int token = token_of_row(task.span, p.group, task.first_row + row);
-    const int head = task.kv_head * p.group + task.first_row + row - token * p.group;
-    at = p.out + (task.span.first_token + token) * p.out_stride +
-         static_cast<std::int64_t>(head) * p.v_row.dim;
+    const int of_span = token_of_row(task.span, p.group, task.first_row + row);
+    const int head = task.kv_head * p.group + task.first_row + row - of_span * p.group;
+    token = task.span.first_token + of_span;
+    column = head * p.v_row.dim;
+    places = task.places - task.kv_head * p.group * p.v_row.dim;
     if (p.sinks == nullptr) {
       factor = 1.0f / part.weight;
       return;
@@ -131,6 +136,26 @@ struct ResultRow {
     const float top = fmaxf(sink, part.top);
     const float share = power_of_two(part.top - top);
     factor = share / (part.weight * share + power_of_two(sink - top));
+  }
+
+  // kWidth results from element e on, times `factor`.
+  template <int kWidth>
+  __device__ __forceinline__ void store(const AttentionParams& p, int e,
+                                        const float (&values)[kWidth]) const {
+    const int at = column + e;
+    if (p.left.fragments == nullptr) {
+      float* to = p.out + token * p.out_stride + at;
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) to[i] = values[i];
+      return;
+    }
+    const LeftTile tile(p.left, token);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      leave(p.left, tile, token, places[at + i], values[i]);
+    }
+    // Means of what binary16 holds need no scale.
+    if (at == 0) p.left.notes[token] = note_of_scale(1.0f);
   }
 };
 
@@ -144,18 +169,16 @@ __device__ __forceinline__ void write_result(const AttentionParams& p, const Dec
   if constexpr (kRotated) {
     value = rotate_group(value, min(v_dim - e / kKvScaleGroup * kKvScaleGroup, kKvScaleGroup));
   }
-  if (e < v_dim) to.at[e] = value;
+  if (e < v_dim) to.store<1>(p, e, {value});
 }
 template <bool kRotated>
 __device__ __forceinline__ void write_result(const AttentionParams& p, const DecodeTask& task,
                                              int row, int e, const RowPart<float4>& part) {
   static_assert(!kRotated);
   const ResultRow to(p, task, row, part);
-  float* at = to.at + e;
-  at[0] = part.value.x * to.factor;
-  at[1] = part.value.y * to.factor;
-  at[2] = part.value.z * to.factor;
-  at[3] = part.value.w * to.factor;
+  to.store<4>(p, e,
+              {part.value.x * to.factor, part.value.y * to.factor, part.value.z * to.factor,
+               part.value.w * to.factor});
 }
 
 // Where the partial results of the task's span and kv head begin, in rows.

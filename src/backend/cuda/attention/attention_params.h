@@ -8,6 +8,7 @@
 
 #include "backend/cuda/attention/attention_plan.h"
 #include "backend/cuda/attention/kv_row_code.h"
+#include "backend/cuda/product/left_input.h"
 
 namespace bl::cuda {
 
@@ -15,6 +16,7 @@ struct AttentionParams {
   const float* q = nullptr;    // [tokens, heads, k_dim]
   float* out = nullptr;        // [tokens, heads, v_dim]
   __half* half_out = nullptr;  // in place of out, where a step has prefill spans alone
+  LeftInput left;              // in place of out, where a step has decode spans alone
   std::int64_t q_stride = 0;
   std::int64_t out_stride = 0;
   const std::byte* k = nullptr;

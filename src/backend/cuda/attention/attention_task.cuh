@@ -66,6 +66,8 @@ struct DecodeTask {
   int end = 0;
   int piece = 0;
   int pieces = 0;  // of this span
+  // In shared memory, of the columns of all heads of the kv head: where the next product has them.
+  const std::uint16_t* places = nullptr;
 };
 
 // False where there is nothing to do. In a cluster a piece may be without keys.

@@ -11,6 +11,7 @@
 #include "backend/cuda/attention/attention_params.h"
 #include "backend/cuda/attention/kv_codec.cuh"
 #include "backend/cuda/device/async_copy.cuh"
+#include "backend/cuda/device/half_pair.cuh"
 #include "backend/cuda/device/shared_address.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 
@@ -56,13 +57,6 @@ template <int kDim>
 __device__ __forceinline__ void load_values(std::uint32_t (&m)[4], const __half* at) {
   const int lane = static_cast<int>(threadIdx.x) & 31;
   load_matrices_transposed(m, at + (lane & 15) * kTileStride<kDim> + (lane >> 4) * 8);
-}
-
-__device__ __forceinline__ std::uint32_t word_of(__half2 pair) {
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
-__device__ __forceinline__ std::uint32_t pack_halves(float low, float high) {
-  return word_of(__floats2half2_rn(low, high));
 }
 
 // ---- Tiles of rows

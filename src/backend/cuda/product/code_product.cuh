@@ -26,9 +26,6 @@ __device__ __forceinline__ bool is_width(int bits) {
 
 inline constexpr float kCodeUnit = 0x1p-24f;  // what code 1 weighs in a sum
 inline constexpr int kTokenTile = 8;
-// The largest activation of a row is brought to [2^9, 2^10): far from overflow of binary16 in sums
-// of products with codes, far from its subnormals for whatever matters beside the largest.
-inline constexpr int kInputExponent = 9;
 
 // Sums of Strips · 16 columns × 8 · Tiles tokens; element c of lane 4g + t is column 8 (c / 2) + g
 // of its strip, token 2t + c % 2 of its tile.

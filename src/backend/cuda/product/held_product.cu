@@ -3,457 +3,21 @@
 #include <algorithm>
 
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/device/bulk_copy.cuh"
-#include "backend/cuda/product/held_warp.cuh"
-#include "backend/cuda/product/product_result.cuh"
+#include "backend/cuda/product/held_cta.cuh"
 #include "backend/cuda/product/width_sets.h"
 #include "base/check.h"
 
 namespace bl::cuda {
 namespace {
 
-constexpr int kThreads = kHeldWarps * 32;
-constexpr int kMaxShareStrips = 128;  // strips of a CTA
-constexpr int kMaxSlots = 8;
-constexpr int kMostParts = 8;  // of the slots of a matrix
-constexpr int kFewestSlots = 2;
-// Strips of the gate that wait for those of up.
-constexpr int kGates = 8;
-
-// Sums of a strip.
-template <int Tiles>
-constexpr int kStripSums = kStripColumns* kTokenTile* Tiles;
-static_assert(kStripSums<2> == kHeldStripSums);
-
-struct Launch {
-  ProductArgs args;
-  HeldWork work;
-  // Each warp has a ring of its own, of `slots` strips.
-  int slots = 0;
-  int early = 0;                 // rounds asked for before the activations
-  int ring_at[kHeldWarps] = {};  // in shared memory
-  int codes[kHeldWarps] = {};    // bytes, then scales by places
-  int scales = 0;                // bytes of all places
-};
-
-// What lies in shared memory before the rings.
-template <int Tiles, int Strips>
-struct alignas(128) Shared {
-  // Of the sums of a round: all warps' are there, they have been added up.
-  std::uint64_t filled[2];
-  std::uint64_t empty[2];
-  float token_scales[kMaxProductTokens];
-  ShareStrip strips[kMaxShareStrips];
-  StripPlace places[kMaxShareStrips];
-  HeldQuad quads[kMaxMatrices][kHeldWarps][kWarpQuads];
-  std::uint32_t scale_places[kMaxMatrices][kHeldWarps][kPlaces];  // of a strip
-  float group_scales[kMaxMatrices][kHeldWarps][kPlaces];
-  HeldTables<Tiles> tables[kHeldWarps];
-  float parts[2][kHeldWarps][Strips * kStripSums<Tiles>];
-  float gates[kGates][kStripSums<Tiles>];
-};
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
-// The strips [begin, end) of all matrices in rounds of so many, none of two matrices; gated ones
-// take a few of the first matrix, then the same ones of the second.
-template <int Strips, int Turns>
-class Rounds {
- public:
-  __device__ __forceinline__ Rounds(const ProductArgs& args, int begin, int end, bool upper_adds)
-      : args_(args), begin_(begin), end_(end), upper_adds_(upper_adds) {}
-
-  __device__ __forceinline__ int count() const {
-    if (args_.gated) {
-      const int strips = end_ - begin_;
-      return strips / kGates * kBatch + 2 * rounds_of(strips % kGates);
-    }
-    int count = 0;
-    int before = 0;
-    for (int m = 0; m < args_.count; ++m) {
-      count += rounds_of(last(m, before) - first(before));
-      before += args_.matrices[m].view.strips;
-    }
-    return count;
-  }
-  // i is less than count().
-  __device__ __forceinline__ ShareStrip find(int i) const {
-    if (args_.gated) {
-      const int batch = i / kBatch * kGates;
-      const int size = min(kGates, end_ - begin_ - batch);
-      const int at = i % kBatch;
-      const int gate = at % rounds_of(size);
-      return ShareStrip::of(at / rounds_of(size), begin_ + batch + gate * Strips,
-                            (gate + 1) * Strips <= size, gate, turn(gate));
-    }
-    int left = i;
-    int before = 0;
-    for (int m = 0;; ++m) {
-      const int strips = last(m, before) - first(before);
-      if (left < rounds_of(strips)) {
-        return ShareStrip::of(m, first(before) + left * Strips, (left + 1) * Strips <= strips, 0,
-                              turn(i));
-      }
-      left -= rounds_of(strips);
-      before += args_.matrices[m].view.strips;
-    }
-  }
-
- private:
-  static constexpr int kBatch = 2 * kGates / Strips;
-
-  __device__ __forceinline__ static int rounds_of(int strips) {
-    return (max(strips, 0) + Strips - 1) / Strips;
-  }
-  // Of the share's strips of a matrix.
-  __device__ __forceinline__ int first(int before) const { return max(begin_ - before, 0); }
-  __device__ __forceinline__ int last(int m, int before) const {
-    return min(end_ - before, args_.matrices[m].view.strips);
-  }
-  __device__ __forceinline__ int turn(int number) const {
-    return upper_adds_ ? Turns / 2 + number % (Turns / 2) : number % Turns;
-  }
-
-  const ProductArgs& args_;
-  int begin_;
-  int end_;
-  bool upper_adds_;
-};
-
 template <int Tiles, ScaleKind kKind, WidthSet kWidths, int Strips>
-class HeldCta {
- public:
-  using Memory = Shared<Tiles, Strips>;
-  __device__ __forceinline__ HeldCta(const Launch& launch, Memory& shared, std::byte* memory)
-      : launch_(launch), shared_(shared), ring_(memory + launch.ring_at[warp_index()]) {
-    const int shares = launch.work.shares.ctas;
-    part_ = static_cast<int>(blockIdx.x) / shares;
-    share_ = static_cast<int>(blockIdx.x) - part_ * shares;
-    strip_bytes_ = launch.codes[warp_index()] + launch.scales;
-  }
-
-  // Finds the share, and its warps' quads.
-  __device__ __forceinline__ void begin() {
-    const ProductArgs& args = launch_.args;
-    const int begin = __ldg(launch_.work.shares.begins + share_);
-    const int end = __ldg(launch_.work.shares.begins + share_ + 1);
-    load_quads();
-    const Rounds<Strips, kTurns> rounds(args, begin, end, launch_.work.upper_adds);
-    strips_ = end - begin;
-    rounds_ = rounds.count();
-    const int i = static_cast<int>(threadIdx.x);
-    if (i < rounds_) {
-      const ShareStrip own = rounds.find(i);
-      const CodeMatrixView& m = args.matrices[own.matrix()].view;
-      shared_.strips[i] = own;
-      shared_.places[i] = {m.codes + own.strip() * m.strip_bytes,
-                           m.scales + own.strip() * scale_stride(m.kind, m.groups)};
-    }
-    if (i == 0) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        barrier_init(shared_.filled + half, kThreads);
-        barrier_init(shared_.empty + half, kSums);
-      }
-    }
-    __syncthreads();
-  }
-
-  __device__ __forceinline__ void run() {
-    HeldWarp<Tiles, kKind, kWidths, Strips> warp(shared_.tables[warp_index()]);
-    int slot = 0;
-    // The same code asks for the strips that fill the ring first, and adds up the last sums.
-#pragma unroll 1
-    for (int i = -launch_.slots; i <= rounds_; ++i) {
-      if (i == launch_.early - launch_.slots) open_first(warp);
-      if (i >= 0 && i < rounds_) multiply(warp, i, slot);
-      __syncwarp();
-      ask_for(i + launch_.slots, slot);
-      if (++slot == launch_.slots) slot = 0;
-      if (i >= 0 && i < rounds_) keep(i, warp.totals);
-      if (i > 0) finish(i - 1);
-    }
-    if (launch_.work.parts > 1) add_parts_up();
-  }
-
- private:
-  static constexpr int kSums = Strips * kStripSums<Tiles>;  // of a round
-  static constexpr int kTurns = kThreads / kSums;
-
-  __device__ __forceinline__ void load_quads() {
-    constexpr int kWords = kWarpQuads * static_cast<int>(sizeof(HeldQuad) / sizeof(uint4));
-    const int lane = lane_index();
-    if (lane < kWords * launch_.args.count) {
-      const int matrix = lane / kWords;
-      const HeldQuad* from =
-          launch_.work.quads[matrix] + (part_ * kHeldWarps + warp_index()) * kWarpQuads;
-      reinterpret_cast<uint4*>(shared_.quads[matrix][warp_index()])[lane % kWords] =
-          __ldg(reinterpret_cast<const uint4*>(from) + lane % kWords);
-    }
-    __syncwarp();
-    const int matrix = lane / kPlaces;
-    if (matrix < launch_.args.count) {
-      const int p = lane % kPlaces;
-      shared_.scale_places[matrix][warp_index()][p] =
-          shared_.quads[matrix][warp_index()][p / kQuadUnits].group[p % kQuadUnits] *
-          static_cast<std::uint32_t>(scale_bytes(launch_.args.matrices[matrix].view.kind));
-      const int chunk = shared_.quads[matrix][warp_index()][p / kQuadUnits].chunk[p % kQuadUnits];
-      group_scale_ = __ldg(&launch_.args.matrices[matrix].view.chunks[chunk].group_scale);
-    }
-  }
-
-  __device__ __forceinline__ void open_first(HeldWarp<Tiles, kKind, kWidths, Strips>& warp) {
-    const ProductArgs& args = launch_.args;
-    if constexpr (kKind == ScaleKind::kExl2) {
-      const int matrix = lane_index() / kPlaces;
-      shared_.group_scales[matrix][warp_index()][lane_index() % kPlaces] = group_scale_;
-      __syncwarp();
-    }
-    open_ = shared_.strips[0].matrix();
-    open(warp, open_);
-    dependency_wait();
-    if (static_cast<int>(threadIdx.x) < args.tokens) {
-      shared_.token_scales[threadIdx.x] =
-          __ldcg(args.token_scales + args.first_token + threadIdx.x);
-    }
-    load(warp, open_);
-  }
-
-  __device__ __forceinline__ void multiply(HeldWarp<Tiles, kKind, kWidths, Strips>& warp, int i,
-                                           int slot) {
-    const int matrix = shared_.strips[i].matrix();
-    if (matrix != open_) {
-      open(warp, matrix);
-      if (launch_.args.matrices[matrix].fragments != launch_.args.matrices[open_].fragments ||
-          launch_.work.quads[matrix] != launch_.work.quads[open_]) {
-        load(warp, matrix);
-      }
-      open_ = matrix;
-    }
-    wait_copies(launch_.slots - 1);
-    __syncwarp();
-    const std::byte* at = ring_ + slot * Strips * strip_bytes_;
-    warp.multiply(at, at + launch_.codes[warp_index()], strip_bytes_);
-  }
-
-  // Round i of the share on its way to the ring; nothing where there is none. A second strip that
-  // is not there is the first again.
-  __device__ __forceinline__ void ask_for(int i, int slot) {
-    if (i < rounds_) {
-      StripPlace place = shared_.places[i];
-      const ShareStrip own = shared_.strips[i];
-      const int matrix = own.matrix();
-      const CodeMatrixView& m = launch_.args.matrices[matrix].view;
-      const HeldQuad* quads = shared_.quads[matrix][warp_index()];
-      const uint4 first = *reinterpret_cast<const uint4*>(quads);
-      const uint4 second = *reinterpret_cast<const uint4*>(quads + 1);
-      std::uint32_t begin = shared_address(ring_) + slot * Strips * strip_bytes_;
-      ask_for_strip(matrix, place, first, second, begin);
-      if constexpr (Strips > 1) {
-        place.codes += own.both() ? m.strip_bytes : 0;
-        place.scales += own.both() ? scale_stride(m.kind, m.groups) : 0;
-        ask_for_strip(matrix, place, first, second, begin + strip_bytes_);
-      }
-    }
-    commit_copies();
-  }
-  // `first`, `second`: beginnings of quads.
-  __device__ __forceinline__ void ask_for_strip(int matrix, const StripPlace& place,
-                                                const uint4& first, const uint4& second,
-                                                std::uint32_t begin) {
-    const std::uint32_t to = begin + lane_index() * 16;
-    const std::byte* codes = place.codes + lane_index() * 16;
-    const std::uint32_t to_second = to + (first.y >> 16) * 16;
-    if ((first.z | second.z) == 0) {
-      const std::byte* from = codes + first.x * std::uint32_t{unit_bytes(1)};
-      const std::byte* from_second = codes + second.x * std::uint32_t{unit_bytes(1)};
-      ask_for_half<0>(to, from, first);
-      ask_for_half<0>(to_second, from_second, second);
-      ask_for_scales(place.scales, matrix, begin + launch_.codes[warp_index()]);
-      if (max(first.y, second.y) >= 65u << 16) {  // wider than four bits
-        ask_for_half<2>(to, from, first);
-        ask_for_half<2>(to_second, from_second, second);
-      }
-    } else {
-      ask_for_runs(to, codes, first);
-      ask_for_runs(to_second, codes, second);
-      ask_for_scales(place.scales, matrix, begin + launch_.codes[warp_index()]);
-    }
-  }
-
-  // This lane's pieces First and First + 1 of a quad. `head`: the beginning of a HeldQuad.
-  template <int First>
-  __device__ __forceinline__ static void ask_for_half(std::uint32_t to, const std::byte* from,
-                                                      const uint4& head) {
-    const auto pieces = static_cast<int>(head.y >> 16);
-#pragma unroll
-    for (int k = First; k < First + 2; ++k) {
-      copy_small_if(lane_index() + k * 32 < pieces, to + k * 512, from + k * 512, read_once());
-    }
-  }
-  // Of a quad of two runs.
-  __device__ __forceinline__ static void ask_for_runs(std::uint32_t to, const std::byte* codes,
-                                                      const uint4& head) {
-    const std::byte* from = codes + head.x * std::uint32_t{unit_bytes(1)};
-    const auto split = static_cast<int>(head.y & 0xffffu);
-    const auto pieces = static_cast<int>(head.y >> 16);
-#pragma unroll 1
-    for (int piece = lane_index(); piece < pieces; piece += 32, to += 512, from += 512) {
-      copy_small_if(true, to, from + (piece >= split ? static_cast<int>(head.z) : 0), read_once());
-    }
-  }
-
-  __device__ __forceinline__ void ask_for_scales(const std::byte* scales, int matrix,
-                                                 std::uint32_t to) {
-    const std::uint32_t* places = shared_.scale_places[matrix][warp_index()];
-    if constexpr (kKind == ScaleKind::kExl2) {
-      const std::uint32_t at = places[lane_index() % kPlaces];
-      copy_eight_if(lane_index() < kPlaces, to + lane_index() * 8, scales + at, read_once());
-      return;
-    }
-    const ScaleKind kind =
-        kKind == ScaleKind::kGptq ? kKind : launch_.args.matrices[matrix].view.kind;
-    const int eights = scale_bytes(kind) / 8;
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-      const int e = lane_index() + k * 32;
-      const int p = e / eights;
-      const std::uint32_t at = places[min(p, kPlaces - 1)] + (e - p * eights) * 8;
-      copy_eight_if(p < kPlaces, to + e * 8, scales + at, read_once());
-    }
-  }
-
-  __device__ __forceinline__ void open(HeldWarp<Tiles, kKind, kWidths, Strips>& warp, int matrix) {
-    warp.open(launch_.args.matrices[matrix].view, shared_.quads[matrix][warp_index()],
-              shared_.group_scales[matrix][warp_index()]);
-  }
-  __device__ __forceinline__ void load(HeldWarp<Tiles, kKind, kWidths, Strips>& warp, int matrix) {
-    const ProductArgs& args = launch_.args;
-    const ProductMatrix& m = args.matrices[matrix];
-    const HeldQuad* quads = shared_.quads[matrix][warp_index()];
-    warp.load(quads, first_fragments(args, m), args.tokens);
-    warp.open_sums();
-  }
-
-  // This warp's sums of round i wait for the others'.
-  __device__ __forceinline__ void keep(int i, const float (&totals)[Strips][Tiles][4]) {
-    const int half = i % 2;
-    if (i >= 2) barrier_wait(shared_.empty + half, static_cast<std::uint32_t>(i / 2 - 1) & 1u);
-    auto* to = reinterpret_cast<float4*>(shared_.parts[half][warp_index()]) + lane_index();
-#pragma unroll
-    for (int k = 0; k < Strips; ++k) {
-#pragma unroll
-      for (int n = 0; n < Tiles; ++n) {
-        const float(&t)[4] = totals[k][n];
-        to[(k * Tiles + n) * 32] = make_float4(t[0], t[1], t[2], t[3]);
-      }
-    }
-    barrier_arrive(shared_.filled + half);
-  }
-
-  // The results of round i, by the warps whose turn it is.
-  __device__ __forceinline__ void finish(int i) {
-    const ShareStrip own = shared_.strips[i];
-    if (static_cast<int>(threadIdx.x) / kSums != own.turn()) return;
-    const int half = i % 2;
-    const int e = static_cast<int>(threadIdx.x) % kSums;
-    barrier_wait(shared_.filled + half, static_cast<std::uint32_t>(i / 2) & 1u);
-    float sum = 0.0f;
-#pragma unroll
-    for (int w = 0; w < kHeldWarps; ++w) sum += shared_.parts[half][w][e];
-    barrier_arrive(shared_.empty + half);
-    if (Strips > 1 && e >= kStripSums<Tiles> && !own.both()) return;
-    if (launch_.work.parts > 1) {
-      partial(part_, own.strip())[e] = sum;
-    } else {
-      store(own, e, sum);
-    }
-  }
-
-  __device__ __forceinline__ float* partial(int part, int strip) const {
-    const int strips = launch_.args.matrices[0].view.strips;
-    return launch_.work.partials + (part * strips + strip) * kStripSums<Tiles>;
-  }
-
-  // Of sum e of the strips from `strip` on.
-  __device__ __forceinline__ static ResultPlace place_of(int matrix, int strip, int e) {
-    const int lane = e % 128 / 4;
-    return {matrix, e / 128 % Tiles * kTokenTile + lane % 4 * 2 + e % 2,
-            (strip + e / kStripSums<Tiles>)*kStripColumns + e / 2 % 2 * 8 + lane / 4};
-  }
-  __device__ __forceinline__ float result(const ResultPlace& at, float sum) const {
-    return sum * shared_.token_scales[at.token] * launch_.args.multiplier;
-  }
-  __device__ __forceinline__ void store(const ShareStrip& own, int e, float sum) {
-    const ResultPlace at = place_of(own.matrix(), own.strip(), e);
-    if (at.token >= launch_.args.tokens) return;
-    store_result(at, launch_.args, (&shared_.gates[0][0])[own.gate() * kSums + e], result(at, sum));
-  }
-  // The same of the only matrix of a launch.
-  __device__ __forceinline__ void store_plain(int first_strip, int e, float sum) {
-    const ProductArgs& args = launch_.args;
-    const ResultPlace at = place_of(0, first_strip, e);
-    const ProductMatrix& m = args.matrices[0];
-    if (at.token >= args.tokens || at.column >= m.view.out) return;
-    float value = result(at, sum);
-    if (m.bias != nullptr) value += m.bias[at.column];
-    *(m.out + (args.first_token + at.token) * m.out_stride + at.column) =
-        args.accumulate ? earlier_result(at, args) + value : value;
-  }
-
-  // The last of the CTAs with the same strips to come here adds all parts up, in their order.
-  // Nobody waits, so that it does not matter which CTAs are on the card at once.
-  __device__ __forceinline__ void add_parts_up() {
-    const HeldWork& work = launch_.work;
-    __threadfence();
-    __syncthreads();
-    int before = 0;
-    if (threadIdx.x == 0) before = atomicAdd(work.done + share_, 1);
-    const int all = work.parts * (work.launches + 1);
-    if (__syncthreads_or(static_cast<int>(threadIdx.x == 0 && before + 1 == all)) == 0) return;
-    __threadfence();
-    // Strips of a share follow one another: so do their sums. As many loads as parts are under way,
-    // of several sums.
-    constexpr int kEach = kStripSums<Tiles>;
-    const int stride = launch_.args.matrices[0].view.strips * kEach;
-    const int first = shared_.strips[0].strip();
-    const float* from = partial(0, first);
-#pragma unroll 2
-    for (int k = static_cast<int>(threadIdx.x); k < strips_ * kEach; k += kThreads) {
-      float parts[kMostParts];
-#pragma unroll
-      for (int part = 0; part < kMostParts; ++part) {
-        parts[part] = part < work.parts ? __ldcg(from + part * stride + k) : 0.0f;
-      }
-      float sum = 0.0f;
-#pragma unroll
-      for (int part = 0; part < kMostParts; ++part) sum += parts[part];
-      store_plain(first, k, sum);
-    }
-  }
-
-  const Launch& launch_;
-  Memory& shared_;
-  std::byte* ring_;
-  int strip_bytes_;  // of a strip in the ring
-  int part_;
-  int share_;
-  int strips_ = 0;  // of the share; of gate and up one
-  int rounds_ = 0;
-  int open_ = 0;              // matrix
-  float group_scale_ = 0.0f;  // of this lane's matrix and place
-};
-
-#endif
-
-template <int Tiles, ScaleKind kKind, WidthSet kWidths, int Strips>
-__global__ void __launch_bounds__(kThreads, 1)
-    held_product_kernel(const __grid_constant__ Launch launch) {
+__global__ void __launch_bounds__(kHeldThreads, 1)
+    held_product_kernel(const __grid_constant__ HeldLaunch launch) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::byte memory[];
   allow_next();
   HeldCta<Tiles, kKind, kWidths, Strips> cta(
-      launch, *reinterpret_cast<Shared<Tiles, Strips>*>(memory), memory);
+      launch, *reinterpret_cast<HeldShared<Tiles, Strips>*>(memory), memory);
   cta.begin();
   cta.run();
 #endif
@@ -461,7 +25,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // Lays out the rings; false where they have no room.
 template <int Tiles, int Strips>
-bool lay_out(std::size_t bytes, Launch& launch) {
+bool lay_out(std::size_t bytes, HeldLaunch& launch) {
   int scales = 0;
   for (int i = 0; i < launch.args.count; ++i) {
     scales = std::max(scales, kPlaces * scale_bytes(launch.args.matrices[i].view.kind));
@@ -470,7 +34,7 @@ bool lay_out(std::size_t bytes, Launch& launch) {
   int strip = 0;
   for (const std::int32_t codes : launch.work.code_bytes) strip += codes + scales;
   strip *= Strips;
-  int at = static_cast<int>(sizeof(Shared<Tiles, Strips>));
+  int at = static_cast<int>(sizeof(HeldShared<Tiles, Strips>));
   const int room = static_cast<int>(bytes) - at;
   launch.slots = std::min({room / strip, kMaxSlots});
   if (launch.slots > 6) launch.slots = kMaxSlots <= room / strip ? kMaxSlots : 6;
@@ -485,7 +49,7 @@ bool lay_out(std::size_t bytes, Launch& launch) {
   return launch.slots >= kFewestSlots;
 }
 
-using HeldKernel = void (*)(Launch);
+using HeldKernel = void (*)(HeldLaunch);
 
 template <int Tiles, ScaleKind kKind, int Strips>
 HeldKernel kernel_of_kind(WidthSet widths) {
@@ -508,14 +72,14 @@ HeldKernel kernel_of(const ProductArgs& args) {
 }
 
 template <int Tiles, int Strips>
-void start(ExecContext& ctx, Launch& launch_args) {
+void start(ExecContext& ctx, HeldLaunch& launch_args) {
   const std::size_t bytes = cuda_ops_of(ctx).backend->facts().shared_bytes_per_cta;
   BL_CHECK((lay_out<Tiles, Strips>(bytes, launch_args)));
   const HeldKernel kernel = kernel_of<Tiles, Strips>(launch_args.args);
   BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(bytes)));
   const auto ctas = static_cast<unsigned>(launch_args.work.shares.ctas * launch_args.work.parts);
-  launch(shape_of(ctx, dim3(ctas), kThreads, bytes), kernel, launch_args);
+  launch(shape_of(ctx, dim3(ctas), kHeldThreads, bytes), kernel, launch_args);
 }
 
 }  // namespace
@@ -542,7 +106,7 @@ HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
           ? std::clamp(static_cast<int>(kMostPartialStrips) / weights[0]->view.strips, 1,
                        kMostParts)
           : 1;
-  Launch launch_args;
+  HeldLaunch launch_args;
   launch_args.args = args;
   HeldWork& work = launch_args.work;
   work.parts = 1;
@@ -574,9 +138,10 @@ HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
 void held_product(ExecContext& ctx, const ProductArgs& args, const HeldWork& work) {
   BL_CHECK(args.tokens > 0 && args.tokens <= kMaxProductTokens);
   check_product(args);
-  Launch launch_args;
+  HeldLaunch launch_args;
   launch_args.args = args;
   launch_args.work = work;
+  launch_args.work.done = cuda_ops_of(ctx).backend->counters();
   if (args.tokens > kTokenTile) {
     start<2, 1>(ctx, launch_args);
   } else if (work.pairs) {

@@ -30,8 +30,7 @@ struct HeldWork : HeldCut {                  // what holds for all matrices
   bool pairs = false;  // two strips at a time
   // Where several CTAs have parts of the same strips.
   float* partials = nullptr;     // [parts][strips][kHeldStripSums]
-  std::int32_t* done = nullptr;  // [shares.ctas], zeros before the first of several launches
-  int launches = 0;              // before this one
+  std::int32_t* done = nullptr;  // [shares.ctas], zeros before a launch and behind it
 
   bool exists() const { return parts > 0; }
 };

@@ -4,9 +4,11 @@
 // give the tensor cores independent sums.
 
 #include "backend/cuda/device/async_copy.cuh"
+#include "backend/cuda/device/half_pair.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/product/code_product.cuh"
 #include "backend/cuda/product/held_plan.h"
+#include "backend/cuda/product/left_input.cuh"
 #include "backend/cuda/product/product.h"
 
 namespace bl::cuda {
@@ -70,14 +72,41 @@ class HeldWarp {
     const std::byte* from = fragments + lane % 4 * 16;
 #pragma unroll
     for (int n = 0; n < Tiles; ++n) {
-      // Lanes of tokens that do not exist have the last one's: nobody reads their results.
-      const int token = min(n * kTokenTile + lane / 4, tokens - 1);
+      const int token = token_of(n, tokens);
 #pragma unroll
       for (int p = 0; p < kPlaces; ++p) {
         const int row = quads[p / kQuadUnits].unit[p % kQuadUnits] * tokens + token;
         // Past the first level of the cache, which knows nothing of the kernel before.
         x_[p][n] = __ldcg(reinterpret_cast<const uint4*>(from + static_cast<std::uint32_t>(row) *
                                                                     std::uint32_t{kLaneBytes}));
+      }
+    }
+  }
+
+  // Tokens of which notes say that what was left for them does not serve, from F32.
+  __device__ __forceinline__ void mend(const HeldQuad* quads, const ProductArgs& args) {
+    float notes[Tiles];
+    bool serve = true;
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) {
+      notes[n] = __ldcg(args.token_scales + args.first_token + token_of(n, args.tokens));
+      serve &= left_serves(notes[n]);
+    }
+    if (__builtin_expect(static_cast<long>(__all_sync(kAllLanes, serve)), 1) != 0) return;
+      // One place after the other, so that the code is there once.
+#pragma unroll 1
+    for (int i = 0; i < kPlaces * Tiles; ++i) {
+      const int p = i / Tiles;
+      const float note = i % Tiles == 0 ? notes[0] : notes[Tiles - 1];
+      if (left_serves(note)) continue;
+      const int unit = quads[p / kQuadUnits].unit[p % kQuadUnits];
+      const float* row =
+          args.x + (args.first_token + token_of(i % Tiles, args.tokens)) * args.x_stride;
+      const uint4 made =
+          made_ready(row, args.channel_of_slot + unit * kUnitSlots, 1.0f / scale_of_note(note));
+#pragma unroll
+      for (int k = 0; k < kPlaces * Tiles; ++k) {
+        if (k == i) x_[k / Tiles][k % Tiles] = made;
       }
     }
   }
@@ -141,6 +170,25 @@ class HeldWarp {
 
  private:
   static constexpr int kLaneBytes = 64;  // of a token and unit
+
+  // Of this lane's activations. Lanes of tokens that do not exist have the last one's: nobody reads
+  // their results.
+  __device__ __forceinline__ static int token_of(int tile, int tokens) {
+    return min(tile * kTokenTile + lane_index() / 4, tokens - 1);
+  }
+
+  // This lane's halves of a unit, as prepare() makes them ready.
+  __device__ __forceinline__ static uint4 made_ready(const float* row, const int* channels,
+                                                     float factor) {
+    std::uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {  // registers 2s + r: slots 16s + 8r + 2t + e
+      const int2 pair = __ldg(reinterpret_cast<const int2*>(channels + i * 8) + lane_index() % 4);
+      const float times = i < 2 ? factor : factor * (1.0f / 16.0f);
+      words[i] = pack_halves(__ldcg(row + pair.x) * times, __ldcg(row + pair.y) * times);
+    }
+    return {words[0], words[1], words[2], words[3]};
+  }
 
   // Which codes of a unit are multiplied: those of 8 bits take two rounds.
   enum class Round { kOnly, kHigh, kLow };

@@ -9,6 +9,7 @@
 #include "backend/cuda/product/blas_lt.h"
 #include "backend/cuda/product/dense_product.h"
 #include "backend/cuda/product/dequantize.h"
+#include "backend/cuda/product/left_input.h"
 #include "backend/cuda/product/rows16.h"
 #include "backend/cuda/scratch_plan.h"
 #include "base/check.h"
@@ -123,10 +124,10 @@ class ManyRows {
     input.rows = rows16_for(weight);
     BL_CHECK(given.rows.columns() == input.rows.slots);
     input.rows.rows = given.rows.data;
-    input.alpha = given.power;
+    input.alpha = given.notes;
     if (multiplier() != 1.0f) {
       auto* alpha = ctx_.scratch->take_f32({1}).as<float>();
-      multiply_power(ctx_, given.power, multiplier(), alpha);
+      multiply_power(ctx_, given.notes, multiplier(), alpha);
       input.alpha = alpha;
     }
     return input;
@@ -308,7 +309,7 @@ void activate_into_halves(ExecContext& ctx, const ActivateArgs& args, bool halve
   rows.width = args.gate.columns();
   rows.to = rows16_for(out.reader);
   rows.to.rows = out.rows.data;
-  rows.power = out.power;
+  rows.power = out.notes;
   rows.row_largest = ctx.scratch->take_f32({rows.tokens}).as<float>();
   make_activation_rows16(ctx, rows, args);
 }
@@ -316,9 +317,10 @@ void activate_into_halves(ExecContext& ctx, const ActivateArgs& args, bool halve
 std::int64_t half_input_width(const ExecContext& ctx, const PackedMatrix& reader,
                               std::int64_t tokens) {
   const CudaBackend& backend = *cuda_ops_of(ctx).backend;
-  if (ctx.deterministic || tokens < backend.launch_plan().expanded_from || !reads_rows16(&reader)) {
-    return 0;
+  if (tokens < backend.launch_plan().expanded_from) {
+    return left_input_width(ctx, reader, tokens);
   }
+  if (ctx.deterministic || !reads_rows16(&reader)) return 0;
   const Rows16 rows = rows16_for(&reader);
   const int compute_capability = backend.facts().compute_capability;
   const bool staged = stages_rows16(compute_capability, reader.in(), rows.slots);

@@ -4,6 +4,7 @@
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/product/code_product.cuh"
+#include "backend/cuda/product/left_input.h"
 #include "backend/cuda/product/product.h"
 
 namespace bl::cuda {
@@ -32,7 +33,8 @@ struct PrepareLaunch {
   bool sums = false;
   float* token_scales = nullptr;
   InputNorm norm;
-  std::int32_t* zeros = nullptr;
+  bool as_notes = false;
+  float* zeros = nullptr;
   int zero_count = 0;
   bool aligned = false;  // rows start at multiples of 16 bytes, and have whole float4s
   int row_floats = 0;    // of the row in shared memory
@@ -199,7 +201,9 @@ __device__ __forceinline__ float find_factor(const PrepareLaunch& p, float fact,
     largest = cta_max(fact, parts);
   }
   const float power = power_of_two_for(largest, kNormalise ? kBoundExponent : kInputExponent);
-  if (threadIdx.x == 0 && blockIdx.x == 0) p.token_scales[blockIdx.y] = power;
+  if (threadIdx.x == 0 && blockIdx.x == 0) {
+    p.token_scales[blockIdx.y] = p.as_notes ? note_of_scale(power) : power;
+  }
   return factor / power;
 }
 
@@ -301,7 +305,7 @@ __global__ void __launch_bounds__(kThreads)
   dependency_wait();
   const float fact = row.read();
   if (blockIdx.x == 0 && blockIdx.y == 0) {
-    for (int i = first; i < p.zero_count; i += kThreads) p.zeros[i] = 0;
+    for (int i = first; i < p.zero_count; i += kThreads) p.zeros[i] = 0.0f;
   }
   const float factor = find_factor<kNormalise>(p, fact, most_weight, parts);
   float* sums = p.sums ? memory + (kShared ? p.row_floats : 0) : nullptr;
@@ -352,6 +356,7 @@ void prepare(ExecContext& ctx, const PrepareArgs& args) {
   p.bricks = args.bricks;
   p.sums = args.sums;
   p.token_scales = args.token_scales;
+  p.as_notes = args.as_notes;
   p.norm = args.norm;
   p.zeros = args.zeros;
   p.zero_count = args.zero_count;

@@ -6,6 +6,7 @@
 
 #include "backend/cuda/activation_math.cuh"
 #include "backend/cuda/device/device_facts.h"
+#include "backend/cuda/product/left_input.h"
 #include "backend/cuda/product/product_plan.h"
 #include "backend/cuda/scratch_plan.h"
 #include "backend/cuda/weights/code_matrix.h"
@@ -51,10 +52,13 @@ struct InputNorm {
 struct ProductArgs {
   ProductMatrix matrices[kMaxMatrices];
   int count = 0;
-  int tokens = 0;                       // at most kMaxProductTokens
-  std::int64_t first_token = 0;         // of the prepared rows
-  const float* token_scales = nullptr;  // [all tokens], of prepared rows
-  const float* x = nullptr;             // [tokens, in], where the product prepares them itself
+  int tokens = 0;                // at most kMaxProductTokens
+  std::int64_t first_token = 0;  // of the prepared rows
+  // [all tokens], of prepared rows; where they were left (left_input.h), notes.
+  const float* token_scales = nullptr;
+  const std::int32_t* channel_of_slot = nullptr;  // of the only matrix, where they were left
+  LeftInput leaves;                               // gated ones, to the next product
+  const float* x = nullptr;  // [tokens, in]: not read where prepare() did, or left ones serve
   std::int64_t x_stride = 0;
   int in = 0;
   // Of shared memory, of what a CTA makes of its input for a gather, and where within it digits'
@@ -120,8 +124,9 @@ struct PrepareArgs {
   bool sums = true;               // of chunks, too
   float* token_scales = nullptr;  // [tokens] out
   InputNorm norm;
-  // Set to zero on the way: counters of the products behind.
-  std::int32_t* zeros = nullptr;
+  bool as_notes = false;  // of left_input.h
+  // Set to zero on the way: notes of the product behind.
+  float* zeros = nullptr;
   int zero_count = 0;
 };
 

@@ -74,8 +74,8 @@ __global__ void __launch_bounds__(kThreads)
   const auto* row = reinterpret_cast<const float4*>(x + blockIdx.x * stride);
   for (int i = static_cast<int>(threadIdx.x); i < in / 4; i += kThreads) {
     const float4 v = row[i];
-    reinterpret_cast<uint2*>(staged)[i] = {half_pair(v.x * reciprocal, v.y * reciprocal),
-                                           half_pair(v.z * reciprocal, v.w * reciprocal)};
+    reinterpret_cast<uint2*>(staged)[i] = {pack_halves(v.x * reciprocal, v.y * reciprocal),
+                                           pack_halves(v.z * reciprocal, v.w * reciprocal)};
   }
   __syncthreads();
   store_row16(staged, args.to, blockIdx.x);

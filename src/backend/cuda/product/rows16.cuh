@@ -5,6 +5,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "backend/cuda/device/half_pair.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/product/rows16.h"
 
@@ -19,10 +20,6 @@ inline constexpr int kRows16Ctas = 6;
 #endif
 inline constexpr int kLargestExponent = 13;  // the largest of all rows comes to [2^13, 2^14)
 
-__device__ __forceinline__ std::uint32_t half_pair(float a, float b) {
-  const __half2 pair = __floats2half2_rn(a, b);
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
 __device__ __forceinline__ std::uint32_t bfloat_pair(float a, float b) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
   return *reinterpret_cast<const std::uint32_t*>(&pair);

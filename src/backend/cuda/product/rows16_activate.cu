@@ -74,7 +74,7 @@ __device__ __forceinline__ uint4 eight_results(const ActivationRows16Args& a, st
     const float low = one(gate[2 * e], up[2 * e]);
     const float high = one(gate[2 * e + 1], up[2 * e + 1]);
     largest = fmaxf(largest, fmaxf(fabsf(low), fabsf(high)));
-    words[e] = half_pair(low * reciprocal, high * reciprocal);
+    words[e] = pack_halves(low * reciprocal, high * reciprocal);
   }
   return {words[0], words[1], words[2], words[3]};
 }

@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kRows16Threads, kPacks <= 4 ? kRows16Ctas : 4)
       y[e] = (unit * weight.at[e] + bias.at[e]) * reciprocal;
     }
     *reinterpret_cast<uint2*>(staged + i) =
-        halves ? uint2{half_pair(y[0], y[1]), half_pair(y[2], y[3])}
+        halves ? uint2{pack_halves(y[0], y[1]), pack_halves(y[2], y[3])}
                : uint2{bfloat_pair(y[0], y[1]), bfloat_pair(y[2], y[3])};
   }
   __syncthreads();

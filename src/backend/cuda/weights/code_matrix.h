@@ -105,6 +105,10 @@ BL_HD constexpr int fragment_place(int slot) {
   return slot / kUnitSlots * kUnitSlots + lane * 8 + reg * 2 + slot % 2;
 }
 
+// The largest activation of a row is brought to [2^9, 2^10): far from overflow of binary16 in sums
+// of products with codes, far from its subnormals for whatever matters beside the largest.
+inline constexpr int kInputExponent = 9;
+
 enum class ScaleKind : std::uint8_t {
   kExl2,         // 4-bit codes of the column, a maximum a group, fixed centre
   kGptq,         // binary16 scale a column and group, fixed zero

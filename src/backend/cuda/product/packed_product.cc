@@ -1,0 +1,274 @@
+#include "backend/cuda/product/packed_product.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/product/held_product.h"
+#include "backend/cuda/product/left_input.h"
+#include "backend/cuda/product/many_rows.h"
+#include "backend/cuda/product/product.h"
+#include "backend/cuda/product/warpgroup_product.h"
+#include "backend/cuda/scratch_plan.h"
+#include "backend/cuda/weights/cuda_matrix.h"
+#include "base/check.h"
+
+namespace bl::cuda {
+namespace {
+
+TensorView take_halves(Arena& arena, std::int64_t count) {
+  return arena.take(DType::kF16, {std::max<std::int64_t>(count, 1)});
+}
+
+// Makes the activations ready for one matrix, or finds the ones made for its equal.
+class Preparation {
+ public:
+  // `at_once`: tokens of a launch; `bricks`: for warpgroups.
+  Preparation(ExecContext& ctx, std::int64_t tokens, int at_once, bool bricks)
+      : ctx_(ctx), tokens_(tokens) {
+    args_.tile = at_once;
+    args_.bricks = bricks;
+  }
+
+  const PrepareTarget& target_for(const CodeWeights& weights) {
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      if (keys_[i] == std::pair{weights.gather, weights.view.units}) return args_.targets[i];
+    }
+    BL_CHECK(args_.count < kMaxMatrices);
+    const std::int64_t rows = prepared_rows(tokens_);
+    PrepareTarget& target = args_.targets[args_.count++];
+    target.channel_of_slot = weights.channel_of_slot;
+    target.units = weights.view.units;
+    target.chunks = weights.view.chunks;
+    target.chunk_count = weights.view.chunk_count;
+    target.fragments =
+        take_halves(*ctx_.scratch, rows * weights.view.units * kUnitSlots).as<std::uint32_t>();
+    if (args_.sums) target.chunk_sums = ctx_.scratch->take_f32({rows, target.units}).as<float>();
+    keys_.emplace_back(weights.gather, weights.view.units);
+    return target;
+  }
+
+  // The products add activations up themselves.
+  void leave_sums_out() { args_.sums = false; }
+
+  // Notes that are to be zeros behind it.
+  void clears(float* notes, int count) {
+    args_.zeros = notes;
+    args_.zero_count = count;
+  }
+
+  const float* run(const TensorView& x, const InputNorm& norm) {
+    args_.x = x;
+    args_.token_scales = ctx_.scratch->take_f32({tokens_}).as<float>();
+    args_.norm = norm;
+    prepare(ctx_, args_);
+    return args_.token_scales;
+  }
+
+ private:
+  ExecContext& ctx_;
+  std::int64_t tokens_;
+  PrepareArgs args_;
+  std::vector<std::pair<std::uint64_t, std::int32_t>> keys_;
+};
+
+InputNorm input_norm(const NormArgs* norm, std::int64_t in) {
+  if (norm == nullptr) return {};
+  return {true, norm->weight.empty() ? nullptr : norm->weight.as<const float>(),
+          norm->unit_offset ? 1.0f : 0.0f, norm->eps, 1.0f / static_cast<float>(in)};
+}
+
+void add_matrix(ProductArgs& product_args, const MatmulOutput& output, const TensorView& out) {
+  const CodeWeights& codes = *cuda_matrix(output.weight).codes();
+  ProductMatrix& m = product_args.matrices[product_args.count++];
+  m.view = codes.view;
+  m.widths = codes.plan.widths();
+  m.piece_bytes = static_cast<std::int32_t>(codes.max_piece_bytes);
+  m.piece_scale_bytes = static_cast<std::int32_t>(codes.max_piece_scale_bytes);
+  m.place_of_channel = codes.place_of_channel;
+  m.out = out.as<float>();
+  m.out_stride = out.row_stride;
+  m.bias = bias_of(output);
+}
+
+// The number of a matrix's gather among those of the launch: that of an earlier equal one, or the
+// next.
+int gather_number(const ProductArgs& args, std::span<const CodeWeights* const> weights,
+                  std::size_t matrix) {
+  int next = 0;
+  for (std::size_t i = 0; i < matrix; ++i) {
+    if (weights[i]->gather == weights[matrix]->gather) return args.matrices[i].gather;
+    next = std::max(next, args.matrices[i].gather + 1);
+  }
+  return next;
+}
+
+// Products with packed codes that one launch can make.
+struct PackedProduct {
+  ProductArgs args;
+  std::array<const CodeWeights*, kMaxMatrices> weights{};
+
+  StripShares shares(CudaBackend& backend, bool spare) const {
+    return backend.product_plans().find({weights.data(), static_cast<std::size_t>(args.count)},
+                                        args.gated, backend.facts().multiprocessors, spare);
+  }
+};
+
+PackedProduct packed_product(const ExecContext& ctx, const MatmulArgs& args,
+                             std::span<const MatmulOutput* const> outputs, std::int64_t tokens) {
+  PackedProduct product;
+  product.args.regardless_of_batch = ctx.deterministic;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    product.weights[i] = cuda_matrix(outputs[i]->weight).codes();
+    add_matrix(product.args, *outputs[i],
+               args.activation != nullptr ? args.activation->out : outputs[i]->out);
+    product.args.matrices[i].gather = gather_number(product.args, product.weights, i);
+  }
+  product.args.x = args.x.as<const float>();
+  product.args.x_stride = args.x.row_stride;
+  product.args.in = static_cast<int>(outputs[0]->weight->in());
+  product.args.norm = input_norm(args.norm, product.args.in);
+  product.args.multiplier = args.multiplier;
+  product.args.accumulate = args.accumulate;
+  product.args.gated = args.activation != nullptr;
+  if (product.args.gated) product.args.activation = activation_parameters(*args.activation);
+  product.args.tokens = static_cast<int>(std::min<std::int64_t>(kMaxProductTokens, tokens));
+  return product;
+}
+
+// How activations that were made ready before are multiplied.
+struct Way {
+  bool warpgroups = false;
+  int at_once = 0;  // tokens of a launch
+  HeldWork held;    // if it exists
+};
+
+Way way_of(const ExecContext& ctx, const PackedProduct& packed, std::int64_t tokens) {
+  CudaBackend& backend = *cuda_ops_of(ctx).backend;
+  const LaunchPlan& plan = backend.launch_plan();
+  const int warpgroup_tokens = most_warpgroup_tokens(backend.facts());
+  Way way;
+  way.warpgroups = warpgroup_tokens > 0 && tokens >= plan.warpgroup_from && !ctx.deterministic;
+  way.at_once = way.warpgroups ? warpgroup_tokens : most_product_tokens(backend.facts());
+  const bool small = is_small_work(packed.args, backend.facts().multiprocessors);
+  const std::int64_t ring_from = small ? plan.small_ring_from : plan.ring_from;
+  if (!way.warpgroups && tokens > 1 && tokens < ring_from && !ctx.deterministic) {
+    const auto count = static_cast<std::size_t>(packed.args.count);
+    way.held = plan_held_work(backend, packed.args, {packed.weights.data(), count});
+  }
+  return way;
+}
+
+bool makes_own(const ExecContext& ctx, std::int64_t tokens) {
+  return !ctx.deterministic && tokens < cuda_ops_of(ctx).backend->launch_plan().prepared_from;
+}
+
+void multiply(ExecContext& ctx, PackedProduct& packed, const Way& way, std::int64_t tokens) {
+  StripShares shares;
+  if (!way.held.exists()) shares = packed.shares(*cuda_ops_of(ctx).backend, false);
+  for (std::int64_t first = 0; first < tokens; first += way.at_once) {
+    packed.args.first_token = first;
+    packed.args.tokens = static_cast<int>(std::min<std::int64_t>(way.at_once, tokens - first));
+    if (way.held.exists()) {
+      held_product(ctx, packed.args, way.held);
+    } else {
+      (way.warpgroups ? warpgroup_product : product)(ctx, packed.args, shares);
+    }
+  }
+}
+
+// Memory of the sums of parts.
+void take_partials(ExecContext& ctx, const PackedProduct& packed, HeldWork& held) {
+  if (held.parts <= 1) return;
+  const std::int64_t strips = packed.args.matrices[0].view.strips;
+  held.partials = ctx.scratch->take_f32({held.parts * strips, kHeldStripSums}).as<float>();
+}
+
+void multiply_left(ExecContext& ctx, const HalfInput& half, PackedProduct& packed) {
+  const std::int64_t tokens = half.rows.rows();
+  Way way = way_of(ctx, packed, tokens);
+  BL_CHECK(packed.args.count == 1 && way.held.exists());
+  take_partials(ctx, packed, way.held);
+  packed.args.matrices[0].fragments = half.rows.as<const std::uint32_t>();
+  packed.args.token_scales = half.notes;
+  packed.args.channel_of_slot = packed.weights[0]->channel_of_slot;
+  multiply(ctx, packed, way, tokens);
+}
+
+}  // namespace
+
+void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
+                   std::span<const MatmulOutput* const> outputs) {
+  ArenaScope scope(*ctx.scratch);
+  const std::int64_t tokens = (args.half_x != nullptr ? args.half_x->rows : args.x).rows();
+  CudaBackend& backend = *cuda_ops_of(ctx).backend;
+  PackedProduct packed = packed_product(ctx, args, outputs, tokens);
+  if (args.half_x != nullptr) return multiply_left(ctx, *args.half_x, packed);
+  if (makes_own(ctx, tokens)) {
+    const StripShares shares = packed.shares(backend, true);
+    if (makes_own_input(backend.facts(), packed.args, shares)) {
+      return token_product(ctx, packed.args, shares, {packed.weights.data(), outputs.size()});
+    }
+  }
+  Way way = way_of(ctx, packed, tokens);
+  Preparation preparation(ctx, tokens, way.at_once, way.warpgroups);
+  const HalfInput* half = args.activation != nullptr ? args.activation->half_out : nullptr;
+  if (way.held.exists()) {
+    preparation.leave_sums_out();
+    take_partials(ctx, packed, way.held);
+    if (half != nullptr) {
+      packed.args.leaves = left_input_of(*half);
+      preparation.clears(half->notes, static_cast<int>(tokens));
+    }
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const PrepareTarget& target = preparation.target_for(*packed.weights[i]);
+    packed.args.matrices[i].fragments = target.fragments;
+    packed.args.matrices[i].chunk_sums = target.chunk_sums;
+  }
+  packed.args.token_scales = preparation.run(args.x, packed.args.norm);
+  multiply(ctx, packed, way, tokens);
+  if (half != nullptr && !way.held.exists()) prepare_left(ctx, args.activation->out, *half);
+}
+
+LeftInput left_input_of(const HalfInput& half) {
+  const CodeWeights& codes = *cuda_matrix(half.reader).codes();
+  return {half.rows.as<std::uint16_t>(), half.notes, codes.place_of_channel, codes.view.units,
+          static_cast<std::int32_t>(half.rows.rows())};
+}
+
+bool is_left_input(const ExecContext& ctx, const HalfInput& half) {
+  return half.rows.rows() < cuda_ops_of(ctx).backend->launch_plan().expanded_from;
+}
+
+std::int64_t left_input_width(const ExecContext& ctx, const PackedMatrix& reader,
+                              std::int64_t tokens) {
+  const CodeWeights* codes = cuda_matrix(&reader).codes();
+  if (ctx.deterministic || codes == nullptr || codes->place_of_channel == nullptr) return 0;
+  const std::int64_t slots = std::int64_t{codes->view.units} * kUnitSlots;
+  // Slots without a channel would have to be cleared.
+  if (slots != reader.in() || makes_own(ctx, tokens)) return 0;
+  if (most_product_tokens(cuda_ops_of(ctx).backend->facts()) != kLeftTile) return 0;
+  const MatmulOutput output{&reader, {}, {}};
+  const MatmulOutput* const outputs[] = {&output};
+  const PackedProduct packed = packed_product(ctx, {}, outputs, tokens);
+  return way_of(ctx, packed, tokens).held.exists() ? slots : 0;
+}
+
+void prepare_left(ExecContext& ctx, const TensorView& x, const HalfInput& half) {
+  const CodeWeights& codes = *cuda_matrix(half.reader).codes();
+  PrepareArgs args;
+  args.x = x;
+  args.count = 1;
+  args.targets[0].channel_of_slot = codes.channel_of_slot;
+  args.targets[0].units = codes.view.units;
+  args.targets[0].fragments = half.rows.as<std::uint32_t>();
+  args.tile = most_product_tokens(cuda_ops_of(ctx).backend->facts());
+  args.sums = false;
+  args.token_scales = half.notes;
+  args.as_notes = true;
+  prepare(ctx, args);
+}
+
+}  // namespace bl::cuda
