@@ -12,7 +12,7 @@
 
 namespace bl::cuda {
 
-// Rows whose largest value is within these bounds: binary16 holds them, a slot stored divided by 16
+// Rows of zeros, and those whose largest value is within these bounds: binary16 holds them, a slot stored divided by 16
 // too, and its smallest step is 2^-13 of the largest value at most.
 inline constexpr float kLeftScale = 0.25f;
 inline constexpr float kSmallestLeft = 0x1p-9f;
@@ -22,7 +22,7 @@ inline constexpr float kLargestLeft = 0x1p13f;
 BL_HD constexpr float note_of_scale(float scale) { return -scale; }
 BL_HD constexpr bool is_scale(float note) { return note < 0.0f; }
 BL_HD constexpr bool left_serves(float note) {
-  return is_scale(note) || (note >= kSmallestLeft && note < kLargestLeft);
+  return is_scale(note) || note == 0.0f || (note >= kSmallestLeft && note < kLargestLeft);
 }
 
 inline constexpr int kLeftTile = 16;  // tokens of one launch of the product
