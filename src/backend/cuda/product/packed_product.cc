@@ -33,7 +33,7 @@ class Preparation {
 
   const PrepareTarget& target_for(const CodeWeights& weights) {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
-      if (keys_[i] == std::pair{weights.gather, weights.view.units}) return args_.targets[i];
+      if (keys_[i] == key_of(weights)) return args_.targets[i];
     }
     BL_CHECK(args_.count < kMaxMatrices);
     const std::int64_t rows = prepared_rows(tokens_);
@@ -45,7 +45,7 @@ class Preparation {
     target.fragments =
         take_halves(*ctx_.scratch, rows * weights.view.units * kUnitSlots).as<std::uint32_t>();
     if (args_.sums) target.chunk_sums = ctx_.scratch->take_f32({rows, target.units}).as<float>();
-    keys_.emplace_back(weights.gather, weights.view.units);
+    keys_.push_back(key_of(weights));
     return target;
   }
 
@@ -67,6 +67,11 @@ class Preparation {
   }
 
  private:
+  // Sums of chunks go by how chunks are cut, fragments do not.
+  std::pair<std::uint64_t, std::int32_t> key_of(const CodeWeights& weights) const {
+    return {args_.sums ? weights.gather : weights.order, weights.view.units};
+  }
+
   ExecContext& ctx_;
   std::int64_t tokens_;
   PrepareArgs args_;
