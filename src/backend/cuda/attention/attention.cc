@@ -19,7 +19,6 @@ AttentionParams params_of(const AttentionArgs& args, const DeviceSpanPlan& plan)
   return {.q = args.q.as<float>(),
           .out = args.out.as<float>(),
           .half_out = nullptr,
-          .left = {},
           .q_stride = args.q.row_stride,
           .out_stride = args.out.row_stride,
           .k = args.cache.k,
@@ -71,7 +70,10 @@ class HalfResult {
         to_(rows16_for(half_.reader)) {
     to_.rows = half_.rows.data;
     const Shape shape{args.q.shape[0], half_.reader->in()};
-    if (leaves_) return;
+    if (leaves_) {
+      place_ = left_input_of(half_);
+      return;
+    }
     if (left_ || !kernels.halves) {
       between_ = ctx.scratch->take_f32(shape);
     } else if (to_.channel_of_slot != nullptr) {
@@ -80,14 +82,15 @@ class HalfResult {
   }
   void receive(AttentionParams& params) const {
     params.out_stride = half_.reader->in();
-    if (leaves_) {
-      params.left = left_input_of(half_);
-    } else if (between_.dtype == DType::kF32 && !between_.empty()) {
+    if (leaves_) return;
+    if (between_.dtype == DType::kF32 && !between_.empty()) {
       params.out = between_.as<float>();
     } else {
       params.half_out = (between_.empty() ? half_.rows : between_).as<__half>();
     }
   }
+  // Where kernels leave them, or null.
+  const LeftInput* left() const { return leaves_ ? &place_ : nullptr; }
   void finish() const {
     if (leaves_) return;
     if (left_) return prepare_left(ctx_, between_, half_);
@@ -110,21 +113,22 @@ class HalfResult {
   const HalfInput& half_;
   bool left_;    // as left_input.h says
   bool leaves_;  // by the kernels themselves
+  LeftInput place_;
   Rows16 to_;
   TensorView between_;
 };
 
-// run(params) with results where they are wanted.
+// run(params, left) with results where they are wanted.
 template <class Run>
 void with_result(ExecContext& ctx, const AttentionArgs& args, AttentionParams params,
                  const Kernels& kernels, const Run& run) {
   if (args.half_out == nullptr) {
-    run(params);
+    run(params, nullptr);
     return;
   }
   const HalfResult result(ctx, args, kernels);
   result.receive(params);
-  run(params);
+  run(params, result.left());
   result.finish();
 }
 
@@ -149,10 +153,12 @@ void attention(ExecContext& ctx, const AttentionArgs& args) {
   const bool exact = ctx.deterministic || !runs_on_tensor_cores(ctx, layout);
   const AttentionParams all = params_of(args, plan);
   const Kernels kernels{.halves = !exact && plan.host.decode_spans == 0,
-                        .leave = !exact && decode_leaves(all, plan)};
-  with_result(ctx, args, all, kernels, [&](const AttentionParams& params) {
+                        .leave = !exact && decode_leaves(all, plan, layout.type)};
+  with_result(ctx, args, all, kernels, [&](const AttentionParams& params, const LeftInput* left) {
     if (exact) return attention_exact(ctx, params, plan);
-    if (plan.host.decode_spans > 0) attention_decode(ctx, params, plan, layout.type);
+    if (plan.host.decode_spans > 0) {
+      attention_decode(ctx, params, plan, layout.type, {.left = left});
+    }
     if (plan.host.prefill_spans > 0) attention_prefill(ctx, params, plan, layout.type);
   });
 }
@@ -171,7 +177,7 @@ void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& rope, const Att
     auto* turns = ctx.scratch->take_f32({args.q.shape[0], rope.q.rotated}).as<float2>();
     write_and_leave_turns(ctx, rope, turns);
     with_result(ctx, args, params_of(args, plan), {.halves = true},
-                [&](const AttentionParams& params) {
+                [&](const AttentionParams& params, const LeftInput*) {
                   attention_prefill(ctx, params, plan, layout.type, turns);
                 });
     return;
@@ -183,9 +189,10 @@ void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& rope, const Att
     return;
   }
   const ArenaScope scope(*ctx.scratch);
-  with_result(ctx, args, params_of(args, plan), {.leave = true},
-              [&](const AttentionParams& params) {
-                attention_decode(ctx, params, plan, layout.type, &rope);
+  const AttentionParams all = params_of(args, plan);
+  with_result(ctx, args, all, {.leave = decode_leaves(all, plan, layout.type)},
+              [&](const AttentionParams& params, const LeftInput* left) {
+                attention_decode(ctx, params, plan, layout.type, {&rope, left});
               });
 }
 

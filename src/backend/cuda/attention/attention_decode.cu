@@ -39,12 +39,14 @@ bool decode_rotates(const AttentionParams& params, const DeviceSpanPlan& plan,
          params.group <= kQueryTile && rope.q.rotated / 2 <= kMostTurns;
 }
 
-bool decode_leaves(const AttentionParams& params, const DeviceSpanPlan& plan) {
-  return plan.host.prefill_spans == 0 && plan.host.decode_tokens * params.group <= kQueryTile;
+bool decode_leaves(const AttentionParams& params, const DeviceSpanPlan& plan, CacheTypes types) {
+  return types == CacheType::kF16 && plan.host.prefill_spans == 0 &&
+         plan.host.decode_tokens * params.group <= kQueryTile;
 }
 
 void attention_decode(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
-                      CacheTypes types, const RopeAndWriteArgs* rope) {
+                      CacheTypes types, const DecodeBesides& besides) {
+  const RopeAndWriteArgs* rope = besides.rope;
   FreshTokens fresh;
   if (rope != nullptr) {
     fresh = {true, rope_parameters(rope->q), rope_parameters(rope->k),
@@ -90,7 +92,7 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
       const int heads = std::min(split.heads_per_launch, params.kv_heads - head);
       const dim3 grid(static_cast<unsigned>(split.pieces * split.row_tiles),
                       static_cast<unsigned>(heads), static_cast<unsigned>(spans));
-      launch_decode_of({ctx, part, launch, fresh, grid, split.warps}, types, form);
+      launch_decode_of({ctx, part, besides.left, launch, fresh, grid, split.warps}, types, form);
     }
   }
 }

@@ -36,7 +36,7 @@ struct DecodeRoom {
   static constexpr int kTileBytes = kWarpKeys * kTileStride<kDim> * 2;
   static constexpr int kQueryBytes = kRows * kTileStride<kDim> * 2;
   static constexpr int kPartBytes = kClusters ? sizeof(ClusterPart<kDim>) : 0;
-  static constexpr int kPlaceBytes = kRows * kDim * 2;  // DecodeTask::places
+  static constexpr int kPlaceBytes = kRows * kDim * 2;  // of LeavingParams, behind the others
   // Scores that exceed what weights are relative to by less change nothing. Weights that meet the
   // scales of codes must not exceed 1.
   static constexpr float kSlack = kHalf ? 6.0f : 0.0f;
@@ -58,7 +58,7 @@ struct DecodeRoom {
     return ring > Join::kWarpBytes ? ring : Join::kWarpBytes;
   }
   static BL_HD int shared_bytes(int warps, int k_bytes, int v_bytes) {
-    return kQueryBytes + kPartBytes + kPlaceBytes + warps * warp_bytes(k_bytes, v_bytes);
+    return kQueryBytes + kPartBytes + warps * warp_bytes(k_bytes, v_bytes);
   }
   static_assert(Join::kWarpBytes % 16 == 0 && kQueryBytes % 16 == 0 && kPartBytes % 16 == 0);
   // The weights of pieces for the joining CTA fit in the rings.
@@ -473,7 +473,7 @@ class DecodeWarp {
 };
 
 // DecodeTask::places, which come with the first keys. `to`: room for them.
-__device__ __forceinline__ const std::uint16_t* ask_for_places(const AttentionParams& p,
+__device__ __forceinline__ const std::uint16_t* ask_for_places(const LeavingParams& p,
                                                                const DecodeTask& task,
                                                                std::uint16_t* to) {
   constexpr int kEach = 16 / sizeof(std::uint16_t);
@@ -489,11 +489,10 @@ __device__ __forceinline__ const std::uint16_t* ask_for_places(const AttentionPa
 // Spans, pages and positions are of the whole step, and older keys of earlier steps: they are read
 // before the kernel before has ended, and all is done then that can be. Behind that a CTA has few
 // warps and one short piece of work: what counts is how many instructions follow each other.
-template <class Room>
+template <class Room, class Params>
 __global__ void __launch_bounds__(Room::kMostWarps * 32,
                                   Room::kMostWarps == kUsualWarps && Room::kDim <= 128 ? 2 : 1)
-    decode_kernel(const __grid_constant__ AttentionParams p,
-                  const __grid_constant__ DecodeLaunch launch,
+    decode_kernel(const __grid_constant__ Params p, const __grid_constant__ DecodeLaunch launch,
                   const __grid_constant__ FreshTokens fresh) {
   allow_next();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -506,14 +505,17 @@ __global__ void __launch_bounds__(Room::kMostWarps * 32,
   __shared__ float2 turns[kMostTurns];
   __shared__ FreshRows<kDim> rows;
   auto* queries = reinterpret_cast<__half*>(shared);
-  auto* places = reinterpret_cast<std::uint16_t*>(shared + Room::kQueryBytes + Room::kPartBytes);
-  std::byte* ring = shared + Room::kQueryBytes + Room::kPartBytes + Room::kPlaceBytes;
+  std::byte* ring = shared + Room::kQueryBytes + Room::kPartBytes;
   DecodeTask task;
   if (!find_task(p, launch, task)) {
     dependency_wait();
     return;
   }
-  if (p.left.fragments != nullptr) task.places = ask_for_places(p, task, places);
+  if constexpr (std::is_same_v<Params, LeavingParams>) {
+    const int others =
+        Room::shared_bytes(static_cast<int>(blockDim.x) / 32, p.k_row.bytes, p.v_row.bytes);
+    task.places = ask_for_places(p, task, reinterpret_cast<std::uint16_t*>(shared + others));
+  }
   const bool writes = fresh.present && task.begin <= task.span.past && task.end > task.span.past;
   DecodeWarp<Room> warp(p, task, ring, queries, writes && kHalf ? &rows : nullptr);
   warp.open_old();

@@ -9,13 +9,18 @@ namespace bl::cuda {
 // order, by the last of its CTAs or, where they are a cluster, by all of them. For all cache types
 // but F32; heads of a multiple of 8, at most 256; compute capability 8.0.
 // With `rope`, spans have one token each, which is rotated and written in the same launch:
-// only where decode_rotates says so.
+// only where decode_rotates says so. With `left`, results are left for the product behind, in place
+// of params.out: only where decode_leaves says so.
+struct DecodeBesides {
+  const RopeAndWriteArgs* rope = nullptr;
+  const LeftInput* left = nullptr;
+};
 void attention_decode(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
-                      CacheTypes types, const RopeAndWriteArgs* rope = nullptr);
+                      CacheTypes types, const DecodeBesides& besides);
 bool decode_rotates(const AttentionParams& params, const DeviceSpanPlan& plan,
                     const RopeAndWriteArgs& rope);
-// Whether its kernels leave results for the product behind (AttentionParams::left): those of tokens
-// of all spans but those whose rows the kernel for many of them may take.
-bool decode_leaves(const AttentionParams& params, const DeviceSpanPlan& plan);
+// A step of decode spans alone, from a cache of binary16, without rows so many that the kernel for
+// them is taken.
+bool decode_leaves(const AttentionParams& params, const DeviceSpanPlan& plan, CacheTypes types);
 
 }  // namespace bl::cuda

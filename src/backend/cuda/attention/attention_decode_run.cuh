@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include "backend/cuda/attention/attention_decode.cuh"
 #include "backend/cuda/attention/attention_launch.cuh"
@@ -14,6 +15,7 @@ namespace bl::cuda {
 struct DecodeRun {
   ExecContext& ctx;
   const AttentionParams& params;
+  const LeftInput* left;  // null, or what is left in place of params.out
   const DecodeLaunch& launch;
   const FreshTokens& fresh;
   dim3 grid;
@@ -24,20 +26,35 @@ void launch_decode_codes(const DecodeRun& run, CacheTypes types);
 void launch_decode_tile(const DecodeRun& run, CacheTypes types);
 void launch_decode_any(const DecodeRun& run, int query_tiles);
 
-template <class Room>
-void launch_decode(const DecodeRun& run) {
+template <class Room, class Params>
+void launch_decode_as(const DecodeRun& run, const Params& params) {
   const RowShape& k = run.params.k_row;
   const RowShape& v = run.params.v_row;
   constexpr int kStatic = 4 << 10;  // at most
-  const std::int64_t most = cuda_ops_of(run.ctx).backend->facts().shared_bytes_per_cta - kStatic;
+  constexpr int kPlaceBytes = std::is_same_v<Params, LeavingParams> ? Room::kPlaceBytes : 0;
+  const std::int64_t most =
+      cuda_ops_of(run.ctx).backend->facts().shared_bytes_per_cta - kStatic - kPlaceBytes;
   int warps = std::min(run.warps, Room::kMostWarps);
   while (warps > 1 && Room::shared_bytes(warps, k.bytes, v.bytes) > most) warps /= 2;
-  const auto bytes = static_cast<std::size_t>(Room::shared_bytes(warps, k.bytes, v.bytes));
-  const auto kernel = decode_kernel<Room>;
+  const auto bytes =
+      static_cast<std::size_t>(Room::shared_bytes(warps, k.bytes, v.bytes) + kPlaceBytes);
+  const auto kernel = decode_kernel<Room, Params>;
   allow_shared_bytes(kernel, bytes);
   LaunchShape shape = shape_of(run.ctx, run.grid, dim3(static_cast<unsigned>(warps) * 32), bytes);
   if (run.launch.clusters) shape.cluster = run.grid.x;
-  launch(shape, kernel, run.params, run.launch, run.fresh);
+  launch(shape, kernel, params, run.launch, run.fresh);
+}
+
+// Results are left by kernels for a cache of binary16 alone: decode_leaves.
+template <class Room>
+void launch_decode(const DecodeRun& run) {
+  if constexpr (Room::kHalf) {
+    if (run.left != nullptr) {
+      return launch_decode_as<Room>(run, LeavingParams{run.params, *run.left});
+    }
+  }
+  BL_CHECK(run.left == nullptr);
+  launch_decode_as<Room>(run, run.params);
 }
 
 }  // namespace bl::cuda

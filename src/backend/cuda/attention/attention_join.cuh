@@ -115,19 +115,19 @@ __device__ __forceinline__ void add_scaled(float4& sum, float share, const float
 // What Σ weight · value is to be multiplied by, and where row `row` of the task's results is.
 struct ResultRow {
   float factor;
+  float* at;
   int token;   // of the step
   int column;  // the first one's
-  // Of columns, from the step's first one on.
-  const std::uint16_t* places;
 
   template <class Values>
   __device__ __forceinline__ ResultRow(const AttentionParams& p, const DecodeTask& task, int row,
                                        const RowPart<Values>& part) {
     const int of_span = token_of_row(task.span, p.group, task.first_row + row);
     const int head = task.kv_head * p.group + task.first_row + row - of_span * p.group;
+    at = p.out + (task.span.first_token + of_span) * p.out_stride +
+         static_cast<std::int64_t>(head) * p.v_row.dim;
     token = task.span.first_token + of_span;
     column = head * p.v_row.dim;
-    places = task.places - task.kv_head * p.group * p.v_row.dim;
     if (p.sinks == nullptr) {
       factor = 1.0f / part.weight;
       return;
@@ -140,43 +140,42 @@ struct ResultRow {
 
   // kWidth results from element e on, times `factor`.
   template <int kWidth>
-  __device__ __forceinline__ void store(const AttentionParams& p, int e,
+  __device__ __forceinline__ void store(const AttentionParams&, const DecodeTask&, int e,
                                         const float (&values)[kWidth]) const {
-    const int at = column + e;
-    if (p.left.fragments == nullptr) {
-      float* to = p.out + token * p.out_stride + at;
+    float* to = at + e;
 #pragma unroll
-      for (int i = 0; i < kWidth; ++i) to[i] = values[i];
-      return;
-    }
+    for (int i = 0; i < kWidth; ++i) to[i] = values[i];
+  }
+  template <int kWidth>
+  __device__ __forceinline__ void store(const LeavingParams& p, const DecodeTask& task, int e,
+                                        const float (&values)[kWidth]) const {
     const LeftTile tile(p.left, token);
+    const std::uint16_t* places = task.places + (column - task.kv_head * p.group * p.v_row.dim) + e;
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      leave(p.left, tile, token, places[at + i], values[i]);
-    }
+    for (int i = 0; i < kWidth; ++i) leave(p.left, tile, token, places[i], values[i]);
     // Means of what binary16 holds need no scale.
-    if (at == 0) p.left.notes[token] = note_of_scale(1.0f);
+    if (column + e == 0) p.left.notes[token] = note_of_scale(1.0f);
   }
 };
 
 // Lanes of a warp hold elements e of 32 in a row, of which the first is one of v_dim.
-template <bool kRotated>
-__device__ __forceinline__ void write_result(const AttentionParams& p, const DecodeTask& task,
-                                             int row, int e, const RowPart<float>& part) {
+template <bool kRotated, class Params>
+__device__ __forceinline__ void write_result(const Params& p, const DecodeTask& task, int row,
+                                             int e, const RowPart<float>& part) {
   const ResultRow to(p, task, row, part);
   const int v_dim = p.v_row.dim;
   float value = e < v_dim ? part.value * to.factor : 0.0f;
   if constexpr (kRotated) {
     value = rotate_group(value, min(v_dim - e / kKvScaleGroup * kKvScaleGroup, kKvScaleGroup));
   }
-  if (e < v_dim) to.store<1>(p, e, {value});
+  if (e < v_dim) to.store<1>(p, task, e, {value});
 }
-template <bool kRotated>
-__device__ __forceinline__ void write_result(const AttentionParams& p, const DecodeTask& task,
-                                             int row, int e, const RowPart<float4>& part) {
+template <bool kRotated, class Params>
+__device__ __forceinline__ void write_result(const Params& p, const DecodeTask& task, int row,
+                                             int e, const RowPart<float4>& part) {
   static_assert(!kRotated);
   const ResultRow to(p, task, row, part);
-  to.store<4>(p, e,
+  to.store<4>(p, task, e,
               {part.value.x * to.factor, part.value.y * to.factor, part.value.z * to.factor,
                part.value.w * to.factor});
 }
@@ -316,8 +315,8 @@ __device__ __forceinline__ bool arrives_last(const DecodeLaunch& launch, const D
 }
 
 // All pieces' parts → results. `room`: kQueryTile · kMaxPieces floats and kDim a warp.
-template <int kDim, bool kRotated>
-__device__ __forceinline__ void join_pieces(const AttentionParams& p, const DecodeLaunch& launch,
+template <int kDim, bool kRotated, class Params>
+__device__ __forceinline__ void join_pieces(const Params& p, const DecodeLaunch& launch,
                                             const DecodeTask& task, float* room) {
   const int warp = warp_index();
   const int lane = lane_index();
@@ -407,8 +406,8 @@ __device__ __forceinline__ std::uint32_t of_cta(std::uint32_t address, int rank)
 
 // The cluster's parts → results: groups of 32 elements go round the CTAs, then their warps. All
 // threads of the cluster call, and none leaves while another may read of it.
-template <int kDim, bool kRotated>
-__device__ __forceinline__ void join_cluster(const AttentionParams& p, const DecodeTask& task,
+template <int kDim, bool kRotated, class Params>
+__device__ __forceinline__ void join_cluster(const Params& p, const DecodeTask& task,
                                              const ClusterPart<kDim>& own) {
   cluster_arrive();
   const int groups = (p.v_row.dim + kKvScaleGroup - 1) / kKvScaleGroup;

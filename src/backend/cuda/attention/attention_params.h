@@ -16,7 +16,6 @@ struct AttentionParams {
   const float* q = nullptr;    // [tokens, heads, k_dim]
   float* out = nullptr;        // [tokens, heads, v_dim]
   __half* half_out = nullptr;  // in place of out, where a step has prefill spans alone
-  LeftInput left;              // in place of out, where a step has decode spans alone
   std::int64_t q_stride = 0;
   std::int64_t out_stride = 0;
   const std::byte* k = nullptr;
@@ -36,6 +35,12 @@ struct AttentionParams {
   int window = 0;
   const float* sinks = nullptr;
   const float* slopes = nullptr;
+};
+
+// Of decode kernels that leave their results for the next product, in place of `out`: kernels of
+// their own, so that this costs the others nothing.
+struct LeavingParams : AttentionParams {
+  LeftInput left;
 };
 
 }  // namespace bl::cuda

@@ -12,8 +12,8 @@
 
 namespace bl::cuda {
 
-// Rows of zeros, and those whose largest value is within these bounds: binary16 holds them, a slot stored divided by 16
-// too, and its smallest step is 2^-13 of the largest value at most.
+// Rows of zeros, and those whose largest value is within these bounds: binary16 holds them, a slot
+// stored divided by 16 too, and its smallest step is 2^-13 of the largest value at most.
 inline constexpr float kLeftScale = 0.25f;
 inline constexpr float kSmallestLeft = 0x1p-9f;
 inline constexpr float kLargestLeft = 0x1p13f;
