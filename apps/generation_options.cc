@@ -48,7 +48,7 @@ SamplingParams GenerationOptions::resolve(const SamplingParams& of_model) const 
   if (named) named->apply(params);
   sampling.apply(params);
   if (!sampler_order.empty()) params.sampler_order = split_at_commas(sampler_order);
-  params.max_tokens = max_tokens > 0 ? max_tokens : params.max_tokens;
+  params.max_tokens = max_tokens.value_or(params.max_tokens);
   params.min_tokens = min_tokens > 0 ? min_tokens : params.min_tokens;
   add_texts(stops, named && named->adds("stop"), params.stop_strings);
   add_texts(banned, named && named->adds("banned_strings"), params.banned_strings);
@@ -77,7 +77,12 @@ SamplingParams GenerationOptions::resolve(const SamplingParams& of_model) const 
 }
 
 Request GenerationOptions::request(const SamplingParams& of_model) const {
-  if (max_tokens < 0) fail_usage("-n: {} should be a number of tokens, 1 or more", max_tokens);
+  if (max_tokens && *max_tokens < 1) {
+    fail_usage(
+        "-n: {} should be a number of tokens, 1 or more; without -n the answer may be as long as "
+        "the context holds",
+        *max_tokens);
+  }
   if (min_tokens < 0) fail_usage("--min-tokens: {} should be 0 or more", min_tokens);
   need_texts("--stop", stops);
   need_texts("--ban", banned);

@@ -14,7 +14,7 @@ namespace bl {
 
 // The options of every command that generates.
 struct GenerationOptions {
-  std::int64_t max_tokens = 0;
+  std::optional<std::int64_t> max_tokens;
   std::int64_t min_tokens = 0;
   std::vector<std::string> stops;
   std::vector<std::string> banned;

@@ -73,6 +73,7 @@ TEST(Usage, WrongUsageIsStatus2) {
       {{"run", "-m"}, "run"},
       {{"run", "-p", "x"}, "-m DIR is missing"},
       {{"run", "-m", "x", "-n", "many"}, "--max-tokens: 'many' is not a whole number"},
+      {{"run", "-m", "x", "-p", "y", "-n", "0"}, "-n: 0 should be a number of tokens, 1 or more"},
       {{"run", "-m", "x", "--temperature", "warm"}, "--temperature: 'warm' is not a number"},
       {{"run", "-m", "x", "-p", "x", "--top-p", "1.5"}, "top_p is 1.5"},
       {{"run", "-m", "x", "-p", "x", "--cache", "q9"},
