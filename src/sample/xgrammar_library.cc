@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "sample/grammar_dialect.h"
 #include "sample/grammar_library.h"
 #include "sample/regex_dialect.h"
 
@@ -227,7 +228,7 @@ class XLibrary final : public GrammarLibrary {
     if (spec.text.find("::=") == spec.text.npos) {
       return xgrammar::Grammar::FromLark(spec.text, tokens_);
     }
-    return xgrammar::Grammar::FromEBNF(spec.text);
+    return xgrammar::Grammar::FromEBNF(with_any_characters(spec.text));
   }
 
   static xgrammar::Grammar schema(const std::string& text, bool any_whitespace, bool strict) {

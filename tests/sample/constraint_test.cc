@@ -121,6 +121,10 @@ TEST(Constraint, TakesTheTextsThatItsGrammarHas) {
       {grammar("root ::= \"a\" root \"b\" | \"\""), {"", "ab", "aabb"}, {"a", "abb", "ba"}},
       {grammar("root ::= item (\",\" item)*\nitem ::= [0-9]+ # digits"), {"1", "1,22"}, {"", "1,"}},
       {grammar("start: \"yes\" | \"no\""), {"yes", "no"}, {"maybe", ""}},
+      // GBNF's any character.
+      {grammar("root ::= \"<.\" . [.] .* # not this .\n"),
+       {"<.a.", "<.\n.", "<.\xc3\xa9.x\xf0\x9f\x98\x80", "<..."},
+       {"<a.", "<.a", "<.a!", "<..", "<.\xc3."}},
       {{.kind = Kind::kJsonObject}, {"{}", "{\"a\": [1, null]}", "{ }"}, {"[]", "1", "", "{"}},
       {person,
        {"{\"name\": \"x\"}", "{\"name\":\"\\u00e9\",\"age\":-3}"},
