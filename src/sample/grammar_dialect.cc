@@ -1,5 +1,7 @@
 #include "sample/grammar_dialect.h"
 
+#include "sample/regex_dialect.h"
+
 namespace bl {
 namespace {
 
@@ -15,12 +17,8 @@ std::size_t end_of_piece(std::string_view grammar, std::size_t at) {
     const std::size_t end = grammar.find('\n', at);
     return end == grammar.npos ? grammar.size() : end;
   }
-  if (first != '"' && first != '[') return at + 1;
-  const char last = first == '"' ? '"' : ']';
-  for (++at; at < grammar.size() && grammar[at] != last; ++at) {
-    if (grammar[at] == '\\') ++at;
-  }
-  return at < grammar.size() ? at + 1 : grammar.size();
+  if (first == '"') return behind_closing(grammar, at, '"');
+  return first == '[' ? behind_closing(grammar, at, ']') : at + 1;
 }
 
 }  // namespace

@@ -18,11 +18,7 @@ namespace {
 // Behind what begins at `at`, with a class or an escape that it may be.
 std::size_t end_of_sign(std::string_view regex, std::size_t at) {
   if (regex[at] == '\\') return std::min(at + 2, regex.size());
-  if (regex[at] != '[') return at + 1;
-  for (++at; at < regex.size() && regex[at] != ']'; ++at) {
-    if (regex[at] == '\\') ++at;
-  }
-  return std::min(at + 1, regex.size());
+  return regex[at] == '[' ? behind_closing(regex, at, ']') : at + 1;
 }
 
 // Looks for an anchor at which no text that is matched from its begin to its end can begin or end,
@@ -166,6 +162,13 @@ std::string regex_fault(std::string_view regex) {
     i += std::max<std::size_t>(escape.size, 2);
   }
   return "";
+}
+
+std::size_t behind_closing(std::string_view text, std::size_t at, char closing) {
+  for (++at; at < text.size() && text[at] != closing; ++at) {
+    if (text[at] == '\\') ++at;
+  }
+  return std::min(at + 1, text.size());
 }
 
 std::string with_plain_dots(std::string_view regex) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,10 @@ std::string regex_fault(std::string_view regex);
 // The same expression with `.` written as all but line breaks, which the library takes for them,
 // too.
 std::string with_plain_dots(std::string_view regex);
+
+// Behind what the sign at `at` opens and the next `closing` ends, which is none behind a backslash;
+// the end of the text where nothing does.
+std::size_t behind_closing(std::string_view text, std::size_t at, char closing);
 
 // An expression for all texts of which the given one matches a part, to be matched with all of a
 // text. Anchors of alternatives or within groups are not looked at: then it is for more than these.

@@ -48,6 +48,8 @@ CudaOps make_silent_ops() {
   silence_all(embed, norm, activate, add, scale, gate, clamp, copy_rows, add_rows, matmul, route,
               experts, rope, kv_write, attention, rope_and_write, rope_write_attend, argmax,
               sample);
+  // What these would leave nobody reads: the layers need not plan for it in every step.
+  half_input_width = nullptr;
   return ops;
 }
 

@@ -67,16 +67,13 @@ std::size_t experts_bytes(const Backend::ScratchShape& shape) {
 
 std::size_t attention_bytes(const Backend::ScratchShape& shape, int multiprocessors) {
   const std::int64_t rows = decode_partial_rows(shape.tokens, shape.heads, multiprocessors);
-  std::size_t bytes = floats(rows * shape.head_dim) + floats(rows * 2);
+  // Of parts; results as they come, beside what is left for the next product.
+  std::size_t bytes = floats(rows * shape.head_dim) + floats(rows * 2) +
+                      floats(shape.tokens * shape.heads * shape.head_dim) +
+                      halves(shape.tokens * most_slots(shape)) + floats(shape.tokens);
   if (shape.tokens >= kFewestExpandedTokens) {
-    // Results as they come, beside what is left for the next product; turns of the queries.
-    bytes += floats(shape.tokens * shape.head_dim) +
-             floats(shape.tokens * shape.heads * shape.head_dim) + floats(shape.tokens) +
-             halves(shape.tokens * most_slots(shape)) + floats(shape.tokens);
-  } else {
-    // The same, of steps whose products leave it too.
-    bytes += floats(shape.tokens * shape.heads * shape.head_dim) +
-             halves(shape.tokens * most_slots(shape)) + floats(shape.tokens);
+    // Turns of the queries, the largest value of each row.
+    bytes += floats(shape.tokens * shape.head_dim) + floats(shape.tokens);
   }
   return bytes;
 }

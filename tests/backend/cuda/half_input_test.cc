@@ -17,6 +17,11 @@ class CudaHalfInput : public OnCudaDevice {
     return device_->backend().pack(matrix, {});
   }
 
+  std::unique_ptr<PackedMatrix> gptq(std::int64_t in, std::int64_t out, bool act_order,
+                                     std::int32_t group = 64) {
+    return pack(random_gptq({4, in, out, group, act_order, GptqZeros::kBytes}, engine_));
+  }
+
   // F16 [out, in].
   std::unique_ptr<PackedMatrix> pack_dense(std::int64_t in, std::int64_t out) {
     auto stored = std::make_shared<Tensor>(make_host_tensor(DType::kF16, {out, in}));
@@ -152,9 +157,6 @@ TEST_F(CudaHalfInput, FewTokensOfPermutedCodes) {
 }
 
 TEST_F(CudaHalfInput, FewTokensOfCodesInOrder) {
-  const auto gptq = [&](std::int64_t in, std::int64_t out, bool act_order) {
-    return pack(random_gptq({4, in, out, 64, act_order, GptqZeros::kBytes}, engine_));
-  };
   const auto gate = gptq(256, 512, false);
   const auto up = gptq(256, 512, false);
   expect_few_equal(*gate, *up, *gptq(512, 136, false));
@@ -175,9 +177,6 @@ TEST_F(CudaHalfInput, FewTokensOfOtherProducts) {
 }
 
 TEST_F(CudaHalfInput, FeedForwardOfCodesInOrder) {
-  const auto gptq = [&](std::int64_t in, std::int64_t out, bool act_order) {
-    return pack(random_gptq({4, in, out, 64, act_order, GptqZeros::kBytes}, engine_));
-  };
   const auto gate = gptq(256, 512, false);
   const auto up = gptq(256, 512, false);
   expect_equal(*gate, *up, *gptq(512, 136, false));
@@ -225,7 +224,7 @@ TEST_F(CudaHalfInput, FewTokensOfOneOrder) {
   const TensorView x = device_->put(random_.normal(tokens * 512), {tokens, 512});
   std::vector<std::unique_ptr<PackedMatrix>> packed;
   for (const std::int32_t group : {64, 128, 32}) {
-    packed.push_back(pack(random_gptq({4, 512, 96, group, false, GptqZeros::kBytes}, engine_)));
+    packed.push_back(gptq(512, 96, false, group));
   }
   const TensorView together = zeros(tokens, 3 * 96);
   std::vector<MatmulOutput> outputs;
@@ -248,7 +247,7 @@ TEST_F(CudaHalfInput, NeighboursAreMultipliedTogether) {
   std::vector<std::unique_ptr<PackedMatrix>> packed;
   std::int64_t width = 0;
   for (const std::int64_t out : {128, 48, 40}) {
-    packed.push_back(pack(random_gptq({4, 256, out, 64, false, GptqZeros::kBytes}, engine_)));
+    packed.push_back(gptq(256, out, false));
     width += out;
   }
   const TensorView x = device_->put(random_.normal(tokens * 256), {tokens, 256});
@@ -321,7 +320,7 @@ TEST_F(CudaHalfInput, AttentionLeavesHalves) {
   const int head_dim = 64;
   const std::int64_t width = heads * head_dim;
   const auto permuted = pack(random_exl2({{4, 128}, {3, 128}}, 96, engine_));
-  const auto in_order = pack(random_gptq({4, width, 96, 64, false, GptqZeros::kBytes}, engine_));
+  const auto in_order = gptq(width, 96, false);
   hold_small_ones();
   for (const HalfAttention& c :
        {HalfAttention{"prefill", {{0, 70}, {0, 40}}},

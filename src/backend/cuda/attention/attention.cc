@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include "backend/cuda/attention/attention_decode.h"
 #include "backend/cuda/attention/attention_exact.h"
@@ -54,7 +55,7 @@ bool runs_on_tensor_cores(ExecContext& ctx, const KvLayout& layout) {
 // What the kernels of a step can do with their results, all of them.
 struct Kernels {
   bool halves = false;  // AttentionParams::half_out
-  bool leave = false;   // AttentionParams::left
+  bool leave = false;   // LeavingParams
 };
 
 // Where results go before they are halves in the order of their reader, if they don't go there at
@@ -66,11 +67,10 @@ class HalfResult {
       : ctx_(ctx),
         half_(*args.half_out),
         left_(is_left_input(ctx, half_)),
-        leaves_(left_ && kernels.leave),
         to_(rows16_for(half_.reader)) {
     to_.rows = half_.rows.data;
     const Shape shape{args.q.shape[0], half_.reader->in()};
-    if (leaves_) {
+    if (left_ && kernels.leave) {
       place_ = left_input_of(half_);
       return;
     }
@@ -82,7 +82,7 @@ class HalfResult {
   }
   void receive(AttentionParams& params) const {
     params.out_stride = half_.reader->in();
-    if (leaves_) return;
+    if (place_) return;
     if (between_.dtype == DType::kF32 && !between_.empty()) {
       params.out = between_.as<float>();
     } else {
@@ -90,9 +90,9 @@ class HalfResult {
     }
   }
   // Where kernels leave them, or null.
-  const LeftInput* left() const { return leaves_ ? &place_ : nullptr; }
+  const LeftInput* left() const { return place_ ? &*place_ : nullptr; }
   void finish() const {
-    if (leaves_) return;
+    if (place_) return;
     if (left_) return prepare_left(ctx_, between_, half_);
     if (between_.dtype == DType::kF32 && !between_.empty()) {
       Rows16Args rows{.x = between_, .to = to_, .alpha = half_.notes};
@@ -111,9 +111,8 @@ class HalfResult {
  private:
   ExecContext& ctx_;
   const HalfInput& half_;
-  bool left_;    // as left_input.h says
-  bool leaves_;  // by the kernels themselves
-  LeftInput place_;
+  bool left_;                       // as left_input.h says
+  std::optional<LeftInput> place_;  // by the kernels themselves
   Rows16 to_;
   TensorView between_;
 };

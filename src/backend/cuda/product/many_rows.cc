@@ -316,15 +316,16 @@ void activate_into_halves(ExecContext& ctx, const ActivateArgs& args, bool halve
 
 std::int64_t half_input_width(const ExecContext& ctx, const PackedMatrix& reader,
                               std::int64_t tokens) {
-  const CudaBackend& backend = *cuda_ops_of(ctx).backend;
-  if (tokens < backend.launch_plan().expanded_from) {
-    return left_input_width(ctx, reader, tokens);
-  }
-  if (ctx.deterministic || !reads_rows16(&reader)) return 0;
+  if (!are_many_rows(ctx, tokens)) return left_input_width(ctx, reader, tokens);
+  if (!reads_rows16(&reader)) return 0;
   const Rows16 rows = rows16_for(&reader);
-  const int compute_capability = backend.facts().compute_capability;
+  const int compute_capability = cuda_ops_of(ctx).backend->facts().compute_capability;
   const bool staged = stages_rows16(compute_capability, reader.in(), rows.slots);
   return rows.type == DType::kF16 && staged ? rows.slots : 0;
+}
+
+bool are_many_rows(const ExecContext& ctx, std::int64_t tokens) {
+  return !ctx.deterministic && tokens >= cuda_ops_of(ctx).backend->launch_plan().expanded_from;
 }
 
 bool many_rows_normalise(const MatmulArgs& args) {

@@ -97,8 +97,7 @@ void matmul(ExecContext& ctx, const MatmulArgs& args) {
   }
   ArenaScope scope(*ctx.scratch);
   if (args.activation != nullptr) BL_CHECK(args.outputs.size() == 2);
-  const bool few =
-      ctx.deterministic || tokens < cuda_ops_of(ctx).backend->launch_plan().expanded_from;
+  const bool few = !are_many_rows(ctx, tokens);
   if (args.norm != nullptr && !(few ? fuses_norm(args) : many_rows_normalise(args))) {
     matmul_of_normalised(ctx, args);
     return;

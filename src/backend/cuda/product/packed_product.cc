@@ -17,8 +17,20 @@
 namespace bl::cuda {
 namespace {
 
+static_assert(kLeftTile == kMaxProductTokens);
+
 TensorView take_halves(Arena& arena, std::int64_t count) {
   return arena.take(DType::kF16, {std::max<std::int64_t>(count, 1)});
+}
+
+// Where a matrix has its channels, without memory for them.
+PrepareTarget target_of(const CodeWeights& weights) {
+  PrepareTarget target;
+  target.channel_of_slot = weights.channel_of_slot;
+  target.units = weights.view.units;
+  target.chunks = weights.view.chunks;
+  target.chunk_count = weights.view.chunk_count;
+  return target;
 }
 
 // Makes the activations ready for one matrix, or finds the ones made for its equal.
@@ -38,10 +50,7 @@ class Preparation {
     BL_CHECK(args_.count < kMaxMatrices);
     const std::int64_t rows = prepared_rows(tokens_);
     PrepareTarget& target = args_.targets[args_.count++];
-    target.channel_of_slot = weights.channel_of_slot;
-    target.units = weights.view.units;
-    target.chunks = weights.view.chunks;
-    target.chunk_count = weights.view.chunk_count;
+    target = target_of(weights);
     target.fragments =
         take_halves(*ctx_.scratch, rows * weights.view.units * kUnitSlots).as<std::uint32_t>();
     if (args_.sums) target.chunk_sums = ctx_.scratch->take_f32({rows, target.units}).as<float>();
@@ -244,7 +253,7 @@ LeftInput left_input_of(const HalfInput& half) {
 }
 
 bool is_left_input(const ExecContext& ctx, const HalfInput& half) {
-  return half.rows.rows() < cuda_ops_of(ctx).backend->launch_plan().expanded_from;
+  return !are_many_rows(ctx, half.rows.rows());
 }
 
 std::int64_t left_input_width(const ExecContext& ctx, const PackedMatrix& reader,
@@ -262,12 +271,10 @@ std::int64_t left_input_width(const ExecContext& ctx, const PackedMatrix& reader
 }
 
 void prepare_left(ExecContext& ctx, const TensorView& x, const HalfInput& half) {
-  const CodeWeights& codes = *cuda_matrix(half.reader).codes();
   PrepareArgs args;
   args.x = x;
   args.count = 1;
-  args.targets[0].channel_of_slot = codes.channel_of_slot;
-  args.targets[0].units = codes.view.units;
+  args.targets[0] = target_of(*cuda_matrix(half.reader).codes());
   args.targets[0].fragments = half.rows.as<std::uint32_t>();
   args.tile = most_product_tokens(cuda_ops_of(ctx).backend->facts());
   args.sums = false;
