@@ -208,6 +208,7 @@ void DraftHead::forward(ExecContext& ctx, const StepBatch& batch, const Lent& le
 // time.
 void DraftHead::run_blocks(ExecContext& ctx, StepInputs& step, const StepBatch& batch,
                            const Lent& lent, const TensorView& x) const {
+  ResidualStream stream(x);
   for (std::size_t begin = 0; begin < parts_.blocks.size();) {
     ArenaScope scope(*ctx.scratch);
     const bool causal = is_causal(begin);
@@ -217,7 +218,7 @@ void DraftHead::run_blocks(ExecContext& ctx, StepInputs& step, const StepBatch& 
     std::size_t layer = begin;
     for (; layer < parts_.blocks.size() && is_causal(layer) == causal; ++layer) {
       step.kv = &lent.layers[layer];
-      parts_.blocks[layer].forward(ctx, step, x);
+      parts_.blocks[layer].forward(ctx, step, stream);
     }
     begin = layer;
   }

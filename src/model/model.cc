@@ -12,7 +12,8 @@ namespace bl {
 namespace {
 
 std::size_t embed_and_inputs_bytes(const ModelSpec& spec, std::int64_t tokens) {
-  return arena_bytes(DType::kF32, tokens * spec.hidden) + 2 * arena_bytes(DType::kI32, tokens) +
+  return arena_bytes(DType::kF32, tokens * spec.hidden) +
+         ResidualStream::work_bytes(1, spec.hidden) + 2 * arena_bytes(DType::kI32, tokens) +
          arena_bytes(DType::kI64, tokens);
 }
 
@@ -31,6 +32,12 @@ void collect_adapters(const StepBatch& batch, StepAdapters& of_tokens, StepAdapt
     of_logits.append(s.adapters, end - wanted);
     wanted = end;
   }
+}
+
+// Whether anybody asked for the residual stream behind so many blocks.
+bool wants_states(const StepBatch& batch, std::int32_t blocks) {
+  return std::any_of(batch.states.begin(), batch.states.end(),
+                     [&](const StateRows& states) { return states.blocks == blocks; });
 }
 
 }  // namespace
@@ -125,7 +132,7 @@ void Model::check_tokens(const StepBatch& batch) const {
   }
 }
 
-void Model::head_of(ExecContext& ctx, const TensorView& h, const HeadScale& scale,
+void Model::head_of(ExecContext& ctx, const LayerInput& h, const HeadScale& scale,
                     const TensorView& logits) const {
   const LinearOutput output{&parts_.head, logits};
   apply_linears(ctx, h, {&output, 1}, scale.multiplier);
@@ -180,6 +187,8 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
   const DraftHead* draft = parts_.draft.get();
   DraftHead::States states;
   if (draft != nullptr) states = draft->take_states(ctx, ids, tokens);
+  ResidualStream stream(x);
+  if (tokens == 1) stream.allow_rests(ctx);
   auto cache = layers.begin();
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto layer = static_cast<std::size_t>(order[i]);
@@ -187,16 +196,19 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
     if (parts_.spec.blocks[layer].attention) step.kv = &*cache++;
     const bool last = i + 1 == order.size();
     const bool is_read = draft != nullptr && draft->reads(i + 1);
+    if (last) stream.forbid_rests();
     if (last && !all && !is_read) {
-      block.forward_kept(ctx, step, x, kept);
+      block.forward_kept(ctx, step, stream, kept);
     } else {
-      block.forward(ctx, step, x);
+      block.forward(ctx, step, stream);
     }
-    if (is_read) draft->keep(ctx, static_cast<std::int32_t>(i + 1), x, states);
+    const auto blocks = static_cast<std::int32_t>(i + 1);
+    if (last || is_read || wants_states(batch, blocks)) stream.whole(ctx);
+    if (is_read) draft->keep(ctx, blocks, x, states);
     if (last && !all && is_read && kept.x.rows() > 0) {
       ctx.ops->copy_rows(ctx, {.x = x, .rows = kept.rows, .count = kept.x.rows(), .out = kept.x});
     }
-    copy_states(ctx, batch, static_cast<std::int32_t>(i + 1), last ? kept.x : x);
+    copy_states(ctx, batch, blocks, last ? kept.x : x);
   }
   if (draft != nullptr) draft->write(ctx, step, batch, states, lent_to_draft(layers));
 }
@@ -249,8 +261,15 @@ TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
   }
   if (rows == 0) return logits;
   own.adapters = kept.adapters;
-  if (parts_.final_norm.present()) parts_.final_norm.forward(own, kept.x, kept.x);
-  head_of(own, kept.x, {parts_.spec.head_multiplier, parts_.spec.head_softcap}, logits);
+  LayerInput h = kept.x;
+  if (parts_.final_norm.present()) {
+    if (may_leave_norm_to_products(own) && !wants_states(batch, StateRows::kNormed)) {
+      h = {ResidualStream(kept.x), parts_.final_norm};
+    } else {
+      parts_.final_norm.forward(own, kept.x, kept.x);
+    }
+  }
+  head_of(own, h, {parts_.spec.head_multiplier, parts_.spec.head_softcap}, logits);
   copy_states(own, batch, StateRows::kNormed, kept.x);
   return logits;
 }

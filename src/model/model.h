@@ -99,7 +99,7 @@ class Model {
     float multiplier = 1.0f;
     float softcap = 0.0f;
   };
-  void head_of(ExecContext& ctx, const TensorView& h, const HeadScale& scale,
+  void head_of(ExecContext& ctx, const LayerInput& h, const HeadScale& scale,
                const TensorView& logits) const;
   void run_blocks(ExecContext& ctx, const StepBatch& batch, std::span<const PagedKvView> layers,
                   const KeptRows& kept) const;

@@ -26,29 +26,30 @@ void Block::run(ExecContext& ctx, const LayerSink& sink, const Norm& post_norm, 
 }
 
 // What a layer reads of x: its norm's output, or x with the norm left to the layer's products.
-LayerInput Block::input_of(ExecContext& ctx, const Norm& norm, const TensorView& x) const {
-  if (norm.present() && may_leave_norm_to_products(ctx)) return {x, &norm};
-  return normalised(ctx, norm, x);
+LayerInput Block::input_of(ExecContext& ctx, const Norm& norm, ResidualStream& x) const {
+  if (norm.present() && may_leave_norm_to_products(ctx)) return {x, norm};
+  return normalised(ctx, norm, x.whole(ctx));
 }
 
-void Block::run_feed_forward(ExecContext& ctx, const TensorView& x, const LayerInput& input) const {
+void Block::run_feed_forward(ExecContext& ctx, ResidualStream& x, const LayerInput& input) const {
   if (weights_.moe.present()) {
-    run(ctx, stream(x), weights_.feed_forward_post_norm, [&](const LayerSink& sink) {
-      weights_.moe.forward(ctx, {input.x, x}, sink);
+    run(ctx, end_of(x), weights_.feed_forward_post_norm, [&](const LayerSink& sink) {
+      weights_.moe.forward(ctx, {input.x, x.whole(ctx)}, sink);
     });
   } else if (weights_.feed_forward.present()) {
-    run(ctx, stream(x), weights_.feed_forward_post_norm,
+    run(ctx, end_of(x), weights_.feed_forward_post_norm,
         [&](const LayerSink& sink) { weights_.feed_forward.forward(ctx, input, sink); });
   }
 }
 
 // Both read the x from before, so their sum is made beside it.
-void Block::run_side_by_side(ExecContext& ctx, const TensorView& x) const {
+void Block::run_side_by_side(ExecContext& ctx, ResidualStream& stream) const {
   ArenaScope scope(*ctx.scratch);
+  const TensorView& x = stream.whole(ctx);
   const TensorView sum = ctx.scratch->take_f32(x.shape);
   {
     ArenaScope dense(*ctx.scratch);
-    const LayerInput h = input_of(ctx, weights_.feed_forward_norm, x);
+    const LayerInput h = input_of(ctx, weights_.feed_forward_norm, stream);
     run(ctx, {.to = sum, .add = false}, weights_.dense_post_norm,
         [&](const LayerSink& sink) { weights_.feed_forward.forward(ctx, h, sink); });
   }
@@ -69,37 +70,41 @@ const Norm& Block::parallel_norm() const {
 }
 
 // What follows attention and, in a parallel block, feed-forward.
-void Block::run_rest(ExecContext& ctx, const TensorView& x) const {
+void Block::run_behind_attention(ExecContext& ctx, ResidualStream& x) const {
   if (weights_.moe.present() && weights_.feed_forward.present()) {
     run_side_by_side(ctx, x);
   } else if (!spec_.parallel) {
     // A router and its experts read the same input, which is normalised once.
     run_feed_forward(ctx, x,
-                     weights_.moe.present() ? normalised(ctx, weights_.feed_forward_norm, x)
-                                            : input_of(ctx, weights_.feed_forward_norm, x));
+                     weights_.moe.present()
+                         ? normalised(ctx, weights_.feed_forward_norm, x.whole(ctx))
+                         : input_of(ctx, weights_.feed_forward_norm, x));
   }
-  if (spec_.output_scale) ctx.ops->scale(ctx, {.x = x, .multiplier = weights_.output_scale});
+  if (spec_.output_scale) {
+    ctx.ops->scale(ctx, {.x = x.whole(ctx), .multiplier = weights_.output_scale});
+  }
 }
 
 // Attention and, in a parallel block, the feed-forward beside it; with `kept` only of these rows.
-void Block::run_attention(ExecContext& ctx, const StepInputs& step, const TensorView& x,
+void Block::run_attention(ExecContext& ctx, const StepInputs& step, ResidualStream& x,
                           const KeptRows* kept) const {
   ArenaScope scope(*ctx.scratch);
-  const LayerInput h = spec_.parallel ? normalised(ctx, weights_.attention_norm, x)
+  const LayerInput h = spec_.parallel ? normalised(ctx, weights_.attention_norm, x.whole(ctx))
                                       : input_of(ctx, weights_.attention_norm, x);
   if (kept != nullptr && kept->x.rows() == 0) {
     weights_.attention.write(ctx, step, h);
     return;
   }
-  const TensorView& to = kept != nullptr ? kept->x : x;
+  ResidualStream kept_stream(kept != nullptr ? kept->x : TensorView{});
+  ResidualStream& to = kept != nullptr ? kept_stream : x;
   ExecContext own = ctx;
   if (kept != nullptr) own.adapters = kept->adapters;
   TensorView parallel_input;
   if (spec_.parallel) {
     const bool same = kept == nullptr && !weights_.feed_forward_norm.present();
-    parallel_input = same ? h.x : normalised(own, parallel_norm(), to);
+    parallel_input = same ? h.x : normalised(own, parallel_norm(), to.whole(own));
   }
-  run(own, stream(to), weights_.attention_post_norm,
+  run(own, end_of(to), weights_.attention_post_norm,
       [&](const LayerSink& sink) { weights_.attention.forward(ctx, step, h, sink, kept); });
   if (spec_.parallel) run_feed_forward(own, to, parallel_input);
 }
@@ -108,27 +113,30 @@ void Block::write_keys(ExecContext& ctx, const StepInputs& step, const TensorVie
                        KeyInput what) const {
   ArenaScope scope(*ctx.scratch);
   const bool is_stream = what == KeyInput::kStream;
+  ResidualStream stream(x);
   weights_.attention.write_keys(
-      ctx, step, is_stream ? input_of(ctx, weights_.attention_norm, x) : LayerInput(x));
+      ctx, step, is_stream ? input_of(ctx, weights_.attention_norm, stream) : LayerInput(x));
 }
 
-void Block::forward(ExecContext& ctx, const StepInputs& step, const TensorView& x) const {
+void Block::forward(ExecContext& ctx, const StepInputs& step, ResidualStream& x) const {
   ArenaScope scope(*ctx.scratch);
   if (weights_.attention.present()) run_attention(ctx, step, x, nullptr);
-  run_rest(ctx, x);
+  run_behind_attention(ctx, x);
 }
 
-void Block::forward_kept(ExecContext& ctx, const StepInputs& step, const TensorView& x,
+void Block::forward_kept(ExecContext& ctx, const StepInputs& step, ResidualStream& x,
                          const KeptRows& kept) const {
   ArenaScope scope(*ctx.scratch);
   const std::int64_t count = kept.x.rows();
-  if (count > 0)
-    ctx.ops->copy_rows(ctx, {.x = x, .rows = kept.rows, .count = count, .out = kept.x});
+  if (count > 0) {
+    ctx.ops->copy_rows(ctx, {.x = x.whole(ctx), .rows = kept.rows, .count = count, .out = kept.x});
+  }
   if (weights_.attention.present()) run_attention(ctx, step, x, &kept);
   if (count == 0) return;
   ExecContext own = ctx;
   own.adapters = kept.adapters;
-  run_rest(own, kept.x);
+  ResidualStream stream(kept.x);
+  run_behind_attention(own, stream);
 }
 
 std::size_t Block::work_bytes(const BlockSpec& spec, std::int64_t hidden, std::int64_t tokens) {

@@ -42,10 +42,10 @@ class Block {
 
   Block(const BlockSpec& spec, Weights weights) : spec_(spec), weights_(std::move(weights)) {}
 
-  // x: F32 [tokens, hidden], the residual stream, updated.
-  void forward(ExecContext& ctx, const StepInputs& step, const TensorView& x) const;
+  // Adds to x.
+  void forward(ExecContext& ctx, const StepInputs& step, ResidualStream& x) const;
   // The last block where few rows are read behind it: kept.x ← these rows of x, updated. x stays.
-  void forward_kept(ExecContext& ctx, const StepInputs& step, const TensorView& x,
+  void forward_kept(ExecContext& ctx, const StepInputs& step, ResidualStream& x,
                     const KeptRows& kept) const;
   // Leaves the keys and values of x alone: of the residual stream, or of what attention reads as it
   // is.
@@ -67,19 +67,19 @@ class Block {
 
  private:
   // The residual stream, as the last product of a layer adds to it.
-  LayerSink stream(const TensorView& x) const {
-    return {.to = x, .add = true, .multiplier = spec_.residual_multiplier};
+  LayerSink end_of(ResidualStream& x) const {
+    return {.to = x.x(), .add = true, .multiplier = spec_.residual_multiplier, .stream = &x};
   }
   template <class F>
   void run(ExecContext& ctx, const LayerSink& sink, const Norm& post_norm, F&& layer) const;
   TensorView normalised(ExecContext& ctx, const Norm& norm, const TensorView& x) const;
-  LayerInput input_of(ExecContext& ctx, const Norm& norm, const TensorView& x) const;
+  LayerInput input_of(ExecContext& ctx, const Norm& norm, ResidualStream& x) const;
   const Norm& parallel_norm() const;
-  void run_attention(ExecContext& ctx, const StepInputs& step, const TensorView& x,
+  void run_attention(ExecContext& ctx, const StepInputs& step, ResidualStream& x,
                      const KeptRows* kept) const;
-  void run_rest(ExecContext& ctx, const TensorView& x) const;
-  void run_feed_forward(ExecContext& ctx, const TensorView& x, const LayerInput& input) const;
-  void run_side_by_side(ExecContext& ctx, const TensorView& x) const;
+  void run_behind_attention(ExecContext& ctx, ResidualStream& x) const;
+  void run_feed_forward(ExecContext& ctx, ResidualStream& x, const LayerInput& input) const;
+  void run_side_by_side(ExecContext& ctx, ResidualStream& stream) const;
 
   BlockSpec spec_;
   Weights weights_;

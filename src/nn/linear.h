@@ -4,6 +4,7 @@
 #include <span>
 
 #include "nn/norm.h"
+#include "nn/residual_stream.h"
 #include "ops/matmul.h"
 #include "ops/op_table.h"
 #include "tensor/tensor.h"
@@ -46,9 +47,12 @@ struct LinearOutput {
 // What a layer reads: x [tokens, in], or x normalised, where the norm is left to its first products
 // (OpTable::matmul_normalises).
 struct LayerInput {
-  LayerInput(const TensorView& view, const Norm* pending = nullptr) : x(view), norm(pending) {}
+  LayerInput(const TensorView& view) : x(view) {}
+  LayerInput(const ResidualStream& stream, const Norm& pending)
+      : x(stream.x()), rest(stream.rest()), norm(&pending) {}
   std::int64_t rows() const { return x.rows(); }
   TensorView x;
+  TensorView rest;  // added to x before the norm, or empty
   const Norm* norm = nullptr;
 };
 
@@ -70,9 +74,10 @@ void apply_gated_linears(ExecContext& ctx, const LayerInput& input,
 // Where the last product of a layer goes: added to the residual stream, or written to a buffer that
 // a norm reads next.
 struct LayerSink {
-  TensorView to;            // F32 [tokens, hidden]
-  bool add = true;          // to += multiplier · y, else to = y
-  float multiplier = 1.0f;  // of the residual stream; ignored unless `add`
+  TensorView to;                     // F32 [tokens, hidden]
+  bool add = true;                   // to += multiplier · y, else to = y
+  float multiplier = 1.0f;           // of the residual stream; ignored unless `add`
+  ResidualStream* stream = nullptr;  // whose x `to` is, if it is one's: it may be left a rest
 };
 
 // What the last product of a layer reads: x, or halves left for it.

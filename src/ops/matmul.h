@@ -22,6 +22,12 @@ struct MatmulArgs {
   float multiplier = 1.0f;
   bool accumulate = false;
   const HalfInput* half_x = nullptr;  // what x means: the one output's weight is its reader
+  // Where OpTable::leaves_rest is set: a row as the sum of two, F32 as what they go with, or empty.
+  // x + x_rest is what is read; out + out_rest is what is added to, if anything is (of one output);
+  // and then out + rest_out is the result, whatever part of it lies where.
+  TensorView x_rest = {};
+  TensorView out_rest = {};
+  TensorView rest_out = {};
   // x is normalised first; x and out of it are not read. Only where OpTable::matmul_normalises.
   const NormArgs* norm = nullptr;
   // The two outputs are its gate and up, and it is run on them: activation->out is the result, and

@@ -278,6 +278,67 @@ TEST(CudaPack, ShortChunksOfOneLengthMakeARun) {
             (Runs{{4, 1}, {2, 1}, {2, 2}, {2, 2}, {1, 3}, {1, 3}, {1, 4}, {1, 1}, {1, 4}, {1, 1}}));
 }
 
+// The two parts of a long row are as if each were a matrix of its own.
+TEST(CudaPack, LongRowsHaveTwoParts) {
+  Engine random(13);
+  std::vector<GroupShape> groups(5, GroupShape{6, 32});
+  groups.insert(groups.end(), 37, GroupShape{4, 128});
+  groups.insert(groups.end(), 33, GroupShape{3, 64});
+  const CodePackPlan plan = plan_codes(random_exl2(groups, 64, random), 64);
+  ASSERT_EQ(plan.parts.size(), 2u);
+  std::size_t chunk = 0;
+  std::int32_t unit = 0;
+  std::int64_t cost[2] = {0, 0};
+  for (std::size_t p = 0; p < 2; ++p) {
+    const StripPart& part = plan.parts[p];
+    CodePackPlan alone = plan;
+    alone.chunks = part.chunks;
+    alone.pieces = part.pieces;
+    alone.runs = part.runs;
+    alone.group_of_unit.erase(alone.group_of_unit.begin(), alone.group_of_unit.begin() + unit);
+    alone.group_of_unit.resize(static_cast<std::size_t>(part.units));
+    alone.bits_of_unit.erase(alone.bits_of_unit.begin(), alone.bits_of_unit.begin() + unit);
+    alone.bits_of_unit.resize(static_cast<std::size_t>(part.units));
+    expect_pieces_cover_chunks(alone);
+    runs_of(alone);
+    for (const Chunk& own : part.chunks) {
+      const Chunk& whole = plan.chunks[chunk++];
+      EXPECT_EQ(own.first_unit + unit, whole.first_unit);
+      EXPECT_EQ(own.offset * 64 + part.first_byte, whole.offset * 64);
+      EXPECT_EQ(own.group, whole.group);
+      EXPECT_EQ(own.group_scale, whole.group_scale);
+      cost[p] += own.units * own.bits + 8;
+    }
+    const std::int32_t none = std::max(plan.parts[0].units, plan.parts[1].units) * kUnitSlots;
+    for (std::size_t c = 0; c < static_cast<std::size_t>(plan.in); ++c) {
+      const std::int32_t place = plan.place_of_channel[c] - unit * kUnitSlots;
+      const bool is_there = place >= 0 && place < part.units * kUnitSlots;
+      ASSERT_EQ(part.place_of_channel[c], is_there ? place : none) << "channel " << c;
+    }
+    unit += part.units;
+  }
+  EXPECT_EQ(chunk, plan.chunks.size());
+  EXPECT_GT(5 * cost[1], 4 * cost[0]);
+  EXPECT_GT(5 * cost[0], 4 * cost[1]);
+}
+
+TEST(CudaPack, WhichRowsHaveParts) {
+  Engine random(14);
+  const auto parts = [&](std::int32_t in, std::int64_t out) {
+    return plan_codes(random_exl2({{4, in}}, out, random), out).parts.size();
+  };
+  EXPECT_EQ(parts(5120, 5088), 2u);
+  EXPECT_EQ(parts(5120, 5120), 0u) << "no fewer columns than channels";
+  EXPECT_EQ(parts(5088, 2080), 0u) << "too short";
+  EXPECT_EQ(parts(1024, 2048), 2u) << "few strips";
+  EXPECT_EQ(parts(1024, 2080), 0u);
+  EXPECT_EQ(parts(992, 64), 0u) << "too short";
+  EXPECT_TRUE(plan_codes(random_gptq({4, 5120, 64, 128}, random), 64).parts.empty());
+  Exl2Matrix twice = random_exl2({{4, 5120}}, 64, random);
+  twice.perm[1] = twice.perm[0];
+  EXPECT_TRUE(plan_codes(twice, 64).parts.empty()) << "a channel without a slot";
+}
+
 // Groups that no channel belongs to, as an act-order table may have them, do not widen pieces.
 TEST(CudaPack, PiecesStayNarrowAcrossEmptyGroups) {
   Engine random(10);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <random>
 
@@ -35,6 +36,21 @@ void check(const std::vector<StripCosts>& matrices, int ctas) {
     // A share and its neighbours' rounding: never a strip more than its part.
     EXPECT_LE(cost, total / shares + 2 * heaviest) << "share " << c;
   }
+}
+
+// Of two parts of the slots, no share has strips of both.
+TEST(ShareStrips, PartsHaveSharesOfTheirOwn) {
+  for (const int strips : {1, 2, 7, 128, 256, 512}) {
+    for (const int ctas : {2, 3, 132, 144}) {
+      const std::vector<std::int32_t> begins = share_parts(strips, ctas);
+      ASSERT_LE(begins.size() - 1, static_cast<std::size_t>(ctas));
+      EXPECT_EQ(begins.front(), 0);
+      EXPECT_EQ(begins.back(), 2 * strips);
+      EXPECT_NE(std::find(begins.begin(), begins.end(), strips), begins.end());
+      EXPECT_TRUE(std::is_sorted(begins.begin(), begins.end(), std::less_equal<>()));
+    }
+  }
+  EXPECT_EQ(share_parts(256, 132).size(), 129u) << "four strips each, none for the last four";
 }
 
 TEST(ShareStrips, EqualStripsDifferByOne) {

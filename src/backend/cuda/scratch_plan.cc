@@ -47,7 +47,9 @@ std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
   }
   // A norm that could not be left to the products, and the largest value of each row.
   const std::int64_t normalised = shape.hidden > 0 ? shape.hidden : shape.max_in;
-  return bytes + floats(shape.tokens * normalised) + floats(shape.tokens) + 4096;
+  bytes += floats(shape.tokens * normalised) + floats(shape.tokens);
+  // A row and its rest in one.
+  return bytes + floats(shape.max_in) + 4096;
 }
 
 std::size_t experts_bytes(const Backend::ScratchShape& shape) {

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device/cuda_check.h"
 #include "backend/cuda/product/dense_product.h"
 #include "backend/cuda/product/many_rows.h"
 #include "backend/cuda/product/packed_product.h"
@@ -85,11 +86,50 @@ void matmul_in_slices(ExecContext& ctx, const MatmulArgs& args) {
   }
 }
 
+bool takes_rests_in_one_launch(const ExecContext& ctx, const MatmulArgs& args) {
+  if (!all_have_codes(args)) return false;
+  for (const MatmulOutput& output : args.outputs) {
+    if (is_exl2(output) != is_exl2(args.outputs[0])) return false;
+  }
+  return (args.norm == nullptr || fuses_norm(args)) && takes_rests(ctx, args);
+}
+
+void clear(const ExecContext& ctx, const TensorView& rows) {
+  BL_CHECK(rows.dtype == DType::kF32 && rows.row_stride == rows.columns());
+  const auto bytes = static_cast<std::size_t>(rows.shape.elements()) * sizeof(float);
+  BL_CUDA_CHECK(cudaMemsetAsync(rows.data, 0, bytes, cuda_ops_of(ctx).stream));
+}
+
+// The same without rests: they are added where they belong before, and none is left.
+void matmul_of_wholes(ExecContext& ctx, const MatmulArgs& args) {
+  ArenaScope scope(*ctx.scratch);
+  MatmulArgs whole = args;
+  if (!args.x_rest.empty()) {
+    whole.x = ctx.scratch->take_f32(args.x.shape);
+    clear(ctx, whole.x);
+    add(ctx, {.x = whole.x, .y = args.x});
+    add(ctx, {.x = whole.x, .y = args.x_rest});
+    whole.x_rest = {};
+  }
+  if (!args.out_rest.empty()) {
+    BL_CHECK(args.accumulate && args.outputs.size() == 1);
+    add(ctx, {.x = args.outputs[0].out, .y = args.out_rest});
+    whole.out_rest = {};
+  }
+  whole.rest_out = {};
+  matmul(ctx, whole);
+  if (!args.rest_out.empty()) clear(ctx, args.rest_out);
+}
+
 }  // namespace
 
 void matmul(ExecContext& ctx, const MatmulArgs& args) {
   const std::int64_t tokens = (args.half_x != nullptr ? args.half_x->rows : args.x).rows();
   if (tokens == 0) return;
+  if (has_rests(args) && !takes_rests_in_one_launch(ctx, args)) {
+    matmul_of_wholes(ctx, args);
+    return;
+  }
   if (ctx.deterministic && tokens > kMostPackedTokens) {
     matmul_in_slices(ctx, args);
     if (args.activation != nullptr) activate(ctx, *args.activation);

@@ -101,6 +101,7 @@ void add_matrix(ProductArgs& product_args, const MatmulOutput& output, const Ten
   m.piece_bytes = static_cast<std::int32_t>(codes.max_piece_bytes);
   m.piece_scale_bytes = static_cast<std::int32_t>(codes.max_piece_scale_bytes);
   m.place_of_channel = codes.place_of_channel;
+  m.padded = std::int64_t{codes.view.units} * kUnitSlots != output.weight->in();
   m.out = out.as<float>();
   m.out_stride = out.row_stride;
   m.bias = bias_of(output);
@@ -122,12 +123,37 @@ int gather_number(const ProductArgs& args, std::span<const CodeWeights* const> w
 struct PackedProduct {
   ProductArgs args;
   std::array<const CodeWeights*, kMaxMatrices> weights{};
+  std::array<std::span<const Piece>, kMaxMatrices> pieces{};  // of a strip of each matrix
+  bool parts = false;  // the matrices are parts of the slots of the first of `weights`
 
   StripShares shares(CudaBackend& backend, bool spare) const {
+    const int ctas = backend.facts().multiprocessors;
+    if (parts) return backend.product_plans().find_parts(*weights[0], ctas);
     return backend.product_plans().find({weights.data(), static_cast<std::size_t>(args.count)},
-                                        args.gated, backend.facts().multiprocessors, spare);
+                                        args.gated, ctas, spare);
   }
 };
+
+// The only matrix becomes its two parts; the second one's results are a rest.
+void cut_in_parts(PackedProduct& product, const TensorView& rest_out) {
+  const CodeWeights& weights = *product.weights[0];
+  BL_CHECK(product.args.count == 1 && weights.parts.size() == 2);
+  const ProductMatrix whole = product.args.matrices[0];
+  for (std::size_t i = 0; i < 2; ++i) {
+    ProductMatrix& part = product.args.matrices[i];
+    part = whole;
+    part.view = weights.parts[i].view;
+    part.place_of_channel = weights.parts[i].place_of_channel;
+    product.pieces[i] = weights.plan.parts[i].pieces;
+  }
+  ProductMatrix& second = product.args.matrices[1];
+  second.out = rest_out.as<float>();
+  second.bias = nullptr;
+  second.rest = nullptr;
+  second.fresh = true;
+  product.args.count = 2;
+  product.parts = true;
+}
 
 PackedProduct packed_product(const ExecContext& ctx, const MatmulArgs& args,
                              std::span<const MatmulOutput* const> outputs, std::int64_t tokens) {
@@ -135,6 +161,7 @@ PackedProduct packed_product(const ExecContext& ctx, const MatmulArgs& args,
   product.args.regardless_of_batch = ctx.deterministic;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     product.weights[i] = cuda_matrix(outputs[i]->weight).codes();
+    product.pieces[i] = product.weights[i]->plan.pieces;
     add_matrix(product.args, *outputs[i],
                args.activation != nullptr ? args.activation->out : outputs[i]->out);
     product.args.matrices[i].gather = gather_number(product.args, product.weights, i);
@@ -148,6 +175,9 @@ PackedProduct packed_product(const ExecContext& ctx, const MatmulArgs& args,
   product.args.gated = args.activation != nullptr;
   if (product.args.gated) product.args.activation = activation_parameters(*args.activation);
   product.args.tokens = static_cast<int>(std::min<std::int64_t>(kMaxProductTokens, tokens));
+  product.args.x_rest = args.x_rest.as<const float>();
+  product.args.matrices[0].rest = args.out_rest.as<const float>();
+  if (!args.rest_out.empty()) cut_in_parts(product, args.rest_out);
   return product;
 }
 
@@ -222,9 +252,11 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   if (makes_own(ctx, tokens)) {
     const StripShares shares = packed.shares(backend, true);
     if (makes_own_input(backend.facts(), packed.args, shares)) {
-      return token_product(ctx, packed.args, shares, {packed.weights.data(), outputs.size()});
+      return token_product(ctx, packed.args, shares,
+                           {packed.pieces.data(), static_cast<std::size_t>(packed.args.count)});
     }
   }
+  BL_CHECK(!has_rests(args));
   Way way = way_of(ctx, packed, tokens);
   Preparation preparation(ctx, tokens, way.at_once, way.warpgroups);
   const HalfInput* half = args.activation != nullptr ? args.activation->half_out : nullptr;
@@ -244,6 +276,28 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   packed.args.token_scales = preparation.run(args.x, packed.args.norm);
   multiply(ctx, packed, way, tokens);
   if (half != nullptr && !way.held.exists()) prepare_left(ctx, args.activation->out, *half);
+}
+
+bool has_rests(const MatmulArgs& args) {
+  return !args.x_rest.empty() || !args.out_rest.empty() || !args.rest_out.empty();
+}
+
+bool takes_rests(const ExecContext& ctx, const MatmulArgs& args) {
+  const std::int64_t tokens = args.x.rows();
+  if (args.half_x != nullptr || tokens != 1 || !makes_own(ctx, tokens)) return false;
+  if (!args.rest_out.empty() && !leaves_rest(ctx, *args.outputs[0].weight, tokens)) return false;
+  std::array<const MatmulOutput*, kMaxMatrices> outputs{};
+  for (std::size_t i = 0; i < args.outputs.size(); ++i) outputs[i] = &args.outputs[i];
+  CudaBackend& backend = *cuda_ops_of(ctx).backend;
+  const PackedProduct packed =
+      packed_product(ctx, args, {outputs.data(), args.outputs.size()}, tokens);
+  return makes_own_input(backend.facts(), packed.args, packed.shares(backend, true));
+}
+
+bool leaves_rest(const ExecContext& ctx, const PackedMatrix& weight, std::int64_t tokens) {
+  const CodeWeights* codes = cuda_matrix(&weight).codes();
+  return tokens == 1 && codes != nullptr && !codes->parts.empty() && makes_own(ctx, tokens) &&
+         cuda_ops_of(ctx).backend->facts().dependent_launch();
 }
 
 LeftInput left_input_of(const HalfInput& half) {

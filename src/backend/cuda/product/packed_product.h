@@ -11,4 +11,8 @@ namespace bl::cuda {
 void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
                    std::span<const MatmulOutput* const> outputs);
 
+bool has_rests(const MatmulArgs& args);
+// Whether packed_matmul() makes such a product of outputs that all have codes of one kind.
+bool takes_rests(const ExecContext& ctx, const MatmulArgs& args);
+
 }  // namespace bl::cuda

@@ -26,6 +26,7 @@ BL_HD constexpr int brick_columns(int tokens) {
 struct ProductMatrix {
   CodeMatrixView view;
   WidthSet widths = 0;  // that its codes have
+  bool padded = false;  // it has slots without a channel
   // The most that a piece takes of a strip: of codes, and of scales with what 16-byte copies bring.
   std::int32_t piece_bytes = 0;
   std::int32_t piece_scale_bytes = 0;
@@ -38,6 +39,9 @@ struct ProductMatrix {
   float* out = nullptr;         // [tokens, view.out]
   std::int64_t out_stride = 0;  // elements
   const float* bias = nullptr;  // [view.out] or null
+  // Of one token: [view.out] that is added to what is in `out`, or null; and whether nothing is.
+  const float* rest = nullptr;
+  bool fresh = false;
 };
 
 // RMS norm of what a product reads.
@@ -60,6 +64,7 @@ struct ProductArgs {
   LeftInput leaves;                               // gated ones, to the next product
   const float* x = nullptr;  // [tokens, in]: not read where prepare() did, or left ones serve
   std::int64_t x_stride = 0;
+  const float* x_rest = nullptr;  // of one token: added to x, or null
   int in = 0;
   // Of shared memory, of what a CTA makes of its input for a gather, and where within it digits'
   // worth begins.
@@ -90,9 +95,9 @@ bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args, const St
 
 // Enqueues the product of one token or two, whose activations every CTA makes ready by itself, in
 // whole numbers (code_digits.cuh). A token's bits do not depend on there being another.
-// `weights`: of the matrices.
+// `pieces`: of a strip of each matrix.
 void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares,
-                   std::span<const CodeWeights* const> weights);
+                   std::span<const std::span<const Piece>> pieces);
 
 // Tokens of one launch of product(): fewer where a multiprocessor has little shared memory.
 int most_product_tokens(const DeviceFacts& facts);

@@ -8,6 +8,9 @@ namespace bl::cuda {
 
 namespace {
 
+// Beside whether there are pairs (1) and spare multiprocessors (2).
+constexpr std::uint64_t kPartsKey = 4;
+
 template <class T>
 const T* copy_to_device(const std::vector<T>& values) {
   void* memory = nullptr;
@@ -42,7 +45,18 @@ StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices, boo
     }
   }
   if (spare) ctas = fewest_shares(costs, ctas);
-  entry.begins = share_strips(costs, ctas);
+  return keep(entry, share_strips(costs, ctas));
+}
+
+StripShares ProductPlans::find_parts(const CodeWeights& matrix, int ctas) {
+  const std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas), kPartsKey, matrix.shape};
+  Entry& entry = entries_[key];
+  if (entry.shares.begins != nullptr) return entry.shares;
+  return keep(entry, share_parts(matrix.view.strips, ctas));
+}
+
+StripShares ProductPlans::keep(Entry& entry, std::vector<std::int32_t> begins) {
+  entry.begins = std::move(begins);
   entry.shares = {copy_to_device(entry.begins), static_cast<int>(entry.begins.size()) - 1,
                   entry.begins};
   return entry.shares;

@@ -25,6 +25,10 @@ std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int
 // The fewest shares of which the longest is no longer than it is among `ctas`.
 int fewest_shares(std::span<const StripCosts> matrices, int ctas);
 
+// Shares of two parts of `strips` strips each, which count one after the other: none has strips of
+// both. At most `ctas`, an even number of them, and no more than the longest needs.
+std::vector<std::int32_t> share_parts(std::int32_t strips, int ctas);
+
 struct StripShares {
   const std::int32_t* begins = nullptr;  // device, [ctas + 1]
   int ctas = 0;
@@ -47,6 +51,8 @@ class ProductPlans {
   // `pairs`: strip i of the first matrix goes with strip i of the second. `spare`: no more shares
   // than needed, so that the next launch finds multiprocessors where its first CTAs can begin.
   StripShares find(std::span<const CodeWeights* const> matrices, bool pairs, int ctas, bool spare);
+  // Of two parts of the slots of one matrix.
+  StripShares find_parts(const CodeWeights& matrix, int ctas);
   // See plan_held.
   const HeldShares& find_held(const CodeWeights& matrix, int ctas, int most_parts);
 
@@ -55,6 +61,7 @@ class ProductPlans {
     std::vector<std::int32_t> begins;
     StripShares shares;
   };
+  static StripShares keep(Entry& entry, std::vector<std::int32_t> begins);
   std::map<std::vector<std::uint64_t>, Entry> entries_;
   std::map<std::vector<std::uint64_t>, HeldShares> held_;
 };

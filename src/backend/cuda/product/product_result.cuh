@@ -20,8 +20,9 @@ struct ResultPlace {
 // What is in the place of a result that is to be added to it; else 0.
 __device__ __forceinline__ float earlier_result(const ResultPlace& at, const ProductArgs& args) {
   const ProductMatrix& m = args.matrices[at.matrix];
-  if (!args.accumulate || at.column >= m.view.out) return 0.0f;
-  return m.out[(args.first_token + at.token) * m.out_stride + at.column];
+  if (!args.accumulate || m.fresh || at.column >= m.view.out) return 0.0f;
+  const float there = m.out[(args.first_token + at.token) * m.out_stride + at.column];
+  return m.rest != nullptr ? there + m.rest[at.column] : there;
 }
 
 // `gate` of a gated product is kept by the thread between the result of its first matrix and that

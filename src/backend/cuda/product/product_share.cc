@@ -66,4 +66,13 @@ int fewest_shares(std::span<const StripCosts> matrices, int ctas) {
   return fewest;
 }
 
+std::vector<std::int32_t> share_parts(std::int32_t strips, int ctas) {
+  const StripCosts costs[] = {{strips, 1}};
+  std::vector<std::int32_t> begins =
+      share_strips(costs, fewest_shares(costs, std::max(ctas / 2, 1)));
+  const std::size_t shares = begins.size() - 1;
+  for (std::size_t i = 1; i <= shares; ++i) begins.push_back(strips + begins[i]);
+  return begins;
+}
+
 }  // namespace bl::cuda

@@ -39,8 +39,7 @@ class RowBlock {
     }
   }
   // `stride`: elements to the next row.
-  __device__ __forceinline__ void load(const float* rows, std::int64_t stride,
-                                       const InputNorm& norm, float (&squares)[Tokens]) {
+  __device__ __forceinline__ void load(const float* rows, std::int64_t stride) {
 #pragma unroll
     for (int n = 0; n < Tokens; ++n)
 #pragma unroll
@@ -49,6 +48,28 @@ class RowBlock {
         values_[n][i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if (channel(i) < in_) values_[n][i] = *reinterpret_cast<const float4*>(at);
       }
+  }
+  // What of the only row lies beside it.
+  __device__ __forceinline__ void add(const float* rest) {
+    static_assert(Tokens == 1);
+    constexpr int kAtOnce = 4;
+#pragma unroll
+    for (int first = 0; first < kHeld; first += kAtOnce) {
+      float4 more[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int at = channel(first + i);
+        more[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (at < in_) more[i] = *reinterpret_cast<const float4*>(rest + at);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        float4& v = values_[0][first + i];
+        v.x += more[i].x, v.y += more[i].y, v.z += more[i].z, v.w += more[i].w;
+      }
+    }
+  }
+  __device__ __forceinline__ void normalise(const InputNorm& norm, float (&squares)[Tokens]) {
     if (!norm.present) return;
 #pragma unroll
     for (int n = 0; n < Tokens; ++n)
@@ -247,7 +268,7 @@ template <int Tokens>
 __device__ __forceinline__ void clear_padding(const ProductArgs& args, const OwnInput& to) {
   bool padded = false;
   to.for_each(args, [&](const ProductMatrix& m) {
-    if (m.view.units * kUnitSlots == args.in) return;
+    if (!m.padded) return;
     padded = true;
 #pragma unroll
     for (int n = 0; n < Tokens; ++n) {
@@ -277,7 +298,11 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
   float squares[Tokens] = {};
 #pragma unroll 1
   for (int at = 0;;) {
-    row.load(args.x, args.x_stride, args.norm, squares);
+    row.load(args.x, args.x_stride);
+    if constexpr (Tokens == 1) {
+      if (args.x_rest != nullptr) row.add(args.x_rest);
+    }
+    row.normalise(args.norm, squares);
     to.for_each(args, [&](const ProductMatrix& m) {
       if (&m != &first) row.load_places(m.place_of_channel);
       row.store(to.of(m), to.token_stride);

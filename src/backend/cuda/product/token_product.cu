@@ -351,17 +351,16 @@ Layout lay_out(const DeviceFacts& facts, const ProductArgs& args, const StripSha
   return layout;
 }
 
-TokenPlan plan_of(const StripShares& shares, std::span<const CodeWeights* const> weights) {
+TokenPlan plan_of(const StripShares& shares, std::span<const std::span<const Piece>> pieces) {
   TokenPlan plan;
   if (shares.ctas <= TokenPlan::kMostShares) {
     std::copy(shares.host_begins.begin(), shares.host_begins.end(), plan.begins);
   } else {
     plan.far_begins = shares.begins;
   }
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    const std::vector<Piece>& pieces = weights[i]->plan.pieces;
-    if (pieces.size() <= TokenPlan::kMostPieces) {
-      std::copy(pieces.begin(), pieces.end(), plan.pieces[i]);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].size() <= TokenPlan::kMostPieces) {
+      std::copy(pieces[i].begin(), pieces[i].end(), plan.pieces[i]);
     }
   }
   return plan;
@@ -394,7 +393,7 @@ bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args, const St
     if (args.matrices[i].place_of_channel == nullptr) return false;
   }
   const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
-  if (args.tokens > kMostTokens || args.in % 4 != 0 || !aligned(args.x) ||
+  if (args.tokens > kMostTokens || args.in % 4 != 0 || !aligned(args.x) || !aligned(args.x_rest) ||
       !aligned(args.norm.weight) || (args.tokens > 1 && args.x_stride % 4 != 0)) {
     return false;
   }
@@ -404,10 +403,10 @@ bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args, const St
 }
 
 void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares,
-                   std::span<const CodeWeights* const> weights) {
+                   std::span<const std::span<const Piece>> pieces) {
   check_product(args);
   const Layout layout = lay_out(cuda_ops_of(ctx).backend->facts(), args, shares);
-  Launch launch_args{args,           plan_of(shares, weights), layout.ring, layout.tables_at,
+  Launch launch_args{args,           plan_of(shares, pieces), layout.ring, layout.tables_at,
                      layout.ring_at, layout.token_stride};
   launch_args.args.gather_bytes = layout.gather_bytes;
   launch_args.args.worth_at = layout.worth_at;

@@ -34,19 +34,20 @@ void add_chunks(CodePackPlan& plan, const std::vector<float>& group_scales) {
   }
 }
 
-// Gathers the chunks into pieces. A piece's groups are as few as its units even where the file has
+// Gathers chunks into pieces. A piece's groups are as few as its units even where the file has
 // groups without channels, so that scales take bounded room.
-void add_pieces(CodePackPlan& plan) {
+std::vector<Piece> pieces_of(const std::vector<Chunk>& chunks) {
   static_assert(kMaxPieceUnits >= kMaxChunkUnits && kMaxPieceUnits <= 255);
-  for (std::size_t c = 0; c < plan.chunks.size();) {
-    const Chunk& first = plan.chunks[c];
+  std::vector<Piece> pieces;
+  for (std::size_t c = 0; c < chunks.size();) {
+    const Chunk& first = chunks[c];
     Piece piece;
     piece.offset = first.offset;
     piece.first_unit = first.first_unit;
     piece.first_chunk = static_cast<std::uint16_t>(c);
     piece.first_group = first.group;
-    for (; c < plan.chunks.size(); ++c) {
-      const Chunk& chunk = plan.chunks[c];
+    for (; c < chunks.size(); ++c) {
+      const Chunk& chunk = chunks[c];
       const int groups = chunk.group - first.group + 1;
       if (piece.units + chunk.units > kMaxPieceUnits || groups > kMaxPieceUnits) break;
       piece.size = static_cast<std::uint16_t>(piece.size + chunk.units * chunk.bits);
@@ -54,22 +55,81 @@ void add_pieces(CodePackPlan& plan) {
       piece.groups = static_cast<std::uint8_t>(groups);
       ++piece.chunks;
     }
-    plan.pieces.push_back(piece);
+    pieces.push_back(piece);
   }
+  return pieces;
 }
 
 // Short groups leave most lanes of a warp idle that makes digits of one of them.
-void add_runs(CodePackPlan& plan) {
-  for (const Chunk& chunk : plan.chunks) {
+std::vector<DigitRun> runs_of(const std::vector<Chunk>& chunks) {
+  std::vector<DigitRun> runs;
+  for (const Chunk& chunk : chunks) {
     const bool joins = chunk.units == 1 || chunk.units == 2;
-    if (joins && !plan.runs.empty()) {
-      DigitRun& last = plan.runs.back();
+    if (joins && !runs.empty()) {
+      DigitRun& last = runs.back();
       if (last.chunk_units == chunk.units && last.units + chunk.units <= kMaxChunkUnits) {
         last.units = static_cast<std::uint8_t>(last.units + chunk.units);
         continue;
       }
     }
-    plan.runs.push_back({chunk.first_unit, chunk.units, chunk.units});
+    runs.push_back({chunk.first_unit, chunk.units, chunk.units});
+  }
+  return runs;
+}
+
+// What a product of one token needs for a chunk, in instructions, roughly.
+std::int64_t cost_of(const Chunk& chunk) { return chunk.units * (chunk.bits + 4) + 8; }
+
+// The first chunk of the second of two parts that cost about the same; there is one.
+std::size_t middle_of(const std::vector<Chunk>& chunks) {
+  std::int64_t all = 0;
+  for (const Chunk& chunk : chunks) all += cost_of(chunk);
+  std::int64_t cost = 0;
+  std::size_t c = 0;
+  while (c + 1 < chunks.size() && 2 * cost < all) cost += cost_of(chunks[c++]);
+  return c;
+}
+
+StripPart part_of(const std::vector<Chunk>& chunks, std::size_t begin, std::size_t end) {
+  StripPart part;
+  const Chunk first = chunks[begin];
+  part.first_byte = std::int64_t{first.offset} * unit_bytes(1);
+  for (std::size_t c = begin; c < end; ++c) {
+    Chunk chunk = chunks[c];
+    chunk.offset -= first.offset;
+    chunk.first_unit = static_cast<std::uint16_t>(chunk.first_unit - first.first_unit);
+    part.units += chunk.units;
+    part.chunks.push_back(chunk);
+  }
+  part.pieces = pieces_of(part.chunks);
+  part.runs = runs_of(part.chunks);
+  return part;
+}
+
+bool pays_in_parts(const CodePackPlan& plan) {
+  if (plan.kind != ScaleKind::kExl2) return false;
+  const bool is_long = plan.in >= kLongRow && plan.in > plan.out;
+  return is_long || (plan.strips() <= kFewStrips && plan.in >= kShortestCutRow);
+}
+
+// Of rows that have no slots without a channel, and places for all channels.
+void add_parts(CodePackPlan& plan) {
+  const auto slots = static_cast<std::int64_t>(plan.channel_of_slot.size());
+  if (slots != plan.in || plan.place_of_channel.empty() || plan.chunks.size() < 2) return;
+  if (!pays_in_parts(plan)) return;
+  const std::size_t middle = middle_of(plan.chunks);
+  plan.parts.push_back(part_of(plan.chunks, 0, middle));
+  plan.parts.push_back(part_of(plan.chunks, middle, plan.chunks.size()));
+  const std::int32_t longest = std::max(plan.parts[0].units, plan.parts[1].units);
+  std::int32_t first_unit = 0;
+  for (StripPart& part : plan.parts) {
+    for (const std::uint16_t place : plan.place_of_channel) {
+      const std::int32_t in_part = place - first_unit * kUnitSlots;
+      const bool is_there = in_part >= 0 && in_part < part.units * kUnitSlots;
+      part.place_of_channel.push_back(
+          static_cast<std::uint16_t>(is_there ? in_part : longest * kUnitSlots));
+    }
+    first_unit += part.units;
   }
 }
 
@@ -165,7 +225,21 @@ CodePackPlan::Layout CodePackPlan::layout() const {
   layout.channels = layout.runs + piece_bytes(runs.size() * sizeof(DigitRun));
   layout.places =
       layout.channels + piece_bytes(channel_of_slot.size() * sizeof(channel_of_slot[0]));
-  layout.total = layout.places + piece_bytes(place_of_channel.size() * sizeof(place_of_channel[0]));
+  std::size_t end = layout.places;
+  const auto take = [&end]<class T>(const std::vector<T>& table) {
+    const std::size_t at = end;
+    end += piece_bytes(table.size() * sizeof(T));
+    return at;
+  };
+  take(place_of_channel);
+  for (const StripPart& part : parts) {
+    Layout::Part& of = layout.parts.emplace_back();
+    of.chunks = take(part.chunks);
+    of.pieces = take(part.pieces);
+    of.runs = take(part.runs);
+    of.places = take(part.place_of_channel);
+  }
+  layout.total = end;
   return layout;
 }
 
@@ -192,9 +266,10 @@ CodePackPlan plan_codes(const Exl2Matrix& matrix, std::int64_t out) {
     group_scales.push_back(exl2_group_scale(bits));
   }
   add_chunks(plan, group_scales);
-  add_pieces(plan);
-  add_runs(plan);
+  plan.pieces = pieces_of(plan.chunks);
+  plan.runs = runs_of(plan.chunks);
   add_places(plan);
+  add_parts(plan);
   return plan;
 }
 
@@ -221,9 +296,10 @@ CodePackPlan plan_codes(const GptqMatrix& matrix, std::int64_t out) {
   }
   check_units(plan, matrix.name);
   add_chunks(plan, {});
-  add_pieces(plan);
-  add_runs(plan);
+  plan.pieces = pieces_of(plan.chunks);
+  plan.runs = runs_of(plan.chunks);
   add_places(plan);
+  add_parts(plan);
   return plan;
 }
 

@@ -7,6 +7,25 @@
 
 namespace bl::cuda {
 
+// Rows of EXL2 that a product of one token takes in two parts (leaves_rest): long ones of few
+// columns, of which each CTA would make digits for two or four strips; and those of matrices that
+// have fewer strips than a large card has multiprocessors. Measured: bench/ladder/exl2_gemv.
+inline constexpr std::int64_t kLongRow = 5120;
+inline constexpr std::int64_t kFewStrips = 128;
+inline constexpr std::int64_t kShortestCutRow = 1024;
+
+// A run of a strip's chunks as if it were all of the strip: units, chunks and offsets count from
+// its own beginning.
+struct StripPart {
+  std::int32_t units = 0;
+  std::int64_t first_byte = 0;  // of the strip
+  std::vector<Chunk> chunks;
+  std::vector<Piece> pieces;
+  std::vector<DigitRun> runs;
+  // As CodePackPlan's; channels of other parts have the place behind the slots of the longest.
+  std::vector<std::uint16_t> place_of_channel;
+};
+
 // How the slots of a packed matrix come about: pure arithmetic on the file's groups, made before
 // anything is allocated.
 struct CodePackPlan {
@@ -26,6 +45,8 @@ struct CodePackPlan {
   std::vector<Piece> pieces;   // of a strip
   std::vector<DigitRun> runs;  // of a strip's input
   std::int32_t groups = 0;     // rows of scales
+  // Two that take a product of one token about as long, or none.
+  std::vector<StripPart> parts;
 
   std::int64_t units() const { return static_cast<std::int64_t>(group_of_unit.size()); }
   // That occur.
@@ -51,6 +72,13 @@ struct CodePackPlan {
     std::size_t channels = 0;
     std::size_t places = 0;
     std::size_t total = 0;
+    struct Part {
+      std::size_t chunks = 0;
+      std::size_t pieces = 0;
+      std::size_t runs = 0;
+      std::size_t places = 0;
+    };
+    std::vector<Part> parts;
   };
   Layout layout() const;
 };

@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 #include <variant>
+#include <vector>
 
 #include "backend/cuda/weights/code_pack_plan.h"
 #include "backend/cuda/weights/weight_slabs.h"
@@ -16,6 +17,12 @@ struct CodeWeights {
   // Device, [in] rounded up to 4: fragment_place of each channel's slot; null where 16 bits do not
   // hold it, or a channel has no slot.
   const std::uint16_t* place_of_channel = nullptr;
+  // Of StripParts, and where their channels are: two or none.
+  struct Part {
+    CodeMatrixView view;
+    const std::uint16_t* place_of_channel = nullptr;
+  };
+  std::vector<Part> parts;
   std::shared_ptr<std::byte> memory;
   CodePackPlan plan;  // without its tables of channels
   std::size_t bytes = 0;

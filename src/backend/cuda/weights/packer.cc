@@ -110,6 +110,13 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   put(tables.data() + (layout.runs - layout.chunks), plan.runs);
   put(tables.data() + (layout.channels - layout.chunks), plan.channel_of_slot);
   put(tables.data() + (layout.places - layout.chunks), plan.place_of_channel);
+  for (std::size_t i = 0; i < plan.parts.size(); ++i) {
+    const CodePackPlan::Layout::Part& at = layout.parts[i];
+    put(tables.data() + (at.chunks - layout.chunks), plan.parts[i].chunks);
+    put(tables.data() + (at.pieces - layout.chunks), plan.parts[i].pieces);
+    put(tables.data() + (at.runs - layout.chunks), plan.parts[i].runs);
+    put(tables.data() + (at.places - layout.chunks), plan.parts[i].place_of_channel);
+  }
   stage().copy(memory + layout.chunks, tables.data(), tables.size());
   CodeMatrixView& view = weights.view;
   view.codes = memory;
@@ -131,6 +138,20 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   view.out = static_cast<std::int32_t>(plan.out);
   view.zero = plan.zero;
   view.kind = plan.kind;
+  for (std::size_t i = 0; i < plan.parts.size(); ++i) {
+    const StripPart& part = plan.parts[i];
+    const CodePackPlan::Layout::Part& at = layout.parts[i];
+    CodeWeights::Part& made = weights.parts.emplace_back(CodeWeights::Part{view});
+    made.view.codes = view.codes + part.first_byte;
+    made.view.chunks = place<Chunk>(memory + at.chunks, true);
+    made.view.pieces = place<Piece>(memory + at.pieces, true);
+    made.view.runs = place<DigitRun>(memory + at.runs, true);
+    made.view.chunk_count = static_cast<std::int32_t>(part.chunks.size());
+    made.view.piece_count = static_cast<std::int32_t>(part.pieces.size());
+    made.view.run_count = static_cast<std::int32_t>(part.runs.size());
+    made.view.units = part.units;
+    made.place_of_channel = place<std::uint16_t>(memory + at.places, true);
+  }
   weights.max_piece_bytes = plan.max_piece_bytes();
   weights.max_piece_scale_bytes = plan.max_piece_scale_bytes();
   weights.bytes = layout.total;
@@ -201,6 +222,7 @@ CodeWeights Packer::pack_codes(CodePackPlan plan, const FileCodes& file) {
   }
   weights.plan.channel_of_slot = {};
   weights.plan.place_of_channel = {};
+  for (StripPart& part : weights.plan.parts) part.place_of_channel = {};
   return weights;
 }
 

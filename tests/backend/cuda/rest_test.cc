@@ -1,0 +1,151 @@
+// Rows as the sum of two: what products of one token leave beside their output, and read.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backend/cuda/on_cuda_device.h"
+#include "format/dequantize.h"
+#include "support/random_matrix.h"
+
+namespace bl::test {
+namespace {
+
+class CudaRests : public OnCudaDevice {
+ protected:
+  struct Case {
+    WeightMatrix matrix;
+    bool leaves = false;  // is expected to
+    std::int64_t tokens = 1;
+  };
+
+  TensorView random_rows(std::int64_t tokens, std::int64_t width) {
+    return device_->put(random_.normal(tokens * width), {tokens, width});
+  }
+
+  // The result of out += 0.5 · norm(x) · W + bias with rests where the mask says so (1: x, 2: out,
+  // 4: one is left), and the same in double.
+  void expect_right(const Case& c, unsigned mask, bool normalise) {
+    const std::int64_t in = in_features(c.matrix);
+    const std::int64_t width = out_features(c.matrix);
+    const auto packed = device_->backend().pack(c.matrix, {});
+    const OpTable& ops = device_->ops();
+    ASSERT_NE(ops.leaves_rest, nullptr);
+    ASSERT_EQ(ops.leaves_rest(device_->context(), *packed, c.tokens), c.leaves);
+    const TensorView x = random_rows(c.tokens, in);
+    const TensorView out = random_rows(c.tokens, width);
+    const TensorView bias = random_rows(1, width);
+    const TensorView x_rest = (mask & 1u) != 0 ? random_rows(c.tokens, in) : TensorView{};
+    const TensorView out_rest = (mask & 2u) != 0 ? random_rows(c.tokens, width) : TensorView{};
+    const TensorView left = (mask & 4u) != 0 ? random_rows(c.tokens, width) : TensorView{};
+    const TensorView weight = random_rows(1, in);
+    const NormArgs norm{.x = {},
+                        .out = {},
+                        .weight = view_of(weight.as<float>(), {in}),
+                        .bias = {},
+                        .kind = NormKind::kRms,
+                        .eps = 1e-5f};
+    const std::vector<double> expected =
+        sums(c, {sum_of(x, x_rest), sum_of(out, out_rest), device_->get(bias),
+                 normalise ? device_->get(weight) : std::vector<float>{}});
+    const MatmulOutput output{packed.get(), out, view_of(bias.as<float>(), {width})};
+    ops.matmul(device_->context(), {.x = x,
+                                    .outputs = {&output, 1},
+                                    .multiplier = 0.5f,
+                                    .accumulate = true,
+                                    .x_rest = x_rest,
+                                    .out_rest = out_rest,
+                                    .rest_out = left,
+                                    .norm = normalise ? &norm : nullptr});
+    const std::vector<float> actual = sum_of(out, left);
+    double most = 1.0;
+    for (const double value : expected) most = std::max(most, std::abs(value));
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(actual[i], expected[i], 2e-3 * most) << "rests " << mask << ", column " << i;
+    }
+    if (c.leaves && !left.empty()) {
+      const std::vector<float> rest = device_->get(left);
+      const auto is_zero = [](float value) { return value == 0.0f; };
+      EXPECT_FALSE(std::all_of(rest.begin(), rest.end(), is_zero)) << "nothing was left";
+    }
+  }
+
+  void expect_right(const Case& c) {
+    for (unsigned mask = 0; mask < 8; ++mask) {
+      expect_right(c, mask, false);
+      expect_right(c, mask, true);
+    }
+  }
+
+  Random random_{61};
+  Engine engine_{62};
+
+ private:
+  struct Operands {
+    std::vector<float> x, out, bias, weight;
+  };
+
+  std::vector<float> sum_of(const TensorView& rows, const TensorView& rest) {
+    std::vector<float> sum = device_->get(rows);
+    if (rest.empty()) return sum;
+    const std::vector<float> more = device_->get(rest);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
+    return sum;
+  }
+
+  static std::vector<double> sums(const Case& c, const Operands& operands) {
+    const auto in = static_cast<std::size_t>(in_features(c.matrix));
+    const auto width = static_cast<std::size_t>(out_features(c.matrix));
+    const std::vector<std::uint16_t> halves = dequantize_to_half(c.matrix);
+    std::vector<double> result;
+    for (std::size_t t = 0; t < static_cast<std::size_t>(c.tokens); ++t) {
+      std::vector<double> x(operands.x.begin() + static_cast<std::ptrdiff_t>(t * in),
+                            operands.x.begin() + static_cast<std::ptrdiff_t>((t + 1) * in));
+      if (!operands.weight.empty()) {
+        double squares = 0;
+        for (const double value : x) squares += value * value;
+        const double factor = 1.0 / std::sqrt(squares / static_cast<double>(in) + 1e-5);
+        for (std::size_t i = 0; i < in; ++i) x[i] *= factor * operands.weight[i];
+      }
+      for (std::size_t n = 0; n < width; ++n) {
+        double sum = 0;
+        for (std::size_t i = 0; i < in; ++i) {
+          sum += x[i] * static_cast<double>(half_to_float(halves[i * width + n]));
+        }
+        result.push_back(operands.out[t * width + n] + 0.5 * sum + operands.bias[n]);
+      }
+    }
+    return result;
+  }
+};
+
+TEST_F(CudaRests, ProductsOfLongRowsLeaveOne) {
+  // All widths, short groups about where the row is cut; few strips, and more than CTAs.
+  std::vector<GroupShape> groups{{8, 64}, {6, 96}, {5, 128}};
+  groups.insert(groups.end(), 38, GroupShape{4, 64});
+  groups.insert(groups.end(), 29, GroupShape{3, 32});
+  groups.insert(groups.end(), 11, GroupShape{2, 160});
+  for (const std::int64_t out : {32, 1088, 2304}) {
+    expect_right({random_exl2(groups, out, engine_), true});
+  }
+  // A longer row than a thread holds at once.
+  expect_right({random_exl2({{4, 14336}, {5, 3072}}, 96, engine_), true});
+}
+
+TEST_F(CudaRests, ProductsOfFewStripsLeaveOne) {
+  expect_right({random_exl2({{5, 96}, {4, 992}}, 320, engine_), true});
+  expect_right({random_exl2(std::vector<GroupShape>(40, {3, 64}), 2048, engine_), true});
+}
+
+TEST_F(CudaRests, OtherProductsTakeThem) {
+  expect_right({random_exl2({{5, 64}, {4, 448}}, 256, engine_)});
+  expect_right({random_gptq({4, 448, 136, 64, true, GptqZeros::kBytes}, engine_)});
+  expect_right({random_dense({DType::kF16, 320, 96}, engine_)});
+  expect_right({random_dense({DType::kBF16, 5120, 64}, engine_)});
+  expect_right({random_gptq({4, 5632, 192, 128, true, GptqZeros::kConstant}, engine_)});
+  // Several tokens.
+  expect_right({random_exl2(std::vector<GroupShape>(42, {4, 128}), 64, engine_), false, 3});
+}
+
+}  // namespace
+}  // namespace bl::test

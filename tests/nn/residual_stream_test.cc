@@ -1,0 +1,195 @@
+// Blocks whose products leave a part of what they add beside the residual stream, as a backend may:
+// the stream is the same as without.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+
+#include "backend/device.h"
+#include "nn/block.h"
+#include "support/random_matrix.h"
+
+namespace bl::test {
+namespace {
+
+constexpr std::int64_t kStreamWidth = 64;
+constexpr std::int64_t kBetween = 160;
+
+// The reference backend's ops, and what some of its products leave: a quarter of their result.
+struct LeavingOps : OpTable {
+  const OpTable* plain = nullptr;
+  bool leaves = true;
+  mutable int left = 0;   // rests
+  mutable int taken = 0;  // with a product's input or output
+};
+
+const LeavingOps& ops_of(const ExecContext& ctx) {
+  return *static_cast<const LeavingOps*>(ctx.ops);
+}
+
+std::vector<float> values_of(const TensorView& row) {
+  return {row.as<float>(), row.as<float>() + row.columns()};
+}
+
+void add_to(const TensorView& row, const TensorView& more) {
+  for (std::int64_t i = 0; i < row.columns(); ++i) row.as<float>()[i] += more.as<float>()[i];
+}
+
+void leaving_matmul(ExecContext& ctx, const MatmulArgs& args) {
+  const LeavingOps& ops = ops_of(ctx);
+  ArenaScope scope(*ctx.scratch);
+  MatmulArgs plain = args;
+  plain.x = ctx.scratch->take_f32(args.x.shape);
+  std::copy_n(args.x.as<float>(), args.x.columns(), plain.x.as<float>());
+  if (!args.x_rest.empty()) add_to(plain.x, args.x_rest);
+  if (!args.out_rest.empty()) add_to(args.outputs[0].out, args.out_rest);
+  ops.taken += (args.x_rest.empty() ? 0 : 1) + (args.out_rest.empty() ? 0 : 1);
+  if (args.norm != nullptr) {
+    NormArgs norm = *args.norm;
+    norm.x = norm.out = plain.x;
+    norm.x.shape = norm.out.shape = {1, 1, args.x.columns()};
+    ops.plain->norm(ctx, norm);
+  }
+  plain.norm = nullptr;
+  plain.x_rest = plain.out_rest = plain.rest_out = {};
+  ops.plain->matmul(ctx, plain);
+  if (args.rest_out.empty()) return;
+  EXPECT_NE(args.rest_out.data, args.out_rest.data) << "what is still read would be overwritten";
+  ++ops.left;
+  const TensorView& out = args.outputs[0].out;
+  for (std::int64_t i = 0; i < out.columns(); ++i) {
+    args.rest_out.as<float>()[i] = 0.25f * out.as<float>()[i];
+    out.as<float>()[i] *= 0.75f;
+  }
+}
+
+bool leaves_rest(const ExecContext& ctx, const PackedMatrix& weight, std::int64_t tokens) {
+  return ops_of(ctx).leaves && tokens == 1 && weight.in() == kBetween;
+}
+
+class Stream : public testing::Test {
+ protected:
+  Stream() {
+    static_cast<OpTable&>(ops_) = device_.ops();
+    ops_.plain = &device_.ops();
+    ops_.matmul = leaving_matmul;
+    ops_.leaves_rest = leaves_rest;
+    ops_.matmul_normalises = true;
+    ctx_ = device_.context();
+    ctx_.ops = &ops_;
+  }
+
+  Linear linear(std::int64_t in, std::int64_t out, bool biased = false) {
+    Tensor bias;
+    if (biased) {
+      bias = make_host_tensor(DType::kF32, {out});
+      const std::vector<float> values = random_.normal(out);
+      std::copy(values.begin(), values.end(), bias.view().as<float>());
+    }
+    return {device_.backend().pack(random_dense({DType::kF32, in, out}, engine_), {}),
+            std::move(bias)};
+  }
+
+  // Without attention.
+  Block block(BlockSpec spec, bool biased = false) {
+    spec.feed_forward = FeedForwardSpec{.hidden = kStreamWidth, .intermediate = kBetween};
+    FeedForward::Weights weights;
+    weights.gate = linear(kStreamWidth, kBetween);
+    weights.up = linear(kStreamWidth, kBetween);
+    weights.down = linear(kBetween, kStreamWidth, biased);
+    Block::Weights all;
+    all.feed_forward = FeedForward(*spec.feed_forward, std::move(weights));
+    if (spec.feed_forward_norm) all.feed_forward_norm = Norm(*spec.feed_forward_norm, {}, {});
+    if (spec.feed_forward_post_norm) {
+      all.feed_forward_post_norm = Norm(*spec.feed_forward_post_norm, {}, {});
+    }
+    all.output_scale = 0.5f;
+    return {spec, std::move(all)};
+  }
+
+  // The stream behind these blocks.
+  std::vector<float> run(const std::vector<Block>& blocks, bool leaves) {
+    ops_.leaves = leaves;
+    ops_.left = ops_.taken = 0;
+    ArenaScope scope(*ctx_.scratch);
+    Random random(4);
+    ResidualStream stream(device_.put(random.normal(kStreamWidth), {1, kStreamWidth}));
+    stream.allow_rests(ctx_);
+    for (const Block& one : blocks) one.forward(ctx_, {}, stream);
+    return values_of(stream.whole(ctx_));
+  }
+
+  void expect_same(const std::vector<Block>& blocks, int left, int taken) {
+    const std::vector<float> expected = run(blocks, false);
+    EXPECT_EQ(ops_.left, 0);
+    EXPECT_LE(worst_difference(run(blocks, true), expected), 1e-5);
+    EXPECT_EQ(ops_.left, left);
+    EXPECT_EQ(ops_.taken, taken);
+  }
+
+  Device device_{"ref"};
+  LeavingOps ops_;
+  ExecContext ctx_;
+  Random random_{2};
+  Engine engine_{3};
+};
+
+BlockSpec normed() {
+  BlockSpec spec;
+  spec.feed_forward_norm = NormSpec{};
+  return spec;
+}
+
+TEST_F(Stream, RestsGoFromBlockToBlock) {
+  std::vector<Block> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(block(normed(), i == 2));
+  // Each but the first reads one with gate and up, and adds to it.
+  expect_same(blocks, 4, 6);
+}
+
+TEST_F(Stream, WhoAsksForAllOfItGetsAll) {
+  std::vector<Block> blocks;
+  blocks.push_back(block(normed()));
+  BlockSpec scaled = normed();  // the stream times a number behind it
+  scaled.output_scale = true;
+  blocks.push_back(block(scaled));
+  BlockSpec bare;  // its product reads the stream as it is
+  blocks.push_back(block(bare));
+  blocks.push_back(block(bare));
+  BlockSpec behind = normed();  // nothing is left where a norm comes behind the product
+  behind.feed_forward_post_norm = NormSpec{};
+  blocks.push_back(block(behind));
+  BlockSpec multiplied = normed();
+  multiplied.residual_multiplier = 0.3f;
+  blocks.push_back(block(multiplied));
+  blocks.push_back(block(multiplied, true));
+  blocks.push_back(block(normed()));
+  // Of the second block (2), the fifth (1), and those behind it: the sixth (1: the fifth's rest,
+  // which it adds up with its own), the seventh (1: a bias makes its product one of its own), the
+  // last (2).
+  expect_same(blocks, 6, 8);
+}
+
+TEST_F(Stream, NothingIsLeftBesideAdapters) {
+  std::vector<Block> blocks;
+  for (int i = 0; i < 2; ++i) blocks.push_back(block(normed()));
+  StepAdapters adapters;
+  adapters.append(nullptr, 1);
+  ctx_.adapters = &adapters;
+  expect_same(blocks, 0, 0);
+}
+
+TEST_F(Stream, NoneWhereNoneAreAllowed) {
+  const std::vector<float> values = random_.normal(kStreamWidth);
+  ResidualStream stream(device_.put(values, {1, kStreamWidth}));
+  const Block one = block(normed());
+  one.forward(ctx_, {}, stream);
+  stream.allow_rests(ctx_);
+  stream.forbid_rests();
+  one.forward(ctx_, {}, stream);
+  EXPECT_EQ(ops_.left, 0);
+}
+
+}  // namespace
+}  // namespace bl::test
