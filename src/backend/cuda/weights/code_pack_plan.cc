@@ -107,9 +107,7 @@ StripPart part_of(const std::vector<Chunk>& chunks, std::size_t begin, std::size
 }
 
 bool pays_in_parts(const CodePackPlan& plan) {
-  if (plan.kind != ScaleKind::kExl2) return false;
-  const bool is_long = plan.in >= kLongRow && plan.in > plan.out;
-  return is_long || (plan.strips() <= kFewStrips && plan.in >= kShortestCutRow);
+  return plan.kind == ScaleKind::kExl2 && plan.in >= kLongRow && plan.in > plan.out;
 }
 
 // Of rows that have no slots without a channel, and places for all channels.

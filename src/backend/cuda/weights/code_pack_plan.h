@@ -7,12 +7,10 @@
 
 namespace bl::cuda {
 
-// Rows of EXL2 that a product of one token takes in two parts (leaves_rest): long ones of few
-// columns, of which each CTA would make digits for two or four strips; and those of matrices that
-// have fewer strips than a large card has multiprocessors. Measured: bench/ladder/exl2_gemv.
+// EXL2 rows of so many channels on, and of fewer columns than channels, are taken in two parts by a
+// product of one token (leaves_rest): there each of its CTAs would make digits of a long row for
+// few strips. Measured: bench/ladder/exl2_gemv.
 inline constexpr std::int64_t kLongRow = 5120;
-inline constexpr std::int64_t kFewStrips = 128;
-inline constexpr std::int64_t kShortestCutRow = 1024;
 
 // A run of a strip's chunks as if it were all of the strip: units, chunks and offsets count from
 // its own beginning.
