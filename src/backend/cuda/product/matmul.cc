@@ -42,6 +42,14 @@ bool all_have_codes(const MatmulArgs& args) {
          std::all_of(args.outputs.begin(), args.outputs.end(), has_codes);
 }
 
+// EXL2, or GPTQ.
+bool have_codes_of_one_kind(const MatmulArgs& args) {
+  return all_have_codes(args) &&
+         std::all_of(args.outputs.begin(), args.outputs.end(), [&](const MatmulOutput& output) {
+           return is_exl2(output) == is_exl2(args.outputs[0]);
+         });
+}
+
 // A few tokens: the norm goes into the launch that makes the activations ready where every matrix
 // has codes; elsewhere it is a launch of its own.
 bool fuses_norm(const MatmulArgs& args) {
@@ -49,9 +57,7 @@ bool fuses_norm(const MatmulArgs& args) {
 }
 
 // And the activation into the product of gate and up.
-bool fuses_activation(const MatmulArgs& args) {
-  return all_have_codes(args) && is_exl2(args.outputs[0]) == is_exl2(args.outputs[1]);
-}
+bool fuses_activation(const MatmulArgs& args) { return have_codes_of_one_kind(args); }
 
 void matmul_of_normalised(ExecContext& ctx, const MatmulArgs& args) {
   NormArgs norm_args = *args.norm;
@@ -87,11 +93,8 @@ void matmul_in_slices(ExecContext& ctx, const MatmulArgs& args) {
 }
 
 bool takes_rests_in_one_launch(const ExecContext& ctx, const MatmulArgs& args) {
-  if (!all_have_codes(args)) return false;
-  for (const MatmulOutput& output : args.outputs) {
-    if (is_exl2(output) != is_exl2(args.outputs[0])) return false;
-  }
-  return (args.norm == nullptr || fuses_norm(args)) && takes_rests(ctx, args);
+  return have_codes_of_one_kind(args) && (args.norm == nullptr || fuses_norm(args)) &&
+         takes_rests(ctx, args);
 }
 
 void clear(const ExecContext& ctx, const TensorView& rows) {

@@ -147,6 +147,15 @@ void add_places(CodePackPlan& plan) {
   plan.place_of_channel = std::move(places);
 }
 
+// All that follows from the slots, their groups and widths. `group_scales`: see add_chunks.
+void add_tables(CodePackPlan& plan, const std::vector<float>& group_scales) {
+  add_chunks(plan, group_scales);
+  plan.pieces = pieces_of(plan.chunks);
+  plan.runs = runs_of(plan.chunks);
+  add_places(plan);
+  add_parts(plan);
+}
+
 void check_units(const CodePackPlan& plan, const std::string& name) {
   if (plan.units() > 65535) {
     fail(ErrorCode::kUnsupported, "{}: {} input channels; the CUDA backend takes up to 2097120",
@@ -217,19 +226,17 @@ std::vector<std::int64_t> CodePackPlan::unit_offsets() const {
 CodePackPlan::Layout CodePackPlan::layout() const {
   Layout layout;
   layout.scales = piece_bytes(code_bytes());
-  layout.chunks = layout.scales + piece_bytes(scale_bytes_total() + kScaleSlack);
-  layout.pieces = layout.chunks + piece_bytes(chunks.size() * sizeof(Chunk));
-  layout.runs = layout.pieces + piece_bytes(pieces.size() * sizeof(Piece));
-  layout.channels = layout.runs + piece_bytes(runs.size() * sizeof(DigitRun));
-  layout.places =
-      layout.channels + piece_bytes(channel_of_slot.size() * sizeof(channel_of_slot[0]));
-  std::size_t end = layout.places;
+  std::size_t end = layout.scales + piece_bytes(scale_bytes_total() + kScaleSlack);
   const auto take = [&end]<class T>(const std::vector<T>& table) {
     const std::size_t at = end;
     end += piece_bytes(table.size() * sizeof(T));
     return at;
   };
-  take(place_of_channel);
+  layout.chunks = take(chunks);
+  layout.pieces = take(pieces);
+  layout.runs = take(runs);
+  layout.channels = take(channel_of_slot);
+  layout.places = take(place_of_channel);
   for (const StripPart& part : parts) {
     Layout::Part& of = layout.parts.emplace_back();
     of.chunks = take(part.chunks);
@@ -263,11 +270,7 @@ CodePackPlan plan_codes(const Exl2Matrix& matrix, std::int64_t out) {
   for (const std::uint16_t bits : matrix.q_scale_max) {
     group_scales.push_back(exl2_group_scale(bits));
   }
-  add_chunks(plan, group_scales);
-  plan.pieces = pieces_of(plan.chunks);
-  plan.runs = runs_of(plan.chunks);
-  add_places(plan);
-  add_parts(plan);
+  add_tables(plan, group_scales);
   return plan;
 }
 
@@ -293,11 +296,7 @@ CodePackPlan plan_codes(const GptqMatrix& matrix, std::int64_t out) {
     plan.channel_of_slot.resize(plan.group_of_unit.size() * kUnitSlots, -1);
   }
   check_units(plan, matrix.name);
-  add_chunks(plan, {});
-  plan.pieces = pieces_of(plan.chunks);
-  plan.runs = runs_of(plan.chunks);
-  add_places(plan);
-  add_parts(plan);
+  add_tables(plan, {});
   return plan;
 }
 
