@@ -50,6 +50,21 @@ __device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, std::uint32
       : "memory");
 }
 
+// Whether the phase is over.
+__device__ __forceinline__ bool barrier_test(std::uint64_t* barrier, std::uint32_t phase) {
+  std::uint32_t done;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, done;\n"
+      "}\n"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(phase)
+      : "memory");
+  return done != 0;
+}
+
 // Arrives once what this thread has asked for by copy_small() is there; it must be counted among
 // the barrier's arrivals.
 __device__ __forceinline__ void barrier_arrive_behind_copies(std::uint64_t* barrier) {

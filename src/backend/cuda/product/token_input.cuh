@@ -12,10 +12,9 @@
 namespace bl::cuda {
 
 // Rows' channels as a thread holds them: kHeld · 4 · kProductThreads of each at a time.
-template <int Tokens>
+template <int Tokens, int kHeld>
 class RowBlock {
  public:
-  static constexpr int kHeld = 8 / Tokens;
   static constexpr int kChannels = kHeld * 4 * kProductThreads;
 
   __device__ __forceinline__ RowBlock(int first, int in)
@@ -38,8 +37,8 @@ class RowBlock {
       weights_[i] = __ldg(reinterpret_cast<const float4*>(norm.weight + channel(i)));
     }
   }
-  // `stride`: elements to the next row.
-  __device__ __forceinline__ void load(const float* rows, std::int64_t stride) {
+  // `stride`: elements to the next row. `rest`: what of the only row lies beside it, or null.
+  __device__ __forceinline__ void load(const float* rows, std::int64_t stride, const float* rest) {
 #pragma unroll
     for (int n = 0; n < Tokens; ++n)
 #pragma unroll
@@ -48,24 +47,22 @@ class RowBlock {
         values_[n][i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if (channel(i) < in_) values_[n][i] = *reinterpret_cast<const float4*>(at);
       }
+    if (Tokens == 1 && rest != nullptr) load_rests(rest, 0);
   }
-  // What of the only row lies beside it.
   __device__ __forceinline__ void add(const float* rest) {
-    static_assert(Tokens == 1);
-    constexpr int kAtOnce = 4;
+    if constexpr (Tokens == 1) {
+      if (rest == nullptr) return;
 #pragma unroll
-    for (int first = 0; first < kHeld; first += kAtOnce) {
-      float4 more[kAtOnce];
+      for (int first = 0; first < kHeld; first += kRestsAtOnce) {
+        if (first > 0) {
+          if (channel(first) >= in_) break;
+          load_rests(rest, first);
+        }
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int at = channel(first + i);
-        more[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        if (at < in_) more[i] = *reinterpret_cast<const float4*>(rest + at);
-      }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        float4& v = values_[0][first + i];
-        v.x += more[i].x, v.y += more[i].y, v.z += more[i].z, v.w += more[i].w;
+        for (int i = 0; i < kRestsAtOnce; ++i) {
+          float4& v = values_[0][first + i];
+          v.x += rests_[i].x, v.y += rests_[i].y, v.z += rests_[i].z, v.w += rests_[i].w;
+        }
       }
     }
   }
@@ -102,18 +99,30 @@ class RowBlock {
   }
 
  private:
+  static constexpr int kRestsAtOnce = 4;  // as registers allow while the row is on its way
+
   __device__ __forceinline__ int channel(int i) const { return first_ + i * 4 * kProductThreads; }
+  __device__ __forceinline__ void load_rests(const float* rest, int first) {
+#pragma unroll
+    for (int i = 0; i < kRestsAtOnce; ++i) {
+      const int at = channel(first + i);
+      rests_[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      if (at < in_) rests_[i] = *reinterpret_cast<const float4*>(rest + at);
+    }
+  }
   float4 values_[Tokens][kHeld];
+  float4 rests_[kRestsAtOnce];
   float4 weights_[kHeld];
   uint2 places_[kHeld];
   int first_;
   int in_;
 };
 
-// Σx² of the parts of the threads.
+// Of the rows, in shared memory.
 template <int Tokens>
-struct RowSums {
-  float squares[Tokens][kProductWarps];
+struct TokenSums {
+  float squares[Tokens][kProductWarps];  // Σx², of the warps' channels
+  float factors[Tokens];                 // what results are to be multiplied by
 };
 
 // Of a gather: digits, then what they are worth.
@@ -242,6 +251,7 @@ class OwnRuns {
 struct OwnInput {
   int first_matrix = 0;
   int end_matrix = 0;
+  bool padded = false;          // a matrix of the launch has slots without a channel
   std::byte* digits = nullptr;  // [tokens][gathers][bytes]
   int bytes = 0;
   int worth_at = 0;      // within a gather's bytes
@@ -253,23 +263,22 @@ struct OwnInput {
   // f(matrix) for the first of each gather.
   template <class F>
   __device__ __forceinline__ void for_each(const ProductArgs& args, const F& f) const {
+    unsigned made = 0;
+#pragma unroll 1
     for (int i = first_matrix; i < end_matrix; ++i) {
-      bool made = false;
-      for (int j = first_matrix; j < i; ++j) {
-        made = made || args.matrices[j].gather == args.matrices[i].gather;
-      }
-      if (!made) f(args.matrices[i]);
+      const unsigned gather = 1u << args.matrices[i].gather;
+      if ((made & gather) != 0) continue;
+      made |= gather;
+      f(args.matrices[i]);
     }
   }
 };
 
-// Slots without a channel are zero.
+// Slots without a channel are zero, where any matrix has such.
 template <int Tokens>
 __device__ __forceinline__ void clear_padding(const ProductArgs& args, const OwnInput& to) {
-  bool padded = false;
   to.for_each(args, [&](const ProductMatrix& m) {
     if (!m.padded) return;
-    padded = true;
 #pragma unroll
     for (int n = 0; n < Tokens; ++n) {
       auto* words = reinterpret_cast<uint4*>(to.of(m) + n * to.token_stride);
@@ -279,29 +288,27 @@ __device__ __forceinline__ void clear_padding(const ProductArgs& args, const Own
       }
     }
   });
-  if (padded) product_sync();
+  product_sync();
 }
 
-// The rows of a product, as digits for the matrices of a share, complete for all multiplying
-// threads. It waits for the kernel before. `factors`: what results are to be multiplied by.
-template <int Tokens>
-__device__ __forceinline__ void make_token_input(const ProductArgs& args, const OwnInput& to,
-                                                 RowSums<Tokens>& sums, float (&factors)[Tokens]) {
-  clear_padding<Tokens>(args, to);
+// The rows of a product into the slots of the matrices of a share. It waits for the kernel before;
+// what does not depend on it is asked for ahead. `meanwhile`: what is to be asked for while the
+// rows are on their way. kHeld: see RowBlock; how much code there is for a row counts, since every
+// warp goes through it once a launch.
+template <int Tokens, int kHeld, class Meanwhile>
+__device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInput& to,
+                                          float (&squares)[Tokens], const Meanwhile& meanwhile) {
   const ProductMatrix& first = args.matrices[to.first_matrix];
-  const OwnRuns first_runs(first.view, 0);
-  using Block = RowBlock<Tokens>;
+  using Block = RowBlock<Tokens, kHeld>;
   Block row(0, args.in);
   row.load_places(first.place_of_channel);
   row.load_weights(args.norm);
   dependency_wait();
-  float squares[Tokens] = {};
 #pragma unroll 1
   for (int at = 0;;) {
-    row.load(args.x, args.x_stride);
-    if constexpr (Tokens == 1) {
-      if (args.x_rest != nullptr) row.add(args.x_rest);
-    }
+    row.load(args.x, args.x_stride, args.x_rest);
+    if (at == 0) meanwhile();
+    row.add(args.x_rest);
     row.normalise(args.norm, squares);
     to.for_each(args, [&](const ProductMatrix& m) {
       if (&m != &first) row.load_places(m.place_of_channel);
@@ -313,15 +320,32 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
     row.load_places(first.place_of_channel);
     row.load_weights(args.norm);
   }
-  row_arrive();
+}
+
+// The rows of a product, as digits for the matrices of a share, complete for all multiplying
+// threads. It waits for the kernel before, and tells the ring when the rows have been read.
+// `meanwhile`: copies that it asks for and awaits.
+template <int Tokens, class Meanwhile>
+__device__ __forceinline__ void make_token_input(const ProductArgs& args, const OwnInput& to,
+                                                 TokenRing& ring, TokenSums<Tokens>& sums,
+                                                 const Meanwhile& meanwhile) {
+  if (to.padded) clear_padding<Tokens>(args, to);
+  const ProductMatrix& first = args.matrices[to.first_matrix];
+  const OwnRuns first_runs(first.view, 0);
+  float squares[Tokens] = {};
+  constexpr int kFew = 4;
+  if (Tokens > 1 || args.in <= RowBlock<Tokens, kFew>::kChannels) {
+    read_rows<Tokens, kFew>(args, to, squares, meanwhile);
+  } else {
+    read_rows<Tokens, 2 * kFew>(args, to, squares, meanwhile);
+  }
 #pragma unroll
   for (int n = 0; n < Tokens; ++n) {
     squares[n] = warp_sum(squares[n]);
     if (lane_index() == 0) sums.squares[n][threadIdx.x / 32] = squares[n];
   }
   commit_copies();
-  wait_copies<0>();
-  product_sync();
+  ring.meet();
   to.for_each(args, [&](const ProductMatrix& m) {
     OwnRuns runs = &m == &first ? first_runs : OwnRuns(m.view, 0);
 #pragma unroll 1
@@ -335,11 +359,14 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
       runs = OwnRuns(m.view, next);
     }
   });
-  if (threadIdx.x < Tokens) {
+  wait_copies<0>();
+  // The last warp has the fewest digits to make.
+  const int token = static_cast<int>(threadIdx.x) - (kProductThreads - 32);
+  if (token >= 0 && token < Tokens) {
     float sum = 0.0f;
 #pragma unroll
-    for (int w = 0; w < kProductWarps; ++w) sum += sums.squares[threadIdx.x][w];
-    factors[threadIdx.x] = args.norm.present ? rsqrtf(sum * args.norm.share + args.norm.eps) : 1.0f;
+    for (int w = 0; w < kProductWarps; ++w) sum += sums.squares[token][w];
+    sums.factors[token] = args.norm.present ? rsqrtf(sum * args.norm.share + args.norm.eps) : 1.0f;
   }
   product_sync();
 }

@@ -16,7 +16,6 @@ namespace bl::cuda {
 namespace {
 
 constexpr int kThreads = kProductThreads + 32;  // the last warp issues the copies
-constexpr int kSlotStrips = 4;                  // that a slot of the ring has room for
 constexpr int kFewestSlots = 3;                 // of a ring, for entries to be as long as they may
 constexpr int kLeastSlots = 2;  // of a ring, for two tokens to be faster so than prepared
 // Groups of strips whose sums wait for one barrier.
@@ -24,48 +23,34 @@ constexpr int kMaxWaiting = 2;
 constexpr int kMostTokens = 2;
 // Sums of a warp and group.
 template <int Tokens>
-constexpr int kPart = kSlotStrips* kStripColumns* Tokens;
+constexpr int kPart = kEntryStrips* kStripColumns* Tokens;
 // Strips of which a lane has sums: one of each pair (take_strip), or, where there are two tokens,
 // all of one of them.
 template <int Tokens, int Strips>
 constexpr int kOwnStrips = Tokens == 1 ? (Strips + 1) / 2 : Strips;
 template <int Tokens>
-using LaneTotals = float[kOwnStrips<Tokens, kSlotStrips>][2];
+using LaneTotals = float[kOwnStrips<Tokens, kEntryStrips>][2];
 
 struct Launch {
-  ProductArgs args;
-  TokenPlan plan;
   TokenRingShape ring;
   // In shared memory, behind Shared and the input: all matrices' chunks, and the ring.
   int tables_at = 0;
   int ring_at = 0;
-  int token_stride = 0;  // bytes of one token's input
+  int token_stride = 0;     // bytes of one token's input
+  bool one_gather = false;  // all matrices' slots hold the same channels
+  bool padded = false;      // a matrix has slots without a channel
+  TokenPlan plan;
+  ProductArgs args;
 };
 
 // What lies in shared memory before all else.
 template <int Tokens>
 struct alignas(128) Shared {
-  std::uint64_t barriers[2 * kMaxRingSlots];
-  RowSums<Tokens> row_sums;
-  float factors[Tokens];  // of results
+  std::uint64_t barriers[kTokenBarriers];
+  TokenSums<Tokens> sums;
   FinishedGroup finished[2][kMaxWaiting];
   float parts[2][kMaxWaiting][kProductWarps][kPart<Tokens>];
 };
-
-// The matrices that strips [begin, end) are of.
-__device__ __forceinline__ void find_matrices(const ProductArgs& args, int begin, int end,
-                                              OwnInput& input) {
-  if (args.gated) {  // strips count for both
-    input.end_matrix = 2;
-    return;
-  }
-  int before = 0;
-  for (int i = 0; i < args.count; ++i) {
-    if (before <= begin) input.first_matrix = i;
-    if (before < end) input.end_matrix = i + 1;
-    before += args.matrices[i].view.strips;
-  }
-}
 
 struct TokenStrides {
   int token;  // bytes to the second token's digits
@@ -123,7 +108,7 @@ __device__ __forceinline__ void keep_token_sums(LaneTotals<Tokens>& totals, floa
   // A lane's are of the second strip of a pair, or of the second token.
   const int column = lane % 4 / 2 * kStripColumns + lane / 4;
 #pragma unroll
-  for (int p = 0; p < kOwnStrips<Tokens, kSlotStrips>; ++p)
+  for (int p = 0; p < kOwnStrips<Tokens, kEntryStrips>; ++p)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float sum = totals[p][h] + __shfl_xor_sync(kAllLanes, totals[p][h], 1);
@@ -184,7 +169,7 @@ class TokenMultiplier {
     } else if (piece.strips == 3) {
       multiply_token_piece<Scales, kWidths, 3, Tokens>(m, piece, strides, next, totals_);
     } else {
-      multiply_token_piece<Scales, kWidths, kSlotStrips, Tokens>(m, piece, strides, next, totals_);
+      multiply_token_piece<Scales, kWidths, kEntryStrips, Tokens>(m, piece, strides, next, totals_);
     }
   }
   // What results are added to, on its way while the group's last entry is multiplied.
@@ -207,7 +192,7 @@ class TokenMultiplier {
     const float sum = add_parts(shared_.parts[half_][waiting][0], kPart<Tokens>, e);
     const float earlier = waiting == 0 ? earlier_[0] : earlier_[1];
     const ResultPlace place = place_of(group.matrix, group.strips, e);
-    store_result(place, args, gate_, sum * shared_.factors[place.token] * args.multiplier,
+    store_result(place, args, gate_, sum * shared_.sums.factors[place.token] * args.multiplier,
                  [&](const float*) { return earlier; });
   }
   // Of sum e of a group.
@@ -251,21 +236,17 @@ __global__ void __launch_bounds__(kThreads, 1)
   allow_next();
   const int begin = launch.plan.begin(blockIdx.x);
   const int end = launch.plan.begin(blockIdx.x + 1);
-  const PieceWalk walk(args, begin, end, kSlotStrips);
   std::byte* tables = memory + launch.tables_at;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   TokenRing ring(launch.ring, memory + launch.ring_at, shared.barriers);
-  if (threadIdx.x == 0) ring.init();
-  __syncthreads();
   if (threadIdx.x >= kProductThreads) {
-    ring.produce(args, launch.plan, walk);
+    ring.produce(launch.plan, begin, end);
     return;
   }
 #else
   if (threadIdx.x >= kProductThreads) return;
-  TokenRing ring(args, walk);
+  TokenRing ring(args, PieceWalk(args, begin, end, kEntryStrips));
 #endif
-  copy_tables(args, tables);
   OwnInput input;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   input.digits = counted_from(memory + sizeof(shared));
@@ -275,8 +256,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   input.bytes = args.gather_bytes;
   input.token_stride = launch.token_stride;
   input.worth_at = args.worth_at;
-  find_matrices(args, begin, end, input);
-  make_token_input<Tokens>(args, input, shared.row_sums, shared.factors);
+  input.padded = launch.padded;
+  input.first_matrix = launch.plan.matrix_of(begin);
+  input.end_matrix = launch.one_gather ? input.first_matrix + 1
+                     : args.gated      ? 2
+                                       : launch.plan.matrix_of(end - 1) + 1;
+  make_token_input<Tokens>(args, input, ring, shared.sums, [&] { copy_tables(args, tables); });
   TokenMultiplier<Scales, kWidths, Tokens>(shared, ring).run(args, input, tables);
 }
 
@@ -307,7 +292,7 @@ int strips_at_once(const StripShares& shares) {
   for (std::size_t i = 0; i + 1 < shares.host_begins.size(); ++i) {
     longest = std::max(longest, shares.host_begins[i + 1] - shares.host_begins[i]);
   }
-  return std::min(longest, kSlotStrips);
+  return std::min(longest, kEntryStrips);
 }
 
 Layout lay_out(const DeviceFacts& facts, const ProductArgs& args, const StripShares& shares) {
@@ -336,11 +321,11 @@ Layout lay_out(const DeviceFacts& facts, const ProductArgs& args, const StripSha
       static_cast<int>(facts.shared_bytes_per_cta) - layout.ring_at - RingShape::kHeadersBytes;
   // Where codes are narrow, twice as many pieces an entry: fewer entries are to be brought and to
   // be waited for.
-  layout.ring = ring_of(room, kSlotStrips, space);
-  const TokenRingShape twice = ring_of(room, 2 * kSlotStrips, space);
+  layout.ring = ring_of(room, kEntryStrips, space);
+  const TokenRingShape twice = ring_of(room, 2 * kEntryStrips, space);
   if (twice.slots >= kFewestSlots) {
     layout.ring = twice;
-    layout.ring.early = 0;
+    layout.ring.early = false;
   }
   // Where there is little room, no more than the share's strips take.
   if (layout.ring.slots < kFewestSlots) {
@@ -351,17 +336,50 @@ Layout lay_out(const DeviceFacts& facts, const ProductArgs& args, const StripSha
   return layout;
 }
 
-TokenPlan plan_of(const StripShares& shares, std::span<const std::span<const Piece>> pieces) {
+TokenSource source_of(const ProductMatrix& m, const Layout& layout, std::span<const Piece> pieces) {
+  TokenSource source;
+  source.codes = m.view.codes;
+  source.scales = m.view.scales;
+  source.strip_bytes = static_cast<std::uint32_t>(m.view.strip_bytes);
+  source.scale_stride = static_cast<std::uint32_t>(scale_stride(m.view.kind, m.view.groups));
+  source.pieces = m.view.piece_count;
+  source.chunks_at = m.chunks_at;
+  source.input_at = m.gather * layout.gather_bytes;
+  source.scale_bytes = static_cast<std::uint8_t>(scale_bytes(m.view.kind));
+  constexpr int kMostJoined = 255 / kMaxPieceUnits;  // a Piece counts in bytes
+  for (int strips = 1; strips <= kEntryStrips; ++strips) {
+    const int joined = std::clamp(layout.ring.most_joined / strips, 1, kMostJoined);
+    source.joined[strips - 1] = static_cast<std::uint8_t>(joined);
+    source.entries[strips - 1] =
+        static_cast<std::uint16_t>((m.view.piece_count + joined - 1) / joined);
+    for (const Piece& piece : pieces.first(std::min<std::size_t>(joined, pieces.size()))) {
+      source.first_codes[strips - 1] += piece.size * 64u;
+    }
+  }
+  return source;
+}
+
+TokenPlan plan_of(const ProductArgs& args, const StripShares& shares, const Layout& layout,
+                  std::span<const std::span<const Piece>> pieces) {
   TokenPlan plan;
   if (shares.ctas <= TokenPlan::kMostShares) {
     std::copy(shares.host_begins.begin(), shares.host_begins.end(), plan.begins);
   } else {
     plan.far_begins = shares.begins;
   }
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
+  plan.gated = args.gated;
+  std::fill(std::begin(plan.first_strips), std::end(plan.first_strips), TokenPlan::kNoStrip);
+  int strips = 0;
+  for (int i = 0; i < args.count; ++i) {
+    const ProductMatrix& m = args.matrices[i];
+    plan.sources[i] = source_of(m, layout, pieces[i]);
     if (pieces[i].size() <= TokenPlan::kMostPieces) {
       std::copy(pieces[i].begin(), pieces[i].end(), plan.pieces[i]);
+    } else {
+      plan.sources[i].far_pieces = m.view.pieces;
     }
+    if (i == 0 || !args.gated) plan.first_strips[i] = strips;
+    strips += m.view.strips;
   }
   return plan;
 }
@@ -406,15 +424,24 @@ void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares&
                    std::span<const std::span<const Piece>> pieces) {
   check_product(args);
   const Layout layout = lay_out(cuda_ops_of(ctx).backend->facts(), args, shares);
-  Launch launch_args{args,           plan_of(shares, pieces), layout.ring, layout.tables_at,
-                     layout.ring_at, layout.token_stride};
+  Launch launch_args;
+  launch_args.ring = layout.ring;
+  launch_args.tables_at = layout.tables_at;
+  launch_args.ring_at = layout.ring_at;
+  launch_args.token_stride = layout.token_stride;
+  launch_args.args = args;
   launch_args.args.gather_bytes = layout.gather_bytes;
   launch_args.args.worth_at = layout.worth_at;
+  launch_args.one_gather = true;
   int chunks = 0;
   for (int i = 0; i < args.count; ++i) {
-    launch_args.args.matrices[i].chunks_at = chunks * static_cast<int>(sizeof(Chunk));
-    chunks += args.matrices[i].view.chunk_count;
+    ProductMatrix& m = launch_args.args.matrices[i];
+    m.chunks_at = chunks * static_cast<int>(sizeof(Chunk));
+    chunks += m.view.chunk_count;
+    launch_args.one_gather = launch_args.one_gather && m.gather == 0;
+    launch_args.padded = launch_args.padded || m.padded;
   }
+  launch_args.plan = plan_of(launch_args.args, shares, layout, pieces);
   const TokenKernel kernel =
       args.tokens == 1 ? kernel_of_tokens<1>(args) : kernel_of_tokens<2>(args);
   BL_CUDA_CHECK(

@@ -1,11 +1,16 @@
 #pragma once
 // The ring of the product of one token, made for the least work an entry of the warp that issues
-// copies, and the least between the beginning of a launch and its first copy: shares and pieces
-// come as parameters, a lane works out an entry for all, places in the ring have one length. Bulk
-// copies are issued one after the other, so only codes come that way; scales come 16 bytes a lane,
-// into room that bulk copies never write, so that nothing has to be fenced. Chunks are not copied
-// at all: they are the same for every strip and lie in shared memory from the beginning
+// copies, and the least between the beginning of a launch and its first copy, which is what a short
+// product waits for (bench/ladder/exl2_gemv): shares and pieces come as parameters, the host has
+// divided what is to be divided, the warp makes the ring's barriers itself, asks for the first
+// codes before it has worked out anything else, and looks for what comes next behind a group's
+// first entry. A lane works out an entry for all, places in the ring have one length. Bulk copies
+// are issued one after the other, so only codes come that way; scales come 16 bytes a lane, into
+// room that bulk copies never write, so that nothing has to be fenced. Chunks are not copied at
+// all: they are the same for every strip and lie in shared memory from the beginning
 // (token_product.cu).
+
+#include <limits>
 
 #include "backend/cuda/device/cache_policy.cuh"
 #include "backend/cuda/product/piece_ring.cuh"
@@ -18,15 +23,43 @@ struct TokenRingShape {
   int scale_room = 0;   // in front of the codes
   int slot_bytes = 0;   // both
   int most_joined = 1;  // pieces of a single strip
-  // Entries that are asked for before the row has been read: more of them stand in its way, and
-  // what is not there in time costs less than a late row (bench/ladder/exl2_gemv).
-  int early = 1;
+  // Whether entries are asked for, one after the other, before the row has been read: they stand in
+  // its way, and what is not there in time may cost less than a late row (bench/ladder/exl2_gemv).
+  bool early = true;
 };
 
-// What would take two loads one behind the other before the first copy can be asked for.
+// In shared memory: of places, and of the row.
+inline constexpr int kTokenBarriers = 2 * kMaxRingSlots + 1;
+
+// Strips of an entry, at most.
+inline constexpr int kEntryStrips = 4;
+
+// What the producing warp has to know of a matrix.
+struct TokenSource {
+  const std::byte* codes = nullptr;
+  const std::byte* scales = nullptr;
+  const Piece* far_pieces = nullptr;  // where there are more than TokenPlan has room for
+  std::uint32_t strip_bytes = 0;
+  std::uint32_t scale_stride = 0;  // bytes between strips
+  std::int32_t pieces = 0;
+  std::int32_t chunks_at = 0;    // in the tables of a launch
+  std::int32_t input_at = 0;     // of its gather, in a CTA's input
+  std::uint8_t scale_bytes = 0;  // of a group
+  // Of groups of 1, 2, … strips: pieces of an entry, and entries.
+  std::uint8_t joined[kEntryStrips] = {};
+  std::uint16_t entries[kEntryStrips] = {};
+  std::uint32_t first_codes[kEntryStrips] = {};  // bytes of a strip in the first entry
+};
+
+// What would take loads one behind the other before the first copy can be asked for.
 struct TokenPlan {
   static constexpr int kMostShares = 192;
   static constexpr int kMostPieces = 16;
+  static constexpr std::int32_t kNoStrip = std::numeric_limits<std::int32_t>::max();
+  bool gated = false;
+  // Of the matrices, among the strips of all of them: those of a gated product's count once.
+  std::int32_t first_strips[kMaxMatrices + 1] = {};
+  TokenSource sources[kMaxMatrices];
   const std::int32_t* far_begins = nullptr;   // where there are more shares
   std::int32_t begins[kMostShares + 1] = {};  // of shares
   Piece pieces[kMaxMatrices][kMostPieces];    // of matrices that have no more
@@ -34,17 +67,14 @@ struct TokenPlan {
   __device__ __forceinline__ int begin(unsigned share) const {
     return far_begins != nullptr ? __ldg(far_begins + share) : begins[share];
   }
+  // The matrix that a strip is of: of a gated product the first one.
+  __device__ __forceinline__ int matrix_of(int strip) const {
+    int matrix = 0;
+#pragma unroll
+    for (int i = 1; i < kMaxMatrices; ++i) matrix += strip >= first_strips[i] ? 1 : 0;
+    return matrix;
+  }
 };
-
-// The multiplying threads have read the row; the producing warp waits for it.
-__device__ __forceinline__ void row_arrive() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("bar.arrive 2, %0;" ::"n"(kProductThreads + 32) : "memory");
-#endif
-}
-__device__ __forceinline__ void row_wait() {
-  asm volatile("bar.sync 2, %0;" ::"n"(kProductThreads + 32) : "memory");
-}
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
@@ -56,47 +86,40 @@ class TokenRing {
         headers_(memory),
         places_(counted_from(memory + RingShape::kHeadersBytes)),
         filled_(barriers),
-        free_(barriers + kMaxRingSlots) {}
+        free_(barriers + kMaxRingSlots),
+        row_(barriers + 2 * kMaxRingSlots) {}
 
-  // By one thread, before the CTA's first barrier.
-  __device__ void init() {
-    for (int i = 0; i < kMaxRingSlots; ++i) {
-      barrier_init(filled_ + i, 1 + 32);  // bulk copies, and each lane's small ones
-      barrier_init(free_ + i, kProductWarps * 32);
-    }
-    barrier_init_fence();
-  }
-
-  // By the producing warp: the pieces of a share.
-  __device__ void produce(const ProductArgs& args, const TokenPlan& plan, PieceWalk walk) {
+  // By the producing warp: the pieces of the share of strips [begin, end).
+  __device__ void produce(const TokenPlan& plan, int begin, int end) {
     policy_ = read_once();
-    int early = shape_.early;
-    Batch batch(args, walk, shape_.most_joined);
-    uint4 first = batch.piece(plan, batch.first_piece());
-    uint4 last = batch.piece(plan, batch.last_piece());
+    bool codes_asked = shape_.early;
+    init_slots(0, 1);
+    Group now(plan, begin, end);
+    if (codes_asked) ask_for_codes(now, now.first_codes(plan), 0);
+    init_slots(1, kMaxRingSlots);
+    asm volatile("bar.arrive 2, %0;" ::"n"(kProductThreads + 32) : "memory");
+    now.describe(plan, shape_);
     while (true) {
-      const LaneEntry mine(args, batch, shape_, joined_piece(first, last));
-      const Lane lane(args, batch);
-      const int strips = batch.strips().count;
-      const int entries = batch.entries();
-      // What comes next is asked for before this is brought.
-      const bool more = batch.advance(args);
-      if (more) {
-        first = batch.piece(plan, batch.first_piece());
-        last = batch.piece(plan, batch.last_piece());
-      }
+      Group next = now;
+      bool more = false;
 #pragma unroll 1
-      for (int i = 0; i < entries; ++i) {
-        if (early-- == 0) row_wait();
-        if (is_full_) barrier_wait(free_ + slot_, phase_ ^ 1u);
-        issue(lane, mine, strips, i);
+      for (int i = 0; i < now.entries(); ++i) {
+        wait_for_turn();
+        issue(now, i, !codes_asked);
+        codes_asked = false;
         if (next_slot()) is_full_ = true;
+        if (i == 0) more = next.advance(plan, shape_);
       }
       if (!more) break;
+      now = next;
     }
-    if (early >= 0) row_wait();
   }
 
+  // The multiplying threads meet here when they have read the row, and find the barriers made.
+  __device__ __forceinline__ void meet() {
+    asm volatile("bar.sync 2, %0;" ::"n"(kProductThreads + 32) : "memory");
+    if (threadIdx.x == 0) barrier_arrive(row_);
+  }
   // Waits for the next entry: its chunks in bits 0 to 7, flags from bit 16 on.
   __device__ __forceinline__ std::uint32_t wait() {
     barrier_wait(filled_ + slot_, phase_);
@@ -136,6 +159,8 @@ class TokenRing {
   }
 
  private:
+  static constexpr int kMostUnderWay = 2;  // entries
+
   // What an entry says of itself.
   struct alignas(16) EntryHeader {
     std::uint32_t word;         // chunks, strips, matrix, flags
@@ -149,6 +174,36 @@ class TokenRing {
   };
   static_assert(sizeof(EntryHeader) <= RingShape::kHeaderBytes);
 
+  // Before anybody waits for the barriers of places [first, end), the row's behind the last.
+  __device__ __forceinline__ void init_slots(int first, int end) {
+    if (lane_index() == 0) {
+#pragma unroll
+      for (int i = first; i < end; ++i) {
+        barrier_init(filled_ + i, 1 + 32);  // bulk copies, and each lane's small ones
+        barrier_init(free_ + i, kProductWarps * 32);
+      }
+      if (end == kMaxRingSlots) barrier_init(row_, 1);
+      barrier_init_fence();
+    }
+    __syncwarp();
+  }
+  // Until the next entry may be asked for. Many at once stand in the way of rows, of other CTAs
+  // too, and bring none of themselves sooner.
+  __device__ __forceinline__ void wait_for_turn() {
+    if (is_full_) {
+      barrier_wait(free_ + slot_, phase_ ^ 1u);
+    } else {
+      while (!barrier_test(row_, 0) &&
+             !(shape_.early && (slot_ == 0 || barrier_test(filled_ + slot_ - 1, 0)))) {
+      }
+    }
+    const int most = min(kMostUnderWay, shape_.slots);
+    if (slot_ >= most) {
+      barrier_wait(filled_ + slot_ - most, phase_);
+    } else if (is_full_) {
+      barrier_wait(filled_ + slot_ - most + shape_.slots, phase_ ^ 1u);
+    }
+  }
   // True where the ring begins anew.
   __device__ __forceinline__ bool next_slot() {
     if (++slot_ < shape_.slots) return false;
@@ -159,137 +214,141 @@ class TokenRing {
   __device__ __forceinline__ EntryHeader* header(int slot) const {
     return reinterpret_cast<EntryHeader*>(headers_ + slot * RingShape::kHeaderBytes);
   }
-  // Up to 32 entries of a group of strips, a lane each.
-  class Batch {
+  // A group of strips of one matrix, which gated products take of the first matrix, then of the
+  // second; and up to 32 of its entries, a lane each.
+  class Group {
    public:
-    __device__ __forceinline__ Batch(const ProductArgs& args, const PieceWalk& walk,
-                                     int most_joined)
-        : walk_(walk), most_joined_(most_joined) {
-      walk_.open_group();
-      open(args);
+    // describe() is left to the caller.
+    __device__ __forceinline__ Group(const TokenPlan& plan, int begin, int end)
+        : at_(begin), end_(end) {
+      open(plan, plan.matrix_of(begin));
     }
-    __device__ __forceinline__ int matrix() const { return walk_.matrix(); }
-    __device__ __forceinline__ PieceStrips strips() const { return walk_.strips(); }
-    __device__ __forceinline__ int entries() const { return min(entries_ - at_, 32); }
-    // Of this lane's entry.
-    __device__ __forceinline__ int first_piece() const {
-      return min((at_ + lane_index()) * joined_, pieces_ - 1);
-    }
-    __device__ __forceinline__ int last_piece() const {
-      return min((at_ + lane_index() + 1) * joined_, pieces_) - 1;
-    }
-    __device__ __forceinline__ int flags() const {
-      if (at_ + lane_index() + 1 != entries_) return 0;
-      return kEndsStrips | (walk_.is_last() ? kEndsShare : 0);
-    }
-    __device__ __forceinline__ uint4 piece(const TokenPlan& plan, int index) const {
-      if (pieces_ <= TokenPlan::kMostPieces) {
-        return *reinterpret_cast<const uint4*>(&plan.pieces[matrix()][index]);
+    // False where there is nothing left.
+    __device__ __forceinline__ bool advance(const TokenPlan& plan, const TokenRingShape& shape) {
+      first_ += 32;
+      if (first_ >= all_) {
+        if (plan.gated && matrix_ == 0) {
+          open(plan, 1);
+        } else {
+          at_ += strips_;
+          if (at_ >= end_) return false;
+          open(plan, plan.matrix_of(at_));
+        }
       }
-      return __ldg(words_ + index);
-    }
-    // False where there is none left.
-    __device__ __forceinline__ bool advance(const ProductArgs& args) {
-      at_ += 32;
-      if (at_ < entries_) return true;
-      if (!walk_.open_group()) return false;
-      open(args);
+      describe(plan, shape);
       return true;
     }
-
-   private:
-    static constexpr int kMost = 255 / kMaxPieceUnits;  // a Piece counts in bytes
-
-    __device__ __forceinline__ void open(const ProductArgs& args) {
-      const CodeMatrixView& m = args.matrices[matrix()].view;
-      words_ = reinterpret_cast<const uint4*>(m.pieces);
-      pieces_ = m.piece_count;
-      joined_ = max(min(most_joined_ / strips().count, kMost), 1);
-      entries_ = (pieces_ + joined_ - 1) / joined_;
-      at_ = 0;
+    __device__ __forceinline__ int strips() const { return strips_; }
+    __device__ __forceinline__ int entries() const { return min(all_ - first_, 32); }
+    // Of a strip in the first entry of all, bytes.
+    __device__ __forceinline__ int first_codes(const TokenPlan& plan) const {
+      return static_cast<int>(plan.sources[matrix_].first_codes[strips_ - 1]);
     }
-    PieceWalk walk_;
-    const uint4* words_ = nullptr;
-    int most_joined_;
-    int pieces_ = 0;
-    int joined_ = 1;
-    int entries_ = 0;  // of the group
-    int at_ = 0;
-  };
 
-  // What a lane knows of its entry of a batch.
-  struct LaneEntry {
     uint4 header[2];
     std::uint32_t codes_from;  // bytes from the strip's start
     std::uint32_t codes;       // of a strip
     std::uint32_t scales_from;
     std::uint32_t scales;
+    // What it copies of every entry: the codes of strip `lane`, and every eighth 16 bytes of the
+    // scales of strip lane / 8.
+    static constexpr int kLanesPerStrip = 8;
+    const std::byte* strip_codes;
+    const std::byte* strip_scales;
 
-    __device__ __forceinline__ LaneEntry(const ProductArgs& args, const Batch& batch,
-                                         const TokenRingShape& shape, const Piece& piece) {
-      const ProductMatrix& of = args.matrices[batch.matrix()];
-      const auto scale = static_cast<std::uint32_t>(scale_bytes(of.view.kind));
+    // What the lane has to know of its entry.
+    __device__ __forceinline__ void describe(const TokenPlan& plan, const TokenRingShape& shape) {
+      const TokenSource& of = plan.sources[matrix_];
+      const int entry = first_ + lane_index();
+      const int from = min(entry * joined_, of.pieces - 1);
+      const int to = min((entry + 1) * joined_, of.pieces) - 1;
+      const Piece piece = joined_piece(this->piece(plan, from), this->piece(plan, to));
+      const std::uint32_t scale = of.scale_bytes;
       codes_from = piece.offset * 64u;
       codes = piece.size * 64u;
       scales_from = piece.first_group * scale / 16 * 16;
       scales = ((piece.first_group + piece.groups) * scale + 15) / 16 * 16 - scales_from;
-      const auto strips = static_cast<unsigned>(batch.strips().count);
-      header[0].x = piece.chunks | strips << 8 | static_cast<unsigned>(batch.matrix()) << 12 |
-                    static_cast<unsigned>(batch.flags()) << 16;
+      unsigned flags = 0;
+      if (entry + 1 == all_) {
+        const bool last = at_ + strips_ >= end_ && (!plan.gated || matrix_ == 1);
+        flags = last ? kEndsStrips | kEndsShare : kEndsStrips;
+      }
+      header[0].x = piece.chunks | static_cast<unsigned>(strips_) << 8 |
+                    static_cast<unsigned>(matrix_) << 12 | flags << 16;
       header[0].y = static_cast<std::uint32_t>(shape.scale_room) - codes_from;
       header[0].z = 0u - scales_from;
       header[0].w = static_cast<std::uint32_t>(of.chunks_at) + piece.first_chunk * 16u;
       header[1].x = codes;
       header[1].y = scales;
-      header[1].z = static_cast<std::uint32_t>(of.gather * args.gather_bytes);
-      header[1].w = static_cast<std::uint32_t>(batch.strips().first);
+      header[1].z = static_cast<std::uint32_t>(of.input_at);
+      header[1].w = static_cast<std::uint32_t>(first_strip_);
     }
+
+   private:
+    __device__ __forceinline__ void open(const TokenPlan& plan, int matrix) {
+      matrix_ = matrix;
+      first_ = 0;
+      const int before = plan.gated ? 0 : plan.first_strips[matrix];
+      const int limit = plan.gated ? end_ : min(end_, plan.first_strips[matrix + 1]);
+      strips_ = min(kEntryStrips, limit - at_);
+      first_strip_ = at_ - before;
+      const TokenSource& of = plan.sources[matrix];
+      joined_ = of.joined[strips_ - 1];
+      all_ = of.entries[strips_ - 1];
+      const auto first = static_cast<unsigned>(first_strip_);
+      const auto lane = static_cast<unsigned>(lane_index());
+      strip_codes = of.codes + std::uint64_t{first + lane} * of.strip_bytes;
+      strip_scales = of.scales + std::uint64_t{first + lane / kLanesPerStrip} * of.scale_stride +
+                     lane % kLanesPerStrip * 16;
+    }
+    __device__ __forceinline__ uint4 piece(const TokenPlan& plan, int index) const {
+      const Piece* far = plan.sources[matrix_].far_pieces;
+      if (far == nullptr) return *reinterpret_cast<const uint4*>(&plan.pieces[matrix_][index]);
+      return __ldg(reinterpret_cast<const uint4*>(far) + index);
+    }
+    int at_;
+    int end_;
+    int matrix_ = 0;
+    int strips_ = 0;
+    int first_strip_ = 0;  // of the matrix
+    int joined_ = 1;       // pieces of an entry
+    int all_ = 0;          // entries of the group
+    int first_ = 0;        // of the lanes'
   };
 
-  // What a lane copies of every entry of a group, which has four strips at most: the codes of strip
-  // `lane`, and every eighth 16 bytes of the scales of strip lane / 8.
-  struct Lane {
-    static constexpr int kPerStrip = 8;
-    const std::byte* codes;
-    const std::byte* scales;
-    __device__ __forceinline__ Lane(const ProductArgs& args, const Batch& batch) {
-      const CodeMatrixView& m = args.matrices[batch.matrix()].view;
-      const PieceStrips strips = batch.strips();
-      codes = m.codes + (strips.first + lane_index()) * m.strip_bytes;
-      scales = m.scales +
-               (strips.first + lane_index() / kPerStrip) * scale_stride(m.kind, m.groups) +
-               lane_index() % kPerStrip * 16;
-    }
-  };
-
-  // Entry `index` of the batch into the next place.
-  __device__ __forceinline__ void issue(const Lane& lane, const LaneEntry& mine, int strips,
-                                        int index) {
+  // `bytes` of every strip's codes, from byte `from` of a strip, into the next place.
+  __device__ __forceinline__ void ask_for_codes(const Group& group, int bytes, std::uint32_t from) {
+    if (lane_index() >= group.strips()) return;
+    std::byte* place = places_ + slot_ * shape_.slot_bytes + shape_.scale_room;
+    bulk_copy(place + lane_index() * bytes, group.strip_codes + from, bytes, filled_ + slot_,
+              policy_);
+  }
+  // Entry `index` of the group's into the next place; `codes_too`: they have not been asked for.
+  __device__ __forceinline__ void issue(const Group& group, int index, bool codes_too) {
     std::uint64_t* barrier = filled_ + slot_;
     std::byte* place = places_ + slot_ * shape_.slot_bytes;
-    const std::uint32_t codes_from = __shfl_sync(kAllLanes, mine.codes_from, index);
-    const auto codes = static_cast<int>(__shfl_sync(kAllLanes, mine.codes, index));
+    const int strips = group.strips();
+    const std::uint32_t codes_from = __shfl_sync(kAllLanes, group.codes_from, index);
+    const auto codes = static_cast<int>(__shfl_sync(kAllLanes, group.codes, index));
     if (lane_index() == index) {
       auto* words = reinterpret_cast<uint4*>(header(slot_));
-      words[0] = mine.header[0];
-      words[1] = mine.header[1];
+      words[0] = group.header[0];
+      words[1] = group.header[1];
       barrier_expect(barrier, strips * codes);
     }
     __syncwarp();
-    if (lane_index() < strips) {
-      bulk_copy(place + shape_.scale_room + lane_index() * codes, lane.codes + codes_from, codes,
-                barrier, policy_);
-    }
+    if (codes_too) ask_for_codes(group, codes, codes_from);
     __syncwarp();
-    const auto scales = static_cast<int>(__shfl_sync(kAllLanes, mine.scales, index));
-    const std::byte* from = lane.scales + __shfl_sync(kAllLanes, mine.scales_from, index);
-    const int strip = lane_index() / Lane::kPerStrip;
+    const auto scales = static_cast<int>(__shfl_sync(kAllLanes, group.scales, index));
+    const std::byte* from = group.strip_scales + __shfl_sync(kAllLanes, group.scales_from, index);
+    const int strip = lane_index() / Group::kLanesPerStrip;
     if (strip < strips) {
       std::byte* to = place + strip * scales;
 #pragma unroll 1
-      for (int i = lane_index() % Lane::kPerStrip * 16; i < scales; i += Lane::kPerStrip * 16) {
+      for (int i = lane_index() % Group::kLanesPerStrip * 16; i < scales;
+           i += Group::kLanesPerStrip * 16) {
         copy_small(to + i, from, policy_);
-        from += Lane::kPerStrip * 16;
+        from += Group::kLanesPerStrip * 16;
       }
     }
     barrier_arrive_behind_copies(barrier);
@@ -300,6 +359,7 @@ class TokenRing {
   std::byte* places_;
   std::uint64_t* filled_;
   std::uint64_t* free_;
+  std::uint64_t* row_;  // it has been read
   int slot_ = 0;
   std::uint32_t phase_ = 0;
   std::uint64_t policy_ = 0;  // of weights; the producer's
@@ -313,6 +373,7 @@ class TokenRing {
  public:
   __device__ TokenRing(const ProductArgs& args, const PieceWalk& walk)
       : args_(args), ring_(RingShape{}, walk) {}
+  __device__ __forceinline__ void meet() { product_sync(); }
   __device__ __forceinline__ std::uint32_t wait() {
     ring_.next(args_, nullptr, view_);
     return static_cast<std::uint32_t>(view_.chunks) | static_cast<std::uint32_t>(view_.flags) << 16;
