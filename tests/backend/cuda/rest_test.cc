@@ -131,6 +131,11 @@ TEST_F(CudaRests, ProductsOfLongRowsLeaveOne) {
   // Narrow codes alone have a kernel of their own, and so have wide ones.
   expect_right({random_exl2(std::vector<GroupShape>(80, {3, 64}), 2080, engine_), true});
   expect_right({random_exl2(std::vector<GroupShape>(40, {6, 128}), 96, engine_), true});
+  // One zero point everywhere, one a group, and of 16 bits, in order and not.
+  expect_right({random_gptq({4, 5632, 192, 128, true, GptqZeros::kConstant}, engine_), true});
+  expect_right({random_gptq({4, 5120, 1088, 128, false, GptqZeros::kConstant}, engine_), true});
+  expect_right({random_gptq({4, 5120, 96, 64, true, GptqZeros::kBytes}, engine_), true});
+  expect_right({random_gptq({3, 5120, 64, 5120, false, GptqZeros::kWords}, engine_), true});
   // A longer row than a thread holds at once.
   expect_right({random_exl2({{4, 14336}, {5, 3072}}, 96, engine_), true});
 }
@@ -140,7 +145,6 @@ TEST_F(CudaRests, OtherProductsTakeThem) {
   expect_right({random_gptq({4, 448, 136, 64, true, GptqZeros::kBytes}, engine_)});
   expect_right({random_dense({DType::kF16, 320, 96}, engine_)});
   expect_right({random_dense({DType::kBF16, 5120, 64}, engine_)});
-  expect_right({random_gptq({4, 5632, 192, 128, true, GptqZeros::kConstant}, engine_)});
   // Several tokens.
   expect_right({random_exl2(std::vector<GroupShape>(42, {4, 128}), 64, engine_), false, 3});
 }

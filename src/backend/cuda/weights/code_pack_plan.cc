@@ -106,9 +106,7 @@ StripPart part_of(const std::vector<Chunk>& chunks, std::size_t begin, std::size
   return part;
 }
 
-bool pays_in_parts(const CodePackPlan& plan) {
-  return plan.kind == ScaleKind::kExl2 && plan.in >= kLongRow && plan.in > plan.out;
-}
+bool pays_in_parts(const CodePackPlan& plan) { return plan.in >= kLongRow && plan.in > plan.out; }
 
 // Of rows that have no slots without a channel, and places for all channels.
 void add_parts(CodePackPlan& plan) {
