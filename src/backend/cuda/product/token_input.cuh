@@ -12,9 +12,10 @@
 namespace bl::cuda {
 
 // Rows' channels as a thread holds them: kHeld · 4 · kProductThreads of each at a time.
-template <int Tokens, int kHeld>
+template <int Tokens>
 class RowBlock {
  public:
+  static constexpr int kHeld = 8 / Tokens;
   static constexpr int kChannels = kHeld * 4 * kProductThreads;
 
   __device__ __forceinline__ RowBlock(int first, int in)
@@ -293,13 +294,12 @@ __device__ __forceinline__ void clear_padding(const ProductArgs& args, const Own
 
 // The rows of a product into the slots of the matrices of a share. It waits for the kernel before;
 // what does not depend on it is asked for ahead. `meanwhile`: what is to be asked for while the
-// rows are on their way. kHeld: see RowBlock; how much code there is for a row counts, since every
-// warp goes through it once a launch.
-template <int Tokens, int kHeld, class Meanwhile>
+// rows are on their way.
+template <int Tokens, class Meanwhile>
 __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInput& to,
                                           float (&squares)[Tokens], const Meanwhile& meanwhile) {
   const ProductMatrix& first = args.matrices[to.first_matrix];
-  using Block = RowBlock<Tokens, kHeld>;
+  using Block = RowBlock<Tokens>;
   Block row(0, args.in);
   row.load_places(first.place_of_channel);
   row.load_weights(args.norm);
@@ -333,12 +333,7 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
   const ProductMatrix& first = args.matrices[to.first_matrix];
   const OwnRuns first_runs(first.view, 0);
   float squares[Tokens] = {};
-  constexpr int kFew = 4;
-  if (Tokens > 1 || args.in <= RowBlock<Tokens, kFew>::kChannels) {
-    read_rows<Tokens, kFew>(args, to, squares, meanwhile);
-  } else {
-    read_rows<Tokens, 2 * kFew>(args, to, squares, meanwhile);
-  }
+  read_rows<Tokens>(args, to, squares, meanwhile);
 #pragma unroll
   for (int n = 0; n < Tokens; ++n) {
     squares[n] = warp_sum(squares[n]);
