@@ -72,11 +72,6 @@ __device__ __forceinline__ void barrier_arrive_behind_copies(std::uint64_t* barr
                : "memory");
 }
 
-// What threads have written to shared memory (copy_small() too) lies before bulk copies to there.
-__device__ __forceinline__ void bulk_copy_fence() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
 // 16 bytes at multiples of 16: a lane each is cheaper than a bulk copy that only one lane can
 // issue.
 __device__ __forceinline__ void copy_small(void* to, const void* from) {

@@ -50,6 +50,7 @@ class RowBlock {
       }
     if (Tokens == 1 && rest != nullptr) load_rests(rest, 0);
   }
+  // The rest that load() was told of; what there was no room for is loaded now.
   __device__ __forceinline__ void add(const float* rest) {
     if constexpr (Tokens == 1) {
       if (rest == nullptr) return;
