@@ -260,6 +260,20 @@ TEST(AttentionPlan, PiecesOfFewHeadsAreClusters) {
   EXPECT_FALSE(split_of(16, 8, 1024).clusters);
 }
 
+// Kernels for plain attention of few pages know no others: a lane of a warp has each.
+TEST(AttentionPlan, PlainCasesAreOfFewPages) {
+  EXPECT_EQ(plain_case(split_of(1, 8, 256), 1), DecodeCase::kPlainAlone);
+  EXPECT_EQ(plain_case(split_of(1, 8, 4096), 16), DecodeCase::kPlainCluster);
+  EXPECT_EQ(plain_case(split_of(1, 8, 8192), 32), DecodeCase::kPlainCluster);
+  EXPECT_EQ(plain_case(split_of(1, 8, 16384), 64), DecodeCase::kPlainParts);
+  EXPECT_EQ(plain_case(split_of(1, 32, 4096), 16), DecodeCase::kPlainParts);
+  DecodeSplit whole;  // one piece, however many pages
+  EXPECT_EQ(plain_case(whole, kFewPages), DecodeCase::kPlainAlone);
+  EXPECT_EQ(plain_case(whole, kFewPages + 1), DecodeCase::kAny);
+  whole.clusters = true;
+  EXPECT_EQ(plain_case(whole, kFewPages + 1), DecodeCase::kAny);
+}
+
 // Heads of more than 128 have kernels without clusters, whatever else is so.
 TEST(AttentionPlan, FormsHaveKernels) {
   const auto form_of = [](CacheTypes type, int dim, int rows) {

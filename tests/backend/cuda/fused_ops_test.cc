@@ -11,8 +11,17 @@
 namespace bl::test {
 namespace {
 
+struct AttendCase {
+  CacheTypes type{};
+  int heads, kv_heads, head_dim;
+  std::int64_t rotated;
+  RopeStyle style;
+  int window;
+};
+
 class CudaFusedOps : public OnCudaDevice {
  protected:
+  void check_attend(const AttendCase& c, const std::vector<std::int32_t>& pasts);
   std::vector<std::int32_t> argmax_of(const std::vector<float>& logits, const Shape& shape,
                                       int padding) {
     const auto rows = static_cast<std::size_t>(shape[0]);
@@ -153,104 +162,102 @@ TEST_F(CudaFusedOps, RopeAndWriteIsBoth) {
   }
 }
 
-struct AttendCase {
-  CacheTypes type{};
-  int heads, kv_heads, head_dim;
-  std::int64_t rotated;
-  RopeStyle style;
-  int window;
-};
-
-// Three sequences of a token each: an empty one, a short one, one of several pages and pieces.
-TEST_F(CudaFusedOps, RopeWriteAttendIsAll) {
-  std::vector<AttendCase> cases;
-  for (const CacheTypes type : sampled_cache_types()) {
-    cases.push_back({type, 8, 2, 128, 128, RopeStyle::kNeox, 0});
-    cases.push_back({type, 9, 3, 64, 64, RopeStyle::kNeox, 0});
-    cases.push_back({type, 4, 2, 80, 32, RopeStyle::kInterleaved, 300});
-    cases.push_back({type, 2, 1, 256, 256, RopeStyle::kNeox, 0});
-  }
-  const std::vector<std::int32_t> pasts{0, 37, 2100};
+// Turned, written and attended to in one: the same bits as one after the other.
+void CudaFusedOps::check_attend(const AttendCase& c, const std::vector<std::int32_t>& pasts) {
   const auto tokens = static_cast<std::int64_t>(pasts.size());
-  for (const AttendCase& c : cases) {
-    const KvLayout layout{c.type, c.kv_heads, c.head_dim, c.head_dim};
-    std::vector<std::vector<std::int32_t>> tables;
-    std::vector<std::int64_t> slots;
-    std::int32_t pages = 0;
-    for (const std::int32_t past : pasts) {
-      std::vector<std::int32_t>& table = tables.emplace_back();
-      for (int p = 0; p <= past / kPageSlots; ++p) table.push_back(pages++);
-      slots.push_back(std::int64_t{table.back()} * kPageSlots + past % kPageSlots);
+  const KvLayout layout{c.type, c.kv_heads, c.head_dim, c.head_dim};
+  std::vector<std::vector<std::int32_t>> tables;
+  std::vector<std::int64_t> slots;
+  std::int32_t pages = 0;
+  for (const std::int32_t past : pasts) {
+    std::vector<std::int32_t>& table = tables.emplace_back();
+    for (int p = 0; p <= past / kPageSlots; ++p) table.push_back(pages++);
+    slots.push_back(std::int64_t{table.back()} * kPageSlots + past % kPageSlots);
+  }
+  const std::int64_t half = c.rotated / 2;
+  const std::vector<float> inv_freq = random_.normal(half);
+  const Shape q_shape{tokens, c.heads, c.head_dim};
+  const Shape k_shape{tokens, c.kv_heads, c.head_dim};
+  const Shape old_shape{std::int64_t{pages} * kPageSlots, c.kv_heads, c.head_dim};
+  const std::vector<float> q = random_.normal(q_shape.elements());
+  const std::vector<float> k = random_.normal(k_shape.elements());
+  const std::vector<float> v = random_.normal(k_shape.elements());
+  const std::vector<float> old = random_.normal(old_shape.elements());
+  std::vector<std::int64_t> old_slots;
+  for (std::int64_t s = 0; s < old_shape[0]; ++s) old_slots.push_back(s);
+  std::vector<float> results[2];
+  std::vector<std::int32_t> contents[2];
+  for (const bool fused : {false, true}) {
+    const PagedKvView cache{.layout = layout,
+                            .k = device_->zeros(pages * layout.k_page_bytes()),
+                            .v = device_->zeros(pages * layout.v_page_bytes()),
+                            .pages = pages};
+    device_->ops().kv_write(device_->context(), {.k = device_->put(old, old_shape),
+                                                 .v = device_->put(old, old_shape),
+                                                 .cache = cache,
+                                                 .slots = device_->put(old_slots)});
+    RopeArgs q_rope{.x = device_->put(q, q_shape),
+                    .positions = device_->put(pasts),
+                    .inv_freq = device_->put(inv_freq, {1, half}),
+                    .scale = device_->put({0.9f}, {1}),
+                    .variant = device_->put(std::vector<std::int32_t>(pasts.size(), 0)),
+                    .rotated = c.rotated,
+                    .style = c.style};
+    RopeArgs k_rope = q_rope;
+    k_rope.x = device_->put(k, k_shape);
+    const RopeAndWriteArgs rope{.q = q_rope,
+                                .k = k_rope,
+                                .write = {.k = k_rope.x,
+                                          .v = device_->put(v, k_shape),
+                                          .cache = cache,
+                                          .slots = device_->put(slots)}};
+    std::vector<SequenceSpan> spans;
+    for (std::size_t s = 0; s < pasts.size(); ++s) {
+      spans.push_back({.first_token = static_cast<std::int32_t>(s),
+                       .tokens = 1,
+                       .past = pasts[s],
+                       .pages = tables[s].data()});
     }
-    const std::int64_t half = c.rotated / 2;
-    const std::vector<float> inv_freq = random_.normal(half);
-    const Shape q_shape{tokens, c.heads, c.head_dim};
-    const Shape k_shape{tokens, c.kv_heads, c.head_dim};
-    const Shape old_shape{std::int64_t{pages} * kPageSlots, c.kv_heads, c.head_dim};
-    const std::vector<float> q = random_.normal(q_shape.elements());
-    const std::vector<float> k = random_.normal(k_shape.elements());
-    const std::vector<float> v = random_.normal(k_shape.elements());
-    const std::vector<float> old = random_.normal(old_shape.elements());
-    std::vector<std::int64_t> old_slots;
-    for (std::int64_t s = 0; s < old_shape[0]; ++s) old_slots.push_back(s);
-    std::vector<float> results[2];
-    std::vector<std::int32_t> contents[2];
-    for (const bool fused : {false, true}) {
-      const PagedKvView cache{.layout = layout,
-                              .k = device_->zeros(pages * layout.k_page_bytes()),
-                              .v = device_->zeros(pages * layout.v_page_bytes()),
-                              .pages = pages};
-      device_->ops().kv_write(device_->context(), {.k = device_->put(old, old_shape),
-                                                   .v = device_->put(old, old_shape),
-                                                   .cache = cache,
-                                                   .slots = device_->put(old_slots)});
-      RopeArgs q_rope{.x = device_->put(q, q_shape),
-                      .positions = device_->put(pasts),
-                      .inv_freq = device_->put(inv_freq, {1, half}),
-                      .scale = device_->put({0.9f}, {1}),
-                      .variant = device_->put(std::vector<std::int32_t>(pasts.size(), 0)),
-                      .rotated = c.rotated,
-                      .style = c.style};
-      RopeArgs k_rope = q_rope;
-      k_rope.x = device_->put(k, k_shape);
-      const RopeAndWriteArgs rope{.q = q_rope,
-                                  .k = k_rope,
-                                  .write = {.k = k_rope.x,
-                                            .v = device_->put(v, k_shape),
-                                            .cache = cache,
-                                            .slots = device_->put(slots)}};
-      std::vector<SequenceSpan> spans;
-      for (std::size_t s = 0; s < pasts.size(); ++s) {
-        spans.push_back({.first_token = static_cast<std::int32_t>(s),
-                         .tokens = 1,
-                         .past = pasts[s],
-                         .pages = tables[s].data()});
-      }
-      const AttentionArgs attention{
-          .q = q_rope.x,
-          .out = device_->put(std::vector<float>(q.size(), 7.0f), q_shape),
-          .cache = cache,
-          .sequences = spans,
-          .plan = device_->backend().plan_attention(device_->context(), spans),
-          .scale = 0.1f,
-          .window = c.window,
-          .sinks = {},
-          .alibi_slopes = {}};
-      if (fused) {
-        device_->ops().rope_write_attend(device_->context(), rope, attention);
-      } else {
-        device_->ops().rope_and_write(device_->context(), rope);
-        device_->ops().attention(device_->context(), attention);
-      }
-      results[fused] = device_->get(attention.out);
-      contents[fused] = device_->get(reinterpret_cast<const std::int32_t*>(cache.k),
-                                     pages * layout.k_page_bytes() / 4);
-      const std::vector<std::int32_t> values = device_->get(
-          reinterpret_cast<const std::int32_t*>(cache.v), pages * layout.v_page_bytes() / 4);
-      contents[fused].insert(contents[fused].end(), values.begin(), values.end());
+    const AttentionArgs attention{
+        .q = q_rope.x,
+        .out = device_->put(std::vector<float>(q.size(), 7.0f), q_shape),
+        .cache = cache,
+        .sequences = spans,
+        .plan = device_->backend().plan_attention(device_->context(), spans),
+        .scale = 0.1f,
+        .window = c.window,
+        .sinks = {},
+        .alibi_slopes = {}};
+    if (fused) {
+      device_->ops().rope_write_attend(device_->context(), rope, attention);
+    } else {
+      device_->ops().rope_and_write(device_->context(), rope);
+      device_->ops().attention(device_->context(), attention);
     }
-    EXPECT_EQ(results[1], results[0]) << name_of(c.type) << " dim " << c.head_dim;
-    EXPECT_EQ(contents[1], contents[0]) << name_of(c.type) << " dim " << c.head_dim;
+    results[fused] = device_->get(attention.out);
+    contents[fused] = device_->get(reinterpret_cast<const std::int32_t*>(cache.k),
+                                   pages * layout.k_page_bytes() / 4);
+    const std::vector<std::int32_t> values = device_->get(
+        reinterpret_cast<const std::int32_t*>(cache.v), pages * layout.v_page_bytes() / 4);
+    contents[fused].insert(contents[fused].end(), values.begin(), values.end());
+  }
+  EXPECT_EQ(results[1], results[0])
+      << name_of(c.type) << " dim " << c.head_dim << " past " << pasts.back();
+  EXPECT_EQ(contents[1], contents[0])
+      << name_of(c.type) << " dim " << c.head_dim << " past " << pasts.back();
+}
+
+// Three sequences of a token each: an empty one, a short one, and one that has a page, several
+// pages and pieces, or so many that its pieces are no cluster.
+TEST_F(CudaFusedOps, RopeWriteAttendIsAll) {
+  for (const std::int32_t longest : {200, 2100, 9000}) {
+    for (const CacheTypes type : sampled_cache_types()) {
+      check_attend({type, 8, 2, 128, 128, RopeStyle::kNeox, 0}, {0, 37, longest});
+      check_attend({type, 9, 3, 64, 64, RopeStyle::kNeox, 0}, {0, 37, longest});
+      if (longest == 9000) continue;
+      check_attend({type, 4, 2, 80, 32, RopeStyle::kInterleaved, 300}, {0, 37, longest});
+      check_attend({type, 2, 1, 256, 256, RopeStyle::kNeox, 0}, {0, 37, longest});
+    }
   }
 }
 

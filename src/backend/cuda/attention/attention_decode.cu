@@ -9,20 +9,25 @@
 namespace bl::cuda {
 namespace {
 
-template <int kTiles>
-void launch_halves_of(const DecodeRun& run) {
+void launch_halves(const DecodeRun& run, int query_tiles) {
   constexpr CacheTypes kTypes = CacheType::kF16;
+  constexpr DecodeWay kWay = DecodeWay::kHalves;
   const int dim = std::max(run.params.k_row.dim, run.params.v_row.dim);
-  if (dim <= 64) return launch_decode<DecodeRoom<kTypes, 64, kTiles, DecodeWay::kHalves>>(run);
-  if (dim <= 128) return launch_decode<DecodeRoom<kTypes, 128, kTiles, DecodeWay::kHalves>>(run);
   BL_CHECK(dim <= 256);
-  launch_decode<DecodeRoom<kTypes, 256, kTiles, DecodeWay::kHalves>>(run);
+  if (query_tiles == 1) {
+    if (dim <= 64) return launch_decode_few<kTypes, 64, kWay>(run);
+    if (dim <= 128) return launch_decode_few<kTypes, 128, kWay>(run);
+    return launch_decode<DecodeRoom<kTypes, 256, 1, kWay>>(run);
+  }
+  if (dim <= 64) return launch_decode<DecodeRoom<kTypes, 64, 2, kWay>>(run);
+  if (dim <= 128) return launch_decode<DecodeRoom<kTypes, 128, 2, kWay>>(run);
+  launch_decode<DecodeRoom<kTypes, 256, 2, kWay>>(run);
 }
 
 void launch_decode_of(const DecodeRun& run, CacheTypes types, const DecodeForm& form) {
   switch (form.way) {
     case DecodeWay::kHalves:
-      return form.query_tiles == 1 ? launch_halves_of<1>(run) : launch_halves_of<2>(run);
+      return launch_halves(run, form.query_tiles);
     case DecodeWay::kCodes:
       return launch_decode_codes(run, types);
     case DecodeWay::kTile:
@@ -92,7 +97,7 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
       const int heads = std::min(split.heads_per_launch, params.kv_heads - head);
       const dim3 grid(static_cast<unsigned>(split.pieces * split.row_tiles),
                       static_cast<unsigned>(heads), static_cast<unsigned>(spans));
-      launch_decode_of({ctx, part, besides.left, launch, fresh, grid, split.warps}, types, form);
+      launch_decode_of({ctx, part, besides.left, launch, fresh, split, grid}, types, form);
     }
   }
 }

@@ -7,9 +7,11 @@
 
 #include <type_traits>
 
+#include "backend/cuda/attention/attention_case.cuh"
 #include "backend/cuda/attention/attention_codes.cuh"
 #include "backend/cuda/attention/attention_fresh.cuh"
 #include "backend/cuda/attention/attention_join.cuh"
+#include "backend/cuda/attention/attention_ring.cuh"
 #include "backend/cuda/attention/attention_task.cuh"
 #include "backend/cuda/attention/attention_tile.cuh"
 #include "backend/cuda/device/launch.cuh"
@@ -17,54 +19,6 @@
 #include "backend/cuda/device/warp_reduce.cuh"
 
 namespace bl::cuda {
-
-// `kTiles`: of eight query rows.
-template <CacheTypes kTypes_, int kDim_, int kTiles_, DecodeWay kWay_>
-struct DecodeRoom {
-  static constexpr CacheTypes kTypes = kTypes_;
-  static constexpr int kDim = kDim_;
-  static constexpr int kTiles = kTiles_;
-  static constexpr DecodeWay kWay = kWay_;
-  static constexpr bool kHalf = kWay == DecodeWay::kHalves;
-  static constexpr bool kCodes = kWay == DecodeWay::kCodes;
-  static constexpr int kRows = kFewRows * kTiles;
-  // Of 16 keys or values; there are both.
-  static constexpr int kEntries = kHalf ? (kDim > 64 ? 3 : 4) : 4;
-  static constexpr bool kQueryInRegisters = kTiles == 1 && kDim <= 128;
-  static constexpr int kMostWarps = kTiles == 1 && kDim <= 128 ? kWideWarps : kUsualWarps;
-  static constexpr bool kClusters = kTiles == 1 && kDim <= 128;
-  static constexpr int kTileBytes = kWarpKeys * kTileStride<kDim> * 2;
-  static constexpr int kQueryBytes = kRows * kTileStride<kDim> * 2;
-  static constexpr int kPartBytes = kClusters ? sizeof(ClusterPart<kDim>) : 0;
-  static constexpr int kPlaceBytes = kRows * kDim * 2;  // of LeavingParams, behind the others
-  // Scores that exceed what weights are relative to by less change nothing. Weights that meet the
-  // scales of codes must not exceed 1.
-  static constexpr float kSlack = kHalf ? 6.0f : 0.0f;
-  using Join = JoinRoom<kDim, kTiles>;
-
-  static BL_HD int entry_bytes(int k_bytes, int v_bytes) {
-    if constexpr (kHalf) return kTileBytes;
-    if constexpr (kCodes) {
-      constexpr int kKeys = CodeTile<kTypes.k, kDim>::kBytes;
-      constexpr int kValues = CodeTile<kTypes.v, kDim>::kBytes;
-      return kKeys > kValues ? kKeys : kValues;
-    }
-    return kWarpKeys * (k_bytes > v_bytes ? k_bytes : v_bytes);
-  }
-  // Of a warp: its ring, and one tile where rows are expanded.
-  static BL_HD int warp_bytes(int k_bytes, int v_bytes) {
-    const int ring =
-        kEntries * entry_bytes(k_bytes, v_bytes) + (kWay == DecodeWay::kTile ? kTileBytes : 0);
-    return ring > Join::kWarpBytes ? ring : Join::kWarpBytes;
-  }
-  static BL_HD int shared_bytes(int warps, int k_bytes, int v_bytes) {
-    return kQueryBytes + kPartBytes + warps * warp_bytes(k_bytes, v_bytes);
-  }
-  static_assert(Join::kWarpBytes % 16 == 0 && kQueryBytes % 16 == 0 && kPartBytes % 16 == 0);
-  // The weights of pieces for the joining CTA fit in the rings.
-  static_assert(kUsualWarps * Join::kWarpBytes >=
-                (kQueryTile * kMaxPieces + kUsualWarps * kDim) * 4);
-};
 
 template <class Room>
 class DecodeWarp {
@@ -74,48 +28,17 @@ class DecodeWarp {
   static constexpr int kTiles = Room::kTiles;
   using Sums = WarpSums<kDim, kTiles>;
 
-  // `queries`: the CTA's tile; `fresh`: the new key and value that are not read from the cache.
+  // `queries`: the CTA's tile.
   __device__ __forceinline__ DecodeWarp(const AttentionParams& params, const DecodeTask& task,
-                                        std::byte* ring, const __half* queries,
-                                        const FreshRows<kDim>* fresh)
-      : p_(params), task_(task), queries_(queries), fresh_(fresh) {
-    lane_ = lane_index();
-    step_ = static_cast<int>(blockDim.x) / 32 * kWarpKeys;
-    entry_bytes_ = Room::entry_bytes(p_.k_row.bytes, p_.v_row.bytes);
-    room_ = ring + warp_index() * Room::warp_bytes(p_.k_row.bytes, p_.v_row.bytes);
-    next_ = task.begin + warp_index() * kWarpKeys;
-    if constexpr (Room::kHalf) {
-      if (p_.k_row.dim == kDim && p_.v_row.dim == kDim) return;
-      // An entry is of keys in one round and of values in another.
-      const int dim = min(p_.k_row.dim, p_.v_row.dim);
-#pragma unroll 1
-      for (int e = 0; e < Room::kEntries; ++e) {
-        clear_columns<kDim, kWarpKeys>(team(), dim, half_entry(e));
-      }
-      __syncwarp();
-    }
-  }
-  // Starts reading keys of earlier steps.
-  __device__ __forceinline__ void open_old() {
-#pragma unroll 1
-    for (; opened_ < Room::kEntries; ++opened_) {
-      const int end = min(next_ + kWarpKeys, task_.end);
-      if (end > task_.span.past && fresh_ == nullptr) break;
-      prefetch(opened_);
-    }
-  }
-  // When the others are there.
-  __device__ __forceinline__ void open_rest() {
-#pragma unroll 1
-    for (; opened_ < Room::kEntries; ++opened_) prefetch(opened_);
-  }
+                                        DecodeRing<Room>& ring, const __half* queries)
+      : p_(params), task_(task), ring_(ring), queries_(queries), lane_(lane_index()) {}
 
   // After the queries are there.
   __device__ __forceinline__ void run(Sums& sums) {
     sums.clear();
     load_query_fragments();
-    const bool plain =
-        task_.span.tokens == 1 && p_.window <= 0 && p_.softcap <= 0.0f && p_.slopes == nullptr;
+    const bool plain = Room::kPlain || (task_.span.tokens == 1 && p_.window <= 0 &&
+                                        p_.softcap <= 0.0f && p_.slopes == nullptr);
     RowRule rules[kTiles][2];
     if (!plain) {
 #pragma unroll
@@ -127,23 +50,12 @@ class DecodeWarp {
         }
       }
     }
-    int entry = 0;
-    const auto close = [&] {
-      __syncwarp();
-      prefetch(entry);
-      entry = entry + 1 == Room::kEntries ? 0 : entry + 1;
-    };
-    const auto open = [&] {
-      wait_copies<Room::kEntries - 1>();
-      __syncwarp();
-    };
 #pragma unroll 1
-    for (int key = task_.begin + warp_index() * kWarpKeys; key < task_.end; key += step_) {
-      open();
-      if (fresh_ != nullptr) add_fresh(fresh_->key, entry, task_.span.past - key);
+    for (int key = task_.begin + warp_index() * kWarpKeys; key < task_.end; key += ring_.step()) {
+      const int keys = ring_.open_keys(key);
       float score[kTiles][4];
-      score_keys(entry, key, score);
-      close();
+      score_keys(keys, key, score);
+      ring_.close();
       if (!plain) {
         apply_rules(rules, key, score);
       } else if (key + kWarpKeys - 1 > task_.span.past) {
@@ -151,90 +63,13 @@ class DecodeWarp {
       }
       std::uint32_t weights[kTiles][2];
       sums.weigh(Room::kSlack, score, weights);
-      open();
-      if (fresh_ != nullptr) add_fresh(fresh_->value, entry, task_.span.past - key);
-      add_values(entry, key, weights, sums);
-      close();
+      add_values(ring_.open_values(key), key, weights, sums);
+      ring_.close();
     }
     wait_copies<0>();
   }
 
  private:
-  __device__ __forceinline__ Team team() const { return {lane_, 32}; }
-  __device__ __forceinline__ std::byte* raw(int entry) const {
-    return room_ + entry * entry_bytes_;
-  }
-  __device__ __forceinline__ __half* half_entry(int entry) const {
-    return reinterpret_cast<__half*>(raw(entry));
-  }
-
-  // Row `row` of a tile of binary16 is the new one, if it is one of the tile's.
-  __device__ __forceinline__ void add_fresh(const __half* from, int entry, int row) {
-    if (row < 0 || row >= kWarpKeys) return;
-    if (lane_ < kDim / 8) {
-      reinterpret_cast<uint4*>(half_entry(entry) + row * kTileStride<kDim>)[lane_] =
-          reinterpret_cast<const uint4*>(from)[lane_];
-    }
-    __syncwarp();
-  }
-
-  // copy_half_rows() where all rows are there: without a branch a row.
-  __device__ __forceinline__ void copy_all_rows(const RowShape& row, const std::byte* from,
-                                                __half* tile) const {
-    constexpr int kChunks = kDim / 8;
-    const int chunk = lane_ % kChunks;
-    if (chunk * 8 >= row.dim) return;
-    from += lane_ / kChunks * row.bytes + chunk * 16;
-    tile += lane_ / kChunks * kTileStride<kDim> + chunk * 8;
-#pragma unroll
-    for (int r = 0; r < kWarpKeys * kChunks / 32; ++r) {
-      copy_async(tile + r * (32 / kChunks) * kTileStride<kDim>, from, true);
-      from += 32 / kChunks * row.bytes;
-    }
-  }
-
-  // Starts copying this warp's next keys or the values that belong to them, in turns, and counts as
-  // a group in any case.
-  __device__ __forceinline__ void prefetch(int entry) {
-    if (next_ < task_.end) {
-      const int index = next_ / kPageSlots;
-      const std::int64_t page =
-          index < 32 ? __shfl_sync(kAllLanes, task_.lane_page, index) : __ldg(task_.pages + index);
-      const int slot = task_.kv_head * kPageSlots + next_ % kPageSlots;
-      const RowShape& row = of_values_ ? p_.v_row : p_.k_row;
-      const std::byte* from =
-          of_values_ ? p_.v + page * p_.v_page_bytes : p_.k + page * p_.k_page_bytes;
-      from += slot * row.bytes;
-      const int present = (Room::kHalf && fresh_ != nullptr ? task_.span.past : task_.end) - next_;
-      if constexpr (Room::kHalf) {
-        if (present >= kWarpKeys) {
-          copy_all_rows(row, from, half_entry(entry));
-        } else {
-          copy_half_rows<kDim, kWarpKeys>(team(), row, from, present, half_entry(entry));
-        }
-        clear_beyond(row, entry);
-      } else if constexpr (Room::kCodes) {
-        if (kTypes.are_one() || !of_values_) {
-          copy_code_rows<kTypes.k, kDim>(from, present, raw(entry));
-        } else {
-          copy_code_rows<kTypes.v, kDim>(from, present, raw(entry));
-        }
-      } else {
-        copy_raw_rows<kWarpKeys>(team(), row, from, raw(entry));
-      }
-      if (of_values_) next_ += step_;
-      of_values_ = !of_values_;
-    }
-    commit_copies();
-  }
-
-  // Keys and values may differ in size: the wider row's elements do not stay behind.
-  __device__ __forceinline__ void clear_beyond(const RowShape& row, int entry) {
-    if (row.dim < max(p_.k_row.dim, p_.v_row.dim)) {
-      clear_columns<kDim, kWarpKeys>(team(), row.dim, half_entry(entry));
-    }
-  }
-
   // B fragments of queries, of each 16 dimensions.
   __device__ __forceinline__ void load_query(int k, std::uint32_t (&b)[kTiles][2]) const {
 #pragma unroll
@@ -278,9 +113,9 @@ class DecodeWarp {
     // Two sums, so that not every product waits for the one before.
     float sums[2][kTiles][4] = {};
     if constexpr (Room::kCodes) {
-      score_codes(raw(entry), sums);
+      score_codes(ring_.raw(entry), sums);
     } else {
-      const __half* tile = half_entry(entry);
+      const __half* tile = ring_.half_entry(entry);
       if constexpr (!Room::kHalf) tile = expand<kTypes.k>(p_.k_row, entry, key);
 #pragma unroll
       for (int k = 0; k < kDim / 16; ++k) {
@@ -299,9 +134,9 @@ class DecodeWarp {
   // The tile of binary16 of coded rows.
   template <CacheType kType>
   __device__ __forceinline__ const __half* expand(const RowShape& row, int entry, int key) {
-    auto* tile = reinterpret_cast<__half*>(raw(Room::kEntries));
+    auto* tile = reinterpret_cast<__half*>(ring_.raw(Room::kEntries));
     __syncwarp();
-    expand_rows<kType, kDim, kWarpKeys>(team(), row, raw(entry), task_.end - key, tile);
+    expand_rows<kType, kDim, kWarpKeys>(ring_.team(), row, ring_.raw(entry), task_.end - key, tile);
     __syncwarp();
     return tile;
   }
@@ -387,10 +222,10 @@ class DecodeWarp {
                                              const std::uint32_t (&weights)[kTiles][2],
                                              Sums& sums) {
     if constexpr (Room::kCodes) {
-      add_codes(raw(entry), weights, sums);
+      add_codes(ring_.raw(entry), weights, sums);
       return;
     }
-    const __half* tile = half_entry(entry);
+    const __half* tile = ring_.half_entry(entry);
     if constexpr (Room::kWay == DecodeWay::kTile) tile = expand<kTypes.v>(p_.v_row, entry, key);
 #pragma unroll
     for (int n = 0; n < kDim / 16; ++n) {
@@ -460,16 +295,10 @@ class DecodeWarp {
 
   const AttentionParams& p_;
   const DecodeTask& task_;
+  DecodeRing<Room>& ring_;
   const __half* queries_;
-  const FreshRows<kDim>* fresh_;
   std::uint32_t query_[Room::kQueryInRegisters ? kDim / 16 : 1][kTiles][2];
-  int opened_ = 0;
-  std::byte* room_ = nullptr;
-  int entry_bytes_ = 0;
-  int lane_ = 0;
-  int step_ = 0;
-  int next_ = 0;
-  bool of_values_ = false;
+  int lane_;
 };
 
 // DecodeTask::places, which come with the first keys. `to`: room for them.
@@ -486,78 +315,16 @@ __device__ __forceinline__ const std::uint16_t* ask_for_places(const LeavingPara
   return to;
 }
 
-// Spans, pages and positions are of the whole step, and older keys of earlier steps: they are read
-// before the kernel before has ended, and all is done then that can be. Behind that a CTA has few
-// warps and one short piece of work: what counts is how many instructions follow each other.
+// The sums of a CTA's warps, then those of the pieces, to where they belong. `shared`: the CTA's.
 template <class Room, class Params>
-__global__ void __launch_bounds__(Room::kMostWarps * 32,
-                                  Room::kMostWarps == kUsualWarps && Room::kDim <= 128 ? 2 : 1)
-    decode_kernel(const __grid_constant__ Params p, const __grid_constant__ DecodeLaunch launch,
-                  const __grid_constant__ FreshTokens fresh) {
-  allow_next();
+__device__ __forceinline__ void join_task(const Params& p, const DecodeLaunch& launch,
+                                          const DecodeTask& task, std::byte* shared) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   constexpr int kDim = Room::kDim;
   constexpr bool kRotated = TypeOfRows<Room::kTypes.k>::kRotated;
-  static_assert(kRotated == TypeOfRows<Room::kTypes.v>::kRotated);
-  constexpr bool kHalf = Room::kHalf;
-  using Queries = FreshQueries<kDim, Room::kRows, kRotated>;
-  extern __shared__ __align__(16) std::byte shared[];
-  __shared__ float2 turns[kMostTurns];
-  __shared__ FreshRows<kDim> rows;
-  auto* queries = reinterpret_cast<__half*>(shared);
-  std::byte* ring = shared + Room::kQueryBytes + Room::kPartBytes;
-  DecodeTask task;
-  if (!find_task(p, launch, task)) {
-    dependency_wait();
-    return;
-  }
-  if constexpr (std::is_same_v<Params, LeavingParams>) {
-    const int others =
-        Room::shared_bytes(static_cast<int>(blockDim.x) / 32, p.k_row.bytes, p.v_row.bytes);
-    task.places = ask_for_places(p, task, reinterpret_cast<std::uint16_t*>(shared + others));
-  }
-  const bool writes = fresh.present && task.begin <= task.span.past && task.end > task.span.past;
-  DecodeWarp<Room> warp(p, task, ring, queries, writes && kHalf ? &rows : nullptr);
-  warp.open_old();
-  const std::int64_t slot = fresh.present ? fresh.write.slots[task.span.first_token] : 0;
-  const bool turns_whole = fresh.present && Queries::fits(p, fresh.q);
-  if (turns_whole) Queries::clear(queries);
-  if (fresh.present) fill_turns(fresh.q, task.span.first_token, turns);
-  FreshGroups<Room::kTypes, kDim> groups(fresh, task, slot, turns);
-  if (turns_whole) {
-    Queries turned(p, fresh.q, task, turns);
-    dependency_wait();
-    if (writes) groups.load();
-    turned.load();
-    if (writes) groups.store(rows);
-    if (writes && !kHalf) {  // the new row is read back, while queries are made ready
-      __syncthreads();
-      warp.open_rest();
-    }
-    turned.store(queries);
-  } else {
-    dependency_wait();
-    if (writes) {
-      groups.load();
-      groups.store(rows);
-      __syncthreads();
-      if (!kHalf) warp.open_rest();
-    }
-    load_queries<kDim, Room::kRows>(
-        p, task.span, task.kv_head, task.first_row, kRotated, queries,
-        [&](const float* head, int e) {
-          return fresh.present ? rotated_element(fresh.q, turns, head, e) : head[e];
-        });
-  }
-  __syncthreads();
-  warp.open_rest();
-  typename DecodeWarp<Room>::Sums sums;
-  warp.run(sums);
-  __syncwarp();
-  const typename Room::Join joined{ring, Room::warp_bytes(p.k_row.bytes, p.v_row.bytes)};
-  store_warp<Room::kCodes>(task, sums, joined);
-  __syncthreads();
-  if (task.pieces == 1) {
+  std::byte* rings = shared + Room::kRingsAt;
+  const typename Room::Join joined{rings, Room::warp_bytes(p.k_row.bytes, p.v_row.bytes)};
+  if (Room::kAlone || (Room::kCase != DecodeCase::kPlainCluster && task.pieces == 1)) {
     using Values = std::conditional_t<kRotated, float, float4>;
     join_warps<Values>(p, task, joined, [&](int row, int e, const RowPart<Values>& part) {
       write_result<kRotated>(p, task, row, e, part);
@@ -582,8 +349,89 @@ __global__ void __launch_bounds__(Room::kMostWarps * 32,
     write_part(launch, first_part + row, p.v_row.dim, e, part);
   });
   if (arrives_last(launch, task)) {
-    join_pieces<kDim, kRotated>(p, launch, task, reinterpret_cast<float*>(ring));
+    join_pieces<kDim, kRotated>(p, launch, task, reinterpret_cast<float*>(rings));
   }
+#endif
+}
+
+// Spans, pages and positions are of the whole step, and older keys of earlier steps: they are read
+// before the kernel before has ended, and all is done then that can be. Behind that a CTA has few
+// warps and one short piece of work: what counts is how many instructions follow each other.
+template <class Room, class Params>
+__global__ void __launch_bounds__(Room::kMostWarps * 32,
+                                  Room::kMostWarps == kUsualWarps && Room::kDim <= 128 ? 2 : 1)
+    decode_kernel(const __grid_constant__ Params given,
+                  const __grid_constant__ DecodeLaunch given_launch,
+                  const __grid_constant__ FreshTokens given_fresh) {
+  allow_next();
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  using Given = typename Room::Params;
+  typename Given::template Of<Params> p = Given::attention(given);
+  typename Given::template Of<DecodeLaunch> launch = Given::launch(given_launch);
+  typename Given::template Of<FreshTokens> fresh = Given::fresh(given_fresh);
+  constexpr int kDim = Room::kDim;
+  constexpr bool kRotated = TypeOfRows<Room::kTypes.k>::kRotated;
+  static_assert(kRotated == TypeOfRows<Room::kTypes.v>::kRotated);
+  constexpr bool kHalf = Room::kHalf;
+  using Queries = FreshQueries<kDim, Room::kRows, kRotated>;
+  extern __shared__ __align__(16) std::byte shared[];
+  __shared__ float2 turns[kMostTurns];
+  __shared__ FreshRows<kDim> rows;
+  auto* queries = reinterpret_cast<__half*>(shared);
+  DecodeTask task;
+  if (!find_task<Room::kCase>(p, launch, task)) {
+    dependency_wait();
+    return;
+  }
+  if constexpr (std::is_same_v<Params, LeavingParams>) {
+    const int others =
+        Room::shared_bytes(static_cast<int>(blockDim.x) / 32, p.k_row.bytes, p.v_row.bytes);
+    task.places = ask_for_places(p, task, reinterpret_cast<std::uint16_t*>(shared + others));
+  }
+  const bool writes = fresh.present && task.begin <= task.span.past && task.end > task.span.past;
+  DecodeRing<Room> ring(p, task, shared + Room::kRingsAt, writes && kHalf ? &rows : nullptr);
+  ring.open_old();
+  const std::int64_t slot = fresh.present ? fresh.write.slots[task.span.first_token] : 0;
+  const bool turns_whole = Room::kPlain || (fresh.present && Queries::fits(p, fresh.q));
+  if (turns_whole) Queries::clear(queries);
+  if (fresh.present) fill_turns(fresh.q, task.span.first_token, turns);
+  FreshGroups<Room::kTypes, kDim> groups(fresh, task, slot, turns);
+  if (turns_whole) {
+    Queries turned(p, fresh.q, task, turns);
+    dependency_wait();
+    if (writes) groups.load();
+    turned.load();
+    if (writes) groups.store(rows);
+    if (writes && !kHalf) {  // the new row is read back, while queries are made ready
+      __syncthreads();
+      ring.open_rest();
+    }
+    turned.store(queries);
+  } else {
+    dependency_wait();
+    if (writes) {
+      groups.load();
+      groups.store(rows);
+      __syncthreads();
+      if (!kHalf) ring.open_rest();
+    }
+    load_queries<kDim, Room::kRows>(
+        p, task.span, task.kv_head, task.first_row, kRotated, queries,
+        [&](const float* head, int e) {
+          return fresh.present ? rotated_element(fresh.q, turns, head, e) : head[e];
+        });
+  }
+  __syncthreads();
+  ring.open_rest();
+  DecodeWarp<Room> warp(p, task, ring, queries);
+  typename DecodeWarp<Room>::Sums sums;
+  warp.run(sums);
+  __syncwarp();
+  store_warp<Room::kCodes>(
+      task, sums,
+      typename Room::Join{shared + Room::kRingsAt, Room::warp_bytes(p.k_row.bytes, p.v_row.bytes)});
+  __syncthreads();
+  join_task<Room>(p, launch, task, shared);
 #endif
 }
 

@@ -7,11 +7,9 @@ namespace {
 
 template <CacheTypes kTypes>
 void launch_of(const DecodeRun& run) {
-  if (run.params.k_row.dim == 64) {
-    return launch_decode<DecodeRoom<kTypes, 64, 1, DecodeWay::kCodes>>(run);
-  }
+  if (run.params.k_row.dim == 64) return launch_decode_few<kTypes, 64, DecodeWay::kCodes>(run);
   BL_CHECK(run.params.k_row.dim == 128);
-  launch_decode<DecodeRoom<kTypes, 128, 1, DecodeWay::kCodes>>(run);
+  launch_decode_few<kTypes, 128, DecodeWay::kCodes>(run);
 }
 
 }  // namespace

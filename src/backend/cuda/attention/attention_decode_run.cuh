@@ -18,8 +18,8 @@ struct DecodeRun {
   const LeftInput* left;  // null, or what is left in place of params.out
   const DecodeLaunch& launch;
   const FreshTokens& fresh;
+  const DecodeSplit& split;
   dim3 grid;
-  int warps;
 };
 
 void launch_decode_codes(const DecodeRun& run, CacheTypes types);
@@ -34,7 +34,7 @@ void launch_decode_as(const DecodeRun& run, const Params& params) {
   constexpr int kPlaceBytes = std::is_same_v<Params, LeavingParams> ? Room::kPlaceBytes : 0;
   const std::int64_t most =
       cuda_ops_of(run.ctx).backend->facts().shared_bytes_per_cta - kStatic - kPlaceBytes;
-  int warps = std::min(run.warps, Room::kMostWarps);
+  int warps = std::min(run.split.warps, Room::kMostWarps);
   while (warps > 1 && Room::shared_bytes(warps, k.bytes, v.bytes) > most) warps /= 2;
   const auto bytes =
       static_cast<std::size_t>(Room::shared_bytes(warps, k.bytes, v.bytes) + kPlaceBytes);
@@ -55,6 +55,25 @@ void launch_decode(const DecodeRun& run) {
   }
   BL_CHECK(run.left == nullptr);
   launch_decode_as<Room>(run, run.params);
+}
+
+// The same in the room of the launch's case, for few query rows.
+template <CacheTypes kTypes, int kDim, DecodeWay kWay>
+void launch_decode_few(const DecodeRun& run) {
+  DecodeCase of = DecodeCase::kAny;
+  if (is_plain<kDim>(run.params, run.launch, run.fresh)) {
+    of = plain_case(run.split, run.params.page_stride);
+  }
+  switch (of) {
+    case DecodeCase::kAny:
+      return launch_decode<DecodeRoom<kTypes, kDim, 1, kWay>>(run);
+    case DecodeCase::kPlainAlone:
+      return launch_decode<DecodeRoom<kTypes, kDim, 1, kWay, DecodeCase::kPlainAlone>>(run);
+    case DecodeCase::kPlainCluster:
+      return launch_decode<DecodeRoom<kTypes, kDim, 1, kWay, DecodeCase::kPlainCluster>>(run);
+    case DecodeCase::kPlainParts:
+      return launch_decode<DecodeRoom<kTypes, kDim, 1, kWay, DecodeCase::kPlainParts>>(run);
+  }
 }
 
 }  // namespace bl::cuda

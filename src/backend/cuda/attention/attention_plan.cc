@@ -177,6 +177,13 @@ DecodeSplit split_decode(const DecodeShape& shape) {
   return split;
 }
 
+DecodeCase plain_case(const DecodeSplit& split, int pages) {
+  const bool few = pages <= kFewPages;
+  if (split.clusters) return few ? DecodeCase::kPlainCluster : DecodeCase::kAny;
+  if (split.pieces == 1) return few ? DecodeCase::kPlainAlone : DecodeCase::kAny;
+  return DecodeCase::kPlainParts;
+}
+
 HopperSplit split_hopper(const DecodeShape& shape) {
   const int rows = shape.tokens * shape.group;
   if (!shape.clusters || rows <= kQueryTile) return {};

@@ -100,6 +100,17 @@ enum class DecodeWay : std::uint8_t {
   kTile,    // by way of a tile of binary16
 };
 
+// What a decode kernel has code for: anything, or plain attention alone, which is one token a span
+// that the kernel turns and writes, in whole heads of one size, without windows, soft caps, slopes
+// or sinks; and of it one way to join pieces.
+enum class DecodeCase : std::uint8_t {
+  kAny,
+  kPlainAlone,    // there is one piece, of few pages
+  kPlainCluster,  // pieces are a cluster, of few pages
+  kPlainParts,    // pieces leave parts in memory
+};
+inline constexpr int kFewPages = 32;  // a lane of a warp has each
+
 // Which decode kernel a step takes.
 struct DecodeForm {
   DecodeWay way = DecodeWay::kTile;
@@ -134,6 +145,8 @@ struct DecodeSplit {
 };
 
 DecodeSplit split_decode(const DecodeShape& shape);
+// The case of a launch of plain attention over spans of at most `pages`.
+DecodeCase plain_case(const DecodeSplit& split, int pages);
 
 // The same for the decode spans of a step by the kernel for compute capability 9.0 that reads keys
 // once for kHopperPieceRows rows, where the other reads them for each kQueryTile.

@@ -42,14 +42,14 @@ struct TypeOfRows {
                                        : kType == CacheType::kFp8 ? KvRow::Code::kE4M3
                                                                   : KvRow::Code::kInt;
   static constexpr bool kRotated = kCode == KvRow::Code::kInt;
+  static constexpr int kBits = kType == CacheType::kF16  ? 16  // no meaning for kAnyWidth
+                               : kType == CacheType::kQ6 ? 6
+                               : kType == CacheType::kQ4 ? 4
+                                                         : 8;
   static constexpr Widths kWidths = kType == kAnyWidth ? Widths::kAny : Widths::kUsual;
   __device__ __forceinline__ static RowShape shape(RowShape row) {
     row.code = kCode;
-    if constexpr (kType == kAnyWidth) return row;
-    row.bits = kType == CacheType::kF16  ? 16
-               : kType == CacheType::kQ6 ? 6
-               : kType == CacheType::kQ4 ? 4
-                                         : 8;
+    if constexpr (kType != kAnyWidth) row.bits = kBits;
     return row;
   }
 };
@@ -58,7 +58,7 @@ struct TypeOfRows {
 struct DecodeTask {
   SpanEntry span;
   const std::int32_t* pages = nullptr;
-  std::int32_t lane_page = 0;  // page `lane`, of which there may be more
+  std::int32_t lane_page = 0;  // page `lane`, of which there may be more (kFewPages)
   int kv_head = 0;
   int first_row = 0;
   int rows = 0;   // at most kQueryTile
@@ -71,6 +71,7 @@ struct DecodeTask {
 };
 
 // False where there is nothing to do. In a cluster a piece may be without keys.
+template <DecodeCase kCase>
 __device__ __forceinline__ bool find_task(const AttentionParams& p, const DecodeLaunch& launch,
                                           DecodeTask& task) {
   const auto span = static_cast<int>(blockIdx.z);
@@ -78,12 +79,17 @@ __device__ __forceinline__ bool find_task(const AttentionParams& p, const Decode
   // Beside the entry, so that neither waits for the other.
   if (lane_index() < p.page_stride) task.lane_page = __ldg(task.pages + lane_index());
   const int4 entry = __ldg(reinterpret_cast<const int4*>(p.spans) + span);
-  task.span = {entry.x, entry.y, entry.z, 0};
+  task.span = {entry.x, kCase == DecodeCase::kAny ? entry.y : 1, entry.z, 0};
   task.kv_head = launch.first_head + static_cast<int>(blockIdx.y);
   task.piece = static_cast<int>(blockIdx.x) / launch.row_tiles;
   task.first_row = static_cast<int>(blockIdx.x) % launch.row_tiles * kQueryTile;
   task.rows = min(task.span.tokens * p.group - task.first_row, kQueryTile);
   const int length = task.span.past + task.span.tokens;
+  if constexpr (kCase == DecodeCase::kPlainAlone) {
+    task.end = length;
+    task.pieces = 1;
+    return true;
+  }
   const int first = first_key_of(task.span.past, p.window);
   const int piece_keys =
       launch.clusters ? even_piece_keys(length - first, launch.pieces) : launch.piece_keys;

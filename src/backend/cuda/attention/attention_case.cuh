@@ -1,0 +1,86 @@
+#pragma once
+// What a decode kernel has code for. Between two of its launches a step runs others, and what runs
+// shares an instruction cache: attention as most models have it, in code of its own, is a third of
+// the instructions, and every launch behind it is sooner there, too
+// (bench/ladder/decode_attention).
+
+#include <type_traits>
+
+#include "backend/cuda/attention/attention_task.cuh"
+
+namespace bl::cuda {
+
+// A row of whole groups, with everything that the type and the size say.
+template <CacheType kType, int kDim>
+struct WholeRow {
+  static constexpr bool kScaled = TypeOfRows<kType>::kCode == KvRow::Code::kInt;
+  static constexpr int kCodeBytes = kDim * TypeOfRows<kType>::kBits / 8;
+  static constexpr int kGroups = kDim / kKvScaleGroup;
+  static constexpr RowShape kShape{TypeOfRows<kType>::kCode,
+                                   TypeOfRows<kType>::kBits,
+                                   kDim,
+                                   kCodeBytes,
+                                   kCodeBytes + (kScaled ? 2 * kGroups : 0),
+                                   kGroups};
+};
+
+// A kernel's parameters for a case: with constants in place of what is the same in all of its
+// launches.
+template <DecodeCase kCase, CacheTypes kTypes, int kDim>
+struct CaseParams {
+  static constexpr bool kPlain = kCase != DecodeCase::kAny;
+  template <class T>
+  using Of = std::conditional_t<kPlain, T, const T&>;
+
+  template <class Params>
+  __device__ __forceinline__ static Of<Params> attention(const Params& given) {
+    if constexpr (!kPlain) {
+      return given;
+    } else {
+      Params p = given;
+      p.k_row = WholeRow<kTypes.k, kDim>::kShape;
+      p.v_row = WholeRow<kTypes.v, kDim>::kShape;
+      p.softcap = 0.0f;
+      p.window = 0;
+      p.sinks = p.slopes = nullptr;
+      return p;
+    }
+  }
+  __device__ __forceinline__ static Of<DecodeLaunch> launch(const DecodeLaunch& given) {
+    if constexpr (!kPlain) {
+      return given;
+    } else {
+      DecodeLaunch launch = given;
+      launch.clusters = kCase == DecodeCase::kPlainCluster;
+      launch.row_tiles = 1;
+      if (kCase == DecodeCase::kPlainAlone) launch.pieces = 1;
+      return launch;
+    }
+  }
+  __device__ __forceinline__ static Of<FreshTokens> fresh(const FreshTokens& given) {
+    if constexpr (!kPlain) {
+      return given;
+    } else {
+      FreshTokens fresh = given;
+      fresh.present = true;
+      fresh.q.half = fresh.k.half = kDim / 2;
+      fresh.q.interleaved = fresh.k.interleaved = false;
+      fresh.write.k.shape = WholeRow<kTypes.k, kDim>::kShape;
+      fresh.write.v.shape = WholeRow<kTypes.v, kDim>::kShape;
+      return fresh;
+    }
+  }
+};
+
+// Whether a launch is of the plain cases, for heads of kDim elements.
+template <int kDim>
+bool is_plain(const AttentionParams& p, const DecodeLaunch& launch, const FreshTokens& fresh) {
+  const auto turns_whole = [](const RopeParameters& rope) {
+    return rope.half == kDim / 2 && !rope.interleaved;
+  };
+  return p.k_row.dim == kDim && p.v_row.dim == kDim && p.window <= 0 && p.softcap <= 0.0f &&
+         p.sinks == nullptr && p.slopes == nullptr && launch.row_tiles == 1 && fresh.present &&
+         turns_whole(fresh.q) && turns_whole(fresh.k);
+}
+
+}  // namespace bl::cuda
