@@ -47,6 +47,10 @@ BL_HD inline float act(const ActivationParameters& p, float x) {
   }
 }
 
+inline bool is_plain_silu(const ActivationParameters& p) {
+  return p.kind == Activation::kSilu && p.limit <= 0.0f;
+}
+
 // act(gate) · up, or act(gate) where `gated` is false.
 template <Activation kKind>
 BL_HD inline float activated(const ActivationParameters& p, float gate, float up, bool gated) {

@@ -191,9 +191,9 @@ struct ChunkPlanes {
 // beside it, and was measured (bench/ladder/exl2_gemv).
 enum class Begin {
   kCleared,  // they hold something already
-  kJoined,   // a first step that goes on in the loop of all others
-  kApart,    // and has a loop of its own, so that short groups advance nothing
-  kWhole,    // the same, and a chunk of full length has no loop: where there is no other code
+  kJoined,   // the first step writes them; of two planes, pointers go on behind every step
+  kApart,    // the same, but they go on in front of a step, so that short groups advance nothing
+  kWhole,    // and a chunk of full length has no loop: where there is no other code
 };
 // In kernels of these widths. Mixes from four bits on have the most code.
 template <int kBits, WidthSet kWidths>
@@ -241,45 +241,27 @@ __device__ __forceinline__ void add_plane(const ChunkPlanes& codes, int offset, 
       return;
     }
   }
-  const bool in_pairs = left % 2 == 0;  // else a small group, or the rest of one
-  if constexpr (kBegin == Begin::kApart || kBegin == Begin::kWhole) {
-    add(0, std::true_type{});
-    if (in_pairs) {
-      add(1);
+  // Two units at a time; small groups, or the rest of one, end within a pair. Code that is there
+  // once or twice: loops of their own for pairs and for single units cost more than they save.
+  if constexpr (kBegin == Begin::kCleared) {
 #pragma unroll 1
-      while ((left -= 2) > 0) {
-        advance(2);
-        add(0);
-        add(1);
-      }
-      return;
-    }
-#pragma unroll 1
-    while (--left > 0) {
-      advance(1);
+    while (true) {
       add(0);
-    }
-    return;
-  }
-  if constexpr (kBegin == Begin::kJoined) {
-    add(0, std::true_type{});
-    if (in_pairs) add(1);
-    const int done = in_pairs ? 2 : 1;
-    advance(done);
-    left -= done;
-  }
-  if (in_pairs) {
-#pragma unroll 1
-    for (; left > 0; left -= 2) {
-      add(0);
+      if (left == 1) return;
       add(1);
+      left -= 2;
+      if (left == 0) return;
       advance(2);
     }
   } else {
+    add(0, std::true_type{});
 #pragma unroll 1
-    for (; left > 0; --left) {
+    while (left > 1) {
+      add(1);
+      left -= 2;
+      if (left == 0) return;
+      advance(2);
       add(0);
-      advance(1);
     }
   }
 }

@@ -12,11 +12,14 @@
 namespace bl::cuda {
 
 // Rows' channels as a thread holds them: kHeld · 4 · kProductThreads of each at a time.
-template <int Tokens>
+template <int Tokens, bool kPlain>
 class RowBlock {
  public:
   static constexpr int kHeld = 8 / Tokens;
+  // Of rows that have a norm or a rest: in plain products they are shorter (token_product.cu).
+  static constexpr int kNormed = kPlain ? 5 : kHeld;
   static constexpr int kChannels = kHeld * 4 * kProductThreads;
+  static constexpr int kNormedChannels = kNormed * 4 * kProductThreads;
 
   __device__ __forceinline__ RowBlock(int first, int in)
       : first_(first + static_cast<int>(threadIdx.x) * 4), in_(in) {}
@@ -33,7 +36,7 @@ class RowBlock {
   __device__ __forceinline__ void load_weights(const InputNorm& norm) {
     if (norm.weight == nullptr) return;
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
+    for (int i = 0; i < kNormed; ++i) {
       if (channel(i) >= in_) break;
       weights_[i] = __ldg(reinterpret_cast<const float4*>(norm.weight + channel(i)));
     }
@@ -55,13 +58,13 @@ class RowBlock {
     if constexpr (Tokens == 1) {
       if (rest == nullptr) return;
 #pragma unroll
-      for (int first = 0; first < kHeld; first += kRestsAtOnce) {
+      for (int first = 0; first < kNormed; first += kRestsAtOnce) {
         if (first > 0) {
           if (channel(first) >= in_) break;
           load_rests(rest, first);
         }
 #pragma unroll
-        for (int i = 0; i < kRestsAtOnce; ++i) {
+        for (int i = 0; i < kRestsAtOnce && first + i < kNormed; ++i) {
           float4& v = values_[0][first + i];
           v.x += rests_[i].x, v.y += rests_[i].y, v.z += rests_[i].z, v.w += rests_[i].w;
         }
@@ -73,7 +76,7 @@ class RowBlock {
 #pragma unroll
     for (int n = 0; n < Tokens; ++n)
 #pragma unroll
-      for (int i = 0; i < kHeld; ++i) {
+      for (int i = 0; i < kNormed; ++i) {
         if (channel(i) >= in_) break;
         float4& v = values_[n][i];
         squares[n] += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
@@ -114,7 +117,7 @@ class RowBlock {
   }
   float4 values_[Tokens][kHeld];
   float4 rests_[kRestsAtOnce];
-  float4 weights_[kHeld];
+  float4 weights_[kNormed];
   uint2 places_[kHeld];
   int first_;
   int in_;
@@ -224,6 +227,8 @@ class RunDigits {
 // A warp's runs of a strip, a lane each; loaded before they are needed.
 class OwnRuns {
  public:
+  static constexpr int kAtOnce = 32 * kProductWarps;  // of all warps
+
   // The runs from `base` on, which go round the warps.
   __device__ __forceinline__ OwnRuns(const CodeMatrixView& m, int base)
       : left_((m.run_count - base - warp_index() + kProductWarps - 1) / kProductWarps) {
@@ -262,9 +267,13 @@ struct OwnInput {
   __device__ __forceinline__ std::byte* of(const ProductMatrix& m) const {
     return digits + m.gather * bytes;
   }
-  // f(matrix) for the first of each gather.
-  template <class F>
+  // f(matrix) for the first of each gather; kOne: there is one.
+  template <bool kOne, class F>
   __device__ __forceinline__ void for_each(const ProductArgs& args, const F& f) const {
+    if constexpr (kOne) {
+      f(args.matrices[first_matrix]);
+      return;
+    }
     unsigned made = 0;
 #pragma unroll 1
     for (int i = first_matrix; i < end_matrix; ++i) {
@@ -279,7 +288,7 @@ struct OwnInput {
 // Slots without a channel are zero, where any matrix has such.
 template <int Tokens>
 __device__ __forceinline__ void clear_padding(const ProductArgs& args, const OwnInput& to) {
-  to.for_each(args, [&](const ProductMatrix& m) {
+  to.for_each<false>(args, [&](const ProductMatrix& m) {
     if (!m.padded) return;
 #pragma unroll
     for (int n = 0; n < Tokens; ++n) {
@@ -295,12 +304,12 @@ __device__ __forceinline__ void clear_padding(const ProductArgs& args, const Own
 
 // The rows of a product into the slots of the matrices of a share. It waits for the kernel before;
 // what does not depend on it is asked for ahead. `meanwhile`: what is to be asked for while the
-// rows are on their way.
-template <int Tokens, class Meanwhile>
+// rows are on their way. kPlain: one gather, and rows that are one block (token_product.cu).
+template <int Tokens, bool kPlain, class Meanwhile>
 __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInput& to,
                                           float (&squares)[Tokens], const Meanwhile& meanwhile) {
   const ProductMatrix& first = args.matrices[to.first_matrix];
-  using Block = RowBlock<Tokens>;
+  using Block = RowBlock<Tokens, kPlain>;
   Block row(0, args.in);
   row.load_places(first.place_of_channel);
   row.load_weights(args.norm);
@@ -311,12 +320,12 @@ __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInpu
     if (at == 0) meanwhile();
     row.add(args.x_rest);
     row.normalise(args.norm, squares);
-    to.for_each(args, [&](const ProductMatrix& m) {
-      if (&m != &first) row.load_places(m.place_of_channel);
+    to.for_each<kPlain>(args, [&](const ProductMatrix& m) {
+      if (!kPlain && &m != &first) row.load_places(m.place_of_channel);
       row.store(to.of(m), to.token_stride);
     });
     at += Block::kChannels;
-    if (at >= args.in) break;
+    if (kPlain || at >= args.in) break;
     row = Block(at, args.in);
     row.load_places(first.place_of_channel);
     row.load_weights(args.norm);
@@ -325,16 +334,16 @@ __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInpu
 
 // The rows of a product, as digits for the matrices of a share, complete for all multiplying
 // threads. It waits for the kernel before, and tells the ring when the rows have been read.
-// `meanwhile`: copies that it asks for and awaits.
-template <int Tokens, class Meanwhile>
+// `meanwhile`: copies that it asks for and awaits. kPlain: of plain products (token_product.cu).
+template <int Tokens, bool kPlain, class Meanwhile>
 __device__ __forceinline__ void make_token_input(const ProductArgs& args, const OwnInput& to,
                                                  TokenRing& ring, TokenSums<Tokens>& sums,
                                                  const Meanwhile& meanwhile) {
-  if (to.padded) clear_padding<Tokens>(args, to);
+  if (!kPlain && to.padded) clear_padding<Tokens>(args, to);
   const ProductMatrix& first = args.matrices[to.first_matrix];
   const OwnRuns first_runs(first.view, 0);
   float squares[Tokens] = {};
-  read_rows<Tokens>(args, to, squares, meanwhile);
+  read_rows<Tokens, kPlain>(args, to, squares, meanwhile);
 #pragma unroll
   for (int n = 0; n < Tokens; ++n) {
     squares[n] = warp_sum(squares[n]);
@@ -342,16 +351,16 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
   }
   commit_copies();
   ring.meet();
-  to.for_each(args, [&](const ProductMatrix& m) {
-    OwnRuns runs = &m == &first ? first_runs : OwnRuns(m.view, 0);
+  to.for_each<kPlain>(args, [&](const ProductMatrix& m) {
+    OwnRuns runs = kPlain || &m == &first ? first_runs : OwnRuns(m.view, 0);
 #pragma unroll 1
-    for (int next = 32 * kProductWarps;; next += 32 * kProductWarps) {
+    for (int next = OwnRuns::kAtOnce;; next += OwnRuns::kAtOnce) {
 #pragma unroll 1
       for (int n = 0; n < Tokens; ++n) {
         std::byte* input = to.of(m) + n * to.token_stride;
         runs.make_digits(input, input + to.worth_at);
       }
-      if (next >= m.view.run_count) break;
+      if (kPlain || next >= m.view.run_count) break;
       runs = OwnRuns(m.view, next);
     }
   });

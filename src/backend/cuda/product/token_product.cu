@@ -43,6 +43,24 @@ struct Launch {
   ProductArgs args;
 };
 
+// Products as most models have them, which have kernels of their own: of one token, with one gather
+// without padding, rows and runs that are one round of a CTA, a norm with weights, SiLU if gated,
+// no biases. Code for all others stands in the way where a step's launches share the instruction
+// cache (bench/ladder/exl2_gemv).
+bool is_plain(const Launch& launch) {
+  const ProductArgs& args = launch.args;
+  if (args.tokens > 1 || !launch.one_gather || launch.padded) return false;
+  if (args.norm.present && args.norm.weight == nullptr) return false;
+  if (args.gated && !is_plain_silu(args.activation)) return false;
+  const auto usual = [](const ProductMatrix& m) {
+    return m.bias == nullptr && m.view.run_count <= OwnRuns::kAtOnce;
+  };
+  using Row = RowBlock<1, true>;
+  const bool bare = !args.norm.present && args.x_rest == nullptr;
+  return args.in <= (bare ? Row::kChannels : Row::kNormedChannels) &&
+         std::all_of(args.matrices, args.matrices + args.count, usual);
+}
+
 // What lies in shared memory before all else.
 template <int Tokens>
 struct alignas(128) Shared {
@@ -117,7 +135,7 @@ __device__ __forceinline__ void keep_token_sums(LaneTotals<Tokens>& totals, floa
     }
 }
 
-template <class Scales, WidthSet kWidths, int Tokens>
+template <class Scales, WidthSet kWidths, int Tokens, bool kPlain>
 class TokenMultiplier {
  public:
   __device__ __forceinline__ TokenMultiplier(Shared<Tokens>& shared, TokenRing& ring)
@@ -192,8 +210,9 @@ class TokenMultiplier {
     const float sum = add_parts(shared_.parts[half_][waiting][0], kPart<Tokens>, e);
     const float earlier = waiting == 0 ? earlier_[0] : earlier_[1];
     const ResultPlace place = place_of(group.matrix, group.strips, e);
-    store_result(place, args, gate_, sum * shared_.sums.factors[place.token] * args.multiplier,
-                 [&](const float*) { return earlier; });
+    store_result<kPlain>(place, args, gate_,
+                         sum * shared_.sums.factors[place.token] * args.multiplier,
+                         [&](const float*) { return earlier; });
   }
   // Of sum e of a group.
   __device__ __forceinline__ static ResultPlace place_of(int matrix, const PieceStrips& strips,
@@ -227,7 +246,7 @@ __device__ __forceinline__ void copy_tables(const ProductArgs& args, std::byte* 
 #endif
 }
 
-template <class Scales, WidthSet kWidths, int Tokens>
+template <class Scales, WidthSet kWidths, int Tokens, bool kPlain>
 __global__ void __launch_bounds__(kThreads, 1)
     token_product_kernel(const __grid_constant__ Launch launch) {
   extern __shared__ __align__(128) std::byte memory[];
@@ -261,8 +280,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   input.end_matrix = launch.one_gather ? input.first_matrix + 1
                      : args.gated      ? 2
                                        : launch.plan.matrix_of(end - 1) + 1;
-  make_token_input<Tokens>(args, input, ring, shared.sums, [&] { copy_tables(args, tables); });
-  TokenMultiplier<Scales, kWidths, Tokens>(shared, ring).run(args, input, tables);
+  make_token_input<Tokens, kPlain>(args, input, ring, shared.sums,
+                                   [&] { copy_tables(args, tables); });
+  TokenMultiplier<Scales, kWidths, Tokens, kPlain>(shared, ring).run(args, input, tables);
 }
 
 // How shared memory is laid out: Shared, the input, chunks, the ring.
@@ -386,22 +406,22 @@ TokenPlan plan_of(const ProductArgs& args, const StripShares& shares, const Layo
 
 using TokenKernel = void (*)(Launch);
 
-template <class Scales, int Tokens>
+template <class Scales, int Tokens, bool kPlain>
 TokenKernel kernel_of_scales(WidthSet widths) {
   constexpr bool kGptq = !std::is_same_v<Scales, ExlScales>;
   return with_width_set<kGptq>(widths, [&]<WidthSet kWidths>() -> TokenKernel {
-    return token_product_kernel<Scales, kWidths, Tokens>;
+    return token_product_kernel<Scales, kWidths, Tokens, kPlain>;
   });
 }
 
-template <int Tokens>
-TokenKernel kernel_of_tokens(const ProductArgs& args) {
+template <int Tokens, bool kPlain>
+TokenKernel kernel_of(const ProductArgs& args) {
   const WidthSet widths = widths_of(args);
   if (args.matrices[0].view.kind == ScaleKind::kExl2) {
-    return kernel_of_scales<ExlScales, Tokens>(widths);
+    return kernel_of_scales<ExlScales, Tokens, kPlain>(widths);
   }
-  return has_no_zeros(args) ? kernel_of_scales<PlainGptqScales, Tokens>(widths)
-                            : kernel_of_scales<GptqScales, Tokens>(widths);
+  return has_no_zeros(args) ? kernel_of_scales<PlainGptqScales, Tokens, kPlain>(widths)
+                            : kernel_of_scales<GptqScales, Tokens, kPlain>(widths);
 }
 
 }  // namespace
@@ -442,8 +462,9 @@ void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares&
     launch_args.padded = launch_args.padded || m.padded;
   }
   launch_args.plan = plan_of(launch_args.args, shares, layout, pieces);
-  const TokenKernel kernel =
-      args.tokens == 1 ? kernel_of_tokens<1>(args) : kernel_of_tokens<2>(args);
+  const TokenKernel kernel = is_plain(launch_args) ? kernel_of<1, true>(args)
+                             : args.tokens == 1    ? kernel_of<1, false>(args)
+                                                   : kernel_of<2, false>(args);
   BL_CUDA_CHECK(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes));
   launch(shape_of(ctx, dim3(static_cast<unsigned>(shares.ctas)), kThreads,
