@@ -45,6 +45,7 @@ struct alignas(128) HeldShared {
   std::uint16_t left_places[kMaxShareStrips / 2 * kStripColumns];
   float largest[kHeldThreads];
   int notes[kMaxProductTokens];
+  int share_strips;  // of a matrix; of gate and up one's
   ShareStrip strips[kMaxShareStrips];
   StripPlace places[kMaxShareStrips];
   HeldQuad quads[kMaxMatrices][kHeldWarps][kWarpQuads];
@@ -142,7 +143,6 @@ class HeldCta {
     const int end = __ldg(launch_.work.shares.begins + share_ + 1);
     load_quads();
     const HeldRounds<Strips, kTurns> rounds(args, begin, end, launch_.work.upper_adds);
-    strips_ = end - begin;
     rounds_ = rounds.count();
     const int i = static_cast<int>(threadIdx.x);
     if (i < rounds_) {
@@ -154,8 +154,9 @@ class HeldCta {
     }
     shared_.largest[i] = 0.0f;
     if (i < kMaxProductTokens) shared_.notes[i] = 0;
-    if (args.leaves.fragments != nullptr) ask_for_places(begin);
+    if (args.leaves.fragments != nullptr) ask_for_places(begin, end - begin);
     if (i == 0) {
+      shared_.share_strips = end - begin;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         barrier_init(shared_.filled + half, kHeldThreads);
@@ -401,10 +402,10 @@ class HeldCta {
     if (launch_.args.leaves.fragments != nullptr && own.matrix() == 1) leave(at, value);
   }
   // Of the columns of the share's strips, two a thread; they come with the first codes.
-  __device__ __forceinline__ void ask_for_places(int first_strip) {
+  __device__ __forceinline__ void ask_for_places(int first_strip, int strips) {
     const int i = static_cast<int>(threadIdx.x) * 2;
     const int column = first_strip * kStripColumns + i;
-    const bool there = i < strips_ * kStripColumns && column < launch_.args.matrices[1].view.out;
+    const bool there = i < strips * kStripColumns && column < launch_.args.matrices[1].view.out;
     if (!there) return;
     copy_or_clear<4>(shared_address(shared_.left_places + i),
                      launch_.args.leaves.place_of_channel + column, true);
@@ -435,48 +436,67 @@ class HeldCta {
     if (i >= args.tokens) return;
     atomicMax(reinterpret_cast<int*>(args.leaves.notes) + args.first_token + i, notes[i]);
   }
-  // The same of the only matrix of a launch.
-  __device__ __forceinline__ void store_plain(int first_strip, int e, float sum) {
-    const ProductArgs& args = launch_.args;
-    const ResultPlace at = place_of(0, first_strip, e);
-    const ProductMatrix& m = args.matrices[0];
-    if (at.token >= args.tokens || at.column >= m.view.out) return;
-    float value = result(at, sum);
-    if (m.bias != nullptr) value += m.bias[at.column];
-    *(m.out + (args.first_token + at.token) * m.out_stride + at.column) =
-        args.accumulate ? earlier_result(at, args) + value : value;
-  }
-
   // The last of the CTAs with the same strips to come here adds all parts up, in their order.
   // Nobody waits, so that it does not matter which CTAs are on the card at once.
   __device__ __forceinline__ void add_parts_up() {
-    const HeldWork& work = launch_.work;
-    __threadfence();
     __syncthreads();
     bool last = false;
     if (threadIdx.x == 0) {
-      last = atomicAdd(work.done + share_, 1) + 1 == work.parts;
-      if (last) work.done[share_] = 0;
+      const auto turn = static_cast<std::uint32_t>(launch_.work.parts - 1);
+      std::uint32_t before;
+      // Releases what the barrier before made this thread's, and acquires the others'; the counter
+      // is back at zero behind the last.
+      asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                   : "=r"(before)
+                   : "l"(launch_.work.done + share_), "r"(turn)
+                   : "memory");
+      last = before == turn;
     }
     if (__syncthreads_or(static_cast<int>(last)) == 0) return;
-    __threadfence();
-    // Strips of a share follow one another: so do their sums. As many loads as parts are under way,
-    // of several sums.
-    constexpr int kEach = kStripSums<Tiles>;
-    const int stride = launch_.args.matrices[0].view.strips * kEach;
+    constexpr int kAtOnce = 4;  // whose loads are under way together
+#pragma unroll 1
+    for (int k = static_cast<int>(threadIdx.x); k < shared_.share_strips * kStripSums<Tiles>;
+         k += kAtOnce * kHeldThreads) {
+      add_parts_from<kAtOnce>(k);
+    }
+  }
+  // Sums k, k + kHeldThreads … of the share, of all parts, to the only matrix, which is not gated.
+  // Strips of a share follow one another: so do their sums.
+  template <int kCount>
+  __device__ __forceinline__ void add_parts_from(int k) {
+    const ProductArgs& args = launch_.args;
+    const ProductMatrix& m = args.matrices[0];
+    const int stride = m.view.strips * kStripSums<Tiles>;
     const int first = shared_.strips[0].strip();
-    const float* from = partial(0, first);
-#pragma unroll 2
-    for (int k = static_cast<int>(threadIdx.x); k < strips_ * kEach; k += kHeldThreads) {
-      float parts[kMostParts];
+    const float* from = partial(0, first) + k;
+    float parts[kCount][kMostParts];
+    float earlier[kCount];
+    ResultPlace at[kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int e = k + i * kHeldThreads;
+      at[i] = place_of(0, first, e);
+      if (e >= shared_.share_strips * kStripSums<Tiles> || at[i].column >= m.view.out) {
+        at[i].token = kMaxProductTokens;
+      }
+      const bool there = at[i].token < args.tokens;
 #pragma unroll
       for (int part = 0; part < kMostParts; ++part) {
-        parts[part] = part < work.parts ? __ldcg(from + part * stride + k) : 0.0f;
+        const bool wanted = there && part < launch_.work.parts;
+        parts[i][part] = wanted ? __ldcg(from + i * kHeldThreads + part * stride) : 0.0f;
       }
+      earlier[i] = there ? earlier_result(at[i], args) : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (at[i].token >= args.tokens) continue;
       float sum = 0.0f;
 #pragma unroll
-      for (int part = 0; part < kMostParts; ++part) sum += parts[part];
-      store_plain(first, k, sum);
+      for (int part = 0; part < kMostParts; ++part) sum += parts[i][part];
+      float value = result(at[i], sum);
+      if (m.bias != nullptr) value += m.bias[at[i].column];
+      *(m.out + (args.first_token + at[i].token) * m.out_stride + at[i].column) =
+          args.accumulate ? earlier[i] + value : value;
     }
   }
 
@@ -486,7 +506,6 @@ class HeldCta {
   int strip_bytes_;  // of a strip in the ring
   int part_;
   int share_;
-  int strips_ = 0;  // of the share; of gate and up one
   int rounds_ = 0;
   int open_ = 0;              // matrix
   float group_scale_ = 0.0f;  // of this lane's matrix and place

@@ -310,17 +310,24 @@ class HeldWarp {
     }
   }
 
+  // Whether quads of one width that are not one chunk have code of their own. Where there is one
+  // width that costs more than it saves, and so it does beside 8 bits (bench/ladder/few_tokens).
+  static constexpr bool kBroken =
+      !has_width(kWidths, 8) && (kWidths & (kWidths - 1)) != 0;  // more than one
+
   template <int Quad, int Bits>
   __device__ __forceinline__ bool tries_equal(const std::byte* codes) {
     if constexpr (has_width(kWidths, Bits)) {
       constexpr int kPlane = Bits == 8 ? 4 : Bits;
       constexpr int kStride = unit_bytes(Bits);
       const bool whole = info_[Quad] == info_of_whole(Bits);
-      if (!whole && (info_[Quad] & 0xffffu) != info_of_bits(Bits)) return false;
+      const bool equal =
+          kBroken || Bits == 8 ? (info_[Quad] & 0xffffu) == info_of_bits(Bits) : whole;
+      if (!equal) return false;
       if constexpr (Bits == 8) {
         multiply_equal<Quad, kPlane, kStride, false>(codes, Round::kHigh);
         multiply_equal<Quad, kPlane, kStride, false>(codes + unit_bytes(4), Round::kLow);
-      } else if (whole) {
+      } else if (!kBroken || whole) {
         multiply_equal<Quad, kPlane, kStride, true>(codes, Round::kOnly);
       } else {
         multiply_equal<Quad, kPlane, kStride, false>(codes, Round::kOnly);
