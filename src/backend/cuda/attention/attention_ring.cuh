@@ -34,7 +34,7 @@ struct DecodeRoom {
   static constexpr bool kClusters =
       kTiles == 1 && kDim <= 128 && (!kPlain || kCase == DecodeCase::kPlainCluster);
   static constexpr bool kAlone = kCase == DecodeCase::kPlainAlone;  // there is one piece
-  static constexpr bool kFewPages = kAlone || kCase == DecodeCase::kPlainCluster;
+  static constexpr bool kPagesInLanes = kAlone || kCase == DecodeCase::kPlainCluster;
   using Params = CaseParams<kCase, kTypes, kDim>;
   static constexpr int kTileBytes = kWarpKeys * kTileStride<kDim> * 2;
   static constexpr int kQueryBytes = kRows * kTileStride<kDim> * 2;
@@ -190,7 +190,7 @@ class DecodeRing {
   __device__ __forceinline__ void prefetch(int entry) {
     if (next_ < task_.end) {
       const int index = next_ / kPageSlots;
-      const std::int64_t page = Room::kFewPages || index < kFewPages
+      const std::int64_t page = Room::kPagesInLanes || index < kFewPages
                                     ? __shfl_sync(kAllLanes, task_.lane_page, index)
                                     : __ldg(task_.pages + index);
       const std::byte* from =

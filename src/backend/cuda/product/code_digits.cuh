@@ -15,6 +15,7 @@
 
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/product/code_product.cuh"
+#include "backend/cuda/product/token_plan.h"
 
 namespace bl::cuda {
 
@@ -26,13 +27,12 @@ inline constexpr int kDigitBits = 14;
 // lane t at 8 (4n + t), the word of the upper half of k and that of the lower; byte 2e + r of a
 // word is the slot 16s + 8r + 2t + e. Behind all units, what the digits of chunks are worth: 16
 // bytes a unit, those of a chunk's first one.
-inline constexpr int kInputUnitBytes = kUnitSlots * static_cast<int>(sizeof(float));
 inline constexpr int kColumnBytes = 32;
 
 struct ChunkWorth {
   float unit[2];  // of a number of the slots s, times their code's 16
   float sum[2];   // Σx of the chunk; zero for s = 1
-  static constexpr int kBytes = 16;
+  static constexpr int kBytes = kWorthBytes;
   // A lane's: {unit[t], sum[t]}. `worth`: of the chunk's first unit.
   __device__ __forceinline__ static float2 of_lane(const std::byte* worth, int lane) {
     return reinterpret_cast<const float2*>(worth)[lane % 2];

@@ -130,11 +130,6 @@ struct TokenSums {
   float factors[Tokens];                 // what results are to be multiplied by
 };
 
-// Of a gather: digits, then what they are worth.
-BL_HD constexpr int gather_bytes(int units) {
-  return units * (kInputUnitBytes + ChunkWorth::kBytes);
-}
-
 // A run of chunks on its way to digits, which share one power of two: a lane has four slots.
 class RunDigits {
  public:

@@ -8,6 +8,7 @@
 #include "backend/cuda/product/product.h"
 #include "backend/cuda/product/product_result.cuh"
 #include "backend/cuda/product/token_input.cuh"
+#include "backend/cuda/product/token_plan.h"
 #include "backend/cuda/product/token_ring.cuh"
 #include "backend/cuda/product/width_sets.h"
 #include "base/check.h"
@@ -16,7 +17,6 @@ namespace bl::cuda {
 namespace {
 
 constexpr int kThreads = kProductThreads + 32;  // the last warp issues the copies
-constexpr int kFewestSlots = 3;                 // of a ring, for entries to be as long as they may
 constexpr int kLeastSlots = 2;  // of a ring, for two tokens to be faster so than prepared
 // Groups of strips whose sums wait for one barrier.
 constexpr int kMaxWaiting = 2;
@@ -253,8 +253,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   auto& shared = *reinterpret_cast<Shared<Tokens>*>(memory);
   const ProductArgs& args = launch.args;
   allow_next();
-  const int begin = launch.plan.begin(blockIdx.x);
-  const int end = launch.plan.begin(blockIdx.x + 1);
+  const int begin = share_begin(launch.plan, blockIdx.x);
+  const int end = share_begin(launch.plan, blockIdx.x + 1);
   std::byte* tables = memory + launch.tables_at;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   TokenRing ring(launch.ring, memory + launch.ring_at, shared.barriers);
@@ -285,123 +285,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   TokenMultiplier<Scales, kWidths, Tokens, kPlain>(shared, ring).run(args, input, tables);
 }
 
-// How shared memory is laid out: Shared, the input, chunks, the ring.
-struct Layout {
-  TokenRingShape ring;
-  int gather_bytes = 0;
-  int worth_at = 0;
-  int token_stride = 0;
-  int tables_at = 0;
-  int ring_at = 0;
-  int bytes = 0;
-};
-
-// Places of `room` for an entry of so many pieces.
-TokenRingShape ring_of(const RingShape& room, int most_joined, int space) {
-  TokenRingShape ring;
-  ring.most_joined = most_joined;
-  ring.scale_room = RingShape::rounded(most_joined * room.scale_room);
-  ring.slot_bytes = ring.scale_room + RingShape::rounded(most_joined * room.code_room);
-  ring.slots = std::min(kMaxRingSlots, space / ring.slot_bytes);
-  return ring;
-}
-
-// The most strips that a share takes at a time.
-int strips_at_once(const StripShares& shares) {
-  int longest = 1;
-  for (std::size_t i = 0; i + 1 < shares.host_begins.size(); ++i) {
-    longest = std::max(longest, shares.host_begins[i + 1] - shares.host_begins[i]);
-  }
-  return std::min(longest, kEntryStrips);
-}
-
-Layout lay_out(const DeviceFacts& facts, const ProductArgs& args, const StripShares& shares) {
-  Layout layout;
-  RingShape room;
-  int units = 0;
-  int gathers = 0;
-  int chunks = 0;
-  for (int i = 0; i < args.count; ++i) {
-    const ProductMatrix& matrix = args.matrices[i];
-    room.make_room(matrix.piece_bytes, matrix.piece_scale_bytes);
-    units = std::max(units, matrix.view.units);
-    gathers = std::max(gathers, matrix.gather + 1);
-    chunks += matrix.view.chunk_count;
-  }
-  layout.gather_bytes = gather_bytes(units);
-  layout.worth_at = units * kInputUnitBytes;
-  layout.token_stride = gathers * layout.gather_bytes;
+TokenLayout lay_out(const DeviceFacts& facts, const ProductArgs& args, const StripShares& shares) {
   const std::size_t fixed = args.tokens == 1 ? sizeof(Shared<1>) : sizeof(Shared<2>);
-  layout.tables_at =
-      RingShape::rounded(static_cast<int>(fixed) + args.tokens * layout.token_stride);
-  layout.bytes = layout.tables_at;
-  if (!facts.dependent_launch()) return layout;  // then there are no bulk copies either
-  layout.ring_at = RingShape::rounded(layout.tables_at + chunks * static_cast<int>(sizeof(Chunk)));
-  const int space =
-      static_cast<int>(facts.shared_bytes_per_cta) - layout.ring_at - RingShape::kHeadersBytes;
-  // Where codes are narrow, twice as many pieces an entry: fewer entries are to be brought and to
-  // be waited for.
-  layout.ring = ring_of(room, kEntryStrips, space);
-  const TokenRingShape twice = ring_of(room, 2 * kEntryStrips, space);
-  if (twice.slots >= kFewestSlots) {
-    layout.ring = twice;
-    layout.ring.early = false;
-  }
-  // Where there is little room, no more than the share's strips take.
-  if (layout.ring.slots < kFewestSlots) {
-    layout.ring = ring_of(room, strips_at_once(shares), space);
-  }
-  layout.bytes = layout.ring_at + RingShape::kHeadersBytes +
-                 std::max(layout.ring.slots, 1) * layout.ring.slot_bytes;
-  return layout;
-}
-
-TokenSource source_of(const ProductMatrix& m, const Layout& layout, std::span<const Piece> pieces) {
-  TokenSource source;
-  source.codes = m.view.codes;
-  source.scales = m.view.scales;
-  source.strip_bytes = static_cast<std::uint32_t>(m.view.strip_bytes);
-  source.scale_stride = static_cast<std::uint32_t>(scale_stride(m.view.kind, m.view.groups));
-  source.pieces = m.view.piece_count;
-  source.chunks_at = m.chunks_at;
-  source.input_at = m.gather * layout.gather_bytes;
-  source.scale_bytes = static_cast<std::uint8_t>(scale_bytes(m.view.kind));
-  constexpr int kMostJoined = 255 / kMaxPieceUnits;  // a Piece counts in bytes
-  for (int strips = 1; strips <= kEntryStrips; ++strips) {
-    const int joined = std::clamp(layout.ring.most_joined / strips, 1, kMostJoined);
-    source.joined[strips - 1] = static_cast<std::uint8_t>(joined);
-    source.entries[strips - 1] =
-        static_cast<std::uint16_t>((m.view.piece_count + joined - 1) / joined);
-    for (const Piece& piece : pieces.first(std::min<std::size_t>(joined, pieces.size()))) {
-      source.first_codes[strips - 1] += piece.size * 64u;
-    }
-  }
-  return source;
-}
-
-TokenPlan plan_of(const ProductArgs& args, const StripShares& shares, const Layout& layout,
-                  std::span<const std::span<const Piece>> pieces) {
-  TokenPlan plan;
-  if (shares.ctas <= TokenPlan::kMostShares) {
-    std::copy(shares.host_begins.begin(), shares.host_begins.end(), plan.begins);
-  } else {
-    plan.far_begins = shares.begins;
-  }
-  plan.gated = args.gated;
-  std::fill(std::begin(plan.first_strips), std::end(plan.first_strips), TokenPlan::kNoStrip);
-  int strips = 0;
-  for (int i = 0; i < args.count; ++i) {
-    const ProductMatrix& m = args.matrices[i];
-    plan.sources[i] = source_of(m, layout, pieces[i]);
-    if (pieces[i].size() <= TokenPlan::kMostPieces) {
-      std::copy(pieces[i].begin(), pieces[i].end(), plan.pieces[i]);
-    } else {
-      plan.sources[i].far_pieces = m.view.pieces;
-    }
-    if (i == 0 || !args.gated) plan.first_strips[i] = strips;
-    strips += m.view.strips;
-  }
-  return plan;
+  return lay_out_token(args, shares,
+                       {.fixed = static_cast<int>(fixed),
+                        .all = static_cast<int>(facts.shared_bytes_per_cta),
+                        .ring = facts.dependent_launch()});  // where there are bulk copies, too
 }
 
 using TokenKernel = void (*)(Launch);
@@ -435,7 +324,7 @@ bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args, const St
       !aligned(args.norm.weight) || (args.tokens > 1 && args.x_stride % 4 != 0)) {
     return false;
   }
-  const Layout layout = lay_out(facts, args, shares);
+  const TokenLayout layout = lay_out(facts, args, shares);
   if (args.tokens > 1 && layout.ring.slots < kLeastSlots) return false;
   return layout.bytes <= static_cast<int>(facts.shared_bytes_per_cta);
 }
@@ -443,7 +332,7 @@ bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args, const St
 void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares,
                    std::span<const std::span<const Piece>> pieces) {
   check_product(args);
-  const Layout layout = lay_out(cuda_ops_of(ctx).backend->facts(), args, shares);
+  const TokenLayout layout = lay_out(cuda_ops_of(ctx).backend->facts(), args, shares);
   Launch launch_args;
   launch_args.ring = layout.ring;
   launch_args.tables_at = layout.tables_at;
@@ -461,7 +350,7 @@ void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares&
     launch_args.one_gather = launch_args.one_gather && m.gather == 0;
     launch_args.padded = launch_args.padded || m.padded;
   }
-  launch_args.plan = plan_of(launch_args.args, shares, layout, pieces);
+  launch_args.plan = plan_token(launch_args.args, shares, layout, pieces);
   const TokenKernel kernel = is_plain(launch_args) ? kernel_of<1, true>(args)
                              : args.tokens == 1    ? kernel_of<1, false>(args)
                                                    : kernel_of<2, false>(args);

@@ -10,71 +10,16 @@
 // all: they are the same for every strip and lie in shared memory from the beginning
 // (token_product.cu).
 
-#include <limits>
-
 #include "backend/cuda/device/cache_policy.cuh"
 #include "backend/cuda/product/piece_ring.cuh"
+#include "backend/cuda/product/token_plan.h"
 
 namespace bl::cuda {
 
-// Places of a ring and what they hold, in bytes.
-struct TokenRingShape {
-  int slots = 0;
-  int scale_room = 0;   // in front of the codes
-  int slot_bytes = 0;   // both
-  int most_joined = 1;  // pieces of a single strip
-  // Whether entries are asked for, one after the other, before the row has been read: they stand in
-  // its way, and what is not there in time may cost less than a late row (bench/ladder/exl2_gemv).
-  bool early = true;
-};
-
-// In shared memory: of places, and of the row.
-inline constexpr int kTokenBarriers = 2 * kMaxRingSlots + 1;
-
-// Strips of an entry, at most.
-inline constexpr int kEntryStrips = 4;
-
-// What the producing warp has to know of a matrix.
-struct TokenSource {
-  const std::byte* codes = nullptr;
-  const std::byte* scales = nullptr;
-  const Piece* far_pieces = nullptr;  // where there are more than TokenPlan has room for
-  std::uint32_t strip_bytes = 0;
-  std::uint32_t scale_stride = 0;  // bytes between strips
-  std::int32_t pieces = 0;
-  std::int32_t chunks_at = 0;    // in the tables of a launch
-  std::int32_t input_at = 0;     // of its gather, in a CTA's input
-  std::uint8_t scale_bytes = 0;  // of a group
-  // Of groups of 1, 2, … strips: pieces of an entry, and entries.
-  std::uint8_t joined[kEntryStrips] = {};
-  std::uint16_t entries[kEntryStrips] = {};
-  std::uint32_t first_codes[kEntryStrips] = {};  // bytes of a strip in the first entry
-};
-
-// What would take loads one behind the other before the first copy can be asked for.
-struct TokenPlan {
-  static constexpr int kMostShares = 192;
-  static constexpr int kMostPieces = 16;
-  static constexpr std::int32_t kNoStrip = std::numeric_limits<std::int32_t>::max();
-  bool gated = false;
-  // Of the matrices, among the strips of all of them: those of a gated product's count once.
-  std::int32_t first_strips[kMaxMatrices + 1] = {};
-  TokenSource sources[kMaxMatrices];
-  const std::int32_t* far_begins = nullptr;   // where there are more shares
-  std::int32_t begins[kMostShares + 1] = {};  // of shares
-  Piece pieces[kMaxMatrices][kMostPieces];    // of matrices that have no more
-
-  __device__ __forceinline__ int begin(unsigned share) const {
-    return far_begins != nullptr ? __ldg(far_begins + share) : begins[share];
-  }
-  // The matrix that a strip is of: of a gated product the first one.
-  __device__ __forceinline__ int matrix_of(int strip) const {
-    int matrix = 0;
-#pragma unroll
-    for (int i = 1; i < kMaxMatrices; ++i) matrix += strip >= first_strips[i] ? 1 : 0;
-    return matrix;
-  }
-};
+// The first strip of a CTA's share.
+__device__ __forceinline__ int share_begin(const TokenPlan& plan, unsigned share) {
+  return plan.far_begins != nullptr ? __ldg(plan.far_begins + share) : plan.begins[share];
+}
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
