@@ -22,6 +22,17 @@ struct AttendCase {
 class CudaFusedOps : public OnCudaDevice {
  protected:
   void check_attend(const AttendCase& c, const std::vector<std::int32_t>& pasts);
+  // What attention gives, turned, written and attended to in one or one after the other.
+  std::vector<float> attend(bool fused, const RopeAndWriteArgs& rope,
+                            const AttentionArgs& attention) {
+    if (fused) {
+      device_->ops().rope_write_attend(device_->context(), rope, attention);
+    } else {
+      device_->ops().rope_and_write(device_->context(), rope);
+      device_->ops().attention(device_->context(), attention);
+    }
+    return device_->get(attention.out);
+  }
   std::vector<std::int32_t> argmax_of(const std::vector<float>& logits, const Shape& shape,
                                       int padding) {
     const auto rows = static_cast<std::size_t>(shape[0]);
@@ -228,13 +239,7 @@ void CudaFusedOps::check_attend(const AttendCase& c, const std::vector<std::int3
         .window = c.window,
         .sinks = {},
         .alibi_slopes = {}};
-    if (fused) {
-      device_->ops().rope_write_attend(device_->context(), rope, attention);
-    } else {
-      device_->ops().rope_and_write(device_->context(), rope);
-      device_->ops().attention(device_->context(), attention);
-    }
-    results[fused] = device_->get(attention.out);
+    results[fused] = attend(fused, rope, attention);
     contents[fused] = device_->get(reinterpret_cast<const std::int32_t*>(cache.k),
                                    pages * layout.k_page_bytes() / 4);
     const std::vector<std::int32_t> values = device_->get(
@@ -323,13 +328,7 @@ TEST_F(CudaFusedOps, PrefillOfTurnedQueries) {
             .scale = 0.1f,
             .sinks = {},
             .alibi_slopes = {}};
-        if (fused) {
-          device_->ops().rope_write_attend(device_->context(), rope, attention);
-        } else {
-          device_->ops().rope_and_write(device_->context(), rope);
-          device_->ops().attention(device_->context(), attention);
-        }
-        results[fused] = device_->get(attention.out);
+        results[fused] = attend(fused, rope, attention);
       }
       EXPECT_EQ(results[1], results[0]) << "head " << dim << ", " << rotated << " turn";
     }

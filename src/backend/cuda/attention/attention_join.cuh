@@ -4,6 +4,7 @@
 
 #include "backend/cuda/attention/attention_task.cuh"
 #include "backend/cuda/attention/attention_tile.cuh"
+#include "backend/cuda/device/arrival.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/product/left_input.cuh"
 
@@ -301,14 +302,7 @@ __device__ __forceinline__ bool arrives_last(const DecodeLaunch& launch, const D
     const int tile = task.first_row / kQueryTile;
     std::uint32_t* counter =
         launch.counters + blockIdx.z * kCountersPerSpan + blockIdx.y * launch.row_tiles + tile;
-    const auto turn = static_cast<std::uint32_t>(task.pieces - 1);
-    std::uint32_t before;
-    // Releases what the barrier before made this thread's, and acquires the others'.
-    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(counter), "r"(turn)
-                 : "memory");
-    last = before == turn;
+    last = arrives_last_of(task.pieces, counter);
   }
   __syncthreads();
   return last;

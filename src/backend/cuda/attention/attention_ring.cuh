@@ -107,9 +107,10 @@ class DecodeRing {
   }
   // When the others are there.
   __device__ __forceinline__ void open_rest() {
-    if constexpr (kAllAreOld) return;
+    if constexpr (!kAllAreOld) {
 #pragma unroll 1
-    for (; opened_ < Room::kEntries; ++opened_) prefetch(opened_);
+      for (; opened_ < Room::kEntries; ++opened_) prefetch(opened_);
+    }
   }
 
   // The next run: keys, then the values that belong to them. `key`: the first one's.

@@ -2,6 +2,7 @@
 // A CTA of held_product(): a few strips of all matrices, in rounds; its warps' parts of them
 // (held_warp.cuh) meet where they are added up.
 
+#include "backend/cuda/device/arrival.cuh"
 #include "backend/cuda/device/bulk_copy.cuh"
 #include "backend/cuda/product/held_product.h"
 #include "backend/cuda/product/held_warp.cuh"
@@ -440,18 +441,8 @@ class HeldCta {
   // Nobody waits, so that it does not matter which CTAs are on the card at once.
   __device__ __forceinline__ void add_parts_up() {
     __syncthreads();
-    bool last = false;
-    if (threadIdx.x == 0) {
-      const auto turn = static_cast<std::uint32_t>(launch_.work.parts - 1);
-      std::uint32_t before;
-      // Releases what the barrier before made this thread's, and acquires the others'; the counter
-      // is back at zero behind the last.
-      asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
-                   : "=r"(before)
-                   : "l"(launch_.work.done + share_), "r"(turn)
-                   : "memory");
-      last = before == turn;
-    }
+    const bool last =
+        threadIdx.x == 0 && arrives_last_of(launch_.work.parts, launch_.work.done + share_);
     if (__syncthreads_or(static_cast<int>(last)) == 0) return;
     constexpr int kAtOnce = 4;  // whose loads are under way together
 #pragma unroll 1

@@ -267,15 +267,15 @@ struct OwnInput {
   __device__ __forceinline__ void for_each(const ProductArgs& args, const F& f) const {
     if constexpr (kOne) {
       f(args.matrices[first_matrix]);
-      return;
-    }
-    unsigned made = 0;
+    } else {
+      unsigned made = 0;
 #pragma unroll 1
-    for (int i = first_matrix; i < end_matrix; ++i) {
-      const unsigned gather = 1u << args.matrices[i].gather;
-      if ((made & gather) != 0) continue;
-      made |= gather;
-      f(args.matrices[i]);
+      for (int i = first_matrix; i < end_matrix; ++i) {
+        const unsigned gather = 1u << args.matrices[i].gather;
+        if ((made & gather) != 0) continue;
+        made |= gather;
+        f(args.matrices[i]);
+      }
     }
   }
 };
