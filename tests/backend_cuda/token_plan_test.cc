@@ -187,17 +187,17 @@ TEST(TokenPlan, WhatHasNoRoomStaysWhereItIs) {
   std::vector<CodePackPlan> plans;
   plans.push_back(plan_codes(random_exl2({{2, 128}}, 16 * 200, random), 16 * 200));
   plans.push_back(plan_codes(random_exl2({{4, 32 * 32 * 17}}, 16, random), 16));
-  const Product few(plans, TokenPlan::kMostShares);
-  const Product many(std::move(plans), TokenPlan::kMostShares + 1);
+  const Product few(plans, ShareBegins::kMost);
+  const Product many(std::move(plans), ShareBegins::kMost + 1);
   TokenPlan plan = few.plan();
-  EXPECT_EQ(plan.far_begins, nullptr);
-  EXPECT_TRUE(std::equal(few.begins.begin(), few.begins.end(), plan.begins));
+  EXPECT_EQ(plan.begins.far, nullptr);
+  EXPECT_TRUE(std::equal(few.begins.begin(), few.begins.end(), plan.begins.near));
   EXPECT_EQ(plan.sources[0].far_pieces, nullptr);
   EXPECT_EQ(plan.pieces[0][0].size, few.pieces[0][0].size);
   ASSERT_GT(few.pieces[1].size(), std::size_t{TokenPlan::kMostPieces});
   EXPECT_EQ(plan.sources[1].far_pieces, few.args.matrices[1].view.pieces);
   plan = many.plan();
-  EXPECT_EQ(plan.far_begins, many.begins.data());
+  EXPECT_EQ(plan.begins.far, many.begins.data());
 }
 
 }  // namespace

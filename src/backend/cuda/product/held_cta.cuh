@@ -8,6 +8,7 @@
 #include "backend/cuda/product/held_warp.cuh"
 #include "backend/cuda/product/left_input.cuh"
 #include "backend/cuda/product/product_result.cuh"
+#include "backend/cuda/product/share_begins.cuh"
 
 namespace bl::cuda {
 
@@ -140,9 +141,10 @@ class HeldCta {
   // Finds the share, and its warps' quads.
   __device__ __forceinline__ void begin() {
     const ProductArgs& args = launch_.args;
-    const int begin = __ldg(launch_.work.shares.begins + share_);
-    const int end = __ldg(launch_.work.shares.begins + share_ + 1);
     load_quads();
+    const auto share = static_cast<unsigned>(share_);
+    const int begin = share_begin(launch_.work.shares.begins, share);
+    const int end = share_begin(launch_.work.shares.begins, share + 1);
     const HeldRounds<Strips, kTurns> rounds(args, begin, end, launch_.work.upper_adds);
     rounds_ = rounds.count();
     const int i = static_cast<int>(threadIdx.x);
@@ -220,13 +222,24 @@ class HeldCta {
     }
     open_ = shared_.strips[0].matrix();
     open(warp, open_);
+    const ProductMatrix& m = args.matrices[open_];
+    const HeldQuad* quads = shared_.quads[open_][warp_index()];
+    // Whatever the loads behind the wait need is there before it, and they are asked for together:
+    // a launch's first product waits for them.
+    warp.find(quads, args.tokens);
+    const std::byte* fragments = first_fragments(args, m);
+    const float* scales = args.token_scales + args.first_token;
+    const bool left = args.channel_of_slot != nullptr;
+    const int token = min(static_cast<int>(threadIdx.x), args.tokens - 1);
     dependency_wait();
-    if (static_cast<int>(threadIdx.x) < args.tokens) {
-      const float scale = __ldcg(args.token_scales + args.first_token + threadIdx.x);
-      shared_.token_scales[threadIdx.x] =
-          args.channel_of_slot != nullptr ? scale_of_note(scale) : scale;
+    const float scale = __ldcg(scales + token);
+    if (left) warp.ask_for_notes(scales, args.tokens);
+    warp.load(fragments);
+    if (threadIdx.x < kMaxProductTokens) {
+      shared_.token_scales[threadIdx.x] = left ? scale_of_note(scale) : scale;
     }
-    load(warp, open_);
+    if (left) warp.mend(quads, args);
+    warp.open_sums();
   }
 
   __device__ __forceinline__ void multiply(HeldWarp<Tiles, kKind, kWidths, Strips>& warp, int i,
@@ -340,9 +353,8 @@ class HeldCta {
   __device__ __forceinline__ void load(HeldWarp<Tiles, kKind, kWidths, Strips>& warp, int matrix) {
     const ProductArgs& args = launch_.args;
     const ProductMatrix& m = args.matrices[matrix];
-    const HeldQuad* quads = shared_.quads[matrix][warp_index()];
-    warp.load(quads, first_fragments(args, m), args.tokens);
-    if (args.channel_of_slot != nullptr) warp.mend(quads, args);
+    warp.find(shared_.quads[matrix][warp_index()], args.tokens);
+    warp.load(first_fragments(args, m));
     warp.open_sums();
   }
 

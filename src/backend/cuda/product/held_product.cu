@@ -123,7 +123,7 @@ HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
   }
   const StripShares shares =
       backend.product_plans().find(weights, args.gated, ctas / work.parts, false);
-  work.shares = {shares.begins, shares.ctas};
+  work.shares = {ShareBegins(shares), shares.ctas};
   int longest = 0;  // a pair is one strip
   for (std::size_t i = 0; i + 1 < shares.host_begins.size(); ++i) {
     longest = std::max(longest, shares.host_begins[i + 1] - shares.host_begins[i]);

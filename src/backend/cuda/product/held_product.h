@@ -19,7 +19,7 @@ namespace bl::cuda {
 
 // Strips of CTAs, see StripShares.
 struct HeldStrips {
-  const std::int32_t* begins = nullptr;
+  ShareBegins begins;
   int ctas = 0;
 };
 

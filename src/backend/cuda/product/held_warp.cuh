@@ -65,39 +65,45 @@ class HeldWarp {
 
   __device__ __forceinline__ HeldWarp(HeldTables<Tiles>& tables) : tables_(tables) {}
 
-  // Activations of `tokens` tokens. `fragments`: of unit 0.
-  __device__ __forceinline__ void load(const HeldQuad* quads, const std::byte* fragments,
-                                       int tokens) {
-    const int lane = lane_index();
-    const std::byte* from = fragments + lane % 4 * 16;
+  // Where activations of `tokens` tokens are.
+  __device__ __forceinline__ void find(const HeldQuad* quads, int tokens) {
+#pragma unroll
+    for (int p = 0; p < kPlaces; ++p) {
+      rows_[p] = quads[p / kQuadUnits].unit[p % kQuadUnits] * static_cast<std::uint32_t>(tokens);
+    }
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) tokens_[n] = static_cast<std::uint32_t>(token_of(n, tokens));
+  }
+  // Loads them. `fragments`: of unit 0.
+  __device__ __forceinline__ void load(const std::byte* fragments) {
+    const std::byte* from = fragments + lane_index() % 4 * 16;
 #pragma unroll
     for (int n = 0; n < Tiles; ++n) {
-      const int token = token_of(n, tokens);
 #pragma unroll
       for (int p = 0; p < kPlaces; ++p) {
-        const int row = quads[p / kQuadUnits].unit[p % kQuadUnits] * tokens + token;
         // Past the first level of the cache, which knows nothing of the kernel before.
-        x_[p][n] = __ldcg(reinterpret_cast<const uint4*>(from + static_cast<std::uint32_t>(row) *
+        x_[p][n] = __ldcg(reinterpret_cast<const uint4*>(from + (rows_[p] + tokens_[n]) *
                                                                     std::uint32_t{kLaneBytes}));
       }
     }
   }
 
+  // What was noted of what was left for this lane's tokens.
+  __device__ __forceinline__ void ask_for_notes(const float* notes, int tokens) {
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) notes_[n] = __ldcg(notes + token_of(n, tokens));
+  }
   // Tokens of which notes say that what was left for them does not serve, from F32.
   __device__ __forceinline__ void mend(const HeldQuad* quads, const ProductArgs& args) {
-    float notes[Tiles];
     bool serve = true;
 #pragma unroll
-    for (int n = 0; n < Tiles; ++n) {
-      notes[n] = __ldcg(args.token_scales + args.first_token + token_of(n, args.tokens));
-      serve &= left_serves(notes[n]);
-    }
+    for (int n = 0; n < Tiles; ++n) serve &= left_serves(notes_[n]);
     if (__builtin_expect(static_cast<long>(__all_sync(kAllLanes, serve)), 1) != 0) return;
       // One place after the other, so that the code is there once.
 #pragma unroll 1
     for (int i = 0; i < kPlaces * Tiles; ++i) {
       const int p = i / Tiles;
-      const float note = i % Tiles == 0 ? notes[0] : notes[Tiles - 1];
+      const float note = i % Tiles == 0 ? notes_[0] : notes_[Tiles - 1];
       if (left_serves(note)) continue;
       const int unit = quads[p / kQuadUnits].unit[p % kQuadUnits];
       const float* row =
@@ -127,25 +133,24 @@ class HeldWarp {
     __syncwarp();
   }
   __device__ __forceinline__ void open_sums() {
-    int begin = 0;
+    float sums[kWarpQuads][4] = {};
+    int begins[kWarpQuads] = {};
 #pragma unroll
-    for (int p = 0; p < kPlaces; ++p) {
-      const std::uint32_t info = info_[p / kQuadUnits];
-      const int bits = unit_bits(info, p % kQuadUnits);
-      if (begins_chunk(info, p % kQuadUnits)) {
-        begin = p;
-        clear();
+    for (int u = 0; u < kQuadUnits; ++u) {
+      // Quads side by side: the tensor cores have a second one to add up while they wait.
+#pragma unroll
+      for (int q = 0; q < kWarpQuads; ++q) {
+        if (begins_chunk(info_[q], u)) {
+          begins[q] = q * kQuadUnits + u;
+#pragma unroll
+          for (int c = 0; c < 4; ++c) sums[q][c] = 0.0f;
+        }
+        add_ones(q * kQuadUnits + u, sums[q]);
       }
-      if (bits != 0) add_ones(p);
-      if (ends_chunk(info, p % kQuadUnits)) {
-        const float factor = factor_of(bits);
-        if (lane_index() < 4) {
 #pragma unroll
-          for (int n = 0; n < Tiles; ++n) {
-            const float even = sums_[0][n][0] * factor;
-            const float odd = sums_[0][n][1] * factor;
-            tables_.sums[begin][n][lane_index()] = make_float4(even, odd, even, odd);
-          }
+      for (int q = 0; q < kWarpQuads; ++q) {
+        if (ends_chunk(info_[q], u)) {
+          store_sums(begins[q], factor_of(unit_bits(info_[q], u)), sums[q]);
         }
       }
     }
@@ -220,15 +225,26 @@ class HeldWarp {
     }
   }
 
-  // Σx by a matrix of codes 1.
-  __device__ __forceinline__ void add_ones(int p) {
+  // Σx by codes 1. A unit's activations of two tiles are the rows of one A operand: all columns of
+  // the result are the sum, of tokens lane / 4 in sums[0], and of the second tile's in sums[2].
+  __device__ __forceinline__ void add_ones(int p, float (&sums)[4]) {
     constexpr std::uint32_t kOne = 0x00010001u;
-    const std::uint32_t first[4] = {kOne, kOne, kOne, kOne};
-    const std::uint32_t second[4] = {kOne << 4, kOne << 4, kOne << 4, kOne << 4};
-#pragma unroll
-    for (int n = 0; n < Tiles; ++n) {
-      mma_16x8x16(sums_[0][n], first, x_[p][n].x, x_[p][n].y);
-      mma_16x8x16(sums_[0][n], second, x_[p][n].z, x_[p][n].w);
+    const uint4& first = x_[p][0];
+    const uint4& second = x_[p][Tiles - 1];
+    const std::uint32_t lower[4] = {first.x, second.x, first.y, second.y};
+    const std::uint32_t upper[4] = {first.z, second.z, first.w, second.w};
+    mma_16x8x16(sums, lower, kOne, kOne);
+    mma_16x8x16(sums, upper, kOne << 4, kOne << 4);
+  }
+  // Lanes of a token share what is to be stored.
+  __device__ __forceinline__ void store_sums(int begin, float factor, const float (&sums)[4]) {
+    const int lane = lane_index();
+    const int token = lane / 4;
+    const int tile = lane % 4 / 2;
+    const float sum = (tile == 0 ? sums[0] : sums[2]) * factor;
+    if (tile < Tiles) {
+      reinterpret_cast<float*>(&tables_.sums[begin][tile][token / 2])[lane % 2 * 2 + token % 2] =
+          sum;
     }
   }
 
@@ -395,6 +411,10 @@ class HeldWarp {
 
   HeldTables<Tiles>& tables_;
   uint4 x_[kPlaces][Tiles];
+  // Until they are loaded: rows of units, this lane's tokens, and what was noted of those.
+  std::uint32_t rows_[kPlaces];
+  std::uint32_t tokens_[Tiles];
+  float notes_[Tiles];
   float sums_[Strips][Tiles][4];
   std::uint32_t info_[kWarpQuads];
   const std::byte* scales_ = nullptr;

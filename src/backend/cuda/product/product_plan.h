@@ -35,6 +35,16 @@ struct StripShares {
   std::span<const std::int32_t> host_begins;  // the same
 };
 
+// First strips of shares, as a parameter of kernels: a load less before a CTA can begin.
+struct ShareBegins {
+  static constexpr int kMost = 192;
+  const std::int32_t* far = nullptr;  // where there are more
+  std::int32_t near[kMost + 1] = {};
+
+  ShareBegins() = default;
+  explicit ShareBegins(const StripShares& shares);
+};
+
 // HeldPlan with its quads in device memory.
 struct HeldShares : HeldCut {
   const HeldQuad* quads = nullptr;

@@ -40,6 +40,14 @@ std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int
   return begins;
 }
 
+ShareBegins::ShareBegins(const StripShares& shares) {
+  if (shares.ctas <= kMost) {
+    std::copy(shares.host_begins.begin(), shares.host_begins.end(), near);
+  } else {
+    far = shares.begins;
+  }
+}
+
 int fewest_shares(std::span<const StripCosts> matrices, int ctas) {
   const auto longest = [&](int shares) {
     const std::vector<std::int32_t> begins = share_strips(matrices, shares);

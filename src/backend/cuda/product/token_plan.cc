@@ -95,11 +95,7 @@ TokenLayout lay_out_token(const ProductArgs& args, const StripShares& shares,
 TokenPlan plan_token(const ProductArgs& args, const StripShares& shares, const TokenLayout& layout,
                      std::span<const std::span<const Piece>> pieces) {
   TokenPlan plan;
-  if (shares.ctas <= TokenPlan::kMostShares) {
-    std::copy(shares.host_begins.begin(), shares.host_begins.end(), plan.begins);
-  } else {
-    plan.far_begins = shares.begins;
-  }
+  plan.begins = ShareBegins(shares);
   plan.gated = args.gated;
   std::fill(std::begin(plan.first_strips), std::end(plan.first_strips), TokenPlan::kNoStrip);
   int strips = 0;

@@ -54,16 +54,14 @@ struct TokenSource {
 
 // What would take loads one behind the other before the first copy can be asked for.
 struct TokenPlan {
-  static constexpr int kMostShares = 192;
   static constexpr int kMostPieces = 16;
   static constexpr std::int32_t kNoStrip = std::numeric_limits<std::int32_t>::max();
   bool gated = false;
   // Of the matrices, among the strips of all of them: those of a gated product's count once.
   std::int32_t first_strips[kMaxMatrices + 1] = {};
   TokenSource sources[kMaxMatrices];
-  const std::int32_t* far_begins = nullptr;   // where there are more shares
-  std::int32_t begins[kMostShares + 1] = {};  // of shares
-  Piece pieces[kMaxMatrices][kMostPieces];    // of matrices that have no more
+  ShareBegins begins;
+  Piece pieces[kMaxMatrices][kMostPieces];  // of matrices that have no more
 
   // The matrix that a strip is of: of a gated product the first one.
   BL_HD int matrix_of(int strip) const {

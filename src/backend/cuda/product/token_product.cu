@@ -253,8 +253,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   auto& shared = *reinterpret_cast<Shared<Tokens>*>(memory);
   const ProductArgs& args = launch.args;
   allow_next();
-  const int begin = share_begin(launch.plan, blockIdx.x);
-  const int end = share_begin(launch.plan, blockIdx.x + 1);
+  const int begin = share_begin(launch.plan.begins, blockIdx.x);
+  const int end = share_begin(launch.plan.begins, blockIdx.x + 1);
   std::byte* tables = memory + launch.tables_at;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   TokenRing ring(launch.ring, memory + launch.ring_at, shared.barriers);

@@ -12,14 +12,10 @@
 
 #include "backend/cuda/device/cache_policy.cuh"
 #include "backend/cuda/product/piece_ring.cuh"
+#include "backend/cuda/product/share_begins.cuh"
 #include "backend/cuda/product/token_plan.h"
 
 namespace bl::cuda {
-
-// The first strip of a CTA's share.
-__device__ __forceinline__ int share_begin(const TokenPlan& plan, unsigned share) {
-  return plan.far_begins != nullptr ? __ldg(plan.far_begins + share) : plan.begins[share];
-}
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
