@@ -12,9 +12,8 @@ namespace bl {
 namespace {
 
 std::size_t embed_and_inputs_bytes(const ModelSpec& spec, std::int64_t tokens) {
-  return arena_bytes(DType::kF32, tokens * spec.hidden) +
-         ResidualStream::work_bytes(1, spec.hidden) + 2 * arena_bytes(DType::kI32, tokens) +
-         arena_bytes(DType::kI64, tokens);
+  return arena_bytes(DType::kF32, tokens * spec.hidden) + RestRoom::bytes(tokens, spec.hidden) +
+         2 * arena_bytes(DType::kI32, tokens) + arena_bytes(DType::kI64, tokens);
 }
 
 // Which rows of the step, and which of its rows of logits, have which adapters.
@@ -156,7 +155,8 @@ void Model::copy_states(ExecContext& ctx, const StepBatch& batch, std::int32_t b
 }
 
 void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
-                       std::span<const PagedKvView> layers, const KeptRows& kept) const {
+                       std::span<const PagedKvView> layers, const RestRoom& room,
+                       KeptRows& kept) const {
   const auto tokens = static_cast<std::int64_t>(batch.ids.size());
   const auto upload_ints = [&](const std::vector<std::int32_t>& values) {
     return scratch_copy(ctx, backend_, std::span<const std::int32_t>(values), Shape{tokens})
@@ -187,8 +187,7 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
   const DraftHead* draft = parts_.draft.get();
   DraftHead::States states;
   if (draft != nullptr) states = draft->take_states(ctx, ids, tokens);
-  ResidualStream stream(x);
-  if (tokens == 1) stream.allow_rests(ctx);
+  ResidualStream stream(x, room);
   auto cache = layers.begin();
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto layer = static_cast<std::size_t>(order[i]);
@@ -204,11 +203,13 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
     }
     const auto blocks = static_cast<std::int32_t>(i + 1);
     if (last || is_read || wants_states(batch, blocks)) stream.whole(ctx);
-    if (is_read) draft->keep(ctx, blocks, x, states);
+    if (is_read) draft->keep(ctx, blocks, stream.x(), states);
+    if (last && all) kept.x = stream.x();
     if (last && !all && is_read && kept.x.rows() > 0) {
-      ctx.ops->copy_rows(ctx, {.x = x, .rows = kept.rows, .count = kept.x.rows(), .out = kept.x});
+      ctx.ops->copy_rows(
+          ctx, {.x = stream.x(), .rows = kept.rows, .count = kept.x.rows(), .out = kept.x});
     }
-    copy_states(ctx, batch, blocks, last ? kept.x : x);
+    copy_states(ctx, batch, blocks, last ? kept.x : stream.x());
   }
   if (draft != nullptr) draft->write(ctx, step, batch, states, lent_to_draft(layers));
 }
@@ -255,16 +256,17 @@ TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
         scratch_copy(ctx, backend_, std::span<const std::int32_t>(batch.logit_rows), Shape{rows})
             .as<const std::int32_t>();
   }
+  const RestRoom room = RestRoom::take(own, tokens, parts_.spec.hidden);
   {
     ArenaScope blocks(*ctx.scratch);
-    run_blocks(own, batch, layers, kept);
+    run_blocks(own, batch, layers, room, kept);
   }
   if (rows == 0) return logits;
   own.adapters = kept.adapters;
   LayerInput h = kept.x;
   if (parts_.final_norm.present()) {
     if (may_leave_norm_to_products(own) && !wants_states(batch, StateRows::kNormed)) {
-      h = {ResidualStream(kept.x), parts_.final_norm};
+      h = {{.x = kept.x}, parts_.final_norm};
     } else {
       parts_.final_norm.forward(own, kept.x, kept.x);
     }

@@ -101,8 +101,9 @@ class Model {
   };
   void head_of(ExecContext& ctx, const LayerInput& h, const HeadScale& scale,
                const TensorView& logits) const;
+  // `kept.x` becomes the stream where all rows are kept.
   void run_blocks(ExecContext& ctx, const StepBatch& batch, std::span<const PagedKvView> layers,
-                  const KeptRows& kept) const;
+                  const RestRoom& room, KeptRows& kept) const;
 
   Backend& backend_;
   Parts parts_;

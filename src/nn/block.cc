@@ -27,7 +27,7 @@ void Block::run(ExecContext& ctx, const LayerSink& sink, const Norm& post_norm, 
 
 // What a layer reads of x: its norm's output, or x with the norm left to the layer's products.
 LayerInput Block::input_of(ExecContext& ctx, const Norm& norm, ResidualStream& x) const {
-  if (norm.present() && may_leave_norm_to_products(ctx)) return {x, norm};
+  if (norm.present() && may_leave_norm_to_products(ctx)) return {x.read(), norm};
   return normalised(ctx, norm, x.whole(ctx));
 }
 

@@ -22,8 +22,8 @@ struct ProductRule {
   bool accumulate = false;
   const ActivateArgs* activation = nullptr;
   const HalfInput* half_x = nullptr;
-  TensorView out_rest = {};
-  TensorView rest_out = {};
+  TensorView out_rests = {};
+  TensorView rests_out = {};
 };
 
 // Every product of a model is made here, and what adapters add to it.
@@ -32,7 +32,7 @@ void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const Line
   // Who leaves a norm or an activation to the product asks first whether there are adapters.
   BL_CHECK(ctx.adapters == nullptr ||
            (input.norm == nullptr && rule.activation == nullptr && rule.half_x == nullptr &&
-            input.rest.empty() && rule.rest_out.empty()));
+            input.rests.empty() && rule.rests_out.empty()));
   std::array<MatmulOutput, 4> list;
   BL_CHECK(outputs.size() <= list.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -44,9 +44,10 @@ void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const Line
                         .multiplier = rule.multiplier,
                         .accumulate = rule.accumulate,
                         .half_x = rule.half_x,
-                        .x_rest = input.rest,
-                        .out_rest = rule.out_rest,
-                        .rest_out = rule.rest_out,
+                        .x_rests = input.rests,
+                        .out_rests = rule.out_rests,
+                        .rests_out = rule.rests_out,
+                        .x_sum = input.sum,
                         .norm = input.norm != nullptr ? &norm : nullptr,
                         .activation = rule.activation});
   add_lora(ctx, input.x, outputs, rule.multiplier);
@@ -54,7 +55,7 @@ void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const Line
 
 // An adapter would have to read all of what products read.
 bool may_leave_rests(const ExecContext& ctx) {
-  return ctx.ops->leaves_rest != nullptr && ctx.adapters == nullptr;
+  return ctx.ops->rests_left != nullptr && ctx.adapters == nullptr;
 }
 
 }  // namespace
@@ -99,13 +100,12 @@ void apply_last_linear(ExecContext& ctx, const LastInput& input, const Linear& l
                    .half_x = input.half_x};
   const bool rests = sink.add && sink.stream != nullptr && may_leave_rests(ctx);
   if (rests) {
-    rule.out_rest = sink.stream->rest();
-    if (ctx.ops->leaves_rest(ctx, linear.weight(), sink.to.rows())) {
-      rule.rest_out = sink.stream->free_place();
-    }
+    rule.out_rests = sink.stream->rests();
+    rule.rests_out =
+        sink.stream->free_places(ctx.ops->rests_left(ctx, linear.weight(), sink.to.rows()));
   }
   run_linears(ctx, input.x, {&output, 1}, rule);
-  if (rests) sink.stream->replace_rest(rule.rest_out);
+  if (rests) sink.stream->replace_rests(rule.rests_out);
 }
 
 }  // namespace bl

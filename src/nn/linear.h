@@ -48,11 +48,12 @@ struct LinearOutput {
 // (OpTable::matmul_normalises).
 struct LayerInput {
   LayerInput(const TensorView& view) : x(view) {}
-  LayerInput(const ResidualStream& stream, const Norm& pending)
-      : x(stream.x()), rest(stream.rest()), norm(&pending) {}
+  LayerInput(const ResidualStream::Reading& reading, const Norm& pending)
+      : x(reading.x), rests(reading.rests), sum(reading.sum), norm(&pending) {}
   std::int64_t rows() const { return x.rows(); }
   TensorView x;
-  TensorView rest;  // added to x before the norm, or empty
+  TensorView rests;  // [rests, tokens, …] added to x before the norm, or empty
+  TensorView sum;    // where products leave x + Σ rests, or empty
   const Norm* norm = nullptr;
 };
 
@@ -77,7 +78,7 @@ struct LayerSink {
   TensorView to;                     // F32 [tokens, hidden]
   bool add = true;                   // to += multiplier · y, else to = y
   float multiplier = 1.0f;           // of the residual stream; ignored unless `add`
-  ResidualStream* stream = nullptr;  // whose x `to` is, if it is one's: it may be left a rest
+  ResidualStream* stream = nullptr;  // whose x `to` is, if it is one's: it may be left rests
 };
 
 // What the last product of a layer reads: x, or halves left for it.

@@ -1,5 +1,5 @@
 #pragma once
-#include <array>
+#include <algorithm>
 
 #include "ops/op_table.h"
 #include "tensor/arena.h"
@@ -7,43 +7,91 @@
 
 namespace bl {
 
-// The residual stream of a step: F32 [tokens, hidden]. A product that adds to it may leave a part
-// of its sum beside it (OpTable::leaves_rest), which the products behind it read, too, and which is
-// added to x where anybody else asks for it.
+// Memory of what products leave beside the stream in a step of few tokens; none in others, and
+// where the backend leaves nothing.
+struct RestRoom {
+  // With more a step has so much to do that rests do not count.
+  static constexpr std::int64_t kMostTokens = 24;
+
+  TensorView rests;  // F32 [rests, tokens, hidden]
+  TensorView other;  // [tokens, hidden]: of several tokens
+
+  static RestRoom take(ExecContext& ctx, std::int64_t tokens, std::int64_t hidden) {
+    RestRoom room;
+    if (ctx.ops->rests_left == nullptr || tokens > kMostTokens) return room;
+    room.rests = ctx.scratch->take_f32({rests_of(tokens), tokens, hidden});
+    if (tokens > 1) room.other = ctx.scratch->take_f32({tokens, hidden});
+    return room;
+  }
+  static std::size_t bytes(std::int64_t tokens, std::int64_t hidden) {
+    tokens = std::min(tokens, kMostTokens);
+    return arena_bytes(DType::kF32, rests_of(tokens) * tokens * hidden) +
+           (tokens > 1 ? arena_bytes(DType::kF32, tokens * hidden) : 0);
+  }
+
+ private:
+  // One token's product leaves one rest while it reads another.
+  static std::int64_t rests_of(std::int64_t tokens) { return tokens == 1 ? 2 : kMostRests; }
+};
+
+// The residual stream of a step: F32 [tokens, hidden]. A product that adds to it may leave parts of
+// its sum beside it (OpTable::rests_left), which the products behind it read, too. One token's rest
+// stays there until the next product that adds to the stream adds it up with its own; of several
+// tokens who reads rests leaves the whole stream elsewhere, and it goes on from there.
 class ResidualStream {
  public:
-  explicit ResidualStream(const TensorView& x) : x_(x) {}
+  // Products may leave rests where there is room.
+  explicit ResidualStream(const TensorView& x, const RestRoom& room = {}) : x_(x), room_(room) {}
 
-  // Products may leave rests from here on: takes scratch for them where the backend leaves any.
-  void allow_rests(ExecContext& ctx) {
-    if (ctx.ops->leaves_rest == nullptr) return;
-    for (TensorView& place : places_) place = ctx.scratch->take_f32(x_.shape);
-  }
-  // And no longer.
-  void forbid_rests() { places_ = {}; }
-  static std::size_t work_bytes(std::int64_t tokens, std::int64_t hidden) {
-    return 2 * arena_bytes(DType::kF32, tokens * hidden);
-  }
+  // No longer.
+  void forbid_rests() { may_leave_ = false; }
 
   std::int64_t rows() const { return x_.rows(); }
   // All of it.
   const TensorView& whole(ExecContext& ctx) {
-    if (!rest_.empty()) ctx.ops->add(ctx, {.x = x_, .y = rest_});
-    rest_ = {};
+    for (std::int64_t i = 0; i < rests_.rows(); ++i) {
+      ctx.ops->add(ctx, {.x = x_, .y = rest_at(rests_, i)});
+    }
+    rests_ = {};
     return x_;
   }
-  // x + rest are all of it; no rest: x alone.
+
+  // As a product reads it: x + Σ rests, F32 [rests, tokens, hidden], which it leaves in `sum`, if
+  // there is one: then the stream is that from here on.
+  struct Reading {
+    TensorView x;
+    TensorView rests = {};
+    TensorView sum = {};
+  };
+  Reading read() {
+    Reading reading{.x = x_, .rests = rests_};
+    if (rests_.empty() || room_.other.empty()) return reading;
+    reading.sum = room_.other;
+    std::swap(x_, room_.other);
+    rests_ = {};
+    return reading;
+  }
+
+  // What products add to: x, and rests, which are added up with their own.
   const TensorView& x() const { return x_; }
-  const TensorView& rest() const { return rest_; }
-  // Where the next product may leave a part of its sum, not where the last one did; or empty.
-  const TensorView& free_place() const { return places_[rest_.data == places_[0].data ? 1 : 0]; }
-  // A product has added to both, and left its own rest, or none.
-  void replace_rest(const TensorView& rest) { rest_ = rest; }
+  const TensorView& rests() const { return rests_; }
+  // Where the next product may leave so many parts of its sum, not where the last one did; or
+  // empty.
+  TensorView free_places(std::int64_t rests) const {
+    if (!may_leave_ || room_.rests.empty() || rests == 0) return {};
+    const std::int64_t first =
+        !rests_.empty() && rests_.data == room_.rests.data ? rests_.rows() : 0;
+    return first + rests <= room_.rests.rows() ? slice_rows(room_.rests, first, rests)
+                                               : TensorView{};
+  }
+  // A product has added to all, and left its own rests, or none.
+  void replace_rests(const TensorView& rests) { rests_ = rests; }
 
  private:
   TensorView x_;
-  TensorView rest_;
-  std::array<TensorView, 2> places_;
+  TensorView rests_;
+  RestRoom room_;
+  bool may_leave_ = true;
 };
 
 }  // namespace bl

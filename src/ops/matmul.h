@@ -8,6 +8,9 @@
 
 namespace bl {
 
+// Parts of one sum that a product may leave beside it.
+inline constexpr std::int64_t kMostRests = 8;
+
 struct MatmulOutput {
   const PackedMatrix* weight = nullptr;
   TensorView out;   // F32 [tokens, weight.out()], rows may be strided (a slice of a fused buffer)
@@ -22,18 +25,27 @@ struct MatmulArgs {
   float multiplier = 1.0f;
   bool accumulate = false;
   const HalfInput* half_x = nullptr;  // what x means: the one output's weight is its reader
-  // Where OpTable::leaves_rest is set: a row as the sum of two, F32 as what they go with, or empty.
-  // x + x_rest is what is read; out + out_rest is what is added to, if anything is (of one output);
-  // and then out + rest_out is the result, whatever part of it lies where.
-  TensorView x_rest = {};
-  TensorView out_rest = {};
-  TensorView rest_out = {};
+  // Where OpTable::rests_left is set: rows as sums of several, F32 [rests, tokens, columns], each
+  // as what they go with, or empty. x + Σ x_rests is what is read; out + Σ out_rests is what is
+  // added to, if anything is (of one output); and then out + Σ rests_out is the result, whatever
+  // part of it lies where.
+  TensorView x_rests = {};
+  TensorView out_rests = {};
+  TensorView rests_out = {};
+  // Where x_rests are and this is given: x + Σ x_rests is left there, too.
+  TensorView x_sum = {};
   // x is normalised first; x and out of it are not read. Only where OpTable::matmul_normalises.
   const NormArgs* norm = nullptr;
   // The two outputs are its gate and up, and it is run on them: activation->out is the result, and
   // their own `out` views may hold anything afterwards. Only where OpTable::matmul_activates.
   const ActivateArgs* activation = nullptr;
 };
+
+// Number i of rests, [tokens, columns].
+inline TensorView rest_at(const TensorView& rests, std::int64_t i) {
+  BL_CHECK(rests.shape.rank() == 3);
+  return view_of(rests.row<float>(i), {rests.shape[1], rests.shape[2]});
+}
 
 // Mixture of experts. Routing is a value of its own (RouteArgs), so that the scheduler of experts
 // is free to sort tokens by expert.

@@ -38,10 +38,11 @@ struct OpTable {
   // and leave one only where this is set.
   std::int64_t (*half_input_width)(const ExecContext&, const PackedMatrix& reader,
                                    std::int64_t tokens) = nullptr;
-  // Whether a product of so many tokens that adds to its output is faster where it may leave a part
-  // of the sum beside it (MatmulArgs::rest_out). The row is the same only but for rounding.
-  bool (*leaves_rest)(const ExecContext&, const PackedMatrix& weight,
-                      std::int64_t tokens) = nullptr;
+  // How many parts of its sum a product of so many tokens that adds to its output would leave
+  // beside it (MatmulArgs::rests_out), since it is faster so: up to kMostRests. The row is the same
+  // only but for rounding.
+  std::int64_t (*rests_left)(const ExecContext&, const PackedMatrix& weight,
+                             std::int64_t tokens) = nullptr;
   bool matmul_normalises = false;  // MatmulArgs::norm may be given
   bool matmul_activates = false;   // MatmulArgs::activation may be given
 };

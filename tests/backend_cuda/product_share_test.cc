@@ -92,6 +92,72 @@ TEST(ShareStrips, Random) {
   }
 }
 
+std::vector<std::int32_t> sizes_of(const std::vector<std::int32_t>& begins) {
+  std::vector<std::int32_t> sizes;
+  for (std::size_t c = 0; c + 1 < begins.size(); ++c) sizes.push_back(begins[c + 1] - begins[c]);
+  return sizes;
+}
+
+TEST(ShareStrips, LateOnesGetFewerWhereThatHelps) {
+  const auto sizes = [](std::int32_t strips, int late) {
+    const StripCosts costs[] = {{strips, 10}};
+    return sizes_of(share_strips(costs, 132, {late, 10}));
+  };
+  // 5 or 6 strips each: the last 48 have 5.
+  const std::vector<std::int32_t> some = sizes(688, 48);
+  EXPECT_EQ(*std::max_element(some.begin(), some.end() - 48), 6);
+  EXPECT_EQ(*std::max_element(some.end() - 48, some.end()), 5);
+  // 6 or 7: there are 28 with 6, which is enough for 12, and not for 48.
+  const std::vector<std::int32_t> few = sizes(896, 12);
+  EXPECT_EQ(*std::max_element(few.begin(), few.end() - 12), 7);
+  EXPECT_EQ(*std::max_element(few.end() - 12, few.end()), 6);
+  EXPECT_EQ(sizes(896, 48), sizes(896, 0));
+  // No share is empty, nor is one there for nothing.
+  EXPECT_EQ(sizes(132, 48), std::vector<std::int32_t>(132, 1));
+  EXPECT_EQ(sizes(5, 48), std::vector<std::int32_t>(5, 1));
+  EXPECT_EQ(sizes(896, 132), sizes(896, 0));
+}
+
+// When the last share ends, of which `late` begin later.
+std::uint64_t end_of(const std::vector<StripCosts>& matrices,
+                     const std::vector<std::int32_t>& begins, const LateCtas& late) {
+  std::vector<std::uint64_t> costs;
+  for (const StripCosts& m : matrices) {
+    costs.insert(costs.end(), static_cast<std::size_t>(m.strips), m.cost);
+  }
+  std::uint64_t end = 0;
+  const int shares = static_cast<int>(begins.size()) - 1;
+  for (int c = 0; c < shares; ++c) {
+    const auto first = costs.begin() + begins[static_cast<std::size_t>(c)];
+    const auto last = costs.begin() + begins[static_cast<std::size_t>(c) + 1];
+    const std::uint64_t begin = c >= shares - late.count ? late.cost : 0;
+    end = std::max(end, std::accumulate(first, last, begin));
+  }
+  return end;
+}
+
+TEST(ShareStrips, LateOnesMakeNothingLater) {
+  std::mt19937 random(5);
+  int better = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::vector<StripCosts> matrices(1 + random() % 3);
+    for (StripCosts& m : matrices) {
+      m.strips = static_cast<std::int32_t>(1 + random() % 400);
+      m.cost = 1 + random() % 100;
+    }
+    const LateCtas late{static_cast<int>(random() % 60), random() % 200};
+    const std::vector<std::int32_t> plain = share_strips(matrices, 132);
+    const std::vector<std::int32_t> begins = share_strips(matrices, 132, late);
+    ASSERT_EQ(begins.size(), plain.size());
+    EXPECT_EQ(begins.front(), 0);
+    EXPECT_EQ(begins.back(), plain.back());
+    EXPECT_TRUE(std::is_sorted(begins.begin(), begins.end(), std::less_equal<>()));
+    EXPECT_LE(end_of(matrices, begins, late), end_of(matrices, plain, late));
+    better += end_of(matrices, begins, late) < end_of(matrices, plain, late) ? 1 : 0;
+  }
+  EXPECT_GT(better, 50);
+}
+
 // The cost of the longest of `ctas` shares.
 std::uint64_t longest_share(const std::vector<StripCosts>& matrices, int ctas) {
   std::vector<std::uint64_t> costs;

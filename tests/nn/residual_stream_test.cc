@@ -16,11 +16,12 @@ namespace {
 constexpr std::int64_t kStreamWidth = 64;
 constexpr std::int64_t kBetween = 160;
 
-// The reference backend's ops, and what some of its products leave: a quarter of their result.
+// The reference backend's ops, and what some of its products leave: a quarter of their result, of
+// several tokens two.
 struct LeavingOps : OpTable {
   const OpTable* plain = nullptr;
   bool leaves = true;
-  mutable int left = 0;   // rests
+  mutable int left = 0;   // times that rests were
   mutable int taken = 0;  // with a product's input or output
 };
 
@@ -28,8 +29,12 @@ const LeavingOps& ops_of(const ExecContext& ctx) {
   return *static_cast<const LeavingOps*>(ctx.ops);
 }
 
-void add_to(const TensorView& row, const TensorView& more) {
-  for (std::int64_t i = 0; i < row.columns(); ++i) row.as<float>()[i] += more.as<float>()[i];
+void add_to(const TensorView& rows, const TensorView& rests) {
+  const std::int64_t size = rows.shape.elements();
+  ASSERT_EQ(rests.shape.elements(), rests.rows() * size);
+  for (std::int64_t i = 0; i < rests.shape.elements(); ++i) {
+    rows.as<float>()[i % size] += rests.as<float>()[i];
+  }
 }
 
 void leaving_matmul(ExecContext& ctx, const MatmulArgs& args) {
@@ -37,31 +42,41 @@ void leaving_matmul(ExecContext& ctx, const MatmulArgs& args) {
   ArenaScope scope(*ctx.scratch);
   MatmulArgs plain = args;
   plain.x = ctx.scratch->take_f32(args.x.shape);
-  std::copy_n(args.x.as<float>(), args.x.columns(), plain.x.as<float>());
-  if (!args.x_rest.empty()) add_to(plain.x, args.x_rest);
-  if (!args.out_rest.empty()) add_to(args.outputs[0].out, args.out_rest);
-  ops.taken += (args.x_rest.empty() ? 0 : 1) + (args.out_rest.empty() ? 0 : 1);
+  const std::int64_t size = args.x.shape.elements();
+  std::copy_n(args.x.as<float>(), size, plain.x.as<float>());
+  if (!args.x_rests.empty()) add_to(plain.x, args.x_rests);
+  if (!args.x_sum.empty()) {
+    EXPECT_FALSE(args.x_rests.empty());
+    EXPECT_NE(args.x_sum.data, args.x.data) << "others may still read it";
+    std::copy_n(plain.x.as<float>(), size, args.x_sum.as<float>());
+  }
+  if (!args.out_rests.empty()) add_to(args.outputs[0].out, args.out_rests);
+  ops.taken += (args.x_rests.empty() ? 0 : 1) + (args.out_rests.empty() ? 0 : 1);
   if (args.norm != nullptr) {
     NormArgs norm = *args.norm;
     norm.x = norm.out = plain.x;
-    norm.x.shape = norm.out.shape = {1, 1, args.x.columns()};
+    norm.x.shape = norm.out.shape = {args.x.rows(), 1, args.x.columns()};
     ops.plain->norm(ctx, norm);
   }
   plain.norm = nullptr;
-  plain.x_rest = plain.out_rest = plain.rest_out = {};
+  plain.x_rests = plain.out_rests = plain.rests_out = plain.x_sum = {};
   ops.plain->matmul(ctx, plain);
-  if (args.rest_out.empty()) return;
-  EXPECT_NE(args.rest_out.data, args.out_rest.data) << "what is still read would be overwritten";
+  if (args.rests_out.empty()) return;
+  EXPECT_NE(args.rests_out.data, args.out_rests.data) << "what is still read would be overwritten";
   ++ops.left;
   const TensorView& out = args.outputs[0].out;
-  for (std::int64_t i = 0; i < out.columns(); ++i) {
-    args.rest_out.as<float>()[i] = 0.25f * out.as<float>()[i];
-    out.as<float>()[i] *= 0.75f;
+  const std::int64_t width = out.shape.elements();
+  for (std::int64_t i = 0; i < args.rests_out.shape.elements(); ++i) {
+    args.rests_out.as<float>()[i] = 0.25f * out.as<float>()[i % width];
+  }
+  for (std::int64_t i = 0; i < width; ++i) {
+    out.as<float>()[i] *= 1.0f - 0.25f * static_cast<float>(args.rests_out.rows());
   }
 }
 
-bool leaves_rest(const ExecContext& ctx, const PackedMatrix& weight, std::int64_t tokens) {
-  return ops_of(ctx).leaves && tokens == 1 && weight.in() == kBetween;
+std::int64_t rests_left(const ExecContext& ctx, const PackedMatrix& weight, std::int64_t tokens) {
+  if (!ops_of(ctx).leaves || weight.in() != kBetween) return 0;
+  return tokens == 1 ? 1 : 2;
 }
 
 class Stream : public testing::Test {
@@ -70,7 +85,7 @@ class Stream : public testing::Test {
     static_cast<OpTable&>(ops_) = device_.ops();
     ops_.plain = &device_.ops();
     ops_.matmul = leaving_matmul;
-    ops_.leaves_rest = leaves_rest;
+    ops_.rests_left = rests_left;
     ops_.matmul_normalises = true;
     ctx_ = device_.context();
     ctx_.ops = &ops_;
@@ -105,23 +120,28 @@ class Stream : public testing::Test {
   }
 
   // The stream behind these blocks.
-  std::vector<float> run(const std::vector<Block>& blocks, bool leaves) {
+  std::vector<float> run(const std::vector<Block>& blocks, bool leaves, std::int64_t tokens) {
     ops_.leaves = leaves;
     ops_.left = ops_.taken = 0;
     ArenaScope scope(*ctx_.scratch);
     Random random(4);
-    ResidualStream stream(device_.put(random.normal(kStreamWidth), {1, kStreamWidth}));
-    stream.allow_rests(ctx_);
+    const TensorView x = device_.put(random.normal(tokens * kStreamWidth), {tokens, kStreamWidth});
+    ResidualStream stream(x, RestRoom::take(ctx_, tokens, kStreamWidth));
     for (const Block& one : blocks) one.forward(ctx_, {}, stream);
     return device_.get(stream.whole(ctx_));
   }
 
-  void expect_same(const std::vector<Block>& blocks, int left, int taken) {
-    const std::vector<float> expected = run(blocks, false);
+  // How often rests are left, and how often they are taken.
+  struct Times {
+    int left = 0;
+    int taken = 0;
+  };
+  void expect_same(const std::vector<Block>& blocks, std::int64_t tokens, const Times& times) {
+    const std::vector<float> expected = run(blocks, false, tokens);
     EXPECT_EQ(ops_.left, 0);
-    EXPECT_LE(worst_difference(run(blocks, true), expected), 1e-5);
-    EXPECT_EQ(ops_.left, left);
-    EXPECT_EQ(ops_.taken, taken);
+    EXPECT_LE(worst_difference(run(blocks, true, tokens), expected), 1e-5);
+    EXPECT_EQ(ops_.left, times.left);
+    EXPECT_EQ(ops_.taken, times.taken);
   }
 
   Device device_{"ref"};
@@ -141,7 +161,9 @@ TEST_F(Stream, RestsGoFromBlockToBlock) {
   std::vector<Block> blocks;
   for (int i = 0; i < 4; ++i) blocks.push_back(block(normed(), i == 2));
   // Each but the first reads one with gate and up, and adds to it.
-  expect_same(blocks, 4, 6);
+  expect_same(blocks, 1, {4, 6});
+  // Of several tokens gate and up leave the whole stream behind.
+  expect_same(blocks, 3, {4, 3});
 }
 
 TEST_F(Stream, WhoAsksForAllOfItGetsAll) {
@@ -164,26 +186,34 @@ TEST_F(Stream, WhoAsksForAllOfItGetsAll) {
   // Of the second block (2), the fifth (1), and those behind it: the sixth (1: the fifth's rest,
   // which it adds up with its own), the seventh (1: a bias makes its product one of its own), the
   // last (2).
-  expect_same(blocks, 6, 8);
+  expect_same(blocks, 1, {6, 8});
+  // Of several tokens those of the first block, the fourth and the sixth, by gate and up behind
+  // them.
+  expect_same(blocks, 5, {6, 3});
 }
 
 TEST_F(Stream, NothingIsLeftBesideAdapters) {
   std::vector<Block> blocks;
   for (int i = 0; i < 2; ++i) blocks.push_back(block(normed()));
-  StepAdapters adapters;
-  adapters.append(nullptr, 1);
-  ctx_.adapters = &adapters;
-  expect_same(blocks, 0, 0);
+  for (const std::int64_t tokens : {1, 2}) {
+    StepAdapters adapters;
+    adapters.append(nullptr, tokens);
+    ctx_.adapters = &adapters;
+    expect_same(blocks, tokens, {0, 0});
+  }
 }
 
 TEST_F(Stream, NoneWhereNoneAreAllowed) {
   const std::vector<float> values = random_.normal(kStreamWidth);
+  ArenaScope scope(*ctx_.scratch);
   ResidualStream stream(device_.put(values, {1, kStreamWidth}));
   const Block one = block(normed());
   one.forward(ctx_, {}, stream);
-  stream.allow_rests(ctx_);
-  stream.forbid_rests();
-  one.forward(ctx_, {}, stream);
+  ResidualStream forbidden(stream.x(), RestRoom::take(ctx_, 1, kStreamWidth));
+  forbidden.forbid_rests();
+  one.forward(ctx_, {}, forbidden);
+  // Many tokens have no room for them.
+  EXPECT_TRUE(RestRoom::take(ctx_, RestRoom::kMostTokens + 1, kStreamWidth).rests.empty());
   EXPECT_EQ(ops_.left, 0);
 }
 

@@ -49,9 +49,6 @@ CudaBackend::CudaBackend(int device)
   constants_ = memory_.take(sizeof kConstants);
   BL_CUDA_CHECK(
       cudaMemcpy(constants_.get(), kConstants, sizeof kConstants, cudaMemcpyHostToDevice));
-  constexpr std::size_t kCounterBytes = cuda::kMaxHeldCtas * sizeof(std::int32_t);
-  counters_ = memory_.take(kCounterBytes);
-  BL_CUDA_CHECK(cudaMemset(counters_.get(), 0, kCounterBytes));
   const auto complete = [&](cuda::CudaOps ops) {
     ops.backend = this;
     ops.stream = stream_;

@@ -74,8 +74,6 @@ class CudaBackend final : public CudaSizes {
   const float* constant(bool one) const {
     return reinterpret_cast<const float*>(constants_.get()) + (one ? 1 : 0);
   }
-  // kMaxHeldCtas zeros in device memory: who counts with one leaves it at zero.
-  std::int32_t* counters() const { return reinterpret_cast<std::int32_t*>(counters_.get()); }
 
  private:
   int multiprocessors() const override { return facts_.multiprocessors; }
@@ -89,7 +87,6 @@ class CudaBackend final : public CudaSizes {
   int lane_ = 0;  // of the last step
   cuda::CudaOps ops_;
   std::shared_ptr<std::byte> constants_;
-  std::shared_ptr<std::byte> counters_;
   std::unique_ptr<cuda::BlasLt> blas_;
   std::unique_ptr<cuda::Packer> packer_;
   std::unique_ptr<cuda::PinnedStaging> staging_;

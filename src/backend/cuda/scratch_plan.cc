@@ -33,8 +33,9 @@ std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
   std::size_t bytes = kMaxMatrices * (halves(packed_tokens * slots) +
                                       floats(packed_tokens * (slots / kUnitSlots))) +
                       floats(packed_tokens);
-  // Partial sums.
-  bytes += floats(kMostPartialStrips * kHeldStripSums);
+  // Results of parts.
+  const std::int64_t few = std::min(shape.tokens, kMostPackedTokens);
+  bytes += floats(kMostPartStrips * kStripColumns * few);
   if (shape.tokens >= kFewestExpandedTokens) {
     const std::int64_t strips = (shape.max_out + kStripColumns - 1) / kStripColumns;
     const std::int64_t strip_bytes = slots * kStripColumns * 2;
@@ -48,8 +49,8 @@ std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
   // A norm that could not be left to the products, and the largest value of each row.
   const std::int64_t normalised = shape.hidden > 0 ? shape.hidden : shape.max_in;
   bytes += floats(shape.tokens * normalised) + floats(shape.tokens);
-  // A row and its rest in one.
-  return bytes + floats(shape.max_in) + 4096;
+  // Rows and their rests in one.
+  return bytes + floats(few * shape.max_in) + 4096;
 }
 
 std::size_t experts_bytes(const Backend::ScratchShape& shape) {

@@ -14,11 +14,8 @@ inline constexpr std::int64_t kMostPackedTokens = 64;
 inline constexpr std::int64_t kFewestExpandedTokens = 33;
 // Rows that prepared activations of a few tokens have room for.
 constexpr std::int64_t prepared_rows(std::int64_t tokens) { return (tokens + 31) / 32 * 32; }
-// Sums of a strip for sixteen tokens, and strips times parts, where several CTAs have parts of the
-// slots of the same strips (held_product.h).
-inline constexpr std::int64_t kHeldStripSums = 256;
-inline constexpr std::int64_t kMostPartialStrips = 4096;
-inline constexpr std::int64_t kMaxHeldCtas = 1024;
+// Strips times parts, where a product has results of parts of the slots (held_product.h).
+inline constexpr std::int64_t kMostPartStrips = 4096;
 // Expanded weights held at a time.
 inline constexpr std::int64_t kExpandedBytes = 128 << 20;
 // Matrices of one launch of products: q, k, v and a gate.

@@ -1,4 +1,4 @@
-// Rows as the sum of two: what products of one token leave beside their output, and read.
+// Rows as sums of several: what products of a few tokens leave beside their output, and read.
 
 #include <gtest/gtest.h>
 
@@ -17,27 +17,43 @@ class CudaRests : public OnCudaDevice {
     WeightMatrix matrix;
     bool leaves = false;  // is expected to
     std::int64_t tokens = 1;
+    bool biased = true;
   };
 
   TensorView random_rows(std::int64_t tokens, std::int64_t width) {
     return device_->put(random_.normal(tokens * width), {tokens, width});
   }
+  TensorView random_rests(std::int64_t rests, std::int64_t tokens, std::int64_t width) {
+    return device_->put(random_.normal(rests * tokens * width), {rests, tokens, width});
+  }
 
   // The result of out += 0.5 · norm(x) · W + bias with rests where the mask says so (1: x, 2: out,
-  // 4: one is left), and the same in double.
+  // 4: one is left, 8: the sum of x and its rests is, too; 16: rows of x are not at whole float4s),
+  // and the same in double.
   void expect_right(const Case& c, unsigned mask, bool normalise) {
     const std::int64_t in = in_features(c.matrix);
     const std::int64_t width = out_features(c.matrix);
     const auto packed = device_->backend().pack(c.matrix, {});
     const OpTable& ops = device_->ops();
-    ASSERT_NE(ops.leaves_rest, nullptr);
-    ASSERT_EQ(ops.leaves_rest(device_->context(), *packed, c.tokens), c.leaves);
-    const TensorView x = random_rows(c.tokens, in);
+    ASSERT_NE(ops.rests_left, nullptr);
+    const std::int64_t leaves = ops.rests_left(device_->context(), *packed, c.tokens);
+    ASSERT_EQ(leaves > 0, c.leaves);
+    ASSERT_LE(leaves, kMostRests);
+    const std::int64_t rests = c.tokens == 1 ? 1 : kMostRests;
+    // Rows that are not at multiples of 16 bytes.
+    const int padding = (mask & 16u) != 0 ? 1 : 0;
+    const TensorView x =
+        device_->put_strided(random_.normal(c.tokens * in), {c.tokens, in}, padding);
     const TensorView out = random_rows(c.tokens, width);
-    const TensorView bias = random_rows(1, width);
-    const TensorView x_rest = (mask & 1u) != 0 ? random_rows(c.tokens, in) : TensorView{};
-    const TensorView out_rest = (mask & 2u) != 0 ? random_rows(c.tokens, width) : TensorView{};
-    const TensorView left = (mask & 4u) != 0 ? random_rows(c.tokens, width) : TensorView{};
+    const TensorView bias = c.biased ? random_rows(1, width)
+                                     : device_->put(std::vector<float>(width, 0.0f), {1, width});
+    const TensorView x_sum = (mask & 9u) == 9 ? random_rows(c.tokens, in) : TensorView{};
+    const TensorView x_rest = (mask & 1u) != 0 ? random_rests(rests, c.tokens, in) : TensorView{};
+    const TensorView out_rest =
+        (mask & 2u) != 0 ? random_rests(rests, c.tokens, width) : TensorView{};
+    const TensorView left = (mask & 4u) != 0
+                                ? random_rests(std::max<std::int64_t>(leaves, 1), c.tokens, width)
+                                : TensorView{};
     const TensorView weight = random_rows(1, in);
     const NormArgs norm{.x = {},
                         .out = {},
@@ -48,22 +64,30 @@ class CudaRests : public OnCudaDevice {
     const std::vector<double> expected =
         sums(c, {sum_of(x, x_rest), sum_of(out, out_rest), device_->get(bias),
                  normalise ? device_->get(weight) : std::vector<float>{}});
-    const MatmulOutput output{packed.get(), out, view_of(bias.as<float>(), {width})};
+    const std::vector<float> whole_x = sum_of(x, x_rest);
+    const MatmulOutput output{packed.get(), out,
+                              c.biased ? view_of(bias.as<float>(), {width}) : TensorView{}};
     ops.matmul(device_->context(), {.x = x,
                                     .outputs = {&output, 1},
                                     .multiplier = 0.5f,
                                     .accumulate = true,
-                                    .x_rest = x_rest,
-                                    .out_rest = out_rest,
-                                    .rest_out = left,
+                                    .x_rests = x_rest,
+                                    .out_rests = out_rest,
+                                    .rests_out = left,
+                                    .x_sum = x_sum,
                                     .norm = normalise ? &norm : nullptr});
+    if (!x_sum.empty()) {
+      EXPECT_LE(worst_difference(device_->get(x_sum), whole_x), 1e-5) << "rests " << mask;
+    }
     const std::vector<float> actual = sum_of(out, left);
     double most = 1.0;
     for (const double value : expected) most = std::max(most, std::abs(value));
     for (std::size_t i = 0; i < expected.size(); ++i) {
       ASSERT_NEAR(actual[i], expected[i], 2e-3 * most) << "rests " << mask << ", column " << i;
     }
-    if (c.leaves && !left.empty()) {
+    // Where something else has to be added up, one token alone leaves rests all the same.
+    const bool stay = c.tokens == 1 || (!c.biased && (mask & 2u) == 0 && (normalise || mask == 4));
+    if (c.leaves && !left.empty() && stay) {
       const std::vector<float> rest = device_->get(left);
       const auto is_zero = [](float value) { return value == 0.0f; };
       EXPECT_FALSE(std::all_of(rest.begin(), rest.end(), is_zero)) << "nothing was left";
@@ -75,6 +99,7 @@ class CudaRests : public OnCudaDevice {
       expect_right(c, mask, false);
       expect_right(c, mask, true);
     }
+    expect_right(c, 9, true);
   }
 
   Random random_{61};
@@ -89,7 +114,7 @@ class CudaRests : public OnCudaDevice {
     std::vector<float> sum = device_->get(rows);
     if (rest.empty()) return sum;
     const std::vector<float> more = device_->get(rest);
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
+    for (std::size_t i = 0; i < more.size(); ++i) sum[i % sum.size()] += more[i];
     return sum;
   }
 
@@ -145,8 +170,32 @@ TEST_F(CudaRests, OtherProductsTakeThem) {
   expect_right({random_gptq({4, 448, 136, 64, true, GptqZeros::kBytes}, engine_)});
   expect_right({random_dense({DType::kF16, 320, 96}, engine_)});
   expect_right({random_dense({DType::kBF16, 5120, 64}, engine_)});
-  // Several tokens.
-  expect_right({random_exl2(std::vector<GroupShape>(42, {4, 128}), 64, engine_), false, 3});
+  // Several tokens: activations in shared memory, and two in whole numbers.
+  expect_right({random_exl2(std::vector<GroupShape>(42, {4, 128}), 64, engine_), false, 16});
+  expect_right({random_exl2(std::vector<GroupShape>(20, {4, 128}), 64, engine_), false, 2});
+}
+
+// By the kernel that holds activations in registers (from compute capability 9.0 on).
+TEST_F(CudaRests, SeveralTokensLeaveOneForEachPart) {
+  const auto expect = [&](Case c) {
+    for (c.biased = true;; c.biased = false) {
+      for (const unsigned mask : {4u, 5u, 7u, 13u, 29u}) expect_right(c, mask, true);
+      expect_right(c, 4, false);
+      expect_right(c, 9, false);
+      if (!c.biased) break;
+    }
+  };
+  std::vector<GroupShape> groups{{5, 96}, {4, 32}};
+  groups.insert(groups.end(), 31, GroupShape{4, 128});
+  groups.insert(groups.end(), 20, GroupShape{3, 64});
+  for (const std::int64_t tokens : {3, 16, 19}) {
+    expect({random_exl2(groups, 2568, engine_), true, tokens});
+  }
+  expect({random_gptq({4, 8192, 2048, 128, false, GptqZeros::kConstant}, engine_), true, 11});
+  // In one part: nothing to be left, and rests are taken.
+  expect({random_exl2(std::vector<GroupShape>(30, {4, 128}), 4096, engine_), false, 16});
+  // As many as there may be.
+  expect({random_exl2(std::vector<GroupShape>(180, {4, 128}), 640, engine_), true, 16});
 }
 
 }  // namespace

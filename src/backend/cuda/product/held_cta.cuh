@@ -2,7 +2,6 @@
 // A CTA of held_product(): a few strips of all matrices, in rounds; its warps' parts of them
 // (held_warp.cuh) meet where they are added up.
 
-#include "backend/cuda/device/arrival.cuh"
 #include "backend/cuda/device/bulk_copy.cuh"
 #include "backend/cuda/product/held_product.h"
 #include "backend/cuda/product/held_warp.cuh"
@@ -15,7 +14,6 @@ namespace bl::cuda {
 inline constexpr int kHeldThreads = kHeldWarps * 32;
 inline constexpr int kMaxShareStrips = 128;  // strips of a CTA
 inline constexpr int kMaxSlots = 8;
-inline constexpr int kMostParts = 8;  // of the slots of a matrix
 inline constexpr int kFewestSlots = 2;
 // Strips of the gate that wait for those of up.
 inline constexpr int kGates = 8;
@@ -23,7 +21,6 @@ inline constexpr int kGates = 8;
 // Sums of a strip.
 template <int Tiles>
 constexpr int kStripSums = kStripColumns* kTokenTile* Tiles;
-static_assert(kStripSums<2> == kHeldStripSums);
 
 struct HeldLaunch {
   ProductArgs args;
@@ -47,7 +44,9 @@ struct alignas(128) HeldShared {
   std::uint16_t left_places[kMaxShareStrips / 2 * kStripColumns];
   float largest[kHeldThreads];
   int notes[kMaxProductTokens];
-  int share_strips;  // of a matrix; of gate and up one's
+  // Where results of the launch's first token are: those of a part are rows of their own. Not in a
+  // register, of which the loop of rounds has none to spare.
+  int first_row;
   ShareStrip strips[kMaxShareStrips];
   StripPlace places[kMaxShareStrips];
   HeldQuad quads[kMaxMatrices][kHeldWarps][kWarpQuads];
@@ -159,7 +158,7 @@ class HeldCta {
     if (i < kMaxProductTokens) shared_.notes[i] = 0;
     if (args.leaves.fragments != nullptr) ask_for_places(begin, end - begin);
     if (i == 0) {
-      shared_.share_strips = end - begin;
+      shared_.first_row = static_cast<int>(args.first_token) + part_ * launch_.work.part_rows;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         barrier_init(shared_.filled + half, kHeldThreads);
@@ -183,7 +182,6 @@ class HeldCta {
       if (i >= 0 && i < rounds_) keep(i, warp.totals);
       if (i > 0) finish(i - 1);
     }
-    if (launch_.work.parts > 1) add_parts_up();
     if (launch_.args.leaves.fragments != nullptr) note_largest();
   }
 
@@ -386,16 +384,7 @@ class HeldCta {
     for (int w = 0; w < kHeldWarps; ++w) sum += shared_.parts[half][w][e];
     barrier_arrive(shared_.empty + half);
     if (Strips > 1 && e >= kStripSums<Tiles> && !own.both()) return;
-    if (launch_.work.parts > 1) {
-      partial(part_, own.strip())[e] = sum;
-    } else {
-      store(own, e, sum);
-    }
-  }
-
-  __device__ __forceinline__ float* partial(int part, int strip) const {
-    const int strips = launch_.args.matrices[0].view.strips;
-    return launch_.work.partials + (part * strips + strip) * kStripSums<Tiles>;
+    store(own, e, sum);
   }
 
   // Of sum e of the strips from `strip` on.
@@ -404,14 +393,12 @@ class HeldCta {
     return {matrix, e / 128 % Tiles * kTokenTile + lane % 4 * 2 + e % 2,
             (strip + e / kStripSums<Tiles>)*kStripColumns + e / 2 % 2 * 8 + lane / 4};
   }
-  __device__ __forceinline__ float result(const ResultPlace& at, float sum) const {
-    return sum * shared_.token_scales[at.token] * launch_.args.multiplier;
-  }
   __device__ __forceinline__ void store(const ShareStrip& own, int e, float sum) {
     const ResultPlace at = place_of(own.matrix(), own.strip(), e);
     if (at.token >= launch_.args.tokens) return;
     const float value = store_result(
-        at, launch_.args, (&shared_.gates[0][0])[own.gate() * kSums + e], result(at, sum));
+        at, launch_.args, shared_.first_row, (&shared_.gates[0][0])[own.gate() * kSums + e],
+        sum * shared_.token_scales[at.token] * launch_.args.multiplier);
     if (launch_.args.leaves.fragments != nullptr && own.matrix() == 1) leave(at, value);
   }
   // Of the columns of the share's strips, two a thread; they come with the first codes.
@@ -448,59 +435,6 @@ class HeldCta {
     const int i = static_cast<int>(threadIdx.x);
     if (i >= args.tokens) return;
     atomicMax(reinterpret_cast<int*>(args.leaves.notes) + args.first_token + i, notes[i]);
-  }
-  // The last of the CTAs with the same strips to come here adds all parts up, in their order.
-  // Nobody waits, so that it does not matter which CTAs are on the card at once.
-  __device__ __forceinline__ void add_parts_up() {
-    __syncthreads();
-    const bool last =
-        threadIdx.x == 0 && arrives_last_of(launch_.work.parts, launch_.work.done + share_);
-    if (__syncthreads_or(static_cast<int>(last)) == 0) return;
-    constexpr int kAtOnce = 4;  // whose loads are under way together
-#pragma unroll 1
-    for (int k = static_cast<int>(threadIdx.x); k < shared_.share_strips * kStripSums<Tiles>;
-         k += kAtOnce * kHeldThreads) {
-      add_parts_from<kAtOnce>(k);
-    }
-  }
-  // Sums k, k + kHeldThreads … of the share, of all parts, to the only matrix, which is not gated.
-  // Strips of a share follow one another: so do their sums.
-  template <int kCount>
-  __device__ __forceinline__ void add_parts_from(int k) {
-    const ProductArgs& args = launch_.args;
-    const ProductMatrix& m = args.matrices[0];
-    const int stride = m.view.strips * kStripSums<Tiles>;
-    const int first = shared_.strips[0].strip();
-    const float* from = partial(0, first) + k;
-    float parts[kCount][kMostParts];
-    float earlier[kCount];
-    ResultPlace at[kCount];
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int e = k + i * kHeldThreads;
-      at[i] = place_of(0, first, e);
-      if (e >= shared_.share_strips * kStripSums<Tiles> || at[i].column >= m.view.out) {
-        at[i].token = kMaxProductTokens;
-      }
-      const bool there = at[i].token < args.tokens;
-#pragma unroll
-      for (int part = 0; part < kMostParts; ++part) {
-        const bool wanted = there && part < launch_.work.parts;
-        parts[i][part] = wanted ? __ldcg(from + i * kHeldThreads + part * stride) : 0.0f;
-      }
-      earlier[i] = there ? earlier_result(at[i], args) : 0.0f;
-    }
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      if (at[i].token >= args.tokens) continue;
-      float sum = 0.0f;
-#pragma unroll
-      for (int part = 0; part < kMostParts; ++part) sum += parts[i][part];
-      float value = result(at[i], sum);
-      if (m.bias != nullptr) value += m.bias[at[i].column];
-      *(m.out + (args.first_token + at[i].token) * m.out_stride + at[i].column) =
-          args.accumulate ? earlier[i] + value : value;
-    }
   }
 
   const HeldLaunch& launch_;

@@ -96,16 +96,15 @@ bool is_small_work(const ProductArgs& args, int ctas) {
 }
 
 HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
-                        std::span<const CodeWeights* const> weights) {
+                        std::span<const CodeWeights* const> weights, int late) {
   const DeviceFacts& facts = backend.facts();
   if (!facts.dependent_launch()) return {};
   const int ctas = facts.multiprocessors;
-  // Sums of parts are those of one matrix.
+  // Results of parts are those of one matrix.
   const int most_parts =
-      weights.size() == 1
-          ? std::clamp(static_cast<int>(kMostPartialStrips) / weights[0]->view.strips, 1,
-                       kMostParts)
-          : 1;
+      weights.size() == 1 ? std::clamp(static_cast<int>(kMostPartStrips) / weights[0]->view.strips,
+                                       1, static_cast<int>(kMostRests))
+                          : 1;
   HeldLaunch launch_args;
   launch_args.args = args;
   HeldWork& work = launch_args.work;
@@ -121,8 +120,8 @@ HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
       work.code_bytes[w] = std::max(work.code_bytes[w], held.code_bytes[w]);
     }
   }
-  const StripShares shares =
-      backend.product_plans().find(weights, args.gated, ctas / work.parts, false);
+  const StripShares shares = backend.product_plans().find(
+      weights, {ctas / work.parts, args.gated, false, work.parts == 1 ? late : 0});
   work.shares = {ShareBegins(shares), shares.ctas};
   int longest = 0;  // a pair is one strip
   for (std::size_t i = 0; i + 1 < shares.host_begins.size(); ++i) {
@@ -138,10 +137,11 @@ HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
 void held_product(ExecContext& ctx, const ProductArgs& args, const HeldWork& work) {
   BL_CHECK(args.tokens > 0 && args.tokens <= kMaxProductTokens);
   check_product(args);
+  BL_CHECK(work.parts == 1 ||
+           (args.count == 1 && !args.accumulate && args.matrices[0].bias == nullptr));
   HeldLaunch launch_args;
   launch_args.args = args;
   launch_args.work = work;
-  launch_args.work.done = cuda_ops_of(ctx).backend->counters();
   if (args.tokens > kTokenTile) {
     start<2, 1>(ctx, launch_args);
   } else if (work.pairs) {

@@ -2,8 +2,9 @@
 // Products of 2 to 16 tokens with packed codes: every warp of a CTA holds the activations of its
 // slots in registers, for all strips of the CTA, and brings the codes of these slots itself. So
 // activations are read once, shared memory is left to codes, and warps meet only where their sums
-// are added up. Where a few CTAs have parts of the same strips, the last one to end adds them up:
-// no CTA waits for another. Cards of compute capability 9 and later.
+// are added up. Where slots are cut in parts, each for CTAs of its own, each part has results of
+// its own, which whoever reads them adds up: no CTA waits for another. Cards of compute capability
+// 9 and later.
 
 #include <array>
 #include <cstdint>
@@ -28,18 +29,18 @@ struct HeldWork : HeldCut {                  // what holds for all matrices
   const HeldQuad* quads[kMaxMatrices] = {};  // device, of HeldPlan
   HeldStrips shares;
   bool pairs = false;  // two strips at a time
-  // Where several CTAs have parts of the same strips.
-  float* partials = nullptr;     // [parts][strips][kHeldStripSums]
-  std::int32_t* done = nullptr;  // [shares.ctas], zeros before a launch and behind it
+  int part_rows = 0;   // of the output, from a part's results to the next one's
 
   bool exists() const { return parts > 0; }
 };
-// Without the memory of partial sums. `args`: as product() gets them.
+// `args`: as product() gets them; `late`: see ShareWish.
 HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
-                        std::span<const CodeWeights* const> weights);
+                        std::span<const CodeWeights* const> weights, int late);
 // See is_small_share(): LaunchPlan chooses for such launches by themselves.
 bool is_small_work(const ProductArgs& args, int ctas);
 
+// Of several parts: the one output is [parts, work.part_rows], and nothing but the product itself
+// goes into it.
 void held_product(ExecContext& ctx, const ProductArgs& args, const HeldWork& work);
 
 }  // namespace bl::cuda

@@ -6,6 +6,7 @@
 #include "backend/cuda/product/dense_product.h"
 #include "backend/cuda/product/many_rows.h"
 #include "backend/cuda/product/packed_product.h"
+#include "backend/cuda/product/part_sums.h"
 #include "backend/cuda/scratch_plan.h"
 #include "backend/cuda/weights/cuda_matrix.h"
 #include "base/check.h"
@@ -107,21 +108,20 @@ void clear(const ExecContext& ctx, const TensorView& rows) {
 void matmul_of_wholes(ExecContext& ctx, const MatmulArgs& args) {
   ArenaScope scope(*ctx.scratch);
   MatmulArgs whole = args;
-  if (!args.x_rest.empty()) {
-    whole.x = ctx.scratch->take_f32(args.x.shape);
-    clear(ctx, whole.x);
-    add(ctx, {.x = whole.x, .y = args.x});
-    add(ctx, {.x = whole.x, .y = args.x_rest});
-    whole.x_rest = {};
+  if (!args.x_rests.empty()) {
+    whole.x = args.x_sum.empty() ? ctx.scratch->take_f32(args.x.shape) : args.x_sum;
+    add_parts(ctx, {.to = whole.x, .from = args.x, .parts = args.x_rests});
+    whole.x_rests = whole.x_sum = {};
   }
-  if (!args.out_rest.empty()) {
+  if (!args.out_rests.empty()) {
     BL_CHECK(args.accumulate && args.outputs.size() == 1);
-    add(ctx, {.x = args.outputs[0].out, .y = args.out_rest});
-    whole.out_rest = {};
+    const TensorView& out = args.outputs[0].out;
+    add_parts(ctx, {.to = out, .from = out, .parts = args.out_rests});
+    whole.out_rests = {};
   }
-  whole.rest_out = {};
+  whole.rests_out = {};
   matmul(ctx, whole);
-  if (!args.rest_out.empty()) clear(ctx, args.rest_out);
+  if (!args.rests_out.empty()) clear(ctx, args.rests_out);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "backend/cuda/product/held_product.h"
 #include "backend/cuda/product/left_input.h"
 #include "backend/cuda/product/many_rows.h"
+#include "backend/cuda/product/part_sums.h"
 #include "backend/cuda/product/product.h"
 #include "backend/cuda/product/warpgroup_product.h"
 #include "backend/cuda/scratch_plan.h"
@@ -67,8 +68,10 @@ class Preparation {
     args_.zero_count = count;
   }
 
-  const float* run(const TensorView& x, const InputNorm& norm) {
-    args_.x = x;
+  const float* run(const MatmulArgs& args, const InputNorm& norm) {
+    args_.x = args.x;
+    args_.rests = args.x_rests;
+    args_.x_sum = args.x_sum;
     args_.token_scales = ctx_.scratch->take_f32({tokens_}).as<float>();
     args_.norm = norm;
     prepare(ctx_, args_);
@@ -124,18 +127,19 @@ struct PackedProduct {
   ProductArgs args;
   std::array<const CodeWeights*, kMaxMatrices> weights{};
   std::array<std::span<const Piece>, kMaxMatrices> pieces{};  // of a strip of each matrix
-  bool parts = false;  // the matrices are parts of the slots of the first of `weights`
+  bool parts = false;    // the matrices are parts of the slots of the first of `weights`
+  TensorView rests_out;  // of several tokens: where results of parts of the slots may stay
 
-  StripShares shares(CudaBackend& backend, bool spare) const {
+  StripShares shares(CudaBackend& backend, bool spare, int late = 0) const {
     const int ctas = backend.facts().multiprocessors;
     if (parts) return backend.product_plans().find_parts(*weights[0], ctas);
     return backend.product_plans().find({weights.data(), static_cast<std::size_t>(args.count)},
-                                        args.gated, ctas, spare);
+                                        {ctas, args.gated, spare, late});
   }
 };
 
 // The only matrix becomes its two parts; the second one's results are a rest.
-void cut_in_parts(PackedProduct& product, const TensorView& rest_out) {
+void cut_in_parts(PackedProduct& product, const TensorView& rests_out) {
   const CodeWeights& weights = *product.weights[0];
   BL_CHECK(product.args.count == 1 && weights.parts.size() == 2);
   const ProductMatrix whole = product.args.matrices[0];
@@ -147,7 +151,7 @@ void cut_in_parts(PackedProduct& product, const TensorView& rest_out) {
     product.pieces[i] = weights.plan.parts[i].pieces;
   }
   ProductMatrix& second = product.args.matrices[1];
-  second.out = rest_out.as<float>();
+  second.out = rests_out.as<float>();
   second.bias = nullptr;
   second.rest = nullptr;
   second.fresh = true;
@@ -175,9 +179,13 @@ PackedProduct packed_product(const ExecContext& ctx, const MatmulArgs& args,
   product.args.gated = args.activation != nullptr;
   if (product.args.gated) product.args.activation = activation_parameters(*args.activation);
   product.args.tokens = static_cast<int>(std::min<std::int64_t>(kMaxProductTokens, tokens));
-  product.args.x_rest = args.x_rest.as<const float>();
-  product.args.matrices[0].rest = args.out_rest.as<const float>();
-  if (!args.rest_out.empty()) cut_in_parts(product, args.rest_out);
+  if (tokens > 1) {
+    product.rests_out = args.rests_out;
+    return product;
+  }
+  product.args.x_rest = args.x_rests.as<const float>();
+  product.args.matrices[0].rest = args.out_rests.as<const float>();
+  if (!args.rests_out.empty()) cut_in_parts(product, args.rests_out);
   return product;
 }
 
@@ -185,10 +193,13 @@ PackedProduct packed_product(const ExecContext& ctx, const MatmulArgs& args,
 struct Way {
   bool warpgroups = false;
   int at_once = 0;  // tokens of a launch
+  int late = 0;     // CTAs of the ring, see ShareWish
   HeldWork held;    // if it exists
 };
 
-Way way_of(const ExecContext& ctx, const PackedProduct& packed, std::int64_t tokens) {
+// `prepares`: by a launch of prepare() before.
+Way way_of(const ExecContext& ctx, const PackedProduct& packed, std::int64_t tokens,
+           bool prepares) {
   CudaBackend& backend = *cuda_ops_of(ctx).backend;
   const LaunchPlan& plan = backend.launch_plan();
   const int warpgroup_tokens = most_warpgroup_tokens(backend.facts());
@@ -199,18 +210,29 @@ Way way_of(const ExecContext& ctx, const PackedProduct& packed, std::int64_t tok
   const std::int64_t ring_from = small ? plan.small_ring_from : plan.ring_from;
   if (!way.warpgroups && tokens > 1 && tokens < ring_from && !ctx.deterministic) {
     const auto count = static_cast<std::size_t>(packed.args.count);
-    way.held = plan_held_work(backend, packed.args, {packed.weights.data(), count});
+    const int late = prepares && tokens <= way.at_once ? prepare_ctas(tokens, false) : 0;
+    way.held = plan_held_work(backend, packed.args, {packed.weights.data(), count}, late);
+  }
+  if (prepares && tokens <= way.at_once && !way.warpgroups && !way.held.exists()) {
+    way.late = prepare_ctas(tokens, true);
   }
   return way;
+}
+
+// The same of a matrix alone.
+Way way_of_one(const ExecContext& ctx, const PackedMatrix& weight, std::int64_t tokens) {
+  const MatmulOutput output{&weight, {}, {}};
+  const MatmulOutput* const outputs[] = {&output};
+  return way_of(ctx, packed_product(ctx, {}, outputs, tokens), tokens, false);
 }
 
 bool makes_own(const ExecContext& ctx, std::int64_t tokens) {
   return !ctx.deterministic && tokens < cuda_ops_of(ctx).backend->launch_plan().prepared_from;
 }
 
-void multiply(ExecContext& ctx, PackedProduct& packed, const Way& way, std::int64_t tokens) {
+void multiply_tiles(ExecContext& ctx, PackedProduct& packed, const Way& way, std::int64_t tokens) {
   StripShares shares;
-  if (!way.held.exists()) shares = packed.shares(*cuda_ops_of(ctx).backend, false);
+  if (!way.held.exists()) shares = packed.shares(*cuda_ops_of(ctx).backend, false, way.late);
   for (std::int64_t first = 0; first < tokens; first += way.at_once) {
     packed.args.first_token = first;
     packed.args.tokens = static_cast<int>(std::min<std::int64_t>(way.at_once, tokens - first));
@@ -222,18 +244,34 @@ void multiply(ExecContext& ctx, PackedProduct& packed, const Way& way, std::int6
   }
 }
 
-// Memory of the sums of parts.
-void take_partials(ExecContext& ctx, const PackedProduct& packed, HeldWork& held) {
-  if (held.parts <= 1) return;
-  const std::int64_t strips = packed.args.matrices[0].view.strips;
-  held.partials = ctx.scratch->take_f32({held.parts * strips, kHeldStripSums}).as<float>();
+// Results of parts of the slots beside one another; added up unless they may stay so.
+void multiply_parts(ExecContext& ctx, PackedProduct& packed, Way& way, std::int64_t tokens) {
+  ProductMatrix& m = packed.args.matrices[0];
+  const std::int64_t columns = m.view.out;
+  const bool stay = !packed.rests_out.empty();
+  const TensorView parts =
+      stay ? packed.rests_out : ctx.scratch->take_f32({way.held.parts, tokens, columns});
+  PartSums sums{.to = view_of(m.out, {tokens, columns}), .parts = parts, .bias = m.bias};
+  sums.to.row_stride = m.out_stride;
+  if (packed.args.accumulate) sums.from = sums.to;
+  m.out = parts.as<float>();
+  m.out_stride = columns;
+  m.bias = nullptr;
+  packed.args.accumulate = false;
+  way.held.part_rows = static_cast<int>(tokens);
+  multiply_tiles(ctx, packed, way, tokens);
+  if (!stay) add_parts(ctx, sums);
+}
+
+void multiply(ExecContext& ctx, PackedProduct& packed, Way& way, std::int64_t tokens) {
+  if (way.held.parts > 1) return multiply_parts(ctx, packed, way, tokens);
+  multiply_tiles(ctx, packed, way, tokens);
 }
 
 void multiply_left(ExecContext& ctx, const HalfInput& half, PackedProduct& packed) {
   const std::int64_t tokens = half.rows.rows();
-  Way way = way_of(ctx, packed, tokens);
+  Way way = way_of(ctx, packed, tokens, false);
   BL_CHECK(packed.args.count == 1 && way.held.exists());
-  take_partials(ctx, packed, way.held);
   packed.args.matrices[0].fragments = half.rows.as<const std::uint32_t>();
   packed.args.token_scales = half.notes;
   packed.args.channel_of_slot = packed.weights[0]->channel_of_slot;
@@ -256,13 +294,11 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
                            {packed.pieces.data(), static_cast<std::size_t>(packed.args.count)});
     }
   }
-  BL_CHECK(!has_rests(args));
-  Way way = way_of(ctx, packed, tokens);
+  Way way = way_of(ctx, packed, tokens, true);
   Preparation preparation(ctx, tokens, way.at_once, way.warpgroups);
   const HalfInput* half = args.activation != nullptr ? args.activation->half_out : nullptr;
   if (way.held.exists()) {
     preparation.leave_sums_out();
-    take_partials(ctx, packed, way.held);
     if (half != nullptr) {
       packed.args.leaves = left_input_of(*half);
       preparation.clears(half->notes, static_cast<int>(tokens));
@@ -273,31 +309,48 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
     packed.args.matrices[i].fragments = target.fragments;
     packed.args.matrices[i].chunk_sums = target.chunk_sums;
   }
-  packed.args.token_scales = preparation.run(args.x, packed.args.norm);
+  packed.args.token_scales = preparation.run(args, packed.args.norm);
   multiply(ctx, packed, way, tokens);
   if (half != nullptr && !way.held.exists()) prepare_left(ctx, args.activation->out, *half);
 }
 
 bool has_rests(const MatmulArgs& args) {
-  return !args.x_rest.empty() || !args.out_rest.empty() || !args.rest_out.empty();
+  return !args.x_rests.empty() || !args.out_rests.empty() || !args.rests_out.empty();
 }
 
-bool takes_rests(const ExecContext& ctx, const MatmulArgs& args) {
-  const std::int64_t tokens = args.x.rows();
-  if (args.half_x != nullptr || tokens != 1 || !makes_own(ctx, tokens)) return false;
-  if (!args.rest_out.empty() && !leaves_rest(ctx, *args.outputs[0].weight, tokens)) return false;
+namespace {
+
+bool one_token_takes_rests(const ExecContext& ctx, const MatmulArgs& args) {
+  if (args.half_x != nullptr || !args.x_sum.empty() || !makes_own(ctx, 1)) return false;
+  if (!args.rests_out.empty() && rests_left(ctx, *args.outputs[0].weight, 1) == 0) return false;
   std::array<const MatmulOutput*, kMaxMatrices> outputs{};
   for (std::size_t i = 0; i < args.outputs.size(); ++i) outputs[i] = &args.outputs[i];
   CudaBackend& backend = *cuda_ops_of(ctx).backend;
-  const PackedProduct packed =
-      packed_product(ctx, args, {outputs.data(), args.outputs.size()}, tokens);
+  const PackedProduct packed = packed_product(ctx, args, {outputs.data(), args.outputs.size()}, 1);
   return makes_own_input(backend.facts(), packed.args, packed.shares(backend, true));
 }
 
-bool leaves_rest(const ExecContext& ctx, const PackedMatrix& weight, std::int64_t tokens) {
+}  // namespace
+
+bool takes_rests(const ExecContext& ctx, const MatmulArgs& args) {
+  const std::int64_t tokens = (args.half_x != nullptr ? args.half_x->rows : args.x).rows();
+  if (tokens == 1) return one_token_takes_rests(ctx, args);
+  if (ctx.deterministic || are_many_rows(ctx, tokens) || makes_own(ctx, tokens)) return false;
+  // Rows are added up by prepare(), before their norm; nobody adds rests of results up.
+  if (!args.x_rests.empty() && args.norm == nullptr) return false;
+  if (!args.out_rests.empty()) return false;
+  return args.rests_out.empty() ||
+         (args.accumulate && args.outputs[0].bias.empty() &&
+          args.rests_out.rows() == rests_left(ctx, *args.outputs[0].weight, tokens));
+}
+
+std::int64_t rests_left(const ExecContext& ctx, const PackedMatrix& weight, std::int64_t tokens) {
   const CodeWeights* codes = cuda_matrix(&weight).codes();
-  return tokens == 1 && codes != nullptr && !codes->parts.empty() && makes_own(ctx, tokens) &&
-         cuda_ops_of(ctx).backend->facts().dependent_launch();
+  if (codes == nullptr || !cuda_ops_of(ctx).backend->facts().dependent_launch()) return 0;
+  if (tokens == 1) return !codes->parts.empty() && makes_own(ctx, tokens) ? 1 : 0;
+  if (ctx.deterministic || makes_own(ctx, tokens) || are_many_rows(ctx, tokens)) return 0;
+  const int parts = way_of_one(ctx, weight, tokens).held.parts;
+  return parts > 1 ? parts : 0;
 }
 
 LeftInput left_input_of(const HalfInput& half) {
@@ -318,10 +371,7 @@ std::int64_t left_input_width(const ExecContext& ctx, const PackedMatrix& reader
   // Slots without a channel would have to be cleared.
   if (slots != reader.in() || makes_own(ctx, tokens)) return 0;
   if (most_product_tokens(cuda_ops_of(ctx).backend->facts()) != kLeftTile) return 0;
-  const MatmulOutput output{&reader, {}, {}};
-  const MatmulOutput* const outputs[] = {&output};
-  const PackedProduct packed = packed_product(ctx, {}, outputs, tokens);
-  return way_of(ctx, packed, tokens).held.exists() ? slots : 0;
+  return way_of_one(ctx, reader, tokens).held.exists() ? slots : 0;
 }
 
 void prepare_left(ExecContext& ctx, const TensorView& x, const HalfInput& half) {

@@ -26,6 +26,10 @@ struct PrepareLaunch {
   int count = 0;
   const float* x = nullptr;
   std::int64_t stride = 0;
+  const float* rests = nullptr;  // [rest_count][tokens][in], added to x
+  int rest_count = 0;
+  float* x_sum = nullptr;  // where their sum is left, or null
+  std::int64_t sum_stride = 0;
   int in = 0;
   int tokens = 0;
   int tile = 0;
@@ -135,13 +139,19 @@ class Row {
     if (kShared && threadIdx.x == 0) memory_[p_.in] = 0.0f;
     if (!p_.aligned) {
       for (int i = static_cast<int>(threadIdx.x); i < p_.in; i += kThreads) {
-        const float x = __ldcg(row_ + i);
+        const float x = value_at(i);
         add(x);
+        if (leaves_sum()) sum_row()[i] = x;
         if constexpr (kShared) memory_[i] = x;
       }
       return fact_;
     }
     int at = static_cast<int>(threadIdx.x) * 4;
+    if (kNormalise && p_.rest_count > 0) {
+#pragma unroll 1
+      for (; at < p_.in; at += kRound) read_with_rests(at);
+      return fact_;
+    }
     int left = p_.in;
 #pragma unroll 1
     for (; left > kRound; left -= kHeld * kRound, at += kHeld * kRound) read_rounds<kHeld>(at);
@@ -151,13 +161,31 @@ class Row {
 
   __device__ __forceinline__ float value(int channel) const {
     if constexpr (kShared) return memory_[channel];
-    return channel < p_.in ? __ldcg(row_ + channel) : 0.0f;
+    return channel < p_.in ? value_at(channel) : 0.0f;
   }
 
  private:
   static constexpr int kRound = 4 * kThreads;  // elements, a float4 a thread
   static constexpr int kHeld = 4;              // float4s of a thread under way at once
 
+  // Of the rests' rows.
+  __device__ __forceinline__ const float* rest(int number) const {
+    return p_.rests + (number * p_.tokens + static_cast<int>(blockIdx.y)) * std::int64_t{p_.in};
+  }
+  __device__ __forceinline__ float value_at(int channel) const {
+    float x = __ldcg(row_ + channel);
+    if constexpr (kNormalise) {
+      for (int r = 0; r < p_.rest_count; ++r) x += __ldcg(rest(r) + channel);
+    }
+    return x;
+  }
+  // All CTAs of a row have all of its sum: each leaves what some of its warps have.
+  __device__ __forceinline__ bool leaves_sum() const {
+    return kNormalise && p_.x_sum != nullptr && warp_index() % gridDim.x == blockIdx.x;
+  }
+  __device__ __forceinline__ float* sum_row() const {
+    return p_.x_sum + static_cast<int>(blockIdx.y) * p_.sum_stride;
+  }
   __device__ __forceinline__ void add(float x) {
     fact_ = kNormalise ? fact_ + x * x : fmaxf(fact_, fabsf(x));
   }
@@ -180,6 +208,30 @@ class Row {
         *reinterpret_cast<float4*>(memory_ + at + k * kRound) = v;
       }
     }
+  }
+
+  // Rests of four at a time are on their way together.
+  __device__ __forceinline__ void read_with_rests(int at) {
+    constexpr int kAtOnce = 4;
+    float4 v = __ldcg(reinterpret_cast<const float4*>(row_ + at));
+#pragma unroll 1
+    for (int first = 0; first < p_.rest_count; first += kAtOnce) {
+      float4 more[kAtOnce];
+#pragma unroll
+      for (int r = 0; r < kAtOnce; ++r) {
+        more[r] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (first + r < p_.rest_count) {
+          more[r] = __ldcg(reinterpret_cast<const float4*>(rest(first + r) + at));
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < kAtOnce; ++r) {
+        v.x += more[r].x, v.y += more[r].y, v.z += more[r].z, v.w += more[r].w;
+      }
+    }
+    add(v.x), add(v.y), add(v.z), add(v.w);
+    if constexpr (kShared) *reinterpret_cast<float4*>(memory_ + at) = v;
+    if (leaves_sum()) *reinterpret_cast<float4*>(sum_row() + at) = v;
   }
 
   const PrepareLaunch& p_;
@@ -340,6 +392,11 @@ PrepareKernel kernel_of(bool normalise, bool fits) {
 
 }  // namespace
 
+int prepare_ctas(std::int64_t tokens, bool sums) {
+  // Sums of chunks are made by one CTA.
+  return static_cast<int>(tokens) * (sums ? 1 : kParts);
+}
+
 void prepare(ExecContext& ctx, const PrepareArgs& args) {
   PrepareLaunch p;
   int units = 0;
@@ -350,6 +407,11 @@ void prepare(ExecContext& ctx, const PrepareArgs& args) {
   p.count = args.count;
   p.x = args.x.as<const float>();
   p.stride = args.x.row_stride;
+  BL_CHECK(args.rests.empty() || args.norm.present);
+  p.rests = args.rests.as<const float>();
+  p.rest_count = static_cast<int>(args.rests.rows());
+  if (!args.rests.empty()) p.x_sum = args.x_sum.as<float>();
+  p.sum_stride = args.x_sum.row_stride;
   p.in = static_cast<int>(args.x.columns());
   p.tokens = static_cast<int>(args.x.rows());
   p.tile = args.tile;
@@ -361,7 +423,8 @@ void prepare(ExecContext& ctx, const PrepareArgs& args) {
   p.zeros = args.zeros;
   p.zero_count = args.zero_count;
   const auto whole = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
-  p.aligned = whole(p.x) && p.stride % 4 == 0 && p.in % 4 == 0;
+  p.aligned = whole(p.x) && whole(p.rests) && whole(p.x_sum) && p.stride % 4 == 0 &&
+              p.sum_stride % 4 == 0 && p.in % 4 == 0;
   p.row_floats = (p.in + 4) / 4 * 4;
   // Some is the kernel's own.
   const std::size_t room = cuda_ops_of(ctx).backend->facts().shared_bytes_per_cta - 256;
@@ -372,8 +435,8 @@ void prepare(ExecContext& ctx, const PrepareArgs& args) {
   const std::size_t dynamic = (fits ? row_bytes : 0) + sum_bytes;
   BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(dynamic)));
-  // Sums of chunks are made by one CTA.
-  const dim3 grid(p.sums ? 1 : kParts, static_cast<unsigned>(p.tokens));
+  const auto rows = static_cast<unsigned>(p.tokens);
+  const dim3 grid(static_cast<unsigned>(prepare_ctas(1, p.sums)), rows);
   launch(shape_of(ctx, grid, kThreads, dynamic), kernel, p);
 }
 

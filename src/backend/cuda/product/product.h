@@ -121,7 +121,9 @@ struct PrepareTarget {
 };
 
 struct PrepareArgs {
-  TensorView x;  // F32 [tokens, in]
+  TensorView x;      // F32 [tokens, in]
+  TensorView rests;  // F32 [rests, tokens, in] added to x before its norm, or empty
+  TensorView x_sum;  // their sum is left there, F32 as x, or nowhere
   PrepareTarget targets[kMaxMatrices];
   int count = 0;
   int tile = 0;                   // tokens of a launch of product()
@@ -136,5 +138,7 @@ struct PrepareArgs {
 };
 
 void prepare(ExecContext& ctx, const PrepareArgs& args);
+// Of its launch; `sums`: of chunks, too.
+int prepare_ctas(std::int64_t tokens, bool sums);
 
 }  // namespace bl::cuda

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "backend/cuda/device/cuda_check.h"
 
 namespace bl::cuda {
@@ -27,29 +29,33 @@ ProductPlans::~ProductPlans() {
   for (auto& [key, shares] : held_) cudaFree(const_cast<HeldQuad*>(shares.quads));
 }
 
-StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices, bool pairs, int ctas,
-                               bool spare) {
-  std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas),
-                                 (pairs ? 1u : 0u) | (spare ? 2u : 0u)};
+StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices,
+                               const ShareWish& wish) {
+  std::vector<std::uint64_t> key{static_cast<std::uint64_t>(wish.ctas),
+                                 (wish.pairs ? 1u : 0u) | (wish.spare ? 2u : 0u),
+                                 static_cast<std::uint64_t>(wish.late)};
   for (const CodeWeights* matrix : matrices) key.push_back(matrix->shape);
   Entry& entry = entries_[key];
   if (entry.shares.begins != nullptr) return entry.shares;
   std::vector<StripCosts> costs;
+  std::uint64_t heaviest = 0;
   for (const CodeWeights* matrix : matrices) {
     const auto cost = static_cast<std::uint64_t>(
         matrix->view.strip_bytes + scale_stride(matrix->view.kind, matrix->view.groups));
-    if (pairs && !costs.empty()) {
+    heaviest = std::max(heaviest, cost);
+    if (wish.pairs && !costs.empty()) {
       costs.front().cost += cost;
     } else {
       costs.push_back({matrix->view.strips, cost});
     }
   }
-  if (spare) ctas = fewest_shares(costs, ctas);
-  return keep(entry, share_strips(costs, ctas));
+  const int ctas = wish.spare ? fewest_shares(costs, wish.ctas) : wish.ctas;
+  return keep(entry, share_strips(costs, ctas, {wish.late, heaviest}));
 }
 
 StripShares ProductPlans::find_parts(const CodeWeights& matrix, int ctas) {
-  const std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas), kPartsKey, matrix.shape};
+  const std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas), kPartsKey, 0,
+                                       matrix.shape};
   Entry& entry = entries_[key];
   if (entry.shares.begins != nullptr) return entry.shares;
   return keep(entry, share_parts(matrix.view.strips, ctas));

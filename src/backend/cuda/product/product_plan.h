@@ -22,6 +22,17 @@ struct StripCosts {
 // CTA and, last, the count of all. At most `ctas` shares, none empty.
 std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int ctas);
 
+// The last CTAs of a launch may find their multiprocessors taken by the launch before, and begin
+// later than the others, by as much as strips of `cost` take.
+struct LateCtas {
+  int count = 0;
+  std::uint64_t cost = 0;
+};
+
+// The same, where the last ones get fewer strips if that lets the launch end sooner.
+std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int ctas,
+                                       const LateCtas& late);
+
 // The fewest shares of which the longest is no longer than it is among `ctas`.
 int fewest_shares(std::span<const StripCosts> matrices, int ctas);
 
@@ -33,6 +44,17 @@ struct StripShares {
   const std::int32_t* begins = nullptr;  // device, [ctas + 1]
   int ctas = 0;
   std::span<const std::int32_t> host_begins;  // the same
+};
+
+// How strips are to be shared out.
+struct ShareWish {
+  int ctas = 0;
+  // Strip i of the first matrix goes with strip i of the second.
+  bool pairs = false;
+  // No more shares than needed, so that the next launch finds multiprocessors where its first CTAs
+  // can begin.
+  bool spare = false;
+  int late = 0;  // see LateCtas; by a strip
 };
 
 // First strips of shares, as a parameter of kernels: a load less before a CTA can begin.
@@ -58,9 +80,7 @@ class ProductPlans {
   ProductPlans(const ProductPlans&) = delete;
   ProductPlans& operator=(const ProductPlans&) = delete;
 
-  // `pairs`: strip i of the first matrix goes with strip i of the second. `spare`: no more shares
-  // than needed, so that the next launch finds multiprocessors where its first CTAs can begin.
-  StripShares find(std::span<const CodeWeights* const> matrices, bool pairs, int ctas, bool spare);
+  StripShares find(std::span<const CodeWeights* const> matrices, const ShareWish& wish);
   // Of two parts of the slots of one matrix.
   StripShares find_parts(const CodeWeights& matrix, int ctas);
   // See plan_held.

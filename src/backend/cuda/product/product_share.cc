@@ -48,23 +48,75 @@ ShareBegins::ShareBegins(const StripShares& shares) {
   }
 }
 
+namespace {
+
+// The costs of shares [first, last).
+std::uint64_t longest_of(std::span<const StripCosts> matrices, std::span<const std::int32_t> begins,
+                         std::size_t first, std::size_t last) {
+  std::uint64_t most = 0;
+  for (std::size_t i = first; i < last; ++i) {
+    std::uint64_t cost = 0;
+    std::int32_t before = 0;
+    for (const StripCosts& matrix : matrices) {
+      const std::int32_t end = before + matrix.strips;
+      const std::int32_t from = std::max(begins[i], before);
+      const std::int32_t to = std::min(begins[i + 1], end);
+      if (to > from) cost += matrix.cost * static_cast<std::uint64_t>(to - from);
+      before = end;
+    }
+    most = std::max(most, cost);
+  }
+  return most;
+}
+
+// Strips [begin, end) of all.
+std::vector<StripCosts> slice_strips(std::span<const StripCosts> matrices, std::int32_t begin,
+                                     std::int32_t end) {
+  std::vector<StripCosts> slice;
+  std::int32_t before = 0;
+  for (const StripCosts& matrix : matrices) {
+    const std::int32_t from = std::max(begin, before);
+    const std::int32_t to = std::min(end, before + matrix.strips);
+    if (to > from) slice.push_back({to - from, matrix.cost});
+    before += matrix.strips;
+  }
+  return slice;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int ctas,
+                                       const LateCtas& late) {
+  std::vector<std::int32_t> best = share_strips(matrices, ctas);
+  const int shares = static_cast<int>(best.size()) - 1;
+  if (late.count <= 0 || late.count >= shares) return best;
+  const auto early = static_cast<std::size_t>(shares - late.count);
+  const auto time_of = [&](const std::vector<std::int32_t>& begins) {
+    return std::max(longest_of(matrices, begins, 0, early),
+                    longest_of(matrices, begins, early, begins.size() - 1) + late.cost);
+  };
+  std::uint64_t least = time_of(best);
+  const std::int32_t strips = best.back();
+  for (std::int32_t border = best[early] + 1; border <= strips - late.count; ++border) {
+    std::vector<std::int32_t> begins =
+        share_strips(slice_strips(matrices, 0, border), static_cast<int>(early));
+    if (longest_of(matrices, begins, 0, early) >= least) break;
+    begins.pop_back();
+    for (const std::int32_t at : share_strips(slice_strips(matrices, border, strips), late.count)) {
+      begins.push_back(border + at);
+    }
+    const std::uint64_t time = time_of(begins);
+    if (time >= least) continue;
+    least = time;
+    best = std::move(begins);
+  }
+  return best;
+}
+
 int fewest_shares(std::span<const StripCosts> matrices, int ctas) {
   const auto longest = [&](int shares) {
     const std::vector<std::int32_t> begins = share_strips(matrices, shares);
-    std::uint64_t most = 0;
-    for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
-      std::uint64_t cost = 0;
-      std::int32_t before = 0;
-      for (const StripCosts& matrix : matrices) {
-        const std::int32_t end = before + matrix.strips;
-        const std::int32_t from = std::max(begins[i], before);
-        const std::int32_t to = std::min(begins[i + 1], end);
-        if (to > from) cost += matrix.cost * static_cast<std::uint64_t>(to - from);
-        before = end;
-      }
-      most = std::max(most, cost);
-    }
-    return most;
+    return longest_of(matrices, begins, 0, begins.size() - 1);
   };
   const std::uint64_t bound = longest(ctas);
   int fewest = ctas;

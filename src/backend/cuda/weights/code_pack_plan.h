@@ -8,7 +8,7 @@
 namespace bl::cuda {
 
 // Rows of so many channels on, and of fewer columns than channels, are taken in two parts by a
-// product of one token (leaves_rest): there each of its CTAs would make digits of a long row for
+// product of one token (rests_left): there each of its CTAs would make digits of a long row for
 // few strips. Measured: bench/ladder/exl2_gemv.
 inline constexpr std::int64_t kLongRow = 5120;
 
