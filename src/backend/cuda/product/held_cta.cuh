@@ -29,7 +29,7 @@ struct HeldLaunch {
   int slots = 0;
   int early = 0;                 // rounds asked for before the activations
   int ring_at[kHeldWarps] = {};  // in shared memory
-  int codes[kHeldWarps] = {};    // bytes, then scales by places
+  int codes[kHeldWarps] = {};    // bytes of a strip, then scales by places
   int scales = 0;                // bytes of all places
 };
 
@@ -134,7 +134,7 @@ class HeldCta {
     const int shares = launch.work.shares.ctas;
     part_ = static_cast<int>(blockIdx.x) / shares;
     share_ = static_cast<int>(blockIdx.x) - part_ * shares;
-    strip_bytes_ = launch.codes[warp_index()] + launch.scales;
+    code_bytes_ = launch.codes[warp_index()];
   }
 
   // Finds the share, and its warps' quads.
@@ -188,6 +188,9 @@ class HeldCta {
  private:
   static constexpr int kSums = Strips * kStripSums<Tiles>;  // of a round
   static constexpr int kTurns = kHeldThreads / kSums;
+
+  // From one strip in the ring to the next.
+  __device__ __forceinline__ int strip_bytes() const { return code_bytes_ + launch_.scales; }
 
   __device__ __forceinline__ void load_quads() {
     constexpr int kWords = kWarpQuads * static_cast<int>(sizeof(HeldQuad) / sizeof(uint4));
@@ -253,8 +256,8 @@ class HeldCta {
     }
     wait_copies(launch_.slots - 1);
     __syncwarp();
-    const std::byte* at = ring_ + slot * Strips * strip_bytes_;
-    warp.multiply(at, at + launch_.codes[warp_index()], strip_bytes_);
+    const std::byte* at = ring_ + slot * Strips * strip_bytes();
+    warp.multiply(at, at + code_bytes_, strip_bytes());
   }
 
   // Round i of the share on its way to the ring; nothing where there is none. A second strip that
@@ -268,12 +271,12 @@ class HeldCta {
       const HeldQuad* quads = shared_.quads[matrix][warp_index()];
       const uint4 first = *reinterpret_cast<const uint4*>(quads);
       const uint4 second = *reinterpret_cast<const uint4*>(quads + 1);
-      std::uint32_t begin = shared_address(ring_) + slot * Strips * strip_bytes_;
+      std::uint32_t begin = shared_address(ring_) + slot * Strips * strip_bytes();
       ask_for_strip(matrix, place, first, second, begin);
       if constexpr (Strips > 1) {
         place.codes += own.both() ? m.strip_bytes : 0;
         place.scales += own.both() ? scale_stride(m.kind, m.groups) : 0;
-        ask_for_strip(matrix, place, first, second, begin + strip_bytes_);
+        ask_for_strip(matrix, place, first, second, begin + strip_bytes());
       }
     }
     commit_copies();
@@ -282,6 +285,10 @@ class HeldCta {
   __device__ __forceinline__ void ask_for_strip(int matrix, const StripPlace& place,
                                                 const uint4& first, const uint4& second,
                                                 std::uint32_t begin) {
+    // Looked up before any copy, and asked for beside codes: a run of copies costs three
+    // instructions more, wherever it begins.
+    const ScaleCopies scale_copies(*this, place.scales, matrix, begin + code_bytes_);
+    // Nothing of these addresses may be the same for all lanes: see tools/check_machine_code.
     const std::uint32_t to = begin + lane_index() * 16;
     const std::byte* codes = place.codes + lane_index() * 16;
     const std::uint32_t to_second = to + (first.y >> 16) * 16;
@@ -290,15 +297,16 @@ class HeldCta {
       const std::byte* from_second = codes + second.x * std::uint32_t{unit_bytes(1)};
       ask_for_half<0>(to, from, first);
       ask_for_half<0>(to_second, from_second, second);
-      ask_for_scales(place.scales, matrix, begin + launch_.codes[warp_index()]);
-      if (max(first.y, second.y) >= 65u << 16) {  // wider than four bits
+      scale_copies.ask();
+      // Wider than four bits.
+      if (kWidths >= width_set({5}) && max(first.y, second.y) >= 65u << 16) {
         ask_for_half<2>(to, from, first);
         ask_for_half<2>(to_second, from_second, second);
       }
     } else {
       ask_for_runs(to, codes, first);
       ask_for_runs(to_second, codes, second);
-      ask_for_scales(place.scales, matrix, begin + launch_.codes[warp_index()]);
+      scale_copies.ask();
     }
   }
 
@@ -324,25 +332,39 @@ class HeldCta {
     }
   }
 
-  __device__ __forceinline__ void ask_for_scales(const std::byte* scales, int matrix,
-                                                 std::uint32_t to) {
-    const std::uint32_t* places = shared_.scale_places[matrix][warp_index()];
-    if constexpr (kKind == ScaleKind::kExl2) {
-      const std::uint32_t at = places[lane_index() % kPlaces];
-      copy_eight_if(lane_index() < kPlaces, to + lane_index() * 8, scales + at, read_once());
-      return;
-    }
-    const ScaleKind kind =
-        kKind == ScaleKind::kGptq ? kKind : launch_.args.matrices[matrix].view.kind;
-    const int eights = scale_bytes(kind) / 8;
+  // This lane's pieces of a strip's scales, eight bytes each.
+  class ScaleCopies {
+   public:
+    __device__ __forceinline__ ScaleCopies(const HeldCta& cta, const std::byte* scales, int matrix,
+                                           std::uint32_t to)
+        : to_(to + lane_index() * 8) {
+      const std::uint32_t* places = cta.shared_.scale_places[matrix][warp_index()];
+      const ScaleKind kind =
+          kKind == ScaleKind::kGptqZeros4 ? cta.launch_.args.matrices[matrix].view.kind : kKind;
+      const int eights = scale_bytes(kind) / 8;
 #pragma unroll
-    for (int k = 0; k < 2; ++k) {
-      const int e = lane_index() + k * 32;
-      const int p = e / eights;
-      const std::uint32_t at = places[min(p, kPlaces - 1)] + (e - p * eights) * 8;
-      copy_eight_if(p < kPlaces, to + e * 8, scales + at, read_once());
+      for (int k = 0; k < kCount; ++k) {
+        const int e = lane_index() + k * 32;
+        const int p = e / eights;
+        from_[k] = scales + (places[min(p, kPlaces - 1)] + (e - p * eights) * 8);
+        wanted_[k] = p < kPlaces;
+      }
     }
-  }
+    __device__ __forceinline__ void ask() const {
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) {
+        copy_eight_if(wanted_[k], to_ + k * 256, from_[k], read_once());
+      }
+    }
+
+   private:
+    // With zero points there may be 64 bytes a place.
+    static constexpr int kCount = kKind == ScaleKind::kGptqZeros4 ? 2 : 1;
+
+    std::uint32_t to_;
+    const std::byte* from_[kCount];
+    bool wanted_[kCount];
+  };
 
   __device__ __forceinline__ void open(HeldWarp<Tiles, kKind, kWidths, Strips>& warp, int matrix) {
     warp.open(launch_.args.matrices[matrix].view, shared_.quads[matrix][warp_index()],
@@ -375,9 +397,9 @@ class HeldCta {
   // The results of round i, by the warps whose turn it is.
   __device__ __forceinline__ void finish(int i) {
     const ShareStrip own = shared_.strips[i];
-    if (static_cast<int>(threadIdx.x) / kSums != own.turn()) return;
+    if (static_cast<int>(threadIdx.x / unsigned{kSums}) != own.turn()) return;
     const int half = i % 2;
-    const int e = static_cast<int>(threadIdx.x) % kSums;
+    const auto e = static_cast<int>(threadIdx.x % unsigned{kSums});
     barrier_wait(shared_.filled + half, static_cast<std::uint32_t>(i / 2) & 1u);
     float sum = 0.0f;
 #pragma unroll
@@ -440,7 +462,7 @@ class HeldCta {
   const HeldLaunch& launch_;
   Memory& shared_;
   std::byte* ring_;
-  int strip_bytes_;  // of a strip in the ring
+  int code_bytes_;  // of a strip in the ring
   int part_;
   int share_;
   int rounds_ = 0;

@@ -397,11 +397,13 @@ class HeldWarp {
   // Returns where the next quad's codes are.
   template <int Quad>
   __device__ __forceinline__ const std::byte* multiply_quad(const std::byte* codes) {
-    if (!tries_equal<Quad, 4>(codes) && !tries_equal<Quad, 5>(codes) &&
-        !tries_equal<Quad, 3>(codes) && !tries_equal<Quad, 2>(codes) &&
-        !tries_equal<Quad, 6>(codes) && !tries_equal<Quad, 8>(codes)) {
-      multiply_mixed<Quad>(codes);
-    }
+    if (tries_equal<Quad, 4>(codes)) return codes + kQuadUnits * unit_bytes(4);
+    if (tries_equal<Quad, 5>(codes)) return codes + kQuadUnits * unit_bytes(5);
+    if (tries_equal<Quad, 3>(codes)) return codes + kQuadUnits * unit_bytes(3);
+    if (tries_equal<Quad, 2>(codes)) return codes + kQuadUnits * unit_bytes(2);
+    if (tries_equal<Quad, 6>(codes)) return codes + kQuadUnits * unit_bytes(6);
+    if (tries_equal<Quad, 8>(codes)) return codes + kQuadUnits * unit_bytes(8);
+    multiply_mixed<Quad>(codes);
     if (Quad + 1 == kWarpQuads) return codes;
     int bits = 0;
 #pragma unroll
