@@ -13,10 +13,11 @@ namespace bl::cuda {
 
 inline constexpr int kHeldThreads = kHeldWarps * 32;
 inline constexpr int kMaxShareStrips = 128;  // strips of a CTA
+inline constexpr int kMaxSharePairs = 48;    // where they are of gate and up
 inline constexpr int kMaxSlots = 8;
 inline constexpr int kFewestSlots = 2;
 // Strips of the gate that wait for those of up.
-inline constexpr int kGates = 8;
+inline constexpr int kGates = 7;
 
 // Sums of a strip.
 template <int Tiles>
@@ -40,9 +41,8 @@ struct alignas(128) HeldShared {
   std::uint64_t filled[2];
   std::uint64_t empty[2];
   float token_scales[kMaxProductTokens];
-  // Of what the CTA leaves: places of its columns, what threads found largest, and all (bits).
-  std::uint16_t left_places[kMaxShareStrips / 2 * kStripColumns];
-  float largest[kHeldThreads];
+  // Of what the CTA leaves: places of its columns, and what is largest (bits).
+  std::uint16_t left_places[kMaxSharePairs * kStripColumns];
   int notes[kMaxProductTokens];
   // Where results of the launch's first token are: those of a part are rows of their own. Not in a
   // register, of which the loop of rounds has none to spare.
@@ -105,7 +105,7 @@ class HeldRounds {
   }
 
  private:
-  static constexpr int kBatch = 2 * kGates / Strips;
+  static constexpr int kBatch = 2 * ((kGates + Strips - 1) / Strips);
 
   __device__ __forceinline__ static int rounds_of(int strips) {
     return (max(strips, 0) + Strips - 1) / Strips;
@@ -154,7 +154,6 @@ class HeldCta {
       shared_.places[i] = {m.codes + own.strip() * m.strip_bytes,
                            m.scales + own.strip() * scale_stride(m.kind, m.groups)};
     }
-    shared_.largest[i] = 0.0f;
     if (i < kMaxProductTokens) shared_.notes[i] = 0;
     if (args.leaves.fragments != nullptr) ask_for_places(begin, end - begin);
     if (i == 0) {
@@ -162,7 +161,7 @@ class HeldCta {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         barrier_init(shared_.filled + half, kHeldThreads);
-        barrier_init(shared_.empty + half, kSums);
+        barrier_init(shared_.empty + half, kAdders);
       }
     }
     __syncthreads();
@@ -187,7 +186,8 @@ class HeldCta {
 
  private:
   static constexpr int kSums = Strips * kStripSums<Tiles>;  // of a round
-  static constexpr int kTurns = kHeldThreads / kSums;
+  static constexpr int kAdders = kSums / 2;                 // threads that add them up
+  static constexpr int kTurns = kHeldThreads / kAdders;
 
   // From one strip in the ring to the next.
   __device__ __forceinline__ int strip_bytes() const { return code_bytes_ + launch_.scales; }
@@ -394,19 +394,24 @@ class HeldCta {
     barrier_arrive(shared_.filled + half);
   }
 
-  // The results of round i, by the warps whose turn it is.
+  // The results of round i, by the warps whose turn it is: a thread has those of two tokens and one
+  // column, which is fewer instructions than two threads take.
   __device__ __forceinline__ void finish(int i) {
     const ShareStrip own = shared_.strips[i];
-    if (static_cast<int>(threadIdx.x / unsigned{kSums}) != own.turn()) return;
+    if (static_cast<int>(threadIdx.x / unsigned{kAdders}) != own.turn()) return;
     const int half = i % 2;
-    const auto e = static_cast<int>(threadIdx.x % unsigned{kSums});
+    const auto e = static_cast<int>(threadIdx.x % unsigned{kAdders}) * 2;
     barrier_wait(shared_.filled + half, static_cast<std::uint32_t>(i / 2) & 1u);
-    float sum = 0.0f;
+    float2 sums = make_float2(0.0f, 0.0f);
 #pragma unroll
-    for (int w = 0; w < kHeldWarps; ++w) sum += shared_.parts[half][w][e];
+    for (int w = 0; w < kHeldWarps; ++w) {
+      const float2 part = *reinterpret_cast<const float2*>(shared_.parts[half][w] + e);
+      sums.x += part.x;
+      sums.y += part.y;
+    }
     barrier_arrive(shared_.empty + half);
     if (Strips > 1 && e >= kStripSums<Tiles> && !own.both()) return;
-    store(own, e, sum);
+    store(own, e, sums);
   }
 
   // Of sum e of the strips from `strip` on.
@@ -415,13 +420,49 @@ class HeldCta {
     return {matrix, e / 128 % Tiles * kTokenTile + lane % 4 * 2 + e % 2,
             (strip + e / kStripSums<Tiles>)*kStripColumns + e / 2 % 2 * 8 + lane / 4};
   }
-  __device__ __forceinline__ void store(const ShareStrip& own, int e, float sum) {
+  // Sums e and e + 1: of two tokens, of which the second may not be there.
+  __device__ __forceinline__ void store(const ShareStrip& own, int e, const float2& sums) {
+    const ProductArgs& args = launch_.args;
     const ResultPlace at = place_of(own.matrix(), own.strip(), e);
-    if (at.token >= launch_.args.tokens) return;
-    const float value = store_result(
-        at, launch_.args, shared_.first_row, (&shared_.gates[0][0])[own.gate() * kSums + e],
-        sum * shared_.token_scales[at.token] * launch_.args.multiplier);
-    if (launch_.args.leaves.fragments != nullptr && own.matrix() == 1) leave(at, value);
+    const ProductMatrix& m = args.matrices[at.matrix];
+    if (at.token >= args.tokens || at.column >= m.view.out) return;
+    const auto& scales = *reinterpret_cast<const float2*>(shared_.token_scales + at.token);
+    float2 values =
+        make_float2(sums.x * scales.x * args.multiplier, sums.y * scales.y * args.multiplier);
+    if (m.bias != nullptr) {
+      const float bias = m.bias[at.column];
+      values.x += bias;
+      values.y += bias;
+    }
+    if (args.gated) {
+      float2& gates = reinterpret_cast<float2*>(shared_.gates)[own.gate() * kAdders + e / 2];
+      if (at.matrix == 0) {
+        gates = values;
+        return;
+      }
+      values = activated(gates, values);
+    }
+    const bool both = at.token + 1 < args.tokens;
+    float* to = m.out + (shared_.first_row + at.token) * m.out_stride + at.column;
+    if (args.accumulate) {
+      values.x += *to;
+      if (both) values.y += to[m.out_stride];
+    }
+    *to = values.x;
+    if (both) to[m.out_stride] = values.y;
+    if (args.leaves.fragments == nullptr || at.matrix != 1) return;
+    leave(at.token, at.column, values.x);
+    if (both) leave(at.token + 1, at.column, values.y);
+  }
+  // The code of all activations is there once.
+  __device__ __forceinline__ float2 activated(float2 gates, float2 values) const {
+#pragma unroll 1
+    for (int k = 0; k < 2; ++k) {
+      const float value = cuda::activated(launch_.args.activation, gates.x, values.x, true);
+      gates.x = gates.y;
+      values = make_float2(values.y, value);
+    }
+    return values;
   }
   // Of the columns of the share's strips, two a thread; they come with the first codes.
   __device__ __forceinline__ void ask_for_places(int first_strip, int strips) {
@@ -433,30 +474,22 @@ class HeldCta {
                      launch_.args.leaves.place_of_channel + column, true);
   }
   // A result to the next product, too.
-  __device__ __forceinline__ void leave(const ResultPlace& at, float value) {
+  __device__ __forceinline__ void leave(int token, int column, float value) {
     const ProductArgs& args = launch_.args;
-    if (at.column >= args.matrices[1].view.out) return;
     const int first = static_cast<int>(args.first_token);
-    cuda::leave(args.leaves, {first, args.tokens}, first + at.token,
-                shared_.left_places[at.column - shared_.strips[0].strip() * kStripColumns],
+    cuda::leave(args.leaves, {first, args.tokens}, first + token,
+                shared_.left_places[column - shared_.strips[0].strip() * kStripColumns],
                 value * (1.0f / kLeftScale));
-    float& largest = shared_.largest[threadIdx.x];
-    largest = fmaxf(largest, fabsf(value));
+    // Floats that are not negative are in the order of their bits.
+    atomicMax(shared_.notes + token, __float_as_int(fabsf(value)));
   }
-  // Notes of what was left: a thread's results are of one token.
+  // Notes of what was left.
   __device__ __forceinline__ void note_largest() {
     const ProductArgs& args = launch_.args;
-    int* notes = shared_.notes;
-    float largest = shared_.largest[threadIdx.x];
-    largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 2));
-    largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 16));
-    // Floats that are not negative are in the order of their bits.
-    const int token = place_of(0, 0, static_cast<int>(threadIdx.x) % kSums).token;
-    if ((lane_index() & 18) == 0) atomicMax(notes + token, __float_as_int(largest));
     __syncthreads();
-    const int i = static_cast<int>(threadIdx.x);
+    const auto i = static_cast<int>(threadIdx.x);
     if (i >= args.tokens) return;
-    atomicMax(reinterpret_cast<int*>(args.leaves.notes) + args.first_token + i, notes[i]);
+    atomicMax(reinterpret_cast<int*>(args.leaves.notes) + args.first_token + i, shared_.notes[i]);
   }
 
   const HeldLaunch& launch_;

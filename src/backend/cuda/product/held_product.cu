@@ -131,7 +131,7 @@ HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
   const std::size_t bytes = facts.shared_bytes_per_cta;
   work.pairs = args.tokens <= kTokenTile && lay_out<1, 2>(bytes, launch_args);
   if (!work.pairs && !lay_out<2, 1>(bytes, launch_args)) return {};
-  return longest * (args.gated ? 2 : 1) <= kMaxShareStrips ? work : HeldWork{};
+  return longest <= (args.gated ? kMaxSharePairs : kMaxShareStrips) ? work : HeldWork{};
 }
 
 void held_product(ExecContext& ctx, const ProductArgs& args, const HeldWork& work) {
