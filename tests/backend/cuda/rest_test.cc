@@ -122,6 +122,8 @@ class CudaRests : public OnCudaDevice {
     const auto in = static_cast<std::size_t>(in_features(c.matrix));
     const auto width = static_cast<std::size_t>(out_features(c.matrix));
     const std::vector<std::uint16_t> halves = dequantize_to_half(c.matrix);
+    std::vector<float> weights(halves.size());
+    std::transform(halves.begin(), halves.end(), weights.begin(), half_to_float);
     std::vector<double> result;
     for (std::size_t t = 0; t < static_cast<std::size_t>(c.tokens); ++t) {
       std::vector<double> x(operands.x.begin() + static_cast<std::ptrdiff_t>(t * in),
@@ -132,12 +134,12 @@ class CudaRests : public OnCudaDevice {
         const double factor = 1.0 / std::sqrt(squares / static_cast<double>(in) + 1e-5);
         for (std::size_t i = 0; i < in; ++i) x[i] *= factor * operands.weight[i];
       }
+      std::vector<double> row(width, 0.0);
+      for (std::size_t i = 0; i < in; ++i) {
+        for (std::size_t n = 0; n < width; ++n) row[n] += x[i] * weights[i * width + n];
+      }
       for (std::size_t n = 0; n < width; ++n) {
-        double sum = 0;
-        for (std::size_t i = 0; i < in; ++i) {
-          sum += x[i] * static_cast<double>(half_to_float(halves[i * width + n]));
-        }
-        result.push_back(operands.out[t * width + n] + 0.5 * sum + operands.bias[n]);
+        result.push_back(operands.out[t * width + n] + 0.5 * row[n] + operands.bias[n]);
       }
     }
     return result;
@@ -178,23 +180,21 @@ TEST_F(CudaRests, OtherProductsTakeThem) {
 // By the kernel that holds activations in registers (from compute capability 9.0 on).
 TEST_F(CudaRests, SeveralTokensLeaveOneForEachPart) {
   const auto expect = [&](Case c) {
-    for (c.biased = true;; c.biased = false) {
-      for (const unsigned mask : {4u, 5u, 7u, 13u, 29u}) expect_right(c, mask, true);
-      expect_right(c, 4, false);
-      expect_right(c, 9, false);
-      if (!c.biased) break;
-    }
+    expect_right(c, 7, true);
+    c.biased = false;
+    for (const unsigned mask : {4u, 13u, 29u}) expect_right(c, mask, true);
+    for (const unsigned mask : {4u, 9u}) expect_right(c, mask, false);
   };
   std::vector<GroupShape> groups{{5, 96}, {4, 32}};
   groups.insert(groups.end(), 31, GroupShape{4, 128});
   groups.insert(groups.end(), 20, GroupShape{3, 64});
   for (const std::int64_t tokens : {3, 16, 19}) {
-    expect({random_exl2(groups, 2568, engine_), true, tokens});
+    expect({random_exl2(groups, 1032, engine_), true, tokens});
   }
-  expect({random_gptq({4, 8192, 2048, 128, false, GptqZeros::kConstant}, engine_), true, 11});
+  expect({random_gptq({4, 8192, 2568, 128, false, GptqZeros::kConstant}, engine_), true, 11});
   // In one part: nothing to be left, and rests are taken.
   expect({random_exl2(std::vector<GroupShape>(30, {4, 128}), 4096, engine_), false, 16});
-  // As many as there may be.
+  // In many.
   expect({random_exl2(std::vector<GroupShape>(180, {4, 128}), 640, engine_), true, 16});
 }
 
