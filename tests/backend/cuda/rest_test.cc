@@ -189,7 +189,7 @@ TEST_F(CudaRests, SeveralTokensLeaveOneForEachPart) {
   groups.insert(groups.end(), 31, GroupShape{4, 128});
   groups.insert(groups.end(), 20, GroupShape{3, 64});
   for (const std::int64_t tokens : {3, 16, 19}) {
-    expect({random_exl2(groups, 1032, engine_), true, tokens});
+    expect({random_exl2(groups, 2568, engine_), true, tokens});
   }
   expect({random_gptq({4, 8192, 2568, 128, false, GptqZeros::kConstant}, engine_), true, 11});
   // In one part: nothing to be left, and rests are taken.
