@@ -28,13 +28,13 @@ std::int64_t normalised_slots(const Backend::ScratchShape& shape) {
 
 std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
   const std::int64_t slots = most_slots(shape);
-  const std::int64_t packed_tokens = prepared_rows(std::min(shape.tokens, kMostPackedTokens));
+  const std::int64_t few = std::min(shape.tokens, kMostPackedTokens);
+  const std::int64_t packed_tokens = prepared_rows(few);
   // And Σx of chunks, of a unit at least.
   std::size_t bytes = kMaxMatrices * (halves(packed_tokens * slots) +
                                       floats(packed_tokens * (slots / kUnitSlots))) +
                       floats(packed_tokens);
   // Results of parts.
-  const std::int64_t few = std::min(shape.tokens, kMostPackedTokens);
   bytes += floats(kMostPartStrips * kStripColumns * few);
   if (shape.tokens >= kFewestExpandedTokens) {
     const std::int64_t strips = (shape.max_out + kStripColumns - 1) / kStripColumns;

@@ -206,16 +206,15 @@ Way way_of(const ExecContext& ctx, const PackedProduct& packed, std::int64_t tok
   Way way;
   way.warpgroups = warpgroup_tokens > 0 && tokens >= plan.warpgroup_from && !ctx.deterministic;
   way.at_once = way.warpgroups ? warpgroup_tokens : most_product_tokens(backend.facts());
+  const bool begins_late = prepares && tokens <= way.at_once && !way.warpgroups;
   const bool small = is_small_work(packed.args, backend.facts().multiprocessors);
   const std::int64_t ring_from = small ? plan.small_ring_from : plan.ring_from;
   if (!way.warpgroups && tokens > 1 && tokens < ring_from && !ctx.deterministic) {
     const auto count = static_cast<std::size_t>(packed.args.count);
-    const int late = prepares && tokens <= way.at_once ? prepare_ctas(tokens, false) : 0;
+    const int late = begins_late ? prepare_ctas(tokens, false) : 0;
     way.held = plan_held_work(backend, packed.args, {packed.weights.data(), count}, late);
   }
-  if (prepares && tokens <= way.at_once && !way.warpgroups && !way.held.exists()) {
-    way.late = prepare_ctas(tokens, true);
-  }
+  if (begins_late && !way.held.exists()) way.late = prepare_ctas(tokens, true);
   return way;
 }
 

@@ -52,7 +52,7 @@ class Results {
       const int token = row - strip * args.tokens;
       store_result(
           {group.matrix, token, (group.strips.first + strip) * kStripColumns + e % kStripColumns},
-          args, args.first_token, gate_[k], sum * token_scales[token] * args.multiplier);
+          args, gate_[k], sum * token_scales[token] * args.multiplier);
     }
   }
 

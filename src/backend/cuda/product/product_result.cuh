@@ -27,12 +27,10 @@ __device__ __forceinline__ float earlier_result(const ResultPlace& at, const Pro
 
 // `gate` of a gated product is kept by the thread between the result of its first matrix and that
 // of the second. earlier(place): what is there. kPlain: no biases, and what is gated is so by
-// plain SiLU. first_row: of the output, where results of the launch's first token go. Returns what
-// is stored.
+// plain SiLU. Returns what is stored.
 template <bool kPlain, class Earlier>
 __device__ __forceinline__ float store_result(const ResultPlace& at, const ProductArgs& args,
-                                              std::int64_t first_row, float& gate, float value,
-                                              const Earlier& earlier) {
+                                              float& gate, float value, const Earlier& earlier) {
   const ProductMatrix& m = args.matrices[at.matrix];
   if (at.column >= m.view.out) return 0.0f;
   if (!kPlain && m.bias != nullptr) value += m.bias[at.column];
@@ -40,7 +38,7 @@ __device__ __forceinline__ float store_result(const ResultPlace& at, const Produ
     gate = value;
     return 0.0f;
   }
-  float* to = m.out + (first_row + at.token) * m.out_stride + at.column;
+  float* to = m.out + (args.first_token + at.token) * m.out_stride + at.column;
   if (args.gated) {
     value = kPlain ? act<Activation::kSilu>(args.activation, gate) * value
                    : activated(args.activation, gate, value, true);
@@ -50,8 +48,8 @@ __device__ __forceinline__ float store_result(const ResultPlace& at, const Produ
   return value;
 }
 __device__ __forceinline__ float store_result(const ResultPlace& at, const ProductArgs& args,
-                                              std::int64_t first_row, float& gate, float value) {
-  return store_result<false>(at, args, first_row, gate, value, [](const float* to) { return *to; });
+                                              float& gate, float value) {
+  return store_result<false>(at, args, gate, value, [](const float* to) { return *to; });
 }
 
 }  // namespace bl::cuda

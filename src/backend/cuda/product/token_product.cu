@@ -210,7 +210,7 @@ class TokenMultiplier {
     const float sum = add_parts(shared_.parts[half_][waiting][0], kPart<Tokens>, e);
     const float earlier = waiting == 0 ? earlier_[0] : earlier_[1];
     const ResultPlace place = place_of(group.matrix, group.strips, e);
-    store_result<kPlain>(place, args, args.first_token, gate_,
+    store_result<kPlain>(place, args, gate_,
                          sum * shared_.sums.factors[place.token] * args.multiplier,
                          [&](const float*) { return earlier; });
   }
