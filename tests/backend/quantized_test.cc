@@ -29,6 +29,26 @@ std::vector<NamedMatrix> named_matrices() {
   exl2("exl2 mix", {{8, 32}, {6, 128}, {5, 128}, {5, 64}, {4, 128}, {3, 128}, {2, 160}}, 192);
   exl2("exl2 2 bits, one strip", {{2, 32}}, 32);
   exl2("exl2 many strips", {{3, 64}, {2, 64}}, 8224);
+  // Where one token takes chunks in pairs (CUDA): all widths and lengths, with and without a
+  // neighbour; and so many strips that four are taken at a time.
+  std::vector<GroupShape> shorts;
+  for (const auto& [count, group] :
+       std::initializer_list<std::pair<int, GroupShape>>{{2, {8, 32}},
+                                                         {2, {6, 64}},
+                                                         {5, {5, 32}},
+                                                         {3, {4, 64}},
+                                                         {4, {3, 32}},
+                                                         {16, {2, 64}},
+                                                         {1, {4, 96}},
+                                                         {1, {3, 160}},
+                                                         {1, {2, 32}}}) {
+    shorts.insert(shorts.end(), static_cast<std::size_t>(count), group);
+  }
+  exl2("exl2 short groups", shorts, 272);
+  std::vector<GroupShape> narrow(2, {4, 64});
+  narrow.insert(narrow.end(), 4, {3, 64});
+  narrow.insert(narrow.end(), 4, {2, 64});
+  exl2("exl2 short groups, many strips", narrow, 8224);
   exl2("exl2 long", std::vector<GroupShape>(112, {4, 128}), 64);
   exl2("exl2 48 KiB of binary16 a row", std::vector<GroupShape>(192, {4, 128}), 32);
   for (const int bits : {2, 3, 4, 8}) {

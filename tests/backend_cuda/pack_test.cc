@@ -271,11 +271,80 @@ TEST(CudaPack, ShortChunksOfOneLengthMakeARun) {
   using Runs = std::vector<std::pair<int, int>>;
   std::vector<GroupShape> groups(6, GroupShape{5, 32});
   groups.insert(groups.end(), 3, GroupShape{4, 64});
-  groups.push_back({3, 64});  // another width changes nothing
+  groups.push_back({3, 64});  // of another width
   groups.insert(groups.end(), 2, GroupShape{4, 96});
   groups.insert(groups.end(), 2, GroupShape{4, 160});
-  EXPECT_EQ(runs_of(plan_codes(random_exl2(groups, 32, random), 32)),
-            (Runs{{4, 1}, {2, 1}, {2, 2}, {2, 2}, {1, 3}, {1, 3}, {1, 4}, {1, 1}, {1, 4}, {1, 1}}));
+  EXPECT_EQ(
+      runs_of(plan_codes(random_exl2(groups, 32, random), 32)),
+      (Runs{
+          {4, 1}, {2, 1}, {2, 2}, {1, 2}, {1, 2}, {1, 3}, {1, 3}, {1, 4}, {1, 1}, {1, 4}, {1, 1}}));
+}
+
+// A run does not go on in another piece.
+TEST(CudaPack, RunsEndWithTheirPiece) {
+  Engine random(12);
+  std::vector<GroupShape> groups(1, GroupShape{4, 32});
+  groups.insert(groups.end(), 20, GroupShape{4, 64});
+  const CodePackPlan plan = plan_codes(random_exl2(groups, 32, random), 32);
+  ASSERT_EQ(plan.pieces[1].first_chunk, 16);  // 1 + 15 · 2 of 32 units
+  const auto begins = [](const DigitRun& run) { return run.first_unit == 31; };
+  EXPECT_TRUE(std::any_of(plan.runs.begin(), plan.runs.end(), begins));
+}
+
+// The pairs of a plan tell lanes the same as its chunks do.
+void expect_pairs_are_chunks(const CodePackPlan& plan) {
+  std::size_t c = 0;
+  std::size_t in_piece = 0;
+  std::size_t piece = 0;
+  for (const ChunkPair& pair : plan.paired.pairs) {
+    ASSERT_LT(c, plan.chunks.size());
+    const Chunk& first = plan.chunks[c++];
+    EXPECT_EQ(pair.codes, first.offset * 64);
+    EXPECT_EQ(pair.bits, first.bits);
+    const bool both = pair.units > first.units;
+    const Chunk& last = both ? plan.chunks[c++] : first;
+    EXPECT_EQ(pair.units, first.units + (both ? last.units : 0));
+    EXPECT_LE(pair.units, 4u);
+    EXPECT_EQ(last.bits, first.bits);
+    EXPECT_EQ(last.offset, first.offset + (both ? first.units * first.bits : 0));
+    const Chunk* const own[2] = {&first, &last};
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(pair.sums[i].worth, own[i]->first_unit * 16u);
+      EXPECT_EQ(pair.sums[i].scales, own[i]->group * 8u);
+      EXPECT_EQ(pair.sums[i].centre, static_cast<float>(1 << (first.bits - 1)));
+      const bool is_there = i == 0 || both;
+      EXPECT_EQ(pair.columns[i].group_scale, is_there ? own[i]->group_scale : 0.0f);
+      for (int u = 0; u < 3; ++u) {
+        const int unit = first.first_unit + u - own[i]->first_unit;
+        const bool reads = is_there && unit >= 0 && unit < own[i]->units;
+        EXPECT_EQ(pair.columns[i].units[u],
+                  reads ? (first.first_unit + u) * 128 : -kInputZeroBytes);
+      }
+    }
+    // Pieces are the same stretches.
+    if (in_piece == 0) {
+      EXPECT_EQ(plan.pieces[piece].first_chunk, &first - plan.chunks.data());
+    }
+    if (++in_piece == plan.paired.pieces[piece].chunks) ++piece, in_piece = 0;
+  }
+  EXPECT_EQ(c, plan.chunks.size());
+  EXPECT_EQ(piece, plan.pieces.size());
+}
+
+TEST(CudaPack, ShortChunksGoInPairs) {
+  Engine random(15);
+  const auto plan_of = [&](const std::vector<GroupShape>& groups) {
+    return plan_codes(random_exl2(groups, 32, random), 32);
+  };
+  std::vector<GroupShape> groups(14, GroupShape{5, 32});
+  groups.insert(groups.end(), 41, GroupShape{3, 64});
+  groups.push_back({2, 96});
+  const CodePackPlan plan = plan_of(groups);
+  EXPECT_LE(plan.paired.pairs.size(), 31u);
+  expect_pairs_are_chunks(plan);
+  // Long chunks find nobody to go with, nor do those between them.
+  EXPECT_TRUE(plan_of(std::vector<GroupShape>(4, {4, 128})).paired.pairs.empty());
+  EXPECT_TRUE(plan_of({{4, 64}, {4, 128}, {4, 64}, {3, 64}, {3, 32}}).paired.pairs.empty());
 }
 
 // The two parts of a long row are as if each were a matrix of its own.
@@ -283,24 +352,30 @@ TEST(CudaPack, LongRowsHaveTwoParts) {
   Engine random(13);
   std::vector<GroupShape> groups(5, GroupShape{6, 32});
   groups.insert(groups.end(), 37, GroupShape{4, 128});
-  groups.insert(groups.end(), 33, GroupShape{3, 64});
+  groups.insert(groups.end(), 90, GroupShape{3, 64});
   const CodePackPlan plan = plan_codes(random_exl2(groups, 64, random), 64);
   ASSERT_EQ(plan.parts.size(), 2u);
   std::size_t chunk = 0;
   std::int32_t unit = 0;
   std::int64_t cost[2] = {0, 0};
+  int paired = 0;
   for (std::size_t p = 0; p < 2; ++p) {
     const StripPart& part = plan.parts[p];
     CodePackPlan alone = plan;
     alone.chunks = part.chunks;
     alone.pieces = part.pieces;
     alone.runs = part.runs;
+    alone.paired = part.paired;
     alone.group_of_unit.erase(alone.group_of_unit.begin(), alone.group_of_unit.begin() + unit);
     alone.group_of_unit.resize(static_cast<std::size_t>(part.units));
     alone.bits_of_unit.erase(alone.bits_of_unit.begin(), alone.bits_of_unit.begin() + unit);
     alone.bits_of_unit.resize(static_cast<std::size_t>(part.units));
     expect_pieces_cover_chunks(alone);
     runs_of(alone);
+    if (!part.paired.pairs.empty()) {
+      expect_pairs_are_chunks(alone);
+      ++paired;
+    }
     for (const Chunk& own : part.chunks) {
       const Chunk& whole = plan.chunks[chunk++];
       EXPECT_EQ(own.first_unit + unit, whole.first_unit);
@@ -318,6 +393,7 @@ TEST(CudaPack, LongRowsHaveTwoParts) {
     unit += part.units;
   }
   EXPECT_EQ(chunk, plan.chunks.size());
+  EXPECT_EQ(paired, 1);  // the second, whose chunks are short
   EXPECT_GT(5 * cost[1], 4 * cost[0]);
   EXPECT_GT(5 * cost[0], 4 * cost[1]);
 }

@@ -153,6 +153,26 @@ TEST(TokenPlan, NothingOverlaps) {
   }
 }
 
+TEST(TokenPlan, PairsHaveTablesOfTheirOwn) {
+  Engine random(10);
+  std::vector<CodePackPlan> plans;
+  plans.push_back(plan_codes(random_exl2(std::vector<GroupShape>(45, {3, 64}), 64, random), 64));
+  Product product(std::move(plans), 132);
+  EXPECT_EQ(product.plan().sources[0].chunk_bytes, sizeof(Chunk));
+  const PairTables& paired = product.plans[0].paired;
+  CodeMatrixView& view = product.args.matrices[0].view;
+  view.pair_count = static_cast<std::int32_t>(paired.pairs.size());
+  product.pieces[0] = paired.pieces;
+  product.args.pairs = true;
+  const TokenLayout layout = product.layout();
+  EXPECT_EQ(view.pair_count, 23);
+  EXPECT_GE(layout.ring_at - layout.tables_at, 23 * 80);
+  EXPECT_EQ(layout.gather_bytes, view.units * (kInputUnitBytes + kWorthBytes));
+  const TokenPlan plan = product.plan();
+  EXPECT_EQ(plan.sources[0].chunk_bytes, sizeof(ChunkPair));
+  check_entries(product, layout, plan, 0);
+}
+
 TEST(TokenPlan, TooMuchIsMoreThanThereIs) {
   Engine random(7);
   std::vector<CodePackPlan> plans;

@@ -158,6 +158,13 @@ TEST_F(CudaRests, ProductsOfLongRowsLeaveOne) {
   // Narrow codes alone have a kernel of their own, and so have wide ones.
   expect_right({random_exl2(std::vector<GroupShape>(80, {3, 64}), 2080, engine_), true});
   expect_right({random_exl2(std::vector<GroupShape>(40, {6, 128}), 96, engine_), true});
+  // Chunks in pairs, with and without a neighbour, whose kernel takes no bias.
+  std::vector<GroupShape> shorts(3, {4, 32});
+  shorts.insert(shorts.end(), 31, GroupShape{3, 64});
+  shorts.insert(shorts.end(), 50, GroupShape{2, 64});
+  for (const std::int64_t out : {96, 2336}) {
+    expect_right({random_exl2(shorts, out, engine_), true, 1, false});
+  }
   // One zero point everywhere, one a group, and of 16 bits, in order and not.
   expect_right({random_gptq({4, 5632, 192, 128, true, GptqZeros::kConstant}, engine_), true});
   expect_right({random_gptq({4, 5120, 1088, 128, false, GptqZeros::kConstant}, engine_), true});

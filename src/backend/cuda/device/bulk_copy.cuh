@@ -86,14 +86,6 @@ __device__ __forceinline__ void copy_small(void* to, const void* from, std::uint
       : "memory");
 }
 
-// The same place, as one number that addresses are counted from; else the compiler adds up the
-// parts that it knows of it for every access.
-__device__ __forceinline__ std::byte* counted_from(std::byte* shared) {
-  std::uint32_t at = shared_address(shared);
-  asm volatile("" : "+r"(at));
-  return static_cast<std::byte*>(__cvta_shared_to_generic(at));
-}
-
 // Addresses and bytes are multiples of 16.
 __device__ __forceinline__ void bulk_copy(void* to, const void* from, int bytes,
                                           std::uint64_t* barrier) {

@@ -177,12 +177,12 @@ struct ChunkPlanes {
   int stride = 0;                    // to the next strip's, bytes
   int strips = 0;                    // that are there, at least one
   int units = 0;
-  // A strip beyond the last one (a single strip goes by the code for two) is multiplied like it,
-  // and the results are not used.
+  // A single strip goes by the code for two: a second one is multiplied like it, and the results
+  // are not used.
   template <int Strips>
   __device__ __forceinline__ const std::byte* strip(int i) const {
     if (i == 0) return first;
-    return first + (i + 1 < Strips ? i * stride : min(i, strips - 1) * stride);
+    return first + (Strips > 2 ? i * stride : min(i, strips - 1) * stride);
   }
 };
 
@@ -205,9 +205,9 @@ inline constexpr Begin kBeginOf = kWidths == width_set({4}) ? Begin::kWhole
 
 // sums = codes of one plane · digits, or += where they are cleared; a strip's units are
 // `unit_stride` bytes apart. Strips: at most one more than there are.
-template <int Bits, Begin kBegin, int Strips, class Stride>
+template <int Bits, Begin kBegin, int Strips, class Stride, class Reader>
 __device__ __forceinline__ void add_plane(const ChunkPlanes& codes, int offset, Stride unit_stride,
-                                          DigitReader digits, DigitSums<Strips>& sums) {
+                                          Reader digits, DigitSums<Strips>& sums) {
   const int lane = lane_index();
   const std::byte* from[Strips];
 #pragma unroll
@@ -234,6 +234,7 @@ __device__ __forceinline__ void add_plane(const ChunkPlanes& codes, int offset, 
   };
   int left = codes.units;
   if constexpr (kBegin == Begin::kWhole) {
+    static_assert(std::is_same_v<Reader, DigitReader>);
     if (left == kMaxChunkUnits) {
       add(0, std::true_type{});
 #pragma unroll
@@ -268,9 +269,9 @@ __device__ __forceinline__ void add_plane(const ChunkPlanes& codes, int offset, 
 
 // sums = codes of four bits and, above them, of `Bits` in a second plane, at once: digits are read
 // once, and a chunk of one unit, of which mixes have many, goes through one loop.
-template <int Bits, Begin kBegin, int Strips>
+template <int Bits, Begin kBegin, int Strips, class Reader>
 __device__ __forceinline__ void multiply_two_planes(const ChunkPlanes& codes, int unit_stride,
-                                                    DigitReader digits, DigitSums<Strips>& sums) {
+                                                    Reader digits, DigitSums<Strips>& sums) {
   static_assert(kBegin != Begin::kCleared);
   constexpr bool kApart = kBegin == Begin::kApart;
   const int lane = lane_index();
@@ -326,10 +327,9 @@ __device__ __forceinline__ void multiply_two_planes(const ChunkPlanes& codes, in
 // sums = codes · digits over one chunk. Every width has code of its own, but 8 bits, which are two
 // planes of 4, the high nibbles first. kWidths: those that there may be; code for others would only
 // stand in the way of what runs (bench/ladder/exl2_gemv).
-template <WidthSet kWidths, int Strips>
+template <WidthSet kWidths, int Strips, class Reader>
 __device__ __forceinline__ void multiply_digits(int bits, const ChunkPlanes& codes,
-                                                const DigitReader& digits,
-                                                DigitSums<Strips>& sums) {
+                                                const Reader& digits, DigitSums<Strips>& sums) {
   const int stride = unit_bytes(bits);
   if (is_width<4, kWidths>(bits)) {
     if constexpr (has_width(kWidths, 4)) {

@@ -148,7 +148,6 @@ void cut_in_parts(PackedProduct& product, const TensorView& rests_out) {
     part = whole;
     part.view = weights.parts[i].view;
     part.place_of_channel = weights.parts[i].place_of_channel;
-    product.pieces[i] = weights.plan.parts[i].pieces;
   }
   ProductMatrix& second = product.args.matrices[1];
   second.out = rests_out.as<float>();
@@ -159,13 +158,24 @@ void cut_in_parts(PackedProduct& product, const TensorView& rests_out) {
   product.parts = true;
 }
 
+// Finds the pieces of one token's product.
+void find_pieces(const DeviceFacts& facts, PackedProduct& product) {
+  product.args.pairs = takes_pairs(facts, product.args);
+  const auto find = [&](const auto& of) {
+    return std::span<const Piece>(product.args.pairs ? of.paired.pieces : of.pieces);
+  };
+  for (std::size_t i = 0; i < static_cast<std::size_t>(product.args.count); ++i) {
+    product.pieces[i] =
+        product.parts ? find(product.weights[0]->plan.parts[i]) : find(product.weights[i]->plan);
+  }
+}
+
 PackedProduct packed_product(const ExecContext& ctx, const MatmulArgs& args,
                              std::span<const MatmulOutput* const> outputs, std::int64_t tokens) {
   PackedProduct product;
   product.args.regardless_of_batch = ctx.deterministic;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     product.weights[i] = cuda_matrix(outputs[i]->weight).codes();
-    product.pieces[i] = product.weights[i]->plan.pieces;
     add_matrix(product.args, *outputs[i],
                args.activation != nullptr ? args.activation->out : outputs[i]->out);
     product.args.matrices[i].gather = gather_number(product.args, product.weights, i);
@@ -179,13 +189,16 @@ PackedProduct packed_product(const ExecContext& ctx, const MatmulArgs& args,
   product.args.gated = args.activation != nullptr;
   if (product.args.gated) product.args.activation = activation_parameters(*args.activation);
   product.args.tokens = static_cast<int>(std::min<std::int64_t>(kMaxProductTokens, tokens));
+  const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
   if (tokens > 1) {
     product.rests_out = args.rests_out;
+    find_pieces(facts, product);
     return product;
   }
   product.args.x_rest = args.x_rests.as<const float>();
   product.args.matrices[0].rest = args.out_rests.as<const float>();
   if (!args.rests_out.empty()) cut_in_parts(product, args.rests_out);
+  find_pieces(facts, product);
   return product;
 }
 

@@ -70,6 +70,7 @@ struct ProductArgs {
   // worth begins.
   int gather_bytes = 0;
   int worth_at = 0;
+  bool pairs = false;  // chunks of one token are taken in pairs, see takes_pairs()
   InputNorm norm;
   float multiplier = 1.0f;
   bool accumulate = false;
@@ -79,6 +80,12 @@ struct ProductArgs {
   bool gated = false;
   ActivationParameters activation;
 };
+
+// Of a matrix's table of chunks, or of pairs of them.
+BL_HD constexpr int table_bytes(const CodeMatrixView& m, bool pairs) {
+  return pairs ? m.pair_count * static_cast<int>(sizeof(ChunkPair))
+               : m.chunk_count * static_cast<int>(sizeof(Chunk));
+}
 
 // That occur in any of the matrices.
 WidthSet widths_of(const ProductArgs& args);
@@ -93,9 +100,12 @@ void check_product(const ProductArgs& args);
 // bytes, and an input that leaves room for the ring.
 bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args, const StripShares& shares);
 
+// Whether token_product() takes the chunks of all matrices in pairs.
+bool takes_pairs(const DeviceFacts& facts, const ProductArgs& args);
+
 // Enqueues the product of one token or two, whose activations every CTA makes ready by itself, in
 // whole numbers (code_digits.cuh). A token's bits do not depend on there being another.
-// `pieces`: of a strip of each matrix.
+// `pieces`: of a strip of each matrix; those of pairs where args.pairs says so.
 void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares,
                    std::span<const std::span<const Piece>> pieces);
 

@@ -27,7 +27,7 @@ int strips_at_once(const StripShares& shares) {
   return std::min(longest, kEntryStrips);
 }
 
-TokenSource source_of(const ProductMatrix& m, const TokenLayout& layout,
+TokenSource source_of(const ProductMatrix& m, bool pairs, const TokenLayout& layout,
                       std::span<const Piece> pieces) {
   TokenSource source;
   source.codes = m.view.codes;
@@ -38,6 +38,7 @@ TokenSource source_of(const ProductMatrix& m, const TokenLayout& layout,
   source.chunks_at = m.chunks_at;
   source.input_at = m.gather * layout.gather_bytes;
   source.scale_bytes = static_cast<std::uint8_t>(scale_bytes(m.view.kind));
+  source.chunk_bytes = pairs ? sizeof(ChunkPair) : sizeof(Chunk);
   constexpr int kMostJoined = 255 / kMaxPieceUnits;  // a Piece counts in bytes
   for (int strips = 1; strips <= kEntryStrips; ++strips) {
     const int joined = std::clamp(layout.ring.most_joined / strips, 1, kMostJoined);
@@ -59,13 +60,13 @@ TokenLayout lay_out_token(const ProductArgs& args, const StripShares& shares,
   RingShape room;
   int units = 0;
   int gathers = 0;
-  int chunks = 0;
+  int tables = 0;
   for (int i = 0; i < args.count; ++i) {
     const ProductMatrix& matrix = args.matrices[i];
     room.make_room(matrix.piece_bytes, matrix.piece_scale_bytes);
     units = std::max(units, matrix.view.units);
     gathers = std::max(gathers, matrix.gather + 1);
-    chunks += matrix.view.chunk_count;
+    tables += table_bytes(matrix.view, args.pairs);
   }
   layout.gather_bytes = units * (kInputUnitBytes + kWorthBytes);
   layout.worth_at = units * kInputUnitBytes;
@@ -73,7 +74,7 @@ TokenLayout lay_out_token(const ProductArgs& args, const StripShares& shares,
   layout.tables_at = RingShape::rounded(limits.fixed + args.tokens * layout.token_stride);
   layout.bytes = layout.tables_at;
   if (!limits.ring) return layout;
-  layout.ring_at = RingShape::rounded(layout.tables_at + chunks * static_cast<int>(sizeof(Chunk)));
+  layout.ring_at = RingShape::rounded(layout.tables_at + tables);
   const int space = limits.all - layout.ring_at - RingShape::kHeadersBytes;
   // Where codes are narrow, twice as many pieces an entry: fewer entries are to be brought and to
   // be waited for.
@@ -101,11 +102,11 @@ TokenPlan plan_token(const ProductArgs& args, const StripShares& shares, const T
   int strips = 0;
   for (int i = 0; i < args.count; ++i) {
     const ProductMatrix& m = args.matrices[i];
-    plan.sources[i] = source_of(m, layout, pieces[i]);
+    plan.sources[i] = source_of(m, args.pairs, layout, pieces[i]);
     if (pieces[i].size() <= TokenPlan::kMostPieces) {
       std::copy(pieces[i].begin(), pieces[i].end(), plan.pieces[i]);
     } else {
-      plan.sources[i].far_pieces = m.view.pieces;
+      plan.sources[i].far_pieces = args.pairs ? m.view.pair_pieces : m.view.pieces;
     }
     if (i == 0 || !args.gated) plan.first_strips[i] = strips;
     strips += m.view.strips;

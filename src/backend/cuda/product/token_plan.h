@@ -13,11 +13,6 @@
 
 namespace bl::cuda {
 
-// Of the input that a CTA makes: a unit's digits, and what those of a chunk are worth (of its first
-// unit; code_digits.cuh).
-inline constexpr int kInputUnitBytes = kUnitSlots * static_cast<int>(sizeof(float));
-inline constexpr int kWorthBytes = 16;
-
 // Places of a ring and what they hold, in bytes.
 struct TokenRingShape {
   int slots = 0;
@@ -46,6 +41,7 @@ struct TokenSource {
   std::int32_t chunks_at = 0;    // in the tables of a launch
   std::int32_t input_at = 0;     // of its gather, in a CTA's input
   std::uint8_t scale_bytes = 0;  // of a group
+  std::uint8_t chunk_bytes = 0;  // in the tables
   // Of groups of 1, 2, … strips: pieces of an entry, and entries.
   std::uint8_t joined[kEntryStrips] = {};
   std::uint16_t entries[kEntryStrips] = {};

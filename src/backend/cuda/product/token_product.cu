@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <iterator>
 #include <type_traits>
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/product/code_digits.cuh"
+#include "backend/cuda/product/pair_product.cuh"
 #include "backend/cuda/product/piece_product.cuh"
 #include "backend/cuda/product/product.h"
 #include "backend/cuda/product/product_result.cuh"
@@ -37,19 +39,30 @@ struct Launch {
   int tables_at = 0;
   int ring_at = 0;
   int token_stride = 0;     // bytes of one token's input
-  bool one_gather = false;  // all matrices' slots hold the same channels
-  bool padded = false;      // a matrix has slots without a channel
+  bool one_gather = false;  // see has_one_gather
+  bool padded = false;      // see is_padded
   TokenPlan plan;
   ProductArgs args;
 };
+
+// All matrices' slots hold the same channels.
+bool has_one_gather(const ProductArgs& args) {
+  return std::all_of(args.matrices, args.matrices + args.count,
+                     [](const ProductMatrix& m) { return m.gather == 0; });
+}
+
+// A matrix has slots without a channel.
+bool is_padded(const ProductArgs& args) {
+  return std::any_of(args.matrices, args.matrices + args.count,
+                     [](const ProductMatrix& m) { return m.padded; });
+}
 
 // Products as most models have them, which have kernels of their own: of one token, with one gather
 // without padding, rows and runs that are one round of a CTA, a norm with weights, SiLU if gated,
 // no biases. Code for all others stands in the way where a step's launches share the instruction
 // cache (bench/ladder/exl2_gemv).
-bool is_plain(const Launch& launch) {
-  const ProductArgs& args = launch.args;
-  if (args.tokens > 1 || !launch.one_gather || launch.padded) return false;
+bool is_plain(const ProductArgs& args) {
+  if (args.tokens > 1 || !has_one_gather(args) || is_padded(args)) return false;
   if (args.norm.present && args.norm.weight == nullptr) return false;
   if (args.gated && !is_plain_silu(args.activation)) return false;
   const auto usual = [](const ProductMatrix& m) {
@@ -68,7 +81,9 @@ struct alignas(128) Shared {
   TokenSums<Tokens> sums;
   FinishedGroup finished[2][kMaxWaiting];
   float parts[2][kMaxWaiting][kProductWarps][kPart<Tokens>];
+  uint4 zeros[kInputZeroBytes / sizeof(uint4)];  // of pairs, in front of the input
 };
+static_assert(sizeof(Shared<1>) == offsetof(Shared<1>, zeros) + kInputZeroBytes);
 
 struct TokenStrides {
   int token;  // bytes to the second token's digits
@@ -135,7 +150,7 @@ __device__ __forceinline__ void keep_token_sums(LaneTotals<Tokens>& totals, floa
     }
 }
 
-template <class Scales, WidthSet kWidths, int Tokens, bool kPlain>
+template <class Scales, WidthSet kWidths, int Tokens, bool kPlain, bool kPairs>
 class TokenMultiplier {
  public:
   __device__ __forceinline__ TokenMultiplier(Shared<Tokens>& shared, TokenRing& ring)
@@ -160,7 +175,12 @@ class TokenMultiplier {
       }
       if (threadIdx.x == 0) shared_.finished[half_][waiting] = {matrix_, ring_.strips()};
       ring_.release();
-      keep_token_sums<Tokens>(totals_, shared_.parts[half_][waiting][warp_index()]);
+      float* part = shared_.parts[half_][waiting][warp_index()];
+      if constexpr (kPairs) {
+        keep_pair_sums(totals_, part);
+      } else {
+        keep_token_sums<Tokens>(totals_, part);
+      }
       ++waiting;
       if (waiting < kMaxWaiting && (flags & kEndsShare) == 0) continue;
       product_sync();
@@ -181,13 +201,20 @@ class TokenMultiplier {
     matrix_ = piece.matrix;
     const CodeMatrixView& m = args.matrices[piece.matrix].view;
     if ((piece.flags & kEndsStrips) != 0) ask_for_earlier(args, piece.matrix, waiting);
-    const TokenStrides strides{input.token_stride, input.worth_at};
+    const auto multiply_strips = [&]<int kStrips>(std::integral_constant<int, kStrips>) {
+      if constexpr (kPairs) {
+        multiply_paired_piece<kWidths, kStrips>(piece, input.worth_at, next, totals_);
+      } else {
+        const TokenStrides strides{input.token_stride, input.worth_at};
+        multiply_token_piece<Scales, kWidths, kStrips, Tokens>(m, piece, strides, next, totals_);
+      }
+    };
     if (piece.strips <= 2) {
-      multiply_token_piece<Scales, kWidths, 2, Tokens>(m, piece, strides, next, totals_);
+      multiply_strips(std::integral_constant<int, 2>{});
     } else if (piece.strips == 3) {
-      multiply_token_piece<Scales, kWidths, 3, Tokens>(m, piece, strides, next, totals_);
+      multiply_strips(std::integral_constant<int, 3>{});
     } else {
-      multiply_token_piece<Scales, kWidths, kEntryStrips, Tokens>(m, piece, strides, next, totals_);
+      multiply_strips(std::integral_constant<int, kEntryStrips>{});
     }
   }
   // What results are added to, on its way while the group's last entry is multiplied.
@@ -225,28 +252,32 @@ class TokenMultiplier {
 
   Shared<Tokens>& shared_;
   TokenRing& ring_;
-  LaneTotals<Tokens> totals_ = {};
+  std::conditional_t<kPairs, PairTotals, LaneTotals<Tokens>> totals_ = {};
   float earlier_[kMaxWaiting] = {};
   float gate_ = 0.0f;
   int half_ = 0;
   int matrix_ = 0;  // of the last entry with flags
 };
 
-// The chunks of all matrices to where entries look for them; there once copies have been waited
-// for.
+// The chunks of all matrices, or pairs of them, to where entries look for them; there once copies
+// have been waited for.
+template <bool kPairs>
 __device__ __forceinline__ void copy_tables(const ProductArgs& args, std::byte* tables) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   for (int i = 0; i < args.count; ++i) {
     const CodeMatrixView& m = args.matrices[i].view;
     std::byte* to = tables + args.matrices[i].chunks_at;
-    for (int c = static_cast<int>(threadIdx.x); c < m.chunk_count; c += kProductThreads) {
-      copy_small(to + c * sizeof(Chunk), m.chunks + c);
+    const void* from = m.chunks;
+    if (kPairs) from = m.pairs;
+    const int bytes = table_bytes(m, kPairs);
+    for (int at = static_cast<int>(threadIdx.x) * 16; at < bytes; at += kProductThreads * 16) {
+      copy_small(to + at, static_cast<const std::byte*>(from) + at);
     }
   }
 #endif
 }
 
-template <class Scales, WidthSet kWidths, int Tokens, bool kPlain>
+template <class Scales, WidthSet kWidths, int Tokens, bool kPlain, bool kPairs>
 __global__ void __launch_bounds__(kThreads, 1)
     token_product_kernel(const __grid_constant__ Launch launch) {
   extern __shared__ __align__(128) std::byte memory[];
@@ -280,9 +311,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   input.end_matrix = launch.one_gather ? input.first_matrix + 1
                      : args.gated      ? 2
                                        : launch.plan.matrix_of(end - 1) + 1;
+  if (kPairs && threadIdx.x < std::size(shared.zeros)) shared.zeros[threadIdx.x] = {};
   make_token_input<Tokens, kPlain>(args, input, ring, shared.sums,
-                                   [&] { copy_tables(args, tables); });
-  TokenMultiplier<Scales, kWidths, Tokens, kPlain>(shared, ring).run(args, input, tables);
+                                   [&] { copy_tables<kPairs>(args, tables); });
+  TokenMultiplier<Scales, kWidths, Tokens, kPlain, kPairs>(shared, ring).run(args, input, tables);
 }
 
 TokenLayout lay_out(const DeviceFacts& facts, const ProductArgs& args, const StripShares& shares) {
@@ -295,11 +327,11 @@ TokenLayout lay_out(const DeviceFacts& facts, const ProductArgs& args, const Str
 
 using TokenKernel = void (*)(Launch);
 
-template <class Scales, int Tokens, bool kPlain>
+template <class Scales, int Tokens, bool kPlain, bool kPairs = false>
 TokenKernel kernel_of_scales(WidthSet widths) {
   constexpr bool kGptq = !std::is_same_v<Scales, ExlScales>;
   return with_width_set<kGptq>(widths, [&]<WidthSet kWidths>() -> TokenKernel {
-    return token_product_kernel<Scales, kWidths, Tokens, kPlain>;
+    return token_product_kernel<Scales, kWidths, Tokens, kPlain, kPairs>;
   });
 }
 
@@ -329,6 +361,12 @@ bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args, const St
   return layout.bytes <= static_cast<int>(facts.shared_bytes_per_cta);
 }
 
+bool takes_pairs(const DeviceFacts& facts, const ProductArgs& args) {
+  return facts.dependent_launch() && is_plain(args) &&
+         std::all_of(args.matrices, args.matrices + args.count,
+                     [](const ProductMatrix& m) { return m.view.pairs != nullptr; });
+}
+
 void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares,
                    std::span<const std::span<const Piece>> pieces) {
   check_product(args);
@@ -341,19 +379,20 @@ void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares&
   launch_args.args = args;
   launch_args.args.gather_bytes = layout.gather_bytes;
   launch_args.args.worth_at = layout.worth_at;
-  launch_args.one_gather = true;
-  int chunks = 0;
+  launch_args.one_gather = has_one_gather(args);
+  launch_args.padded = is_padded(args);
+  int tables = 0;
   for (int i = 0; i < args.count; ++i) {
     ProductMatrix& m = launch_args.args.matrices[i];
-    m.chunks_at = chunks * static_cast<int>(sizeof(Chunk));
-    chunks += m.view.chunk_count;
-    launch_args.one_gather = launch_args.one_gather && m.gather == 0;
-    launch_args.padded = launch_args.padded || m.padded;
+    m.chunks_at = tables;
+    tables += table_bytes(m.view, args.pairs);
   }
   launch_args.plan = plan_token(launch_args.args, shares, layout, pieces);
-  const TokenKernel kernel = is_plain(launch_args) ? kernel_of<1, true>(args)
-                             : args.tokens == 1    ? kernel_of<1, false>(args)
-                                                   : kernel_of<2, false>(args);
+  const TokenKernel kernel = args.pairs
+                                 ? kernel_of_scales<ExlScales, 1, true, true>(widths_of(args))
+                             : is_plain(args)   ? kernel_of<1, true>(args)
+                             : args.tokens == 1 ? kernel_of<1, false>(args)
+                                                : kernel_of<2, false>(args);
   BL_CUDA_CHECK(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes));
   launch(shape_of(ctx, dim3(static_cast<unsigned>(shares.ctas)), kThreads,

@@ -218,7 +218,8 @@ class TokenRing {
                     static_cast<unsigned>(matrix_) << 12 | flags << 16;
       header[0].y = static_cast<std::uint32_t>(shape.scale_room) - codes_from;
       header[0].z = 0u - scales_from;
-      header[0].w = static_cast<std::uint32_t>(of.chunks_at) + piece.first_chunk * 16u;
+      header[0].w = static_cast<std::uint32_t>(of.chunks_at) +
+                    piece.first_chunk * std::uint32_t{of.chunk_bytes};
       header[1].x = codes;
       header[1].y = scales;
       header[1].z = static_cast<std::uint32_t>(of.input_at);

@@ -128,6 +128,37 @@ struct Chunk {
 };
 static_assert(sizeof(Chunk) == 16);
 
+// Of the input of one token, as a CTA makes it (code_digits.cuh): a unit's digits, what those of a
+// chunk are worth, and zeros, which lie in front of unit 0 where there are pairs.
+inline constexpr int kInputUnitBytes = kUnitSlots * static_cast<int>(sizeof(float));
+inline constexpr int kWorthBytes = 16;
+inline constexpr int kInputZeroBytes = 2 * kInputUnitBytes;
+
+// One chunk, or two of as many units of one width that lie side by side, as lanes need them in a
+// product of one token (code_digits.cuh): what a warp takes at a time where groups are short. The
+// host works out what every warp would for every group of strips.
+struct alignas(16) ChunkPair {
+  std::uint32_t codes = 0;  // bytes from the strip's start
+  std::uint32_t bits = 0;
+  std::uint32_t units = 0;  // of both together
+  std::uint32_t unused = 0;
+  // For lanes below 16, whose column of B is the first chunk's, and those of the second.
+  struct Columns {
+    // Where the digits of units 0, 1 and 2 are (3 follows 2), bytes from unit 0 of the input: zeros
+    // for units of the other chunk.
+    std::int32_t units[3] = {};
+    float group_scale = 0;  // s(g)
+  } columns[2];
+  // For lanes that have sums of the first chunk, and of the second.
+  struct Sums {
+    std::uint32_t worth = 0;   // of its digits, bytes from that of unit 0
+    std::uint32_t scales = 0;  // bytes from those of group 0
+    float centre = 0;          // what a code is less
+    std::uint32_t unused = 0;
+  } sums[2];
+};
+static_assert(sizeof(ChunkPair) == 5 * 16);
+
 // Units whose activations one warp makes digits together (token_input.cuh): those of a chunk, or of
 // several of one length, a power of two, side by side. kMaxChunkUnits units at most.
 struct DigitRun {
@@ -178,11 +209,15 @@ struct CodeMatrixView {
   const Chunk* chunks = nullptr;      // [chunk_count], of any strip
   const Piece* pieces = nullptr;      // [piece_count], of any strip
   const DigitRun* runs = nullptr;     // [run_count]
+  // The same in pairs, or null where chunks are long.
+  const ChunkPair* pairs = nullptr;    // [pair_count]
+  const Piece* pair_pieces = nullptr;  // [piece_count], whose chunks are pairs
   std::int64_t strip_bytes = 0;
   std::int32_t strips = 0;
   std::int32_t chunk_count = 0;
   std::int32_t piece_count = 0;
   std::int32_t run_count = 0;
+  std::int32_t pair_count = 0;
   std::int32_t groups = 0;
   std::int32_t units = 0;  // of a strip
   std::int32_t out = 0;    // columns that are written

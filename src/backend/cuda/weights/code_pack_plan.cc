@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "format/exl2_scale.h"
+#include "tensor/float16.h"
 
 namespace bl::cuda {
 namespace {
@@ -60,21 +61,85 @@ std::vector<Piece> pieces_of(const std::vector<Chunk>& chunks) {
   return pieces;
 }
 
+// Whether chunk c can stand in one run with the one before it: neighbours in a piece, of groups
+// that follow each other, of one width and length.
+bool joins_earlier(const std::vector<Chunk>& chunks, const std::vector<Piece>& pieces,
+                   std::size_t c) {
+  const Chunk& chunk = chunks[c];
+  if (c == 0 || (chunk.units != 1 && chunk.units != 2)) return false;
+  const Chunk& earlier = chunks[c - 1];
+  const auto begins = [&](const Piece& piece) { return piece.first_chunk == c; };
+  return chunk.units == earlier.units && chunk.bits == earlier.bits &&
+         chunk.group == earlier.group + 1 && std::none_of(pieces.begin(), pieces.end(), begins);
+}
+
 // Short groups leave most lanes of a warp idle that makes digits of one of them.
-std::vector<DigitRun> runs_of(const std::vector<Chunk>& chunks) {
+std::vector<DigitRun> runs_of(const std::vector<Chunk>& chunks, const std::vector<Piece>& pieces) {
   std::vector<DigitRun> runs;
-  for (const Chunk& chunk : chunks) {
-    const bool joins = chunk.units == 1 || chunk.units == 2;
-    if (joins && !runs.empty()) {
-      DigitRun& last = runs.back();
-      if (last.chunk_units == chunk.units && last.units + chunk.units <= kMaxChunkUnits) {
-        last.units = static_cast<std::uint8_t>(last.units + chunk.units);
-        continue;
-      }
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const Chunk& chunk = chunks[c];
+    if (joins_earlier(chunks, pieces, c) && runs.back().units + chunk.units <= kMaxChunkUnits) {
+      runs.back().units = static_cast<std::uint8_t>(runs.back().units + chunk.units);
+    } else {
+      runs.push_back({chunk.first_unit, chunk.units, chunk.units});
     }
-    runs.push_back({chunk.first_unit, chunk.units, chunk.units});
   }
   return runs;
+}
+
+ChunkPair pair_of(const Chunk& first, const Chunk* second) {
+  ChunkPair pair;
+  pair.codes = first.offset * static_cast<std::uint32_t>(unit_bytes(1));
+  pair.bits = first.bits;
+  pair.units = first.units;
+  const Chunk* const chunks[2] = {&first, second};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Chunk* chunk = chunks[i];
+    // Of one that is not there scales are 0.
+    pair.columns[i].group_scale = chunk == nullptr ? 0 : chunk->group_scale;
+    if (i == 1 && chunk != nullptr) pair.units += chunk->units;
+    ChunkPair::Sums& sums = pair.sums[i];
+    const Chunk& of = chunk == nullptr ? first : *chunk;
+    sums.worth = std::uint32_t{of.first_unit} * kWorthBytes;
+    sums.scales = std::uint32_t{of.group} * scale_bytes(ScaleKind::kExl2);
+    sums.centre = static_cast<float>(exl2_center(of.bits));
+    for (int u = 0; u < 3; ++u) {
+      const int unit = first.first_unit + u;
+      const bool own =
+          chunk != nullptr && unit >= chunk->first_unit && unit < chunk->first_unit + chunk->units;
+      pair.columns[i].units[u] = own ? unit * kInputUnitBytes : -kInputZeroBytes;
+    }
+  }
+  return pair;
+}
+
+// Of EXL2's chunks, two of a run at a time. A pair scales sums as often as two chunks do (in
+// code_digits.cuh a lane has those of one strip in two, here of all), so it pays where most chunks
+// find another one.
+PairTables pairs_of(const std::vector<Chunk>& chunks, const std::vector<Piece>& pieces,
+                    const std::vector<DigitRun>& runs) {
+  PairTables tables;
+  std::vector<std::size_t> pair_of_chunk;
+  std::size_t c = 0;
+  for (const DigitRun& run : runs) {
+    const std::size_t end = c + run.units / run.chunk_units;
+    while (c < end) {
+      const std::size_t count = c + 1 < end ? 2 : 1;
+      pair_of_chunk.insert(pair_of_chunk.end(), count, tables.pairs.size());
+      tables.pairs.push_back(pair_of(chunks[c], count == 2 ? &chunks[c + 1] : nullptr));
+      c += count;
+    }
+  }
+  constexpr std::size_t kMostOfHundred = 60;
+  if (tables.pairs.size() * 100 > chunks.size() * kMostOfHundred) return {};
+  for (Piece piece : pieces) {
+    const std::size_t first = pair_of_chunk[piece.first_chunk];
+    const std::size_t last = pair_of_chunk[piece.first_chunk + std::size_t{piece.chunks} - 1];
+    piece.first_chunk = static_cast<std::uint16_t>(first);
+    piece.chunks = static_cast<std::uint8_t>(last - first + 1);
+    tables.pieces.push_back(piece);
+  }
+  return tables;
 }
 
 // What a product of one token needs for a chunk, in instructions, roughly.
@@ -90,7 +155,8 @@ std::size_t middle_of(const std::vector<Chunk>& chunks) {
   return c;
 }
 
-StripPart part_of(const std::vector<Chunk>& chunks, std::size_t begin, std::size_t end) {
+StripPart part_of(const CodePackPlan& plan, std::size_t begin, std::size_t end) {
+  const std::vector<Chunk>& chunks = plan.chunks;
   StripPart part;
   const Chunk first = chunks[begin];
   part.first_byte = std::int64_t{first.offset} * unit_bytes(1);
@@ -102,7 +168,8 @@ StripPart part_of(const std::vector<Chunk>& chunks, std::size_t begin, std::size
     part.chunks.push_back(chunk);
   }
   part.pieces = pieces_of(part.chunks);
-  part.runs = runs_of(part.chunks);
+  part.runs = runs_of(part.chunks, part.pieces);
+  if (plan.kind == ScaleKind::kExl2) part.paired = pairs_of(part.chunks, part.pieces, part.runs);
   return part;
 }
 
@@ -114,8 +181,8 @@ void add_parts(CodePackPlan& plan) {
   if (slots != plan.in || plan.place_of_channel.empty() || plan.chunks.size() < 2) return;
   if (!pays_in_parts(plan)) return;
   const std::size_t middle = middle_of(plan.chunks);
-  plan.parts.push_back(part_of(plan.chunks, 0, middle));
-  plan.parts.push_back(part_of(plan.chunks, middle, plan.chunks.size()));
+  plan.parts.push_back(part_of(plan, 0, middle));
+  plan.parts.push_back(part_of(plan, middle, plan.chunks.size()));
   const std::int32_t longest = std::max(plan.parts[0].units, plan.parts[1].units);
   std::int32_t first_unit = 0;
   for (StripPart& part : plan.parts) {
@@ -149,7 +216,8 @@ void add_places(CodePackPlan& plan) {
 void add_tables(CodePackPlan& plan, const std::vector<float>& group_scales) {
   add_chunks(plan, group_scales);
   plan.pieces = pieces_of(plan.chunks);
-  plan.runs = runs_of(plan.chunks);
+  plan.runs = runs_of(plan.chunks, plan.pieces);
+  if (plan.kind == ScaleKind::kExl2) plan.paired = pairs_of(plan.chunks, plan.pieces, plan.runs);
   add_places(plan);
   add_parts(plan);
 }
@@ -233,6 +301,8 @@ CodePackPlan::Layout CodePackPlan::layout() const {
   layout.chunks = take(chunks);
   layout.pieces = take(pieces);
   layout.runs = take(runs);
+  layout.pairs = take(paired.pairs);
+  layout.pair_pieces = take(paired.pieces);
   layout.channels = take(channel_of_slot);
   layout.places = take(place_of_channel);
   for (const StripPart& part : parts) {
@@ -240,6 +310,8 @@ CodePackPlan::Layout CodePackPlan::layout() const {
     of.chunks = take(part.chunks);
     of.pieces = take(part.pieces);
     of.runs = take(part.runs);
+    of.pairs = take(part.paired.pairs);
+    of.pair_pieces = take(part.paired.pieces);
     of.places = take(part.place_of_channel);
   }
   layout.total = end;

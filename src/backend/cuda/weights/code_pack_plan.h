@@ -12,6 +12,12 @@ namespace bl::cuda {
 // few strips. Measured: bench/ladder/exl2_gemv.
 inline constexpr std::int64_t kLongRow = 5120;
 
+// Chunks in pairs; nothing where few of them have a neighbour to go with.
+struct PairTables {
+  std::vector<ChunkPair> pairs;
+  std::vector<Piece> pieces;  // the same pieces, whose chunks are pairs
+};
+
 // A run of a strip's chunks as if it were all of the strip: units, chunks and offsets count from
 // its own beginning.
 struct StripPart {
@@ -20,6 +26,7 @@ struct StripPart {
   std::vector<Chunk> chunks;
   std::vector<Piece> pieces;
   std::vector<DigitRun> runs;
+  PairTables paired;
   // As CodePackPlan's; channels of other parts have the place behind the slots of the longest.
   std::vector<std::uint16_t> place_of_channel;
 };
@@ -42,7 +49,8 @@ struct CodePackPlan {
   std::vector<Chunk> chunks;   // of a strip
   std::vector<Piece> pieces;   // of a strip
   std::vector<DigitRun> runs;  // of a strip's input
-  std::int32_t groups = 0;     // rows of scales
+  PairTables paired;
+  std::int32_t groups = 0;  // rows of scales
   // Two that take a product of one token about as long, or none.
   std::vector<StripPart> parts;
 
@@ -67,6 +75,8 @@ struct CodePackPlan {
     std::size_t chunks = 0;
     std::size_t pieces = 0;
     std::size_t runs = 0;
+    std::size_t pairs = 0;
+    std::size_t pair_pieces = 0;
     std::size_t channels = 0;
     std::size_t places = 0;
     std::size_t total = 0;
@@ -74,6 +84,8 @@ struct CodePackPlan {
       std::size_t chunks = 0;
       std::size_t pieces = 0;
       std::size_t runs = 0;
+      std::size_t pairs = 0;
+      std::size_t pair_pieces = 0;
       std::size_t places = 0;
     };
     std::vector<Part> parts;

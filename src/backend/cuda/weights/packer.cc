@@ -108,6 +108,8 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   put(tables.data(), plan.chunks);
   put(tables.data() + (layout.pieces - layout.chunks), plan.pieces);
   put(tables.data() + (layout.runs - layout.chunks), plan.runs);
+  put(tables.data() + (layout.pairs - layout.chunks), plan.paired.pairs);
+  put(tables.data() + (layout.pair_pieces - layout.chunks), plan.paired.pieces);
   put(tables.data() + (layout.channels - layout.chunks), plan.channel_of_slot);
   put(tables.data() + (layout.places - layout.chunks), plan.place_of_channel);
   for (std::size_t i = 0; i < plan.parts.size(); ++i) {
@@ -115,6 +117,8 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
     put(tables.data() + (at.chunks - layout.chunks), plan.parts[i].chunks);
     put(tables.data() + (at.pieces - layout.chunks), plan.parts[i].pieces);
     put(tables.data() + (at.runs - layout.chunks), plan.parts[i].runs);
+    put(tables.data() + (at.pairs - layout.chunks), plan.parts[i].paired.pairs);
+    put(tables.data() + (at.pair_pieces - layout.chunks), plan.parts[i].paired.pieces);
     put(tables.data() + (at.places - layout.chunks), plan.parts[i].place_of_channel);
   }
   stage().copy(memory + layout.chunks, tables.data(), tables.size());
@@ -124,6 +128,9 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   view.chunks = place<Chunk>(memory + layout.chunks, !plan.chunks.empty());
   view.pieces = place<Piece>(memory + layout.pieces, !plan.pieces.empty());
   view.runs = place<DigitRun>(memory + layout.runs, !plan.runs.empty());
+  view.pairs = place<ChunkPair>(memory + layout.pairs, !plan.paired.pairs.empty());
+  view.pair_pieces = place<Piece>(memory + layout.pair_pieces, !plan.paired.pieces.empty());
+  view.pair_count = static_cast<std::int32_t>(plan.paired.pairs.size());
   weights.channel_of_slot =
       place<std::int32_t>(memory + layout.channels, !plan.channel_of_slot.empty());
   weights.place_of_channel =
@@ -146,6 +153,9 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
     made.view.chunks = place<Chunk>(memory + at.chunks, true);
     made.view.pieces = place<Piece>(memory + at.pieces, true);
     made.view.runs = place<DigitRun>(memory + at.runs, true);
+    made.view.pairs = place<ChunkPair>(memory + at.pairs, !part.paired.pairs.empty());
+    made.view.pair_pieces = place<Piece>(memory + at.pair_pieces, !part.paired.pieces.empty());
+    made.view.pair_count = static_cast<std::int32_t>(part.paired.pairs.size());
     made.view.chunk_count = static_cast<std::int32_t>(part.chunks.size());
     made.view.piece_count = static_cast<std::int32_t>(part.pieces.size());
     made.view.run_count = static_cast<std::int32_t>(part.runs.size());
@@ -164,6 +174,7 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
     shape.push_back(chunk.units * 16 + chunk.bits);
     shape.push_back(chunk.group);
   }
+  for (const DigitRun& run : plan.runs) gather.push_back(run.units);
   weights.gather = number_of(gather);
   for (const Piece& piece : plan.pieces) shape.push_back(piece.chunks);
   weights.shape = number_of(shape);

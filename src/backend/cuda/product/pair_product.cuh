@@ -1,0 +1,165 @@
+#pragma once
+// Short groups of one token, in pairs (ChunkPair). A chunk of one unit or two costs a warp nearly
+// as much to find, to multiply and to scale as one of four, and columns 4 to 7 of B
+// (code_digits.cuh) are free where there is one token. So units of the first chunk of a pair have
+// zeros in columns 4 to 7, those of the second in columns 0 to 3: lane 4g + t ends with the sums of
+// chunk t / 2, and the two are one chunk to everything else.
+
+#include <cuda_fp16.h>
+
+#include "backend/cuda/device/shared_address.cuh"
+#include "backend/cuda/product/code_digits.cuh"
+#include "backend/cuda/product/piece_product.cuh"
+
+namespace bl::cuda {
+
+// Strips of which a lane has sums: all, of one chunk.
+using PairTotals = float[kEntryStrips][2];
+
+// A lane's digits of a pair of chunks, unit by unit: what DigitReader is to one chunk.
+class PairReader {
+ public:
+  // `at`: of units 0, 1 and 2, see ChunkPair.
+  __device__ __forceinline__ PairReader(const std::byte* const (&at)[3])
+      : even_(at[0]), odd_(at[1]), later_(at[2]) {}
+  // Unit 0 or 1 from here on.
+  __device__ __forceinline__ void operands(int unit, std::uint32_t& b0, std::uint32_t& b1) const {
+    const uint2 both = *reinterpret_cast<const uint2*>(unit == 0 ? even_ : odd_);
+    b0 = both.y;
+    b1 = both.x;
+  }
+  // One unit, or, once, two.
+  __device__ __forceinline__ void advance(int units) {
+    even_ = units == 1 ? odd_ : later_;
+    odd_ = units == 1 ? later_ : later_ + kInputUnitBytes;
+    later_ += kInputUnitBytes;
+  }
+
+ private:
+  const std::byte* even_;
+  const std::byte* odd_;
+  const std::byte* later_;
+};
+
+// sums = codes of one plane · digits of a pair.
+template <int Bits, int Strips>
+__device__ __forceinline__ void multiply_pair_plane(const ChunkPlanes& codes,
+                                                    const std::byte* const (&digits)[3],
+                                                    DigitSums<Strips>& sums) {
+  const int lane = lane_index();
+  const std::byte* from[Strips];
+#pragma unroll
+  for (int i = 0; i < Strips; ++i) {
+    from[i] = counted_from(codes.template strip<Strips>(i) + lane * CodeBytes<Bits>::kLaneBytes);
+  }
+  const auto add = [&]<int kUnit>(std::integral_constant<int, kUnit>) {
+    const std::byte* at = kUnit == 3 ? digits[2] + kInputUnitBytes : digits[kUnit];
+    const uint2 both = *reinterpret_cast<const uint2*>(at);
+#pragma unroll
+    for (int i = 0; i < Strips; ++i) {
+      CodeBytes<Bits> bytes;
+      bytes.load(from[i] + kUnit * unit_bytes(Bits), lane);
+      std::uint32_t a[4];
+      bytes.operands(a);
+      multiply_halves<kUnit == 0>(sums.at[i], a, both.y, both.x);
+    }
+  };
+  const auto first = [&] { add(std::integral_constant<int, 0>{}); };
+  const auto second = [&] { add(std::integral_constant<int, 1>{}); };
+  const auto third = [&] { add(std::integral_constant<int, 2>{}); };
+  first();
+  if (codes.units == 1) return;
+  second();
+  if (codes.units == 2) return;
+  third();
+  if (codes.units == 3) return;
+  add(std::integral_constant<int, 3>{});
+}
+
+// The same of any width, see multiply_digits.
+template <WidthSet kWidths, int Strips>
+__device__ __forceinline__ void multiply_pair(int bits, const ChunkPlanes& codes,
+                                              const std::byte* const (&digits)[3],
+                                              DigitSums<Strips>& sums) {
+  if (is_width<2, kWidths>(bits)) {
+    if constexpr (has_width(kWidths, 2)) {
+      multiply_pair_plane<2>(codes, digits, sums);
+      sums.part_columns();
+    }
+  } else if (is_width<3, kWidths>(bits)) {
+    if constexpr (has_width(kWidths, 3)) multiply_pair_plane<3>(codes, digits, sums);
+  } else if (is_width<4, kWidths>(bits)) {
+    if constexpr (has_width(kWidths, 4)) multiply_pair_plane<4>(codes, digits, sums);
+  } else {
+    constexpr WidthSet kWide = kWidths & width_set({5, 6, 8});
+    if constexpr (kWide != 0) multiply_digits<kWide>(bits, codes, PairReader(digits), sums);
+  }
+}
+
+// totals += this warp's pairs of chunks of the piece, see multiply_piece; a lane's are of one chunk
+// of each pair.
+template <WidthSet kWidths, int Strips>
+__device__ __forceinline__ void multiply_paired_piece(const PieceView& piece, int worth_at,
+                                                      int& next, PairTotals& totals) {
+  const int lane = lane_index();
+  int scales_at[Strips];
+#pragma unroll
+  for (int i = 0; i < Strips; ++i) {
+    scales_at[i] = (Strips > 2 ? i : min(i, piece.strips - 1)) * piece.scale_stride;
+  }
+  const int square = (lane % 16 + 1) * (lane % 16 + 1);
+  const std::byte* input = piece.fragments + lane % 16 * 8;
+  const std::byte* worths = piece.fragments + worth_at;
+  const std::byte* scales = piece.scales + lane / 4;
+  const int first = lane % 4 / 2 * 16;  // lane that knows what code 0 is of this lane's chunk
+  for (; next < piece.chunks; next += kProductWarps) {
+    const auto* words = piece.chunk_words + next * (sizeof(ChunkPair) / sizeof(uint4));
+    const uint4 head = words[0];
+    const uint4 columns = words[1 + lane / 16];
+    const uint4 own = words[3 + lane % 4 / 2];
+    DigitSums<Strips> sums;
+    multiply_pair<kWidths>(
+        static_cast<int>(head.y),
+        {piece.codes + head.x, piece.code_stride, piece.strips, static_cast<int>(head.z)},
+        {input + static_cast<int>(columns.x), input + static_cast<int>(columns.y),
+         input + static_cast<int>(columns.z)},
+        sums);
+    const float of_code =
+        __half2float(__float2half_rn(static_cast<float>(square) * __uint_as_float(columns.w)));
+    const float2 worth = ChunkWorth::of_lane(worths + own.x, lane);
+    const float less = __uint_as_float(own.z) * worth.y;
+#pragma unroll
+    for (int i = 0; i < Strips; ++i) {
+      const int codes = static_cast<int>(scales[own.y + scales_at[i]]);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float scale =
+            __shfl_sync(kAllLanes, of_code, first | (h == 0 ? codes & 15 : codes >> 4));
+        const float number = number_of<kWidths>(sums.at[i][2 * h], sums.at[i][2 * h + 1]);
+        totals[i][h] += scale * (number * worth.x - less);
+      }
+    }
+  }
+}
+
+// A warp's sums of both chunks and both halves of the slots, [strips][16]; the totals are cleared.
+__device__ __forceinline__ void keep_pair_sums(PairTotals& totals, float* part) {
+  const int t = lane_index() % 4;
+  const auto keep = [](bool upper, float first, float second, int distance) {
+    const float other = __shfl_xor_sync(kAllLanes, upper ? first : second, distance);
+    return (upper ? second : first) + other;
+  };
+#pragma unroll
+  for (int p = 0; p < kEntryStrips / 2; ++p) {
+    float sums[2];  // of strip p or p + 2
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      sums[h] = keep(t >= 2, totals[p][h], totals[p + 2][h], 2);
+      totals[p][h] = totals[p + 2][h] = 0.0f;
+    }
+    part[(p + t / 2 * 2) * kStripColumns + t % 2 * 8 + lane_index() / 4] =
+        keep(t % 2 != 0, sums[0], sums[1], 1);
+  }
+}
+
+}  // namespace bl::cuda
