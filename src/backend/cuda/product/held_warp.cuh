@@ -195,23 +195,11 @@ class HeldWarp {
     return {words[0], words[1], words[2], words[3]};
   }
 
-  // Which codes of a unit are multiplied: those of 8 bits take two rounds.
-  enum class Round { kOnly, kHigh, kLow };
-
   // Of Σx in the tables: −2^(bits − 1) for EXL2.
   __device__ __forceinline__ float factor_of(int bits) const {
     if constexpr (kZeros) return 1.0f;
     if constexpr (kGptq) return -base_;
     return -__uint_as_float((126u + static_cast<std::uint32_t>(bits)) << 23);
-  }
-
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int i = 0; i < Strips; ++i)
-#pragma unroll
-      for (int n = 0; n < Tiles; ++n)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) sums_[i][n][c] = 0.0f;
   }
 
   __device__ __forceinline__ void make_scales(const float* group_scales) {
@@ -261,12 +249,10 @@ class HeldWarp {
     }
   }
 
-  // A chunk's sums begin with what its zero point takes off.
-  __device__ __forceinline__ void begin_chunk(int p, Round round) {
-    if (round == Round::kHigh) {
-      clear();
-      return;
-    }
+  // A chunk's sums begin with what its zero point takes off, or have that added to what is there,
+  // times 16.
+  template <bool kAdd>
+  __device__ __forceinline__ void begin_chunk(int p) {
     const int t = lane_index() % 4;
 #pragma unroll
     for (int i = 0; i < Strips; ++i) {
@@ -275,19 +261,19 @@ class HeldWarp {
 #pragma unroll
       for (int n = 0; n < Tiles; ++n) {
         const float4 x = tables_.sums[p][n][t];
-        float(&sums)[4] = sums_[i][n];
-        sums[0] = kZeros ? -scales.zero[0] * x.x : x.x;
-        sums[1] = kZeros ? -scales.zero[0] * x.y : x.y;
-        sums[2] = kZeros ? -scales.zero[1] * x.z : x.z;
-        sums[3] = kZeros ? -scales.zero[1] * x.w : x.w;
+        const float of_x[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const float begin = kZeros ? -scales.zero[c / 2] * of_x[c] : of_x[c];
+          sums_[i][n][c] = kAdd ? sums_[i][n][c] * 16.0f + begin : begin;
+        }
       }
     }
   }
-  __device__ __forceinline__ void end_chunk(int p, Round round) {
+  __device__ __forceinline__ void end_chunk(int p) {
 #pragma unroll
     for (int i = 0; i < Strips; ++i) {
-      LaneScales scales = lane_scales(p, i);
-      if (round == Round::kHigh) scales.scale[0] *= 16.0f, scales.scale[1] *= 16.0f;
+      const LaneScales scales = lane_scales(p, i);
 #pragma unroll
       for (int n = 0; n < Tiles; ++n)
 #pragma unroll
@@ -314,15 +300,46 @@ class HeldWarp {
     }
   }
 
-  // Four units of as many bits; Stride bytes from one to the next.
-  template <int Quad, int Bits, int Stride, bool kWhole>
-  __device__ __forceinline__ void multiply_equal(const std::byte* codes, Round round) {
+  // A unit of 8 bits, as if it were a chunk: its high halves, then its low ones, and scales are
+  // looked up once.
+  template <int Quad>
+  __device__ __forceinline__ void multiply_wide_unit(int unit, const std::byte* codes) {
+    const int p = Quad * kQuadUnits + unit;
+#pragma unroll
+    for (int i = 0; i < Strips; ++i)
+#pragma unroll
+      for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) sums_[i][n][c] = 0.0f;
+    multiply_unit<4>(codes, x_[p]);
+    if (begins_chunk(info_[Quad], unit)) {
+      begin_chunk<true>(p);
+    } else {
+#pragma unroll
+      for (int i = 0; i < Strips; ++i)
+#pragma unroll
+        for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+          for (int c = 0; c < 4; ++c) sums_[i][n][c] *= 16.0f;
+    }
+    multiply_unit<4>(codes + unit_bytes(4), x_[p]);
+    end_chunk(p);
+  }
+
+  // Four units of as many bits.
+  template <int Quad, int Bits, bool kWhole>
+  __device__ __forceinline__ void multiply_equal(const std::byte* codes) {
 #pragma unroll
     for (int u = 0; u < kQuadUnits; ++u) {
       const int p = Quad * kQuadUnits + u;
-      if (kWhole ? u == 0 : begins_chunk(info_[Quad], u)) begin_chunk(p, round);
-      multiply_unit<Bits>(codes + u * Stride, x_[p]);
-      if (kWhole ? u + 1 == kQuadUnits : ends_chunk(info_[Quad], u)) end_chunk(p, round);
+      const std::byte* unit = codes + u * unit_bytes(Bits);
+      if constexpr (Bits == 8) {
+        multiply_wide_unit<Quad>(u, unit);
+      } else {
+        if (kWhole ? u == 0 : begins_chunk(info_[Quad], u)) begin_chunk<false>(p);
+        multiply_unit<Bits>(unit, x_[p]);
+        if (kWhole ? u + 1 == kQuadUnits : ends_chunk(info_[Quad], u)) end_chunk(p);
+      }
     }
   }
 
@@ -334,19 +351,14 @@ class HeldWarp {
   template <int Quad, int Bits>
   __device__ __forceinline__ bool tries_equal(const std::byte* codes) {
     if constexpr (has_width(kWidths, Bits)) {
-      constexpr int kPlane = Bits == 8 ? 4 : Bits;
-      constexpr int kStride = unit_bytes(Bits);
       const bool whole = info_[Quad] == info_of_whole(Bits);
       const bool equal =
           kBroken || Bits == 8 ? (info_[Quad] & 0xffffu) == info_of_bits(Bits) : whole;
       if (!equal) return false;
-      if constexpr (Bits == 8) {
-        multiply_equal<Quad, kPlane, kStride, false>(codes, Round::kHigh);
-        multiply_equal<Quad, kPlane, kStride, false>(codes + unit_bytes(4), Round::kLow);
-      } else if (!kBroken || whole) {
-        multiply_equal<Quad, kPlane, kStride, true>(codes, Round::kOnly);
+      if (Bits != 8 && (!kBroken || whole)) {
+        multiply_equal<Quad, Bits, true>(codes);
       } else {
-        multiply_equal<Quad, kPlane, kStride, false>(codes, Round::kOnly);
+        multiply_equal<Quad, Bits, false>(codes);
       }
       return true;
     }
@@ -356,25 +368,17 @@ class HeldWarp {
   // Units of any widths; a chunk's have one.
   template <int Quad>
   __device__ __forceinline__ void multiply_mixed(const std::byte* codes) {
-    if constexpr (has_width(kWidths, 8)) multiply_mixed<Quad, Round::kHigh>(codes);
-    multiply_mixed<Quad, Round::kLow>(codes);
-  }
-  template <int Quad, Round kRound>
-  __device__ __forceinline__ void multiply_mixed(const std::byte* codes) {
 #pragma unroll
     for (int u = 0; u < kQuadUnits; ++u) {
       const int p = Quad * kQuadUnits + u;
       const int bits = unit_bits(info_[Quad], u);
       if (bits == 0) break;
-      const bool wide = has_width(kWidths, 8) && bits == 8;
-      if (kRound == Round::kLow || wide) {
-        if (begins_chunk(info_[Quad], u)) begin_chunk(p, kRound);
-        if (wide) {
-          multiply_unit<4>(codes + (kRound == Round::kHigh ? 0 : unit_bytes(4)), x_[p]);
-        } else if (kRound == Round::kLow) {
-          multiply_any(bits, codes, x_[p]);
-        }
-        if (ends_chunk(info_[Quad], u)) end_chunk(p, kRound);
+      if (has_width(kWidths, 8) && bits == 8) {
+        multiply_wide_unit<Quad>(u, codes);
+      } else {
+        if (begins_chunk(info_[Quad], u)) begin_chunk<false>(p);
+        multiply_any(bits, codes, x_[p]);
+        if (ends_chunk(info_[Quad], u)) end_chunk(p);
       }
       codes += unit_bytes(bits);
     }
