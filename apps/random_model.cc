@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -16,7 +17,6 @@
 namespace bl {
 namespace {
 
-constexpr std::int64_t kGptqGroup = 128;
 constexpr int kGptqBits = 4;
 
 // A stretch of input rows of one width.
@@ -178,8 +178,11 @@ void add_exl2(RandomSource& source, const std::string& key, std::int64_t in, std
              [order](const TensorView& view, std::uint64_t) { fill_permutation(view, order); });
 }
 
-void add_gptq(RandomSource& source, const std::string& key, std::int64_t in, std::int64_t out) {
-  const std::int64_t groups = in / kGptqGroup;
+void add_gptq(RandomSource& source, const std::string& key, const Shape& weight,
+              std::int64_t group_size) {
+  const std::int64_t in = weight[0];
+  const std::int64_t out = weight[1];
+  const std::int64_t groups = in / group_size;
   source.add(key + ".qweight", DType::kI32, Shape{in * kGptqBits / 32, out}, fill_bits);
   source.add(key + ".qzeros", DType::kI32, Shape{groups, out * kGptqBits / 32},
              [](const TensorView& view, std::uint64_t) {
@@ -204,7 +207,10 @@ std::int64_t size_of_config(const Json& config, const char* key, std::int64_t fa
 class RandomWeights {
  public:
   RandomWeights(RandomSource& source, const RandomModelRequest& request, const Json& shapes)
-      : source_(source), format_(request.format), head_mix_(shapes.at("head")) {
+      : source_(source),
+        format_(request.format),
+        group_size_(request.group_size),
+        head_mix_(shapes.at("head")) {
     if (format_ != "exl2") return;
     const auto mix = shapes.at("mixes").find(request.mix);
     if (mix == shapes.at("mixes").end()) {
@@ -221,7 +227,7 @@ class RandomWeights {
     if (format_ == "exl2") {
       add_exl2(source_, key, in, out, mix_);
     } else if (format_ == "gptq") {
-      add_gptq(source_, key, in, out);
+      add_gptq(source_, key, {in, out}, group_size_);
     } else {
       add_half(source_, key + ".weight", Shape{out, in}, 0.02f);
     }
@@ -237,6 +243,7 @@ class RandomWeights {
  private:
   RandomSource& source_;
   std::string format_;
+  std::int64_t group_size_;
   Json head_mix_;
   Json mix_;
 };
@@ -313,6 +320,11 @@ RandomModel make_random_model(const RandomModelRequest& request) {
     fail(ErrorCode::kInvalidArgument, "--format: '{}' is not one of exl2, gptq, fp16",
          request.format);
   }
+  const std::int64_t groups[] = {32, 64, 128};
+  if (std::find(std::begin(groups), std::end(groups), request.group_size) == std::end(groups)) {
+    fail(ErrorCode::kInvalidArgument, "--group-size: {} is not one of 32, 64, 128",
+         request.group_size);
+  }
   const Json shapes = parse_json(embedded_bench_shapes(), "archs/bench/shapes.json");
   RandomModel model;
   model.config = config_of(request.shape, shapes);
@@ -324,7 +336,7 @@ RandomModel make_random_model(const RandomModelRequest& request) {
   } else if (request.format == "gptq") {
     model.config["quantization_config"] = {{"quant_method", "gptq"},
                                            {"bits", kGptqBits},
-                                           {"group_size", kGptqGroup},
+                                           {"group_size", request.group_size},
                                            {"desc_act", false},
                                            {"sym", true}};
   } else {

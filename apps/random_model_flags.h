@@ -13,6 +13,7 @@ struct RandomModelFlags {
   std::string random;
   std::string format = "exl2";
   std::string mix = "4";
+  std::int64_t group_size = 128;
 
   template <class V>
   void visit(V&& v) {
@@ -21,20 +22,24 @@ struct RandomModelFlags {
       {"--random", "SHAPE", "a shape of archs/bench/shapes.json or the path of a config.json"});
     v(format, {"--format", "NAME", "exl2, gptq or fp16"});
     v(mix, {"--bpw", "MIX", "exl2: 2.5, 3, 4, 5 or 6 bits a weight"});
+    v(group_size, {"--group-size", "N", "gptq: channels a group, 32, 64 or 128"});
   }
 
   bool wanted() const { return !random.empty(); }
   std::string name() const {
-    return fmt::format("random {} {}", random, format == "exl2" ? "exl2 " + mix : format);
+    const std::string of_format = format == "exl2"   ? "exl2 " + mix
+                                  : format == "gptq" ? fmt::format("gptq g{}", group_size)
+                                                     : format;
+    return fmt::format("random {} {}", random, of_format);
   }
   std::shared_ptr<const OpenedModel> open() const { return open(random); }
   // Of another shape, but the same format.
   std::shared_ptr<const OpenedModel> open(const std::string& shape) const {
-    return open_random_model({shape, format, mix});
+    return open_random_model({shape, format, mix, group_size});
   }
   // Without its bulk of weights, to be planned for.
   std::shared_ptr<const OpenedModel> open_hollow() const {
-    return open_random_model({random, format, mix, true});
+    return open_random_model({random, format, mix, group_size, true});
   }
 };
 
