@@ -45,7 +45,8 @@ struct alignas(16) StripPlace {
 template <int Tiles>
 struct HeldTables {
   // By the place of a chunk's first unit. −zero · Σx of tokens 2t and 2t + 1, twice, which is what
-  // sums of lane t begin with (EXL2's zero is the centre of the width). GPTQ with zero points: Σx.
+  // sums of lane t begin with (EXL2's zero is the centre of the width). GPTQ with zero points: Σx,
+  // by the place of its last unit, for that is taken off at the end, where scales are looked up.
   float4 sums[kPlaces][Tiles][4];
   // By the place of any of its units, EXL2: of code c.
   float scales[kPlaces][16];
@@ -150,7 +151,8 @@ class HeldWarp {
 #pragma unroll
       for (int q = 0; q < kWarpQuads; ++q) {
         if (ends_chunk(info_[q], u)) {
-          store_sums(begins[q], factor_of(unit_bits(info_[q], u)), sums[q]);
+          store_sums(kZeros ? q * kQuadUnits + u : begins[q], factor_of(unit_bits(info_[q], u)),
+                     sums[q]);
         }
       }
     }
@@ -249,35 +251,43 @@ class HeldWarp {
     }
   }
 
+  // What the table has for this lane.
+  __device__ __forceinline__ void load_sums(int p, int tile, float (&sums)[4]) const {
+    const float4 x = tables_.sums[p][tile][lane_index() % 4];
+    sums[0] = x.x, sums[1] = x.y, sums[2] = x.z, sums[3] = x.w;
+  }
   // A chunk's sums begin with what its zero point takes off, or have that added to what is there,
   // times 16.
   template <bool kAdd>
   __device__ __forceinline__ void begin_chunk(int p) {
-    const int t = lane_index() % 4;
 #pragma unroll
-    for (int i = 0; i < Strips; ++i) {
-      LaneScales scales{};
-      if constexpr (kZeros) scales = lane_scales(p, i);
+    for (int i = 0; i < Strips; ++i)
 #pragma unroll
       for (int n = 0; n < Tiles; ++n) {
-        const float4 x = tables_.sums[p][n][t];
-        const float of_x[4] = {x.x, x.y, x.z, x.w};
+        float begin[4] = {};
+        if constexpr (!kZeros) load_sums(p, n, begin);
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
-          const float begin = kZeros ? -scales.zero[c / 2] * of_x[c] : of_x[c];
-          sums_[i][n][c] = kAdd ? sums_[i][n][c] * 16.0f + begin : begin;
+          sums_[i][n][c] = kAdd ? sums_[i][n][c] * 16.0f + begin[c] : begin[c];
         }
       }
-    }
   }
-  __device__ __forceinline__ void end_chunk(int p) {
+  // `whole`: not just a unit of it, before its last.
+  __device__ __forceinline__ void end_chunk(int p, bool whole = true) {
 #pragma unroll
     for (int i = 0; i < Strips; ++i) {
-      const LaneScales scales = lane_scales(p, i);
+      LaneScales scales = lane_scales(p, i);
+      if (!whole) scales.zero[0] = scales.zero[1] = 0.0f;
 #pragma unroll
-      for (int n = 0; n < Tiles; ++n)
+      for (int n = 0; n < Tiles; ++n) {
+        float x[4] = {};
+        if constexpr (kZeros) load_sums(p, n, x);
 #pragma unroll
-        for (int c = 0; c < 4; ++c) totals[i][n][c] += scales.scale[c / 2] * sums_[i][n][c];
+        for (int c = 0; c < 4; ++c) {
+          const float sum = kZeros ? sums_[i][n][c] - scales.zero[c / 2] * x[c] : sums_[i][n][c];
+          totals[i][n][c] += scales.scale[c / 2] * sum;
+        }
+      }
     }
   }
 
@@ -323,7 +333,7 @@ class HeldWarp {
           for (int c = 0; c < 4; ++c) sums_[i][n][c] *= 16.0f;
     }
     multiply_unit<4>(codes + unit_bytes(4), x_[p]);
-    end_chunk(p);
+    end_chunk(p, !kZeros || ends_chunk(info_[Quad], unit));
   }
 
   // Four units of as many bits.
