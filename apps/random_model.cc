@@ -182,7 +182,7 @@ void add_gptq(RandomSource& source, const std::string& key, const Shape& weight,
               std::int64_t group_size) {
   const std::int64_t in = weight[0];
   const std::int64_t out = weight[1];
-  const std::int64_t groups = in / group_size;
+  const std::int64_t groups = (in + group_size - 1) / group_size;
   source.add(key + ".qweight", DType::kI32, Shape{in * kGptqBits / 32, out}, fill_bits);
   source.add(key + ".qzeros", DType::kI32, Shape{groups, out * kGptqBits / 32},
              [](const TensorView& view, std::uint64_t) {

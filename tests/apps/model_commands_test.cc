@@ -276,11 +276,19 @@ TEST_F(ModelCommands, BenchReportsEachTest) {
 }
 
 TEST_F(ModelCommands, BenchMakesRandomModels) {
-  const fs::path config = work_ / "shape.json";
-  write_file_atomically(config, R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
- "hidden_act": "silu", "rms_norm_eps": 1e-5, "hidden_size": 256, "intermediate_size": 512,
- "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000,
- "max_position_embeddings": 512, "rope_theta": 10000.0})");
+  const auto write_shape = [&](const char* name, int hidden, int heads) {
+    const fs::path path = work_ / name;
+    write_file_atomically(path, fmt::format(
+                                    R"({{"architectures": ["LlamaForCausalLM"],
+ "model_type": "llama", "hidden_act": "silu", "rms_norm_eps": 1e-5, "hidden_size": {},
+ "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": {},
+ "num_key_value_heads": {}, "vocab_size": 1000, "max_position_embeddings": 512,
+ "rope_theta": 10000.0}})",
+                                    hidden, heads, heads / 2));
+    return path;
+  };
+  const fs::path config = write_shape("shape.json", 256, 4);
+  const fs::path odd_config = write_shape("odd.json", 192, 6);
   for (const std::vector<std::string>& format :
        std::vector<std::vector<std::string>>{{"--bpw", "2.5"},
                                              {"--bpw", "3"},
@@ -288,6 +296,7 @@ TEST_F(ModelCommands, BenchMakesRandomModels) {
                                              {"--bpw", "5"},
                                              {"--bpw", "6"},
                                              {"--format", "gptq"},
+                                             {"--format", "gptq", "--group-size", "32"},
                                              {"--format", "fp16"}}) {
     std::vector<std::string> command{"bench", "--random", config.string(), "-p", "8", "-n", "2",
                                      "-r",    "1",        "--json"};
@@ -296,12 +305,20 @@ TEST_F(ModelCommands, BenchMakesRandomModels) {
     EXPECT_EQ(result.status, 0) << format[1] << result.err;
     EXPECT_EQ(parse_json(result.out, "stdout").size(), 2u);
   }
+  // The last group of a row is short.
+  const ProgramResult odd = run_program({"bench", "--random", odd_config.string(), "--format",
+                                         "gptq", "-p", "8", "-n", "2", "-r", "1"});
+  EXPECT_EQ(odd.status, 0) << odd.err;
   const ProgramResult unknown = run_program({"bench", "--random", "huge-900b"});
   EXPECT_EQ(unknown.status, 1);
   EXPECT_NE(unknown.err.find("config.json"), std::string::npos);
   const ProgramResult mix = run_program({"bench", "--random", config.string(), "--bpw", "7"});
   EXPECT_EQ(mix.status, 1);
   EXPECT_NE(mix.err.find("2.5, 3, 4, 5, 6"), std::string::npos) << mix.err;
+  const ProgramResult group =
+      run_program({"bench", "--random", config.string(), "--format", "gptq", "--group-size", "48"});
+  EXPECT_EQ(group.status, 1);
+  EXPECT_NE(group.err.find("32, 64, 128"), std::string::npos) << group.err;
 }
 
 TEST_F(ModelCommands, InspectPlansMemory) {
