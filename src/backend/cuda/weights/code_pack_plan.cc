@@ -298,22 +298,19 @@ CodePackPlan::Layout CodePackPlan::layout() const {
     end += piece_bytes(table.size() * sizeof(T));
     return at;
   };
-  layout.chunks = take(chunks);
-  layout.pieces = take(pieces);
-  layout.runs = take(runs);
-  layout.pairs = take(paired.pairs);
-  layout.pair_pieces = take(paired.pieces);
+  const auto take_tables = [&](const StripTables& of) {
+    TablePlaces at;
+    at.chunks = take(of.chunks);
+    at.pieces = take(of.pieces);
+    at.runs = take(of.runs);
+    at.pairs = take(of.paired.pairs);
+    at.pair_pieces = take(of.paired.pieces);
+    at.places = take(of.place_of_channel);
+    return at;
+  };
+  static_cast<TablePlaces&>(layout) = take_tables(*this);
   layout.channels = take(channel_of_slot);
-  layout.places = take(place_of_channel);
-  for (const StripPart& part : parts) {
-    Layout::Part& of = layout.parts.emplace_back();
-    of.chunks = take(part.chunks);
-    of.pieces = take(part.pieces);
-    of.runs = take(part.runs);
-    of.pairs = take(part.paired.pairs);
-    of.pair_pieces = take(part.paired.pieces);
-    of.places = take(part.place_of_channel);
-  }
+  for (const StripPart& part : parts) layout.parts.push_back(take_tables(part));
   layout.total = end;
   return layout;
 }

@@ -18,22 +18,27 @@ struct PairTables {
   std::vector<Piece> pieces;  // the same pieces, whose chunks are pairs
 };
 
-// A run of a strip's chunks as if it were all of the strip: units, chunks and offsets count from
-// its own beginning.
-struct StripPart {
-  std::int32_t units = 0;
-  std::int64_t first_byte = 0;  // of the strip
+// What kernels look up of a strip, or of a part of one, and of its input.
+struct StripTables {
   std::vector<Chunk> chunks;
   std::vector<Piece> pieces;
   std::vector<DigitRun> runs;
   PairTables paired;
-  // As CodePackPlan's; channels of other parts have the place behind the slots of the longest.
+  // Where a channel's activation lies (fragment_place of its slot), [in] and zeros up to a multiple
+  // of 4; empty where 16 bits do not hold the places, or a channel has none.
   std::vector<std::uint16_t> place_of_channel;
+};
+
+// A run of a strip's chunks as if it were all of the strip: units, chunks and offsets count from
+// its own beginning; channels of other parts have the place behind the slots of the longest.
+struct StripPart : StripTables {
+  std::int32_t units = 0;
+  std::int64_t first_byte = 0;  // of the strip
 };
 
 // How the slots of a packed matrix come about: pure arithmetic on the file's groups, made before
 // anything is allocated.
-struct CodePackPlan {
+struct CodePackPlan : StripTables {
   std::int64_t in = 0;
   std::int64_t out = 0;         // columns that are written
   std::int64_t stored_out = 0;  // columns of the file
@@ -43,14 +48,7 @@ struct CodePackPlan {
   std::vector<std::int32_t> group_of_unit;    // [units] row of the file's scales
   std::vector<std::int32_t> bits_of_unit;     // [units]
   std::vector<std::int32_t> word_of_unit;     // [units] first word row, kExl2 only
-  // Where a channel's activation lies (fragment_place of its slot), [in] and zeros up to a multiple
-  // of 4; empty where 16 bits do not hold the places, or a channel has none.
-  std::vector<std::uint16_t> place_of_channel;
-  std::vector<Chunk> chunks;   // of a strip
-  std::vector<Piece> pieces;   // of a strip
-  std::vector<DigitRun> runs;  // of a strip's input
-  PairTables paired;
-  std::int32_t groups = 0;  // rows of scales
+  std::int32_t groups = 0;                    // rows of scales
   // Two that take a product of one token about as long, or none.
   std::vector<StripPart> parts;
 
@@ -69,26 +67,22 @@ struct CodePackPlan {
   // Where the packing kernels write each unit, in words from the beginning of its strip.
   std::vector<std::int64_t> unit_offsets() const;
 
-  // The device memory of the matrix: codes at its beginning, then these.
-  struct Layout {
-    std::size_t scales = 0;
+  // The device memory of the matrix: codes at its beginning, then these, in bytes from there.
+  struct TablePlaces {
     std::size_t chunks = 0;
     std::size_t pieces = 0;
     std::size_t runs = 0;
     std::size_t pairs = 0;
     std::size_t pair_pieces = 0;
-    std::size_t channels = 0;
     std::size_t places = 0;
+  };
+  struct Layout : TablePlaces {
+    std::size_t scales = 0;
+    std::size_t channels = 0;
+    std::vector<TablePlaces> parts;
     std::size_t total = 0;
-    struct Part {
-      std::size_t chunks = 0;
-      std::size_t pieces = 0;
-      std::size_t runs = 0;
-      std::size_t pairs = 0;
-      std::size_t pair_pieces = 0;
-      std::size_t places = 0;
-    };
-    std::vector<Part> parts;
+    // Where all that is neither codes nor scales begins.
+    std::size_t tables() const { return chunks; }
   };
   Layout layout() const;
 };

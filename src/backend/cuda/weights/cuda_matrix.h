@@ -3,7 +3,7 @@
 #include <variant>
 #include <vector>
 
-#include "backend/cuda/weights/code_pack_plan.h"
+#include "backend/cuda/weights/code_tables.h"
 #include "backend/cuda/weights/weight_slabs.h"
 #include "format/weight_matrix.h"
 #include "ops/packed_matrix.h"
@@ -11,18 +11,7 @@
 namespace bl::cuda {
 
 // EXL2 or GPTQ codes on the card.
-struct CodeWeights {
-  CodeMatrixView view;
-  const std::int32_t* channel_of_slot = nullptr;  // device, [units · 32]
-  // Device, [in] rounded up to 4: fragment_place of each channel's slot; null where 16 bits do not
-  // hold it, or a channel has no slot.
-  const std::uint16_t* place_of_channel = nullptr;
-  // Of StripParts, and where their channels are: two or none.
-  struct Part {
-    CodeMatrixView view;
-    const std::uint16_t* place_of_channel = nullptr;
-  };
-  std::vector<Part> parts;
+struct CodeWeights : CodeViews {
   std::shared_ptr<std::byte> memory;
   CodePackPlan plan;  // without its tables of channels
   std::size_t bytes = 0;

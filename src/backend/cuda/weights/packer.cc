@@ -104,71 +104,16 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   const CodePackPlan::Layout layout = plan.layout();
   weights.memory = slabs_.take(layout.total);
   std::byte* memory = weights.memory.get();
-  std::vector<std::byte> tables(layout.total - layout.chunks);
-  put(tables.data(), plan.chunks);
-  put(tables.data() + (layout.pieces - layout.chunks), plan.pieces);
-  put(tables.data() + (layout.runs - layout.chunks), plan.runs);
-  put(tables.data() + (layout.pairs - layout.chunks), plan.paired.pairs);
-  put(tables.data() + (layout.pair_pieces - layout.chunks), plan.paired.pieces);
-  put(tables.data() + (layout.channels - layout.chunks), plan.channel_of_slot);
-  put(tables.data() + (layout.places - layout.chunks), plan.place_of_channel);
-  for (std::size_t i = 0; i < plan.parts.size(); ++i) {
-    const CodePackPlan::Layout::Part& at = layout.parts[i];
-    put(tables.data() + (at.chunks - layout.chunks), plan.parts[i].chunks);
-    put(tables.data() + (at.pieces - layout.chunks), plan.parts[i].pieces);
-    put(tables.data() + (at.runs - layout.chunks), plan.parts[i].runs);
-    put(tables.data() + (at.pairs - layout.chunks), plan.parts[i].paired.pairs);
-    put(tables.data() + (at.pair_pieces - layout.chunks), plan.parts[i].paired.pieces);
-    put(tables.data() + (at.places - layout.chunks), plan.parts[i].place_of_channel);
-  }
-  stage().copy(memory + layout.chunks, tables.data(), tables.size());
-  CodeMatrixView& view = weights.view;
-  view.codes = memory;
-  view.scales = memory + layout.scales;
-  view.chunks = place<Chunk>(memory + layout.chunks, !plan.chunks.empty());
-  view.pieces = place<Piece>(memory + layout.pieces, !plan.pieces.empty());
-  view.runs = place<DigitRun>(memory + layout.runs, !plan.runs.empty());
-  view.pairs = place<ChunkPair>(memory + layout.pairs, !plan.paired.pairs.empty());
-  view.pair_pieces = place<Piece>(memory + layout.pair_pieces, !plan.paired.pieces.empty());
-  view.pair_count = static_cast<std::int32_t>(plan.paired.pairs.size());
-  weights.channel_of_slot =
-      place<std::int32_t>(memory + layout.channels, !plan.channel_of_slot.empty());
-  weights.place_of_channel =
-      place<std::uint16_t>(memory + layout.places, !plan.place_of_channel.empty());
-  view.strip_bytes = plan.strip_bytes();
-  view.strips = static_cast<std::int32_t>(plan.strips());
-  view.chunk_count = static_cast<std::int32_t>(plan.chunks.size());
-  view.piece_count = static_cast<std::int32_t>(plan.pieces.size());
-  view.run_count = static_cast<std::int32_t>(plan.runs.size());
-  view.groups = plan.groups;
-  view.units = static_cast<std::int32_t>(plan.units());
-  view.out = static_cast<std::int32_t>(plan.out);
-  view.zero = plan.zero;
-  view.kind = plan.kind;
-  for (std::size_t i = 0; i < plan.parts.size(); ++i) {
-    const StripPart& part = plan.parts[i];
-    const CodePackPlan::Layout::Part& at = layout.parts[i];
-    CodeWeights::Part& made = weights.parts.emplace_back(CodeWeights::Part{view});
-    made.view.codes = view.codes + part.first_byte;
-    made.view.chunks = place<Chunk>(memory + at.chunks, true);
-    made.view.pieces = place<Piece>(memory + at.pieces, true);
-    made.view.runs = place<DigitRun>(memory + at.runs, true);
-    made.view.pairs = place<ChunkPair>(memory + at.pairs, !part.paired.pairs.empty());
-    made.view.pair_pieces = place<Piece>(memory + at.pair_pieces, !part.paired.pieces.empty());
-    made.view.pair_count = static_cast<std::int32_t>(part.paired.pairs.size());
-    made.view.chunk_count = static_cast<std::int32_t>(part.chunks.size());
-    made.view.piece_count = static_cast<std::int32_t>(part.pieces.size());
-    made.view.run_count = static_cast<std::int32_t>(part.runs.size());
-    made.view.units = part.units;
-    made.place_of_channel = place<std::uint16_t>(memory + at.places, true);
-  }
+  const std::vector<std::byte> tables = tables_of(plan, layout);
+  stage().copy(memory + layout.tables(), tables.data(), tables.size());
+  static_cast<CodeViews&>(weights) = views_of(plan, layout, memory);
   weights.max_piece_bytes = plan.max_piece_bytes();
   weights.max_piece_scale_bytes = plan.max_piece_scale_bytes();
   weights.bytes = layout.total;
   std::vector<std::int32_t> gather = plan.channel_of_slot;
   weights.order = number_of(gather);
   weights.in_order = is_in_order(gather, plan.in);
-  std::vector<std::int32_t> shape{view.strips};
+  std::vector<std::int32_t> shape{weights.view.strips};
   for (const Chunk& chunk : plan.chunks) {
     gather.push_back(chunk.units);
     shape.push_back(chunk.units * 16 + chunk.bits);

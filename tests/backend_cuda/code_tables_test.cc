@@ -1,0 +1,85 @@
+// A packed matrix's memory: views find the tables that the plan has, whatever is empty.
+
+#include "backend/cuda/weights/code_tables.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "support/random_matrix.h"
+
+namespace bl::test {
+namespace {
+
+using namespace cuda;
+
+template <class T>
+void expect_is(const std::vector<T>& table, const T* found) {
+  if (table.empty()) {
+    EXPECT_EQ(found, nullptr);
+  } else {
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(std::memcmp(found, table.data(), table.size() * sizeof(T)), 0);
+  }
+}
+
+void expect_tables(const StripTables& of, const CodeView& found) {
+  expect_is(of.chunks, found.view.chunks);
+  expect_is(of.pieces, found.view.pieces);
+  expect_is(of.runs, found.view.runs);
+  expect_is(of.paired.pairs, found.view.pairs);
+  expect_is(of.paired.pieces, found.view.pair_pieces);
+  expect_is(of.place_of_channel, found.place_of_channel);
+  EXPECT_EQ(found.view.chunk_count, static_cast<int>(of.chunks.size()));
+  EXPECT_EQ(found.view.piece_count, static_cast<int>(of.pieces.size()));
+  EXPECT_EQ(found.view.run_count, static_cast<int>(of.runs.size()));
+  EXPECT_EQ(found.view.pair_count, static_cast<int>(of.paired.pairs.size()));
+}
+
+void expect_found(const CodePackPlan& plan) {
+  const CodePackPlan::Layout layout = plan.layout();
+  const std::vector<std::byte> tables = tables_of(plan, layout);
+  ASSERT_EQ(layout.tables() + tables.size(), layout.total);
+  EXPECT_GE(layout.scales, plan.code_bytes());
+  EXPECT_GE(layout.tables(), layout.scales + plan.scale_bytes_total());
+  std::vector<std::byte> memory(layout.total);
+  std::memcpy(memory.data() + layout.tables(), tables.data(), tables.size());
+  const CodeViews views = views_of(plan, layout, memory.data());
+  expect_tables(plan, views);
+  expect_is(plan.channel_of_slot, views.channel_of_slot);
+  const CodeMatrixView& view = views.view;
+  EXPECT_EQ(view.codes, memory.data());
+  EXPECT_EQ(view.scales, memory.data() + layout.scales);
+  EXPECT_EQ(view.units, plan.units());
+  EXPECT_EQ(view.strips, plan.strips());
+  EXPECT_EQ(view.kind, plan.kind);
+  ASSERT_EQ(views.parts.size(), plan.parts.size());
+  for (std::size_t i = 0; i < plan.parts.size(); ++i) {
+    const CodeView& part = views.parts[i];
+    expect_tables(plan.parts[i], part);
+    EXPECT_EQ(part.view.codes, view.codes + plan.parts[i].first_byte);
+    EXPECT_EQ(part.view.units, plan.parts[i].units);
+    // Of all slots: a part has every strip and its scales.
+    EXPECT_EQ(part.view.scales, view.scales);
+    EXPECT_EQ(part.view.strip_bytes, view.strip_bytes);
+  }
+}
+
+TEST(CudaCodeTables, ViewsFindThem) {
+  Engine random(41);
+  // Chunks in pairs, in both parts; in none; rows in one part.
+  std::vector<GroupShape> groups(2, {4, 64});
+  groups.insert(groups.end(), 110, GroupShape{3, 64});
+  const CodePackPlan paired = plan_codes(random_exl2(groups, 64, random), 64);
+  ASSERT_EQ(paired.parts.size(), 2u);
+  EXPECT_FALSE(paired.parts[1].paired.pairs.empty());
+  expect_found(paired);
+  expect_found(plan_codes(random_exl2({{5, 96}, {4, 5120}}, 96, random), 90));
+  expect_found(plan_codes(random_exl2({{6, 128}}, 32, random), 32));
+  for (const GptqZeros zeros : {GptqZeros::kConstant, GptqZeros::kWords}) {
+    expect_found(plan_codes(random_gptq({4, 2560, 64, 96, true, zeros}, random), 64));
+  }
+}
+
+}  // namespace
+}  // namespace bl::test
