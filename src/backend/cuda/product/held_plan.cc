@@ -93,8 +93,10 @@ int cost_of(const HeldQuad& quad) {
   for (int u = 0; u < kQuadUnits; ++u) {
     const int bits = unit_bits(quad.info, u);
     if (bits == 0) break;
+    constexpr int kOfChunk = 24;  // its beginning and its end
+    // Units of 8 bits are multiplied as if each were a chunk.
     cost += bits == 4 ? 16 : bits == 2 ? 20 : bits == 8 ? 32 : 28;
-    if (begins_chunk(quad.info, u)) cost += 24;
+    if (begins_chunk(quad.info, u) || bits == 8) cost += kOfChunk;
   }
   return cost;
 }
