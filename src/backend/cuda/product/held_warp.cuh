@@ -165,12 +165,7 @@ class HeldWarp {
                                            int stride) {
     scales_ = scales;
     stride_ = stride;
-#pragma unroll
-    for (int i = 0; i < Strips; ++i)
-#pragma unroll
-      for (int n = 0; n < Tiles; ++n)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) totals[i][n][c] = 0.0f;
+    clear(totals);
     const std::byte* second = multiply_quad<0>(codes);
     if (info_[1] != 0) multiply_quad<1>(second);
   }
@@ -195,6 +190,15 @@ class HeldWarp {
       words[i] = pack_halves(__ldcg(row + pair.x) * times, __ldcg(row + pair.y) * times);
     }
     return {words[0], words[1], words[2], words[3]};
+  }
+
+  __device__ __forceinline__ static void clear(float (&sums)[Strips][Tiles][4]) {
+#pragma unroll
+    for (int i = 0; i < Strips; ++i)
+#pragma unroll
+      for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) sums[i][n][c] = 0.0f;
   }
 
   // Of Σx in the tables: −2^(bits − 1) for EXL2.
@@ -315,12 +319,7 @@ class HeldWarp {
   template <int Quad>
   __device__ __forceinline__ void multiply_wide_unit(int unit, const std::byte* codes) {
     const int p = Quad * kQuadUnits + unit;
-#pragma unroll
-    for (int i = 0; i < Strips; ++i)
-#pragma unroll
-      for (int n = 0; n < Tiles; ++n)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) sums_[i][n][c] = 0.0f;
+    clear(sums_);
     multiply_unit<4>(codes, x_[p]);
     if (begins_chunk(info_[Quad], unit)) {
       begin_chunk<true>(p);
