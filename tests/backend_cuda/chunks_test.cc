@@ -251,10 +251,7 @@ TEST(CudaChunks, WhichRowsHaveParts) {
 // Groups that no channel belongs to, as an act-order table may have them, do not widen pieces.
 TEST(CudaChunks, PiecesStayNarrowAcrossEmptyGroups) {
   Engine random(10);
-  GptqMatrix matrix = random_gptq({4, 512, 32, 2, false, GptqZeros::kBytes}, random);
-  for (std::size_t i = 0; i < matrix.group_of.size(); ++i) {
-    matrix.group_of[i] = i < 64 ? 0 : i < 128 ? 20 : i < 256 ? 100 : 255;
-  }
+  const GptqMatrix matrix = random_gptq_with_empty_groups(random);
   const CodePackPlan plan = plan_codes(matrix, 32);
   expect_pieces_cover_chunks(plan);
   EXPECT_EQ(plan.pieces.size(), 3u);

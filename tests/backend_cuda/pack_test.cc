@@ -182,10 +182,7 @@ TEST(CudaPack, ChoosesTheSmallestKindOfZeroPoints) {
 // Groups that no channel belongs to, as an act-order table may have them.
 TEST(CudaPack, EmptyGroupsLoseNothing) {
   Engine random(10);
-  GptqMatrix matrix = random_gptq({4, 512, 32, 2, false, GptqZeros::kBytes}, random);
-  for (std::size_t i = 0; i < matrix.group_of.size(); ++i) {
-    matrix.group_of[i] = i < 64 ? 0 : i < 128 ? 20 : i < 256 ? 100 : 255;
-  }
+  const GptqMatrix matrix = random_gptq_with_empty_groups(random);
   const CodePackPlan plan = plan_codes(matrix, 32);
   expect_lossless(matrix, plan, pack(matrix, plan));
 }

@@ -102,6 +102,14 @@ GptqMatrix random_gptq(const GptqShape& shape, Engine& random) {
   return matrix;
 }
 
+GptqMatrix random_gptq_with_empty_groups(Engine& random) {
+  GptqMatrix matrix = random_gptq({4, 512, 32, 2, false, GptqZeros::kBytes}, random);
+  for (std::size_t i = 0; i < matrix.group_of.size(); ++i) {
+    matrix.group_of[i] = i < 64 ? 0 : i < 128 ? 20 : i < 256 ? 100 : 255;
+  }
+  return matrix;
+}
+
 DenseMatrix random_dense(const DenseShape& shape, Engine& random) {
   DenseMatrix matrix;
   matrix.name = "random";

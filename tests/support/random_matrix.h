@@ -32,6 +32,8 @@ struct GptqShape {
   GptqZeros zeros = GptqZeros::kBytes;
 };
 GptqMatrix random_gptq(const GptqShape& shape, Engine& random);
+// Of 512 channels in 4 of 256 groups, as an act-order table may have them.
+GptqMatrix random_gptq_with_empty_groups(Engine& random);
 
 struct DenseShape {
   DType dtype = DType::kF16;

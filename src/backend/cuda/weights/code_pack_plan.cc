@@ -61,27 +61,27 @@ std::vector<Piece> pieces_of(const std::vector<Chunk>& chunks) {
   return pieces;
 }
 
-// Whether chunk c can stand in one run with the one before it: neighbours in a piece, of groups
-// that follow each other, of one width and length.
-bool joins_earlier(const std::vector<Chunk>& chunks, const std::vector<Piece>& pieces,
-                   std::size_t c) {
-  const Chunk& chunk = chunks[c];
-  if (c == 0 || (chunk.units != 1 && chunk.units != 2)) return false;
-  const Chunk& earlier = chunks[c - 1];
-  const auto begins = [&](const Piece& piece) { return piece.first_chunk == c; };
-  return chunk.units == earlier.units && chunk.bits == earlier.bits &&
-         chunk.group == earlier.group + 1 && std::none_of(pieces.begin(), pieces.end(), begins);
+// Whether they can stand in one run: neighbours, short, of groups that follow each other, of one
+// width and length.
+bool are_alike(const Chunk& earlier, const Chunk& chunk) {
+  return (chunk.units == 1 || chunk.units == 2) && chunk.units == earlier.units &&
+         chunk.bits == earlier.bits && chunk.group == earlier.group + 1;
 }
 
-// Short groups leave most lanes of a warp idle that makes digits of one of them.
+// Short groups leave most lanes of a warp idle that makes digits of one of them. Runs end with
+// their piece.
 std::vector<DigitRun> runs_of(const std::vector<Chunk>& chunks, const std::vector<Piece>& pieces) {
   std::vector<DigitRun> runs;
-  for (std::size_t c = 0; c < chunks.size(); ++c) {
-    const Chunk& chunk = chunks[c];
-    if (joins_earlier(chunks, pieces, c) && runs.back().units + chunk.units <= kMaxChunkUnits) {
-      runs.back().units = static_cast<std::uint8_t>(runs.back().units + chunk.units);
-    } else {
-      runs.push_back({chunk.first_unit, chunk.units, chunk.units});
+  for (const Piece& piece : pieces) {
+    for (std::size_t i = 0; i < piece.chunks; ++i) {
+      const std::size_t c = piece.first_chunk + i;
+      const Chunk& chunk = chunks[c];
+      if (i > 0 && are_alike(chunks[c - 1], chunk) &&
+          runs.back().units + chunk.units <= kMaxChunkUnits) {
+        runs.back().units = static_cast<std::uint8_t>(runs.back().units + chunk.units);
+      } else {
+        runs.push_back({chunk.first_unit, chunk.units, chunk.units});
+      }
     }
   }
   return runs;
@@ -142,6 +142,15 @@ PairTables pairs_of(const std::vector<Chunk>& chunks, const std::vector<Piece>& 
   return tables;
 }
 
+// What follows from its chunks.
+void add_cuts(ScaleKind kind, StripTables& tables) {
+  tables.pieces = pieces_of(tables.chunks);
+  tables.runs = runs_of(tables.chunks, tables.pieces);
+  if (kind == ScaleKind::kExl2) {
+    tables.paired = pairs_of(tables.chunks, tables.pieces, tables.runs);
+  }
+}
+
 // What a product of one token needs for a chunk, in instructions, roughly.
 std::int64_t cost_of(const Chunk& chunk) { return chunk.units * (chunk.bits + 4) + 8; }
 
@@ -167,9 +176,7 @@ StripPart part_of(const CodePackPlan& plan, std::size_t begin, std::size_t end) 
     part.units += chunk.units;
     part.chunks.push_back(chunk);
   }
-  part.pieces = pieces_of(part.chunks);
-  part.runs = runs_of(part.chunks, part.pieces);
-  if (plan.kind == ScaleKind::kExl2) part.paired = pairs_of(part.chunks, part.pieces, part.runs);
+  add_cuts(plan.kind, part);
   return part;
 }
 
@@ -215,9 +222,7 @@ void add_places(CodePackPlan& plan) {
 // All that follows from the slots, their groups and widths. `group_scales`: see add_chunks.
 void add_tables(CodePackPlan& plan, const std::vector<float>& group_scales) {
   add_chunks(plan, group_scales);
-  plan.pieces = pieces_of(plan.chunks);
-  plan.runs = runs_of(plan.chunks, plan.pieces);
-  if (plan.kind == ScaleKind::kExl2) plan.paired = pairs_of(plan.chunks, plan.pieces, plan.runs);
+  add_cuts(plan.kind, plan);
   add_places(plan);
   add_parts(plan);
 }

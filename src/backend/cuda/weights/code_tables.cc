@@ -1,7 +1,6 @@
 #include "backend/cuda/weights/code_tables.h"
 
-#include <algorithm>
-#include <cstring>
+#include "backend/cuda/weights/column_slice.h"
 
 namespace bl::cuda {
 namespace {
@@ -36,17 +35,15 @@ void look_at(const StripTables& of, const TablePlaces& at, const std::byte* memo
 
 std::vector<std::byte> tables_of(const CodePackPlan& plan, const CodePackPlan::Layout& layout) {
   std::vector<std::byte> bytes(layout.total - layout.tables());
-  const auto put = [&]<class T>(const std::vector<T>& table, std::size_t place) {
-    if (table.empty()) return;
-    std::memcpy(bytes.data() + (place - layout.tables()), table.data(), table.size() * sizeof(T));
-  };
-  const auto put_all = [&](const StripTables& of, const TablePlaces& at) {
+  const auto at = [&](std::size_t place) { return bytes.data() + (place - layout.tables()); };
+  const auto put_all = [&](const StripTables& of, const TablePlaces& places) {
     CodeView unused;
-    for_each_table(of, at, unused,
-                   [&](const auto& table, std::size_t place, const auto*&) { put(table, place); });
+    for_each_table(of, places, unused, [&](const auto& table, std::size_t place, const auto*&) {
+      put(at(place), table);
+    });
   };
   put_all(plan, layout);
-  put(plan.channel_of_slot, layout.channels);
+  put(at(layout.channels), plan.channel_of_slot);
   for (std::size_t i = 0; i < plan.parts.size(); ++i) put_all(plan.parts[i], layout.parts[i]);
   return bytes;
 }
