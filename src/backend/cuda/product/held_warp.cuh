@@ -276,16 +276,15 @@ class HeldWarp {
         }
       }
   }
-  // `whole`: not just a unit of it, before its last.
+  // `whole`: not just a unit of it, before its last, whose place has no Σx in the table.
   __device__ __forceinline__ void end_chunk(int p, bool whole = true) {
 #pragma unroll
     for (int i = 0; i < Strips; ++i) {
-      LaneScales scales = lane_scales(p, i);
-      if (!whole) scales.zero[0] = scales.zero[1] = 0.0f;
+      const LaneScales scales = lane_scales(p, i);
 #pragma unroll
       for (int n = 0; n < Tiles; ++n) {
         float x[4] = {};
-        if constexpr (kZeros) load_sums(p, n, x);
+        if (kZeros && whole) load_sums(p, n, x);
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           const float sum = kZeros ? sums_[i][n][c] - scales.zero[c / 2] * x[c] : sums_[i][n][c];
