@@ -1,10 +1,8 @@
 #include "backend/cuda/product/dequantize.h"
 
-#include <type_traits>
-
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
-#include "backend/cuda/product/code_product.cuh"
+#include "backend/cuda/product/raised_codes.cuh"
 
 namespace bl::cuda {
 namespace {
@@ -15,45 +13,6 @@ constexpr int kColumns = kCtaStrips * kStripColumns;  // of a CTA's tile
 constexpr int kSlots = kWarps * kUnitSlots;
 constexpr int kPadding = 8;  // halves between rows, against bank conflicts
 constexpr int kRow = kSlots + kPadding;
-
-__device__ __forceinline__ __half2 halves_of(std::uint32_t bits) {
-  return *reinterpret_cast<const __half2*>(&bits);
-}
-
-// Bits that, put beside a code, make it a half larger by the base: for codes as they are, and for
-// those 16 times too large (of slots s = 1), which widths up to 6 bits leave room for.
-constexpr std::uint32_t kLowBits = 0x64006400u;
-constexpr float kLowBase = 1024.0f;
-constexpr std::uint32_t kHighBits = 0x54005400u;
-constexpr float kHighBase = 64.0f;
-
-// Codes of 8 bits, whose planes products take one after the other.
-struct WideUnitCodes {
-  UnitCodes<4> high;
-  UnitCodes<4> low;
-  __device__ __forceinline__ void load(const std::byte* unit, int lane) {
-    high.load(unit, lane);
-    low.load(unit + unit_bytes(4), lane);
-  }
-  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s) const {
-    return low.pair(h, r, s) | high.pair(h, r, s) << 4;
-  }
-};
-
-// The pair at slots 16s + 8r + 2t of column h, as halves that are that much larger than the codes.
-template <class Codes>
-__device__ __forceinline__ __half2 raised_pair(const Codes& codes, int h, int r, int s) {
-  if (s == 0) return halves_of(codes.pair(h, r, 0) | kLowBits);
-  if constexpr (std::is_same_v<Codes, WideUnitCodes>) {
-    return halves_of(codes.pair(h, r, 1) >> 4 | kLowBits);
-  } else {
-    return halves_of(codes.pair(h, r, 1) | kHighBits);
-  }
-}
-template <class Codes>
-constexpr float raised_by(int s) {
-  return s == 0 || std::is_same_v<Codes, WideUnitCodes> ? kLowBase : kHighBase;
-}
 
 // Writes one strip's values of a unit: `tile` is [16][kRow], at the unit's first slot.
 template <class Codes>
@@ -147,25 +106,9 @@ __device__ __forceinline__ void expand_unit(const CodeMatrixView& m, int first_s
                          m.strip_bytes,
                          m.scales + first_strip * stride + chunk.group * scale_bytes(m.kind),
                          stride, strips};
-  switch (chunk.bits) {
-    case 2:
-      write_units<UnitCodes<2>, Scales>(m, chunk, units, tile);
-      break;
-    case 3:
-      write_units<UnitCodes<3>, Scales>(m, chunk, units, tile);
-      break;
-    case 4:
-      write_units<UnitCodes<4>, Scales>(m, chunk, units, tile);
-      break;
-    case 5:
-      write_units<UnitCodes<5>, Scales>(m, chunk, units, tile);
-      break;
-    case 6:
-      write_units<UnitCodes<6>, Scales>(m, chunk, units, tile);
-      break;
-    default:
-      write_units<WideUnitCodes, Scales>(m, chunk, units, tile);
-  }
+  with_unit_codes(chunk.bits, [&]<class Codes>(const Codes&) {
+    write_units<Codes, Scales>(m, chunk, units, tile);
+  });
 }
 
 constexpr int kRowEights = kSlots / 8;                   // threads that store a column

@@ -25,6 +25,9 @@ struct LaunchPlan {
   std::int64_t warpgroup_from = 25;
   // Codes are expanded, and cuBLASLt multiplies.
   std::int64_t expanded_from = 65;
+  // Codes times so many tokens or more are not expanded, but decoded in registers on their way into
+  // the tensor cores (tile_product.cu; compute capability 9.0 alone).
+  std::int64_t decoded_from = 513;
   // Large plain matrices (output layers): cuBLASLt instead of the kernel for a few tokens.
   std::int64_t library_from = 9;
 
@@ -36,6 +39,7 @@ struct LaunchPlan {
     v("small_ring_from", small_ring_from, 2, 25);
     v("warpgroup_from", warpgroup_from, 9, 65);
     v("expanded_from", expanded_from, 33, 65);
+    v("decoded_from", decoded_from, 65, 513);
     v("library_from", library_from, 2, 65);
   }
 };

@@ -1,6 +1,7 @@
 #include "backend/cuda/product/many_rows.h"
 
 #include <algorithm>
+#include <bit>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "backend/cuda/product/dequantize.h"
 #include "backend/cuda/product/left_input.h"
 #include "backend/cuda/product/rows16.h"
+#include "backend/cuda/product/tile_product.h"
 #include "backend/cuda/scratch_plan.h"
 #include "base/check.h"
 
@@ -38,6 +40,8 @@ bool read_alike(const PackedMatrix* a, const PackedMatrix* b) {
   const Rows16 second = rows16_for(b);
   return first.slots == second.slots && first.type == second.type && order_of(a) == order_of(b);
 }
+
+int widest_of(WidthSet widths) { return std::bit_width(widths) - 1; }
 
 // The products of one call.
 class ManyRows {
@@ -134,7 +138,8 @@ class ManyRows {
   }
 
   void multiply_all(const Input& input, const std::vector<const MatmulOutput*>& outputs) {
-    for (std::size_t i = 0; i < outputs.size();) {
+    const std::size_t decoded = multiply_decoded(input, outputs);
+    for (std::size_t i = decoded; i < outputs.size();) {
       if (!has_codes(*outputs[i])) {
         const DenseWeights& weights = *cuda_matrix(outputs[i]->weight).dense();
         multiply(input, weights.rows, outputs[i]->out, {0, outputs[i]->weight->out()});
@@ -152,6 +157,36 @@ class ManyRows {
     for (const MatmulOutput* output : outputs) {
       if (has_bias(*output)) add_bias(ctx_, output->out, bias_of(*output));
     }
+  }
+
+  // As many of the outputs, from the first on, as one launch takes that expands nothing.
+  std::size_t multiply_decoded(const Input& input,
+                               const std::vector<const MatmulOutput*>& outputs) {
+    const DeviceFacts& facts = backend_.facts();
+    if (tokens_ < backend_.launch_plan().decoded_from || !has_tile_product(facts)) return 0;
+    TileProductArgs product;
+    product.rows = static_cast<const __half*>(input.rows.rows);
+    product.tokens = tokens_;
+    product.alpha = input.alpha;
+    product.accumulate = args_.accumulate;
+    product.halves = half_results_;
+    const std::size_t most = std::min<std::size_t>(outputs.size(), kMaxMatrices);
+    while (static_cast<std::size_t>(product.count) < most) {
+      const MatmulOutput& output = *outputs[static_cast<std::size_t>(product.count)];
+      if (!has_codes(output)) break;
+      const CodeWeights& codes = *cuda_matrix(output.weight).codes();
+      TileMatrix& m = product.matrices[product.count];
+      m.view = codes.view;
+      m.widest = widest_of(codes.plan.widths());
+      m.out = output.out.data;
+      m.out_stride = (half_results_ ? 2 : 1) * output.out.row_stride;
+      product.count += 1;
+      if (takes_tile_product(facts, product)) continue;
+      product.count -= 1;
+      break;
+    }
+    if (product.count > 0) tile_product(ctx_, product);
+    return static_cast<std::size_t>(product.count);
   }
 
   TensorView take_halves(std::int64_t count) { return ctx_.scratch->take(DType::kF16, {count}); }

@@ -1,0 +1,39 @@
+#pragma once
+// Products of many rows with packed codes, decoded in registers on their way into the tensor cores:
+// nothing is expanded in memory. Compute capability 9.0 alone, code of its own (sm_90a).
+
+#include <cuda_fp16.h>
+
+#include "backend/cuda/device/device_facts.h"
+#include "backend/cuda/scratch_plan.h"
+#include "backend/cuda/weights/code_matrix.h"
+#include "ops/exec_context.h"
+
+namespace bl::cuda {
+
+struct TileMatrix {
+  CodeMatrixView view;
+  int widest = 8;               // bits of its widest codes
+  void* out = nullptr;          // [tokens, view.out]
+  std::int64_t out_stride = 0;  // elements
+};
+
+// out = *alpha · rows · W, for all matrices, which read the same rows; F32 sums of weights rounded
+// to binary16 as the formats say.
+struct TileProductArgs {
+  TileMatrix matrices[kMaxMatrices];  // of one kind: EXL2, or GPTQ
+  int count = 0;
+  const __half* rows = nullptr;  // [tokens][units · 32], in order of the slots; 16-byte aligned
+  std::int64_t tokens = 0;
+  const float* alpha = nullptr;  // device
+  bool accumulate = false;       // F32 results are added to what is there
+  // Results are binary16: widths are multiples of 16, strides and addresses of 8 bytes.
+  bool halves = false;
+};
+
+// Whether this build and the card have it.
+bool has_tile_product(const DeviceFacts& facts);
+bool takes_tile_product(const DeviceFacts& facts, const TileProductArgs& args);
+void tile_product(ExecContext& ctx, const TileProductArgs& args);
+
+}  // namespace bl::cuda
