@@ -5,21 +5,12 @@
 #include "backend/cuda/attention/attention_task.cuh"
 #include "backend/cuda/attention/attention_tile.cuh"
 #include "backend/cuda/device/arrival.cuh"
+#include "backend/cuda/device/cluster.cuh"
+#include "backend/cuda/device/half_pair.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/product/left_input.cuh"
 
 namespace bl::cuda {
-
-// The transpose of an 8×8 matrix of halves, of which each lane holds a pair.
-__device__ __forceinline__ std::uint32_t transposed(std::uint32_t pair) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
-  std::uint32_t other;
-  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(pair));
-  return other;
-#else
-  return pair;
-#endif
-}
 
 // Softmax of the query rows, eight a tile, over the keys that one warp has read. Products have keys
 // or dimensions as rows and queries as columns: of each tile a lane holds queries 2·(lane mod 4)
@@ -385,18 +376,6 @@ struct ClusterPart {
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-__device__ __forceinline__ void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void cluster_wait() {
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-// The same place in the shared memory of CTA `rank` of the cluster.
-__device__ __forceinline__ std::uint32_t of_cta(std::uint32_t address, int rank) {
-  std::uint32_t there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-  return there;
-}
 
 // The cluster's parts → results: groups of 32 elements go round the CTAs, then their warps. All
 // threads of the cluster call, and none leaves while another may read of it.

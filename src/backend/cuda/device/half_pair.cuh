@@ -14,4 +14,15 @@ __device__ __forceinline__ std::uint32_t pack_halves(float low, float high) {
   return word_of(__floats2half2_rn(low, high));
 }
 
+// The transpose of an 8×8 matrix of halves, of which each lane holds a pair.
+__device__ __forceinline__ std::uint32_t transposed(std::uint32_t pair) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
+  std::uint32_t other;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(pair));
+  return other;
+#else
+  return pair;
+#endif
+}
+
 }  // namespace bl::cuda

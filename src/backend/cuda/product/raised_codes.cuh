@@ -34,19 +34,54 @@ struct WideUnitCodes {
   }
 };
 
-// The pair at slots 16s + 8r + 2t of column h, as halves that are that much larger than the codes.
+// The pair at slots 16s + 8r + 2t of column h: 16 times too large where s = 1, but for codes of 8
+// bits.
 template <class Codes>
-__device__ __forceinline__ __half2 raised_pair(const Codes& codes, int h, int r, int s) {
-  if (s == 0) return halves_of(codes.pair(h, r, 0) | kLowBits);
-  if constexpr (std::is_same_v<Codes, WideUnitCodes>) {
-    return halves_of(codes.pair(h, r, 1) >> 4 | kLowBits);
-  } else {
-    return halves_of(codes.pair(h, r, 1) | kHighBits);
-  }
+__device__ __forceinline__ std::uint32_t code_pair(const Codes& codes, int h, int r, int s) {
+  const std::uint32_t pair = codes.pair(h, r, s);
+  return s == 1 && std::is_same_v<Codes, WideUnitCodes> ? pair >> 4 : pair;
 }
 template <class Codes>
 constexpr float raised_by(int s) {
   return s == 0 || std::is_same_v<Codes, WideUnitCodes> ? kLowBase : kHighBase;
+}
+
+// The same pair, as halves that are that much larger than the codes.
+template <class Codes>
+__device__ __forceinline__ __half2 raised_pair(const Codes& codes, int h, int r, int s) {
+  const std::uint32_t bits = raised_by<Codes>(s) == kLowBase ? kLowBits : kHighBits;
+  return halves_of(code_pair(codes, h, r, s) | bits);
+}
+
+template <int kBits>
+using CodesOf = std::conditional_t<kBits == 8, WideUnitCodes, UnitCodes<kBits == 8 ? 4 : kBits>>;
+
+// What EXL2 takes off codes: half of what there are.
+template <class Codes>
+constexpr int centre_of();
+template <>
+constexpr int centre_of<WideUnitCodes>() {
+  return 128;
+}
+template <>
+constexpr int centre_of<UnitCodes<6>>() {
+  return 32;
+}
+template <>
+constexpr int centre_of<UnitCodes<5>>() {
+  return 16;
+}
+template <>
+constexpr int centre_of<UnitCodes<4>>() {
+  return 8;
+}
+template <>
+constexpr int centre_of<UnitCodes<3>>() {
+  return 4;
+}
+template <>
+constexpr int centre_of<UnitCodes<2>>() {
+  return 2;
 }
 
 // f(codes of the width, not loaded yet).
