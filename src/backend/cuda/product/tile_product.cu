@@ -13,11 +13,11 @@
 #include "base/check.h"
 
 // A CTA stays on its multiprocessor and goes from tile to tile, 128 columns of a matrix × 256 rows
-// each, in steps of 64 slots. Of its first warpgroup one warp asks for what the next steps need:
-// rows by the copy engine, codes as they are; two others make scales of them, a unit of a step
-// each. Two CTAs are a cluster: their tiles are of the same rows, of which each asks for half, for
-// both. The other two warpgroups have 64 columns each, a strip a warp: columns are the rows of the
-// tensor cores' operand A, which is decoded in registers while the products of the step before run.
+// each, in steps of 64 slots. Of its first warpgroup one warp asks for the rows that the next steps
+// need, one for their codes; two make scales, a unit of a step each. Two CTAs are a cluster: their
+// tiles are of the same rows, of which each asks for half, for both. The other two warpgroups have
+// 64 columns each, a strip a warp: columns are the rows of the tensor cores' operand A, which is
+// decoded in registers while the products of the step before run.
 
 namespace bl::cuda {
 namespace {
@@ -100,37 +100,54 @@ __device__ __forceinline__ UnitTable table_of(const Launch& launch, const std::b
   return {memory + launch.tables_at + matrix * UnitTable::bytes(units), units};
 }
 
-// The warp that asks for all that the CTA's tiles need.
-__device__ __forceinline__ void fetch(const Launch& launch, const CUtensorMap& rows,
-                                      std::byte* memory, Barriers& barriers) {
-  const int lane = lane_index();
+// The warp that asks for rows.
+__device__ __forceinline__ void fetch_rows(const Launch& launch, const CUtensorMap& rows,
+                                           std::byte* memory, Barriers& barriers) {
+  if (lane_index() != 0) return;
+  constexpr int kOwnRows = kTileRows / kCluster;
+  const int own = cta_of_cluster();
+  std::byte* to = memory + own * (kRowsBytes / kCluster);
   Stage stage;
   dependency_wait();
   for_each_tile(launch, [&](const Tile& tile) {
-    const CodeMatrixView& m = launch.args.matrices[tile.matrix].view;
-    const int strips = max(0, min(kTileStrips, m.strips - tile.first_strip));
-    const UnitTable table = table_of(launch, memory, tile.matrix);
-    const std::byte* codes = m.codes + (tile.first_strip + lane) * m.strip_bytes;
     for (int step = 0; step < launch.steps; ++step) {
-      const int unit = step * kStepUnits;
-      const std::uint32_t from = table.entries[unit].offset;
-      const auto bytes = static_cast<int>(table.entries[unit + kStepUnits].offset - from) * 64;
-      std::byte* to = memory + stage.index * launch.stage_bytes;
       std::uint64_t* there = &barriers.there[stage.index];
       barrier_wait(&barriers.used[stage.index], stage.phase ^ 1u);
-      if (lane == 0) {
-        barrier_expect(there, kRowsBytes + strips * bytes);
-        constexpr int kOwnRows = kTileRows / kCluster;
-        const int own = cta_of_cluster();
-        tensor_copy_to_all(to + own * (kRowsBytes / kCluster), &rows,
-                           {unit * kUnitSlots, tile.first_row + own * kOwnRows}, there,
-                           (1u << kCluster) - 1);
+      barrier_expect(there, kRowsBytes);
+      tensor_copy_to_all(to + stage.index * launch.stage_bytes, &rows,
+                         {step * kStepUnits * kUnitSlots, tile.first_row + own * kOwnRows}, there,
+                         (1u << kCluster) - 1);
+      stage.next(launch.stages);
+    }
+  });
+}
+
+// The warp that asks for codes: every strip's are brought by four lanes. That is some 50
+// instructions a step, where a bulk copy a strip was 360, which all else waited for.
+__device__ __forceinline__ void fetch_codes(const Launch& launch, std::byte* memory,
+                                            Barriers& barriers) {
+  constexpr int kLanes = 32 / kTileStrips;  // of a strip
+  const int strip = lane_index() / kLanes;
+  const int first = lane_index() % kLanes * 16;
+  std::byte* to = memory + kRowsBytes + strip * launch.strip_room + first;
+  Stage stage;
+  for_each_tile(launch, [&](const Tile& tile) {
+    const CodeMatrixView& m = launch.args.matrices[tile.matrix].view;
+    const UnitTable table = table_of(launch, memory, tile.matrix);
+    // Warps without a strip multiply what the last one's have.
+    const std::byte* codes =
+        m.codes + min(tile.first_strip + strip, m.strips - 1) * m.strip_bytes + first;
+    std::uint32_t from = table.entries[0].offset * 64;
+    for (int step = 0; step < launch.steps; ++step) {
+      const std::uint32_t end = table.entries[(step + 1) * kStepUnits].offset * 64;
+      std::byte* place = to + stage.index * launch.stage_bytes;
+      barrier_wait(&barriers.used[stage.index], stage.phase ^ 1u);
+#pragma unroll 4
+      for (; from < end; from += kLanes * 16) {
+        copy_small(place, codes + from);
+        place += kLanes * 16;
       }
-      __syncwarp();
-      if (lane < strips) {
-        bulk_copy(to + kRowsBytes + lane * launch.strip_room, codes + std::uint64_t{from} * 64,
-                  bytes, there);
-      }
+      barrier_arrive_behind_copies(&barriers.there[stage.index]);
       stage.next(launch.stages);
     }
   });
@@ -322,7 +339,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   std::byte* memory = raw + (1024 - shared_address(raw) % 1024) % 1024;
   if (threadIdx.x == 0) {
     for (int i = 0; i < launch.stages; ++i) {
-      barrier_init(&barriers.there[i], 1 + kStepUnits * 32);  // copies, and scales
+      // Rows, lanes' copies of codes, and scales.
+      barrier_init(&barriers.there[i], 1 + 32 + kStepUnits * 32);
       barrier_init(&barriers.used[i], kCluster * kConsumerWarps);
     }
     barrier_init_fence();
@@ -337,9 +355,11 @@ __global__ void __launch_bounds__(kThreads, 1)
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     const int warp = warp_index();
     if (warp == 0) {
-      fetch(launch, rows, memory, barriers);
-    } else if (warp <= kStepUnits) {
-      make_scales<kGptq>(launch, memory, barriers, warp - 1);
+      fetch_rows(launch, rows, memory, barriers);
+    } else if (warp == 1) {
+      fetch_codes(launch, memory, barriers);
+    } else {
+      make_scales<kGptq>(launch, memory, barriers, warp - 2);
     }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
