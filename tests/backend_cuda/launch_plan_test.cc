@@ -13,7 +13,7 @@ namespace {
 std::string plan_text(int warpgroup, int expanded, int library) {
   return fmt::format(
       R"({{"prepared_from": 3, "ring_from": 2, "small_ring_from": 3, "warpgroup_from": {},)"
-      R"( "expanded_from": {}, "decoded_from": 129, "library_from": {}}})",
+      R"( "expanded_from": {}, "decoded_from": 129, "short_decoded_from": 161, "library_from": {}}})",
       warpgroup, expanded, library);
 }
 
@@ -24,6 +24,7 @@ TEST(LaunchPlan, IsReadAsItIsWritten) {
   EXPECT_EQ(plan.warpgroup_from, 17);
   EXPECT_EQ(plan.expanded_from, 49);
   EXPECT_EQ(plan.decoded_from, 129);
+  EXPECT_EQ(plan.short_decoded_from, 161);
   EXPECT_EQ(plan.library_from, 8);
 }
 

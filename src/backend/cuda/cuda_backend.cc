@@ -197,7 +197,9 @@ std::uint64_t CudaBackend::step_key(std::span<const SequenceSpan> sequences) con
 std::vector<LaunchChoice> CudaBackend::launch_choices() const {
   std::vector<LaunchChoice> choices = cuda::choices_of(launch_plan_);
   if (cuda::most_warpgroup_tokens(facts_) == 0) {
-    std::erase_if(choices, [](const LaunchChoice& c) { return c.name == "warpgroup_from"; });
+    std::erase_if(choices, [](const LaunchChoice& c) {
+      return c.name == "warpgroup_from" || c.name.ends_with("decoded_from");
+    });
   }
   return choices;
 }

@@ -25,9 +25,13 @@ struct LaunchPlan {
   std::int64_t warpgroup_from = 25;
   // Codes are expanded, and cuBLASLt multiplies.
   std::int64_t expanded_from = 65;
-  // Codes times so many tokens or more are not expanded, but decoded in registers on their way into
-  // the tensor cores (tile_product.cu; compute capability 9.0 alone).
-  std::int64_t decoded_from = 513;
+  // Codes are not expanded, but decoded in registers on their way into the tensor cores
+  // (tile_product.cu; compute capability 9.0 alone); kNeverDecoded: never.
+  static constexpr std::int64_t kNeverDecoded = 193;
+  std::int64_t decoded_from = kNeverDecoded;
+  // The same for rows of fewer slots than kDecodedSlots.
+  static constexpr std::int64_t kDecodedSlots = 3072;
+  std::int64_t short_decoded_from = kNeverDecoded;
   // Large plain matrices (output layers): cuBLASLt instead of the kernel for a few tokens.
   std::int64_t library_from = 9;
 
@@ -39,7 +43,8 @@ struct LaunchPlan {
     v("small_ring_from", small_ring_from, 2, 25);
     v("warpgroup_from", warpgroup_from, 9, 65);
     v("expanded_from", expanded_from, 33, 65);
-    v("decoded_from", decoded_from, 65, 513);
+    v("decoded_from", decoded_from, 65, kNeverDecoded);
+    v("short_decoded_from", short_decoded_from, 65, kNeverDecoded);
     v("library_from", library_from, 2, 65);
   }
 };

@@ -163,7 +163,10 @@ class ManyRows {
   std::size_t multiply_decoded(const Input& input,
                                const std::vector<const MatmulOutput*>& outputs) {
     const DeviceFacts& facts = backend_.facts();
-    if (tokens_ < backend_.launch_plan().decoded_from || !has_tile_product(facts)) return 0;
+    const LaunchPlan& plan = backend_.launch_plan();
+    const std::int64_t from =
+        input.rows.slots < LaunchPlan::kDecodedSlots ? plan.short_decoded_from : plan.decoded_from;
+    if (tokens_ < from || from == LaunchPlan::kNeverDecoded || !has_tile_product(facts)) return 0;
     TileProductArgs product;
     product.rows = static_cast<const __half*>(input.rows.rows);
     product.tokens = tokens_;

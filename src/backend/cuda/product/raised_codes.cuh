@@ -21,7 +21,8 @@ inline constexpr float kLowBase = 1024.0f;
 inline constexpr std::uint32_t kHighBits = 0x54005400u;
 inline constexpr float kHighBase = 64.0f;
 
-// Codes of 8 bits, whose planes products take one after the other.
+// Codes of 8 bits, whose planes products take one after the other. pair(h, r, s) is never 16 times
+// too large.
 struct WideUnitCodes {
   UnitCodes<4> high;
   UnitCodes<4> low;
@@ -30,27 +31,20 @@ struct WideUnitCodes {
     low.load(unit + unit_bytes(4), lane);
   }
   __device__ __forceinline__ std::uint32_t pair(int h, int r, int s) const {
-    return low.pair(h, r, s) | high.pair(h, r, s) << 4;
+    const int at = 8 * r + 4 * s;  // of the pair in a plane
+    return (low.w[h] >> at & 0x000f000fu) | (shifted(high.w[h], at - 4) & 0x00f000f0u);
   }
 };
 
-// The pair at slots 16s + 8r + 2t of column h: 16 times too large where s = 1, but for codes of 8
-// bits.
-template <class Codes>
-__device__ __forceinline__ std::uint32_t code_pair(const Codes& codes, int h, int r, int s) {
-  const std::uint32_t pair = codes.pair(h, r, s);
-  return s == 1 && std::is_same_v<Codes, WideUnitCodes> ? pair >> 4 : pair;
-}
 template <class Codes>
 constexpr float raised_by(int s) {
   return s == 0 || std::is_same_v<Codes, WideUnitCodes> ? kLowBase : kHighBase;
 }
 
-// The same pair, as halves that are that much larger than the codes.
+// The pair at slots 16s + 8r + 2t of column h, as halves that are that much larger than the codes.
 template <class Codes>
 __device__ __forceinline__ __half2 raised_pair(const Codes& codes, int h, int r, int s) {
-  const std::uint32_t bits = raised_by<Codes>(s) == kLowBase ? kLowBits : kHighBits;
-  return halves_of(code_pair(codes, h, r, s) | bits);
+  return halves_of(codes.pair(h, r, s) | (raised_by<Codes>(s) == kLowBase ? kLowBits : kHighBits));
 }
 
 template <int kBits>

@@ -231,7 +231,7 @@ class StepDecoder {
         }
         // The difference is exact, so the product is the one rounding that the formats ask for.
         const __half2 raised =
-            halves_of(code_pair(codes, h, c / 2, s) | (is_low ? low_bits_ : high_bits_));
+            halves_of(codes.pair(h, c / 2, s) | (is_low ? low_bits_ : high_bits_));
         a[s][c] = word_of(__hmul2(__hsub2(raised, zero), halves_of(h == 0 ? scale.x : scale.y)));
       }
   }
