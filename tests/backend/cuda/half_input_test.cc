@@ -74,6 +74,9 @@ class CudaHalfInput : public OnCudaDevice {
   // Products of a few tokens with activations in registers, however small the matrices.
   void hold_small_ones() { device_->backend().choose_launch("small_ring_from", 25); }
 
+  // Products of many tokens with codes decoded in registers, however short their rows.
+  void decode_short_ones() { device_->backend().choose_launch("short_decoded_from", 65); }
+
   // down(act(gate) · up), all of it as a block asks for it. x: [tokens, in].
   std::vector<float> feed_forward(const PackedMatrix& gate, const PackedMatrix& up,
                                   const PackedMatrix& down, const TensorView& x, bool halves) {
@@ -142,6 +145,17 @@ TEST_F(CudaHalfInput, FeedForwardOfPermutedCodes) {
   const auto up = pack(random_exl2(in, 512, engine_));
   const auto down = pack(random_exl2({{4, 256}, {3, 256}}, 96, engine_));
   expect_equal(*gate, *up, *down);
+}
+
+// gate and up leave halves of columns that no expanded matrix has been in.
+TEST_F(CudaHalfInput, FeedForwardOfCodesDecodedInRegisters) {
+  decode_short_ones();
+  const std::vector<GroupShape> in{{5, 96}, {4, 128}, {8, 32}};
+  const auto gate = pack(random_exl2(in, 528, engine_));
+  const auto up = pack(random_exl2(in, 528, engine_));
+  expect_equal(*gate, *up, *pack(random_exl2({{4, 272}, {3, 256}}, 96, engine_)));
+  const auto in_order = gptq(256, 512, false);
+  expect_equal(*in_order, *in_order, *gptq(512, 136, true));
 }
 
 TEST_F(CudaHalfInput, FewTokensOfPermutedCodes) {
@@ -251,20 +265,25 @@ TEST_F(CudaHalfInput, NeighboursAreMultipliedTogether) {
     width += out;
   }
   const TensorView x = device_->put(random_.normal(tokens * 256), {tokens, 256});
-  const TensorView together = zeros(tokens, width);
-  std::vector<MatmulOutput> outputs;
-  std::int64_t column = 0;
-  for (const auto& matrix : packed) {
-    outputs.push_back({matrix.get(), slice_columns(together, column, matrix->out()), {}});
-    column += matrix->out();
-  }
-  device_->ops().matmul(device_->context(), {.x = x, .outputs = outputs});
-  for (const MatmulOutput& output : outputs) {
-    const TensorView alone = zeros(tokens, output.weight->out());
-    const MatmulOutput one{output.weight, alone, {}};
-    device_->ops().matmul(device_->context(), {.x = x, .outputs = {&one, 1}});
-    EXPECT_LE(difference(device_->get(output.out), device_->get(alone)), 1e-5);
-  }
+  const auto expect_together_as_alone = [&] {
+    const TensorView together = zeros(tokens, width);
+    std::vector<MatmulOutput> outputs;
+    std::int64_t column = 0;
+    for (const auto& matrix : packed) {
+      outputs.push_back({matrix.get(), slice_columns(together, column, matrix->out()), {}});
+      column += matrix->out();
+    }
+    device_->ops().matmul(device_->context(), {.x = x, .outputs = outputs});
+    for (const MatmulOutput& output : outputs) {
+      const TensorView alone = zeros(tokens, output.weight->out());
+      const MatmulOutput one{output.weight, alone, {}};
+      device_->ops().matmul(device_->context(), {.x = x, .outputs = {&one, 1}});
+      EXPECT_LE(difference(device_->get(output.out), device_->get(alone)), 1e-5);
+    }
+  };
+  expect_together_as_alone();
+  decode_short_ones();
+  expect_together_as_alone();
 }
 
 // Norm and product in binary16, rows far from 1 among them.

@@ -29,9 +29,9 @@ __device__ __forceinline__ std::uint32_t of_cta(std::uint32_t address, int rank)
 
 // At CTA `rank`'s barrier.
 __device__ __forceinline__ void barrier_arrive_at(std::uint64_t* barrier, int rank) {
-  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(
-                   of_cta(shared_address(barrier), rank))
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(of_cta(shared_address(barrier), rank))
+      : "memory");
 }
 
 // A box of a tensor of two dimensions, from element `column` of row `row` on, to the same place of

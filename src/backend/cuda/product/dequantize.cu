@@ -106,8 +106,8 @@ __device__ __forceinline__ void expand_unit(const CodeMatrixView& m, int first_s
                          m.strip_bytes,
                          m.scales + first_strip * stride + chunk.group * scale_bytes(m.kind),
                          stride, strips};
-  with_unit_codes(chunk.bits, [&]<class Codes>(const Codes&) {
-    write_units<Codes, Scales>(m, chunk, units, tile);
+  with_width(chunk.bits, [&]<int kBits>(std::integral_constant<int, kBits>) {
+    write_units<CodesOf<kBits>, Scales>(m, chunk, units, tile);
   });
 }
 

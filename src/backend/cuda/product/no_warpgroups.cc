@@ -1,4 +1,5 @@
-// In place of warpgroup_product.cu and tile_product.cu, where the build has no code for compute capability 9.0.
+// In place of warpgroup_product.cu and tile_product.cu, where the build has no code for compute
+// capability 9.0.
 
 #include "backend/cuda/product/tile_product.h"
 #include "backend/cuda/product/warpgroup_product.h"

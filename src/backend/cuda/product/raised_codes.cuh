@@ -47,53 +47,26 @@ __device__ __forceinline__ __half2 raised_pair(const Codes& codes, int h, int r,
   return halves_of(codes.pair(h, r, s) | (raised_by<Codes>(s) == kLowBase ? kLowBits : kHighBits));
 }
 
+// A lane's codes of a unit.
 template <int kBits>
 using CodesOf = std::conditional_t<kBits == 8, WideUnitCodes, UnitCodes<kBits == 8 ? 4 : kBits>>;
 
-// What EXL2 takes off codes: half of what there are.
-template <class Codes>
-constexpr int centre_of();
-template <>
-constexpr int centre_of<WideUnitCodes>() {
-  return 128;
-}
-template <>
-constexpr int centre_of<UnitCodes<6>>() {
-  return 32;
-}
-template <>
-constexpr int centre_of<UnitCodes<5>>() {
-  return 16;
-}
-template <>
-constexpr int centre_of<UnitCodes<4>>() {
-  return 8;
-}
-template <>
-constexpr int centre_of<UnitCodes<3>>() {
-  return 4;
-}
-template <>
-constexpr int centre_of<UnitCodes<2>>() {
-  return 2;
-}
-
-// f(codes of the width, not loaded yet).
+// f(std::integral_constant<int, bits>).
 template <class F>
-__device__ __forceinline__ void with_unit_codes(int bits, const F& f) {
+__device__ __forceinline__ void with_width(int bits, const F& f) {
   switch (bits) {
     case 2:
-      return f(UnitCodes<2>{});
+      return f(std::integral_constant<int, 2>{});
     case 3:
-      return f(UnitCodes<3>{});
+      return f(std::integral_constant<int, 3>{});
     case 4:
-      return f(UnitCodes<4>{});
+      return f(std::integral_constant<int, 4>{});
     case 5:
-      return f(UnitCodes<5>{});
+      return f(std::integral_constant<int, 5>{});
     case 6:
-      return f(UnitCodes<6>{});
+      return f(std::integral_constant<int, 6>{});
     default:
-      return f(WideUnitCodes{});
+      return f(std::integral_constant<int, 8>{});
   }
 }
 

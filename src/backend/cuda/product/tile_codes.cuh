@@ -30,11 +30,9 @@ struct UnitTable {
   BL_HD static constexpr int bytes(int units) {
     return entry_count(units) * static_cast<int>(sizeof(UnitEntry) + 1) / 16 * 16 + 16;
   }
-#if defined(__CUDACC__)
   __device__ __forceinline__ UnitTable(const std::byte* at, int units)
       : entries(reinterpret_cast<const UnitEntry*>(at)),
         widths(reinterpret_cast<const std::uint16_t*>(entries + entry_count(units))) {}
-#endif
 };
 
 // By all `threads` of a CTA.
@@ -61,10 +59,12 @@ __device__ __forceinline__ void make_unit_table(const CodeMatrixView& m, int thr
 // Scales of one unit of all strips of a tile, of column 8h + g at [g][h], as halves twice; and of
 // GPTQ what raised codes are too large by: kLowBase + zero, kHighBase + zero.
 template <bool kGptq>
-struct alignas(16) TileScales {
+struct TileScales;
+template <>
+struct alignas(16) TileScales<true> {
   std::uint32_t scale[kTileStrips][8][2];
-  std::uint32_t low[kGptq ? kTileStrips : 0][8][2];
-  std::uint32_t high[kGptq ? kTileStrips : 0][8][2];
+  std::uint32_t low[kTileStrips][8][2];
+  std::uint32_t high[kTileStrips][8][2];
 };
 template <>
 struct alignas(16) TileScales<false> {
@@ -155,8 +155,9 @@ class StepDecoder {
  public:
   // `low_bits`, `high_bits`: kLowBits and kHighBits, which the compiler must not know, so that they
   // stay in registers and one instruction masks a code and raises it.
-  __device__ __forceinline__ StepDecoder(int strip, std::uint32_t low_bits, std::uint32_t high_bits)
-      : lane_(static_cast<int>(threadIdx.x) % 32),
+  __device__ __forceinline__ StepDecoder(int strip, int lane, std::uint32_t low_bits,
+                                         std::uint32_t high_bits)
+      : lane_(lane),
         scales_at_((strip * 8 + lane_ / 4) * 8),
         low_bits_(low_bits),
         high_bits_(high_bits) {}
@@ -183,10 +184,9 @@ class StepDecoder {
                                        const std::byte* scales, StepOperands& a) const {
     if constexpr (kGptq && (kBits == 5 || kBits == 6)) return false;  // which it does not have
     if (widths != static_cast<std::uint32_t>(kBits << 8 | kBits)) return false;
-    using Codes = CodesOf<kBits>;
 #pragma unroll
     for (int u = 0; u < kStepUnits; ++u) {
-      decode_unit<Codes>(codes + u * unit_bytes(kBits), scales + u * sizeof(TileScales<kGptq>),
+      decode_unit<kBits>(codes + u * unit_bytes(kBits), scales + u * sizeof(TileScales<kGptq>),
                          a[u]);
     }
     return true;
@@ -200,12 +200,15 @@ class StepDecoder {
       for (int i = 0; i < 8; ++i) a[i / 4][i % 4] = 0;
       return;
     }
-    with_unit_codes(bits, [&]<class Codes>(const Codes&) { decode_unit<Codes>(unit, scales, a); });
+    with_width(bits, [&]<int kBits>(std::integral_constant<int, kBits>) {
+      decode_unit<kBits>(unit, scales, a);
+    });
   }
 
-  template <class Codes>
+  template <int kBits>
   __device__ __forceinline__ void decode_unit(const std::byte* unit, const std::byte* scales,
                                               std::uint32_t (&a)[2][4]) const {
+    using Codes = CodesOf<kBits>;
     Codes codes;
     codes.load(unit, lane_);
     const std::byte* own = scales + scales_at_;
@@ -227,7 +230,7 @@ class StepDecoder {
           const uint2& zeros = is_low ? low : high;
           zero = halves_of(h == 0 ? zeros.x : zeros.y);
         } else {
-          zero = __float2half2_rn(raised_by<Codes>(s) + static_cast<float>(centre_of<Codes>()));
+          zero = __float2half2_rn(raised_by<Codes>(s) + static_cast<float>(1 << (kBits - 1)));
         }
         // The difference is exact, so the product is the one rounding that the formats ask for.
         const __half2 raised =

@@ -34,7 +34,7 @@ constexpr int kCluster = 2;  // CTAs
 
 struct Launch {
   TileProductArgs args;
-  int first_tiles[kMaxMatrices + 1];  // of columns; the last: of all
+  int first_tiles[kMaxMatrices + 1] = {};  // of columns; the last: of all
   int row_tiles = 0;
   int cluster_tiles = 0;  // of all clusters
   int steps = 0;
@@ -182,22 +182,28 @@ __device__ __forceinline__ void make_scales(const Launch& launch, std::byte* mem
 template <bool kGptq, bool kHalves>
 class TileMultiplier {
  public:
+  // `memory`, `barriers`: as counted_from() gives them.
   __device__ __forceinline__ TileMultiplier(const Launch& launch, std::byte* memory,
                                             Barriers& barriers)
       : launch_(launch),
         memory_(memory),
         barriers_(barriers),
-        warp_(warp_index() - 4),
-        decoder_(warp_, launch.low_bits, launch.high_bits) {}
+        lane_(kept(lane_index())),
+        steps_(kept(launch.steps)),
+        stages_(kept(launch.stages)),
+        stage_bytes_(kept(launch.stage_bytes)),
+        codes_at_(kept(kRowsBytes + (warp_index() - 4) * launch.strip_room)),
+        scales_at_(kept(launch.scales_at)),
+        decoder_(warp_index() - 4, lane_, launch.low_bits, launch.high_bits) {}
 
   __device__ __forceinline__ void run() {
     const float alpha = *launch_.args.alpha;
     for_each_tile(launch_, [&](const Tile& tile) {
       widths_ = table_of(launch_, memory_, tile.matrix).widths;
       next_widths_ = widths_[0];
-      for (int step = 0; step < launch_.steps; step += 2) {
+      for (int step = 0; step < steps_; step += 2) {
         multiply<0>(step);
-        if (step + 1 < launch_.steps) multiply<1>(step + 1);
+        if (step + 1 < steps_) multiply<1>(step + 1);
       }
       wait_products<0>();
       settle(sums_);
@@ -207,28 +213,35 @@ class TileMultiplier {
   }
 
  private:
+  // In a register: compilers read constants and the lane's number again at every step.
+  __device__ __forceinline__ static int kept(int value) {
+    asm volatile("" : "+r"(value));
+    return value;
+  }
+
   // Begins the products of a step, and ends those of the step before. kBuffer: step % 2. Warps
   // without a strip do as if: their rows of the product are not written.
   template <int kBuffer>
   __device__ __forceinline__ void multiply(int step) {
     const std::uint32_t widths = next_widths_;
     next_widths_ = widths_[step + 1];
-    const std::byte* rows = memory_ + stage_.index * launch_.stage_bytes;
-    barrier_wait(&barriers_.there[stage_.index], stage_.phase);
-    decoder_.decode(widths, rows + kRowsBytes + warp_ * launch_.strip_room,
-                    rows + launch_.scales_at, a_[kBuffer]);
+    const std::byte* rows = memory_ + stage_.index * stage_bytes_;
     // The same in all lanes, and known to be: operands in shared memory are in uniform registers.
     const std::uint32_t first = __shfl_sync(kAllLanes, shared_address(rows), 0);
+    barrier_wait(&barriers_.there[stage_.index], stage_.phase);
+    decoder_.decode(widths, rows + codes_at_, rows + scales_at_, a_[kBuffer]);
     begin_products();
-    multiply_rows(sums_, a_[kBuffer][0][0], row_operand(first), step > 0);
-    multiply_rows(sums_, a_[kBuffer][0][1], row_operand(first + 32), true);
-    multiply_rows(sums_, a_[kBuffer][1][0], row_operand(first + 64), true);
-    multiply_rows(sums_, a_[kBuffer][1][1], row_operand(first + 96), true);
+    const std::uint64_t operand = row_operand(first);
+    constexpr std::uint64_t kNext = 32 >> 4;  // 16 slots further
+    multiply_rows(sums_, a_[kBuffer][0][0], operand, step > 0);
+    multiply_rows(sums_, a_[kBuffer][0][1], operand + kNext, true);
+    multiply_rows(sums_, a_[kBuffer][1][0], operand + 2 * kNext, true);
+    multiply_rows(sums_, a_[kBuffer][1][1], operand + 3 * kNext, true);
     commit_products();
     wait_products<1>();
     keep(a_[kBuffer ^ 1]);
     release(step > 0);
-    stage_.next(launch_.stages);
+    stage_.next(stages_);
   }
 
   // Registers of products that may have been under way until here.
@@ -244,12 +257,12 @@ class TileMultiplier {
   __device__ __forceinline__ void release(bool is_one) {
     if (!is_one) return;
     __syncwarp();
-    if (lane_index() < kCluster) barrier_arrive_at(&barriers_.used[read_], lane_index());
-    if (++read_ == launch_.stages) read_ = 0;
+    if (lane_ < kCluster) barrier_arrive_at(&barriers_.used[read_], lane_);
+    if (++read_ == stages_) read_ = 0;
   }
 
   __device__ __forceinline__ void store(const Tile& tile, float alpha) {
-    const int strip = tile.first_strip + warp_;
+    const int strip = tile.first_strip + warp_index() - 4;
     const TileMatrix& m = launch_.args.matrices[tile.matrix];
     if (strip >= m.view.strips) return;
     if constexpr (kHalves) {
@@ -316,7 +329,12 @@ class TileMultiplier {
   const Launch& launch_;
   std::byte* memory_;
   Barriers& barriers_;
-  int warp_;  // of those that multiply
+  int lane_;
+  int steps_;
+  int stages_;
+  int stage_bytes_;
+  int codes_at_;  // of the warp's strip, in a stage
+  int scales_at_;
   StepDecoder<kGptq> decoder_;
   const std::uint16_t* widths_ = nullptr;
   std::uint32_t next_widths_ = 0;
@@ -336,7 +354,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   allow_next();
   extern __shared__ std::byte raw[];
   __shared__ Barriers barriers;
-  std::byte* memory = raw + (1024 - shared_address(raw) % 1024) % 1024;
+  std::byte* memory = counted_from(raw + (1024 - shared_address(raw) % 1024) % 1024);
   if (threadIdx.x == 0) {
     for (int i = 0; i < launch.stages; ++i) {
       // Rows, lanes' copies of codes, and scales.
