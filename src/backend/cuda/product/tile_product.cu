@@ -28,6 +28,7 @@ static_assert(kTileStrips == kConsumerWarps);
 constexpr int kTileRows = 256;
 // Of a step: the 128 bytes of a row that the copy engine swizzles over.
 constexpr int kRowsBytes = kTileRows * kStepUnits * kUnitSlots * 2;
+constexpr int kAlignment = 1024;  // of rows in shared memory
 constexpr int kThreads = 128 * (1 + kConsumers);
 constexpr int kMostStages = 6;
 constexpr int kCluster = 2;  // CTAs
@@ -59,7 +60,7 @@ __device__ __forceinline__ int cta_of_cluster() { return static_cast<int>(blockI
 // A CTA's tile, and where its parts come from.
 struct Tile {
   int matrix;
-  int first_strip;  // behind the last where the cluster has more CTAs than tiles
+  int first_strip;  // behind the last where there is no tile for this CTA
   int first_row;
 
   // `number`: of the cluster's tiles.
@@ -354,7 +355,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   allow_next();
   extern __shared__ std::byte raw[];
   __shared__ Barriers barriers;
-  std::byte* memory = counted_from(raw + (1024 - shared_address(raw) % 1024) % 1024);
+  std::byte* memory =
+      counted_from(raw + (kAlignment - shared_address(raw) % kAlignment) % kAlignment);
   if (threadIdx.x == 0) {
     for (int i = 0; i < launch.stages; ++i) {
       // Rows, lanes' copies of codes, and scales.
@@ -397,8 +399,6 @@ TileKernel kernel_of(bool gptq, bool halves) {
   if (gptq) return halves ? tile_product_kernel<true, true> : tile_product_kernel<true, false>;
   return halves ? tile_product_kernel<false, true> : tile_product_kernel<false, false>;
 }
-
-constexpr int kAlignment = 1024;  // of rows in shared memory
 
 // Tiles, steps and shared memory, whose bytes it returns; 0: it does not fit.
 int lay_out(const TileProductArgs& args, int room, Launch& launch) {
