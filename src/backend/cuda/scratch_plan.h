@@ -8,8 +8,8 @@
 
 namespace bl::cuda {
 
-// Above, codes are always expanded and multiplied from memory; below kFewestExpandedTokens never
-// (LaunchPlan says from where on).
+// Above, products are always those of many rows, for which codes may be expanded in memory; below
+// kFewestExpandedTokens never (LaunchPlan says from where on).
 inline constexpr std::int64_t kMostPackedTokens = 64;
 inline constexpr std::int64_t kFewestExpandedTokens = 33;
 // Rows that prepared activations of a few tokens have room for.

@@ -147,7 +147,7 @@ TEST_F(CudaHalfInput, FeedForwardOfPermutedCodes) {
   expect_equal(*gate, *up, *down);
 }
 
-// gate and up leave halves of columns that no expanded matrix has been in.
+// No matrix is expanded: gate and up leave halves straight from the tensor cores' sums.
 TEST_F(CudaHalfInput, FeedForwardOfCodesDecodedInRegisters) {
   decode_short_ones();
   const std::vector<GroupShape> in{{5, 96}, {4, 128}, {8, 32}};

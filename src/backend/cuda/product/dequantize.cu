@@ -29,8 +29,7 @@ __device__ __forceinline__ void write_unit(const Codes& codes, const LaneScales&
       const __half2 zero = __float2half2_rn(raised_by<Codes>(s) + scales.zero[h]);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        // The difference is exact, so the product is the one rounding that the formats ask for.
-        const __half2 value = __hmul2(__hsub2(raised_pair(codes, h, r, s), zero), scale);
+        const __half2 value = meant_pair(raised_pair(codes, h, r, s), zero, scale);
         *reinterpret_cast<__half2*>(row + 16 * s + 8 * r) = value;
       }
     }

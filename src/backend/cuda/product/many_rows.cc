@@ -184,9 +184,10 @@ class ManyRows {
       m.out = output.out.data;
       m.out_stride = (half_results_ ? 2 : 1) * output.out.row_stride;
       product.count += 1;
-      if (takes_tile_product(facts, product)) continue;
-      product.count -= 1;
-      break;
+      if (!takes_tile_product(facts, product)) {
+        product.count -= 1;
+        break;
+      }
     }
     if (product.count > 0) tile_product(ctx_, product);
     return static_cast<std::size_t>(product.count);

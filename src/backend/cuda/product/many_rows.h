@@ -5,9 +5,9 @@
 
 namespace bl::cuda {
 
-// Products of many rows (LaunchPlan::expanded_from): codes are expanded to binary16, activations
-// are made rows of 16 bits, and cuBLASLt multiplies. All of a call but a norm that
-// many_rows_normalise() refuses.
+// Products of many rows (LaunchPlan::expanded_from): activations are made rows of 16 bits; codes
+// are expanded to binary16, and cuBLASLt multiplies, or they are decoded in registers
+// (LaunchPlan::decoded_from). All of a call but a norm that many_rows_normalise() refuses.
 void many_rows_matmul(ExecContext& ctx, const MatmulArgs& args);
 bool many_rows_normalise(const MatmulArgs& args);
 // Whether a step of so many tokens is multiplied so.

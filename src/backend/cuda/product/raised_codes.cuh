@@ -47,6 +47,12 @@ __device__ __forceinline__ __half2 raised_pair(const Codes& codes, int h, int r,
   return halves_of(codes.pair(h, r, s) | (raised_by<Codes>(s) == kLowBase ? kLowBits : kHighBits));
 }
 
+// What the formats mean by it; `zero`: the zero point, as much larger. The difference is exact, so
+// the product is the one rounding that they ask for.
+__device__ __forceinline__ __half2 meant_pair(__half2 raised, __half2 zero, __half2 scale) {
+  return __hmul2(__hsub2(raised, zero), scale);
+}
+
 // A lane's codes of a unit.
 template <int kBits>
 using CodesOf = std::conditional_t<kBits == 8, WideUnitCodes, UnitCodes<kBits == 8 ? 4 : kBits>>;

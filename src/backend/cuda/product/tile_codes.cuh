@@ -232,10 +232,9 @@ class StepDecoder {
         } else {
           zero = __float2half2_rn(raised_by<Codes>(s) + static_cast<float>(1 << (kBits - 1)));
         }
-        // The difference is exact, so the product is the one rounding that the formats ask for.
         const __half2 raised =
             halves_of(codes.pair(h, c / 2, s) | (is_low ? low_bits_ : high_bits_));
-        a[s][c] = word_of(__hmul2(__hsub2(raised, zero), halves_of(h == 0 ? scale.x : scale.y)));
+        a[s][c] = word_of(meant_pair(raised, zero, halves_of(h == 0 ? scale.x : scale.y)));
       }
   }
 
