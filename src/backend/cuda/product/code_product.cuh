@@ -47,7 +47,8 @@ __device__ __forceinline__ std::uint32_t shifted(std::uint32_t word, int right) 
 }
 
 // The codes of one lane and unit, planes as loaded. pair(h, r, s) is one register of the A operand:
-// the codes of slots e = 0, 1 as subnormal halves, 16 times too large where s = 1.
+// the codes of slots e = 0, 1 as subnormal halves, 16 times too large where s = 1. `beside`: bits
+// that are none of a code's, put there too, for which no instruction is needed.
 template <int Bits>
 struct UnitCodes;
 
@@ -58,8 +59,9 @@ struct UnitCodes<4> {
     const uint2 a = reinterpret_cast<const uint2*>(unit)[lane];
     w[0] = a.x, w[1] = a.y;
   }
-  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s) const {
-    return (w[h] >> (8 * r)) & (s == 0 ? 0x000f000fu : 0x00f000f0u);
+  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s,
+                                                std::uint32_t beside = 0) const {
+    return ((w[h] >> (8 * r)) & (s == 0 ? 0x000f000fu : 0x00f000f0u)) | beside;
   }
 };
 
@@ -69,8 +71,9 @@ struct UnitCodes<2> {
   __device__ __forceinline__ void load(const std::byte* unit, int lane) {
     w = reinterpret_cast<const std::uint32_t*>(unit)[lane];
   }
-  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s) const {
-    return (w >> (8 * r + 2 * h)) & (s == 0 ? 0x00030003u : 0x00300030u);
+  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s,
+                                                std::uint32_t beside = 0) const {
+    return ((w >> (8 * r + 2 * h)) & (s == 0 ? 0x00030003u : 0x00300030u)) | beside;
   }
 };
 
@@ -95,8 +98,9 @@ struct UnitCodes<3> {
     low.load(unit, lane);
     top.load(unit + 128, lane);
   }
-  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s) const {
-    return low.pair(h, r, s) | top.pair<2>(h, r, s);
+  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s,
+                                                std::uint32_t beside = 0) const {
+    return low.pair(h, r, s) | (top.pair<2>(h, r, s) | beside);
   }
 };
 
@@ -108,8 +112,9 @@ struct UnitCodes<5> {
     low.load(unit, lane);
     top.load(unit + 256, lane);
   }
-  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s) const {
-    return low.pair(h, r, s) | top.pair<4>(h, r, s);
+  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s,
+                                                std::uint32_t beside = 0) const {
+    return low.pair(h, r, s) | (top.pair<4>(h, r, s) | beside);
   }
 };
 
@@ -121,9 +126,10 @@ struct UnitCodes<6> {
     low.load(unit, lane);
     high.load(unit + 256, lane);
   }
-  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s) const {
+  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s,
+                                                std::uint32_t beside = 0) const {
     return low.pair(h, r, s) |
-           (shifted(high.w, 8 * r + 2 * h - 4) & (s == 0 ? 0x00300030u : 0x03000300u));
+           ((shifted(high.w, 8 * r + 2 * h - 4) & (s == 0 ? 0x00300030u : 0x03000300u)) | beside);
   }
 };
 

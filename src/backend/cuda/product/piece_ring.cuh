@@ -159,8 +159,9 @@ class PieceRing {
     barrier_init_fence();
   }
 
-  // By the producing warp: the pieces of a share. Fragments wait for the kernel before; until the
-  // ring is full, they are asked for behind the weights.
+  // By the producing warp: the pieces of a share. Fragments wait for the kernel before; weights do
+  // not, but what is asked for early stands in the way of that kernel: one entry is
+  // (bench/ladder/few_tokens).
   __device__ void produce(const ProductArgs& args, PieceWalk walk) {
     const int first_slot = slot_;
     bool behind_is_done = !kFragments;
@@ -177,7 +178,7 @@ class PieceRing {
         const Entry entry(lane, joined_piece(first, last), fragment_bytes());
         first = __ldg(words + min(i + joined, pieces - 1));
         last = __ldg(words + min(i + 2 * joined, pieces) - 1);
-        if (!behind_is_done && !space_.fits(entry.bytes)) {
+        if (!behind_is_done && (issued == kEarlyEntries || !space_.fits(entry.bytes))) {
           issue_first_fragments(args, first_slot, issued);
           behind_is_done = true;
         }
@@ -225,6 +226,8 @@ class PieceRing {
   }
 
  private:
+  static constexpr int kEarlyEntries = 1;  // whose weights are asked for before any fragments
+
   __device__ __forceinline__ void next_slot() {
     if (++slot_ == kMaxRingSlots) {
       slot_ = 0;

@@ -30,9 +30,9 @@ struct WideUnitCodes {
     high.load(unit, lane);
     low.load(unit + unit_bytes(4), lane);
   }
-  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s) const {
+  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s, std::uint32_t beside) const {
     const int at = 8 * r + 4 * s;  // of the pair in a plane
-    return (low.w[h] >> at & 0x000f000fu) | (shifted(high.w[h], at - 4) & 0x00f000f0u);
+    return (low.w[h] >> at & 0x000f000fu) | ((shifted(high.w[h], at - 4) & 0x00f000f0u) | beside);
   }
 };
 
@@ -44,7 +44,7 @@ constexpr float raised_by(int s) {
 // The pair at slots 16s + 8r + 2t of column h, as halves that are that much larger than the codes.
 template <class Codes>
 __device__ __forceinline__ __half2 raised_pair(const Codes& codes, int h, int r, int s) {
-  return halves_of(codes.pair(h, r, s) | (raised_by<Codes>(s) == kLowBase ? kLowBits : kHighBits));
+  return halves_of(codes.pair(h, r, s, raised_by<Codes>(s) == kLowBase ? kLowBits : kHighBits));
 }
 
 // What the formats mean by it; `zero`: the zero point, as much larger. The difference is exact, so

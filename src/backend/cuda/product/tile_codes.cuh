@@ -232,8 +232,7 @@ class StepDecoder {
         } else {
           zero = __float2half2_rn(raised_by<Codes>(s) + static_cast<float>(1 << (kBits - 1)));
         }
-        const __half2 raised =
-            halves_of(codes.pair(h, c / 2, s) | (is_low ? low_bits_ : high_bits_));
+        const __half2 raised = halves_of(codes.pair(h, c / 2, s, is_low ? low_bits_ : high_bits_));
         a[s][c] = word_of(meant_pair(raised, zero, halves_of(h == 0 ? scale.x : scale.y)));
       }
   }

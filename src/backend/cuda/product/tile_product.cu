@@ -180,6 +180,13 @@ __device__ __forceinline__ void make_scales(const Launch& launch, std::byte* mem
   });
 }
 
+// *to += values, by the second level of the cache: nobody waits for what is there.
+__device__ __forceinline__ void add_at(float4* to, const float4& values) {
+  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(values.x),
+               "f"(values.y), "f"(values.z), "f"(values.w)
+               : "memory");
+}
+
 template <bool kGptq, bool kHalves>
 class TileMultiplier {
  public:
@@ -266,39 +273,43 @@ class TileMultiplier {
     const int strip = tile.first_strip + warp_index() - 4;
     const TileMatrix& m = launch_.args.matrices[tile.matrix];
     if (strip >= m.view.strips) return;
+    const int column = strip * kStripColumns;
     if constexpr (kHalves) {
-      store_halves(m, tile.first_row, strip * kStripColumns, alpha);
+      store_halves(m, tile.first_row, column, alpha);
     } else {
-      store_floats(m, tile.first_row, strip * kStripColumns + lane_index() / 4, alpha);
+      store_floats(m, tile.first_row, column, alpha);
     }
   }
 
-  // A lane has rows 8n + 2t + e, columns g and 8 + g.
-  __device__ __forceinline__ void store_floats(const TileMatrix& m, int first_row, int column,
+  // As store_halves(). What is added to is not loaded: every element is added to once, so that
+  // sums are the same in any order.
+  __device__ __forceinline__ void store_floats(const TileMatrix& m, int first_row, int first_column,
                                                float alpha) {
-    const int row = first_row + lane_index() % 4 * 2;
+    const int lane = lane_index();
+    const bool odd = lane % 2 != 0;
+    const int row = first_row + lane / 4;
+    const int column = first_column + lane % 4 / 2 * 4 + (odd ? 8 : 0);
     float* to = static_cast<float*>(m.out) + row * m.out_stride + column;
-    const int rows = static_cast<int>(launch_.args.tokens) - row;
-    const bool columns[2] = {column < m.view.out, column + 8 < m.view.out};
-    constexpr int kAtOnce = 32;  // loads under way
+    const int rows = column < m.view.out ? static_cast<int>(launch_.args.tokens) - row : 0;
 #pragma unroll
-    for (int base = 0; base < kTileRows / 2; base += kAtOnce) {
-      float before[kAtOnce] = {};
+    for (int n = 0; n < kTileRows / 8; ++n) {
+      float2 pairs[2];
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int of_row = (base + i) / 4 * 8 + i % 2;
-        const int h = i / 2 % 2;
-        if (launch_.args.accumulate && of_row < rows && columns[h]) {
-          before[i] = to[of_row * m.out_stride + 8 * h];
-        }
+      for (int h = 0; h < 2; ++h) {
+        const float* sums = sums_ + 4 * n + 2 * h;
+        pairs[h] = transposed(alpha * sums[0], alpha * sums[1]);
       }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int of_row = (base + i) / 4 * 8 + i % 2;
-        const int h = i / 2 % 2;
-        if (of_row < rows && columns[h]) {
-          to[of_row * m.out_stride + 8 * h] = before[i] + alpha * sums_[base + i];
-        }
+      const float2 given = odd ? float2{pairs[0]} : float2{pairs[1]};
+      const float2 other = {__shfl_xor_sync(kAllLanes, given.x, 1),
+                            __shfl_xor_sync(kAllLanes, given.y, 1)};
+      const float4 four = odd ? float4{other.x, other.y, pairs[1].x, pairs[1].y}
+                              : float4{pairs[0].x, pairs[0].y, other.x, other.y};
+      if (8 * n >= rows) continue;
+      auto* place = reinterpret_cast<float4*>(to + 8 * n * m.out_stride);
+      if (launch_.args.accumulate) {
+        add_at(place, four);
+      } else {
+        *place = four;
       }
     }
   }
@@ -444,8 +455,8 @@ bool takes_tile_product(const DeviceFacts& facts, const TileProductArgs& args) {
   const auto is_usual = [&](const TileMatrix& m) {
     return m.view.units == args.matrices[0].view.units &&
            (m.view.kind == ScaleKind::kExl2) == (args.matrices[0].view.kind == ScaleKind::kExl2) &&
-           (!args.halves ||
-            (m.view.out % kStripColumns == 0 && m.out_stride % 4 == 0 && is_aligned(m.out, 8)));
+           m.view.out % (args.halves ? kStripColumns : 4) == 0 && m.out_stride % 4 == 0 &&
+           is_aligned(m.out, args.halves ? 8 : 16);
   };
   return is_aligned(args.rows, 16) &&
          std::all_of(args.matrices, args.matrices + args.count, is_usual);
