@@ -106,6 +106,7 @@ Json launch_plan_json(std::span<const TunedChoice> choices) {
 std::string tuning_table(std::span<const TunedChoice> choices) {
   std::string text;
   for (const TunedChoice& choice : choices) {
+    if (choice.times.empty()) continue;  // nothing to choose here
     text += fmt::format(
         "{}: {} (was {})\n\n| {:>6} | {:>9} | {:>9} |\n| {:->5}: | {:->8}: | {:->8}: |\n",
         choice.was.name, choice.best, choice.was.from, "tokens", "below, ms", "from, ms", "", "",

@@ -7,6 +7,7 @@ namespace bl {
 
 // From `from` tokens of a step on, a backend takes one of two ways to the same result instead of
 // the other. Either can be taken from `least` to `most` − 1; `from` = `most`: never the second.
+// `least` = `most`: this card or build has one way only.
 struct LaunchChoice {
   std::string name;
   std::int64_t from = 0;

@@ -27,6 +27,7 @@ std::vector<NamedMatrix> named_matrices() {
   };
   exl2("exl2 4 bits", std::vector<GroupShape>(8, {4, 128}), 512);
   exl2("exl2 mix", {{8, 32}, {6, 128}, {5, 128}, {5, 64}, {4, 128}, {3, 128}, {2, 160}}, 192);
+  exl2("exl2 parts of the slots", {{4, 512}, {3, 128}, {6, 128}}, 96);
   exl2("exl2 2 bits, one strip", {{2, 32}}, 32);
   exl2("exl2 many strips", {{3, 64}, {2, 64}}, 8224);
   // Where one token takes chunks in pairs (CUDA): all widths and lengths, with and without a
@@ -255,7 +256,7 @@ TEST_P(QuantizedProduct, SeveralMatricesAtOnce) {
   const std::vector<WeightMatrix> matrices{
       random_exl2({{5, 128}, {4, 384}}, 256, engine), random_exl2({{4, 256}, {3, 256}}, 96, engine),
       random_gptq({4, in, 64, 128, false, GptqZeros::kBytes}, engine)};
-  for (const std::int64_t tokens : {1, 5, 12, 40, 90}) {
+  for (const std::int64_t tokens : {1, 5, 12, 20, 40, 90, 150}) {
     device.for_each_way([&](const std::string& way) {
       SCOPED_TRACE(way);
       expect_together_as_alone(device, matrices, tokens);

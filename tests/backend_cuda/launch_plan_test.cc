@@ -10,30 +10,28 @@
 namespace bl::cuda {
 namespace {
 
-std::string plan_text(int warpgroup, int expanded, int library) {
-  return fmt::format(
-      R"({{"prepared_from": 3, "ring_from": 2, "small_ring_from": 3, "warpgroup_from": {},)"
-      R"( "expanded_from": {}, "decoded_from": 129, "short_decoded_from": 161, "library_from": {}}})",
-      warpgroup, expanded, library);
+std::string plan_text(int ring, int expanded, int library) {
+  return fmt::format(R"({{"prepared_from": 3, "ring_from": {}, "small_ring_from": 3,)"
+                     R"( "expanded_from": {}, "decoded_from": 129, "library_from": {}}})",
+                     ring, expanded, library);
 }
 
 TEST(LaunchPlan, IsReadAsItIsWritten) {
   const LaunchPlan plan = parse_launch_plan(plan_text(17, 49, 8), "a plan");
   EXPECT_EQ(plan.prepared_from, 3);
   EXPECT_EQ(plan.small_ring_from, 3);
-  EXPECT_EQ(plan.warpgroup_from, 17);
+  EXPECT_EQ(plan.ring_from, 17);
   EXPECT_EQ(plan.expanded_from, 49);
   EXPECT_EQ(plan.decoded_from, 129);
-  EXPECT_EQ(plan.short_decoded_from, 161);
   EXPECT_EQ(plan.library_from, 8);
 }
 
 TEST(LaunchPlan, WhatIsNoPlanIsRefused) {
-  const char* const bad[] = {"", "[]", "{}", R"({"warpgroup_from": 25, "expanded_from": 65})",
-                             R"({"warpgroup_from": "25", "expanded_from": 65, "library_from": 9})"};
+  const char* const bad[] = {"", "[]", "{}", R"({"ring_from": 25, "expanded_from": 65})",
+                             R"({"ring_from": "25", "expanded_from": 65, "library_from": 9})"};
   for (const char* text : bad) EXPECT_THROW(parse_launch_plan(text, "a plan"), Error) << text;
-  EXPECT_THROW(parse_launch_plan(plan_text(8, 65, 9), "a plan"), Error);
-  EXPECT_THROW(parse_launch_plan(plan_text(25, 32, 9), "a plan"), Error);
+  EXPECT_THROW(parse_launch_plan(plan_text(1, 65, 9), "a plan"), Error);
+  EXPECT_THROW(parse_launch_plan(plan_text(25, 16, 9), "a plan"), Error);
   EXPECT_THROW(parse_launch_plan(plan_text(25, 66, 9), "a plan"), Error);
   std::string more = plan_text(25, 65, 9);
   more.insert(1, R"("speed": 1, )");
@@ -41,15 +39,27 @@ TEST(LaunchPlan, WhatIsNoPlanIsRefused) {
 }
 
 TEST(LaunchPlan, ACardTakesThatOfItsOwnCapabilityOrTheNextBelow) {
-  const std::string old = plan_text(65, 40, 9);
+  const std::string old = plan_text(2, 40, 9);
   const std::string hopper = plan_text(25, 65, 9);
   const EmbeddedDocument plans[] = {
       {"cc90", hopper}, {"cc75", old}, {"cc9", "broken"}, {"README", "no plan"}};
-  EXPECT_EQ(find_launch_plan(plans, 90).warpgroup_from, 25);
-  EXPECT_EQ(find_launch_plan(plans, 120).warpgroup_from, 25);
+  EXPECT_EQ(find_launch_plan(plans, 90).ring_from, 25);
+  EXPECT_EQ(find_launch_plan(plans, 120).ring_from, 25);
   EXPECT_EQ(find_launch_plan(plans, 89).expanded_from, 40);
   EXPECT_EQ(find_launch_plan(plans, 75).expanded_from, 40);
   EXPECT_EQ(find_launch_plan({}, 90).expanded_from, LaunchPlan().expanded_from);
+}
+
+// Rows are many from where they are expanded on, or from where they are decoded, if that is earlier
+// and the card can.
+TEST(LaunchPlan, RowsAreManyFromTheEarlierOfTwo) {
+  LaunchPlan plan;
+  plan.expanded_from = 49;
+  plan.decoded_from = 17;
+  EXPECT_EQ(plan.many_rows_from(true), 17);
+  EXPECT_EQ(plan.many_rows_from(false), 49);
+  plan.decoded_from = LaunchPlan::kNeverDecoded;
+  EXPECT_EQ(plan.many_rows_from(true), 49);
 }
 
 TEST(LaunchPlan, ChoicesAreItsMembers) {

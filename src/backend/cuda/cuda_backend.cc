@@ -11,7 +11,6 @@
 #include "backend/cuda/product/blas_lt.h"
 #include "backend/cuda/product/product.h"
 #include "backend/cuda/product/tile_product.h"
-#include "backend/cuda/product/warpgroup_product.h"
 #include "backend/cuda/scratch_plan.h"
 #include "backend/cuda/weights/cuda_matrix.h"
 #include "backend/cuda/weights/packed_size.h"
@@ -197,11 +196,9 @@ std::uint64_t CudaBackend::step_key(std::span<const SequenceSpan> sequences) con
 
 std::vector<LaunchChoice> CudaBackend::launch_choices() const {
   std::vector<LaunchChoice> choices = cuda::choices_of(launch_plan_);
-  if (cuda::most_warpgroup_tokens(facts_) == 0) {
-    std::erase_if(choices, [](const LaunchChoice& c) { return c.name == "warpgroup_from"; });
-  }
-  if (!cuda::has_tile_product(facts_)) {
-    std::erase_if(choices, [](const LaunchChoice& c) { return c.name.ends_with("decoded_from"); });
+  for (LaunchChoice& choice : choices) {
+    const bool there = choice.name != "decoded_from" || cuda::has_tile_product(facts_);
+    if (!there) choice.least = choice.most = choice.from;
   }
   return choices;
 }

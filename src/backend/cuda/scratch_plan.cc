@@ -36,13 +36,17 @@ std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
                       floats(packed_tokens);
   // Results of parts.
   bytes += floats(kMostPartStrips * kStripColumns * few);
-  if (shape.tokens >= kFewestExpandedTokens) {
+  if (shape.tokens >= kFewestManyRows) {
     const std::int64_t strips = (shape.max_out + kStripColumns - 1) / kStripColumns;
     const std::int64_t strip_bytes = slots * kStripColumns * 2;
     std::int64_t expanded = std::max(kExpandedBytes, strip_bytes);
     // Matrices that lie side by side are expanded together.
     if (strips > 0) expanded = std::min(expanded, kMaxMatrices * strips * strip_bytes);
-    bytes = std::max(bytes, halves(shape.tokens * slots) + halves(expanded / 2) + floats(2));
+    // Or results of parts of the slots.
+    const std::int64_t parts =
+        std::min(kPartFloats, kMostTileParts * shape.tokens * kMaxMatrices * shape.max_out);
+    const std::size_t most = std::max(halves(expanded / 2), floats(parts));
+    bytes = std::max(bytes, halves(shape.tokens * slots) + most + floats(2));
     // What is left for the next product, beside what this one reads.
     bytes += halves(shape.tokens * std::min(slots, normalised_slots(shape))) + floats(shape.tokens);
   }
@@ -74,7 +78,7 @@ std::size_t attention_bytes(const Backend::ScratchShape& shape, int multiprocess
   std::size_t bytes = floats(rows * shape.head_dim) + floats(rows * 2) +
                       floats(shape.tokens * shape.heads * shape.head_dim) +
                       halves(shape.tokens * most_slots(shape)) + floats(shape.tokens);
-  if (shape.tokens >= kFewestExpandedTokens) {
+  if (shape.tokens >= kFewestManyRows) {
     // Turns of the queries, the largest value of each row.
     bytes += floats(shape.tokens * shape.head_dim) + floats(shape.tokens);
   }

@@ -9,13 +9,16 @@
 namespace bl::cuda {
 
 // Above, products are always those of many rows, for which codes may be expanded in memory; below
-// kFewestExpandedTokens never (LaunchPlan says from where on).
+// kFewestManyRows never (LaunchPlan says from where on).
 inline constexpr std::int64_t kMostPackedTokens = 64;
-inline constexpr std::int64_t kFewestExpandedTokens = 33;
+inline constexpr std::int64_t kFewestManyRows = 17;
 // Rows that prepared activations of a few tokens have room for.
 constexpr std::int64_t prepared_rows(std::int64_t tokens) { return (tokens + 31) / 32 * 32; }
 // Strips times parts, where a product has results of parts of the slots (held_product.h).
 inline constexpr std::int64_t kMostPartStrips = 4096;
+// Of tile_product(): parts of the slots at most, and floats that their results take at most.
+inline constexpr std::int64_t kMostTileParts = 8;
+inline constexpr std::int64_t kPartFloats = kMostPartStrips * 16 * kMostPackedTokens;
 // Expanded weights held at a time.
 inline constexpr std::int64_t kExpandedBytes = 128 << 20;
 // Matrices of one launch of products: q, k, v and a gate.

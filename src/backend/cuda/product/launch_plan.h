@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/cuda/scratch_plan.h"
 #include "base/embedded_document.h"
 #include "ops/backend.h"
 
@@ -21,17 +22,17 @@ struct LaunchPlan {
   std::int64_t ring_from = 2;
   // The same for launches that give a CTA little to do (is_small_share).
   std::int64_t small_ring_from = 2;
-  // By warpgroups.
-  std::int64_t warpgroup_from = 25;
-  // Codes are expanded, and cuBLASLt multiplies.
+  // Activations are made rows of binary16 (many_rows.h), codes are expanded, and cuBLASLt
+  // multiplies.
   std::int64_t expanded_from = 65;
-  // Codes are not expanded, but decoded in registers on their way into the tensor cores
+  // The same rows, but codes are decoded in registers on their way into the tensor cores
   // (tile_product.cu; compute capability 9.0 alone); kNeverDecoded: never.
   static constexpr std::int64_t kNeverDecoded = 193;
   std::int64_t decoded_from = kNeverDecoded;
-  // The same for rows of fewer slots than kDecodedSlots.
-  static constexpr std::int64_t kDecodedSlots = 3072;
-  std::int64_t short_decoded_from = kNeverDecoded;
+  // One or the other. `decodes`: the card and the build have it.
+  std::int64_t many_rows_from(bool decodes) const {
+    return decodes && decoded_from < expanded_from ? decoded_from : expanded_from;
+  }
   // Large plain matrices (output layers): cuBLASLt instead of the kernel for a few tokens.
   std::int64_t library_from = 9;
 
@@ -41,10 +42,8 @@ struct LaunchPlan {
     v("prepared_from", prepared_from, 2, 3);
     v("ring_from", ring_from, 2, 25);
     v("small_ring_from", small_ring_from, 2, 25);
-    v("warpgroup_from", warpgroup_from, 9, 65);
-    v("expanded_from", expanded_from, 33, 65);
-    v("decoded_from", decoded_from, 65, kNeverDecoded);
-    v("short_decoded_from", short_decoded_from, 65, kNeverDecoded);
+    v("expanded_from", expanded_from, kFewestManyRows, 65);
+    v("decoded_from", decoded_from, kFewestManyRows, kNeverDecoded);
     v("library_from", library_from, 2, 65);
   }
 };

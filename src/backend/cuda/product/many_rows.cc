@@ -163,9 +163,7 @@ class ManyRows {
   std::size_t multiply_decoded(const Input& input,
                                const std::vector<const MatmulOutput*>& outputs) {
     const DeviceFacts& facts = backend_.facts();
-    const LaunchPlan& plan = backend_.launch_plan();
-    const std::int64_t from =
-        input.rows.slots < LaunchPlan::kDecodedSlots ? plan.short_decoded_from : plan.decoded_from;
+    const std::int64_t from = backend_.launch_plan().decoded_from;
     if (tokens_ < from || from == LaunchPlan::kNeverDecoded || !has_tile_product(facts)) return 0;
     TileProductArgs product;
     product.rows = static_cast<const __half*>(input.rows.rows);
@@ -364,7 +362,9 @@ std::int64_t half_input_width(const ExecContext& ctx, const PackedMatrix& reader
 }
 
 bool are_many_rows(const ExecContext& ctx, std::int64_t tokens) {
-  return !ctx.deterministic && tokens >= cuda_ops_of(ctx).backend->launch_plan().expanded_from;
+  const CudaBackend& backend = *cuda_ops_of(ctx).backend;
+  return !ctx.deterministic &&
+         tokens >= backend.launch_plan().many_rows_from(has_tile_product(backend.facts()));
 }
 
 bool many_rows_normalise(const MatmulArgs& args) {

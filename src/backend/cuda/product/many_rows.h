@@ -5,7 +5,7 @@
 
 namespace bl::cuda {
 
-// Products of many rows (LaunchPlan::expanded_from): activations are made rows of 16 bits; codes
+// Products of many rows (LaunchPlan::many_rows_from): activations are made rows of 16 bits; codes
 // are expanded to binary16, and cuBLASLt multiplies, or they are decoded in registers
 // (LaunchPlan::decoded_from). All of a call but a norm that many_rows_normalise() refuses.
 void many_rows_matmul(ExecContext& ctx, const MatmulArgs& args);

@@ -10,7 +10,6 @@
 #include "backend/cuda/product/many_rows.h"
 #include "backend/cuda/product/part_sums.h"
 #include "backend/cuda/product/product.h"
-#include "backend/cuda/product/warpgroup_product.h"
 #include "backend/cuda/scratch_plan.h"
 #include "backend/cuda/weights/cuda_matrix.h"
 #include "base/check.h"
@@ -37,11 +36,9 @@ PrepareTarget target_of(const CodeWeights& weights) {
 // Makes the activations ready for one matrix, or finds the ones made for its equal.
 class Preparation {
  public:
-  // `at_once`: tokens of a launch; `bricks`: for warpgroups.
-  Preparation(ExecContext& ctx, std::int64_t tokens, int at_once, bool bricks)
-      : ctx_(ctx), tokens_(tokens) {
+  // `at_once`: tokens of a launch.
+  Preparation(ExecContext& ctx, std::int64_t tokens, int at_once) : ctx_(ctx), tokens_(tokens) {
     args_.tile = at_once;
-    args_.bricks = bricks;
   }
 
   const PrepareTarget& target_for(const CodeWeights& weights) {
@@ -204,7 +201,6 @@ PackedProduct packed_product(const ExecContext& ctx, const MatmulArgs& args,
 
 // How activations that were made ready before are multiplied.
 struct Way {
-  bool warpgroups = false;
   int at_once = 0;  // tokens of a launch
   int late = 0;     // CTAs of the ring, see ShareWish
   HeldWork held;    // if it exists
@@ -215,14 +211,12 @@ Way way_of(const ExecContext& ctx, const PackedProduct& packed, std::int64_t tok
            bool prepares) {
   CudaBackend& backend = *cuda_ops_of(ctx).backend;
   const LaunchPlan& plan = backend.launch_plan();
-  const int warpgroup_tokens = most_warpgroup_tokens(backend.facts());
   Way way;
-  way.warpgroups = warpgroup_tokens > 0 && tokens >= plan.warpgroup_from && !ctx.deterministic;
-  way.at_once = way.warpgroups ? warpgroup_tokens : most_product_tokens(backend.facts());
-  const bool begins_late = prepares && tokens <= way.at_once && !way.warpgroups;
+  way.at_once = most_product_tokens(backend.facts());
+  const bool begins_late = prepares && tokens <= way.at_once;
   const bool small = is_small_work(packed.args, backend.facts().multiprocessors);
   const std::int64_t ring_from = small ? plan.small_ring_from : plan.ring_from;
-  if (!way.warpgroups && tokens > 1 && tokens < ring_from && !ctx.deterministic) {
+  if (tokens > 1 && tokens < ring_from && !ctx.deterministic) {
     const auto count = static_cast<std::size_t>(packed.args.count);
     const int late = begins_late ? prepare_ctas(tokens, false) : 0;
     way.held = plan_held_work(backend, packed.args, {packed.weights.data(), count}, late);
@@ -251,7 +245,7 @@ void multiply_tiles(ExecContext& ctx, PackedProduct& packed, const Way& way, std
     if (way.held.exists()) {
       held_product(ctx, packed.args, way.held);
     } else {
-      (way.warpgroups ? warpgroup_product : product)(ctx, packed.args, shares);
+      product(ctx, packed.args, shares);
     }
   }
 }
@@ -307,7 +301,7 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
     }
   }
   Way way = way_of(ctx, packed, tokens, true);
-  Preparation preparation(ctx, tokens, way.at_once, way.warpgroups);
+  Preparation preparation(ctx, tokens, way.at_once);
   const HalfInput* half = args.activation != nullptr ? args.activation->half_out : nullptr;
   if (way.held.exists()) {
     preparation.leave_sums_out();

@@ -33,7 +33,6 @@ struct PrepareLaunch {
   int in = 0;
   int tokens = 0;
   int tile = 0;
-  bool bricks = false;
   bool sums = false;
   float* token_scales = nullptr;
   InputNorm norm;
@@ -60,18 +59,12 @@ struct ItemPlace {
   int number;  // within the unit
   BL_HD constexpr explicit ItemPlace(int i) : unit(i / kUnitItems), number(i % kUnitItems) {}
   // Its slots lie 16 times too large.
-  BL_HD constexpr bool upper(bool bricks) const {
-    return bricks ? number >= kUnitItems / 2 : number % 2 != 0;
-  }
-  BL_HD constexpr int first_slot(bool bricks) const {
-    return bricks ? number * kItemSlots : number % 2 * 16 + number / 2 * 2;
-  }
-  // From the first pair's slot to the second's.
-  BL_HD static constexpr int pair_distance(bool bricks) { return bricks ? 2 : 8; }
-  // In units of 8 bytes, from the target's fragments; `columns`: tokens of the tile.
-  BL_HD constexpr int at(bool bricks, int token, int columns) const {
-    return bricks ? ((unit * 4 + number / 2) * columns + token) * 2 + number % 2
-                  : (unit * columns + token) * kUnitItems + number;
+  BL_HD constexpr bool upper() const { return number % 2 != 0; }
+  BL_HD constexpr int first_slot() const { return number % 2 * 16 + number / 2 * 2; }
+  static constexpr int kPairDistance = 8;  // from the first pair's slot to the second's
+  // In units of 8 bytes, from the target's fragments; `tokens`: of the tile.
+  BL_HD constexpr int at(int token, int tokens) const {
+    return (unit * tokens + token) * kUnitItems + number;
   }
 };
 
@@ -79,7 +72,7 @@ struct ItemPlace {
 constexpr bool follows_fragment_place() {
   for (int i = 0; i < kUnitItems; ++i) {
     for (int k = 0; k < kItemSlots; ++k) {
-      const int slot = ItemPlace(i).first_slot(false) + k / 2 * ItemPlace::pair_distance(false);
+      const int slot = ItemPlace(i).first_slot() + k / 2 * ItemPlace::kPairDistance;
       if (fragment_place(slot + k % 2) != i * kItemSlots + k) return false;
     }
   }
@@ -93,12 +86,12 @@ __device__ __forceinline__ Item load_item(const PrepareLaunch& p, const PrepareT
   Item item;
   const ItemPlace place(i);
   const bool there = place.unit < target.units;
-  const int* from = target.channel_of_slot + place.unit * kUnitSlots + place.first_slot(p.bricks);
+  const int* from = target.channel_of_slot + place.unit * kUnitSlots + place.first_slot();
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
     int2 pair = make_int2(-1, -1);
     if (there) {
-      pair = __ldg(reinterpret_cast<const int2*>(from + k * ItemPlace::pair_distance(p.bricks)));
+      pair = __ldg(reinterpret_cast<const int2*>(from + k * ItemPlace::kPairDistance));
     }
     item.channels[2 * k] = pair.x;
     item.channels[2 * k + 1] = pair.y;
@@ -279,8 +272,7 @@ __device__ __forceinline__ void store_item(const PrepareLaunch& p, const Prepare
                                            float* sums) {
   const ItemPlace place(i);
   const TokenPlace to(p);
-  const int columns = p.bricks ? brick_columns(to.tokens) : to.tokens;
-  const bool upper = place.upper(p.bricks);
+  const bool upper = place.upper();
   const bool there = place.unit < target.units;
   const float shrunk = upper ? factor * (1.0f / 16.0f) : factor;
   __half2 halves[2];
@@ -297,7 +289,7 @@ __device__ __forceinline__ void store_item(const PrepareLaunch& p, const Prepare
   auto* fragments = reinterpret_cast<uint2*>(
       target.fragments + std::int64_t{to.tile} * target.units * (kUnitSlots / 2));
   if (there) {
-    fragments[place.at(p.bricks, to.token, columns)] = *reinterpret_cast<const uint2*>(halves);
+    fragments[place.at(to.token, to.tokens)] = *reinterpret_cast<const uint2*>(halves);
   }
   if (sums == nullptr) return;
   const float2 low = __half22float2(halves[0]);
@@ -320,8 +312,7 @@ __device__ __forceinline__ void store_chunk_sums(const PrepareLaunch& p,
                                                  const PrepareTarget& target, uint4 chunk,
                                                  const float* sums) {
   const TokenPlace to(p);
-  const int columns = brick_columns(to.tokens);
-  const int all = p.bricks ? target.chunk_count : target.units;
+  const int columns = sum_columns(to.tokens);
   __syncthreads();
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < target.chunk_count;
@@ -330,8 +321,7 @@ __device__ __forceinline__ void store_chunk_sums(const PrepareLaunch& p,
     const int units = static_cast<int>(chunk.w >> 8 & 0xffu);
     float sum = 0.0f;
     for (int u = 0; u < units; ++u) sum += sums[first + u];
-    target.chunk_sums[to.tile * all + (p.bricks ? i : first) * columns + to.token] =
-        sum * kCodeUnit;
+    target.chunk_sums[to.tile * target.units + first * columns + to.token] = sum * kCodeUnit;
   }
   __syncthreads();
 }
@@ -415,7 +405,6 @@ void prepare(ExecContext& ctx, const PrepareArgs& args) {
   p.in = static_cast<int>(args.x.columns());
   p.tokens = static_cast<int>(args.x.rows());
   p.tile = args.tile;
-  p.bricks = args.bricks;
   p.sums = args.sums;
   p.token_scales = args.token_scales;
   p.as_notes = args.as_notes;

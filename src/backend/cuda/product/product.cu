@@ -87,7 +87,7 @@ __device__ __forceinline__ void multiply_share(const Launch& launch, std::byte* 
     const CodeMatrixView& m = args.matrices[piece.matrix].view;
     input.open(piece.fragments, piece.unit_stride, kFragmentBytes, args.tokens);
     input.open_sums(args.matrices[piece.matrix].chunk_sums + args.first_token * m.units,
-                    brick_columns(args.tokens));
+                    sum_columns(args.tokens));
     multiply_piece<Strips, Tiles, Scales, kWidths>(m, piece, input, next, totals);
     if ((piece.flags & kEndsStrips) == 0) {
       ring.release();

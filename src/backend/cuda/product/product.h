@@ -17,11 +17,8 @@ namespace bl::cuda {
 
 inline constexpr int kMaxProductTokens = 16;  // of one launch
 
-// Tokens of one launch of warpgroup_product(), and how many columns its activations have.
-inline constexpr int kBrickColumns = 32;
-BL_HD constexpr int brick_columns(int tokens) {
-  return tokens <= 8 ? 8 : tokens <= 16 ? 16 : kBrickColumns;
-}
+// Columns of a launch's sums of activations.
+BL_HD constexpr int sum_columns(int tokens) { return tokens <= 8 ? 8 : kMaxProductTokens; }
 
 struct ProductMatrix {
   CodeMatrixView view;
@@ -122,11 +119,10 @@ struct PrepareTarget {
   std::int32_t units = 0;
   const Chunk* chunks = nullptr;
   std::int32_t chunk_count = 0;
-  // By tiles of tokens: [units][tokens of the tile][16], see fragment_place. In bricks:
-  // [units][slots / 8][brick_columns of the tile][8 slots].
+  // By tiles of tokens: [units][tokens of the tile][16], see fragment_place.
   std::uint32_t* fragments = nullptr;
   // Σx of chunks, of what is in the fragments, as codes 1 weigh it (kCodeUnit):
-  // [units][brick_columns of the tile], of a chunk's first unit. With bricks: [chunks][…].
+  // [units][sum_columns of the tile], of a chunk's first unit.
   float* chunk_sums = nullptr;
 };
 
@@ -137,7 +133,6 @@ struct PrepareArgs {
   PrepareTarget targets[kMaxMatrices];
   int count = 0;
   int tile = 0;                   // tokens of a launch of product()
-  bool bricks = false;            // for warpgroup_product()
   bool sums = true;               // of chunks, too
   float* token_scales = nullptr;  // [tokens] out
   InputNorm norm;

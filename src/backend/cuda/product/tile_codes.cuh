@@ -9,7 +9,7 @@
 namespace bl::cuda {
 
 inline constexpr int kStepUnits = 2;
-inline constexpr int kTileStrips = 8;
+inline constexpr int kMostFillUnits = 2 * kStepUnits;  // of a place of the ring
 
 // What a unit of a strip is.
 struct alignas(16) UnitEntry {
@@ -22,10 +22,10 @@ struct alignas(16) UnitEntry {
 // Of a matrix, in shared memory.
 struct UnitTable {
   const UnitEntry* entries = nullptr;     // of units, and of what is behind the last, without bits
-  const std::uint16_t* widths = nullptr;  // of steps: bits of both units, a byte each
+  const std::uint16_t* widths = nullptr;  // of steps: bits of both units, a byte each; 4-aligned
 
   BL_HD static constexpr int entry_count(int units) {
-    return (units / kStepUnits + 2) * kStepUnits;
+    return (units / kMostFillUnits + 2) * kMostFillUnits;
   }
   BL_HD static constexpr int bytes(int units) {
     return entry_count(units) * static_cast<int>(sizeof(UnitEntry) + 1) / 16 * 16 + 16;
@@ -58,26 +58,44 @@ __device__ __forceinline__ void make_unit_table(const CodeMatrixView& m, int thr
 
 // Scales of one unit of all strips of a tile, of column 8h + g at [g][h], as halves twice; and of
 // GPTQ what raised codes are too large by: kLowBase + zero, kHighBase + zero.
-template <bool kGptq>
+template <bool kGptq, int kStrips>
 struct TileScales;
-template <>
-struct alignas(16) TileScales<true> {
-  std::uint32_t scale[kTileStrips][8][2];
-  std::uint32_t low[kTileStrips][8][2];
-  std::uint32_t high[kTileStrips][8][2];
+template <int kStrips>
+struct alignas(16) TileScales<true, kStrips> {
+  std::uint32_t scale[kStrips][8][2];
+  std::uint32_t low[kStrips][8][2];
+  std::uint32_t high[kStrips][8][2];
 };
-template <>
-struct alignas(16) TileScales<false> {
-  std::uint32_t scale[kTileStrips][8][2];
+template <int kStrips>
+struct alignas(16) TileScales<false, kStrips> {
+  std::uint32_t scale[kStrips][8][2];
 };
 
-// A warp makes them: a lane those of entries g = 2q and 2q + 1 of strip lane / 4, q = lane % 4.
-template <bool kGptq>
+// The scales of `strips` strips from `first` on, on their way to the second level of the cache: who
+// makes them asks for a group's a step before they are needed, which memory is too slow for.
+__device__ __forceinline__ void ask_for_scales(const CodeMatrixView& m, int first, int strips) {
+  constexpr int kLine = 128;
+  const auto stride = static_cast<int>(scale_stride(m.kind, m.groups));
+  const std::byte* from = m.scales + std::int64_t{first} * stride;
+  const int bytes = min(strips, m.strips - first) * stride;
+#pragma unroll 1
+  for (auto i = static_cast<int>(threadIdx.x % 32) * kLine; i < bytes; i += 32 * kLine) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from + i));
+  }
+}
+
+// A warp makes them of eight strips at a time: a lane those of entries g = 2q and 2q + 1 of strip
+// lane / 4, q = lane % 4.
+template <bool kGptq, int kStrips>
 class ScaleMaker {
  public:
-  __device__ __forceinline__ void open(const CodeMatrixView& m, int first_strip) {
+  static constexpr int kStripsAtOnce = 8;
+
+  // `first`: of the tile's strips, which begin at first_strip.
+  __device__ __forceinline__ void open(const CodeMatrixView& m, int first_strip, int first) {
     m_ = &m;
-    const int strip = min(first_strip + lane() / 4, m.strips - 1);
+    own_ = first + lane() / 4;
+    const int strip = min(first_strip + own_, m.strips - 1);
     strip_ = m.scales + strip * scale_stride(m.kind, m.groups);
   }
   // What lies in memory, for a later make().
@@ -95,8 +113,9 @@ class ScaleMaker {
       }
     }
   }
-  __device__ __forceinline__ void make(const UnitEntry& unit, TileScales<kGptq>& to) const {
-    const int strip = lane() / 4;
+  __device__ __forceinline__ void make(const UnitEntry& unit,
+                                       TileScales<kGptq, kStrips>& to) const {
+    const int strip = own_;
     const int g = lane() % 4 * 2;
     uint4 scale;
     if constexpr (!kGptq) {
@@ -142,6 +161,7 @@ class ScaleMaker {
 
   const CodeMatrixView* m_ = nullptr;
   const std::byte* strip_ = nullptr;
+  int own_ = 0;  // strip of the tile
   uint2 scales_{};
   uint2 zeros_{};
 };
@@ -150,9 +170,10 @@ class ScaleMaker {
 using StepOperands = std::uint32_t[kStepUnits][2][4];
 
 // Decodes the units of one strip.
-template <bool kGptq>
+template <bool kGptq, int kStrips>
 class StepDecoder {
  public:
+  using Scales = TileScales<kGptq, kStrips>;
   // `low_bits`, `high_bits`: kLowBits and kHighBits, which the compiler must not know, so that they
   // stay in registers and one instruction masks a code and raises it.
   __device__ __forceinline__ StepDecoder(int strip, int lane, std::uint32_t low_bits,
@@ -174,8 +195,8 @@ class StepDecoder {
     if (both<8>(widths, codes, scales, a)) return;
     const int first = static_cast<int>(widths & 0xffu);
     decode_any(first, codes, scales, a[0]);
-    decode_any(static_cast<int>(widths >> 8), codes + unit_bytes(first),
-               scales + sizeof(TileScales<kGptq>), a[1]);
+    decode_any(static_cast<int>(widths >> 8), codes + unit_bytes(first), scales + sizeof(Scales),
+               a[1]);
   }
 
  private:
@@ -186,8 +207,7 @@ class StepDecoder {
     if (widths != static_cast<std::uint32_t>(kBits << 8 | kBits)) return false;
 #pragma unroll
     for (int u = 0; u < kStepUnits; ++u) {
-      decode_unit<kBits>(codes + u * unit_bytes(kBits), scales + u * sizeof(TileScales<kGptq>),
-                         a[u]);
+      decode_unit<kBits>(codes + u * unit_bytes(kBits), scales + u * sizeof(Scales), a[u]);
     }
     return true;
   }
@@ -216,8 +236,8 @@ class StepDecoder {
     uint2 low{};
     uint2 high{};
     if constexpr (kGptq) {
-      low = *reinterpret_cast<const uint2*>(own + sizeof(TileScales<true>::low));
-      high = *reinterpret_cast<const uint2*>(own + 2 * sizeof(TileScales<true>::low));
+      low = *reinterpret_cast<const uint2*>(own + sizeof(Scales::low));
+      high = *reinterpret_cast<const uint2*>(own + 2 * sizeof(Scales::low));
     }
 #pragma unroll
     for (int s = 0; s < 2; ++s)

@@ -1,6 +1,7 @@
 #include "backend/cuda/product/tile_product.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/bulk_copy.cuh"
@@ -9,138 +10,61 @@
 #include "backend/cuda/device/tensor_map.h"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/device/wgmma.cuh"
-#include "backend/cuda/product/tile_codes.cuh"
+#include "backend/cuda/product/part_sums.h"
+#include "backend/cuda/product/tile_place.cuh"
 #include "base/check.h"
-
-// A CTA stays on its multiprocessor and goes from tile to tile, 128 columns of a matrix × 256 rows
-// each, in steps of 64 slots. Of its first warpgroup one warp asks for the rows that the next steps
-// need, one for their codes; two make scales, a unit of a step each. Two CTAs are a cluster: their
-// tiles are of the same rows, of which each asks for half, for both. The other two warpgroups have
-// 64 columns each, a strip a warp: columns are the rows of the tensor cores' operand A, which is
-// decoded in registers while the products of the step before run.
 
 namespace bl::cuda {
 namespace {
 
-constexpr int kConsumers = 2;  // warpgroups that multiply
-constexpr int kConsumerWarps = 4 * kConsumers;
-static_assert(kTileStrips == kConsumerWarps);
-constexpr int kTileRows = 256;
-// Of a step: the 128 bytes of a row that the copy engine swizzles over.
-constexpr int kRowsBytes = kTileRows * kStepUnits * kUnitSlots * 2;
-constexpr int kAlignment = 1024;  // of rows in shared memory
-constexpr int kThreads = 128 * (1 + kConsumers);
-constexpr int kMostStages = 6;
-constexpr int kCluster = 2;  // CTAs
-
-struct Launch {
-  TileProductArgs args;
-  int first_tiles[kMaxMatrices + 1] = {};  // of columns; the last: of all
-  int row_tiles = 0;
-  int cluster_tiles = 0;  // of all clusters
-  int steps = 0;
-  int stages = 0;
-  int strip_room = 0;                 // bytes of a strip's codes of a step
-  int scales_at = 0;                  // of both units, behind rows and codes of all strips
-  int stage_bytes = 0;                // of all that
-  std::uint32_t low_bits = kLowBits;  // see StepDecoder
-  std::uint32_t high_bits = kHighBits;
-  int tables_at = 0;  // in shared memory, UnitTables of the matrices
-};
-
-struct Barriers {
-  std::uint64_t there[kMostStages];
-  std::uint64_t used[kMostStages];
-};
-
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-__device__ __forceinline__ int cta_of_cluster() { return static_cast<int>(blockIdx.x) % kCluster; }
-
-// A CTA's tile, and where its parts come from.
-struct Tile {
-  int matrix;
-  int first_strip;  // behind the last where there is no tile for this CTA
-  int first_row;
-
-  // `number`: of the cluster's tiles.
-  __device__ __forceinline__ Tile(const Launch& launch, int number) {
-    const int column_tile = number / launch.row_tiles * kCluster + cta_of_cluster();
-    first_row = number % launch.row_tiles * kTileRows;
-    matrix = 0;
-#pragma unroll
-    for (int i = 1; i < kMaxMatrices; ++i) {
-      if (i < launch.args.count && column_tile >= launch.first_tiles[i]) matrix = i;
-    }
-    first_strip = (column_tile - launch.first_tiles[matrix]) * kTileStrips;
-  }
-};
-
-// f(tile) for all of the CTA's.
-template <class F>
-__device__ __forceinline__ void for_each_tile(const Launch& launch, const F& f) {
-  const int first = static_cast<int>(blockIdx.x) / kCluster;
-  const int step = static_cast<int>(gridDim.x) / kCluster;
-  for (int number = first; number < launch.cluster_tiles; number += step) f(Tile(launch, number));
-}
-
-// Places in the ring go round.
-struct Stage {
-  int index = 0;
-  std::uint32_t phase = 0;
-  __device__ __forceinline__ void next(int stages) {
-    if (++index < stages) return;
-    index = 0;
-    phase ^= 1u;
-  }
-};
-
-__device__ __forceinline__ UnitTable table_of(const Launch& launch, const std::byte* memory,
-                                              int matrix) {
-  const int units = launch.args.matrices[0].view.units;
-  return {memory + launch.tables_at + matrix * UnitTable::bytes(units), units};
-}
-
 // The warp that asks for rows.
-__device__ __forceinline__ void fetch_rows(const Launch& launch, const CUtensorMap& rows,
-                                           std::byte* memory, Barriers& barriers) {
+template <class Shape>
+__device__ __forceinline__ void fetch_rows(const TileLaunch& launch, const CUtensorMap& rows,
+                                           std::byte* memory, TileBarriers& barriers) {
   if (lane_index() != 0) return;
-  constexpr int kOwnRows = kTileRows / kCluster;
-  const int own = cta_of_cluster();
-  std::byte* to = memory + own * (kRowsBytes / kCluster);
-  Stage stage;
+  constexpr int kOwnRows = Shape::kRows / Shape::kCluster;
+  const int own = cta_of_tile_cluster<Shape>();
+  std::byte* to = memory + own * (Shape::kStepBytes / Shape::kCluster);
+  TileStage stage;
   dependency_wait();
-  for_each_tile(launch, [&](const Tile& tile) {
-    for (int step = 0; step < launch.steps; ++step) {
+  for_each_tile<Shape>(launch, [&](const TilePlace<Shape>& tile) {
+    for (int fill = tile.first_fill; fill < tile.first_fill + tile.fills; ++fill) {
       std::uint64_t* there = &barriers.there[stage.index];
       barrier_wait(&barriers.used[stage.index], stage.phase ^ 1u);
-      barrier_expect(there, kRowsBytes);
-      tensor_copy_to_all(to + stage.index * launch.stage_bytes, &rows,
-                         {step * kStepUnits * kUnitSlots, tile.first_row + own * kOwnRows}, there,
-                         (1u << kCluster) - 1);
+      barrier_expect(there, Shape::kRowsBytes);
+#pragma unroll
+      for (int s = 0; s < Shape::kFillSteps; ++s) {
+        const int step = fill * Shape::kFillSteps + s;
+        tensor_copy_to_all(to + stage.index * launch.stage_bytes + s * Shape::kStepBytes, &rows,
+                           {step * kStepUnits * kUnitSlots, tile.first_row + own * kOwnRows}, there,
+                           (1u << Shape::kCluster) - 1);
+      }
       stage.next(launch.stages);
     }
   });
 }
 
-// The warp that asks for codes: every strip's are brought by four lanes. That is some 50
-// instructions a step, where a bulk copy a strip was 360, which all else waited for.
-__device__ __forceinline__ void fetch_codes(const Launch& launch, std::byte* memory,
-                                            Barriers& barriers) {
-  constexpr int kLanes = 32 / kTileStrips;  // of a strip
+// The warp that asks for codes: every strip's are brought by two or four lanes. That is some 50
+// instructions a step of large tiles, where a bulk copy a strip was 360, which all else waited for.
+template <class Shape>
+__device__ __forceinline__ void fetch_codes(const TileLaunch& launch, std::byte* memory,
+                                            TileBarriers& barriers) {
+  constexpr int kLanes = 32 / Shape::kStrips;  // of a strip
   const int strip = lane_index() / kLanes;
   const int first = lane_index() % kLanes * 16;
-  std::byte* to = memory + kRowsBytes + strip * launch.strip_room + first;
-  Stage stage;
-  for_each_tile(launch, [&](const Tile& tile) {
+  std::byte* to = memory + Shape::kRowsBytes + strip * launch.strip_room + first;
+  TileStage stage;
+  for_each_tile<Shape>(launch, [&](const TilePlace<Shape>& tile) {
     const CodeMatrixView& m = launch.args.matrices[tile.matrix].view;
     const UnitTable table = table_of(launch, memory, tile.matrix);
     // Warps without a strip multiply what the last one's have.
     const std::byte* codes =
         m.codes + min(tile.first_strip + strip, m.strips - 1) * m.strip_bytes + first;
-    std::uint32_t from = table.entries[0].offset * 64;
-    for (int step = 0; step < launch.steps; ++step) {
-      const std::uint32_t end = table.entries[(step + 1) * kStepUnits].offset * 64;
+    std::uint32_t from = table.entries[tile.first_fill * Shape::kFillUnits].offset * 64;
+    for (int fill = tile.first_fill; fill < tile.first_fill + tile.fills; ++fill) {
+      const std::uint32_t end = table.entries[(fill + 1) * Shape::kFillUnits].offset * 64;
       std::byte* place = to + stage.index * launch.stage_bytes;
       barrier_wait(&barriers.used[stage.index], stage.phase ^ 1u);
 #pragma unroll 4
@@ -155,26 +79,42 @@ __device__ __forceinline__ void fetch_codes(const Launch& launch, std::byte* mem
 }
 
 // The warp that makes scales of unit `u` of each step.
-template <bool kGptq>
-__device__ __forceinline__ void make_scales(const Launch& launch, std::byte* memory,
-                                            Barriers& barriers, int u) {
-  Stage stage;
-  ScaleMaker<kGptq> maker;
-  for_each_tile(launch, [&](const Tile& tile) {
+template <class Shape, bool kGptq>
+__device__ __forceinline__ void make_scales(const TileLaunch& launch, std::byte* memory,
+                                            TileBarriers& barriers, int u) {
+  using Maker = ScaleMaker<kGptq, Shape::kStrips>;
+  constexpr int kMakers = Shape::kStrips / Maker::kStripsAtOnce;
+  TileStage stage;
+  Maker makers[kMakers];
+  for_each_tile<Shape>(launch, [&](const TilePlace<Shape>& tile) {
+    const CodeMatrixView& m = launch.args.matrices[tile.matrix].view;
+    if (u == 0) ask_for_scales(m, tile.first_strip, Shape::kStrips);
     const UnitTable table = table_of(launch, memory, tile.matrix);
-    maker.open(launch.args.matrices[tile.matrix].view, tile.first_strip);
-    int group = table.entries[u].group;
-    maker.load(group);
-    for (int step = 0; step < launch.steps; ++step) {
-      const UnitEntry unit = table.entries[step * kStepUnits + u];
-      auto* to = reinterpret_cast<TileScales<kGptq>*>(memory + stage.index * launch.stage_bytes +
-                                                      launch.scales_at);
+    int group = table.entries[tile.first_fill * Shape::kFillUnits + u].group;
+#pragma unroll
+    for (int i = 0; i < kMakers; ++i) {
+      makers[i].open(m, tile.first_strip, i * Maker::kStripsAtOnce);
+      makers[i].load(group);
+    }
+    for (int fill = tile.first_fill; fill < tile.first_fill + tile.fills; ++fill) {
+      auto* to = reinterpret_cast<TileScales<kGptq, Shape::kStrips>*>(
+          memory + stage.index * launch.stage_bytes + launch.scales_at);
       barrier_wait(&barriers.used[stage.index], stage.phase ^ 1u);
-      if (unit.bits != 0) maker.make(unit, to[u]);
-      barrier_arrive(&barriers.there[stage.index]);
-      const int next = table.entries[(step + 1) * kStepUnits + u].group;
-      if (next != group) maker.load(next);
-      group = next;
+#pragma unroll
+      for (int k = u; k < Shape::kFillUnits; k += kStepUnits) {
+        const UnitEntry* unit = table.entries + fill * Shape::kFillUnits + k;
+        if (unit->bits != 0) {
+#pragma unroll
+          for (int i = 0; i < kMakers; ++i) makers[i].make(*unit, to[k]);
+        }
+        if (k == Shape::kFillUnits - kStepUnits + u) barrier_arrive(&barriers.there[stage.index]);
+        const int next = unit[kStepUnits].group;
+        if (next != group) {
+#pragma unroll
+          for (int i = 0; i < kMakers; ++i) makers[i].load(next);
+        }
+        group = next;
+      }
       stage.next(launch.stages);
     }
   });
@@ -187,31 +127,34 @@ __device__ __forceinline__ void add_at(float4* to, const float4& values) {
                : "memory");
 }
 
-template <bool kGptq, bool kHalves>
+template <class Shape, bool kGptq, bool kHalves>
 class TileMultiplier {
  public:
   // `memory`, `barriers`: as counted_from() gives them.
-  __device__ __forceinline__ TileMultiplier(const Launch& launch, std::byte* memory,
-                                            Barriers& barriers)
+  __device__ __forceinline__ TileMultiplier(const TileLaunch& launch, std::byte* memory,
+                                            TileBarriers& barriers)
       : launch_(launch),
         memory_(memory),
         barriers_(barriers),
         lane_(kept(lane_index())),
-        steps_(kept(launch.steps)),
         stages_(kept(launch.stages)),
         stage_bytes_(kept(launch.stage_bytes)),
-        codes_at_(kept(kRowsBytes + (warp_index() - 4) * launch.strip_room)),
+        codes_at_(kept(Shape::kRowsBytes + (warp_index() - 4) * launch.strip_room)),
         scales_at_(kept(launch.scales_at)),
         decoder_(warp_index() - 4, lane_, launch.low_bits, launch.high_bits) {}
 
   __device__ __forceinline__ void run() {
     const float alpha = *launch_.args.alpha;
-    for_each_tile(launch_, [&](const Tile& tile) {
-      widths_ = table_of(launch_, memory_, tile.matrix).widths;
+    for_each_tile<Shape>(launch_, [&](const TilePlace<Shape>& tile) {
+      widths_ = reinterpret_cast<const Widths*>(table_of(launch_, memory_, tile.matrix).widths) +
+                tile.first_fill;
       next_widths_ = widths_[0];
-      for (int step = 0; step < steps_; step += 2) {
-        multiply<0>(step);
-        if (step + 1 < steps_) multiply<1>(step + 1);
+      const int fills = kept(tile.fills);
+      // Operands of one step are made while those of the one before are used.
+      constexpr int kAtOnce = 2 / Shape::kFillSteps;
+      for (int fill = 0; fill < fills; fill += kAtOnce) {
+        multiply<0>(fill);
+        if (kAtOnce == 2 && fill + 1 < fills) multiply<1>(fill + 1);
       }
       wait_products<0>();
       settle(sums_);
@@ -227,28 +170,38 @@ class TileMultiplier {
     return value;
   }
 
-  // Begins the products of a step, and ends those of the step before. kBuffer: step % 2. Warps
-  // without a strip do as if: their rows of the product are not written.
+  // Begins the products of a fill of the tile, and ends all but those of its last step. kBuffer: of
+  // its first step's operands. Warps without a strip do as if: their rows of the product are not
+  // written.
   template <int kBuffer>
-  __device__ __forceinline__ void multiply(int step) {
+  __device__ __forceinline__ void multiply(int fill) {
     const std::uint32_t widths = next_widths_;
-    next_widths_ = widths_[step + 1];
+    next_widths_ = widths_[fill + 1];
     const std::byte* rows = memory_ + stage_.index * stage_bytes_;
     // The same in all lanes, and known to be: operands in shared memory are in uniform registers.
     const std::uint32_t first = __shfl_sync(kAllLanes, shared_address(rows), 0);
     barrier_wait(&barriers_.there[stage_.index], stage_.phase);
-    decoder_.decode(widths, rows + codes_at_, rows + scales_at_, a_[kBuffer]);
-    begin_products();
-    const std::uint64_t operand = row_operand(first);
-    constexpr std::uint64_t kNext = 32 >> 4;  // 16 slots further
-    multiply_rows(sums_, a_[kBuffer][0][0], operand, step > 0);
-    multiply_rows(sums_, a_[kBuffer][0][1], operand + kNext, true);
-    multiply_rows(sums_, a_[kBuffer][1][0], operand + 2 * kNext, true);
-    multiply_rows(sums_, a_[kBuffer][1][1], operand + 3 * kNext, true);
-    commit_products();
-    wait_products<1>();
-    keep(a_[kBuffer ^ 1]);
-    release(step > 0);
+    const std::byte* codes = rows + codes_at_;
+    const std::byte* scales = rows + scales_at_;
+#pragma unroll
+    for (int s = 0; s < Shape::kFillSteps; ++s) {
+      const std::uint32_t own = Shape::kFillSteps == 1 ? widths : widths >> 16 * s & 0xffffu;
+      StepOperands& a = a_[(kBuffer + s) % 2];
+      decoder_.decode(own, codes, scales, a);
+      begin_products();
+      const std::uint64_t operand = row_operand(first + s * Shape::kStepBytes);
+      constexpr std::uint64_t kNext = 32 >> 4;  // 16 slots further
+      multiply_rows(sums_, a[0][0], operand, s > 0 || fill > 0);
+      multiply_rows(sums_, a[0][1], operand + kNext, true);
+      multiply_rows(sums_, a[1][0], operand + 2 * kNext, true);
+      multiply_rows(sums_, a[1][1], operand + 3 * kNext, true);
+      commit_products();
+      wait_products<1>();
+      keep(a_[(kBuffer + s + 1) % 2]);
+      if (s == 0) release(fill > 0);
+      codes += (own % 256 + own / 256) * unit_bytes(1);
+      scales += kStepUnits * sizeof(typename StepDecoder<kGptq, Shape::kStrips>::Scales);
+    }
     stage_.next(stages_);
   }
 
@@ -260,16 +213,16 @@ class TileMultiplier {
     }
   }
 
-  // The place of the step before, if there is one, has been read: all whose copies come there are
+  // The place of the fill before, if there is one, has been read: all whose copies come there are
   // told.
   __device__ __forceinline__ void release(bool is_one) {
     if (!is_one) return;
     __syncwarp();
-    if (lane_ < kCluster) barrier_arrive_at(&barriers_.used[read_], lane_);
+    if (lane_ < Shape::kCluster) barrier_arrive_at(&barriers_.used[read_], lane_);
     if (++read_ == stages_) read_ = 0;
   }
 
-  __device__ __forceinline__ void store(const Tile& tile, float alpha) {
+  __device__ __forceinline__ void store(const TilePlace<Shape>& tile, float alpha) {
     const int strip = tile.first_strip + warp_index() - 4;
     const TileMatrix& m = launch_.args.matrices[tile.matrix];
     if (strip >= m.view.strips) return;
@@ -277,22 +230,23 @@ class TileMultiplier {
     if constexpr (kHalves) {
       store_halves(m, tile.first_row, column, alpha);
     } else {
-      store_floats(m, tile.first_row, column, alpha);
+      float* to = static_cast<float*>(m.out) + tile.part * launch_.args.tokens * m.out_stride;
+      store_floats(m, to, {tile.first_row, column}, alpha);
     }
   }
 
   // As store_halves(). What is added to is not loaded: every element is added to once, so that
   // sums are the same in any order.
-  __device__ __forceinline__ void store_floats(const TileMatrix& m, int first_row, int first_column,
+  __device__ __forceinline__ void store_floats(const TileMatrix& m, float* to, int2 first,
                                                float alpha) {
     const int lane = lane_index();
     const bool odd = lane % 2 != 0;
-    const int row = first_row + lane / 4;
-    const int column = first_column + lane % 4 / 2 * 4 + (odd ? 8 : 0);
-    float* to = static_cast<float*>(m.out) + row * m.out_stride + column;
+    const int row = first.x + lane / 4;
+    const int column = first.y + lane % 4 / 2 * 4 + (odd ? 8 : 0);
+    to += row * m.out_stride + column;
     const int rows = column < m.view.out ? static_cast<int>(launch_.args.tokens) - row : 0;
 #pragma unroll
-    for (int n = 0; n < kTileRows / 8; ++n) {
+    for (int n = 0; n < Shape::kRows / 8; ++n) {
       float2 pairs[2];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -325,7 +279,7 @@ class TileMultiplier {
     __half* to = static_cast<__half*>(m.out) + row * m.out_stride + column;
     const int rows = static_cast<int>(launch_.args.tokens) - row;
 #pragma unroll
-    for (int n = 0; n < kTileRows / 8; ++n) {
+    for (int n = 0; n < Shape::kRows / 8; ++n) {
       std::uint32_t pairs[2];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -338,108 +292,213 @@ class TileMultiplier {
     }
   }
 
-  const Launch& launch_;
+  const TileLaunch& launch_;
   std::byte* memory_;
-  Barriers& barriers_;
+  TileBarriers& barriers_;
   int lane_;
-  int steps_;
   int stages_;
   int stage_bytes_;
   int codes_at_;  // of the warp's strip, in a stage
   int scales_at_;
-  StepDecoder<kGptq> decoder_;
-  const std::uint16_t* widths_ = nullptr;
+  StepDecoder<kGptq, Shape::kStrips> decoder_;
+  // Of a fill.
+  using Widths = std::conditional_t<Shape::kFillSteps == 1, std::uint16_t, std::uint32_t>;
+  const Widths* widths_ = nullptr;
   std::uint32_t next_widths_ = 0;
-  Stage stage_;
+  TileStage stage_;
   int read_ = 0;  // the place that is given back next
   StepOperands a_[2];
-  float sums_[kTileRows / 2];
+  float sums_[Shape::kRows / 2];
 };
 
 #endif
 
-template <bool kGptq, bool kHalves>
-__global__ void __launch_bounds__(kThreads, 1)
-    tile_product_kernel(const __grid_constant__ Launch launch,
+template <class Shape, bool kGptq, bool kHalves>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
+    tile_product_kernel(const __grid_constant__ TileLaunch launch,
                         const __grid_constant__ CUtensorMap rows) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   allow_next();
   extern __shared__ std::byte raw[];
-  __shared__ Barriers barriers;
+  __shared__ TileBarriers barriers;
   std::byte* memory =
-      counted_from(raw + (kAlignment - shared_address(raw) % kAlignment) % kAlignment);
+      counted_from(raw + (kTileAlignment - shared_address(raw) % kTileAlignment) % kTileAlignment);
   if (threadIdx.x == 0) {
     for (int i = 0; i < launch.stages; ++i) {
       // Rows, lanes' copies of codes, and scales.
       barrier_init(&barriers.there[i], 1 + 32 + kStepUnits * 32);
-      barrier_init(&barriers.used[i], kCluster * kConsumerWarps);
+      barrier_init(&barriers.used[i], Shape::kCluster * Shape::kStrips);
     }
     barrier_init_fence();
   }
   for (int i = 0; i < launch.args.count; ++i) {
     const CodeMatrixView& m = launch.args.matrices[i].view;
-    make_unit_table(m, kThreads, memory + launch.tables_at + i * UnitTable::bytes(m.units));
+    make_unit_table(m, Shape::kThreads, memory + launch.tables_at + i * UnitTable::bytes(m.units));
   }
-  cluster_arrive();
-  cluster_wait();
+  __syncthreads();
+  if constexpr (Shape::kCluster > 1) {
+    cluster_arrive_relaxed();  // barrier_init_fence() has made barriers known
+    cluster_wait();
+  }
   if (threadIdx.x < 128) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if constexpr (Shape::kLarge) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    } else {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
+    }
     const int warp = warp_index();
     if (warp == 0) {
-      fetch_rows(launch, rows, memory, barriers);
+      fetch_rows<Shape>(launch, rows, memory, barriers);
     } else if (warp == 1) {
-      fetch_codes(launch, memory, barriers);
+      fetch_codes<Shape>(launch, memory, barriers);
     } else {
-      make_scales<kGptq>(launch, memory, barriers, warp - 2);
+      make_scales<Shape, kGptq>(launch, memory, barriers, warp - 2);
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    if constexpr (Shape::kLarge) {
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    } else {
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 104;");
+    }
     dependency_wait();
-    TileMultiplier<kGptq, kHalves>(launch, memory, barriers).run();
+    TileMultiplier<Shape, kGptq, kHalves>(launch, memory, barriers).run();
   }
   // Nobody leaves while another may write or arrive here.
-  __syncwarp();
-  cluster_arrive();
-  cluster_wait();
+  if constexpr (Shape::kCluster > 1) {
+    __syncwarp();
+    cluster_arrive();
+    cluster_wait();
+  }
 #endif
 }
 
-using TileKernel = void (*)(Launch, CUtensorMap);
+using TileKernel = void (*)(TileLaunch, CUtensorMap);
 
+template <class Shape>
 TileKernel kernel_of(bool gptq, bool halves) {
-  if (gptq) return halves ? tile_product_kernel<true, true> : tile_product_kernel<true, false>;
-  return halves ? tile_product_kernel<false, true> : tile_product_kernel<false, false>;
+  if (gptq) {
+    return halves ? tile_product_kernel<Shape, true, true>
+                  : tile_product_kernel<Shape, true, false>;
+  }
+  return halves ? tile_product_kernel<Shape, false, true>
+                : tile_product_kernel<Shape, false, false>;
 }
 
+bool is_gptq(const TileProductArgs& args) { return args.matrices[0].view.kind != ScaleKind::kExl2; }
+
 // Tiles, steps and shared memory, whose bytes it returns; 0: it does not fit.
-int lay_out(const TileProductArgs& args, int room, Launch& launch) {
+template <class Shape>
+int lay_out(const TileProductArgs& args, int room, TileLaunch& launch) {
   const int units = args.matrices[0].view.units;
   int widest = 0;
   int tiles = 0;
   for (int i = 0; i < args.count; ++i) {
     launch.first_tiles[i] = tiles;
-    tiles += (args.matrices[i].view.strips + kTileStrips - 1) / kTileStrips;
+    tiles += (args.matrices[i].view.strips + Shape::kStrips - 1) / Shape::kStrips;
     widest = std::max(widest, args.matrices[i].widest);
   }
   launch.first_tiles[args.count] = tiles;
-  launch.row_tiles = static_cast<int>((args.tokens + kTileRows - 1) / kTileRows);
-  launch.cluster_tiles = (tiles + kCluster - 1) / kCluster * launch.row_tiles;
-  launch.steps = (units + kStepUnits - 1) / kStepUnits;
-  launch.strip_room = kStepUnits * unit_bytes(widest);
-  const int codes = kTileStrips * launch.strip_room;
-  const bool gptq = args.matrices[0].view.kind != ScaleKind::kExl2;
-  const std::size_t scales = gptq ? sizeof(TileScales<true>) : sizeof(TileScales<false>);
-  launch.scales_at = kRowsBytes + codes;
-  const int stage = launch.scales_at + kStepUnits * static_cast<int>(scales);
-  launch.stage_bytes = (stage + kAlignment - 1) / kAlignment * kAlignment;
+  launch.row_tiles = static_cast<int>((args.tokens + Shape::kRows - 1) / Shape::kRows);
+  launch.cluster_tiles = (tiles + Shape::kCluster - 1) / Shape::kCluster * launch.row_tiles;
+  launch.fills = (units + Shape::kFillUnits - 1) / Shape::kFillUnits;
+  launch.strip_room = Shape::kFillUnits * unit_bytes(widest);
+  const int codes = Shape::kStrips * launch.strip_room;
+  const std::size_t scales = is_gptq(args) ? sizeof(TileScales<true, Shape::kStrips>)
+                                           : sizeof(TileScales<false, Shape::kStrips>);
+  launch.scales_at = Shape::kRowsBytes + codes;
+  const int stage = launch.scales_at + Shape::kFillUnits * static_cast<int>(scales);
+  launch.stage_bytes = (stage + kTileAlignment - 1) / kTileAlignment * kTileAlignment;
   const int tables = args.count * UnitTable::bytes(units);
-  launch.stages = std::min(kMostStages, (room - kAlignment - tables) / launch.stage_bytes);
+  launch.stages = std::min(kMostTileStages, (room - kTileAlignment - tables) / launch.stage_bytes);
   launch.tables_at = launch.stages * launch.stage_bytes;
-  return launch.stages < 2 ? 0 : launch.tables_at + tables + kAlignment;
+  return launch.stages < 2 ? 0 : launch.tables_at + tables + kTileAlignment;
 }
 
 int dynamic_room(const DeviceFacts& facts) {
-  return static_cast<int>(facts.shared_bytes_per_cta) - static_cast<int>(sizeof(Barriers));
+  return static_cast<int>(facts.shared_bytes_per_cta) - static_cast<int>(sizeof(TileBarriers));
+}
+
+// f(TileShape): tiles of few rows cost a step less, and half a tile costs as much as a whole one
+// (bench/ladder/prefill).
+template <class F>
+auto with_shape(const TileProductArgs& args, const F& f) {
+  if (args.tokens <= 32) return f(TileShape<32>{});
+  if (args.tokens <= 128) return f(TileShape<64>{});
+  return f(TileShape<256>{});
+}
+
+// Of the steps, so that all multiprocessors have some; sums of parts are F32.
+int parts_of(const TileProductArgs& args, const TileLaunch& launch, int clusters) {
+  constexpr int kFewestFills = 2;
+  if (args.halves) return 1;
+  std::int64_t columns = 0;
+  for (int i = 0; i < args.count; ++i) columns += args.matrices[i].view.out;
+  const auto room = static_cast<int>(kPartFloats / (args.tokens * columns));
+  const int most = std::min({static_cast<int>(kMostTileParts), launch.fills / kFewestFills, room});
+  return std::max(1, std::min(clusters / launch.cluster_tiles, most));
+}
+
+// Results side by side are added up together.
+bool lie_side_by_side(const TileProductArgs& args) {
+  for (int i = 1; i < args.count; ++i) {
+    const TileMatrix& before = args.matrices[i - 1];
+    if (args.matrices[i].out != static_cast<float*>(before.out) + before.view.out ||
+        args.matrices[i].out_stride != before.out_stride) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Turns results into those of parts beside one another; returns how they become what was asked for.
+std::vector<PartSums> lay_parts(ExecContext& ctx, TileProductArgs& args, int parts) {
+  std::vector<PartSums> sums;
+  const bool together = lie_side_by_side(args);
+  for (int i = 0; i < args.count;) {
+    std::int64_t columns = 0;
+    int end = i;
+    do {
+      columns += args.matrices[end++].view.out;
+    } while (together && end < args.count);
+    PartSums& sum = sums.emplace_back();
+    sum.to = view_of(static_cast<float*>(args.matrices[i].out), {args.tokens, columns});
+    sum.to.row_stride = args.matrices[i].out_stride;
+    if (args.accumulate) sum.from = sum.to;
+    sum.parts = ctx.scratch->take_f32({parts, args.tokens, columns});
+    auto* to = sum.parts.as<float>();
+    for (; i < end; ++i) {
+      args.matrices[i].out = to;
+      args.matrices[i].out_stride = columns;
+      to += args.matrices[i].view.out;
+    }
+  }
+  args.accumulate = false;
+  return sums;
+}
+
+template <class Shape>
+void start(ExecContext& ctx, const TileProductArgs& args) {
+  const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
+  ArenaScope scope(*ctx.scratch);
+  TileLaunch launch_args;
+  launch_args.args = args;
+  const int bytes = lay_out<Shape>(args, dynamic_room(facts), launch_args);
+  BL_CHECK(bytes > 0);
+  std::vector<PartSums> sums;
+  launch_args.parts = parts_of(args, launch_args, facts.multiprocessors / Shape::kCluster);
+  launch_args.cluster_tiles *= launch_args.parts;
+  if (launch_args.parts > 1) sums = lay_parts(ctx, launch_args.args, launch_args.parts);
+  const int slots = args.matrices[0].view.units * kUnitSlots;
+  const CUtensorMap rows = half_rows_map(reinterpret_cast<const std::byte*>(args.rows), slots,
+                                         args.tokens, Shape::kRows / Shape::kCluster);
+  const int clusters = std::min(launch_args.cluster_tiles, facts.multiprocessors / Shape::kCluster);
+  const TileKernel kernel = kernel_of<Shape>(is_gptq(args), args.halves);
+  BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  LaunchShape shape = shape_of(ctx, dim3(static_cast<unsigned>(clusters * Shape::kCluster)),
+                               Shape::kThreads, static_cast<std::size_t>(bytes));
+  shape.cluster = Shape::kCluster;
+  launch(shape, kernel, launch_args, rows);
+  for (const PartSums& sum : sums) add_parts(ctx, sum);
 }
 
 }  // namespace
@@ -447,8 +506,11 @@ int dynamic_room(const DeviceFacts& facts) {
 bool has_tile_product(const DeviceFacts& facts) { return facts.compute_capability == 90; }
 
 bool takes_tile_product(const DeviceFacts& facts, const TileProductArgs& args) {
-  Launch launch;
-  if (args.count == 0 || lay_out(args, dynamic_room(facts), launch) == 0) return false;
+  TileLaunch launch;
+  if (args.count == 0) return false;
+  const int bytes = with_shape(
+      args, [&]<class Shape>(Shape) { return lay_out<Shape>(args, dynamic_room(facts), launch); });
+  if (bytes == 0) return false;
   const auto is_aligned = [](const void* p, std::uintptr_t bytes) {
     return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
   };
@@ -463,21 +525,7 @@ bool takes_tile_product(const DeviceFacts& facts, const TileProductArgs& args) {
 }
 
 void tile_product(ExecContext& ctx, const TileProductArgs& args) {
-  const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
-  Launch launch_args;
-  launch_args.args = args;
-  const int bytes = lay_out(args, dynamic_room(facts), launch_args);
-  BL_CHECK(bytes > 0);
-  const int slots = args.matrices[0].view.units * kUnitSlots;
-  const CUtensorMap rows = half_rows_map(reinterpret_cast<const std::byte*>(args.rows), slots,
-                                         args.tokens, kTileRows / kCluster);
-  const int clusters = std::min(launch_args.cluster_tiles, facts.multiprocessors / kCluster);
-  const TileKernel kernel = kernel_of(args.matrices[0].view.kind != ScaleKind::kExl2, args.halves);
-  BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  LaunchShape shape = shape_of(ctx, dim3(static_cast<unsigned>(clusters * kCluster)), kThreads,
-                               static_cast<std::size_t>(bytes));
-  shape.cluster = kCluster;
-  launch(shape, kernel, launch_args, rows);
+  with_shape(args, [&]<class Shape>(Shape) { start<Shape>(ctx, args); });
 }
 
 }  // namespace bl::cuda

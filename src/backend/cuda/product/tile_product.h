@@ -34,6 +34,7 @@ struct TileProductArgs {
 // Whether this build and the card have it.
 bool has_tile_product(const DeviceFacts& facts);
 bool takes_tile_product(const DeviceFacts& facts, const TileProductArgs& args);
+// Takes kPartFloats floats of scratch at most, where slots are cut in parts.
 void tile_product(ExecContext& ctx, const TileProductArgs& args);
 
 }  // namespace bl::cuda
