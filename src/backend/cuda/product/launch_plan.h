@@ -29,7 +29,7 @@ struct LaunchPlan {
   // (tile_product.cu; compute capability 9.0 alone); kNeverDecoded: never.
   static constexpr std::int64_t kNeverDecoded = 193;
   std::int64_t decoded_from = kNeverDecoded;
-  // One or the other. `decodes`: the card and the build have it.
+  // One or the other. `decodes`: the card and the build can, and there are codes.
   std::int64_t many_rows_from(bool decodes) const {
     return decodes && decoded_from < expanded_from ? decoded_from : expanded_from;
   }

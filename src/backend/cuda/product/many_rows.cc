@@ -353,7 +353,7 @@ void activate_into_halves(ExecContext& ctx, const ActivateArgs& args, bool halve
 
 std::int64_t half_input_width(const ExecContext& ctx, const PackedMatrix& reader,
                               std::int64_t tokens) {
-  if (!are_many_rows(ctx, tokens)) return left_input_width(ctx, reader, tokens);
+  if (!are_many_rows(ctx, reader, tokens)) return left_input_width(ctx, reader, tokens);
   if (!reads_rows16(&reader)) return 0;
   const Rows16 rows = rows16_for(&reader);
   const int compute_capability = cuda_ops_of(ctx).backend->facts().compute_capability;
@@ -361,10 +361,10 @@ std::int64_t half_input_width(const ExecContext& ctx, const PackedMatrix& reader
   return rows.type == DType::kF16 && staged ? rows.slots : 0;
 }
 
-bool are_many_rows(const ExecContext& ctx, std::int64_t tokens) {
+bool are_many_rows(const ExecContext& ctx, const PackedMatrix& matrix, std::int64_t tokens) {
   const CudaBackend& backend = *cuda_ops_of(ctx).backend;
-  return !ctx.deterministic &&
-         tokens >= backend.launch_plan().many_rows_from(has_tile_product(backend.facts()));
+  const bool decodes = cuda_matrix(&matrix).codes() != nullptr && has_tile_product(backend.facts());
+  return !ctx.deterministic && tokens >= backend.launch_plan().many_rows_from(decodes);
 }
 
 bool many_rows_normalise(const MatmulArgs& args) {

@@ -10,8 +10,9 @@ namespace bl::cuda {
 // (LaunchPlan::decoded_from). All of a call but a norm that many_rows_normalise() refuses.
 void many_rows_matmul(ExecContext& ctx, const MatmulArgs& args);
 bool many_rows_normalise(const MatmulArgs& args);
-// Whether a step of so many tokens is multiplied so.
-bool are_many_rows(const ExecContext& ctx, std::int64_t tokens);
+// Whether a step of so many tokens is multiplied so by a matrix. Plain ones are later than codes
+// may be: their rows stay F32 until they are many.
+bool are_many_rows(const ExecContext& ctx, const PackedMatrix& matrix, std::int64_t tokens);
 
 // act(gate) · up into args.half_out. `halves`: the data of both views are binary16, kHalfGate times
 // what they mean, at the beginning of each row.

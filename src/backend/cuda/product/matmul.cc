@@ -140,7 +140,9 @@ void matmul(ExecContext& ctx, const MatmulArgs& args) {
   }
   ArenaScope scope(*ctx.scratch);
   if (args.activation != nullptr) BL_CHECK(args.outputs.size() == 2);
-  const bool few = !are_many_rows(ctx, tokens);
+  const bool few = std::none_of(
+      args.outputs.begin(), args.outputs.end(),
+      [&](const MatmulOutput& output) { return are_many_rows(ctx, *output.weight, tokens); });
   if (args.norm != nullptr && !(few ? fuses_norm(args) : many_rows_normalise(args))) {
     matmul_of_normalised(ctx, args);
     return;

@@ -341,7 +341,10 @@ bool one_token_takes_rests(const ExecContext& ctx, const MatmulArgs& args) {
 bool takes_rests(const ExecContext& ctx, const MatmulArgs& args) {
   const std::int64_t tokens = (args.half_x != nullptr ? args.half_x->rows : args.x).rows();
   if (tokens == 1) return one_token_takes_rests(ctx, args);
-  if (ctx.deterministic || are_many_rows(ctx, tokens) || makes_own(ctx, tokens)) return false;
+  if (ctx.deterministic || makes_own(ctx, tokens) ||
+      are_many_rows(ctx, *args.outputs[0].weight, tokens)) {
+    return false;
+  }
   // Rows are added up by prepare(), before their norm; nobody adds rests of results up.
   if (!args.x_rests.empty() && args.norm == nullptr) return false;
   if (!args.out_rests.empty()) return false;
@@ -354,7 +357,7 @@ std::int64_t rests_left(const ExecContext& ctx, const PackedMatrix& weight, std:
   const CodeWeights* codes = cuda_matrix(&weight).codes();
   if (codes == nullptr || !cuda_ops_of(ctx).backend->facts().dependent_launch()) return 0;
   if (tokens == 1) return !codes->parts.empty() && makes_own(ctx, tokens) ? 1 : 0;
-  if (ctx.deterministic || makes_own(ctx, tokens) || are_many_rows(ctx, tokens)) return 0;
+  if (ctx.deterministic || makes_own(ctx, tokens) || are_many_rows(ctx, weight, tokens)) return 0;
   const int parts = way_of_one(ctx, weight, tokens).held.parts;
   return parts > 1 ? parts : 0;
 }
@@ -366,7 +369,7 @@ LeftInput left_input_of(const HalfInput& half) {
 }
 
 bool is_left_input(const ExecContext& ctx, const HalfInput& half) {
-  return !are_many_rows(ctx, half.rows.rows());
+  return !are_many_rows(ctx, *half.reader, half.rows.rows());
 }
 
 std::int64_t left_input_width(const ExecContext& ctx, const PackedMatrix& reader,
