@@ -427,7 +427,7 @@ auto with_shape(const TileProductArgs& args, const F& f) {
   return f(TileShape<256>{});
 }
 
-// Of the steps, so that all multiprocessors have some; sums of parts are F32.
+// Parts of the slots, so that all multiprocessors have some. Sums of parts are F32.
 int parts_of(const TileProductArgs& args, const TileLaunch& launch, int clusters) {
   constexpr int kFewestFills = 2;
   if (args.halves) return 1;
