@@ -432,10 +432,10 @@ __global__ void __launch_bounds__(Room::kThreads, 1)
   const auto tile = static_cast<int>(gridDim.y - 1 - blockIdx.y);
   if (!find_task<Room::kRows>(p, static_cast<int>(blockIdx.x), tile, task)) return;
   if (threadIdx.x < 128) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    give_registers<24>();
     if (threadIdx.x == 0) fetch_tiles(p, task, tiles, &keys, &values);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    take_registers<240>();
     HopperRows<Room> rows(p, task, tiles, turns);
     rows.attend();
     rows.write_results();

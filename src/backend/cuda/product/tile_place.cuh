@@ -36,6 +36,9 @@ struct TileShape {
   static constexpr int kStepBytes = kRows * kStepUnits * kUnitSlots * 2;
   static constexpr int kRowsBytes = kFillSteps * kStepBytes;
   static constexpr int kThreads = 128 * (1 + kConsumers);
+  // Of a thread: of the first warpgroup, and of those that multiply.
+  static constexpr int kFewRegisters = kLarge ? 40 : 56;
+  static constexpr int kManyRegisters = kLarge ? 232 : 104;
 };
 
 struct TileLaunch {

@@ -341,11 +341,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     cluster_wait();
   }
   if (threadIdx.x < 128) {
-    if constexpr (Shape::kLarge) {
-      asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    } else {
-      asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
-    }
+    give_registers<Shape::kFewRegisters>();
     const int warp = warp_index();
     if (warp == 0) {
       fetch_rows<Shape>(launch, rows, memory, barriers);
@@ -355,11 +351,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       make_scales<Shape, kGptq>(launch, memory, barriers, warp - 2);
     }
   } else {
-    if constexpr (Shape::kLarge) {
-      asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    } else {
-      asm volatile("setmaxnreg.inc.sync.aligned.u32 104;");
-    }
+    take_registers<Shape::kManyRegisters>();
     dependency_wait();
     TileMultiplier<Shape, kGptq, kHalves>(launch, memory, barriers).run();
   }
