@@ -102,21 +102,33 @@ void expect_lossless(const WeightMatrix& matrix, const CodePackPlan& plan, const
   }
 }
 
+// Every bit of a unit is of one code, and both ways of asking agree.
 TEST(CudaPack, PlacesAreABijection) {
-  for (const int bits : {1, 2, 4}) {
+  for (const int bits : {2, 3, 4, 5, 6, 8}) {
+    SCOPED_TRACE(bits);
     std::set<std::pair<int, int>> places;
     for (int lane = 0; lane < 32; ++lane) {
       for (int code = 0; code < 16; ++code) {
         const CodeName name{code / 8, code / 4 % 2, code / 2 % 2, code % 2};
-        const CodePlace place = place_in_plane(bits, lane, name);
-        EXPECT_LT(place.word, 16 * bits);
-        EXPECT_TRUE(places.insert({place.word, place.bit}).second);
-        const PlacedCode back = code_at(bits, place.word, place.bit);
-        EXPECT_EQ(back.lane, lane);
-        EXPECT_EQ(column_in_unit(back.lane, back.name), column_in_unit(lane, name));
-        EXPECT_EQ(slot_in_unit(back.lane, back.name), slot_in_unit(lane, name));
+        std::uint32_t seen = 0;  // bits of the code
+        for (int i = 0; i < field_count(bits, name); ++i) {
+          const CodeField field = field_of(bits, lane, name, i);
+          EXPECT_LT(field.word, 16 * bits);
+          for (int b = 0; b < field.bits; ++b) {
+            EXPECT_TRUE(places.insert({field.word, field.bit + b}).second);
+            seen ^= 1u << (field.shift + b);
+          }
+          const PlacedField back = field_at(bits, field.word, field.bit);
+          EXPECT_EQ(back.lane, lane);
+          EXPECT_EQ(back.shift, field.shift);
+          EXPECT_EQ(back.bits, field.bits);
+          EXPECT_EQ(column_in_unit(back.lane, back.name), column_in_unit(lane, name));
+          EXPECT_EQ(slot_in_unit(back.lane, back.name), slot_in_unit(lane, name));
+        }
+        EXPECT_EQ(seen, (1u << bits) - 1);
       }
     }
+    EXPECT_EQ(places.size(), 32u * 16u * static_cast<unsigned>(bits));
   }
 }
 

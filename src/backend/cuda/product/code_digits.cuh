@@ -42,8 +42,9 @@ struct ChunkWorth {
   }
 };
 
-// Sums of one chunk: element 2h + d of a strip is column 8h + g, digit d (0: high). Planes of one
-// and two bits leave column g + 4 · column 8 + g instead of column 8 + g.
+// Sums of one chunk: element 2h + d of a strip is column 8h + g, digit d (0: high). Of two bits,
+// and of what widths of five and six have above four, column 8 + g comes with a quarter of column g
+// added to it, and that 4 times too large; of three bits it is twice too large.
 template <int Strips>
 struct DigitSums {
   int at[Strips][4];
@@ -59,25 +60,34 @@ struct DigitSums {
 #pragma unroll
       for (int c = 0; c < 4; ++c) at[i][c] <<= 4;
   }
-  // Where all came from planes of one and two bits. Exact.
+  // Those of two bits: column 8 + g alone, 4 times too large still.
   __device__ __forceinline__ void part_columns() {
 #pragma unroll
     for (int i = 0; i < Strips; ++i)
 #pragma unroll
-      for (int d = 0; d < 2; ++d) at[i][2 + d] = (at[i][2 + d] - at[i][d]) >> 2;
+      for (int d = 0; d < 2; ++d) at[i][2 + d] -= at[i][d];
+  }
+  // Column 8 + g is 2^kBits times too large. Exact.
+  template <int kBits>
+  __device__ __forceinline__ void shrink_upper() {
+#pragma unroll
+    for (int i = 0; i < Strips; ++i)
+#pragma unroll
+      for (int d = 0; d < 2; ++d) at[i][2 + d] >>= kBits;
   }
 };
 
-// The codes of one lane and unit as bytes. operands(): registers 2k + h, of the lower (k = 0) and
-// the upper half of k.
+// The codes of one lane and unit as bytes; how they lie is told by code_matrix.h. operands():
+// registers 2k + h, of the lower (k = 0) and the upper half of k. lane_at(): bytes to a lane's
+// first ones.
 template <int Bits>
 struct CodeBytes;
 
 template <>
 struct CodeBytes<4> {
   uint2 w;
-  static constexpr int kLaneBytes = 8;
-  // `from`: the unit's, kLaneBytes a lane further on.
+  __device__ __forceinline__ static int lane_at(int lane) { return lane * 8; }
+  // `from`: the unit's, lane_at() further on.
   __device__ __forceinline__ void load(const std::byte* from, int) {
     w = *reinterpret_cast<const uint2*>(from);
   }
@@ -89,11 +99,11 @@ struct CodeBytes<4> {
   }
 };
 
-// A byte has bit 4s + 2h and the next of a code.
+// Both columns' in one operand; they are parted later.
 template <>
 struct CodeBytes<2> {
   std::uint32_t w;
-  static constexpr int kLaneBytes = 4;
+  __device__ __forceinline__ static int lane_at(int lane) { return lane * 4; }
   __device__ __forceinline__ void load(const std::byte* from, int) {
     w = *reinterpret_cast<const std::uint32_t*>(from);
   }
@@ -105,15 +115,13 @@ struct CodeBytes<2> {
   }
 };
 
-// A lane's halfword has bit 8e + 4s + 2h + r.
+// The highest bits of five: those of two bits without the upper one.
 template <>
 struct CodeBytes<1> {
-  std::uint32_t w;  // bit 4s + 2h of byte 2e + r; others are anything
-  static constexpr int kLaneBytes = 2;
-  __device__ __forceinline__ void load(const std::byte* from, int) {
-    const std::uint32_t twice =
-        __byte_perm(*reinterpret_cast<const std::uint16_t*>(from), 0, 0x1100);
-    w = (twice & 0x00ff00ffu) | (twice >> 1 & 0xff00ff00u);
+  std::uint32_t w;  // others are anything
+  __device__ __forceinline__ static int lane_at(int lane) { return lane / 2 * 4; }
+  __device__ __forceinline__ void load(const std::byte* from, int lane) {
+    w = *reinterpret_cast<const std::uint32_t*>(from) >> (lane % 2);
   }
   __device__ __forceinline__ void operands(std::uint32_t (&a)[4]) const {
     a[0] = w & 0x01010101u;
@@ -123,20 +131,22 @@ struct CodeBytes<1> {
   }
 };
 
-// Two planes at once, as nibbles; columns are apart.
+// Of h = 1 twice the code, so that its highest bit need not move.
 template <>
 struct CodeBytes<3> {
-  CodeBytes<2> low;
-  CodeBytes<1> top;
-  static constexpr int kLaneBytes = CodeBytes<2>::kLaneBytes;
+  std::uint32_t w;
+  std::uint32_t rest;  // its lower bits, at bit 1 of nibbles; others are anything
+  __device__ __forceinline__ static int lane_at(int lane) { return lane * 4; }
   __device__ __forceinline__ void load(const std::byte* from, int lane) {
-    low.load(from, lane);
-    top.load(from + 128 - lane * (kLaneBytes - CodeBytes<1>::kLaneBytes), lane);
+    w = *reinterpret_cast<const std::uint32_t*>(from);
+    const std::uint32_t shared = *reinterpret_cast<const std::uint32_t*>(
+        from + low_words(3) * 4 + lane / 2 * 4 - lane_at(lane));
+    rest = __funnelshift_l(shared, shared, lane % 2 == 0 ? 1 : 31);
   }
   __device__ __forceinline__ void operands(std::uint32_t (&a)[4]) const {
-    a[2] = (low.w & 0x33333333u) | (top.w << 2 & 0x44444444u);
-    a[3] = (low.w >> 2 & 0x33333333u) | (top.w & 0x44444444u);
-    a[0] = a[2] & 0x0f0f0f0fu;
+    a[0] = w & 0x07070707u;
+    a[2] = w & 0x77777777u;
+    a[3] = (rest & 0x66666666u) | (w & 0x88888888u);
     a[1] = a[3] & 0x0f0f0f0fu;
   }
 };
@@ -212,7 +222,7 @@ __device__ __forceinline__ void add_plane(const ChunkPlanes& codes, int offset, 
   const std::byte* from[Strips];
 #pragma unroll
   for (int i = 0; i < Strips; ++i) {
-    from[i] = codes.template strip<Strips>(i) + offset + lane * CodeBytes<Bits>::kLaneBytes;
+    from[i] = codes.template strip<Strips>(i) + offset + CodeBytes<Bits>::lane_at(lane);
   }
   const auto add = [&]<bool kFirst = false>(int u, std::bool_constant<kFirst> = {}) {
     std::uint32_t b0;
@@ -278,10 +288,9 @@ __device__ __forceinline__ void multiply_two_planes(const ChunkPlanes& codes, in
   const std::byte* low_from[Strips];
 #pragma unroll
   for (int i = 0; i < Strips; ++i) {
-    low_from[i] = codes.template strip<Strips>(i) + lane * CodeBytes<4>::kLaneBytes;
+    low_from[i] = codes.template strip<Strips>(i) + CodeBytes<4>::lane_at(lane);
   }
-  constexpr int kBetween = CodeBytes<4>::kLaneBytes - CodeBytes<Bits>::kLaneBytes;
-  const int top_at = unit_bytes(4) - lane * kBetween;
+  const int top_at = unit_bytes(4) + CodeBytes<Bits>::lane_at(lane) - CodeBytes<4>::lane_at(lane);
   DigitSums<Strips> tops;
   const auto add = [&]<bool kFirst = false>(std::bool_constant<kFirst> = {}) {
     std::uint32_t b0;
@@ -318,7 +327,7 @@ __device__ __forceinline__ void multiply_two_planes(const ChunkPlanes& codes, in
   for (int i = 0; i < Strips; ++i)
 #pragma unroll
     for (int d = 0; d < 2; ++d) {
-      // part_columns(), times 16.
+      // Parted, a quarter of that, times 16.
       sums.at[i][2 + d] += (tops.at[i][2 + d] - tops.at[i][d]) * 4;
       sums.at[i][d] += tops.at[i][d] * 16;
     }
@@ -344,12 +353,15 @@ __device__ __forceinline__ void multiply_digits(int bits, const ChunkPlanes& cod
     if constexpr (has_width(kWidths, 6))
       multiply_two_planes<2, kBeginOf<6, kWidths>>(codes, stride, digits, sums);
   } else if (is_width<3, kWidths>(bits)) {
-    if constexpr (has_width(kWidths, 3))
+    if constexpr (has_width(kWidths, 3)) {
       add_plane<3, kBeginOf<3, kWidths>>(codes, 0, stride, digits, sums);
+      sums.template shrink_upper<1>();
+    }
   } else if (is_width<2, kWidths>(bits)) {
     if constexpr (has_width(kWidths, 2)) {
       add_plane<2, kBeginOf<2, kWidths>>(codes, 0, stride, digits, sums);
       sums.part_columns();
+      sums.template shrink_upper<2>();
     }
   } else if constexpr (has_width(kWidths, 8)) {
     sums.clear();

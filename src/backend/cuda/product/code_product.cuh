@@ -77,44 +77,35 @@ struct UnitCodes<2> {
   }
 };
 
-// The highest bit of widths 3 and 5.
-struct UnitTopBits {
-  std::uint32_t w;  // bit 4s + 2h + r of each half
-  __device__ __forceinline__ void load(const std::byte* plane, int lane) {
-    w = __byte_perm(reinterpret_cast<const std::uint16_t*>(plane)[lane], 0, 0x4140);
-  }
-  // As bit `bit` of the code.
-  template <int Bit>
-  __device__ __forceinline__ std::uint32_t pair(int h, int r, int s) const {
-    return shifted(w, 2 * h + r - Bit) & (0x00010001u << (s == 0 ? Bit : Bit + 4));
-  }
-};
-
 template <>
 struct UnitCodes<3> {
-  UnitCodes<2> low;
-  UnitTopBits top;
+  std::uint32_t w;
+  std::uint32_t rest;  // the lower bits of h = 1, as those of h = 0 lie in a unit of two bits
   __device__ __forceinline__ void load(const std::byte* unit, int lane) {
-    low.load(unit, lane);
-    top.load(unit + 128, lane);
+    const auto* words = reinterpret_cast<const std::uint32_t*>(unit);
+    w = words[lane];
+    rest = words[low_words(3) + lane / 2] >> (lane % 2 * 2);
   }
   __device__ __forceinline__ std::uint32_t pair(int h, int r, int s,
                                                 std::uint32_t beside = 0) const {
-    return low.pair(h, r, s) | (top.pair<2>(h, r, s) | beside);
+    if (h == 0) return ((w >> (8 * r)) & (s == 0 ? 0x00070007u : 0x00700070u)) | beside;
+    return ((w >> (8 * r + 1)) & (s == 0 ? 0x00040004u : 0x00400040u)) |
+           (((rest >> (8 * r)) & (s == 0 ? 0x00030003u : 0x00300030u)) | beside);
   }
 };
 
 template <>
 struct UnitCodes<5> {
   UnitCodes<4> low;
-  UnitTopBits top;
+  std::uint32_t top;  // the highest bits, as the lowest ones lie in a unit of two bits
   __device__ __forceinline__ void load(const std::byte* unit, int lane) {
     low.load(unit, lane);
-    top.load(unit + 256, lane);
+    top = reinterpret_cast<const std::uint32_t*>(unit)[low_words(5) + lane / 2] >> (lane % 2);
   }
   __device__ __forceinline__ std::uint32_t pair(int h, int r, int s,
                                                 std::uint32_t beside = 0) const {
-    return low.pair(h, r, s) | (top.pair<4>(h, r, s) | beside);
+    return low.pair(h, r, s) |
+           ((shifted(top, 8 * r + 2 * h - 4) & (s == 0 ? 0x00100010u : 0x01000100u)) | beside);
   }
 };
 

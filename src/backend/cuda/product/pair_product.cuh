@@ -50,7 +50,7 @@ __device__ __forceinline__ void multiply_pair_plane(const ChunkPlanes& codes,
   const std::byte* from[Strips];
 #pragma unroll
   for (int i = 0; i < Strips; ++i) {
-    from[i] = counted_from(codes.template strip<Strips>(i) + lane * CodeBytes<Bits>::kLaneBytes);
+    from[i] = counted_from(codes.template strip<Strips>(i) + CodeBytes<Bits>::lane_at(lane));
   }
   const auto add = [&]<int kUnit>(std::integral_constant<int, kUnit>) {
     const std::byte* at = kUnit == 3 ? digits[2] + kInputUnitBytes : digits[kUnit];
@@ -76,24 +76,30 @@ __device__ __forceinline__ void multiply_pair_plane(const ChunkPlanes& codes,
   add(std::integral_constant<int, 3>{});
 }
 
-// The same of any width, see multiply_digits.
+// The same of any width, see multiply_digits. Returns what the sums of columns 8 + g have to be
+// multiplied by.
 template <WidthSet kWidths, int Strips>
-__device__ __forceinline__ void multiply_pair(int bits, const ChunkPlanes& codes,
-                                              const std::byte* const (&digits)[3],
-                                              DigitSums<Strips>& sums) {
+__device__ __forceinline__ float multiply_pair(int bits, const ChunkPlanes& codes,
+                                               const std::byte* const (&digits)[3],
+                                               DigitSums<Strips>& sums) {
   if (is_width<2, kWidths>(bits)) {
     if constexpr (has_width(kWidths, 2)) {
       multiply_pair_plane<2>(codes, digits, sums);
       sums.part_columns();
     }
-  } else if (is_width<3, kWidths>(bits)) {
+    return 0.25f;
+  }
+  if (is_width<3, kWidths>(bits)) {
     if constexpr (has_width(kWidths, 3)) multiply_pair_plane<3>(codes, digits, sums);
-  } else if (is_width<4, kWidths>(bits)) {
+    return 0.5f;
+  }
+  if (is_width<4, kWidths>(bits)) {
     if constexpr (has_width(kWidths, 4)) multiply_pair_plane<4>(codes, digits, sums);
   } else {
     constexpr WidthSet kWide = kWidths & width_set({5, 6, 8});
     if constexpr (kWide != 0) multiply_digits<kWide>(bits, codes, PairReader(digits), sums);
   }
+  return 1.0f;
 }
 
 // totals += this warp's pairs of chunks of the piece, see multiply_piece; a lane's are of one chunk
@@ -118,7 +124,7 @@ __device__ __forceinline__ void multiply_paired_piece(const PieceView& piece, in
     const uint4 columns = words[1 + lane / 16];
     const uint4 own = words[3 + lane % 4 / 2];
     DigitSums<Strips> sums;
-    multiply_pair<kWidths>(
+    const float upper = multiply_pair<kWidths>(
         static_cast<int>(head.y),
         {piece.codes + head.x, piece.code_stride, piece.strips, static_cast<int>(head.z)},
         {input + static_cast<int>(columns.x), input + static_cast<int>(columns.y),
@@ -127,6 +133,7 @@ __device__ __forceinline__ void multiply_paired_piece(const PieceView& piece, in
     const float of_code =
         __half2float(__float2half_rn(static_cast<float>(square) * __uint_as_float(columns.w)));
     const float2 worth = ChunkWorth::of_lane(worths + own.x, lane);
+    const float of_number[2] = {worth.x, worth.x * upper};
     const float less = __uint_as_float(own.z) * worth.y;
 #pragma unroll
     for (int i = 0; i < Strips; ++i) {
@@ -136,7 +143,7 @@ __device__ __forceinline__ void multiply_paired_piece(const PieceView& piece, in
         const float scale =
             __shfl_sync(kAllLanes, of_code, first | (h == 0 ? codes & 15 : codes >> 4));
         const float number = number_of<kWidths>(sums.at[i][2 * h], sums.at[i][2 * h + 1]);
-        totals[i][h] += scale * (number * worth.x - less);
+        totals[i][h] += scale * (number * of_number[h] - less);
       }
     }
   }

@@ -3,17 +3,21 @@
 //
 // A matrix is cut into strips of 16 output columns; a strip is one stream along the slots: units of
 // 16 columns × 32 slots, 64 · bits bytes each. A unit holds its codes in the order of the A operand
-// of mma.m16n8k16 (columns are the rows of A), split into planes of 4, 2 or 1 bits, so that every
-// lane reads an aligned word, halfword or pair of words in all widths:
-//   2 = [2]   3 = [2, 1]   4 = [4]   5 = [4, 1]   6 = [4, 2]   8 = [4 high, 4 low]
-// (low bits first but for 8). Plane bytes: 256 for 4 bits, 128 for 2, 64 for 1.
+// of mma.m16n8k16 (columns are the rows of A): words of low bits, then words of the others, so that
+// every lane reads aligned words in all widths.
 //
 // Within a unit, lane l = 4g + t (g < 8, t < 4) holds 16 codes, named (h, s, r, e):
 //   column 8h + g, slot 16s + 8r + 2t + e.
-// Place of a code in its plane: bit 16e + 8r + 4s + …, so that one mask finds the pair e = 0, 1 as
-// two subnormal halves; the codes of s = 1 come out 16 times too large, which activations of s = 1
-// make good by being stored divided by 16. (A lane's 1-bit codes are a halfword, whose bytes are
-// e = 0 and e = 1.)
+// Those of one h have a nibble each, at bit 16e + 8r + 4s of a word, so that one mask finds the
+// pair e = 0, 1 as two subnormal halves; the codes of s = 1 come out 16 times too large, which
+// activations of s = 1 make good by being stored divided by 16. What nibbles hold, highest bit
+// first (A: the code of h = 0, B: that of h = 1; ' is of lane l + 1, where lanes share a word):
+//   2  B1 B0 A1 A0
+//   3  B2 A2 A1 A0, and for two lanes B1' B0' B1 B0
+//   4  a word of A, a word of B
+//   5  the same, and for two lanes B4' B4 A4' A4
+//   6  the same, and B5 B4 A5 A4
+//   8  words of the four highest bits, then words of the others, like those of 4
 
 #include <cstddef>
 #include <cstdint>
@@ -34,39 +38,67 @@ struct CodeName {
   int h, s, r, e;
 };
 
-struct CodePlace {
-  int word;  // of the plane, 32-bit words; lanes' words are interleaved as they are loaded
-  int bit;
+// Bits of a code that lie side by side.
+struct CodeField {
+  int word;   // of the unit, 32-bit words
+  int bit;    // of the word
+  int shift;  // of the code
+  int bits;
 };
 
-// Where a code of lane `lane` lies in a plane of `plane_bits` bits.
-BL_HD constexpr CodePlace place_in_plane(int plane_bits, int lane, const CodeName& n) {
-  const int pair = 16 * n.e + 8 * n.r + 4 * n.s;
-  if (plane_bits == 4) return {lane * 2 + n.h, pair};
-  if (plane_bits == 2) return {lane, pair + 2 * n.h};
-  return {lane / 2, 16 * (lane % 2) + 8 * n.e + 4 * n.s + 2 * n.h + n.r};
+// Words of a unit before those that hold the other bits.
+BL_HD constexpr int low_words(int bits) { return bits >= 4 ? 64 : 32; }
+
+// Fields that a code has.
+BL_HD constexpr int field_count(int bits, const CodeName& n) {
+  if (bits == 3) return n.h == 0 ? 1 : 2;
+  return bits == 2 || bits == 4 ? 1 : 2;
+}
+BL_HD constexpr CodeField field_of(int bits, int lane, const CodeName& n, int index) {
+  const int nibble = 16 * n.e + 8 * n.r + 4 * n.s;
+  const int others = low_words(bits);
+  if (bits == 2) return {lane, nibble + 2 * n.h, 0, 2};
+  if (bits == 3) {
+    if (n.h == 0) return {lane, nibble, 0, 3};
+    if (index == 0) return {lane, nibble + 3, 2, 1};
+    return {others + lane / 2, nibble + 2 * (lane % 2), 0, 2};
+  }
+  const int own = lane * 2 + n.h;
+  if (bits == 8) return {index == 0 ? own : others + own, nibble, index == 0 ? 4 : 0, 4};
+  if (index == 0) return {own, nibble, 0, 4};
+  if (bits == 5) return {others + lane / 2, nibble + 2 * n.h + lane % 2, 4, 1};
+  return {others + lane, nibble + 2 * n.h, 4, 2};
 }
 
-// The inverse: which code starts at bit `bit` of word `word`.
-struct PlacedCode {
-  int lane;
-  CodeName name;
+// The inverse: whose field begins at bit `bit` of word `word`.
+struct PlacedField {
+  int lane = 0;
+  CodeName name{};
+  int shift = 0;  // as above
+  int bits = 0;
 };
-BL_HD constexpr PlacedCode code_at(int plane_bits, int word, int bit) {
-  PlacedCode p{};
-  p.name.s = bit / 4 % 2;
-  if (plane_bits == 1) {
-    p.lane = word * 2 + bit / 16;
-    p.name.e = bit / 8 % 2;
-    p.name.h = bit / 2 % 2;
-    p.name.r = bit % 2;
-    return p;
+BL_HD constexpr PlacedField field_at(int bits, int word, int bit) {
+  const int others = low_words(bits);
+  const bool is_low = word < others;
+  const int of = is_low ? word : word - others;
+  const int in_nibble = bit % 4;
+  PlacedField f{of, {in_nibble / 2, bit / 4 % 2, bit / 8 % 2, bit / 16}, is_low ? 0 : 4, 2};
+  if (bits == 2) return f;
+  if (bits == 3) {
+    f.name.h = is_low && in_nibble < 3 ? 0 : 1;
+    f.shift = is_low && in_nibble == 3 ? 2 : 0;
+    f.bits = !is_low ? 2 : in_nibble == 3 ? 1 : 3;
+    if (!is_low) f.lane = of * 2 + in_nibble / 2;
+  } else if (bits == 8 || is_low) {
+    f.lane = of / 2;
+    f.name.h = of % 2;
+    f.shift = bits == 8 && is_low ? 4 : 0;
+    f.bits = 4;
+  } else if (bits == 5) {
+    f.lane = of * 2 + in_nibble % 2;
+    f.bits = 1;
   }
-  p.name.e = bit / 16;
-  p.name.r = bit / 8 % 2;
-  p.lane = plane_bits == 4 ? word / 2 : word;
-  p.name.h = plane_bits == 4 ? word % 2 : bit / 2 % 2;
-  return p;
+  return f;
 }
 
 // Widths that occur together, bit b for codes of b bits.
@@ -78,19 +110,6 @@ constexpr WidthSet width_set(std::initializer_list<int> widths) {
 }
 inline constexpr WidthSet kAllWidths = width_set({2, 3, 4, 5, 6, 8});
 BL_HD constexpr bool has_width(WidthSet set, int bits) { return (set >> bits & 1u) != 0; }
-
-// The planes of a width, in the order they lie in a unit.
-struct Plane {
-  int bits;
-  int shift;   // of its bits within a code
-  int offset;  // bytes from the unit's start
-};
-BL_HD constexpr int plane_count(int bits) { return bits == 2 || bits == 4 ? 1 : 2; }
-BL_HD constexpr Plane plane_of(int bits, int index) {
-  if (bits == 8) return {4, index == 0 ? 4 : 0, index * 256};
-  const int low = bits >= 4 ? 4 : 2;
-  return index == 0 ? Plane{low, 0, 0} : Plane{bits - low, low, 64 * low};
-}
 
 BL_HD constexpr int column_in_unit(int lane, const CodeName& n) { return 8 * n.h + lane / 4; }
 BL_HD constexpr int slot_in_unit(int lane, const CodeName& n) {

@@ -32,16 +32,13 @@ BL_HD inline std::uint32_t source_code(const CodeSource& source, std::int64_t un
 
 // Word `word` (of 16 · bits) of a unit. `codes`: those of slot s and column c at [s · stride + c].
 BL_HD inline std::uint32_t packed_word(const std::uint8_t* codes, int stride, int bits, int word) {
-  const int plane_index = plane_count(bits) == 2 && word * 4 >= plane_of(bits, 1).offset ? 1 : 0;
-  const Plane plane = plane_of(bits, plane_index);
-  const int in_plane = word - plane.offset / 4;
-  const std::uint32_t mask = code_mask(plane.bits);
   std::uint32_t value = 0;
-  for (int bit = 0; bit < 32; bit += plane.bits) {
-    const PlacedCode at = code_at(plane.bits, in_plane, bit);
-    const int slot = slot_in_unit(at.lane, at.name);
-    const std::uint32_t code = codes[slot * stride + column_in_unit(at.lane, at.name)];
-    value |= (code >> plane.shift & mask) << bit;
+  for (int bit = 0; bit < 32;) {
+    const PlacedField field = field_at(bits, word, bit);
+    const int slot = slot_in_unit(field.lane, field.name);
+    const std::uint32_t code = codes[slot * stride + column_in_unit(field.lane, field.name)];
+    value |= (code >> field.shift & code_mask(field.bits)) << bit;
+    bit += field.bits;
   }
   return value;
 }
@@ -52,11 +49,9 @@ BL_HD inline std::uint32_t unpacked_code(const std::uint32_t* unit_words, int bi
   const int lane = column % 8 * 4 + slot % 8 / 2;
   const CodeName name{column / 8, slot / 16, slot / 8 % 2, slot % 2};
   std::uint32_t code = 0;
-  for (int p = 0; p < plane_count(bits); ++p) {
-    const Plane plane = plane_of(bits, p);
-    const CodePlace place = place_in_plane(plane.bits, lane, name);
-    const std::uint32_t word = unit_words[plane.offset / 4 + place.word];
-    code |= (word >> place.bit & code_mask(plane.bits)) << plane.shift;
+  for (int i = 0; i < field_count(bits, name); ++i) {
+    const CodeField field = field_of(bits, lane, name, i);
+    code |= (unit_words[field.word] >> field.bit & code_mask(field.bits)) << field.shift;
   }
   return code;
 }
