@@ -42,7 +42,21 @@ struct Attention::Heads {
   TensorView all;   // [tokens, widths of q, k and v]: the three side by side
 };
 
-Attention::Heads Attention::project(ExecContext& ctx, const LayerInput& x) const {
+AttentionArgs Attention::attention_args(const StepInputs& step, const TensorView& q) const {
+  return {.q = q,
+          .out = {},
+          .cache = *step.kv,
+          .sequences = step.sequences,
+          .plan = step.attention,
+          .scale = spec_.scale,
+          .softcap = spec_.softcap,
+          .window = spec_.window,
+          .sinks = weights_.sinks.view(),
+          .alibi_slopes = weights_.alibi_slopes.view()};
+}
+
+Attention::Heads Attention::project(ExecContext& ctx, const LayerInput& x,
+                                    const StepInputs* attends) const {
   const std::int64_t tokens = x.rows();
   const std::int64_t q_width = std::int64_t{spec_.heads} * spec_.head_dim;
   const std::int64_t kv_width = std::int64_t{spec_.kv_heads} * spec_.head_dim;
@@ -67,11 +81,14 @@ Attention::Heads Attention::project(ExecContext& ctx, const LayerInput& x) const
     heads.gate = ctx.scratch->take_f32({tokens, weights_.gate.out()});
     outputs[count++] = {&weights_.gate, heads.gate};
   }
-  apply_linears(ctx, x, std::span(outputs.data(), count));
   heads.all = all;
   heads.q = as_heads(q, spec_.heads, spec_.head_dim);
   heads.k = as_heads(k, spec_.kv_heads, spec_.head_dim);
   heads.v = as_heads(v, spec_.kv_heads, spec_.head_dim);
+  const AttentionArgs behind =
+      attends != nullptr ? attention_args(*attends, heads.q) : AttentionArgs{};
+  apply_query_linears(ctx, x, std::span(outputs.data(), count),
+                      attends != nullptr ? &behind : nullptr);
   return heads;
 }
 
@@ -88,8 +105,9 @@ void Attention::normalise(ExecContext& ctx, const Heads& heads, bool after_rope)
   }
 }
 
-Attention::Heads Attention::project_and_normalise(ExecContext& ctx, const LayerInput& x) const {
-  const Heads heads = project(ctx, x);
+Attention::Heads Attention::project_and_normalise(ExecContext& ctx, const LayerInput& x,
+                                                  const StepInputs* attends) const {
+  const Heads heads = project(ctx, x, attends);
   normalise(ctx, heads, false);
   if (spec_.v_norm) normalise_one(ctx, weights_.v_norm, false, heads.v);
   return heads;
@@ -138,17 +156,9 @@ void Attention::rotate_and_write(ExecContext& ctx, const StepInputs& step,
 // The same, and attends.
 void Attention::attend(ExecContext& ctx, const StepInputs& step, const Heads& heads,
                        const Result& result) const {
-  const AttentionArgs attention{.q = heads.q,
-                                .out = result.out,
-                                .cache = *step.kv,
-                                .sequences = step.sequences,
-                                .plan = step.attention,
-                                .scale = spec_.scale,
-                                .softcap = spec_.softcap,
-                                .window = spec_.window,
-                                .sinks = weights_.sinks.view(),
-                                .alibi_slopes = weights_.alibi_slopes.view(),
-                                .half_out = result.half.rows.empty() ? nullptr : &result.half};
+  AttentionArgs attention = attention_args(step, heads.q);
+  attention.out = result.out;
+  if (!result.half.rows.empty()) attention.half_out = &result.half;
   if (!step.keys_first && rotates_and_writes() && ctx.ops->rope_write_attend != nullptr) {
     ctx.ops->rope_write_attend(ctx, rope_and_write_args(step, heads), attention);
     return;
@@ -159,7 +169,7 @@ void Attention::attend(ExecContext& ctx, const StepInputs& step, const Heads& he
 
 void Attention::write(ExecContext& ctx, const StepInputs& step, const LayerInput& x) const {
   ArenaScope scope(*ctx.scratch);
-  rotate_and_write(ctx, step, project_and_normalise(ctx, x));
+  rotate_and_write(ctx, step, project_and_normalise(ctx, x, nullptr));
 }
 
 void Attention::write_keys(ExecContext& ctx, const StepInputs& step, const LayerInput& x) const {
@@ -189,7 +199,7 @@ void Attention::write_keys(ExecContext& ctx, const StepInputs& step, const Layer
 void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInput& x,
                         const LayerSink& sink, const KeptRows* kept) const {
   ArenaScope scope(*ctx.scratch);
-  const Heads heads = project_and_normalise(ctx, x);
+  const Heads heads = project_and_normalise(ctx, x, &step);
   Result result;
   if (spec_.gate == AttentionGate::kNone && kept == nullptr) {
     result.half = take_half_input(ctx, weights_.o, x.rows());

@@ -90,8 +90,11 @@ class Attention {
  private:
   struct Heads;  // q, k and v of a step as views
   struct Result;
-  Heads project(ExecContext& ctx, const LayerInput& x) const;
-  Heads project_and_normalise(ExecContext& ctx, const LayerInput& x) const;
+  // `attends`: the step they are projected for, or null where nothing reads the queries at once.
+  Heads project(ExecContext& ctx, const LayerInput& x, const StepInputs* attends) const;
+  Heads project_and_normalise(ExecContext& ctx, const LayerInput& x,
+                              const StepInputs* attends) const;
+  AttentionArgs attention_args(const StepInputs& step, const TensorView& q) const;
   bool rotates_and_writes() const;
   void normalise(ExecContext& ctx, const Heads& heads, bool after_rope) const;
   RopeArgs rope_args(const StepInputs& step, const TensorView& x, int table) const;

@@ -24,6 +24,7 @@ struct ProductRule {
   const HalfInput* half_x = nullptr;
   TensorView out_rests = {};
   TensorView rests_out = {};
+  const AttentionArgs* attention_behind = nullptr;
 };
 
 // Every product of a model is made here, and what adapters add to it.
@@ -49,7 +50,8 @@ void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const Line
                         .rests_out = rule.rests_out,
                         .x_sum = input.sum,
                         .norm = input.norm != nullptr ? &norm : nullptr,
-                        .activation = rule.activation});
+                        .activation = rule.activation,
+                        .attention_behind = rule.attention_behind});
   add_lora(ctx, input.x, outputs, rule.multiplier);
 }
 
@@ -75,6 +77,11 @@ HalfInput take_half_input(ExecContext& ctx, const Linear& reader, std::int64_t t
 void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
                    float multiplier) {
   run_linears(ctx, input, outputs, {.multiplier = multiplier});
+}
+
+void apply_query_linears(ExecContext& ctx, const LayerInput& input,
+                         std::span<const LinearOutput> outputs, const AttentionArgs* behind) {
+  run_linears(ctx, input, outputs, {.attention_behind = behind});
 }
 
 void apply_gated_linears(ExecContext& ctx, const LayerInput& input,

@@ -68,6 +68,10 @@ HalfInput take_half_input(ExecContext& ctx, const Linear& reader, std::int64_t t
 void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
                    float multiplier = 1.0f);
 
+// The same for what attention reads next (MatmulArgs::attention_behind); null where it does not.
+void apply_query_linears(ExecContext& ctx, const LayerInput& input,
+                         std::span<const LinearOutput> outputs, const AttentionArgs* behind);
+
 // The same for the gate and up of `activation`, which is run on them.
 void apply_gated_linears(ExecContext& ctx, const LayerInput& input,
                          std::span<const LinearOutput, 2> outputs, const ActivateArgs& activation);

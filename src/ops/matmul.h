@@ -17,6 +17,8 @@ struct MatmulOutput {
   TensorView bias;  // F32 [weight.out()] or empty
 };
 
+struct AttentionArgs;
+
 // out_j = multiplier · (x · W_j) + bias_j for one or more matrices that read the same x (q, k and
 // v; gate and up), in one launch. With `accumulate`, out_j += that (the residual stream).
 struct MatmulArgs {
@@ -39,6 +41,9 @@ struct MatmulArgs {
   // The two outputs are its gate and up, and it is run on them: activation->out is the result, and
   // their own `out` views may hold anything afterwards. Only where OpTable::matmul_activates.
   const ActivateArgs* activation = nullptr;
+  // Attention whose queries these products make, if it is the next op that reads much: a hint what
+  // of the cache to bring near meanwhile. Its `out` may be empty.
+  const AttentionArgs* attention_behind = nullptr;
 };
 
 // Number i of rests, [tokens, columns].

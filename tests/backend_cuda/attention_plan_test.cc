@@ -260,6 +260,27 @@ TEST(AttentionPlan, PiecesOfFewHeadsAreClusters) {
   EXPECT_FALSE(split_of(16, 8, 1024).clusters);
 }
 
+// The product before asks for what a launch reads first: whole runs of keys, no more than a piece
+// has, and no more than memory brings while nobody else asks.
+TEST(AttentionPlan, KeysAreAskedForAhead) {
+  constexpr int kRow = 2 * 128 * 2;  // a key and a value of 128 halves
+  EXPECT_EQ(keys_ahead_of_piece(split_of(1, 8, 256), 8, kRow), 0);
+  for (const int heads : {2, 8, 32}) {
+    for (const int keys : {512, 1024, 4096, 16384}) {
+      const DecodeSplit split = split_of(1, heads, keys);
+      const int ahead = keys_ahead_of_piece(split, heads, kRow);
+      EXPECT_GT(ahead, 0);
+      EXPECT_EQ(ahead % 16, 0);
+      EXPECT_LE(ahead, split.piece_keys);
+      EXPECT_LE(std::int64_t{ahead} * split.pieces * heads * kRow, 12 << 20);
+    }
+  }
+  EXPECT_EQ(keys_ahead_of_piece(split_of(1, 2, 1024), 2, kRow), 256);  // all
+  DecodeSplit tiles = split_of(1, 32, 4096);
+  tiles.row_tiles = 2;  // CTAs that read the same keys
+  EXPECT_EQ(keys_ahead_of_piece(tiles, 32, kRow), 0);
+}
+
 // Kernels for plain attention of few pages know no others: a lane of a warp has each.
 TEST(AttentionPlan, PlainCasesAreOfFewPages) {
   EXPECT_EQ(plain_case(split_of(1, 8, 256), 1), DecodeCase::kPlainAlone);

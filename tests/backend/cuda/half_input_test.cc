@@ -77,17 +77,6 @@ class CudaHalfInput : public OnCudaDevice {
     decode_none();
   }
 
-  // Products of many tokens with codes expanded in memory, as on cards that decode none in
-  // registers.
-  void decode_none() { device_->backend().choose_launch("decoded_from", kNeverDecoded); }
-  bool decodes() const {
-    for (const LaunchChoice& choice : device_->backend().launch_choices()) {
-      if (choice.name == "decoded_from") return choice.least < choice.most;
-    }
-    return false;
-  }
-  void decode_many() { device_->backend().choose_launch("decoded_from", 17); }
-
   // down(act(gate) · up), all of it as a block asks for it. x: [tokens, in].
   std::vector<float> feed_forward(const PackedMatrix& gate, const PackedMatrix& up,
                                   const PackedMatrix& down, const TensorView& x, bool halves) {
@@ -146,7 +135,6 @@ class CudaHalfInput : public OnCudaDevice {
     }
   }
 
-  static constexpr std::int64_t kNeverDecoded = 193;
   Random random_{29};
   Engine engine_{30};
 };

@@ -100,5 +100,47 @@ TEST_F(CudaTokenProduct, TwoTokensHaveTheBitsOfOne) {
   }
 }
 
+// A hint of what attention reads next changes no bit: wherever its pieces end, in pages that lie
+// anywhere, and next to the end of the cache.
+TEST_F(CudaTokenProduct, KeysOfAttentionBehindMayBeAskedFor) {
+  const auto q = exl2({{4, 256}, {3, 128}}, 32 * 64);
+  const TensorView x = rows(1, q->in());
+  const auto run = [&](const AttentionArgs* behind) {
+    const TensorView out = device_->put(std::vector<float>(32 * 64, 0.0f), {1, 32 * 64});
+    const MatmulOutput output{q.get(), out, {}};
+    device_->ops().matmul(device_->context(),
+                          {.x = x, .outputs = {&output, 1}, .attention_behind = behind});
+    return device_->get(out);
+  };
+  const std::vector<float> expected = run(nullptr);
+  for (const CacheTypes type : {CacheTypes(CacheType::kF16), CacheTypes(CacheType::kQ4)}) {
+    for (const int kv_heads : {2, 32}) {
+      const KvLayout layout{type, kv_heads, 64, 64};
+      for (const std::int32_t past : {0, 15, 511, 700, 4100}) {
+        const std::int64_t pages = past / kPageSlots + 1;
+        std::vector<std::int32_t> table;
+        for (std::int64_t i = 0; i < pages; ++i) {
+          table.push_back(static_cast<std::int32_t>(pages - 1 - i));
+        }
+        const PagedKvView cache{
+            .layout = layout,
+            .k = device_->zeros(static_cast<std::size_t>(pages) * layout.k_page_bytes()),
+            .v = device_->zeros(static_cast<std::size_t>(pages) * layout.v_page_bytes()),
+            .pages = static_cast<int>(pages)};
+        const std::vector<SequenceSpan> spans{
+            {.first_token = 0, .tokens = 1, .past = past, .pages = table.data()}};
+        AttentionArgs behind{.q = device_->put(std::vector<float>(32 * 64), {1, 32, 64}),
+                             .out = {},
+                             .cache = cache,
+                             .sequences = spans,
+                             .sinks = {},
+                             .alibi_slopes = {}};
+        behind.plan = device_->backend().plan_attention(device_->context(), spans);
+        EXPECT_EQ(run(&behind), expected) << kv_heads << " heads, " << past << " tokens";
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace bl::test

@@ -5,6 +5,7 @@
 #include "backend/cuda/attention/attention_exact.h"
 #include "backend/cuda/attention/attention_hopper.h"
 #include "backend/cuda/attention/attention_prefill.h"
+#include "backend/cuda/attention/keys_ahead.h"
 #include "backend/cuda/attention/rope_kv_write.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_ops.h"
@@ -140,6 +141,33 @@ bool prefill_rotates(ExecContext& ctx, const AttentionArgs& args, const DeviceSp
 }
 
 }  // namespace
+
+KeysAhead keys_ahead_of(const ExecContext& ctx, const AttentionArgs& args) {
+  if (args.plan == nullptr || ctx.deterministic || args.window > 0) return {};
+  const auto& plan = static_cast<const DeviceSpanPlan&>(*args.plan);
+  const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
+  if (!facts.dependent_launch() || plan.host.decode_spans != 1 || plan.host.spans() != 1 ||
+      plan.host.decode_tokens != 1 ||
+      !runs_on_tensor_cores(args.cache.layout, facts.compute_capability)) {
+    return {};
+  }
+  const AttentionParams p = params_of(args, plan);
+  const DecodeSplit split = decode_split(ctx, p, plan, args.cache.layout.type);
+  const int keys = keys_ahead_of_piece(split, p.kv_heads, p.k_row.bytes + p.v_row.bytes);
+  if (keys == 0) return {};
+  return {.k = p.k,
+          .v = p.v,
+          .k_page_bytes = p.k_page_bytes,
+          .v_page_bytes = p.v_page_bytes,
+          .span = p.spans,
+          .pages = p.pages,
+          .k_row_bytes = p.k_row.bytes,
+          .v_row_bytes = p.v_row.bytes,
+          .heads = p.kv_heads,
+          .pieces = split.pieces,
+          .piece_keys = split.clusters ? 0 : split.piece_keys,
+          .keys = keys};
+}
 
 void attention(ExecContext& ctx, const AttentionArgs& args) {
   BL_CHECK(args.plan != nullptr);

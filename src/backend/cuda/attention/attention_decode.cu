@@ -36,7 +36,30 @@ void launch_decode_of(const DecodeRun& run, CacheTypes types, const DecodeForm& 
   }
 }
 
+DecodeForm form_of(const AttentionParams& params, const SpanPlan& host, CacheTypes types) {
+  return decode_form(types, params.k_row.dim, params.v_row.dim, host.decode_tokens * params.group);
+}
+
+// `clusters`: whether there may be any.
+DecodeShape decode_shape(const ExecContext& ctx, const AttentionParams& params,
+                         const SpanPlan& host, bool clusters) {
+  return {.spans = host.decode_spans,
+          .tokens = host.decode_tokens,
+          .kv_heads = params.kv_heads,
+          .group = params.group,
+          .max_keys = host.page_stride * kPageSlots,
+          .window = params.window,
+          .multiprocessors = cuda_ops_of(ctx).multiprocessors,
+          .clusters = clusters && cuda_ops_of(ctx).backend->facts().compute_capability >= 90};
+}
+
 }  // namespace
+
+DecodeSplit decode_split(const ExecContext& ctx, const AttentionParams& params,
+                         const DeviceSpanPlan& plan, CacheTypes types) {
+  const bool clusters = form_of(params, plan.host, types).clusters;
+  return split_decode(decode_shape(ctx, params, plan.host, clusters));
+}
 
 bool decode_rotates(const AttentionParams& params, const DeviceSpanPlan& plan,
                     const RopeAndWriteArgs& rope) {
@@ -58,23 +81,12 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
              kv_write_parameters(rope->write)};
   }
   const SpanPlan& host = plan.host;
-  const DecodeForm form =
-      decode_form(types, params.k_row.dim, params.v_row.dim, host.decode_tokens * params.group);
-  const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
-  DecodeShape shape{.spans = host.decode_spans,
-                    .tokens = host.decode_tokens,
-                    .kv_heads = params.kv_heads,
-                    .group = params.group,
-                    .max_keys = host.page_stride * kPageSlots,
-                    .window = params.window,
-                    .multiprocessors = cuda_ops_of(ctx).multiprocessors,
-                    .clusters = facts.compute_capability >= 90};
   if (rope == nullptr && takes_hopper(ctx, params, types)) {
-    const HopperSplit pieces = split_hopper(shape);
+    const HopperSplit pieces = split_hopper(decode_shape(ctx, params, host, true));
     if (pieces.pieces > 0) return attention_hopper_pieces(ctx, params, pieces, host.decode_spans);
   }
-  shape.clusters = shape.clusters && form.clusters;
-  const DecodeSplit split = split_decode(shape);
+  const DecodeForm form = form_of(params, host, types);
+  const DecodeSplit split = decode_split(ctx, params, plan, types);
   DecodeLaunch launch{.clusters = split.clusters,
                       .row_tiles = split.row_tiles,
                       .span_rows = split.span_rows,

@@ -19,6 +19,9 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
                       CacheTypes types, const DecodeBesides& besides);
 bool decode_rotates(const AttentionParams& params, const DeviceSpanPlan& plan,
                     const RopeAndWriteArgs& rope);
+// How such a launch of all spans cuts their keys.
+DecodeSplit decode_split(const ExecContext& ctx, const AttentionParams& params,
+                         const DeviceSpanPlan& plan, CacheTypes types);
 // A step of decode spans alone, from a cache of binary16, without rows so many that the kernel for
 // them is taken.
 bool decode_leaves(const AttentionParams& params, const DeviceSpanPlan& plan, CacheTypes types);

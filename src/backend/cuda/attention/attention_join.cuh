@@ -309,6 +309,19 @@ __device__ __forceinline__ void join_pieces(const Params& p, const DecodeLaunch&
   const std::int64_t first = first_part_row(launch, 0) + task.first_row;
   for (int row = warp; row < task.rows; row += static_cast<int>(blockDim.x) / 32) {
     float* shares = room + row * kMaxPieces;
+    const int v_dim = p.v_row.dim;  // whole float4s
+    const float* values = launch.values + (first + row) * v_dim;
+    const std::int64_t stride = static_cast<std::int64_t>(launch.span_rows) * v_dim;
+    float4 part[kJoinedAtOnce];  // many loads under way
+    const auto ask_for_parts = [&](int e, int from) {
+#pragma unroll
+      for (int k = 0; k < kJoinedAtOnce; ++k) {
+        if (from + k >= task.pieces) break;
+        part[k] = __ldcg(reinterpret_cast<const float4*>(values + (from + k) * stride + e));
+      }
+    };
+    // The first ones beside the tops, so that neither waits for the other.
+    if (4 * lane < v_dim) ask_for_parts(4 * lane, 0);
     float2 parts[kMaxPieces / 32];
     float top = -INFINITY;
 #pragma unroll
@@ -329,22 +342,14 @@ __device__ __forceinline__ void join_pieces(const Params& p, const DecodeLaunch&
     }
     total = warp_sum(total);
     __syncwarp();
-    const int v_dim = p.v_row.dim;  // whole float4s
-    const std::int64_t stride = static_cast<std::int64_t>(launch.span_rows) * v_dim;
     // Through shared memory, so that what follows exists once.
     float* row_values = room + kQueryTile * kMaxPieces + warp * kDim;
 #pragma unroll 1
     for (int e = 4 * lane; e < v_dim; e += 4 * 32) {
-      const float* at = launch.values + (first + row) * v_dim + e;
       float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll 1
       for (int i = 0; i < task.pieces; i += kJoinedAtOnce) {
-        float4 part[kJoinedAtOnce];  // many loads under way
-#pragma unroll
-        for (int k = 0; k < kJoinedAtOnce; ++k) {
-          if (i + k >= task.pieces) break;
-          part[k] = __ldcg(reinterpret_cast<const float4*>(at + (i + k) * stride));
-        }
+        if (e != 4 * lane || i > 0) ask_for_parts(e, i);
 #pragma unroll
         for (int k = 0; k < kJoinedAtOnce; ++k) {
           if (i + k >= task.pieces) break;

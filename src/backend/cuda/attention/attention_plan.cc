@@ -177,6 +177,14 @@ DecodeSplit split_decode(const DecodeShape& shape) {
   return split;
 }
 
+int keys_ahead_of_piece(const DecodeSplit& split, int kv_heads, int row_bytes) {
+  if (split.pieces == 1 || split.row_tiles > 1 || split.heads_per_launch < kv_heads) return 0;
+  // What memory can bring between two launches; more of it gained nothing.
+  constexpr std::int64_t kMostBytes = 12 << 20;
+  const std::int64_t keys = kMostBytes / (std::int64_t{split.pieces} * kv_heads * row_bytes);
+  return static_cast<int>(std::min<std::int64_t>(keys, split.piece_keys)) / 16 * 16;
+}
+
 DecodeCase plain_case(const DecodeSplit& split, int pages) {
   const bool few = pages <= kFewPages;
   if (split.clusters) return few ? DecodeCase::kPlainCluster : DecodeCase::kAny;

@@ -145,6 +145,11 @@ struct DecodeSplit {
 };
 
 DecodeSplit split_decode(const DecodeShape& shape);
+
+// How many of the first keys of each piece are worth being asked for by the product before
+// (keys_ahead.h), whole runs of 16; `row_bytes`: of a key and its value.
+int keys_ahead_of_piece(const DecodeSplit& split, int kv_heads, int row_bytes);
+
 // The case of a launch of plain attention over spans of at most `pages`.
 DecodeCase plain_case(const DecodeSplit& split, int pages);
 

@@ -296,8 +296,12 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   if (makes_own(ctx, tokens)) {
     const StripShares shares = packed.shares(backend, true);
     if (makes_own_input(backend.facts(), packed.args, shares)) {
+      const KeysAhead ahead = args.attention_behind != nullptr
+                                  ? keys_ahead_of(ctx, *args.attention_behind)
+                                  : KeysAhead{};
       return token_product(ctx, packed.args, shares,
-                           {packed.pieces.data(), static_cast<std::size_t>(packed.args.count)});
+                           {packed.pieces.data(), static_cast<std::size_t>(packed.args.count)},
+                           ahead);
     }
   }
   Way way = way_of(ctx, packed, tokens, true);

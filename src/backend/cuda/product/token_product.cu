@@ -43,6 +43,7 @@ struct Launch {
   bool padded = false;      // see is_padded
   TokenPlan plan;
   ProductArgs args;
+  KeysAhead ahead;
 };
 
 // All matrices' slots hold the same channels.
@@ -290,7 +291,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   TokenRing ring(launch.ring, memory + launch.ring_at, shared.barriers);
   if (threadIdx.x >= kProductThreads) {
-    ring.produce(launch.plan, begin, end);
+    ring.produce(launch.plan, begin, end, launch.ahead);
     return;
   }
 #else
@@ -368,7 +369,7 @@ bool takes_pairs(const DeviceFacts& facts, const ProductArgs& args) {
 }
 
 void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares,
-                   std::span<const std::span<const Piece>> pieces) {
+                   std::span<const std::span<const Piece>> pieces, const KeysAhead& ahead) {
   check_product(args);
   const TokenLayout layout = lay_out(cuda_ops_of(ctx).backend->facts(), args, shares);
   Launch launch_args;
@@ -377,6 +378,7 @@ void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares&
   launch_args.ring_at = layout.ring_at;
   launch_args.token_stride = layout.token_stride;
   launch_args.args = args;
+  launch_args.ahead = ahead;
   launch_args.args.gather_bytes = layout.gather_bytes;
   launch_args.args.worth_at = layout.worth_at;
   launch_args.one_gather = has_one_gather(args);

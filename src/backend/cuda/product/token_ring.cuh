@@ -10,6 +10,7 @@
 // all: they are the same for every strip and lie in shared memory from the beginning
 // (token_product.cu).
 
+#include "backend/cuda/attention/keys_ahead.cuh"
 #include "backend/cuda/device/cache_policy.cuh"
 #include "backend/cuda/product/piece_ring.cuh"
 #include "backend/cuda/product/share_begins.cuh"
@@ -30,8 +31,8 @@ class TokenRing {
         free_(barriers + kMaxRingSlots),
         row_(barriers + 2 * kMaxRingSlots) {}
 
-  // By the producing warp: the pieces of the share of strips [begin, end).
-  __device__ void produce(const TokenPlan& plan, int begin, int end) {
+  // By the producing warp: the pieces of the share of strips [begin, end); `ahead` behind them.
+  __device__ void produce(const TokenPlan& plan, int begin, int end, const KeysAhead& ahead) {
     policy_ = read_once();
     bool codes_asked = shape_.early;
     init_slots(0, 1);
@@ -54,6 +55,7 @@ class TokenRing {
       if (!more) break;
       now = next;
     }
+    if (ahead.k != nullptr) ask_for_keys(ahead);
   }
 
   // The multiplying threads meet here when they have read the row, and find the barriers made.
