@@ -80,6 +80,68 @@ TEST(ShareStrips, SeveralMatricesOfOtherCosts) {
   check({{10, 1000000}, {10, 1}}, 16);
 }
 
+// Where a share begins with the last strips of one matrix and goes on with the next matrix's.
+int shares_of_two(const std::vector<StripCosts>& matrices,
+                  const std::vector<std::int32_t>& begins) {
+  int count = 0;
+  std::int32_t before = 0;
+  for (std::size_t m = 0; m + 1 < matrices.size(); ++m) {
+    before += matrices[m].strips;
+    count += std::find(begins.begin(), begins.end(), before) == begins.end() ? 1 : 0;
+  }
+  return count;
+}
+
+std::int32_t most_strips(const std::vector<std::int32_t>& begins) {
+  std::int32_t most = 0;
+  for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
+    most = std::max(most, begins[i + 1] - begins[i]);
+  }
+  return most;
+}
+
+TEST(ShareStrips, AloneIsWhatEndsSooner) {
+  // q, k and v of a model of 8b: three strips each but for two shares of two matrices, which four
+  // strips of one are faster than. Multiprocessors stay free.
+  const std::vector<StripCosts> grouped{{256, 9}, {64, 9}, {64, 9}};
+  EXPECT_EQ(shares_of_two(grouped, share_strips(grouped, 128)), 2);
+  const std::vector<std::int32_t> apart = share_alone(grouped, 132);
+  EXPECT_EQ(apart.size() - 1, 128u);
+  EXPECT_EQ(apart.back(), 384);
+  EXPECT_EQ(shares_of_two(grouped, apart), 0);
+  EXPECT_EQ(most_strips(apart), 4);
+  // Of 7b: six strips each, two groups in any case.
+  const std::vector<StripCosts> equal{{256, 9}, {256, 9}, {256, 9}};
+  EXPECT_EQ(share_alone(equal, 132), share_strips(equal, 128));
+  // One matrix, and fewer CTAs than matrices.
+  const std::vector<StripCosts> one{{100, 5}};
+  EXPECT_EQ(share_alone(one, 132), share_strips(one, fewest_shares(one, 132)));
+  const std::vector<StripCosts> few{{3, 5}, {3, 5}, {1, 5}};
+  EXPECT_EQ(share_alone(few, 2).back(), 7);
+}
+
+TEST(ShareStrips, AloneHasEveryStripOnce) {
+  std::mt19937 random(11);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  int apart = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<StripCosts> matrices(static_cast<std::size_t>(1 + below(4)));
+    std::int32_t strips = 0;
+    for (StripCosts& m : matrices) {
+      m = {1 + below(300), static_cast<std::uint64_t>(1 + below(4) + (i % 2) * 900)};
+      strips += m.strips;
+    }
+    const int ctas = 1 + below(150);
+    const std::vector<std::int32_t> begins = share_alone(matrices, ctas);
+    ASSERT_EQ(begins.front(), 0);
+    ASSERT_EQ(begins.back(), strips);
+    ASSERT_LE(begins.size() - 1, static_cast<std::size_t>(ctas));
+    for (std::size_t c = 0; c + 1 < begins.size(); ++c) ASSERT_LT(begins[c], begins[c + 1]);
+    apart += matrices.size() > 1 && shares_of_two(matrices, begins) == 0 ? 1 : 0;
+  }
+  EXPECT_GT(apart, 100);
+}
+
 TEST(ShareStrips, Random) {
   std::mt19937 random(3);
   for (int i = 0; i < 300; ++i) {

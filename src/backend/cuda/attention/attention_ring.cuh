@@ -10,6 +10,7 @@
 #include "backend/cuda/attention/attention_join.cuh"
 #include "backend/cuda/attention/attention_task.cuh"
 #include "backend/cuda/attention/attention_tile.cuh"
+#include "backend/cuda/device/cache_policy.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 
 namespace bl::cuda {
@@ -140,6 +141,9 @@ class DecodeRing {
  private:
   // What a CTA reads from the cache was there before the kernel began: the new row goes to `fresh`.
   static constexpr bool kAllAreOld = Room::kPlain && Room::kHalf;
+  // Keys so many that a step's do not stay in the second level of the cache until the next step.
+  static constexpr bool kReadOnce =
+      Room::kCase == DecodeCase::kPlainCluster || Room::kCase == DecodeCase::kPlainParts;
 
   template <class Row>
   __device__ __forceinline__ void open(int key, const Row& fresh_row) {
@@ -182,7 +186,12 @@ class DecodeRing {
     const std::uint32_t to = shared_address(tile + first * kTileStride<kDim> + chunk * 8);
 #pragma unroll
     for (int r = 0; r < kWarpKeys; r += 32 / kChunks) {
-      copy_or_clear<16>(to + r * kTileStride<kDim> * 2, from + r * kRowBytes, first + r < present);
+      const std::uint32_t row = to + r * kTileStride<kDim> * 2;
+      if constexpr (kReadOnce) {
+        copy_or_clear(row, from + r * kRowBytes, first + r < present, policy_);
+      } else {
+        copy_or_clear<16>(row, from + r * kRowBytes, first + r < present);
+      }
     }
   }
 
@@ -246,6 +255,7 @@ class DecodeRing {
   int opened_ = 0;  // entries that were asked for at the beginning
   int entry_ = 0;   // the next one that is used
   bool of_values_ = false;
+  std::uint64_t policy_ = kReadOnce ? read_once() : 0;
 };
 
 }  // namespace bl::cuda

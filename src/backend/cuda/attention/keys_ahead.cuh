@@ -11,16 +11,16 @@ __device__ __forceinline__ void ask_for_keys(const KeysAhead& ahead) {
   const int past = __ldg(&ahead.span->past);
   const int piece_keys =
       ahead.piece_keys > 0 ? ahead.piece_keys : even_piece_keys(past + 1, ahead.pieces);
+  constexpr int kAtOnce = 16;  // pieces
   const bool of_values = lane_index() % 2 != 0;
   const int row_bytes = of_values ? ahead.v_row_bytes : ahead.k_row_bytes;
 #pragma unroll 1
   for (auto i = static_cast<int>(blockIdx.x + gridDim.x * (threadIdx.x % 32 / 2));
-       i < ahead.pieces * ahead.heads; i += static_cast<int>(gridDim.x) * 16) {
+       i < ahead.pieces * ahead.heads; i += static_cast<int>(gridDim.x) * kAtOnce) {
     const int head = i / ahead.pieces;
     const int begin = (i - head * ahead.pieces) * piece_keys;
     const int slot = begin % kPageSlots;
-    // Rows of 16 keys are a multiple of 16 bytes.
-    const int keys = min(min(past - begin, kPageSlots - slot), ahead.keys) / 16 * 16;
+    const int keys = min(min(past - begin, kPageSlots - slot), ahead.keys) / kRunKeys * kRunKeys;
     if (keys <= 0) continue;
     const std::int64_t page = __ldg(ahead.pages + begin / kPageSlots);
     const std::byte* from =

@@ -23,6 +23,15 @@ __device__ __forceinline__ void copy_or_clear(std::uint32_t to, const void* from
   }
 #endif
 }
+// The same of 16 bytes with a policy (cache_policy.cuh).
+__device__ __forceinline__ void copy_or_clear(std::uint32_t to, const void* from, bool present,
+                                              std::uint64_t policy) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(to),
+               "l"(from), "r"(present ? 16 : 0), "l"(policy)
+               : "memory");
+#endif
+}
 __device__ __forceinline__ void copy_async(void* shared, const void* global, bool present) {
   copy_or_clear<16>(shared_address(shared), global, present);
 }

@@ -49,8 +49,8 @@ StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices,
       costs.push_back({matrix->view.strips, cost});
     }
   }
-  const int ctas = wish.spare ? fewest_shares(costs, wish.ctas) : wish.ctas;
-  return keep(entry, share_strips(costs, ctas, {wish.late, heaviest}));
+  if (wish.spare) return keep(entry, share_alone(costs, wish.ctas));
+  return keep(entry, share_strips(costs, wish.ctas, {wish.late, heaviest}));
 }
 
 StripShares ProductPlans::find_parts(const CodeWeights& matrix, int ctas) {

@@ -36,6 +36,10 @@ std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int
 // The fewest shares of which the longest is no longer than it is among `ctas`.
 int fewest_shares(std::span<const StripCosts> matrices, int ctas);
 
+// The same shares for the product of one token or two, which multiplies a matrix's strips by fours:
+// without strips of two matrices in one, where the launch ends sooner so.
+std::vector<std::int32_t> share_alone(std::span<const StripCosts> matrices, int ctas);
+
 // Shares of two parts of `strips` strips each, which count one after the other: none has strips of
 // both. At most `ctas`, an even number of them, and no more than the longest needs.
 std::vector<std::int32_t> share_parts(std::int32_t strips, int ctas);

@@ -126,6 +126,66 @@ int fewest_shares(std::span<const StripCosts> matrices, int ctas) {
   return fewest;
 }
 
+namespace {
+
+// What a CTA of the product of one token takes for strips of one matrix, which it multiplies by
+// fours: one group more costs as much as one strip more, and a single strip as much as two
+// (instructions of a pair of chunks, bench/ladder/exl2_gemv).
+std::uint64_t time_alone(const StripCosts& matrix, std::int32_t strips) {
+  constexpr std::int32_t kAtOnce = 4;
+  const std::int32_t rest = strips % kAtOnce;
+  const std::int32_t of_rest = rest == 0 ? 0 : std::max(rest, 2) + 1;
+  return matrix.cost * static_cast<std::uint64_t>(strips / kAtOnce * (kAtOnce + 1) + of_rest);
+}
+
+std::uint64_t longest_alone(std::span<const StripCosts> matrices,
+                            std::span<const std::int32_t> begins) {
+  std::uint64_t most = 0;
+  for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
+    std::uint64_t time = 0;
+    for (const StripCosts& part : slice_strips(matrices, begins[i], begins[i + 1])) {
+      time += time_alone(part, part.strips);
+    }
+    most = std::max(most, time);
+  }
+  return most;
+}
+
+// Shares none of which has strips of two matrices: the matrix whose shares take longest gets one
+// more as long as there are any. `ctas`: at least as many as matrices.
+std::vector<std::int32_t> share_apart(std::span<const StripCosts> matrices, int ctas) {
+  std::vector<std::int32_t> shares(matrices.size(), 1);
+  const auto time_of = [&](std::size_t m) {
+    return time_alone(matrices[m], (matrices[m].strips + shares[m] - 1) / shares[m]);
+  };
+  for (auto used = static_cast<int>(matrices.size()); used < ctas; ++used) {
+    std::size_t slowest = 0;
+    for (std::size_t m = 1; m < matrices.size(); ++m) {
+      if (time_of(m) > time_of(slowest)) slowest = m;
+    }
+    if (shares[slowest] == matrices[slowest].strips) break;
+    ++shares[slowest];
+  }
+  std::vector<std::int32_t> begins{0};
+  for (std::size_t m = 0; m < matrices.size(); ++m) {
+    const std::int32_t before = begins.back();
+    for (const std::int32_t at : share_strips(matrices.subspan(m, 1), shares[m])) {
+      if (at > 0) begins.push_back(before + at);
+    }
+  }
+  return begins;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> share_alone(std::span<const StripCosts> matrices, int ctas) {
+  std::vector<std::int32_t> mixed = share_strips(matrices, fewest_shares(matrices, ctas));
+  const auto shares = static_cast<int>(mixed.size()) - 1;
+  if (matrices.size() == 1 || shares < static_cast<int>(matrices.size())) return mixed;
+  std::vector<std::int32_t> apart = share_apart(matrices, shares);
+  return longest_alone(matrices, apart) < longest_alone(matrices, mixed) ? apart : mixed;
+}
+
 std::vector<std::int32_t> share_parts(std::int32_t strips, int ctas) {
   const StripCosts costs[] = {{strips, 1}};
   std::vector<std::int32_t> begins =
