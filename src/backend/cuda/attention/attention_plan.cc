@@ -182,7 +182,7 @@ int keys_ahead_of_piece(const DecodeSplit& split, int kv_heads, int row_bytes) {
   // What memory can bring between two launches; more of it gained nothing.
   constexpr std::int64_t kMostBytes = 12 << 20;
   const std::int64_t keys = kMostBytes / (std::int64_t{split.pieces} * kv_heads * row_bytes);
-  return static_cast<int>(std::min<std::int64_t>(keys, split.piece_keys)) / kRunKeys * kRunKeys;
+  return static_cast<int>(std::min<std::int64_t>(keys, split.piece_keys)) / kWarpKeys * kWarpKeys;
 }
 
 DecodeCase plain_case(const DecodeSplit& split, int pages) {

@@ -11,10 +11,11 @@
 
 namespace bl::cuda {
 
-inline constexpr int kDecodeTokens = 8;      // spans of at most so many tokens are decode
-inline constexpr int kShortTokens = 64;      // so are those behind a long past, in a small step
-inline constexpr int kLongPast = 1024;       // tokens
-inline constexpr int kRunKeys = 16;          // keys whose rows are a multiple of 16 bytes
+inline constexpr int kDecodeTokens = 8;  // spans of at most so many tokens are decode
+inline constexpr int kShortTokens = 64;  // so are those behind a long past, in a small step
+inline constexpr int kLongPast = 1024;   // tokens
+// Keys that a warp reads at a time; their rows are a multiple of 16 bytes, however they are coded.
+inline constexpr int kWarpKeys = 16;
 inline constexpr int kTileKeys = 64;         // keys that a CTA reads at a time; divides a page
 inline constexpr int kQueryTile = 16;        // rows (token, head of the group) of a decode CTA
 inline constexpr int kFewRows = 8;           // of them, for which there are leaner kernels

@@ -7,8 +7,6 @@
 
 namespace bl::cuda {
 
-inline constexpr int kWarpKeys = 16;  // that a warp reads at a time
-
 inline constexpr int kMostTurns = 128;  // pairs of a head that the decode kernel rotates
 
 // New tokens that the kernel rotates and writes to the cache itself, one a span: the CTA whose

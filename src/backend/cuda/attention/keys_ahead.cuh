@@ -20,7 +20,7 @@ __device__ __forceinline__ void ask_for_keys(const KeysAhead& ahead) {
     const int head = i / ahead.pieces;
     const int begin = (i - head * ahead.pieces) * piece_keys;
     const int slot = begin % kPageSlots;
-    const int keys = min(min(past - begin, kPageSlots - slot), ahead.keys) / kRunKeys * kRunKeys;
+    const int keys = min(min(past - begin, kPageSlots - slot), ahead.keys) / kWarpKeys * kWarpKeys;
     if (keys <= 0) continue;
     const std::int64_t page = __ldg(ahead.pages + begin / kPageSlots);
     const std::byte* from =

@@ -80,17 +80,16 @@ struct UnitCodes<2> {
 template <>
 struct UnitCodes<3> {
   std::uint32_t w;
-  std::uint32_t rest;  // the lower bits of h = 1, as those of h = 0 lie in a unit of two bits
+  UnitCodes<2> rest;  // the lower bits of h = 1, where a unit of two bits has those of h = 0
   __device__ __forceinline__ void load(const std::byte* unit, int lane) {
     const auto* words = reinterpret_cast<const std::uint32_t*>(unit);
     w = words[lane];
-    rest = words[low_words(3) + lane / 2] >> (lane % 2 * 2);
+    rest.w = words[low_words(3) + lane / 2] >> (lane % 2 * 2);
   }
   __device__ __forceinline__ std::uint32_t pair(int h, int r, int s,
                                                 std::uint32_t beside = 0) const {
     if (h == 0) return ((w >> (8 * r)) & (s == 0 ? 0x00070007u : 0x00700070u)) | beside;
-    return ((w >> (8 * r + 1)) & (s == 0 ? 0x00040004u : 0x00400040u)) |
-           (((rest >> (8 * r)) & (s == 0 ? 0x00030003u : 0x00300030u)) | beside);
+    return ((w >> (8 * r + 1)) & (s == 0 ? 0x00040004u : 0x00400040u)) | rest.pair(0, r, s, beside);
   }
 };
 

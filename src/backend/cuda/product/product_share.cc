@@ -3,16 +3,24 @@
 #include <algorithm>
 
 #include "backend/cuda/product/product_plan.h"
+#include "backend/cuda/product/token_plan.h"
 #include "base/check.h"
 
 namespace bl::cuda {
+namespace {
+
+std::uint64_t cost_of_part(const StripCosts& part) {
+  return part.cost * static_cast<std::uint64_t>(part.strips);
+}
+
+}  // namespace
 
 std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int ctas) {
   std::uint64_t total = 0;
   std::int32_t strips = 0;
   for (const StripCosts& matrix : matrices) {
     BL_CHECK(matrix.strips > 0 && matrix.cost > 0);
-    total += matrix.cost * static_cast<std::uint64_t>(matrix.strips);
+    total += cost_of_part(matrix);
     strips += matrix.strips;
   }
   const auto shares = static_cast<std::uint64_t>(std::min<std::int64_t>(ctas, strips));
@@ -22,11 +30,8 @@ std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int
   std::int32_t strips_before = 0;
   for (std::uint64_t s = 1; s < shares; ++s) {
     const std::uint64_t target = (total * s + shares - 1) / shares;
-    const auto cost_of = [&](std::size_t m) {
-      return matrices[m].cost * static_cast<std::uint64_t>(matrices[m].strips);
-    };
-    while (at + 1 < matrices.size() && cost_before + cost_of(at) <= target) {
-      cost_before += cost_of(at);
+    while (at + 1 < matrices.size() && cost_before + cost_of_part(matrices[at]) <= target) {
+      cost_before += cost_of_part(matrices[at]);
       strips_before += matrices[at++].strips;
     }
     const std::uint64_t rest = target - std::min(target, cost_before);
@@ -50,37 +55,72 @@ ShareBegins::ShareBegins(const StripShares& shares) {
 
 namespace {
 
-// The costs of shares [first, last).
-std::uint64_t longest_of(std::span<const StripCosts> matrices, std::span<const std::int32_t> begins,
-                         std::size_t first, std::size_t last) {
-  std::uint64_t most = 0;
-  for (std::size_t i = first; i < last; ++i) {
-    std::uint64_t cost = 0;
-    std::int32_t before = 0;
-    for (const StripCosts& matrix : matrices) {
-      const std::int32_t end = before + matrix.strips;
-      const std::int32_t from = std::max(begins[i], before);
-      const std::int32_t to = std::min(begins[i + 1], end);
-      if (to > from) cost += matrix.cost * static_cast<std::uint64_t>(to - from);
-      before = end;
-    }
-    most = std::max(most, cost);
-  }
-  return most;
-}
-
-// Strips [begin, end) of all.
-std::vector<StripCosts> slice_strips(std::span<const StripCosts> matrices, std::int32_t begin,
-                                     std::int32_t end) {
-  std::vector<StripCosts> slice;
+// f(part) for each matrix that has any of the strips [begin, end) of all.
+template <class F>
+void for_each_part(std::span<const StripCosts> matrices, std::int32_t begin, std::int32_t end,
+                   const F& f) {
   std::int32_t before = 0;
   for (const StripCosts& matrix : matrices) {
     const std::int32_t from = std::max(begin, before);
     const std::int32_t to = std::min(end, before + matrix.strips);
-    if (to > from) slice.push_back({to - from, matrix.cost});
+    if (to > from) f(StripCosts{to - from, matrix.cost});
     before += matrix.strips;
   }
+}
+
+std::vector<StripCosts> slice_strips(std::span<const StripCosts> matrices, std::int32_t begin,
+                                     std::int32_t end) {
+  std::vector<StripCosts> slice;
+  for_each_part(matrices, begin, end, [&](const StripCosts& part) { slice.push_back(part); });
   return slice;
+}
+
+// The time that a CTA of the product of one token takes, which multiplies kEntryStrips strips of a
+// matrix at once: one group more is as long as one strip more, and a single strip as two
+// (instructions of a pair of chunks, bench/ladder/exl2_gemv).
+std::uint64_t time_alone(const StripCosts& part) {
+  const std::int32_t rest = part.strips % kEntryStrips;
+  const std::int32_t of_rest = rest == 0 ? 0 : std::max(rest, 2) + 1;
+  return cost_of_part({part.strips / kEntryStrips * (kEntryStrips + 1) + of_rest, part.cost});
+}
+
+// The longest of shares [first, last). `time`: of a share's part of one matrix.
+std::uint64_t longest_of(std::span<const StripCosts> matrices, std::span<const std::int32_t> begins,
+                         std::size_t first, std::size_t last,
+                         std::uint64_t (*time)(const StripCosts&) = cost_of_part) {
+  std::uint64_t most = 0;
+  for (std::size_t i = first; i < last; ++i) {
+    std::uint64_t all = 0;
+    for_each_part(matrices, begins[i], begins[i + 1],
+                  [&](const StripCosts& part) { all += time(part); });
+    most = std::max(most, all);
+  }
+  return most;
+}
+
+// Shares none of which has strips of two matrices: the matrix whose shares take longest gets one
+// more as long as there are any. `ctas`: at least as many as matrices.
+std::vector<std::int32_t> share_apart(std::span<const StripCosts> matrices, int ctas) {
+  std::vector<std::int32_t> shares(matrices.size(), 1);
+  const auto time_of = [&](std::size_t m) {
+    return time_alone({(matrices[m].strips + shares[m] - 1) / shares[m], matrices[m].cost});
+  };
+  for (auto used = static_cast<int>(matrices.size()); used < ctas; ++used) {
+    std::size_t slowest = 0;
+    for (std::size_t m = 1; m < matrices.size(); ++m) {
+      if (time_of(m) > time_of(slowest)) slowest = m;
+    }
+    if (shares[slowest] == matrices[slowest].strips) break;
+    ++shares[slowest];
+  }
+  std::vector<std::int32_t> begins{0};
+  for (std::size_t m = 0; m < matrices.size(); ++m) {
+    const std::int32_t before = begins.back();
+    for (const std::int32_t at : share_strips(matrices.subspan(m, 1), shares[m])) {
+      if (at > 0) begins.push_back(before + at);
+    }
+  }
+  return begins;
 }
 
 }  // namespace
@@ -126,64 +166,15 @@ int fewest_shares(std::span<const StripCosts> matrices, int ctas) {
   return fewest;
 }
 
-namespace {
-
-// What a CTA of the product of one token takes for strips of one matrix, which it multiplies by
-// fours: one group more costs as much as one strip more, and a single strip as much as two
-// (instructions of a pair of chunks, bench/ladder/exl2_gemv).
-std::uint64_t time_alone(const StripCosts& matrix, std::int32_t strips) {
-  constexpr std::int32_t kAtOnce = 4;
-  const std::int32_t rest = strips % kAtOnce;
-  const std::int32_t of_rest = rest == 0 ? 0 : std::max(rest, 2) + 1;
-  return matrix.cost * static_cast<std::uint64_t>(strips / kAtOnce * (kAtOnce + 1) + of_rest);
-}
-
-std::uint64_t longest_alone(std::span<const StripCosts> matrices,
-                            std::span<const std::int32_t> begins) {
-  std::uint64_t most = 0;
-  for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
-    std::uint64_t time = 0;
-    for (const StripCosts& part : slice_strips(matrices, begins[i], begins[i + 1])) {
-      time += time_alone(part, part.strips);
-    }
-    most = std::max(most, time);
-  }
-  return most;
-}
-
-// Shares none of which has strips of two matrices: the matrix whose shares take longest gets one
-// more as long as there are any. `ctas`: at least as many as matrices.
-std::vector<std::int32_t> share_apart(std::span<const StripCosts> matrices, int ctas) {
-  std::vector<std::int32_t> shares(matrices.size(), 1);
-  const auto time_of = [&](std::size_t m) {
-    return time_alone(matrices[m], (matrices[m].strips + shares[m] - 1) / shares[m]);
-  };
-  for (auto used = static_cast<int>(matrices.size()); used < ctas; ++used) {
-    std::size_t slowest = 0;
-    for (std::size_t m = 1; m < matrices.size(); ++m) {
-      if (time_of(m) > time_of(slowest)) slowest = m;
-    }
-    if (shares[slowest] == matrices[slowest].strips) break;
-    ++shares[slowest];
-  }
-  std::vector<std::int32_t> begins{0};
-  for (std::size_t m = 0; m < matrices.size(); ++m) {
-    const std::int32_t before = begins.back();
-    for (const std::int32_t at : share_strips(matrices.subspan(m, 1), shares[m])) {
-      if (at > 0) begins.push_back(before + at);
-    }
-  }
-  return begins;
-}
-
-}  // namespace
-
 std::vector<std::int32_t> share_alone(std::span<const StripCosts> matrices, int ctas) {
   std::vector<std::int32_t> mixed = share_strips(matrices, fewest_shares(matrices, ctas));
   const auto shares = static_cast<int>(mixed.size()) - 1;
   if (matrices.size() == 1 || shares < static_cast<int>(matrices.size())) return mixed;
   std::vector<std::int32_t> apart = share_apart(matrices, shares);
-  return longest_alone(matrices, apart) < longest_alone(matrices, mixed) ? apart : mixed;
+  const auto longest = [&](const std::vector<std::int32_t>& begins) {
+    return longest_of(matrices, begins, 0, begins.size() - 1, time_alone);
+  };
+  return longest(apart) < longest(mixed) ? apart : mixed;
 }
 
 std::vector<std::int32_t> share_parts(std::int32_t strips, int ctas) {
