@@ -82,7 +82,6 @@ TokenLayout lay_out_token(const ProductArgs& args, const StripShares& shares,
   const TokenRingShape twice = ring_of(room, 2 * kEntryStrips, space);
   if (twice.slots >= kFewestSlots) {
     layout.ring = twice;
-    layout.ring.early = false;
   }
   // Where there is little room, no more than the share's strips take.
   if (layout.ring.slots < kFewestSlots) {
