@@ -90,6 +90,7 @@ std::vector<std::pair<int, int>> runs_of(const CodePackPlan& plan) {
   std::vector<std::pair<int, int>> runs;
   std::size_t c = 0;
   for (const DigitRun& run : plan.runs) {
+    EXPECT_GT(run.units, 0);  // a word of zeros ends them (token_input.cuh)
     EXPECT_EQ(run.units % run.chunk_units, 0);
     runs.emplace_back(run.units / run.chunk_units, run.chunk_units);
     for (int unit = 0; unit < run.units && c < plan.chunks.size(); ++c) {

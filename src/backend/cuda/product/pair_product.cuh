@@ -102,27 +102,52 @@ __device__ __forceinline__ float multiply_pair(int bits, const ChunkPlanes& code
   return 1.0f;
 }
 
+// What is the same in all pieces. Found while a row is on its way, when a launch has nothing else
+// to do, and kept: behind the row everybody waits for every instruction.
+struct PairLane {
+  float square;  // code i of a scale is (i + 1)² times the group's, i = lane % 16
+  int digits;    // bytes from a unit's digits to the lane's
+  int scale;     // from a group's scales to the lane's column
+  int first;     // the lane that has code 0 for this lane's chunk
+  int columns;   // from a ChunkPair to what the lane's column of B is of
+  int sums;      // and to what its sums are of
+
+  __device__ __forceinline__ static PairLane find() {
+    const int lane = lane_index();
+    PairLane of{.square = static_cast<float>((lane % 16 + 1) * (lane % 16 + 1)),
+                .digits = lane % 16 * 8,
+                .scale = lane / 4,
+                .first = lane % 4 / 2 * 16,
+                .columns = (1 + lane / 16) * 16,
+                .sums = (3 + lane % 4 / 2) * 16};
+    // Else the compiler finds it again where it is used.
+    asm volatile(""
+                 : "+f"(of.square), "+r"(of.digits), "+r"(of.scale), "+r"(of.first),
+                   "+r"(of.columns), "+r"(of.sums));
+    return of;
+  }
+};
+
 // totals += this warp's pairs of chunks of the piece, see multiply_piece; a lane's are of one chunk
 // of each pair.
 template <WidthSet kWidths, int Strips>
-__device__ __forceinline__ void multiply_paired_piece(const PieceView& piece, int worth_at,
-                                                      int& next, PairTotals& totals) {
+__device__ __forceinline__ void multiply_paired_piece(const PairLane& of, const PieceView& piece,
+                                                      int worth_at, int& next, PairTotals& totals) {
   const int lane = lane_index();
   int scales_at[Strips];
 #pragma unroll
   for (int i = 0; i < Strips; ++i) {
     scales_at[i] = (Strips > 2 ? i : min(i, piece.strips - 1)) * piece.scale_stride;
   }
-  const int square = (lane % 16 + 1) * (lane % 16 + 1);
-  const std::byte* input = piece.fragments + lane % 16 * 8;
+  const std::byte* input = piece.fragments + of.digits;
   const std::byte* worths = piece.fragments + worth_at;
-  const std::byte* scales = piece.scales + lane / 4;
-  const int first = lane % 4 / 2 * 16;  // lane that knows what code 0 is of this lane's chunk
+  const std::byte* scales = piece.scales + of.scale;
   for (; next < piece.chunks; next += kProductWarps) {
-    const auto* words = piece.chunk_words + next * (sizeof(ChunkPair) / sizeof(uint4));
-    const uint4 head = words[0];
-    const uint4 columns = words[1 + lane / 16];
-    const uint4 own = words[3 + lane % 4 / 2];
+    const auto* words = reinterpret_cast<const std::byte*>(piece.chunk_words) +
+                        next * static_cast<int>(sizeof(ChunkPair));
+    const uint4 head = *reinterpret_cast<const uint4*>(words);
+    const uint4 columns = *reinterpret_cast<const uint4*>(words + of.columns);
+    const uint4 own = *reinterpret_cast<const uint4*>(words + of.sums);
     DigitSums<Strips> sums;
     const float upper = multiply_pair<kWidths>(
         static_cast<int>(head.y),
@@ -130,8 +155,7 @@ __device__ __forceinline__ void multiply_paired_piece(const PieceView& piece, in
         {input + static_cast<int>(columns.x), input + static_cast<int>(columns.y),
          input + static_cast<int>(columns.z)},
         sums);
-    const float of_code =
-        __half2float(__float2half_rn(static_cast<float>(square) * __uint_as_float(columns.w)));
+    const float of_code = __half2float(__float2half_rn(of.square * __uint_as_float(columns.w)));
     const float2 worth = ChunkWorth::of_lane(worths + own.x, lane);
     const float of_number[2] = {worth.x, worth.x * upper};
     const float less = __uint_as_float(own.z) * worth.y;
@@ -141,7 +165,7 @@ __device__ __forceinline__ void multiply_paired_piece(const PieceView& piece, in
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const float scale =
-            __shfl_sync(kAllLanes, of_code, first | (h == 0 ? codes & 15 : codes >> 4));
+            __shfl_sync(kAllLanes, of_code, of.first | (h == 0 ? codes & 15 : codes >> 4));
         const float number = number_of<kWidths>(sums.at[i][2 * h], sums.at[i][2 * h + 1]);
         totals[i][h] += scale * (number * of_number[h] - less);
       }

@@ -17,39 +17,43 @@ struct ResultPlace {
   int column;
 };
 
-// What is in the place of a result that is to be added to it; else 0.
-__device__ __forceinline__ float earlier_result(const ResultPlace& at, const ProductArgs& args) {
+// Where a result goes; null beyond the matrix's columns. kAlone: there is one token.
+template <bool kAlone>
+__device__ __forceinline__ float* result_at(const ResultPlace& at, const ProductArgs& args) {
   const ProductMatrix& m = args.matrices[at.matrix];
-  if (!args.accumulate || m.fresh || at.column >= m.view.out) return 0.0f;
-  const float there = m.out[(args.first_token + at.token) * m.out_stride + at.column];
-  return m.rest != nullptr ? there + m.rest[at.column] : there;
+  if (at.column >= m.view.out) return nullptr;
+  if constexpr (kAlone) return m.out + at.column;
+  return m.out + (args.first_token + at.token) * m.out_stride + at.column;
 }
 
-// `gate` of a gated product is kept by the thread between the result of its first matrix and that
-// of the second. earlier(place): what is there. kPlain: no biases, and what is gated is so by
-// plain SiLU. Returns what is stored.
-template <bool kPlain, class Earlier>
-__device__ __forceinline__ float store_result(const ResultPlace& at, const ProductArgs& args,
-                                              float& gate, float value, const Earlier& earlier) {
-  const ProductMatrix& m = args.matrices[at.matrix];
-  if (at.column >= m.view.out) return 0.0f;
-  if (!kPlain && m.bias != nullptr) value += m.bias[at.column];
-  if (args.gated && at.matrix == 0) {
+// What a sum becomes, but for what it is added to. `gate` of a gated product is kept by the thread
+// between the result of its first matrix and that of the second. kPlain: no biases, and what is
+// gated is so by plain SiLU. False where nothing is stored yet.
+template <bool kPlain>
+__device__ __forceinline__ bool finish_result(const ResultPlace& at, const ProductArgs& args,
+                                              float& gate, float& value) {
+  if constexpr (!kPlain) {
+    const float* bias = args.matrices[at.matrix].bias;
+    if (bias != nullptr) value += bias[at.column];
+  }
+  if (!args.gated) return true;
+  if (at.matrix == 0) {
     gate = value;
-    return 0.0f;
+    return false;
   }
-  float* to = m.out + (args.first_token + at.token) * m.out_stride + at.column;
-  if (args.gated) {
-    value = kPlain ? act<Activation::kSilu>(args.activation, gate) * value
-                   : activated(args.activation, gate, value, true);
-  }
-  if (args.accumulate) value += earlier(to);
-  *to = value;
-  return value;
+  value = kPlain ? act<Activation::kSilu>(args.activation, gate) * value
+                 : activated(args.activation, gate, value, true);
+  return true;
 }
+
+// Returns what is stored.
 __device__ __forceinline__ float store_result(const ResultPlace& at, const ProductArgs& args,
                                               float& gate, float value) {
-  return store_result<false>(at, args, gate, value, [](const float* to) { return *to; });
+  float* to = result_at<false>(at, args);
+  if (to == nullptr || !finish_result<false>(at, args, gate, value)) return 0.0f;
+  if (args.accumulate) value += *to;
+  *to = value;
+  return value;
 }
 
 }  // namespace bl::cuda

@@ -91,14 +91,14 @@ class RowBlock {
   __device__ __forceinline__ void store(std::byte* slots, int stride) const {
 #pragma unroll
     for (int n = 0; n < Tokens; ++n) {
-      auto* to = reinterpret_cast<float*>(slots + n * stride);
+      const std::uint32_t to = shared_address(slots + n * stride);
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) {
         if (channel(i) >= in_) break;
-        to[places_[i].x & 0xffffu] = values_[n][i].x;
-        to[places_[i].x >> 16] = values_[n][i].y;
-        to[places_[i].y & 0xffffu] = values_[n][i].z;
-        to[places_[i].y >> 16] = values_[n][i].w;
+        store_slot(to, places_[i].x & 0xffffu, values_[n][i].x);
+        store_slot(to, places_[i].x >> 16, values_[n][i].y);
+        store_slot(to, places_[i].y & 0xffffu, values_[n][i].z);
+        store_slot(to, places_[i].y >> 16, values_[n][i].w);
       }
     }
   }
@@ -106,6 +106,14 @@ class RowBlock {
  private:
   static constexpr int kRestsAtOnce = 4;  // as registers allow while the row is on its way
 
+  // The address in one instruction: the compiler takes two, to add up what it knows first.
+  __device__ __forceinline__ static void store_slot(std::uint32_t to, std::uint32_t slot,
+                                                    float value) {
+    asm volatile(
+        "{\n.reg .u32 at;\nmad.lo.u32 at, %1, 4, %0;\nst.shared.f32 [at], %2;\n}" ::"r"(to),
+        "r"(slot), "f"(value)
+        : "memory");
+  }
   __device__ __forceinline__ int channel(int i) const { return first_ + i * 4 * kProductThreads; }
   __device__ __forceinline__ void load_rests(const float* rest, int first) {
 #pragma unroll
@@ -123,32 +131,44 @@ class RowBlock {
   int in_;
 };
 
-// Of the rows, in shared memory.
+// What results are to be multiplied by, in shared memory.
 template <int Tokens>
-struct TokenSums {
-  float squares[Tokens][kProductWarps];  // Σx², of the warps' channels
-  float factors[Tokens];                 // what results are to be multiplied by
+struct TokenFactors {
+  float of[Tokens];
 };
+
+// Σx² of each thread's channels of a token, in shared memory that nobody else needs yet: a warp
+// adds them up while others still make digits. Sums of warps, found before that, were on
+// everybody's way.
+using ThreadSquares = float[kProductThreads];
+
+// What a norm multiplies a token by; by one warp.
+__device__ __forceinline__ float norm_factor(const InputNorm& norm, const ThreadSquares& squares) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int w = 0; w < kProductWarps; ++w) sum += squares[w * 32 + lane_index()];
+  return rsqrtf(warp_sum(sum) * norm.share + norm.eps);
+}
 
 // A run of chunks on its way to digits, which share one power of two: a lane has four slots.
 class RunDigits {
  public:
   // `run`: a DigitRun. `input`, `worth`: of unit 0.
   __device__ __forceinline__ RunDigits(std::byte* input, std::byte* worth, std::uint32_t run)
-      : first_unit_(input + (run & 0xffffu) * kInputUnitBytes),
-        first_worth_(worth + (run & 0xffffu) * ChunkWorth::kBytes),
-        chunk_units_(static_cast<int>(run >> 24)),
-        units_(static_cast<int>(run >> 16 & 0xffu)),
-        live_(lane_index() / 8 < units_) {
+      : unit_(input + (run >> 16) * kInputUnitBytes + lane_index() / 8 * kInputUnitBytes),
+        worth_at_(worth + (run >> 16) * ChunkWorth::kBytes + lane_index() / 8 * ChunkWorth::kBytes),
+        chunk_units_(static_cast<int>(run >> 8 & 0xffu)),
+        is_one_chunk_((run & 0xffu) == (run >> 8 & 0xffu)),
+        live_(lane_index() / 8 < static_cast<int>(run & 0xffu)) {
     if (!live_) return;
-    const float4 slots = reinterpret_cast<const float4*>(unit())[lane_index() % 8];
+    const float4 slots = reinterpret_cast<const float4*>(unit_)[lane_index() % 8];
     x_[0] = slots.x, x_[1] = slots.z, x_[2] = slots.y, x_[3] = slots.w;
   }
   // All lanes of the warp take part.
   __device__ __forceinline__ void find_worth() {
     std::uint32_t most = 0;  // as bits: NaN is larger than all
 #pragma unroll
-    for (int j = 0; j < 4; ++j) most = max(most, __float_as_uint(x_[j]) & 0x7fffffffu);
+    for (int j = 0; j < 4; ++j) most = max(most, __float_as_uint(fabsf(x_[j])));
     most = warp_max(most);
     const std::uint32_t exponent = max(most, 20u << 23) & 0x7f800000u;  // factor stays finite
     factor_ = __uint_as_float(((253u + kDigitBits) << 23) - exponent);
@@ -157,48 +177,50 @@ class RunDigits {
     std::uint32_t sum = 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) sum += number(j, factor_, 0.0f) - __float_as_uint(kWhole);
-    sum_ = static_cast<int>(sum);
-    sum_of_all_ = warp_sum(sum_);
+    find_sum(static_cast<int>(sum));
   }
   // Where all lanes' slots have been read.
   __device__ __forceinline__ void store() const {
-    if (live_) {
-      const bool upper = lane_index() % 2 != 0;  // the slots s = 1
-      std::byte* words = unit() + (upper ? 2 * kColumnBytes : 0) + lane_index() % 8 / 2 * 8;
-      const float lower_factor = upper ? -factor_ : factor_;
-      uint2 high = {bytes(1, factor_, 128.0f), bytes(1, lower_factor, 128.0f)};
-      uint2 low = {bytes(0, factor_, 0.0f), bytes(0, lower_factor, 0.0f)};
-      if (!upper) high.x = low.x = 0;
-      *reinterpret_cast<uint2*>(words) = high;
-      *reinterpret_cast<uint2*>(words + kColumnBytes) = low;
+    if (!live_) return;
+    const bool upper = lane_index() % 2 != 0;  // the slots s = 1
+    std::byte* words = unit_ + (upper ? 2 * kColumnBytes : 0) + lane_index() % 8 / 2 * 8;
+    const float lower_factor = upper ? -factor_ : factor_;
+    uint2 high = {bytes(1, factor_, 128.0f), bytes(1, lower_factor, 128.0f)};
+    uint2 low = {bytes(0, factor_, 0.0f), bytes(0, lower_factor, 0.0f)};
+    if (!upper) high.x = low.x = 0;
+    *reinterpret_cast<uint2*>(words) = high;
+    *reinterpret_cast<uint2*>(words + kColumnBytes) = low;
+    if (begins_) {
+      const ChunkWorth all{{worth_, worth_ * 0.0625f}, {worth_ * static_cast<float>(sum_), 0.0f}};
+      all.store(worth_at_);
     }
-    if (units_ == chunk_units_) {
-      if (lane_index() == 0) store_worth(sum_of_all_);
-      return;
-    }
-    int sum = sum_;
-#pragma unroll
-    for (int distance = 1; distance < 8; distance *= 2) {
-      sum += __shfl_xor_sync(kAllLanes, sum, distance);
-    }
-    if (chunk_units_ == 2) sum += __shfl_xor_sync(kAllLanes, sum, 8);
-    const bool begins = lane_index() % 8 == 0 && (chunk_units_ == 1 || lane_index() % 16 == 0);
-    if (begins && live_) store_worth(sum);
   }
 
  private:
-  // Of a chunk, by a lane of its first unit.
-  __device__ __forceinline__ void store_worth(int sum) const {
-    const ChunkWorth all{{worth_, worth_ * 0.0625f}, {worth_ * static_cast<float>(sum), 0.0f}};
-    all.store(first_worth_ + lane_index() / 8 * ChunkWorth::kBytes);
+  // Of the chunk that begins with this lane's slots, if one does; `sum`: of the lane's numbers.
+  __device__ __forceinline__ void find_sum(int sum) {
+    const int of_all = warp_sum(sum);
+    if (is_one_chunk_) {
+      sum_ = of_all;
+      begins_ = lane_index() == 0;
+    } else if (chunk_units_ == 2) {
+      // Of one half, and what is left.
+      const int of_first = warp_sum(lane_index() < 16 ? sum : 0);
+      sum_ = lane_index() < 16 ? of_first : of_all - of_first;
+      begins_ = lane_index() % 16 == 0;
+    } else {
+#pragma unroll
+      for (int distance = 1; distance < 8; distance *= 2) {
+        sum += __shfl_xor_sync(kAllLanes, sum, distance);
+      }
+      sum_ = sum;
+      begins_ = lane_index() % 8 == 0;
+    }
   }
   static constexpr float kWhole = 12582912.0f;  // 1.5 · 2^23: has no bits behind the point
   // x · factor to the nearest number, and `more`, as the lower bits of that float.
   __device__ __forceinline__ std::uint32_t number(int j, float factor, float more) const {
     return __float_as_uint(fmaf(x_[j], factor, kWhole + more));
-  }
-  __device__ __forceinline__ std::byte* unit() const {
-    return first_unit_ + lane_index() / 8 * kInputUnitBytes;
   }
   // Byte `which` of the four numbers.
   __device__ __forceinline__ std::uint32_t bytes(unsigned which, float factor, float more) const {
@@ -207,16 +229,16 @@ class RunDigits {
     const std::uint32_t upper = __byte_perm(number(2, factor, more), number(3, factor, more), pair);
     return __byte_perm(lower, upper, 0x5410);
   }
-  std::byte* first_unit_;
-  std::byte* first_worth_;
-  float x_[4] = {};  // in the order of bytes: slot 8r + 2t + e at 2e + r
+  std::byte* unit_;      // of this lane's slots
+  std::byte* worth_at_;  // of a chunk that begins with it
+  float x_[4] = {};      // in the order of bytes: slot 8r + 2t + e at 2e + r
   float factor_ = 0.0f;
   float worth_ = 0.0f;
-  int sum_ = 0;  // of the lane's numbers
-  int sum_of_all_ = 0;
+  int sum_ = 0;
   int chunk_units_;
-  int units_;  // of the run
+  bool is_one_chunk_;
   bool live_;
+  bool begins_ = false;
 };
 
 // A warp's runs of a strip, a lane each; loaded before they are needed.
@@ -225,18 +247,18 @@ class OwnRuns {
   static constexpr int kAtOnce = 32 * kProductWarps;  // of all warps
 
   // The runs from `base` on, which go round the warps.
-  __device__ __forceinline__ OwnRuns(const CodeMatrixView& m, int base)
-      : left_((m.run_count - base - warp_index() + kProductWarps - 1) / kProductWarps) {
+  __device__ __forceinline__ OwnRuns(const CodeMatrixView& m, int base) {
     const int mine = base + warp_index() + lane_index() * kProductWarps;
     if (mine < m.run_count) run_ = __ldg(reinterpret_cast<const std::uint32_t*>(m.runs) + mine);
   }
   // They become digits; `input`, `worth`: of the token. Code that runs a few times: the shorter,
   // the sooner it is there.
   __device__ __forceinline__ void make_digits(std::byte* input, std::byte* worth) const {
-    const int count = min(left_, 32);
 #pragma unroll 1
-    for (int i = 0; i < count; ++i) {
-      RunDigits run(input, worth, __shfl_sync(kAllLanes, run_, i));
+    for (int i = 0; i < 32; ++i) {
+      const std::uint32_t next = __shfl_sync(kAllLanes, run_, i);
+      if (next == 0) return;
+      RunDigits run(input, worth, next);
       run.find_worth();
       __syncwarp();
       run.store();
@@ -244,8 +266,7 @@ class OwnRuns {
   }
 
  private:
-  int left_;
-  std::uint32_t run_ = 0;  // a DigitRun
+  std::uint32_t run_ = 0;  // a DigitRun; 0, which none is, behind the last
 };
 
 // The matrices that a share reads its rows for, and where the digits go: those of equal gathers are
@@ -259,10 +280,12 @@ struct OwnInput {
   int worth_at = 0;      // within a gather's bytes
   int token_stride = 0;  // bytes of all gathers
 
+  // kOne: there is one gather.
+  template <bool kOne>
   __device__ __forceinline__ std::byte* of(const ProductMatrix& m) const {
-    return digits + m.gather * bytes;
+    return kOne ? digits : digits + m.gather * bytes;
   }
-  // f(matrix) for the first of each gather; kOne: there is one.
+  // f(matrix) for the first of each gather.
   template <bool kOne, class F>
   __device__ __forceinline__ void for_each(const ProductArgs& args, const F& f) const {
     if constexpr (kOne) {
@@ -287,7 +310,7 @@ __device__ __forceinline__ void clear_padding(const ProductArgs& args, const Own
     if (!m.padded) return;
 #pragma unroll
     for (int n = 0; n < Tokens; ++n) {
-      auto* words = reinterpret_cast<uint4*>(to.of(m) + n * to.token_stride);
+      auto* words = reinterpret_cast<uint4*>(to.of<false>(m) + n * to.token_stride);
       for (int i = static_cast<int>(threadIdx.x); i < m.view.units * kInputUnitBytes / 16;
            i += kProductThreads) {
         words[i] = make_uint4(0, 0, 0, 0);
@@ -317,7 +340,7 @@ __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInpu
     row.normalise(args.norm, squares);
     to.for_each<kPlain>(args, [&](const ProductMatrix& m) {
       if (!kPlain && &m != &first) row.load_places(m.place_of_channel);
-      row.store(to.of(m), to.token_stride);
+      row.store(to.of<kPlain>(m), to.token_stride);
     });
     at += Block::kChannels;
     if (kPlain || at >= args.in) break;
@@ -329,10 +352,12 @@ __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInpu
 
 // The rows of a product, as digits for the matrices of a share, complete for all multiplying
 // threads. It waits for the kernel before, and tells the ring when the rows have been read.
-// `meanwhile`: copies that it asks for and awaits. kPlain: of plain products (token_product.cu).
+// `meanwhile`: what is done while they are on their way; its copies are awaited. `room`: anything
+// afterwards. kPlain: of plain products (token_product.cu).
 template <int Tokens, bool kPlain, class Meanwhile>
 __device__ __forceinline__ void make_token_input(const ProductArgs& args, const OwnInput& to,
-                                                 TokenRing& ring, TokenSums<Tokens>& sums,
+                                                 TokenRing& ring, TokenFactors<Tokens>& factors,
+                                                 ThreadSquares (&room)[Tokens],
                                                  const Meanwhile& meanwhile) {
   if (!kPlain && to.padded) clear_padding<Tokens>(args, to);
   const ProductMatrix& first = args.matrices[to.first_matrix];
@@ -340,10 +365,7 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
   float squares[Tokens] = {};
   read_rows<Tokens, kPlain>(args, to, squares, meanwhile);
 #pragma unroll
-  for (int n = 0; n < Tokens; ++n) {
-    squares[n] = warp_sum(squares[n]);
-    if (lane_index() == 0) sums.squares[n][threadIdx.x / 32] = squares[n];
-  }
+  for (int n = 0; n < Tokens; ++n) room[n][threadIdx.x] = squares[n];
   commit_copies();
   ring.meet();
   to.for_each<kPlain>(args, [&](const ProductMatrix& m) {
@@ -352,7 +374,7 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
     for (int next = OwnRuns::kAtOnce;; next += OwnRuns::kAtOnce) {
 #pragma unroll 1
       for (int n = 0; n < Tokens; ++n) {
-        std::byte* input = to.of(m) + n * to.token_stride;
+        std::byte* input = to.of<kPlain>(m) + n * to.token_stride;
         runs.make_digits(input, input + to.worth_at);
       }
       if (kPlain || next >= m.view.run_count) break;
@@ -361,12 +383,12 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
   });
   wait_copies<0>();
   // The last warp has the fewest digits to make.
-  const int token = static_cast<int>(threadIdx.x) - (kProductThreads - 32);
-  if (token >= 0 && token < Tokens) {
-    float sum = 0.0f;
+  if (threadIdx.x >= kProductThreads - 32) {
 #pragma unroll
-    for (int w = 0; w < kProductWarps; ++w) sum += sums.squares[token][w];
-    sums.factors[token] = args.norm.present ? rsqrtf(sum * args.norm.share + args.norm.eps) : 1.0f;
+    for (int n = 0; n < Tokens; ++n) {
+      const float factor = args.norm.present ? norm_factor(args.norm, room[n]) : 1.0f;
+      if (lane_index() == 0) factors.of[n] = factor;
+    }
   }
   product_sync();
 }

@@ -75,14 +75,25 @@ bool is_plain(const ProductArgs& args) {
          std::all_of(args.matrices, args.matrices + args.count, usual);
 }
 
+// Where a thread's result of a group goes, and what it is added to. In shared memory: registers for
+// it were spilled.
+struct alignas(16) ResultTarget {
+  float* to;  // null: it has none
+  float there;
+  float rest;
+};
+
 // What lies in shared memory before all else.
 template <int Tokens>
 struct alignas(128) Shared {
   std::uint64_t barriers[kTokenBarriers];
-  TokenSums<Tokens> sums;
-  FinishedGroup finished[2][kMaxWaiting];
+  TokenFactors<Tokens> factors;
+  // Of groups that wait, each thread's own.
+  ResultTarget targets[kMaxWaiting][kPart<Tokens>];
+  int columns[kMaxWaiting][kPart<Tokens>];  // times kMaxMatrices, and the matrix
   float parts[2][kMaxWaiting][kProductWarps][kPart<Tokens>];
-  uint4 zeros[kInputZeroBytes / sizeof(uint4)];  // of pairs, in front of the input
+  // Of pairs, in front of the input.
+  alignas(128) uint4 zeros[kInputZeroBytes / sizeof(uint4)];
 };
 static_assert(sizeof(Shared<1>) == offsetof(Shared<1>, zeros) + kInputZeroBytes);
 
@@ -154,8 +165,13 @@ __device__ __forceinline__ void keep_token_sums(LaneTotals<Tokens>& totals, floa
 template <class Scales, WidthSet kWidths, int Tokens, bool kPlain, bool kPairs>
 class TokenMultiplier {
  public:
-  __device__ __forceinline__ TokenMultiplier(Shared<Tokens>& shared, TokenRing& ring)
-      : shared_(shared), ring_(ring) {}
+  // What it knows of a lane.
+  struct NoLane {};
+  using Lane = std::conditional_t<kPairs, PairLane, NoLane>;
+
+  __device__ __forceinline__ TokenMultiplier(Shared<Tokens>& shared, TokenRing& ring,
+                                             const Lane& lane)
+      : shared_(shared), ring_(ring), lane_(lane) {}
 
   // One share, whose input is ready.
   __device__ __forceinline__ void run(const ProductArgs& args, const OwnInput& input,
@@ -174,7 +190,6 @@ class TokenMultiplier {
         ring_.release();
         continue;
       }
-      if (threadIdx.x == 0) shared_.finished[half_][waiting] = {matrix_, ring_.strips()};
       ring_.release();
       float* part = shared_.parts[half_][waiting][warp_index()];
       if constexpr (kPairs) {
@@ -199,12 +214,11 @@ class TokenMultiplier {
                                            const std::byte* tables, int& next, int waiting) {
     PieceView piece;
     ring_.view(input.digits, tables, piece);
-    matrix_ = piece.matrix;
     const CodeMatrixView& m = args.matrices[piece.matrix].view;
-    if ((piece.flags & kEndsStrips) != 0) ask_for_earlier(args, piece.matrix, waiting);
+    if ((piece.flags & kEndsStrips) != 0) find_target(args, piece.matrix, waiting);
     const auto multiply_strips = [&]<int kStrips>(std::integral_constant<int, kStrips>) {
       if constexpr (kPairs) {
-        multiply_paired_piece<kWidths, kStrips>(piece, input.worth_at, next, totals_);
+        multiply_paired_piece<kWidths, kStrips>(lane_, piece, input.worth_at, next, totals_);
       } else {
         const TokenStrides strides{input.token_stride, input.worth_at};
         multiply_token_piece<Scales, kWidths, kStrips, Tokens>(m, piece, strides, next, totals_);
@@ -218,29 +232,52 @@ class TokenMultiplier {
       multiply_strips(std::integral_constant<int, kEntryStrips>{});
     }
   }
-  // What results are added to, on its way while the group's last entry is multiplied.
-  __device__ __forceinline__ void ask_for_earlier(const ProductArgs& args, int matrix,
-                                                  int waiting) {
-    if (!args.accumulate) return;
+  // As the group's last entry begins, so that nothing but sums is missing behind the last barrier.
+  // What results are added to comes by itself meanwhile.
+  __device__ __forceinline__ void find_target(const ProductArgs& args, int matrix, int waiting) {
     const PieceStrips strips = ring_.strips();
     const auto e = static_cast<int>(threadIdx.x);
-    if (e >= strips.count * kStripColumns * Tokens) return;
-    const float value = earlier_result(place_of(matrix, strips, e), args);
-    (waiting == 0 ? earlier_[0] : earlier_[1]) = value;
+    if (e >= kPart<Tokens>) return;
+    ResultTarget& target = shared_.targets[waiting][e];
+    const ResultPlace place = place_of(matrix, strips, e);
+    const bool has_one = e < strips.count * kStripColumns * Tokens;
+    float* to = has_one ? result_at<Tokens == 1>(place, args) : nullptr;
+    target.to = to;
+    shared_.columns[waiting][e] = place.column * kMaxMatrices + matrix;
+    if (!args.accumulate || to == nullptr) return;
+    const ProductMatrix& m = args.matrices[matrix];
+    fetch(target.there, to, !m.fresh);
+    fetch(target.rest, m.rest + place.column, m.rest != nullptr && !m.fresh);
+    commit_copies();
+  }
+  // *from, if there is something, else 0; by wait_copies().
+  __device__ __forceinline__ static void fetch(float& to, const float* from, bool present) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    copy_or_clear<4>(shared_address(&to), from, present);
+#else
+    to = present ? *from : 0.0f;
+#endif
   }
 
   // The sums of all warps, in their order. A thread has the same columns of both matrices of a
   // gated product.
   __device__ __forceinline__ void store(const ProductArgs& args, int waiting) {
-    const FinishedGroup& group = shared_.finished[half_][waiting];
     const auto e = static_cast<int>(threadIdx.x);
-    if (e >= group.strips.count * kStripColumns * Tokens) return;
-    const float sum = add_parts(shared_.parts[half_][waiting][0], kPart<Tokens>, e);
-    const float earlier = waiting == 0 ? earlier_[0] : earlier_[1];
-    const ResultPlace place = place_of(group.matrix, group.strips, e);
-    store_result<kPlain>(place, args, gate_,
-                         sum * shared_.sums.factors[place.token] * args.multiplier,
-                         [&](const float*) { return earlier; });
+    if (e >= kPart<Tokens>) return;
+    const ResultTarget& target = shared_.targets[waiting][e];
+    float* to = target.to;
+    if (to == nullptr) return;
+    const int token = Tokens == 1 ? 0 : e / kStripColumns % Tokens;
+    float value = add_parts(shared_.parts[half_][waiting][0], kPart<Tokens>, e) *
+                  shared_.factors.of[token] * args.multiplier;
+    const int column = shared_.columns[waiting][e];
+    const ResultPlace place{column % kMaxMatrices, token, column / kMaxMatrices};
+    if (!finish_result<kPlain>(place, args, gate_, value)) return;
+    if (args.accumulate) {
+      wait_copies<0>();
+      value += target.there + target.rest;
+    }
+    *to = value;
   }
   // Of sum e of a group.
   __device__ __forceinline__ static ResultPlace place_of(int matrix, const PieceStrips& strips,
@@ -253,11 +290,10 @@ class TokenMultiplier {
 
   Shared<Tokens>& shared_;
   TokenRing& ring_;
+  Lane lane_;
   std::conditional_t<kPairs, PairTotals, LaneTotals<Tokens>> totals_ = {};
-  float earlier_[kMaxWaiting] = {};
   float gate_ = 0.0f;
   int half_ = 0;
-  int matrix_ = 0;  // of the last entry with flags
 };
 
 // The chunks of all matrices, or pairs of them, to where entries look for them; there once copies
@@ -313,9 +349,15 @@ __global__ void __launch_bounds__(kThreads, 1)
                      : args.gated      ? 2
                                        : launch.plan.matrix_of(end - 1) + 1;
   if (kPairs && threadIdx.x < std::size(shared.zeros)) shared.zeros[threadIdx.x] = {};
-  make_token_input<Tokens, kPlain>(args, input, ring, shared.sums,
-                                   [&] { copy_tables<kPairs>(args, tables); });
-  TokenMultiplier<Scales, kWidths, Tokens, kPlain, kPairs>(shared, ring).run(args, input, tables);
+  static_assert(sizeof(ThreadSquares[Tokens]) <= sizeof(shared.parts));
+  using Multiplier = TokenMultiplier<Scales, kWidths, Tokens, kPlain, kPairs>;
+  typename Multiplier::Lane lane;
+  make_token_input<Tokens, kPlain>(args, input, ring, shared.factors,
+                                   reinterpret_cast<ThreadSquares(&)[Tokens]>(shared.parts), [&] {
+                                     copy_tables<kPairs>(args, tables);
+                                     if constexpr (kPairs) lane = PairLane::find();
+                                   });
+  Multiplier(shared, ring, lane).run(args, input, tables);
 }
 
 TokenLayout lay_out(const DeviceFacts& facts, const ProductArgs& args, const StripShares& shares) {

@@ -179,11 +179,12 @@ struct alignas(16) ChunkPair {
 static_assert(sizeof(ChunkPair) == 5 * 16);
 
 // Units whose activations one warp makes digits together (token_input.cuh): those of a chunk, or of
-// several of one length, a power of two, side by side. kMaxChunkUnits units at most.
+// several of one length, a power of two, side by side. kMaxChunkUnits units at most, and at least
+// one. Kernels take it as a word.
 struct DigitRun {
-  std::uint16_t first_unit = 0;
   std::uint8_t units = 0;
   std::uint8_t chunk_units = 0;  // of each chunk
+  std::uint16_t first_unit = 0;
 };
 static_assert(sizeof(DigitRun) == sizeof(std::uint32_t));
 

@@ -80,7 +80,7 @@ std::vector<DigitRun> runs_of(const std::vector<Chunk>& chunks, const std::vecto
           runs.back().units + chunk.units <= kMaxChunkUnits) {
         runs.back().units = static_cast<std::uint8_t>(runs.back().units + chunk.units);
       } else {
-        runs.push_back({chunk.first_unit, chunk.units, chunk.units});
+        runs.push_back({chunk.units, chunk.units, chunk.first_unit});
       }
     }
   }
