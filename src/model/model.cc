@@ -193,6 +193,8 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
     const auto layer = static_cast<std::size_t>(order[i]);
     const Block& block = parts_.blocks[layer];
     if (parts_.spec.blocks[layer].attention) step.kv = &*cache++;
+    const std::optional<AttentionArgs> next = next_attention(i, step, {cache, layers.end()});
+    step.next_attention = next ? &*next : nullptr;
     const bool last = i + 1 == order.size();
     const bool is_read = draft != nullptr && draft->reads(i + 1);
     if (last) stream.forbid_rests();
@@ -212,6 +214,14 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
     copy_states(ctx, batch, blocks, last ? kept.x : stream.x());
   }
   if (draft != nullptr) draft->write(ctx, step, batch, states, lent_to_draft(layers));
+}
+
+std::optional<AttentionArgs> Model::next_attention(std::size_t block, const StepInputs& step,
+                                                   std::span<const PagedKvView> caches) const {
+  const std::vector<std::int32_t>& order = parts_.spec.order;
+  if (block + 1 == order.size() || caches.empty()) return std::nullopt;
+  return parts_.blocks[static_cast<std::size_t>(order[block + 1])].expected_attention(
+      step, caches.front());
 }
 
 DraftHead::Lent Model::lent_to_draft(std::span<const PagedKvView> layers) const {

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -101,6 +102,10 @@ class Model {
   };
   void head_of(ExecContext& ctx, const LayerInput& h, const HeadScale& scale,
                const TensorView& logits) const;
+  // The attention of the block behind number `block` of the order, if it has one; `caches`: of the
+  // blocks behind.
+  std::optional<AttentionArgs> next_attention(std::size_t block, const StepInputs& step,
+                                              std::span<const PagedKvView> caches) const;
   // `kept.x` becomes the stream where all rows are kept.
   void run_blocks(ExecContext& ctx, const StepBatch& batch, std::span<const PagedKvView> layers,
                   const RestRoom& room, KeptRows& kept) const;

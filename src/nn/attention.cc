@@ -55,6 +55,11 @@ AttentionArgs Attention::attention_args(const StepInputs& step, const TensorView
           .alibi_slopes = weights_.alibi_slopes.view()};
 }
 
+AttentionArgs Attention::expected(const StepInputs& step) const {
+  return attention_args(
+      step, view_of(static_cast<float*>(nullptr), {step.tokens, spec_.heads, spec_.head_dim}));
+}
+
 Attention::Heads Attention::project(ExecContext& ctx, const LayerInput& x,
                                     const StepInputs* attends) const {
   const std::int64_t tokens = x.rows();

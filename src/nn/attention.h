@@ -87,6 +87,10 @@ class Attention {
     v("o_proj", weights_.o);
   }
 
+  // As it will run in a step, for who wants to know before its queries are there: they are without
+  // data.
+  AttentionArgs expected(const StepInputs& step) const;
+
  private:
   struct Heads;  // q, k and v of a step as views
   struct Result;

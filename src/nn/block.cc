@@ -70,7 +70,10 @@ const Norm& Block::parallel_norm() const {
 }
 
 // What follows attention and, in a parallel block, feed-forward.
-void Block::run_behind_attention(ExecContext& ctx, ResidualStream& x) const {
+void Block::run_behind_attention(ExecContext& outer, const StepInputs& step,
+                                 ResidualStream& x) const {
+  ExecContext ctx = outer;
+  ctx.next_attention = step.next_attention;
   if (weights_.moe.present() && weights_.feed_forward.present()) {
     run_side_by_side(ctx, x);
   } else if (!spec_.parallel) {
@@ -109,6 +112,13 @@ void Block::run_attention(ExecContext& ctx, const StepInputs& step, ResidualStre
   if (spec_.parallel) run_feed_forward(own, to, parallel_input);
 }
 
+std::optional<AttentionArgs> Block::expected_attention(StepInputs step,
+                                                       const PagedKvView& kv) const {
+  if (!weights_.attention.present()) return std::nullopt;
+  step.kv = &kv;
+  return weights_.attention.expected(step);
+}
+
 void Block::write_keys(ExecContext& ctx, const StepInputs& step, const TensorView& x,
                        KeyInput what) const {
   ArenaScope scope(*ctx.scratch);
@@ -121,7 +131,7 @@ void Block::write_keys(ExecContext& ctx, const StepInputs& step, const TensorVie
 void Block::forward(ExecContext& ctx, const StepInputs& step, ResidualStream& x) const {
   ArenaScope scope(*ctx.scratch);
   if (weights_.attention.present()) run_attention(ctx, step, x, nullptr);
-  run_behind_attention(ctx, x);
+  run_behind_attention(ctx, step, x);
 }
 
 void Block::forward_kept(ExecContext& ctx, const StepInputs& step, ResidualStream& x,
@@ -136,7 +146,7 @@ void Block::forward_kept(ExecContext& ctx, const StepInputs& step, ResidualStrea
   ExecContext own = ctx;
   own.adapters = kept.adapters;
   ResidualStream stream(kept.x);
-  run_behind_attention(own, stream);
+  run_behind_attention(own, step, stream);
 }
 
 std::size_t Block::work_bytes(const BlockSpec& spec, std::int64_t hidden, std::int64_t tokens) {

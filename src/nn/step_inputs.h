@@ -25,6 +25,7 @@ struct StepInputs {
   const PagedKvView* kv = nullptr;           // of the block that runs
   // Some span sees keys that another one of the step brings: all are written before any is read.
   bool keys_first = false;
+  const AttentionArgs* next_attention = nullptr;  // of the block behind, or null
 };
 
 struct StepAdapters;

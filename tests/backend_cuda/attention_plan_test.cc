@@ -260,25 +260,44 @@ TEST(AttentionPlan, PiecesOfFewHeadsAreClusters) {
   EXPECT_FALSE(split_of(16, 8, 1024).clusters);
 }
 
-// The product before asks for what a launch reads first: whole runs of keys, no more than a piece
+// Products before ask for what a launch reads first: whole runs of keys, no more than a piece
 // has, and no more than memory brings while nobody else asks.
 TEST(AttentionPlan, KeysAreAskedForAhead) {
   constexpr int kRow = 2 * 128 * 2;  // a key and a value of 128 halves
-  EXPECT_EQ(keys_ahead_of_piece(split_of(1, 8, 256), 8, kRow), 0);
+  constexpr KeysAsker kAskers[] = {KeysAsker::kQueries, KeysAsker::kDown, KeysAsker::kGate};
+  const auto ahead_of = [](const DecodeSplit& split, int heads, KeysAsker asker) {
+    const KeyRange keys = keys_ahead_of_piece(split, heads, kRow, asker);
+    return std::pair(keys.begin, keys.end);
+  };
+  const std::pair none(0, 0);
+  EXPECT_EQ(ahead_of(split_of(1, 8, 256), 8, KeysAsker::kQueries), none);
   for (const int heads : {2, 8, 32}) {
     for (const int keys : {512, 1024, 4096, 16384}) {
       const DecodeSplit split = split_of(1, heads, keys);
-      const int ahead = keys_ahead_of_piece(split, heads, kRow);
-      EXPECT_GT(ahead, 0);
-      EXPECT_EQ(ahead % 16, 0);
-      EXPECT_LE(ahead, split.piece_keys);
-      EXPECT_LE(std::int64_t{ahead} * split.pieces * heads * kRow, 12 << 20);
+      int asked = 0;
+      for (const KeysAsker asker : kAskers) {
+        const auto [begin, end] = ahead_of(split, heads, asker);
+        EXPECT_EQ(begin, asked);  // nothing twice, nothing left out
+        EXPECT_EQ((end - begin) % 16, 0);
+        EXPECT_LE(end, split.piece_keys);
+        EXPECT_LE(std::int64_t{end - begin} * split.pieces * heads * kRow,
+                  (12 << 20) + 16 * split.pieces * heads * kRow);
+        asked = end;
+      }
+      EXPECT_GT(asked, 0);
     }
   }
-  EXPECT_EQ(keys_ahead_of_piece(split_of(1, 2, 1024), 2, kRow), 256);  // all
-  DecodeSplit tiles = split_of(1, 32, 4096);
+  EXPECT_EQ(ahead_of(split_of(1, 2, 1024), 2, KeysAsker::kQueries), std::pair(0, 256));  // all
+  EXPECT_EQ(ahead_of(split_of(1, 2, 1024), 2, KeysAsker::kDown), std::pair(256, 256));
+  // Long contexts of many heads leave something for each.
+  const DecodeSplit wide = split_of(1, 32, 4096);
+  for (const KeysAsker asker : kAskers) {
+    const auto [begin, end] = ahead_of(wide, 32, asker);
+    EXPECT_LT(begin, end);
+  }
+  DecodeSplit tiles = wide;
   tiles.row_tiles = 2;  // CTAs that read the same keys
-  EXPECT_EQ(keys_ahead_of_piece(tiles, 32, kRow), 0);
+  EXPECT_EQ(ahead_of(tiles, 32, KeysAsker::kQueries), none);
 }
 
 // Kernels for plain attention of few pages know no others: a lane of a warp has each.

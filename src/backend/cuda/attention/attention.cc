@@ -142,7 +142,7 @@ bool prefill_rotates(ExecContext& ctx, const AttentionArgs& args, const DeviceSp
 
 }  // namespace
 
-KeysAhead keys_ahead_of(const ExecContext& ctx, const AttentionArgs& args) {
+KeysAhead keys_ahead_of(const ExecContext& ctx, const AttentionArgs& args, KeysAsker asker) {
   if (args.plan == nullptr || ctx.deterministic || args.window > 0) return {};
   const auto& plan = static_cast<const DeviceSpanPlan&>(*args.plan);
   const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
@@ -153,8 +153,9 @@ KeysAhead keys_ahead_of(const ExecContext& ctx, const AttentionArgs& args) {
   }
   const AttentionParams p = params_of(args, plan);
   const DecodeSplit split = decode_split(ctx, p, plan, args.cache.layout.type);
-  const int keys = keys_ahead_of_piece(split, p.kv_heads, p.k_row.bytes + p.v_row.bytes);
-  if (keys == 0) return {};
+  const KeyRange keys =
+      keys_ahead_of_piece(split, p.kv_heads, p.k_row.bytes + p.v_row.bytes, asker);
+  if (keys.begin == keys.end) return {};
   return {.k = p.k,
           .v = p.v,
           .k_page_bytes = p.k_page_bytes,

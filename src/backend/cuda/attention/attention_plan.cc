@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 
 #include "base/check.h"
 #include "ops/kv_layout.h"
@@ -177,12 +178,19 @@ DecodeSplit split_decode(const DecodeShape& shape) {
   return split;
 }
 
-int keys_ahead_of_piece(const DecodeSplit& split, int kv_heads, int row_bytes) {
-  if (split.pieces == 1 || split.row_tiles > 1 || split.heads_per_launch < kv_heads) return 0;
-  // What memory can bring between two launches; more of it gained nothing.
-  constexpr std::int64_t kMostBytes = 12 << 20;
-  const std::int64_t keys = kMostBytes / (std::int64_t{split.pieces} * kv_heads * row_bytes);
-  return static_cast<int>(std::min<std::int64_t>(keys, split.piece_keys)) / kWarpKeys * kWarpKeys;
+KeyRange keys_ahead_of_piece(const DecodeSplit& split, int kv_heads, int row_bytes,
+                             KeysAsker asker) {
+  if (split.pieces == 1 || split.row_tiles > 1 || split.heads_per_launch < kv_heads) return {};
+  // What memory can bring between two launches, where the one behind asks for nothing of its own at
+  // first, and where it does; more of it gained nothing (bench/ladder/decode_attention).
+  constexpr std::int64_t kMostBytes[] = {12 << 20, 6 << 20, 6 << 20};
+  const auto keys_of = [&](std::int64_t bytes) {
+    const std::int64_t keys = bytes / (std::int64_t{split.pieces} * kv_heads * row_bytes);
+    return static_cast<int>(std::min<std::int64_t>(keys, split.piece_keys)) / kWarpKeys * kWarpKeys;
+  };
+  const auto own = static_cast<std::ptrdiff_t>(asker);
+  const std::int64_t before = std::accumulate(kMostBytes, kMostBytes + own, std::int64_t{0});
+  return {keys_of(before), keys_of(before + kMostBytes[own])};
 }
 
 DecodeCase plain_case(const DecodeSplit& split, int pages) {

@@ -18,9 +18,10 @@ __device__ __forceinline__ void ask_for_keys(const KeysAhead& ahead) {
   for (auto i = static_cast<int>(blockIdx.x + gridDim.x * (threadIdx.x % 32 / 2));
        i < ahead.pieces * ahead.heads; i += static_cast<int>(gridDim.x) * kAtOnce) {
     const int head = i / ahead.pieces;
-    const int begin = (i - head * ahead.pieces) * piece_keys;
+    const int begin = (i - head * ahead.pieces) * piece_keys + ahead.keys.begin;
     const int slot = begin % kPageSlots;
-    const int keys = min(min(past - begin, kPageSlots - slot), ahead.keys) / kWarpKeys * kWarpKeys;
+    const int wanted = ahead.keys.end - ahead.keys.begin;
+    const int keys = min(min(past - begin, kPageSlots - slot), wanted) / kWarpKeys * kWarpKeys;
     if (keys <= 0) continue;
     const std::int64_t page = __ldg(ahead.pages + begin / kPageSlots);
     const std::byte* from =

@@ -1,8 +1,8 @@
 #pragma once
-// The first keys and values that each CTA of attention behind a product reads. They are of earlier
-// steps: the product has them brought into the second level of the cache when it has asked for all
-// of its own weights, and memory would have nothing to do until that launch begins
-// (bench/ladder/decode_attention).
+// The first keys and values that each CTA of attention behind a product reads, or of the next
+// block's. They are of earlier steps: the product has them brought into the second level of the
+// cache when it has asked for all of its own weights, and memory would have nothing to do until the
+// launch behind begins (bench/ladder/decode_attention).
 
 #include <cstddef>
 #include <cstdint>
@@ -25,10 +25,10 @@ struct KeysAhead {
   int heads = 0;       // of keys
   int pieces = 0;      // of a head's, a CTA each
   int piece_keys = 0;  // 0: even_piece_keys
-  int keys = 0;        // that are asked for of each piece
+  KeyRange keys;       // that are asked for of each piece
 };
 
 // None where attention takes another way, sees a window, or reads little.
-KeysAhead keys_ahead_of(const ExecContext& ctx, const AttentionArgs& args);
+KeysAhead keys_ahead_of(const ExecContext& ctx, const AttentionArgs& args, KeysAsker asker);
 
 }  // namespace bl::cuda

@@ -232,6 +232,18 @@ Way way_of_one(const ExecContext& ctx, const PackedMatrix& weight, std::int64_t 
   return way_of(ctx, packed_product(ctx, {}, outputs, tokens), tokens, false);
 }
 
+// What the launch of these products asks for of the cache.
+KeysAhead keys_ahead(const ExecContext& ctx, const MatmulArgs& args) {
+  if (args.attention_behind != nullptr) {
+    return keys_ahead_of(ctx, *args.attention_behind, KeysAsker::kQueries);
+  }
+  if (ctx.next_attention == nullptr) return {};
+  if (args.activation != nullptr) {
+    return keys_ahead_of(ctx, *ctx.next_attention, KeysAsker::kGate);
+  }
+  return args.accumulate ? keys_ahead_of(ctx, *ctx.next_attention, KeysAsker::kDown) : KeysAhead{};
+}
+
 bool makes_own(const ExecContext& ctx, std::int64_t tokens) {
   return !ctx.deterministic && tokens < cuda_ops_of(ctx).backend->launch_plan().prepared_from;
 }
@@ -296,12 +308,9 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   if (makes_own(ctx, tokens)) {
     const StripShares shares = packed.shares(backend, true);
     if (makes_own_input(backend.facts(), packed.args, shares)) {
-      const KeysAhead ahead = args.attention_behind != nullptr
-                                  ? keys_ahead_of(ctx, *args.attention_behind)
-                                  : KeysAhead{};
       return token_product(ctx, packed.args, shares,
                            {packed.pieces.data(), static_cast<std::size_t>(packed.args.count)},
-                           ahead);
+                           keys_ahead(ctx, args));
     }
   }
   Way way = way_of(ctx, packed, tokens, true);
