@@ -37,7 +37,7 @@ std::vector<std::string> golden_names(const std::string& name) {
 
 GoldenRun::GoldenRun(const std::string& backend, ModelFiles files, CacheType cache,
                      LoadOptions options)
-    : backend_(open_backend(backend, {})), cache_(cache) {
+    : backend_(open_backend(backend, {})), cache_(cache), ops_(&backend_->ops()) {
   model_ = load_model(*backend_, std::move(files), std::move(options));
 }
 
@@ -71,7 +71,7 @@ std::vector<std::vector<float>> GoldenRun::logits(
     batch.sequences.push_back(std::move(sequence));
   }
   Arena scratch(backend_->allocate(model_->work_bytes(tokens, tokens)));
-  ExecContext ctx{&backend_->ops(), &scratch, backend_->threads()};
+  ExecContext ctx{ops_, &scratch, backend_->threads()};
   const TensorView logits = model_->forward(ctx, batch, cache.layers());
   Tensor host = make_host_tensor(DType::kF32, logits.shape);
   backend_->download(host.view(), logits);
@@ -90,7 +90,7 @@ std::vector<float> GoldenRun::chunked_logits(const std::vector<std::int32_t>& id
   KvCache cache(*backend_, model_->kv_layouts(cache_), KvCache::pages_for(length));
   PageTable table(cache.pool());
   Arena scratch(backend_->allocate(model_->work_bytes(chunk, chunk)));
-  ExecContext ctx{&backend_->ops(), &scratch, backend_->threads()};
+  ExecContext ctx{ops_, &scratch, backend_->threads()};
   std::vector<float> result;
   for (std::int32_t begin = 0; begin < length; begin += chunk) {
     ArenaScope scope(scratch);

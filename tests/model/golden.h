@@ -54,6 +54,8 @@ class GoldenRun {
 
   Model& model() { return *model_; }
   Backend& backend() { return *backend_; }
+  // Steps run with these from now on, instead of the backend's.
+  void use(const OpTable& ops) { ops_ = &ops; }
   // Logits [tokens, vocab] of each prompt; all prompts in one step. `mixes`: adapters of each, or
   // none.
   std::vector<std::vector<float>> logits(const std::vector<std::vector<std::int32_t>>& prompts,
@@ -69,6 +71,7 @@ class GoldenRun {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   CacheType cache_;
+  const OpTable* ops_;
 };
 
 // `count` ids of all over a vocabulary.
