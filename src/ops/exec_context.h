@@ -17,8 +17,8 @@ struct ExecContext {
   void* stream = nullptr;         // cudaStream_t of the CUDA backend
   // For layers, not for ops: what is added to products of which rows (nn/lora.h); null: nothing.
   const StepAdapters* adapters = nullptr;
-  // While a feed-forward runs: the next block's attention, whose cache its products may bring near
-  // as MatmulArgs::attention_behind says, or null. Its queries are not there yet.
+  // While a feed-forward behind its block's attention runs: the next block's, whose cache products
+  // may bring near as MatmulArgs::attention_behind says, or null. Its queries are not there yet.
   const AttentionArgs* next_attention = nullptr;
   bool deterministic = false;  // kernels are chosen without regard to the batch
 };

@@ -381,7 +381,6 @@ struct ClusterPart {
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
 // The cluster's parts → results: groups of 32 elements go round the CTAs, then their warps. All
 // threads of the cluster call, and none leaves while another may read of it.
 template <int kDim, bool kRotated, class Params>

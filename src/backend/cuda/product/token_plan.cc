@@ -80,9 +80,7 @@ TokenLayout lay_out_token(const ProductArgs& args, const StripShares& shares,
   // be waited for.
   layout.ring = ring_of(room, kEntryStrips, space);
   const TokenRingShape twice = ring_of(room, 2 * kEntryStrips, space);
-  if (twice.slots >= kFewestSlots) {
-    layout.ring = twice;
-  }
+  if (twice.slots >= kFewestSlots) layout.ring = twice;
   // Where there is little room, no more than the share's strips take.
   if (layout.ring.slots < kFewestSlots) {
     layout.ring = ring_of(room, strips_at_once(shares), space);
