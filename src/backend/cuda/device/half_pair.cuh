@@ -24,14 +24,4 @@ __device__ __forceinline__ std::uint32_t transposed(std::uint32_t pair) {
   return pair;
 #endif
 }
-// The same of floats: a lane's two, a half at a time.
-__device__ __forceinline__ float2 transposed(float first, float second) {
-  const std::uint32_t a = __float_as_uint(first);
-  const std::uint32_t b = __float_as_uint(second);
-  const std::uint32_t low = transposed(__byte_perm(a, b, 0x5410));
-  const std::uint32_t high = transposed(__byte_perm(a, b, 0x7632));
-  return {__uint_as_float(__byte_perm(low, high, 0x5410)),
-          __uint_as_float(__byte_perm(low, high, 0x7632))};
-}
-
 }  // namespace bl::cuda

@@ -54,7 +54,8 @@ struct TileLaunch {
   int stage_bytes = 0;                // of all that
   std::uint32_t low_bits = kLowBits;  // see StepDecoder
   std::uint32_t high_bits = kHighBits;
-  int tables_at = 0;  // in shared memory, UnitTables of the matrices
+  int stores_at = 0;  // in shared memory, kStoreBytes of each warp that multiplies
+  int tables_at = 0;  // UnitTables of the matrices
 };
 
 struct TileBarriers {

@@ -12,6 +12,7 @@
 #include "backend/cuda/device/wgmma.cuh"
 #include "backend/cuda/product/part_sums.h"
 #include "backend/cuda/product/tile_place.cuh"
+#include "backend/cuda/product/tile_store.cuh"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -120,13 +121,6 @@ __device__ __forceinline__ void make_scales(const TileLaunch& launch, std::byte*
   });
 }
 
-// *to += values, by the second level of the cache: nobody waits for what is there.
-__device__ __forceinline__ void add_at(float4* to, const float4& values) {
-  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(values.x),
-               "f"(values.y), "f"(values.z), "f"(values.w)
-               : "memory");
-}
-
 template <class Shape, bool kGptq, bool kHalves>
 class TileMultiplier {
  public:
@@ -226,69 +220,17 @@ class TileMultiplier {
     const int strip = tile.first_strip + warp_index() - 4;
     const TileMatrix& m = launch_.args.matrices[tile.matrix];
     if (strip >= m.view.strips) return;
-    const int column = strip * kStripColumns;
+    const std::int64_t at = tile.first_row * m.out_stride + strip * kStripColumns;
+    std::byte* room = memory_ + launch_.stores_at + (warp_index() - 4) * kStoreBytes;
+    const int rows = static_cast<int>(launch_.args.tokens) - tile.first_row;
+    const int columns = m.view.out - strip * kStripColumns;
     if constexpr (kHalves) {
-      store_halves(m, tile.first_row, column, alpha);
+      store_tile<Shape::kRows>(sums_, alpha, room,
+                               {static_cast<__half*>(m.out) + at, m.out_stride, rows, columns});
     } else {
       float* to = static_cast<float*>(m.out) + tile.part * launch_.args.tokens * m.out_stride;
-      store_floats(m, to, {tile.first_row, column}, alpha);
-    }
-  }
-
-  // As store_halves(). What is added to is not loaded: every element is added to once, so that
-  // sums are the same in any order.
-  __device__ __forceinline__ void store_floats(const TileMatrix& m, float* to, int2 first,
-                                               float alpha) {
-    const int lane = lane_index();
-    const bool odd = lane % 2 != 0;
-    const int row = first.x + lane / 4;
-    const int column = first.y + lane % 4 / 2 * 4 + (odd ? 8 : 0);
-    to += row * m.out_stride + column;
-    const int rows = column < m.view.out ? static_cast<int>(launch_.args.tokens) - row : 0;
-#pragma unroll
-    for (int n = 0; n < Shape::kRows / 8; ++n) {
-      float2 pairs[2];
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const float* sums = sums_ + 4 * n + 2 * h;
-        pairs[h] = transposed(alpha * sums[0], alpha * sums[1]);
-      }
-      const float2 given = odd ? float2{pairs[0]} : float2{pairs[1]};
-      const float2 other = {__shfl_xor_sync(kAllLanes, given.x, 1),
-                            __shfl_xor_sync(kAllLanes, given.y, 1)};
-      const float4 four = odd ? float4{other.x, other.y, pairs[1].x, pairs[1].y}
-                              : float4{pairs[0].x, pairs[0].y, other.x, other.y};
-      if (8 * n >= rows) continue;
-      auto* place = reinterpret_cast<float4*>(to + 8 * n * m.out_stride);
-      if (launch_.args.accumulate) {
-        add_at(place, four);
-      } else {
-        *place = four;
-      }
-    }
-  }
-
-  // Eight rows at a time change places with columns, so that a lane has four columns of row
-  // 8n + lane / 4 side by side.
-  __device__ __forceinline__ void store_halves(const TileMatrix& m, int first_row, int first_column,
-                                               float alpha) {
-    const int lane = lane_index();
-    const bool odd = lane % 2 != 0;
-    const int row = first_row + lane / 4;
-    const int column = first_column + lane % 4 / 2 * 4 + (odd ? 8 : 0);
-    __half* to = static_cast<__half*>(m.out) + row * m.out_stride + column;
-    const int rows = static_cast<int>(launch_.args.tokens) - row;
-#pragma unroll
-    for (int n = 0; n < Shape::kRows / 8; ++n) {
-      std::uint32_t pairs[2];
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const float* sums = sums_ + 4 * n + 2 * h;
-        pairs[h] = transposed(pack_halves(alpha * sums[0], alpha * sums[1]));
-      }
-      const std::uint32_t other = __shfl_xor_sync(kAllLanes, odd ? pairs[0] : pairs[1], 1);
-      const uint2 four = odd ? uint2{other, pairs[1]} : uint2{pairs[0], other};
-      if (8 * n < rows) *reinterpret_cast<uint2*>(to + 8 * n * m.out_stride) = four;
+      store_tile<Shape::kRows>(sums_, alpha, room, {to + at, m.out_stride, rows, columns},
+                               launch_.args.accumulate);
     }
   }
 
@@ -401,9 +343,11 @@ int lay_out(const TileProductArgs& args, int room, TileLaunch& launch) {
   const int stage = launch.scales_at + Shape::kFillUnits * static_cast<int>(scales);
   launch.stage_bytes = (stage + kTileAlignment - 1) / kTileAlignment * kTileAlignment;
   const int tables = args.count * UnitTable::bytes(units);
-  launch.stages = std::min(kMostTileStages, (room - kTileAlignment - tables) / launch.stage_bytes);
-  launch.tables_at = launch.stages * launch.stage_bytes;
-  return launch.stages < 2 ? 0 : launch.tables_at + tables + kTileAlignment;
+  const int rest = kTileAlignment + Shape::kStrips * kStoreBytes + tables;
+  launch.stages = std::min(kMostTileStages, (room - rest) / launch.stage_bytes);
+  launch.stores_at = launch.stages * launch.stage_bytes;
+  launch.tables_at = launch.stores_at + Shape::kStrips * kStoreBytes;
+  return launch.stages < 2 ? 0 : launch.stores_at + rest;
 }
 
 int dynamic_room(const DeviceFacts& facts) {
@@ -509,8 +453,8 @@ bool takes_tile_product(const DeviceFacts& facts, const TileProductArgs& args) {
   const auto is_usual = [&](const TileMatrix& m) {
     return m.view.units == args.matrices[0].view.units &&
            (m.view.kind == ScaleKind::kExl2) == (args.matrices[0].view.kind == ScaleKind::kExl2) &&
-           m.view.out % (args.halves ? kStripColumns : 4) == 0 && m.out_stride % 4 == 0 &&
-           is_aligned(m.out, args.halves ? 8 : 16);
+           m.view.out % (args.halves ? kStripColumns : 4) == 0 &&
+           m.out_stride % (args.halves ? 8 : 4) == 0 && is_aligned(m.out, 16);
   };
   return is_aligned(args.rows, 16) &&
          std::all_of(args.matrices, args.matrices + args.count, is_usual);

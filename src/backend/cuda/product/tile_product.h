@@ -27,7 +27,7 @@ struct TileProductArgs {
   std::int64_t tokens = 0;
   const float* alpha = nullptr;  // device
   bool accumulate = false;       // F32 results are added to what is there
-  // Results are binary16: widths are multiples of 16, strides and addresses of 8 bytes.
+  // Results are binary16: widths are multiples of 16, strides and addresses of 16 bytes.
   bool halves = false;
 };
 

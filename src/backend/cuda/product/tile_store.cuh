@@ -1,0 +1,125 @@
+#pragma once
+// From a warp's sums to rows in memory, when a tile of a product of many rows (tile_product.cu) is
+// done. Sums lie as wgmma leaves them, a column of the product a lane: they change places through a
+// piece of shared memory that each warp has for itself, since the tensor cores do nothing meanwhile
+// and exchanges between lanes were a fifteenth of all time (bench/ladder/prefill).
+
+#include "backend/cuda/device/half_pair.cuh"
+#include "backend/cuda/device/shared_address.cuh"
+#include "backend/cuda/weights/code_matrix.h"
+
+namespace bl::cuda {
+
+// Of a warp, in shared memory: 16 rows of F32, whose strides spread over the banks.
+inline constexpr int kStoreRows = 16;
+inline constexpr int kStoreRowBytes = (kStripColumns + 4) * 4;
+inline constexpr int kStoreBytes = kStoreRows * kStoreRowBytes;
+
+// Where a warp's sums go: rows [0, rows) and columns [0, columns) of its strip in a tile.
+template <class T>
+struct TileRows {
+  T* to = nullptr;
+  std::int64_t stride = 0;  // elements
+  int rows = 0;
+  int columns = 0;
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// *to += values, by the second level of the cache: nobody waits for what is there.
+__device__ __forceinline__ void add_at(float4* to, const float4& values) {
+  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(values.x),
+               "f"(values.y), "f"(values.z), "f"(values.w)
+               : "memory");
+}
+
+// Four 8×8 matrices of halves (a fragment each) become rows of 16 bytes, transposed: lane l says
+// where row l % 8 of matrix l / 8 goes.
+__device__ __forceinline__ void store_transposed(std::uint32_t to, const std::uint32_t (&m)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+               "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
+               : "memory");
+}
+
+// alpha · sums of kRows rows as halves, 16 bytes of a row a lane. `room`: the warp's kStoreBytes.
+template <int kRows>
+__device__ __forceinline__ void store_tile(const float (&sums)[kRows / 2], float alpha,
+                                           std::byte* room, const TileRows<__half>& to) {
+  constexpr int kAtOnce = 32;  // rows
+  constexpr int kRowBytes = kStripColumns * 2;
+  static_assert(kAtOnce * kRowBytes <= kStoreBytes);
+  const auto lane = static_cast<int>(threadIdx.x) % 32;
+  // A row's halves change places every four rows, so that eight rows are in all the banks.
+  const auto place = [room](int row, int half) {
+    return room + row * kRowBytes + (half ^ (row / 4 & 1)) * 16;
+  };
+  const std::uint32_t write = shared_address(place(lane / 16 * 8 + lane % 8, lane / 8 % 2));
+  const std::byte* read = place(lane / 2, lane % 2);
+  int left = to.rows - lane / 2;
+  __half* at = to.to + lane / 2 * to.stride + lane % 2 * 8;
+#pragma unroll
+  for (int first = 0; first < kRows; first += kAtOnce) {
+#pragma unroll
+    for (int p = 0; p < kAtOnce; p += 16) {
+      std::uint32_t m[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* of = sums + (first + p) / 2 + 2 * i;
+        m[i] = pack_halves(alpha * of[0], alpha * of[1]);
+      }
+      store_transposed(write + p * kRowBytes, m);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int p = 0; p < kAtOnce; p += 16) {
+      const uint4 eight = *reinterpret_cast<const uint4*>(read + p * kRowBytes);
+      if (first + p < left) *reinterpret_cast<uint4*>(at) = eight;
+      at += 16 * to.stride;
+    }
+    __syncwarp();
+  }
+}
+
+// The same as F32, which are added to what is there if `accumulate`: every element is added to
+// once, so that sums are the same in any order.
+template <int kRows>
+__device__ __forceinline__ void store_tile(const float (&sums)[kRows / 2], float alpha,
+                                           std::byte* room, const TileRows<float>& to,
+                                           bool accumulate) {
+  const auto lane = static_cast<int>(threadIdx.x) % 32;
+  std::byte* write = room + lane % 4 * 2 * kStoreRowBytes + lane / 4 * 4;
+  // Rows r and r + 4 are in different banks, neighbours are not.
+  const int row = lane / 8 + lane / 4 % 2 * 4;
+  const int column = lane % 4 * 4;
+  const std::byte* read = room + row * kStoreRowBytes + column * 4;
+  const int left = column < to.columns ? to.rows - row : 0;
+  float* at = to.to + row * to.stride + column;
+#pragma unroll
+  for (int first = 0; first < kRows; first += kStoreRows) {
+#pragma unroll
+    for (int i = 0; i < kStoreRows * 2 / 4; ++i) {
+      // Element i % 4 of the fragment of rows 8 (i / 4).
+      const int of_row = i / 4 * 8 + i % 2;
+      *reinterpret_cast<float*>(write + of_row * kStoreRowBytes + i / 2 % 2 * 8 * 4) =
+          alpha * sums[first / 2 + i];
+    }
+    __syncwarp();
+#pragma unroll
+    for (int p = 0; p < kStoreRows; p += 8) {
+      const float4 four = *reinterpret_cast<const float4*>(read + p * kStoreRowBytes);
+      if (first + p < left) {
+        if (accumulate) {
+          add_at(reinterpret_cast<float4*>(at), four);
+        } else {
+          *reinterpret_cast<float4*>(at) = four;
+        }
+      }
+      at += 8 * to.stride;
+    }
+    __syncwarp();
+  }
+}
+
+#endif
+
+}  // namespace bl::cuda
