@@ -161,6 +161,15 @@ TEST_F(CudaHalfInput, FeedForwardOfCodesDecodedInRegisters) {
   }
 }
 
+// More tiles than multiprocessors.
+TEST_F(CudaHalfInput, FeedForwardOfManyTiles) {
+  if (!decodes()) GTEST_SKIP() << "this card decodes none in registers";
+  const std::vector<GroupShape> in{{5, 96}, {4, 128}, {8, 32}};
+  const auto gate = pack(random_exl2(in, 2320, engine_));
+  const auto up = pack(random_exl2(in, 2320, engine_));
+  expect_equal(*gate, *up, *pack(random_exl2({{4, 1296}, {3, 1024}}, 96, engine_)), 1301);
+}
+
 TEST_F(CudaHalfInput, FewTokensOfPermutedCodes) {
   const std::vector<GroupShape> in{{5, 128}, {4, 128}};
   const auto gate = pack(random_exl2(in, 512, engine_));

@@ -58,13 +58,18 @@ void launch_pieces(ExecContext& ctx, const AttentionParams& p, const HopperSplit
 bool takes_hopper(const ExecContext& ctx, const AttentionParams& p, CacheTypes types) {
   constexpr int kHopper = 90;
   const int dim = p.k_row.dim;
+  const auto is_aligned = [](const void* at, std::uintptr_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(at) % bytes == 0;
+  };
   return cuda_ops_of(ctx).backend->facts().compute_capability == kHopper &&
          types == CacheType::kF16 && (dim == 64 || dim == 128) && p.v_row.dim == dim &&
-         rows_of_cache(p) > 0 && rows_of_cache(p) < INT32_MAX;
+         rows_of_cache(p) > 0 && rows_of_cache(p) < INT32_MAX && is_aligned(p.q, 8) &&
+         p.q_stride % 2 == 0;
 }
 
 void attention_hopper(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
                       const float2* turns) {
+  BL_CHECK(params.half_out == nullptr || params.out_stride % 8 == 0);
   if (params.k_row.dim == 64) {
     launch_prefill<64>(ctx, params, plan, turns);
   } else {

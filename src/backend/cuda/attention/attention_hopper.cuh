@@ -26,12 +26,38 @@ struct HopperRoom {
   static constexpr int kBoxBytes = kHopperKeys * 128;  // 64 elements of each row
   static constexpr int kBoxes = kDim / 64;
   static constexpr int kTileBytes = kBoxes * kBoxBytes;
-  // Keys, then values; tiles are aligned to 1024 bytes.
-  static constexpr int kBytes = 2 * kStages * kTileBytes + 1024;
+  // Keys, then values; tiles are aligned to 1024 bytes. Behind them each warp's 16 rows of queries,
+  // then of results: a row's rest spreads rows over the banks.
+  static constexpr int kRowBytes = kDim * 2 + 16;
+  static constexpr int kWarpRowsBytes = 16 * kRowBytes;
+  static constexpr int kRowsAt = 2 * kStages * kTileBytes;
+  static constexpr int kBytes = kRowsAt + kReaders / 32 * kWarpRowsBytes + 1024;
 };
 
 template <int kDim>
 using HopperPrefillRoom = HopperRoom<kDim, 2, 2>;
+
+// A row of a span: a token and a head of its kv head's.
+struct QueryRow {
+  int row;
+  int group;
+  int token;
+  int head;
+  __device__ __forceinline__ QueryRow(int of_span, int heads)
+      : row(of_span), group(heads), token(of_span / heads), head(of_span % heads) {}
+  // `rows` further, unless that were behind the last. Without branches, which loads could not be
+  // moved across.
+  __device__ __forceinline__ void advance(int rows, int last) {
+    const bool moves = row + rows <= last;
+    row += moves ? rows : 0;
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+      const bool wraps = head + 1 == group;
+      token += moves && wraps ? 1 : 0;
+      head = !moves ? head : wraps ? 0 : head + 1;
+    }
+  }
+};
 
 template <int kStages>
 struct HopperBarriers {
@@ -99,6 +125,10 @@ struct HopperTiles {
   }
   __device__ __forceinline__ std::byte* values(int stage) const {
     return keys(Room::kStages + stage);
+  }
+  // Of a warp that multiplies.
+  __device__ __forceinline__ std::byte* rows() const {
+    return shared + Room::kRowsAt + (warp_index() - 4) * Room::kWarpRowsBytes;
   }
 };
 
@@ -198,26 +228,33 @@ class HopperRows {
 
   __device__ __forceinline__ void write_results() {
     const int rows = task_.span.tokens * p_.group;
+    std::byte* own = tiles_.rows() + lane_ / 4 * Room::kRowBytes + (lane_ & 3) * 4;
     each_sum([&](int row_of_cta, float top, float weight, const auto& values) {
       const int row = task_.first_row + row_of_cta;
-      if (row >= rows) return;
       const int head = task_.kv_head * p_.group + row % p_.group;
       // Infinite where the sink outweighs all: the result is zero then, as it should be.
       if (p_.sinks != nullptr) weight += power_of_two(p_.sinks[head] * kLog2E - top);
       const float inverse = 1.0f / weight;
-      const std::int64_t at = (task_.span.first_token + row / p_.group) * p_.out_stride +
-                              static_cast<std::int64_t>(head) * kDim + 2 * (lane_ & 3);
+      if (p_.half_out != nullptr) {
+#pragma unroll
+        for (int n = 0; n < kDim / 8; ++n) {
+          const float2 sum = values(n);
+          *reinterpret_cast<std::uint32_t*>(own + 16 * n) =
+              pack_halves(sum.x * inverse, sum.y * inverse);
+        }
+        own += 8 * Room::kRowBytes;
+        return;
+      }
+      if (row >= rows) return;
+      float* to = p_.out + (task_.span.first_token + row / p_.group) * p_.out_stride +
+                  static_cast<std::int64_t>(head) * kDim + 2 * (lane_ & 3);
 #pragma unroll
       for (int n = 0; n < kDim / 8; ++n) {
         const float2 sum = values(n);
-        const float2 pair{sum.x * inverse, sum.y * inverse};
-        if (p_.half_out != nullptr) {
-          *reinterpret_cast<__half2*>(p_.half_out + at + 8 * n) = __float22half2_rn(pair);
-        } else {
-          *reinterpret_cast<float2*>(p_.out + at + 8 * n) = pair;
-        }
+        *reinterpret_cast<float2*>(to + 8 * n) = {sum.x * inverse, sum.y * inverse};
       }
     });
+    if (p_.half_out != nullptr) store_halves();
   }
 
  private:
@@ -225,47 +262,78 @@ class HopperRows {
     return static_cast<std::uint32_t>(i / Room::kStages & 1);
   }
 
+  // The warp's first row, of the span.
+  __device__ __forceinline__ int warp_row() const { return first_row_ - lane_ / 4; }
+
+  // The warp's rows of shared memory, 16 bytes a lane.
+  __device__ __forceinline__ void store_halves() const {
+    constexpr int kLanes = kDim / 8;  // of a row
+    constexpr int kAtOnce = 32 / kLanes;
+    const int last = task_.span.tokens * p_.group - 1;
+    const int first = warp_row() + lane_ / kLanes;
+    const int e = lane_ % kLanes * 8;
+    const std::byte* from = tiles_.rows() + lane_ / kLanes * Room::kRowBytes + e * 2;
+    QueryRow at(min(first, last), p_.group);
+    __syncwarp();
+#pragma unroll
+    for (int row = 0; row < 16; row += kAtOnce, at.advance(kAtOnce, last)) {
+      if (first + row > last) break;
+      __half* to = p_.half_out + (task_.span.first_token + at.token) * p_.out_stride +
+                   static_cast<std::int64_t>(task_.kv_head * p_.group + at.head) * kDim + e;
+      *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from + row * Room::kRowBytes);
+    }
+  }
+
   // This lane's row (h: the lower or the upper eight of its warp's).
   __device__ __forceinline__ int row_of(int h) const { return first_row_ + 8 * h; }
 
+  // A row's elements side by side, two of each half of a head a lane, so that what turns them is at
+  // hand: as fragments lie, a warp would touch eight rows an instruction.
   __device__ __forceinline__ void load_queries() {
-    const int rows = task_.span.tokens * p_.group;
+    constexpr int kLanes = kDim / 4;  // of a row, two elements of each half a lane
+    constexpr int kAtOnce = 32 / kLanes;
+    const int last = task_.span.tokens * p_.group - 1;
+    const int e = lane_ % kLanes * 2;
+    std::byte* to = tiles_.rows() + lane_ / kLanes * Room::kRowBytes + e * 2;
     const float factor = p_.softcap > 0.0f ? p_.scale / p_.softcap : p_.scale * kLog2E;
+    const auto packed = [factor](float a, float b) {
+      return pack_halves(bounded_half(a * factor), bounded_half(b * factor));
+    };
+    QueryRow at(min(warp_row() + lane_ / kLanes, last), p_.group);
+    constexpr int kLoads = 16 / kAtOnce;  // all under way at a time
+    float2 first[kLoads];
+    float2 second[kLoads];
+    float4 turn[kLoads];
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = row_of(h);
-      const int bounded = min(row, rows - 1);
-      const int head = task_.kv_head * p_.group + bounded % p_.group;
-      const float* from = p_.q + (task_.span.first_token + bounded / p_.group) * p_.q_stride +
-                          static_cast<std::int64_t>(head) * kDim + 2 * (lane_ & 3);
-      const float2* turn =
-          turns_ == nullptr ? nullptr
-                            : turns_ + (task_.span.first_token + bounded / p_.group) * (kDim / 2) +
-                                  2 * (lane_ & 3);
+    for (int i = 0; i < kLoads; ++i, at.advance(kAtOnce, last)) {
+      const std::int64_t token = task_.span.first_token + at.token;
+      const float* from = p_.q + token * p_.q_stride +
+                          static_cast<std::int64_t>(task_.kv_head * p_.group + at.head) * kDim + e;
+      first[i] = *reinterpret_cast<const float2*>(from);
+      second[i] = *reinterpret_cast<const float2*>(from + kDim / 2);
+      if (turns_ == nullptr) continue;
+      turn[i] = *reinterpret_cast<const float4*>(turns_ + token * (kDim / 2) + e);
+    }
 #pragma unroll
-      for (int k = 0; k < kDim / 32; ++k) {
-#pragma unroll
-        for (int upper = 0; upper < 2; ++upper) {
-          const int e = 16 * k + 8 * upper;
-          float first[2];
-          float second[2];  // half a head further
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            first[i] = from[e + i];
-            second[i] = from[e + i + kDim / 2];
-            if (turn != nullptr) {
-              const float a = first[i];
-              first[i] = turned_first(turn[e + i], a, second[i]);
-              second[i] = turned_second(turn[e + i], a, second[i]);
-            }
-          }
-          const auto packed = [factor](const float(&x)[2]) {
-            return pack_halves(bounded_half(x[0] * factor), bounded_half(x[1] * factor));
-          };
-          queries_[k][2 * upper + h] = packed(first);
-          queries_[k + kDim / 32][2 * upper + h] = packed(second);
-        }
+    for (int i = 0; i < kLoads; ++i) {
+      float2 x = first[i];
+      float2 y = second[i];
+      if (turns_ != nullptr) {
+        const float2 by[] = {{turn[i].x, turn[i].y}, {turn[i].z, turn[i].w}};
+        x = {turned_first(by[0], first[i].x, second[i].x),
+             turned_first(by[1], first[i].y, second[i].y)};
+        y = {turned_second(by[0], first[i].x, second[i].x),
+             turned_second(by[1], first[i].y, second[i].y)};
       }
+      std::byte* place = to + i * kAtOnce * Room::kRowBytes;
+      *reinterpret_cast<std::uint32_t*>(place) = packed(x.x, x.y);
+      *reinterpret_cast<std::uint32_t*>(place + kDim) = packed(y.x, y.y);
+    }
+    __syncwarp();
+    const std::byte* own = tiles_.rows() + lane_ % 16 * Room::kRowBytes + lane_ / 16 * 16;
+#pragma unroll
+    for (int k = 0; k < kDim / 16; ++k) {
+      load_matrices(queries_[k], reinterpret_cast<const __half*>(own + 32 * k));
     }
   }
   static __device__ __forceinline__ float bounded_half(float x) {

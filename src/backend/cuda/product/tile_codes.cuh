@@ -35,12 +35,12 @@ struct UnitTable {
         widths(reinterpret_cast<const std::uint16_t*>(entries + entry_count(units))) {}
 };
 
-// By all `threads` of a CTA.
-__device__ __forceinline__ void make_unit_table(const CodeMatrixView& m, int threads,
+// By `threads` threads, of which this is number `thread`.
+__device__ __forceinline__ void make_unit_table(const CodeMatrixView& m, int thread, int threads,
                                                 std::byte* at) {
   auto* entries = reinterpret_cast<UnitEntry*>(at);
   auto* bits = reinterpret_cast<std::uint8_t*>(entries + UnitTable::entry_count(m.units));
-  for (auto c = static_cast<int>(threadIdx.x); c < m.chunk_count; c += threads) {
+  for (int c = thread; c < m.chunk_count; c += threads) {
     const Chunk chunk = m.chunks[c];
     for (int u = 0; u < chunk.units; ++u) {
       const int unit = chunk.first_unit + u;
@@ -50,7 +50,7 @@ __device__ __forceinline__ void make_unit_table(const CodeMatrixView& m, int thr
     }
   }
   const int end = UnitTable::entry_count(m.units);
-  for (int i = m.units + static_cast<int>(threadIdx.x); i < end; i += threads) {
+  for (int i = m.units + thread; i < end; i += threads) {
     entries[i] = {static_cast<std::uint32_t>(m.strip_bytes / 64), 0.0f, 0, 0};
     bits[i] = 0;
   }

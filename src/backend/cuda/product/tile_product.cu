@@ -273,9 +273,12 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     }
     barrier_init_fence();
   }
-  for (int i = 0; i < launch.args.count; ++i) {
+  // All matrices at a time, some of the threads each: what they load comes from far.
+  const int makers = Shape::kThreads / launch.args.count;
+  if (const int i = static_cast<int>(threadIdx.x) / makers; i < launch.args.count) {
     const CodeMatrixView& m = launch.args.matrices[i].view;
-    make_unit_table(m, Shape::kThreads, memory + launch.tables_at + i * UnitTable::bytes(m.units));
+    make_unit_table(m, static_cast<int>(threadIdx.x) % makers, makers,
+                    memory + launch.tables_at + i * UnitTable::bytes(m.units));
   }
   __syncthreads();
   if constexpr (Shape::kCluster > 1) {

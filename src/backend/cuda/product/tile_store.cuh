@@ -10,10 +10,12 @@
 
 namespace bl::cuda {
 
-// Of a warp, in shared memory: 16 rows of F32, whose strides spread over the banks.
-inline constexpr int kStoreRows = 16;
+// Of a warp, in shared memory: twice 8 rows of F32, whose strides spread over the banks, or twice
+// 16 of halves. What is written next waits for nobody: the piece before is read meanwhile, and that
+// before it stored.
+inline constexpr int kStoreRows = 8;
 inline constexpr int kStoreRowBytes = (kStripColumns + 4) * 4;
-inline constexpr int kStoreBytes = kStoreRows * kStoreRowBytes;
+inline constexpr int kStoreBytes = 2 * kStoreRows * kStoreRowBytes;
 
 // Where a warp's sums go: rows [0, rows) and columns [0, columns) of its strip in a tile.
 template <class T>
@@ -26,11 +28,17 @@ struct TileRows {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// *to += values, by the second level of the cache: nobody waits for what is there.
-__device__ __forceinline__ void add_at(float4* to, const float4& values) {
-  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(values.x),
-               "f"(values.y), "f"(values.z), "f"(values.w)
-               : "memory");
+// *to = values, or += by the second level of the cache: nobody waits for what is there. Predicates:
+// branches are what a warp would wait for.
+__device__ __forceinline__ void store_or_add(float* to, const float4& values, bool stores,
+                                             bool adds) {
+  asm volatile(
+      "{\n.reg .pred stores, adds;\nsetp.ne.b32 stores, %5, 0;\nsetp.ne.b32 adds, %6, 0;\n"
+      "@stores st.global.v4.f32 [%0], {%1, %2, %3, %4};\n"
+      "@adds red.global.add.v4.f32 [%0], {%1, %2, %3, %4};\n}" ::"l"(to),
+      "f"(values.x), "f"(values.y), "f"(values.z), "f"(values.w), "r"(static_cast<int>(stores)),
+      "r"(static_cast<int>(adds))
+      : "memory");
 }
 
 // Four 8×8 matrices of halves (a fragment each) become rows of 16 bytes, transposed: lane l says
@@ -45,9 +53,9 @@ __device__ __forceinline__ void store_transposed(std::uint32_t to, const std::ui
 template <int kRows>
 __device__ __forceinline__ void store_tile(const float (&sums)[kRows / 2], float alpha,
                                            std::byte* room, const TileRows<__half>& to) {
-  constexpr int kAtOnce = 32;  // rows
+  constexpr int kAtOnce = 2 * kStoreRows;
   constexpr int kRowBytes = kStripColumns * 2;
-  static_assert(kAtOnce * kRowBytes <= kStoreBytes);
+  static_assert(2 * kAtOnce * kRowBytes <= kStoreBytes);
   const auto lane = static_cast<int>(threadIdx.x) % 32;
   // A row's halves change places every four rows, so that eight rows are in all the banks.
   const auto place = [room](int row, int half) {
@@ -55,28 +63,29 @@ __device__ __forceinline__ void store_tile(const float (&sums)[kRows / 2], float
   };
   const std::uint32_t write = shared_address(place(lane / 16 * 8 + lane % 8, lane / 8 % 2));
   const std::byte* read = place(lane / 2, lane % 2);
-  int left = to.rows - lane / 2;
+  const int left = to.rows - lane / 2;
   __half* at = to.to + lane / 2 * to.stride + lane % 2 * 8;
+  uint4 before{};
 #pragma unroll
-  for (int first = 0; first < kRows; first += kAtOnce) {
-#pragma unroll
-    for (int p = 0; p < kAtOnce; p += 16) {
+  for (int first = 0; first <= kRows; first += kAtOnce) {
+    uint4 eight{};
+    if (first < kRows) {
+      const int half = first / kAtOnce % 2 * kAtOnce * kRowBytes;
       std::uint32_t m[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float* of = sums + (first + p) / 2 + 2 * i;
+        const float* of = sums + first / 2 + 2 * i;
         m[i] = pack_halves(alpha * of[0], alpha * of[1]);
       }
-      store_transposed(write + p * kRowBytes, m);
+      store_transposed(write + half, m);
+      __syncwarp();
+      eight = *reinterpret_cast<const uint4*>(read + half);
     }
-    __syncwarp();
-#pragma unroll
-    for (int p = 0; p < kAtOnce; p += 16) {
-      const uint4 eight = *reinterpret_cast<const uint4*>(read + p * kRowBytes);
-      if (first + p < left) *reinterpret_cast<uint4*>(at) = eight;
-      at += 16 * to.stride;
+    if (first > 0) {
+      if (first - kAtOnce < left) *reinterpret_cast<uint4*>(at) = before;
+      at += kAtOnce * to.stride;
     }
-    __syncwarp();
+    before = eight;
   }
 }
 
@@ -93,30 +102,29 @@ __device__ __forceinline__ void store_tile(const float (&sums)[kRows / 2], float
   const int column = lane % 4 * 4;
   const std::byte* read = room + row * kStoreRowBytes + column * 4;
   const int left = column < to.columns ? to.rows - row : 0;
+  const int stored = accumulate ? 0 : left;
+  const int added = accumulate ? left : 0;
   float* at = to.to + row * to.stride + column;
+  float4 before{};
 #pragma unroll
-  for (int first = 0; first < kRows; first += kStoreRows) {
+  for (int first = 0; first <= kRows; first += kStoreRows) {
+    float4 four{};
+    if (first < kRows) {
+      const int half = first / kStoreRows % 2 * kStoreRows * kStoreRowBytes;
 #pragma unroll
-    for (int i = 0; i < kStoreRows * 2 / 4; ++i) {
-      // Element i % 4 of the fragment of rows 8 (i / 4).
-      const int of_row = i / 4 * 8 + i % 2;
-      *reinterpret_cast<float*>(write + of_row * kStoreRowBytes + i / 2 % 2 * 8 * 4) =
-          alpha * sums[first / 2 + i];
-    }
-    __syncwarp();
-#pragma unroll
-    for (int p = 0; p < kStoreRows; p += 8) {
-      const float4 four = *reinterpret_cast<const float4*>(read + p * kStoreRowBytes);
-      if (first + p < left) {
-        if (accumulate) {
-          add_at(reinterpret_cast<float4*>(at), four);
-        } else {
-          *reinterpret_cast<float4*>(at) = four;
-        }
+      for (int i = 0; i < 4; ++i) {  // as wgmma has them: two rows, then of the columns behind
+        const float value = alpha * sums[first / 2 + i];
+        *reinterpret_cast<float*>(write + half + i % 2 * kStoreRowBytes + i / 2 * 8 * 4) = value;
       }
-      at += 8 * to.stride;
+      __syncwarp();
+      four = *reinterpret_cast<const float4*>(read + half);
     }
-    __syncwarp();
+    if (first > 0) {
+      const int of_tile = first - kStoreRows;
+      store_or_add(at, before, of_tile < stored, of_tile < added);
+      at += kStoreRows * to.stride;
+    }
+    before = four;
   }
 }
 
