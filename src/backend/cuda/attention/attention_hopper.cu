@@ -4,6 +4,7 @@
 #include "backend/cuda/attention/attention_hopper_pieces.cuh"
 #include "backend/cuda/attention/attention_launch.cuh"
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/tensor_map.h"
 
 namespace bl::cuda {
@@ -58,9 +59,6 @@ void launch_pieces(ExecContext& ctx, const AttentionParams& p, const HopperSplit
 bool takes_hopper(const ExecContext& ctx, const AttentionParams& p, CacheTypes types) {
   constexpr int kHopper = 90;
   const int dim = p.k_row.dim;
-  const auto is_aligned = [](const void* at, std::uintptr_t bytes) {
-    return reinterpret_cast<std::uintptr_t>(at) % bytes == 0;
-  };
   return cuda_ops_of(ctx).backend->facts().compute_capability == kHopper &&
          types == CacheType::kF16 && (dim == 64 || dim == 128) && p.v_row.dim == dim &&
          rows_of_cache(p) > 0 && rows_of_cache(p) < INT32_MAX && is_aligned(p.q, 8) &&

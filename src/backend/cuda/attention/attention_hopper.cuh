@@ -265,6 +265,12 @@ class HopperRows {
   // The warp's first row, of the span.
   __device__ __forceinline__ int warp_row() const { return first_row_ - lane_ / 4; }
 
+  // Where a row's head begins among tokens' rows of `stride` elements.
+  __device__ __forceinline__ std::int64_t head_at(const QueryRow& row, std::int64_t stride) const {
+    return (task_.span.first_token + row.token) * stride +
+           static_cast<std::int64_t>(task_.kv_head * p_.group + row.head) * kDim;
+  }
+
   // The warp's rows of shared memory, 16 bytes a lane.
   __device__ __forceinline__ void store_halves() const {
     constexpr int kLanes = kDim / 8;  // of a row
@@ -278,8 +284,7 @@ class HopperRows {
 #pragma unroll
     for (int row = 0; row < 16; row += kAtOnce, at.advance(kAtOnce, last)) {
       if (first + row > last) break;
-      __half* to = p_.half_out + (task_.span.first_token + at.token) * p_.out_stride +
-                   static_cast<std::int64_t>(task_.kv_head * p_.group + at.head) * kDim + e;
+      __half* to = p_.half_out + head_at(at, p_.out_stride) + e;
       *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from + row * Room::kRowBytes);
     }
   }
@@ -306,12 +311,11 @@ class HopperRows {
     float4 turn[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i, at.advance(kAtOnce, last)) {
-      const std::int64_t token = task_.span.first_token + at.token;
-      const float* from = p_.q + token * p_.q_stride +
-                          static_cast<std::int64_t>(task_.kv_head * p_.group + at.head) * kDim + e;
+      const float* from = p_.q + head_at(at, p_.q_stride) + e;
       first[i] = *reinterpret_cast<const float2*>(from);
       second[i] = *reinterpret_cast<const float2*>(from + kDim / 2);
       if (turns_ == nullptr) continue;
+      const std::int64_t token = task_.span.first_token + at.token;
       turn[i] = *reinterpret_cast<const float4*>(turns_ + token * (kDim / 2) + e);
     }
 #pragma unroll

@@ -2,6 +2,7 @@
 
 #include "backend/cuda/attention/kv_write.cuh"
 #include "backend/cuda/attention/rope.cuh"
+#include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/token_units.cuh"
 #include "base/check.h"
@@ -122,9 +123,8 @@ bool takes_fours(const RopeAndWriteArgs& args) {
   const auto fits = [](const TensorView& x) { return x.shape[2] % 4 == 0 && takes_packs(x, 4); };
   return args.q.x.shape[0] > kManyTokens && layout.type == CacheType::kF16 &&
          args.q.style == RopeStyle::kNeox && args.q.rotated % 8 == 0 && fits(args.q.x) &&
-         fits(args.k.x) && fits(args.write.v) &&
-         reinterpret_cast<std::uintptr_t>(args.write.cache.k) % 8 == 0 &&
-         reinterpret_cast<std::uintptr_t>(args.write.cache.v) % 8 == 0;
+         fits(args.k.x) && fits(args.write.v) && is_aligned(args.write.cache.k, 8) &&
+         is_aligned(args.write.cache.v, 8);
 }
 
 FusedParameters fused_parameters(const RopeAndWriteArgs& args) {

@@ -24,4 +24,5 @@ __device__ __forceinline__ std::uint32_t transposed(std::uint32_t pair) {
   return pair;
 #endif
 }
+
 }  // namespace bl::cuda

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "backend/cuda/device/alignment.h"
 #include "tensor/tensor_view.h"
 
 namespace bl::cuda {
@@ -38,17 +39,16 @@ __device__ __forceinline__ void store_pack(T* to, const Pack<T, kCount>& pack) {
 
 // Whether each row consists of whole packs of `count` elements, aligned; true of an empty view.
 inline bool takes_packs(const TensorView& view, std::int64_t count) {
-  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
   return view.empty() ||
-         (address % (static_cast<std::size_t>(count) * size_of(view.dtype)) == 0 &&
+         (is_aligned(view.data, static_cast<std::size_t>(count) * size_of(view.dtype)) &&
           view.columns() % count == 0 && (view.rows() <= 1 || view.row_stride % count == 0));
 }
 
 // Whether a contiguous array does; true of an empty one.
 inline bool array_takes_packs(const TensorView& view, std::int64_t count) {
-  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
-  return view.empty() || (address % (static_cast<std::size_t>(count) * size_of(view.dtype)) == 0 &&
-                          view.shape.elements() % count == 0);
+  return view.empty() ||
+         (is_aligned(view.data, static_cast<std::size_t>(count) * size_of(view.dtype)) &&
+          view.shape.elements() % count == 0);
 }
 
 template <class Integer>

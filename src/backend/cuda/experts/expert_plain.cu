@@ -1,5 +1,6 @@
 // Rows sorted by expert times plain matrices: a few columns a warp, F32 sums.
 
+#include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/device_math.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
@@ -94,8 +95,8 @@ __device__ void multiply_rows(const ExpertProductArgs& p, const WarpColumns& col
     const std::int64_t column = min(columns.first + c, columns.to.out - 1);
     weights[c] = static_cast<const T*>(columns.matrix.rows) + column * p.in;
   }
-  const bool vectors = p.in % (16 / static_cast<int>(sizeof(T))) == 0 &&
-                       reinterpret_cast<std::uintptr_t>(p.x) % 16 == 0 && p.x_stride % 4 == 0;
+  const bool vectors =
+      p.in % (16 / static_cast<int>(sizeof(T))) == 0 && is_aligned(p.x, 16) && p.x_stride % 4 == 0;
   if (vectors) {
     multiply_pieces<T>(weights, p.in, lane, group);
   } else {

@@ -1,5 +1,6 @@
 #include "backend/cuda/product/dense_product.h"
 
+#include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/device_math.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
@@ -97,7 +98,6 @@ void start_for(const LaunchShape& shape, std::int64_t tokens, const T* rows, con
 
 template <class T>
 void start(ExecContext& ctx, const DenseProductArgs& args) {
-  const auto address = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p); };
   DenseLaunch p{args.x.as<const float>(),
                 args.x.row_stride,
                 static_cast<int>(args.x.columns()),
@@ -109,7 +109,7 @@ void start(ExecContext& ctx, const DenseProductArgs& args) {
                 args.accumulate,
                 false,
                 static_cast<int>(args.x.rows())};
-  p.aligned = address(args.rows) % 16 == 0 && address(p.x) % 16 == 0 && p.x_stride % 4 == 0 &&
+  p.aligned = is_aligned(args.rows, 16) && is_aligned(p.x, 16) && p.x_stride % 4 == 0 &&
               p.in % (16 / static_cast<int>(sizeof(T))) == 0;
   const LaunchShape shape =
       shape_of(ctx, dim3(static_cast<unsigned>((p.columns + kWarps - 1) / kWarps)), kWarps * 32);

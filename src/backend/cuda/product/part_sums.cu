@@ -1,5 +1,6 @@
 #include "backend/cuda/product/part_sums.h"
 
+#include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/each_element.cuh"
 #include "base/check.h"
 
@@ -39,8 +40,7 @@ void add_parts(ExecContext& ctx, const PartSums& sums) {
   const TensorView flat =
       view_of(sums.parts.as<float>(), {sums.parts.rows() * to.rows(), to.columns()});
   const bool fours = takes_packs(to, 4) && takes_packs(flat, 4) &&
-                     (sums.from.empty() || takes_packs(sums.from, 4)) &&
-                     reinterpret_cast<std::uintptr_t>(sums.bias) % 16 == 0;
+                     (sums.from.empty() || takes_packs(sums.from, 4)) && is_aligned(sums.bias, 16);
   for_each_pack<AddParts>(ctx, to, fours, rows_of<float>(to), rows_of<const float>(sums.from),
                           rows_of<const float>(flat), to.rows(),
                           static_cast<int>(sums.parts.rows()), sums.bias);

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/product/code_product.cuh"
@@ -411,9 +412,8 @@ void prepare(ExecContext& ctx, const PrepareArgs& args) {
   p.norm = args.norm;
   p.zeros = args.zeros;
   p.zero_count = args.zero_count;
-  const auto whole = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
-  p.aligned = whole(p.x) && whole(p.rests) && whole(p.x_sum) && p.stride % 4 == 0 &&
-              p.sum_stride % 4 == 0 && p.in % 4 == 0;
+  p.aligned = is_aligned(p.x, 16) && is_aligned(p.rests, 16) && is_aligned(p.x_sum, 16) &&
+              p.stride % 4 == 0 && p.sum_stride % 4 == 0 && p.in % 4 == 0;
   p.row_floats = (p.in + 4) / 4 * 4;
   // Some is the kernel's own.
   const std::size_t room = cuda_ops_of(ctx).backend->facts().shared_bytes_per_cta - 256;

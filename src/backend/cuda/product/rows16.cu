@@ -1,6 +1,7 @@
 #include "backend/cuda/product/rows16.h"
 
 #include "backend/cuda/attention/attention_launch.cuh"
+#include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/device_math.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/product/rows16.cuh"
@@ -153,8 +154,7 @@ void make_rows16(ExecContext& ctx, const Rows16Args& args) {
   const LaunchShape shape = shape_of(ctx, dim3(static_cast<unsigned>(args.x.rows())), kThreads);
   const std::int64_t in = args.x.columns();
   const bool staged = args.to.channel_of_slot != nullptr && in % 4 == 0 && in * 2 <= kStagedBytes &&
-                      args.x.row_stride % 4 == 0 &&
-                      reinterpret_cast<std::uintptr_t>(args.x.data) % 16 == 0 &&
+                      args.x.row_stride % 4 == 0 && is_aligned(args.x.data, 16) &&
                       args.to.slots % 8 == 0;
   if (staged) {
     const LaunchShape with_room = shape_of(ctx, dim3(static_cast<unsigned>(args.x.rows())),

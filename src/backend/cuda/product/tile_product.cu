@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/bulk_copy.cuh"
 #include "backend/cuda/device/cluster.cuh"
 #include "backend/cuda/device/launch.cuh"
@@ -346,10 +347,11 @@ int lay_out(const TileProductArgs& args, int room, TileLaunch& launch) {
   const int stage = launch.scales_at + Shape::kFillUnits * static_cast<int>(scales);
   launch.stage_bytes = (stage + kTileAlignment - 1) / kTileAlignment * kTileAlignment;
   const int tables = args.count * UnitTable::bytes(units);
-  const int rest = kTileAlignment + Shape::kStrips * kStoreBytes + tables;
+  constexpr int kStores = Shape::kStrips * kStoreBytes;
+  const int rest = kTileAlignment + kStores + tables;
   launch.stages = std::min(kMostTileStages, (room - rest) / launch.stage_bytes);
   launch.stores_at = launch.stages * launch.stage_bytes;
-  launch.tables_at = launch.stores_at + Shape::kStrips * kStoreBytes;
+  launch.tables_at = launch.stores_at + kStores;
   return launch.stages < 2 ? 0 : launch.stores_at + rest;
 }
 
@@ -450,9 +452,6 @@ bool takes_tile_product(const DeviceFacts& facts, const TileProductArgs& args) {
   const int bytes = with_shape(
       args, [&]<class Shape>(Shape) { return lay_out<Shape>(args, dynamic_room(facts), launch); });
   if (bytes == 0) return false;
-  const auto is_aligned = [](const void* p, std::uintptr_t bytes) {
-    return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
-  };
   const auto is_usual = [&](const TileMatrix& m) {
     return m.view.units == args.matrices[0].view.units &&
            (m.view.kind == ScaleKind::kExl2) == (args.matrices[0].view.kind == ScaleKind::kExl2) &&

@@ -28,8 +28,7 @@ struct TileRows {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// *to = values, or += by the second level of the cache: nobody waits for what is there. Predicates:
-// branches are what a warp would wait for.
+// *to = values, or += by the second level of the cache: nobody waits for what is there.
 __device__ __forceinline__ void store_or_add(float* to, const float4& values, bool stores,
                                              bool adds) {
   asm volatile(
@@ -70,16 +69,16 @@ __device__ __forceinline__ void store_tile(const float (&sums)[kRows / 2], float
   for (int first = 0; first <= kRows; first += kAtOnce) {
     uint4 eight{};
     if (first < kRows) {
-      const int half = first / kAtOnce % 2 * kAtOnce * kRowBytes;
+      const int part = first / kAtOnce % 2 * kAtOnce * kRowBytes;
       std::uint32_t m[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float* of = sums + first / 2 + 2 * i;
         m[i] = pack_halves(alpha * of[0], alpha * of[1]);
       }
-      store_transposed(write + half, m);
-      __syncwarp();
-      eight = *reinterpret_cast<const uint4*>(read + half);
+      store_transposed(write + part, m);
+      __syncwarp();  // and for who writes this part again: all have read it by the next
+      eight = *reinterpret_cast<const uint4*>(read + part);
     }
     if (first > 0) {
       if (first - kAtOnce < left) *reinterpret_cast<uint4*>(at) = before;
@@ -110,14 +109,14 @@ __device__ __forceinline__ void store_tile(const float (&sums)[kRows / 2], float
   for (int first = 0; first <= kRows; first += kStoreRows) {
     float4 four{};
     if (first < kRows) {
-      const int half = first / kStoreRows % 2 * kStoreRows * kStoreRowBytes;
+      const int part = first / kStoreRows % 2 * kStoreRows * kStoreRowBytes;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {  // as wgmma has them: two rows, then of the columns behind
         const float value = alpha * sums[first / 2 + i];
-        *reinterpret_cast<float*>(write + half + i % 2 * kStoreRowBytes + i / 2 * 8 * 4) = value;
+        *reinterpret_cast<float*>(write + part + i % 2 * kStoreRowBytes + i / 2 * 8 * 4) = value;
       }
       __syncwarp();
-      four = *reinterpret_cast<const float4*>(read + half);
+      four = *reinterpret_cast<const float4*>(read + part);
     }
     if (first > 0) {
       const int of_tile = first - kStoreRows;

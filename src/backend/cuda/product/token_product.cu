@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/product/code_digits.cuh"
 #include "backend/cuda/product/pair_product.cuh"
@@ -394,9 +395,9 @@ bool makes_own_input(const DeviceFacts& facts, const ProductArgs& args, const St
   for (int i = 0; i < args.count; ++i) {
     if (args.matrices[i].place_of_channel == nullptr) return false;
   }
-  const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
-  if (args.tokens > kMostTokens || args.in % 4 != 0 || !aligned(args.x) || !aligned(args.x_rest) ||
-      !aligned(args.norm.weight) || (args.tokens > 1 && args.x_stride % 4 != 0)) {
+  if (args.tokens > kMostTokens || args.in % 4 != 0 || !is_aligned(args.x, 16) ||
+      !is_aligned(args.x_rest, 16) || !is_aligned(args.norm.weight, 16) ||
+      (args.tokens > 1 && args.x_stride % 4 != 0)) {
     return false;
   }
   const TokenLayout layout = lay_out(facts, args, shares);
