@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <optional>
 
 #include "base/error.h"
+#include "model/kept_step.h"
 #include "nn/device_copy.h"
 #include "nn/lora.h"
 
@@ -79,10 +81,11 @@ std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std
     }
     draft = DraftHead::work_bytes(*shape.draft, tokens);
   }
-  const std::size_t kept =
-      arena_bytes(DType::kF32, logit_rows * spec.hidden) + 2 * arena_bytes(DType::kI32, logit_rows);
+  const std::int64_t rows = std::min(tokens, logit_rows);
+  const std::size_t kept = arena_bytes(DType::kF32, logit_rows * spec.hidden) +
+                           2 * arena_bytes(DType::kI32, logit_rows) +
+                           KeptStep::work_bytes(spec.ropes, rows);
   if (!spec.order.empty()) {
-    const std::int64_t rows = std::min(tokens, logit_rows);
     const BlockSpec& last = spec.blocks[static_cast<std::size_t>(spec.order.back())];
     block = std::max(block, Block::kept_work_bytes(last, spec.hidden, tokens, rows));
   }
@@ -175,18 +178,21 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
       scratch_copy(ctx, backend_, std::span<const std::int64_t>(batch.slots), Shape{tokens})
           .as<const std::int64_t>();
   step.sequences = sequences;
-  step.attention = backend_.plan_attention(ctx, sequences);
   const std::vector<StepInputs::RopeRows> ropes = parts_.ropes.prepare(ctx, rotations);
   step.ropes = ropes;
   const std::int32_t* ids = batch.chosen != nullptr ? batch.chosen : upload_ints(batch.ids);
   const bool all = kept.x.rows() == tokens;
   const TensorView x = all ? kept.x : ctx.scratch->take_f32({tokens, parts_.spec.hidden});
-  parts_.embedding.forward(ctx, ids, step.positions, x);
-  copy_states(ctx, batch, 0, x);
-  const std::vector<std::int32_t>& order = parts_.spec.order;
   const DraftHead* draft = parts_.draft.get();
   DraftHead::States states;
   if (draft != nullptr) states = draft->take_states(ctx, ids, tokens);
+  // Last, so that another plan may take its place.
+  std::optional<ArenaScope> plan_scope(std::in_place, *ctx.scratch);
+  step.attention = backend_.plan_attention(ctx, sequences);
+  parts_.embedding.forward(ctx, ids, step.positions, x);
+  copy_states(ctx, batch, 0, x);
+  const std::vector<std::int32_t>& order = parts_.spec.order;
+  std::optional<KeptStep> kept_step;
   ResidualStream stream(x, room);
   auto cache = layers.begin();
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -199,7 +205,13 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
     const bool is_read = draft != nullptr && draft->reads(i + 1);
     if (last) stream.forbid_rests();
     if (last && !all && !is_read) {
+      if (block.queries_are_apart() && KeptStep::pays(batch)) {
+        plan_scope.reset();
+        step.attention = nullptr;
+        kept.step = &kept_step.emplace(ctx, backend_, parts_.ropes, batch, step).inputs();
+      }
       block.forward_kept(ctx, step, stream, kept);
+      kept.step = nullptr;
     } else {
       block.forward(ctx, step, stream);
     }

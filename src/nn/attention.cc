@@ -97,13 +97,21 @@ Attention::Heads Attention::project(ExecContext& ctx, const LayerInput& x,
   return heads;
 }
 
-void Attention::normalise(ExecContext& ctx, const Heads& heads, bool after_rope) const {
+void Attention::normalise_queries(ExecContext& ctx, const TensorView& q, bool after_rope) const {
   if (spec_.q_norm && spec_.q_norm->after_rope == after_rope) {
-    normalise_one(ctx, weights_.q_norm, spec_.q_norm->across_heads, heads.q);
+    normalise_one(ctx, weights_.q_norm, spec_.q_norm->across_heads, q);
   }
+}
+
+void Attention::normalise_keys(ExecContext& ctx, const TensorView& k, bool after_rope) const {
   if (spec_.k_norm && spec_.k_norm->after_rope == after_rope) {
-    normalise_one(ctx, weights_.k_norm, spec_.k_norm->across_heads, heads.k);
+    normalise_one(ctx, weights_.k_norm, spec_.k_norm->across_heads, k);
   }
+}
+
+void Attention::normalise(ExecContext& ctx, const Heads& heads, bool after_rope) const {
+  normalise_queries(ctx, heads.q, after_rope);
+  normalise_keys(ctx, heads.k, after_rope);
   // Clamped is what the norms before the rotation give, not what they get.
   if (!after_rope && spec_.clip > 0.0f) {
     ctx.ops->clamp(ctx, {.x = heads.all, .limit = spec_.clip});
@@ -115,6 +123,24 @@ Attention::Heads Attention::project_and_normalise(ExecContext& ctx, const LayerI
   const Heads heads = project(ctx, x, attends);
   normalise(ctx, heads, false);
   if (spec_.v_norm) normalise_one(ctx, weights_.v_norm, false, heads.v);
+  return heads;
+}
+
+// Those of a step that finds its keys written.
+Attention::Heads Attention::project_queries(ExecContext& ctx, const LayerInput& x,
+                                            const StepInputs& step) const {
+  BL_CHECK(keys_are_apart());
+  Heads heads;
+  heads.q = ctx.scratch->take_f32({x.rows(), spec_.heads, spec_.head_dim});
+  std::array<LinearOutput, 2> outputs{LinearOutput{&weights_.q, as_columns(heads.q)}};
+  std::size_t count = 1;
+  if (spec_.gate != AttentionGate::kNone) {
+    heads.gate = ctx.scratch->take_f32({x.rows(), weights_.gate.out()});
+    outputs[count++] = {&weights_.gate, heads.gate};
+  }
+  const AttentionArgs behind = attention_args(step, heads.q);
+  apply_query_linears(ctx, x, std::span(outputs.data(), count), &behind);
+  normalise_queries(ctx, heads.q, false);
   return heads;
 }
 
@@ -158,12 +184,18 @@ void Attention::rotate_and_write(ExecContext& ctx, const StepInputs& step,
   ctx.ops->kv_write(ctx, {.k = heads.k, .v = heads.v, .cache = *step.kv, .slots = step.slots});
 }
 
-// The same, and attends.
+// The same, where keys and values are not written yet, and attends.
 void Attention::attend(ExecContext& ctx, const StepInputs& step, const Heads& heads,
                        const Result& result) const {
   AttentionArgs attention = attention_args(step, heads.q);
   attention.out = result.out;
   if (!result.half.rows.empty()) attention.half_out = &result.half;
+  if (step.keys_written) {
+    if (rotation_.rotated > 0) ctx.ops->rope(ctx, rope_args(step, heads.q, spec_.query_rope));
+    normalise_queries(ctx, heads.q, true);
+    ctx.ops->attention(ctx, attention);
+    return;
+  }
   if (!step.keys_first && rotates_and_writes() && ctx.ops->rope_write_attend != nullptr) {
     ctx.ops->rope_write_attend(ctx, rope_and_write_args(step, heads), attention);
     return;
@@ -172,14 +204,14 @@ void Attention::attend(ExecContext& ctx, const StepInputs& step, const Heads& he
   ctx.ops->attention(ctx, attention);
 }
 
-void Attention::write(ExecContext& ctx, const StepInputs& step, const LayerInput& x) const {
+void Attention::write_with_queries(ExecContext& ctx, const StepInputs& step,
+                                   const LayerInput& x) const {
   ArenaScope scope(*ctx.scratch);
   rotate_and_write(ctx, step, project_and_normalise(ctx, x, nullptr));
 }
 
 void Attention::write_keys(ExecContext& ctx, const StepInputs& step, const LayerInput& x) const {
-  const bool apart = weights_.qkv.empty() && !spec_.value_is_key && spec_.clip == 0.0f;
-  if (!apart) return write(ctx, step, x);
+  if (!keys_are_apart()) return write_with_queries(ctx, step, x);
   ArenaScope scope(*ctx.scratch);
   const std::int64_t width = std::int64_t{spec_.kv_heads} * spec_.head_dim;
   const TensorView all = ctx.scratch->take_f32({x.rows(), 2 * width});
@@ -189,22 +221,18 @@ void Attention::write_keys(ExecContext& ctx, const StepInputs& step, const Layer
   apply_linears(ctx, x, outputs);
   const TensorView k = as_heads(outputs[0].out, spec_.kv_heads, spec_.head_dim);
   const TensorView v = as_heads(outputs[1].out, spec_.kv_heads, spec_.head_dim);
-  const auto normalise_k = [&](bool after_rope) {
-    if (spec_.k_norm && spec_.k_norm->after_rope == after_rope) {
-      normalise_one(ctx, weights_.k_norm, spec_.k_norm->across_heads, k);
-    }
-  };
-  normalise_k(false);
+  normalise_keys(ctx, k, false);
   if (spec_.v_norm) normalise_one(ctx, weights_.v_norm, false, v);
   if (rotation_.rotated > 0) ctx.ops->rope(ctx, rope_args(step, k, spec_.rope));
-  normalise_k(true);
+  normalise_keys(ctx, k, true);
   ctx.ops->kv_write(ctx, {.k = k, .v = v, .cache = *step.kv, .slots = step.slots});
 }
 
 void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInput& x,
                         const LayerSink& sink, const KeptRows* kept) const {
   ArenaScope scope(*ctx.scratch);
-  const Heads heads = project_and_normalise(ctx, x, &step);
+  const Heads heads =
+      step.keys_written ? project_queries(ctx, x, step) : project_and_normalise(ctx, x, &step);
   Result result;
   if (spec_.gate == AttentionGate::kNone && kept == nullptr) {
     result.half = take_half_input(ctx, weights_.o, x.rows());

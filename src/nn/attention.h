@@ -67,13 +67,15 @@ class Attention {
       : spec_(spec), rotation_(rotation), weights_(std::move(weights)) {}
 
   bool present() const { return !weights_.o.empty(); }
-  // x: [tokens, hidden], normalised. What is found goes to the sink: of all rows, or of `kept`.
+  // x: [tokens, hidden], normalised. What is found goes to the sink: of all rows, or of `kept`. A
+  // step that finds its keys written is for a layer whose keys are apart.
   void forward(ExecContext& ctx, const StepInputs& step, const LayerInput& x, const LayerSink& sink,
                const KeptRows* kept) const;
-  // Leaves keys and values alone.
-  void write(ExecContext& ctx, const StepInputs& step, const LayerInput& x) const;
-  // The same where no step ever asks this layer for more of these tokens: no query is computed
-  // unless it is fused with the keys.
+  // Whether keys and values can be computed without queries, and these without them.
+  bool keys_are_apart() const {
+    return weights_.qkv.empty() && !spec_.value_is_key && spec_.clip == 0.0f;
+  }
+  // Leaves keys and values alone: no query is computed unless it is not apart.
   void write_keys(ExecContext& ctx, const StepInputs& step, const LayerInput& x) const;
   static std::size_t work_bytes(const AttentionSpec& spec, std::int64_t tokens);
 
@@ -98,12 +100,16 @@ class Attention {
   Heads project(ExecContext& ctx, const LayerInput& x, const StepInputs* attends) const;
   Heads project_and_normalise(ExecContext& ctx, const LayerInput& x,
                               const StepInputs* attends) const;
+  Heads project_queries(ExecContext& ctx, const LayerInput& x, const StepInputs& step) const;
   AttentionArgs attention_args(const StepInputs& step, const TensorView& q) const;
   bool rotates_and_writes() const;
+  void normalise_queries(ExecContext& ctx, const TensorView& q, bool after_rope) const;
+  void normalise_keys(ExecContext& ctx, const TensorView& k, bool after_rope) const;
   void normalise(ExecContext& ctx, const Heads& heads, bool after_rope) const;
   RopeArgs rope_args(const StepInputs& step, const TensorView& x, int table) const;
   RopeAndWriteArgs rope_and_write_args(const StepInputs& step, const Heads& heads) const;
   void rotate_and_write(ExecContext& ctx, const StepInputs& step, const Heads& heads) const;
+  void write_with_queries(ExecContext& ctx, const StepInputs& step, const LayerInput& x) const;
   void attend(ExecContext& ctx, const StepInputs& step, const Heads& heads,
               const Result& result) const;
 

@@ -94,10 +94,6 @@ void Block::run_attention(ExecContext& ctx, const StepInputs& step, ResidualStre
   ArenaScope scope(*ctx.scratch);
   const LayerInput h = spec_.parallel ? normalised(ctx, weights_.attention_norm, x.whole(ctx))
                                       : input_of(ctx, weights_.attention_norm, x);
-  if (kept != nullptr && kept->x.rows() == 0) {
-    weights_.attention.write(ctx, step, h);
-    return;
-  }
   ResidualStream kept_stream(kept != nullptr ? kept->x : TensorView{});
   ResidualStream& to = kept != nullptr ? kept_stream : x;
   ExecContext own = ctx;
@@ -121,11 +117,14 @@ std::optional<AttentionArgs> Block::expected_attention(StepInputs step,
 
 void Block::write_keys(ExecContext& ctx, const StepInputs& step, const TensorView& x,
                        KeyInput what) const {
-  ArenaScope scope(*ctx.scratch);
-  const bool is_stream = what == KeyInput::kStream;
+  if (what == KeyInput::kNormalised) return weights_.attention.write_keys(ctx, step, x);
   ResidualStream stream(x);
-  weights_.attention.write_keys(
-      ctx, step, is_stream ? input_of(ctx, weights_.attention_norm, stream) : LayerInput(x));
+  write_stream_keys(ctx, step, stream);
+}
+
+void Block::write_stream_keys(ExecContext& ctx, const StepInputs& step, ResidualStream& x) const {
+  ArenaScope scope(*ctx.scratch);
+  weights_.attention.write_keys(ctx, step, input_of(ctx, weights_.attention_norm, x));
 }
 
 void Block::forward(ExecContext& ctx, const StepInputs& step, ResidualStream& x) const {
@@ -141,11 +140,18 @@ void Block::forward_kept(ExecContext& ctx, const StepInputs& step, ResidualStrea
   if (count > 0) {
     ctx.ops->copy_rows(ctx, {.x = x.whole(ctx), .rows = kept.rows, .count = count, .out = kept.x});
   }
-  if (weights_.attention.present()) run_attention(ctx, step, x, &kept);
-  if (count == 0) return;
   ExecContext own = ctx;
   own.adapters = kept.adapters;
   ResidualStream stream(kept.x);
+  if (weights_.attention.present()) {
+    if (count > 0 && kept.step == nullptr) {
+      run_attention(ctx, step, x, &kept);
+    } else {
+      write_stream_keys(ctx, step, x);
+      if (count > 0) run_attention(own, *kept.step, stream, nullptr);
+    }
+  }
+  if (count == 0) return;
   run_behind_attention(own, step, stream);
 }
 
@@ -166,7 +172,8 @@ std::size_t Block::work_bytes(const BlockSpec& spec, std::int64_t hidden, std::i
   return rows + layer;
 }
 
-// Attention reads all rows, and what it leaves of them is copied; all else is of those that stay.
+// Attention reads all rows, and what it leaves of them is copied, or else leaves less of them; all
+// else is of those that stay.
 std::size_t Block::kept_work_bytes(const BlockSpec& spec, std::int64_t hidden, std::int64_t tokens,
                                    std::int64_t kept) {
   std::size_t attention = 0;

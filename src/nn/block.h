@@ -47,6 +47,11 @@ class Block {
   // The last block where few rows are read behind it: kept.x ← these rows of x, updated. x stays.
   void forward_kept(ExecContext& ctx, const StepInputs& step, ResidualStream& x,
                     const KeptRows& kept) const;
+  // Whether kept rows may be a step that finds its keys written (KeptRows::step).
+  bool queries_are_apart() const {
+    return weights_.attention.present() && spec_.attention->causal &&
+           weights_.attention.keys_are_apart();
+  }
   // Its attention as it will run with these keys and values, if it has one.
   std::optional<AttentionArgs> expected_attention(StepInputs step, const PagedKvView& kv) const;
   // Leaves the keys and values of x alone: of the residual stream, or of what attention reads as it
@@ -79,6 +84,7 @@ class Block {
   const Norm& parallel_norm() const;
   void run_attention(ExecContext& ctx, const StepInputs& step, ResidualStream& x,
                      const KeptRows* kept) const;
+  void write_stream_keys(ExecContext& ctx, const StepInputs& step, ResidualStream& x) const;
   void run_behind_attention(ExecContext& ctx, const StepInputs& step, ResidualStream& x) const;
   void run_feed_forward(ExecContext& ctx, ResidualStream& x, const LayerInput& input) const;
   void run_side_by_side(ExecContext& ctx, ResidualStream& stream) const;

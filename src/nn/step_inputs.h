@@ -25,6 +25,8 @@ struct StepInputs {
   const PagedKvView* kv = nullptr;           // of the block that runs
   // Some span sees keys that another one of the step brings: all are written before any is read.
   bool keys_first = false;
+  // Keys and values of its tokens are in the pages already: it is of queries alone, without slots.
+  bool keys_written = false;
   const AttentionArgs* next_attention = nullptr;  // of the block behind, or null
 };
 
@@ -36,6 +38,8 @@ struct KeptRows {
   const std::int32_t* rows = nullptr;      // [x.rows()], in the backend's memory, ascending
   TensorView x;                            // F32 [kept, hidden]: where the block leaves them
   const StepAdapters* adapters = nullptr;  // of these rows; null: none
+  // These rows as a step that finds its keys written: no others are queries. Null: all are.
+  const StepInputs* step = nullptr;
 };
 
 }  // namespace bl

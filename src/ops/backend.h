@@ -115,8 +115,8 @@ class Backend {
   };
   virtual std::size_t scratch_bytes(const ScratchShape& shape) const = 0;
 
-  // To be called once a step, before its first attention; `sequences` must live as long as the
-  // step. Valid until the next call.
+  // To be called before a step's first attention, and again before one of other spans; `sequences`
+  // must live as long as the plan. Valid until the next call.
   virtual const AttentionPlan* plan_attention(ExecContext&, std::span<const SequenceSpan>) {
     return nullptr;
   }

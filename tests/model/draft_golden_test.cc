@@ -16,6 +16,7 @@
 #include "cache/page_table.h"
 #include "format/safetensors_folder.h"
 #include "model/golden.h"
+#include "model/kept_run.h"
 #include "support/error_of.h"
 
 namespace bl::test {
@@ -244,6 +245,24 @@ TEST(DraftGoldens, TheModelSaysWhatItSaysWithoutThem) {
                   0.0)
             << draft.name << " on " << backend;
       }
+    }
+  }
+}
+
+// Keys and values of side layers as well; where the last block is read, all of its rows are
+// queries.
+TEST(DraftGoldens, FewWantedRowsOfAPromptEqualThoseOfAll) {
+  for (const DraftCase& draft : kCases) {
+    for (const char* name : {"ref", "cpu"}) {
+      SCOPED_TRACE(std::string(draft.name) + " on " + name);
+      const auto backend = open_backend(name, {});
+      LoadOptions options;
+      options.draft = open_model_folder(folder_of(draft));
+      const auto model = load_model(*backend, open_model_folder(target_of(draft)), options);
+      const std::int64_t rows = expect_kept_equals_all(*backend, *model, CacheType::kF32,
+                                                       {{some_ids(90, model->vocab()), 10, {89}}});
+      if (std::string(name) != "ref") continue;
+      EXPECT_EQ(rows, model->draft_head()->reads(model->spec().order.size()) ? 80 : 1);
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "model/golden.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <fstream>
 #include <numeric>
@@ -33,6 +34,28 @@ std::vector<std::string> golden_names(const std::string& name) {
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::vector<std::string> golden_models(std::initializer_list<const char*> archives) {
+  std::vector<std::string> models;
+  for (const char* archive : archives) {
+    for (const std::string& name : golden_names(archive)) {
+      models.push_back(std::string(archive) + "/" + name);
+    }
+  }
+  return models;
+}
+
+std::filesystem::path model_folder(const std::string& model) {
+  const std::filesystem::path path(model);
+  return golden_folder(path.parent_path().string()) / path.filename();
+}
+
+std::string case_name(std::string model) {
+  for (char& c : model) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  }
+  return model;
 }
 
 GoldenRun::GoldenRun(const std::string& backend, ModelFiles files, CacheType cache,

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,6 +43,11 @@ class Golden {
 std::filesystem::path golden_folder(const std::string& name);
 // Its models, sorted.
 std::vector<std::string> golden_names(const std::string& name);
+// All models of some of them: "hf-tiny/llama" is an archive of goldens and a folder in it.
+std::vector<std::string> golden_models(std::initializer_list<const char*> archives);
+std::filesystem::path model_folder(const std::string& model);
+// Such a name as a test's.
+std::string case_name(std::string model);
 
 // A model on a backend with pages of its own.
 class GoldenRun {

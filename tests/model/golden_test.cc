@@ -14,30 +14,10 @@
 namespace bl::test {
 namespace {
 
-// "hf-tiny/llama": an archive of goldens and a folder in it.
 class Goldens : public testing::TestWithParam<std::string> {};
 
-std::vector<std::string> all_goldens() {
-  std::vector<std::string> names;
-  for (const char* archive : {"hf-tiny", "archs-tiny"}) {
-    for (const std::string& name : golden_names(archive)) {
-      names.push_back(std::string(archive) + "/" + name);
-    }
-  }
-  return names;
-}
-
-std::filesystem::path folder_of(const std::string& name) {
-  const std::filesystem::path path(name);
-  return golden_folder(path.parent_path().string()) / path.filename();
-}
-
-std::string case_name(const testing::TestParamInfo<std::string>& info) {
-  std::string name = info.param;
-  for (char& c : name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-  }
-  return name;
+std::string case_name_of(const testing::TestParamInfo<std::string>& info) {
+  return case_name(info.param);
 }
 
 void expect_close(const std::vector<float>& logits, const std::vector<float>& golden,
@@ -55,7 +35,7 @@ CacheType cache_of(const std::string& name) {
 }
 
 TEST_P(Goldens, RefEqualsTransformers) {
-  const Golden golden(folder_of(GetParam()));
+  const Golden golden(model_folder(GetParam()));
   GoldenRun run("ref", golden.folder(), CacheType::kF32);
   for (const GoldenPrompt& prompt : golden.prompts()) {
     expect_close(run.logits({prompt.ids})[0], prompt.logits, 1e-3);
@@ -63,7 +43,7 @@ TEST_P(Goldens, RefEqualsTransformers) {
 }
 
 TEST_P(Goldens, CpuEqualsTransformers) {
-  const Golden golden(folder_of(GetParam()));
+  const Golden golden(model_folder(GetParam()));
   GoldenRun run("cpu", golden.folder(), cache_of(GetParam()));
   for (const GoldenPrompt& prompt : golden.prompts()) {
     expect_close(run.logits({prompt.ids})[0], prompt.logits, 2e-2);
@@ -73,7 +53,7 @@ TEST_P(Goldens, CpuEqualsTransformers) {
 // As on the CPU. Alone and in a batch the kernels differ, so both are compared with the golden.
 TEST_P(Goldens, CudaEqualsTransformers) {
   if (cuda_backend().empty()) GTEST_SKIP() << "no CUDA device here";
-  const Golden golden(folder_of(GetParam()));
+  const Golden golden(model_folder(GetParam()));
   GoldenRun run(cuda_backend(), golden.folder(), cache_of(GetParam()));
   std::vector<std::vector<std::int32_t>> prompts;
   for (const GoldenPrompt& prompt : golden.prompts()) {
@@ -89,7 +69,7 @@ TEST_P(Goldens, CudaEqualsTransformers) {
 // Token by token through the decode kernels.
 TEST_P(Goldens, CudaDecodesWhatItPrefills) {
   if (cuda_backend().empty()) GTEST_SKIP() << "no CUDA device here";
-  const Golden golden(folder_of(GetParam()));
+  const Golden golden(model_folder(GetParam()));
   GoldenRun run(cuda_backend(), golden.folder(), cache_of(GetParam()));
   const GoldenPrompt& prompt = golden.prompts().front();
   for (const std::int32_t chunk : {1, 7}) {
@@ -98,7 +78,7 @@ TEST_P(Goldens, CudaDecodesWhatItPrefills) {
 }
 
 TEST_P(Goldens, BatchEqualsSingle) {
-  const Golden golden(folder_of(GetParam()));
+  const Golden golden(model_folder(GetParam()));
   for (const char* backend : {"ref", "cpu"}) {
     GoldenRun run(backend, golden.folder(), CacheType::kF32);
     std::vector<std::vector<std::int32_t>> prompts;
@@ -115,7 +95,7 @@ TEST_P(Goldens, BatchEqualsSingle) {
 
 // Prompts longer than a page, cut at places that are no borders of pages.
 TEST_P(Goldens, ChunksEqualOneShot) {
-  const Golden golden(folder_of(GetParam()));
+  const Golden golden(model_folder(GetParam()));
   for (const char* backend : {"ref", "cpu"}) {
     GoldenRun run(backend, golden.folder(), CacheType::kF16);
     const std::int64_t length = std::min<std::int64_t>(run.model().spec().max_positions, 300);
@@ -143,7 +123,7 @@ std::vector<float> rows_of(const std::vector<float>& logits, std::int64_t vocab,
 }
 
 TEST_P(Goldens, FewWantedRowsEqualThoseOfAll) {
-  const Golden golden(folder_of(GetParam()));
+  const Golden golden(model_folder(GetParam()));
   for (const char* backend : {"ref", "cpu"}) {
     GoldenRun run(backend, golden.folder(), CacheType::kF16);
     const std::vector<std::int32_t> ids = some_ids(50, run.model().vocab());
@@ -157,7 +137,7 @@ TEST_P(Goldens, FewWantedRowsEqualThoseOfAll) {
 
 TEST_P(Goldens, CudaKeepsFewRows) {
   if (cuda_backend().empty()) GTEST_SKIP() << "no CUDA device here";
-  const Golden golden(folder_of(GetParam()));
+  const Golden golden(model_folder(GetParam()));
   GoldenRun run(cuda_backend(), golden.folder(), cache_of(GetParam()));
   const GoldenPrompt& prompt = golden.prompts().front();
   const auto third = [](std::int32_t position) { return position % 3 == 2; };
@@ -165,7 +145,21 @@ TEST_P(Goldens, CudaKeepsFewRows) {
                rows_of(prompt.logits, run.model().vocab(), third), 2e-2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Model, Goldens, testing::ValuesIn(all_goldens()), case_name);
+// Prompts' steps, of which nothing or the last row is wanted.
+TEST_P(Goldens, CudaKeepsTheLastRowOfAPrompt) {
+  if (cuda_backend().empty()) GTEST_SKIP() << "no CUDA device here";
+  GoldenRun run(cuda_backend(), model_folder(GetParam()), cache_of(GetParam()));
+  const std::int64_t vocab = run.model().vocab();
+  const auto length =
+      static_cast<std::int32_t>(std::min<std::int64_t>(run.model().spec().max_positions, 160));
+  const std::vector<std::int32_t> ids = some_ids(length, vocab);
+  const auto last = [&](std::int32_t position) { return position + 1 == length; };
+  expect_close(run.chunked_logits(ids, length / 2, nullptr, last),
+               rows_of(run.chunked_logits(ids, length / 2), vocab, last), 2e-2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Model, Goldens,
+                         testing::ValuesIn(golden_models({"hf-tiny", "archs-tiny"})), case_name_of);
 
 class QuantizedGoldens : public testing::TestWithParam<std::string> {};
 
@@ -220,7 +214,7 @@ TEST_P(QuantizedGoldens, CudaHoldsActivationsOfAFewTokens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Model, QuantizedGoldens, testing::ValuesIn(golden_names("exl2-gptq")),
-                         case_name);
+                         case_name_of);
 
 }  // namespace
 }  // namespace bl::test

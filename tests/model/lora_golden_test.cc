@@ -8,6 +8,7 @@
 #include "format/safetensors_folder.h"
 #include "model/adapter_packer.h"
 #include "model/golden.h"
+#include "model/kept_run.h"
 
 namespace bl::test {
 namespace {
@@ -140,6 +141,29 @@ TEST(LoraGolden, BatchAndChunksEqualSingle) {
     }
     // And a sequence without adapters is what it is in a step where nobody has any.
     EXPECT_EQ(largest_difference(together.back(), run.run().logits({prompts[0]})[0]), 0.0);
+  }
+}
+
+// Of a prompt's step only wanted rows are queries in the last block: these have the adapters of
+// their sequences, and so have the keys of all.
+TEST(LoraGolden, FewWantedRowsEqualThoseOfAll) {
+  for (const char* backend : {"ref", "cpu"}) {
+    AdapterRun run(backend, CacheType::kF32);
+    std::vector<AdapterMix> mixes;
+    for (const Case& one : cases()) mixes.push_back(run.mix_of(one));
+    const auto ids = [&](std::int64_t length) {
+      return some_ids(length, run.run().model().vocab());
+    };
+    std::vector<KeptText> texts{{ids(30), 0, {29}, nullptr}};
+    for (const AdapterMix& mix : mixes) {
+      texts.push_back({ids(80), 10, {79}, &mix});
+      texts.push_back({ids(20), 0, {}, &mix});
+      texts.push_back({ids(70), 3, {50, 51}, &mix});
+    }
+    const std::int64_t rows =
+        expect_kept_equals_all(run.run().backend(), run.run().model(), CacheType::kF32, texts);
+    if (backend != std::string("ref")) continue;
+    EXPECT_EQ(rows, 1 + 3 * std::ssize(mixes));
   }
 }
 

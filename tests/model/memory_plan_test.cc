@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cctype>
 #include <string>
 #include <vector>
 
@@ -65,8 +63,7 @@ struct Loaded {
   ModelFiles files;
   ModelLoader loader;
   explicit Loaded(const std::string& name, bool embed_host = false)
-      : files(open_model_folder(golden_folder(name.substr(0, name.find('/'))) /
-                                name.substr(name.find('/') + 1))),
+      : files(open_model_folder(model_folder(name))),
         loader(backend, files, load_options(embed_host)) {}
 };
 
@@ -94,23 +91,10 @@ TEST_P(PlanOfModel, TheEmbeddingOnTheHostIsPlannedThere) {
   EXPECT_EQ(loaded.backend.on_host, plan.on_host);
 }
 
-std::vector<std::string> all_models() {
-  std::vector<std::string> models;
-  for (const char* folder : {"archs-tiny", "hf-tiny", "exl2-gptq"}) {
-    for (const std::string& name : golden_names(folder)) {
-      models.push_back(std::string(folder) + "/" + name);
-    }
-  }
-  return models;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, PlanOfModel, testing::ValuesIn(all_models()),
+INSTANTIATE_TEST_SUITE_P(All, PlanOfModel,
+                         testing::ValuesIn(golden_models({"archs-tiny", "hf-tiny", "exl2-gptq"})),
                          [](const testing::TestParamInfo<std::string>& info) {
-                           std::string name = info.param;
-                           std::replace_if(
-                               name.begin(), name.end(),
-                               [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
-                           return name;
+                           return case_name(info.param);
                          });
 
 }  // namespace
