@@ -52,7 +52,9 @@ AttentionArgs Attention::attention_args(const StepInputs& step, const TensorView
           .softcap = spec_.softcap,
           .window = spec_.window,
           .sinks = weights_.sinks.view(),
-          .alibi_slopes = weights_.alibi_slopes.view()};
+          .alibi_slopes = weights_.alibi_slopes.view(),
+          .half_out = nullptr,
+          .past_is_new = step.keys_first || step.keys_written};
 }
 
 AttentionArgs Attention::expected(const StepInputs& step) const {

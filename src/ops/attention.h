@@ -74,6 +74,8 @@ struct AttentionArgs {
   TensorView sinks;                     // F32 [heads] or empty
   TensorView alibi_slopes;              // F32 [heads] or empty
   const HalfInput* half_out = nullptr;  // in place of out, which may be empty
+  // Keys before a span's own may be of this step as well, not of earlier ones alone.
+  bool past_is_new = false;
 };
 
 }  // namespace bl

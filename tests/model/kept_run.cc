@@ -17,6 +17,7 @@ struct Listener {
   OpTable ops;
   const OpTable* plain = nullptr;
   std::int64_t query_rows = 0;
+  bool past_is_new = false;
 };
 
 Listener& listener() {
@@ -26,6 +27,7 @@ Listener& listener() {
 
 void hear(const AttentionArgs& args) {
   listener().query_rows = args.q.shape[0];
+  listener().past_is_new = args.past_is_new;
   std::int32_t next = 0;
   for (const SequenceSpan& span : args.sequences) {
     EXPECT_EQ(span.first_token, next);
@@ -151,7 +153,10 @@ KeptResult run_kept(Backend& backend, const Model& model, CacheType type,
   KeptResult result;
   result.logits = run.step(false, rows);
   result.cache = run.cache();
-  if (backend.name() == "ref") result.query_rows = listener().query_rows;
+  if (backend.name() == "ref") {
+    result.query_rows = listener().query_rows;
+    result.past_is_new = listener().past_is_new;
+  }
   return result;
 }
 
@@ -165,6 +170,9 @@ std::int64_t expect_kept_equals_all(Backend& backend, const Model& model, CacheT
     EXPECT_EQ(largest_difference(few.logits, all.logits), 0.0);
   }
   EXPECT_TRUE(few.cache == all.cache) << "other keys or values";
+  // A device must know which keys it cannot read ahead of the launches before.
+  EXPECT_FALSE(all.past_is_new);
+  EXPECT_EQ(few.past_is_new, few.query_rows < all.query_rows);
   return few.query_rows;
 }
 

@@ -24,6 +24,7 @@ struct KeptResult {
   std::vector<float> logits;     // of the wanted positions, text after text
   std::vector<std::byte> cache;  // all pages of all layers
   std::int64_t query_rows = 0;   // of the last attention; of "ref" alone
+  bool past_is_new = false;      // the same
 };
 
 // Reads what is past in a step of its own, of which nothing is wanted where few are, and then all

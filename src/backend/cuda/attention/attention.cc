@@ -174,6 +174,15 @@ void attention(ExecContext& ctx, const AttentionArgs& args) {
   BL_CHECK(args.plan != nullptr);
   const auto& plan = static_cast<const DeviceSpanPlan&>(*args.plan);
   if (plan.host.spans() == 0) return;
+  if (args.past_is_new && cuda_ops_of(ctx).dependent_launch) {
+    // Decode kernels read what is older than a span before the kernel before has ended, unless they
+    // begin behind it.
+    CudaOps ops = cuda_ops_of(ctx);
+    ops.dependent_launch = false;
+    ExecContext behind = ctx;
+    behind.ops = &ops;
+    return attention(behind, args);
+  }
   const ArenaScope scope(*ctx.scratch);
   const KvLayout& layout = args.cache.layout;
   // Deterministic: a row has the same bits beside any others, and whatever else of its sequence is
