@@ -97,6 +97,7 @@ struct Measurement {
   std::int64_t depth = 0;
   double tps = 0;
   double tps_stddev = 0;
+  std::vector<double> tps_runs;  // in the order in which they ran
 };
 
 // A batch of sequences of random tokens, and the two things that are timed.
@@ -195,7 +196,7 @@ class BenchRun {
 template <class Prepare, class Timed>
 void repeat(Measurement& result, std::int64_t tokens, std::int64_t repetitions, Prepare&& prepare,
             Timed&& timed) {
-  std::vector<double> rates;
+  std::vector<double>& rates = result.tps_runs;
   Progress progress(result.test, repetitions + 1, Progress::Unit::kItems);
   for (std::int64_t i = 0; i <= repetitions; ++i) {
     prepare();
@@ -263,6 +264,7 @@ Json to_json(const std::vector<Measurement>& results, ModelSession& session, dou
                     {"depth", result.depth},
                     {"tps", result.tps},
                     {"tps_stddev", result.tps_stddev},
+                    {"tps_runs", result.tps_runs},
                     {"peak_device_bytes", device_peak(session)},
                     {"planned_device_bytes", session.plan().total()},
                     {"planned_work_bytes", session.plan().work},

@@ -264,6 +264,7 @@ TEST_F(ModelCommands, BenchReportsEachTest) {
     EXPECT_EQ(test["depth"], 5);
     EXPECT_GT(test["tps"].get<double>(), 0);
     EXPECT_GE(test["tps_stddev"].get<double>(), 0);
+    EXPECT_EQ(test["tps_runs"].size(), 2u);
     EXPECT_GT(test["peak_host_bytes"].get<std::int64_t>(), 0);
     EXPECT_GT(test["load_seconds"].get<double>(), 0);
     EXPECT_GT(test["peak_device_bytes"].get<std::int64_t>(), 0);

@@ -67,27 +67,97 @@ __device__ __forceinline__ std::byte* row_in_slot(const KvTarget& target, std::i
   return target.pages + slot / kPageSlots * target.page_bytes + row * target.shape.bytes;
 }
 
-__global__ void __launch_bounds__(kUnitWarps * 32) rope_half_write_kernel(FusedParameters p) {
+// Four elements of a value on their way into the cache: unit u of the token's.
+struct ValueUnit {
+  Four x;
+  int head;
+  int e;
+
+  __device__ __forceinline__ static int count(const KvWriteParameters& p) {
+    return p.heads * (p.v.shape.dim / 4);
+  }
+  // Nothing where there is no such unit.
+  __device__ __forceinline__ void load(const KvWriteParameters& p, std::int64_t t, int u) {
+    const int fours = p.v.shape.dim / 4;
+    head = u / fours;
+    e = (u - head * fours) * 4;
+    if (head < p.heads) x = load_pack<4>(p.v.x[t] + head * p.v.shape.dim + e);
+  }
+  __device__ __forceinline__ void store(const KvWriteParameters& p, std::int64_t slot) const {
+    if (head >= p.heads) return;
+    store_halves(x, row_in_slot(p.v, slot, head) + 2 * e);
+  }
+};
+
+// Four pairs of a key, or four elements that do not turn.
+struct KeyUnit {
+  Four a;
+  Four b;
+  int head;
+  int e;  // a's first; b's are p.q.half further
+  bool turns;
+
+  __device__ __forceinline__ static int of_head(const FusedParameters& p) {
+    return (p.write.k.shape.dim - p.q.half) / 4;
+  }
+  __device__ __forceinline__ static int count(const FusedParameters& p) {
+    return p.write.heads * of_head(p);
+  }
+  __device__ __forceinline__ void load(const FusedParameters& p, std::int64_t t, int u) {
+    head = u / of_head(p);
+    const int first = (u - head * of_head(p)) * 4;
+    turns = first < p.q.half;
+    e = turns ? first : first + p.q.half;
+    if (head >= p.write.heads) return;
+    const float* from = p.write.k.x[t] + head * p.write.k.shape.dim + e;
+    a = load_pack<4>(from);
+    if (turns) b = load_pack<4>(from + p.q.half);
+  }
+  __device__ __forceinline__ void store(const FusedParameters& p, std::int64_t slot,
+                                        const float2* table) {
+    if (head >= p.write.heads) return;
+    if (turns) turn_four(table, e, a, b);
+    std::byte* to = row_in_slot(p.write.k, slot, head) + 2 * e;
+    store_halves(a, to);
+    if (turns) store_halves(b, to + 2 * p.q.half);
+  }
+};
+
+// A token's CTA has little to do, and what it waits for is memory: as many CTAs as fit.
+constexpr int kHalfThreads = 128;
+
+__global__ void __launch_bounds__(kHalfThreads) rope_half_write_kernel(FusedParameters p) {
   extern __shared__ __align__(16) float2 table[];
   allow_next();
   dependency_wait();
   const std::int64_t t = blockIdx.x;
   const std::int64_t slot = p.write.slots[t];
   const auto thread = static_cast<int>(threadIdx.x);
-  const int turns = p.q.half / 4;  // of a head
-  const int v_fours = p.write.v.shape.dim / 4;
-  for (int u = thread; u < p.write.heads * v_fours; u += kUnitWarps * 32) {
-    const int head = u / v_fours;
-    const int e = (u - head * v_fours) * 4;
-    const Four x = load_pack<4>(p.write.v.x[t] + head * p.write.v.shape.dim + e);
-    store_halves(x, row_in_slot(p.write.v, slot, head) + 2 * e);
-  }
+  // The first ones are on their way while the table is made.
+  constexpr int kValues = 2;
+  ValueUnit values[kValues];
+  KeyUnit key;
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) values[i].load(p.write, t, thread + i * kHalfThreads);
+  key.load(p, t, thread);
   fill_turns(p.q, t, table);
   if (p.turns != nullptr) {
-    for (int i = thread; i < p.q.half; i += kUnitWarps * 32) p.turns[t * p.q.half + i] = table[i];
+    for (int i = thread; i < p.q.half; i += kHalfThreads) p.turns[t * p.q.half + i] = table[i];
   }
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) values[i].store(p.write, slot);
+  for (int u = thread + kValues * kHalfThreads; u < ValueUnit::count(p.write); u += kHalfThreads) {
+    values[0].load(p.write, t, u);
+    values[0].store(p.write, slot);
+  }
+  key.store(p, slot, table);
+  for (int u = thread + kHalfThreads; u < KeyUnit::count(p); u += kHalfThreads) {
+    key.load(p, t, u);
+    key.store(p, slot, table);
+  }
+  const int turns = p.q.half / 4;  // of a head
   const int q_heads = p.turns == nullptr ? p.q.heads : 0;
-  for (int u = thread; u < q_heads * turns; u += kUnitWarps * 32) {
+  for (int u = thread; u < q_heads * turns; u += kHalfThreads) {
     const int head = u / turns;
     const int i = (u - head * turns) * 4;
     float* at = p.q.x[t] + head * p.q.head_dim + i;
@@ -96,24 +166,6 @@ __global__ void __launch_bounds__(kUnitWarps * 32) rope_half_write_kernel(FusedP
     turn_four(table, i, a, b);
     store_pack(at, a);
     store_pack(at + p.q.half, b);
-  }
-  const int rest = (p.write.k.shape.dim - 2 * p.q.half) / 4;  // that does not turn
-  for (int u = thread; u < p.write.heads * (turns + rest); u += kUnitWarps * 32) {
-    const int head = u / (turns + rest);
-    const int part = u - head * (turns + rest);
-    const float* from = p.write.k.x[t] + head * p.write.k.shape.dim;
-    std::byte* to = row_in_slot(p.write.k, slot, head);
-    if (part >= turns) {
-      const int e = 2 * p.q.half + (part - turns) * 4;
-      store_halves(load_pack<4>(from + e), to + 2 * e);
-      continue;
-    }
-    const int i = part * 4;
-    Four a = load_pack<4>(from + i);
-    Four b = load_pack<4>(from + i + p.q.half);
-    turn_four(table, i, a, b);
-    store_halves(a, to + 2 * i);
-    store_halves(b, to + 2 * (i + p.q.half));
   }
 }
 
@@ -142,7 +194,7 @@ FusedParameters fused_parameters(const RopeAndWriteArgs& args) {
 }
 
 void launch_fours(ExecContext& ctx, const FusedParameters& p, std::int64_t tokens) {
-  launch(shape_of(ctx, dim3(static_cast<unsigned>(tokens)), dim3(kUnitWarps * 32),
+  launch(shape_of(ctx, dim3(static_cast<unsigned>(tokens)), dim3(kHalfThreads),
                   static_cast<std::size_t>(p.q.half) * sizeof(float2)),
          rope_half_write_kernel, p);
 }

@@ -91,20 +91,41 @@ __global__ void __launch_bounds__(kThreads)
   extern __shared__ __align__(16) std::uint16_t staged[];
   const std::int64_t first = (kPairs ? 2 : 1) * std::int64_t{blockIdx.x};
   const bool has_second = kPairs && first + 1 < tokens;
+  const auto thread = static_cast<int>(threadIdx.x);
+  EightChannels channels;
+  if (kPairs) channels.load(to, thread);
   dependency_wait();
   if (blockIdx.x == 0 && threadIdx.x == 0) *power = 1.0f;
-  const uint4* row = x + first * (in / 8);
-  const uint4* second = has_second ? row + in / 8 : row;
-  for (int i = static_cast<int>(threadIdx.x); i < in / 8; i += kThreads) {
-    if constexpr (kPairs) {
-      stage_eights(row[i], second[i], reinterpret_cast<uint4*>(staged) + 2 * i);
-    } else {
-      reinterpret_cast<uint4*>(staged)[i] = row[i];
+  const int eights = in / 8;
+  const uint4* row = x + first * eights;
+  const uint4* second = has_second ? row + eights : row;
+  constexpr int kAtOnce = 2;
+  for (int begin = thread; begin < eights; begin += kAtOnce * kThreads) {
+    uint4 low[kAtOnce];
+    uint4 high[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = begin + j * kThreads;
+      if (i >= eights) break;
+      low[j] = row[i];
+      if (kPairs) high[j] = second[i];
+    }
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = begin + j * kThreads;
+      if (i >= eights) break;
+      auto* to_place = reinterpret_cast<uint4*>(staged) + (kPairs ? 2 : 1) * i;
+      if constexpr (kPairs) {
+        stage_eights(low[j], high[j], to_place);
+      } else {
+        *to_place = low[j];
+      }
     }
   }
   __syncthreads();
   if constexpr (kPairs) {
-    store_row_pair<kThreads>(reinterpret_cast<const std::uint32_t*>(staged), to, first, has_second);
+    store_row_pair<kThreads>(reinterpret_cast<const std::uint32_t*>(staged), to, first, has_second,
+                             channels);
   } else {
     store_row16(staged, to, first);
   }

@@ -46,6 +46,12 @@ __device__ __forceinline__ void store_row16(const std::uint16_t* staged, const R
   }
 }
 
+// Cards whose multiprocessors have 228 KB of shared memory, data centres' since 9.0: kernels that
+// have two rows at a time count on it.
+constexpr bool takes_row_pairs(int compute_capability) {
+  return compute_capability == 90 || compute_capability == 100 || compute_capability == 103;
+}
+
 // Two rows of halves side by side: the low half of a word is of the first. One look at the map and
 // at a place of shared memory serves both.
 __device__ __forceinline__ std::uint32_t low_halves(std::uint32_t a, std::uint32_t b) {
@@ -55,27 +61,43 @@ __device__ __forceinline__ std::uint32_t high_halves(std::uint32_t a, std::uint3
   return __byte_perm(a, b, 0x7632);
 }
 
-// Eight elements of each row, as they come, to eight words.
-__device__ __forceinline__ void stage_eights(const uint4& a, const uint4& b, uint4* words) {
-  words[0] = {low_halves(a.x, b.x), high_halves(a.x, b.x), low_halves(a.y, b.y),
-              high_halves(a.y, b.y)};
-  words[1] = {low_halves(a.z, b.z), high_halves(a.z, b.z), low_halves(a.w, b.w),
-              high_halves(a.w, b.w)};
+// Four elements of each row, as they come.
+__device__ __forceinline__ uint4 side_by_side(const uint2& a, const uint2& b) {
+  return {low_halves(a.x, b.x), high_halves(a.x, b.x), low_halves(a.y, b.y), high_halves(a.y, b.y)};
 }
 
-// `staged` is complete; `to` has a map. Of the last pair there may be no second row.
+// Eight elements of each row to eight words.
+__device__ __forceinline__ void stage_eights(const uint4& a, const uint4& b, uint4* words) {
+  words[0] = side_by_side({a.x, a.y}, {b.x, b.y});
+  words[1] = side_by_side({a.z, a.w}, {b.z, b.w});
+}
+
+// Which channels eight slots hold.
+struct EightChannels {
+  int4 low{};
+  int4 high{};
+  __device__ __forceinline__ void load(const Rows16& to, int eight) {
+    if (eight >= to.slots / 8) return;
+    const auto* channels = reinterpret_cast<const int4*>(to.channel_of_slot);
+    low = channels[2 * eight];
+    high = channels[2 * eight + 1];
+  }
+};
+
+// `staged` is complete; `to` has a map, of which `next` has this thread's first eight: who asks for
+// them before the barrier has them behind it. Of the last pair there may be no second row.
 template <int Threads>
 __device__ __forceinline__ void store_row_pair(const std::uint32_t* staged, const Rows16& to,
-                                               std::int64_t first, bool has_second) {
+                                               std::int64_t first, bool has_second,
+                                               EightChannels next) {
   const int eights = static_cast<int>(to.slots / 8);
   auto* out = static_cast<uint4*>(to.rows) + first * eights;
-  const auto* channels = reinterpret_cast<const int4*>(to.channel_of_slot);
   const auto at = [&](int channel) { return channel < 0 ? 0u : staged[channel]; };
   for (int i = static_cast<int>(threadIdx.x); i < eights; i += Threads) {
-    const int4 a = channels[2 * i];
-    const int4 b = channels[2 * i + 1];
-    const std::uint32_t v[8] = {at(a.x), at(a.y), at(a.z), at(a.w),
-                                at(b.x), at(b.y), at(b.z), at(b.w)};
+    const EightChannels own = next;
+    next.load(to, i + Threads);
+    const std::uint32_t v[8] = {at(own.low.x),  at(own.low.y),  at(own.low.z),  at(own.low.w),
+                                at(own.high.x), at(own.high.y), at(own.high.z), at(own.high.w)};
     out[i] = {low_halves(v[0], v[1]), low_halves(v[2], v[3]), low_halves(v[4], v[5]),
               low_halves(v[6], v[7])};
     if (has_second) {

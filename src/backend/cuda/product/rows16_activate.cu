@@ -23,56 +23,62 @@ constexpr int kPairCtas = 3;
 #else
 constexpr int kPairCtas = 1;
 #endif
-// Of shared memory, so that this many fit into the 228 KB of a multiprocessor of data centres'
-// cards since 9.0; others take single rows.
+// Of shared memory, so that this many fit into a multiprocessor (takes_row_pairs).
 constexpr std::size_t kMostPairBytes = 72 << 10;
-constexpr bool takes_pairs(int compute_capability) {
-  return compute_capability == 90 || compute_capability == 100 || compute_capability == 103;
-}
 
 struct ActivationRows {
   ActivationRows16Args args;
   ActivationParameters parameters;
 };
 
-// Eight elements, as floats.
+// Eight elements of gate or up, as they lie in memory.
 template <bool kHalves>
-__device__ __forceinline__ void load_eight(const void* base, std::int64_t at, float (&out)[8]) {
-  if constexpr (kHalves) {
-    const uint4 words = *reinterpret_cast<const uint4*>(static_cast<const __half*>(base) + at);
-    const std::uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
+struct RawEight {
+  static constexpr int kWords = kHalves ? 1 : 2;
+  uint4 words[kWords] = {};
+
+  __device__ __forceinline__ void load(const void* base, std::int64_t at) {
+    const auto* from = reinterpret_cast<const uint4*>(static_cast<const std::byte*>(base) +
+                                                      at * (kHalves ? 2 : 4));
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 pair = __half22float2(reinterpret_cast<const __half2&>(pairs[i]));
-      out[2 * i] = pair.x * (1.0f / kHalfGate);
-      out[2 * i + 1] = pair.y * (1.0f / kHalfGate);
-    }
-  } else {
-    const auto low = load_pack<4>(static_cast<const float*>(base) + at);
-    const auto high = load_pack<4>(static_cast<const float*>(base) + at + 4);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      out[i] = low.at[i];
-      out[4 + i] = high.at[i];
+    for (int i = 0; i < kWords; ++i) words[i] = from[i];
+  }
+  // As a float; e: a constant where loops are unrolled.
+  __device__ __forceinline__ float at(int e) const {
+    const uint4& w = words[kHalves ? 0 : e / 4];
+    const int i = kHalves ? e / 2 : e % 4;
+    const std::uint32_t word = i == 0 ? w.x : i == 1 ? w.y : i == 2 ? w.z : w.w;
+    if constexpr (!kHalves) {
+      return __uint_as_float(word);
+    } else {
+      const auto& pair = reinterpret_cast<const __half2&>(word);
+      return (e % 2 == 0 ? __low2float(pair) : __high2float(pair)) * (1.0f / kHalfGate);
     }
   }
-}
+};
 
-// Eight results of a row, times `reciprocal`; `largest`: of what this thread saw, before that.
+// Of a row.
+template <bool kHalves>
+struct RawEights {
+  RawEight<kHalves> gate;
+  RawEight<kHalves> up;
+
+  __device__ __forceinline__ void load(const ActivationRows16Args& a, std::int64_t row, int eight) {
+    gate.load(a.gate, row * a.gate_stride + 8 * eight);
+    if (a.up != nullptr) up.load(a.up, row * a.up_stride + 8 * eight);
+  }
+};
+
+// Their results, times `reciprocal`; `largest`: of what this thread saw, before that.
 // `one`: act(gate) · up of an element.
 template <bool kHalves, class One>
-__device__ __forceinline__ uint4 eight_results(const ActivationRows16Args& a, std::int64_t row,
-                                               int eight, float reciprocal, const One& one,
-                                               float& largest) {
-  float gate[8];
-  float up[8] = {};
-  load_eight<kHalves>(a.gate, row * a.gate_stride + 8 * eight, gate);
-  if (a.up != nullptr) load_eight<kHalves>(a.up, row * a.up_stride + 8 * eight, up);
+__device__ __forceinline__ uint4 eight_results(const RawEights<kHalves>& raw, float reciprocal,
+                                               const One& one, float& largest) {
   std::uint32_t words[4];
 #pragma unroll
   for (int e = 0; e < 4; ++e) {
-    const float low = one(gate[2 * e], up[2 * e]);
-    const float high = one(gate[2 * e + 1], up[2 * e + 1]);
+    const float low = one(raw.gate.at(2 * e), raw.up.at(2 * e));
+    const float high = one(raw.gate.at(2 * e + 1), raw.up.at(2 * e + 1));
     largest = fmaxf(largest, fmaxf(fabsf(low), fabsf(high)));
     words[e] = pack_halves(low * reciprocal, high * reciprocal);
   }
@@ -88,8 +94,9 @@ __device__ __forceinline__ float stage_row(const ActivationRows16Args& a, std::i
   const int eights = static_cast<int>(a.width / 8);
 #pragma unroll 2
   for (int i = static_cast<int>(threadIdx.x); i < eights; i += kRows16Threads) {
-    reinterpret_cast<uint4*>(staged)[i] =
-        eight_results<kHalves>(a, row, i, reciprocal, one, largest);
+    RawEights<kHalves> raw;
+    raw.load(a, row, i);
+    reinterpret_cast<uint4*>(staged)[i] = eight_results(raw, reciprocal, one, largest);
   }
   return largest;
 }
@@ -103,8 +110,14 @@ __device__ __forceinline__ float stage_pair(const ActivationRows16Args& a, std::
   const int eights = static_cast<int>(a.width / 8);
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < eights; i += kPairThreads) {
-    const uint4 low = eight_results<kHalves>(a, first, i, 1.0f, one, largest);
-    const uint4 high = eight_results<kHalves>(a, second, i, 1.0f, one, largest);
+    // Of halves all is asked for before the first is used: what rows wait for is memory.
+    RawEights<kHalves> of_first;
+    RawEights<kHalves> of_second;
+    of_first.load(a, first, i);
+    if (kHalves) of_second.load(a, second, i);
+    const uint4 low = eight_results(of_first, 1.0f, one, largest);
+    if (!kHalves) of_second.load(a, second, i);
+    const uint4 high = eight_results(of_second, 1.0f, one, largest);
     stage_eights(low, high, reinterpret_cast<uint4*>(staged) + 2 * i);
   }
   return largest;
@@ -144,12 +157,14 @@ __global__ void __launch_bounds__(kPairThreads, kPairCtas)
   const float seen = with_activation(p, [&](const auto& one) {
     return stage_pair<kHalves>(p.args, first, second, staged_pairs, one);
   });
+  EightChannels channels;
+  channels.load(p.args.to, static_cast<int>(threadIdx.x));
   const float largest = cta_max(seen, parts);
   if (threadIdx.x == 0) {
     p.args.row_largest[first] = largest;
     p.args.row_largest[second] = largest;
   }
-  store_row_pair<kPairThreads>(staged_pairs, p.args.to, first, has_second);
+  store_row_pair<kPairThreads>(staged_pairs, p.args.to, first, has_second, channels);
 }
 
 // grid (tokens).
@@ -197,7 +212,7 @@ void launch_both(ExecContext& ctx, const ActivationRows& p) {
   allow_shared_bytes(settle_power_kernel<kHalves>, bytes);
   const auto tokens = static_cast<unsigned>(p.args.tokens);
   const bool pairs = p.args.to.channel_of_slot != nullptr && 2 * bytes <= kMostPairBytes &&
-                     takes_pairs(cuda_ops_of(ctx).backend->facts().compute_capability);
+                     takes_row_pairs(cuda_ops_of(ctx).backend->facts().compute_capability);
   if (pairs) {
     allow_shared_bytes(activation_pairs_kernel<kHalves>, 2 * bytes);
     launch(shape_of(ctx, dim3((tokens + 1) / 2), kPairThreads, 2 * bytes),

@@ -1,3 +1,6 @@
+#include <type_traits>
+
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/device_math.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/row_view.cuh"
@@ -15,6 +18,7 @@ struct NormRows {
   const float* weight = nullptr;  // may be null
   const float* bias = nullptr;    // may be null
   Rows16 to;
+  std::int64_t rows = 0;
   int width = 0;
   float eps = 0.0f;
   float offset = 0.0f;  // 1 where weight means (1 + weight)
@@ -37,88 +41,188 @@ __device__ __forceinline__ Pack<float, 4> weights_at(const NormRows& p, int i) {
   return weights;
 }
 
-// The most that a result of this thread's columns can be.
+// Of a thread: four columns side by side are a pack, packs go round the threads.
+__device__ __forceinline__ int column_of(int pack) {
+  return (pack * kRows16Threads + static_cast<int>(threadIdx.x)) * 4;
+}
+
+// The most that a result of each warp's columns can be, into `bounds`.
 template <int kPacks>
-__device__ __forceinline__ float bound_of_weights(const NormRows& p, int first) {
+__device__ __forceinline__ void find_bounds(const NormRows& p,
+                                            float (&bounds)[kRows16Threads / 32]) {
   const float root = sqrtf(static_cast<float>(p.width));
+  Pack<float, 4> weights[kPacks];  // all asked for before the first is used
+#pragma unroll
+  for (int j = 0; j < kPacks; ++j) {
+    const int i = column_of(j);
+    weights[j] = {};
+    if (i < p.width) weights[j] = weights_at(p, i);
+  }
   float most = 0.0f;
 #pragma unroll
   for (int j = 0; j < kPacks; ++j) {
-    const int i = j * kRows16Threads * 4 + first;
-    if (i >= p.width) continue;
-    float bound = root * largest_of(weights_at(p, i));
-    if (p.bias != nullptr) bound += largest_of(load_pack<4>(p.bias + i));
+    const int i = column_of(j);
+    float bound = root * largest_of(weights[j]);
+    if (p.bias != nullptr && i < p.width) bound += largest_of(load_pack<4>(p.bias + i));
     most = fmaxf(most, bound);
   }
-  return most;
+  most = warp_max(most);
+  if (lane_index() == 0) bounds[warp_index()] = most;
 }
 
-// A CTA a row. What is divided by its root mean square (or deviation) is at most √width, so that
-// the power of two is known from the weights alone: the same for all rows.
-template <int kPacks>
-__global__ void __launch_bounds__(kRows16Threads, kPacks <= 4 ? kRows16Ctas : 4)
-    norm_rows16_kernel(NormRows p) {
-  allow_next();
-  __shared__ float parts[2][kRows16Threads / 32];
-  __shared__ __align__(16) std::uint16_t staged[kPacks * 4 * kRows16Threads];
-  const auto first = static_cast<int>(threadIdx.x) * 4;
-  // Read again below, from nearby: registers are what limits how many rows are under way.
-  float most = bound_of_weights<kPacks>(p, first);
-  dependency_wait();
-  const float* row = p.x[blockIdx.x];
-  Pack<float, 4> values[kPacks];
+// The power of two of all rows: what is divided by its root mean square (or deviation) is at most
+// √width, so that it is known from the weights alone.
+__device__ __forceinline__ float power_for(const NormRows& p, float most) {
+  const float power = p.to.type == DType::kF16 ? power_of_two_for(most, kLargestExponent) : 1.0f;
+  if (blockIdx.x == 0 && threadIdx.x == 0) *p.alpha = p.multiplier * power;
+  return power;
+}
+
+// A CTA's rows in registers.
+template <int kPacks, int kRows>
+struct NormedRows {
+  using Parts = float[kRows][kRows16Threads / 32];
+  Pack<float, 4> values[kRows][kPacks];  // zeros beyond the width
+  float mean[kRows] = {};
+  float inverse[kRows] = {};
+
+  // Means and deviations, by all threads; barriers.
+  __device__ __forceinline__ void measure(const NormRows& p, Parts& parts) {
+    const float share = 1.0f / static_cast<float>(p.width);
+    if (p.centred) {
 #pragma unroll
-  for (int j = 0; j < kPacks; ++j) {
-    const int i = j * kRows16Threads * 4 + first;
-    values[j] = {};
-    if (i < p.width) values[j] = load_pack<4>(row + i);
+      for (int r = 0; r < kRows; ++r) {
+        mean[r] = 0.0f;
+#pragma unroll
+        for (int j = 0; j < kPacks; ++j) {
+          for (int e = 0; e < 4; ++e) mean[r] += values[r][j].at[e];
+        }
+      }
+      sum(mean, parts);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) mean[r] *= share;
+      __syncthreads();
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      inverse[r] = 0.0f;
+#pragma unroll
+      for (int j = 0; j < kPacks; ++j) {
+        if (column_of(j) >= p.width) continue;
+        for (int e = 0; e < 4; ++e) {
+          const float d = values[r][j].at[e] - mean[r];
+          inverse[r] += d * d;
+        }
+      }
+    }
+    sum(inverse, parts);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) inverse[r] = rsqrtf(inverse[r] * share + p.eps);
   }
-  const float share = 1.0f / static_cast<float>(p.width);
-  float mean = 0.0f;
-  if (p.centred) {
-    float sum = 0.0f;
+
+  // store(column, words of each row) of all packs.
+  template <class Store>
+  __device__ __forceinline__ void each_result(const NormRows& p, float power,
+                                              const Store& store) const {
+    const bool halves = p.to.type == DType::kF16;
+    const float reciprocal = 1.0f / power;
 #pragma unroll
     for (int j = 0; j < kPacks; ++j) {
-      for (int e = 0; e < 4; ++e) sum += values[j].at[e];
+      const int i = column_of(j);
+      if (i >= p.width) continue;
+      const Pack<float, 4> weight = weights_at(p, i);
+      Pack<float, 4> bias{};
+      if (p.bias != nullptr) bias = load_pack<4>(p.bias + i);
+      uint2 words[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        float y[4];
+        for (int e = 0; e < 4; ++e) {
+          const float unit = (values[r][j].at[e] - mean[r]) * inverse[r];
+          y[e] = (unit * weight.at[e] + bias.at[e]) * reciprocal;
+        }
+        words[r] = halves ? uint2{pack_halves(y[0], y[1]), pack_halves(y[2], y[3])}
+                          : uint2{bfloat_pair(y[0], y[1]), bfloat_pair(y[2], y[3])};
+      }
+      store(i, words);
     }
-    mean = cta_sum(sum, parts[0]) * share;
+  }
+
+ private:
+  // cta_sum of each row, with one barrier for all.
+  __device__ __forceinline__ static void sum(float (&sums)[kRows], Parts& parts) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      sums[r] = warp_sum(sums[r]);
+      if (lane_index() == 0) parts[r][warp_index()] = sums[r];
+    }
     __syncthreads();
-  }
-  float squares = 0.0f;
 #pragma unroll
-  for (int j = 0; j < kPacks; ++j) {
-    if (j * kRows16Threads * 4 + first >= p.width) continue;
-    for (int e = 0; e < 4; ++e) {
-      const float d = values[j].at[e] - mean;
-      squares += d * d;
+    for (int r = 0; r < kRows; ++r) {
+      sums[r] = warp_sum(lane_index() < kRows16Threads / 32 ? parts[r][lane_index()] : 0.0f);
     }
   }
-  most = warp_max(most);
-  if (lane_index() == 0) parts[1][warp_index()] = most;  // the sum's barrier is enough for both
-  const float inverse = rsqrtf(cta_sum(squares, parts[0]) * share + p.eps);
-  most = warp_max(parts[1][lane_index() % (kRows16Threads / 32)]);
-  const bool halves = p.to.type == DType::kF16;
-  const float power = halves ? power_of_two_for(most, kLargestExponent) : 1.0f;
-  if (blockIdx.x == 0 && threadIdx.x == 0) *p.alpha = p.multiplier * power;
-  const float reciprocal = 1.0f / power;
+};
+
+// A CTA has one row, or two that are put into another order: one look at the weights, at the map
+// and at a place of shared memory serves both.
+template <int kPacks, int kRows>
+__global__ void __launch_bounds__(kRows16Threads, kPacks > 4 || kRows > 1 ? 4 : kRows16Ctas)
+    norm_rows16_kernel(NormRows p) {
+  allow_next();
+  using Normed = NormedRows<kPacks, kRows>;
+  using Staged = std::conditional_t<kRows == 1, std::uint16_t, std::uint32_t>;
+  __shared__ typename Normed::Parts parts;
+  __shared__ float bounds[kRows16Threads / 32];
+  __shared__ __align__(16) Staged staged[kPacks * 4 * kRows16Threads];
+  const std::int64_t first = kRows * std::int64_t{blockIdx.x};
+  const bool has_last = first + kRows <= p.rows;
+  // Weights are read again below, from nearby: registers limit how many rows are under way.
+  find_bounds<kPacks>(p, bounds);
+  dependency_wait();
+  Normed normed;
 #pragma unroll
-  for (int j = 0; j < kPacks; ++j) {
-    const int i = j * kRows16Threads * 4 + first;
-    if (i >= p.width) continue;
-    const Pack<float, 4> weight = weights_at(p, i);
-    Pack<float, 4> bias{};
-    if (p.bias != nullptr) bias = load_pack<4>(p.bias + i);
-    float y[4];
-    for (int e = 0; e < 4; ++e) {
-      const float unit = (values[j].at[e] - mean) * inverse;
-      y[e] = (unit * weight.at[e] + bias.at[e]) * reciprocal;
+  for (int r = 0; r < kRows; ++r) {
+    const float* row = p.x[has_last ? first + r : first];
+#pragma unroll
+    for (int j = 0; j < kPacks; ++j) {
+      const int i = column_of(j);
+      normed.values[r][j] = {};
+      if (i < p.width) normed.values[r][j] = load_pack<4>(row + i);
     }
-    *reinterpret_cast<uint2*>(staged + i) =
-        halves ? uint2{pack_halves(y[0], y[1]), pack_halves(y[2], y[3])}
-               : uint2{bfloat_pair(y[0], y[1]), bfloat_pair(y[2], y[3])};
   }
-  __syncthreads();
-  store_row16(staged, p.to, blockIdx.x);
+  normed.measure(p, parts);  // its barrier is enough for the bounds, too
+  const float power = power_for(p, warp_max(bounds[lane_index() % (kRows16Threads / 32)]));
+  normed.each_result(p, power, [&](int i, const uint2(&words)[kRows]) {
+    if constexpr (kRows == 1) {
+      *reinterpret_cast<uint2*>(staged + i) = words[0];
+    } else {
+      *reinterpret_cast<uint4*>(staged + i) = side_by_side(words[0], words[1]);
+    }
+  });
+  if constexpr (kRows == 1) {
+    __syncthreads();
+    store_row16(staged, p.to, first);
+  } else {
+    EightChannels channels;
+    channels.load(p.to, static_cast<int>(threadIdx.x));
+    __syncthreads();
+    store_row_pair<kRows16Threads>(staged, p.to, first, has_last, channels);
+  }
+}
+
+template <int kPacks, int kRows>
+void launch_norm(ExecContext& ctx, const NormRows& p) {
+  const auto ctas = static_cast<unsigned>(ceil_div(p.rows, std::int64_t{kRows}));
+  launch(shape_of(ctx, dim3(ctas), kRows16Threads), norm_rows16_kernel<kPacks, kRows>, p);
+}
+
+// Two rows a CTA where they are put into another order and are enough to fill the card.
+template <int kPacks>
+void launch_norm(ExecContext& ctx, const NormRows& p) {
+  const bool pairs = p.to.channel_of_slot != nullptr && p.to.type == DType::kF16 &&
+                     p.rows >= 2 * std::int64_t{cuda_ops_of(ctx).multiprocessors};
+  pairs ? launch_norm<kPacks, 2>(ctx, p) : launch_norm<kPacks, 1>(ctx, p);
 }
 
 }  // namespace
@@ -135,20 +239,17 @@ void make_norm_rows16(ExecContext& ctx, const Rows16Args& args, const NormArgs& 
   p.weight = norm.weight.as<const float>();
   p.bias = norm.bias.as<const float>();
   p.to = args.to;
+  p.rows = args.x.rows();
   p.width = static_cast<int>(args.x.columns());
   p.eps = norm.eps;
   p.offset = norm.unit_offset ? 1.0f : 0.0f;
   p.centred = norm.kind == NormKind::kLayer;
   p.multiplier = args.multiplier;
   p.alpha = args.alpha;
-  const LaunchShape shape =
-      shape_of(ctx, dim3(static_cast<unsigned>(args.x.rows())), kRows16Threads);
   const int packs = ceil_div(p.width, 4 * kRows16Threads);
-  launch(shape,
-         packs <= 2   ? norm_rows16_kernel<2>
-         : packs <= 4 ? norm_rows16_kernel<4>
-                      : norm_rows16_kernel<kMostPacks>,
-         p);
+  if (packs <= 2) return launch_norm<2>(ctx, p);
+  if (packs <= 4) return launch_norm<4>(ctx, p);
+  launch_norm<kMostPacks, 1>(ctx, p);
 }
 
 }  // namespace bl::cuda
