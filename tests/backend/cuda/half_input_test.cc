@@ -101,6 +101,9 @@ class CudaHalfInput : public OnCudaDevice {
     return device_->get(out);
   }
 
+  // A product of normalised rows: with the norm and behind it.
+  void expect_norms_in_rows(std::int64_t tokens);
+
   void expect_equal(const PackedMatrix& gate, const PackedMatrix& up, const PackedMatrix& down,
                     std::int64_t tokens = 91) {  // odd: rows are taken two at a time
     ASSERT_GT(device_->ops().half_input_width(device_->context(), down, tokens), 0);
@@ -301,9 +304,7 @@ TEST_F(CudaHalfInput, NeighboursAreMultipliedTogether) {
   expect_together_as_alone();
 }
 
-// Norm and product in binary16, rows far from 1 among them.
-TEST_F(CudaHalfInput, NormsGoIntoTheRows) {
-  const std::int64_t tokens = 70;
+void CudaHalfInput::expect_norms_in_rows(std::int64_t tokens) {
   for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
     for (const std::int32_t in : {256, 2048, 2560, 8192}) {
       const auto permuted = pack(random_exl2({{4, in / 2}, {3, in / 2}}, 64, engine_));
@@ -340,6 +341,14 @@ TEST_F(CudaHalfInput, NormsGoIntoTheRows) {
       }
       EXPECT_LE(difference(results[1], results[0]), 2e-3) << in;
     }
+  }
+}
+
+// Norm and product in binary16, rows far from 1 among them; few, and an odd number of so many that
+// they are taken two at a time.
+TEST_F(CudaHalfInput, NormsGoIntoTheRows) {
+  for (const std::int64_t tokens : {70, 401}) {
+    expect_norms_in_rows(tokens);
   }
 }
 
