@@ -46,12 +46,6 @@ __device__ __forceinline__ void store_row16(const std::uint16_t* staged, const R
   }
 }
 
-// Cards whose multiprocessors have 228 KB of shared memory, data centres' since 9.0: kernels that
-// have two rows at a time count on it.
-constexpr bool takes_row_pairs(int compute_capability) {
-  return compute_capability == 90 || compute_capability == 100 || compute_capability == 103;
-}
-
 // Two rows of halves side by side: the low half of a word is of the first. One look at the map and
 // at a place of shared memory serves both.
 __device__ __forceinline__ std::uint32_t low_halves(std::uint32_t a, std::uint32_t b) {

@@ -23,8 +23,12 @@ constexpr int kPairCtas = 3;
 #else
 constexpr int kPairCtas = 1;
 #endif
-// Of shared memory, so that this many fit into a multiprocessor (takes_row_pairs).
+// Of shared memory, so that this many fit into the 228 KB of a multiprocessor of data centres'
+// cards since 9.0; others take single rows.
 constexpr std::size_t kMostPairBytes = 72 << 10;
+constexpr bool takes_pairs(int compute_capability) {
+  return compute_capability == 90 || compute_capability == 100 || compute_capability == 103;
+}
 
 struct ActivationRows {
   ActivationRows16Args args;
@@ -212,7 +216,7 @@ void launch_both(ExecContext& ctx, const ActivationRows& p) {
   allow_shared_bytes(settle_power_kernel<kHalves>, bytes);
   const auto tokens = static_cast<unsigned>(p.args.tokens);
   const bool pairs = p.args.to.channel_of_slot != nullptr && 2 * bytes <= kMostPairBytes &&
-                     takes_row_pairs(cuda_ops_of(ctx).backend->facts().compute_capability);
+                     takes_pairs(cuda_ops_of(ctx).backend->facts().compute_capability);
   if (pairs) {
     allow_shared_bytes(activation_pairs_kernel<kHalves>, 2 * bytes);
     launch(shape_of(ctx, dim3((tokens + 1) / 2), kPairThreads, 2 * bytes),
