@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -102,14 +101,8 @@ TEST_P(GgufImport, VocabularyGivesTheIds) {
   }
 }
 
-std::string case_name(const testing::TestParamInfo<std::string>& info) {
-  std::string name = info.param;
-  for (char& c : name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-  }
-  return name;
-}
-INSTANTIATE_TEST_SUITE_P(Models, GgufImport, testing::ValuesIn(model_names()), case_name);
+INSTANTIATE_TEST_SUITE_P(Models, GgufImport, testing::ValuesIn(model_names()),
+                         [](const auto& info) { return case_name(info.param); });
 
 // --- the folder that an import leaves, or does not leave ---
 

@@ -116,13 +116,8 @@ TEST_P(LoraMerge, EqualsComputingWithTheAdapter) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Model, LoraMerge, testing::ValuesIn(models()), [](const auto& info) {
-  std::string name = info.param;
-  for (char& c : name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-  }
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Model, LoraMerge, testing::ValuesIn(models()),
+                         [](const auto& info) { return case_name(info.param); });
 
 TEST(LoraMergeTest, AWeightThatItsTypeCannotHoldIsSaid) {
   for (const char* name : {"exl2-gptq/exl2-4bit", "hf-tiny/gpt2"}) {
