@@ -32,10 +32,21 @@ DenseMatrix matrix_of(const std::string& name, HostArray weight) {
   return matrix;
 }
 
-// A [rank, in] with rows of zeros behind it.
-HostArray padded_rows(const TensorView& a, std::int64_t rank) {
+// A [rank, in] with rows of zeros behind it; `inputs`: its columns as a linear has them, or empty.
+HostArray padded_rows(const TensorView& a, std::int64_t rank,
+                      const std::vector<std::int32_t>& inputs = {}) {
   HostArray copy = zeros(a.dtype, {rank, a.columns()});
-  std::memcpy(copy.view.data, a.data, bytes_of(a));
+  if (inputs.empty()) {
+    std::memcpy(copy.view.data, a.data, bytes_of(a));
+    return copy;
+  }
+  visit_float_dtype(a.dtype, [&]<class T>(Tag<T>) {
+    for (std::int64_t r = 0; r < a.rows(); ++r) {
+      const T* from = a.row<const T>(r);
+      T* to = copy.view.row<T>(r);
+      for (const std::int32_t input : inputs) *to++ = from[input];
+    }
+  });
   return copy;
 }
 
@@ -107,8 +118,9 @@ PreparedAdapter::PreparedAdapter(const PeftAdapter& adapter) {
     Module module;
     module.scale = static_cast<float>(from.scale);
     module.is_embedding = site.is_embedding;
-    module.down = matrix_of(from.tensor, site.is_embedding ? table_rows(from.a.view, rank)
-                                                           : padded_rows(from.a.view, rank));
+    module.down =
+        matrix_of(from.tensor, site.is_embedding ? table_rows(from.a.view, rank)
+                                                 : padded_rows(from.a.view, rank, site.inputs));
     if (site.is_embedding) {
       const AdapterPart all{.count = site.out};
       module.parts.push_back({-1, 0, matrix_of(from.tensor, part_rows(from.b.view, all, rank))});

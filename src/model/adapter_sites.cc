@@ -21,6 +21,18 @@ const std::string* AdapterSites::refusal(std::string module) const {
   }
 }
 
+void AdapterSites::order_outputs(std::int32_t linear, const std::vector<std::int32_t>& columns) {
+  LinearOrigin& origin = origins_[static_cast<std::size_t>(linear)];
+  origin.rows.assign(columns.begin(), columns.end());
+  const auto site = sites_.find(origin.module);
+  if (site != sites_.end()) site->second.parts.at(0).rows = origin.rows;
+}
+
+void AdapterSites::order_inputs(std::int32_t linear, std::vector<std::int32_t> inputs) {
+  const auto site = sites_.find(origins_[static_cast<std::size_t>(linear)].module);
+  if (site != sites_.end()) site->second.inputs = std::move(inputs);
+}
+
 std::int64_t AdapterSites::max_rank() const {
   return std::min(kMaxLoraRank, widest_ / kLoraRankStep * kLoraRankStep);
 }

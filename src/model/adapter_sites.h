@@ -24,9 +24,10 @@ struct AdapterSite {
   std::int64_t in = 0;
   std::int64_t out = 0;
   std::vector<AdapterPart> parts = {};
-  bool is_embedding = false;  // in: rows of the table, out: hidden
-  bool replaceable = false;   // by a whole one of an adapter's: no bias, and written anew
-  std::string refusal = {};   // why nothing can be added to it while the model runs, or empty
+  std::vector<std::int32_t> inputs = {};  // which of its inputs each of the linear's is, or empty
+  bool is_embedding = false;              // in: rows of the table, out: hidden
+  bool replaceable = false;  // by a whole one of an adapter's: no bias, and written anew
+  std::string refusal = {};  // why nothing can be added to it while the model runs, or empty
 };
 
 // Where the outputs of a linear are in the files: rows of a stored module.
@@ -50,6 +51,10 @@ class AdapterSites {
     refused_.try_emplace(module, std::move(why));
   }
   void add_origin(LinearOrigin origin) { origins_.push_back(std::move(origin)); }
+  // A linear's outputs are columns[0], columns[1], … of its module.
+  void order_outputs(std::int32_t linear, const std::vector<std::int32_t>& columns);
+  // And its inputs.
+  void order_inputs(std::int32_t linear, std::vector<std::int32_t> inputs);
   void set_widest(std::int64_t widest) { widest_ = widest; }
 
   const AdapterSite* find(const std::string& module) const;

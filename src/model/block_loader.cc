@@ -249,10 +249,13 @@ void feed_forward_sites(WeightReader& reader, const std::string& at, const FeedF
     AdapterPart one{.linear = fused ? weights.gate_up.id() : linear.id(),
                     .first_column = fused ? first_row : 0,
                     .count = width};
+    const std::vector<std::int64_t>& order = reader.sites().origin(one.linear).rows;
+    if (!order.empty()) one.rows.assign(order.begin(), order.begin() + width);
     for (const std::string& name : names) {
       reader.add_site(join_name(at, name), {.in = spec.hidden, .out = width, .parts = {one}});
     }
     one.first_row = first_row;
+    for (std::int64_t& row : one.rows) row += first_row;
     whole.parts.push_back(one);
   };
   part(arch.gate, weights.gate, 0);
@@ -276,10 +279,11 @@ FeedForward load_feed_forward(WeightReader& reader, const std::string& at,
     if (spec.gated) weights.gate = reader.linear(reader.key_of(at, arch.gate), in);
     weights.up = reader.linear(reader.key_of(at, arch.up), in);
   }
-  feed_forward_sites(reader, at, spec, arch, weights);
   weights.down =
       reader.linear(reader.key_of(at, arch.down),
                     {.in = spec.intermediate, .out = spec.hidden, .transposed = arch.transposed});
+  reader.order_hidden(weights.down, {&weights.gate, &weights.up, &weights.gate_up});
+  feed_forward_sites(reader, at, spec, arch, weights);
   if (spec.has_xielu) {
     const auto scalar = [&](const char* name, double fallback) {
       const std::string tensor = join_name(at, std::string("act_fn.") + name);

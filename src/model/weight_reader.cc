@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
@@ -131,6 +132,34 @@ Linear WeightReader::linear(const DenseMatrix& matrix, std::int64_t out, bool no
   return add(std::move(pending), module_of(matrix), matrix.transposed);
 }
 
+void WeightReader::order_hidden(const Linear& reader,
+                                std::initializer_list<const Linear*> writers) {
+  if (phase_ == Phase::kLoad || !backend_.reorders_hidden()) return;
+  const auto pending_of = [this](const Linear& linear) -> Pending& {
+    return pending_[static_cast<std::size_t>(linear.id())];
+  };
+  auto* exl2 = std::get_if<Exl2Matrix>(&pending_of(reader).matrix);
+  const bool can =
+      exl2 != nullptr && !std::is_sorted(exl2->perm.begin(), exl2->perm.end()) &&
+      std::none_of(writers.begin(), writers.end(), [&](const Linear* writer) {
+        return writer->id() >= 0 && std::holds_alternative<DenseMatrix>(pending_of(*writer).matrix);
+      });
+  if (!can) return;
+  const std::vector<std::int32_t> order = exl2->perm;
+  std::iota(exl2->perm.begin(), exl2->perm.end(), 0);
+  sites_.order_inputs(reader.id(), order);
+  for (const Linear* writer : writers) {
+    if (writer->id() < 0) continue;
+    PackOptions& options = pending_of(*writer).options;
+    const auto count = static_cast<std::int32_t>(order.size());
+    for (std::int32_t first = 0; first < options.out; first += count) {
+      for (const std::int32_t channel : order) options.columns.push_back(first + channel);
+    }
+    BL_CHECK(options.columns.size() == static_cast<std::size_t>(options.out));
+    sites_.order_outputs(writer->id(), options.columns);
+  }
+}
+
 Linear WeightReader::add(Pending pending, std::string module, bool transposed) {
   const WeightMatrix& matrix = pending.matrix;
   const std::int64_t stored_out = out_features(matrix);
@@ -177,7 +206,7 @@ Linear WeightReader::pack_next() {
     if (pending.normalized) *dense = normalized_outputs(*dense);
   }
   std::unique_ptr<PackedMatrix> packed = backend_.pack(pending.matrix, pending.options);
-  Tensor bias = upload_bias(bias_of(pending.matrix), packed->out());
+  Tensor bias = upload_bias(bias_of(pending.matrix), pending.options.columns, packed->out());
   // A plain matrix may stay where it is (the backend reads the mapped file); codes were repacked.
   const bool stays = !copied && std::holds_alternative<DenseMatrix>(pending.matrix) &&
                      backend_.reads_host_memory();
@@ -189,10 +218,18 @@ Linear WeightReader::pack_next() {
   return {std::move(packed), std::move(bias), id};
 }
 
-Tensor WeightReader::upload_bias(const HostArray& bias, std::int64_t out) {
+Tensor WeightReader::upload_bias(const HostArray& bias, std::span<const std::int32_t> columns,
+                                 std::int64_t out) {
   if (bias.view.empty()) return {};
   std::vector<float> values = to_floats(bias.view);
   BL_CHECK(static_cast<std::int64_t>(values.size()) >= out);
+  if (!columns.empty()) {
+    std::vector<float> ordered;
+    for (const std::int32_t column : columns) {
+      ordered.push_back(values[static_cast<std::size_t>(column)]);
+    }
+    values = std::move(ordered);
+  }
   values.resize(static_cast<std::size_t>(out));
   return device_tensor(backend_, std::span<const float>(values), Shape{out});
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,6 +83,11 @@ class WeightReader {
   // Outputs `rows` of a plain matrix, copied when it is packed. Ignored arguments in the second
   // walk.
   Linear linear(const DenseMatrix& matrix, std::vector<std::int64_t> rows);
+  // For linears of the first walk (those of `writers` that have been read): what they write and
+  // `reader` alone reads, channel for channel, comes in the order in which the reader multiplies
+  // it, where the backend prefers that and the files allow it. A writer's outputs are once or
+  // several times the reader's inputs.
+  void order_hidden(const Linear& reader, std::initializer_list<const Linear*> writers);
   // A plain matrix as it is, or with rows of length 1.
   Linear linear(const DenseMatrix& matrix, std::int64_t out, bool normalized = false);
 
@@ -119,7 +125,9 @@ class WeightReader {
   Linear add(Pending pending, std::string module, bool transposed);
   Linear pack_next();
   Buffer table_memory(std::size_t bytes, bool on_host);
-  Tensor upload_bias(const HostArray& bias, std::int64_t out);
+  // `columns`: PackOptions'.
+  Tensor upload_bias(const HostArray& bias, std::span<const std::int32_t> columns,
+                     std::int64_t out);
   std::string first_existing(const std::string& prefix, const Names& names) const;
 
   Backend& backend_;

@@ -20,6 +20,9 @@ namespace bl {
 
 struct PackOptions {
   std::int64_t out = 0;  // columns to keep (padding cut); 0: all
+  // Column i of what is packed is column columns[i] of a quantized matrix, `out` of them; empty: as
+  // they are. Only where Backend::reorders_hidden().
+  std::vector<std::int32_t> columns = {};
 };
 
 // So many bytes from one place to another; they do not overlap.
@@ -89,6 +92,9 @@ class Backend {
   // The matrix back as F32 [in, out] in original channel order: the proof that packing lost
   // nothing.
   virtual Tensor unpack(const PackedMatrix& matrix) = 0;
+  // Whether channels between two layers, which nobody else sees, should come in the order in which
+  // the second has them: the first's columns are packed so (PackOptions::columns).
+  virtual bool reorders_hidden() const { return false; }
   // Device bytes that pack() of such a matrix will hold.
   virtual std::size_t packed_bytes(const WeightMatrix& matrix, const PackOptions&) = 0;
   // Elements of a row of activations as its products gather it, padding included.

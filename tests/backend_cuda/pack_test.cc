@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -14,6 +16,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "format/dequantize.h"
+#include "format/select_outputs.h"
 #include "support/random_matrix.h"
 
 namespace bl::test {
@@ -279,6 +282,34 @@ TEST(CudaPack, SlicesOfColumnsGiveWhatTheWholeGives) {
     const Packed of_gptq = pack_in_slices(gptq_file, gptq_plan, columns);
     EXPECT_EQ(of_gptq.codes, gptq_whole.codes) << columns;
     EXPECT_EQ(of_gptq.scales, gptq_whole.scales) << columns;
+  }
+}
+
+// Columns in another order than the file's: those of a matrix that has them so.
+TEST(CudaPack, ColumnsInAnOrderOfTheReaders) {
+  Engine random(15);
+  std::vector<std::int32_t> columns(160);
+  std::iota(columns.begin(), columns.end(), 0);
+  std::shuffle(columns.begin(), columns.end(), random);
+  const Exl2Matrix exl2 = random_exl2({{5, 32}, {4, 96}, {2, 64}}, 192, random);
+  const FileCodes exl2_file{exl2.q_weight, exl2.q_scale, {}, {}, exl2.out, columns};
+  const auto exl2_there = std::get<Exl2Matrix>(select_outputs(exl2, columns));
+  const Packed exl2_whole = pack(exl2_there, plan_codes(exl2_there, 160));
+  const GptqMatrix gptq = random_gptq({4, 224, 160, 48, true, GptqZeros::kBytes}, random);
+  const std::span<const std::int32_t> some = std::span(columns).first(72);
+  const FileCodes gptq_file{gptq.qweight, {}, gptq.scales, gptq.zeros, gptq.out, some};
+  const auto gptq_there = std::get<GptqMatrix>(select_outputs(gptq, some));
+  const Packed gptq_whole = pack(gptq_there, plan_codes(gptq_there, 72));
+  for (const std::int64_t at_once : {16, 32, 64, 1024}) {
+    const Packed of_exl2 = pack_in_slices(exl2_file, plan_codes(exl2, 160), at_once);
+    EXPECT_EQ(of_exl2.codes, exl2_whole.codes) << at_once;
+    EXPECT_EQ(of_exl2.scales, exl2_whole.scales) << at_once;
+    const CodePackPlan gptq_plan = plan_codes(gptq, 72);
+    const Packed of_gptq = pack_in_slices(gptq_file, gptq_plan, at_once);
+    EXPECT_EQ(unpack_codes(gptq_plan, {of_gptq.codes, of_gptq.scales, gptq_plan.channel_of_slot}),
+              unpack_codes(plan_codes(gptq_there, 72),
+                           {gptq_whole.codes, gptq_whole.scales, gptq_plan.channel_of_slot}))
+        << at_once;
   }
 }
 

@@ -60,7 +60,11 @@ std::string case_name(std::string model) {
 
 GoldenRun::GoldenRun(const std::string& backend, ModelFiles files, CacheType cache,
                      LoadOptions options)
-    : backend_(open_backend(backend, {})), cache_(cache), ops_(&backend_->ops()) {
+    : GoldenRun(open_backend(backend, {}), std::move(files), cache, std::move(options)) {}
+
+GoldenRun::GoldenRun(std::unique_ptr<Backend> backend, ModelFiles files, CacheType cache,
+                     LoadOptions options)
+    : backend_(std::move(backend)), cache_(cache), ops_(&backend_->ops()) {
   model_ = load_model(*backend_, std::move(files), std::move(options));
 }
 

@@ -54,6 +54,8 @@ class GoldenRun {
  public:
   GoldenRun(const std::string& backend, ModelFiles files, CacheType cache,
             LoadOptions options = {});
+  GoldenRun(std::unique_ptr<Backend> backend, ModelFiles files, CacheType cache,
+            LoadOptions options = {});
   GoldenRun(const std::string& backend, const std::filesystem::path& folder, CacheType cache,
             LoadOptions options = {})
       : GoldenRun(backend, open_model_folder(folder), cache, std::move(options)) {}

@@ -174,7 +174,7 @@ std::uint64_t CudaBackend::free_memory() const {
 
 std::unique_ptr<PackedMatrix> CudaBackend::pack(const WeightMatrix& matrix,
                                                 const PackOptions& options) {
-  return packer_->pack(matrix, options.out > 0 ? options.out : out_features(matrix));
+  return packer_->pack(matrix, options);
 }
 
 std::unique_ptr<PackedExperts> CudaBackend::pack_experts(std::span<const ExpertWeights> experts) {

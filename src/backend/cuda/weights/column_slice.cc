@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "backend/cuda/weights/packed_size.h"
@@ -13,8 +14,19 @@ namespace {
 // What a thread copies at a time.
 constexpr std::size_t kGrainBytes = std::size_t{256} << 10;
 
+// The columns of the file that are wanted as those of a range: a strip's last may be none's.
+std::vector<std::int32_t> sources_of(const FileCodes& file, const ColumnRange& range) {
+  std::vector<std::int32_t> sources(static_cast<std::size_t>(range.count));
+  std::iota(sources.begin(), sources.end(), static_cast<std::int32_t>(range.first));
+  for (std::int32_t& source : sources) {
+    const auto at = static_cast<std::size_t>(source);
+    if (at < file.columns.size()) source = file.columns[at];
+  }
+  return sources;
+}
+
 // Rows of `stored` elements each, of which some columns are wanted. An element of a row stands for
-// `columns` columns of the matrix.
+// `columns` columns of the matrix: one, or eight of four bits.
 template <class T>
 struct Rows {
   std::span<const T> values;
@@ -41,6 +53,30 @@ struct Rows {
         std::memcpy(to + r * row, from + r * pitch, row);
       }
     });
+  }
+  // The same of columns `sources`.
+  void gather(std::span<const std::int32_t> sources, std::byte* to, ThreadPool& threads) const {
+    if (values.empty()) return;
+    const std::size_t wanted = sources.size() / static_cast<std::size_t>(columns);
+    const auto grain = static_cast<long>(std::max<std::size_t>(1, kGrainBytes / wanted));
+    threads.parallel_for(count(), grain, [&](long begin, long end) {
+      for (long r = begin; r < end; ++r) {
+        const T* row = values.data() + r * stored;
+        T* out = reinterpret_cast<T*>(to) + static_cast<std::size_t>(r) * wanted;
+        for (std::size_t i = 0; i < wanted; ++i) out[i] = element(row, sources, i);
+      }
+    });
+  }
+
+ private:
+  T element(const T* row, std::span<const std::int32_t> sources, std::size_t i) const {
+    if (columns == 1) return row[sources[i]];
+    T element = 0;
+    for (std::size_t c = 0; c < 8; ++c) {
+      const auto source = static_cast<std::uint32_t>(sources[8 * i + c]);
+      element |= (row[source / 8] >> 4 * (source % 8) & 15u) << 4 * c;
+    }
+    return element;
   }
 };
 
@@ -94,10 +130,19 @@ std::int64_t columns_that_fit(const FileCodes& file, const CodePackPlan& plan, s
 void copy_slice(const FileCodes& file, const CodePackPlan& plan, const ColumnRange& columns,
                 std::byte* to, ThreadPool& threads) {
   const SliceLayout layout = slice_layout(file, plan, columns.count);
-  words_of(file).copy(columns, to + layout.words, threads);
-  scale_codes_of(file).copy(columns, to + layout.scale_codes, threads);
-  scales_of(file).copy(columns, to + layout.scales, threads);
-  zeros_of(file).copy(columns, to + layout.zeros, threads);
+  const std::vector<std::int32_t> sources =
+      file.columns.empty() ? std::vector<std::int32_t>() : sources_of(file, columns);
+  const auto copy = [&](const auto& rows, std::size_t at) {
+    if (sources.empty()) {
+      rows.copy(columns, to + at, threads);
+    } else {
+      rows.gather(sources, to + at, threads);
+    }
+  };
+  copy(words_of(file), layout.words);
+  copy(scale_codes_of(file), layout.scale_codes);
+  copy(scales_of(file), layout.scales);
+  copy(zeros_of(file), layout.zeros);
   put(to + layout.bits_of_unit, plan.bits_of_unit);
   put(to + layout.offset_of_unit, plan.unit_offsets());
   put(to + layout.word_of_unit, plan.word_of_unit);

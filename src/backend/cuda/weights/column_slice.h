@@ -23,6 +23,8 @@ struct FileCodes {
   std::span<const std::uint16_t> scales;       // [groups, stored_out]
   std::span<const std::uint16_t> zeros;        // [groups, stored_out]
   std::int64_t stored_out = 0;
+  // Which of them are wanted, in their order (PackOptions::columns); empty: all.
+  std::span<const std::int32_t> columns = {};
 };
 
 // Bytes from the beginning of a slice: what the packing kernels read, tables of the plan included.
@@ -47,7 +49,7 @@ struct ColumnRange {
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
-// Copies those columns and the tables to `to`.
+// Copies those of the wanted columns and the tables to `to`.
 void copy_slice(const FileCodes& file, const CodePackPlan& plan, const ColumnRange& columns,
                 std::byte* to, ThreadPool& threads);
 

@@ -204,17 +204,21 @@ DenseWeights Packer::pack_dense(const DenseMatrix& matrix, std::int64_t out) {
   return weights;
 }
 
-std::unique_ptr<CudaMatrix> Packer::pack(const WeightMatrix& matrix, std::int64_t out) {
+std::unique_ptr<CudaMatrix> Packer::pack(const WeightMatrix& matrix, const PackOptions& options) {
   const std::int64_t in = in_features(matrix);
-  BL_CHECK(out > 0 && out <= out_features(matrix));
+  const std::int64_t out = options.out > 0 ? options.out : out_features(matrix);
+  const std::vector<std::int32_t>& columns = options.columns;
+  BL_CHECK(out <= out_features(matrix));
+  BL_CHECK(columns.empty() || columns.size() == static_cast<std::size_t>(out));
   if (const auto* exl2 = std::get_if<Exl2Matrix>(&matrix)) {
-    const FileCodes file{exl2->q_weight, exl2->q_scale, {}, {}, exl2->out};
+    const FileCodes file{exl2->q_weight, exl2->q_scale, {}, {}, exl2->out, columns};
     return std::make_unique<CudaMatrix>(in, out, pack_codes(plan_codes(*exl2, out), file));
   }
   if (const auto* gptq = std::get_if<GptqMatrix>(&matrix)) {
-    const FileCodes file{gptq->qweight, {}, gptq->scales, gptq->zeros, gptq->out};
+    const FileCodes file{gptq->qweight, {}, gptq->scales, gptq->zeros, gptq->out, columns};
     return std::make_unique<CudaMatrix>(in, out, pack_codes(plan_codes(*gptq, out), file));
   }
+  BL_CHECK(columns.empty());
   return std::make_unique<CudaMatrix>(in, out, pack_dense(std::get<DenseMatrix>(matrix), out));
 }
 

@@ -25,8 +25,8 @@ class Packer {
   // To the card through the stage, where weights are being loaded; false where they are not.
   bool upload(std::byte* to, const std::byte* from, std::size_t bytes);
 
-  std::unique_ptr<CudaMatrix> pack(const WeightMatrix& matrix, std::int64_t out);
-  // F32 [in, out] in original channel order, on the host.
+  std::unique_ptr<CudaMatrix> pack(const WeightMatrix& matrix, const PackOptions& options);
+  // F32 [in, out] in original channel order, columns as they were packed, on the host.
   Tensor unpack(const CudaMatrix& matrix);
 
  private:
