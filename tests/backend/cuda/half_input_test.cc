@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "backend/cuda/on_cuda_device.h"
 #include "support/random_matrix.h"
@@ -118,6 +119,27 @@ class CudaHalfInput : public OnCudaDevice {
     }
   }
 
+  // What lies between gate and up and down in down's order: the same bits as in its own.
+  void expect_order_changes_nothing(const WeightMatrix& gate, const WeightMatrix& up,
+                                    const Exl2Matrix& down, std::int64_t tokens) {
+    Exl2Matrix in_order = down;
+    std::iota(in_order.perm.begin(), in_order.perm.end(), 0);
+    const PackOptions ordered{.out = down.in, .columns = down.perm};
+    const auto first = pack(gate);
+    const auto second = pack(up);
+    const auto ordered_first = device_->backend().pack(gate, ordered);
+    const auto ordered_second = device_->backend().pack(up, ordered);
+    for (const float scale : {1.0f, 1e-3f, 1e3f}) {  // as they are, and by a power of two
+      const TensorView x =
+          device_->put(random_.normal(tokens * first->in(), scale), {tokens, first->in()});
+      const std::vector<float> expected = feed_forward(*first, *second, *pack(down), x, true);
+      for (int again = 0; again < 3; ++again) {
+        ASSERT_EQ(feed_forward(*ordered_first, *ordered_second, *pack(in_order), x, true), expected)
+            << tokens << " tokens, scale " << scale;
+      }
+    }
+  }
+
   // Of a few tokens, rows of any size beside usual ones.
   void expect_few_equal(const PackedMatrix& gate, const PackedMatrix& up,
                         const PackedMatrix& down) {
@@ -162,6 +184,27 @@ TEST_F(CudaHalfInput, FeedForwardOfCodesDecodedInRegisters) {
     expect_equal(*gate, *up, *pack(random_exl2({{4, 272}, {3, 256}}, 96, engine_)), tokens);
     expect_equal(*in_order, *in_order, *gptq(512, 136, true), tokens);
   }
+}
+
+// The product of gate and up leaves what down reads.
+TEST_F(CudaHalfInput, FeedForwardOfChannelsInTheReadersOrder) {
+  if (!decodes()) GTEST_SKIP() << "this card decodes none in registers";
+  const auto gate = random_exl2({{5, 96}, {4, 128}, {8, 32}}, 544, engine_);
+  auto up = random_exl2({{6, 32}, {3, 160}, {2, 64}}, 544, engine_);
+  up.perm = gate.perm;
+  const auto down = random_exl2({{4, 288}, {3, 256}}, 96, engine_);
+  const auto gptq_gate = random_gptq({4, 256, 544, 64, false, GptqZeros::kBytes}, engine_);
+  const auto gptq_up = random_gptq({4, 256, 544, 32, false, GptqZeros::kBytes}, engine_);
+  for (const std::int64_t tokens : {19, 45, 91, 131, 700}) {  // tiles of 32, 64 and 256 rows
+    expect_order_changes_nothing(gate, up, down, tokens);
+    expect_order_changes_nothing(gptq_gate, gptq_up, down, tokens);
+  }
+  // More tiles than multiprocessors.
+  const auto wide_gate = random_exl2({{5, 96}, {4, 160}}, 2336, engine_);
+  auto wide_up = random_exl2({{4, 96}, {6, 160}}, 2336, engine_);
+  wide_up.perm = wide_gate.perm;
+  expect_order_changes_nothing(wide_gate, wide_up, random_exl2({{4, 1312}, {3, 1024}}, 96, engine_),
+                               2100);
 }
 
 // More tiles than multiprocessors.

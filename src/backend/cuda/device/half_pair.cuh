@@ -10,6 +10,9 @@ namespace bl::cuda {
 __device__ __forceinline__ std::uint32_t word_of(__half2 pair) {
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
+__device__ __forceinline__ __half2 halves_of(std::uint32_t bits) {
+  return *reinterpret_cast<const __half2*>(&bits);
+}
 __device__ __forceinline__ std::uint32_t pack_halves(float low, float high) {
   return word_of(__floats2half2_rn(low, high));
 }

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/cuda/activation_math.cuh"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/product/blas_lt.h"
@@ -73,6 +74,7 @@ class ManyRows {
       }
       multiply_all(input, alike);
     }
+    if (activated_) return;
     if (half_results_) {
       activate_into_halves(ctx_, *args_.activation, true);
     } else if (args_.activation != nullptr) {
@@ -187,8 +189,26 @@ class ManyRows {
         break;
       }
     }
+    if (product.count > 0 && activates_in_product(outputs, product)) activated_ = true;
     if (product.count > 0) tile_product(ctx_, product);
     return static_cast<std::size_t>(product.count);
+  }
+
+  // Gives the product of gate and up the activation, too, where it can leave what its reader reads.
+  bool activates_in_product(const std::vector<const MatmulOutput*>& outputs,
+                            TileProductArgs& product) const {
+    if (!half_results_ || outputs.size() != 2 || product.count != 2) return false;
+    const HalfInput& half = *args_.activation->half_out;
+    const Rows16 wanted = rows16_for(half.reader);
+    if (!is_plain_silu(activation_parameters(*args_.activation)) ||
+        wanted.channel_of_slot != nullptr || wanted.slots != outputs[0]->weight->out()) {
+      return false;
+    }
+    TileProductArgs with = product;
+    with.activation = {half.rows.as<__half>(), half.rows.row_stride, half.notes};
+    if (!takes_tile_product(backend_.facts(), with)) return false;
+    product = with;
+    return true;
   }
 
   TensorView take_halves(std::int64_t count) { return ctx_.scratch->take(DType::kF16, {count}); }
@@ -316,6 +336,7 @@ class ManyRows {
   CudaBackend& backend_;
   std::int64_t tokens_;
   bool half_results_;
+  bool activated_ = false;  // products did it
 };
 
 }  // namespace

@@ -6,13 +6,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "backend/cuda/device/half_pair.cuh"
 #include "backend/cuda/product/code_product.cuh"
 
 namespace bl::cuda {
-
-__device__ __forceinline__ __half2 halves_of(std::uint32_t bits) {
-  return *reinterpret_cast<const __half2*>(&bits);
-}
 
 // Bits that, put beside a code, make it a half larger by the base: for codes as they are, and for
 // those 16 times too large (of slots s = 1), which widths up to 6 bits leave room for.

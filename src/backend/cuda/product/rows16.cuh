@@ -5,6 +5,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "backend/cuda/device/device_math.h"
 #include "backend/cuda/device/half_pair.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/product/rows16.h"
@@ -19,6 +20,17 @@ inline constexpr int kRows16Ctas = 4;
 inline constexpr int kRows16Ctas = 6;
 #endif
 inline constexpr int kLargestExponent = 13;  // the largest of all rows comes to [2^13, 2^14)
+
+// Rows that are as large as this are left as they are: far from overflow, and what matters beside
+// the largest is far from the subnormals.
+inline constexpr float kSmallestOfUse = 0x1p-6f;
+inline constexpr float kLargestOfUse = 0x1p15f;
+
+// What rows are divided by that were written before the largest of all was known.
+__device__ __forceinline__ float settled_power(float largest) {
+  const bool fits = largest >= kSmallestOfUse && largest <= kLargestOfUse;
+  return fits ? 1.0f : power_of_two_for(largest, kLargestExponent);
+}
 
 __device__ __forceinline__ std::uint32_t bfloat_pair(float a, float b) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);

@@ -11,11 +11,6 @@
 namespace bl::cuda {
 namespace {
 
-// Results as large as this are left as they are: far from overflow, and what matters beside them is
-// far from the subnormals.
-constexpr float kSmallestOfUse = 0x1p-6f;
-constexpr float kLargestOfUse = 0x1p15f;
-
 // Rows that are put into another order, two at a time: as many of them under way as single ones.
 constexpr int kPairThreads = 512;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -197,8 +192,7 @@ __global__ void __launch_bounds__(kRows16Threads)
     largest = fmaxf(largest, p.args.row_largest[i]);
   }
   largest = cta_max(largest, parts);
-  const bool fits = largest >= kSmallestOfUse && largest <= kLargestOfUse;
-  const float power = fits ? 1.0f : power_of_two_for(largest, kLargestExponent);
+  const float power = settled_power(largest);
   if (blockIdx.x == 0 && threadIdx.x == 0) *p.args.power = power;
   if (power == 1.0f) return;
   for (std::int64_t row = blockIdx.x; row < p.args.tokens; row += gridDim.x) {

@@ -91,12 +91,11 @@ class ScaleMaker {
  public:
   static constexpr int kStripsAtOnce = 8;
 
-  // `first`: of the tile's strips, which begin at first_strip.
-  __device__ __forceinline__ void open(const CodeMatrixView& m, int first_strip, int first) {
+  // The lane's strip: of the matrix, and in the tile.
+  __device__ __forceinline__ void open(const CodeMatrixView& m, int strip, int own) {
     m_ = &m;
-    own_ = first + lane() / 4;
-    const int strip = min(first_strip + own_, m.strips - 1);
-    strip_ = m.scales + strip * scale_stride(m.kind, m.groups);
+    own_ = own;
+    strip_ = m.scales + min(strip, m.strips - 1) * scale_stride(m.kind, m.groups);
   }
   // What lies in memory, for a later make().
   __device__ __forceinline__ void load(int group) {

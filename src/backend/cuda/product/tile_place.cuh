@@ -9,7 +9,7 @@
 // the step before run. Two CTAs of large tiles are a cluster: their tiles are of the same rows, of
 // which each asks for half, for both. Where there are fewer tiles than would fill the card, the
 // slots are cut in parts, whose results lie beside one another until they are added up, in their
-// order.
+// order. Where gate and up become one row (TileActivation), half of a tile's columns are of each.
 
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/product/tile_codes.cuh"
@@ -44,6 +44,7 @@ struct TileShape {
 struct TileLaunch {
   TileProductArgs args;
   int first_tiles[kMaxMatrices + 1] = {};  // of columns; the last: of all
+  int tile_strips = 0;                     // of a matrix
   int row_tiles = 0;
   int cluster_tiles = 0;  // of all clusters
   int fills = 0;          // of places of the ring, for a tile
@@ -54,7 +55,8 @@ struct TileLaunch {
   int stage_bytes = 0;                // of all that
   std::uint32_t low_bits = kLowBits;  // see StepDecoder
   std::uint32_t high_bits = kHighBits;
-  int stores_at = 0;  // in shared memory, kStoreBytes of each warp that multiplies
+  int stores_at = 0;  // in shared memory, store_bytes of each warp that multiplies
+  int store_bytes = 0;
   int tables_at = 0;  // UnitTables of the matrices
 };
 
@@ -74,11 +76,21 @@ __device__ __forceinline__ int cta_of_tile_cluster() {
 template <class Shape>
 struct TilePlace {
   int matrix;
-  int first_strip;  // behind the last where there is no tile for this CTA
+  int first_strip;  // behind the last where there is no tile for this CTA; of gate and of up
   int first_row;
   int part;
   int first_fill;
   int fills;
+
+  // Where strip `strip` of the tile comes from. kPaired: the matrices are gate and up.
+  template <bool kPaired>
+  __device__ __forceinline__ int matrix_of(int strip) const {
+    return kPaired ? strip / (Shape::kStrips / 2) : matrix;
+  }
+  template <bool kPaired>
+  __device__ __forceinline__ int strip_of(int strip) const {
+    return kPaired ? first_strip + strip % (Shape::kStrips / 2) : first_strip + strip;
+  }
 
   // `number`: of the cluster's tiles.
   __device__ __forceinline__ TilePlace(const TileLaunch& launch, int number) {
@@ -94,7 +106,7 @@ struct TilePlace {
     for (int i = 1; i < kMaxMatrices; ++i) {
       if (i < launch.args.count && column_tile >= launch.first_tiles[i]) matrix = i;
     }
-    first_strip = (column_tile - launch.first_tiles[matrix]) * Shape::kStrips;
+    first_strip = (column_tile - launch.first_tiles[matrix]) * launch.tile_strips;
   }
 };
 

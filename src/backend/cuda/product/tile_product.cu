@@ -12,12 +12,16 @@
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/device/wgmma.cuh"
 #include "backend/cuda/product/part_sums.h"
+#include "backend/cuda/product/rows16.cuh"
+#include "backend/cuda/product/tile_activate.cuh"
 #include "backend/cuda/product/tile_place.cuh"
 #include "backend/cuda/product/tile_store.cuh"
 #include "base/check.h"
 
 namespace bl::cuda {
 namespace {
+
+enum class TileResult : std::uint8_t { kFloats, kHalves, kActivated };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -50,7 +54,7 @@ __device__ __forceinline__ void fetch_rows(const TileLaunch& launch, const CUten
 
 // The warp that asks for codes: every strip's are brought by two or four lanes. That is some 50
 // instructions a step of large tiles, where a bulk copy a strip was 360, which all else waited for.
-template <class Shape>
+template <class Shape, bool kPaired>
 __device__ __forceinline__ void fetch_codes(const TileLaunch& launch, std::byte* memory,
                                             TileBarriers& barriers) {
   constexpr int kLanes = 32 / Shape::kStrips;  // of a strip
@@ -59,11 +63,12 @@ __device__ __forceinline__ void fetch_codes(const TileLaunch& launch, std::byte*
   std::byte* to = memory + Shape::kRowsBytes + strip * launch.strip_room + first;
   TileStage stage;
   for_each_tile<Shape>(launch, [&](const TilePlace<Shape>& tile) {
-    const CodeMatrixView& m = launch.args.matrices[tile.matrix].view;
-    const UnitTable table = table_of(launch, memory, tile.matrix);
+    const int matrix = tile.template matrix_of<kPaired>(strip);
+    const CodeMatrixView& m = launch.args.matrices[matrix].view;
+    const UnitTable table = table_of(launch, memory, matrix);
     // Warps without a strip multiply what the last one's have.
-    const std::byte* codes =
-        m.codes + min(tile.first_strip + strip, m.strips - 1) * m.strip_bytes + first;
+    const int own = min(tile.template strip_of<kPaired>(strip), m.strips - 1);
+    const std::byte* codes = m.codes + own * m.strip_bytes + first;
     std::uint32_t from = table.entries[tile.first_fill * Shape::kFillUnits].offset * 64;
     for (int fill = tile.first_fill; fill < tile.first_fill + tile.fills; ++fill) {
       const std::uint32_t end = table.entries[(fill + 1) * Shape::kFillUnits].offset * 64;
@@ -81,22 +86,36 @@ __device__ __forceinline__ void fetch_codes(const TileLaunch& launch, std::byte*
 }
 
 // The warp that makes scales of unit `u` of each step.
-template <class Shape, bool kGptq>
+template <class Shape, bool kGptq, bool kPaired>
 __device__ __forceinline__ void make_scales(const TileLaunch& launch, std::byte* memory,
                                             TileBarriers& barriers, int u) {
   using Maker = ScaleMaker<kGptq, Shape::kStrips>;
   constexpr int kMakers = Shape::kStrips / Maker::kStripsAtOnce;
+  // What all of them read, but where they have other matrices.
+  constexpr int kTables = kPaired ? kMakers : 1;
+  const int strip = lane_index() / 4;  // of a maker's
   TileStage stage;
   Maker makers[kMakers];
   for_each_tile<Shape>(launch, [&](const TilePlace<Shape>& tile) {
-    const CodeMatrixView& m = launch.args.matrices[tile.matrix].view;
-    if (u == 0) ask_for_scales(m, tile.first_strip, Shape::kStrips);
-    const UnitTable table = table_of(launch, memory, tile.matrix);
-    int group = table.entries[tile.first_fill * Shape::kFillUnits + u].group;
+    const UnitEntry* entries[kTables];
+    int groups[kTables];
+    if (u == 0) {
+#pragma unroll
+      for (int i = 0; i < (kPaired ? 2 : 1); ++i) {
+        const CodeMatrixView& m = launch.args.matrices[kPaired ? i : tile.matrix].view;
+        ask_for_scales(m, tile.first_strip, Shape::kStrips / (kPaired ? 2 : 1));
+      }
+    }
 #pragma unroll
     for (int i = 0; i < kMakers; ++i) {
-      makers[i].open(m, tile.first_strip, i * Maker::kStripsAtOnce);
-      makers[i].load(group);
+      const int own = i * Maker::kStripsAtOnce + strip;
+      const int matrix = tile.template matrix_of<kPaired>(own);
+      if (i < kTables) {
+        entries[i] = table_of(launch, memory, matrix).entries;
+        groups[i] = entries[i][tile.first_fill * Shape::kFillUnits + u].group;
+      }
+      makers[i].open(launch.args.matrices[matrix].view, tile.template strip_of<kPaired>(own), own);
+      makers[i].load(groups[i % kTables]);
     }
     for (int fill = tile.first_fill; fill < tile.first_fill + tile.fills; ++fill) {
       auto* to = reinterpret_cast<TileScales<kGptq, Shape::kStrips>*>(
@@ -104,30 +123,34 @@ __device__ __forceinline__ void make_scales(const TileLaunch& launch, std::byte*
       barrier_wait(&barriers.used[stage.index], stage.phase ^ 1u);
 #pragma unroll
       for (int k = u; k < Shape::kFillUnits; k += kStepUnits) {
-        const UnitEntry* unit = table.entries + fill * Shape::kFillUnits + k;
-        if (unit->bits != 0) {
+        const int unit = fill * Shape::kFillUnits + k;
 #pragma unroll
-          for (int i = 0; i < kMakers; ++i) makers[i].make(*unit, to[k]);
+        for (int i = 0; i < kMakers; ++i) {
+          const UnitEntry& entry = entries[i % kTables][unit];
+          if (entry.bits != 0) makers[i].make(entry, to[k]);
         }
         if (k == Shape::kFillUnits - kStepUnits + u) barrier_arrive(&barriers.there[stage.index]);
-        const int next = unit[kStepUnits].group;
-        if (next != group) {
 #pragma unroll
-          for (int i = 0; i < kMakers; ++i) makers[i].load(next);
+        for (int t = 0; t < kTables; ++t) {
+          const int next = entries[t][unit + kStepUnits].group;
+          if (next != groups[t]) {
+#pragma unroll
+            for (int i = t; i < kMakers; i += kTables) makers[i].load(next);
+          }
+          groups[t] = next;
         }
-        group = next;
       }
       stage.next(launch.stages);
     }
   });
 }
 
-template <class Shape, bool kGptq, bool kHalves>
+template <class Shape, bool kGptq, TileResult kResult>
 class TileMultiplier {
  public:
-  // `memory`, `barriers`: as counted_from() gives them.
+  // `memory`, `barriers`: as counted_from() gives them. `factor`: of activated results.
   __device__ __forceinline__ TileMultiplier(const TileLaunch& launch, std::byte* memory,
-                                            TileBarriers& barriers)
+                                            TileBarriers& barriers, float factor)
       : launch_(launch),
         memory_(memory),
         barriers_(barriers),
@@ -136,12 +159,15 @@ class TileMultiplier {
         stage_bytes_(kept(launch.stage_bytes)),
         codes_at_(kept(Shape::kRowsBytes + (warp_index() - 4) * launch.strip_room)),
         scales_at_(kept(launch.scales_at)),
+        factor_(factor),
         decoder_(warp_index() - 4, lane_, launch.low_bits, launch.high_bits) {}
 
-  __device__ __forceinline__ void run() {
+  // Returns the largest of the lane's results, if they are activated.
+  __device__ __forceinline__ float run() {
     const float alpha = *launch_.args.alpha;
     for_each_tile<Shape>(launch_, [&](const TilePlace<Shape>& tile) {
-      widths_ = reinterpret_cast<const Widths*>(table_of(launch_, memory_, tile.matrix).widths) +
+      const int matrix = tile.template matrix_of<kPaired>(warp_index() - 4);
+      widths_ = reinterpret_cast<const Widths*>(table_of(launch_, memory_, matrix).widths) +
                 tile.first_fill;
       next_widths_ = widths_[0];
       const int fills = kept(tile.fills);
@@ -156,9 +182,12 @@ class TileMultiplier {
       release(true);
       store(tile, alpha);
     });
+    return largest_;
   }
 
  private:
+  static constexpr bool kPaired = kResult == TileResult::kActivated;
+
   // In a register: compilers read constants and the lane's number again at every step.
   __device__ __forceinline__ static int kept(int value) {
     asm volatile("" : "+r"(value));
@@ -218,17 +247,30 @@ class TileMultiplier {
   }
 
   __device__ __forceinline__ void store(const TilePlace<Shape>& tile, float alpha) {
-    const int strip = tile.first_strip + warp_index() - 4;
-    const TileMatrix& m = launch_.args.matrices[tile.matrix];
+    const int own = warp_index() - 4;
+    const int strip = tile.template strip_of<kPaired>(own);
+    const TileMatrix& m = launch_.args.matrices[kPaired ? 0 : tile.matrix];
     if (strip >= m.view.strips) return;
-    const std::int64_t at = tile.first_row * m.out_stride + strip * kStripColumns;
-    std::byte* room = memory_ + launch_.stores_at + (warp_index() - 4) * kStoreBytes;
+    std::byte* room = memory_ + launch_.stores_at + own * launch_.store_bytes;
     const int rows = static_cast<int>(launch_.args.tokens) - tile.first_row;
     const int columns = m.view.out - strip * kStripColumns;
-    if constexpr (kHalves) {
+    if constexpr (kPaired) {
+      constexpr int kOther = Shape::kStrips / 2;
+      const TileActivation& to = launch_.args.activation;
+      const bool is_up = own >= kOther;
+      const WarpPair pair{room, room + (is_up ? -kOther : kOther) * launch_.store_bytes,
+                          1 + own % kOther, is_up};
+      __half* at = to.rows + tile.first_row * to.stride + strip * kStripColumns;
+      const float largest =
+          activate_tile<Shape::kRows>(sums_, alpha, pair, factor_, {at, to.stride, rows, columns});
+      largest_ = fmaxf(largest_, largest);
+      return;
+    }
+    const std::int64_t at = tile.first_row * m.out_stride + strip * kStripColumns;
+    if constexpr (kResult == TileResult::kHalves) {
       store_tile<Shape::kRows>(sums_, alpha, room,
                                {static_cast<__half*>(m.out) + at, m.out_stride, rows, columns});
-    } else {
+    } else if constexpr (kResult == TileResult::kFloats) {
       float* to = static_cast<float*>(m.out) + tile.part * launch_.args.tokens * m.out_stride;
       store_tile<Shape::kRows>(sums_, alpha, room, {to + at, m.out_stride, rows, columns},
                                launch_.args.accumulate);
@@ -243,6 +285,8 @@ class TileMultiplier {
   int stage_bytes_;
   int codes_at_;  // of the warp's strip, in a stage
   int scales_at_;
+  float factor_;
+  float largest_ = 0.0f;
   StepDecoder<kGptq, Shape::kStrips> decoder_;
   // Of a fill.
   using Widths = std::conditional_t<Shape::kFillSteps == 1, std::uint16_t, std::uint32_t>;
@@ -256,12 +300,53 @@ class TileMultiplier {
 
 #endif
 
-template <class Shape, bool kGptq, bool kHalves>
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// The power of two of the rows that all CTAs of the launch before have made, each of which has left
+// its largest.
+__device__ __forceinline__ float power_of_rows(const TileActivation& rows, float* parts) {
+  dependency_wait();
+  float largest = 0.0f;
+  for (auto i = static_cast<int>(threadIdx.x); i < static_cast<int>(gridDim.x);
+       i += static_cast<int>(blockDim.x)) {
+    largest = fmaxf(largest, rows.largest[i]);
+  }
+  const float power = settled_power(cta_max(largest, parts));
+  if (blockIdx.x == 0 && threadIdx.x == 0) *rows.power = power;
+  return power;
+}
+
+// Of the warps that multiply, whose first clears `shared` before a barrier of the CTA.
+template <class Shape>
+__device__ __forceinline__ void leave_largest(float largest, std::uint32_t* shared, float* to) {
+  // Bits of floats that are not negative are in the order of their values.
+  const std::uint32_t bits = warp_max(__float_as_uint(largest));
+  if (lane_index() == 0) atomicMax(shared, bits);
+  asm volatile("bar.sync 15, %0;" ::"n"(Shape::kConsumers * 128) : "memory");
+  if (warp_index() == 4 && lane_index() == 0) to[blockIdx.x] = __uint_as_float(*shared);
+}
+
+#endif
+
+template <class Shape, bool kGptq, TileResult kResult>
 __global__ void __launch_bounds__(Shape::kThreads, 1)
     tile_product_kernel(const __grid_constant__ TileLaunch launch,
                         const __grid_constant__ CUtensorMap rows) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  constexpr bool kPaired = kResult == TileResult::kActivated;
   allow_next();
+  __shared__ std::uint32_t largest;
+  float factor = 1.0f;
+  if constexpr (kPaired) {
+    __shared__ float parts[Shape::kThreads / 32];
+    const TileActivation& activation = launch.args.activation;
+    if (activation.settles) {
+      const float power = power_of_rows(activation, parts);
+      if (power == 1.0f) return;
+      factor = 1.0f / power;
+    }
+    if (threadIdx.x == 0) largest = 0;
+  }
   extern __shared__ std::byte raw[];
   __shared__ TileBarriers barriers;
   std::byte* memory =
@@ -292,14 +377,19 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     if (warp == 0) {
       fetch_rows<Shape>(launch, rows, memory, barriers);
     } else if (warp == 1) {
-      fetch_codes<Shape>(launch, memory, barriers);
+      fetch_codes<Shape, kPaired>(launch, memory, barriers);
     } else {
-      make_scales<Shape, kGptq>(launch, memory, barriers, warp - 2);
+      make_scales<Shape, kGptq, kPaired>(launch, memory, barriers, warp - 2);
     }
   } else {
     take_registers<Shape::kManyRegisters>();
     dependency_wait();
-    TileMultiplier<Shape, kGptq, kHalves>(launch, memory, barriers).run();
+    const float seen =
+        TileMultiplier<Shape, kGptq, kResult>(launch, memory, barriers, factor).run();
+    if constexpr (kPaired) {
+      const TileActivation& activation = launch.args.activation;
+      if (!activation.settles) leave_largest<Shape>(seen, &largest, activation.largest);
+    }
   }
   // Nobody leaves while another may write or arrive here.
   if constexpr (Shape::kCluster > 1) {
@@ -312,14 +402,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 
 using TileKernel = void (*)(TileLaunch, CUtensorMap);
 
-template <class Shape>
-TileKernel kernel_of(bool gptq, bool halves) {
-  if (gptq) {
-    return halves ? tile_product_kernel<Shape, true, true>
-                  : tile_product_kernel<Shape, true, false>;
+template <class Shape, bool kGptq>
+TileKernel kernel_of(const TileProductArgs& args) {
+  if (args.activation.rows != nullptr) {
+    return tile_product_kernel<Shape, kGptq, TileResult::kActivated>;
   }
-  return halves ? tile_product_kernel<Shape, false, true>
-                : tile_product_kernel<Shape, false, false>;
+  return args.halves ? tile_product_kernel<Shape, kGptq, TileResult::kHalves>
+                     : tile_product_kernel<Shape, kGptq, TileResult::kFloats>;
 }
 
 bool is_gptq(const TileProductArgs& args) { return args.matrices[0].view.kind != ScaleKind::kExl2; }
@@ -328,12 +417,15 @@ bool is_gptq(const TileProductArgs& args) { return args.matrices[0].view.kind !=
 template <class Shape>
 int lay_out(const TileProductArgs& args, int room, TileLaunch& launch) {
   const int units = args.matrices[0].view.units;
+  const bool paired = args.activation.rows != nullptr;
+  launch.tile_strips = Shape::kStrips / (paired ? 2 : 1);
   int widest = 0;
   int tiles = 0;
   for (int i = 0; i < args.count; ++i) {
     launch.first_tiles[i] = tiles;
-    tiles += (args.matrices[i].view.strips + Shape::kStrips - 1) / Shape::kStrips;
     widest = std::max(widest, args.matrices[i].widest);
+    if (paired && i > 0) continue;  // they share their tiles
+    tiles += (args.matrices[i].view.strips + launch.tile_strips - 1) / launch.tile_strips;
   }
   launch.first_tiles[args.count] = tiles;
   launch.row_tiles = static_cast<int>((args.tokens + Shape::kRows - 1) / Shape::kRows);
@@ -347,16 +439,19 @@ int lay_out(const TileProductArgs& args, int room, TileLaunch& launch) {
   const int stage = launch.scales_at + Shape::kFillUnits * static_cast<int>(scales);
   launch.stage_bytes = (stage + kTileAlignment - 1) / kTileAlignment * kTileAlignment;
   const int tables = args.count * UnitTable::bytes(units);
-  constexpr int kStores = Shape::kStrips * kStoreBytes;
-  const int rest = kTileAlignment + kStores + tables;
+  launch.store_bytes = paired ? kActivateBytes : kStoreBytes;
+  const int stores = Shape::kStrips * launch.store_bytes;
+  const int rest = kTileAlignment + stores + tables;
   launch.stages = std::min(kMostTileStages, (room - rest) / launch.stage_bytes);
   launch.stores_at = launch.stages * launch.stage_bytes;
-  launch.tables_at = launch.stores_at + kStores;
+  launch.tables_at = launch.stores_at + stores;
   return launch.stages < 2 ? 0 : launch.stores_at + rest;
 }
 
 int dynamic_room(const DeviceFacts& facts) {
-  return static_cast<int>(facts.shared_bytes_per_cta) - static_cast<int>(sizeof(TileBarriers));
+  constexpr int kStatic = 128;  // beside barriers
+  return static_cast<int>(facts.shared_bytes_per_cta) - static_cast<int>(sizeof(TileBarriers)) -
+         kStatic;
 }
 
 // f(TileShape): tiles of few rows cost a step less, and half a tile costs as much as a whole one
@@ -371,7 +466,7 @@ auto with_shape(const TileProductArgs& args, const F& f) {
 // Parts of the slots, so that all multiprocessors have some. Sums of parts are F32.
 int parts_of(const TileProductArgs& args, const TileLaunch& launch, int clusters) {
   constexpr int kFewestFills = 2;
-  if (args.halves) return 1;
+  if (args.halves || args.activation.rows != nullptr) return 1;
   std::int64_t columns = 0;
   for (int i = 0; i < args.count; ++i) columns += args.matrices[i].view.out;
   const auto room = static_cast<int>(kPartFloats / (args.tokens * columns));
@@ -433,12 +528,20 @@ void start(ExecContext& ctx, const TileProductArgs& args) {
   const CUtensorMap rows = half_rows_map(reinterpret_cast<const std::byte*>(args.rows), slots,
                                          args.tokens, Shape::kRows / Shape::kCluster);
   const int clusters = std::min(launch_args.cluster_tiles, facts.multiprocessors / Shape::kCluster);
-  const TileKernel kernel = kernel_of<Shape>(is_gptq(args), args.halves);
+  const TileKernel kernel =
+      is_gptq(args) ? kernel_of<Shape, true>(args) : kernel_of<Shape, false>(args);
   BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   LaunchShape shape = shape_of(ctx, dim3(static_cast<unsigned>(clusters * Shape::kCluster)),
                                Shape::kThreads, static_cast<std::size_t>(bytes));
   shape.cluster = Shape::kCluster;
+  TileActivation& activation = launch_args.args.activation;
+  const bool activates = activation.rows != nullptr;
+  if (activates) activation.largest = ctx.scratch->take_f32({shape.grid.x}).as<float>();
   launch(shape, kernel, launch_args, rows);
+  if (activates) {
+    activation.settles = true;
+    launch(shape, kernel, launch_args, rows);
+  }
   for (const PartSums& sum : sums) add_parts(ctx, sum);
 }
 
@@ -452,13 +555,19 @@ bool takes_tile_product(const DeviceFacts& facts, const TileProductArgs& args) {
   const int bytes = with_shape(
       args, [&]<class Shape>(Shape) { return lay_out<Shape>(args, dynamic_room(facts), launch); });
   if (bytes == 0) return false;
+  const bool halves = args.halves || args.activation.rows != nullptr;
   const auto is_usual = [&](const TileMatrix& m) {
     return m.view.units == args.matrices[0].view.units &&
            (m.view.kind == ScaleKind::kExl2) == (args.matrices[0].view.kind == ScaleKind::kExl2) &&
-           m.view.out % (args.halves ? kStripColumns : 4) == 0 &&
-           m.out_stride % (args.halves ? 8 : 4) == 0 && is_aligned(m.out, 16);
+           m.view.out % (halves ? kStripColumns : 4) == 0 && m.out_stride % (halves ? 8 : 4) == 0 &&
+           is_aligned(m.out, 16);
   };
-  return is_aligned(args.rows, 16) &&
+  const TileActivation& activation = args.activation;
+  const bool activates =
+      activation.rows == nullptr ||
+      (args.count == 2 && activation.stride % 8 == 0 &&
+       args.matrices[0].view.out == args.matrices[1].view.out && is_aligned(activation.rows, 16));
+  return activates && is_aligned(args.rows, 16) &&
          std::all_of(args.matrices, args.matrices + args.count, is_usual);
 }
 

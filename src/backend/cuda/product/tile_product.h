@@ -18,6 +18,16 @@ struct TileMatrix {
   std::int64_t out_stride = 0;  // elements
 };
 
+// Where the results of two matrices, gate and up, go as silu(gate) · up, 16 bits an element.
+// *alpha makes them kHalfGate times what they mean.
+struct TileActivation {
+  __half* rows = nullptr;    // [tokens, out]; null: there is none
+  std::int64_t stride = 0;   // elements, a multiple of 8
+  float* power = nullptr;    // out, device: what the rows are divided by
+  float* largest = nullptr;  // scratch
+  bool settles = false;      // the launch that makes them once more, where that is not 1
+};
+
 // out = *alpha · rows · W, for all matrices, which read the same rows; F32 sums of weights rounded
 // to binary16 as the formats say.
 struct TileProductArgs {
@@ -29,6 +39,8 @@ struct TileProductArgs {
   bool accumulate = false;       // F32 results are added to what is there
   // Results are binary16: widths are multiples of 16, strides and addresses of 16 bytes.
   bool halves = false;
+  // In place of results. Both matrices are as wide, a multiple of 16.
+  TileActivation activation;
 };
 
 // Whether this build and the card have it.

@@ -16,6 +16,9 @@ namespace bl::cuda {
 inline constexpr int kStoreRows = 8;
 inline constexpr int kStoreRowBytes = (kStripColumns + 4) * 4;
 inline constexpr int kStoreBytes = 2 * kStoreRows * kStoreRowBytes;
+inline constexpr int kPieceRows = 2 * kStoreRows;  // of halves
+inline constexpr int kHalfPiecesBytes = 2 * kPieceRows * kStripColumns * 2;
+static_assert(kHalfPiecesBytes <= kStoreBytes);
 
 // Where a warp's sums go: rows [0, rows) and columns [0, columns) of its strip in a tile.
 template <class T>
@@ -48,44 +51,67 @@ __device__ __forceinline__ void store_transposed(std::uint32_t to, const std::ui
                : "memory");
 }
 
-// alpha · sums of kRows rows as halves, 16 bytes of a row a lane. `room`: the warp's kStoreBytes.
+// Halves on their way to rows in memory, 16 rows a piece, 16 bytes of a row a lane. All of a warp
+// call alike, with constants for the pieces' numbers: one behind the other, from 0 on.
+class HalfPieces {
+ public:
+  // `room`: the warp's kHalfPiecesBytes.
+  __device__ __forceinline__ HalfPieces(std::byte* room, const TileRows<__half>& to)
+      : stride_(to.stride) {
+    const auto lane = static_cast<int>(threadIdx.x) % 32;
+    // A row's halves change places every four rows, so that eight rows are in all the banks.
+    const auto place = [room](int row, int half) {
+      return room + row * kRowBytes + (half ^ (row / 4 & 1)) * 16;
+    };
+    write_ = shared_address(place(lane / 16 * 8 + lane % 8, lane / 8 % 2));
+    read_ = place(lane / 2, lane % 2);
+    left_ = to.rows - lane / 2;
+    at_ = to.to + lane / 2 * to.stride + lane % 2 * 8;
+  }
+  // `m`: as wgmma has two rows each, then of the columns behind; then of the next eight rows.
+  __device__ __forceinline__ void put(int piece, const std::uint32_t (&m)[4]) {
+    const int part = piece % 2 * kPieceBytes;
+    store_transposed(write_ + part, m);
+    __syncwarp();  // and for who writes this part again: all have read it by the next
+    const uint4 eight = *reinterpret_cast<const uint4*>(read_ + part);
+    if (piece > 0) finish();
+    before_ = eight;
+  }
+  __device__ __forceinline__ void finish() {
+    if (left_ > 0) *reinterpret_cast<uint4*>(at_) = before_;
+    left_ -= kPieceRows;
+    at_ += kPieceRows * stride_;
+  }
+
+ private:
+  static constexpr int kRowBytes = kStripColumns * 2;
+  static constexpr int kPieceBytes = kPieceRows * kRowBytes;
+  static_assert(2 * kPieceBytes == kHalfPiecesBytes);
+
+  std::int64_t stride_;
+  std::uint32_t write_;
+  const std::byte* read_;
+  int left_;
+  __half* at_;
+  uint4 before_{};
+};
+
+// alpha · sums of kRows rows as halves. `room`: the warp's kStoreBytes.
 template <int kRows>
 __device__ __forceinline__ void store_tile(const float (&sums)[kRows / 2], float alpha,
                                            std::byte* room, const TileRows<__half>& to) {
-  constexpr int kAtOnce = 2 * kStoreRows;
-  constexpr int kRowBytes = kStripColumns * 2;
-  static_assert(2 * kAtOnce * kRowBytes <= kStoreBytes);
-  const auto lane = static_cast<int>(threadIdx.x) % 32;
-  // A row's halves change places every four rows, so that eight rows are in all the banks.
-  const auto place = [room](int row, int half) {
-    return room + row * kRowBytes + (half ^ (row / 4 & 1)) * 16;
-  };
-  const std::uint32_t write = shared_address(place(lane / 16 * 8 + lane % 8, lane / 8 % 2));
-  const std::byte* read = place(lane / 2, lane % 2);
-  const int left = to.rows - lane / 2;
-  __half* at = to.to + lane / 2 * to.stride + lane % 2 * 8;
-  uint4 before{};
+  HalfPieces pieces(room, to);
 #pragma unroll
-  for (int first = 0; first <= kRows; first += kAtOnce) {
-    uint4 eight{};
-    if (first < kRows) {
-      const int part = first / kAtOnce % 2 * kAtOnce * kRowBytes;
-      std::uint32_t m[4];
+  for (int piece = 0; piece < kRows / kPieceRows; ++piece) {
+    std::uint32_t m[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float* of = sums + first / 2 + 2 * i;
-        m[i] = pack_halves(alpha * of[0], alpha * of[1]);
-      }
-      store_transposed(write + part, m);
-      __syncwarp();  // and for who writes this part again: all have read it by the next
-      eight = *reinterpret_cast<const uint4*>(read + part);
+    for (int i = 0; i < 4; ++i) {
+      const float* of = sums + piece * (kPieceRows / 2) + 2 * i;
+      m[i] = pack_halves(alpha * of[0], alpha * of[1]);
     }
-    if (first > 0) {
-      if (first - kAtOnce < left) *reinterpret_cast<uint4*>(at) = before;
-      at += kAtOnce * to.stride;
-    }
-    before = eight;
+    pieces.put(piece, m);
   }
+  pieces.finish();
 }
 
 // The same as F32, which are added to what is there if `accumulate`: every element is added to
