@@ -101,6 +101,8 @@ void add_matrix(ProductArgs& product_args, const MatmulOutput& output, const Ten
   m.piece_bytes = static_cast<std::int32_t>(codes.max_piece_bytes);
   m.piece_scale_bytes = static_cast<std::int32_t>(codes.max_piece_scale_bytes);
   m.place_of_channel = codes.place_of_channel;
+  m.in_order = codes.in_order;
+  m.channels = static_cast<int>(output.weight->in());
   m.padded = std::int64_t{codes.view.units} * kUnitSlots != output.weight->in();
   m.out = out.as<float>();
   m.out_stride = out.row_stride;
@@ -140,11 +142,19 @@ void cut_in_parts(PackedProduct& product, const TensorView& rests_out) {
   const CodeWeights& weights = *product.weights[0];
   BL_CHECK(product.args.count == 1 && weights.parts.size() == 2);
   const ProductMatrix whole = product.args.matrices[0];
+  // A part reads its own channels alone; but a norm is that of the whole row.
+  const bool in_order = whole.in_order && !product.args.norm.present;
+  int first_channel = 0;
   for (std::size_t i = 0; i < 2; ++i) {
     ProductMatrix& part = product.args.matrices[i];
     part = whole;
     part.view = weights.parts[i].view;
     part.place_of_channel = weights.parts[i].place_of_channel;
+    part.in_order = in_order;
+    if (!in_order) continue;
+    part.first_channel = first_channel;
+    part.channels = part.view.units * kUnitSlots;
+    first_channel += part.channels;
   }
   ProductMatrix& second = product.args.matrices[1];
   second.out = rests_out.as<float>();

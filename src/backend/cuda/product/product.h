@@ -32,6 +32,11 @@ struct ProductMatrix {
   const std::uint32_t* fragments = nullptr;
   const float* chunk_sums = nullptr;  // the same, see PrepareTarget; null for held_product()
   const std::uint16_t* place_of_channel = nullptr;  // then [in], see fragment_place
+  // Its slots are channels [first_channel, first_channel + channels) in their order, and it reads
+  // no others. Else it reads all `channels`, and places say which are its own.
+  bool in_order = false;
+  int first_channel = 0;
+  int channels = 0;
   int gather = 0;               // equal numbers: equal places and chunks; they count from 0
   int chunks_at = 0;            // in a table of all matrices' chunks, where a product has one
   float* out = nullptr;         // [tokens, view.out]

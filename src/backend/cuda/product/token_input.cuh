@@ -21,15 +21,19 @@ class RowBlock {
   static constexpr int kChannels = kHeld * 4 * kProductThreads;
   static constexpr int kNormedChannels = kNormed * 4 * kProductThreads;
 
-  __device__ __forceinline__ RowBlock(int first, int in)
-      : first_(first + static_cast<int>(threadIdx.x) * 4), in_(in) {}
+  // Of those of `m`, from the one `begin` of them on.
+  __device__ __forceinline__ RowBlock(const ProductMatrix& m, int begin)
+      : begin_(begin),
+        first_(m.first_channel + begin + static_cast<int>(threadIdx.x) * 4),
+        end_(m.first_channel + m.channels) {}
 
   // Where the channels go: weights' data, which may be read before the row is there.
-  __device__ __forceinline__ void load_places(const std::uint16_t* place_of_channel) {
+  __device__ __forceinline__ void load_places(const ProductMatrix& m) {
+    if (m.in_order) return;
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
-      if (channel(i) >= in_) break;
-      places_[i] = *reinterpret_cast<const uint2*>(place_of_channel + channel(i));
+      if (channel(i) >= end_) break;
+      places_[i] = *reinterpret_cast<const uint2*>(m.place_of_channel + channel(i));
     }
   }
   // The same of what they are multiplied by.
@@ -37,7 +41,7 @@ class RowBlock {
     if (norm.weight == nullptr) return;
 #pragma unroll
     for (int i = 0; i < kNormed; ++i) {
-      if (channel(i) >= in_) break;
+      if (channel(i) >= end_) break;
       weights_[i] = __ldg(reinterpret_cast<const float4*>(norm.weight + channel(i)));
     }
   }
@@ -49,7 +53,7 @@ class RowBlock {
       for (int i = 0; i < kHeld; ++i) {
         const float* at = rows + n * stride + channel(i);
         values_[n][i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        if (channel(i) < in_) values_[n][i] = *reinterpret_cast<const float4*>(at);
+        if (channel(i) < end_) values_[n][i] = *reinterpret_cast<const float4*>(at);
       }
     if (Tokens == 1 && rest != nullptr) load_rests(rest, 0);
   }
@@ -60,7 +64,7 @@ class RowBlock {
 #pragma unroll
       for (int first = 0; first < kNormed; first += kRestsAtOnce) {
         if (first > 0) {
-          if (channel(first) >= in_) break;
+          if (channel(first) >= end_) break;
           load_rests(rest, first);
         }
 #pragma unroll
@@ -77,7 +81,7 @@ class RowBlock {
     for (int n = 0; n < Tokens; ++n)
 #pragma unroll
       for (int i = 0; i < kNormed; ++i) {
-        if (channel(i) >= in_) break;
+        if (channel(i) >= end_) break;
         float4& v = values_[n][i];
         squares[n] += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
         if (norm.weight == nullptr) continue;
@@ -88,13 +92,18 @@ class RowBlock {
       }
   }
   // `slots`: of the first row; `stride`: bytes to the next one's.
-  __device__ __forceinline__ void store(std::byte* slots, int stride) const {
+  __device__ __forceinline__ void store(const ProductMatrix& m, std::byte* slots,
+                                        int stride) const {
 #pragma unroll
     for (int n = 0; n < Tokens; ++n) {
       const std::uint32_t to = shared_address(slots + n * stride);
+      if (m.in_order) {
+        store_in_order(to, values_[n]);
+        continue;
+      }
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) {
-        if (channel(i) >= in_) break;
+        if (channel(i) >= end_) break;
         store_slot(to, places_[i].x & 0xffffu, values_[n][i].x);
         store_slot(to, places_[i].x >> 16, values_[n][i].y);
         store_slot(to, places_[i].y & 0xffffu, values_[n][i].z);
@@ -106,6 +115,29 @@ class RowBlock {
  private:
   static constexpr int kRestsAtOnce = 4;  // as registers allow while the row is on its way
 
+  // Pairs of slots lie together. Every other unit's threads begin with their second pair, so that
+  // half a warp is in all the banks.
+  __device__ __forceinline__ void store_in_order(std::uint32_t to,
+                                                 const float4 (&values)[kHeld]) const {
+    constexpr std::uint32_t kNextPair = 8 * sizeof(float);  // see fragment_place
+    const auto slot = static_cast<int>(threadIdx.x) * 4;
+    const bool odd = slot / kUnitSlots % 2 != 0;
+    const std::uint32_t at =
+        to + static_cast<std::uint32_t>(begin_ + fragment_place(slot)) * sizeof(float);
+    const std::uint32_t first = at + (odd ? kNextPair : 0);
+    const std::uint32_t second = at + (odd ? 0 : kNextPair);
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      if (channel(i) >= end_) break;
+      const float4& v = values[i];
+      constexpr std::uint32_t kStep = 4 * kProductThreads * sizeof(float);
+      store_pair(first + i * kStep, odd ? v.z : v.x, odd ? v.w : v.y);
+      store_pair(second + i * kStep, odd ? v.x : v.z, odd ? v.y : v.w);
+    }
+  }
+  __device__ __forceinline__ static void store_pair(std::uint32_t to, float x, float y) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y) : "memory");
+  }
   // The address in one instruction: the compiler takes two, to add up what it knows first.
   __device__ __forceinline__ static void store_slot(std::uint32_t to, std::uint32_t slot,
                                                     float value) {
@@ -120,15 +152,16 @@ class RowBlock {
     for (int i = 0; i < kRestsAtOnce; ++i) {
       const int at = channel(first + i);
       rests_[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-      if (at < in_) rests_[i] = *reinterpret_cast<const float4*>(rest + at);
+      if (at < end_) rests_[i] = *reinterpret_cast<const float4*>(rest + at);
     }
   }
   float4 values_[Tokens][kHeld];
   float4 rests_[kRestsAtOnce];
   float4 weights_[kNormed];
   uint2 places_[kHeld];
+  int begin_;
   int first_;
-  int in_;
+  int end_;
 };
 
 // What results are to be multiplied by, in shared memory.
@@ -328,8 +361,8 @@ __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInpu
                                           float (&squares)[Tokens], const Meanwhile& meanwhile) {
   const ProductMatrix& first = args.matrices[to.first_matrix];
   using Block = RowBlock<Tokens, kPlain>;
-  Block row(0, args.in);
-  row.load_places(first.place_of_channel);
+  Block row(first, 0);
+  row.load_places(first);
   row.load_weights(args.norm);
   dependency_wait();
 #pragma unroll 1
@@ -339,13 +372,13 @@ __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInpu
     row.add(args.x_rest);
     row.normalise(args.norm, squares);
     to.for_each<kPlain>(args, [&](const ProductMatrix& m) {
-      if (!kPlain && &m != &first) row.load_places(m.place_of_channel);
-      row.store(to.of<kPlain>(m), to.token_stride);
+      if (!kPlain && &m != &first) row.load_places(m);
+      row.store(m, to.of<kPlain>(m), to.token_stride);
     });
     at += Block::kChannels;
-    if (kPlain || at >= args.in) break;
-    row = Block(at, args.in);
-    row.load_places(first.place_of_channel);
+    if (kPlain || at >= first.channels) break;
+    row = Block(first, at);
+    row.load_places(first);
     row.load_weights(args.norm);
   }
 }

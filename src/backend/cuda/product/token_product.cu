@@ -67,13 +67,13 @@ bool is_plain(const ProductArgs& args) {
   if (args.tokens > 1 || !has_one_gather(args) || is_padded(args)) return false;
   if (args.norm.present && args.norm.weight == nullptr) return false;
   if (args.gated && !is_plain_silu(args.activation)) return false;
-  const auto usual = [](const ProductMatrix& m) {
-    return m.bias == nullptr && m.view.run_count <= OwnRuns::kAtOnce;
-  };
   using Row = RowBlock<1, true>;
   const bool bare = !args.norm.present && args.x_rest == nullptr;
-  return args.in <= (bare ? Row::kChannels : Row::kNormedChannels) &&
-         std::all_of(args.matrices, args.matrices + args.count, usual);
+  const int most = bare ? Row::kChannels : Row::kNormedChannels;
+  const auto usual = [most](const ProductMatrix& m) {
+    return m.bias == nullptr && m.view.run_count <= OwnRuns::kAtOnce && m.channels <= most;
+  };
+  return std::all_of(args.matrices, args.matrices + args.count, usual);
 }
 
 // Where a thread's result of a group goes, and what it is added to. In shared memory: registers for
