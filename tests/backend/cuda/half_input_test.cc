@@ -78,17 +78,24 @@ class CudaHalfInput : public OnCudaDevice {
     decode_none();
   }
 
+  struct Way {
+    bool halves = true;  // left for down
+    Activation kind = Activation::kSilu;
+  };
   // down(act(gate) · up), all of it as a block asks for it. x: [tokens, in].
   std::vector<float> feed_forward(const PackedMatrix& gate, const PackedMatrix& up,
-                                  const PackedMatrix& down, const TensorView& x, bool halves) {
+                                  const PackedMatrix& down, const TensorView& x, const Way& way) {
     const std::int64_t tokens = x.rows();
     const std::int64_t width = gate.out();
     const TensorView inner = zeros(tokens, 2 * width);
     const TensorView first = slice_columns(inner, 0, width);
     const TensorView second = slice_columns(inner, width, width);
     const HalfInput half = half_input(down, tokens);
-    const ActivateArgs activation{
-        .gate = first, .up = second, .out = first, .half_out = halves ? &half : nullptr};
+    const ActivateArgs activation{.gate = first,
+                                  .up = second,
+                                  .out = first,
+                                  .kind = way.kind,
+                                  .half_out = way.halves ? &half : nullptr};
     const std::vector<MatmulOutput> outputs{{&gate, first, {}}, {&up, second, {}}};
     device_->ops().matmul(device_->context(),
                           {.x = x, .outputs = outputs, .activation = &activation});
@@ -98,7 +105,7 @@ class CudaHalfInput : public OnCudaDevice {
                                                .outputs = {&last, 1},
                                                .multiplier = 0.5f,
                                                .accumulate = true,
-                                               .half_x = halves ? &half : nullptr});
+                                               .half_x = way.halves ? &half : nullptr});
     return device_->get(out);
   }
 
@@ -112,16 +119,17 @@ class CudaHalfInput : public OnCudaDevice {
     for (const float scale : {1.0f, 1e-3f, 100.0f}) {
       const TensorView x =
           device_->put(random_.normal(tokens * gate.in(), scale), {tokens, gate.in()});
-      EXPECT_LE(
-          difference(feed_forward(gate, up, down, x, true), feed_forward(gate, up, down, x, false)),
-          2e-3)
+      EXPECT_LE(difference(feed_forward(gate, up, down, x, {true}),
+                           feed_forward(gate, up, down, x, {false})),
+                2e-3)
           << "scale " << scale;
     }
   }
 
   // What lies between gate and up and down in down's order: the same bits as in its own.
   void expect_order_changes_nothing(const WeightMatrix& gate, const WeightMatrix& up,
-                                    const Exl2Matrix& down, std::int64_t tokens) {
+                                    const Exl2Matrix& down, std::int64_t tokens,
+                                    Activation kind = Activation::kSilu) {
     Exl2Matrix in_order = down;
     std::iota(in_order.perm.begin(), in_order.perm.end(), 0);
     const PackOptions ordered{.out = down.in, .columns = down.perm};
@@ -132,9 +140,11 @@ class CudaHalfInput : public OnCudaDevice {
     for (const float scale : {1.0f, 1e-3f, 1e3f}) {  // as they are, and by a power of two
       const TensorView x =
           device_->put(random_.normal(tokens * first->in(), scale), {tokens, first->in()});
-      const std::vector<float> expected = feed_forward(*first, *second, *pack(down), x, true);
+      const std::vector<float> expected =
+          feed_forward(*first, *second, *pack(down), x, {true, kind});
       for (int again = 0; again < 3; ++again) {
-        ASSERT_EQ(feed_forward(*ordered_first, *ordered_second, *pack(in_order), x, true), expected)
+        ASSERT_EQ(feed_forward(*ordered_first, *ordered_second, *pack(in_order), x, {true, kind}),
+                  expected)
             << tokens << " tokens, scale " << scale;
       }
     }
@@ -153,8 +163,8 @@ class CudaHalfInput : public OnCudaDevice {
           values[i] *= kScales[i / static_cast<std::size_t>(gate.in()) % 7];
         }
         const TensorView x = device_->put(values, {tokens, gate.in()});
-        const std::vector<float> left = feed_forward(gate, up, down, x, true);
-        const std::vector<float> prepared = feed_forward(gate, up, down, x, false);
+        const std::vector<float> left = feed_forward(gate, up, down, x, {true});
+        const std::vector<float> prepared = feed_forward(gate, up, down, x, {false});
         EXPECT_LE(row_difference(left, prepared, tokens), 2e-3) << tokens << " tokens";
       }
     }
@@ -198,6 +208,9 @@ TEST_F(CudaHalfInput, FeedForwardOfChannelsInTheReadersOrder) {
   for (const std::int64_t tokens : {19, 45, 91, 131, 700}) {  // tiles of 32, 64 and 256 rows
     expect_order_changes_nothing(gate, up, down, tokens);
     expect_order_changes_nothing(gptq_gate, gptq_up, down, tokens);
+    for (const Activation kind : {Activation::kGeluTanh, Activation::kRelu}) {
+      expect_order_changes_nothing(gate, up, down, tokens, kind);
+    }
   }
   // More tiles than multiprocessors.
   const auto wide_gate = random_exl2({{5, 96}, {4, 160}}, 2336, engine_);
@@ -243,8 +256,8 @@ TEST_F(CudaHalfInput, FewTokensOfOtherProducts) {
   const auto gate = pack_dense(256, 512);
   const auto up = pack_dense(256, 512);
   const TensorView x = device_->put(random_.normal(tokens * 256), {tokens, 256});
-  EXPECT_LE(difference(feed_forward(*gate, *up, *down, x, true),
-                       feed_forward(*gate, *up, *down, x, false)),
+  EXPECT_LE(difference(feed_forward(*gate, *up, *down, x, {true}),
+                       feed_forward(*gate, *up, *down, x, {false})),
             2e-3);
 }
 

@@ -200,12 +200,13 @@ class ManyRows {
     if (!half_results_ || outputs.size() != 2 || product.count != 2) return false;
     const HalfInput& half = *args_.activation->half_out;
     const Rows16 wanted = rows16_for(half.reader);
-    if (!is_plain_silu(activation_parameters(*args_.activation)) ||
-        wanted.channel_of_slot != nullptr || wanted.slots != outputs[0]->weight->out()) {
+    const ActivationParameters activation = activation_parameters(*args_.activation);
+    if (!takes_activation(activation) || wanted.channel_of_slot != nullptr ||
+        wanted.slots != outputs[0]->weight->out()) {
       return false;
     }
     TileProductArgs with = product;
-    with.activation = {half.rows.as<__half>(), half.rows.row_stride, half.notes};
+    with.activation = {half.rows.as<__half>(), half.rows.row_stride, half.notes, activation.kind};
     if (!takes_tile_product(backend_.facts(), with)) return false;
     product = with;
     return true;

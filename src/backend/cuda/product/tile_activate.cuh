@@ -29,15 +29,15 @@ __device__ __forceinline__ void wait_for_other(const WarpPair& pair) {
 }
 
 // Gate and up pass through binary16, as they would by way of memory.
+template <Activation kKind>
 __device__ __forceinline__ float activated_half(__half gate, __half up) {
   constexpr float kMeans = 1.0f / kHalfGate;
-  return activated<Activation::kSilu>({}, __half2float(gate) * kMeans, __half2float(up) * kMeans,
-                                      true);
+  return activated<kKind>({}, __half2float(gate) * kMeans, __half2float(up) * kMeans, true);
 }
 
 // alpha · sums of kRows rows are kHalfGate times gate or up; results times `factor` go to `to`.
 // Returns the largest of this lane's before that.
-template <int kRows>
+template <Activation kKind, int kRows>
 __device__ __forceinline__ float activate_tile(const float (&sums)[kRows / 2], float alpha,
                                                const WarpPair& pair, float factor,
                                                TileRows<__half> to) {
@@ -83,8 +83,8 @@ __device__ __forceinline__ float activate_tile(const float (&sums)[kRows / 2], f
       const std::uint32_t mine = own[piece % 2][i];
       const __half2 gate = halves_of(pair.is_up ? others[i] : mine);
       const __half2 up = halves_of(pair.is_up ? mine : others[i]);
-      const float low = activated_half(__low2half(gate), __low2half(up));
-      const float high = activated_half(__high2half(gate), __high2half(up));
+      const float low = activated_half<kKind>(__low2half(gate), __low2half(up));
+      const float high = activated_half<kKind>(__high2half(gate), __high2half(up));
       largest = fmaxf(largest, fmaxf(fabsf(low), fabsf(high)));
       results[i] = pack_halves(low * factor, high * factor);
     }

@@ -1,6 +1,7 @@
 #include "backend/cuda/product/tile_product.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "backend/cuda/cuda_backend.h"
@@ -260,10 +261,15 @@ class TileMultiplier {
       const bool is_up = own >= kOther;
       const WarpPair pair{room, room + (is_up ? -kOther : kOther) * launch_.store_bytes,
                           1 + own % kOther, is_up};
-      __half* at = to.rows + tile.first_row * to.stride + strip * kStripColumns;
-      const float largest =
-          activate_tile<Shape::kRows>(sums_, alpha, pair, factor_, {at, to.stride, rows, columns});
-      largest_ = fmaxf(largest_, largest);
+      const TileRows<__half> results{to.rows + tile.first_row * to.stride + strip * kStripColumns,
+                                     to.stride, rows, columns};
+      const auto activate = [&]<Activation kKind>(std::integral_constant<Activation, kKind>) {
+        return activate_tile<kKind, Shape::kRows>(sums_, alpha, pair, factor_, results);
+      };
+      using Silu = std::integral_constant<Activation, Activation::kSilu>;
+      using GeluTanh = std::integral_constant<Activation, Activation::kGeluTanh>;
+      const bool is_silu = to.kind == Activation::kSilu;
+      largest_ = fmaxf(largest_, is_silu ? activate(Silu{}) : activate(GeluTanh{}));
       return;
     }
     const std::int64_t at = tile.first_row * m.out_stride + strip * kStripColumns;

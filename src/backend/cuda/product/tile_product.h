@@ -4,6 +4,7 @@
 
 #include <cuda_fp16.h>
 
+#include "backend/cuda/activation_math.cuh"
 #include "backend/cuda/device/device_facts.h"
 #include "backend/cuda/scratch_plan.h"
 #include "backend/cuda/weights/code_matrix.h"
@@ -18,15 +19,21 @@ struct TileMatrix {
   std::int64_t out_stride = 0;  // elements
 };
 
-// Where the results of two matrices, gate and up, go as silu(gate) · up, 16 bits an element.
-// *alpha makes them kHalfGate times what they mean.
+// Where the results of two matrices, gate and up, go as act(gate) · up, 16 bits an element. *alpha
+// makes them kHalfGate times what they mean.
 struct TileActivation {
-  __half* rows = nullptr;    // [tokens, out]; null: there is none
-  std::int64_t stride = 0;   // elements, a multiple of 8
-  float* power = nullptr;    // out, device: what the rows are divided by
+  __half* rows = nullptr;   // [tokens, out]; null: there is none
+  std::int64_t stride = 0;  // elements, a multiple of 8
+  float* power = nullptr;   // out, device: what the rows are divided by
+  Activation kind = Activation::kSilu;
   float* largest = nullptr;  // scratch
   bool settles = false;      // the launch that makes them once more, where that is not 1
 };
+// Whether it can be one: SiLU or GELU by tanh, without limits.
+inline bool takes_activation(const ActivationParameters& activation) {
+  return activation.limit <= 0.0f &&
+         (activation.kind == Activation::kSilu || activation.kind == Activation::kGeluTanh);
+}
 
 // out = *alpha · rows · W, for all matrices, which read the same rows; F32 sums of weights rounded
 // to binary16 as the formats say.
