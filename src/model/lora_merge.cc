@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -380,6 +381,8 @@ class AdapterMerge {
 }  // namespace
 
 LoraMergeResult merge_lora(Backend& backend, const LoraMergeArgs& args) {
+  // Deltas are those of stored matrices, whose channels are in the files' order.
+  BL_CHECK(!backend.reorders_hidden());
   return AdapterMerge(backend, args).write();
 }
 

@@ -33,7 +33,8 @@ struct LoraMergeResult {
 // Writes the weights of a model with adapters folded in, W + Σ weight · scale · B · A, and its
 // config.json. Plain tensors keep their type; quantized matrices become fp16. A head that shares
 // the embedding becomes a tensor of its own where an adapter parts the two. Memory: one matrix at a
-// time. `backend` computes nothing; its threads work.
+// time. `backend` computes nothing; its threads work. One that has hidden channels in another order
+// (Backend::reorders_hidden) is a bug here.
 LoraMergeResult merge_lora(Backend& backend, const LoraMergeArgs& args);
 
 }  // namespace bl

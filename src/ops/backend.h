@@ -89,8 +89,8 @@ class Backend {
   virtual std::unique_ptr<PackedExperts> pack_experts(std::span<const ExpertWeights>) {
     return nullptr;
   }
-  // The matrix back as F32 [in, out] in original channel order: the proof that packing lost
-  // nothing.
+  // The matrix back as F32 [in, out] in original channel order, its columns as PackOptions::columns
+  // has them: the proof that packing lost nothing.
   virtual Tensor unpack(const PackedMatrix& matrix) = 0;
   // Whether channels between two layers, which nobody else sees, should come in the order in which
   // the second has them: the first's columns are packed so (PackOptions::columns).
