@@ -68,6 +68,11 @@ GoldenRun::GoldenRun(std::unique_ptr<Backend> backend, ModelFiles files, CacheTy
   model_ = load_model(*backend_, std::move(files), std::move(options));
 }
 
+PreparedAdapter GoldenRun::prepare_adapter(const std::filesystem::path& folder) const {
+  return PreparedAdapter(
+      read_peft_adapter(folder, model_->adapter_sites(), model_->spec().arch->rename));
+}
+
 std::vector<std::vector<float>> GoldenRun::logits(
     const std::vector<std::vector<std::int32_t>>& prompts, const std::vector<AdapterMix>& mixes) {
   std::int32_t pages = 0;

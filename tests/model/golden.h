@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "format/tensor_source.h"
+#include "model/adapter_packer.h"
 #include "model/model_loader.h"
 #include "ops/backend.h"
 #include "ops/kv_layout.h"
@@ -62,6 +63,8 @@ class GoldenRun {
 
   Model& model() { return *model_; }
   Backend& backend() { return *backend_; }
+  // An adapter as PEFT saves it, read for this model; pack() brings it into backend()'s memory.
+  PreparedAdapter prepare_adapter(const std::filesystem::path& folder) const;
   // Steps run with these from now on, instead of the backend's.
   void use(const OpTable& ops) { ops_ = &ops; }
   // Logits [tokens, vocab] of each prompt; all prompts in one step. `mixes`: adapters of each, or

@@ -10,7 +10,6 @@
 #include "format/select_outputs.h"
 #include "format/tensor_set.h"
 #include "model/adapter_files.h"
-#include "model/adapter_packer.h"
 #include "model/golden.h"
 #include "support/data.h"
 #include "support/random_matrix.h"
@@ -146,10 +145,7 @@ AdapterMix adapter_of(GoldenRun& run, const FeedForwardModel& model) {
   }
   const fs::path folder = scratch_dir("hidden-order-adapter");
   files.write(folder);
-  const Model& loaded = run.model();
-  const PreparedAdapter prepared(
-      read_peft_adapter(folder, loaded.adapter_sites(), loaded.spec().arch->rename));
-  return {{prepared.pack(run.backend()), 1.0f}};
+  return {{run.prepare_adapter(folder).pack(run.backend()), 1.0f}};
 }
 
 struct Logits {

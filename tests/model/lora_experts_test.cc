@@ -10,7 +10,6 @@
 #include "format/safetensors_folder.h"
 #include "format/safetensors_writer.h"
 #include "model/adapter_files.h"
-#include "model/adapter_packer.h"
 #include "model/golden.h"
 #include "support/data.h"
 
@@ -146,10 +145,7 @@ class ExpertRun {
     for (const AdapterFiles& files : files_) {
       const fs::path folder = scratch_dir("experts-adapter");
       files.write(folder);
-      const Model& loaded = run_.model();
-      const PreparedAdapter prepared(
-          read_peft_adapter(folder, loaded.adapter_sites(), loaded.spec().arch->rename));
-      packed_.push_back(prepared.pack(run_.backend()));
+      packed_.push_back(run_.prepare_adapter(folder).pack(run_.backend()));
     }
   }
   static fs::path folder_of(const ExpertModel& model) {

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "format/safetensors_folder.h"
-#include "model/adapter_packer.h"
 #include "model/golden.h"
 #include "model/kept_run.h"
 
@@ -43,10 +42,8 @@ class AdapterRun {
       : run_(backend, golden_folder("hf-tiny") / "llama", cache) {
     for (const auto& entry : fs::directory_iterator(golden_folder("lora-llama"))) {
       if (!entry.is_directory()) continue;
-      const Model& model = run_.model();
-      const PreparedAdapter prepared(
-          read_peft_adapter(entry.path(), model.adapter_sites(), model.spec().arch->rename));
-      adapters_[entry.path().filename().string()] = prepared.pack(run_.backend());
+      adapters_[entry.path().filename().string()] =
+          run_.prepare_adapter(entry.path()).pack(run_.backend());
     }
   }
   GoldenRun& run() { return run_; }

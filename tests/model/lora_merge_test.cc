@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "model/adapter_files.h"
-#include "model/adapter_packer.h"
 #include "model/golden.h"
 #include "model/lora_merge.h"
 #include "support/data.h"
@@ -67,9 +66,7 @@ Compared compare(const fs::path& folder, const AdapterFiles& files, const std::s
   const fs::path adapter = scratch_dir("merge-adapter");
   files.write(adapter);
   GoldenRun run(backend, folder, CacheType::kF32);
-  const PreparedAdapter prepared(
-      read_peft_adapter(adapter, run.model().adapter_sites(), run.model().spec().arch->rename));
-  const AdapterMix mix{{prepared.pack(run.backend()), 0.75f}};
+  const AdapterMix mix{{run.prepare_adapter(adapter).pack(run.backend()), 0.75f}};
   const ModelFiles base = open_model_folder(folder);
   const fs::path merged_folder = scratch_dir("merged");
   merge_lora(run.backend(), {.base = base, .adapters = {{adapter, 0.75}}, .folder = merged_folder});
@@ -195,10 +192,8 @@ TEST(LoraMergeTest, WholeModules) {
 std::vector<float> logits_with(GoldenRun& run, const AdapterFiles& files, float weight) {
   const fs::path adapter = scratch_dir("whole-adapter");
   files.write(adapter);
-  const PreparedAdapter prepared(
-      read_peft_adapter(adapter, run.model().adapter_sites(), run.model().spec().arch->rename));
   return run.logits({some_ids(20, run.model().vocab())},
-                    {{{prepared.pack(run.backend()), weight}}})[0];
+                    {{{run.prepare_adapter(adapter).pack(run.backend()), weight}}})[0];
 }
 
 // The same bytes as binary16 and as bfloat16 are other weights, and pages made with them others.
@@ -215,9 +210,7 @@ TEST(LoraMergeTest, FingerprintsKnowTypes) {
     std::fill(tensor.values.begin(), tensor.values.end(), dtype == DType::kF16 ? 1 : 0.0078125f);
     const fs::path adapter = scratch_dir("print-adapter");
     files.write(adapter);
-    const PreparedAdapter prepared(
-        read_peft_adapter(adapter, run.model().adapter_sites(), run.model().spec().arch->rename));
-    prints.push_back(prepared.fingerprint());
+    prints.push_back(run.prepare_adapter(adapter).fingerprint());
   }
   EXPECT_NE(prints[0], prints[1]);
 }

@@ -189,7 +189,7 @@ class ManyRows {
         break;
       }
     }
-    if (product.count > 0 && activates_in_product(outputs, product)) activated_ = true;
+    if (activates_in_product(outputs, product)) activated_ = true;
     if (product.count > 0) tile_product(ctx_, product);
     return static_cast<std::size_t>(product.count);
   }

@@ -1,7 +1,7 @@
 #pragma once
 // From sums of gate and up to act(gate) · up in memory, when a tile of both (TilePlace) is done: a
 // warp has a strip of gate, another the same columns of up. Each gives the other one half of its
-// rows and makes results of the other half, so that neither waits for nothing.
+// rows and makes results of the other half, so that both have as much to do.
 
 #include "backend/cuda/activation_math.cuh"
 #include "backend/cuda/device/half_pair.cuh"

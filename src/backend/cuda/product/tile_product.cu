@@ -304,10 +304,6 @@ class TileMultiplier {
   float sums_[Shape::kRows / 2];
 };
 
-#endif
-
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
 // The power of two of the rows that all CTAs of the launch before have made, each of which has left
 // its largest.
 __device__ __forceinline__ float power_of_rows(const TileActivation& rows, float* parts) {
@@ -410,9 +406,7 @@ using TileKernel = void (*)(TileLaunch, CUtensorMap);
 
 template <class Shape, bool kGptq>
 TileKernel kernel_of(const TileProductArgs& args) {
-  if (args.activation.rows != nullptr) {
-    return tile_product_kernel<Shape, kGptq, TileResult::kActivated>;
-  }
+  if (args.activates()) return tile_product_kernel<Shape, kGptq, TileResult::kActivated>;
   return args.halves ? tile_product_kernel<Shape, kGptq, TileResult::kHalves>
                      : tile_product_kernel<Shape, kGptq, TileResult::kFloats>;
 }
@@ -423,7 +417,7 @@ bool is_gptq(const TileProductArgs& args) { return args.matrices[0].view.kind !=
 template <class Shape>
 int lay_out(const TileProductArgs& args, int room, TileLaunch& launch) {
   const int units = args.matrices[0].view.units;
-  const bool paired = args.activation.rows != nullptr;
+  const bool paired = args.activates();
   launch.tile_strips = Shape::kStrips / (paired ? 2 : 1);
   int widest = 0;
   int tiles = 0;
@@ -472,7 +466,7 @@ auto with_shape(const TileProductArgs& args, const F& f) {
 // Parts of the slots, so that all multiprocessors have some. Sums of parts are F32.
 int parts_of(const TileProductArgs& args, const TileLaunch& launch, int clusters) {
   constexpr int kFewestFills = 2;
-  if (args.halves || args.activation.rows != nullptr) return 1;
+  if (args.leaves_halves()) return 1;
   std::int64_t columns = 0;
   for (int i = 0; i < args.count; ++i) columns += args.matrices[i].view.out;
   const auto room = static_cast<int>(kPartFloats / (args.tokens * columns));
@@ -541,10 +535,9 @@ void start(ExecContext& ctx, const TileProductArgs& args) {
                                Shape::kThreads, static_cast<std::size_t>(bytes));
   shape.cluster = Shape::kCluster;
   TileActivation& activation = launch_args.args.activation;
-  const bool activates = activation.rows != nullptr;
-  if (activates) activation.largest = ctx.scratch->take_f32({shape.grid.x}).as<float>();
+  if (args.activates()) activation.largest = ctx.scratch->take_f32({shape.grid.x}).as<float>();
   launch(shape, kernel, launch_args, rows);
-  if (activates) {
+  if (args.activates()) {
     activation.settles = true;
     launch(shape, kernel, launch_args, rows);
   }
@@ -561,7 +554,7 @@ bool takes_tile_product(const DeviceFacts& facts, const TileProductArgs& args) {
   const int bytes = with_shape(
       args, [&]<class Shape>(Shape) { return lay_out<Shape>(args, dynamic_room(facts), launch); });
   if (bytes == 0) return false;
-  const bool halves = args.halves || args.activation.rows != nullptr;
+  const bool halves = args.leaves_halves();
   const auto is_usual = [&](const TileMatrix& m) {
     return m.view.units == args.matrices[0].view.units &&
            (m.view.kind == ScaleKind::kExl2) == (args.matrices[0].view.kind == ScaleKind::kExl2) &&
@@ -569,11 +562,11 @@ bool takes_tile_product(const DeviceFacts& facts, const TileProductArgs& args) {
            is_aligned(m.out, 16);
   };
   const TileActivation& activation = args.activation;
-  const bool activates =
-      activation.rows == nullptr ||
+  const bool may_activate =
+      !args.activates() ||
       (args.count == 2 && activation.stride % 8 == 0 &&
        args.matrices[0].view.out == args.matrices[1].view.out && is_aligned(activation.rows, 16));
-  return activates && is_aligned(args.rows, 16) &&
+  return may_activate && is_aligned(args.rows, 16) &&
          std::all_of(args.matrices, args.matrices + args.count, is_usual);
 }
 

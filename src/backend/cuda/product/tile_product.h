@@ -48,6 +48,9 @@ struct TileProductArgs {
   bool halves = false;
   // In place of results. Both matrices are as wide, a multiple of 16.
   TileActivation activation;
+
+  bool activates() const { return activation.rows != nullptr; }
+  bool leaves_halves() const { return halves || activates(); }
 };
 
 // Whether this build and the card have it.
