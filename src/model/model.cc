@@ -201,6 +201,7 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
     if (parts_.spec.blocks[layer].attention) step.kv = &*cache++;
     const std::optional<AttentionArgs> next = next_attention(i, step, {cache, layers.end()});
     step.next_attention = next ? &*next : nullptr;
+    step.next_weights = weights_behind(i);
     const bool last = i + 1 == order.size();
     const bool is_read = draft != nullptr && draft->reads(i + 1);
     if (last) stream.forbid_rests();
@@ -234,6 +235,12 @@ std::optional<AttentionArgs> Model::next_attention(std::size_t block, const Step
   if (block + 1 == order.size() || caches.empty()) return std::nullopt;
   return parts_.blocks[static_cast<std::size_t>(order[block + 1])].expected_attention(
       step, caches.front());
+}
+
+NextWeights Model::weights_behind(std::size_t block) const {
+  const std::vector<std::int32_t>& order = parts_.spec.order;
+  if (block + 1 == order.size()) return next_weights_of({&parts_.head});
+  return parts_.blocks[static_cast<std::size_t>(order[block + 1])].first_weights();
 }
 
 DraftHead::Lent Model::lent_to_draft(std::span<const PagedKvView> layers) const {

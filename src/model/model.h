@@ -106,6 +106,8 @@ class Model {
   // blocks behind.
   std::optional<AttentionArgs> next_attention(std::size_t block, const StepInputs& step,
                                               std::span<const PagedKvView> caches) const;
+  // What is read first behind number `block` of the order: of the next block, or the head's.
+  NextWeights weights_behind(std::size_t block) const;
   // `kept.x` becomes the stream where all rows are kept.
   void run_blocks(ExecContext& ctx, const StepBatch& batch, std::span<const PagedKvView> layers,
                   const RestRoom& room, KeptRows& kept) const;

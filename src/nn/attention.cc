@@ -243,8 +243,10 @@ void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInp
     result.out = ctx.scratch->take_f32({x.rows(), spec_.heads, spec_.head_dim});
   }
   attend(ctx, step, heads, result);
+  ExecContext last = ctx;
+  last.next_weights.partly_asked = true;
   if (!result.half.rows.empty()) {
-    apply_last_linear(ctx, {{}, result.half}, weights_.o, sink);
+    apply_last_linear(last, {{}, result.half}, weights_.o, sink);
     return;
   }
   const TensorView columns = as_columns(result.out);
@@ -254,15 +256,14 @@ void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInp
         {.x = columns, .gate = heads.gate, .softplus = spec_.gate == AttentionGate::kSoftplusHead});
   }
   if (kept == nullptr) {
-    apply_last_linear(ctx, columns, weights_.o, sink);
+    apply_last_linear(last, columns, weights_.o, sink);
     return;
   }
   const std::int64_t count = kept->x.rows();
   const TensorView some = ctx.scratch->take_f32({count, columns.columns()});
   ctx.ops->copy_rows(ctx, {.x = columns, .rows = kept->rows, .count = count, .out = some});
-  ExecContext own = ctx;
-  own.adapters = kept->adapters;
-  apply_last_linear(own, some, weights_.o, sink);
+  last.adapters = kept->adapters;
+  apply_last_linear(last, some, weights_.o, sink);
 }
 
 std::size_t Attention::work_bytes(const AttentionSpec& spec, std::int64_t tokens) {

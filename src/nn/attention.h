@@ -89,6 +89,12 @@ class Attention {
     v("o_proj", weights_.o);
   }
 
+  // What it begins with.
+  NextWeights first_weights() const {
+    const Weights& w = weights_;
+    return next_weights_of({&w.q, &w.k, &w.v, &w.qkv, &w.gate});
+  }
+
   // As it will run in a step, for who wants to know before its queries are there: they are without
   // data.
   AttentionArgs expected(const StepInputs& step) const;

@@ -74,6 +74,7 @@ void Block::run_behind_attention(ExecContext& outer, const StepInputs& step,
                                  ResidualStream& x) const {
   ExecContext ctx = outer;
   ctx.next_attention = step.next_attention;
+  if (!weights_.moe.present()) ctx.next_weights = step.next_weights;
   if (weights_.moe.present() && weights_.feed_forward.present()) {
     run_side_by_side(ctx, x);
   } else if (!spec_.parallel) {
@@ -89,14 +90,18 @@ void Block::run_behind_attention(ExecContext& outer, const StepInputs& step,
 }
 
 // Attention and, in a parallel block, the feed-forward beside it; with `kept` only of these rows.
-void Block::run_attention(ExecContext& ctx, const StepInputs& step, ResidualStream& x,
+void Block::run_attention(ExecContext& outer, const StepInputs& step, ResidualStream& x,
                           const KeptRows* kept) const {
-  ArenaScope scope(*ctx.scratch);
+  ArenaScope scope(*outer.scratch);
+  ExecContext ctx = outer;
+  if (!weights_.moe.present() && !spec_.parallel) {
+    ctx.next_weights = weights_.feed_forward.first_weights();
+  }
   const LayerInput h = spec_.parallel ? normalised(ctx, weights_.attention_norm, x.whole(ctx))
                                       : input_of(ctx, weights_.attention_norm, x);
   ResidualStream kept_stream(kept != nullptr ? kept->x : TensorView{});
   ResidualStream& to = kept != nullptr ? kept_stream : x;
-  ExecContext own = ctx;
+  ExecContext own = outer;
   if (kept != nullptr) own.adapters = kept->adapters;
   TensorView parallel_input;
   if (spec_.parallel) {

@@ -52,6 +52,11 @@ class Block {
     return weights_.attention.present() && spec_.attention->causal &&
            weights_.attention.keys_are_apart();
   }
+  // What it begins with.
+  NextWeights first_weights() const {
+    return weights_.attention.present() ? weights_.attention.first_weights()
+                                        : weights_.feed_forward.first_weights();
+  }
   // Its attention as it will run with these keys and values, if it has one.
   std::optional<AttentionArgs> expected_attention(StepInputs step, const PagedKvView& kv) const;
   // Leaves the keys and values of x alone: of the residual stream, or of what attention reads as it

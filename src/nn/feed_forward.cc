@@ -22,13 +22,15 @@ void FeedForward::forward(ExecContext& ctx, const LayerInput& x, const LayerSink
                                 .xielu_beta = weights_.xielu_beta,
                                 .xielu_eps = weights_.xielu_eps,
                                 .half_out = left.rows.empty() ? nullptr : &left};
+  ExecContext first_ctx = ctx;
+  first_ctx.next_weights = next_weights_of({&weights_.down});
   if (spec_.gated && weights_.gate_up.empty()) {
     const std::array<LinearOutput, 2> outputs{{{&weights_.gate, first}, {&weights_.up, second}}};
-    apply_gated_linears(ctx, x, outputs, activation);
+    apply_gated_linears(first_ctx, x, outputs, activation);
   } else {
     const bool fused = !weights_.gate_up.empty();
     const LinearOutput output{fused ? &weights_.gate_up : &weights_.up, fused ? inner : first};
-    apply_linears(ctx, x, {&output, 1});
+    apply_linears(first_ctx, x, {&output, 1});
     ctx.ops->activate(ctx, activation);
   }
   apply_last_linear(ctx, {first, left}, weights_.down, sink);

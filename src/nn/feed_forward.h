@@ -37,6 +37,10 @@ class FeedForward {
 
   bool present() const { return !weights_.down.empty(); }
   void forward(ExecContext& ctx, const LayerInput& x, const LayerSink& sink) const;
+  // What it begins with.
+  NextWeights first_weights() const {
+    return next_weights_of({&weights_.gate, &weights_.up, &weights_.gate_up});
+  }
   static std::size_t work_bytes(const FeedForwardSpec& spec, std::int64_t tokens);
 
   template <class V>

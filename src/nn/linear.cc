@@ -14,6 +14,16 @@ std::size_t Linear::bytes() const {
          (has_bias() ? static_cast<std::size_t>(bias.shape.elements()) * size_of(bias.dtype) : 0);
 }
 
+NextWeights next_weights_of(std::initializer_list<const Linear*> linears) {
+  NextWeights next;
+  for (const Linear* linear : linears) {
+    if (linear->empty()) continue;
+    BL_CHECK(next.count < NextWeights::kMost);
+    next.matrices[next.count++] = &linear->weight();
+  }
+  return next;
+}
+
 namespace {
 
 // How the products of one call are made.

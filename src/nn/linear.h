@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 
@@ -37,6 +38,9 @@ class Linear {
   Tensor bias_;
   std::int32_t id_ = -1;
 };
+
+// Of those that are there: what ExecContext::next_weights says of a product with them.
+NextWeights next_weights_of(std::initializer_list<const Linear*> linears);
 
 // One product of a call: out [tokens, linear.out()], rows may be strided.
 struct LinearOutput {

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "ops/attention.h"
+#include "ops/exec_context.h"
 #include "ops/kv_layout.h"
 #include "tensor/tensor_view.h"
 
@@ -28,6 +29,7 @@ struct StepInputs {
   // Keys and values of its tokens are in the pages already: it is of queries alone, without slots.
   bool keys_written = false;
   const AttentionArgs* next_attention = nullptr;  // of the block behind, or null
+  NextWeights next_weights;                       // what is read first behind the block
 };
 
 struct StepAdapters;

@@ -5,8 +5,17 @@
 namespace bl {
 
 struct AttentionArgs;
+class PackedMatrix;
 struct OpTable;
 struct StepAdapters;
+
+// The matrices that a product further behind reads.
+struct NextWeights {
+  static constexpr int kMost = 4;
+  const PackedMatrix* matrices[kMost] = {};
+  int count = 0;
+  bool partly_asked = false;  // another product before it was told of them, too
+};
 
 // What an op needs besides its arguments: where to run, and scratch memory. Passed explicitly to
 // every op; there is no global or per-thread current context.
@@ -20,6 +29,8 @@ struct ExecContext {
   // While a feed-forward behind its block's attention runs: the next block's, whose cache products
   // may bring near as MatmulArgs::attention_behind says, or null. Its queries are not there yet.
   const AttentionArgs* next_attention = nullptr;
+  // While a layer runs: what the one behind begins with, which products may bring near as well.
+  NextWeights next_weights = {};
   bool deterministic = false;  // kernels are chosen without regard to the batch
 };
 

@@ -1,7 +1,9 @@
-// Products of a block's feed-forward are told which attention comes next, and no others are.
+// Products of a block's feed-forward are told which attention comes next, and no others are; all
+// products of a block are told which weights do.
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <vector>
 
 #include "model/golden.h"
@@ -15,6 +17,9 @@ struct Told {
   const std::byte* next = nullptr;    // of ExecContext::next_attention
   std::int64_t next_heads = 0;
   bool accumulates = false;
+  std::vector<const PackedMatrix*> weights;       // its own
+  std::vector<const PackedMatrix*> next_weights;  // of ExecContext::next_weights
+  bool partly_asked = false;
 };
 
 struct Listener {
@@ -29,32 +34,45 @@ Listener& listener() {
 }
 
 void listening_matmul(ExecContext& ctx, const MatmulArgs& args) {
-  Told told{.accumulates = args.accumulate};
+  Told told;
+  told.accumulates = args.accumulate;
   if (args.attention_behind != nullptr) told.behind = args.attention_behind->cache.k;
   if (ctx.next_attention != nullptr) {
     EXPECT_TRUE(ctx.next_attention->q.empty());
     told.next = ctx.next_attention->cache.k;
     told.next_heads = ctx.next_attention->q.shape[1];
   }
+  for (const MatmulOutput& output : args.outputs) told.weights.push_back(output.weight);
+  const NextWeights& next = ctx.next_weights;
+  told.next_weights.assign(next.matrices, next.matrices + next.count);
+  told.partly_asked = next.partly_asked;
   listener().told.push_back(told);
   listener().plain->matmul(ctx, args);
 }
 
-TEST(NextAttention, IsToldToTheFeedForward) {
-  LoadOptions options;
-  options.spec.layer_map = "0..1,1,0";
-  constexpr std::size_t kBlocks = 4;
-  GoldenRun run("ref", golden_folder("hf-tiny") / "llama", CacheType::kF16, std::move(options));
-  listener() = {run.backend().ops(), &run.backend().ops(), {}};
-  listener().ops.matmul = listening_matmul;
-  run.use(listener().ops);
-  run.logits({some_ids(5, run.model().vocab())});
-
-  // Where the products of each block's queries are.
-  std::vector<std::size_t> blocks;
-  for (std::size_t i = 0; i < listener().told.size(); ++i) {
-    if (listener().told[i].behind != nullptr) blocks.push_back(i);
+// A step of a golden model whose products are listened to, by the blocks of a layer map.
+class NextReads : public testing::Test {
+ protected:
+  void run(const char* model, const char* layer_map = "") {
+    LoadOptions options;
+    options.spec.layer_map = layer_map;
+    run_.emplace("ref", golden_folder("hf-tiny") / model, CacheType::kF16, std::move(options));
+    listener() = {run_->backend().ops(), &run_->backend().ops(), {}};
+    listener().ops.matmul = listening_matmul;
+    run_->use(listener().ops);
+    run_->logits({some_ids(5, run_->model().vocab())});
+    for (std::size_t i = 0; i < listener().told.size(); ++i) {
+      if (listener().told[i].behind != nullptr) blocks.push_back(i);
+    }
   }
+
+  std::optional<GoldenRun> run_;
+  std::vector<std::size_t> blocks;  // where the products of each block's queries are
+};
+
+TEST_F(NextReads, AttentionIsToldToTheFeedForward) {
+  constexpr std::size_t kBlocks = 4;
+  run("llama", "0..1,1,0");
   ASSERT_EQ(blocks.size(), kBlocks);
   for (std::size_t b = 0; b < kBlocks; ++b) {
     SCOPED_TRACE(b);
@@ -69,9 +87,34 @@ TEST(NextAttention, IsToldToTheFeedForward) {
     EXPECT_TRUE(told[3].accumulates);
     if (last) continue;
     EXPECT_NE(keys, told[0].behind);
-    EXPECT_EQ(told[3].next_heads, run.model().spec().blocks[0].attention->heads);
+    EXPECT_EQ(told[3].next_heads, run_->model().spec().blocks[0].attention->heads);
   }
   EXPECT_EQ(listener().told.back().next, nullptr);  // the output layer
+}
+
+TEST_F(NextReads, WeightsAreToldToAllProductsOfABlock) {
+  run("llama", "0..1,1,0");
+  ASSERT_EQ(blocks.size(), 4u);
+  const Told& head = listener().told.back();
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    SCOPED_TRACE(b);
+    const Told* told = listener().told.data() + blocks[b];
+    EXPECT_EQ(told[2].weights.size(), 2u);
+    EXPECT_EQ(told[0].next_weights, told[2].weights);  // q, k, v: of gate and up
+    EXPECT_EQ(told[1].next_weights, told[2].weights);  // o: the same
+    EXPECT_EQ(told[2].next_weights, told[3].weights);  // gate and up: of down
+    const Told& behind = b + 1 == blocks.size() ? head : listener().told[blocks[b + 1]];
+    EXPECT_EQ(told[3].next_weights, behind.weights);
+    for (const int i : {0, 1, 2, 3}) EXPECT_EQ(told[i].partly_asked, i == 1);
+  }
+  EXPECT_TRUE(head.next_weights.empty());
+}
+
+// Experts are chosen when attention has ended: nobody can say which matrices will be read.
+TEST_F(NextReads, WeightsOfExpertsAreNot) {
+  run("mixtral");
+  ASSERT_FALSE(blocks.empty());
+  for (const Told& told : listener().told) EXPECT_TRUE(told.next_weights.empty());
 }
 
 }  // namespace

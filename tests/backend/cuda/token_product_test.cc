@@ -209,5 +209,33 @@ TEST_F(CudaTokenProduct, KeysOfAttentionBehindMayBeAskedFor) {
   }
 }
 
+// The same of weights that products behind read: whatever they are, whoever asks.
+TEST_F(CudaTokenProduct, WeightsBehindMayBeAskedFor) {
+  const auto q = exl2({{4, 256}, {3, 128}}, 32 * 64);
+  const TensorView x = rows(1, q->in());
+  const std::unique_ptr<PackedMatrix> behind[] = {
+      exl2({{4, 4096}}, 2000),         // more strips than lanes ask for at a time
+      exl2({{5, 96}, {2, 5120}}, 96),  // in two parts
+      exl2({{6, 128}}, 32),            // short ones
+      pack(random_gptq({4, 4096, 64, 32, true, GptqZeros::kWords}, engine_)),
+      pack(random_dense({DType::kF16, 64, 32}, engine_))};
+  const auto run = [&](const NextWeights& next, bool adds) {
+    const TensorView out = device_->put(std::vector<float>(32 * 64, 0.0f), {1, 32 * 64});
+    const MatmulOutput output{q.get(), out, {}};
+    ExecContext ctx = device_->context();
+    ctx.next_weights = next;
+    device_->ops().matmul(ctx, {.x = x, .outputs = {&output, 1}, .accumulate = adds});
+    return device_->get(out);
+  };
+  const std::vector<float> expected = run({}, false);
+  for (const auto& matrix : behind) {
+    for (const bool second : {false, true}) {
+      EXPECT_EQ(run({{matrix.get(), behind[0].get()}, 2, second}, second), expected);
+    }
+  }
+  EXPECT_EQ(run({{behind[0].get(), behind[1].get(), behind[2].get(), behind[3].get()}, 4}, true),
+            expected);
+}
+
 }  // namespace
 }  // namespace bl::test

@@ -1,5 +1,6 @@
 #pragma once
 #include "backend/cuda/attention/keys_ahead.h"
+#include "backend/cuda/device/bulk_copy.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 
 namespace bl::cuda {
@@ -27,8 +28,7 @@ __device__ __forceinline__ void ask_for_keys(const KeysAhead& ahead) {
     const std::byte* from =
         of_values ? ahead.v + page * ahead.v_page_bytes : ahead.k + page * ahead.k_page_bytes;
     from += (head * kPageSlots + slot) * row_bytes;
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(keys * row_bytes)
-                 : "memory");
+    bring_near(from, keys * row_bytes);
   }
 }
 

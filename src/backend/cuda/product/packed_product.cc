@@ -254,6 +254,25 @@ KeysAhead keys_ahead(const ExecContext& ctx, const MatmulArgs& args) {
   return args.accumulate ? keys_ahead_of(ctx, *ctx.next_attention, KeysAsker::kDown) : KeysAhead{};
 }
 
+// The same of weights.
+WeightsAhead weights_ahead(const ExecContext& ctx, const MatmulArgs& args) {
+  const NextWeights& next = ctx.next_weights;
+  std::array<const CodeWeights*, NextWeights::kMost> codes{};
+  for (int i = 0; i < next.count; ++i) codes[i] = cuda_matrix(next.matrices[i]).codes();
+  const WeightsAsker asker = args.attention_behind != nullptr ? WeightsAsker::kQueries
+                             : next.partly_asked              ? WeightsAsker::kSecond
+                                                              : WeightsAsker::kOther;
+  return weights_ahead_of({codes.data(), static_cast<std::size_t>(next.count)}, asker);
+}
+
+ReadAhead read_ahead(const ExecContext& ctx, const MatmulArgs& args) {
+  ReadAhead ahead{keys_ahead(ctx, args), {}};
+  // Both are more than memory brings meanwhile, unless attention is there to wait for.
+  const bool both = args.attention_behind != nullptr;
+  if (both || ahead.keys.k == nullptr) ahead.weights = weights_ahead(ctx, args);
+  return ahead;
+}
+
 bool makes_own(const ExecContext& ctx, std::int64_t tokens) {
   return !ctx.deterministic && tokens < cuda_ops_of(ctx).backend->launch_plan().prepared_from;
 }
@@ -320,7 +339,7 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
     if (makes_own_input(backend.facts(), packed.args, shares)) {
       return token_product(ctx, packed.args, shares,
                            {packed.pieces.data(), static_cast<std::size_t>(packed.args.count)},
-                           keys_ahead(ctx, args));
+                           read_ahead(ctx, args));
     }
   }
   Way way = way_of(ctx, packed, tokens, true);

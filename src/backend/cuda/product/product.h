@@ -5,10 +5,10 @@
 #include <span>
 
 #include "backend/cuda/activation_math.cuh"
-#include "backend/cuda/attention/keys_ahead.h"
 #include "backend/cuda/device/device_facts.h"
 #include "backend/cuda/product/left_input.h"
 #include "backend/cuda/product/product_plan.h"
+#include "backend/cuda/product/weights_ahead.h"
 #include "backend/cuda/scratch_plan.h"
 #include "backend/cuda/weights/code_matrix.h"
 #include "ops/exec_context.h"
@@ -109,9 +109,9 @@ bool takes_pairs(const DeviceFacts& facts, const ProductArgs& args);
 // Enqueues the product of one token or two, whose activations every CTA makes ready by itself, in
 // whole numbers (code_digits.cuh). A token's bits do not depend on there being another.
 // `pieces`: of a strip of each matrix; those of pairs where args.pairs says so. `ahead`: what is
-// brought near for attention behind it.
+// brought near for attention and products behind it.
 void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares,
-                   std::span<const std::span<const Piece>> pieces, const KeysAhead& ahead);
+                   std::span<const std::span<const Piece>> pieces, const ReadAhead& ahead);
 
 // Tokens of one launch of product(): fewer where a multiprocessor has little shared memory.
 int most_product_tokens(const DeviceFacts& facts);

@@ -44,7 +44,7 @@ struct Launch {
   bool padded = false;      // see is_padded
   TokenPlan plan;
   ProductArgs args;
-  KeysAhead ahead;
+  ReadAhead ahead;
 };
 
 // All matrices' slots hold the same channels.
@@ -412,7 +412,7 @@ bool takes_pairs(const DeviceFacts& facts, const ProductArgs& args) {
 }
 
 void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares& shares,
-                   std::span<const std::span<const Piece>> pieces, const KeysAhead& ahead) {
+                   std::span<const std::span<const Piece>> pieces, const ReadAhead& ahead) {
   check_product(args);
   const TokenLayout layout = lay_out(cuda_ops_of(ctx).backend->facts(), args, shares);
   Launch launch_args;

@@ -15,6 +15,7 @@
 #include "backend/cuda/product/piece_ring.cuh"
 #include "backend/cuda/product/share_begins.cuh"
 #include "backend/cuda/product/token_plan.h"
+#include "backend/cuda/product/weights_ahead.cuh"
 
 namespace bl::cuda {
 
@@ -32,7 +33,7 @@ class TokenRing {
         row_(barriers + 2 * kMaxRingSlots) {}
 
   // By the producing warp: the pieces of the share of strips [begin, end); `ahead` behind them.
-  __device__ void produce(const TokenPlan& plan, int begin, int end, const KeysAhead& ahead) {
+  __device__ void produce(const TokenPlan& plan, int begin, int end, const ReadAhead& ahead) {
     policy_ = read_once();
     bool codes_asked = shape_.early;
     init_slots(0, 1);
@@ -55,7 +56,11 @@ class TokenRing {
       if (!more) break;
       now = next;
     }
-    if (ahead.k != nullptr) ask_for_keys(ahead);
+    if (ahead.keys.k != nullptr) ask_for_keys(ahead.keys);
+    if (ahead.weights.count == 0) return;
+    // Where a launch has asked for all of its own long before, rows come first.
+    barrier_wait(row_, 0);
+    ask_for_weights(ahead.weights);
   }
 
   // The multiplying threads meet here when they have read the row, and find the barriers made.

@@ -1,0 +1,86 @@
+#include "backend/cuda/product/weights_ahead.h"
+
+#include <algorithm>
+
+namespace bl::cuda {
+namespace {
+
+// Of a strip's codes, in bytes: about what the ring asks for before the row is there; what is worth
+// being asked for by the first of two products, by the second of them, and by one alone. More of it
+// gained nothing (bench/ladder/exl2_gemv).
+constexpr std::int64_t kOfRing = 8 << 10;
+constexpr std::int64_t kOfFirst = 4 << 10;
+constexpr std::int64_t kOfOther = 8 << 10;
+// Of all strips together: what memory brings meanwhile.
+constexpr std::int64_t kMostOfFirst = 8 << 20;
+constexpr std::int64_t kMostOfOther = 16 << 20;
+constexpr std::int64_t kAligned = 16;  // of cp.async.bulk
+
+struct Wanted {
+  std::int64_t from = 0;
+  std::int64_t bytes = 0;
+  std::int64_t most = 0;
+};
+
+Wanted wanted_by(WeightsAsker asker) {
+  switch (asker) {
+    case WeightsAsker::kQueries:
+      return {kOfRing, kOfFirst, kMostOfFirst};
+    case WeightsAsker::kSecond:
+      return {kOfRing + kOfFirst, kOfOther, kMostOfOther};
+    default:
+      return {kOfRing, kOfOther, kMostOfOther};
+  }
+}
+
+// Where a strip's part begins and how long it is, in bytes.
+struct StripRange {
+  std::int64_t first = 0;
+  std::int64_t bytes = 0;
+};
+
+WeightsAhead::Source source_of(const CodeMatrixView& view, const StripRange& strip,
+                               const Wanted& wanted) {
+  WeightsAhead::Source source;
+  source.strips = view.strips;
+  source.strip_bytes = static_cast<std::uint32_t>(view.strip_bytes);
+  const std::int64_t left = std::max<std::int64_t>(strip.bytes - wanted.from, 0);
+  source.codes = view.codes + strip.first + std::min(wanted.from, strip.bytes);
+  source.code_bytes =
+      static_cast<std::uint32_t>(std::min(wanted.bytes, left) / kAligned * kAligned);
+  source.scales = view.scales;
+  source.scale_bytes = static_cast<std::uint32_t>(scale_stride(view.kind, view.groups));
+  return source;
+}
+
+}  // namespace
+
+WeightsAhead weights_ahead_of(std::span<const CodeWeights* const> next, WeightsAsker asker) {
+  WeightsAhead ahead;
+  std::int64_t strips = 0;
+  for (const CodeWeights* weights : next) {
+    if (weights != nullptr)
+      strips += weights->view.strips * std::max<std::int64_t>(weights->parts.size(), 1);
+  }
+  Wanted wanted = wanted_by(asker);
+  if (strips > 0) wanted.bytes = std::min(wanted.bytes, wanted.most / strips);
+  const auto add = [&](const CodeMatrixView& view, const StripRange& strip) {
+    const WeightsAhead::Source source = source_of(view, strip, wanted);
+    if (source.code_bytes > 0 && ahead.count < kMaxMatrices) ahead.sources[ahead.count++] = source;
+  };
+  for (const CodeWeights* weights : next) {
+    if (weights == nullptr) continue;
+    const CodeMatrixView& view = weights->view;
+    std::int64_t end = view.strip_bytes;
+    if (weights->parts.empty()) add(view, {0, end});
+    // The last one first: each reaches to where the one behind begins.
+    for (auto part = weights->parts.rbegin(); part != weights->parts.rend(); ++part) {
+      const std::int64_t first = part->view.codes - view.codes;
+      add(view, {first, end - first});
+      end = first;
+    }
+  }
+  return ahead;
+}
+
+}  // namespace bl::cuda
