@@ -1,6 +1,7 @@
 #include "backend/cuda/device/step_recorder.h"
 
 #include "backend/cuda/device/cuda_check.h"
+#include "backend/cuda/device/joined_copies.h"
 
 namespace bl::cuda {
 
@@ -24,10 +25,13 @@ StepRecorder::Graph StepRecorder::record(ExecContext& ctx, const Body& body) {
     body(ctx);
     BL_CUDA_CHECK(cudaStreamEndCapture(stream_, &graph));
   }
+  struct Destroyed {
+    cudaGraph_t graph;
+    ~Destroyed() { cudaGraphDestroy(graph); }
+  } destroyed{graph};
+  join_copies(graph);
   cudaGraphExec_t executable = nullptr;
-  const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
-  cudaGraphDestroy(graph);
-  BL_CUDA_CHECK(error);
+  BL_CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
   return Graph(executable);
 }
 

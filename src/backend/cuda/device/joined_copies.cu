@@ -1,0 +1,159 @@
+#include "backend/cuda/device/joined_copies.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "backend/cuda/device/cuda_check.h"
+
+namespace bl::cuda {
+namespace {
+
+using Word = std::uint32_t;
+
+// More is sooner there by the copy engine.
+constexpr std::size_t kLargest = 4 << 10;
+constexpr int kThreads = 256;
+
+struct Copy {
+  Word* to = nullptr;
+  const Word* from = nullptr;
+  std::uint32_t words = 0;
+};
+
+struct CopyList {
+  static constexpr int kMost = 16;
+  Copy copies[kMost];
+};
+
+// A CTA a copy. The host may have written what is copied since the last launch.
+__global__ void __launch_bounds__(kThreads) copies_kernel(const __grid_constant__ CopyList list) {
+  const Copy& copy = list.copies[blockIdx.x];
+#pragma unroll 4
+  for (std::uint32_t i = threadIdx.x; i < copy.words; i += kThreads) {
+    copy.to[i] = __ldcv(copy.from + i);
+  }
+}
+
+bool is_near(const void* pointer) {
+  cudaPointerAttributes attributes{};
+  BL_CUDA_CHECK(cudaPointerGetAttributes(&attributes, pointer));
+  return attributes.type == cudaMemoryTypeHost || attributes.type == cudaMemoryTypeDevice;
+}
+
+// The copy that a node is, if it is a small one that a kernel can make.
+std::optional<Copy> copy_of(cudaGraphNode_t node) {
+  cudaGraphNodeType type;
+  BL_CUDA_CHECK(cudaGraphNodeGetType(node, &type));
+  if (type != cudaGraphNodeTypeMemcpy) return std::nullopt;
+  cudaMemcpy3DParms p{};
+  BL_CUDA_CHECK(cudaGraphMemcpyNodeGetParams(node, &p));
+  const std::size_t bytes = p.extent.width;
+  const bool plain = p.extent.height == 1 && p.extent.depth == 1 && p.srcArray == nullptr &&
+                     p.dstArray == nullptr && p.srcPos.x == 0 && p.dstPos.x == 0;
+  const auto is_of_words = [](const void* at) {
+    return reinterpret_cast<std::uintptr_t>(at) % sizeof(Word) == 0;
+  };
+  if (!plain || bytes > kLargest || bytes % sizeof(Word) != 0 || !is_of_words(p.dstPtr.ptr) ||
+      !is_of_words(p.srcPtr.ptr) || !is_near(p.dstPtr.ptr) || !is_near(p.srcPtr.ptr)) {
+    return std::nullopt;
+  }
+  return Copy{static_cast<Word*>(p.dstPtr.ptr), static_cast<const Word*>(p.srcPtr.ptr),
+              static_cast<std::uint32_t>(bytes / sizeof(Word))};
+}
+
+// The only node behind, or null.
+cudaGraphNode_t behind(cudaGraphNode_t node) {
+  const auto find = [node](cudaGraphNode_t* next, std::size_t& count) {
+#if CUDART_VERSION >= 13000
+    // Edges of dependent launches have data, which has to be taken.
+    cudaGraphEdgeData edge{};
+    return cudaGraphNodeGetDependentNodes(node, next, next != nullptr ? &edge : nullptr, &count);
+#else
+    return cudaGraphNodeGetDependentNodes(node, next, &count);
+#endif
+  };
+  std::size_t count = 0;
+  BL_CUDA_CHECK(find(nullptr, count));
+  if (count != 1) return nullptr;
+  cudaGraphNode_t next = nullptr;
+  BL_CUDA_CHECK(find(&next, count));
+  return next;
+}
+
+void put_behind(cudaGraph_t step, cudaGraphNode_t node, cudaGraphNode_t next) {
+#if CUDART_VERSION >= 13000
+  BL_CUDA_CHECK(cudaGraphAddDependencies(step, &node, &next, nullptr, 1));
+#else
+  BL_CUDA_CHECK(cudaGraphAddDependencies(step, &node, &next, 1));
+#endif
+}
+
+// Copies side by side, and the nodes that they were.
+struct Run {
+  std::vector<cudaGraphNode_t> nodes;
+  CopyList list;
+
+  // Whether it may be made beside those before it.
+  bool has_room_for(const Copy& copy) const {
+    const auto meet = [](const Word* a, std::uint32_t a_words, const Word* b,
+                         std::uint32_t b_words) { return a < b + b_words && b < a + a_words; };
+    const auto apart = [&](const Copy& other) {
+      return !meet(copy.to, copy.words, other.to, other.words) &&
+             !meet(copy.to, copy.words, other.from, other.words) &&
+             !meet(copy.from, copy.words, other.to, other.words);
+    };
+    return nodes.size() < CopyList::kMost &&
+           std::all_of(list.copies, list.copies + nodes.size(), apart);
+  }
+  void add(cudaGraphNode_t node, const Copy& copy) {
+    list.copies[nodes.size()] = copy;
+    nodes.push_back(node);
+  }
+};
+
+// One kernel in place of the run, between `before` and `next`, either of which may be null; it.
+cudaGraphNode_t replace(cudaGraph_t step, Run& run, cudaGraphNode_t before, cudaGraphNode_t next) {
+  void* parameters[] = {&run.list};
+  cudaKernelNodeParams params{};
+  params.func = reinterpret_cast<void*>(copies_kernel);
+  params.gridDim = dim3(static_cast<unsigned>(run.nodes.size()));
+  params.blockDim = dim3(kThreads);
+  params.kernelParams = parameters;
+  cudaGraphNode_t kernel = nullptr;
+  BL_CUDA_CHECK(cudaGraphAddKernelNode(&kernel, step, &before, before != nullptr ? 1 : 0, &params));
+  if (next != nullptr) put_behind(step, kernel, next);
+  for (cudaGraphNode_t node : run.nodes) BL_CUDA_CHECK(cudaGraphDestroyNode(node));
+  return kernel;
+}
+
+}  // namespace
+
+void join_copies(cudaGraph_t step) {
+  cudaGraphNode_t node = nullptr;
+  std::size_t roots = 1;
+  BL_CUDA_CHECK(cudaGraphGetRootNodes(step, &node, &roots));
+  if (roots == 0) return;
+  cudaGraphNode_t before = nullptr;
+  Run run;
+  while (node != nullptr) {
+    const cudaGraphNode_t next = behind(node);
+    const std::optional<Copy> copy = copy_of(node);
+    if (!copy) {
+      before = node;
+      node = next;
+      continue;
+    }
+    run.add(node, *copy);
+    const std::optional<Copy> more = next != nullptr ? copy_of(next) : std::nullopt;
+    if (!more || !run.has_room_for(*more)) {
+      before = replace(step, run, before, next);
+      run = {};
+    }
+    node = next;
+  }
+}
+
+}  // namespace bl::cuda
