@@ -9,7 +9,7 @@ class PackedMatrix;
 struct OpTable;
 struct StepAdapters;
 
-// The matrices that a product further behind reads.
+// The matrices that a product further behind reads, in the memory of the same backend.
 struct NextWeights {
   static constexpr int kMost = 4;
   const PackedMatrix* matrices[kMost] = {};

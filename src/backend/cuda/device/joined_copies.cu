@@ -64,31 +64,34 @@ std::optional<Copy> copy_of(cudaGraphNode_t node) {
               static_cast<std::uint32_t>(bytes / sizeof(Word))};
 }
 
-// The only node behind, or null.
-cudaGraphNode_t behind(cudaGraphNode_t node) {
-  const auto find = [node](cudaGraphNode_t* next, std::size_t& count) {
+// CUDA 13 has the names of CUDA 12 for functions that know data of edges, as those of dependent
+// launches have.
+cudaError_t find_behind(cudaGraphNode_t node, cudaGraphNode_t* next, std::size_t& count) {
+  cudaGraphEdgeData edge{};
+  cudaGraphEdgeData* const data = next != nullptr ? &edge : nullptr;
 #if CUDART_VERSION >= 13000
-    // Edges of dependent launches have data, which has to be taken.
-    cudaGraphEdgeData edge{};
-    return cudaGraphNodeGetDependentNodes(node, next, next != nullptr ? &edge : nullptr, &count);
+  return cudaGraphNodeGetDependentNodes(node, next, data, &count);
 #else
-    return cudaGraphNodeGetDependentNodes(node, next, &count);
+  return cudaGraphNodeGetDependentNodes_v2(node, next, data, &count);
 #endif
-  };
-  std::size_t count = 0;
-  BL_CUDA_CHECK(find(nullptr, count));
-  if (count != 1) return nullptr;
-  cudaGraphNode_t next = nullptr;
-  BL_CUDA_CHECK(find(&next, count));
-  return next;
 }
 
-void put_behind(cudaGraph_t step, cudaGraphNode_t node, cudaGraphNode_t next) {
+cudaError_t add_edge(cudaGraph_t step, cudaGraphNode_t from, cudaGraphNode_t to) {
 #if CUDART_VERSION >= 13000
-  BL_CUDA_CHECK(cudaGraphAddDependencies(step, &node, &next, nullptr, 1));
+  return cudaGraphAddDependencies(step, &from, &to, nullptr, 1);
 #else
-  BL_CUDA_CHECK(cudaGraphAddDependencies(step, &node, &next, 1));
+  return cudaGraphAddDependencies_v2(step, &from, &to, nullptr, 1);
 #endif
+}
+
+// The only node behind, or null.
+cudaGraphNode_t behind(cudaGraphNode_t node) {
+  std::size_t count = 0;
+  BL_CUDA_CHECK(find_behind(node, nullptr, count));
+  if (count != 1) return nullptr;
+  cudaGraphNode_t next = nullptr;
+  BL_CUDA_CHECK(find_behind(node, &next, count));
+  return next;
 }
 
 // Copies side by side, and the nodes that they were.
@@ -124,7 +127,7 @@ cudaGraphNode_t replace(cudaGraph_t step, Run& run, cudaGraphNode_t before, cuda
   params.kernelParams = parameters;
   cudaGraphNode_t kernel = nullptr;
   BL_CUDA_CHECK(cudaGraphAddKernelNode(&kernel, step, &before, before != nullptr ? 1 : 0, &params));
-  if (next != nullptr) put_behind(step, kernel, next);
+  if (next != nullptr) BL_CUDA_CHECK(add_edge(step, kernel, next));
   for (cudaGraphNode_t node : run.nodes) BL_CUDA_CHECK(cudaGraphDestroyNode(node));
   return kernel;
 }
