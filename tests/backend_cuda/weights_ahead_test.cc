@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "backend/cuda/weights/cuda_matrix.h"
 #include "support/random_matrix.h"
 
 namespace bl::test {

@@ -37,33 +37,6 @@ __global__ void __launch_bounds__(kThreads) copies_kernel(const __grid_constant_
   }
 }
 
-bool is_near(const void* pointer) {
-  cudaPointerAttributes attributes{};
-  BL_CUDA_CHECK(cudaPointerGetAttributes(&attributes, pointer));
-  return attributes.type == cudaMemoryTypeHost || attributes.type == cudaMemoryTypeDevice;
-}
-
-// The copy that a node is, if it is a small one that a kernel can make.
-std::optional<Copy> copy_of(cudaGraphNode_t node) {
-  cudaGraphNodeType type;
-  BL_CUDA_CHECK(cudaGraphNodeGetType(node, &type));
-  if (type != cudaGraphNodeTypeMemcpy) return std::nullopt;
-  cudaMemcpy3DParms p{};
-  BL_CUDA_CHECK(cudaGraphMemcpyNodeGetParams(node, &p));
-  const std::size_t bytes = p.extent.width;
-  const bool plain = p.extent.height == 1 && p.extent.depth == 1 && p.srcArray == nullptr &&
-                     p.dstArray == nullptr && p.srcPos.x == 0 && p.dstPos.x == 0;
-  const auto is_of_words = [](const void* at) {
-    return reinterpret_cast<std::uintptr_t>(at) % sizeof(Word) == 0;
-  };
-  if (!plain || bytes > kLargest || bytes % sizeof(Word) != 0 || !is_of_words(p.dstPtr.ptr) ||
-      !is_of_words(p.srcPtr.ptr) || !is_near(p.dstPtr.ptr) || !is_near(p.srcPtr.ptr)) {
-    return std::nullopt;
-  }
-  return Copy{static_cast<Word*>(p.dstPtr.ptr), static_cast<const Word*>(p.srcPtr.ptr),
-              static_cast<std::uint32_t>(bytes / sizeof(Word))};
-}
-
 // CUDA 13 has the names of CUDA 12 for functions that know data of edges, as those of dependent
 // launches have.
 cudaError_t find_behind(cudaGraphNode_t node, cudaGraphNode_t* next, std::size_t& count) {
@@ -84,14 +57,56 @@ cudaError_t add_edge(cudaGraph_t step, cudaGraphNode_t from, cudaGraphNode_t to)
 #endif
 }
 
-// The only node behind, or null.
-cudaGraphNode_t behind(cudaGraphNode_t node) {
+std::size_t count_behind(cudaGraphNode_t node) {
   std::size_t count = 0;
   BL_CUDA_CHECK(find_behind(node, nullptr, count));
-  if (count != 1) return nullptr;
-  cudaGraphNode_t next = nullptr;
-  BL_CUDA_CHECK(find_behind(node, &next, count));
-  return next;
+  return count;
+}
+
+// Whether a kernel can read or write what lies there.
+bool is_reachable(const void* pointer) {
+  cudaPointerAttributes attributes{};
+  BL_CUDA_CHECK(cudaPointerGetAttributes(&attributes, pointer));
+  return attributes.type == cudaMemoryTypeHost || attributes.type == cudaMemoryTypeDevice;
+}
+
+// The copy that a node is, if it is a small one that a kernel can make, and no two nodes wait for
+// it.
+std::optional<Copy> copy_of(cudaGraphNode_t node) {
+  cudaGraphNodeType type;
+  BL_CUDA_CHECK(cudaGraphNodeGetType(node, &type));
+  if (type != cudaGraphNodeTypeMemcpy || count_behind(node) > 1) return std::nullopt;
+  cudaMemcpy3DParms p{};
+  BL_CUDA_CHECK(cudaGraphMemcpyNodeGetParams(node, &p));
+  const std::size_t bytes = p.extent.width;
+  const bool plain = p.extent.height == 1 && p.extent.depth == 1 && p.srcArray == nullptr &&
+                     p.dstArray == nullptr && p.srcPos.x == 0 && p.dstPos.x == 0;
+  const auto is_of_words = [](const void* at) {
+    return reinterpret_cast<std::uintptr_t>(at) % sizeof(Word) == 0;
+  };
+  if (!plain || bytes > kLargest || bytes % sizeof(Word) != 0 || !is_of_words(p.dstPtr.ptr) ||
+      !is_of_words(p.srcPtr.ptr) || !is_reachable(p.dstPtr.ptr) || !is_reachable(p.srcPtr.ptr)) {
+    return std::nullopt;
+  }
+  return Copy{static_cast<Word*>(p.dstPtr.ptr), static_cast<const Word*>(p.srcPtr.ptr),
+              static_cast<std::uint32_t>(bytes / sizeof(Word))};
+}
+
+// The nodes one behind the other from the only beginning on: all of a step, unless a library parts
+// the stream.
+std::vector<cudaGraphNode_t> chain_of(cudaGraph_t step) {
+  std::size_t roots = 0;
+  BL_CUDA_CHECK(cudaGraphGetRootNodes(step, nullptr, &roots));
+  if (roots != 1) return {};
+  std::vector<cudaGraphNode_t> chain(1);
+  BL_CUDA_CHECK(cudaGraphGetRootNodes(step, chain.data(), &roots));
+  while (count_behind(chain.back()) == 1) {
+    cudaGraphNode_t next = nullptr;
+    std::size_t one = 1;
+    BL_CUDA_CHECK(find_behind(chain.back(), &next, one));
+    chain.push_back(next);
+  }
+  return chain;
 }
 
 // Copies side by side, and the nodes that they were.
@@ -99,6 +114,7 @@ struct Run {
   std::vector<cudaGraphNode_t> nodes;
   CopyList list;
 
+  bool empty() const { return nodes.empty(); }
   // Whether it may be made beside those before it.
   bool has_room_for(const Copy& copy) const {
     const auto meet = [](const Word* a, std::uint32_t a_words, const Word* b,
@@ -135,28 +151,21 @@ cudaGraphNode_t replace(cudaGraph_t step, Run& run, cudaGraphNode_t before, cuda
 }  // namespace
 
 void join_copies(cudaGraph_t step) {
-  cudaGraphNode_t node = nullptr;
-  std::size_t roots = 1;
-  BL_CUDA_CHECK(cudaGraphGetRootNodes(step, &node, &roots));
-  if (roots == 0) return;
   cudaGraphNode_t before = nullptr;
   Run run;
-  while (node != nullptr) {
-    const cudaGraphNode_t next = behind(node);
+  for (cudaGraphNode_t node : chain_of(step)) {
     const std::optional<Copy> copy = copy_of(node);
-    if (!copy) {
-      before = node;
-      node = next;
-      continue;
-    }
-    run.add(node, *copy);
-    const std::optional<Copy> more = next != nullptr ? copy_of(next) : std::nullopt;
-    if (!more || !run.has_room_for(*more)) {
-      before = replace(step, run, before, next);
+    if (!run.empty() && (!copy || !run.has_room_for(*copy))) {
+      before = replace(step, run, before, node);
       run = {};
     }
-    node = next;
+    if (copy) {
+      run.add(node, *copy);
+    } else {
+      before = node;
+    }
   }
+  if (!run.empty()) replace(step, run, before, nullptr);
 }
 
 }  // namespace bl::cuda

@@ -12,26 +12,19 @@ void StepRecorder::clear() {
 
 StepRecorder::Graph StepRecorder::record(ExecContext& ctx, const Body& body) {
   BL_CUDA_CHECK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed));
-  cudaGraph_t graph = nullptr;
-  struct Ended {  // a body that throws must not leave the stream recording
+  struct Captured {  // a body that throws must not leave the stream recording
     cudaStream_t stream;
-    cudaGraph_t* graph;
-    ~Ended() {
-      if (*graph == nullptr) cudaStreamEndCapture(stream, graph);
+    cudaGraph_t graph = nullptr;
+    ~Captured() {
+      if (graph == nullptr) cudaStreamEndCapture(stream, &graph);
+      if (graph != nullptr) cudaGraphDestroy(graph);
     }
-  };
-  {
-    Ended ended{stream_, &graph};
-    body(ctx);
-    BL_CUDA_CHECK(cudaStreamEndCapture(stream_, &graph));
-  }
-  struct Destroyed {
-    cudaGraph_t graph;
-    ~Destroyed() { cudaGraphDestroy(graph); }
-  } destroyed{graph};
-  join_copies(graph);
+  } captured{stream_};
+  body(ctx);
+  BL_CUDA_CHECK(cudaStreamEndCapture(stream_, &captured.graph));
+  join_copies(captured.graph);
   cudaGraphExec_t executable = nullptr;
-  BL_CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
+  BL_CUDA_CHECK(cudaGraphInstantiate(&executable, captured.graph, 0));
   return Graph(executable);
 }
 

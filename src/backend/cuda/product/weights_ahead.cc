@@ -1,6 +1,9 @@
 #include "backend/cuda/product/weights_ahead.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "backend/cuda/weights/cuda_matrix.h"
 
 namespace bl::cuda {
 namespace {
@@ -33,19 +36,33 @@ Wanted wanted_by(WeightsAsker asker) {
   }
 }
 
-// Where a strip's part begins and how long it is, in bytes.
+// A matrix's strips, or a part of each of them; in bytes.
 struct StripRange {
+  const CodeMatrixView* view = nullptr;
   std::int64_t first = 0;
   std::int64_t bytes = 0;
 };
 
-WeightsAhead::Source source_of(const CodeMatrixView& view, const StripRange& strip,
-                               const Wanted& wanted) {
+// Of whole strips, or of parts: the last one first, since each reaches to where the one behind
+// begins.
+void add_ranges(const CodeWeights& weights, std::vector<StripRange>& ranges) {
+  const CodeMatrixView& view = weights.view;
+  std::int64_t end = view.strip_bytes;
+  if (weights.parts.empty()) ranges.push_back({&view, 0, end});
+  for (auto part = weights.parts.rbegin(); part != weights.parts.rend(); ++part) {
+    const std::int64_t first = part->view.codes - view.codes;
+    ranges.push_back({&view, first, end - first});
+    end = first;
+  }
+}
+
+WeightsAhead::Source source_of(const StripRange& range, const Wanted& wanted) {
+  const CodeMatrixView& view = *range.view;
   WeightsAhead::Source source;
   source.strips = view.strips;
   source.strip_bytes = static_cast<std::uint32_t>(view.strip_bytes);
-  const std::int64_t left = std::max<std::int64_t>(strip.bytes - wanted.from, 0);
-  source.codes = view.codes + strip.first + std::min(wanted.from, strip.bytes);
+  const std::int64_t left = std::max<std::int64_t>(range.bytes - wanted.from, 0);
+  source.codes = view.codes + range.first + std::min(wanted.from, range.bytes);
   source.code_bytes =
       static_cast<std::uint32_t>(std::min(wanted.bytes, left) / kAligned * kAligned);
   source.scales = view.scales;
@@ -56,29 +73,18 @@ WeightsAhead::Source source_of(const CodeMatrixView& view, const StripRange& str
 }  // namespace
 
 WeightsAhead weights_ahead_of(std::span<const CodeWeights* const> next, WeightsAsker asker) {
-  WeightsAhead ahead;
-  std::int64_t strips = 0;
+  std::vector<StripRange> ranges;
   for (const CodeWeights* weights : next) {
-    if (weights != nullptr)
-      strips += weights->view.strips * std::max<std::int64_t>(weights->parts.size(), 1);
+    if (weights != nullptr) add_ranges(*weights, ranges);
   }
+  std::int64_t strips = 0;
+  for (const StripRange& range : ranges) strips += range.view->strips;
   Wanted wanted = wanted_by(asker);
   if (strips > 0) wanted.bytes = std::min(wanted.bytes, wanted.most / strips);
-  const auto add = [&](const CodeMatrixView& view, const StripRange& strip) {
-    const WeightsAhead::Source source = source_of(view, strip, wanted);
+  WeightsAhead ahead;
+  for (const StripRange& range : ranges) {
+    const WeightsAhead::Source source = source_of(range, wanted);
     if (source.code_bytes > 0 && ahead.count < kMaxMatrices) ahead.sources[ahead.count++] = source;
-  };
-  for (const CodeWeights* weights : next) {
-    if (weights == nullptr) continue;
-    const CodeMatrixView& view = weights->view;
-    std::int64_t end = view.strip_bytes;
-    if (weights->parts.empty()) add(view, {0, end});
-    // The last one first: each reaches to where the one behind begins.
-    for (auto part = weights->parts.rbegin(); part != weights->parts.rend(); ++part) {
-      const std::int64_t first = part->view.codes - view.codes;
-      add(view, {first, end - first});
-      end = first;
-    }
   }
   return ahead;
 }

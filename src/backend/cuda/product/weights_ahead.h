@@ -10,9 +10,10 @@
 
 #include "backend/cuda/attention/keys_ahead.h"
 #include "backend/cuda/scratch_plan.h"
-#include "backend/cuda/weights/cuda_matrix.h"
 
 namespace bl::cuda {
+
+struct CodeWeights;
 
 struct WeightsAhead {
   // Of every strip of a matrix, or of a part of its slots.
