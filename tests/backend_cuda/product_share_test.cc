@@ -142,6 +142,52 @@ TEST(ShareStrips, AloneHasEveryStripOnce) {
   EXPECT_GT(apart, 100);
 }
 
+TEST(ShareStrips, InputsAreApartWhereThatTakesNoLonger) {
+  // q, k and v of models of 8b and 7b: as many strips as before, of one matrix each.
+  const std::vector<StripCosts> grouped{{256, 9}, {64, 9}, {64, 9}};
+  const std::vector<StripCosts> equal{{256, 9}, {256, 9}, {256, 9}};
+  for (const auto& [matrices, most] : {std::pair(grouped, 3), std::pair(equal, 6)}) {
+    const std::vector<std::int32_t> mixed = share_strips(matrices, 131);
+    EXPECT_GT(shares_of_two(matrices, mixed), 0);
+    const std::vector<std::int32_t> apart = share_inputs(matrices, mixed, {.ctas = 131});
+    EXPECT_EQ(shares_of_two(matrices, apart), 0);
+    EXPECT_EQ(most_strips(apart), most);
+  }
+  // Two strips each, or three by themselves: as an input costs less than a strip, or does not.
+  const std::vector<StripCosts> uneven{{5, 9}, {5, 9}, {4, 9}};
+  const std::vector<std::int32_t> mixed = share_strips(uneven, 7);
+  EXPECT_EQ(share_inputs(uneven, mixed, {.ctas = 7, .cost = 8}), mixed);
+  EXPECT_EQ(shares_of_two(uneven, share_inputs(uneven, mixed, {.ctas = 7, .cost = 9})), 0);
+  // The last three begin late, of which one has three strips.
+  InputWish late{.ctas = 7, .late = {.count = 3, .cost = 9}, .cost = 8};
+  EXPECT_EQ(share_inputs(uneven, mixed, late), mixed);
+  late.cost = 9;
+  EXPECT_EQ(shares_of_two(uneven, share_inputs(uneven, mixed, late)), 0);
+  // Fewer CTAs than matrices.
+  EXPECT_EQ(share_inputs(grouped, share_strips(grouped, 2), {.ctas = 2}), share_strips(grouped, 2));
+}
+
+TEST(ShareStrips, InputsHaveEveryStripOnce) {
+  std::mt19937 random(12);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  for (int i = 0; i < 1000; ++i) {
+    std::vector<StripCosts> matrices(static_cast<std::size_t>(1 + below(4)));
+    std::int32_t strips = 0;
+    for (StripCosts& m : matrices) {
+      m = {1 + below(300), static_cast<std::uint64_t>(1 + below(9))};
+      strips += m.strips;
+    }
+    const int ctas = 1 + below(150);
+    const InputWish wish{ctas, i % 2 == 0, {i % 3 == 0 ? below(60) : 0, 9}, i % 5 == 0 ? 9u : 0u};
+    const std::vector<std::int32_t> begins =
+        share_inputs(matrices, share_strips(matrices, ctas), wish);
+    ASSERT_EQ(begins.front(), 0);
+    ASSERT_EQ(begins.back(), strips);
+    ASSERT_LE(begins.size() - 1, static_cast<std::size_t>(ctas));
+    for (std::size_t c = 0; c + 1 < begins.size(); ++c) ASSERT_LT(begins[c], begins[c + 1]);
+  }
+}
+
 TEST(ShareStrips, Random) {
   std::mt19937 random(3);
   for (int i = 0; i < 300; ++i) {

@@ -138,7 +138,8 @@ TEST(TokenPlan, NothingOverlaps) {
     }
     EXPECT_EQ(layout.worth_at, units * kInputUnitBytes);
     EXPECT_EQ(layout.gather_bytes, layout.worth_at + units * kWorthBytes);
-    EXPECT_EQ(layout.token_stride, product.args.count * layout.gather_bytes);
+    // A strip a share, so none of two matrices.
+    EXPECT_EQ(layout.token_stride, layout.gather_bytes);
     EXPECT_GE(layout.tables_at, kFixed + tokens * layout.token_stride);
     EXPECT_GE(layout.ring_at, layout.tables_at + chunks * static_cast<int>(sizeof(Chunk)));
     EXPECT_EQ(layout.bytes, layout.ring_at + RingShape::kHeadersBytes +
@@ -151,6 +152,21 @@ TEST(TokenPlan, NothingOverlaps) {
     EXPECT_EQ(without.bytes, without.tables_at);
     EXPECT_EQ(without.ring.slots, 0);
   }
+}
+
+TEST(TokenPlan, ThereIsRoomForTheGathersOfAShare) {
+  Engine random(6);
+  Product product(mixes(random), 3);  // 4, 6 and 2 strips: the last share has the last two's
+  EXPECT_EQ(product.layout().token_stride, 2 * product.layout().gather_bytes);
+  EXPECT_EQ(Product(mixes(random), 1).layout().token_stride, 3 * product.layout().gather_bytes);
+  product.args.matrices[2].gather = 1;
+  EXPECT_EQ(product.layout().token_stride, product.layout().gather_bytes);
+  product.args.matrices[1].gather = 2;
+  product.args.matrices[2].gather = 0;
+  EXPECT_EQ(product.layout().token_stride, 3 * product.layout().gather_bytes);
+  product.args.gated = true;
+  product.args.matrices[1].gather = 1;
+  EXPECT_EQ(product.layout().token_stride, 2 * product.layout().gather_bytes);
 }
 
 TEST(TokenPlan, PairsHaveTablesOfTheirOwn) {
@@ -171,6 +187,12 @@ TEST(TokenPlan, PairsHaveTablesOfTheirOwn) {
   const TokenPlan plan = product.plan();
   EXPECT_EQ(plan.sources[0].chunk_bytes, sizeof(ChunkPair));
   check_entries(product, layout, plan, 0);
+  // Zeros lie in front of a second gather, too.
+  product.args.matrices[1] = product.args.matrices[0];
+  product.args.matrices[1].gather = 1;
+  product.args.count = 2;
+  product.args.gated = true;
+  EXPECT_EQ(product.layout().gather_bytes, layout.gather_bytes + kInputZeroBytes);
 }
 
 TEST(TokenPlan, TooMuchIsMoreThanThereIs) {

@@ -121,7 +121,8 @@ HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
     }
   }
   const StripShares shares = backend.product_plans().find(
-      weights, {ctas / work.parts, args.gated, false, work.parts == 1 ? late : 0});
+      weights,
+      {ctas / work.parts, args.gated, false, work.parts == 1 ? late : 0, !has_one_gather(args)});
   work.shares = {ShareBegins(shares), shares.ctas};
   int longest = 0;  // a pair is one strip
   for (std::size_t i = 0; i + 1 < shares.host_begins.size(); ++i) {

@@ -10,6 +10,7 @@
 #include "backend/cuda/product/many_rows.h"
 #include "backend/cuda/product/part_sums.h"
 #include "backend/cuda/product/product.h"
+#include "backend/cuda/product/token_plan.h"
 #include "backend/cuda/scratch_plan.h"
 #include "backend/cuda/weights/cuda_matrix.h"
 #include "base/check.h"
@@ -127,13 +128,14 @@ struct PackedProduct {
   std::array<const CodeWeights*, kMaxMatrices> weights{};
   std::array<std::span<const Piece>, kMaxMatrices> pieces{};  // of a strip of each matrix
   bool parts = false;    // the matrices are parts of the slots of the first of `weights`
+  bool apart = false;    // they read inputs of their own
   TensorView rests_out;  // of several tokens: where results of parts of the slots may stay
 
   StripShares shares(CudaBackend& backend, bool spare, int late = 0) const {
     const int ctas = backend.facts().multiprocessors;
     if (parts) return backend.product_plans().find_parts(*weights[0], ctas);
     return backend.product_plans().find({weights.data(), static_cast<std::size_t>(args.count)},
-                                        {ctas, args.gated, spare, late});
+                                        {ctas, args.gated, spare, late, spare && apart});
   }
 };
 
@@ -165,6 +167,14 @@ void cut_in_parts(PackedProduct& product, const TensorView& rests_out) {
   product.parts = true;
 }
 
+// Where no share of one token's product has matrices of two gathers, a CTA knows of one.
+void name_gathers(const ExecContext& ctx, PackedProduct& product) {
+  if (!product.apart || product.args.gated) return;
+  const StripShares shares = product.shares(*cuda_ops_of(ctx).backend, true);
+  if (most_gathers(product.args, shares) > 1) return;
+  for (ProductMatrix& m : product.args.matrices) m.gather = 0;
+}
+
 // Finds the pieces of one token's product.
 void find_pieces(const DeviceFacts& facts, PackedProduct& product) {
   product.args.pairs = takes_pairs(facts, product.args);
@@ -187,6 +197,7 @@ PackedProduct packed_product(const ExecContext& ctx, const MatmulArgs& args,
                args.activation != nullptr ? args.activation->out : outputs[i]->out);
     product.args.matrices[i].gather = gather_number(product.args, product.weights, i);
   }
+  product.apart = !has_one_gather(product.args);
   product.args.x = args.x.as<const float>();
   product.args.x_stride = args.x.row_stride;
   product.args.in = static_cast<int>(outputs[0]->weight->in());
@@ -205,6 +216,7 @@ PackedProduct packed_product(const ExecContext& ctx, const MatmulArgs& args,
   product.args.x_rest = args.x_rests.as<const float>();
   product.args.matrices[0].rest = args.out_rests.as<const float>();
   if (!args.rests_out.empty()) cut_in_parts(product, args.rests_out);
+  name_gathers(ctx, product);
   find_pieces(facts, product);
   return product;
 }

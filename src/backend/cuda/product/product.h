@@ -96,6 +96,14 @@ WidthSet widths_of(const ProductArgs& args);
 // Whether all are GPTQ with the same zero point everywhere in a matrix.
 bool has_no_zeros(const ProductArgs& args);
 
+// Whether all matrices read the same input: their slots hold the same channels, in equal chunks.
+inline bool has_one_gather(const ProductArgs& args) {
+  for (int i = 1; i < args.count; ++i) {
+    if (args.matrices[i].gather != 0) return false;
+  }
+  return true;
+}
+
 // What every launch needs: matrices all EXL2 or all GPTQ, gated ones of equal strips. A bug else.
 void check_product(const ProductArgs& args);
 

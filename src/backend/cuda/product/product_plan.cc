@@ -10,8 +10,8 @@ namespace bl::cuda {
 
 namespace {
 
-// Beside whether there are pairs (1) and spare multiprocessors (2).
-constexpr std::uint64_t kPartsKey = 4;
+// Beside whether there are pairs (1), spare multiprocessors (2), inputs of matrices' own (4).
+constexpr std::uint64_t kPartsKey = 8;
 
 template <class T>
 const T* copy_to_device(const std::vector<T>& values) {
@@ -31,9 +31,10 @@ ProductPlans::~ProductPlans() {
 
 StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices,
                                const ShareWish& wish) {
-  std::vector<std::uint64_t> key{static_cast<std::uint64_t>(wish.ctas),
-                                 (wish.pairs ? 1u : 0u) | (wish.spare ? 2u : 0u),
-                                 static_cast<std::uint64_t>(wish.late)};
+  std::vector<std::uint64_t> key{
+      static_cast<std::uint64_t>(wish.ctas),
+      (wish.pairs ? 1u : 0u) | (wish.spare ? 2u : 0u) | (wish.inputs ? 4u : 0u),
+      static_cast<std::uint64_t>(wish.late)};
   for (const CodeWeights* matrix : matrices) key.push_back(matrix->shape);
   Entry& entry = entries_[key];
   if (entry.shares.begins != nullptr) return entry.shares;
@@ -49,8 +50,15 @@ StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices,
       costs.push_back({matrix->view.strips, cost});
     }
   }
-  if (wish.spare) return keep(entry, share_alone(costs, wish.ctas));
-  return keep(entry, share_strips(costs, wish.ctas, {wish.late, heaviest}));
+  const LateCtas late{wish.spare ? 0 : wish.late, heaviest};
+  std::vector<std::int32_t> begins =
+      wish.spare ? share_alone(costs, wish.ctas) : share_strips(costs, wish.ctas, late);
+  if (wish.inputs && costs.size() > 1) {
+    // Loading activations takes about as long as a strip, digits of one token less.
+    const std::uint64_t again = wish.spare ? 0 : heaviest;
+    begins = share_inputs(costs, std::move(begins), {wish.ctas, wish.spare, late, again});
+  }
+  return keep(entry, std::move(begins));
 }
 
 StripShares ProductPlans::find_parts(const CodeWeights& matrix, int ctas) {
@@ -70,7 +78,8 @@ StripShares ProductPlans::keep(Entry& entry, std::vector<std::int32_t> begins) {
 
 const HeldShares& ProductPlans::find_held(const CodeWeights& matrix, int ctas, int most_parts) {
   const std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas),
-                                       static_cast<std::uint64_t>(most_parts), matrix.shape};
+                                       static_cast<std::uint64_t>(most_parts),
+                                       most_parts == 1 ? matrix.cut : matrix.shape};
   const auto known = held_.find(key);
   if (known != held_.end()) return known->second;
   HeldShares shares;

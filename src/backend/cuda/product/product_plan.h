@@ -40,6 +40,19 @@ int fewest_shares(std::span<const StripCosts> matrices, int ctas);
 // without strips of two matrices in one, where the launch ends sooner so.
 std::vector<std::int32_t> share_alone(std::span<const StripCosts> matrices, int ctas);
 
+// For matrices each of which reads an input of its own.
+struct InputWish {
+  int ctas = 0;
+  bool alone = false;      // of the product of one token or two, as share_alone()
+  LateCtas late = {};      // of others
+  std::uint64_t cost = 0;  // of a second input, as strips' costs
+};
+
+// Shares without strips of two matrices, wish.ctas at most, where the launch ends no later so than
+// with `mixed`, in which a share of two has two inputs; else `mixed`.
+std::vector<std::int32_t> share_inputs(std::span<const StripCosts> matrices,
+                                       std::vector<std::int32_t> mixed, const InputWish& wish);
+
 // Shares of two parts of `strips` strips each, which count one after the other: none has strips of
 // both. At most `ctas`, an even number of them, and no more than the longest needs.
 std::vector<std::int32_t> share_parts(std::int32_t strips, int ctas);
@@ -58,7 +71,8 @@ struct ShareWish {
   // No more shares than needed, so that the next launch finds multiprocessors where its first CTAs
   // can begin.
   bool spare = false;
-  int late = 0;  // see LateCtas; by a strip
+  int late = 0;         // see LateCtas; by a strip
+  bool inputs = false;  // every matrix has one of its own
 };
 
 // First strips of shares, as a parameter of kernels: a load less before a CTA can begin.
@@ -87,7 +101,7 @@ class ProductPlans {
   StripShares find(std::span<const CodeWeights* const> matrices, const ShareWish& wish);
   // Of two parts of the slots of one matrix.
   StripShares find_parts(const CodeWeights& matrix, int ctas);
-  // See plan_held.
+  // See plan_held. In one part, matrices that are cut alike have the same.
   const HeldShares& find_held(const CodeWeights& matrix, int ctas, int most_parts);
 
  private:

@@ -84,10 +84,11 @@ std::uint64_t time_alone(const StripCosts& part) {
   return cost_of_part({part.strips / kEntryStrips * (kEntryStrips + 1) + of_rest, part.cost});
 }
 
-// The longest of shares [first, last). `time`: of a share's part of one matrix.
+using PartTime = std::uint64_t (*)(const StripCosts&);  // of a share's part of one matrix
+
+// The longest of shares [first, last).
 std::uint64_t longest_of(std::span<const StripCosts> matrices, std::span<const std::int32_t> begins,
-                         std::size_t first, std::size_t last,
-                         std::uint64_t (*time)(const StripCosts&) = cost_of_part) {
+                         std::size_t first, std::size_t last, PartTime time = cost_of_part) {
   std::uint64_t most = 0;
   for (std::size_t i = first; i < last; ++i) {
     std::uint64_t all = 0;
@@ -98,12 +99,25 @@ std::uint64_t longest_of(std::span<const StripCosts> matrices, std::span<const s
   return most;
 }
 
+// When the launch ends.
+std::uint64_t time_of(std::span<const StripCosts> matrices, std::span<const std::int32_t> begins,
+                      const LateCtas& late, PartTime time = cost_of_part) {
+  const std::size_t shares = begins.size() - 1;
+  const std::size_t early = shares - std::min(static_cast<std::size_t>(late.count), shares);
+  std::uint64_t longest = longest_of(matrices, begins, 0, early, time);
+  if (early < shares) {
+    longest = std::max(longest, longest_of(matrices, begins, early, shares, time) + late.cost);
+  }
+  return longest;
+}
+
 // Shares none of which has strips of two matrices: the matrix whose shares take longest gets one
 // more as long as there are any. `ctas`: at least as many as matrices.
-std::vector<std::int32_t> share_apart(std::span<const StripCosts> matrices, int ctas) {
+std::vector<std::int32_t> share_apart(std::span<const StripCosts> matrices, int ctas,
+                                      PartTime time) {
   std::vector<std::int32_t> shares(matrices.size(), 1);
   const auto time_of = [&](std::size_t m) {
-    return time_alone({(matrices[m].strips + shares[m] - 1) / shares[m], matrices[m].cost});
+    return time({(matrices[m].strips + shares[m] - 1) / shares[m], matrices[m].cost});
   };
   for (auto used = static_cast<int>(matrices.size()); used < ctas; ++used) {
     std::size_t slowest = 0;
@@ -131,11 +145,7 @@ std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int
   const int shares = static_cast<int>(best.size()) - 1;
   if (late.count <= 0 || late.count >= shares) return best;
   const auto early = static_cast<std::size_t>(shares - late.count);
-  const auto time_of = [&](const std::vector<std::int32_t>& begins) {
-    return std::max(longest_of(matrices, begins, 0, early),
-                    longest_of(matrices, begins, early, begins.size() - 1) + late.cost);
-  };
-  std::uint64_t least = time_of(best);
+  std::uint64_t least = time_of(matrices, best, late);
   const std::int32_t strips = best.back();
   for (std::int32_t border = best[early] + 1; border <= strips - late.count; ++border) {
     std::vector<std::int32_t> begins =
@@ -145,7 +155,7 @@ std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int
     for (const std::int32_t at : share_strips(slice_strips(matrices, border, strips), late.count)) {
       begins.push_back(border + at);
     }
-    const std::uint64_t time = time_of(begins);
+    const std::uint64_t time = time_of(matrices, begins, late);
     if (time >= least) continue;
     least = time;
     best = std::move(begins);
@@ -170,11 +180,26 @@ std::vector<std::int32_t> share_alone(std::span<const StripCosts> matrices, int 
   std::vector<std::int32_t> mixed = share_strips(matrices, fewest_shares(matrices, ctas));
   const auto shares = static_cast<int>(mixed.size()) - 1;
   if (matrices.size() == 1 || shares < static_cast<int>(matrices.size())) return mixed;
-  std::vector<std::int32_t> apart = share_apart(matrices, shares);
-  const auto longest = [&](const std::vector<std::int32_t>& begins) {
-    return longest_of(matrices, begins, 0, begins.size() - 1, time_alone);
+  std::vector<std::int32_t> apart = share_apart(matrices, shares, time_alone);
+  const auto time = [&](const std::vector<std::int32_t>& begins) {
+    return time_of(matrices, begins, {}, time_alone);
   };
-  return longest(apart) < longest(mixed) ? apart : mixed;
+  return time(apart) < time(mixed) ? apart : mixed;
+}
+
+std::vector<std::int32_t> share_inputs(std::span<const StripCosts> matrices,
+                                       std::vector<std::int32_t> mixed, const InputWish& wish) {
+  const PartTime of_part = wish.alone ? time_alone : cost_of_part;
+  const auto time = [&](const std::vector<std::int32_t>& begins) {
+    return time_of(matrices, begins, wish.late, of_part);
+  };
+  const std::uint64_t most = time(mixed) + wish.cost;
+  const auto fewest = static_cast<int>(std::max(mixed.size() - 1, matrices.size()));
+  for (int shares = fewest; shares <= wish.ctas; ++shares) {
+    std::vector<std::int32_t> apart = share_apart(matrices, shares, of_part);
+    if (time(apart) <= most) return apart;
+  }
+  return mixed;
 }
 
 std::vector<std::int32_t> share_parts(std::int32_t strips, int ctas) {

@@ -36,6 +36,29 @@ class RowBlock {
       places_[i] = *reinterpret_cast<const uint2*>(m.place_of_channel + channel(i));
     }
   }
+  // The same for a second gather of whole rows, by way of shared memory: registers are few, and
+  // memory that is busy is far from a thread that waits for it. `room`: 2 bytes a channel.
+  __device__ __forceinline__ void ask_for_places(const ProductMatrix& m, std::byte* room) const {
+    if (m.in_order) return;
+#pragma unroll 1
+    for (int i = 0; i < kHeld && channel(i) < end_; ++i) {
+      copy_or_clear<8>(shared_address(room + channel(i) * 2), m.place_of_channel + channel(i),
+                       true);
+    }
+  }
+  // What this thread has asked for, which has come.
+  __device__ __forceinline__ void take_places(const ProductMatrix& m, const std::byte* room) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if (m.in_order) return;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      if (channel(i) >= end_) break;
+      places_[i] = *reinterpret_cast<const uint2*>(room + channel(i) * 2);
+    }
+#else
+    load_places(m);
+#endif
+  }
   // The same of what they are multiplied by.
   __device__ __forceinline__ void load_weights(const InputNorm& norm) {
     if (norm.weight == nullptr) return;
@@ -92,12 +115,11 @@ class RowBlock {
       }
   }
   // `slots`: of the first row; `stride`: bytes to the next one's.
-  __device__ __forceinline__ void store(const ProductMatrix& m, std::byte* slots,
-                                        int stride) const {
+  __device__ __forceinline__ void store(bool in_order, std::byte* slots, int stride) const {
 #pragma unroll
     for (int n = 0; n < Tokens; ++n) {
       const std::uint32_t to = shared_address(slots + n * stride);
-      if (m.in_order) {
+      if (in_order) {
         store_in_order(to, values_[n]);
         continue;
       }
@@ -279,9 +301,11 @@ class OwnRuns {
  public:
   static constexpr int kAtOnce = 32 * kProductWarps;  // of all warps
 
-  // The runs from `base` on, which go round the warps.
-  __device__ __forceinline__ OwnRuns(const CodeMatrixView& m, int base) {
-    const int mine = base + warp_index() + lane_index() * kProductWarps;
+  __device__ __forceinline__ OwnRuns() = default;
+  // The runs from `base` on, which go round the warps from the one `first` on.
+  __device__ __forceinline__ OwnRuns(const CodeMatrixView& m, int base, int first = 0) {
+    const int turn = warp_index() - first;
+    const int mine = base + (turn < 0 ? turn + kProductWarps : turn) + lane_index() * kProductWarps;
     if (mine < m.run_count) run_ = __ldg(reinterpret_cast<const std::uint32_t*>(m.runs) + mine);
   }
   // They become digits; `input`, `worth`: of the token. Code that runs a few times: the shorter,
@@ -308,30 +332,35 @@ struct OwnInput {
   int first_matrix = 0;
   int end_matrix = 0;
   bool padded = false;          // a matrix of the launch has slots without a channel
-  std::byte* digits = nullptr;  // [tokens][gathers][bytes]
+  std::byte* digits = nullptr;  // [tokens][gathers][bytes], from gather 0 on
   int bytes = 0;
   int worth_at = 0;      // within a gather's bytes
-  int token_stride = 0;  // bytes of all gathers
+  int token_stride = 0;  // bytes of as many gathers as a share has
+  bool two = false;      // of plain products: gate and up have a gather each, else there is one
 
-  // kOne: there is one gather.
-  template <bool kOne>
+  // The second gather's.
+  __device__ __forceinline__ std::byte* second() const { return digits + bytes; }
+  // There is room for the gathers of a share alone: its lowest one comes first.
+  __device__ __forceinline__ void place_lowest_first(const ProductArgs& args) {
+    int lowest = args.matrices[first_matrix].gather;
+    for (int i = first_matrix + 1; i < end_matrix; ++i) {
+      lowest = min(lowest, args.matrices[i].gather);
+    }
+    digits -= lowest * bytes;
+  }
   __device__ __forceinline__ std::byte* of(const ProductMatrix& m) const {
-    return kOne ? digits : digits + m.gather * bytes;
+    return digits + m.gather * bytes;
   }
   // f(matrix) for the first of each gather.
-  template <bool kOne, class F>
+  template <class F>
   __device__ __forceinline__ void for_each(const ProductArgs& args, const F& f) const {
-    if constexpr (kOne) {
-      f(args.matrices[first_matrix]);
-    } else {
-      unsigned made = 0;
+    unsigned made = 0;
 #pragma unroll 1
-      for (int i = first_matrix; i < end_matrix; ++i) {
-        const unsigned gather = 1u << args.matrices[i].gather;
-        if ((made & gather) != 0) continue;
-        made |= gather;
-        f(args.matrices[i]);
-      }
+    for (int i = first_matrix; i < end_matrix; ++i) {
+      const unsigned gather = 1u << args.matrices[i].gather;
+      if ((made & gather) != 0) continue;
+      made |= gather;
+      f(args.matrices[i]);
     }
   }
 };
@@ -339,11 +368,11 @@ struct OwnInput {
 // Slots without a channel are zero, where any matrix has such.
 template <int Tokens>
 __device__ __forceinline__ void clear_padding(const ProductArgs& args, const OwnInput& to) {
-  to.for_each<false>(args, [&](const ProductMatrix& m) {
+  to.for_each(args, [&](const ProductMatrix& m) {
     if (!m.padded) return;
 #pragma unroll
     for (int n = 0; n < Tokens; ++n) {
-      auto* words = reinterpret_cast<uint4*>(to.of<false>(m) + n * to.token_stride);
+      auto* words = reinterpret_cast<uint4*>(to.of(m) + n * to.token_stride);
       for (int i = static_cast<int>(threadIdx.x); i < m.view.units * kInputUnitBytes / 16;
            i += kProductThreads) {
         words[i] = make_uint4(0, 0, 0, 0);
@@ -353,9 +382,29 @@ __device__ __forceinline__ void clear_padding(const ProductArgs& args, const Own
   product_sync();
 }
 
+// A plain product's row to its slots.
+template <class Block>
+__device__ __forceinline__ void store_rows(Block& row, const ProductArgs& args,
+                                           const OwnInput& to) {
+  bool in_order = args.matrices[to.first_matrix].in_order;
+  std::byte* slots = to.digits;
+#pragma unroll 1
+  for (bool again = to.two;; again = false) {
+    row.store(in_order, slots, to.token_stride);
+    if (!again) return;
+    commit_copies();
+    wait_copies<0>();
+    row.take_places(args.matrices[1], to.second());
+    product_sync();  // places lie where slots will
+    in_order = args.matrices[1].in_order;
+    slots = to.second();
+  }
+}
+
 // The rows of a product into the slots of the matrices of a share. It waits for the kernel before;
 // what does not depend on it is asked for ahead. `meanwhile`: what is to be asked for while the
-// rows are on their way. kPlain: one gather, and rows that are one block (token_product.cu).
+// rows are on their way. kPlain: one gather, or two of gate and up, and rows that are one block
+// (token_product.cu).
 template <int Tokens, bool kPlain, class Meanwhile>
 __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInput& to,
                                           float (&squares)[Tokens], const Meanwhile& meanwhile) {
@@ -363,6 +412,7 @@ __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInpu
   using Block = RowBlock<Tokens, kPlain>;
   Block row(first, 0);
   row.load_places(first);
+  if (kPlain && to.two) row.ask_for_places(args.matrices[1], to.second());
   row.load_weights(args.norm);
   dependency_wait();
 #pragma unroll 1
@@ -371,10 +421,14 @@ __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInpu
     if (at == 0) meanwhile();
     row.add(args.x_rest);
     row.normalise(args.norm, squares);
-    to.for_each<kPlain>(args, [&](const ProductMatrix& m) {
-      if (!kPlain && &m != &first) row.load_places(m);
-      row.store(m, to.of<kPlain>(m), to.token_stride);
-    });
+    if constexpr (kPlain) {
+      store_rows(row, args, to);
+    } else {
+      to.for_each(args, [&](const ProductMatrix& m) {
+        if (&m != &first) row.load_places(m);
+        row.store(m.in_order, to.of(m), to.token_stride);
+      });
+    }
     at += Block::kChannels;
     if (kPlain || at >= first.channels) break;
     row = Block(first, at);
@@ -395,25 +449,42 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
   if (!kPlain && to.padded) clear_padding<Tokens>(args, to);
   const ProductMatrix& first = args.matrices[to.first_matrix];
   const OwnRuns first_runs(first.view, 0);
+  OwnRuns second_runs;
+  if (kPlain && to.two) {
+    // Warps with fewer of the first one's runs have more of these.
+    second_runs = OwnRuns(args.matrices[1].view, 0, first.view.run_count % kProductWarps);
+  }
   float squares[Tokens] = {};
   read_rows<Tokens, kPlain>(args, to, squares, meanwhile);
 #pragma unroll
   for (int n = 0; n < Tokens; ++n) room[n][threadIdx.x] = squares[n];
   commit_copies();
   ring.meet();
-  to.for_each<kPlain>(args, [&](const ProductMatrix& m) {
-    OwnRuns runs = kPlain || &m == &first ? first_runs : OwnRuns(m.view, 0);
+  if constexpr (kPlain) {
+    OwnRuns runs = first_runs;
+    std::byte* input = to.digits;
 #pragma unroll 1
-    for (int next = OwnRuns::kAtOnce;; next += OwnRuns::kAtOnce) {
-#pragma unroll 1
-      for (int n = 0; n < Tokens; ++n) {
-        std::byte* input = to.of<kPlain>(m) + n * to.token_stride;
-        runs.make_digits(input, input + to.worth_at);
-      }
-      if (kPlain || next >= m.view.run_count) break;
-      runs = OwnRuns(m.view, next);
+    for (bool again = to.two;; again = false) {
+      runs.make_digits(input, input + to.worth_at);
+      if (!again) break;
+      runs = second_runs;
+      input = to.second();
     }
-  });
+  } else {
+    to.for_each(args, [&](const ProductMatrix& m) {
+      OwnRuns runs = &m == &first ? first_runs : OwnRuns(m.view, 0);
+#pragma unroll 1
+      for (int next = OwnRuns::kAtOnce;; next += OwnRuns::kAtOnce) {
+#pragma unroll 1
+        for (int n = 0; n < Tokens; ++n) {
+          std::byte* input = to.of(m) + n * to.token_stride;
+          runs.make_digits(input, input + to.worth_at);
+        }
+        if (next >= m.view.run_count) break;
+        runs = OwnRuns(m.view, next);
+      }
+    });
+  }
   wait_copies<0>();
   // The last warp has the fewest digits to make.
   if (threadIdx.x >= kProductThreads - 32) {

@@ -1,6 +1,7 @@
 #include "backend/cuda/product/token_plan.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 
 namespace bl::cuda {
@@ -54,21 +55,43 @@ TokenSource source_of(const ProductMatrix& m, bool pairs, const TokenLayout& lay
 
 }  // namespace
 
+int most_gathers(const ProductArgs& args, const StripShares& shares) {
+  if (has_one_gather(args)) return 1;
+  if (args.gated) return std::abs(args.matrices[1].gather - args.matrices[0].gather) + 1;
+  int most = 1;
+  for (std::size_t i = 0; i + 1 < shares.host_begins.size(); ++i) {
+    int least = kMaxMatrices;
+    int last = 0;
+    int before = 0;
+    for (int m = 0; m < args.count; ++m) {
+      const int end = before + args.matrices[m].view.strips;
+      if (before < shares.host_begins[i + 1] && end > shares.host_begins[i]) {
+        least = std::min(least, args.matrices[m].gather);
+        last = std::max(last, args.matrices[m].gather);
+      }
+      before = end;
+    }
+    most = std::max(most, last - least + 1);
+  }
+  return most;
+}
+
 TokenLayout lay_out_token(const ProductArgs& args, const StripShares& shares,
                           const TokenRoom& limits) {
   TokenLayout layout;
   RingShape room;
   int units = 0;
-  int gathers = 0;
+  const int gathers = most_gathers(args, shares);
   int tables = 0;
   for (int i = 0; i < args.count; ++i) {
     const ProductMatrix& matrix = args.matrices[i];
     room.make_room(matrix.piece_bytes, matrix.piece_scale_bytes);
     units = std::max(units, matrix.view.units);
-    gathers = std::max(gathers, matrix.gather + 1);
     tables += table_bytes(matrix.view, args.pairs);
   }
-  layout.gather_bytes = units * (kInputUnitBytes + kWorthBytes);
+  // Zeros in front of the next one (those of the first are fixed).
+  const int zeros = args.pairs && gathers > 1 ? kInputZeroBytes : 0;
+  layout.gather_bytes = units * (kInputUnitBytes + kWorthBytes) + zeros;
   layout.worth_at = units * kInputUnitBytes;
   layout.token_stride = gathers * layout.gather_bytes;
   layout.tables_at = RingShape::rounded(limits.fixed + args.tokens * layout.token_stride);

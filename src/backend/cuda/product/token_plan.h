@@ -39,7 +39,7 @@ struct TokenSource {
   std::uint32_t scale_stride = 0;  // bytes between strips
   std::int32_t pieces = 0;
   std::int32_t chunks_at = 0;    // in the tables of a launch
-  std::int32_t input_at = 0;     // of its gather, in a CTA's input
+  std::int32_t input_at = 0;     // of its gather, from gather 0 on
   std::uint8_t scale_bytes = 0;  // of a group
   std::uint8_t chunk_bytes = 0;  // in the tables
   // Of groups of 1, 2, … strips: pieces of an entry, and entries.
@@ -80,11 +80,14 @@ struct TokenLayout {
   TokenRingShape ring;
   int gather_bytes = 0;  // of the input of one gather
   int worth_at = 0;      // in it
-  int token_stride = 0;  // of one token's input
+  int token_stride = 0;  // of one token's input: the gathers of a share
   int tables_at = 0;
   int ring_at = 0;
   int bytes = 0;  // of all; more than there are: the product cannot be made so
 };
+
+// Of the matrices of a share, at most: from the lowest number to the highest.
+int most_gathers(const ProductArgs& args, const StripShares& shares);
 
 TokenLayout lay_out_token(const ProductArgs& args, const StripShares& shares,
                           const TokenRoom& room);

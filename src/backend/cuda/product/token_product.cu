@@ -39,19 +39,14 @@ struct Launch {
   // In shared memory, behind Shared and the input: all matrices' chunks, and the ring.
   int tables_at = 0;
   int ring_at = 0;
-  int token_stride = 0;     // bytes of one token's input
-  bool one_gather = false;  // see has_one_gather
-  bool padded = false;      // see is_padded
+  int token_stride = 0;      // bytes of one token's input
+  bool one_gather = false;   // see has_one_gather
+  bool two_gathers = false;  // gate and up have one each
+  bool padded = false;       // see is_padded
   TokenPlan plan;
   ProductArgs args;
   ReadAhead ahead;
 };
-
-// All matrices' slots hold the same channels.
-bool has_one_gather(const ProductArgs& args) {
-  return std::all_of(args.matrices, args.matrices + args.count,
-                     [](const ProductMatrix& m) { return m.gather == 0; });
-}
 
 // A matrix has slots without a channel.
 bool is_padded(const ProductArgs& args) {
@@ -60,11 +55,12 @@ bool is_padded(const ProductArgs& args) {
 }
 
 // Products as most models have them, which have kernels of their own: of one token, with one gather
-// without padding, rows and runs that are one round of a CTA, a norm with weights, SiLU if gated,
-// no biases. Code for all others stands in the way where a step's launches share the instruction
-// cache (bench/ladder/exl2_gemv).
+// of a share (or two of gate and up) without padding, rows and runs that are one round of a CTA, a
+// norm with weights, SiLU if gated, no biases. Code for all others stands in the way where a step's
+// launches share the instruction cache (bench/ladder/exl2_gemv).
 bool is_plain(const ProductArgs& args) {
-  if (args.tokens > 1 || !has_one_gather(args) || is_padded(args)) return false;
+  if (args.tokens > 1 || is_padded(args)) return false;
+  if (!args.gated && !has_one_gather(args)) return false;
   if (args.norm.present && args.norm.weight == nullptr) return false;
   if (args.gated && !is_plain_silu(args.activation)) return false;
   using Row = RowBlock<1, true>;
@@ -93,7 +89,7 @@ struct alignas(128) Shared {
   ResultTarget targets[kMaxWaiting][kPart<Tokens>];
   int columns[kMaxWaiting][kPart<Tokens>];  // times kMaxMatrices, and the matrix
   float parts[2][kMaxWaiting][kProductWarps][kPart<Tokens>];
-  // Of pairs, in front of the input.
+  // Of pairs, in front of the input; a second gather has such, too.
   alignas(128) uint4 zeros[kInputZeroBytes / sizeof(uint4)];
 };
 static_assert(sizeof(Shared<1>) == offsetof(Shared<1>, zeros) + kInputZeroBytes);
@@ -349,7 +345,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   input.end_matrix = launch.one_gather ? input.first_matrix + 1
                      : args.gated      ? 2
                                        : launch.plan.matrix_of(end - 1) + 1;
-  if (kPairs && threadIdx.x < std::size(shared.zeros)) shared.zeros[threadIdx.x] = {};
+  input.two = launch.two_gathers;
+  if constexpr (!kPlain) input.place_lowest_first(args);
+  if (kPairs && threadIdx.x < std::size(shared.zeros)) {
+    shared.zeros[threadIdx.x] = {};
+    if (input.two) reinterpret_cast<uint4*>(input.second() - kInputZeroBytes)[threadIdx.x] = {};
+  }
   static_assert(sizeof(ThreadSquares[Tokens]) <= sizeof(shared.parts));
   using Multiplier = TokenMultiplier<Scales, kWidths, Tokens, kPlain, kPairs>;
   typename Multiplier::Lane lane;
@@ -425,6 +426,7 @@ void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares&
   launch_args.args.gather_bytes = layout.gather_bytes;
   launch_args.args.worth_at = layout.worth_at;
   launch_args.one_gather = has_one_gather(args);
+  launch_args.two_gathers = args.gated && !launch_args.one_gather;
   launch_args.padded = is_padded(args);
   int tables = 0;
   for (int i = 0; i < args.count; ++i) {

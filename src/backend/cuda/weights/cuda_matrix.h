@@ -24,7 +24,9 @@ struct CodeWeights : CodeViews {
   // Equal places of channels have equal numbers, however the chunks are cut.
   std::uint64_t order = 0;
   bool in_order = false;  // every channel's slot is its own number, and there are no others
-  // And equal cuts into strips, pieces and chunks have equal numbers.
+  // And equal cuts of a strip into pieces and chunks, of the same kind and zero point, have equal
+  // numbers; `shape`: and there are as many strips.
+  std::uint64_t cut = 0;
   std::uint64_t shape = 0;
 };
 

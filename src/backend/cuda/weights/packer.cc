@@ -113,16 +113,18 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   std::vector<std::int32_t> gather = plan.channel_of_slot;
   weights.order = number_of(gather);
   weights.in_order = is_in_order(gather, plan.in);
-  std::vector<std::int32_t> shape{weights.view.strips};
+  std::vector<std::int32_t> cut{static_cast<std::int32_t>(plan.kind), weights.view.zero};
   for (const Chunk& chunk : plan.chunks) {
     gather.push_back(chunk.units);
-    shape.push_back(chunk.units * 16 + chunk.bits);
-    shape.push_back(chunk.group);
+    cut.push_back(chunk.units * 16 + chunk.bits);
+    cut.push_back(chunk.group);
   }
   for (const DigitRun& run : plan.runs) gather.push_back(run.units);
   weights.gather = number_of(gather);
-  for (const Piece& piece : plan.pieces) shape.push_back(piece.chunks);
-  weights.shape = number_of(shape);
+  for (const Piece& piece : plan.pieces) cut.push_back(piece.chunks);
+  weights.cut = number_of(cut);
+  cut.push_back(weights.view.strips);
+  weights.shape = number_of(cut);
   weights.plan = std::move(plan);
   return weights;
 }
