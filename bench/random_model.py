@@ -23,6 +23,7 @@ class Writer:
     def __init__(self, folder):
         self.folder, self.tensors, self.files = folder, {}, {}
         self.random = numpy.random.default_rng(1)
+        self.orders = {}
 
     def codes(self, name, *shape):
         self.tensors[name] = numpy.frombuffer(self.random.bytes(4 * shape[0] * shape[1]),
@@ -34,6 +35,13 @@ class Writer:
 
     def ones(self, name, size):
         self.tensors[name] = numpy.ones(size, numpy.float16)
+
+    def order(self, name, inputs):
+        """Of a matrix's channels: converters find one for all matrices of a module that read the same input."""
+        key = (name.rpartition(".")[0], inputs)
+        if key not in self.orders:
+            self.orders[key] = self.random.permutation(inputs).astype(numpy.int32)
+        return self.orders[key]
 
     def flush(self):
         if not self.tensors:
@@ -70,7 +78,7 @@ def add_exl2(to, name, inputs, outputs, mix):
     to.codes(name + ".q_scale", count, outputs // 8)
     to.tensors[name + ".q_scale_max"] = numpy.full(count, SCALE_MAX)
     to.tensors[name + ".q_groups"] = numpy.array(groups, numpy.int16)
-    to.tensors[name + ".q_invperm"] = to.random.permutation(inputs).astype(numpy.int32)
+    to.tensors[name + ".q_invperm"] = to.order(name, inputs)
 
 
 def add_gptq(to, name, inputs, outputs, group=128):
