@@ -357,7 +357,10 @@ __global__ void __launch_bounds__(kThreads)
     const PrepareTarget& target = p.targets[m];
     // Whole warps go round: their lanes add units up together.
     const int count = (target.units * kUnitItems + 31) / 32 * 32;
-    int i = first;
+    // Another CTA is the first one of the next target: they are made ready side by side.
+    const auto ctas = static_cast<int>(gridDim.x);
+    const int turn = (static_cast<int>(blockIdx.x) + m * (ctas - 1)) % ctas;
+    int i = turn * kThreads + static_cast<int>(threadIdx.x);
     if (m == 0) {
 #pragma unroll
       for (int k = 0; k < kAhead; ++k, i += step) {

@@ -11,13 +11,18 @@
 
 namespace bl::cuda {
 
+// What a kernel can do (token_product.cu): any product; plain ones of one gather; and those of gate
+// and up with a gather each, too.
+enum class TokenForm : std::uint8_t { kAny, kPlain, kPlainTwo };
+constexpr bool is_plain(TokenForm form) { return form != TokenForm::kAny; }
+
 // Rows' channels as a thread holds them: kHeld · 4 · kProductThreads of each at a time.
-template <int Tokens, bool kPlain>
+template <int Tokens, TokenForm kForm>
 class RowBlock {
  public:
   static constexpr int kHeld = 8 / Tokens;
   // Of rows that have a norm or a rest: in plain products they are shorter (token_product.cu).
-  static constexpr int kNormed = kPlain ? 5 : kHeld;
+  static constexpr int kNormed = is_plain(kForm) ? 5 : kHeld;
   static constexpr int kChannels = kHeld * 4 * kProductThreads;
   static constexpr int kNormedChannels = kNormed * 4 * kProductThreads;
 
@@ -336,7 +341,7 @@ struct OwnInput {
   int bytes = 0;
   int worth_at = 0;      // within a gather's bytes
   int token_stride = 0;  // bytes of as many gathers as a share has
-  bool two = false;      // of plain products: gate and up have a gather each, else there is one
+  bool two = false;      // of kPlainTwo: gate and up have a gather each
 
   // The second gather's.
   __device__ __forceinline__ std::byte* second() const { return digits + bytes; }
@@ -383,36 +388,40 @@ __device__ __forceinline__ void clear_padding(const ProductArgs& args, const Own
 }
 
 // A plain product's row to its slots.
-template <class Block>
+template <TokenForm kForm, class Block>
 __device__ __forceinline__ void store_rows(Block& row, const ProductArgs& args,
                                            const OwnInput& to) {
-  bool in_order = args.matrices[to.first_matrix].in_order;
-  std::byte* slots = to.digits;
+  if constexpr (kForm == TokenForm::kPlain) {
+    row.store(args.matrices[to.first_matrix].in_order, to.digits, to.token_stride);
+  } else {
+    bool in_order = args.matrices[to.first_matrix].in_order;
+    std::byte* slots = to.digits;
+    // Code that runs once is dear: it is there once.
 #pragma unroll 1
-  for (bool again = to.two;; again = false) {
-    row.store(in_order, slots, to.token_stride);
-    if (!again) return;
-    commit_copies();
-    wait_copies<0>();
-    row.take_places(args.matrices[1], to.second());
-    product_sync();  // places lie where slots will
-    in_order = args.matrices[1].in_order;
-    slots = to.second();
+    for (bool again = to.two;; again = false) {
+      row.store(in_order, slots, to.token_stride);
+      if (!again) return;
+      commit_copies();
+      wait_copies<0>();
+      row.take_places(args.matrices[1], to.second());
+      product_sync();  // places lie where slots will
+      in_order = args.matrices[1].in_order;
+      slots = to.second();
+    }
   }
 }
 
 // The rows of a product into the slots of the matrices of a share. It waits for the kernel before;
 // what does not depend on it is asked for ahead. `meanwhile`: what is to be asked for while the
-// rows are on their way. kPlain: one gather, or two of gate and up, and rows that are one block
-// (token_product.cu).
-template <int Tokens, bool kPlain, class Meanwhile>
+// rows are on their way. Of plain products they are one block.
+template <int Tokens, TokenForm kForm, class Meanwhile>
 __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInput& to,
                                           float (&squares)[Tokens], const Meanwhile& meanwhile) {
   const ProductMatrix& first = args.matrices[to.first_matrix];
-  using Block = RowBlock<Tokens, kPlain>;
+  using Block = RowBlock<Tokens, kForm>;
   Block row(first, 0);
   row.load_places(first);
-  if (kPlain && to.two) row.ask_for_places(args.matrices[1], to.second());
+  if (kForm == TokenForm::kPlainTwo && to.two) row.ask_for_places(args.matrices[1], to.second());
   row.load_weights(args.norm);
   dependency_wait();
 #pragma unroll 1
@@ -421,8 +430,8 @@ __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInpu
     if (at == 0) meanwhile();
     row.add(args.x_rest);
     row.normalise(args.norm, squares);
-    if constexpr (kPlain) {
-      store_rows(row, args, to);
+    if constexpr (is_plain(kForm)) {
+      store_rows<kForm>(row, args, to);
     } else {
       to.for_each(args, [&](const ProductMatrix& m) {
         if (&m != &first) row.load_places(m);
@@ -430,7 +439,7 @@ __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInpu
       });
     }
     at += Block::kChannels;
-    if (kPlain || at >= first.channels) break;
+    if (is_plain(kForm) || at >= first.channels) break;
     row = Block(first, at);
     row.load_places(first);
     row.load_weights(args.norm);
@@ -440,27 +449,29 @@ __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInpu
 // The rows of a product, as digits for the matrices of a share, complete for all multiplying
 // threads. It waits for the kernel before, and tells the ring when the rows have been read.
 // `meanwhile`: what is done while they are on their way; its copies are awaited. `room`: anything
-// afterwards. kPlain: of plain products (token_product.cu).
-template <int Tokens, bool kPlain, class Meanwhile>
+// afterwards.
+template <int Tokens, TokenForm kForm, class Meanwhile>
 __device__ __forceinline__ void make_token_input(const ProductArgs& args, const OwnInput& to,
                                                  TokenRing& ring, TokenFactors<Tokens>& factors,
                                                  ThreadSquares (&room)[Tokens],
                                                  const Meanwhile& meanwhile) {
-  if (!kPlain && to.padded) clear_padding<Tokens>(args, to);
+  if (!is_plain(kForm) && to.padded) clear_padding<Tokens>(args, to);
   const ProductMatrix& first = args.matrices[to.first_matrix];
   const OwnRuns first_runs(first.view, 0);
   OwnRuns second_runs;
-  if (kPlain && to.two) {
+  if (kForm == TokenForm::kPlainTwo && to.two) {
     // Warps with fewer of the first one's runs have more of these.
     second_runs = OwnRuns(args.matrices[1].view, 0, first.view.run_count % kProductWarps);
   }
   float squares[Tokens] = {};
-  read_rows<Tokens, kPlain>(args, to, squares, meanwhile);
+  read_rows<Tokens, kForm>(args, to, squares, meanwhile);
 #pragma unroll
   for (int n = 0; n < Tokens; ++n) room[n][threadIdx.x] = squares[n];
   commit_copies();
   ring.meet();
-  if constexpr (kPlain) {
+  if constexpr (kForm == TokenForm::kPlain) {
+    first_runs.make_digits(to.digits, to.digits + to.worth_at);
+  } else if constexpr (kForm == TokenForm::kPlainTwo) {
     OwnRuns runs = first_runs;
     std::byte* input = to.digits;
 #pragma unroll 1

@@ -41,7 +41,7 @@ struct Launch {
   int ring_at = 0;
   int token_stride = 0;      // bytes of one token's input
   bool one_gather = false;   // see has_one_gather
-  bool two_gathers = false;  // gate and up have one each
+  bool two_gathers = false;  // see TokenForm
   bool padded = false;       // see is_padded
   TokenPlan plan;
   ProductArgs args;
@@ -55,15 +55,16 @@ bool is_padded(const ProductArgs& args) {
 }
 
 // Products as most models have them, which have kernels of their own: of one token, with one gather
-// of a share (or two of gate and up) without padding, rows and runs that are one round of a CTA, a
-// norm with weights, SiLU if gated, no biases. Code for all others stands in the way where a step's
-// launches share the instruction cache (bench/ladder/exl2_gemv).
+// of a share (EXL2: or two of gate and up) without padding, rows and runs that are one round of a
+// CTA, a norm with weights, SiLU if gated, no biases. Code for all others stands in the way where a
+// step's launches share the instruction cache (bench/ladder/exl2_gemv).
 bool is_plain(const ProductArgs& args) {
   if (args.tokens > 1 || is_padded(args)) return false;
-  if (!args.gated && !has_one_gather(args)) return false;
+  const bool two = args.gated && args.matrices[0].view.kind == ScaleKind::kExl2;
+  if (!two && !has_one_gather(args)) return false;
   if (args.norm.present && args.norm.weight == nullptr) return false;
   if (args.gated && !is_plain_silu(args.activation)) return false;
-  using Row = RowBlock<1, true>;
+  using Row = RowBlock<1, TokenForm::kPlain>;
   const bool bare = !args.norm.present && args.x_rest == nullptr;
   const int most = bare ? Row::kChannels : Row::kNormedChannels;
   const auto usual = [most](const ProductMatrix& m) {
@@ -159,7 +160,7 @@ __device__ __forceinline__ void keep_token_sums(LaneTotals<Tokens>& totals, floa
     }
 }
 
-template <class Scales, WidthSet kWidths, int Tokens, bool kPlain, bool kPairs>
+template <class Scales, WidthSet kWidths, int Tokens, TokenForm kForm, bool kPairs>
 class TokenMultiplier {
  public:
   // What it knows of a lane.
@@ -269,7 +270,7 @@ class TokenMultiplier {
                   shared_.factors.of[token] * args.multiplier;
     const int column = shared_.columns[waiting][e];
     const ResultPlace place{column % kMaxMatrices, token, column / kMaxMatrices};
-    if (!finish_result<kPlain>(place, args, gate_, value)) return;
+    if (!finish_result<is_plain(kForm)>(place, args, gate_, value)) return;
     if (args.accumulate) {
       wait_copies<0>();
       value += target.there + target.rest;
@@ -311,7 +312,7 @@ __device__ __forceinline__ void copy_tables(const ProductArgs& args, std::byte* 
 #endif
 }
 
-template <class Scales, WidthSet kWidths, int Tokens, bool kPlain, bool kPairs>
+template <class Scales, WidthSet kWidths, int Tokens, TokenForm kForm, bool kPairs>
 __global__ void __launch_bounds__(kThreads, 1)
     token_product_kernel(const __grid_constant__ Launch launch) {
   extern __shared__ __align__(128) std::byte memory[];
@@ -345,20 +346,22 @@ __global__ void __launch_bounds__(kThreads, 1)
   input.end_matrix = launch.one_gather ? input.first_matrix + 1
                      : args.gated      ? 2
                                        : launch.plan.matrix_of(end - 1) + 1;
-  input.two = launch.two_gathers;
-  if constexpr (!kPlain) input.place_lowest_first(args);
+  if constexpr (kForm == TokenForm::kPlainTwo) input.two = launch.two_gathers;
+  if constexpr (kForm == TokenForm::kAny) input.place_lowest_first(args);
   if (kPairs && threadIdx.x < std::size(shared.zeros)) {
     shared.zeros[threadIdx.x] = {};
-    if (input.two) reinterpret_cast<uint4*>(input.second() - kInputZeroBytes)[threadIdx.x] = {};
+    if (kForm == TokenForm::kPlainTwo && input.two) {
+      reinterpret_cast<uint4*>(input.second() - kInputZeroBytes)[threadIdx.x] = {};
+    }
   }
   static_assert(sizeof(ThreadSquares[Tokens]) <= sizeof(shared.parts));
-  using Multiplier = TokenMultiplier<Scales, kWidths, Tokens, kPlain, kPairs>;
+  using Multiplier = TokenMultiplier<Scales, kWidths, Tokens, kForm, kPairs>;
   typename Multiplier::Lane lane;
-  make_token_input<Tokens, kPlain>(args, input, ring, shared.factors,
-                                   reinterpret_cast<ThreadSquares(&)[Tokens]>(shared.parts), [&] {
-                                     copy_tables<kPairs>(args, tables);
-                                     if constexpr (kPairs) lane = PairLane::find();
-                                   });
+  make_token_input<Tokens, kForm>(args, input, ring, shared.factors,
+                                  reinterpret_cast<ThreadSquares(&)[Tokens]>(shared.parts), [&] {
+                                    copy_tables<kPairs>(args, tables);
+                                    if constexpr (kPairs) lane = PairLane::find();
+                                  });
   Multiplier(shared, ring, lane).run(args, input, tables);
 }
 
@@ -372,22 +375,35 @@ TokenLayout lay_out(const DeviceFacts& facts, const ProductArgs& args, const Str
 
 using TokenKernel = void (*)(Launch);
 
-template <class Scales, int Tokens, bool kPlain, bool kPairs = false>
+template <class Scales, int Tokens, TokenForm kForm, bool kPairs = false>
 TokenKernel kernel_of_scales(WidthSet widths) {
   constexpr bool kGptq = !std::is_same_v<Scales, ExlScales>;
   return with_width_set<kGptq>(widths, [&]<WidthSet kWidths>() -> TokenKernel {
-    return token_product_kernel<Scales, kWidths, Tokens, kPlain, kPairs>;
+    return token_product_kernel<Scales, kWidths, Tokens, kForm, kPairs>;
   });
 }
 
-template <int Tokens, bool kPlain>
-TokenKernel kernel_of(const ProductArgs& args) {
+template <int Tokens, TokenForm kForm>
+TokenKernel kernel_of_form(const ProductArgs& args) {
   const WidthSet widths = widths_of(args);
   if (args.matrices[0].view.kind == ScaleKind::kExl2) {
-    return kernel_of_scales<ExlScales, Tokens, kPlain>(widths);
+    return kernel_of_scales<ExlScales, Tokens, kForm>(widths);
   }
-  return has_no_zeros(args) ? kernel_of_scales<PlainGptqScales, Tokens, kPlain>(widths)
-                            : kernel_of_scales<GptqScales, Tokens, kPlain>(widths);
+  return has_no_zeros(args) ? kernel_of_scales<PlainGptqScales, Tokens, kForm>(widths)
+                            : kernel_of_scales<GptqScales, Tokens, kForm>(widths);
+}
+
+// `two_gathers`: some product of the step has two.
+TokenKernel kernel_of(const ProductArgs& args, bool two_gathers) {
+  if (args.tokens > 1) return kernel_of_form<2, TokenForm::kAny>(args);
+  if (!is_plain(args)) return kernel_of_form<1, TokenForm::kAny>(args);
+  const WidthSet widths = widths_of(args);
+  if (two_gathers && args.matrices[0].view.kind == ScaleKind::kExl2) {
+    return args.pairs ? kernel_of_scales<ExlScales, 1, TokenForm::kPlainTwo, true>(widths)
+                      : kernel_of_scales<ExlScales, 1, TokenForm::kPlainTwo>(widths);
+  }
+  return args.pairs ? kernel_of_scales<ExlScales, 1, TokenForm::kPlain, true>(widths)
+                    : kernel_of_form<1, TokenForm::kPlain>(args);
 }
 
 }  // namespace
@@ -426,7 +442,6 @@ void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares&
   launch_args.args.gather_bytes = layout.gather_bytes;
   launch_args.args.worth_at = layout.worth_at;
   launch_args.one_gather = has_one_gather(args);
-  launch_args.two_gathers = args.gated && !launch_args.one_gather;
   launch_args.padded = is_padded(args);
   int tables = 0;
   for (int i = 0; i < args.count; ++i) {
@@ -435,11 +450,10 @@ void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares&
     tables += table_bytes(m.view, args.pairs);
   }
   launch_args.plan = plan_token(launch_args.args, shares, layout, pieces);
-  const TokenKernel kernel = args.pairs
-                                 ? kernel_of_scales<ExlScales, 1, true, true>(widths_of(args))
-                             : is_plain(args)   ? kernel_of<1, true>(args)
-                             : args.tokens == 1 ? kernel_of<1, false>(args)
-                                                : kernel_of<2, false>(args);
+  launch_args.two_gathers = args.gated && !launch_args.one_gather;
+  ProductPlans& plans = cuda_ops_of(ctx).backend->product_plans();
+  if (launch_args.two_gathers) plans.meet_two_gathers();
+  const TokenKernel kernel = kernel_of(launch_args.args, plans.has_met_two_gathers());
   BL_CUDA_CHECK(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes));
   launch(shape_of(ctx, dim3(static_cast<unsigned>(shares.ctas)), kThreads,
