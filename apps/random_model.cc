@@ -212,20 +212,30 @@ class RandomWeights {
         group_size_(request.group_size),
         head_mix_(shapes.at("head")) {
     if (format_ != "exl2") return;
-    const auto mix = shapes.at("mixes").find(request.mix);
+    // "4+": the mix of "4", and more of the widest codes in matrices that converters favour.
+    const bool favours = request.mix.ends_with('+');
+    const std::string name = request.mix.substr(0, request.mix.size() - (favours ? 1 : 0));
+    const auto mix = shapes.at("mixes").find(name);
     if (mix == shapes.at("mixes").end()) {
       std::string known;
       for (const auto& [name, value] : shapes.at("mixes").items()) {
         known += (known.empty() ? "" : ", ") + name;
       }
-      fail(ErrorCode::kInvalidArgument, "--bpw: '{}' is not one of {}", request.mix, known);
+      fail(ErrorCode::kInvalidArgument, "--bpw: '{}' is not one of {}, nor one of them with '+'",
+           request.mix, known);
     }
     mix_ = *mix;
+    if (!favours) return;
+    const Json& favoured = shapes.at("favoured");
+    favoured_ = favoured.at("matrices");
+    favoured_mix_ = mix_;
+    Json& share = favoured_mix_.at(0).at("share");
+    share = share.get<double>() * favoured.at("first_share").get<double>();
   }
 
   void linear(const std::string& key, std::int64_t in, std::int64_t out) {
     if (format_ == "exl2") {
-      add_exl2(source_, key, in, out, mix_);
+      add_exl2(source_, key, in, out, is_favoured(key) ? favoured_mix_ : mix_);
     } else if (format_ == "gptq") {
       add_gptq(source_, key, {in, out}, group_size_);
     } else {
@@ -241,11 +251,18 @@ class RandomWeights {
   }
 
  private:
+  bool is_favoured(const std::string& key) const {
+    return std::any_of(favoured_.begin(), favoured_.end(),
+                       [&](const Json& name) { return key.ends_with(name.get<std::string>()); });
+  }
+
   RandomSource& source_;
   std::string format_;
   std::int64_t group_size_;
   Json head_mix_;
   Json mix_;
+  Json favoured_;  // names of matrices, or null
+  Json favoured_mix_;
 };
 
 // Those of the blocks below `prefix`.

@@ -16,7 +16,7 @@ struct RandomModel {
 struct RandomModelRequest {
   std::string shape;              // a name of archs/bench/shapes.json, or the path of a config.json
   std::string format;             // "exl2", "gptq", "fp16"
-  std::string mix;                // of widths, "4"; exl2 only
+  std::string mix;                // of widths, "4" or "4+"; exl2 only
   std::int64_t group_size = 128;  // gptq only
   // Bulk weights are neither made nor held: only a plan will be made of it.
   bool hollow = false;

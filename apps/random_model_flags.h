@@ -21,7 +21,10 @@ struct RandomModelFlags {
     v(random,
       {"--random", "SHAPE", "a shape of archs/bench/shapes.json or the path of a config.json"});
     v(format, {"--format", "NAME", "exl2, gptq or fp16"});
-    v(mix, {"--bpw", "MIX", "exl2: 2.5, 3, 4, 5 or 6 bits a weight"});
+    v(mix,
+      {"--bpw", "MIX",
+       "exl2: 2.5, 3, 4, 5 or 6 bits a weight, or one of these with +: v and up have more of the "
+       "widest codes, and are cut otherwise than q and gate, as converters do it"});
     v(group_size, {"--group-size", "N", "gptq: channels a group, 32, 64 or 128"});
   }
 

@@ -2,6 +2,7 @@
 and for peers (bitloom itself needs no file: `bench --random`). Speed does not depend on the values.
 
 usage: python3 bench/random_model.py FOLDER SHAPE (exl2 BITS | gptq)
+BITS: a mix of shapes.json, "4", or with what converters favour, "4+" (see `bitloom bench --help`).
 """
 
 import json
@@ -88,13 +89,17 @@ def add_gptq(to, name, inputs, outputs, group=128):
 
 
 def write(folder, shape, bits):
-    """bits: of EXL2, such as "4"; None: GPTQ, 4 bits, groups of 128."""
+    """bits: of EXL2, such as "4" or "4+"; None: GPTQ, 4 bits, groups of 128."""
     table = json.loads(TABLE.read_text())
     size = table["shapes"][shape]
     if bits:
-        quantization = {"quant_method": "exl2", "version": "0.3.2", "bits": float(bits), "head_bits": 6}
+        mix = table["mixes"][bits.rstrip("+")]
+        favoured = table["favoured"]
+        wider = [{**mix[0], "share": mix[0]["share"] * favoured["first_share"]}, *mix[1:]]
+        suffixes = tuple(favoured["matrices"]) if bits.endswith("+") else ()
+        quantization = {"quant_method": "exl2", "version": "0.3.2", "bits": float(bits.rstrip("+")), "head_bits": 6}
         def linear(name, inputs, outputs):
-            add_exl2(to, name, inputs, outputs, table["mixes"][bits])
+            add_exl2(to, name, inputs, outputs, wider if name.endswith(suffixes) else mix)
     else:
         quantization = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
         def linear(name, inputs, outputs):

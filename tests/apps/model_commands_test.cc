@@ -296,6 +296,7 @@ TEST_F(ModelCommands, BenchMakesRandomModels) {
                                              {"--bpw", "4"},
                                              {"--bpw", "5"},
                                              {"--bpw", "6"},
+                                             {"--bpw", "4+"},
                                              {"--format", "gptq"},
                                              {"--format", "gptq", "--group-size", "32"},
                                              {"--format", "fp16"}}) {
@@ -316,6 +317,13 @@ TEST_F(ModelCommands, BenchMakesRandomModels) {
   const ProgramResult mix = run_program({"bench", "--random", config.string(), "--bpw", "7"});
   EXPECT_EQ(mix.status, 1);
   EXPECT_NE(mix.err.find("2.5, 3, 4, 5, 6"), std::string::npos) << mix.err;
+  // Some matrices are larger with "+", so the file is.
+  const auto weight_bytes = [&](const char* bits) {
+    const ProgramResult result = run_program({"bench", "--random", config.string(), "--bpw", bits,
+                                              "-p", "0", "-n", "1", "-r", "1", "--json"});
+    return parse_json(result.out, "stdout").at(0).at("weight_bytes").get<std::int64_t>();
+  };
+  EXPECT_GT(weight_bytes("4+"), weight_bytes("4"));
   const ProgramResult group =
       run_program({"bench", "--random", config.string(), "--format", "gptq", "--group-size", "48"});
   EXPECT_EQ(group.status, 1);
