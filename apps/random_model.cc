@@ -214,8 +214,8 @@ class RandomWeights {
     if (format_ != "exl2") return;
     // "4+": the mix of "4", and more of the widest codes in matrices that converters favour.
     const bool favours = request.mix.ends_with('+');
-    const std::string name = request.mix.substr(0, request.mix.size() - (favours ? 1 : 0));
-    const auto mix = shapes.at("mixes").find(name);
+    const std::string base = request.mix.substr(0, request.mix.size() - (favours ? 1 : 0));
+    const auto mix = shapes.at("mixes").find(base);
     if (mix == shapes.at("mixes").end()) {
       std::string known;
       for (const auto& [name, value] : shapes.at("mixes").items()) {

@@ -38,7 +38,7 @@ class Writer:
         self.tensors[name] = numpy.ones(size, numpy.float16)
 
     def order(self, name, inputs):
-        """Of a matrix's channels: converters find one for all matrices of a module that read the same input."""
+        """Of a matrix's channels: one for all matrices of a module and width, as `bitloom bench --random` has it."""
         key = (name.rpartition(".")[0], inputs)
         if key not in self.orders:
             self.orders[key] = self.random.permutation(inputs).astype(numpy.int32)
@@ -93,11 +93,12 @@ def write(folder, shape, bits):
     table = json.loads(TABLE.read_text())
     size = table["shapes"][shape]
     if bits:
-        mix = table["mixes"][bits.rstrip("+")]
+        base = bits.removesuffix("+")
+        mix = table["mixes"][base]
         favoured = table["favoured"]
         wider = [{**mix[0], "share": mix[0]["share"] * favoured["first_share"]}, *mix[1:]]
-        suffixes = tuple(favoured["matrices"]) if bits.endswith("+") else ()
-        quantization = {"quant_method": "exl2", "version": "0.3.2", "bits": float(bits.rstrip("+")), "head_bits": 6}
+        suffixes = tuple(favoured["matrices"]) if base != bits else ()
+        quantization = {"quant_method": "exl2", "version": "0.3.2", "bits": float(base), "head_bits": 6}
         def linear(name, inputs, outputs):
             add_exl2(to, name, inputs, outputs, wider if name.endswith(suffixes) else mix)
     else:

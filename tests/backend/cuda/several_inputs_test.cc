@@ -67,6 +67,7 @@ class CudaSeveralInputs : public OnCudaDevice {
       ActivateArgs silu{.gate = outputs[0].out, .up = outputs[1].out, .out = outputs[1].out};
       if (gated) alone = activated(alone);
       const std::vector<float> together = multiply(x, outputs, gated ? &silu : nullptr);
+      ASSERT_EQ(together.size(), alone.size());
       float largest = 0.0f;
       float furthest = 0.0f;
       for (std::size_t i = 0; i < alone.size(); ++i) {
