@@ -68,6 +68,48 @@ void expect_pieces_cover_chunks(const CodePackPlan& plan) {
   EXPECT_EQ(next, plan.chunks.size());
 }
 
+// A ring has room for the largest piece, and those of parts begin elsewhere: at a group whose
+// scales lie in the middle of 16 bytes, or among wider codes.
+TEST(CudaChunks, PiecesOfPartsAreNoLargerThanTheLargest) {
+  Engine random(8);
+  int larger = 0;
+  const auto expect_room = [&](const CodePackPlan& plan) {
+    ASSERT_EQ(plan.parts.size(), 2u);
+    const auto most_bytes = static_cast<int>(plan.max_piece_bytes());
+    const auto most_scale_bytes = static_cast<int>(plan.max_piece_scale_bytes());
+    CodePackPlan whole = plan;
+    whole.parts.clear();
+    bool is_larger = false;
+    for (const StripPart& part : plan.parts) {
+      for (const Piece& piece : part.pieces) {
+        const int entry = scale_bytes(plan.kind);
+        const int begin = piece.first_group * entry / 16 * 16;
+        const int end = ((piece.first_group + piece.groups) * entry + 15) / 16 * 16;
+        EXPECT_LE(piece.size * unit_bytes(1), most_bytes);
+        EXPECT_LE(end - begin, most_scale_bytes);
+        is_larger = is_larger || end - begin > static_cast<int>(whole.max_piece_scale_bytes()) ||
+                    piece.size * unit_bytes(1) > static_cast<int>(whole.max_piece_bytes());
+      }
+    }
+    larger += is_larger ? 1 : 0;
+  };
+  for (const std::int32_t in : {5632, 11008, 14336, 28672}) {
+    for (const int first : {0, 1, 2, 3, 5, 7}) {
+      // Short groups first, as converters have them, then long ones.
+      std::vector<GroupShape> groups(static_cast<std::size_t>(first) * 4, GroupShape{5, 32});
+      std::int32_t left = in - first * 128;
+      for (; left > in / 3; left -= 128) groups.push_back({4, 128});
+      for (; left > 0; left -= 128) groups.push_back({3, std::min(left, 128)});
+      expect_room(plan_codes(random_exl2(groups, 64, random), 64));
+    }
+    for (const std::int64_t size : {32, 128}) {
+      const GptqShape shape{4, in, 64, size, true, GptqZeros::kBytes};
+      expect_room(plan_codes(random_gptq(shape, random), 64));
+    }
+  }
+  EXPECT_GT(larger, 0) << "nothing that the whole strip's pieces would not have had room for";
+}
+
 TEST(CudaChunks, PiecesCoverEveryChunkOnce) {
   Engine random(7);
   expect_pieces_cover_chunks(

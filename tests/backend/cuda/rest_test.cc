@@ -174,6 +174,24 @@ TEST_F(CudaRests, ProductsOfLongRowsLeaveOne) {
   expect_right({random_exl2({{4, 14336}, {5, 3072}}, 96, engine_), true});
 }
 
+// The down projections of models as converters cut them: a tenth of the channels in short groups of
+// five bits, most in long ones of four, the rest of three. No bias, so that plain kernels take
+// them.
+TEST_F(CudaRests, ProductsOfLongRowsAsModelsHaveThem) {
+  for (const std::int32_t in : {5632, 11008, 14336, 28672}) {
+    for (const std::int32_t more : {0, 1, 2, 3}) {  // short groups, so that parts begin elsewhere
+      SCOPED_TRACE(std::to_string(in) + " channels, " + std::to_string(more));
+      const std::int32_t first = (in / 10 / 128 + more) * 128;
+      const std::int32_t last = in * 3 / 20 / 128 * 128;
+      std::vector<GroupShape> groups(static_cast<std::size_t>(first / 32), GroupShape{5, 32});
+      groups.insert(groups.end(), static_cast<std::size_t>((in - first - last) / 128), {4, 128});
+      groups.insert(groups.end(), static_cast<std::size_t>(last / 128), {3, 128});
+      expect_right({random_exl2(groups, 512, engine_), true, 1, false}, 4, false);
+      expect_right({random_exl2(groups, 96, engine_), true, 1, false}, 7, true);
+    }
+  }
+}
+
 TEST_F(CudaRests, OtherProductsTakeThem) {
   expect_right({random_exl2({{5, 64}, {4, 448}}, 256, engine_)});
   expect_right({random_gptq({4, 448, 136, 64, true, GptqZeros::kBytes}, engine_)});

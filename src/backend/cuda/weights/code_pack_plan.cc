@@ -255,6 +255,17 @@ void choose_zeros(const GptqMatrix& matrix, CodePackPlan& plan) {
   }
 }
 
+// The largest f(piece) of all that products read: those of parts are cut otherwise.
+template <class F>
+std::uint32_t most_of_pieces(const CodePackPlan& plan, const F& f) {
+  int most = 0;
+  for (const Piece& piece : plan.pieces) most = std::max(most, f(piece));
+  for (const StripPart& part : plan.parts) {
+    for (const Piece& piece : part.pieces) most = std::max(most, f(piece));
+  }
+  return static_cast<std::uint32_t>(most);
+}
+
 }  // namespace
 
 WidthSet CodePackPlan::widths() const {
@@ -268,20 +279,15 @@ std::int64_t CodePackPlan::strip_bytes() const {
 }
 
 std::uint32_t CodePackPlan::max_piece_bytes() const {
-  int most = 0;
-  for (const Piece& piece : pieces) most = std::max(most, piece.size * unit_bytes(1));
-  return static_cast<std::uint32_t>(most);
+  return most_of_pieces(*this, [](const Piece& piece) { return piece.size * unit_bytes(1); });
 }
 
 std::uint32_t CodePackPlan::max_piece_scale_bytes() const {
-  const int bytes = scale_bytes(kind);
-  int most = 0;
-  for (const Piece& piece : pieces) {
+  return most_of_pieces(*this, [bytes = scale_bytes(kind)](const Piece& piece) {
     const int begin = piece.first_group * bytes / 16 * 16;
     const int end = ((piece.first_group + piece.groups) * bytes + 15) / 16 * 16;
-    most = std::max(most, end - begin);
-  }
-  return static_cast<std::uint32_t>(most);
+    return end - begin;
+  });
 }
 
 std::vector<std::int64_t> CodePackPlan::unit_offsets() const {
