@@ -14,7 +14,7 @@ namespace {
 // CTAs are large and few: what a row costs is reading it, and every CTA of a row reads all of it
 // (bench/ladder/few_tokens).
 constexpr int kThreads = 1024;
-constexpr int kParts = 3;  // CTAs of a row
+constexpr int kParts = 3;  // CTAs of a row, at most: targets have their own
 // Slots that a thread makes ready at a time: eight bytes of a token's.
 constexpr int kItemSlots = 4;
 constexpr int kUnitItems = kUnitSlots / kItemSlots;
@@ -24,7 +24,6 @@ constexpr int kBoundExponent = 14;
 
 struct PrepareLaunch {
   PrepareTarget targets[kMaxMatrices];
-  int count = 0;
   const float* x = nullptr;
   std::int64_t stride = 0;
   const float* rests = nullptr;  // [rest_count][tokens][in], added to x
@@ -175,7 +174,8 @@ class Row {
   }
   // All CTAs of a row have all of its sum: each leaves what some of its warps have.
   __device__ __forceinline__ bool leaves_sum() const {
-    return kNormalise && p_.x_sum != nullptr && warp_index() % gridDim.x == blockIdx.x;
+    return kNormalise && p_.x_sum != nullptr &&
+           warp_index() % (gridDim.x * gridDim.z) == blockIdx.z * gridDim.x + blockIdx.x;
   }
   __device__ __forceinline__ float* sum_row() const {
     return p_.x_sum + static_cast<int>(blockIdx.y) * p_.sum_stride;
@@ -247,7 +247,7 @@ __device__ __forceinline__ float find_factor(const PrepareLaunch& p, float fact,
     largest = cta_max(fact, parts);
   }
   const float power = power_of_two_for(largest, kNormalise ? kBoundExponent : kInputExponent);
-  if (threadIdx.x == 0 && blockIdx.x == 0) {
+  if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.z == 0) {
     p.token_scales[blockIdx.y] = p.as_notes ? note_of_scale(power) : power;
   }
   return factor / power;
@@ -324,57 +324,45 @@ __device__ __forceinline__ void store_chunk_sums(const PrepareLaunch& p,
     for (int u = 0; u < units; ++u) sum += sums[first + u];
     target.chunk_sums[to.tile * target.units + first * columns + to.token] = sum * kCodeUnit;
   }
-  __syncthreads();
 }
 
+// A CTA makes a row ready for one target.
 template <bool kNormalise, bool kShared>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)
     prepare_kernel(const __grid_constant__ PrepareLaunch p) {
   extern __shared__ __align__(16) float memory[];
   __shared__ float parts[kThreads / 32];
   allow_next();
   Row<kNormalise, kShared> row(p, memory);
+  const PrepareTarget& target = p.targets[blockIdx.z];
   const int first = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   const int step = static_cast<int>(gridDim.x) * kThreads;
   // Weights' data: may be read before the activations are there.
   constexpr int kAhead = kNormalise ? 2 : 4;
   Item items[kAhead];
 #pragma unroll
-  for (int k = 0; k < kAhead; ++k) {
-    items[k] = load_item<kNormalise>(p, p.targets[0], first + k * step);
-  }
-  uint4 chunk = p.sums ? load_chunk(p.targets[0], first) : make_uint4(0, 0, 0, 0);
+  for (int k = 0; k < kAhead; ++k) items[k] = load_item<kNormalise>(p, target, first + k * step);
+  const uint4 chunk = p.sums ? load_chunk(target, first) : make_uint4(0, 0, 0, 0);
   const float most_weight = kNormalise ? largest_weight(p, parts) : 0.0f;
   dependency_wait();
   const float fact = row.read();
-  if (blockIdx.x == 0 && blockIdx.y == 0) {
+  if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0) {
     for (int i = first; i < p.zero_count; i += kThreads) p.zeros[i] = 0.0f;
   }
   const float factor = find_factor<kNormalise>(p, fact, most_weight, parts);
   float* sums = p.sums ? memory + (kShared ? p.row_floats : 0) : nullptr;
-#pragma unroll 1
-  for (int m = 0; m < p.count; ++m) {
-    const PrepareTarget& target = p.targets[m];
-    // Whole warps go round: their lanes add units up together.
-    const int count = (target.units * kUnitItems + 31) / 32 * 32;
-    // Another CTA is the first one of the next target: they are made ready side by side.
-    const auto ctas = static_cast<int>(gridDim.x);
-    const int turn = (static_cast<int>(blockIdx.x) + m * (ctas - 1)) % ctas;
-    int i = turn * kThreads + static_cast<int>(threadIdx.x);
-    if (m == 0) {
+  // Whole warps go round: their lanes add units up together.
+  const int count = (target.units * kUnitItems + 31) / 32 * 32;
+  int i = first;
 #pragma unroll
-      for (int k = 0; k < kAhead; ++k, i += step) {
-        if (i < count) store_item<kNormalise>(p, target, row, factor, items[k], i, sums);
-      }
-    }
-#pragma unroll 1
-    for (; i < count; i += step) {
-      store_item<kNormalise>(p, target, row, factor, load_item<kNormalise>(p, target, i), i, sums);
-    }
-    if (sums == nullptr) continue;
-    if (m > 0) chunk = load_chunk(target, first);
-    store_chunk_sums(p, target, chunk, sums);
+  for (int k = 0; k < kAhead; ++k, i += step) {
+    if (i < count) store_item<kNormalise>(p, target, row, factor, items[k], i, sums);
   }
+#pragma unroll 1
+  for (; i < count; i += step) {
+    store_item<kNormalise>(p, target, row, factor, load_item<kNormalise>(p, target, i), i, sums);
+  }
+  if (sums != nullptr) store_chunk_sums(p, target, chunk, sums);
 }
 
 using PrepareKernel = void (*)(PrepareLaunch);
@@ -398,7 +386,6 @@ void prepare(ExecContext& ctx, const PrepareArgs& args) {
     p.targets[i] = args.targets[i];
     units = std::max(units, args.targets[i].units);
   }
-  p.count = args.count;
   p.x = args.x.as<const float>();
   p.stride = args.x.row_stride;
   BL_CHECK(args.rests.empty() || args.norm.present);
@@ -428,7 +415,8 @@ void prepare(ExecContext& ctx, const PrepareArgs& args) {
   BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(dynamic)));
   const auto rows = static_cast<unsigned>(p.tokens);
-  const dim3 grid(static_cast<unsigned>(prepare_ctas(1, p.sums)), rows);
+  const int ctas = std::max(prepare_ctas(1, p.sums) / args.count, 1);
+  const dim3 grid(static_cast<unsigned>(ctas), rows, static_cast<unsigned>(args.count));
   launch(shape_of(ctx, grid, kThreads, dynamic), kernel, p);
 }
 
