@@ -32,6 +32,7 @@ struct ProductRule {
   bool accumulate = false;
   const ActivateArgs* activation = nullptr;
   const HalfInput* half_x = nullptr;
+  TensorView x_factor = {};
   TensorView out_rests = {};
   TensorView rests_out = {};
   const AttentionArgs* attention_behind = nullptr;
@@ -43,7 +44,7 @@ void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const Line
   // Who leaves a norm or an activation to the product asks first whether there are adapters.
   BL_CHECK(ctx.adapters == nullptr ||
            (input.norm == nullptr && rule.activation == nullptr && rule.half_x == nullptr &&
-            input.rests.empty() && rule.rests_out.empty()));
+            rule.x_factor.empty() && input.rests.empty() && rule.rests_out.empty()));
   std::array<MatmulOutput, 4> list;
   BL_CHECK(outputs.size() <= list.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -61,8 +62,13 @@ void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const Line
                         .x_sum = input.sum,
                         .norm = input.norm != nullptr ? &norm : nullptr,
                         .activation = rule.activation,
+                        .x_factor = rule.x_factor,
                         .attention_behind = rule.attention_behind});
   add_lora(ctx, input.x, outputs, rule.multiplier);
+}
+
+bool may_leave_activation_to_products(const ExecContext& ctx) {
+  return ctx.ops->matmul_activates && ctx.adapters == nullptr && !ctx.deterministic;
 }
 
 // An adapter would have to read all of what products read.
@@ -96,9 +102,17 @@ void apply_query_linears(ExecContext& ctx, const LayerInput& input,
 
 void apply_gated_linears(ExecContext& ctx, const LayerInput& input,
                          std::span<const LinearOutput, 2> outputs, const ActivateArgs& activation) {
-  const bool fused = ctx.ops->matmul_activates && ctx.adapters == nullptr && !ctx.deterministic;
+  const bool fused = may_leave_activation_to_products(ctx);
   run_linears(ctx, input, outputs, {.activation = fused ? &activation : nullptr});
   if (!fused) ctx.ops->activate(ctx, activation);
+}
+
+bool may_leave_product(const ExecContext& ctx, std::span<const LinearOutput, 2> outputs,
+                       const Linear& down, const ActivateArgs& activation) {
+  if (ctx.ops->reader_multiplies == nullptr || !may_leave_activation_to_products(ctx)) return false;
+  const GatedMatrices matrices{&outputs[0].linear->weight(), &outputs[1].linear->weight(),
+                               &down.weight()};
+  return ctx.ops->reader_multiplies(ctx, matrices, activation);
 }
 
 void apply_last_linear(ExecContext& ctx, const LastInput& input, const Linear& linear,
@@ -107,14 +121,15 @@ void apply_last_linear(ExecContext& ctx, const LastInput& input, const Linear& l
     ArenaScope scope(*ctx.scratch);
     const TensorView y = ctx.scratch->take_f32({sink.to.rows(), linear.out()});
     const LinearOutput output{&linear, y};
-    run_linears(ctx, input.x, {&output, 1}, {.half_x = input.half_x});
+    run_linears(ctx, input.x, {&output, 1}, {.half_x = input.half_x, .x_factor = input.factor});
     ctx.ops->add(ctx, {.x = sink.to, .y = y, .multiplier = sink.multiplier});
     return;
   }
   const LinearOutput output{&linear, sink.to};
   ProductRule rule{.multiplier = sink.add ? sink.multiplier : 1.0f,
                    .accumulate = sink.add,
-                   .half_x = input.half_x};
+                   .half_x = input.half_x,
+                   .x_factor = input.factor};
   const bool rests = sink.add && sink.stream != nullptr && may_leave_rests(ctx);
   if (rests) {
     rule.out_rests = sink.stream->rests();

@@ -80,6 +80,10 @@ void apply_query_linears(ExecContext& ctx, const LayerInput& input,
 void apply_gated_linears(ExecContext& ctx, const LayerInput& input,
                          std::span<const LinearOutput, 2> outputs, const ActivateArgs& activation);
 
+// Whether act(gate) · up may be left to the product of `down` instead (ActivateArgs::product_left).
+bool may_leave_product(const ExecContext& ctx, std::span<const LinearOutput, 2> outputs,
+                       const Linear& down, const ActivateArgs& activation);
+
 // Where the last product of a layer goes: added to the residual stream, or written to a buffer that
 // a norm reads next.
 struct LayerSink {
@@ -89,13 +93,14 @@ struct LayerSink {
   ResidualStream* stream = nullptr;  // whose x `to` is, if it is one's: it may be left rests
 };
 
-// What the last product of a layer reads: x, or halves left for it.
+// What the last product of a layer reads: x, or halves left for it, or x · factor.
 struct LastInput {
   LastInput(const TensorView& view) : x(view) {}
   LastInput(const TensorView& view, const HalfInput& left)
       : x(view), half_x(left.rows.empty() ? nullptr : &left) {}
   TensorView x;
   const HalfInput* half_x = nullptr;
+  TensorView factor = {};
 };
 
 // sink ← x · W + bias. Takes scratch [tokens, out] only where a bias and a multiplier meet.

@@ -62,6 +62,9 @@ struct ActivateArgs {
   float xielu_beta = 0.5f;
   float xielu_eps = -1e-6f;
   const HalfInput* half_out = nullptr;  // see there
+  // In MatmulArgs::activation: act(gate) and up stay in `gate` and `up`, and who reads `out` reads
+  // their product (MatmulArgs::x_factor).
+  bool product_left = false;
 };
 
 // x += multiplier · y, the residual stream in F32.

@@ -41,9 +41,19 @@ struct MatmulArgs {
   // The two outputs are its gate and up, and it is run on them: activation->out is the result, and
   // their own `out` views may hold anything afterwards. Only where OpTable::matmul_activates.
   const ActivateArgs* activation = nullptr;
+  // F32 as x: x times that, element by element, is what is read; or empty. Where it is, x may hold
+  // anything afterwards. Only where OpTable::reader_multiplies said so.
+  TensorView x_factor = {};
   // Attention whose queries these products make, if it is the next op that reads much: a hint what
   // of the cache to bring near meanwhile. Its `out` may be empty.
   const AttentionArgs* attention_behind = nullptr;
+};
+
+// Of a feed-forward layer.
+struct GatedMatrices {
+  const PackedMatrix* gate = nullptr;
+  const PackedMatrix* up = nullptr;
+  const PackedMatrix* down = nullptr;
 };
 
 // Number i of rests, [tokens, columns].

@@ -43,6 +43,10 @@ struct OpTable {
   // only but for rounding.
   std::int64_t (*rests_left)(const ExecContext&, const PackedMatrix& weight,
                              std::int64_t tokens) = nullptr;
+  // Whether act(gate) and up are rather left to the product of `down`, which multiplies them: see
+  // ActivateArgs::product_left.
+  bool (*reader_multiplies)(const ExecContext&, const GatedMatrices&,
+                            const ActivateArgs&) = nullptr;
   bool matmul_normalises = false;  // MatmulArgs::norm may be given
   bool matmul_activates = false;   // MatmulArgs::activation may be given
 };

@@ -108,12 +108,28 @@ TEST(CudaWeightsAhead, ShortStripsAndPlainMatricesAreLeftOut) {
   EXPECT_EQ(weights_ahead_of({}, WeightsAsker::kOther).count, 0);
 }
 
+// Who asks for keys, too, asks for less, from the same place on.
+TEST(CudaWeightsAhead, LessBesideKeys) {
+  const AheadMatrix down = exl2_of({{4, 14336}}, 64, 53);
+  const CodeWeights* const next[] = {&down.weights};
+  const WeightsAhead beside = weights_ahead_of(next, WeightsAsker::kBesideKeys);
+  const WeightsAhead other = weights_ahead_of(next, WeightsAsker::kOther);
+  ASSERT_EQ(beside.count, other.count);
+  for (int i = 0; i < beside.count; ++i) {
+    expect_inside(down, beside.sources[i]);
+    EXPECT_EQ(first_of(down, beside.sources[i]), first_of(down, other.sources[i]));
+    EXPECT_GT(beside.sources[i].code_bytes, 0u);
+    EXPECT_LT(beside.sources[i].code_bytes, other.sources[i].code_bytes);
+  }
+}
+
 // As wide as the gate and up of a model of 70 billion.
 TEST(CudaWeightsAhead, NoMoreThanMemoryBrings) {
   AheadMatrix wide = exl2_of({{4, 8192}}, 64, 56);
   wide.weights.view.strips = 1792;
   const CodeWeights* const next[] = {&wide.weights, &wide.weights};
   EXPECT_LE(ahead_bytes(weights_ahead_of(next, WeightsAsker::kQueries)), 8 << 20);
+  EXPECT_LE(ahead_bytes(weights_ahead_of(next, WeightsAsker::kBesideKeys)), 8 << 20);
   for (const WeightsAsker asker : {WeightsAsker::kSecond, WeightsAsker::kOther}) {
     const std::int64_t bytes = ahead_bytes(weights_ahead_of(next, asker));
     EXPECT_LE(bytes, 16 << 20);

@@ -41,6 +41,8 @@ void matmul(ExecContext& ctx, const MatmulArgs& args);
 std::int64_t half_input_width(const ExecContext& ctx, const PackedMatrix& reader,
                               std::int64_t tokens);
 std::int64_t rests_left(const ExecContext& ctx, const PackedMatrix& weight, std::int64_t tokens);
+bool reader_multiplies(const ExecContext& ctx, const GatedMatrices& matrices,
+                       const ActivateArgs& activation);
 void route(ExecContext& ctx, const RouteArgs& args);
 void experts(ExecContext& ctx, const ExpertsArgs& args);
 void rope(ExecContext& ctx, const RopeArgs& args);

@@ -34,6 +34,7 @@ CudaOps make_ops() {
   ops.rope_write_attend = rope_write_attend;
   ops.half_input_width = half_input_width;
   ops.rests_left = rests_left;
+  ops.reader_multiplies = reader_multiplies;
   ops.matmul_normalises = true;
   ops.matmul_activates = true;
   return ops;
@@ -44,7 +45,7 @@ CudaOps make_silent_ops() {
   // Every member has a name here: this does not compile with an op that nobody silences.
   auto& [embed, norm, activate, add, scale, gate, clamp, copy_rows, add_rows, matmul, route,
          experts, rope, kv_write, attention, rope_and_write, rope_write_attend, argmax, sample,
-         half_input_width, rests_left, matmul_normalises, matmul_activates] =
+         half_input_width, rests_left, reader_multiplies, matmul_normalises, matmul_activates] =
       static_cast<OpTable&>(ops);
   const auto silence_all = [](auto&... op) { (silence(op), ...); };
   silence_all(embed, norm, activate, add, scale, gate, clamp, copy_rows, add_rows, matmul, route,
@@ -52,6 +53,7 @@ CudaOps make_silent_ops() {
               sample);
   // What these would leave nobody reads: the layers need not plan for it in every step.
   half_input_width = nullptr;
+  reader_multiplies = nullptr;
   return ops;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "backend/cuda/on_cuda_device.h"
 #include "support/random_matrix.h"
@@ -14,10 +15,10 @@ namespace {
 
 using Groups = std::vector<GroupShape>;
 
-// Groups of so many channels, of these widths in turn, 4,096 channels in all.
-Groups groups_of(std::int32_t channels, const std::vector<int>& bits) {
+// Groups of so many channels, of these widths in turn.
+Groups groups_of(std::int32_t channels, const std::vector<int>& bits, std::int32_t all = 4096) {
   Groups groups;
-  const auto count = static_cast<std::size_t>(4096 / channels);
+  const auto count = static_cast<std::size_t>(all / channels);
   for (std::size_t i = 0; i < count; ++i) {
     groups.push_back({bits[i * bits.size() / count], channels});
   }
@@ -79,6 +80,58 @@ class CudaSeveralInputs : public OnCudaDevice {
     }
   }
 
+  // A feed-forward layer's result for one token, added to `before`; `left`: act(gate) · up is left
+  // to down. `parts`: down leaves a part of its sum beside the rest.
+  std::vector<float> feed_forward(const GatedMatrices& matrices, const std::vector<float>& before,
+                                  bool left, bool parts) {
+    const std::int64_t width = matrices.gate->out();
+    const std::int64_t columns = matrices.down->out();
+    // What is there beforehand is to be written over.
+    const TensorView inner = device_->put(random_.normal(2 * width), {1, 2 * width});
+    const TensorView rest = device_->put(random_.normal(columns), {1, 1, columns});
+    const ActivateArgs silu{.gate = slice_columns(inner, 0, width),
+                            .up = slice_columns(inner, width, width),
+                            .out = slice_columns(inner, 0, width),
+                            .product_left = left};
+    const MatmulOutput first[] = {{matrices.gate, silu.gate, {}}, {matrices.up, silu.up, {}}};
+    const MatmulOutput last{matrices.down, device_->put(before, {1, columns}), {}};
+    ExecContext& ctx = device_->context();
+    device_->ops().matmul(ctx, {.x = short_row_,
+                                .outputs = first,
+                                .multiplier = 0.25f,
+                                .activation = left ? &silu : nullptr});
+    if (!left) device_->ops().activate(ctx, silu);
+    device_->ops().matmul(ctx, {.x = silu.out,
+                                .outputs = {&last, 1},
+                                .accumulate = true,
+                                .rests_out = parts ? rest : TensorView{},
+                                .x_factor = left ? silu.up : TensorView{}});
+    std::vector<float> result = device_->get(last.out);
+    if (!parts) return result;
+    const std::vector<float> more = device_->get(rest);
+    for (std::size_t i = 0; i < more.size(); ++i) result[i] += more[i];
+    return result;
+  }
+
+  void expect_left_as_run(const GatedMatrices& matrices) {
+    short_row_ = device_->put(random_.normal(256), {1, 256});
+    const std::vector<float> before =
+        random_.normal(static_cast<std::size_t>(matrices.down->out()));
+    const bool has_parts = device_->ops().rests_left(device_->context(), *matrices.down, 1) > 0;
+    for (int parts = 0; parts <= (has_parts ? 1 : 0); ++parts) {
+      const std::vector<float> run = feed_forward(matrices, before, false, parts != 0);
+      const std::vector<float> left = feed_forward(matrices, before, true, parts != 0);
+      float largest = 0.0f;
+      float furthest = 0.0f;
+      for (std::size_t i = 0; i < run.size(); ++i) {
+        largest = std::max(largest, std::abs(run[i]));
+        furthest = std::max(furthest, std::abs(run[i] - left[i]));
+      }
+      EXPECT_GT(largest, 0.0f);
+      EXPECT_LE(furthest, 1e-5f * largest) << (parts != 0 ? "in parts" : "whole");
+    }
+  }
+
   Random random_{81};
   Engine engine_{82};
 
@@ -95,6 +148,7 @@ class CudaSeveralInputs : public OnCudaDevice {
 
   std::vector<std::int32_t> order_;
   TensorView weight_;
+  TensorView short_row_;
 };
 
 // Long groups, and short ones, whose chunks are taken in pairs.
@@ -125,6 +179,53 @@ TEST_F(CudaSeveralInputs, OfGateAndUp) {
       expect_each_alone(matrices, true);
     }
   }
+}
+
+// Gate and up of one token stay as they are, and down makes SiLU of one times the other of them
+// itself: the same as an activation of its own between them, however long its row and in whatever
+// order; in two parts and one.
+TEST_F(CudaSeveralInputs, LeaveTheActivationToTheirReader) {
+  const OpTable& ops = device_->ops();
+  ASSERT_NE(ops.reader_multiplies, nullptr);
+  for (const std::int32_t width : {96, 1536, 5632, 11008, 14336, 28672}) {
+    for (const std::int32_t channels : {32, 128}) {
+      for (const bool in_order : {false, true}) {
+        SCOPED_TRACE(std::to_string(width) + ", groups of " + std::to_string(channels) +
+                     (in_order ? ", in order" : ""));
+        Exl2Matrix matrix = random_exl2(
+            groups_of(std::min(channels, width % 128 == 0 ? 128 : 32), {5, 4, 3}, width), 512,
+            engine_);
+        if (in_order) std::iota(matrix.perm.begin(), matrix.perm.end(), 0);
+        const auto gate = exl2(groups_of(32, {6, 4}, 256), width, false);
+        const auto up = exl2(groups_of(32, {5, 4}, 256), width, false);
+        const auto down = device_->backend().pack(matrix, {});
+        expect_left_as_run({gate.get(), up.get(), down.get()});
+      }
+    }
+  }
+}
+
+// Only where that is worth it.
+TEST_F(CudaSeveralInputs, OfOneOrderAndCutActivateThemselves) {
+  const OpTable& ops = device_->ops();
+  const auto first = exl2(groups_of(32, {6, 4}), 1536, true);
+  const auto second = exl2(groups_of(32, {6, 4}), 1536, true);
+  const auto other = exl2(groups_of(64, {6, 4}), 1536, true);
+  const auto down = exl2(groups_of(32, {4}, 1536), 512, false);
+  const TensorView one = device_->put(random_.normal(1536), {1, 1536});
+  const TensorView two = device_->put(random_.normal(2 * 1536), {2, 1536});
+  const auto left = [&](const auto& gate, const auto& up, ActivateArgs activation) {
+    return ops.reader_multiplies(device_->context(), {gate.get(), up.get(), down.get()},
+                                 activation);
+  };
+  const ActivateArgs silu{.gate = one, .up = one, .out = one};
+  EXPECT_TRUE(left(first, other, silu));
+  EXPECT_FALSE(left(first, second, silu));
+  EXPECT_FALSE(left(first, other, {.gate = two, .up = two, .out = two}));
+  EXPECT_FALSE(left(first, other, {.gate = one, .up = one, .out = one, .limit = 7.0f}));
+  ActivateArgs gelu = silu;
+  gelu.kind = Activation::kGelu;
+  EXPECT_FALSE(left(first, other, gelu));
 }
 
 // The same input of matrices alike but for the zero point, which products of 3 to 16 tokens

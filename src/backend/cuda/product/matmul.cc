@@ -124,11 +124,37 @@ void matmul_of_wholes(ExecContext& ctx, const MatmulArgs& args) {
   if (!args.rests_out.empty()) clear(ctx, args.rests_out);
 }
 
+void matmul_of_multiplied(ExecContext& ctx, const MatmulArgs& args) {
+  activate(ctx, {.gate = args.x, .up = args.x_factor, .out = args.x, .kind = Activation::kNone});
+  MatmulArgs rest = args;
+  rest.x_factor = {};
+  matmul(ctx, rest);
+}
+
+// The activation of the gate alone behind products.
+void matmul_then_gate(ExecContext& ctx, const MatmulArgs& args) {
+  MatmulArgs rest = args;
+  rest.activation = nullptr;
+  matmul(ctx, rest);
+  ActivateArgs gate = *args.activation;
+  gate.up = {};
+  gate.out = gate.gate;
+  activate(ctx, gate);
+}
+
 }  // namespace
 
 void matmul(ExecContext& ctx, const MatmulArgs& args) {
   const std::int64_t tokens = (args.half_x != nullptr ? args.half_x->rows : args.x).rows();
   if (tokens == 0) return;
+  if (!args.x_factor.empty() && !takes_factor(ctx, args)) {
+    matmul_of_multiplied(ctx, args);
+    return;
+  }
+  if (args.activation != nullptr && args.activation->product_left && !leaves_product(ctx, args)) {
+    matmul_then_gate(ctx, args);
+    return;
+  }
   if (has_rests(args) && !takes_rests_in_one_launch(ctx, args)) {
     matmul_of_wholes(ctx, args);
     return;

@@ -189,12 +189,12 @@ void find_pieces(const DeviceFacts& facts, PackedProduct& product) {
 
 PackedProduct packed_product(const ExecContext& ctx, const MatmulArgs& args,
                              std::span<const MatmulOutput* const> outputs, std::int64_t tokens) {
+  const bool gated = args.activation != nullptr && !args.activation->product_left;
   PackedProduct product;
   product.args.regardless_of_batch = ctx.deterministic;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     product.weights[i] = cuda_matrix(outputs[i]->weight).codes();
-    add_matrix(product.args, *outputs[i],
-               args.activation != nullptr ? args.activation->out : outputs[i]->out);
+    add_matrix(product.args, *outputs[i], gated ? args.activation->out : outputs[i]->out);
     product.args.matrices[i].gather = gather_number(product.args, product.weights, i);
   }
   product.apart = !has_one_gather(product.args);
@@ -204,8 +204,8 @@ PackedProduct packed_product(const ExecContext& ctx, const MatmulArgs& args,
   product.args.norm = input_norm(args.norm, product.args.in);
   product.args.multiplier = args.multiplier;
   product.args.accumulate = args.accumulate;
-  product.args.gated = args.activation != nullptr;
-  if (product.args.gated) product.args.activation = activation_parameters(*args.activation);
+  product.args.gated = gated;
+  if (gated) product.args.activation = activation_parameters(*args.activation);
   product.args.tokens = static_cast<int>(std::min<std::int64_t>(kMaxProductTokens, tokens));
   const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
   if (tokens > 1) {
@@ -214,6 +214,11 @@ PackedProduct packed_product(const ExecContext& ctx, const MatmulArgs& args,
     return product;
   }
   product.args.x_rest = args.x_rests.as<const float>();
+  product.args.gate_alone = args.activation != nullptr && !gated;
+  if (!args.x_factor.empty()) {
+    product.args.x_rest = args.x_factor.as<const float>();
+    product.args.rest_multiplies = true;
+  }
   product.args.matrices[0].rest = args.out_rests.as<const float>();
   if (!args.rests_out.empty()) cut_in_parts(product, args.rests_out);
   name_gathers(ctx, product);
@@ -266,22 +271,21 @@ KeysAhead keys_ahead(const ExecContext& ctx, const MatmulArgs& args) {
   return args.accumulate ? keys_ahead_of(ctx, *ctx.next_attention, KeysAsker::kDown) : KeysAhead{};
 }
 
-// The same of weights.
-WeightsAhead weights_ahead(const ExecContext& ctx, const MatmulArgs& args) {
+// The same of weights; `keys`: it asks for keys, too.
+WeightsAhead weights_ahead(const ExecContext& ctx, const MatmulArgs& args, bool keys) {
   const NextWeights& next = ctx.next_weights;
   std::array<const CodeWeights*, NextWeights::kMost> codes{};
   for (int i = 0; i < next.count; ++i) codes[i] = cuda_matrix(next.matrices[i]).codes();
   const WeightsAsker asker = args.attention_behind != nullptr ? WeightsAsker::kQueries
                              : next.partly_asked              ? WeightsAsker::kSecond
+                             : keys                           ? WeightsAsker::kBesideKeys
                                                               : WeightsAsker::kOther;
   return weights_ahead_of({codes.data(), static_cast<std::size_t>(next.count)}, asker);
 }
 
 ReadAhead read_ahead(const ExecContext& ctx, const MatmulArgs& args) {
   ReadAhead ahead{keys_ahead(ctx, args), {}};
-  // Both are more than memory brings meanwhile, unless attention is there to wait for.
-  const bool both = args.attention_behind != nullptr;
-  if (both || ahead.keys.k == nullptr) ahead.weights = weights_ahead(ctx, args);
+  ahead.weights = weights_ahead(ctx, args, ahead.keys.k != nullptr);
   return ahead;
 }
 
@@ -356,7 +360,7 @@ void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
   }
   Way way = way_of(ctx, packed, tokens, true);
   Preparation preparation(ctx, tokens, way.at_once);
-  const HalfInput* half = args.activation != nullptr ? args.activation->half_out : nullptr;
+  const HalfInput* half = packed.args.gated ? args.activation->half_out : nullptr;
   if (way.held.exists()) {
     preparation.leave_sums_out();
     if (half != nullptr) {
@@ -380,9 +384,9 @@ bool has_rests(const MatmulArgs& args) {
 
 namespace {
 
-bool one_token_takes_rests(const ExecContext& ctx, const MatmulArgs& args) {
-  if (args.half_x != nullptr || !args.x_sum.empty() || !makes_own(ctx, 1)) return false;
-  if (!args.rests_out.empty() && rests_left(ctx, *args.outputs[0].weight, 1) == 0) return false;
+// Whether token_product() makes it, of one token; the outputs' matrices have codes of one kind.
+bool is_token_product(const ExecContext& ctx, const MatmulArgs& args) {
+  if (args.half_x != nullptr || args.x.rows() != 1 || !makes_own(ctx, 1)) return false;
   std::array<const MatmulOutput*, kMaxMatrices> outputs{};
   for (std::size_t i = 0; i < args.outputs.size(); ++i) outputs[i] = &args.outputs[i];
   CudaBackend& backend = *cuda_ops_of(ctx).backend;
@@ -390,7 +394,42 @@ bool one_token_takes_rests(const ExecContext& ctx, const MatmulArgs& args) {
   return makes_own_input(backend.facts(), packed.args, packed.shares(backend, true));
 }
 
+bool is_exl2(const PackedMatrix* matrix) {
+  const CodeWeights* codes = cuda_matrix(matrix).codes();
+  return codes != nullptr && codes->view.kind == ScaleKind::kExl2;
+}
+
+bool one_token_takes_rests(const ExecContext& ctx, const MatmulArgs& args) {
+  if (!args.x_sum.empty()) return false;
+  if (!args.rests_out.empty() && rests_left(ctx, *args.outputs[0].weight, 1) == 0) return false;
+  return is_token_product(ctx, args);
+}
+
 }  // namespace
+
+bool leaves_product(const ExecContext& ctx, const MatmulArgs& args) {
+  return args.outputs.size() == 2 && is_exl2(args.outputs[0].weight) &&
+         is_exl2(args.outputs[1].weight) &&
+         is_plain_silu(activation_parameters(*args.activation)) && is_token_product(ctx, args);
+}
+
+bool takes_factor(const ExecContext& ctx, const MatmulArgs& args) {
+  return args.outputs.size() == 1 && is_exl2(args.outputs[0].weight) && args.norm == nullptr &&
+         args.activation == nullptr && args.x_rests.empty() && is_token_product(ctx, args);
+}
+
+// Where gate and up read inputs of their own: a CTA of their product would have to make both ready,
+// where it makes one if it has strips of one matrix alone (bench/ladder/exl2_gemv).
+bool reader_multiplies(const ExecContext& ctx, const GatedMatrices& matrices,
+                       const ActivateArgs& activation) {
+  const CudaBackend& backend = *cuda_ops_of(ctx).backend;
+  if (activation.gate.rows() != 1 || !makes_own(ctx, 1) || !backend.facts().dependent_launch() ||
+      !is_plain_silu(activation_parameters(activation))) {
+    return false;
+  }
+  if (!is_exl2(matrices.gate) || !is_exl2(matrices.up) || !is_exl2(matrices.down)) return false;
+  return cuda_matrix(matrices.gate).codes()->gather != cuda_matrix(matrices.up).codes()->gather;
+}
 
 bool takes_rests(const ExecContext& ctx, const MatmulArgs& args) {
   const std::int64_t tokens = (args.half_x != nullptr ? args.half_x->rows : args.x).rows();

@@ -11,6 +11,11 @@ namespace bl::cuda {
 void packed_matmul(ExecContext& ctx, const MatmulArgs& args,
                    std::span<const MatmulOutput* const> outputs);
 
+// Whether packed_matmul() leaves act(gate) and up where args.activation has its product left, and
+// whether it multiplies x by args.x_factor.
+bool leaves_product(const ExecContext& ctx, const MatmulArgs& args);
+bool takes_factor(const ExecContext& ctx, const MatmulArgs& args);
+
 bool has_rests(const MatmulArgs& args);
 // Whether packed_matmul() makes such a product of outputs that all have codes of one kind.
 bool takes_rests(const ExecContext& ctx, const MatmulArgs& args);

@@ -67,7 +67,7 @@ struct ProductArgs {
   LeftInput leaves;                               // gated ones, to the next product
   const float* x = nullptr;  // [tokens, in]: not read where prepare() did, or left ones serve
   std::int64_t x_stride = 0;
-  const float* x_rest = nullptr;  // of one token: added to x, or null
+  const float* x_rest = nullptr;  // of one token: added to x, or null; see `rest_multiplies`
   int in = 0;
   // Of shared memory, of what a CTA makes of its input for a gather, and where within it digits'
   // worth begins.
@@ -81,6 +81,9 @@ struct ProductArgs {
   bool regardless_of_batch = false;
   // Two matrices: matrices[1].out = act(x · W₀) · (x · W₁); matrices[0].out is not written.
   bool gated = false;
+  // Two matrices: matrices[0].out = SiLU(x · W₀), and the second one's is as it comes.
+  bool gate_alone = false;
+  bool rest_multiplies = false;  // x · x_rest is what is read
   ActivationParameters activation;
 };
 

@@ -13,6 +13,18 @@ namespace {
 // Beside whether there are pairs (1), spare multiprocessors (2), inputs of matrices' own (4).
 constexpr std::uint64_t kPartsKey = 8;
 
+// Strips that are nearly alike count as alike in products of one token: what can be gained by more
+// CTAs there costs the next launch the multiprocessors that whole strips would leave it
+// (bench/ladder/exl2_gemv).
+void level_out(std::vector<StripCosts>& matrices) {
+  const auto [least, most] =
+      std::minmax_element(matrices.begin(), matrices.end(),
+                          [](const StripCosts& a, const StripCosts& b) { return a.cost < b.cost; });
+  const std::uint64_t all = most->cost;
+  if (all > least->cost + least->cost / 8) return;
+  for (StripCosts& matrix : matrices) matrix.cost = all;
+}
+
 template <class T>
 const T* copy_to_device(const std::vector<T>& values) {
   void* memory = nullptr;
@@ -50,6 +62,7 @@ StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices,
       costs.push_back({matrix->view.strips, cost});
     }
   }
+  if (wish.spare) level_out(costs);
   const LateCtas late{wish.spare ? 0 : wish.late, heaviest};
   std::vector<std::int32_t> begins =
       wish.spare ? share_alone(costs, wish.ctas) : share_strips(costs, wish.ctas, late);

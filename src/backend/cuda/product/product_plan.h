@@ -101,11 +101,11 @@ class ProductPlans {
   StripShares find(std::span<const CodeWeights* const> matrices, const ShareWish& wish);
   // Of two parts of the slots of one matrix.
   StripShares find_parts(const CodeWeights& matrix, int ctas);
-  // Whether gate and up had a gather each in any product of one token. Then others take the code
-  // that can do that, too: two kinds of code in a step cost more than what is more general in one
-  // (docs/adr/0012).
-  bool has_met_two_gathers() const { return two_gathers_; }
-  void meet_two_gathers() { two_gathers_ = true; }
+  // Whether a product of one token left its reader a row to multiply another by, or read one. Then
+  // others take the code that can do that, too: two kinds of code in a step cost more than what is
+  // more general in one (docs/adr/0012).
+  bool has_met_factors() const { return factors_; }
+  void meet_factors() { factors_ = true; }
 
   // See plan_held. In one part, matrices that are cut alike have the same.
   const HeldShares& find_held(const CodeWeights& matrix, int ctas, int most_parts);
@@ -118,7 +118,7 @@ class ProductPlans {
   static StripShares keep(Entry& entry, std::vector<std::int32_t> begins);
   std::map<std::vector<std::uint64_t>, Entry> entries_;
   std::map<std::vector<std::uint64_t>, HeldShares> held_;
-  bool two_gathers_ = false;
+  bool factors_ = false;
 };
 
 }  // namespace bl::cuda

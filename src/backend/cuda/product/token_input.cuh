@@ -11,9 +11,9 @@
 
 namespace bl::cuda {
 
-// What a kernel can do (token_product.cu): any product; plain ones of one gather; and those of gate
-// and up with a gather each, too.
-enum class TokenForm : std::uint8_t { kAny, kPlain, kPlainTwo };
+// What a kernel can do (token_product.cu): any product; plain ones; and, too, those of which one
+// leaves SiLU of a gate and up as they are, and one reads a row times another.
+enum class TokenForm : std::uint8_t { kAny, kPlain, kPlainFactor };
 constexpr bool is_plain(TokenForm form) { return form != TokenForm::kAny; }
 
 // Rows' channels as a thread holds them: kHeld · 4 · kProductThreads of each at a time.
@@ -41,29 +41,6 @@ class RowBlock {
       places_[i] = *reinterpret_cast<const uint2*>(m.place_of_channel + channel(i));
     }
   }
-  // The same for a second gather of whole rows, by way of shared memory: registers are few, and
-  // memory that is busy is far from a thread that waits for it. `room`: 2 bytes a channel.
-  __device__ __forceinline__ void ask_for_places(const ProductMatrix& m, std::byte* room) const {
-    if (m.in_order) return;
-#pragma unroll 1
-    for (int i = 0; i < kHeld && channel(i) < end_; ++i) {
-      copy_or_clear<8>(shared_address(room + channel(i) * 2), m.place_of_channel + channel(i),
-                       true);
-    }
-  }
-  // What this thread has asked for, which has come.
-  __device__ __forceinline__ void take_places(const ProductMatrix& m, const std::byte* room) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    if (m.in_order) return;
-#pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      if (channel(i) >= end_) break;
-      places_[i] = *reinterpret_cast<const uint2*>(room + channel(i) * 2);
-    }
-#else
-    load_places(m);
-#endif
-  }
   // The same of what they are multiplied by.
   __device__ __forceinline__ void load_weights(const InputNorm& norm) {
     if (norm.weight == nullptr) return;
@@ -85,20 +62,28 @@ class RowBlock {
       }
     if (Tokens == 1 && rest != nullptr) load_rests(rest, 0);
   }
-  // The rest that load() was told of; what there was no room for is loaded now.
-  __device__ __forceinline__ void add(const float* rest) {
+  // The rest that load() was told of; what there was no room for is loaded now. `multiplies`: the
+  // row by it.
+  __device__ __forceinline__ void add(const float* rest, bool multiplies) {
     if constexpr (Tokens == 1) {
       if (rest == nullptr) return;
+      constexpr bool kMayMultiply = kForm != TokenForm::kPlain;
+      constexpr int kMost = kMayMultiply ? kHeld : kNormed;
 #pragma unroll
-      for (int first = 0; first < kNormed; first += kRestsAtOnce) {
+      for (int first = 0; first < kMost; first += kRestsAtOnce) {
         if (first > 0) {
           if (channel(first) >= end_) break;
           load_rests(rest, first);
         }
 #pragma unroll
-        for (int i = 0; i < kRestsAtOnce && first + i < kNormed; ++i) {
+        for (int i = 0; i < kRestsAtOnce && first + i < kMost; ++i) {
           float4& v = values_[0][first + i];
-          v.x += rests_[i].x, v.y += rests_[i].y, v.z += rests_[i].z, v.w += rests_[i].w;
+          const float4& r = rests_[i];
+          if (kMayMultiply && multiplies) {
+            v.x *= r.x, v.y *= r.y, v.z *= r.z, v.w *= r.w;
+          } else {
+            v.x += r.x, v.y += r.y, v.z += r.z, v.w += r.w;
+          }
         }
       }
     }
@@ -306,11 +291,9 @@ class OwnRuns {
  public:
   static constexpr int kAtOnce = 32 * kProductWarps;  // of all warps
 
-  __device__ __forceinline__ OwnRuns() = default;
-  // The runs from `base` on, which go round the warps from the one `first` on.
-  __device__ __forceinline__ OwnRuns(const CodeMatrixView& m, int base, int first = 0) {
-    const int turn = warp_index() - first;
-    const int mine = base + (turn < 0 ? turn + kProductWarps : turn) + lane_index() * kProductWarps;
+  // The runs from `base` on.
+  __device__ __forceinline__ OwnRuns(const CodeMatrixView& m, int base) {
+    const int mine = base + warp_index() + lane_index() * kProductWarps;
     if (mine < m.run_count) run_ = __ldg(reinterpret_cast<const std::uint32_t*>(m.runs) + mine);
   }
   // They become digits; `input`, `worth`: of the token. Code that runs a few times: the shorter,
@@ -341,10 +324,7 @@ struct OwnInput {
   int bytes = 0;
   int worth_at = 0;      // within a gather's bytes
   int token_stride = 0;  // bytes of as many gathers as a share has
-  bool two = false;      // of kPlainTwo: gate and up have a gather each
 
-  // The second gather's.
-  __device__ __forceinline__ std::byte* second() const { return digits + bytes; }
   // There is room for the gathers of a share alone: its lowest one comes first.
   __device__ __forceinline__ void place_lowest_first(const ProductArgs& args) {
     int lowest = args.matrices[first_matrix].gather;
@@ -387,30 +367,6 @@ __device__ __forceinline__ void clear_padding(const ProductArgs& args, const Own
   product_sync();
 }
 
-// A plain product's row to its slots.
-template <TokenForm kForm, class Block>
-__device__ __forceinline__ void store_rows(Block& row, const ProductArgs& args,
-                                           const OwnInput& to) {
-  if constexpr (kForm == TokenForm::kPlain) {
-    row.store(args.matrices[to.first_matrix].in_order, to.digits, to.token_stride);
-  } else {
-    bool in_order = args.matrices[to.first_matrix].in_order;
-    std::byte* slots = to.digits;
-    // Code that runs once is dear: it is there once.
-#pragma unroll 1
-    for (bool again = to.two;; again = false) {
-      row.store(in_order, slots, to.token_stride);
-      if (!again) return;
-      commit_copies();
-      wait_copies<0>();
-      row.take_places(args.matrices[1], to.second());
-      product_sync();  // places lie where slots will
-      in_order = args.matrices[1].in_order;
-      slots = to.second();
-    }
-  }
-}
-
 // The rows of a product into the slots of the matrices of a share. It waits for the kernel before;
 // what does not depend on it is asked for ahead. `meanwhile`: what is to be asked for while the
 // rows are on their way. Of plain products they are one block.
@@ -421,17 +377,16 @@ __device__ __forceinline__ void read_rows(const ProductArgs& args, const OwnInpu
   using Block = RowBlock<Tokens, kForm>;
   Block row(first, 0);
   row.load_places(first);
-  if (kForm == TokenForm::kPlainTwo && to.two) row.ask_for_places(args.matrices[1], to.second());
   row.load_weights(args.norm);
   dependency_wait();
 #pragma unroll 1
   for (int at = 0;;) {
     row.load(args.x, args.x_stride, args.x_rest);
     if (at == 0) meanwhile();
-    row.add(args.x_rest);
+    row.add(args.x_rest, args.rest_multiplies);
     row.normalise(args.norm, squares);
     if constexpr (is_plain(kForm)) {
-      store_rows<kForm>(row, args, to);
+      row.store(first.in_order, to.digits, to.token_stride);
     } else {
       to.for_each(args, [&](const ProductMatrix& m) {
         if (&m != &first) row.load_places(m);
@@ -458,29 +413,14 @@ __device__ __forceinline__ void make_token_input(const ProductArgs& args, const 
   if (!is_plain(kForm) && to.padded) clear_padding<Tokens>(args, to);
   const ProductMatrix& first = args.matrices[to.first_matrix];
   const OwnRuns first_runs(first.view, 0);
-  OwnRuns second_runs;
-  if (kForm == TokenForm::kPlainTwo && to.two) {
-    // Warps with fewer of the first one's runs have more of these.
-    second_runs = OwnRuns(args.matrices[1].view, 0, first.view.run_count % kProductWarps);
-  }
   float squares[Tokens] = {};
   read_rows<Tokens, kForm>(args, to, squares, meanwhile);
 #pragma unroll
   for (int n = 0; n < Tokens; ++n) room[n][threadIdx.x] = squares[n];
   commit_copies();
   ring.meet();
-  if constexpr (kForm == TokenForm::kPlain) {
+  if constexpr (is_plain(kForm)) {
     first_runs.make_digits(to.digits, to.digits + to.worth_at);
-  } else if constexpr (kForm == TokenForm::kPlainTwo) {
-    OwnRuns runs = first_runs;
-    std::byte* input = to.digits;
-#pragma unroll 1
-    for (bool again = to.two;; again = false) {
-      runs.make_digits(input, input + to.worth_at);
-      if (!again) break;
-      runs = second_runs;
-      input = to.second();
-    }
   } else {
     to.for_each(args, [&](const ProductMatrix& m) {
       OwnRuns runs = &m == &first ? first_runs : OwnRuns(m.view, 0);

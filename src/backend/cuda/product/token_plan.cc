@@ -89,9 +89,7 @@ TokenLayout lay_out_token(const ProductArgs& args, const StripShares& shares,
     units = std::max(units, matrix.view.units);
     tables += table_bytes(matrix.view, args.pairs);
   }
-  // Zeros in front of the next one (those of the first are fixed).
-  const int zeros = args.pairs && gathers > 1 ? kInputZeroBytes : 0;
-  layout.gather_bytes = units * (kInputUnitBytes + kWorthBytes) + zeros;
+  layout.gather_bytes = units * (kInputUnitBytes + kWorthBytes);
   layout.worth_at = units * kInputUnitBytes;
   layout.token_stride = gathers * layout.gather_bytes;
   layout.tables_at = RingShape::rounded(limits.fixed + args.tokens * layout.token_stride);

@@ -39,10 +39,9 @@ struct Launch {
   // In shared memory, behind Shared and the input: all matrices' chunks, and the ring.
   int tables_at = 0;
   int ring_at = 0;
-  int token_stride = 0;      // bytes of one token's input
-  bool one_gather = false;   // see has_one_gather
-  bool two_gathers = false;  // see TokenForm
-  bool padded = false;       // see is_padded
+  int token_stride = 0;     // bytes of one token's input
+  bool one_gather = false;  // see has_one_gather
+  bool padded = false;      // see is_padded
   TokenPlan plan;
   ProductArgs args;
   ReadAhead ahead;
@@ -55,17 +54,15 @@ bool is_padded(const ProductArgs& args) {
 }
 
 // Products as most models have them, which have kernels of their own: of one token, with one gather
-// of a share (EXL2: or two of gate and up) without padding, rows and runs that are one round of a
-// CTA, a norm with weights, SiLU if gated, no biases. Code for all others stands in the way where a
-// step's launches share the instruction cache (bench/ladder/exl2_gemv).
+// of a share without padding, rows and runs that are one round of a CTA, a norm with weights, SiLU
+// if gated, no biases. Code for all others stands in the way where a step's launches share the
+// instruction cache (bench/ladder/exl2_gemv).
 bool is_plain(const ProductArgs& args) {
-  if (args.tokens > 1 || is_padded(args)) return false;
-  const bool two = args.gated && args.matrices[0].view.kind == ScaleKind::kExl2;
-  if (!two && !has_one_gather(args)) return false;
+  if (args.tokens > 1 || is_padded(args) || !has_one_gather(args)) return false;
   if (args.norm.present && args.norm.weight == nullptr) return false;
   if (args.gated && !is_plain_silu(args.activation)) return false;
   using Row = RowBlock<1, TokenForm::kPlain>;
-  const bool bare = !args.norm.present && args.x_rest == nullptr;
+  const bool bare = !args.norm.present && (args.x_rest == nullptr || args.rest_multiplies);
   const int most = bare ? Row::kChannels : Row::kNormedChannels;
   const auto usual = [most](const ProductMatrix& m) {
     return m.bias == nullptr && m.view.run_count <= OwnRuns::kAtOnce && m.channels <= most;
@@ -90,7 +87,7 @@ struct alignas(128) Shared {
   ResultTarget targets[kMaxWaiting][kPart<Tokens>];
   int columns[kMaxWaiting][kPart<Tokens>];  // times kMaxMatrices, and the matrix
   float parts[2][kMaxWaiting][kProductWarps][kPart<Tokens>];
-  // Of pairs, in front of the input; a second gather has such, too.
+  // Of pairs, in front of the input.
   alignas(128) uint4 zeros[kInputZeroBytes / sizeof(uint4)];
 };
 static_assert(sizeof(Shared<1>) == offsetof(Shared<1>, zeros) + kInputZeroBytes);
@@ -271,6 +268,9 @@ class TokenMultiplier {
     const int column = shared_.columns[waiting][e];
     const ResultPlace place{column % kMaxMatrices, token, column / kMaxMatrices};
     if (!finish_result<is_plain(kForm)>(place, args, gate_, value)) return;
+    if (kForm != TokenForm::kPlain && args.gate_alone && place.matrix == 0) {
+      value = act<Activation::kSilu>(args.activation, value);
+    }
     if (args.accumulate) {
       wait_copies<0>();
       value += target.there + target.rest;
@@ -346,14 +346,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   input.end_matrix = launch.one_gather ? input.first_matrix + 1
                      : args.gated      ? 2
                                        : launch.plan.matrix_of(end - 1) + 1;
-  if constexpr (kForm == TokenForm::kPlainTwo) input.two = launch.two_gathers;
   if constexpr (kForm == TokenForm::kAny) input.place_lowest_first(args);
-  if (kPairs && threadIdx.x < std::size(shared.zeros)) {
-    shared.zeros[threadIdx.x] = {};
-    if (kForm == TokenForm::kPlainTwo && input.two) {
-      reinterpret_cast<uint4*>(input.second() - kInputZeroBytes)[threadIdx.x] = {};
-    }
-  }
+  if (kPairs && threadIdx.x < std::size(shared.zeros)) shared.zeros[threadIdx.x] = {};
   static_assert(sizeof(ThreadSquares[Tokens]) <= sizeof(shared.parts));
   using Multiplier = TokenMultiplier<Scales, kWidths, Tokens, kForm, kPairs>;
   typename Multiplier::Lane lane;
@@ -393,14 +387,14 @@ TokenKernel kernel_of_form(const ProductArgs& args) {
                             : kernel_of_scales<GptqScales, Tokens, kForm>(widths);
 }
 
-// `two_gathers`: some product of the step has two.
-TokenKernel kernel_of(const ProductArgs& args, bool two_gathers) {
+// `factors`: some product of the step leaves or reads two rows that are to be multiplied.
+TokenKernel kernel_of(const ProductArgs& args, bool factors) {
   if (args.tokens > 1) return kernel_of_form<2, TokenForm::kAny>(args);
   if (!is_plain(args)) return kernel_of_form<1, TokenForm::kAny>(args);
   const WidthSet widths = widths_of(args);
-  if (two_gathers && args.matrices[0].view.kind == ScaleKind::kExl2) {
-    return args.pairs ? kernel_of_scales<ExlScales, 1, TokenForm::kPlainTwo, true>(widths)
-                      : kernel_of_scales<ExlScales, 1, TokenForm::kPlainTwo>(widths);
+  if (factors && args.matrices[0].view.kind == ScaleKind::kExl2) {
+    return args.pairs ? kernel_of_scales<ExlScales, 1, TokenForm::kPlainFactor, true>(widths)
+                      : kernel_of_scales<ExlScales, 1, TokenForm::kPlainFactor>(widths);
   }
   return args.pairs ? kernel_of_scales<ExlScales, 1, TokenForm::kPlain, true>(widths)
                     : kernel_of_form<1, TokenForm::kPlain>(args);
@@ -450,10 +444,9 @@ void token_product(ExecContext& ctx, const ProductArgs& args, const StripShares&
     tables += table_bytes(m.view, args.pairs);
   }
   launch_args.plan = plan_token(launch_args.args, shares, layout, pieces);
-  launch_args.two_gathers = args.gated && !launch_args.one_gather;
   ProductPlans& plans = cuda_ops_of(ctx).backend->product_plans();
-  if (launch_args.two_gathers) plans.meet_two_gathers();
-  const TokenKernel kernel = kernel_of(launch_args.args, plans.has_met_two_gathers());
+  if (args.gate_alone || args.rest_multiplies) plans.meet_factors();
+  const TokenKernel kernel = kernel_of(launch_args.args, plans.has_met_factors());
   BL_CUDA_CHECK(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes));
   launch(shape_of(ctx, dim3(static_cast<unsigned>(shares.ctas)), kThreads,

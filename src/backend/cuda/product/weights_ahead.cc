@@ -9,8 +9,8 @@ namespace bl::cuda {
 namespace {
 
 // Of a strip's codes, in bytes: about what the ring asks for before the row is there; what is worth
-// being asked for by the first of two products, by the second of them, and by one alone. More of it
-// gained nothing (bench/ladder/exl2_gemv).
+// being asked for by the first of two products or beside keys, by the second of two, and by one
+// alone. More of it gained nothing (bench/ladder/exl2_gemv).
 constexpr std::int64_t kOfRing = 8 << 10;
 constexpr std::int64_t kOfFirst = 4 << 10;
 constexpr std::int64_t kOfOther = 8 << 10;
@@ -31,6 +31,8 @@ Wanted wanted_by(WeightsAsker asker) {
       return {kOfRing, kOfFirst, kMostOfFirst};
     case WeightsAsker::kSecond:
       return {kOfRing + kOfFirst, kOfOther, kMostOfOther};
+    case WeightsAsker::kBesideKeys:
+      return {kOfRing, kOfFirst, kMostOfFirst};
     default:
       return {kOfRing, kOfOther, kMostOfOther};
   }

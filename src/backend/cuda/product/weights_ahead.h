@@ -30,8 +30,9 @@ struct WeightsAhead {
 };
 
 // Products that ask for weights ahead: of queries, behind whose attention and output they are read;
-// the output's, which finds the first of them asked for; any other one.
-enum class WeightsAsker { kQueries, kSecond, kOther };
+// the output's, which finds the first of them asked for; one that asks for keys, too; any other
+// one.
+enum class WeightsAsker { kQueries, kSecond, kBesideKeys, kOther };
 
 // Of the matrices of the product that will read them. Those that have no codes are left out.
 WeightsAhead weights_ahead_of(std::span<const CodeWeights* const> next, WeightsAsker asker);
