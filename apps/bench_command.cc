@@ -21,6 +21,7 @@
 #include "preset_option.h"
 #include "random_model_flags.h"
 #include "results.h"
+#include "step_check.h"
 #include "usage_error.h"
 
 namespace bl {
@@ -44,6 +45,7 @@ struct BenchOptions {
   PresetOption preset;
   RandomModelFlags random;
   bool json = false;
+  bool check = false;
   std::string tune;
 
   BenchOptions() { model.context_default = "what the tests need"; }
@@ -58,6 +60,9 @@ struct BenchOptions {
     v(repetitions, {"-r,--repetitions", "N", "timed runs, after one that is not"});
     preset.visit(v);
     random.visit(v);
+    v(check, {"--check", "",
+              "instead: whether tokens alone and a few at a time get the logits that they get in "
+              "a prompt, but for rounding; exit status 1 where not"});
     v(tune, {"--tune", "FILE",
              "instead: measure from how many tokens on which kernels are faster on this card, and "
              "write FILE, as src/backend/cuda/product/launch_plans has them"});
@@ -69,6 +74,7 @@ struct BenchOptions {
   std::int64_t prefill_depth() const { return depth.value_or(0); }
   std::int64_t decode_depth() const { return depth.value_or(kDecodeDepth); }
   std::int64_t longest() const {
+    if (check) return kCheckedTokens;
     return std::max(prompt > 0 ? prefill_depth() + prompt : 0,
                     generate > 0 ? decode_depth() + generate : 0);
   }
@@ -86,6 +92,9 @@ void check(const BenchOptions& options) {
   need("-d", options.depth.value_or(0), 0, 1 << 24);
   need("-r", options.repetitions, 1, 1000);
   if (options.longest() == 0) fail_usage("bench: -p 0 and -n 0 leave nothing to measure");
+  if (options.check && (!options.tune.empty() || options.batch != 1)) {
+    fail_usage("bench: --check goes with neither --tune nor -b");
+  }
   if (options.random.wanted() != options.model.model.empty()) {
     fail_usage("bench: give either -m DIR or --random SHAPE");
   }
@@ -334,6 +343,21 @@ void tune(BenchOptions& options) {
            session->backend().launch_plan_name());
 }
 
+void check_logits(const BenchOptions& options, ModelSession& session) {
+  const std::vector<StepCheck> checks = check_steps(session);
+  if (options.json) {
+    write_json(step_checks_json(checks));
+  } else {
+    write_result(step_check_table(checks));
+  }
+  const StepCheck worst = furthest_apart(checks);
+  if (worst.apart <= kMostApart) return;
+  fail(ErrorCode::kDevice,
+       "{}: logits of steps of {} tokens are {:.1f} % apart from those of a prompt, should be {} % "
+       "at most",
+       session.backend().name(), worst.tokens, 100 * worst.apart, 100 * kMostApart);
+}
+
 void bench(BenchOptions& options) {
   check(options);
   if (!options.tune.empty()) return tune(options);
@@ -351,6 +375,7 @@ void bench(BenchOptions& options) {
   const std::unique_ptr<ModelSession> session = load_session(session_options);
   session->backend().synchronize();
   const double load_seconds = seconds_since(start);
+  if (options.check) return check_logits(options, *session);
   const std::vector<Measurement> results = measure(options, *session);
   if (options.json) {
     write_json(to_json(results, *session, load_seconds));

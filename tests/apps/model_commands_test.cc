@@ -276,6 +276,26 @@ TEST_F(ModelCommands, BenchReportsEachTest) {
   EXPECT_EQ(table.out.find("| pp"), std::string::npos);
 }
 
+TEST_F(ModelCommands, BenchChecksStepsAgainstAPrompt) {
+  for (const char* backend : {"ref", "cpu"}) {
+    const ProgramResult result =
+        run_program({"bench", "-m", model_, "--backend", backend, "--check", "--json"});
+    ASSERT_EQ(result.status, 0) << backend << result.err;
+    const Json checks = parse_json(result.out, "stdout");
+    ASSERT_EQ(checks.size(), 6u);
+    EXPECT_EQ(checks[0]["tokens"], 1);
+    for (const Json& check : checks) {
+      EXPECT_GE(check["apart"].get<double>(), 0);
+      EXPECT_LE(check["apart"].get<double>(), 0.02) << backend << ", " << check["tokens"];
+    }
+  }
+  const ProgramResult table = run_program({"bench", "-m", model_, "--backend", "ref", "--check"});
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_NE(table.out.find("tokens of a step"), std::string::npos) << table.out;
+  const ProgramResult batch = run_program({"bench", "-m", model_, "--check", "-b", "2"});
+  EXPECT_EQ(batch.status, 2) << batch.err;
+}
+
 TEST_F(ModelCommands, BenchMakesRandomModels) {
   const auto write_shape = [&](const char* name, int hidden, int heads) {
     const fs::path path = work_ / name;
