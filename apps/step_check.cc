@@ -5,53 +5,34 @@
 #include <limits>
 #include <random>
 
-#include "base/interrupt.h"
 #include "base/json.h"
 #include "base/progress.h"
-#include "engine/step_runner.h"
+#include "engine/batch_logits.h"
 
 namespace bl {
 namespace {
 
 using Rows = std::vector<std::vector<float>>;
 
-// One sequence, computed again and again.
-class CheckedSequence {
- public:
-  explicit CheckedSequence(ModelSession& session)
-      : session_(session), runner_(session), sequence_(session.new_sequence()) {
-    std::mt19937 random(1);
-    std::uniform_int_distribution<std::int32_t> id(0,
-                                                   static_cast<std::int32_t>(session.vocab()) - 1);
-    for (std::int64_t i = 0; i < kCheckedTokens; ++i) ids_.push_back(id(random));
-  }
+std::vector<std::int32_t> random_ids(const ModelSession& session) {
+  std::mt19937 random(1);
+  std::uniform_int_distribution<std::int32_t> id(0, static_cast<std::int32_t>(session.vocab()) - 1);
+  std::vector<std::int32_t> ids(kCheckedTokens);
+  for (std::int32_t& token : ids) token = id(random);
+  return ids;
+}
 
-  // Logits of every position, so many tokens a step, or as many as a step takes.
-  Rows logits(std::int64_t tokens) {
-    runner_.truncate(sequence_, 0);
-    sequence_.ids = ids_;
-    sequence_.reach = kCheckedTokens;
-    const std::int64_t most = std::min(session_.step_tokens(), session_.logit_rows());
-    Rows rows;
-    while (sequence_.cached < kCheckedTokens) {
-      check_interrupt();
-      const std::int64_t count = std::min({tokens, most, kCheckedTokens - sequence_.cached});
-      const StepItem item{.sequence = &sequence_, .count = count, .logits = LogitRows::kAll};
-      const StepLogits logits = runner_.run({&item, 1});
-      for (std::int64_t i = 0; i < count; ++i) {
-        const std::span<const float> row = logits.row(i);
+// Logits of every position, at most so many tokens a step.
+Rows logits_of(ModelSession& session, const std::vector<std::int32_t>& ids, std::int64_t tokens) {
+  Rows rows;
+  compute_logits(
+      session, {&ids, 1}, {},
+      [&](std::size_t, std::int64_t, std::span<const float> row) {
         rows.emplace_back(row.begin(), row.end());
-      }
-    }
-    return rows;
-  }
-
- private:
-  ModelSession& session_;
-  StepRunner runner_;
-  Sequence sequence_;
-  std::vector<std::int32_t> ids_;
-};
+      },
+      tokens);
+  return rows;
+}
 
 double apart(std::span<const float> row, std::span<const float> other) {
   double difference = 0;
@@ -72,12 +53,12 @@ std::vector<StepCheck> check_steps(ModelSession& session) {
   // Numbers that kernels of their own are for: alone, in pairs, a few, two tiles of eight, more.
   constexpr std::int64_t kTokens[] = {1, 2, 3, 8, 16, 24};
   Progress progress("check", std::ssize(kTokens) + 1, Progress::Unit::kItems);
-  CheckedSequence sequence(session);
-  const Rows all = sequence.logits(kCheckedTokens);
+  const std::vector<std::int32_t> ids = random_ids(session);
+  const Rows all = logits_of(session, ids, kCheckedTokens);
   progress.update(1);
   std::vector<StepCheck> checks;
   for (const std::int64_t tokens : kTokens) {
-    const Rows rows = sequence.logits(tokens);
+    const Rows rows = logits_of(session, ids, tokens);
     StepCheck& check = checks.emplace_back(StepCheck{tokens, 0, 0});
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const double own = apart(rows[i], all[i]);

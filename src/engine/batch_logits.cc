@@ -19,8 +19,12 @@ struct RowPlace {
 // A pass over texts, a step at a time, with rows of logits for all tokens.
 class TextPass {
  public:
-  TextPass(ModelSession& session, TokenTexts texts, const AdapterMix& adapters)
-      : session_(session), runner_(session), adapters_(adapters) {
+  // `most_tokens`: of a step.
+  TextPass(ModelSession& session, TokenTexts texts, const AdapterMix& adapters,
+           std::int64_t most_tokens = std::numeric_limits<std::int64_t>::max())
+      : runner_(session),
+        adapters_(adapters),
+        most_tokens_(std::min({most_tokens, session.step_tokens(), session.logit_rows()})) {
     for (const std::vector<std::int32_t>& ids : texts) {
       session.check_ids(ids);
       Sequence& sequence = sequences_.emplace_back(session.new_sequence());
@@ -50,7 +54,7 @@ class TextPass {
  private:
   std::vector<StepItem> next_items() {
     std::vector<StepItem> items;
-    std::int64_t room = std::min(session_.step_tokens(), session_.logit_rows());
+    std::int64_t room = most_tokens_;
     for (Sequence& sequence : sequences_) {
       const std::int64_t left = static_cast<std::int64_t>(sequence.ids.size()) - sequence.cached;
       const std::int64_t count = std::min(left, room);
@@ -64,9 +68,9 @@ class TextPass {
     return items;
   }
 
-  ModelSession& session_;
   StepRunner runner_;
   const AdapterMix& adapters_;
+  std::int64_t most_tokens_;
   std::vector<Sequence> sequences_;
   std::vector<RowPlace> places_;
   StepLogits logits_;
@@ -113,8 +117,8 @@ class StateRoom {
 }  // namespace
 
 void compute_logits(ModelSession& session, TokenTexts texts, const AdapterMix& adapters,
-                    const TakeRow& take) {
-  TextPass pass(session, texts, adapters);
+                    const TakeRow& take, std::int64_t most_tokens) {
+  TextPass pass(session, texts, adapters, most_tokens);
   while (pass.step()) {
     std::int64_t row = 0;
     for (const RowPlace& place : pass.places()) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -16,13 +17,14 @@ namespace bl {
 using TokenTexts = std::span<const std::vector<std::int32_t>>;
 
 // Gives each row of logits as it comes: [vocab], valid during the call; positions of a text in
-// order. As many tokens a step as the session takes, of all texts together. The session's cache
-// must hold all of them (kLimit); wrong ids are kInvalidArgument. Stops with kCancelled on an
-// interrupt.
+// order. As many tokens a step as the session takes, of all texts together, and no more than
+// `most_tokens`. The session's cache must hold all of them (kLimit); wrong ids are
+// kInvalidArgument. Stops with kCancelled on an interrupt.
 using TakeRow =
     std::function<void(std::size_t text, std::int64_t position, std::span<const float> row)>;
 void compute_logits(ModelSession& session, TokenTexts texts, const AdapterMix& adapters,
-                    const TakeRow& take);
+                    const TakeRow& take,
+                    std::int64_t most_tokens = std::numeric_limits<std::int64_t>::max());
 
 // The same of hidden states, as transformers numbers them: of block b what it reads (b = 0: the
 // embedding), and of kNormed what the head reads; `states` says which, each once. What the last

@@ -11,31 +11,29 @@ void FeedForward::forward(ExecContext& ctx, const LayerInput& x, const LayerSink
   const TensorView first = slice_columns(inner, 0, width);
   const TensorView second = spec_.gated ? slice_columns(inner, width, width) : TensorView{};
   const HalfInput left = take_half_input(ctx, weights_.down, x.rows());
-  ActivateArgs activation{.gate = first,
-                          .up = second,
-                          .out = first,
-                          .kind = spec_.activation,
-                          .limit = spec_.limit,
-                          .limit_after = spec_.limit_after,
-                          .xielu_alpha_p = weights_.xielu_alpha_p,
-                          .xielu_alpha_n = weights_.xielu_alpha_n,
-                          .xielu_beta = weights_.xielu_beta,
-                          .xielu_eps = weights_.xielu_eps,
-                          .half_out = left.rows.empty() ? nullptr : &left};
+  const ActivateArgs activation{.gate = first,
+                                .up = second,
+                                .out = first,
+                                .kind = spec_.activation,
+                                .limit = spec_.limit,
+                                .limit_after = spec_.limit_after,
+                                .xielu_alpha_p = weights_.xielu_alpha_p,
+                                .xielu_alpha_n = weights_.xielu_alpha_n,
+                                .xielu_beta = weights_.xielu_beta,
+                                .xielu_eps = weights_.xielu_eps,
+                                .half_out = left.rows.empty() ? nullptr : &left};
+  LastInput last{first, left};
   ExecContext first_ctx = ctx;
   first_ctx.next_weights = next_weights_of({&weights_.down});
   if (spec_.gated && weights_.gate_up.empty()) {
     const std::array<LinearOutput, 2> outputs{{{&weights_.gate, first}, {&weights_.up, second}}};
-    activation.product_left = may_leave_product(ctx, outputs, weights_.down, activation);
-    apply_gated_linears(first_ctx, x, outputs, activation);
+    last.factor = apply_gated_linears(first_ctx, x, outputs, activation, &weights_.down);
   } else {
     const bool fused = !weights_.gate_up.empty();
     const LinearOutput output{fused ? &weights_.gate_up : &weights_.up, fused ? inner : first};
     apply_linears(first_ctx, x, {&output, 1});
     ctx.ops->activate(ctx, activation);
   }
-  LastInput last{first, left};
-  if (activation.product_left) last.factor = second;
   apply_last_linear(ctx, last, weights_.down, sink);
 }
 

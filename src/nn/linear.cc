@@ -67,10 +67,6 @@ void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const Line
   add_lora(ctx, input.x, outputs, rule.multiplier);
 }
 
-bool may_leave_activation_to_products(const ExecContext& ctx) {
-  return ctx.ops->matmul_activates && ctx.adapters == nullptr && !ctx.deterministic;
-}
-
 // An adapter would have to read all of what products read.
 bool may_leave_rests(const ExecContext& ctx) {
   return ctx.ops->rests_left != nullptr && ctx.adapters == nullptr;
@@ -100,19 +96,23 @@ void apply_query_linears(ExecContext& ctx, const LayerInput& input,
   run_linears(ctx, input, outputs, {.attention_behind = behind});
 }
 
-void apply_gated_linears(ExecContext& ctx, const LayerInput& input,
-                         std::span<const LinearOutput, 2> outputs, const ActivateArgs& activation) {
-  const bool fused = may_leave_activation_to_products(ctx);
-  run_linears(ctx, input, outputs, {.activation = fused ? &activation : nullptr});
-  if (!fused) ctx.ops->activate(ctx, activation);
-}
-
-bool may_leave_product(const ExecContext& ctx, std::span<const LinearOutput, 2> outputs,
-                       const Linear& down, const ActivateArgs& activation) {
-  if (ctx.ops->reader_multiplies == nullptr || !may_leave_activation_to_products(ctx)) return false;
-  const GatedMatrices matrices{&outputs[0].linear->weight(), &outputs[1].linear->weight(),
-                               &down.weight()};
-  return ctx.ops->reader_multiplies(ctx, matrices, activation);
+TensorView apply_gated_linears(ExecContext& ctx, const LayerInput& input,
+                               std::span<const LinearOutput, 2> outputs,
+                               const ActivateArgs& activation, const Linear* reader) {
+  const OpTable& ops = *ctx.ops;
+  if (!ops.matmul_activates || ctx.adapters != nullptr || ctx.deterministic) {
+    run_linears(ctx, input, outputs, {});
+    ops.activate(ctx, activation);
+    return {};
+  }
+  ActivateArgs own = activation;
+  if (reader != nullptr && ops.reader_multiplies != nullptr) {
+    const GatedMatrices matrices{&outputs[0].linear->weight(), &outputs[1].linear->weight(),
+                                 &reader->weight()};
+    own.product_left = ops.reader_multiplies(ctx, matrices, activation);
+  }
+  run_linears(ctx, input, outputs, {.activation = &own});
+  return own.product_left ? activation.up : TensorView{};
 }
 
 void apply_last_linear(ExecContext& ctx, const LastInput& input, const Linear& linear,

@@ -76,13 +76,13 @@ void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const Li
 void apply_query_linears(ExecContext& ctx, const LayerInput& input,
                          std::span<const LinearOutput> outputs, const AttentionArgs* behind);
 
-// The same for the gate and up of `activation`, which is run on them.
-void apply_gated_linears(ExecContext& ctx, const LayerInput& input,
-                         std::span<const LinearOutput, 2> outputs, const ActivateArgs& activation);
-
-// Whether act(gate) · up may be left to the product of `down` instead (ActivateArgs::product_left).
-bool may_leave_product(const ExecContext& ctx, std::span<const LinearOutput, 2> outputs,
-                       const Linear& down, const ActivateArgs& activation);
+// The same for the gate and up of `activation`, which is run on them. Where `reader` is given, the
+// product that reads its `out` next, act(gate) · up may be left to that
+// (ActivateArgs::product_left): then what it multiplies `out` by is returned (LastInput::factor),
+// else an empty view.
+TensorView apply_gated_linears(ExecContext& ctx, const LayerInput& input,
+                               std::span<const LinearOutput, 2> outputs,
+                               const ActivateArgs& activation, const Linear* reader = nullptr);
 
 // Where the last product of a layer goes: added to the residual stream, or written to a buffer that
 // a norm reads next.

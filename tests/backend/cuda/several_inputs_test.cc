@@ -25,6 +25,18 @@ Groups groups_of(std::int32_t channels, const std::vector<int>& bits, std::int32
   return groups;
 }
 
+// How far results are from expected ones, and how large those are.
+struct Distance {
+  Distance(const std::vector<float>& results, const std::vector<float>& expected) {
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      largest = std::max(largest, std::abs(expected[i]));
+      furthest = std::max(furthest, std::abs(expected[i] - results[i]));
+    }
+  }
+  float largest = 0.0f;
+  float furthest = 0.0f;
+};
+
 class CudaSeveralInputs : public OnCudaDevice {
  protected:
   std::unique_ptr<PackedMatrix> exl2(const Groups& groups, std::int64_t out, bool same_order) {
@@ -69,14 +81,9 @@ class CudaSeveralInputs : public OnCudaDevice {
       if (gated) alone = activated(alone);
       const std::vector<float> together = multiply(x, outputs, gated ? &silu : nullptr);
       ASSERT_EQ(together.size(), alone.size());
-      float largest = 0.0f;
-      float furthest = 0.0f;
-      for (std::size_t i = 0; i < alone.size(); ++i) {
-        largest = std::max(largest, std::abs(alone[i]));
-        furthest = std::max(furthest, std::abs(alone[i] - together[i]));
-      }
+      const Distance distance(together, alone);
       // Activations in whole numbers, or in halves.
-      EXPECT_LE(furthest, 5e-4f * largest) << tokens << " tokens";
+      EXPECT_LE(distance.furthest, 5e-4f * distance.largest) << tokens << " tokens";
     }
   }
 
@@ -121,14 +128,9 @@ class CudaSeveralInputs : public OnCudaDevice {
     for (int parts = 0; parts <= (has_parts ? 1 : 0); ++parts) {
       const std::vector<float> run = feed_forward(matrices, before, false, parts != 0);
       const std::vector<float> left = feed_forward(matrices, before, true, parts != 0);
-      float largest = 0.0f;
-      float furthest = 0.0f;
-      for (std::size_t i = 0; i < run.size(); ++i) {
-        largest = std::max(largest, std::abs(run[i]));
-        furthest = std::max(furthest, std::abs(run[i] - left[i]));
-      }
-      EXPECT_GT(largest, 0.0f);
-      EXPECT_LE(furthest, 1e-5f * largest) << (parts != 0 ? "in parts" : "whole");
+      const Distance distance(left, run);
+      EXPECT_GT(distance.largest, 0.0f);
+      EXPECT_LE(distance.furthest, 1e-5f * distance.largest) << (parts != 0 ? "in parts" : "whole");
     }
   }
 
@@ -181,9 +183,9 @@ TEST_F(CudaSeveralInputs, OfGateAndUp) {
   }
 }
 
-// Gate and up of one token stay as they are, and down makes SiLU of one times the other of them
-// itself: the same as an activation of its own between them, however long its row and in whatever
-// order; in two parts and one.
+// SiLU of the gate and up of one token stay where they are, and down multiplies them itself: the
+// same as an activation of its own between them, however long its row and in whatever order; in two
+// parts and one.
 TEST_F(CudaSeveralInputs, LeaveTheActivationToTheirReader) {
   const OpTable& ops = device_->ops();
   ASSERT_NE(ops.reader_multiplies, nullptr);

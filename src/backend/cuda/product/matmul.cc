@@ -34,10 +34,6 @@ void plain_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& 
   many_rows_matmul(ctx, one);
 }
 
-bool is_exl2(const MatmulOutput& output) {
-  return cuda_matrix(output.weight).codes()->view.kind == ScaleKind::kExl2;
-}
-
 bool all_have_codes(const MatmulArgs& args) {
   return args.outputs.size() <= kMaxMatrices &&
          std::all_of(args.outputs.begin(), args.outputs.end(), has_codes);
@@ -47,7 +43,7 @@ bool all_have_codes(const MatmulArgs& args) {
 bool have_codes_of_one_kind(const MatmulArgs& args) {
   return all_have_codes(args) &&
          std::all_of(args.outputs.begin(), args.outputs.end(), [&](const MatmulOutput& output) {
-           return is_exl2(output) == is_exl2(args.outputs[0]);
+           return is_exl2(output.weight) == is_exl2(args.outputs[0].weight);
          });
 }
 
@@ -191,7 +187,7 @@ void matmul(ExecContext& ctx, const MatmulArgs& args) {
     std::array<const MatmulOutput*, kMaxMatrices> packed{};
     std::size_t count = 0;
     for (const MatmulOutput& output : args.outputs) {
-      if (!has_codes(output) || is_exl2(output) != exl2) continue;
+      if (!has_codes(output) || is_exl2(output.weight) != exl2) continue;
       BL_CHECK(count < packed.size());
       packed[count++] = &output;
     }

@@ -394,11 +394,6 @@ bool is_token_product(const ExecContext& ctx, const MatmulArgs& args) {
   return makes_own_input(backend.facts(), packed.args, packed.shares(backend, true));
 }
 
-bool is_exl2(const PackedMatrix* matrix) {
-  const CodeWeights* codes = cuda_matrix(matrix).codes();
-  return codes != nullptr && codes->view.kind == ScaleKind::kExl2;
-}
-
 bool one_token_takes_rests(const ExecContext& ctx, const MatmulArgs& args) {
   if (!args.x_sum.empty()) return false;
   if (!args.rests_out.empty() && rests_left(ctx, *args.outputs[0].weight, 1) == 0) return false;

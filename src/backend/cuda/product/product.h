@@ -161,7 +161,7 @@ struct PrepareArgs {
 };
 
 void prepare(ExecContext& ctx, const PrepareArgs& args);
-// Of its launch; `sums`: of chunks, too.
+// Of its launch for one target, about as many for several; `sums`: of chunks, too.
 int prepare_ctas(std::int64_t tokens, bool sums);
 
 }  // namespace bl::cuda

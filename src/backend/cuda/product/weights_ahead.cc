@@ -28,11 +28,10 @@ struct Wanted {
 Wanted wanted_by(WeightsAsker asker) {
   switch (asker) {
     case WeightsAsker::kQueries:
+    case WeightsAsker::kBesideKeys:
       return {kOfRing, kOfFirst, kMostOfFirst};
     case WeightsAsker::kSecond:
       return {kOfRing + kOfFirst, kOfOther, kMostOfOther};
-    case WeightsAsker::kBesideKeys:
-      return {kOfRing, kOfFirst, kMostOfFirst};
     default:
       return {kOfRing, kOfOther, kMostOfOther};
   }

@@ -54,4 +54,9 @@ inline const CudaMatrix& cuda_matrix(const PackedMatrix* matrix) {
   return *static_cast<const CudaMatrix*>(matrix);
 }
 
+inline bool is_exl2(const PackedMatrix* matrix) {
+  const CodeWeights* codes = cuda_matrix(matrix).codes();
+  return codes != nullptr && codes->view.kind == ScaleKind::kExl2;
+}
+
 }  // namespace bl::cuda
