@@ -370,7 +370,9 @@ void bench(BenchOptions& options) {
       KvCache::pages_for(options.longest() + 1) * static_cast<std::int32_t>(options.batch);
   session_options.sequences = options.batch;
   session_options.with_text = false;
-  if (options.random.wanted()) session_options.opened = options.random.open();
+  if (options.random.wanted()) {
+    session_options.opened = options.check ? options.random.open_level() : options.random.open();
+  }
   const auto start = Clock::now();
   const std::unique_ptr<ModelSession> session = load_session(session_options);
   session->backend().synchronize();

@@ -6,6 +6,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -54,6 +55,15 @@ void fill_halves(const TensorView& view, float least, float most, std::uint64_t 
     std::uint64_t word = next_random(seed);
     for (std::int64_t j = i; j < std::min(i + 8, count); ++j, word >>= 8)
       out[j] = table[word & 255];
+  }
+}
+
+// Half to one and a half times each mean.
+void fill_scales(const TensorView& view, std::span<const float> means, std::uint64_t seed) {
+  auto* out = view.as<std::uint16_t>();
+  for (const float mean : means) {
+    const auto part = static_cast<float>(next_random(seed) & 255) / 255.0f;
+    *out++ = float_to_half(mean * (0.5f + part));
   }
 }
 
@@ -148,12 +158,28 @@ void add_scales(RandomSource& source, const std::string& name, const Shape& shap
   add_halves(source, name, shape, 0.5f * mean, 1.5f * mean);
 }
 
+// Half to one and a half times 0.02 whatever the width, as other engines' random models have it; or
+// `level`, such that weights of every width have the standard deviation of real ones, about 0.02.
+// Wider codes are then finer, and scores stay where a softmax tells several keys apart: with scores
+// in thousands the last bit of a key decides which one is seen.
+std::vector<float> mean_scales(const std::vector<std::int16_t>& groups, bool level) {
+  // Codes spread evenly over 2ᵇ values deviate by 2ᵇ/√12; 4-bit scales are 0.37 of the largest.
+  constexpr float kLevel = 0.02f * 3.464f / 0.37f;
+  std::vector<float> means;
+  for (std::size_t i = 0; i < groups.size(); i += 2) {
+    means.push_back(level ? kLevel / static_cast<float>(1 << groups[i]) : 0.02f);
+  }
+  return means;
+}
+
 void add_constant(RandomSource& source, const std::string& name, const Shape& shape, float value) {
   add_halves(source, name, shape, value, value);
 }
 
-void add_exl2(RandomSource& source, const std::string& key, std::int64_t in, std::int64_t out,
-              const Json& mix) {
+void add_exl2(RandomSource& source, const std::string& key, const Shape& weight, const Json& mix,
+              bool level) {
+  const std::int64_t in = weight[0];
+  const std::int64_t out = weight[1];
   std::vector<std::int16_t> groups;
   std::int64_t words = 0;
   for (const Band& band : bands_of(mix, in)) {
@@ -166,7 +192,10 @@ void add_exl2(RandomSource& source, const std::string& key, std::int64_t in, std
   const auto count = static_cast<std::int64_t>(groups.size()) / 2;
   source.add(key + ".q_weight", DType::kI32, Shape{words, out}, fill_bits);
   source.add(key + ".q_scale", DType::kI32, Shape{count, out / 8}, fill_bits);
-  add_scales(source, key + ".q_scale_max", Shape{count}, 0.02f);
+  source.add(key + ".q_scale_max", DType::kF16, Shape{count},
+             [means = mean_scales(groups, level)](const TensorView& view, std::uint64_t seed) {
+               fill_scales(view, means, seed);
+             });
   source.add(key + ".q_groups", DType::kI16, Shape{2 * count},
              [groups](const TensorView& view, std::uint64_t) {
                std::copy(groups.begin(), groups.end(), view.as<std::int16_t>());
@@ -209,6 +238,7 @@ class RandomWeights {
   RandomWeights(RandomSource& source, const RandomModelRequest& request, const Json& shapes)
       : source_(source),
         format_(request.format),
+        level_(request.level),
         group_size_(request.group_size),
         head_mix_(shapes.at("head")) {
     if (format_ != "exl2") return;
@@ -235,7 +265,7 @@ class RandomWeights {
 
   void linear(const std::string& key, std::int64_t in, std::int64_t out) {
     if (format_ == "exl2") {
-      add_exl2(source_, key, in, out, is_favoured(key) ? favoured_mix_ : mix_);
+      add_exl2(source_, key, {in, out}, is_favoured(key) ? favoured_mix_ : mix_, level_);
     } else if (format_ == "gptq") {
       add_gptq(source_, key, {in, out}, group_size_);
     } else {
@@ -244,7 +274,7 @@ class RandomWeights {
   }
   void head(std::int64_t in, std::int64_t out) {
     if (format_ == "exl2") {
-      add_exl2(source_, "lm_head", in, (out + 31) / 32 * 32, head_mix_);
+      add_exl2(source_, "lm_head", {in, (out + 31) / 32 * 32}, head_mix_, level_);
     } else {
       add_half(source_, "lm_head.weight", Shape{out, in}, 0.02f);
     }
@@ -258,6 +288,7 @@ class RandomWeights {
 
   RandomSource& source_;
   std::string format_;
+  bool level_;
   std::int64_t group_size_;
   Json head_mix_;
   Json mix_;

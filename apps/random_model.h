@@ -18,6 +18,8 @@ struct RandomModelRequest {
   std::string format;             // "exl2", "gptq", "fp16"
   std::string mix;                // of widths, "4" or "4+"; exl2 only
   std::int64_t group_size = 128;  // gptq only
+  // Weights of one size whatever their width, so that what a model says can be compared; exl2 only.
+  bool level = false;
   // Bulk weights are neither made nor held: only a plan will be made of it.
   bool hollow = false;
 };

@@ -38,11 +38,29 @@ struct RandomModelFlags {
   std::shared_ptr<const OpenedModel> open() const { return open(random); }
   // Of another shape, but the same format.
   std::shared_ptr<const OpenedModel> open(const std::string& shape) const {
-    return open_random_model({shape, format, mix, group_size});
+    return open_random_model(request_for(shape));
+  }
+  // Not for its speed: what it says is compared.
+  std::shared_ptr<const OpenedModel> open_level() const {
+    RandomModelRequest request = request_for(random);
+    request.level = true;
+    return open_random_model(request);
   }
   // Without its bulk of weights, to be planned for.
   std::shared_ptr<const OpenedModel> open_hollow() const {
-    return open_random_model({random, format, mix, group_size, true});
+    RandomModelRequest request = request_for(random);
+    request.hollow = true;
+    return open_random_model(request);
+  }
+
+ private:
+  RandomModelRequest request_for(const std::string& shape) const {
+    RandomModelRequest request;
+    request.shape = shape;
+    request.format = format;
+    request.mix = mix;
+    request.group_size = group_size;
+    return request;
   }
 };
 
