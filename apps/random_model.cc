@@ -67,6 +67,13 @@ void fill_scales(const TensorView& view, std::span<const float> means, std::uint
   }
 }
 
+// 1 or −1.
+void fill_signs(const TensorView& view, std::uint64_t seed) {
+  auto* out = view.as<std::uint16_t>();
+  const std::int64_t count = view.shape.elements();
+  for (std::int64_t i = 0; i < count; ++i) out[i] = float_to_half(next_random(seed) & 1 ? 1 : -1);
+}
+
 void fill_permutation(const TensorView& view, std::uint64_t seed) {
   auto* out = view.as<std::int32_t>();
   const std::int64_t count = view.shape.elements();
@@ -160,8 +167,6 @@ void add_scales(RandomSource& source, const std::string& name, const Shape& shap
 
 // Half to one and a half times 0.02 whatever the width, as other engines' random models have it; or
 // `level`, such that weights of every width have the standard deviation of real ones, about 0.02.
-// Wider codes are then finer, and scores stay where a softmax tells several keys apart: with scores
-// in thousands the last bit of a key decides which one is seen.
 std::vector<float> mean_scales(const std::vector<std::int16_t>& groups, bool level) {
   // Codes spread evenly over 2ᵇ values deviate by 2ᵇ/√12; 4-bit scales are 0.37 of the largest.
   constexpr float kLevel = 0.02f * 3.464f / 0.37f;
@@ -272,6 +277,10 @@ class RandomWeights {
       add_half(source_, key + ".weight", Shape{out, in}, 0.02f);
     }
   }
+  void norm(const std::string& key, std::int64_t width) {
+    if (!level_) return add_constant(source_, key, Shape{width}, 1.0f);
+    source_.add(key, DType::kF16, Shape{width}, fill_signs);
+  }
   void head(std::int64_t in, std::int64_t out) {
     if (format_ == "exl2") {
       add_exl2(source_, "lm_head", {in, (out + 31) / 32 * 32}, head_mix_, level_);
@@ -315,8 +324,8 @@ void add_blocks(const Json& config, const std::string& prefix, RandomSource& sou
     weights.linear(layer + "mlp.gate_proj", hidden, intermediate);
     weights.linear(layer + "mlp.up_proj", hidden, intermediate);
     weights.linear(layer + "mlp.down_proj", intermediate, hidden);
-    add_constant(source, layer + "input_layernorm.weight", Shape{hidden}, 1.0f);
-    add_constant(source, layer + "post_attention_layernorm.weight", Shape{hidden}, 1.0f);
+    weights.norm(layer + "input_layernorm.weight", hidden);
+    weights.norm(layer + "post_attention_layernorm.weight", hidden);
     // Names that an architecture does not have are nobody's.
     add_constant(source, layer + "self_attn.q_norm.weight", Shape{head_dim}, 1.0f);
     add_constant(source, layer + "self_attn.k_norm.weight", Shape{head_dim}, 1.0f);
@@ -328,8 +337,8 @@ void add_side_layers(const Json& config, std::int64_t states, RandomSource& sour
                      RandomWeights& weights) {
   const std::int64_t hidden = size_of_config(config, "hidden_size", 0);
   weights.linear("fc", states * hidden, hidden);
-  add_constant(source, "hidden_norm.weight", Shape{hidden}, 1.0f);
-  add_constant(source, "norm.weight", Shape{hidden}, 1.0f);
+  weights.norm("hidden_norm.weight", hidden);
+  weights.norm("norm.weight", hidden);
   add_blocks(config, "", source, weights);
 }
 
@@ -342,7 +351,7 @@ void add_model(const Json& config, RandomSource& source, RandomWeights& weights)
   const std::int64_t hidden = size_of_config(config, "hidden_size", 0);
   const std::int64_t vocab = size_of_config(config, "vocab_size", 0);
   add_half(source, "model.embed_tokens.weight", Shape{vocab, hidden}, 0.02f);
-  add_constant(source, "model.norm.weight", Shape{hidden}, 1.0f);
+  weights.norm("model.norm.weight", hidden);
   if (!config.value("tie_word_embeddings", false)) weights.head(hidden, vocab);
   add_blocks(config, "model.", source, weights);
 }

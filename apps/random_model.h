@@ -18,7 +18,11 @@ struct RandomModelRequest {
   std::string format;             // "exl2", "gptq", "fp16"
   std::string mix;                // of widths, "4" or "4+"; exl2 only
   std::int64_t group_size = 128;  // gptq only
-  // Weights of one size whatever their width, so that what a model says can be compared; exl2 only.
+  // What the model says is compared, so it has to depend little on rounding. Random codes of EXL2
+  // weigh more the wider they are, and with scores in thousands the last bit of a key decides which
+  // one is seen: weights have one size instead. And codes mean half a step less than nothing on
+  // average, by which rows that are alike in all channels grow from block to block until they are
+  // all there is: norms have weights of both signs instead.
   bool level = false;
   // Bulk weights are neither made nor held: only a plan will be made of it.
   bool hollow = false;
