@@ -12,6 +12,13 @@
 namespace bl::test {
 namespace {
 
+// How a feed-forward layer is computed.
+struct Way {
+  bool halves = true;  // left for down
+  Activation kind = Activation::kSilu;
+  bool norm = false;  // of x, in the product
+};
+
 class CudaHalfInput : public OnCudaDevice {
  protected:
   std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix) {
@@ -78,10 +85,6 @@ class CudaHalfInput : public OnCudaDevice {
     decode_none();
   }
 
-  struct Way {
-    bool halves = true;  // left for down
-    Activation kind = Activation::kSilu;
-  };
   // down(act(gate) · up), all of it as a block asks for it. x: [tokens, in].
   std::vector<float> feed_forward(const PackedMatrix& gate, const PackedMatrix& up,
                                   const PackedMatrix& down, const TensorView& x, const Way& way) {
@@ -97,8 +100,12 @@ class CudaHalfInput : public OnCudaDevice {
                                   .kind = way.kind,
                                   .half_out = way.halves ? &half : nullptr};
     const std::vector<MatmulOutput> outputs{{&gate, first, {}}, {&up, second, {}}};
-    device_->ops().matmul(device_->context(),
-                          {.x = x, .outputs = outputs, .activation = &activation});
+    const NormArgs norm{
+        .x = {}, .out = {}, .weight = {}, .bias = {}, .kind = NormKind::kRms, .eps = 1e-5f};
+    device_->ops().matmul(device_->context(), {.x = x,
+                                               .outputs = outputs,
+                                               .norm = way.norm ? &norm : nullptr,
+                                               .activation = &activation});
     const TensorView out = zeros(tokens, down.out());
     const MatmulOutput last{&down, out, {}};
     device_->ops().matmul(device_->context(), {.x = first,
@@ -129,7 +136,7 @@ class CudaHalfInput : public OnCudaDevice {
   // What lies between gate and up and down in down's order: the same bits as in its own.
   void expect_order_changes_nothing(const WeightMatrix& gate, const WeightMatrix& up,
                                     const Exl2Matrix& down, std::int64_t tokens,
-                                    Activation kind = Activation::kSilu) {
+                                    const Way& way = {}) {
     Exl2Matrix in_order = down;
     std::iota(in_order.perm.begin(), in_order.perm.end(), 0);
     const PackOptions ordered{.out = down.in, .columns = down.perm};
@@ -140,11 +147,9 @@ class CudaHalfInput : public OnCudaDevice {
     for (const float scale : {1.0f, 1e-3f, 1e3f}) {  // as they are, and by a power of two
       const TensorView x =
           device_->put(random_.normal(tokens * first->in(), scale), {tokens, first->in()});
-      const std::vector<float> expected =
-          feed_forward(*first, *second, *pack(down), x, {true, kind});
+      const std::vector<float> expected = feed_forward(*first, *second, *pack(down), x, way);
       for (int again = 0; again < 3; ++again) {
-        ASSERT_EQ(feed_forward(*ordered_first, *ordered_second, *pack(in_order), x, {true, kind}),
-                  expected)
+        ASSERT_EQ(feed_forward(*ordered_first, *ordered_second, *pack(in_order), x, way), expected)
             << tokens << " tokens, scale " << scale;
       }
     }
@@ -209,7 +214,7 @@ TEST_F(CudaHalfInput, FeedForwardOfChannelsInTheReadersOrder) {
     expect_order_changes_nothing(gate, up, down, tokens);
     expect_order_changes_nothing(gptq_gate, gptq_up, down, tokens);
     for (const Activation kind : {Activation::kGeluTanh, Activation::kRelu}) {
-      expect_order_changes_nothing(gate, up, down, tokens, kind);
+      expect_order_changes_nothing(gate, up, down, tokens, {true, kind});
     }
   }
   // More tiles than multiprocessors.
@@ -218,6 +223,24 @@ TEST_F(CudaHalfInput, FeedForwardOfChannelsInTheReadersOrder) {
   wide_up.perm = wide_gate.perm;
   expect_order_changes_nothing(wide_gate, wide_up, random_exl2({{4, 1312}, {3, 1024}}, 96, engine_),
                                2100);
+}
+
+// Gate and up read rows of their own: up's product multiplies what gate's has left.
+TEST_F(CudaHalfInput, FeedForwardOfApartOrders) {
+  if (!decodes()) GTEST_SKIP() << "this card decodes none in registers";
+  const auto gate = random_exl2({{5, 96}, {4, 128}, {8, 32}}, 544, engine_);
+  const auto up = random_exl2({{6, 32}, {3, 160}, {2, 64}}, 544, engine_);
+  const auto down = random_exl2({{4, 288}, {3, 256}}, 96, engine_);
+  ASSERT_NE(gate.perm, up.perm);
+  for (const std::int64_t tokens : {45, 131, 700}) {  // tiles of 64 and 256 rows
+    for (const Activation kind : {Activation::kSilu, Activation::kGeluTanh, Activation::kRelu}) {
+      expect_order_changes_nothing(gate, up, down, tokens, {true, kind});
+    }
+  }
+  // More tiles than multiprocessors.
+  expect_order_changes_nothing(random_exl2({{5, 96}, {4, 160}}, 2336, engine_),
+                               random_exl2({{4, 96}, {6, 160}}, 2336, engine_),
+                               random_exl2({{4, 1312}, {3, 1024}}, 96, engine_), 2100);
 }
 
 // More tiles than multiprocessors.

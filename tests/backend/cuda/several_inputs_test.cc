@@ -66,7 +66,7 @@ class CudaSeveralInputs : public OnCudaDevice {
   // `gated`: of the first two.
   void expect_each_alone(const std::vector<std::unique_ptr<PackedMatrix>>& matrices, bool gated) {
     weight_ = device_->put(random_.normal(4096), {4096});
-    for (const std::int64_t tokens : {1, 2, 3, 8, 9, 16, 21}) {
+    for (const std::int64_t tokens : {1, 2, 3, 8, 9, 16, 21, 300}) {
       const TensorView x = device_->put(random_.normal(tokens * 4096), {tokens, 4096});
       std::vector<MatmulOutput> outputs;
       std::vector<float> alone;

@@ -55,24 +55,18 @@ class ManyRows {
         half_results_(leaves_halves()) {}
 
   void run() {
-    std::vector<bool> done(args_.outputs.size(), false);
-    for (std::size_t i = 0; i < args_.outputs.size(); ++i) {
-      if (done[i]) continue;
-      ArenaScope scope(*ctx_.scratch);
-      const PackedMatrix* first = args_.outputs[i].weight;
-      if (!reads_rows16(first)) {
-        wide_matmul(args_.outputs[i]);
-        continue;
+    ArenaScope scope(*ctx_.scratch);
+    const std::vector<Alike> groups = alike_outputs();
+    const std::vector<Input> inputs = normalised_together(groups);
+    if (multiplied_together(groups, inputs)) return;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      ArenaScope own(*ctx_.scratch);
+      const MatmulOutput& first = *groups[i].front();
+      if (!reads_rows16(first.weight)) {
+        wide_matmul(first);
+      } else {
+        multiply_all(inputs.empty() ? input_for(first.weight) : inputs[i], groups[i]);
       }
-      const Input input = input_for(first);
-      std::vector<const MatmulOutput*> alike;
-      for (std::size_t j = i; j < args_.outputs.size(); ++j) {
-        const PackedMatrix* other = args_.outputs[j].weight;
-        if (done[j] || !reads_rows16(other) || !read_alike(first, other)) continue;
-        alike.push_back(&args_.outputs[j]);
-        done[j] = true;
-      }
-      multiply_all(input, alike);
     }
     if (activated_) return;
     if (half_results_) {
@@ -88,7 +82,60 @@ class ManyRows {
     Rows16 rows;
     const float* alpha = nullptr;
   };
+  // Outputs whose matrices read one set of rows; or one that reads none of 16 bits.
+  using Alike = std::vector<const MatmulOutput*>;
 
+  std::vector<Alike> alike_outputs() const {
+    std::vector<Alike> groups;
+    for (const MatmulOutput& output : args_.outputs) {
+      const auto takes = [&](const Alike& group) {
+        const PackedMatrix* first = group.front()->weight;
+        return reads_rows16(output.weight) && reads_rows16(first) &&
+               read_alike(first, output.weight);
+      };
+      const auto group = std::find_if(groups.begin(), groups.end(), takes);
+      if (group != groups.end()) {
+        group->push_back(&output);
+      } else {
+        groups.push_back({&output});
+      }
+    }
+    return groups;
+  }
+
+  // The inputs of groups whose rows are normalised by one launch, since they differ by order alone;
+  // none where each group's are made by themselves.
+  std::vector<Input> normalised_together(const std::vector<Alike>& groups) {
+    if (args_.norm == nullptr || groups.size() < 2 || groups.size() > kMaxMatrices) return {};
+    std::vector<Rows16> to;
+    std::size_t bytes = arena_bytes(DType::kF32, kPartFloats + 1);  // beside rows: parts of sums
+    for (const Alike& group : groups) {
+      if (!std::all_of(group.begin(), group.end(), [this](const MatmulOutput* output) {
+            TileProductArgs alone = tile_product_args({});
+            return adds_matrix(alone, *output, {});
+          })) {
+        return {};
+      }
+      to.push_back(rows16_for(group.front()->weight));
+      bytes += arena_bytes(DType::kF16, tokens_ * to.back().slots);
+    }
+    const Arena& scratch = *ctx_.scratch;
+    if (bytes > scratch.capacity() - scratch.mark()) return {};
+    Rows16Args made = rows16_args();
+    made.alpha = ctx_.scratch->take_f32({1}).as<float>();
+    for (Rows16& rows : to) rows.rows = take_halves(tokens_ * rows.slots).data;
+    made.to = to.front();
+    make_norm_rows16(ctx_, made, *args_.norm, std::span(to).subspan(1));
+    std::vector<Input> inputs;
+    for (const Rows16& rows : to) inputs.push_back({rows, made.alpha});
+    return inputs;
+  }
+  Rows16Args rows16_args() const {
+    Rows16Args made;
+    made.x = args_.x;
+    made.multiplier = multiplier();
+    return made;
+  }
   // Gate and up pass through binary16 on their way to an activation that leaves halves.
   bool leaves_halves() const {
     if (args_.activation == nullptr || args_.activation->half_out == nullptr) return false;
@@ -104,11 +151,9 @@ class ManyRows {
 
   Input input_for(const PackedMatrix* weight) {
     if (args_.half_x != nullptr) return given_input(weight);
-    Rows16Args made;
-    made.x = args_.x;
+    Rows16Args made = rows16_args();
     made.to = rows16_for(weight);
     made.to.rows = take_halves(tokens_ * made.to.slots).data;
-    made.multiplier = multiplier();
     made.alpha = ctx_.scratch->take_f32({1}).as<float>();
     if (args_.norm != nullptr) {
       make_norm_rows16(ctx_, made, *args_.norm);
@@ -139,8 +184,11 @@ class ManyRows {
     return input;
   }
 
-  void multiply_all(const Input& input, const std::vector<const MatmulOutput*>& outputs) {
-    const std::size_t decoded = multiply_decoded(input, outputs);
+  void multiply_all(const Input& input, const Alike& outputs) {
+    std::size_t decoded = 0;
+    while (const std::size_t more = multiply_decoded(input, std::span(outputs).subspan(decoded))) {
+      decoded += more;
+    }
     for (std::size_t i = decoded; i < outputs.size();) {
       if (!has_codes(*outputs[i])) {
         const DenseWeights& weights = *cuda_matrix(outputs[i]->weight).dense();
@@ -156,57 +204,84 @@ class ManyRows {
       }
       i += count;
     }
-    for (const MatmulOutput* output : outputs) {
-      if (has_bias(*output)) add_bias(ctx_, output->out, bias_of(*output));
-    }
+    for (const MatmulOutput* output : outputs) add_own_bias(*output);
   }
 
   // As many of the outputs, from the first on, as one launch takes that expands nothing.
-  std::size_t multiply_decoded(const Input& input,
-                               const std::vector<const MatmulOutput*>& outputs) {
-    const DeviceFacts& facts = backend_.facts();
-    const std::int64_t from = backend_.launch_plan().decoded_from;
-    if (tokens_ < from || from == LaunchPlan::kNeverDecoded || !has_tile_product(facts)) return 0;
+  std::size_t multiply_decoded(const Input& input, std::span<const MatmulOutput* const> outputs) {
+    TileProductArgs product = tile_product_args(input);
+    std::size_t taken = 0;
+    while (taken < outputs.size() && adds_matrix(product, *outputs[taken], input)) taken += 1;
+    if (activates_in_product(outputs, product)) activated_ = true;
+    if (taken > 0) tile_product(ctx_, product);
+    return taken;
+  }
+  TileProductArgs tile_product_args(const Input& input) const {
     TileProductArgs product;
-    product.rows = static_cast<const __half*>(input.rows.rows);
     product.tokens = tokens_;
     product.alpha = input.alpha;
     product.accumulate = args_.accumulate;
     product.halves = half_results_;
-    const std::size_t most = std::min<std::size_t>(outputs.size(), kMaxMatrices);
-    while (static_cast<std::size_t>(product.count) < most) {
-      const MatmulOutput& output = *outputs[static_cast<std::size_t>(product.count)];
-      if (!has_codes(output)) break;
-      const CodeWeights& codes = *cuda_matrix(output.weight).codes();
-      TileMatrix& m = product.matrices[product.count];
-      m.view = codes.view;
-      m.widest = widest_of(codes.plan.widths());
-      m.out = output.out.data;
-      m.out_stride = (half_results_ ? 2 : 1) * output.out.row_stride;
-      product.count += 1;
-      if (!takes_tile_product(facts, product)) {
-        product.count -= 1;
-        break;
-      }
-    }
-    if (activates_in_product(outputs, product)) activated_ = true;
-    if (product.count > 0) tile_product(ctx_, product);
-    return static_cast<std::size_t>(product.count);
+    return product;
+  }
+  // Adds one to those of a launch, if it can be one of them.
+  bool adds_matrix(TileProductArgs& product, const MatmulOutput& output, const Input& input) const {
+    const std::int64_t from = backend_.launch_plan().decoded_from;
+    const bool decodes =
+        tokens_ >= from && from != LaunchPlan::kNeverDecoded && has_tile_product(backend_.facts());
+    if (!decodes || product.count == kMaxMatrices || !has_codes(output)) return false;
+    const CodeWeights& codes = *cuda_matrix(output.weight).codes();
+    TileMatrix& m = product.matrices[product.count];
+    m.view = codes.view;
+    m.rows = static_cast<const __half*>(input.rows.rows);
+    m.widest = widest_of(codes.plan.widths());
+    m.out = output.out.data;
+    m.out_stride = (half_results_ ? 2 : 1) * output.out.row_stride;
+    product.count += 1;
+    if (takes_tile_product(backend_.facts(), product)) return true;
+    product.count -= 1;
+    return false;
   }
 
-  // Gives the product of gate and up the activation, too, where it can leave what its reader reads.
-  bool activates_in_product(const std::vector<const MatmulOutput*>& outputs,
+  // All products of rows that were made together in one launch, whose tiles fill the card better.
+  // Gate's halves have to be there before up's are multiplied by them.
+  bool multiplied_together(const std::vector<Alike>& groups, const std::vector<Input>& inputs) {
+    if (inputs.empty() || half_results_ || args_.activation != nullptr) return false;
+    TileProductArgs product = tile_product_args(inputs.front());
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      for (const MatmulOutput* output : groups[i]) {
+        if (!adds_matrix(product, *output, inputs[i])) return false;
+      }
+    }
+    tile_product(ctx_, product);
+    for (const MatmulOutput& output : args_.outputs) add_own_bias(output);
+    return true;
+  }
+
+  // Gives the product of gate and up, or of up behind gate's, the activation, too, where it can
+  // leave what its reader reads.
+  bool activates_in_product(std::span<const MatmulOutput* const> outputs,
                             TileProductArgs& product) const {
-    if (!half_results_ || outputs.size() != 2 || product.count != 2) return false;
+    if (!half_results_ || args_.outputs.size() != 2) return false;
+    const bool both = outputs.size() == 2 && product.count == 2;
+    const bool up = product.count == 1 && outputs[0] == &args_.outputs[1];
     const HalfInput& half = *args_.activation->half_out;
     const Rows16 wanted = rows16_for(half.reader);
     const ActivationParameters activation = activation_parameters(*args_.activation);
-    if (!takes_activation(activation) || wanted.channel_of_slot != nullptr ||
+    if (!(both || up) || !takes_activation(activation) || wanted.channel_of_slot != nullptr ||
         wanted.slots != outputs[0]->weight->out()) {
       return false;
     }
     TileProductArgs with = product;
-    with.activation = {half.rows.as<__half>(), half.rows.row_stride, half.notes, activation.kind};
+    TileActivation& to = with.activation;
+    to.rows = half.rows.as<__half>();
+    to.stride = half.rows.row_stride;
+    to.power = half.notes;
+    to.kind = activation.kind;
+    if (up) {
+      to.gate = args_.activation->gate.as<const __half>();
+      to.gate_stride = 2 * args_.activation->gate.row_stride;
+    }
     if (!takes_tile_product(backend_.facts(), with)) return false;
     product = with;
     return true;
@@ -329,6 +404,9 @@ class ManyRows {
     product.alpha = backend_.constant(true);
     product.beta = backend_.constant(args_.accumulate);
     backend_.blas().run(product, cuda_ops_of(ctx_).stream);
+    add_own_bias(output);
+  }
+  void add_own_bias(const MatmulOutput& output) {
     if (has_bias(output)) add_bias(ctx_, output.out, bias_of(output));
   }
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <span>
+
 #include "ops/elementwise.h"
 #include "ops/exec_context.h"
 #include "ops/half_input.h"
@@ -32,8 +34,10 @@ void find_largest(ExecContext& ctx, const TensorView& x, float* row_largest);
 bool stages_rows16(int compute_capability, std::int64_t in, std::int64_t slots);
 
 // The same of norm(x), the norm's own x and out not used: one kernel, since a norm bounds what it
-// gives. Where takes_norm_rows16 says so.
-void make_norm_rows16(ExecContext& ctx, const Rows16Args& args, const NormArgs& norm);
+// gives. Where takes_norm_rows16 says so. `more`: where the same rows go in other orders, too, of
+// the same type; fewer than kMaxMatrices.
+void make_norm_rows16(ExecContext& ctx, const Rows16Args& args, const NormArgs& norm,
+                      std::span<const Rows16> more = {});
 bool takes_norm_rows16(const TensorView& x, const NormArgs& norm);
 
 // act(gate) · up → args.half_out, which is staged. `halves`: gate and up are binary16, kHalfGate

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <type_traits>
 
 #include "backend/cuda/cuda_backend.h"
@@ -5,6 +6,7 @@
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/row_view.cuh"
 #include "backend/cuda/product/rows16.cuh"
+#include "backend/cuda/scratch_plan.h"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -17,7 +19,8 @@ struct NormRows {
   Rows<const float> x;
   const float* weight = nullptr;  // may be null
   const float* bias = nullptr;    // may be null
-  Rows16 to;
+  Rows16 to[kMaxMatrices];        // the same rows, each in its order
+  int count = 0;
   std::int64_t rows = 0;
   int width = 0;
   float eps = 0.0f;
@@ -73,7 +76,7 @@ __device__ __forceinline__ void find_bounds(const NormRows& p,
 // The power of two of all rows: what is divided by its root mean square (or deviation) is at most
 // √width, so that it is known from the weights alone.
 __device__ __forceinline__ float power_for(const NormRows& p, float most) {
-  const float power = p.to.type == DType::kF16 ? power_of_two_for(most, kLargestExponent) : 1.0f;
+  const float power = p.to[0].type == DType::kF16 ? power_of_two_for(most, kLargestExponent) : 1.0f;
   if (blockIdx.x == 0 && threadIdx.x == 0) *p.alpha = p.multiplier * power;
   return power;
 }
@@ -124,7 +127,7 @@ struct NormedRows {
   template <class Store>
   __device__ __forceinline__ void each_result(const NormRows& p, float power,
                                               const Store& store) const {
-    const bool halves = p.to.type == DType::kF16;
+    const bool halves = p.to[0].type == DType::kF16;
     const float reciprocal = 1.0f / power;
 #pragma unroll
     for (int j = 0; j < kPacks; ++j) {
@@ -202,12 +205,18 @@ __global__ void __launch_bounds__(kRows16Threads, kPacks > 4 || kRows > 1 ? 4 : 
   });
   if constexpr (kRows == 1) {
     __syncthreads();
-    store_row16(staged, p.to, first);
+#pragma unroll 1
+    for (int i = 0; i < p.count; ++i) store_row16(staged, p.to[i], first);
   } else {
     EightChannels channels;
-    channels.load(p.to, static_cast<int>(threadIdx.x));
+    channels.load(p.to[0], static_cast<int>(threadIdx.x));
     __syncthreads();
-    store_row_pair<kRows16Threads>(staged, p.to, first, has_last, channels);
+#pragma unroll 1
+    for (int i = 0;;) {
+      store_row_pair<kRows16Threads>(staged, p.to[i], first, has_last, channels);
+      if (++i == p.count) break;
+      channels.load(p.to[i], static_cast<int>(threadIdx.x));
+    }
   }
 }
 
@@ -217,11 +226,13 @@ void launch_norm(ExecContext& ctx, const NormRows& p) {
   launch(shape_of(ctx, dim3(ctas), kRows16Threads), norm_rows16_kernel<kPacks, kRows>, p);
 }
 
-// Two rows a CTA where they are put into another order and are enough to fill the card.
+// Two rows a CTA where they are put into other orders and are enough to fill the card.
 template <int kPacks>
 void launch_norm(ExecContext& ctx, const NormRows& p) {
-  const bool pairs = p.to.channel_of_slot != nullptr && p.to.type == DType::kF16 &&
-                     p.rows >= 2 * std::int64_t{cuda_ops_of(ctx).multiprocessors};
+  const bool pairs = p.rows >= 2 * std::int64_t{cuda_ops_of(ctx).multiprocessors} &&
+                     std::all_of(p.to, p.to + p.count, [](const Rows16& to) {
+                       return to.channel_of_slot != nullptr && to.type == DType::kF16;
+                     });
   pairs ? launch_norm<kPacks, 2>(ctx, p) : launch_norm<kPacks, 1>(ctx, p);
 }
 
@@ -232,13 +243,18 @@ bool takes_norm_rows16(const TensorView& x, const NormArgs& norm) {
          array_takes_packs(norm.weight, 4) && array_takes_packs(norm.bias, 4);
 }
 
-void make_norm_rows16(ExecContext& ctx, const Rows16Args& args, const NormArgs& norm) {
-  BL_CHECK(takes_norm_rows16(args.x, norm) && args.to.slots % 8 == 0);
+void make_norm_rows16(ExecContext& ctx, const Rows16Args& args, const NormArgs& norm,
+                      std::span<const Rows16> more) {
+  BL_CHECK(takes_norm_rows16(args.x, norm) && more.size() < kMaxMatrices);
   NormRows p;
+  p.to[p.count++] = args.to;
+  for (const Rows16& to : more) p.to[p.count++] = to;
+  for (int i = 0; i < p.count; ++i) {
+    BL_CHECK(p.to[i].slots % 8 == 0 && p.to[i].type == args.to.type);
+  }
   p.x = rows_of<const float>(args.x);
   p.weight = norm.weight.as<const float>();
   p.bias = norm.bias.as<const float>();
-  p.to = args.to;
   p.rows = args.x.rows();
   p.width = static_cast<int>(args.x.columns());
   p.eps = norm.eps;

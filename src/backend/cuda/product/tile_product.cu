@@ -15,6 +15,7 @@
 #include "backend/cuda/product/part_sums.h"
 #include "backend/cuda/product/rows16.cuh"
 #include "backend/cuda/product/tile_activate.cuh"
+#include "backend/cuda/product/tile_fetch.cuh"
 #include "backend/cuda/product/tile_place.cuh"
 #include "backend/cuda/product/tile_store.cuh"
 #include "base/check.h"
@@ -22,129 +23,17 @@
 namespace bl::cuda {
 namespace {
 
-enum class TileResult : std::uint8_t { kFloats, kHalves, kActivated };
+enum class TileResult : std::uint8_t {
+  kFloats,
+  kHalves,
+  kActivated,    // act(gate) · up of both
+  kUpActivated,  // the same of up: gate is in memory
+};
+constexpr bool is_activated(TileResult result) {
+  return result == TileResult::kActivated || result == TileResult::kUpActivated;
+}
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-// The warp that asks for rows.
-template <class Shape>
-__device__ __forceinline__ void fetch_rows(const TileLaunch& launch, const CUtensorMap& rows,
-                                           std::byte* memory, TileBarriers& barriers) {
-  if (lane_index() != 0) return;
-  constexpr int kOwnRows = Shape::kRows / Shape::kCluster;
-  const int own = cta_of_tile_cluster<Shape>();
-  std::byte* to = memory + own * (Shape::kStepBytes / Shape::kCluster);
-  TileStage stage;
-  dependency_wait();
-  for_each_tile<Shape>(launch, [&](const TilePlace<Shape>& tile) {
-    for (int fill = tile.first_fill; fill < tile.first_fill + tile.fills; ++fill) {
-      std::uint64_t* there = &barriers.there[stage.index];
-      barrier_wait(&barriers.used[stage.index], stage.phase ^ 1u);
-      barrier_expect(there, Shape::kRowsBytes);
-#pragma unroll
-      for (int s = 0; s < Shape::kFillSteps; ++s) {
-        const int step = fill * Shape::kFillSteps + s;
-        tensor_copy_to_all(to + stage.index * launch.stage_bytes + s * Shape::kStepBytes, &rows,
-                           {step * kStepUnits * kUnitSlots, tile.first_row + own * kOwnRows}, there,
-                           (1u << Shape::kCluster) - 1);
-      }
-      stage.next(launch.stages);
-    }
-  });
-}
-
-// The warp that asks for codes: every strip's are brought by two or four lanes. That is some 50
-// instructions a step of large tiles, where a bulk copy a strip was 360, which all else waited for.
-template <class Shape, bool kPaired>
-__device__ __forceinline__ void fetch_codes(const TileLaunch& launch, std::byte* memory,
-                                            TileBarriers& barriers) {
-  constexpr int kLanes = 32 / Shape::kStrips;  // of a strip
-  const int strip = lane_index() / kLanes;
-  const int first = lane_index() % kLanes * 16;
-  std::byte* to = memory + Shape::kRowsBytes + strip * launch.strip_room + first;
-  TileStage stage;
-  for_each_tile<Shape>(launch, [&](const TilePlace<Shape>& tile) {
-    const int matrix = tile.template matrix_of<kPaired>(strip);
-    const CodeMatrixView& m = launch.args.matrices[matrix].view;
-    const UnitTable table = table_of(launch, memory, matrix);
-    // Warps without a strip multiply what the last one's have.
-    const int own = min(tile.template strip_of<kPaired>(strip), m.strips - 1);
-    const std::byte* codes = m.codes + own * m.strip_bytes + first;
-    std::uint32_t from = table.entries[tile.first_fill * Shape::kFillUnits].offset * 64;
-    for (int fill = tile.first_fill; fill < tile.first_fill + tile.fills; ++fill) {
-      const std::uint32_t end = table.entries[(fill + 1) * Shape::kFillUnits].offset * 64;
-      std::byte* place = to + stage.index * launch.stage_bytes;
-      barrier_wait(&barriers.used[stage.index], stage.phase ^ 1u);
-#pragma unroll 4
-      for (; from < end; from += kLanes * 16) {
-        copy_small(place, codes + from);
-        place += kLanes * 16;
-      }
-      barrier_arrive_behind_copies(&barriers.there[stage.index]);
-      stage.next(launch.stages);
-    }
-  });
-}
-
-// The warp that makes scales of unit `u` of each step.
-template <class Shape, bool kGptq, bool kPaired>
-__device__ __forceinline__ void make_scales(const TileLaunch& launch, std::byte* memory,
-                                            TileBarriers& barriers, int u) {
-  using Maker = ScaleMaker<kGptq, Shape::kStrips>;
-  constexpr int kMakers = Shape::kStrips / Maker::kStripsAtOnce;
-  // What all of them read, but where they have other matrices.
-  constexpr int kTables = kPaired ? kMakers : 1;
-  const int strip = lane_index() / 4;  // of a maker's
-  TileStage stage;
-  Maker makers[kMakers];
-  for_each_tile<Shape>(launch, [&](const TilePlace<Shape>& tile) {
-    const UnitEntry* entries[kTables];
-    int groups[kTables];
-    if (u == 0) {
-#pragma unroll
-      for (int i = 0; i < (kPaired ? 2 : 1); ++i) {
-        const CodeMatrixView& m = launch.args.matrices[kPaired ? i : tile.matrix].view;
-        ask_for_scales(m, tile.first_strip, Shape::kStrips / (kPaired ? 2 : 1));
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kMakers; ++i) {
-      const int own = i * Maker::kStripsAtOnce + strip;
-      const int matrix = tile.template matrix_of<kPaired>(own);
-      if (i < kTables) {
-        entries[i] = table_of(launch, memory, matrix).entries;
-        groups[i] = entries[i][tile.first_fill * Shape::kFillUnits + u].group;
-      }
-      makers[i].open(launch.args.matrices[matrix].view, tile.template strip_of<kPaired>(own), own);
-      makers[i].load(groups[i % kTables]);
-    }
-    for (int fill = tile.first_fill; fill < tile.first_fill + tile.fills; ++fill) {
-      auto* to = reinterpret_cast<TileScales<kGptq, Shape::kStrips>*>(
-          memory + stage.index * launch.stage_bytes + launch.scales_at);
-      barrier_wait(&barriers.used[stage.index], stage.phase ^ 1u);
-#pragma unroll
-      for (int k = u; k < Shape::kFillUnits; k += kStepUnits) {
-        const int unit = fill * Shape::kFillUnits + k;
-#pragma unroll
-        for (int i = 0; i < kMakers; ++i) {
-          const UnitEntry& entry = entries[i % kTables][unit];
-          if (entry.bits != 0) makers[i].make(entry, to[k]);
-        }
-        if (k == Shape::kFillUnits - kStepUnits + u) barrier_arrive(&barriers.there[stage.index]);
-#pragma unroll
-        for (int t = 0; t < kTables; ++t) {
-          const int next = entries[t][unit + kStepUnits].group;
-          if (next != groups[t]) {
-#pragma unroll
-            for (int i = t; i < kMakers; i += kTables) makers[i].load(next);
-          }
-          groups[t] = next;
-        }
-      }
-      stage.next(launch.stages);
-    }
-  });
-}
 
 template <class Shape, bool kGptq, TileResult kResult>
 class TileMultiplier {
@@ -255,21 +144,14 @@ class TileMultiplier {
     std::byte* room = memory_ + launch_.stores_at + own * launch_.store_bytes;
     const int rows = static_cast<int>(launch_.args.tokens) - tile.first_row;
     const int columns = m.view.out - strip * kStripColumns;
-    if constexpr (kPaired) {
-      constexpr int kOther = Shape::kStrips / 2;
+    if constexpr (is_activated(kResult)) {
       const TileActivation& to = launch_.args.activation;
-      const bool is_up = own >= kOther;
-      const WarpPair pair{room, room + (is_up ? -kOther : kOther) * launch_.store_bytes,
-                          1 + own % kOther, is_up};
       const TileRows<__half> results{to.rows + tile.first_row * to.stride + strip * kStripColumns,
                                      to.stride, rows, columns};
-      const auto activate = [&]<Activation kKind>(std::integral_constant<Activation, kKind>) {
-        return activate_tile<kKind, Shape::kRows>(sums_, alpha, pair, factor_, results);
-      };
-      using Silu = std::integral_constant<Activation, Activation::kSilu>;
-      using GeluTanh = std::integral_constant<Activation, Activation::kGeluTanh>;
-      const bool is_silu = to.kind == Activation::kSilu;
-      largest_ = fmaxf(largest_, is_silu ? activate(Silu{}) : activate(GeluTanh{}));
+      const float seen = to.kind == Activation::kSilu
+                             ? activate<Activation::kSilu>(tile, room, alpha, results)
+                             : activate<Activation::kGeluTanh>(tile, room, alpha, results);
+      largest_ = fmaxf(largest_, seen);
       return;
     }
     const std::int64_t at = tile.first_row * m.out_stride + strip * kStripColumns;
@@ -280,6 +162,26 @@ class TileMultiplier {
       float* to = static_cast<float*>(m.out) + tile.part * launch_.args.tokens * m.out_stride;
       store_tile<Shape::kRows>(sums_, alpha, room, {to + at, m.out_stride, rows, columns},
                                launch_.args.accumulate);
+    }
+  }
+
+  template <Activation kKind>
+  __device__ __forceinline__ float activate(const TilePlace<Shape>& tile, std::byte* room,
+                                            float alpha, const TileRows<__half>& results) {
+    const int own = warp_index() - 4;
+    if constexpr (kPaired) {
+      constexpr int kOther = Shape::kStrips / 2;
+      const bool is_up = own >= kOther;
+      const WarpPair pair{room, room + (is_up ? -kOther : kOther) * launch_.store_bytes,
+                          1 + own % kOther, is_up};
+      return activate_tile<kKind, Shape::kRows>(sums_, alpha, pair, factor_, results);
+    } else {
+      const TileActivation& to = launch_.args.activation;
+      const int column = tile.template strip_of<false>(own) * kStripColumns;
+      const TileRows<const __half> gate{to.gate + tile.first_row * to.gate_stride + column,
+                                        to.gate_stride, results.rows, results.columns};
+      return activate_tile<kKind, Shape::kRows>(sums_, alpha, UpStrip{room, gate, results},
+                                                factor_);
     }
   }
 
@@ -333,13 +235,13 @@ __device__ __forceinline__ void leave_largest(float largest, std::uint32_t* shar
 template <class Shape, bool kGptq, TileResult kResult>
 __global__ void __launch_bounds__(Shape::kThreads, 1)
     tile_product_kernel(const __grid_constant__ TileLaunch launch,
-                        const __grid_constant__ CUtensorMap rows) {
+                        const __grid_constant__ RowMaps rows) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr bool kPaired = kResult == TileResult::kActivated;
   allow_next();
   __shared__ std::uint32_t largest;
   float factor = 1.0f;
-  if constexpr (kPaired) {
+  if constexpr (is_activated(kResult)) {
     __shared__ float parts[Shape::kThreads / 32];
     const TileActivation& activation = launch.args.activation;
     if (activation.settles) {
@@ -388,7 +290,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     dependency_wait();
     const float seen =
         TileMultiplier<Shape, kGptq, kResult>(launch, memory, barriers, factor).run();
-    if constexpr (kPaired) {
+    if constexpr (is_activated(kResult)) {
       const TileActivation& activation = launch.args.activation;
       if (!activation.settles) leave_largest<Shape>(seen, &largest, activation.largest);
     }
@@ -402,13 +304,26 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 #endif
 }
 
-using TileKernel = void (*)(TileLaunch, CUtensorMap);
+using TileKernel = void (*)(TileLaunch, RowMaps);
+
+// Those of up alone are there for prompts of EXL2 files whose every matrix has an order of its own.
+template <class Shape, bool kGptq>
+inline constexpr bool kTakesGate = Shape::kLarge && !kGptq;
 
 template <class Shape, bool kGptq>
 TileKernel kernel_of(const TileProductArgs& args) {
-  if (args.activates()) return tile_product_kernel<Shape, kGptq, TileResult::kActivated>;
+  if (args.has_both()) return tile_product_kernel<Shape, kGptq, TileResult::kActivated>;
+  if constexpr (kTakesGate<Shape, kGptq>) {
+    if (args.activates()) return tile_product_kernel<Shape, kGptq, TileResult::kUpActivated>;
+  }
+  BL_CHECK(!args.activates());
   return args.halves ? tile_product_kernel<Shape, kGptq, TileResult::kHalves>
                      : tile_product_kernel<Shape, kGptq, TileResult::kFloats>;
+}
+
+bool reads_one(const TileProductArgs& args) {
+  return std::all_of(args.matrices, args.matrices + args.count,
+                     [&](const TileMatrix& m) { return m.rows == args.matrices[0].rows; });
 }
 
 bool is_gptq(const TileProductArgs& args) { return args.matrices[0].view.kind != ScaleKind::kExl2; }
@@ -417,7 +332,7 @@ bool is_gptq(const TileProductArgs& args) { return args.matrices[0].view.kind !=
 template <class Shape>
 int lay_out(const TileProductArgs& args, int room, TileLaunch& launch) {
   const int units = args.matrices[0].view.units;
-  const bool paired = args.activates();
+  const bool paired = args.has_both();
   launch.tile_strips = Shape::kStrips / (paired ? 2 : 1);
   int widest = 0;
   int tiles = 0;
@@ -425,7 +340,9 @@ int lay_out(const TileProductArgs& args, int room, TileLaunch& launch) {
     launch.first_tiles[i] = tiles;
     widest = std::max(widest, args.matrices[i].widest);
     if (paired && i > 0) continue;  // they share their tiles
-    tiles += (args.matrices[i].view.strips + launch.tile_strips - 1) / launch.tile_strips;
+    // A cluster's tiles are of the same rows: of other rows than the matrix before, it begins one.
+    const int strips = launch.tile_strips * (reads_one(args) ? 1 : Shape::kCluster);
+    tiles += (args.matrices[i].view.strips + strips - 1) / strips * (strips / launch.tile_strips);
   }
   launch.first_tiles[args.count] = tiles;
   launch.row_tiles = static_cast<int>((args.tokens + Shape::kRows - 1) / Shape::kRows);
@@ -525,8 +442,11 @@ void start(ExecContext& ctx, const TileProductArgs& args) {
   launch_args.cluster_tiles *= launch_args.parts;
   if (launch_args.parts > 1) sums = lay_parts(ctx, launch_args.args, launch_args.parts);
   const int slots = args.matrices[0].view.units * kUnitSlots;
-  const CUtensorMap rows = half_rows_map(reinterpret_cast<const std::byte*>(args.rows), slots,
-                                         args.tokens, Shape::kRows / Shape::kCluster);
+  RowMaps rows{};
+  for (int i = 0; i < args.count; ++i) {
+    rows.of[i] = half_rows_map(reinterpret_cast<const std::byte*>(args.matrices[i].rows), slots,
+                               args.tokens, Shape::kRows / Shape::kCluster);
+  }
   const int clusters = std::min(launch_args.cluster_tiles, facts.multiprocessors / Shape::kCluster);
   const TileKernel kernel =
       is_gptq(args) ? kernel_of<Shape, true>(args) : kernel_of<Shape, false>(args);
@@ -544,6 +464,20 @@ void start(ExecContext& ctx, const TileProductArgs& args) {
   for (const PartSums& sum : sums) add_parts(ctx, sum);
 }
 
+bool may_activate(const TileProductArgs& args) {
+  if (!args.activates()) return true;
+  const TileActivation& to = args.activation;
+  if (to.stride % 8 != 0 || !is_aligned(to.rows, 16)) return false;
+  if (args.has_both()) {
+    return args.count == 2 && reads_one(args) &&
+           args.matrices[0].view.out == args.matrices[1].view.out;
+  }
+  const bool is_there = with_shape(args, [&]<class Shape>(Shape) {
+    return is_gptq(args) ? kTakesGate<Shape, true> : kTakesGate<Shape, false>;
+  });
+  return is_there && args.count == 1 && to.gate_stride % 8 == 0 && is_aligned(to.gate, 16);
+}
+
 }  // namespace
 
 bool has_tile_product(const DeviceFacts& facts) { return facts.compute_capability == 90; }
@@ -559,15 +493,9 @@ bool takes_tile_product(const DeviceFacts& facts, const TileProductArgs& args) {
     return m.view.units == args.matrices[0].view.units &&
            (m.view.kind == ScaleKind::kExl2) == (args.matrices[0].view.kind == ScaleKind::kExl2) &&
            m.view.out % (halves ? kStripColumns : 4) == 0 && m.out_stride % (halves ? 8 : 4) == 0 &&
-           is_aligned(m.out, 16);
+           is_aligned(m.out, 16) && is_aligned(m.rows, 16);
   };
-  const TileActivation& activation = args.activation;
-  const bool may_activate =
-      !args.activates() ||
-      (args.count == 2 && activation.stride % 8 == 0 &&
-       args.matrices[0].view.out == args.matrices[1].view.out && is_aligned(activation.rows, 16));
-  return may_activate && is_aligned(args.rows, 16) &&
-         std::all_of(args.matrices, args.matrices + args.count, is_usual);
+  return may_activate(args) && std::all_of(args.matrices, args.matrices + args.count, is_usual);
 }
 
 void tile_product(ExecContext& ctx, const TileProductArgs& args) {

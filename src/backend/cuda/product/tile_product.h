@@ -14,9 +14,10 @@ namespace bl::cuda {
 
 struct TileMatrix {
   CodeMatrixView view;
-  int widest = 8;               // bits of its widest codes
-  void* out = nullptr;          // [tokens, view.out]
-  std::int64_t out_stride = 0;  // elements
+  const __half* rows = nullptr;  // [tokens][units · 32], in order of the slots; 16-byte aligned
+  int widest = 8;                // bits of its widest codes
+  void* out = nullptr;           // [tokens, view.out]
+  std::int64_t out_stride = 0;   // elements
 };
 
 // Where the results of two matrices, gate and up, go as act(gate) · up, 16 bits an element. *alpha
@@ -24,7 +25,11 @@ struct TileMatrix {
 struct TileActivation {
   __half* rows = nullptr;   // [tokens, out]; null: there is none
   std::int64_t stride = 0;  // elements, a multiple of 8
-  float* power = nullptr;   // out, device: what the rows are divided by
+  // What a launch before has left of gate, kHalfGate times it: rows of one order and of the other
+  // are not in one tile. Null: the first of the two matrices is gate.
+  const __half* gate = nullptr;  // [tokens, out]
+  std::int64_t gate_stride = 0;  // elements, a multiple of 8
+  float* power = nullptr;        // out, device: what the rows are divided by
   Activation kind = Activation::kSilu;
   float* largest = nullptr;  // scratch
   bool settles = false;      // the launch that makes them once more, where that is not 1
@@ -35,21 +40,21 @@ inline bool takes_activation(const ActivationParameters& activation) {
          (activation.kind == Activation::kSilu || activation.kind == Activation::kGeluTanh);
 }
 
-// out = *alpha · rows · W, for all matrices, which read the same rows; F32 sums of weights rounded
-// to binary16 as the formats say.
+// out = *alpha · rows · W, for all matrices; F32 sums of weights rounded to binary16 as the formats
+// say.
 struct TileProductArgs {
-  TileMatrix matrices[kMaxMatrices];  // of one kind: EXL2, or GPTQ
+  TileMatrix matrices[kMaxMatrices];  // of one kind, EXL2 or GPTQ, and as many units
   int count = 0;
-  const __half* rows = nullptr;  // [tokens][units · 32], in order of the slots; 16-byte aligned
   std::int64_t tokens = 0;
   const float* alpha = nullptr;  // device
   bool accumulate = false;       // F32 results are added to what is there
   // Results are binary16: widths are multiples of 16, strides and addresses of 16 bytes.
   bool halves = false;
-  // In place of results. Both matrices are as wide, a multiple of 16.
+  // In place of results. Both matrices are as wide, a multiple of 16, and read the same rows.
   TileActivation activation;
 
   bool activates() const { return activation.rows != nullptr; }
+  bool has_both() const { return activates() && activation.gate == nullptr; }
   bool leaves_halves() const { return halves || activates(); }
 };
 

@@ -70,10 +70,15 @@ class HalfPieces {
   }
   // `m`: as wgmma has two rows each, then of the columns behind; then of the next eight rows.
   __device__ __forceinline__ void put(int piece, const std::uint32_t (&m)[4]) {
+    put(piece, m, [](const uint4& eight) { return eight; });
+  }
+  // `change`: what becomes of the lane's eight halves of a row (lane / 2 of the piece's).
+  template <class F>
+  __device__ __forceinline__ void put(int piece, const std::uint32_t (&m)[4], const F& change) {
     const int part = piece % 2 * kPieceBytes;
     store_transposed(write_ + part, m);
     __syncwarp();  // and for who writes this part again: all have read it by the next
-    const uint4 eight = *reinterpret_cast<const uint4*>(read_ + part);
+    const uint4 eight = change(*reinterpret_cast<const uint4*>(read_ + part));
     if (piece > 0) finish();
     before_ = eight;
   }
