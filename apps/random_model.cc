@@ -1,6 +1,7 @@
 #include "random_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -13,6 +14,7 @@
 #include "base/thread_pool.h"
 #include "embedded_data.h"
 #include "engine/open_model.h"
+#include "format/bit_codec.h"
 #include "tensor/tensor.h"
 
 namespace bl {
@@ -166,15 +168,37 @@ void add_scales(RandomSource& source, const std::string& name, const Shape& shap
 }
 
 // Half to one and a half times 0.02 whatever the width, as other engines' random models have it; or
-// `level`, such that weights of every width have the standard deviation of real ones, about 0.02.
+// `level`, such that centred codes of every width have the standard deviation of real weights,
+// about 0.02.
 std::vector<float> mean_scales(const std::vector<std::int16_t>& groups, bool level) {
-  // Codes spread evenly over 2ᵇ values deviate by 2ᵇ/√12; 4-bit scales are 0.37 of the largest.
-  constexpr float kLevel = 0.02f * 3.464f / 0.37f;
+  constexpr float kMeanScale = 0.37f;  // of 4-bit scales, beside the largest
   std::vector<float> means;
   for (std::size_t i = 0; i < groups.size(); i += 2) {
-    means.push_back(level ? kLevel / static_cast<float>(1 << groups[i]) : 0.02f);
+    const auto centre = static_cast<float>(1 << (groups[i] - 1));
+    const float deviation = std::sqrt((centre - 1) * (2 * centre - 1) / 6);
+    means.push_back(level ? 0.02f / (kMeanScale * deviation) : 0.02f);
   }
   return means;
+}
+
+// Random codes mean half a step less than nothing on average: the least become the centre.
+void centre_codes(const TensorView& view, const std::vector<std::int16_t>& groups) {
+  auto* words = view.as<std::uint32_t>();
+  const std::int64_t out = view.shape[1];
+  for (std::size_t i = 0; i < groups.size(); i += 2) {
+    const std::int64_t end = i + 2 < groups.size() ? groups[i + 3] : view.shape[0];
+    visit_code_width(groups[i], [&]<int kBits>() {
+      for (std::int64_t row = groups[i + 1]; row < end; row += kBits) {
+        for (std::int64_t column = 0; column < out; ++column) {
+          std::uint32_t* run = words + row * out + column;
+          std::uint8_t codes[kCodesPerRun];
+          BitCodec<kBits>::read_run(run, out, codes);
+          for (std::uint8_t& code : codes) code = code == 0 ? 1 << (kBits - 1) : code;
+          BitCodec<kBits>::write_run(codes, run, out);
+        }
+      }
+    });
+  }
 }
 
 void add_constant(RandomSource& source, const std::string& name, const Shape& shape, float value) {
@@ -195,7 +219,11 @@ void add_exl2(RandomSource& source, const std::string& key, const Shape& weight,
     }
   }
   const auto count = static_cast<std::int64_t>(groups.size()) / 2;
-  source.add(key + ".q_weight", DType::kI32, Shape{words, out}, fill_bits);
+  source.add(key + ".q_weight", DType::kI32, Shape{words, out},
+             [groups, level](const TensorView& view, std::uint64_t seed) {
+               fill_bits(view, seed);
+               if (level) centre_codes(view, groups);
+             });
   source.add(key + ".q_scale", DType::kI32, Shape{count, out / 8}, fill_bits);
   source.add(key + ".q_scale_max", DType::kF16, Shape{count},
              [means = mean_scales(groups, level)](const TensorView& view, std::uint64_t seed) {

@@ -21,8 +21,8 @@ struct RandomModelRequest {
   // What the model says is compared, so it has to depend little on rounding. Random codes of EXL2
   // weigh more the wider they are, and with scores in thousands the last bit of a key decides which
   // one is seen: weights have one size instead. And codes mean half a step less than nothing on
-  // average, by which rows that are alike in all channels grow from block to block until they are
-  // all there is: norms have weights of both signs instead.
+  // average, by which rows grow alike from block to block until they are one: EXL2's are centred,
+  // and norms have weights of both signs.
   bool level = false;
   // Bulk weights are neither made nor held: only a plan will be made of it.
   bool hollow = false;

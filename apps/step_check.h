@@ -21,8 +21,7 @@ struct StepCheck {
 // Tokens of the one sequence that check_steps() computes; the session has room for them.
 inline constexpr std::int64_t kCheckedTokens = 48;
 // What rounding may make of a row: activations in binary16 or in whole numbers, through all blocks.
-// Two random blocks are at most 1.7 % apart (at 2.5 bits, in rows that the CPU finds as sensitive),
-// most 0.3 %; SmolLM2 of 30 blocks at 4 bits 0.7 %.
+// Two random blocks of 4 bits and more are 0.3 % apart at most, SmolLM2's thirty at 4 bits 0.7 %.
 inline constexpr double kMostApart = 0.02;
 
 // 1, 2, 3, … tokens a step, each beside all in one. Rows that are not finite are infinitely far
