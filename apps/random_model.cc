@@ -172,11 +172,10 @@ void add_scales(RandomSource& source, const std::string& name, const Shape& shap
 // about 0.02.
 std::vector<float> mean_scales(const std::vector<std::int16_t>& groups, bool level) {
   constexpr float kMeanScale = 0.37f;  // of 4-bit scales, beside the largest
-  std::vector<float> means;
-  for (std::size_t i = 0; i < groups.size(); i += 2) {
-    const auto centre = static_cast<float>(1 << (groups[i] - 1));
-    const float deviation = std::sqrt((centre - 1) * (2 * centre - 1) / 6);
-    means.push_back(level ? 0.02f / (kMeanScale * deviation) : 0.02f);
+  std::vector<float> means(groups.size() / 2, 0.02f);
+  for (std::size_t i = 0; level && i < means.size(); ++i) {
+    const auto centre = static_cast<float>(1 << (groups[2 * i] - 1));
+    means[i] /= kMeanScale * std::sqrt((centre - 1) * (2 * centre - 1) / 6);
   }
   return means;
 }

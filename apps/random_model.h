@@ -7,7 +7,8 @@
 
 namespace bl {
 
-// A model with random weights, for speed only: a kernel's time does not depend on the values.
+// A model with random weights: for speed, since a kernel's time does not depend on the values, or
+// for how far kernels are apart (`level`).
 struct RandomModel {
   Json config;
   std::shared_ptr<const TensorSource> source;

@@ -16,7 +16,6 @@ namespace {
 struct Way {
   bool halves = true;  // left for down
   Activation kind = Activation::kSilu;
-  bool norm = false;  // of x, in the product
 };
 
 class CudaHalfInput : public OnCudaDevice {
@@ -100,12 +99,8 @@ class CudaHalfInput : public OnCudaDevice {
                                   .kind = way.kind,
                                   .half_out = way.halves ? &half : nullptr};
     const std::vector<MatmulOutput> outputs{{&gate, first, {}}, {&up, second, {}}};
-    const NormArgs norm{
-        .x = {}, .out = {}, .weight = {}, .bias = {}, .kind = NormKind::kRms, .eps = 1e-5f};
-    device_->ops().matmul(device_->context(), {.x = x,
-                                               .outputs = outputs,
-                                               .norm = way.norm ? &norm : nullptr,
-                                               .activation = &activation});
+    device_->ops().matmul(device_->context(),
+                          {.x = x, .outputs = outputs, .activation = &activation});
     const TensorView out = zeros(tokens, down.out());
     const MatmulOutput last{&down, out, {}};
     device_->ops().matmul(device_->context(), {.x = first,
