@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/activation_math.cuh"
@@ -121,20 +122,18 @@ class ManyRows {
     }
     const Arena& scratch = *ctx_.scratch;
     if (bytes > scratch.capacity() - scratch.mark()) return {};
-    Rows16Args made = rows16_args();
-    made.alpha = ctx_.scratch->take_f32({1}).as<float>();
-    for (Rows16& rows : to) rows.rows = take_halves(tokens_ * rows.slots).data;
-    made.to = to.front();
-    make_norm_rows16(ctx_, made, *args_.norm, std::span(to).subspan(1));
-    std::vector<Input> inputs;
-    for (const Rows16& rows : to) inputs.push_back({rows, made.alpha});
-    return inputs;
+    return normalised(std::move(to));
   }
-  Rows16Args rows16_args() const {
-    Rows16Args made;
-    made.x = args_.x;
-    made.multiplier = multiplier();
-    return made;
+  // Rows in these orders; where they go is taken here.
+  std::vector<Input> normalised(std::vector<Rows16> to) {
+    float* alpha = take_number();
+    std::vector<Input> inputs;
+    for (Rows16& rows : to) {
+      rows.rows = take_halves(tokens_ * rows.slots).data;
+      inputs.push_back({rows, alpha});
+    }
+    make_norm_rows16(ctx_, {args_.x, to, multiplier(), alpha}, *args_.norm);
+    return inputs;
   }
   // Gate and up pass through binary16 on their way to an activation that leaves halves.
   bool leaves_halves() const {
@@ -151,20 +150,16 @@ class ManyRows {
 
   Input input_for(const PackedMatrix* weight) {
     if (args_.half_x != nullptr) return given_input(weight);
-    Rows16Args made = rows16_args();
-    made.to = rows16_for(weight);
+    if (args_.norm != nullptr) return normalised({rows16_for(weight)}).front();
+    Rows16Args made{.x = args_.x, .to = rows16_for(weight), .multiplier = multiplier()};
     made.to.rows = take_halves(tokens_ * made.to.slots).data;
-    made.alpha = ctx_.scratch->take_f32({1}).as<float>();
-    if (args_.norm != nullptr) {
-      make_norm_rows16(ctx_, made, *args_.norm);
-    } else {
-      if (made.to.type == DType::kF16) {
-        // Given back with the rows: matrices that read apart look once more.
-        made.row_largest = ctx_.scratch->take_f32({tokens_}).as<float>();
-        find_largest(ctx_, args_.x, made.row_largest);
-      }
-      make_rows16(ctx_, made);
+    made.alpha = take_number();
+    if (made.to.type == DType::kF16) {
+      // Given back with the rows: matrices that read apart look once more.
+      made.row_largest = ctx_.scratch->take_f32({tokens_}).as<float>();
+      find_largest(ctx_, args_.x, made.row_largest);
     }
+    make_rows16(ctx_, made);
     return {made.to, made.alpha};
   }
 
@@ -177,7 +172,7 @@ class ManyRows {
     input.rows.rows = given.rows.data;
     input.alpha = given.notes;
     if (multiplier() != 1.0f) {
-      auto* alpha = ctx_.scratch->take_f32({1}).as<float>();
+      float* alpha = take_number();
       multiply_power(ctx_, given.notes, multiplier(), alpha);
       input.alpha = alpha;
     }
@@ -288,6 +283,7 @@ class ManyRows {
   }
 
   TensorView take_halves(std::int64_t count) { return ctx_.scratch->take(DType::kF16, {count}); }
+  float* take_number() { return ctx_.scratch->take_f32({1}).as<float>(); }
 
   static std::int64_t strip_bytes(const Input& input) {
     return input.rows.slots * kStripColumns * 2;

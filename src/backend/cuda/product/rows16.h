@@ -16,7 +16,7 @@ struct Rows16 {
   DType type = DType::kF16;  // kF16: divided by a power of two, so that nothing overflows; or kBF16
 };
 
-// Rows of x, as they are or normalised.
+// Rows of x as they are.
 struct Rows16Args {
   TensorView x;  // F32 [tokens, in]
   Rows16 to;
@@ -33,11 +33,16 @@ void find_largest(ExecContext& ctx, const TensorView& x, float* row_largest);
 // What kernels that hold a row of `in` halves in shared memory can take.
 bool stages_rows16(int compute_capability, std::int64_t in, std::int64_t slots);
 
-// The same of norm(x), the norm's own x and out not used: one kernel, since a norm bounds what it
-// gives. Where takes_norm_rows16 says so. `more`: where the same rows go in other orders, too, of
-// the same type; fewer than kMaxMatrices.
-void make_norm_rows16(ExecContext& ctx, const Rows16Args& args, const NormArgs& norm,
-                      std::span<const Rows16> more = {});
+// Rows of norm(x), each of them in as many orders as matrices read it in.
+struct NormRows16Args {
+  TensorView x;                // F32 [tokens, in]
+  std::span<const Rows16> to;  // 1 to kMaxMatrices, of one type
+  float multiplier = 1.0f;
+  float* alpha = nullptr;  // out, device: multiplier times a power of two, the same for all
+};
+// One kernel, since a norm bounds what it gives; where takes_norm_rows16 says so. The norm's own x
+// and out are not used.
+void make_norm_rows16(ExecContext& ctx, const NormRows16Args& args, const NormArgs& norm);
 bool takes_norm_rows16(const TensorView& x, const NormArgs& norm);
 
 // act(gate) · up → args.half_out, which is staged. `halves`: gate and up are binary16, kHalfGate

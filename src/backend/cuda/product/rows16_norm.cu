@@ -243,14 +243,12 @@ bool takes_norm_rows16(const TensorView& x, const NormArgs& norm) {
          array_takes_packs(norm.weight, 4) && array_takes_packs(norm.bias, 4);
 }
 
-void make_norm_rows16(ExecContext& ctx, const Rows16Args& args, const NormArgs& norm,
-                      std::span<const Rows16> more) {
-  BL_CHECK(takes_norm_rows16(args.x, norm) && more.size() < kMaxMatrices);
+void make_norm_rows16(ExecContext& ctx, const NormRows16Args& args, const NormArgs& norm) {
+  BL_CHECK(takes_norm_rows16(args.x, norm) && !args.to.empty() && args.to.size() <= kMaxMatrices);
   NormRows p;
-  p.to[p.count++] = args.to;
-  for (const Rows16& to : more) p.to[p.count++] = to;
-  for (int i = 0; i < p.count; ++i) {
-    BL_CHECK(p.to[i].slots % 8 == 0 && p.to[i].type == args.to.type);
+  for (const Rows16& to : args.to) {
+    BL_CHECK(to.slots % 8 == 0 && to.type == args.to.front().type);
+    p.to[p.count++] = to;
   }
   p.x = rows_of<const float>(args.x);
   p.weight = norm.weight.as<const float>();

@@ -334,15 +334,16 @@ int lay_out(const TileProductArgs& args, int room, TileLaunch& launch) {
   const int units = args.matrices[0].view.units;
   const bool paired = args.has_both();
   launch.tile_strips = Shape::kStrips / (paired ? 2 : 1);
+  // A cluster's tiles are of the same rows: of other rows than the matrix before, it begins one.
+  const int begun = reads_one(args) ? 1 : Shape::kCluster;
   int widest = 0;
   int tiles = 0;
   for (int i = 0; i < args.count; ++i) {
     launch.first_tiles[i] = tiles;
     widest = std::max(widest, args.matrices[i].widest);
     if (paired && i > 0) continue;  // they share their tiles
-    // A cluster's tiles are of the same rows: of other rows than the matrix before, it begins one.
-    const int strips = launch.tile_strips * (reads_one(args) ? 1 : Shape::kCluster);
-    tiles += (args.matrices[i].view.strips + strips - 1) / strips * (strips / launch.tile_strips);
+    const int strips = launch.tile_strips * begun;
+    tiles += (args.matrices[i].view.strips + strips - 1) / strips * begun;
   }
   launch.first_tiles[args.count] = tiles;
   launch.row_tiles = static_cast<int>((args.tokens + Shape::kRows - 1) / Shape::kRows);
@@ -429,6 +430,22 @@ std::vector<PartSums> lay_parts(ExecContext& ctx, TileProductArgs& args, int par
   return sums;
 }
 
+// Matrices of one order lie side by side, and share a map.
+RowMaps map_rows(const TileProductArgs& args, int box_rows) {
+  const int slots = args.matrices[0].view.units * kUnitSlots;
+  RowMaps maps{};
+  for (int i = 0; i < args.count; ++i) {
+    const __half* rows = args.matrices[i].rows;
+    if (i > 0 && rows == args.matrices[i - 1].rows) {
+      maps.of[i] = maps.of[i - 1];
+    } else {
+      maps.of[i] =
+          half_rows_map(reinterpret_cast<const std::byte*>(rows), slots, args.tokens, box_rows);
+    }
+  }
+  return maps;
+}
+
 template <class Shape>
 void start(ExecContext& ctx, const TileProductArgs& args) {
   const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
@@ -441,12 +458,7 @@ void start(ExecContext& ctx, const TileProductArgs& args) {
   launch_args.parts = parts_of(args, launch_args, facts.multiprocessors / Shape::kCluster);
   launch_args.cluster_tiles *= launch_args.parts;
   if (launch_args.parts > 1) sums = lay_parts(ctx, launch_args.args, launch_args.parts);
-  const int slots = args.matrices[0].view.units * kUnitSlots;
-  RowMaps rows{};
-  for (int i = 0; i < args.count; ++i) {
-    rows.of[i] = half_rows_map(reinterpret_cast<const std::byte*>(args.matrices[i].rows), slots,
-                               args.tokens, Shape::kRows / Shape::kCluster);
-  }
+  const RowMaps rows = map_rows(args, Shape::kRows / Shape::kCluster);
   const int clusters = std::min(launch_args.cluster_tiles, facts.multiprocessors / Shape::kCluster);
   const TileKernel kernel =
       is_gptq(args) ? kernel_of<Shape, true>(args) : kernel_of<Shape, false>(args);
