@@ -30,35 +30,32 @@ struct Band {
 };
 
 std::uint64_t next_random(std::uint64_t& state) {
-  // splitmix64 (Steele, Lea, Flood 2014)
-  std::uint64_t z = (state += 0x9e3779b97f4a7c15u);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
+  const std::uint64_t word = seeded_word(state, 0);
+  state += kSeededStep;
+  return word;
 }
 
-void fill_bits(const TensorView& view, std::uint64_t seed) {
-  const std::size_t bytes = static_cast<std::size_t>(view.shape.elements()) * size_of(view.dtype);
-  auto* out = view.as<std::byte>();
-  for (std::size_t i = 0; i < bytes; i += 8) {
-    const std::uint64_t word = next_random(seed);
-    std::memcpy(out + i, &word, std::min<std::size_t>(8, bytes - i));
-  }
+std::size_t bytes_of(const TensorInfo& info) {
+  return static_cast<std::size_t>(info.shape.elements()) * size_of(info.dtype);
 }
 
 // Values from `least` to `most`, evenly.
-void fill_halves(const TensorView& view, float least, float most, std::uint64_t seed) {
-  auto* out = view.as<std::uint16_t>();
-  const std::int64_t count = view.shape.elements();
-  std::uint16_t table[256];
-  for (int i = 0; i < 256; ++i)
-    table[i] = float_to_half(least + static_cast<float>(i) / 255.0f * (most - least));
-  for (std::int64_t i = 0; i < count; i += 8) {
-    std::uint64_t word = next_random(seed);
-    for (std::int64_t j = i; j < std::min(i + 8, count); ++j, word >>= 8)
-      out[j] = table[word & 255];
+SeededValues halves_between(float least, float most) {
+  SeededValues halves;
+  halves.halves = true;
+  for (int i = 0; i < 256; ++i) {
+    halves.values[i] = float_to_half(least + static_cast<float>(i) / 255.0f * (most - least));
   }
+  return halves;
 }
+
+void fill_values(const TensorView& view, SeededValues values, std::uint64_t seed) {
+  values.seed = seed;
+  make_values(values, view.as<std::byte>(),
+              static_cast<std::size_t>(view.shape.elements()) * size_of(view.dtype));
+}
+
+void fill_bits(const TensorView& view, std::uint64_t seed) { fill_values(view, {}, seed); }
 
 // Half to one and a half times each mean.
 void fill_scales(const TensorView& view, std::span<const float> means, std::uint64_t seed) {
@@ -87,7 +84,7 @@ void fill_permutation(const TensorView& view, std::uint64_t seed) {
   }
 }
 
-// Tensors by name, each with the function that fills it.
+// Tensors by name, each with the function that fills it, or what its seed stands for.
 class RandomSource : public TensorSource {
  public:
   using Fill = std::function<void(const TensorView&, std::uint64_t seed)>;
@@ -96,7 +93,14 @@ class RandomSource : public TensorSource {
   explicit RandomSource(bool hollow) : hollow_(hollow) {}
 
   void add(const std::string& name, DType dtype, const Shape& shape, Fill fill) {
-    entries_[name] = {{dtype, shape, "random model"}, std::move(fill)};
+    entries_[name] = {{dtype, shape, "random model"}, std::move(fill), nullptr};
+  }
+  // The bulk of a model may be left to who reads it (read_seeded()).
+  void add_values(const std::string& name, DType dtype, const Shape& shape,
+                  const SeededValues& values) {
+    const auto own = std::make_shared<SeededValues>(values);
+    own->seed = seed_of(name);
+    entries_[name] = {{dtype, shape, "random model"}, {}, own};
   }
   const TensorInfo* find(std::string_view name) const override {
     const auto at = entries_.find(std::string(name));
@@ -108,27 +112,46 @@ class RandomSource : public TensorSource {
     return names;
   }
   HostArray read(std::string_view name) const override {
-    const auto at = entries_.find(std::string(name));
-    if (at == entries_.end()) fail(ErrorCode::kNotFound, "random model: no tensor {}", name);
-    const TensorInfo& info = at->second.info;
-    const auto bytes = static_cast<std::size_t>(info.shape.elements()) * size_of(info.dtype);
-    if (hollow_ && bytes > kBulk) return {view_of(shared(bytes), info.dtype, info.shape), shared_};
+    const Entry& entry = entry_of(name);
+    const TensorInfo& info = entry.info;
+    if (hollow_ && bytes_of(info) > kBulk) return untouched(info);
     const auto tensor = std::make_shared<Tensor>(make_host_tensor(info.dtype, info.shape));
-    at->second.fill(tensor->view(), std::hash<std::string_view>()(name));
+    if (entry.values) {
+      make_values(*entry.values, tensor->view().as<std::byte>(), bytes_of(info));
+    } else {
+      entry.fill(tensor->view(), seed_of(name));
+    }
     return {tensor->view(), tensor};
+  }
+  HostArray read_seeded(std::string_view name) const override {
+    const Entry& entry = entry_of(name);
+    if (!entry.values) return read(name);
+    HostArray array = untouched(entry.info);
+    array.seeded = entry.values;
+    return array;
   }
 
  private:
   struct Entry {
     TensorInfo info;
     Fill fill;
+    std::shared_ptr<const SeededValues> values;  // in place of `fill`
   };
-  std::byte* shared(std::size_t bytes) const {
+  static std::uint64_t seed_of(std::string_view name) {
+    return std::hash<std::string_view>()(name);
+  }
+  const Entry& entry_of(std::string_view name) const {
+    const auto at = entries_.find(std::string(name));
+    if (at == entries_.end()) fail(ErrorCode::kNotFound, "random model: no tensor {}", name);
+    return at->second;
+  }
+  HostArray untouched(const TensorInfo& info) const {
+    const std::size_t bytes = bytes_of(info);
     if (!shared_ || static_cast<std::size_t>(shared_->view().rows()) < bytes) {
       const auto size = static_cast<std::int64_t>(bytes);
       shared_ = std::make_shared<Tensor>(make_host_tensor(DType::kU8, {size}));
     }
-    return shared_->view().as<std::byte>();
+    return {view_of(shared_->view().as<std::byte>(), info.dtype, info.shape), shared_};
   }
 
   std::map<std::string, Entry> entries_;
@@ -150,15 +173,15 @@ std::vector<Band> bands_of(const Json& mix, std::int64_t in) {
   return bands;
 }
 
+void add_half(RandomSource& source, const std::string& name, const Shape& shape, float size) {
+  source.add_values(name, DType::kF16, shape, halves_between(-size, size));
+}
+
 void add_halves(RandomSource& source, const std::string& name, const Shape& shape, float least,
                 float most) {
   source.add(name, DType::kF16, shape, [=](const TensorView& view, std::uint64_t seed) {
-    fill_halves(view, least, most, seed);
+    fill_values(view, halves_between(least, most), seed);
   });
-}
-
-void add_half(RandomSource& source, const std::string& name, const Shape& shape, float size) {
-  add_halves(source, name, shape, -size, size);
 }
 
 // Of groups: they differ, as those of real files do, since a card's power, and so its speed,
@@ -218,11 +241,15 @@ void add_exl2(RandomSource& source, const std::string& key, const Shape& weight,
     }
   }
   const auto count = static_cast<std::int64_t>(groups.size()) / 2;
-  source.add(key + ".q_weight", DType::kI32, Shape{words, out},
-             [groups, level](const TensorView& view, std::uint64_t seed) {
-               fill_bits(view, seed);
-               if (level) centre_codes(view, groups);
-             });
+  if (level) {
+    source.add(key + ".q_weight", DType::kI32, Shape{words, out},
+               [groups](const TensorView& view, std::uint64_t seed) {
+                 fill_bits(view, seed);
+                 centre_codes(view, groups);
+               });
+  } else {
+    source.add_values(key + ".q_weight", DType::kI32, Shape{words, out}, {});
+  }
   source.add(key + ".q_scale", DType::kI32, Shape{count, out / 8}, fill_bits);
   source.add(key + ".q_scale_max", DType::kF16, Shape{count},
              [means = mean_scales(groups, level)](const TensorView& view, std::uint64_t seed) {
@@ -244,7 +271,7 @@ void add_gptq(RandomSource& source, const std::string& key, const Shape& weight,
   const std::int64_t in = weight[0];
   const std::int64_t out = weight[1];
   const std::int64_t groups = (in + group_size - 1) / group_size;
-  source.add(key + ".qweight", DType::kI32, Shape{in * kGptqBits / 32, out}, fill_bits);
+  source.add_values(key + ".qweight", DType::kI32, Shape{in * kGptqBits / 32, out}, {});
   source.add(key + ".qzeros", DType::kI32, Shape{groups, out * kGptqBits / 32},
              [](const TensorView& view, std::uint64_t) {
                std::fill_n(view.as<std::int32_t>(), view.shape.elements(), 0x77777777);

@@ -143,6 +143,7 @@ Exl2Matrix load_exl2_matrix(const TensorSource& source, const std::string& key) 
   }
   matrix.perm = invert(invperm);
   matrix.q_weight = weight.span<std::uint32_t>();
+  matrix.seeded = weight.array().seeded;
   matrix.q_scale = scale.span<std::uint32_t>();
   matrix.q_scale_max = scale_max.span<std::uint16_t>();
   using Owners = std::array<std::shared_ptr<const void>, 3>;

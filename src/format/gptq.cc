@@ -275,6 +275,7 @@ GptqMatrix load_gptq_matrix(const TensorSource& source, const std::string& key,
   matrix.scales = visit_float_dtype(set.scales.dtype(),
                                     [&]<class T>(Tag<T>) { return read_scales<T>(set.scales); });
   matrix.qweight = set.qweight.span<std::uint32_t>();
+  matrix.seeded = set.qweight.array().seeded;
   matrix.owner = set.qweight.array().owner;
   return matrix;
 }

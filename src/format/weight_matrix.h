@@ -46,6 +46,7 @@ struct Exl2Matrix {
   std::vector<std::int32_t> perm;              // [in]: perm[slot] = channel
   HostArray bias;                              // [out] or empty
   std::shared_ptr<const void> owner;           // keeps the spans alive
+  std::shared_ptr<const SeededValues> seeded;  // q_weight's, as HostArray::seeded
 };
 
 // specs: GPTQ §3–7, any width b in {2, 3, 4, 8}. Zero points are already decided (v1, v2 and the
@@ -64,6 +65,7 @@ struct GptqMatrix {
   std::vector<std::int32_t> group_of;      // [in]: group of each channel
   HostArray bias;                          // [out] or empty
   std::shared_ptr<const void> owner;
+  std::shared_ptr<const SeededValues> seeded;  // qweight's, as HostArray::seeded
 };
 
 using WeightMatrix = std::variant<DenseMatrix, Exl2Matrix, GptqMatrix>;

@@ -59,6 +59,13 @@ HostArray RenamedSource::read(std::string_view name) const {
   return source_.read(*from);
 }
 
+HostArray RenamedSource::read_seeded(std::string_view name) const {
+  if (originals_.empty()) return source_.read_seeded(name);
+  const std::string* from = original(name);
+  if (from == nullptr) fail(ErrorCode::kNotFound, "no tensor {}", name);
+  return source_.read_seeded(*from);
+}
+
 void RenamedSource::done_with(std::string_view name) const {
   if (originals_.empty()) return source_.done_with(name);
   if (const std::string* from = original(name)) source_.done_with(*from);

@@ -20,6 +20,7 @@ class RenamedSource : public TensorSource {
   const TensorInfo* find(std::string_view name) const override;
   std::vector<std::string> names() const override;
   HostArray read(std::string_view name) const override;
+  HostArray read_seeded(std::string_view name) const override;
   void done_with(std::string_view name) const override;
 
  private:

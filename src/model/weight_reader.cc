@@ -102,7 +102,9 @@ Linear WeightReader::linear(const std::string& key, const LinearShape& shape) {
   }
   used_.insert(tensors.begin(), tensors.end());
   Pending pending;
-  pending.matrix = load_weight_matrix(source_, key, hints);
+  const SeededSource seeded(source_);
+  const TensorSource& source = backend_.makes_seeded() && !shape.transposed ? seeded : source_;
+  pending.matrix = load_weight_matrix(source, key, hints);
   pending.options.out = shape.out;
   pending.tensors = std::move(tensors);
   Linear linear = add(std::move(pending), key, shape.transposed);
@@ -340,11 +342,15 @@ HostArray WeightReader::table(const std::string& tensor, const TableShape& shape
     }
     return {};
   }
-  HostArray array = source_.read(tensor);
+  HostArray array = backend_.makes_seeded() ? source_.read_seeded(tensor) : source_.read(tensor);
   if (!backend_.reads_host_memory()) {
     auto copy =
         std::make_shared<Tensor>(table_memory(bytes, shape.on_host), info->dtype, info->shape);
-    if (shape.on_host) {
+    if (array.seeded && shape.on_host) {
+      make_values(*array.seeded, copy->view().as<std::byte>(), bytes);
+    } else if (array.seeded) {
+      backend_.make_seeded(copy->view(), *array.seeded);
+    } else if (shape.on_host) {
       copy_by_threads(copy->view().as<std::byte>(), array.view.as<const std::byte>(), bytes);
     } else {
       backend_.upload(copy->view(), array.view);

@@ -2,12 +2,17 @@
 
 #include <cstring>
 
+#include "base/check.h"
 #include "base/error.h"
 
 namespace bl {
 
 void Backend::copy_pieces(std::span<const CopyPiece> pieces) {
   for (const CopyPiece& piece : pieces) std::memcpy(piece.to, piece.from, piece.bytes);
+}
+
+void Backend::make_seeded(const TensorView& /*to*/, const SeededValues& /*values*/) {
+  BL_CHECK(makes_seeded());
 }
 
 void Backend::choose_launch(std::string_view name, std::int64_t /*from*/) {

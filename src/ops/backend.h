@@ -92,6 +92,11 @@ class Backend {
   // The matrix back as F32 [in, out] in original channel order, its columns as PackOptions::columns
   // has them: the proof that packing lost nothing.
   virtual Tensor unpack(const PackedMatrix& matrix) = 0;
+  // Whether it makes bytes that are not there (HostArray::seeded): pack() those of codes and of
+  // plain matrices that are not transposed, make_seeded() those of a table, contiguous in its
+  // memory.
+  virtual bool makes_seeded() const { return false; }
+  virtual void make_seeded(const TensorView& to, const SeededValues& values);
   // Whether channels between two layers, which nobody else sees, should come in the order in which
   // the second has them: the first's columns are packed so (PackOptions::columns).
   virtual bool reorders_hidden() const { return false; }

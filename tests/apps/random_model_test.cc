@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,39 @@ TEST(RandomModels, LevelWeightsAreOfOneSize) {
   const Spread usual = spread_of(model_of("6", false), "model.layers.0.self_attn.k_proj");
   EXPECT_GT(usual.deviation, 0.15);
   EXPECT_LT(usual.mean, -2e-3);
+}
+
+// Who makes bulk weights in place makes those that all others are given.
+TEST(RandomModels, SeedsStandForTheBulk) {
+  for (const char* format : {"exl2", "gptq", "fp16"}) {
+    RandomModelRequest request;
+    request.shape = "tinyllama-1.1b";
+    request.format = format;
+    request.mix = "4";
+    const RandomModel model = make_random_model(request);
+    std::size_t seeded = 0;
+    std::size_t all = 0;
+    for (const std::string& name : model.source->names()) {
+      const TensorInfo& info = *model.source->find(name);
+      const auto bytes = static_cast<std::size_t>(info.shape.elements()) * size_of(info.dtype);
+      const HostArray array = model.source->read_seeded(name);
+      ASSERT_EQ(array.view.shape, info.shape) << name;
+      all += bytes;
+      if (array.seeded) seeded += bytes;
+      // Of one block, since all take their time.
+      if (!name.starts_with("model.layers.3.")) continue;
+      const HostArray made = model.source->read(name);
+      ASSERT_FALSE(made.seeded) << name;
+      std::vector<std::byte> own(bytes);
+      if (array.seeded) {
+        make_values(*array.seeded, own.data(), bytes);
+      } else {
+        std::memcpy(own.data(), array.view.data, bytes);
+      }
+      ASSERT_EQ(std::memcmp(own.data(), made.view.data, bytes), 0) << name;
+    }
+    EXPECT_GT(static_cast<double>(seeded), 0.9 * static_cast<double>(all)) << format;
+  }
 }
 
 // What is alike in all channels does not stay so.

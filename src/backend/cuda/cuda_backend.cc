@@ -15,6 +15,7 @@
 #include "backend/cuda/weights/cuda_matrix.h"
 #include "backend/cuda/weights/packed_size.h"
 #include "backend/cuda/weights/packer.h"
+#include "backend/cuda/weights/seeded_kernels.h"
 #include "base/check.h"
 #include "base/error.h"
 
@@ -175,6 +176,12 @@ std::uint64_t CudaBackend::free_memory() const {
 std::unique_ptr<PackedMatrix> CudaBackend::pack(const WeightMatrix& matrix,
                                                 const PackOptions& options) {
   return packer_->pack(matrix, options);
+}
+
+void CudaBackend::make_seeded(const TensorView& to, const SeededValues& values) {
+  BL_CHECK(pitch(to) == row_bytes(to));
+  const std::size_t bytes = static_cast<std::size_t>(to.shape.elements()) * size_of(to.dtype);
+  cuda::launch_seeded_bytes(values, to.as<std::byte>(), bytes, stream_);
 }
 
 std::unique_ptr<PackedExperts> CudaBackend::pack_experts(std::span<const ExpertWeights> experts) {

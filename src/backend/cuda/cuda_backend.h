@@ -51,6 +51,8 @@ class CudaBackend final : public CudaSizes {
   std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix, const PackOptions&) override;
   std::unique_ptr<PackedExperts> pack_experts(std::span<const ExpertWeights> experts) override;
   Tensor unpack(const PackedMatrix& matrix) override;
+  bool makes_seeded() const override { return true; }
+  void make_seeded(const TensorView& to, const SeededValues& values) override;
   bool reorders_hidden() const override { return true; }
   const AttentionPlan* plan_attention(ExecContext& ctx,
                                       std::span<const SequenceSpan> sequences) override;

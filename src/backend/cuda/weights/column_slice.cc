@@ -114,6 +114,8 @@ SliceLayout slice_layout(const FileCodes& file, const CodePackPlan& plan, std::i
   layout.bits_of_unit = add(units * sizeof(std::int32_t));
   layout.offset_of_unit = add(units * sizeof(std::int64_t));
   layout.word_of_unit = add(plan.word_of_unit.size() * sizeof(std::int32_t));
+  const bool looked_up = file.seeded != nullptr && !file.columns.empty();
+  layout.sources = add(looked_up ? static_cast<std::size_t>(columns) * sizeof(std::int32_t) : 0);
   layout.total = at;
   return layout;
 }
@@ -149,7 +151,11 @@ void copy_slice(const FileCodes& file, const CodePackPlan& plan, const ColumnRan
       rows.gather(sources, to + at, threads);
     }
   };
-  copy(words_of(file), layout.words);
+  if (file.seeded == nullptr) {
+    copy(words_of(file), layout.words);
+  } else {
+    put(to + layout.sources, sources);
+  }
   copy(scale_codes_of(file), layout.scale_codes);
   copy(scales_of(file), layout.scales);
   copy(zeros_of(file), layout.zeros);

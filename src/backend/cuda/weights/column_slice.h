@@ -25,6 +25,7 @@ struct FileCodes {
   std::int64_t stored_out = 0;
   // Which of them are wanted, in their order (PackOptions::columns); empty: all.
   std::span<const std::int32_t> columns = {};
+  const SeededValues* seeded = nullptr;  // set: words are these, and not there
 };
 
 // Bytes from the beginning of a slice: what the packing kernels read, tables of the plan included.
@@ -36,6 +37,7 @@ struct SliceLayout {
   std::size_t bits_of_unit = 0;
   std::size_t offset_of_unit = 0;
   std::size_t word_of_unit = 0;
+  std::size_t sources = 0;  // of seeded words: the file's columns [columns], if FileCodes has some
   std::size_t total = 0;
 };
 SliceLayout slice_layout(const FileCodes& file, const CodePackPlan& plan, std::int64_t columns);
@@ -49,7 +51,7 @@ struct ColumnRange {
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
-// Copies those of the wanted columns and the tables to `to`.
+// Copies those of the wanted columns and the tables to `to`; seeded words are left out.
 void copy_slice(const FileCodes& file, const CodePackPlan& plan, const ColumnRange& columns,
                 std::byte* to, ThreadPool& threads);
 

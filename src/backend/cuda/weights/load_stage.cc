@@ -43,13 +43,13 @@ LoadStage::Lap& LoadStage::next() {
   return lap;
 }
 
-void LoadStage::run(std::size_t bytes, const std::function<void(std::byte* host)>& fill,
-                    const std::function<void(const std::byte* device)>& use) {
+void LoadStage::run(const LapBytes& of, const std::function<void(std::byte* host)>& fill,
+                    const std::function<void(std::byte* device)>& use) {
   Lap& lap = next();
-  if (bytes > lap.size) grow(lap, bytes);
+  if (of.bytes > lap.size) grow(lap, of.bytes);
   fill(lap.host.get());
-  BL_CUDA_CHECK(
-      cudaMemcpyAsync(lap.device.get(), lap.host.get(), bytes, cudaMemcpyHostToDevice, stream_));
+  BL_CUDA_CHECK(cudaMemcpyAsync(lap.device.get() + of.made, lap.host.get() + of.made,
+                                of.bytes - of.made, cudaMemcpyHostToDevice, stream_));
   use(lap.device.get());
   BL_CUDA_CHECK(cudaEventRecord(lap.done, stream_));
 }

@@ -26,9 +26,14 @@ class LoadStage {
   ThreadPool& threads() { return threads_; }
 
   // One lap: `fill` writes `bytes` bytes to the host's memory, `use` enqueues what reads their copy
-  // on the card. More than kLapBytes are taken too; then that lap grows.
-  void run(std::size_t bytes, const std::function<void(std::byte* host)>& fill,
-           const std::function<void(const std::byte* device)>& use);
+  // on the card. More than kLapBytes are taken too; then that lap grows. The first `made` bytes are
+  // not filled: `use` makes them on the card.
+  struct LapBytes {
+    std::size_t bytes = 0;
+    std::size_t made = 0;
+  };
+  void run(const LapBytes& lap, const std::function<void(std::byte* host)>& fill,
+           const std::function<void(std::byte* device)>& use);
   // Bytes as they are, straight to their place on the card.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes);
   // The same of bytes that `fill` makes: `bytes` of them from `begin` on.

@@ -5,6 +5,7 @@
 
 #include "backend/cuda/device/cuda_check.h"
 #include "backend/cuda/weights/pack_kernels.h"
+#include "backend/cuda/weights/seeded_kernels.h"
 #include "backend/cuda/weights/unpack.h"
 #include "base/check.h"
 #include "base/error.h"
@@ -149,7 +150,14 @@ void Packer::pack_slice(const CodeWeights& weights, const FileCodes& file, std::
   const auto fill = [&](std::byte* host) {
     copy_slice(file, plan, {first, columns}, host, stage_->threads());
   };
-  stage().run(layout.total, fill, [&](const std::byte* device) {
+  const LoadStage::LapBytes lap{layout.total, file.seeded != nullptr ? layout.scale_codes : 0};
+  stage().run(lap, fill, [&](std::byte* device) {
+    if (file.seeded != nullptr) {
+      const auto rows = static_cast<std::int64_t>(file.words.size()) / file.stored_out;
+      const auto* sources = place<std::int32_t>(device + layout.sources, !file.columns.empty());
+      launch_seeded_columns({file.seeded->seed, rows, file.stored_out, first, sources, columns},
+                            reinterpret_cast<std::uint32_t*>(device + layout.words), stream_);
+    }
     target.bits_of_unit = reinterpret_cast<const std::int32_t*>(device + layout.bits_of_unit);
     target.offset_of_unit = reinterpret_cast<const std::int64_t*>(device + layout.offset_of_unit);
     CodeSource source;
@@ -191,6 +199,11 @@ DenseWeights Packer::pack_dense(const DenseMatrix& matrix, std::int64_t out) {
   const std::size_t bytes = static_cast<std::size_t>(matrix.in() * out) * size_of(stored.dtype);
   weights.memory = slabs_.take(bytes);
   weights.rows = weights.memory.get();
+  if (matrix.weight.seeded) {
+    BL_CHECK(!matrix.transposed && stored.row_stride == matrix.in());
+    launch_seeded_bytes(*matrix.weight.seeded, weights.memory.get(), bytes, stream_);
+    return weights;
+  }
   LoadStage& lane = stage();
   if (!matrix.transposed && stored.row_stride == matrix.in()) {
     lane.copy(weights.memory.get(), stored.as<const std::byte>(), bytes);
@@ -213,11 +226,13 @@ std::unique_ptr<CudaMatrix> Packer::pack(const WeightMatrix& matrix, const PackO
   BL_CHECK(out <= out_features(matrix));
   BL_CHECK(columns.empty() || columns.size() == static_cast<std::size_t>(out));
   if (const auto* exl2 = std::get_if<Exl2Matrix>(&matrix)) {
-    const FileCodes file{exl2->q_weight, exl2->q_scale, {}, {}, exl2->out, columns};
+    const FileCodes file{exl2->q_weight, exl2->q_scale,     {}, {}, exl2->out,
+                         columns,        exl2->seeded.get()};
     return std::make_unique<CudaMatrix>(in, out, pack_codes(plan_codes(*exl2, out), file));
   }
   if (const auto* gptq = std::get_if<GptqMatrix>(&matrix)) {
-    const FileCodes file{gptq->qweight, {}, gptq->scales, gptq->zeros, gptq->out, columns};
+    const FileCodes file{gptq->qweight, {},      gptq->scales,      gptq->zeros,
+                         gptq->out,     columns, gptq->seeded.get()};
     return std::make_unique<CudaMatrix>(in, out, pack_codes(plan_codes(*gptq, out), file));
   }
   BL_CHECK(columns.empty());
