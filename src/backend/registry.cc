@@ -28,15 +28,29 @@ std::optional<int> cuda_index(std::string_view name) {
   return index;
 }
 
+// The first card, or the CPU; a build for cards says why it has none.
 std::unique_ptr<Backend> open_best(const BackendOptions& options) {
-  if (cuda_device_count() > 0) {
+  if (built_with_cuda()) {
     try {
       return open_cuda(0);
     } catch (const Error& error) {
-      log_warning("{}; going on with the CPU", error.what());
+      if (cuda_device_count() > 0) {
+        log_warning("{}; going on with the CPU", error.what());
+      } else {
+        log_info("{}; going on with the CPU", error.what());
+      }
     }
   }
   return std::make_unique<CpuBackend>(options.threads);
+}
+
+std::unique_ptr<Backend> open_card(int device) {
+  try {
+    return open_cuda(device);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    fail(error.code(), "{}; use --backend cpu", error.what());
+  }
 }
 
 }  // namespace
@@ -54,7 +68,7 @@ std::unique_ptr<Backend> open_backend(const std::string& name, const BackendOpti
   if (name == "auto") return open_best(options);
   if (name == "cpu") return std::make_unique<CpuBackend>(options.threads);
   if (name == "ref") return std::make_unique<RefBackend>(options.threads);
-  if (const std::optional<int> device = cuda_index(name)) return open_cuda(*device);
+  if (const std::optional<int> device = cuda_index(name)) return open_card(*device);
   fail(ErrorCode::kInvalidArgument, "unknown backend '{}'; known: {}", name,
        fmt::join(backend_names(), ", "));
 }

@@ -16,18 +16,24 @@ int attribute(cudaDeviceAttr which, int device) {
   return value;
 }
 
+[[noreturn]] void refuse_driver(int index) {
+  int driver = 0;  // stays so where there is none
+  static_cast<void>(cudaDriverGetVersion(&driver));
+  if (driver == 0) fail(ErrorCode::kUnsupported, "cuda:{}: no NVIDIA driver here", index);
+  fail(ErrorCode::kUnsupported,
+       "cuda:{}: the NVIDIA driver here is one of CUDA {}.{}, this build needs one of {}.{} or "
+       "newer",
+       index, driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+}
+
 }  // namespace
 
 DeviceFacts read_device_facts(int index) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaErrorInsufficientDriver) {
-    fail(ErrorCode::kUnsupported,
-         "cuda:{}: no NVIDIA driver, or one too old for CUDA {}.{}; use --backend cpu", index,
-         CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-  }
+  if (error == cudaErrorInsufficientDriver) refuse_driver(index);
   if (error != cudaSuccess || count == 0) {
-    fail(ErrorCode::kUnsupported, "cuda:{}: no NVIDIA card here ({}); use --backend cpu", index,
+    fail(ErrorCode::kUnsupported, "cuda:{}: no NVIDIA card here ({})", index,
          cudaGetErrorString(error));
   }
   if (index < 0 || index >= count) {
@@ -49,8 +55,8 @@ DeviceFacts read_device_facts(int index) {
   facts.largest_pitch = static_cast<std::size_t>(attribute(cudaDevAttrMaxPitch, index));
   if (facts.compute_capability < kOldest) {
     fail(ErrorCode::kUnsupported,
-         "cuda:{}: {} has compute capability {}.{}, 7.5 or later is needed; use --backend cpu",
-         index, facts.name, properties.major, properties.minor);
+         "cuda:{}: {} has compute capability {}.{}, 7.5 or later is needed", index, facts.name,
+         properties.major, properties.minor);
   }
   BL_CUDA_CHECK(cudaMemGetInfo(&facts.free_bytes, &facts.memory_bytes));
   return facts;

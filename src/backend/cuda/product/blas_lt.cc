@@ -65,7 +65,7 @@ struct BlasLt::Library {
     if (handle == nullptr) {
       fail(ErrorCode::kUnsupported,
            "the CUDA backend needs libcublasLt.so.13 or .12 (of the CUDA toolkit or the "
-           "nvidia-cublas package) in the loader's path; use --backend cpu without it");
+           "nvidia-cublas package) in the loader's path");
     }
     find(create, "cublasLtCreate");
     find(destroy, "cublasLtDestroy");
