@@ -52,18 +52,17 @@ std::vector<std::string> RenamedSource::names() const {
   return result;
 }
 
-HostArray RenamedSource::read(std::string_view name) const {
-  if (originals_.empty()) return source_.read(name);
+std::string_view RenamedSource::name_read(std::string_view name) const {
+  if (originals_.empty()) return name;
   const std::string* from = original(name);
   if (from == nullptr) fail(ErrorCode::kNotFound, "no tensor {}", name);
-  return source_.read(*from);
+  return *from;
 }
 
+HostArray RenamedSource::read(std::string_view name) const { return source_.read(name_read(name)); }
+
 HostArray RenamedSource::read_seeded(std::string_view name) const {
-  if (originals_.empty()) return source_.read_seeded(name);
-  const std::string* from = original(name);
-  if (from == nullptr) fail(ErrorCode::kNotFound, "no tensor {}", name);
-  return source_.read_seeded(*from);
+  return source_.read_seeded(name_read(name));
 }
 
 void RenamedSource::done_with(std::string_view name) const {

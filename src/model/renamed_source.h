@@ -25,6 +25,8 @@ class RenamedSource : public TensorSource {
 
  private:
   const std::string* original(std::string_view name) const;
+  // What the source calls it. Throws kNotFound.
+  std::string_view name_read(std::string_view name) const;
 
   const TensorSource& source_;
   std::map<std::string, std::string, std::less<>> originals_;  // renamed → as in the source

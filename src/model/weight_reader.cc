@@ -35,14 +35,10 @@ double bits_per_weight(const WeightMatrix& matrix) {
 
 // Most of the time goes into the faults of a mapped file, which threads take side by side.
 void copy_by_threads(std::byte* to, const std::byte* from, std::size_t bytes) {
-  constexpr std::size_t kGrain = std::size_t{1} << 20;
   ThreadPool threads(std::min(8, physical_cores()));
-  threads.parallel_for(
-      static_cast<long>((bytes + kGrain - 1) / kGrain), 1, [&](long first, long last) {
-        const std::size_t begin = static_cast<std::size_t>(first) * kGrain;
-        const std::size_t end = std::min(bytes, static_cast<std::size_t>(last) * kGrain);
-        std::memcpy(to + begin, from + begin, end - begin);
-      });
+  threads.parallel_for(static_cast<long>(bytes), 1L << 20, [&](long begin, long end) {
+    std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+  });
 }
 
 // The module whose weight a plain matrix is.
@@ -102,9 +98,7 @@ Linear WeightReader::linear(const std::string& key, const LinearShape& shape) {
   }
   used_.insert(tensors.begin(), tensors.end());
   Pending pending;
-  const SeededSource seeded(source_);
-  const TensorSource& source = backend_.makes_seeded() && !shape.transposed ? seeded : source_;
-  pending.matrix = load_weight_matrix(source, key, hints);
+  pending.matrix = load_weight_matrix(shape.transposed ? source_ : bulk_source(), key, hints);
   pending.options.out = shape.out;
   pending.tensors = std::move(tensors);
   Linear linear = add(std::move(pending), key, shape.transposed);
@@ -342,7 +336,7 @@ HostArray WeightReader::table(const std::string& tensor, const TableShape& shape
     }
     return {};
   }
-  HostArray array = backend_.makes_seeded() ? source_.read_seeded(tensor) : source_.read(tensor);
+  HostArray array = bulk_source().read(tensor);
   if (!backend_.reads_host_memory()) {
     auto copy =
         std::make_shared<Tensor>(table_memory(bytes, shape.on_host), info->dtype, info->shape);

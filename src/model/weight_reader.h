@@ -29,7 +29,11 @@ class WeightReader {
   // may throw to stop.
   WeightReader(Backend& backend, const TensorSource& source, const GptqConfig* gptq,
                std::function<void(std::size_t)> done)
-      : backend_(backend), source_(source), gptq_(gptq), done_(std::move(done)) {}
+      : backend_(backend),
+        source_(source),
+        seeded_source_(source),
+        gptq_(gptq),
+        done_(std::move(done)) {}
 
   void begin(Phase phase);
   Phase phase() const { return phase_; }
@@ -124,6 +128,10 @@ class WeightReader {
   };
   Linear add(Pending pending, std::string module, bool transposed);
   Linear pack_next();
+  // Of what goes to the backend as it is: bytes that it makes itself need not be there.
+  const TensorSource& bulk_source() const {
+    return backend_.makes_seeded() ? seeded_source_ : source_;
+  }
   Buffer table_memory(std::size_t bytes, bool on_host);
   // `columns`: PackOptions'.
   Tensor upload_bias(const HostArray& bias, std::span<const std::int32_t> columns,
@@ -132,6 +140,7 @@ class WeightReader {
 
   Backend& backend_;
   const TensorSource& source_;
+  SeededSource seeded_source_;
   const GptqConfig* gptq_;
   std::function<void(std::size_t)> done_;
   Phase phase_ = Phase::kCheck;

@@ -165,11 +165,8 @@ void copy_slice(const FileCodes& file, const CodePackPlan& plan, const ColumnRan
 }
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes, ThreadPool& threads) {
-  const auto grains = static_cast<long>((bytes + kGrainBytes - 1) / kGrainBytes);
-  threads.parallel_for(grains, 1, [&](long first, long last) {
-    const std::size_t begin = static_cast<std::size_t>(first) * kGrainBytes;
-    const std::size_t end = std::min(bytes, static_cast<std::size_t>(last) * kGrainBytes);
-    std::memcpy(to + begin, from + begin, end - begin);
+  threads.parallel_for(static_cast<long>(bytes), long{kGrainBytes}, [&](long begin, long end) {
+    std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
   });
 }
 
