@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "backend/cuda/activation_math.cuh"
+#include "backend/cuda/ops/activation_math.cuh"
 #include "backend/cuda/attention/kv_row_code.h"
 #include "backend/device.h"
 #include "ops/kv_codec.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/weights/code_pack_plan.h"
+#include "backend/cuda/layout/code_pack_plan.h"
 #include "support/random_matrix.h"
 
 namespace bl::test {

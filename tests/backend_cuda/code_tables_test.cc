@@ -1,6 +1,6 @@
 // A packed matrix's memory: views find the tables that the plan has, whatever is empty.
 
-#include "backend/cuda/weights/code_tables.h"
+#include "backend/cuda/layout/code_tables.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "backend/cuda/product/launch_plan.h"
+#include "backend/cuda/gemm/launch_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "backend/cuda/cuda_planner.h"
-#include "backend/cuda/weights/code_pack.h"
-#include "backend/cuda/weights/code_pack_plan.h"
+#include "backend/cuda/layout/code_pack.h"
+#include "backend/cuda/layout/code_pack_plan.h"
 #include "backend/cuda/weights/column_slice.h"
-#include "backend/cuda/weights/packed_size.h"
-#include "backend/cuda/weights/unpack.h"
+#include "backend/cuda/layout/packed_size.h"
+#include "backend/cuda/layout/unpack.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "format/dequantize.h"

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <random>
 
-#include "backend/cuda/product/product_plan.h"
+#include "backend/cuda/gemm/partition/partition_cache.h"
 
 namespace bl::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "backend/cuda/product/ring_space.h"
+#include "backend/cuda/gemm/pipeline/stage_allocator.h"
 
 #include <gtest/gtest.h>
 

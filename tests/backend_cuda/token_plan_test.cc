@@ -1,14 +1,14 @@
 // What the host works out for the product of one token: shared memory without overlaps, entries
 // that fit their places and are all of a strip, shares as kernels find them.
 
-#include "backend/cuda/product/token_plan.h"
+#include "backend/cuda/gemm/gemv_i8/gemv_i8_plan.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "backend/cuda/weights/code_pack_plan.h"
+#include "backend/cuda/layout/code_pack_plan.h"
 #include "support/random_matrix.h"
 
 namespace bl::test {

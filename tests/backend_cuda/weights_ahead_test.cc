@@ -1,7 +1,7 @@
 // What a product of one token asks for of the weights behind it: within strips, in whole 16 bytes,
 // what the product before has not asked for, and no more than memory brings.
 
-#include "backend/cuda/product/weights_ahead.h"
+#include "backend/cuda/prefetch/weight_prefetch.h"
 
 #include <gtest/gtest.h>
 

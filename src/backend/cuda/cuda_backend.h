@@ -10,7 +10,7 @@
 #include "backend/cuda/device/device_facts.h"
 #include "backend/cuda/device/device_memory.h"
 #include "backend/cuda/device/pinned_staging.h"
-#include "backend/cuda/product/launch_plan.h"
+#include "backend/cuda/gemm/launch_plan.h"
 
 namespace bl {
 

@@ -1,7 +1,7 @@
 #include "backend/cuda/cuda_sizes.h"
 
 #include "backend/cuda/scratch_plan.h"
-#include "backend/cuda/weights/packed_size.h"
+#include "backend/cuda/layout/packed_size.h"
 
 namespace bl {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "backend/cuda/attention/attention_plan.h"
-#include "backend/cuda/experts/expert_matrix.h"
-#include "backend/cuda/sample_steps.h"
-#include "backend/cuda/weights/code_matrix.h"
+#include "backend/cuda/moe/expert_matrix.h"
+#include "backend/cuda/ops/sample_steps.h"
+#include "backend/cuda/layout/code_matrix.h"
 #include "tensor/arena.h"
 
 namespace bl::cuda {

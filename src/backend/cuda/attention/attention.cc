@@ -5,12 +5,12 @@
 #include "backend/cuda/attention/attention_exact.h"
 #include "backend/cuda/attention/attention_hopper.h"
 #include "backend/cuda/attention/attention_prefill.h"
-#include "backend/cuda/attention/keys_ahead.h"
+#include "backend/cuda/prefetch/key_prefetch.h"
 #include "backend/cuda/attention/rope_kv_write.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_ops.h"
-#include "backend/cuda/product/left_input.h"
-#include "backend/cuda/product/many_rows.h"
+#include "backend/cuda/gemm/activations/staged_input.h"
+#include "backend/cuda/gemm/large/gemm_large.h"
 #include "base/check.h"
 
 namespace bl::cuda {

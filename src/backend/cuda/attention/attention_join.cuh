@@ -8,7 +8,7 @@
 #include "backend/cuda/device/cluster.cuh"
 #include "backend/cuda/device/half_pair.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
-#include "backend/cuda/product/left_input.cuh"
+#include "backend/cuda/gemm/activations/staged_input.cuh"
 
 namespace bl::cuda {
 

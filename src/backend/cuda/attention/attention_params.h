@@ -8,7 +8,7 @@
 
 #include "backend/cuda/attention/attention_plan.h"
 #include "backend/cuda/attention/kv_row_code.h"
-#include "backend/cuda/product/left_input.h"
+#include "backend/cuda/gemm/activations/staged_input.h"
 
 namespace bl::cuda {
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "backend/cuda/weights/packed_size.h"
+#include "backend/cuda/layout/packed_size.h"
 #include "base/thread_pool.h"
 
 namespace bl::cuda {

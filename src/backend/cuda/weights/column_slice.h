@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/cuda/weights/code_pack_plan.h"
+#include "backend/cuda/layout/code_pack_plan.h"
 
 namespace bl {
 class ThreadPool;

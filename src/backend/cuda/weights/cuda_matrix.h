@@ -3,7 +3,7 @@
 #include <variant>
 #include <vector>
 
-#include "backend/cuda/weights/code_tables.h"
+#include "backend/cuda/layout/code_tables.h"
 #include "backend/cuda/weights/weight_slabs.h"
 #include "format/weight_matrix.h"
 #include "ops/packed_matrix.h"

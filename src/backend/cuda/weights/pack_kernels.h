@@ -1,7 +1,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
-#include "backend/cuda/weights/code_pack.h"
+#include "backend/cuda/layout/code_pack.h"
 
 namespace bl::cuda {
 

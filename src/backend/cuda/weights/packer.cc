@@ -6,7 +6,7 @@
 #include "backend/cuda/device/cuda_check.h"
 #include "backend/cuda/weights/pack_kernels.h"
 #include "backend/cuda/weights/seeded_kernels.h"
-#include "backend/cuda/weights/unpack.h"
+#include "backend/cuda/layout/unpack.h"
 #include "base/check.h"
 #include "base/error.h"
 

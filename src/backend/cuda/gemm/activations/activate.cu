@@ -1,0 +1,45 @@
+#include "backend/cuda/ops/activation_math.cuh"
+#include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/device/each_element.cuh"
+#include "backend/cuda/gemm/activations/staged_input.h"
+#include "backend/cuda/gemm/large/gemm_large.h"
+
+namespace bl::cuda {
+namespace {
+
+template <int kPack>
+struct Activate {
+  Rows<const float> gate;
+  Rows<const float> up;  // data may be null
+  Rows<float> out;
+  ActivationParameters parameters;
+
+  __device__ void operator()(std::int64_t row, std::int64_t column) const {
+    const bool gated = up.data != nullptr;
+    const auto g = load_pack<kPack>(gate[row] + column);
+    Pack<float, kPack> u{};
+    if (gated) u = load_pack<kPack>(up[row] + column);
+    Pack<float, kPack> result;
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) result.at[i] = activated(parameters, g.at[i], u.at[i], gated);
+    store_pack(out[row] + column, result);
+  }
+};
+
+}  // namespace
+
+void activate(ExecContext& ctx, const ActivateArgs& args) {
+  const bool leaves = args.half_out != nullptr && is_left_input(ctx, *args.half_out);
+  if (args.half_out != nullptr && !leaves) {
+    activate_into_halves(ctx, args, false);
+    return;
+  }
+  const bool fours =
+      takes_packs(args.gate, 4) && takes_packs(args.up, 4) && takes_packs(args.out, 4);
+  for_each_pack<Activate>(ctx, args.gate, fours, rows_of<const float>(args.gate),
+                          rows_of<const float>(args.up), rows_of<float>(args.out),
+                          activation_parameters(args));
+  if (leaves) prepare_left(ctx, args.out, *args.half_out);
+}
+
+}  // namespace bl::cuda

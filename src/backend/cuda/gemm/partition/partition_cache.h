@@ -1,0 +1,124 @@
+#pragma once
+// How the strips of one launch of products are shared out: a value, made on the host once a
+// combination of matrices.
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "backend/cuda/gemm/skinny/regs_plan.h"
+#include "backend/cuda/weights/cuda_matrix.h"
+
+namespace bl::cuda {
+
+// What the plan needs of a matrix.
+struct StripCosts {
+  std::int32_t strips = 0;
+  std::uint64_t cost = 0;  // of a strip
+};
+
+// Nearly equal shares of all strips of all matrices, one after the other: the first strip of each
+// CTA and, last, the count of all. At most `ctas` shares, none empty.
+std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int ctas);
+
+// The last CTAs of a launch may find their multiprocessors taken by the launch before, and begin
+// later than the others, by as much as strips of `cost` take.
+struct LateCtas {
+  int count = 0;
+  std::uint64_t cost = 0;
+};
+
+// The same, where the last ones get fewer strips if that lets the launch end sooner.
+std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int ctas,
+                                       const LateCtas& late);
+
+// The fewest shares of which the longest is no longer than it is among `ctas`.
+int fewest_shares(std::span<const StripCosts> matrices, int ctas);
+
+// The same shares for the product of one token or two, which multiplies a matrix's strips by fours:
+// without strips of two matrices in one, where the launch ends sooner so.
+std::vector<std::int32_t> share_alone(std::span<const StripCosts> matrices, int ctas);
+
+// For matrices each of which reads an input of its own.
+struct InputWish {
+  int ctas = 0;
+  bool alone = false;      // of the product of one token or two, as share_alone()
+  LateCtas late = {};      // of others
+  std::uint64_t cost = 0;  // of a second input, as strips' costs
+};
+
+// Shares without strips of two matrices, wish.ctas at most, where the launch ends no later so than
+// with `mixed`, in which a share of two has two inputs; else `mixed`.
+std::vector<std::int32_t> share_inputs(std::span<const StripCosts> matrices,
+                                       std::vector<std::int32_t> mixed, const InputWish& wish);
+
+// Shares of two parts of `strips` strips each, which count one after the other: none has strips of
+// both. At most `ctas`, an even number of them, and no more than the longest needs.
+std::vector<std::int32_t> share_parts(std::int32_t strips, int ctas);
+
+struct StripShares {
+  const std::int32_t* begins = nullptr;  // device, [ctas + 1]
+  int ctas = 0;
+  std::span<const std::int32_t> host_begins;  // the same
+};
+
+// How strips are to be shared out.
+struct ShareWish {
+  int ctas = 0;
+  // Strip i of the first matrix goes with strip i of the second.
+  bool pairs = false;
+  // No more shares than needed, so that the next launch finds multiprocessors where its first CTAs
+  // can begin.
+  bool spare = false;
+  int late = 0;         // see LateCtas; by a strip
+  bool inputs = false;  // every matrix has one of its own
+};
+
+// First strips of shares, as a parameter of kernels: a load less before a CTA can begin.
+struct ShareBegins {
+  static constexpr int kMost = 192;
+  const std::int32_t* far = nullptr;  // where there are more
+  std::int32_t near[kMost + 1] = {};
+
+  ShareBegins() = default;
+  explicit ShareBegins(const StripShares& shares);
+};
+
+// HeldPlan with its quads in device memory.
+struct HeldShares : HeldCut {
+  const HeldQuad* quads = nullptr;
+};
+
+// Plans in device memory, by the shapes of the matrices.
+class ProductPlans {
+ public:
+  ~ProductPlans();
+  ProductPlans() = default;
+  ProductPlans(const ProductPlans&) = delete;
+  ProductPlans& operator=(const ProductPlans&) = delete;
+
+  StripShares find(std::span<const CodeWeights* const> matrices, const ShareWish& wish);
+  // Of two parts of the slots of one matrix.
+  StripShares find_parts(const CodeWeights& matrix, int ctas);
+  // Whether a product of one token left its reader a row to multiply another by, or read one. Then
+  // others take the code that can do that, too: two kinds of code in a step cost more than what is
+  // more general in one (docs/adr/0012).
+  bool has_met_factors() const { return factors_; }
+  void meet_factors() { factors_ = true; }
+
+  // See plan_held. In one part, matrices that are cut alike have the same.
+  const HeldShares& find_held(const CodeWeights& matrix, int ctas, int most_parts);
+
+ private:
+  struct Entry {
+    std::vector<std::int32_t> begins;
+    StripShares shares;
+  };
+  static StripShares keep(Entry& entry, std::vector<std::int32_t> begins);
+  std::map<std::vector<std::uint64_t>, Entry> entries_;
+  std::map<std::vector<std::uint64_t>, HeldShares> held_;
+  bool factors_ = false;
+};
+
+}  // namespace bl::cuda

@@ -1,0 +1,517 @@
+#include "backend/cuda/gemm/wgmma/gemm_wgmma_dequant.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device/alignment.h"
+#include "backend/cuda/device/bulk_copy.cuh"
+#include "backend/cuda/device/cluster.cuh"
+#include "backend/cuda/device/launch.cuh"
+#include "backend/cuda/device/tensor_map.h"
+#include "backend/cuda/device/warp_reduce.cuh"
+#include "backend/cuda/device/wgmma.cuh"
+#include "backend/cuda/gemm/splitk/reduce_partials.h"
+#include "backend/cuda/gemm/activations/act_f16.cuh"
+#include "backend/cuda/gemm/wgmma/epilogue_activate.cuh"
+#include "backend/cuda/gemm/wgmma/producers.cuh"
+#include "backend/cuda/gemm/wgmma/tiles.cuh"
+#include "backend/cuda/gemm/wgmma/epilogue_store.cuh"
+#include "base/check.h"
+
+namespace bl::cuda {
+namespace {
+
+enum class TileResult : std::uint8_t {
+  kFloats,
+  kHalves,
+  kActivated,    // act(gate) · up of both
+  kUpActivated,  // the same of up: gate is in memory
+};
+constexpr bool is_activated(TileResult result) {
+  return result == TileResult::kActivated || result == TileResult::kUpActivated;
+}
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+template <class Shape, bool kGptq, TileResult kResult>
+class TileMultiplier {
+ public:
+  // `memory`, `barriers`: as counted_from() gives them. `factor`: of activated results.
+  __device__ __forceinline__ TileMultiplier(const TileLaunch& launch, std::byte* memory,
+                                            TileBarriers& barriers, float factor)
+      : launch_(launch),
+        memory_(memory),
+        barriers_(barriers),
+        lane_(kept(lane_index())),
+        stages_(kept(launch.stages)),
+        stage_bytes_(kept(launch.stage_bytes)),
+        codes_at_(kept(Shape::kRowsBytes + (warp_index() - 4) * launch.strip_room)),
+        scales_at_(kept(launch.scales_at)),
+        factor_(factor),
+        decoder_(warp_index() - 4, lane_, launch.low_bits, launch.high_bits) {}
+
+  // Returns the largest of the lane's results, if they are activated.
+  __device__ __forceinline__ float run() {
+    const float alpha = *launch_.args.alpha;
+    for_each_tile<Shape>(launch_, [&](const TilePlace<Shape>& tile) {
+      const int matrix = tile.template matrix_of<kPaired>(warp_index() - 4);
+      widths_ = reinterpret_cast<const Widths*>(table_of(launch_, memory_, matrix).widths) +
+                tile.first_fill;
+      next_widths_ = widths_[0];
+      const int fills = kept(tile.fills);
+      // Operands of one step are made while those of the one before are used.
+      constexpr int kAtOnce = 2 / Shape::kFillSteps;
+      for (int fill = 0; fill < fills; fill += kAtOnce) {
+        multiply<0>(fill);
+        if (kAtOnce == 2 && fill + 1 < fills) multiply<1>(fill + 1);
+      }
+      wait_products<0>();
+      settle(sums_);
+      release(true);
+      store(tile, alpha);
+    });
+    return largest_;
+  }
+
+ private:
+  static constexpr bool kPaired = kResult == TileResult::kActivated;
+
+  // In a register: compilers read constants and the lane's number again at every step.
+  __device__ __forceinline__ static int kept(int value) {
+    asm volatile("" : "+r"(value));
+    return value;
+  }
+
+  // Begins the products of a fill of the tile, and ends all but those of its last step. kBuffer: of
+  // its first step's operands. Warps without a strip do as if: their rows of the product are not
+  // written.
+  template <int kBuffer>
+  __device__ __forceinline__ void multiply(int fill) {
+    const std::uint32_t widths = next_widths_;
+    next_widths_ = widths_[fill + 1];
+    const std::byte* rows = memory_ + stage_.index * stage_bytes_;
+    // The same in all lanes, and known to be: operands in shared memory are in uniform registers.
+    const std::uint32_t first = __shfl_sync(kAllLanes, shared_address(rows), 0);
+    barrier_wait(&barriers_.there[stage_.index], stage_.phase);
+    const std::byte* codes = rows + codes_at_;
+    const std::byte* scales = rows + scales_at_;
+#pragma unroll
+    for (int s = 0; s < Shape::kFillSteps; ++s) {
+      const std::uint32_t own = Shape::kFillSteps == 1 ? widths : widths >> 16 * s & 0xffffu;
+      StepOperands& a = a_[(kBuffer + s) % 2];
+      decoder_.decode(own, codes, scales, a);
+      begin_products();
+      const std::uint64_t operand = row_operand(first + s * Shape::kStepBytes);
+      constexpr std::uint64_t kNext = 32 >> 4;  // 16 slots further
+      multiply_rows(sums_, a[0][0], operand, s > 0 || fill > 0);
+      multiply_rows(sums_, a[0][1], operand + kNext, true);
+      multiply_rows(sums_, a[1][0], operand + 2 * kNext, true);
+      multiply_rows(sums_, a[1][1], operand + 3 * kNext, true);
+      commit_products();
+      wait_products<1>();
+      keep(a_[(kBuffer + s + 1) % 2]);
+      if (s == 0) release(fill > 0);
+      codes += (own % 256 + own / 256) * unit_bytes(1);
+      scales += kStepUnits * sizeof(typename StepDecoder<kGptq, Shape::kStrips>::Scales);
+    }
+    stage_.next(stages_);
+  }
+
+  // Registers of products that may have been under way until here.
+  __device__ __forceinline__ static void keep(StepOperands& a) {
+#pragma unroll
+    for (int i = 0; i < kStepUnits * 8; ++i) {
+      asm volatile("" : "+r"(a[i / 8][i / 4 % 2][i % 4])::"memory");
+    }
+  }
+
+  // The place of the fill before, if there is one, has been read: all whose copies come there are
+  // told.
+  __device__ __forceinline__ void release(bool is_one) {
+    if (!is_one) return;
+    __syncwarp();
+    if (lane_ < Shape::kCluster) barrier_arrive_at(&barriers_.used[read_], lane_);
+    if (++read_ == stages_) read_ = 0;
+  }
+
+  __device__ __forceinline__ void store(const TilePlace<Shape>& tile, float alpha) {
+    const int own = warp_index() - 4;
+    const int strip = tile.template strip_of<kPaired>(own);
+    const TileMatrix& m = launch_.args.matrices[kPaired ? 0 : tile.matrix];
+    if (strip >= m.view.strips) return;
+    std::byte* room = memory_ + launch_.stores_at + own * launch_.store_bytes;
+    const int rows = static_cast<int>(launch_.args.tokens) - tile.first_row;
+    const int columns = m.view.out - strip * kStripColumns;
+    if constexpr (is_activated(kResult)) {
+      const TileActivation& to = launch_.args.activation;
+      const TileRows<__half> results{to.rows + tile.first_row * to.stride + strip * kStripColumns,
+                                     to.stride, rows, columns};
+      const float seen = to.kind == Activation::kSilu
+                             ? activate<Activation::kSilu>(tile, room, alpha, results)
+                             : activate<Activation::kGeluTanh>(tile, room, alpha, results);
+      largest_ = fmaxf(largest_, seen);
+      return;
+    }
+    const std::int64_t at = tile.first_row * m.out_stride + strip * kStripColumns;
+    if constexpr (kResult == TileResult::kHalves) {
+      store_tile<Shape::kRows>(sums_, alpha, room,
+                               {static_cast<__half*>(m.out) + at, m.out_stride, rows, columns});
+    } else if constexpr (kResult == TileResult::kFloats) {
+      float* to = static_cast<float*>(m.out) + tile.part * launch_.args.tokens * m.out_stride;
+      store_tile<Shape::kRows>(sums_, alpha, room, {to + at, m.out_stride, rows, columns},
+                               launch_.args.accumulate);
+    }
+  }
+
+  template <Activation kKind>
+  __device__ __forceinline__ float activate(const TilePlace<Shape>& tile, std::byte* room,
+                                            float alpha, const TileRows<__half>& results) {
+    const int own = warp_index() - 4;
+    if constexpr (kPaired) {
+      constexpr int kOther = Shape::kStrips / 2;
+      const bool is_up = own >= kOther;
+      const WarpPair pair{room, room + (is_up ? -kOther : kOther) * launch_.store_bytes,
+                          1 + own % kOther, is_up};
+      return activate_tile<kKind, Shape::kRows>(sums_, alpha, pair, factor_, results);
+    } else {
+      const TileActivation& to = launch_.args.activation;
+      const int column = tile.template strip_of<false>(own) * kStripColumns;
+      const TileRows<const __half> gate{to.gate + tile.first_row * to.gate_stride + column,
+                                        to.gate_stride, results.rows, results.columns};
+      return activate_tile<kKind, Shape::kRows>(sums_, alpha, UpStrip{room, gate, results},
+                                                factor_);
+    }
+  }
+
+  const TileLaunch& launch_;
+  std::byte* memory_;
+  TileBarriers& barriers_;
+  int lane_;
+  int stages_;
+  int stage_bytes_;
+  int codes_at_;  // of the warp's strip, in a stage
+  int scales_at_;
+  float factor_;
+  float largest_ = 0.0f;
+  StepDecoder<kGptq, Shape::kStrips> decoder_;
+  // Of a fill.
+  using Widths = std::conditional_t<Shape::kFillSteps == 1, std::uint16_t, std::uint32_t>;
+  const Widths* widths_ = nullptr;
+  std::uint32_t next_widths_ = 0;
+  TileStage stage_;
+  int read_ = 0;  // the place that is given back next
+  StepOperands a_[2];
+  float sums_[Shape::kRows / 2];
+};
+
+// The power of two of the rows that all CTAs of the launch before have made, each of which has left
+// its largest.
+__device__ __forceinline__ float power_of_rows(const TileActivation& rows, float* cta_parts) {
+  dependency_wait();
+  float largest = 0.0f;
+  for (auto i = static_cast<int>(threadIdx.x); i < static_cast<int>(gridDim.x);
+       i += static_cast<int>(blockDim.x)) {
+    largest = fmaxf(largest, rows.largest[i]);
+  }
+  const float power = settled_power(cta_max(largest, cta_parts));
+  if (blockIdx.x == 0 && threadIdx.x == 0) *rows.power = power;
+  return power;
+}
+
+// Of the warps that multiply, whose first clears `shared` before a barrier of the CTA.
+template <class Shape>
+__device__ __forceinline__ void leave_largest(float largest, std::uint32_t* shared, float* to) {
+  // Bits of floats that are not negative are in the order of their values.
+  const std::uint32_t bits = warp_max(__float_as_uint(largest));
+  if (lane_index() == 0) atomicMax(shared, bits);
+  asm volatile("bar.sync 15, %0;" ::"n"(Shape::kConsumers * 128) : "memory");
+  if (warp_index() == 4 && lane_index() == 0) to[blockIdx.x] = __uint_as_float(*shared);
+}
+
+#endif
+
+template <class Shape, bool kGptq, TileResult kResult>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
+    tile_product_kernel(const __grid_constant__ TileLaunch launch,
+                        const __grid_constant__ RowMaps rows) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  constexpr bool kPaired = kResult == TileResult::kActivated;
+  allow_next();
+  __shared__ std::uint32_t largest;
+  float factor = 1.0f;
+  if constexpr (is_activated(kResult)) {
+    __shared__ float cta_parts[Shape::kThreads / 32];
+    const TileActivation& activation = launch.args.activation;
+    if (activation.settles) {
+      const float power = power_of_rows(activation, cta_parts);
+      if (power == 1.0f) return;
+      factor = 1.0f / power;
+    }
+    if (threadIdx.x == 0) largest = 0;
+  }
+  extern __shared__ std::byte raw[];
+  __shared__ TileBarriers barriers;
+  std::byte* memory =
+      counted_from(raw + (kTileAlignment - shared_address(raw) % kTileAlignment) % kTileAlignment);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < launch.stages; ++i) {
+      // Rows, lanes' copies of codes, and scales.
+      barrier_init(&barriers.there[i], 1 + 32 + kStepUnits * 32);
+      barrier_init(&barriers.used[i], Shape::kCluster * Shape::kStrips);
+    }
+    barrier_init_fence();
+  }
+  // All matrices at a time, some of the threads each: what they load comes from far.
+  const int makers = Shape::kThreads / launch.args.count;
+  if (const int i = static_cast<int>(threadIdx.x) / makers; i < launch.args.count) {
+    const CodeMatrixView& m = launch.args.matrices[i].view;
+    make_unit_table(m, static_cast<int>(threadIdx.x) % makers, makers,
+                    memory + launch.tables_at + i * UnitTable::bytes(m.units));
+  }
+  __syncthreads();
+  if constexpr (Shape::kCluster > 1) {
+    cluster_arrive_relaxed();  // barrier_init_fence() has made barriers known
+    cluster_wait();
+  }
+  if (threadIdx.x < 128) {
+    give_registers<Shape::kFewRegisters>();
+    const int warp = warp_index();
+    if (warp == 0) {
+      fetch_rows<Shape>(launch, rows, memory, barriers);
+    } else if (warp == 1) {
+      fetch_codes<Shape, kPaired>(launch, memory, barriers);
+    } else {
+      make_scales<Shape, kGptq, kPaired>(launch, memory, barriers, warp - 2);
+    }
+  } else {
+    take_registers<Shape::kManyRegisters>();
+    dependency_wait();
+    const float seen =
+        TileMultiplier<Shape, kGptq, kResult>(launch, memory, barriers, factor).run();
+    if constexpr (is_activated(kResult)) {
+      const TileActivation& activation = launch.args.activation;
+      if (!activation.settles) leave_largest<Shape>(seen, &largest, activation.largest);
+    }
+  }
+  // Nobody leaves while another may write or arrive here.
+  if constexpr (Shape::kCluster > 1) {
+    __syncwarp();
+    cluster_arrive();
+    cluster_wait();
+  }
+#endif
+}
+
+using TileKernel = void (*)(TileLaunch, RowMaps);
+
+// Those of up alone are there for prompts of EXL2 files whose every matrix has an order of its own.
+template <class Shape, bool kGptq>
+inline constexpr bool kTakesGate = Shape::kLarge && !kGptq;
+
+template <class Shape, bool kGptq>
+TileKernel kernel_of(const TileProductArgs& args) {
+  if (args.has_both()) return tile_product_kernel<Shape, kGptq, TileResult::kActivated>;
+  if constexpr (kTakesGate<Shape, kGptq>) {
+    if (args.activates()) return tile_product_kernel<Shape, kGptq, TileResult::kUpActivated>;
+  }
+  BL_CHECK(!args.activates());
+  return args.halves ? tile_product_kernel<Shape, kGptq, TileResult::kHalves>
+                     : tile_product_kernel<Shape, kGptq, TileResult::kFloats>;
+}
+
+bool reads_one(const TileProductArgs& args) {
+  return std::all_of(args.matrices, args.matrices + args.count,
+                     [&](const TileMatrix& m) { return m.rows == args.matrices[0].rows; });
+}
+
+bool is_gptq(const TileProductArgs& args) { return args.matrices[0].view.kind != ScaleKind::kExl2; }
+
+// Tiles, steps and shared memory, whose bytes it returns; 0: it does not fit.
+template <class Shape>
+int lay_out(const TileProductArgs& args, int room, TileLaunch& launch) {
+  const int units = args.matrices[0].view.units;
+  const bool paired = args.has_both();
+  launch.tile_strips = Shape::kStrips / (paired ? 2 : 1);
+  // A cluster's tiles are of the same rows: of other rows than the matrix before, it begins one.
+  const int begun = reads_one(args) ? 1 : Shape::kCluster;
+  int widest = 0;
+  int tiles = 0;
+  for (int i = 0; i < args.count; ++i) {
+    launch.first_tiles[i] = tiles;
+    widest = std::max(widest, args.matrices[i].widest);
+    if (paired && i > 0) continue;  // they share their tiles
+    const int strips = launch.tile_strips * begun;
+    tiles += (args.matrices[i].view.strips + strips - 1) / strips * begun;
+  }
+  launch.first_tiles[args.count] = tiles;
+  launch.row_tiles = static_cast<int>((args.tokens + Shape::kRows - 1) / Shape::kRows);
+  launch.cluster_tiles = (tiles + Shape::kCluster - 1) / Shape::kCluster * launch.row_tiles;
+  launch.fills = (units + Shape::kFillUnits - 1) / Shape::kFillUnits;
+  launch.strip_room = Shape::kFillUnits * unit_bytes(widest);
+  const int codes = Shape::kStrips * launch.strip_room;
+  const std::size_t scales = is_gptq(args) ? sizeof(TileScales<true, Shape::kStrips>)
+                                           : sizeof(TileScales<false, Shape::kStrips>);
+  launch.scales_at = Shape::kRowsBytes + codes;
+  const int stage = launch.scales_at + Shape::kFillUnits * static_cast<int>(scales);
+  launch.stage_bytes = (stage + kTileAlignment - 1) / kTileAlignment * kTileAlignment;
+  const int tables = args.count * UnitTable::bytes(units);
+  launch.store_bytes = paired ? kActivateBytes : kStoreBytes;
+  const int stores = Shape::kStrips * launch.store_bytes;
+  const int rest = kTileAlignment + stores + tables;
+  launch.stages = std::min(kMostTileStages, (room - rest) / launch.stage_bytes);
+  launch.stores_at = launch.stages * launch.stage_bytes;
+  launch.tables_at = launch.stores_at + stores;
+  return launch.stages < 2 ? 0 : launch.stores_at + rest;
+}
+
+int dynamic_room(const DeviceFacts& facts) {
+  constexpr int kStatic = 128;  // beside barriers
+  return static_cast<int>(facts.shared_bytes_per_cta) - static_cast<int>(sizeof(TileBarriers)) -
+         kStatic;
+}
+
+// f(TileShape): tiles of few rows cost a step less, and half a tile costs as much as a whole one
+// (bench/ladder/prefill).
+template <class F>
+auto with_shape(const TileProductArgs& args, const F& f) {
+  if (args.tokens <= 32) return f(TileShape<32>{});
+  if (args.tokens <= 128) return f(TileShape<64>{});
+  return f(TileShape<256>{});
+}
+
+// Parts of the slots, so that all multiprocessors have some. Sums of parts are F32.
+int parts_of(const TileProductArgs& args, const TileLaunch& launch, int clusters) {
+  constexpr int kFewestFills = 2;
+  if (args.leaves_halves()) return 1;
+  std::int64_t columns = 0;
+  for (int i = 0; i < args.count; ++i) columns += args.matrices[i].view.out;
+  const auto room = static_cast<int>(kPartFloats / (args.tokens * columns));
+  const int most = std::min({static_cast<int>(kMostTileParts), launch.fills / kFewestFills, room});
+  return std::max(1, std::min(clusters / launch.cluster_tiles, most));
+}
+
+// Results side by side are added up together.
+bool lie_side_by_side(const TileProductArgs& args) {
+  for (int i = 1; i < args.count; ++i) {
+    const TileMatrix& before = args.matrices[i - 1];
+    if (args.matrices[i].out != static_cast<float*>(before.out) + before.view.out ||
+        args.matrices[i].out_stride != before.out_stride) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Turns results into those of parts beside one another; returns how they become what was asked for.
+std::vector<PartSums> lay_parts(ExecContext& ctx, TileProductArgs& args, int parts) {
+  std::vector<PartSums> sums;
+  const bool together = lie_side_by_side(args);
+  for (int i = 0; i < args.count;) {
+    std::int64_t columns = 0;
+    int end = i;
+    do {
+      columns += args.matrices[end++].view.out;
+    } while (together && end < args.count);
+    PartSums& sum = sums.emplace_back();
+    sum.to = view_of(static_cast<float*>(args.matrices[i].out), {args.tokens, columns});
+    sum.to.row_stride = args.matrices[i].out_stride;
+    if (args.accumulate) sum.from = sum.to;
+    sum.parts = ctx.scratch->take_f32({parts, args.tokens, columns});
+    auto* to = sum.parts.as<float>();
+    for (; i < end; ++i) {
+      args.matrices[i].out = to;
+      args.matrices[i].out_stride = columns;
+      to += args.matrices[i].view.out;
+    }
+  }
+  args.accumulate = false;
+  return sums;
+}
+
+// Matrices of one order lie side by side, and share a map.
+RowMaps map_rows(const TileProductArgs& args, int box_rows) {
+  const int slots = args.matrices[0].view.units * kUnitSlots;
+  RowMaps maps{};
+  for (int i = 0; i < args.count; ++i) {
+    const __half* rows = args.matrices[i].rows;
+    if (i > 0 && rows == args.matrices[i - 1].rows) {
+      maps.of[i] = maps.of[i - 1];
+    } else {
+      maps.of[i] =
+          half_rows_map(reinterpret_cast<const std::byte*>(rows), slots, args.tokens, box_rows);
+    }
+  }
+  return maps;
+}
+
+template <class Shape>
+void start(ExecContext& ctx, const TileProductArgs& args) {
+  const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
+  ArenaScope scope(*ctx.scratch);
+  TileLaunch launch_args;
+  launch_args.args = args;
+  const int bytes = lay_out<Shape>(args, dynamic_room(facts), launch_args);
+  BL_CHECK(bytes > 0);
+  std::vector<PartSums> sums;
+  launch_args.parts = parts_of(args, launch_args, facts.multiprocessors / Shape::kCluster);
+  launch_args.cluster_tiles *= launch_args.parts;
+  if (launch_args.parts > 1) sums = lay_parts(ctx, launch_args.args, launch_args.parts);
+  const RowMaps rows = map_rows(args, Shape::kRows / Shape::kCluster);
+  const int clusters = std::min(launch_args.cluster_tiles, facts.multiprocessors / Shape::kCluster);
+  const TileKernel kernel =
+      is_gptq(args) ? kernel_of<Shape, true>(args) : kernel_of<Shape, false>(args);
+  BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  LaunchShape shape = shape_of(ctx, dim3(static_cast<unsigned>(clusters * Shape::kCluster)),
+                               Shape::kThreads, static_cast<std::size_t>(bytes));
+  shape.cluster = Shape::kCluster;
+  TileActivation& activation = launch_args.args.activation;
+  if (args.activates()) activation.largest = ctx.scratch->take_f32({shape.grid.x}).as<float>();
+  launch(shape, kernel, launch_args, rows);
+  if (args.activates()) {
+    activation.settles = true;
+    launch(shape, kernel, launch_args, rows);
+  }
+  for (const PartSums& sum : sums) add_parts(ctx, sum);
+}
+
+bool may_activate(const TileProductArgs& args) {
+  if (!args.activates()) return true;
+  const TileActivation& to = args.activation;
+  if (to.stride % 8 != 0 || !is_aligned(to.rows, 16)) return false;
+  if (args.has_both()) {
+    return args.count == 2 && reads_one(args) &&
+           args.matrices[0].view.out == args.matrices[1].view.out;
+  }
+  const bool is_there = with_shape(args, [&]<class Shape>(Shape) {
+    return is_gptq(args) ? kTakesGate<Shape, true> : kTakesGate<Shape, false>;
+  });
+  return is_there && args.count == 1 && to.gate_stride % 8 == 0 && is_aligned(to.gate, 16);
+}
+
+}  // namespace
+
+bool has_tile_product(const DeviceFacts& facts) { return facts.compute_capability == 90; }
+
+bool takes_tile_product(const DeviceFacts& facts, const TileProductArgs& args) {
+  TileLaunch launch;
+  if (args.count == 0) return false;
+  const int bytes = with_shape(
+      args, [&]<class Shape>(Shape) { return lay_out<Shape>(args, dynamic_room(facts), launch); });
+  if (bytes == 0) return false;
+  const bool halves = args.leaves_halves();
+  const auto is_usual = [&](const TileMatrix& m) {
+    return m.view.units == args.matrices[0].view.units &&
+           (m.view.kind == ScaleKind::kExl2) == (args.matrices[0].view.kind == ScaleKind::kExl2) &&
+           m.view.out % (halves ? kStripColumns : 4) == 0 && m.out_stride % (halves ? 8 : 4) == 0 &&
+           is_aligned(m.out, 16) && is_aligned(m.rows, 16);
+  };
+  return may_activate(args) && std::all_of(args.matrices, args.matrices + args.count, is_usual);
+}
+
+void tile_product(ExecContext& ctx, const TileProductArgs& args) {
+  with_shape(args, [&]<class Shape>(Shape) { start<Shape>(ctx, args); });
+}
+
+}  // namespace bl::cuda
