@@ -10,7 +10,7 @@ void FeedForward::forward(ExecContext& ctx, const LayerInput& x, const LayerSink
   const TensorView inner = ctx.scratch->take_f32({x.rows(), spec_.gated ? 2 * width : width});
   const TensorView first = slice_columns(inner, 0, width);
   const TensorView second = spec_.gated ? slice_columns(inner, width, width) : TensorView{};
-  const HalfInput left = take_half_input(ctx, weights_.down, x.rows());
+  const StagedInput left = take_staged_input(ctx, weights_.down, x.rows());
   const ActivateArgs activation{.gate = first,
                                 .up = second,
                                 .out = first,
@@ -21,7 +21,7 @@ void FeedForward::forward(ExecContext& ctx, const LayerInput& x, const LayerSink
                                 .xielu_alpha_n = weights_.xielu_alpha_n,
                                 .xielu_beta = weights_.xielu_beta,
                                 .xielu_eps = weights_.xielu_eps,
-                                .half_out = left.rows.empty() ? nullptr : &left};
+                                .staged_out = left.rows.empty() ? nullptr : &left};
   LastInput last{first, left};
   ExecContext first_ctx = ctx;
   first_ctx.next_weights = next_weights_of({&weights_.down});

@@ -31,10 +31,10 @@ struct ProductRule {
   float multiplier = 1.0f;
   bool accumulate = false;
   const ActivateArgs* activation = nullptr;
-  const HalfInput* half_x = nullptr;
-  TensorView x_factor = {};
-  TensorView out_rests = {};
-  TensorView rests_out = {};
+  const StagedInput* staged_x = nullptr;
+  TensorView x_deferred_mul = {};
+  TensorView out_partials = {};
+  TensorView partials_out = {};
   const AttentionArgs* attention_behind = nullptr;
 };
 
@@ -43,8 +43,8 @@ void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const Line
                  const ProductRule& rule) {
   // Who leaves a norm or an activation to the product asks first whether there are adapters.
   BL_CHECK(ctx.adapters == nullptr ||
-           (input.norm == nullptr && rule.activation == nullptr && rule.half_x == nullptr &&
-            rule.x_factor.empty() && input.rests.empty() && rule.rests_out.empty()));
+           (input.norm == nullptr && rule.activation == nullptr && rule.staged_x == nullptr &&
+            rule.x_deferred_mul.empty() && input.partials.empty() && rule.partials_out.empty()));
   std::array<MatmulOutput, 4> list;
   BL_CHECK(outputs.size() <= list.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -55,21 +55,21 @@ void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const Line
                         .outputs = std::span(list.data(), outputs.size()),
                         .multiplier = rule.multiplier,
                         .accumulate = rule.accumulate,
-                        .half_x = rule.half_x,
-                        .x_rests = input.rests,
-                        .out_rests = rule.out_rests,
-                        .rests_out = rule.rests_out,
+                        .staged_x = rule.staged_x,
+                        .x_partials = input.partials,
+                        .out_partials = rule.out_partials,
+                        .partials_out = rule.partials_out,
                         .x_sum = input.sum,
                         .norm = input.norm != nullptr ? &norm : nullptr,
                         .activation = rule.activation,
-                        .x_factor = rule.x_factor,
+                        .x_deferred_mul = rule.x_deferred_mul,
                         .attention_behind = rule.attention_behind});
   add_lora(ctx, input.x, outputs, rule.multiplier);
 }
 
 // An adapter would have to read all of what products read.
-bool may_leave_rests(const ExecContext& ctx) {
-  return ctx.ops->rests_left != nullptr && ctx.adapters == nullptr;
+bool may_leave_partials(const ExecContext& ctx) {
+  return ctx.ops->partials_left != nullptr && ctx.adapters == nullptr;
 }
 
 }  // namespace
@@ -78,9 +78,9 @@ bool may_leave_norm_to_products(const ExecContext& ctx) {
   return ctx.ops->matmul_normalises && ctx.adapters == nullptr && !ctx.deterministic;
 }
 
-HalfInput take_half_input(ExecContext& ctx, const Linear& reader, std::int64_t tokens) {
-  if (ctx.ops->half_input_width == nullptr || ctx.adapters != nullptr) return {};
-  const std::int64_t width = ctx.ops->half_input_width(ctx, reader.weight(), tokens);
+StagedInput take_staged_input(ExecContext& ctx, const Linear& reader, std::int64_t tokens) {
+  if (ctx.ops->staged_input_width == nullptr || ctx.adapters != nullptr) return {};
+  const std::int64_t width = ctx.ops->staged_input_width(ctx, reader.weight(), tokens);
   if (width == 0) return {};
   return {&reader.weight(), ctx.scratch->take(DType::kF16, {tokens, width}),
           ctx.scratch->take_f32({tokens}).as<float>()};
@@ -106,13 +106,13 @@ TensorView apply_gated_linears(ExecContext& ctx, const LayerInput& input,
     return {};
   }
   ActivateArgs own = activation;
-  if (reader != nullptr && ops.reader_multiplies != nullptr) {
+  if (reader != nullptr && ops.defers_gate_mul != nullptr) {
     const GatedMatrices matrices{&outputs[0].linear->weight(), &outputs[1].linear->weight(),
                                  &reader->weight()};
-    own.product_left = ops.reader_multiplies(ctx, matrices, activation);
+    own.deferred_gate_mul = ops.defers_gate_mul(ctx, matrices, activation);
   }
   run_linears(ctx, input, outputs, {.activation = &own});
-  return own.product_left ? activation.up : TensorView{};
+  return own.deferred_gate_mul ? activation.up : TensorView{};
 }
 
 void apply_last_linear(ExecContext& ctx, const LastInput& input, const Linear& linear,
@@ -121,23 +121,24 @@ void apply_last_linear(ExecContext& ctx, const LastInput& input, const Linear& l
     ArenaScope scope(*ctx.scratch);
     const TensorView y = ctx.scratch->take_f32({sink.to.rows(), linear.out()});
     const LinearOutput output{&linear, y};
-    run_linears(ctx, input.x, {&output, 1}, {.half_x = input.half_x, .x_factor = input.factor});
+    run_linears(ctx, input.x, {&output, 1},
+                {.staged_x = input.staged_x, .x_deferred_mul = input.factor});
     ctx.ops->add(ctx, {.x = sink.to, .y = y, .multiplier = sink.multiplier});
     return;
   }
   const LinearOutput output{&linear, sink.to};
   ProductRule rule{.multiplier = sink.add ? sink.multiplier : 1.0f,
                    .accumulate = sink.add,
-                   .half_x = input.half_x,
-                   .x_factor = input.factor};
-  const bool rests = sink.add && sink.stream != nullptr && may_leave_rests(ctx);
-  if (rests) {
-    rule.out_rests = sink.stream->rests();
-    rule.rests_out =
-        sink.stream->free_places(ctx.ops->rests_left(ctx, linear.weight(), sink.to.rows()));
+                   .staged_x = input.staged_x,
+                   .x_deferred_mul = input.factor};
+  const bool partials = sink.add && sink.stream != nullptr && may_leave_partials(ctx);
+  if (partials) {
+    rule.out_partials = sink.stream->partials();
+    rule.partials_out =
+        sink.stream->free_places(ctx.ops->partials_left(ctx, linear.weight(), sink.to.rows()));
   }
   run_linears(ctx, input.x, {&output, 1}, rule);
-  if (rests) sink.stream->replace_rests(rule.rests_out);
+  if (partials) sink.stream->replace_partials(rule.partials_out);
 }
 
 }  // namespace bl

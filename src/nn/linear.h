@@ -53,11 +53,11 @@ struct LinearOutput {
 struct LayerInput {
   LayerInput(const TensorView& view) : x(view) {}
   LayerInput(const ResidualStream::Reading& reading, const Norm& pending)
-      : x(reading.x), rests(reading.rests), sum(reading.sum), norm(&pending) {}
+      : x(reading.x), partials(reading.partials), sum(reading.sum), norm(&pending) {}
   std::int64_t rows() const { return x.rows(); }
   TensorView x;
-  TensorView rests;  // [rests, tokens, …] added to x before the norm, or empty
-  TensorView sum;    // where products leave x + Σ rests, or empty
+  TensorView partials;  // [rests, tokens, …] added to x before the norm, or empty
+  TensorView sum;       // where products leave x + Σ rests, or empty
   const Norm* norm = nullptr;
 };
 
@@ -66,7 +66,7 @@ bool may_leave_norm_to_products(const ExecContext& ctx);
 
 // Memory for what `reader` alone reads, from scratch, where this step passes it on as halves
 // (ops/half_input.h); without rows where it is F32.
-HalfInput take_half_input(ExecContext& ctx, const Linear& reader, std::int64_t tokens);
+StagedInput take_staged_input(ExecContext& ctx, const Linear& reader, std::int64_t tokens);
 
 // outputs_j = multiplier · (x · W_j) + bias_j; all read the same x. At most four.
 void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
@@ -78,8 +78,8 @@ void apply_query_linears(ExecContext& ctx, const LayerInput& input,
 
 // The same for the gate and up of `activation`, which is run on them. Where `reader` is given, the
 // product that reads its `out` next, act(gate) · up may be left to that
-// (ActivateArgs::product_left): then what it multiplies `out` by is returned (LastInput::factor),
-// else an empty view.
+// (ActivateArgs::deferred_gate_mul): then what it multiplies `out` by is returned
+// (LastInput::factor), else an empty view.
 TensorView apply_gated_linears(ExecContext& ctx, const LayerInput& input,
                                std::span<const LinearOutput, 2> outputs,
                                const ActivateArgs& activation, const Linear* reader = nullptr);
@@ -96,10 +96,10 @@ struct LayerSink {
 // What the last product of a layer reads: x, or halves left for it, or x · factor.
 struct LastInput {
   LastInput(const TensorView& view) : x(view) {}
-  LastInput(const TensorView& view, const HalfInput& left)
-      : x(view), half_x(left.rows.empty() ? nullptr : &left) {}
+  LastInput(const TensorView& view, const StagedInput& left)
+      : x(view), staged_x(left.rows.empty() ? nullptr : &left) {}
   TensorView x;
-  const HalfInput* half_x = nullptr;
+  const StagedInput* staged_x = nullptr;
   TensorView factor = {};
 };
 

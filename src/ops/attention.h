@@ -71,9 +71,9 @@ struct AttentionArgs {
   float scale = 1.0f;
   float softcap = 0.0f;
   std::int32_t window = 0;
-  TensorView sinks;                     // F32 [heads] or empty
-  TensorView alibi_slopes;              // F32 [heads] or empty
-  const HalfInput* half_out = nullptr;  // in place of out, which may be empty
+  TensorView sinks;                         // F32 [heads] or empty
+  TensorView alibi_slopes;                  // F32 [heads] or empty
+  const StagedInput* staged_out = nullptr;  // in place of out, which may be empty
   // Keys before a span's own may be of this step as well, not of earlier ones alone.
   bool past_is_new = false;
 };

@@ -61,10 +61,10 @@ struct ActivateArgs {
   float xielu_alpha_n = 0.0f;  // after softplus, beta added
   float xielu_beta = 0.5f;
   float xielu_eps = -1e-6f;
-  const HalfInput* half_out = nullptr;  // see there
+  const StagedInput* staged_out = nullptr;  // see there
   // In MatmulArgs::activation: act(gate) and up stay in `gate` and `up`, and who reads `out` reads
-  // their product (MatmulArgs::x_factor).
-  bool product_left = false;
+  // their product (MatmulArgs::x_deferred_mul).
+  bool deferred_gate_mul = false;
 };
 
 // x += multiplier · y, the residual stream in F32.

@@ -14,7 +14,7 @@ struct NextWeights {
   static constexpr int kMost = 4;
   const PackedMatrix* matrices[kMost] = {};
   int count = 0;
-  bool partly_asked = false;  // another product before it was told of them, too
+  bool partly_issued = false;  // another product before it was told of them, too
 };
 
 // What an op needs besides its arguments: where to run, and scratch memory. Passed explicitly to

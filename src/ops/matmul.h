@@ -9,7 +9,7 @@
 namespace bl {
 
 // Parts of one sum that a product may leave beside it.
-inline constexpr std::int64_t kMostRests = 8;
+inline constexpr std::int64_t kMaxPartials = 8;
 
 struct MatmulOutput {
   const PackedMatrix* weight = nullptr;
@@ -26,15 +26,15 @@ struct MatmulArgs {
   std::span<const MatmulOutput> outputs;
   float multiplier = 1.0f;
   bool accumulate = false;
-  const HalfInput* half_x = nullptr;  // what x means: the one output's weight is its reader
-  // Where OpTable::rests_left is set: rows as sums of several, F32 [rests, tokens, columns], each
-  // as what they go with, or empty. x + Σ x_rests is what is read; out + Σ out_rests is what is
-  // added to, if anything is (of one output); and then out + Σ rests_out is the result, whatever
-  // part of it lies where.
-  TensorView x_rests = {};
-  TensorView out_rests = {};
-  TensorView rests_out = {};
-  // Where x_rests are and this is given: x + Σ x_rests is left there, too.
+  const StagedInput* staged_x = nullptr;  // what x means: the one output's weight is its reader
+  // Where OpTable::partials_left is set: rows as sums of several, F32 [rests, tokens, columns],
+  // each as what they go with, or empty. x + Σ x_partials is what is read; out + Σ out_partials is
+  // what is added to, if anything is (of one output); and then out + Σ partials_out is the result,
+  // whatever part of it lies where.
+  TensorView x_partials = {};
+  TensorView out_partials = {};
+  TensorView partials_out = {};
+  // Where x_partials are and this is given: x + Σ x_partials is left there, too.
   TensorView x_sum = {};
   // x is normalised first; x and out of it are not read. Only where OpTable::matmul_normalises.
   const NormArgs* norm = nullptr;
@@ -42,8 +42,8 @@ struct MatmulArgs {
   // their own `out` views may hold anything afterwards. Only where OpTable::matmul_activates.
   const ActivateArgs* activation = nullptr;
   // F32 as x: x times that, element by element, is what is read; or empty. Where it is, x may hold
-  // anything afterwards. Only where OpTable::reader_multiplies said so.
-  TensorView x_factor = {};
+  // anything afterwards. Only where OpTable::defers_gate_mul said so.
+  TensorView x_deferred_mul = {};
   // Attention whose queries these products make, if it is the next op that reads much: a hint what
   // of the cache to bring near meanwhile. Its `out` may be empty.
   const AttentionArgs* attention_behind = nullptr;
@@ -57,9 +57,9 @@ struct GatedMatrices {
 };
 
 // Number i of rests, [tokens, columns].
-inline TensorView rest_at(const TensorView& rests, std::int64_t i) {
-  BL_CHECK(rests.shape.rank() == 3);
-  return view_of(rests.row<float>(i), {rests.shape[1], rests.shape[2]});
+inline TensorView partial_at(const TensorView& partials, std::int64_t i) {
+  BL_CHECK(partials.shape.rank() == 3);
+  return view_of(partials.row<float>(i), {partials.shape[1], partials.shape[2]});
 }
 
 // Mixture of experts. Routing is a value of its own (RouteArgs), so that the scheduler of experts

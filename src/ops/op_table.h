@@ -34,19 +34,18 @@ struct OpTable {
   // Where logits would have to come to the host first. The CPU's own way is sample/, which is
   // faster there.
   void (*sample)(ExecContext&, const SampleArgs&) = nullptr;
-  // Width of the HalfInput of `reader` in a step of so many tokens; 0: F32 is passed on. Ops take
+  // Width of the StagedInput of `reader` in a step of so many tokens; 0: F32 is passed on. Ops take
   // and leave one only where this is set.
-  std::int64_t (*half_input_width)(const ExecContext&, const PackedMatrix& reader,
-                                   std::int64_t tokens) = nullptr;
+  std::int64_t (*staged_input_width)(const ExecContext&, const PackedMatrix& reader,
+                                     std::int64_t tokens) = nullptr;
   // How many parts of its sum a product of so many tokens that adds to its output would leave
-  // beside it (MatmulArgs::rests_out), since it is faster so: up to kMostRests. The row is the same
-  // only but for rounding.
-  std::int64_t (*rests_left)(const ExecContext&, const PackedMatrix& weight,
-                             std::int64_t tokens) = nullptr;
+  // beside it (MatmulArgs::partials_out), since it is faster so: up to kMaxPartials. The row is the
+  // same only but for rounding.
+  std::int64_t (*partials_left)(const ExecContext&, const PackedMatrix& weight,
+                                std::int64_t tokens) = nullptr;
   // Whether act(gate) and up are rather left to the product of `down`, which multiplies them: see
-  // ActivateArgs::product_left.
-  bool (*reader_multiplies)(const ExecContext&, const GatedMatrices&,
-                            const ActivateArgs&) = nullptr;
+  // ActivateArgs::deferred_gate_mul.
+  bool (*defers_gate_mul)(const ExecContext&, const GatedMatrices&, const ActivateArgs&) = nullptr;
   bool matmul_normalises = false;  // MatmulArgs::norm may be given
   bool matmul_activates = false;   // MatmulArgs::activation may be given
 };

@@ -9,34 +9,34 @@ namespace bl::cuda {
 namespace {
 
 struct Live {
-  RingSpace::Place place;
+  StageAllocator::Allocation allocate;
   int bytes;
 };
 
 // Entries of random lengths that leave in order: none reaches over the end or into another one.
-TEST(RingSpace, EntriesLieApart) {
+TEST(StageAllocator, EntriesLieApart) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     const int bytes = 1 + static_cast<int>(random() % 40);
     const int most = 1 + static_cast<int>(random() % 8);
-    RingSpace ring(bytes, most);
+    StageAllocator pipeline(bytes, most);
     std::deque<Live> live;
     int placed = 0;
     for (int turn = 0; turn < 500; ++turn) {
       const int length = 1 + static_cast<int>(random() % static_cast<unsigned>(bytes));
-      while (!ring.fits(length)) {
+      while (!pipeline.fits(length)) {
         ASSERT_FALSE(live.empty()) << "an empty ring has room for " << length << " of " << bytes;
-        ring.release(live.front().place.taken);
+        pipeline.release(live.front().allocate.taken);
         live.pop_front();
       }
-      const RingSpace::Place place = ring.place(length);
-      ASSERT_GE(place.at, 0);
-      ASSERT_LE(place.at + length, bytes);
+      const StageAllocator::Allocation allocate = pipeline.allocate(length);
+      ASSERT_GE(allocate.at, 0);
+      ASSERT_LE(allocate.at + length, bytes);
       for (const Live& other : live) {
-        ASSERT_TRUE(place.at + length <= other.place.at ||
-                    other.place.at + other.bytes <= place.at);
+        ASSERT_TRUE(allocate.at + length <= other.allocate.at ||
+                    other.allocate.at + other.bytes <= allocate.at);
       }
-      live.push_back({place, length});
+      live.push_back({allocate, length});
       ASSERT_LE(static_cast<int>(live.size()), most);
       placed += static_cast<int>(live.size() > 1);
     }
@@ -46,14 +46,14 @@ TEST(RingSpace, EntriesLieApart) {
   }
 }
 
-TEST(RingSpace, AFullRingBeginsAnew) {
-  RingSpace ring(12, 8);
-  EXPECT_EQ(ring.place(4).at, 0);
-  EXPECT_EQ(ring.place(8).at, 4);  // up to the very end
-  EXPECT_FALSE(ring.fits(1));
-  ring.release(4);
-  ASSERT_TRUE(ring.fits(4));
-  EXPECT_EQ(ring.place(4).at, 0);
+TEST(StageAllocator, AFullRingBeginsAnew) {
+  StageAllocator pipeline(12, 8);
+  EXPECT_EQ(pipeline.allocate(4).at, 0);
+  EXPECT_EQ(pipeline.allocate(8).at, 4);  // up to the very end
+  EXPECT_FALSE(pipeline.fits(1));
+  pipeline.release(4);
+  ASSERT_TRUE(pipeline.fits(4));
+  EXPECT_EQ(pipeline.allocate(4).at, 0);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace bl::cpu {
 // layouts are one object, so that a matmul quantizes its input once a layout.
 struct ActivationLayout {
   std::vector<std::int32_t> gather;  // [slots] channel of each slot; −1 where a unit is padded
-  std::vector<std::int32_t> units;   // [segments] units of kUnitSlots, 1 … kMaxSegmentUnits
+  std::vector<std::int32_t> units;   // [segments] units of kKStepSize, 1 … kMaxSegmentUnits
   bool operator==(const ActivationLayout&) const = default;
 
   std::int64_t slots() const { return static_cast<std::int64_t>(gather.size()); }

@@ -8,9 +8,9 @@
 namespace bl::cpu {
 
 inline constexpr int kTileColumns = 16;  // output columns of a tile: one 32-bit lane each
-inline constexpr int kUnitSlots = 32;    // slots are counted in units: 32 codes of b bits, b words
-inline constexpr int kQuadsPerUnit = kUnitSlots / 4;
-inline constexpr int kPairsPerUnit = kUnitSlots / 2;
+inline constexpr int kKStepSize = 32;    // slots are counted in units: 32 codes of b bits, b words
+inline constexpr int kQuadsPerUnit = kKStepSize / 4;
+inline constexpr int kPairsPerUnit = kKStepSize / 2;
 inline constexpr int kMaxSegmentUnits = 8;  // 256 slots: 32-bit sums cannot overflow (README.md)
 inline constexpr int kMaxPanelRows = 96;    // rows that share one decoding of a tile
 
@@ -106,7 +106,7 @@ struct FloatRows {
   std::int64_t rows = 0;
 };
 
-// Room that a thread lends to dense_product: floats for so many weight rows of `in` rounded up
+// Room that a thread lends to dense_gemv: floats for so many weight rows of `in` rounded up
 // to 16.
 inline constexpr int kDensePanelColumns = 8;
 
@@ -123,7 +123,7 @@ struct MatmulKernels {
     std::int64_t end = 0;
     float* panel = nullptr;
   };
-  void (*dense_product)(const DenseView&, const FloatRows&, const OutputView&, const DenseRange&);
+  void (*dense_gemv)(const DenseView&, const FloatRows&, const OutputView&, const DenseRange&);
   // Columns handled together: ranges should be multiples of it where they can.
   int row_tile_step = 1;  // tiles, for one row
   int tile_step = 1;      // tiles, for more

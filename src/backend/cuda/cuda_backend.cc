@@ -6,14 +6,14 @@
 #include "backend/cuda/device/cuda_check.h"
 #include "backend/cuda/device/piece_runs.h"
 #include "backend/cuda/device/step_recorder.h"
-#include "backend/cuda/gemm/embedded_launch_plans.h"
-#include "backend/cuda/moe/cuda_experts.h"
+#include "backend/cuda/embedded_launch_plans.h"
 #include "backend/cuda/gemm/large/blas_lt.h"
 #include "backend/cuda/gemm/packed_gemm_args.h"
 #include "backend/cuda/gemm/wgmma/gemm_wgmma_dequant.h"
+#include "backend/cuda/layout/packed_size.h"
+#include "backend/cuda/moe/cuda_experts.h"
 #include "backend/cuda/scratch_plan.h"
 #include "backend/cuda/weights/cuda_matrix.h"
-#include "backend/cuda/layout/packed_size.h"
 #include "backend/cuda/weights/packer.h"
 #include "backend/cuda/weights/seeded_kernels.h"
 #include "base/check.h"
@@ -60,9 +60,9 @@ CudaBackend::CudaBackend(int device)
   ops_ = complete(cuda::make_ops());
   packer_ = std::make_unique<cuda::Packer>(memory_, stream_);
   staging_ = std::make_unique<cuda::PinnedStaging>(kStagingBytes);
-  product_plans_ = std::make_unique<cuda::ProductPlans>();
+  partitions_ = std::make_unique<cuda::PartitionCache>();
   attention_tables_ = std::make_unique<cuda::AttentionTables>();
-  recorder_ = std::make_unique<cuda::StepRecorder>(stream_, complete(cuda::make_silent_ops()));
+  recorder_ = std::make_unique<cuda::StepRecorder>(stream_, complete(cuda::make_replay_ops()));
 }
 
 CudaBackend::~CudaBackend() {
@@ -204,7 +204,7 @@ std::uint64_t CudaBackend::step_key(std::span<const SequenceSpan> sequences) con
 std::vector<LaunchChoice> CudaBackend::launch_choices() const {
   std::vector<LaunchChoice> choices = cuda::choices_of(launch_plan_);
   for (LaunchChoice& choice : choices) {
-    const bool there = choice.name != "decoded_from" || cuda::has_tile_product(facts_);
+    const bool there = choice.name != "wgmma_from" || cuda::has_wgmma(facts_);
     if (!there) choice.least = choice.most = choice.from;
   }
   return choices;

@@ -18,7 +18,7 @@ namespace cuda {
 class AttentionTables;
 class BlasLt;
 class Packer;
-class ProductPlans;
+class PartitionCache;
 class StepRecorder;
 }  // namespace cuda
 
@@ -72,7 +72,7 @@ class CudaBackend final : public CudaSizes {
 
   const cuda::DeviceFacts& facts() const { return facts_; }
   cuda::BlasLt& blas() { return *blas_; }
-  cuda::ProductPlans& product_plans() { return *product_plans_; }
+  cuda::PartitionCache& partitions() { return *partitions_; }
   // 0 or 1 as a float in device memory.
   const float* constant(bool one) const {
     return reinterpret_cast<const float*>(constants_.get()) + (one ? 1 : 0);
@@ -93,7 +93,7 @@ class CudaBackend final : public CudaSizes {
   std::unique_ptr<cuda::BlasLt> blas_;
   std::unique_ptr<cuda::Packer> packer_;
   std::unique_ptr<cuda::PinnedStaging> staging_;
-  std::unique_ptr<cuda::ProductPlans> product_plans_;
+  std::unique_ptr<cuda::PartitionCache> partitions_;
   std::unique_ptr<cuda::AttentionTables> attention_tables_;
   std::unique_ptr<cuda::StepRecorder> recorder_;
 };

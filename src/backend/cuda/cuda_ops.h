@@ -22,7 +22,7 @@ struct CudaOps : OpTable {
 
 CudaOps make_ops();
 // Ops that do nothing: what the body of a recorded step runs with.
-CudaOps make_silent_ops();
+CudaOps make_replay_ops();
 
 inline const CudaOps& cuda_ops_of(const ExecContext& ctx) {
   return *static_cast<const CudaOps*>(ctx.ops);
@@ -38,11 +38,11 @@ void clamp(ExecContext& ctx, const ClampArgs& args);
 void copy_rows(ExecContext& ctx, const CopyRowsArgs& args);
 void add_rows(ExecContext& ctx, const AddRowsArgs& args);
 void matmul(ExecContext& ctx, const MatmulArgs& args);
-std::int64_t half_input_width(const ExecContext& ctx, const PackedMatrix& reader,
-                              std::int64_t tokens);
-std::int64_t rests_left(const ExecContext& ctx, const PackedMatrix& weight, std::int64_t tokens);
-bool reader_multiplies(const ExecContext& ctx, const GatedMatrices& matrices,
-                       const ActivateArgs& activation);
+std::int64_t staged_input_width(const ExecContext& ctx, const PackedMatrix& reader,
+                                std::int64_t tokens);
+std::int64_t partials_left(const ExecContext& ctx, const PackedMatrix& weight, std::int64_t tokens);
+bool defers_gate_mul(const ExecContext& ctx, const GatedMatrices& matrices,
+                     const ActivateArgs& activation);
 void route(ExecContext& ctx, const RouteArgs& args);
 void experts(ExecContext& ctx, const ExpertsArgs& args);
 void rope(ExecContext& ctx, const RopeArgs& args);

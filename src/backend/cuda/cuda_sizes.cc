@@ -1,7 +1,7 @@
 #include "backend/cuda/cuda_sizes.h"
 
-#include "backend/cuda/scratch_plan.h"
 #include "backend/cuda/layout/packed_size.h"
+#include "backend/cuda/scratch_plan.h"
 
 namespace bl {
 
@@ -9,7 +9,9 @@ std::size_t CudaSizes::own_bytes() const { return cuda::kBlasWorkspaceBytes + cu
 
 std::size_t CudaSizes::loading_bytes() const { return cuda::kLaps * cuda::kLapBytes; }
 
-std::size_t CudaSizes::weight_bytes(std::size_t bytes) const { return cuda::piece_bytes(bytes); }
+std::size_t CudaSizes::weight_bytes(std::size_t bytes) const {
+  return cuda::allocation_bytes(bytes);
+}
 
 std::size_t CudaSizes::packed_bytes(const WeightMatrix& matrix, const PackOptions& options) {
   return cuda::packed_bytes(matrix, options.out > 0 ? options.out : out_features(matrix));

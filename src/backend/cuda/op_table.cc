@@ -32,28 +32,28 @@ CudaOps make_ops() {
   ops.sample = sample;
   ops.rope_and_write = rope_and_write;
   ops.rope_write_attend = rope_write_attend;
-  ops.half_input_width = half_input_width;
-  ops.rests_left = rests_left;
-  ops.reader_multiplies = reader_multiplies;
+  ops.staged_input_width = staged_input_width;
+  ops.partials_left = partials_left;
+  ops.defers_gate_mul = defers_gate_mul;
   ops.matmul_normalises = true;
   ops.matmul_activates = true;
   return ops;
 }
 
-CudaOps make_silent_ops() {
+CudaOps make_replay_ops() {
   CudaOps ops = make_ops();
   // Every member has a name here: this does not compile with an op that nobody silences.
   auto& [embed, norm, activate, add, scale, gate, clamp, copy_rows, add_rows, matmul, route,
          experts, rope, kv_write, attention, rope_and_write, rope_write_attend, argmax, sample,
-         half_input_width, rests_left, reader_multiplies, matmul_normalises, matmul_activates] =
+         staged_input_width, partials_left, defers_gate_mul, matmul_normalises, matmul_activates] =
       static_cast<OpTable&>(ops);
   const auto silence_all = [](auto&... op) { (silence(op), ...); };
   silence_all(embed, norm, activate, add, scale, gate, clamp, copy_rows, add_rows, matmul, route,
               experts, rope, kv_write, attention, rope_and_write, rope_write_attend, argmax,
               sample);
   // What these would leave nobody reads: the layers need not plan for it in every step.
-  half_input_width = nullptr;
-  reader_multiplies = nullptr;
+  staged_input_width = nullptr;
+  defers_gate_mul = nullptr;
   return ops;
 }
 

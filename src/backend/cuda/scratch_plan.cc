@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "backend/cuda/attention/attention_plan.h"
+#include "backend/cuda/layout/code_matrix.h"
 #include "backend/cuda/moe/expert_matrix.h"
 #include "backend/cuda/ops/sample_steps.h"
-#include "backend/cuda/layout/code_matrix.h"
 #include "tensor/arena.h"
 
 namespace bl::cuda {
@@ -18,33 +18,33 @@ std::size_t floats(std::int64_t count) { return arena_bytes(DType::kF32, count);
 std::int64_t most_slots(const Backend::ScratchShape& shape) {
   // Padding of groups at most doubles the slots; the loader knows better.
   return std::max(shape.max_slots > 0 ? shape.max_slots : 2 * shape.max_in, shape.max_in) +
-         kUnitSlots;
+         kKStepSize;
 }
 
 // The residual stream in the order of a matrix, padded at most as most_slots says.
 std::int64_t normalised_slots(const Backend::ScratchShape& shape) {
-  return 2 * (shape.hidden > 0 ? shape.hidden : shape.max_in) + kUnitSlots;
+  return 2 * (shape.hidden > 0 ? shape.hidden : shape.max_in) + kKStepSize;
 }
 
 std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
   const std::int64_t slots = most_slots(shape);
-  const std::int64_t few = std::min(shape.tokens, kMostPackedTokens);
-  const std::int64_t packed_tokens = prepared_rows(few);
+  const std::int64_t few = std::min(shape.tokens, kMaxPackedTokens);
+  const std::int64_t packed_tokens = packed_act_rows(few);
   // And Σx of chunks, of a unit at least.
   std::size_t bytes = kMaxMatrices * (halves(packed_tokens * slots) +
-                                      floats(packed_tokens * (slots / kUnitSlots))) +
+                                      floats(packed_tokens * (slots / kKStepSize))) +
                       floats(packed_tokens);
   // Results of parts.
-  bytes += floats(kMostPartStrips * kStripColumns * few);
-  if (shape.tokens >= kFewestManyRows) {
-    const std::int64_t strips = (shape.max_out + kStripColumns - 1) / kStripColumns;
-    const std::int64_t strip_bytes = slots * kStripColumns * 2;
+  bytes += floats(kMaxSplitKNTiles * kNTileColumns * few);
+  if (shape.tokens >= kFewestLargeTokens) {
+    const std::int64_t strips = (shape.max_out + kNTileColumns - 1) / kNTileColumns;
+    const std::int64_t strip_bytes = slots * kNTileColumns * 2;
     std::int64_t expanded = std::max(kExpandedBytes, strip_bytes);
     // Matrices that lie side by side are expanded together.
     if (strips > 0) expanded = std::min(expanded, kMaxMatrices * strips * strip_bytes);
     // Or results of parts of the slots.
     const std::int64_t parts =
-        std::min(kPartFloats, kMostTileParts * shape.tokens * kMaxMatrices * shape.max_out);
+        std::min(kPartialFloats, kMaxWgmmaKSplits * shape.tokens * kMaxMatrices * shape.max_out);
     const std::size_t most = std::max(halves(expanded / 2), floats(parts));
     bytes = std::max(bytes, halves(shape.tokens * slots) + most + floats(2));
     // What is left for the next product, beside what this one reads.
@@ -63,10 +63,10 @@ std::size_t experts_bytes(const Backend::ScratchShape& shape) {
   ExpertScratch s;
   s.experts = shape.experts > 0 ? shape.experts : shape.tokens * shape.experts_per_token;
   s.k = shape.experts_per_token;
-  s.input_units = most_slots(shape) / kUnitSlots + 1;
-  s.gathers = 2;
+  s.input_k_steps = most_slots(shape) / kKStepSize + 1;
+  s.input_layouts = 2;
   s.first_width = 2 * shape.expert_intermediate;
-  s.hidden_units = 2 * shape.expert_intermediate / kUnitSlots + 1;
+  s.hidden_k_steps = 2 * shape.expert_intermediate / kKStepSize + 1;
   s.hidden_width = shape.expert_intermediate;
   s.out = shape.max_in;
   return std::min(s.bytes(shape.tokens), std::max(kExpertSliceBytes, s.bytes(1)));
@@ -78,7 +78,7 @@ std::size_t attention_bytes(const Backend::ScratchShape& shape, int multiprocess
   std::size_t bytes = floats(rows * shape.head_dim) + floats(rows * 2) +
                       floats(shape.tokens * shape.heads * shape.head_dim) +
                       halves(shape.tokens * most_slots(shape)) + floats(shape.tokens);
-  if (shape.tokens >= kFewestManyRows) {
+  if (shape.tokens >= kFewestLargeTokens) {
     // Turns of the queries, the largest value of each row.
     bytes += floats(shape.tokens * shape.head_dim) + floats(shape.tokens);
   }
@@ -102,11 +102,11 @@ std::size_t ExpertScratch::bytes(std::int64_t tokens) const {
   const std::int64_t choices = tokens * k;
   const std::int64_t rows = most_blocks(choices, experts, kLargeBlock) * kLargeBlock;
   const auto prepared = [rows](std::int64_t units) {
-    return halves(rows * units * kUnitSlots) + floats(rows * units);
+    return halves(rows * units * kKStepSize) + floats(rows * units);
   };
   return 3 * arena_bytes(DType::kI32, choices) + arena_bytes(DType::kI32, rows) + 2 * floats(rows) +
-         static_cast<std::size_t>(gathers) * prepared(input_units) +
-         floats(rows * rounded(first_width)) + prepared(hidden_units) +
+         static_cast<std::size_t>(input_layouts) * prepared(input_k_steps) +
+         floats(rows * rounded(first_width)) + prepared(hidden_k_steps) +
          floats(rows * rounded(hidden_width)) + floats(rows * rounded(out));
 }
 

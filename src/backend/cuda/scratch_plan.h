@@ -9,16 +9,16 @@
 namespace bl::cuda {
 
 // Above, products are always those of many rows, for which codes may be expanded in memory; below
-// kFewestManyRows never (LaunchPlan says from where on).
-inline constexpr std::int64_t kMostPackedTokens = 64;
-inline constexpr std::int64_t kFewestManyRows = 17;
+// kFewestLargeTokens never (LaunchPlan says from where on).
+inline constexpr std::int64_t kMaxPackedTokens = 64;
+inline constexpr std::int64_t kFewestLargeTokens = 17;
 // Rows that prepared activations of a few tokens have room for.
-constexpr std::int64_t prepared_rows(std::int64_t tokens) { return (tokens + 31) / 32 * 32; }
-// Strips times parts, where a product has results of parts of the slots (held_product.h).
-inline constexpr std::int64_t kMostPartStrips = 4096;
-// Of tile_product(): parts of the slots at most, and floats that their results take at most.
-inline constexpr std::int64_t kMostTileParts = 8;
-inline constexpr std::int64_t kPartFloats = kMostPartStrips * 16 * kMostPackedTokens;
+constexpr std::int64_t packed_act_rows(std::int64_t tokens) { return (tokens + 31) / 32 * 32; }
+// Strips times parts, where a product has results of parts of the slots (gemm_skinny_regs.h).
+inline constexpr std::int64_t kMaxSplitKNTiles = 4096;
+// Of gemm_wgmma_dequant(): parts of the slots at most, and floats that their results take at most.
+inline constexpr std::int64_t kMaxWgmmaKSplits = 8;
+inline constexpr std::int64_t kPartialFloats = kMaxSplitKNTiles * 16 * kMaxPackedTokens;
 // Expanded weights held at a time.
 inline constexpr std::int64_t kExpandedBytes = 128 << 20;
 // Matrices of one launch of products: q, k, v and a gate.
@@ -35,10 +35,10 @@ inline constexpr std::int64_t kTableInts = 1 << 20;
 struct ExpertScratch {
   std::int64_t experts = 0;
   std::int64_t k = 0;
-  std::int64_t input_units = 0;  // of a prepared row of x, for each gather
-  std::int64_t gathers = 0;
+  std::int64_t input_k_steps = 0;  // of a prepared row of x, for each gather
+  std::int64_t input_layouts = 0;
   std::int64_t first_width = 0;   // gate and up
-  std::int64_t hidden_units = 0;  // of a prepared hidden row
+  std::int64_t hidden_k_steps = 0;  // of a prepared hidden row
   std::int64_t hidden_width = 0;  // of a plain one
   std::int64_t out = 0;
 

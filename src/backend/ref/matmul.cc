@@ -11,7 +11,8 @@ constexpr std::int64_t kColumns = 64;  // of a tile
 constexpr std::int64_t kRun = 64;      // products summed in float before they join the double
 
 // out[t, c0 …) for the columns of one tile. Sums are over inputs in order, whatever the batch is.
-void product_tile(const ProductArgs& args, std::int64_t t, std::int64_t c0, std::int64_t columns) {
+void product_tile(const PackedGemmArgs& args, std::int64_t t, std::int64_t c0,
+                  std::int64_t columns) {
   const std::int64_t in = args.weight.rows();
   const float* x = args.x.row<float>(t);
   std::array<double, kColumns> sum{};
@@ -37,7 +38,7 @@ void product_tile(const ProductArgs& args, std::int64_t t, std::int64_t c0, std:
 
 }  // namespace
 
-void product(ExecContext& ctx, const ProductArgs& args) {
+void product(ExecContext& ctx, const PackedGemmArgs& args) {
   const std::int64_t out = args.weight.columns();
   const std::int64_t tiles = (out + kColumns - 1) / kColumns;
   for_range(ctx, tiles, 1, [&](long begin, long end) {

@@ -26,12 +26,12 @@ void sample(ExecContext& ctx, const SampleArgs& args);
 float activated(const ActivateArgs& args, float gate, float up, bool gated);
 
 // out[t] = x[t] · weight for each row; weight F32 [in, out].
-struct ProductArgs {
+struct PackedGemmArgs {
   TensorView x;       // F32 [tokens, in]
   TensorView weight;  // F32 [in, out]
   TensorView out;     // F32 [tokens, out]
 };
-void product(ExecContext& ctx, const ProductArgs& args);
+void product(ExecContext& ctx, const PackedGemmArgs& args);
 
 // body(begin, end) over [0, count) on the threads of the context, or here where it has none.
 template <class F>

@@ -47,12 +47,13 @@ class CudaHalfInput : public OnCudaDevice {
                         {rows, columns});
   }
 
-  HalfInput half_input(const PackedMatrix& reader, std::int64_t tokens) {
-    const std::int64_t width = device_->ops().half_input_width(device_->context(), reader, tokens);
-    HalfInput half;
+  StagedInput half_input(const PackedMatrix& reader, std::int64_t tokens) {
+    const std::int64_t width =
+        device_->ops().staged_input_width(device_->context(), reader, tokens);
+    StagedInput half;
     half.reader = &reader;
     half.rows = view_of(zeros(tokens, (width + 1) / 2).data, DType::kF16, {tokens, width});
-    half.notes = zeros(1, tokens).as<float>();
+    half.row_scales = zeros(1, tokens).as<float>();
     return half;
   }
 
@@ -81,7 +82,7 @@ class CudaHalfInput : public OnCudaDevice {
 
   // Products of a few tokens with activations in registers, however small the matrices.
   void hold_small_ones() {
-    device_->backend().choose_launch("small_ring_from", 25);
+    device_->backend().choose_launch("small_skinny_smem_from", 25);
     decode_none();
   }
 
@@ -93,12 +94,12 @@ class CudaHalfInput : public OnCudaDevice {
     const TensorView inner = zeros(tokens, 2 * width);
     const TensorView first = slice_columns(inner, 0, width);
     const TensorView second = slice_columns(inner, width, width);
-    const HalfInput half = half_input(down, tokens);
+    const StagedInput half = half_input(down, tokens);
     const ActivateArgs activation{.gate = first,
                                   .up = second,
                                   .out = first,
                                   .kind = way.kind,
-                                  .half_out = way.halves ? &half : nullptr};
+                                  .staged_out = way.halves ? &half : nullptr};
     const std::vector<MatmulOutput> outputs{{&gate, first, {}}, {&up, second, {}}};
     device_->ops().matmul(
         device_->context(),
@@ -109,7 +110,7 @@ class CudaHalfInput : public OnCudaDevice {
                                                .outputs = {&last, 1},
                                                .multiplier = 0.5f,
                                                .accumulate = true,
-                                               .half_x = way.halves ? &half : nullptr});
+                                               .staged_x = way.halves ? &half : nullptr});
     return device_->get(out);
   }
 
@@ -127,8 +128,8 @@ class CudaHalfInput : public OnCudaDevice {
 
   void expect_equal(const PackedMatrix& gate, const PackedMatrix& up, const PackedMatrix& down,
                     std::int64_t tokens = 91) {  // odd: rows are taken two at a time
-    ASSERT_GT(device_->ops().half_input_width(device_->context(), down, tokens), 0);
-    ASSERT_EQ(device_->ops().half_input_width(device_->context(), down, 12), 0);
+    ASSERT_GT(device_->ops().staged_input_width(device_->context(), down, tokens), 0);
+    ASSERT_EQ(device_->ops().staged_input_width(device_->context(), down, 12), 0);
     for (const float scale : {1.0f, 1e-3f, 100.0f}) {
       const TensorView x =
           device_->put(random_.normal(tokens * gate.in(), scale), {tokens, gate.in()});
@@ -143,8 +144,8 @@ class CudaHalfInput : public OnCudaDevice {
   void expect_order_changes_nothing(const WeightMatrix& gate, const WeightMatrix& up,
                                     const Exl2Matrix& down, std::int64_t tokens,
                                     const Way& way = {}) {
-    Exl2Matrix in_order = down;
-    std::iota(in_order.perm.begin(), in_order.perm.end(), 0);
+    Exl2Matrix is_identity = down;
+    std::iota(is_identity.perm.begin(), is_identity.perm.end(), 0);
     const PackOptions ordered{.out = down.in, .columns = down.perm};
     const auto first = pack(gate);
     const auto second = pack(up);
@@ -155,7 +156,8 @@ class CudaHalfInput : public OnCudaDevice {
           device_->put(random_.normal(tokens * first->in(), scale), {tokens, first->in()});
       const std::vector<float> expected = feed_forward(*first, *second, *pack(down), x, way);
       for (int again = 0; again < 3; ++again) {
-        ASSERT_EQ(feed_forward(*ordered_first, *ordered_second, *pack(in_order), x, way), expected)
+        ASSERT_EQ(feed_forward(*ordered_first, *ordered_second, *pack(is_identity), x, way),
+                  expected)
             << tokens << " tokens, scale " << scale;
       }
     }
@@ -166,7 +168,7 @@ class CudaHalfInput : public OnCudaDevice {
                         const PackedMatrix& down) {
     hold_small_ones();
     for (const std::int64_t tokens : {3, 8, 9, 16, 24}) {
-      ASSERT_EQ(device_->ops().half_input_width(device_->context(), down, tokens), down.in());
+      ASSERT_EQ(device_->ops().staged_input_width(device_->context(), down, tokens), down.in());
       for (const bool equal : {true, false}) {
         std::vector<float> values = random_.normal(tokens * gate.in());
         for (std::size_t i = 0; i < values.size() && !equal; ++i) {
@@ -175,8 +177,8 @@ class CudaHalfInput : public OnCudaDevice {
         }
         const TensorView x = device_->put(values, {tokens, gate.in()});
         const std::vector<float> left = feed_forward(gate, up, down, x, {true});
-        const std::vector<float> prepared = feed_forward(gate, up, down, x, {false});
-        EXPECT_LE(row_difference(left, prepared, tokens), 2e-3) << tokens << " tokens";
+        const std::vector<float> packed_rows = feed_forward(gate, up, down, x, {false});
+        EXPECT_LE(row_difference(left, packed_rows, tokens), 2e-3) << tokens << " tokens";
       }
     }
   }
@@ -200,10 +202,10 @@ TEST_F(CudaHalfInput, FeedForwardOfCodesDecodedInRegisters) {
   const std::vector<GroupShape> in{{5, 96}, {4, 128}, {8, 32}};
   const auto gate = pack(random_exl2(in, 528, engine_));
   const auto up = pack(random_exl2(in, 528, engine_));
-  const auto in_order = gptq(256, 512, false);
+  const auto is_identity = gptq(256, 512, false);
   for (const std::int64_t tokens : {19, 45, 91, 131}) {  // tiles of 32, 64 and 256 rows
     expect_equal(*gate, *up, *pack(random_exl2({{4, 272}, {3, 256}}, 96, engine_)), tokens);
-    expect_equal(*in_order, *in_order, *gptq(512, 136, true), tokens);
+    expect_equal(*is_identity, *is_identity, *gptq(512, 136, true), tokens);
   }
 }
 
@@ -339,16 +341,16 @@ TEST_F(CudaHalfInput, ResultsOfAnySize) {
     const TensorView gate = device_->put(random_.normal(tokens * width), {tokens, width});
     const TensorView up = device_->put(random_.normal(tokens * width, scale), {tokens, width});
     for (const bool halves : {false, true}) {
-      const HalfInput half = half_input(*down, tokens);
+      const StagedInput half = half_input(*down, tokens);
       const TensorView h = zeros(tokens, width);
       device_->ops().activate(
           device_->context(),
-          {.gate = gate, .up = up, .out = h, .half_out = halves ? &half : nullptr});
+          {.gate = gate, .up = up, .out = h, .staged_out = halves ? &half : nullptr});
       const TensorView out = zeros(tokens, 64);
       const MatmulOutput output{down.get(), out, {}};
       device_->ops().matmul(device_->context(), {.x = halves ? TensorView{} : h,
                                                  .outputs = {&output, 1},
-                                                 .half_x = halves ? &half : nullptr});
+                                                 .staged_x = halves ? &half : nullptr});
       results[halves] = device_->get(out);
     }
     EXPECT_LE(difference(results[1], results[0]), 2e-3) << "scale " << scale;
@@ -466,7 +468,7 @@ TEST_F(CudaHalfInput, AttentionLeavesHalves) {
   const int head_dim = 64;
   const std::int64_t width = heads * head_dim;
   const auto permuted = pack(random_exl2({{4, 128}, {3, 128}}, 96, engine_));
-  const auto in_order = gptq(width, 96, false);
+  const auto is_identity = gptq(width, 96, false);
   hold_small_ones();
   for (const HalfAttention& c :
        {HalfAttention{"prefill", {{0, 70}, {0, 40}}},
@@ -507,10 +509,10 @@ TEST_F(CudaHalfInput, AttentionLeavesHalves) {
                              .slots = device_->put(slots)});
     const Shape shape{tokens, heads, head_dim};
     const TensorView q = device_->put(random_.normal(shape.elements()), shape);
-    for (const PackedMatrix* reader : {permuted.get(), in_order.get()}) {
+    for (const PackedMatrix* reader : {permuted.get(), is_identity.get()}) {
       std::vector<float> results[2];
       for (const bool halves : {false, true}) {
-        const HalfInput half = half_input(*reader, tokens);
+        const StagedInput half = half_input(*reader, tokens);
         const TensorView out = zeros(tokens, width);
         TensorView out_heads = out;
         out_heads.shape = shape;
@@ -524,12 +526,12 @@ TEST_F(CudaHalfInput, AttentionLeavesHalves) {
                                                       .scale = 0.125f,
                                                       .sinks = {},
                                                       .alibi_slopes = {},
-                                                      .half_out = halves ? &half : nullptr});
+                                                      .staged_out = halves ? &half : nullptr});
         const TensorView result = zeros(tokens, 96);
         const MatmulOutput output{reader, result, {}};
         device_->ops().matmul(device_->context(), {.x = halves ? TensorView{} : out,
                                                    .outputs = {&output, 1},
-                                                   .half_x = halves ? &half : nullptr});
+                                                   .staged_x = halves ? &half : nullptr});
         results[halves] = device_->get(result);
       }
       EXPECT_LE(difference(results[1], results[0]), 2e-3) << c.name;

@@ -11,11 +11,11 @@
 namespace bl::test {
 namespace {
 
-class CudaRests : public OnCudaDevice {
+class CudaPartials : public OnCudaDevice {
  protected:
   struct Case {
     WeightMatrix matrix;
-    bool leaves = false;  // is expected to
+    bool stage_out = false;  // is expected to
     std::int64_t tokens = 1;
     bool biased = true;
   };
@@ -23,8 +23,8 @@ class CudaRests : public OnCudaDevice {
   TensorView random_rows(std::int64_t tokens, std::int64_t width) {
     return device_->put(random_.normal(tokens * width), {tokens, width});
   }
-  TensorView random_rests(std::int64_t rests, std::int64_t tokens, std::int64_t width) {
-    return device_->put(random_.normal(rests * tokens * width), {rests, tokens, width});
+  TensorView random_partials(std::int64_t partials, std::int64_t tokens, std::int64_t width) {
+    return device_->put(random_.normal(partials * tokens * width), {partials, tokens, width});
   }
 
   // The result of out += 0.5 · norm(x) · W + bias with rests where the mask says so (1: x, 2: out,
@@ -35,11 +35,11 @@ class CudaRests : public OnCudaDevice {
     const std::int64_t width = out_features(c.matrix);
     const auto packed = device_->backend().pack(c.matrix, {});
     const OpTable& ops = device_->ops();
-    ASSERT_NE(ops.rests_left, nullptr);
-    const std::int64_t leaves = ops.rests_left(device_->context(), *packed, c.tokens);
-    ASSERT_EQ(leaves > 0, c.leaves);
-    ASSERT_LE(leaves, kMostRests);
-    const std::int64_t rests = c.tokens == 1 ? 1 : kMostRests;
+    ASSERT_NE(ops.partials_left, nullptr);
+    const std::int64_t stage_out = ops.partials_left(device_->context(), *packed, c.tokens);
+    ASSERT_EQ(stage_out > 0, c.stage_out);
+    ASSERT_LE(stage_out, kMaxPartials);
+    const std::int64_t partials = c.tokens == 1 ? 1 : kMaxPartials;
     // Rows that are not at multiples of 16 bytes.
     const int padding = (mask & 16u) != 0 ? 1 : 0;
     const TensorView x =
@@ -48,12 +48,13 @@ class CudaRests : public OnCudaDevice {
     const TensorView bias = c.biased ? random_rows(1, width)
                                      : device_->put(std::vector<float>(width, 0.0f), {1, width});
     const TensorView x_sum = (mask & 9u) == 9 ? random_rows(c.tokens, in) : TensorView{};
-    const TensorView x_rest = (mask & 1u) != 0 ? random_rests(rests, c.tokens, in) : TensorView{};
+    const TensorView x_rest =
+        (mask & 1u) != 0 ? random_partials(partials, c.tokens, in) : TensorView{};
     const TensorView out_rest =
-        (mask & 2u) != 0 ? random_rests(rests, c.tokens, width) : TensorView{};
-    const TensorView left = (mask & 4u) != 0
-                                ? random_rests(std::max<std::int64_t>(leaves, 1), c.tokens, width)
-                                : TensorView{};
+        (mask & 2u) != 0 ? random_partials(partials, c.tokens, width) : TensorView{};
+    const TensorView left =
+        (mask & 4u) != 0 ? random_partials(std::max<std::int64_t>(stage_out, 1), c.tokens, width)
+                         : TensorView{};
     const TensorView weight = random_rows(1, in);
     const NormArgs norm{.x = {},
                         .out = {},
@@ -71,9 +72,9 @@ class CudaRests : public OnCudaDevice {
                                     .outputs = {&output, 1},
                                     .multiplier = 0.5f,
                                     .accumulate = true,
-                                    .x_rests = x_rest,
-                                    .out_rests = out_rest,
-                                    .rests_out = left,
+                                    .x_partials = x_rest,
+                                    .out_partials = out_rest,
+                                    .partials_out = left,
                                     .x_sum = x_sum,
                                     .norm = normalise ? &norm : nullptr});
     if (!x_sum.empty()) {
@@ -87,10 +88,10 @@ class CudaRests : public OnCudaDevice {
     }
     // Where something else has to be added up, one token alone leaves rests all the same.
     const bool stay = c.tokens == 1 || (!c.biased && (mask & 2u) == 0 && (normalise || mask == 4));
-    if (c.leaves && !left.empty() && stay) {
-      const std::vector<float> rest = device_->get(left);
+    if (c.stage_out && !left.empty() && stay) {
+      const std::vector<float> partial = device_->get(left);
       const auto is_zero = [](float value) { return value == 0.0f; };
-      EXPECT_FALSE(std::all_of(rest.begin(), rest.end(), is_zero)) << "nothing was left";
+      EXPECT_FALSE(std::all_of(partial.begin(), partial.end(), is_zero)) << "nothing was left";
     }
   }
 
@@ -110,10 +111,10 @@ class CudaRests : public OnCudaDevice {
     std::vector<float> x, out, bias, weight;
   };
 
-  std::vector<float> sum_of(const TensorView& rows, const TensorView& rest) {
+  std::vector<float> sum_of(const TensorView& rows, const TensorView& partial) {
     std::vector<float> sum = device_->get(rows);
-    if (rest.empty()) return sum;
-    const std::vector<float> more = device_->get(rest);
+    if (partial.empty()) return sum;
+    const std::vector<float> more = device_->get(partial);
     for (std::size_t i = 0; i < more.size(); ++i) sum[i % sum.size()] += more[i];
     return sum;
   }
@@ -146,7 +147,7 @@ class CudaRests : public OnCudaDevice {
   }
 };
 
-TEST_F(CudaRests, ProductsOfLongRowsLeaveOne) {
+TEST_F(CudaPartials, ProductsOfLongRowsLeaveOne) {
   // All widths, short groups about where the row is cut; few strips, and more than CTAs.
   std::vector<GroupShape> groups{{8, 64}, {6, 96}, {5, 128}};
   groups.insert(groups.end(), 38, GroupShape{4, 64});
@@ -177,7 +178,7 @@ TEST_F(CudaRests, ProductsOfLongRowsLeaveOne) {
 // The down projections of models as converters cut them: a tenth of the channels in short groups of
 // five bits, most in long ones of four, the rest of three. No bias, so that plain kernels take
 // them.
-TEST_F(CudaRests, ProductsOfLongRowsAsModelsHaveThem) {
+TEST_F(CudaPartials, ProductsOfLongRowsAsModelsHaveThem) {
   for (const std::int32_t in : {5632, 11008, 14336, 28672}) {
     for (const std::int32_t more : {0, 1, 2, 3}) {  // short groups, so that parts begin elsewhere
       SCOPED_TRACE(std::to_string(in) + " channels, " + std::to_string(more));
@@ -192,7 +193,7 @@ TEST_F(CudaRests, ProductsOfLongRowsAsModelsHaveThem) {
   }
 }
 
-TEST_F(CudaRests, OtherProductsTakeThem) {
+TEST_F(CudaPartials, OtherProductsTakeThem) {
   expect_right({random_exl2({{5, 64}, {4, 448}}, 256, engine_)});
   expect_right({random_gptq({4, 448, 136, 64, true, GptqZeros::kBytes}, engine_)});
   expect_right({random_dense({DType::kF16, 320, 96}, engine_)});
@@ -203,7 +204,7 @@ TEST_F(CudaRests, OtherProductsTakeThem) {
 }
 
 // By the kernel that holds activations in registers (from compute capability 9.0 on).
-TEST_F(CudaRests, SeveralTokensLeaveOneForEachPart) {
+TEST_F(CudaPartials, SeveralTokensLeaveOneForEachPart) {
   const auto expect = [&](Case c) {
     expect_right(c, 7, true);
     c.biased = false;

@@ -16,11 +16,11 @@ namespace {
 using Groups = std::vector<GroupShape>;
 
 // Groups of so many channels, of these widths in turn.
-Groups groups_of(std::int32_t channels, const std::vector<int>& bits, std::int32_t all = 4096) {
+Groups groups_of(std::int32_t features, const std::vector<int>& bits, std::int32_t all = 4096) {
   Groups groups;
-  const auto count = static_cast<std::size_t>(all / channels);
+  const auto count = static_cast<std::size_t>(all / features);
   for (std::size_t i = 0; i < count; ++i) {
-    groups.push_back({bits[i * bits.size() / count], channels});
+    groups.push_back({bits[i * bits.size() / count], features});
   }
   return groups;
 }
@@ -95,11 +95,11 @@ class CudaSeveralInputs : public OnCudaDevice {
     const std::int64_t columns = matrices.down->out();
     // What is there beforehand is to be written over.
     const TensorView inner = device_->put(random_.normal(2 * width), {1, 2 * width});
-    const TensorView rest = device_->put(random_.normal(columns), {1, 1, columns});
+    const TensorView partial = device_->put(random_.normal(columns), {1, 1, columns});
     const ActivateArgs silu{.gate = slice_columns(inner, 0, width),
                             .up = slice_columns(inner, width, width),
                             .out = slice_columns(inner, 0, width),
-                            .product_left = left};
+                            .deferred_gate_mul = left};
     const MatmulOutput first[] = {{matrices.gate, silu.gate, {}}, {matrices.up, silu.up, {}}};
     const MatmulOutput last{matrices.down, device_->put(before, {1, columns}), {}};
     ExecContext& ctx = device_->context();
@@ -111,11 +111,11 @@ class CudaSeveralInputs : public OnCudaDevice {
     device_->ops().matmul(ctx, {.x = silu.out,
                                 .outputs = {&last, 1},
                                 .accumulate = true,
-                                .rests_out = parts ? rest : TensorView{},
-                                .x_factor = left ? silu.up : TensorView{}});
+                                .partials_out = parts ? partial : TensorView{},
+                                .x_deferred_mul = left ? silu.up : TensorView{}});
     std::vector<float> result = device_->get(last.out);
     if (!parts) return result;
-    const std::vector<float> more = device_->get(rest);
+    const std::vector<float> more = device_->get(partial);
     for (std::size_t i = 0; i < more.size(); ++i) result[i] += more[i];
     return result;
   }
@@ -124,7 +124,7 @@ class CudaSeveralInputs : public OnCudaDevice {
     short_row_ = device_->put(random_.normal(256), {1, 256});
     const std::vector<float> before =
         random_.normal(static_cast<std::size_t>(matrices.down->out()));
-    const bool has_parts = device_->ops().rests_left(device_->context(), *matrices.down, 1) > 0;
+    const bool has_parts = device_->ops().partials_left(device_->context(), *matrices.down, 1) > 0;
     for (int parts = 0; parts <= (has_parts ? 1 : 0); ++parts) {
       const std::vector<float> run = feed_forward(matrices, before, false, parts != 0);
       const std::vector<float> left = feed_forward(matrices, before, true, parts != 0);
@@ -155,12 +155,12 @@ class CudaSeveralInputs : public OnCudaDevice {
 
 // Long groups, and short ones, whose chunks are taken in pairs.
 TEST_F(CudaSeveralInputs, OfQueriesKeysAndValues) {
-  for (const std::int32_t channels : {32, 64, 128}) {
+  for (const std::int32_t features : {32, 64, 128}) {
     for (const bool same_order : {false, true}) {
-      SCOPED_TRACE(std::to_string(channels) + (same_order ? ", one order" : ""));
+      SCOPED_TRACE(std::to_string(features) + (same_order ? ", one order" : ""));
       std::vector<std::unique_ptr<PackedMatrix>> matrices;
-      matrices.push_back(exl2(groups_of(channels, {5, 4, 4, 3}), 4096, same_order));
-      matrices.push_back(exl2(groups_of(channels, {4, 3}), 1024, same_order));
+      matrices.push_back(exl2(groups_of(features, {5, 4, 4, 3}), 4096, same_order));
+      matrices.push_back(exl2(groups_of(features, {4, 3}), 1024, same_order));
       matrices.push_back(exl2(groups_of(32, {5, 5, 4}), 1024, same_order));
       expect_each_alone(matrices, false);
     }
@@ -172,12 +172,12 @@ TEST_F(CudaSeveralInputs, OfQueriesKeysAndValues) {
 }
 
 TEST_F(CudaSeveralInputs, OfGateAndUp) {
-  for (const std::int32_t channels : {32, 64, 128}) {
+  for (const std::int32_t features : {32, 64, 128}) {
     for (const bool same_order : {false, true}) {
-      SCOPED_TRACE(std::to_string(channels) + (same_order ? ", one order" : ""));
+      SCOPED_TRACE(std::to_string(features) + (same_order ? ", one order" : ""));
       std::vector<std::unique_ptr<PackedMatrix>> matrices;
-      matrices.push_back(exl2(groups_of(channels, {6, 4}), 6144, same_order));
-      matrices.push_back(exl2(groups_of(channels, {6, 6, 5}), 6144, same_order));
+      matrices.push_back(exl2(groups_of(features, {6, 4}), 6144, same_order));
+      matrices.push_back(exl2(groups_of(features, {6, 6, 5}), 6144, same_order));
       expect_each_alone(matrices, true);
     }
   }
@@ -188,16 +188,16 @@ TEST_F(CudaSeveralInputs, OfGateAndUp) {
 // parts and one.
 TEST_F(CudaSeveralInputs, LeaveTheActivationToTheirReader) {
   const OpTable& ops = device_->ops();
-  ASSERT_NE(ops.reader_multiplies, nullptr);
+  ASSERT_NE(ops.defers_gate_mul, nullptr);
   for (const std::int32_t width : {96, 1536, 5632, 11008, 14336, 28672}) {
-    for (const std::int32_t channels : {32, 128}) {
-      for (const bool in_order : {false, true}) {
-        SCOPED_TRACE(std::to_string(width) + ", groups of " + std::to_string(channels) +
-                     (in_order ? ", in order" : ""));
+    for (const std::int32_t features : {32, 128}) {
+      for (const bool is_identity : {false, true}) {
+        SCOPED_TRACE(std::to_string(width) + ", groups of " + std::to_string(features) +
+                     (is_identity ? ", in order" : ""));
         Exl2Matrix matrix = random_exl2(
-            groups_of(std::min(channels, width % 128 == 0 ? 128 : 32), {5, 4, 3}, width), 512,
+            groups_of(std::min(features, width % 128 == 0 ? 128 : 32), {5, 4, 3}, width), 512,
             engine_);
-        if (in_order) std::iota(matrix.perm.begin(), matrix.perm.end(), 0);
+        if (is_identity) std::iota(matrix.perm.begin(), matrix.perm.end(), 0);
         const auto gate = exl2(groups_of(32, {6, 4}, 256), width, false);
         const auto up = exl2(groups_of(32, {5, 4}, 256), width, false);
         const auto down = device_->backend().pack(matrix, {});
@@ -217,8 +217,7 @@ TEST_F(CudaSeveralInputs, OfOneOrderAndCutActivateThemselves) {
   const TensorView one = device_->put(random_.normal(1536), {1, 1536});
   const TensorView two = device_->put(random_.normal(2 * 1536), {2, 1536});
   const auto left = [&](const auto& gate, const auto& up, ActivateArgs activation) {
-    return ops.reader_multiplies(device_->context(), {gate.get(), up.get(), down.get()},
-                                 activation);
+    return ops.defers_gate_mul(device_->context(), {gate.get(), up.get(), down.get()}, activation);
   };
   const ActivateArgs silu{.gate = one, .up = one, .out = one};
   EXPECT_TRUE(left(first, other, silu));

@@ -20,8 +20,8 @@ class CudaTileProduct : public OnCudaDevice {
   }
 
   // x · matrices, twice as large and added to ones, side by side. x: [tokens, in].
-  std::vector<float> product(const std::vector<std::unique_ptr<PackedMatrix>>& matrices,
-                             const TensorView& x, bool accumulate) {
+  std::vector<float> gemm(const std::vector<std::unique_ptr<PackedMatrix>>& matrices,
+                          const TensorView& x, bool accumulate) {
     std::int64_t width = 0;
     for (const auto& m : matrices) width += m->out();
     const TensorView out = device_->put(
@@ -48,16 +48,16 @@ class CudaTileProduct : public OnCudaDevice {
     const TensorView x = slice_rows(all, 0, tokens);
     for (const bool accumulate : {false, true}) {
       decode_none();
-      const std::vector<float> expected = product(packed, all, accumulate);
+      const std::vector<float> expected = gemm(packed, all, accumulate);
       float largest = 0.0f;
       for (const float y : expected) largest = std::max(largest, std::fabs(y));
       decode_many();
-      const std::vector<float> got = product(packed, x, accumulate);
+      const std::vector<float> got = gemm(packed, x, accumulate);
       ASSERT_LE(got.size(), expected.size());
       for (std::size_t i = 0; i < got.size(); ++i) {
         ASSERT_NEAR(got[i], expected[i], 2e-5f * largest) << tokens << " tokens, result " << i;
       }
-      for (int again = 0; again < 3; ++again) ASSERT_EQ(product(packed, x, accumulate), got);
+      for (int again = 0; again < 3; ++again) ASSERT_EQ(gemm(packed, x, accumulate), got);
     }
   }
 

@@ -14,7 +14,7 @@ class CudaTokenProduct : public OnCudaDevice {
  protected:
   void SetUp() override {
     OnCudaDevice::SetUp();
-    if (device_ != nullptr) device_->backend().choose_launch("prepared_from", 3);
+    if (device_ != nullptr) device_->backend().choose_launch("skinny_from", 3);
   }
 
   std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix) {
@@ -45,35 +45,35 @@ class CudaTokenProduct : public OnCudaDevice {
     }
     return all;
   }
-  struct Product {
+  struct Gemm {
     std::vector<float> bias = {};
     std::vector<float> norm = {};
     bool in_parts = false;  // where there are any
   };
   // Results and what is left beside them, of one token.
-  std::vector<float> product(const Exl2Matrix& matrix, const std::vector<float>& x,
-                             const Product& of) {
+  std::vector<float> gemm(const Exl2Matrix& matrix, const std::vector<float>& x, const Gemm& of) {
     const auto packed = pack(matrix);
     const TensorView all = device_->put(
         std::vector<float>(static_cast<std::size_t>(2 * matrix.out), 1.5f), {2, matrix.out});
     const MatmulOutput output{packed.get(), slice_rows(all, 0, 1),
                               of.bias.empty() ? TensorView{} : device_->put(of.bias, {matrix.out})};
-    const bool parts = of.in_parts && device_->ops().rests_left(device_->context(), *packed, 1) > 0;
+    const bool parts =
+        of.in_parts && device_->ops().partials_left(device_->context(), *packed, 1) > 0;
     NormArgs norm{.x = {}, .out = {}, .weight = {}, .bias = {}, .kind = NormKind::kRms};
     if (!of.norm.empty()) norm.weight = device_->put(of.norm, {matrix.in});
     device_->ops().matmul(device_->context(),
                           {.x = device_->put(x, {1, matrix.in}),
                            .outputs = {&output, 1},
                            .accumulate = true,
-                           .rests_out = parts ? slice_rows(all, 1, 1) : TensorView{},
+                           .partials_out = parts ? slice_rows(all, 1, 1) : TensorView{},
                            .norm = of.norm.empty() ? nullptr : &norm});
     return device_->get(all);
   }
   // By channels → by slots.
   static std::vector<float> ordered(const std::vector<float>& values, const Exl2Matrix& matrix) {
     std::vector<float> by_slot;
-    for (const std::int32_t channel : matrix.perm) {
-      by_slot.push_back(values[static_cast<std::size_t>(channel)]);
+    for (const std::int32_t feature : matrix.perm) {
+      by_slot.push_back(values[static_cast<std::size_t>(feature)]);
     }
     return by_slot;
   }
@@ -143,24 +143,24 @@ TEST_F(CudaTokenProduct, SlotsInTheirOrder) {
        {Groups{{8, 32}, {6, 64}, {5, 32}, {4, 128}, {3, 96}, {2, 160}}, Groups{{4, 512}},
         Groups{{3, 32}}, Groups{{4, 14336}, {5, 3072}, {3, 96}}, Groups{{2, 65504}, {4, 32}}}) {
     const Exl2Matrix anywhere = random_exl2(groups, 96, engine_);
-    Exl2Matrix in_order = anywhere;
-    std::iota(in_order.perm.begin(), in_order.perm.end(), 0);
+    Exl2Matrix is_identity = anywhere;
+    std::iota(is_identity.perm.begin(), is_identity.perm.end(), 0);
     const std::vector<float> values = random_.normal(anywhere.in);
     const std::vector<float> norm = random_.normal(anywhere.in);
     for (const bool biased : {false, true}) {
       for (const bool in_parts : {false, true}) {
-        const Product of{.bias = biased ? random_.normal(96) : std::vector<float>{},
-                         .in_parts = in_parts};
-        const std::vector<float> expected = product(anywhere, values, of);
-        EXPECT_EQ(product(in_order, ordered(values, anywhere), of), expected)
+        const Gemm of{.bias = biased ? random_.normal(96) : std::vector<float>{},
+                      .in_parts = in_parts};
+        const std::vector<float> expected = gemm(anywhere, values, of);
+        EXPECT_EQ(gemm(is_identity, ordered(values, anywhere), of), expected)
             << anywhere.in << " slots" << (biased ? ", biased" : "") << (in_parts ? ", parts" : "");
         // Squares are added up in another order.
-        Product normed = of;
+        Gemm normed = of;
         normed.norm = norm;
-        const std::vector<float> expected_normed = product(anywhere, values, normed);
+        const std::vector<float> expected_normed = gemm(anywhere, values, normed);
         normed.norm = ordered(norm, anywhere);
         EXPECT_LE(
-            worst_difference(product(in_order, ordered(values, anywhere), normed), expected_normed),
+            worst_difference(gemm(is_identity, ordered(values, anywhere), normed), expected_normed),
             1e-5);
       }
     }

@@ -302,12 +302,12 @@ class DecodeWarp {
 };
 
 // DecodeTask::places, which come with the first keys. `to`: room for them.
-__device__ __forceinline__ const std::uint16_t* ask_for_places(const LeavingParams& p,
-                                                               const DecodeTask& task,
-                                                               std::uint16_t* to) {
+__device__ __forceinline__ const std::uint16_t* load_staged_offsets(const LeavingParams& p,
+                                                                    const DecodeTask& task,
+                                                                    std::uint16_t* to) {
   constexpr int kEach = 16 / sizeof(std::uint16_t);
   const int columns = p.group * p.v_row.dim;  // heads are whole pieces
-  const std::uint16_t* from = p.left.place_of_channel + task.kv_head * columns;
+  const std::uint16_t* from = p.left.fragment_offset_of_feature + task.kv_head * columns;
   for (int i = static_cast<int>(threadIdx.x) * kEach; i < columns;
        i += static_cast<int>(blockDim.x) * kEach) {
     copy_async(to + i, from + i, true);
@@ -363,7 +363,7 @@ __global__ void __launch_bounds__(Room::kMostWarps * 32,
     decode_kernel(const __grid_constant__ Params given,
                   const __grid_constant__ DecodeLaunch given_launch,
                   const __grid_constant__ FreshTokens given_fresh) {
-  allow_next();
+  pdl_trigger();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   using Given = typename Room::Params;
   typename Given::template Of<Params> p = Given::attention(given);
@@ -380,13 +380,13 @@ __global__ void __launch_bounds__(Room::kMostWarps * 32,
   auto* queries = reinterpret_cast<__half*>(shared);
   DecodeTask task;
   if (!find_task<Room::kCase>(p, launch, task)) {
-    dependency_wait();
+    pdl_wait();
     return;
   }
   if constexpr (std::is_same_v<Params, LeavingParams>) {
     const int others =
         Room::shared_bytes(static_cast<int>(blockDim.x) / 32, p.k_row.bytes, p.v_row.bytes);
-    task.places = ask_for_places(p, task, reinterpret_cast<std::uint16_t*>(shared + others));
+    task.places = load_staged_offsets(p, task, reinterpret_cast<std::uint16_t*>(shared + others));
   }
   const bool writes = fresh.present && task.begin <= task.span.past && task.end > task.span.past;
   DecodeRing<Room> ring(p, task, shared + Room::kRingsAt, writes && kHalf ? &rows : nullptr);
@@ -398,7 +398,7 @@ __global__ void __launch_bounds__(Room::kMostWarps * 32,
   FreshGroups<Room::kTypes, kDim> groups(fresh, task, slot, turns);
   if (turns_whole) {
     Queries turned(p, fresh.q, task, turns);
-    dependency_wait();
+    pdl_wait();
     if (writes) groups.load();
     turned.load();
     if (writes) groups.store(rows);
@@ -408,7 +408,7 @@ __global__ void __launch_bounds__(Room::kMostWarps * 32,
     }
     turned.store(queries);
   } else {
-    dependency_wait();
+    pdl_wait();
     if (writes) {
       groups.load();
       groups.store(rows);

@@ -15,7 +15,7 @@ namespace bl::cuda {
 struct DecodeRun {
   ExecContext& ctx;
   const AttentionParams& params;
-  const LeftInput* left;  // null, or what is left in place of params.out
+  const StagedFragments* left;  // null, or what is left in place of params.out
   const DecodeLaunch& launch;
   const FreshTokens& fresh;
   const DecodeSplit& split;

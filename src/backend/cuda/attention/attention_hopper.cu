@@ -67,7 +67,7 @@ bool takes_hopper(const ExecContext& ctx, const AttentionParams& p, CacheTypes t
 
 void attention_hopper(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
                       const float2* turns) {
-  BL_CHECK(params.half_out == nullptr || params.out_stride % 8 == 0);
+  BL_CHECK(params.staged_out == nullptr || params.out_stride % 8 == 0);
   if (params.k_row.dim == 64) {
     launch_prefill<64>(ctx, params, plan, turns);
   } else {
@@ -77,7 +77,7 @@ void attention_hopper(ExecContext& ctx, const AttentionParams& params, const Dev
 
 void attention_hopper_pieces(ExecContext& ctx, const AttentionParams& params,
                              const HopperSplit& split, int spans) {
-  BL_CHECK(params.half_out == nullptr);
+  BL_CHECK(params.staged_out == nullptr);
   if (params.k_row.dim == 64) {
     launch_pieces<64>(ctx, params, split, spans);
   } else {

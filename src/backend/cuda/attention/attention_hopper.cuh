@@ -143,7 +143,7 @@ __device__ __forceinline__ void fetch_tiles(const AttentionParams& p, const Hopp
   int i = 0;
   for (int key = task.begin; key < task.end; key += kHopperKeys, ++i) {
     if (!waited && key + kHopperKeys > task.span.past) {
-      dependency_wait();
+      pdl_wait();
       waited = true;
     }
     const int stage = i % Room::kStages;
@@ -194,22 +194,22 @@ class HopperRows {
     int i = 0;
     int key = task_.begin;
     begin_scores(i);
-    wait_products<0>();
+    wgmma_wait_group<0>();
     take_scores(i, key);
     pack_weights();
     for (key += kHopperKeys, ++i; key < task_.end; key += kHopperKeys, ++i) {
       begin_scores(i);
       begin_values(i - 1);
-      wait_products<1>();
+      wgmma_wait_group<1>();
       take_scores(i, key);
-      wait_products<0>();
+      wgmma_wait_group<0>();
       take_values(i - 1);
       pack_weights();
     }
     barrier_wait(&tiles_.barriers->values_there[(i - 1) % Room::kStages], phase_of(i - 1));
     clear_missing(i - 1, key - kHopperKeys);
     begin_values(i - 1);
-    wait_products<0>();
+    wgmma_wait_group<0>();
     settle(out_);
   }
 
@@ -235,7 +235,7 @@ class HopperRows {
       // Infinite where the sink outweighs all: the result is zero then, as it should be.
       if (p_.sinks != nullptr) weight += power_of_two(p_.sinks[head] * kLog2E - top);
       const float inverse = 1.0f / weight;
-      if (p_.half_out != nullptr) {
+      if (p_.staged_out != nullptr) {
 #pragma unroll
         for (int n = 0; n < kDim / 8; ++n) {
           const float2 sum = values(n);
@@ -254,7 +254,7 @@ class HopperRows {
         *reinterpret_cast<float2*>(to + 8 * n) = {sum.x * inverse, sum.y * inverse};
       }
     });
-    if (p_.half_out != nullptr) store_halves();
+    if (p_.staged_out != nullptr) store_halves();
   }
 
  private:
@@ -284,7 +284,7 @@ class HopperRows {
 #pragma unroll
     for (int row = 0; row < 16; row += kAtOnce, at.advance(kAtOnce, last)) {
       if (first + row > last) break;
-      __half* to = p_.half_out + head_at(at, p_.out_stride) + e;
+      __half* to = p_.staged_out + head_at(at, p_.out_stride) + e;
       *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from + row * Room::kRowBytes);
     }
   }
@@ -350,7 +350,7 @@ class HopperRows {
     const int stage = i % Room::kStages;
     barrier_wait(&tiles_.barriers->keys_there[stage], phase_of(i));
     const std::uint32_t keys = shared_address(tiles_.keys(stage));
-    begin_products();
+    wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kDim / 16; ++k) {
       const std::uint64_t b = row_operand(keys + k / 4 * Room::kBoxBytes + k % 4 * 32);
@@ -360,7 +360,7 @@ class HopperRows {
         multiply_rows(scores_, queries_[k], b);
       }
     }
-    commit_products();
+    wgmma_commit_group();
   }
 
   __device__ __forceinline__ void begin_values(int i) {
@@ -368,12 +368,12 @@ class HopperRows {
     barrier_wait(&tiles_.barriers->values_there[stage], phase_of(i));
     const std::uint32_t values = shared_address(tiles_.values(stage));
     settle(out_);
-    begin_products();
+    wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kHopperKeys / 16; ++k) {
       multiply_columns(out_, weights_[k], column_operand(values + k * 2048, Room::kBoxBytes));
     }
-    commit_products();
+    wgmma_commit_group();
   }
 
   // Says that this warp has read a tile.
@@ -494,11 +494,11 @@ __global__ void __launch_bounds__(Room::kThreads, 1)
                           const __grid_constant__ CUtensorMap keys,
                           const __grid_constant__ CUtensorMap values, const float2* turns) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  allow_next();
+  pdl_trigger();
   extern __shared__ std::byte raw[];
   __shared__ HopperBarriers<Room::kStages> barriers;
   const HopperTiles<Room> tiles(raw, barriers);
-  dependency_wait();
+  pdl_wait();
   HopperTask task;
   // The last rows see most keys: they come first, so that the end of the launch is even.
   const auto tile = static_cast<int>(gridDim.y - 1 - blockIdx.y);

@@ -150,7 +150,7 @@ DecodeSplit split_decode(const DecodeShape& shape);
 
 // Products that ask for keys ahead (keys_ahead.h), the last one first: of the attention's own
 // queries; of the block before, the last one and that of gate and up.
-enum class KeysAsker { kQueries, kDown, kGate };
+enum class KeyPrefetchSite { kQueries, kDown, kGate };
 
 struct KeyRange {
   int begin = 0;
@@ -160,7 +160,7 @@ struct KeyRange {
 // Which keys of each piece are worth being asked for by such a product, whole runs of 16;
 // `row_bytes`: of a key and its value.
 KeyRange keys_ahead_of_piece(const DecodeSplit& split, int kv_heads, int row_bytes,
-                             KeysAsker asker);
+                             KeyPrefetchSite asker);
 
 // The case of a launch of plain attention over spans of at most `pages`.
 DecodeCase plain_case(const DecodeSplit& split, int pages);

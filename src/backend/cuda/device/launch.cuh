@@ -2,9 +2,9 @@
 // Launching kernels, so that on cards that can (compute capability 9 and later) the next kernel's
 // beginning overlaps this one's end.
 //
-// Contract of every kernel of this backend: it calls dependency_wait() before it touches anything
-// that an earlier kernel wrote or reads, and before it ends; allow_next() as soon as it has started
-// (it only lets the next kernel's CTAs become resident, they wait for our end themselves).
+// Contract of every kernel of this backend: it calls pdl_wait() before it touches anything
+// that an earlier kernel wrote or reads, and before it ends; pdl_trigger() as soon as it has
+// started (it only lets the next kernel's CTAs become resident, they wait for our end themselves).
 
 #include <cuda_runtime.h>
 
@@ -16,13 +16,13 @@
 namespace bl::cuda {
 
 // The work before it must be complete and visible.
-__device__ __forceinline__ void dependency_wait() {
+__device__ __forceinline__ void pdl_wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-__device__ __forceinline__ void allow_next() {
+__device__ __forceinline__ void pdl_trigger() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif

@@ -6,12 +6,12 @@
 namespace bl::cuda {
 
 // A group of strips whose sums are to be added up.
-struct FinishedGroup {
+struct FinishedNTiles {
   int matrix = 0;
-  PieceStrips strips;
+  NTileRange n_tiles;
 };
 
-struct ResultPlace {
+struct ResultIndex {
   int matrix;
   int token;
   int column;
@@ -19,8 +19,8 @@ struct ResultPlace {
 
 // Where a result goes; null beyond the matrix's columns. kAlone: there is one token.
 template <bool kAlone>
-__device__ __forceinline__ float* result_at(const ResultPlace& at, const ProductArgs& args) {
-  const ProductMatrix& m = args.matrices[at.matrix];
+__device__ __forceinline__ float* result_at(const ResultIndex& at, const PackedGemmArgs& args) {
+  const PackedGemmMatrix& m = args.matrices[at.matrix];
   if (at.column >= m.view.out) return nullptr;
   if constexpr (kAlone) return m.out + at.column;
   return m.out + (args.first_token + at.token) * m.out_stride + at.column;
@@ -30,7 +30,7 @@ __device__ __forceinline__ float* result_at(const ResultPlace& at, const Product
 // between the result of its first matrix and that of the second. kPlain: no biases, and what is
 // gated is so by plain SiLU. False where nothing is stored yet.
 template <bool kPlain>
-__device__ __forceinline__ bool finish_result(const ResultPlace& at, const ProductArgs& args,
+__device__ __forceinline__ bool finish_result(const ResultIndex& at, const PackedGemmArgs& args,
                                               float& gate, float& value) {
   if constexpr (!kPlain) {
     const float* bias = args.matrices[at.matrix].bias;
@@ -47,7 +47,7 @@ __device__ __forceinline__ bool finish_result(const ResultPlace& at, const Produ
 }
 
 // Returns what is stored.
-__device__ __forceinline__ float store_result(const ResultPlace& at, const ProductArgs& args,
+__device__ __forceinline__ float store_result(const ResultIndex& at, const PackedGemmArgs& args,
                                               float& gate, float value) {
   float* to = result_at<false>(at, args);
   if (to == nullptr || !finish_result<false>(at, args, gate, value)) return 0.0f;

@@ -14,7 +14,7 @@
 namespace bl::cuda {
 namespace {
 
-// Plain matrices of so many bytes are multiplied by cuBLASLt where dense_rows_matmul would read
+// Plain matrices of so many bytes are multiplied by cuBLASLt where dense_gemv_rows would read
 // them more than once: output layers, mostly.
 constexpr std::int64_t kLargeDenseBytes = 32 << 20;
 
@@ -23,15 +23,16 @@ constexpr std::int64_t kLargeDenseBytes = 32 << 20;
 void plain_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& output) {
   const std::int64_t in = output.weight->in();
   const bool large = in * output.weight->out() * 2 >= kLargeDenseBytes;
-  const std::int64_t library_from = cuda_ops_of(ctx).backend->launch_plan().library_from;
-  if (args.x.rows() < library_from || ctx.deterministic || !large || in % 8 != 0 ||
+  const std::int64_t dense_library_from =
+      cuda_ops_of(ctx).backend->launch_plan().dense_library_from;
+  if (args.x.rows() < dense_library_from || ctx.deterministic || !large || in % 8 != 0 ||
       cuda_matrix(output.weight).dense()->type != DType::kF16) {
-    dense_rows_matmul(ctx, args, output);
+    dense_gemv_rows(ctx, args, output);
     return;
   }
   MatmulArgs one = args;
   one.outputs = {&output, 1};
-  many_rows_matmul(ctx, one);
+  gemm_large(ctx, one);
 }
 
 bool all_have_codes(const MatmulArgs& args) {
@@ -56,27 +57,27 @@ bool fuses_norm(const MatmulArgs& args) {
 // And the activation into the product of gate and up.
 bool fuses_activation(const MatmulArgs& args) { return have_codes_of_one_kind(args); }
 
-void matmul_of_normalised(ExecContext& ctx, const MatmulArgs& args) {
+void matmul_with_norm(ExecContext& ctx, const MatmulArgs& args) {
   NormArgs norm_args = *args.norm;
   const TensorView h = ctx.scratch->take_f32({args.x.rows(), 1, args.x.columns()});
   norm_args.x = args.x;
   norm_args.x.shape = h.shape;
   norm_args.out = h;
   norm(ctx, norm_args);
-  MatmulArgs rest = args;
-  rest.x = h;
-  rest.x.shape = {args.x.rows(), args.x.columns()};
-  rest.norm = nullptr;
-  matmul(ctx, rest);
+  MatmulArgs core = args;
+  core.x = h;
+  core.x.shape = {args.x.rows(), args.x.columns()};
+  core.norm = nullptr;
+  matmul(ctx, core);
 }
 
 // Where a row's bits must not depend on the others, all rows take the kernels for a few.
 void matmul_in_slices(ExecContext& ctx, const MatmulArgs& args) {
-  BL_CHECK(args.half_x == nullptr);
+  BL_CHECK(args.staged_x == nullptr);
   std::array<MatmulOutput, kMaxMatrices> outputs;
   BL_CHECK(args.outputs.size() <= outputs.size());
-  for (std::int64_t first = 0; first < args.x.rows(); first += kMostPackedTokens) {
-    const std::int64_t count = std::min(kMostPackedTokens, args.x.rows() - first);
+  for (std::int64_t first = 0; first < args.x.rows(); first += kMaxPackedTokens) {
+    const std::int64_t count = std::min(kMaxPackedTokens, args.x.rows() - first);
     MatmulArgs part = args;
     part.x = slice_rows(args.x, first, count);
     for (std::size_t i = 0; i < args.outputs.size(); ++i) {
@@ -89,9 +90,9 @@ void matmul_in_slices(ExecContext& ctx, const MatmulArgs& args) {
   }
 }
 
-bool takes_rests_in_one_launch(const ExecContext& ctx, const MatmulArgs& args) {
+bool takes_partials_in_one_launch(const ExecContext& ctx, const MatmulArgs& args) {
   return have_codes_of_one_kind(args) && (args.norm == nullptr || fuses_norm(args)) &&
-         takes_rests(ctx, args);
+         can_take_partials(ctx, args);
 }
 
 void clear(const ExecContext& ctx, const TensorView& rows) {
@@ -101,37 +102,38 @@ void clear(const ExecContext& ctx, const TensorView& rows) {
 }
 
 // The same without rests: they are added where they belong before, and none is left.
-void matmul_of_wholes(ExecContext& ctx, const MatmulArgs& args) {
+void matmul_with_partials(ExecContext& ctx, const MatmulArgs& args) {
   ArenaScope scope(*ctx.scratch);
   MatmulArgs whole = args;
-  if (!args.x_rests.empty()) {
+  if (!args.x_partials.empty()) {
     whole.x = args.x_sum.empty() ? ctx.scratch->take_f32(args.x.shape) : args.x_sum;
-    add_parts(ctx, {.to = whole.x, .from = args.x, .parts = args.x_rests});
-    whole.x_rests = whole.x_sum = {};
+    reduce_partials(ctx, {.to = whole.x, .from = args.x, .partials = args.x_partials});
+    whole.x_partials = whole.x_sum = {};
   }
-  if (!args.out_rests.empty()) {
+  if (!args.out_partials.empty()) {
     BL_CHECK(args.accumulate && args.outputs.size() == 1);
     const TensorView& out = args.outputs[0].out;
-    add_parts(ctx, {.to = out, .from = out, .parts = args.out_rests});
-    whole.out_rests = {};
+    reduce_partials(ctx, {.to = out, .from = out, .partials = args.out_partials});
+    whole.out_partials = {};
   }
-  whole.rests_out = {};
+  whole.partials_out = {};
   matmul(ctx, whole);
-  if (!args.rests_out.empty()) clear(ctx, args.rests_out);
+  if (!args.partials_out.empty()) clear(ctx, args.partials_out);
 }
 
-void matmul_of_multiplied(ExecContext& ctx, const MatmulArgs& args) {
-  activate(ctx, {.gate = args.x, .up = args.x_factor, .out = args.x, .kind = Activation::kNone});
-  MatmulArgs rest = args;
-  rest.x_factor = {};
-  matmul(ctx, rest);
+void matmul_with_deferred_mul(ExecContext& ctx, const MatmulArgs& args) {
+  activate(ctx,
+           {.gate = args.x, .up = args.x_deferred_mul, .out = args.x, .kind = Activation::kNone});
+  MatmulArgs core = args;
+  core.x_deferred_mul = {};
+  matmul(ctx, core);
 }
 
 // The activation of the gate alone behind products.
 void matmul_then_gate(ExecContext& ctx, const MatmulArgs& args) {
-  MatmulArgs rest = args;
-  rest.activation = nullptr;
-  matmul(ctx, rest);
+  MatmulArgs core = args;
+  core.activation = nullptr;
+  matmul(ctx, core);
   ActivateArgs gate = *args.activation;
   gate.up = {};
   gate.out = gate.gate;
@@ -141,21 +143,22 @@ void matmul_then_gate(ExecContext& ctx, const MatmulArgs& args) {
 }  // namespace
 
 void matmul(ExecContext& ctx, const MatmulArgs& args) {
-  const std::int64_t tokens = (args.half_x != nullptr ? args.half_x->rows : args.x).rows();
+  const std::int64_t tokens = (args.staged_x != nullptr ? args.staged_x->rows : args.x).rows();
   if (tokens == 0) return;
-  if (!args.x_factor.empty() && !takes_factor(ctx, args)) {
-    matmul_of_multiplied(ctx, args);
+  if (!args.x_deferred_mul.empty() && !can_apply_deferred_mul(ctx, args)) {
+    matmul_with_deferred_mul(ctx, args);
     return;
   }
-  if (args.activation != nullptr && args.activation->product_left && !leaves_product(ctx, args)) {
+  if (args.activation != nullptr && args.activation->deferred_gate_mul &&
+      !can_defer_gate_mul(ctx, args)) {
     matmul_then_gate(ctx, args);
     return;
   }
-  if (has_rests(args) && !takes_rests_in_one_launch(ctx, args)) {
-    matmul_of_wholes(ctx, args);
+  if (has_partials(args) && !takes_partials_in_one_launch(ctx, args)) {
+    matmul_with_partials(ctx, args);
     return;
   }
-  if (ctx.deterministic && tokens > kMostPackedTokens) {
+  if (ctx.deterministic && tokens > kMaxPackedTokens) {
     matmul_in_slices(ctx, args);
     if (args.activation != nullptr) activate(ctx, *args.activation);
     return;
@@ -164,19 +167,19 @@ void matmul(ExecContext& ctx, const MatmulArgs& args) {
   if (args.activation != nullptr) BL_CHECK(args.outputs.size() == 2);
   const bool few = std::none_of(
       args.outputs.begin(), args.outputs.end(),
-      [&](const MatmulOutput& output) { return are_many_rows(ctx, *output.weight, tokens); });
-  if (args.norm != nullptr && !(few ? fuses_norm(args) : many_rows_normalise(args))) {
-    matmul_of_normalised(ctx, args);
+      [&](const MatmulOutput& output) { return is_large(ctx, *output.weight, tokens); });
+  if (args.norm != nullptr && !(few ? fuses_norm(args) : large_can_fuse_norm(args))) {
+    matmul_with_norm(ctx, args);
     return;
   }
   if (!few) {
-    many_rows_matmul(ctx, args);
+    gemm_large(ctx, args);
     return;
   }
   if (args.activation != nullptr && (ctx.deterministic || !fuses_activation(args))) {
-    MatmulArgs rest = args;
-    rest.activation = nullptr;
-    matmul(ctx, rest);
+    MatmulArgs core = args;
+    core.activation = nullptr;
+    matmul(ctx, core);
     activate(ctx, *args.activation);
     return;
   }
@@ -191,7 +194,7 @@ void matmul(ExecContext& ctx, const MatmulArgs& args) {
       BL_CHECK(count < packed.size());
       packed[count++] = &output;
     }
-    if (count > 0) packed_matmul(ctx, args, {packed.data(), count});
+    if (count > 0) packed_gemm(ctx, args, {packed.data(), count});
   }
 }
 

@@ -27,11 +27,11 @@
 
 namespace bl::cuda {
 
-inline constexpr int kStripColumns = 16;
-inline constexpr int kUnitSlots = 32;
-inline constexpr int kMaxChunkUnits = 4;
+inline constexpr int kNTileColumns = 16;
+inline constexpr int kKStepSize = 32;
+inline constexpr int kMaxKBlockSteps = 4;
 
-BL_HD constexpr int unit_bytes(int bits) { return 64 * bits; }
+BL_HD constexpr int k_step_bytes(int bits) { return 64 * bits; }
 
 // One code of a lane, as named above.
 struct CodeName {
@@ -111,17 +111,17 @@ constexpr WidthSet width_set(std::initializer_list<int> widths) {
 inline constexpr WidthSet kAllWidths = width_set({2, 3, 4, 5, 6, 8});
 BL_HD constexpr bool has_width(WidthSet set, int bits) { return (set >> bits & 1u) != 0; }
 
-BL_HD constexpr int column_in_unit(int lane, const CodeName& n) { return 8 * n.h + lane / 4; }
-BL_HD constexpr int slot_in_unit(int lane, const CodeName& n) {
+BL_HD constexpr int column_in_step(int lane, const CodeName& n) { return 8 * n.h + lane / 4; }
+BL_HD constexpr int k_in_step(int lane, const CodeName& n) {
   return 16 * n.s + 8 * n.r + 2 * (lane % 4) + n.e;
 }
 
 // Where the activation of a slot lies among a token's prepared ones, in halves: registers 2s + r of
 // lanes t of the B operand of the unit, a lane's four together.
-BL_HD constexpr int fragment_place(int slot) {
-  const int lane = slot % 8 / 2;
-  const int reg = slot / 16 % 2 * 2 + slot / 8 % 2;
-  return slot / kUnitSlots * kUnitSlots + lane * 8 + reg * 2 + slot % 2;
+BL_HD constexpr int fragment_offset(int k) {
+  const int lane = k % 8 / 2;
+  const int reg = k / 16 % 2 * 2 + k / 8 % 2;
+  return k / kKStepSize * kKStepSize + lane * 8 + reg * 2 + k % 2;
 }
 
 // The largest activation of a row is brought to [2^9, 2^10): far from overflow of binary16 in sums
@@ -136,72 +136,72 @@ enum class ScaleKind : std::uint8_t {
 };
 
 // A few units of one group: what a warp takes at a time.
-struct Chunk {
-  std::uint32_t offset = 0;      // bytes from the strip's start, in 64
-  float group_scale = 0;         // s(g) of kExl2
-  std::uint16_t first_unit = 0;  // of the strip
+struct KBlock {
+  std::uint32_t offset = 0;        // bytes from the strip's start, in 64
+  float group_scale = 0;           // s(g) of kExl2
+  std::uint16_t first_k_step = 0;  // of the strip
   std::uint16_t group = 0;
   std::uint8_t bits = 0;
-  std::uint8_t units = 0;
+  std::uint8_t k_steps = 0;
   std::uint16_t unused = 0;
 };
-static_assert(sizeof(Chunk) == 16);
+static_assert(sizeof(KBlock) == 16);
 
-// Of the input of one token, as a CTA makes it (code_digits.cuh): a unit's digits, what those of a
+// Of the input of one token, as a CTA makes it (code_limbs.cuh): a unit's digits, what those of a
 // chunk are worth, and zeros, which lie in front of unit 0 where there are pairs.
-inline constexpr int kInputUnitBytes = kUnitSlots * static_cast<int>(sizeof(float));
-inline constexpr int kWorthBytes = 16;
-inline constexpr int kInputZeroBytes = 2 * kInputUnitBytes;
+inline constexpr int kInputKStepBytes = kKStepSize * static_cast<int>(sizeof(float));
+inline constexpr int kLimbScaleBytes = 16;
+inline constexpr int kInputZeroBytes = 2 * kInputKStepBytes;
 
 // One chunk, or two of as many units of one width that lie side by side, as lanes need them in a
-// product of one token (code_digits.cuh): what a warp takes at a time where groups are short. The
+// product of one token (code_limbs.cuh): what a warp takes at a time where groups are short. The
 // host works out what every warp would for every group of strips.
-struct alignas(16) ChunkPair {
+struct alignas(16) KBlockPair {
   std::uint32_t codes = 0;  // bytes from the strip's start
   std::uint32_t bits = 0;
-  std::uint32_t units = 0;  // of both together
+  std::uint32_t k_steps = 0;  // of both together
   std::uint32_t unused = 0;
   // For lanes below 16, whose column of B is the first chunk's, and those of the second.
   struct Columns {
     // Where the digits of units 0, 1 and 2 are (3 follows 2), bytes from unit 0 of the input: zeros
     // for units of the other chunk.
-    std::int32_t units[3] = {};
+    std::int32_t k_steps[3] = {};
     float group_scale = 0;  // s(g)
   } columns[2];
   // For lanes that have sums of the first chunk, and of the second.
   struct Sums {
-    std::uint32_t worth = 0;   // of its digits, bytes from that of unit 0
-    std::uint32_t scales = 0;  // bytes from those of group 0
-    float centre = 0;          // what a code is less
+    std::uint32_t limb_scale = 0;  // of its digits, bytes from that of unit 0
+    std::uint32_t scales = 0;      // bytes from those of group 0
+    float centre = 0;              // what a code is less
     std::uint32_t unused = 0;
   } sums[2];
 };
-static_assert(sizeof(ChunkPair) == 5 * 16);
+static_assert(sizeof(KBlockPair) == 5 * 16);
 
 // Units whose activations one warp makes digits together (token_input.cuh): those of a chunk, or of
-// several of one length, a power of two, side by side. kMaxChunkUnits units at most, and at least
+// several of one length, a power of two, side by side. kMaxKBlockSteps units at most, and at least
 // one. Kernels take it as a word.
-struct DigitRun {
-  std::uint8_t units = 0;
-  std::uint8_t chunk_units = 0;  // of each chunk
-  std::uint16_t first_unit = 0;
+struct LimbRun {
+  std::uint8_t k_steps = 0;
+  std::uint8_t k_block_steps = 0;  // of each chunk
+  std::uint16_t first_k_step = 0;
 };
-static_assert(sizeof(DigitRun) == sizeof(std::uint32_t));
+static_assert(sizeof(LimbRun) == sizeof(std::uint32_t));
 
-// A run of chunks that travels together: kMaxPieceUnits units at most.
-struct Piece {
+// A run of chunks that travels together: kMaxCopyBlockSteps units at most.
+struct CopyBlock {
   std::uint32_t offset = 0;  // of its codes, bytes from the strip's start, in 64
   std::uint16_t size = 0;    // of its codes, in 64 bytes
-  std::uint16_t first_unit = 0;
-  std::uint16_t first_chunk = 0;
+  std::uint16_t first_k_step = 0;
+  std::uint16_t first_k_block = 0;
   std::uint16_t first_group = 0;
-  std::uint8_t units = 0;
-  std::uint8_t chunks = 0;
+  std::uint8_t k_steps = 0;
+  std::uint8_t k_blocks = 0;
   std::uint8_t groups = 0;
   std::uint8_t unused = 0;
 };
-static_assert(sizeof(Piece) == 16);
-inline constexpr int kMaxPieceUnits = 32;
+static_assert(sizeof(CopyBlock) == 16);
+inline constexpr int kMaxCopyBlockSteps = 32;
 
 // Bytes of the scales of one strip and group. Column 8h + g is half h of entry g: a byte of two
 // 4-bit codes, or a word of two halves.
@@ -224,24 +224,24 @@ BL_HD constexpr std::int64_t scale_stride(ScaleKind kind, std::int64_t groups) {
 
 // A packed matrix as kernels see it; all pointers are device memory.
 struct CodeMatrixView {
-  const std::byte* codes = nullptr;   // [strips][strip_bytes]
-  const std::byte* scales = nullptr;  // [strips][scale_stride]: [groups][scale_bytes]
-  const Chunk* chunks = nullptr;      // [chunk_count], of any strip
-  const Piece* pieces = nullptr;      // [piece_count], of any strip
-  const DigitRun* runs = nullptr;     // [run_count]
+  const std::byte* codes = nullptr;        // [strips][n_tile_bytes]
+  const std::byte* scales = nullptr;       // [strips][scale_stride]: [groups][scale_bytes]
+  const KBlock* k_blocks = nullptr;        // [k_block_count], of any strip
+  const CopyBlock* copy_blocks = nullptr;  // [copy_block_count], of any strip
+  const LimbRun* runs = nullptr;           // [run_count]
   // The same in pairs, or null where chunks are long.
-  const ChunkPair* pairs = nullptr;    // [pair_count]
-  const Piece* pair_pieces = nullptr;  // [piece_count], whose chunks are pairs
-  std::int64_t strip_bytes = 0;
-  std::int32_t strips = 0;
-  std::int32_t chunk_count = 0;
-  std::int32_t piece_count = 0;
+  const KBlockPair* pairs = nullptr;            // [pair_count]
+  const CopyBlock* pair_copy_blocks = nullptr;  // [copy_block_count], whose chunks are pairs
+  std::int64_t n_tile_bytes = 0;
+  std::int32_t n_tiles = 0;
+  std::int32_t k_block_count = 0;
+  std::int32_t copy_block_count = 0;
   std::int32_t run_count = 0;
   std::int32_t pair_count = 0;
   std::int32_t groups = 0;
-  std::int32_t units = 0;  // of a strip
-  std::int32_t out = 0;    // columns that are written
-  std::int32_t zero = 0;   // kGptq: the zero point; kGptqZeros4: added to the 4-bit values
+  std::int32_t k_steps = 0;  // of a strip
+  std::int32_t out = 0;      // columns that are written
+  std::int32_t zero = 0;     // kGptq: the zero point; kGptqZeros4: added to the 4-bit values
   ScaleKind kind = ScaleKind::kExl2;
 };
 

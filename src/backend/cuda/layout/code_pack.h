@@ -9,25 +9,25 @@
 
 namespace bl::cuda {
 
-// Where codes come from. EXL2: `word_of_unit`, codes of a unit are in order; GPTQ: the channels.
+// Where codes come from. EXL2: `word_of_k_step`, codes of a unit are in order; GPTQ: the channels.
 struct CodeSource {
-  const std::uint32_t* words = nullptr;           // [word rows, stored_out]
-  const std::int32_t* channel_of_slot = nullptr;  // GPTQ: [units · 32]
-  const std::int32_t* word_of_unit = nullptr;     // EXL2: [units], else null
+  const std::uint32_t* words = nullptr;          // [word rows, stored_out]
+  const std::int32_t* feature_of_k = nullptr;    // GPTQ: [units · 32]
+  const std::int32_t* word_of_k_step = nullptr;  // EXL2: [units], else null
   std::int64_t stored_out = 0;
 };
 
-BL_HD inline std::uint32_t source_code(const CodeSource& source, std::int64_t unit, int bits,
-                                       int slot, std::int64_t column) {
+BL_HD inline std::uint32_t source_code(const CodeSource& source, std::int64_t k_step, int bits,
+                                       int k, std::int64_t column) {
   if (column >= source.stored_out) return 0;
-  if (source.word_of_unit != nullptr) {
+  if (source.word_of_k_step != nullptr) {
     const std::uint32_t* words =
-        source.words + std::int64_t{source.word_of_unit[unit]} * source.stored_out + column;
-    return read_code(words, source.stored_out, slot, bits);
+        source.words + std::int64_t{source.word_of_k_step[k_step]} * source.stored_out + column;
+    return read_code(words, source.stored_out, k, bits);
   }
-  const std::int32_t channel = source.channel_of_slot[unit * kUnitSlots + slot];
-  if (channel < 0) return 0;
-  return read_code(source.words + column, source.stored_out, channel, bits);
+  const std::int32_t feature = source.feature_of_k[k_step * kKStepSize + k];
+  if (feature < 0) return 0;
+  return read_code(source.words + column, source.stored_out, feature, bits);
 }
 
 // Word `word` (of 16 · bits) of a unit. `codes`: those of slot s and column c at [s · stride + c].
@@ -35,8 +35,8 @@ BL_HD inline std::uint32_t packed_word(const std::uint8_t* codes, int stride, in
   std::uint32_t value = 0;
   for (int bit = 0; bit < 32;) {
     const PlacedField field = field_at(bits, word, bit);
-    const int slot = slot_in_unit(field.lane, field.name);
-    const std::uint32_t code = codes[slot * stride + column_in_unit(field.lane, field.name)];
+    const int k = k_in_step(field.lane, field.name);
+    const std::uint32_t code = codes[k * stride + column_in_step(field.lane, field.name)];
     value |= (code >> field.shift & code_mask(field.bits)) << bit;
     bit += field.bits;
   }
@@ -44,14 +44,14 @@ BL_HD inline std::uint32_t packed_word(const std::uint8_t* codes, int stride, in
 }
 
 // The code of a slot and column of a packed unit.
-BL_HD inline std::uint32_t unpacked_code(const std::uint32_t* unit_words, int bits, int slot,
+BL_HD inline std::uint32_t unpacked_code(const std::uint32_t* k_step_words, int bits, int k,
                                          int column) {
-  const int lane = column % 8 * 4 + slot % 8 / 2;
-  const CodeName name{column / 8, slot / 16, slot / 8 % 2, slot % 2};
+  const int lane = column % 8 * 4 + k % 8 / 2;
+  const CodeName name{column / 8, k / 16, k / 8 % 2, k % 2};
   std::uint32_t code = 0;
   for (int i = 0; i < field_count(bits, name); ++i) {
     const CodeField field = field_of(bits, lane, name, i);
-    code |= (unit_words[field.word] >> field.bit & code_mask(field.bits)) << field.shift;
+    code |= (k_step_words[field.word] >> field.bit & code_mask(field.bits)) << field.shift;
   }
   return code;
 }
@@ -69,7 +69,7 @@ struct ScaleSource {
 BL_HD inline std::uint32_t packed_scale_word(const ScaleSource& source, ScaleKind kind,
                                              std::int64_t group, std::int64_t first_column,
                                              int word) {
-  constexpr int kHalfWords = kStripColumns / 2;
+  constexpr int kHalfWords = kNTileColumns / 2;
   const std::int64_t row = group * source.stored_out;
   std::uint32_t value = 0;
   if (kind == ScaleKind::kExl2 || (kind == ScaleKind::kGptqZeros4 && word >= kHalfWords)) {
@@ -100,7 +100,7 @@ struct PackedScale {
   std::uint32_t zero = 0;
 };
 BL_HD inline PackedScale unpacked_scale(const std::uint32_t* words, ScaleKind kind, int column) {
-  constexpr int kHalfWords = kStripColumns / 2;
+  constexpr int kHalfWords = kNTileColumns / 2;
   const int g = column % 8;
   const int h = column / 8;
   const auto code = [&](int first) { return words[first + g / 4] >> (g % 4 * 8 + 4 * h) & 15u; };

@@ -13,14 +13,14 @@ namespace bl::cuda {
 // A matrix or a part of its slots, as kernels see it.
 struct CodeView {
   CodeMatrixView view;
-  // [in] rounded up to 4: fragment_place of each channel's slot; null where 16 bits do not hold it,
-  // or a channel has no slot.
-  const std::uint16_t* place_of_channel = nullptr;
+  // [in] rounded up to 4: fragment_offset of each channel's slot; null where 16 bits do not hold
+  // it, or a channel has no slot.
+  const std::uint16_t* fragment_offset_of_feature = nullptr;
 };
 
 struct CodeViews : CodeView {
-  const std::int32_t* channel_of_slot = nullptr;  // [units · 32]
-  std::vector<CodeView> parts;                    // of StripParts: two or none
+  const std::int32_t* feature_of_k = nullptr;  // [units · 32]
+  std::vector<CodeView> k_splits;              // of NTileParts: two or none
 };
 
 // What is to lie from layout.tables() on, to the end of the matrix's memory.

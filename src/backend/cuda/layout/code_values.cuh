@@ -20,12 +20,12 @@ inline constexpr float kHighBase = 64.0f;
 
 // Codes of 8 bits, whose planes products take one after the other. pair(h, r, s) is never 16 times
 // too large.
-struct WideUnitCodes {
-  UnitCodes<4> high;
-  UnitCodes<4> low;
-  __device__ __forceinline__ void load(const std::byte* unit, int lane) {
-    high.load(unit, lane);
-    low.load(unit + unit_bytes(4), lane);
+struct WideCodeFragment {
+  CodeFragment<4> high;
+  CodeFragment<4> low;
+  __device__ __forceinline__ void load(const std::byte* k_step, int lane) {
+    high.load(k_step, lane);
+    low.load(k_step + k_step_bytes(4), lane);
   }
   __device__ __forceinline__ std::uint32_t pair(int h, int r, int s, std::uint32_t beside) const {
     const int at = 8 * r + 4 * s;  // of the pair in a plane
@@ -35,7 +35,7 @@ struct WideUnitCodes {
 
 template <class Codes>
 constexpr float raised_by(int s) {
-  return s == 0 || std::is_same_v<Codes, WideUnitCodes> ? kLowBase : kHighBase;
+  return s == 0 || std::is_same_v<Codes, WideCodeFragment> ? kLowBase : kHighBase;
 }
 
 // The pair at slots 16s + 8r + 2t of column h, as halves that are that much larger than the codes.
@@ -46,13 +46,14 @@ __device__ __forceinline__ __half2 raised_pair(const Codes& codes, int h, int r,
 
 // What the formats mean by it; `zero`: the zero point, as much larger. The difference is exact, so
 // the product is the one rounding that they ask for.
-__device__ __forceinline__ __half2 meant_pair(__half2 raised, __half2 zero, __half2 scale) {
+__device__ __forceinline__ __half2 dequant_pair(__half2 raised, __half2 zero, __half2 scale) {
   return __hmul2(__hsub2(raised, zero), scale);
 }
 
 // A lane's codes of a unit.
 template <int kBits>
-using CodesOf = std::conditional_t<kBits == 8, WideUnitCodes, UnitCodes<kBits == 8 ? 4 : kBits>>;
+using CodesOf =
+    std::conditional_t<kBits == 8, WideCodeFragment, CodeFragment<kBits == 8 ? 4 : kBits>>;
 
 // f(std::integral_constant<int, bits>).
 template <class F>

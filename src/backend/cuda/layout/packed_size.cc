@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "backend/cuda/moe/expert_matrix.h"
 #include "backend/cuda/layout/code_pack_plan.h"
+#include "backend/cuda/moe/expert_matrix.h"
 
 namespace bl::cuda {
 
@@ -15,24 +15,25 @@ std::size_t packed_bytes(const WeightMatrix& matrix, std::int64_t out) {
     return plan_codes(*gptq, out).layout().total;
   }
   const DenseMatrix& dense = std::get<DenseMatrix>(matrix);
-  return piece_bytes(static_cast<std::size_t>(dense.in() * out) * size_of(dense.weight.view.dtype));
+  return allocation_bytes(static_cast<std::size_t>(dense.in() * out) *
+                          size_of(dense.weight.view.dtype));
 }
 
 std::int64_t packed_inputs(const WeightMatrix& matrix) {
   const auto* gptq = std::get_if<GptqMatrix>(&matrix);
-  if (gptq == nullptr) return (in_features(matrix) + kUnitSlots - 1) / kUnitSlots * kUnitSlots;
+  if (gptq == nullptr) return (in_features(matrix) + kKStepSize - 1) / kKStepSize * kKStepSize;
   std::vector<std::int64_t> members(static_cast<std::size_t>(gptq->groups));
   for (const std::int32_t group : gptq->group_of) ++members[static_cast<std::size_t>(group)];
-  std::int64_t slots = 0;
+  std::int64_t k = 0;
   for (const std::int64_t count : members) {
-    slots += (count + kUnitSlots - 1) / kUnitSlots * kUnitSlots;
+    k += (count + kKStepSize - 1) / kKStepSize * kKStepSize;
   }
-  return slots;
+  return k;
 }
 
 std::size_t expert_table_bytes(std::int64_t experts) {
   constexpr std::size_t kRoles = 3;  // gate, up, down
-  return piece_bytes(static_cast<std::size_t>(experts) * kRoles * sizeof(ExpertMatrix));
+  return allocation_bytes(static_cast<std::size_t>(experts) * kRoles * sizeof(ExpertMatrix));
 }
 
 }  // namespace bl::cuda

@@ -10,9 +10,9 @@
 namespace bl::cuda {
 
 // Pieces of the weights' memory begin at multiples of this.
-inline constexpr std::size_t kPieceAlignment = 256;
-constexpr std::size_t piece_bytes(std::size_t bytes) {
-  return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
+inline constexpr std::size_t kAllocationAlignment = 256;
+constexpr std::size_t allocation_bytes(std::size_t bytes) {
+  return (bytes + kAllocationAlignment - 1) / kAllocationAlignment * kAllocationAlignment;
 }
 
 // Of a matrix of which `out` columns are kept.

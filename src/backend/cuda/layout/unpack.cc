@@ -27,31 +27,32 @@ ColumnScale column_scale(const CodePackPlan& plan, const std::uint32_t* words, f
 
 std::vector<float> unpack_codes(const CodePackPlan& plan, const HostCodes& packed) {
   std::vector<float> result(static_cast<std::size_t>(plan.in * plan.out));
-  const std::int64_t strip_words = plan.strip_bytes() / 4;
+  const std::int64_t n_tile_words = plan.n_tile_bytes() / 4;
   const std::int64_t stride_words = scale_stride(plan.kind, plan.groups) / 4;
   const std::int64_t group_words = scale_bytes(plan.kind) / 4;
-  for (std::int64_t strip = 0; strip < plan.strips(); ++strip) {
-    const std::uint32_t* unit = packed.codes.data() + strip * strip_words;
-    std::size_t chunk = 0;  // that holds unit u
-    for (std::size_t u = 0; u < plan.group_of_unit.size(); ++u) {
-      const int bits = plan.bits_of_unit[u];
-      const std::int64_t group = plan.group_of_unit[u];
+  for (std::int64_t n_tile = 0; n_tile < plan.n_tiles(); ++n_tile) {
+    const std::uint32_t* k_step = packed.codes.data() + n_tile * n_tile_words;
+    std::size_t k_block = 0;  // that holds unit u
+    for (std::size_t u = 0; u < plan.group_of_k_step.size(); ++u) {
+      const int bits = plan.bits_of_k_step[u];
+      const std::int64_t group = plan.group_of_k_step[u];
       const std::uint32_t* scales =
-          packed.scales.data() + strip * stride_words + group * group_words;
-      while (chunk + 1 < plan.chunks.size() && plan.chunks[chunk + 1].first_unit <= u) ++chunk;
-      const float group_scale = plan.chunks[chunk].group_scale;
-      for (int c = 0; c < kStripColumns && strip * kStripColumns + c < plan.out; ++c) {
+          packed.scales.data() + n_tile * stride_words + group * group_words;
+      while (k_block + 1 < plan.k_blocks.size() && plan.k_blocks[k_block + 1].first_k_step <= u)
+        ++k_block;
+      const float group_scale = plan.k_blocks[k_block].group_scale;
+      for (int c = 0; c < kNTileColumns && n_tile * kNTileColumns + c < plan.out; ++c) {
         const ColumnScale s = column_scale(plan, scales, group_scale, bits, c);
-        for (int slot = 0; slot < kUnitSlots; ++slot) {
-          const std::int32_t channel =
-              packed.channel_of_slot[u * kUnitSlots + static_cast<std::size_t>(slot)];
-          if (channel < 0) continue;
-          const auto code = static_cast<std::int32_t>(unpacked_code(unit, bits, slot, c));
-          result[static_cast<std::size_t>(channel * plan.out + strip * kStripColumns + c)] =
+        for (int k = 0; k < kKStepSize; ++k) {
+          const std::int32_t feature =
+              packed.feature_of_k[u * kKStepSize + static_cast<std::size_t>(k)];
+          if (feature < 0) continue;
+          const auto code = static_cast<std::int32_t>(unpacked_code(k_step, bits, k, c));
+          result[static_cast<std::size_t>(feature * plan.out + n_tile * kNTileColumns + c)] =
               half_to_float(float_to_half(static_cast<float>(code - s.zero) * s.scale));
         }
       }
-      unit += unit_bytes(bits) / 4;
+      k_step += k_step_bytes(bits) / 4;
     }
   }
   return result;

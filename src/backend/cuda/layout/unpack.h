@@ -11,7 +11,7 @@ namespace bl::cuda {
 struct HostCodes {
   std::span<const std::uint32_t> codes;   // [strips][strip words]
   std::span<const std::uint32_t> scales;  // [strips][scale_stride / 4]
-  std::span<const std::int32_t> channel_of_slot;
+  std::span<const std::int32_t> feature_of_k;
 };
 
 // F32 [in, out] in original channel order, rounded to binary16 as the formats say: the proof that

@@ -30,7 +30,7 @@ ExpertMatrix row_of(const Source& source) {
   const CudaMatrix& matrix = cuda_matrix(source.matrix);
   if (const CodeWeights* codes = matrix.codes()) {
     row.view = codes->view;
-    row.channel_of_slot = codes->channel_of_slot;
+    row.feature_of_k = codes->feature_of_k;
   } else {
     row.rows = matrix.dense()->rows;
     row.type = matrix.dense()->type;
@@ -45,19 +45,19 @@ void take_in(CudaExperts::Matrices& facts, const PackedMatrix& matrix) {
   const CodeWeights* codes = cuda_matrix(&matrix).codes();
   (codes != nullptr ? facts.some_codes : facts.some_plain) = true;
   if (codes == nullptr) return;
-  facts.units = std::max(facts.units, codes->view.units);
-  facts.piece_bytes =
-      std::max(facts.piece_bytes, static_cast<std::int32_t>(codes->max_piece_bytes));
-  facts.piece_scale_bytes =
-      std::max(facts.piece_scale_bytes, static_cast<std::int32_t>(codes->max_piece_scale_bytes));
+  facts.k_steps = std::max(facts.k_steps, codes->view.k_steps);
+  facts.copy_block_bytes =
+      std::max(facts.copy_block_bytes, static_cast<std::int32_t>(codes->max_copy_block_bytes));
+  facts.copy_block_scale_bytes = std::max(
+      facts.copy_block_scale_bytes, static_cast<std::int32_t>(codes->max_copy_block_scale_bytes));
 }
 
-bool gather_alike(const ExpertWeights& expert) {
+bool same_input_layout(const ExpertWeights& expert) {
   if (expert.gate == nullptr) return true;
   const CodeWeights* gate = cuda_matrix(expert.gate).codes();
   const CodeWeights* up = cuda_matrix(expert.up).codes();
   if (gate == nullptr || up == nullptr) return gate == up;
-  return gate->gather == up->gather && gate->view.units == up->view.units;
+  return gate->input_layout == up->input_layout && gate->view.k_steps == up->view.k_steps;
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ CudaExperts::CudaExperts(Backend& backend, std::span<const ExpertWeights> all)
       rows.push_back(row_of(source));
     }
   }
-  one_gather_ = std::all_of(all.begin(), all.end(), gather_alike);
+  one_input_layout_ = std::all_of(all.begin(), all.end(), same_input_layout);
   const auto bytes = static_cast<std::int64_t>(rows.size() * sizeof(ExpertMatrix));
   tables_ = Tensor(backend.allocate_weights(static_cast<std::size_t>(bytes)), DType::kU8, {bytes});
   backend.upload(tables_.view(), view_of(rows.data(), DType::kU8, {bytes}));

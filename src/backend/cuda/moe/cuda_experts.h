@@ -21,21 +21,21 @@ class CudaExperts final : public PackedExperts {
     bool some_codes = false;
     bool some_plain = false;
     // Codes, the most that any has: units of a strip; bytes of a piece, see CodeWeights.
-    std::int32_t units = 0;
-    std::int32_t piece_bytes = 0;
-    std::int32_t piece_scale_bytes = 0;
+    std::int32_t k_steps = 0;
+    std::int32_t copy_block_bytes = 0;
+    std::int32_t copy_block_scale_bytes = 0;
   };
 
   CudaExperts(Backend& backend, std::span<const ExpertWeights> all);
   std::int64_t count() const { return count_; }
   const Matrices& matrices(Role role) const { return roles_[role]; }
   // Gate and up of each expert gather their input alike.
-  bool one_gather() const { return one_gather_; }
+  bool one_input_layout() const { return one_input_layout_; }
 
  private:
   std::int64_t count_;
   std::array<Matrices, kRoles> roles_;
-  bool one_gather_ = true;
+  bool one_input_layout_ = true;
   Tensor tables_;
 };
 

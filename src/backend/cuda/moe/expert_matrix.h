@@ -10,11 +10,11 @@ namespace bl::cuda {
 
 // One matrix of one expert; tables of them lie in device memory.
 struct ExpertMatrix {
-  CodeMatrixView view;                            // without codes: a plain matrix
-  const std::int32_t* channel_of_slot = nullptr;  // of codes
-  const void* rows = nullptr;                     // plain: [out, in]
-  const float* bias = nullptr;                    // [out] or null
-  DType type = DType::kF16;                       // of plain rows
+  CodeMatrixView view;                         // without codes: a plain matrix
+  const std::int32_t* feature_of_k = nullptr;  // of codes
+  const void* rows = nullptr;                  // plain: [out, in]
+  const float* bias = nullptr;                 // [out] or null
+  DType type = DType::kF16;                    // of plain rows
 };
 
 // Rows of a block: what a tensor-core product takes at once, or four times that where experts have

@@ -25,15 +25,16 @@ struct Group {
 // Σ over 16-byte pieces of the weights; all rows are aligned. Products are added one by one, so
 // that a row's sum does not depend on how many rows are taken with it.
 template <class T, int Rows>
-__device__ __forceinline__ void multiply_pieces(const T* const (&w)[kColumns], int in, int lane,
-                                                Group<Rows>& group) {
+__device__ __forceinline__ void multiply_copy_blocks(const T* const (&w)[kColumns], int in,
+                                                     int lane, Group<Rows>& group) {
   constexpr int kCount = 16 / sizeof(T);
   constexpr int kAhead = Rows == 1 ? 4 : Rows < kRows ? 2 : 1;  // what registers hold
 #pragma unroll kAhead
   for (int i = lane * kCount; i < in; i += 32 * kCount) {
-    uint4 pieces[kColumns];
+    uint4 copy_blocks[kColumns];
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) pieces[c] = __ldg(reinterpret_cast<const uint4*>(w[c] + i));
+    for (int c = 0; c < kColumns; ++c)
+      copy_blocks[c] = __ldg(reinterpret_cast<const uint4*>(w[c] + i));
 #pragma unroll
     for (int v = 0; v < kCount; v += 4) {
 #pragma unroll
@@ -41,7 +42,7 @@ __device__ __forceinline__ void multiply_pieces(const T* const (&w)[kColumns], i
         const float4 x = *reinterpret_cast<const float4*>(group.x[r] + i + v);
 #pragma unroll
         for (int c = 0; c < kColumns; ++c) {
-          const T* values = reinterpret_cast<const T*>(&pieces[c]) + v;
+          const T* values = reinterpret_cast<const T*>(&copy_blocks[c]) + v;
           float& sum = group.sums[c][r];
           sum = fmaf(float_of(values[0]), x.x, sum);
           sum = fmaf(float_of(values[1]), x.y, sum);
@@ -71,13 +72,13 @@ __device__ __forceinline__ void multiply_singly(const T* const (&w)[kColumns], i
 // One warp's columns of one matrix.
 struct WarpColumns {
   const ExpertMatrix& matrix;
-  const ExpertProductArgs::Matrix& to;
+  const ExpertGemmArgs::Matrix& to;
   int first;
 };
 
 // Rows [first, first + live) of one block, live ≤ Rows.
 template <class T, int Rows>
-__device__ void multiply_rows(const ExpertProductArgs& p, const WarpColumns& columns, int first,
+__device__ void multiply_rows(const ExpertGemmArgs& p, const WarpColumns& columns, int first,
                               int live) {
   const int lane = lane_index();
   Group<Rows> group;
@@ -98,7 +99,7 @@ __device__ void multiply_rows(const ExpertProductArgs& p, const WarpColumns& col
   const bool vectors =
       p.in % (16 / static_cast<int>(sizeof(T))) == 0 && is_aligned(p.x, 16) && p.x_stride % 4 == 0;
   if (vectors) {
-    multiply_pieces<T>(weights, p.in, lane, group);
+    multiply_copy_blocks<T>(weights, p.in, lane, group);
   } else {
     multiply_singly<T>(weights, p.in, lane, group);
   }
@@ -121,7 +122,7 @@ __device__ void multiply_rows(const ExpertProductArgs& p, const WarpColumns& col
 }
 
 template <class T>
-__device__ void multiply_block(const ExpertProductArgs& p, const WarpColumns& columns, int block) {
+__device__ void multiply_block(const ExpertGemmArgs& p, const WarpColumns& columns, int block) {
   const int live = p.rows.rows_of_block[block];
   for (int done = 0; done < live; done += kRows) {
     const int first = block * p.rows.block_rows + done;
@@ -138,16 +139,16 @@ __device__ void multiply_block(const ExpertProductArgs& p, const WarpColumns& co
 
 // grid (blocks, groups of columns of the first matrix and the second)
 __global__ void __launch_bounds__(kThreads, 2)
-    expert_plain_kernel(const __grid_constant__ ExpertProductArgs p) {
-  allow_next();
-  dependency_wait();
+    expert_plain_kernel(const __grid_constant__ ExpertGemmArgs p) {
+  pdl_trigger();
+  pdl_wait();
   const int block = static_cast<int>(blockIdx.x);
   const int expert = p.rows.expert_of_block[block];
   if (expert < 0) return;
   const int first_groups = (p.matrices[0].out + kCtaColumns - 1) / kCtaColumns;
   const int which = static_cast<int>(blockIdx.y) < first_groups ? 0 : 1;
   const int group = static_cast<int>(blockIdx.y) - which * first_groups;
-  const ExpertProductArgs::Matrix& to = p.matrices[which];
+  const ExpertGemmArgs::Matrix& to = p.matrices[which];
   const ExpertMatrix& matrix = to.table[expert];
   if (matrix.rows == nullptr) return;
   const int warp = warp_index();
@@ -167,7 +168,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 }  // namespace
 
-void expert_plain_product(ExecContext& ctx, const ExpertProductArgs& args) {
+void expert_plain_gemm(ExecContext& ctx, const ExpertGemmArgs& args) {
   int groups = 0;
   for (int i = 0; i < args.count; ++i) {
     groups += (args.matrices[i].out + kCtaColumns - 1) / kCtaColumns;

@@ -69,10 +69,10 @@ __device__ void place_choices(const ExpertRows& rows, int* next_row, int lane) {
 // One CTA. A choice's row is always the same, whatever the order in which threads run.
 __global__ void __launch_bounds__(kThreads) sort_choices_kernel(ExpertRows rows) {
   extern __shared__ int counts[];  // [experts]
-  allow_next();
+  pdl_trigger();
   for (int e = static_cast<int>(threadIdx.x); e < rows.expert_count; e += kThreads) counts[e] = 0;
   __syncthreads();
-  dependency_wait();
+  pdl_wait();
   for (int c = static_cast<int>(threadIdx.x); c < rows.choices; c += kThreads) {
     const int expert = rows.experts[c];
     if (exists(rows, expert)) atomicAdd(counts + expert, 1);
@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(kThreads) sort_choices_kernel(ExpertRows rows)
 }
 
 __global__ void __launch_bounds__(kThreads) sum_experts_kernel(ExpertSumArgs p) {
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   const int column = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (column >= p.columns) return;
   const int token = static_cast<int>(blockIdx.y);

@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/layout/code_matrix.h"
 #include "backend/cuda/moe/cuda_experts.h"
 #include "backend/cuda/moe/expert_kernels.h"
 #include "backend/cuda/scratch_plan.h"
-#include "backend/cuda/layout/code_matrix.h"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -21,10 +21,10 @@ ExpertScratch sizes_of(const ExpertsArgs& args, const CudaExperts& experts) {
   ExpertScratch s;
   s.experts = experts.count();
   s.k = args.k;
-  s.input_units = std::max(gate.units, up.units);
-  s.gathers = s.input_units == 0 ? 0 : experts.one_gather() ? 1 : 2;
+  s.input_k_steps = std::max(gate.k_steps, up.k_steps);
+  s.input_layouts = s.input_k_steps == 0 ? 0 : experts.one_input_layout() ? 1 : 2;
   s.first_width = gate.out + up.out;
-  s.hidden_units = down.units;
+  s.hidden_k_steps = down.k_steps;
   s.hidden_width = down.some_plain ? args.intermediate : 0;
   s.out = down.out;
   return s;
@@ -55,8 +55,8 @@ class Slice {
 
   void run() {
     sort_choices(ctx_, rows_);
-    const ExpertHiddenArgs hidden = first_products();
-    second_product(hidden);
+    const ExpertHiddenArgs hidden = first_gemms();
+    second_gemm(hidden);
   }
 
  private:
@@ -65,73 +65,73 @@ class Slice {
   }
   float* floats(std::int64_t count) { return ctx_.scratch->take_f32({count}).as<float>(); }
 
-  ExpertFragments fragments_for(const CudaExperts::Matrices& matrices, std::int64_t units) {
+  ExpertFragments fragments_for(const CudaExperts::Matrices& matrices, std::int64_t k_steps) {
     ExpertFragments to;
     to.table = matrices.table;
     to.fragments =
-        ctx_.scratch->take(DType::kF16, {count_ * units * kUnitSlots}).as<std::uint32_t>();
+        ctx_.scratch->take(DType::kF16, {count_ * k_steps * kKStepSize}).as<std::uint32_t>();
     return to;
   }
 
-  static void add_matrix(ExpertProductArgs& product, const CudaExperts::Matrices& matrices) {
+  static void add_matrix(ExpertGemmArgs& gemm, const CudaExperts::Matrices& matrices) {
     if (matrices.table == nullptr) return;
-    ExpertProductArgs::Matrix& m = product.matrices[product.count];
+    ExpertGemmArgs::Matrix& m = gemm.matrices[gemm.count];
     m.table = matrices.table;
     m.out = static_cast<std::int32_t>(matrices.out);
-    m.piece_bytes = matrices.piece_bytes;
-    m.piece_scale_bytes = matrices.piece_scale_bytes;
-    if (product.count == 1) m.first_column = product.matrices[0].out;
-    product.in = static_cast<std::int32_t>(matrices.in);
-    ++product.count;
+    m.copy_block_bytes = matrices.copy_block_bytes;
+    m.copy_block_scale_bytes = matrices.copy_block_scale_bytes;
+    if (gemm.count == 1) m.first_column = gemm.matrices[0].out;
+    gemm.in = static_cast<std::int32_t>(matrices.in);
+    ++gemm.count;
   }
 
   // x, for each matrix of `product` that has codes.
-  void prepare_inputs(ExpertProductArgs& product) {
+  void pack_inputs(ExpertGemmArgs& gemm) {
     ExpertInputArgs input;
     input.rows = rows_;
     input.x = args_.x.as<const float>();
     input.x_stride = args_.x.row_stride;
-    input.in = product.in;
-    input.units = static_cast<std::int32_t>(sizes_.input_units);
+    input.in = gemm.in;
+    input.k_steps = static_cast<std::int32_t>(sizes_.input_k_steps);
     input.row_scales = floats(count_);
     input.weigh = args_.weights_on_input;
-    for (int i = 0; i < product.count; ++i) {
-      if (i == 0 || !experts_.one_gather()) {
-        const auto role = product.count == 2 && i == 0 ? CudaExperts::kGate : CudaExperts::kUp;
-        input.gathers[input.gather_count++] =
-            fragments_for(experts_.matrices(role), sizes_.input_units);
+    for (int i = 0; i < gemm.count; ++i) {
+      if (i == 0 || !experts_.one_input_layout()) {
+        const auto role = gemm.count == 2 && i == 0 ? CudaExperts::kGate : CudaExperts::kUp;
+        input.input_layouts[input.input_layout_count++] =
+            fragments_for(experts_.matrices(role), sizes_.input_k_steps);
       }
-      const ExpertFragments& from = input.gathers[input.gather_count - 1];
-      product.matrices[i].fragments = from.fragments;
+      const ExpertFragments& from = input.input_layouts[input.input_layout_count - 1];
+      gemm.matrices[i].fragments = from.fragments;
     }
-    prepare_expert_inputs(ctx_, input);
-    product.units = input.units;
-    product.row_scales = input.row_scales;
+    pack_expert_inputs(ctx_, input);
+    gemm.k_steps = input.k_steps;
+    gemm.row_scales = input.row_scales;
   }
 
-  ExpertHiddenArgs first_products() {
+  ExpertHiddenArgs first_gemms() {
     const CudaExperts::Matrices& gate = experts_.matrices(CudaExperts::kGate);
     const CudaExperts::Matrices& up = experts_.matrices(CudaExperts::kUp);
-    ExpertProductArgs product;
-    product.rows = rows_;
-    add_matrix(product, gate);
-    add_matrix(product, up);
-    product.out_stride = ExpertScratch::rounded(sizes_.first_width);
-    product.out = floats(count_ * product.out_stride);
-    product.x = args_.x.as<const float>();
-    product.x_stride = args_.x.row_stride;
-    product.x_of_tokens = true;
-    product.weigh = args_.weights_on_input;
-    if (sizes_.gathers > 0) {
-      prepare_inputs(product);
-      expert_code_product(ctx_, product);
+    ExpertGemmArgs gemm;
+    gemm.rows = rows_;
+    add_matrix(gemm, gate);
+    add_matrix(gemm, up);
+    gemm.out_stride = ExpertScratch::rounded(sizes_.first_width);
+    gemm.out = floats(count_ * gemm.out_stride);
+    gemm.x = args_.x.as<const float>();
+    gemm.x_stride = args_.x.row_stride;
+    gemm.x_of_tokens = true;
+    gemm.weigh = args_.weights_on_input;
+    if (sizes_.input_layouts > 0) {
+      pack_inputs(gemm);
+      expert_code_gemm(ctx_, gemm);
     }
-    if (gate.some_plain || up.some_plain) expert_plain_product(ctx_, product);
+    if (gate.some_plain || up.some_plain) expert_plain_gemm(ctx_, gemm);
 
     ExpertHiddenArgs hidden;
     hidden.rows = rows_;
-    hidden.first = product.out;
-    hidden.first_stride = product.out_stride;
+    hidden.first = gemm.out;
+    hidden.first_stride = gemm.out_stride;
     hidden.width = static_cast<std::int32_t>(args_.intermediate);
     hidden.gated = args_.fused_gate_up || gate.table != nullptr;
     BL_CHECK(sizes_.first_width == (hidden.gated ? 2 : 1) * args_.intermediate);
@@ -139,39 +139,39 @@ class Slice {
     return hidden;
   }
 
-  void second_product(ExpertHiddenArgs hidden) {
+  void second_gemm(ExpertHiddenArgs hidden) {
     const CudaExperts::Matrices& down = experts_.matrices(CudaExperts::kDown);
     BL_CHECK(down.in == args_.intermediate);
-    ExpertProductArgs product;
-    product.rows = rows_;
-    add_matrix(product, down);
-    product.out_stride = ExpertScratch::rounded(down.out);
-    product.out = floats(count_ * product.out_stride);
+    ExpertGemmArgs gemm;
+    gemm.rows = rows_;
+    add_matrix(gemm, down);
+    gemm.out_stride = ExpertScratch::rounded(down.out);
+    gemm.out = floats(count_ * gemm.out_stride);
     hidden.down = down.table;
     if (down.some_codes) {
-      hidden.to = fragments_for(down, down.units);
-      hidden.units = down.units;
+      hidden.to = fragments_for(down, down.k_steps);
+      hidden.k_steps = down.k_steps;
       hidden.row_scales = floats(count_);
-      prepare_expert_hidden(ctx_, hidden);
-      product.matrices[0].fragments = hidden.to.fragments;
-      product.units = down.units;
-      product.row_scales = hidden.row_scales;
-      expert_code_product(ctx_, product);
+      pack_expert_hidden(ctx_, hidden);
+      gemm.matrices[0].fragments = hidden.to.fragments;
+      gemm.k_steps = down.k_steps;
+      gemm.row_scales = hidden.row_scales;
+      expert_code_gemm(ctx_, gemm);
     }
     if (down.some_plain) {
       hidden.hidden_stride = ExpertScratch::rounded(hidden.width);
       hidden.hidden = floats(count_ * hidden.hidden_stride);
       activate_expert_rows(ctx_, hidden);
-      product.x = hidden.hidden;
-      product.x_stride = hidden.hidden_stride;
-      expert_plain_product(ctx_, product);
+      gemm.x = hidden.hidden;
+      gemm.x_stride = hidden.hidden_stride;
+      expert_plain_gemm(ctx_, gemm);
     }
     sum_experts(ctx_, {.rows = rows_,
-                       .y = product.out,
-                       .y_stride = product.out_stride,
+                       .y = gemm.out,
+                       .y_stride = gemm.out_stride,
                        .out = args_.out.as<float>(),
                        .out_stride = args_.out.row_stride,
-                       .columns = product.matrices[0].out,
+                       .columns = gemm.matrices[0].out,
                        .weigh = !args_.weights_on_input});
   }
 

@@ -166,8 +166,8 @@ __device__ void choose(const RouteParameters& p, const Scores& s, std::int64_t t
 // One warp a token.
 __global__ void __launch_bounds__(kMaxWarps * 32) route_kernel(RouteParameters p) {
   extern __shared__ float room[];
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   const int warp = warp_index();
   const std::int64_t t = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + warp;
   if (t >= p.tokens) return;

@@ -29,8 +29,8 @@ template <int kPack>
 __global__ void __launch_bounds__(kThreads)
     argmax_parts_kernel(Rows<const float> logits, int vocab, int part_size, Key* keys) {
   __shared__ Key warp_keys[kThreads / 32];
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   const float* row = logits[blockIdx.y];
   const int begin = static_cast<int>(blockIdx.x) * part_size;
   const int end = min(begin + part_size, vocab);
@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(kThreads)
 
 // One warp a row.
 __global__ void __launch_bounds__(32) argmax_kernel(const Key* keys, int parts, std::int32_t* out) {
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   const int lane = lane_index();
   const Key key = warp_max(lane < parts ? keys[static_cast<int>(blockIdx.x) * parts + lane] : 0);
   const auto ordered = static_cast<std::uint32_t>(key >> 32);

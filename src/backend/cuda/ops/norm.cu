@@ -74,7 +74,7 @@ __device__ __forceinline__ void norm_in_registers(const NormParameters& p, const
     weights[j] = load_pack<4>(s.weight + i);
     for (int e = 0; e < 4; ++e) weights[j].at[e] += p.offset;
   }
-  dependency_wait();
+  pdl_wait();
   Pack<float, 4> values[kPacks];
   float sum = 0.0f;
 #pragma unroll
@@ -121,7 +121,7 @@ constexpr int kWarpsOfHeads = 8;  // segments of a CTA, where a warp takes one
 
 template <int kPacks>
 __global__ void __launch_bounds__(kWarpsOfHeads * 32) norm_warp_kernel(NormParameters p) {
-  allow_next();
+  pdl_trigger();
   const std::int64_t index =
       static_cast<std::int64_t>(blockIdx.x) * kWarpsOfHeads + threadIdx.x / 32;
   if (index >= p.rows * p.segments) return;  // other warps of this CTA wait
@@ -131,15 +131,15 @@ __global__ void __launch_bounds__(kWarpsOfHeads * 32) norm_warp_kernel(NormParam
 template <int kPacks>
 __global__ void __launch_bounds__(1024) norm_cta_kernel(NormParameters p) {
   __shared__ float parts[2][32];
-  allow_next();
+  pdl_trigger();
   norm_in_registers<kPacks>(p, segment_at(p, blockIdx.x), CtaTeam{parts});
 }
 
 // Any width and alignment; reads the segment once a pass.
 __global__ void __launch_bounds__(256) norm_any_kernel(NormParameters p) {
   __shared__ float parts[2][32];
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   const CtaTeam team{parts};
   const Segment s = segment_at(p, blockIdx.x);
   float sum = 0.0f;

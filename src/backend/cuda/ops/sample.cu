@@ -124,8 +124,8 @@ __device__ __forceinline__ SamplePart part_of(const SampleParameters& p) {
 
 // grid (1, rows)
 __global__ void __launch_bounds__(kSampleThreads) edit_kernel(SampleParameters p) {
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   const SampleRule& rule = p.rules[blockIdx.y];
   float* logits = p.logits[blockIdx.y];
   for (int i = static_cast<int>(threadIdx.x); i < rule.edits; i += kSampleThreads) {
@@ -138,24 +138,24 @@ __global__ void __launch_bounds__(kSampleThreads) edit_kernel(SampleParameters p
 
 __global__ void __launch_bounds__(kSampleThreads) find_top_kernel(SampleParameters p) {
   __shared__ TopRoom room;
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   DeviceCta cta;
   find_top(cta, part_of(p), room);
 }
 
 __global__ void __launch_bounds__(kSampleThreads) weigh_row_kernel(SampleParameters p) {
   __shared__ WeighRoom room;
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   DeviceCta cta;
   weigh_row(cta, part_of(p), room);
 }
 
 __global__ void __launch_bounds__(kSampleThreads) draw_row_kernel(SampleParameters p) {
   __shared__ DrawRoom room;
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   DeviceCta cta;
   draw_row(cta, part_of(p), room);
 }

@@ -1,14 +1,14 @@
 #pragma once
-#include "backend/cuda/prefetch/key_prefetch.h"
 #include "backend/cuda/device/bulk_copy.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
+#include "backend/cuda/prefetch/key_prefetch.h"
 
 namespace bl::cuda {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 // By a warp of each CTA of a launch: the pieces go round the CTAs, two lanes have one.
-__device__ __forceinline__ void ask_for_keys(const KeysAhead& ahead) {
+__device__ __forceinline__ void issue_key_prefetch(const KeyPrefetch& ahead) {
   const int past = __ldg(&ahead.span->past);
   const int piece_keys =
       ahead.piece_keys > 0 ? ahead.piece_keys : even_piece_keys(past + 1, ahead.pieces);
@@ -28,7 +28,7 @@ __device__ __forceinline__ void ask_for_keys(const KeysAhead& ahead) {
     const std::byte* from =
         of_values ? ahead.v + page * ahead.v_page_bytes : ahead.k + page * ahead.k_page_bytes;
     from += (head * kPageSlots + slot) * row_bytes;
-    bring_near(from, keys * row_bytes);
+    prefetch_l2(from, keys * row_bytes);
   }
 }
 

@@ -13,7 +13,7 @@
 namespace bl::cuda {
 
 // Of one span of one token.
-struct KeysAhead {
+struct KeyPrefetch {
   const std::byte* k = nullptr;  // of the cache; null: nothing is asked for
   const std::byte* v = nullptr;
   std::int64_t k_page_bytes = 0;
@@ -29,6 +29,7 @@ struct KeysAhead {
 };
 
 // None where attention takes another way, sees a window, or reads little.
-KeysAhead keys_ahead_of(const ExecContext& ctx, const AttentionArgs& args, KeysAsker asker);
+KeyPrefetch plan_key_prefetch(const ExecContext& ctx, const AttentionArgs& args,
+                              KeyPrefetchSite site);
 
 }  // namespace bl::cuda

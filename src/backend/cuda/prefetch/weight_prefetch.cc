@@ -25,12 +25,12 @@ struct Wanted {
   std::int64_t most = 0;
 };
 
-Wanted wanted_by(WeightsAsker asker) {
-  switch (asker) {
-    case WeightsAsker::kQueries:
-    case WeightsAsker::kBesideKeys:
+Wanted wanted_by(WeightPrefetchSite site) {
+  switch (site) {
+    case WeightPrefetchSite::kQueries:
+    case WeightPrefetchSite::kBesideKeys:
       return {kOfRing, kOfFirst, kMostOfFirst};
-    case WeightsAsker::kSecond:
+    case WeightPrefetchSite::kSecond:
       return {kOfRing + kOfFirst, kOfOther, kMostOfOther};
     default:
       return {kOfRing, kOfOther, kMostOfOther};
@@ -38,7 +38,7 @@ Wanted wanted_by(WeightsAsker asker) {
 }
 
 // A matrix's strips, or a part of each of them; in bytes.
-struct StripRange {
+struct NTileSpan {
   const CodeMatrixView* view = nullptr;
   std::int64_t first = 0;
   std::int64_t bytes = 0;
@@ -46,22 +46,22 @@ struct StripRange {
 
 // Of whole strips, or of parts: the last one first, since each reaches to where the one behind
 // begins.
-void add_ranges(const CodeWeights& weights, std::vector<StripRange>& ranges) {
+void add_ranges(const CodeWeights& weights, std::vector<NTileSpan>& ranges) {
   const CodeMatrixView& view = weights.view;
-  std::int64_t end = view.strip_bytes;
-  if (weights.parts.empty()) ranges.push_back({&view, 0, end});
-  for (auto part = weights.parts.rbegin(); part != weights.parts.rend(); ++part) {
-    const std::int64_t first = part->view.codes - view.codes;
+  std::int64_t end = view.n_tile_bytes;
+  if (weights.k_splits.empty()) ranges.push_back({&view, 0, end});
+  for (auto k_split = weights.k_splits.rbegin(); k_split != weights.k_splits.rend(); ++k_split) {
+    const std::int64_t first = k_split->view.codes - view.codes;
     ranges.push_back({&view, first, end - first});
     end = first;
   }
 }
 
-WeightsAhead::Source source_of(const StripRange& range, const Wanted& wanted) {
+WeightPrefetch::Source source_of(const NTileSpan& range, const Wanted& wanted) {
   const CodeMatrixView& view = *range.view;
-  WeightsAhead::Source source;
-  source.strips = view.strips;
-  source.strip_bytes = static_cast<std::uint32_t>(view.strip_bytes);
+  WeightPrefetch::Source source;
+  source.n_tiles = view.n_tiles;
+  source.n_tile_bytes = static_cast<std::uint32_t>(view.n_tile_bytes);
   const std::int64_t left = std::max<std::int64_t>(range.bytes - wanted.from, 0);
   source.codes = view.codes + range.first + std::min(wanted.from, range.bytes);
   source.code_bytes =
@@ -73,18 +73,19 @@ WeightsAhead::Source source_of(const StripRange& range, const Wanted& wanted) {
 
 }  // namespace
 
-WeightsAhead weights_ahead_of(std::span<const CodeWeights* const> next, WeightsAsker asker) {
-  std::vector<StripRange> ranges;
+WeightPrefetch plan_weight_prefetch(std::span<const CodeWeights* const> next,
+                                    WeightPrefetchSite site) {
+  std::vector<NTileSpan> ranges;
   for (const CodeWeights* weights : next) {
     if (weights != nullptr) add_ranges(*weights, ranges);
   }
-  std::int64_t strips = 0;
-  for (const StripRange& range : ranges) strips += range.view->strips;
-  Wanted wanted = wanted_by(asker);
-  if (strips > 0) wanted.bytes = std::min(wanted.bytes, wanted.most / strips);
-  WeightsAhead ahead;
-  for (const StripRange& range : ranges) {
-    const WeightsAhead::Source source = source_of(range, wanted);
+  std::int64_t n_tiles = 0;
+  for (const NTileSpan& range : ranges) n_tiles += range.view->n_tiles;
+  Wanted wanted = wanted_by(site);
+  if (n_tiles > 0) wanted.bytes = std::min(wanted.bytes, wanted.most / n_tiles);
+  WeightPrefetch ahead;
+  for (const NTileSpan& range : ranges) {
+    const WeightPrefetch::Source source = source_of(range, wanted);
     if (source.code_bytes > 0 && ahead.count < kMaxMatrices) ahead.sources[ahead.count++] = source;
   }
   return ahead;

@@ -15,15 +15,15 @@ namespace bl::cuda {
 
 struct CodeWeights;
 
-struct WeightsAhead {
+struct WeightPrefetch {
   // Of every strip of a matrix, or of a part of its slots.
   struct Source {
     const std::byte* codes = nullptr;  // that are asked for of the first strip
     const std::byte* scales = nullptr;
-    std::uint32_t strip_bytes = 0;  // from one strip's codes to the next's
-    std::uint32_t code_bytes = 0;   // asked for of a strip's codes: a multiple of 16
-    std::uint32_t scale_bytes = 0;  // of a strip, all asked for
-    std::int32_t strips = 0;
+    std::uint32_t n_tile_bytes = 0;  // from one strip's codes to the next's
+    std::uint32_t code_bytes = 0;    // asked for of a strip's codes: a multiple of 16
+    std::uint32_t scale_bytes = 0;   // of a strip, all asked for
+    std::int32_t n_tiles = 0;
   };
   Source sources[kMaxMatrices];
   int count = 0;
@@ -32,15 +32,16 @@ struct WeightsAhead {
 // Products that ask for weights ahead: of queries, behind whose attention and output they are read;
 // the output's, which finds the first of them asked for; one that asks for keys, too; any other
 // one.
-enum class WeightsAsker { kQueries, kSecond, kBesideKeys, kOther };
+enum class WeightPrefetchSite { kQueries, kSecond, kBesideKeys, kOther };
 
 // Of the matrices of the product that will read them. Those that have no codes are left out.
-WeightsAhead weights_ahead_of(std::span<const CodeWeights* const> next, WeightsAsker asker);
+WeightPrefetch plan_weight_prefetch(std::span<const CodeWeights* const> next,
+                                    WeightPrefetchSite site);
 
 // All that a launch asks for ahead.
-struct ReadAhead {
-  KeysAhead keys;
-  WeightsAhead weights;
+struct Prefetches {
+  KeyPrefetch keys;
+  WeightPrefetch weights;
 };
 
 }  // namespace bl::cuda

@@ -34,9 +34,9 @@ struct SliceLayout {
   std::size_t scale_codes = 0;
   std::size_t scales = 0;
   std::size_t zeros = 0;
-  std::size_t bits_of_unit = 0;
-  std::size_t offset_of_unit = 0;
-  std::size_t word_of_unit = 0;
+  std::size_t bits_of_k_step = 0;
+  std::size_t offset_of_k_step = 0;
+  std::size_t word_of_k_step = 0;
   std::size_t sources = 0;  // of seeded words: the file's columns [columns], if FileCodes has some
   std::size_t total = 0;
 };

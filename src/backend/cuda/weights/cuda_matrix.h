@@ -16,17 +16,17 @@ struct CodeWeights : CodeViews {
   CodePackPlan plan;  // without its tables of channels
   std::size_t bytes = 0;
   // The most that a piece takes: of codes, and of scales with what 16-byte copies bring along.
-  std::uint32_t max_piece_bytes = 0;
-  std::uint32_t max_piece_scale_bytes = 0;
+  std::uint32_t max_copy_block_bytes = 0;
+  std::uint32_t max_copy_block_scale_bytes = 0;
   // Equal gathers into slots and chunks, and so equal runs, have equal numbers: matrices that read
   // the same input often agree on it.
-  std::uint64_t gather = 0;
+  std::uint64_t input_layout = 0;
   // Equal places of channels have equal numbers, however the chunks are cut.
-  std::uint64_t order = 0;
-  bool in_order = false;  // every channel's slot is its own number, and there are no others
+  std::uint64_t permutation = 0;
+  bool is_identity = false;  // every channel's slot is its own number, and there are no others
   // And equal cuts of a strip into pieces and chunks, of the same kind and zero point, have equal
   // numbers; `shape`: and there are as many strips.
-  std::uint64_t cut = 0;
+  std::uint64_t k_tiling = 0;
   std::uint64_t shape = 0;
 };
 

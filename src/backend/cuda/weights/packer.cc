@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "backend/cuda/device/cuda_check.h"
+#include "backend/cuda/layout/unpack.h"
 #include "backend/cuda/weights/pack_kernels.h"
 #include "backend/cuda/weights/seeded_kernels.h"
-#include "backend/cuda/layout/unpack.h"
 #include "base/check.h"
 #include "base/error.h"
 
@@ -14,19 +14,19 @@ namespace bl::cuda {
 namespace {
 
 // FNV-1a, of a gather: equal numbers are taken for equal tables.
-std::uint64_t number_of(const std::vector<std::int32_t>& channels) {
+std::uint64_t combine_limbs(const std::vector<std::int32_t>& features) {
   std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const std::int32_t channel : channels) {
-    hash = (hash ^ static_cast<std::uint32_t>(channel)) * 0x100000001b3u;
+  for (const std::int32_t feature : features) {
+    hash = (hash ^ static_cast<std::uint32_t>(feature)) * 0x100000001b3u;
   }
-  return hash ^ channels.size();
+  return hash ^ features.size();
 }
 
 // Whether slots are channels, one for one.
-bool is_in_order(const std::vector<std::int32_t>& channel_of_slot, std::int64_t in) {
-  if (static_cast<std::int64_t>(channel_of_slot.size()) != in) return false;
-  for (std::size_t slot = 0; slot < channel_of_slot.size(); ++slot) {
-    if (channel_of_slot[slot] != static_cast<std::int32_t>(slot)) return false;
+bool is_identity_permutation(const std::vector<std::int32_t>& feature_of_k, std::int64_t in) {
+  if (static_cast<std::int64_t>(feature_of_k.size()) != in) return false;
+  for (std::size_t k = 0; k < feature_of_k.size(); ++k) {
+    if (feature_of_k[k] != static_cast<std::int32_t>(k)) return false;
   }
   return true;
 }
@@ -108,24 +108,24 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   const std::vector<std::byte> tables = tables_of(plan, layout);
   stage().copy(memory + layout.tables(), tables.data(), tables.size());
   static_cast<CodeViews&>(weights) = views_of(plan, layout, memory);
-  weights.max_piece_bytes = plan.max_piece_bytes();
-  weights.max_piece_scale_bytes = plan.max_piece_scale_bytes();
+  weights.max_copy_block_bytes = plan.max_copy_block_bytes();
+  weights.max_copy_block_scale_bytes = plan.max_copy_block_scale_bytes();
   weights.bytes = layout.total;
-  std::vector<std::int32_t> gather = plan.channel_of_slot;
-  weights.order = number_of(gather);
-  weights.in_order = is_in_order(gather, plan.in);
-  std::vector<std::int32_t> cut{static_cast<std::int32_t>(plan.kind), weights.view.zero};
-  for (const Chunk& chunk : plan.chunks) {
-    gather.push_back(chunk.units);
-    cut.push_back(chunk.units * 16 + chunk.bits);
-    cut.push_back(chunk.group);
+  std::vector<std::int32_t> input_layout = plan.feature_of_k;
+  weights.permutation = combine_limbs(input_layout);
+  weights.is_identity = is_identity_permutation(input_layout, plan.in);
+  std::vector<std::int32_t> k_tiling{static_cast<std::int32_t>(plan.kind), weights.view.zero};
+  for (const KBlock& k_block : plan.k_blocks) {
+    input_layout.push_back(k_block.k_steps);
+    k_tiling.push_back(k_block.k_steps * 16 + k_block.bits);
+    k_tiling.push_back(k_block.group);
   }
-  for (const DigitRun& run : plan.runs) gather.push_back(run.units);
-  weights.gather = number_of(gather);
-  for (const Piece& piece : plan.pieces) cut.push_back(piece.chunks);
-  weights.cut = number_of(cut);
-  cut.push_back(weights.view.strips);
-  weights.shape = number_of(cut);
+  for (const LimbRun& run : plan.runs) input_layout.push_back(run.k_steps);
+  weights.input_layout = combine_limbs(input_layout);
+  for (const CopyBlock& copy_block : plan.copy_blocks) k_tiling.push_back(copy_block.k_blocks);
+  weights.k_tiling = combine_limbs(k_tiling);
+  k_tiling.push_back(weights.view.n_tiles);
+  weights.shape = combine_limbs(k_tiling);
   weights.plan = std::move(plan);
   return weights;
 }
@@ -135,16 +135,16 @@ void Packer::pack_slice(const CodeWeights& weights, const FileCodes& file, std::
                         std::int64_t columns) {
   const CodePackPlan& plan = weights.plan;
   const SliceLayout layout = slice_layout(file, plan, columns);
-  const std::int64_t strip = first / kStripColumns;
+  const std::int64_t n_tile = first / kNTileColumns;
   PackTarget target;
-  target.strip_words = plan.strip_bytes() / 4;
+  target.n_tile_words = plan.n_tile_bytes() / 4;
   target.codes = reinterpret_cast<std::uint32_t*>(const_cast<std::byte*>(weights.view.codes)) +
-                 strip * target.strip_words;
+                 n_tile * target.n_tile_words;
   target.scales = reinterpret_cast<std::uint32_t*>(const_cast<std::byte*>(weights.view.scales)) +
-                  strip * (scale_stride(plan.kind, plan.groups) / 4);
-  target.strips = static_cast<std::int32_t>(
-      std::min((columns + kStripColumns - 1) / kStripColumns, weights.view.strips - strip));
-  target.units = weights.view.units;
+                  n_tile * (scale_stride(plan.kind, plan.groups) / 4);
+  target.n_tiles = static_cast<std::int32_t>(
+      std::min((columns + kNTileColumns - 1) / kNTileColumns, weights.view.n_tiles - n_tile));
+  target.k_steps = weights.view.k_steps;
   target.groups = weights.view.groups;
   target.kind = plan.kind;
   const auto fill = [&](std::byte* host) {
@@ -158,13 +158,14 @@ void Packer::pack_slice(const CodeWeights& weights, const FileCodes& file, std::
       launch_seeded_columns({file.seeded->seed, rows, file.stored_out, first, sources, columns},
                             reinterpret_cast<std::uint32_t*>(device + layout.words), stream_);
     }
-    target.bits_of_unit = reinterpret_cast<const std::int32_t*>(device + layout.bits_of_unit);
-    target.offset_of_unit = reinterpret_cast<const std::int64_t*>(device + layout.offset_of_unit);
+    target.bits_of_k_step = reinterpret_cast<const std::int32_t*>(device + layout.bits_of_k_step);
+    target.offset_of_k_step =
+        reinterpret_cast<const std::int64_t*>(device + layout.offset_of_k_step);
     CodeSource source;
     source.words = reinterpret_cast<const std::uint32_t*>(device + layout.words);
-    source.channel_of_slot = weights.channel_of_slot;
-    source.word_of_unit =
-        place<std::int32_t>(device + layout.word_of_unit, !plan.word_of_unit.empty());
+    source.feature_of_k = weights.feature_of_k;
+    source.word_of_k_step =
+        place<std::int32_t>(device + layout.word_of_k_step, !plan.word_of_k_step.empty());
     source.stored_out = columns;
     launch_pack_codes(source, target, stream_);
     ScaleSource scales;
@@ -182,13 +183,13 @@ CodeWeights Packer::pack_codes(CodePackPlan plan, const FileCodes& file) {
   CodeWeights weights = upload_plan(std::move(plan));
   const std::int64_t at_once = columns_that_fit(file, weights.plan, kLapBytes);
   const std::int64_t wanted =
-      std::min(weights.plan.strips() * kStripColumns, weights.plan.stored_out);
+      std::min(weights.plan.n_tiles() * kNTileColumns, weights.plan.stored_out);
   for (std::int64_t first = 0; first < wanted; first += at_once) {
     pack_slice(weights, file, first, std::min(at_once, wanted - first));
   }
-  weights.plan.channel_of_slot = {};
-  weights.plan.place_of_channel = {};
-  for (StripPart& part : weights.plan.parts) part.place_of_channel = {};
+  weights.plan.feature_of_k = {};
+  weights.plan.fragment_offset_of_feature = {};
+  for (NTileKSplit& k_split : weights.plan.k_splits) k_split.fragment_offset_of_feature = {};
   return weights;
 }
 
@@ -264,13 +265,14 @@ Tensor Packer::unpack(const CudaMatrix& matrix) {
   };
   std::vector<std::uint32_t> codes;
   std::vector<std::uint32_t> scales;
-  std::vector<std::int32_t> channels;
+  std::vector<std::int32_t> features;
   const CodePackPlan& plan = weights.plan;
   fetch(weights.view.codes, plan.code_bytes(), codes);
   fetch(weights.view.scales, plan.scale_bytes_total(), scales);
-  fetch(weights.channel_of_slot,
-        static_cast<std::size_t>(weights.view.units) * kUnitSlots * sizeof(std::int32_t), channels);
-  const std::vector<float> values = unpack_codes(plan, {codes, scales, channels});
+  fetch(weights.feature_of_k,
+        static_cast<std::size_t>(weights.view.k_steps) * kKStepSize * sizeof(std::int32_t),
+        features);
+  const std::vector<float> values = unpack_codes(plan, {codes, scales, features});
   std::memcpy(result.view().data, values.data(), values.size() * sizeof(float));
   return result;
 }

@@ -10,7 +10,7 @@
 namespace bl::cuda {
 namespace {
 
-constexpr int kThreads = kRows16Threads;
+constexpr int kThreads = kActF16Threads;
 constexpr int kWarps = kThreads / 32;
 // Shared memory that needs no leave, and that all cards since 8.0 have, beside what the largest
 // value is found in.
@@ -19,42 +19,42 @@ constexpr std::int64_t kMostStagedBytes = 96 << 10;
 
 __global__ void __launch_bounds__(kThreads)
     find_largest_kernel(const float* x, std::int64_t stride, int in, float* row_largest) {
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   const float* row = x + blockIdx.x * stride;
   float largest = 0.0f;
   for (int i = static_cast<int>(threadIdx.x); i < in; i += kThreads) {
     largest = fmaxf(largest, fabsf(row[i]));
   }
-  __shared__ float parts[kWarps];
-  largest = cta_max(largest, parts);
+  __shared__ float warp_partials[kWarps];
+  largest = cta_max(largest, warp_partials);
   if (threadIdx.x == 0) row_largest[blockIdx.x] = largest;
 }
 
 // 1 / the power of two that all rows are divided by, and alpha, which makes up for it.
-__device__ __forceinline__ float reciprocal_of_power(const Rows16Args& args, int tokens) {
-  __shared__ float parts[kWarps];
+__device__ __forceinline__ float reciprocal_of_act_scale(const ActF16Args& args, int tokens) {
+  __shared__ float warp_partials[kWarps];
   float largest = 0.0f;
   for (int i = static_cast<int>(threadIdx.x); i < tokens; i += kThreads) {
     largest = fmaxf(largest, args.row_largest[i]);
   }
-  const float power = power_of_two_for(cta_max(largest, parts), kLargestExponent);
-  if (blockIdx.x == 0 && threadIdx.x == 0) *args.alpha = args.multiplier * power;
-  return 1.0f / power;
+  const float act_scale = power_of_two_for(cta_max(largest, warp_partials), kLargestExponent);
+  if (blockIdx.x == 0 && threadIdx.x == 0) *args.out_scale = args.multiplier * act_scale;
+  return 1.0f / act_scale;
 }
 
 // grid (tokens).
 __global__ void __launch_bounds__(kThreads)
-    half_rows_kernel(Rows16Args args, const float* x, std::int64_t stride, int tokens) {
-  allow_next();
-  dependency_wait();
-  const float reciprocal = reciprocal_of_power(args, tokens);
+    half_rows_kernel(ActF16Args args, const float* x, std::int64_t stride, int tokens) {
+  pdl_trigger();
+  pdl_wait();
+  const float reciprocal = reciprocal_of_act_scale(args, tokens);
   const float* row = x + blockIdx.x * stride;
-  auto* to = static_cast<__half2*>(args.to.rows) + blockIdx.x * (args.to.slots / 2);
-  for (int i = static_cast<int>(threadIdx.x); i < args.to.slots / 2; i += kThreads) {
+  auto* to = static_cast<__half2*>(args.to.rows) + blockIdx.x * (args.to.k / 2);
+  for (int i = static_cast<int>(threadIdx.x); i < args.to.k / 2; i += kThreads) {
     float2 v;
-    if (args.to.channel_of_slot != nullptr) {
-      const int2 c = reinterpret_cast<const int2*>(args.to.channel_of_slot)[i];
+    if (args.to.feature_of_k != nullptr) {
+      const int2 c = reinterpret_cast<const int2*>(args.to.feature_of_k)[i];
       v = {c.x < 0 ? 0.0f : row[c.x], c.y < 0 ? 0.0f : row[c.y]};
     } else {
       v = {row[2 * i], row[2 * i + 1]};
@@ -66,12 +66,12 @@ __global__ void __launch_bounds__(kThreads)
 // The same for rows that fit into shared memory: read once in order, gathered from there. Rows of
 // x start at multiples of 16 bytes and have whole float4s, slots come in eights.
 __global__ void __launch_bounds__(kThreads)
-    gathered_rows_kernel(Rows16Args args, const float* x, std::int64_t stride, int2 shape) {
+    gathered_rows_kernel(ActF16Args args, const float* x, std::int64_t stride, int2 shape) {
   const auto [tokens, in] = shape;
-  allow_next();
+  pdl_trigger();
   extern __shared__ __align__(16) std::uint16_t staged[];
-  dependency_wait();
-  const float reciprocal = reciprocal_of_power(args, tokens);
+  pdl_wait();
+  const float reciprocal = reciprocal_of_act_scale(args, tokens);
   const auto* row = reinterpret_cast<const float4*>(x + blockIdx.x * stride);
   for (int i = static_cast<int>(threadIdx.x); i < in / 4; i += kThreads) {
     const float4 v = row[i];
@@ -85,17 +85,17 @@ __global__ void __launch_bounds__(kThreads)
 // Halves [tokens, in], in eights. kPairs: two rows a CTA, and `to` has a map.
 template <bool kPairs>
 __global__ void __launch_bounds__(kThreads)
-    gather_halves_kernel(const uint4* x, int2 shape, Rows16 to, float* power) {
+    gather_halves_kernel(const uint4* x, int2 shape, ActF16 to, float* act_scale) {
   const auto [tokens, in] = shape;
-  allow_next();
+  pdl_trigger();
   extern __shared__ __align__(16) std::uint16_t staged[];
   const std::int64_t first = (kPairs ? 2 : 1) * std::int64_t{blockIdx.x};
   const bool has_second = kPairs && first + 1 < tokens;
   const auto thread = static_cast<int>(threadIdx.x);
-  EightChannels channels;
-  if (kPairs) channels.load(to, thread);
-  dependency_wait();
-  if (blockIdx.x == 0 && threadIdx.x == 0) *power = 1.0f;
+  EightFeatures features;
+  if (kPairs) features.load(to, thread);
+  pdl_wait();
+  if (blockIdx.x == 0 && threadIdx.x == 0) *act_scale = 1.0f;
   const int eights = in / 8;
   const uint4* row = x + first * eights;
   const uint4* second = has_second ? row + eights : row;
@@ -125,34 +125,35 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   if constexpr (kPairs) {
     store_row_pair<kThreads>(reinterpret_cast<const std::uint32_t*>(staged), to, first, has_second,
-                             channels);
+                             features);
   } else {
     store_row16(staged, to, first);
   }
 }
 
-__global__ void multiply_power_kernel(const float* power, float multiplier, float* alpha) {
-  allow_next();
-  dependency_wait();
-  *alpha = *power * multiplier;
+__global__ void multiply_act_scale_kernel(const float* act_scale, float multiplier,
+                                          float* out_scale) {
+  pdl_trigger();
+  pdl_wait();
+  *out_scale = *act_scale * multiplier;
 }
 
 __global__ void __launch_bounds__(kThreads)
-    bf16_rows_kernel(Rows16Args args, const float* x, std::int64_t stride) {
-  allow_next();
-  dependency_wait();
-  if (blockIdx.x == 0 && threadIdx.x == 0) *args.alpha = args.multiplier;
+    bf16_rows_kernel(ActF16Args args, const float* x, std::int64_t stride) {
+  pdl_trigger();
+  pdl_wait();
+  if (blockIdx.x == 0 && threadIdx.x == 0) *args.out_scale = args.multiplier;
   const float* row = x + blockIdx.x * stride;
-  auto* to = static_cast<__nv_bfloat16*>(args.to.rows) + blockIdx.x * args.to.slots;
-  for (int i = static_cast<int>(threadIdx.x); i < args.to.slots; i += kThreads) {
+  auto* to = static_cast<__nv_bfloat16*>(args.to.rows) + blockIdx.x * args.to.k;
+  for (int i = static_cast<int>(threadIdx.x); i < args.to.k; i += kThreads) {
     to[i] = __float2bfloat16_rn(row[i]);
   }
 }
 
 __global__ void __launch_bounds__(kThreads)
     add_bias_kernel(float* out, std::int64_t stride, int columns, const float* bias) {
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   float* row = out + blockIdx.y * stride;
   const int c = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (c < columns) row[c] += bias[c];
@@ -165,18 +166,18 @@ void find_largest(ExecContext& ctx, const TensorView& x, float* row_largest) {
          x.as<const float>(), x.row_stride, static_cast<int>(x.columns()), row_largest);
 }
 
-bool stages_rows16(int compute_capability, std::int64_t in, std::int64_t slots) {
+bool fits_act_f16_smem(int compute_capability, std::int64_t in, std::int64_t k) {
   const std::int64_t most = compute_capability >= 80 ? kMostStagedBytes : kStagedBytes;
-  return in % 8 == 0 && slots % 8 == 0 && in * 2 <= most;
+  return in % 8 == 0 && k % 8 == 0 && in * 2 <= most;
 }
 
-void make_rows16(ExecContext& ctx, const Rows16Args& args) {
-  BL_CHECK(args.to.slots % 2 == 0);
+void make_act_f16(ExecContext& ctx, const ActF16Args& args) {
+  BL_CHECK(args.to.k % 2 == 0);
   const LaunchShape shape = shape_of(ctx, dim3(static_cast<unsigned>(args.x.rows())), kThreads);
   const std::int64_t in = args.x.columns();
-  const bool staged = args.to.channel_of_slot != nullptr && in % 4 == 0 && in * 2 <= kStagedBytes &&
+  const bool staged = args.to.feature_of_k != nullptr && in % 4 == 0 && in * 2 <= kStagedBytes &&
                       args.x.row_stride % 4 == 0 && is_aligned(args.x.data, 16) &&
-                      args.to.slots % 8 == 0;
+                      args.to.k % 8 == 0;
   if (staged) {
     const LaunchShape with_room = shape_of(ctx, dim3(static_cast<unsigned>(args.x.rows())),
                                            kThreads, static_cast<std::size_t>(in) * 2);
@@ -190,20 +191,23 @@ void make_rows16(ExecContext& ctx, const Rows16Args& args) {
   }
 }
 
-void gather_rows16(ExecContext& ctx, const TensorView& halves, const Rows16& to, float* power) {
+void gather_act_f16(ExecContext& ctx, const TensorView& halves, const ActF16& to,
+                    float* act_scale) {
   const auto tokens = static_cast<int>(halves.rows());
   const auto in = static_cast<int>(halves.columns());
-  const bool pairs = to.channel_of_slot != nullptr && 4 * std::int64_t{in} <= kStagedBytes;
+  const bool pairs = to.feature_of_k != nullptr && 4 * std::int64_t{in} <= kStagedBytes;
   const std::size_t bytes = static_cast<std::size_t>(in) * (pairs ? 4 : 2);
   const auto ctas = static_cast<unsigned>(pairs ? (tokens + 1) / 2 : tokens);
   const auto kernel = pairs ? gather_halves_kernel<true> : gather_halves_kernel<false>;
   allow_shared_bytes(kernel, bytes);
   launch(shape_of(ctx, dim3(ctas), kThreads, bytes), kernel, halves.as<const uint4>(),
-         int2{tokens, in}, to, power);
+         int2{tokens, in}, to, act_scale);
 }
 
-void multiply_power(ExecContext& ctx, const float* power, float multiplier, float* alpha) {
-  launch(shape_of(ctx, dim3(1), dim3(1)), multiply_power_kernel, power, multiplier, alpha);
+void multiply_act_scale(ExecContext& ctx, const float* act_scale, float multiplier,
+                        float* out_scale) {
+  launch(shape_of(ctx, dim3(1), dim3(1)), multiply_act_scale_kernel, act_scale, multiplier,
+         out_scale);
 }
 
 void add_bias(ExecContext& ctx, const TensorView& out, const float* bias) {

@@ -12,12 +12,12 @@
 
 namespace bl::cuda {
 
-inline constexpr int kRows16Threads = 256;
+inline constexpr int kActF16Threads = 256;
 // Rows that a multiprocessor should have under way: what they wait for is memory.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-inline constexpr int kRows16Ctas = 4;
+inline constexpr int kActF16Ctas = 4;
 #else
-inline constexpr int kRows16Ctas = 6;
+inline constexpr int kActF16Ctas = 6;
 #endif
 inline constexpr int kLargestExponent = 13;  // the largest of all rows comes to [2^13, 2^14)
 
@@ -27,7 +27,7 @@ inline constexpr float kSmallestOfUse = 0x1p-6f;
 inline constexpr float kLargestOfUse = 0x1p15f;
 
 // What rows are divided by that were written before the largest of all was known.
-__device__ __forceinline__ float settled_power(float largest) {
+__device__ __forceinline__ float settled_act_scale(float largest) {
   const bool fits = largest >= kSmallestOfUse && largest <= kLargestOfUse;
   return fits ? 1.0f : power_of_two_for(largest, kLargestExponent);
 }
@@ -38,21 +38,21 @@ __device__ __forceinline__ std::uint32_t bfloat_pair(float a, float b) {
 }
 
 // Slots come in eights; `staged` is complete.
-__device__ __forceinline__ void store_row16(const std::uint16_t* staged, const Rows16& to,
+__device__ __forceinline__ void store_row16(const std::uint16_t* staged, const ActF16& to,
                                             std::int64_t row) {
-  const int eights = static_cast<int>(to.slots / 8);
+  const int eights = static_cast<int>(to.k / 8);
   auto* out = static_cast<uint4*>(to.rows) + row * eights;
-  if (to.channel_of_slot == nullptr) {
-    for (int i = static_cast<int>(threadIdx.x); i < eights; i += kRows16Threads) {
+  if (to.feature_of_k == nullptr) {
+    for (int i = static_cast<int>(threadIdx.x); i < eights; i += kActF16Threads) {
       out[i] = reinterpret_cast<const uint4*>(staged)[i];
     }
     return;
   }
-  const auto* channels = reinterpret_cast<const int4*>(to.channel_of_slot);
-  const auto at = [&](int channel) { return channel < 0 ? 0u : std::uint32_t{staged[channel]}; };
-  for (int i = static_cast<int>(threadIdx.x); i < eights; i += kRows16Threads) {
-    const int4 a = channels[2 * i];
-    const int4 b = channels[2 * i + 1];
+  const auto* features = reinterpret_cast<const int4*>(to.feature_of_k);
+  const auto at = [&](int feature) { return feature < 0 ? 0u : std::uint32_t{staged[feature]}; };
+  for (int i = static_cast<int>(threadIdx.x); i < eights; i += kActF16Threads) {
+    const int4 a = features[2 * i];
+    const int4 b = features[2 * i + 1];
     out[i] = {at(a.x) | at(a.y) << 16, at(a.z) | at(a.w) << 16, at(b.x) | at(b.y) << 16,
               at(b.z) | at(b.w) << 16};
   }
@@ -79,28 +79,28 @@ __device__ __forceinline__ void stage_eights(const uint4& a, const uint4& b, uin
 }
 
 // Which channels eight slots hold.
-struct EightChannels {
+struct EightFeatures {
   int4 low{};
   int4 high{};
-  __device__ __forceinline__ void load(const Rows16& to, int eight) {
-    if (eight >= to.slots / 8) return;
-    const auto* channels = reinterpret_cast<const int4*>(to.channel_of_slot);
-    low = channels[2 * eight];
-    high = channels[2 * eight + 1];
+  __device__ __forceinline__ void load(const ActF16& to, int eight) {
+    if (eight >= to.k / 8) return;
+    const auto* features = reinterpret_cast<const int4*>(to.feature_of_k);
+    low = features[2 * eight];
+    high = features[2 * eight + 1];
   }
 };
 
 // `staged` is complete; `to` has a map, of which `next` has this thread's first eight: who asks for
 // them before the barrier has them behind it. Of the last pair there may be no second row.
 template <int Threads>
-__device__ __forceinline__ void store_row_pair(const std::uint32_t* staged, const Rows16& to,
+__device__ __forceinline__ void store_row_pair(const std::uint32_t* staged, const ActF16& to,
                                                std::int64_t first, bool has_second,
-                                               EightChannels next) {
-  const int eights = static_cast<int>(to.slots / 8);
+                                               EightFeatures next) {
+  const int eights = static_cast<int>(to.k / 8);
   auto* out = static_cast<uint4*>(to.rows) + first * eights;
-  const auto at = [&](int channel) { return channel < 0 ? 0u : staged[channel]; };
+  const auto at = [&](int feature) { return feature < 0 ? 0u : staged[feature]; };
   for (int i = static_cast<int>(threadIdx.x); i < eights; i += Threads) {
-    const EightChannels own = next;
+    const EightFeatures own = next;
     next.load(to, i + Threads);
     const std::uint32_t v[8] = {at(own.low.x),  at(own.low.y),  at(own.low.z),  at(own.low.w),
                                 at(own.high.x), at(own.high.y), at(own.high.z), at(own.high.w)};

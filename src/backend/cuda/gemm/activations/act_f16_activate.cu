@@ -1,12 +1,12 @@
 #include <algorithm>
 
-#include "backend/cuda/ops/activation_math.cuh"
 #include "backend/cuda/attention/attention_launch.cuh"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/row_view.cuh"
 #include "backend/cuda/gemm/activations/act_f16.cuh"
+#include "backend/cuda/ops/activation_math.cuh"
 
 namespace bl::cuda {
 namespace {
@@ -21,12 +21,12 @@ constexpr int kPairCtas = 1;
 // Of shared memory, so that this many fit into the 228 KB of a multiprocessor of data centres'
 // cards since 9.0; others take single rows.
 constexpr std::size_t kMostPairBytes = 72 << 10;
-constexpr bool takes_pairs(int compute_capability) {
+constexpr bool stages_row_pairs(int compute_capability) {
   return compute_capability == 90 || compute_capability == 100 || compute_capability == 103;
 }
 
 struct ActivationRows {
-  ActivationRows16Args args;
+  ActF16ActivateArgs args;
   ActivationParameters parameters;
 };
 
@@ -62,7 +62,7 @@ struct RawEights {
   RawEight<kHalves> gate;
   RawEight<kHalves> up;
 
-  __device__ __forceinline__ void load(const ActivationRows16Args& a, std::int64_t row, int eight) {
+  __device__ __forceinline__ void load(const ActF16ActivateArgs& a, std::int64_t row, int eight) {
     gate.load(a.gate, row * a.gate_stride + 8 * eight);
     if (a.up != nullptr) up.load(a.up, row * a.up_stride + 8 * eight);
   }
@@ -86,13 +86,13 @@ __device__ __forceinline__ uint4 eight_results(const RawEights<kHalves>& raw, fl
 
 // A row into shared memory; what this thread saw of it that is largest.
 template <bool kHalves, class One>
-__device__ __forceinline__ float stage_row(const ActivationRows16Args& a, std::int64_t row,
+__device__ __forceinline__ float stage_row(const ActF16ActivateArgs& a, std::int64_t row,
                                            float reciprocal, std::uint16_t* staged,
                                            const One& one) {
   float largest = 0.0f;
   const int eights = static_cast<int>(a.width / 8);
 #pragma unroll 2
-  for (int i = static_cast<int>(threadIdx.x); i < eights; i += kRows16Threads) {
+  for (int i = static_cast<int>(threadIdx.x); i < eights; i += kActF16Threads) {
     RawEights<kHalves> raw;
     raw.load(a, row, i);
     reinterpret_cast<uint4*>(staged)[i] = eight_results(raw, reciprocal, one, largest);
@@ -102,7 +102,7 @@ __device__ __forceinline__ float stage_row(const ActivationRows16Args& a, std::i
 
 // Two rows (rows16.cuh); the second may be the first once more.
 template <bool kHalves, class One>
-__device__ __forceinline__ float stage_pair(const ActivationRows16Args& a, std::int64_t first,
+__device__ __forceinline__ float stage_pair(const ActF16ActivateArgs& a, std::int64_t first,
                                             std::int64_t second, std::uint32_t* staged,
                                             const One& one) {
   float largest = 0.0f;
@@ -146,58 +146,58 @@ __device__ __forceinline__ float stage_row(const ActivationRows& p, std::int64_t
 template <bool kHalves>
 __global__ void __launch_bounds__(kPairThreads, kPairCtas)
     activation_pairs_kernel(const __grid_constant__ ActivationRows p) {
-  allow_next();
+  pdl_trigger();
   extern __shared__ __align__(16) std::uint32_t staged_pairs[];
-  __shared__ float parts[kPairThreads / 32];
+  __shared__ float warp_partials[kPairThreads / 32];
   const std::int64_t first = 2 * std::int64_t{blockIdx.x};
   const bool has_second = first + 1 < p.args.tokens;
   const std::int64_t second = has_second ? first + 1 : first;
-  dependency_wait();
+  pdl_wait();
   const float seen = with_activation(p, [&](const auto& one) {
     return stage_pair<kHalves>(p.args, first, second, staged_pairs, one);
   });
-  EightChannels channels;
-  channels.load(p.args.to, static_cast<int>(threadIdx.x));
-  const float largest = cta_max(seen, parts);
+  EightFeatures features;
+  features.load(p.args.to, static_cast<int>(threadIdx.x));
+  const float largest = cta_max(seen, warp_partials);
   if (threadIdx.x == 0) {
     p.args.row_largest[first] = largest;
     p.args.row_largest[second] = largest;
   }
-  store_row_pair<kPairThreads>(staged_pairs, p.args.to, first, has_second, channels);
+  store_row_pair<kPairThreads>(staged_pairs, p.args.to, first, has_second, features);
 }
 
 // grid (tokens).
 template <bool kHalves>
-__global__ void __launch_bounds__(kRows16Threads, kRows16Ctas)
-    activation_rows16_kernel(const __grid_constant__ ActivationRows p) {
-  allow_next();
+__global__ void __launch_bounds__(kActF16Threads, kActF16Ctas)
+    act_f16_activate_kernel(const __grid_constant__ ActivationRows p) {
+  pdl_trigger();
   extern __shared__ __align__(16) std::uint16_t staged[];
-  __shared__ float parts[kRows16Threads / 32];
-  dependency_wait();
-  const float largest = cta_max(stage_row<kHalves>(p, blockIdx.x, 1.0f, staged), parts);
+  __shared__ float warp_partials[kActF16Threads / 32];
+  pdl_wait();
+  const float largest = cta_max(stage_row<kHalves>(p, blockIdx.x, 1.0f, staged), warp_partials);
   if (threadIdx.x == 0) p.args.row_largest[blockIdx.x] = largest;
   store_row16(staged, p.args.to, blockIdx.x);
 }
 
 // The power of two of all rows; where it is not 1, the rows once more.
 template <bool kHalves>
-__global__ void __launch_bounds__(kRows16Threads)
-    settle_power_kernel(const __grid_constant__ ActivationRows p) {
-  allow_next();
+__global__ void __launch_bounds__(kActF16Threads)
+    settle_act_scale_kernel(const __grid_constant__ ActivationRows p) {
+  pdl_trigger();
   extern __shared__ __align__(16) std::uint16_t staged[];
-  __shared__ float parts[kRows16Threads / 32];
-  dependency_wait();
+  __shared__ float warp_partials[kActF16Threads / 32];
+  pdl_wait();
   float largest = 0.0f;
-  for (int i = static_cast<int>(threadIdx.x); i < p.args.tokens; i += kRows16Threads) {
+  for (int i = static_cast<int>(threadIdx.x); i < p.args.tokens; i += kActF16Threads) {
     largest = fmaxf(largest, p.args.row_largest[i]);
   }
-  largest = cta_max(largest, parts);
-  const float power = settled_power(largest);
-  if (blockIdx.x == 0 && threadIdx.x == 0) *p.args.power = power;
-  if (power == 1.0f) return;
+  largest = cta_max(largest, warp_partials);
+  const float act_scale = settled_act_scale(largest);
+  if (blockIdx.x == 0 && threadIdx.x == 0) *p.args.act_scale = act_scale;
+  if (act_scale == 1.0f) return;
   for (std::int64_t row = blockIdx.x; row < p.args.tokens; row += gridDim.x) {
     __syncthreads();  // the row before is stored
-    stage_row<kHalves>(p, row, 1.0f / power, staged);
+    stage_row<kHalves>(p, row, 1.0f / act_scale, staged);
     __syncthreads();
     store_row16(staged, p.args.to, row);
   }
@@ -206,27 +206,26 @@ __global__ void __launch_bounds__(kRows16Threads)
 template <bool kHalves>
 void launch_both(ExecContext& ctx, const ActivationRows& p) {
   const std::size_t bytes = static_cast<std::size_t>(p.args.width) * 2;
-  allow_shared_bytes(activation_rows16_kernel<kHalves>, bytes);
-  allow_shared_bytes(settle_power_kernel<kHalves>, bytes);
+  allow_shared_bytes(act_f16_activate_kernel<kHalves>, bytes);
+  allow_shared_bytes(settle_act_scale_kernel<kHalves>, bytes);
   const auto tokens = static_cast<unsigned>(p.args.tokens);
-  const bool pairs = p.args.to.channel_of_slot != nullptr && 2 * bytes <= kMostPairBytes &&
-                     takes_pairs(cuda_ops_of(ctx).backend->facts().compute_capability);
+  const bool pairs = p.args.to.feature_of_k != nullptr && 2 * bytes <= kMostPairBytes &&
+                     stages_row_pairs(cuda_ops_of(ctx).backend->facts().compute_capability);
   if (pairs) {
     allow_shared_bytes(activation_pairs_kernel<kHalves>, 2 * bytes);
     launch(shape_of(ctx, dim3((tokens + 1) / 2), kPairThreads, 2 * bytes),
            activation_pairs_kernel<kHalves>, p);
   } else {
-    launch(shape_of(ctx, dim3(tokens), kRows16Threads, bytes), activation_rows16_kernel<kHalves>,
-           p);
+    launch(shape_of(ctx, dim3(tokens), kActF16Threads, bytes), act_f16_activate_kernel<kHalves>, p);
   }
   const auto few = std::min(tokens, static_cast<unsigned>(2 * cuda_ops_of(ctx).multiprocessors));
-  launch(shape_of(ctx, dim3(few), kRows16Threads, bytes), settle_power_kernel<kHalves>, p);
+  launch(shape_of(ctx, dim3(few), kActF16Threads, bytes), settle_act_scale_kernel<kHalves>, p);
 }
 
 }  // namespace
 
-void make_activation_rows16(ExecContext& ctx, const ActivationRows16Args& args,
-                            const ActivateArgs& activation) {
+void make_act_f16_activate(ExecContext& ctx, const ActF16ActivateArgs& args,
+                           const ActivateArgs& activation) {
   const ActivationRows p{args, activation_parameters(activation)};
   if (args.halves) {
     launch_both<true>(ctx, p);

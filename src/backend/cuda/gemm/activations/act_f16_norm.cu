@@ -13,13 +13,13 @@ namespace bl::cuda {
 namespace {
 
 constexpr int kMostPacks = 8;  // of four elements, of a thread
-constexpr std::int64_t kMostWidth = kMostPacks * 4 * kRows16Threads;
+constexpr std::int64_t kMostWidth = kMostPacks * 4 * kActF16Threads;
 
 struct NormRows {
   Rows<const float> x;
   const float* weight = nullptr;  // may be null
   const float* bias = nullptr;    // may be null
-  Rows16 to[kMaxMatrices];        // the same rows, each in its order
+  ActF16 to[kMaxMatrices];        // the same rows, each in its order
   int count = 0;
   std::int64_t rows = 0;
   int width = 0;
@@ -27,7 +27,7 @@ struct NormRows {
   float offset = 0.0f;  // 1 where weight means (1 + weight)
   bool centred = false;
   float multiplier = 1.0f;
-  float* alpha = nullptr;
+  float* out_scale = nullptr;
 };
 
 __device__ __forceinline__ float largest_of(const Pack<float, 4>& pack) {
@@ -46,13 +46,13 @@ __device__ __forceinline__ Pack<float, 4> weights_at(const NormRows& p, int i) {
 
 // Of a thread: four columns side by side are a pack, packs go round the threads.
 __device__ __forceinline__ int column_of(int pack) {
-  return (pack * kRows16Threads + static_cast<int>(threadIdx.x)) * 4;
+  return (pack * kActF16Threads + static_cast<int>(threadIdx.x)) * 4;
 }
 
 // The most that a result of each warp's columns can be, into `bounds`.
 template <int kPacks>
 __device__ __forceinline__ void find_bounds(const NormRows& p,
-                                            float (&bounds)[kRows16Threads / 32]) {
+                                            float (&bounds)[kActF16Threads / 32]) {
   const float root = sqrtf(static_cast<float>(p.width));
   Pack<float, 4> weights[kPacks];  // all asked for before the first is used
 #pragma unroll
@@ -76,22 +76,23 @@ __device__ __forceinline__ void find_bounds(const NormRows& p,
 // The power of two of all rows: what is divided by its root mean square (or deviation) is at most
 // √width, so that it is known from the weights alone.
 __device__ __forceinline__ float power_for(const NormRows& p, float most) {
-  const float power = p.to[0].type == DType::kF16 ? power_of_two_for(most, kLargestExponent) : 1.0f;
-  if (blockIdx.x == 0 && threadIdx.x == 0) *p.alpha = p.multiplier * power;
-  return power;
+  const float act_scale =
+      p.to[0].type == DType::kF16 ? power_of_two_for(most, kLargestExponent) : 1.0f;
+  if (blockIdx.x == 0 && threadIdx.x == 0) *p.out_scale = p.multiplier * act_scale;
+  return act_scale;
 }
 
 // A CTA's rows in registers.
 template <int kPacks, int kRows>
 struct NormedRows {
-  using Parts = float[kRows][kRows16Threads / 32];
+  using Parts = float[kRows][kActF16Threads / 32];
   Pack<float, 4> values[kRows][kPacks];  // zeros beyond the width
   float mean[kRows] = {};
   float inverse[kRows] = {};
 
   // Means and deviations, by all threads; barriers.
-  __device__ __forceinline__ void measure(const NormRows& p, Parts& parts) {
-    const float share = 1.0f / static_cast<float>(p.width);
+  __device__ __forceinline__ void measure(const NormRows& p, Parts& warp_partials) {
+    const float cta_range = 1.0f / static_cast<float>(p.width);
     if (p.centred) {
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
@@ -101,9 +102,9 @@ struct NormedRows {
           for (int e = 0; e < 4; ++e) mean[r] += values[r][j].at[e];
         }
       }
-      sum(mean, parts);
+      sum(mean, warp_partials);
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) mean[r] *= share;
+      for (int r = 0; r < kRows; ++r) mean[r] *= cta_range;
       __syncthreads();
     }
 #pragma unroll
@@ -118,17 +119,17 @@ struct NormedRows {
         }
       }
     }
-    sum(inverse, parts);
+    sum(inverse, warp_partials);
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) inverse[r] = rsqrtf(inverse[r] * share + p.eps);
+    for (int r = 0; r < kRows; ++r) inverse[r] = rsqrtf(inverse[r] * cta_range + p.eps);
   }
 
   // store(column, words of each row) of all packs.
   template <class Store>
-  __device__ __forceinline__ void each_result(const NormRows& p, float power,
+  __device__ __forceinline__ void each_result(const NormRows& p, float act_scale,
                                               const Store& store) const {
     const bool halves = p.to[0].type == DType::kF16;
-    const float reciprocal = 1.0f / power;
+    const float reciprocal = 1.0f / act_scale;
 #pragma unroll
     for (int j = 0; j < kPacks; ++j) {
       const int i = column_of(j);
@@ -141,8 +142,8 @@ struct NormedRows {
       for (int r = 0; r < kRows; ++r) {
         float y[4];
         for (int e = 0; e < 4; ++e) {
-          const float unit = (values[r][j].at[e] - mean[r]) * inverse[r];
-          y[e] = (unit * weight.at[e] + bias.at[e]) * reciprocal;
+          const float normalized = (values[r][j].at[e] - mean[r]) * inverse[r];
+          y[e] = (normalized * weight.at[e] + bias.at[e]) * reciprocal;
         }
         words[r] = halves ? uint2{pack_halves(y[0], y[1]), pack_halves(y[2], y[3])}
                           : uint2{bfloat_pair(y[0], y[1]), bfloat_pair(y[2], y[3])};
@@ -153,16 +154,17 @@ struct NormedRows {
 
  private:
   // cta_sum of each row, with one barrier for all.
-  __device__ __forceinline__ static void sum(float (&sums)[kRows], Parts& parts) {
+  __device__ __forceinline__ static void sum(float (&sums)[kRows], Parts& warp_partials) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       sums[r] = warp_sum(sums[r]);
-      if (lane_index() == 0) parts[r][warp_index()] = sums[r];
+      if (lane_index() == 0) warp_partials[r][warp_index()] = sums[r];
     }
     __syncthreads();
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      sums[r] = warp_sum(lane_index() < kRows16Threads / 32 ? parts[r][lane_index()] : 0.0f);
+      sums[r] =
+          warp_sum(lane_index() < kActF16Threads / 32 ? warp_partials[r][lane_index()] : 0.0f);
     }
   }
 };
@@ -170,19 +172,19 @@ struct NormedRows {
 // A CTA has one row, or two that are put into another order: one look at the weights, at the map
 // and at a place of shared memory serves both.
 template <int kPacks, int kRows>
-__global__ void __launch_bounds__(kRows16Threads, kPacks > 4 || kRows > 1 ? 4 : kRows16Ctas)
-    norm_rows16_kernel(NormRows p) {
-  allow_next();
+__global__ void __launch_bounds__(kActF16Threads, kPacks > 4 || kRows > 1 ? 4 : kActF16Ctas)
+    act_f16_norm_kernel(NormRows p) {
+  pdl_trigger();
   using Normed = NormedRows<kPacks, kRows>;
   using Staged = std::conditional_t<kRows == 1, std::uint16_t, std::uint32_t>;
-  __shared__ typename Normed::Parts parts;
-  __shared__ float bounds[kRows16Threads / 32];
-  __shared__ __align__(16) Staged staged[kPacks * 4 * kRows16Threads];
+  __shared__ typename Normed::Parts warp_partials;
+  __shared__ float bounds[kActF16Threads / 32];
+  __shared__ __align__(16) Staged staged[kPacks * 4 * kActF16Threads];
   const std::int64_t first = kRows * std::int64_t{blockIdx.x};
   const bool has_last = first + kRows <= p.rows;
   // Weights are read again below, from nearby: registers limit how many rows are under way.
   find_bounds<kPacks>(p, bounds);
-  dependency_wait();
+  pdl_wait();
   Normed normed;
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
@@ -194,9 +196,9 @@ __global__ void __launch_bounds__(kRows16Threads, kPacks > 4 || kRows > 1 ? 4 : 
       if (i < p.width) normed.values[r][j] = load_pack<4>(row + i);
     }
   }
-  normed.measure(p, parts);  // its barrier is enough for the bounds, too
-  const float power = power_for(p, warp_max(bounds[lane_index() % (kRows16Threads / 32)]));
-  normed.each_result(p, power, [&](int i, const uint2(&words)[kRows]) {
+  normed.measure(p, warp_partials);  // its barrier is enough for the bounds, too
+  const float act_scale = power_for(p, warp_max(bounds[lane_index() % (kActF16Threads / 32)]));
+  normed.each_result(p, act_scale, [&](int i, const uint2(&words)[kRows]) {
     if constexpr (kRows == 1) {
       *reinterpret_cast<uint2*>(staged + i) = words[0];
     } else {
@@ -208,14 +210,14 @@ __global__ void __launch_bounds__(kRows16Threads, kPacks > 4 || kRows > 1 ? 4 : 
 #pragma unroll 1
     for (int i = 0; i < p.count; ++i) store_row16(staged, p.to[i], first);
   } else {
-    EightChannels channels;
-    channels.load(p.to[0], static_cast<int>(threadIdx.x));
+    EightFeatures features;
+    features.load(p.to[0], static_cast<int>(threadIdx.x));
     __syncthreads();
 #pragma unroll 1
     for (int i = 0;;) {
-      store_row_pair<kRows16Threads>(staged, p.to[i], first, has_last, channels);
+      store_row_pair<kActF16Threads>(staged, p.to[i], first, has_last, features);
       if (++i == p.count) break;
-      channels.load(p.to[i], static_cast<int>(threadIdx.x));
+      features.load(p.to[i], static_cast<int>(threadIdx.x));
     }
   }
 }
@@ -223,31 +225,32 @@ __global__ void __launch_bounds__(kRows16Threads, kPacks > 4 || kRows > 1 ? 4 : 
 template <int kPacks, int kRows>
 void launch_norm(ExecContext& ctx, const NormRows& p) {
   const auto ctas = static_cast<unsigned>(ceil_div(p.rows, std::int64_t{kRows}));
-  launch(shape_of(ctx, dim3(ctas), kRows16Threads), norm_rows16_kernel<kPacks, kRows>, p);
+  launch(shape_of(ctx, dim3(ctas), kActF16Threads), act_f16_norm_kernel<kPacks, kRows>, p);
 }
 
 // Two rows a CTA where they are put into other orders and are enough to fill the card.
 template <int kPacks>
 void launch_norm(ExecContext& ctx, const NormRows& p) {
   const bool pairs = p.rows >= 2 * std::int64_t{cuda_ops_of(ctx).multiprocessors} &&
-                     std::all_of(p.to, p.to + p.count, [](const Rows16& to) {
-                       return to.channel_of_slot != nullptr && to.type == DType::kF16;
+                     std::all_of(p.to, p.to + p.count, [](const ActF16& to) {
+                       return to.feature_of_k != nullptr && to.type == DType::kF16;
                      });
   pairs ? launch_norm<kPacks, 2>(ctx, p) : launch_norm<kPacks, 1>(ctx, p);
 }
 
 }  // namespace
 
-bool takes_norm_rows16(const TensorView& x, const NormArgs& norm) {
+bool can_fuse_norm_act_f16(const TensorView& x, const NormArgs& norm) {
   return x.columns() % 8 == 0 && x.columns() <= kMostWidth && takes_packs(x, 4) &&
          array_takes_packs(norm.weight, 4) && array_takes_packs(norm.bias, 4);
 }
 
-void make_norm_rows16(ExecContext& ctx, const NormRows16Args& args, const NormArgs& norm) {
-  BL_CHECK(takes_norm_rows16(args.x, norm) && !args.to.empty() && args.to.size() <= kMaxMatrices);
+void make_act_f16_norm(ExecContext& ctx, const ActF16NormArgs& args, const NormArgs& norm) {
+  BL_CHECK(can_fuse_norm_act_f16(args.x, norm) && !args.to.empty() &&
+           args.to.size() <= kMaxMatrices);
   NormRows p;
-  for (const Rows16& to : args.to) {
-    BL_CHECK(to.slots % 8 == 0 && to.type == args.to.front().type);
+  for (const ActF16& to : args.to) {
+    BL_CHECK(to.k % 8 == 0 && to.type == args.to.front().type);
     p.to[p.count++] = to;
   }
   p.x = rows_of<const float>(args.x);
@@ -259,8 +262,8 @@ void make_norm_rows16(ExecContext& ctx, const NormRows16Args& args, const NormAr
   p.offset = norm.unit_offset ? 1.0f : 0.0f;
   p.centred = norm.kind == NormKind::kLayer;
   p.multiplier = args.multiplier;
-  p.alpha = args.alpha;
-  const int packs = ceil_div(p.width, 4 * kRows16Threads);
+  p.out_scale = args.out_scale;
+  const int packs = ceil_div(p.width, 4 * kActF16Threads);
   if (packs <= 2) return launch_norm<2>(ctx, p);
   if (packs <= 4) return launch_norm<4>(ctx, p);
   launch_norm<kMostPacks, 1>(ctx, p);

@@ -1,8 +1,8 @@
-#include "backend/cuda/ops/activation_math.cuh"
 #include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/device/each_element.cuh"
 #include "backend/cuda/gemm/activations/staged_input.h"
 #include "backend/cuda/gemm/large/gemm_large.h"
+#include "backend/cuda/ops/activation_math.cuh"
 
 namespace bl::cuda {
 namespace {
@@ -29,8 +29,8 @@ struct Activate {
 }  // namespace
 
 void activate(ExecContext& ctx, const ActivateArgs& args) {
-  const bool leaves = args.half_out != nullptr && is_left_input(ctx, *args.half_out);
-  if (args.half_out != nullptr && !leaves) {
+  const bool stage_out = args.staged_out != nullptr && is_staged_fragments(ctx, *args.staged_out);
+  if (args.staged_out != nullptr && !stage_out) {
     activate_into_halves(ctx, args, false);
     return;
   }
@@ -39,7 +39,7 @@ void activate(ExecContext& ctx, const ActivateArgs& args) {
   for_each_pack<Activate>(ctx, args.gate, fours, rows_of<const float>(args.gate),
                           rows_of<const float>(args.up), rows_of<float>(args.out),
                           activation_parameters(args));
-  if (leaves) prepare_left(ctx, args.out, *args.half_out);
+  if (stage_out) pack_staged(ctx, args.out, *args.staged_out);
 }
 
 }  // namespace bl::cuda

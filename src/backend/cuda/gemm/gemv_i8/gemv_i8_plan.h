@@ -1,5 +1,5 @@
 #pragma once
-// What the host works out for a launch of the product of one token or two (token_product.cu): how
+// What the host works out for a launch of the product of one token or two (gemv_i8.cu): how
 // the shared memory of a CTA is laid out, and what would take the warp that copies divisions and
 // loads behind each other. Pure arithmetic, tested without a card.
 
@@ -14,10 +14,10 @@
 namespace bl::cuda {
 
 // Places of a ring and what they hold, in bytes.
-struct TokenRingShape {
-  int slots = 0;
+struct GemvPipelineShape {
+  int stages = 0;
   int scale_room = 0;   // in front of the codes
-  int slot_bytes = 0;   // both
+  int stage_bytes = 0;  // both
   int most_joined = 1;  // pieces of a single strip
   // Whether entries are asked for, one after the other, before the row has been read: they stand in
   // its way, and what is not there in time may cost less than a late row (bench/ladder/exl2_gemv).
@@ -25,75 +25,77 @@ struct TokenRingShape {
 };
 
 // In shared memory: of places, and of the row.
-inline constexpr int kTokenBarriers = 2 * kMaxRingSlots + 1;
+inline constexpr int kGemvBarriers = 2 * kMaxStages + 1;
 
 // Strips of an entry, at most.
-inline constexpr int kEntryStrips = 4;
+inline constexpr int kStageNTiles = 4;
 
 // What the producing warp has to know of a matrix.
-struct TokenSource {
+struct GemvSource {
   const std::byte* codes = nullptr;
   const std::byte* scales = nullptr;
-  const Piece* far_pieces = nullptr;  // where there are more than TokenPlan has room for
-  std::uint32_t strip_bytes = 0;
+  const CopyBlock* far_copy_blocks =
+      nullptr;  // where there are more than GemvLaunchPlan has room for
+  std::uint32_t n_tile_bytes = 0;
   std::uint32_t scale_stride = 0;  // bytes between strips
-  std::int32_t pieces = 0;
-  std::int32_t chunks_at = 0;    // in the tables of a launch
-  std::int32_t input_at = 0;     // of its gather, from gather 0 on
-  std::uint8_t scale_bytes = 0;  // of a group
-  std::uint8_t chunk_bytes = 0;  // in the tables
+  std::int32_t copy_blocks = 0;
+  std::int32_t k_blocks_at = 0;    // in the tables of a launch
+  std::int32_t input_at = 0;       // of its gather, from gather 0 on
+  std::uint8_t scale_bytes = 0;    // of a group
+  std::uint8_t k_block_bytes = 0;  // in the tables
   // Of groups of 1, 2, … strips: pieces of an entry, and entries.
-  std::uint8_t joined[kEntryStrips] = {};
-  std::uint16_t entries[kEntryStrips] = {};
-  std::uint32_t first_codes[kEntryStrips] = {};  // bytes of a strip in the first entry
+  std::uint8_t joined[kStageNTiles] = {};
+  std::uint16_t loads[kStageNTiles] = {};
+  std::uint32_t first_codes[kStageNTiles] = {};  // bytes of a strip in the first entry
 };
 
 // What would take loads one behind the other before the first copy can be asked for.
-struct TokenPlan {
-  static constexpr int kMostPieces = 16;
-  static constexpr std::int32_t kNoStrip = std::numeric_limits<std::int32_t>::max();
+struct GemvLaunchPlan {
+  static constexpr int kMostCopyBlocks = 16;
+  static constexpr std::int32_t kNoNTile = std::numeric_limits<std::int32_t>::max();
   bool gated = false;
   // Of the matrices, among the strips of all of them: those of a gated product's count once.
-  std::int32_t first_strips[kMaxMatrices + 1] = {};
-  TokenSource sources[kMaxMatrices];
-  ShareBegins begins;
-  Piece pieces[kMaxMatrices][kMostPieces];  // of matrices that have no more
+  std::int32_t first_n_tiles[kMaxMatrices + 1] = {};
+  GemvSource sources[kMaxMatrices];
+  CtaRangeBegins begins;
+  CopyBlock copy_blocks[kMaxMatrices][kMostCopyBlocks];  // of matrices that have no more
 
   // The matrix that a strip is of: of a gated product the first one.
-  BL_HD int matrix_of(int strip) const {
+  BL_HD int matrix_of(int n_tile) const {
     int matrix = 0;
-    for (int i = 1; i < kMaxMatrices; ++i) matrix += strip >= first_strips[i] ? 1 : 0;
+    for (int i = 1; i < kMaxMatrices; ++i) matrix += n_tile >= first_n_tiles[i] ? 1 : 0;
     return matrix;
   }
 };
 
 // What the plan needs to know of the kernel and the card, in bytes.
-struct TokenRoom {
-  int fixed = 0;      // of a CTA's shared memory, before the input
-  int all = 0;        // that a CTA can have
-  bool ring = false;  // there are bulk copies
+struct GemvSmemLimits {
+  int fixed = 0;          // of a CTA's shared memory, before the input
+  int all = 0;            // that a CTA can have
+  bool pipeline = false;  // there are bulk copies
 };
 
 // Where things lie in a CTA's shared memory, in this order: what is fixed, the input, the chunks of
 // all matrices, the ring.
-struct TokenLayout {
-  TokenRingShape ring;
-  int gather_bytes = 0;  // of the input of one gather
-  int worth_at = 0;      // in it
-  int token_stride = 0;  // of one token's input: the gathers of a share
+struct GemvSmemLayout {
+  GemvPipelineShape pipeline;
+  int input_layout_bytes = 0;  // of the input of one gather
+  int limb_scale_at = 0;       // in it
+  int token_stride = 0;        // of one token's input: the gathers of a share
   int tables_at = 0;
-  int ring_at = 0;
+  int pipeline_offset = 0;
   int bytes = 0;  // of all; more than there are: the product cannot be made so
 };
 
 // Of the matrices of a share, at most: from the lowest number to the highest.
-int most_gathers(const ProductArgs& args, const StripShares& shares);
+int max_input_layouts(const PackedGemmArgs& args, const CtaRanges& cta_ranges);
 
-TokenLayout lay_out_token(const ProductArgs& args, const StripShares& shares,
-                          const TokenRoom& room);
+GemvSmemLayout lay_out_gemv_i8(const PackedGemmArgs& args, const CtaRanges& cta_ranges,
+                               const GemvSmemLimits& room);
 
-// `args` have their chunks_at; `pieces`: of a strip of each matrix.
-TokenPlan plan_token(const ProductArgs& args, const StripShares& shares, const TokenLayout& layout,
-                     std::span<const std::span<const Piece>> pieces);
+// `args` have their k_blocks_at; `pieces`: of a strip of each matrix.
+GemvLaunchPlan plan_gemv_i8(const PackedGemmArgs& args, const CtaRanges& cta_ranges,
+                            const GemvSmemLayout& layout,
+                            std::span<const std::span<const CopyBlock>> copy_blocks);
 
 }  // namespace bl::cuda

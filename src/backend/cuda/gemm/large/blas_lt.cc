@@ -115,7 +115,7 @@ BlasLt::~BlasLt() {
 }
 
 // Column-major: outᵀ [columns, tokens] = w · xᵀ, so that w is read along its rows.
-const BlasLt::Plan& BlasLt::plan(const BlasProduct& p) {
+const BlasLt::Plan& BlasLt::plan(const BlasGemm& p) {
   const std::uint32_t alignment =
       std::min({alignment_of(p.w), alignment_of(p.x), alignment_of(p.out)});
   const Key key{p.type, p.out_type, alignment, p.tokens, p.columns, p.in, p.out_stride};
@@ -159,11 +159,11 @@ const BlasLt::Plan& BlasLt::plan(const BlasProduct& p) {
   return *at->second;
 }
 
-void BlasLt::run(const BlasProduct& p, cudaStream_t stream) {
+void BlasLt::run(const BlasGemm& p, cudaStream_t stream) {
   const Plan& chosen = plan(p);
-  check(library_->matmul(library_->lt, chosen.desc, p.alpha, p.w, chosen.a, p.x, chosen.b, p.beta,
-                         p.out, chosen.c, p.out, chosen.c, &chosen.choice.algo, workspace_.get(),
-                         kBlasWorkspaceBytes, stream),
+  check(library_->matmul(library_->lt, chosen.desc, p.out_scale, p.w, chosen.a, p.x, chosen.b,
+                         p.beta, p.out, chosen.c, p.out, chosen.c, &chosen.choice.algo,
+                         workspace_.get(), kBlasWorkspaceBytes, stream),
         "cublasLtMatmul");
 }
 

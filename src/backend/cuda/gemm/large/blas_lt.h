@@ -14,7 +14,7 @@ namespace bl::cuda {
 
 // out[tokens, columns] (row_stride) = alpha · x[tokens, in] · wᵀ + beta · out, with w
 // [columns, in]; F32 sums.
-struct BlasProduct {
+struct BlasGemm {
   DType type = DType::kF16;  // of x and w: F32, F16 or BF16
   const void* x = nullptr;
   const void* w = nullptr;
@@ -24,8 +24,8 @@ struct BlasProduct {
   std::int64_t columns = 0;
   std::int64_t in = 0;
   std::int64_t out_stride = 0;
-  const float* alpha = nullptr;  // device memory
-  const float* beta = nullptr;   // device memory
+  const float* out_scale = nullptr;  // device memory
+  const float* beta = nullptr;       // device memory
 };
 
 // cuBLASLt, loaded at run time, so that the program starts where it is missing.
@@ -37,14 +37,14 @@ class BlasLt {
   BlasLt(const BlasLt&) = delete;
   BlasLt& operator=(const BlasLt&) = delete;
 
-  void run(const BlasProduct& product, cudaStream_t stream);
+  void run(const BlasGemm& gemm, cudaStream_t stream);
 
  private:
   struct Library;
   struct Plan;
   using Key = std::tuple<DType, DType, std::uint32_t, std::int64_t, std::int64_t, std::int64_t,
                          std::int64_t>;
-  const Plan& plan(const BlasProduct& product);
+  const Plan& plan(const BlasGemm& gemm);
 
   std::unique_ptr<Library> library_;
   std::map<Key, std::unique_ptr<Plan>> plans_;

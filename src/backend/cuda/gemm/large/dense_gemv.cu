@@ -34,10 +34,10 @@ __device__ __forceinline__ std::int64_t row_offset(const DenseLaunch& p, int tok
 
 // Σ over one 16-byte piece of a weight row.
 template <class T, int Tokens, bool kSpare>
-__device__ __forceinline__ void multiply_piece(const uint4& piece, const DenseLaunch& p, int at,
-                                               float (&sums)[Tokens]) {
+__device__ __forceinline__ void multiply_copy_block(const uint4& copy_block, const DenseLaunch& p,
+                                                    int at, float (&sums)[Tokens]) {
   constexpr int kCount = 16 / sizeof(T);
-  const T* w = reinterpret_cast<const T*>(&piece);
+  const T* w = reinterpret_cast<const T*>(&copy_block);
 #pragma unroll
   for (int t = 0; t < Tokens; ++t) {
 #pragma unroll
@@ -51,9 +51,9 @@ __device__ __forceinline__ void multiply_piece(const uint4& piece, const DenseLa
 
 // A warp a column.
 template <class T, int Tokens, bool kSpare>
-__global__ void __launch_bounds__(kWarps * 32) dense_product_kernel(const T* rows, DenseLaunch p) {
-  allow_next();
-  dependency_wait();
+__global__ void __launch_bounds__(kWarps * 32) dense_gemv_kernel(const T* rows, DenseLaunch p) {
+  pdl_trigger();
+  pdl_wait();
   const int column = static_cast<int>(blockIdx.x) * kWarps + warp_index();
   if (column >= p.columns) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(kWarps * 32) dense_product_kernel(const T* row
     done = p.in / kStep * kStep;
 #pragma unroll 4
     for (int i = lane * kCount; i < done; i += kStep) {
-      const uint4 piece = __ldcs(reinterpret_cast<const uint4*>(row + i));
-      multiply_piece<T, Tokens, kSpare>(piece, p, i, sums);
+      const uint4 copy_block = __ldcs(reinterpret_cast<const uint4*>(row + i));
+      multiply_copy_block<T, Tokens, kSpare>(copy_block, p, i, sums);
     }
   }
   for (int i = done + lane; i < p.in; i += 32) {
@@ -93,11 +93,11 @@ void start_for(const LaunchShape& shape, std::int64_t tokens, const T* rows, con
     if (tokens != Tokens) return start_for<Tokens + 1>(shape, tokens, rows, p);
   }
   BL_CHECK(tokens == Tokens);
-  launch(shape, dense_product_kernel<T, Tokens, false>, rows, p);
+  launch(shape, dense_gemv_kernel<T, Tokens, false>, rows, p);
 }
 
 template <class T>
-void start(ExecContext& ctx, const DenseProductArgs& args) {
+void start(ExecContext& ctx, const DenseGemvArgs& args) {
   DenseLaunch p{args.x.as<const float>(),
                 args.x.row_stride,
                 static_cast<int>(args.x.columns()),
@@ -115,7 +115,7 @@ void start(ExecContext& ctx, const DenseProductArgs& args) {
       shape_of(ctx, dim3(static_cast<unsigned>((p.columns + kWarps - 1) / kWarps)), kWarps * 32);
   const T* rows = static_cast<const T*>(args.rows);
   if (ctx.deterministic) {
-    launch(shape, dense_product_kernel<T, kMaxDenseTokens, true>, rows, p);
+    launch(shape, dense_gemv_kernel<T, kMaxDenseTokens, true>, rows, p);
   } else {
     start_for<1>(shape, args.x.rows(), rows, p);
   }
@@ -123,7 +123,7 @@ void start(ExecContext& ctx, const DenseProductArgs& args) {
 
 }  // namespace
 
-void dense_product(ExecContext& ctx, const DenseProductArgs& args) {
+void dense_gemv(ExecContext& ctx, const DenseGemvArgs& args) {
   visit_float_dtype(args.type, [&](auto tag) { start<typename decltype(tag)::type>(ctx, args); });
 }
 

@@ -7,7 +7,7 @@ namespace bl::cuda {
 inline constexpr int kMaxDenseTokens = 8;
 
 // A few tokens times a plain matrix, F32 activations: bound by reading the matrix.
-struct DenseProductArgs {
+struct DenseGemvArgs {
   TensorView x;                // F32 [tokens, in], at most kMaxDenseTokens
   const void* rows = nullptr;  // [out, in]
   DType type = DType::kF16;
@@ -18,6 +18,6 @@ struct DenseProductArgs {
 };
 // Where ctx is deterministic, by the same kernel for any number of tokens.
 
-void dense_product(ExecContext& ctx, const DenseProductArgs& args);
+void dense_gemv(ExecContext& ctx, const DenseGemvArgs& args);
 
 }  // namespace bl::cuda

@@ -10,8 +10,8 @@ namespace bl::cuda {
 // column, in order of the slots; rounded as the formats say.
 struct DequantizeArgs {
   CodeMatrixView view;
-  int first_strip = 0;
-  int strips = 0;
+  int first_n_tile = 0;
+  int n_tiles = 0;
   __half* rows = nullptr;
 };
 

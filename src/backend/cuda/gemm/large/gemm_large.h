@@ -5,25 +5,25 @@
 
 namespace bl::cuda {
 
-// Products of many rows (LaunchPlan::many_rows_from): activations are made rows of 16 bits; codes
-// are expanded to binary16, and cuBLASLt multiplies, or they are decoded in registers
-// (LaunchPlan::decoded_from). All of a call but a norm that many_rows_normalise() refuses.
-void many_rows_matmul(ExecContext& ctx, const MatmulArgs& args);
-bool many_rows_normalise(const MatmulArgs& args);
+// Products of many rows (LaunchPlan::large_or_wgmma_from): activations are made rows of 16 bits;
+// codes are expanded to binary16, and cuBLASLt multiplies, or they are decoded in registers
+// (LaunchPlan::wgmma_from). All of a call but a norm that large_can_fuse_norm() refuses.
+void gemm_large(ExecContext& ctx, const MatmulArgs& args);
+bool large_can_fuse_norm(const MatmulArgs& args);
 // Whether a step of so many tokens is multiplied so by a matrix. Plain ones are later than codes
 // may be: their rows stay F32 until they are many.
-bool are_many_rows(const ExecContext& ctx, const PackedMatrix& matrix, std::int64_t tokens);
+bool is_large(const ExecContext& ctx, const PackedMatrix& matrix, std::int64_t tokens);
 
-// act(gate) · up into args.half_out. `halves`: the data of both views are binary16, kHalfGate times
-// what they mean, at the beginning of each row.
+// act(gate) · up into args.staged_out. `halves`: the data of both views are binary16, kHalfGate
+// times what they mean, at the beginning of each row.
 void activate_into_halves(ExecContext& ctx, const ActivateArgs& args, bool halves);
 
 // In which order and type products of many rows read the input of a matrix with codes or of 16
 // bits, without its memory.
-Rows16 rows16_for(const PackedMatrix* weight);
+ActF16 act_f16_for(const PackedMatrix* weight);
 
 // One plain matrix, eight rows at a time, F32 activations.
-void dense_rows_matmul(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& output);
+void dense_gemv_rows(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& output);
 
 inline bool has_codes(const MatmulOutput& output) {
   return cuda_matrix(output.weight).codes() != nullptr;

@@ -11,18 +11,18 @@ namespace bl::cuda {
 namespace {
 
 // Beside whether there are pairs (1), spare multiprocessors (2), inputs of matrices' own (4).
-constexpr std::uint64_t kPartsKey = 8;
+constexpr std::uint64_t kKSplitsKey = 8;
 
 // Strips that are nearly alike count as alike in products of one token: what can be gained by more
 // CTAs there costs the next launch the multiprocessors that whole strips would leave it
 // (bench/ladder/exl2_gemv).
-void level_out(std::vector<StripCosts>& matrices) {
+void level_out(std::vector<NTileCosts>& matrices) {
   const auto [least, most] =
       std::minmax_element(matrices.begin(), matrices.end(),
-                          [](const StripCosts& a, const StripCosts& b) { return a.cost < b.cost; });
+                          [](const NTileCosts& a, const NTileCosts& b) { return a.cost < b.cost; });
   const std::uint64_t all = most->cost;
   if (all > least->cost + least->cost / 8) return;
-  for (StripCosts& matrix : matrices) matrix.cost = all;
+  for (NTileCosts& matrix : matrices) matrix.cost = all;
 }
 
 template <class T>
@@ -36,69 +36,71 @@ const T* copy_to_device(const std::vector<T>& values) {
 
 }  // namespace
 
-ProductPlans::~ProductPlans() {
-  for (auto& [key, entry] : entries_) cudaFree(const_cast<std::int32_t*>(entry.shares.begins));
-  for (auto& [key, shares] : held_) cudaFree(const_cast<HeldQuad*>(shares.quads));
+PartitionCache::~PartitionCache() {
+  for (auto& [key, entry] : entries_) cudaFree(const_cast<std::int32_t*>(entry.cta_ranges.begins));
+  for (auto& [key, cta_ranges] : regs_) cudaFree(const_cast<RegsQuad*>(cta_ranges.quads));
 }
 
-StripShares ProductPlans::find(std::span<const CodeWeights* const> matrices,
-                               const ShareWish& wish) {
+CtaRanges PartitionCache::find(std::span<const CodeWeights* const> matrices,
+                               const PartitionRequest& request) {
   std::vector<std::uint64_t> key{
-      static_cast<std::uint64_t>(wish.ctas),
-      (wish.pairs ? 1u : 0u) | (wish.spare ? 2u : 0u) | (wish.inputs ? 4u : 0u),
-      static_cast<std::uint64_t>(wish.late)};
+      static_cast<std::uint64_t>(request.ctas),
+      (request.pairs ? 1u : 0u) | (request.spare ? 2u : 0u) | (request.inputs ? 4u : 0u),
+      static_cast<std::uint64_t>(request.late)};
   for (const CodeWeights* matrix : matrices) key.push_back(matrix->shape);
   Entry& entry = entries_[key];
-  if (entry.shares.begins != nullptr) return entry.shares;
-  std::vector<StripCosts> costs;
+  if (entry.cta_ranges.begins != nullptr) return entry.cta_ranges;
+  std::vector<NTileCosts> costs;
   std::uint64_t heaviest = 0;
   for (const CodeWeights* matrix : matrices) {
     const auto cost = static_cast<std::uint64_t>(
-        matrix->view.strip_bytes + scale_stride(matrix->view.kind, matrix->view.groups));
+        matrix->view.n_tile_bytes + scale_stride(matrix->view.kind, matrix->view.groups));
     heaviest = std::max(heaviest, cost);
-    if (wish.pairs && !costs.empty()) {
+    if (request.pairs && !costs.empty()) {
       costs.front().cost += cost;
     } else {
-      costs.push_back({matrix->view.strips, cost});
+      costs.push_back({matrix->view.n_tiles, cost});
     }
   }
-  if (wish.spare) level_out(costs);
-  const LateCtas late{wish.spare ? 0 : wish.late, heaviest};
-  std::vector<std::int32_t> begins =
-      wish.spare ? share_alone(costs, wish.ctas) : share_strips(costs, wish.ctas, late);
-  if (wish.inputs && costs.size() > 1) {
+  if (request.spare) level_out(costs);
+  const LateCtas late{request.spare ? 0 : request.late, heaviest};
+  std::vector<std::int32_t> begins = request.spare ? partition_by_matrix(costs, request.ctas)
+                                                   : partition_n_tiles(costs, request.ctas, late);
+  if (request.inputs && costs.size() > 1) {
     // Loading activations takes about as long as a strip, digits of one token less.
-    const std::uint64_t again = wish.spare ? 0 : heaviest;
-    begins = share_inputs(costs, std::move(begins), {wish.ctas, wish.spare, late, again});
+    const std::uint64_t again = request.spare ? 0 : heaviest;
+    begins =
+        partition_by_input(costs, std::move(begins), {request.ctas, request.spare, late, again});
   }
   return keep(entry, std::move(begins));
 }
 
-StripShares ProductPlans::find_parts(const CodeWeights& matrix, int ctas) {
-  const std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas), kPartsKey, 0,
+CtaRanges PartitionCache::find_k_splits(const CodeWeights& matrix, int ctas) {
+  const std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas), kKSplitsKey, 0,
                                        matrix.shape};
   Entry& entry = entries_[key];
-  if (entry.shares.begins != nullptr) return entry.shares;
-  return keep(entry, share_parts(matrix.view.strips, ctas));
+  if (entry.cta_ranges.begins != nullptr) return entry.cta_ranges;
+  return keep(entry, partition_k_splits(matrix.view.n_tiles, ctas));
 }
 
-StripShares ProductPlans::keep(Entry& entry, std::vector<std::int32_t> begins) {
+CtaRanges PartitionCache::keep(Entry& entry, std::vector<std::int32_t> begins) {
   entry.begins = std::move(begins);
-  entry.shares = {copy_to_device(entry.begins), static_cast<int>(entry.begins.size()) - 1,
-                  entry.begins};
-  return entry.shares;
+  entry.cta_ranges = {copy_to_device(entry.begins), static_cast<int>(entry.begins.size()) - 1,
+                      entry.begins};
+  return entry.cta_ranges;
 }
 
-const HeldShares& ProductPlans::find_held(const CodeWeights& matrix, int ctas, int most_parts) {
+const DeviceRegsPlan& PartitionCache::find_regs_plan(const CodeWeights& matrix, int ctas,
+                                                     int max_k_splits) {
   const std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas),
-                                       static_cast<std::uint64_t>(most_parts),
-                                       most_parts == 1 ? matrix.cut : matrix.shape};
-  const auto known = held_.find(key);
-  if (known != held_.end()) return known->second;
-  HeldShares shares;
-  const HeldPlan plan = plan_held(matrix.plan.chunks, matrix.view.strips, ctas, most_parts);
-  if (plan.parts > 0) shares = {plan, copy_to_device(plan.quads)};
-  return held_.emplace(key, shares).first->second;
+                                       static_cast<std::uint64_t>(max_k_splits),
+                                       max_k_splits == 1 ? matrix.k_tiling : matrix.shape};
+  const auto known = regs_.find(key);
+  if (known != regs_.end()) return known->second;
+  DeviceRegsPlan cta_ranges;
+  const RegsPlan plan = plan_regs(matrix.plan.k_blocks, matrix.view.n_tiles, ctas, max_k_splits);
+  if (plan.k_splits > 0) cta_ranges = {plan, copy_to_device(plan.quads)};
+  return regs_.emplace(key, cta_ranges).first->second;
 }
 
 }  // namespace bl::cuda

@@ -13,14 +13,14 @@
 namespace bl::cuda {
 
 // What the plan needs of a matrix.
-struct StripCosts {
-  std::int32_t strips = 0;
+struct NTileCosts {
+  std::int32_t n_tiles = 0;
   std::uint64_t cost = 0;  // of a strip
 };
 
 // Nearly equal shares of all strips of all matrices, one after the other: the first strip of each
 // CTA and, last, the count of all. At most `ctas` shares, none empty.
-std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int ctas);
+std::vector<std::int32_t> partition_n_tiles(std::span<const NTileCosts> matrices, int ctas);
 
 // The last CTAs of a launch may find their multiprocessors taken by the launch before, and begin
 // later than the others, by as much as strips of `cost` take.
@@ -30,41 +30,42 @@ struct LateCtas {
 };
 
 // The same, where the last ones get fewer strips if that lets the launch end sooner.
-std::vector<std::int32_t> share_strips(std::span<const StripCosts> matrices, int ctas,
-                                       const LateCtas& late);
+std::vector<std::int32_t> partition_n_tiles(std::span<const NTileCosts> matrices, int ctas,
+                                            const LateCtas& late);
 
 // The fewest shares of which the longest is no longer than it is among `ctas`.
-int fewest_shares(std::span<const StripCosts> matrices, int ctas);
+int fewest_cta_ranges(std::span<const NTileCosts> matrices, int ctas);
 
 // The same shares for the product of one token or two, which multiplies a matrix's strips by fours:
 // without strips of two matrices in one, where the launch ends sooner so.
-std::vector<std::int32_t> share_alone(std::span<const StripCosts> matrices, int ctas);
+std::vector<std::int32_t> partition_by_matrix(std::span<const NTileCosts> matrices, int ctas);
 
 // For matrices each of which reads an input of its own.
-struct InputWish {
+struct InputLayoutRequest {
   int ctas = 0;
-  bool alone = false;      // of the product of one token or two, as share_alone()
+  bool alone = false;      // of the product of one token or two, as partition_by_matrix()
   LateCtas late = {};      // of others
   std::uint64_t cost = 0;  // of a second input, as strips' costs
 };
 
 // Shares without strips of two matrices, wish.ctas at most, where the launch ends no later so than
 // with `mixed`, in which a share of two has two inputs; else `mixed`.
-std::vector<std::int32_t> share_inputs(std::span<const StripCosts> matrices,
-                                       std::vector<std::int32_t> mixed, const InputWish& wish);
+std::vector<std::int32_t> partition_by_input(std::span<const NTileCosts> matrices,
+                                             std::vector<std::int32_t> mixed,
+                                             const InputLayoutRequest& request);
 
 // Shares of two parts of `strips` strips each, which count one after the other: none has strips of
 // both. At most `ctas`, an even number of them, and no more than the longest needs.
-std::vector<std::int32_t> share_parts(std::int32_t strips, int ctas);
+std::vector<std::int32_t> partition_k_splits(std::int32_t n_tiles, int ctas);
 
-struct StripShares {
+struct CtaRanges {
   const std::int32_t* begins = nullptr;  // device, [ctas + 1]
   int ctas = 0;
   std::span<const std::int32_t> host_begins;  // the same
 };
 
 // How strips are to be shared out.
-struct ShareWish {
+struct PartitionRequest {
   int ctas = 0;
   // Strip i of the first matrix goes with strip i of the second.
   bool pairs = false;
@@ -76,48 +77,48 @@ struct ShareWish {
 };
 
 // First strips of shares, as a parameter of kernels: a load less before a CTA can begin.
-struct ShareBegins {
+struct CtaRangeBegins {
   static constexpr int kMost = 192;
   const std::int32_t* far = nullptr;  // where there are more
   std::int32_t near[kMost + 1] = {};
 
-  ShareBegins() = default;
-  explicit ShareBegins(const StripShares& shares);
+  CtaRangeBegins() = default;
+  explicit CtaRangeBegins(const CtaRanges& cta_ranges);
 };
 
-// HeldPlan with its quads in device memory.
-struct HeldShares : HeldCut {
-  const HeldQuad* quads = nullptr;
+// RegsPlan with its quads in device memory.
+struct DeviceRegsPlan : RegsTiling {
+  const RegsQuad* quads = nullptr;
 };
 
 // Plans in device memory, by the shapes of the matrices.
-class ProductPlans {
+class PartitionCache {
  public:
-  ~ProductPlans();
-  ProductPlans() = default;
-  ProductPlans(const ProductPlans&) = delete;
-  ProductPlans& operator=(const ProductPlans&) = delete;
+  ~PartitionCache();
+  PartitionCache() = default;
+  PartitionCache(const PartitionCache&) = delete;
+  PartitionCache& operator=(const PartitionCache&) = delete;
 
-  StripShares find(std::span<const CodeWeights* const> matrices, const ShareWish& wish);
+  CtaRanges find(std::span<const CodeWeights* const> matrices, const PartitionRequest& request);
   // Of two parts of the slots of one matrix.
-  StripShares find_parts(const CodeWeights& matrix, int ctas);
+  CtaRanges find_k_splits(const CodeWeights& matrix, int ctas);
   // Whether a product of one token left its reader a row to multiply another by, or read one. Then
   // others take the code that can do that, too: two kinds of code in a step cost more than what is
   // more general in one (docs/adr/0012).
-  bool has_met_factors() const { return factors_; }
-  void meet_factors() { factors_ = true; }
+  bool has_deferred_gate_mul() const { return factors_; }
+  void set_deferred_gate_mul() { factors_ = true; }
 
-  // See plan_held. In one part, matrices that are cut alike have the same.
-  const HeldShares& find_held(const CodeWeights& matrix, int ctas, int most_parts);
+  // See plan_regs. In one part, matrices that are cut alike have the same.
+  const DeviceRegsPlan& find_regs_plan(const CodeWeights& matrix, int ctas, int max_k_splits);
 
  private:
   struct Entry {
     std::vector<std::int32_t> begins;
-    StripShares shares;
+    CtaRanges cta_ranges;
   };
-  static StripShares keep(Entry& entry, std::vector<std::int32_t> begins);
+  static CtaRanges keep(Entry& entry, std::vector<std::int32_t> begins);
   std::map<std::vector<std::uint64_t>, Entry> entries_;
-  std::map<std::vector<std::uint64_t>, HeldShares> held_;
+  std::map<std::vector<std::uint64_t>, DeviceRegsPlan> regs_;
   bool factors_ = false;
 };
 

@@ -8,32 +8,32 @@ namespace bl::cuda {
 
 // Entries leave in the order they came; none goes round the end: what is left there is counted with
 // the entry that did not fit.
-class RingSpace {
+class StageAllocator {
  public:
   // Up to `most` entries in `bytes` bytes.
-  BL_HD RingSpace(int bytes, int most) : bytes_(bytes), most_(most) {}
+  BL_HD StageAllocator(int bytes, int most) : bytes_(bytes), most_(most) {}
 
   // An entry of at most the ring's bytes. An empty ring has room for any.
   BL_HD bool fits(int bytes) const {
-    return entries_ == 0 || (entries_ < most_ && taken_ + taken_by(bytes) <= bytes_);
+    return data_ == 0 || (data_ < most_ && taken_ + taken_by(bytes) <= bytes_);
   }
-  struct Place {
+  struct Allocation {
     int at = 0;
     int taken = 0;  // to be given back by release()
   };
   // fits(bytes) must hold.
-  BL_HD Place place(int bytes) {
-    if (entries_ == 0) position_ = taken_ = 0;
-    const Place place{wraps(bytes) ? 0 : position_, taken_by(bytes)};
-    position_ = place.at + bytes;
-    taken_ += place.taken;
-    ++entries_;
-    return place;
+  BL_HD Allocation allocate(int bytes) {
+    if (data_ == 0) position_ = taken_ = 0;
+    const Allocation allocate{wraps(bytes) ? 0 : position_, taken_by(bytes)};
+    position_ = allocate.at + bytes;
+    taken_ += allocate.taken;
+    ++data_;
+    return allocate;
   }
   // The oldest entry has gone.
   BL_HD void release(int taken) {
     taken_ -= taken;
-    --entries_;
+    --data_;
   }
 
  private:
@@ -44,7 +44,7 @@ class RingSpace {
   int most_;
   int position_ = 0;
   int taken_ = 0;
-  int entries_ = 0;
+  int data_ = 0;
 };
 
 }  // namespace bl::cuda

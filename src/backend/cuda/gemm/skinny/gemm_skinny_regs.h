@@ -18,29 +18,29 @@ class CudaBackend;
 
 namespace bl::cuda {
 
-// Strips of CTAs, see StripShares.
-struct HeldStrips {
-  ShareBegins begins;
+// Strips of CTAs, see CtaRanges.
+struct RegsCtaRanges {
+  CtaRangeBegins begins;
   int ctas = 0;
 };
 
 // A launch, planned.
-struct HeldWork : HeldCut {                  // what holds for all matrices
-  const HeldQuad* quads[kMaxMatrices] = {};  // device, of HeldPlan
-  HeldStrips shares;
-  bool pairs = false;  // two strips at a time
-  int part_rows = 0;   // of the output, from a part's results to the next one's
+struct RegsWork : RegsTiling {               // what holds for all matrices
+  const RegsQuad* quads[kMaxMatrices] = {};  // device, of RegsPlan
+  RegsCtaRanges cta_ranges;
+  bool pairs = false;    // two strips at a time
+  int k_split_rows = 0;  // of the output, from a part's results to the next one's
 
-  bool exists() const { return parts > 0; }
+  bool exists() const { return k_splits > 0; }
 };
-// `args`: as product() gets them; `late`: see ShareWish.
-HeldWork plan_held_work(CudaBackend& backend, const ProductArgs& args,
-                        std::span<const CodeWeights* const> weights, int late);
-// See is_small_share(): LaunchPlan chooses for such launches by themselves.
-bool is_small_work(const ProductArgs& args, int ctas);
+// `args`: as product() gets them; `late`: see PartitionRequest.
+RegsWork plan_skinny_regs(CudaBackend& backend, const PackedGemmArgs& args,
+                          std::span<const CodeWeights* const> weights, int late);
+// See is_small_cta_range(): LaunchPlan chooses for such launches by themselves.
+bool is_small_work(const PackedGemmArgs& args, int ctas);
 
-// Of several parts: the one output is [parts, work.part_rows], and nothing but the product itself
-// goes into it.
-void held_product(ExecContext& ctx, const ProductArgs& args, const HeldWork& work);
+// Of several parts: the one output is [parts, work.k_split_rows], and nothing but the product
+// itself goes into it.
+void gemm_skinny_regs(ExecContext& ctx, const PackedGemmArgs& args, const RegsWork& work);
 
 }  // namespace bl::cuda

@@ -1,31 +1,31 @@
 #pragma once
-// What one warp of held_product() does: the activations of its eight units, in registers, times
+// What one warp of gemm_skinny_regs() does: the activations of its eight units, in registers, times
 // these units of one or two strips after the other. Two at once share the way through the code and
 // give the tensor cores independent sums.
 
 #include "backend/cuda/device/async_copy.cuh"
 #include "backend/cuda/device/half_pair.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
-#include "backend/cuda/gemm/skinny/k_block_mma.cuh"
-#include "backend/cuda/gemm/skinny/regs_plan.h"
 #include "backend/cuda/gemm/activations/staged_input.cuh"
 #include "backend/cuda/gemm/packed_gemm_args.h"
+#include "backend/cuda/gemm/skinny/k_block_mma.cuh"
+#include "backend/cuda/gemm/skinny/regs_plan.h"
 
 namespace bl::cuda {
 
-inline constexpr int kPlaces = kWarpQuads * kQuadUnits;  // of units of a warp
+inline constexpr int kWarpKSteps = kWarpQuads * kQuadKSteps;  // of units of a warp
 
 // What a CTA multiplies at a time: a strip of a matrix, or two side by side.
-struct ShareStrip {
+struct RoundNTile {
   std::uint32_t word;
-  __device__ __forceinline__ static ShareStrip of(int matrix, int strip, bool both, int gate,
+  __device__ __forceinline__ static RoundNTile of(int matrix, int n_tile, bool both, int gate,
                                                   int turn) {
-    return {static_cast<std::uint32_t>(strip) | (both ? 1u << 23 : 0u) |
+    return {static_cast<std::uint32_t>(n_tile) | (both ? 1u << 23 : 0u) |
             static_cast<std::uint32_t>(matrix) << 24 | static_cast<std::uint32_t>(gate) << 26 |
             static_cast<std::uint32_t>(turn) << 29};
   }
   // The first one.
-  __device__ __forceinline__ int strip() const { return static_cast<int>(word & 0x7fffffu); }
+  __device__ __forceinline__ int n_tile() const { return static_cast<int>(word & 0x7fffffu); }
   // There is a second one.
   __device__ __forceinline__ bool both() const { return (word >> 23 & 1u) != 0; }
   __device__ __forceinline__ int matrix() const { return static_cast<int>(word >> 24 & 3u); }
@@ -36,52 +36,54 @@ struct ShareStrip {
 };
 
 // Where its codes and scales are.
-struct alignas(16) StripPlace {
+struct alignas(16) NTileAddress {
   const std::byte* codes;
   const std::byte* scales;
 };
 
 // A warp's tables of one matrix, in shared memory.
-template <int Tiles>
-struct HeldTables {
+template <int TokenTiles>
+struct RegsTables {
   // By the place of a chunk's first unit. −zero · Σx of tokens 2t and 2t + 1, twice, which is what
   // sums of lane t begin with (EXL2's zero is the centre of the width). GPTQ with zero points: Σx,
   // by the place of its last unit, for that is taken off at the end, where scales are looked up.
-  float4 sums[kPlaces][Tiles][4];
+  float4 sums[kWarpKSteps][TokenTiles][4];
   // By the place of any of its units, EXL2: of code c.
-  float scales[kPlaces][16];
+  float scales[kWarpKSteps][16];
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 // kKind: kExl2, kGptq, or kGptqZeros4 for any that a GPTQ matrix may have; kWidths: those that
 // there may be.
-template <int Tiles, ScaleKind kKind, WidthSet kWidths, int Strips>
-class HeldWarp {
+template <int TokenTiles, ScaleKind kKind, WidthSet kWidths, int NTiles>
+class RegsWarp {
  public:
   static constexpr bool kGptq = kKind != ScaleKind::kExl2;
   // A chunk's zero points are apart; else they are the same everywhere and in the tables.
   static constexpr bool kZeros = kKind == ScaleKind::kGptqZeros4;
-  float totals[Strips][Tiles][4];
+  float totals[NTiles][TokenTiles][4];
 
-  __device__ __forceinline__ HeldWarp(HeldTables<Tiles>& tables) : tables_(tables) {}
+  __device__ __forceinline__ RegsWarp(RegsTables<TokenTiles>& tables) : tables_(tables) {}
 
   // Where activations of `tokens` tokens are.
-  __device__ __forceinline__ void find(const HeldQuad* quads, int tokens) {
+  __device__ __forceinline__ void find(const RegsQuad* quads, int tokens) {
 #pragma unroll
-    for (int p = 0; p < kPlaces; ++p) {
-      rows_[p] = quads[p / kQuadUnits].unit[p % kQuadUnits] * static_cast<std::uint32_t>(tokens);
+    for (int p = 0; p < kWarpKSteps; ++p) {
+      rows_[p] =
+          quads[p / kQuadKSteps].k_step[p % kQuadKSteps] * static_cast<std::uint32_t>(tokens);
     }
 #pragma unroll
-    for (int n = 0; n < Tiles; ++n) tokens_[n] = static_cast<std::uint32_t>(token_of(n, tokens));
+    for (int n = 0; n < TokenTiles; ++n)
+      tokens_[n] = static_cast<std::uint32_t>(token_of(n, tokens));
   }
   // Loads them. `fragments`: of unit 0.
   __device__ __forceinline__ void load(const std::byte* fragments) {
     const std::byte* from = fragments + lane_index() % 4 * 16;
 #pragma unroll
-    for (int n = 0; n < Tiles; ++n) {
+    for (int n = 0; n < TokenTiles; ++n) {
 #pragma unroll
-      for (int p = 0; p < kPlaces; ++p) {
+      for (int p = 0; p < kWarpKSteps; ++p) {
         // Past the first level of the cache, which knows nothing of the kernel before.
         x_[p][n] = __ldcg(reinterpret_cast<const uint4*>(from + (rows_[p] + tokens_[n]) *
                                                                     std::uint32_t{kLaneBytes}));
@@ -90,37 +92,37 @@ class HeldWarp {
   }
 
   // What was noted of what was left for this lane's tokens.
-  __device__ __forceinline__ void ask_for_notes(const float* notes, int tokens) {
+  __device__ __forceinline__ void load_row_scales(const float* row_scales, int tokens) {
 #pragma unroll
-    for (int n = 0; n < Tiles; ++n) notes_[n] = __ldcg(notes + token_of(n, tokens));
+    for (int n = 0; n < TokenTiles; ++n) row_scales_[n] = __ldcg(row_scales + token_of(n, tokens));
   }
   // Tokens of which notes say that what was left for them does not serve, from F32.
-  __device__ __forceinline__ void mend(const HeldQuad* quads, const ProductArgs& args) {
+  __device__ __forceinline__ void mend(const RegsQuad* quads, const PackedGemmArgs& args) {
     bool serve = true;
 #pragma unroll
-    for (int n = 0; n < Tiles; ++n) serve &= left_serves(notes_[n]);
+    for (int n = 0; n < TokenTiles; ++n) serve &= staged_row_serves(row_scales_[n]);
     if (__builtin_expect(static_cast<long>(__all_sync(kAllLanes, serve)), 1) != 0) return;
       // One place after the other, so that the code is there once.
 #pragma unroll 1
-    for (int i = 0; i < kPlaces * Tiles; ++i) {
-      const int p = i / Tiles;
-      const float note = i % Tiles == 0 ? notes_[0] : notes_[Tiles - 1];
-      if (left_serves(note)) continue;
-      const int unit = quads[p / kQuadUnits].unit[p % kQuadUnits];
+    for (int i = 0; i < kWarpKSteps * TokenTiles; ++i) {
+      const int p = i / TokenTiles;
+      const float row_scale = i % TokenTiles == 0 ? row_scales_[0] : row_scales_[TokenTiles - 1];
+      if (staged_row_serves(row_scale)) continue;
+      const int k_step = quads[p / kQuadKSteps].k_step[p % kQuadKSteps];
       const float* row =
-          args.x + (args.first_token + token_of(i % Tiles, args.tokens)) * args.x_stride;
-      const uint4 made =
-          made_ready(row, args.channel_of_slot + unit * kUnitSlots, 1.0f / scale_of_note(note));
+          args.x + (args.first_token + token_of(i % TokenTiles, args.tokens)) * args.x_stride;
+      const uint4 made = made_ready(row, args.feature_of_k + k_step * kKStepSize,
+                                    1.0f / decoded_row_scale(row_scale));
 #pragma unroll
-      for (int k = 0; k < kPlaces * Tiles; ++k) {
-        if (k == i) x_[k / Tiles][k % Tiles] = made;
+      for (int k = 0; k < kWarpKSteps * TokenTiles; ++k) {
+        if (k == i) x_[k / TokenTiles][k % TokenTiles] = made;
       }
     }
   }
 
   // Makes the tables of a matrix: what needs weights' data alone, then the rest, once its
   // activations are there. `group_scales`: by places, EXL2.
-  __device__ __forceinline__ void open(const CodeMatrixView& m, const HeldQuad* quads,
+  __device__ __forceinline__ void open(const CodeMatrixView& m, const RegsQuad* quads,
                                        const float* group_scales) {
 #pragma unroll
     for (int q = 0; q < kWarpQuads; ++q) info_[q] = quads[q].info;
@@ -129,7 +131,7 @@ class HeldWarp {
     if constexpr (kGptq) {
       scale_bytes_ = cuda::scale_bytes(m.kind);
     } else {
-      make_scales(group_scales);
+      produce_scales(group_scales);
     }
     __syncwarp();
   }
@@ -137,21 +139,21 @@ class HeldWarp {
     float sums[kWarpQuads][4] = {};
     int begins[kWarpQuads] = {};
 #pragma unroll
-    for (int u = 0; u < kQuadUnits; ++u) {
+    for (int u = 0; u < kQuadKSteps; ++u) {
       // Quads side by side: the tensor cores have a second one to add up while they wait.
 #pragma unroll
       for (int q = 0; q < kWarpQuads; ++q) {
-        if (begins_chunk(info_[q], u)) {
-          begins[q] = q * kQuadUnits + u;
+        if (begins_k_block(info_[q], u)) {
+          begins[q] = q * kQuadKSteps + u;
 #pragma unroll
           for (int c = 0; c < 4; ++c) sums[q][c] = 0.0f;
         }
-        add_ones(q * kQuadUnits + u, sums[q]);
+        add_ones(q * kQuadKSteps + u, sums[q]);
       }
 #pragma unroll
       for (int q = 0; q < kWarpQuads; ++q) {
-        if (ends_chunk(info_[q], u)) {
-          store_sums(kZeros ? q * kQuadUnits + u : begins[q], factor_of(unit_bits(info_[q], u)),
+        if (ends_k_block(info_[q], u)) {
+          store_sums(kZeros ? q * kQuadKSteps + u : begins[q], factor_of(k_step_bits(info_[q], u)),
                      sums[q]);
         }
       }
@@ -180,23 +182,23 @@ class HeldWarp {
   }
 
   // This lane's halves of a unit, as prepare() makes them ready.
-  __device__ __forceinline__ static uint4 made_ready(const float* row, const int* channels,
+  __device__ __forceinline__ static uint4 made_ready(const float* row, const int* features,
                                                      float factor) {
     std::uint32_t words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {  // registers 2s + r: slots 16s + 8r + 2t + e
-      const int2 pair = __ldg(reinterpret_cast<const int2*>(channels + i * 8) + lane_index() % 4);
+      const int2 pair = __ldg(reinterpret_cast<const int2*>(features + i * 8) + lane_index() % 4);
       const float times = i < 2 ? factor : factor * (1.0f / 16.0f);
       words[i] = pack_halves(__ldcg(row + pair.x) * times, __ldcg(row + pair.y) * times);
     }
     return {words[0], words[1], words[2], words[3]};
   }
 
-  __device__ __forceinline__ static void clear(float (&sums)[Strips][Tiles][4]) {
+  __device__ __forceinline__ static void clear(float (&sums)[NTiles][TokenTiles][4]) {
 #pragma unroll
-    for (int i = 0; i < Strips; ++i)
+    for (int i = 0; i < NTiles; ++i)
 #pragma unroll
-      for (int n = 0; n < Tiles; ++n)
+      for (int n = 0; n < TokenTiles; ++n)
 #pragma unroll
         for (int c = 0; c < 4; ++c) sums[i][n][c] = 0.0f;
   }
@@ -208,14 +210,14 @@ class HeldWarp {
     return -__uint_as_float((126u + static_cast<std::uint32_t>(bits)) << 23);
   }
 
-  __device__ __forceinline__ void make_scales(const float* group_scales) {
+  __device__ __forceinline__ void produce_scales(const float* group_scales) {
     const int code = lane_index() % 16;
     const auto square = static_cast<float>((code + 1) * (code + 1));
 #pragma unroll
-    for (int i = 0; i < kPlaces / 2; ++i) {
+    for (int i = 0; i < kWarpKSteps / 2; ++i) {
       const int p = 2 * i + lane_index() / 16;
       tables_.scales[p][code] =
-          __half2float(__float2half_rn(square * group_scales[p])) * (1.0f / kCodeUnit);
+          __half2float(__float2half_rn(square * group_scales[p])) * (1.0f / kCodeOne);
     }
   }
 
@@ -224,7 +226,7 @@ class HeldWarp {
   __device__ __forceinline__ void add_ones(int p, float (&sums)[4]) {
     constexpr std::uint32_t kOne = 0x00010001u;
     const uint4& first = x_[p][0];
-    const uint4& second = x_[p][Tiles - 1];
+    const uint4& second = x_[p][TokenTiles - 1];
     const std::uint32_t lower[4] = {first.x, second.x, first.y, second.y};
     const std::uint32_t upper[4] = {first.z, second.z, first.w, second.w};
     mma_16x8x16(sums, lower, kOne, kOne);
@@ -236,19 +238,19 @@ class HeldWarp {
     const int token = lane / 4;
     const int tile = lane % 4 / 2;
     const float sum = (tile == 0 ? sums[0] : sums[2]) * factor;
-    if (tile < Tiles) {
+    if (tile < TokenTiles) {
       reinterpret_cast<float*>(&tables_.sums[begin][tile][token / 2])[lane % 2 * 2 + token % 2] =
           sum;
     }
   }
 
-  __device__ __forceinline__ LaneScales lane_scales(int p, int strip) const {
+  __device__ __forceinline__ LaneScales lane_scales(int p, int n_tile) const {
     const int lane = lane_index();
-    const std::byte* scales = scales_ + strip * stride_;
+    const std::byte* scales = scales_ + n_tile * stride_;
     if constexpr (kGptq) {
       const int bytes = kZeros ? scale_bytes_ : cuda::scale_bytes(kKind);
       const ScaleKind kind = kZeros ? kind_ : kKind;
-      return GptqScales(kind, base_, 1.0f / kCodeUnit).of(scales + p * bytes, lane);
+      return GptqScales(kind, base_, 1.0f / kCodeOne).of(scales + p * bytes, lane);
     } else {
       const auto codes = static_cast<std::uint32_t>(scales[p * 8 + lane / 4]);
       return {{tables_.scales[p][codes & 15u], tables_.scales[p][codes >> 4]}, {0.0f, 0.0f}};
@@ -263,11 +265,11 @@ class HeldWarp {
   // A chunk's sums begin with what its zero point takes off, or have that added to what is there,
   // times 16.
   template <bool kAdd>
-  __device__ __forceinline__ void begin_chunk(int p) {
+  __device__ __forceinline__ void begin_k_block(int p) {
 #pragma unroll
-    for (int i = 0; i < Strips; ++i)
+    for (int i = 0; i < NTiles; ++i)
 #pragma unroll
-      for (int n = 0; n < Tiles; ++n) {
+      for (int n = 0; n < TokenTiles; ++n) {
         float begin[4] = {};
         if constexpr (!kZeros) load_sums(p, n, begin);
 #pragma unroll
@@ -277,12 +279,12 @@ class HeldWarp {
       }
   }
   // `whole`: not just a unit of it, before its last, whose place has no Σx in the table.
-  __device__ __forceinline__ void end_chunk(int p, bool whole = true) {
+  __device__ __forceinline__ void end_k_block(int p, bool whole = true) {
 #pragma unroll
-    for (int i = 0; i < Strips; ++i) {
+    for (int i = 0; i < NTiles; ++i) {
       const LaneScales scales = lane_scales(p, i);
 #pragma unroll
-      for (int n = 0; n < Tiles; ++n) {
+      for (int n = 0; n < TokenTiles; ++n) {
         float x[4] = {};
         if (kZeros && whole) load_sums(p, n, x);
 #pragma unroll
@@ -295,18 +297,19 @@ class HeldWarp {
   }
 
   template <int Bits>
-  __device__ __forceinline__ void multiply_unit(const std::byte* unit, const uint4 (&x)[Tiles]) {
-    UnitCodes<Bits> codes[Strips];
+  __device__ __forceinline__ void multiply_k_step(const std::byte* k_step,
+                                                  const uint4 (&x)[TokenTiles]) {
+    CodeFragment<Bits> codes[NTiles];
 #pragma unroll
-    for (int i = 0; i < Strips; ++i) codes[i].load(unit + i * stride_, lane_index());
+    for (int i = 0; i < NTiles; ++i) codes[i].load(k_step + i * stride_, lane_index());
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
 #pragma unroll
-      for (int i = 0; i < Strips; ++i) {
+      for (int i = 0; i < NTiles; ++i) {
         const std::uint32_t a[4] = {codes[i].pair(0, 0, s), codes[i].pair(1, 0, s),
                                     codes[i].pair(0, 1, s), codes[i].pair(1, 1, s)};
 #pragma unroll
-        for (int n = 0; n < Tiles; ++n) {
+        for (int n = 0; n < TokenTiles; ++n) {
           mma_16x8x16(sums_[i][n], a, s == 0 ? x[n].x : x[n].z, s == 0 ? x[n].y : x[n].w);
         }
       }
@@ -316,37 +319,37 @@ class HeldWarp {
   // A unit of 8 bits, as if it were a chunk: its high halves, then its low ones, and scales are
   // looked up once.
   template <int Quad>
-  __device__ __forceinline__ void multiply_wide_unit(int unit, const std::byte* codes) {
-    const int p = Quad * kQuadUnits + unit;
+  __device__ __forceinline__ void multiply_wide_k_step(int k_step, const std::byte* codes) {
+    const int p = Quad * kQuadKSteps + k_step;
     clear(sums_);
-    multiply_unit<4>(codes, x_[p]);
-    if (begins_chunk(info_[Quad], unit)) {
-      begin_chunk<true>(p);
+    multiply_k_step<4>(codes, x_[p]);
+    if (begins_k_block(info_[Quad], k_step)) {
+      begin_k_block<true>(p);
     } else {
 #pragma unroll
-      for (int i = 0; i < Strips; ++i)
+      for (int i = 0; i < NTiles; ++i)
 #pragma unroll
-        for (int n = 0; n < Tiles; ++n)
+        for (int n = 0; n < TokenTiles; ++n)
 #pragma unroll
           for (int c = 0; c < 4; ++c) sums_[i][n][c] *= 16.0f;
     }
-    multiply_unit<4>(codes + unit_bytes(4), x_[p]);
-    end_chunk(p, !kZeros || ends_chunk(info_[Quad], unit));
+    multiply_k_step<4>(codes + k_step_bytes(4), x_[p]);
+    end_k_block(p, !kZeros || ends_k_block(info_[Quad], k_step));
   }
 
   // Four units of as many bits.
   template <int Quad, int Bits, bool kWhole>
   __device__ __forceinline__ void multiply_equal(const std::byte* codes) {
 #pragma unroll
-    for (int u = 0; u < kQuadUnits; ++u) {
-      const int p = Quad * kQuadUnits + u;
-      const std::byte* unit = codes + u * unit_bytes(Bits);
+    for (int u = 0; u < kQuadKSteps; ++u) {
+      const int p = Quad * kQuadKSteps + u;
+      const std::byte* k_step = codes + u * k_step_bytes(Bits);
       if constexpr (Bits == 8) {
-        multiply_wide_unit<Quad>(u, unit);
+        multiply_wide_k_step<Quad>(u, k_step);
       } else {
-        if (kWhole ? u == 0 : begins_chunk(info_[Quad], u)) begin_chunk<false>(p);
-        multiply_unit<Bits>(unit, x_[p]);
-        if (kWhole ? u + 1 == kQuadUnits : ends_chunk(info_[Quad], u)) end_chunk(p);
+        if (kWhole ? u == 0 : begins_k_block(info_[Quad], u)) begin_k_block<false>(p);
+        multiply_k_step<Bits>(k_step, x_[p]);
+        if (kWhole ? u + 1 == kQuadKSteps : ends_k_block(info_[Quad], u)) end_k_block(p);
       }
     }
   }
@@ -377,59 +380,59 @@ class HeldWarp {
   template <int Quad>
   __device__ __forceinline__ void multiply_mixed(const std::byte* codes) {
 #pragma unroll
-    for (int u = 0; u < kQuadUnits; ++u) {
-      const int p = Quad * kQuadUnits + u;
-      const int bits = unit_bits(info_[Quad], u);
+    for (int u = 0; u < kQuadKSteps; ++u) {
+      const int p = Quad * kQuadKSteps + u;
+      const int bits = k_step_bits(info_[Quad], u);
       if (bits == 0) break;
       if (has_width(kWidths, 8) && bits == 8) {
-        multiply_wide_unit<Quad>(u, codes);
+        multiply_wide_k_step<Quad>(u, codes);
       } else {
-        if (begins_chunk(info_[Quad], u)) begin_chunk<false>(p);
+        if (begins_k_block(info_[Quad], u)) begin_k_block<false>(p);
         multiply_any(bits, codes, x_[p]);
-        if (ends_chunk(info_[Quad], u)) end_chunk(p);
+        if (ends_k_block(info_[Quad], u)) end_k_block(p);
       }
-      codes += unit_bytes(bits);
+      codes += k_step_bytes(bits);
     }
   }
-  __device__ __forceinline__ void multiply_any(int bits, const std::byte* unit,
-                                               const uint4 (&x)[Tiles]) {
+  __device__ __forceinline__ void multiply_any(int bits, const std::byte* k_step,
+                                               const uint4 (&x)[TokenTiles]) {
     if (is_width<4, kWidths>(bits)) {
-      if constexpr (has_width(kWidths, 4)) multiply_unit<4>(unit, x);
+      if constexpr (has_width(kWidths, 4)) multiply_k_step<4>(k_step, x);
     } else if (is_width<5, kWidths>(bits)) {
-      if constexpr (has_width(kWidths, 5)) multiply_unit<5>(unit, x);
+      if constexpr (has_width(kWidths, 5)) multiply_k_step<5>(k_step, x);
     } else if (is_width<6, kWidths>(bits)) {
-      if constexpr (has_width(kWidths, 6)) multiply_unit<6>(unit, x);
+      if constexpr (has_width(kWidths, 6)) multiply_k_step<6>(k_step, x);
     } else if (is_width<3, kWidths>(bits)) {
-      if constexpr (has_width(kWidths, 3)) multiply_unit<3>(unit, x);
+      if constexpr (has_width(kWidths, 3)) multiply_k_step<3>(k_step, x);
     } else if constexpr (has_width(kWidths, 2)) {
-      multiply_unit<2>(unit, x);
+      multiply_k_step<2>(k_step, x);
     }
   }
 
   // Returns where the next quad's codes are.
   template <int Quad>
   __device__ __forceinline__ const std::byte* multiply_quad(const std::byte* codes) {
-    if (tries_equal<Quad, 4>(codes)) return codes + kQuadUnits * unit_bytes(4);
-    if (tries_equal<Quad, 5>(codes)) return codes + kQuadUnits * unit_bytes(5);
-    if (tries_equal<Quad, 3>(codes)) return codes + kQuadUnits * unit_bytes(3);
-    if (tries_equal<Quad, 2>(codes)) return codes + kQuadUnits * unit_bytes(2);
-    if (tries_equal<Quad, 6>(codes)) return codes + kQuadUnits * unit_bytes(6);
-    if (tries_equal<Quad, 8>(codes)) return codes + kQuadUnits * unit_bytes(8);
+    if (tries_equal<Quad, 4>(codes)) return codes + kQuadKSteps * k_step_bytes(4);
+    if (tries_equal<Quad, 5>(codes)) return codes + kQuadKSteps * k_step_bytes(5);
+    if (tries_equal<Quad, 3>(codes)) return codes + kQuadKSteps * k_step_bytes(3);
+    if (tries_equal<Quad, 2>(codes)) return codes + kQuadKSteps * k_step_bytes(2);
+    if (tries_equal<Quad, 6>(codes)) return codes + kQuadKSteps * k_step_bytes(6);
+    if (tries_equal<Quad, 8>(codes)) return codes + kQuadKSteps * k_step_bytes(8);
     multiply_mixed<Quad>(codes);
     if (Quad + 1 == kWarpQuads) return codes;
     int bits = 0;
 #pragma unroll
-    for (int u = 0; u < kQuadUnits; ++u) bits += unit_bits(info_[Quad], u);
-    return codes + unit_bytes(1) * bits;
+    for (int u = 0; u < kQuadKSteps; ++u) bits += k_step_bits(info_[Quad], u);
+    return codes + k_step_bytes(1) * bits;
   }
 
-  HeldTables<Tiles>& tables_;
-  uint4 x_[kPlaces][Tiles];
+  RegsTables<TokenTiles>& tables_;
+  uint4 x_[kWarpKSteps][TokenTiles];
   // Until they are loaded: rows of units, this lane's tokens, and what was noted of those.
-  std::uint32_t rows_[kPlaces];
-  std::uint32_t tokens_[Tiles];
-  float notes_[Tiles];
-  float sums_[Strips][Tiles][4];
+  std::uint32_t rows_[kWarpKSteps];
+  std::uint32_t tokens_[TokenTiles];
+  float row_scales_[TokenTiles];
+  float sums_[NTiles][TokenTiles][4];
   std::uint32_t info_[kWarpQuads];
   const std::byte* scales_ = nullptr;
   int stride_ = 0;

@@ -8,10 +8,10 @@ namespace bl::cuda {
 namespace {
 
 template <int kPack>
-struct AddParts {
+struct ReducePartials {
   Rows<float> to;
   Rows<const float> from;
-  Rows<const float> parts;
+  Rows<const float> partials;
   std::int64_t rows;
   int count;
   const float* bias;
@@ -25,7 +25,7 @@ struct AddParts {
     };
     if (from.data != nullptr) add(from[row]);
 #pragma unroll 4
-    for (int part = 0; part < count; ++part) add(parts[part * rows + row]);
+    for (int part = 0; part < count; ++part) add(partials[part * rows + row]);
     if (bias != nullptr) add(bias);
     store_pack(to[row] + column, sums);
   }
@@ -33,17 +33,17 @@ struct AddParts {
 
 }  // namespace
 
-void add_parts(ExecContext& ctx, const PartSums& sums) {
+void reduce_partials(ExecContext& ctx, const PartialSums& sums) {
   const TensorView& to = sums.to;
-  BL_CHECK(sums.parts.shape.rank() == 3 && sums.parts.shape[1] == to.rows() &&
-           sums.parts.shape[2] == to.columns());
+  BL_CHECK(sums.partials.shape.rank() == 3 && sums.partials.shape[1] == to.rows() &&
+           sums.partials.shape[2] == to.columns());
   const TensorView flat =
-      view_of(sums.parts.as<float>(), {sums.parts.rows() * to.rows(), to.columns()});
+      view_of(sums.partials.as<float>(), {sums.partials.rows() * to.rows(), to.columns()});
   const bool fours = takes_packs(to, 4) && takes_packs(flat, 4) &&
                      (sums.from.empty() || takes_packs(sums.from, 4)) && is_aligned(sums.bias, 16);
-  for_each_pack<AddParts>(ctx, to, fours, rows_of<float>(to), rows_of<const float>(sums.from),
-                          rows_of<const float>(flat), to.rows(),
-                          static_cast<int>(sums.parts.rows()), sums.bias);
+  for_each_pack<ReducePartials>(ctx, to, fours, rows_of<float>(to), rows_of<const float>(sums.from),
+                                rows_of<const float>(flat), to.rows(),
+                                static_cast<int>(sums.partials.rows()), sums.bias);
 }
 
 }  // namespace bl::cuda

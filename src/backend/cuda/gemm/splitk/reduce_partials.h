@@ -6,14 +6,14 @@
 
 namespace bl::cuda {
 
-struct PartSums {
+struct PartialSums {
   TensorView to;                // F32 [rows, columns]
   TensorView from = {};         // the same, or empty: what parts are added to
-  TensorView parts;             // F32 [parts, rows, columns], whole
+  TensorView partials;          // F32 [parts, rows, columns], whole
   const float* bias = nullptr;  // [columns] or null
 };
 
 // to = from + Σ parts, in their order, + bias.
-void add_parts(ExecContext& ctx, const PartSums& sums);
+void reduce_partials(ExecContext& ctx, const PartialSums& sums);
 
 }  // namespace bl::cuda

@@ -1,8 +1,9 @@
 #pragma once
-// From a warp's sums to rows in memory, when a tile of a product of many rows (tile_product.cu) is
-// done. Sums lie as wgmma leaves them, a column of the product a lane: they change places through a
-// piece of shared memory that each warp has for itself, since the tensor cores do nothing meanwhile
-// and exchanges between lanes were a fifteenth of all time (bench/ladder/prefill).
+// From a warp's sums to rows in memory, when a tile of a product of many rows
+// (gemm_wgmma_dequant.cu) is done. Sums lie as wgmma leaves them, a column of the product a lane:
+// they change places through a piece of shared memory that each warp has for itself, since the
+// tensor cores do nothing meanwhile and exchanges between lanes were a fifteenth of all time
+// (bench/ladder/prefill).
 
 #include "backend/cuda/device/half_pair.cuh"
 #include "backend/cuda/device/shared_address.cuh"
@@ -14,11 +15,11 @@ namespace bl::cuda {
 // 16 of halves. What is written next waits for nobody: the piece before is read meanwhile, and that
 // before it stored.
 inline constexpr int kStoreRows = 8;
-inline constexpr int kStoreRowBytes = (kStripColumns + 4) * 4;
+inline constexpr int kStoreRowBytes = (kNTileColumns + 4) * 4;
 inline constexpr int kStoreBytes = 2 * kStoreRows * kStoreRowBytes;
-inline constexpr int kPieceRows = 2 * kStoreRows;  // of halves
-inline constexpr int kHalfPiecesBytes = 2 * kPieceRows * kStripColumns * 2;
-static_assert(kHalfPiecesBytes <= kStoreBytes);
+inline constexpr int kStoreTileRows = 2 * kStoreRows;  // of halves
+inline constexpr int kF16StoreBytes = 2 * kStoreTileRows * kNTileColumns * 2;
+static_assert(kF16StoreBytes <= kStoreBytes);
 
 // Where a warp's sums go: rows [0, rows) and columns [0, columns) of its strip in a tile.
 template <class T>
@@ -53,10 +54,10 @@ __device__ __forceinline__ void store_transposed(std::uint32_t to, const std::ui
 
 // Halves on their way to rows in memory, 16 rows a piece, 16 bytes of a row a lane. All of a warp
 // call alike, with constants for the pieces' numbers: one behind the other, from 0 on.
-class HalfPieces {
+class F16StoreTiles {
  public:
-  // `room`: the warp's kHalfPiecesBytes.
-  __device__ __forceinline__ HalfPieces(std::byte* room, const TileRows<__half>& to)
+  // `room`: the warp's kF16StoreBytes.
+  __device__ __forceinline__ F16StoreTiles(std::byte* room, const TileRows<__half>& to)
       : stride_(to.stride) {
     const auto lane = static_cast<int>(threadIdx.x) % 32;
     // A row's halves change places every four rows, so that eight rows are in all the banks.
@@ -69,29 +70,30 @@ class HalfPieces {
     at_ = to.to + lane / 2 * to.stride + lane % 2 * 8;
   }
   // `m`: as wgmma has two rows each, then of the columns behind; then of the next eight rows.
-  __device__ __forceinline__ void put(int piece, const std::uint32_t (&m)[4]) {
-    put(piece, m, [](const uint4& eight) { return eight; });
+  __device__ __forceinline__ void put(int store_tile, const std::uint32_t (&m)[4]) {
+    put(store_tile, m, [](const uint4& eight) { return eight; });
   }
   // `change`: what becomes of the lane's eight halves of a row (lane / 2 of the piece's).
   template <class F>
-  __device__ __forceinline__ void put(int piece, const std::uint32_t (&m)[4], const F& change) {
-    const int part = piece % 2 * kPieceBytes;
-    store_transposed(write_ + part, m);
+  __device__ __forceinline__ void put(int store_tile, const std::uint32_t (&m)[4],
+                                      const F& change) {
+    const int buffer = store_tile % 2 * kStoreTileBytes;
+    store_transposed(write_ + buffer, m);
     __syncwarp();  // and for who writes this part again: all have read it by the next
-    const uint4 eight = change(*reinterpret_cast<const uint4*>(read_ + part));
-    if (piece > 0) finish();
+    const uint4 eight = change(*reinterpret_cast<const uint4*>(read_ + buffer));
+    if (store_tile > 0) finish();
     before_ = eight;
   }
   __device__ __forceinline__ void finish() {
     if (left_ > 0) *reinterpret_cast<uint4*>(at_) = before_;
-    left_ -= kPieceRows;
-    at_ += kPieceRows * stride_;
+    left_ -= kStoreTileRows;
+    at_ += kStoreTileRows * stride_;
   }
 
  private:
-  static constexpr int kRowBytes = kStripColumns * 2;
-  static constexpr int kPieceBytes = kPieceRows * kRowBytes;
-  static_assert(2 * kPieceBytes == kHalfPiecesBytes);
+  static constexpr int kRowBytes = kNTileColumns * 2;
+  static constexpr int kStoreTileBytes = kStoreTileRows * kRowBytes;
+  static_assert(2 * kStoreTileBytes == kF16StoreBytes);
 
   std::int64_t stride_;
   std::uint32_t write_;
@@ -103,26 +105,26 @@ class HalfPieces {
 
 // alpha · sums of kRows rows as halves. `room`: the warp's kStoreBytes.
 template <int kRows>
-__device__ __forceinline__ void store_tile(const float (&sums)[kRows / 2], float alpha,
+__device__ __forceinline__ void store_sums(const float (&sums)[kRows / 2], float out_scale,
                                            std::byte* room, const TileRows<__half>& to) {
-  HalfPieces pieces(room, to);
+  F16StoreTiles store_tiles(room, to);
 #pragma unroll
-  for (int piece = 0; piece < kRows / kPieceRows; ++piece) {
+  for (int store_tile = 0; store_tile < kRows / kStoreTileRows; ++store_tile) {
     std::uint32_t m[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float* of = sums + piece * (kPieceRows / 2) + 2 * i;
-      m[i] = pack_halves(alpha * of[0], alpha * of[1]);
+      const float* of = sums + store_tile * (kStoreTileRows / 2) + 2 * i;
+      m[i] = pack_halves(out_scale * of[0], out_scale * of[1]);
     }
-    pieces.put(piece, m);
+    store_tiles.put(store_tile, m);
   }
-  pieces.finish();
+  store_tiles.finish();
 }
 
 // The same as F32, which are added to what is there if `accumulate`: every element is added to
 // once, so that sums are the same in any order.
 template <int kRows>
-__device__ __forceinline__ void store_tile(const float (&sums)[kRows / 2], float alpha,
+__device__ __forceinline__ void store_sums(const float (&sums)[kRows / 2], float out_scale,
                                            std::byte* room, const TileRows<float>& to,
                                            bool accumulate) {
   const auto lane = static_cast<int>(threadIdx.x) % 32;
@@ -140,14 +142,14 @@ __device__ __forceinline__ void store_tile(const float (&sums)[kRows / 2], float
   for (int first = 0; first <= kRows; first += kStoreRows) {
     float4 four{};
     if (first < kRows) {
-      const int part = first / kStoreRows % 2 * kStoreRows * kStoreRowBytes;
+      const int buffer = first / kStoreRows % 2 * kStoreRows * kStoreRowBytes;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {  // as wgmma has them: two rows, then of the columns behind
-        const float value = alpha * sums[first / 2 + i];
-        *reinterpret_cast<float*>(write + part + i % 2 * kStoreRowBytes + i / 2 * 8 * 4) = value;
+        const float value = out_scale * sums[first / 2 + i];
+        *reinterpret_cast<float*>(write + buffer + i % 2 * kStoreRowBytes + i / 2 * 8 * 4) = value;
       }
       __syncwarp();
-      four = *reinterpret_cast<const float4*>(read + part);
+      four = *reinterpret_cast<const float4*>(read + buffer);
     }
     if (first > 0) {
       const int of_tile = first - kStoreRows;

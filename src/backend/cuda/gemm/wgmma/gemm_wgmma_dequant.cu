@@ -12,71 +12,71 @@
 #include "backend/cuda/device/tensor_map.h"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/device/wgmma.cuh"
-#include "backend/cuda/gemm/splitk/reduce_partials.h"
 #include "backend/cuda/gemm/activations/act_f16.cuh"
+#include "backend/cuda/gemm/splitk/reduce_partials.h"
 #include "backend/cuda/gemm/wgmma/epilogue_activate.cuh"
+#include "backend/cuda/gemm/wgmma/epilogue_store.cuh"
 #include "backend/cuda/gemm/wgmma/producers.cuh"
 #include "backend/cuda/gemm/wgmma/tiles.cuh"
-#include "backend/cuda/gemm/wgmma/epilogue_store.cuh"
 #include "base/check.h"
 
 namespace bl::cuda {
 namespace {
 
-enum class TileResult : std::uint8_t {
+enum class WgmmaResult : std::uint8_t {
   kFloats,
   kHalves,
   kActivated,    // act(gate) · up of both
   kUpActivated,  // the same of up: gate is in memory
 };
-constexpr bool is_activated(TileResult result) {
-  return result == TileResult::kActivated || result == TileResult::kUpActivated;
+constexpr bool is_activated(WgmmaResult result) {
+  return result == WgmmaResult::kActivated || result == WgmmaResult::kUpActivated;
 }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-template <class Shape, bool kGptq, TileResult kResult>
-class TileMultiplier {
+template <class Shape, bool kGptq, WgmmaResult kResult>
+class WgmmaConsumer {
  public:
-  // `memory`, `barriers`: as counted_from() gives them. `factor`: of activated results.
-  __device__ __forceinline__ TileMultiplier(const TileLaunch& launch, std::byte* memory,
-                                            TileBarriers& barriers, float factor)
+  // `memory`, `barriers`: as opaque_smem_ptr() gives them. `factor`: of activated results.
+  __device__ __forceinline__ WgmmaConsumer(const WgmmaLaunch& launch, std::byte* memory,
+                                           WgmmaBarriers& barriers, float factor)
       : launch_(launch),
         memory_(memory),
         barriers_(barriers),
         lane_(kept(lane_index())),
         stages_(kept(launch.stages)),
         stage_bytes_(kept(launch.stage_bytes)),
-        codes_at_(kept(Shape::kRowsBytes + (warp_index() - 4) * launch.strip_room)),
+        codes_at_(kept(Shape::kRowsBytes + (warp_index() - 4) * launch.n_tile_room)),
         scales_at_(kept(launch.scales_at)),
         factor_(factor),
         decoder_(warp_index() - 4, lane_, launch.low_bits, launch.high_bits) {}
 
   // Returns the largest of the lane's results, if they are activated.
   __device__ __forceinline__ float run() {
-    const float alpha = *launch_.args.alpha;
-    for_each_tile<Shape>(launch_, [&](const TilePlace<Shape>& tile) {
+    const float out_scale = *launch_.args.out_scale;
+    for_each_tile<Shape>(launch_, [&](const WgmmaTile<Shape>& tile) {
       const int matrix = tile.template matrix_of<kPaired>(warp_index() - 4);
       widths_ = reinterpret_cast<const Widths*>(table_of(launch_, memory_, matrix).widths) +
-                tile.first_fill;
+                tile.first_k_iter;
       next_widths_ = widths_[0];
-      const int fills = kept(tile.fills);
+      const int k_iters = kept(tile.k_iters);
       // Operands of one step are made while those of the one before are used.
-      constexpr int kAtOnce = 2 / Shape::kFillSteps;
-      for (int fill = 0; fill < fills; fill += kAtOnce) {
-        multiply<0>(fill);
-        if (kAtOnce == 2 && fill + 1 < fills) multiply<1>(fill + 1);
+      constexpr int kAtOnce = 2 / Shape::kIterKTiles;
+      for (int k_iter = 0; k_iter < k_iters; k_iter += kAtOnce) {
+        multiply<0>(k_iter);
+        if (kAtOnce == 2 && k_iter + 1 < k_iters) multiply<1>(k_iter + 1);
       }
-      wait_products<0>();
+      wgmma_wait_group<0>();
       settle(sums_);
       release(true);
-      store(tile, alpha);
+      store(tile, out_scale);
     });
     return largest_;
   }
 
  private:
-  static constexpr bool kPaired = kResult == TileResult::kActivated;
+  static constexpr bool kPaired = kResult == WgmmaResult::kActivated;
 
   // In a register: compilers read constants and the lane's number again at every step.
   __device__ __forceinline__ static int kept(int value) {
@@ -88,41 +88,41 @@ class TileMultiplier {
   // its first step's operands. Warps without a strip do as if: their rows of the product are not
   // written.
   template <int kBuffer>
-  __device__ __forceinline__ void multiply(int fill) {
+  __device__ __forceinline__ void multiply(int k_iter) {
     const std::uint32_t widths = next_widths_;
-    next_widths_ = widths_[fill + 1];
+    next_widths_ = widths_[k_iter + 1];
     const std::byte* rows = memory_ + stage_.index * stage_bytes_;
     // The same in all lanes, and known to be: operands in shared memory are in uniform registers.
     const std::uint32_t first = __shfl_sync(kAllLanes, shared_address(rows), 0);
-    barrier_wait(&barriers_.there[stage_.index], stage_.phase);
+    barrier_wait(&barriers_.full[stage_.index], stage_.phase);
     const std::byte* codes = rows + codes_at_;
     const std::byte* scales = rows + scales_at_;
 #pragma unroll
-    for (int s = 0; s < Shape::kFillSteps; ++s) {
-      const std::uint32_t own = Shape::kFillSteps == 1 ? widths : widths >> 16 * s & 0xffffu;
-      StepOperands& a = a_[(kBuffer + s) % 2];
+    for (int s = 0; s < Shape::kIterKTiles; ++s) {
+      const std::uint32_t own = Shape::kIterKTiles == 1 ? widths : widths >> 16 * s & 0xffffu;
+      KTileOperands& a = a_[(kBuffer + s) % 2];
       decoder_.decode(own, codes, scales, a);
-      begin_products();
+      wgmma_fence();
       const std::uint64_t operand = row_operand(first + s * Shape::kStepBytes);
       constexpr std::uint64_t kNext = 32 >> 4;  // 16 slots further
-      multiply_rows(sums_, a[0][0], operand, s > 0 || fill > 0);
+      multiply_rows(sums_, a[0][0], operand, s > 0 || k_iter > 0);
       multiply_rows(sums_, a[0][1], operand + kNext, true);
       multiply_rows(sums_, a[1][0], operand + 2 * kNext, true);
       multiply_rows(sums_, a[1][1], operand + 3 * kNext, true);
-      commit_products();
-      wait_products<1>();
+      wgmma_commit_group();
+      wgmma_wait_group<1>();
       keep(a_[(kBuffer + s + 1) % 2]);
-      if (s == 0) release(fill > 0);
-      codes += (own % 256 + own / 256) * unit_bytes(1);
-      scales += kStepUnits * sizeof(typename StepDecoder<kGptq, Shape::kStrips>::Scales);
+      if (s == 0) release(k_iter > 0);
+      codes += (own % 256 + own / 256) * k_step_bytes(1);
+      scales += kKTileKSteps * sizeof(typename KTileDecoder<kGptq, Shape::kNTiles>::Scales);
     }
     stage_.next(stages_);
   }
 
   // Registers of products that may have been under way until here.
-  __device__ __forceinline__ static void keep(StepOperands& a) {
+  __device__ __forceinline__ static void keep(KTileOperands& a) {
 #pragma unroll
-    for (int i = 0; i < kStepUnits * 8; ++i) {
+    for (int i = 0; i < kKTileKSteps * 8; ++i) {
       asm volatile("" : "+r"(a[i / 8][i / 4 % 2][i % 4])::"memory");
     }
   }
@@ -132,62 +132,62 @@ class TileMultiplier {
   __device__ __forceinline__ void release(bool is_one) {
     if (!is_one) return;
     __syncwarp();
-    if (lane_ < Shape::kCluster) barrier_arrive_at(&barriers_.used[read_], lane_);
+    if (lane_ < Shape::kCluster) barrier_arrive_at(&barriers_.empty[read_], lane_);
     if (++read_ == stages_) read_ = 0;
   }
 
-  __device__ __forceinline__ void store(const TilePlace<Shape>& tile, float alpha) {
+  __device__ __forceinline__ void store(const WgmmaTile<Shape>& tile, float out_scale) {
     const int own = warp_index() - 4;
-    const int strip = tile.template strip_of<kPaired>(own);
-    const TileMatrix& m = launch_.args.matrices[kPaired ? 0 : tile.matrix];
-    if (strip >= m.view.strips) return;
+    const int n_tile = tile.template n_tile_of<kPaired>(own);
+    const WgmmaMatrix& m = launch_.args.matrices[kPaired ? 0 : tile.matrix];
+    if (n_tile >= m.view.n_tiles) return;
     std::byte* room = memory_ + launch_.stores_at + own * launch_.store_bytes;
     const int rows = static_cast<int>(launch_.args.tokens) - tile.first_row;
-    const int columns = m.view.out - strip * kStripColumns;
+    const int columns = m.view.out - n_tile * kNTileColumns;
     if constexpr (is_activated(kResult)) {
-      const TileActivation& to = launch_.args.activation;
-      const TileRows<__half> results{to.rows + tile.first_row * to.stride + strip * kStripColumns,
+      const WgmmaActivation& to = launch_.args.activation;
+      const TileRows<__half> results{to.rows + tile.first_row * to.stride + n_tile * kNTileColumns,
                                      to.stride, rows, columns};
       const float seen = to.kind == Activation::kSilu
-                             ? activate<Activation::kSilu>(tile, room, alpha, results)
-                             : activate<Activation::kGeluTanh>(tile, room, alpha, results);
+                             ? activate<Activation::kSilu>(tile, room, out_scale, results)
+                             : activate<Activation::kGeluTanh>(tile, room, out_scale, results);
       largest_ = fmaxf(largest_, seen);
       return;
     }
-    const std::int64_t at = tile.first_row * m.out_stride + strip * kStripColumns;
-    if constexpr (kResult == TileResult::kHalves) {
-      store_tile<Shape::kRows>(sums_, alpha, room,
+    const std::int64_t at = tile.first_row * m.out_stride + n_tile * kNTileColumns;
+    if constexpr (kResult == WgmmaResult::kHalves) {
+      store_sums<Shape::kRows>(sums_, out_scale, room,
                                {static_cast<__half*>(m.out) + at, m.out_stride, rows, columns});
-    } else if constexpr (kResult == TileResult::kFloats) {
-      float* to = static_cast<float*>(m.out) + tile.part * launch_.args.tokens * m.out_stride;
-      store_tile<Shape::kRows>(sums_, alpha, room, {to + at, m.out_stride, rows, columns},
+    } else if constexpr (kResult == WgmmaResult::kFloats) {
+      float* to = static_cast<float*>(m.out) + tile.k_split * launch_.args.tokens * m.out_stride;
+      store_sums<Shape::kRows>(sums_, out_scale, room, {to + at, m.out_stride, rows, columns},
                                launch_.args.accumulate);
     }
   }
 
   template <Activation kKind>
-  __device__ __forceinline__ float activate(const TilePlace<Shape>& tile, std::byte* room,
-                                            float alpha, const TileRows<__half>& results) {
+  __device__ __forceinline__ float activate(const WgmmaTile<Shape>& tile, std::byte* room,
+                                            float out_scale, const TileRows<__half>& results) {
     const int own = warp_index() - 4;
     if constexpr (kPaired) {
-      constexpr int kOther = Shape::kStrips / 2;
+      constexpr int kOther = Shape::kNTiles / 2;
       const bool is_up = own >= kOther;
       const WarpPair pair{room, room + (is_up ? -kOther : kOther) * launch_.store_bytes,
                           1 + own % kOther, is_up};
-      return activate_tile<kKind, Shape::kRows>(sums_, alpha, pair, factor_, results);
+      return activate_tile<kKind, Shape::kRows>(sums_, out_scale, pair, factor_, results);
     } else {
-      const TileActivation& to = launch_.args.activation;
-      const int column = tile.template strip_of<false>(own) * kStripColumns;
+      const WgmmaActivation& to = launch_.args.activation;
+      const int column = tile.template n_tile_of<false>(own) * kNTileColumns;
       const TileRows<const __half> gate{to.gate + tile.first_row * to.gate_stride + column,
                                         to.gate_stride, results.rows, results.columns};
-      return activate_tile<kKind, Shape::kRows>(sums_, alpha, UpStrip{room, gate, results},
+      return activate_tile<kKind, Shape::kRows>(sums_, out_scale, UpNTile{room, gate, results},
                                                 factor_);
     }
   }
 
-  const TileLaunch& launch_;
+  const WgmmaLaunch& launch_;
   std::byte* memory_;
-  TileBarriers& barriers_;
+  WgmmaBarriers& barriers_;
   int lane_;
   int stages_;
   int stage_bytes_;
@@ -195,34 +195,35 @@ class TileMultiplier {
   int scales_at_;
   float factor_;
   float largest_ = 0.0f;
-  StepDecoder<kGptq, Shape::kStrips> decoder_;
+  KTileDecoder<kGptq, Shape::kNTiles> decoder_;
   // Of a fill.
-  using Widths = std::conditional_t<Shape::kFillSteps == 1, std::uint16_t, std::uint32_t>;
+  using Widths = std::conditional_t<Shape::kIterKTiles == 1, std::uint16_t, std::uint32_t>;
   const Widths* widths_ = nullptr;
   std::uint32_t next_widths_ = 0;
-  TileStage stage_;
+  PipelineStage stage_;
   int read_ = 0;  // the place that is given back next
-  StepOperands a_[2];
+  KTileOperands a_[2];
   float sums_[Shape::kRows / 2];
 };
 
 // The power of two of the rows that all CTAs of the launch before have made, each of which has left
 // its largest.
-__device__ __forceinline__ float power_of_rows(const TileActivation& rows, float* cta_parts) {
-  dependency_wait();
+__device__ __forceinline__ float act_scale_of_rows(const WgmmaActivation& rows,
+                                                   float* warp_partials) {
+  pdl_wait();
   float largest = 0.0f;
   for (auto i = static_cast<int>(threadIdx.x); i < static_cast<int>(gridDim.x);
        i += static_cast<int>(blockDim.x)) {
     largest = fmaxf(largest, rows.largest[i]);
   }
-  const float power = settled_power(cta_max(largest, cta_parts));
-  if (blockIdx.x == 0 && threadIdx.x == 0) *rows.power = power;
-  return power;
+  const float act_scale = settled_act_scale(cta_max(largest, warp_partials));
+  if (blockIdx.x == 0 && threadIdx.x == 0) *rows.act_scale = act_scale;
+  return act_scale;
 }
 
 // Of the warps that multiply, whose first clears `shared` before a barrier of the CTA.
 template <class Shape>
-__device__ __forceinline__ void leave_largest(float largest, std::uint32_t* shared, float* to) {
+__device__ __forceinline__ void store_cta_absmax(float largest, std::uint32_t* shared, float* to) {
   // Bits of floats that are not negative are in the order of their values.
   const std::uint32_t bits = warp_max(__float_as_uint(largest));
   if (lane_index() == 0) atomicMax(shared, bits);
@@ -232,43 +233,43 @@ __device__ __forceinline__ void leave_largest(float largest, std::uint32_t* shar
 
 #endif
 
-template <class Shape, bool kGptq, TileResult kResult>
+template <class Shape, bool kGptq, WgmmaResult kResult>
 __global__ void __launch_bounds__(Shape::kThreads, 1)
-    tile_product_kernel(const __grid_constant__ TileLaunch launch,
-                        const __grid_constant__ RowMaps rows) {
+    gemm_wgmma_dequant_kernel(const __grid_constant__ WgmmaLaunch launch,
+                              const __grid_constant__ RowMaps rows) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  constexpr bool kPaired = kResult == TileResult::kActivated;
-  allow_next();
+  constexpr bool kPaired = kResult == WgmmaResult::kActivated;
+  pdl_trigger();
   __shared__ std::uint32_t largest;
   float factor = 1.0f;
   if constexpr (is_activated(kResult)) {
-    __shared__ float cta_parts[Shape::kThreads / 32];
-    const TileActivation& activation = launch.args.activation;
+    __shared__ float warp_partials[Shape::kThreads / 32];
+    const WgmmaActivation& activation = launch.args.activation;
     if (activation.settles) {
-      const float power = power_of_rows(activation, cta_parts);
-      if (power == 1.0f) return;
-      factor = 1.0f / power;
+      const float act_scale = act_scale_of_rows(activation, warp_partials);
+      if (act_scale == 1.0f) return;
+      factor = 1.0f / act_scale;
     }
     if (threadIdx.x == 0) largest = 0;
   }
   extern __shared__ std::byte raw[];
-  __shared__ TileBarriers barriers;
-  std::byte* memory =
-      counted_from(raw + (kTileAlignment - shared_address(raw) % kTileAlignment) % kTileAlignment);
+  __shared__ WgmmaBarriers barriers;
+  std::byte* memory = opaque_smem_ptr(
+      raw + (kTileAlignment - shared_address(raw) % kTileAlignment) % kTileAlignment);
   if (threadIdx.x == 0) {
     for (int i = 0; i < launch.stages; ++i) {
       // Rows, lanes' copies of codes, and scales.
-      barrier_init(&barriers.there[i], 1 + 32 + kStepUnits * 32);
-      barrier_init(&barriers.used[i], Shape::kCluster * Shape::kStrips);
+      barrier_init(&barriers.full[i], 1 + 32 + kKTileKSteps * 32);
+      barrier_init(&barriers.empty[i], Shape::kCluster * Shape::kNTiles);
     }
     barrier_init_fence();
   }
   // All matrices at a time, some of the threads each: what they load comes from far.
-  const int makers = Shape::kThreads / launch.args.count;
-  if (const int i = static_cast<int>(threadIdx.x) / makers; i < launch.args.count) {
+  const int threads = Shape::kThreads / launch.args.count;
+  if (const int i = static_cast<int>(threadIdx.x) / threads; i < launch.args.count) {
     const CodeMatrixView& m = launch.args.matrices[i].view;
-    make_unit_table(m, static_cast<int>(threadIdx.x) % makers, makers,
-                    memory + launch.tables_at + i * UnitTable::bytes(m.units));
+    make_k_step_table(m, static_cast<int>(threadIdx.x) % threads, threads,
+                      memory + launch.tables_at + i * KStepTable::bytes(m.k_steps));
   }
   __syncthreads();
   if constexpr (Shape::kCluster > 1) {
@@ -279,20 +280,19 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     give_registers<Shape::kFewRegisters>();
     const int warp = warp_index();
     if (warp == 0) {
-      fetch_rows<Shape>(launch, rows, memory, barriers);
+      produce_rows<Shape>(launch, rows, memory, barriers);
     } else if (warp == 1) {
-      fetch_codes<Shape, kPaired>(launch, memory, barriers);
+      produce_codes<Shape, kPaired>(launch, memory, barriers);
     } else {
-      make_scales<Shape, kGptq, kPaired>(launch, memory, barriers, warp - 2);
+      produce_scales<Shape, kGptq, kPaired>(launch, memory, barriers, warp - 2);
     }
   } else {
     take_registers<Shape::kManyRegisters>();
-    dependency_wait();
-    const float seen =
-        TileMultiplier<Shape, kGptq, kResult>(launch, memory, barriers, factor).run();
+    pdl_wait();
+    const float seen = WgmmaConsumer<Shape, kGptq, kResult>(launch, memory, barriers, factor).run();
     if constexpr (is_activated(kResult)) {
-      const TileActivation& activation = launch.args.activation;
-      if (!activation.settles) leave_largest<Shape>(seen, &largest, activation.largest);
+      const WgmmaActivation& activation = launch.args.activation;
+      if (!activation.settles) store_cta_absmax<Shape>(seen, &largest, activation.largest);
     }
   }
   // Nobody leaves while another may write or arrive here.
@@ -304,36 +304,36 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 #endif
 }
 
-using TileKernel = void (*)(TileLaunch, RowMaps);
+using WgmmaKernel = void (*)(WgmmaLaunch, RowMaps);
 
 // Those of up alone are there for prompts of EXL2 files whose every matrix has an order of its own.
 template <class Shape, bool kGptq>
 inline constexpr bool kTakesGate = Shape::kLarge && !kGptq;
 
 template <class Shape, bool kGptq>
-TileKernel kernel_of(const TileProductArgs& args) {
-  if (args.has_both()) return tile_product_kernel<Shape, kGptq, TileResult::kActivated>;
+WgmmaKernel kernel_of(const WgmmaArgs& args) {
+  if (args.has_both()) return gemm_wgmma_dequant_kernel<Shape, kGptq, WgmmaResult::kActivated>;
   if constexpr (kTakesGate<Shape, kGptq>) {
-    if (args.activates()) return tile_product_kernel<Shape, kGptq, TileResult::kUpActivated>;
+    if (args.activates()) return gemm_wgmma_dequant_kernel<Shape, kGptq, WgmmaResult::kUpActivated>;
   }
   BL_CHECK(!args.activates());
-  return args.halves ? tile_product_kernel<Shape, kGptq, TileResult::kHalves>
-                     : tile_product_kernel<Shape, kGptq, TileResult::kFloats>;
+  return args.halves ? gemm_wgmma_dequant_kernel<Shape, kGptq, WgmmaResult::kHalves>
+                     : gemm_wgmma_dequant_kernel<Shape, kGptq, WgmmaResult::kFloats>;
 }
 
-bool reads_one(const TileProductArgs& args) {
+bool reads_one(const WgmmaArgs& args) {
   return std::all_of(args.matrices, args.matrices + args.count,
-                     [&](const TileMatrix& m) { return m.rows == args.matrices[0].rows; });
+                     [&](const WgmmaMatrix& m) { return m.rows == args.matrices[0].rows; });
 }
 
-bool is_gptq(const TileProductArgs& args) { return args.matrices[0].view.kind != ScaleKind::kExl2; }
+bool is_gptq(const WgmmaArgs& args) { return args.matrices[0].view.kind != ScaleKind::kExl2; }
 
 // Tiles, steps and shared memory, whose bytes it returns; 0: it does not fit.
 template <class Shape>
-int lay_out(const TileProductArgs& args, int room, TileLaunch& launch) {
-  const int units = args.matrices[0].view.units;
+int lay_out(const WgmmaArgs& args, int room, WgmmaLaunch& launch) {
+  const int k_steps = args.matrices[0].view.k_steps;
   const bool paired = args.has_both();
-  launch.tile_strips = Shape::kStrips / (paired ? 2 : 1);
+  launch.tile_n_tiles = Shape::kNTiles / (paired ? 2 : 1);
   // A cluster's tiles are of the same rows: of other rows than the matrix before, it begins one.
   const int begun = reads_one(args) ? 1 : Shape::kCluster;
   int widest = 0;
@@ -342,60 +342,61 @@ int lay_out(const TileProductArgs& args, int room, TileLaunch& launch) {
     launch.first_tiles[i] = tiles;
     widest = std::max(widest, args.matrices[i].widest);
     if (paired && i > 0) continue;  // they share their tiles
-    const int strips = launch.tile_strips * begun;
-    tiles += (args.matrices[i].view.strips + strips - 1) / strips * begun;
+    const int n_tiles = launch.tile_n_tiles * begun;
+    tiles += (args.matrices[i].view.n_tiles + n_tiles - 1) / n_tiles * begun;
   }
   launch.first_tiles[args.count] = tiles;
   launch.row_tiles = static_cast<int>((args.tokens + Shape::kRows - 1) / Shape::kRows);
   launch.cluster_tiles = (tiles + Shape::kCluster - 1) / Shape::kCluster * launch.row_tiles;
-  launch.fills = (units + Shape::kFillUnits - 1) / Shape::kFillUnits;
-  launch.strip_room = Shape::kFillUnits * unit_bytes(widest);
-  const int codes = Shape::kStrips * launch.strip_room;
-  const std::size_t scales = is_gptq(args) ? sizeof(TileScales<true, Shape::kStrips>)
-                                           : sizeof(TileScales<false, Shape::kStrips>);
+  launch.k_iters = (k_steps + Shape::kIterKSteps - 1) / Shape::kIterKSteps;
+  launch.n_tile_room = Shape::kIterKSteps * k_step_bytes(widest);
+  const int codes = Shape::kNTiles * launch.n_tile_room;
+  const std::size_t scales = is_gptq(args) ? sizeof(StageScales<true, Shape::kNTiles>)
+                                           : sizeof(StageScales<false, Shape::kNTiles>);
   launch.scales_at = Shape::kRowsBytes + codes;
-  const int stage = launch.scales_at + Shape::kFillUnits * static_cast<int>(scales);
+  const int stage = launch.scales_at + Shape::kIterKSteps * static_cast<int>(scales);
   launch.stage_bytes = (stage + kTileAlignment - 1) / kTileAlignment * kTileAlignment;
-  const int tables = args.count * UnitTable::bytes(units);
+  const int tables = args.count * KStepTable::bytes(k_steps);
   launch.store_bytes = paired ? kActivateBytes : kStoreBytes;
-  const int stores = Shape::kStrips * launch.store_bytes;
-  const int rest = kTileAlignment + stores + tables;
-  launch.stages = std::min(kMostTileStages, (room - rest) / launch.stage_bytes);
+  const int stores = Shape::kNTiles * launch.store_bytes;
+  const int partial = kTileAlignment + stores + tables;
+  launch.stages = std::min(kMaxWgmmaStages, (room - partial) / launch.stage_bytes);
   launch.stores_at = launch.stages * launch.stage_bytes;
   launch.tables_at = launch.stores_at + stores;
-  return launch.stages < 2 ? 0 : launch.stores_at + rest;
+  return launch.stages < 2 ? 0 : launch.stores_at + partial;
 }
 
 int dynamic_room(const DeviceFacts& facts) {
   constexpr int kStatic = 128;  // beside barriers
-  return static_cast<int>(facts.shared_bytes_per_cta) - static_cast<int>(sizeof(TileBarriers)) -
+  return static_cast<int>(facts.shared_bytes_per_cta) - static_cast<int>(sizeof(WgmmaBarriers)) -
          kStatic;
 }
 
-// f(TileShape): tiles of few rows cost a step less, and half a tile costs as much as a whole one
+// f(WgmmaShape): tiles of few rows cost a step less, and half a tile costs as much as a whole one
 // (bench/ladder/prefill).
 template <class F>
-auto with_shape(const TileProductArgs& args, const F& f) {
-  if (args.tokens <= 32) return f(TileShape<32>{});
-  if (args.tokens <= 128) return f(TileShape<64>{});
-  return f(TileShape<256>{});
+auto with_shape(const WgmmaArgs& args, const F& f) {
+  if (args.tokens <= 32) return f(WgmmaShape<32>{});
+  if (args.tokens <= 128) return f(WgmmaShape<64>{});
+  return f(WgmmaShape<256>{});
 }
 
 // Parts of the slots, so that all multiprocessors have some. Sums of parts are F32.
-int parts_of(const TileProductArgs& args, const TileLaunch& launch, int clusters) {
-  constexpr int kFewestFills = 2;
-  if (args.leaves_halves()) return 1;
+int k_splits_of(const WgmmaArgs& args, const WgmmaLaunch& launch, int clusters) {
+  constexpr int kFewestKIters = 2;
+  if (args.stores_f16()) return 1;
   std::int64_t columns = 0;
   for (int i = 0; i < args.count; ++i) columns += args.matrices[i].view.out;
-  const auto room = static_cast<int>(kPartFloats / (args.tokens * columns));
-  const int most = std::min({static_cast<int>(kMostTileParts), launch.fills / kFewestFills, room});
+  const auto room = static_cast<int>(kPartialFloats / (args.tokens * columns));
+  const int most =
+      std::min({static_cast<int>(kMaxWgmmaKSplits), launch.k_iters / kFewestKIters, room});
   return std::max(1, std::min(clusters / launch.cluster_tiles, most));
 }
 
 // Results side by side are added up together.
-bool lie_side_by_side(const TileProductArgs& args) {
+bool lie_side_by_side(const WgmmaArgs& args) {
   for (int i = 1; i < args.count; ++i) {
-    const TileMatrix& before = args.matrices[i - 1];
+    const WgmmaMatrix& before = args.matrices[i - 1];
     if (args.matrices[i].out != static_cast<float*>(before.out) + before.view.out ||
         args.matrices[i].out_stride != before.out_stride) {
       return false;
@@ -405,8 +406,8 @@ bool lie_side_by_side(const TileProductArgs& args) {
 }
 
 // Turns results into those of parts beside one another; returns how they become what was asked for.
-std::vector<PartSums> lay_parts(ExecContext& ctx, TileProductArgs& args, int parts) {
-  std::vector<PartSums> sums;
+std::vector<PartialSums> take_partials(ExecContext& ctx, WgmmaArgs& args, int k_splits) {
+  std::vector<PartialSums> sums;
   const bool together = lie_side_by_side(args);
   for (int i = 0; i < args.count;) {
     std::int64_t columns = 0;
@@ -414,12 +415,12 @@ std::vector<PartSums> lay_parts(ExecContext& ctx, TileProductArgs& args, int par
     do {
       columns += args.matrices[end++].view.out;
     } while (together && end < args.count);
-    PartSums& sum = sums.emplace_back();
+    PartialSums& sum = sums.emplace_back();
     sum.to = view_of(static_cast<float*>(args.matrices[i].out), {args.tokens, columns});
     sum.to.row_stride = args.matrices[i].out_stride;
     if (args.accumulate) sum.from = sum.to;
-    sum.parts = ctx.scratch->take_f32({parts, args.tokens, columns});
-    auto* to = sum.parts.as<float>();
+    sum.partials = ctx.scratch->take_f32({k_splits, args.tokens, columns});
+    auto* to = sum.partials.as<float>();
     for (; i < end; ++i) {
       args.matrices[i].out = to;
       args.matrices[i].out_stride = columns;
@@ -431,8 +432,8 @@ std::vector<PartSums> lay_parts(ExecContext& ctx, TileProductArgs& args, int par
 }
 
 // Matrices of one order lie side by side, and share a map.
-RowMaps map_rows(const TileProductArgs& args, int box_rows) {
-  const int slots = args.matrices[0].view.units * kUnitSlots;
+RowMaps map_rows(const WgmmaArgs& args, int box_rows) {
+  const int k = args.matrices[0].view.k_steps * kKStepSize;
   RowMaps maps{};
   for (int i = 0; i < args.count; ++i) {
     const __half* rows = args.matrices[i].rows;
@@ -440,45 +441,45 @@ RowMaps map_rows(const TileProductArgs& args, int box_rows) {
       maps.of[i] = maps.of[i - 1];
     } else {
       maps.of[i] =
-          half_rows_map(reinterpret_cast<const std::byte*>(rows), slots, args.tokens, box_rows);
+          half_rows_map(reinterpret_cast<const std::byte*>(rows), k, args.tokens, box_rows);
     }
   }
   return maps;
 }
 
 template <class Shape>
-void start(ExecContext& ctx, const TileProductArgs& args) {
+void start(ExecContext& ctx, const WgmmaArgs& args) {
   const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
   ArenaScope scope(*ctx.scratch);
-  TileLaunch launch_args;
+  WgmmaLaunch launch_args;
   launch_args.args = args;
   const int bytes = lay_out<Shape>(args, dynamic_room(facts), launch_args);
   BL_CHECK(bytes > 0);
-  std::vector<PartSums> sums;
-  launch_args.parts = parts_of(args, launch_args, facts.multiprocessors / Shape::kCluster);
-  launch_args.cluster_tiles *= launch_args.parts;
-  if (launch_args.parts > 1) sums = lay_parts(ctx, launch_args.args, launch_args.parts);
+  std::vector<PartialSums> sums;
+  launch_args.k_splits = k_splits_of(args, launch_args, facts.multiprocessors / Shape::kCluster);
+  launch_args.cluster_tiles *= launch_args.k_splits;
+  if (launch_args.k_splits > 1) sums = take_partials(ctx, launch_args.args, launch_args.k_splits);
   const RowMaps rows = map_rows(args, Shape::kRows / Shape::kCluster);
   const int clusters = std::min(launch_args.cluster_tiles, facts.multiprocessors / Shape::kCluster);
-  const TileKernel kernel =
+  const WgmmaKernel kernel =
       is_gptq(args) ? kernel_of<Shape, true>(args) : kernel_of<Shape, false>(args);
   BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   LaunchShape shape = shape_of(ctx, dim3(static_cast<unsigned>(clusters * Shape::kCluster)),
                                Shape::kThreads, static_cast<std::size_t>(bytes));
   shape.cluster = Shape::kCluster;
-  TileActivation& activation = launch_args.args.activation;
+  WgmmaActivation& activation = launch_args.args.activation;
   if (args.activates()) activation.largest = ctx.scratch->take_f32({shape.grid.x}).as<float>();
   launch(shape, kernel, launch_args, rows);
   if (args.activates()) {
     activation.settles = true;
     launch(shape, kernel, launch_args, rows);
   }
-  for (const PartSums& sum : sums) add_parts(ctx, sum);
+  for (const PartialSums& sum : sums) reduce_partials(ctx, sum);
 }
 
-bool may_activate(const TileProductArgs& args) {
+bool may_activate(const WgmmaArgs& args) {
   if (!args.activates()) return true;
-  const TileActivation& to = args.activation;
+  const WgmmaActivation& to = args.activation;
   if (to.stride % 8 != 0 || !is_aligned(to.rows, 16)) return false;
   if (args.has_both()) {
     return args.count == 2 && reads_one(args) &&
@@ -492,25 +493,25 @@ bool may_activate(const TileProductArgs& args) {
 
 }  // namespace
 
-bool has_tile_product(const DeviceFacts& facts) { return facts.compute_capability == 90; }
+bool has_wgmma(const DeviceFacts& facts) { return facts.compute_capability == 90; }
 
-bool takes_tile_product(const DeviceFacts& facts, const TileProductArgs& args) {
-  TileLaunch launch;
+bool can_run_wgmma(const DeviceFacts& facts, const WgmmaArgs& args) {
+  WgmmaLaunch launch;
   if (args.count == 0) return false;
   const int bytes = with_shape(
       args, [&]<class Shape>(Shape) { return lay_out<Shape>(args, dynamic_room(facts), launch); });
   if (bytes == 0) return false;
-  const bool halves = args.leaves_halves();
-  const auto is_usual = [&](const TileMatrix& m) {
-    return m.view.units == args.matrices[0].view.units &&
+  const bool halves = args.stores_f16();
+  const auto is_usual = [&](const WgmmaMatrix& m) {
+    return m.view.k_steps == args.matrices[0].view.k_steps &&
            (m.view.kind == ScaleKind::kExl2) == (args.matrices[0].view.kind == ScaleKind::kExl2) &&
-           m.view.out % (halves ? kStripColumns : 4) == 0 && m.out_stride % (halves ? 8 : 4) == 0 &&
+           m.view.out % (halves ? kNTileColumns : 4) == 0 && m.out_stride % (halves ? 8 : 4) == 0 &&
            is_aligned(m.out, 16) && is_aligned(m.rows, 16);
   };
   return may_activate(args) && std::all_of(args.matrices, args.matrices + args.count, is_usual);
 }
 
-void tile_product(ExecContext& ctx, const TileProductArgs& args) {
+void gemm_wgmma_dequant(ExecContext& ctx, const WgmmaArgs& args) {
   with_shape(args, [&]<class Shape>(Shape) { start<Shape>(ctx, args); });
 }
 
