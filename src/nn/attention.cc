@@ -244,7 +244,7 @@ void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInp
   }
   attend(ctx, step, heads, result);
   ExecContext last = ctx;
-  last.next_weights.partly_issued = true;
+  last.prefetch.weights.partly_issued = true;
   if (!result.half.rows.empty()) {
     apply_last_linear(last, {{}, result.half}, weights_.o, sink);
     return;

@@ -24,10 +24,10 @@ void FeedForward::forward(ExecContext& ctx, const LayerInput& x, const LayerSink
                                 .staged_out = left.rows.empty() ? nullptr : &left};
   LastInput last{first, left};
   ExecContext first_ctx = ctx;
-  first_ctx.next_weights = next_weights_of({&weights_.down});
+  first_ctx.prefetch.weights = next_weights_of({&weights_.down});
   if (spec_.gated && weights_.gate_up.empty()) {
     const std::array<LinearOutput, 2> outputs{{{&weights_.gate, first}, {&weights_.up, second}}};
-    last.factor = apply_gated_linears(first_ctx, x, outputs, activation, &weights_.down);
+    last.deferred_mul = apply_gated_linears(first_ctx, x, outputs, activation, &weights_.down);
   } else {
     const bool fused = !weights_.gate_up.empty();
     const LinearOutput output{fused ? &weights_.gate_up : &weights_.up, fused ? inner : first};

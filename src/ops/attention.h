@@ -3,8 +3,8 @@
 #include <span>
 
 #include "ops/exec_context.h"
-#include "ops/half_input.h"
 #include "ops/kv_layout.h"
+#include "ops/staged_input.h"
 #include "tensor/tensor_view.h"
 
 namespace bl {

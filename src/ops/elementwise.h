@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "ops/exec_context.h"
-#include "ops/half_input.h"
+#include "ops/staged_input.h"
 #include "tensor/tensor_view.h"
 
 namespace bl {
@@ -62,8 +62,8 @@ struct ActivateArgs {
   float xielu_beta = 0.5f;
   float xielu_eps = -1e-6f;
   const StagedInput* staged_out = nullptr;  // see there
-  // In MatmulArgs::activation: act(gate) and up stay in `gate` and `up`, and who reads `out` reads
-  // their product (MatmulArgs::x_deferred_mul).
+  // As Epilogue::activation: act(gate) and up stay in `gate` and `up`, and the GEMM that reads
+  // `out` multiplies them (Prologue::deferred_mul).
   bool deferred_gate_mul = false;
 };
 

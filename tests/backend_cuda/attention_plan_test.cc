@@ -267,7 +267,7 @@ TEST(AttentionPlan, KeysAreAskedForAhead) {
   constexpr KeyPrefetchSite kAskers[] = {KeyPrefetchSite::kQueries, KeyPrefetchSite::kDown,
                                          KeyPrefetchSite::kGate};
   const auto ahead_of = [](const DecodeSplit& split, int heads, KeyPrefetchSite site) {
-    const KeyRange keys = keys_ahead_of_piece(split, heads, kRow, site);
+    const KeyRange keys = key_prefetch_of_piece(split, heads, kRow, site);
     return std::pair(keys.begin, keys.end);
   };
   const std::pair none(0, 0);

@@ -27,8 +27,9 @@ TEST(LaunchPlan, IsReadAsItIsWritten) {
 }
 
 TEST(LaunchPlan, WhatIsNoPlanIsRefused) {
-  const char* const bad[] = {"", "[]", "{}", R"({"skinny_smem_from": 25, "large_from": 65})",
-                             R"({"skinny_smem_from": "25", "large_from": 65, "dense_library_from": 9})"};
+  const char* const bad[] = {
+      "", "[]", "{}", R"({"skinny_smem_from": 25, "large_from": 65})",
+      R"({"skinny_smem_from": "25", "large_from": 65, "dense_library_from": 9})"};
   for (const char* text : bad) EXPECT_THROW(parse_launch_plan(text, "a plan"), Error) << text;
   EXPECT_THROW(parse_launch_plan(plan_text(1, 65, 9), "a plan"), Error);
   EXPECT_THROW(parse_launch_plan(plan_text(25, 16, 9), "a plan"), Error);

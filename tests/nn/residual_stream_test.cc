@@ -44,41 +44,43 @@ void leaving_matmul(ExecContext& ctx, const MatmulArgs& args) {
   plain.x = ctx.scratch->take_f32(args.x.shape);
   const std::int64_t size = args.x.shape.elements();
   std::copy_n(args.x.as<float>(), size, plain.x.as<float>());
-  if (!args.x_partials.empty()) add_to(plain.x, args.x_partials);
-  if (!args.x_sum.empty()) {
-    EXPECT_FALSE(args.x_partials.empty());
-    EXPECT_NE(args.x_sum.data, args.x.data) << "others may still read it";
-    std::copy_n(plain.x.as<float>(), size, args.x_sum.as<float>());
+  if (!args.prologue.partials.empty()) add_to(plain.x, args.prologue.partials);
+  if (!args.prologue.sum.empty()) {
+    EXPECT_FALSE(args.prologue.partials.empty());
+    EXPECT_NE(args.prologue.sum.data, args.x.data) << "others may still read it";
+    std::copy_n(plain.x.as<float>(), size, args.prologue.sum.as<float>());
   }
-  if (!args.out_partials.empty()) add_to(args.outputs[0].out, args.out_partials);
-  ops.taken += (args.x_partials.empty() ? 0 : 1) + (args.out_partials.empty() ? 0 : 1);
-  if (args.norm != nullptr) {
-    NormArgs norm = *args.norm;
+  if (!args.epilogue.partials.empty()) add_to(args.outputs[0].out, args.epilogue.partials);
+  ops.taken += (args.prologue.partials.empty() ? 0 : 1) + (args.epilogue.partials.empty() ? 0 : 1);
+  if (args.prologue.norm != nullptr) {
+    NormArgs norm = *args.prologue.norm;
     norm.x = norm.out = plain.x;
     norm.x.shape = norm.out.shape = {args.x.rows(), 1, args.x.columns()};
     ops.plain->norm(ctx, norm);
   }
-  plain.norm = nullptr;
-  plain.x_partials = plain.out_partials = plain.partials_out = plain.x_sum = {};
+  plain.prologue = {};
+  plain.epilogue.partials = plain.epilogue.partials_out = {};
   ops.plain->matmul(ctx, plain);
-  if (args.partials_out.empty()) return;
-  EXPECT_NE(args.partials_out.data, args.out_partials.data)
+  if (args.epilogue.partials_out.empty()) return;
+  EXPECT_NE(args.epilogue.partials_out.data, args.epilogue.partials.data)
       << "what is still read would be overwritten";
   ++ops.left;
   const TensorView& out = args.outputs[0].out;
   const std::int64_t width = out.shape.elements();
-  for (std::int64_t i = 0; i < args.partials_out.shape.elements(); ++i) {
-    args.partials_out.as<float>()[i] = 0.25f * out.as<float>()[i % width];
+  for (std::int64_t i = 0; i < args.epilogue.partials_out.shape.elements(); ++i) {
+    args.epilogue.partials_out.as<float>()[i] = 0.25f * out.as<float>()[i % width];
   }
   for (std::int64_t i = 0; i < width; ++i) {
-    out.as<float>()[i] *= 1.0f - 0.25f * static_cast<float>(args.partials_out.rows());
+    out.as<float>()[i] *= 1.0f - 0.25f * static_cast<float>(args.epilogue.partials_out.rows());
   }
 }
 
-std::int64_t partials_left(const ExecContext& ctx, const PackedMatrix& weight,
-                           std::int64_t tokens) {
-  if (!ops_of(ctx).leaves || weight.in() != kBetween) return 0;
-  return tokens == 1 ? 1 : 2;
+GemmFusion leaving_fusion(const ExecContext& ctx, const GemmFusionQuery& query) {
+  GemmFusion fusion{.norm = true};
+  if (query.adds != nullptr && ops_of(ctx).leaves && query.adds->in() == kBetween) {
+    fusion.partials = query.tokens == 1 ? 1 : 2;
+  }
+  return fusion;
 }
 
 class Stream : public testing::Test {
@@ -87,8 +89,7 @@ class Stream : public testing::Test {
     static_cast<OpTable&>(ops_) = device_.ops();
     ops_.plain = &device_.ops();
     ops_.matmul = leaving_matmul;
-    ops_.partials_left = partials_left;
-    ops_.matmul_normalises = true;
+    ops_.gemm_fusion = leaving_fusion;
     ctx_ = device_.context();
     ctx_.ops = &ops_;
   }

@@ -62,8 +62,8 @@ void matmul(ExecContext& ctx, const MatmulArgs& args) {
       const float* from = y.view().row<float>(t);
       float* out = output.out.row<float>(t);
       for (std::int64_t c = 0; c < weight.columns(); ++c) {
-        const float value = args.multiplier * from[c] + (bias != nullptr ? bias[c] : 0.0f);
-        out[c] = args.accumulate ? out[c] + value : value;
+        const float value = args.epilogue.multiplier * from[c] + (bias != nullptr ? bias[c] : 0.0f);
+        out[c] = args.epilogue.accumulate ? out[c] + value : value;
       }
     }
   }

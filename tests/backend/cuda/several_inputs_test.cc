@@ -51,9 +51,11 @@ class CudaSeveralInputs : public OnCudaDevice {
                               const ActivateArgs* activation) {
     NormArgs norm{
         .x = {}, .out = {}, .weight = weight_, .bias = {}, .kind = NormKind::kRms, .eps = 1e-5f};
-    device_->ops().matmul(
-        device_->context(),
-        {.x = x, .outputs = outputs, .multiplier = 0.5f, .norm = &norm, .activation = activation});
+    device_->ops().matmul(device_->context(),
+                          {.x = x,
+                           .outputs = outputs,
+                           .prologue = {.norm = &norm},
+                           .epilogue = {.multiplier = 0.5f, .activation = activation}});
     std::vector<float> all;
     if (activation != nullptr) return device_->get(activation->out);
     for (const MatmulOutput& output : outputs) {
@@ -103,16 +105,16 @@ class CudaSeveralInputs : public OnCudaDevice {
     const MatmulOutput first[] = {{matrices.gate, silu.gate, {}}, {matrices.up, silu.up, {}}};
     const MatmulOutput last{matrices.down, device_->put(before, {1, columns}), {}};
     ExecContext& ctx = device_->context();
-    device_->ops().matmul(ctx, {.x = short_row_,
-                                .outputs = first,
-                                .multiplier = 0.25f,
-                                .activation = left ? &silu : nullptr});
+    device_->ops().matmul(
+        ctx, {.x = short_row_,
+              .outputs = first,
+              .epilogue = {.multiplier = 0.25f, .activation = left ? &silu : nullptr}});
     if (!left) device_->ops().activate(ctx, silu);
-    device_->ops().matmul(ctx, {.x = silu.out,
-                                .outputs = {&last, 1},
-                                .accumulate = true,
-                                .partials_out = parts ? partial : TensorView{},
-                                .x_deferred_mul = left ? silu.up : TensorView{}});
+    device_->ops().matmul(
+        ctx, {.x = silu.out,
+              .outputs = {&last, 1},
+              .prologue = {.deferred_mul = left ? silu.up : TensorView{}},
+              .epilogue = {.accumulate = true, .partials_out = parts ? partial : TensorView{}}});
     std::vector<float> result = device_->get(last.out);
     if (!parts) return result;
     const std::vector<float> more = device_->get(partial);
@@ -124,7 +126,8 @@ class CudaSeveralInputs : public OnCudaDevice {
     short_row_ = device_->put(random_.normal(256), {1, 256});
     const std::vector<float> before =
         random_.normal(static_cast<std::size_t>(matrices.down->out()));
-    const bool has_parts = device_->ops().partials_left(device_->context(), *matrices.down, 1) > 0;
+    const bool has_parts =
+        fusion_of(device_->context(), {.tokens = 1, .adds = matrices.down}).partials > 0;
     for (int parts = 0; parts <= (has_parts ? 1 : 0); ++parts) {
       const std::vector<float> run = feed_forward(matrices, before, false, parts != 0);
       const std::vector<float> left = feed_forward(matrices, before, true, parts != 0);
@@ -188,7 +191,6 @@ TEST_F(CudaSeveralInputs, OfGateAndUp) {
 // parts and one.
 TEST_F(CudaSeveralInputs, LeaveTheActivationToTheirReader) {
   const OpTable& ops = device_->ops();
-  ASSERT_NE(ops.defers_gate_mul, nullptr);
   for (const std::int32_t width : {96, 1536, 5632, 11008, 14336, 28672}) {
     for (const std::int32_t features : {32, 128}) {
       for (const bool is_identity : {false, true}) {
@@ -217,7 +219,10 @@ TEST_F(CudaSeveralInputs, OfOneOrderAndCutActivateThemselves) {
   const TensorView one = device_->put(random_.normal(1536), {1, 1536});
   const TensorView two = device_->put(random_.normal(2 * 1536), {2, 1536});
   const auto left = [&](const auto& gate, const auto& up, ActivateArgs activation) {
-    return ops.defers_gate_mul(device_->context(), {gate.get(), up.get(), down.get()}, activation);
+    return fusion_of(device_->context(), {.tokens = activation.gate.rows(),
+                                          .gated = {gate.get(), up.get(), down.get()},
+                                          .activation = &activation})
+        .deferred_gate_mul;
   };
   const ActivateArgs silu{.gate = one, .up = one, .out = one};
   EXPECT_TRUE(left(first, other, silu));

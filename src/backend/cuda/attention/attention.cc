@@ -4,12 +4,13 @@
 #include "backend/cuda/attention/attention_decode.h"
 #include "backend/cuda/attention/attention_exact.h"
 #include "backend/cuda/attention/attention_hopper.h"
+#include "backend/cuda/attention/attention_ops.h"
 #include "backend/cuda/attention/attention_prefill.h"
 #include "backend/cuda/attention/rope_kv_write.h"
-#include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/device/cuda_device.h"
 #include "backend/cuda/gemm/activations/staged_input.h"
-#include "backend/cuda/gemm/large/gemm_large.h"
+#include "backend/cuda/gemm/large/large_plan.h"
+#include "backend/cuda/gemm/run.h"
 #include "backend/cuda/prefetch/key_prefetch.h"
 #include "base/check.h"
 
@@ -50,7 +51,7 @@ bool runs_on_tensor_cores(const KvLayout& layout, int compute_capability) {
 }
 
 bool runs_on_tensor_cores(ExecContext& ctx, const KvLayout& layout) {
-  return runs_on_tensor_cores(layout, cuda_ops_of(ctx).backend->facts().compute_capability);
+  return runs_on_tensor_cores(layout, cuda_device(ctx).facts().compute_capability);
 }
 
 // What the kernels of a step can do with their results, all of them.
@@ -106,7 +107,7 @@ class HalfResult {
       gather_act_f16(ctx_, between_, to_, half_.row_scales);
       return;
     }
-    multiply_act_scale(ctx_, cuda_ops_of(ctx_).backend->constant(true), 1.0f, half_.row_scales);
+    multiply_act_scale(ctx_, cuda_device(ctx_).constant(true), 1.0f, half_.row_scales);
   }
 
  private:
@@ -146,7 +147,7 @@ KeyPrefetch plan_key_prefetch(const ExecContext& ctx, const AttentionArgs& args,
                               KeyPrefetchSite asker) {
   if (args.plan == nullptr || ctx.deterministic || args.window > 0) return {};
   const auto& plan = static_cast<const DeviceSpanPlan&>(*args.plan);
-  const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
+  const DeviceFacts& facts = cuda_device(ctx).facts();
   if (!facts.dependent_launch() || plan.host.decode_spans != 1 || plan.host.spans() != 1 ||
       plan.host.decode_tokens != 1 ||
       !runs_on_tensor_cores(args.cache.layout, facts.compute_capability)) {
@@ -155,7 +156,7 @@ KeyPrefetch plan_key_prefetch(const ExecContext& ctx, const AttentionArgs& args,
   const AttentionParams p = params_of(args, plan);
   const DecodeSplit split = decode_split(ctx, p, plan, args.cache.layout.type);
   const KeyRange keys =
-      keys_ahead_of_piece(split, p.kv_heads, p.k_row.bytes + p.v_row.bytes, asker);
+      key_prefetch_of_piece(split, p.kv_heads, p.k_row.bytes + p.v_row.bytes, asker);
   if (keys.begin == keys.end) return {};
   return {.k = p.k,
           .v = p.v,
@@ -175,13 +176,13 @@ void attention(ExecContext& ctx, const AttentionArgs& args) {
   BL_CHECK(args.plan != nullptr);
   const auto& plan = static_cast<const DeviceSpanPlan&>(*args.plan);
   if (plan.host.spans() == 0) return;
-  if (args.past_is_new && cuda_ops_of(ctx).dependent_launch) {
+  if (args.past_is_new && cuda_device(ctx).dependent_launch) {
     // Decode kernels read what is older than a span before the kernel before has ended, unless they
     // begin behind it.
-    CudaOps ops = cuda_ops_of(ctx);
-    ops.dependent_launch = false;
+    CudaDevice device = cuda_device(ctx);
+    device.dependent_launch = false;
     ExecContext behind = ctx;
-    behind.ops = &ops;
+    behind.device = &device;
     return attention(behind, args);
   }
   const ArenaScope scope(*ctx.scratch);

@@ -1,6 +1,6 @@
 #include "backend/cuda/attention/rope.cuh"
 
-#include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/attention/attention_ops.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/token_units.cuh"
 

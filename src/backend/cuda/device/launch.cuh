@@ -10,8 +10,8 @@
 
 #include <utility>
 
-#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/device/cuda_check.h"
+#include "backend/cuda/device/cuda_device.h"
 
 namespace bl::cuda {
 
@@ -39,8 +39,17 @@ struct LaunchShape {
 
 inline LaunchShape shape_of(const ExecContext& ctx, dim3 grid, dim3 block,
                             std::size_t shared_bytes = 0) {
-  const CudaOps& ops = cuda_ops_of(ctx);
-  return {grid, block, shared_bytes, ops.stream, ops.dependent_launch};
+  const CudaDevice& device = cuda_device(ctx);
+  return {grid, block, shared_bytes, device.stream, device.dependent_launch};
+}
+
+// Opts a kernel in to so much dynamic shared memory; up to 48 KiB it need not.
+template <class... Parameters>
+void allow_shared_bytes(void (*kernel)(Parameters...), std::size_t bytes) {
+  constexpr std::size_t kWithoutOptIn = 48 << 10;
+  if (bytes <= kWithoutOptIn) return;
+  BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(bytes)));
 }
 
 template <class... Parameters, class... Arguments>

@@ -4,34 +4,35 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/cuda/scratch_plan.h"
+#include "backend/cuda/gemm/gemm_limits.h"
 #include "base/embedded_document.h"
 #include "ops/backend.h"
 
 namespace bl::cuda {
 
-// Which kernels make a step's products, by its number of tokens: measured a compute capability
-// (`bench --tune`), shipped as launch_plans/*.json. A card takes the plan of the highest capability
-// that is not above its own. What a card or a build does not have is never chosen.
+// From how many tokens on which kernel runs: measured for a compute capability by `bench --tune`
+// and shipped as plans/*.json. A card takes the newest plan whose compute capability is not above
+// its own. What a card or a build does not have is never chosen (route.h).
 struct LaunchPlan {
-  // Packed codes times so many tokens or more: activations made ready by a launch of their own;
-  // times fewer by every CTA, in whole numbers (gemv_i8.cu).
+  // Packed codes: with fewer tokens every CTA packs the activations for itself, as int8 limbs
+  // (gemv_i8/); from here on a launch in front packs them (skinny/).
   std::int64_t skinny_from = 2;
-  // Packed codes times so many tokens or more: activations in shared memory (product.cu); times
-  // fewer, but more than one, in registers (gemm_skinny_regs.cu).
+  // Packed codes: with fewer tokens, but more than one, activations are held in registers; from
+  // here on they go through shared memory.
   std::int64_t skinny_smem_from = 2;
-  // The same for launches that give a CTA little to do (is_small_cta_range).
+  // The same threshold for launches that give a CTA little to do (is_small_cta_range).
   std::int64_t small_skinny_smem_from = 2;
-  // Activations are made rows of binary16 (many_rows.h), codes are expanded, and cuBLASLt
-  // multiplies.
+  // Activations become binary16 rows, codes are dequantized into memory, and cuBLASLt multiplies
+  // (large/).
   std::int64_t large_from = 65;
-  // The same rows, but codes are decoded in registers on their way into the tensor cores
-  // (gemm_wgmma_dequant.cu; compute capability 9.0 alone); kNeverWgmma: never.
+  // Activations become binary16 rows, and codes are dequantized in registers on their way into
+  // wgmma (wgmma/; compute capability 9.0 alone). kNeverWgmma: never.
   static constexpr std::int64_t kNeverWgmma = 193;
   std::int64_t wgmma_from = kNeverWgmma;
-  // One or the other. `decodes`: the card and the build can, and there are codes.
-  std::int64_t large_or_wgmma_from(bool decodes) const {
-    return decodes && wgmma_from < large_from ? wgmma_from : large_from;
+  // The first number of tokens for which a matrix runs on one of the two paths above. `wgmma`: the
+  // card, the build and the matrix can take the second.
+  std::int64_t large_or_wgmma_from(bool wgmma) const {
+    return wgmma && wgmma_from < large_from ? wgmma_from : large_from;
   }
   // Large plain matrices (output layers): cuBLASLt instead of the kernel for a few tokens.
   std::int64_t dense_library_from = 9;
@@ -50,7 +51,8 @@ struct LaunchPlan {
 
 // Throws kInvalidFile for what is no plan: an unknown or missing member, a value out of range.
 LaunchPlan parse_launch_plan(std::string_view text, std::string_view what);
-// Of the documents named "cc" and a compute capability.
+// Returns the newest plan, among documents named "cc" and a compute capability, whose capability is
+// not above `compute_capability`.
 LaunchPlan find_launch_plan(std::span<const EmbeddedDocument> plans, int compute_capability);
 
 std::vector<LaunchChoice> choices_of(LaunchPlan plan);

@@ -1,23 +1,31 @@
 #pragma once
+// A GEMM with packed codes of one format, EXL2 or GPTQ, as one launch of gemv_i8/ or skinny/ takes
+// it. Pure host code.
+
+#include <array>
 #include <span>
 
-#include "ops/matmul.h"
+#include "backend/cuda/gemm/gemm_problem.h"
+#include "backend/cuda/gemm/packed_gemm_args.h"
+#include "backend/cuda/gemm/partition/cta_ranges.h"
 
 namespace bl::cuda {
 
-// A few tokens: straight from the packed codes of outputs of one kind (EXL2 or GPTQ), all matrices
-// in one launch, or in a few where there are more tokens than one takes. Of `args` the outputs are
-// not read.
-void packed_gemm(ExecContext& ctx, const MatmulArgs& args,
-                 std::span<const MatmulOutput* const> outputs);
+struct PackedGemm {
+  PackedGemmArgs args;  // for the first launch; activations, and x where it is made, are missing
+  std::array<const CodeWeights*, kMaxMatrices> weights{};
+  // Of one n_tile of each matrix, for the int8 GEMV.
+  std::array<std::span<const CopyBlock>, kMaxMatrices> copy_blocks{};
+  bool split_k = false;     // one token: the matrices are the two k_splits of weights[0]
+  bool apart = false;       // the matrices read different input layouts
+  TensorView partials_out;  // several tokens: where partial sums may stay
+};
 
-// Whether packed_gemm() leaves act(gate) and up where args.activation has its product left, and
-// whether it multiplies x by args.x_deferred_mul.
-bool can_defer_gate_mul(const ExecContext& ctx, const MatmulArgs& args);
-bool can_apply_deferred_mul(const ExecContext& ctx, const MatmulArgs& args);
+// `outputs`: those of `gemm` whose codes have this format.
+PackedGemm make_packed_gemm(const GemmProblem& problem, PartitionCache& partitions,
+                            std::span<const MatmulOutput* const> outputs);
 
-bool has_partials(const MatmulArgs& args);
-// Whether packed_gemm() makes such a product of outputs that all have codes of one kind.
-bool can_take_partials(const ExecContext& ctx, const MatmulArgs& args);
+// The ranges of CTAs for an int8 GEMV.
+CtaRanges gemv_ranges(const PackedGemm& gemm, PartitionCache& partitions, int ctas);
 
 }  // namespace bl::cuda

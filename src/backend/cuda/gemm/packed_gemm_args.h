@@ -2,21 +2,13 @@
 // Products of a few tokens with packed codes: what a decode step consists of.
 
 #include <cstdint>
-#include <span>
 
-#include "backend/cuda/device/device_facts.h"
 #include "backend/cuda/gemm/activations/staged_input.h"
-#include "backend/cuda/gemm/partition/partition_cache.h"
+#include "backend/cuda/gemm/gemm_limits.h"
 #include "backend/cuda/layout/code_matrix.h"
 #include "backend/cuda/ops/activation_math.cuh"
-#include "backend/cuda/prefetch/weight_prefetch.h"
-#include "backend/cuda/scratch_plan.h"
-#include "ops/exec_context.h"
-#include "tensor/tensor_view.h"
 
 namespace bl::cuda {
-
-inline constexpr int kMaxSkinnyTokens = 16;  // of one launch
 
 // Columns of a launch's sums of activations.
 BL_HD constexpr int sum_columns(int tokens) { return tokens <= 8 ? 8 : kMaxSkinnyTokens; }
@@ -30,7 +22,7 @@ struct PackedGemmMatrix {
   std::int32_t copy_block_scale_bytes = 0;
   // Activations of all tokens as prepare() made them; null where the product makes them itself.
   const std::uint32_t* fragments = nullptr;
-  const float* k_block_sums = nullptr;  // the same, see PackTarget; null for gemm_skinny_regs()
+  const float* k_block_sums = nullptr;  // the same, see FragmentTarget; null for gemm_skinny_regs()
   const std::uint16_t* fragment_offset_of_feature = nullptr;  // then [in], see fragment_offset
   // Its slots are channels [first_feature, first_feature + channels) in their order, and it reads
   // no others. Else it reads all `channels`, and places say which are its own.
@@ -67,7 +59,8 @@ struct PackedGemmArgs {
   StagedFragments stage_out;                   // gated ones, to the next product
   const float* x = nullptr;  // [tokens, in]: not read where prepare() did, or left ones serve
   std::int64_t x_stride = 0;
-  const float* x_partial = nullptr;  // of one token: added to x, or null; see `x_partial_multiplies`
+  const float* x_partial =
+      nullptr;  // of one token: added to x, or null; see `x_partial_multiplies`
   int in = 0;
   // Of shared memory, of what a CTA makes of its input for a gather, and where within it digits'
   // worth begins.
@@ -109,60 +102,5 @@ inline bool has_one_input_layout(const PackedGemmArgs& args) {
 
 // What every launch needs: matrices all EXL2 or all GPTQ, gated ones of equal strips. A bug else.
 void check_packed_gemm(const PackedGemmArgs& args);
-
-// Whether gemv_i8() can make the product: one token or two, whole float4s at multiples of 16
-// bytes, and an input that leaves room for the ring.
-bool makes_own_input(const DeviceFacts& facts, const PackedGemmArgs& args,
-                     const CtaRanges& cta_ranges);
-
-// Whether gemv_i8() takes the chunks of all matrices in pairs.
-bool can_pair_k_blocks(const DeviceFacts& facts, const PackedGemmArgs& args);
-
-// Enqueues the product of one token or two, whose activations every CTA makes ready by itself, in
-// whole numbers (code_limbs.cuh). A token's bits do not depend on there being another.
-// `pieces`: of a strip of each matrix; those of pairs where args.pairs says so. `ahead`: what is
-// brought near for attention and products behind it.
-void gemv_i8(ExecContext& ctx, const PackedGemmArgs& args, const CtaRanges& cta_ranges,
-             std::span<const std::span<const CopyBlock>> copy_blocks, const Prefetches& ahead);
-
-// Tokens of one launch of product(): fewer where a multiprocessor has little shared memory.
-int max_skinny_tokens(const DeviceFacts& facts);
-
-// Enqueues it; args.tokens is at most that.
-void gemm(ExecContext& ctx, const PackedGemmArgs& args, const CtaRanges& cta_ranges);
-
-// Activations made ready for one matrix: gathered into its slots, divided by a power of two a
-// token, so that binary16 holds any range.
-struct PackTarget {
-  const std::int32_t* feature_of_k = nullptr;  // [units · 32], −1: nothing
-  std::int32_t k_steps = 0;
-  const KBlock* k_blocks = nullptr;
-  std::int32_t k_block_count = 0;
-  // By tiles of tokens: [units][tokens of the tile][16], see fragment_offset.
-  std::uint32_t* fragments = nullptr;
-  // Σx of chunks, of what is in the fragments, as codes 1 weigh it (kCodeOne):
-  // [units][sum_columns of the tile], of a chunk's first unit.
-  float* k_block_sums = nullptr;
-};
-
-struct PackActivationsArgs {
-  TensorView x;         // F32 [tokens, in]
-  TensorView partials;  // F32 [rests, tokens, in] added to x before its norm, or empty
-  TensorView x_sum;     // their sum is left there, F32 as x, or nowhere
-  PackTarget targets[kMaxMatrices];
-  int count = 0;
-  int tile = 0;                 // tokens of a launch of product()
-  bool sums = true;             // of chunks, too
-  float* row_scales = nullptr;  // [tokens] out
-  InputNorm norm;
-  bool encode_row_scales = false;  // of left_input.h
-  // Set to zero on the way: notes of the product behind.
-  float* zeros = nullptr;
-  int zero_count = 0;
-};
-
-void pack_activations(ExecContext& ctx, const PackActivationsArgs& args);
-// Of its launch for one target, about as many for several; `sums`: of chunks, too.
-int pack_ctas(std::int64_t tokens, bool sums);
 
 }  // namespace bl::cuda

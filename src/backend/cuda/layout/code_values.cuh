@@ -7,16 +7,10 @@
 #include <type_traits>
 
 #include "backend/cuda/device/half_pair.cuh"
-#include "backend/cuda/gemm/skinny/k_block_mma.cuh"
+#include "backend/cuda/layout/code_fragments.cuh"
+#include "backend/cuda/layout/magic_numbers.h"
 
 namespace bl::cuda {
-
-// Bits that, put beside a code, make it a half larger by the base: for codes as they are, and for
-// those 16 times too large (of slots s = 1), which widths up to 6 bits leave room for.
-inline constexpr std::uint32_t kLowBits = 0x64006400u;
-inline constexpr float kLowBase = 1024.0f;
-inline constexpr std::uint32_t kHighBits = 0x54005400u;
-inline constexpr float kHighBase = 64.0f;
 
 // Codes of 8 bits, whose planes products take one after the other. pair(h, r, s) is never 16 times
 // too large.

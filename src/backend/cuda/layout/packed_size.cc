@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "backend/cuda/layout/code_pack_plan.h"
-#include "backend/cuda/moe/expert_matrix.h"
 
 namespace bl::cuda {
 
@@ -29,11 +28,6 @@ std::int64_t packed_inputs(const WeightMatrix& matrix) {
     k += (count + kKStepSize - 1) / kKStepSize * kKStepSize;
   }
   return k;
-}
-
-std::size_t expert_table_bytes(std::int64_t experts) {
-  constexpr std::size_t kRoles = 3;  // gate, up, down
-  return allocation_bytes(static_cast<std::size_t>(experts) * kRoles * sizeof(ExpertMatrix));
 }
 
 }  // namespace bl::cuda

@@ -19,8 +19,6 @@ constexpr std::size_t allocation_bytes(std::size_t bytes) {
 std::size_t packed_bytes(const WeightMatrix& matrix, std::int64_t out);
 // Slots of its input, padding included.
 std::int64_t packed_inputs(const WeightMatrix& matrix);
-// Of the tables by which kernels find a layer's experts.
-std::size_t expert_table_bytes(std::int64_t experts);
 
 // What the backend takes whatever the model: work space of the library, constants and tables.
 inline constexpr std::size_t kBlasWorkspaceBytes = std::size_t{32} << 20;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/gemm/pipeline/smem_pipeline.cuh"
@@ -219,7 +218,7 @@ Layout lay_out(const DeviceFacts& facts, const ExpertGemmArgs& args) {
 
 template <int TokenTiles>
 void start(ExecContext& ctx, const ExpertGemmArgs& args) {
-  const Layout layout = lay_out<TokenTiles>(cuda_ops_of(ctx).backend->facts(), args);
+  const Layout layout = lay_out<TokenTiles>(cuda_device(ctx).facts(), args);
   BL_CUDA_CHECK(cudaFuncSetAttribute(expert_code_kernel<TokenTiles>,
                                      cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes));
   int groups = 0;

@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/layout/code_matrix.h"
 #include "backend/cuda/moe/cuda_experts.h"
 #include "backend/cuda/moe/expert_kernels.h"
-#include "backend/cuda/scratch_plan.h"
+#include "backend/cuda/moe/expert_scratch.h"
+#include "backend/cuda/moe/moe_ops.h"
 #include "base/check.h"
 
 namespace bl::cuda {

@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/device/device_math.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/row_view.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
+#include "backend/cuda/moe/moe_ops.h"
 #include "base/check.h"
 
 namespace bl::cuda {

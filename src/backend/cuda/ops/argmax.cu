@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cfloat>
 
-#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/device/each_element.cuh"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/row_view.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
-#include "backend/cuda/scratch_plan.h"
+#include "backend/cuda/ops/argmax.h"
+#include "backend/cuda/ops/row_ops.h"
 #include "tensor/arena.h"
 
 namespace bl::cuda {
@@ -78,7 +78,7 @@ void argmax(ExecContext& ctx, const ArgmaxArgs& args) {
   const bool fours = takes_packs(logits, 4);
   // Two CTAs a multiprocessor, none with less than a load for each thread.
   const int wanted = static_cast<int>(
-      ceil_div<std::int64_t>(std::int64_t{2} * cuda_ops_of(ctx).multiprocessors, rows));
+      ceil_div<std::int64_t>(std::int64_t{2} * cuda_device(ctx).facts().multiprocessors, rows));
   const int useful = ceil_div(vocab, kThreads * 4);
   const int most = std::clamp(wanted, 1, std::min(kArgmaxParts, useful));
   const int part_size = ceil_div(ceil_div(vocab, most), 4) * 4;

@@ -1,6 +1,6 @@
-#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/device/device_math.h"
 #include "backend/cuda/device/each_element.cuh"
+#include "backend/cuda/ops/row_ops.h"
 #include "base/check.h"
 
 namespace bl::cuda {

@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/row_view.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
+#include "backend/cuda/ops/row_ops.h"
 #include "base/check.h"
 
 namespace bl::cuda {

@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/row_view.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
+#include "backend/cuda/ops/row_ops.h"
 #include "backend/cuda/ops/sample_draw.h"
 #include "base/check.h"
 
@@ -170,7 +170,7 @@ void sample(ExecContext& ctx, const SampleArgs& args) {
   const auto vocab = static_cast<int>(args.logits.columns());
   // Four CTAs a multiprocessor, none with less than two loads for each thread.
   const int wanted = static_cast<int>(
-      ceil_div<std::int64_t>(std::int64_t{4} * cuda_ops_of(ctx).multiprocessors, rows));
+      ceil_div<std::int64_t>(std::int64_t{4} * cuda_device(ctx).facts().multiprocessors, rows));
   const int useful = ceil_div(vocab, kSampleThreads * 8);
   const int most = std::clamp(wanted, 1, std::min(kSampleParts, useful));
   const int part_size = ceil_div(ceil_div(vocab, most), 4) * 4;

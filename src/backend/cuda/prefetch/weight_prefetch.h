@@ -1,44 +1,44 @@
 #pragma once
-// The codes and scales that a product further behind reads first, but for what it asks for itself
-// before its row is there. A product of one token has them brought into the second level of the
-// cache when it has asked for all of its own: between two launches memory would have nothing to do
-// (bench/ladder/exl2_gemv). Pure arithmetic, tested without a card.
+// Codes and scales that a GEMV asks L2 for on behalf of a GEMM behind it: the first ones that that
+// GEMM reads, but for what it asks for itself before its activations are there. The producer warps
+// ask when they have asked for all of their own, since memory would have nothing to do between two
+// launches (bench/ladder/exl2_gemv). Pure arithmetic, tested without a card.
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "backend/cuda/gemm/gemm_limits.h"
 #include "backend/cuda/prefetch/key_prefetch.h"
-#include "backend/cuda/scratch_plan.h"
 
 namespace bl::cuda {
 
 struct CodeWeights;
 
 struct WeightPrefetch {
-  // Of every strip of a matrix, or of a part of its slots.
+  // A range of every n_tile of a matrix, or of one of its k_splits.
   struct Source {
-    const std::byte* codes = nullptr;  // that are asked for of the first strip
+    const std::byte* codes = nullptr;  // the first n_tile's
     const std::byte* scales = nullptr;
-    std::uint32_t n_tile_bytes = 0;  // from one strip's codes to the next's
-    std::uint32_t code_bytes = 0;    // asked for of a strip's codes: a multiple of 16
-    std::uint32_t scale_bytes = 0;   // of a strip, all asked for
+    std::uint32_t n_tile_bytes = 0;  // from one n_tile's codes to the next's
+    std::uint32_t code_bytes = 0;    // of an n_tile's codes: a multiple of 16
+    std::uint32_t scale_bytes = 0;   // of an n_tile: all
     std::int32_t n_tiles = 0;
   };
   Source sources[kMaxMatrices];
   int count = 0;
 };
 
-// Products that ask for weights ahead: of queries, behind whose attention and output they are read;
-// the output's, which finds the first of them asked for; one that asks for keys, too; any other
-// one.
+// The GEMMs that prefetch weights: the one that makes queries, behind whose attention and output
+// GEMM they are read; the output GEMM, which finds the first of them prefetched; one that
+// prefetches keys too; any other.
 enum class WeightPrefetchSite { kQueries, kSecond, kBesideKeys, kOther };
 
-// Of the matrices of the product that will read them. Those that have no codes are left out.
+// `next`: the matrices of the GEMM that will read them. Matrices without codes are left out.
 WeightPrefetch plan_weight_prefetch(std::span<const CodeWeights* const> next,
                                     WeightPrefetchSite site);
 
-// All that a launch asks for ahead.
+// Everything that a launch prefetches.
 struct Prefetches {
   KeyPrefetch keys;
   WeightPrefetch weights;

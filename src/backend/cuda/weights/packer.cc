@@ -13,24 +13,6 @@
 namespace bl::cuda {
 namespace {
 
-// FNV-1a, of a gather: equal numbers are taken for equal tables.
-std::uint64_t combine_limbs(const std::vector<std::int32_t>& features) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const std::int32_t feature : features) {
-    hash = (hash ^ static_cast<std::uint32_t>(feature)) * 0x100000001b3u;
-  }
-  return hash ^ features.size();
-}
-
-// Whether slots are channels, one for one.
-bool is_identity_permutation(const std::vector<std::int32_t>& feature_of_k, std::int64_t in) {
-  if (static_cast<std::int64_t>(feature_of_k.size()) != in) return false;
-  for (std::size_t k = 0; k < feature_of_k.size(); ++k) {
-    if (feature_of_k[k] != static_cast<std::int32_t>(k)) return false;
-  }
-  return true;
-}
-
 // Rows [out, in] of a matrix that is stored [in, out]: `bytes` of them from byte `begin` on, which
 // may begin and end within a row.
 void transpose_rows(const DenseMatrix& matrix, std::byte* to, std::size_t begin, std::size_t bytes,
@@ -71,13 +53,6 @@ const T* place(const std::byte* at, bool present) {
 
 }  // namespace
 
-std::size_t CudaMatrix::bytes() const {
-  if (const DenseWeights* dense_weights = dense()) {
-    return static_cast<std::size_t>(in() * out()) * size_of(dense_weights->type);
-  }
-  return codes()->bytes;
-}
-
 void Packer::reserve(std::size_t bytes) {
   slabs_.reserve(bytes);
   stage();
@@ -101,32 +76,12 @@ bool Packer::upload(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 // Lays out the device memory and fills the tables; codes and scales are left to the kernels.
 CodeWeights Packer::upload_plan(CodePackPlan plan) {
-  CodeWeights weights;
   const CodePackPlan::Layout layout = plan.layout();
-  weights.memory = slabs_.take(layout.total);
-  std::byte* memory = weights.memory.get();
+  std::shared_ptr<std::byte> memory = slabs_.take(layout.total);
   const std::vector<std::byte> tables = tables_of(plan, layout);
-  stage().copy(memory + layout.tables(), tables.data(), tables.size());
-  static_cast<CodeViews&>(weights) = views_of(plan, layout, memory);
-  weights.max_copy_block_bytes = plan.max_copy_block_bytes();
-  weights.max_copy_block_scale_bytes = plan.max_copy_block_scale_bytes();
-  weights.bytes = layout.total;
-  std::vector<std::int32_t> input_layout = plan.feature_of_k;
-  weights.permutation = combine_limbs(input_layout);
-  weights.is_identity = is_identity_permutation(input_layout, plan.in);
-  std::vector<std::int32_t> k_tiling{static_cast<std::int32_t>(plan.kind), weights.view.zero};
-  for (const KBlock& k_block : plan.k_blocks) {
-    input_layout.push_back(k_block.k_steps);
-    k_tiling.push_back(k_block.k_steps * 16 + k_block.bits);
-    k_tiling.push_back(k_block.group);
-  }
-  for (const LimbRun& run : plan.runs) input_layout.push_back(run.k_steps);
-  weights.input_layout = combine_limbs(input_layout);
-  for (const CopyBlock& copy_block : plan.copy_blocks) k_tiling.push_back(copy_block.k_blocks);
-  weights.k_tiling = combine_limbs(k_tiling);
-  k_tiling.push_back(weights.view.n_tiles);
-  weights.shape = combine_limbs(k_tiling);
-  weights.plan = std::move(plan);
+  stage().copy(memory.get() + layout.tables(), tables.data(), tables.size());
+  CodeWeights weights = describe_codes(std::move(plan), memory.get());
+  weights.memory = std::move(memory);
   return weights;
 }
 

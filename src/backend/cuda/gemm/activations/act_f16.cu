@@ -1,6 +1,5 @@
 #include "backend/cuda/gemm/activations/act_f16.h"
 
-#include "backend/cuda/attention/attention_launch.cuh"
 #include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/device_math.h"
 #include "backend/cuda/device/launch.cuh"
@@ -12,11 +11,6 @@ namespace {
 
 constexpr int kThreads = kActF16Threads;
 constexpr int kWarps = kThreads / 32;
-// Shared memory that needs no leave, and that all cards since 8.0 have, beside what the largest
-// value is found in.
-constexpr std::int64_t kStagedBytes = (48 << 10) - 64;
-constexpr std::int64_t kMostStagedBytes = 96 << 10;
-
 __global__ void __launch_bounds__(kThreads)
     find_largest_kernel(const float* x, std::int64_t stride, int in, float* row_largest) {
   pdl_trigger();
@@ -166,16 +160,11 @@ void find_largest(ExecContext& ctx, const TensorView& x, float* row_largest) {
          x.as<const float>(), x.row_stride, static_cast<int>(x.columns()), row_largest);
 }
 
-bool fits_act_f16_smem(int compute_capability, std::int64_t in, std::int64_t k) {
-  const std::int64_t most = compute_capability >= 80 ? kMostStagedBytes : kStagedBytes;
-  return in % 8 == 0 && k % 8 == 0 && in * 2 <= most;
-}
-
 void make_act_f16(ExecContext& ctx, const ActF16Args& args) {
   BL_CHECK(args.to.k % 2 == 0);
   const LaunchShape shape = shape_of(ctx, dim3(static_cast<unsigned>(args.x.rows())), kThreads);
   const std::int64_t in = args.x.columns();
-  const bool staged = args.to.feature_of_k != nullptr && in % 4 == 0 && in * 2 <= kStagedBytes &&
+  const bool staged = args.to.feature_of_k != nullptr && in % 4 == 0 && in * 2 <= kPlainSmemBytes &&
                       args.x.row_stride % 4 == 0 && is_aligned(args.x.data, 16) &&
                       args.to.k % 8 == 0;
   if (staged) {
@@ -195,7 +184,7 @@ void gather_act_f16(ExecContext& ctx, const TensorView& halves, const ActF16& to
                     float* act_scale) {
   const auto tokens = static_cast<int>(halves.rows());
   const auto in = static_cast<int>(halves.columns());
-  const bool pairs = to.feature_of_k != nullptr && 4 * std::int64_t{in} <= kStagedBytes;
+  const bool pairs = to.feature_of_k != nullptr && 4 * std::int64_t{in} <= kPlainSmemBytes;
   const std::size_t bytes = static_cast<std::size_t>(in) * (pairs ? 4 : 2);
   const auto ctas = static_cast<unsigned>(pairs ? (tokens + 1) / 2 : tokens);
   const auto kernel = pairs ? gather_halves_kernel<true> : gather_halves_kernel<false>;

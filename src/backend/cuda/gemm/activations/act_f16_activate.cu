@@ -1,11 +1,10 @@
 #include <algorithm>
 
 #include "backend/cuda/attention/attention_launch.cuh"
-#include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/row_view.cuh"
 #include "backend/cuda/gemm/activations/act_f16.cuh"
+#include "backend/cuda/gemm/gemm_ops.h"
 #include "backend/cuda/ops/activation_math.cuh"
 
 namespace bl::cuda {
@@ -210,7 +209,7 @@ void launch_both(ExecContext& ctx, const ActivationRows& p) {
   allow_shared_bytes(settle_act_scale_kernel<kHalves>, bytes);
   const auto tokens = static_cast<unsigned>(p.args.tokens);
   const bool pairs = p.args.to.feature_of_k != nullptr && 2 * bytes <= kMostPairBytes &&
-                     stages_row_pairs(cuda_ops_of(ctx).backend->facts().compute_capability);
+                     stages_row_pairs(cuda_device(ctx).facts().compute_capability);
   if (pairs) {
     allow_shared_bytes(activation_pairs_kernel<kHalves>, 2 * bytes);
     launch(shape_of(ctx, dim3((tokens + 1) / 2), kPairThreads, 2 * bytes),
@@ -218,7 +217,8 @@ void launch_both(ExecContext& ctx, const ActivationRows& p) {
   } else {
     launch(shape_of(ctx, dim3(tokens), kActF16Threads, bytes), act_f16_activate_kernel<kHalves>, p);
   }
-  const auto few = std::min(tokens, static_cast<unsigned>(2 * cuda_ops_of(ctx).multiprocessors));
+  const auto few =
+      std::min(tokens, static_cast<unsigned>(2 * cuda_device(ctx).facts().multiprocessors));
   launch(shape_of(ctx, dim3(few), kActF16Threads, bytes), settle_act_scale_kernel<kHalves>, p);
 }
 

@@ -1,19 +1,18 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/device_math.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/row_view.cuh"
 #include "backend/cuda/gemm/activations/act_f16.cuh"
-#include "backend/cuda/scratch_plan.h"
+#include "backend/cuda/gemm/gemm_limits.h"
 #include "base/check.h"
 
 namespace bl::cuda {
 namespace {
 
 constexpr int kMostPacks = 8;  // of four elements, of a thread
-constexpr std::int64_t kMostWidth = kMostPacks * 4 * kActF16Threads;
+static_assert(kWidestNormedRow == kMostPacks * 4 * kActF16Threads);
 
 struct NormRows {
   Rows<const float> x;
@@ -231,7 +230,7 @@ void launch_norm(ExecContext& ctx, const NormRows& p) {
 // Two rows a CTA where they are put into other orders and are enough to fill the card.
 template <int kPacks>
 void launch_norm(ExecContext& ctx, const NormRows& p) {
-  const bool pairs = p.rows >= 2 * std::int64_t{cuda_ops_of(ctx).multiprocessors} &&
+  const bool pairs = p.rows >= 2 * std::int64_t{cuda_device(ctx).facts().multiprocessors} &&
                      std::all_of(p.to, p.to + p.count, [](const ActF16& to) {
                        return to.feature_of_k != nullptr && to.type == DType::kF16;
                      });
@@ -239,11 +238,6 @@ void launch_norm(ExecContext& ctx, const NormRows& p) {
 }
 
 }  // namespace
-
-bool can_fuse_norm_act_f16(const TensorView& x, const NormArgs& norm) {
-  return x.columns() % 8 == 0 && x.columns() <= kMostWidth && takes_packs(x, 4) &&
-         array_takes_packs(norm.weight, 4) && array_takes_packs(norm.bias, 4);
-}
 
 void make_act_f16_norm(ExecContext& ctx, const ActF16NormArgs& args, const NormArgs& norm) {
   BL_CHECK(can_fuse_norm_act_f16(args.x, norm) && !args.to.empty() &&

@@ -1,11 +1,10 @@
 #include <algorithm>
 
-#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
+#include "backend/cuda/gemm/activations/pack_activations.h"
 #include "backend/cuda/gemm/activations/staged_input.h"
-#include "backend/cuda/gemm/packed_gemm_args.h"
 #include "backend/cuda/gemm/skinny/k_block_mma.cuh"
 
 namespace bl::cuda {
@@ -14,7 +13,6 @@ namespace {
 // CTAs are large and few: what a row costs is reading it, and every CTA of a row reads all of it
 // (bench/ladder/few_tokens).
 constexpr int kThreads = 1024;
-constexpr int kMaxCtasPerRow = 3;  // CTAs of a row, at most: targets have their own
 // Slots that a thread makes ready at a time: eight bytes of a token's.
 constexpr int kItemElements = 4;
 constexpr int kKStepItems = kKStepSize / kItemElements;
@@ -23,7 +21,7 @@ constexpr int kKStepItems = kKStepSize / kItemElements;
 constexpr int kBoundExponent = 14;
 
 struct PackLaunch {
-  PackTarget targets[kMaxMatrices];
+  FragmentTarget targets[kMaxMatrices];
   const float* x = nullptr;
   std::int64_t stride = 0;
   const float* partials = nullptr;  // [rest_count][tokens][in], added to x
@@ -81,7 +79,7 @@ constexpr bool follows_fragment_place() {
 static_assert(follows_fragment_place());
 
 template <bool kNormalise>
-__device__ __forceinline__ Item load_item(const PackLaunch& p, const PackTarget& target, int i) {
+__device__ __forceinline__ Item load_item(const PackLaunch& p, const FragmentTarget& target, int i) {
   Item item;
   const ItemIndex place(i);
   const bool there = place.k_step < target.k_steps;
@@ -267,7 +265,7 @@ struct RowInTile {
 
 // An item to where its product reads it. `sums`: null, or Σx of units.
 template <bool kNormalise, class AnyRow>
-__device__ __forceinline__ void store_item(const PackLaunch& p, const PackTarget& target,
+__device__ __forceinline__ void store_item(const PackLaunch& p, const FragmentTarget& target,
                                            const AnyRow& row, float factor, const Item& item, int i,
                                            float* sums) {
   const ItemIndex place(i);
@@ -302,13 +300,13 @@ __device__ __forceinline__ void store_item(const PackLaunch& p, const PackTarget
   if (there && place.number == 0) sums[place.k_step] = sum;
 }
 
-__device__ __forceinline__ uint4 load_k_block(const PackTarget& target, int number) {
+__device__ __forceinline__ uint4 load_k_block(const FragmentTarget& target, int number) {
   if (number >= target.k_block_count) return make_uint4(0, 0, 0, 0);
   return __ldg(reinterpret_cast<const uint4*>(target.k_blocks) + number);
 }
 
 // Σx of chunks, from those of their units. `chunk`: this thread's first one.
-__device__ __forceinline__ void store_k_block_sums(const PackLaunch& p, const PackTarget& target,
+__device__ __forceinline__ void store_k_block_sums(const PackLaunch& p, const FragmentTarget& target,
                                                    uint4 k_block, const float* sums) {
   const RowInTile to(p);
   const int columns = sum_columns(to.tokens);
@@ -332,7 +330,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __shared__ float warp_partials[kThreads / 32];
   pdl_trigger();
   Row<kNormalise, kShared> row(p, memory);
-  const PackTarget& target = p.targets[blockIdx.z];
+  const FragmentTarget& target = p.targets[blockIdx.z];
   const int first = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   const int step = static_cast<int>(gridDim.x) * kThreads;
   // Weights' data: may be read before the activations are there.
@@ -373,11 +371,6 @@ PackKernel kernel_of(bool normalise, bool fits) {
 
 }  // namespace
 
-int pack_ctas(std::int64_t tokens, bool sums) {
-  // Sums of chunks are made by one CTA.
-  return static_cast<int>(tokens) * (sums ? 1 : kMaxCtasPerRow);
-}
-
 void pack_activations(ExecContext& ctx, const PackActivationsArgs& args) {
   PackLaunch p;
   int k_steps = 0;
@@ -405,7 +398,7 @@ void pack_activations(ExecContext& ctx, const PackActivationsArgs& args) {
               p.stride % 4 == 0 && p.sum_stride % 4 == 0 && p.in % 4 == 0;
   p.row_floats = (p.in + 4) / 4 * 4;
   // Some is the kernel's own.
-  const std::size_t room = cuda_ops_of(ctx).backend->facts().shared_bytes_per_cta - 256;
+  const std::size_t room = cuda_device(ctx).facts().shared_bytes_per_cta - 256;
   const std::size_t sum_bytes = static_cast<std::size_t>(p.sums ? k_steps : 0) * sizeof(float);
   const std::size_t row_bytes = static_cast<std::size_t>(p.row_floats) * sizeof(float);
   const bool fits = row_bytes + sum_bytes <= room;

@@ -2,16 +2,16 @@
 #include <iterator>
 #include <type_traits>
 
-#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/gemm/epilogue.cuh"
+#include "backend/cuda/gemm/gemm_state.h"
+#include "backend/cuda/gemm/gemv_i8/gemv_i8.h"
 #include "backend/cuda/gemm/gemv_i8/gemv_i8_pipeline.cuh"
 #include "backend/cuda/gemm/gemv_i8/gemv_i8_plan.h"
 #include "backend/cuda/gemm/gemv_i8/k_block_pair_mma.cuh"
 #include "backend/cuda/gemm/gemv_i8/limb_input.cuh"
 #include "backend/cuda/gemm/gemv_i8/limb_mma.cuh"
-#include "backend/cuda/gemm/packed_gemm_args.h"
 #include "backend/cuda/gemm/skinny/copy_block_mma.cuh"
 #include "backend/cuda/gemm/width_sets.h"
 #include "base/check.h"
@@ -20,19 +20,17 @@ namespace bl::cuda {
 namespace {
 
 constexpr int kThreads = kConsumerThreads + 32;  // the last warp issues the copies
-constexpr int kLeastStages = 2;  // of a ring, for two tokens to be faster so than prepared
-// Groups of strips whose sums wait for one barrier.
 constexpr int kMaxWaiting = 2;
 constexpr int kMostTokens = 2;
 // Sums of a warp and group.
 template <int Tokens>
-constexpr int kWarpSums = kStageNTiles* kNTileColumns* Tokens;
+constexpr int kWarpSums = kGemvNTiles* kNTileColumns* Tokens;
 // Strips of which a lane has sums: one of each pair (take_n_tile), or, where there are two tokens,
 // all of one of them.
 template <int Tokens, int NTiles>
 constexpr int kOwnNTiles = Tokens == 1 ? (NTiles + 1) / 2 : NTiles;
 template <int Tokens>
-using LaneTotals = float[kOwnNTiles<Tokens, kStageNTiles>][2];
+using LaneTotals = float[kOwnNTiles<Tokens, kGemvNTiles>][2];
 
 struct Launch {
   GemvPipelineShape pipeline;
@@ -44,30 +42,13 @@ struct Launch {
   bool padded = false;            // see is_padded
   GemvLaunchPlan plan;
   PackedGemmArgs args;
-  Prefetches ahead;
+  Prefetches prefetch;
 };
 
 // A matrix has slots without a channel.
 bool is_padded(const PackedGemmArgs& args) {
   return std::any_of(args.matrices, args.matrices + args.count,
                      [](const PackedGemmMatrix& m) { return m.padded; });
-}
-
-// Products as most models have them, which have kernels of their own: of one token, with one gather
-// of a share without padding, rows and runs that are one round of a CTA, a norm with weights, SiLU
-// if gated, no biases. Code for all others stands in the way where a step's launches share the
-// instruction cache (bench/ladder/exl2_gemv).
-bool is_plain(const PackedGemmArgs& args) {
-  if (args.tokens > 1 || is_padded(args) || !has_one_input_layout(args)) return false;
-  if (args.norm.present && args.norm.weight == nullptr) return false;
-  if (args.gated && !is_plain_silu(args.activation)) return false;
-  using Row = RowBlock<1, GemvVariant::kPlain>;
-  const bool bare = !args.norm.present && (args.x_partial == nullptr || args.x_partial_multiplies);
-  const int most = bare ? Row::kFeatures : Row::kNormedFeatures;
-  const auto usual = [most](const PackedGemmMatrix& m) {
-    return m.bias == nullptr && m.view.run_count <= WarpLimbRuns::kAtOnce && m.features <= most;
-  };
-  return std::all_of(args.matrices, args.matrices + args.count, usual);
 }
 
 // Where a thread's result of a group goes, and what it is added to. In shared memory: registers for
@@ -91,6 +72,7 @@ struct alignas(128) Shared {
   alignas(128) uint4 zeros[kInputZeroBytes / sizeof(uint4)];
 };
 static_assert(sizeof(Shared<1>) == offsetof(Shared<1>, zeros) + kInputZeroBytes);
+static_assert(sizeof(Shared<1>) == gemv_fixed_bytes(1) && sizeof(Shared<2>) == gemv_fixed_bytes(2));
 
 struct LimbStrides {
   int token;       // bytes to the second token's digits
@@ -150,7 +132,7 @@ __device__ __forceinline__ void store_warp_sums(LaneTotals<Tokens>& totals, floa
   // A lane's are of the second strip of a pair, or of the second token.
   const int column = lane % 4 / 2 * kNTileColumns + lane / 4;
 #pragma unroll
-  for (int p = 0; p < kOwnNTiles<Tokens, kStageNTiles>; ++p)
+  for (int p = 0; p < kOwnNTiles<Tokens, kGemvNTiles>; ++p)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float sum = totals[p][h] + __shfl_xor_sync(kAllLanes, totals[p][h], 1);
@@ -228,7 +210,7 @@ class GemvConsumer {
     } else if (copy_block.n_tiles == 3) {
       multiply_n_tiles(std::integral_constant<int, 3>{});
     } else {
-      multiply_n_tiles(std::integral_constant<int, kStageNTiles>{});
+      multiply_n_tiles(std::integral_constant<int, kGemvNTiles>{});
     }
   }
   // As the group's last entry begins, so that nothing but sums is missing behind the last barrier.
@@ -329,12 +311,12 @@ __global__ void __launch_bounds__(kThreads, 1)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   GemvPipeline pipeline(launch.pipeline, memory + launch.pipeline_offset, shared.barriers);
   if (threadIdx.x >= kConsumerThreads) {
-    pipeline.produce(launch.plan, begin, end, launch.ahead);
+    pipeline.produce(launch.plan, begin, end, launch.prefetch);
     return;
   }
 #else
   if (threadIdx.x >= kConsumerThreads) return;
-  GemvPipeline pipeline(args, CopyBlockWalk(args, begin, end, kStageNTiles));
+  GemvPipeline pipeline(args, CopyBlockWalk(args, begin, end, kGemvNTiles));
 #endif
   GemvInput input;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -363,16 +345,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   Multiplier(shared, pipeline, lane).run(args, input, tables);
 }
 
-GemvSmemLayout lay_out(const DeviceFacts& facts, const PackedGemmArgs& args,
-                       const CtaRanges& cta_ranges) {
-  const std::size_t fixed = args.tokens == 1 ? sizeof(Shared<1>) : sizeof(Shared<2>);
-  return lay_out_gemv_i8(
-      args, cta_ranges,
-      {.fixed = static_cast<int>(fixed),
-       .all = static_cast<int>(facts.shared_bytes_per_cta),
-       .pipeline = facts.dependent_launch()});  // where there are bulk copies, too
-}
-
 using GemvKernel = void (*)(Launch);
 
 template <class Scales, int Tokens, GemvVariant kForm, bool kPairs = false>
@@ -396,7 +368,7 @@ GemvKernel kernel_of_form(const PackedGemmArgs& args) {
 // `factors`: some product of the step leaves or reads two rows that are to be multiplied.
 GemvKernel kernel_of(const PackedGemmArgs& args, bool factors) {
   if (args.tokens > 1) return kernel_of_form<2, GemvVariant::kAny>(args);
-  if (!is_plain(args)) return kernel_of_form<1, GemvVariant::kAny>(args);
+  if (!is_plain_gemv(args)) return kernel_of_form<1, GemvVariant::kAny>(args);
   const WidthSet widths = widths_of(args);
   if (factors && args.matrices[0].view.kind == ScaleKind::kExl2) {
     return args.pairs ? kernel_of_scales<ExlScales, 1, GemvVariant::kPlainDeferredMul, true>(widths)
@@ -408,38 +380,17 @@ GemvKernel kernel_of(const PackedGemmArgs& args, bool factors) {
 
 }  // namespace
 
-bool makes_own_input(const DeviceFacts& facts, const PackedGemmArgs& args,
-                     const CtaRanges& cta_ranges) {
-  for (int i = 0; i < args.count; ++i) {
-    if (args.matrices[i].fragment_offset_of_feature == nullptr) return false;
-  }
-  if (args.tokens > kMostTokens || args.in % 4 != 0 || !is_aligned(args.x, 16) ||
-      !is_aligned(args.x_partial, 16) || !is_aligned(args.norm.weight, 16) ||
-      (args.tokens > 1 && args.x_stride % 4 != 0)) {
-    return false;
-  }
-  const GemvSmemLayout layout = lay_out(facts, args, cta_ranges);
-  if (args.tokens > 1 && layout.pipeline.stages < kLeastStages) return false;
-  return layout.bytes <= static_cast<int>(facts.shared_bytes_per_cta);
-}
-
-bool can_pair_k_blocks(const DeviceFacts& facts, const PackedGemmArgs& args) {
-  return facts.dependent_launch() && is_plain(args) &&
-         std::all_of(args.matrices, args.matrices + args.count,
-                     [](const PackedGemmMatrix& m) { return m.view.pairs != nullptr; });
-}
-
-void gemv_i8(ExecContext& ctx, const PackedGemmArgs& args, const CtaRanges& cta_ranges,
-             std::span<const std::span<const CopyBlock>> copy_blocks, const Prefetches& ahead) {
+void gemv_i8(ExecContext& ctx, const PackedGemmArgs& args, const GemvPlan& plan,
+             std::span<const std::span<const CopyBlock>> copy_blocks, const Prefetches& prefetch) {
   check_packed_gemm(args);
-  const GemvSmemLayout layout = lay_out(cuda_ops_of(ctx).backend->facts(), args, cta_ranges);
+  const GemvSmemLayout& layout = plan.layout;
   Launch launch_args;
   launch_args.pipeline = layout.pipeline;
   launch_args.tables_at = layout.tables_at;
   launch_args.pipeline_offset = layout.pipeline_offset;
   launch_args.token_stride = layout.token_stride;
   launch_args.args = args;
-  launch_args.ahead = ahead;
+  launch_args.prefetch = prefetch;
   launch_args.args.input_layout_bytes = layout.input_layout_bytes;
   launch_args.args.limb_scale_at = layout.limb_scale_at;
   launch_args.one_input_layout = has_one_input_layout(args);
@@ -450,13 +401,17 @@ void gemv_i8(ExecContext& ctx, const PackedGemmArgs& args, const CtaRanges& cta_
     m.k_blocks_at = tables;
     tables += table_bytes(m.view, args.pairs);
   }
-  launch_args.plan = plan_gemv_i8(launch_args.args, cta_ranges, layout, copy_blocks);
-  PartitionCache& plans = cuda_ops_of(ctx).backend->partitions();
+  launch_args.plan = plan_gemv_i8(launch_args.args, plan.ranges, layout, copy_blocks);
+  GemmState& state = gemm_state(ctx);
+  if (plan.ranges.ctas > CtaRangeBegins::kMost) {
+    launch_args.plan.begins.far = state.tables.begins(plan.ranges);
+  }
+  PartitionCache& plans = state.partitions;
   if (args.gate_alone || args.x_partial_multiplies) plans.set_deferred_gate_mul();
   const GemvKernel kernel = kernel_of(launch_args.args, plans.has_deferred_gate_mul());
   BL_CUDA_CHECK(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes));
-  launch(shape_of(ctx, dim3(static_cast<unsigned>(cta_ranges.ctas)), kThreads,
+  launch(shape_of(ctx, dim3(static_cast<unsigned>(plan.ranges.ctas)), kThreads,
                   static_cast<std::size_t>(layout.bytes)),
          kernel, launch_args);
 }

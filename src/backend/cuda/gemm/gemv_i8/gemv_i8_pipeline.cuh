@@ -33,8 +33,9 @@ class GemvPipeline {
         empty_(barriers + kMaxStages),
         row_(barriers + 2 * kMaxStages) {}
 
-  // By the producing warp: the pieces of the share of strips [begin, end); `ahead` behind them.
-  __device__ void produce(const GemvLaunchPlan& plan, int begin, int end, const Prefetches& ahead) {
+  // By the producing warp: the pieces of the share of strips [begin, end); `prefetch` behind them.
+  __device__ void produce(const GemvLaunchPlan& plan, int begin, int end,
+                          const Prefetches& prefetch) {
     policy_ = evict_first();
     bool codes_issued = shape_.early;
     init_stages(0, 1);
@@ -57,11 +58,11 @@ class GemvPipeline {
       if (!more) break;
       now = next;
     }
-    if (ahead.keys.k != nullptr) issue_key_prefetch(ahead.keys);
-    if (ahead.weights.count == 0) return;
+    if (prefetch.keys.k != nullptr) issue_key_prefetch(prefetch.keys);
+    if (prefetch.weights.count == 0) return;
     // Where a launch has asked for all of its own long before, rows come first.
     barrier_wait(row_, 0);
-    issue_weight_prefetch(ahead.weights);
+    issue_weight_prefetch(prefetch.weights);
   }
 
   // The multiplying threads meet here when they have read the row, and find the barriers made.
@@ -243,7 +244,7 @@ class GemvPipeline {
       first_ = 0;
       const int before = plan.gated ? 0 : plan.first_n_tiles[matrix];
       const int limit = plan.gated ? end_ : min(end_, plan.first_n_tiles[matrix + 1]);
-      n_tiles_ = min(kStageNTiles, limit - at_);
+      n_tiles_ = min(kGemvNTiles, limit - at_);
       first_n_tile_ = at_ - before;
       const GemvSource& of = plan.sources[matrix];
       joined_ = of.joined[n_tiles_ - 1];

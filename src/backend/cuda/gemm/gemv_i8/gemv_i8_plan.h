@@ -6,9 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 
+#include "backend/cuda/device/device_facts.h"
 #include "backend/cuda/gemm/packed_gemm_args.h"
+#include "backend/cuda/gemm/partition/cta_ranges.h"
 #include "backend/cuda/gemm/pipeline/pipeline_shape.h"
 
 namespace bl::cuda {
@@ -27,9 +30,6 @@ struct GemvPipelineShape {
 // In shared memory: of places, and of the row.
 inline constexpr int kGemvBarriers = 2 * kMaxStages + 1;
 
-// Strips of an entry, at most.
-inline constexpr int kStageNTiles = 4;
-
 // What the producing warp has to know of a matrix.
 struct GemvSource {
   const std::byte* codes = nullptr;
@@ -44,9 +44,9 @@ struct GemvSource {
   std::uint8_t scale_bytes = 0;    // of a group
   std::uint8_t k_block_bytes = 0;  // in the tables
   // Of groups of 1, 2, … strips: pieces of an entry, and entries.
-  std::uint8_t joined[kStageNTiles] = {};
-  std::uint16_t loads[kStageNTiles] = {};
-  std::uint32_t first_codes[kStageNTiles] = {};  // bytes of a strip in the first entry
+  std::uint8_t joined[kGemvNTiles] = {};
+  std::uint16_t loads[kGemvNTiles] = {};
+  std::uint32_t first_codes[kGemvNTiles] = {};  // bytes of a strip in the first entry
 };
 
 // What would take loads one behind the other before the first copy can be asked for.
@@ -93,9 +93,38 @@ int max_input_layouts(const PackedGemmArgs& args, const CtaRanges& cta_ranges);
 GemvSmemLayout lay_out_gemv_i8(const PackedGemmArgs& args, const CtaRanges& cta_ranges,
                                const GemvSmemLimits& room);
 
-// `args` have their k_blocks_at; `pieces`: of a strip of each matrix.
+// `args` have their k_blocks_at. `copy_blocks`: those of one n_tile of each matrix. Where there are
+// more than CtaRangeBegins::kMost CTAs the caller sets begins.far.
 GemvLaunchPlan plan_gemv_i8(const PackedGemmArgs& args, const CtaRanges& cta_ranges,
                             const GemvSmemLayout& layout,
                             std::span<const std::span<const CopyBlock>> copy_blocks);
+
+// Shared memory in front of the input, in bytes: gemv_i8.cu holds its struct to these.
+constexpr int gemv_fixed_bytes(int tokens) { return tokens == 1 ? 18432 : 36352; }
+// What the leaner kernels for one token have registers for: features of a row, of a row with a norm
+// or partial sums, and limb runs of a CTA. limb_input.cuh holds its loops to these.
+inline constexpr int kPlainRowFeatures = 15360;
+inline constexpr int kPlainNormedFeatures = 9600;
+inline constexpr int kPlainLimbRuns = 480;
+
+// Whether the launch is one that most models have, for which there are leaner kernels: one token,
+// one input layout a CTA without padding, a row and limb runs that are one round of a CTA, a norm
+// with weights, SiLU if gated, no biases. Code for everything else stands in the way where a step's
+// launches share the instruction cache (bench/ladder/exl2_gemv).
+bool is_plain_gemv(const PackedGemmArgs& args);
+
+// Whether the k_blocks of all matrices are taken in pairs.
+bool can_pair_k_blocks(const DeviceFacts& facts, const PackedGemmArgs& args);
+
+// A launch of gemv_i8().
+struct GemvPlan {
+  CtaRanges ranges;
+  GemvSmemLayout layout;
+};
+
+// The launch for these ranges, or nothing where the kernel cannot make it: it takes one token or
+// two, whole float4s at multiples of 16 bytes, and an input that leaves room for the pipeline.
+std::optional<GemvPlan> plan_gemv_i8_launch(const DeviceFacts& facts, const PackedGemmArgs& args,
+                                            const CtaRanges& ranges);
 
 }  // namespace bl::cuda

@@ -14,7 +14,7 @@
 namespace bl::cuda {
 
 // Strips of which a lane has sums: all, of one chunk.
-using PairTotals = float[kStageNTiles][2];
+using PairTotals = float[kGemvNTiles][2];
 
 // A lane's digits of a pair of chunks, unit by unit: what LimbReader is to one chunk.
 class PairReader {
@@ -184,7 +184,7 @@ __device__ __forceinline__ void store_pair_warp_sums(PairTotals& totals, float* 
     return (upper ? second : first) + other;
   };
 #pragma unroll
-  for (int p = 0; p < kStageNTiles / 2; ++p) {
+  for (int p = 0; p < kGemvNTiles / 2; ++p) {
     float sums[2];  // of strip p or p + 2
 #pragma unroll
     for (int h = 0; h < 2; ++h) {

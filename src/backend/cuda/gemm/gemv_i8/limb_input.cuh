@@ -177,6 +177,9 @@ class RowBlock {
   int end_;
 };
 
+static_assert(RowBlock<1, GemvVariant::kPlain>::kFeatures == kPlainRowFeatures &&
+              RowBlock<1, GemvVariant::kPlain>::kNormedFeatures == kPlainNormedFeatures);
+
 // What results are to be multiplied by, in shared memory.
 template <int Tokens>
 struct RowFactors {
@@ -294,6 +297,7 @@ class LimbSplitter {
 class WarpLimbRuns {
  public:
   static constexpr int kAtOnce = 32 * kConsumerWarps;  // of all warps
+  static_assert(kAtOnce == kPlainLimbRuns);
 
   // The runs from `base` on.
   __device__ __forceinline__ WarpLimbRuns(const CodeMatrixView& m, int base) {

@@ -1,323 +1,170 @@
 #include "backend/cuda/gemm/large/gemm_large.h"
 
 #include <algorithm>
-#include <bit>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/gemm/activations/act_f16.h"
-#include "backend/cuda/gemm/activations/staged_input.h"
+#include "backend/cuda/gemm/gemm_ops.h"
+#include "backend/cuda/gemm/gemm_state.h"
 #include "backend/cuda/gemm/large/blas_lt.h"
 #include "backend/cuda/gemm/large/dense_gemv.h"
 #include "backend/cuda/gemm/large/dequantize.h"
 #include "backend/cuda/gemm/wgmma/gemm_wgmma_dequant.h"
-#include "backend/cuda/ops/activation_math.cuh"
-#include "backend/cuda/scratch_plan.h"
 #include "base/check.h"
 
 namespace bl::cuda {
 namespace {
 
-// cuBLASLt wants rows of 16-byte multiples; odd ones go the other way.
-bool blas_takes(const DenseWeights& weights, std::int64_t in) {
-  return in % (16 / static_cast<std::int64_t>(size_of(weights.type))) == 0;
-}
+// Binary16 rows, and what products with them are multiplied by.
+struct LargeInput {
+  ActF16 rows;
+  const float* out_scale = nullptr;  // device
+};
 
-// Whether a matrix reads rows of 16 bits here.
-bool reads_act_f16(const PackedMatrix* weight) {
-  const DenseWeights* dense = cuda_matrix(weight).dense();
-  return dense == nullptr || (dense->type != DType::kF32 && blas_takes(*dense, weight->in()));
-}
-
-// Equal numbers: one set of rows serves both.
-std::uint64_t permutation_of(const PackedMatrix* weight) {
-  const CodeWeights* codes = cuda_matrix(weight).codes();
-  return codes == nullptr || codes->is_identity ? 0 : codes->permutation;
-}
-bool read_alike(const PackedMatrix* a, const PackedMatrix* b) {
-  const ActF16 first = act_f16_for(a);
-  const ActF16 second = act_f16_for(b);
-  return first.k == second.k && first.type == second.type && permutation_of(a) == permutation_of(b);
-}
-
-int widest_of(WidthSet widths) { return std::bit_width(widths) - 1; }
-
-// The products of one call.
-class GemmLarge {
+class LargeRun {
  public:
-  GemmLarge(ExecContext& ctx, const MatmulArgs& args)
-      : ctx_(ctx),
-        args_(args),
-        backend_(*cuda_ops_of(ctx).backend),
-        tokens_((args.staged_x != nullptr ? args.staged_x->rows : args.x).rows()),
-        half_results_(stores_f16()) {}
+  LargeRun(ExecContext& ctx, const MatmulArgs& gemm, const LargePlan& plan)
+      : ctx_(ctx), gemm_(gemm), plan_(plan), tokens_(gemm.tokens()) {}
 
   void run() {
     ArenaScope scope(*ctx_.scratch);
-    const std::vector<Alike> groups = alike_outputs();
-    const std::vector<Input> inputs = normalised_together(groups);
-    if (multiplied_together(groups, inputs)) return;
-    for (std::size_t i = 0; i < groups.size(); ++i) {
+    std::vector<LargeInput> inputs;
+    if (plan_.norm_together) inputs = normalise_together();
+    if (plan_.one_launch) {
+      run_one_launch(inputs);
+      return;
+    }
+    for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
       ArenaScope own(*ctx_.scratch);
-      const MatmulOutput& first = *groups[i].front();
-      if (!reads_act_f16(first.weight)) {
-        wide_matmul(first);
+      const LargeGroup& group = plan_.groups[i];
+      if (group.reads_f16) {
+        run_group(inputs.empty() ? input_for(group.outputs.front()->weight) : inputs[i], group);
       } else {
-        multiply_all(inputs.empty() ? input_for(first.weight) : inputs[i], groups[i]);
+        run_wide(*group.outputs.front());
       }
     }
-    if (activated_) return;
-    if (half_results_) {
-      activate_into_halves(ctx_, *args_.activation, true);
-    } else if (args_.activation != nullptr) {
-      activate(ctx_, *args_.activation);
+    if (plan_.activates || gemm_.epilogue.activation == nullptr) return;
+    if (plan_.f16_results) {
+      activate_into_halves(ctx_, *gemm_.epilogue.activation, true);
+    } else {
+      activate(ctx_, *gemm_.epilogue.activation);
     }
   }
 
  private:
-  // Rows of 16 bits, and what products with them are multiplied by.
-  struct Input {
-    ActF16 rows;
-    const float* out_scale = nullptr;
-  };
-  // Outputs whose matrices read one set of rows; or one that reads none of 16 bits.
-  using Alike = std::vector<const MatmulOutput*>;
-
-  std::vector<Alike> alike_outputs() const {
-    std::vector<Alike> groups;
-    for (const MatmulOutput& output : args_.outputs) {
-      const auto takes = [&](const Alike& group) {
-        const PackedMatrix* first = group.front()->weight;
-        return reads_act_f16(output.weight) && reads_act_f16(first) &&
-               read_alike(first, output.weight);
-      };
-      const auto group = std::find_if(groups.begin(), groups.end(), takes);
-      if (group != groups.end()) {
-        group->push_back(&output);
-      } else {
-        groups.push_back({&output});
-      }
-    }
-    return groups;
+  float multiplier() const {
+    return plan_.f16_results ? gemm_.epilogue.multiplier * kHalfGate : gemm_.epilogue.multiplier;
   }
+  TensorView take_f16(std::int64_t count) { return ctx_.scratch->take(DType::kF16, {count}); }
+  float* take_number() { return ctx_.scratch->take_f32({1}).as<float>(); }
 
-  // The inputs of groups whose rows are normalised by one launch, since they differ by order alone;
-  // none where each group's are made by themselves.
-  std::vector<Input> normalised_together(const std::vector<Alike>& groups) {
-    if (args_.norm == nullptr || groups.size() < 2 || groups.size() > kMaxMatrices) return {};
+  std::vector<LargeInput> normalise_together() {
     std::vector<ActF16> to;
-    std::size_t bytes = arena_bytes(DType::kF32, kPartialFloats + 1);  // beside rows: parts of sums
-    for (const Alike& group : groups) {
-      if (!std::all_of(group.begin(), group.end(), [this](const MatmulOutput* output) {
-            WgmmaArgs alone = wgmma_args({});
-            return adds_matrix(alone, *output, {});
-          })) {
-        return {};
-      }
-      to.push_back(act_f16_for(group.front()->weight));
-      bytes += arena_bytes(DType::kF16, tokens_ * to.back().k);
+    for (const LargeGroup& group : plan_.groups) {
+      to.push_back(act_f16_for(group.outputs.front()->weight));
     }
-    const Arena& scratch = *ctx_.scratch;
-    if (bytes > scratch.capacity() - scratch.mark()) return {};
     return normalised(std::move(to));
   }
-  // Rows in these orders; where they go is taken here.
-  std::vector<Input> normalised(std::vector<ActF16> to) {
+  // Normalised rows in these orders; their memory is taken here.
+  std::vector<LargeInput> normalised(std::vector<ActF16> to) {
     float* out_scale = take_number();
-    std::vector<Input> inputs;
+    std::vector<LargeInput> inputs;
     for (ActF16& rows : to) {
       rows.rows = take_f16(tokens_ * rows.k).data;
       inputs.push_back({rows, out_scale});
     }
-    make_act_f16_norm(ctx_, {args_.x, to, multiplier(), out_scale}, *args_.norm);
+    make_act_f16_norm(ctx_, {gemm_.x, to, multiplier(), out_scale}, *gemm_.prologue.norm);
     return inputs;
   }
-  // Gate and up pass through binary16 on their way to an activation that leaves halves.
-  bool stores_f16() const {
-    if (args_.activation == nullptr || args_.activation->staged_out == nullptr) return false;
-    return !args_.accumulate &&
-           std::all_of(args_.outputs.begin(), args_.outputs.end(), [](const MatmulOutput& output) {
-             return !has_bias(output) && reads_act_f16(output.weight) &&
-                    act_f16_for(output.weight).type == DType::kF16;
-           });
-  }
-  float multiplier() const {
-    return half_results_ ? args_.multiplier * kHalfGate : args_.multiplier;
-  }
 
-  Input input_for(const PackedMatrix* weight) {
-    if (args_.staged_x != nullptr) return given_input(weight);
-    if (args_.norm != nullptr) return normalised({act_f16_for(weight)}).front();
-    ActF16Args made{.x = args_.x, .to = act_f16_for(weight), .multiplier = multiplier()};
+  LargeInput input_for(const PackedMatrix* weight) {
+    if (gemm_.staged_x != nullptr) return staged_input(weight);
+    if (gemm_.prologue.norm != nullptr) return normalised({act_f16_for(weight)}).front();
+    ActF16Args made{.x = gemm_.x, .to = act_f16_for(weight), .multiplier = multiplier()};
     made.to.rows = take_f16(tokens_ * made.to.k).data;
     made.out_scale = take_number();
     if (made.to.type == DType::kF16) {
-      // Given back with the rows: matrices that read apart look once more.
+      // Given back with the rows, so matrices that read other rows look for it once more.
       made.row_largest = ctx_.scratch->take_f32({tokens_}).as<float>();
-      find_largest(ctx_, args_.x, made.row_largest);
+      find_largest(ctx_, gemm_.x, made.row_largest);
     }
     make_act_f16(ctx_, made);
     return {made.to, made.out_scale};
   }
 
-  Input given_input(const PackedMatrix* weight) {
-    const StagedInput& given = *args_.staged_x;
-    BL_CHECK(given.reader == weight && args_.outputs.size() == 1);
-    Input input;
+  LargeInput staged_input(const PackedMatrix* weight) {
+    const StagedInput& staged = *gemm_.staged_x;
+    BL_CHECK(staged.reader == weight && gemm_.outputs.size() == 1);
+    LargeInput input;
     input.rows = act_f16_for(weight);
-    BL_CHECK(given.rows.columns() == input.rows.k);
-    input.rows.rows = given.rows.data;
-    input.out_scale = given.row_scales;
+    BL_CHECK(staged.rows.columns() == input.rows.k);
+    input.rows.rows = staged.rows.data;
+    input.out_scale = staged.row_scales;
     if (multiplier() != 1.0f) {
       float* out_scale = take_number();
-      multiply_act_scale(ctx_, given.row_scales, multiplier(), out_scale);
+      multiply_act_scale(ctx_, staged.row_scales, multiplier(), out_scale);
       input.out_scale = out_scale;
     }
     return input;
   }
 
-  void multiply_all(const Input& input, const Alike& outputs) {
-    std::size_t decoded = 0;
-    while (const std::size_t more = multiply_decoded(input, std::span(outputs).subspan(decoded))) {
-      decoded += more;
-    }
-    for (std::size_t i = decoded; i < outputs.size();) {
-      if (!has_codes(*outputs[i])) {
-        const DenseWeights& weights = *cuda_matrix(outputs[i]->weight).dense();
-        multiply(input, weights.rows, outputs[i]->out, {0, outputs[i]->weight->out()});
-        i += 1;
-        continue;
-      }
-      const std::size_t count = neighbours(input, outputs, i);
-      if (count > 1) {
-        multiply_together(input, {outputs.data() + i, count});
-      } else {
-        multiply_slices(input, *outputs[i]);
-      }
-      i += count;
-    }
-    for (const MatmulOutput* output : outputs) add_own_bias(*output);
-  }
-
-  // As many of the outputs, from the first on, as one launch takes that expands nothing.
-  std::size_t multiply_decoded(const Input& input, std::span<const MatmulOutput* const> outputs) {
-    WgmmaArgs gemm = wgmma_args(input);
-    std::size_t taken = 0;
-    while (taken < outputs.size() && adds_matrix(gemm, *outputs[taken], input)) taken += 1;
-    if (activates_in_gemm(outputs, gemm)) activated_ = true;
-    if (taken > 0) gemm_wgmma_dequant(ctx_, gemm);
-    return taken;
-  }
-  WgmmaArgs wgmma_args(const Input& input) const {
-    WgmmaArgs gemm;
-    gemm.tokens = tokens_;
-    gemm.out_scale = input.out_scale;
-    gemm.accumulate = args_.accumulate;
-    gemm.halves = half_results_;
-    return gemm;
-  }
-  // Adds one to those of a launch, if it can be one of them.
-  bool adds_matrix(WgmmaArgs& gemm, const MatmulOutput& output, const Input& input) const {
-    const std::int64_t from = backend_.launch_plan().wgmma_from;
-    const bool decodes =
-        tokens_ >= from && from != LaunchPlan::kNeverWgmma && has_wgmma(backend_.facts());
-    if (!decodes || gemm.count == kMaxMatrices || !has_codes(output)) return false;
-    const CodeWeights& codes = *cuda_matrix(output.weight).codes();
-    WgmmaMatrix& m = gemm.matrices[gemm.count];
-    m.view = codes.view;
-    m.rows = static_cast<const __half*>(input.rows.rows);
-    m.widest = widest_of(codes.plan.widths());
-    m.out = output.out.data;
-    m.out_stride = (half_results_ ? 2 : 1) * output.out.row_stride;
-    gemm.count += 1;
-    if (can_run_wgmma(backend_.facts(), gemm)) return true;
-    gemm.count -= 1;
-    return false;
-  }
-
-  // All products of rows that were made together in one launch, whose tiles fill the card better.
-  // Gate's halves have to be there before up's are multiplied by them.
-  bool multiplied_together(const std::vector<Alike>& groups, const std::vector<Input>& inputs) {
-    if (inputs.empty() || half_results_ || args_.activation != nullptr) return false;
-    WgmmaArgs gemm = wgmma_args(inputs.front());
-    for (std::size_t i = 0; i < groups.size(); ++i) {
-      for (const MatmulOutput* output : groups[i]) {
-        if (!adds_matrix(gemm, *output, inputs[i])) return false;
+  void run_one_launch(const std::vector<LargeInput>& inputs) {
+    WgmmaPlan wgmma = plan_.wgmma;
+    wgmma.launch.args.out_scale = inputs.front().out_scale;
+    int matrix = 0;
+    for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
+      for (std::size_t j = 0; j < plan_.groups[i].outputs.size(); ++j) {
+        wgmma.launch.args.matrices[matrix++].rows = static_cast<const __half*>(inputs[i].rows.rows);
       }
     }
-    gemm_wgmma_dequant(ctx_, gemm);
-    for (const MatmulOutput& output : args_.outputs) add_own_bias(output);
-    return true;
+    gemm_wgmma_dequant(ctx_, wgmma);
+    for (const MatmulOutput& output : gemm_.outputs) add_own_bias(output);
   }
 
-  // Gives the product of gate and up, or of up behind gate's, the activation, too, where it can
-  // leave what its reader reads.
-  bool activates_in_gemm(std::span<const MatmulOutput* const> outputs, WgmmaArgs& gemm) const {
-    if (!half_results_ || args_.outputs.size() != 2) return false;
-    const bool both = outputs.size() == 2 && gemm.count == 2;
-    const bool up = gemm.count == 1 && outputs[0] == &args_.outputs[1];
-    const StagedInput& half = *args_.activation->staged_out;
-    const ActF16 wanted = act_f16_for(half.reader);
-    const ActivationParameters activation = activation_parameters(*args_.activation);
-    if (!(both || up) || !can_fuse_activation(activation) || wanted.feature_of_k != nullptr ||
-        wanted.k != outputs[0]->weight->out()) {
-      return false;
-    }
-    WgmmaArgs with = gemm;
-    WgmmaActivation& to = with.activation;
-    to.rows = half.rows.as<__half>();
-    to.stride = half.rows.row_stride;
-    to.act_scale = half.row_scales;
-    to.kind = activation.kind;
-    if (up) {
-      to.gate = args_.activation->gate.as<const __half>();
-      to.gate_stride = 2 * args_.activation->gate.row_stride;
-    }
-    if (!can_run_wgmma(backend_.facts(), with)) return false;
-    gemm = with;
-    return true;
-  }
-
-  TensorView take_f16(std::int64_t count) { return ctx_.scratch->take(DType::kF16, {count}); }
-  float* take_number() { return ctx_.scratch->take_f32({1}).as<float>(); }
-
-  static std::int64_t n_tile_bytes(const Input& input) { return input.rows.k * kNTileColumns * 2; }
-
-  // How many of the outputs from `first` on lie side by side and are expanded together: one large
-  // product wastes less of the card than a few small ones.
-  std::size_t neighbours(const Input& input, const std::vector<const MatmulOutput*>& outputs,
-                         std::size_t first) const {
-    if (half_results_) return 1;  // halves are not where their floats would be
-    std::int64_t n_tiles = cuda_matrix(outputs[first]->weight).codes()->view.n_tiles;
-    std::size_t count = 1;
-    while (first + count < outputs.size()) {
-      const MatmulOutput& last = *outputs[first + count - 1];
-      const MatmulOutput& next = *outputs[first + count];
-      if (!has_codes(next) || last.weight->out() % kNTileColumns != 0 ||
-          last.out.row_stride != next.out.row_stride ||
-          last.out.as<float>() + last.weight->out() != next.out.as<float>()) {
-        break;
+  void run_group(const LargeInput& input, const LargeGroup& group) {
+    for (const LargeLaunch& launch : group.launches) {
+      const auto outputs = std::span(group.outputs).subspan(launch.first, launch.count);
+      switch (launch.kernel) {
+        case LargeKernel::kWgmma:
+          run_wgmma(input, launch.wgmma);
+          break;
+        case LargeKernel::kDequantLibrary:
+          if (launch.count > 1) {
+            run_dequantized_together(input, outputs);
+          } else {
+            run_dequantized_in_slices(input, *outputs[0]);
+          }
+          break;
+        case LargeKernel::kLibrary:
+          run_library(input, cuda_matrix(outputs[0]->weight).dense()->rows, outputs[0]->out,
+                      {0, outputs[0]->weight->out()});
+          break;
       }
-      n_tiles += cuda_matrix(next.weight).codes()->view.n_tiles;
-      if (n_tiles * n_tile_bytes(input) > kExpandedBytes) break;
-      count += 1;
     }
-    return count;
+    for (const MatmulOutput* output : group.outputs) add_own_bias(*output);
+  }
+
+  void run_wgmma(const LargeInput& input, const WgmmaPlan& plan) {
+    WgmmaPlan own = plan;
+    WgmmaArgs& args = own.launch.args;
+    args.out_scale = input.out_scale;
+    for (int i = 0; i < args.count; ++i) {
+      args.matrices[i].rows = static_cast<const __half*>(input.rows.rows);
+    }
+    gemm_wgmma_dequant(ctx_, own);
   }
 
   void expand(const CodeMatrixView& view, int first, std::int64_t n_tiles, __half* to) {
-    DequantizeArgs args;
-    args.view = view;
-    args.first_n_tile = first;
-    args.n_tiles = static_cast<int>(n_tiles);
-    args.rows = to;
-    dequantize(ctx_, args);
+    dequantize(
+        ctx_,
+        {.view = view, .first_n_tile = first, .n_tiles = static_cast<int>(n_tiles), .rows = to});
   }
 
-  void multiply_together(const Input& input, std::span<const MatmulOutput* const> outputs) {
+  // Matrices side by side, whole.
+  void run_dequantized_together(const LargeInput& input,
+                                std::span<const MatmulOutput* const> outputs) {
     std::int64_t n_tiles = 0;
     std::int64_t columns = 0;
     for (const MatmulOutput* output : outputs) {
@@ -325,28 +172,31 @@ class GemmLarge {
       columns += output->weight->out();
     }
     ArenaScope scope(*ctx_.scratch);
-    const TensorView expanded = take_f16(n_tiles * n_tile_bytes(input) / 2);
+    const std::int64_t n_tile_elements = dequantized_n_tile_bytes(input.rows.k) / 2;
+    const TensorView expanded = take_f16(n_tiles * n_tile_elements);
     auto* to = expanded.as<__half>();
     for (const MatmulOutput* output : outputs) {
       const CodeMatrixView& view = cuda_matrix(output->weight).codes()->view;
       expand(view, 0, view.n_tiles, to);
-      to += view.n_tiles * n_tile_bytes(input) / 2;
+      to += view.n_tiles * n_tile_elements;
     }
-    multiply(input, expanded.data, outputs.front()->out, {0, columns});
+    run_library(input, expanded.data, outputs.front()->out, {0, columns});
   }
 
-  void multiply_slices(const Input& input, const MatmulOutput& output) {
+  // One matrix, as many columns at a time as kExpandedBytes hold.
+  void run_dequantized_in_slices(const LargeInput& input, const MatmulOutput& output) {
     ArenaScope scope(*ctx_.scratch);
     const CodeMatrixView& view = cuda_matrix(output.weight).codes()->view;
+    const std::int64_t n_tile_bytes = dequantized_n_tile_bytes(input.rows.k);
     const std::int64_t at_once =
-        std::clamp<std::int64_t>(kExpandedBytes / n_tile_bytes(input), 1, view.n_tiles);
-    const TensorView expanded = take_f16(at_once * n_tile_bytes(input) / 2);
+        std::clamp<std::int64_t>(kExpandedBytes / n_tile_bytes, 1, view.n_tiles);
+    const TensorView expanded = take_f16(at_once * n_tile_bytes / 2);
     for (std::int64_t first = 0; first < view.n_tiles; first += at_once) {
       const std::int64_t n_tiles = std::min<std::int64_t>(at_once, view.n_tiles - first);
       expand(view, static_cast<int>(first), n_tiles, expanded.as<__half>());
       const std::int64_t column = first * kNTileColumns;
-      multiply(input, expanded.data, output.out,
-               {column, std::min(n_tiles * kNTileColumns, output.weight->out() - column)});
+      run_library(input, expanded.data, output.out,
+                  {column, std::min(n_tiles * kNTileColumns, output.weight->out() - column)});
     }
   }
 
@@ -354,8 +204,9 @@ class GemmLarge {
     std::int64_t first = 0;
     std::int64_t count = 0;
   };
-  // Columns of `out` (and of those that lie behind it) = alpha · rows · wᵀ.
-  void multiply(const Input& input, const void* w, const TensorView& out, Columns columns) {
+  // Columns of `out`, and of what lies behind it, = out_scale · rows · wᵀ.
+  void run_library(const LargeInput& input, const void* w, const TensorView& out,
+                   const Columns& columns) {
     BlasGemm gemm;
     gemm.type = input.rows.type;
     gemm.x = input.rows.rows;
@@ -364,8 +215,8 @@ class GemmLarge {
     gemm.columns = columns.count;
     gemm.in = input.rows.k;
     gemm.out_scale = input.out_scale;
-    gemm.beta = backend_.constant(args_.accumulate);
-    if (half_results_) {  // in the first half of each row of what would be F32
+    gemm.beta = cuda_device(ctx_).constant(gemm_.epilogue.accumulate);
+    if (plan_.f16_results) {  // in the first half of each row of what would be F32
       gemm.out_type = DType::kF16;
       gemm.out = out.as<__half>() + columns.first;
       gemm.out_stride = 2 * out.row_stride;
@@ -373,30 +224,31 @@ class GemmLarge {
       gemm.out = out.as<float>() + columns.first;
       gemm.out_stride = out.row_stride;
     }
-    backend_.blas().run(gemm, cuda_ops_of(ctx_).stream);
+    gemm_state(ctx_).blas.run(gemm, cuda_device(ctx_).stream);
   }
 
   // A matrix in F32, or with rows that cuBLASLt does not take.
-  void wide_matmul(const MatmulOutput& output) {
+  void run_wide(const MatmulOutput& output) {
     const DenseWeights& weights = *cuda_matrix(output.weight).dense();
     const std::int64_t in = output.weight->in();
-    if (weights.type != DType::kF32 || !blas_takes(weights, in) || args_.x.row_stride != in ||
-        args_.multiplier != 1.0f) {
-      dense_gemv_rows(ctx_, args_, output);
+    const bool library = weights.type == DType::kF32 && in % 4 == 0 && gemm_.x.row_stride == in &&
+                         gemm_.epilogue.multiplier == 1.0f;
+    if (!library) {
+      dense_gemv_rows(ctx_, gemm_, output);
       return;
     }
-    BlasGemm gemm;
-    gemm.type = DType::kF32;
-    gemm.x = args_.x.data;
-    gemm.w = weights.rows;
-    gemm.tokens = tokens_;
-    gemm.columns = output.weight->out();
-    gemm.in = in;
-    gemm.out = output.out.data;
-    gemm.out_stride = output.out.row_stride;
-    gemm.out_scale = backend_.constant(true);
-    gemm.beta = backend_.constant(args_.accumulate);
-    backend_.blas().run(gemm, cuda_ops_of(ctx_).stream);
+    const CudaDevice& device = cuda_device(ctx_);
+    gemm_state(ctx_).blas.run({.type = DType::kF32,
+                               .x = gemm_.x.data,
+                               .w = weights.rows,
+                               .out = output.out.data,
+                               .tokens = tokens_,
+                               .columns = output.weight->out(),
+                               .in = in,
+                               .out_stride = output.out.row_stride,
+                               .out_scale = device.constant(true),
+                               .beta = device.constant(gemm_.epilogue.accumulate)},
+                              device.stream);
     add_own_bias(output);
   }
   void add_own_bias(const MatmulOutput& output) {
@@ -404,25 +256,15 @@ class GemmLarge {
   }
 
   ExecContext& ctx_;
-  const MatmulArgs& args_;
-  CudaBackend& backend_;
+  const MatmulArgs& gemm_;
+  const LargePlan& plan_;
   std::int64_t tokens_;
-  bool half_results_;
-  bool activated_ = false;  // products did it
 };
 
 }  // namespace
 
-ActF16 act_f16_for(const PackedMatrix* weight) {
-  ActF16 rows;
-  if (const CodeWeights* codes = cuda_matrix(weight).codes()) {
-    rows.k = std::int64_t{codes->view.k_steps} * kKStepSize;
-    if (!codes->is_identity) rows.feature_of_k = codes->feature_of_k;
-  } else {
-    rows.k = weight->in();
-    rows.type = cuda_matrix(weight).dense()->type;
-  }
-  return rows;
+void gemm_large(ExecContext& ctx, const MatmulArgs& gemm, const LargePlan& plan) {
+  LargeRun(ctx, gemm, plan).run();
 }
 
 void activate_into_halves(ExecContext& ctx, const ActivateArgs& args, bool halves) {
@@ -444,44 +286,26 @@ void activate_into_halves(ExecContext& ctx, const ActivateArgs& args, bool halve
   make_act_f16_activate(ctx, rows, args);
 }
 
-std::int64_t staged_input_width(const ExecContext& ctx, const PackedMatrix& reader,
-                                std::int64_t tokens) {
-  if (!is_large(ctx, reader, tokens)) return staged_fragments_width(ctx, reader, tokens);
-  if (!reads_act_f16(&reader)) return 0;
-  const ActF16 rows = act_f16_for(&reader);
-  const int compute_capability = cuda_ops_of(ctx).backend->facts().compute_capability;
-  const bool staged = fits_act_f16_smem(compute_capability, reader.in(), rows.k);
-  return rows.type == DType::kF16 && staged ? rows.k : 0;
-}
-
-bool is_large(const ExecContext& ctx, const PackedMatrix& matrix, std::int64_t tokens) {
-  const CudaBackend& backend = *cuda_ops_of(ctx).backend;
-  const bool decodes = cuda_matrix(&matrix).codes() != nullptr && has_wgmma(backend.facts());
-  return !ctx.deterministic && tokens >= backend.launch_plan().large_or_wgmma_from(decodes);
-}
-
-bool large_can_fuse_norm(const MatmulArgs& args) {
-  return can_fuse_norm_act_f16(args.x, *args.norm) &&
-         std::all_of(args.outputs.begin(), args.outputs.end(),
-                     [](const MatmulOutput& output) { return reads_act_f16(output.weight); });
-}
-
-void gemm_large(ExecContext& ctx, const MatmulArgs& args) { GemmLarge(ctx, args).run(); }
-
-void dense_gemv_rows(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& output) {
-  for (std::int64_t first = 0; first < args.x.rows(); first += kMaxDenseTokens) {
-    const std::int64_t count = std::min<std::int64_t>(kMaxDenseTokens, args.x.rows() - first);
-    const DenseWeights& weights = *cuda_matrix(output.weight).dense();
-    DenseGemvArgs gemm;
-    gemm.x = slice_rows(args.x, first, count);
-    gemm.rows = weights.rows;
-    gemm.type = weights.type;
-    gemm.out = slice_rows(output.out, first, count);
-    gemm.bias = bias_of(output);
-    gemm.multiplier = args.multiplier;
-    gemm.accumulate = args.accumulate;
-    dense_gemv(ctx, gemm);
+void dense_gemv_rows(ExecContext& ctx, const MatmulArgs& gemm, const MatmulOutput& output) {
+  const DenseWeights& weights = *cuda_matrix(output.weight).dense();
+  for (std::int64_t first = 0; first < gemm.x.rows(); first += kMaxDenseTokens) {
+    const std::int64_t count = std::min<std::int64_t>(kMaxDenseTokens, gemm.x.rows() - first);
+    dense_gemv(ctx, {.x = slice_rows(gemm.x, first, count),
+                     .rows = weights.rows,
+                     .type = weights.type,
+                     .out = slice_rows(output.out, first, count),
+                     .bias = bias_of(output),
+                     .multiplier = gemm.epilogue.multiplier,
+                     .accumulate = gemm.epilogue.accumulate});
   }
+}
+
+void dense_library_gemm(ExecContext& ctx, const MatmulArgs& gemm, const MatmulOutput& output) {
+  MatmulArgs one = gemm;
+  one.outputs = {&output, 1};
+  LargePlan plan;
+  plan.groups.push_back({{&output}, true, {{LargeKernel::kLibrary, 0, 1}}});
+  gemm_large(ctx, one, plan);
 }
 
 }  // namespace bl::cuda

@@ -1,36 +1,24 @@
 #pragma once
-#include "backend/cuda/gemm/activations/act_f16.h"
-#include "backend/cuda/weights/cuda_matrix.h"
+// Large GEMM: activations become binary16 rows, and packed codes are either dequantized in
+// registers (wgmma/) or into memory, from which cuBLASLt multiplies (docs/adr/0028).
+
+#include "backend/cuda/gemm/large/large_plan.h"
+#include "ops/exec_context.h"
 #include "ops/matmul.h"
 
 namespace bl::cuda {
 
-// Products of many rows (LaunchPlan::large_or_wgmma_from): activations are made rows of 16 bits;
-// codes are expanded to binary16, and cuBLASLt multiplies, or they are decoded in registers
-// (LaunchPlan::wgmma_from). All of a call but a norm that large_can_fuse_norm() refuses.
-void gemm_large(ExecContext& ctx, const MatmulArgs& args);
-bool large_can_fuse_norm(const MatmulArgs& args);
-// Whether a step of so many tokens is multiplied so by a matrix. Plain ones are later than codes
-// may be: their rows stay F32 until they are many.
-bool is_large(const ExecContext& ctx, const PackedMatrix& matrix, std::int64_t tokens);
+// Runs a planned GEMM: all of `gemm` but what its plan leaves to launches in front.
+void gemm_large(ExecContext& ctx, const MatmulArgs& gemm, const LargePlan& plan);
 
-// act(gate) · up into args.staged_out. `halves`: the data of both views are binary16, kHalfGate
-// times what they mean, at the beginning of each row.
+// act(gate) · up into args.staged_out, for a large GEMM. `halves`: the data of both views are
+// binary16, kHalfGate times what they mean, at the beginning of each row.
 void activate_into_halves(ExecContext& ctx, const ActivateArgs& args, bool halves);
 
-// In which order and type products of many rows read the input of a matrix with codes or of 16
-// bits, without its memory.
-ActF16 act_f16_for(const PackedMatrix* weight);
+// One plain matrix times F32 activations, eight rows at a time.
+void dense_gemv_rows(ExecContext& ctx, const MatmulArgs& gemm, const MatmulOutput& output);
 
-// One plain matrix, eight rows at a time, F32 activations.
-void dense_gemv_rows(ExecContext& ctx, const MatmulArgs& args, const MatmulOutput& output);
-
-inline bool has_codes(const MatmulOutput& output) {
-  return cuda_matrix(output.weight).codes() != nullptr;
-}
-inline bool has_bias(const MatmulOutput& output) { return !output.bias.empty(); }
-inline const float* bias_of(const MatmulOutput& output) {
-  return has_bias(output) ? output.bias.as<const float>() : nullptr;
-}
+// One plain 16-bit matrix through cuBLASLt.
+void dense_library_gemm(ExecContext& ctx, const MatmulArgs& gemm, const MatmulOutput& output);
 
 }  // namespace bl::cuda

@@ -1,16 +1,16 @@
-// Pure host arithmetic, tested without a card.
+#include "backend/cuda/gemm/partition/partition.h"
 
 #include <algorithm>
 
-#include "backend/cuda/gemm/gemv_i8/gemv_i8_plan.h"
-#include "backend/cuda/gemm/partition/partition_cache.h"
+#include "backend/cuda/gemm/gemm_limits.h"
+#include "backend/cuda/gemm/partition/cta_ranges.h"
 #include "base/check.h"
 
 namespace bl::cuda {
 namespace {
 
-std::uint64_t cost_of_part(const NTileCosts& k_split) {
-  return k_split.cost * static_cast<std::uint64_t>(k_split.n_tiles);
+std::uint64_t cost_of_range(const NTileCosts& matrix) {
+  return matrix.cost * static_cast<std::uint64_t>(matrix.n_tiles);
 }
 
 }  // namespace
@@ -20,24 +20,24 @@ std::vector<std::int32_t> partition_n_tiles(std::span<const NTileCosts> matrices
   std::int32_t n_tiles = 0;
   for (const NTileCosts& matrix : matrices) {
     BL_CHECK(matrix.n_tiles > 0 && matrix.cost > 0);
-    total += cost_of_part(matrix);
+    total += cost_of_range(matrix);
     n_tiles += matrix.n_tiles;
   }
   const auto cta_ranges = static_cast<std::uint64_t>(std::min<std::int64_t>(ctas, n_tiles));
   std::vector<std::int32_t> begins{0};
-  std::size_t at = 0;             // the matrix where the next share begins
+  std::size_t at = 0;             // the matrix where the next range begins
   std::uint64_t cost_before = 0;  // of that matrix
   std::int32_t n_tiles_before = 0;
   for (std::uint64_t s = 1; s < cta_ranges; ++s) {
     const std::uint64_t target = (total * s + cta_ranges - 1) / cta_ranges;
-    while (at + 1 < matrices.size() && cost_before + cost_of_part(matrices[at]) <= target) {
-      cost_before += cost_of_part(matrices[at]);
+    while (at + 1 < matrices.size() && cost_before + cost_of_range(matrices[at]) <= target) {
+      cost_before += cost_of_range(matrices[at]);
       n_tiles_before += matrices[at++].n_tiles;
     }
     const std::uint64_t partial = target - std::min(target, cost_before);
     const auto inside = static_cast<std::int32_t>(partial / matrices[at].cost);
     const std::int32_t wanted = n_tiles_before + std::min(inside, matrices[at].n_tiles);
-    // Costs may differ so much that a share would be empty: each gets a strip at least.
+    // Costs may differ so much that a range would be empty, so each gets at least one n_tile.
     const auto left = static_cast<std::int32_t>(cta_ranges - s);
     begins.push_back(std::clamp(wanted, begins.back() + 1, n_tiles - left));
   }
@@ -45,20 +45,20 @@ std::vector<std::int32_t> partition_n_tiles(std::span<const NTileCosts> matrices
   return begins;
 }
 
-CtaRangeBegins::CtaRangeBegins(const CtaRanges& cta_ranges) {
-  if (cta_ranges.ctas <= kMost) {
-    std::copy(cta_ranges.host_begins.begin(), cta_ranges.host_begins.end(), near);
+CtaRangeBegins::CtaRangeBegins(const CtaRanges& ranges, const std::int32_t* device_begins) {
+  if (ranges.ctas <= kMost) {
+    std::copy(ranges.begins.begin(), ranges.begins.end(), near);
   } else {
-    far = cta_ranges.begins;
+    far = device_begins;
   }
 }
 
 namespace {
 
-// f(part) for each matrix that has any of the strips [begin, end) of all.
+// Calls f(costs) for the part of each matrix that lies among n_tiles [begin, end) of all.
 template <class F>
-void for_each_part(std::span<const NTileCosts> matrices, std::int32_t begin, std::int32_t end,
-                   const F& f) {
+void for_each_matrix(std::span<const NTileCosts> matrices, std::int32_t begin, std::int32_t end,
+                     const F& f) {
   std::int32_t before = 0;
   for (const NTileCosts& matrix : matrices) {
     const std::int32_t from = std::max(begin, before);
@@ -71,38 +71,39 @@ void for_each_part(std::span<const NTileCosts> matrices, std::int32_t begin, std
 std::vector<NTileCosts> slice_n_tiles(std::span<const NTileCosts> matrices, std::int32_t begin,
                                       std::int32_t end) {
   std::vector<NTileCosts> slice;
-  for_each_part(matrices, begin, end, [&](const NTileCosts& k_split) { slice.push_back(k_split); });
+  for_each_matrix(matrices, begin, end, [&](const NTileCosts& matrix) { slice.push_back(matrix); });
   return slice;
 }
 
-// The time that a CTA of the product of one token takes, which multiplies kStageNTiles strips of a
-// matrix at once: one group more is as long as one strip more, and a single strip as two
-// (instructions of a pair of chunks, bench/ladder/exl2_gemv).
-std::uint64_t time_alone(const NTileCosts& k_split) {
-  const std::int32_t partial = k_split.n_tiles % kStageNTiles;
-  const std::int32_t of_rest = partial == 0 ? 0 : std::max(partial, 2) + 1;
-  return cost_of_part(
-      {k_split.n_tiles / kStageNTiles * (kStageNTiles + 1) + of_rest, k_split.cost});
+// The time that a CTA of the int8 GEMV takes. One group of n_tiles more takes as long as one n_tile
+// more, and a single n_tile as long as two (instructions of a pair of k_blocks,
+// bench/ladder/exl2_gemv).
+std::uint64_t time_alone(const NTileCosts& matrix) {
+  const std::int32_t partial = matrix.n_tiles % kGemvNTiles;
+  const std::int32_t of_remainder = partial == 0 ? 0 : std::max(partial, 2) + 1;
+  return cost_of_range(
+      {matrix.n_tiles / kGemvNTiles * (kGemvNTiles + 1) + of_remainder, matrix.cost});
 }
 
-using PartTime = std::uint64_t (*)(const NTileCosts&);  // of a share's part of one matrix
+using RangeTime =
+    std::uint64_t (*)(const NTileCosts&);  // of the n_tiles that a range has of one matrix
 
-// The longest of shares [first, last).
+// Returns the cost of the costliest of ranges [first, last).
 std::uint64_t longest_of(std::span<const NTileCosts> matrices, std::span<const std::int32_t> begins,
-                         std::size_t first, std::size_t last, PartTime time = cost_of_part) {
+                         std::size_t first, std::size_t last, RangeTime time = cost_of_range) {
   std::uint64_t most = 0;
   for (std::size_t i = first; i < last; ++i) {
     std::uint64_t all = 0;
-    for_each_part(matrices, begins[i], begins[i + 1],
-                  [&](const NTileCosts& k_split) { all += time(k_split); });
+    for_each_matrix(matrices, begins[i], begins[i + 1],
+                    [&](const NTileCosts& matrix) { all += time(matrix); });
     most = std::max(most, all);
   }
   return most;
 }
 
-// When the launch ends.
+// Returns when the launch ends, in the costs of n_tiles.
 std::uint64_t time_of(std::span<const NTileCosts> matrices, std::span<const std::int32_t> begins,
-                      const LateCtas& late, PartTime time = cost_of_part) {
+                      const LateCtas& late, RangeTime time = cost_of_range) {
   const std::size_t cta_ranges = begins.size() - 1;
   const std::size_t early = cta_ranges - std::min(static_cast<std::size_t>(late.count), cta_ranges);
   std::uint64_t longest = longest_of(matrices, begins, 0, early, time);
@@ -112,10 +113,10 @@ std::uint64_t time_of(std::span<const NTileCosts> matrices, std::span<const std:
   return longest;
 }
 
-// Shares none of which has strips of two matrices: the matrix whose shares take longest gets one
-// more as long as there are any. `ctas`: at least as many as matrices.
+// Ranges none of which has n_tiles of two matrices: the matrix whose ranges take longest gets one
+// more as long as CTAs are left. `ctas` is at least the number of matrices.
 std::vector<std::int32_t> partition_apart(std::span<const NTileCosts> matrices, int ctas,
-                                          PartTime time) {
+                                          RangeTime time) {
   std::vector<std::int32_t> cta_ranges(matrices.size(), 1);
   const auto time_of = [&](std::size_t m) {
     return time({(matrices[m].n_tiles + cta_ranges[m] - 1) / cta_ranges[m], matrices[m].cost});
@@ -192,14 +193,14 @@ std::vector<std::int32_t> partition_by_matrix(std::span<const NTileCosts> matric
 std::vector<std::int32_t> partition_by_input(std::span<const NTileCosts> matrices,
                                              std::vector<std::int32_t> mixed,
                                              const InputLayoutRequest& request) {
-  const PartTime of_k_split = request.alone ? time_alone : cost_of_part;
+  const RangeTime time_of_one = request.alone ? time_alone : cost_of_range;
   const auto time = [&](const std::vector<std::int32_t>& begins) {
-    return time_of(matrices, begins, request.late, of_k_split);
+    return time_of(matrices, begins, request.late, time_of_one);
   };
   const std::uint64_t most = time(mixed) + request.cost;
   const auto fewest = static_cast<int>(std::max(mixed.size() - 1, matrices.size()));
   for (int cta_ranges = fewest; cta_ranges <= request.ctas; ++cta_ranges) {
-    std::vector<std::int32_t> apart = partition_apart(matrices, cta_ranges, of_k_split);
+    std::vector<std::int32_t> apart = partition_apart(matrices, cta_ranges, time_of_one);
     if (time(apart) <= most) return apart;
   }
   return mixed;

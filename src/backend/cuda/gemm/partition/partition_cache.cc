@@ -1,10 +1,8 @@
 #include "backend/cuda/gemm/partition/partition_cache.h"
 
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 
-#include "backend/cuda/device/cuda_check.h"
+#include "backend/cuda/gemm/partition/partition.h"
 
 namespace bl::cuda {
 
@@ -25,31 +23,20 @@ void level_out(std::vector<NTileCosts>& matrices) {
   for (NTileCosts& matrix : matrices) matrix.cost = all;
 }
 
-template <class T>
-const T* copy_to_device(const std::vector<T>& values) {
-  void* memory = nullptr;
-  const std::size_t bytes = values.size() * sizeof(values[0]);
-  BL_CUDA_CHECK(cudaMalloc(&memory, bytes));
-  BL_CUDA_CHECK(cudaMemcpy(memory, values.data(), bytes, cudaMemcpyHostToDevice));
-  return static_cast<const T*>(memory);
+CtaRanges ranges_of(const std::vector<std::int32_t>& begins) {
+  return {static_cast<int>(begins.size()) - 1, begins};
 }
 
 }  // namespace
 
-PartitionCache::~PartitionCache() {
-  for (auto& [key, entry] : entries_) cudaFree(const_cast<std::int32_t*>(entry.cta_ranges.begins));
-  for (auto& [key, cta_ranges] : regs_) cudaFree(const_cast<RegsQuad*>(cta_ranges.quads));
-}
-
 CtaRanges PartitionCache::find(std::span<const CodeWeights* const> matrices,
                                const PartitionRequest& request) {
-  std::vector<std::uint64_t> key{
-      static_cast<std::uint64_t>(request.ctas),
-      (request.pairs ? 1u : 0u) | (request.spare ? 2u : 0u) | (request.inputs ? 4u : 0u),
-      static_cast<std::uint64_t>(request.late)};
+  Key key{static_cast<std::uint64_t>(request.ctas),
+          (request.pairs ? 1u : 0u) | (request.spare ? 2u : 0u) | (request.inputs ? 4u : 0u),
+          static_cast<std::uint64_t>(request.late)};
   for (const CodeWeights* matrix : matrices) key.push_back(matrix->shape);
-  Entry& entry = entries_[key];
-  if (entry.cta_ranges.begins != nullptr) return entry.cta_ranges;
+  std::vector<std::int32_t>& begins = begins_[key];
+  if (!begins.empty()) return ranges_of(begins);
   std::vector<NTileCosts> costs;
   std::uint64_t heaviest = 0;
   for (const CodeWeights* matrix : matrices) {
@@ -64,43 +51,33 @@ CtaRanges PartitionCache::find(std::span<const CodeWeights* const> matrices,
   }
   if (request.spare) level_out(costs);
   const LateCtas late{request.spare ? 0 : request.late, heaviest};
-  std::vector<std::int32_t> begins = request.spare ? partition_by_matrix(costs, request.ctas)
-                                                   : partition_n_tiles(costs, request.ctas, late);
+  begins = request.spare ? partition_by_matrix(costs, request.ctas)
+                         : partition_n_tiles(costs, request.ctas, late);
   if (request.inputs && costs.size() > 1) {
-    // Loading activations takes about as long as a strip, digits of one token less.
+    // Loading activations takes about as long as an n_tile; limbs of one token take less.
     const std::uint64_t again = request.spare ? 0 : heaviest;
     begins =
         partition_by_input(costs, std::move(begins), {request.ctas, request.spare, late, again});
   }
-  return keep(entry, std::move(begins));
+  return ranges_of(begins);
 }
 
 CtaRanges PartitionCache::find_k_splits(const CodeWeights& matrix, int ctas) {
-  const std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas), kKSplitsKey, 0,
-                                       matrix.shape};
-  Entry& entry = entries_[key];
-  if (entry.cta_ranges.begins != nullptr) return entry.cta_ranges;
-  return keep(entry, partition_k_splits(matrix.view.n_tiles, ctas));
+  const Key key{static_cast<std::uint64_t>(ctas), kKSplitsKey, 0, matrix.shape};
+  std::vector<std::int32_t>& begins = begins_[key];
+  if (begins.empty()) begins = partition_k_splits(matrix.view.n_tiles, ctas);
+  return ranges_of(begins);
 }
 
-CtaRanges PartitionCache::keep(Entry& entry, std::vector<std::int32_t> begins) {
-  entry.begins = std::move(begins);
-  entry.cta_ranges = {copy_to_device(entry.begins), static_cast<int>(entry.begins.size()) - 1,
-                      entry.begins};
-  return entry.cta_ranges;
-}
-
-const DeviceRegsPlan& PartitionCache::find_regs_plan(const CodeWeights& matrix, int ctas,
-                                                     int max_k_splits) {
-  const std::vector<std::uint64_t> key{static_cast<std::uint64_t>(ctas),
-                                       static_cast<std::uint64_t>(max_k_splits),
-                                       max_k_splits == 1 ? matrix.k_tiling : matrix.shape};
-  const auto known = regs_.find(key);
-  if (known != regs_.end()) return known->second;
-  DeviceRegsPlan cta_ranges;
-  const RegsPlan plan = plan_regs(matrix.plan.k_blocks, matrix.view.n_tiles, ctas, max_k_splits);
-  if (plan.k_splits > 0) cta_ranges = {plan, copy_to_device(plan.quads)};
-  return regs_.emplace(key, cta_ranges).first->second;
+const RegsPlan& PartitionCache::find_regs_plan(const CodeWeights& matrix, int ctas,
+                                               int max_k_splits) {
+  const Key key{static_cast<std::uint64_t>(ctas), static_cast<std::uint64_t>(max_k_splits),
+                max_k_splits == 1 ? matrix.k_tiling : matrix.shape};
+  const auto known = regs_plans_.find(key);
+  if (known != regs_plans_.end()) return known->second;
+  return regs_plans_
+      .emplace(key, plan_regs(matrix.plan.k_blocks, matrix.view.n_tiles, ctas, max_k_splits))
+      .first->second;
 }
 
 }  // namespace bl::cuda

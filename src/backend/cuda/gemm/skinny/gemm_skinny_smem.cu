@@ -1,8 +1,7 @@
-#include "backend/cuda/gemm/packed_gemm_args.h"
+#include "backend/cuda/gemm/skinny/gemm_skinny_smem.h"
 
 #include <algorithm>
 
-#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/gemm/epilogue.cuh"
 #include "backend/cuda/gemm/pipeline/smem_pipeline.cuh"
@@ -161,8 +160,7 @@ SkinnySmemKernel kernel_of(WidthSet widths) {
 
 template <int NTiles, int TokenTiles>
 void start(ExecContext& ctx, Launch& launch_args, int ctas) {
-  const int bytes =
-      lay_out(cuda_ops_of(ctx).backend->facts(), NTiles, kHalves<TokenTiles>, launch_args);
+  const int bytes = lay_out(cuda_device(ctx).facts(), NTiles, kHalves<TokenTiles>, launch_args);
   const bool gptq = launch_args.args.matrices[0].view.kind != ScaleKind::kExl2;
   const WidthSet widths = widths_of(launch_args.args);
   const SkinnySmemKernel kernel = gptq ? kernel_of<NTiles, TokenTiles, true>(widths)
@@ -182,46 +180,21 @@ int cta_range_of(const PackedGemmArgs& args, int ctas) {
 
 }  // namespace
 
-bool has_no_zeros(const PackedGemmArgs& args) {
-  return std::all_of(args.matrices, args.matrices + args.count,
-                     [](const PackedGemmMatrix& m) { return m.view.kind == ScaleKind::kGptq; });
-}
-
-WidthSet widths_of(const PackedGemmArgs& args) {
-  WidthSet widths = 0;
-  for (int i = 0; i < args.count; ++i) widths |= args.matrices[i].widths;
-  return widths;
-}
-
-void check_packed_gemm(const PackedGemmArgs& args) {
-  const auto is_exl2 = [](const PackedGemmMatrix& m) { return m.view.kind == ScaleKind::kExl2; };
-  for (int i = 1; i < args.count; ++i) {
-    BL_CHECK(is_exl2(args.matrices[i]) == is_exl2(args.matrices[0]));
-  }
-  BL_CHECK(!args.gated ||
-           (args.count == 2 && args.matrices[0].view.n_tiles == args.matrices[1].view.n_tiles));
-}
-
-int max_skinny_tokens(const DeviceFacts& facts) {
-  // What sixteen need in any format: sums of 3 strips, and an entry of the ring.
-  constexpr std::size_t kWanted = 180 << 10;
-  return facts.shared_bytes_per_cta >= kWanted ? kMaxSkinnyTokens : kTokenTile;
-}
-
-void gemm(ExecContext& ctx, const PackedGemmArgs& args, const CtaRanges& cta_ranges) {
+void gemm_skinny_smem(ExecContext& ctx, const PackedGemmArgs& args, const CtaRanges& ranges,
+                      const std::int32_t* begins) {
   BL_CHECK(args.tokens > 0 && args.tokens <= kMaxSkinnyTokens);
   check_packed_gemm(args);
   Launch launch_args;
   launch_args.args = args;
-  launch_args.begins = cta_ranges.begins;
+  launch_args.begins = begins;
   const bool has_others =
-      max_skinny_tokens(cuda_ops_of(ctx).backend->facts()) > kTokenTile;  // than of one tile
+      max_skinny_tokens(cuda_device(ctx).facts()) > kTokenTile;  // than of one tile
   if (args.tokens <= kTokenTile && !(args.regardless_of_batch && has_others)) {
-    start<2, 1>(ctx, launch_args, cta_ranges.ctas);
-  } else if (cta_range_of(args, cta_ranges.ctas) <= 2) {
-    start<2, 2>(ctx, launch_args, cta_ranges.ctas);
+    start<2, 1>(ctx, launch_args, ranges.ctas);
+  } else if (cta_range_of(args, ranges.ctas) <= 2) {
+    start<2, 2>(ctx, launch_args, ranges.ctas);
   } else {
-    start<3, 2>(ctx, launch_args, cta_ranges.ctas);
+    start<3, 2>(ctx, launch_args, ranges.ctas);
   }
 }
 

@@ -11,11 +11,6 @@
 
 namespace bl::cuda {
 
-inline constexpr int kRegsThreads = kRegsWarps * 32;
-inline constexpr int kMaxRangeNTiles = 128;     // strips of a CTA
-inline constexpr int kMaxRangeNTilePairs = 48;  // where they are of gate and up
-inline constexpr int kMaxRegsStages = 8;
-inline constexpr int kFewestStages = 2;
 // Strips of the gate that wait for those of up.
 inline constexpr int kGates = 7;
 

@@ -14,6 +14,7 @@ namespace bl::cuda {
 inline constexpr int kRegsWarps = 16;
 inline constexpr int kQuadKSteps = 4;
 inline constexpr int kWarpQuads = 2;
+inline constexpr int kWarpKSteps = kWarpQuads * kQuadKSteps;  // whose activations a warp holds
 inline constexpr int kKSplitQuads = kRegsWarps * kWarpQuads;
 
 // Up to four units, of one or two runs that lie side by side in a strip. Consecutive units of one

@@ -13,8 +13,6 @@
 
 namespace bl::cuda {
 
-inline constexpr int kWarpKSteps = kWarpQuads * kQuadKSteps;  // of units of a warp
-
 // What a CTA multiplies at a time: a strip of a matrix, or two side by side.
 struct RoundNTile {
   std::uint32_t word;

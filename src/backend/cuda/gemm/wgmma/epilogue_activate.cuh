@@ -13,7 +13,7 @@ namespace bl::cuda {
 
 // Of a warp, in shared memory: twice 16 rows for the other one, and its own F16StoreTiles.
 inline constexpr int kGivenBytes = 32 * 16;
-inline constexpr int kActivateBytes = 2 * kGivenBytes + kF16StoreBytes;
+static_assert(kActivateBytes == 2 * kGivenBytes + kF16StoreBytes);
 
 // Where a warp's strip of up goes, whose gate is there.
 struct UpNTile {

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/device/half_pair.cuh"
 #include "backend/cuda/device/shared_address.cuh"
+#include "backend/cuda/gemm/wgmma/wgmma_plan.h"
 #include "backend/cuda/layout/code_matrix.h"
 
 namespace bl::cuda {
@@ -16,7 +17,7 @@ namespace bl::cuda {
 // before it stored.
 inline constexpr int kStoreRows = 8;
 inline constexpr int kStoreRowBytes = (kNTileColumns + 4) * 4;
-inline constexpr int kStoreBytes = 2 * kStoreRows * kStoreRowBytes;
+static_assert(kStoreBytes == 2 * kStoreRows * kStoreRowBytes);
 inline constexpr int kStoreTileRows = 2 * kStoreRows;  // of halves
 inline constexpr int kF16StoreBytes = 2 * kStoreTileRows * kNTileColumns * 2;
 static_assert(kF16StoreBytes <= kStoreBytes);

@@ -4,7 +4,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/bulk_copy.cuh"
 #include "backend/cuda/device/cluster.cuh"
@@ -103,7 +102,7 @@ class WgmmaConsumer {
       KTileOperands& a = a_[(kBuffer + s) % 2];
       decoder_.decode(own, codes, scales, a);
       wgmma_fence();
-      const std::uint64_t operand = row_operand(first + s * Shape::kStepBytes);
+      const std::uint64_t operand = row_operand(first + s * Shape::kKTileBytes);
       constexpr std::uint64_t kNext = 32 >> 4;  // 16 slots further
       multiply_rows(sums_, a[0][0], operand, s > 0 || k_iter > 0);
       multiply_rows(sums_, a[0][1], operand + kNext, true);
@@ -306,14 +305,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 
 using WgmmaKernel = void (*)(WgmmaLaunch, RowMaps);
 
-// Those of up alone are there for prompts of EXL2 files whose every matrix has an order of its own.
-template <class Shape, bool kGptq>
-inline constexpr bool kTakesGate = Shape::kLarge && !kGptq;
-
 template <class Shape, bool kGptq>
 WgmmaKernel kernel_of(const WgmmaArgs& args) {
   if (args.has_both()) return gemm_wgmma_dequant_kernel<Shape, kGptq, WgmmaResult::kActivated>;
-  if constexpr (kTakesGate<Shape, kGptq>) {
+  if constexpr (Shape::takes_gate(kGptq)) {
     if (args.activates()) return gemm_wgmma_dequant_kernel<Shape, kGptq, WgmmaResult::kUpActivated>;
   }
   BL_CHECK(!args.activates());
@@ -321,77 +316,7 @@ WgmmaKernel kernel_of(const WgmmaArgs& args) {
                      : gemm_wgmma_dequant_kernel<Shape, kGptq, WgmmaResult::kFloats>;
 }
 
-bool reads_one(const WgmmaArgs& args) {
-  return std::all_of(args.matrices, args.matrices + args.count,
-                     [&](const WgmmaMatrix& m) { return m.rows == args.matrices[0].rows; });
-}
-
 bool is_gptq(const WgmmaArgs& args) { return args.matrices[0].view.kind != ScaleKind::kExl2; }
-
-// Tiles, steps and shared memory, whose bytes it returns; 0: it does not fit.
-template <class Shape>
-int lay_out(const WgmmaArgs& args, int room, WgmmaLaunch& launch) {
-  const int k_steps = args.matrices[0].view.k_steps;
-  const bool paired = args.has_both();
-  launch.tile_n_tiles = Shape::kNTiles / (paired ? 2 : 1);
-  // A cluster's tiles are of the same rows: of other rows than the matrix before, it begins one.
-  const int begun = reads_one(args) ? 1 : Shape::kCluster;
-  int widest = 0;
-  int tiles = 0;
-  for (int i = 0; i < args.count; ++i) {
-    launch.first_tiles[i] = tiles;
-    widest = std::max(widest, args.matrices[i].widest);
-    if (paired && i > 0) continue;  // they share their tiles
-    const int n_tiles = launch.tile_n_tiles * begun;
-    tiles += (args.matrices[i].view.n_tiles + n_tiles - 1) / n_tiles * begun;
-  }
-  launch.first_tiles[args.count] = tiles;
-  launch.row_tiles = static_cast<int>((args.tokens + Shape::kRows - 1) / Shape::kRows);
-  launch.cluster_tiles = (tiles + Shape::kCluster - 1) / Shape::kCluster * launch.row_tiles;
-  launch.k_iters = (k_steps + Shape::kIterKSteps - 1) / Shape::kIterKSteps;
-  launch.n_tile_room = Shape::kIterKSteps * k_step_bytes(widest);
-  const int codes = Shape::kNTiles * launch.n_tile_room;
-  const std::size_t scales = is_gptq(args) ? sizeof(StageScales<true, Shape::kNTiles>)
-                                           : sizeof(StageScales<false, Shape::kNTiles>);
-  launch.scales_at = Shape::kRowsBytes + codes;
-  const int stage = launch.scales_at + Shape::kIterKSteps * static_cast<int>(scales);
-  launch.stage_bytes = (stage + kTileAlignment - 1) / kTileAlignment * kTileAlignment;
-  const int tables = args.count * KStepTable::bytes(k_steps);
-  launch.store_bytes = paired ? kActivateBytes : kStoreBytes;
-  const int stores = Shape::kNTiles * launch.store_bytes;
-  const int partial = kTileAlignment + stores + tables;
-  launch.stages = std::min(kMaxWgmmaStages, (room - partial) / launch.stage_bytes);
-  launch.stores_at = launch.stages * launch.stage_bytes;
-  launch.tables_at = launch.stores_at + stores;
-  return launch.stages < 2 ? 0 : launch.stores_at + partial;
-}
-
-int dynamic_room(const DeviceFacts& facts) {
-  constexpr int kStatic = 128;  // beside barriers
-  return static_cast<int>(facts.shared_bytes_per_cta) - static_cast<int>(sizeof(WgmmaBarriers)) -
-         kStatic;
-}
-
-// f(WgmmaShape): tiles of few rows cost a step less, and half a tile costs as much as a whole one
-// (bench/ladder/prefill).
-template <class F>
-auto with_shape(const WgmmaArgs& args, const F& f) {
-  if (args.tokens <= 32) return f(WgmmaShape<32>{});
-  if (args.tokens <= 128) return f(WgmmaShape<64>{});
-  return f(WgmmaShape<256>{});
-}
-
-// Parts of the slots, so that all multiprocessors have some. Sums of parts are F32.
-int k_splits_of(const WgmmaArgs& args, const WgmmaLaunch& launch, int clusters) {
-  constexpr int kFewestKIters = 2;
-  if (args.stores_f16()) return 1;
-  std::int64_t columns = 0;
-  for (int i = 0; i < args.count; ++i) columns += args.matrices[i].view.out;
-  const auto room = static_cast<int>(kPartialFloats / (args.tokens * columns));
-  const int most =
-      std::min({static_cast<int>(kMaxWgmmaKSplits), launch.k_iters / kFewestKIters, room});
-  return std::max(1, std::min(clusters / launch.cluster_tiles, most));
-}
 
 // Results side by side are added up together.
 bool lie_side_by_side(const WgmmaArgs& args) {
@@ -447,25 +372,27 @@ RowMaps map_rows(const WgmmaArgs& args, int box_rows) {
   return maps;
 }
 
+// Enqueues the launch, and again where the activation has to settle its scale.
 template <class Shape>
-void start(ExecContext& ctx, const WgmmaArgs& args) {
-  const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
+void start(ExecContext& ctx, const WgmmaPlan& plan) {
+  static_assert(sizeof(StageScales<true, Shape::kNTiles>) ==
+                stage_scale_bytes(true, Shape::kNTiles));
+  static_assert(sizeof(StageScales<false, Shape::kNTiles>) ==
+                stage_scale_bytes(false, Shape::kNTiles));
+  const DeviceFacts& facts = cuda_device(ctx).facts();
   ArenaScope scope(*ctx.scratch);
-  WgmmaLaunch launch_args;
-  launch_args.args = args;
-  const int bytes = lay_out<Shape>(args, dynamic_room(facts), launch_args);
-  BL_CHECK(bytes > 0);
+  WgmmaLaunch launch_args = plan.launch;
+  const WgmmaArgs& args = plan.launch.args;
   std::vector<PartialSums> sums;
-  launch_args.k_splits = k_splits_of(args, launch_args, facts.multiprocessors / Shape::kCluster);
-  launch_args.cluster_tiles *= launch_args.k_splits;
   if (launch_args.k_splits > 1) sums = take_partials(ctx, launch_args.args, launch_args.k_splits);
   const RowMaps rows = map_rows(args, Shape::kRows / Shape::kCluster);
   const int clusters = std::min(launch_args.cluster_tiles, facts.multiprocessors / Shape::kCluster);
   const WgmmaKernel kernel =
       is_gptq(args) ? kernel_of<Shape, true>(args) : kernel_of<Shape, false>(args);
-  BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  BL_CUDA_CHECK(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.bytes));
   LaunchShape shape = shape_of(ctx, dim3(static_cast<unsigned>(clusters * Shape::kCluster)),
-                               Shape::kThreads, static_cast<std::size_t>(bytes));
+                               Shape::kThreads, static_cast<std::size_t>(plan.bytes));
   shape.cluster = Shape::kCluster;
   WgmmaActivation& activation = launch_args.args.activation;
   if (args.activates()) activation.largest = ctx.scratch->take_f32({shape.grid.x}).as<float>();
@@ -477,42 +404,12 @@ void start(ExecContext& ctx, const WgmmaArgs& args) {
   for (const PartialSums& sum : sums) reduce_partials(ctx, sum);
 }
 
-bool may_activate(const WgmmaArgs& args) {
-  if (!args.activates()) return true;
-  const WgmmaActivation& to = args.activation;
-  if (to.stride % 8 != 0 || !is_aligned(to.rows, 16)) return false;
-  if (args.has_both()) {
-    return args.count == 2 && reads_one(args) &&
-           args.matrices[0].view.out == args.matrices[1].view.out;
-  }
-  const bool is_there = with_shape(args, [&]<class Shape>(Shape) {
-    return is_gptq(args) ? kTakesGate<Shape, true> : kTakesGate<Shape, false>;
-  });
-  return is_there && args.count == 1 && to.gate_stride % 8 == 0 && is_aligned(to.gate, 16);
-}
-
 }  // namespace
 
 bool has_wgmma(const DeviceFacts& facts) { return facts.compute_capability == 90; }
 
-bool can_run_wgmma(const DeviceFacts& facts, const WgmmaArgs& args) {
-  WgmmaLaunch launch;
-  if (args.count == 0) return false;
-  const int bytes = with_shape(
-      args, [&]<class Shape>(Shape) { return lay_out<Shape>(args, dynamic_room(facts), launch); });
-  if (bytes == 0) return false;
-  const bool halves = args.stores_f16();
-  const auto is_usual = [&](const WgmmaMatrix& m) {
-    return m.view.k_steps == args.matrices[0].view.k_steps &&
-           (m.view.kind == ScaleKind::kExl2) == (args.matrices[0].view.kind == ScaleKind::kExl2) &&
-           m.view.out % (halves ? kNTileColumns : 4) == 0 && m.out_stride % (halves ? 8 : 4) == 0 &&
-           is_aligned(m.out, 16) && is_aligned(m.rows, 16);
-  };
-  return may_activate(args) && std::all_of(args.matrices, args.matrices + args.count, is_usual);
-}
-
-void gemm_wgmma_dequant(ExecContext& ctx, const WgmmaArgs& args) {
-  with_shape(args, [&]<class Shape>(Shape) { start<Shape>(ctx, args); });
+void gemm_wgmma_dequant(ExecContext& ctx, const WgmmaPlan& plan) {
+  with_wgmma_shape(plan.launch.args.tokens, [&]<class Shape>(Shape) { start<Shape>(ctx, plan); });
 }
 
 }  // namespace bl::cuda

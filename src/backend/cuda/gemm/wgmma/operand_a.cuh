@@ -4,12 +4,10 @@
 
 #include "backend/cuda/device/half_pair.cuh"
 #include "backend/cuda/device/shared_address.cuh"
+#include "backend/cuda/gemm/wgmma/wgmma_plan.h"
 #include "backend/cuda/layout/code_values.cuh"
 
 namespace bl::cuda {
-
-inline constexpr int kKTileKSteps = 2;
-inline constexpr int kMostIterKSteps = 2 * kKTileKSteps;  // of a place of the ring
 
 // What a unit of a strip is.
 struct alignas(16) KStepEntry {
@@ -19,17 +17,15 @@ struct alignas(16) KStepEntry {
   std::uint8_t bits;
 };
 
-// Of a matrix, in shared memory.
+static_assert(sizeof(KStepEntry) == kKStepEntryBytes);
+
+// The k_steps of a matrix, in shared memory.
 struct KStepTable {
   const KStepEntry* entries = nullptr;    // of units, and of what is behind the last, without bits
   const std::uint16_t* widths = nullptr;  // of steps: bits of both units, a byte each; 4-aligned
 
-  BL_HD static constexpr int entry_count(int k_steps) {
-    return (k_steps / kMostIterKSteps + 2) * kMostIterKSteps;
-  }
-  BL_HD static constexpr int bytes(int k_steps) {
-    return entry_count(k_steps) * static_cast<int>(sizeof(KStepEntry) + 1) / 16 * 16 + 16;
-  }
+  BL_HD static constexpr int entry_count(int k_steps) { return k_step_entries(k_steps); }
+  BL_HD static constexpr int bytes(int k_steps) { return k_step_table_bytes(k_steps); }
   __device__ __forceinline__ KStepTable(const std::byte* at, int k_steps)
       : entries(reinterpret_cast<const KStepEntry*>(at)),
         widths(reinterpret_cast<const std::uint16_t*>(entries + entry_count(k_steps))) {}

@@ -25,7 +25,7 @@ __device__ __forceinline__ void produce_rows(const WgmmaLaunch& launch, const Ro
   if (lane_index() != 0) return;
   constexpr int kOwnRows = Shape::kRows / Shape::kCluster;
   const int own = cta_in_cluster<Shape>();
-  std::byte* to = memory + own * (Shape::kStepBytes / Shape::kCluster);
+  std::byte* to = memory + own * (Shape::kKTileBytes / Shape::kCluster);
   PipelineStage stage;
   pdl_wait();
   for_each_tile<Shape>(launch, [&](const WgmmaTile<Shape>& tile) {
@@ -37,7 +37,7 @@ __device__ __forceinline__ void produce_rows(const WgmmaLaunch& launch, const Ro
 #pragma unroll
       for (int s = 0; s < Shape::kIterKTiles; ++s) {
         const int k_tile = k_iter * Shape::kIterKTiles + s;
-        tensor_copy_to_all(to + stage.index * launch.stage_bytes + s * Shape::kStepBytes, rows,
+        tensor_copy_to_all(to + stage.index * launch.stage_bytes + s * Shape::kKTileBytes, rows,
                            {k_tile * kKTileKSteps * kKStepSize, tile.first_row + own * kOwnRows},
                            full, (1u << Shape::kCluster) - 1);
       }

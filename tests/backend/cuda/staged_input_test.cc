@@ -49,7 +49,7 @@ class CudaHalfInput : public OnCudaDevice {
 
   StagedInput half_input(const PackedMatrix& reader, std::int64_t tokens) {
     const std::int64_t width =
-        device_->ops().staged_input_width(device_->context(), reader, tokens);
+        fusion_of(device_->context(), {.tokens = tokens, .reader = &reader}).staged_width;
     StagedInput half;
     half.reader = &reader;
     half.rows = view_of(zeros(tokens, (width + 1) / 2).data, DType::kF16, {tokens, width});
@@ -101,16 +101,17 @@ class CudaHalfInput : public OnCudaDevice {
                                   .kind = way.kind,
                                   .staged_out = way.halves ? &half : nullptr};
     const std::vector<MatmulOutput> outputs{{&gate, first, {}}, {&up, second, {}}};
-    device_->ops().matmul(
-        device_->context(),
-        {.x = x, .outputs = outputs, .norm = way.norm, .activation = &activation});
+    device_->ops().matmul(device_->context(), {.x = x,
+                                               .outputs = outputs,
+                                               .prologue = {.norm = way.norm},
+                                               .epilogue = {.activation = &activation}});
     const TensorView out = zeros(tokens, down.out());
     const MatmulOutput last{&down, out, {}};
-    device_->ops().matmul(device_->context(), {.x = first,
-                                               .outputs = {&last, 1},
-                                               .multiplier = 0.5f,
-                                               .accumulate = true,
-                                               .staged_x = way.halves ? &half : nullptr});
+    device_->ops().matmul(device_->context(),
+                          {.x = first,
+                           .outputs = {&last, 1},
+                           .staged_x = way.halves ? &half : nullptr,
+                           .epilogue = {.multiplier = 0.5f, .accumulate = true}});
     return device_->get(out);
   }
 
@@ -128,8 +129,8 @@ class CudaHalfInput : public OnCudaDevice {
 
   void expect_equal(const PackedMatrix& gate, const PackedMatrix& up, const PackedMatrix& down,
                     std::int64_t tokens = 91) {  // odd: rows are taken two at a time
-    ASSERT_GT(device_->ops().staged_input_width(device_->context(), down, tokens), 0);
-    ASSERT_EQ(device_->ops().staged_input_width(device_->context(), down, 12), 0);
+    ASSERT_GT(fusion_of(device_->context(), {.tokens = tokens, .reader = &down}).staged_width, 0);
+    ASSERT_EQ(fusion_of(device_->context(), {.tokens = 12, .reader = &down}).staged_width, 0);
     for (const float scale : {1.0f, 1e-3f, 100.0f}) {
       const TensorView x =
           device_->put(random_.normal(tokens * gate.in(), scale), {tokens, gate.in()});
@@ -168,7 +169,8 @@ class CudaHalfInput : public OnCudaDevice {
                         const PackedMatrix& down) {
     hold_small_ones();
     for (const std::int64_t tokens : {3, 8, 9, 16, 24}) {
-      ASSERT_EQ(device_->ops().staged_input_width(device_->context(), down, tokens), down.in());
+      ASSERT_EQ(fusion_of(device_->context(), {.tokens = tokens, .reader = &down}).staged_width,
+                down.in());
       for (const bool equal : {true, false}) {
         std::vector<float> values = random_.normal(tokens * gate.in());
         for (std::size_t i = 0; i < values.size() && !equal; ++i) {
@@ -439,9 +441,9 @@ void CudaHalfInput::expect_norms_in_rows(std::int64_t tokens) {
         const TensorView out = zeros(tokens, 128);
         const std::vector<MatmulOutput> outputs{{permuted.get(), slice_columns(out, 0, 64), {}},
                                                 {plain.get(), slice_columns(out, 64, 64), {}}};
-        device_->ops().matmul(
-            device_->context(),
-            {.x = fused ? x : h, .outputs = outputs, .norm = fused ? &norm : nullptr});
+        device_->ops().matmul(device_->context(), {.x = fused ? x : h,
+                                                   .outputs = outputs,
+                                                   .prologue = {.norm = fused ? &norm : nullptr}});
         results[fused] = device_->get(out);
       }
       EXPECT_LE(difference(results[1], results[0]), 2e-3) << in;

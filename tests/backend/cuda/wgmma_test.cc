@@ -34,7 +34,7 @@ class CudaTileProduct : public OnCudaDevice {
     }
     device_->ops().matmul(
         device_->context(),
-        {.x = x, .outputs = outputs, .multiplier = 2.0f, .accumulate = accumulate});
+        {.x = x, .outputs = outputs, .epilogue = {.multiplier = 2.0f, .accumulate = accumulate}});
     return device_->get(out);
   }
 

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <random>
 
-#include "backend/cuda/gemm/partition/partition_cache.h"
+#include "backend/cuda/gemm/partition/partition.h"
 
 namespace bl::test {
 namespace {

@@ -35,8 +35,8 @@ class CudaPartials : public OnCudaDevice {
     const std::int64_t width = out_features(c.matrix);
     const auto packed = device_->backend().pack(c.matrix, {});
     const OpTable& ops = device_->ops();
-    ASSERT_NE(ops.partials_left, nullptr);
-    const std::int64_t stage_out = ops.partials_left(device_->context(), *packed, c.tokens);
+    const std::int64_t stage_out =
+        fusion_of(device_->context(), {.tokens = c.tokens, .adds = packed.get()}).partials;
     ASSERT_EQ(stage_out > 0, c.stage_out);
     ASSERT_LE(stage_out, kMaxPartials);
     const std::int64_t partials = c.tokens == 1 ? 1 : kMaxPartials;
@@ -68,15 +68,13 @@ class CudaPartials : public OnCudaDevice {
     const std::vector<float> whole_x = sum_of(x, x_rest);
     const MatmulOutput output{packed.get(), out,
                               c.biased ? view_of(bias.as<float>(), {width}) : TensorView{}};
-    ops.matmul(device_->context(), {.x = x,
-                                    .outputs = {&output, 1},
-                                    .multiplier = 0.5f,
-                                    .accumulate = true,
-                                    .x_partials = x_rest,
-                                    .out_partials = out_rest,
-                                    .partials_out = left,
-                                    .x_sum = x_sum,
-                                    .norm = normalise ? &norm : nullptr});
+    ops.matmul(
+        device_->context(),
+        {.x = x,
+         .outputs = {&output, 1},
+         .prologue = {.partials = x_rest, .sum = x_sum, .norm = normalise ? &norm : nullptr},
+         .epilogue = {
+             .multiplier = 0.5f, .accumulate = true, .partials = out_rest, .partials_out = left}});
     if (!x_sum.empty()) {
       EXPECT_LE(worst_difference(device_->get(x_sum), whole_x), 1e-5) << "rests " << mask;
     }

@@ -33,11 +33,11 @@ class CudaTokenProduct : public OnCudaDevice {
                               const std::vector<TensorView>& out, const NormArgs* norm) {
     std::vector<MatmulOutput> outputs;
     for (std::size_t i = 0; i < matrices.size(); ++i) outputs.push_back({matrices[i], out[i], {}});
-    device_->ops().matmul(device_->context(), {.x = x,
-                                               .outputs = outputs,
-                                               .multiplier = 0.5f,
-                                               .accumulate = norm == nullptr,
-                                               .norm = norm});
+    device_->ops().matmul(device_->context(),
+                          {.x = x,
+                           .outputs = outputs,
+                           .prologue = {.norm = norm},
+                           .epilogue = {.multiplier = 0.5f, .accumulate = norm == nullptr}});
     std::vector<float> all;
     for (const TensorView& view : out) {
       const std::vector<float> values = device_->get(view);
@@ -58,15 +58,17 @@ class CudaTokenProduct : public OnCudaDevice {
     const MatmulOutput output{packed.get(), slice_rows(all, 0, 1),
                               of.bias.empty() ? TensorView{} : device_->put(of.bias, {matrix.out})};
     const bool parts =
-        of.in_parts && device_->ops().partials_left(device_->context(), *packed, 1) > 0;
+        of.in_parts &&
+        fusion_of(device_->context(), {.tokens = 1, .adds = packed.get()}).partials > 0;
     NormArgs norm{.x = {}, .out = {}, .weight = {}, .bias = {}, .kind = NormKind::kRms};
     if (!of.norm.empty()) norm.weight = device_->put(of.norm, {matrix.in});
-    device_->ops().matmul(device_->context(),
-                          {.x = device_->put(x, {1, matrix.in}),
-                           .outputs = {&output, 1},
-                           .accumulate = true,
-                           .partials_out = parts ? slice_rows(all, 1, 1) : TensorView{},
-                           .norm = of.norm.empty() ? nullptr : &norm});
+    device_->ops().matmul(
+        device_->context(),
+        {.x = device_->put(x, {1, matrix.in}),
+         .outputs = {&output, 1},
+         .prologue = {.norm = of.norm.empty() ? nullptr : &norm},
+         .epilogue = {.accumulate = true,
+                      .partials_out = parts ? slice_rows(all, 1, 1) : TensorView{}}});
     return device_->get(all);
   }
   // By channels → by slots.
@@ -176,7 +178,9 @@ TEST_F(CudaTokenProduct, KeysOfAttentionBehindMayBeAskedFor) {
     const TensorView out = device_->put(std::vector<float>(32 * 64, 0.0f), {1, 32 * 64});
     const MatmulOutput output{q.get(), out, {}};
     device_->ops().matmul(device_->context(),
-                          {.x = x, .outputs = {&output, 1}, .attention_behind = behind});
+                          {.x = x,
+                           .outputs = {&output, 1},
+                           .prefetch = {.attention = behind, .feeds_attention = true}});
     return device_->get(out);
   };
   const std::vector<float> expected = run(nullptr);
@@ -223,8 +227,9 @@ TEST_F(CudaTokenProduct, WeightsBehindMayBeAskedFor) {
     const TensorView out = device_->put(std::vector<float>(32 * 64, 0.0f), {1, 32 * 64});
     const MatmulOutput output{q.get(), out, {}};
     ExecContext ctx = device_->context();
-    ctx.next_weights = next;
-    device_->ops().matmul(ctx, {.x = x, .outputs = {&output, 1}, .accumulate = adds});
+    const PrefetchHint hint{.weights = next};
+    device_->ops().matmul(
+        ctx, {.x = x, .outputs = {&output, 1}, .epilogue = {.accumulate = adds}, .prefetch = hint});
     return device_->get(out);
   };
   const std::vector<float> expected = run({}, false);
