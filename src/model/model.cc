@@ -295,7 +295,7 @@ TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
   own.adapters = kept.adapters;
   LayerInput h = kept.x;
   if (parts_.final_norm.present()) {
-    if (may_leave_norm_to_products(own) && !wants_states(batch, StateRows::kNormed)) {
+    if (fusion_of(own, {.tokens = rows}).norm && !wants_states(batch, StateRows::kNormed)) {
       h = {{.x = kept.x}, parts_.final_norm};
     } else {
       parts_.final_norm.forward(own, kept.x, kept.x);

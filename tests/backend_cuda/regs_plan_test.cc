@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "backend/cuda/gemm/skinny/regs_plan.h"
+#include "backend/cuda/gemm/partition/regs_plan.h"
 
 namespace bl::test {
 namespace {

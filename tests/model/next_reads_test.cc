@@ -35,7 +35,7 @@ Listener& listener() {
 
 void listening_matmul(ExecContext& ctx, const MatmulArgs& args) {
   Told told;
-  told.accumulates = args.accumulate;
+  told.accumulates = args.epilogue.accumulate;
   const PrefetchHint& hint = args.prefetch;
   if (hint.attention != nullptr && hint.feeds_attention) told.behind = hint.attention->cache.k;
   if (hint.attention != nullptr && !hint.feeds_attention) {

@@ -1,5 +1,6 @@
 #include "backend/cuda/cuda_sizes.h"
 
+#include "backend/cuda/layout/allocation.h"
 #include "backend/cuda/layout/packed_size.h"
 #include "backend/cuda/moe/expert_scratch.h"
 #include "backend/cuda/scratch_plan.h"

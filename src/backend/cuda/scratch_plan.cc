@@ -4,8 +4,8 @@
 
 #include "backend/cuda/attention/attention_plan.h"
 #include "backend/cuda/device/arena_sizes.h"
-#include "backend/cuda/gemm/gemm_limits.h"
 #include "backend/cuda/layout/code_matrix.h"
+#include "backend/cuda/layout/gemm_limits.h"
 #include "backend/cuda/moe/expert_scratch.h"
 #include "backend/cuda/ops/argmax.h"
 #include "backend/cuda/ops/sample_steps.h"

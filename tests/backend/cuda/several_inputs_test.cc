@@ -190,7 +190,6 @@ TEST_F(CudaSeveralInputs, OfGateAndUp) {
 // same as an activation of its own between them, however long its row and in whatever order; in two
 // parts and one.
 TEST_F(CudaSeveralInputs, LeaveTheActivationToTheirReader) {
-  const OpTable& ops = device_->ops();
   for (const std::int32_t width : {96, 1536, 5632, 11008, 14336, 28672}) {
     for (const std::int32_t features : {32, 128}) {
       for (const bool is_identity : {false, true}) {
@@ -211,7 +210,6 @@ TEST_F(CudaSeveralInputs, LeaveTheActivationToTheirReader) {
 
 // Only where that is worth it.
 TEST_F(CudaSeveralInputs, OfOneOrderAndCutActivateThemselves) {
-  const OpTable& ops = device_->ops();
   const auto first = exl2(groups_of(32, {6, 4}), 1536, true);
   const auto second = exl2(groups_of(32, {6, 4}), 1536, true);
   const auto other = exl2(groups_of(64, {6, 4}), 1536, true);

@@ -8,9 +8,9 @@
 #include "backend/cuda/attention/attention_prefill.h"
 #include "backend/cuda/attention/rope_kv_write.h"
 #include "backend/cuda/device/cuda_device.h"
-#include "backend/cuda/gemm/activations/staged_input.h"
-#include "backend/cuda/gemm/large/large_plan.h"
-#include "backend/cuda/gemm/run.h"
+#include "backend/cuda/gemm/activations/act_f16.h"
+#include "backend/cuda/gemm/activations/pack_staged.h"
+#include "backend/cuda/gemm/fusion.h"
 #include "backend/cuda/prefetch/key_prefetch.h"
 #include "base/check.h"
 

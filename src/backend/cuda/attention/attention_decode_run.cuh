@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "backend/cuda/attention/attention_decode.cuh"
+#include "backend/cuda/attention/attention_decode_kernel.cuh"
 #include "backend/cuda/attention/attention_launch.cuh"
 #include "base/check.h"
 

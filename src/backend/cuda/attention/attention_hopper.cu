@@ -1,6 +1,6 @@
 #include "backend/cuda/attention/attention_hopper.h"
 
-#include "backend/cuda/attention/attention_hopper.cuh"
+#include "backend/cuda/attention/attention_hopper_kernel.cuh"
 #include "backend/cuda/attention/attention_hopper_pieces.cuh"
 #include "backend/cuda/attention/attention_launch.cuh"
 #include "backend/cuda/device/alignment.h"

@@ -3,7 +3,7 @@
 // query rows, each of its CTAs a piece of the keys that they see. What is old of a piece is on its
 // way before the kernel before has ended.
 
-#include "backend/cuda/attention/attention_hopper.cuh"
+#include "backend/cuda/attention/attention_hopper_kernel.cuh"
 #include "backend/cuda/attention/attention_join.cuh"
 
 namespace bl::cuda {

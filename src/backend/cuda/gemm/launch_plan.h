@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/cuda/gemm/gemm_limits.h"
+#include "backend/cuda/layout/gemm_limits.h"
 #include "base/embedded_document.h"
 #include "ops/backend.h"
 

@@ -26,4 +26,10 @@ void check_packed_gemm(const PackedGemmArgs& args) {
            (args.count == 2 && args.matrices[0].view.n_tiles == args.matrices[1].view.n_tiles));
 }
 
+int max_skinny_tokens(const DeviceFacts& facts) {
+  // What sixteen tokens need in any format: sums of 3 n_tiles, and one load of the pipeline.
+  constexpr std::size_t kWanted = 180 << 10;
+  return facts.shared_bytes_per_cta >= kWanted ? kMaxSkinnyTokens : kTokenTile;
+}
+
 }  // namespace bl::cuda

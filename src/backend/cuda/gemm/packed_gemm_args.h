@@ -3,9 +3,10 @@
 
 #include <cstdint>
 
+#include "backend/cuda/device/device_facts.h"
 #include "backend/cuda/gemm/activations/staged_input.h"
-#include "backend/cuda/gemm/gemm_limits.h"
 #include "backend/cuda/layout/code_matrix.h"
+#include "backend/cuda/layout/gemm_limits.h"
 #include "backend/cuda/ops/activation_math.cuh"
 
 namespace bl::cuda {
@@ -102,5 +103,8 @@ inline bool has_one_input_layout(const PackedGemmArgs& args) {
 
 // What every launch needs: matrices all EXL2 or all GPTQ, gated ones of equal strips. A bug else.
 void check_packed_gemm(const PackedGemmArgs& args);
+
+// Tokens of one skinny launch on this card: fewer where a multiprocessor has little shared memory.
+int max_skinny_tokens(const DeviceFacts& facts);
 
 }  // namespace bl::cuda

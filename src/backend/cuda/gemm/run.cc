@@ -6,7 +6,8 @@
 
 #include "backend/cuda/device/cuda_check.h"
 #include "backend/cuda/gemm/activations/pack_activations.h"
-#include "backend/cuda/gemm/activations/staged_input.h"
+#include "backend/cuda/gemm/activations/pack_staged.h"
+#include "backend/cuda/gemm/fusion.h"
 #include "backend/cuda/gemm/gemm_ops.h"
 #include "backend/cuda/gemm/gemm_state.h"
 #include "backend/cuda/gemm/gemv_i8/gemv_i8.h"
@@ -14,22 +15,11 @@
 #include "backend/cuda/gemm/skinny/gemm_skinny_regs.h"
 #include "backend/cuda/gemm/skinny/gemm_skinny_smem.h"
 #include "backend/cuda/gemm/splitk/reduce_partials.h"
-#include "backend/cuda/gemm/wgmma/gemm_wgmma_dequant.h"
 #include "backend/cuda/ops/row_ops.h"
 #include "base/check.h"
 
 namespace bl::cuda {
 namespace {
-
-GemmProblem problem_of(const ExecContext& ctx, const MatmulArgs& gemm) {
-  const DeviceFacts& facts = cuda_device(ctx).facts();
-  return {.gemm = gemm,
-          .facts = facts,
-          .thresholds = gemm_state(ctx).launch_plan,
-          .wgmma = has_wgmma(facts),
-          .deterministic = ctx.deterministic,
-          .scratch = ctx.scratch == nullptr ? 0 : ctx.scratch->capacity() - ctx.scratch->mark()};
-}
 
 // Packs the activations that a skinny launch reads, once for matrices that read them alike.
 class ActivationPacker {
@@ -149,7 +139,8 @@ void pack_and_run_skinny(ExecContext& ctx, const MatmulArgs& gemm, PackedLaunch&
     packer.clear(staged_out->row_scales, static_cast<int>(tokens));
   }
   for (int i = 0; i < args.count; ++i) {
-    const FragmentTarget& target = packer.target_for(*launch.gemm.weights[static_cast<std::size_t>(i)]);
+    const FragmentTarget& target =
+        packer.target_for(*launch.gemm.weights[static_cast<std::size_t>(i)]);
     args.matrices[i].fragments = target.fragments;
     args.matrices[i].k_block_sums = target.k_block_sums;
   }
@@ -205,7 +196,7 @@ void run_slice(ExecContext& ctx, const MatmulArgs& gemm, std::int64_t first, std
   MatmulArgs slice = gemm;
   slice.x = slice_rows(gemm.x, first, count);
   slice.outputs = std::span(outputs.data(), gemm.outputs.size());
-  GemmLaunches launches = plan_launches(problem_of(ctx, slice), gemm_state(ctx).partitions);
+  GemmLaunches launches = plan_launches(gemm_problem(ctx, slice), gemm_state(ctx).partitions);
   run_launches(ctx, slice, launches, prefetches);
 }
 
@@ -268,18 +259,8 @@ void run_gemm(ExecContext& ctx, const MatmulArgs& args, GemmPlan& plan, PlanPref
 
 void matmul_by_plan(ExecContext& ctx, const MatmulArgs& args, PlanPrefetches prefetches) {
   if (args.tokens() == 0) return;
-  GemmPlan plan = choose_route(problem_of(ctx, args), gemm_state(ctx).partitions);
+  GemmPlan plan = choose_route(gemm_problem(ctx, args), gemm_state(ctx).partitions);
   run_gemm(ctx, args, plan, prefetches);
-}
-
-GemmFusion gemm_fusion(const ExecContext& ctx, const GemmFusionQuery& query) {
-  const MatmulArgs none;
-  return fusion_offered(problem_of(ctx, none), gemm_state(ctx).partitions, query);
-}
-
-bool is_staged_fragments(const ExecContext& ctx, const StagedInput& staged) {
-  const MatmulArgs none;
-  return is_staged_fragments(problem_of(ctx, none), staged);
 }
 
 }  // namespace bl::cuda

@@ -16,7 +16,4 @@ void matmul_by_plan(ExecContext& ctx, const MatmulArgs& args, PlanPrefetches pre
 // Executes a plan. Decides nothing.
 void run_gemm(ExecContext& ctx, const MatmulArgs& args, GemmPlan& plan, PlanPrefetches prefetches);
 
-// Whether the StagedInput of a step is in fragment order (staged_input.h), and not binary16 rows.
-bool is_staged_fragments(const ExecContext& ctx, const StagedInput& staged);
-
 }  // namespace bl::cuda

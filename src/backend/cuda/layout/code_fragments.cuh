@@ -13,6 +13,8 @@
 
 namespace bl::cuda {
 
+inline constexpr float kCodeOne = 0x1p-24f;  // what code 1 weighs in a sum of products
+
 // Where kWidths has kBits and nothing else, nobody has to look.
 template <int kBits, WidthSet kWidths>
 __device__ __forceinline__ bool is_width(int bits) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "backend/cuda/layout/packed_size.h"
+#include "backend/cuda/layout/allocation.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "format/exl2_scale.h"

@@ -1,6 +1,6 @@
 #include "backend/cuda/layout/code_tables.h"
 
-#include "backend/cuda/weights/column_slice.h"
+#include "backend/cuda/layout/put_table.h"
 
 namespace bl::cuda {
 namespace {
@@ -40,10 +40,10 @@ std::vector<std::byte> tables_of(const CodePackPlan& plan, const CodePackPlan::L
     CodeView unused;
     for_each_table(
         of, feature_offsets, unused,
-        [&](const auto& table, std::size_t place, const auto*&) { put(at(place), table); });
+        [&](const auto& table, std::size_t place, const auto*&) { put_table(at(place), table); });
   };
   put_all(plan, layout);
-  put(at(layout.features), plan.feature_of_k);
+  put_table(at(layout.features), plan.feature_of_k);
   for (std::size_t i = 0; i < plan.k_splits.size(); ++i)
     put_all(plan.k_splits[i], layout.k_splits[i]);
   return bytes;

@@ -1,4 +1,5 @@
 #include "backend/cuda/layout/packed_size.h"
+#include "backend/cuda/layout/allocation.h"
 
 #include <vector>
 
@@ -6,16 +7,23 @@
 
 namespace bl::cuda {
 
-std::size_t packed_bytes(const WeightMatrix& matrix, std::int64_t out) {
-  if (const auto* exl2 = std::get_if<Exl2Matrix>(&matrix)) {
-    return plan_codes(*exl2, out).layout().total;
-  }
-  if (const auto* gptq = std::get_if<GptqMatrix>(&matrix)) {
-    return plan_codes(*gptq, out).layout().total;
-  }
-  const DenseMatrix& dense = std::get<DenseMatrix>(matrix);
+namespace {
+
+std::size_t bytes_of(const DenseMatrix& dense, std::int64_t out) {
   return allocation_bytes(static_cast<std::size_t>(dense.in() * out) *
                           size_of(dense.weight.view.dtype));
+}
+std::size_t bytes_of(const GptqMatrix& gptq, std::int64_t out) {
+  return plan_codes(gptq, out).layout().total;
+}
+std::size_t bytes_of(const Exl2Matrix& exl2, std::int64_t out) {
+  return plan_codes(exl2, out).layout().total;
+}
+
+}  // namespace
+
+std::size_t packed_bytes(const WeightMatrix& matrix, std::int64_t out) {
+  return std::visit([&](const auto& m) { return bytes_of(m, out); }, matrix);
 }
 
 std::int64_t packed_inputs(const WeightMatrix& matrix) {

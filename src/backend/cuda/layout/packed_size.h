@@ -9,15 +9,9 @@
 
 namespace bl::cuda {
 
-// Pieces of the weights' memory begin at multiples of this.
-inline constexpr std::size_t kAllocationAlignment = 256;
-constexpr std::size_t allocation_bytes(std::size_t bytes) {
-  return (bytes + kAllocationAlignment - 1) / kAllocationAlignment * kAllocationAlignment;
-}
-
-// Of a matrix of which `out` columns are kept.
+// Device bytes of a packed matrix of which `out` columns are kept.
 std::size_t packed_bytes(const WeightMatrix& matrix, std::int64_t out);
-// Slots of its input, padding included.
+// Elements of a row of its input as kernels read it, padding included.
 std::int64_t packed_inputs(const WeightMatrix& matrix);
 
 // What the backend takes whatever the model: work space of the library, constants and tables.

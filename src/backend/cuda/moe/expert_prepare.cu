@@ -70,10 +70,11 @@ __device__ __forceinline__ float pack_k_steps(const ExpertMatrix& matrix, int wi
   return power;
 }
 
-// The next kernel may begin only when these have waited: it reads the sorted choices, and starts
-// to read its weights, before it waits itself.
+// These two kernels wait before they trigger their dependants, the other way round than everywhere
+// else: the kernel behind them reads the sorted choices, and starts to read its weights, before it
+// waits itself.
 
-// grid (choices, pieces of the units, gathers)
+// grid (choices, parts of the k_steps, input layouts)
 __global__ void __launch_bounds__(kPackThreads)
     pack_inputs_kernel(const __grid_constant__ ExpertInputArgs p) {
   __shared__ float warp_largest[kPackThreads / 32];

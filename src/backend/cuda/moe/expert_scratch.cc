@@ -1,7 +1,7 @@
 #include "backend/cuda/moe/expert_scratch.h"
 
 #include "backend/cuda/device/arena_sizes.h"
-#include "backend/cuda/layout/packed_size.h"
+#include "backend/cuda/layout/allocation.h"
 #include "backend/cuda/moe/expert_matrix.h"
 #include "tensor/arena.h"
 

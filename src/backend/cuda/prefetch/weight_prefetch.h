@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "backend/cuda/gemm/gemm_limits.h"
+#include "backend/cuda/layout/gemm_limits.h"
 #include "backend/cuda/prefetch/key_prefetch.h"
 
 namespace bl::cuda {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "backend/cuda/layout/packed_size.h"
+#include "backend/cuda/layout/allocation.h"
 #include "base/thread_pool.h"
 
 namespace bl::cuda {
@@ -155,14 +155,14 @@ void copy_slice(const FileCodes& file, const CodePackPlan& plan, const ColumnRan
   if (file.seeded == nullptr) {
     copy(words_of(file), layout.words);
   } else {
-    put(to + layout.sources, sources);
+    put_table(to + layout.sources, sources);
   }
   copy(scale_codes_of(file), layout.scale_codes);
   copy(scales_of(file), layout.scales);
   copy(zeros_of(file), layout.zeros);
-  put(to + layout.bits_of_k_step, plan.bits_of_k_step);
-  put(to + layout.offset_of_k_step, plan.k_step_offsets());
-  put(to + layout.word_of_k_step, plan.word_of_k_step);
+  put_table(to + layout.bits_of_k_step, plan.bits_of_k_step);
+  put_table(to + layout.offset_of_k_step, plan.k_step_offsets());
+  put_table(to + layout.word_of_k_step, plan.word_of_k_step);
 }
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes, ThreadPool& threads) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/cuda/layout/code_pack_plan.h"
+#include "backend/cuda/layout/put_table.h"
 
 namespace bl {
 class ThreadPool;
@@ -54,12 +55,6 @@ struct ColumnRange {
 // Copies those of the wanted columns and the tables to `to`; seeded words are left out.
 void copy_slice(const FileCodes& file, const CodePackPlan& plan, const ColumnRange& columns,
                 std::byte* to, ThreadPool& threads);
-
-// A table's bytes.
-template <class T>
-void put(std::byte* to, const std::vector<T>& values) {
-  if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(T));
-}
 
 // Plain bytes, by all threads.
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes, ThreadPool& threads);

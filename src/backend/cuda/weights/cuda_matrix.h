@@ -18,9 +18,9 @@ struct CodeWeights : CodeViews {
   // The most that a copy_block takes: of codes, and of scales with what 16-byte copies bring along.
   std::uint32_t max_copy_block_bytes = 0;
   std::uint32_t max_copy_block_scale_bytes = 0;
-  // Equal numbers mean equal tables. `permutation`: the order of features. `input_layout`: that, how
-  // K is cut into k_blocks, and so the limb runs; matrices that read the same input often agree on
-  // it. `k_tiling`: how an n_tile is cut into copy_blocks and k_blocks, format and zero point.
+  // Equal numbers mean equal tables. `permutation`: the order of features. `input_layout`: that,
+  // how K is cut into k_blocks, and so the limb runs; matrices that read the same input often agree
+  // on it. `k_tiling`: how an n_tile is cut into copy_blocks and k_blocks, format and zero point.
   // `shape`: that, and the number of n_tiles.
   std::uint64_t permutation = 0;
   std::uint64_t input_layout = 0;

@@ -181,18 +181,39 @@ std::unique_ptr<CudaMatrix> Packer::pack(const WeightMatrix& matrix, const PackO
   const std::vector<std::int32_t>& columns = options.columns;
   BL_CHECK(out <= out_features(matrix));
   BL_CHECK(columns.empty() || columns.size() == static_cast<std::size_t>(out));
-  if (const auto* exl2 = std::get_if<Exl2Matrix>(&matrix)) {
-    const FileCodes file{exl2->q_weight, exl2->q_scale,     {}, {}, exl2->out,
-                         columns,        exl2->seeded.get()};
-    return std::make_unique<CudaMatrix>(in, out, pack_codes(plan_codes(*exl2, out), file));
-  }
-  if (const auto* gptq = std::get_if<GptqMatrix>(&matrix)) {
-    const FileCodes file{gptq->qweight, {},      gptq->scales,      gptq->zeros,
-                         gptq->out,     columns, gptq->seeded.get()};
-    return std::make_unique<CudaMatrix>(in, out, pack_codes(plan_codes(*gptq, out), file));
-  }
+  return std::visit(
+      [&](const auto& m) {
+        return std::make_unique<CudaMatrix>(in, out, pack_weights(m, out, columns));
+      },
+      matrix);
+}
+
+CodeWeights Packer::pack_weights(const Exl2Matrix& exl2, std::int64_t out,
+                                 std::span<const std::int32_t> columns) {
+  return pack_codes(plan_codes(exl2, out), {.words = exl2.q_weight,
+                                            .scale_codes = exl2.q_scale,
+                                            .scales = {},
+                                            .zeros = {},
+                                            .stored_out = exl2.out,
+                                            .columns = columns,
+                                            .seeded = exl2.seeded.get()});
+}
+
+CodeWeights Packer::pack_weights(const GptqMatrix& gptq, std::int64_t out,
+                                 std::span<const std::int32_t> columns) {
+  return pack_codes(plan_codes(gptq, out), {.words = gptq.qweight,
+                                            .scale_codes = {},
+                                            .scales = gptq.scales,
+                                            .zeros = gptq.zeros,
+                                            .stored_out = gptq.out,
+                                            .columns = columns,
+                                            .seeded = gptq.seeded.get()});
+}
+
+DenseWeights Packer::pack_weights(const DenseMatrix& matrix, std::int64_t out,
+                                  std::span<const std::int32_t> columns) {
   BL_CHECK(columns.empty());
-  return std::make_unique<CudaMatrix>(in, out, pack_dense(std::get<DenseMatrix>(matrix), out));
+  return pack_dense(matrix, out);
 }
 
 Tensor Packer::unpack(const CudaMatrix& matrix) {

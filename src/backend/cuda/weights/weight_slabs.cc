@@ -1,6 +1,6 @@
 #include "backend/cuda/weights/weight_slabs.h"
 
-#include "backend/cuda/layout/packed_size.h"
+#include "backend/cuda/layout/allocation.h"
 
 namespace bl::cuda {
 namespace {

@@ -22,6 +22,11 @@ struct ActF16 {
   DType type = DType::kF16;  // kF16: divided by a power of two, so that nothing overflows; or kBF16
 };
 
+// The order and type in which a matrix reads binary16 rows, without memory for them. For matrices
+// with codes or of 16 bits.
+ActF16 act_f16_for(const PackedMatrix* weight);
+// Whether a matrix reads 16-bit rows in a large GEMM.
+bool reads_act_f16(const PackedMatrix* weight);
 // Rows of x as they are.
 struct ActF16Args {
   TensorView x;  // F32 [tokens, in]

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "backend/cuda/attention/attention_launch.cuh"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/row_view.cuh"
 #include "backend/cuda/gemm/activations/act_f16.cuh"

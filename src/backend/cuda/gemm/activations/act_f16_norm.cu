@@ -5,7 +5,7 @@
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/row_view.cuh"
 #include "backend/cuda/gemm/activations/act_f16.cuh"
-#include "backend/cuda/gemm/gemm_limits.h"
+#include "backend/cuda/layout/gemm_limits.h"
 #include "base/check.h"
 
 namespace bl::cuda {

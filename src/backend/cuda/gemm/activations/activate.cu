@@ -1,8 +1,8 @@
 #include "backend/cuda/device/each_element.cuh"
-#include "backend/cuda/gemm/activations/staged_input.h"
+#include "backend/cuda/gemm/activations/activate_staged.h"
+#include "backend/cuda/gemm/activations/pack_staged.h"
+#include "backend/cuda/gemm/fusion.h"
 #include "backend/cuda/gemm/gemm_ops.h"
-#include "backend/cuda/gemm/large/gemm_large.h"
-#include "backend/cuda/gemm/run.h"
 #include "backend/cuda/ops/activation_math.cuh"
 
 namespace bl::cuda {

@@ -5,7 +5,7 @@
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/gemm/activations/pack_activations.h"
 #include "backend/cuda/gemm/activations/staged_input.h"
-#include "backend/cuda/gemm/skinny/k_block_mma.cuh"
+#include "backend/cuda/layout/code_fragments.cuh"
 
 namespace bl::cuda {
 namespace {
@@ -79,7 +79,8 @@ constexpr bool follows_fragment_place() {
 static_assert(follows_fragment_place());
 
 template <bool kNormalise>
-__device__ __forceinline__ Item load_item(const PackLaunch& p, const FragmentTarget& target, int i) {
+__device__ __forceinline__ Item load_item(const PackLaunch& p, const FragmentTarget& target,
+                                          int i) {
   Item item;
   const ItemIndex place(i);
   const bool there = place.k_step < target.k_steps;
@@ -306,8 +307,9 @@ __device__ __forceinline__ uint4 load_k_block(const FragmentTarget& target, int 
 }
 
 // Σx of chunks, from those of their units. `chunk`: this thread's first one.
-__device__ __forceinline__ void store_k_block_sums(const PackLaunch& p, const FragmentTarget& target,
-                                                   uint4 k_block, const float* sums) {
+__device__ __forceinline__ void store_k_block_sums(const PackLaunch& p,
+                                                   const FragmentTarget& target, uint4 k_block,
+                                                   const float* sums) {
   const RowInTile to(p);
   const int columns = sum_columns(to.tokens);
   __syncthreads();

@@ -8,8 +8,6 @@
 #include <cstdint>
 
 #include "base/host_device.h"
-#include "ops/exec_context.h"
-#include "ops/staged_input.h"
 
 namespace bl::cuda {
 
@@ -37,10 +35,5 @@ struct StagedFragments {
   std::int32_t k_steps = 0;
   std::int32_t tokens = 0;
 };
-
-StagedFragments staged_fragments_of(const StagedInput& staged);
-
-// Stages rows of x, F32 [tokens, in], by a launch of its own.
-void pack_staged(ExecContext& ctx, const TensorView& x, const StagedInput& staged);
 
 }  // namespace bl::cuda

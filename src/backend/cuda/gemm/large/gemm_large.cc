@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/cuda/gemm/activations/act_f16.h"
+#include "backend/cuda/gemm/activations/activate_staged.h"
 #include "backend/cuda/gemm/gemm_ops.h"
 #include "backend/cuda/gemm/gemm_state.h"
 #include "backend/cuda/gemm/large/blas_lt.h"
@@ -265,25 +266,6 @@ class LargeRun {
 
 void gemm_large(ExecContext& ctx, const MatmulArgs& gemm, const LargePlan& plan) {
   LargeRun(ctx, gemm, plan).run();
-}
-
-void activate_into_halves(ExecContext& ctx, const ActivateArgs& args, bool halves) {
-  const StagedInput& out = *args.staged_out;
-  ArenaScope scope(*ctx.scratch);
-  const auto stride = [&](const TensorView& view) { return (halves ? 2 : 1) * view.row_stride; };
-  ActF16ActivateArgs rows;
-  rows.gate = args.gate.data;
-  rows.up = args.up.data;
-  rows.gate_stride = stride(args.gate);
-  rows.up_stride = stride(args.up);
-  rows.halves = halves;
-  rows.tokens = args.gate.rows();
-  rows.width = args.gate.columns();
-  rows.to = act_f16_for(out.reader);
-  rows.to.rows = out.rows.data;
-  rows.act_scale = out.row_scales;
-  rows.row_largest = ctx.scratch->take_f32({rows.tokens}).as<float>();
-  make_act_f16_activate(ctx, rows, args);
 }
 
 void dense_gemv_rows(ExecContext& ctx, const MatmulArgs& gemm, const MatmulOutput& output) {

@@ -11,10 +11,6 @@ namespace bl::cuda {
 // Runs a planned GEMM: all of `gemm` but what its plan leaves to launches in front.
 void gemm_large(ExecContext& ctx, const MatmulArgs& gemm, const LargePlan& plan);
 
-// act(gate) · up into args.staged_out, for a large GEMM. `halves`: the data of both views are
-// binary16, kHalfGate times what they mean, at the beginning of each row.
-void activate_into_halves(ExecContext& ctx, const ActivateArgs& args, bool halves);
-
 // One plain matrix times F32 activations, eight rows at a time.
 void dense_gemv_rows(ExecContext& ctx, const MatmulArgs& gemm, const MatmulOutput& output);
 

@@ -9,11 +9,6 @@
 namespace bl::cuda {
 namespace {
 
-// cuBLASLt wants rows of whole 16 bytes.
-bool library_takes(const DenseWeights& weights, std::int64_t in) {
-  return in % (16 / static_cast<std::int64_t>(size_of(weights.type))) == 0;
-}
-
 // Equal numbers: one set of rows serves both matrices.
 std::uint64_t permutation_of(const PackedMatrix* weight) {
   const CodeWeights* codes = cuda_matrix(weight).codes();
@@ -207,23 +202,6 @@ class LargePlanner {
 };
 
 }  // namespace
-
-ActF16 act_f16_for(const PackedMatrix* weight) {
-  ActF16 rows;
-  if (const CodeWeights* codes = cuda_matrix(weight).codes()) {
-    rows.k = std::int64_t{codes->view.k_steps} * kKStepSize;
-    if (!codes->is_identity) rows.feature_of_k = codes->feature_of_k;
-  } else {
-    rows.k = weight->in();
-    rows.type = cuda_matrix(weight).dense()->type;
-  }
-  return rows;
-}
-
-bool reads_act_f16(const PackedMatrix* weight) {
-  const DenseWeights* dense = cuda_matrix(weight).dense();
-  return dense == nullptr || (dense->type != DType::kF32 && library_takes(*dense, weight->in()));
-}
 
 bool large_can_fuse_norm(const MatmulArgs& gemm) {
   return can_fuse_norm_act_f16(gemm.x, *gemm.prologue.norm) &&

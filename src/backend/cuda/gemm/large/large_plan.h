@@ -45,11 +45,6 @@ struct LargePlan {
   bool activates = false;
 };
 
-// The order and type in which a matrix reads binary16 rows, without memory for them. For matrices
-// with codes or of 16 bits.
-ActF16 act_f16_for(const PackedMatrix* weight);
-// Whether a matrix reads 16-bit rows in a large GEMM.
-bool reads_act_f16(const PackedMatrix* weight);
 // Whether the prologue's norm can be part of making the rows.
 bool large_can_fuse_norm(const MatmulArgs& gemm);
 

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "backend/cuda/gemm/partition/cta_ranges.h"
-#include "backend/cuda/gemm/skinny/regs_plan.h"
+#include "backend/cuda/gemm/partition/regs_plan.h"
 
 namespace bl::cuda {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "backend/cuda/gemm/gemm_limits.h"
 #include "backend/cuda/gemm/partition/cta_ranges.h"
+#include "backend/cuda/layout/gemm_limits.h"
 #include "base/check.h"
 
 namespace bl::cuda {

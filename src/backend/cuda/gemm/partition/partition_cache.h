@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/gemm/partition/cta_ranges.h"
-#include "backend/cuda/gemm/skinny/regs_plan.h"
+#include "backend/cuda/gemm/partition/regs_plan.h"
 #include "backend/cuda/weights/cuda_matrix.h"
 
 namespace bl::cuda {

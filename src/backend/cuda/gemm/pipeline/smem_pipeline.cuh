@@ -13,7 +13,6 @@
 #include "backend/cuda/gemm/packed_gemm_args.h"
 #include "backend/cuda/gemm/pipeline/pipeline_shape.h"
 #include "backend/cuda/gemm/pipeline/stage_allocator.h"
-#include "backend/cuda/gemm/skinny/k_block_mma.cuh"
 
 namespace bl::cuda {
 

@@ -10,12 +10,10 @@
 // the tensor cores independent sums.
 
 #include "backend/cuda/device/mma.cuh"
-#include "backend/cuda/gemm/gemm_limits.h"
 #include "backend/cuda/layout/code_fragments.cuh"
+#include "backend/cuda/layout/gemm_limits.h"
 
 namespace bl::cuda {
-
-inline constexpr float kCodeOne = 0x1p-24f;  // what code 1 weighs in a sum
 
 // Sums of Strips · 16 columns × 8 · Tiles tokens; element c of lane 4g + t is column 8 (c / 2) + g
 // of its strip, token 2t + c % 2 of its tile.

@@ -6,7 +6,7 @@
 #include "backend/cuda/gemm/activations/staged_input.cuh"
 #include "backend/cuda/gemm/epilogue.cuh"
 #include "backend/cuda/gemm/partition/cta_range_begins.cuh"
-#include "backend/cuda/gemm/skinny/gemm_skinny_regs.h"
+#include "backend/cuda/gemm/skinny/regs_work.h"
 #include "backend/cuda/gemm/skinny/regs_warp.cuh"
 
 namespace bl::cuda {

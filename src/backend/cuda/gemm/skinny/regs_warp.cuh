@@ -8,8 +8,8 @@
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/gemm/activations/staged_input.cuh"
 #include "backend/cuda/gemm/packed_gemm_args.h"
+#include "backend/cuda/gemm/partition/regs_plan.h"
 #include "backend/cuda/gemm/skinny/k_block_mma.cuh"
-#include "backend/cuda/gemm/skinny/regs_plan.h"
 
 namespace bl::cuda {
 

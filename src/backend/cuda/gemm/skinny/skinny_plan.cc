@@ -67,12 +67,6 @@ SkinnyRegsPlan plan_skinny_regs(const DeviceFacts& facts, PartitionCache& partit
 
 }  // namespace
 
-int max_skinny_tokens(const DeviceFacts& facts) {
-  // What sixteen tokens need in any format: sums of 3 n_tiles, and one load of the pipeline.
-  constexpr std::size_t kWanted = 180 << 10;
-  return facts.shared_bytes_per_cta >= kWanted ? kMaxSkinnyTokens : kTokenTile;
-}
-
 std::optional<RegsLayout> lay_out_regs(const PackedGemmArgs& args, const RegsTiling& tiling,
                                        const RegsShape& shape, std::size_t bytes) {
   RegsLayout layout;

@@ -12,9 +12,6 @@
 
 namespace bl::cuda {
 
-// Tokens of one launch: fewer where a multiprocessor has little shared memory.
-int max_skinny_tokens(const DeviceFacts& facts);
-
 // gemm_skinny_regs.cu holds its structs and loops to these.
 inline constexpr int kRegsThreads = kRegsWarps * 32;
 inline constexpr int kMaxRangeNTiles = 128;     // n_tiles of a CTA

@@ -17,8 +17,8 @@
 #include <optional>
 
 #include "backend/cuda/device/device_facts.h"
-#include "backend/cuda/gemm/gemm_limits.h"
 #include "backend/cuda/layout/code_matrix.h"
+#include "backend/cuda/layout/gemm_limits.h"
 #include "backend/cuda/layout/magic_numbers.h"
 #include "backend/cuda/ops/activation_math.cuh"
 

@@ -1,20 +1,10 @@
-#include "backend/cuda/gemm/activations/staged_input.h"
+#include "backend/cuda/gemm/activations/pack_staged.h"
 
 #include "backend/cuda/device/cuda_device.h"
 #include "backend/cuda/gemm/activations/pack_activations.h"
-#include "backend/cuda/gemm/skinny/skinny_plan.h"
 #include "backend/cuda/weights/cuda_matrix.h"
 
 namespace bl::cuda {
-
-FragmentTarget fragment_target_of(const CodeWeights& weights) {
-  FragmentTarget target;
-  target.feature_of_k = weights.feature_of_k;
-  target.k_steps = weights.view.k_steps;
-  target.k_blocks = weights.view.k_blocks;
-  target.k_block_count = weights.view.k_block_count;
-  return target;
-}
 
 StagedFragments staged_fragments_of(const StagedInput& staged) {
   const CodeWeights& codes = *cuda_matrix(staged.reader).codes();

@@ -1,4 +1,4 @@
-#include "backend/cuda/gemm/skinny/regs_plan.h"
+#include "backend/cuda/gemm/partition/regs_plan.h"
 
 #include <algorithm>
 #include <limits>
