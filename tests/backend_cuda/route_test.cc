@@ -176,6 +176,22 @@ TEST_F(Route, WithoutWgmmaInTheBuildCodesAreDequantized) {
   EXPECT_EQ(kernel_of(choose_route(without, partitions_)), "dequant");
 }
 
+// Tiles of a cluster share their rows, so a matrix with rows of its own begins a new cluster.
+TEST_F(Route, MatricesOfTwoPermutationsShareALaunchButNoCluster) {
+  constexpr std::int64_t kThreeTiles = 3 * 128;
+  NormArgs rms;
+  MatmulArgs args =
+      gemm({matrix(Format::kExl2, kWidth, kThreeTiles), matrix(Format::kExl2, kWidth, kThreeTiles)},
+           512);
+  args.prologue.norm = &rms;
+  const GemmPlan plan = route(args);
+  ASSERT_TRUE(plan.launches.large && plan.launches.large->one_launch);
+  EXPECT_TRUE(plan.launches.large->norm_together);
+  const WgmmaLaunch& launch = plan.launches.large->wgmma.launch;
+  EXPECT_EQ(launch.first_tiles[1], 4);
+  EXPECT_EQ(launch.first_tiles[2], 8);
+}
+
 TEST_F(Route, EveryFormatOfOneCallHasItsLaunch) {
   const GemmPlan plan =
       route(gemm({matrix(Format::kExl2), matrix(Format::kGptq), matrix(Format::kF16)}, 1));

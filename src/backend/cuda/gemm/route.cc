@@ -57,9 +57,13 @@ SkinnyPlan skinny_plan_of(const GemmProblem& problem, PartitionCache& partitions
                           problem.wgmma, problem.deterministic, problem.scratch};
   const MatmulOutput* const outputs[] = {&output};
   const PackedGemm packed = make_packed_gemm(alone, partitions, outputs);
-  return plan_skinny(problem.facts, problem.thresholds, partitions, packed.args,
-                     {packed.weights.data(), 1},
-                     {.tokens = tokens, .deterministic = problem.deterministic});
+  return plan_skinny({.facts = problem.facts,
+                      .thresholds = problem.thresholds,
+                      .args = packed.args,
+                      .weights = {packed.weights.data(), 1},
+                      .tokens = tokens,
+                      .deterministic = problem.deterministic},
+                     partitions);
 }
 
 std::int64_t partials_left(const GemmProblem& problem, PartitionCache& partitions,
@@ -262,10 +266,15 @@ PackedLaunch plan_packed(const GemmProblem& problem, PartitionCache& partitions,
       return launch;
     }
   }
-  launch.skinny = plan_skinny(
-      problem.facts, problem.thresholds, partitions, launch.gemm.args,
-      {launch.gemm.weights.data(), static_cast<std::size_t>(launch.gemm.args.count)},
-      {.tokens = tokens, .packs_first = !staged, .deterministic = problem.deterministic});
+  const auto count = static_cast<std::size_t>(launch.gemm.args.count);
+  launch.skinny = plan_skinny({.facts = problem.facts,
+                               .thresholds = problem.thresholds,
+                               .args = launch.gemm.args,
+                               .weights = {launch.gemm.weights.data(), count},
+                               .tokens = tokens,
+                               .packs_first = !staged,
+                               .deterministic = problem.deterministic},
+                              partitions);
   launch.kernel = launch.skinny.regs.exists() ? GemmKernel::kSkinnyRegs : GemmKernel::kSkinnySmem;
   BL_CHECK(!staged || launch.kernel == GemmKernel::kSkinnyRegs);
   return launch;

@@ -68,8 +68,9 @@ class LargePlanner {
     return groups;
   }
 
-  // Adds one matrix to a wgmma launch, if it can be one of its matrices.
-  bool add_wgmma(WgmmaPlan& plan, const MatmulOutput& output) const {
+  // Adds one matrix to a wgmma launch, if it can be one of its matrices. `same_rows`: all of them
+  // read one set of rows.
+  bool add_wgmma(WgmmaPlan& plan, const MatmulOutput& output, bool same_rows = true) const {
     const std::int64_t from = problem_.thresholds.wgmma_from;
     const bool wgmma = problem_.wgmma && tokens_ >= from && from != LaunchPlan::kNeverWgmma;
     WgmmaArgs args = plan.launch.args;
@@ -80,7 +81,7 @@ class LargePlanner {
     m.widest = std::bit_width(codes.plan.widths()) - 1;
     m.out = output.out.data;
     m.out_stride = (plan_.f16_results ? 2 : 1) * output.out.row_stride;
-    const std::optional<WgmmaPlan> with = plan_wgmma(problem_.facts, args);
+    const std::optional<WgmmaPlan> with = plan_wgmma(problem_.facts, args, same_rows);
     if (with) plan = *with;
     return with.has_value();
   }
@@ -110,7 +111,7 @@ class LargePlanner {
     plan_.wgmma = empty_wgmma();
     for (const LargeGroup& group : plan_.groups) {
       for (const MatmulOutput* output : group.outputs) {
-        if (!add_wgmma(plan_.wgmma, *output)) return false;
+        if (!add_wgmma(plan_.wgmma, *output, false)) return false;
       }
     }
     return true;
@@ -166,7 +167,7 @@ class LargePlanner {
       to.gate = static_cast<const __half*>(activate.gate.data);
       to.gate_stride = 2 * activate.gate.row_stride;
     }
-    if (const std::optional<WgmmaPlan> fused = plan_wgmma(problem_.facts, with)) {
+    if (const std::optional<WgmmaPlan> fused = plan_wgmma(problem_.facts, with, true)) {
       plan = *fused;
       plan_.activates = true;
     }

@@ -45,17 +45,18 @@ SkinnyRegsPlan tile_matrices(PartitionCache& partitions, int ctas,
   return regs;
 }
 
-SkinnyRegsPlan plan_skinny_regs(const DeviceFacts& facts, PartitionCache& partitions,
-                                const PackedGemmArgs& args,
-                                std::span<const CodeWeights* const> weights, int late) {
+SkinnyRegsPlan plan_skinny_regs(const SkinnyProblem& problem, PartitionCache& partitions,
+                                int late) {
+  const DeviceFacts& facts = problem.facts;
+  const PackedGemmArgs& args = problem.args;
   if (!facts.dependent_launch()) return {};
   const int ctas = facts.multiprocessors;
-  SkinnyRegsPlan regs = tile_matrices(partitions, ctas, weights);
+  SkinnyRegsPlan regs = tile_matrices(partitions, ctas, problem.weights);
   if (!regs.exists()) return {};
-  regs.ranges = partitions.find(weights, {.ctas = ctas / regs.k_splits,
-                                          .pairs = args.gated,
-                                          .late = regs.k_splits == 1 ? late : 0,
-                                          .inputs = !has_one_input_layout(args)});
+  regs.ranges = partitions.find(problem.weights, {.ctas = ctas / regs.k_splits,
+                                                  .pairs = args.gated,
+                                                  .late = regs.k_splits == 1 ? late : 0,
+                                                  .inputs = !has_one_input_layout(args)});
   // Two n_tiles at a time for few tokens; for more tokens they take more registers than there are.
   const std::size_t bytes = facts.shared_bytes_per_cta;
   regs.pairs = args.tokens <= kTokenTile && lay_out_regs(args, regs, {1, 2}, bytes).has_value();
@@ -92,24 +93,23 @@ std::optional<RegsLayout> lay_out_regs(const PackedGemmArgs& args, const RegsTil
   return layout;
 }
 
-SkinnyPlan plan_skinny(const DeviceFacts& facts, const LaunchPlan& thresholds,
-                       PartitionCache& partitions, const PackedGemmArgs& args,
-                       std::span<const CodeWeights* const> weights, const SkinnyRequest& request) {
+SkinnyPlan plan_skinny(const SkinnyProblem& problem, PartitionCache& partitions) {
+  const LaunchPlan& thresholds = problem.thresholds;
   SkinnyPlan plan;
-  plan.tokens_per_launch = max_skinny_tokens(facts);
-  const int ctas = facts.multiprocessors;
-  const bool begins_late = request.packs_first && request.tokens <= plan.tokens_per_launch;
-  const std::int64_t smem_from =
-      is_small_work(args, ctas) ? thresholds.small_skinny_smem_from : thresholds.skinny_smem_from;
-  if (request.tokens > 1 && request.tokens < smem_from && !request.deterministic) {
-    const int late = begins_late ? pack_ctas(request.tokens, false) : 0;
-    plan.regs = plan_skinny_regs(facts, partitions, args, weights, late);
+  plan.tokens_per_launch = max_skinny_tokens(problem.facts);
+  const int ctas = problem.facts.multiprocessors;
+  const bool begins_late = problem.packs_first && problem.tokens <= plan.tokens_per_launch;
+  const std::int64_t smem_from = is_small_work(problem.args, ctas)
+                                     ? thresholds.small_skinny_smem_from
+                                     : thresholds.skinny_smem_from;
+  if (problem.tokens > 1 && problem.tokens < smem_from && !problem.deterministic) {
+    const int late = begins_late ? pack_ctas(problem.tokens, false) : 0;
+    plan.regs = plan_skinny_regs(problem, partitions, late);
   }
   if (!plan.regs.exists()) {
+    const int late = begins_late ? pack_ctas(problem.tokens, true) : 0;
     plan.ranges =
-        partitions.find(weights, {.ctas = ctas,
-                                  .pairs = args.gated,
-                                  .late = begins_late ? pack_ctas(request.tokens, true) : 0});
+        partitions.find(problem.weights, {.ctas = ctas, .pairs = problem.args.gated, .late = late});
   }
   return plan;
 }

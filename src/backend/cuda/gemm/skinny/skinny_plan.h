@@ -57,16 +57,16 @@ struct SkinnyPlan {
   CtaRanges ranges;     // else in shared memory, over these
 };
 
-// What the planner knows beside the GEMM.
-struct SkinnyRequest {
+struct SkinnyProblem {
+  const DeviceFacts& facts;
+  const LaunchPlan& thresholds;
+  const PackedGemmArgs& args;
+  std::span<const CodeWeights* const> weights;  // of args.matrices
   std::int64_t tokens = 0;
   bool packs_first = false;    // pack_activations() is launched in front of it
   bool deterministic = false;  // one kernel for any number of tokens
 };
 
-// `weights`: those of args.matrices, which all are EXL2 or all GPTQ.
-SkinnyPlan plan_skinny(const DeviceFacts& facts, const LaunchPlan& thresholds,
-                       PartitionCache& partitions, const PackedGemmArgs& args,
-                       std::span<const CodeWeights* const> weights, const SkinnyRequest& request);
+SkinnyPlan plan_skinny(const SkinnyProblem& problem, PartitionCache& partitions);
 
 }  // namespace bl::cuda

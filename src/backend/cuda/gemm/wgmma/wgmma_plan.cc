@@ -7,21 +7,16 @@
 namespace bl::cuda {
 namespace {
 
-bool reads_one(const WgmmaArgs& args) {
-  return std::all_of(args.matrices, args.matrices + args.count,
-                     [&](const WgmmaMatrix& m) { return m.rows == args.matrices[0].rows; });
-}
-
 bool is_gptq(const WgmmaArgs& args) { return args.matrices[0].view.kind != ScaleKind::kExl2; }
 
 // Lays out tiles and shared memory, whose bytes it returns; 0: it does not fit.
 template <class Shape>
-int lay_out(const WgmmaArgs& args, int room, WgmmaLaunch& launch) {
+int lay_out(const WgmmaArgs& args, bool same_rows, int room, WgmmaLaunch& launch) {
   const int k_steps = args.matrices[0].view.k_steps;
   const bool paired = args.has_both();
   launch.tile_n_tiles = Shape::kNTiles / (paired ? 2 : 1);
   // Tiles of a cluster have the same rows, so a matrix with other rows begins a new cluster.
-  const int begun = reads_one(args) ? 1 : Shape::kCluster;
+  const int begun = same_rows ? 1 : Shape::kCluster;
   int widest = 0;
   int tiles = 0;
   for (int i = 0; i < args.count; ++i) {
@@ -69,39 +64,40 @@ int k_splits_of(const WgmmaArgs& args, const WgmmaLaunch& launch, int clusters) 
   return std::max(1, std::min(clusters / launch.cluster_tiles, most));
 }
 
-bool may_activate(const WgmmaArgs& args) {
+bool may_activate(const WgmmaArgs& args, bool same_rows) {
   if (!args.activates()) return true;
   const WgmmaActivation& to = args.activation;
   if (to.stride % 8 != 0 || !is_aligned(to.rows, 16)) return false;
   if (args.has_both()) {
-    return args.count == 2 && reads_one(args) &&
-           args.matrices[0].view.out == args.matrices[1].view.out;
+    return args.count == 2 && same_rows && args.matrices[0].view.out == args.matrices[1].view.out;
   }
   const bool is_there = with_wgmma_shape(
       args.tokens, [&]<class Shape>(Shape) { return Shape::takes_gate(is_gptq(args)); });
   return is_there && args.count == 1 && to.gate_stride % 8 == 0 && is_aligned(to.gate, 16);
 }
 
-bool can_run(const WgmmaArgs& args) {
+bool can_run(const WgmmaArgs& args, bool same_rows) {
   if (args.count == 0) return false;
   const bool halves = args.stores_f16();
   const auto is_usual = [&](const WgmmaMatrix& m) {
     return m.view.k_steps == args.matrices[0].view.k_steps &&
            (m.view.kind == ScaleKind::kExl2) == (args.matrices[0].view.kind == ScaleKind::kExl2) &&
            m.view.out % (halves ? kNTileColumns : 4) == 0 && m.out_stride % (halves ? 8 : 4) == 0 &&
-           is_aligned(m.out, 16) && is_aligned(m.rows, 16);
+           is_aligned(m.out, 16);
   };
-  return may_activate(args) && std::all_of(args.matrices, args.matrices + args.count, is_usual);
+  return may_activate(args, same_rows) &&
+         std::all_of(args.matrices, args.matrices + args.count, is_usual);
 }
 
 }  // namespace
 
-std::optional<WgmmaPlan> plan_wgmma(const DeviceFacts& facts, const WgmmaArgs& args) {
-  if (!can_run(args)) return std::nullopt;
+std::optional<WgmmaPlan> plan_wgmma(const DeviceFacts& facts, const WgmmaArgs& args,
+                                    bool same_rows) {
+  if (!can_run(args, same_rows)) return std::nullopt;
   WgmmaPlan plan;
   plan.launch.args = args;
   with_wgmma_shape(args.tokens, [&]<class Shape>(Shape) {
-    plan.bytes = lay_out<Shape>(args, dynamic_room(facts), plan.launch);
+    plan.bytes = lay_out<Shape>(args, same_rows, dynamic_room(facts), plan.launch);
     if (plan.bytes == 0) return;
     const int clusters = facts.multiprocessors / Shape::kCluster;
     plan.launch.k_splits = k_splits_of(args, plan.launch, clusters);

@@ -149,8 +149,9 @@ struct WgmmaPlan {
   WgmmaLaunch launch;
   int bytes = 0;  // dynamic shared memory
 };
-// The launch, or nothing where the kernel cannot make it. Addresses of activations (`rows`) may be
-// missing yet.
-std::optional<WgmmaPlan> plan_wgmma(const DeviceFacts& facts, const WgmmaArgs& args);
+// The launch, or nothing where the kernel cannot make it. The addresses of activations (`rows`) are
+// not read, since they may be missing yet: `same_rows` says whether they will be equal.
+std::optional<WgmmaPlan> plan_wgmma(const DeviceFacts& facts, const WgmmaArgs& args,
+                                    bool same_rows);
 
 }  // namespace bl::cuda
