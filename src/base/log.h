@@ -1,5 +1,5 @@
 #pragma once
-// Messages to people, on stderr. Results go to stdout and never through here.
+// Messages to people, on stderr. Results go to stdout and never through these functions.
 
 #include <fmt/core.h>
 
