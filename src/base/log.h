@@ -17,6 +17,7 @@ bool is_quiet();
 // Writes one line `bitloom: message` (kWarning: `bitloom: warning: message`).
 void log_line(LogLevel level, std::string_view message);
 
+// The part of the functions below that is no template.
 void log_formatted(LogLevel level, fmt::string_view format, fmt::format_args args);
 
 template <class... Args>

@@ -19,6 +19,7 @@ class Progress {
   // and the operation is complete.
   ~Progress();
 
+  // Set, add to, or return the amount that is done; it never exceeds the total.
   void update(std::int64_t done);
   void advance(std::int64_t amount);
   std::int64_t done() const;

@@ -15,7 +15,7 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool();
 
-  int threads() const;
+  int threads() const;  // the caller included
 
   // Runs body(thread) once on every thread, thread in [0, threads()), and returns when all are
   // done.

@@ -45,6 +45,7 @@ inline bool is_continuation(char byte) {
 void append_utf8(char32_t value, std::string& out);
 // Appends the UTF-8 of a code point, which must be a Unicode scalar value.
 
+// `text` must be valid UTF-8.
 std::size_t count_code_points(std::string_view text);
 
 bool is_valid_utf8(std::string_view text);

@@ -37,7 +37,7 @@ enum class GgufValueType : std::uint32_t {
   kI64 = 11,
   kF64 = 12,
 };
-std::string_view name_of(GgufValueType type);
+std::string_view name_of(GgufValueType type);  // "u8", "string" …, for messages
 
 // One metadata value. Strings and arrays are views into the file.
 struct GgufValue {

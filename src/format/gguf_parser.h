@@ -16,6 +16,7 @@ std::size_t gguf_value_bytes(GgufValueType type);
 class GgufParser {
  public:
   GgufParser(GgufFile& file, std::span<const std::byte> bytes) : file_(file), bytes_(bytes) {}
+  // Fills in the file. Throws kInvalidFile or kUnsupported, as GgufFile::open() says.
   void parse();
 
  private:

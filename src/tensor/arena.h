@@ -17,6 +17,7 @@ class Arena {
   TensorView take(DType dtype, Shape shape);
   TensorView take_f32(Shape shape) { return take(DType::kF32, shape); }
 
+  // release_to() gives back everything that was taken after mark() returned its argument.
   std::size_t mark() const { return used_; }
   void release_to(std::size_t mark) { used_ = mark; }
   std::size_t peak() const { return peak_; }  // the most bytes ever in use

@@ -14,6 +14,7 @@ class MergeTable {
   };
   static constexpr std::uint32_t kNoRank = 0xffffffffu;
 
+  // Makes room for a number of merges.
   void reserve(std::size_t merges);
   // Adds a merge; ids must be ≥ 0. The lower its rank, the earlier a merge is applied. A pair that
   // is added again gets the new values.

@@ -15,6 +15,7 @@ struct NormalizedText {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
+  // Rewrites the text in place.
   virtual void apply(NormalizedText& text) const = 0;
 };
 

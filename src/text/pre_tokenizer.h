@@ -26,6 +26,7 @@ struct PreTokens {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
+  // Rewrites the text and cuts the pieces further, in place.
   virtual void apply(PreTokens& tokens) const = 0;
 };
 

@@ -24,6 +24,7 @@ class Arena final : public std::pmr::memory_resource {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
+  // Returns uninitialised memory; `alignment` is a power of two.
   void* take(std::size_t bytes, std::size_t alignment) {
     const std::size_t start = (used_ + alignment - 1) & ~(alignment - 1);
     if (start > capacity_ || bytes > capacity_ - start) return take_from_new_chunk(bytes);

@@ -20,6 +20,7 @@ std::string_view type_name(const Value& value);
 [[noreturn]] void fail_undefined(Runtime& rt, const Value& undefined);
 std::string undefined_message(const Value& undefined);
 
+// bool(value) in Python.
 bool truthy(const Value& value);
 // The operator `is`.
 bool same(const Value& a, const Value& b);

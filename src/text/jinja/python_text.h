@@ -8,7 +8,7 @@
 
 namespace bl::jinja {
 
-inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }  // ASCII only
 
 // str.isspace for one character.
 bool is_python_space(char32_t c);

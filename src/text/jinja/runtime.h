@@ -74,6 +74,7 @@ class Runtime {
   static std::span<const Value> keep(const ValueVector& items) {
     return {items.data(), items.size()};
   }
+  // Returns a copy of an array in the arena.
   std::span<const Value> copy(std::span<const Value> items);
   // Returns the depth of a container of `items`. Throws kLimit if it would be too deep to print.
   std::uint16_t depth_of(std::span<const Value> items) const;
