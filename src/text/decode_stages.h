@@ -69,7 +69,8 @@ class MetaspaceStage final : public DecodeStage {
   bool drop_;
 };
 
-// Joins the pieces of a word (those with the prefix) and puts a space before every other token.
+// Joins the pieces of a word (those with the prefix) and puts a space before every other token but
+// the first.
 class WordPieceStage final : public WholeTokenStage {
  public:
   WordPieceStage(std::unique_ptr<DecodeStage> next, std::string prefix, bool cleanup)

@@ -136,7 +136,7 @@ class WhitespacePreTokenizer final : public PreTokenizer {
   }
 };
 
-// Cuts every piece after `length` characters.
+// Cuts every piece into parts of `length` characters.
 class FixedLengthPreTokenizer final : public PreTokenizer {
  public:
   explicit FixedLengthPreTokenizer(std::int64_t length) : length_(length) {}
