@@ -1,6 +1,7 @@
 #pragma once
-// BL_CHECK: a condition that only a bug can break. It aborts, in every build.
-// Never use it on bytes from a file or a socket: those fail() (error.h).
+// BL_CHECK aborts, in every build, when its condition is false. It is for conditions that only a
+// bug can break; bytes from a file or a socket are refused with fail() instead (error.h). BL_DCHECK
+// does the same in debug builds and nothing in release builds.
 
 namespace bl {
 

@@ -3,7 +3,8 @@
 
 namespace bl {
 
-// A document of the repository as it was when the program was built (bl_embed_documents in CMake).
+// A document of the repository that is embedded when the program is built (bl_embed_documents in
+// CMake).
 struct EmbeddedDocument {
   std::string_view name;  // file name without .json
   std::string_view text;

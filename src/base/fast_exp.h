@@ -1,7 +1,7 @@
 #pragma once
-// eˣ for x ≤ 0 in float, the same bits on host and device, written so that compilers vectorise
-// loops over it. Relative error below 2e-7 (degree-6 Taylor remainder on |r| ≤ ln2/2 is 1.2e-7); 0
-// below the smallest normal float.
+// eˣ for x ≤ 0 in float, with the same bits on host and device, written so that compilers vectorise
+// loops over it. The relative error is below 2e-7 (the remainder of the degree-6 Taylor polynomial
+// for |r| ≤ ln 2 / 2 is 1.2e-7). Results below the smallest normal float are 0.
 
 #include <cstdint>
 
@@ -9,6 +9,7 @@
 
 namespace bl {
 
+// x = n · ln 2 + r. ln 2 is split in two parts (Cody and Waite), so that n · kLn2High is exact.
 BL_HD inline float fast_exp(float x) {
   constexpr float kLog2E = 1.44269504f;
   constexpr float kLn2High = 0.693359375f;

@@ -21,7 +21,7 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
   struct stat status {};
   if (fstat(fileno(file), &status) == 0 && S_ISDIR(status.st_mode)) {
     std::fclose(file);
-    fail(ErrorCode::kInvalidFile, "{} is a folder, a file was expected", path.string());
+    fail(ErrorCode::kInvalidFile, "{} is a folder, but a file was expected", path.string());
   }
   std::string text;
   char buffer[1 << 16];
@@ -41,10 +41,10 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
-  // A rename would put a plain file in the place of /dev/null.
+  // The rename in commit() would replace a device such as /dev/null by a plain file.
   struct stat status {};
   if (stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    fail(ErrorCode::kInvalidArgument, "cannot write {}: it is {}, a file was expected",
+    fail(ErrorCode::kInvalidArgument, "cannot write {}: it is {}, but a file was expected",
          path_.string(), S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
   }
   temporary_ = path_.parent_path() /

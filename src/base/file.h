@@ -1,5 +1,5 @@
 #pragma once
-// Whole-file reading and writing that leaves nothing half-written.
+// Reading of whole files, and writing that never leaves a half-written file.
 
 #include <cstdint>
 #include <cstdio>
@@ -10,12 +10,14 @@
 
 namespace bl {
 
-// Reads a whole regular file. Throws kNotFound, kIo, or kInvalidFile when it is larger than
-// `max_bytes`.
+// Reads a whole regular file. Throws kNotFound or kIo where it cannot be read, and kInvalidFile
+// where it is a folder or larger than `max_bytes`.
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes = 1u << 30);
 
 // A file that appears under its name only when it is complete: bytes go to `.NAME.tmp-PID` beside
-// it, commit() flushes, syncs and renames. Destroyed before commit(), it removes what it wrote.
+// it; commit() flushes, syncs and renames it. If it is destroyed before commit(), what was written
+// is removed. Throws kIo where writing fails, kInvalidArgument where `path` is a folder, device or
+// pipe.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -33,7 +35,7 @@ class AtomicFile {
   std::FILE* file_ = nullptr;
 };
 
-// Same for a small text file.
+// Writes a text file through an AtomicFile.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace bl

@@ -19,12 +19,12 @@ void on_signal(int signal) { requested() = signal; }
 void install_interrupt_handler() {
   struct sigaction action {};
   action.sa_handler = on_signal;
-  // The default action comes back after the first signal, so that a second one kills. Without
-  // SA_RESTART a blocking read returns, and its caller sees the request.
+  // SA_RESETHAND restores the default action after the first signal, so that a second one kills.
+  // Without SA_RESTART a blocking read returns, and its caller sees the request.
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  // A file that grows beyond what is allowed is an error of its write, like a full disk.
+  // With SIGXFSZ ignored, a file that grows beyond its limit is a failed write, like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
 }
 

@@ -14,8 +14,9 @@ namespace {
 
 constexpr int kMaxDepth = 200;
 
-// Looks at brackets outside strings only; whether the text is JSON is the parser's to say. (A
-// parser callback could count too, but makes nlohmann scan a parent's children once a child.)
+// Counts brackets outside strings only; whether the text is JSON is for the parser to say. (A
+// parser callback could count too, but with one nlohmann scans all of a parent's children for each
+// child.)
 void check_depth(std::string_view text, std::string_view what) {
   int depth = 0;
   bool in_string = false;
@@ -36,8 +37,8 @@ void check_depth(std::string_view text, std::string_view what) {
   }
 }
 
-// Builds ordered documents. The library's own way searches an object before each key that it adds:
-// 200,000 keys of a hostile line would take minutes.
+// Builds ordered documents. nlohmann's own parser searches the object before it adds a key, which
+// would take minutes for a hostile line of 200,000 keys.
 class OrderedReader : public nlohmann::json_sax<OrderedJson> {
  public:
   bool null() override { return add(nullptr); }
@@ -74,7 +75,7 @@ class OrderedReader : public nlohmann::json_sax<OrderedJson> {
  private:
   using Object = OrderedJson::object_t;
 
-  // The vector below the map: adds without a search.
+  // The vector that the ordered map derives from: adding to it does not search for the key.
   static Object::Container& entries(Object& object) { return object; }
 
   template <class Value>
@@ -99,13 +100,13 @@ class OrderedReader : public nlohmann::json_sax<OrderedJson> {
     return true;
   }
 
-  // A parent grows only after its last child is closed, so the pointers stay true.
+  // Pointers in `open_` stay valid, because a parent grows only after its last child is closed.
   bool open(OrderedJson value) {
     open_.push_back(place(std::move(value)));
     return true;
   }
 
-  // The last value of a key stands at the key's first place, as in Python.
+  // Keeps the last value of a repeated key, at the place of the first, as Python does.
   static void join_repeated_keys(Object& object) {
     std::unordered_map<std::string_view, std::size_t> last;
     last.reserve(object.size());
@@ -125,7 +126,7 @@ class OrderedReader : public nlohmann::json_sax<OrderedJson> {
   static constexpr std::size_t kUsed = SIZE_MAX;
 
   OrderedJson root_;
-  std::vector<OrderedJson*> open_;  // objects and arrays that are being read, outermost first
+  std::vector<OrderedJson*> open_;  // objects and arrays that are not closed yet, outermost first
   std::string mistake_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Messages to people, on stderr. Results go to stdout and never through here.
+// Messages to people, on stderr. Results go to stdout and never through these functions.
 
 #include <fmt/core.h>
 
@@ -17,6 +17,7 @@ bool is_quiet();
 // Writes one line `bitloom: message` (kWarning: `bitloom: warning: message`).
 void log_line(LogLevel level, std::string_view message);
 
+// The part of the functions below that is no template.
 void log_formatted(LogLevel level, fmt::string_view format, fmt::format_args args);
 
 template <class... Args>

@@ -8,7 +8,8 @@ namespace bl {
 // A whole file mapped read-only. Move-only; the bytes live as long as the object.
 class MappedFile {
  public:
-  // Throws kNotFound / kIo. An empty file gives an empty span.
+  // Throws kNotFound or kIo, and kInvalidFile for anything but a regular file. An empty file gives
+  // an empty span.
   explicit MappedFile(std::filesystem::path path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
@@ -17,8 +18,8 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::filesystem::path& path() const { return path_; }
 
-  // Tells the kernel that [offset, offset + size) will be read soon, or is no longer needed: after
-  // a tensor was repacked its pages should not count as resident.
+  // Tells the kernel that bytes [offset, offset + size) will be read soon, or are no longer needed:
+  // the pages of a tensor that has been repacked should not count as resident.
   void will_need(std::size_t offset, std::size_t size) const;
   void done_with(std::size_t offset, std::size_t size) const;
 

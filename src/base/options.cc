@@ -59,7 +59,7 @@ void parse_value(std::string_view text, bool& value) {
   } else if (text == "false" || text == "off" || text == "0") {
     value = false;
   } else {
-    fail(ErrorCode::kInvalidArgument, "'{}' is neither true nor false", text);
+    fail(ErrorCode::kInvalidArgument, "'{}' is neither true nor false; write on or off", text);
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// One description of the fields of an options struct; every reader of it is a visitor.
+// One description of the fields of an options struct, which every reader of the struct visits.
 //
 // A struct lists its fields once:
 //
@@ -8,8 +8,8 @@
 //     v(temperature, {.flag = "--temperature", .value = "X", .help = "0 is greedy"});
 //   }
 //
-// The command line's parser, --help, JSON and the settings of `chat` come from that list, so no
-// second list exists that could drift. Field types are those that parse_value() knows.
+// The command line's parser, --help, JSON and the settings of `chat` all come from that list, so
+// that no second list can drift from it. Field types are those that parse_value() knows.
 
 #include <cstdint>
 #include <optional>
@@ -20,19 +20,19 @@
 namespace bl {
 
 struct OptionField {
-  const char* flag = "";           // "-n,--tokens"; without dashes a positional argument
+  const char* flag = "";           // "-n,--tokens"; a name without dashes is a positional argument
   const char* value = "";          // placeholder in --help: "N"
   const char* help = "";           // one sentence, no full stop
   const char* shown_default = "";  // shown instead of the field's own initial value
 };
 
-// A number of bytes, written "24GiB", "500MB", "4096".
+// A number of bytes, written "24GiB", "500MB" or "4096". A bare K, M or G is a power of two.
 struct ByteSize {
   std::uint64_t bytes = 0;
 };
 
-// The text of a value; throws kInvalidArgument saying what would be right (without the flag's
-// name, which the caller puts in front).
+// Parses the text of a value. Throws kInvalidArgument saying what would be right; the caller puts
+// the flag's name in front.
 void parse_value(std::string_view text, bool& value);
 void parse_value(std::string_view text, std::int64_t& value);
 void parse_value(std::string_view text, std::uint64_t& value);
@@ -50,7 +50,7 @@ void parse_value(std::string_view text, std::vector<T>& value) {
   parse_value(text, value.emplace_back());
 }
 
-// How --help and `/set` show a value; empty for one that is not set.
+// The text with which --help and `/set` show a value; empty for a value that is not set.
 std::string show_value(bool value);
 std::string show_value(std::int64_t value);
 std::string show_value(std::uint64_t value);
@@ -71,18 +71,20 @@ std::string show_value(const std::vector<T>& values) {
   return text;
 }
 
-// The name of a field in JSON and settings: its long flag without dashes, "top_k".
+// The key of a field in JSON and settings: its long flag without dashes, with underscores
+// ("top_k").
 std::string option_key(const OptionField& field);
 
-// Sets the field called `key` from text; false where there is no such field.
+// Sets the field called `key` from text and returns true; returns false where there is no such
+// field. Throws as parse_value() does.
 template <class Options>
 bool set_option(Options& options, std::string_view key, std::string_view text);
 
-// Names of all fields, for suggestions.
+// The keys of all fields, for suggestions.
 template <class Options>
 std::vector<std::string> option_keys(Options& options);
 
-// The name of `names` nearest to `wrong`, or empty where none is near.
+// The name in `names` with the smallest edit distance to `wrong`, or empty where none is near.
 std::string nearest_name(std::string_view wrong, const std::vector<std::string>& names);
 
 // --- visitors ---

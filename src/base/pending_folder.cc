@@ -39,27 +39,28 @@ fs::path normalized_folder(const fs::path& folder) {
 void check_new_folder(const fs::path& target, bool force, std::span<const fs::path> sources) {
   if (!fs::exists(target)) return;
   if (!fs::is_directory(target)) {
-    fail(ErrorCode::kInvalidArgument, "{} exists and is no folder", target.string());
+    fail(ErrorCode::kInvalidArgument, "{} exists and is not a folder; give another path",
+         target.string());
   }
   if (is_source(target, sources)) {
-    fail(ErrorCode::kInvalidArgument, "{} is read and cannot be written too; give another folder",
-         target.string());
+    fail(ErrorCode::kInvalidArgument,
+         "{} is an input and cannot be the output too; give another folder", target.string());
   }
   if (fs::is_empty(target)) return;
   if (!force) {
     fail(ErrorCode::kInvalidArgument,
          "the folder {} is not empty; give another one, or --force to replace it", target.string());
   }
-  // --force replaces the whole folder: never one that holds no model, or more than one.
+  // --force replaces the whole folder, so it must hold one model and nothing else.
   if (!fs::is_regular_file(target / "config.json")) {
     fail(ErrorCode::kInvalidArgument,
-         "{} is not empty and has no config.json; --force replaces folders of models only",
+         "{} is not empty and has no config.json; --force replaces model folders only",
          target.string());
   }
   for (const auto& entry : fs::directory_iterator(target)) {
     if (!entry.is_regular_file() || is_source(entry.path(), sources)) {
       fail(ErrorCode::kInvalidArgument,
-           "{} holds {}, which was not written there; --force replaces folders of models only",
+           "{} holds {}, which is not part of a model; --force replaces model folders only",
            target.string(), entry.path().filename().string());
     }
   }
@@ -69,8 +70,9 @@ void check_space(const fs::path& folder, std::uint64_t bytes) {
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);
   if (error || space.available >= bytes) return;
-  fail(ErrorCode::kIo, "{}: {} bytes are needed, {} are free", folder.string(), bytes,
-       space.available);
+  fail(ErrorCode::kIo,
+       "{}: {} bytes are needed, but only {} are free; make room or choose another place",
+       folder.string(), bytes, space.available);
 }
 
 PendingFolder::PendingFolder(const fs::path& target) : target_(target) {
@@ -81,7 +83,7 @@ PendingFolder::PendingFolder(const fs::path& target) : target_(target) {
   fs::create_directories(target.parent_path(), error);
   fs::remove_all(path_, error);
   if (!fs::create_directory(path_, error)) {
-    fail(ErrorCode::kIo, "cannot make the folder {}: {}", path_.string(), error.message());
+    fail(ErrorCode::kIo, "cannot create the folder {}: {}", path_.string(), error.message());
   }
 }
 

@@ -5,20 +5,22 @@
 
 namespace bl {
 
-// Absolute, without a trailing slash, so that siblings and names are well defined.
+// The path made absolute and without a trailing slash, so that it has a parent and a name.
 std::filesystem::path normalized_folder(const std::filesystem::path& folder);
 
-// Throws kInvalidArgument where a folder may not be written: something is there, and either `force`
-// is not given or it is no model's (no config.json, or more than plain files), or it is or holds
-// one of `sources`, which are read.
+// Throws kInvalidArgument where a model folder may not be written to `target`: it is a file; it is
+// one of `sources`, which are inputs; or it is not empty and `force` is not given. With `force` a
+// folder that is not empty may be replaced if it holds one model (a config.json and nothing but
+// plain files, none of them in `sources`).
 void check_new_folder(const std::filesystem::path& target, bool force,
                       std::span<const std::filesystem::path> sources);
 
-// Throws kIo where fewer than `bytes` are free.
+// Throws kIo where fewer than `bytes` bytes are free on the file system of `folder`.
 void check_space(const std::filesystem::path& folder, std::uint64_t bytes);
 
-// A folder being filled beside its final place, which is normalized; it goes away unless it is put
-// there. What was at that place stays until then.
+// A folder that is filled under a temporary name beside `target`, which must be normalized, and
+// then renamed to it by put_in_place(). What was at `target` stays until then. If it is destroyed
+// before that, the new folder is removed. Throws kIo.
 class PendingFolder {
  public:
   explicit PendingFolder(const std::filesystem::path& target);

@@ -1,5 +1,5 @@
 #pragma once
-// What the terminal behind a stream can do.
+// Facts about the terminal behind a stream, and text formatted for people.
 
 #include <string>
 #include <string_view>
@@ -9,19 +9,19 @@ namespace bl {
 enum class Stream { kStdin, kStdout, kStderr };
 
 bool is_terminal(Stream stream);
-// Columns of the terminal; 80 where there is none.
+// The terminal's width in columns; 80 where there is no terminal.
 int terminal_width(Stream stream);
-// A terminal that is not dumb, and NO_COLOR is not set.
+// Whether the stream is a terminal that is not dumb, and NO_COLOR is not set.
 bool wants_color(Stream stream);
 
 enum class Color { kPlain, kBold, kDim, kRed, kGreen, kYellow, kBlue, kCyan };
 
-// The text in colour where `stream` wants colours, else as it is.
+// The text in colour where `stream` wants colours, else unchanged.
 std::string colored(Stream stream, Color color, std::string_view text);
 
-// "12.3 MiB", "4.0 GiB".
+// A number of bytes for people: "12.3 MiB", "4.0 GiB".
 std::string human_bytes(double bytes);
-// "0:07", "1:02:09".
+// A duration for people: "0:07", "1:02:09".
 std::string human_time(double seconds);
 
 }  // namespace bl

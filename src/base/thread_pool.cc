@@ -36,7 +36,7 @@ void wait_for_change(std::atomic<std::uint32_t>& flag, std::uint32_t old) {
   while (flag.load(std::memory_order_acquire) == old) flag.wait(old, std::memory_order_acquire);
 }
 
-// The first line of a sysfs file that holds one number; `fallback` where there is none.
+// Reads the number that a sysfs file holds; returns `fallback` where there is none.
 int read_number(const std::string& path, int fallback) {
   std::ifstream file(path);
   int value = fallback;
@@ -46,9 +46,9 @@ int read_number(const std::string& path, int fallback) {
 
 }  // namespace
 
-// The gate of a region: who may come in, who is inside. One word, so that a worker enters exactly
-// the region that it saw, and only while that is open.
-//   bits 63…32 number of the region · bit 31 closed · bits 30…16 entered so far · bits 15…0 inside
+// The gate of a region: who may enter, and who is inside. It is one word, so that a worker enters
+// exactly the region that it saw, and only while that region is open.
+//   bits 63…32 region number · bit 31 closed · bits 30…16 entered so far · bits 15…0 now inside
 namespace gate {
 constexpr std::uint64_t kClosed = std::uint64_t{1} << 31;
 constexpr std::uint64_t kEnter = (std::uint64_t{1} << 16) + 1;
@@ -61,21 +61,21 @@ constexpr std::uint32_t inside(std::uint64_t g) { return static_cast<std::uint32
 
 struct ThreadPool::State {
   std::vector<std::thread> workers;
-  Task task{};                    // of the open region
-  std::uint32_t next_region = 1;  // the caller's
+  Task task{};                    // the open region's task
+  std::uint32_t next_region = 1;  // used by the caller only
   std::atomic<bool> stopping{false};
   alignas(64) std::atomic<std::uint64_t> gate{gate::kClosed};
   alignas(64) std::atomic<std::uint32_t> call{0};   // changes when a region opens
-  alignas(64) std::atomic<std::uint32_t> pulse{0};  // changes when a worker has left
+  alignas(64) std::atomic<std::uint32_t> pulse{0};  // changes when a worker leaves
 
   void work(int thread) {
-    std::uint32_t seen = 0;  // region
+    std::uint32_t seen = 0;  // number of the last region that it saw
     while (true) {
       wait_for_change(call, seen);
       if (stopping.load(std::memory_order_acquire)) return;
       std::uint64_t g = gate.load(std::memory_order_acquire);
       const std::uint32_t region = gate::region(g);
-      if (region == seen) continue;  // between the gate's opening and the call
+      if (region == seen) continue;  // `call` has not caught up with the gate yet
       seen = region;
       while (gate::region(g) == region && (g & gate::kClosed) == 0) {
         if (!gate.compare_exchange_weak(g, g + gate::kEnter, std::memory_order_acq_rel)) continue;
@@ -88,7 +88,7 @@ struct ThreadPool::State {
     }
   }
 
-  // Waits until so many workers have come and all of them have left.
+  // Waits until at least `expected` workers have entered and all that entered have left.
   void wait_for_workers(std::uint32_t expected) {
     while (true) {
       const std::uint32_t before = pulse.load(std::memory_order_acquire);
@@ -155,7 +155,7 @@ int physical_cores() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-  std::set<std::pair<int, int>> cores;  // (package, core): hyper-threads count once
+  std::set<std::pair<int, int>> cores;  // (package, core): hyper-threads of one core count once
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &allowed)) continue;
     const std::string topology = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
@@ -163,7 +163,7 @@ int physical_cores() {
                   read_number(topology + "core_id", cpu));
   }
   int count = std::max<int>(1, static_cast<int>(cores.size()));
-  // A container's quota: "max 100000" or "200000 100000" in microseconds.
+  // The container's quota and period in microseconds: "max 100000" or "200000 100000".
   std::ifstream quota_file("/sys/fs/cgroup/cpu.max");
   double quota = 0;
   double period = 0;

@@ -6,12 +6,12 @@ namespace bl {
 namespace {
 
 struct Sequence {
-  unsigned size = 0;      // bytes that belong together
-  bool complete = false;  // they are a character
-  bool open = false;      // they are the beginning of one, cut by the end of the text
+  unsigned size = 0;      // bytes that are judged together
+  bool complete = false;  // they form a character
+  bool open = false;      // they begin a character, and the text ends before it does
 };
 
-// Judges the bytes at `offset` by table 3-7 of the Unicode standard.
+// Judges the bytes at `offset` by table 3-7 of the Unicode standard (well-formed UTF-8).
 Sequence sequence_at(std::string_view bytes, std::size_t offset) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[offset + i]); };
   const unsigned char lead = byte(0);
@@ -33,7 +33,7 @@ Sequence sequence_at(std::string_view bytes, std::size_t offset) {
   return {want, true, false};
 }
 
-// Bytes from `offset` on that are plain ASCII, judged eight at a time.
+// The length of the run of ASCII bytes that starts at `offset`; looks at eight bytes at a time.
 std::size_t ascii_run(std::string_view bytes, std::size_t offset) {
   std::size_t i = offset;
   while (i + 8 <= bytes.size()) {

@@ -1,5 +1,5 @@
 #pragma once
-// Code points in and out of UTF-8.
+// Conversion between code points and UTF-8.
 
 #include <cstddef>
 #include <string>
@@ -9,7 +9,7 @@ namespace bl {
 
 struct CodePoint {
   char32_t value = 0;
-  unsigned size = 0;  // bytes it takes, 1 to 4
+  unsigned size = 0;  // bytes that it takes in UTF-8, 1 to 4
 };
 
 // The code point that begins at `text[offset]`. `text` must be valid UTF-8, `offset` the first byte
@@ -31,32 +31,36 @@ inline CodePoint code_point_at(std::string_view text, std::size_t offset) {
 // The code point that ends at `text[end - 1]`; end > 0.
 CodePoint code_point_before(std::string_view text, std::size_t end);
 
-// Bytes of the character whose first byte is `lead` (of valid UTF-8).
+// The number of bytes of the character whose first byte is `lead`, in valid UTF-8.
 inline unsigned utf8_size(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
 }
 
-// Whether a byte of valid UTF-8 stands within a character.
+// Whether a byte of valid UTF-8 is other than the first of its character.
 inline bool is_continuation(char byte) {
   return (static_cast<unsigned char>(byte) & 0xc0u) == 0x80u;
 }
 
 void append_utf8(char32_t value, std::string& out);
+// Appends the UTF-8 of a code point, which must be a Unicode scalar value.
 
+// `text` must be valid UTF-8.
 std::size_t count_code_points(std::string_view text);
 
 bool is_valid_utf8(std::string_view text);
 
-// What U+FFFD stands for: a maximal part that is not UTF-8 (Unicode 15, section 3.9, "substitution
-// of maximal subparts"), or a single byte.
+// Which bytes one U+FFFD replaces: a maximal subpart of an ill-formed sequence (Unicode 15, section
+// 3.9, "U+FFFD substitution of maximal subparts"), or every single byte.
 enum class Replacement { kMaximalPart, kByte };
 
-// Appends what `bytes` says to `out`, with U+FFFD for what is not UTF-8. Without `final`, a last
-// character that may yet be completed is left alone. Returns the number of bytes consumed.
+// Appends `bytes` to `out` with U+FFFD in place of what is not UTF-8. Unless `final`, an incomplete
+// character at the end is left alone, since more bytes may complete it. Returns the number of bytes
+// consumed.
 std::size_t decode_lossy(std::string_view bytes, bool final, std::string& out,
                          Replacement replacement = Replacement::kMaximalPart);
 
+// The bytes with U+FFFD in place of every maximal subpart that is not UTF-8.
 std::string to_valid_utf8(std::string_view bytes);
 
 }  // namespace bl

@@ -1,10 +1,11 @@
 #pragma once
 // Bit strings of quantized codes: the one place that knows how EXL2 (spec §8) and GPTQ (spec §4)
-// lay codes out. A string is filled from the least significant bit of its first word upwards,
-// `bits` bits a code, without padding; a code may straddle two words. Its words lie `stride` apart
-// in memory: the number of columns for strings that run down a column, 1 for strings along a row.
+// lay codes out. A string is filled from the least significant bit of its first word upwards, with
+// `bits` bits per code and no padding; a code may straddle two words. The words of a string lie
+// `stride` apart in memory: the number of columns for a string that runs down a column, 1 for a
+// string along a row.
 //
-// For host and device; nothing here allocates or checks.
+// These functions are for host and device; none of them allocates or checks.
 
 #include <cstdint>
 
@@ -12,13 +13,13 @@
 
 namespace bl {
 
-// 32 codes of any width take exactly `bits` words: the unit in which every format here counts.
+// 32 codes of any width take exactly `bits` words. Every format here counts in runs of 32 codes.
 inline constexpr int kCodesPerRun = 32;
 
-// The largest code, and the mask of one.
+// The largest code of a width, which is also the mask that isolates one code.
 BL_HD constexpr std::uint32_t code_mask(int bits) { return (1u << bits) - 1u; }
 
-// Code `index` of a string. Reads a second word only where the code straddles.
+// Returns code `index` of a string. The second word is read only if the code straddles.
 BL_HD constexpr std::uint32_t read_code(const std::uint32_t* words, std::int64_t stride,
                                         std::int64_t index, int bits) {
   const std::int64_t position = index * bits;
@@ -29,7 +30,7 @@ BL_HD constexpr std::uint32_t read_code(const std::uint32_t* words, std::int64_t
   return value & code_mask(bits);
 }
 
-// Puts a code into a string whose bits at that place are still zero.
+// Writes a code into a string whose bits are still zero there.
 BL_HD constexpr void write_code(std::uint32_t* words, std::int64_t stride, std::int64_t index,
                                 int bits, std::uint32_t code) {
   const std::int64_t position = index * bits;
@@ -39,7 +40,7 @@ BL_HD constexpr void write_code(std::uint32_t* words, std::int64_t stride, std::
   if (shift + bits > 32) words[(word + 1) * stride] |= code >> (32 - shift);
 }
 
-// The same with the width known at compile time, a whole run of 32 codes at once: `Bits` word loads
+// Reads and writes whole runs of 32 codes with the width known at compile time: `Bits` word loads
 // and shifts by constants, which compilers unroll.
 template <int Bits>
 struct BitCodec {
@@ -48,17 +49,17 @@ struct BitCodec {
   static constexpr int kWordsPerRun = Bits;
   static constexpr std::uint32_t kMask = code_mask(Bits);
 
-  // Code 0 … 31 of a run whose first word is `words`.
+  // Returns code 0 … 31 of the run whose first word is `words`.
   BL_HD static constexpr std::uint32_t read(const std::uint32_t* words, std::int64_t stride,
                                             int index) {
     return read_code(words, stride, index, Bits);
   }
 
-  // All 32 codes, in order.
+  // Reads all 32 codes of a run, in order.
   template <class Code>
   BL_HD static constexpr void read_run(const std::uint32_t* words, std::int64_t stride,
                                        Code* codes) {
-    std::uint64_t window = 0;  // bits not yet handed out, lowest first
+    std::uint64_t window = 0;  // bits that are not yet handed out, lowest first
     int held = 0;
     const std::uint32_t* next = words;
     for (int i = 0; i < kCodesPerRun; ++i) {
@@ -73,7 +74,7 @@ struct BitCodec {
     }
   }
 
-  // Writes 32 codes as kWordsPerRun words.
+  // Writes 32 codes as kWordsPerRun words. Bits of a code above the width are dropped.
   template <class Code>
   BL_HD static constexpr void write_run(const Code* codes, std::uint32_t* words,
                                         std::int64_t stride) {
@@ -92,8 +93,8 @@ struct BitCodec {
   }
 };
 
-// Calls f.template operator()<Bits>() for one of the widths that formats use: 2, 3, 4, 5, 6, 8.
-// False, without a call, for any other.
+// Calls f.template operator()<Bits>() if `bits` is one of the widths that formats use (2, 3, 4, 5,
+// 6, 8) and returns true; for any other width returns false without a call.
 template <class F>
 constexpr bool visit_code_width(int bits, F&& f) {
   switch (bits) {

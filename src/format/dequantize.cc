@@ -7,7 +7,7 @@
 namespace bl {
 namespace {
 
-// One run of 32 slots of an EXL2 group in one column.
+// Decodes one run of 32 slots of an EXL2 group in one column (EXL2 §10).
 template <int Bits>
 void decode_run(const Exl2Matrix& matrix, const std::uint32_t* words, float scale,
                 std::int32_t (&values)[kCodesPerRun], std::uint16_t (&halves)[kCodesPerRun]) {

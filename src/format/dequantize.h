@@ -6,12 +6,13 @@
 
 namespace bl {
 
-// Order of the rows of a dequantized matrix: the model's input channels, or the slots of the file
-// (they differ for EXL2 only, by its permutation).
+// The order of the rows of a dequantized matrix: the model's input channels, or the slots of the
+// file. They differ only for EXL2, by its permutation.
 enum class RowOrder { kChannels, kStored };
 
-// The matrix as binary16 bits [in, out], padding columns kept, rounded exactly as the formats say
-// (EXL2 §9–10, GPTQ §6; dense values are rounded to nearest even). The reference for every packer.
+// The matrix as binary16 bits, [in, out] with padding columns kept, rounded exactly as the formats
+// say (EXL2 §9–10, GPTQ §6); dense values are rounded to nearest even. This is the reference for
+// every packer.
 std::vector<std::uint16_t> dequantize_to_half(const WeightMatrix& matrix,
                                               RowOrder order = RowOrder::kChannels);
 

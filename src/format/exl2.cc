@@ -17,8 +17,8 @@ using Group = Exl2Matrix::Group;
 
 bool is_exl2_width(int bits) { return bits >= 2 && bits <= 8 && bits != 7; }
 
-// q_groups (spec §7): pairs of bit width and first word row. Widths and starts are checked before
-// anything is derived from them, so that the message names the pair that is wrong.
+// Checks q_groups (spec §7): pairs of a bit width and a first word row. Widths and starts are
+// checked before anything is derived from them, so that the message names the pair that is wrong.
 void check_pairs(const NamedArray& array, std::int64_t word_rows) {
   const auto pairs = array.span<std::uint16_t>();
   std::int64_t previous = -1;
@@ -26,11 +26,11 @@ void check_pairs(const NamedArray& array, std::int64_t word_rows) {
     const int bits = pairs[2 * g];
     const std::int64_t start = pairs[2 * g + 1];
     if (!is_exl2_width(bits)) {
-      array.reject("group {}: {} bits; 2, 3, 4, 5, 6 and 8 exist", g, bits);
+      array.reject("group {} has {} bits; only 2, 3, 4, 5, 6 and 8 exist", g, bits);
     }
-    if (g == 0 && start != 0) array.reject("group 0 starts at word row {}, must be 0", start);
+    if (g == 0 && start != 0) array.reject("group 0 starts at word row {}; it must be 0", start);
     if (start <= previous || start >= word_rows) {
-      array.reject("group {} starts at word row {}; must be after {} and below {}", g, start,
+      array.reject("group {} starts at word row {}; it must be after {} and below {}", g, start,
                    previous, word_rows);
     }
     previous = start;
@@ -48,12 +48,12 @@ std::vector<Group> read_groups(const NamedArray& array, std::int64_t word_rows) 
     const std::int64_t begin = pairs[2 * g + 1];
     const std::int64_t words = (g + 1 < count ? pairs[2 * g + 3] : word_rows) - begin;
     if (words % bits != 0) {
-      array.reject("group {}: {} word rows of {} bits are not a multiple of 32 channels", g, words,
-                   bits);
+      array.reject("group {}: {} word rows of {}-bit codes are not a multiple of 32 channels", g,
+                   words, bits);
     }
     const std::int64_t slots = words / bits * 32;
     if (slots > std::numeric_limits<std::int32_t>::max() - slot) {
-      array.reject("more than 2^31 - 1 input channels");
+      array.reject("its groups have more than 2^31 - 1 input channels");
     }
     groups[g] = {bits, static_cast<std::int32_t>(begin), static_cast<std::int32_t>(slot),
                  static_cast<std::int32_t>(slots)};
@@ -62,30 +62,32 @@ std::vector<Group> read_groups(const NamedArray& array, std::int64_t word_rows) 
   return groups;
 }
 
-// Any order of widths decodes here, but the reference walks them from wide to narrow. Said once, as
-// such files have hundreds of such tensors.
+// Warns where widths do not descend: they are decoded here in any order, but ExLlamaV2 walks them
+// from wide to narrow. Warns only once, since such files have hundreds of such tensors.
 void warn_of_order(const NamedArray& array, const std::vector<Group>& groups) {
   static std::atomic<bool> warned{false};
   const bool descending = std::is_sorted(
       groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.bits > b.bits; });
   if (!descending && !warned.exchange(true)) {
-    log_warning("{}: widths are not in descending order, which other readers cannot read",
+    log_warning("{}: bit widths are not in descending order; ExLlamaV2 cannot read such a file",
                 quoted_name(array.name()));
   }
 }
 
-// perm[slot] = channel, from q_invperm[channel] = slot.
+// Returns the inverse of q_invperm (spec §10): perm[slot] = channel where q_invperm[channel] =
+// slot.
 std::vector<std::int32_t> invert(const NamedArray& array) {
   const auto slots = array.span<std::int32_t>();
   std::vector<std::int32_t> perm(slots.size(), -1);
   for (std::size_t channel = 0; channel < slots.size(); ++channel) {
     const auto slot = static_cast<std::size_t>(static_cast<std::uint32_t>(slots[channel]));
     if (slot >= slots.size()) {
-      array.reject("entry {} is {}, not in 0 to {}", channel, slots[channel], slots.size() - 1);
+      array.reject("entry {} is {}, which is not in the range 0 to {}", channel, slots[channel],
+                   slots.size() - 1);
     }
     if (perm[slot] != -1) {
-      array.reject("slot {} occurs twice, at {} and {}: not a permutation", slot, perm[slot],
-                   channel);
+      array.reject("slot {} occurs twice, at {} and {}, so this is not a permutation", slot,
+                   perm[slot], channel);
     }
     perm[slot] = static_cast<std::int32_t>(channel);
   }
@@ -96,26 +98,29 @@ void check_shapes(const NamedArray& weight, const NamedArray& groups, const Name
                   const NamedArray& scale_max) {
   const std::int64_t out = weight.size(1);
   if (weight.size(0) < 1 || out < 32 || out % 32 != 0) {
-    weight.reject("shape {}: word rows must be at least 1, columns a positive multiple of 32",
-                  weight.shape());
+    weight.reject(
+        "its shape is {}; there must be at least 1 word row and a positive multiple of 32 columns",
+        weight.shape());
   }
   if (groups.size(0) < 2 || groups.size(0) % 2 != 0) {
-    groups.reject("{} numbers; must be pairs, at least one", groups.size(0));
+    groups.reject("it holds {} numbers; there must be at least one pair, and only whole pairs",
+                  groups.size(0));
   }
   const std::int64_t count = groups.size(0) / 2;
   if (scale.size(0) != count || scale.size(1) != out / 8) {
-    scale.reject("shape {}; must be [{}, {}] for {} groups and {} columns", scale.shape(), count,
-                 out / 8, count, out);
+    scale.reject("its shape is {}; it must be [{}, {}] for {} groups and {} columns", scale.shape(),
+                 count, out / 8, count, out);
   }
   if (scale_max.size(0) != count) {
-    scale_max.reject("{} values; must be {}, one a group", scale_max.size(0), count);
+    scale_max.reject("it holds {} values; there must be {}, one for each group", scale_max.size(0),
+                     count);
   }
 }
 
 void check_scale_max(const NamedArray& array) {
   const auto values = array.span<std::uint16_t>();
   for (std::size_t g = 0; g < values.size(); ++g) {
-    if ((values[g] & 0x7c00u) == 0x7c00u) array.reject("group {}: the value is not finite", g);
+    if ((values[g] & 0x7c00u) == 0x7c00u) array.reject("the value of group {} is not finite", g);
   }
 }
 
@@ -138,8 +143,8 @@ Exl2Matrix load_exl2_matrix(const TensorSource& source, const std::string& key) 
   const Group& last = matrix.groups.back();
   matrix.in = std::int64_t{last.first_slot} + last.slots;
   if (invperm.size(0) != matrix.in) {
-    invperm.reject("{} entries; must be {}, the channels of all groups", invperm.size(0),
-                   matrix.in);
+    invperm.reject("it holds {} entries; there must be {}, the number of channels in all groups",
+                   invperm.size(0), matrix.in);
   }
   matrix.perm = invert(invperm);
   matrix.q_weight = weight.span<std::uint32_t>();

@@ -19,7 +19,7 @@ T load(const Byte* source) {
 }
 float load_half(const Byte* source) { return half_to_float(load<std::uint16_t>(source)); }
 
-// One function a type: reads one group, writes its elements.
+// Each function below decodes one group of one type: it reads the group and writes its elements.
 
 void group_f32(const Byte* in, float* out) { *out = load<float>(in); }
 void group_f16(const Byte* in, float* out) { *out = load_half(in); }
@@ -27,7 +27,7 @@ void group_bf16(const Byte* in, float* out) {
   *out = std::bit_cast<float>(static_cast<std::uint32_t>(load<std::uint16_t>(in)) << 16);
 }
 
-// 32 elements: the low nibbles of 16 bytes are the first half, the high ones the second.
+// The low nibbles of 16 bytes are elements 0 to 15, the high nibbles elements 16 to 31.
 void group_q4_0(const Byte* in, float* out) {
   const float d = load_half(in);
   for (int i = 0; i < 16; ++i) {
@@ -45,7 +45,7 @@ void group_q4_1(const Byte* in, float* out) {
   }
 }
 
-// The fifth bit of element i is bit i of a 32-bit word.
+// Bit i of a 32-bit word is the fifth bit of element i.
 void group_q5_0(const Byte* in, float* out) {
   const float d = load_half(in);
   const std::uint32_t high = load<std::uint32_t>(in + 2);
@@ -76,7 +76,8 @@ void group_q8_0(const Byte* in, float* out) {
   }
 }
 
-// Two halves of 128: four runs of 32 share 32 bytes, two bits each; a scale every 16.
+// Two halves of 128 elements. In each, four runs of 32 elements share 32 bytes, two bits each.
+// There is a scale and a minimum for every 16 elements.
 void group_q2_k(const Byte* in, float* out) {
   const Byte* scales = in;
   const Byte* codes = in + 16;
@@ -96,6 +97,7 @@ void group_q2_k(const Byte* in, float* out) {
   }
 }
 
+// Laid out as Q2_K, with a third bit per element: bit `run` of mask[at]. There is no minimum.
 void group_q3_k(const Byte* in, float* out) {
   const Byte* mask = in;
   const Byte* codes = in + 32;
@@ -111,14 +113,14 @@ void group_q3_k(const Byte* in, float* out) {
       const float step = d * static_cast<float>((low | (high << 4)) - 32);
       for (int i = 0; i < 16; ++i) {
         const int at = half * 16 + i;
-        const int third = (mask[at] >> run) & 1;  // set: nothing to take away
+        const int third = (mask[at] >> run) & 1;  // if set, nothing is subtracted
         *out++ = step * static_cast<float>(((bytes[at] >> shift) & 3) - (third ^ 1) * 4);
       }
     }
   }
 }
 
-// Scale and minimum of run s of 8 from the 12 packed bytes of Q4_K and Q5_K: 6 bits each.
+// The 6-bit scale and minimum of run s of 8, from the 12 packed bytes of Q4_K and Q5_K.
 struct ScaleMin {
   int scale;
   int minimum;
@@ -129,7 +131,8 @@ ScaleMin scale_min(const Byte* packed, int s) {
           (packed[s + 4] >> 4) | ((packed[s] >> 6) << 4)};
 }
 
-// 8 runs of 32: low nibbles from `nibbles` on, and fifth(run, i), which is 0 or 16.
+// Decodes 8 runs of 32 elements. Their low nibbles start at `nibbles`; fifth(run, i) returns 0 or
+// 16.
 template <class Fifth>
 void group_of_scale_min(const Byte* in, const Byte* nibbles, float* out, const Fifth& fifth) {
   const float d = load_half(in);
@@ -157,7 +160,8 @@ void group_q5_k(const Byte* in, float* out) {
                      [high](int run, int i) { return ((high[i] >> run) & 1) << 4; });
 }
 
-// Two halves of 128: four runs of 32; low nibbles in 64 bytes, high pairs in 32; a scale every 16.
+// Two halves of 128 elements, each of four runs of 32: 64 bytes of low nibbles, 32 bytes of high
+// pairs. There is a scale for every 16 elements.
 void group_q6_k(const Byte* in, float* out) {
   const float d = load_half(in + 208);
   for (int run = 0; run < 8; ++run) {
@@ -200,8 +204,8 @@ void group_iq4_xs(const Byte* in, float* out) {
   }
 }
 
-// OCP microscaling: a power-of-two scale and 32 numbers of 4 bits (E2M1). The table holds doubled
-// values, the scale is halved in return.
+// OCP microscaling: a power-of-two scale and 32 four-bit floats (E2M1). The table holds doubled
+// values, and the scale is halved to match.
 void group_mxfp4(const Byte* in, float* out) {
   constexpr float kDoubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
   const float d = std::ldexp(1.0f, static_cast<int>(in[0]) - 128);
@@ -274,7 +278,7 @@ bool round_to_half(std::span<const float> values, std::span<Half> halves) {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(in[i]);
     const std::uint32_t magnitude = bits & 0x7fffffffu;
     const std::uint32_t normal = magnitude + 0xc8000fffu + ((magnitude >> 13) & 1u);
-    // Below the smallest normal half, adding 0.5 rounds where float itself rounds.
+    // Below the smallest normal half: after adding 0.5, float itself rounds at the half's last bit.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     const std::uint32_t small = std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u;
     std::uint32_t half = magnitude < 0x38800000u ? small : normal >> 13;

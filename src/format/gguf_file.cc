@@ -63,7 +63,8 @@ T load(const std::byte* source) {
   return value;
 }
 
-// Element i of an array of integers; saturates a u64 beyond i64 (no such value can be right).
+// Element i of an array of integers. A u64 that is too large for i64 becomes the largest i64; no
+// such value can be right.
 std::int64_t integer_at(const GgufValue::Array& array, std::size_t i) {
   const std::byte* at = array.bytes.data() + i * gguf_value_bytes(array.element);
   switch (array.element) {
@@ -165,8 +166,8 @@ std::optional<double> GgufFile::number(std::string_view key) const {
   const auto* number = std::get_if<double>(&value->value);
   if (number == nullptr) wrong_type(key, "a number");
   if (!std::isfinite(*number)) {
-    fail(ErrorCode::kInvalidFile, "{}: metadata key {} is {}, a finite number is expected", name_,
-         key, *number);
+    fail(ErrorCode::kInvalidFile, "{}: metadata key {} is {}, but a finite number is expected",
+         name_, key, *number);
   }
   return *number;
 }

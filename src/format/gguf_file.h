@@ -1,8 +1,8 @@
 #pragma once
-// GGUF, versions 2 and 3, little-endian: metadata and tensor directory of one file. Nothing of the
-// file is trusted: every count is held against the bytes that are left before memory is taken for
-// it, every product is checked, every tensor's bytes lie inside the file and apart from the others.
-// Specification: ggml/docs/gguf.md of the ggml project.
+// GGUF versions 2 and 3, little-endian: the metadata and the tensor directory of one file. Nothing
+// in the file is trusted: every count is compared with the bytes that are left before memory is
+// taken for it, every product is checked, and the bytes of every tensor lie inside the file and
+// overlap no other's. Specification: ggml/docs/gguf.md of the ggml project; docs/formats/gguf.md.
 
 #include <cstdint>
 #include <filesystem>
@@ -21,7 +21,7 @@
 
 namespace bl {
 
-// Numbers as the file stores them.
+// The numbers are those that the file stores.
 enum class GgufValueType : std::uint32_t {
   kU8 = 0,
   kI8 = 1,
@@ -37,7 +37,7 @@ enum class GgufValueType : std::uint32_t {
   kI64 = 11,
   kF64 = 12,
 };
-std::string_view name_of(GgufValueType type);
+std::string_view name_of(GgufValueType type);  // "u8", "string" …, for messages
 
 // One metadata value. Strings and arrays are views into the file.
 struct GgufValue {
@@ -45,7 +45,7 @@ struct GgufValue {
     GgufValueType element = GgufValueType::kU8;
     std::uint64_t count = 0;
     std::span<const std::byte> bytes;       // numbers and booleans, packed
-    std::vector<std::string_view> strings;  // where element is kString
+    std::vector<std::string_view> strings;  // filled if element is kString
   };
   GgufValueType type = GgufValueType::kU8;
   std::variant<std::uint64_t, std::int64_t, double, bool, std::string_view, Array> value;
@@ -54,23 +54,24 @@ struct GgufValue {
 struct GgufTensor {
   std::string name;
   GgufType type = GgufType::kF32;
-  // Outermost first, as everywhere here: [out, in]. The file's own order is the reverse.
+  // Outermost dimension first, as everywhere in bitloom: [out, in]. The file stores the reverse.
   Shape shape;
   std::span<const std::byte> bytes;
 };
 
 class GgufFile {
  public:
-  // Throws kNotFound, kIo, kInvalidFile, kUnsupported.
+  // Maps and parses a file. Throws kNotFound or kIo where it cannot be read, kInvalidFile where it
+  // breaks the format, kUnsupported for other versions, big-endian files and unknown element types.
   static std::shared_ptr<const GgufFile> open(const std::filesystem::path& path);
-  // The same from memory that outlives the object; `name` is used in messages.
+  // Parses bytes in memory that outlive the object; `name` names them in messages.
   static std::shared_ptr<const GgufFile> parse(std::span<const std::byte> bytes, std::string name);
 
   const std::string& name() const { return name_; }
   std::uint32_t version() const { return version_; }
 
-  // Metadata. nullptr / nullopt where the key is absent; a value of the wrong type fails, naming
-  // key, what was found and what would be right.
+  // Metadata. A key that is absent gives nullptr or nullopt; a value of the wrong type throws
+  // kInvalidFile naming the key, what was found and what would be right.
   const GgufValue* find(std::string_view key) const;
   std::optional<std::string_view> text(std::string_view key) const;
   std::optional<std::int64_t> integer(std::string_view key) const;
@@ -80,14 +81,16 @@ class GgufFile {
   std::optional<std::vector<std::int64_t>> integers(std::string_view key) const;
   std::optional<std::vector<double>> numbers(std::string_view key) const;
   std::optional<std::vector<bool>> booleans(std::string_view key) const;
+  // False if the key is absent, too.
   bool is_array(std::string_view key) const;
   const std::vector<std::string>& keys() const { return keys_; }
 
-  // In file order.
+  // All tensors, in file order.
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
+  // nullptr if there is no such tensor.
   const GgufTensor* find_tensor(std::string_view name) const;
 
-  // The pages of these bytes of the file need not stay resident.
+  // Tells the kernel that the pages of these bytes need not stay resident.
   void done_with(std::span<const std::byte> bytes) const;
 
  private:

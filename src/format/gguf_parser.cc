@@ -12,14 +12,15 @@
 namespace bl {
 namespace {
 
-constexpr std::uint64_t kMaxKeyBytes = 65535;  // the specification's own limit
+constexpr std::uint64_t kMaxKeyBytes = 65535;  // the specification's limit
 constexpr std::uint32_t kMaxRank = 4;
 
 bool multiply(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
   return !__builtin_mul_overflow(a, b, &product);
 }
 
-// Text of the file as a message may show it.
+// Text of the file in a form that is safe in a message: other than printable ASCII becomes '?', cut
+// to 80 bytes.
 std::string shown(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, 80)) out += c < ' ' || c > '~' ? '?' : c;
@@ -27,7 +28,7 @@ std::string shown(std::string_view text) {
   return out;
 }
 
-// Fewest bytes that one entry of each list takes: no larger count can be honest.
+// The fewest bytes that one entry of each list can take. A larger count cannot be true.
 constexpr std::uint64_t kLeastKeyBytes = 8 + 1 + 4 + 1;
 constexpr std::uint64_t kLeastTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 
@@ -86,7 +87,7 @@ std::string_view GgufParser::read_text(std::string_view what) {
 GgufValueType GgufParser::read_value_type(std::string_view key) {
   const auto number = read<std::uint32_t>("the type of a metadata value");
   if (number > static_cast<std::uint32_t>(GgufValueType::kF64)) {
-    fail(ErrorCode::kInvalidFile, "{}: metadata key {} has value type {}, 0 to 12 exist",
+    fail(ErrorCode::kInvalidFile, "{}: metadata key {} has value type {}, but only 0 to 12 exist",
          file_.name_, shown(key), number);
   }
   return static_cast<GgufValueType>(number);
@@ -97,15 +98,16 @@ GgufValue::Array GgufParser::read_array(std::string_view key) {
   array.element = read_value_type(key);
   array.count = read<std::uint64_t>("the length of an array");
   if (array.element == GgufValueType::kArray) {
-    fail(ErrorCode::kUnsupported, "{}: metadata key {} is an array of arrays; none is expected",
-         file_.name_, shown(key));
+    fail(ErrorCode::kUnsupported,
+         "{}: metadata key {} is an array of arrays, which is not supported", file_.name_,
+         shown(key));
   }
   const bool texts = array.element == GgufValueType::kString;
   const std::uint64_t least = texts ? 8 : gguf_value_bytes(array.element);
   std::uint64_t bytes = 0;
   if (!multiply(array.count, least, bytes) || bytes > left()) {
     fail(ErrorCode::kInvalidFile,
-         "{}: metadata key {} says {} elements of type {}, but only {} bytes of the file are left",
+         "{}: metadata key {} claims {} elements of type {}, but only {} bytes are left",
          file_.name_, shown(key), array.count, name_of(array.element), left());
   }
   if (texts) {
@@ -171,8 +173,9 @@ GgufValue GgufParser::read_value(std::string_view key) {
 void GgufParser::read_metadata() {
   const std::string_view key = read_text("a metadata key");
   if (key.empty() || key.size() > kMaxKeyBytes) {
-    fail(ErrorCode::kInvalidFile, "{}: a metadata key of {} bytes at byte {}; 1 to {} are allowed",
-         file_.name_, key.size(), at_ - key.size(), kMaxKeyBytes);
+    fail(ErrorCode::kInvalidFile,
+         "{}: there is a metadata key of {} bytes at byte {}; 1 to {} are allowed", file_.name_,
+         key.size(), at_ - key.size(), kMaxKeyBytes);
   }
   GgufValue value = read_value(key);
   if (!file_.values_.emplace(std::string(key), std::move(value)).second) {
@@ -195,20 +198,22 @@ Shape GgufParser::read_shape(const std::string& tensor, GgufTensor& out, std::ui
       fail(ErrorCode::kInvalidFile, "{}: tensor {}: dimension {} is zero", file_.name_, tensor, i);
     }
     if (!multiply(elements, sizes[i], elements) || elements > (std::uint64_t{1} << 60)) {
-      fail(ErrorCode::kInvalidFile, "{}: tensor {}: dimension {} is {}, too large for any file",
-           file_.name_, tensor, i, sizes[i]);
+      fail(ErrorCode::kInvalidFile,
+           "{}: tensor {}: dimension {} is {}, which is too large for any file", file_.name_,
+           tensor, i, sizes[i]);
     }
   }
   const auto number = read<std::uint32_t>("a tensor's type");
   const GgufTypeInfo* type = find_gguf_type(number);
   if (type == nullptr) {
-    fail(ErrorCode::kUnsupported, "{}: tensor {} has the unknown element type {}; known here: {}",
-         file_.name_, tensor, number, readable_gguf_types());
+    fail(ErrorCode::kUnsupported,
+         "{}: tensor {} has the unknown element type {}; bitloom can read {}", file_.name_, tensor,
+         number, readable_gguf_types());
   }
   const auto group = static_cast<std::uint64_t>(type->group_elements);
   if (sizes[0] % group != 0) {
     fail(ErrorCode::kInvalidFile,
-         "{}: tensor {}: rows of {} elements are no multiple of the {} that a group of {} holds",
+         "{}: tensor {}: rows of {} elements are no multiple of the {} elements in a group of {}",
          file_.name_, tensor, sizes[0], group, type->name);
   }
   if (!multiply(elements / group, static_cast<std::uint64_t>(type->group_bytes), bytes)) {
@@ -225,8 +230,9 @@ GgufParser::Entry GgufParser::read_tensor() {
   GgufTensor tensor;
   const std::string_view name = read_text("a tensor's name");
   if (name.empty() || name.size() > kMaxKeyBytes) {
-    fail(ErrorCode::kInvalidFile, "{}: a tensor name of {} bytes at byte {}; 1 to {} are allowed",
-         file_.name_, name.size(), at_ - name.size(), kMaxKeyBytes);
+    fail(ErrorCode::kInvalidFile,
+         "{}: there is a tensor name of {} bytes at byte {}; 1 to {} are allowed", file_.name_,
+         name.size(), at_ - name.size(), kMaxKeyBytes);
   }
   tensor.name = name;
   tensor.shape = read_shape(shown(name), tensor, entry.bytes);
@@ -241,7 +247,7 @@ std::uint64_t GgufParser::alignment() const {
   if (value->type != GgufValueType::kU32) file_.wrong_type("general.alignment", "a u32");
   const std::uint64_t alignment = std::get<std::uint64_t>(value->value);
   if (!std::has_single_bit(alignment)) {
-    fail(ErrorCode::kInvalidFile, "{}: general.alignment is {}, a power of two is expected",
+    fail(ErrorCode::kInvalidFile, "{}: general.alignment is {}, but a power of two is expected",
          file_.name_, alignment);
   }
   return alignment;
@@ -256,7 +262,8 @@ void GgufParser::place_tensors(std::span<const Entry> entries) {
     const Entry& entry = entries[i];
     GgufTensor& tensor = file_.tensors_[i];
     if (entry.offset % align != 0) {
-      fail(ErrorCode::kInvalidFile, "{}: tensor {}: offset {} is no multiple of {}", file_.name_,
+      fail(ErrorCode::kInvalidFile,
+           "{}: tensor {}: offset {} is no multiple of {}, the file's alignment", file_.name_,
            shown(tensor.name), entry.offset, align);
     }
     if (entry.bytes > size || entry.offset > size - entry.bytes) {
@@ -293,23 +300,24 @@ void GgufParser::parse() {
   at_ = 4;
   file_.version_ = read<std::uint32_t>("the version");
   if (file_.version_ != 0 && (file_.version_ & 0xffffu) == 0) {
-    fail(ErrorCode::kUnsupported, "{}: a big-endian GGUF file; only little-endian ones can be read",
-         file_.name_);
+    fail(ErrorCode::kUnsupported,
+         "{}: this is a big-endian GGUF file; only little-endian ones can be read", file_.name_);
   }
   if (file_.version_ != 2 && file_.version_ != 3) {
-    fail(ErrorCode::kUnsupported, "{}: GGUF version {}; versions 2 and 3 can be read", file_.name_,
-         file_.version_);
+    fail(ErrorCode::kUnsupported, "{}: this is GGUF version {}; only versions 2 and 3 can be read",
+         file_.name_, file_.version_);
   }
   const auto tensors = read<std::uint64_t>("the number of tensors");
   const auto keys = read<std::uint64_t>("the number of metadata keys");
   if (tensors > left() / kLeastTensorBytes) {
-    fail(ErrorCode::kInvalidFile, "{}: says {} tensors, too many for the {} bytes that are left",
-         file_.name_, tensors, left());
+    fail(ErrorCode::kInvalidFile,
+         "{}: the header claims {} tensors, too many for the {} bytes that are left", file_.name_,
+         tensors, left());
   }
   if (keys > left() / kLeastKeyBytes) {
     fail(ErrorCode::kInvalidFile,
-         "{}: says {} metadata keys, too many for the {} bytes that are left", file_.name_, keys,
-         left());
+         "{}: the header claims {} metadata keys, too many for the {} bytes that are left",
+         file_.name_, keys, left());
   }
   for (std::uint64_t i = 0; i < keys; ++i) read_metadata();
   std::vector<Entry> entries;

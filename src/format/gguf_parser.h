@@ -1,5 +1,5 @@
 #pragma once
-// The bytes of a GGUF file → GgufFile; used by GgufFile only.
+// Turns the bytes of a GGUF file into a GgufFile, and is used only by that class.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,16 +10,17 @@
 
 namespace bl {
 
-// Bytes of one value of a fixed-size type; 0 for strings and arrays.
+// The bytes of one value of a fixed-size type; 0 for strings and arrays.
 std::size_t gguf_value_bytes(GgufValueType type);
 
 class GgufParser {
  public:
   GgufParser(GgufFile& file, std::span<const std::byte> bytes) : file_(file), bytes_(bytes) {}
+  // Fills in the file. Throws kInvalidFile or kUnsupported, as GgufFile::open() says.
   void parse();
 
  private:
-  struct Entry {  // a tensor whose offset is not yet checked
+  struct Entry {  // a tensor whose offset has not been checked yet
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
   };

@@ -7,7 +7,7 @@
 
 namespace bl {
 
-// Numbers as the file stores them.
+// The numbers are those that the file stores.
 enum class GgufType : std::uint32_t {
   kF32 = 0,
   kF16 = 1,
@@ -32,14 +32,14 @@ struct GgufTypeInfo {
   std::string_view name;  // "Q4_K"
   std::int64_t group_elements = 0;
   std::int64_t group_bytes = 0;
-  bool readable = false;  // dequantize_gguf() knows it
+  bool readable = false;  // dequantize_gguf() can decode it
 };
 
 // nullptr for a number that names no type.
 const GgufTypeInfo* find_gguf_type(std::uint32_t number);
-// Of a type that find_gguf_type() knows.
+// The facts about a type that find_gguf_type() knows; any other type is a bug.
 const GgufTypeInfo& info_of(GgufType type);
-// "F32, F16, …": for messages.
+// The names of all readable types for messages: "F32, F16, …".
 std::string readable_gguf_types();
 
 }  // namespace bl

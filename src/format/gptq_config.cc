@@ -17,7 +17,7 @@ class Fields {
   Fields(const Json& object, std::string file) : object_(object), file_(std::move(file)) {}
   const std::string& file() const { return file_; }
 
-  // The value of the first of the names that is there and not null.
+  // The value of the first of `names` that is present and not null; nullptr if there is none.
   const Json* find(std::initializer_list<const char*> names) const {
     for (const char* name : names) {
       const auto found = object_.find(name);
@@ -62,8 +62,8 @@ class Fields {
        fields.file(), quoted_name(what));
 }
 
-// Whether the writer was gptqmodel 0.9.0 or newer: `meta.quantizer`, a string or list of
-// "name:version".
+// Whether the writer was gptqmodel 0.9.0 or newer, by `meta.quantizer`: a string or a list of
+// strings "name:version".
 bool by_carrying_writer(const Fields& fields) {
   const Json* meta = fields.find({"meta"});
   if (meta == nullptr || !meta->is_object()) return false;
@@ -85,7 +85,7 @@ bool by_carrying_writer(const Fields& fields) {
   return false;
 }
 
-// The layout that `checkpoint_format` / `format` names.
+// Applies the layout that `checkpoint_format` or `format` names.
 void apply_checkpoint_format(const Fields& fields, GptqConfig& config) {
   const std::string format = fields.text({"checkpoint_format", "format"}).value_or("gptq");
   if (format == "gptq_v2") {
@@ -101,8 +101,8 @@ void apply_checkpoint_format(const Fields& fields, GptqConfig& config) {
   if (fields.flag({"is_marlin_format"}).value_or(false)) refuse(fields, "marlin");
   const std::string pack = fields.text({"pack_dtype"}).value_or("int32");
   if (pack != "int32") {
-    fail(ErrorCode::kUnsupported, "{}: pack_dtype {} is not supported, 'int32' is", fields.file(),
-         quoted_name(pack));
+    fail(ErrorCode::kUnsupported, "{}: pack_dtype {} is not supported; only 'int32' is",
+         fields.file(), quoted_name(pack));
   }
 }
 
@@ -120,14 +120,15 @@ std::optional<GptqConfig> read_fields(const Fields& fields) {
            fields.file(), *bits);
     }
     if (*bits != 2 && *bits != 3 && *bits != 4 && *bits != 8) {
-      fail(ErrorCode::kInvalidFile, "{}: bits is {}; must be 2, 3, 4 or 8", fields.file(), *bits);
+      fail(ErrorCode::kInvalidFile, "{}: bits is {}; it must be 2, 3, 4 or 8", fields.file(),
+           *bits);
     }
     config.bits = static_cast<int>(*bits);
   }
   if (const auto size = fields.number({"group_size", "q_group_size"})) {
     if (*size != -1 && (*size < 1 || *size > (1 << 30))) {
-      fail(ErrorCode::kInvalidFile, "{}: group_size is {}; must be positive, or -1 for one group",
-           fields.file(), *size);
+      fail(ErrorCode::kInvalidFile,
+           "{}: group_size is {}; it must be positive, or -1 for one group", fields.file(), *size);
     }
     config.group_size = static_cast<int>(*size);
   }
@@ -147,7 +148,7 @@ void warn_where_different(const GptqConfig& used, const GptqConfig& other) {
                     : used.v2 != other.v2                       ? "checkpoint_format"
                                                                 : nullptr;
   if (key != nullptr) {
-    log_warning("{} and {} disagree on {}; the former is followed", used.file, other.file, key);
+    log_warning("{} and {} disagree on {}; the former is used", used.file, other.file, key);
   }
 }
 
@@ -173,7 +174,7 @@ std::optional<GptqConfig> read_gptq_config(const std::filesystem::path& folder,
     if (folder.empty() || !std::filesystem::is_regular_file(path, error)) continue;
     const Json object = read_json_file(path, 16u << 20);
     if (!object.is_object()) {
-      fail(ErrorCode::kInvalidFile, "{}: must be an object", path.string());
+      fail(ErrorCode::kInvalidFile, "{}: the file must hold a JSON object", path.string());
     }
     const std::optional<GptqConfig> other = read_fields(Fields(object, path.string()));
     if (!result) return other;

@@ -9,27 +9,27 @@
 
 namespace bl {
 
-// What config.json or quantize_config.json says about a GPTQ checkpoint (spec §2). Layouts come
-// from the tensors; these values check them and decide how zero points are meant.
+// What config.json or quantize_config.json says about a GPTQ checkpoint (spec §2). The layout comes
+// from the tensors; these values check it and decide how zero points are meant.
 struct GptqConfig {
-  std::string file;  // where it was read, for messages
+  std::string file;  // the file that these values come from, for messages
   std::optional<int> bits;
-  std::optional<int> group_size;  // -1: one group
+  std::optional<int> group_size;  // -1 means one group
   std::optional<bool> symmetric;
   bool act_order = false;
-  bool v2 = false;          // stored zero points are meant as they are
-  bool carries = false;     // v1 by a writer that subtracted across fields (spec §5.3, 3)
+  bool v2 = false;          // zero points are meant as they are stored
+  bool carries = false;     // v1 by a writer that subtracted with borrows (§5.3, rule 3)
   bool per_module = false;  // `dynamic`: bits and group_size may differ by module
 
-  // One warning a model, not one a matrix.
+  // Set when the model's one warning about wrongly tagged zero points has been given.
   std::shared_ptr<std::atomic<bool>> warned = std::make_shared<std::atomic<bool>>(false);
 };
 
-// Looks into `config` (config.json: quantization_config), then quantize_config.json and
-// quant_config.json of `folder`. Empty where the model is not quantized or is EXL2. Throws
-// kUnsupported, naming the format, for those that share names with GPTQ and are not (awq, marlin,
-// gptq_p, …), kInvalidFile for values of wrong type. Where both files speak and disagree, warns and
-// follows config.json.
+// Reads quantization_config in `config` (config.json), then quantize_config.json and
+// quant_config.json in `folder`. Returns nullopt if the model is not quantized, or is EXL2. Throws
+// kUnsupported, naming the format, for formats that share names with GPTQ but are different (awq,
+// marlin, gptq_p, …), and kInvalidFile for values of a wrong type. If both files have values and
+// they disagree, warns and uses config.json.
 std::optional<GptqConfig> read_gptq_config(const std::filesystem::path& folder, const Json& config);
 
 }  // namespace bl

@@ -23,7 +23,7 @@ void check_fit(const WeightMatrix& matrix, const LoadHints& hints) {
   const std::int64_t in = in_features(matrix), out = out_features(matrix);
   if (hints.in != 0 && in != hints.in) {
     fail(ErrorCode::kInvalidFile,
-         "linear {} ({}): its tensors have {} input channels; the configuration says {}",
+         "linear {} ({}): its tensors have {} input channels, but the configuration says {}",
          quoted_name(name_of(matrix)), format_name(matrix), in, hints.in);
   }
   const std::int64_t spare = hints.more_out                               ? out
@@ -31,7 +31,7 @@ void check_fit(const WeightMatrix& matrix, const LoadHints& hints) {
                                                                           : 0;
   if (hints.out != 0 && (out < hints.out || out - hints.out > spare)) {
     fail(ErrorCode::kInvalidFile,
-         "linear {} ({}): its tensors have {} output columns; the configuration says {}",
+         "linear {} ({}): its tensors have {} output columns, but the configuration says {}",
          quoted_name(name_of(matrix)), format_name(matrix), out, hints.out);
   }
 }
@@ -47,14 +47,15 @@ HostArray load_bias(const TensorSource& source, const WeightMatrix& matrix, Bias
   const std::string name = name_of(matrix) + ".bias";
   if (source.find(name) == nullptr) {
     if (rule == BiasRule::kRequired) {
-      fail(ErrorCode::kNotFound, "no tensor {}: this architecture has a bias there",
+      fail(ErrorCode::kNotFound, "there is no tensor {}, but this architecture has a bias there",
            quoted_name(name));
     }
     return {};
   }
   const NamedArray bias(source, name, float_dtypes(), 1);
   const std::int64_t out = out_features(matrix);
-  if (bias.size(0) != out) bias.reject("{} values; must be {}, one a column", bias.size(0), out);
+  if (bias.size(0) != out)
+    bias.reject("it holds {} values; there must be {}, one for each column", bias.size(0), out);
   if (rule == BiasRule::kNone) {
     if (std::holds_alternative<GptqMatrix>(matrix) && is_all_zero(bias.array())) return {};
     bias.reject("this architecture has no bias there");
@@ -64,11 +65,12 @@ HostArray load_bias(const TensorSource& source, const WeightMatrix& matrix, Bias
 
 void check_dense(const NamedArray& weight) {
   if (weight.size(0) < 1 || weight.size(1) < 1) {
-    weight.reject("shape {} has no elements", weight.shape());
+    weight.reject("its shape {} has no elements", weight.shape());
   }
 }
 
-// Names that tell the formats which are not read, so that a model in one of them is not "missing".
+// Names the format if tensors of one that is not supported are there, so that the weights are not
+// reported as missing.
 void refuse_other_formats(const TensorSource& source, const std::string& key) {
   struct Tell {
     const char* suffix;
@@ -96,7 +98,8 @@ WeightMatrix load_codes(const TensorSource& source, const std::string& key,
   if (source.find(key + ".qweight") != nullptr) return load_gptq_matrix(source, key, hints.gptq);
   if (source.find(key + ".weight") == nullptr) {
     refuse_other_formats(source, key);
-    fail(ErrorCode::kNotFound, "no weights for linear {}: none of .weight, .q_weight, .qweight",
+    fail(ErrorCode::kNotFound,
+         "there are no weights for linear {}: none of .weight, .q_weight and .qweight exists",
          quoted_name(key));
   }
   const NamedArray weight(source, key + ".weight", float_dtypes(), 2);
@@ -136,19 +139,20 @@ std::vector<DenseMatrix> load_stacked_experts(const TensorSource& source,
   const std::int64_t rows = hints.transposed ? hints.in : hints.out;
   const std::int64_t columns = hints.transposed ? hints.out : hints.in;
   const TensorInfo* info = source.find(stack.tensor);
-  if (info == nullptr) fail(ErrorCode::kNotFound, "no tensor {}", quoted_name(stack.tensor));
+  if (info == nullptr)
+    fail(ErrorCode::kNotFound, "there is no tensor {}", quoted_name(stack.tensor));
   const NamedArray weight(source, stack.tensor, float_dtypes(), info->shape.rank() == 2 ? 2 : 3);
   const Shape stacked{stack.experts, rows, columns};
   const Shape flat{stack.experts * rows, columns};
   if (!(info->shape == stacked) && !(info->shape == flat)) {
-    weight.reject("shape {}; must be {} or {}", weight.shape(), stacked.to_string(),
+    weight.reject("its shape is {}; it must be {} or {}", weight.shape(), stacked.to_string(),
                   flat.to_string());
   }
   std::optional<NamedArray> bias;
   if (!stack.bias.empty()) {
     bias.emplace(source, stack.bias, float_dtypes(), 2);
     if (bias->size(0) != stack.experts || bias->size(1) != hints.out) {
-      bias->reject("shape {}; must be [{}, {}]", bias->shape(), stack.experts, hints.out);
+      bias->reject("its shape is {}; it must be [{}, {}]", bias->shape(), stack.experts, hints.out);
     }
   }
   std::vector<DenseMatrix> experts(static_cast<std::size_t>(stack.experts));

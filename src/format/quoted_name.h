@@ -4,8 +4,8 @@
 
 namespace bl {
 
-// A name from a file, safe to print on one line: in single quotes, control characters and invalid
-// bytes escaped, cut after 120 characters.
+// A name from a file, safe to print on one line: in single quotes, with every byte that is not
+// printable ASCII escaped, cut after 120 bytes.
 std::string quoted_name(std::string_view name);
 
 }  // namespace bl

@@ -13,6 +13,7 @@
 namespace bl {
 namespace {
 
+// The shape with all dimensions from the fourth on multiplied into one.
 Shape folded(const std::vector<std::int64_t>& sizes) {
   Shape shape;
   const std::size_t kept = std::min(sizes.size(), static_cast<std::size_t>(Shape::kMaxRank));
@@ -85,7 +86,8 @@ std::vector<std::string> SafetensorsFile::names() const {
 
 HostArray SafetensorsFile::read(std::string_view name) const {
   const SafetensorsEntry* found = entry(name);
-  if (found == nullptr) fail(ErrorCode::kNotFound, "{}: no tensor {}", what_, quoted_name(name));
+  if (found == nullptr)
+    fail(ErrorCode::kNotFound, "{}: there is no tensor {}", what_, quoted_name(name));
   const TensorInfo& info = infos_[static_cast<std::size_t>(found - entries().data())];
   const std::byte* data = bytes_.data() + found->begin;
   if (reinterpret_cast<std::uintptr_t>(data) % size_of(info.dtype) == 0) {

@@ -12,20 +12,21 @@
 
 namespace bl {
 
-// One safetensors file, mapped. Opening reads the header only; read() gives views into the mapping,
-// or an aligned copy of a tensor that lies at an odd place.
+// One safetensors file, mapped into memory. Opening it reads only the header; read() returns views
+// into the mapping, or an aligned copy of a tensor that is not aligned in the file.
 //
-// A tensor with more than four dimensions shows its trailing ones folded into the fourth; entries()
-// keeps the shape as it is.
+// The shape of a tensor with more than four dimensions is shown with the fourth and later ones
+// multiplied into one; entries() keeps the true shape.
 class SafetensorsFile : public TensorSource {
  public:
+  // Throws kNotFound or kIo where the file cannot be read, kInvalidFile where it breaks the format.
   explicit SafetensorsFile(const std::filesystem::path& path);
-  // A file that is in memory already; `what` names it in errors.
+  // A file whose bytes are in memory already and kept alive by `owner`; `what` names it in errors.
   SafetensorsFile(std::shared_ptr<const void> owner, std::span<const std::byte> bytes,
                   std::string what);
 
-  // Throws kUnsupported for a tensor whose dtype the format knows and this program does not
-  // (F8_E4M3, BOOL, …): such tensors are in no list of names(), yet whoever wants one learns why.
+  // Throws kUnsupported for a tensor whose dtype the format knows but bitloom does not (F8_E4M3,
+  // BOOL, …). names() leaves such tensors out, but whoever asks for one learns why.
   const TensorInfo* find(std::string_view name) const override;
   std::vector<std::string> names() const override;
   HostArray read(std::string_view name) const override;

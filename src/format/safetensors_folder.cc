@@ -51,7 +51,7 @@ Listing list_folder(const fs::path& folder) {
   return listing;
 }
 
-// What is untrue about an index; empty where it can be followed. `files` are the shards that it
+// Says what is untrue about an index; empty if it can be followed. `files` are the shards that it
 // names and that exist.
 std::string mistake(const SafetensorsIndex& index,
                     const std::vector<std::unique_ptr<SafetensorsFile>>& files) {
@@ -93,12 +93,12 @@ void SafetensorsFolder::open_folder(const fs::path& folder) {
   const Listing listing = list_folder(folder);
   if (listing.files.empty()) {
     fail(ErrorCode::kNotFound, "{} holds no .safetensors file{}", folder.string(),
-         listing.has_pickle ? "; its pickled weights (.bin, .pt) can run code and are not read, "
+         listing.has_pickle ? "; pickled weights (.bin, .pt) can run code and are not read; "
                               "convert them to safetensors"
                             : "");
   }
   std::optional<SafetensorsIndex> index;
-  // Two indexes (of two variants of the weights) say nothing about which one is meant.
+  // Two indexes, for two variants of the weights, do not say which variant is meant.
   if (listing.indexes.size() == 1) index = read_safetensors_index(listing.indexes[0]);
   std::vector<fs::path> others;
   for (const fs::path& path : listing.files) {
@@ -156,8 +156,8 @@ std::vector<std::string> SafetensorsFolder::names() const {
 HostArray SafetensorsFolder::read(std::string_view name) const {
   const SafetensorsFile* file = file_of(name);
   if (file == nullptr) {
-    fail(ErrorCode::kNotFound, "no tensor {} in {}{}", quoted_name(name), files_[0]->what(),
-         files_.size() > 1 ? " and the files beside it" : "");
+    fail(ErrorCode::kNotFound, "there is no tensor {} in {}{}", quoted_name(name),
+         files_[0]->what(), files_.size() > 1 ? " and the files beside it" : "");
   }
   return file->read(name);
 }

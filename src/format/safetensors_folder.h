@@ -12,12 +12,13 @@ namespace bl {
 // All tensors of a model folder, whatever its files are called.
 //
 // An index JSON is followed where it is true: then exactly the shards that it names are opened, and
-// a missing shard or a tensor that is not where the index says is an error. EXL2 folders carry the
-// stale index of the source model; the headers tell (a tensor *.q_weight), and there every
-// *.safetensors file counts. A tensor name in two files is refused.
+// a missing shard, or a tensor that is not where the index says, is an error. EXL2 folders carry
+// the stale index of the source model; they are recognised by their headers (a tensor *.q_weight),
+// and in them every *.safetensors file counts. A tensor name that occurs in two files is refused.
 class SafetensorsFolder : public TensorSource {
  public:
-  // A folder, or one .safetensors file. Throws kNotFound where there are no such files.
+  // Opens a folder, or one .safetensors file. Throws kNotFound where there are no such files, kIo
+  // where they cannot be read, kInvalidFile where they break the format.
   explicit SafetensorsFolder(const std::filesystem::path& path);
 
   const TensorInfo* find(std::string_view name) const override;

@@ -24,8 +24,8 @@ struct KnownDType {
   std::optional<DType> dtype;
 };
 
-// Every dtype of the format; those without a DType are sized, so that files which merely contain
-// them open, and refused when they are asked for.
+// Every dtype of the format. Those without a DType have a size here, so that files that merely
+// contain them can be opened; such a tensor is refused when it is asked for.
 constexpr std::array<KnownDType, 22> kDTypes{{
     {"F32", 32, DType::kF32},
     {"F16", 16, DType::kF16},
@@ -142,7 +142,7 @@ class HeaderReader {
   void read_entry(std::string_view name, dom::element value) {
     dom::object object;
     if (value.get(object) != simdjson::SUCCESS) {
-      fail(ErrorCode::kInvalidFile, "{}: tensor {}: its description must be an object", what_,
+      fail(ErrorCode::kInvalidFile, "{}: tensor {}: its description must be a JSON object", what_,
            quoted_name(name));
     }
     SafetensorsEntry& entry = header_.entries.emplace_back();
@@ -168,7 +168,7 @@ class HeaderReader {
       }
     }
     if (!has_dtype || !has_shape || !has_offsets) {
-      fail(ErrorCode::kInvalidFile, "{}: tensor {}: no {}", what_, quoted_name(name),
+      fail(ErrorCode::kInvalidFile, "{}: tensor {}: there is no {}", what_, quoted_name(name),
            !has_dtype   ? "dtype"
            : !has_shape ? "shape"
                         : "data_offsets");
@@ -185,7 +185,7 @@ class HeaderReader {
     const auto known = std::find_if(kDTypes.begin(), kDTypes.end(),
                                     [&](const KnownDType& d) { return d.name == text; });
     if (known == kDTypes.end()) {
-      fail(ErrorCode::kInvalidFile, "{}: tensor {}: unknown dtype {}", what_,
+      fail(ErrorCode::kInvalidFile, "{}: tensor {} has the unknown dtype {}", what_,
            quoted_name(entry.name), quoted_name(text));
     }
     entry.dtype_name = known->name;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kMaxBytes = 256u << 20;
 
-// A file name, and nothing that leads out of the folder.
+// Whether this is a file name that cannot lead out of the folder.
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
@@ -33,7 +33,7 @@ SafetensorsIndex read_safetensors_index(const std::filesystem::path& path) {
     return index;
   }
   if (root["weight_map"].get(map) != simdjson::SUCCESS) {
-    index.mistake = fmt::format("{}: no object \"weight_map\"", path.string());
+    index.mistake = fmt::format("{}: there is no object \"weight_map\"", path.string());
     return index;
   }
   for (const auto& [tensor, value] : map) {

@@ -6,16 +6,16 @@
 
 namespace bl {
 
-// A *.safetensors.index.json: which shard holds which tensor. Whether it can be believed is a
-// matter of its folder (SafetensorsFolder), so reading one never throws for what it says.
+// A *.safetensors.index.json, which says which shard holds which tensor. Whether it is true depends
+// on the folder around it (SafetensorsFolder), so reading never throws for its contents.
 struct SafetensorsIndex {
   std::filesystem::path path;
-  std::map<std::string, std::string> shard_of;  // tensor → file name
+  std::map<std::string, std::string> shard_of;  // from tensor name to file name
   std::set<std::string> shards;
-  std::string mistake;  // one line on why it is not an index at all; empty where it is
+  std::string mistake;  // why the file is no index at all, in one line; empty if it is one
 };
 
-// Throws kIo where the file cannot be read.
+// Throws kNotFound or kIo if the file cannot be read, kInvalidFile if it is larger than 256 MiB.
 SafetensorsIndex read_safetensors_index(const std::filesystem::path& path);
 
 }  // namespace bl

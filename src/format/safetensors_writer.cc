@@ -29,7 +29,7 @@ void check_names(const std::vector<TensorPlan>& tensors) {
   }
 }
 
-// Length and JSON, padded so that data starts at a multiple of 8.
+// The header's length and JSON, padded with blanks so that the data starts at a multiple of 8.
 std::string header_of(const std::vector<TensorPlan>& tensors, const SafetensorsMetadata& metadata) {
   std::string text = "{";
   if (!metadata.empty()) text += "\"__metadata__\":" + json_text(Json(metadata));

@@ -20,7 +20,7 @@ HostArray make_array(DType dtype, Shape shape) {
   return {view_of(owner->data(), dtype, shape), owner};
 }
 
-// Elements columns[j] of a row of `size`-byte elements.
+// Copies elements columns[j] of a row whose elements have `size` bytes.
 void gather(const std::byte* from, Columns columns, std::size_t size, std::byte* to) {
   for (const std::int32_t column : columns) {
     std::memcpy(to, from + static_cast<std::size_t>(column) * size, size);
@@ -28,7 +28,7 @@ void gather(const std::byte* from, Columns columns, std::size_t size, std::byte*
   }
 }
 
-// [rows, columns] of a [rows, all] array of any dtype.
+// Copies columns of an array of any dtype: [rows, all] gives [rows, columns], a vector [columns].
 HostArray gather_columns(const TensorView& view, Columns columns) {
   const auto count = static_cast<std::int64_t>(columns.size());
   const bool vector = view.shape.rank() == 1;
@@ -104,7 +104,7 @@ WeightMatrix select(const GptqMatrix& matrix, Columns columns) {
   return result;
 }
 
-// The 4-bit scale codes of the chosen columns.
+// Gathers the 4-bit scale codes of the chosen columns and packs them again.
 Words gather_scale_codes(const Exl2Matrix& matrix, Columns columns) {
   auto owner = std::make_shared<std::vector<std::uint32_t>>();
   const std::size_t words = columns.size() / 8;
@@ -124,7 +124,7 @@ Words gather_scale_codes(const Exl2Matrix& matrix, Columns columns) {
 WeightMatrix select(const Exl2Matrix& matrix, Columns columns) {
   if (columns.size() % 32 != 0) {
     fail(ErrorCode::kUnsupported,
-         "linear {}: {} outputs of an EXL2 matrix cannot be taken apart; multiples of 32 can",
+         "linear {}: {} outputs cannot be taken out of an EXL2 matrix; only a multiple of 32 can",
          quoted_name(matrix.name), columns.size());
   }
   Exl2Matrix result = matrix;

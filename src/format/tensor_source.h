@@ -12,38 +12,40 @@ namespace bl {
 struct TensorInfo {
   DType dtype = DType::kF32;
   Shape shape;
-  std::string file;  // for messages
+  std::string file;  // the file it is in, for messages
 };
 
-// Bytes on the host that somebody keeps alive: a view into a mapped file, or a buffer of its own.
+// Bytes in host memory and what keeps them alive: a view into a mapped file, or a buffer of its
+// own.
 struct HostArray {
   TensorView view;  // read-only
   std::shared_ptr<const void> owner;
-  // Set: the bytes at `view` are not there, and these are what they should be (read_seeded()).
+  // If set, the bytes at `view` are not there; the reader makes them from this seed
+  // (read_seeded()).
   std::shared_ptr<const SeededValues> seeded = nullptr;
 };
 
-// Named tensors of a model, wherever they come from (safetensors folder, GGUF, memory).
+// The named tensors of a model, wherever they come from (safetensors folder, GGUF, memory).
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
-  // nullptr where there is no such tensor.
+  // Returns nullptr if there is no such tensor.
   virtual const TensorInfo* find(std::string_view name) const = 0;
-  // All names, sorted.
+  // The names of all tensors, sorted.
   virtual std::vector<std::string> names() const = 0;
-  // The bytes; zero-copy where the file's layout allows. Throws kNotFound.
+  // The bytes of a tensor, without a copy where the file's layout allows it. Throws kNotFound.
   virtual HostArray read(std::string_view name) const = 0;
-  // The same for readers that make bytes themselves: those of bulk weights that a seed stands for
-  // may not be there (HostArray::seeded).
+  // Like read(), for callers that can generate bytes from a seed: bulk weights of a random model
+  // may come as a seed instead of bytes (HostArray::seeded).
   virtual HostArray read_seeded(std::string_view name) const { return read(name); }
-  // The tensor was repacked or copied: its pages need not stay resident.
+  // Says that a tensor was repacked or copied, so that its pages need not stay resident.
   virtual void done_with(std::string_view name) const { static_cast<void>(name); }
 };
 
-// Another source, of which bytes that a seed stands for are left to the reader.
+// Wraps a source so that read() leaves bytes that a seed stands for to the reader.
 class SeededSource : public TensorSource {
  public:
-  // `base` outlives it.
+  // `base` must outlive this object.
   explicit SeededSource(const TensorSource& base) : base_(base) {}
   const TensorInfo* find(std::string_view name) const override { return base_.find(name); }
   std::vector<std::string> names() const override { return base_.names(); }

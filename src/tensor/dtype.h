@@ -10,6 +10,7 @@ namespace bl {
 
 enum class DType : std::uint8_t { kF32, kF16, kBF16, kI64, kI32, kI16, kU8, kI8 };
 
+// The bytes of one element.
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
     case DType::kI64:
@@ -36,7 +37,7 @@ struct Tag {
   using type = T;
 };
 
-// Calls f(Tag<T>{}) with the C++ type of a floating dtype.
+// Calls f(Tag<T>{}) with the C++ type of a floating-point dtype. Any other dtype is a bug.
 template <class F>
 decltype(auto) visit_float_dtype(DType dtype, F&& f) {
   switch (dtype) {

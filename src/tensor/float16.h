@@ -1,6 +1,6 @@
 #pragma once
-// Storage types of 16-bit floats with exact scalar conversions (round to nearest even, subnormals
-// kept, as specs of EXL2 and GPTQ demand). Arithmetic happens in float.
+// Storage types of 16-bit floats with exact scalar conversions: round to nearest even, subnormals
+// kept, as the EXL2 and GPTQ formats demand. Arithmetic happens in float.
 
 #include <bit>
 #include <cstdint>
@@ -28,10 +28,11 @@ constexpr std::uint16_t float_to_half(float value) {
   if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);   // NaN
   if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // rounds to inf
   if (magnitude < 0x38800000u) {
-    // Below the smallest normal half: adding 0.5 puts the rounding where float rounds itself.
+    // Below the smallest normal half: after adding 0.5, float itself rounds at the half's last bit.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
   }
+  // Adding 0xc8000000 changes the exponent's bias from 127 to 15; 0xfff + odd rounds to even.
   const std::uint32_t odd = (magnitude >> 13) & 1u;
   return static_cast<std::uint16_t>(sign | ((magnitude + 0xc8000fffu + odd) >> 13));
 }

@@ -11,7 +11,7 @@ namespace {
 constexpr long kGrain = 1L << 20;
 constexpr int kMostThreads = 8;
 
-// Bytes [begin, end) of them; `begin` is a multiple of kGrain.
+// Makes bytes [begin, end) of the stream. `begin` is a multiple of kGrain, and so starts a word.
 void make_part(const SeededValues& values, std::byte* to, std::size_t begin, std::size_t end) {
   std::uint16_t halves[8];
   const std::size_t word_bytes = values.halves ? sizeof(halves) : sizeof(std::uint64_t);

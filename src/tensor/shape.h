@@ -8,8 +8,8 @@
 
 namespace bl {
 
-// Up to four dimensions, held inline. Products are the caller's to keep in range: shapes from files
-// are checked for overflow where they are parsed (format/).
+// Up to four dimensions, held inline. The caller keeps products in range: shapes from files are
+// checked for overflow where they are parsed (format/).
 class Shape {
  public:
   static constexpr int kMaxRank = 4;

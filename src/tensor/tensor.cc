@@ -81,7 +81,7 @@ Buffer try_allocate_host(std::size_t bytes) {
 Buffer allocate_host(std::size_t bytes) {
   Buffer buffer = try_allocate_host(bytes);
   if (buffer.data() == nullptr && bytes > 0) {
-    fail(ErrorCode::kOutOfMemory, "cannot allocate {} bytes", bytes);
+    fail(ErrorCode::kOutOfMemory, "cannot allocate {} bytes of host memory", bytes);
   }
   return buffer;
 }

@@ -8,14 +8,15 @@
 
 namespace bl {
 
-// Owned memory of a device: freed by a deleter, or a piece of what others share.
+// Owned memory of the host or a device. Either a deleter frees it, or it is part of a larger block
+// that it shares with other owners.
 class Buffer {
  public:
   using Deleter = void (*)(void* data, std::size_t bytes);
   Buffer() = default;
   Buffer(void* data, std::size_t bytes, Deleter deleter)
       : data_(data), bytes_(bytes), deleter_(deleter) {}
-  // Lives as long as `owner` has owners.
+  // A part of the memory that `owner` keeps alive.
   Buffer(std::shared_ptr<void> owner, void* data, std::size_t bytes)
       : data_(data), bytes_(bytes), owner_(std::move(owner)) {}
   Buffer(Buffer&& other) noexcept { swap(other); }
@@ -42,10 +43,10 @@ class Buffer {
   std::shared_ptr<void> owner_;
 };
 
-// Host memory aligned to 64 bytes (large ones to 2 MiB, advised to huge pages), not initialised.
-// Throws kOutOfMemory.
+// Uninitialised host memory, aligned to 64 bytes; from 2 MiB on it is aligned to 2 MiB and the
+// kernel is advised to use huge pages. Throws kOutOfMemory.
 Buffer allocate_host(std::size_t bytes);
-// The same; an empty buffer where there is no memory.
+// Like allocate_host(), but returns an empty buffer where there is no memory.
 Buffer try_allocate_host(std::size_t bytes);
 
 // An owning array: a buffer and a contiguous view of it.
@@ -62,6 +63,7 @@ class Tensor {
   TensorView view_;
 };
 
+// An uninitialised tensor in host memory. Throws kOutOfMemory.
 Tensor make_host_tensor(DType dtype, Shape shape);
 
 }  // namespace bl

@@ -8,17 +8,17 @@
 namespace bl {
 
 // Borrowed memory seen as an array. Rows (dimension 0) may lie further apart than their length, so
-// that a slice of columns is a view; within a row everything is contiguous. A read-only view is a
-// view that nobody writes through: const-ness of the bytes is part of each op's contract.
+// that a slice of columns is a view; within a row everything is contiguous. A read-only view has
+// the same type: each op's contract says which views it writes through.
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::kF32;
   Shape shape;
-  std::int64_t row_stride = 0;  // elements between rows; set by view_of / rows
+  std::int64_t row_stride = 0;  // elements from one row to the next; set by view_of()
 
   bool empty() const { return data == nullptr; }
   std::int64_t rows() const { return shape.rank() == 0 ? 0 : shape[0]; }
-  // Elements of one row.
+  // The number of elements of one row.
   std::int64_t columns() const { return rows() == 0 ? 0 : shape.elements() / rows(); }
 
   template <class T>
@@ -39,9 +39,9 @@ inline TensorView view_of(void* data, DType dtype, Shape shape) {
 }
 inline TensorView view_of(float* data, Shape shape) { return view_of(data, DType::kF32, shape); }
 
-// Rows [begin, begin + count) of a view of rank ≥ 1.
+// A view of rows [begin, begin + count). `view` must have rank 1 or more.
 TensorView slice_rows(const TensorView& view, std::int64_t begin, std::int64_t count);
-// Columns [begin, begin + count) of a view of rank 2.
+// A view of columns [begin, begin + count). `view` must have rank 2.
 TensorView slice_columns(const TensorView& view, std::int64_t begin, std::int64_t count);
 
 }  // namespace bl

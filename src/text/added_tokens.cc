@@ -13,13 +13,13 @@ void AddedTokens::add(AddedToken token) {
   if (is_new) {
     by_id_[token.id] = tokens_.size();
     tokens_.push_back(std::move(token));
-  } else {  // a later entry can only make a token special or change its flags' meaning for decoding
+  } else {  // a repeated entry can only make the token special
     tokens_[known->second].special |= token.special;
   }
 }
 
 void AddedTokens::finish(const std::function<std::string(std::string_view)>& normalize) {
-  // Special tokens come first, so they win over others of the same (normalized) content.
+  // Special tokens come first, so that they win over others of the same (normalized) content.
   std::vector<std::int32_t> raw;
   std::vector<std::int32_t> normalized;
   for (const bool special : {true, false}) {
@@ -38,7 +38,7 @@ void AddedTokens::finish(const std::function<std::string(std::string_view)>& nor
 void AddedTokens::make_finder(Finder& finder, const std::vector<std::int32_t>& indices) {
   std::vector<std::pair<std::string_view, std::int32_t>> entries;
   entries.reserve(indices.size());
-  for (std::size_t i = indices.size(); i-- > 0;) {  // the first of equal patterns is added last
+  for (std::size_t i = indices.size(); i-- > 0;) {  // so that the first of equal patterns wins
     const std::string& pattern = finder.patterns[i];
     if (pattern.empty()) continue;
     entries.emplace_back(pattern, indices[i]);
@@ -86,7 +86,7 @@ bool AddedTokens::adjust(const AddedToken& token, std::string_view text, std::si
 std::vector<TextPart> AddedTokens::split(std::string_view text, const Search& search) const {
   const Finder& finder = search.normalized ? normalized_ : raw_;
   std::vector<TextPart> parts;
-  std::size_t used = 0;  // up to here the text is in `parts`
+  std::size_t used = 0;  // `parts` covers the text up to here
   if (!finder.trie.empty()) {
     std::size_t i = 0;
     while (i < text.size()) {

@@ -10,55 +10,62 @@
 
 namespace bl {
 
+// A token that is found in the text itself, before the model sees the text.
 struct AddedToken {
   std::string content;
   int id = -1;
-  bool single_word = false;  // only where no word character touches it
-  bool lstrip = false;       // takes the white space before it
-  bool rstrip = false;       // takes the white space after it
-  bool normalized = false;   // looked for in the normalized text, by its normalized content
-  bool special = false;      // left out when decoding skips special tokens
-  bool in_text = true;       // looked for in text at all
+  bool single_word = false;  // counts only where no word character touches it
+  bool lstrip = false;       // takes in the white space before it
+  bool rstrip = false;       // takes in the white space after it
+  bool normalized = false;   // is looked for in the normalized text, by its normalized content
+  bool special = false;      // is left out when decoding skips special tokens
+  bool in_text = true;       // is looked for in text at all
 };
 
 // A part of a text: plain text, or an added token that was found in it.
 struct TextPart {
   std::size_t begin = 0;
   std::size_t end = 0;
-  int id = -1;  // -1: plain text
+  int id = -1;  // -1 for plain text
 };
 
-// Tokens that are found in a text before the model sees it: leftmost, and of those the longest.
+// Finds added tokens in a text before the model sees it: the leftmost one, and the longest of those
+// that begin there.
 class AddedTokens {
  public:
   static constexpr std::size_t kMaxContent = 4096;  // bounds the work a text can cause
 
-  // In the order of the file; of the same content the first counts. Contents are not empty.
+  // Adds a token, whose content must not be empty; call in the order of the file. The first of
+  // several entries with the same content counts, but is special if any of them is.
   void add(AddedToken token);
-  // Call once after the last add(). `normalize` is the tokenizer's own normalization.
+  // Makes the token set searchable. Call it once, after the last add(). `normalize` is the
+  // tokenizer's own normalization.
   void finish(const std::function<std::string(std::string_view)>& normalize);
 
   bool empty() const { return tokens_.empty(); }
+  // Return nullptr if there is no such token.
   const AddedToken* find(int id) const;
   const AddedToken* find(std::string_view content) const;
+  // One more than the highest id.
   int id_limit() const { return id_limit_; }
 
   struct Search {
-    bool normalized = false;  // for these tokens, or for the others
-    bool special = true;      // special ones are tokens, not text like any other
+    bool normalized = false;  // search for the tokens that want normalized text, or for the others
+    bool special = true;      // whether special tokens are recognised or left as plain text
   };
-  // Cuts a text (valid UTF-8) into parts, none empty.
+  // Cuts a text (valid UTF-8) into plain parts and tokens, in order and none empty.
   std::vector<TextPart> split(std::string_view text, const Search& search) const;
 
  private:
-  // Tokens of one kind, by trie; starts_ says at which bytes a search is worth it.
+  // The searchable tokens of one kind. `starts` marks the bytes with which a token begins.
   struct Finder {
     std::vector<std::string> patterns;
     ByteTrie trie;
     bool starts[256] = {};
   };
   void make_finder(Finder& finder, const std::vector<std::int32_t>& indices);
-  // Applies the token's conditions to a match. False: it does not count.
+  // Applies the token's conditions to a match, and widens it by white space. Returns false if the
+  // match does not count.
   bool adjust(const AddedToken& token, std::string_view text, std::size_t used,
               TextPart& part) const;
 

@@ -93,9 +93,9 @@ class BpeModel::BpeSession final : public TokenModel::Session {
       symbols_.push_back(id);
       return;
     }
-    // A pending unknown token stays pending while bytes are put: so does the reference.
+    // An unknown token that is pending stays so while bytes are put, as in the reference.
     if (model_.options_.byte_fallback && model_.bytes_.append(symbol, symbols_)) return;
-    if (model_.unknown_id_ < 0) return;  // without such a token unknown text vanishes
+    if (model_.unknown_id_ < 0) return;  // without an unknown token, unknown text vanishes
     if (!model_.options_.fuse_unknown) flush_unknown();
     unknown_pending_ = true;
   }
@@ -118,7 +118,7 @@ BpeModel::BpeModel(Vocabulary vocabulary,
     : TokenModel(std::move(vocabulary)), options_(std::move(options)), bytes_(this->vocabulary()) {
   if (options_.unknown_token) {
     unknown_id_ = this->vocabulary().find(*options_.unknown_token);
-    // Named but absent: kept as "no token" here, as most files never need it.
+    // A token that is named but absent counts as no token: most texts never need it.
   }
   plain_symbols_ = options_.continuing_prefix.empty() && options_.end_of_word_suffix.empty();
   add_merges(merges, where);

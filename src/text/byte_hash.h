@@ -5,8 +5,9 @@
 
 namespace bl {
 
-// Hash of a short string, eight bytes a step. Not for untrusted keys in open tables without bound:
-// tables that use it compare whole keys and are sized by the file they come from.
+// A hash of a short string that takes eight bytes per step. Collisions are easy to construct:
+// tables that use it must compare whole keys and be bounded by the size of the file that fills
+// them.
 inline std::uint64_t hash_bytes(std::string_view text) {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15u;
   std::uint64_t hash = text.size() * kOdd;

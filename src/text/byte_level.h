@@ -5,16 +5,17 @@
 
 namespace bl {
 
-// The alphabet of byte-level vocabularies: every byte is written as one printable character, itself
-// where it is a printable Latin-1 character, else U+0100 and up.
+// The alphabet of byte-level vocabularies, in which every byte is written as one printable
+// character: itself if it is a printable Latin-1 character, else one from U+0100 upwards. This is
+// the alphabet of OpenAI's `bytes_to_unicode`.
 char32_t byte_level_character(unsigned char byte);
-// The byte that a character stands for, or -1.
+// Returns the byte that a character stands for, or -1.
 int byte_level_byte(char32_t character);
 
-// Writes every byte of `bytes` as its character.
+// Appends the character of every byte of `bytes` to `out`.
 void append_byte_level(std::string_view bytes, std::string& out);
 
-// How such vocabularies cut a text into words where their file gives no pattern of its own.
+// The pattern by which byte-level vocabularies cut a text into words if their file gives none.
 inline constexpr std::string_view kByteLevelPattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 

@@ -7,7 +7,7 @@ namespace bl {
 ByteTrie::ByteTrie(std::vector<std::pair<std::string_view, std::int32_t>> entries) {
   std::stable_sort(entries.begin(), entries.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  // Breadth first: a node is the range of entries that share its path, `depth` bytes long.
+  // Built breadth first: a node is the range of entries whose first `depth` bytes are its path.
   struct Range {
     std::size_t begin, end, depth;
   };

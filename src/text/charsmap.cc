@@ -8,7 +8,7 @@
 namespace bl {
 namespace {
 
-// Fields of a unit of the double array (darts-clone).
+// The fields of a unit of the double array, laid out as in darts-clone.
 bool has_leaf(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
 std::uint32_t value_of(std::uint32_t unit) { return unit & 0x7fffffffu; }
 std::uint32_t label_of(std::uint32_t unit) { return unit & 0x800000ffu; }
@@ -21,15 +21,15 @@ Charsmap::Charsmap(std::string_view blob, std::string_view where) {
   if (blob.size() >= 4) std::memcpy(&trie_bytes, blob.data(), 4);
   if (blob.size() < 4 || trie_bytes > blob.size() - 4 || trie_bytes % 4 != 0 || trie_bytes == 0) {
     fail(ErrorCode::kInvalidFile,
-         "{}: a charsmap of {} bytes that says its trie takes {}; expected a multiple of 4 within "
-         "it",
+         "{}: the charsmap has {} bytes and says that its trie takes {}, which should be a "
+         "multiple of 4 and fit",
          where, blob.size(), trie_bytes);
   }
   units_.resize(trie_bytes / 4);
   std::memcpy(units_.data(), blob.data() + 4, trie_bytes);
   replacements_ = blob.substr(4 + trie_bytes);
   if (!is_valid_utf8(replacements_)) {
-    fail(ErrorCode::kInvalidFile, "{}: the replacements of the charsmap are not UTF-8", where);
+    fail(ErrorCode::kInvalidFile, "{}: the replacements in the charsmap are not UTF-8", where);
   }
 }
 
@@ -46,7 +46,7 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool longes
     if (!has_leaf(unit)) continue;
     const std::uint32_t value = value_of(units_[node]);
     if (value >= replacements_.size()) continue;
-    // An index into the middle of a character can only come from a damaged file.
+    // Only a damaged file has an index into the middle of a character.
     if (is_continuation(replacements_[value])) continue;
     found = Match{i + 1, std::string_view(replacements_.c_str() + value)};
     if (!longest) break;
@@ -72,14 +72,14 @@ std::string decode_base64(std::string_view text, std::string_view where) {
     } else if (c == '+' || c == '/') {
       digit = c == '+' ? 62 : 63;
     } else {
-      fail(ErrorCode::kInvalidFile, "{}: not base64 at byte {}", where, i);
+      fail(ErrorCode::kInvalidFile, "{}: byte {} is not base64", where, i);
     }
     bits = bits << 6 | digit;
     if (++count % 4 != 1)
       out.push_back(static_cast<char>(bits >> ((4 - count % 4) % 4 * 2) & 0xff));
   }
   if (text.find_first_not_of('=', i) != std::string_view::npos) {
-    fail(ErrorCode::kInvalidFile, "{}: not base64 behind its end", where);
+    fail(ErrorCode::kInvalidFile, "{}: there is text after the end of the base64", where);
   }
   return out;
 }

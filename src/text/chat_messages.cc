@@ -17,14 +17,15 @@ std::string joined_parts(const OrderedJson& parts, const std::string& what) {
   std::string text;
   for (const OrderedJson& part : parts) {
     if (!is_text_of(part, "type")) {
-      fail(ErrorCode::kInvalidArgument, "{}: {} is no part with a type", what, json_text(part));
+      fail(ErrorCode::kInvalidArgument, "{}: {} is not a part with a type", what, json_text(part));
     }
     if (part["type"] != "text") {
       fail(ErrorCode::kInvalidArgument, "{} has a part of type {}; only text can be read", what,
            json_text(part["type"]));
     }
     if (!is_text_of(part, "text")) {
-      fail(ErrorCode::kInvalidArgument, "{}: a part of type text should hold it as \"text\"", what);
+      fail(ErrorCode::kInvalidArgument, "{}: a part of type text should hold its text as \"text\"",
+           what);
     }
     if (!text.empty()) text += '\n';
     text += part["text"].get_ref<const std::string&>();
@@ -32,10 +33,10 @@ std::string joined_parts(const OrderedJson& parts, const std::string& what) {
   return text;
 }
 
-// A list of objects, each of which describes or calls a function.
+// Checks that `list` is a list of objects, each of which describes or calls a function.
 void check_functions(const OrderedJson& list, const std::string& what) {
   if (!list.is_array()) {
-    fail(ErrorCode::kInvalidArgument, "{} is {}, should be a list of objects", what,
+    fail(ErrorCode::kInvalidArgument, "{} is {}, but should be a list of objects", what,
          json_text(list));
   }
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -64,7 +65,7 @@ OrderedJson template_messages(const OrderedJson& messages) {
   for (std::size_t i = 0; i < result.size(); ++i) {
     OrderedJson& message = result[i];
     if (!is_text_of(message, "role")) {
-      fail(ErrorCode::kInvalidArgument, "messages[{}]: {} is no message with a role", i,
+      fail(ErrorCode::kInvalidArgument, "messages[{}]: {} is not a message with a role", i,
            json_text(message));
     }
     if (const auto calls = message.find("tool_calls"); calls != message.end()) {
@@ -76,7 +77,7 @@ OrderedJson template_messages(const OrderedJson& messages) {
     if (content == message.end() || content->is_string() || content->is_null()) continue;
     const std::string what = fmt::format("messages[{}].content", i);
     if (!content->is_array()) {
-      fail(ErrorCode::kInvalidArgument, "{} is {}, should be a text or a list of parts", what,
+      fail(ErrorCode::kInvalidArgument, "{} is {}, but should be a text or a list of parts", what,
            json_text(*content));
     }
     *content = joined_parts(*content, what);

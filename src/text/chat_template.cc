@@ -26,7 +26,7 @@ struct ChatTemplate::Parsed {
 
 ChatTemplate::ChatTemplate(std::string_view source, std::string_view name, TemplateLimits limits) {
   if (source.size() > limits.max_source) {
-    fail(ErrorCode::kLimit, "{}: the template has {} bytes, at most {} are read", name,
+    fail(ErrorCode::kLimit, "{}: the template has {} bytes, but at most {} are read", name,
          source.size(), limits.max_source);
   }
   if (!is_valid_utf8(source)) {

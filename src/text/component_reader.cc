@@ -37,7 +37,7 @@ void ComponentReader::check_nesting(const char* key, int depth) const {
 void ComponentReader::wrong(const char* key, std::string_view expected) const {
   const auto it = json_.find(key);
   if (it == json_.end()) {
-    fail(ErrorCode::kInvalidFile, "{}: missing, expected {}", where(key), expected);
+    fail(ErrorCode::kInvalidFile, "{} is missing; expected {}", where(key), expected);
   }
   std::string found = it->is_structured() ? it->type_name() : it->dump();
   if (found.size() > kShown) found = to_valid_utf8(found.substr(0, kShown)) + "…";

@@ -8,14 +8,15 @@
 namespace bl {
 
 // Reads the fields of one JSON object of a tokenizer file. Every getter throws kInvalidFile with a
-// message that names the file and the path of the field, what was found and what would be right.
+// message that names the file, the path of the field, what was found and what would be right. The
+// getters with `otherwise` return it if the field is missing or null.
 class ComponentReader {
  public:
-  // `where`: "FILE: path.of.this.object". The JSON must outlive the reader.
+  // `where` is "FILE: path.of.this.object". The JSON must outlive the reader.
   ComponentReader(const Json& json, std::string where);
 
   std::string type() const { return string("type"); }
-  bool has(const char* key) const;  // present and not null
+  bool has(const char* key) const;  // whether the field is present and not null
 
   std::string string(const char* key) const;
   std::string string_or(const char* key, std::string otherwise) const;
@@ -31,8 +32,9 @@ class ComponentReader {
   std::string where(const char* key) const;
   const std::string& where() const { return where_; }
 
-  // `key` holds components that lie `depth` deep: refused where that is too deep.
+  // Throws if components that lie `depth` deep, in the list `key`, are nested too deeply.
   void check_nesting(const char* key, int depth) const;
+  // Throws kInvalidFile: field `key` is missing, or is not what was `expected`.
   [[noreturn]] void wrong(const char* key, std::string_view expected) const;
 
  private:

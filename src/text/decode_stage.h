@@ -5,16 +5,16 @@
 
 namespace bl {
 
-// One step between the texts of tokens and plain text, as a stream: what a stage hands on is
-// certain, whatever tokens follow. Texts are valid UTF-8 and parts never cut a character.
+// One step from the texts of tokens to plain text, as a stream: text that a stage hands on is
+// certain, whatever tokens follow. All text is valid UTF-8, and parts never cut a character.
 class DecodeStage {
  public:
   explicit DecodeStage(std::unique_ptr<DecodeStage> next) : next_(std::move(next)) {}
   virtual ~DecodeStage() = default;
 
-  // The next part of the present token; the token ends with the part that is `last`.
+  // Takes the next part of the current token; the token ends with its `last` part.
   virtual void put(std::string_view part, bool last) = 0;
-  // There are no more tokens.
+  // Says that there are no more tokens. A stage hands on what it held back.
   virtual void finish() { next_->finish(); }
 
  protected:
@@ -41,13 +41,14 @@ class WholeTokenStage : public DecodeStage {
   }
 
  protected:
+  // Takes a whole token.
   virtual void token(std::string_view text) = 0;
 
  private:
   std::string held_;
 };
 
-// The end of every chain: appends to a string of the caller's.
+// The end of every chain: appends to a string that the caller owns.
 class CollectStage final : public DecodeStage {
  public:
   explicit CollectStage(std::string& out) : DecodeStage(nullptr), out_(out) {}

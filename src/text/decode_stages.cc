@@ -18,7 +18,7 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
   text = TextPattern(std::string(from)).replace_all(text, to);
 }
 
-// Spaces that tokenization put before punctuation and English contractions go away.
+// Removes the spaces that tokenization put before punctuation and English contractions.
 void clean_up(std::string& text) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kRules = {{
       {" .", "."},
@@ -73,7 +73,7 @@ void ByteLevelStage::token(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const CodePoint c = code_point_at(text, i);
     const int byte = byte_level_byte(c.value);
-    if (byte < 0) {  // not written in that alphabet: the token stands for itself
+    if (byte < 0) {  // not the byte-level alphabet: the token stands for itself
       bytes_.resize(before);
       bytes_.append(text);
       break;
@@ -174,7 +174,7 @@ void StripStage::put(std::string_view part, bool last) {
     --start_left_;
   }
   if (!part.empty()) start_left_ = 0;
-  // Characters to take from the end: of what was held back and what came now.
+  // The number of `content` at the end of the text so far, whether held back or new.
   std::size_t trailing = 0;
   std::size_t end = part.size();
   while (trailing < stop_ && end >= content_.size() &&
@@ -184,7 +184,7 @@ void StripStage::put(std::string_view part, bool last) {
   }
   const std::size_t all = end == 0 ? held_ + trailing : trailing;
   const std::size_t keep = std::min(all, stop_);
-  // Held characters that can no longer be the last ones.
+  // Held characters that can no longer be at the end of the token are released.
   const std::size_t release = end == 0 ? all - keep : held_;
   std::string out;
   for (std::size_t i = 0; i < release; ++i) out += content_;
@@ -211,11 +211,11 @@ void ReplaceStage::put(std::string_view part, bool last) {
     return;
   }
   held_.append(part);
-  if (!last && !pattern_.is_plain()) return;  // where an expression matches shows at the end only
+  if (!last && !pattern_.is_plain()) return;  // an expression may still match until the token ends
   std::string text;
   text.swap(held_);
   if (!last) {
-    // What may be the beginning of a match waits, but only behind the last complete match.
+    // The beginning of a possible match is held back, but only text behind the last complete match.
     const std::string_view plain = pattern_.plain();
     std::size_t used = 0;
     for (std::size_t at; !plain.empty() && (at = text.find(plain, used)) != std::string::npos;) {

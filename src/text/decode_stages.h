@@ -1,5 +1,5 @@
 #pragma once
-// The stages of decoders of tokenizer.json and of sentencepiece models.
+// The stages of the decoders of tokenizer.json and of sentencepiece models.
 
 #include <memory>
 #include <string>
@@ -20,7 +20,7 @@ class JoinStage final : public DecodeStage {
   bool any_ = false;
 };
 
-// Makes all tokens one.
+// Joins all tokens into one.
 class FuseStage final : public DecodeStage {
  public:
   using DecodeStage::DecodeStage;
@@ -28,7 +28,7 @@ class FuseStage final : public DecodeStage {
   void finish() override;
 };
 
-// The characters of a token are bytes (byte_level.h); together the tokens are UTF-8.
+// Reads the characters of tokens as bytes (byte_level.h), which together are UTF-8.
 class ByteLevelStage final : public WholeTokenStage {
  public:
   using WholeTokenStage::WholeTokenStage;
@@ -38,12 +38,12 @@ class ByteLevelStage final : public WholeTokenStage {
   void token(std::string_view text) override;
 
  private:
-  std::string bytes_;  // a character that is not complete yet
+  std::string bytes_;  // the bytes of a character that is not complete yet
   std::string text_;
 };
 
-// Tokens <0xHH> are bytes. A row of them is text if all of it is UTF-8, else every byte is U+FFFD;
-// so such a row is certain only at its end.
+// Reads tokens <0xHH> as bytes. A run of them is text if all of it is UTF-8, else every byte
+// becomes U+FFFD; so a run is certain only at its end.
 class ByteFallbackStage final : public WholeTokenStage {
  public:
   using WholeTokenStage::WholeTokenStage;
@@ -57,7 +57,7 @@ class ByteFallbackStage final : public WholeTokenStage {
   std::string bytes_;
 };
 
-// The mark of a word's beginning becomes a space; in the first token it may vanish.
+// Turns the mark of a word's beginning into a space; in the first token it may vanish instead.
 class MetaspaceStage final : public DecodeStage {
  public:
   MetaspaceStage(std::unique_ptr<DecodeStage> next, std::string mark, bool drop_first)
@@ -69,6 +69,8 @@ class MetaspaceStage final : public DecodeStage {
   bool drop_;
 };
 
+// Joins the pieces of a word (those with the prefix) and puts a space before every other token but
+// the first.
 class WordPieceStage final : public WholeTokenStage {
  public:
   WordPieceStage(std::unique_ptr<DecodeStage> next, std::string prefix, bool cleanup)
@@ -83,7 +85,7 @@ class WordPieceStage final : public WholeTokenStage {
   bool any_ = false;
 };
 
-// The suffix of a word's end becomes a space, in the last token nothing.
+// Turns the suffix that marks a word's end into a space; in the last token into nothing.
 class WordSuffixStage final : public WholeTokenStage {
  public:
   WordSuffixStage(std::unique_ptr<DecodeStage> next, std::string suffix)
@@ -100,7 +102,7 @@ class WordSuffixStage final : public WholeTokenStage {
   bool any_ = false;
 };
 
-// Connectionist temporal classification: repeated tokens and padding vanish.
+// Connectionist temporal classification: drops repeated tokens and padding.
 class CtcStage final : public WholeTokenStage {
  public:
   struct Options {
@@ -120,7 +122,7 @@ class CtcStage final : public WholeTokenStage {
   bool any_ = false;
 };
 
-// Takes up to `start` characters `content` from the beginning of each token and up to `stop` from
+// Removes up to `start` copies of `content` from the beginning of each token and up to `stop` from
 // its end.
 class StripStage final : public DecodeStage {
  public:
@@ -138,9 +140,10 @@ class StripStage final : public DecodeStage {
   std::size_t start_;
   std::size_t stop_;
   std::size_t start_left_;
-  std::size_t held_ = 0;  // how many `content` at the end of what came are not handed on yet
+  std::size_t held_ = 0;  // copies of `content` at the end that are held back
 };
 
+// Replaces every match of a pattern in a token by `content`.
 class ReplaceStage final : public DecodeStage {
  public:
   // `pattern` must outlive the stage.
@@ -155,12 +158,12 @@ class ReplaceStage final : public DecodeStage {
   std::string held_;
 };
 
-// Decoding of a sentencepiece model: byte pieces, the mark of spaces, the dummy prefix.
+// Decodes tokens of a sentencepiece model: byte pieces, the mark of spaces, the dummy prefix.
 class SentencePieceStage final : public WholeTokenStage {
  public:
   struct Options {
-    bool drop_first_space = true;      // the text was given a space at its beginning
-    bool drop_leading_spaces = false;  // all white space at its beginning was removed
+    bool drop_first_space = true;      // encoding put a space before the text
+    bool drop_leading_spaces = false;  // encoding removed all white space before the text
   };
   SentencePieceStage(std::unique_ptr<DecodeStage> next, Options options)
       : WholeTokenStage(std::move(next)), options_(options) {}
@@ -177,7 +180,7 @@ class SentencePieceStage final : public WholeTokenStage {
   bool at_start_ = true;
 };
 
-// The value of a token <0xHH>, or -1.
+// Returns the value of a token <0xHH>, or -1.
 int byte_token_value(std::string_view token);
 
 }  // namespace bl

@@ -79,7 +79,8 @@ Decoder::Decoder(const ComponentReader& reader) { read(reader, 0); }
 void Decoder::read(const ComponentReader& reader, int depth) {
   const std::string type = reader.type();
   if (stages_.size() >= kMaxStages) {
-    fail(ErrorCode::kInvalidFile, "{}: more than {} decoders in a row", reader.where(), kMaxStages);
+    fail(ErrorCode::kInvalidFile, "{}: there are more than {} decoders in a row", reader.where(),
+         kMaxStages);
   }
   if (type == "Sequence") {
     reader.check_nesting("decoders", depth);

@@ -1,5 +1,5 @@
 #pragma once
-// Big JSON documents, by simdjson. Included by few sources only: it is a heavy header.
+// Big JSON documents, with simdjson. It is a heavy header, so only few sources should include it.
 
 #include <simdjson.h>
 
@@ -13,7 +13,7 @@ namespace bl {
 // A parsed document and the memory behind it.
 class JsonDocument {
  public:
-  // Throws kInvalidFile, naming `name`, for anything but one whole JSON document.
+  // Throws kInvalidFile, naming `name`, unless `text` is one whole JSON document.
   JsonDocument(std::string_view text, const std::string& name) {
     const simdjson::padded_string padded(text);
     const auto error = parser_.parse(padded).get(root_);

@@ -4,7 +4,8 @@
 
 namespace bl {
 
-// The merges of a byte-pair encoding: (left, right) → (rank, merged), by open addressing.
+// The merges of a byte-pair encoding, (left, right) → (rank, merged), as a hash table with open
+// addressing.
 class MergeTable {
  public:
   struct Merge {
@@ -13,10 +14,13 @@ class MergeTable {
   };
   static constexpr std::uint32_t kNoRank = 0xffffffffu;
 
+  // Makes room for a number of merges.
   void reserve(std::size_t merges);
-  // The lower the rank, the earlier the merge. A pair given again gets the new values. Ids >= 0.
+  // Adds a merge; ids must be ≥ 0. The lower its rank, the earlier a merge is applied. A pair that
+  // is added again gets the new values.
   void add(std::int32_t left, std::int32_t right, Merge merge);
 
+  // Returns the merge of a pair; its rank is kNoRank if there is none.
   Merge find(std::int32_t left, std::int32_t right) const {
     if (slots_.empty()) return {};
     const std::uint64_t key = key_of(left, right);

@@ -14,7 +14,7 @@
 namespace bl {
 namespace {
 
-// Rebuilds a text character by character: `each(c, out)` appends what stands for c.
+// Rebuilds a text character by character: `each(c, out)` appends the replacement of c.
 template <class Each>
 std::string mapped(std::string_view text, Each each) {
   std::string out;
@@ -86,8 +86,8 @@ class StripAccentsNormalizer final : public Normalizer {
   }
 };
 
-// The filter that sentencepiece names after its machine translation: control characters vanish,
-// odd spaces become plain ones.
+// The filter of sentencepiece's "nmt" rules: control characters vanish, and unusual spaces become
+// plain ones.
 class NmtNormalizer final : public Normalizer {
  public:
   void apply(NormalizedText& text) const override {
@@ -185,8 +185,9 @@ class BertNormalizer final : public Normalizer {
   bool strip_accents_;
 };
 
-// A charsmap as tokenizer.json uses it: a whole grapheme cluster of less than six bytes is replaced
-// by its shortest key's replacement, else its characters one by one.
+// Applies a charsmap as tokenizer.json does. A whole grapheme cluster of less than six bytes is
+// replaced by the replacement of its shortest key; if there is none, its characters are replaced
+// one by one.
 class PrecompiledNormalizer final : public Normalizer {
  public:
   explicit PrecompiledNormalizer(Charsmap map) : map_(std::move(map)) {}

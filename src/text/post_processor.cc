@@ -16,7 +16,7 @@ std::int32_t checked_id(const Json& value, const ComponentReader& reader, const 
   return value.get<std::int32_t>();
 }
 
-// ["[SEP]", 102]
+// Reads a token with its id, such as ["[SEP]", 102].
 std::int32_t token_pair(const ComponentReader& reader, const char* key) {
   const Json& pair = reader.at(key);
   if (!pair.is_array() || pair.size() != 2) reader.wrong(key, "[token, id]");
@@ -36,7 +36,7 @@ PostProcessor::PostProcessor(std::vector<std::int32_t> before,
 
 void PostProcessor::read(const ComponentReader& reader, int depth) {
   const std::string type = reader.type();
-  if (type == "ByteLevel") return;  // touches offsets only
+  if (type == "ByteLevel") return;  // it changes only offsets
   if (type == "TemplateProcessing") {
     read_template(reader);
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {
@@ -78,7 +78,7 @@ void PostProcessor::surround(const std::vector<std::int32_t>& row) {
       out.push_back(item);
     }
     if (out.size() > kMaxItems) {
-      fail(ErrorCode::kInvalidFile, "post_processor: puts more than {} tokens around a text",
+      fail(ErrorCode::kInvalidFile, "post_processor: it puts more than {} tokens around a text",
            kMaxItems);
     }
   }

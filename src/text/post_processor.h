@@ -6,19 +6,19 @@
 
 namespace bl {
 
-// What is put around the tokens of a text: a row of special tokens and places for the text itself.
-// All post-processors of tokenizer.json come down to that for a single text.
+// Puts special tokens around the tokens of a text: a row of special tokens with places for the
+// text. For a single text, every post-processor of tokenizer.json comes down to that.
 class PostProcessor {
  public:
   PostProcessor() : items_{kText} {}
-  // From the object of a tokenizer.json: TemplateProcessing, BertProcessing, RobertaProcessing,
-  // ByteLevel, Sequence. Throws kInvalidFile or kUnsupported.
+  // Reads the post-processor of a tokenizer.json: TemplateProcessing, BertProcessing,
+  // RobertaProcessing, ByteLevel or Sequence. Throws kInvalidFile or kUnsupported.
   explicit PostProcessor(const ComponentReader& reader);
-  // Special tokens before and behind the text.
+  // Puts special tokens before and behind the text.
   PostProcessor(std::vector<std::int32_t> before, const std::vector<std::int32_t>& behind);
 
-  // `ids` with its surroundings; without `add_special` only the text remains (as often as the
-  // template has it).
+  // Returns `ids` with the special tokens around them. Without `add_special` only the text remains,
+  // as often as the template has it.
   std::vector<std::int32_t> apply(std::vector<std::int32_t> ids, bool add_special) const;
 
  private:
@@ -27,7 +27,7 @@ class PostProcessor {
   void read_template(const ComponentReader& reader);
   void surround(const std::vector<std::int32_t>& row);
 
-  std::vector<std::int32_t> items_;  // ids, or kText
+  std::vector<std::int32_t> items_;  // special ids, and kText in the places for the text
 };
 
 }  // namespace bl

@@ -83,7 +83,7 @@ class SplitPreTokenizer final : public PreTokenizer {
   bool invert_;
 };
 
-// Cuts at characters for which `is_match` holds.
+// Cuts at the characters for which `is_match` holds.
 class ClassPreTokenizer final : public PreTokenizer {
  public:
   ClassPreTokenizer(bool (*is_match)(char32_t), SplitBehavior behavior)
@@ -97,6 +97,7 @@ class ClassPreTokenizer final : public PreTokenizer {
   SplitBehavior behavior_;
 };
 
+// Cuts at one character, which is removed.
 class DelimiterPreTokenizer final : public PreTokenizer {
  public:
   explicit DelimiterPreTokenizer(char32_t delimiter) : delimiter_(delimiter) {}
@@ -109,7 +110,7 @@ class DelimiterPreTokenizer final : public PreTokenizer {
   char32_t delimiter_;
 };
 
-// Runs of word characters and runs of others that are not white space.
+// Keeps runs of word characters, and runs of other characters that are not white space.
 class WhitespacePreTokenizer final : public PreTokenizer {
  public:
   void apply(PreTokens& tokens) const override {
@@ -135,6 +136,7 @@ class WhitespacePreTokenizer final : public PreTokenizer {
   }
 };
 
+// Cuts every piece into parts of `length` characters.
 class FixedLengthPreTokenizer final : public PreTokenizer {
  public:
   explicit FixedLengthPreTokenizer(std::int64_t length) : length_(length) {}
@@ -154,6 +156,7 @@ class FixedLengthPreTokenizer final : public PreTokenizer {
   std::int64_t length_;
 };
 
+// Cuts pieces by the byte-level pattern and rewrites them in the byte-level alphabet.
 class ByteLevelPreTokenizer final : public PreTokenizer {
  public:
   ByteLevelPreTokenizer(bool add_prefix_space, bool use_pattern, const std::string& where)
@@ -194,6 +197,7 @@ class ByteLevelPreTokenizer final : public PreTokenizer {
   std::unique_ptr<TextPattern> pattern_;
 };
 
+// Replaces spaces by the mark of a word's beginning, may put it before a piece, and cuts at it.
 class MetaspacePreTokenizer final : public PreTokenizer {
  public:
   enum class Prepend { kAlways, kFirst, kNever };
@@ -315,7 +319,7 @@ std::unique_ptr<PreTokenizer> make_inner_pre_tokenizer(const ComponentReader& re
     return std::make_unique<DelimiterPreTokenizer>(reader.character("delimiter"));
   }
   if (type == "UnicodeScripts") {
-    // Only runs of one script remain: what no script begins is removed, as elsewhere.
+    // Only runs of one script remain; as in the reference, text that is in no run is removed.
     return std::make_unique<SplitPreTokenizer>(TextPattern(script_run_pattern(), reader.where()),
                                                SplitBehavior::kRemoved, true);
   }

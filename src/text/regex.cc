@@ -48,7 +48,7 @@ struct Regex::Matcher::State {
 Regex::Regex(std::string_view pattern, std::string where)
     : code_(std::make_unique<Code>()), where_(std::move(where)) {
   if (pattern.size() > kMaxPattern) {
-    fail(ErrorCode::kInvalidFile, "{}: a pattern of {} bytes; at most {} are read", where_,
+    fail(ErrorCode::kInvalidFile, "{}: the pattern has {} bytes, but at most {} are read", where_,
          pattern.size(), kMaxPattern);
   }
   const std::string source = translate_oniguruma(pattern, where_);
@@ -65,7 +65,7 @@ Regex::Regex(std::string_view pattern, std::string where)
     fail(ErrorCode::kInvalidFile, "{}: the pattern does not compile: {} (after {} bytes of `{}`)",
          where_, message_of(error), at, source.substr(0, 200));
   }
-  // Without JIT (or where a pattern is too much for it) the interpreter gives the same answers.
+  // Without JIT, or if the pattern is too much for it, the interpreter gives the same answers.
   pcre2_jit_compile(code_->compiled.get(), PCRE2_JIT_COMPLETE);
 }
 
@@ -122,7 +122,8 @@ bool Regex::Matcher::next(std::size_t& begin, std::size_t& end) {
     const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(state_->data.get());
     begin = bounds[0];
     end = std::max(bounds[0], bounds[1]);
-    // An empty match right behind the last match says nothing new: go on one character further.
+    // An empty match right behind the last match is skipped: the search goes on one character
+    // later.
     if (begin == end && had_match_ && end == last_end_) {
       from_ += from_ < subject_.size() ? utf8_size(subject_[from_]) : 1;
       continue;

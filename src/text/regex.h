@@ -8,29 +8,29 @@ namespace bl {
 
 // A regular expression of a tokenizer file, compiled by PCRE2 with its JIT.
 //
-// Goals: matches what Oniguruma (Ruby syntax, UTF-8), which such files are written for, would
-// match; patterns and texts may be hostile: compiled size, steps and memory are bounded. Non-goals:
-// captures, replacement text.
+// Goals: it matches what Oniguruma (Ruby syntax, UTF-8) would match, for which such files are
+// written; patterns and texts may be hostile, so compiled size, steps and memory are bounded.
+// Non-goals: captures, replacement text.
 class Regex {
  public:
   // `where` names the pattern in errors ("tokenizer.json: pre_tokenizer.pattern"). Throws
-  // kInvalidFile for a pattern that does not compile.
+  // kInvalidFile if the pattern does not compile.
   Regex(std::string_view pattern, std::string where);
   Regex(Regex&&) noexcept;
   Regex& operator=(Regex&&) noexcept;
   ~Regex();
 
-  // Walks over the non-overlapping matches of one text after another. Not shared between threads;
-  // the Regex must outlive it.
+  // Walks over the non-overlapping matches in one text after another. It must not be shared between
+  // threads, and the Regex must outlive it.
   class Matcher {
    public:
     explicit Matcher(const Regex& regex);
     ~Matcher();
 
-    // `subject` is valid UTF-8 and stays alive while next() is called.
+    // Starts with a new text. `subject` must be valid UTF-8 and stay alive while next() is called.
     void reset(std::string_view subject);
-    // The next match [begin, end), which may be empty. Throws kLimit when the pattern needs more
-    // steps than any sane one would.
+    // Finds the next match [begin, end), which may be empty; returns false if there is none. Throws
+    // kLimit if the pattern needs more steps than any sane one would.
     bool next(std::size_t& begin, std::size_t& end);
 
    private:
@@ -51,7 +51,7 @@ class Regex {
   std::string where_;
 };
 
-// The same pattern in PCRE2's syntax. Throws kInvalidFile, naming `where`.
+// Translates a pattern to PCRE2's syntax. Throws kInvalidFile, naming `where`.
 std::string translate_oniguruma(std::string_view pattern, std::string_view where);
 
 }  // namespace bl

@@ -1,12 +1,13 @@
-// Oniguruma (Ruby syntax) to PCRE2. What differs and is met in tokenizer files:
-//   \s \w \b \h       other sets of characters than PCRE2's with UCP
+// Translates regular expressions from Oniguruma (Ruby syntax) to PCRE2. These are the differences
+// that occur in tokenizer files:
+//   \s \w \b \h       stand for other sets of characters than in PCRE2 with UCP
 //   [a[bc]] [a&&b]    sets of sets
-//   \p{Han}           the script, not the script extensions
+//   \p{Han}           means the script, not the script extensions
 //   \p{Letter}        long names of general categories; \p{^L}; POSIX names as properties
 //   (?i) mid-pattern  reaches to the end of its group, alternatives included
 //   (?m)              is PCRE2's (?s); ^ and $ always match at lines
-//   a{2,3}+ a{,3}     the plus repeats, it is not possessive; the lower bound may be missing
-//   \uHHHH
+//   a{2,3}+ a{,3}     the plus repeats and is not possessive; the lower bound may be missing
+//   \uHHHH            a code point
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -23,10 +24,10 @@
 namespace bl {
 namespace {
 
-// Contents of sets, to stand between brackets.
+// The contents of sets, to be put between brackets.
 constexpr const char* kSpace = R"(\t-\r\x{85}\p{Z})";
 constexpr const char* kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
-// The same for single characters outside of sets, where Oniguruma has a table of its own for
+// Word characters outside of sets: for single characters Oniguruma has a table of its own in
 // Latin-1.
 constexpr const char* kWordAlone =
     R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
@@ -38,7 +39,7 @@ struct Name {
   std::string_view to;
 };
 
-// Names of properties that PCRE2 lacks, as contents of sets.
+// The names of properties that PCRE2 lacks, as contents of sets.
 constexpr std::array kProperties = {
     Name{"letter", R"(\p{L})"},
     Name{"mark", R"(\p{M})"},
@@ -80,7 +81,7 @@ constexpr std::array kProperties = {
     Name{"surrogate", R"(\p{Cs})"},
     Name{"privateuse", R"(\p{Co})"},
     Name{"unassigned", R"(\p{Cn})"},
-    // POSIX brackets, which are properties too.
+    // The names of POSIX brackets, which may be used as properties too.
     Name{"alnum", R"(\p{Alphabetic}\p{Nd})"},
     Name{"alpha", R"(\p{Alphabetic})"},
     Name{"ascii", R"(\x{0}-\x{7f})"},
@@ -106,8 +107,8 @@ std::string simplified(std::string_view name) {
   return out;
 }
 
-// A set of characters in the making: contents of a plain set, plus whole expressions that each
-// match one character.
+// A set of characters that is being built: the contents of a plain set, plus whole expressions that
+// each match one character.
 struct Set {
   std::string contents;
   std::vector<std::string> others;
@@ -158,8 +159,8 @@ class Translator {
 
  private:
   struct Group {
-    std::size_t begin;  // in out_
-    int extra;          // parentheses that (?flags) opened inside it
+    std::size_t begin;  // its position in out_
+    int extra;          // parentheses that (?flags) has opened inside it
   };
 
   bool done() const { return at_ >= in_.size(); }
@@ -181,7 +182,7 @@ class Translator {
     return fmt::format("\\x{{{}}}", digits);
   }
 
-  // \x{H…}, \xHH, \uHHHH behind the letter; the digits.
+  // Reads the digits of \x{H…}, \xHH or \uHHHH. The letter has already been read.
   std::string_view hex_digits(std::size_t most) {
     std::size_t begin = at_;
     if (peek() == '{') {
@@ -197,7 +198,7 @@ class Translator {
     return in_.substr(begin, at_ - begin);
   }
 
-  // {Name} behind \p or \P, as contents of a set; `negated` is flipped by {^Name}.
+  // Reads {Name} behind \p or \P and returns it as contents of a set; {^Name} flips `negated`.
   std::string property(bool& negated) {
     if (peek() != '{') {  // \pL
       std::string name(in_.substr(at_, done() ? 0 : utf8_size(peek())));
@@ -216,7 +217,7 @@ class Translator {
     for (const Name& known : kProperties) {
       if (known.from == plain) return std::string(known.to);
     }
-    // PCRE2 means script extensions by a bare name of a script, Oniguruma the script itself.
+    // A bare script name means the script extensions in PCRE2, but the script itself in Oniguruma.
     const std::string script = fmt::format("\\p{{sc:{}}}", name);
     return compiles(script) ? script : fmt::format("\\p{{{}}}", name);
   }
@@ -230,7 +231,7 @@ class Translator {
     return code != nullptr;
   }
 
-  // Escapes that mean a set of characters. Returns false, having read nothing, for any other.
+  // Reads an escape that means a set of characters. Returns false, having read nothing, for others.
   bool set_escape(std::string& contents, bool& negated) {
     const char c = peek();
     switch (c) {
@@ -264,7 +265,7 @@ class Translator {
     return true;
   }
 
-  // Behind a backslash, outside of sets.
+  // Translates an escape outside of sets. The backslash has already been read.
   void escape() {
     if (done()) refuse("a backslash ends the pattern");
     std::string contents;
@@ -293,7 +294,7 @@ class Translator {
     }
   }
 
-  // One escape inside a set.
+  // Translates an escape inside a set. The backslash has already been read.
   void escape_in_set(Set& set) {
     if (done()) refuse("a backslash ends the pattern");
     std::string contents;
@@ -318,7 +319,7 @@ class Translator {
     at_ += size;
   }
 
-  // [:name:] with the cursor on the second character; false if it is none.
+  // Reads [:name:] if it stands here; the first bracket has already been read.
   bool posix(Set& set) {
     if (peek() != ':') return false;
     const std::size_t end = in_.find(":]", at_ + 1);
@@ -339,12 +340,13 @@ class Translator {
     return false;
   }
 
-  // A set whose bracket was read, up to and with its closing bracket; as an expression.
+  // Translates a set up to its closing bracket into an expression. The opening bracket has already
+  // been read.
   std::string set(int depth) {
     if (depth > kMaxSetNesting) refuse("sets are nested too deeply");
     const bool negated = peek() == '^';
     if (negated) ++at_;
-    std::vector<Set> parts(1);  // what && separates
+    std::vector<Set> parts(1);  // the operands of &&
     bool first = true;
     while (true) {
       if (done()) refuse("[ without ]");
@@ -401,7 +403,7 @@ class Translator {
     if (!flags) {
       out_ += '(';
       groups_.push_back({begin, 0});
-      if (peek() == '?') {  // the marks of an assertion, an atomic or a named group
+      if (peek() == '?') {  // marks of an assertion, an atomic or a named group
         out_ += '?';
         ++at_;
         if (!done()) copy_character();
@@ -428,7 +430,8 @@ class Translator {
     ++at_;
   }
 
-  // {n}, {n,}, {n,m}, {,m} and the mark behind it. False if this brace is a plain character.
+  // Reads {n}, {n,}, {n,m} or {,m} and the mark behind it. Returns false if the brace is a plain
+  // character.
   bool interval() {
     const std::size_t end = in_.find('}', at_);
     if (end == std::string_view::npos) return false;
@@ -452,7 +455,7 @@ class Translator {
   std::string_view where_;
   std::size_t at_ = 0;
   std::string out_;
-  std::size_t atom_ = 0;  // where in out_ the last atom begins
+  std::size_t atom_ = 0;  // where the last atom begins in out_
   std::vector<Group> groups_;
 };
 

@@ -9,12 +9,12 @@
 namespace bl {
 namespace {
 
-// Symbols that merge with nothing are negative: user-defined pieces from kFrozen down by id,
-// unknown characters from kUnknown down by code point.
+// Symbols that merge with nothing are negative: user-defined pieces count down from kFrozen by id,
+// unknown characters from kUnknown by code point.
 constexpr std::int32_t kFrozen = -16;
 constexpr std::int32_t kUnknown = -(1 << 28);
 
-// True if the mark of a space stands only at the beginning of `text`.
+// Whether the mark of a space stands only at the beginning of `text`.
 bool only_leading_marks(std::string_view text) {
   std::size_t i = 0;
   while (text.substr(i, kSpaceMark.size()) == kSpaceMark) i += kSpaceMark.size();
@@ -34,7 +34,7 @@ class ScoredBpeModel::ScoredBpeSession final : public TokenModel::Session {
       encode_chunk(piece, out);
       return;
     }
-    // No piece spans from a character to a mark behind it, so nothing merges there.
+    // No piece spans from a character to a mark behind it, so nothing merges across that place.
     std::size_t begin = 0;
     while (begin < piece.size()) {
       std::size_t end = begin;
@@ -55,11 +55,12 @@ class ScoredBpeModel::ScoredBpeSession final : public TokenModel::Session {
     }
     const std::size_t before = out.size();
     const bool plain = encode_chunk(word, out);
-    // Unknown characters join across words, so such words depend on what is before them.
+    // Adjacent unknown characters of two words share one token, so the tokens of such a word depend
+    // on the word before it.
     if (plain) cache_.store(word, std::span(out).subspan(before));
   }
 
-  // False: there were unknown characters.
+  // Returns false if there were unknown characters.
   bool encode_chunk(std::string_view text, std::vector<std::int32_t>& out) {
     symbols_.clear();
     for (std::size_t i = 0; i < text.size();) {
@@ -160,7 +161,7 @@ void ScoredBpeModel::learn_merges() {
   const auto score = [&](std::int32_t id) { return options_.scores[static_cast<std::size_t>(id)]; };
   std::stable_sort(ordered.begin(), ordered.end(),
                    [&](std::int32_t a, std::int32_t b) { return score(a) > score(b); });
-  std::uint32_t rank = 0;  // equal scores share a rank: then the leftmost pair goes first
+  std::uint32_t rank = 0;  // equal scores share a rank, so that the leftmost pair goes first
   for (std::size_t n = 0; n < ordered.size(); ++n) {
     const std::int32_t id = ordered[n];
     if (n > 0 && score(id) != score(ordered[n - 1])) ++rank;

@@ -9,14 +9,15 @@
 
 namespace bl {
 
-// Byte-pair encoding of sentencepiece: two neighbours merge if together they are a piece, the piece
-// of the highest score first. User-defined pieces are found first and merge with nothing.
+// The byte-pair encoding of sentencepiece: two neighbours merge if together they are a piece, and
+// the piece with the highest score goes first. User-defined pieces are found first and merge with
+// nothing.
 class ScoredBpeModel final : public TokenModel {
  public:
   struct Options {
-    std::vector<float> scores;               // by id, finite
-    std::vector<bool> mergeable;             // by id: an ordinary piece
-    std::vector<std::int32_t> user_defined;  // ids
+    std::vector<float> scores;               // by id; all finite
+    std::vector<bool> mergeable;             // by id: whether it is an ordinary piece
+    std::vector<std::int32_t> user_defined;  // the ids of user-defined pieces
     std::int32_t unknown_id = -1;
     bool byte_fallback = false;
   };
@@ -28,18 +29,18 @@ class ScoredBpeModel final : public TokenModel {
   class ScoredBpeSession;
 
   void learn_merges();
-  // The symbol of a piece, or of a character that is part of pieces but none itself; -1 for others.
+  // Returns the symbol of a piece, or of a character that only longer pieces contain; else -1.
   std::int32_t symbol_of(std::string_view text) const;
 
   Options options_;
   MergeTable merges_;
   ByteTokens bytes_;
   ByteTrie user_defined_;
-  // Ordinary pieces of one character, and ids from the end of the vocabulary on for characters that
-  // only longer pieces contain.
+  // The symbols of characters: the id of an ordinary piece, or one from the end of the vocabulary
+  // upwards for a character that only longer pieces contain.
   std::unordered_map<char32_t, std::int32_t> characters_;
   std::vector<char32_t> extra_characters_;
-  bool marks_begin_words_ = true;  // in every piece the mark of a space comes before anything else
+  bool marks_begin_words_ = true;  // every piece has marks of a space only at its beginning
 };
 
 }  // namespace bl

@@ -1,4 +1,4 @@
-// Puts a tokenizer together from a sentencepiece model and the configuration beside it.
+// Builds a tokenizer from a sentencepiece model and the configuration files beside it.
 
 #include <algorithm>
 #include <limits>
@@ -17,7 +17,7 @@
 namespace bl {
 namespace {
 
-// Normalization of sentencepiece: the charsmap by longest match, white space, the dummy prefix.
+// The normalization of sentencepiece: the charsmap by longest match, white space, the dummy prefix.
 // User-defined pieces pass unchanged.
 class SentencePieceNormalizer final : public Normalizer {
  public:
@@ -76,8 +76,8 @@ class SentencePieceNormalizer final : public Normalizer {
 
  private:
   struct Part {
-    std::string_view text;  // what it becomes
-    std::size_t size;       // bytes it takes from the input
+    std::string_view text;  // the normalized text
+    std::size_t size;       // the bytes that it takes from the input
   };
   Part part_at(std::string_view in, std::size_t i) const {
     const std::string_view rest = in.substr(i);
@@ -110,7 +110,7 @@ class Builder {
       if (proto_.pieces[i].type == Type::kUnknown) parts_.unknown_id = static_cast<int>(i);
     }
     if (parts_.unknown_id < 0) {
-      fail(ErrorCode::kInvalidFile, "{}: no piece for unknown text (type 2)", name_);
+      fail(ErrorCode::kInvalidFile, "{}: there is no piece for unknown text (type 2)", name_);
     }
   }
 
@@ -151,7 +151,8 @@ class Builder {
         break;
     }
     fail(ErrorCode::kUnsupported,
-         "{}: a word or character model of sentencepiece; BPE and unigram models are supported",
+         "{}: word and character models of sentencepiece are not supported; BPE and unigram ones "
+         "are",
          name_);
   }
 
@@ -172,7 +173,8 @@ class Builder {
 
   std::unique_ptr<TokenModel> make_unigram() const {
     UnigramModel::Options options;
-    // Only ordinary pieces count; the highest score starts at the least positive float, as there.
+    // Only ordinary pieces count. As in sentencepiece, the highest score starts at the least
+    // positive float.
     float lowest = std::numeric_limits<float>::max();
     float highest = std::numeric_limits<float>::min();
     for (const auto& piece : proto_.pieces) {
@@ -182,7 +184,7 @@ class Builder {
     }
     for (const auto& piece : proto_.pieces) {
       const bool fixed = piece.type == Type::kUserDefined;
-      // So high that a user-defined piece always wins.
+      // The bonus is so high that a user-defined piece always wins.
       const double bonus =
           static_cast<double>(static_cast<float>(piece.text.size()) * highest) - 0.1;
       options.scores.push_back(fixed ? bonus : static_cast<double>(piece.score));
@@ -196,7 +198,7 @@ class Builder {
     return std::make_unique<UnigramModel>(vocabulary(), std::move(options));
   }
 
-  // What the configuration leaves open, the model file says.
+  // Names the special tokens that the configuration leaves open as the model file does.
   void name_special_tokens() {
     const auto name = [&](const char* key, const std::string& piece) {
       const int id = parts_.model->vocabulary().find(piece);
@@ -211,15 +213,15 @@ class Builder {
 
   void add_token(AddedToken token) {
     if (token.content.empty() || token.content.size() > AddedTokens::kMaxContent) {
-      fail(ErrorCode::kInvalidFile, "{}: an added token of {} bytes; 1 to {} are right", name_,
+      fail(ErrorCode::kInvalidFile, "{}: an added token has {} bytes; 1 to {} are allowed", name_,
            token.content.size(), AddedTokens::kMaxContent);
     }
     next_id_ = std::max(next_id_, token.id + 1);
     parts_.added.add(std::move(token));
   }
 
-  // Tokens that the configuration names are found in text. Other control pieces are special too,
-  // but their text is plain text, as for sentencepiece itself.
+  // The tokens that the configuration names are found in text. Other control pieces are special
+  // too, but their text is plain text, as in sentencepiece itself.
   void add_tokens() {
     const TokenizerConfig& config = parts_.config;
     next_id_ = static_cast<int>(proto_.pieces.size());
@@ -255,7 +257,7 @@ class Builder {
   const SentencePieceProto& proto_;
   const std::string& name_;
   TokenizerParts parts_;
-  int next_id_ = 0;  // for tokens that have none
+  int next_id_ = 0;  // the next id for a token that has none
 };
 
 }  // namespace

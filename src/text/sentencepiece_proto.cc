@@ -13,8 +13,8 @@ namespace {
 // One field of a protobuf message.
 struct Field {
   std::uint32_t number = 0;
-  std::uint64_t value = 0;   // of a varint or a fixed-size number
-  std::string_view content;  // of a string or a message
+  std::uint64_t value = 0;   // if it is a varint or a fixed-size number
+  std::string_view content;  // if it is a string or a message
   bool has_content = false;
 
   bool flag() const { return value != 0; }
@@ -35,7 +35,7 @@ class FieldReader {
     if (left_.empty()) return false;
     const std::uint64_t key = varint();
     const std::uint64_t number = key >> 3;
-    if (number == 0 || number > 0x1fffffff) refuse("a field number out of range");
+    if (number == 0 || number > 0x1fffffff) refuse("a field number is out of range");
     field = Field{static_cast<std::uint32_t>(number), 0, {}, false};
     switch (key & 7) {
       case 0:
@@ -49,14 +49,14 @@ class FieldReader {
         break;
       case 2: {
         const std::uint64_t size = varint();
-        if (size > left_.size()) refuse("a field that is longer than the file");
+        if (size > left_.size()) refuse("a field is longer than the file");
         field.content = left_.substr(0, size);
         field.has_content = true;
         left_.remove_prefix(size);
         break;
       }
       default:
-        refuse("a field of unknown wire type");
+        refuse("a field has an unknown wire type");
     }
     return true;
   }
@@ -74,7 +74,7 @@ class FieldReader {
       value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
-    refuse("a number of more than 10 bytes");
+    refuse("a number has more than 10 bytes");
   }
   std::uint64_t fixed(std::size_t size) {
     if (left_.size() < size) refuse("it ends within a number");
@@ -120,7 +120,8 @@ void read_trainer_spec(SentencePieceProto& proto, std::string_view message,
     switch (field.number) {
       case 3:
         if (field.value < 1 || field.value > 4) {
-          fail(ErrorCode::kInvalidFile, "{}: model type {}; expected 1 to 4", name, field.value);
+          fail(ErrorCode::kInvalidFile, "{}: the model type is {}; expected 1 to 4", name,
+               field.value);
         }
         proto.kind = static_cast<SentencePieceProto::Kind>(field.value);
         break;
@@ -183,7 +184,8 @@ SentencePieceProto parse_sentencepiece_proto(std::string_view bytes, const std::
     if (!field.has_content) continue;
     if (field.number == 1) {
       if (proto.pieces.size() > static_cast<std::size_t>(Vocabulary::kMaxId)) {
-        fail(ErrorCode::kInvalidFile, "{}: more than {} pieces", name, Vocabulary::kMaxId + 1);
+        fail(ErrorCode::kInvalidFile, "{}: there are more than {} pieces", name,
+             Vocabulary::kMaxId + 1);
       }
       proto.pieces.push_back(read_piece(field.content, proto.pieces.size(), name));
     } else if (field.number == 2) {

@@ -6,7 +6,7 @@
 
 namespace bl {
 
-// The parts of sentencepiece_model.proto that matter for encoding and decoding.
+// The fields of sentencepiece_model.proto that matter for encoding and decoding, with its defaults.
 struct SentencePieceProto {
   enum class Type {
     kNormal = 1,
@@ -37,7 +37,8 @@ struct SentencePieceProto {
   bool escape_whitespaces = true;
 };
 
-// Views in the result point into `bytes`. Throws kInvalidFile, naming `name`.
+// Parses the bytes of a model file; views in the result point into `bytes`. Throws kInvalidFile,
+// naming `name`.
 SentencePieceProto parse_sentencepiece_proto(std::string_view bytes, const std::string& name);
 
 }  // namespace bl

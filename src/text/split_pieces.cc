@@ -10,8 +10,8 @@ void put(const PreTokens::Piece& piece, std::size_t begin, std::size_t end,
   if (begin < end) out.push_back({begin, end, piece.at_origin && begin == piece.begin});
 }
 
-// A match joins the stretch before it unless that is a match too; `stretches` in reading order for
-// "previous", reversed for "next".
+// A match joins the stretch before it, unless that is a match too. `stretches` are in reading order
+// for "merged with previous", reversed for "merged with next".
 template <class Iterator, class Extend>
 std::vector<Stretch> merged(Iterator first, Iterator last, Extend extend) {
   std::vector<Stretch> out;

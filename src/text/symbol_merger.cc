@@ -5,7 +5,7 @@
 namespace bl {
 namespace {
 
-constexpr std::size_t kFew = 48;  // up to here looking at all pairs beats a heap
+constexpr std::size_t kFew = 48;  // up to this many symbols, looking at all pairs beats a heap
 constexpr std::int32_t kGone = -2;
 
 }  // namespace
@@ -71,7 +71,7 @@ void SymbolMerger::merge_many(std::vector<std::int32_t>& symbols) {
     const auto left = static_cast<std::int32_t>(top.position);
     if (symbols[at(left)] == kGone) continue;
     const std::int32_t right = next_[at(left)];
-    // The pair may have changed since it was put into the heap.
+    // The pair may have changed since it was put on the heap.
     if (right < 0 || look_up(symbols[at(left)], symbols[at(right)]).merged != top.merged) continue;
     symbols[at(left)] = top.merged;
     symbols[at(right)] = kGone;

@@ -7,13 +7,13 @@
 
 namespace bl {
 
-// Applies merges to a row of symbols: always the one of the lowest rank, of equal ones the
-// leftmost, until none applies. O(n log n). Keeps its working memory between calls.
+// Applies merges to a row of symbols: always the one with the lowest rank, and of equal ones the
+// leftmost, until none applies. Takes O(n log n) and keeps its working memory between calls.
 class SymbolMerger {
  public:
   explicit SymbolMerger(const MergeTable& merges) : merges_(merges) {}
 
-  // `symbols`: ids, replaced by what remains. A negative symbol merges with nothing.
+  // `symbols` are ids and are replaced by the result. A negative symbol merges with nothing.
   void merge(std::vector<std::int32_t>& symbols);
 
  private:
@@ -21,7 +21,7 @@ class SymbolMerger {
     std::uint32_t rank;
     std::uint32_t position;
     std::int32_t merged;
-    // Reversed: the standard heap keeps its largest element on top.
+    // The order is reversed, because the standard heap keeps its largest element on top.
     bool operator<(const Candidate& other) const {
       return rank != other.rank ? rank > other.rank : position > other.position;
     }

@@ -9,11 +9,11 @@
 
 namespace bl {
 
-// What a Split or a Replace looks for: a plain string or a regular expression. An empty string is
-// found between any two characters and at both ends.
+// The pattern of a Split or a Replace: a plain string or a regular expression. An empty string
+// matches between any two characters and at both ends.
 class TextPattern {
  public:
-  // From {"String": …} or {"Regex": …} in field `key`.
+  // Reads {"String": …} or {"Regex": …} in field `key`. Throws kInvalidFile.
   TextPattern(const ComponentReader& reader, const char* key);
   explicit TextPattern(std::string plain);
   TextPattern(std::string_view regex, std::string where) : regex_(std::in_place, regex, where) {}
@@ -21,7 +21,8 @@ class TextPattern {
   bool is_plain() const { return !regex_.has_value(); }
   const std::string& plain() const { return plain_; }
 
-  // Walks over the matches in one text after another; one walker a thread.
+  // Walks over the matches in one text after another, as Regex::Matcher does. Each thread needs a
+  // walker of its own.
   class Walker {
    public:
     explicit Walker(const TextPattern& pattern);
@@ -35,6 +36,7 @@ class TextPattern {
     std::size_t from_ = 0;
   };
 
+  // The text with every match replaced by `content`.
   std::string replace_all(std::string_view text, std::string_view content) const;
 
  private:

@@ -7,17 +7,18 @@
 
 namespace bl {
 
-// Decodes tokens as they come. What push() returns is certain: it never ends within a character and
-// no later token changes it. All of it and finish() together are what Tokenizer::decode() gives for
-// the same ids. Time is linear in the number of tokens.
+// Decodes tokens as they come. Text that push() returns is certain: it never ends within a
+// character, and no later token changes it. All of it together with finish() is what
+// Tokenizer::decode() gives for the same ids. Time is linear in the number of tokens.
 class TextStream {
  public:
   // The tokenizer must outlive the stream.
   TextStream(const Tokenizer& tokenizer, bool skip_special);
   ~TextStream();
 
+  // Adds a token and returns the text that has become certain, which may be empty.
   std::string push(std::int32_t id);
-  // What was held back; the stream is then at its end and takes no more tokens.
+  // Returns the text that was held back. The stream takes no more tokens after that.
   std::string finish();
 
  private:
@@ -25,7 +26,7 @@ class TextStream {
 
   const Tokenizer& tokenizer_;
   bool skip_special_;
-  std::unique_ptr<std::string> out_;  // the stages point at it
+  std::unique_ptr<std::string> out_;  // the stages point to it
   std::unique_ptr<DecodeStage> stage_;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
-// A token that is certain to leave text of its own, whatever follows it: a letter or a digit.
+// A letter or digit whose token leaves text of its own, whatever follows it.
 std::optional<std::int32_t> find_anchor(const Tokenizer& tokenizer) {
   for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     if (tokenizer.is_special(id)) continue;
@@ -28,7 +28,7 @@ std::optional<std::int32_t> find_anchor(const Tokenizer& tokenizer) {
   return std::nullopt;
 }
 
-// The bytes that the characters of a byte-level token stand for; nothing where one stands for none.
+// The bytes that the characters of a byte-level token stand for; nothing if one stands for none.
 std::optional<std::string> bytes_of_characters(std::string_view token) {
   std::string bytes;
   for (std::size_t at = 0; at < token.size();) {
@@ -41,7 +41,7 @@ std::optional<std::string> bytes_of_characters(std::string_view token) {
   return bytes;
 }
 
-// A token that is no text by itself: part of a character.
+// The bytes of a token that is only part of a character, and so is no text by itself.
 std::string part_of_character(std::string_view token) {
   const int byte = byte_token_value(token);
   if (byte >= 0) return std::string(1, static_cast<char>(byte));
@@ -61,7 +61,7 @@ std::string TokenBytes::of(std::int32_t id) const {
   const std::array<std::int32_t, 2> pair{anchor_.value_or(id), id};
   const std::string text =
       tokenizer_.decode(anchor_ ? std::span(pair) : std::span(pair).last(1), true);
-  // A decoder that changes what came before it says nothing about this token alone.
+  // If the decoder changes the text before the token, nothing can be said about the token alone.
   if (!text.starts_with(before_)) return {};
   std::string bytes = text.substr(before_.size());
   if (bytes.find(kReplacement) != bytes.npos && token.find(kReplacement) == token.npos) {

@@ -12,9 +12,10 @@ namespace bl {
 namespace {
 
 constexpr std::uint64_t kMaxFile = 1u << 30;
-constexpr std::size_t kMaxText = std::size_t{1} << 30;  // positions in a text fit 32 bits
+constexpr std::size_t kMaxText = std::size_t{1}
+                                 << 30;  // so that positions in a text fit in 32 bits
 
-// What sentencepiece models are called in model folders.
+// The names of sentencepiece models in model folders.
 constexpr std::array kModelFiles = {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
                                     "sentencepiece.model"};
 
@@ -38,7 +39,8 @@ std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& folder) 
     return std::unique_ptr<Tokenizer>(new Tokenizer(parse_sentencepiece(
         read_file(model, kMaxFile), TokenizerConfig::from_folder(folder), model.string())));
   }
-  fail(ErrorCode::kNotFound, "{}: no tokenizer there; expected tokenizer.json or tokenizer.model",
+  fail(ErrorCode::kNotFound,
+       "{}: there is no tokenizer in the folder; expected tokenizer.json or tokenizer.model",
        folder.string());
 }
 
@@ -78,8 +80,8 @@ void Tokenizer::surround_by_config() {
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
                                             const EncodeOptions& options) const {
   if (text.size() > kMaxText) {
-    fail(ErrorCode::kLimit, "a text of {} bytes; at most {} are encoded at once", text.size(),
-         kMaxText);
+    fail(ErrorCode::kLimit, "the text has {} bytes, but at most {} can be encoded at once",
+         text.size(), kMaxText);
   }
   std::string repaired;
   if (!is_valid_utf8(text)) {

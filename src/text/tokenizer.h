@@ -12,9 +12,9 @@
 namespace bl {
 
 struct EncodeOptions {
-  bool add_special = true;  // what the post-processor puts around a text (BOS, EOS)
-  // Special tokens that the text spells are such tokens; false: text like any other, as it should
-  // be where strangers write it.
+  bool add_special = true;  // add the tokens that the post-processor puts around a text (BOS, EOS)
+  // True: special tokens that the text spells become tokens. False: they are text like any other,
+  // as is right for text by strangers.
   bool parse_special = true;
 };
 
@@ -22,56 +22,58 @@ struct TokenizerParts;
 struct TokenizerConfig;
 class DecodeStage;
 
-// Text to token ids and back, as tokenizer.json or a sentencepiece model says.
+// Converts text to token ids and back, as tokenizer.json or a sentencepiece model says.
 //
-// Goals: the ids of the Rust package `tokenizers` and of sentencepiece, token for token; time
-// linear in the text; safe on hostile files and texts. Non-goals: offsets, pairs of sequences,
-// truncation, padding, training, dropout.
+// Goals: to give the ids of the Rust package `tokenizers` and of sentencepiece, token for token; in
+// time linear in the text; and to be safe with hostile files and texts. Non-goals: offsets, pairs
+// of sequences, truncation, padding, training, dropout.
 //
-// Immutable after loading and thread-safe.
+// Immutable after loading, and thread-safe.
 class Tokenizer {
  public:
-  // From a model folder: tokenizer.json, else a sentencepiece model (tokenizer.model, …), with
-  // tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat templates beside it.
-  // Throws kNotFound, kInvalidFile, kUnsupported.
+  // Loads the tokenizer of a model folder: tokenizer.json, else a sentencepiece model
+  // (tokenizer.model, …), with the tokenizer_config.json, special_tokens_map.json,
+  // added_tokens.json and chat templates beside it. Throws kNotFound, kInvalidFile, kUnsupported.
   static std::unique_ptr<Tokenizer> load(const std::filesystem::path& folder);
-  // From texts in memory; the config may be empty. `name` stands for the file in errors.
+  // Reads texts in memory; the config may be empty. `name` stands for the file in errors.
   static std::unique_ptr<Tokenizer> from_json(std::string_view tokenizer_json,
                                               std::string_view tokenizer_config_json,
                                               std::string_view name);
-  // From the bytes of a sentencepiece model.
+  // Reads the bytes of a sentencepiece model; otherwise like from_json().
   static std::unique_ptr<Tokenizer> from_sentencepiece(std::string_view model,
                                                        std::string_view tokenizer_config_json,
                                                        std::string_view name);
   ~Tokenizer();
 
-  // Text of added tokens is recognised, special or not. What is not UTF-8 in `text` counts as
-  // U+FFFD. Throws kInvalidArgument for text that the vocabulary cannot express and kLimit where a
-  // pattern of the tokenizer does not come to an end.
+  // Returns the ids of a text. Added tokens are recognised in it, special ones only with
+  // `parse_special`. Ill-formed UTF-8 counts as U+FFFD. Throws kInvalidArgument for text that the
+  // vocabulary cannot express, and kLimit for more than 1 GiB or where a pattern of the tokenizer
+  // does not come to an end.
   std::vector<std::int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
-  // Ids that do not exist are left out, special ones if `skip_special`.
+  // Returns the text of ids. Ids that do not exist are left out, and special ones if
+  // `skip_special`.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special) const;
 
   // One more than the highest id.
   int vocab_size() const;
   std::optional<int> token_to_id(std::string_view token) const;
-  // The token as the vocabulary has it ("Ġthe", "▁the"); empty for ids that do not exist.
+  // The token as it is in the vocabulary ("Ġthe", "▁the"); empty for ids that do not exist.
   std::string_view id_to_token(int id) const;
   bool is_special(int id) const;
 
-  // Special tokens by their name in the configuration: "bos_token", "eos_token", "pad_token", …;
-  // nothing where the configuration names none (or one that is not in the vocabulary).
+  // Special tokens by their name in the configuration: "bos_token", "eos_token", "pad_token", ….
+  // Empty if the configuration does not name one; the id also if it is not in the vocabulary.
   std::optional<int> special_id(const std::string& name) const;
   std::string special_token(const std::string& name) const;
   std::optional<int> bos_id() const { return special_id("bos_token"); }
   std::optional<int> eos_id() const { return special_id("eos_token"); }
   std::string bos_token() const { return special_token("bos_token"); }
   std::string eos_token() const { return special_token("eos_token"); }
-  // (name, text) of all special tokens that the configuration names, for chat templates.
+  // The (name, text) of all special tokens that the configuration names, for chat templates.
   std::vector<std::pair<std::string, std::string>> special_tokens() const;
 
-  // The chat template for general use, if the model has one; all of them as (name, text).
+  // The chat template for general use, if the model has one, and all of them as (name, text).
   std::optional<std::string> chat_template() const;
   const std::vector<std::pair<std::string, std::string>>& chat_templates() const;
 
@@ -81,7 +83,7 @@ class Tokenizer {
 
   struct TextRun {
     std::string_view text;
-    bool at_origin = false;  // of what was given
+    bool at_origin = false;  // the run begins where the whole text begins
     bool parse_special = true;
   };
   void encode_text(const TextRun& run, void* session, std::vector<std::int32_t>& out) const;

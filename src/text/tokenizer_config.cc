@@ -15,14 +15,15 @@ constexpr std::uint64_t kMaxConfigFile = 64u << 20;
 
 constexpr std::string_view kSuffix = "_token";
 
-// Not simdjson here: such files hold whole numbers beyond 64 bits ("model_max_length").
+// This does not use simdjson, because such files hold whole numbers beyond 64 bits
+// ("model_max_length").
 Json parse_object(std::string_view text, const std::string& name) {
   Json json = parse_json(text, name);
   if (!json.is_object()) fail(ErrorCode::kInvalidFile, "{}: expected an object", name);
   return json;
 }
 
-// A token is written as its text or as an object with the text as "content".
+// Reads a token, which is written as its text or as an object with the text as "content".
 std::optional<std::string> token_text(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_object()) return std::nullopt;
@@ -50,8 +51,8 @@ void read_special(TokenizerConfig& config, const std::string& key, const Json& v
 
 int checked_id(std::uint64_t id, std::string_view token, const std::string& name) {
   if (id > static_cast<std::uint64_t>(Vocabulary::kMaxId)) {
-    fail(ErrorCode::kInvalidFile, "{}: added token '{}' has id {}; ids reach {}", name,
-         token.substr(0, 100), id, Vocabulary::kMaxId);
+    fail(ErrorCode::kInvalidFile, "{}: added token '{}' has id {}; the largest possible is {}",
+         name, token.substr(0, 100), id, Vocabulary::kMaxId);
   }
   return static_cast<int>(id);
 }
@@ -131,7 +132,7 @@ void TokenizerConfig::read_added_tokens(std::string_view json, const std::string
   const Json tokens = parse_object(json, name);
   for (const auto& [key, value] : tokens.items()) {
     if (!value.is_number_unsigned()) {
-      fail(ErrorCode::kInvalidFile, "{}: expected TOKEN: id, found no id for '{}'", name,
+      fail(ErrorCode::kInvalidFile, "{}: expected an id for every token, but '{}' has none", name,
            key.substr(0, 100));
     }
     AddedToken token;

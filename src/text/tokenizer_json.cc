@@ -61,11 +61,11 @@ class Reader {
 
   element require(const char* key) const {
     element value;
-    if (root_[key].get(value) != simdjson::SUCCESS) refuse(key, "missing");
+    if (root_[key].get(value) != simdjson::SUCCESS) refuse(key, "this field is missing");
     return value;
   }
 
-  // A small part of the document, for the readers of components; null counts as missing.
+  // A small part of the document for a ComponentReader; null counts as missing.
   std::optional<Json> component(const char* key) const {
     element value;
     if (root_[key].get(value) != simdjson::SUCCESS || value.is_null()) return std::nullopt;
@@ -90,7 +90,7 @@ class Reader {
          type.substr(0, kShownText));
   }
 
-  // Old files leave the type out; the fields tell.
+  // Old files leave the type out; then the fields show it.
   static std::string model_type(object model) {
     std::string_view type;
     if (model["type"].get(type) == simdjson::SUCCESS) return std::string(type);
@@ -157,7 +157,7 @@ class Reader {
                                       std::move(options), path("model.merges"));
   }
 
-  // "left right", or ["left", "right"]. The views live as long as the document.
+  // Reads merges, each "left right" or ["left", "right"]. The views live as long as the document.
   std::vector<std::pair<std::string_view, std::string_view>> read_merges(object model) const {
     array list;
     if (model["merges"].get(list) != simdjson::SUCCESS) {
@@ -221,7 +221,8 @@ class Reader {
     if (model["unk_id"].get(unknown) == simdjson::SUCCESS && !unknown.is_null()) {
       options.unknown_id = checked_id(unknown, "unk_id");
       if (*options.unknown_id >= id) {
-        refuse("model.unk_id", "is {}; the vocabulary has {} tokens", *options.unknown_id, id);
+        refuse("model.unk_id", "it is {}, but the vocabulary has {} tokens", *options.unknown_id,
+               id);
       }
     }
     return std::make_unique<UnigramModel>(std::move(vocabulary), std::move(options));
@@ -261,7 +262,7 @@ class Reader {
       if (content.empty()) continue;
       if (content.size() > AddedTokens::kMaxContent ||
           id > static_cast<std::uint64_t>(Vocabulary::kMaxId)) {
-        refuse("added_tokens", "'{}' has {} bytes and id {}; at most {} and {} are right",
+        refuse("added_tokens", "'{}' has {} bytes and id {}; at most {} and {} are allowed",
                to_valid_utf8(content.substr(0, kShownText)), content.size(), id,
                AddedTokens::kMaxContent, Vocabulary::kMaxId);
       }
@@ -276,14 +277,15 @@ class Reader {
     }
   }
 
-  // The reference numbers tokens itself, whatever ids the file gives them: the model's id of a
-  // token that the model knows, else the next one behind all others.
+  // The reference numbers tokens itself, whatever ids the file gives them: a token that the model
+  // knows has the model's id, any other the next id behind all others.
   int added_id(std::string_view content) {
     const Vocabulary& known = parts_.model->vocabulary();
     if (const AddedToken* same = parts_.added.find(content)) return same->id;
     if (const int id = known.find(content); id >= 0) return id;
     const int id = std::max(static_cast<int>(known.size()), parts_.added.id_limit());
-    if (id > Vocabulary::kMaxId) refuse("added_tokens", "more than {} tokens", Vocabulary::kMaxId);
+    if (id > Vocabulary::kMaxId)
+      refuse("added_tokens", "there are more than {} tokens", Vocabulary::kMaxId);
     return id;
   }
 

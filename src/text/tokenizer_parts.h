@@ -14,25 +14,28 @@
 
 namespace bl {
 
-// What a tokenizer is put together from, whatever file it came from.
+// The parts that a tokenizer is made of, whatever file they came from.
 struct TokenizerParts {
   AddedTokens added;
   std::unique_ptr<Normalizer> normalizer;       // may be null
-  std::unique_ptr<PreTokenizer> pre_tokenizer;  // may be null: the text is one piece
+  std::unique_ptr<PreTokenizer> pre_tokenizer;  // null if the text is a single piece
   std::unique_ptr<TokenModel> model;
-  std::optional<PostProcessor> post_processor;  // none: add_bos and add_eos of the config decide
+  std::optional<PostProcessor> post_processor;  // if none, add_bos and add_eos of the config decide
   Decoder decoder;
   TokenizerConfig config;
-  // The token of unknown text is written as this when decoding (sentencepiece).
+  // When decoding, the token for unknown text is written as `unknown_surface`, if it is set
+  // (sentencepiece).
   int unknown_id = -1;
   std::optional<std::string> unknown_surface;
 };
 
-// From a tokenizer.json. `name` is the file, for errors; the config goes into the parts.
+// Reads a tokenizer.json. `name` is the file, for errors; `config` becomes part of the result.
+// Throws kInvalidFile or kUnsupported.
 TokenizerParts parse_tokenizer_json(std::string_view json, TokenizerConfig config,
                                     const std::string& name);
 
-// From a sentencepiece model file (protobuf): BPE, unigram, word or character model.
+// Reads a sentencepiece model file (protobuf) with a BPE or unigram model. Throws kInvalidFile, or
+// kUnsupported for word and character models.
 TokenizerParts parse_sentencepiece(std::string_view bytes, TokenizerConfig config,
                                    const std::string& name);
 

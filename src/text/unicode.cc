@@ -21,8 +21,8 @@ bool is_letter(utf8proc_category_t c) {
   return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
 }
 
-// Alphabetic characters that are neither letters, marks nor letter numbers: the circled and squared
-// letters of Other_Alphabetic.
+// Alphabetic characters that are neither letters nor marks nor letter numbers: the circled and
+// squared letters of Other_Alphabetic.
 bool is_enclosed_letter(char32_t c) {
   return (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
          (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
@@ -32,9 +32,9 @@ struct Range {
   char32_t first, last;
 };
 
-// Characters that got a decomposition or a combining class after Unicode 9. The tables behind the
-// reference's normal forms are of that version, so what vocabularies were trained on has these
-// characters as they were written.
+// Characters that got a decomposition or a combining class after Unicode 9. The normal forms of the
+// reference use tables of that version, so vocabularies were trained on text that has these
+// characters as written.
 constexpr std::array kAfterUnicode9 = {
     Range{0x7fd, 0x7fd},     Range{0x898, 0x89f},     Range{0x8ca, 0x8d3},
     Range{0x9fe, 0x9fe},     Range{0xc3c, 0xc3c},     Range{0xd3b, 0xd3c},
@@ -61,7 +61,7 @@ bool is_after_unicode_9(char32_t c) {
   return range != kAfterUnicode9.end() && c >= range->first;
 }
 
-// Puts the decomposition of `c` at the end of `out`.
+// Appends the decomposition of `c` to `out`.
 void decompose(char32_t c, bool compatible, std::vector<utf8proc_int32_t>& out) {
   if (is_after_unicode_9(c)) {
     out.push_back(static_cast<utf8proc_int32_t>(c));
@@ -82,7 +82,8 @@ int combining_class(utf8proc_int32_t c) {
   return utf8proc_get_property(c)->combining_class;
 }
 
-// Canonical ordering: each run of characters of a non-zero class is sorted by it, stably.
+// Canonical ordering (UAX 15): sorts each run of characters with a non-zero combining class by that
+// class, stably.
 void order_marks(std::vector<utf8proc_int32_t>& text) {
   std::size_t i = 0;
   while (i < text.size()) {
@@ -163,7 +164,7 @@ std::vector<char32_t> case_variants(char32_t c) {
 std::string normalize_unicode(std::string_view text, NormalForm form) {
   const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
   const bool compose = form == NormalForm::kNfc || form == NormalForm::kNfkc;
-  // Below this a character is its own composed canonical form and composes with nothing before it.
+  // A character below `safe` is its own normal form and composes with nothing before it.
   const char32_t safe = form == NormalForm::kNfc ? 0x300 : 0xa0;
   const auto is_safe = [&](char32_t c) { return c < safe || is_after_unicode_9(c); };
   std::string out;
@@ -171,7 +172,8 @@ std::string normalize_unicode(std::string_view text, NormalForm form) {
   std::vector<utf8proc_int32_t> run;
   std::size_t offset = 0;
   while (offset < text.size()) {
-    // What may change together: from one safe character before an unsafe one to the next safe one.
+    // Characters that may change together reach from the last safe one before an unsafe one to the
+    // next safe one.
     std::size_t begin = offset;
     std::size_t last_safe = offset;
     while (offset < text.size()) {

@@ -7,7 +7,8 @@
 namespace bl {
 namespace {
 
-// ISO 15924 codes of the scripts of Unicode 14, Han, what joins it, and Common left out.
+// The ISO 15924 codes of the scripts of Unicode 14, except Common, Han and the scripts that count
+// as Han.
 constexpr std::string_view kScripts =
     "Adlm Aghb Ahom Arab Armi Armn Avst Bali Bamu Bass Batk Beng Bhks Bopo Brah Brai Bugi Buhd "
     "Cakm "
@@ -34,7 +35,7 @@ std::string script_run_pattern() {
     return fmt::format(R"([{0}][{0}\p{{sc:Zzzz}} ]*)", members);
   };
   std::string pattern = run(R"(\p{sc:Hani}\p{sc:Hira}\p{sc:Kana}\x{30fc})");
-  // The space and the sound mark are of the script Common, but neither begins a run of it.
+  // The space and the prolonged sound mark belong to Common, but neither begins a run of it.
   pattern += R"(|(?! |\x{30fc})\p{sc:Zyyy}(?:(?!\x{30fc})[\p{sc:Zyyy}\p{sc:Zzzz}])*)";
   for (std::size_t i = 0; i < kScripts.size(); i += 5) {
     pattern += '|';

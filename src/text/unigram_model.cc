@@ -32,7 +32,7 @@ class UnigramModel::UnigramSession final : public TokenModel::Session {
   }
 
  private:
-  // The best way to reach a byte of the piece.
+  // The best way to reach a byte of the piece: its score, and the token that ends there.
   struct Node {
     double score = 0;
     std::size_t begin = kUnreached;
@@ -66,8 +66,8 @@ class UnigramModel::UnigramSession final : public TokenModel::Session {
   }
 
   void reach(std::size_t end, Node candidate) {
-    // Rounded before it is compared: sums that differ beyond float are ties, and the first one
-    // wins.
+    // The score is rounded before it is compared: sums that differ only beyond float precision are
+    // ties, and the first one wins.
     if (model_.options_.single_precision) candidate.score = static_cast<float>(candidate.score);
     Node& node = nodes_[end];
     if (node.begin == kUnreached || candidate.score > node.score) node = candidate;
@@ -88,7 +88,7 @@ class UnigramModel::UnigramSession final : public TokenModel::Session {
       const Node& node = nodes_[end];
       const bool unknown = node.id == model_.options_.unknown_id;
       if (unknown && !spans_.empty() && spans_.back().id == node.id) {
-        spans_.back().begin = node.begin;  // unknown text is one token, however long
+        spans_.back().begin = node.begin;  // adjacent unknown text is one token, however long
       } else {
         spans_.push_back({node.begin, end, node.id});
       }

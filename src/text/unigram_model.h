@@ -8,19 +8,20 @@
 
 namespace bl {
 
-// The unigram language model (Kudo 2018): of all ways to cut a text into tokens the one of the
-// highest sum of scores, by Viterbi over a trie. tokenizer.json and sentencepiece differ in detail.
+// The unigram language model (Kudo, "Subword regularization", 2018): of all ways to cut a text into
+// tokens it takes the one with the highest sum of scores, by Viterbi's algorithm over a trie. The
+// options cover the differences between tokenizer.json and sentencepiece.
 class UnigramModel final : public TokenModel {
  public:
-  static constexpr double kUnknownPenalty = 10;  // below the lowest score
+  static constexpr double kUnknownPenalty = 10;  // distance below the lowest score
 
   struct Options {
-    std::vector<double> scores;  // by id, as far as ids reach
-    std::vector<bool> in_text;   // by id: found in text; empty: all tokens are
+    std::vector<double> scores;  // by id; as many as there are ids
+    std::vector<bool> in_text;   // by id: whether it is found in text; empty means that all are
     std::optional<int> unknown_id;
     double unknown_score = 0;
     bool byte_fallback = false;     // unknown characters become <0xHH> tokens
-    bool single_precision = false;  // sums are kept as float, as sentencepiece does
+    bool single_precision = false;  // sums are kept as float, as in sentencepiece
     bool unknown_by_text = true;    // unknown text that is a token as a whole becomes that token
   };
   UnigramModel(Vocabulary vocabulary, Options options);

@@ -6,22 +6,22 @@
 
 namespace bl {
 
-// Tokens and their ids, both ways. Ids need not be dense; a token has one id, and an id that
-// several tokens claim keeps the last one's text.
+// Maps tokens to ids and back. Ids need not be dense. A token has one id; if several tokens claim
+// an id, it keeps the text of the last one.
 class Vocabulary {
  public:
-  static constexpr int kMaxId = (1 << 24) - 1;  // more than any model has; bounds hostile files
+  static constexpr int kMaxId = (1 << 24) - 1;  // no model has more; it bounds hostile files
 
   void reserve(std::size_t tokens);
-  // Requires 0 <= id <= kMaxId. A token given again gets the new id.
+  // Adds a token; 0 ≤ id ≤ kMaxId. A token that is added again gets the new id.
   void add(std::string_view token, int id);
 
-  int find(std::string_view token) const;  // -1 where there is none
-  // The text of an id; data() is null where there is none.
+  int find(std::string_view token) const;  // -1 if there is no such token
+  // The text of an id; its data() is null if there is no such id.
   std::string_view token(int id) const;
   // One more than the highest id.
   int id_limit() const { return static_cast<int>(by_id_.size()); }
-  // Number of different tokens.
+  // The number of different tokens.
   std::size_t size() const { return entries_.size(); }
 
  private:
@@ -32,7 +32,7 @@ class Vocabulary {
   };
   struct Slot {
     std::uint32_t tag = 0;    // high half of the hash, so that most misses touch one cache line
-    std::uint32_t entry = 0;  // index into entries_ plus one, 0 for a free slot
+    std::uint32_t entry = 0;  // index into entries_ plus one; 0 marks a free slot
   };
 
   std::size_t slot_of(std::string_view token) const;
@@ -43,8 +43,8 @@ class Vocabulary {
 
   std::string bytes_;
   std::vector<Entry> entries_;
-  std::vector<std::int32_t> by_id_;  // index into entries_, -1 for a gap
-  std::vector<Slot> slots_;          // a power of two of them, open addressing
+  std::vector<std::int32_t> by_id_;  // index into entries_; -1 marks a gap
+  std::vector<Slot> slots_;          // open addressing; the size is a power of two
 };
 
 }  // namespace bl

@@ -9,8 +9,9 @@
 
 namespace bl {
 
-// Greedy longest match from the left (Schuster & Nakajima 2012); a word that cannot be covered, or
-// is longer than `max_characters`, becomes the unknown token as a whole.
+// Greedy longest match from the left (Schuster and Nakajima, "Japanese and Korean voice search",
+// 2012). A word that cannot be covered, or that is longer than `max_characters`, becomes the
+// unknown token as a whole.
 class WordPieceModel final : public TokenModel {
  public:
   struct Options {
@@ -28,10 +29,10 @@ class WordPieceModel final : public TokenModel {
   Options options_;
   std::int32_t unknown_id_;
   ByteTrie first_;       // tokens as they stand
-  ByteTrie continuing_;  // tokens with the prefix, without it
+  ByteTrie continuing_;  // tokens that have the prefix, stored without it
 };
 
-// A word is a token or unknown.
+// Every word is one token, or the unknown token.
 class WordLevelModel final : public TokenModel {
  public:
   WordLevelModel(Vocabulary vocabulary, const std::string& unknown_token);

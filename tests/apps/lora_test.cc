@@ -102,7 +102,7 @@ TEST_F(Lora, MergeWritesNothingHalf) {
   std::vector<std::string> onto_model = words;
   onto_model[7] = model_;
   onto_model.push_back("--force");
-  expect_error(onto_model, 1, "is read");
+  expect_error(onto_model, 1, "is an input");
   // A wrong adapter leaves neither a folder nor a temporary one.
   fs::remove_all(out);
   AdapterFiles wrong;

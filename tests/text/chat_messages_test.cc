@@ -40,18 +40,18 @@ TEST(ChatMessages, PartsBecomeOneText) {
 TEST(ChatMessages, SaysWhatIsWrongWhere) {
   EXPECT_EQ(error_of("[]"), "messages should be a list of at least one message");
   EXPECT_EQ(error_of(R"("hi")"), "messages should be a list of at least one message");
-  EXPECT_EQ(error_of("[3]"), "messages[0]: 3 is no message with a role");
-  EXPECT_EQ(error_of(R"([{"role":7}])"), R"(messages[0]: {"role":7} is no message with a role)");
+  EXPECT_EQ(error_of("[3]"), "messages[0]: 3 is not a message with a role");
+  EXPECT_EQ(error_of(R"([{"role":7}])"), R"(messages[0]: {"role":7} is not a message with a role)");
   EXPECT_EQ(error_of(R"([{"role":"user","content":"a"},{"role":"user","content":5}])"),
-            "messages[1].content is 5, should be a text or a list of parts");
+            "messages[1].content is 5, but should be a text or a list of parts");
   EXPECT_EQ(error_of(R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])"),
             R"(messages[0].content has a part of type "image_url"; only text can be read)");
   EXPECT_EQ(error_of(R"([{"role":"user","content":["a"]}])"),
-            R"(messages[0].content: "a" is no part with a type)");
+            R"(messages[0].content: "a" is not a part with a type)");
   EXPECT_EQ(error_of(R"([{"role":"user","content":[{"type":"text","text":1}]}])"),
-            "messages[0].content: a part of type text should hold it as \"text\"");
+            "messages[0].content: a part of type text should hold its text as \"text\"");
   EXPECT_EQ(error_of(R"([{"role":"assistant","tool_calls":5}])"),
-            "messages[0].tool_calls is 5, should be a list of objects");
+            "messages[0].tool_calls is 5, but should be a list of objects");
   EXPECT_NE(error_of(R"([{"role":"assistant","tool_calls":[{"function":"f"}]}])"), "none");
   EXPECT_EQ(error_of(R"([{"role":"assistant","tool_calls":null}])"), "none");
 }

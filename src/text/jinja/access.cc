@@ -1,4 +1,4 @@
-// Attributes, items and slices.
+// Access to attributes, items and slices.
 
 #include <algorithm>
 
@@ -21,7 +21,7 @@ Value bound_method(Runtime& rt, const Builtin& method, const Value& self) {
   return value;
 }
 
-// Attributes that hold a value instead of a method.
+// Returns an attribute that holds a value instead of a method; kMissing if there is none.
 Value plain_attribute(Runtime& rt, const Value& object, std::string_view name) {
   switch (object.kind) {
     case Kind::kBool:
@@ -83,7 +83,7 @@ Value unsafe_attribute(Runtime& rt, const Value& object, std::string_view name) 
       fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(object))));
 }
 
-// Names that every Python object answers to; all of them are out of bounds here.
+// Whether this is a name that every Python object answers to; the sandbox refuses all of them.
 bool is_python_internal(std::string_view name) {
   return name.size() > 4 && name.starts_with("__") && name.ends_with("__");
 }
@@ -103,7 +103,7 @@ Value index_sequence(Runtime& rt, const Value& object, std::int64_t index) {
   return Value::string(code_points(text, at, at + 1)).as_markup(object.is_markup());
 }
 
-// kMissing where Python raises TypeError or LookupError.
+// Returns an item, or kMissing where Python raises TypeError or LookupError.
 Value own_item(Runtime& rt, const Value& object, const Value& index) {
   switch (object.kind) {
     case Kind::kDict: {
@@ -128,11 +128,11 @@ struct Bounds {
   std::int64_t start, stop, step;
 };
 
-// As slice.indices() of Python.
+// Computes what slice.indices() does in Python.
 Bounds slice_bounds(Runtime& rt, const SliceParts& parts, std::int64_t size) {
   const auto part = [&rt](const Value& value, std::int64_t otherwise) {
     if (value.is_none()) return otherwise;
-    // Beyond 64 bits is beyond every end.
+    // An index beyond 64 bits is beyond every end.
     if (value.is(Kind::kBigInt)) {
       return value.big->negative ? INT64_MIN / 4 : INT64_MAX / 4;
     }
@@ -165,7 +165,7 @@ Value slice_text(Runtime& rt, const Value& object, const Bounds& bounds, std::si
         length == text.size() ? text.substr(begin, end - begin) : code_points(text, begin, end);
     return Value::string(part).as_markup(object.is_markup());
   }
-  // Offsets of the code points, so that every step of any stride is direct.
+  // The offsets of all code points make every step direct, whatever the stride.
   std::vector<std::uint32_t> offsets;
   offsets.reserve(length + 1);
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -22,7 +22,8 @@ void* Arena::take_from_new_chunk(std::size_t bytes) {
   // operator new aligns for every fundamental type, and no object here asks for more.
   chunks_.push_back(std::unique_ptr<char[]>(new char[wanted]));
   char* fresh = chunks_.back().get();
-  // A request bigger than a chunk gets its own and leaves the current chunk in use.
+  // A request that is bigger than half a chunk gets a chunk of its own; the current one stays in
+  // use.
   if (bytes > kLargestChunk / 2 && chunk_ != nullptr) return fresh;
   chunk_ = fresh;
   capacity_ = wanted;

@@ -10,19 +10,21 @@
 
 namespace bl::jinja {
 
-// Memory of one parsed template or of one rendering: handed out in order, freed all at once.
+// The memory of one parsed template or of one rendering: handed out in order, freed all at once.
 //
-// Values of a template form graphs, even cycles (a namespace that holds itself), of a depth that
-// the template chooses. Without owners there is no destructor chain to overflow and nothing to
-// leak; the price is that a rendering frees nothing before its end, so the sum of its allocations
-// is bounded. Objects made here are never destroyed: they own no memory but the arena's.
+// Values of a template form graphs, even cyclic ones (a namespace that holds itself), of a depth
+// that the template chooses. Without owners there is no chain of destructors that could overflow
+// the stack, and nothing leaks. The price is that a rendering frees nothing before its end, so the
+// sum of its allocations is bounded. Objects made here are never destroyed: they own no memory but
+// the arena's.
 class Arena final : public std::pmr::memory_resource {
  public:
-  // Allocating more than `limit` bytes in all throws Error(kLimit).
+  // Throws Error(kLimit) once more than `limit` bytes are allocated in all.
   explicit Arena(std::size_t limit) : limit_(limit) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
+  // Returns uninitialised memory; `alignment` is a power of two.
   void* take(std::size_t bytes, std::size_t alignment) {
     const std::size_t start = (used_ + alignment - 1) & ~(alignment - 1);
     if (start > capacity_ || bytes > capacity_ - start) return take_from_new_chunk(bytes);
@@ -35,12 +37,13 @@ class Arena final : public std::pmr::memory_resource {
     return new (take(sizeof(T), alignof(T))) T{std::forward<Args>(args)...};
   }
 
-  // An uninitialised run of `count` trivial objects.
+  // Returns an uninitialised run of `count` trivial objects.
   template <class T>
   T* array(std::size_t count) {
     return static_cast<T*>(take(count * sizeof(T), alignof(T)));
   }
 
+  // Returns a copy of `text` in the arena.
   std::string_view copy(std::string_view text) {
     if (text.empty()) return {};
     char* place = array<char>(text.size());

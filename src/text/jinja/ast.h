@@ -34,7 +34,7 @@ enum class ExprKind : std::uint8_t {
 
 struct Expr {
   ExprKind kind;
-  std::uint16_t height = 1;  // levels of nodes below, this one included
+  std::uint16_t height = 1;  // levels of nodes below this one, itself included
   std::uint32_t line = 1;
 };
 using ExprList = std::span<const Expr* const>;
@@ -45,7 +45,7 @@ struct ConstantExpr : Expr {
 struct NameExpr : Expr {
   NameId name;
 };
-// kTuple, kList, and kConcat (the operator ~)
+// Used for kTuple, kList and kConcat (the operator ~).
 struct ListExpr : Expr {
   ExprList items;
 };
@@ -84,7 +84,7 @@ struct CompareExpr : Expr {
 struct ConditionalExpr : Expr {
   const Expr* test;
   const Expr* then;
-  const Expr* otherwise;  // may be null: undefined
+  const Expr* otherwise;  // null: undefined
 };
 struct AttributeExpr : Expr {
   const Expr* object;
@@ -94,7 +94,7 @@ struct SubscriptExpr : Expr {
   const Expr* object;
   const Expr* index;
 };
-// Any part may be null.
+// A slice; each of its parts may be null.
 struct SliceExpr : Expr {
   const Expr* start;
   const Expr* stop;
@@ -114,9 +114,10 @@ struct CallExpr : Expr {
   const Expr* callee;
   CallItems args;
 };
-// Filters and tests. `builtin` is null for an unknown name, an error only when it is reached.
+// A filter or a test. `builtin` is null for an unknown name, which is an error only when it is
+// evaluated.
 struct FilterExpr : Expr {
-  const Expr* input;  // null in a filter block: the block's text
+  const Expr* input;  // null in a filter block, whose text is the input
   const Builtin* builtin;
   std::string_view name;
   CallItems args;
@@ -126,7 +127,7 @@ enum class TargetKind : std::uint8_t { kName, kAttribute, kTuple };
 struct Target {
   TargetKind kind = TargetKind::kName;
   NameId name = 0;
-  std::string_view attribute;  // kAttribute: name.attribute, name being a namespace
+  std::string_view attribute;  // for kAttribute: `name.attribute`, where `name` is a namespace
   std::span<const Target> items;
 };
 
@@ -149,8 +150,8 @@ enum class StatementKind : std::uint8_t {
   kUnsupported,
 };
 
-// What is known about the variables of a scope (scope_analysis.h). Made with the node, filled in
-// once the tree is whole.
+// Facts about the variables of a scope (scope_analysis.h). It is made with the node and filled in
+// when the tree is complete.
 struct ScopeInfo {
   std::span<const NameId> unset;  // undefined when the scope begins, whatever is around it
 };
@@ -168,7 +169,7 @@ struct OutputStatement : Statement {
   const Expr* value;
 };
 struct Branch {
-  const Expr* test;  // null: else
+  const Expr* test;  // null for else
   Body body;
 };
 struct IfStatement : Statement {
@@ -207,15 +208,15 @@ struct WithStatement : Statement {
 struct Parameter {
   NameId name;
   std::string_view text_name;
-  const Expr* initial;  // default value, may be null
+  const Expr* initial;  // the default value; may be null
 };
 struct MacroStatement : Statement {
   NameId name = 0;
   std::string_view text_name;
   std::span<const Parameter> parameters;
-  bool takes_varargs = false;  // the body mentions varargs, kwargs, caller
-  bool takes_kwargs = false;
-  bool takes_caller = false;
+  bool takes_varargs = false;  // the body uses varargs
+  bool takes_kwargs = false;   // the body uses kwargs
+  bool takes_caller = false;   // the body uses caller
   Body body;
   ScopeInfo* scope = nullptr;
 };
@@ -234,7 +235,7 @@ struct BlockStatement : Statement {
   Body body;
   ScopeInfo* scope;
 };
-// {% generation %}: a scope of its own.
+// {% generation %}, which is a scope of its own.
 struct ScopeStatement : Statement {
   Body body;
   ScopeInfo* scope;
@@ -244,11 +245,12 @@ struct AutoescapeStatement : Statement {
   Body body;
   ScopeInfo* scope;
 };
-// Well-formed, but it would need another template.
+// A well-formed statement that would need another template; executing it is an error.
 struct UnsupportedStatement : Statement {
   std::string_view name;
 };
 
+// Casts a node to the struct that its `kind` names.
 template <class Node, class Base>
 const Node& as(const Base* base) {
   return *static_cast<const Node*>(base);

@@ -1,5 +1,5 @@
 #pragma once
-// What `attribute=` of filters means: "author.name", "items.0", 1.
+// The `attribute=` argument of filters: "author.name", "items.0", or a number.
 
 #include <string_view>
 #include <vector>
@@ -11,10 +11,11 @@ namespace bl::jinja {
 
 class AttributePath {
  public:
-  // None or a value that is missing: the item itself.
+  // Without a value, or with None, the path leads to the item itself.
   AttributePath(Runtime& rt, const Value& attribute);
 
-  // Undefined parts of the way become `otherwise`, unless that is missing or None.
+  // Follows the path from `item`. Where a part of it is undefined, `otherwise` is taken instead,
+  // unless that is missing or None.
   Value get(const Value& item, const Value& otherwise = {}) const;
 
  private:
@@ -22,7 +23,7 @@ class AttributePath {
   std::vector<Value> parts_;
 };
 
-// Strings in lower case, everything else as it is.
+// Returns a string in lower case, and any other value unchanged.
 Value ignore_case(Runtime& rt, const Value& value);
 
 }  // namespace bl::jinja

@@ -36,7 +36,7 @@ Limbs add_magnitude(const Limbs& a, const Limbs& b) {
   return sum;
 }
 
-// a >= b
+// Requires a >= b.
 Limbs subtract_magnitude(const Limbs& a, const Limbs& b) {
   Limbs difference(a.size());
   std::int64_t borrow = 0;
@@ -49,7 +49,7 @@ Limbs subtract_magnitude(const Limbs& a, const Limbs& b) {
   return difference;
 }
 
-// Divides in place, returns the remainder.
+// Divides in place and returns the remainder.
 std::uint32_t divide_by_limb(Limbs& limbs, std::uint32_t divisor) {
   std::uint64_t rest = 0;
   for (std::size_t i = limbs.size(); i-- > 0;) {
@@ -72,7 +72,8 @@ void shift_left(Limbs& limbs, unsigned bits) {
   if (carry != 0) limbs.push_back(carry);
 }
 
-// Knuth's algorithm D (TAOCP 4.3.1): both trimmed, |a| >= |b|, b of at least two limbs.
+// Knuth's algorithm D (The Art of Computer Programming, 4.3.1). Both must be trimmed, |a| >= |b|,
+// and b must have at least two limbs. Returns quotient and remainder.
 std::pair<Limbs, Limbs> divide_magnitude(Limbs a, Limbs b) {
   const auto shift = static_cast<unsigned>(__builtin_clz(b.back()));
   shift_left(a, shift);
@@ -181,7 +182,7 @@ BigNumber BigNumber::parse(std::string_view digits, int base) {
 
 std::string BigNumber::to_string(int base) const {
   if (limbs.empty()) return "0";
-  // The largest power of the base below 2^32 gives many digits a division.
+  // Dividing by the largest power of the base below 2^32 gives many digits at once.
   std::uint32_t power = static_cast<std::uint32_t>(base);
   int digits_each = 1;
   while (std::uint64_t{power} * static_cast<std::uint32_t>(base) < (std::uint64_t{1} << 32)) {
@@ -212,7 +213,7 @@ double BigNumber::to_double() const {
     return negative ? -std::numeric_limits<double>::infinity()
                     : std::numeric_limits<double>::infinity();
   }
-  // The top 64 bits, the lowest of them sticky, round correctly when converted.
+  // The top 64 bits, with the lowest made sticky, are rounded correctly when they are converted.
   std::uint64_t top = 0;
   const std::size_t drop = size > 64 ? size - 64 : 0;
   bool sticky = false;

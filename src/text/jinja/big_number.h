@@ -1,6 +1,6 @@
 #pragma once
-// Integers beyond 64 bits, as Python's int has them. Schoolbook algorithms: templates that meet
-// such numbers at all meet a few digits; the bound on their size keeps the rest harmless.
+// Integers beyond 64 bits, as Python's int has them. The algorithms are the schoolbook ones: few
+// templates meet such numbers, those have few digits, and kMaxIntBits keeps the rest harmless.
 
 #include <cstdint>
 #include <span>
@@ -13,46 +13,47 @@
 
 namespace bl::jinja {
 
-// How a kBigInt is stored: magnitude in limbs of 32 bits, lowest first.
+// The stored form of a kBigInt: a sign and the magnitude in limbs of 32 bits, lowest first.
 class BigInt {
  public:
   bool negative = false;
   std::span<const std::uint32_t> limbs;
 };
 
-// A number being computed. Always trimmed; zero has no limbs and is not negative.
+// A number during computation. It is always trimmed; zero has no limbs and is not negative.
 struct BigNumber {
   bool negative = false;
   std::vector<std::uint32_t> limbs;
 
   static BigNumber from(std::int64_t value);
-  // Any value for which Value::is_integer().
+  // `value` must be an integer (Value::is_integer()).
   static BigNumber from(const Value& value);
-  // Rounded toward zero; `value` is finite.
+  // Rounds toward zero; `value` must be finite.
   static BigNumber from(double value);
-  // Digits of base 2 to 36 without sign or underscores, already checked.
+  // Parses digits of a base from 2 to 36, which must be valid and without sign or underscores.
   static BigNumber parse(std::string_view digits, int base);
 
   std::string to_string(int base = 10) const;
-  // Nearest double, infinite beyond its range.
+  // The nearest double; infinite if the number is beyond its range.
   double to_double() const;
+  // The bits of the magnitude; 0 for zero.
   std::size_t bits() const;
   void trim();
-  // kInt where it fits, else kBigInt in `arena`.
+  // Returns a kInt if the number fits, else a kBigInt in `arena`.
   Value to_value(Arena& arena) const;
 };
 
 BigNumber operator+(const BigNumber& a, const BigNumber& b);
 BigNumber operator-(const BigNumber& a, const BigNumber& b);
 BigNumber operator*(const BigNumber& a, const BigNumber& b);
-// -1, 0, 1
+// Returns -1, 0 or 1.
 int compare(const BigNumber& a, const BigNumber& b);
 
 struct Division {
   BigNumber quotient;
   BigNumber remainder;
 };
-// Rounded to minus infinity as Python's // and %; `divisor` is not zero.
+// Rounds to minus infinity, as Python's // and % do. `divisor` must not be zero.
 Division floor_divide(const BigNumber& dividend, const BigNumber& divisor);
 
 }  // namespace bl::jinja

@@ -28,7 +28,7 @@ Value call_builtin(Runtime& rt, const Builtin& builtin, const Value& self, const
     bound.rest = {args.positional.subspan(used), args.keywords};
   } else {
     if (used < args.positional.size()) {
-      rt.fail("{}() takes at most {} arguments, {} were given", builtin.name, count,
+      rt.fail("{}() takes at most {} arguments, but {} were given", builtin.name, count,
               args.positional.size() + (self.missing() ? 0 : 1));
     }
     for (const Keyword& keyword : args.keywords) {

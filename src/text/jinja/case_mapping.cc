@@ -1,5 +1,5 @@
-// Full case mappings: utf8proc's simple ones plus the unconditional rows of Unicode's
-// SpecialCasing.txt and its rule for final sigma.
+// Full case mappings: the simple ones of utf8proc, plus the unconditional rows of Unicode's
+// SpecialCasing.txt and its rule for the final sigma.
 
 #include <utf8proc.h>
 
@@ -16,10 +16,10 @@ namespace {
 
 struct SpecialUpper {
   char16_t from;
-  std::array<char16_t, 3> to;  // 0-terminated when shorter
+  std::array<char16_t, 3> to;  // terminated by 0 if shorter
 };
 
-// Sorted. U+1F80..U+1FAF follow a rule and are not listed.
+// In ascending order. U+1F80 to U+1FAF follow a rule and are not listed.
 constexpr SpecialUpper kSpecialUpper[] = {
     {0x00df, {0x53, 0x53}},          {0x0149, {0x2bc, 0x4e}},
     {0x01f0, {0x4a, 0x30c}},         {0x0390, {0x399, 0x308, 0x301}},
@@ -60,7 +60,7 @@ char32_t simple_title(char32_t c) {
   return static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c)));
 }
 
-// The mapping of `c` where it is longer than one character; to[0] == 0 where it is not.
+// Returns the upper case of `c` if it is longer than one character; else to[0] is 0.
 std::array<char16_t, 3> special_upper(char32_t c) {
   if (c < 0xdf || c > 0xfb17) return {};
   if (c >= 0x1f80 && c <= 0x1faf) {
@@ -87,7 +87,7 @@ void append_title(char32_t c, std::string& out) {
   if (special[0] == 0 || is_title_case(single)) return append_utf8(single, out);
   append_utf8(special[0], out);
   for (std::size_t i = 1; i < special.size() && special[i] != 0; ++i) {
-    // An iota that follows becomes a subscript, other letters small; U+02BC N keeps its N.
+    // A following iota becomes a subscript, other letters become small; only U+02BC N keeps its N.
     const char32_t rest = special[i] == 0x399 ? 0x345
                           : c == 0x149        ? special[i]
                                               : simple_lower(special[i]);
@@ -103,14 +103,14 @@ bool is_case_ignorable(char32_t c) {
     case UTF8PROC_CATEGORY_LM:
     case UTF8PROC_CATEGORY_SK:
       return true;
-    default:  // Word_Break MidLetter, MidNumLet, Single_Quote
+    default:  // MidLetter, MidNumLet and Single_Quote of Word_Break
       return c == '\'' || c == '.' || c == ':' || c == 0xb7 || c == 0x387 || c == 0x55f ||
              c == 0x5f4 || c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027 ||
              c == 0xfe13 || c == 0xfe52 || c == 0xfe55 || c == 0xff07 || c == 0xff0e || c == 0xff1a;
   }
 }
 
-// Whether the sigma at [offset, end) ends a word.
+// Whether the sigma at [offset, end) ends a word (Final_Sigma in SpecialCasing.txt).
 bool is_final_sigma(std::string_view text, std::size_t offset, std::size_t end) {
   bool letter_before = false;
   while (offset > 0) {

@@ -1,5 +1,5 @@
-// Methods of list, tuple, dict, int, float, range and of the template's own objects; which method
-// belongs to which kind.
+// Methods of list, tuple, dict, int, float, range and the template's own objects, and the look-up
+// of methods by kind of value.
 
 #include <algorithm>
 #include <cmath>
@@ -68,7 +68,7 @@ Value dict_copy(Runtime& rt, const Arguments& args) {
   return builder.finish();
 }
 
-// iterable, value=None
+// fromkeys(iterable, value=None)
 Value dict_fromkeys(Runtime& rt, const Arguments& args) {
   DictBuilder builder(rt);
   for (const Value& key : items_of(rt, args[1])) {

@@ -9,7 +9,7 @@
 namespace bl::jinja {
 namespace {
 
-constexpr std::size_t kIndexFrom = 9;  // entries; fewer are searched in order
+constexpr std::size_t kIndexFrom = 9;  // with fewer entries, the dict is searched in order
 
 std::size_t hash_text(std::string_view text) { return std::hash<std::string_view>{}(text); }
 
@@ -51,7 +51,8 @@ std::size_t hash_value(Runtime& rt, const Value& value) {
   }
 }
 
-// Slot of `key` in an index over `entries`: the one that holds it, or the free one it belongs to.
+// Returns the slot of `key` in an index over `entries`: the one that holds it, or the free one
+// where it belongs.
 template <class Equal>
 std::uint32_t find_slot(std::span<const DictEntry> entries, const std::uint32_t* index,
                         std::uint32_t mask, std::size_t hash, const Equal& is_key) {

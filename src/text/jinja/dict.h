@@ -8,18 +8,19 @@
 
 namespace bl::jinja {
 
-// Makes a dict: later values of a key replace earlier ones, the first place is kept.
+// Builds a dict. A later value of a key replaces the earlier one but keeps its place.
 class DictBuilder {
  public:
   explicit DictBuilder(Runtime& rt, std::size_t expected = 0);
-  // Throws where Python would: a key that is a list or dict.
+  // Throws where Python would: for a key that is a list or a dict.
   void set(const Value& key, const Value& value);
-  // For a key that is known to be new.
+  // Adds a key that is known to be new.
   void append(const Value& key, const Value& value);
-  // As a set: whether `key` is new.
+  // Uses the dict as a set: adds `key` and returns whether it is new.
   bool add(const Value& key);
-  // All entries of `dict`.
+  // Sets all entries of `dict`.
   void update(const Dict& dict);
+  // Returns the dict. The builder must not be used after that.
   Value finish();
 
  private:
@@ -31,11 +32,11 @@ class DictBuilder {
   std::uint32_t mask_ = 0;
 };
 
-// The value of `key`, null if there is none; throws for a key that cannot be one.
+// Returns the value of `key`, or null if there is none. Throws for a key that cannot be one.
 const Value* find(Runtime& rt, const Dict& dict, const Value& key);
 const Value* find(const Dict& dict, std::string_view key);
 
-// keys(), values() or items() as an array.
+// Returns the items of keys(), values() or items() as an array.
 std::span<const Value> view_items(Runtime& rt, const DictView& view);
 
 }  // namespace bl::jinja

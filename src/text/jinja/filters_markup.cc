@@ -1,4 +1,4 @@
-// Filters about HTML and URLs.
+// Filters for HTML and URLs.
 
 #include <algorithm>
 #include <array>
@@ -23,7 +23,7 @@ Value filter_safe(Runtime& rt, const Arguments& args) {
   return str_of(rt, args[0]).as_markup(true);
 }
 
-// Removes every `open` … `close`; what is not closed stays.
+// Removes every `open` … `close`. An `open` without a `close` stays.
 std::string without(std::string_view text, std::string_view open, std::string_view close) {
   std::string out;
   std::size_t at = 0;
@@ -50,7 +50,7 @@ constexpr std::array kEntities = {
     Entity{"euro", 0x20ac},
 };
 
-// The character of `&name;` or `&#39;`, given without & and ;.
+// Returns the character of `&name;` or `&#39;`, given without & and ;. Returns 0 if there is none.
 char32_t entity_value(std::string_view name) {
   if (name.starts_with('#')) {
     const bool hex = name.size() > 1 && (name[1] | 0x20) == 'x';
@@ -94,7 +94,7 @@ Value filter_striptags(Runtime& rt, const Arguments& args) {
   const Value text = str_of(rt, args[0]);
   rt.step(text.size / 16);
   const std::string plain = without(without(text.str(), "<!--", "-->"), "<", ">");
-  // White space runs become one space each, none at the ends.
+  // Each run of white space becomes one space, and none is left at the ends.
   std::string out;
   std::string_view rest = python_strip(plain, StripSide::kLeft);
   while (!rest.empty()) {
@@ -109,7 +109,7 @@ Value filter_striptags(Runtime& rt, const Arguments& args) {
   return rt.string(unescaped(out));
 }
 
-// d, autospace=True
+// xmlattr(d, autospace=True)
 Value filter_xmlattr(Runtime& rt, const Arguments& args) {
   if (args[0].is_undefined()) fail_undefined(rt, args[0]);
   if (!args[0].is(Kind::kDict)) rt.fail("'{}' has no items", type_name(args[0]));

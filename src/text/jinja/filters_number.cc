@@ -21,7 +21,7 @@ Value filter_abs(Runtime& rt, const Arguments& args) {
   return negative ? negated(rt, args[0]) : unary(rt, UnaryOp::kPlus, args[0]);
 }
 
-// value, default=0, base=10
+// int(value, default=0, base=10)
 Value filter_int(Runtime& rt, const Arguments& args) {
   const Value& value = args[0];
   const Value otherwise = args.has(1) ? args[1] : Value::of_int(0);
@@ -42,7 +42,7 @@ Value filter_int(Runtime& rt, const Arguments& args) {
   return number && std::isfinite(*number) ? truncated(rt, *number) : otherwise;
 }
 
-// value, default=0.0
+// float(value, default=0.0)
 Value filter_float(Runtime& rt, const Arguments& args) {
   const Value& value = args[0];
   if (value.is_undefined()) fail_undefined(rt, value);
@@ -58,7 +58,7 @@ Value power_of_ten(Runtime& rt, std::int64_t exponent) {
   return arithmetic(rt, BinaryOp::kPow, Value::of_int(10), Value::of_int(exponent));
 }
 
-// round(int, -2): to the nearest multiple, ties to an even one.
+// Rounds an int to the nearest multiple of 10^-digits, and ties to an even multiple.
 Value round_int(Runtime& rt, const Value& value, std::int64_t digits) {
   if (digits >= 0) return unary(rt, UnaryOp::kPlus, value);
   if (digits < -400) return Value::of_int(0);
@@ -76,7 +76,7 @@ double round_float(double value, std::int64_t digits) {
   if (!std::isfinite(value) || digits > 323) return value;
   if (digits < -308) return std::copysign(0.0, value);
   if (digits >= 0) {
-    // The exact decimal value decides, ties go to even: what correct printing does.
+    // The exact decimal value decides, and ties go to even, as in correct printing.
     const std::string text = float_digits(std::fabs(value), {'f', static_cast<int>(digits), false});
     return std::copysign(parse_double(text), value);
   }
@@ -84,7 +84,7 @@ double round_float(double value, std::int64_t digits) {
   return std::nearbyint(value / unit) * unit;
 }
 
-// value, precision=0, method="common"
+// round(value, precision=0, method="common")
 Value filter_round(Runtime& rt, const Arguments& args) {
   const std::string_view method = !args.has(2)          ? "common"
                                   : args[2].is_string() ? args[2].str()
@@ -112,7 +112,7 @@ Value filter_round(Runtime& rt, const Arguments& args) {
   return arithmetic(rt, BinaryOp::kDiv, whole, unit);
 }
 
-// value, binary=False
+// filesizeformat(value, binary=False)
 Value filter_filesizeformat(Runtime& rt, const Arguments& args) {
   if (args[0].is_undefined()) fail_undefined(rt, args[0]);
   double bytes = 0;

@@ -1,4 +1,4 @@
-// Filters that compare items: sort, unique, min, max, groupby, sum …
+// Filters that compare items: sort, unique, min, max, groupby, sum and others.
 
 #include <algorithm>
 
@@ -62,7 +62,7 @@ Value list_of(Runtime& rt, std::span<const SortItem> sorted) {
   return rt.list({items, sorted.size()});
 }
 
-// value, reverse=False, case_sensitive=False, attribute=None ("a,b" sorts by a, then b)
+// sort(value, reverse=False, case_sensitive=False, attribute=None). "a,b" sorts by a, then by b.
 Value filter_sort(Runtime& rt, const Arguments& args) {
   std::vector<AttributePath> paths;
   if (args.has_value(3) && args[3].is_string()) {
@@ -83,15 +83,15 @@ Value filter_sort(Runtime& rt, const Arguments& args) {
     for (std::size_t i = 0; i < paths.size(); ++i) {
       keys[i] = folded(rt, paths[i].get(item), flag(args, 2));
     }
-    // Keys are lists as in Python, where equal items are skipped without being ordered: undefined
-    // values may stand beside each other.
+    // Keys are lists, as in Python: comparing lists skips equal items without ordering them, so
+    // that both keys may hold undefined values.
     items.push_back({rt.list({keys, paths.size()}), item});
   }
   sort_items(rt, items, flag(args, 1));
   return list_of(rt, items);
 }
 
-// value, case_sensitive=False, by="key", reverse=False
+// dictsort(value, case_sensitive=False, by="key", reverse=False)
 Value filter_dictsort(Runtime& rt, const Arguments& args) {
   bool by_value = false;
   if (args.has(2)) {
@@ -113,7 +113,7 @@ Value filter_dictsort(Runtime& rt, const Arguments& args) {
   return list_of(rt, items);
 }
 
-// value, case_sensitive=False, attribute=None
+// unique(value, case_sensitive=False, attribute=None)
 Value filter_unique(Runtime& rt, const Arguments& args) {
   const AttributePath path(rt, args[2]);
   DictBuilder seen(rt);
@@ -124,7 +124,7 @@ Value filter_unique(Runtime& rt, const Arguments& args) {
   return rt.iterator(Runtime::keep(items));
 }
 
-// value, case_sensitive=False, attribute=None
+// min and max(value, case_sensitive=False, attribute=None)
 Value extreme(Runtime& rt, const Arguments& args, bool largest) {
   const AttributePath path(rt, args[2]);
   const auto items = items_of(rt, args[0]);
@@ -145,7 +145,7 @@ Value extreme(Runtime& rt, const Arguments& args, bool largest) {
 Value filter_min(Runtime& rt, const Arguments& args) { return extreme(rt, args, false); }
 Value filter_max(Runtime& rt, const Arguments& args) { return extreme(rt, args, true); }
 
-// value, attribute, default=None, case_sensitive=False
+// groupby(value, attribute, default=None, case_sensitive=False)
 Value filter_groupby(Runtime& rt, const Arguments& args) {
   const AttributePath path(rt, args[1]);
   const bool case_sensitive = flag(args, 3);
@@ -169,7 +169,7 @@ Value filter_groupby(Runtime& rt, const Arguments& args) {
   return rt.list(Runtime::keep(groups));
 }
 
-// value, attribute=None, start=0
+// sum(value, attribute=None, start=0)
 Value filter_sum(Runtime& rt, const Arguments& args) {
   const AttributePath path(rt, args[1]);
   Value sum = args.has(2) ? args[2] : Value::of_int(0);

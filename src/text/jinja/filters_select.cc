@@ -1,4 +1,4 @@
-// map, select, reject, selectattr, rejectattr; the table of all filters.
+// The filters map, select, reject, selectattr and rejectattr, and the look-up of all filters.
 
 #include <algorithm>
 
@@ -27,7 +27,7 @@ Value keyword(const CallArgs& args, std::string_view name) {
   return {};
 }
 
-// value, filter, *its arguments; or value, attribute=, default=
+// map(value, filter, *its arguments), or map(value, attribute=…, default=…)
 Value filter_map(Runtime& rt, const Arguments& args) {
   if (!truthy(args[0])) return rt.iterator({});
   const CallArgs& rest = args.rest;
@@ -53,7 +53,8 @@ Value filter_map(Runtime& rt, const Arguments& args) {
   return rt.iterator(Runtime::keep(items));
 }
 
-// value, [attribute,] [test, *its arguments]
+// select(value, test, *its arguments); selectattr has the attribute before the test. Without a
+// test, the truth of the value decides.
 Value select_items(Runtime& rt, const Arguments& args, bool wanted, bool by_attribute) {
   if (!truthy(args[0])) return rt.iterator({});
   std::span<const Value> positional = args.rest.positional;

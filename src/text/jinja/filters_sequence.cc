@@ -28,7 +28,7 @@ Value filter_first(Runtime& rt, const Arguments& args) {
   return cursor.next(item) ? item : rt.undefined("No first item, sequence was empty.");
 }
 
-// Whether reversed() takes it.
+// Whether Python's reversed() accepts the value.
 bool is_reversible(const Value& value) { return length_of(value).has_value(); }
 
 Value filter_last(Runtime& rt, const Arguments& args) {
@@ -74,7 +74,7 @@ Value filter_items(Runtime& rt, const Arguments& args) {
   return rt.iterator(view_items(rt, {args[0], DictView::Part::kItems}));
 }
 
-// value, d="", attribute=None
+// join(value, d="", attribute=None)
 Value filter_join(Runtime& rt, const Arguments& args) {
   const AttributePath path(rt, args[2]);
   std::string separator;
@@ -90,7 +90,7 @@ Value filter_join(Runtime& rt, const Arguments& args) {
   return rt.string(out).as_markup(rt.autoescape);
 }
 
-// value, linecount, fill_with=None
+// batch(value, linecount, fill_with=None)
 Value filter_batch(Runtime& rt, const Arguments& args) {
   const std::int64_t count = to_index(rt, args[1], "linecount");
   ValueVector batches = rt.vector();
@@ -114,7 +114,7 @@ Value filter_batch(Runtime& rt, const Arguments& args) {
   return rt.iterator(Runtime::keep(batches));
 }
 
-// value, slices, fill_with=None
+// slice(value, slices, fill_with=None)
 Value filter_slice(Runtime& rt, const Arguments& args) {
   const std::int64_t slices = to_index(rt, args[1], "slices");
   const auto items = items_of(rt, args[0]);
@@ -148,7 +148,7 @@ Value filter_random(Runtime& rt, const Arguments& args) {
   return items[rt.random() % items.size()];
 }
 
-// value, default_value="", boolean=False
+// default(value, default_value="", boolean=False)
 Value filter_default(Runtime&, const Arguments& args) {
   const bool replace =
       args[0].is_undefined() || (args.has(2) && truthy(args[2]) && !truthy(args[0]));
@@ -156,7 +156,7 @@ Value filter_default(Runtime&, const Arguments& args) {
   return args.has(1) ? args[1] : Value::string("");
 }
 
-// obj, name: the attribute, never an item
+// attr(obj, name): the attribute, never an item.
 Value filter_attr(Runtime& rt, const Arguments& args) {
   if (args[0].is_undefined()) fail_undefined(rt, args[0]);
   if (!args[1].is_string()) rt.fail("attribute name must be string, not '{}'", type_name(args[1]));

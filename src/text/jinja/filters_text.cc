@@ -1,4 +1,4 @@
-// Filters that make text of text.
+// Filters that turn text into other text.
 
 #include <algorithm>
 
@@ -14,7 +14,7 @@
 namespace bl::jinja {
 namespace {
 
-// Calls the method of str called `name` on soft_str(value).
+// Calls the method of str that is called `name` on soft_str(value).
 Value call_method(Runtime& rt, const Value& value, std::string_view name,
                   std::span<const Value> positional = {}) {
   const Value text = soft_str(rt, value);
@@ -40,7 +40,7 @@ Value filter_center(Runtime& rt, const Arguments& args) {
 }
 Value filter_string(Runtime& rt, const Arguments& args) { return soft_str(rt, args[0]); }
 
-// s, old, new, count=None
+// replace(s, old, new, count=None)
 Value filter_replace(Runtime& rt, const Arguments& args) {
   const Value parts[] = {str_of(rt, args[1]), str_of(rt, args[2]),
                          args.has_value(3) ? args[3] : Value::of_int(-1)};
@@ -55,7 +55,7 @@ Value filter_title(Runtime& rt, const Arguments& args) {
   rt.step(text.size() / 16);
   std::string out;
   for (std::size_t begin = 0; begin < text.size();) {
-    // A run of word openers, or a run of anything else: the first character is raised.
+    // In each run of word openers, and in each run of anything else, the first character is raised.
     const auto is_opener = [&](std::size_t i) {
       return begins_word(text[i]) || is_python_space(code_point_at(text, i).value);
     };
@@ -85,7 +85,7 @@ Value filter_wordcount(Runtime& rt, const Arguments& args) {
   return Value::of_int(words);
 }
 
-// s, length=255, killwords=False, end="...", leeway=5
+// truncate(s, length=255, killwords=False, end="...", leeway=5)
 Value filter_truncate(Runtime& rt, const Arguments& args) {
   const std::int64_t length = args.has(1) ? to_index(rt, args[1], "length") : 255;
   const Value end = args.has(3) ? args[3] : Value::string("...");
@@ -108,7 +108,7 @@ Value filter_truncate(Runtime& rt, const Arguments& args) {
   return binary(rt, BinaryOp::kAdd, Value::string(kept).as_markup(args[0].is_markup()), end);
 }
 
-// s, width=4, first=False, blank=False
+// indent(s, width=4, first=False, blank=False)
 Value filter_indent(Runtime& rt, const Arguments& args) {
   need_string(rt, args[0]);
   std::string indent(4, ' ');
@@ -136,7 +136,7 @@ Value filter_indent(Runtime& rt, const Arguments& args) {
   return rt.string(out).as_markup(args[0].is_markup());
 }
 
-// value, *args or **keywords: value % args
+// format(value, *args) or format(value, **keywords): value % args
 Value filter_format(Runtime& rt, const Arguments& args) {
   const Value text = soft_str(rt, args[0]);
   if (args.rest.keywords.empty()) {
@@ -148,7 +148,8 @@ Value filter_format(Runtime& rt, const Arguments& args) {
   return binary(rt, BinaryOp::kMod, text, keywords_as_dict(rt, args.rest.keywords));
 }
 
-// value, ensure_ascii=False, indent=None, separators=None, sort_keys=False, as json.dumps has them
+// tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False): the parameters
+// are those of json.dumps.
 Value filter_tojson(Runtime& rt, const Arguments& args) {
   JsonStyle style;
   style.ensure_ascii = args.has(1) && truthy(args[1]);
@@ -182,7 +183,7 @@ Value filter_pprint(Runtime& rt, const Arguments& args) {
   return rt.string(out);
 }
 
-// s, width=79, break_long_words=True, wrapstring=None, break_on_hyphens=True
+// wordwrap(s, width=79, break_long_words=True, wrapstring=None, break_on_hyphens=True)
 Value filter_wordwrap(Runtime& rt, const Arguments& args) {
   need_string(rt, args[0]);
   WrapStyle style;

@@ -16,7 +16,7 @@ class BraceFormatter {
   BraceFormatter(Runtime& rt, const CallArgs& args, bool markup)
       : rt_(rt), args_(args), markup_(markup) {}
 
-  // A spec may hold fields of its own, but those no further ones.
+  // A spec may contain fields; these may not contain further ones. `levels` is how many are left.
   std::string run(std::string_view text, int levels) {
     if (levels < 0) rt_.fail("Max string recursion exceeded");
     rt_.scan(text.size());
@@ -45,7 +45,7 @@ class BraceFormatter {
  private:
   std::size_t field_end(std::string_view text, std::size_t from) {
     int open = 1;
-    bool in_brackets = false;  // braces inside [...] of the field's name are part of it
+    bool in_brackets = false;  // braces inside [...] of the field's name belong to the name
     bool in_name = true;
     for (std::size_t i = from; i < text.size(); ++i) {
       const char c = text[i];

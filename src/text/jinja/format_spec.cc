@@ -1,4 +1,4 @@
-// format(value, spec) of str, int and float.
+// format(value, spec) for str, int and float.
 
 #include <cmath>
 #include <cstdio>
@@ -94,7 +94,7 @@ void repeat_fill(std::string_view fill, std::size_t count, std::string& out) {
   for (std::size_t i = 0; i < count; ++i) out += fill;
 }
 
-// `prefix` is what '=' leaves before the fill: sign and 0x.
+// Pads to the width. `prefix` (sign and 0x) stays in front of the fill when `align` is '='.
 std::string aligned(const Spec& spec, char align, std::string_view prefix, std::string_view body) {
   const std::size_t length = count_code_points(body) + prefix.size();
   const auto width = static_cast<std::size_t>(spec.width);
@@ -114,7 +114,8 @@ std::string aligned(const Spec& spec, char align, std::string_view prefix, std::
   return out;
 }
 
-// Separators into the whole part; leading zeros, where '0' fills, are grouped with it.
+// Puts separators into the whole part of a number. Leading zeros count to it if '0' is the fill.
+// `taken` is the length of the prefix, `every` the distance between separators.
 std::string grouped(const Spec& spec, std::string_view digits, std::size_t every,
                     std::size_t taken) {
   std::size_t whole = 0;
@@ -156,14 +157,14 @@ std::string format_float(Runtime& rt, double value, const Spec& spec) {
   } else if (spec.type == '\0' && spec.precision < 0) {
     digits = float_text(magnitude);
   } else if (spec.type == '\0') {
-    // As 'g', but with a digit after the point and fixed notation up to the precision.
+    // Like 'g', but with a digit after the point, and in fixed notation up to the precision.
     digits = float_digits(magnitude, {'g', precision == 0 ? 1 : precision, false});
     if (digits.find_first_of(".en") == std::string::npos) {
       if (static_cast<int>(digits.size()) < std::max(precision, 1)) {
         digits += ".0";
       } else {
         digits = float_digits(magnitude, {'e', std::max(precision, 1) - 1, false});
-        // trailing zeros of the mantissa go as 'g' drops them
+        // Trailing zeros of the mantissa are dropped, as 'g' does.
         const std::size_t mark = digits.find('e');
         std::string mantissa = digits.substr(0, mark);
         if (mantissa.find('.') != std::string::npos) {
@@ -240,7 +241,7 @@ std::string format_text(Runtime& rt, const Value& value, const Spec& spec) {
   if (spec.sign != '-' || spec.grouping != '\0' || spec.alternate) {
     rt.fail("Sign, '#' or grouping not allowed in string format specifier");
   }
-  // A leading 0 means '=' for numbers and fills to the right for text.
+  // A leading 0 means '=' for numbers; for text it means zeros on the right.
   const bool zero_fill = spec.align == '=' && spec.fill == "0";
   if (spec.align == '=' && !zero_fill)
     rt.fail("'=' alignment not allowed in string format specifier");
@@ -256,7 +257,7 @@ std::string float_digits(double value, const FloatStyle& style) {
   if (std::isnan(value)) return upper ? "NAN" : "nan";
   if (std::isinf(value)) return upper ? (value < 0 ? "-INF" : "INF") : (value < 0 ? "-inf" : "inf");
   const int precision = (style.type | 0x20) == 'g' && style.precision == 0 ? 1 : style.precision;
-  // fmt follows Python's own rules for e, f and g.
+  // fmt follows Python's rules for e, f and g.
   std::string text = style.alternate ? "{:#.{}" : "{:.{}";
   text.push_back(style.type);
   text.push_back('}');
@@ -276,7 +277,7 @@ std::string format_value(Runtime& rt, const Value& value, std::string_view spec_
     case Kind::kString:
       return format_text(rt, value, spec);
     case Kind::kBool:
-      // bool formats as int once there is a spec.
+      // A bool is formatted as an int if there is a spec.
     case Kind::kInt:
     case Kind::kBigInt:
       return format_int(rt, value, spec);

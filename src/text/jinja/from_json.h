@@ -5,8 +5,9 @@
 
 namespace bl::jinja {
 
-// Strings are borrowed from `json`, which must outlive the value. Throws Error(kInvalidArgument)
-// for text that is not UTF-8 and binary data, kLimit for what is nested too deeply.
+// Converts JSON to a value. Strings are borrowed from `json`, which must outlive the value. Throws
+// Error: kInvalidArgument for binary data and text that is not UTF-8, kLimit for too deep a
+// nesting.
 Value from_json(Runtime& rt, const OrderedJson& json, int depth = 0);
 
 }  // namespace bl::jinja

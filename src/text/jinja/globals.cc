@@ -1,4 +1,4 @@
-// Names that every template knows.
+// The names that every template knows.
 
 #include <algorithm>
 #include <chrono>
@@ -14,8 +14,8 @@
 namespace bl::jinja {
 namespace {
 
-constexpr std::int64_t kMaxRange = 100000;          // the sandbox's own bound
-constexpr std::int64_t kLatestTime = 253402300799;  // the year 9999, Python's last
+constexpr std::int64_t kMaxRange = 100000;          // the bound of jinja2's sandbox
+constexpr std::int64_t kLatestTime = 253402300799;  // the end of the year 9999, Python's last
 
 Value global_range(Runtime& rt, const Arguments& args) {
   const auto at = [&](std::size_t i) { return to_index(rt, args[i], "a range bound"); };

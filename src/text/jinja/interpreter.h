@@ -1,5 +1,5 @@
 #pragma once
-// Runs a parsed template: a walk over its tree.
+// Runs a parsed template by walking over its tree.
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace bl::jinja {
 
-// Arguments of one call, evaluated. Few of them need no memory of their own.
+// The evaluated arguments of one call. A few of them need no allocation.
 class CallBuffer {
  public:
   void add(const Value& value);
@@ -26,17 +26,18 @@ class CallBuffer {
   static constexpr std::size_t kInline = 4;
   Value first_[kInline];
   std::size_t count_ = 0;
-  std::vector<Value> many_;  // all of them, once there are more than kInline
+  std::vector<Value> many_;  // all arguments, once there are more than kInline
   std::vector<Keyword> keywords_;
 };
 
 class Interpreter {
  public:
-  // `variables`: an object that outlives the interpreter.
+  // `variables` is an object that must outlive the interpreter.
   Interpreter(const ParsedTemplate& parsed, Runtime& rt, const OrderedJson& variables);
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
+  // Renders the template and returns the text.
   std::string run();
 
  private:
@@ -44,7 +45,7 @@ class Interpreter {
   class ForSource;
   friend class ForSource;
 
-  // Bounds the recursion over expressions and statements together.
+  // Bounds the recursion over expressions and statements together, while it lives.
   class Depth {
    public:
     explicit Depth(Interpreter& interpreter);
@@ -55,7 +56,7 @@ class Interpreter {
    private:
     Interpreter& interpreter_;
   };
-  // A call of the template's own code: macro, recursive loop, block.
+  // Counts a call of the template's own code (macro, recursive loop, block) while it lives.
   class Call {
    public:
     explicit Call(Interpreter& interpreter);
@@ -66,7 +67,7 @@ class Interpreter {
    private:
     Interpreter& interpreter_;
   };
-  // Makes `scope` the current one while it lives.
+  // Makes `scope` the current scope while it lives.
   class InScope {
    public:
     InScope(Interpreter& interpreter, Scope* scope)
@@ -100,12 +101,12 @@ class Interpreter {
   };
 
   Scope* new_scope(Scope* parent, const ScopeInfo& info);
-  // Empties a scope that is used again: the next item of a loop.
+  // Empties a scope for the next item of a loop.
   static void renew(Scope& scope, const ScopeInfo& info);
   Value lookup(NameId name);
   void set_variable(NameId name, const Value& value);
   void assign(const Target& target, const Value& value);
-  // Throws where an attribute of something else than a namespace would be set.
+  // Throws if the target is an attribute of something that is not a namespace.
   void check_target(const Target& target);
 
   // --- statements ---
@@ -113,7 +114,7 @@ class Interpreter {
   Flow execute(const Statement& statement);
   Flow execute_if(const IfStatement& statement);
   Flow execute_for(const ForStatement& statement, const Value& iterable, std::int64_t depth0);
-  // Whether an item ran through to the end of the body.
+  // Returns whether the body ran to its end for any item.
   bool execute_loop(Loop& loop);
   Flow execute_set_block(const SetBlockStatement& statement);
   Flow execute_with(const WithStatement& statement);
@@ -134,7 +135,7 @@ class Interpreter {
   Value evaluate_conditional(const ConditionalExpr& expr);
   Value evaluate_subscript(const SubscriptExpr& expr);
   Value evaluate_call(const CallExpr& expr, const Value& caller);
-  // `block` is the input of a filter that has none of its own.
+  // `block` is the input of a filter that has no input of its own.
   Value evaluate_filter(const FilterExpr& expr, const Value& block);
   Value evaluate_filters(const Expr* expr, const Value& block);
   void evaluate_arguments(const CallItems& items, CallBuffer& buffer);
@@ -150,9 +151,9 @@ class Interpreter {
 
   const ParsedTemplate& parsed_;
   Runtime& rt_;
-  std::vector<Value> variables_;  // by NameId; kMissing where not set
-  Scope* scope_ = nullptr;        // null: the template's own variables
-  // Blocks see the caller's variables even where the template's own are not set yet.
+  std::vector<Value> variables_;  // by NameId; kMissing if not set
+  Scope* scope_ = nullptr;        // null while in the template's own variables
+  // The caller's variables, which blocks see even where the template's own are not set yet.
   std::vector<Value> given_;
   bool in_block_ = false;
   std::string output_;

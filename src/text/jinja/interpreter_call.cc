@@ -124,7 +124,8 @@ void Interpreter::bind_parameters(const MacroStatement& macro, const CallArgs& a
   }
 }
 
-// In order, after all that were given are in place: a default may use the other parameters.
+// Defaults are evaluated in order, after all given arguments are in place, because a default may
+// use the other parameters.
 void Interpreter::fill_defaults(const MacroStatement& macro, Scope* scope) {
   for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
     const Parameter& parameter = macro.parameters[i];
@@ -163,7 +164,7 @@ Value Interpreter::call_loop(Loop& loop, const CallArgs& args) {
     rt_.fail("The loop must have the 'recursive' marker to be called recursively.");
   }
   if (args.positional.size() != 1 || !args.keywords.empty()) {
-    rt_.fail("loop() takes one argument: what to walk");
+    rt_.fail("loop() takes one argument, the items to walk");
   }
   const Call call(*this);
   const InScope in_scope(*this, loop.scope);

@@ -9,7 +9,7 @@
 namespace bl::jinja {
 
 Value Interpreter::evaluate(const Expr* expr) {
-  switch (expr->kind) {  // the leaves, before the cost of a level
+  switch (expr->kind) {  // leaves come first and do not pay for a level
     case ExprKind::kConstant:
       return as<ConstantExpr>(expr).value;
     case ExprKind::kName:
@@ -87,7 +87,7 @@ Value Interpreter::evaluate_concat(const ListExpr& expr) {
   Value text = str_of(rt_, evaluate(expr.items[0]));
   std::string rest;
   for (const Expr* item : expr.items.subspan(1)) {
-    // Each value becomes text at once, before the next is evaluated.
+    // Each value becomes text before the next one is evaluated.
     append_str(rt_, evaluate(item), rest);
   }
   rt_.line = expr.line;
@@ -169,7 +169,7 @@ Value Interpreter::evaluate_filter(const FilterExpr& expr, const Value& block) {
   return expr.kind == ExprKind::kFilter ? result : Value::boolean(truthy(result));
 }
 
-// A chain of filters whose innermost has no input but `block`.
+// Evaluates a chain of filters; the innermost one has no input but `block`.
 Value Interpreter::evaluate_filters(const Expr* expr, const Value& block) {
   const Depth depth(*this);
   const auto& filter = as<FilterExpr>(expr);

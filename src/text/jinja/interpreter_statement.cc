@@ -16,7 +16,7 @@ constexpr int kMaxDepth = 2000;
 
 }  // namespace
 
-// The items of a for statement that pass its `if`.
+// Yields the items of a for statement that pass its `if`.
 class Interpreter::ForSource final : public LoopSource {
  public:
   ForSource(Interpreter& interpreter, const ForStatement& statement, const Value& iterable)
@@ -62,7 +62,7 @@ Interpreter::Depth::Depth(Interpreter& interpreter) : interpreter_(interpreter) 
 Interpreter::Call::Call(Interpreter& interpreter) : interpreter_(interpreter) {
   if (++interpreter_.calls_ > interpreter_.rt_.limits.max_calls) {
     --interpreter_.calls_;
-    interpreter_.rt_.limit("more than {} calls of macros inside each other",
+    interpreter_.rt_.limit("there are more than {} calls of macros inside each other",
                            interpreter_.rt_.limits.max_calls);
   }
 }
@@ -237,7 +237,7 @@ Interpreter::Flow Interpreter::execute_for(const ForStatement& statement, const 
   auto* loop = rt_.arena.make<Loop>(rt_, &source, &statement, scope_, depth0);
   const bool completed = execute_loop(*loop);
   loop->over = true;
-  // As jinja2 has it, `else` also runs when every item was left by break or continue.
+  // As in jinja2, `else` also runs if every item was left by break or continue.
   if (completed || statement.otherwise.empty()) return Flow::kNormal;
   return execute_scope(*statement.otherwise_scope, statement.otherwise);
 }

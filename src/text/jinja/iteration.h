@@ -9,22 +9,22 @@ namespace bl::jinja {
 
 bool is_iterable(const Value& value);
 
-// Walks a value as Python's for does. An iterator is used up as the walk goes.
+// Walks over a value as Python's for does. Walking over an iterator uses it up.
 class Cursor {
  public:
-  // Throws where `iterable` cannot be walked.
+  // Throws if `iterable` cannot be walked.
   Cursor(Runtime& rt, const Value& iterable);
-  // False at the end.
+  // Takes the next item; returns false at the end.
   bool next(Value& item);
 
  private:
   Runtime& rt_;
   Value source_;
   std::span<const Value> items_;
-  std::size_t position_ = 0;  // item, or byte of a string
+  std::size_t position_ = 0;  // index of an item, or of a byte of a string
 };
 
-// list(iterable), without copying where it is an array already.
+// Returns list(iterable), without copying what is an array already. An iterator is used up.
 std::span<const Value> items_of(Runtime& rt, const Value& iterable);
 
 }  // namespace bl::jinja

@@ -139,7 +139,7 @@ class JsonWriter {
   void write_string(std::string_view text) {
     rt_.scan(text.size());
     out_.push_back('"');
-    std::size_t plain = 0;  // start of a run that is copied as it is
+    std::size_t plain = 0;  // start of a run that is copied unchanged
     for (std::size_t i = 0; i < text.size();) {
       const char c = text[i];
       const auto byte = static_cast<unsigned char>(c);

@@ -16,7 +16,7 @@ struct Operator {
   Token token;
 };
 
-// Longer ones first.
+// Longer operators come first.
 constexpr std::array kOperators = {
     Operator{"//", Token::kFloorDiv},   Operator{"**", Token::kPow},
     Operator{"==", Token::kEq},         Operator{"!=", Token::kNe},
@@ -38,7 +38,7 @@ bool is_radix_digit(char c, int radix) {
   return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-// `\r\n` and `\r` become `\n`, and one line end at the very end is dropped.
+// Turns `\r\n` and `\r` into `\n`, and drops one line end at the very end.
 std::string_view normalize_lines(std::string_view source, Arena& arena) {
   if (source.empty()) return {};
   char* out = arena.array<char>(source.size());
@@ -78,7 +78,7 @@ class Lexer {
 
   void push(Token type, std::string_view text) { tokens_.push_back({type, line_, text}); }
 
-  // Moves on and keeps the line number.
+  // Moves on by `bytes` and keeps the line number.
   std::string_view advance(std::size_t bytes) {
     const std::string_view passed = source_.substr(at_, bytes);
     for (const char c : passed) line_ += c == '\n';
@@ -96,8 +96,8 @@ class Lexer {
     return end;
   }
 
-  // Text up to a tag, cut as the tag's sign and lstrip_blocks ask. `begin` is where the text
-  // starts; the tag is at at_ + length.
+  // Adds the text before a tag, which begins `length` bytes from here. The text is cut as the tag's
+  // sign and lstrip_blocks demand.
   void push_text(std::size_t length, char sign, bool is_variable) {
     std::string_view text = source_.substr(at_, length);
     if (sign == '-') {
@@ -118,7 +118,7 @@ class Lexer {
     return c == '-' || c == '+' ? c : '\0';
   }
 
-  // Length of `{% WORD %}` at `offset`, or 0. The word is raw or endraw.
+  // Returns the length of `{% WORD %}` at `offset`, or 0. The word is raw or endraw.
   std::size_t raw_tag(std::size_t offset, std::string_view word) const {
     std::size_t end = offset + 2;
     if (sign_at(end) != '\0') ++end;
@@ -138,10 +138,10 @@ class Lexer {
   void raw_block(std::size_t begin_length) {
     const std::uint32_t line = line_;
     advance(begin_length);
-    if (at_ == source_.size()) return;  // the one place where it need not be closed
+    if (at_ == source_.size()) return;  // only at the end of the source it need not be closed
     for (std::size_t from = at_;;) {
       const std::size_t tag = source_.find("{%", from);
-      if (tag == std::string_view::npos) fail_at(line, "{{% raw %}} without {{% endraw %}}");
+      if (tag == std::string_view::npos) fail_at(line, "{{% raw %}} has no {{% endraw %}}");
       const std::size_t length = raw_tag(tag, "endraw");
       if (length == 0) {
         from = tag + 2;
@@ -154,7 +154,7 @@ class Lexer {
   }
 
   void comment() {
-    if (at_ == source_.size()) return;  // the one place where it need not be closed
+    if (at_ == source_.size()) return;  // only at the end of the source it need not be closed
     const std::size_t end = source_.find("#}", at_);
     if (end == std::string_view::npos) fail_at(line_, "a comment {{# has no end #}}");
     const char sign = end > at_ ? sign_at(end - 1) : '\0';
@@ -167,7 +167,7 @@ class Lexer {
     advance(after - at_);
   }
 
-  // Text and one whole tag; false at the end of the source.
+  // Reads text and one whole tag; returns false at the end of the source.
   bool next_tag() {
     std::size_t tag = at_;
     for (;; ++tag) {
@@ -197,7 +197,8 @@ class Lexer {
     return true;
   }
 
-  // The end of the tag at at_, 0 where there is none; white space that it eats is part of it.
+  // Returns the length of the tag's end if it stands here, else 0. White space that it removes is
+  // included.
   std::size_t tag_end(bool is_variable) const {
     if (is_variable) {
       if (at("-}}")) return white_space(at_ + 3) - at_;
@@ -212,7 +213,7 @@ class Lexer {
   void inside_tag(bool is_variable) {
     const std::uint32_t first_line = line_;
     push(is_variable ? Token::kVariableBegin : Token::kBlockBegin, {});
-    std::string open;  // closing brackets that are awaited
+    std::string open;  // closing brackets that are expected
     for (;;) {
       advance(white_space(at_) - at_);
       if (at_ >= source_.size()) fail_at(first_line, "a tag is not closed");
@@ -274,7 +275,7 @@ class Lexer {
     advance(end + 1 - at_);
   }
 
-  // Digits with single underscores between them, from `from`; where they end.
+  // Returns the end of the digits that begin at `from`; single underscores may stand between them.
   std::size_t digits(std::size_t from, int radix) const {
     std::size_t end = from;
     while (end < source_.size()) {
@@ -290,7 +291,7 @@ class Lexer {
     return end;
   }
 
-  // Where the exponent `e+10` that begins at `from` ends; `from` if there is none.
+  // Returns the end of the exponent (`e+10`) that begins at `from`, or `from` if there is none.
   std::size_t exponent(std::size_t from) const {
     if (from >= source_.size() || (source_[from] != 'e' && source_[from] != 'E')) return from;
     std::size_t first = from + 1;
@@ -302,7 +303,7 @@ class Lexer {
   bool number() {
     const std::size_t whole = digits(at_, 10);
     std::size_t end = whole;
-    // A dot before makes this an element ("x.0.5" is two subscripts), never a fraction.
+    // After a dot this is an element and never a fraction: "x.0.5" has two subscripts.
     if (at_ == 0 || source_[at_ - 1] != '.') {
       if (end + 1 < source_.size() && source_[end] == '.' && is_digit(source_[end + 1])) {
         end = digits(end + 1, 10);

@@ -17,7 +17,7 @@ enum class Token : std::uint8_t {
   kBlockBegin,
   kBlockEnd,
   kName,
-  kString,  // text: between the quotes, escapes not resolved
+  kString,  // text between the quotes, with escapes unresolved
   kInteger,
   kFloat,
   kAdd,
@@ -55,8 +55,9 @@ struct LexedToken {
   std::string_view text;
 };
 
-// The last token is kEnd. `source` is valid UTF-8; texts point into a copy in `arena`, which must
-// outlive them. Throws Error(kInvalidFile) starting with `name` and the line.
+// Returns the tokens of a template; the last one is kEnd. `source` must be valid UTF-8. The texts
+// point into a copy in `arena`, which must outlive them. Throws Error(kInvalidFile), whose message
+// starts with `name` and the line.
 std::vector<LexedToken> tokenize(std::string_view source, std::string_view name, Arena& arena);
 
 }  // namespace bl::jinja

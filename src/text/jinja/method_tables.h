@@ -1,5 +1,5 @@
 #pragma once
-// The tables that make up find_method and find_filter, one a file.
+// The tables behind find_method() and find_filter(), one for each file.
 
 #include <span>
 

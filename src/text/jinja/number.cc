@@ -19,7 +19,7 @@ Value int_power(Runtime& rt, const Value& a, const Value& b) {
     if (base.limbs.empty()) rt.fail("0 cannot be raised to a negative power");
     return Value::of_float(std::pow(base.to_double(), BigNumber::from(b).to_double()));
   }
-  if (base.bits() <= 1) {  // 0, 1, -1
+  if (base.bits() <= 1) {  // 0, 1 and -1
     const bool odd = b.is(Kind::kBigInt) ? (b.big->limbs[0] & 1) != 0 : (b.integer & 1) != 0;
     const bool zero_exponent = !b.is(Kind::kBigInt) && b.integer == 0;
     if (zero_exponent || (base.negative && !odd)) return Value::of_int(1);
@@ -48,7 +48,8 @@ Value true_divide(Runtime& rt, const Value& a, const Value& b) {
   BigNumber dividend = BigNumber::from(a);
   BigNumber divisor = BigNumber::from(b);
   if (divisor.limbs.empty()) rt.fail("division by zero");
-  // Scale so that the integer quotient has more bits than a double, the rest being sticky.
+  // The operands are scaled so that the integer quotient has more bits than a double; the remainder
+  // makes its last bit sticky.
   const auto scale =
       static_cast<std::int64_t>(divisor.bits()) - static_cast<std::int64_t>(dividend.bits()) + 66;
   const auto shifted = [](const BigNumber& number, std::int64_t bits) {
@@ -110,7 +111,7 @@ Value int_arithmetic(Runtime& rt, BinaryOp op, const Value& a, const Value& b) {
       break;
     default:  // kFloorDiv, kMod
       if (y == 0) rt.fail("integer division or modulo by zero");
-      if (y == -1) {  // the one quotient that may not fit
+      if (y == -1) {  // the only quotient that may not fit
         if (op == BinaryOp::kMod) return Value::of_int(0);
         overflow = __builtin_sub_overflow(std::int64_t{0}, x, &result);
         break;
@@ -121,7 +122,8 @@ Value int_arithmetic(Runtime& rt, BinaryOp op, const Value& a, const Value& b) {
   return overflow ? big_arithmetic(rt, op, a, b) : Value::of_int(result);
 }
 
-// Floor and rest of a float division, by the rules of CPython's float_divmod.
+// Returns the floored quotient or the remainder of a float division, as CPython's float_divmod
+// does.
 Value float_division(Runtime& rt, BinaryOp op, double x, double y) {
   if (y == 0.0) rt.fail("float division or modulo by zero");
   double rest = std::fmod(x, y);
@@ -144,7 +146,7 @@ Value float_division(Runtime& rt, BinaryOp op, double x, double y) {
 Value float_power(Runtime& rt, double x, double y) {
   if (x == 0.0 && y < 0) rt.fail("0.0 cannot be raised to a negative power");
   if (x < 0 && std::isfinite(x) && std::isfinite(y) && y != std::floor(y)) {
-    rt.fail("a negative number to a broken power is complex, which templates cannot use");
+    rt.fail("a negative number to a fractional power is complex, which templates cannot use");
   }
   const double result = std::pow(x, y);
   if (std::isinf(result) && std::isfinite(x) && std::isfinite(y)) {
@@ -164,7 +166,7 @@ std::partial_ordering compare_with_float(const Value& integer, double number) {
     return number > 0 ? std::partial_ordering::less : std::partial_ordering::greater;
   }
   if (integer.is_int64() && std::fabs(number) < 9.0e15) {
-    // Here the float's whole part is exact as an int64, and its fraction decides ties.
+    // In this range the float's whole part is exact as an int64, and its fraction decides ties.
     const double whole = std::floor(number);
     const auto floor = static_cast<std::int64_t>(whole);
     if (integer.integer != floor) {
@@ -172,7 +174,7 @@ std::partial_ordering compare_with_float(const Value& integer, double number) {
     }
     return number > whole ? std::partial_ordering::less : std::partial_ordering::equivalent;
   }
-  // No float this large has a fraction; a small one against a kBigInt is decided by the whole part.
+  // A float this large has no fraction; a small one beside a kBigInt is decided by its whole part.
   const int order = compare(BigNumber::from(integer), BigNumber::from(number));
   return order <=> 0;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Python's numbers: int without bound (in practice: kMaxIntBits), float, bool as int.
+// Python's numbers: int (here of at most kMaxIntBits), float, and bool as int.
 
 #include <compare>
 #include <optional>
@@ -17,24 +17,25 @@ namespace bl::jinja {
 constexpr std::size_t kMaxIntDigits = 4300;
 constexpr std::size_t kMaxIntBits = std::size_t{1} << 16;
 
-// `text` is digits with an optional fraction and exponent; infinity or 0 out of range.
+// `text` is digits with an optional fraction and exponent. Out of range, the result is infinite or
+// 0.
 double parse_double(std::string_view text);
 // int(text, base) and float(text): white space around, sign, underscores, digits of any script.
-// Empty where Python raises ValueError. `base` 0 or 2..36.
+// They return nullopt where Python raises ValueError. `base` is 0 or 2 to 36.
 std::optional<Value> parse_int(Runtime& rt, std::string_view text, int base);
 std::optional<double> parse_float(std::string_view text);
 
-// repr of a float: the shortest text that reads back the same.
+// The repr of a float: the shortest text that reads back as the same float.
 std::string float_text(double value);
-// Digits of any Value::is_integer(), with '-'; throws where Python would for too many.
+// The digits of an integer value, with '-'. Throws where Python would for too many digits.
 std::string integer_text(Runtime& rt, const Value& value, int base = 10);
 
-// Of any Value::is_number(); throws where an int is too big for a float.
+// Converts any number. Throws if an int is too big for a float.
 double to_double(Runtime& rt, const Value& value);
-// int(value) of a finite float.
+// Computes int(value) of a finite float.
 Value truncated(Runtime& rt, double value);
 
-// Both are numbers.
+// In these, `a`, `b` and `value` must be numbers.
 Value arithmetic(Runtime& rt, BinaryOp op, const Value& a, const Value& b);
 Value negated(Runtime& rt, const Value& value);
 std::partial_ordering compare_numbers(const Value& a, const Value& b);

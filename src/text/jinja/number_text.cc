@@ -14,7 +14,8 @@ namespace {
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-// Digits of any script as ASCII, white space around gone; empty where there is another character.
+// Returns the text with ASCII digits in place of digits of any script and without white space
+// around it; nullopt if there is any other character outside ASCII.
 std::optional<std::string> ascii_number(std::string_view text) {
   text = python_strip(text, StripSide::kBoth);
   std::string out;
@@ -32,7 +33,7 @@ std::optional<std::string> ascii_number(std::string_view text) {
   return out;
 }
 
-// Removes underscores; false where one does not stand between two digits.
+// Removes underscores; returns false if one does not stand between two digits.
 bool remove_underscores(std::string& text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -46,7 +47,8 @@ bool remove_underscores(std::string& text) {
   return true;
 }
 
-// Length of `12`, `12.`, `.5`, `1.5e-3` from the start; 0 where there is no number.
+// Returns the length of a number at the start, such as `12`, `12.`, `.5` or `1.5e-3`; 0 if there is
+// none.
 std::size_t decimal_length(std::string_view text) {
   std::size_t i = 0;
   const auto digits = [&] {
@@ -74,7 +76,8 @@ double parse_double(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc::result_out_of_range) return value;
-  // Too large or too small: the exponent's sign says which, or the place of the first digit.
+  // The number is too large or too small; the exponent's sign, or the place of the first digit,
+  // shows which.
   const std::size_t exponent = text.find_first_of("eE");
   const bool small = exponent != std::string_view::npos
                          ? text.find('-', exponent) != std::string_view::npos
@@ -134,7 +137,7 @@ std::optional<Value> parse_int(Runtime& rt, std::string_view text, int base) {
     digits.push_back(c);
   }
   if (digits.empty() || digits.size() > kMaxIntDigits) return std::nullopt;
-  // Without a base a leading zero is allowed for zero only.
+  // Without a base, leading zeros are allowed only for zero.
   if (by_prefix && digits[0] == '0' && digits.find_first_not_of('0') != std::string::npos) {
     return std::nullopt;
   }
@@ -150,7 +153,7 @@ std::string float_text(double value) {
   std::array<char, 40> buffer{};
   const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
                                     std::chars_format::scientific);
-  // d.ddde+XX
+  // The form is d.ddde+XX.
   std::string_view text(buffer.data(), static_cast<std::size_t>(result.ptr - buffer.data()));
   std::string out;
   if (text[0] == '-') {

@@ -207,7 +207,7 @@ bool same(const Value& a, const Value& b) {
       return true;
     case Kind::kBool:
       return a.integer == b.integer;
-    case Kind::kInt:  // CPython keeps one object of each small int
+    case Kind::kInt:  // CPython keeps one object for each small int
       return a.integer == b.integer && a.integer >= -5 && a.integer <= 256;
     case Kind::kFloat:
       return false;
@@ -261,7 +261,7 @@ std::partial_ordering order(Runtime& rt, const Value& a, const Value& b, const c
   if (a.is_undefined()) fail_undefined(rt, a);
   if (b.is_undefined()) fail_undefined(rt, b);
   if (a.is_string() && b.is_string()) {
-    // Bytes of UTF-8 sort as code points do.
+    // UTF-8 sorts by bytes as it does by code points.
     rt.scan(std::min(a.size, b.size));
     return a.str().compare(b.str()) <=> 0;
   }
@@ -327,7 +327,7 @@ bool contains(Runtime& rt, const Value& container, const Value& item) {
 }
 
 Value binary(Runtime& rt, BinaryOp op, const Value& a, const Value& b) {
-  // An undefined value fails with its own message, except that text % undefined formats it.
+  // An undefined value fails with its own message, except that `text % undefined` formats it.
   const bool formats = op == BinaryOp::kMod && a.is_string();
   if (formats) return format_percent(rt, a, b);
   if (a.is_number() && b.is_number()) return arithmetic(rt, op, a, b);
@@ -387,13 +387,13 @@ std::int64_t to_index(Runtime& rt, const Value& value, const char* what) {
 }
 
 void sort_items(Runtime& rt, std::span<SortItem> items, bool reverse) {
-  // Types are compared before std::stable_sort sees them only in so far as order() throws, which
-  // leaves the items in some order: harmless, the rendering ends.
+  // order() throws for types that have no order. That may leave the items in any order, which is
+  // harmless because the rendering ends.
   const auto less = [&rt](const SortItem& a, const SortItem& b) {
     rt.step();
     return order(rt, a.key, b.key, "<") < 0;
   };
-  // Python's reverse keeps equal items in their first order.
+  // Python's reverse keeps equal items in their original order.
   if (reverse) std::reverse(items.begin(), items.end());
   std::stable_sort(items.begin(), items.end(), less);
   if (reverse) std::reverse(items.begin(), items.end());

@@ -11,7 +11,7 @@
 
 namespace bl::jinja {
 
-// Names with a meaning, first in every table of names.
+// Names with a special meaning; they come first in every table of names.
 constexpr NameId kNameLoop = 0;
 constexpr NameId kNameVarargs = 1;
 constexpr NameId kNameKwargs = 2;
@@ -20,14 +20,15 @@ constexpr NameId kNameSelf = 4;
 
 struct ParsedTemplate {
   Body body;
-  std::span<const NameId> unset;  // variables of the template itself, as ScopeInfo::unset
+  std::span<const NameId> unset;  // the template's own variables, as in ScopeInfo::unset
   std::unordered_map<std::string_view, NameId> name_ids;
   std::vector<std::string_view> names;  // by NameId
   std::map<std::string_view, const BlockStatement*> blocks;
 };
 
-// `source` is valid UTF-8; everything made lives in `arena`. Throws Error(kInvalidFile) starting
-// with `name` and the line, and kLimit where the source is nested too deeply.
+// Parses a template. `source` must be valid UTF-8; everything that is made lives in `arena`. Throws
+// Error: kInvalidFile, whose message starts with `name` and the line, and kLimit if the source is
+// nested too deeply.
 ParsedTemplate parse_template(std::string_view source, std::string_view name,
                               const TemplateLimits& limits, Arena& arena);
 

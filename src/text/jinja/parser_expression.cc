@@ -8,7 +8,7 @@
 namespace bl::jinja {
 namespace {
 
-// What the evaluator's recursion can take, with room to spare.
+// The evaluator's recursion can take this height, with room to spare.
 constexpr std::uint16_t kMaxHeight = 500;
 
 struct SymbolOp {

@@ -1,5 +1,5 @@
 #pragma once
-// Recursive-descent parser. One class, its methods in parser_expression.cc and
+// A recursive-descent parser in one class; its methods are in parser_expression.cc and
 // parser_statement.cc.
 
 #include <algorithm>
@@ -99,7 +99,7 @@ class Parser {
     std::copy(items.begin(), items.end(), place);
     return {place, items.size()};
   }
-  // Makes `node` higher than `child` (null: nothing to do).
+  // Makes `node` higher than `child`; does nothing if `child` is null.
   void raise(Expr* node, const Expr* child);
   void raise(Expr* node, const CallItems& args);
   NameId intern(std::string_view name);
@@ -130,7 +130,8 @@ class Parser {
   CallItems parse_call_items();
   const Expr* parse_list();
   const Expr* parse_dict();
-  // Expressions separated by commas: a tuple, or the only one. `end` is a word that ends it.
+  // The style of expressions separated by commas, which are a tuple unless there is only one. `end`
+  // is a word that ends them.
   struct TupleStyle {
     bool with_conditional = true;
     bool may_be_empty = false;
@@ -141,14 +142,15 @@ class Parser {
   const Expr* binary(BinaryOp op, const Expr* left, const Expr* right, std::uint32_t line);
   const Expr* constant(const Value& value, std::uint32_t line);
   std::string unescape(const LexedToken& token) const;
-  // Filter or test called `name`, null where there is none: an error unless it turns out to stand
-  // in a branch that may not be reached.
+  // Returns the filter or test called `name`, or null if there is none. That is an error unless it
+  // turns out to stand in a branch that may not be reached.
   const Builtin* find_builtin(bool is_filter, std::string_view name, std::uint32_t line);
+  // Fails if an unknown filter or test has been found since `mark`.
   void require_known(std::size_t mark) const;
 
   // --- statements ---
   Body parse_body(Words ends);
-  // A body that is a scope of its own, and the end tag's word.
+  // Parses a body that is a scope of its own, up to the word of its end tag.
   Body parse_scope(Words ends);
   const Statement* parse_statement();
   const Statement* parse_if();

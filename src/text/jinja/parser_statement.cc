@@ -89,8 +89,8 @@ void Parser::require_known(std::size_t mark) const {
   fail_at(first.line, "there is no {} named '{}'", first.is_filter ? "filter" : "test", first.name);
 }
 
-// Ends before the word of a tag that `ends` lists (or at the end of the template when it is
-// empty).
+// Parses statements up to the word of a tag in `ends`; if `ends` is empty, up to the end of the
+// template.
 Body Parser::parse_body(Words ends) {
   const Level level(*this);
   std::vector<const Statement*> body;
@@ -121,7 +121,7 @@ Body Parser::parse_body(Words ends) {
         break;
       default:
         if (ends.size() == 0) return store(body);
-        fail_at(token.line, "the template ends where {{% {} %}} is awaited", *(ends.end() - 1));
+        fail_at(token.line, "the template ends without {{% {} %}}", *(ends.end() - 1));
     }
   }
 }
@@ -262,7 +262,7 @@ void Parser::parse_parameters(MacroStatement& macro) {
     if (skip_if(Token::kAssign)) {
       parameter.initial = parse_expression();
     } else if (!parameters.empty() && parameters.back().initial != nullptr) {
-      fail_at(current().line, "a parameter without default follows one with default");
+      fail_at(current().line, "a parameter without a default follows one with a default");
     }
     if (!names.insert(parameter.name).second) {
       fail_at(current().line, "parameter '{}' is named twice", name);
@@ -285,7 +285,7 @@ void Parser::parse_macro_body(MacroStatement& macro, std::string_view end) {
   macro.takes_kwargs = uses_kwargs_;
   macro.takes_caller = uses_caller_;
   for (const Parameter& parameter : macro.parameters) {
-    // A parameter of that name is an ordinary one.
+    // A parameter of that name is an ordinary parameter.
     if (parameter.name == kNameVarargs) macro.takes_varargs = false;
     if (parameter.name == kNameKwargs) macro.takes_kwargs = false;
     if (parameter.name == kNameCaller && uses_caller_ && parameter.initial == nullptr) {
@@ -347,7 +347,7 @@ const Statement* Parser::parse_block() {
     fail_at(node->line, "block '{}' is defined twice", node->name);
   }
   if (!required) return node;
-  // Only a template that extends this one could provide it.
+  // Only a template that extends this one could provide the block.
   auto* missing = make_statement<UnsupportedStatement>(StatementKind::kUnsupported, node->line);
   missing->name = "block ... required";
   return missing;
@@ -374,7 +374,7 @@ const Statement* Parser::parse_autoescape() {
 
 const Statement* Parser::parse_loop_control() {
   const LexedToken token = next();
-  if (loops_ == 0) fail_at(token.line, "'{}' outside of a loop", token.text);
+  if (loops_ == 0) fail_at(token.line, "'{}' is used outside of a loop", token.text);
   return make_statement<Statement>(
       token.text == "break" ? StatementKind::kBreak : StatementKind::kContinue, token.line);
 }

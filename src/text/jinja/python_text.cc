@@ -65,7 +65,7 @@ bool is_python_decimal(char32_t c) {
 
 bool is_python_digit(char32_t c) {
   if (is_python_decimal(c)) return true;
-  // Numeric_Type=Digit: superscripts, subscripts, circled and other decorated digits.
+  // Numeric_Type=Digit: superscripts, subscripts, circled and otherwise decorated digits.
   struct Run {
     char32_t first, last;
   };
@@ -85,7 +85,7 @@ bool is_python_numeric(char32_t c) {
   if (k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO) {
     return true;
   }
-  // Ideographs that are numerals.
+  // The ideographs that are numerals.
   constexpr std::u32string_view kNumerals =
       U"一七万三九二五亖亿什仟仨伍佰億兆兩八六十千卄卅卌参參叁叄四壱壹幺廾廿弌弍弎弐拾捌柒漆玖百"
       U"肆貮貳贰阡陆陌陸零〇";
@@ -128,7 +128,8 @@ bool is_cased(char32_t c) { return is_upper_case(c) || is_lower_case(c) || is_ti
 int decimal_value(char32_t c) {
   if (c >= '0' && c <= '9') return static_cast<int>(c - '0');
   if (!is_python_decimal(c)) return -1;
-  // Decimal digits come in runs of ten that begin at their zero; mathematical ones without gap.
+  // Decimal digits come in runs of ten that begin at their zero. The mathematical ones follow each
+  // other without a gap.
   if (c >= 0x1d7ce && c <= 0x1d7ff) return static_cast<int>((c - 0x1d7ce) % 10);
   char32_t zero = c;
   while (c - zero < 9 && is_python_decimal(zero - 1)) --zero;
@@ -177,7 +178,8 @@ std::size_t find_text(std::string_view text, std::string_view what, std::size_t 
 std::size_t find_last_text(std::string_view text, std::string_view what) {
   constexpr std::size_t kShort = 32;
   if (what.size() <= kShort) return text.rfind(what);
-  // Searching the mirrored text keeps long needles linear; matching bytes is matching characters.
+  // Searching the mirrored text keeps long needles linear. Byte matches in UTF-8 are character
+  // matches.
   const std::string mirrored(text.rbegin(), text.rend());
   const std::string needle(what.rbegin(), what.rend());
   const std::size_t found = find_text(mirrored, needle);

@@ -6,11 +6,11 @@
 namespace bl::jinja {
 namespace {
 
-// Strings from this size on are given room to grow.
+// Strings of this size and more get room to grow.
 constexpr std::size_t kGrowFrom = 128;
 
-// Stands before the text of a kGrowable string. Whoever ends where `used` ends may append in
-// place: older, shorter views of the same bytes stay what they were.
+// Precedes the text of a kGrowable string. Only a string that ends where `used` ends may be
+// extended in place, so that shorter, older views of the same bytes do not change.
 struct GrowthHeader {
   std::uint32_t used = 0;
   std::uint32_t capacity = 0;

@@ -17,8 +17,8 @@ namespace bl::jinja {
 
 using ValueVector = std::pmr::vector<Value>;
 
-// What one rendering shares: memory, bounds, the line being executed. Everything that computes
-// values takes it as its first argument.
+// The state of one rendering: its memory, its bounds, the line that is being executed. Everything
+// that computes values takes it as its first argument.
 class Runtime {
  public:
   Runtime(const TemplateLimits& limits, std::string_view name)
@@ -26,25 +26,25 @@ class Runtime {
 
   Arena arena;
   const TemplateLimits limits;
-  std::uint32_t line = 1;           // of the statement or expression being evaluated
+  std::uint32_t line = 1;           // line of the statement or expression being evaluated
   bool autoescape = false;          // inside {% autoescape true %}
-  std::optional<std::int64_t> now;  // Unix seconds; empty: the clock's
+  std::optional<std::int64_t> now;  // Unix seconds; if empty, the clock is used
 
-  // For the filter `random`, whose results nobody can foresee in Python either.
+  // For the filter `random`, whose results are not predictable in Python either.
   std::uint32_t random() {
     random_ = random_ * 6364136223846793005u + 1442695040888963407u;
     return static_cast<std::uint32_t>(random_ >> 33);
   }
 
-  // Counts work; throws Error(kLimit) when the template has used up its share.
+  // Counts work. Throws Error(kLimit) when the template has used up its steps.
   void step(std::int64_t count = 1) {
     steps_left_ -= count;
     if (steps_left_ < 0) out_of_steps();
   }
-  // Work proportional to a number of bytes looked at.
+  // Counts work in proportion to a number of bytes.
   void scan(std::size_t bytes) { step(static_cast<std::int64_t>(bytes / 64)); }
 
-  // Throws Error(kInvalidArgument): "NAME, line 3: message".
+  // Throws Error(kInvalidArgument), or Error(kLimit) for limit(), with "NAME, line 3: message".
   template <class... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
     fail_with(ErrorCode::kInvalidArgument, fmt::format(format, std::forward<Args>(args)...));
@@ -54,29 +54,33 @@ class Runtime {
     fail_with(ErrorCode::kLimit, fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // A copy of `text` in the arena; throws kLimit beyond limits.max_output bytes.
+  // Returns a copy of `text` in the arena. Throws kLimit beyond limits.max_output bytes.
   Value string(std::string_view text);
-  // a followed by b. Growing one string again and again costs amortised time and memory linear in
-  // its final size.
+  // Returns `a` followed by `b`. Extending one string again and again costs amortised time and
+  // memory that are linear in its final size.
   Value concat(const Value& a, std::string_view b);
-  // Containers over arrays that live in the arena.
+  // Make containers over arrays that live in the arena.
   Value list(std::span<const Value> items) { return sequence(Kind::kList, items); }
   Value tuple(std::span<const Value> items) { return sequence(Kind::kTuple, items); }
   Value pair(const Value& a, const Value& b);
   Value iterator(std::span<const Value> items, const char* type = "generator");
+  // Make undefined values: with `hint` as the whole message, for a missing part `name` of `object`,
+  // or for a variable that is not set.
   Value undefined(std::string_view hint);
   Value undefined(const Value& object, const Value& name);
   Value undefined_variable(std::string_view name);
   ValueVector vector() { return ValueVector(&arena); }
-  // The storage of a vector made by vector(): it stays valid after the vector is gone.
+  // The storage of a vector made by vector(), which stays valid after the vector is gone.
   static std::span<const Value> keep(const ValueVector& items) {
     return {items.data(), items.size()};
   }
+  // Returns a copy of an array in the arena.
   std::span<const Value> copy(std::span<const Value> items);
-  // Depth of a container of `items`; throws kLimit where it would be too deep to print.
+  // Returns the depth of a container of `items`. Throws kLimit if it would be too deep to print.
   std::uint16_t depth_of(std::span<const Value> items) const;
+  // Returns the depth of a container whose deepest item has `depth`. Throws likewise.
   std::uint16_t deeper(std::size_t depth) const;
-  // Throws kLimit when a string or container of `size` bytes or items would be too big.
+  // Throws kLimit if a string of `size` bytes, or a container of `size` items, would be too big.
   void check_size(std::size_t size) const;
 
  private:

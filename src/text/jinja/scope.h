@@ -1,5 +1,6 @@
 #pragma once
-// Objects that only the interpreter makes, apart so that text forms and operators can look inside.
+// Objects that only the interpreter makes. They have a header of their own so that text forms and
+// operators can look inside.
 
 #include <memory_resource>
 #include <vector>
@@ -14,8 +15,8 @@ struct Binding {
   Value value;
 };
 
-// Variables of a loop body, macro, with block … Names not here are looked up in the parent, at
-// last among the template's own variables (parent null).
+// The variables of a loop body, a macro, a with block and so on. Other names are looked up in the
+// parent, and at last among the template's own variables (where parent is null).
 struct Scope {
   Scope* parent;
   std::pmr::vector<Binding> bindings;
@@ -36,7 +37,7 @@ struct NamespaceEntry {
   Value value;
 };
 
-// namespace(): the one object that templates change.
+// namespace(), the only object that templates change.
 struct Namespace {
   std::pmr::vector<NamespaceEntry> entries;
 
@@ -57,11 +58,11 @@ struct Namespace {
   }
 };
 
-// Pulls the items of a for loop one by one, so that its `if` sees what the body changed.
+// Yields the items of a for loop one by one, so that its `if` sees what the body changed.
 class LoopSource {
  public:
   virtual bool next(Value& item) = 0;
-  // Items there are in all, if that is known without pulling.
+  // The number of all items, if it is known without taking them.
   virtual std::optional<std::size_t> known_length() const = 0;
 
  protected:
@@ -82,22 +83,22 @@ struct Loop {
   Runtime& rt;
   LoopSource* source;
   const ForStatement* statement;
-  Scope* scope;  // around the loop
+  Scope* scope;  // the scope around the loop
   std::int64_t depth0;
   std::int64_t index0 = -1;
   Value previous, current;
-  ValueVector ahead;  // pulled, not yet seen by the body; from ahead_used on
+  ValueVector ahead;  // items taken from `source` but not yet seen by the body, from ahead_used on
   std::size_t ahead_used = 0;
   std::optional<std::int64_t> length;
   Value last_changed;
-  bool over = false;  // the for statement has ended, `source` is gone
+  bool over = false;  // the for statement has ended and `source` is gone
 
-  // Moves to the next item, false at the end.
+  // Moves to the next item; returns false at the end.
   bool advance();
-  // The item after the current one; false if there is none.
+  // Gets the item after the current one; returns false if there is none.
   bool peek(Value& item);
   std::int64_t get_length();
-  // loop.NAME, kMissing for a name that it does not have.
+  // Returns loop.NAME, or kMissing if `loop` has no such name.
   Value attribute(std::string_view name);
 };
 

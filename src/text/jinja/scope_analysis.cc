@@ -18,7 +18,7 @@ struct Frame {
   const Frame* parent = nullptr;
   std::unordered_map<NameId, Origin> names;
   std::unordered_set<NameId> stores;
-  std::vector<NameId> stored;  // the same, in order
+  std::vector<NameId> stored;  // the elements of `stores` in order
 
   bool knows(NameId name) const {
     for (const Frame* frame = this; frame != nullptr; frame = frame->parent) {
@@ -40,7 +40,7 @@ struct Frame {
   }
 };
 
-// Finds the variables of one scope, then those of the scopes inside it.
+// Finds the variables of one scope, and then those of the scopes inside it.
 class ScopeAnalyzer {
  public:
   ScopeAnalyzer(Arena& arena, const Frame* parent) : arena_(arena) { frame_.parent = parent; }
@@ -91,7 +91,8 @@ class ScopeAnalyzer {
     for (const Target& item : target.items) declare(item);
   }
 
-  // After everything of the scope was visited: what is unset at its start; then the scopes inside.
+  // Call it after everything in the scope was visited. Analyzes the scopes inside, and returns the
+  // names that are unset when this scope begins.
   std::span<const NameId> finish() {
     std::vector<NameId> fresh;
     for (const auto& [name, origin] : frame_.names) {
@@ -197,7 +198,7 @@ class ScopeAnalyzer {
     }
   }
 
-  // What only a branch assigns keeps its outer value until then.
+  // A name that is assigned only in a branch keeps its outer value until then.
   void visit_if(const IfStatement& statement) {
     const std::size_t before = frame_.stored.size();
     for (const Branch& branch : statement.branches) {

@@ -18,7 +18,7 @@ struct Moment {
   int month = 1;     // 1 to 12
   int day = 1;       // 1 to 31
   int year_day = 0;  // 0 to 365
-  int week_day = 4;  // 0: Sunday
+  int week_day = 4;  // 0 is Sunday
   int hour = 0, minute = 0, second = 0;
 };
 
@@ -26,7 +26,8 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b <
 
 bool is_leap(std::int64_t year) { return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0); }
 
-// Civil date by counting days from 1 March 0000 in eras of 400 years.
+// Computes the date by counting days from 1 March 0000 in eras of 400 years (Hinnant,
+// "chrono-compatible low-level date algorithms").
 Moment moment_of(std::int64_t seconds) {
   Moment m;
   const std::int64_t days = floor_div(seconds, 86400);
@@ -88,7 +89,7 @@ class TimeFormatter {
           i + 1 < format.size()) {
         flag_ = format[i++];
       }
-      // Alternative eras and digits are those of the C locale: the plain ones.
+      // Alternative eras and digits are the plain ones in the C locale.
       if ((format[i] == 'E' || format[i] == 'O') && i + 1 < format.size()) ++i;
       const std::string text = directive(format[i]);
       if (text.empty() && std::string_view("zZ").find(format[i]) == std::string_view::npos) {

@@ -35,7 +35,7 @@ Value str_casefold(Runtime& rt, const Arguments& args) {
   return change_case(rt, args, to_folded_case);
 }
 
-// An argument that joins the text: a str, escaped where the text is markup.
+// Returns an argument that becomes part of the text: a str, escaped if the text is markup.
 Value partner(Runtime& rt, const Arguments& args, std::size_t i) {
   if (args[i].is_undefined()) fail_undefined(rt, args[i]);
   if (!args[i].is_string()) {
@@ -44,6 +44,7 @@ Value partner(Runtime& rt, const Arguments& args, std::size_t i) {
   return args[0].is_markup() ? escape_html(rt, args[i]) : args[i];
 }
 
+// replace("", with): puts `with` before every character and at the end, at most `limit` times.
 Value replace_between_all(Runtime& rt, const Arguments& args, std::string_view with,
                           std::int64_t limit) {
   std::string out;
@@ -153,7 +154,7 @@ Value str_rjust(Runtime& rt, const Arguments& args) {
 }
 Value str_center(Runtime& rt, const Arguments& args) {
   const Padding pad = padding(rt, args);
-  // The odd one goes to the left where the width is odd, as CPython does.
+  // If the padding and the width are both odd, the extra character goes to the left, as in CPython.
   const std::size_t width = pad.length + pad.missing;
   return padded(rt, args, pad, pad.missing / 2 + (pad.missing & width & 1));
 }

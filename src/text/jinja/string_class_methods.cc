@@ -1,4 +1,4 @@
-// Methods of str that ask what its characters are.
+// Methods of str that ask to which class its characters belong.
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@
 namespace bl::jinja {
 namespace {
 
-// Not empty, and every character is of the class.
+// Whether the text is not empty and every character belongs to the class.
 template <class IsMember>
 Value every(Runtime& rt, const Arguments& args, const IsMember& is_member) {
   const std::string_view text = args[0].str();
@@ -52,7 +52,7 @@ Value str_isidentifier(Runtime& rt, const Arguments& args) {
   return every(rt, args, [](char32_t c) { return is_python_word(c); });
 }
 
-// All cased characters are of one case, and there is one at least.
+// Whether there is a cased character, and all cased characters are of one case.
 Value one_case(Runtime& rt, const Arguments& args, bool (*is_right)(char32_t)) {
   const std::string_view text = args[0].str();
   rt.scan(text.size());

@@ -1,4 +1,4 @@
-// Escapes in string literals, as Python's "unicode-escape" decodes them.
+// Resolves escapes in string literals as Python's "unicode-escape" does.
 
 #include "base/utf8.h"
 #include "text/jinja/parser_state.h"
@@ -19,7 +19,7 @@ class Unescaper {
  public:
   explicit Unescaper(std::string_view text) : text_(text) {}
 
-  // False where an escape is malformed.
+  // Returns false if an escape is malformed.
   bool run(std::string& out) {
     while (at_ < text_.size()) {
       const std::size_t mark = text_.find('\\', at_);
@@ -50,13 +50,14 @@ class Unescaper {
       return true;
     }
     if (c == 'x' || c == 'u' || c == 'U') return numeric(c == 'x' ? 2 : c == 'u' ? 4 : 8, out);
-    if (c == 'N') return false;  // characters by name are not known here
+    if (c == 'N') return false;  // character names are not known here
     out.push_back('\\');
     if (static_cast<unsigned char>(c) < 0x80) {
       out.push_back(c);
       return true;
     }
-    // Python writes such a character as an escape first, whose backslash this one then escapes.
+    // Python first writes such a character as an escape, and this backslash then escapes the
+    // escape's.
     const CodePoint point = code_point_at(text_, at_ - 1);
     const auto value = static_cast<unsigned>(point.value);
     out += value < 0x100     ? fmt::format("x{:02x}", value)
@@ -86,7 +87,7 @@ class Unescaper {
       if (!digits(4, low) || !is_low_surrogate(low)) return false;
       value = 0x10000 + ((value - 0xd800) << 10) + (low - 0xdc00);
     }
-    // Half a pair is no character, and could not be written as UTF-8.
+    // Half of a surrogate pair is no character and has no UTF-8 form.
     if (value > 0x10ffff || is_high_surrogate(value) || is_low_surrogate(value)) return false;
     append_utf8(value, out);
     return true;

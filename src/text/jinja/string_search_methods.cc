@@ -1,4 +1,4 @@
-// Methods of str that look for something or take the text apart.
+// Methods of str that search in the text or take it apart.
 
 #include <algorithm>
 
@@ -22,11 +22,11 @@ Value part_of(const Value& text, std::string_view part) {
   return Value::string(part).as_markup(text.is_markup());
 }
 
-// The part that the optional arguments start and end select.
+// The part of the text that the optional arguments start and end select.
 struct Window {
   std::string_view text;
-  std::size_t begin = 0;  // code points before it
-  bool exists = true;     // start is not beyond the end
+  std::size_t begin = 0;  // number of code points before it
+  bool exists = true;     // false if start is beyond the end
 };
 
 Window window(Runtime& rt, const Arguments& args) {
@@ -181,7 +181,7 @@ Value str_rsplit(Runtime& rt, const Arguments& args) {
   while (limit-- > 0) {
     const std::size_t at = text.rfind(mark);
     if (at == std::string_view::npos) break;
-    // rfind compares at every place it passes.
+    // The scan counts what rfind does: it compares at every place that it passes.
     rt.scan((text.size() - at) * std::min<std::size_t>(mark.size(), 64));
     rt.step();
     parts.push_back(part_of(args[0], text.substr(at + mark.size())));

@@ -1,4 +1,4 @@
-// What may follow `is`.
+// The tests that may follow `is`.
 
 #include <algorithm>
 

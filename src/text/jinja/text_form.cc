@@ -10,7 +10,7 @@
 namespace bl::jinja {
 namespace {
 
-// Lists inside namespaces inside lists: a cycle ends here.
+// Ends the printing of cycles, such as a namespace in a list in the same namespace.
 constexpr int kMaxReprDepth = 1000;
 
 void append_quoted(Runtime& rt, std::string_view text, std::string& out) {
@@ -83,7 +83,7 @@ class ReprWriter {
 
   void write_namespace(const Namespace& space) {
     out_ += "<Namespace {";
-    // By index: printing cannot change it, but its storage is shared.
+    // Walks by index, because printing does not change the entries but their storage is shared.
     for (std::size_t i = 0; i < space.entries.size(); ++i) {
       if (i > 0) out_ += ", ";
       append_quoted(rt_, space.entries[i].name, out_);

@@ -10,22 +10,23 @@
 
 namespace bl::jinja {
 
+// Append str(value) and repr(value) to `out`.
 void append_str(Runtime& rt, const Value& value, std::string& out);
 void append_repr(Runtime& rt, const Value& value, std::string& out);
-// str(value): never markup. soft_str: a string stays what it is.
+// str_of is str(value) and never markup; soft_str leaves a string, and so markup, as it is.
 Value str_of(Runtime& rt, const Value& value);
 Value soft_str(Runtime& rt, const Value& value);
 Value repr_of(Runtime& rt, const Value& value);
 
-// markupsafe.escape: markup as it is, everything else with & < > ' " replaced.
+// markupsafe.escape: leaves markup as it is, and replaces & < > ' " in everything else.
 Value escape_html(Runtime& rt, const Value& value);
 void append_escaped(std::string_view text, std::string& out);
 
-// json.dumps(). Throws for what JSON cannot say.
+// How json.dumps() writes a value. append_json throws for values that JSON cannot express.
 struct JsonStyle {
   bool ensure_ascii = false;
   bool sort_keys = false;
-  std::optional<std::string> indent;  // one level's white space; empty optional: one line
+  std::optional<std::string> indent;  // the white space of one level; if empty, all is on one line
   std::string item_separator = ", ";
   std::string key_separator = ": ";
 };

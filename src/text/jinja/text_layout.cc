@@ -15,7 +15,7 @@ constexpr std::string_view kWrapSpace = "\t\n\v\f\r ";
 
 bool is_space(char c) { return kWrapSpace.find(c) != std::string_view::npos; }
 
-// Where a word may break after a hyphen: between letters ("well-known"), as textwrap has it.
+// Returns where a word may break after a hyphen: between letters ("well-known"), as in textwrap.
 std::size_t hyphen_break(std::string_view word, std::size_t from) {
   for (std::size_t i = from; i + 1 < word.size(); ++i) {
     if (word[i] != '-' || i < 1) continue;
@@ -31,7 +31,7 @@ std::size_t hyphen_break(std::string_view word, std::size_t from) {
   return word.size();
 }
 
-// Runs of white space and words, the latter cut where they may break.
+// Cuts a line into runs of white space and words, and the words where they may break.
 std::vector<std::string_view> chunks_of(std::string_view line, bool break_on_hyphens) {
   std::vector<std::string_view> chunks;
   for (std::size_t begin = 0; begin < line.size();) {
@@ -55,7 +55,8 @@ class PrettyPrinter {
  public:
   PrettyPrinter(Runtime& rt, std::string& out) : rt_(rt), out_(out) {}
 
-  // `indent`: column of the value; `allowance`: characters that follow on its last line.
+  // `indent` is the value's column, `allowance` the number of characters that follow on its last
+  // line.
   void print(const Value& value, std::size_t indent, std::size_t allowance) {
     rt_.step();
     rt_.check_size(out_.size());
@@ -166,7 +167,7 @@ std::vector<std::string> wrap_line(Runtime& rt, std::string_view line, const Wra
       chunks.pop_back();
     }
     if (!chunks.empty() && count_code_points(chunks.back()) > width) {
-      // A word longer than a line: cut, or alone on its line.
+      // A word that is longer than a line is cut, or stands alone on its line.
       if (style.break_long_words) {
         const std::size_t room = std::max<std::size_t>(1, width - length);
         std::size_t cut = offset_of(chunks.back(), room);

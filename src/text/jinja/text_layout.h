@@ -1,5 +1,5 @@
 #pragma once
-// Text laid out over lines: textwrap.wrap and pprint.pformat.
+// Text that is laid out over lines, as by textwrap.wrap and pprint.pformat.
 
 #include <cstdint>
 #include <string>
@@ -16,13 +16,13 @@ struct WrapStyle {
   bool break_long_words = true;
   bool break_on_hyphens = true;
 };
-// The lines of at most `width` characters that `line` becomes; none for a blank one.
+// Returns the lines, of at most `width` characters, that `line` becomes; none for a blank line.
 std::vector<std::string> wrap_line(Runtime& rt, std::string_view line, const WrapStyle& style);
 
-// repr() with keys sorted, over several lines where it is wider than 80 characters.
+// repr() with sorted keys, over several lines if it is wider than 80 characters.
 void append_pretty(Runtime& rt, const Value& value, std::string& out);
 
-// {name: value} of a call's keywords.
+// Returns the keywords of a call as a dict.
 Value keywords_as_dict(Runtime& rt, std::span<const Keyword> keywords);
 
 }  // namespace bl::jinja

@@ -1,5 +1,5 @@
 #pragma once
-// Values a template computes with: Python's, as far as templates can see them.
+// The values that a template computes with: Python's values, as far as templates can see them.
 
 #include <cstdint>
 #include <span>
@@ -24,19 +24,19 @@ struct Joiner;
 struct UndefinedInfo;
 
 enum class Kind : std::uint8_t {
-  kMissing,  // no value at all: an argument not given, a name not set; never seen by templates
+  kMissing,  // no value: an argument not given, a name not set; templates never see it
   kUndefined,
   kNone,
   kBool,
   kInt,
-  kBigInt,  // outside 64 bits, only then
+  kBigInt,  // only integers outside 64 bits
   kFloat,
   kString,
   kTuple,
   kList,
   kDict,
   kRange,
-  kIterator,  // what Python's lazy filters return: can be walked once
+  kIterator,  // the result of Python's lazy filters; can be walked once
   kDictView,
   kNamespace,
   kMacro,
@@ -47,18 +47,19 @@ enum class Kind : std::uint8_t {
   kBlocks,  // the variable `self`
 };
 
-// 16 bytes, copied freely; what it points to lives in the arena of the rendering, of the parsed
-// template, or in the caller's variables. Strings, tuples, lists and dicts never change once made
-// (the sandbox refuses every method that would), so slices of them share memory.
+// A value of 16 bytes that is copied freely. The memory that it points to lives in the arena of the
+// rendering or of the parsed template, or in the caller's variables. Strings, tuples, lists and
+// dicts never change once made (the sandbox refuses every method that would change them), so slices
+// share memory.
 struct Value {
   Kind kind = Kind::kMissing;
   std::uint8_t flags = 0;
-  std::uint16_t depth = 0;  // levels of containers inside, so that no recursion goes too deep
-  std::uint32_t size = 0;   // string: bytes; tuple, list: items
+  std::uint16_t depth = 0;  // levels of containers inside; keeps every recursion bounded
+  std::uint32_t size = 0;   // bytes of a string; items of a tuple or list
   union {
-    std::int64_t integer = 0;  // also kBool
+    std::int64_t integer = 0;  // also for kBool
     double number;
-    const char* text;    // UTF-8, not terminated
+    const char* text;    // UTF-8, without a terminator
     const Value* items;  // [size]
     const BigInt* big;
     const Dict* dict;
@@ -74,9 +75,9 @@ struct Value {
     const UndefinedInfo* undefined;
   };
 
-  static constexpr std::uint8_t kMarkup = 1;    // string that counts as escaped HTML
-  static constexpr std::uint8_t kGrowable = 2;  // string at the end of a StringBuffer
-  static constexpr std::uint8_t kGroup = 4;     // tuple made by groupby: .grouper and .list
+  static constexpr std::uint8_t kMarkup = 1;    // a string that counts as escaped HTML
+  static constexpr std::uint8_t kGrowable = 2;  // a string that Runtime::concat may extend
+  static constexpr std::uint8_t kGroup = 4;     // a tuple made by groupby, with .grouper and .list
 
   static Value none() { return with(Kind::kNone, 0); }
   static Value boolean(bool b) { return with(Kind::kBool, b ? 1 : 0); }
@@ -101,7 +102,7 @@ struct Value {
   bool is_string() const { return kind == Kind::kString; }
   bool is_markup() const { return kind == Kind::kString && (flags & kMarkup) != 0; }
   bool is_sequence() const { return kind == Kind::kTuple || kind == Kind::kList; }
-  // int or bool that fits 64 bits.
+  // An int or bool that fits 64 bits.
   bool is_int64() const { return kind == Kind::kInt || kind == Kind::kBool; }
   bool is_integer() const { return is_int64() || kind == Kind::kBigInt; }
   bool is_number() const { return is_integer() || kind == Kind::kFloat; }
@@ -128,19 +129,19 @@ struct DictEntry {
   Value value;
 };
 
-// Insertion-ordered. `index` is null for small ones, which are searched in order.
+// A dict in insertion order. `index` is null for small dicts, which are searched in order.
 struct Dict {
   const DictEntry* entries = nullptr;
   std::uint32_t size = 0;
   std::uint32_t mask = 0;
-  const std::uint32_t* index = nullptr;  // [mask + 1] entry number + 1, 0 free; open addressing
+  const std::uint32_t* index = nullptr;  // [mask + 1] entry number + 1; 0 is free; open addressing
 
   std::span<const DictEntry> list() const { return {entries, size}; }
 };
 
 struct Range {
   std::int64_t start = 0;
-  std::int64_t stop = 0;  // as given; items end at or before it
+  std::int64_t stop = 0;  // as given; the items end at or before it
   std::int64_t step = 1;
   std::int64_t size = 0;
 
@@ -166,7 +167,7 @@ struct Function {
 
 struct Macro {
   const MacroStatement* definition = nullptr;
-  Scope* scope = nullptr;  // where it was defined
+  Scope* scope = nullptr;  // the scope in which it was defined
 };
 
 struct Cycler {
@@ -174,16 +175,16 @@ struct Cycler {
   std::size_t position = 0;
 };
 
-// Nothing at its first call, the separator from then on.
+// Returns nothing at its first call, and the separator from then on.
 struct Joiner {
   Value separator;
   bool used = false;
 };
 
-// Why a value is undefined, for the message of whoever uses it.
+// The reason why a value is undefined, for the message when it is used.
 struct UndefinedInfo {
-  std::string_view hint;    // the whole message, if not empty
-  std::string_view object;  // type of the object that was asked; empty: a variable
+  std::string_view hint;    // if not empty, the whole message
+  std::string_view object;  // type of the object that was asked; empty for a variable
   Value name;
 };
 
@@ -192,7 +193,7 @@ struct Keyword {
   Value value;
 };
 
-// Arguments of a call as written.
+// The evaluated arguments of a call.
 struct CallArgs {
   std::span<const Value> positional;
   std::span<const Keyword> keywords;
