@@ -1,7 +1,7 @@
-"""Speeds of exllamav2 on a model folder, as JSON on standard output; bench/compare_exllamav2 runs it.
+"""Measures exllamav2 on a model folder and prints JSON; bench/compare_exllamav2 runs it.
 
-The tests are those of `bitloom bench`: decode of 128 tokens, each the likeliest after the one before,
-at a depth of 128 or 3800; prefill of 2048. Means of three, after one that does not count.
+The tests are those of `bitloom bench`: greedy decoding of 128 tokens behind 128 or 3800 tokens, and
+prefill of 2048. A figure is the mean of three runs after one that does not count.
 """
 
 import json
@@ -11,7 +11,7 @@ import time
 import torch
 from exllamav2 import ExLlamaV2, ExLlamaV2Cache, ExLlamaV2Config
 
-MOST_IDS = 1000  # any ids do; these every vocabulary has
+MOST_IDS = 1000  # any ids will do; every vocabulary has these
 
 
 def timed(function, repetitions=3):

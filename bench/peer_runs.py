@@ -1,4 +1,4 @@
-"""What the comparisons with peers share: runs in turn, their medians, a table."""
+"""Shared by the comparisons with peers: running programs, medians of rounds, a table."""
 
 import statistics
 import subprocess
@@ -24,7 +24,7 @@ def commit():
 
 
 def summarise(rounds, peer):
-    """Of each test: median, best and every value of both, and the median of the ratios of rounds.
+    """Returns for each test the median, best and every value of both programs, and the median ratio of the rounds.
 
     rounds: [{"bitloom": {test: speed}, peer: {test: speed}}], with the same tests in each."""
     summary = {}

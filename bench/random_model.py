@@ -1,5 +1,5 @@
-"""Writes a model folder of random weights in a shape of archs/bench/shapes.json, for measuring loading
-and for peers (bitloom itself needs no file: `bench --random`). Speed does not depend on the values.
+"""Writes a model folder with random weights in a shape of archs/bench/shapes.json, to measure loading and
+peers (bitloom itself needs no file: `bench --random`). Speed does not depend on the values.
 
 usage: python3 bench/random_model.py FOLDER SHAPE (exl2 BITS | gptq)
 BITS: a mix of shapes.json, "4", or with what converters favour, "4+" (see `bitloom bench --help`).

@@ -67,12 +67,24 @@ function(bl_test name)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES ${properties})
 endfunction()
 
-# bl_fuzz(name SOURCES a_fuzz.cc DEPS module ... [CORPUS folder]): a libFuzzer program. Every
-# compiler builds NAME_replay, which runs files given as arguments, so that the committed corpus is
-# part of the ordinary tests. With BL_SANITIZE=…,fuzzer-no-link (preset `fuzz`, clang) the libraries
+# bl_fuzz(name SOURCES a_fuzz.cc DEPS module ...): a libFuzzer program. Its seeds are tests/fuzz/seeds/NAME.tar.xz, which
+# the build unpacks into fuzz-seeds/NAME. Every compiler builds NAME_replay, which runs the files that it is given, so that
+# the ordinary tests run every seed. With BL_SANITIZE=…,fuzzer-no-link (preset `fuzz`, clang) the libraries
 # are compiled with the fuzzer's coverage and NAME itself is built; tools/run_fuzzers runs it.
 function(bl_fuzz name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS;CORPUS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  set(archive ${CMAKE_SOURCE_DIR}/tests/fuzz/seeds/${name}.tar.xz)
+  set(seeds ${CMAKE_BINARY_DIR}/fuzz-seeds/${name})
+  # The old folder goes first, so that a seed that has left the archive is not replayed any more.
+  add_custom_command(
+    OUTPUT ${seeds}.stamp
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${seeds}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/fuzz-seeds
+    COMMAND ${CMAKE_COMMAND} -E chdir ${CMAKE_BINARY_DIR}/fuzz-seeds ${CMAKE_COMMAND} -E tar xJf ${archive}
+    COMMAND ${CMAKE_COMMAND} -E touch ${seeds}.stamp
+    DEPENDS ${archive}
+    VERBATIM)
+  add_custom_target(${name}_seeds DEPENDS ${seeds}.stamp)
   set(targets ${name}_replay)
   add_executable(${name}_replay ${ARG_SOURCES} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.cc)
   if(BL_SANITIZE MATCHES fuzzer-no-link)
@@ -83,18 +95,17 @@ function(bl_fuzz name)
       add_custom_target(fuzzers)
     endif()
     add_dependencies(fuzzers ${name})
-    # tools/run_fuzzers learns from this file which fuzzers there are and where their corpus is.
-    file(WRITE ${CMAKE_BINARY_DIR}/fuzzers/${name} "${ARG_CORPUS}\n")
+    # tools/run_fuzzers learns from this file which fuzzers there are and where their seeds are.
+    file(WRITE ${CMAKE_BINARY_DIR}/fuzzers/${name} "${seeds}\n")
   endif()
   foreach(target ${targets})
+    add_dependencies(${target} ${name}_seeds)
     foreach(dep ${ARG_DEPS})
       target_link_libraries(${target} PRIVATE bl_${dep})
     endforeach()
     target_link_libraries(${target} PRIVATE ${ARG_LIBS})
   endforeach()
-  if(ARG_CORPUS)
-    add_test(NAME ${name}_corpus COMMAND ${name}_replay ${ARG_CORPUS})
-  endif()
+  add_test(NAME ${name}_seeds COMMAND ${name}_replay ${seeds})
 endfunction()
 
 # bl_embed_documents(VARIABLE FUNCTION DOCUMENTS…): a source, put into VARIABLE, that defines FUNCTION() of this folder's

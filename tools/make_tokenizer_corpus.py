@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes tests/fuzz/tokenizer/corpus: small inputs of our own for tokenizer_fuzz.cc (the layout is described there).
+"""Makes seeds of fuzz_tokenizer: small inputs of our own (tokenizer_fuzz.cc describes the layout).
 
-Usage: tools/make_tokenizer_corpus.py OUT_FOLDER
+Usage: tools/make_tokenizer_corpus.py OUT_FOLDER   (tools/add_fuzz_seeds puts the files into the archive)
 """
 import json
 import pathlib

@@ -63,7 +63,8 @@ TEST(BitCodec, RunsOfColumnsRoundTrip) {
 }
 
 TEST(BitCodec, IsUsableAtCompileTime) {
-  constexpr std::uint32_t kWords[3] = {0x3aa1e33a, 0xe33aa1e3, 0xa1e33aa1};  // GPTQ spec §14.2
+  // docs/formats/gptq.md §14.2.
+  constexpr std::uint32_t kWords[3] = {0x3aa1e33a, 0xe33aa1e3, 0xa1e33aa1};
   static_assert(read_code(kWords, 1, 10, 3) == (5 * 10 + 2) % 8);
   for (int i = 0; i < 32; ++i) {
     EXPECT_EQ(read_code(kWords, 1, i, 3), static_cast<std::uint32_t>((5 * i + 2) % 8)) << i;

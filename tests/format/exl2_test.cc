@@ -1,4 +1,4 @@
-// The test vectors of EXL2 spec §13 and every row of its table of checks (§12).
+// The test vectors of docs/formats/exl2.md §13, and every row of its table of checks (§12 there).
 
 #include "format/exl2.h"
 

@@ -1,4 +1,5 @@
-// The test vectors of GPTQ spec §14 and every row of its tables of checks (§5.4, §12, §13).
+// The test vectors of docs/formats/gptq.md §14, and every row of its tables of checks
+// (docs/formats/gptq.md §5.4, §12, §13).
 
 #include "format/gptq.h"
 
@@ -20,7 +21,7 @@ using test::open_set;
 using test::raw;
 using test::TensorSet;
 
-// 4 bits, 32 × 32, one group (§14.1).
+// 4 bits, 32 × 32, one group (docs/formats/gptq.md §14.1).
 TensorSet vector_set() {
   std::vector<std::uint32_t> qweight(4 * 32), qzeros(4);
   for (int c = 0; c < 32; ++c) {

@@ -1,5 +1,5 @@
-// Runs a fuzz target over files and folders given as arguments: the committed corpus as a test, and
-// a way to reproduce a crash with any compiler.
+// Runs a fuzz target over files and folders given as arguments. The tests run the seeds with it; it
+// also reproduces a crash with any compiler.
 
 #include <cstdint>
 #include <cstdio>
