@@ -42,8 +42,8 @@ TEST(JsonSchemaCheck, NamesThePlace) {
 
 TEST(JsonSchemaCheck, TypesBesideChoicesSayNothingNew) {
   EXPECT_EQ(refusal(R"({"type":"string","const":5})"),
-            "the JSON schema at # has a type beside const, which lets through other types: put the "
-            "type into it");
+            "the JSON schema at # has a type beside const, which allows other types: move the type "
+            "into it");
   for (const char* schema :
        {R"({"type":"integer","enum":["a",3]})", R"({"type":"integer","enum":[3,3.5]})",
         R"({"properties":{"a":{"type":"integer","const":"no"}}})", R"({"type":[]})",
