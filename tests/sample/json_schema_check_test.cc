@@ -28,8 +28,8 @@ TEST(JsonSchemaCheck, NamesThePlace) {
   EXPECT_EQ(refusal(R"({"anyOf":[true,{"prefixItems":[{},{"minimum":3}]}]})"),
             "the JSON schema at #/anyOf/1/prefixItems/1 has minimum without a type");
   EXPECT_EQ(refusal(R"({"$ref":"#/$defs/a/b","$defs":{"a":{"b":{"enum":[1],"maximum":3}}}})"),
-            "the JSON schema at #/$defs/a/b has maximum beside enum, which is not supported: put "
-            "both into one of them");
+            "the JSON schema at #/$defs/a/b has maximum beside enum, which is not supported: merge "
+            "them into one");
   EXPECT_EQ(refusal(R"({"type":"object","required":["a"]})"),
             R"(the JSON schema at # requires "a", which is not among its properties)");
   EXPECT_EQ(refusal(R"({"type":"object","propertyNames":{},"patternProperties":{"^a":{}}})"),
