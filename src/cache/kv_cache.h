@@ -21,7 +21,7 @@ class KvCache final : public PageMemory {
   PagePool& pool() { return pool_; }
   // One view per layer, for Model::forward().
   std::span<const PagedKvView> layers() const { return views_; }
-  std::size_t bytes() const;
+  std::size_t bytes() const;  // of all pools
 
   // On the host a page consists of the keys and then the values of each layer, in order.
   std::size_t page_bytes() const override;

@@ -166,7 +166,7 @@ bool PrefixCache::make_room(std::int32_t pages, Eviction eviction) {
 }
 
 // Evicts the oldest idle page, which is the end of a text, since an idle page is never older than
-// the pages behind it. Pages in use that come up on the way are touched: they count as young.
+// the pages after it. Pages in use that come up on the way are touched: they count as young.
 bool PrefixCache::evict_one(Eviction eviction) {
   if (pool_.idle_pages() == 0) return false;
   for (std::int64_t left = index_.size(); left > 0; --left) {
@@ -235,7 +235,7 @@ void PrefixCache::drop_from_host(Node node) {
   ++stats_.pages_dropped;
 }
 
-// Pages behind an evicted page can no longer be found, so they go too. All of them are on the host.
+// Pages after an evicted page can no longer be found, so they go too. All of them are on the host.
 void PrefixCache::drop_below(Node node) {
   while (index_.has_children(node)) {
     Node last = index_.children(node).back();

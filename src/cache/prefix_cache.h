@@ -113,7 +113,7 @@ class PrefixCache {
   void publish_all(std::string_view salt, std::span<const std::int32_t> ids, PageTable& table,
                    PrefixCursor& cursor);
 
-  // Cuts a sequence to its first `tokens` tokens: releases the pages behind them, and also a page
+  // Cuts a sequence to its first `tokens` tokens: releases the pages after them, and also a page
   // that others may read but the sequence would have to write to. Returns how many tokens the table
   // still holds.
   std::int64_t truncate(PageTable& table, PrefixCursor& cursor, std::int64_t tokens);

@@ -22,7 +22,7 @@ class Embedding {
   const TensorView& table() const { return table_.view; }
   // Number of learned positions, which limits the context length; 0 if there are none.
   std::int64_t learned_positions() const { return positions_.view.rows(); }
-  std::size_t bytes() const;
+  std::size_t bytes() const;  // of the tables
 
   // out [tokens, hidden] = multiplier · table[id], without adapters, positions or norm.
   void rows(ExecContext& ctx, const std::int32_t* ids, float multiplier,

@@ -34,7 +34,7 @@ class ConstraintCompiler {
   struct Stats {
     std::int64_t hits = 0;
     std::int64_t misses = 0;
-    std::size_t bytes = 0;
+    std::size_t bytes = 0;  // of the cached grammars
     std::size_t grammars = 0;
   };
   Stats stats() const;

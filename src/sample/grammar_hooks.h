@@ -43,7 +43,7 @@ constexpr bool is_set_of_signs(std::int64_t letter) {
 }
 
 // Joins a surrogate pair that is written as two escapes, as in ECMAScript and JSON
-// (`\ud83d\ude00`). `code` is the value of the first escape, `next` the zero-terminated text behind
+// (`\ud83d\ude00`). `code` is the value of the first escape, `next` the zero-terminated text after
 // it. Sets `code` to the character and returns the length of the second escape, 6; returns 0 and
 // changes nothing if the two are no pair.
 template <class Sign, class Code>

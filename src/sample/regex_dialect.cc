@@ -15,7 +15,7 @@ namespace bl {
 
 namespace {
 
-// Returns the offset behind the element at `at`: a character class, an escape or a single
+// Returns the offset after the element at `at`: a character class, an escape or a single
 // character.
 std::size_t end_of_sign(std::string_view regex, std::size_t at) {
   if (regex[at] == '\\') return std::min(at + 2, regex.size());

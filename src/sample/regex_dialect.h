@@ -19,8 +19,8 @@ std::string regex_fault(std::string_view regex);
 // these too.
 std::string with_plain_dots(std::string_view regex);
 
-// Returns the offset behind the next `closing` after `at` that no backslash precedes, or the end of
-// the text if there is none.
+// Returns the offset after the next `closing` that follows `at` without a backslash before it, or
+// the end of the text if there is none.
 std::size_t behind_closing(std::string_view text, std::size_t at, char closing);
 
 // Returns an expression that, matched against a whole text, accepts the texts of which `regex`

@@ -73,7 +73,7 @@ class SamplerChain {
   std::unique_ptr<SampleRow> own_row_;
   std::vector<const SamplerStage*> logit_stages_;
   StagePlan plan_;          // empty for a greedy choice
-  bool whole_row_ = false;  // the draw is from the softmax of all edited logits
+  bool whole_row_ = false;  // the draw is from the softmax of the whole row
 };
 
 }  // namespace bl

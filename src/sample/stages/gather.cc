@@ -82,8 +82,7 @@ void collect_from_score(double least, const ScoreMap& score, SampleRow& row) {
 // row.
 void gather_nucleus(const GatherRules& rules, const ScoreMap& score, SampleRow& row) {
   const double total = exp_sum(row.logits, score.formula());
-  // min-p needs only the top. top-a needs the mass that min-p takes away later, so then nothing is
-  // skipped.
+  // With top-a on, tokens below min_p are collected too: top-a comes first and needs their mass.
   const double share = rules.top_a == 0 ? rules.min_p : 0;
   // Tokens with p below (1 − top_p) / vocab sum to less than 1 − top_p, so none is in the nucleus.
   const double least =
