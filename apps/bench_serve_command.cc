@@ -59,24 +59,23 @@ struct BenchServeOptions {
     v.group("Load");
     v(requests, {"-r,--requests", "N", "total number of requests"});
     v(users,
-      {"-c,--concurrency", "N", "concurrent users; each waits for an answer before asking again"});
+      {"-c,--concurrency", "N", "concurrent users, who wait for an answer before asking again"});
     v(prompt, {"-p,--prompt-tokens", "N", "random tokens per prompt"});
     v(generate, {"-n,--generate-tokens", "N", "tokens per answer"});
     v(shared, {"--shared-prefix", "N", "additional tokens that all prompts start with"});
     v(evict, {"--evict", "", "evict all unused pages of the cache before each request"});
-    v(rate, {"--rate", "X", "requests per second, at random times; 0: as soon as a user is free"});
+    v(rate, {"--rate", "X", "requests per second at random times; 0: when a user is free"});
     v(seed, {"--seed", "N", "seed of prompts and arrival times"});
     preset.visit(v);
-    v(one_preset.source,
-      {"--one-preset", "NAME|FILE",
-       "preset of one user, left out of the percentiles: what it costs the others", "none"});
+    v(one_preset.source, {"--one-preset", "NAME|FILE",
+                          "preset of one user that is left out of the percentiles", "none"});
     random.visit(v);
     v(random_draft, {"--random-draft", "SHAPE",
                      "random draft model with the same vocabulary: shows only its cost"});
     v.group("Output");
     v(json, {"--json", "", "print JSON"});
     v(page_table, {"--page-table", "SECONDS",
-                   "print on stderr, this often and at the end, what each page holds", "never"});
+                   "print the page table on stderr this often, and at the end", "never"});
     speculation.visit(v);
     model.visit(v);
   }

@@ -26,8 +26,7 @@ struct DequantOptions {
     v(model, {"-m,--model", "DIR", "model folder or .gguf file"});
     v(tensor, {"--tensor", "KEY", "the matrix to decode, such as model.layers.0.self_attn.q_proj"});
     v(out, {"-o,--out", "OUT.safetensors", "the file to write", "standard output"});
-    v(archs, {"--archs", "DIR", "folder of architecture files to use instead of the built-in ones",
-              "built in"});
+    v(archs, {"--archs", "DIR", "folder of architecture files to use instead", "built in"});
   }
 };
 

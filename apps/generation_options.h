@@ -36,14 +36,14 @@ struct GenerationOptions {
       {"-n,--max-tokens", "N", "stop after N tokens", "until an end token or the context length"});
     v(min_tokens, {"--min-tokens", "N", "do not end before N tokens"});
     v(stops, {"--stop", "TEXT", "stop before this text"});
-    v(banned, {"--ban", "TEXT", "never generate this text (case is ignored): go back and retry"});
+    v(banned, {"--ban", "TEXT", "never generate this text, in upper or lower case"});
     v(banned_tokens,
-      {"--ban-token", "TEXT", "never choose this token, given by its text, such as ' yes'"});
-    v(allowed_tokens,
-      {"--allow-token", "TEXT", "choose only among the tokens that are given this way"});
+      {"--ban-token", "TEXT", "never choose the token with this text, such as ' yes'"});
+    v(allowed_tokens, {"--allow-token", "TEXT", "choose only among the tokens with these texts"});
     v(token_healing,
       {"--token-healing", "", "choose the prompt's last token again, so that a word can continue"});
-    v(cfg_scale, {"--cfg-scale", "X", "classifier-free guidance: strength; 1 is off", "1 (off)"});
+    v(cfg_scale, {"--cfg-scale", "X",
+                  "classifier-free guidance: scale; larger follows the prompt more", "1 (off)"});
     v(negative_prompt,
       {"--negative-prompt", "TEXT", "classifier-free guidance: text to steer away from"});
     constraint.visit(v);
@@ -51,8 +51,7 @@ struct GenerationOptions {
     preset.visit(v);
     sampling.visit(v);
     v(sampler_order,
-      {"--sampler-order", "NAMES",
-       "order of the samplers, such as top-k,min-p,temperature; name all that are on"});
+      {"--sampler-order", "NAMES", "order of the samplers that are on: top-k,min-p,temperature"});
     v(greedy, {"--greedy", "", "always choose the likeliest token"});
   }
 

@@ -23,8 +23,7 @@ struct ImportOptions {
     v(file, {"file", "FILE.gguf", "the model to import"});
     v(folder, {"-o,--out", "DIR", "the folder to write"});
     v(force, {"--force", "", "replace the model that is already in the folder"});
-    v(archs, {"--archs", "DIR", "folder of architecture files to use instead of the built-in ones",
-              "built in"});
+    v(archs, {"--archs", "DIR", "folder of architecture files to use instead", "built in"});
   }
 };
 

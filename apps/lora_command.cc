@@ -38,8 +38,7 @@ struct MergeOptions {
     v(folder, {"-o,--out", "OUT", "the folder to write: plain weights, fp16 if quantized"});
     v(force, {"--force", "", "replace the model that is already in the folder"});
     v(threads, {"--threads", "N", "CPU threads", "physical cores"});
-    v(archs, {"--archs", "DIR", "folder of architecture files to use instead of the built-in ones",
-              "built in"});
+    v(archs, {"--archs", "DIR", "folder of architecture files to use instead", "built in"});
   }
 };
 

@@ -18,8 +18,7 @@ struct LoraOptions {
 
   template <class V>
   void visit(V&& v) {
-    v(adapters,
-      {"--lora", "DIR[:WEIGHT]", "apply a LoRA adapter (PEFT format) with this weight [1]"});
+    v(adapters, {"--lora", "DIR[:WEIGHT]", "apply a LoRA adapter (PEFT) with this weight, else 1"});
   }
 
   std::vector<LoraArgument> arguments() const;  // throws UsageError

@@ -10,11 +10,9 @@
 // Flags of ModelOptions that other commands also have.
 namespace bl {
 
-inline constexpr const char* kLayerMapHelp =
-    "layers to run, in order; may repeat or omit some: 0..15,11..31";
+inline constexpr const char* kLayerMapHelp = "layers to run, in order, such as 0..15,11..31";
 
-inline constexpr const char* kOverrideHelp =
-    "take matching modules from another model: '*.self_attn.*=DIR'";
+inline constexpr const char* kOverrideHelp = "take modules from another model: '*.self_attn.*=DIR'";
 
 // Parses the values of --override. Throws UsageError.
 inline std::vector<WeightOverride> overrides_of(const std::vector<std::string>& flags) {
@@ -31,7 +29,7 @@ inline std::vector<WeightOverride> overrides_of(const std::vector<std::string>& 
 
 inline const char* cache_help() {
   static const std::string help =
-      "KV cache type: " + cache_type_names() + "; or one for keys and one for values: q8,q4";
+      "KV cache type: " + cache_type_names() + "; or keys,values: q8,q4";
   return help.c_str();
 }
 

@@ -26,7 +26,7 @@ struct ModelOptions {
   bool deterministic = false;
 
   // For commands in which the context length has another meaning or default.
-  const char* context_help = "context length: maximum tokens of prompt and answer together";
+  const char* context_help = "context length in tokens";
   const char* context_default = "the model's, as far as memory allows";
 
   template <class V>
@@ -43,8 +43,7 @@ struct ModelOptions {
       {"--rope-alpha", "X", "NTK-aware RoPE scaling: stretch the rotary base", "the model's"});
     v(overrides, {"--override", "PATTERN=DIR", kOverrideHelp});
     v(layer_map, {"--layer-map", "RUNS", kLayerMapHelp, "every layer once"});
-    v(archs, {"--archs", "DIR", "folder of architecture files to use instead of the built-in ones",
-              "built in"});
+    v(archs, {"--archs", "DIR", "folder of architecture files to use instead", "built in"});
     v(embed_host,
       {"--embed-host", "", "keep the embedding table in host memory (no effect on a CPU)"});
     v(memory, {"--vram", "SIZE", "device memory to use at most, such as 24GiB", "what is free"});

@@ -19,9 +19,8 @@ struct SpeculationFlags {
   template <class V>
   void visit(V&& v) {
     v.group("Speculative decoding (it does not change the text)");
-    v(draft, {"--draft", "DIR|mtp",
-              "draft: a smaller model with the same vocabulary, DFlash layers, or mtp (own layers)",
-              "none"});
+    v(draft,
+      {"--draft", "DIR|mtp", "draft model (same vocabulary), DFlash layers, or mtp (own)", "none"});
     v(ngram, {"--ngram", "", "draft by looking up n-grams in the text so far"});
     v(ngram_min, {"--ngram-min", "N", "tokens of an n-gram that must match, 1 … 32"});
     v(ngram_text, {"--ngram-text", "FILE",

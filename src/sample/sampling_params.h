@@ -137,39 +137,36 @@ struct SamplingParams {
     v(temperature,
       {"--temperature", "X", "sampling temperature: higher is more random, 0 is greedy"});
     v(top_k, {"--top-k", "N", "sample from the N likeliest tokens only; 0: off"});
-    v(top_p,
-      {"--top-p", "X", "nucleus sampling: the likeliest tokens with total probability X; 1: off"});
-    v(min_p, {"--min-p", "X", "drop tokens less than X times as likely as the likeliest; 0: off"});
-    v(repetition_penalty, {"--repetition-penalty", "X",
-                           "divide the logits of tokens that occurred by X, 0.01 … 100; 1: off"});
+    v(top_p, {"--top-p", "X", "nucleus sampling: probability to keep, 0 … 1; 1: off"});
+    v(min_p, {"--min-p", "X", "drop tokens below X times the best probability, 0 … 1; 0: off"});
+    v(repetition_penalty,
+      {"--repetition-penalty", "X", "divide logits of tokens that occurred, 0.01 … 100; 1: off"});
     v(presence_penalty,
-      {"--presence-penalty", "X", "subtract X from the logits of tokens that occurred; 0: off"});
+      {"--presence-penalty", "X", "subtract from logits of tokens that occurred, ±100; 0: off"});
     v(frequency_penalty,
-      {"--frequency-penalty", "X", "subtract X from a token's logit per occurrence; 0: off"});
+      {"--frequency-penalty", "X", "subtract from logits per occurrence, ±100; 0: off"});
     v(penalty_range,
       {"--penalty-range", "N", "apply these penalties to the last N tokens; -1: all"});
     v(repetition_decay,
       {"--repetition-decay", "N", "let them fade out over the N tokens before those; 0: off"});
     v(dry_multiplier,
       {"--dry-multiplier", "X", "DRY: strength of the penalty on repeated sequences; 0: off"});
-    v(dry_base,
-      {"--dry-base", "X", "DRY: growth of the penalty with each repeated token, 1 … 100"});
+    v(dry_base, {"--dry-base", "X", "DRY: growth of the penalty per repeated token, 1 … 100"});
     v(dry_allowed_length,
       {"--dry-allowed-length", "N", "DRY: repeats shorter than N tokens are not penalized"});
     v(dry_range, {"--dry-range", "N", "DRY: look for repeats in the last N tokens; 0: all"});
     v(temperature_last,
       {"--temperature-last", "on|off", "apply temperature after the truncations"});
-    v(min_temp, {"--min-temp", "X", "dynamic temperature: its value at entropy 0"});
-    v(max_temp,
-      {"--max-temp", "X", "dynamic temperature: its value at full entropy; off unless above min"});
+    v(min_temp, {"--min-temp", "X", "dynamic temperature: value at zero entropy"});
+    v(max_temp, {"--max-temp", "X", "dynamic temperature: value at full entropy; on if above min"});
     v(temp_exponent,
-      {"--temp-exponent", "X", "dynamic temperature: exponent of the relative entropy, 0 … 100"});
+      {"--temp-exponent", "X", "dynamic temperature: exponent of the entropy ratio, 0 … 100"});
     v(smoothing_factor,
       {"--smoothing-factor", "X", "smoothing (quadratic sampling): factor; 0: off"});
     v(smoothing_curve, {"--smoothing-curve", "X", "smoothing: from 1 (quadratic) to 3 (cubic)"});
-    v(top_n_sigma, {"--top-n-sigma", "X",
-                    "top-nσ: keep logits within X standard deviations of the top; 0: off"});
-    v(top_a, {"--top-a", "X", "keep tokens with p at least X times the best p squared; 0: off"});
+    v(top_n_sigma,
+      {"--top-n-sigma", "X", "top-nσ: keep logits within X deviations of the top; 0: off"});
+    v(top_a, {"--top-a", "X", "keep tokens with p ≥ X times the best p squared, 0 … 1; 0: off"});
     v(tfs, {"--tfs", "X", "tail-free sampling, 0 … 1; 0 and 1: off"});
     v(typical, {"--typical", "X", "locally typical sampling, 0 … 1; 0 and 1: off"});
     v(mirostat_mode,
@@ -177,14 +174,14 @@ struct SamplingParams {
     v(mirostat_tau, {"--mirostat-tau", "X", "mirostat: target surprise in bits, 0 … 100"});
     v(mirostat_eta, {"--mirostat-eta", "X", "mirostat: learning rate, 0 … 10"});
     v(xtc_probability,
-      {"--xtc-probability", "X", "XTC: probability that top choices are excluded; 0: off"});
+      {"--xtc-probability", "X", "XTC: probability of excluding top choices, 0 … 1; 0: off"});
     v(xtc_threshold,
       {"--xtc-threshold", "X", "XTC: tokens at least this likely are top choices, 0 … 1"});
     v(xtc_random,
       {"--xtc-random", "on|off", "XTC: throw the coin instead of using its expectation"});
-    v(skew, {"--skew", "X", "favor unlikely (> 0) or likely (< 0) tokens, -10 … 10; 0: off"});
+    v(skew, {"--skew", "X", "favor unlikely (> 0) or likely (< 0) tokens, ±10; 0: off"});
     v(adaptive_target,
-      {"--adaptive-target", "X", "adaptive-p: favor tokens of about this probability; 1: off"});
+      {"--adaptive-target", "X", "adaptive-p: favor tokens of this probability, 0 … 1; 1: off"});
     v(adaptive_decay, {"--adaptive-decay", "X", "adaptive-p: weight of earlier choices, 0 … 0.99"});
     v(seed, {"--seed", "N", "seed of the random draws", "random"});
   }
