@@ -18,7 +18,7 @@ struct SampleRule {
     kLikeliest,  // the largest logit, the lowest id among equals
     kDraw
   };
-  // U · 2^64, u being the position of the draw in the cumulative sum over ids.
+  // u · 2^64, u being the position of the draw in the cumulative sum over ids.
   std::uint64_t draw = 0;
   double top_p = 1;             // in (0, 1]; 1: off
   double min_p = 0;             // in [0, 1]; 0: off
