@@ -42,8 +42,7 @@ struct GenerationOptions {
     v(allowed_tokens, {"--allow-token", "TEXT", "choose only among the tokens with these texts"});
     v(token_healing,
       {"--token-healing", "", "choose the prompt's last token again, so that a word can continue"});
-    v(cfg_scale, {"--cfg-scale", "X",
-                  "classifier-free guidance: scale; larger follows the prompt more", "1 (off)"});
+    v(cfg_scale, {"--cfg-scale", "X", "classifier-free guidance: weight of the prompt", "1 (off)"});
     v(negative_prompt,
       {"--negative-prompt", "TEXT", "classifier-free guidance: text to steer away from"});
     constraint.visit(v);

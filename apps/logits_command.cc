@@ -31,7 +31,7 @@ struct LogitsOptions {
     v(ids, {"--ids", "FILE", "JSON array of token ids, or an array of such arrays (a batch)"});
     v(out, {"-o,--out", "OUT.safetensors", "the file to write", "standard output"});
     v(states,
-      {"--states", "LIST", "hidden states at the input of these blocks, such as 0,5,last", "none"});
+      {"--states", "LIST", "hidden states: inputs of these blocks, such as 0,5,last", "none"});
     model.visit(v);
     lora.visit(v);
   }

@@ -138,7 +138,7 @@ struct SamplingParams {
       {"--temperature", "X", "sampling temperature: higher is more random, 0 is greedy"});
     v(top_k, {"--top-k", "N", "sample from the N likeliest tokens only; 0: off"});
     v(top_p, {"--top-p", "X", "nucleus sampling: probability to keep, 0 … 1; 1: off"});
-    v(min_p, {"--min-p", "X", "drop tokens below X times the best probability, 0 … 1; 0: off"});
+    v(min_p, {"--min-p", "X", "drop tokens below X times the best p, 0 … 1; 0: off"});
     v(repetition_penalty,
       {"--repetition-penalty", "X", "divide logits of tokens that occurred, 0.01 … 100; 1: off"});
     v(presence_penalty,
@@ -166,7 +166,7 @@ struct SamplingParams {
     v(smoothing_curve, {"--smoothing-curve", "X", "smoothing: from 1 (quadratic) to 3 (cubic)"});
     v(top_n_sigma,
       {"--top-n-sigma", "X", "top-nσ: keep logits within X deviations of the top; 0: off"});
-    v(top_a, {"--top-a", "X", "keep tokens with p ≥ X times the best p squared, 0 … 1; 0: off"});
+    v(top_a, {"--top-a", "X", "keep tokens with p ≥ X times (best p)², 0 … 1; 0: off"});
     v(tfs, {"--tfs", "X", "tail-free sampling, 0 … 1; 0 and 1: off"});
     v(typical, {"--typical", "X", "locally typical sampling, 0 … 1; 0 and 1: off"});
     v(mirostat_mode,
