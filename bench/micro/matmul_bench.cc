@@ -53,9 +53,7 @@ struct Machine {
   Machine(const Options& options, std::int64_t rows, std::int64_t max_in)
       : backend(options.threads, options.isa),
         scratch(backend.allocate(backend.scratch_bytes({.tokens = rows, .max_in = max_in}))) {
-    ctx.ops = &backend.ops();
-    ctx.scratch = &scratch;
-    ctx.threads = backend.threads();
+    ctx = backend.context(scratch);
   }
   CpuBackend backend;
   Arena scratch;

@@ -106,11 +106,8 @@ class Bench {
                           .log_probabilities = out.as<float>() + rows};
     key_ += 2;
     for (auto _ : state) {
-      ExecContext ctx;
-      ctx.ops = &backend_.ops();
-      ctx.threads = backend_.threads();
       scratch_.release_to(0);
-      ctx.scratch = &scratch_;
+      ExecContext ctx = backend_.context(scratch_);
       backend_.run_step(key_, 0, ctx, [&](ExecContext& step) {
         for (int i = 0; i < kOps; ++i) step.ops->sample(step, args);
       });

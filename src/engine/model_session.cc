@@ -206,10 +206,7 @@ bool ModelSession::draft_chains() const {
 
 ExecContext ModelSession::begin_step() {
   scratch_.release_to(scratch_begin_);
-  ExecContext context;
-  context.ops = &backend_->ops();
-  context.scratch = &scratch_;
-  context.threads = backend_->threads();
+  ExecContext context = backend_->context(scratch_);
   context.deterministic = deterministic_;
   return context;
 }

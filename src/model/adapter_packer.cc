@@ -63,7 +63,7 @@ HostArray table_rows(const TensorView& a, std::int64_t rank) {
 }
 
 // The rows of B [out, rank] that a part of a site wants, with zeros behind each.
-HostArray part_rows(const TensorView& b, const AdapterPart& part, std::int64_t rank) {
+HostArray k_split_rows(const TensorView& b, const AdapterPart& part, std::int64_t rank) {
   HostArray copy = zeros(b.dtype, {part.count, rank});
   const std::size_t width = static_cast<std::size_t>(b.columns()) * size_of(b.dtype);
   const std::size_t stride = static_cast<std::size_t>(rank) * size_of(b.dtype);
@@ -102,7 +102,7 @@ PreparedAdapter::Module PreparedAdapter::whole_module(const LoraModule& from) {
   }
   for (const AdapterPart& part : from.site->parts) {
     module.parts.push_back({part.linear, part.first_column,
-                            matrix_of(from.tensor, part_rows(weight, part, weight.columns()))});
+                            matrix_of(from.tensor, k_split_rows(weight, part, weight.columns()))});
   }
   return module;
 }
@@ -123,11 +123,11 @@ PreparedAdapter::PreparedAdapter(const PeftAdapter& adapter) {
                                                  : padded_rows(from.a.view, rank, site.inputs));
     if (site.is_embedding) {
       const AdapterPart all{.count = site.out};
-      module.parts.push_back({-1, 0, matrix_of(from.tensor, part_rows(from.b.view, all, rank))});
+      module.parts.push_back({-1, 0, matrix_of(from.tensor, k_split_rows(from.b.view, all, rank))});
     }
     for (const AdapterPart& part : site.parts) {
       module.parts.push_back({part.linear, part.first_column,
-                              matrix_of(from.tensor, part_rows(from.b.view, part, rank))});
+                              matrix_of(from.tensor, k_split_rows(from.b.view, part, rank))});
     }
     modules_.push_back(std::move(module));
   }

@@ -77,8 +77,8 @@ GgufPlanner::Extent GgufPlanner::extent_of(const GgufTensor& tensor, bool by_ele
   return extent;
 }
 
-std::int64_t GgufPlanner::part_rows(const GgufTensor& tensor, const std::string& rows,
-                                    std::int64_t of) const {
+std::int64_t GgufPlanner::k_split_rows(const GgufTensor& tensor, const std::string& rows,
+                                       std::int64_t of) const {
   std::int64_t count = 0;
   if (rows == "half") count = of / 2;
   if (rows == "query") count = metadata_.heads() * metadata_.head_dim();
@@ -171,7 +171,7 @@ void GgufPlanner::place_by_rule(const GgufTensor& tensor, const GgufTensorRule& 
   std::int64_t row = 0;
   for (const GgufTensorRule::Part& part : rule.parts) {
     recipe.first_row = row;
-    recipe.rows = part_rows(tensor, part.rows, extent.rows);
+    recipe.rows = k_split_rows(tensor, part.rows, extent.rows);
     recipe.rotary_heads = rotary_heads(tensor, part.rotary, recipe.rows);
     row += recipe.rows;
     if (row > extent.rows) wrong_shape(tensor, "rows for queries, keys and values");

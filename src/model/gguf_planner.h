@@ -29,7 +29,8 @@ class GgufPlanner {
   void place_by_rule(const GgufTensor& tensor, const GgufTensorRule& rule, std::string_view suffix);
   void place_join(const GgufJoin& join, std::int64_t block);
   void place_list(const std::string& to, const std::string& key, const Shape& shape);
-  std::int64_t part_rows(const GgufTensor& tensor, const std::string& rows, std::int64_t of) const;
+  std::int64_t k_split_rows(const GgufTensor& tensor, const std::string& rows,
+                            std::int64_t of) const;
   std::int64_t rotary_heads(const GgufTensor& tensor, GgufTensorRule::Rotary rotary,
                             std::int64_t rows) const;
   void add_expert_tensors(const GgufTensor& tensor, GgufRecipe recipe, const Extent& extent,

@@ -14,8 +14,9 @@ namespace bl {
 namespace {
 
 std::size_t embed_and_inputs_bytes(const ModelSpec& spec, std::int64_t tokens) {
-  return arena_bytes(DType::kF32, tokens * spec.hidden) + RestRoom::bytes(tokens, spec.hidden) +
-         2 * arena_bytes(DType::kI32, tokens) + arena_bytes(DType::kI64, tokens);
+  return arena_bytes(DType::kF32, tokens * spec.hidden) +
+         PartialSumRoom::bytes(tokens, spec.hidden) + 2 * arena_bytes(DType::kI32, tokens) +
+         arena_bytes(DType::kI64, tokens);
 }
 
 // Which rows of the step, and which of its rows of logits, have which adapters.
@@ -158,7 +159,7 @@ void Model::copy_states(ExecContext& ctx, const StepBatch& batch, std::int32_t b
 }
 
 void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
-                       std::span<const PagedKvView> layers, const RestRoom& room,
+                       std::span<const PagedKvView> layers, const PartialSumRoom& room,
                        KeptRows& kept) const {
   const auto tokens = static_cast<std::int64_t>(batch.ids.size());
   const auto upload_ints = [&](const std::vector<std::int32_t>& values) {
@@ -204,7 +205,7 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
     step.next_weights = weights_behind(i);
     const bool last = i + 1 == order.size();
     const bool is_read = draft != nullptr && draft->reads(i + 1);
-    if (last) stream.forbid_rests();
+    if (last) stream.forbid_partials();
     if (last && !all && !is_read) {
       if (block.queries_are_apart() && KeptStep::pays(batch)) {
         plan_scope.reset();
@@ -285,7 +286,7 @@ TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
         scratch_copy(ctx, backend_, std::span<const std::int32_t>(batch.logit_rows), Shape{rows})
             .as<const std::int32_t>();
   }
-  const RestRoom room = RestRoom::take(own, tokens, parts_.spec.hidden);
+  const PartialSumRoom room = PartialSumRoom::take(own, tokens, parts_.spec.hidden);
   {
     ArenaScope blocks(*ctx.scratch);
     run_blocks(own, batch, layers, room, kept);
@@ -294,7 +295,7 @@ TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
   own.adapters = kept.adapters;
   LayerInput h = kept.x;
   if (parts_.final_norm.present()) {
-    if (may_leave_norm_to_products(own) && !wants_states(batch, StateRows::kNormed)) {
+    if (fusion_of(own, {.tokens = rows}).norm && !wants_states(batch, StateRows::kNormed)) {
       h = {{.x = kept.x}, parts_.final_norm};
     } else {
       parts_.final_norm.forward(own, kept.x, kept.x);

@@ -110,7 +110,7 @@ class Model {
   NextWeights weights_behind(std::size_t block) const;
   // `kept.x` becomes the stream where all rows are kept.
   void run_blocks(ExecContext& ctx, const StepBatch& batch, std::span<const PagedKvView> layers,
-                  const RestRoom& room, KeptRows& kept) const;
+                  const PartialSumRoom& room, KeptRows& kept) const;
 
   Backend& backend_;
   Parts parts_;

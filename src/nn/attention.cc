@@ -31,7 +31,7 @@ void normalise_one(ExecContext& ctx, const Norm& norm, bool across_heads, const 
 // The result of attention: an input in binary16 for the output projection, or F32 [tokens, heads,
 // head_dim].
 struct Attention::Result {
-  HalfInput half;
+  StagedInput half;
   TensorView out;
 };
 
@@ -54,7 +54,7 @@ AttentionArgs Attention::attention_args(const StepInputs& step, const TensorView
           .window = spec_.window,
           .sinks = weights_.sinks.view(),
           .alibi_slopes = weights_.alibi_slopes.view(),
-          .half_out = nullptr,
+          .staged_out = nullptr,
           .past_is_new = step.keys_first || step.keys_written};
 }
 
@@ -192,7 +192,7 @@ void Attention::attend(ExecContext& ctx, const StepInputs& step, const Heads& he
                        const Result& result) const {
   AttentionArgs attention = attention_args(step, heads.q);
   attention.out = result.out;
-  if (!result.half.rows.empty()) attention.half_out = &result.half;
+  if (!result.half.rows.empty()) attention.staged_out = &result.half;
   if (step.keys_written) {
     if (rotation_.rotated > 0) ctx.ops->rope(ctx, rope_args(step, heads.q, spec_.query_rope));
     normalise_queries(ctx, heads.q, true);
@@ -238,14 +238,14 @@ void Attention::forward(ExecContext& ctx, const StepInputs& step, const LayerInp
       step.keys_written ? project_queries(ctx, x, step) : project_and_normalise(ctx, x, &step);
   Result result;
   if (spec_.gate == AttentionGate::kNone && kept == nullptr) {
-    result.half = take_half_input(ctx, weights_.o, x.rows());
+    result.half = take_staged_input(ctx, weights_.o, x.rows());
   }
   if (result.half.rows.empty()) {
     result.out = ctx.scratch->take_f32({x.rows(), spec_.heads, spec_.head_dim});
   }
   attend(ctx, step, heads, result);
   ExecContext last = ctx;
-  last.next_weights.partly_asked = true;
+  last.prefetch.weights.partly_issued = true;
   if (!result.half.rows.empty()) {
     apply_last_linear(last, {{}, result.half}, weights_.o, sink);
     return;

@@ -27,7 +27,7 @@ void Block::run(ExecContext& ctx, const LayerSink& sink, const Norm& post_norm, 
 
 // The input of a layer: the output of its norm, or x with the norm left to the layer's products.
 LayerInput Block::input_of(ExecContext& ctx, const Norm& norm, ResidualStream& x) const {
-  if (norm.present() && may_leave_norm_to_products(ctx)) return {x.read(), norm};
+  if (norm.present() && fusion_of(ctx, {.tokens = x.rows()}).norm) return {x.read(), norm};
   return normalised(ctx, norm, x.whole(ctx));
 }
 
@@ -73,8 +73,8 @@ const Norm& Block::parallel_norm() const {
 void Block::run_behind_attention(ExecContext& outer, const StepInputs& step,
                                  ResidualStream& x) const {
   ExecContext ctx = outer;
-  ctx.next_attention = step.next_attention;
-  if (!weights_.moe.present()) ctx.next_weights = step.next_weights;
+  ctx.prefetch.attention = step.next_attention;
+  if (!weights_.moe.present()) ctx.prefetch.weights = step.next_weights;
   if (weights_.moe.present() && weights_.feed_forward.present()) {
     run_side_by_side(ctx, x);
   } else if (!spec_.parallel) {
@@ -95,7 +95,7 @@ void Block::run_attention(ExecContext& outer, const StepInputs& step, ResidualSt
   ArenaScope scope(*outer.scratch);
   ExecContext ctx = outer;
   if (!weights_.moe.present() && !spec_.parallel) {
-    ctx.next_weights = weights_.feed_forward.first_weights();
+    ctx.prefetch.weights = weights_.feed_forward.first_weights();
   }
   const LayerInput h = spec_.parallel ? normalised(ctx, weights_.attention_norm, x.whole(ctx))
                                       : input_of(ctx, weights_.attention_norm, x);

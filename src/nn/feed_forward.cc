@@ -10,7 +10,7 @@ void FeedForward::forward(ExecContext& ctx, const LayerInput& x, const LayerSink
   const TensorView inner = ctx.scratch->take_f32({x.rows(), spec_.gated ? 2 * width : width});
   const TensorView first = slice_columns(inner, 0, width);
   const TensorView second = spec_.gated ? slice_columns(inner, width, width) : TensorView{};
-  const HalfInput left = take_half_input(ctx, weights_.down, x.rows());
+  const StagedInput left = take_staged_input(ctx, weights_.down, x.rows());
   const ActivateArgs activation{.gate = first,
                                 .up = second,
                                 .out = first,
@@ -21,13 +21,13 @@ void FeedForward::forward(ExecContext& ctx, const LayerInput& x, const LayerSink
                                 .xielu_alpha_n = weights_.xielu_alpha_n,
                                 .xielu_beta = weights_.xielu_beta,
                                 .xielu_eps = weights_.xielu_eps,
-                                .half_out = left.rows.empty() ? nullptr : &left};
+                                .staged_out = left.rows.empty() ? nullptr : &left};
   LastInput last{first, left};
   ExecContext first_ctx = ctx;
-  first_ctx.next_weights = next_weights_of({&weights_.down});
+  first_ctx.prefetch.weights = next_weights_of({&weights_.down});
   if (spec_.gated && weights_.gate_up.empty()) {
     const std::array<LinearOutput, 2> outputs{{{&weights_.gate, first}, {&weights_.up, second}}};
-    last.factor = apply_gated_linears(first_ctx, x, outputs, activation, &weights_.down);
+    last.deferred_mul = apply_gated_linears(first_ctx, x, outputs, activation, &weights_.down);
   } else {
     const bool fused = !weights_.gate_up.empty();
     const LinearOutput output{fused ? &weights_.gate_up : &weights_.up, fused ? inner : first};

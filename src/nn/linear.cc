@@ -26,61 +26,49 @@ NextWeights next_weights_of(std::initializer_list<const Linear*> linears) {
 
 namespace {
 
-// How the products of one call are made.
-struct ProductRule {
-  float multiplier = 1.0f;
-  bool accumulate = false;
-  const ActivateArgs* activation = nullptr;
-  const HalfInput* half_x = nullptr;
-  TensorView x_factor = {};
-  TensorView out_rests = {};
-  TensorView rests_out = {};
-  const AttentionArgs* attention_behind = nullptr;
+// How the GEMMs of one call are made, beside what LayerInput says.
+struct GemmCall {
+  const StagedInput* staged_x = nullptr;
+  TensorView deferred_mul = {};
+  Epilogue epilogue = {};
+  const AttentionArgs* feeds = nullptr;  // attention whose queries the outputs are, or null
 };
 
-// Every product of a model is made here, and what adapters add to it.
+// Every GEMM of a model is made here, and what adapters add to it.
 void run_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
-                 const ProductRule& rule) {
-  // Who leaves a norm or an activation to the product asks first whether there are adapters.
-  BL_CHECK(ctx.adapters == nullptr ||
-           (input.norm == nullptr && rule.activation == nullptr && rule.half_x == nullptr &&
-            rule.x_factor.empty() && input.rests.empty() && rule.rests_out.empty()));
+                 const GemmCall& call) {
   std::array<MatmulOutput, 4> list;
   BL_CHECK(outputs.size() <= list.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     list[i] = {&outputs[i].linear->weight(), outputs[i].out, outputs[i].linear->bias()};
   }
   const NormArgs norm = input.norm != nullptr ? input.norm->args() : NormArgs{};
-  ctx.ops->matmul(ctx, {.x = input.x,
-                        .outputs = std::span(list.data(), outputs.size()),
-                        .multiplier = rule.multiplier,
-                        .accumulate = rule.accumulate,
-                        .half_x = rule.half_x,
-                        .x_rests = input.rests,
-                        .out_rests = rule.out_rests,
-                        .rests_out = rule.rests_out,
-                        .x_sum = input.sum,
-                        .norm = input.norm != nullptr ? &norm : nullptr,
-                        .activation = rule.activation,
-                        .x_factor = rule.x_factor,
-                        .attention_behind = rule.attention_behind});
-  add_lora(ctx, input.x, outputs, rule.multiplier);
-}
-
-// An adapter would have to read all of what products read.
-bool may_leave_rests(const ExecContext& ctx) {
-  return ctx.ops->rests_left != nullptr && ctx.adapters == nullptr;
+  MatmulArgs args{.x = input.x,
+                  .outputs = std::span(list.data(), outputs.size()),
+                  .staged_x = call.staged_x,
+                  .prologue = {.partials = input.partials,
+                               .sum = input.sum,
+                               .norm = input.norm != nullptr ? &norm : nullptr,
+                               .deferred_mul = call.deferred_mul},
+                  .epilogue = call.epilogue,
+                  .prefetch = ctx.prefetch};
+  if (call.feeds != nullptr) {
+    args.prefetch.attention = call.feeds;
+    args.prefetch.feeds_attention = true;
+  }
+  // Whoever leaves something to a GEMM has asked fusion_of() first, and adapters read the same x.
+  BL_CHECK(ctx.may_fuse() ||
+           (args.prologue.empty() && args.staged_x == nullptr &&
+            args.epilogue.activation == nullptr && args.epilogue.partials_out.empty()));
+  ctx.ops->matmul(ctx, args);
+  add_lora(ctx, input.x, outputs, call.epilogue.multiplier);
 }
 
 }  // namespace
 
-bool may_leave_norm_to_products(const ExecContext& ctx) {
-  return ctx.ops->matmul_normalises && ctx.adapters == nullptr && !ctx.deterministic;
-}
-
-HalfInput take_half_input(ExecContext& ctx, const Linear& reader, std::int64_t tokens) {
-  if (ctx.ops->half_input_width == nullptr || ctx.adapters != nullptr) return {};
-  const std::int64_t width = ctx.ops->half_input_width(ctx, reader.weight(), tokens);
+StagedInput take_staged_input(ExecContext& ctx, const Linear& reader, std::int64_t tokens) {
+  const std::int64_t width =
+      fusion_of(ctx, {.tokens = tokens, .reader = &reader.weight()}).staged_width;
   if (width == 0) return {};
   return {&reader.weight(), ctx.scratch->take(DType::kF16, {tokens, width}),
           ctx.scratch->take_f32({tokens}).as<float>()};
@@ -88,56 +76,54 @@ HalfInput take_half_input(ExecContext& ctx, const Linear& reader, std::int64_t t
 
 void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
                    float multiplier) {
-  run_linears(ctx, input, outputs, {.multiplier = multiplier});
+  run_linears(ctx, input, outputs, {.epilogue = {.multiplier = multiplier}});
 }
 
 void apply_query_linears(ExecContext& ctx, const LayerInput& input,
-                         std::span<const LinearOutput> outputs, const AttentionArgs* behind) {
-  run_linears(ctx, input, outputs, {.attention_behind = behind});
+                         std::span<const LinearOutput> outputs, const AttentionArgs* attention) {
+  run_linears(ctx, input, outputs, {.feeds = attention});
 }
 
 TensorView apply_gated_linears(ExecContext& ctx, const LayerInput& input,
                                std::span<const LinearOutput, 2> outputs,
                                const ActivateArgs& activation, const Linear* reader) {
-  const OpTable& ops = *ctx.ops;
-  if (!ops.matmul_activates || ctx.adapters != nullptr || ctx.deterministic) {
+  GatedMatrices gated{&outputs[0].linear->weight(), &outputs[1].linear->weight(), nullptr};
+  if (reader != nullptr) gated.down = &reader->weight();
+  const GemmFusion fusion =
+      fusion_of(ctx, {.tokens = input.rows(), .gated = gated, .activation = &activation});
+  if (!fusion.activation) {
     run_linears(ctx, input, outputs, {});
-    ops.activate(ctx, activation);
+    ctx.ops->activate(ctx, activation);
     return {};
   }
   ActivateArgs own = activation;
-  if (reader != nullptr && ops.reader_multiplies != nullptr) {
-    const GatedMatrices matrices{&outputs[0].linear->weight(), &outputs[1].linear->weight(),
-                                 &reader->weight()};
-    own.product_left = ops.reader_multiplies(ctx, matrices, activation);
-  }
-  run_linears(ctx, input, outputs, {.activation = &own});
-  return own.product_left ? activation.up : TensorView{};
+  own.deferred_gate_mul = fusion.deferred_gate_mul;
+  run_linears(ctx, input, outputs, {.epilogue = {.activation = &own}});
+  return own.deferred_gate_mul ? activation.up : TensorView{};
 }
 
 void apply_last_linear(ExecContext& ctx, const LastInput& input, const Linear& linear,
                        const LayerSink& sink) {
+  GemmCall call{.staged_x = input.staged_x, .deferred_mul = input.deferred_mul};
   if (sink.add && linear.has_bias() && sink.multiplier != 1.0f) {
     ArenaScope scope(*ctx.scratch);
     const TensorView y = ctx.scratch->take_f32({sink.to.rows(), linear.out()});
     const LinearOutput output{&linear, y};
-    run_linears(ctx, input.x, {&output, 1}, {.half_x = input.half_x, .x_factor = input.factor});
+    run_linears(ctx, input.x, {&output, 1}, call);
     ctx.ops->add(ctx, {.x = sink.to, .y = y, .multiplier = sink.multiplier});
     return;
   }
   const LinearOutput output{&linear, sink.to};
-  ProductRule rule{.multiplier = sink.add ? sink.multiplier : 1.0f,
-                   .accumulate = sink.add,
-                   .half_x = input.half_x,
-                   .x_factor = input.factor};
-  const bool rests = sink.add && sink.stream != nullptr && may_leave_rests(ctx);
-  if (rests) {
-    rule.out_rests = sink.stream->rests();
-    rule.rests_out =
-        sink.stream->free_places(ctx.ops->rests_left(ctx, linear.weight(), sink.to.rows()));
+  call.epilogue.accumulate = sink.add;
+  if (sink.add) call.epilogue.multiplier = sink.multiplier;
+  const bool may_leave_partials = sink.add && sink.stream != nullptr && ctx.may_fuse();
+  if (may_leave_partials) {
+    const GemmFusionQuery query{.tokens = sink.to.rows(), .adds = &linear.weight()};
+    call.epilogue.partials = sink.stream->partials();
+    call.epilogue.partials_out = sink.stream->free_partials(fusion_of(ctx, query).partials);
   }
-  run_linears(ctx, input.x, {&output, 1}, rule);
-  if (rests) sink.stream->replace_rests(rule.rests_out);
+  run_linears(ctx, input.x, {&output, 1}, call);
+  if (may_leave_partials) sink.stream->replace_partials(call.epilogue.partials_out);
 }
 
 }  // namespace bl

@@ -12,8 +12,8 @@
 
 namespace bl {
 
-// A packed weight matrix with its bias. Every product of a model goes through the functions below:
-// the one seam where adapters attach (nn/lora.h).
+// A packed weight matrix with its bias. Every GEMM of a model goes through the functions below, the
+// one seam where adapters attach (nn/lora.h).
 class Linear {
  public:
   Linear() = default;
@@ -39,68 +39,67 @@ class Linear {
   std::int32_t id_ = -1;
 };
 
-// Of those that are there: what ExecContext::next_weights says of a product with them.
+// The weights of the linears that are not empty, as PrefetchHint::weights.
 NextWeights next_weights_of(std::initializer_list<const Linear*> linears);
 
-// One product of a call: out [tokens, linear.out()], rows may be strided.
+// One GEMM of a call: out [tokens, linear.out()], rows may be strided.
 struct LinearOutput {
   const Linear* linear = nullptr;
   TensorView out;
 };
 
-// What a layer reads: x [tokens, in], or x normalised, where the norm is left to its first products
-// (OpTable::matmul_normalises).
+// What a layer reads: x [tokens, in]; or x normalised, where the norm is left to the prologue of
+// the layer's first GEMMs (GemmFusion::norm).
 struct LayerInput {
   LayerInput(const TensorView& view) : x(view) {}
   LayerInput(const ResidualStream::Reading& reading, const Norm& pending)
-      : x(reading.x), rests(reading.rests), sum(reading.sum), norm(&pending) {}
+      : x(reading.x), partials(reading.partials), sum(reading.sum), norm(&pending) {}
   std::int64_t rows() const { return x.rows(); }
   TensorView x;
-  TensorView rests;  // [rests, tokens, …] added to x before the norm, or empty
-  TensorView sum;    // where products leave x + Σ rests, or empty
+  TensorView partials;  // [partials, tokens, …] added to x before the norm, or empty
+  TensorView sum;       // where the GEMMs leave x + Σ partials, or empty
   const Norm* norm = nullptr;
 };
 
-// Whether LayerInput::norm may be given: the backend can, and no adapter has to read the same x.
-bool may_leave_norm_to_products(const ExecContext& ctx);
-
-// Memory for what `reader` alone reads, from scratch, where this step passes it on as halves
-// (ops/half_input.h); without rows where it is F32.
-HalfInput take_half_input(ExecContext& ctx, const Linear& reader, std::int64_t tokens);
+// Scratch memory for the only input of `reader` where this step passes it on staged
+// (ops/staged_input.h); without rows where it is F32.
+StagedInput take_staged_input(ExecContext& ctx, const Linear& reader, std::int64_t tokens);
 
 // outputs_j = multiplier · (x · W_j) + bias_j; all read the same x. At most four.
 void apply_linears(ExecContext& ctx, const LayerInput& input, std::span<const LinearOutput> outputs,
                    float multiplier = 1.0f);
 
-// The same for what attention reads next (MatmulArgs::attention_behind); null where it does not.
+// apply_linears() of the queries (and keys and values) of `attention`, whose cache may be
+// prefetched meanwhile; null where nothing attends to them at once.
 void apply_query_linears(ExecContext& ctx, const LayerInput& input,
-                         std::span<const LinearOutput> outputs, const AttentionArgs* behind);
+                         std::span<const LinearOutput> outputs, const AttentionArgs* attention);
 
-// The same for the gate and up of `activation`, which is run on them. Where `reader` is given, the
-// product that reads its `out` next, act(gate) · up may be left to that
-// (ActivateArgs::product_left): then what it multiplies `out` by is returned (LastInput::factor),
-// else an empty view.
+// apply_linears() of the gate and up of `activation`, which is run on them. `reader`, where it is
+// given, is the linear that reads activation.out next: act(gate) · up may be left to its GEMM
+// (ActivateArgs::deferred_gate_mul). Then what that multiplies `out` by is returned
+// (LastInput::deferred_mul), else an empty view.
 TensorView apply_gated_linears(ExecContext& ctx, const LayerInput& input,
                                std::span<const LinearOutput, 2> outputs,
                                const ActivateArgs& activation, const Linear* reader = nullptr);
 
-// Where the last product of a layer goes: added to the residual stream, or written to a buffer that
+// Where the last GEMM of a layer goes: added to the residual stream, or written to a buffer that
 // a norm reads next.
 struct LayerSink {
-  TensorView to;                     // F32 [tokens, hidden]
-  bool add = true;                   // to += multiplier · y, else to = y
-  float multiplier = 1.0f;           // of the residual stream; ignored unless `add`
-  ResidualStream* stream = nullptr;  // whose x `to` is, if it is one's: it may be left rests
+  TensorView to;            // F32 [tokens, hidden]
+  bool add = true;          // to += multiplier · y, else to = y
+  float multiplier = 1.0f;  // of the residual stream; ignored unless `add`
+  // The stream whose x `to` is, if there is one: it may be left partial sums.
+  ResidualStream* stream = nullptr;
 };
 
-// What the last product of a layer reads: x, or halves left for it, or x · factor.
+// What the last GEMM of a layer reads: x, or a staged form of it, or x · deferred_mul.
 struct LastInput {
   LastInput(const TensorView& view) : x(view) {}
-  LastInput(const TensorView& view, const HalfInput& left)
-      : x(view), half_x(left.rows.empty() ? nullptr : &left) {}
+  LastInput(const TensorView& view, const StagedInput& staged)
+      : x(view), staged_x(staged.rows.empty() ? nullptr : &staged) {}
   TensorView x;
-  const HalfInput* half_x = nullptr;
-  TensorView factor = {};
+  const StagedInput* staged_x = nullptr;
+  TensorView deferred_mul = {};
 };
 
 // sink ← x · W + bias. Takes scratch [tokens, out] only where a bias and a multiplier meet.

@@ -7,90 +7,90 @@
 
 namespace bl {
 
-// Memory of what products leave beside the stream in a step of few tokens; none in others, and
-// where the backend leaves nothing.
-struct RestRoom {
-  // With more a step has so much to do that rests do not count.
+// Memory for the split-K partial sums that GEMMs leave beside the stream in a step of few tokens;
+// none in other steps, and where the backend fuses nothing.
+struct PartialSumRoom {
+  // With more tokens a step has so much to do that leaving partial sums gains nothing.
   static constexpr std::int64_t kMostTokens = 24;
 
-  TensorView rests;  // F32 [rests, tokens, hidden]
-  TensorView other;  // [tokens, hidden]: of several tokens
+  TensorView partials;  // F32 [partials, tokens, hidden]
+  TensorView other;     // [tokens, hidden]: of several tokens
 
-  static RestRoom take(ExecContext& ctx, std::int64_t tokens, std::int64_t hidden) {
-    RestRoom room;
-    if (ctx.ops->rests_left == nullptr || tokens > kMostTokens) return room;
-    room.rests = ctx.scratch->take_f32({rests_of(tokens), tokens, hidden});
+  static PartialSumRoom take(ExecContext& ctx, std::int64_t tokens, std::int64_t hidden) {
+    PartialSumRoom room;
+    if (ctx.ops->gemm_fusion == nullptr || tokens > kMostTokens) return room;
+    room.partials = ctx.scratch->take_f32({partials_of(tokens), tokens, hidden});
     if (tokens > 1) room.other = ctx.scratch->take_f32({tokens, hidden});
     return room;
   }
   static std::size_t bytes(std::int64_t tokens, std::int64_t hidden) {
     tokens = std::min(tokens, kMostTokens);
-    return arena_bytes(DType::kF32, rests_of(tokens) * tokens * hidden) +
+    return arena_bytes(DType::kF32, partials_of(tokens) * tokens * hidden) +
            (tokens > 1 ? arena_bytes(DType::kF32, tokens * hidden) : 0);
   }
 
  private:
-  // One token's product leaves one rest while it reads another.
-  static std::int64_t rests_of(std::int64_t tokens) { return tokens == 1 ? 2 : kMostRests; }
+  // The GEMM of one token leaves one partial sum while it reads another.
+  static std::int64_t partials_of(std::int64_t tokens) { return tokens == 1 ? 2 : kMaxPartials; }
 };
 
-// The residual stream of a step: F32 [tokens, hidden]. A product that adds to it may leave parts of
-// its sum beside it (OpTable::rests_left), which the products behind it read, too. One token's rest
-// stays there until the next product that adds to the stream adds it up with its own; of several
-// tokens who reads rests leaves the whole stream elsewhere, and it goes on from there.
+// The residual stream of a step: F32 [tokens, hidden]. A GEMM that adds to it may leave partial
+// sums beside it (GemmFusion::partials), which the GEMMs behind it read too. With one token they
+// stay there until the next GEMM that adds to the stream adds them up with its own; with several
+// tokens whoever reads them leaves the whole stream elsewhere, and it goes on from there.
 class ResidualStream {
  public:
-  // Products may leave rests where there is room.
-  explicit ResidualStream(const TensorView& x, const RestRoom& room = {}) : x_(x), room_(room) {}
+  // GEMMs may leave partial sums where `room` has memory for them.
+  explicit ResidualStream(const TensorView& x, const PartialSumRoom& room = {})
+      : x_(x), room_(room) {}
 
-  // No longer.
-  void forbid_rests() { may_leave_ = false; }
+  // From here on GEMMs leave no partial sums.
+  void forbid_partials() { may_leave_ = false; }
 
   std::int64_t rows() const { return x_.rows(); }
-  // All of it.
+  // The stream as one tensor: partial sums are added to it.
   const TensorView& whole(ExecContext& ctx) {
-    for (std::int64_t i = 0; i < rests_.rows(); ++i) {
-      ctx.ops->add(ctx, {.x = x_, .y = rest_at(rests_, i)});
+    for (std::int64_t i = 0; i < partials_.rows(); ++i) {
+      ctx.ops->add(ctx, {.x = x_, .y = partial_at(partials_, i)});
     }
-    rests_ = {};
+    partials_ = {};
     return x_;
   }
 
-  // As a product reads it: x + Σ rests, F32 [rests, tokens, hidden], which it leaves in `sum`, if
-  // there is one: then the stream is that from here on.
+  // What a GEMM reads: x + Σ partials, F32 [partials, tokens, hidden]. Where `sum` is not empty the
+  // GEMM leaves the sum there, and the stream goes on from it.
   struct Reading {
     TensorView x;
-    TensorView rests = {};
+    TensorView partials = {};
     TensorView sum = {};
   };
   Reading read() {
-    Reading reading{.x = x_, .rests = rests_};
-    if (rests_.empty() || room_.other.empty()) return reading;
+    Reading reading{.x = x_, .partials = partials_};
+    if (partials_.empty() || room_.other.empty()) return reading;
     reading.sum = room_.other;
     std::swap(x_, room_.other);
-    rests_ = {};
+    partials_ = {};
     return reading;
   }
 
-  // What products add to: x, and rests, which are added up with their own.
+  // What GEMMs add to: x and the partial sums, which are added up with their own.
   const TensorView& x() const { return x_; }
-  const TensorView& rests() const { return rests_; }
-  // Where the next product may leave so many parts of its sum, not where the last one did; or
-  // empty.
-  TensorView free_places(std::int64_t rests) const {
-    if (!may_leave_ || room_.rests.empty() || rests == 0) return {};
+  const TensorView& partials() const { return partials_; }
+  // Memory for so many partial sums of the next GEMM, apart from those of the last one; or empty.
+  TensorView free_partials(std::int64_t count) const {
+    if (!may_leave_ || room_.partials.empty() || count == 0) return {};
     const std::int64_t first =
-        !rests_.empty() && rests_.data == room_.rests.data ? rests_.rows() : 0;
-    return first + rests <= room_.rests.rows() ? slice_rows(room_.rests, first, rests)
-                                               : TensorView{};
+        !partials_.empty() && partials_.data == room_.partials.data ? partials_.rows() : 0;
+    return first + count <= room_.partials.rows() ? slice_rows(room_.partials, first, count)
+                                                  : TensorView{};
   }
-  // A product has added to all, and left its own rests, or none.
-  void replace_rests(const TensorView& rests) { rests_ = rests; }
+  // A GEMM has added to everything, and has left these partial sums or none.
+  void replace_partials(const TensorView& partials) { partials_ = partials; }
 
  private:
   TensorView x_;
-  TensorView rests_;
-  RestRoom room_;
+  TensorView partials_;
+  PartialSumRoom room_;
   bool may_leave_ = true;
 };
 

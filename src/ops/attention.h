@@ -3,8 +3,8 @@
 #include <span>
 
 #include "ops/exec_context.h"
-#include "ops/half_input.h"
 #include "ops/kv_layout.h"
+#include "ops/staged_input.h"
 #include "tensor/tensor_view.h"
 
 namespace bl {
@@ -76,7 +76,7 @@ struct AttentionArgs {
   TensorView sinks;         // F32 [heads] or empty
   TensorView alibi_slopes;  // F32 [heads] or empty
   // Receives the result in place of `out`, which may then be empty.
-  const HalfInput* half_out = nullptr;
+  const StagedInput* staged_out = nullptr;
   // Whether keys before a span's own may be new in this step, instead of coming from earlier steps
   // only.
   bool past_is_new = false;

@@ -46,6 +46,12 @@ class Backend {
   virtual std::string_view name() const = 0;    // such as "ref", "cpu", "cuda:0"
   virtual std::string description() const = 0;  // such as "AVX-512 VNNI, 2 threads"
   virtual const OpTable& ops() const = 0;
+  // What its ops find in ExecContext::device; null where they need nothing.
+  virtual Device* device() { return nullptr; }
+  // A context whose ops run here and take their scratch memory from `scratch`.
+  ExecContext context(Arena& scratch) {
+    return {.ops = &ops(), .device = device(), .scratch = &scratch, .threads = threads()};
+  }
 
   virtual Buffer allocate(std::size_t bytes) = 0;
   virtual void upload(const TensorView& to, const TensorView& from_host) = 0;  // same dtype, shape

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "ops/exec_context.h"
-#include "ops/half_input.h"
+#include "ops/staged_input.h"
 #include "tensor/tensor_view.h"
 
 namespace bl {
@@ -62,10 +62,10 @@ struct ActivateArgs {
   float xielu_alpha_n = 0.0f;  // after softplus, beta added
   float xielu_beta = 0.5f;
   float xielu_eps = -1e-6f;
-  const HalfInput* half_out = nullptr;  // receives the result (ops/half_input.h)
-  // If this is MatmulArgs::activation: leave act(gate) in `gate` and up in `up`; the reader of
-  // `out` multiplies them (MatmulArgs::x_factor).
-  bool product_left = false;
+  const StagedInput* staged_out = nullptr;  // receives the result (ops/staged_input.h)
+  // If this is Epilogue::activation: leave act(gate) in `gate` and up in `up`; the reader of
+  // `out` multiplies them (Prologue::deferred_mul).
+  bool deferred_gate_mul = false;
 };
 
 // x += multiplier · y; the residual stream in F32.

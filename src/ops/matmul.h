@@ -4,12 +4,13 @@
 #include "ops/elementwise.h"
 #include "ops/exec_context.h"
 #include "ops/packed_matrix.h"
+#include "ops/staged_input.h"
 #include "tensor/tensor_view.h"
 
 namespace bl {
 
-// Parts of one sum that a product may leave beside it.
-inline constexpr std::int64_t kMostRests = 8;
+// Split-K partial sums of one result at most (Epilogue::partials_out).
+inline constexpr std::int64_t kMaxPartials = 8;
 
 struct MatmulOutput {
   const PackedMatrix* weight = nullptr;
@@ -17,49 +18,84 @@ struct MatmulOutput {
   TensorView bias;  // F32 [weight.out()] or empty
 };
 
-struct AttentionArgs;
+// What happens to x before it is multiplied, in this order. Everything here is for backends that
+// offer it (GemmFusion).
+struct Prologue {
+  // x + Σ partials is read: F32 [partials, tokens, in], or empty.
+  TensorView partials = {};
+  // Where x + Σ partials is left besides, F32 as x; or empty.
+  TensorView sum = {};
+  // x is normalised first. `x` and `out` of the norm are not read. Null: no norm.
+  const NormArgs* norm = nullptr;
+  // x · deferred_mul, element by element, is read: F32 as x, or empty. Afterwards x may hold
+  // anything. See ActivateArgs::deferred_gate_mul.
+  TensorView deferred_mul = {};
+
+  bool empty() const { return partials.empty() && norm == nullptr && deferred_mul.empty(); }
+};
+
+// What happens to the products before they are stored.
+struct Epilogue {
+  float multiplier = 1.0f;
+  bool accumulate = false;  // out += the result, as for the residual stream
+  // Partial sums of `out` from before, F32 [partials, tokens, columns]; only with one output and
+  // `accumulate`: out + Σ partials is what is added to.
+  TensorView partials = {};
+  // Where partial sums of the result may be left beside `out`, F32 [partials, tokens, columns], as
+  // many as GemmFusion::partials said; out + Σ partials_out is then the result. Or empty.
+  TensorView partials_out = {};
+  // The two outputs are its gate and up, and it is run on them: activation->out is the result, and
+  // their own `out` may hold anything afterwards. Null: none.
+  const ActivateArgs* activation = nullptr;
+};
 
 // out_j = multiplier · (x · W_j) + bias_j for one or more matrices that read the same x (q, k and
-// v; gate and up), in one launch. With `accumulate`, out_j += that (the residual stream).
+// v; gate and up).
 struct MatmulArgs {
   TensorView x;  // F32 [tokens, in]
   std::span<const MatmulOutput> outputs;
-  float multiplier = 1.0f;
-  bool accumulate = false;
-  const HalfInput* half_x = nullptr;  // what x means: the one output's weight is its reader
-  // Where OpTable::rests_left is set: rows as sums of several, F32 [rests, tokens, columns], each
-  // as what they go with, or empty. x + Σ x_rests is what is read; out + Σ out_rests is what is
-  // added to, if anything is (of one output); and then out + Σ rests_out is the result, whatever
-  // part of it lies where.
-  TensorView x_rests = {};
-  TensorView out_rests = {};
-  TensorView rests_out = {};
-  // Where x_rests are and this is given: x + Σ x_rests is left there, too.
-  TensorView x_sum = {};
-  // x is normalised first; x and out of it are not read. Only where OpTable::matmul_normalises.
-  const NormArgs* norm = nullptr;
-  // The two outputs are its gate and up, and it is run on them: activation->out is the result, and
-  // their own `out` views may hold anything afterwards. Only where OpTable::matmul_activates.
-  const ActivateArgs* activation = nullptr;
-  // F32 as x: x times that, element by element, is what is read; or empty. Where it is, x may hold
-  // anything afterwards. Only where OpTable::reader_multiplies said so.
-  TensorView x_factor = {};
-  // Attention whose queries these products make, if it is the next op that reads much: a hint what
-  // of the cache to bring near meanwhile. Its `out` may be empty.
-  const AttentionArgs* attention_behind = nullptr;
+  // x in the form that the only output's weight reads best, or null: then `x` is not read.
+  const StagedInput* staged_x = nullptr;
+  Prologue prologue = {};
+  Epilogue epilogue = {};
+  PrefetchHint prefetch = {};
+
+  std::int64_t tokens() const { return (staged_x != nullptr ? staged_x->rows : x).rows(); }
 };
 
-// Of a feed-forward layer.
+// The matrices of a feed-forward layer.
 struct GatedMatrices {
   const PackedMatrix* gate = nullptr;
   const PackedMatrix* up = nullptr;
   const PackedMatrix* down = nullptr;
 };
 
-// Number i of rests, [tokens, columns].
-inline TensorView rest_at(const TensorView& rests, std::int64_t i) {
-  BL_CHECK(rests.shape.rank() == 3);
-  return view_of(rests.row<float>(i), {rests.shape[1], rests.shape[2]});
+// What a layer asks before it lays out its buffers. Members that are null are not asked about.
+struct GemmFusionQuery {
+  std::int64_t tokens = 0;
+  const PackedMatrix* adds = nullptr;    // the weight of a GEMM that accumulates
+  const PackedMatrix* reader = nullptr;  // the weight of the only GEMM that reads a result
+  GatedMatrices gated = {};              // with the activation that stands between them
+  const ActivateArgs* activation = nullptr;
+};
+
+// What a backend fuses with the GEMMs that were asked about.
+struct GemmFusion {
+  bool norm = false;        // Prologue::norm may be given
+  bool activation = false;  // Epilogue::activation may be given
+  // Row width of the StagedInput of `reader`, in elements; 0: it reads F32 rows.
+  std::int64_t staged_width = 0;
+  // How many partial sums the GEMM of `adds` would leave beside its output, since it is faster so;
+  // up to kMaxPartials. The sum is the same but for rounding.
+  std::int64_t partials = 0;
+  // act(gate) and up are rather left as they are, and the GEMM of `gated.down` multiplies them.
+  bool deferred_gate_mul = false;
+};
+
+// Partial sum number i, [tokens, columns].
+inline TensorView partial_at(const TensorView& partials, std::int64_t i) {
+  BL_CHECK(partials.shape.rank() == 3);
+  return view_of(partials.row<float>(i), {partials.shape[1], partials.shape[2]});
 }
 
 // Mixture of experts. Routing is a value of its own (RouteArgs), so that the scheduler of experts

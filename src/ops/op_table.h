@@ -34,21 +34,15 @@ struct OpTable {
   // Where logits would have to come to the host first. The CPU's own way is sample/, which is
   // faster there.
   void (*sample)(ExecContext&, const SampleArgs&) = nullptr;
-  // Width of the HalfInput of `reader` in a step of so many tokens; 0: F32 is passed on. Ops take
-  // and leave one only where this is set.
-  std::int64_t (*half_input_width)(const ExecContext&, const PackedMatrix& reader,
-                                   std::int64_t tokens) = nullptr;
-  // How many parts of its sum a product of so many tokens that adds to its output would leave
-  // beside it (MatmulArgs::rests_out), since it is faster so: up to kMostRests. The row is the same
-  // only but for rounding.
-  std::int64_t (*rests_left)(const ExecContext&, const PackedMatrix& weight,
-                             std::int64_t tokens) = nullptr;
-  // Whether act(gate) and up are rather left to the product of `down`, which multiplies them: see
-  // ActivateArgs::product_left.
-  bool (*reader_multiplies)(const ExecContext&, const GatedMatrices&,
-                            const ActivateArgs&) = nullptr;
-  bool matmul_normalises = false;  // MatmulArgs::norm may be given
-  bool matmul_activates = false;   // MatmulArgs::activation may be given
+  // What may be fused around GEMMs; null: nothing. Layers ask through fusion_of().
+  GemmFusion (*gemm_fusion)(const ExecContext&, const GemmFusionQuery&) = nullptr;
 };
+
+// The one question of layers about fusion: nothing is fused where the context forbids it or the
+// backend offers nothing.
+inline GemmFusion fusion_of(const ExecContext& ctx, const GemmFusionQuery& query) {
+  if (!ctx.may_fuse() || ctx.ops->gemm_fusion == nullptr) return {};
+  return ctx.ops->gemm_fusion(ctx, query);
+}
 
 }  // namespace bl

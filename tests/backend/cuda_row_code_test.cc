@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "backend/cuda/activation_math.cuh"
 #include "backend/cuda/attention/kv_row_code.h"
+#include "backend/cuda/ops/activation_math.cuh"
 #include "backend/device.h"
 #include "ops/kv_codec.h"
 

@@ -46,14 +46,16 @@ class DeterministicProduct : public testing::TestWithParam<std::string> {
     const TensorView right = zeros(count, pair[1]->out());
     const std::array<MatmulOutput, 2> outputs{
         {{pair[0].get(), left, {}}, {pair[1].get(), right, {}}}};
-    device_.ops().matmul(device_.context(), {.x = x, .outputs = outputs, .multiplier = 0.5f});
+    device_.ops().matmul(device_.context(),
+                         {.x = x, .outputs = outputs, .epilogue = {.multiplier = 0.5f}});
     const TensorView gate = zeros(count, pair[0]->out());
     const TensorView up = zeros(count, pair[1]->out());
     const std::array<MatmulOutput, 2> gated{{{pair[0].get(), gate, {}}, {pair[1].get(), up, {}}}};
     const ActivateArgs activation{.gate = gate, .up = up, .out = gate};
-    const bool fused = device_.ops().matmul_activates;
-    device_.ops().matmul(device_.context(),
-                         {.x = x, .outputs = gated, .activation = fused ? &activation : nullptr});
+    const bool fused = device_.ops().gemm_fusion != nullptr;
+    device_.ops().matmul(
+        device_.context(),
+        {.x = x, .outputs = gated, .epilogue = {.activation = fused ? &activation : nullptr}});
     if (!fused) device_.ops().activate(device_.context(), activation);
     return {device_.get(left), device_.get(right), device_.get(gate)};
   }

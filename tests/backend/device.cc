@@ -51,9 +51,7 @@ std::vector<std::string> runnable_backends() {
 
 Device::Device(const std::string& name, int threads)
     : backend_(open(name, threads)), scratch_(backend_->allocate(kScratchBytes)) {
-  ctx_.ops = &backend_->ops();
-  ctx_.scratch = &scratch_;
-  ctx_.threads = backend_->threads();
+  ctx_ = backend_->context(scratch_);
 }
 
 Device::~Device() = default;

@@ -129,10 +129,10 @@ TEST_P(ProductOp, SeveralOutputsOfOneInput) {
         const std::vector<MatmulOutput> outputs{
             {a.packed.get(), slice_columns(fused, 0, 64), {}},
             {b.packed.get(), slice_columns(fused, 64, 33), device_.put(bias, {33})}};
-        device_.ops().matmul(device_.context(), {.x = device_.put_strided(x, {tokens, in}, 6),
-                                                 .outputs = outputs,
-                                                 .multiplier = 0.5f,
-                                                 .accumulate = accumulate});
+        device_.ops().matmul(device_.context(),
+                             {.x = device_.put_strided(x, {tokens, in}, 6),
+                              .outputs = outputs,
+                              .epilogue = {.multiplier = 0.5f, .accumulate = accumulate}});
         std::vector<double> expected;
         for (std::int64_t t = 0; t < tokens; ++t) {
           const std::vector<double> row(x.begin() + t * in, x.begin() + (t + 1) * in);

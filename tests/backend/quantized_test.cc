@@ -227,8 +227,9 @@ void expect_together_as_alone(Device& device, const std::vector<WeightMatrix>& m
     outputs.push_back({packed.back().get(), together.back(),
                        device.put({bias.begin(), bias.begin() + out}, {out})});
   }
-  device.ops().matmul(device.context(),
-                      {.x = x_view, .outputs = outputs, .multiplier = 0.5f, .accumulate = true});
+  device.ops().matmul(
+      device.context(),
+      {.x = x_view, .outputs = outputs, .epilogue = {.multiplier = 0.5f, .accumulate = true}});
   for (std::size_t m = 0; m < matrices.size(); ++m) {
     const std::int64_t out = out_features(matrices[m]);
     const TensorView alone =

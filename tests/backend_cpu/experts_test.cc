@@ -85,10 +85,7 @@ std::vector<float> run(CpuBackend& backend, const OpTable& ops, const Model& mod
                                               .max_out = 2 * model.intermediate,
                                               .experts_per_token = batch.k,
                                               .expert_intermediate = model.intermediate})));
-  ExecContext ctx;
-  ctx.ops = &ops;
-  ctx.scratch = &scratch;
-  ctx.threads = backend.threads();
+  ExecContext ctx = backend.context(scratch);
   Batch input = batch;
   std::vector<float> out(batch.x.size(), 0.25f);
   ops.experts(ctx, {.x = view_of(input.x.data(), {batch.tokens, model.hidden}),
@@ -107,9 +104,8 @@ std::vector<float> run(CpuBackend& backend, const OpTable& ops, const Model& mod
 
 std::vector<float> multiply(CpuBackend& backend, const PackedMatrix& weight, std::vector<float> x) {
   Arena scratch(backend.allocate(backend.scratch_bytes({.tokens = 1, .max_in = weight.in()})));
-  ExecContext ctx;
-  ctx.ops = &backend.ops();
-  ctx.scratch = &scratch;
+  ExecContext ctx = backend.context(scratch);
+  ctx.threads = nullptr;
   std::vector<float> out(static_cast<std::size_t>(weight.out()));
   const MatmulOutput output{&weight, view_of(out.data(), {1, weight.out()}), {}};
   backend.ops().matmul(ctx, {.x = view_of(x.data(), {1, weight.in()}), .outputs = {&output, 1}});

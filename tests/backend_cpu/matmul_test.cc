@@ -143,9 +143,7 @@ std::vector<Case> make_cases() {
 struct Runner {
   explicit Runner(Backend& backend, std::int64_t tokens, std::int64_t in)
       : scratch(backend.allocate(backend.scratch_bytes({.tokens = tokens, .max_in = in}))) {
-    ctx.ops = &backend.ops();
-    ctx.scratch = &scratch;
-    ctx.threads = backend.threads();
+    ctx = backend.context(scratch);
   }
   Arena scratch;
   ExecContext ctx;
@@ -306,7 +304,7 @@ TEST_P(MatmulTest, SeveralOutputsBiasMultiplierAccumulateAndStrides) {
       }
       Runner runner(backend, rows, 96);
       backend.ops().matmul(
-          runner.ctx, {.x = x, .outputs = outputs, .multiplier = 0.75f, .accumulate = accumulate});
+          runner.ctx, {.x = x, .outputs = outputs, .epilogue = {.multiplier = 0.75f, .accumulate = accumulate}});
       std::vector<float> dense_x;
       for (std::int64_t r = 0; r < rows; ++r) {
         dense_x.insert(dense_x.end(), x.row<float>(r), x.row<float>(r) + 96);

@@ -264,41 +264,43 @@ TEST(AttentionPlan, PiecesOfFewHeadsAreClusters) {
 // has, and no more than memory brings while nobody else asks.
 TEST(AttentionPlan, KeysAreAskedForAhead) {
   constexpr int kRow = 2 * 128 * 2;  // a key and a value of 128 halves
-  constexpr KeysAsker kAskers[] = {KeysAsker::kQueries, KeysAsker::kDown, KeysAsker::kGate};
-  const auto ahead_of = [](const DecodeSplit& split, int heads, KeysAsker asker) {
-    const KeyRange keys = keys_ahead_of_piece(split, heads, kRow, asker);
+  constexpr KeyPrefetchSite kAskers[] = {KeyPrefetchSite::kQueries, KeyPrefetchSite::kDown,
+                                         KeyPrefetchSite::kGate};
+  const auto ahead_of = [](const DecodeSplit& split, int heads, KeyPrefetchSite site) {
+    const KeyRange keys = key_prefetch_of_piece(split, heads, kRow, site);
     return std::pair(keys.begin, keys.end);
   };
   const std::pair none(0, 0);
-  EXPECT_EQ(ahead_of(split_of(1, 8, 256), 8, KeysAsker::kQueries), none);
+  EXPECT_EQ(ahead_of(split_of(1, 8, 256), 8, KeyPrefetchSite::kQueries), none);
   for (const int heads : {2, 8, 32}) {
     for (const int keys : {512, 1024, 4096, 16384}) {
       const DecodeSplit split = split_of(1, heads, keys);
       int asked = 0;
       std::int64_t most = 0;  // bytes, with those before
-      for (const KeysAsker asker : kAskers) {
-        const auto [begin, end] = ahead_of(split, heads, asker);
+      for (const KeyPrefetchSite site : kAskers) {
+        const auto [begin, end] = ahead_of(split, heads, site);
         EXPECT_EQ(begin, asked);  // nothing twice, nothing left out
         EXPECT_EQ((end - begin) % 16, 0);
         EXPECT_LE(end, split.piece_keys);
-        most += asker == KeysAsker::kQueries ? 12 << 20 : 6 << 20;
+        most += site == KeyPrefetchSite::kQueries ? 12 << 20 : 6 << 20;
         EXPECT_LE(std::int64_t{end} * split.pieces * heads * kRow, most);
         EXPECT_GT(end, 0);
         asked = end;
       }
     }
   }
-  EXPECT_EQ(ahead_of(split_of(1, 2, 1024), 2, KeysAsker::kQueries), std::pair(0, 256));  // all
-  EXPECT_EQ(ahead_of(split_of(1, 2, 1024), 2, KeysAsker::kDown), std::pair(256, 256));
+  EXPECT_EQ(ahead_of(split_of(1, 2, 1024), 2, KeyPrefetchSite::kQueries),
+            std::pair(0, 256));  // all
+  EXPECT_EQ(ahead_of(split_of(1, 2, 1024), 2, KeyPrefetchSite::kDown), std::pair(256, 256));
   // Long contexts of many heads leave something for each.
   const DecodeSplit wide = split_of(1, 32, 4096);
-  for (const KeysAsker asker : kAskers) {
-    const auto [begin, end] = ahead_of(wide, 32, asker);
+  for (const KeyPrefetchSite site : kAskers) {
+    const auto [begin, end] = ahead_of(wide, 32, site);
     EXPECT_LT(begin, end);
   }
   DecodeSplit tiles = wide;
   tiles.row_tiles = 2;  // CTAs that read the same keys
-  EXPECT_EQ(ahead_of(tiles, 32, KeysAsker::kQueries), none);
+  EXPECT_EQ(ahead_of(tiles, 32, KeyPrefetchSite::kQueries), none);
 }
 
 // Kernels for plain attention of few pages know no others: a lane of a warp has each.

@@ -1,6 +1,6 @@
 // A packed matrix's memory: views find the tables that the plan has, whatever is empty.
 
-#include "backend/cuda/weights/code_tables.h"
+#include "backend/cuda/layout/code_tables.h"
 
 #include <gtest/gtest.h>
 
@@ -23,15 +23,15 @@ void expect_is(const std::vector<T>& table, const T* found) {
   }
 }
 
-void expect_tables(const StripTables& of, const CodeView& found) {
-  expect_is(of.chunks, found.view.chunks);
-  expect_is(of.pieces, found.view.pieces);
+void expect_tables(const NTileTables& of, const CodeView& found) {
+  expect_is(of.k_blocks, found.view.k_blocks);
+  expect_is(of.copy_blocks, found.view.copy_blocks);
   expect_is(of.runs, found.view.runs);
   expect_is(of.paired.pairs, found.view.pairs);
-  expect_is(of.paired.pieces, found.view.pair_pieces);
-  expect_is(of.place_of_channel, found.place_of_channel);
-  EXPECT_EQ(found.view.chunk_count, static_cast<int>(of.chunks.size()));
-  EXPECT_EQ(found.view.piece_count, static_cast<int>(of.pieces.size()));
+  expect_is(of.paired.copy_blocks, found.view.pair_copy_blocks);
+  expect_is(of.fragment_offset_of_feature, found.fragment_offset_of_feature);
+  EXPECT_EQ(found.view.k_block_count, static_cast<int>(of.k_blocks.size()));
+  EXPECT_EQ(found.view.copy_block_count, static_cast<int>(of.copy_blocks.size()));
   EXPECT_EQ(found.view.run_count, static_cast<int>(of.runs.size()));
   EXPECT_EQ(found.view.pair_count, static_cast<int>(of.paired.pairs.size()));
 }
@@ -46,22 +46,22 @@ void expect_found(const CodePackPlan& plan) {
   std::memcpy(memory.data() + layout.tables(), tables.data(), tables.size());
   const CodeViews views = views_of(plan, layout, memory.data());
   expect_tables(plan, views);
-  expect_is(plan.channel_of_slot, views.channel_of_slot);
+  expect_is(plan.feature_of_k, views.feature_of_k);
   const CodeMatrixView& view = views.view;
   EXPECT_EQ(view.codes, memory.data());
   EXPECT_EQ(view.scales, memory.data() + layout.scales);
-  EXPECT_EQ(view.units, plan.units());
-  EXPECT_EQ(view.strips, plan.strips());
+  EXPECT_EQ(view.k_steps, plan.k_steps());
+  EXPECT_EQ(view.n_tiles, plan.n_tiles());
   EXPECT_EQ(view.kind, plan.kind);
-  ASSERT_EQ(views.parts.size(), plan.parts.size());
-  for (std::size_t i = 0; i < plan.parts.size(); ++i) {
-    const CodeView& part = views.parts[i];
-    expect_tables(plan.parts[i], part);
-    EXPECT_EQ(part.view.codes, view.codes + plan.parts[i].first_byte);
-    EXPECT_EQ(part.view.units, plan.parts[i].units);
+  ASSERT_EQ(views.k_splits.size(), plan.k_splits.size());
+  for (std::size_t i = 0; i < plan.k_splits.size(); ++i) {
+    const CodeView& k_split = views.k_splits[i];
+    expect_tables(plan.k_splits[i], k_split);
+    EXPECT_EQ(k_split.view.codes, view.codes + plan.k_splits[i].first_byte);
+    EXPECT_EQ(k_split.view.k_steps, plan.k_splits[i].k_steps);
     // Of all slots: a part has every strip and its scales.
-    EXPECT_EQ(part.view.scales, view.scales);
-    EXPECT_EQ(part.view.strip_bytes, view.strip_bytes);
+    EXPECT_EQ(k_split.view.scales, view.scales);
+    EXPECT_EQ(k_split.view.n_tile_bytes, view.n_tile_bytes);
   }
 }
 
@@ -71,8 +71,8 @@ TEST(CudaCodeTables, ViewsFindThem) {
   std::vector<GroupShape> groups(2, {4, 64});
   groups.insert(groups.end(), 110, GroupShape{3, 64});
   const CodePackPlan paired = plan_codes(random_exl2(groups, 64, random), 64);
-  ASSERT_EQ(paired.parts.size(), 2u);
-  EXPECT_FALSE(paired.parts[1].paired.pairs.empty());
+  ASSERT_EQ(paired.k_splits.size(), 2u);
+  EXPECT_FALSE(paired.k_splits[1].paired.pairs.empty());
   expect_found(paired);
   expect_found(plan_codes(random_exl2({{5, 96}, {4, 5120}}, 96, random), 90));
   expect_found(plan_codes(random_exl2({{6, 128}}, 32, random), 32));

@@ -1,4 +1,4 @@
-#include "backend/cuda/product/launch_plan.h"
+#include "backend/cuda/gemm/launch_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -11,24 +11,25 @@ namespace bl::cuda {
 namespace {
 
 std::string plan_text(int ring, int expanded, int library) {
-  return fmt::format(R"({{"prepared_from": 3, "ring_from": {}, "small_ring_from": 3,)"
-                     R"( "expanded_from": {}, "decoded_from": 129, "library_from": {}}})",
+  return fmt::format(R"({{"skinny_from": 3, "skinny_smem_from": {}, "small_skinny_smem_from": 3,)"
+                     R"( "large_from": {}, "wgmma_from": 129, "dense_library_from": {}}})",
                      ring, expanded, library);
 }
 
 TEST(LaunchPlan, IsReadAsItIsWritten) {
   const LaunchPlan plan = parse_launch_plan(plan_text(17, 49, 8), "a plan");
-  EXPECT_EQ(plan.prepared_from, 3);
-  EXPECT_EQ(plan.small_ring_from, 3);
-  EXPECT_EQ(plan.ring_from, 17);
-  EXPECT_EQ(plan.expanded_from, 49);
-  EXPECT_EQ(plan.decoded_from, 129);
-  EXPECT_EQ(plan.library_from, 8);
+  EXPECT_EQ(plan.skinny_from, 3);
+  EXPECT_EQ(plan.small_skinny_smem_from, 3);
+  EXPECT_EQ(plan.skinny_smem_from, 17);
+  EXPECT_EQ(plan.large_from, 49);
+  EXPECT_EQ(plan.wgmma_from, 129);
+  EXPECT_EQ(plan.dense_library_from, 8);
 }
 
 TEST(LaunchPlan, WhatIsNoPlanIsRefused) {
-  const char* const bad[] = {"", "[]", "{}", R"({"ring_from": 25, "expanded_from": 65})",
-                             R"({"ring_from": "25", "expanded_from": 65, "library_from": 9})"};
+  const char* const bad[] = {
+      "", "[]", "{}", R"({"skinny_smem_from": 25, "large_from": 65})",
+      R"({"skinny_smem_from": "25", "large_from": 65, "dense_library_from": 9})"};
   for (const char* text : bad) EXPECT_THROW(parse_launch_plan(text, "a plan"), Error) << text;
   EXPECT_THROW(parse_launch_plan(plan_text(1, 65, 9), "a plan"), Error);
   EXPECT_THROW(parse_launch_plan(plan_text(25, 16, 9), "a plan"), Error);
@@ -43,36 +44,36 @@ TEST(LaunchPlan, ACardTakesThatOfItsOwnCapabilityOrTheNextBelow) {
   const std::string hopper = plan_text(25, 65, 9);
   const EmbeddedDocument plans[] = {
       {"cc90", hopper}, {"cc75", old}, {"cc9", "broken"}, {"README", "no plan"}};
-  EXPECT_EQ(find_launch_plan(plans, 90).ring_from, 25);
-  EXPECT_EQ(find_launch_plan(plans, 120).ring_from, 25);
-  EXPECT_EQ(find_launch_plan(plans, 89).expanded_from, 40);
-  EXPECT_EQ(find_launch_plan(plans, 75).expanded_from, 40);
-  EXPECT_EQ(find_launch_plan({}, 90).expanded_from, LaunchPlan().expanded_from);
+  EXPECT_EQ(find_launch_plan(plans, 90).skinny_smem_from, 25);
+  EXPECT_EQ(find_launch_plan(plans, 120).skinny_smem_from, 25);
+  EXPECT_EQ(find_launch_plan(plans, 89).large_from, 40);
+  EXPECT_EQ(find_launch_plan(plans, 75).large_from, 40);
+  EXPECT_EQ(find_launch_plan({}, 90).large_from, LaunchPlan().large_from);
 }
 
 // Rows are many from where they are expanded on, or from where they are decoded, if that is earlier
 // and the card can.
 TEST(LaunchPlan, RowsAreManyFromTheEarlierOfTwo) {
   LaunchPlan plan;
-  plan.expanded_from = 49;
-  plan.decoded_from = 17;
-  EXPECT_EQ(plan.many_rows_from(true), 17);
-  EXPECT_EQ(plan.many_rows_from(false), 49);
-  plan.decoded_from = LaunchPlan::kNeverDecoded;
-  EXPECT_EQ(plan.many_rows_from(true), 49);
+  plan.large_from = 49;
+  plan.wgmma_from = 17;
+  EXPECT_EQ(plan.large_or_wgmma_from(true), 17);
+  EXPECT_EQ(plan.large_or_wgmma_from(false), 49);
+  plan.wgmma_from = LaunchPlan::kNeverWgmma;
+  EXPECT_EQ(plan.large_or_wgmma_from(true), 49);
 }
 
 TEST(LaunchPlan, ChoicesAreItsMembers) {
   LaunchPlan plan;
-  set_choice(plan, "expanded_from", 40);
-  EXPECT_EQ(plan.expanded_from, 40);
-  EXPECT_THROW(set_choice(plan, "expanded_from", 66), Error);
+  set_choice(plan, "large_from", 40);
+  EXPECT_EQ(plan.large_from, 40);
+  EXPECT_THROW(set_choice(plan, "large_from", 66), Error);
   EXPECT_THROW(set_choice(plan, "expanded", 40), Error);
   bool found = false;
   for (const LaunchChoice& choice : choices_of(plan)) {
     EXPECT_LE(choice.least, choice.from);
     EXPECT_LE(choice.from, choice.most);
-    found = found || (choice.name == "expanded_from" && choice.from == 40);
+    found = found || (choice.name == "large_from" && choice.from == 40);
   }
   EXPECT_TRUE(found);
 }

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "backend/cuda/cuda_planner.h"
-#include "backend/cuda/weights/code_pack.h"
-#include "backend/cuda/weights/code_pack_plan.h"
+#include "backend/cuda/layout/code_pack.h"
+#include "backend/cuda/layout/code_pack_plan.h"
+#include "backend/cuda/layout/packed_size.h"
+#include "backend/cuda/layout/unpack.h"
 #include "backend/cuda/weights/column_slice.h"
-#include "backend/cuda/weights/packed_size.h"
-#include "backend/cuda/weights/unpack.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "format/dequantize.h"
@@ -30,13 +30,13 @@ struct Packed {
 };
 
 // The codes of a unit, [32 slots][16 columns], as the kernel stages them.
-std::vector<std::uint8_t> staged_codes(const CodeSource& source, std::int64_t unit, int bits,
+std::vector<std::uint8_t> staged_codes(const CodeSource& source, std::int64_t k_step, int bits,
                                        std::int64_t first_column) {
   std::vector<std::uint8_t> codes;
-  for (int slot = 0; slot < kUnitSlots; ++slot) {
-    for (int c = 0; c < kStripColumns; ++c) {
+  for (int k = 0; k < kKStepSize; ++k) {
+    for (int c = 0; c < kNTileColumns; ++c) {
       codes.push_back(
-          static_cast<std::uint8_t>(source_code(source, unit, bits, slot, first_column + c)));
+          static_cast<std::uint8_t>(source_code(source, k_step, bits, k, first_column + c)));
     }
   }
   return codes;
@@ -44,13 +44,13 @@ std::vector<std::uint8_t> staged_codes(const CodeSource& source, std::int64_t un
 
 Packed pack(const CodePackPlan& plan, const CodeSource& source, const ScaleSource& scales) {
   Packed packed;
-  for (std::int64_t strip = 0; strip < plan.strips(); ++strip) {
-    const std::int64_t column = strip * kStripColumns;
-    for (std::int64_t u = 0; u < plan.units(); ++u) {
-      const int bits = plan.bits_of_unit[static_cast<std::size_t>(u)];
+  for (std::int64_t n_tile = 0; n_tile < plan.n_tiles(); ++n_tile) {
+    const std::int64_t column = n_tile * kNTileColumns;
+    for (std::int64_t u = 0; u < plan.k_steps(); ++u) {
+      const int bits = plan.bits_of_k_step[static_cast<std::size_t>(u)];
       const std::vector<std::uint8_t> codes = staged_codes(source, u, bits, column);
-      for (int word = 0; word < unit_bytes(bits) / 4; ++word) {
-        packed.codes.push_back(packed_word(codes.data(), kStripColumns, bits, word));
+      for (int word = 0; word < k_step_bytes(bits) / 4; ++word) {
+        packed.codes.push_back(packed_word(codes.data(), kNTileColumns, bits, word));
       }
     }
     for (std::int64_t g = 0; g < plan.groups; ++g) {
@@ -59,7 +59,7 @@ Packed pack(const CodePackPlan& plan, const CodeSource& source, const ScaleSourc
       }
     }
     packed.scales.resize(
-        static_cast<std::size_t>((strip + 1) * scale_stride(plan.kind, plan.groups) / 4));
+        static_cast<std::size_t>((n_tile + 1) * scale_stride(plan.kind, plan.groups) / 4));
   }
   EXPECT_EQ(packed.codes.size() * 4, plan.code_bytes());
   EXPECT_EQ(packed.scales.size() * 4, plan.scale_bytes_total());
@@ -69,7 +69,7 @@ Packed pack(const CodePackPlan& plan, const CodeSource& source, const ScaleSourc
 Packed pack(const Exl2Matrix& matrix, const CodePackPlan& plan) {
   CodeSource source;
   source.words = matrix.q_weight.data();
-  source.word_of_unit = plan.word_of_unit.data();
+  source.word_of_k_step = plan.word_of_k_step.data();
   source.stored_out = matrix.out;
   ScaleSource scales;
   scales.scale_codes = matrix.q_scale.data();
@@ -80,7 +80,7 @@ Packed pack(const Exl2Matrix& matrix, const CodePackPlan& plan) {
 Packed pack(const GptqMatrix& matrix, const CodePackPlan& plan) {
   CodeSource source;
   source.words = matrix.qweight.data();
-  source.channel_of_slot = plan.channel_of_slot.data();
+  source.feature_of_k = plan.feature_of_k.data();
   source.stored_out = matrix.out;
   ScaleSource scales;
   scales.scales = matrix.scales.data();
@@ -93,7 +93,7 @@ Packed pack(const GptqMatrix& matrix, const CodePackPlan& plan) {
 // The first plan.out columns of a dequantized matrix against what the packed one gives back.
 void expect_lossless(const WeightMatrix& matrix, const CodePackPlan& plan, const Packed& packed) {
   const std::vector<float> back =
-      unpack_codes(plan, {packed.codes, packed.scales, plan.channel_of_slot});
+      unpack_codes(plan, {packed.codes, packed.scales, plan.feature_of_k});
   const std::vector<std::uint16_t> expected = dequantize_to_half(matrix);
   ASSERT_EQ(back.size(), static_cast<std::size_t>(plan.in * plan.out));
   for (std::int64_t i = 0; i < plan.in; ++i) {
@@ -109,7 +109,7 @@ void expect_lossless(const WeightMatrix& matrix, const CodePackPlan& plan, const
 TEST(CudaPack, PlacesAreABijection) {
   for (const int bits : {2, 3, 4, 5, 6, 8}) {
     SCOPED_TRACE(bits);
-    std::set<std::pair<int, int>> places;
+    std::set<std::pair<int, int>> feature_offsets;
     for (int lane = 0; lane < 32; ++lane) {
       for (int code = 0; code < 16; ++code) {
         const CodeName name{code / 8, code / 4 % 2, code / 2 % 2, code % 2};
@@ -118,33 +118,33 @@ TEST(CudaPack, PlacesAreABijection) {
           const CodeField field = field_of(bits, lane, name, i);
           EXPECT_LT(field.word, 16 * bits);
           for (int b = 0; b < field.bits; ++b) {
-            EXPECT_TRUE(places.insert({field.word, field.bit + b}).second);
+            EXPECT_TRUE(feature_offsets.insert({field.word, field.bit + b}).second);
             seen ^= 1u << (field.shift + b);
           }
           const PlacedField back = field_at(bits, field.word, field.bit);
           EXPECT_EQ(back.lane, lane);
           EXPECT_EQ(back.shift, field.shift);
           EXPECT_EQ(back.bits, field.bits);
-          EXPECT_EQ(column_in_unit(back.lane, back.name), column_in_unit(lane, name));
-          EXPECT_EQ(slot_in_unit(back.lane, back.name), slot_in_unit(lane, name));
+          EXPECT_EQ(column_in_step(back.lane, back.name), column_in_step(lane, name));
+          EXPECT_EQ(k_in_step(back.lane, back.name), k_in_step(lane, name));
         }
         EXPECT_EQ(seen, (1u << bits) - 1);
       }
     }
-    EXPECT_EQ(places.size(), 32u * 16u * static_cast<unsigned>(bits));
+    EXPECT_EQ(feature_offsets.size(), 32u * 16u * static_cast<unsigned>(bits));
   }
 }
 
 // Register 2s + r, half e of lane t is slot 16s + 8r + 2t + e: the A operand's slots.
 TEST(CudaPack, FragmentPlacesAreThoseOfTheTensorCores) {
-  for (int slot = 0; slot < 3 * kUnitSlots; ++slot) {
-    const int place = fragment_place(slot);
-    EXPECT_EQ(place / kUnitSlots, slot / kUnitSlots);
-    const int t = place % kUnitSlots / 8;
+  for (int k = 0; k < 3 * kKStepSize; ++k) {
+    const int place = fragment_offset(k);
+    EXPECT_EQ(place / kKStepSize, k / kKStepSize);
+    const int t = place % kKStepSize / 8;
     const int s = place % 8 / 4;
     const int r = place % 4 / 2;
     const CodeName name{0, s, r, place % 2};
-    EXPECT_EQ(slot_in_unit(t, name), slot % kUnitSlots);
+    EXPECT_EQ(k_in_step(t, name), k % kKStepSize);
   }
 }
 
@@ -207,19 +207,21 @@ TEST(CudaPack, PlacesOfChannelsAreThoseOfTheirSlots) {
   const GptqMatrix gptq = random_gptq({4, 224, 32, 48, true, GptqZeros::kBytes}, random);
   const Exl2Matrix exl2 = random_exl2({{4, 96}, {2, 64}}, 32, random);
   for (const CodePackPlan& plan : {plan_codes(gptq, 32), plan_codes(exl2, 32)}) {
-    ASSERT_EQ(plan.place_of_channel.size(), static_cast<std::size_t>(plan.in));
-    for (std::size_t slot = 0; slot < plan.channel_of_slot.size(); ++slot) {
-      const std::int32_t channel = plan.channel_of_slot[slot];
-      if (channel < 0) continue;
-      EXPECT_EQ(plan.place_of_channel[static_cast<std::size_t>(channel)],
-                fragment_place(static_cast<int>(slot)));
+    ASSERT_EQ(plan.fragment_offset_of_feature.size(), static_cast<std::size_t>(plan.in));
+    for (std::size_t k = 0; k < plan.feature_of_k.size(); ++k) {
+      const std::int32_t feature = plan.feature_of_k[k];
+      if (feature < 0) continue;
+      EXPECT_EQ(plan.fragment_offset_of_feature[static_cast<std::size_t>(feature)],
+                fragment_offset(static_cast<int>(k)));
     }
   }
-  EXPECT_EQ(plan_codes(random_exl2({{2, 65536}}, 32, random), 32).place_of_channel.size(), 65536u);
-  EXPECT_TRUE(plan_codes(random_exl2({{2, 65568}}, 32, random), 32).place_of_channel.empty());
+  EXPECT_EQ(plan_codes(random_exl2({{2, 65536}}, 32, random), 32).fragment_offset_of_feature.size(),
+            65536u);
+  EXPECT_TRUE(
+      plan_codes(random_exl2({{2, 65568}}, 32, random), 32).fragment_offset_of_feature.empty());
   Exl2Matrix twice = random_exl2({{2, 64}}, 32, random);
   twice.perm[1] = twice.perm[0];
-  EXPECT_TRUE(plan_codes(twice, 32).place_of_channel.empty());
+  EXPECT_TRUE(plan_codes(twice, 32).fragment_offset_of_feature.empty());
 }
 
 template <class T>
@@ -231,25 +233,25 @@ const T* at(const std::vector<std::byte>& slice, std::size_t offset) {
 Packed pack_in_slices(const FileCodes& file, const CodePackPlan& plan, std::int64_t columns) {
   ThreadPool threads(2);
   Packed all;
-  const std::int64_t wanted = std::min(plan.strips() * kStripColumns, plan.stored_out);
+  const std::int64_t wanted = std::min(plan.n_tiles() * kNTileColumns, plan.stored_out);
   for (std::int64_t first = 0; first < wanted; first += columns) {
     const std::int64_t count = std::min(columns, wanted - first);
     const SliceLayout layout = slice_layout(file, plan, count);
     std::vector<std::byte> slice(layout.total);
     copy_slice(file, plan, {first, count}, slice.data(), threads);
-    CodePackPlan part = plan;
-    part.out = std::min(count, plan.out - first);
-    part.stored_out = count;
-    const auto units = static_cast<std::size_t>(plan.units());
-    const auto* bits = at<std::int32_t>(slice, layout.bits_of_unit);
-    part.bits_of_unit.assign(bits, bits + units);
-    const auto* offsets = at<std::int64_t>(slice, layout.offset_of_unit);
-    EXPECT_EQ(std::vector<std::int64_t>(offsets, offsets + units), plan.unit_offsets());
+    CodePackPlan k_split = plan;
+    k_split.out = std::min(count, plan.out - first);
+    k_split.stored_out = count;
+    const auto k_steps = static_cast<std::size_t>(plan.k_steps());
+    const auto* bits = at<std::int32_t>(slice, layout.bits_of_k_step);
+    k_split.bits_of_k_step.assign(bits, bits + k_steps);
+    const auto* offsets = at<std::int64_t>(slice, layout.offset_of_k_step);
+    EXPECT_EQ(std::vector<std::int64_t>(offsets, offsets + k_steps), plan.k_step_offsets());
     CodeSource source;
     source.words = at<std::uint32_t>(slice, layout.words);
-    source.channel_of_slot = plan.channel_of_slot.data();
-    if (!plan.word_of_unit.empty()) {
-      source.word_of_unit = at<std::int32_t>(slice, layout.word_of_unit);
+    source.feature_of_k = plan.feature_of_k.data();
+    if (!plan.word_of_k_step.empty()) {
+      source.word_of_k_step = at<std::int32_t>(slice, layout.word_of_k_step);
     }
     source.stored_out = count;
     ScaleSource scales;
@@ -258,7 +260,7 @@ Packed pack_in_slices(const FileCodes& file, const CodePackPlan& plan, std::int6
     scales.zeros = at<std::uint16_t>(slice, layout.zeros);
     scales.stored_out = count;
     scales.zero = plan.zero;
-    const Packed packed = pack(part, source, scales);
+    const Packed packed = pack(k_split, source, scales);
     all.codes.insert(all.codes.end(), packed.codes.begin(), packed.codes.end());
     all.scales.insert(all.scales.end(), packed.scales.begin(), packed.scales.end());
   }
@@ -306,9 +308,9 @@ TEST(CudaPack, ColumnsInAnOrderOfTheReaders) {
     EXPECT_EQ(of_exl2.scales, exl2_whole.scales) << at_once;
     const CodePackPlan gptq_plan = plan_codes(gptq, 72);
     const Packed of_gptq = pack_in_slices(gptq_file, gptq_plan, at_once);
-    EXPECT_EQ(unpack_codes(gptq_plan, {of_gptq.codes, of_gptq.scales, gptq_plan.channel_of_slot}),
+    EXPECT_EQ(unpack_codes(gptq_plan, {of_gptq.codes, of_gptq.scales, gptq_plan.feature_of_k}),
               unpack_codes(plan_codes(gptq_there, 72),
-                           {gptq_whole.codes, gptq_whole.scales, gptq_plan.channel_of_slot}))
+                           {gptq_whole.codes, gptq_whole.scales, gptq_plan.feature_of_k}))
         << at_once;
   }
 }
@@ -321,7 +323,7 @@ TEST(CudaPack, SlicesAreAsWideAsFits) {
   const std::size_t of_64 = slice_layout(file, plan, 64).total;
   EXPECT_EQ(columns_that_fit(file, plan, of_64), 64);
   EXPECT_EQ(columns_that_fit(file, plan, of_64 - 1), 48);
-  EXPECT_EQ(columns_that_fit(file, plan, 1), kStripColumns);
+  EXPECT_EQ(columns_that_fit(file, plan, 1), kNTileColumns);
   EXPECT_EQ(columns_that_fit(file, plan, 1 << 30), 160);
 }
 
@@ -329,7 +331,7 @@ TEST(CudaPack, SlicesAreAsWideAsFits) {
 TEST(CudaPlan, InputsAreCountedAsPacked) {
   Engine random(14);
   const GptqMatrix gptq = random_gptq({4, 224, 32, 48, true, GptqZeros::kBytes}, random);
-  EXPECT_EQ(packed_inputs(gptq), plan_codes(gptq, 32).units() * kUnitSlots);
+  EXPECT_EQ(packed_inputs(gptq), plan_codes(gptq, 32).k_steps() * kKStepSize);
   const Exl2Matrix exl2 = random_exl2({{4, 96}, {2, 64}}, 160, random);
   EXPECT_EQ(packed_inputs(exl2), 160);
 }

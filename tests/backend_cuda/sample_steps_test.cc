@@ -1,6 +1,6 @@
 // The kernels of the op `sample`, run thread by thread on the host, against the naive op.
 
-#include "backend/cuda/sample_draw.h"
+#include "backend/cuda/ops/sample_draw.h"
 
 #include <gtest/gtest.h>
 

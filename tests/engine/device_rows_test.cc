@@ -27,8 +27,7 @@ class DeviceRowsTest : public testing::Test {
  protected:
   DeviceRowsTest() : backend_(open_backend("ref", {.threads = 1})) {
     scratch_ = Arena(backend_->allocate(sample_input_bytes(SampleLimits::kRows)));
-    context_.ops = &backend_->ops();
-    context_.scratch = &scratch_;
+    context_ = backend_->context(scratch_);
   }
 
   // Row i of `logits` [rows, vocab] stands behind token i of the items' new ones.

@@ -110,7 +110,7 @@ class DraftRun {
   template <class Step>
   std::vector<float> run(Step&& step) {
     ArenaScope scope(scratch_);
-    ExecContext ctx{&backend_->ops(), &scratch_, backend_->threads()};
+    ExecContext ctx = backend_->context(scratch_);
     const TensorView logits = step(ctx);
     Tensor host = make_host_tensor(DType::kF32, logits.shape);
     backend_->download(host.view(), logits);

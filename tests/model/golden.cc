@@ -103,7 +103,8 @@ std::vector<std::vector<float>> GoldenRun::logits(
     batch.sequences.push_back(std::move(sequence));
   }
   Arena scratch(backend_->allocate(model_->work_bytes(tokens, tokens)));
-  ExecContext ctx{ops_, &scratch, backend_->threads()};
+  ExecContext ctx = backend_->context(scratch);
+  ctx.ops = ops_;
   const TensorView logits = model_->forward(ctx, batch, cache.layers());
   Tensor host = make_host_tensor(DType::kF32, logits.shape);
   backend_->download(host.view(), logits);
@@ -122,7 +123,8 @@ std::vector<float> GoldenRun::chunked_logits(const std::vector<std::int32_t>& id
   KvCache cache(*backend_, model_->kv_layouts(cache_), KvCache::pages_for(length));
   PageTable table(cache.pool());
   Arena scratch(backend_->allocate(model_->work_bytes(chunk, chunk)));
-  ExecContext ctx{ops_, &scratch, backend_->threads()};
+  ExecContext ctx = backend_->context(scratch);
+  ctx.ops = ops_;
   std::vector<float> result;
   for (std::int32_t begin = 0; begin < length; begin += chunk) {
     ArenaScope scope(scratch);

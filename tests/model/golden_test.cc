@@ -203,7 +203,7 @@ TEST_P(QuantizedGoldens, CudaHoldsActivationsOfAFewTokens) {
   if (cuda_backend().empty()) GTEST_SKIP() << "no CUDA device here";
   const Golden golden(golden_folder("exl2-gptq") / GetParam());
   GoldenRun run(cuda_backend(), golden.folder(), CacheType::kF16);
-  run.backend().choose_launch("small_ring_from", 25);
+  run.backend().choose_launch("small_skinny_smem_from", 25);
   const auto vocab = static_cast<std::size_t>(run.model().vocab());
   const GoldenPrompt& prompt = golden.prompts().front();
   for (const std::int32_t chunk : {3, 20}) {

@@ -175,7 +175,7 @@ TEST(KeptQueriesOf, TakeWhatIsPlanned) {
     ASSERT_TRUE(KeptStep::pays(batch));
     const std::size_t planned = KeptStep::work_bytes(specs, 3);
     Arena scratch(backend.allocate(planned));
-    ExecContext ctx{&backend.ops(), &scratch, backend.threads()};
+    ExecContext ctx = backend.context(scratch);
     const KeptStep kept(ctx, backend, ropes, batch, {});
     EXPECT_EQ(scratch.peak(), planned);
     EXPECT_EQ(kept.inputs().tokens, 3);

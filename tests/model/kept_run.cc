@@ -79,7 +79,8 @@ class KeptRun {
     const auto tokens = std::ssize(batch.ids);
     const auto count = std::ssize(batch.logit_rows);
     Arena scratch(backend_.allocate(model_.work_bytes(tokens, count)));
-    ExecContext ctx{listens() ? &listener().ops : &backend_.ops(), &scratch, backend_.threads()};
+    ExecContext ctx = backend_.context(scratch);
+    if (listens()) ctx.ops = &listener().ops;
     const TensorView logits = model_.forward(ctx, batch, cache_.layers());
     std::vector<float> wanted;
     for (std::size_t i = 0; i < is_wanted.size(); ++i) {

@@ -13,13 +13,13 @@ namespace {
 
 // What a product was told.
 struct Told {
-  const std::byte* behind = nullptr;  // keys of MatmulArgs::attention_behind
-  const std::byte* next = nullptr;    // of ExecContext::next_attention
+  const std::byte* behind = nullptr;  // keys of attention whose queries a GEMM makes
+  const std::byte* next = nullptr;    // keys of attention that comes later
   std::int64_t next_heads = 0;
   bool accumulates = false;
   std::vector<const PackedMatrix*> weights;       // its own
-  std::vector<const PackedMatrix*> next_weights;  // of ExecContext::next_weights
-  bool partly_asked = false;
+  std::vector<const PackedMatrix*> next_weights;  // PrefetchHint::weights
+  bool partly_issued = false;
 };
 
 struct Listener {
@@ -35,17 +35,18 @@ Listener& listener() {
 
 void listening_matmul(ExecContext& ctx, const MatmulArgs& args) {
   Told told;
-  told.accumulates = args.accumulate;
-  if (args.attention_behind != nullptr) told.behind = args.attention_behind->cache.k;
-  if (ctx.next_attention != nullptr) {
-    EXPECT_TRUE(ctx.next_attention->q.empty());
-    told.next = ctx.next_attention->cache.k;
-    told.next_heads = ctx.next_attention->q.shape[1];
+  told.accumulates = args.epilogue.accumulate;
+  const PrefetchHint& hint = args.prefetch;
+  if (hint.attention != nullptr && hint.feeds_attention) told.behind = hint.attention->cache.k;
+  if (hint.attention != nullptr && !hint.feeds_attention) {
+    EXPECT_TRUE(hint.attention->q.empty());
+    told.next = hint.attention->cache.k;
+    told.next_heads = hint.attention->q.shape[1];
   }
   for (const MatmulOutput& output : args.outputs) told.weights.push_back(output.weight);
-  const NextWeights& next = ctx.next_weights;
+  const NextWeights& next = hint.weights;
   told.next_weights.assign(next.matrices, next.matrices + next.count);
-  told.partly_asked = next.partly_asked;
+  told.partly_issued = next.partly_issued;
   listener().told.push_back(told);
   listener().plain->matmul(ctx, args);
 }
@@ -105,7 +106,7 @@ TEST_F(NextReads, WeightsAreToldToAllProductsOfABlock) {
     EXPECT_EQ(told[2].next_weights, told[3].weights);  // gate and up: of down
     const Told& behind = b + 1 == blocks.size() ? head : listener().told[blocks[b + 1]];
     EXPECT_EQ(told[3].next_weights, behind.weights);
-    for (const int i : {0, 1, 2, 3}) EXPECT_EQ(told[i].partly_asked, i == 1);
+    for (const int i : {0, 1, 2, 3}) EXPECT_EQ(told[i].partly_issued, i == 1);
   }
   EXPECT_TRUE(head.next_weights.empty());
 }

@@ -29,11 +29,11 @@ const LeavingOps& ops_of(const ExecContext& ctx) {
   return *static_cast<const LeavingOps*>(ctx.ops);
 }
 
-void add_to(const TensorView& rows, const TensorView& rests) {
+void add_to(const TensorView& rows, const TensorView& partials) {
   const std::int64_t size = rows.shape.elements();
-  ASSERT_EQ(rests.shape.elements(), rests.rows() * size);
-  for (std::int64_t i = 0; i < rests.shape.elements(); ++i) {
-    rows.as<float>()[i % size] += rests.as<float>()[i];
+  ASSERT_EQ(partials.shape.elements(), partials.rows() * size);
+  for (std::int64_t i = 0; i < partials.shape.elements(); ++i) {
+    rows.as<float>()[i % size] += partials.as<float>()[i];
   }
 }
 
@@ -44,39 +44,43 @@ void leaving_matmul(ExecContext& ctx, const MatmulArgs& args) {
   plain.x = ctx.scratch->take_f32(args.x.shape);
   const std::int64_t size = args.x.shape.elements();
   std::copy_n(args.x.as<float>(), size, plain.x.as<float>());
-  if (!args.x_rests.empty()) add_to(plain.x, args.x_rests);
-  if (!args.x_sum.empty()) {
-    EXPECT_FALSE(args.x_rests.empty());
-    EXPECT_NE(args.x_sum.data, args.x.data) << "others may still read it";
-    std::copy_n(plain.x.as<float>(), size, args.x_sum.as<float>());
+  if (!args.prologue.partials.empty()) add_to(plain.x, args.prologue.partials);
+  if (!args.prologue.sum.empty()) {
+    EXPECT_FALSE(args.prologue.partials.empty());
+    EXPECT_NE(args.prologue.sum.data, args.x.data) << "others may still read it";
+    std::copy_n(plain.x.as<float>(), size, args.prologue.sum.as<float>());
   }
-  if (!args.out_rests.empty()) add_to(args.outputs[0].out, args.out_rests);
-  ops.taken += (args.x_rests.empty() ? 0 : 1) + (args.out_rests.empty() ? 0 : 1);
-  if (args.norm != nullptr) {
-    NormArgs norm = *args.norm;
+  if (!args.epilogue.partials.empty()) add_to(args.outputs[0].out, args.epilogue.partials);
+  ops.taken += (args.prologue.partials.empty() ? 0 : 1) + (args.epilogue.partials.empty() ? 0 : 1);
+  if (args.prologue.norm != nullptr) {
+    NormArgs norm = *args.prologue.norm;
     norm.x = norm.out = plain.x;
     norm.x.shape = norm.out.shape = {args.x.rows(), 1, args.x.columns()};
     ops.plain->norm(ctx, norm);
   }
-  plain.norm = nullptr;
-  plain.x_rests = plain.out_rests = plain.rests_out = plain.x_sum = {};
+  plain.prologue = {};
+  plain.epilogue.partials = plain.epilogue.partials_out = {};
   ops.plain->matmul(ctx, plain);
-  if (args.rests_out.empty()) return;
-  EXPECT_NE(args.rests_out.data, args.out_rests.data) << "what is still read would be overwritten";
+  if (args.epilogue.partials_out.empty()) return;
+  EXPECT_NE(args.epilogue.partials_out.data, args.epilogue.partials.data)
+      << "what is still read would be overwritten";
   ++ops.left;
   const TensorView& out = args.outputs[0].out;
   const std::int64_t width = out.shape.elements();
-  for (std::int64_t i = 0; i < args.rests_out.shape.elements(); ++i) {
-    args.rests_out.as<float>()[i] = 0.25f * out.as<float>()[i % width];
+  for (std::int64_t i = 0; i < args.epilogue.partials_out.shape.elements(); ++i) {
+    args.epilogue.partials_out.as<float>()[i] = 0.25f * out.as<float>()[i % width];
   }
   for (std::int64_t i = 0; i < width; ++i) {
-    out.as<float>()[i] *= 1.0f - 0.25f * static_cast<float>(args.rests_out.rows());
+    out.as<float>()[i] *= 1.0f - 0.25f * static_cast<float>(args.epilogue.partials_out.rows());
   }
 }
 
-std::int64_t rests_left(const ExecContext& ctx, const PackedMatrix& weight, std::int64_t tokens) {
-  if (!ops_of(ctx).leaves || weight.in() != kBetween) return 0;
-  return tokens == 1 ? 1 : 2;
+GemmFusion leaving_fusion(const ExecContext& ctx, const GemmFusionQuery& query) {
+  GemmFusion fusion{.norm = true};
+  if (query.adds != nullptr && ops_of(ctx).leaves && query.adds->in() == kBetween) {
+    fusion.partials = query.tokens == 1 ? 1 : 2;
+  }
+  return fusion;
 }
 
 class Stream : public testing::Test {
@@ -85,8 +89,7 @@ class Stream : public testing::Test {
     static_cast<OpTable&>(ops_) = device_.ops();
     ops_.plain = &device_.ops();
     ops_.matmul = leaving_matmul;
-    ops_.rests_left = rests_left;
-    ops_.matmul_normalises = true;
+    ops_.gemm_fusion = leaving_fusion;
     ctx_ = device_.context();
     ctx_.ops = &ops_;
   }
@@ -126,7 +129,7 @@ class Stream : public testing::Test {
     ArenaScope scope(*ctx_.scratch);
     Random random(4);
     const TensorView x = device_.put(random.normal(tokens * kStreamWidth), {tokens, kStreamWidth});
-    ResidualStream stream(x, RestRoom::take(ctx_, tokens, kStreamWidth));
+    ResidualStream stream(x, PartialSumRoom::take(ctx_, tokens, kStreamWidth));
     for (const Block& one : blocks) one.forward(ctx_, {}, stream);
     return device_.get(stream.whole(ctx_));
   }
@@ -209,11 +212,12 @@ TEST_F(Stream, NoneWhereNoneAreAllowed) {
   ResidualStream stream(device_.put(values, {1, kStreamWidth}));
   const Block one = block(normed());
   one.forward(ctx_, {}, stream);
-  ResidualStream forbidden(stream.x(), RestRoom::take(ctx_, 1, kStreamWidth));
-  forbidden.forbid_rests();
+  ResidualStream forbidden(stream.x(), PartialSumRoom::take(ctx_, 1, kStreamWidth));
+  forbidden.forbid_partials();
   one.forward(ctx_, {}, forbidden);
   // Many tokens have no room for them.
-  EXPECT_TRUE(RestRoom::take(ctx_, RestRoom::kMostTokens + 1, kStreamWidth).rests.empty());
+  EXPECT_TRUE(
+      PartialSumRoom::take(ctx_, PartialSumRoom::kMostTokens + 1, kStreamWidth).partials.empty());
   EXPECT_EQ(ops_.left, 0);
 }
 

@@ -296,7 +296,7 @@ class NextTile {
     if (end > vectors_) end = vectors_;
     fetch(runs_, run_bytes_, begin, end);
   }
-  void fetch_rows(int begin, int end) const {
+  void produce_rows(int begin, int end) const {
     if (end > keys_) end = keys_;
     fetch(rows_, row_bytes_, begin, end);
   }
@@ -345,15 +345,15 @@ Values<float> tile_values(const KeySpan& span, const Tile& tile, const NextTile&
                           float* room) {
   const std::byte* rows = rows_of(span, tile);
   if (span.v.code == KvRow::Code::kF32 && span.v.dim % 16 == 0) {
-    next.fetch_rows(0, kTileKeys);
+    next.produce_rows(0, kTileKeys);
     return {reinterpret_cast<const float*>(rows), span.v.dim};
   }
   const std::int64_t stride = (span.v.dim + 15) / 16 * 16;
   for (int k = 0; k < tile.keys; ++k) {
-    next.fetch_rows(k, k + 1);
+    next.produce_rows(k, k + 1);
     decode_value(span.v, rows + static_cast<std::size_t>(k) * span.v.bytes, room + k * stride);
   }
-  next.fetch_rows(tile.keys, kTileKeys);
+  next.produce_rows(tile.keys, kTileKeys);
   return {room, stride};
 }
 

@@ -20,8 +20,8 @@ void matmul(ExecContext& ctx, const MatmulArgs& args) {
                      .x = args.x,
                      .out = output.out,
                      .bias = output.bias.empty() ? nullptr : output.bias.as<const float>(),
-                     .multiplier = args.multiplier,
-                     .accumulate = args.accumulate};
+                     .multiplier = args.epilogue.multiplier,
+                     .accumulate = args.epilogue.accumulate};
     }
     run_products(ctx, {products.data(), count});
     outputs = outputs.subspan(count);

@@ -46,8 +46,8 @@ class TileWriter {
     for (const PackPlan::Segment& segment : plan_.segments) {
       source.write_scales(segment, columns, scales);
       scales += scale_bytes(plan_.scale_kind);
-      for (std::int64_t first = 0; first < segment.slots; first += kUnitSlots) {
-        UnitCodes codes;
+      for (std::int64_t first = 0; first < segment.slots; first += kKStepSize) {
+        CodeFragment codes;
         source.read_codes(segment, first, columns, codes);
         write_unit(codes, segment.bits, unit);
         unit += 64 * segment.bits;
@@ -75,7 +75,7 @@ struct Exl2Source {
 
   // Reads slots [first, first + 32) of a segment.
   void read_codes(const PackPlan::Segment& segment, std::int64_t first, const TileColumns& columns,
-                  UnitCodes& codes) const {
+                  CodeFragment& codes) const {
     const auto& group = matrix.groups[static_cast<std::size_t>(segment.group)];
     const std::int64_t run = (segment.first + first - group.first_slot) / kCodesPerRun;
     const std::uint32_t* words = matrix.q_weight.data() +
@@ -113,8 +113,8 @@ struct GptqSource {
   }
 
   void read_codes(const PackPlan::Segment& segment, std::int64_t first, const TileColumns& columns,
-                  UnitCodes& codes) const {
-    const std::int64_t count = std::min<std::int64_t>(kUnitSlots, segment.slots - first);
+                  CodeFragment& codes) const {
+    const std::int64_t count = std::min<std::int64_t>(kKStepSize, segment.slots - first);
     for (int i = 0; i < static_cast<int>(count); ++i) {
       const std::int64_t channel = channels[static_cast<std::size_t>(segment.first + first + i)];
       for (int c = 0; c < columns.count; ++c) {

@@ -10,8 +10,8 @@ namespace bl::cpu::BL_ISA {
 void quantize(const QuantizeArgs& args, std::int64_t begin, std::int64_t end);
 void quantized_product(const QuantizedView& w, const ActivationView& x, const OutputView& out,
                        std::int64_t begin, std::int64_t end);
-void dense_product(const DenseView& w, const FloatRows& x, const OutputView& out,
-                   const MatmulKernels::DenseRange& range);
+void dense_gemv(const DenseView& w, const FloatRows& x, const OutputView& out,
+                const MatmulKernels::DenseRange& range);
 
 // Register blocks, as large as the registers allow. The portable version has no kernels for one
 // row, because each copy of the decoding is long if a vector is a loop.
@@ -108,12 +108,12 @@ inline constexpr bool kColumnZeros =
 
 // The scales and zero points of one segment of one tile.
 template <ScaleKind Kind>
-struct TileScales {
+struct StageScales {
   F32x16 scale;
   I32x16 zero;  // only if kColumnZeros
 
-  static TileScales load(const QuantizedView& w, const std::uint8_t* scales, int segment) {
-    TileScales r;
+  static StageScales load(const QuantizedView& w, const std::uint8_t* scales, int segment) {
+    StageScales r;
     if constexpr (Kind == ScaleKind::kCodes) {
       r.scale = select_scales(scales, F32x16::load(w.tables + 16 * segment));
     } else {

@@ -50,7 +50,7 @@ void for_each_vector(int bits, const F& f) {
 
 }  // namespace
 
-void write_unit(const UnitCodes& codes, int bits, std::uint8_t* unit) {
+void write_unit(const CodeFragment& codes, int bits, std::uint8_t* unit) {
   for_each_vector(bits, [&](const CodeVector& vector) {
     std::uint32_t lanes[kTileColumns] = {};
     for (int i = 0; i < vector.quads(); ++i) {
@@ -64,8 +64,8 @@ void write_unit(const UnitCodes& codes, int bits, std::uint8_t* unit) {
   });
 }
 
-UnitCodes read_unit(const std::uint8_t* unit, int bits) {
-  UnitCodes codes;
+CodeFragment read_unit(const std::uint8_t* unit, int bits) {
+  CodeFragment codes;
   for_each_vector(bits, [&](const CodeVector& vector) {
     std::uint32_t lanes[kTileColumns];
     std::memcpy(lanes, unit, sizeof lanes);

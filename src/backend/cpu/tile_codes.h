@@ -9,7 +9,7 @@
 namespace bl::cpu {
 
 // Lane c of quad q holds codes 4q … 4q + 3 of column c, lowest byte first.
-struct UnitCodes {
+struct CodeFragment {
   std::uint32_t quads[kQuadsPerUnit][kTileColumns] = {};
 
   void set(int slot, int column, std::uint32_t code) {
@@ -21,7 +21,7 @@ struct UnitCodes {
 };
 
 // A packed unit has 64 · bits bytes.
-void write_unit(const UnitCodes& codes, int bits, std::uint8_t* unit);
-UnitCodes read_unit(const std::uint8_t* unit, int bits);
+void write_unit(const CodeFragment& codes, int bits, std::uint8_t* unit);
+CodeFragment read_unit(const std::uint8_t* unit, int bits);
 
 }  // namespace bl::cpu

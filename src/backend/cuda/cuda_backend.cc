@@ -7,13 +7,13 @@
 #include "backend/cuda/device/piece_runs.h"
 #include "backend/cuda/device/step_recorder.h"
 #include "backend/cuda/embedded_launch_plans.h"
-#include "backend/cuda/experts/cuda_experts.h"
-#include "backend/cuda/product/blas_lt.h"
-#include "backend/cuda/product/product.h"
-#include "backend/cuda/product/tile_product.h"
+#include "backend/cuda/gemm/gemm_state.h"
+#include "backend/cuda/gemm/wgmma/gemm_wgmma_dequant.h"
+#include "backend/cuda/layout/packed_size.h"
+#include "backend/cuda/moe/cuda_experts.h"
+#include "backend/cuda/op_table.h"
 #include "backend/cuda/scratch_plan.h"
 #include "backend/cuda/weights/cuda_matrix.h"
-#include "backend/cuda/weights/packed_size.h"
 #include "backend/cuda/weights/packer.h"
 #include "backend/cuda/weights/seeded_kernels.h"
 #include "base/check.h"
@@ -39,9 +39,10 @@ std::size_t pitch(const TensorView& view) {
 CudaBackend::CudaBackend(int device)
     : name_(fmt::format("cuda:{}", device)),
       facts_(cuda::read_device_facts(device)),
-      launch_plan_(cuda::find_launch_plan(embedded_launch_plans(), facts_.compute_capability)),
-      memory_(fmt::format("{} ({})", name_, facts_.name)) {
-  blas_ = std::make_unique<cuda::BlasLt>(memory_);
+      memory_(fmt::format("{} ({})", name_, facts_.name)),
+      ops_(cuda::make_ops()) {
+  gemm_ = std::make_unique<cuda::GemmState>(
+      cuda::find_launch_plan(embedded_launch_plans(), facts_.compute_capability), memory_);
   BL_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   for (cudaEvent_t& event : step_over_) {
     BL_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
@@ -50,19 +51,15 @@ CudaBackend::CudaBackend(int device)
   constants_ = memory_.take(sizeof kConstants);
   BL_CUDA_CHECK(
       cudaMemcpy(constants_.get(), kConstants, sizeof kConstants, cudaMemcpyHostToDevice));
-  const auto complete = [&](cuda::CudaOps ops) {
-    ops.backend = this;
-    ops.stream = stream_;
-    ops.multiprocessors = facts_.multiprocessors;
-    ops.dependent_launch = facts_.dependent_launch();
-    return ops;
-  };
-  ops_ = complete(cuda::make_ops());
+  device_.facts_ = &facts_;
+  device_.stream = stream_;
+  device_.constants = reinterpret_cast<const float*>(constants_.get());
+  device_.gemm = gemm_.get();
+  device_.dependent_launch = facts_.dependent_launch();
   packer_ = std::make_unique<cuda::Packer>(memory_, stream_);
   staging_ = std::make_unique<cuda::PinnedStaging>(kStagingBytes);
-  product_plans_ = std::make_unique<cuda::ProductPlans>();
   attention_tables_ = std::make_unique<cuda::AttentionTables>();
-  recorder_ = std::make_unique<cuda::StepRecorder>(stream_, complete(cuda::make_silent_ops()));
+  recorder_ = std::make_unique<cuda::StepRecorder>(stream_, cuda::make_replay_ops());
 }
 
 CudaBackend::~CudaBackend() {
@@ -70,7 +67,7 @@ CudaBackend::~CudaBackend() {
   packer_.reset();
   recorder_.reset();
   staging_.reset();
-  blas_.reset();
+  gemm_.reset();
   for (cudaEvent_t event : step_over_) cudaEventDestroy(event);
   cudaStreamDestroy(stream_);
 }
@@ -108,17 +105,17 @@ void CudaBackend::upload(const TensorView& to, const TensorView& from) {
   const bool plain = pitch(to) == row_bytes(to) && pitch(from) == row_bytes(from);
   if (plain && bytes <= kLargestStaged) {
     std::byte* staged = staging_->take(bytes);
-    if (staged == nullptr && !recorder_->silent()) {
+    if (staged == nullptr && !recorder_->replaying()) {
       synchronize();
       staged = staging_->take(bytes);
     }
     BL_CHECK(staged != nullptr);
     std::memcpy(staged, from.data, bytes);
-    if (recorder_->silent()) return;
+    if (recorder_->replaying()) return;
     BL_CUDA_CHECK(cudaMemcpyAsync(to.data, staged, bytes, cudaMemcpyHostToDevice, stream_));
     return;
   }
-  BL_CHECK(!recorder_->silent());
+  BL_CHECK(!recorder_->replaying());
   if (plain && packer_->upload(to.as<std::byte>(), from.as<const std::byte>(), bytes)) return;
   BL_CUDA_CHECK(cudaMemcpy2DAsync(to.data, pitch(to), from.data, pitch(from), row_bytes(to),
                                   static_cast<std::size_t>(to.rows()), cudaMemcpyHostToDevice,
@@ -142,7 +139,7 @@ void CudaBackend::synchronize() {
 
 // The address of each side says where it is.
 void CudaBackend::copy_pieces(std::span<const CopyPiece> pieces) {
-  if (recorder_->silent()) return;
+  if (recorder_->replaying()) return;
   for (const cuda::PieceRun& run : cuda::runs_of(pieces, facts_.largest_pitch)) {
     const CopyPiece& first = run.first;
     if (run.rows == 1) {
@@ -202,9 +199,9 @@ std::uint64_t CudaBackend::step_key(std::span<const SequenceSpan> sequences) con
 }
 
 std::vector<LaunchChoice> CudaBackend::launch_choices() const {
-  std::vector<LaunchChoice> choices = cuda::choices_of(launch_plan_);
+  std::vector<LaunchChoice> choices = cuda::choices_of(gemm_->launch_plan);
   for (LaunchChoice& choice : choices) {
-    const bool there = choice.name != "decoded_from" || cuda::has_tile_product(facts_);
+    const bool there = choice.name != "wgmma_from" || cuda::has_wgmma(facts_);
     if (!there) choice.least = choice.most = choice.from;
   }
   return choices;
@@ -216,7 +213,7 @@ std::string CudaBackend::launch_plan_name() const {
 
 void CudaBackend::choose_launch(std::string_view name, std::int64_t from) {
   synchronize();
-  cuda::set_choice(launch_plan_, name, from);
+  cuda::set_choice(gemm_->launch_plan, name, from);
   recorder_->clear();  // recorded steps took the other way
 }
 

@@ -5,20 +5,17 @@
 #include <memory>
 #include <string>
 
-#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/cuda_sizes.h"
+#include "backend/cuda/device/cuda_device.h"
 #include "backend/cuda/device/device_facts.h"
 #include "backend/cuda/device/device_memory.h"
 #include "backend/cuda/device/pinned_staging.h"
-#include "backend/cuda/product/launch_plan.h"
 
 namespace bl {
 
 namespace cuda {
 class AttentionTables;
-class BlasLt;
 class Packer;
-class ProductPlans;
 class StepRecorder;
 }  // namespace cuda
 
@@ -34,6 +31,7 @@ class CudaBackend final : public CudaSizes {
   std::string_view name() const override { return name_; }
   std::string description() const override;
   const OpTable& ops() const override { return ops_; }
+  Device* device() override { return &device_; }
 
   Buffer allocate(std::size_t bytes) override;
   void upload(const TensorView& to, const TensorView& from_host) override;
@@ -68,32 +66,21 @@ class CudaBackend final : public CudaSizes {
 
   std::string_view page_order() const override { return "cuda rows"; }
 
-  const cuda::LaunchPlan& launch_plan() const { return launch_plan_; }
-
-  const cuda::DeviceFacts& facts() const { return facts_; }
-  cuda::BlasLt& blas() { return *blas_; }
-  cuda::ProductPlans& product_plans() { return *product_plans_; }
-  // 0 or 1 as a float in device memory.
-  const float* constant(bool one) const {
-    return reinterpret_cast<const float*>(constants_.get()) + (one ? 1 : 0);
-  }
-
  private:
   int multiprocessors() const override { return facts_.multiprocessors; }
 
   std::string name_;
   cuda::DeviceFacts facts_;
-  cuda::LaunchPlan launch_plan_;
   cuda::DeviceMemory memory_;
   cudaStream_t stream_ = nullptr;
   std::array<cudaEvent_t, cuda::PinnedStaging::kLanes> step_over_{};
   int lane_ = 0;  // of the last step
-  cuda::CudaOps ops_;
+  OpTable ops_;
+  cuda::CudaDevice device_;
   std::shared_ptr<std::byte> constants_;
-  std::unique_ptr<cuda::BlasLt> blas_;
+  std::unique_ptr<cuda::GemmState> gemm_;
   std::unique_ptr<cuda::Packer> packer_;
   std::unique_ptr<cuda::PinnedStaging> staging_;
-  std::unique_ptr<cuda::ProductPlans> product_plans_;
   std::unique_ptr<cuda::AttentionTables> attention_tables_;
   std::unique_ptr<cuda::StepRecorder> recorder_;
 };

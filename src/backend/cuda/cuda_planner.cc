@@ -1,6 +1,6 @@
 #include "backend/cuda/cuda_planner.h"
 
-#include "backend/cuda/weights/packed_size.h"
+#include "backend/cuda/layout/packed_size.h"
 #include "base/error.h"
 
 namespace bl {

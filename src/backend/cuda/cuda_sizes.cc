@@ -1,7 +1,9 @@
 #include "backend/cuda/cuda_sizes.h"
 
+#include "backend/cuda/layout/allocation.h"
+#include "backend/cuda/layout/packed_size.h"
+#include "backend/cuda/moe/expert_scratch.h"
 #include "backend/cuda/scratch_plan.h"
-#include "backend/cuda/weights/packed_size.h"
 
 namespace bl {
 
@@ -9,7 +11,9 @@ std::size_t CudaSizes::own_bytes() const { return cuda::kBlasWorkspaceBytes + cu
 
 std::size_t CudaSizes::loading_bytes() const { return cuda::kLaps * cuda::kLapBytes; }
 
-std::size_t CudaSizes::weight_bytes(std::size_t bytes) const { return cuda::piece_bytes(bytes); }
+std::size_t CudaSizes::weight_bytes(std::size_t bytes) const {
+  return cuda::allocation_bytes(bytes);
+}
 
 std::size_t CudaSizes::packed_bytes(const WeightMatrix& matrix, const PackOptions& options) {
   return cuda::packed_bytes(matrix, options.out > 0 ? options.out : out_features(matrix));

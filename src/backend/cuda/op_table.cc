@@ -1,9 +1,14 @@
-#include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/op_table.h"
+
+#include "backend/cuda/attention/attention_ops.h"
+#include "backend/cuda/gemm/gemm_ops.h"
+#include "backend/cuda/moe/moe_ops.h"
+#include "backend/cuda/ops/row_ops.h"
 
 namespace bl::cuda {
 namespace {
 
-// The op becomes one that does nothing, where there is one.
+// Replaces an op by one that does nothing; an op that is not there stays so.
 template <class... Args>
 void silence(void (*&op)(ExecContext&, const Args&...)) {
   if (op != nullptr) op = [](ExecContext&, const Args&...) {};
@@ -11,49 +16,41 @@ void silence(void (*&op)(ExecContext&, const Args&...)) {
 
 }  // namespace
 
-CudaOps make_ops() {
-  CudaOps ops;
-  ops.embed = embed;
-  ops.norm = norm;
-  ops.activate = activate;
-  ops.add = add;
-  ops.scale = scale;
-  ops.gate = gate;
-  ops.clamp = clamp;
-  ops.copy_rows = copy_rows;
-  ops.add_rows = add_rows;
-  ops.matmul = matmul;
-  ops.route = route;
-  ops.experts = experts;
-  ops.rope = rope;
-  ops.kv_write = kv_write;
-  ops.attention = attention;
-  ops.argmax = argmax;
-  ops.sample = sample;
-  ops.rope_and_write = rope_and_write;
-  ops.rope_write_attend = rope_write_attend;
-  ops.half_input_width = half_input_width;
-  ops.rests_left = rests_left;
-  ops.reader_multiplies = reader_multiplies;
-  ops.matmul_normalises = true;
-  ops.matmul_activates = true;
-  return ops;
+OpTable make_ops() {
+  return {.embed = embed,
+          .norm = norm,
+          .activate = activate,
+          .add = add,
+          .scale = scale,
+          .gate = gate,
+          .clamp = clamp,
+          .copy_rows = copy_rows,
+          .add_rows = add_rows,
+          .matmul = matmul,
+          .route = route,
+          .experts = experts,
+          .rope = rope,
+          .kv_write = kv_write,
+          .attention = attention,
+          .rope_and_write = rope_and_write,
+          .rope_write_attend = rope_write_attend,
+          .argmax = argmax,
+          .sample = sample,
+          .gemm_fusion = gemm_fusion};
 }
 
-CudaOps make_silent_ops() {
-  CudaOps ops = make_ops();
-  // Every member has a name here: this does not compile with an op that nobody silences.
+OpTable make_replay_ops() {
+  OpTable ops = make_ops();
+  // Every member has a name here, so that this does not compile when an op is missing below.
   auto& [embed, norm, activate, add, scale, gate, clamp, copy_rows, add_rows, matmul, route,
          experts, rope, kv_write, attention, rope_and_write, rope_write_attend, argmax, sample,
-         half_input_width, rests_left, reader_multiplies, matmul_normalises, matmul_activates] =
-      static_cast<OpTable&>(ops);
+         gemm_fusion] = ops;
   const auto silence_all = [](auto&... op) { (silence(op), ...); };
   silence_all(embed, norm, activate, add, scale, gate, clamp, copy_rows, add_rows, matmul, route,
               experts, rope, kv_write, attention, rope_and_write, rope_write_attend, argmax,
               sample);
-  // What these would leave nobody reads: the layers need not plan for it in every step.
-  half_input_width = nullptr;
-  reader_multiplies = nullptr;
+  // Nobody reads what fused ops would leave, so layers need not plan for it again in every step.
+  gemm_fusion = nullptr;
   return ops;
 }
 

@@ -3,58 +3,59 @@
 #include <algorithm>
 
 #include "backend/cuda/attention/attention_plan.h"
-#include "backend/cuda/experts/expert_matrix.h"
-#include "backend/cuda/sample_steps.h"
-#include "backend/cuda/weights/code_matrix.h"
+#include "backend/cuda/device/arena_sizes.h"
+#include "backend/cuda/layout/code_matrix.h"
+#include "backend/cuda/layout/gemm_limits.h"
+#include "backend/cuda/moe/expert_scratch.h"
+#include "backend/cuda/ops/argmax.h"
+#include "backend/cuda/ops/sample_steps.h"
 #include "tensor/arena.h"
 
 namespace bl::cuda {
 namespace {
 
-std::size_t halves(std::int64_t count) { return arena_bytes(DType::kF16, count); }
-std::size_t floats(std::int64_t count) { return arena_bytes(DType::kF32, count); }
-
 // An input row as the kernels gather it.
 std::int64_t most_slots(const Backend::ScratchShape& shape) {
   // Padding of groups at most doubles the slots; the loader knows better.
   return std::max(shape.max_slots > 0 ? shape.max_slots : 2 * shape.max_in, shape.max_in) +
-         kUnitSlots;
+         kKStepSize;
 }
 
 // The residual stream in the order of a matrix, padded at most as most_slots says.
 std::int64_t normalised_slots(const Backend::ScratchShape& shape) {
-  return 2 * (shape.hidden > 0 ? shape.hidden : shape.max_in) + kUnitSlots;
+  return 2 * (shape.hidden > 0 ? shape.hidden : shape.max_in) + kKStepSize;
 }
 
 std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
   const std::int64_t slots = most_slots(shape);
-  const std::int64_t few = std::min(shape.tokens, kMostPackedTokens);
-  const std::int64_t packed_tokens = prepared_rows(few);
+  const std::int64_t few = std::min(shape.tokens, kMaxPackedTokens);
+  const std::int64_t packed_tokens = packed_act_rows(few);
   // And Σx of chunks, of a unit at least.
-  std::size_t bytes = kMaxMatrices * (halves(packed_tokens * slots) +
-                                      floats(packed_tokens * (slots / kUnitSlots))) +
-                      floats(packed_tokens);
+  std::size_t bytes = kMaxMatrices * (f16_bytes(packed_tokens * slots) +
+                                      f32_bytes(packed_tokens * (slots / kKStepSize))) +
+                      f32_bytes(packed_tokens);
   // Results of parts.
-  bytes += floats(kMostPartStrips * kStripColumns * few);
-  if (shape.tokens >= kFewestManyRows) {
-    const std::int64_t strips = (shape.max_out + kStripColumns - 1) / kStripColumns;
-    const std::int64_t strip_bytes = slots * kStripColumns * 2;
+  bytes += f32_bytes(kMaxSplitKNTiles * kNTileColumns * few);
+  if (shape.tokens >= kFewestLargeTokens) {
+    const std::int64_t strips = (shape.max_out + kNTileColumns - 1) / kNTileColumns;
+    const std::int64_t strip_bytes = slots * kNTileColumns * 2;
     std::int64_t expanded = std::max(kExpandedBytes, strip_bytes);
     // Matrices that lie side by side are expanded together.
     if (strips > 0) expanded = std::min(expanded, kMaxMatrices * strips * strip_bytes);
     // Or results of parts of the slots.
     const std::int64_t parts =
-        std::min(kPartFloats, kMostTileParts * shape.tokens * kMaxMatrices * shape.max_out);
-    const std::size_t most = std::max(halves(expanded / 2), floats(parts));
-    bytes = std::max(bytes, halves(shape.tokens * slots) + most + floats(2));
+        std::min(kPartialFloats, kMaxWgmmaKSplits * shape.tokens * kMaxMatrices * shape.max_out);
+    const std::size_t most = std::max(f16_bytes(expanded / 2), f32_bytes(parts));
+    bytes = std::max(bytes, f16_bytes(shape.tokens * slots) + most + f32_bytes(2));
     // What is left for the next product, beside what this one reads.
-    bytes += halves(shape.tokens * std::min(slots, normalised_slots(shape))) + floats(shape.tokens);
+    bytes += f16_bytes(shape.tokens * std::min(slots, normalised_slots(shape))) +
+             f32_bytes(shape.tokens);
   }
   // A norm that could not be left to the products, and the largest value of each row.
   const std::int64_t normalised = shape.hidden > 0 ? shape.hidden : shape.max_in;
-  bytes += floats(shape.tokens * normalised) + floats(shape.tokens);
+  bytes += f32_bytes(shape.tokens * normalised) + f32_bytes(shape.tokens);
   // Rows and their rests in one.
-  return bytes + floats(few * shape.max_in) + 4096;
+  return bytes + f32_bytes(few * shape.max_in) + 4096;
 }
 
 std::size_t experts_bytes(const Backend::ScratchShape& shape) {
@@ -63,10 +64,10 @@ std::size_t experts_bytes(const Backend::ScratchShape& shape) {
   ExpertScratch s;
   s.experts = shape.experts > 0 ? shape.experts : shape.tokens * shape.experts_per_token;
   s.k = shape.experts_per_token;
-  s.input_units = most_slots(shape) / kUnitSlots + 1;
-  s.gathers = 2;
+  s.input_k_steps = most_slots(shape) / kKStepSize + 1;
+  s.input_layouts = 2;
   s.first_width = 2 * shape.expert_intermediate;
-  s.hidden_units = 2 * shape.expert_intermediate / kUnitSlots + 1;
+  s.hidden_k_steps = 2 * shape.expert_intermediate / kKStepSize + 1;
   s.hidden_width = shape.expert_intermediate;
   s.out = shape.max_in;
   return std::min(s.bytes(shape.tokens), std::max(kExpertSliceBytes, s.bytes(1)));
@@ -75,12 +76,12 @@ std::size_t experts_bytes(const Backend::ScratchShape& shape) {
 std::size_t attention_bytes(const Backend::ScratchShape& shape, int multiprocessors) {
   const std::int64_t rows = decode_partial_rows(shape.tokens, shape.heads, multiprocessors);
   // Of parts; results as they come, beside what is left for the next product.
-  std::size_t bytes = floats(rows * shape.head_dim) + floats(rows * 2) +
-                      floats(shape.tokens * shape.heads * shape.head_dim) +
-                      halves(shape.tokens * most_slots(shape)) + floats(shape.tokens);
-  if (shape.tokens >= kFewestManyRows) {
+  std::size_t bytes = f32_bytes(rows * shape.head_dim) + f32_bytes(rows * 2) +
+                      f32_bytes(shape.tokens * shape.heads * shape.head_dim) +
+                      f16_bytes(shape.tokens * most_slots(shape)) + f32_bytes(shape.tokens);
+  if (shape.tokens >= kFewestLargeTokens) {
     // Turns of the queries, the largest value of each row.
-    bytes += floats(shape.tokens * shape.head_dim) + floats(shape.tokens);
+    bytes += f32_bytes(shape.tokens * shape.head_dim) + f32_bytes(shape.tokens);
   }
   return bytes;
 }
@@ -96,19 +97,6 @@ std::size_t sample_bytes(std::int64_t wanted) {
 }
 
 }  // namespace
-
-// An upper bound: with large blocks, whatever they will be.
-std::size_t ExpertScratch::bytes(std::int64_t tokens) const {
-  const std::int64_t choices = tokens * k;
-  const std::int64_t rows = most_blocks(choices, experts, kLargeBlock) * kLargeBlock;
-  const auto prepared = [rows](std::int64_t units) {
-    return halves(rows * units * kUnitSlots) + floats(rows * units);
-  };
-  return 3 * arena_bytes(DType::kI32, choices) + arena_bytes(DType::kI32, rows) + 2 * floats(rows) +
-         static_cast<std::size_t>(gathers) * prepared(input_units) +
-         floats(rows * rounded(first_width)) + prepared(hidden_units) +
-         floats(rows * rounded(hidden_width)) + floats(rows * rounded(out));
-}
 
 std::size_t op_scratch_bytes(const Backend::ScratchShape& shape, int multiprocessors) {
   // An op gives back what it took before the next one begins.

@@ -12,7 +12,8 @@ constexpr std::int64_t kColumns = 64;  // columns per tile
 constexpr std::int64_t kRun = 64;
 
 // Computes row t of one tile of columns. Inputs are summed in order, so the batch does not matter.
-void product_tile(const ProductArgs& args, std::int64_t t, std::int64_t c0, std::int64_t columns) {
+void product_tile(const PackedGemmArgs& args, std::int64_t t, std::int64_t c0,
+                  std::int64_t columns) {
   const std::int64_t in = args.weight.rows();
   const float* x = args.x.row<float>(t);
   std::array<double, kColumns> sum{};
@@ -38,7 +39,7 @@ void product_tile(const ProductArgs& args, std::int64_t t, std::int64_t c0, std:
 
 }  // namespace
 
-void product(ExecContext& ctx, const ProductArgs& args) {
+void product(ExecContext& ctx, const PackedGemmArgs& args) {
   const std::int64_t out = args.weight.columns();
   const std::int64_t tiles = (out + kColumns - 1) / kColumns;
   for_range(ctx, tiles, 1, [&](long begin, long end) {
@@ -62,8 +63,8 @@ void matmul(ExecContext& ctx, const MatmulArgs& args) {
       const float* from = y.view().row<float>(t);
       float* out = output.out.row<float>(t);
       for (std::int64_t c = 0; c < weight.columns(); ++c) {
-        const float value = args.multiplier * from[c] + (bias != nullptr ? bias[c] : 0.0f);
-        out[c] = args.accumulate ? out[c] + value : value;
+        const float value = args.epilogue.multiplier * from[c] + (bias != nullptr ? bias[c] : 0.0f);
+        out[c] = args.epilogue.accumulate ? out[c] + value : value;
       }
     }
   }

@@ -22,10 +22,10 @@ class OnCudaDevice : public testing::Test {
     device_ = std::make_unique<Device>(cuda);
   }
 
-  // "decoded_from": products of many tokens with codes expanded in memory, as on cards that decode
+  // "wgmma_from": products of many tokens with codes expanded in memory, as on cards that decode
   // none in registers; and with codes decoded from as few tokens on as the card can.
-  void decode_none() { device_->backend().choose_launch("decoded_from", decoding().most); }
-  void decode_many() { device_->backend().choose_launch("decoded_from", decoding().least); }
+  void decode_none() { device_->backend().choose_launch("wgmma_from", decoding().most); }
+  void decode_many() { device_->backend().choose_launch("wgmma_from", decoding().least); }
   bool decodes() const { return decoding().least < decoding().most; }
 
   std::unique_ptr<Device> device_;
@@ -33,7 +33,7 @@ class OnCudaDevice : public testing::Test {
  private:
   LaunchChoice decoding() const {
     for (const LaunchChoice& choice : device_->backend().launch_choices()) {
-      if (choice.name == "decoded_from") return choice;
+      if (choice.name == "wgmma_from") return choice;
     }
     return {};
   }

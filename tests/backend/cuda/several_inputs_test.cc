@@ -16,11 +16,11 @@ namespace {
 using Groups = std::vector<GroupShape>;
 
 // Groups of so many channels, of these widths in turn.
-Groups groups_of(std::int32_t channels, const std::vector<int>& bits, std::int32_t all = 4096) {
+Groups groups_of(std::int32_t features, const std::vector<int>& bits, std::int32_t all = 4096) {
   Groups groups;
-  const auto count = static_cast<std::size_t>(all / channels);
+  const auto count = static_cast<std::size_t>(all / features);
   for (std::size_t i = 0; i < count; ++i) {
-    groups.push_back({bits[i * bits.size() / count], channels});
+    groups.push_back({bits[i * bits.size() / count], features});
   }
   return groups;
 }
@@ -51,9 +51,11 @@ class CudaSeveralInputs : public OnCudaDevice {
                               const ActivateArgs* activation) {
     NormArgs norm{
         .x = {}, .out = {}, .weight = weight_, .bias = {}, .kind = NormKind::kRms, .eps = 1e-5f};
-    device_->ops().matmul(
-        device_->context(),
-        {.x = x, .outputs = outputs, .multiplier = 0.5f, .norm = &norm, .activation = activation});
+    device_->ops().matmul(device_->context(),
+                          {.x = x,
+                           .outputs = outputs,
+                           .prologue = {.norm = &norm},
+                           .epilogue = {.multiplier = 0.5f, .activation = activation}});
     std::vector<float> all;
     if (activation != nullptr) return device_->get(activation->out);
     for (const MatmulOutput& output : outputs) {
@@ -95,27 +97,27 @@ class CudaSeveralInputs : public OnCudaDevice {
     const std::int64_t columns = matrices.down->out();
     // What is there beforehand is to be written over.
     const TensorView inner = device_->put(random_.normal(2 * width), {1, 2 * width});
-    const TensorView rest = device_->put(random_.normal(columns), {1, 1, columns});
+    const TensorView partial = device_->put(random_.normal(columns), {1, 1, columns});
     const ActivateArgs silu{.gate = slice_columns(inner, 0, width),
                             .up = slice_columns(inner, width, width),
                             .out = slice_columns(inner, 0, width),
-                            .product_left = left};
+                            .deferred_gate_mul = left};
     const MatmulOutput first[] = {{matrices.gate, silu.gate, {}}, {matrices.up, silu.up, {}}};
     const MatmulOutput last{matrices.down, device_->put(before, {1, columns}), {}};
     ExecContext& ctx = device_->context();
-    device_->ops().matmul(ctx, {.x = short_row_,
-                                .outputs = first,
-                                .multiplier = 0.25f,
-                                .activation = left ? &silu : nullptr});
+    device_->ops().matmul(
+        ctx, {.x = short_row_,
+              .outputs = first,
+              .epilogue = {.multiplier = 0.25f, .activation = left ? &silu : nullptr}});
     if (!left) device_->ops().activate(ctx, silu);
-    device_->ops().matmul(ctx, {.x = silu.out,
-                                .outputs = {&last, 1},
-                                .accumulate = true,
-                                .rests_out = parts ? rest : TensorView{},
-                                .x_factor = left ? silu.up : TensorView{}});
+    device_->ops().matmul(
+        ctx, {.x = silu.out,
+              .outputs = {&last, 1},
+              .prologue = {.deferred_mul = left ? silu.up : TensorView{}},
+              .epilogue = {.accumulate = true, .partials_out = parts ? partial : TensorView{}}});
     std::vector<float> result = device_->get(last.out);
     if (!parts) return result;
-    const std::vector<float> more = device_->get(rest);
+    const std::vector<float> more = device_->get(partial);
     for (std::size_t i = 0; i < more.size(); ++i) result[i] += more[i];
     return result;
   }
@@ -124,7 +126,8 @@ class CudaSeveralInputs : public OnCudaDevice {
     short_row_ = device_->put(random_.normal(256), {1, 256});
     const std::vector<float> before =
         random_.normal(static_cast<std::size_t>(matrices.down->out()));
-    const bool has_parts = device_->ops().rests_left(device_->context(), *matrices.down, 1) > 0;
+    const bool has_parts =
+        fusion_of(device_->context(), {.tokens = 1, .adds = matrices.down}).partials > 0;
     for (int parts = 0; parts <= (has_parts ? 1 : 0); ++parts) {
       const std::vector<float> run = feed_forward(matrices, before, false, parts != 0);
       const std::vector<float> left = feed_forward(matrices, before, true, parts != 0);
@@ -155,12 +158,12 @@ class CudaSeveralInputs : public OnCudaDevice {
 
 // Long groups, and short ones, whose chunks are taken in pairs.
 TEST_F(CudaSeveralInputs, OfQueriesKeysAndValues) {
-  for (const std::int32_t channels : {32, 64, 128}) {
+  for (const std::int32_t features : {32, 64, 128}) {
     for (const bool same_order : {false, true}) {
-      SCOPED_TRACE(std::to_string(channels) + (same_order ? ", one order" : ""));
+      SCOPED_TRACE(std::to_string(features) + (same_order ? ", one order" : ""));
       std::vector<std::unique_ptr<PackedMatrix>> matrices;
-      matrices.push_back(exl2(groups_of(channels, {5, 4, 4, 3}), 4096, same_order));
-      matrices.push_back(exl2(groups_of(channels, {4, 3}), 1024, same_order));
+      matrices.push_back(exl2(groups_of(features, {5, 4, 4, 3}), 4096, same_order));
+      matrices.push_back(exl2(groups_of(features, {4, 3}), 1024, same_order));
       matrices.push_back(exl2(groups_of(32, {5, 5, 4}), 1024, same_order));
       expect_each_alone(matrices, false);
     }
@@ -172,12 +175,12 @@ TEST_F(CudaSeveralInputs, OfQueriesKeysAndValues) {
 }
 
 TEST_F(CudaSeveralInputs, OfGateAndUp) {
-  for (const std::int32_t channels : {32, 64, 128}) {
+  for (const std::int32_t features : {32, 64, 128}) {
     for (const bool same_order : {false, true}) {
-      SCOPED_TRACE(std::to_string(channels) + (same_order ? ", one order" : ""));
+      SCOPED_TRACE(std::to_string(features) + (same_order ? ", one order" : ""));
       std::vector<std::unique_ptr<PackedMatrix>> matrices;
-      matrices.push_back(exl2(groups_of(channels, {6, 4}), 6144, same_order));
-      matrices.push_back(exl2(groups_of(channels, {6, 6, 5}), 6144, same_order));
+      matrices.push_back(exl2(groups_of(features, {6, 4}), 6144, same_order));
+      matrices.push_back(exl2(groups_of(features, {6, 6, 5}), 6144, same_order));
       expect_each_alone(matrices, true);
     }
   }
@@ -187,17 +190,15 @@ TEST_F(CudaSeveralInputs, OfGateAndUp) {
 // same as an activation of its own between them, however long its row and in whatever order; in two
 // parts and one.
 TEST_F(CudaSeveralInputs, LeaveTheActivationToTheirReader) {
-  const OpTable& ops = device_->ops();
-  ASSERT_NE(ops.reader_multiplies, nullptr);
   for (const std::int32_t width : {96, 1536, 5632, 11008, 14336, 28672}) {
-    for (const std::int32_t channels : {32, 128}) {
-      for (const bool in_order : {false, true}) {
-        SCOPED_TRACE(std::to_string(width) + ", groups of " + std::to_string(channels) +
-                     (in_order ? ", in order" : ""));
+    for (const std::int32_t features : {32, 128}) {
+      for (const bool is_identity : {false, true}) {
+        SCOPED_TRACE(std::to_string(width) + ", groups of " + std::to_string(features) +
+                     (is_identity ? ", in order" : ""));
         Exl2Matrix matrix = random_exl2(
-            groups_of(std::min(channels, width % 128 == 0 ? 128 : 32), {5, 4, 3}, width), 512,
+            groups_of(std::min(features, width % 128 == 0 ? 128 : 32), {5, 4, 3}, width), 512,
             engine_);
-        if (in_order) std::iota(matrix.perm.begin(), matrix.perm.end(), 0);
+        if (is_identity) std::iota(matrix.perm.begin(), matrix.perm.end(), 0);
         const auto gate = exl2(groups_of(32, {6, 4}, 256), width, false);
         const auto up = exl2(groups_of(32, {5, 4}, 256), width, false);
         const auto down = device_->backend().pack(matrix, {});
@@ -209,7 +210,6 @@ TEST_F(CudaSeveralInputs, LeaveTheActivationToTheirReader) {
 
 // Only where that is worth it.
 TEST_F(CudaSeveralInputs, OfOneOrderAndCutActivateThemselves) {
-  const OpTable& ops = device_->ops();
   const auto first = exl2(groups_of(32, {6, 4}), 1536, true);
   const auto second = exl2(groups_of(32, {6, 4}), 1536, true);
   const auto other = exl2(groups_of(64, {6, 4}), 1536, true);
@@ -217,8 +217,10 @@ TEST_F(CudaSeveralInputs, OfOneOrderAndCutActivateThemselves) {
   const TensorView one = device_->put(random_.normal(1536), {1, 1536});
   const TensorView two = device_->put(random_.normal(2 * 1536), {2, 1536});
   const auto left = [&](const auto& gate, const auto& up, ActivateArgs activation) {
-    return ops.reader_multiplies(device_->context(), {gate.get(), up.get(), down.get()},
-                                 activation);
+    return fusion_of(device_->context(), {.tokens = activation.gate.rows(),
+                                          .gated = {gate.get(), up.get(), down.get()},
+                                          .activation = &activation})
+        .deferred_gate_mul;
   };
   const ActivateArgs silu{.gate = one, .up = one, .out = one};
   EXPECT_TRUE(left(first, other, silu));

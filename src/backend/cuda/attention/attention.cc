@@ -4,13 +4,14 @@
 #include "backend/cuda/attention/attention_decode.h"
 #include "backend/cuda/attention/attention_exact.h"
 #include "backend/cuda/attention/attention_hopper.h"
+#include "backend/cuda/attention/attention_ops.h"
 #include "backend/cuda/attention/attention_prefill.h"
-#include "backend/cuda/attention/keys_ahead.h"
 #include "backend/cuda/attention/rope_kv_write.h"
-#include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/cuda_ops.h"
-#include "backend/cuda/product/left_input.h"
-#include "backend/cuda/product/many_rows.h"
+#include "backend/cuda/device/cuda_device.h"
+#include "backend/cuda/gemm/activations/act_f16.h"
+#include "backend/cuda/gemm/activations/pack_staged.h"
+#include "backend/cuda/gemm/fusion.h"
+#include "backend/cuda/prefetch/key_prefetch.h"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -20,7 +21,7 @@ AttentionParams params_of(const AttentionArgs& args, const DeviceSpanPlan& plan)
   const KvLayout& layout = args.cache.layout;
   return {.q = args.q.as<float>(),
           .out = args.out.as<float>(),
-          .half_out = nullptr,
+          .staged_out = nullptr,
           .q_stride = args.q.row_stride,
           .out_stride = args.out.row_stride,
           .k = args.cache.k,
@@ -50,13 +51,13 @@ bool runs_on_tensor_cores(const KvLayout& layout, int compute_capability) {
 }
 
 bool runs_on_tensor_cores(ExecContext& ctx, const KvLayout& layout) {
-  return runs_on_tensor_cores(layout, cuda_ops_of(ctx).backend->facts().compute_capability);
+  return runs_on_tensor_cores(layout, cuda_device(ctx).facts().compute_capability);
 }
 
 // What the kernels of a step can do with their results, all of them.
 struct Kernels {
-  bool halves = false;  // AttentionParams::half_out
-  bool leave = false;   // LeavingParams
+  bool halves = false;       // AttentionParams::staged_out
+  bool stage_value = false;  // LeavingParams
 };
 
 // Where results go before they are halves in the order of their reader, if they don't go there at
@@ -66,18 +67,18 @@ class HalfResult {
  public:
   HalfResult(ExecContext& ctx, const AttentionArgs& args, const Kernels& kernels)
       : ctx_(ctx),
-        half_(*args.half_out),
-        left_(is_left_input(ctx, half_)),
-        to_(rows16_for(half_.reader)) {
+        half_(*args.staged_out),
+        left_(is_staged_fragments(ctx, half_)),
+        to_(act_f16_for(half_.reader)) {
     to_.rows = half_.rows.data;
     const Shape shape{args.q.shape[0], half_.reader->in()};
-    if (left_ && kernels.leave) {
-      place_ = left_input_of(half_);
+    if (left_ && kernels.stage_value) {
+      place_ = staged_fragments_of(half_);
       return;
     }
     if (left_ || !kernels.halves) {
       between_ = ctx.scratch->take_f32(shape);
-    } else if (to_.channel_of_slot != nullptr) {
+    } else if (to_.feature_of_k != nullptr) {
       between_ = ctx.scratch->take(DType::kF16, shape);
     }
   }
@@ -87,34 +88,34 @@ class HalfResult {
     if (between_.dtype == DType::kF32 && !between_.empty()) {
       params.out = between_.as<float>();
     } else {
-      params.half_out = (between_.empty() ? half_.rows : between_).as<__half>();
+      params.staged_out = (between_.empty() ? half_.rows : between_).as<__half>();
     }
   }
   // Where kernels leave them, or null.
-  const LeftInput* left() const { return place_ ? &*place_ : nullptr; }
+  const StagedFragments* left() const { return place_ ? &*place_ : nullptr; }
   void finish() const {
     if (place_) return;
-    if (left_) return prepare_left(ctx_, between_, half_);
+    if (left_) return pack_staged(ctx_, between_, half_);
     if (between_.dtype == DType::kF32 && !between_.empty()) {
-      Rows16Args rows{.x = between_, .to = to_, .alpha = half_.notes};
+      ActF16Args rows{.x = between_, .to = to_, .out_scale = half_.row_scales};
       rows.row_largest = ctx_.scratch->take_f32({between_.rows()}).as<float>();
       find_largest(ctx_, between_, rows.row_largest);
-      make_rows16(ctx_, rows);
+      make_act_f16(ctx_, rows);
       return;
     }
     if (!between_.empty()) {
-      gather_rows16(ctx_, between_, to_, half_.notes);
+      gather_act_f16(ctx_, between_, to_, half_.row_scales);
       return;
     }
-    multiply_power(ctx_, cuda_ops_of(ctx_).backend->constant(true), 1.0f, half_.notes);
+    multiply_act_scale(ctx_, cuda_device(ctx_).constant(true), 1.0f, half_.row_scales);
   }
 
  private:
   ExecContext& ctx_;
-  const HalfInput& half_;
-  bool left_;                       // as left_input.h says
-  std::optional<LeftInput> place_;  // by the kernels themselves
-  Rows16 to_;
+  const StagedInput& half_;
+  bool left_;                             // as left_input.h says
+  std::optional<StagedFragments> place_;  // by the kernels themselves
+  ActF16 to_;
   TensorView between_;
 };
 
@@ -122,7 +123,7 @@ class HalfResult {
 template <class Run>
 void with_result(ExecContext& ctx, const AttentionArgs& args, AttentionParams params,
                  const Kernels& kernels, const Run& run) {
-  if (args.half_out == nullptr) {
+  if (args.staged_out == nullptr) {
     run(params, nullptr);
     return;
   }
@@ -142,10 +143,11 @@ bool prefill_rotates(ExecContext& ctx, const AttentionArgs& args, const DeviceSp
 
 }  // namespace
 
-KeysAhead keys_ahead_of(const ExecContext& ctx, const AttentionArgs& args, KeysAsker asker) {
+KeyPrefetch plan_key_prefetch(const ExecContext& ctx, const AttentionArgs& args,
+                              KeyPrefetchSite asker) {
   if (args.plan == nullptr || ctx.deterministic || args.window > 0) return {};
   const auto& plan = static_cast<const DeviceSpanPlan&>(*args.plan);
-  const DeviceFacts& facts = cuda_ops_of(ctx).backend->facts();
+  const DeviceFacts& facts = cuda_device(ctx).facts();
   if (!facts.dependent_launch() || plan.host.decode_spans != 1 || plan.host.spans() != 1 ||
       plan.host.decode_tokens != 1 ||
       !runs_on_tensor_cores(args.cache.layout, facts.compute_capability)) {
@@ -154,7 +156,7 @@ KeysAhead keys_ahead_of(const ExecContext& ctx, const AttentionArgs& args, KeysA
   const AttentionParams p = params_of(args, plan);
   const DecodeSplit split = decode_split(ctx, p, plan, args.cache.layout.type);
   const KeyRange keys =
-      keys_ahead_of_piece(split, p.kv_heads, p.k_row.bytes + p.v_row.bytes, asker);
+      key_prefetch_of_piece(split, p.kv_heads, p.k_row.bytes + p.v_row.bytes, asker);
   if (keys.begin == keys.end) return {};
   return {.k = p.k,
           .v = p.v,
@@ -174,13 +176,13 @@ void attention(ExecContext& ctx, const AttentionArgs& args) {
   BL_CHECK(args.plan != nullptr);
   const auto& plan = static_cast<const DeviceSpanPlan&>(*args.plan);
   if (plan.host.spans() == 0) return;
-  if (args.past_is_new && cuda_ops_of(ctx).dependent_launch) {
+  if (args.past_is_new && cuda_device(ctx).dependent_launch) {
     // Decode kernels read what is older than a span before the kernel before has ended, unless they
     // begin behind it.
-    CudaOps ops = cuda_ops_of(ctx);
-    ops.dependent_launch = false;
+    CudaDevice device = cuda_device(ctx);
+    device.dependent_launch = false;
     ExecContext behind = ctx;
-    behind.ops = &ops;
+    behind.device = &device;
     return attention(behind, args);
   }
   const ArenaScope scope(*ctx.scratch);
@@ -190,14 +192,15 @@ void attention(ExecContext& ctx, const AttentionArgs& args) {
   const bool exact = ctx.deterministic || !runs_on_tensor_cores(ctx, layout);
   const AttentionParams all = params_of(args, plan);
   const Kernels kernels{.halves = !exact && plan.host.decode_spans == 0,
-                        .leave = !exact && decode_leaves(all, plan, layout.type)};
-  with_result(ctx, args, all, kernels, [&](const AttentionParams& params, const LeftInput* left) {
-    if (exact) return attention_exact(ctx, params, plan);
-    if (plan.host.decode_spans > 0) {
-      attention_decode(ctx, params, plan, layout.type, {.left = left});
-    }
-    if (plan.host.prefill_spans > 0) attention_prefill(ctx, params, plan, layout.type);
-  });
+                        .stage_value = !exact && decode_leaves(all, plan, layout.type)};
+  with_result(ctx, args, all, kernels,
+              [&](const AttentionParams& params, const StagedFragments* left) {
+                if (exact) return attention_exact(ctx, params, plan);
+                if (plan.host.decode_spans > 0) {
+                  attention_decode(ctx, params, plan, layout.type, {.left = left});
+                }
+                if (plan.host.prefill_spans > 0) attention_prefill(ctx, params, plan, layout.type);
+              });
 }
 
 void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& rope, const AttentionArgs& args) {
@@ -214,7 +217,7 @@ void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& rope, const Att
     auto* turns = ctx.scratch->take_f32({args.q.shape[0], rope.q.rotated}).as<float2>();
     write_and_leave_turns(ctx, rope, turns);
     with_result(ctx, args, params_of(args, plan), {.halves = true},
-                [&](const AttentionParams& params, const LeftInput*) {
+                [&](const AttentionParams& params, const StagedFragments*) {
                   attention_prefill(ctx, params, plan, layout.type, turns);
                 });
     return;
@@ -227,8 +230,8 @@ void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& rope, const Att
   }
   const ArenaScope scope(*ctx.scratch);
   const AttentionParams all = params_of(args, plan);
-  with_result(ctx, args, all, {.leave = decode_leaves(all, plan, layout.type)},
-              [&](const AttentionParams& params, const LeftInput* left) {
+  with_result(ctx, args, all, {.stage_value = decode_leaves(all, plan, layout.type)},
+              [&](const AttentionParams& params, const StagedFragments* left) {
                 attention_decode(ctx, params, plan, layout.type, {&rope, left});
               });
 }

@@ -49,8 +49,8 @@ DecodeShape decode_shape(const ExecContext& ctx, const AttentionParams& params,
           .group = params.group,
           .max_keys = host.page_stride * kPageSlots,
           .window = params.window,
-          .multiprocessors = cuda_ops_of(ctx).multiprocessors,
-          .clusters = clusters && cuda_ops_of(ctx).backend->facts().compute_capability >= 90};
+          .multiprocessors = cuda_device(ctx).facts().multiprocessors,
+          .clusters = clusters && cuda_device(ctx).facts().compute_capability >= 90};
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace bl::cuda {
 // of params.out: only where decode_leaves says so.
 struct DecodeBesides {
   const RopeAndWriteArgs* rope = nullptr;
-  const LeftInput* left = nullptr;
+  const StagedFragments* left = nullptr;
 };
 void attention_decode(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
                       CacheTypes types, const DecodeBesides& besides);

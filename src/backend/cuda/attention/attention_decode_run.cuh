@@ -5,9 +5,8 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "backend/cuda/attention/attention_decode.cuh"
+#include "backend/cuda/attention/attention_decode_kernel.cuh"
 #include "backend/cuda/attention/attention_launch.cuh"
-#include "backend/cuda/cuda_backend.h"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -15,7 +14,7 @@ namespace bl::cuda {
 struct DecodeRun {
   ExecContext& ctx;
   const AttentionParams& params;
-  const LeftInput* left;  // null, or what is left in place of params.out
+  const StagedFragments* left;  // null, or what is left in place of params.out
   const DecodeLaunch& launch;
   const FreshTokens& fresh;
   const DecodeSplit& split;
@@ -33,7 +32,7 @@ void launch_decode_as(const DecodeRun& run, const Params& params) {
   constexpr int kStatic = 4 << 10;  // at most
   constexpr int kPlaceBytes = std::is_same_v<Params, LeavingParams> ? Room::kPlaceBytes : 0;
   const std::int64_t most =
-      cuda_ops_of(run.ctx).backend->facts().shared_bytes_per_cta - kStatic - kPlaceBytes;
+      cuda_device(run.ctx).facts().shared_bytes_per_cta - kStatic - kPlaceBytes;
   int warps = std::min(run.split.warps, Room::kMostWarps);
   while (warps > 1 && Room::shared_bytes(warps, k.bytes, v.bytes) > most) warps /= 2;
   const auto bytes =

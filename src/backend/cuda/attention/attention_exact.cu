@@ -133,8 +133,8 @@ __device__ __forceinline__ void add_keys(const AttentionParams& p, const ExactRo
 template <Widths kWidths>
 __global__ void __launch_bounds__(kThreads)
     exact_kernel(const __grid_constant__ AttentionParams p) {
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   extern __shared__ float shared[];
   const SpanEntry span = p.spans[blockIdx.z];
   const auto token = static_cast<int>(blockIdx.y);

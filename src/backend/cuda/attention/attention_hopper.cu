@@ -1,9 +1,8 @@
 #include "backend/cuda/attention/attention_hopper.h"
 
-#include "backend/cuda/attention/attention_hopper.cuh"
+#include "backend/cuda/attention/attention_hopper_kernel.cuh"
 #include "backend/cuda/attention/attention_hopper_pieces.cuh"
 #include "backend/cuda/attention/attention_launch.cuh"
-#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/tensor_map.h"
 
@@ -59,15 +58,14 @@ void launch_pieces(ExecContext& ctx, const AttentionParams& p, const HopperSplit
 bool takes_hopper(const ExecContext& ctx, const AttentionParams& p, CacheTypes types) {
   constexpr int kHopper = 90;
   const int dim = p.k_row.dim;
-  return cuda_ops_of(ctx).backend->facts().compute_capability == kHopper &&
-         types == CacheType::kF16 && (dim == 64 || dim == 128) && p.v_row.dim == dim &&
-         rows_of_cache(p) > 0 && rows_of_cache(p) < INT32_MAX && is_aligned(p.q, 8) &&
-         p.q_stride % 2 == 0;
+  return cuda_device(ctx).facts().compute_capability == kHopper && types == CacheType::kF16 &&
+         (dim == 64 || dim == 128) && p.v_row.dim == dim && rows_of_cache(p) > 0 &&
+         rows_of_cache(p) < INT32_MAX && is_aligned(p.q, 8) && p.q_stride % 2 == 0;
 }
 
 void attention_hopper(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
                       const float2* turns) {
-  BL_CHECK(params.half_out == nullptr || params.out_stride % 8 == 0);
+  BL_CHECK(params.staged_out == nullptr || params.out_stride % 8 == 0);
   if (params.k_row.dim == 64) {
     launch_prefill<64>(ctx, params, plan, turns);
   } else {
@@ -77,7 +75,7 @@ void attention_hopper(ExecContext& ctx, const AttentionParams& params, const Dev
 
 void attention_hopper_pieces(ExecContext& ctx, const AttentionParams& params,
                              const HopperSplit& split, int spans) {
-  BL_CHECK(params.half_out == nullptr);
+  BL_CHECK(params.staged_out == nullptr);
   if (params.k_row.dim == 64) {
     launch_pieces<64>(ctx, params, split, spans);
   } else {

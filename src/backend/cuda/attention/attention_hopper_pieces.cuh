@@ -3,7 +3,7 @@
 // query rows, each of its CTAs a piece of the keys that they see. What is old of a piece is on its
 // way before the kernel before has ended.
 
-#include "backend/cuda/attention/attention_hopper.cuh"
+#include "backend/cuda/attention/attention_hopper_kernel.cuh"
 #include "backend/cuda/attention/attention_join.cuh"
 
 namespace bl::cuda {
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(Room::kThreads, 1)
                          const __grid_constant__ CUtensorMap values) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   static_assert(sizeof(HopperPart<Room>) <= Room::kBytes - 1024);
-  allow_next();
+  pdl_trigger();
   extern __shared__ std::byte raw[];
   __shared__ HopperBarriers<Room::kStages> barriers;
   const HopperTiles<Room> tiles(raw, barriers);
@@ -124,17 +124,17 @@ __global__ void __launch_bounds__(Room::kThreads, 1)
   const auto column = static_cast<int>(blockIdx.y);
   // The same for all of a cluster.
   if (!find_task<Room::kRows>(p, column % p.kv_heads, column / p.kv_heads, task)) {
-    dependency_wait();
+    pdl_wait();
     return;
   }
   take_piece(task);
   auto& part = *reinterpret_cast<HopperPart<Room>*>(tiles.shared);
   if (threadIdx.x < 128) {
     if (threadIdx.x == 0) fetch_tiles(p, task, tiles, &keys, &values);
-    dependency_wait();
+    pdl_wait();
     __syncwarp();
   } else {
-    dependency_wait();
+    pdl_wait();
     HopperRows<Room> rows(p, task, tiles, nullptr);
     const bool has_keys = task.begin < task.end;
     if (has_keys) rows.attend();

@@ -8,7 +8,7 @@
 #include "backend/cuda/device/cluster.cuh"
 #include "backend/cuda/device/half_pair.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
-#include "backend/cuda/product/left_input.cuh"
+#include "backend/cuda/gemm/activations/staged_input.cuh"
 
 namespace bl::cuda {
 
@@ -141,12 +141,12 @@ struct ResultRow {
   template <int kWidth>
   __device__ __forceinline__ void store(const LeavingParams& p, const DecodeTask& task, int e,
                                         const float (&values)[kWidth]) const {
-    const LeftTile tile(p.left, token);
+    const StagedTile tile(p.left, token);
     const std::uint16_t* places = task.places + (column - task.kv_head * p.group * p.v_row.dim) + e;
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) leave(p.left, tile, token, places[i], values[i]);
+    for (int i = 0; i < kWidth; ++i) stage_value(p.left, tile, token, places[i], values[i]);
     // Means of what binary16 holds need no scale.
-    if (column + e == 0) p.left.notes[token] = note_of_scale(1.0f);
+    if (column + e == 0) p.left.row_scales[token] = encoded_row_scale(1.0f);
   }
 };
 

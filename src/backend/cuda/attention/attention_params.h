@@ -8,14 +8,14 @@
 
 #include "backend/cuda/attention/attention_plan.h"
 #include "backend/cuda/attention/kv_row_code.h"
-#include "backend/cuda/product/left_input.h"
+#include "backend/cuda/gemm/activations/staged_input.h"
 
 namespace bl::cuda {
 
 struct AttentionParams {
-  const float* q = nullptr;    // [tokens, heads, k_dim]
-  float* out = nullptr;        // [tokens, heads, v_dim]
-  __half* half_out = nullptr;  // in place of out, where a step has prefill spans alone
+  const float* q = nullptr;      // [tokens, heads, k_dim]
+  float* out = nullptr;          // [tokens, heads, v_dim]
+  __half* staged_out = nullptr;  // in place of out, where a step has prefill spans alone
   std::int64_t q_stride = 0;
   std::int64_t out_stride = 0;
   const std::byte* k = nullptr;
@@ -40,7 +40,7 @@ struct AttentionParams {
 // Of decode kernels that leave their results for the next product, in place of `out`: kernels of
 // their own, so that this costs the others nothing.
 struct LeavingParams : AttentionParams {
-  LeftInput left;
+  StagedFragments left;
 };
 
 }  // namespace bl::cuda

@@ -178,8 +178,8 @@ DecodeSplit split_decode(const DecodeShape& shape) {
   return split;
 }
 
-KeyRange keys_ahead_of_piece(const DecodeSplit& split, int kv_heads, int row_bytes,
-                             KeysAsker asker) {
+KeyRange key_prefetch_of_piece(const DecodeSplit& split, int kv_heads, int row_bytes,
+                               KeyPrefetchSite asker) {
   if (split.pieces == 1 || split.row_tiles > 1 || split.heads_per_launch < kv_heads) return {};
   // What memory can bring between two launches, where the one behind asks for nothing of its own at
   // first, and where it does; more of it gained nothing (bench/ladder/decode_attention).

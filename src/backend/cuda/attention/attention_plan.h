@@ -6,17 +6,15 @@
 #include <span>
 #include <vector>
 
+#include "backend/cuda/prefetch/key_prefetch.h"
 #include "base/host_device.h"
 #include "ops/attention.h"
 
 namespace bl::cuda {
 
-inline constexpr int kDecodeTokens = 8;  // spans of at most so many tokens are decode
-inline constexpr int kShortTokens = 64;  // so are those behind a long past, in a small step
-inline constexpr int kLongPast = 1024;   // tokens
-// Keys that a warp reads at a time; their rows are a multiple of 16 bytes, however they are coded.
-inline constexpr int kWarpKeys = 16;
-inline constexpr int kTileKeys = 64;         // keys that a CTA reads at a time; divides a page
+inline constexpr int kDecodeTokens = 8;      // spans of at most so many tokens are decode
+inline constexpr int kShortTokens = 64;      // so are those behind a long past, in a small step
+inline constexpr int kLongPast = 1024;       // tokens
 inline constexpr int kQueryTile = 16;        // rows (token, head of the group) of a decode CTA
 inline constexpr int kFewRows = 8;           // of them, for which there are leaner kernels
 inline constexpr int kUsualWarps = 8;        // of a decode CTA
@@ -26,15 +24,9 @@ inline constexpr int kHopperPieceRows = 64;  // rows of a cluster of the kernel 
 inline constexpr int kMaxPieces = 128;       // parts that the keys of a span are cut into
 inline constexpr int kBatchPieces = 16;      // the same, where there are many spans
 inline constexpr int kLaunchTokens = 128;    // tokens of one decode launch, which bounds scratch
+// Page tables of one step, in ints.
+inline constexpr std::int64_t kTableInts = 1 << 20;
 inline constexpr int kCountersPerSpan = 64;  // one a (kv head, query tile) of a launch
-
-// A span as kernels see it, without its pages.
-struct SpanEntry {
-  std::int32_t first_token = 0;
-  std::int32_t tokens = 0;
-  std::int32_t past = 0;
-  std::int32_t unused = 0;
-};
 
 // The smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24 … that is at least `pages`: a recorded step serves
 // all lengths of a bucket.
@@ -148,19 +140,10 @@ struct DecodeSplit {
 
 DecodeSplit split_decode(const DecodeShape& shape);
 
-// Products that ask for keys ahead (keys_ahead.h), the last one first: of the attention's own
-// queries; of the block before, the last one and that of gate and up.
-enum class KeysAsker { kQueries, kDown, kGate };
-
-struct KeyRange {
-  int begin = 0;
-  int end = 0;
-};
-
-// Which keys of each piece are worth being asked for by such a product, whole runs of 16;
-// `row_bytes`: of a key and its value.
-KeyRange keys_ahead_of_piece(const DecodeSplit& split, int kv_heads, int row_bytes,
-                             KeysAsker asker);
+// The keys of each piece that are worth prefetching from such a GEMM, whole runs of 16.
+// `row_bytes`: bytes of a key and its value.
+KeyRange key_prefetch_of_piece(const DecodeSplit& split, int kv_heads, int row_bytes,
+                               KeyPrefetchSite site);
 
 // The case of a launch of plain attention over spans of at most `pages`.
 DecodeCase plain_case(const DecodeSplit& split, int pages);
@@ -173,11 +156,6 @@ struct HopperSplit {
 };
 
 HopperSplit split_hopper(const DecodeShape& shape);
-
-// Keys of a piece where `pieces` share a span's evenly; the last ones may be without.
-BL_HD inline int even_piece_keys(int keys, int pieces) {
-  return ((keys + pieces - 1) / pieces + kTileKeys - 1) / kTileKeys * kTileKeys;
-}
 
 // First key that a span's pieces or tiles begin at: that of token `token`'s window, rounded down.
 BL_HD inline int first_key_of(int position, int window) {

@@ -366,8 +366,8 @@ class PrefillCta {
         for (int n = 0; n < kDim / 8; ++n) {
           if (8 * n >= v_dim) break;
           const float2 pair{out_[m][n][2 * h] * inverse, out_[m][n][2 * h + 1] * inverse};
-          if (p_.half_out != nullptr) {
-            *reinterpret_cast<__half2*>(p_.half_out + at + 8 * n) = __float22half2_rn(pair);
+          if (p_.staged_out != nullptr) {
+            *reinterpret_cast<__half2*>(p_.staged_out + at + 8 * n) = __float22half2_rn(pair);
           } else {
             p_.out[at + 8 * n] = pair.x;
             p_.out[at + 8 * n + 1] = pair.y;
@@ -395,8 +395,8 @@ class PrefillCta {
 template <class Room>
 __global__ void __launch_bounds__(kPrefillThreads, 2)
     prefill_kernel(const __grid_constant__ AttentionParams p) {
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   extern __shared__ __align__(16) std::byte shared[];
   PrefillTask task;

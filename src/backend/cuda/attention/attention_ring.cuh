@@ -255,7 +255,7 @@ class DecodeRing {
   int opened_ = 0;  // entries that were asked for at the beginning
   int entry_ = 0;   // the next one that is used
   bool of_values_ = false;
-  std::uint64_t policy_ = kReadOnce ? read_once() : 0;
+  std::uint64_t policy_ = kReadOnce ? evict_first() : 0;
 };
 
 }  // namespace bl::cuda

@@ -1,6 +1,6 @@
 #include "backend/cuda/attention/kv_write.cuh"
 
-#include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/attention/attention_ops.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/token_units.cuh"
 
@@ -9,8 +9,8 @@ namespace {
 
 template <Widths kWidths>
 __global__ void __launch_bounds__(kUnitWarps * 32) kv_write_kernel(KvWriteParameters p, int units) {
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   for_units(units, [&](int u) {
     write_unit<kWidths>(p, blockIdx.x, u, [](const float* x, int e) { return x[e]; });
   });

@@ -1,6 +1,6 @@
 #include "backend/cuda/attention/rope.cuh"
 
-#include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/attention/attention_ops.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/token_units.cuh"
 
@@ -10,8 +10,8 @@ namespace {
 // A unit is 32 pairs of a head.
 __global__ void __launch_bounds__(kUnitWarps * 32) rope_kernel(RopeParameters p, int runs) {
   extern __shared__ float2 table[];
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   const std::int64_t t = blockIdx.x;
   fill_turns(p, t, table);
   float* row = p.x[t];

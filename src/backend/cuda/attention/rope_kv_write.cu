@@ -23,8 +23,8 @@ struct FusedParameters {
 template <Widths kWidths>
 __global__ void __launch_bounds__(kUnitWarps * 32) rope_kv_write_kernel(FusedParameters p) {
   extern __shared__ float2 table[];
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   const std::int64_t t = blockIdx.x;
   fill_turns(p.q, t, table);
   float* row = p.q.x[t];
@@ -128,8 +128,8 @@ constexpr int kHalfThreads = 128;
 
 __global__ void __launch_bounds__(kHalfThreads) rope_half_write_kernel(FusedParameters p) {
   extern __shared__ __align__(16) float2 table[];
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   const std::int64_t t = blockIdx.x;
   const std::int64_t slot = p.write.slots[t];
   const auto thread = static_cast<int>(threadIdx.x);

@@ -107,7 +107,7 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, int bytes,
 }
 
 // To the second level of the cache; address and bytes are multiples of 16.
-__device__ __forceinline__ void bring_near(const void* from, int bytes) {
+__device__ __forceinline__ void prefetch_l2(const void* from, int bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 

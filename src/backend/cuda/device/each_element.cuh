@@ -15,8 +15,8 @@ inline constexpr int kElementThreads = 256;
 template <int kPack, class Op>
 __global__ void __launch_bounds__(kElementThreads)
     each_element_kernel(std::int64_t rows, std::int64_t width, Op op) {
-  allow_next();
-  dependency_wait();
+  pdl_trigger();
+  pdl_wait();
   const std::int64_t column =
       (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kPack;
   if (column >= width) return;

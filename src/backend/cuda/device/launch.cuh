@@ -2,27 +2,27 @@
 // Launching kernels, so that on cards that can (compute capability 9 and later) the next kernel's
 // beginning overlaps this one's end.
 //
-// Contract of every kernel of this backend: it calls dependency_wait() before it touches anything
-// that an earlier kernel wrote or reads, and before it ends; allow_next() as soon as it has started
-// (it only lets the next kernel's CTAs become resident, they wait for our end themselves).
+// Contract of every kernel of this backend: it calls pdl_wait() before it touches anything
+// that an earlier kernel wrote or reads, and before it ends; pdl_trigger() as soon as it has
+// started (it only lets the next kernel's CTAs become resident, they wait for our end themselves).
 
 #include <cuda_runtime.h>
 
 #include <utility>
 
-#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/device/cuda_check.h"
+#include "backend/cuda/device/cuda_device.h"
 
 namespace bl::cuda {
 
 // The work before it must be complete and visible.
-__device__ __forceinline__ void dependency_wait() {
+__device__ __forceinline__ void pdl_wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-__device__ __forceinline__ void allow_next() {
+__device__ __forceinline__ void pdl_trigger() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
@@ -39,8 +39,17 @@ struct LaunchShape {
 
 inline LaunchShape shape_of(const ExecContext& ctx, dim3 grid, dim3 block,
                             std::size_t shared_bytes = 0) {
-  const CudaOps& ops = cuda_ops_of(ctx);
-  return {grid, block, shared_bytes, ops.stream, ops.dependent_launch};
+  const CudaDevice& device = cuda_device(ctx);
+  return {grid, block, shared_bytes, device.stream, device.dependent_launch};
+}
+
+// Opts a kernel in to so much dynamic shared memory; up to 48 KiB it need not.
+template <class... Parameters>
+void allow_shared_bytes(void (*kernel)(Parameters...), std::size_t bytes) {
+  constexpr std::size_t kWithoutOptIn = 48 << 10;
+  if (bytes <= kWithoutOptIn) return;
+  BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(bytes)));
 }
 
 template <class... Parameters, class... Arguments>

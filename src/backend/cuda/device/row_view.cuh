@@ -37,20 +37,6 @@ __device__ __forceinline__ void store_pack(T* to, const Pack<T, kCount>& pack) {
   *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
 }
 
-// Whether each row consists of whole packs of `count` elements, aligned; true of an empty view.
-inline bool takes_packs(const TensorView& view, std::int64_t count) {
-  return view.empty() ||
-         (is_aligned(view.data, static_cast<std::size_t>(count) * size_of(view.dtype)) &&
-          view.columns() % count == 0 && (view.rows() <= 1 || view.row_stride % count == 0));
-}
-
-// Whether a contiguous array does; true of an empty one.
-inline bool array_takes_packs(const TensorView& view, std::int64_t count) {
-  return view.empty() ||
-         (is_aligned(view.data, static_cast<std::size_t>(count) * size_of(view.dtype)) &&
-          view.shape.elements() % count == 0);
-}
-
 template <class Integer>
 constexpr Integer ceil_div(Integer a, Integer b) {
   return (a + b - 1) / b;

@@ -10,14 +10,14 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* at) {
 
 // The same place, as one number that addresses are counted from; else the compiler adds up the
 // parts that it knows of it for every access.
-__device__ __forceinline__ const std::byte* counted_from(const std::byte* shared) {
+__device__ __forceinline__ const std::byte* opaque_smem_ptr(const std::byte* shared) {
   std::uint32_t at = shared_address(shared);
   asm volatile("" : "+r"(at));
   return static_cast<const std::byte*>(__cvta_shared_to_generic(at));
 }
 
-__device__ __forceinline__ std::byte* counted_from(std::byte* shared) {
-  return const_cast<std::byte*>(counted_from(static_cast<const std::byte*>(shared)));
+__device__ __forceinline__ std::byte* opaque_smem_ptr(std::byte* shared) {
+  return const_cast<std::byte*>(opaque_smem_ptr(static_cast<const std::byte*>(shared)));
 }
 
 }  // namespace bl::cuda

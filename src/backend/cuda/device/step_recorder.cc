@@ -28,14 +28,14 @@ StepRecorder::Graph StepRecorder::record(ExecContext& ctx, const Body& body) {
   return Graph(executable);
 }
 
-void StepRecorder::repeat(ExecContext& ctx, const Body& body) {
+void StepRecorder::refill(ExecContext& ctx, const Body& body) {
   const OpTable* ops = ctx.ops;
-  struct Loud {
-    bool& silent;
-    ~Loud() { silent = false; }
-  } loud{silent_now_};
-  silent_now_ = true;
-  ctx.ops = &silent_;
+  struct Restore {
+    bool& replaying;
+    ~Restore() { replaying = false; }
+  } restore{replaying_};
+  replaying_ = true;
+  ctx.ops = &replay_ops_;
   body(ctx);
   ctx.ops = ops;
 }
@@ -46,12 +46,12 @@ void StepRecorder::run(std::uint64_t key, ExecContext& ctx, const Body& body) {
     body(ctx);
     return;
   }
-  if (turn.displaced) graphs_.erase(*turn.displaced);  // many steps ago it ran, so it is over
+  if (turn.displaced) graphs_.erase(*turn.displaced);  // it ran many steps ago, so it is over
   if (turn.way == StepKeys::Way::kRecord) {
     graphs_[key] = record(ctx, body);
     keys_.recorded(key);
   } else {
-    repeat(ctx, body);
+    refill(ctx, body);
   }
   BL_CUDA_CHECK(cudaGraphLaunch(graphs_.at(key).get(), stream_));
 }

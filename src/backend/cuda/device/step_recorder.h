@@ -6,28 +6,30 @@
 #include <map>
 #include <memory>
 
-#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/device/step_keys.h"
+#include "ops/op_table.h"
 
 namespace bl::cuda {
 
-// Steps that were recorded as CUDA graphs, by key. A step is run plainly the first time its key
-// comes (libraries set themselves up then), recorded the second time and repeated from then on:
-// its body then runs with silent ops, only to refill the staging memory that the recorded copies
-// read. How many are kept, and which: StepKeys.
+// Steps that were recorded as CUDA graphs, by key. A step runs plainly when its key comes for the
+// first time, since libraries set themselves up then; it is recorded the second time, and its graph
+// is replayed from then on. When a graph is replayed the step's body still runs, with ops that do
+// nothing, to refill the staging memory that the recorded copies read. StepKeys decides how many
+// graphs are kept, and which.
 class StepRecorder {
  public:
-  StepRecorder(cudaStream_t stream, const CudaOps& silent) : stream_(stream), silent_(silent) {}
+  StepRecorder(cudaStream_t stream, const OpTable& replay_ops)
+      : stream_(stream), replay_ops_(replay_ops) {}
   StepRecorder(const StepRecorder&) = delete;
   StepRecorder& operator=(const StepRecorder&) = delete;
 
   using Body = std::function<void(ExecContext&)>;
-  // Of the steps before it, whoever runs one has waited for all but the last one.
+  // At most one earlier step may still be in flight.
   void run(std::uint64_t key, ExecContext& ctx, const Body& body);
-  // Forgets all steps; none may be under way.
+  // Forgets all steps. None may be in flight.
   void clear();
-  // Whether a body is running that must not enqueue anything.
-  bool silent() const { return silent_now_; }
+  // Whether a body is running for its uploads alone, and must not enqueue anything.
+  bool replaying() const { return replaying_; }
 
  private:
   struct Destroy {
@@ -36,13 +38,13 @@ class StepRecorder {
   };
   using Graph = std::unique_ptr<CUgraphExec_st, Destroy>;
   Graph record(ExecContext& ctx, const Body& body);
-  void repeat(ExecContext& ctx, const Body& body);
+  void refill(ExecContext& ctx, const Body& body);
 
   cudaStream_t stream_;
-  CudaOps silent_;
+  OpTable replay_ops_;
   StepKeys keys_;
   std::map<std::uint64_t, Graph> graphs_;
-  bool silent_now_ = false;
+  bool replaying_ = false;
 };
 
 }  // namespace bl::cuda

@@ -15,7 +15,7 @@ inline constexpr int kUnitWarps = 8;  // of a CTA
 inline dim3 unit_grid(const ExecContext& ctx, std::int64_t tokens, int units) {
   const std::int64_t most = ceil_div(units, kUnitWarps);
   const std::int64_t wanted =
-      ceil_div<std::int64_t>(std::int64_t{8} * cuda_ops_of(ctx).multiprocessors, tokens);
+      ceil_div<std::int64_t>(std::int64_t{8} * cuda_device(ctx).facts().multiprocessors, tokens);
   return dim3(static_cast<unsigned>(tokens), static_cast<unsigned>(std::min(most, wanted)));
 }
 

@@ -3,7 +3,7 @@
 // in registers, as mma.m16n8k16 has it for the 16 rows of each warp; B in shared memory, in tiles
 // of 64 elements (128 bytes) a row as the copy engine swizzles them.
 //
-// Registers of a product under way must be left alone until wait_products(); settle() tells the
+// Registers of a product under way must be left alone until wgmma_wait_group(); settle() tells the
 // compiler so.
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace bl::cuda {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 // Order of earlier accesses to registers of products that follow.
-__device__ __forceinline__ void begin_products() {
+__device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 // Ends a group.
-__device__ __forceinline__ void commit_products() {
+__device__ __forceinline__ void wgmma_commit_group() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 // Until at most kPending groups are under way.
 template <int kPending>
-__device__ __forceinline__ void wait_products() {
+__device__ __forceinline__ void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 // A warpgroup's registers a thread from here on: fewer, and more, which others have given back.

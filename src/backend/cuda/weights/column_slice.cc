@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "backend/cuda/weights/packed_size.h"
+#include "backend/cuda/layout/allocation.h"
 #include "base/thread_pool.h"
 
 namespace bl::cuda {
@@ -56,7 +56,8 @@ struct Rows {
   }
   // The same of columns `sources`. A row is read from end to end before it is looked up in: read at
   // random where it lies, loading was half as fast.
-  void gather(std::span<const std::int32_t> sources, std::byte* to, ThreadPool& threads) const {
+  void input_layout(std::span<const std::int32_t> sources, std::byte* to,
+                    ThreadPool& threads) const {
     if (values.empty()) return;
     const std::size_t wanted = sources.size() / static_cast<std::size_t>(columns);
     const auto pitch = static_cast<std::size_t>(stored);
@@ -101,19 +102,19 @@ Rows<std::uint16_t> zeros_of(const FileCodes& file) { return {file.zeros, file.s
 
 SliceLayout slice_layout(const FileCodes& file, const CodePackPlan& plan, std::int64_t columns) {
   SliceLayout layout;
-  std::size_t at = piece_bytes(words_of(file).bytes(columns));
+  std::size_t at = allocation_bytes(words_of(file).bytes(columns));
   const auto add = [&](std::size_t bytes) {
     const std::size_t begin = at;
-    at += piece_bytes(bytes);
+    at += allocation_bytes(bytes);
     return begin;
   };
   layout.scale_codes = add(scale_codes_of(file).bytes(columns));
   layout.scales = add(scales_of(file).bytes(columns));
   layout.zeros = add(zeros_of(file).bytes(columns));
-  const auto units = static_cast<std::size_t>(plan.units());
-  layout.bits_of_unit = add(units * sizeof(std::int32_t));
-  layout.offset_of_unit = add(units * sizeof(std::int64_t));
-  layout.word_of_unit = add(plan.word_of_unit.size() * sizeof(std::int32_t));
+  const auto k_steps = static_cast<std::size_t>(plan.k_steps());
+  layout.bits_of_k_step = add(k_steps * sizeof(std::int32_t));
+  layout.offset_of_k_step = add(k_steps * sizeof(std::int64_t));
+  layout.word_of_k_step = add(plan.word_of_k_step.size() * sizeof(std::int32_t));
   const bool looked_up = file.seeded != nullptr && !file.columns.empty();
   layout.sources = add(looked_up ? static_cast<std::size_t>(columns) * sizeof(std::int32_t) : 0);
   layout.total = at;
@@ -121,13 +122,13 @@ SliceLayout slice_layout(const FileCodes& file, const CodePackPlan& plan, std::i
 }
 
 std::int64_t columns_that_fit(const FileCodes& file, const CodePackPlan& plan, std::size_t bytes) {
-  const std::int64_t strips = plan.strips();
+  const std::int64_t n_tiles = plan.n_tiles();
   const auto fits = [&](std::int64_t count) {
-    return slice_layout(file, plan, std::min(count * kStripColumns, file.stored_out)).total <=
+    return slice_layout(file, plan, std::min(count * kNTileColumns, file.stored_out)).total <=
            bytes;
   };
   std::int64_t low = 1;
-  std::int64_t high = strips;
+  std::int64_t high = n_tiles;
   while (low < high) {
     const std::int64_t middle = (low + high + 1) / 2;
     if (fits(middle)) {
@@ -136,7 +137,7 @@ std::int64_t columns_that_fit(const FileCodes& file, const CodePackPlan& plan, s
       high = middle - 1;
     }
   }
-  return low * kStripColumns;
+  return low * kNTileColumns;
 }
 
 void copy_slice(const FileCodes& file, const CodePackPlan& plan, const ColumnRange& columns,
@@ -148,20 +149,20 @@ void copy_slice(const FileCodes& file, const CodePackPlan& plan, const ColumnRan
     if (sources.empty()) {
       rows.copy(columns, to + at, threads);
     } else {
-      rows.gather(sources, to + at, threads);
+      rows.input_layout(sources, to + at, threads);
     }
   };
   if (file.seeded == nullptr) {
     copy(words_of(file), layout.words);
   } else {
-    put(to + layout.sources, sources);
+    put_table(to + layout.sources, sources);
   }
   copy(scale_codes_of(file), layout.scale_codes);
   copy(scales_of(file), layout.scales);
   copy(zeros_of(file), layout.zeros);
-  put(to + layout.bits_of_unit, plan.bits_of_unit);
-  put(to + layout.offset_of_unit, plan.unit_offsets());
-  put(to + layout.word_of_unit, plan.word_of_unit);
+  put_table(to + layout.bits_of_k_step, plan.bits_of_k_step);
+  put_table(to + layout.offset_of_k_step, plan.k_step_offsets());
+  put_table(to + layout.word_of_k_step, plan.word_of_k_step);
 }
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes, ThreadPool& threads) {

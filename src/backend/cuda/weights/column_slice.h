@@ -8,7 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "backend/cuda/weights/code_pack_plan.h"
+#include "backend/cuda/layout/code_pack_plan.h"
+#include "backend/cuda/layout/put_table.h"
 
 namespace bl {
 class ThreadPool;
@@ -34,9 +35,9 @@ struct SliceLayout {
   std::size_t scale_codes = 0;
   std::size_t scales = 0;
   std::size_t zeros = 0;
-  std::size_t bits_of_unit = 0;
-  std::size_t offset_of_unit = 0;
-  std::size_t word_of_unit = 0;
+  std::size_t bits_of_k_step = 0;
+  std::size_t offset_of_k_step = 0;
+  std::size_t word_of_k_step = 0;
   std::size_t sources = 0;  // of seeded words: the file's columns [columns], if FileCodes has some
   std::size_t total = 0;
 };
@@ -54,12 +55,6 @@ struct ColumnRange {
 // Copies those of the wanted columns and the tables to `to`; seeded words are left out.
 void copy_slice(const FileCodes& file, const CodePackPlan& plan, const ColumnRange& columns,
                 std::byte* to, ThreadPool& threads);
-
-// A table's bytes.
-template <class T>
-void put(std::byte* to, const std::vector<T>& values) {
-  if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(T));
-}
 
 // Plain bytes, by all threads.
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes, ThreadPool& threads);

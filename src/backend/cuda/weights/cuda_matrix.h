@@ -3,7 +3,7 @@
 #include <variant>
 #include <vector>
 
-#include "backend/cuda/weights/code_tables.h"
+#include "backend/cuda/layout/code_tables.h"
 #include "backend/cuda/weights/weight_slabs.h"
 #include "format/weight_matrix.h"
 #include "ops/packed_matrix.h"
@@ -13,22 +13,24 @@ namespace bl::cuda {
 // EXL2 or GPTQ codes on the card.
 struct CodeWeights : CodeViews {
   std::shared_ptr<std::byte> memory;
-  CodePackPlan plan;  // without its tables of channels
+  CodePackPlan plan;  // without its tables of features
   std::size_t bytes = 0;
-  // The most that a piece takes: of codes, and of scales with what 16-byte copies bring along.
-  std::uint32_t max_piece_bytes = 0;
-  std::uint32_t max_piece_scale_bytes = 0;
-  // Equal gathers into slots and chunks, and so equal runs, have equal numbers: matrices that read
-  // the same input often agree on it.
-  std::uint64_t gather = 0;
-  // Equal places of channels have equal numbers, however the chunks are cut.
-  std::uint64_t order = 0;
-  bool in_order = false;  // every channel's slot is its own number, and there are no others
-  // And equal cuts of a strip into pieces and chunks, of the same kind and zero point, have equal
-  // numbers; `shape`: and there are as many strips.
-  std::uint64_t cut = 0;
+  // The most that a copy_block takes: of codes, and of scales with what 16-byte copies bring along.
+  std::uint32_t max_copy_block_bytes = 0;
+  std::uint32_t max_copy_block_scale_bytes = 0;
+  // Equal numbers mean equal tables. `permutation`: the order of features. `input_layout`: that,
+  // how K is cut into k_blocks, and so the limb runs; matrices that read the same input often agree
+  // on it. `k_tiling`: how an n_tile is cut into copy_blocks and k_blocks, format and zero point.
+  // `shape`: that, and the number of n_tiles.
+  std::uint64_t permutation = 0;
+  std::uint64_t input_layout = 0;
+  std::uint64_t k_tiling = 0;
   std::uint64_t shape = 0;
+  bool is_identity = false;  // every feature lies at its own number, and there is no padding
 };
+
+// The facts of a packed matrix whose memory, the card's as a rule, begins at `memory`. Host code.
+CodeWeights describe_codes(CodePackPlan plan, const std::byte* memory);
 
 // Rows [out, in] in the file's type.
 struct DenseWeights {

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "backend/cuda/device/device_memory.h"
-#include "backend/cuda/weights/packed_size.h"
+#include "backend/cuda/layout/packed_size.h"
 #include "base/thread_pool.h"
 
 namespace bl::cuda {

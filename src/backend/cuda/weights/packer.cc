@@ -4,32 +4,14 @@
 #include <cstring>
 
 #include "backend/cuda/device/cuda_check.h"
+#include "backend/cuda/layout/unpack.h"
 #include "backend/cuda/weights/pack_kernels.h"
 #include "backend/cuda/weights/seeded_kernels.h"
-#include "backend/cuda/weights/unpack.h"
 #include "base/check.h"
 #include "base/error.h"
 
 namespace bl::cuda {
 namespace {
-
-// FNV-1a, of a gather: equal numbers are taken for equal tables.
-std::uint64_t number_of(const std::vector<std::int32_t>& channels) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const std::int32_t channel : channels) {
-    hash = (hash ^ static_cast<std::uint32_t>(channel)) * 0x100000001b3u;
-  }
-  return hash ^ channels.size();
-}
-
-// Whether slots are channels, one for one.
-bool is_in_order(const std::vector<std::int32_t>& channel_of_slot, std::int64_t in) {
-  if (static_cast<std::int64_t>(channel_of_slot.size()) != in) return false;
-  for (std::size_t slot = 0; slot < channel_of_slot.size(); ++slot) {
-    if (channel_of_slot[slot] != static_cast<std::int32_t>(slot)) return false;
-  }
-  return true;
-}
 
 // Rows [out, in] of a matrix that is stored [in, out]: `bytes` of them from byte `begin` on, which
 // may begin and end within a row.
@@ -71,13 +53,6 @@ const T* place(const std::byte* at, bool present) {
 
 }  // namespace
 
-std::size_t CudaMatrix::bytes() const {
-  if (const DenseWeights* dense_weights = dense()) {
-    return static_cast<std::size_t>(in() * out()) * size_of(dense_weights->type);
-  }
-  return codes()->bytes;
-}
-
 void Packer::reserve(std::size_t bytes) {
   slabs_.reserve(bytes);
   stage();
@@ -101,32 +76,12 @@ bool Packer::upload(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 // Lays out the device memory and fills the tables; codes and scales are left to the kernels.
 CodeWeights Packer::upload_plan(CodePackPlan plan) {
-  CodeWeights weights;
   const CodePackPlan::Layout layout = plan.layout();
-  weights.memory = slabs_.take(layout.total);
-  std::byte* memory = weights.memory.get();
+  std::shared_ptr<std::byte> memory = slabs_.take(layout.total);
   const std::vector<std::byte> tables = tables_of(plan, layout);
-  stage().copy(memory + layout.tables(), tables.data(), tables.size());
-  static_cast<CodeViews&>(weights) = views_of(plan, layout, memory);
-  weights.max_piece_bytes = plan.max_piece_bytes();
-  weights.max_piece_scale_bytes = plan.max_piece_scale_bytes();
-  weights.bytes = layout.total;
-  std::vector<std::int32_t> gather = plan.channel_of_slot;
-  weights.order = number_of(gather);
-  weights.in_order = is_in_order(gather, plan.in);
-  std::vector<std::int32_t> cut{static_cast<std::int32_t>(plan.kind), weights.view.zero};
-  for (const Chunk& chunk : plan.chunks) {
-    gather.push_back(chunk.units);
-    cut.push_back(chunk.units * 16 + chunk.bits);
-    cut.push_back(chunk.group);
-  }
-  for (const DigitRun& run : plan.runs) gather.push_back(run.units);
-  weights.gather = number_of(gather);
-  for (const Piece& piece : plan.pieces) cut.push_back(piece.chunks);
-  weights.cut = number_of(cut);
-  cut.push_back(weights.view.strips);
-  weights.shape = number_of(cut);
-  weights.plan = std::move(plan);
+  stage().copy(memory.get() + layout.tables(), tables.data(), tables.size());
+  CodeWeights weights = describe_codes(std::move(plan), memory.get());
+  weights.memory = std::move(memory);
   return weights;
 }
 
@@ -135,16 +90,16 @@ void Packer::pack_slice(const CodeWeights& weights, const FileCodes& file, std::
                         std::int64_t columns) {
   const CodePackPlan& plan = weights.plan;
   const SliceLayout layout = slice_layout(file, plan, columns);
-  const std::int64_t strip = first / kStripColumns;
+  const std::int64_t n_tile = first / kNTileColumns;
   PackTarget target;
-  target.strip_words = plan.strip_bytes() / 4;
+  target.n_tile_words = plan.n_tile_bytes() / 4;
   target.codes = reinterpret_cast<std::uint32_t*>(const_cast<std::byte*>(weights.view.codes)) +
-                 strip * target.strip_words;
+                 n_tile * target.n_tile_words;
   target.scales = reinterpret_cast<std::uint32_t*>(const_cast<std::byte*>(weights.view.scales)) +
-                  strip * (scale_stride(plan.kind, plan.groups) / 4);
-  target.strips = static_cast<std::int32_t>(
-      std::min((columns + kStripColumns - 1) / kStripColumns, weights.view.strips - strip));
-  target.units = weights.view.units;
+                  n_tile * (scale_stride(plan.kind, plan.groups) / 4);
+  target.n_tiles = static_cast<std::int32_t>(
+      std::min((columns + kNTileColumns - 1) / kNTileColumns, weights.view.n_tiles - n_tile));
+  target.k_steps = weights.view.k_steps;
   target.groups = weights.view.groups;
   target.kind = plan.kind;
   const auto fill = [&](std::byte* host) {
@@ -158,13 +113,14 @@ void Packer::pack_slice(const CodeWeights& weights, const FileCodes& file, std::
       launch_seeded_columns({file.seeded->seed, rows, file.stored_out, first, sources, columns},
                             reinterpret_cast<std::uint32_t*>(device + layout.words), stream_);
     }
-    target.bits_of_unit = reinterpret_cast<const std::int32_t*>(device + layout.bits_of_unit);
-    target.offset_of_unit = reinterpret_cast<const std::int64_t*>(device + layout.offset_of_unit);
+    target.bits_of_k_step = reinterpret_cast<const std::int32_t*>(device + layout.bits_of_k_step);
+    target.offset_of_k_step =
+        reinterpret_cast<const std::int64_t*>(device + layout.offset_of_k_step);
     CodeSource source;
     source.words = reinterpret_cast<const std::uint32_t*>(device + layout.words);
-    source.channel_of_slot = weights.channel_of_slot;
-    source.word_of_unit =
-        place<std::int32_t>(device + layout.word_of_unit, !plan.word_of_unit.empty());
+    source.feature_of_k = weights.feature_of_k;
+    source.word_of_k_step =
+        place<std::int32_t>(device + layout.word_of_k_step, !plan.word_of_k_step.empty());
     source.stored_out = columns;
     launch_pack_codes(source, target, stream_);
     ScaleSource scales;
@@ -182,13 +138,13 @@ CodeWeights Packer::pack_codes(CodePackPlan plan, const FileCodes& file) {
   CodeWeights weights = upload_plan(std::move(plan));
   const std::int64_t at_once = columns_that_fit(file, weights.plan, kLapBytes);
   const std::int64_t wanted =
-      std::min(weights.plan.strips() * kStripColumns, weights.plan.stored_out);
+      std::min(weights.plan.n_tiles() * kNTileColumns, weights.plan.stored_out);
   for (std::int64_t first = 0; first < wanted; first += at_once) {
     pack_slice(weights, file, first, std::min(at_once, wanted - first));
   }
-  weights.plan.channel_of_slot = {};
-  weights.plan.place_of_channel = {};
-  for (StripPart& part : weights.plan.parts) part.place_of_channel = {};
+  weights.plan.feature_of_k = {};
+  weights.plan.fragment_offset_of_feature = {};
+  for (NTileKSplit& k_split : weights.plan.k_splits) k_split.fragment_offset_of_feature = {};
   return weights;
 }
 
@@ -225,18 +181,39 @@ std::unique_ptr<CudaMatrix> Packer::pack(const WeightMatrix& matrix, const PackO
   const std::vector<std::int32_t>& columns = options.columns;
   BL_CHECK(out <= out_features(matrix));
   BL_CHECK(columns.empty() || columns.size() == static_cast<std::size_t>(out));
-  if (const auto* exl2 = std::get_if<Exl2Matrix>(&matrix)) {
-    const FileCodes file{exl2->q_weight, exl2->q_scale,     {}, {}, exl2->out,
-                         columns,        exl2->seeded.get()};
-    return std::make_unique<CudaMatrix>(in, out, pack_codes(plan_codes(*exl2, out), file));
-  }
-  if (const auto* gptq = std::get_if<GptqMatrix>(&matrix)) {
-    const FileCodes file{gptq->qweight, {},      gptq->scales,      gptq->zeros,
-                         gptq->out,     columns, gptq->seeded.get()};
-    return std::make_unique<CudaMatrix>(in, out, pack_codes(plan_codes(*gptq, out), file));
-  }
+  return std::visit(
+      [&](const auto& m) {
+        return std::make_unique<CudaMatrix>(in, out, pack_weights(m, out, columns));
+      },
+      matrix);
+}
+
+CodeWeights Packer::pack_weights(const Exl2Matrix& exl2, std::int64_t out,
+                                 std::span<const std::int32_t> columns) {
+  return pack_codes(plan_codes(exl2, out), {.words = exl2.q_weight,
+                                            .scale_codes = exl2.q_scale,
+                                            .scales = {},
+                                            .zeros = {},
+                                            .stored_out = exl2.out,
+                                            .columns = columns,
+                                            .seeded = exl2.seeded.get()});
+}
+
+CodeWeights Packer::pack_weights(const GptqMatrix& gptq, std::int64_t out,
+                                 std::span<const std::int32_t> columns) {
+  return pack_codes(plan_codes(gptq, out), {.words = gptq.qweight,
+                                            .scale_codes = {},
+                                            .scales = gptq.scales,
+                                            .zeros = gptq.zeros,
+                                            .stored_out = gptq.out,
+                                            .columns = columns,
+                                            .seeded = gptq.seeded.get()});
+}
+
+DenseWeights Packer::pack_weights(const DenseMatrix& matrix, std::int64_t out,
+                                  std::span<const std::int32_t> columns) {
   BL_CHECK(columns.empty());
-  return std::make_unique<CudaMatrix>(in, out, pack_dense(std::get<DenseMatrix>(matrix), out));
+  return pack_dense(matrix, out);
 }
 
 Tensor Packer::unpack(const CudaMatrix& matrix) {
@@ -264,13 +241,14 @@ Tensor Packer::unpack(const CudaMatrix& matrix) {
   };
   std::vector<std::uint32_t> codes;
   std::vector<std::uint32_t> scales;
-  std::vector<std::int32_t> channels;
+  std::vector<std::int32_t> features;
   const CodePackPlan& plan = weights.plan;
   fetch(weights.view.codes, plan.code_bytes(), codes);
   fetch(weights.view.scales, plan.scale_bytes_total(), scales);
-  fetch(weights.channel_of_slot,
-        static_cast<std::size_t>(weights.view.units) * kUnitSlots * sizeof(std::int32_t), channels);
-  const std::vector<float> values = unpack_codes(plan, {codes, scales, channels});
+  fetch(weights.feature_of_k,
+        static_cast<std::size_t>(weights.view.k_steps) * kKStepSize * sizeof(std::int32_t),
+        features);
+  const std::vector<float> values = unpack_codes(plan, {codes, scales, features});
   std::memcpy(result.view().data, values.data(), values.size() * sizeof(float));
   return result;
 }

@@ -31,6 +31,14 @@ class Packer {
 
  private:
   LoadStage& stage();
+  // One for each weight format, so that a new format does not compile until it is packed here.
+  // `columns`: as PackOptions::columns.
+  CodeWeights pack_weights(const Exl2Matrix& exl2, std::int64_t out,
+                           std::span<const std::int32_t> columns);
+  CodeWeights pack_weights(const GptqMatrix& gptq, std::int64_t out,
+                           std::span<const std::int32_t> columns);
+  DenseWeights pack_weights(const DenseMatrix& dense, std::int64_t out,
+                            std::span<const std::int32_t> columns);
   CodeWeights pack_codes(CodePackPlan plan, const FileCodes& file);
   DenseWeights pack_dense(const DenseMatrix& matrix, std::int64_t out);
   CodeWeights upload_plan(CodePackPlan plan);

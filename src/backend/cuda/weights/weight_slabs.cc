@@ -1,6 +1,6 @@
 #include "backend/cuda/weights/weight_slabs.h"
 
-#include "backend/cuda/weights/packed_size.h"
+#include "backend/cuda/layout/allocation.h"
 
 namespace bl::cuda {
 namespace {
@@ -19,13 +19,13 @@ std::shared_ptr<std::byte> WeightSlabs::add(std::size_t bytes) {
 void WeightSlabs::reserve(std::size_t bytes) { reserved_ = add(bytes); }
 
 std::shared_ptr<std::byte> WeightSlabs::take(std::size_t bytes) {
-  const std::size_t size = piece_bytes(bytes);
+  const std::size_t size = allocation_bytes(bytes);
   for (Slab& slab : slabs_) {
     if (slab.size - slab.used < size) continue;
     if (const std::shared_ptr<std::byte> memory = slab.memory.lock()) {
-      std::byte* piece = memory.get() + slab.used;
+      std::byte* copy_block = memory.get() + slab.used;
       slab.used += size;
-      return {memory, piece};
+      return {memory, copy_block};
     }
   }
   if (size >= kSlabBytes) return memory_.take(size);

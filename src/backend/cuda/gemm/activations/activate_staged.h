@@ -1,0 +1,11 @@
+#pragma once
+#include "ops/elementwise.h"
+#include "ops/exec_context.h"
+
+namespace bl::cuda {
+
+// act(gate) · up into args.staged_out as the binary16 rows of a large GEMM. `halves`: the data of
+// both views are binary16, kHalfGate times what they mean, at the beginning of each row.
+void activate_into_halves(ExecContext& ctx, const ActivateArgs& args, bool halves);
+
+}  // namespace bl::cuda

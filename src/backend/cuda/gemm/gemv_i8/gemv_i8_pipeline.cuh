@@ -1,0 +1,353 @@
+#pragma once
+// The ring of the product of one token, made for the least work an entry of the warp that issues
+// copies, and the least between the beginning of a launch and its first copy, which is what a short
+// product waits for (bench/ladder/exl2_gemv): shares and pieces come as parameters, the host has
+// divided what is to be divided, the warp makes the ring's barriers itself, asks for the first
+// codes before it has worked out anything else, and looks for what comes next behind a group's
+// first entry. A lane works out an entry for all, places in the ring have one length. Bulk copies
+// are issued one after the other, so only codes come that way; scales come 16 bytes a lane, into
+// room that bulk copies never write, so that nothing has to be fenced. Chunks are not copied at
+// all: they are the same for every strip and lie in shared memory from the beginning
+// (gemv_i8.cu).
+
+#include "backend/cuda/device/cache_policy.cuh"
+#include "backend/cuda/gemm/gemv_i8/gemv_i8_plan.h"
+#include "backend/cuda/gemm/partition/cta_range_begins.cuh"
+#include "backend/cuda/gemm/pipeline/smem_pipeline.cuh"
+#include "backend/cuda/prefetch/key_prefetch.cuh"
+#include "backend/cuda/prefetch/weight_prefetch.cuh"
+
+namespace bl::cuda {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+class GemvPipeline {
+ public:
+  // `memory`: headers, then places.
+  __device__ GemvPipeline(const GemvPipelineShape& shape, std::byte* memory,
+                          std::uint64_t* barriers)
+      : shape_(shape),
+        headers_(memory),
+        data_(opaque_smem_ptr(memory + PipelineShape::kHeadersBytes)),
+        full_(barriers),
+        empty_(barriers + kMaxStages),
+        row_(barriers + 2 * kMaxStages) {}
+
+  // By the producing warp: the pieces of the share of strips [begin, end); `prefetch` behind them.
+  __device__ void produce(const GemvLaunchPlan& plan, int begin, int end,
+                          const Prefetches& prefetch) {
+    policy_ = evict_first();
+    bool codes_issued = shape_.early;
+    init_stages(0, 1);
+    NTileGroup now(plan, begin, end);
+    if (codes_issued) issue_codes(now, now.first_codes(plan), 0);
+    init_stages(1, kMaxStages);
+    asm volatile("bar.arrive 2, %0;" ::"n"(kConsumerThreads + 32) : "memory");
+    now.describe(plan, shape_);
+    while (true) {
+      NTileGroup next = now;
+      bool more = false;
+#pragma unroll 1
+      for (int i = 0; i < now.loads(); ++i) {
+        wait_for_turn();
+        issue(now, i, !codes_issued);
+        codes_issued = false;
+        if (next_stage()) is_full_ = true;
+        if (i == 0) more = next.advance(plan, shape_);
+      }
+      if (!more) break;
+      now = next;
+    }
+    if (prefetch.keys.k != nullptr) issue_key_prefetch(prefetch.keys);
+    if (prefetch.weights.count == 0) return;
+    // Where a launch has asked for all of its own long before, rows come first.
+    barrier_wait(row_, 0);
+    issue_weight_prefetch(prefetch.weights);
+  }
+
+  // The multiplying threads meet here when they have read the row, and find the barriers made.
+  __device__ __forceinline__ void meet() {
+    asm volatile("bar.sync 2, %0;" ::"n"(kConsumerThreads + 32) : "memory");
+    if (threadIdx.x == 0) barrier_arrive(row_);
+  }
+  // Waits for the next entry: its chunks in bits 0 to 7, flags from bit 16 on.
+  __device__ __forceinline__ std::uint32_t wait() {
+    barrier_wait(full_ + stage_, phase_);
+    return header(stage_)->word;
+  }
+  // That entry, for a multiplying warp; what the token is made of lies at `input`, chunks at
+  // `tables`.
+  __device__ __forceinline__ void view(const std::byte* input, const std::byte* tables,
+                                       StageView& view) const {
+    const auto* words = reinterpret_cast<const int4*>(header(stage_));
+    const int4 head = words[0];
+    const int4 more = words[1];
+    const std::byte* stage_data = data_ + stage_ * shape_.stage_bytes;
+    view.k_blocks = head.x & 0xff;
+    view.n_tiles = head.x >> 8 & 0xf;
+    view.matrix = head.x >> 12 & 0xf;
+    view.flags = head.x >> 16;
+    view.codes = stage_data + head.y;
+    view.scales = stage_data + head.z;
+    view.k_block_words = reinterpret_cast<const uint4*>(tables + head.w);
+    view.code_stride = more.x;
+    view.scale_stride = more.y;
+    view.fragments = input + more.z;
+    view.k_step_stride = 0;
+  }
+  // Of the entry that was not released yet.
+  __device__ __forceinline__ NTileRange n_tiles() const {
+    const StageHeader* of = header(stage_);
+    return {of->first_n_tile, static_cast<int>(of->word >> 8 & 0xf)};
+  }
+  // The entry has been used by this warp.
+  __device__ __forceinline__ void release() {
+    // Every lane for itself: one for all behind __syncwarp() is as good, but racecheck cannot
+    // follow.
+    barrier_arrive(empty_ + stage_);
+    next_stage();
+  }
+
+ private:
+  static constexpr int kMostUnderWay = 2;  // entries
+
+  // What an entry says of itself.
+  struct alignas(16) StageHeader {
+    std::uint32_t word;         // chunks, strips, matrix, flags
+    std::int32_t codes_from;    // to be added to a chunk's offset, from the place on
+    std::int32_t scales_from;   // to a group's
+    std::int32_t k_blocks_at;   // in the tables
+    std::int32_t code_stride;   // between strips
+    std::int32_t scale_stride;  // the same
+    std::int32_t input_at;      // of the matrix's gather
+    std::int32_t first_n_tile;
+  };
+  static_assert(sizeof(StageHeader) <= PipelineShape::kHeaderBytes);
+
+  // Before anybody waits for the barriers of places [first, end), the row's behind the last.
+  __device__ __forceinline__ void init_stages(int first, int end) {
+    if (lane_index() == 0) {
+#pragma unroll
+      for (int i = first; i < end; ++i) {
+        barrier_init(full_ + i, 1 + 32);  // bulk copies, and each lane's small ones
+        barrier_init(empty_ + i, kConsumerWarps * 32);
+      }
+      if (end == kMaxStages) barrier_init(row_, 1);
+      barrier_init_fence();
+    }
+    __syncwarp();
+  }
+  // Until the next entry may be asked for. Many at once stand in the way of rows, of other CTAs
+  // too, and bring none of themselves sooner.
+  __device__ __forceinline__ void wait_for_turn() {
+    if (is_full_) {
+      barrier_wait(empty_ + stage_, phase_ ^ 1u);
+    } else {
+      while (!barrier_test(row_, 0) &&
+             !(shape_.early && (stage_ == 0 || barrier_test(full_ + stage_ - 1, 0)))) {
+      }
+    }
+    const int most = min(kMostUnderWay, shape_.stages);
+    if (stage_ >= most) {
+      barrier_wait(full_ + stage_ - most, phase_);
+    } else if (is_full_) {
+      barrier_wait(full_ + stage_ - most + shape_.stages, phase_ ^ 1u);
+    }
+  }
+  // True where the ring begins anew.
+  __device__ __forceinline__ bool next_stage() {
+    if (++stage_ < shape_.stages) return false;
+    stage_ = 0;
+    phase_ ^= 1u;
+    return true;
+  }
+  __device__ __forceinline__ StageHeader* header(int stage) const {
+    return reinterpret_cast<StageHeader*>(headers_ + stage * PipelineShape::kHeaderBytes);
+  }
+  // A group of strips of one matrix, which gated products take of the first matrix, then of the
+  // second; and up to 32 of its entries, a lane each.
+  class NTileGroup {
+   public:
+    // describe() is left to the caller.
+    __device__ __forceinline__ NTileGroup(const GemvLaunchPlan& plan, int begin, int end)
+        : at_(begin), end_(end) {
+      open(plan, plan.matrix_of(begin));
+    }
+    // False where there is nothing left.
+    __device__ __forceinline__ bool advance(const GemvLaunchPlan& plan,
+                                            const GemvPipelineShape& shape) {
+      first_ += 32;
+      if (first_ >= all_) {
+        if (plan.gated && matrix_ == 0) {
+          open(plan, 1);
+        } else {
+          at_ += n_tiles_;
+          if (at_ >= end_) return false;
+          open(plan, plan.matrix_of(at_));
+        }
+      }
+      describe(plan, shape);
+      return true;
+    }
+    __device__ __forceinline__ int n_tiles() const { return n_tiles_; }
+    __device__ __forceinline__ int loads() const { return min(all_ - first_, 32); }
+    // Of a strip in the first entry of all, bytes.
+    __device__ __forceinline__ int first_codes(const GemvLaunchPlan& plan) const {
+      return static_cast<int>(plan.sources[matrix_].first_codes[n_tiles_ - 1]);
+    }
+
+    uint4 header[2];
+    std::uint32_t codes_from;  // bytes from the strip's start
+    std::uint32_t codes;       // of a strip
+    std::uint32_t scales_from;
+    std::uint32_t scales;
+    // What it copies of every entry: the codes of strip `lane`, and every eighth 16 bytes of the
+    // scales of strip lane / 8.
+    static constexpr int kLanesPerNTile = 8;
+    const std::byte* n_tile_codes;
+    const std::byte* n_tile_scales;
+
+    // What the lane has to know of its entry.
+    __device__ __forceinline__ void describe(const GemvLaunchPlan& plan,
+                                             const GemvPipelineShape& shape) {
+      const GemvSource& of = plan.sources[matrix_];
+      const int load = first_ + lane_index();
+      const int from = min(load * joined_, of.copy_blocks - 1);
+      const int to = min((load + 1) * joined_, of.copy_blocks) - 1;
+      const CopyBlock copy_block =
+          joined_copy_block(this->copy_block(plan, from), this->copy_block(plan, to));
+      const std::uint32_t scale = of.scale_bytes;
+      codes_from = copy_block.offset * 64u;
+      codes = copy_block.size * 64u;
+      scales_from = copy_block.first_group * scale / 16 * 16;
+      scales = ((copy_block.first_group + copy_block.groups) * scale + 15) / 16 * 16 - scales_from;
+      unsigned flags = 0;
+      if (load + 1 == all_) {
+        const bool last = at_ + n_tiles_ >= end_ && (!plan.gated || matrix_ == 1);
+        flags = last ? kEndsNTiles | kEndsCtaRange : kEndsNTiles;
+      }
+      header[0].x = copy_block.k_blocks | static_cast<unsigned>(n_tiles_) << 8 |
+                    static_cast<unsigned>(matrix_) << 12 | flags << 16;
+      header[0].y = static_cast<std::uint32_t>(shape.scale_room) - codes_from;
+      header[0].z = 0u - scales_from;
+      header[0].w = static_cast<std::uint32_t>(of.k_blocks_at) +
+                    copy_block.first_k_block * std::uint32_t{of.k_block_bytes};
+      header[1].x = codes;
+      header[1].y = scales;
+      header[1].z = static_cast<std::uint32_t>(of.input_at);
+      header[1].w = static_cast<std::uint32_t>(first_n_tile_);
+    }
+
+   private:
+    __device__ __forceinline__ void open(const GemvLaunchPlan& plan, int matrix) {
+      matrix_ = matrix;
+      first_ = 0;
+      const int before = plan.gated ? 0 : plan.first_n_tiles[matrix];
+      const int limit = plan.gated ? end_ : min(end_, plan.first_n_tiles[matrix + 1]);
+      n_tiles_ = min(kGemvNTiles, limit - at_);
+      first_n_tile_ = at_ - before;
+      const GemvSource& of = plan.sources[matrix];
+      joined_ = of.joined[n_tiles_ - 1];
+      all_ = of.loads[n_tiles_ - 1];
+      const auto first = static_cast<unsigned>(first_n_tile_);
+      const auto lane = static_cast<unsigned>(lane_index());
+      n_tile_codes = of.codes + std::uint64_t{first + lane} * of.n_tile_bytes;
+      n_tile_scales = of.scales + std::uint64_t{first + lane / kLanesPerNTile} * of.scale_stride +
+                      lane % kLanesPerNTile * 16;
+    }
+    __device__ __forceinline__ uint4 copy_block(const GemvLaunchPlan& plan, int index) const {
+      const CopyBlock* far = plan.sources[matrix_].far_copy_blocks;
+      if (far == nullptr) return *reinterpret_cast<const uint4*>(&plan.copy_blocks[matrix_][index]);
+      return __ldg(reinterpret_cast<const uint4*>(far) + index);
+    }
+    int at_;
+    int end_;
+    int matrix_ = 0;
+    int n_tiles_ = 0;
+    int first_n_tile_ = 0;  // of the matrix
+    int joined_ = 1;        // pieces of an entry
+    int all_ = 0;           // entries of the group
+    int first_ = 0;         // of the lanes'
+  };
+
+  // `bytes` of every strip's codes, from byte `from` of a strip, into the next place.
+  __device__ __forceinline__ void issue_codes(const NTileGroup& group, int bytes,
+                                              std::uint32_t from) {
+    if (lane_index() >= group.n_tiles()) return;
+    std::byte* stage_data = data_ + stage_ * shape_.stage_bytes + shape_.scale_room;
+    bulk_copy(stage_data + lane_index() * bytes, group.n_tile_codes + from, bytes, full_ + stage_,
+              policy_);
+  }
+  // Entry `index` of the group's into the next place; `codes_too`: they have not been asked for.
+  __device__ __forceinline__ void issue(const NTileGroup& group, int index, bool codes_too) {
+    std::uint64_t* barrier = full_ + stage_;
+    std::byte* stage_data = data_ + stage_ * shape_.stage_bytes;
+    const int n_tiles = group.n_tiles();
+    const std::uint32_t codes_from = __shfl_sync(kAllLanes, group.codes_from, index);
+    const auto codes = static_cast<int>(__shfl_sync(kAllLanes, group.codes, index));
+    if (lane_index() == index) {
+      auto* words = reinterpret_cast<uint4*>(header(stage_));
+      words[0] = group.header[0];
+      words[1] = group.header[1];
+      barrier_expect(barrier, n_tiles * codes);
+    }
+    __syncwarp();
+    if (codes_too) issue_codes(group, codes, codes_from);
+    __syncwarp();
+    const auto scales = static_cast<int>(__shfl_sync(kAllLanes, group.scales, index));
+    const std::byte* from = group.n_tile_scales + __shfl_sync(kAllLanes, group.scales_from, index);
+    const int n_tile = lane_index() / NTileGroup::kLanesPerNTile;
+    if (n_tile < n_tiles) {
+      std::byte* to = stage_data + n_tile * scales;
+#pragma unroll 1
+      for (int i = lane_index() % NTileGroup::kLanesPerNTile * 16; i < scales;
+           i += NTileGroup::kLanesPerNTile * 16) {
+        copy_small(to + i, from, policy_);
+        from += NTileGroup::kLanesPerNTile * 16;
+      }
+    }
+    barrier_arrive_behind_copies(barrier);
+  }
+
+  const GemvPipelineShape& shape_;
+  std::byte* headers_;
+  std::byte* data_;
+  std::uint64_t* full_;
+  std::uint64_t* empty_;
+  std::uint64_t* row_;  // it has been read
+  int stage_ = 0;
+  std::uint32_t phase_ = 0;
+  std::uint64_t policy_ = 0;  // of weights; the producer's
+  bool is_full_ = false;      // the producer's: places have to be waited for
+};
+
+#else
+
+// The same over the pieces where they lie.
+class GemvPipeline {
+ public:
+  __device__ GemvPipeline(const PackedGemmArgs& args, const CopyBlockWalk& walk)
+      : args_(args), pipeline_(PipelineShape{}, walk) {}
+  __device__ __forceinline__ void meet() { consumer_sync(); }
+  __device__ __forceinline__ std::uint32_t wait() {
+    pipeline_.next(args_, nullptr, view_);
+    return static_cast<std::uint32_t>(view_.k_blocks) | static_cast<std::uint32_t>(view_.flags)
+                                                            << 16;
+  }
+  __device__ __forceinline__ void view(const std::byte* input, const std::byte*,
+                                       StageView& view) const {
+    view = view_;
+    view.fragments = input + args_.matrices[view.matrix].input_layout * args_.input_layout_bytes;
+  }
+  __device__ __forceinline__ NTileRange n_tiles() const { return pipeline_.n_tiles(); }
+  __device__ __forceinline__ void release() {}
+
+ private:
+  const PackedGemmArgs& args_;
+  SmemPipeline<false> pipeline_;
+  StageView view_;
+};
+
+#endif
+
+}  // namespace bl::cuda

@@ -1,0 +1,199 @@
+#pragma once
+// Short groups of one token, in pairs (KBlockPair). A chunk of one unit or two costs a warp nearly
+// as much to find, to multiply and to scale as one of four, and columns 4 to 7 of B
+// (code_limbs.cuh) are free where there is one token. So units of the first chunk of a pair have
+// zeros in columns 4 to 7, those of the second in columns 0 to 3: lane 4g + t ends with the sums of
+// chunk t / 2, and the two are one chunk to everything else.
+
+#include <cuda_fp16.h>
+
+#include "backend/cuda/device/shared_address.cuh"
+#include "backend/cuda/gemm/gemv_i8/limb_mma.cuh"
+#include "backend/cuda/gemm/skinny/copy_block_mma.cuh"
+
+namespace bl::cuda {
+
+// Strips of which a lane has sums: all, of one chunk.
+using PairTotals = float[kGemvNTiles][2];
+
+// A lane's digits of a pair of chunks, unit by unit: what LimbReader is to one chunk.
+class PairReader {
+ public:
+  // `at`: of units 0, 1 and 2, see KBlockPair.
+  __device__ __forceinline__ PairReader(const std::byte* const (&at)[3])
+      : even_(at[0]), odd_(at[1]), later_(at[2]) {}
+  // Unit 0 or 1 from here on.
+  __device__ __forceinline__ void operands(int k_step, std::uint32_t& b0, std::uint32_t& b1) const {
+    const uint2 both = *reinterpret_cast<const uint2*>(k_step == 0 ? even_ : odd_);
+    b0 = both.y;
+    b1 = both.x;
+  }
+  // One unit, or, once, two.
+  __device__ __forceinline__ void advance(int k_steps) {
+    even_ = k_steps == 1 ? odd_ : later_;
+    odd_ = k_steps == 1 ? later_ : later_ + kInputKStepBytes;
+    later_ += kInputKStepBytes;
+  }
+
+ private:
+  const std::byte* even_;
+  const std::byte* odd_;
+  const std::byte* later_;
+};
+
+// sums = codes of one plane · digits of a pair.
+template <int Bits, int NTiles>
+__device__ __forceinline__ void multiply_pair_plane(const KBlockPlanes& codes,
+                                                    const std::byte* const (&limbs)[3],
+                                                    LimbSums<NTiles>& sums) {
+  const int lane = lane_index();
+  const std::byte* from[NTiles];
+#pragma unroll
+  for (int i = 0; i < NTiles; ++i) {
+    from[i] = opaque_smem_ptr(codes.template n_tile<NTiles>(i) + CodeBytes<Bits>::lane_at(lane));
+  }
+  const auto add = [&]<int kKStep>(std::integral_constant<int, kKStep>) {
+    const std::byte* at = kKStep == 3 ? limbs[2] + kInputKStepBytes : limbs[kKStep];
+    const uint2 both = *reinterpret_cast<const uint2*>(at);
+#pragma unroll
+    for (int i = 0; i < NTiles; ++i) {
+      CodeBytes<Bits> bytes;
+      bytes.load(from[i] + kKStep * k_step_bytes(Bits), lane);
+      std::uint32_t a[4];
+      bytes.operands(a);
+      multiply_halves<kKStep == 0>(sums.at[i], a, both.y, both.x);
+    }
+  };
+  const auto first = [&] { add(std::integral_constant<int, 0>{}); };
+  const auto second = [&] { add(std::integral_constant<int, 1>{}); };
+  const auto third = [&] { add(std::integral_constant<int, 2>{}); };
+  first();
+  if (codes.k_steps == 1) return;
+  second();
+  if (codes.k_steps == 2) return;
+  third();
+  if (codes.k_steps == 3) return;
+  add(std::integral_constant<int, 3>{});
+}
+
+// The same of any width, see multiply_limbs. Returns what the sums of columns 8 + g have to be
+// multiplied by.
+template <WidthSet kWidths, int NTiles>
+__device__ __forceinline__ float multiply_pair(int bits, const KBlockPlanes& codes,
+                                               const std::byte* const (&limbs)[3],
+                                               LimbSums<NTiles>& sums) {
+  if (is_width<2, kWidths>(bits)) {
+    if constexpr (has_width(kWidths, 2)) {
+      multiply_pair_plane<2>(codes, limbs, sums);
+      sums.part_columns();
+    }
+    return 0.25f;
+  }
+  if (is_width<3, kWidths>(bits)) {
+    if constexpr (has_width(kWidths, 3)) multiply_pair_plane<3>(codes, limbs, sums);
+    return 0.5f;
+  }
+  if (is_width<4, kWidths>(bits)) {
+    if constexpr (has_width(kWidths, 4)) multiply_pair_plane<4>(codes, limbs, sums);
+  } else {
+    constexpr WidthSet kWide = kWidths & width_set({5, 6, 8});
+    if constexpr (kWide != 0) multiply_limbs<kWide>(bits, codes, PairReader(limbs), sums);
+  }
+  return 1.0f;
+}
+
+// What is the same in all pieces. Found while a row is on its way, when a launch has nothing else
+// to do, and kept: behind the row everybody waits for every instruction.
+struct PairLane {
+  float square;  // code i of a scale is (i + 1)² times the group's, i = lane % 16
+  int limbs;     // bytes from a unit's digits to the lane's
+  int scale;     // from a group's scales to the lane's column
+  int first;     // the lane that has code 0 for this lane's chunk
+  int columns;   // from a KBlockPair to what the lane's column of B is of
+  int sums;      // and to what its sums are of
+
+  __device__ __forceinline__ static PairLane find() {
+    const int lane = lane_index();
+    PairLane of{.square = static_cast<float>((lane % 16 + 1) * (lane % 16 + 1)),
+                .limbs = lane % 16 * 8,
+                .scale = lane / 4,
+                .first = lane % 4 / 2 * 16,
+                .columns = (1 + lane / 16) * 16,
+                .sums = (3 + lane % 4 / 2) * 16};
+    // Else the compiler finds it again where it is used.
+    asm volatile(""
+                 : "+f"(of.square), "+r"(of.limbs), "+r"(of.scale), "+r"(of.first),
+                   "+r"(of.columns), "+r"(of.sums));
+    return of;
+  }
+};
+
+// totals += this warp's pairs of chunks of the piece, see multiply_copy_block; a lane's are of one
+// chunk of each pair.
+template <WidthSet kWidths, int NTiles>
+__device__ __forceinline__ void multiply_copy_block_pairs(const PairLane& of,
+                                                          const StageView& copy_block,
+                                                          int limb_scale_at, int& next,
+                                                          PairTotals& totals) {
+  const int lane = lane_index();
+  int scales_at[NTiles];
+#pragma unroll
+  for (int i = 0; i < NTiles; ++i) {
+    scales_at[i] = (NTiles > 2 ? i : min(i, copy_block.n_tiles - 1)) * copy_block.scale_stride;
+  }
+  const std::byte* input = copy_block.fragments + of.limbs;
+  const std::byte* worths = copy_block.fragments + limb_scale_at;
+  const std::byte* scales = copy_block.scales + of.scale;
+  for (; next < copy_block.k_blocks; next += kConsumerWarps) {
+    const auto* words = reinterpret_cast<const std::byte*>(copy_block.k_block_words) +
+                        next * static_cast<int>(sizeof(KBlockPair));
+    const uint4 head = *reinterpret_cast<const uint4*>(words);
+    const uint4 columns = *reinterpret_cast<const uint4*>(words + of.columns);
+    const uint4 own = *reinterpret_cast<const uint4*>(words + of.sums);
+    LimbSums<NTiles> sums;
+    const float upper = multiply_pair<kWidths>(
+        static_cast<int>(head.y),
+        {copy_block.codes + head.x, copy_block.code_stride, copy_block.n_tiles,
+         static_cast<int>(head.z)},
+        {input + static_cast<int>(columns.x), input + static_cast<int>(columns.y),
+         input + static_cast<int>(columns.z)},
+        sums);
+    const float of_code = __half2float(__float2half_rn(of.square * __uint_as_float(columns.w)));
+    const float2 limb_scale = LimbScale::of_lane(worths + own.x, lane);
+    const float of_number[2] = {limb_scale.x, limb_scale.x * upper};
+    const float less = __uint_as_float(own.z) * limb_scale.y;
+#pragma unroll
+    for (int i = 0; i < NTiles; ++i) {
+      const int codes = static_cast<int>(scales[own.y + scales_at[i]]);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float scale =
+            __shfl_sync(kAllLanes, of_code, of.first | (h == 0 ? codes & 15 : codes >> 4));
+        const float number = combine_limbs<kWidths>(sums.at[i][2 * h], sums.at[i][2 * h + 1]);
+        totals[i][h] += scale * (number * of_number[h] - less);
+      }
+    }
+  }
+}
+
+// A warp's sums of both chunks and both halves of the slots, [strips][16]; the totals are cleared.
+__device__ __forceinline__ void store_pair_warp_sums(PairTotals& totals, float* warp_sums) {
+  const int t = lane_index() % 4;
+  const auto keep = [](bool upper, float first, float second, int distance) {
+    const float other = __shfl_xor_sync(kAllLanes, upper ? first : second, distance);
+    return (upper ? second : first) + other;
+  };
+#pragma unroll
+  for (int p = 0; p < kGemvNTiles / 2; ++p) {
+    float sums[2];  // of strip p or p + 2
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      sums[h] = keep(t >= 2, totals[p][h], totals[p + 2][h], 2);
+      totals[p][h] = totals[p + 2][h] = 0.0f;
+    }
+    warp_sums[(p + t / 2 * 2) * kNTileColumns + t % 2 * 8 + lane_index() / 4] =
+        keep(t % 2 != 0, sums[0], sums[1], 1);
+  }
+}
+
+}  // namespace bl::cuda

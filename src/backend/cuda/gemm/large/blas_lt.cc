@@ -1,0 +1,170 @@
+#include "backend/cuda/gemm/large/blas_lt.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <string>
+
+#include "backend/cuda/device/cuda_check.h"
+#include "backend/cuda/layout/packed_size.h"
+#include "base/check.h"
+#include "base/error.h"
+
+namespace bl::cuda {
+namespace {
+
+cudaDataType_t type_of(DType type) {
+  switch (type) {
+    case DType::kF32:
+      return CUDA_R_32F;
+    case DType::kF16:
+      return CUDA_R_16F;
+    default:
+      BL_CHECK(type == DType::kBF16);
+      return CUDA_R_16BF;
+  }
+}
+
+// The largest power of two, up to what the library asks about, that divides an address.
+std::uint32_t alignment_of(const void* p) {
+  const auto address = reinterpret_cast<std::uintptr_t>(p);
+  const std::uintptr_t lowest = address & (~address + 1);
+  return static_cast<std::uint32_t>(std::min<std::uintptr_t>(lowest == 0 ? 256 : lowest, 256));
+}
+
+void check(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    fail(ErrorCode::kDevice, "cuBLASLt: status {} from {}", static_cast<int>(status), what);
+  }
+}
+
+}  // namespace
+
+// The entry points that are used, by name.
+struct BlasLt::Library {
+  void* handle = nullptr;
+  cublasLtHandle_t lt = nullptr;
+  decltype(&cublasLtCreate) create = nullptr;
+  decltype(&cublasLtDestroy) destroy = nullptr;
+  decltype(&cublasLtMatmul) matmul = nullptr;
+  decltype(&cublasLtMatmulDescCreate) desc_create = nullptr;
+  decltype(&cublasLtMatmulDescDestroy) desc_destroy = nullptr;
+  decltype(&cublasLtMatmulDescSetAttribute) desc_set = nullptr;
+  decltype(&cublasLtMatrixLayoutCreate) layout_create = nullptr;
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy = nullptr;
+  decltype(&cublasLtMatmulPreferenceCreate) preference_create = nullptr;
+  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = nullptr;
+
+  Library() {
+    for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}) {
+      handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+      if (handle != nullptr) break;
+    }
+    if (handle == nullptr) {
+      fail(ErrorCode::kUnsupported,
+           "the CUDA backend needs libcublasLt.so.13 or .12 (of the CUDA toolkit or the "
+           "nvidia-cublas package) in the loader's path");
+    }
+    find(create, "cublasLtCreate");
+    find(destroy, "cublasLtDestroy");
+    find(matmul, "cublasLtMatmul");
+    find(desc_create, "cublasLtMatmulDescCreate");
+    find(desc_destroy, "cublasLtMatmulDescDestroy");
+    find(desc_set, "cublasLtMatmulDescSetAttribute");
+    find(layout_create, "cublasLtMatrixLayoutCreate");
+    find(layout_destroy, "cublasLtMatrixLayoutDestroy");
+    find(preference_create, "cublasLtMatmulPreferenceCreate");
+    find(preference_destroy, "cublasLtMatmulPreferenceDestroy");
+    find(preference_set, "cublasLtMatmulPreferenceSetAttribute");
+    find(heuristic, "cublasLtMatmulAlgoGetHeuristic");
+  }
+  template <class F>
+  void find(F& function, const char* name) {
+    function = reinterpret_cast<F>(dlsym(handle, name));
+    if (function == nullptr) fail(ErrorCode::kUnsupported, "libcublasLt has no {}", name);
+  }
+};
+
+// One shape, with the algorithm that the library suggests for it.
+struct BlasLt::Plan {
+  explicit Plan(const Library& l) : library(l) {}
+  ~Plan() {
+    for (cublasLtMatrixLayout_t layout : {a, b, c}) {
+      if (layout != nullptr) library.layout_destroy(layout);
+    }
+    if (desc != nullptr) library.desc_destroy(desc);
+  }
+  const Library& library;
+  cublasLtMatmulDesc_t desc = nullptr;
+  cublasLtMatrixLayout_t a = nullptr;
+  cublasLtMatrixLayout_t b = nullptr;
+  cublasLtMatrixLayout_t c = nullptr;
+  cublasLtMatmulHeuristicResult_t choice{};
+};
+
+BlasLt::BlasLt(DeviceMemory& memory) : library_(std::make_unique<Library>()) {
+  check(library_->create(&library_->lt), "cublasLtCreate");
+  workspace_ = memory.take(kBlasWorkspaceBytes);
+}
+
+BlasLt::~BlasLt() {
+  plans_.clear();
+  if (library_->lt != nullptr) library_->destroy(library_->lt);
+}
+
+// Column-major: outᵀ [columns, tokens] = w · xᵀ, so that w is read along its rows.
+const BlasLt::Plan& BlasLt::plan(const BlasGemm& p) {
+  const std::uint32_t alignment =
+      std::min({alignment_of(p.w), alignment_of(p.x), alignment_of(p.out)});
+  const Key key{p.type, p.out_type, alignment, p.tokens, p.columns, p.in, p.out_stride};
+  auto [at, fresh] = plans_.try_emplace(key);
+  if (!fresh) return *at->second;
+  const Library& l = *library_;
+  auto plan = std::make_unique<Plan>(l);
+  check(l.desc_create(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  const cublasOperation_t transposed = CUBLAS_OP_T;
+  const cublasLtPointerMode_t on_device = CUBLASLT_POINTER_MODE_DEVICE;
+  check(l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
+        "transpose");
+  check(l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_POINTER_MODE, &on_device, sizeof on_device),
+        "pointer mode");
+  const auto in = static_cast<std::uint64_t>(p.in);
+  const auto columns = static_cast<std::uint64_t>(p.columns);
+  const auto tokens = static_cast<std::uint64_t>(p.tokens);
+  check(l.layout_create(&plan->a, type_of(p.type), in, columns, p.in), "layout of w");
+  check(l.layout_create(&plan->b, type_of(p.type), in, tokens, p.in), "layout of x");
+  check(l.layout_create(&plan->c, type_of(p.out_type), columns, tokens, p.out_stride),
+        "layout of out");
+  cublasLtMatmulPreference_t preference = nullptr;
+  check(l.preference_create(&preference), "cublasLtMatmulPreferenceCreate");
+  const std::size_t bytes = kBlasWorkspaceBytes;
+  l.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    l.preference_set(preference, attribute, &alignment, sizeof alignment);
+  }
+  int found = 0;
+  const cublasStatus_t status = l.heuristic(l.lt, plan->desc, plan->a, plan->b, plan->c, plan->c,
+                                            preference, 1, &plan->choice, &found);
+  l.preference_destroy(preference);
+  if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
+    plans_.erase(at);
+    fail(ErrorCode::kDevice, "cuBLASLt knows no algorithm for a product {} x {} x {}", p.tokens,
+         p.in, p.columns);
+  }
+  at->second = std::move(plan);
+  return *at->second;
+}
+
+void BlasLt::run(const BlasGemm& p, cudaStream_t stream) {
+  const Plan& chosen = plan(p);
+  check(library_->matmul(library_->lt, chosen.desc, p.out_scale, p.w, chosen.a, p.x, chosen.b,
+                         p.beta, p.out, chosen.c, p.out, chosen.c, &chosen.choice.algo,
+                         workspace_.get(), kBlasWorkspaceBytes, stream),
+        "cublasLtMatmul");
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,54 @@
+#pragma once
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "backend/cuda/device/device_memory.h"
+#include "tensor/dtype.h"
+
+namespace bl::cuda {
+
+// out[tokens, columns] (row_stride) = alpha · x[tokens, in] · wᵀ + beta · out, with w
+// [columns, in]; F32 sums.
+struct BlasGemm {
+  DType type = DType::kF16;  // of x and w: F32, F16 or BF16
+  const void* x = nullptr;
+  const void* w = nullptr;
+  DType out_type = DType::kF32;  // or F16, of F16
+  void* out = nullptr;
+  std::int64_t tokens = 0;
+  std::int64_t columns = 0;
+  std::int64_t in = 0;
+  std::int64_t out_stride = 0;
+  const float* out_scale = nullptr;  // device memory
+  const float* beta = nullptr;       // device memory
+};
+
+// cuBLASLt, loaded at run time, so that the program starts where it is missing.
+class BlasLt {
+ public:
+  // Throws kUnsupported, saying which library would be right.
+  explicit BlasLt(DeviceMemory& memory);
+  ~BlasLt();
+  BlasLt(const BlasLt&) = delete;
+  BlasLt& operator=(const BlasLt&) = delete;
+
+  void run(const BlasGemm& gemm, cudaStream_t stream);
+
+ private:
+  struct Library;
+  struct Plan;
+  using Key = std::tuple<DType, DType, std::uint32_t, std::int64_t, std::int64_t, std::int64_t,
+                         std::int64_t>;
+  const Plan& plan(const BlasGemm& gemm);
+
+  std::unique_ptr<Library> library_;
+  std::map<Key, std::unique_ptr<Plan>> plans_;
+  std::shared_ptr<std::byte> workspace_;
+};
+
+}  // namespace bl::cuda

@@ -1,0 +1,261 @@
+#pragma once
+// Codes and scales of a product of many rows (gemm_wgmma_dequant.cu), in steps of two units: from
+// memory to where the warps that multiply find them, and from there into the A operand.
+
+#include "backend/cuda/device/half_pair.cuh"
+#include "backend/cuda/device/shared_address.cuh"
+#include "backend/cuda/gemm/wgmma/wgmma_plan.h"
+#include "backend/cuda/layout/code_values.cuh"
+
+namespace bl::cuda {
+
+// What a unit of a strip is.
+struct alignas(16) KStepEntry {
+  std::uint32_t offset;  // of its codes, bytes from the strip's start, in 64
+  float group_scale;
+  std::uint16_t group;
+  std::uint8_t bits;
+};
+
+static_assert(sizeof(KStepEntry) == kKStepEntryBytes);
+
+// The k_steps of a matrix, in shared memory.
+struct KStepTable {
+  const KStepEntry* entries = nullptr;    // of units, and of what is behind the last, without bits
+  const std::uint16_t* widths = nullptr;  // of steps: bits of both units, a byte each; 4-aligned
+
+  BL_HD static constexpr int entry_count(int k_steps) { return k_step_entries(k_steps); }
+  BL_HD static constexpr int bytes(int k_steps) { return k_step_table_bytes(k_steps); }
+  __device__ __forceinline__ KStepTable(const std::byte* at, int k_steps)
+      : entries(reinterpret_cast<const KStepEntry*>(at)),
+        widths(reinterpret_cast<const std::uint16_t*>(entries + entry_count(k_steps))) {}
+};
+
+// By `threads` threads, of which this is number `thread`.
+__device__ __forceinline__ void make_k_step_table(const CodeMatrixView& m, int thread, int threads,
+                                                  std::byte* at) {
+  auto* entries = reinterpret_cast<KStepEntry*>(at);
+  auto* bits = reinterpret_cast<std::uint8_t*>(entries + KStepTable::entry_count(m.k_steps));
+  for (int c = thread; c < m.k_block_count; c += threads) {
+    const KBlock k_block = m.k_blocks[c];
+    for (int u = 0; u < k_block.k_steps; ++u) {
+      const int k_step = k_block.first_k_step + u;
+      entries[k_step] = {k_block.offset + static_cast<std::uint32_t>(u * k_block.bits),
+                         k_block.group_scale, k_block.group, k_block.bits};
+      bits[k_step] = k_block.bits;
+    }
+  }
+  const int end = KStepTable::entry_count(m.k_steps);
+  for (int i = m.k_steps + thread; i < end; i += threads) {
+    entries[i] = {static_cast<std::uint32_t>(m.n_tile_bytes / 64), 0.0f, 0, 0};
+    bits[i] = 0;
+  }
+}
+
+// Scales of one unit of all strips of a tile, of column 8h + g at [g][h], as halves twice; and of
+// GPTQ what raised codes are too large by: kLowBase + zero, kHighBase + zero.
+template <bool kGptq, int kNTiles>
+struct StageScales;
+template <int kNTiles>
+struct alignas(16) StageScales<true, kNTiles> {
+  std::uint32_t scale[kNTiles][8][2];
+  std::uint32_t low[kNTiles][8][2];
+  std::uint32_t high[kNTiles][8][2];
+};
+template <int kNTiles>
+struct alignas(16) StageScales<false, kNTiles> {
+  std::uint32_t scale[kNTiles][8][2];
+};
+
+// The scales of `strips` strips from `first` on, on their way to the second level of the cache: who
+// makes them asks for a group's a step before they are needed, which memory is too slow for.
+__device__ __forceinline__ void prefetch_scales(const CodeMatrixView& m, int first, int n_tiles) {
+  constexpr int kLine = 128;
+  const auto stride = static_cast<int>(scale_stride(m.kind, m.groups));
+  const std::byte* from = m.scales + std::int64_t{first} * stride;
+  const int bytes = min(n_tiles, m.n_tiles - first) * stride;
+#pragma unroll 1
+  for (auto i = static_cast<int>(threadIdx.x % 32) * kLine; i < bytes; i += 32 * kLine) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from + i));
+  }
+}
+
+// A warp makes them of eight strips at a time: a lane those of entries g = 2q and 2q + 1 of strip
+// lane / 4, q = lane % 4.
+template <bool kGptq, int kNTiles>
+class ScaleProducer {
+ public:
+  static constexpr int kNTilesAtOnce = 8;
+
+  // The lane's strip: of the matrix, and in the tile.
+  __device__ __forceinline__ void open(const CodeMatrixView& m, int n_tile, int own) {
+    m_ = &m;
+    own_ = own;
+    n_tile_ = m.scales + min(n_tile, m.n_tiles - 1) * scale_stride(m.kind, m.groups);
+  }
+  // What lies in memory, for a later make().
+  __device__ __forceinline__ void load(int group) {
+    const int q = lane() % 4;
+    if constexpr (!kGptq) {
+      scales_.x = __ldg(reinterpret_cast<const std::uint16_t*>(n_tile_ + group * 8) + q);
+    } else {
+      const std::byte* at = n_tile_ + group * scale_bytes(m_->kind);
+      scales_ = __ldg(reinterpret_cast<const uint2*>(at) + q);
+      if (m_->kind == ScaleKind::kGptqZeros4) {
+        zeros_.x = __ldg(reinterpret_cast<const std::uint16_t*>(at + 32) + q);
+      } else if (m_->kind == ScaleKind::kGptqZeros16) {
+        zeros_ = __ldg(reinterpret_cast<const uint2*>(at + 32) + q);
+      }
+    }
+  }
+  __device__ __forceinline__ void make(const KStepEntry& k_step,
+                                       StageScales<kGptq, kNTiles>& to) const {
+    const int n_tile = own_;
+    const int g = lane() % 4 * 2;
+    uint4 scale;
+    if constexpr (!kGptq) {
+      scale.x = of_code(scales_.x, k_step), scale.y = of_code(scales_.x >> 4, k_step);
+      scale.z = of_code(scales_.x >> 8, k_step), scale.w = of_code(scales_.x >> 12, k_step);
+    } else {
+      scale.x = __byte_perm(scales_.x, 0, 0x1010), scale.y = __byte_perm(scales_.x, 0, 0x3232);
+      scale.z = __byte_perm(scales_.y, 0, 0x1010), scale.w = __byte_perm(scales_.y, 0, 0x3232);
+      std::uint32_t zero[4];
+      find_zeros(zero);
+      *reinterpret_cast<uint4*>(to.low[n_tile][g]) = raised(zero, kLowBase);
+      *reinterpret_cast<uint4*>(to.high[n_tile][g]) = raised(zero, kHighBase);
+    }
+    *reinterpret_cast<uint4*>(to.scale[n_tile][g]) = scale;
+  }
+
+ private:
+  __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ __forceinline__ static std::uint32_t twice(float value) {
+    return word_of(__float2half2_rn(value));
+  }
+  __device__ __forceinline__ static std::uint32_t of_code(std::uint32_t codes,
+                                                          const KStepEntry& k_step) {
+    const auto root = static_cast<float>((codes & 15u) + 1);
+    return twice(root * root * k_step.group_scale);
+  }
+  __device__ __forceinline__ void find_zeros(std::uint32_t (&zero)[4]) const {
+    const auto base = static_cast<std::uint32_t>(m_->zero);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      zero[i] = base;
+      if (m_->kind == ScaleKind::kGptqZeros4) zero[i] += zeros_.x >> 4 * i & 15u;
+    }
+    if (m_->kind == ScaleKind::kGptqZeros16) {
+      zero[0] = zeros_.x & 0xffffu, zero[1] = zeros_.x >> 16;
+      zero[2] = zeros_.y & 0xffffu, zero[3] = zeros_.y >> 16;
+    }
+  }
+  __device__ __forceinline__ static uint4 raised(const std::uint32_t (&zero)[4], float base) {
+    return {twice(base + static_cast<float>(zero[0])), twice(base + static_cast<float>(zero[1])),
+            twice(base + static_cast<float>(zero[2])), twice(base + static_cast<float>(zero[3]))};
+  }
+
+  const CodeMatrixView* m_ = nullptr;
+  const std::byte* n_tile_ = nullptr;
+  int own_ = 0;  // strip of the tile
+  uint2 scales_{};
+  uint2 zeros_{};
+};
+
+// A lane's registers of A, of a step: unit, s, as mma.m16n8k16 has them.
+using KTileOperands = std::uint32_t[kKTileKSteps][2][4];
+
+// Decodes the units of one strip.
+template <bool kGptq, int kNTiles>
+class KTileDecoder {
+ public:
+  using Scales = StageScales<kGptq, kNTiles>;
+  // `low_bits`, `high_bits`: kLowBits and kHighBits, which the compiler must not know, so that they
+  // stay in registers and one instruction masks a code and raises it.
+  __device__ __forceinline__ KTileDecoder(int n_tile, int lane, std::uint32_t low_bits,
+                                          std::uint32_t high_bits)
+      : lane_(lane),
+        scales_at_((n_tile * 8 + lane_ / 4) * 8),
+        low_bits_(low_bits),
+        high_bits_(high_bits) {}
+
+  // `widths`: of the units, a byte each; `codes`: of the strip's units, one behind the other;
+  // `scales`: of both units.
+  __device__ __forceinline__ void decode(std::uint32_t widths, const std::byte* codes,
+                                         const std::byte* scales, KTileOperands& a) const {
+    if (both<4>(widths, codes, scales, a)) return;
+    if (both<3>(widths, codes, scales, a)) return;
+    if (both<5>(widths, codes, scales, a)) return;
+    if (both<6>(widths, codes, scales, a)) return;
+    if (both<2>(widths, codes, scales, a)) return;
+    if (both<8>(widths, codes, scales, a)) return;
+    const int first = static_cast<int>(widths & 0xffu);
+    decode_any(first, codes, scales, a[0]);
+    decode_any(static_cast<int>(widths >> 8), codes + k_step_bytes(first), scales + sizeof(Scales),
+               a[1]);
+  }
+
+ private:
+  template <int kBits>
+  __device__ __forceinline__ bool both(std::uint32_t widths, const std::byte* codes,
+                                       const std::byte* scales, KTileOperands& a) const {
+    if constexpr (kGptq && (kBits == 5 || kBits == 6)) return false;  // which it does not have
+    if (widths != static_cast<std::uint32_t>(kBits << 8 | kBits)) return false;
+#pragma unroll
+    for (int u = 0; u < kKTileKSteps; ++u) {
+      decode_k_step<kBits>(codes + u * k_step_bytes(kBits), scales + u * sizeof(Scales), a[u]);
+    }
+    return true;
+  }
+
+  __device__ __forceinline__ void decode_any(int bits, const std::byte* k_step,
+                                             const std::byte* scales,
+                                             std::uint32_t (&a)[2][4]) const {
+    if (bits == 0) {  // the copy engine has brought zeros for it
+#pragma unroll
+      for (int i = 0; i < 8; ++i) a[i / 4][i % 4] = 0;
+      return;
+    }
+    with_width(bits, [&]<int kBits>(std::integral_constant<int, kBits>) {
+      decode_k_step<kBits>(k_step, scales, a);
+    });
+  }
+
+  template <int kBits>
+  __device__ __forceinline__ void decode_k_step(const std::byte* k_step, const std::byte* scales,
+                                                std::uint32_t (&a)[2][4]) const {
+    using Codes = CodesOf<kBits>;
+    Codes codes;
+    codes.load(k_step, lane_);
+    const std::byte* own = scales + scales_at_;
+    const uint2 scale = *reinterpret_cast<const uint2*>(own);
+    uint2 low{};
+    uint2 high{};
+    if constexpr (kGptq) {
+      low = *reinterpret_cast<const uint2*>(own + sizeof(Scales::low));
+      high = *reinterpret_cast<const uint2*>(own + 2 * sizeof(Scales::low));
+    }
+#pragma unroll
+    for (int s = 0; s < 2; ++s)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const int h = c % 2;
+        const bool is_low = raised_by<Codes>(s) == kLowBase;
+        __half2 zero;
+        if constexpr (kGptq) {
+          const uint2& zeros = is_low ? low : high;
+          zero = halves_of(h == 0 ? zeros.x : zeros.y);
+        } else {
+          zero = __float2half2_rn(raised_by<Codes>(s) + static_cast<float>(1 << (kBits - 1)));
+        }
+        const __half2 raised = halves_of(codes.pair(h, c / 2, s, is_low ? low_bits_ : high_bits_));
+        a[s][c] = word_of(dequant_pair(raised, zero, halves_of(h == 0 ? scale.x : scale.y)));
+      }
+  }
+
+  int lane_;
+  int scales_at_;  // of the lane's columns, from a unit's
+  std::uint32_t low_bits_;
+  std::uint32_t high_bits_;
+};
+
+}  // namespace bl::cuda

@@ -1,0 +1,248 @@
+#pragma once
+// How quantized weights lie on the card (docs/adr/0012): for host and device, nothing allocates.
+//
+// A matrix is cut into strips of 16 output columns; a strip is one stream along the slots: units of
+// 16 columns × 32 slots, 64 · bits bytes each. A unit holds its codes in the order of the A operand
+// of mma.m16n8k16 (columns are the rows of A): words of low bits, then words of the others, so that
+// every lane reads aligned words in all widths.
+//
+// Within a unit, lane l = 4g + t (g < 8, t < 4) holds 16 codes, named (h, s, r, e):
+//   column 8h + g, slot 16s + 8r + 2t + e.
+// Those of one h have a nibble each, at bit 16e + 8r + 4s of a word, so that one mask finds the
+// pair e = 0, 1 as two subnormal halves; the codes of s = 1 come out 16 times too large, which
+// activations of s = 1 make good by being stored divided by 16. What nibbles hold, highest bit
+// first (A: the code of h = 0, B: that of h = 1; ' is of lane l + 1, where lanes share a word):
+//   2  B1 B0 A1 A0
+//   3  B2 A2 A1 A0, and for two lanes B1' B0' B1 B0
+//   4  a word of A, a word of B
+//   5  the same, and for two lanes B4' B4 A4' A4
+//   6  the same, and B5 B4 A5 A4
+//   8  words of the four highest bits, then words of the others, like those of 4
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+#include "base/host_device.h"
+
+namespace bl::cuda {
+
+inline constexpr int kNTileColumns = 16;
+inline constexpr int kKStepSize = 32;
+inline constexpr int kMaxKBlockSteps = 4;
+
+BL_HD constexpr int k_step_bytes(int bits) { return 64 * bits; }
+
+// One code of a lane, as named above.
+struct CodeName {
+  int h, s, r, e;
+};
+
+// Bits of a code that lie side by side.
+struct CodeField {
+  int word;   // of the unit, 32-bit words
+  int bit;    // of the word
+  int shift;  // of the code
+  int bits;
+};
+
+// Words of a unit before those that hold the other bits.
+BL_HD constexpr int low_words(int bits) { return bits >= 4 ? 64 : 32; }
+
+// Fields that a code has.
+BL_HD constexpr int field_count(int bits, const CodeName& n) {
+  if (bits == 3) return n.h == 0 ? 1 : 2;
+  return bits == 2 || bits == 4 ? 1 : 2;
+}
+BL_HD constexpr CodeField field_of(int bits, int lane, const CodeName& n, int index) {
+  const int nibble = 16 * n.e + 8 * n.r + 4 * n.s;
+  const int others = low_words(bits);
+  if (bits == 2) return {lane, nibble + 2 * n.h, 0, 2};
+  if (bits == 3) {
+    if (n.h == 0) return {lane, nibble, 0, 3};
+    if (index == 0) return {lane, nibble + 3, 2, 1};
+    return {others + lane / 2, nibble + 2 * (lane % 2), 0, 2};
+  }
+  const int own = lane * 2 + n.h;
+  if (bits == 8) return {index == 0 ? own : others + own, nibble, index == 0 ? 4 : 0, 4};
+  if (index == 0) return {own, nibble, 0, 4};
+  if (bits == 5) return {others + lane / 2, nibble + 2 * n.h + lane % 2, 4, 1};
+  return {others + lane, nibble + 2 * n.h, 4, 2};
+}
+
+// The inverse: whose field begins at bit `bit` of word `word`.
+struct PlacedField {
+  int lane = 0;
+  CodeName name{};
+  int shift = 0;  // as above
+  int bits = 0;
+};
+BL_HD constexpr PlacedField field_at(int bits, int word, int bit) {
+  const int others = low_words(bits);
+  const bool is_low = word < others;
+  const int of = is_low ? word : word - others;
+  const int in_nibble = bit % 4;
+  PlacedField f{of, {in_nibble / 2, bit / 4 % 2, bit / 8 % 2, bit / 16}, is_low ? 0 : 4, 2};
+  if (bits == 2) return f;
+  if (bits == 3) {
+    f.name.h = is_low && in_nibble < 3 ? 0 : 1;
+    f.shift = is_low && in_nibble == 3 ? 2 : 0;
+    f.bits = !is_low ? 2 : in_nibble == 3 ? 1 : 3;
+    if (!is_low) f.lane = of * 2 + in_nibble / 2;
+  } else if (bits == 8 || is_low) {
+    f.lane = of / 2;
+    f.name.h = of % 2;
+    f.shift = bits == 8 && is_low ? 4 : 0;
+    f.bits = 4;
+  } else if (bits == 5) {
+    f.lane = of * 2 + in_nibble % 2;
+    f.bits = 1;
+  }
+  return f;
+}
+
+// Widths that occur together, bit b for codes of b bits.
+using WidthSet = std::uint32_t;
+constexpr WidthSet width_set(std::initializer_list<int> widths) {
+  WidthSet set = 0;
+  for (const int bits : widths) set |= 1u << bits;
+  return set;
+}
+inline constexpr WidthSet kAllWidths = width_set({2, 3, 4, 5, 6, 8});
+BL_HD constexpr bool has_width(WidthSet set, int bits) { return (set >> bits & 1u) != 0; }
+
+BL_HD constexpr int column_in_step(int lane, const CodeName& n) { return 8 * n.h + lane / 4; }
+BL_HD constexpr int k_in_step(int lane, const CodeName& n) {
+  return 16 * n.s + 8 * n.r + 2 * (lane % 4) + n.e;
+}
+
+// Where the activation of a slot lies among a token's prepared ones, in halves: registers 2s + r of
+// lanes t of the B operand of the unit, a lane's four together.
+BL_HD constexpr int fragment_offset(int k) {
+  const int lane = k % 8 / 2;
+  const int reg = k / 16 % 2 * 2 + k / 8 % 2;
+  return k / kKStepSize * kKStepSize + lane * 8 + reg * 2 + k % 2;
+}
+
+// The largest activation of a row is brought to [2^9, 2^10): far from overflow of binary16 in sums
+// of products with codes, far from its subnormals for whatever matters beside the largest.
+inline constexpr int kInputExponent = 9;
+
+enum class ScaleKind : std::uint8_t {
+  kExl2,         // 4-bit codes of the column, a maximum a group, fixed centre
+  kGptq,         // binary16 scale a column and group, fixed zero
+  kGptqZeros4,   // and 4-bit zero points, to which the matrix's `zero` is added
+  kGptqZeros16,  // and 16-bit zero points
+};
+
+// A few units of one group: what a warp takes at a time.
+struct KBlock {
+  std::uint32_t offset = 0;        // bytes from the strip's start, in 64
+  float group_scale = 0;           // s(g) of kExl2
+  std::uint16_t first_k_step = 0;  // of the strip
+  std::uint16_t group = 0;
+  std::uint8_t bits = 0;
+  std::uint8_t k_steps = 0;
+  std::uint16_t unused = 0;
+};
+static_assert(sizeof(KBlock) == 16);
+
+// Of the input of one token, as a CTA makes it (code_limbs.cuh): a unit's digits, what those of a
+// chunk are worth, and zeros, which lie in front of unit 0 where there are pairs.
+inline constexpr int kInputKStepBytes = kKStepSize * static_cast<int>(sizeof(float));
+inline constexpr int kLimbScaleBytes = 16;
+inline constexpr int kInputZeroBytes = 2 * kInputKStepBytes;
+
+// One chunk, or two of as many units of one width that lie side by side, as lanes need them in a
+// product of one token (code_limbs.cuh): what a warp takes at a time where groups are short. The
+// host works out what every warp would for every group of strips.
+struct alignas(16) KBlockPair {
+  std::uint32_t codes = 0;  // bytes from the strip's start
+  std::uint32_t bits = 0;
+  std::uint32_t k_steps = 0;  // of both together
+  std::uint32_t unused = 0;
+  // For lanes below 16, whose column of B is the first chunk's, and those of the second.
+  struct Columns {
+    // Where the digits of units 0, 1 and 2 are (3 follows 2), bytes from unit 0 of the input: zeros
+    // for units of the other chunk.
+    std::int32_t k_steps[3] = {};
+    float group_scale = 0;  // s(g)
+  } columns[2];
+  // For lanes that have sums of the first chunk, and of the second.
+  struct Sums {
+    std::uint32_t limb_scale = 0;  // of its digits, bytes from that of unit 0
+    std::uint32_t scales = 0;      // bytes from those of group 0
+    float centre = 0;              // what a code is less
+    std::uint32_t unused = 0;
+  } sums[2];
+};
+static_assert(sizeof(KBlockPair) == 5 * 16);
+
+// Units whose activations one warp makes digits together (token_input.cuh): those of a chunk, or of
+// several of one length, a power of two, side by side. kMaxKBlockSteps units at most, and at least
+// one. Kernels take it as a word.
+struct LimbRun {
+  std::uint8_t k_steps = 0;
+  std::uint8_t k_block_steps = 0;  // of each chunk
+  std::uint16_t first_k_step = 0;
+};
+static_assert(sizeof(LimbRun) == sizeof(std::uint32_t));
+
+// A run of chunks that travels together: kMaxCopyBlockSteps units at most.
+struct CopyBlock {
+  std::uint32_t offset = 0;  // of its codes, bytes from the strip's start, in 64
+  std::uint16_t size = 0;    // of its codes, in 64 bytes
+  std::uint16_t first_k_step = 0;
+  std::uint16_t first_k_block = 0;
+  std::uint16_t first_group = 0;
+  std::uint8_t k_steps = 0;
+  std::uint8_t k_blocks = 0;
+  std::uint8_t groups = 0;
+  std::uint8_t unused = 0;
+};
+static_assert(sizeof(CopyBlock) == 16);
+inline constexpr int kMaxCopyBlockSteps = 32;
+
+// Bytes of the scales of one strip and group. Column 8h + g is half h of entry g: a byte of two
+// 4-bit codes, or a word of two halves.
+BL_HD constexpr int scale_bytes(ScaleKind kind) {
+  switch (kind) {
+    case ScaleKind::kExl2:  // codes
+      return 8;
+    case ScaleKind::kGptq:  // halves
+      return 32;
+    case ScaleKind::kGptqZeros4:  // halves, codes
+      return 40;
+    default:  // halves, 16-bit zero points
+      return 64;
+  }
+}
+// From one strip's scales to the next's: copies take multiples of 16 bytes.
+BL_HD constexpr std::int64_t scale_stride(ScaleKind kind, std::int64_t groups) {
+  return (groups * scale_bytes(kind) + 15) / 16 * 16;
+}
+
+// A packed matrix as kernels see it; all pointers are device memory.
+struct CodeMatrixView {
+  const std::byte* codes = nullptr;        // [strips][n_tile_bytes]
+  const std::byte* scales = nullptr;       // [strips][scale_stride]: [groups][scale_bytes]
+  const KBlock* k_blocks = nullptr;        // [k_block_count], of any strip
+  const CopyBlock* copy_blocks = nullptr;  // [copy_block_count], of any strip
+  const LimbRun* runs = nullptr;           // [run_count]
+  // The same in pairs, or null where chunks are long.
+  const KBlockPair* pairs = nullptr;            // [pair_count]
+  const CopyBlock* pair_copy_blocks = nullptr;  // [copy_block_count], whose chunks are pairs
+  std::int64_t n_tile_bytes = 0;
+  std::int32_t n_tiles = 0;
+  std::int32_t k_block_count = 0;
+  std::int32_t copy_block_count = 0;
+  std::int32_t run_count = 0;
+  std::int32_t pair_count = 0;
+  std::int32_t groups = 0;
+  std::int32_t k_steps = 0;  // of a strip
+  std::int32_t out = 0;      // columns that are written
+  std::int32_t zero = 0;     // kGptq: the zero point; kGptqZeros4: added to the 4-bit values
+  ScaleKind kind = ScaleKind::kExl2;
+};
+
+}  // namespace bl::cuda

@@ -1,0 +1,96 @@
+#include "backend/cuda/moe/cuda_experts.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "backend/cuda/weights/cuda_matrix.h"
+#include "base/check.h"
+
+namespace bl::cuda {
+namespace {
+
+struct Source {
+  const PackedMatrix* matrix;
+  TensorView bias;
+};
+
+Source source_of(const ExpertWeights& expert, int role) {
+  switch (role) {
+    case CudaExperts::kGate:
+      return {expert.gate, expert.gate_bias};
+    case CudaExperts::kUp:
+      return {expert.up, expert.up_bias};
+    default:
+      return {expert.down, expert.down_bias};
+  }
+}
+
+ExpertMatrix row_of(const Source& source) {
+  ExpertMatrix row;
+  const CudaMatrix& matrix = cuda_matrix(source.matrix);
+  if (const CodeWeights* codes = matrix.codes()) {
+    row.view = codes->view;
+    row.feature_of_k = codes->feature_of_k;
+  } else {
+    row.rows = matrix.dense()->rows;
+    row.type = matrix.dense()->type;
+  }
+  if (!source.bias.empty()) row.bias = source.bias.as<const float>();
+  return row;
+}
+
+void take_in(CudaExperts::Matrices& facts, const PackedMatrix& matrix) {
+  facts.in = matrix.in();
+  facts.out = matrix.out();
+  const CodeWeights* codes = cuda_matrix(&matrix).codes();
+  (codes != nullptr ? facts.some_codes : facts.some_plain) = true;
+  if (codes == nullptr) return;
+  facts.k_steps = std::max(facts.k_steps, codes->view.k_steps);
+  facts.copy_block_bytes =
+      std::max(facts.copy_block_bytes, static_cast<std::int32_t>(codes->max_copy_block_bytes));
+  facts.copy_block_scale_bytes = std::max(
+      facts.copy_block_scale_bytes, static_cast<std::int32_t>(codes->max_copy_block_scale_bytes));
+}
+
+bool same_input_layout(const ExpertWeights& expert) {
+  if (expert.gate == nullptr) return true;
+  const CodeWeights* gate = cuda_matrix(expert.gate).codes();
+  const CodeWeights* up = cuda_matrix(expert.up).codes();
+  if (gate == nullptr || up == nullptr) return gate == up;
+  return gate->input_layout == up->input_layout && gate->view.k_steps == up->view.k_steps;
+}
+
+}  // namespace
+
+CudaExperts::CudaExperts(Backend& backend, std::span<const ExpertWeights> all)
+    : count_(static_cast<std::int64_t>(all.size())) {
+  BL_CHECK(!all.empty());
+  std::vector<ExpertMatrix> rows;
+  rows.reserve(all.size() * kRoles);
+  for (int role = 0; role < kRoles; ++role) {
+    Matrices& facts = roles_[static_cast<std::size_t>(role)];
+    for (const ExpertWeights& expert : all) {
+      const Source source = source_of(expert, role);
+      BL_CHECK((source.matrix == nullptr) == (source_of(all[0], role).matrix == nullptr));
+      if (source.matrix == nullptr) {
+        rows.emplace_back();
+        continue;
+      }
+      BL_CHECK(facts.in == 0 ||
+               (source.matrix->in() == facts.in && source.matrix->out() == facts.out));
+      take_in(facts, *source.matrix);
+      rows.push_back(row_of(source));
+    }
+  }
+  one_input_layout_ = std::all_of(all.begin(), all.end(), same_input_layout);
+  const auto bytes = static_cast<std::int64_t>(rows.size() * sizeof(ExpertMatrix));
+  tables_ = Tensor(backend.allocate_weights(static_cast<std::size_t>(bytes)), DType::kU8, {bytes});
+  backend.upload(tables_.view(), view_of(rows.data(), DType::kU8, {bytes}));
+  for (std::size_t role = 0; role < kRoles; ++role) {
+    if (roles_[role].in == 0) continue;
+    roles_[role].table =
+        tables_.view().as<const ExpertMatrix>() + role * static_cast<std::size_t>(count_);
+  }
+}
+
+}  // namespace bl::cuda

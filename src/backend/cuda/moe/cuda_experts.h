@@ -1,0 +1,42 @@
+#pragma once
+#include <array>
+#include <span>
+
+#include "backend/cuda/moe/expert_matrix.h"
+#include "ops/backend.h"
+
+namespace bl::cuda {
+
+// The matrices of a layer's experts in device tables, so that kernels find the ones that routing
+// chose.
+class CudaExperts final : public PackedExperts {
+ public:
+  enum Role { kGate, kUp, kDown, kRoles };
+
+  // What launches need to know of all experts' matrices of one role.
+  struct Matrices {
+    const ExpertMatrix* table = nullptr;  // device, [experts]; null: there are none
+    std::int64_t in = 0;
+    std::int64_t out = 0;
+    bool some_codes = false;
+    bool some_plain = false;
+    // Codes, the most that any has: units of a strip; bytes of a piece, see CodeWeights.
+    std::int32_t k_steps = 0;
+    std::int32_t copy_block_bytes = 0;
+    std::int32_t copy_block_scale_bytes = 0;
+  };
+
+  CudaExperts(Backend& backend, std::span<const ExpertWeights> all);
+  std::int64_t count() const { return count_; }
+  const Matrices& matrices(Role role) const { return roles_[role]; }
+  // Gate and up of each expert gather their input alike.
+  bool one_input_layout() const { return one_input_layout_; }
+
+ private:
+  std::int64_t count_;
+  std::array<Matrices, kRoles> roles_;
+  bool one_input_layout_ = true;
+  Tensor tables_;
+};
+
+}  // namespace bl::cuda

@@ -1,0 +1,27 @@
+#include "backend/cuda/moe/expert_scratch.h"
+
+#include "backend/cuda/device/arena_sizes.h"
+#include "backend/cuda/layout/allocation.h"
+#include "backend/cuda/moe/expert_matrix.h"
+#include "tensor/arena.h"
+
+namespace bl::cuda {
+// Blocks are counted as large ones, whatever they will be.
+std::size_t ExpertScratch::bytes(std::int64_t tokens) const {
+  const std::int64_t choices = tokens * k;
+  const std::int64_t rows = most_blocks(choices, experts, kLargeBlock) * kLargeBlock;
+  const auto prepared = [rows](std::int64_t units) {
+    return f16_bytes(rows * units * kKStepSize) + f32_bytes(rows * units);
+  };
+  return 3 * arena_bytes(DType::kI32, choices) + arena_bytes(DType::kI32, rows) +
+         2 * f32_bytes(rows) + static_cast<std::size_t>(input_layouts) * prepared(input_k_steps) +
+         f32_bytes(rows * rounded(first_width)) + prepared(hidden_k_steps) +
+         f32_bytes(rows * rounded(hidden_width)) + f32_bytes(rows * rounded(out));
+}
+
+std::size_t expert_table_bytes(std::int64_t experts) {
+  constexpr std::size_t kRoles = 3;  // gate, up, down
+  return allocation_bytes(static_cast<std::size_t>(experts) * kRoles * sizeof(ExpertMatrix));
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,213 @@
+#include <algorithm>
+
+#include "backend/cuda/device/device_math.h"
+#include "backend/cuda/device/launch.cuh"
+#include "backend/cuda/device/row_view.cuh"
+#include "backend/cuda/device/warp_reduce.cuh"
+#include "backend/cuda/moe/moe_ops.h"
+#include "base/check.h"
+
+namespace bl::cuda {
+namespace {
+
+using Key = unsigned long long;
+
+constexpr int kMaxExperts = 4096;  // what shared memory holds without asking
+constexpr int kSharedBytes = 48 * 1024;
+constexpr int kMaxWarps = 4;
+
+struct RouteParameters {
+  Rows<const float> logits;
+  const float* selection_bias;  // may be null
+  const float* expert_scale;    // may be null
+  RouteKind kind;
+  bool normalize;
+  float multiplier;
+  float normalize_power;
+  int group_count;
+  int group_top;
+  std::int32_t* chosen;  // [tokens, k]
+  Rows<float> weights;
+  std::int64_t tokens;
+  int experts;
+  int k;
+};
+
+// Work space of one token in shared memory.
+struct Scores {
+  float* affinity;   // [experts] what becomes the weight
+  float* selection;  // [experts] what decides the choice
+  float* groups;     // [group_count]
+};
+
+// Better scores have greater keys, among equals the lower index; NaN is best, so that it is seen
+// later on. No key is 0.
+__device__ __forceinline__ Key key_of(float score, int index) {
+  std::uint32_t bits = __float_as_uint(score + 0.0f);
+  if (isnan(score)) bits = 0x7fc00000u;
+  const std::uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+  return static_cast<Key>(ordered) << 32 | (0xffffffffu - static_cast<std::uint32_t>(index));
+}
+__device__ __forceinline__ int index_of(Key key) {
+  return static_cast<int>(0xffffffffu - static_cast<std::uint32_t>(key));
+}
+
+__device__ __forceinline__ bool is_softmax(RouteKind kind) {
+  return kind == RouteKind::kSoftmax || kind == RouteKind::kSoftmaxTopK;
+}
+
+// Each lane fills the experts lane, lane + 32, …, and is alone in reading them before a barrier.
+__device__ __forceinline__ void fill_affinity(const RouteParameters& p, const float* logits,
+                                              const Scores& s) {
+  const int lane = lane_index();
+  if (!is_softmax(p.kind)) {
+    for (int e = lane; e < p.experts; e += 32) {
+      const float x = logits[e];
+      // Accurate, since neighbours are compared.
+      s.affinity[e] = p.kind == RouteKind::kSigmoid
+                          ? exact_div(1.0f, 1.0f + expf(-x))
+                          : sqrtf(fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))));
+    }
+    return;
+  }
+  float top = -INFINITY;
+  for (int e = lane; e < p.experts; e += 32) top = fmaxf(top, logits[e]);
+  top = warp_max(top);
+  float total = 0.0f;
+  for (int e = lane; e < p.experts; e += 32) {
+    s.affinity[e] = expf(logits[e] - top);
+    total += s.affinity[e];
+  }
+  total = warp_sum(total);
+  for (int e = lane; e < p.experts; e += 32) s.affinity[e] = exact_div(s.affinity[e], total);
+}
+
+__device__ __forceinline__ void fill_selection(const RouteParameters& p, const float* logits,
+                                               const Scores& s) {
+  // Softmax keeps the order of the logits, which do not underflow.
+  const bool by_logits = is_softmax(p.kind) && p.selection_bias == nullptr;
+  for (int e = lane_index(); e < p.experts; e += 32) {
+    const float plain = by_logits ? logits[e] : s.affinity[e];
+    s.selection[e] = p.selection_bias != nullptr ? plain + p.selection_bias[e] : plain;
+  }
+}
+
+// Excludes the experts outside the best groups by the sum of their two best, however negative the
+// scores inside are; ties go to the lower group.
+__device__ void keep_best_groups(const RouteParameters& p, const Scores& s) {
+  const int lane = lane_index();
+  const int size = p.experts / p.group_count;
+  __syncwarp();
+  for (int g = lane; g < p.group_count; g += 32) {
+    float best = -INFINITY;
+    float second = -INFINITY;
+    for (int e = g * size; e < (g + 1) * size; ++e) {
+      const float score = s.selection[e];
+      second = score > best ? best : fmaxf(second, score);
+      best = score > best ? score : best;
+    }
+    s.groups[g] = size > 1 ? best + second : best;
+  }
+  __syncwarp();
+  for (int g = lane; g < p.group_count; g += 32) {
+    int better = 0;
+    for (int other = 0; other < p.group_count; ++other) {
+      better += s.groups[other] > s.groups[g] || (s.groups[other] == s.groups[g] && other < g);
+    }
+    if (better < p.group_top) continue;
+    for (int e = g * size; e < (g + 1) * size; ++e) s.selection[e] = -INFINITY;
+  }
+  __syncwarp();
+}
+
+__device__ __forceinline__ float divisor_of(const RouteParameters& p, float total) {
+  if (p.normalize_power > 0.0f) return powf(total, 1.0f / p.normalize_power);
+  if (p.kind == RouteKind::kSoftmaxTopK) return total;
+  return p.normalize && p.kind != RouteKind::kSoftmax ? total + 1e-20f : 1.0f;
+}
+
+// The best of this lane's experts whose keys are below `bound`: those above are taken.
+__device__ __forceinline__ Key best_below(const RouteParameters& p, const Scores& s, Key bound) {
+  Key best = 0;
+  for (int e = lane_index(); e < p.experts; e += 32) {
+    const Key key = key_of(s.selection[e], e);
+    best = key < bound && key > best ? key : best;
+  }
+  return best;
+}
+
+__device__ void choose(const RouteParameters& p, const Scores& s, std::int64_t t) {
+  const int lane = lane_index();
+  std::int32_t* chosen = p.chosen + t * p.k;
+  float* weights = p.weights[t];
+  float total = 0.0f;  // of weights, or of their powers
+  Key mine = best_below(p, s, ~Key{0});
+  __syncwarp();
+  for (int j = 0; j < p.k; ++j) {
+    const Key key = warp_max(mine);
+    const int expert = index_of(key);
+    const float weight = s.affinity[expert];
+    total += p.normalize_power > 0.0f ? powf(fabsf(weight), p.normalize_power) : weight;
+    if (lane == j % 32) {
+      chosen[j] = expert;
+      weights[j] = weight;
+    }
+    if (key == mine) mine = best_below(p, s, key);
+    __syncwarp();
+  }
+  const float factor = exact_div(p.multiplier, divisor_of(p, total));
+  // Each lane reads what it has written.
+  for (int j = lane; j < p.k; j += 32) {
+    const float weight = weights[j] * factor;
+    weights[j] = p.expert_scale != nullptr ? weight * p.expert_scale[chosen[j]] : weight;
+  }
+}
+
+// One warp a token.
+__global__ void __launch_bounds__(kMaxWarps * 32) route_kernel(RouteParameters p) {
+  extern __shared__ float room[];
+  pdl_trigger();
+  pdl_wait();
+  const int warp = warp_index();
+  const std::int64_t t = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + warp;
+  if (t >= p.tokens) return;
+  float* mine = room + warp * (2 * p.experts + p.group_count);
+  const Scores s{mine, mine + p.experts, mine + 2 * p.experts};
+  const float* logits = p.logits[t];
+  fill_affinity(p, logits, s);
+  fill_selection(p, logits, s);
+  if (p.group_count > 1) keep_best_groups(p, s);
+  choose(p, s, t);
+}
+
+}  // namespace
+
+void route(ExecContext& ctx, const RouteArgs& args) {
+  const std::int64_t tokens = args.logits.rows();
+  if (tokens == 0) return;
+  const auto experts = static_cast<int>(args.logits.columns());
+  BL_CHECK(experts <= kMaxExperts && args.k <= experts && args.group_count <= experts);
+  const int warp_bytes = (2 * experts + args.group_count) * static_cast<int>(sizeof(float));
+  const int warps = std::clamp(kSharedBytes / warp_bytes, 1, kMaxWarps);
+  const LaunchShape shape =
+      shape_of(ctx, dim3(static_cast<unsigned>(ceil_div<std::int64_t>(tokens, warps))),
+               dim3(static_cast<unsigned>(warps * 32)),
+               static_cast<std::size_t>(warps) * static_cast<std::size_t>(warp_bytes));
+  launch(shape, route_kernel,
+         RouteParameters{.logits = rows_of<const float>(args.logits),
+                         .selection_bias = args.selection_bias.as<const float>(),
+                         .expert_scale = args.expert_scale.as<const float>(),
+                         .kind = args.kind,
+                         .normalize = args.normalize,
+                         .multiplier = args.multiplier,
+                         .normalize_power = args.normalize_power,
+                         .group_count = args.group_count,
+                         .group_top = args.group_top,
+                         .chosen = args.experts,
+                         .weights = rows_of<float>(args.weights),
+                         .tokens = tokens,
+                         .experts = experts,
+                         .k = args.k});
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,246 @@
+// Two tokens in whole numbers: each has the bits that it has alone.
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "backend/cuda/on_cuda_device.h"
+#include "support/random_matrix.h"
+
+namespace bl::test {
+namespace {
+
+class CudaTokenProduct : public OnCudaDevice {
+ protected:
+  void SetUp() override {
+    OnCudaDevice::SetUp();
+    if (device_ != nullptr) device_->backend().choose_launch("skinny_from", 3);
+  }
+
+  std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix) {
+    return device_->backend().pack(matrix, {});
+  }
+  std::unique_ptr<PackedMatrix> exl2(const std::vector<GroupShape>& groups, std::int64_t out) {
+    return pack(random_exl2(groups, out, engine_));
+  }
+  // Rows of different sizes, results that have something in them already.
+  TensorView rows(std::int64_t count, std::int64_t width) {
+    std::vector<float> values = random_.normal(count * width);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i) values[i] *= 1e3f;
+    return device_->put(values, {count, width});
+  }
+  std::vector<float> multiply(const std::vector<const PackedMatrix*>& matrices, const TensorView& x,
+                              const std::vector<TensorView>& out, const NormArgs* norm) {
+    std::vector<MatmulOutput> outputs;
+    for (std::size_t i = 0; i < matrices.size(); ++i) outputs.push_back({matrices[i], out[i], {}});
+    device_->ops().matmul(device_->context(),
+                          {.x = x,
+                           .outputs = outputs,
+                           .prologue = {.norm = norm},
+                           .epilogue = {.multiplier = 0.5f, .accumulate = norm == nullptr}});
+    std::vector<float> all;
+    for (const TensorView& view : out) {
+      const std::vector<float> values = device_->get(view);
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  }
+  struct Gemm {
+    std::vector<float> bias = {};
+    std::vector<float> norm = {};
+    bool in_parts = false;  // where there are any
+  };
+  // Results and what is left beside them, of one token.
+  std::vector<float> gemm(const Exl2Matrix& matrix, const std::vector<float>& x, const Gemm& of) {
+    const auto packed = pack(matrix);
+    const TensorView all = device_->put(
+        std::vector<float>(static_cast<std::size_t>(2 * matrix.out), 1.5f), {2, matrix.out});
+    const MatmulOutput output{packed.get(), slice_rows(all, 0, 1),
+                              of.bias.empty() ? TensorView{} : device_->put(of.bias, {matrix.out})};
+    const bool parts =
+        of.in_parts &&
+        fusion_of(device_->context(), {.tokens = 1, .adds = packed.get()}).partials > 0;
+    NormArgs norm{.x = {}, .out = {}, .weight = {}, .bias = {}, .kind = NormKind::kRms};
+    if (!of.norm.empty()) norm.weight = device_->put(of.norm, {matrix.in});
+    device_->ops().matmul(
+        device_->context(),
+        {.x = device_->put(x, {1, matrix.in}),
+         .outputs = {&output, 1},
+         .prologue = {.norm = of.norm.empty() ? nullptr : &norm},
+         .epilogue = {.accumulate = true,
+                      .partials_out = parts ? slice_rows(all, 1, 1) : TensorView{}}});
+    return device_->get(all);
+  }
+  // By channels → by slots.
+  static std::vector<float> ordered(const std::vector<float>& values, const Exl2Matrix& matrix) {
+    std::vector<float> by_slot;
+    for (const std::int32_t feature : matrix.perm) {
+      by_slot.push_back(values[static_cast<std::size_t>(feature)]);
+    }
+    return by_slot;
+  }
+
+  // Both rows at once, then each by itself.
+  void expect_same_bits(const std::vector<const PackedMatrix*>& matrices, bool normalise) {
+    const std::int64_t in = matrices[0]->in();
+    const TensorView x = rows(2, in);
+    NormArgs norm{.x = {}, .out = {}, .weight = device_->put(random_.normal(in), {in}), .bias = {}};
+    norm.kind = NormKind::kRms;
+    const auto run = [&](std::int64_t first, std::int64_t count) {
+      Random random(9);
+      std::vector<TensorView> out;
+      for (const PackedMatrix* matrix : matrices) {
+        const TensorView both = device_->put(random.normal(2 * matrix->out()), {2, matrix->out()});
+        out.push_back(slice_rows(both, first, count));
+      }
+      return multiply(matrices, slice_rows(x, first, count), out, normalise ? &norm : nullptr);
+    };
+    const std::vector<float> together = run(0, 2);
+    const std::vector<float> alone[2] = {run(0, 1), run(1, 1)};
+    std::size_t at = 0;
+    std::size_t at_alone = 0;
+    for (const PackedMatrix* matrix : matrices) {
+      const auto width = static_cast<std::size_t>(matrix->out());
+      for (const auto& row : alone) {
+        for (std::size_t i = 0; i < width; ++i) {
+          ASSERT_EQ(together[at++], row[at_alone + i]) << "column " << i;
+        }
+      }
+      at_alone += width;
+    }
+  }
+
+  Random random_{51};
+  Engine engine_{52};
+};
+
+TEST_F(CudaTokenProduct, TwoTokensHaveTheBitsOfOne) {
+  // All widths, chunks of one unit, slots that fill no chunk; few columns and many.
+  const std::vector<GroupShape> wide{{8, 32}, {6, 64}, {5, 32}, {4, 128}, {3, 96}, {2, 160}};
+  for (const std::int64_t out : {32, 208, 9024}) {
+    const auto matrix = exl2(wide, out);
+    for (const bool normalise : {false, true}) expect_same_bits({matrix.get()}, normalise);
+  }
+  // A longer row than a thread holds at once.
+  const auto deep = exl2({{4, 14336}, {5, 3072}}, 64);
+  expect_same_bits({deep.get()}, false);
+  // Three matrices that gather their input apart.
+  const auto q = exl2(wide, 96);
+  const auto k = exl2({{4, 512}}, 32);
+  const auto v = exl2({{3, 256}, {6, 256}}, 32);
+  for (const bool normalise : {false, true}) {
+    expect_same_bits({q.get(), k.get(), v.get()}, normalise);
+  }
+  for (const GptqZeros zeros : {GptqZeros::kConstant, GptqZeros::kBytes, GptqZeros::kWords}) {
+    const auto gptq = pack(random_gptq({4, 512, 160, 64, true, zeros}, engine_));
+    for (const bool normalise : {false, true}) expect_same_bits({gptq.get()}, normalise);
+  }
+}
+
+// Where slots are channels in their order nobody looks them up: the bits are those of a matrix that
+// has its channels anywhere. In rounds, with a bias, and in parts.
+TEST_F(CudaTokenProduct, SlotsInTheirOrder) {
+  using Groups = std::vector<GroupShape>;
+  for (const Groups& groups :
+       {Groups{{8, 32}, {6, 64}, {5, 32}, {4, 128}, {3, 96}, {2, 160}}, Groups{{4, 512}},
+        Groups{{3, 32}}, Groups{{4, 14336}, {5, 3072}, {3, 96}}, Groups{{2, 65504}, {4, 32}}}) {
+    const Exl2Matrix anywhere = random_exl2(groups, 96, engine_);
+    Exl2Matrix is_identity = anywhere;
+    std::iota(is_identity.perm.begin(), is_identity.perm.end(), 0);
+    const std::vector<float> values = random_.normal(anywhere.in);
+    const std::vector<float> norm = random_.normal(anywhere.in);
+    for (const bool biased : {false, true}) {
+      for (const bool in_parts : {false, true}) {
+        const Gemm of{.bias = biased ? random_.normal(96) : std::vector<float>{},
+                      .in_parts = in_parts};
+        const std::vector<float> expected = gemm(anywhere, values, of);
+        EXPECT_EQ(gemm(is_identity, ordered(values, anywhere), of), expected)
+            << anywhere.in << " slots" << (biased ? ", biased" : "") << (in_parts ? ", parts" : "");
+        // Squares are added up in another order.
+        Gemm normed = of;
+        normed.norm = norm;
+        const std::vector<float> expected_normed = gemm(anywhere, values, normed);
+        normed.norm = ordered(norm, anywhere);
+        EXPECT_LE(
+            worst_difference(gemm(is_identity, ordered(values, anywhere), normed), expected_normed),
+            1e-5);
+      }
+    }
+  }
+}
+
+// A hint of what attention reads next changes no bit: wherever its pieces end, in pages that lie
+// anywhere, and next to the end of the cache.
+TEST_F(CudaTokenProduct, KeysOfAttentionBehindMayBeAskedFor) {
+  const auto q = exl2({{4, 256}, {3, 128}}, 32 * 64);
+  const TensorView x = rows(1, q->in());
+  const auto run = [&](const AttentionArgs* behind) {
+    const TensorView out = device_->put(std::vector<float>(32 * 64, 0.0f), {1, 32 * 64});
+    const MatmulOutput output{q.get(), out, {}};
+    device_->ops().matmul(device_->context(),
+                          {.x = x,
+                           .outputs = {&output, 1},
+                           .prefetch = {.attention = behind, .feeds_attention = true}});
+    return device_->get(out);
+  };
+  const std::vector<float> expected = run(nullptr);
+  for (const CacheTypes type : {CacheTypes(CacheType::kF16), CacheTypes(CacheType::kQ4)}) {
+    for (const int kv_heads : {2, 32}) {
+      const KvLayout layout{type, kv_heads, 64, 64};
+      for (const std::int32_t past : {0, 15, 511, 700, 4100}) {
+        const std::int64_t pages = past / kPageSlots + 1;
+        std::vector<std::int32_t> table;
+        for (std::int64_t i = 0; i < pages; ++i) {
+          table.push_back(static_cast<std::int32_t>(pages - 1 - i));
+        }
+        const PagedKvView cache{
+            .layout = layout,
+            .k = device_->zeros(static_cast<std::size_t>(pages) * layout.k_page_bytes()),
+            .v = device_->zeros(static_cast<std::size_t>(pages) * layout.v_page_bytes()),
+            .pages = static_cast<int>(pages)};
+        const std::vector<SequenceSpan> spans{
+            {.first_token = 0, .tokens = 1, .past = past, .pages = table.data()}};
+        AttentionArgs behind{.q = device_->put(std::vector<float>(32 * 64), {1, 32, 64}),
+                             .out = {},
+                             .cache = cache,
+                             .sequences = spans,
+                             .sinks = {},
+                             .alibi_slopes = {}};
+        behind.plan = device_->backend().plan_attention(device_->context(), spans);
+        EXPECT_EQ(run(&behind), expected) << kv_heads << " heads, " << past << " tokens";
+      }
+    }
+  }
+}
+
+// The same of weights that products behind read: whatever they are, whoever asks.
+TEST_F(CudaTokenProduct, WeightsBehindMayBeAskedFor) {
+  const auto q = exl2({{4, 256}, {3, 128}}, 32 * 64);
+  const TensorView x = rows(1, q->in());
+  const std::unique_ptr<PackedMatrix> behind[] = {
+      exl2({{4, 4096}}, 2000),         // more strips than lanes ask for at a time
+      exl2({{5, 96}, {2, 5120}}, 96),  // in two parts
+      exl2({{6, 128}}, 32),            // short ones
+      pack(random_gptq({4, 4096, 64, 32, true, GptqZeros::kWords}, engine_)),
+      pack(random_dense({DType::kF16, 64, 32}, engine_))};
+  const auto run = [&](const NextWeights& next, bool adds) {
+    const TensorView out = device_->put(std::vector<float>(32 * 64, 0.0f), {1, 32 * 64});
+    const MatmulOutput output{q.get(), out, {}};
+    ExecContext ctx = device_->context();
+    const PrefetchHint hint{.weights = next};
+    device_->ops().matmul(
+        ctx, {.x = x, .outputs = {&output, 1}, .epilogue = {.accumulate = adds}, .prefetch = hint});
+    return device_->get(out);
+  };
+  const std::vector<float> expected = run({}, false);
+  for (const auto& matrix : behind) {
+    for (const bool second : {false, true}) {
+      EXPECT_EQ(run({{matrix.get(), behind[0].get()}, 2, second}, second), expected);
+    }
+  }
+  EXPECT_EQ(run({{behind[0].get(), behind[1].get(), behind[2].get(), behind[3].get()}, 4}, true),
+            expected);
+}
+
+}  // namespace
+}  // namespace bl::test
