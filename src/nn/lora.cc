@@ -36,9 +36,9 @@ void add_product(ExecContext& ctx, const TensorView& t, const PackedMatrix& up, 
   const bool host = ctx.threads != nullptr;
   if (!host) ctx.ops->scale(ctx, {.x = t, .multiplier = scale});
   const MatmulOutput output{&up, out, {}};
-  ctx.ops->matmul(
-      ctx,
-      {.x = t, .outputs = {&output, 1}, .epilogue = {.multiplier = host ? scale : 1.0f, .accumulate = true}});
+  ctx.ops->matmul(ctx, {.x = t,
+                        .outputs = {&output, 1},
+                        .epilogue = {.multiplier = host ? scale : 1.0f, .accumulate = true}});
 }
 
 void run_jobs(ExecContext& ctx, const TensorView& x, std::span<const Job> jobs) {
@@ -91,7 +91,10 @@ void replace_outputs(ExecContext& ctx, const TensorView& x, const LinearOutput& 
   if (!replacers.is_one()) ctx.ops->scale(ctx, {.x = output.out, .multiplier = replacers.left});
   for (const auto& [matrix, weight] : replacers.list) {
     const MatmulOutput product{matrix, output.out, {}};
-    ctx.ops->matmul(ctx, {.x = x, .outputs = {&product, 1}, .epilogue = {.multiplier = multiplier * weight, .accumulate = !replacers.is_one()}});
+    ctx.ops->matmul(
+        ctx, {.x = x,
+              .outputs = {&product, 1},
+              .epilogue = {.multiplier = multiplier * weight, .accumulate = !replacers.is_one()}});
   }
 }
 
