@@ -1,4 +1,4 @@
-// bench serve: a load on the engine in this process, as a server would put it, without HTTP.
+// bench serve: puts a load on the engine in this process, as a server would, without HTTP.
 
 #include <algorithm>
 #include <chrono>
@@ -33,7 +33,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kLook(50);  // between two looks at whether to stop
+constexpr std::chrono::milliseconds kLook(50);  // interval at which to check for an interrupt
 
 struct BenchServeOptions {
   ModelOptions model;
@@ -57,29 +57,25 @@ struct BenchServeOptions {
   template <class V>
   void visit(V&& v) {
     v.group("Load");
-    v(requests, {"-r,--requests", "N", "requests in all"});
-    v(users, {"-c,--concurrency", "N", "users; each waits for his answer before he asks again"});
-    v(prompt, {"-p,--prompt-tokens", "N", "random tokens of a prompt"});
-    v(generate, {"-n,--generate-tokens", "N", "tokens of an answer"});
-    v(shared, {"--shared-prefix", "N", "tokens that all prompts begin with, beside their own"});
-    v(evict, {"--evict", "", "before each request, all pages that nobody uses leave the cache"});
-    v(rate, {"--rate", "X", "requests a second, at random times; 0: as users are free"});
-    v(seed, {"--seed", "N", "seed of prompts and times"});
+    v(requests, {"-r,--requests", "N", "total number of requests"});
+    v(users,
+      {"-c,--concurrency", "N", "concurrent users, who wait for an answer before asking again"});
+    v(prompt, {"-p,--prompt-tokens", "N", "random tokens per prompt"});
+    v(generate, {"-n,--generate-tokens", "N", "tokens per answer"});
+    v(shared, {"--shared-prefix", "N", "additional tokens that all prompts start with"});
+    v(evict, {"--evict", "", "evict all unused pages of the cache before each request"});
+    v(rate, {"--rate", "X", "requests per second at random times; 0: when a user is free"});
+    v(seed, {"--seed", "N", "seed of prompts and arrival times"});
     preset.visit(v);
-    v(one_preset.source,
-      {"--one-preset", "NAME|FILE",
-       "--preset of one of the users, who is left out of the percentiles: what he "
-       "costs the others",
-       "none"});
+    v(one_preset.source, {"--one-preset", "NAME|FILE",
+                          "preset of one user that is left out of the percentiles", "none"});
     random.visit(v);
     v(random_draft, {"--random-draft", "SHAPE",
-                     "a random draft of the same vocabulary: what it costs, not what it gains"});
+                     "random draft model with the same vocabulary: shows only its cost"});
     v.group("Output");
     v(json, {"--json", "", "print JSON"});
-    v(page_table,
-      {"--page-table", "SECONDS",
-       "so often, and at the end, show on stderr what each page of the cache is used for",
-       "never"});
+    v(page_table, {"--page-table", "SECONDS",
+                   "print the page table on stderr this often, and at the end", "never"});
     speculation.visit(v);
     model.visit(v);
   }
@@ -100,7 +96,7 @@ void check(const BenchServeOptions& options) {
     fail_usage("bench serve: give either -m DIR or --random SHAPE");
   }
   if (options.one_preset.source && options.users < 2) {
-    fail_usage("--one-preset: there are no others with -c 1");
+    fail_usage("--one-preset needs at least two users (-c 2)");
   }
   if (options.page_table != 0 && !(options.page_table >= 0.01 && options.page_table <= 86400)) {
     fail_usage("--page-table: {} is not in 0.01 … 86400", options.page_table);
@@ -108,17 +104,17 @@ void check(const BenchServeOptions& options) {
   if (!(options.rate >= 0)) fail_usage("--rate: {} should be 0 or more", options.rate);
 }
 
-// What one answer looked like to who asked for it, in seconds.
+// How one user saw one answer; times in seconds.
 struct Observation {
-  double first_token = 0;       // since submission
-  std::vector<double> between;  // two tokens, tokens that came together counted as zero apart
+  double first_token = 0;       // from the submission
+  std::vector<double> between;  // between tokens; 0 between tokens that arrived together
   double whole = 0;
   Usage usage;
-  bool counts = true;  // in the percentiles
+  bool counts = true;  // whether it is included in the percentiles
 };
 
-// Shows a running engine's pages again and again as long as it is there, and once more at its end.
-// For `seconds` 0 never.
+// Prints a running engine's page table every `seconds`, and once more at the end. Does nothing if
+// `seconds` is 0.
 class PageTableDisplay {
  public:
   PageTableDisplay(Engine& engine, double seconds) : engine_(engine) {
@@ -149,7 +145,7 @@ class PageTableDisplay {
       try {
         text = to_text(engine_.page_table());
       } catch (const std::exception& error) {
-        text = fmt::format("no page table: {}\n", error.what());
+        text = fmt::format("the page table is not available: {}\n", error.what());
       }
       std::fwrite(text.data(), 1, text.size(), stderr);
     }
@@ -190,7 +186,7 @@ class Load {
     }
   }
 
-  // All requests, from as many threads as there are users.
+  // Runs all requests from one thread per user, and returns the seconds it took.
   double run() {
     const PageTableDisplay display(engine_, options_.page_table);
     const auto start = Clock::now();
@@ -226,14 +222,15 @@ class Load {
       if (!wait_until(start, arrivals_[index])) return;
       try {
         ask(prompts_[index], is_the_one);
-      } catch (const Error& error) {  // a request that the engine refuses: so would the others be
+        // If the engine refuses one request, it would refuse the others too.
+      } catch (const Error& error) {
         const std::lock_guard lock(mutex_);
         error_ = error.what();
       }
     }
   }
 
-  // `seconds` behind the start; false where the user asked to stop before.
+  // Waits until `seconds` after the start. Returns false if the user interrupted.
   static bool wait_until(Clock::time_point start, double seconds) {
     while (!interrupted()) {
       const std::chrono::duration<double> left(
@@ -262,7 +259,8 @@ class Load {
       const std::optional<Event> event = handle.next(kLook);
       if (!event) continue;
       const auto now = Clock::now();
-      if (event->finish == FinishReason::kCancelled) return;  // nothing is known of the whole
+      // The answer is incomplete, so do not count it.
+      if (event->finish == FinishReason::kCancelled) return;
       if (event->finish == FinishReason::kError) error = event->error;
       if (event->finish) seen.usage = event->usage;
       for (std::size_t i = 0; i < event->ids.size(); ++i) {
@@ -385,17 +383,17 @@ std::string to_table(const Json& report) {
       report["steps"].get<std::int64_t>(), report["preemptions"].get<std::int64_t>());
   const double in_steps = report["step_seconds"].get<double>();
   const double in_model = report["model_seconds"].get<double>();
-  text += fmt::format("{:.3f} s in steps: {:.3f} s the model, {:.3f} s everything else\n", in_steps,
+  text += fmt::format("{:.3f} s in steps: {:.3f} s in the model, {:.3f} s elsewhere\n", in_steps,
                       in_model, in_steps - in_model);
   const std::string guesses = describe_speculation(report["drafted_tokens"].get<std::int64_t>(),
                                                    report["accepted_tokens"].get<std::int64_t>());
   if (!guesses.empty()) {
-    text += fmt::format("{}, {:.2f} s spent on guessing\n", guesses,
+    text += fmt::format("{}, {:.2f} s spent on drafting\n", guesses,
                         report["draft_seconds"].get<double>());
   }
   const Json& cache = report["cache"];
   const auto number = [&](const char* key) { return cache[key].get<std::int64_t>(); };
-  text += fmt::format("cache: {:.1f} % found; {} pages, {} shared, {} copied, {} evicted\n",
+  text += fmt::format("cache: hit rate {:.1f} %; {} pages, {} shared, {} copied, {} evicted\n",
                       100 * cache["hit_rate"].get<double>(), number("pages"),
                       number("pages_shared"), number("pages_copied"), number("pages_evicted"));
   if (number("host_pages") > 0) {
@@ -427,14 +425,14 @@ std::string to_table(const Json& report) {
 void bench_serve(BenchServeOptions& options) {
   check(options);
   if (!options.random_draft.empty() && options.speculation.on()) {
-    fail_usage("--random-draft excludes --draft and --ngram");
+    fail_usage("--random-draft excludes --draft and --ngram; give only one");
   }
   if (!options.random_draft.empty()) {
     options.speculation.opened = options.random.open(options.random_draft);
   }
   options.speculation.check();
   options.preset.load();
-  options.one_preset.load();  // a wrong one shows before the model loads
+  options.one_preset.load();  // check the presets before the model is loaded
   const std::int64_t tokens = options.shared + options.prompt + options.generate;
   if (options.model.context == 0) options.model.context = tokens;
   SessionOptions session_options = options.model.session_options(!options.random.wanted());
@@ -444,7 +442,7 @@ void bench_serve(BenchServeOptions& options) {
   }
   session_options.longest = std::max(tokens, options.model.context);
   session_options.sequences = options.users;
-  // The shared beginning stands once; a page each for the way in which answers grow.
+  // The shared beginning needs its pages once; each user gets two spare pages for how answers grow.
   session_options.pages = KvCache::pages_for(options.shared) +
                           static_cast<std::int32_t>(options.users) *
                               (KvCache::pages_for(options.prompt + options.generate) + 2);
@@ -467,7 +465,7 @@ void bench_serve(BenchServeOptions& options) {
   } else {
     write_result(to_table(result));
   }
-  // The figures are of the answers that were whole by then.
+  // After an interrupt the report covers the answers that were complete by then.
   check_interrupt();
 }
 
@@ -478,7 +476,7 @@ Command bench_serve_command() {
       {"bench serve",
        "(-m DIR | --random SHAPE) [-r N] [-c N] [-p N] [-n N] [--shared-prefix N] [--evict] "
        "[--rate X]",
-       "Many requests at once: throughput, time to the first token and between tokens"},
+       "Measure many concurrent requests: throughput, time to first token, inter-token latency"},
       bench_serve);
 }
 

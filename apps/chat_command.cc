@@ -31,7 +31,7 @@ struct ChatOptions {
   template <class V>
   void visit(V&& v) {
     v.group("Conversation");
-    v(system, {"--system", "TEXT", "instructions that come before the first turn", "none"});
+    v(system, {"--system", "TEXT", "system prompt, placed before the first turn", "none"});
     generation.visit(v);
     speculation.visit(v);
     prefix.visit(v);
@@ -56,7 +56,7 @@ class Chat {
   }
 
   void loop();
-  // What was said so far, as a request for more.
+  // The conversation so far, as a request that would continue it.
   Request conversation() const;
 
  private:
@@ -92,15 +92,15 @@ class Chat {
 
 const std::array<Chat::SlashCommand, 10>& Chat::slash_commands() {
   static const std::array<SlashCommand, 10> kCommands{{
-      {"/help", "this list", &Chat::help},
+      {"/help", "list these commands", &Chat::help},
       {"/clear", "forget the conversation", &Chat::clear},
-      {"/undo", "take the last question and its answer back", &Chat::undo},
+      {"/undo", "remove the last question and its answer", &Chat::undo},
       {"/regen", "answer the last question again", &Chat::regenerate},
       {"/save", "FILE: write the conversation as JSON", &Chat::save},
-      {"/load", "FILE: go on with a saved conversation", &Chat::load},
+      {"/load", "FILE: continue a saved conversation", &Chat::load},
       {"/system", "[TEXT]: show or replace the system prompt", &Chat::system},
       {"/set", "[KEY VALUE]: show or change sampling settings", &Chat::set},
-      {"/stats", "tokens and speed of the last answer, room in the context", &Chat::stats},
+      {"/stats", "tokens and speed of the last answer, use of the context", &Chat::stats},
       {"/quit", "leave (also Ctrl-D)", &Chat::quit},
   }};
   return kCommands;
@@ -112,8 +112,8 @@ void Chat::loop() {
   LineEditor editor(state_file("chat_history"), names);
   if (editor.is_interactive() && !is_quiet()) {
     note(
-        "/help lists the commands; a line that ends in \\ or a text in \"\"\" goes on; Ctrl-C "
-        "stops an answer.");
+        "/help lists the commands. To write several lines, end each with \\ or put the text in "
+        "\"\"\". Ctrl-C stops an answer.");
   }
   while (!done_ && !interrupted()) {
     const std::optional<std::string> entry = editor.read_entry();
@@ -122,7 +122,8 @@ void Chat::loop() {
     try {
       handle(*entry);
     } catch (const Error& error) {
-      // A script sees by the status that an answer is missing; mistyped commands are only told.
+      // A script learns from the exit status that an answer is missing; a mistyped command is only
+      // reported.
       if (!editor.is_interactive() && entry->front() != '/') throw;
       clear_interrupt();
       std::cerr << colored(Stream::kStderr, Color::kRed, error.what()) << "\n" << std::flush;
@@ -131,7 +132,9 @@ void Chat::loop() {
 }
 
 Request Chat::conversation() const {
-  if (!last_) fail(ErrorCode::kInvalidArgument, "--save-prefix: nothing has been answered");
+  if (!last_)
+    fail(ErrorCode::kInvalidArgument,
+         "--save-prefix: there is no answer yet, so there is nothing to save");
   Request request = request_;
   request.prompt = engine_.session().text().encode_chat(transcript_.messages());
   return request;
@@ -162,14 +165,14 @@ void Chat::handle_command(const std::string& entry) {
     if (command.name == name) return (this->*command.run)(argument);
   }
   const std::string near = nearest_name(name, names);
-  fail(ErrorCode::kInvalidArgument, "{} is no command{}; /help lists them", name,
-       near.empty() ? "" : ", " + near + " is");
+  fail(ErrorCode::kInvalidArgument, "{} is not a command{}; /help lists them", name,
+       near.empty() ? "" : " (did you mean " + near + "?)");
 }
 
 void Chat::answer() {
   request_.prompt = engine_.session().text().encode_chat(transcript_.messages());
   Request request = request_;
-  // Another answer to the same question should be another one.
+  // Change the seed, so that answering the same question again gives a different answer.
   request.sampling.seed += answers_++;
   last_ = answer_request(engine_, std::move(request), [](const Event& event) {
     write_result(event.text);
@@ -195,29 +198,30 @@ void Chat::help(const std::string&) {
 
 void Chat::clear(const std::string&) {
   transcript_.clear();
-  note("forgotten");
+  note("the conversation is forgotten");
 }
 
 void Chat::undo(const std::string&) {
-  note(transcript_.undo() ? "taken back" : "there is nothing to take back");
+  note(transcript_.undo() ? "removed the last question and its answer"
+                          : "there is nothing to undo");
 }
 
 void Chat::regenerate(const std::string&) {
   if (!transcript_.drop_answer()) {
-    note("there is no question to answer");
+    note("there is no question to answer again");
     return;
   }
   answer();
 }
 
 void Chat::save(const std::string& path) {
-  if (path.empty()) fail(ErrorCode::kInvalidArgument, "/save needs the name of a file");
+  if (path.empty()) fail(ErrorCode::kInvalidArgument, "/save needs a file name");
   transcript_.save(path);
   note(fmt::format("saved to {}", path));
 }
 
 void Chat::load(const std::string& path) {
-  if (path.empty()) fail(ErrorCode::kInvalidArgument, "/load needs the name of a file");
+  if (path.empty()) fail(ErrorCode::kInvalidArgument, "/load needs a file name");
   transcript_.load(path);
   for (const Transcript::Turn& turn : transcript_.turns()) {
     write_result(turn.is_user ? colored(Stream::kStdout, Color::kGreen, "> " + turn.text) + "\n"
@@ -232,10 +236,10 @@ void Chat::system(const std::string& text) {
     return;
   }
   transcript_.set_system(text == "none" ? std::string() : text);
-  note("set; it counts from the next answer");
+  note("set; it applies from the next answer on");
 }
 
-// Prints "key value" of every field.
+// Prints name, value and help of every field.
 struct SettingsPrinter {
   template <class T>
   void operator()(T& field, const OptionField& about) const {
@@ -247,7 +251,7 @@ void Chat::set(const std::string& text) {
   if (text.empty()) {
     request_.sampling.visit(SettingsPrinter{});
     note(fmt::format("{:<20} {:<10} {}", "max_tokens", request_.sampling.max_tokens,
-                     "of one answer; 0 is as many as the context holds"));
+                     "tokens per answer; 0: as many as the context length allows"));
     return;
   }
   const auto space = text.find_first_of(" =");
@@ -260,8 +264,8 @@ void Chat::set(const std::string& text) {
   SamplingParams changed = request_.sampling;
   if (!set_option(changed, key, value)) {
     const std::string near = nearest_name(key, option_keys(changed));
-    fail(ErrorCode::kInvalidArgument, "{} is no setting{}; /set shows them", key,
-         near.empty() ? "" : ", " + near + " is");
+    fail(ErrorCode::kInvalidArgument, "{} is not a setting{}; /set lists them", key,
+         near.empty() ? "" : " (did you mean " + near + "?)");
   }
   validate(changed);
   request_.sampling = changed;
@@ -269,7 +273,7 @@ void Chat::set(const std::string& text) {
 
 void Chat::stats(const std::string&) {
   if (!last_) {
-    note("nothing has been answered yet");
+    note("there is no answer yet");
     return;
   }
   note(describe(*last_));
@@ -286,7 +290,7 @@ void chat(ChatOptions& options) {
   EngineOptions engine_options;
   engine_options.speculation = options.speculation.load(options.model, session_options);
   Engine engine(load_session(session_options), std::move(engine_options));
-  Transcript probe;  // a model without a usable template says so before the first question
+  Transcript probe;  // so that a model without a usable template fails before the first question
   probe.add_user("?");
   engine.session().text().encode_chat(probe.messages());
   options.prefix.load(engine);

@@ -8,7 +8,7 @@
 
 namespace bl {
 
-// One subcommand. `execute` gets the words behind the command's name; `help` makes the text of
+// One subcommand. `execute` takes the words after the command's name; `help` returns the text of
 // `bitloom NAME --help`.
 struct Command {
   std::string name;
@@ -18,13 +18,13 @@ struct Command {
 };
 
 struct CommandText {
-  const char* name;     // "eval ppl"
-  const char* usage;    // "-m DIR --text FILE"
+  const char* name;     // such as "eval ppl"
+  const char* usage;    // such as "-m DIR --text FILE"
   const char* summary;  // one line
 };
 
-// A command from its options struct (with `visit`) and the function that runs it. Every command
-// also understands --help and --quiet.
+// Makes a command from its options struct (with `visit`) and the function that runs it. Every
+// command also has --help and --quiet.
 template <class Options>
 Command make_command(const CommandText& text, void (*run)(Options&)) {
   Command command{text.name, text.summary, nullptr, nullptr};
@@ -43,7 +43,7 @@ Command make_command(const CommandText& text, void (*run)(Options&)) {
   return command;
 }
 
-// One a file of apps/, in the order of --help.
+// Each is defined in a file of apps/; in the order of --help.
 Command run_command();
 Command chat_command();
 Command logits_command();

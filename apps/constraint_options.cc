@@ -10,7 +10,8 @@
 namespace bl {
 namespace {
 
-// A JSON text where it begins as one, else the name of a file.
+// Returns the value itself if it starts like a JSON object, otherwise the content of the file that
+// it names.
 std::string file_or_text(const std::string& value) {
   const std::size_t first = value.find_first_not_of(" \t\r\n");
   if (first != value.npos && value[first] == '{') return value;
@@ -35,7 +36,7 @@ ConstraintSpec ConstraintOptions::spec() const {
   if (std::count(given.begin(), given.end(), true) > 1) {
     fail_usage(
         "--json, --json-schema, --regex, --grammar, --structural-tag and --choice exclude each "
-        "other");
+        "other; give only one");
   }
   ConstraintSpec spec;
   if (json) spec.kind = Kind::kJsonObject;
@@ -48,7 +49,8 @@ ConstraintSpec ConstraintOptions::spec() const {
     spec = {.kind = Kind::kStructuralTag, .text = file_or_text(*structural_tag)};
   }
   if (choice) spec = choice_of(*choice);
-  if (end_early && !spec) fail_usage("--end-early goes with the form of an answer");
+  if (end_early && !spec)
+    fail_usage("--end-early needs an option that constrains the answer, such as --json");
   spec.prefer_end = end_early;
   validate(spec);
   return spec;

@@ -6,7 +6,7 @@
 
 namespace bl {
 
-// The form that an answer must have, as flags of the commands that generate.
+// The flags that constrain the form of an answer, for commands that generate.
 struct ConstraintOptions {
   bool json = false;
   std::optional<std::string> schema;
@@ -18,19 +18,19 @@ struct ConstraintOptions {
 
   template <class V>
   void visit(V&& v) {
-    v.group("Form of the answer (one of these)");
-    v(json, {"--json", "", "the answer is a JSON object"});
-    v(schema, {"--json-schema", "FILE|TEXT", "… JSON that satisfies this schema"});
-    v(regex, {"--regex", "RE", "… a text that this regular expression matches"});
-    v(grammar,
-      {"--grammar", "FILE", "… a text of this grammar (EBNF or GBNF from rule root; Lark)"});
-    v(structural_tag, {"--structural-tag", "FILE|TEXT", "… free text with tags that hold forms"});
-    v(choice, {"--choice", "LIST", "… one of these texts, a JSON list such as [\"yes\", \"no\"]"});
-    v(end_early, {"--end-early", "", "beside one of these: ends as soon as the form is whole"});
+    v.group("Constrained output (one of these)");
+    v(json, {"--json", "", "any JSON object"});
+    v(schema, {"--json-schema", "FILE|TEXT", "JSON that satisfies this JSON schema"});
+    v(regex, {"--regex", "RE", "text that matches this regular expression as a whole"});
+    v(grammar, {"--grammar", "FILE", "text of this grammar: EBNF or GBNF (rule root), or Lark"});
+    v(structural_tag,
+      {"--structural-tag", "FILE|TEXT", "free text with constrained parts between tags"});
+    v(choice, {"--choice", "LIST", "one of the texts in a JSON list, such as [\"yes\", \"no\"]"});
+    v(end_early, {"--end-early", "", "with one of these: end as soon as the text is complete"});
   }
 
-  // Reads the files and checks what can be seen without a model. UsageError where several are
-  // given.
+  // Returns the constraint after reading its files and checking everything that needs no model.
+  // Throws UsageError if several are given.
   ConstraintSpec spec() const;
 };
 

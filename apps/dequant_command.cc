@@ -24,14 +24,14 @@ struct DequantOptions {
   void visit(V&& v) {
     v.group("Input and output");
     v(model, {"-m,--model", "DIR", "model folder or .gguf file"});
-    v(tensor, {"--tensor", "KEY", "a matrix, such as model.layers.0.self_attn.q_proj"});
-    v(out, {"-o,--out", "OUT.safetensors", "where the tensor goes", "standard output"});
-    v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});
+    v(tensor, {"--tensor", "KEY", "the matrix to decode, such as model.layers.0.self_attn.q_proj"});
+    v(out, {"-o,--out", "OUT.safetensors", "the file to write", "standard output"});
+    v(archs, {"--archs", "DIR", "folder of architecture files to use instead", "built in"});
   }
 };
 
-// The tensors of a model, and what its config says about their format; a folder of bare tensors
-// will do.
+// Opens the tensors of a model, and what its config says about their format. A folder without a
+// config will do.
 ModelFiles open_tensors(const DequantOptions& options) {
   const std::filesystem::path folder = options.model;
   if (std::filesystem::is_directory(folder) && !std::filesystem::exists(folder / "config.json")) {
@@ -56,8 +56,8 @@ WeightMatrix find_matrix(const ModelFiles& files, const std::string& key) {
     }
     const std::string near = nearest_name(key, keys);
     fail(ErrorCode::kNotFound,
-         "--tensor: the model has no matrix {} (no .q_weight, .qweight or "
-         ".weight of that name){}",
+         "--tensor: the model has no matrix {} (there is no .q_weight, .qweight or .weight of that "
+         "name){}",
          key, near.empty() ? "" : "; did you mean " + near + "?");
   }
   return load_weight_matrix(*files.source, key, hints);
@@ -82,7 +82,7 @@ void dequant(DequantOptions& options) {
 Command dequant_command() {
   return make_command<DequantOptions>(
       {"dequant", "-m DIR --tensor KEY [-o OUT.safetensors]",
-       "Decode one matrix to F16 [in, out], rounded as its format says"},
+       "Decode one matrix to F16 [in, out], rounded exactly as its format says"},
       dequant);
 }
 

@@ -3,7 +3,7 @@
 
 namespace bl {
 
-// Data files of archs/ that belong to commands, as they were when the program was built.
+// Data files of archs/ that commands use, as they were when the program was built.
 std::string_view embedded_bench_shapes();  // archs/bench/shapes.json
 std::string_view embedded_eval_bos();      // archs/eval/bos.json
 

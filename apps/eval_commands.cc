@@ -1,4 +1,4 @@
-// eval ppl, eval kld: how well a model predicts a text, and how far it is from another one.
+// eval ppl, eval kld: how well a model predicts a text, and how far it is from another model.
 
 #include <algorithm>
 #include <cmath>
@@ -32,16 +32,16 @@ struct EvalOptions {
   bool json = false;
 
   EvalOptions() {
-    model.context_help = "tokens of a row";
+    model.context_help = "tokens per row";
     model.context_default = "2048";
   }
   template <class V>
   void visit(V&& v) {
     v.group("Text");
-    v(text, {"--text", "FILE", "text to predict; encoded whole, cut into rows of --ctx tokens"});
-    v(rows, {"--rows", "N", "use the first N rows", "all whole rows"});
-    v(bos, {"--bos", "", "put BOS before each row (always, where a model needs it)"});
-    v(json, {"--json", "", "print JSON (it always is)"});
+    v(text, {"--text", "FILE", "text to predict; tokenized as a whole, then cut into rows"});
+    v(rows, {"--rows", "N", "use only the first N rows", "all whole rows"});
+    v(bos, {"--bos", "", "put BOS before each row (always done if the model needs it)"});
+    v(json, {"--json", "", "has no effect: the output is always JSON"});
     model.visit(v);
     lora.visit(v);
   }
@@ -58,7 +58,7 @@ struct EvalOptions {
   }
 };
 
-// The rows of the text as token ids, each of the same length.
+// The rows of the text as token ids, all of the same length.
 struct EvalRows {
   std::vector<std::vector<std::int32_t>> rows;
   bool with_bos = false;
@@ -84,14 +84,16 @@ EvalRows read_rows(const EvalOptions& options, const ModelSession& session) {
   std::size_t count = ids.size() / fresh;
   if (options.rows > 0) {
     if (static_cast<std::size_t>(options.rows) > count) {
-      fail(ErrorCode::kInvalidArgument, "{} has {} tokens, {} whole rows of {}; --rows asks for {}",
-           options.text, ids.size(), count, length, options.rows);
+      fail(ErrorCode::kInvalidArgument,
+           "{} has {} tokens, which make {} whole rows of {}; --rows asks for {}", options.text,
+           ids.size(), count, length, options.rows);
     }
     count = static_cast<std::size_t>(options.rows);
   }
   if (count == 0) {
-    fail(ErrorCode::kInvalidArgument, "{} has {} tokens, not one whole row of {}; see --ctx",
-         options.text, ids.size(), length);
+    fail(ErrorCode::kInvalidArgument,
+         "{} has {} tokens, not one whole row of {}; use a smaller --ctx", options.text, ids.size(),
+         length);
   }
   for (std::size_t row = 0; row < count; ++row) {
     std::vector<std::int32_t>& out = result.rows.emplace_back();
@@ -104,10 +106,10 @@ EvalRows read_rows(const EvalOptions& options, const ModelSession& session) {
 
 const char* bos_note(const EvalRows& rows, const EvalOptions& options) {
   if (!rows.with_bos) return "";
-  return options.bos ? ", BOS before each" : ", BOS before each as this model needs";
+  return options.bos ? ", BOS before each" : ", BOS before each, as this model needs it";
 }
 
-// Runs rows through one model, a stretch of positions at a time.
+// Runs rows through one model, a few positions at a time.
 class RowReader {
  public:
   explicit RowReader(ModelSession& session, AdapterMix adapters = {})
@@ -122,7 +124,7 @@ class RowReader {
     sequence_.ids = ids;
     sequence_.reach = static_cast<std::int64_t>(ids.size());
   }
-  // Logits of the next `count` positions.
+  // Returns the logits of the next `count` positions.
   StepLogits next(std::int64_t count) {
     const StepItem item{
         .sequence = &sequence_, .count = count, .logits = LogitRows::kAll, .adapters = &adapters_};
@@ -136,8 +138,8 @@ class RowReader {
   AdapterMix adapters_;
 };
 
-// −Σ ln p of what follows each position of a stretch, and how many that are. Row r of `logits`
-// belongs to position first + r.
+// Sums −ln p of the tokens that follow each position. Row r of `logits` belongs to position first +
+// r.
 struct Surprise {
   double nats = 0;
   std::int64_t tokens = 0;
@@ -200,7 +202,7 @@ struct KldOptions {
   }
 };
 
-// What a comparison adds up.
+// The sums of a comparison.
 struct Distance {
   double kld = 0;
   std::int64_t same_top = 0;
@@ -234,8 +236,8 @@ struct Distance {
 void check_comparable(const ModelSession& base, const ModelSession& other) {
   if (base.vocab() != other.vocab()) {
     fail(ErrorCode::kInvalidArgument,
-         "the models have {} and {} tokens; a distance needs the same vocabulary", base.vocab(),
-         other.vocab());
+         "the models have {} and {} tokens, but a comparison needs the same vocabulary",
+         base.vocab(), other.vocab());
   }
 }
 
@@ -280,7 +282,7 @@ void eval_kld(KldOptions& options) {
   document["rows"] = std::move(row_list);
   document["bos"] = rows.with_bos;
   log_info(
-      "KL divergence {:.6f}, top-1 agreement {:.4f}, perplexity {:.4f}, of the base {:.4f} ({} "
+      "KL divergence {:.6f}, top-1 agreement {:.4f}, perplexity {:.4f}, base perplexity {:.4f} ({} "
       "rows{})",
       document["kld"].get<double>(), document["top1"].get<double>(), document["ppl"].get<double>(),
       document["base_ppl"].get<double>(), rows.rows.size(), bos_note(rows, eval));
@@ -291,13 +293,14 @@ void eval_kld(KldOptions& options) {
 
 Command eval_ppl_command() {
   return make_command<EvalOptions>(
-      {"eval ppl", "-m DIR --text FILE [--rows N] [--ctx N]", "Perplexity of a text"}, eval_ppl);
+      {"eval ppl", "-m DIR --text FILE [--rows N] [--ctx N]", "Measure the perplexity of a text"},
+      eval_ppl);
 }
 
 Command eval_kld_command() {
   return make_command<KldOptions>(
       {"eval kld", "-m DIR --base DIR --text FILE [--rows N] [--ctx N]",
-       "KL divergence, top-1 agreement and perplexities against a base model"},
+       "Compare with a base model: KL divergence, top-1 agreement, perplexities"},
       eval_kld);
 }
 

@@ -10,14 +10,14 @@ namespace bl {
 
 namespace {
 
-// What the user lists, in place of what was there or behind it.
+// Sets a list to what the user gave, or appends that to the list if `behind`.
 void add_texts(const std::vector<std::string>& given, bool behind, std::vector<std::string>& to) {
   if (given.empty()) return;
   if (!behind) to.clear();
   to.insert(to.end(), given.begin(), given.end());
 }
 
-// The same of tokens, which the user lists by their texts.
+// Does the same for tokens, which the user gives by their texts.
 void add_tokens(const std::vector<std::string>& given, bool behind, std::vector<std::int32_t>& ids,
                 std::vector<std::string>& pieces) {
   if (!given.empty() && !behind) ids.clear();
@@ -62,7 +62,7 @@ SamplingParams GenerationOptions::resolve(const SamplingParams& of_model) const 
   if (greedy) params.temperature = 0;
   if (named) named->apply_forced(params);
   if (!negative_prompt.empty() && params.cfg_scale == 1) {
-    fail_usage("--negative-prompt: without --cfg-scale, such as 1.5, it does nothing");
+    fail_usage("--negative-prompt has no effect without --cfg-scale, such as --cfg-scale 1.5");
   }
   if (!sampling.is_given("seed")) {
     std::random_device device;
@@ -79,8 +79,8 @@ SamplingParams GenerationOptions::resolve(const SamplingParams& of_model) const 
 Request GenerationOptions::request(const SamplingParams& of_model) const {
   if (max_tokens && *max_tokens < 1) {
     fail_usage(
-        "-n: {} should be a number of tokens, 1 or more; without -n the answer may be as long as "
-        "the context holds",
+        "-n: {} should be a number of tokens, 1 or more; without -n the answer may fill the "
+        "context length",
         *max_tokens);
   }
   if (min_tokens < 0) fail_usage("--min-tokens: {} should be 0 or more", min_tokens);
@@ -115,7 +115,8 @@ std::string describe(const Answer& answer) {
   std::string text = fmt::format("{} + {} tokens", usage.prompt_tokens, usage.generated_tokens);
   if (usage.cached_tokens > 0) text += fmt::format(", {} from the cache", usage.cached_tokens);
   if (usage.drafted_tokens > 0) {
-    text += fmt::format(", {} of {} guesses right", usage.accepted_tokens, usage.drafted_tokens);
+    text += fmt::format(", {} of {} drafted tokens accepted", usage.accepted_tokens,
+                        usage.drafted_tokens);
   }
   return text + fmt::format(", prefill {:.1f} tok/s, decode {:.1f} tok/s ({})",
                             usage.prefill_rate(), usage.decode_rate(), name_of(answer.reason));

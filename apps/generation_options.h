@@ -12,7 +12,7 @@
 
 namespace bl {
 
-// The options of every command that generates.
+// The options of every command that generates text.
 struct GenerationOptions {
   std::optional<std::int64_t> max_tokens;
   std::int64_t min_tokens = 0;
@@ -32,41 +32,42 @@ struct GenerationOptions {
   template <class V>
   void visit(V&& v) {
     v.group("Generation");
-    v(max_tokens, {"-n,--max-tokens", "N", "stop after N tokens", "an end token or the context"});
-    v(min_tokens, {"--min-tokens", "N", "no end before N tokens"});
+    v(max_tokens,
+      {"-n,--max-tokens", "N", "stop after N tokens", "until an end token or the context length"});
+    v(min_tokens, {"--min-tokens", "N", "do not end before N tokens"});
     v(stops, {"--stop", "TEXT", "stop before this text"});
-    v(banned, {"--ban", "TEXT", "go on in another way where this text would come, in any case"});
+    v(banned, {"--ban", "TEXT", "never generate this text, in upper or lower case"});
     v(banned_tokens,
-      {"--ban-token", "TEXT", "never choose this token; TEXT is what it says, such as ' yes'"});
-    v(allowed_tokens, {"--allow-token", "TEXT", "choose among tokens that are given so only"});
+      {"--ban-token", "TEXT", "never choose the token with this text, such as ' yes'"});
+    v(allowed_tokens, {"--allow-token", "TEXT", "choose only among the tokens with these texts"});
     v(token_healing,
-      {"--token-healing", "", "choose the prompt's last token again, so that a word may go on"});
-    v(cfg_scale, {"--cfg-scale", "X",
-                  "guidance: X times the prompt, 1 - X times the negative prompt", "1 (off)"});
-    v(negative_prompt, {"--negative-prompt", "TEXT", "what guidance leads away from"});
+      {"--token-healing", "", "choose the prompt's last token again, so that a word can continue"});
+    v(cfg_scale, {"--cfg-scale", "X", "classifier-free guidance: weight of the prompt", "1 (off)"});
+    v(negative_prompt,
+      {"--negative-prompt", "TEXT", "classifier-free guidance: text to steer away from"});
     constraint.visit(v);
-    v.group("Sampling (generation_config.json wins over these defaults, a preset over both)");
+    v.group("Sampling (generation_config.json overrides these defaults, a preset overrides both)");
     preset.visit(v);
     sampling.visit(v);
     v(sampler_order,
-      {"--sampler-order", "NAMES",
-       "another order of the samplers, such as top-k,min-p,temperature; all that are "
-       "on must be named"});
-    v(greedy, {"--greedy", "", "always the likeliest token"});
+      {"--sampler-order", "NAMES", "order of the samplers that are on: top-k,min-p,temperature"});
+    v(greedy, {"--greedy", "", "always choose the likeliest token"});
   }
 
-  // Defaults, the model's values over them, a preset's over those, flags over all but what a preset
-  // forces. UsageError where a flag is out of range. A seed that was not given is drawn here.
+  // The sampling parameters, in ascending priority: defaults, the model's values, a preset, flags,
+  // and values that a preset forces. Throws UsageError if a flag is out of range. Draws a seed if
+  // none was given.
   SamplingParams resolve(const SamplingParams& of_model) const;
+  // The request without its prompt. Throws UsageError for wrong flags.
   Request request(const SamplingParams& of_model) const;
 };
 
-// Lets the engine answer one request; `on_event` gets everything as it comes. A stop asked for by a
-// signal cancels it (FinishReason::kCancelled). Throws what the request failed with.
+// Runs one request to its end and passes every event to `on_event`. A signal cancels the request
+// (FinishReason::kCancelled). Throws the error of a request that failed.
 Answer answer_request(Engine& engine, Request request,
                       const std::function<void(const Event&)>& on_event);
 
-// "12 + 87 tokens, prefill 512.3 tok/s, decode 101.2 tok/s (end token)".
+// Such as "12 + 87 tokens, prefill 512.3 tok/s, decode 101.2 tok/s (end token)".
 std::string describe(const Answer& answer);
 
 }  // namespace bl

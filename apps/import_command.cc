@@ -22,8 +22,8 @@ struct ImportOptions {
     v.group("Input and output");
     v(file, {"file", "FILE.gguf", "the model to import"});
     v(folder, {"-o,--out", "DIR", "the folder to write"});
-    v(force, {"--force", "", "replace the model in a folder that is not empty"});
-    v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});
+    v(force, {"--force", "", "replace the model that is already in the folder"});
+    v(archs, {"--archs", "DIR", "folder of architecture files to use instead", "built in"});
   }
 };
 
@@ -50,9 +50,9 @@ void import_file(ImportOptions& options) {
 }  // namespace
 
 Command import_command() {
-  return make_command<ImportOptions>(
-      {"import", "FILE.gguf -o DIR [--force]", "A GGUF file as a Hugging Face folder in fp16"},
-      import_file);
+  return make_command<ImportOptions>({"import", "FILE.gguf -o DIR [--force]",
+                                      "Convert a GGUF file to a Hugging Face folder in fp16"},
+                                     import_file);
 }
 
 }  // namespace bl

@@ -13,12 +13,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Tokens of a step between two that are measured.
+// Distance, in tokens per step, between measurements.
 constexpr std::int64_t kStride = 8;
-// Steps before the timed ones: the first is run plainly, the second may be recorded.
+// Untimed steps before the timed ones: the first runs without recording, the second may be
+// recorded.
 constexpr std::int64_t kWarmUp = 3;
 
-// Steps of one token for each of some sequences.
+// Times steps in which some sequences compute one token each.
 class TimedSteps {
  public:
   TimedSteps(ModelSession& session, std::int64_t repetitions)
@@ -31,7 +32,7 @@ class TimedSteps {
     }
   }
 
-  // The median.
+  // Returns the median time of a step with this many sequences.
   double seconds(std::int64_t tokens) {
     std::vector<StepItem> items;
     for (std::int64_t i = 0; i < tokens; ++i) {
@@ -106,7 +107,7 @@ Json launch_plan_json(std::span<const TunedChoice> choices) {
 std::string tuning_table(std::span<const TunedChoice> choices) {
   std::string text;
   for (const TunedChoice& choice : choices) {
-    if (choice.times.empty()) continue;  // nothing to choose here
+    if (choice.times.empty()) continue;  // this build or card has only one kernel here
     text += fmt::format(
         "{}: {} (was {})\n\n| {:>6} | {:>9} | {:>9} |\n| {:->5}: | {:->8}: | {:->8}: |\n",
         choice.was.name, choice.best, choice.was.from, "tokens", "below, ms", "from, ms", "", "",

@@ -11,20 +11,21 @@
 
 namespace bl {
 
-// Of one choice of the backend (Backend::launch_choices): what was measured, and what is best.
+// The measurements of one of the backend's launch choices (Backend::launch_choices), and the best
+// setting.
 struct TunedChoice {
   LaunchChoice was;
   std::int64_t best = 0;
   std::vector<WayTimes> times;
 };
 
-// Sequences that tuning needs at once: as many as the largest step that may go either way.
+// Number of sequences that tuning needs: the size of the largest step for which there is a choice.
 std::int64_t tuning_sequences(const Backend& backend);
-// Measures every choice, one after the other, each with those before it as they were found best.
-// Steps of one token a sequence. The session has tuning_sequences().
+// Measures every choice in turn, with the earlier ones at their best settings, in steps of one
+// token per sequence. The session must have tuning_sequences().
 std::vector<TunedChoice> tune_launches(ModelSession& session, std::int64_t repetitions);
 
-// The members of a plan, as the backend's shipped files have them.
+// The members of a launch plan, in the form of the backend's built-in plan files.
 Json launch_plan_json(std::span<const TunedChoice> choices);
 std::string tuning_table(std::span<const TunedChoice> choices);
 

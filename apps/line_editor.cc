@@ -20,7 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kHistoryLines = 2000;
-constexpr char kPromptEscape = '\1';  // marks what takes no room on the screen
+// Encloses parts of the prompt that take no room on the screen.
+constexpr char kPromptEscape = '\1';
 constexpr const char* kBlockMark = "\"\"\"";
 
 bool ends_with_backslash(const std::string& line) { return !line.empty() && line.back() == '\\'; }
@@ -50,8 +51,8 @@ struct LineEditor::State {
     return state->prompt_text.data();
   }
 
-  // Reads one character. libedit's own reader goes on after a signal, so that Ctrl-C would do
-  // nothing until the next key.
+  // Reads one character. libedit's own reader continues after a signal, so Ctrl-C would do nothing
+  // until the next key.
   static int read_character(EditLine*, wchar_t* character) {
     std::array<char, 4> bytes{};
     std::size_t have = 0;
@@ -103,7 +104,7 @@ struct LineEditor::State {
   }
 
   void open() {
-    // Without a UTF-8 locale libedit would count bytes as columns.
+    // Without a UTF-8 locale, libedit would count bytes as columns.
     if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) {
       std::setlocale(LC_CTYPE, "C.UTF-8");
     }
@@ -126,7 +127,7 @@ struct LineEditor::State {
     el_source(editor, nullptr);
   }
 
-  // One line without its newline; nothing at the end of input or when interrupted.
+  // One line without its newline, or nothing at the end of input or when interrupted.
   std::optional<std::string> read_line() {
     std::string line;
     if (editor == nullptr) {
@@ -171,7 +172,7 @@ std::optional<std::string> LineEditor::read_entry() {
       if (interrupted()) {
         clear_interrupt();
         std::cout << "\n" << std::flush;
-        if (interrupted()) return std::nullopt;  // asked to end, not to stop
+        if (interrupted()) return std::nullopt;  // the signal asked to quit, not just to stop
         return std::string();
       }
       if (entry.empty()) return std::nullopt;

@@ -29,12 +29,9 @@ struct LogitsOptions {
   void visit(V&& v) {
     v.group("Input and output");
     v(ids, {"--ids", "FILE", "JSON array of token ids, or an array of such arrays (a batch)"});
-    v(out, {"-o,--out", "OUT.safetensors", "where the logits go", "standard output"});
+    v(out, {"-o,--out", "OUT.safetensors", "the file to write", "standard output"});
     v(states,
-      {"--states", "LIST",
-       "hidden states in place of logits: block numbers (what each reads), 'last' (what the "
-       "head reads), with commas between",
-       "none"});
+      {"--states", "LIST", "hidden states: inputs of these blocks, such as 0,5,last", "none"});
     model.visit(v);
     lora.visit(v);
   }
@@ -52,8 +49,8 @@ std::vector<std::int32_t> read_ids(const Json& list, const std::string& what) {
   std::vector<std::int32_t> ids;
   for (const Json& id : list) {
     if (!id.is_number_integer() || id < 0 || id > INT32_MAX) {
-      fail(ErrorCode::kInvalidFile, "{}: element {} is {}, should be a token id", what, ids.size(),
-           json_text(id));
+      fail(ErrorCode::kInvalidFile, "{}: element {} is {}, but should be a token id", what,
+           ids.size(), json_text(id));
     }
     ids.push_back(id.get<std::int32_t>());
   }
@@ -88,13 +85,13 @@ std::vector<std::int32_t> read_states(const std::string& list) {
       try {
         parse_value(word, number);
       } catch (const Error&) {
-        fail_usage("--states: '{}' is neither a block's number nor 'last'", word);
+        fail_usage("--states: '{}' is neither the number of a block nor 'last'", word);
       }
       if (number < 0 || number > 100'000) fail_usage("--states: there is no block {}", number);
     }
     const auto state = static_cast<std::int32_t>(number);
     if (std::find(states.begin(), states.end(), state) != states.end()) {
-      fail_usage("--states: {} is there twice", word);
+      fail_usage("--states: {} is given twice", word);
     }
     states.push_back(state);
     begin = end + 1;
@@ -102,7 +99,7 @@ std::vector<std::int32_t> read_states(const std::string& list) {
   return states;
 }
 
-// Room for what is asked for, of every prompt; rows are added by name.
+// Tensors for the requested outputs of every prompt; rows are copied in one by one.
 class RowTensors {
  public:
   RowTensors(const Prompts& prompts, std::int64_t width) : prompts_(prompts), width_(width) {}
@@ -113,7 +110,7 @@ class RowTensors {
                           make_host_tensor(DType::kF32, shape)});
     }
   }
-  // `which`: of what was added.
+  // `which` is the index of the add() call.
   void set(std::size_t which, std::size_t prompt, std::int64_t position,
            std::span<const float> row) {
     const Tensor& tensor = tensors_[which * prompts_.ids.size() + prompt].tensor;
@@ -142,7 +139,7 @@ void logits(LogitsOptions& options) {
     session_options.longest = std::max(session_options.longest, length);
     session_options.pages += KvCache::pages_for(length);
   }
-  // Without --ctx a forward pass may be longer than the model was trained for, as in transformers.
+  // Without --ctx, a pass may be longer than the model was trained for, as in transformers.
   if (session_options.context == 0) session_options.context = session_options.longest;
   session_options.logits = SessionLogits::kEveryToken;
   session_options.with_text = false;
@@ -177,7 +174,7 @@ void logits(LogitsOptions& options) {
 Command logits_command() {
   return make_command<LogitsOptions>(
       {"logits", "-m DIR --ids FILE [-o OUT.safetensors]",
-       "One forward pass over token ids: F32 logits of every position, or hidden states"},
+       "Run one forward pass over token ids: F32 logits of every position, or hidden states"},
       logits);
 }
 

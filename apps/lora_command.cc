@@ -1,4 +1,4 @@
-// lora merge: a model with adapters folded into its weights.
+// lora merge: writes a model with adapters folded into its weights.
 
 #include <array>
 #include <memory>
@@ -35,14 +35,15 @@ struct MergeOptions {
     v.group("Input and output");
     v(model, {"-m,--model", "DIR", "model folder or .gguf file"});
     lora.visit(v);
-    v(folder, {"-o,--out", "OUT", "the folder to write: plain weights, fp16 where quantized"});
-    v(force, {"--force", "", "replace the model in a folder that is not empty"});
-    v(threads, {"--threads", "N", "threads of the CPU", "physical cores"});
-    v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});
+    v(folder, {"-o,--out", "OUT", "the folder to write: plain weights, fp16 if quantized"});
+    v(force, {"--force", "", "replace the model that is already in the folder"});
+    v(threads, {"--threads", "N", "CPU threads", "physical cores"});
+    v(archs, {"--archs", "DIR", "folder of architecture files to use instead", "built in"});
   }
 };
 
-// What belongs to a model beside its weights and config.json: words, templates, defaults.
+// Whether a file belongs to a model beside its weights and config.json: tokenizer, templates,
+// defaults.
 bool is_companion(const fs::path& file) {
   const std::string name = file.filename().string();
   const std::string extension = file.extension().string();

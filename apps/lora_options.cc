@@ -21,13 +21,14 @@ LoraArgument parse_lora(const std::string& text) {
     try {
       parse_value(std::string_view(text).substr(colon + 1), argument.weight);
     } catch (const Error&) {
-      fail_usage("--lora: '{}' should be a number: the weight behind the folder in {}",
+      fail_usage("--lora: '{}' should be a number: the weight after the folder in {}",
                  text.substr(colon + 1), text);
     }
   }
-  if (argument.folder.empty()) fail_usage("--lora: '{}' names no folder", text);
+  if (argument.folder.empty())
+    fail_usage("--lora: '{}' names no folder; give DIR or DIR:WEIGHT", text);
   if (!(std::fabs(argument.weight) <= kMaxWeight)) {
-    fail_usage("--lora: the weight {} should be in ±{}", argument.weight, kMaxWeight);
+    fail_usage("--lora: the weight {} should be within ±{}", argument.weight, kMaxWeight);
   }
   return argument;
 }

@@ -6,28 +6,28 @@
 
 namespace bl {
 
-// DIR or DIR:WEIGHT.
+// An argument DIR or DIR:WEIGHT.
 struct LoraArgument {
   std::string folder;
   double weight = 1;
 };
 
-// --lora, of every command that computes with a model.
+// The option --lora, for every command that computes with a model.
 struct LoraOptions {
   std::vector<std::string> adapters;
 
   template <class V>
   void visit(V&& v) {
-    v(adapters, {"--lora", "DIR[:WEIGHT]", "add a LoRA adapter of PEFT; may be given again"});
+    v(adapters, {"--lora", "DIR[:WEIGHT]", "apply a LoRA adapter (PEFT) with this weight, else 1"});
   }
 
-  std::vector<LoraArgument> arguments() const;  // UsageError
-  // Keeps memory free for them.
+  std::vector<LoraArgument> arguments() const;  // throws UsageError
+  // Reserves memory for the adapters.
   void plan(SessionOptions& options) const;
-  // Loads them; what requests are to ask for. An adapter's name is that of its folder, without the
-  // path; of the second folder called NAME, "NAME#2".
+  // Loads the adapters and returns what requests must ask for. An adapter is named after its
+  // folder, without the path; a second folder called NAME becomes "NAME#2".
   std::vector<AdapterChoice> load(Engine& engine) const;
-  // The same for a session without an engine.
+  // Loads the adapters into a session without an engine.
   AdapterMix load(ModelSession& session) const;
 };
 

@@ -1,5 +1,5 @@
-// bitloom: the one binary. Finds the subcommand and turns errors into exit statuses:
-// 0 done, 1 the operation failed, 2 wrong usage.
+// bitloom, the one binary: finds the subcommand and turns errors into exit statuses (0 done, 1 the
+// operation failed, 2 wrong usage).
 
 #include <cstdio>
 #include <exception>
@@ -23,11 +23,12 @@ std::string overview(const std::vector<Command>& commands) {
     text += fmt::format("  {:<12} {}\n", command.name, command.summary);
   }
   return text +
-         "\nbitloom COMMAND --help shows one command alone; bitloom --version.\nResults go to "
+         "\nbitloom COMMAND --help shows one command, bitloom --version the version.\nResults go "
+         "to "
          "stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 wrong usage.\n";
 }
 
-// Every option of every command, grouped, with defaults.
+// The overview, then every option of every command, in groups, with defaults.
 std::string full_help(const std::vector<Command>& commands) {
   std::string text = overview(commands);
   for (const Command& command : commands) {
@@ -36,7 +37,7 @@ std::string full_help(const std::vector<Command>& commands) {
   return text;
 }
 
-// The command that the first words name (two for "eval ppl"), and how many words that took.
+// Returns the command that the first words name ("eval ppl" has two), and how many words that took.
 std::pair<const Command*, std::size_t> find_command(const std::vector<Command>& commands,
                                                     const std::vector<std::string>& words) {
   std::vector<std::string> names;
@@ -49,7 +50,7 @@ std::pair<const Command*, std::size_t> find_command(const std::vector<Command>& 
   for (const std::string& name : names) {
     if (name.starts_with(words[0] + " ")) family += (family.empty() ? "" : ", ") + name;
   }
-  if (!family.empty()) fail_usage("{}: which one? {}", words[0], family);
+  if (!family.empty()) fail_usage("{} needs a subcommand: {}", words[0], family);
   if (words[0].starts_with('-')) fail_usage("unknown option {} (bitloom --help)", words[0]);
   const std::string near = nearest_name(words[0], names);
   fail_usage("unknown command '{}'{} (bitloom --help)", words[0],
@@ -70,7 +71,7 @@ void run_words(const std::vector<std::string>& words) {
   flush_results();
 }
 
-// One line, whatever names a file brought into the message.
+// Prints the message as one line, even if a name from a file contains control characters.
 int report(int status, std::string message) {
   for (char& c : message) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
@@ -90,7 +91,7 @@ int main_guarded(int count, char** arguments) {
   } catch (const Error& error) {
     return report(1, error.what());
   } catch (const std::bad_alloc&) {
-    return report(1, "out of memory; a smaller --ctx or --cache q4 needs less");
+    return report(1, "out of memory; use a smaller --ctx or --cache q4");
   } catch (const std::exception& error) {
     return report(1, error.what());
   }

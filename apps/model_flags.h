@@ -7,16 +7,14 @@
 #include "ops/kv_layout.h"
 #include "usage_error.h"
 
-// Flags of ModelOptions that other commands have, too.
+// Flags of ModelOptions that other commands also have.
 namespace bl {
 
-inline constexpr const char* kLayerMapHelp =
-    "layers that run, in order, some again or not at all, such as 0..15,11..31";
+inline constexpr const char* kLayerMapHelp = "layers to run, in order, such as 0..15,11..31";
 
-inline constexpr const char* kOverrideHelp =
-    "modules whose names fit come from another model, such as '*.self_attn.*=DIR'";
+inline constexpr const char* kOverrideHelp = "take modules from another model: '*.self_attn.*=DIR'";
 
-// What --override says. UsageError.
+// Parses the values of --override. Throws UsageError.
 inline std::vector<WeightOverride> overrides_of(const std::vector<std::string>& flags) {
   std::vector<WeightOverride> overrides;
   for (const std::string& flag : flags) {
@@ -31,15 +29,16 @@ inline std::vector<WeightOverride> overrides_of(const std::vector<std::string>& 
 
 inline const char* cache_help() {
   static const std::string help =
-      "keys and values as " + cache_type_names() + ", or apart as q8,q4, q5,q3 …";
+      "KV cache type: " + cache_type_names() + "; or keys,values: q8,q4";
   return help.c_str();
 }
 
-// What --cache says; nothing where it is not given. UsageError.
+// Parses the value of --cache; nothing if it was not given. Throws UsageError.
 inline std::optional<CacheTypes> cache_types_of(const std::string& flag) {
   if (flag.empty()) return std::nullopt;
   const ParsedCacheTypes parsed = parse_cache_types(flag);
-  if (!parsed.types) fail_usage("--cache: {}, such as q8 or q8,q4", parsed.fault);
+  if (!parsed.types)
+    fail_usage("--cache: {}; examples: q8, or q8,q4 for keys and values", parsed.fault);
   return parsed.types;
 }
 

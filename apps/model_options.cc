@@ -12,11 +12,11 @@ constexpr std::int64_t kMaxContext = 2'000'000'000;  // positions are 32-bit num
 
 void say_memory(const ModelSession& session) {
   const auto text = [](std::size_t bytes) { return human_bytes(static_cast<double>(bytes)); };
-  const MemoryPlan& plan = session.plan();
-  log_info("{}: {} planned (weights {}, cache {}, work space {}), {} taken{}",
+  const MemoryPlan& plan = session.plan();  // positions are 32-bit integers
+  log_info("{}: planned {} (weights {}, cache {}, work space {}), allocated {}{}",
            session.backend().name(), text(plan.total()), text(plan.weights), text(plan.cache),
            text(plan.work), text(session.backend().memory_use().peak),
-           plan.on_host > 0 ? fmt::format(", {} of embedding on the host", text(plan.on_host))
+           plan.on_host > 0 ? fmt::format(", {} of embeddings on the host", text(plan.on_host))
                             : std::string());
 }
 

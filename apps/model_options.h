@@ -25,36 +25,39 @@ struct ModelOptions {
   ByteSize kv_host;
   bool deterministic = false;
 
-  // What a command says instead where its context has a meaning or a default of its own.
-  const char* context_help = "tokens that prompt and answer may have together";
+  // For commands in which the context length has another meaning or default.
+  const char* context_help = "context length in tokens";
   const char* context_default = "the model's, as far as memory allows";
 
   template <class V>
   void visit(V&& v) {
     v.group("Model");
     v(model, {"-m,--model", "DIR", "model folder or .gguf file"});
-    v(backend, {"--backend", "NAME", "auto, cpu, ref or cuda[:N]"});
-    v(threads, {"--threads", "N", "threads of the CPU", "physical cores"});
+    v(backend, {"--backend", "NAME", "where to compute: auto, cpu, ref or cuda[:N]"});
+    v(threads, {"--threads", "N", "CPU threads", "physical cores"});
     v(context, {"--ctx", "N", context_help, context_default});
     v(cache, {"--cache", "TYPE", cache_help(), "fp16; ref: fp32"});
-    v(rope_scale, {"--rope-scale", "X", "divide positions by X", "the model's"});
-    v(rope_alpha, {"--rope-alpha", "X", "stretch the rotary base (NTK)", "the model's"});
+    v(rope_scale,
+      {"--rope-scale", "X", "linear RoPE scaling: divide positions by X", "the model's"});
+    v(rope_alpha,
+      {"--rope-alpha", "X", "NTK-aware RoPE scaling: stretch the rotary base", "the model's"});
     v(overrides, {"--override", "PATTERN=DIR", kOverrideHelp});
     v(layer_map, {"--layer-map", "RUNS", kLayerMapHelp, "every layer once"});
-    v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones", "built in"});
-    v(embed_host, {"--embed-host", "", "keep the embedding in host memory (no effect on a CPU)"});
-    v(memory, {"--vram", "SIZE", "memory of the device to keep to, such as 24GiB", "what is free"});
+    v(archs, {"--archs", "DIR", "folder of architecture files to use instead", "built in"});
+    v(embed_host,
+      {"--embed-host", "", "keep the embedding table in host memory (no effect on a CPU)"});
+    v(memory, {"--vram", "SIZE", "device memory to use at most, such as 24GiB", "what is free"});
     v(kv_host,
-      {"--kv-host", "SIZE", "host memory for pages that leave the cache, such as 8GiB", "none"});
+      {"--kv-host", "SIZE", "host memory for pages evicted from the cache, such as 8GiB", "none"});
     v(deterministic,
-      {"--deterministic", "", "results that do not depend on the batch (slower on a card)"});
+      {"--deterministic", "", "make results independent of the batch (slower on a card)"});
   }
 
-  // Checks what can be checked without a file; UsageError.
+  // Checks everything that needs no file. Throws UsageError.
   SessionOptions session_options(bool needs_model = true) const;
 };
 
-// Loads with a progress bar and says on stderr what deserves to be said.
+// Loads a model with a progress bar; on a device, logs the planned and allocated memory.
 std::unique_ptr<ModelSession> load_session(const SessionOptions& options);
 
 }  // namespace bl

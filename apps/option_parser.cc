@@ -24,7 +24,7 @@ std::vector<std::string> split_flags(const char* flag) {
 
 bool is_positional(const OptionField& about) { return *about.flag != '-'; }
 
-// "  -n, --tokens N       " so that all long flags start in one column.
+// Returns "  -n, --tokens N"; all long flags start in the same column.
 std::string flag_column(const OptionField& about) {
   if (is_positional(about)) return fmt::format("  {}", about.value);
   const std::vector<std::string> flags = split_flags(about.flag);
@@ -49,12 +49,12 @@ void OptionParser::add(const OptionField& about, std::string initial, bool is_sw
       {about, std::move(initial), group_, is_switch, is_repeatable, std::move(assign)});
 }
 
-// The options that every command has come last.
+// Adds the options of every command, as the last group.
 void OptionParser::add_general() {
   if (group_ == "General") return;
   group("General");
-  (*this)(quiet_, {"-q,--quiet", "", "no progress, notes or statistics on stderr"});
-  (*this)(wants_help_, {"-h,--help", "", "this text"});
+  (*this)(quiet_, {"-q,--quiet", "", "print no progress, notes or statistics on stderr"});
+  (*this)(wants_help_, {"-h,--help", "", "print this help"});
 }
 
 bool OptionParser::parse(std::span<const std::string> words) {

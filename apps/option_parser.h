@@ -12,8 +12,8 @@
 
 namespace bl {
 
-// The visitor (base/options.h) that fills an options struct from the command line and writes the
-// help of the same fields.
+// The visitor (base/options.h) that fills an options struct from the command line, and writes the
+// help text for the same fields.
 class OptionParser {
  public:
   OptionParser(std::string command, std::string usage, std::string summary);
@@ -31,8 +31,8 @@ class OptionParser {
         [&field](std::string_view text) { parse_value(text, field); });
   }
 
-  // Fills the fields. False when help was asked for: it has been printed. Throws UsageError; an
-  // unknown flag is answered with the nearest known one.
+  // Fills the fields. Returns false if --help was given; the help has then been printed. Throws
+  // UsageError; for an unknown flag it suggests the nearest known one.
   bool parse(std::span<const std::string> words);
   std::string help();
 

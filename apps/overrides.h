@@ -9,11 +9,11 @@
 
 namespace bl {
 
-// The text of one field that a flag may set later over a value not known yet.
+// One field that a flag may set. The text is kept until the value below it is known.
 struct OverrideText {
   std::string key;
   std::string initial;
-  std::function<void(std::string_view)> check;  // throws where the text is no such value
+  std::function<void(std::string_view)> check;  // throws if the text is not a valid value
   std::optional<std::string> text;
 };
 inline void parse_value(std::string_view text, OverrideText& field) {
@@ -22,8 +22,8 @@ inline void parse_value(std::string_view text, OverrideText& field) {
 }
 inline std::string show_value(const OverrideText& field) { return field.initial; }
 
-// The flags of an options struct, remembered apart from it: the model's own settings lie between
-// the defaults and what the user wrote.
+// Remembers which fields of an options struct the user set. They are applied later, because the
+// model's own settings come between the defaults and the user's values.
 template <class Options>
 class Overrides {
  public:

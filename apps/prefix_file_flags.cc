@@ -26,7 +26,7 @@ void PrefixFileFlags::load(Engine& engine) const {
 void PrefixFileFlags::check_text(const Request& request) const {
   if (to.empty() || request.prompt.size() >= kPageSlots) return;
   fail(ErrorCode::kInvalidArgument,
-       "--save-prefix: the prompt has {} tokens, and only whole pages of {} are saved",
+       "--save-prefix: the prompt has {} tokens, but only whole pages of {} are saved",
        request.prompt.size(), kPageSlots);
 }
 

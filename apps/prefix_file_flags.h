@@ -5,7 +5,7 @@
 
 namespace bl {
 
-// The options of run and chat about files that hold the keys and values of a text's beginning
+// The options of run and chat for files that hold the keys and values of the beginning of a text
 // (docs/formats/prefix.md), so that it is computed once and not in every process.
 struct PrefixFileFlags {
   std::string from;
@@ -14,19 +14,19 @@ struct PrefixFileFlags {
   template <class V>
   void visit(V&& v) {
     v.group("Prefix files");
-    v(from, {"--load-prefix", "FILE",
-             "take the beginning of the text from it, as far as it is the same", "none"});
-    v(to, {"--save-prefix", "FILE",
-           "save what has been computed of the text, in whole pages of 256 tokens", "none"});
+    v(from, {"--load-prefix", "FILE", "use the saved keys and values, as far as the texts agree",
+             "none"});
+    v(to,
+      {"--save-prefix", "FILE", "save the keys and values, in whole pages of 256 tokens", "none"});
   }
 
-  // What can be known before the model loads: kIo.
+  // Checks what can be checked before the model is loaded. Throws kIo.
   void check() const;
-  // Throws what Engine::load_prefix() does.
+  // Loads the file, if one is given. Throws as Engine::load_prefix() does.
   void load(Engine& engine) const;
-  // Throws kInvalidArgument for a text of less than a page, before it is computed.
+  // Throws kInvalidArgument if the prompt is shorter than a page, before it is computed.
   void check_text(const Request& request) const;
-  // Throws what Engine::save_prefix() does.
+  // Saves the text of `request`, if a file is given. Throws as Engine::save_prefix() does.
   void save(Engine& engine, const Request& request) const;
 };
 

@@ -7,7 +7,7 @@ namespace bl {
 
 const char* PresetOption::help() {
   static const std::string kHelp = [] {
-    std::string text = "sampling values by name";
+    std::string text = "sampling parameters by name";
     const char* mark = " (";
     for (const std::string& name : SamplingPreset::names()) {
       text += mark + name;

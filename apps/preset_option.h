@@ -6,7 +6,7 @@
 
 namespace bl {
 
-// --preset, for every command whose answers are sampled.
+// The option --preset, for every command that samples answers.
 struct PresetOption {
   const char* flag = "--preset";
   std::optional<std::string> source;
@@ -16,9 +16,9 @@ struct PresetOption {
     v(source, {flag, "NAME|FILE", help(), "none"});
   }
 
-  // Names all presets that the program brings along.
+  // The help text, which names all built-in presets.
   static const char* help();
-  // UsageError for a name that there is not; what is wrong with a file is an Error.
+  // Throws UsageError if there is no preset with that name, and Error if a file is wrong.
   std::optional<SamplingPreset> load() const;
 };
 

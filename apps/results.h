@@ -1,5 +1,5 @@
 #pragma once
-// stdout, which carries results and nothing else.
+// Writing to stdout, which carries results and nothing else.
 
 #include <string_view>
 
@@ -7,12 +7,12 @@
 
 namespace bl {
 
-// Appends to stdout (buffered). Throws kIo when it cannot be written: a full disk must not look
-// like success.
+// Appends to stdout, buffered. Throws kIo if it cannot be written, so that a full disk is not taken
+// for success.
 void write_result(std::string_view text);
 void flush_results();
 
-// A JSON document and a newline. Text that is not UTF-8 is replaced, never refused.
+// Write a JSON document and a newline. Invalid UTF-8 is replaced, not refused.
 void write_json(const Json& document);
 void write_json_line(const Json& document);
 

@@ -32,10 +32,10 @@ struct RunOptions {
 
   template <class V>
   void visit(V&& v) {
-    v.group("Prompt (without -p and -f it is read from standard input)");
+    v.group("Prompt (read from standard input if neither -p nor -f is given)");
     v(prompt, {"-p,--prompt", "TEXT", "the prompt"});
-    v(file, {"-f,--file", "FILE", "a file that holds the prompt"});
-    v(chat, {"--chat", "", "wrap the prompt as one user turn by the chat template"});
+    v(file, {"-f,--file", "FILE", "a file that contains the prompt"});
+    v(chat, {"--chat", "", "wrap the prompt as one user turn with the chat template"});
     generation.visit(v);
     speculation.visit(v);
     prefix.visit(v);
@@ -45,7 +45,8 @@ struct RunOptions {
 };
 
 std::string read_prompt(const RunOptions& options) {
-  if (options.prompt && options.file) fail_usage("run: -p and -f exclude each other");
+  if (options.prompt && options.file)
+    fail_usage("run: -p and -f exclude each other; give only one");
   if (options.prompt) return *options.prompt;
   if (options.file) return read_file(*options.file);
   return {std::istreambuf_iterator<char>(std::cin), {}};
@@ -65,7 +66,7 @@ void run(RunOptions& options) {
   options.lora.plan(session_options);
   options.speculation.check();
   options.prefix.check();
-  // Wrong flags show before the model loads.
+  // Check the flags before the model is loaded.
   const Request probe = options.generation.request(SamplingParams{});
   session_options.sequences = probe.sampling.cfg_scale != 1 ? 2 : 1;
   const std::string prompt = read_prompt(options);

@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::int64_t kMostTokens = 64;
 constexpr std::int64_t kMostNgram = 32;
-// In place of a folder: the model's own layers (a folder of that name is ./mtp).
+// The value of --draft that means the model's own layers (a folder of that name is ./mtp).
 constexpr const char* kOwnLayers = "mtp";
 constexpr std::uint64_t kMostTextBytes = 64u << 20;
-// A draft's context unless --ctx asks for more: longer texts go on without guesses.
+// Context length of a draft model unless --ctx asks for more; longer texts continue without drafts.
 constexpr std::int64_t kUsualContext = 8192;
 
 }  // namespace
@@ -39,14 +39,14 @@ std::int64_t SpeculationFlags::count() const {
 
 void SpeculationFlags::check() const {
   count();
-  if (ngram && !draft.empty()) fail_usage("--draft and --ngram exclude each other");
+  if (ngram && !draft.empty()) fail_usage("--draft and --ngram exclude each other; give only one");
   if (!ngram && (ngram_min != 2 || !ngram_text.empty())) {
-    fail_usage("{}: --ngram is missing", ngram_text.empty() ? "--ngram-min" : "--ngram-text");
+    fail_usage("{} needs --ngram", ngram_text.empty() ? "--ngram-min" : "--ngram-text");
   }
   if (ngram_min < 1 || ngram_min > kMostNgram) {
     fail_usage("--ngram-min: {} is not in 1 … {}", ngram_min, kMostNgram);
   }
-  if (tokens != "auto" && !on()) fail_usage("--draft-tokens: --draft DIR or --ngram is missing");
+  if (tokens != "auto" && !on()) fail_usage("--draft-tokens needs --draft DIR or --ngram");
 }
 
 SpeculationOptions SpeculationFlags::load(const ModelOptions& of_model,
@@ -74,7 +74,7 @@ SpeculationOptions SpeculationFlags::load(const ModelOptions& of_model,
     options.source = std::make_shared<HiddenDraft>();
     return options;
   }
-  // Of the model's options, what belongs to the machine; the rest is the draft's own.
+  // Take over the options that concern the machine; all others are the draft's own.
   SessionOptions small;
   small.model = draft;
   small.opened = found;
@@ -94,7 +94,7 @@ SpeculationOptions SpeculationFlags::load(const ModelOptions& of_model,
 
 std::string describe_speculation(std::int64_t drafted, std::int64_t accepted) {
   if (drafted == 0) return {};
-  return fmt::format("speculation: {} tokens guessed, {} right ({:.1f} %)", drafted, accepted,
+  return fmt::format("speculation: {} tokens drafted, {} accepted ({:.1f} %)", drafted, accepted,
                      100.0 * static_cast<double>(accepted) / static_cast<double>(drafted));
 }
 

@@ -32,7 +32,7 @@ void write_file(const fs::path& path, const std::vector<NamedTensor>& tensors) {
   writer.commit();
 }
 
-// A file that goes when the scope does.
+// A file that is removed at the end of the scope.
 struct TemporaryFile {
   fs::path path = fs::temp_directory_path() / fmt::format("bitloom-{}.safetensors", ::getpid());
   TemporaryFile() = default;
@@ -48,7 +48,7 @@ struct TemporaryFile {
 
 void check_output(const std::string& path) {
   if (path.empty() && is_terminal(Stream::kStdout)) {
-    fail_usage("-o OUT.safetensors is missing: tensors do not go to a terminal");
+    fail_usage("-o OUT.safetensors is missing: tensors are not written to a terminal");
   }
 }
 

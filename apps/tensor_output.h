@@ -11,11 +11,11 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-// UsageError when `path` is empty, meaning standard output, and that is a terminal. To be called
-// before the work starts.
+// Throws UsageError if `path` is empty, which means standard output, and that is a terminal. Call
+// it before the work starts.
 void check_output(const std::string& path);
 
-// One safetensors file, complete or not at all; to standard output for an empty path.
+// Writes one safetensors file, complete or not at all; an empty path means standard output.
 void write_tensors(const std::string& path, const std::vector<NamedTensor>& tensors);
 
 }  // namespace bl

@@ -1,4 +1,4 @@
-// tokenize, detokenize, template: the commands that need no weights.
+// tokenize, detokenize, template: commands that need no weights.
 
 #include <fmt/format.h>
 
@@ -28,7 +28,8 @@ struct TextOptions {
   void visit(V&& v) {
     v.group("Model");
     v(model, {"-m,--model", "DIR", "model folder or .gguf file"});
-    v(archs, {"--archs", "DIR", "architecture files that replace the built-in ones"});
+    v(archs,
+      {"--archs", "DIR", "folder of architecture files to use instead of the built-in ones"});
   }
   ModelText open() const {
     if (model.empty()) fail_usage("-m DIR is missing: the model folder or .gguf file");
@@ -36,9 +37,9 @@ struct TextOptions {
   }
 };
 
-// The member `key` of a request, which must have it.
+// Returns the member `key` of a request. Throws kInvalidArgument if it is missing.
 const Json& member(const Json& request, const char* key) {
-  if (!request.is_object()) fail(ErrorCode::kInvalidArgument, "not a JSON object");
+  if (!request.is_object()) fail(ErrorCode::kInvalidArgument, "the line should be a JSON object");
   const auto at = request.find(key);
   if (at == request.end()) fail(ErrorCode::kInvalidArgument, "\"{}\" is missing", key);
   return *at;
@@ -47,18 +48,18 @@ const Json& member(const Json& request, const char* key) {
 bool flag(const Json& request, const char* key, bool fallback) {
   const auto at = request.find(key);
   if (at == request.end()) return fallback;
-  if (!at->is_boolean()) fail(ErrorCode::kInvalidArgument, "\"{}\" is not true or false", key);
+  if (!at->is_boolean()) fail(ErrorCode::kInvalidArgument, "\"{}\" should be true or false", key);
   return at->get<bool>();
 }
 
 std::vector<std::int32_t> ids_of(const Json& request, int vocab) {
   const Json& list = member(request, "ids");
-  if (!list.is_array()) fail(ErrorCode::kInvalidArgument, "\"ids\" is not an array");
+  if (!list.is_array()) fail(ErrorCode::kInvalidArgument, "\"ids\" should be an array");
   std::vector<std::int32_t> ids;
   for (const Json& id : list) {
     if (!id.is_number_integer() || id.is_number_float() || id < 0 || id >= vocab) {
-      fail(ErrorCode::kInvalidArgument, "ids[{}] is {}, should be a token id in 0 … {}", ids.size(),
-           json_text(id), vocab - 1);
+      fail(ErrorCode::kInvalidArgument, "ids[{}] is {}, but should be a token id in 0 … {}",
+           ids.size(), json_text(id), vocab - 1);
     }
     ids.push_back(id.get<std::int32_t>());
   }
@@ -70,7 +71,7 @@ void tokenize(TextOptions& options) {
   for_each_input_line([&](std::string_view line) {
     const Json request = parse_json(line, "request");
     const Json& wanted = member(request, "text");
-    if (!wanted.is_string()) fail(ErrorCode::kInvalidArgument, "\"text\" is not a string");
+    if (!wanted.is_string()) fail(ErrorCode::kInvalidArgument, "\"text\" should be a string");
     const EncodeOptions how{flag(request, "special", true)};
     const std::vector<std::int32_t> ids =
         text.tokenizer().encode(wanted.get_ref<const std::string&>(), how);
@@ -96,22 +97,24 @@ struct TemplateOptions {
   void visit(V&& v) {
     text.visit(v);
     v.group("Template");
-    v(file, {"--template", "FILE", "a template by itself, instead of the model's"});
-    v(json_lines, {"--jsonl", "", "one document a line, one JSON object out for each"});
+    v(file, {"--template", "FILE", "a template file to use instead of the model's"});
+    v(json_lines, {"--jsonl", "", "read one document per line, write one JSON object for each"});
   }
 };
 
-// Where templates come from: a file, the model, or a file with the model's special tokens.
+// Where the template comes from: a file, the model, or a file together with the model's special
+// tokens.
 struct TemplateSource {
   std::optional<ModelText> model;
   std::unique_ptr<ChatTemplate> own;
 };
 
 std::string render(const TemplateSource& source, OrderedJson variables) {
-  if (!variables.is_object()) fail(ErrorCode::kInvalidArgument, "not a JSON object");
+  if (!variables.is_object())
+    fail(ErrorCode::kInvalidArgument, "the document should be a JSON object");
   std::optional<std::int64_t> now;
   if (const auto at = variables.find("now"); at != variables.end()) {
-    if (!at->is_number()) fail(ErrorCode::kInvalidArgument, "\"now\" is not a number of seconds");
+    if (!at->is_number()) fail(ErrorCode::kInvalidArgument, "\"now\" should be Unix seconds");
     now = at->get<std::int64_t>();
     variables.erase("now");
   }
@@ -153,15 +156,16 @@ void render_template(TemplateOptions& options) {
 }  // namespace
 
 Command tokenize_command() {
-  return make_command<TextOptions>({"tokenize", "-m DIR < IN.jsonl",
-                                    "Text to ids: JSONL {\"text\", \"special\"} in, {\"ids\"} out"},
-                                   tokenize);
+  return make_command<TextOptions>(
+      {"tokenize", "-m DIR < IN.jsonl",
+       "Convert text to token ids: JSONL {\"text\", \"special\"} in, {\"ids\"} out"},
+      tokenize);
 }
 
 Command detokenize_command() {
   return make_command<TextOptions>(
       {"detokenize", "-m DIR < IN.jsonl",
-       "Ids to text: JSONL {\"ids\", \"skip_special\"} in, {\"text\"} out"},
+       "Convert token ids to text: JSONL {\"ids\", \"skip_special\"} in, {\"text\"} out"},
       detokenize);
 }
 

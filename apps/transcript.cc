@@ -42,13 +42,13 @@ void Transcript::load(const std::filesystem::path& path) {
     fail(ErrorCode::kInvalidFile, "{}: {}", path.string(), what);
   };
   if (!document.is_object() || !document.contains("messages") || !document["messages"].is_array()) {
-    refuse("no \"messages\" array");
+    refuse("has no \"messages\" array");
   }
   Transcript loaded;
   for (const OrderedJson& message : document["messages"]) {
     if (!message.is_object() || !message.contains("role") || !message.contains("content") ||
         !message["role"].is_string() || !message["content"].is_string()) {
-      refuse("a message lacks a \"role\" or a \"content\" of text");
+      refuse("a message has no \"role\" or no \"content\", which should be strings");
     }
     const auto role = message["role"].get<std::string>();
     auto content = message["content"].get<std::string>();
@@ -59,7 +59,7 @@ void Transcript::load(const std::filesystem::path& path) {
     } else if (role == "assistant") {
       loaded.add_answer(std::move(content));
     } else {
-      refuse("a role is none of system (first), user, assistant");
+      refuse("a message has a role other than system (only first), user or assistant");
     }
   }
   *this = std::move(loaded);

@@ -7,7 +7,7 @@
 
 namespace bl {
 
-// A conversation: what the chat template sees, what /save writes.
+// A conversation, as the chat template sees it and /save writes it.
 class Transcript {
  public:
   void set_system(std::string text) { system_ = std::move(text); }
@@ -17,16 +17,17 @@ class Transcript {
   void add_answer(std::string text) { turns_.push_back({false, std::move(text)}); }
   void clear() { turns_.clear(); }
   bool empty() const { return turns_.empty(); }
-  // Takes the last question and its answer away; false where there is none.
+  // Removes the last question and its answer. Returns false if there is none.
   bool undo();
-  // Takes the answer to the last question away, so that it can be given again; false without one.
+  // Removes the answer to the last question, so that it can be answered again. Returns false if
+  // there is no question.
   bool drop_answer();
 
-  // [{"role", "content"}, …] for a template.
+  // Returns [{"role", "content"}, …] for a template.
   OrderedJson messages() const;
-  // A JSON document with the messages, complete or not at all.
+  // Writes the messages as a JSON document, complete or not at all.
   void save(const std::filesystem::path& path) const;
-  // Replaces everything. Throws kInvalidFile with what is wrong; then nothing has changed.
+  // Replaces the conversation. Throws kInvalidFile, and changes nothing, if the file is wrong.
   void load(const std::filesystem::path& path);
 
   struct Turn {

@@ -5,7 +5,7 @@
 
 namespace bl {
 
-// The command line itself is wrong: exit status 2 instead of 1.
+// The command line is wrong: exit status 2 instead of 1.
 class UsageError : public Error {
  public:
   explicit UsageError(const std::string& message) : Error(ErrorCode::kInvalidArgument, message) {}

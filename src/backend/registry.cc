@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kCuda = "cuda";
 
-// N of "cuda:N", 0 of "cuda"; nothing for other names.
+// Returns N of "cuda:N", 0 for "cuda", and nothing for other names.
 std::optional<int> cuda_index(std::string_view name) {
   if (!name.starts_with(kCuda)) return std::nullopt;
   name.remove_prefix(kCuda.size());
@@ -28,16 +28,16 @@ std::optional<int> cuda_index(std::string_view name) {
   return index;
 }
 
-// The first card, or the CPU; a build for cards says why it has none.
+// Opens the first card, or else the CPU. A build with CUDA logs why it takes the CPU.
 std::unique_ptr<Backend> open_best(const BackendOptions& options) {
   if (built_with_cuda()) {
     try {
       return open_cuda(0);
     } catch (const Error& error) {
       if (cuda_device_count() > 0) {
-        log_warning("{}; going on with the CPU", error.what());
+        log_warning("{}; using the CPU instead", error.what());
       } else {
-        log_info("{}; going on with the CPU", error.what());
+        log_info("{}; using the CPU instead", error.what());
       }
     }
   }
@@ -69,7 +69,7 @@ std::unique_ptr<Backend> open_backend(const std::string& name, const BackendOpti
   if (name == "cpu") return std::make_unique<CpuBackend>(options.threads);
   if (name == "ref") return std::make_unique<RefBackend>(options.threads);
   if (const std::optional<int> device = cuda_index(name)) return open_card(*device);
-  fail(ErrorCode::kInvalidArgument, "unknown backend '{}'; known: {}", name,
+  fail(ErrorCode::kInvalidArgument, "unknown backend '{}'; available are {}", name,
        fmt::join(backend_names(), ", "));
 }
 

@@ -11,9 +11,9 @@
 namespace bl {
 namespace {
 
-// Memory is asked for in pieces of this size: page-locking it costs time.
+// Memory is allocated in slabs of this size, because page-locking takes time.
 constexpr std::size_t kSlabBytes = std::size_t{256} << 20;
-// One move in so many is waited for and timed.
+// One in this many moves is timed.
 constexpr std::int64_t kTimedMoves = 32;
 
 }  // namespace
@@ -23,7 +23,8 @@ HostTier::HostTier(PageMemory& memory, std::size_t bytes)
   BL_CHECK(page_bytes_ > 0);
   if (bytes / page_bytes_ < 2) {
     fail(ErrorCode::kInvalidArgument,
-         "--kv-host of {} bytes holds fewer than two pages; a page of this model's cache has {}",
+         "--kv-host: {} bytes hold fewer than two pages of this model's cache, which have {} bytes "
+         "each",
          bytes, page_bytes_);
   }
   slots_ = static_cast<std::int32_t>(std::min<std::size_t>(bytes / page_bytes_, INT32_MAX));
@@ -38,27 +39,27 @@ std::byte* HostTier::at(std::int32_t slot) const {
          static_cast<std::size_t>(slot % slots_of_slab_) * page_bytes_;
 }
 
-// A slab more; false where none is to be had.
+// Allocates one more slab. Returns false if the tier is full or the system has no more memory.
 bool HostTier::grow() {
   const auto first = static_cast<std::int32_t>(slabs_.size()) * slots_of_slab_;
   const std::int32_t count = std::min(slots_of_slab_, slots_ - first);
   if (count <= 0) return false;
   Buffer slab = memory_.allocate_host(static_cast<std::size_t>(count) * page_bytes_);
   if (slab.data() == nullptr) {
-    log_warning("the system has no more memory for the cache's host tier: {} of {} pages", first,
+    log_warning("the system has no more memory for --kv-host; it holds {} of {} pages", first,
                 slots_);
     slots_ = first;
     return false;
   }
-  free_.reserve(static_cast<std::size_t>(first + count));  // so that release() needs no memory
+  free_.reserve(static_cast<std::size_t>(first + count));  // so that release() never allocates
   slabs_.push_back(std::move(slab));
   for (std::int32_t slot = first + count; slot > first; --slot) free_.push_back(slot - 1);
   return true;
 }
 
-// A move that is waited for, before and after, once in a while: what is otherwise measured is how
-// fast moves are asked for. The very first is the best of three, since it touches new memory; later
-// ones are made once, because a request is waiting, and one that was held up counts for little.
+// Makes a move, and once in a while times it, waiting for all moves before and after, because moves
+// are asynchronous. The very first is timed three times and the best counts, since it touches new
+// memory. Later ones are made once, because a request is waiting, and a slow one has little weight.
 template <class Move>
 void HostTier::timed(Move&& move) {
   if (moves_++ % kTimedMoves != 0) {

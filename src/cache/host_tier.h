@@ -8,29 +8,30 @@
 
 namespace bl {
 
-// A bounded amount of host memory for pages that leave the cache's own. Slots of one page each; who
-// is in which slot is PrefixIndex's business, which one goes first PrefixCache's.
+// A bounded amount of host memory for pages that are evicted from the cache's own memory, divided
+// into slots of one page each. PrefixIndex knows which page is in which slot; PrefixCache chooses
+// what is evicted.
 //
-// The memory is taken from the system as it fills. Where the system has no more, the tier stays as
-// large as it is by then.
+// Memory is allocated as the tier fills. If the system has no more, the tier stays at its current
+// size.
 class HostTier {
  public:
-  // At most `bytes`. Throws kInvalidArgument when they hold fewer than two pages: one slot is
-  // always left free to exchange a page with.
+  // Uses at most `bytes`. Throws kInvalidArgument if they hold fewer than two pages: one slot
+  // always stays free, so that a page can be exchanged.
   HostTier(PageMemory& memory, std::size_t bytes);
 
   std::int32_t slots() const { return slots_; }
   std::int32_t free_slots() const { return slots_ - used_; }
   std::size_t page_bytes() const { return page_bytes_; }
 
-  // Moves the page's bytes to a free slot. Nothing when there is none. What the move throws leaves
-  // the slot free.
+  // Copies the page to a free slot and returns the slot, or nothing if none is free. If the copy
+  // throws, the slot stays free.
   std::optional<std::int32_t> store(std::int32_t page);
-  // Moves a slot's bytes into a page.
+  // Copies a slot into a page. The slot stays taken.
   void fetch(std::int32_t page, std::int32_t slot);
   void release(std::int32_t slot);
 
-  // Bytes a second, from moves that were waited for now and then; 0 before the first.
+  // Measured bytes per second of a move; 0 before the first measurement.
   double copy_rate() const { return copy_rate_; }
 
  private:
@@ -45,7 +46,7 @@ class HostTier {
   std::int32_t slots_of_slab_;
   std::int32_t used_ = 0;
   std::vector<Buffer> slabs_;
-  std::vector<std::int32_t> free_;  // of the slabs there are
+  std::vector<std::int32_t> free_;  // free slots of the slabs allocated so far
   std::int64_t moves_ = 0;
   double copy_rate_ = 0;
 };

@@ -12,12 +12,13 @@ KvCache::KvCache(Backend& backend, std::span<const KvLayout> layers, std::int32_
   const auto count = static_cast<std::size_t>(pages);
   const auto pool_bytes = [&](std::size_t page) {
     if (page != 0 && count > std::numeric_limits<std::size_t>::max() / page) {
-      fail(ErrorCode::kOutOfMemory, "a cache of {} pages of {} bytes a layer cannot be addressed",
-           pages, page);
+      fail(ErrorCode::kOutOfMemory,
+           "a cache of {} pages with {} bytes each cannot be addressed; use a smaller --ctx", pages,
+           page);
     }
     return page * count;
   };
-  // One allocation, because devices round each of them up. Pages of 256 slots keep every pool
+  // One allocation, because devices round each one up. Since pages have 256 slots, every pool is
   // aligned.
   static_assert(kPageSlots % 256 == 0);
   memory_ = backend.allocate(pool_bytes(page_bytes(layers)));

@@ -8,7 +8,7 @@
 
 namespace bl {
 
-// What the bytes of a page depend on beside the text and its salt.
+// Everything that the bytes of a page depend on, apart from its text and salt.
 struct PageKind {
   struct Layer {
     std::int32_t kv_heads = 0;
@@ -16,12 +16,12 @@ struct PageKind {
     std::int32_t v_dim = 0;
     bool operator==(const Layer&) const = default;
   };
-  Hash128 model;      // config and weights
-  std::string rope;   // how positions turn keys, in words
-  std::string order;  // how rows lie in a page: Backend::page_order()
+  Hash128 model;      // hash of config and weights
+  std::string rope;   // description of how positions rotate keys
+  std::string order;  // order of rows in a page: Backend::page_order()
   CacheTypes type{};
   std::vector<Layer> layers;
-  std::uint64_t page_bytes = 0;  // over all layers
+  std::uint64_t page_bytes = 0;  // summed over all layers
   bool operator==(const PageKind&) const = default;
 };
 

@@ -6,25 +6,25 @@
 
 namespace bl {
 
-// Where the bytes of pages are, and how they are moved: what the tiers of a cache ask of whoever
-// owns its memory. What a page is made of is the owner's business; its bytes mean the same in every
-// page.
+// Access to the bytes of pages for the tiers of a cache and for files. The owner alone knows what a
+// page consists of; its bytes have the same meaning in every page.
 //
-// Moves happen in the order in which they were asked for, and in the order of the steps of the
-// model, but may still be under way when a call returns.
+// Moves run in the order in which they were requested, in order with the model's steps, and may
+// still be in flight when a call returns.
 class PageMemory {
  public:
   virtual ~PageMemory() = default;
   virtual std::size_t page_bytes() const = 0;
-  // Makes page `to` what page `from` is.
+  // Copies page `from` to page `to`.
   virtual void copy_page(std::int32_t to, std::int32_t from) = 0;
 
-  // Host memory that pages move to and from as fast as the machine can; empty where there is none.
+  // Allocates host memory that moves at full speed (page-locked for a device); empty if there is
+  // none.
   virtual Buffer allocate_host(std::size_t bytes) = 0;
-  // `host`: page_bytes() of such memory.
+  // `host` points to page_bytes() bytes of memory from allocate_host().
   virtual void write_page(std::byte* host, std::int32_t page) = 0;
   virtual void read_page(std::int32_t page, const std::byte* host) = 0;
-  // Returns when all moves are over: before the host reads or writes that memory itself.
+  // Waits for all moves. Call it before the host itself reads or writes that memory.
   virtual void finish_moves() = 0;
 };
 

@@ -42,7 +42,7 @@ void PagePool::retain(std::int32_t page) {
 }
 
 void PagePool::release(std::int32_t page) {
-  // The last reference to a kept page is the index's, and goes by drop().
+  // The last reference to a kept page belongs to the index, which uses drop().
   BL_CHECK(references(page) > (is_kept(page) ? 1 : 0));
   if (--references_[static_cast<std::size_t>(page)] == 0) free_.push_back(page);
   if (is_idle(page)) count_idle(1);

@@ -5,8 +5,8 @@
 
 namespace bl {
 
-// Which pages are free, how many refer to each that is not, and which are only remembered: a page
-// that the prefix index keeps, and nobody else refers to, is idle; its content may be given up.
+// Counts the references to each page. A page without any is free. A page that only the prefix index
+// refers to is idle: it may be evicted.
 class PagePool {
  public:
   explicit PagePool(std::int32_t pages);
@@ -16,16 +16,16 @@ class PagePool {
   std::int32_t idle_pages() const { return idle_; }
   std::int32_t references(std::int32_t page) const;
   bool is_idle(std::int32_t page) const { return is_kept(page) && references(page) == 1; }
-  // Changes whenever a page becomes idle, or is idle no more.
+  // Increases whenever a page becomes idle or stops being idle.
   std::uint64_t changes() const { return changes_; }
 
-  // A free page, with one reference; nothing when there is none. The page given back last comes
-  // first: its memory is the warmest.
+  // Takes a free page with one reference, or nothing if none is free. The page released last comes
+  // first, because its memory is the warmest.
   std::optional<std::int32_t> take();
-  void retain(std::int32_t page);   // one more reference to a page in use
-  void release(std::int32_t page);  // one less; without references it is free
+  void retain(std::int32_t page);   // adds a reference to a page in use
+  void release(std::int32_t page);  // removes a reference; without any the page is free
 
-  // The index's own reference, one a page at most.
+  // Adds and removes the index's own reference; a page has at most one.
   void keep(std::int32_t page);
   void drop(std::int32_t page);
   bool is_kept(std::int32_t page) const;

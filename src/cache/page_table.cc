@@ -24,7 +24,7 @@ bool PageTable::reserve(std::int64_t tokens) {
   if (wanted <= pages_.size()) return true;
   if (wanted - pages_.size() > static_cast<std::size_t>(pool_->free_pages())) return false;
   while (pages_.size() < wanted) {
-    pages_.push_back(-1);  // may throw: before a page is taken that nobody would give back
+    pages_.push_back(-1);  // may throw, so do it before taking a page that would leak
     pages_.back() = *pool_->take();
   }
   return true;

@@ -7,8 +7,8 @@
 
 namespace bl {
 
-// The pages of one sequence, in order of positions. Gives its references back when it goes.
-// The pool must outlive it.
+// The pages of one sequence, in order of positions. Releases its references when destroyed. The
+// pool must outlive it.
 class PageTable {
  public:
   explicit PageTable(PagePool& pool) : pool_(&pool) {}
@@ -17,22 +17,22 @@ class PageTable {
   ~PageTable() { truncate(0); }
 
   std::span<const std::int32_t> pages() const { return pages_; }
-  std::int64_t capacity() const;  // positions that have a slot
+  std::int64_t capacity() const;  // number of positions that have a slot
 
-  // Makes room for positions [0, tokens). False when the pool has too few free pages; then nothing
-  // has changed. Throws bad_alloc, with some of the pages.
+  // Makes room for positions [0, tokens). Returns false and changes nothing if the pool has too few
+  // free pages. If it throws bad_alloc, some pages may have been added.
   [[nodiscard]] bool reserve(std::int64_t tokens);
 
-  // Appends full pages of another sequence, shared from now on. Only onto a table whose own pages
-  // are all full.
+  // Appends full pages of another sequence, which are shared from now on. All pages of this table
+  // must be full.
   void share(std::span<const std::int32_t> pages);
-  // Takes another page of the same content in the place of the index-th.
+  // Replaces the index-th page with one of the same content.
   void replace(std::size_t index, std::int32_t page);
 
-  // Gives back the pages that positions [0, tokens) do not need.
+  // Releases the pages that positions [0, tokens) do not need.
   void truncate(std::int64_t tokens);
 
-  // Where the key and value of a position live: page · kPageSlots + slot in the page.
+  // The slot of a position's key and value in a pool: page · kPageSlots + slot in the page.
   std::int64_t slot(std::int64_t position) const;
 
  private:

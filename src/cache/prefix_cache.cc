@@ -13,14 +13,14 @@ PrefixCache::~PrefixCache() {
   for (const Node node : index_.by_age()) pool_.drop(index_.page(node));
 }
 
-// Whether somebody beside the index holds a node's page.
+// Whether anyone but the index refers to a node's page.
 bool PrefixCache::is_in_use(Node node) const {
   return !index_.on_host(node) && !pool_.is_idle(index_.page(node));
 }
 
 std::int32_t PrefixCache::shared_pages(std::string_view salt, std::span<const std::int32_t> ids,
                                        SharedBeginning& known) const {
-  // Both only grow, so that the sum changes with either.
+  // Both counters only grow, so their sum changes if either does.
   const std::uint64_t changes = index_.changes() + pool_.changes();
   if (known.changes == changes) return known.pages;
   known.changes = changes;
@@ -28,7 +28,7 @@ std::int32_t PrefixCache::shared_pages(std::string_view salt, std::span<const st
     known.pages = 0;
     known.node = index_.find_root(salt);
   }
-  // Who holds a page holds all before it.
+  // A sequence that holds a page holds all pages before it.
   for (; known.pages > 0 && !is_in_use(known.node); --known.pages) {
     known.node = index_.parent(known.node);
   }
@@ -63,7 +63,7 @@ void PrefixCache::begin_step(const TierRates& rates, std::int64_t restored_pages
   restorable_ = restored_pages;
 }
 
-// The last full page of a text that is known, wherever it is.
+// Returns the last full page of the text that is known, in either tier.
 Node PrefixCache::last_known(Node node, std::span<const std::int32_t> ids) const {
   while (node != PrefixIndex::kNone && ids.size() >= kPageSlots) {
     const Node child = index_.find_full(node, ids.first(kPageSlots));
@@ -81,7 +81,7 @@ std::int64_t PrefixCache::adopt(std::string_view salt, std::span<const std::int3
   std::span<const std::int32_t> rest = ids.subspan(static_cast<std::size_t>(
       std::min<std::int64_t>(cursor.tokens, static_cast<std::int64_t>(ids.size()))));
   cursor.waits = false;
-  // What is asked for is not to be given up while room is made for its beginning.
+  // Touch the requested pages first, so that they are not evicted to make room for their beginning.
   if (tier_ != nullptr) index_.touch_text(last_known(node, rest));
   while (node != PrefixIndex::kNone && rest.size() >= kPageSlots) {
     const Node child = index_.find_full(node, rest.first(kPageSlots));
@@ -105,8 +105,9 @@ std::int64_t PrefixCache::adopt(std::string_view salt, std::span<const std::int3
   return tokens;
 }
 
-// The page of `longest` once more, for a text that goes on in another way. Where memory is short,
-// the page itself, if nobody else needs it. False when there is no room for it.
+// Gives the table a copy of the page of `longest`, for a text that continues differently. If memory
+// is short, it takes over the page itself, provided that nobody else needs it. Returns false if
+// there is no room.
 bool PrefixCache::copy_beginning(PageTable& table, PrefixIndex::Longest longest) {
   const Node from = longest.node;
   if (index_.on_host(from)) {
@@ -122,7 +123,7 @@ bool PrefixCache::copy_beginning(PageTable& table, PrefixIndex::Longest longest)
   const std::int32_t source = index_.page(from);
   const bool was_idle = pool_.is_idle(source);
   const std::int64_t before = table.capacity();
-  PageTable held(pool_);  // not to be evicted for its own copy
+  PageTable held(pool_);  // so that it is not evicted to make room for its own copy
   held.share({&source, 1});
   if (reserve(table, table.capacity() + 1)) {
     copy_(table.pages().back(), source);
@@ -164,8 +165,8 @@ bool PrefixCache::make_room(std::int32_t pages, Eviction eviction) {
   return true;
 }
 
-// An idle page is never older than the pages behind it, so the oldest idle one is the end of a
-// text. Pages in use are young whatever their age says.
+// Evicts the oldest idle page, which is the end of a text, since an idle page is never older than
+// the pages after it. Pages in use that come up on the way are touched: they count as young.
 bool PrefixCache::evict_one(Eviction eviction) {
   if (pool_.idle_pages() == 0) return false;
   for (std::int64_t left = index_.size(); left > 0; --left) {
@@ -183,7 +184,7 @@ bool PrefixCache::evict_one(Eviction eviction) {
   return false;
 }
 
-// Moves an idle page to the host. False where that is not worth it or not possible.
+// Moves an idle page to the host. Returns false if that is impossible or not worth it.
 bool PrefixCache::store(Node node, Eviction eviction) {
   if (tier_ == nullptr) return false;
   const auto tokens = static_cast<std::int64_t>(index_.ids(node).size());
@@ -202,11 +203,11 @@ bool PrefixCache::store(Node node, Eviction eviction) {
   return true;
 }
 
-// Brings a page back, behind one that is in use.
+// Brings a page back from the host; the page before it must be in use.
 bool PrefixCache::restore(Node node) {
   if (!make_room(1, Eviction::kExchange)) return false;
   const std::int32_t slot = index_.host_slot(node);
-  PageTable taken(pool_);  // until the index has it
+  PageTable taken(pool_);  // holds the page until the index has it
   if (!taken.reserve(1)) return false;
   const std::int32_t page = taken.pages().front();
   tier_->fetch(page, slot);
@@ -234,7 +235,7 @@ void PrefixCache::drop_from_host(Node node) {
   ++stats_.pages_dropped;
 }
 
-// What stands behind a page that is given up can no longer be found. All of it is on the host.
+// Pages after an evicted page can no longer be found, so they go too. All of them are on the host.
 void PrefixCache::drop_below(Node node) {
   while (index_.has_children(node)) {
     Node last = index_.children(node).back();
@@ -249,7 +250,7 @@ void PrefixCache::forget(Node node) {
   pool_.drop(page);
 }
 
-// A page that holds a beginning of what a newer one holds, and that nobody uses.
+// Forgets an unused page whose tokens are only a beginning of those of a newer page.
 void PrefixCache::forget_superseded(Node by) {
   const Node other = index_.neighbour_before(by);
   if (other == PrefixIndex::kNone) return;
@@ -318,7 +319,7 @@ std::int64_t PrefixCache::truncate(PageTable& table, PrefixCursor& cursor, std::
   }
   table.truncate(tokens);
   if (table.pages().empty()) return tokens;
-  // A beginning of this page that was published while it was being filled: nobody else holds it.
+  // If a beginning of this page was published while it was being filled, nobody else holds it.
   const Node part = index_.node_of(table.pages().back());
   if (part == PrefixIndex::kNone || part == cursor.node) return tokens;
   const auto published = static_cast<std::int64_t>(index_.ids(part).size());

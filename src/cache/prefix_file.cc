@@ -18,11 +18,11 @@ namespace {
 constexpr std::string_view kMagic = "BLPREFIX";
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kAlignment = 64;
-// The first part of the header, of fixed size. docs/formats/prefix.md has the table.
+// Size of the fixed part of the header. docs/formats/prefix.md has the table.
 constexpr std::size_t kFixedBytes = 96;
 constexpr std::size_t kHashedFrom = 32;
 constexpr std::uint32_t kMostLayers = 1 << 14;
-constexpr std::uint32_t kMostText = 1 << 16;  // bytes of each of salt, rope, order
+constexpr std::uint32_t kMostText = 1 << 16;  // limit on the bytes of each of salt, rope and order
 constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 26;
 
 std::size_t round_up(std::size_t bytes) {
@@ -49,7 +49,7 @@ class HeaderWriter {
   std::string bytes_;
 };
 
-// Reads on in bytes whose number was checked before.
+// Reads values from bytes whose number has been checked before.
 class HeaderReader {
  public:
   explicit HeaderReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -81,8 +81,8 @@ Hash128 hash_of(std::span<const std::byte> bytes) {
   return hash.finish();
 }
 
-// As a file has them: that of keys, and from bit 8 on one more than that of values, where they
-// differ.
+// The number for cache types in a file: the type of keys in bits 0 to 7 and, if it differs, one
+// more than the type of values from bit 8 on.
 std::uint32_t number_of(CacheTypes types) {
   const auto keys = static_cast<std::uint32_t>(types.k);
   return types.are_one() ? keys : keys | (static_cast<std::uint32_t>(types.v) + 1) << 8;
@@ -102,8 +102,8 @@ std::string header_of(const PrefixText& text) {
   HeaderWriter out;
   out.text(kMagic);
   out.number(kVersion);
-  out.number(std::uint32_t{0});  // bytes of the header, below
-  out.number(Hash128{});         // its hash, below
+  out.number(std::uint32_t{0});  // size of the header, set below
+  out.number(Hash128{});         // hash of the header, set below
   out.number(kind.model);
   out.number(number_of(kind.type));
   out.number(std::uint32_t{kPageSlots});
@@ -185,7 +185,9 @@ PrefixReader::Descriptor::~Descriptor() {
 }
 
 PrefixReader::PrefixReader(const std::filesystem::path& path)
-    : path_(path), file_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // no pipe blocks
+    : path_(path),
+      // O_NONBLOCK, so that opening a pipe does not block.
+      file_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (file_.fd < 0) {
     fail(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, "cannot open {}: {}",
          path.string(), std::strerror(errno));
@@ -211,13 +213,16 @@ void PrefixReader::read_header() {
   if (fstat(file_.fd, &status) != 0 || !S_ISREG(status.st_mode)) refuse("not a regular file");
   size_ = static_cast<std::uint64_t>(status.st_size);
   std::array<std::byte, kFixedBytes> fixed;
-  if (size_ < fixed.size()) refuse("{} bytes are too few for a saved prefix", size_);
+  if (size_ < fixed.size())
+    refuse("{} bytes are too few for a saved prefix; the file is incomplete", size_);
   read(0, fixed);
   HeaderReader in(fixed);
   if (in.text(kMagic.size()) != kMagic)
     refuse("not a saved prefix (it should begin with {})", kMagic);
   if (const auto version = in.number<std::uint32_t>(); version != kVersion) {
-    fail(ErrorCode::kUnsupported, "{}: version {} of the format; this program reads version {}",
+    fail(ErrorCode::kUnsupported,
+         "{}: has version {} of the format, but this program reads only version {}; save the "
+         "prefix again",
          path_.string(), version, kVersion);
   }
   header_bytes_ = in.number<std::uint32_t>();
@@ -233,28 +238,31 @@ void PrefixReader::read_header() {
   const auto rope_bytes = in.number<std::uint32_t>();
   const auto salt_bytes = in.number<std::uint32_t>();
   const std::optional<CacheTypes> types = types_of(type);
-  if (!types) refuse("cache type {} is unknown", type);
+  if (!types) refuse("has the unknown cache type {}", type);
   kind.type = *types;
-  if (slots != kPageSlots) refuse("pages of {} tokens, not {}", slots, kPageSlots);
+  if (slots != kPageSlots)
+    refuse("has pages of {} tokens, but {} were expected", slots, kPageSlots);
   if (tokens == 0 || tokens % kPageSlots != 0 || tokens > kMostTokens) {
-    refuse("{} tokens; a multiple of {} up to {} was expected", tokens, kPageSlots, kMostTokens);
+    refuse("has {} tokens, but a multiple of {} up to {} was expected", tokens, kPageSlots,
+           kMostTokens);
   }
   if (layers > kMostLayers || std::max({order_bytes, rope_bytes, salt_bytes}) > kMostText) {
-    refuse("{} layers, texts of {}, {} and {} bytes; at most {} and {} were expected", layers,
+    refuse("has {} layers and texts of {}, {} and {} bytes; at most {} and {} are allowed", layers,
            order_bytes, rope_bytes, salt_bytes, kMostLayers, kMostText);
   }
-  // All bounded: nothing here can overflow.
+  // All terms are bounded, so the sum cannot overflow.
   const std::uint64_t needed =
       round_up(kFixedBytes + layers * sizeof(PageKind::Layer) + order_bytes + rope_bytes +
                salt_bytes + tokens * sizeof(std::int32_t));
   if (header_bytes_ != needed || header_bytes_ > size_) {
-    refuse("a header of {} bytes, {} were expected in a file of {}", header_bytes_, needed, size_);
+    refuse("has a header of {} bytes, but {} were expected in a file of {} bytes", header_bytes_,
+           needed, size_);
   }
   const std::uint64_t pages = tokens / kPageSlots;
   const std::uint64_t each = (size_ - header_bytes_) / pages;
   if ((size_ - header_bytes_) % pages != 0 || each <= sizeof(Hash128) ||
       kind.page_bytes != each - sizeof(Hash128)) {
-    refuse("{} bytes are not those of {} pages of {} bytes: the file is cut or was added to", size_,
+    refuse("{} bytes do not fit {} pages of {} bytes: the file was truncated or extended", size_,
            pages, kind.page_bytes);
   }
   std::vector<std::byte> rest(static_cast<std::size_t>(header_bytes_) - kFixedBytes);
@@ -262,7 +270,7 @@ void PrefixReader::read_header() {
   SipHash hash;
   hash.update(std::span(fixed).subspan(kHashedFrom));
   hash.update(rest);
-  if (hash.finish() != header_hash_) refuse("the header is damaged");
+  if (hash.finish() != header_hash_) refuse("the header is damaged; save the prefix again");
   HeaderReader body(rest);
   kind.layers.resize(layers);
   body.raw(kind.layers.data(), layers * sizeof(PageKind::Layer));
@@ -276,8 +284,8 @@ void PrefixReader::read_header() {
 void PrefixReader::check_kind(const PageKind& own) const {
   const PageKind& kind = text_.kind;
   const auto differ = [&](std::string_view what, std::string_view theirs, std::string_view ours) {
-    fail(ErrorCode::kInvalidArgument, "{}: saved {} {}, and this is {}", path_.string(), what,
-         theirs, ours);
+    fail(ErrorCode::kInvalidArgument, "{}: was saved {} {}, but this session has {}",
+         path_.string(), what, theirs, ours);
   };
   if (kind.model != own.model) differ("by model", kind.model.hex(), own.model.hex());
   if (kind.rope != own.rope) differ("with the rotation", kind.rope, own.rope);
@@ -303,7 +311,7 @@ void PrefixReader::read_page(std::span<std::byte> page) {
   read(offset, page);
   read(offset + page.size(), std::as_writable_bytes(std::span(&hash, 1)));
   if (hash != page_hash(header_hash_, next_, page)) {
-    refuse("page {} of {} is damaged", next_ + 1, text_.pages());
+    refuse("page {} of {} is damaged; save the prefix again", next_ + 1, text_.pages());
   }
   ++next_;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// The pages of a text's beginning as a file: docs/formats/prefix.md. Every byte of one is checked
-// before it is used. Knows nothing of pools; what is inside a page is nobody's business here.
+// Files that hold the pages of the beginning of a text (docs/formats/prefix.md). Every byte is
+// checked before it is used. This code knows nothing of pools, nor of what is inside a page.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,24 +15,25 @@
 
 namespace bl {
 
-// A beginning of a text: whole pages of it.
+// The beginning of a text, in whole pages.
 struct PrefixText {
   PageKind kind;
   std::string salt;
-  std::vector<std::int32_t> ids;  // a multiple of kPageSlots
+  std::vector<std::int32_t> ids;  // their number is a multiple of kPageSlots
   std::int64_t pages() const { return static_cast<std::int64_t>(ids.size()) / kPageSlots; }
 };
 
-// Writes a file that appears when it is complete, or not at all.
+// Writes a file that appears under its name only when it is complete.
 class PrefixWriter {
  public:
-  // Throws kIo; kInvalidArgument for a text that no file can hold.
+  // Writes the header. Throws kIo, and kInvalidArgument if the text exceeds the limits of the
+  // format.
   PrefixWriter(const std::filesystem::path& path, const PrefixText& text);
-  // The next page. Throws kIo, such as for a disk that is full.
+  // Appends the next page. Throws kIo, for instance if the disk is full.
   void write_page(std::span<const std::byte> page);
-  // To be called when all pages are written.
+  // Makes the file visible. Call it once all pages are written.
   void commit();
-  std::uint64_t bytes() const { return bytes_; }  // written
+  std::uint64_t bytes() const { return bytes_; }  // bytes written so far
 
  private:
   AtomicFile file_;
@@ -45,15 +46,15 @@ class PrefixWriter {
 
 class PrefixReader {
  public:
-  // Reads and checks the header, and that the file has the size it says. Throws kNotFound, kIo,
-  // kInvalidFile, kUnsupported (a later version).
+  // Opens the file, and checks its header and its size. Throws kNotFound, kIo, kInvalidFile, or
+  // kUnsupported for another version of the format.
   explicit PrefixReader(const std::filesystem::path& path);
   const PrefixText& text() const { return text_; }
-  // Throws kInvalidArgument that says what of the file's pages is not as here.
+  // Throws kInvalidArgument, saying what differs, if the file's pages are not of kind `own`.
   void check_kind(const PageKind& own) const;
-  // The next page, text().kind.page_bytes of them. Throws kInvalidFile when it is damaged.
+  // Reads the next page, text().kind.page_bytes bytes. Throws kInvalidFile if it is damaged.
   void read_page(std::span<std::byte> page);
-  // Leaves out the next so many pages.
+  // Skips the next pages.
   void skip(std::int64_t pages);
   std::uint64_t bytes() const { return size_; }
 
@@ -79,7 +80,7 @@ class PrefixReader {
   std::int64_t next_ = 0;
 };
 
-// What stands in a file behind a page.
+// The hash that follows each page in a file.
 Hash128 page_hash(const Hash128& header, std::int64_t index, std::span<const std::byte> page);
 
 }  // namespace bl

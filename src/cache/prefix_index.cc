@@ -9,7 +9,7 @@
 namespace bl {
 namespace {
 
-// One round of a multiply-and-fold hash; both multipliers are odd constants without structure.
+// One round of a multiply-and-fold hash. Both multipliers are odd constants without structure.
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
   hash ^= hash >> 32;
@@ -33,7 +33,7 @@ PrefixIndex::Node PrefixIndex::make_node() {
   if (unused_.empty()) {
     if (nodes_.size() == nodes_.capacity()) {
       const std::size_t more = std::max<std::size_t>(16, 2 * nodes_.size());
-      unused_.reserve(more);  // so that free_node() needs no memory
+      unused_.reserve(more);  // so that free_node() never allocates
       nodes_.reserve(more);
     }
     nodes_.emplace_back();
@@ -80,7 +80,7 @@ PrefixIndex::Node PrefixIndex::find_full(Node parent, std::span<const std::int32
   return kNone;
 }
 
-// Where a child of these ids stands, or would.
+// Returns the index at which a child with these ids is, or would be inserted.
 std::size_t PrefixIndex::place_among(const Entry& parent, std::span<const std::int32_t> ids) const {
   const auto before = [&](Node child, std::span<const std::int32_t> value) {
     const std::vector<std::int32_t>& own = at(child).ids;
@@ -96,7 +96,8 @@ PrefixIndex::Longest PrefixIndex::find_longest(Node parent,
   Longest best;
   if (parent == kNone || ids.empty()) return best;
   const std::vector<Node>& children = at(parent).children;
-  // In the order of ids, whoever shares the longest beginning is next to where `ids` would stand.
+  // Children are sorted, so the one with the longest common beginning is next to where `ids` would
+  // be.
   const std::size_t place = place_among(at(parent), ids);
   for (const std::size_t i : {place, place - 1}) {
     if (i >= children.size()) continue;
@@ -153,7 +154,7 @@ void PrefixIndex::erase(Node node) {
   drop_empty_root(parent);
 }
 
-// Takes a node that no parent has any more, or not yet, out of what else finds it.
+// Removes a node from all tables but its parent's list of children, in which it is not.
 void PrefixIndex::unlink(Node node) {
   const Entry& entry = at(node);
   const auto [begin, end] = full_.equal_range(entry.hash);

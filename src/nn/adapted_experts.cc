@@ -9,11 +9,11 @@
 namespace bl {
 namespace {
 
-// Rows of an expert at once. Scratch for them is in every plan, where it hides behind attention's
-// as long as it is for few.
+// Rows that one expert processes at once. The memory plan includes the scratch for them; as long as
+// they are few, it is less than what attention needs anyway.
 constexpr std::int64_t kRowsAtOnce = 64;
 
-// That a row goes to an expert.
+// One row that is routed to one expert.
 struct Choice {
   std::int32_t expert = 0;
   std::int32_t row = 0;
@@ -29,7 +29,7 @@ std::vector<T> on_host(Backend& backend, const T* values, const Shape& shape) {
   return host;
 }
 
-// By expert, then by row.
+// Returns the choices of all rows in `rows`, sorted by expert, then by row.
 std::vector<Choice> choices_of(Backend& backend, const ExpertsArgs& args,
                                const StepAdapters& rows) {
   const Shape shape{args.x.rows(), args.k};
@@ -40,7 +40,7 @@ std::vector<Choice> choices_of(Backend& backend, const ExpertsArgs& args,
     for (std::int64_t row = run.first; row < run.first + run.rows; ++row) {
       for (std::int64_t at = row * args.k; at < (row + 1) * args.k; ++at) {
         const auto i = static_cast<std::size_t>(at);
-        // Routing may name no expert where logits are NaN.
+        // If logits are NaN, routing may choose no valid expert.
         if (experts[i] < 0 || experts[i] >= std::ssize(args.all)) continue;
         choices.push_back({experts[i], static_cast<std::int32_t>(row), weights[i], run.mix});
       }
@@ -78,7 +78,8 @@ class AdaptedExperts {
   }
 
  private:
-  // Choices of one expert, no row twice: what logits of NaN choose may repeat.
+  // Returns how many choices from `first` on have the same expert and different rows. Logits of NaN
+  // may choose an expert twice.
   std::size_t piece_from(std::size_t first) const {
     std::size_t end = first + 1;
     while (end < choices_.size() && end - first < static_cast<std::size_t>(kRowsAtOnce) &&
@@ -105,7 +106,8 @@ class AdaptedExperts {
                       {.x = args_.out, .rows = rows_ + first, .weights = weights_ + first, .y = x});
   }
 
-  // A launch a row: that weights go to inputs is rare, and more than one choice a row then rarer.
+  // One launch per row. Weights on inputs are rare, and several choices in one piece are rarer
+  // still.
   static void multiply_rows(ExecContext& ctx, const TensorView& x,
                             std::span<const Choice> choices) {
     for (std::int64_t i = 0; i < x.rows(); ++i) {
@@ -141,7 +143,7 @@ class AdaptedExperts {
   std::span<const Moe::Expert> experts_;
   const ExpertsArgs& args_;
   std::vector<Choice> choices_;
-  const std::int32_t* rows_ = nullptr;  // of choices_, in the backend's memory
+  const std::int32_t* rows_ = nullptr;  // rows of choices_, in the backend's memory
   const float* weights_ = nullptr;
 };
 

@@ -28,7 +28,8 @@ void normalise_one(ExecContext& ctx, const Norm& norm, bool across_heads, const 
 
 }  // namespace
 
-// Halves for the last product, or F32 [tokens, heads, head_dim].
+// The result of attention: an input in binary16 for the output projection, or F32 [tokens, heads,
+// head_dim].
 struct Attention::Result {
   StagedInput half;
   TensorView out;
@@ -39,7 +40,7 @@ struct Attention::Heads {
   TensorView k;     // [tokens, kv_heads, head_dim]
   TensorView v;     // [tokens, kv_heads, head_dim]
   TensorView gate;  // [tokens, gates] or empty
-  TensorView all;   // [tokens, widths of q, k and v]: the three side by side
+  TensorView all;   // [tokens, widths of q, k and v]: all three side by side
 };
 
 AttentionArgs Attention::attention_args(const StepInputs& step, const TensorView& q) const {
@@ -79,8 +80,8 @@ Attention::Heads Attention::project(ExecContext& ctx, const LayerInput& x,
   } else {
     outputs[count++] = {&weights_.q, q};
     outputs[count++] = {&weights_.k, k};
-    // Where v is the key before its norm and rotation, the product is made twice: cheaper than a
-    // copy that every backend would have to know.
+    // If values are the keys before their norm and rotation, compute the product twice. That is
+    // cheaper than a copy, which would need an op in every backend.
     outputs[count++] = {spec_.value_is_key ? &weights_.k : &weights_.v, v};
   }
   Heads heads;
@@ -114,7 +115,7 @@ void Attention::normalise_keys(ExecContext& ctx, const TensorView& k, bool after
 void Attention::normalise(ExecContext& ctx, const Heads& heads, bool after_rope) const {
   normalise_queries(ctx, heads.q, after_rope);
   normalise_keys(ctx, heads.k, after_rope);
-  // Clamped is what the norms before the rotation give, not what they get.
+  // clip applies to the output of the norms before the rotation, not to their input.
   if (!after_rope && spec_.clip > 0.0f) {
     ctx.ops->clamp(ctx, {.x = heads.all, .limit = spec_.clip});
   }
@@ -128,7 +129,7 @@ Attention::Heads Attention::project_and_normalise(ExecContext& ctx, const LayerI
   return heads;
 }
 
-// Those of a step that finds its keys written.
+// Projects queries (and the gate) only, for a step whose keys and values are already written.
 Attention::Heads Attention::project_queries(ExecContext& ctx, const LayerInput& x,
                                             const StepInputs& step) const {
   BL_CHECK(keys_are_apart());
@@ -146,8 +147,8 @@ Attention::Heads Attention::project_queries(ExecContext& ctx, const LayerInput& 
   return heads;
 }
 
-// Whether nothing stands between the rotation, which is the same for queries and keys, and the
-// cache.
+// Whether nothing comes between the rotation and the cache, and the rotation is the same for q and
+// k.
 bool Attention::rotates_and_writes() const {
   const bool norm_between =
       (spec_.q_norm && spec_.q_norm->after_rope) || (spec_.k_norm && spec_.k_norm->after_rope);
@@ -171,7 +172,7 @@ RopeAndWriteArgs Attention::rope_and_write_args(const StepInputs& step, const He
           .write = {.k = heads.k, .v = heads.v, .cache = *step.kv, .slots = step.slots}};
 }
 
-// Rotates queries and keys, and writes keys and values into their slots.
+// Rotates queries and keys, and writes keys and values to their slots.
 void Attention::rotate_and_write(ExecContext& ctx, const StepInputs& step,
                                  const Heads& heads) const {
   if (rotates_and_writes() && ctx.ops->rope_and_write != nullptr) {
@@ -186,7 +187,7 @@ void Attention::rotate_and_write(ExecContext& ctx, const StepInputs& step,
   ctx.ops->kv_write(ctx, {.k = heads.k, .v = heads.v, .cache = *step.kv, .slots = step.slots});
 }
 
-// The same, where keys and values are not written yet, and attends.
+// Rotates, writes keys and values unless they are already written, and attends.
 void Attention::attend(ExecContext& ctx, const StepInputs& step, const Heads& heads,
                        const Result& result) const {
   AttentionArgs attention = attention_args(step, heads.q);

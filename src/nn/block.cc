@@ -11,7 +11,7 @@ TensorView Block::normalised(ExecContext& ctx, const Norm& norm, const TensorVie
   return h;
 }
 
-// Runs a layer into a sink, through a norm of its output where there is one.
+// Runs a layer into a sink, through the norm of its output if there is one.
 template <class F>
 void Block::run(ExecContext& ctx, const LayerSink& sink, const Norm& post_norm, F&& layer) const {
   if (!post_norm.present()) {
@@ -25,7 +25,7 @@ void Block::run(ExecContext& ctx, const LayerSink& sink, const Norm& post_norm, 
   if (sink.add) ctx.ops->add(ctx, {.x = sink.to, .y = y, .multiplier = sink.multiplier});
 }
 
-// What a layer reads of x: its norm's output, or x with the norm left to the layer's products.
+// The input of a layer: the output of its norm, or x with the norm left to the layer's products.
 LayerInput Block::input_of(ExecContext& ctx, const Norm& norm, ResidualStream& x) const {
   if (norm.present() && fusion_of(ctx, {.tokens = x.rows()}).norm) return {x.read(), norm};
   return normalised(ctx, norm, x.whole(ctx));
@@ -42,7 +42,7 @@ void Block::run_feed_forward(ExecContext& ctx, ResidualStream& x, const LayerInp
   }
 }
 
-// Both read the x from before, so their sum is made beside it.
+// Both branches read x as it was before, so their sum is computed in a buffer of its own.
 void Block::run_side_by_side(ExecContext& ctx, ResidualStream& stream) const {
   ArenaScope scope(*ctx.scratch);
   const TensorView& x = stream.whole(ctx);
@@ -63,13 +63,13 @@ void Block::run_side_by_side(ExecContext& ctx, ResidualStream& stream) const {
   ctx.ops->add(ctx, {.x = x, .y = sum, .multiplier = spec_.residual_multiplier});
 }
 
-// Of the feed-forward in a parallel block.
+// The norm of the feed-forward in a parallel block.
 const Norm& Block::parallel_norm() const {
   return weights_.feed_forward_norm.present() ? weights_.feed_forward_norm
                                               : weights_.attention_norm;
 }
 
-// What follows attention and, in a parallel block, feed-forward.
+// Runs what follows attention (in a parallel block, also feed-forward).
 void Block::run_behind_attention(ExecContext& outer, const StepInputs& step,
                                  ResidualStream& x) const {
   ExecContext ctx = outer;
@@ -78,7 +78,7 @@ void Block::run_behind_attention(ExecContext& outer, const StepInputs& step,
   if (weights_.moe.present() && weights_.feed_forward.present()) {
     run_side_by_side(ctx, x);
   } else if (!spec_.parallel) {
-    // A router and its experts read the same input, which is normalised once.
+    // A router and its experts read the same input, so it is normalized once.
     run_feed_forward(ctx, x,
                      weights_.moe.present()
                          ? normalised(ctx, weights_.feed_forward_norm, x.whole(ctx))
@@ -89,7 +89,7 @@ void Block::run_behind_attention(ExecContext& outer, const StepInputs& step,
   }
 }
 
-// Attention and, in a parallel block, the feed-forward beside it; with `kept` only of these rows.
+// Runs attention and, in a parallel block, the feed-forward; with `kept`, only for these rows.
 void Block::run_attention(ExecContext& outer, const StepInputs& step, ResidualStream& x,
                           const KeptRows* kept) const {
   ArenaScope scope(*outer.scratch);
@@ -161,8 +161,8 @@ void Block::forward_kept(ExecContext& ctx, const StepInputs& step, ResidualStrea
 }
 
 std::size_t Block::work_bytes(const BlockSpec& spec, std::int64_t hidden, std::int64_t tokens) {
-  // A normalised input, or two (parallel blocks); an output before its norm; one before it is
-  // multiplied and added; the sum of two (side by side).
+  // Counts buffers of [tokens, hidden]: one normalized input, or two in parallel blocks; an output
+  // before its norm; one before it is multiplied and added; the sum and one more if side by side.
   std::size_t count = spec.parallel ? 2 : 1;
   if (spec.attention_post_norm || spec.feed_forward_post_norm) ++count;
   if (spec.residual_multiplier != 1.0f) ++count;
@@ -177,8 +177,8 @@ std::size_t Block::work_bytes(const BlockSpec& spec, std::int64_t hidden, std::i
   return rows + layer;
 }
 
-// Attention reads all rows, and what it leaves of them is copied, or else leaves less of them; all
-// else is of those that stay.
+// Attention reads all rows. Its output is either copied for the kept rows, or computed for these
+// only. Everything after it is for the kept rows.
 std::size_t Block::kept_work_bytes(const BlockSpec& spec, std::int64_t hidden, std::int64_t tokens,
                                    std::int64_t kept) {
   std::size_t attention = 0;

@@ -12,8 +12,8 @@ namespace bl {
 //   a = attention(norm(x));  x += m · post_norm(a)
 //   f = feed_forward(norm(x)); x += m · post_norm(f)
 // Every norm may be absent, and so may attention or feed-forward. In a parallel block both read the
-// x from before; without a norm of its own, the feed-forward then reads what attention read.
-// The feed-forward is a dense one, experts, or both side by side (not in a parallel block):
+// old x; if the feed-forward has no norm of its own, it reads what attention reads. The
+// feed-forward is dense, experts, or both side by side (not in a parallel block):
 //   f = dense_post_norm(dense(feed_forward_norm(x))) + moe_post_norm(moe(moe_norm(x)))
 struct BlockSpec {
   std::optional<AttentionSpec> attention;
@@ -23,10 +23,11 @@ struct BlockSpec {
   std::optional<NormSpec> attention_post_norm;
   std::optional<NormSpec> feed_forward_norm;
   std::optional<NormSpec> feed_forward_post_norm;
-  std::optional<NormSpec> dense_post_norm, moe_norm, moe_post_norm;  // only of both side by side
+  // Only if both are side by side.
+  std::optional<NormSpec> dense_post_norm, moe_norm, moe_post_norm;
   bool parallel = false;
   float residual_multiplier = 1.0f;
-  bool output_scale = false;  // x *= a learned scalar at the end
+  bool output_scale = false;  // x *= a learned scalar, at the end
 };
 
 class Block {
@@ -44,29 +45,31 @@ class Block {
 
   // Adds to x.
   void forward(ExecContext& ctx, const StepInputs& step, ResidualStream& x) const;
-  // The last block where few rows are read behind it: kept.x ← these rows of x, updated. x stays.
+  // The last block of a step of which few rows are read: copies these rows of x to kept.x and
+  // updates them there. x itself is not updated.
   void forward_kept(ExecContext& ctx, const StepInputs& step, ResidualStream& x,
                     const KeptRows& kept) const;
-  // Whether kept rows may be a step that finds its keys written (KeptRows::step).
+  // Whether the kept rows may run as a step with keys_written (KeptRows::step).
   bool queries_are_apart() const {
     return weights_.attention.present() && spec_.attention->causal &&
            weights_.attention.keys_are_apart();
   }
-  // What it begins with.
+  // The matrices that it reads first.
   NextWeights first_weights() const {
     return weights_.attention.present() ? weights_.attention.first_weights()
                                         : weights_.feed_forward.first_weights();
   }
-  // Its attention as it will run with these keys and values, if it has one.
+  // The arguments of its attention op with these keys and values, or nothing if it has no
+  // attention.
   std::optional<AttentionArgs> expected_attention(StepInputs step, const PagedKvView& kv) const;
-  // Leaves the keys and values of x alone: of the residual stream, or of what attention reads as it
-  // is.
+  // Computes and writes only the keys and values of x. `what` says whether x is the residual stream
+  // or has already been normalized for attention.
   enum class KeyInput { kStream, kNormalised };
   void write_keys(ExecContext& ctx, const StepInputs& step, const TensorView& x,
                   KeyInput what) const;
-  // Scratch of one forward, without what the backend's ops take themselves.
+  // Scratch bytes of forward(), without what the backend's ops take.
   static std::size_t work_bytes(const BlockSpec& spec, std::int64_t hidden, std::int64_t tokens);
-  // The same of forward_kept, at most.
+  // Upper bound of the scratch bytes of forward_kept().
   static std::size_t kept_work_bytes(const BlockSpec& spec, std::int64_t hidden,
                                      std::int64_t tokens, std::int64_t kept);
 
@@ -78,7 +81,7 @@ class Block {
   }
 
  private:
-  // The residual stream, as the last product of a layer adds to it.
+  // The residual stream as the sink of a layer's last product.
   LayerSink end_of(ResidualStream& x) const {
     return {.to = x.x(), .add = true, .multiplier = spec_.residual_multiplier, .stream = &x};
   }

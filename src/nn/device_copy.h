@@ -1,5 +1,5 @@
 #pragma once
-// Small host arrays into the backend's memory.
+// Copies of small host arrays in the backend's memory.
 
 #include <cstdint>
 #include <span>
@@ -22,14 +22,14 @@ constexpr DType dtype_of() {
   }
 }
 
-// Uploads read only; TensorView has no const form.
+// A view of host memory to upload from. It is only read; TensorView has no const form.
 template <class T>
 TensorView host_view(std::span<const T> values, const Shape& shape) {
   BL_CHECK(static_cast<std::int64_t>(values.size()) == shape.elements());
   return view_of(const_cast<T*>(values.data()), dtype_of<T>(), shape);
 }
 
-// A tensor that lives as long as the model.
+// Copies the values to a tensor that lives as long as the model.
 template <class T>
 Tensor device_tensor(Backend& backend, std::span<const T> values, const Shape& shape) {
   Tensor tensor(backend.allocate_weights(values.size_bytes()), dtype_of<T>(), shape);
@@ -37,7 +37,7 @@ Tensor device_tensor(Backend& backend, std::span<const T> values, const Shape& s
   return tensor;
 }
 
-// A copy in the scratch of this step.
+// Copies the values to the scratch memory of this step.
 template <class T>
 TensorView scratch_copy(ExecContext& ctx, Backend& backend, std::span<const T> values,
                         const Shape& shape) {

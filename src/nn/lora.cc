@@ -9,16 +9,16 @@
 namespace bl {
 namespace {
 
-// Products with A that are made in one launch.
+// How many products with A are made in one launch.
 constexpr std::size_t kMostTogether = 4;
-// Rows of a step that fit the scratch at once at this rank; fewer at a higher one.
+// Up to this rank, all rows of a step fit the scratch at once; fewer do at higher ranks.
 constexpr std::int64_t kPlannedRank = 64;
 
 std::int64_t room_elements(std::int64_t tokens) {
   return std::max(tokens * kPlannedRank, kMaxLoraRank);
 }
 
-// Rows of a piece of work whose x · A must fit the room of a step.
+// Number of rows of a step whose x · A fits the scratch at this rank.
 std::int64_t rows_at_once(std::int64_t step_rows, std::int64_t rank) {
   return std::max<std::int64_t>(1, room_elements(step_rows) / rank);
 }
@@ -29,8 +29,8 @@ struct Job {
   float scale = 1.0f;
 };
 
-// out += scale · t · up. On a device the scale goes into t first: products of F32 without a
-// multiplier are those that it has its best kernels for. A host multiplies at no cost.
+// out += scale · t · up. On a device, t is scaled first, because its best F32 kernels have no
+// multiplier. On a host the multiplier is free.
 void add_product(ExecContext& ctx, const TensorView& t, const PackedMatrix& up, float scale,
                  const TensorView& out) {
   const bool host = ctx.threads != nullptr;
@@ -62,7 +62,8 @@ void run_jobs(ExecContext& ctx, const TensorView& x, std::span<const Job> jobs) 
   }
 }
 
-// The adapters of a run of rows that replace something, and how much of the model's own they leave.
+// The adapters of a run of rows that replace something, and the share that remains of the model's
+// own.
 template <class Of>
 struct Replacers {
   using Found = decltype(std::declval<Of>()(std::declval<const LoraAdapter&>()));
@@ -74,13 +75,13 @@ struct Replacers {
       left -= one.weight;
     }
   }
-  // Exactly one, for all of it: nothing of the model's has to be there.
+  // Whether exactly one adapter replaces everything, so that the model's own result is not needed.
   bool is_one() const { return list.size() == 1 && left == 0.0f; }
   std::vector<std::pair<Found, float>> list;
   float left = 1.0f;
 };
 
-// out = multiplier · x · what stands for the linear's weights.
+// out = multiplier · x · (what replaces the linear's weights).
 void replace_outputs(ExecContext& ctx, const TensorView& x, const LinearOutput& output,
                      const AdapterMix& mix, float multiplier) {
   const Replacers replacers(
@@ -97,7 +98,7 @@ void replace_outputs(ExecContext& ctx, const TensorView& x, const LinearOutput& 
   }
 }
 
-// The same of embedded rows.
+// Replaces embedded rows in the same way.
 void replace_rows(ExecContext& ctx, const std::int32_t* ids, const TensorView& out,
                   const AdapterMix& mix, float multiplier) {
   const Replacers replacers(

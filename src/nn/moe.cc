@@ -68,7 +68,7 @@ bool Moe::is_adapted(const AdapterMix& mix) const {
   });
 }
 
-// The op takes all rows but those whose adapters change experts.
+// The op computes all rows except those whose adapters change experts.
 void Moe::run_experts(ExecContext& ctx, const ExpertsArgs& args) const {
   StepAdapters adapted;
   if (ctx.adapters != nullptr) {
@@ -118,7 +118,8 @@ void Moe::forward(ExecContext& ctx, const Input& input, const LayerSink& sink) c
                        .experts = chosen.as<std::int32_t>(),
                        .weights = weights,
                        .k = spec_.per_token});
-  // The routed experts add to what is there: the residual stream, or the shared expert's output.
+  // Routed experts add to their output: the residual stream, or the shared expert's output, or
+  // zeros.
   if (weights_.shared.present()) {
     add_shared(ctx, x, sink);
   } else if (!sink.add) {
@@ -147,7 +148,8 @@ void Moe::forward(ExecContext& ctx, const Input& input, const LayerSink& sink) c
 std::size_t Moe::work_bytes(const MoeSpec& spec, std::int64_t tokens) {
   const std::size_t bytes = arena_bytes(DType::kF32, tokens * spec.experts) +
                             2 * arena_bytes(DType::kF32, tokens * spec.per_token);
-  // One after the other: the router's norm, the shared expert, routed ones with adapters.
+  // These run one after another: the router's norm, the shared expert, routed experts with
+  // adapters.
   std::size_t most = adapted_experts_bytes(spec, tokens);
   if (spec.router_norm) most = std::max(most, arena_bytes(DType::kF32, tokens * spec.hidden));
   if (spec.shared) {

@@ -20,25 +20,26 @@ struct MoeSpec {
   RouteKind route = RouteKind::kSoftmaxTopK;
   bool normalize = true;
   float normalize_power = 0.0f;
-  float multiplier = 1.0f;  // on the routed experts' weights
+  float multiplier = 1.0f;  // applied to the weights of the routed experts
   int group_count = 1;
   int group_top = 1;
   bool weights_on_input = false;
-  std::optional<NormSpec> router_norm;    // the router reads this of the residual stream
-  float router_multiplier = 1.0f;         // on the router's logits
-  bool expert_scale = false;              // a learned factor on the weight of each expert
+  // If set, the router reads the residual stream through this norm.
+  std::optional<NormSpec> router_norm;
+  float router_multiplier = 1.0f;         // applied to the router's logits
+  bool expert_scale = false;              // a learned factor for the weight of each expert
   FeedForwardSpec expert;                 // shape of one routed expert
   std::optional<FeedForwardSpec> shared;  // an expert that every token uses
-  bool shared_gate = false;               // its output times σ(x · w)
+  bool shared_gate = false;               // multiply the shared expert's output by σ(x · w)
   bool operator==(const MoeSpec&) const = default;
 };
 
-// Routed experts, with an optional shared one. The router reads what the experts read, or the
+// Routed experts, with an optional shared expert. The router reads what the experts read, or the
 // residual stream through a norm of its own.
 class Moe {
  public:
   struct Expert {
-    Linear gate, up, down;  // gate empty when not gated or fused into up
+    Linear gate, up, down;  // gate is empty if there is none or it is fused into up
   };
   struct Weights {
     Linear router;
@@ -46,10 +47,10 @@ class Moe {
     Tensor selection_bias;  // F32 [experts] or empty
     Tensor expert_scale;    // F32 [experts] or empty
     std::vector<Expert> experts;
-    bool fused_gate_up = false;  // `up` holds rows of gate, then of up
+    bool fused_gate_up = false;  // `up` holds the rows of gate, then those of up
     FeedForward shared;
     Linear shared_gate;  // [hidden, 1]
-    Tensor zeros;        // F32 [hidden]: clears an output that only routed experts add to
+    Tensor zeros;        // F32 [hidden]; clears an output to which only routed experts add
   };
 
   Moe() = default;
@@ -58,17 +59,18 @@ class Moe {
   Moe& operator=(Moe&&) = default;
 
   bool present() const { return !weights_.experts.empty(); }
-  // To be called once, after the weights are loaded and before `forward`.
+  // Call once, after the weights are loaded and before forward().
   void pack(Backend& backend) {
     backend_ = &backend;
     packed_ = backend.pack_experts(table_);
   }
   struct Input {
-    TensorView x;         // F32 [tokens, hidden], normalised
-    TensorView residual;  // the same before any norm; read only where the router has its own
+    TensorView x;         // F32 [tokens, hidden], normalized
+    TensorView residual;  // before any norm; read only if the router has a norm of its own
   };
-  // The residual may be what the sink adds to.
+  // Sends the result to `sink`, which may add to input.residual.
   void forward(ExecContext& ctx, const Input& input, const LayerSink& sink) const;
+  // Scratch bytes of forward(), without what the backend's ops take.
   static std::size_t work_bytes(const MoeSpec& spec, std::int64_t tokens);
 
   template <class V>
@@ -92,10 +94,10 @@ class Moe {
 
   MoeSpec spec_;
   Weights weights_;
-  std::vector<ExpertWeights> table_;  // of weights_.experts, as the op wants it
+  std::vector<ExpertWeights> table_;  // weights_.experts in the form that the op takes
   std::unique_ptr<PackedExperts> packed_;
   Backend* backend_ = nullptr;
-  std::int32_t first_linear_ = 0;  // ids of the experts' linears are in [first, end)
+  std::int32_t first_linear_ = 0;  // the experts' linears have ids in [first_linear_, end_linear_)
   std::int32_t end_linear_ = 0;
 };
 

@@ -3,7 +3,7 @@
 namespace bl {
 namespace {
 
-// A view of [tokens, width] as [tokens, 1, width].
+// Views [tokens, width] as [tokens, 1, width].
 TensorView with_segments(const TensorView& view) {
   if (view.shape.rank() != 2) return view;
   TensorView result = view;

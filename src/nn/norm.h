@@ -8,12 +8,12 @@ namespace bl {
 struct NormSpec {
   NormKind kind = NormKind::kRms;
   float eps = 1e-6f;
-  bool unit_offset = false;  // the file holds w where 1 + w is meant
+  bool unit_offset = false;  // the weight is 1 + what the file holds
   bool weighted = true;
   bool operator==(const NormSpec&) const = default;
 };
 
-// Normalises rows, or each head of a row.
+// Normalizes rows, or each head of a row.
 class Norm {
  public:
   Norm() = default;
@@ -22,7 +22,7 @@ class Norm {
       : spec_(spec), weight_(std::move(weight)), bias_(std::move(bias)), present_(true) {}
 
   bool present() const { return present_; }
-  // What the op needs, without x and out.
+  // The arguments of the op, without x and out.
   NormArgs args() const {
     return {.x = {},
             .out = {},
@@ -32,7 +32,7 @@ class Norm {
             .eps = spec_.eps,
             .unit_offset = spec_.unit_offset};
   }
-  // x: [tokens, width], or [tokens, heads, width] for a norm of each head; out may alias x.
+  // x: [tokens, width], or [tokens, heads, width] for a norm of each head. `out` may alias x.
   void forward(ExecContext& ctx, const TensorView& x, const TensorView& out) const;
 
  private:

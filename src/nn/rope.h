@@ -10,7 +10,8 @@
 
 namespace bl {
 
-// The rope tables of a model in the backend's memory, and which row each token of a step uses.
+// The rope tables of a model in the backend's memory; also says which row each token of a step
+// uses.
 class RopeBank {
  public:
   RopeBank() = default;
@@ -19,14 +20,16 @@ class RopeBank {
   struct Sequence {
     std::int32_t tokens = 0;
     std::int32_t past = 0;
-    std::int64_t reach = 0;  // tokens the sequence may grow to
+    std::int64_t reach = 0;  // number of tokens that the sequence may grow to
   };
-  // Rows for tokens of these sequences, in order; memory is taken from ctx.scratch.
+  // Returns the rows for the tokens of these sequences, in order, one entry per table. Takes memory
+  // from ctx.scratch.
   std::vector<StepInputs::RopeRows> prepare(ExecContext& ctx,
                                             std::span<const Sequence> sequences) const;
-  // Scratch that prepare takes for one table and so many tokens of any number of sequences.
+  // Scratch bytes that prepare() takes for one table and `tokens` tokens of any number of
+  // sequences.
   static std::size_t work_bytes(const RopeSpec& spec, std::int64_t tokens);
-  // What the tables of these take of the backend's memory.
+  // Bytes of the backend's memory that tables for `specs` take.
   static std::size_t device_bytes(const Backend& backend, std::span<const RopeSpec> specs);
 
  private:

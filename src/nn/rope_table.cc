@@ -36,8 +36,8 @@ void apply_llama3(const RopeSpec& spec, std::vector<double>& f) {
   }
 }
 
-// Section 3.2 of the paper: dimensions that turn more than beta_fast times within the original
-// length keep their frequency, those that turn less than beta_slow times are interpolated.
+// Section 3.2 of the paper: dimensions that rotate more than beta_fast times within the original
+// length keep their frequency; those that rotate less than beta_slow times are interpolated.
 void apply_yarn(const RopeSpec& spec, std::vector<double>& f) {
   const auto d = static_cast<double>(spec.rotated);
   const auto dimension_of = [&](double turns) {

@@ -19,32 +19,32 @@
 namespace bl {
 
 struct PackOptions {
-  std::int64_t out = 0;  // columns to keep (padding cut); 0: all
-  // Column i of what is packed is column columns[i] of a quantized matrix, `out` of them; empty: as
-  // they are. Only where Backend::reorders_hidden().
+  std::int64_t out = 0;  // number of columns to keep (cuts padding); 0: all
+  // Column i of the packed matrix is column columns[i] of a quantized matrix, `out` of them. Empty:
+  // the matrix's own order. Allowed only if Backend::reorders_hidden().
   std::vector<std::int32_t> columns = {};
 };
 
-// So many bytes from one place to another; they do not overlap.
+// A copy of `bytes` bytes. Source and destination must not overlap.
 struct CopyPiece {
   void* to = nullptr;
   const void* from = nullptr;
   std::size_t bytes = 0;
 };
 
-// Bytes of its own memory that a backend holds.
+// Bytes that a backend has allocated in its own memory.
 struct MemoryUse {
   std::size_t now = 0;
   std::size_t peak = 0;
 };
 
-// A device that can run the ops: its memory, its packing, its table. Opened by name through
-// backend/registry.h.
+// A device that runs the ops: its memory, its packing of weights, its table of ops. Opened by name
+// through backend/registry.h.
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string_view name() const = 0;    // "ref", "cpu", "cuda:0"
-  virtual std::string description() const = 0;  // "AVX-512 VNNI, 2 threads"
+  virtual std::string_view name() const = 0;    // such as "ref", "cpu", "cuda:0"
+  virtual std::string description() const = 0;  // such as "AVX-512 VNNI, 2 threads"
   virtual const OpTable& ops() const = 0;
   // What its ops find in ExecContext::device; null where they need nothing.
   virtual Device* device() { return nullptr; }
@@ -57,110 +57,112 @@ class Backend {
   virtual void upload(const TensorView& to, const TensorView& from_host) = 0;  // same dtype, shape
   virtual void download(const TensorView& to_host, const TensorView& from) = 0;
   virtual void synchronize() = 0;
-  // Copies between places in its memory, or between it and memory of allocate_transfer(). Ordered
-  // with the steps, or part of one; may be under way when it returns (synchronize() waits).
+  // Copies pieces within the backend's memory, or between it and memory from allocate_transfer().
+  // The copies are ordered with the steps, or part of one, and may be in flight on return;
+  // synchronize() waits.
   virtual void copy_pieces(std::span<const CopyPiece> pieces);
-  // Host memory that copy_pieces() reaches; empty where the system has none left.
+  // Allocates host memory that copy_pieces() can access; empty if the system has none left.
   virtual Buffer allocate_transfer(std::size_t bytes) { return try_allocate_host(bytes); }
-  // Whether ops read ordinary host memory, so that a mapped table need not be copied.
+  // Whether ops can read ordinary host memory, so that a mapped table need not be copied.
   virtual bool reads_host_memory() const { return true; }
 
-  // Bytes of its memory that are free, where it is not the host's.
+  // Free bytes of a device's memory; UINT64_MAX if the backend uses host memory.
   virtual std::uint64_t free_memory() const { return UINT64_MAX; }
-  // What it holds of that memory, where it is not the host's: what was allocated, not what was
-  // asked of it.
+  // What the backend has allocated of a device's memory, which can be more than what was requested
+  // of it.
   virtual MemoryUse memory_use() const { return {}; }
-  // What it takes for itself, whatever the model: work space of libraries, constants.
+  // Bytes it takes for itself with any model: work space of libraries, constants.
   virtual std::size_t own_bytes() const { return 0; }
-  // What it takes while weights are loaded, and no longer.
+  // Bytes it takes only while weights are loaded.
   virtual std::size_t loading_bytes() const { return 0; }
-  // What its driver may yet take, which nobody can count: kernels as they are loaded, recorded
-  // steps.
+  // Bytes that the driver may take later and that nobody can count exactly: loaded kernels,
+  // recorded steps.
   virtual std::size_t driver_bytes() const { return 0; }
 
-  // Memory for what lives as long as the model, beside what pack() takes; small pieces share
-  // allocations. weight_bytes: what a piece of so many bytes takes of them.
+  // Allocates memory that lives as long as the model, beside what pack() takes; small pieces share
+  // allocations. weight_bytes() is how much of that memory a piece of `bytes` bytes takes.
   virtual Buffer allocate_weights(std::size_t bytes) { return allocate(bytes); }
   virtual std::size_t weight_bytes(std::size_t bytes) const { return bytes; }
-  // Takes the memory of all weights at once, before the first of them. Throws kOutOfMemory.
+  // Allocates the memory for all weights at once, before the first is packed. Throws kOutOfMemory.
   virtual void reserve_weights(std::size_t) {}
-  // Waits until all weights are in place; gives back what was there for loading alone.
+  // Waits until all weights are in place, and frees what only loading needed.
   virtual void finish_weights() {}
 
-  // Packs straight from the file's codes. Dense matrices may stay where they are (mapped files), so
+  // Packs a matrix straight from the file's codes. Dense matrices may stay in the mapped file, so
   // the result may keep matrix.owner alive.
   virtual std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix, const PackOptions&) = 0;
-  // What `experts` of this backend needs of a layer beside its packed matrices, made of them once;
-  // null where it needs nothing.
+  // Makes, once per layer, what the op `experts` needs beside the packed matrices; null if nothing.
   virtual std::unique_ptr<PackedExperts> pack_experts(std::span<const ExpertWeights>) {
     return nullptr;
   }
-  // The matrix back as F32 [in, out] in original channel order, its columns as PackOptions::columns
-  // has them: the proof that packing lost nothing.
+  // Returns the matrix as F32 [in, out] in original channel order, with columns as in
+  // PackOptions::columns. Tests use it to prove that packing loses nothing.
   virtual Tensor unpack(const PackedMatrix& matrix) = 0;
-  // Whether it makes bytes that are not there (HostArray::seeded): pack() those of codes and of
-  // plain matrices that are not transposed, make_seeded() those of a table, contiguous in its
-  // memory.
+  // Whether the backend can generate the bytes of seeded arrays (HostArray::seeded) itself. Then
+  // pack() does so for codes and for plain matrices that are not transposed, and make_seeded() for
+  // a table, which must be contiguous in the backend's memory.
   virtual bool makes_seeded() const { return false; }
   virtual void make_seeded(const TensorView& to, const SeededValues& values);
-  // Whether channels between two layers, which nobody else sees, should come in the order in which
-  // the second has them: the first's columns are packed so (PackOptions::columns).
+  // Whether channels that only two consecutive layers share should be packed in the order in which
+  // the second layer stores them (PackOptions::columns of the first).
   virtual bool reorders_hidden() const { return false; }
-  // Device bytes that pack() of such a matrix will hold.
+  // Device bytes that the result of pack() will hold.
   virtual std::size_t packed_bytes(const WeightMatrix& matrix, const PackOptions&) = 0;
-  // Elements of a row of activations as its products gather it, padding included.
+  // Number of elements, including padding, of a row of activations as the product gathers it.
   virtual std::int64_t packed_inputs(const WeightMatrix& matrix) const {
     return in_features(matrix);
   }
-  // What pack_experts() of so many experts will hold.
+  // Device bytes that the result of pack_experts() for this many experts will hold.
   virtual std::size_t expert_table_bytes(std::int64_t) const { return 0; }
 
-  // Upper bound of scratch bytes that ops take by themselves in a step of `tokens` tokens on a
-  // model whose widest matmul input is `max_in` and output `max_out`.
+  // The sizes that determine how much scratch memory the ops of a step take. `max_in` and `max_out`
+  // are the largest input and output of any matmul.
   struct ScratchShape {
     std::int64_t tokens = 0;
     std::int64_t logit_rows = 0;
     std::int64_t hidden = 0;  // width of the residual stream; 0: unknown
     std::int64_t max_in = 0;
-    std::int64_t max_slots = 0;  // the most that packed_inputs() says; 0: unknown
+    std::int64_t max_slots = 0;  // the largest packed_inputs(); 0: unknown
     std::int64_t max_out = 0;
     std::int64_t heads = 0;
     std::int64_t head_dim = 0;
-    std::int64_t experts = 0;  // of a layer
+    std::int64_t experts = 0;  // per layer
     std::int64_t experts_per_token = 0;
     std::int64_t expert_intermediate = 0;
   };
+  // Upper bound of the scratch bytes that ops themselves take in a step.
   virtual std::size_t scratch_bytes(const ScratchShape& shape) const = 0;
 
-  // To be called before a step's first attention, and again before one of other spans; `sequences`
-  // must live as long as the plan. Valid until the next call.
+  // Call before the first attention of a step, and again before attention over other spans.
+  // `sequences` must live as long as the plan, which is valid until the next call.
   virtual const AttentionPlan* plan_attention(ExecContext&, std::span<const SequenceSpan>) {
     return nullptr;
   }
 
-  // What a step of such sequences is recorded under: equal keys, equal launches (given equal
-  // numbers of tokens and wanted rows). 0: not to be recorded.
+  // The key under which a step with these sequences is recorded: equal keys mean equal launches,
+  // given equal numbers of tokens and of wanted rows. 0 means that it must not be recorded.
   virtual std::uint64_t step_key(std::span<const SequenceSpan>) const { return 0; }
-  // Whether a step may be enqueued while the one before it is under way.
+  // Whether a step may be enqueued while the one before it is still running.
   virtual bool runs_ahead() const { return false; }
-  // Runs `body`, which enqueues one step. A backend may record the launches of a key and repeat
-  // them; the body then runs for its uploads alone. Key 0 is never recorded. `lane`: 0 or 1; of
-  // each one step is under way at most: the lane's last one is waited for.
+  // Runs `body`, which enqueues one step. A backend may record the launches of a key and replay
+  // them; `body` then runs only for its uploads. Key 0 is never recorded. `lane` is 0 or 1; at most
+  // one step of each lane is in flight, so this waits for the lane's previous step.
   virtual void run_step(std::uint64_t, int /*lane*/, ExecContext& ctx,
                         const std::function<void(ExecContext&)>& body) {
     body(ctx);
   }
-  // Until the last step of the lane is over.
+  // Waits until the lane's last step has finished.
   virtual void wait_step(int /*lane*/) {}
 
-  // What it chooses by measured tables, and under which name that of this machine is kept; and
-  // another choice until it is closed, for measuring. Throws kInvalidArgument.
+  // The choices between two kernels that measured tables decide, and the name of this machine's
+  // table. choose_launch() overrides one choice for measurements, until the backend is closed; it
+  // throws kInvalidArgument for an unknown name.
   virtual std::vector<LaunchChoice> launch_choices() const { return {}; }
   virtual std::string launch_plan_name() const { return {}; }
   virtual void choose_launch(std::string_view name, std::int64_t from);
 
   virtual CacheType default_cache_type() const = 0;
-  // Names how rows lie inside a page: pages of another name mean something else.
+  // Names the order of rows inside a page. Pages with different names are not interchangeable.
   virtual std::string_view page_order() const { return "rows"; }
   virtual ThreadPool* threads() { return nullptr; }
 };

@@ -1,5 +1,5 @@
 #pragma once
-// Contracts of the ops that touch each element once. Activations are F32 on host backends.
+// Contracts of the ops that touch each element once. On host backends activations are F32.
 
 #include <cstdint>
 #include <string_view>
@@ -10,19 +10,20 @@
 
 namespace bl {
 
+// out[t] = multiplier · table[ids[t]], or out[t] += with `accumulate`.
 struct EmbedArgs {
-  const std::int32_t* ids = nullptr;  // [tokens], each in [0, table rows): the caller has checked
+  const std::int32_t* ids = nullptr;  // [tokens], each in [0, table rows); the caller checks
   std::int64_t tokens = 0;
   TensorView table;  // [rows, hidden] F32 / F16 / BF16
   TensorView out;    // [tokens, hidden]
   float multiplier = 1.0f;
-  bool accumulate = false;  // out += (learned positions)
+  bool accumulate = false;  // out += …; used for learned positions
 };
 
 enum class NormKind : std::uint8_t { kRms, kLayer };
 
-// Normalises each segment of each row; a plain norm has one segment a row, per-head norms have one
-// a head. x · rsqrt(mean(x²) + eps) · w, or (x − mean) · rsqrt(var + eps) · w + b.
+// Normalizes each segment of each row. A plain norm has one segment per row, per-head norms one per
+// head. RMS: x · rsqrt(mean(x²) + eps) · w. Layer: (x − mean) · rsqrt(var + eps) · w + b.
 struct NormArgs {
   TensorView x;       // [tokens, segments, width] (rows may be strided)
   TensorView out;     // same shape; may alias x
@@ -45,11 +46,11 @@ enum class Activation : std::uint8_t {
   kSwigluOai
 };
 
-// out = act(gate) · up, or act(gate) where `up` is empty.
-//   kSwigluOai: g = min(gate, limit), u = clamp(up, ±limit): g·σ(1.702·g)·(u + 1)
-//   others with limit > 0: gate ≤ limit, up in ±limit before act(gate)·up; with `limit_after` it is
-//   act(gate) that is ≤ limit
-//   kXielu: parameters in `xielu` (architectures.md §2)
+// out = act(gate) · up, or act(gate) if `up` is empty.
+//   kSwigluOai: with g = min(gate, limit) and u = clamp(up, ±limit): g·σ(1.702·g)·(u + 1)
+//   others with limit > 0: gate is cut to ≤ limit and up to ±limit before act(gate)·up; with
+//   `limit_after`, act(gate) is cut instead of gate
+//   kXielu: parameters in `xielu_…` (architectures.md §2)
 struct ActivateArgs {
   TensorView gate;  // [tokens, width]
   TensorView up;    // [tokens, width] or empty
@@ -61,40 +62,41 @@ struct ActivateArgs {
   float xielu_alpha_n = 0.0f;  // after softplus, beta added
   float xielu_beta = 0.5f;
   float xielu_eps = -1e-6f;
-  const StagedInput* staged_out = nullptr;  // see there
-  // As Epilogue::activation: act(gate) and up stay in `gate` and `up`, and the GEMM that reads
+  const StagedInput* staged_out = nullptr;  // receives the result (ops/staged_input.h)
+  // If this is Epilogue::activation: leave act(gate) in `gate` and up in `up`; the reader of
   // `out` multiplies them (Prologue::deferred_mul).
   bool deferred_gate_mul = false;
 };
 
-// x += multiplier · y, the residual stream in F32.
+// x += multiplier · y; the residual stream in F32.
 struct AddArgs {
   TensorView x;  // [tokens, width]
   TensorView y;  // [tokens, width]
   float multiplier = 1.0f;
 };
 
-// x = cap · tanh(x / cap) when cap > 0, after x *= multiplier.
+// x *= multiplier; then x = cap · tanh(x / cap) if cap > 0.
 struct ScaleArgs {
   TensorView x;  // [tokens, width]
   float multiplier = 1.0f;
   float softcap = 0.0f;
 };
 
-// x *= σ(gate) (or softplus): gate has one value an element, a head or a row:
-// [tokens, width / width_per_gate].
+// x *= σ(gate), or softplus(gate). Each gate applies to width / gates consecutive elements, so
+// there is one per element, per head or per row.
 struct GateArgs {
   TensorView x;     // [tokens, width]
   TensorView gate;  // [tokens, gates], gates divides width
   bool softplus = false;
 };
 
-// x = min(max(x, -limit), limit)  (clip_qkv)
+// x = min(max(x, −limit), limit), as clip_qkv does.
 struct ClampArgs {
   TensorView x;  // [tokens, width]
   float limit = 0.0f;
 };
 
+// out[i] = x[rows[i]].
 struct CopyRowsArgs {
   TensorView x;                        // [tokens, width]
   const std::int32_t* rows = nullptr;  // [count], in the backend's memory
@@ -102,16 +104,16 @@ struct CopyRowsArgs {
   TensorView out;  // [count, width]
 };
 
-// x[rows[i]] += weights[i] · y[i] for each row i of y. No row of x is named twice.
+// x[rows[i]] += weights[i] · y[i] for each row i of y. `rows` has no duplicates.
 struct AddRowsArgs {
   TensorView x;                        // [tokens, width]
   const std::int32_t* rows = nullptr;  // [count], in the backend's memory
-  const float* weights = nullptr;      // [count], there too
+  const float* weights = nullptr;      // [count], in the backend's memory
   TensorView y;                        // [count, width]
 };
 
-// out[r]: the index of the greatest logit of row r, the lowest among equals; −1 where the row holds
-// NaN or +∞, or nothing but −∞: what such a row is worth is the host's to say.
+// out[r] is the index of the largest logit of row r; ties go to the lowest index. −1 if the row
+// contains NaN or +∞ or only −∞; the host then decides what to report.
 struct ArgmaxArgs {
   TensorView logits;            // F32 [rows, vocab], rows may be strided
   std::int32_t* out = nullptr;  // [rows], on the device

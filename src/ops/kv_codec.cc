@@ -15,14 +15,14 @@ namespace {
 
 constexpr float kHalfMax = 65504.0f;
 
-using Group = std::array<float, kKvScaleGroup>;  // zeros behind a short one
+using Group = std::array<float, kKvScaleGroup>;  // a shorter last group is padded with zeros
 
 std::uint16_t saturated_half(float value) {
   const float above = value > -kHalfMax ? value : -kHalfMax;
   return float_to_half(above < kHalfMax ? above : kHalfMax);
 }
 
-// Grid index of y, less its middle; what is not a number becomes the lowest.
+// Index of y in the grid, minus h = half_levels. NaN becomes the lowest index.
 float code_of(float y, float inverse, int half_levels) {
   const auto low = static_cast<float>(-half_levels);
   const auto high = static_cast<float>(half_levels - 1);
@@ -72,7 +72,7 @@ std::uint16_t scale_of(const Group& y, int bits) {
   return best;
 }
 
-// body(width, lowest): the planes of codes of `bits`, with the lowest bit that each holds.
+// Calls body(width, lowest bit) for each plane of codes of `bits` bits.
 template <class Body>
 void for_planes(int bits, const Body& body) {
   int lowest = 0;
@@ -159,10 +159,10 @@ std::uint8_t float_to_e4m3(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint8_t>((bits >> 24) & 0x80u);
   const std::uint32_t magnitude = bits & 0x7fffffffu;
-  // 448 is the last code; all that rounds beyond it stays there, and what is not a number too.
+  // 448 is the largest code. Values that round above it, infinities and NaN, become ±448.
   if (magnitude >= 0x43e00000u) return static_cast<std::uint8_t>(sign | 0x7eu);
   if (magnitude < 0x3c800000u) {
-    // Subnormal, steps of 2^-9: 2^14 has this step.
+    // Subnormal: the step is 2^-9, which is the step of floats near 2^14.
     const float shifted = std::bit_cast<float>(magnitude) + 16384.0f;
     return static_cast<std::uint8_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x46800000u));
   }

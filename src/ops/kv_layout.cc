@@ -51,18 +51,20 @@ ParsedCacheTypes parse_cache_types(std::string_view name) {
   const std::string_view of_keys = name.substr(0, comma);
   const std::string_view of_values = apart ? name.substr(comma + 1) : of_keys;
   if (of_values.find(',') != std::string_view::npos) {
-    return {{}, fmt::format("'{}' is more than a type of keys and a type of values", name)};
+    return {{}, fmt::format("'{}' has more than one type for keys and one for values", name)};
   }
   const NamedCacheType* keys = find(of_keys);
   const NamedCacheType* values = find(of_values);
   if (keys == nullptr || values == nullptr) {
     return {{},
-            fmt::format("'{}' is none of {}", keys == nullptr ? of_keys : of_values,
+            fmt::format("'{}' is not one of {}", keys == nullptr ? of_keys : of_values,
                         cache_type_names())};
   }
   const CacheTypes types{keys->type, values->type};
   if (!types.go_together()) {
-    return {{}, fmt::format("'{}': keys and values apart are of {}", name, names_of_types(true))};
+    return {{},
+            fmt::format("'{}': different types for keys and values must be two of {}", name,
+                        names_of_types(true))};
   }
   return {types, {}};
 }
@@ -71,7 +73,7 @@ std::size_t KvRow::code_bytes() const {
   const auto elements = static_cast<std::size_t>(dim);
   const auto width = static_cast<std::size_t>(bits);
   if (code != Code::kInt) return elements * width / 8;
-  // Whole groups, and a last one whose planes are each rounded up to bytes.
+  // Whole groups, then a shorter last group, each of whose planes is rounded up to whole bytes.
   const int last = dim % kKvScaleGroup;
   std::size_t bytes = (elements - static_cast<std::size_t>(last)) * width / 8;
   for (const int plane : kKvPlanes) {

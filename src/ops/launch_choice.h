@@ -5,9 +5,9 @@
 
 namespace bl {
 
-// From `from` tokens of a step on, a backend takes one of two ways to the same result instead of
-// the other. Either can be taken from `least` to `most` − 1; `from` = `most`: never the second.
-// `least` = `most`: this card or build has one way only.
+// A choice between two kernels for the same result: steps of at least `from` tokens use the second.
+// `from` may be from `least` to `most` − 1, or `most`, which means never. `least` = `most` says
+// that this card or build has only one of them.
 struct LaunchChoice {
   std::string name;
   std::int64_t from = 0;
@@ -15,15 +15,15 @@ struct LaunchChoice {
   std::int64_t most = 0;
 };
 
-// A step of so many tokens, both ways, in seconds.
+// Measured times of a step of `tokens` tokens with each kernel, in seconds.
 struct WayTimes {
   std::int64_t tokens = 0;
   double first = 0;
   double second = 0;
 };
-// From how many tokens on the second way is to be taken, so that the steps measured lose least,
-// each counted by how much slower it is than its faster way. `times` by rising tokens; `most`:
-// never.
+// Returns the number of tokens from which on the second kernel should be used, or `most` for never,
+// so that the measured steps lose least. The loss of a step is how much slower it is, relative to
+// its faster kernel. `times` must be sorted by tokens.
 std::int64_t best_switch(std::span<const WayTimes> times, std::int64_t most);
 
 }  // namespace bl

@@ -1,5 +1,5 @@
 #pragma once
-// The arithmetic of ops/sample.h, for host and device: the same bits on both.
+// The arithmetic of ops/sample.h for host and device, with the same bits on both.
 
 #include <cmath>
 #include <cstdint>
@@ -12,14 +12,13 @@
 namespace bl {
 
 inline constexpr float kLargestLogit = 3.402823466e38f;
-// Tokens whose score is further below the top's weigh nothing; at this one a weight has one unit
-// left.
+// Tokens whose score is further below the top have no weight; at this distance one unit is left.
 inline constexpr float kDeepestScore = 30.0f;
-inline constexpr float kWeightUnits = 17592186044416.0f;  // 2^44 a weight of 1
+inline constexpr float kWeightUnits = 17592186044416.0f;  // 2^44 units are a weight of 1
 
-BL_HD inline bool is_logit(float x) { return x <= kLargestLogit; }  // neither NaN nor +∞
+BL_HD inline bool is_logit(float x) { return x <= kLargestLogit; }  // false for NaN and +∞
 
-// The logit that an edit makes of one; NaN of one that is none.
+// Applies an edit to a logit; returns NaN if is_logit() is false.
 BL_HD inline float edited_logit(float logit, const LogitEdit& edit, const SampleRule& rule) {
   if (!is_logit(logit)) return float_of_bits(0x7fc00000u);
   float x = logit;
@@ -31,7 +30,7 @@ BL_HD inline float edited_logit(float logit, const LogitEdit& edit, const Sample
   return exact_add(x, edit.bias);
 }
 
-// How far below the top a token's score is, at least 0.
+// The distance of a token's score below the top score; at least 0.
 BL_HD inline float score_distance(float logit, float top, float inverse) {
   return exact_add(0.0f, -exact_mul(exact_add(logit, -top), inverse));
 }
@@ -42,7 +41,7 @@ BL_HD inline std::uint64_t weight_units(float weight) {
   return static_cast<std::uint64_t>(exact_mul(weight, kWeightUnits));
 }
 
-// Keys by which tokens are taken: the smaller first.
+// Sort keys for top-p (distance) and top-k (logit); smaller keys come first.
 BL_HD inline std::uint64_t key_of_distance(float distance, std::int32_t id) {
   return std::uint64_t{bits_of_float(distance)} << 32 | static_cast<std::uint32_t>(id);
 }
@@ -59,7 +58,7 @@ BL_HD inline std::uint64_t share_of(double share, std::uint64_t mass) {
   return wanted >= static_cast<double>(mass) ? mass : static_cast<std::uint64_t>(wanted);
 }
 
-// ⌊draw / 2^64 · mass⌋: the token is the first behind which more than that is summed up.
+// ⌊draw / 2^64 · mass⌋. The chosen token is the first at which the cumulative sum exceeds this.
 BL_HD inline std::uint64_t place_of(std::uint64_t draw, std::uint64_t mass) {
   constexpr std::uint64_t kLow = 0xffffffffu;
   const std::uint64_t low = (draw & kLow) * (mass & kLow);
@@ -68,7 +67,7 @@ BL_HD inline std::uint64_t place_of(std::uint64_t draw, std::uint64_t mass) {
   return (draw >> 32) * (mass >> 32) + (left >> 32) + (right >> 32);
 }
 
-// ln of the share that a logit has of a row whose greatest is `top` and whose Σ exp(logit − top) is
+// Log-probability of a logit in a row whose largest logit is `top` and whose Σ exp(logit − top) is
 // `mass` units.
 BL_HD inline float log_share(float logit, float top, std::uint64_t mass) {
   const double below = static_cast<double>(logit) - static_cast<double>(top);

@@ -12,12 +12,12 @@ namespace {
 
 constexpr const char* kWhat = "a token of the constrained answer";
 constexpr std::size_t kBits = 32;
-// Of what the parser remembers, for each small step of accepting a token: a state and its share of
-// the tables (xgrammar's ParserState is 40 bytes).
+// An estimate of the bytes that xgrammar keeps for each small step of accepting a token: a parser
+// state (ParserState is 40 bytes) and its share of the tables.
 constexpr std::size_t kBytesOfStep = 16;
 
-// Made while there is memory; copies share the text.
-const Error kNoMemory(ErrorCode::kOutOfMemory, "out of memory while an answer was constrained");
+// Made in advance, while there is memory; copies share its text.
+const Error kNoMemory(ErrorCode::kOutOfMemory, "out of memory while constraining an answer");
 
 void set_bit(std::vector<std::uint32_t>& words, std::int32_t token, bool value) {
   const auto at = static_cast<std::size_t>(token);
@@ -48,7 +48,7 @@ Constraint::Constraint(CompiledConstraint compiled, std::vector<std::int32_t> en
   for (const std::int32_t end : end_tokens_) set_bit(end_words_, end, true);
 }
 
-// Work that is paid for. What it throws makes the constraint unusable.
+// Runs `body` within the budget. If it throws, the constraint becomes unusable.
 template <class F>
 void Constraint::work(const F& body) {
   if (error_) throw *error_;
@@ -82,12 +82,13 @@ void Constraint::compute() {
   set_ends(complete());
 }
 
-// Where no token ends an answer, it is over behind its first one.
+// If the request has no end tokens, the answer is over once it is complete and has at least one
+// token.
 bool Constraint::prefers_end() const {
   return compiled_.prefer_end && complete() && (accepted_ > 0 || !end_tokens_.empty());
 }
 
-// words_ = what all parts take.
+// Fills words_ with the tokens that all parts accept.
 void Constraint::fill_text() {
   std::fill(words_.begin(), words_.end(), ~std::uint32_t{0});
   const std::size_t own = (compiled_.vocab + kBits - 1) / kBits;
@@ -118,8 +119,8 @@ std::span<const std::uint32_t> Constraint::mask(bool ends_come) {
   if (error_) throw *error_;
   if (!any_text_ && !complete()) {
     fail(ErrorCode::kInvalidArgument,
-         "the constraint{} cannot be satisfied{}: no token of this vocabulary may follow the text "
-         "so far, which is not whole yet",
+         "the constraint{} cannot be satisfied{}: the text so far is incomplete, and no token of "
+         "this vocabulary may follow it",
          parts_.size() > 1 ? "s" : "", parts_.size() > 1 ? " together" : "");
   }
   return ends_come && prefers_end() ? end_words_ : words_;
@@ -131,7 +132,7 @@ bool Constraint::allows(std::int32_t token) {
   return token >= 0 && at / kBits < words.size() && (words[at / kBits] >> at % kBits & 1) != 0;
 }
 
-// Whether every part takes it; where one does not, nothing has changed.
+// Returns whether every part accepts the token; if one refuses, all parts stay as they were.
 bool Constraint::accept_text(std::int32_t token) {
   std::size_t done = 0;
   while (done < parts_.size() && (parts_[done].is_free() || parts_[done].walk->accept(token))) {
@@ -147,7 +148,7 @@ bool Constraint::accept_text(std::int32_t token) {
 void Constraint::accept(std::int32_t token) {
   BL_CHECK(ended_ == 0);
   const auto refuse = [&] {
-    fail(ErrorCode::kInvalidArgument, "token {} may not follow under the constraint", token);
+    fail(ErrorCode::kInvalidArgument, "the constraint does not allow token {} here", token);
   };
   const bool is_end = std::binary_search(end_tokens_.begin(), end_tokens_.end(), token);
   std::size_t kept = 0;
@@ -171,16 +172,17 @@ void Constraint::accept(std::int32_t token) {
   kept_bytes_ += kept;
   prepared_ = false;
   if (kept_bytes_ <= compiled_.limits.answer_bytes) return;
-  error_ = Error(ErrorCode::kLimit,
-                 fmt::format("matching the constrained answer takes more than {} MiB; a less "
-                             "ambiguous grammar is needed",
-                             compiled_.limits.answer_bytes >> 20));
+  error_ = Error(
+      ErrorCode::kLimit,
+      fmt::format(
+          "matching the constrained answer takes more than {} MiB; use a less ambiguous grammar",
+          compiled_.limits.answer_bytes >> 20));
   throw *error_;
 }
 
 void Constraint::rollback(std::int64_t tokens) {
   BL_CHECK(tokens >= 0 && tokens <= accepted_);
-  const std::int64_t before = accepted_ - ended_;  // an end is no text to the grammars
+  const std::int64_t before = accepted_ - ended_;  // the grammars do not see end tokens
   ended_ -= std::min(ended_, tokens);
   accepted_ -= tokens;
   for (; kept_.size() > static_cast<std::size_t>(accepted_); kept_.pop_back()) {

@@ -15,11 +15,11 @@
 namespace bl {
 namespace {
 
-// The library descends into a grammar's expressions and rules by recursion, a few hundred bytes a
-// level, and a text of the largest size can make as many levels as it has rules. Pages that are not
-// touched cost nothing.
+// The library recurses into a grammar's expressions and rules, a few hundred bytes per level, and
+// the largest text that is allowed can nest as deep as it has rules. Untouched stack pages cost
+// nothing.
 constexpr std::size_t kStackBytes = 512u << 20;
-// At once; more wait. Each may take ConstraintLimits::compile_bytes.
+// How many compilations may run at once; others wait. Each may use ConstraintLimits::compile_bytes.
 constexpr int kCompiling = 2;
 
 struct Task {
@@ -27,11 +27,11 @@ struct Task {
   const ConstraintSpec& spec;
   const ConstraintLimits& limits;
   std::unique_ptr<CompiledGrammar> result{};
-  double seconds = 0;  // of processor time, that it took
+  double seconds = 0;  // processor time used
   std::optional<Error> error{};
 };
 
-// What a thread would die of is handed to the one who waits for it.
+// The body of the thread. Errors are handed to the thread that waits for it.
 void* run_task(void* pointer) {
   auto& task = *static_cast<Task*>(pointer);
   try {
@@ -42,7 +42,7 @@ void* run_task(void* pointer) {
   } catch (const Error& error) {
     task.error = error;
   } catch (const std::bad_alloc&) {
-    task.error = Error(ErrorCode::kOutOfMemory, "out of memory while the constraint was compiled");
+    task.error = Error(ErrorCode::kOutOfMemory, "out of memory while compiling the constraint");
   }
   return nullptr;
 }
@@ -58,8 +58,7 @@ void run_on_deep_stack(Task& task) {
   }
   if (!started) {
     fail(ErrorCode::kOutOfMemory,
-         "no thread with {} MiB of stack could be started to compile the constraint",
-         kStackBytes >> 20);
+         "cannot start a thread with {} MiB of stack to compile the constraint", kStackBytes >> 20);
   }
   pthread_join(thread, nullptr);
   if (task.error) throw *task.error;
@@ -83,9 +82,9 @@ const GrammarLibrary& ConstraintCompiler::library() {
     library_ = open_grammar_library(token_bytes(tokenizer_));
   });
   if (library_ == nullptr) {
-    fail(
-        ErrorCode::kUnsupported,
-        "this build has no library of grammars (BL_GRAMMAR=OFF), so answers cannot be constrained");
+    fail(ErrorCode::kUnsupported,
+         "this build has no grammar library, so it cannot constrain answers; build with "
+         "-DBL_GRAMMAR=ON");
   }
   return *library_;
 }
@@ -131,7 +130,8 @@ CompiledConstraint ConstraintCompiler::compile(const ConstraintSpec& spec) {
     if (spec.also.empty()) return;
     const std::size_t bytes = made.parts.back().grammar->bytes();
     if (bytes > left.compile_bytes) {
-      fail(ErrorCode::kLimit, "the constraints take more than {} MiB together",
+      fail(ErrorCode::kLimit,
+           "the compiled constraints take more than {} MiB together; make them smaller",
            limits_.compile_bytes >> 20);
     }
     left.compile_bytes -= bytes;
@@ -147,11 +147,11 @@ ConstraintCompiler::Compiled ConstraintCompiler::compile_part(const ConstraintSp
   std::unique_lock lock(mutex_);
   if (Compiled grammar = find(key)) return grammar;
   compiled_one_.wait(lock, [&] { return compiling_ < kCompiling; });
-  // While this one waited, another may have compiled the same.
+  // Another thread may have compiled the same constraint while this one waited.
   if (Compiled grammar = find(key)) return grammar;
   ++compiling_;
   lock.unlock();
-  // Counts it out again, whatever happens.
+  // Decrements the count again, also if compiling throws.
   struct Leave {
     ConstraintCompiler& self;
     ~Leave() {

@@ -15,25 +15,26 @@ namespace bl {
 
 class Tokenizer;
 
-// Makes constraints of one vocabulary, and keeps those that were used last.
+// Compiles constraints for one vocabulary and keeps the most recently used ones.
 //
-// Goals: compile() may be called by many threads, with whatever somebody sent: what is wrong, too
-// large or too costly is an error of that call, within the limits of time, memory and stack. The
-// vocabulary is prepared by the first call. Non-goal: speed of a cold compile, which takes 10 to
-// 300 ms; the same constraint again takes a look-up.
+// Goals: any number of threads may call compile() with untrusted input. Input that is wrong, too
+// large or too costly is an error of that call, within the limits on time, memory and stack. The
+// first call prepares the vocabulary. Non-goal: a fast first compilation. It takes 10 to 300 ms;
+// compiling the same constraint again is a look-up.
 class ConstraintCompiler {
  public:
-  // The tokenizer must outlive it.
+  // The tokenizer must outlive the compiler.
   explicit ConstraintCompiler(const Tokenizer& tokenizer, ConstraintLimits limits = {});
   ~ConstraintCompiler();
 
-  // Throws kInvalidArgument, kLimit, kOutOfMemory; kUnsupported where this build has no library.
+  // Throws kInvalidArgument, kLimit or kOutOfMemory, and kUnsupported if the build has no grammar
+  // library.
   CompiledConstraint compile(const ConstraintSpec& spec);
 
   struct Stats {
     std::int64_t hits = 0;
     std::int64_t misses = 0;
-    std::size_t bytes = 0;
+    std::size_t bytes = 0;  // of the cached grammars
     std::size_t grammars = 0;
   };
   Stats stats() const;
@@ -49,7 +50,7 @@ class ConstraintCompiler {
   const GrammarLibrary& library();
   Compiled find(const std::string& key);
   void insert(const std::string& key, const Compiled& grammar);
-  // Of one that holds alone, within `left`, from which it takes what that has cost.
+  // Compiles one part within `left`, and subtracts what it cost from `left`.
   Compiled compile_part(const ConstraintSpec& spec, ConstraintLimits& left);
   Compiled compile_apart(const ConstraintSpec& spec, ConstraintLimits& left);
 
@@ -62,7 +63,7 @@ class ConstraintCompiler {
   mutable std::mutex mutex_;
   std::condition_variable compiled_one_;
   int compiling_ = 0;
-  std::list<Entry> entries_;  // used last first
+  std::list<Entry> entries_;  // most recently used first
   std::unordered_map<std::string, std::list<Entry>::iterator> by_key_;
   Stats stats_;
 };

@@ -21,9 +21,9 @@ using Kind = ConstraintSpec::Kind;
 
 bool holds_json(Kind kind) { return kind == Kind::kJsonSchema || kind == Kind::kStructuralTag; }
 
-// The deepest nesting of brackets, whatever they mean, and the rest of what stacks: signs that
-// turn what stands before them into a part of something larger. Brackets in strings count only in
-// texts that are no JSON, where what is a string depends on the grammar of grammars.
+// The deepest nesting of brackets of any kind, which bounds how deep parsers recurse. Brackets in
+// strings are ignored only if the text is JSON; in other languages it depends on the grammar what a
+// string is.
 std::int64_t nesting_of(std::string_view text, bool json) {
   std::int64_t depth = 0;
   std::int64_t deepest = 0;
@@ -47,12 +47,12 @@ std::int64_t nesting_of(std::string_view text, bool json) {
 
 std::string text_of(const OrderedJson& value, std::string_view what, std::string_view key) {
   if (!value.is_string()) {
-    fail(ErrorCode::kInvalidArgument, "{}: {} should be a text", what, key);
+    fail(ErrorCode::kInvalidArgument, "{}: {} should be a string", what, key);
   }
   return value.get<std::string>();
 }
 
-// The text comes from a request, not from a file.
+// Parses JSON that came with a request: errors are kInvalidArgument, not kInvalidFile.
 OrderedJson parse_text(const std::string& text, std::string_view what) {
   try {
     return parse_ordered_json(text, what);
@@ -61,7 +61,7 @@ OrderedJson parse_text(const std::string& text, std::string_view what) {
   }
 }
 
-// JSON that may also be given as the text of it.
+// Returns JSON as text. The value may be the JSON itself or a string that holds it.
 std::string json_text_of(const OrderedJson& value, std::string_view what, std::string_view key) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_object() && !value.is_boolean()) {
@@ -70,7 +70,7 @@ std::string json_text_of(const OrderedJson& value, std::string_view what, std::s
   return json_text(value);
 }
 
-// Null where there is no such member, or it is null.
+// The member `name`, or null if it is absent or null.
 const OrderedJson* given(const OrderedJson& object, const char* name) {
   const auto found = object.find(name);
   return found == object.end() || found->is_null() ? nullptr : &*found;
@@ -95,14 +95,14 @@ ConstraintSpec read_schema_format(const OrderedJson& format, std::string_view wh
   const OrderedJson& schema = member(format, what, {"json_schema", "schema"});
   ConstraintSpec spec{.kind = Kind::kJsonSchema};
   const bool wrapped = schema.is_object() && schema.contains("schema");
-  // Read as a schema of its own it would let everything through.
+  // A json_schema with a name but no schema would be read as a schema that allows everything.
   const bool names_one =
       schema.is_object() && schema.contains("name") &&
       std::ranges::all_of(schema.items(), [](const auto& item) {
         return item.key() == "name" || item.key() == "description" || item.key() == "strict";
       });
   if (!wrapped && names_one && given(format, "json_schema") != nullptr) {
-    fail(ErrorCode::kInvalidArgument, "{}: json_schema has a name and no schema", what);
+    fail(ErrorCode::kInvalidArgument, "{}: json_schema has a name but no schema", what);
   }
   spec.text = json_text_of(wrapped ? schema["schema"] : schema, what, "json_schema");
   if (!wrapped) return spec;
@@ -112,8 +112,8 @@ ConstraintSpec read_schema_format(const OrderedJson& format, std::string_view wh
   return spec;
 }
 
-// The older form, which names texts between tags and what begins them, as the one that there is
-// now.
+// Converts the older form (a list of structures, and the triggers that begin them) to the current
+// one.
 ConstraintSpec read_structural_tag(const OrderedJson& format, std::string_view what) {
   ConstraintSpec spec{.kind = Kind::kStructuralTag, .text = json_text(format)};
   if (!format.contains("structures")) return spec;
@@ -164,7 +164,7 @@ ConstraintSpec read_format(const OrderedJson& format, std::string_view what) {
       what, json_text(OrderedJson(type.substr(0, 60))));
 }
 
-// A literal of EBNF.
+// Quotes a text as an EBNF literal.
 std::string literal(std::string_view text) {
   std::string made = "\"";
   for (const char c : text) {
@@ -186,7 +186,8 @@ std::string class_of(const std::vector<char32_t>& characters) {
   return made + ']';
 }
 
-// A sequence of EBNF: letters in all their cases, and literals of what stands between them.
+// Makes an EBNF sequence that matches the text in any case: classes for letters, literals for the
+// rest.
 std::string caseless(std::string_view text) {
   std::string made;
   std::string plain;
@@ -209,16 +210,16 @@ std::string caseless(std::string_view text) {
   return made;
 }
 
-// The alternatives of EBNF that these texts are.
+// Joins the texts as EBNF alternatives.
 std::string alternatives(std::span<const std::string> texts, bool ignore_case) {
   if (texts.empty()) fail(ErrorCode::kInvalidArgument, "there is no text to choose from");
   std::string made;
   for (const std::string& text : texts) {
     if (text.find('\0') != text.npos) {
-      fail(ErrorCode::kInvalidArgument, "a text to choose from holds a zero byte");
+      fail(ErrorCode::kInvalidArgument, "a text to choose from contains a zero byte");
     }
     if (!is_valid_utf8(text)) {
-      fail(ErrorCode::kInvalidArgument, "a text to choose from is no UTF-8");
+      fail(ErrorCode::kInvalidArgument, "a text to choose from is not valid UTF-8");
     }
     if (&text != &texts.front()) made += " | ";
     made += ignore_case ? caseless(text) : literal(text);
@@ -230,7 +231,7 @@ ConstraintSpec read_texts(const OrderedJson& body, std::string_view what, const 
   const OrderedJson& value = body[key];
   const auto is_text = [](const OrderedJson& one) { return one.is_string(); };
   if (!value.is_array() || !std::all_of(value.begin(), value.end(), is_text)) {
-    fail(ErrorCode::kInvalidArgument, "{}: {} should be a list of texts", what, key);
+    fail(ErrorCode::kInvalidArgument, "{}: {} should be a list of strings", what, key);
   }
   const auto texts = value.get<std::vector<std::string>>();
   if (key == "guided_prefix") return beginning_with(texts);
@@ -238,7 +239,7 @@ ConstraintSpec read_texts(const OrderedJson& body, std::string_view what, const 
   return one_of(texts, ignore != nullptr && flag_of(*ignore, what, "guided_choice_ignore_case"));
 }
 
-// What one of the keys asks for.
+// Reads the one key of those listed in read_constraint() that is present.
 ConstraintSpec read_one(const OrderedJson& body, std::string_view what) {
   constexpr std::array<std::pair<const char*, Kind>, 11> kKeys{{
       {"response_format", Kind::kNone},
@@ -255,8 +256,7 @@ ConstraintSpec read_one(const OrderedJson& body, std::string_view what) {
   }};
   if (given(body, "guided_choice_ignore_case") != nullptr &&
       given(body, "guided_choice") == nullptr) {
-    fail(ErrorCode::kInvalidArgument, "{}: guided_choice_ignore_case goes with guided_choice",
-         what);
+    fail(ErrorCode::kInvalidArgument, "{}: guided_choice_ignore_case needs guided_choice", what);
   }
   ConstraintSpec spec;
   const char* from = nullptr;
@@ -274,8 +274,8 @@ ConstraintSpec read_one(const OrderedJson& body, std::string_view what) {
     if (!next) continue;
     if (spec) {
       fail(ErrorCode::kInvalidArgument,
-           "{}: {} and {} are given; what is to hold together belongs into constraints", what, from,
-           key);
+           "{}: {} and {} are both given; to combine constraints, list them under constraints",
+           what, from, key);
     }
     spec = std::move(next);
     from = key;
@@ -283,12 +283,12 @@ ConstraintSpec read_one(const OrderedJson& body, std::string_view what) {
   return spec;
 }
 
-// What goes with a constraint of any kind.
+// Reads the keys that go with every kind of constraint.
 void read_rest(const OrderedJson& body, std::string_view what, ConstraintSpec& spec) {
   if (const OrderedJson* token = given(body, "trigger_token")) {
     const bool fits = token->is_number_integer() && *token >= 0 &&
                       *token <= std::numeric_limits<std::int32_t>::max();
-    if (!fits) fail(ErrorCode::kInvalidArgument, "{}: trigger_token should be a token's id", what);
+    if (!fits) fail(ErrorCode::kInvalidArgument, "{}: trigger_token should be a token id", what);
     spec.trigger_token = token->get<std::int32_t>();
   }
   if (const OrderedJson* prefer = given(body, "prefer_eos")) {
@@ -331,26 +331,27 @@ void validate_alone(const ConstraintSpec& spec, const ConstraintLimits& limits) 
   const std::string_view what = name_of(spec.kind);
   if (spec.kind == Kind::kJsonObject) return;
   if (spec.kind == Kind::kNone) {
-    fail(ErrorCode::kInvalidArgument, "one of the constraints that hold together asks for no form");
+    fail(ErrorCode::kInvalidArgument, "one of the combined constraints is empty");
   }
   if (spec.text.empty()) fail(ErrorCode::kInvalidArgument, "the {} is empty", what);
   if (spec.text.size() > limits.text_bytes) {
-    fail(ErrorCode::kLimit, "the {} has {} bytes, at most {} are read", what, spec.text.size(),
+    fail(ErrorCode::kLimit, "the {} has {} bytes; at most {} are allowed", what, spec.text.size(),
          limits.text_bytes);
   }
   if (spec.text.find('\0') != spec.text.npos) {
-    fail(ErrorCode::kInvalidArgument, "the {} holds a zero byte at {}", what, spec.text.find('\0'));
+    fail(ErrorCode::kInvalidArgument, "the {} contains a zero byte at offset {}", what,
+         spec.text.find('\0'));
   }
   const std::int64_t nesting = nesting_of(spec.text, holds_json(spec.kind));
   if (nesting > limits.nesting) {
-    fail(ErrorCode::kLimit, "the {} has brackets {} deep, at most {} are read", what, nesting,
+    fail(ErrorCode::kLimit, "the {} nests brackets {} deep; at most {} are allowed", what, nesting,
          limits.nesting);
   }
   if (!is_valid_utf8(spec.text)) {
     const std::string valid = to_valid_utf8(spec.text);
     const auto wrong =
         std::mismatch(spec.text.begin(), spec.text.end(), valid.begin(), valid.end()).first;
-    fail(ErrorCode::kInvalidArgument, "the {} is no UTF-8 at byte {}", what,
+    fail(ErrorCode::kInvalidArgument, "the {} is not valid UTF-8 at byte {}", what,
          wrong - spec.text.begin());
   }
   if (spec.kind == Kind::kRegex) {
@@ -376,20 +377,21 @@ void validate_alone(const ConstraintSpec& spec, const ConstraintLimits& limits) 
 void validate(const ConstraintSpec& spec, const ConstraintLimits& limits) {
   if (!spec) return;
   if (spec.also.size() >= limits.parts) {
-    fail(ErrorCode::kLimit, "there are {} constraints, at most {} may hold together",
+    fail(ErrorCode::kLimit, "there are {} constraints; at most {} may be combined",
          spec.also.size() + 1, limits.parts);
   }
   validate_alone(spec, limits);
   std::size_t bytes = spec.text.size();
   for (const ConstraintSpec& part : spec.also) {
     if (!part.also.empty()) {
-      fail(ErrorCode::kInvalidArgument, "a constraint that holds beside others has more itself");
+      fail(ErrorCode::kInvalidArgument,
+           "a constraint in a list of constraints cannot have a list of its own");
     }
     validate_alone(part, limits);
     bytes += part.text.size();
   }
   if (bytes > limits.text_bytes) {
-    fail(ErrorCode::kLimit, "the constraints have {} bytes together, at most {} are read", bytes,
+    fail(ErrorCode::kLimit, "the constraints have {} bytes together; at most {} are allowed", bytes,
          limits.text_bytes);
   }
 }
@@ -408,7 +410,7 @@ ConstraintSpec read_constraint(const OrderedJson& body, std::string_view what) {
       fail(ErrorCode::kInvalidArgument, "{} should be an object with one constraint", name);
     }
     ConstraintSpec part = read_one(one, name);
-    if (!part) fail(ErrorCode::kInvalidArgument, "{} asks for no form", name);
+    if (!part) fail(ErrorCode::kInvalidArgument, "{} has no constraint", name);
     read_rest(body, what, part);
     read_rest(one, name, part);
     if (spec) {

@@ -10,77 +10,84 @@
 
 namespace bl {
 
-// What form the text of an answer must have.
+// The form that the text of an answer must have, as a request asks for it.
 struct ConstraintSpec {
   enum class Kind {
     kNone,
-    kJsonObject,  // any JSON object; no text
-    kJsonSchema,  // text: a JSON schema
-    kRegex,       // text: a regular expression that the whole answer matches
-    kGrammar,  // text: EBNF or GBNF from the rule `root`; Lark from `start` where no "::=" is in it
-    kStructuralTag,  // text: JSON of xgrammar's structural tags: free text, and forms between tags
+    kJsonObject,  // any JSON object; `text` is empty
+    kJsonSchema,  // `text` is a JSON schema
+    kRegex,       // `text` is a regular expression that the whole answer must match
+    // `text` is EBNF or GBNF with the rule `root` or, if it has no "::=", Lark with `start`.
+    kGrammar,
+    // `text` is a structural tag of xgrammar in JSON: free text with constrained parts between
+    // tags.
+    kStructuralTag,
   };
   Kind kind = Kind::kNone;
   std::string text{};
-  bool any_whitespace =
-      true;            // JSON: white space as anybody writes it; false: on one line, "a": 1, …
-  bool strict = true;  // JSON schema: no properties and items but those that it names
-  // The answer is free until this token, which begins the constrained part (the end of a model's
-  // reasoning); −1: constrained from its beginning.
+  bool any_whitespace = true;  // JSON: any white space; false: one line with fixed spacing ("a": 1)
+  bool strict = true;          // JSON schema: only the properties and items that it names
+  // The answer is free up to and including this token, such as the one that ends a model's
+  // reasoning, and constrained after it. −1 constrains the answer from its beginning.
   std::int32_t trigger_token = -1;
-  // The answer ends as soon as its text is whole, whatever else might follow.
+  // The answer ends as soon as its text is complete, even if more could follow.
   bool prefer_end = false;
-  // More of them, which hold at the same time, each from a trigger of its own; the text is whole
-  // where it is to every one of them. These have no more themselves.
+  // Further constraints that must hold at the same time, each with a trigger of its own. The text
+  // is complete when it is complete for all of them. Their own `also` must be empty.
   std::vector<ConstraintSpec> also{};
 
   bool operator==(const ConstraintSpec&) const = default;
   explicit operator bool() const { return kind != Kind::kNone || !also.empty(); }
 };
 
+// The kind's name in error messages, such as "JSON schema".
 std::string_view name_of(ConstraintSpec::Kind kind);
 
-// One of these texts, with `ignore_case` in small or large letters (case_variants(), unicode.h).
-// Throws kInvalidArgument where there is none, or one holds a zero byte or is no UTF-8.
+// The answer must be one of `texts`; with `ignore_case`, in any mix of upper and lower case
+// (case_variants() in text/unicode.h). Throws kInvalidArgument if the list is empty or a text
+// contains a zero byte or is not valid UTF-8.
 ConstraintSpec one_of(std::span<const std::string> texts, bool ignore_case = false);
 
-// Any text that begins with one of these. Throws as one_of() does.
+// The answer must begin with one of `texts`. Throws as one_of() does.
 ConstraintSpec beginning_with(std::span<const std::string> texts);
 
-// Bounds of what one constraint may cost; beyond them is an error, so that nobody's grammar costs
-// others their memory or time. Of several that hold together, the sum counts.
+// Limits on what one constraint may cost, so that no request's grammar takes the memory or time of
+// others. Exceeding one is an error. If several constraints hold together, their sum counts.
 struct ConstraintLimits {
-  std::size_t parts = 16;  // that hold together
+  std::size_t parts = 16;  // constraints that hold together
   std::size_t text_bytes = 256 << 10;
-  std::int64_t nesting = 128;             // of brackets in the text
-  double compile_seconds = 10;            // of processor time
-  std::size_t compile_bytes = 512 << 20;  // of what the grammar becomes
-  // Of processor time while an answer is made: so much for each token, and so much more that tokens
-  // before it have not needed. Others wait meanwhile, so this is what a grammar may slow them by.
+  std::int64_t nesting = 128;             // depth of brackets in the text
+  double compile_seconds = 10;            // processor time
+  std::size_t compile_bytes = 512 << 20;  // size of the compiled grammar
+  // Processor seconds for matching one answer: each token earns `token_seconds`, and unused time is
+  // saved up to `saved_seconds`. Other requests wait meanwhile, so these bound how much a grammar
+  // slows them.
   double token_seconds = 0.01;
   double saved_seconds = 0.25;
-  std::size_t answer_bytes = 256 << 20;  // of what one answer's matching remembers
-  std::size_t cache_bytes = 256 << 20;   // of all compiled grammars that are kept
+  std::size_t answer_bytes = 256 << 20;  // memory for matching one answer
+  std::size_t cache_bytes = 256 << 20;   // all cached grammars together
 };
 
-// Checks what can be seen without compiling. Throws kInvalidArgument and kLimit.
+// Checks everything that can be checked without compiling. Throws kInvalidArgument or kLimit.
 void validate(const ConstraintSpec& spec, const ConstraintLimits& limits = {});
 
-// The constraint that the body of a request asks for, by one of:
+// Reads the constraint from the body of a request. It is given by one of these keys:
 //   response_format  {"type": "text" | "json_object" | "json_schema" | "regex" | "grammar" |
-//                    "structural_tag", …}; json_schema as OpenAI has it ({"name", "schema",
-//                    "strict"}) or bare, regex {"pattern"}, grammar {"grammar"}, structural_tag
-//                    {"format"} or {"structures", "triggers"}
-//   json_schema      an object or its text        regex_pattern, guided_regex      a text
-//   grammar_string, grammar, guided_grammar       a text                structural_tag  an object
-//   or its text guided_json      as json_schema
-//   guided_choice    texts, of which the answer is one; with guided_choice_ignore_case: true, in
-//                    small or large letters
-//   guided_prefix    texts, with one of which the answer begins
-// and, beside it, trigger_token (an id) and prefer_eos (prefer_end). Two of them are an error; what
-// is to hold together stands in
-//   constraints      a list of objects that have one of them each. What the body says of trigger
-//                    and end holds for those that say nothing themselves.
+//                    "structural_tag", …}. A json_schema comes as in OpenAI's API ({"name",
+//                    "schema", "strict"}) or bare, a regex as {"pattern"}, a grammar as
+//                    {"grammar"}, a structural_tag as {"format"} or {"structures", "triggers"}
+//   json_schema, guided_json                         a JSON schema: an object, or its text
+//   regex_pattern, guided_regex                      a regular expression
+//   grammar_string, grammar, guided_grammar          a grammar
+//   structural_tag                                   an object, or its text
+//   guided_choice    a list of texts; the answer is one of them, with
+//                    "guided_choice_ignore_case": true in any case
+//   guided_prefix    a list of texts; the answer begins with one of them
+// and may have trigger_token (a token id) and prefer_eos (prefer_end) beside it. Two of the keys
+// are an error. Constraints that must hold together are given by
+//   constraints      a list of objects with one of the keys above each. The body's trigger_token
+//   and
+//                    prefer_eos apply to those that have none of their own.
 // Throws kInvalidArgument with `what` in front.
 ConstraintSpec read_constraint(const OrderedJson& body, std::string_view what);
 

@@ -5,7 +5,7 @@
 
 namespace bl {
 
-// The files presets/*.json as they were when the program was built, by name.
+// The files presets/*.json as they were when the program was built, with their names.
 std::span<const EmbeddedDocument> embedded_presets();
 
 }  // namespace bl

@@ -7,7 +7,7 @@
 
 namespace bl {
 
-// Σ exp(score) of a row. Requires logits ≤ formula.top, inverse > 0.
+// Σ exp(score) over a row. Requires every logit ≤ formula.top and formula.inverse > 0.
 inline double exp_sum(std::span<const float> row, const ScoreFormula& formula) {
   const RowKernels& kernels = row_kernels();
   double total = 0;

@@ -10,7 +10,8 @@ bool is_of_name(char c) {
          c == '-';
 }
 
-// Where what begins at `at` ends: a text, a class or a comment; else the next character.
+// Returns the end of the piece that begins at `at`: a literal, a character class, a comment or else
+// one character.
 std::size_t end_of_piece(std::string_view grammar, std::size_t at) {
   const char first = grammar[at];
   if (first == '#') {

@@ -4,9 +4,9 @@
 
 namespace bl {
 
-// Where the grammar library reads EBNF in another way than GBNF: a `.` by itself, which is any
-// character there but a part of a rule's name here, is written as a class of all characters. Within
-// texts, classes, comments and names it stays.
+// In GBNF a lone `.` is any character; the grammar library's EBNF takes it for part of a rule's
+// name. Returns the grammar with each such `.` written as a class of all characters. Dots in
+// literals, classes, comments and names stay.
 std::string with_any_characters(std::string_view grammar);
 
 }  // namespace bl

@@ -1,9 +1,9 @@
 #pragma once
-// What the grammar library calls while it works. Its sources are compiled with this header in front
-// of them, and tools/fetch_xgrammar puts the calls in: where it loops or allocates without a bound
-// of its own, so that no grammar, however it was made, costs more than its caller allows; where it
-// reads and makes characters, so that all it lets pass is UTF-8; and where a grammar holds a
-// schema.
+// Functions that the grammar library calls while it works. Its sources are compiled with this
+// header included, and tools/fetch_xgrammar patches the calls in: where it loops or allocates
+// without a bound of its own, so that no grammar costs more than its caller allows; where it reads
+// or writes characters, so that everything it accepts is valid UTF-8; and where a grammar contains
+// a JSON schema.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,27 +14,27 @@
 
 namespace bl {
 
-// So many small steps, of about ten nanoseconds each, are about to be done. Throws when the budget
-// of the present thread (work_budget.h) is spent; so does keep_work().
+// Reports that `steps` small steps, of about ten nanoseconds each, are about to be done. Throws if
+// the budget of this thread (work_budget.h) is spent, as does keep_work().
 void spend_work(std::size_t steps);
-// So many bytes are about to be kept.
+// Reports that `bytes` bytes are about to be allocated for keeps.
 void keep_work(std::size_t bytes);
 
-// regex_dialect.h; for patterns whose texts stand outside of JSON strings.
+// See regex_dialect.h. For patterns whose text is not inside a JSON string.
 std::string with_plain_dots(std::string_view regex);
-// regex_dialect.h; for patterns that need not match all of a name.
+// See regex_dialect.h. For patterns that need to match only a part of a property name.
 std::string with_text_around(std::string_view regex);
 
-// json_schema_check.h, for a schema that stands in a grammar (Lark's %json).
+// See json_schema_check.h. For a schema that is embedded in a grammar (Lark's %json).
 void check_embedded_schema(const std::string& text);
 
-// Whether UTF-8 has this code point: no half of a surrogate pair, nothing above U+10FFFF.
+// Whether UTF-8 can encode this code point: no half of a surrogate pair, nothing above U+10FFFF.
 constexpr bool is_character(std::int64_t code) {
   return code >= 0 && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
 }
 
-// Whether the escape of this letter is a set of characters (`\d`), which no range of a class can
-// begin or end with.
+// Whether the escape with this letter is a set of characters (`\d`), which cannot begin or end a
+// range of a character class.
 constexpr bool is_set_of_signs(std::int64_t letter) {
   for (const char set : {'d', 'D', 's', 'S', 'w', 'W'}) {
     if (letter == set) return true;
@@ -42,9 +42,10 @@ constexpr bool is_set_of_signs(std::int64_t letter) {
   return false;
 }
 
-// Of `\ud83d\ude00`, one character as ECMAScript and JSON write it: `code` is what the first escape
-// says, `next` what stands behind it, up to a zero. Makes `code` the character and returns the 6
-// signs of the second escape; 0, and nothing has changed, where the two are no pair.
+// Joins a surrogate pair that is written as two escapes, as in ECMAScript and JSON
+// (`\ud83d\ude00`). `code` is the value of the first escape, `next` the zero-terminated text after
+// it. Sets `code` to the character and returns the length of the second escape, 6; returns 0 and
+// changes nothing if the two are no pair.
 template <class Sign, class Code>
 int join_surrogates(const Sign* next, Code& code) {
   if (code < 0xD800 || code > 0xDBFF || next[0] != '\\' || next[1] != 'u') return 0;
@@ -66,10 +67,10 @@ int join_surrogates(const Sign* next, Code& code) {
   return 6;
 }
 
-// Cuts a range of characters of one length, written as their bytes one after another, to what UTF-8
-// has (Unicode 15, table 3-7): no surrogates, no forms longer than needed, nothing above U+10FFFF.
-// Ranges of bytes that continue a character are as they were. False where nothing is left of it, or
-// add() has been called with its parts.
+// Cuts a range of characters of one encoded length, given as their bytes in big-endian order, to
+// what is valid UTF-8 (Unicode 15, table 3-7): no surrogates, no overlong forms, nothing above
+// U+10FFFF. Ranges of continuation bytes stay as they are. Returns false if nothing is left, or if
+// the range fell into two parts, which have then been passed to add().
 template <class Add>
 bool keep_to_utf8(std::uint32_t& low, std::uint32_t& high, const Add& add) {
   if (high >= 0xF0000000) {

@@ -1,6 +1,6 @@
 #pragma once
-// The library of grammars as the rest of this folder sees it. xgrammar_library.cc is it; a build
-// without it (BL_GRAMMAR=OFF) has no_grammar_library.cc, which has none.
+// The interface to the grammar library. xgrammar_library.cc implements it; builds without the
+// library (BL_GRAMMAR=OFF) use no_grammar_library.cc, which returns null.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,22 +13,22 @@
 
 namespace bl {
 
-// One text on its way through a grammar. What throws leaves it unusable.
+// The state of one text in a grammar. After a call throws, the walk is unusable.
 class GrammarWalk {
  public:
   virtual ~GrammarWalk() = default;
-  // Sets bit i % 32 of word i / 32 where token i may follow, and clears the others.
-  // Returns whether any may. words: [ceil(vocab / 32)].
+  // Sets bit i % 32 of word i / 32 if token i may follow, and clears all others. Returns whether
+  // any token may. words: [ceil(vocab / 32)].
   virtual bool fill(std::span<std::uint32_t> words) = 0;
-  // False, and nothing has changed, where the token may not follow.
+  // Advances past the token. Returns false and changes nothing if it may not follow.
   virtual bool accept(std::int32_t token) = 0;
-  // Takes the newest tokens back.
+  // Undoes the last `tokens` accepted tokens.
   virtual void rollback(std::int32_t tokens) = 0;
-  // The text so far is a whole sentence of the grammar.
+  // Whether the text so far is a complete sentence of the grammar.
   virtual bool complete() const = 0;
 };
 
-// A grammar for one vocabulary. Immutable, thread-safe.
+// A grammar compiled for one vocabulary. Immutable and thread-safe.
 class CompiledGrammar {
  public:
   virtual ~CompiledGrammar() = default;
@@ -39,13 +39,13 @@ class CompiledGrammar {
 class GrammarLibrary {
  public:
   virtual ~GrammarLibrary() = default;
-  // The constraint has been validated. Throws Error kInvalidArgument for a grammar that is wrong.
-  // Recursion grows with the text: give it a deep stack. Thread-safe.
+  // Compiles a constraint that validate() has passed. Throws kInvalidArgument if the grammar is
+  // wrong. Recursion is as deep as the text nests, so call it on a deep stack. Thread-safe.
   virtual std::unique_ptr<CompiledGrammar> compile(const ConstraintSpec& spec) const = 0;
 };
 
-// `tokens`: the bytes of each token, empty for those that are no text. Null where this build has no
-// library.
+// `tokens` holds the bytes of each token, empty for tokens that are not text. Returns null if the
+// build has no grammar library.
 std::unique_ptr<GrammarLibrary> open_grammar_library(std::vector<std::string> tokens);
 
 }  // namespace bl

@@ -18,7 +18,7 @@
 namespace bl {
 namespace {
 
-// In the order in which the library looks for them; it reads the first.
+// In the order in which the library looks for them; it uses only the first that is present.
 constexpr std::array<const char*, 6> kChoices{"$ref", "const", "enum", "anyOf", "oneOf", "allOf"};
 
 constexpr std::array<const char*, 13> kUnknown{"not",
@@ -35,7 +35,7 @@ constexpr std::array<const char*, 13> kUnknown{"not",
                                                "$dynamicRef",
                                                "$recursiveRef"};
 
-// What limits a value; beside these a schema only describes.
+// Keywords that restrict a value; all others only describe it.
 constexpr std::array<const char*, 21> kLimiting{
     "properties",        "required",         "additionalProperties",
     "patternProperties", "propertyNames",    "unevaluatedProperties",
@@ -45,7 +45,7 @@ constexpr std::array<const char*, 21> kLimiting{
     "pattern",           "minimum",          "maximum",
     "exclusiveMinimum",  "exclusiveMaximum", "multipleOf"};
 
-// One of these says by itself that a value is an object or an array.
+// Each of these implies by itself that the value is an object or an array.
 constexpr std::array<const char*, 6> kTelling{"properties",  "additionalProperties",
                                               "items",       "unevaluatedProperties",
                                               "prefixItems", "unevaluatedItems"};
@@ -55,8 +55,8 @@ constexpr std::array<const char*, 5> kOne{"additionalProperties", "unevaluatedPr
 constexpr std::array<const char*, 4> kListed{"prefixItems", "anyOf", "oneOf", "allOf"};
 constexpr std::array<const char*, 2> kNamed{"properties", "patternProperties"};
 
-// The pointer to what lies in a place. Keys are as long as a request likes and stand above many
-// places, so long pointers are cut.
+// Appends a key to a JSON pointer. Keys may be arbitrarily long and are repeated in every place
+// below them, so long pointers are cut.
 std::string place_in(const std::string& place, std::string_view key) {
   constexpr std::size_t kMost = 300;
   constexpr std::string_view kCut = "/…";
@@ -75,7 +75,7 @@ class Checker {
  public:
   explicit Checker(const OrderedJson& root) : root_(root) {}
 
-  // Places are visited once each: references may lead in circles.
+  // Visits each place once, because references may form cycles.
   void run() {
     add(root_, "#");
     while (!open_.empty()) {
@@ -89,7 +89,7 @@ class Checker {
   struct Place {
     const OrderedJson* schema;
     std::string name;
-    bool has_type;  // without saying so
+    bool has_type;  // its type is known although the schema has no `type`
   };
 
   void add(const OrderedJson& schema, std::string name, bool has_type = false) {
@@ -127,37 +127,37 @@ class Checker {
     add_parts(schema, name);
   }
 
-  // Beside a choice the library does not look at it; it is fine where it says nothing new.
+  // The library ignores a type beside a choice, which is harmless only if the type adds no
+  // restriction.
   void check_type(const OrderedJson& schema, const std::string& name) const {
     const char* choice = first_of(schema, kChoices);
     const auto type = schema.find("type");
     if (type != schema.end()) {
       const JsonKinds kinds = kinds_of_type(*type);
       if (type->is_array() && type->empty()) {
-        fail(ErrorCode::kInvalidArgument, "the JSON schema at {} has no type in its list", name);
+        fail(ErrorCode::kInvalidArgument, "the JSON schema at {} has an empty list of types", name);
       }
       if (choice != nullptr && (kinds_of_schema(root_, schema) & ~kinds) != 0) {
         fail(ErrorCode::kInvalidArgument,
-             "the JSON schema at {} has a type beside {}, which lets through other types: put the "
-             "type into it",
+             "the JSON schema at {} has a type beside {}, which allows other types: move the type "
+             "into it",
              name, choice);
       }
     }
     if (schema.contains("format") && (choice != nullptr || schema.contains("pattern"))) {
       fail(ErrorCode::kInvalidArgument,
-           "the JSON schema at {} has format beside {}, which is not supported: leave one of them "
-           "out",
+           "the JSON schema at {} has format beside {}, which is not supported: remove one of them",
            name, choice != nullptr ? choice : "pattern");
     }
     if (choice == nullptr && leaves_no_number(schema)) {
       fail(ErrorCode::kInvalidArgument,
-           "the JSON schema at {} has bounds between which lies no number of six decimals, the "
-           "most that are written, or no whole one",
+           "the JSON schema at {} has bounds that no number of up to six decimals (or, for an "
+           "integer, no whole number) lies between",
            name);
     }
   }
 
-  // The library asks for those that are described.
+  // The library enforces `required` only for properties that the schema describes.
   static void check_required(const OrderedJson& schema, const std::string& name) {
     const auto required = schema.find("required");
     if (required == schema.end() || !required->is_array()) return;
@@ -176,7 +176,7 @@ class Checker {
     }
   }
 
-  // Where names have a form of their own, the library asks for that alone.
+  // Where property names must have a form, the library checks that alone.
   static void check_property_names(const OrderedJson& schema, const std::string& name) {
     if (!schema.contains("propertyNames")) return;
     const char* beside = first_of(schema, kNamed);
@@ -204,21 +204,20 @@ class Checker {
     }
     if (beside != nullptr) {
       fail(ErrorCode::kInvalidArgument,
-           "the JSON schema at {} has {} beside {}, which is not supported: put both into one of "
-           "them",
+           "the JSON schema at {} has {} beside {}, which is not supported: merge them into one",
            name, beside, choice);
     }
     const OrderedJson& value = schema[choice];
     if (choice == "allOf" && value.is_array() && value.size() > 1) {
       fail(ErrorCode::kInvalidArgument,
-           "the JSON schema at {} has an allOf of {} schemas; one is supported", name,
+           "the JSON schema at {} has an allOf of {} schemas; only one is supported", name,
            value.size());
     }
     if (choice == "$ref" && value.is_string()) follow(value.get<std::string>(), name);
     if (choice == "const" || choice == "enum") check_value(value, name);
   }
 
-  // The library writes whole numbers beyond 64 bits with a sign as the nearest double.
+  // The library prints integers above the signed 64-bit range as the nearest double.
   static void check_value(const OrderedJson& value, const std::string& name) {
     if (value.is_structured()) {
       for (const OrderedJson& part : value) check_value(part, name);
@@ -226,24 +225,25 @@ class Checker {
     if (!value.is_number_unsigned()) return;
     const auto number = value.get<std::uint64_t>();
     constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-    if (number <= kMost || (number & 0x7ff) == 0) return;  // a double has 53 of the 64 bits
+    // A double holds the upper 53 of 64 bits exactly.
+    if (number <= kMost || (number & 0x7ff) == 0) return;
     fail(ErrorCode::kInvalidArgument,
-         "the JSON schema at {} has the value {}, which would be written with fewer digits", name,
+         "the JSON schema at {} has the value {}, which is too large to be written exactly", name,
          number);
   }
 
-  // A pointer that leads nowhere is the library's to refuse. It knows no escapes, and would take
-  // them for the signs of another name.
+  // Adds the schema that a reference leads to. The library itself refuses pointers that lead
+  // nowhere. It does not decode escapes, so it would take them for characters of another name.
   void follow(const std::string& reference, const std::string& name) {
     if (reference != "#" && !reference.starts_with("#/")) {
       fail(ErrorCode::kInvalidArgument,
-           "the JSON schema at {} refers to {}, only places of the same schema (#/…) can be "
-           "reached",
+           "the JSON schema at {} refers to {}; only references within the schema (#/…) are "
+           "supported",
            name, json_text(OrderedJson(reference.substr(0, 200))));
     }
     if (reference.find_first_of("~%") != reference.npos) {
       fail(ErrorCode::kInvalidArgument,
-           "the JSON schema at {} refers to {}, and names that need an escape (~ or %) are not "
+           "the JSON schema at {} refers to {}; references with an escape (~ or %) are not "
            "supported",
            name, json_text(OrderedJson(reference.substr(0, 200))));
     }
@@ -255,7 +255,7 @@ class Checker {
   void add_parts(const OrderedJson& schema, const std::string& name) {
     for (const char* key : kOne) {
       if (schema.contains(key)) {
-        // What names a property is a text.
+        // Property names are strings.
         const bool has_type = std::string_view(key) == "propertyNames";
         add(schema[key], place_in(name, key), has_type);
       }

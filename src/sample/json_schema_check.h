@@ -3,16 +3,17 @@
 
 namespace bl {
 
-// Refuses what the grammar library would pass over in silence, so that an answer never breaks the
-// schema that it was asked for (JSON Schema 2020-12): keywords that it does not know, keywords
-// beside `$ref`, `const`, `enum` and the like, of which it reads one (a `type` that says nothing
-// new may stand there), formats beside patterns, bounds of no type and bounds that leave no number.
-// What a reference leads to is checked with it. Of `oneOf` that only one holds is not asked. Throws
-// kInvalidArgument with the place as a JSON pointer.
+// Refuses schemas of which the grammar library would silently ignore a part, so that an answer
+// never violates the schema that was asked for (JSON Schema 2020-12). Refused are keywords that it
+// does not know; keywords beside `$ref`, `const`, `enum` and the like, of which it reads only one
+// (a `type` that adds no restriction is fine); a format beside a pattern; bounds without a type;
+// and bounds that leave no number. Schemas that references lead to are checked too. That only one
+// branch of `oneOf` matches is not enforced. Throws kInvalidArgument with the place as a JSON
+// pointer.
 void check_json_schema(const OrderedJson& schema);
 
-// The same for all schemas that lie in a structural tag, and what regex_dialect.h says of the
-// patterns of its formats, however deep.
+// Checks all schemas within a structural tag as check_json_schema() does, and the patterns of its
+// formats for the faults that regex_fault() finds, at any depth.
 void check_structural_tag(const OrderedJson& tag);
 
 }  // namespace bl

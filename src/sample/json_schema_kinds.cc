@@ -33,12 +33,14 @@ JsonKinds kinds_of_name(std::string_view name) {
 }
 
 JsonKinds kind_of_value(const OrderedJson& value) {
-  if (!value.is_number()) return kinds_of_name(value.type_name());  // as schemas name them
+  // JSON Schema uses the same names.
+  if (!value.is_number()) return kinds_of_name(value.type_name());
   const auto number = value.get<double>();
   return number == std::floor(number) ? kInteger : kFraction;
 }
 
-// The union over all that a schema chooses from, each place once: references may lead in circles.
+// The union of the kinds of all alternatives of a schema. Visits each place once, because
+// references may form cycles.
 class KindFinder {
  public:
   KindFinder(const OrderedJson& root, const OrderedJson& schema) : root_(root) { add(schema); }
@@ -53,7 +55,7 @@ class KindFinder {
   }
 
  private:
-  static constexpr std::size_t kMostPlaces = 1000;  // then nothing is known
+  static constexpr std::size_t kMostPlaces = 1000;  // beyond this, all kinds are assumed
 
   void add(const OrderedJson& schema) {
     if (!seen_.insert(&schema).second) return;
@@ -108,7 +110,7 @@ class KindFinder {
   JsonKinds kinds_ = 0;
 };
 
-// A bound in steps, rounded up for a lower one (sign 1), down for an upper one (−1).
+// The bound in steps, rounded up for a lower bound (sign 1) and down for an upper bound (sign −1).
 double steps_from(const OrderedJson& schema, const char* inclusive, const char* exclusive,
                   double sign, double steps_of_one) {
   double most = -std::numeric_limits<double>::infinity();

@@ -6,24 +6,25 @@
 
 namespace bl {
 
-// Kinds of JSON values, a bit each. Whole numbers are `integer`, all others `number`.
+// A set of kinds of JSON values, one bit each. Whole numbers are `integer`; all others are
+// `number`.
 using JsonKinds = std::uint32_t;
 inline constexpr JsonKinds kAllKinds = 0x7f;
 
-// Of what `type` says, a name or a list of names (JSON Schema validation 2020-12, §6.1.1); names
-// that nobody knows stand for nothing.
+// The kinds that a `type` allows: a name or a list of names (JSON Schema validation 2020-12,
+// §6.1.1). Unknown names allow nothing.
 JsonKinds kinds_of_type(const OrderedJson& type);
 
-// Of the values that the grammar library lets through by a schema of `root`: of `$ref`, `const`,
-// `enum`, `anyOf`, `oneOf` and `allOf` it reads the first alone, else `type`. All, where it is not
-// known.
+// The kinds of values that the grammar library accepts for a schema within `root`. It reads only
+// the first of `$ref`, `const`, `enum`, `anyOf`, `oneOf` and `allOf`, else `type`. Returns all
+// kinds if the answer is unknown.
 JsonKinds kinds_of_schema(const OrderedJson& root, const OrderedJson& schema);
 
-// Where a reference (#/…) leads, of which the library knows no escapes; null where that is nowhere.
+// Returns what a reference (#/…) points to, or null. Like the library, it does not decode escapes.
 const OrderedJson* place_of_reference(const OrderedJson& root, std::string_view reference);
 
-// True where the bounds of a schema leave no number of six decimals, the most the library writes,
-// or where it is to be whole no whole one.
+// True if the bounds of a schema exclude every number of up to six decimals, which is as many as
+// the library writes, or, for an integer, every whole number.
 bool leaves_no_number(const OrderedJson& schema);
 
 }  // namespace bl

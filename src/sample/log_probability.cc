@@ -19,7 +19,7 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (std::isnan(logits[i]) || logits[i] == std::numeric_limits<float>::infinity()) {
       fail(ErrorCode::kInvalidFile,
-           "the model computed {} as the logit of token {}; its weights hold NaN, infinities or "
+           "the model computed {} as the logit of token {}; its weights contain NaN, infinities or "
            "values out of range",
            logits[i], i);
     }
@@ -33,7 +33,7 @@ TopLogit top_logit(std::span<const float> logits) {
   BL_CHECK(!logits.empty());
   const RowKernels& kernels = row_kernels();
   float top = kMinusInfinity;
-  std::size_t run = 0;  // the first that holds the largest
+  std::size_t run = 0;  // start of the first run that holds the largest
   for (std::size_t begin = 0; begin < logits.size(); begin += kRun) {
     const float best =
         kernels.largest(logits.data() + begin, std::min(kRun, logits.size() - begin));
@@ -63,8 +63,8 @@ double kl_divergence(std::span<const float> base, std::span<const float> other) 
   const double base_norm = log_sum_exp(base);
   const double other_norm = log_sum_exp(other);
   const auto shift = static_cast<float>(base_norm);
-  // Σ p·((a − A) − (b − B)) with Σ p = 1: the normalisers leave the sum as (B − A), and Σ p·(a − b)
-  // remains; dividing by Σ p takes the rounding of `shift` out again.
+  // Σ p·((a − A) − (b − B)) with Σ p = 1: the normalizers leave the sum as (B − A), and Σ p·(a − b)
+  // remains. Dividing by Σ p removes the rounding error of `shift`.
   double mass = 0;
   double difference = 0;
   for (std::size_t begin = 0; begin < base.size(); begin += kRun) {
@@ -76,7 +76,7 @@ double kl_divergence(std::span<const float> base, std::span<const float> other) 
       for (std::size_t j = 0; j < kLanes; ++j) {
         const float p = fast_exp(std::min(base[i + j] - shift, 0.0f));
         masses[j] += p;
-        // A token that is impossible for the base adds nothing, whatever the other model says.
+        // A token that is impossible in the base adds nothing, whatever the other model says.
         sums[j] += p == 0.0f ? 0.0f : p * (base[i + j] - other[i + j]);
       }
     }

@@ -10,6 +10,7 @@ namespace bl {
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
+// Returns the four random words of `counter` under the key `seed`.
 constexpr PhiloxBlock philox(PhiloxBlock counter, std::uint64_t seed) {
   std::uint32_t key0 = static_cast<std::uint32_t>(seed);
   std::uint32_t key1 = static_cast<std::uint32_t>(seed >> 32);
@@ -26,11 +27,10 @@ constexpr PhiloxBlock philox(PhiloxBlock counter, std::uint64_t seed) {
   return counter;
 }
 
-// What a number is for: the draw of a token, and decisions that must not depend on it.
+// The purpose of a number. Draws of tokens and XTC's coin use independent streams.
 enum class DrawStream : std::uint32_t { kToken = 0, kExclusion = 1 };
 
-// The uniform number in [0, 1) that belongs to a text position, in units of 2^-64: 53 random bits,
-// then zeros.
+// The uniform number in [0, 1) for a text position, in units of 2^-64: 53 random bits, then zeros.
 constexpr std::uint64_t uniform_bits_at(std::uint64_t seed, std::uint64_t position,
                                         DrawStream stream = DrawStream::kToken) {
   const PhiloxBlock block =
@@ -41,7 +41,7 @@ constexpr std::uint64_t uniform_bits_at(std::uint64_t seed, std::uint64_t positi
   return bits >> 11 << 11;
 }
 
-// The same as a number.
+// The uniform number in [0, 1) for a text position, as a double.
 constexpr double uniform_at(std::uint64_t seed, std::uint64_t position,
                             DrawStream stream = DrawStream::kToken) {
   return static_cast<double>(uniform_bits_at(seed, position, stream) >> 11) * 0x1p-53;

@@ -15,19 +15,20 @@ namespace bl {
 
 namespace {
 
-// Behind what begins at `at`, with a class or an escape that it may be.
+// Returns the offset after the element at `at`: a character class, an escape or a single
+// character.
 std::size_t end_of_sign(std::string_view regex, std::size_t at) {
   if (regex[at] == '\\') return std::min(at + 2, regex.size());
   return regex[at] == '[' ? behind_closing(regex, at, ']') : at + 1;
 }
 
-// Looks for an anchor at which no text that is matched from its begin to its end can begin or end,
-// since something must or may stand on the wrong side of it.
+// Looks for an anchor that can never match when the whole text is matched, because something stands
+// on the wrong side of it.
 class AnchorSearch {
  public:
   explicit AnchorSearch(std::string_view regex) : regex_(regex) {}
 
-  // Of the misplaced anchors one; npos: none.
+  // Returns the offset of a misplaced anchor, or npos.
   std::size_t run() {
     for (std::size_t next = 0; at_ < regex_.size() && found_ == kNone; at_ = next) {
       next = end_of_sign(regex_, at_);
@@ -39,13 +40,13 @@ class AnchorSearch {
  private:
   static constexpr std::size_t kNone = std::string_view::npos;
 
-  // A group, or the whole.
+  // A group, or the whole expression.
   struct Group {
-    bool first = true;           // nothing stands before it
-    bool begun = false;          // something stands in the present alternative
-    std::size_t caret = kNone;   // of all alternatives
-    std::size_t ended = kNone;   // $ in the present alternative
-    std::size_t dollar = kNone;  // $ in those before it
+    bool first = true;           // nothing precedes the group
+    bool begun = false;          // the current alternative has content
+    std::size_t caret = kNone;   // offset of the first ^ in any alternative
+    std::size_t ended = kNone;   // offset of the $ in the current alternative
+    std::size_t dollar = kNone;  // offset of the first $ in earlier alternatives
   };
 
   void visit(std::size_t& next) {
@@ -72,13 +73,13 @@ class AnchorSearch {
     }
   }
 
-  // `^^` is right, and a slip.
+  // `^^` would match, but is surely a mistake.
   bool is_doubled() {
     const bool behind_one = std::exchange(behind_anchor_, at_ + 1) == at_;
     return behind_one && at_ > 0 && regex_[at_ - 1] == regex_[at_];
   }
 
-  // (?:  (?<name>  and what the library refuses
+  // Skips `?:` and `?<name>`. Other modifiers are left to the library, which refuses them.
   std::size_t behind_modifier(std::size_t at) const {
     if (regex_.substr(at, 2) == "?:") return at + 2;
     if (regex_.substr(at, 2) != "?<") return at;
@@ -86,7 +87,7 @@ class AnchorSearch {
     return end == regex_.npos ? at : end + 1;
   }
 
-  // Where a group comes again, it stands behind itself. Once or not at all is as it is.
+  // A repeated group follows itself, so anchors inside it are misplaced. `?` alone does not repeat.
   void leave(std::size_t& next) {
     const Group inner = groups_.back();
     groups_.pop_back();
@@ -105,11 +106,11 @@ class AnchorSearch {
   std::string_view regex_;
   std::vector<Group> groups_{1};
   std::size_t at_ = 0;
-  std::size_t behind_anchor_ = 0;  // where the last one ends
+  std::size_t behind_anchor_ = 0;  // where the last anchor ends
   std::size_t found_ = kNone;
 };
 
-// Whether the whole is one of several expressions, outside of all groups.
+// Whether the expression has alternatives outside of all groups.
 bool has_alternatives(std::string_view regex) {
   int depth = 0;
   for (std::size_t at = 0; at < regex.size(); at = end_of_sign(regex, at)) {
@@ -120,10 +121,10 @@ bool has_alternatives(std::string_view regex) {
   return false;
 }
 
-// The escapes \uXXXX and \u{X…}; others are shorter than what could be wrong with them, and what is
-// malformed is the library's to refuse.
+// An escape of the form \uXXXX or \u{X…}. Only these can denote something that is no character;
+// malformed ones are left to the library, which refuses them.
 struct UnicodeEscape {
-  std::size_t size = 0;  // of its signs; 0: not one of them
+  std::size_t size = 0;  // length of the escape; 0 if there is none
   std::uint32_t code = 0;
 };
 
@@ -149,14 +150,14 @@ UnicodeEscape unicode_escape_at(const std::string& regex, std::size_t at) {
 std::string regex_fault(std::string_view regex) {
   if (const std::size_t at = AnchorSearch(regex).run(); at != regex.npos) {
     return fmt::format(
-        "has {} in its middle (at {}), where nothing can match: it is matched with all of a text",
+        "has {} at offset {}, where it can never match: the whole text must match the expression",
         regex[at], at);
   }
-  const std::string text(regex);  // ends by a zero
+  const std::string text(regex);  // zero-terminated
   for (std::size_t i = text.find('\\'); i != text.npos; i = text.find('\\', i)) {
     const UnicodeEscape escape = unicode_escape_at(text, i);
     if (escape.size > 0 && !is_character(escape.code)) {
-      return fmt::format("has {} (at {}), which is no character of Unicode",
+      return fmt::format("has {} at offset {}, which is not a Unicode character",
                          text.substr(i, escape.size), i);
     }
     i += std::max<std::size_t>(escape.size, 2);

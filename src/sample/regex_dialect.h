@@ -5,24 +5,26 @@
 
 namespace bl {
 
-// Where the grammar library reads a regular expression in another way than ECMAScript and Python.
+// Differences between how the grammar library reads regular expressions and how ECMAScript and
+// Python do.
 
-// What is wrong with it, to stand behind "the regular expression"; empty where nothing is. Places
-// are bytes from 0. `^` may stand only where the expression or an alternative of it begins, and `$`
-// where one ends: the grammar library matches all of a text and leaves anchors out, which is right
-// there and nowhere else. Escapes must be characters: of surrogates (`\ud83d\ude00`) both halves.
+// Says what is wrong with an expression, as a phrase that follows "the regular expression", or
+// returns an empty string. Positions are byte offsets from 0. `^` may stand only where the
+// expression or an alternative begins, and `$` only where one ends: the library always matches the
+// whole text and drops anchors, which is right in those places only. Escapes must be characters; of
+// a surrogate pair (`\ud83d\ude00`), both halves must be there.
 std::string regex_fault(std::string_view regex);
 
-// The same expression with `.` written as all but line breaks, which the library takes for them,
-// too.
+// Returns the expression with `.` written as "anything but line breaks"; the library would match
+// these too.
 std::string with_plain_dots(std::string_view regex);
 
-// Behind what the sign at `at` opens and the next `closing` ends, which is none behind a backslash;
-// the end of the text where nothing does.
+// Returns the offset after the next `closing` that follows `at` without a backslash before it, or
+// the end of the text if there is none.
 std::size_t behind_closing(std::string_view text, std::size_t at, char closing);
 
-// An expression for all texts of which the given one matches a part, to be matched with all of a
-// text. Anchors of alternatives or within groups are not looked at: then it is for more than these.
+// Returns an expression that, matched against a whole text, accepts the texts of which `regex`
+// matches a part. Anchors inside alternatives or groups are ignored, so with these it accepts more.
 std::string with_text_around(std::string_view regex);
 
 }  // namespace bl

@@ -1,20 +1,23 @@
 #pragma once
-// The loops over whole rows, compiled once an instruction set. Sums run in kLanes lanes without
-// contraction, so that every instruction set gives the same bits: in float over kShort values,
-// where rounding adds up to 5e-7 at most even beside a weight of 1, and in double beyond.
+// Loops over whole rows, compiled once for each instruction set. Sums use kLanes lanes without
+// contraction, so that all instruction sets give the same bits. They accumulate floats over at most
+// kShort values, where the rounding error stays below 5e-7 even beside a weight of 1, and doubles
+// beyond.
 
 #include <cstddef>
 #include <limits>
 
 namespace bl {
 
+// kLanes: independent partial sums. kShort: values per float sum. kRun: values per call of a
+// kernel. kBlock: values that block_above() tests at once.
 inline constexpr std::size_t kLanes = 16;
 inline constexpr std::size_t kShort = 128;
 inline constexpr std::size_t kRun = 1024;
 inline constexpr std::size_t kBlock = 64;
 
-// How logits become scores (stages/gather.h): x = logit − top, then x · inverse, or, where it is
-// smooth, x² · (square + cube · x) · inverse. Logits below `floor` have no weight.
+// How a logit becomes a score (stages/gather.h): with x = logit − top the score is x · inverse or,
+// if `smooth`, x² · (square + cube · x) · inverse. Logits below `floor` get no weight.
 struct ScoreFormula {
   float top = 0;
   float inverse = 1;
@@ -25,18 +28,18 @@ struct ScoreFormula {
 };
 
 struct RowKernels {
-  // The largest of `count` values; NaN where one is NaN or +∞.
+  // The largest of `count` values, or NaN if any is NaN or +∞.
   float (*largest)(const float* values, std::size_t count);
-  // Σ exp(score) of at most kRun values. Requires logits ≤ top, inverse > 0.
+  // Σ exp(score) over at most kRun values. Requires every logit ≤ top and inverse > 0.
   double (*exp_sum)(const float* logits, std::size_t count, const ScoreFormula& formula);
-  // The first of the blocks of kBlock values from `begin` on, up to `end`, with a value above
-  // `cut`; `end` where there is none. end − begin is a multiple of kBlock.
+  // Returns the first block of kBlock values in [begin, end) that has a value above `cut`, or
+  // `end`. end − begin is a multiple of kBlock.
   const float* (*block_above)(const float* begin, const float* end, float cut);
-  // weights[i] = exp(scores[i]), scores ≤ 0; returns their sum.
+  // Sets weights[i] = exp(scores[i]) and returns their sum. Requires scores ≤ 0.
   double (*weigh)(const float* scores, float* weights, std::size_t count);
 };
 
-// Those of the widest instruction set that the processor has.
+// The kernels for the widest instruction set of this processor.
 const RowKernels& row_kernels();
 
 }  // namespace bl

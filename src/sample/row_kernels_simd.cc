@@ -1,5 +1,6 @@
-// Compiled once an instruction set, in namespace bl::BL_ISA (CMakeLists.txt). Nothing here may
-// leave a function outside of that namespace behind: the linker would take one of them for all.
+// Compiled once for each instruction set, in namespace bl::BL_ISA (CMakeLists.txt). No function
+// here may have external linkage outside of that namespace: the linker would keep one copy for all
+// sets.
 
 #include <bit>
 #include <cstdint>
@@ -10,8 +11,8 @@
 namespace bl::BL_ISA {
 namespace {
 
-// Bits of floats as integers that order alike: −NaN, −∞, …, ∞, NaN. Maxima of integers may be taken
-// in any order, those of floats not.
+// Maps the bits of a float to an integer that orders like the float: −NaN, −∞, …, ∞, NaN. Unlike
+// for floats, the maximum of integers does not depend on the order in which they are compared.
 std::int32_t ordered(std::int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
 constexpr std::int32_t kInfinityBits = 0x7f800000;
 
@@ -27,7 +28,7 @@ float largest(const float* values, std::size_t count) {
   return bad ? std::numeric_limits<float>::quiet_NaN() : std::bit_cast<float>(ordered(most));
 }
 
-// Σ term(i), i < count.
+// Σ term(i) for i < count.
 template <class Term>
 double sum_of(std::size_t count, Term&& term) {
   double totals[kLanes];

@@ -20,7 +20,7 @@ bool before(const Ranked& a, const Ranked& b) {
   return a.key != b.key ? a.key < b.key : a.id < b.id;
 }
 
-// The digits of a key, from the highest.
+// The digits of a key for a radix sort, most significant first.
 struct Digit {
   int shift;
   std::uint32_t mask;
@@ -29,8 +29,8 @@ struct Digit {
 constexpr std::array<Digit, 3> kDigits{{{21, 0x7ff}, {10, 0x7ff}, {0, 0x3ff}}};
 constexpr std::size_t kBuckets = 0x800;
 
-// A value that at least k of the row's logits reach: the k-th of the largest ones of runs. −∞ where
-// the row has too few runs for a bar that is worth the pass.
+// A value that at least k logits of the row exceed: the k-th largest of the maxima of runs, minus
+// one ulp. Returns −∞ if the row has too few runs for that to pay off.
 float first_bar(std::span<const float> row, std::size_t k) {
   constexpr std::size_t kMostRuns = 512;
   constexpr float kNone = -std::numeric_limits<float>::infinity();
@@ -52,8 +52,9 @@ float first_bar(std::span<const float> row, std::size_t k) {
 void select_top(std::span<const float> row, std::size_t k, std::vector<LogitEntry>& out) {
   out.clear();
   if (k == 0) return;
-  // Collect whatever beats the k-th best so far; every time there are twice as many as needed,
-  // select and raise the bar. An equal logit of a higher id never displaces one that is kept.
+  // Collect every logit above the bar. Whenever there are more than twice as many as needed, keep
+  // the best k and raise the bar to the k-th. A later (higher) id with an equal logit never
+  // displaces a kept one.
   const std::size_t room = 2 * k + 256;
   float bar = first_bar(row, k);
   const auto select = [&] {
@@ -73,11 +74,11 @@ void select_top(std::span<const float> row, std::size_t k, std::vector<LogitEntr
 MassCut cut_by_mass(std::vector<Ranked>& items, double wanted) {
   constexpr std::size_t kFew = 256;
   BL_CHECK(!items.empty());
-  // The smallest share of a small mass is no number above nothing: the first one is kept.
+  // If the wanted mass rounds to 0, the first item is still kept.
   wanted = std::max(wanted, std::numeric_limits<double>::denorm_min());
   std::array<double, kBuckets> mass;
   std::size_t count = items.size();
-  double inside = 0;  // of what comes before the first `count` items; below `wanted`
+  double inside = 0;  // mass before the first `count` items; below `wanted`
   for (const Digit& digit : kDigits) {
     if (count <= kFew) break;
     mass.fill(0);
@@ -86,7 +87,7 @@ MassCut cut_by_mass(std::vector<Ranked>& items, double wanted) {
     }
     std::size_t bucket = 0;
     while (bucket < kBuckets && inside + mass[bucket] < wanted) inside += mass[bucket++];
-    if (bucket == kBuckets) {  // all are wanted, or rounding makes it so
+    if (bucket == kBuckets) {  // all items are wanted, if only by rounding
       const auto end = items.begin() + static_cast<std::ptrdiff_t>(count);
       const auto last = std::max_element(items.begin(), end, before);
       return {last->key, last->id};

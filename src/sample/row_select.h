@@ -1,5 +1,5 @@
 #pragma once
-// Selections over a row that sort nothing but what lies at the cut.
+// Selections from a row that sort only the part around the cut.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace bl {
 
-// Calls fn(id, logit) for every logit above `cut`, ids ascending. fn may raise the cut.
+// Calls fn(id, logit) for every logit above `cut`, in ascending order of ids. fn may raise the cut.
 template <class Fn>
 void for_each_above(std::span<const float> row, const float& cut, Fn&& fn) {
   const RowKernels& kernels = row_kernels();
@@ -30,24 +30,26 @@ void for_each_above(std::span<const float> row, const float& cut, Fn&& fn) {
   visit(whole, begin + row.size());
 }
 
-// The k largest logits (fewer if the rest is −∞), ties to low ids, in no order. Returns in `out`,
-// whose capacity is scratch.
+// Puts the k largest logits into `out`, in no order; ties go to low ids. There are fewer than k if
+// the rest is −∞.
 void select_top(std::span<const float> row, std::size_t k, std::vector<LogitEntry>& out);
 
-// The last entry that stays when items are taken in order of (key, id) until their weights reach
-// `wanted` > 0. Time linear in the items, of which there is one at least; reorders and drops some.
+// The last item that is kept when items are taken in order of (key, id) until their weights reach
+// `wanted` > 0.
 struct MassCut {
   std::uint32_t key;
   std::int32_t id;
   bool keeps(std::uint32_t other_key, std::int32_t other_id) const {
-    // No branch: which side a candidate is on is as good as random.
+    // Without a branch, because it would be mispredicted half of the time.
     return static_cast<int>(other_key < key) |
            (static_cast<int>(other_key == key) & static_cast<int>(other_id <= id));
   }
 };
+// Finds the cut in linear time. `items` must not be empty; they are reordered, and some are
+// overwritten.
 MassCut cut_by_mass(std::vector<Ranked>& items, double wanted);
 
-// Sorts items in ascending order of ids by (key, id). `swap` is scratch.
+// Sorts items, given in ascending order of ids, by (key, id). `swap` is scratch.
 void sort_ranked(std::vector<Ranked>& items, std::vector<Ranked>& swap);
 
 }  // namespace bl

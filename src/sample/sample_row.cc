@@ -39,7 +39,7 @@ void SampleRow::rebase() {
 }
 
 double SampleRow::entropy() const {
-  // −Σ (w/m)(s' − ln m) where s' = ln w.
+  // −Σ p ln p = ln m − Σ w·s / m, with p = w / m and s = ln w.
   double sum = 0;
   double total = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {

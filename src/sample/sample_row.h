@@ -1,5 +1,5 @@
 #pragma once
-// The room in which one row of logits becomes a token.
+// The buffers in which one row of logits becomes a token.
 
 #include <bit>
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace bl {
 
-// An item of a selection by mass (row_select.h) or of a sort.
+// An item to select by mass (row_select.h) or to sort.
 struct Ranked {
-  std::uint32_t key = 0;  // small ones come first
+  std::uint32_t key = 0;  // smaller keys come first
   float weight = 0;
   std::int32_t id = 0;
 };
 
-// The bits of a float ≥ 0, which order as the float does.
+// The bits of a float ≥ 0, which order like the float.
 inline std::uint32_t rank_key(float value) { return std::bit_cast<std::uint32_t>(value + 0.0f); }
 
 struct LogitEntry {
@@ -28,38 +28,38 @@ struct LogitEntry {
   std::int32_t id = 0;
 };
 
-// What the stages of a chain read and write, and scratch that is kept from row to row so that a
-// choice allocates nothing. Several chains that run one after another may share one.
+// The data that the stages of a chain read and write, and scratch that is kept from row to row so
+// that a choice allocates nothing. Chains that run one after another may share a SampleRow.
 //
-// First the stages edit logits; then the row is gathered into candidates; then stages cut and
-// reweigh these. Candidates are always in ascending order of ids, so that a draw from them does not
-// depend on the way in which they were selected.
+// First stages edit the logits, then the row is gathered into candidates, then stages cut and
+// reweigh the candidates. Candidates are always in ascending order of ids, so that a draw does not
+// depend on how they were selected.
 struct SampleRow {
   const PickArgs* args = nullptr;
-  std::uint64_t seed = 0;  // of the answer's draws
+  std::uint64_t seed = 0;  // of the answer that is drawn
 
   // --- logits ---
-  std::span<const float> logits;                          // [vocab], args->logits or `edited`
-  TopLogit top;                                           // of `logits`, valid after the edits
+  std::span<const float> logits;  // [vocab]; args->logits or `edited`
+  TopLogit top;                   // the largest of `logits`; valid after the edits
   float floor = -std::numeric_limits<float>::infinity();  // logits below it are cut
 
-  // The logits to write to; the first call copies them.
+  // Returns the logits for writing; the first call of a row copies them.
   std::span<float> edit();
 
-  // --- candidates: one entry each in all three ---
+  // --- candidates: three parallel arrays ---
   std::vector<std::int32_t> ids;  // ascending
-  std::vector<float> scores;      // ln of the weight up to a constant; at most 0
-  std::vector<float> weights;     // ∝ probability
-  double mass = 0;                // Σ weights; before top-p, also of what cannot survive it
+  std::vector<float> scores;      // ln of the weight up to a constant; ≤ 0
+  std::vector<float> weights;     // proportional to the probability
+  double mass = 0;  // Σ weights; before top-p it includes tokens that top-p is certain to cut
 
   std::size_t size() const { return ids.size(); }
   void clear();
   void push(std::int32_t id, float score);
-  // weights = e^scores, mass = Σ weights. Requires scores ≤ 0.
+  // Sets weights = e^scores and mass = Σ weights. Requires scores ≤ 0.
   void weigh();
-  // Makes the highest score 0, then weighs.
+  // Shifts the scores so that the highest is 0, then weighs.
   void rebase();
-  // Keeps the entries for which keep(i) holds, in order, and sums their mass.
+  // Keeps the candidates for which keep(i) holds, in order, and sums their mass.
   template <class Keep>
   void filter(Keep&& keep) {
     std::size_t kept = 0;
@@ -76,7 +76,7 @@ struct SampleRow {
     scores.resize(kept);
     weights.resize(kept);
   }
-  // ranked = the candidates, keyed by value(i) ≥ 0.
+  // Sets `ranked` to the candidates, keyed by value(i) ≥ 0.
   template <class Value>
   void rank(Value&& value) {
     ranked.resize(ids.size());
@@ -84,10 +84,10 @@ struct SampleRow {
       ranked[i] = {rank_key(value(i)), weights[i], ids[i]};
     }
   }
-  // −Σ p ln p in nats.
+  // Entropy of the candidates, −Σ p ln p, in nats.
   double entropy() const;
 
-  // Probabilities before adaptive-p, in the order of ids, where that stage has run.
+  // (id, probability) before adaptive-p, in ascending order of ids; set by that stage.
   std::vector<std::pair<std::int32_t, double>> unaimed;
 
   // --- scratch of stages ---
@@ -97,13 +97,13 @@ struct SampleRow {
   std::vector<Ranked> ranked_swap;
   std::vector<std::int32_t> touched;
   std::vector<float> strengths;
-  std::vector<float> per_token;       // [vocab], zero between stages
-  std::vector<std::int32_t> lengths;  // of matches, one a position
-  std::vector<double> block_mass;
+  std::vector<float> per_token;       // [vocab]; zero between stages, see PerTokenUse
+  std::vector<std::int32_t> lengths;  // match lengths of DRY, one for each position
+  std::vector<double> block_mass;     // mass of each run of kRun logits
 };
 
-// per_token of a stage: what it has put there is zero again afterwards, whatever is thrown. A token
-// is `touched` before it gets a value.
+// A stage's use of SampleRow::per_token: on exit, also by an exception, the entries of all
+// `touched` tokens are zeroed. Add a token to `touched` before setting its entry.
 class PerTokenUse {
  public:
   PerTokenUse(SampleRow& row, std::size_t vocab) : row_(row) {

@@ -24,14 +24,14 @@ std::shared_ptr<const SamplingParams> prepared(SamplingParams params) {
   return std::make_shared<const SamplingParams>(std::move(params));
 }
 
-// The top of edited logits.
+// Sets row.top of edited logits. Throws kInvalidArgument if every token is barred.
 void find_top(SampleRow& row) {
   const bool barred = std::all_of(row.logits.begin(), row.logits.end(),
                                   [](float logit) { return logit == kMinusInfinity; });
   if (barred) {
     fail(ErrorCode::kInvalidArgument,
-         "no token is left to choose at position {}: what is banned, not allowed or barred by the "
-         "constraint makes up all {} of the vocabulary",
+         "no token is left to choose at position {}: all {} of the vocabulary are banned, not "
+         "allowed or barred by the constraint",
          row.args->position, row.logits.size());
   }
   row.top = top_logit(row.logits);
@@ -85,7 +85,7 @@ void SamplerChain::find_distribution(const PickArgs& args, SampleRow& row) const
 void SamplerChain::recall_distribution(SampleRow& row) const {
   BL_CHECK(row.args != nullptr);
   if (params_.greedy()) return make_only_candidate(row);
-  // Elsewhere the draw has left its candidates.
+  // Otherwise the draw has left its candidates in the row.
   if (whole_row_) make_candidates(row);
 }
 
@@ -95,7 +95,7 @@ void SamplerChain::edit_logits(const PickArgs& args, SampleRow& row) const {
   row.seed = seed_;
   row.logits = args.logits;
   row.floor = kMinusInfinity;
-  row.top = top_logit(args.logits);  // damaged logits are an error whatever is barred
+  row.top = top_logit(args.logits);  // damaged logits are an error even if they are barred
   for (const SamplerStage* stage : logit_stages_) {
     stage->apply(params_, state_, row);
     if (stage == &kBarStage && row.logits.data() != args.logits.data()) find_top(row);
@@ -107,7 +107,7 @@ void SamplerChain::make_candidates(SampleRow& row) const {
   for (const SamplerStage* stage : plan_.stages) stage->apply(params_, state_, row);
 }
 
-// Greedy: the likeliest token has all the weight.
+// For a greedy choice, the likeliest token is the only candidate.
 void SamplerChain::make_only_candidate(SampleRow& row) {
   row.clear();
   row.push(row.top.id, 0.0f);
@@ -130,7 +130,8 @@ Pick SamplerChain::draw(const SampleRow& row) const {
   return {row.ids[last], static_cast<double>(row.weights[last]) / total};
 }
 
-// draw() without candidates: masses of runs first, then the run in which the target lies.
+// Draws from the softmax of the whole row without making candidates: first the masses of runs, then
+// the run in which the target lies.
 Pick SamplerChain::draw_from_logits(SampleRow& row) const {
   const std::span<const float> logits = row.logits;
   const ScoreMap score(plan_.gather, row);
@@ -148,7 +149,7 @@ Pick SamplerChain::draw_from_logits(SampleRow& row) const {
   while (block + 1 < row.block_mass.size() && mass + row.block_mass[block] <= target) {
     mass += row.block_mass[block++];
   }
-  // By rounding the walk may reach the end of a run of nothing: then what had weight last counts.
+  // Rounding may take the walk past the run's mass; then the last token with a weight is chosen.
   std::size_t last = static_cast<std::size_t>(row.top.id);
   float last_weight = 1;
   const std::size_t end = std::min((block + 1) * kRun, logits.size());
@@ -169,7 +170,7 @@ void SamplerChain::learn(const Pick& pick, const SampleRow& row) {
     state_.mirostat_mu += params_.mirostat_eta * (params_.mirostat_tau - surprise);
   }
   if (params_.adaptive_target < 1) {
-    // What the model gave it, not what the aim made of that.
+    // Learn from the probability before adaptive-p, not from the one that it made.
     const auto own = std::lower_bound(row.unaimed.begin(), row.unaimed.end(), pick.id,
                                       [](const auto& one, int id) { return one.first < id; });
     BL_CHECK(own != row.unaimed.end() && own->first == pick.id);

@@ -13,40 +13,40 @@
 
 namespace bl {
 
-// Chooses the tokens of one request from logits in host memory: edits of logits → temperature and
-// top-k → truncations → last temperature → reweighing → draw (README.md lists all stages), or what
-// lies between the edits and the draw in an order of the request's own.
+// Chooses the tokens of one request from logits in host memory: edits of logits, temperature and
+// top-k, truncations, last temperature, reweighing, draw (README.md lists all stages). The request
+// may put the stages between the edits and the draw in an order of its own.
 //
-// Goals: a choice is a function of parameters, state, seed, position, logits, history and what bars
-// tokens; not of the batch, the thread or how often it was asked for. So a draft's token is
-// accepted exactly when the target's own choice equals it, and text is the same with and without a
-// draft. Allocates nothing once buffers have grown. Non-goal: thread safety; a chain and the row
-// that it shares belong to one thread at a time.
+// Goals: a choice is a function of parameters, state, seed, position, logits, history and barred
+// tokens, and not of the batch, the thread or how often it is made. Therefore a drafted token is
+// accepted exactly when the target model would have chosen it, and speculative decoding does not
+// change the text. Nothing is allocated once buffers have grown. Non-goal: thread safety; a chain
+// and the row that it uses belong to one thread at a time.
 class SamplerChain {
  public:
-  // `params` have been validated.
+  // `params` must have passed validate().
   explicit SamplerChain(const SamplingParams& params);
-  // The same for parameters that several chains share, after prepare(), and a seed in place of
+  // Shares parameters that have passed validate() and prepare() with other chains; `seed` replaces
   // theirs.
   SamplerChain(std::shared_ptr<const SamplingParams> params, std::uint64_t seed);
 
-  // Works in `row`, which chains that run one after another may share: it has room for a few copies
-  // of the vocabulary. Moves the state. Throws kInvalidFile as top_logit() does, kInvalidArgument
-  // when everything is barred.
+  // Chooses a token, and updates the state. `row` is working memory, a few copies of the
+  // vocabulary, which chains that run one after another may share. Throws kInvalidFile as
+  // top_logit() does, and kInvalidArgument if every token is barred.
   Pick pick(const PickArgs& args, SampleRow& row);
-  // In a row of the chain's own.
+  // Uses a row that the chain owns.
   Pick pick(const PickArgs& args) { return pick(args, own_row()); }
   std::int32_t pick(std::span<const float> logits, std::span<const std::int32_t> history,
                     std::uint64_t position) {
     return pick({.logits = logits, .history = history, .position = position}).id;
   }
 
-  // The final distribution that pick() would draw from, as the candidates of `row`. Greedy: one
-  // candidate. Does not move the state.
+  // Leaves the distribution that pick() would draw from as the candidates of `row`; a greedy choice
+  // has one candidate. Does not change the state.
   void find_distribution(const PickArgs& args, SampleRow& row) const;
-  // The distribution that pick() has just drawn from, as the candidates of `row`, which it worked
-  // in and whose PickArgs are still there. Costs next to nothing where the draw was from
-  // candidates.
+  // Leaves the distribution that the last pick() drew from as the candidates of `row`. `row` must
+  // be the one that pick() used, and its PickArgs must still be alive. Almost free unless pick()
+  // drew from the whole row.
   void recall_distribution(SampleRow& row) const;
 
   const SamplingParams& params() const { return params_; }
@@ -54,7 +54,7 @@ class SamplerChain {
   const SamplerState& state() const { return state_; }
   void restore(const SamplerState& state) { state_ = state; }
 
-  // Names of the stages that these parameters make run, in order.
+  // Names of the stages that run with these parameters, in order.
   std::vector<std::string_view> stage_names() const;
 
  private:
@@ -72,8 +72,8 @@ class SamplerChain {
   SamplerState state_;
   std::unique_ptr<SampleRow> own_row_;
   std::vector<const SamplerStage*> logit_stages_;
-  StagePlan plan_;          // none where the choice is greedy
-  bool whole_row_ = false;  // the draw is from the softmax of the row as it is
+  StagePlan plan_;          // empty for a greedy choice
+  bool whole_row_ = false;  // the draw is from the softmax of the whole row
 };
 
 }  // namespace bl

@@ -13,7 +13,7 @@ namespace {
 
 struct Orderable {
   const SamplerStage* stage;
-  const char* off;  // the parameter and the value that turn it off
+  const char* off;  // the parameters and values that turn the stage off
 };
 
 constexpr std::array<Orderable, 12> kOrderable{{{&kSmoothingStage, "smoothing_factor: 0"},
@@ -52,7 +52,7 @@ Stages wanted_stages(const SamplingParams& params) {
   return stages;
 }
 
-// Takes stages off the front of a list.
+// Takes stages off the front of a list while they come in the expected order.
 class Front {
  public:
   explicit Front(const Stages& stages) : next_(stages.begin()), end_(stages.end()) {}
@@ -112,19 +112,19 @@ void check_sampler_order(const SamplingParams& params) {
       names += names.empty() ? "" : ", ";
       names += one.stage->name;
     }
-    fail(ErrorCode::kInvalidArgument, "sampler_order has {}{}, should have names of {}",
+    fail(ErrorCode::kInvalidArgument, "sampler_order has {}{}; it should list names from {}",
          json_text(Json(name->substr(0, 60))), again ? " twice" : "", names);
   }
   if (params.temperature_last) {
     fail(ErrorCode::kInvalidArgument,
-         "temperature_last is true, and sampler_order says where temperature stands: set one of "
-         "them");
+         "temperature_last and sampler_order both say where temperature is applied: set only one "
+         "of them");
   }
   for (const Orderable& one : kOrderable) {
     if (!one.stage->wanted(params)) continue;
     if (std::find(order.begin(), order.end(), one.stage->name) != order.end()) continue;
     fail(ErrorCode::kInvalidArgument,
-         "sampler_order does not name {}, which would not run: name it, or turn it off ({})",
+         "sampler_order does not name {}, which is on: name it, or turn it off ({})",
          one.stage->name, one.off);
   }
 }

@@ -58,13 +58,13 @@ constexpr std::array<Alias, 30> kAliases{{
 
 [[noreturn]] void report_unknown(std::string_view what, const std::string& key,
                                  const std::vector<std::string>& names) {
-  constexpr std::size_t kLongest = 64;  // finding a near name takes time with its length
+  constexpr std::size_t kLongest = 64;  // comparing names takes time with their length
   const std::string near = key.size() <= kLongest ? nearest_name(key, names) : std::string();
-  fail(ErrorCode::kInvalidArgument, "{}: {} is no sampling parameter{}", what, json_shown(key),
-       near.empty() ? "" : ", " + near + " is");
+  fail(ErrorCode::kInvalidArgument, "{}: {} is not a sampling parameter{}", what, json_shown(key),
+       near.empty() ? "" : "; did you mean " + near + "?");
 }
 
-// A whole number, also where it is written 50.0.
+// Reads a whole number, which may be written as 50.0.
 bool read_whole(const Json& value, std::int64_t& number) {
   if (value.is_number_unsigned()) {
     const auto wide = value.get<std::uint64_t>();
@@ -108,11 +108,11 @@ bool read_bias(const Json& value, double& bias) {
   return true;
 }
 
-// Reads the value of `key` into the field of that name, whatever its type.
+// Reads `value` into the field named `field`, whatever the field's type.
 struct FieldReader {
   std::string_view what;
-  std::string_view key;    // as the object has it
-  std::string_view field;  // as SamplingParams has it
+  std::string_view key;    // the name in the JSON object
+  std::string_view field;  // the name in SamplingParams
   const Json& value;
   bool found = false;
 
@@ -146,7 +146,7 @@ struct FieldReader {
     if (number != -1) target = static_cast<std::uint64_t>(number);
   }
   void read(std::string& target) const {
-    if (!value.is_string()) report(what, key, value, "a text");
+    if (!value.is_string()) report(what, key, value, "a string");
     target = value.get<std::string>();
   }
   void read(std::vector<std::string>& target) const {
@@ -155,9 +155,9 @@ struct FieldReader {
       target.push_back(value.get<std::string>());
       return;
     }
-    if (!value.is_array()) report(what, key, value, "a list of texts");
+    if (!value.is_array()) report(what, key, value, "a list of strings");
     for (const Json& text : value) {
-      if (!text.is_string()) report(what, key, text, "a text in a list of texts");
+      if (!text.is_string()) report(what, key, text, "a string in a list of strings");
       target.push_back(text.get<std::string>());
     }
   }
@@ -172,31 +172,31 @@ struct FieldReader {
       if (!read_id(id, target.emplace_back())) report(what, key, id, "a token id in a list of ids");
     }
   }
-  // Ids, and texts of tokens.
+  // Reads a list that may have token ids and texts of tokens.
   void read(std::vector<std::int32_t>& ids, std::vector<std::string>& pieces) const {
     ids.clear();
     pieces.clear();
     if (value.is_string()) {
       read_written_ids(value.get_ref<const std::string&>(), ids);
     } else if (!value.is_array()) {
-      report(what, key, value, "a list of token ids and texts");
+      report(what, key, value, "a list of token ids and strings");
     } else {
       for (const Json& token : value) {
         if (token.is_string()) {
           pieces.push_back(token.get<std::string>());
         } else if (!read_id(token, ids.emplace_back())) {
-          report(what, key, token, "a token's id or text in a list of tokens");
+          report(what, key, token, "a token id or a string in a list of tokens");
         }
       }
     }
-    // Nothing is allowed by an empty list; all are where there is none.
+    // An empty list would allow no token; leaving the field out allows all.
     if (!ids.empty() || !pieces.empty() || field != "allowed_tokens") return;
-    report(what, key, value, "a list of at least one token, or absent to allow all");
+    report(what, key, value, "a list of at least one token, or left out to allow all");
   }
   void read(std::vector<TokenBias>& target) const {
     target.clear();
     if (!value.is_object() && !value.is_array()) {
-      report(what, key, value, "an object of token ids and numbers");
+      report(what, key, value, "an object that maps token ids to numbers");
     }
     if (value.is_array()) {
       for (const Json& pair : value) {
@@ -211,7 +211,7 @@ struct FieldReader {
     for (const auto& [id, bias] : value.items()) {
       TokenBias& entry = target.emplace_back();
       if (!read_id(std::string_view(id), entry.id)) {
-        report(what, key, Json(id), "a token id as the name of a number");
+        report(what, key, Json(id), "a token id as the name of a member");
       }
       if (!read_bias(bias, entry.bias)) report(what, key, bias, "a number for each token");
     }
@@ -221,7 +221,7 @@ struct FieldReader {
     while (!text.empty()) {
       const auto comma = text.find(',');
       if (!read_id(text.substr(0, comma), target.emplace_back())) {
-        report(what, key, value, "token ids with commas between them");
+        report(what, key, value, "token ids separated by commas");
       }
       if (comma == text.npos) return;
       text.remove_prefix(comma + 1);
@@ -229,7 +229,7 @@ struct FieldReader {
   }
 };
 
-// Whether a field is a list of ids.
+// Finds out whether a field is a list of token ids.
 struct IdListFinder {
   std::string_view field;
   bool found = false;
@@ -248,13 +248,13 @@ void read_stop(const FieldReader& at, SamplingParams& params) {
     return;
   }
   if (!at.value.is_array()) {
-    report(at.what, at.key, at.value, "a text, or a list of texts and token ids");
+    report(at.what, at.key, at.value, "a string, or a list of strings and token ids");
   }
   for (const Json& item : at.value) {
     if (item.is_string()) {
       params.stop_strings.push_back(item.get<std::string>());
     } else if (!read_id(item, params.stop_tokens.emplace_back())) {
-      report(at.what, at.key, item, "a text or a token id");
+      report(at.what, at.key, item, "a string or a token id");
     }
   }
 }
@@ -270,7 +270,7 @@ void read_logprobs(const FieldReader& at, SamplingParams& params) {
   params.top_logprobs = count;
 }
 
-// Whether there is such a field.
+// Returns whether there is such a field.
 bool read_field(FieldReader& reader, SamplingParams& params) {
   if (reader.field == "logprobs") {
     read_logprobs(reader, params);
@@ -297,7 +297,7 @@ std::vector<std::string> all_keys() {
   return keys.keys;
 }
 
-// Fields whose values differ from those of the same visit of `base`.
+// Collects all fields of a visit as JSON.
 struct Collector {
   Json values = Json::object();
   template <class T>
@@ -362,10 +362,10 @@ Json listed_sampling(const Json& value, std::string_view what, const std::string
 std::vector<std::string> read_sampling(const Json& object, std::string_view what,
                                        UnknownKeys unknown, SamplingParams& params) {
   if (!object.is_object()) {
-    fail(ErrorCode::kInvalidArgument, "{}: is no JSON object of sampling parameters", what);
+    fail(ErrorCode::kInvalidArgument, "{}: should be a JSON object of sampling parameters", what);
   }
   std::vector<std::string> set;
-  // Last, since stop_token_ids begins the list of tokens anew to which this one adds.
+  // "stop" is read last, because it appends to stop_tokens, which stop_token_ids replaces.
   std::optional<FieldReader> stop;
   for (const auto& [key, value] : object.items()) {
     const std::string_view field = sampling_key(key);
@@ -374,7 +374,7 @@ std::vector<std::string> read_sampling(const Json& object, std::string_view what
     const bool is_stop = field == "stop";
     if (is_stop) stop.emplace(reader);
     if (is_stop || read_field(reader, params)) {
-      // A name and its alias in one object would let their order decide.
+      // If both a name and its alias were accepted, the order of keys would decide.
       if (std::find(set.begin(), set.end(), field) != set.end()) {
         fail(ErrorCode::kInvalidArgument, "{}: {} is given twice, under two of its names", what,
              field);

@@ -8,35 +8,35 @@
 
 namespace bl {
 
-// What to do with keys that are no sampling parameters.
+// Whether keys that are not sampling parameters are ignored or an error.
 enum class UnknownKeys { kIgnore, kRefuse };
 
-// Sets the fields that the object has; the others keep their values, and so do those that are null.
-// Names are those of SamplingParams::visit() and visit_rest(), and those that existing clients use
-// for them (alias table in sampling_json.cc). Read in several ways:
-//   stop              a text, or a list of texts and token ids (the latter go to stop_tokens)
-//   logprobs          true, false, or how many of the likeliest tokens as well
+// Sets the fields that the object has; the others, and those that are null, keep their values.
+// Names are those of SamplingParams::visit() and visit_rest(), and the aliases that existing
+// clients use (kAliases in sampling_json.cc). These fields have several forms:
+//   stop              a text, or a list of texts and token ids (the ids go to stop_tokens)
+//   logprobs          true, false, or the number of likeliest tokens to report as well
 //   logit_bias        {"id": bias}, or a list of [id, bias]; "-inf" bars the token
-//   banned_tokens,    a list of ids and of texts, each exactly what one token says (" yes"), or
-//   allowed_tokens    ids in a text "1, 2, 3"; of allowed_tokens at least one
+//   banned_tokens,    a list of ids and of texts, each the exact text of one token (" yes"), or
+//   allowed_tokens    ids in a text "1, 2, 3"; allowed_tokens must not be empty
 //   stop_token_ids …  a list of ids, or a text "1, 2, 3"
 //   top_k, seed       -1 stands for none (the seed keeps its value); seeds may be negative
 //   temperature etc.  whole numbers may be written 50.0; nothing else is converted
-// Returns the names of the fields that were set, sorted. Throws kInvalidArgument with `what` (such
-// as "preset creative.json" or "the request") and the key in front. Values are not validated: call
-// validate() when all sources have been read.
+// Returns the sorted names of the fields that were set. Throws kInvalidArgument with `what` (such
+// as "preset creative.json" or "the request") and the key in front. Does not check ranges: call
+// validate() once all sources have been read.
 std::vector<std::string> read_sampling(const Json& object, std::string_view what,
                                        UnknownKeys unknown, SamplingParams& params);
 
-// The fields that differ from `base`, as read_sampling() reads them.
+// Returns the fields that differ from `base`, in the form that read_sampling() reads.
 Json write_sampling(const SamplingParams& params, const SamplingParams& base);
 
-// A field's value as a list, for fields that take lists: a lone one as a list of one, ids in a text
-// ("1, 2, 3") as ids. Throws kInvalidArgument for a text that should be ids and is not, as
-// read_sampling() does.
+// Returns a field's value as a list, for fields that hold lists: a single value becomes a list of
+// one, ids in a text ("1, 2, 3") become ids. Throws kInvalidArgument if such a text is malformed,
+// as read_sampling() does.
 Json listed_sampling(const Json& value, std::string_view what, const std::string& key);
 
-// The name under which a field is known to SamplingParams; the key itself where it is no alias.
+// Returns the name by which SamplingParams knows a key: what it is an alias of, or the key itself.
 std::string_view sampling_key(std::string_view key);
 
 // Whether read_sampling() knows the key.

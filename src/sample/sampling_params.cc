@@ -30,26 +30,26 @@ void check_count(const char* name, std::int64_t value, std::int64_t low, std::in
 
 void check_ids(const char* name, const std::vector<std::int32_t>& ids) {
   for (const std::int32_t id : ids) {
-    if (id < 0) fail(ErrorCode::kInvalidArgument, "{} has {}, which is no token id", name, id);
+    if (id < 0) fail(ErrorCode::kInvalidArgument, "{} has {}, which is not a token id", name, id);
   }
 }
 
 void check_texts(const char* name, const std::vector<std::string>& texts, std::size_t most) {
   if (texts.size() > most) {
-    fail(ErrorCode::kInvalidArgument, "{} lists {} texts, at most {} are allowed", name,
+    fail(ErrorCode::kInvalidArgument, "{} lists {} texts; at most {} are allowed", name,
          texts.size(), most);
   }
   std::size_t bytes = 0;
   for (const std::string& text : texts) {
     if (text.empty()) fail(ErrorCode::kInvalidArgument, "{} has an empty text", name);
     if (text.size() > SamplingLimits::kMaxStringBytes) {
-      fail(ErrorCode::kInvalidArgument, "{} has a text of {} bytes, at most {} are allowed", name,
+      fail(ErrorCode::kInvalidArgument, "{} has a text of {} bytes; at most {} are allowed", name,
            text.size(), SamplingLimits::kMaxStringBytes);
     }
     bytes += text.size();
   }
   if (bytes > SamplingLimits::kMaxListBytes) {
-    fail(ErrorCode::kInvalidArgument, "{} has {} bytes in all, at most {} are allowed", name, bytes,
+    fail(ErrorCode::kInvalidArgument, "{} has {} bytes in all; at most {} are allowed", name, bytes,
          SamplingLimits::kMaxListBytes);
   }
 }
@@ -74,7 +74,7 @@ void check_tokens(const SamplingParams& p) {
                           p.stop_tokens.size() + p.logit_bias.size();
   if (all > SamplingLimits::kMaxTokens) {
     fail(ErrorCode::kInvalidArgument,
-         "banned_tokens, logit_bias and the other lists of tokens have {} entries in all, at most "
+         "banned_tokens, logit_bias and the other lists of tokens have {} entries in all; at most "
          "{} are allowed",
          all, SamplingLimits::kMaxTokens);
   }
@@ -86,7 +86,7 @@ void check_tokens(const SamplingParams& p) {
   check_ids("stop_token_ids", p.stop_tokens);
   for (const TokenBias& entry : p.logit_bias) {
     if (entry.id < 0) {
-      fail(ErrorCode::kInvalidArgument, "logit_bias has {}, which is no token id", entry.id);
+      fail(ErrorCode::kInvalidArgument, "logit_bias has {}, which is not a token id", entry.id);
     }
     if (!(entry.bias <= 1e4) || (entry.bias < -1e4 && std::isfinite(entry.bias))) {
       fail(ErrorCode::kInvalidArgument,
@@ -96,7 +96,7 @@ void check_tokens(const SamplingParams& p) {
   }
 }
 
-// What else bars tokens (ends, a constraint) depends on more than the parameters.
+// Only the lists are checked here: end tokens and constraints can bar the rest later.
 void check_some_allowed(const SamplingParams& p) {
   if (p.allowed_tokens.empty() || !p.allowed_pieces.empty()) return;
   std::unordered_set<std::int32_t> barred(p.banned_tokens.begin(), p.banned_tokens.end());
@@ -149,7 +149,7 @@ void check_engine(const SamplingParams& p) {
   check_texts("banned_strings", p.banned_strings, SamplingLimits::kMaxBannedStrings);
   check_range("cfg_scale", p.cfg_scale, -100, 100, "in -100 … 100");
   if (p.negative_prompt.size() > SamplingLimits::kMaxNegativePromptBytes) {
-    fail(ErrorCode::kInvalidArgument, "negative_prompt has {} bytes, at most {} are allowed",
+    fail(ErrorCode::kInvalidArgument, "negative_prompt has {} bytes; at most {} are allowed",
          p.negative_prompt.size(), SamplingLimits::kMaxNegativePromptBytes);
   }
   check_count("n", p.n, 1, SamplingLimits::kMaxAnswers);
@@ -173,13 +173,13 @@ std::int32_t id_of(const TokenBias& entry) { return entry.id; }
 template <class T>
 void check_below(const char* name, const std::vector<T>& list, std::int64_t vocab) {
   if (static_cast<std::int64_t>(list.size()) > vocab) {
-    fail(ErrorCode::kInvalidArgument, "{} lists {} tokens, the vocabulary has {}", name,
+    fail(ErrorCode::kInvalidArgument, "{} lists {} tokens, but the vocabulary has only {}", name,
          list.size(), vocab);
   }
   for (const T& entry : list) {
     const std::int32_t id = id_of(entry);
     if (id >= vocab) {
-      fail(ErrorCode::kInvalidArgument, "{} has token {}, the vocabulary ends at {}", name, id,
+      fail(ErrorCode::kInvalidArgument, "{} has token {}, but the vocabulary ends at {}", name, id,
            vocab - 1);
     }
   }
@@ -240,7 +240,7 @@ void validate(const SamplingParams& params) {
 
 void validate(const SamplingParams& params, std::int64_t vocab) {
   validate(params);
-  // Nobody asked for the default, and in a smaller vocabulary it cuts nothing.
+  // Nobody asked for the default top_k, and in a smaller vocabulary it cuts nothing.
   if (params.top_k > vocab && params.top_k != SamplingParams{}.top_k) {
     fail(ErrorCode::kInvalidArgument,
          "top_k is {}, should be 0 (off) to {}, the size of the vocabulary", params.top_k, vocab);
@@ -254,7 +254,7 @@ void validate(const SamplingParams& params, std::int64_t vocab) {
 }
 
 bool device_sampleable(const SamplingParams& p) {
-  constexpr std::size_t kSomeTokens = 4096;  // more are dearer to move than a row
+  constexpr std::size_t kSomeTokens = 4096;  // moving more than this costs more than moving the row
   const bool plain_row = p.logit_bias.size() <= kSomeTokens &&
                          p.banned_tokens.size() <= kSomeTokens && p.allowed_tokens.empty() &&
                          !p.ban_end_tokens && p.dry_multiplier == 0 && p.repetition_decay == 0 &&
@@ -262,9 +262,10 @@ bool device_sampleable(const SamplingParams& p) {
   const bool plain_report =
       !p.logprobs || (p.top_logprobs == 0 && !p.logprobs_after && !edits_logits(p));
   if (!plain_row || !plain_report || !p.banned_strings.empty() || p.token_healing) return false;
-  if (has_equal_ids(p.logit_bias)) return false;  // sums of biases depend on the order
+  // The order in which biases are added would matter.
+  if (has_equal_ids(p.logit_bias)) return false;
   if (p.greedy()) return true;
-  if (p.top_p == 0) return false;  // SampleRule has none
+  if (p.top_p == 0) return false;  // SampleRule cannot express it
   return is_common_order(p) && p.top_n_sigma == 0;
 }
 
@@ -281,7 +282,7 @@ bool needs_history(const SamplingParams& p) {
 
 std::uint64_t seed_of_answer(std::uint64_t seed, std::int64_t index) {
   if (index == 0) return seed;
-  constexpr std::uint32_t kAnswers = 0x616e7377;  // keeps these apart from the draws' counters
+  constexpr std::uint32_t kAnswers = 0x616e7377;  // keeps these counters apart from those of draws
   const auto i = static_cast<std::uint64_t>(index);
   const PhiloxBlock block = philox(
       {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32), kAnswers, 0}, seed);

@@ -46,7 +46,8 @@ SamplingPreset SamplingPreset::load(std::string_view source, const std::filesyst
   }
   const std::vector<std::string> known = names(folder);
   const std::string near = nearest_name(source, known);
-  fail(ErrorCode::kNotFound, "there is no preset '{}'{}; there are {}, or give a path", source,
+  fail(ErrorCode::kNotFound,
+       "there is no preset '{}'{}; available are {}, or give the path of a JSON file", source,
        near.empty() ? "" : " (did you mean " + near + "?)", joined(known));
 }
 
@@ -67,7 +68,7 @@ std::vector<std::string> SamplingPreset::names(const std::filesystem::path& fold
 SamplingPreset SamplingPreset::parse(const Json& document, std::string_view name,
                                      std::string_view what) {
   if (!document.is_object()) {
-    fail(ErrorCode::kInvalidArgument, "{}: is no JSON object of sampling parameters", what);
+    fail(ErrorCode::kInvalidArgument, "{}: should be a JSON object of sampling parameters", what);
   }
   SamplingPreset preset;
   preset.name_ = name;
@@ -75,7 +76,7 @@ SamplingPreset SamplingPreset::parse(const Json& document, std::string_view name
   for (const auto& [key, value] : document.items()) {
     if (key == "description") {
       if (!value.is_string()) {
-        fail(ErrorCode::kInvalidArgument, "{}: description should be a text", what);
+        fail(ErrorCode::kInvalidArgument, "{}: description should be a string", what);
       }
       preset.description_ = value.get<std::string>();
       continue;
@@ -86,8 +87,8 @@ SamplingPreset SamplingPreset::parse(const Json& document, std::string_view name
         const bool flag = part == "force" || part == "additive";
         if ((!flag && part != "override") || (flag && !content.is_boolean())) {
           fail(ErrorCode::kInvalidArgument,
-               "{}: {} has a wrong {}, should have override, and true or false as force and "
-               "additive",
+               "{}: {} has a wrong {}; it should have override, and may have force and additive, "
+               "true or false",
                what, json_text(Json(key)), json_text(Json(part)));
         }
       }
@@ -111,7 +112,7 @@ SamplingPreset SamplingPreset::parse(const Json& document, std::string_view name
 Json SamplingPreset::merged(const Json& request) const {
   Json result = request;
   for (const Rule& rule : rules_) {
-    // The request may write the key in another way.
+    // The request may use another name for the same key.
     const auto same = [&](const std::string& key) {
       return sampling_key(key) == sampling_key(rule.key);
     };

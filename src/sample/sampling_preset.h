@@ -1,12 +1,13 @@
 #pragma once
-// Named sets of sampling parameters in JSON files.
+// Named sets of sampling parameters in JSON files. For each parameter a preset gives a default, a
+// forced value, or a list to put in front of the request's:
 //
 //   { "description": "even-tempered prose",
-//     "temperature": 0.9,                                     a value that a request may replace
-//     "min_p": { "override": 0.05, "force": true },           … that wins over the request's
-//     "stop": { "override": ["###"], "additive": true } }     … a list put before the request's
+//     "temperature": 0.9,                                   default; a request may replace it
+//     "min_p": { "override": 0.05, "force": true },         wins over the request's value
+//     "stop": { "override": ["###"], "additive": true } }   is put before the request's list
 //
-// Names of parameters are those of sampling_json.h.
+// Parameters have the names that sampling_json.h describes.
 
 #include <filesystem>
 #include <string>
@@ -20,28 +21,28 @@ namespace bl {
 
 class SamplingPreset {
  public:
-  // `source`: a path (with a slash or ending in .json), else the name of NAME.json in `folder`,
-  // where one is given, or of a preset that the program brings along. Throws kNotFound naming what
-  // there is, kInvalidArgument for wrong keys and values.
+  // `source` is a path (if it has a slash or ends in .json) or a name: of NAME.json in `folder`, if
+  // that is given, or of a preset that is built in. Throws kNotFound, listing the presets there
+  // are, and kInvalidArgument for wrong keys or values.
   static SamplingPreset load(std::string_view source, const std::filesystem::path& folder = {});
-  // From a document; `what` names it in errors.
+  // Reads a preset from a document; `what` names it in errors.
   static SamplingPreset parse(const Json& document, std::string_view name, std::string_view what);
 
-  // Names of the presets that load() would find, sorted.
+  // Sorted names of the presets that load() would find.
   static std::vector<std::string> names(const std::filesystem::path& folder = {});
 
   const std::string& name() const { return name_; }
   const std::string& description() const { return description_; }
 
-  // What a request's object becomes: absent (or null) keys are filled in, forced ones replaced,
-  // lists of additive ones joined. Other keys of the request are left alone.
+  // Returns the request's object with the preset merged in: absent (or null) keys are filled in,
+  // forced ones replaced, additive lists joined. Other keys of the request stay.
   Json merged(const Json& request) const;
 
-  // Sets all of the preset's values, as if an empty request had been merged.
+  // Sets all values of the preset, as if it had been merged into an empty request.
   void apply(SamplingParams& params) const;
-  // … of those that win over what the user says.
+  // Sets only the forced values.
   void apply_forced(SamplingParams& params) const;
-  // Whether its list of this name goes before the user's.
+  // Whether the preset has an additive list under this name.
   bool adds(std::string_view key) const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// Log-probabilities that answers report. Raw ones, of the model's own distribution at temperature 1
-// before any stage, are what APIs call logprobs; those after the chain come from the distribution
+// Log-probabilities that answers report. Raw ones, which APIs call logprobs, are of the model's own
+// distribution at temperature 1 before any stage. Those after the chain are of the distribution
 // that SamplerChain::find_distribution() leaves.
 
 #include <cstdint>
@@ -13,20 +13,21 @@ namespace bl {
 
 struct TokenLogProbability {
   std::int32_t id = 0;
-  double value = 0;  // natural logarithm; −∞ for tokens that are cut
+  double value = 0;  // natural logarithm; −∞ for tokens that were cut
 };
 
-// The n likeliest tokens of rows, likeliest first (ties: low ids), and the value of any token.
-// Keeps its buffers.
+// Finds the n likeliest tokens of a row, likeliest first (ties: low ids), and the value of any
+// token. Keeps its buffers between rows.
 class TopLogProbabilities {
  public:
-  // Of a row of logits [vocab]. Throws as top_logit() does.
+  // From a row of logits [vocab], which must stay alive while of() is used. Throws as top_logit()
+  // does.
   void find(std::span<const float> logits, std::size_t n);
-  // Of candidates; fewer than n where fewer are left.
+  // From candidates, which must stay alive too; fewer than n if fewer are left.
   void find(const SampleRow& candidates, std::size_t n);
 
   std::span<const TokenLogProbability> top() const { return top_; }
-  // Of a token of the row that find() was given, which must still be there.
+  // The log-probability of a token in the row that find() was given.
   double of(std::int32_t id) const;
 
  private:

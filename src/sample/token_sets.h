@@ -1,6 +1,6 @@
 #pragma once
-// Texts and kinds of tokens as sets of ids, which is what the chain works with. Each walks over the
-// whole vocabulary: do it once a model, not once a request.
+// Turns texts and kinds of tokens into sets of ids, which the chain works with. Each function walks
+// the whole vocabulary: call it once per model, not once per request.
 
 #include <cstdint>
 #include <span>
@@ -11,12 +11,12 @@ namespace bl {
 
 class Tokenizer;
 
-// Ids of the tokens whose text contains one of the texts, ascending: what sequence breakers of DRY
-// are. With `specials`, special tokens too.
+// Returns the ids, ascending, of the tokens whose text contains one of `texts`, as DRY's sequence
+// breakers need. With `specials`, all special tokens as well.
 std::vector<std::int32_t> tokens_containing(const Tokenizer& tokenizer,
                                             std::span<const std::string> texts, bool specials);
 
-// What XTC spares unless a request says otherwise: tokens that hold a line break, and special ones.
+// The tokens that XTC spares by default: those that contain a line break, and special tokens.
 std::vector<std::int32_t> xtc_protected_tokens(const Tokenizer& tokenizer);
 
 }  // namespace bl

@@ -9,7 +9,7 @@
 namespace bl {
 namespace {
 
-// Steps between two looks at the clock, which costs about as much as 50 of them.
+// Steps between two reads of the clock; a read costs about as much as 50 steps.
 constexpr std::size_t kStride = 20'000;
 
 WorkBudget*& present() {
@@ -17,7 +17,7 @@ WorkBudget*& present() {
   return budget;
 }
 
-// Processor time, so that a busy machine makes nobody's grammar an error.
+// Processor time of this thread, so that a busy machine does not turn a good grammar into an error.
 double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -42,7 +42,7 @@ std::size_t WorkBudget::spent() const { return granted_ - left; }
 void WorkBudget::keep(std::size_t bytes) {
   kept_ += bytes;
   if (kept_ > most_bytes_) {
-    fail(ErrorCode::kLimit, "{} takes more than {} MiB; a smaller or less ambiguous one is needed",
+    fail(ErrorCode::kLimit, "{} takes more than {} MiB; use a smaller or less ambiguous grammar",
          what_, most_bytes_ >> 20);
   }
 }
@@ -50,7 +50,7 @@ void WorkBudget::keep(std::size_t bytes) {
 void WorkBudget::look_at_clock() {
   if (seconds() > most_seconds_) {
     fail(ErrorCode::kLimit,
-         "{} takes more than {:.2g} seconds; a smaller or less ambiguous one is needed", what_,
+         "{} takes more than {:.2g} seconds; use a smaller or less ambiguous grammar", what_,
          most_seconds_);
   }
   granted_ += kStride;
@@ -64,7 +64,7 @@ void spend_work(std::size_t steps) {
     budget->left -= steps;
     return;
   }
-  // Weights larger than a stride count as one.
+  // A step that is larger than what is left just triggers one read of the clock.
   budget->left = 0;
   budget->look_at_clock();
 }

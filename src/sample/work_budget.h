@@ -4,10 +4,9 @@
 
 namespace bl {
 
-// What a call into the grammar library may cost; the library asks while it works
-// (grammar_hooks.h). One at a time on a thread, for the thread that made it.
-// While it lives, work beyond it throws an Error kLimit that names `what`. Without one, work is
-// free.
+// Limits what the grammar library may cost; the library reports its work through grammar_hooks.h. A
+// budget applies to the thread that made it while it lives, one at a time per thread. Work beyond
+// it throws kLimit with a message that names `what`. Without a budget, work is unlimited.
 class WorkBudget {
  public:
   WorkBudget(const char* what, double seconds, std::size_t bytes);
@@ -15,17 +14,17 @@ class WorkBudget {
   WorkBudget& operator=(const WorkBudget&) = delete;
   ~WorkBudget();
 
-  // Bytes that were said to be kept since it was made.
+  // Bytes reported as kept since the budget was made.
   std::size_t kept() const { return kept_; }
-  // Processor time since it was made.
+  // Processor seconds since the budget was made.
   double seconds() const;
-  // Small steps since it was made.
+  // Small steps since the budget was made.
   std::size_t spent() const;
 
   void keep(std::size_t bytes);
   void look_at_clock();
 
-  // Steps until the clock is looked at again; the hot path of spend() touches nothing else.
+  // Steps until the clock is read again; the hot path of spend_work() touches nothing else.
   std::size_t left = 0;
 
  private:

@@ -20,11 +20,12 @@ namespace {
 
 using Kind = ConstraintSpec::Kind;
 
-// What the library says of a text that it does not take at its word, while this thread compiles
-// one: an answer would not keep to it, so the first remark becomes an error.
+// Collects the library's warnings while this thread compiles a text. A warning says that the
+// library does not enforce part of the text; since an answer could then violate it, the first one
+// becomes an error.
 class Remark {
  public:
-  // `anchors_checked`: where anchors stand in regular expressions has been looked at before.
+  // `anchors_checked`: the positions of anchors have already been checked (regex_fault()).
   explicit Remark(bool anchors_checked) : anchors_checked_(anchors_checked) { current_ = this; }
   Remark(const Remark&) = delete;
   Remark& operator=(const Remark&) = delete;
@@ -33,12 +34,12 @@ class Remark {
   static void add(const std::string& message) {
     if (current_ == nullptr || !current_->message_.empty()) return;
     const auto says = [&](const char* text) { return message.find(text) != message.npos; };
-    // All alternatives of a oneOf are open, as json_schema_check.h says; a rule that cannot be lazy
+    // Accepted: a oneOf allows every branch (json_schema_check.h), and a rule that cannot be lazy
     // still matches what it should.
     if (says("oneOf with ") || says("lazy rule")) return;
     const bool of_anchor = says("Anchor '") || says("'^' should be") || says("'$' should be");
     if (of_anchor && current_->anchors_checked_) return;
-    // A sign that means itself with and without a backslash.
+    // A backslash before punctuation makes no difference.
     constexpr std::string_view kEscape = "Escape sequence '\\";
     if (const auto at = message.find(kEscape); at != message.npos) {
       if (std::isalnum(static_cast<unsigned char>(message[at + kEscape.size()])) == 0) return;
@@ -57,8 +58,8 @@ thread_local Remark* Remark::current_ = nullptr;
 }  // namespace
 }  // namespace bl
 
-// The library says what is wrong by these two: its errors become exceptions that say no more than
-// that, and its remarks while a text is compiled, errors too.
+// The library reports through these two functions: errors become exceptions with nothing but the
+// message, and warnings go to the Remark of this thread.
 namespace xgrammar {
 
 [[noreturn]] void LogFatalImpl(const std::string&, int, const std::string& message) {
@@ -73,7 +74,7 @@ void LogMessageImpl(const std::string&, int, int, const std::string& message) {
 namespace bl {
 namespace {
 
-// The library's message on one line and without the parts that speak of its source.
+// The library's message on one line, without references to its source code.
 std::string one_line(std::string message) {
   constexpr std::string_view kCheck = "Check failed: ";
   constexpr std::string_view kFalse = "is false: ";
@@ -93,7 +94,7 @@ std::string one_line(std::string message) {
   return message.empty() ? "it is malformed" : message;
 }
 
-// In formats of type regex: {"type": "regex", "pattern": …}.
+// Rewrites the dots in all formats of type regex: {"type": "regex", "pattern": …}.
 void make_dots_plain(OrderedJson& part) {
   if (!part.is_structured()) return;
   const bool is_regex = part.is_object() && part.value("type", OrderedJson()) == "regex";
@@ -112,7 +113,7 @@ std::string tag_with_plain_dots(const std::string& text) {
   return json_text(tag);
 }
 
-// Runs a call of the library; what it throws becomes an Error. Errors of a budget pass.
+// Calls the library and turns its exceptions into Errors. Errors of a work budget pass through.
 template <class F>
 auto guarded(ErrorCode code, const char* what, const F& call) {
   try {
@@ -180,20 +181,20 @@ class XGrammar final : public CompiledGrammar {
 
 class XLibrary final : public GrammarLibrary {
  public:
-  // No stop tokens: when an answer may end is the caller's to say.
+  // Without stop tokens: the caller decides where an answer may end.
   explicit XLibrary(std::vector<std::string> tokens)
       : vocab_(tokens.size()),
         tokens_(tokens, xgrammar::VocabType::RAW, std::nullopt, std::vector<std::int32_t>{}) {
-    // Of nested JSON; validate() has its own, lower bound.
+    // For nested JSON; the limit in validate() is lower.
     xgrammar::SetMaxRecursionDepth(1000);
   }
 
   std::unique_ptr<CompiledGrammar> compile(const ConstraintSpec& spec) const override {
     const std::string what = fmt::format("the {} cannot be used", name_of(spec.kind));
     return guarded(ErrorCode::kInvalidArgument, what.c_str(), [&] {
-      // On this thread alone, so that its errors and its budget are this thread's.
+      // Compile on this thread alone, because errors and budgets belong to a thread.
       xgrammar::GrammarCompiler compiler(tokens_, 1, false);
-      // Those of a Lark grammar only the library sees.
+      // Anchors in a Lark grammar have not been checked; only the library sees them.
       const Remark remark(spec.kind != Kind::kGrammar);
       auto grammar = std::make_unique<XGrammar>(compiler.CompileGrammar(parse(spec)), vocab_);
       if (!remark.message().empty()) {

@@ -121,7 +121,7 @@ TEST_F(ModelCommands, ChatAnswersOverAPipe) {
                       "two \\\nlines\n/load " +
                       saved.string() + "\n/system Be brief.\n/stats\n/quit\nnever\n");
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.err.find("temperature is"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("did you mean temperature"), std::string::npos) << result.err;
   const Json document = read_json_file(saved);
   ASSERT_EQ(document["messages"].size(), 2u);
   EXPECT_EQ(document["messages"][0]["content"], "hello");

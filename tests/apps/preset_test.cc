@@ -83,7 +83,7 @@ TEST_F(Presets, TheOrderOfSamplersIsTheUsers) {
   EXPECT_NE(late.out, usual);
   const ProgramResult wrong = with("temperature,top_p");
   EXPECT_EQ(wrong.status, 2);
-  EXPECT_NE(wrong.err.find("should have names of smoothing, temperature"), std::string::npos);
+  EXPECT_NE(wrong.err.find("list names from smoothing, temperature"), std::string::npos);
   EXPECT_NE(with("temperature,top-p").err.find("does not name min-p"), std::string::npos);
 }
 

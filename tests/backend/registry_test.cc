@@ -23,7 +23,7 @@ TEST(Registry, AutoIsTheCpuWithoutACardAndSaysWhy) {
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(backend->name(), "cpu");
   if (knows("cuda")) {
-    EXPECT_NE(said.find("cuda:0: no NVIDIA driver here; going on with the CPU"), std::string::npos)
+    EXPECT_NE(said.find("cuda:0: no NVIDIA driver here; using the CPU instead"), std::string::npos)
         << said;
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
   } else {

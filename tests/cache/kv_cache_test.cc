@@ -99,8 +99,9 @@ TEST(KvCache, NamesThatSayNothingSayWhy) {
     EXPECT_EQ(parsed.types, std::nullopt) << name;
     EXPECT_EQ(parsed.fault, fault);
   };
-  const std::string all = " is none of fp32, fp16, fp8, q8, q7, q6, q5, q4, q3, q2";
-  const std::string apart = ": keys and values apart are of q8, q7, q6, q5, q4, q3, q2";
+  const std::string all = " is not one of fp32, fp16, fp8, q8, q7, q6, q5, q4, q3, q2";
+  const std::string apart =
+      ": different types for keys and values must be two of q8, q7, q6, q5, q4, q3, q2";
   for (const std::string name : {"", "q9", "q1", "q", "4", "Q4", "int8", "q4 "}) {
     expect_fault(name, "'" + name + "'" + all);
   }
@@ -112,7 +113,7 @@ TEST(KvCache, NamesThatSayNothingSayWhy) {
   expect_fault("fp16,q4", "'fp16,q4'" + apart);
   expect_fault("fp8,q8", "'fp8,q8'" + apart);
   expect_fault("fp32,fp16", "'fp32,fp16'" + apart);
-  expect_fault("q8,q4,q4", "'q8,q4,q4' is more than a type of keys and a type of values");
+  expect_fault("q8,q4,q4", "'q8,q4,q4' has more than one type for keys and one for values");
 }
 
 TEST(KvCache, PagesForTokens) {

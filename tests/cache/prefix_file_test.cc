@@ -144,7 +144,7 @@ TEST_F(PrefixFile, EveryTruncationIsAnError) {
     ASSERT_NE(error(), "") << size;
   }
   put(all + "x");
-  expect_error("the file is cut or was added to");
+  expect_error("the file was truncated or extended");
 }
 
 TEST_F(PrefixFile, EveryChangedBitIsAnError) {
@@ -191,11 +191,11 @@ TEST_F(PrefixFile, CountsThatCannotBe) {
   expect_number_refused(52, std::uint32_t{16}, "pages of 16 tokens");
   expect_number_refused(56, std::uint64_t{0}, "0 tokens");
   expect_number_refused(56, std::uint64_t{255}, "255 tokens");
-  expect_number_refused(56, ~std::uint64_t{0} / 256 * 256, "tokens; a multiple");
+  expect_number_refused(56, ~std::uint64_t{0} / 256 * 256, "tokens, but a multiple");
   expect_number_refused(56, std::uint64_t{1} << 26, "a header of");
   expect_number_refused(64, std::uint64_t{0}, "3 pages of 0 bytes");
-  expect_number_refused(64, ~std::uint64_t{0}, "bytes are not those of 3 pages");
-  expect_number_refused(64, size, "bytes are not those of 3 pages");
+  expect_number_refused(64, ~std::uint64_t{0}, "bytes do not fit 3 pages");
+  expect_number_refused(64, size, "bytes do not fit 3 pages");
   expect_number_refused(72, ~std::uint32_t{0}, "4294967295 layers");
   expect_number_refused(72, std::uint32_t{1} << 14, "a header of");
   for (const std::size_t at : {76, 80, 84}) {
@@ -233,13 +233,13 @@ TEST_F(PrefixFile, SaysWhatIsNotAsHere) {
   text_.kind.model.low = 0;
   refused("saved by model");
   text_.kind.rope = "theta 1";
-  refused("saved with the rotation theta 10000, and this is theta 1");
+  refused("saved with the rotation theta 10000, but this session has theta 1");
   text_.kind.type = CacheType::kF16;
-  refused("saved with --cache q6, and this is fp16");
+  refused("saved with --cache q6, but this session has fp16");
   text_.kind.type = {CacheType::kQ6, CacheType::kQ4};
-  refused("saved with --cache q6, and this is q6,q4");
+  refused("saved with --cache q6, but this session has q6,q4");
   text_.kind.order = "columns";
-  refused("saved by a backend with pages of rows, and this is columns");
+  refused("saved by a backend with pages of rows, but this session has columns");
   text_.kind.layers.pop_back();
   refused("saved with pages of 2 layers");
 }

@@ -201,7 +201,7 @@ TEST_F(ConstrainedTest, AHookCannotLeaveTheForm) {
     EXPECT_TRUE(answer.text[i] != '7' || answer.text[i + 1] == '8') << answer.text;
   }
   asked.after_sampling = [](const SampledToken&) { return 'x'; };
-  EXPECT_EQ(ask(asked).error, "token 120 may not follow under the constraint");
+  EXPECT_EQ(ask(asked).error, "the constraint does not allow token 120 here");
 }
 
 TEST_F(ConstrainedTest, SeveralHoldTogetherWithAndWithoutGuesses) {

@@ -145,7 +145,7 @@ TEST(Constraint, LongListsOfTextsAreTakenOrRefused) {
   texts = {std::string(100'000, 'a')};
   const std::string refused =
       refusal_of([&] { world.compiler.compile(one_of(texts, true)); });  // four bytes a letter
-  EXPECT_NE(refused.find("at most 262144 are read"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("at most 262144 are allowed"), std::string::npos) << refused;
 }
 
 // The texts that satisfy several are those that satisfy each.
@@ -303,12 +303,12 @@ TEST(ConstraintsTogether, LimitsAreOfTheSum) {
   const ConstraintSpec large = regex("[a-z]{1,300}" + std::string(600, 'x'));
   EXPECT_EQ(refused({.text_bytes = 1000}, large), "");
   EXPECT_EQ(refused({.text_bytes = 1000}, all_of(large, {large})),
-            "the constraints have 1224 bytes together, at most 1000 are read");
+            "the constraints have 1224 bytes together; at most 1000 are allowed");
   std::vector<ConstraintSpec> many(15, regex("a"));
   EXPECT_EQ(refused({}, all_of(regex("a"), many)), "");
   many.push_back(regex("a"));
   EXPECT_EQ(refused({}, all_of(regex("a"), many)),
-            "there are 17 constraints, at most 16 may hold together");
+            "there are 17 constraints; at most 16 may be combined");
 
   const std::size_t bytes = world.compiler.compile(large).parts[0].grammar->bytes();
   ConstraintLimits limits;
@@ -367,7 +367,7 @@ TEST(ConstraintsTogether, AreReadFromRequests) {
     EXPECT_THROW(read(wrong), Error) << wrong;
   }
   EXPECT_EQ(refusal_of([] { read(R"({"constraints": [{"guided_regex": "a"}, {}]})"); }),
-            "the request: constraints[1] asks for no form");
+            "the request: constraints[1] has no constraint");
 }
 
 }  // namespace

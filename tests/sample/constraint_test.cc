@@ -198,10 +198,10 @@ TEST(Constraint, WhatIsNoCharacterIsRefusedWithItsPlace) {
     const char* place;
   };
   const std::vector<Case> cases{
-      {regex("a\\ud800"), "at 1"},
-      {regex("a[\\udc00]"), "at 2"},
-      {regex("\\u{d800}"), "at 0"},
-      {regex("\\u{110000}"), "at 0"},
+      {regex("a\\ud800"), "at offset 1"},
+      {regex("a[\\udc00]"), "at offset 2"},
+      {regex("\\u{d800}"), "at offset 0"},
+      {regex("\\u{110000}"), "at offset 0"},
       {regex("\\U00110000"), "position 1"},
       {regex("\\U0000d800"), "position 1"},
       {regex("ab" + half), "at byte 2"},
@@ -219,8 +219,9 @@ TEST(Constraint, WhatIsNoCharacterIsRefusedWithItsPlace) {
       {grammar("start: /a\\ud800/"), "line 1"},
       {grammar("start: /a\\ud800/i"), "position"},
       {grammar("start: /\\u{110000}/i"), "position"},
-      {schema(R"({"items":{"type":"string","pattern":"a\\ud800"}})"), "#/items has \\ud800 (at 1)"},
-      {schema(R"({"type":"object","patternProperties":{"\\udfff":{}}})"), "(at 0)"},
+      {schema(R"({"items":{"type":"string","pattern":"a\\ud800"}})"),
+       "#/items has \\ud800 at offset 1"},
+      {schema(R"({"type":"object","patternProperties":{"\\udfff":{}}})"), "at offset 0"},
       {schema(R"({"const":"\ud800"})"), ""},
       {{.kind = Kind::kStructuralTag,
         .text = R"({"type":"structural_tag","format":{"type":"regex","pattern":"\\u{d800}"}})"},

@@ -28,8 +28,8 @@ TEST(JsonSchemaCheck, NamesThePlace) {
   EXPECT_EQ(refusal(R"({"anyOf":[true,{"prefixItems":[{},{"minimum":3}]}]})"),
             "the JSON schema at #/anyOf/1/prefixItems/1 has minimum without a type");
   EXPECT_EQ(refusal(R"({"$ref":"#/$defs/a/b","$defs":{"a":{"b":{"enum":[1],"maximum":3}}}})"),
-            "the JSON schema at #/$defs/a/b has maximum beside enum, which is not supported: put "
-            "both into one of them");
+            "the JSON schema at #/$defs/a/b has maximum beside enum, which is not supported: merge "
+            "them into one");
   EXPECT_EQ(refusal(R"({"type":"object","required":["a"]})"),
             R"(the JSON schema at # requires "a", which is not among its properties)");
   EXPECT_EQ(refusal(R"({"type":"object","propertyNames":{},"patternProperties":{"^a":{}}})"),
@@ -42,8 +42,8 @@ TEST(JsonSchemaCheck, NamesThePlace) {
 
 TEST(JsonSchemaCheck, TypesBesideChoicesSayNothingNew) {
   EXPECT_EQ(refusal(R"({"type":"string","const":5})"),
-            "the JSON schema at # has a type beside const, which lets through other types: put the "
-            "type into it");
+            "the JSON schema at # has a type beside const, which allows other types: move the type "
+            "into it");
   for (const char* schema :
        {R"({"type":"integer","enum":["a",3]})", R"({"type":"integer","enum":[3,3.5]})",
         R"({"properties":{"a":{"type":"integer","const":"no"}}})", R"({"type":[]})",
@@ -127,8 +127,8 @@ TEST(JsonSchemaCheck, FindsPatternsInTags) {
     return "";
   };
   EXPECT_EQ(refused(R"({"format":{"type":"regex","pattern":"a^b"}})"),
-            "the pattern of the structural tag at #/format has ^ in its middle (at 1), where "
-            "nothing can match: it is matched with all of a text");
+            "the pattern of the structural tag at #/format has ^ at offset 1, where it can never "
+            "match: the whole text must match the expression");
   EXPECT_NE(refused(R"({"format":{"type":"tag","begin":"<","content":{"type":"or","elements":
       [{"type":"any_text"},{"type":"sequence","elements":[{"type":"regex","pattern":"a$b"}]}]},
       "end":">"}})")
@@ -136,7 +136,7 @@ TEST(JsonSchemaCheck, FindsPatternsInTags) {
             std::string::npos);
   EXPECT_NE(refused(R"({"format":{"type":"json_schema","json_schema":
       {"properties":{"x":{"type":"string","pattern":"\\ud800"}}}}})")
-                .find("#/properties/x has \\ud800 (at 0)"),
+                .find("#/properties/x has \\ud800 at offset 0"),
             std::string::npos);
   EXPECT_EQ(refused(R"({"format":{"type":"regex","pattern":"^a$|^b$"}})"), "");
   // A text that is no pattern.
@@ -163,15 +163,14 @@ TEST(JsonSchemaCheck, LongNamesOfPlacesAreCut) {
 // What would be written as another number, or be taken from another place than it names.
 TEST(JsonSchemaCheck, ValuesAndReferencesMeanWhatTheySay) {
   EXPECT_EQ(refusal(R"({"items":{"enum":[1,{"a":[12345678901234567890]}]}})"),
-            "the JSON schema at #/items has the value 12345678901234567890, which would be written "
-            "with fewer digits");
+            "the JSON schema at #/items has the value 12345678901234567890, which is too large to "
+            "be written exactly");
   EXPECT_NE(refusal(R"({"const":9223372036854775809})"), "");
   EXPECT_EQ(refusal(R"({"enum":[9223372036854775807,-9223372036854775808,9223372036854775808]})"),
             "");
-  EXPECT_EQ(
-      refusal(R"({"$ref":"#/$defs/a~1b","$defs":{"a/b":{},"a~1b":{"type":"null"}}})"),
-      "the JSON schema at # refers to \"#/$defs/a~1b\", and names that need an escape (~ or %) "
-      "are not supported");
+  EXPECT_EQ(refusal(R"({"$ref":"#/$defs/a~1b","$defs":{"a/b":{},"a~1b":{"type":"null"}}})"),
+            "the JSON schema at # refers to \"#/$defs/a~1b\"; references with an escape (~ or %) "
+            "are not supported");
   EXPECT_NE(refusal(R"({"$ref":"#/$defs/a%20b","$defs":{"a b":{},"a%20b":{}}})"), "");
 }
 
@@ -196,8 +195,9 @@ TEST(RegexFault, EscapesAreCharacters) {
         "\\ue000", "\\\\ud800", "\\u{}", "\\u12", "\\u", "\\", "\\x41\\x7f"}) {
     EXPECT_EQ(regex_fault(fine), "") << fine;
   }
-  EXPECT_EQ(regex_fault("ab\\ud800"), "has \\ud800 (at 2), which is no character of Unicode");
-  EXPECT_EQ(regex_fault("[\\u{dfff}]"), "has \\u{dfff} (at 1), which is no character of Unicode");
+  EXPECT_EQ(regex_fault("ab\\ud800"), "has \\ud800 at offset 2, which is not a Unicode character");
+  EXPECT_EQ(regex_fault("[\\u{dfff}]"),
+            "has \\u{dfff} at offset 1, which is not a Unicode character");
   for (const char* wrong :
        {"\\ude00\\ud83d", "\\ud83dx\\ude00", "\\u{110000}", "\\u{d83d}\\u{de00}",
         "\\ud83d\\ud83d\\ude00", "[\\ud800-\\udfff]", "\\ud83d\\ude0"}) {

@@ -88,8 +88,8 @@ TEST(SamplingJson, TokensMayBeGivenByTheirTexts) {
 TEST(SamplingJson, UnknownKeysAreRefusedOrIgnored) {
   EXPECT_EQ(read(R"({"messages": [], "top_k": 3})", UnknownKeys::kIgnore).top_k, 3);
   EXPECT_EQ(error_of(R"({"temprature": 1})"),
-            "the request: \"temprature\" is no sampling parameter, temperature is");
-  EXPECT_EQ(error_of(R"({"a\nb": 1})"), R"(the request: "a\nb" is no sampling parameter)");
+            "the request: \"temprature\" is not a sampling parameter; did you mean temperature?");
+  EXPECT_EQ(error_of(R"({"a\nb": 1})"), R"(the request: "a\nb" is not a sampling parameter)");
   const std::string error = error_of("{\"" + std::string(1 << 20, 'x') + "\": 1}");
   EXPECT_LT(error.size(), 200u);
 }
@@ -108,13 +108,13 @@ TEST(SamplingJson, WrongValuesAreNamedInOneLine) {
       {R"({"stop": [null]})", "stop is null"},
       {R"({"stop": [-1]})", "stop is -1"},
       {R"({"banned_tokens": [1, true]})",
-       "banned_tokens is true, should be a token's id or text in a list of tokens"},
+       "banned_tokens is true, should be a token id or a string in a list of tokens"},
       {R"({"banned_tokens": [1, ""]})", "banned_tokens has an empty text"},
       {R"({"xtc_ignore_tokens": [1, "a"]})", "xtc_ignore_tokens is \"a\""},
       {R"({"banned_tokens": "1;2"})", "banned_tokens is \"1;2\""},
       {R"({"banned_tokens": [4294967296]})", "banned_tokens is 4294967296"},
       {R"({"allowed_tokens": []})",
-       "allowed_tokens is [], should be a list of at least one token, or absent to allow all"},
+       "allowed_tokens is [], should be a list of at least one token, or left out to allow all"},
       {R"({"allowed_token_ids": ""})", "allowed_token_ids is \"\""},
       {R"({"logit_bias": {"a": 1}})", "logit_bias is \"a\""},
       {R"({"logit_bias": {"1": "x"}})", "logit_bias is \"x\""},
@@ -126,7 +126,7 @@ TEST(SamplingJson, WrongValuesAreNamedInOneLine) {
       {R"({"logprobs": -1})", "top_logprobs is -1"},
       {R"({"prompt_logprobs": 1000000})", "prompt_logprobs is 1000000"},
       {R"({"top_k": 3, "typical": 0.5, "typical_p": 0.6})", "typical is given twice"},
-      {R"([1, 2])", "is no JSON object"},
+      {R"([1, 2])", "should be a JSON object"},
   };
   for (const auto& [text, part] : kWrong) {
     const std::string error = error_of(text);
@@ -135,7 +135,7 @@ TEST(SamplingJson, WrongValuesAreNamedInOneLine) {
   }
   std::string many = R"({"stop": [)";
   for (int i = 0; i < 5000; ++i) many += (i == 0 ? "\"s" : ",\"s") + std::to_string(i) + '"';
-  EXPECT_EQ(error_of(many + "]}"), "stop lists 5000 texts, at most 256 are allowed");
+  EXPECT_EQ(error_of(many + "]}"), "stop lists 5000 texts; at most 256 are allowed");
 }
 
 // Sets every field of a parameter set to something random and valid.
@@ -257,7 +257,7 @@ TEST(SamplingPreset, FilesFoldersAndErrors) {
     }
     return "accepted";
   };
-  EXPECT_NE(error_of_loading("wrong").find("\"top_q\" is no sampling parameter"),
+  EXPECT_NE(error_of_loading("wrong").find("\"top_q\" is not a sampling parameter"),
             std::string::npos);
   EXPECT_NE(error_of_loading("range").find("range.json: top_p is 7"), std::string::npos);
   EXPECT_NE(error_of_loading("flags").find("\"forced\""), std::string::npos);

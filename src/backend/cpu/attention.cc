@@ -16,16 +16,17 @@ namespace {
 
 constexpr float kLog2E = 1.44269504088896340736f;
 
-// Rows of partial results held at once, a head: spans of sequences with few new tokens are shared
-// among the threads, and joined when so many are done.
+// Sequences with few new tokens and many keys split their key spans among the threads. At most this
+// many rows of partial results per head are held at once; then they are joined.
 constexpr std::int64_t kSplitRows = 128;
-constexpr std::int64_t kWorthSharing = 512;  // scores and elements written
+// Minimum number of scores and elements written that is worth waking threads for.
+constexpr std::int64_t kWorthSharing = 512;
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Floats of a thread's room, and where its parts begin.
+// Layout of a thread's scratch: the offsets of its parts, in floats.
 struct Room {
   std::int64_t k_dim, v_dim;  // v_dim rounded up to 16
 
@@ -55,8 +56,8 @@ PartialRows from_row(const PartialRows& all, std::int64_t row) {
           .value_stride = all.value_stride};
 }
 
-// Some rows of one sequence that read one kv head. Row r is token r / group, head r % group of the
-// group.
+// A block of rows of one sequence that read the same kv head. Row r is token r / group, query head
+// r % group within the group.
 struct Block {
   const SequenceSpan* sequence = nullptr;
   std::int64_t kv_head = 0;
@@ -66,8 +67,8 @@ struct Block {
 
 class AttentionRun {
  public:
-  // `before`: what is still to be done with the new tokens' heads, or null. Then every sequence
-  // must be one block of rows.
+  // `before`, if not null, is work that remains to be done on the new tokens' heads first; then
+  // blocks_are_single() must hold.
   AttentionRun(ExecContext& ctx, const AttentionArgs& args, const RopeAndWriteArgs* before)
       : ctx_(ctx),
         args_(args),
@@ -84,7 +85,7 @@ class AttentionRun {
     if (before_ != nullptr) writer_.emplace(ctx, before_->write);
   }
 
-  // Whether each sequence's rows of a kv head are one block: so it is where few tokens are new.
+  // Whether the rows of each sequence and kv head fit one block, as they do if few tokens are new.
   static bool blocks_are_single(const AttentionArgs& args) {
     const std::int64_t group = args.q.shape[1] / args.cache.layout.kv_heads;
     return std::all_of(args.sequences.begin(), args.sequences.end(),
@@ -110,7 +111,7 @@ class AttentionRun {
   static std::int64_t spans_of(const SequenceSpan& s) {
     return (keys_of(s) + kSpanKeys - 1) / kSpanKeys;
   }
-  // One block of rows and several spans: the spans are shared among the threads.
+  // Whether the sequence is one block of rows with several key spans, which the threads then share.
   bool splits(const SequenceSpan& s) const {
     return s.tokens > 0 && rows_of(s) <= kBlockRows && spans_of(s) > 1;
   }
@@ -193,7 +194,7 @@ class AttentionRun {
     }
   }
 
-  // Spans that rows of a block can see.
+  // Returns the range of spans that some row of the block can see.
   std::pair<std::int64_t, std::int64_t> visible_spans(const Block& block) const {
     const std::int64_t first = block.sequence->past + block.first_row / group_;
     const std::int64_t last = block.sequence->past + (block.first_row + block.rows - 1) / group_;
@@ -222,8 +223,8 @@ class AttentionRun {
     bool attends = false;
   };
 
-  // Pieces in turn: a thread takes a run of them, and fetches the keys and values of the next one
-  // while it works. piece_at(i), and body(thread, i, piece, keys).
+  // Runs body(thread, i, piece, keys) for all pieces. Each thread takes consecutive pieces, and
+  // prefetches the keys and values of the next one while it works.
   template <class PieceAt, class Body>
   void for_pieces(std::int64_t count, bool shared, const PieceAt& piece_at,
                   const Body& body) const {
@@ -257,8 +258,8 @@ class AttentionRun {
     });
   }
 
-  // Sequences of one block each, kv heads in turn. Of those whose spans are shared only `before` is
-  // done.
+  // Runs sequences of one block each, by kv head. For those whose spans are split, does only
+  // `before`.
   void run_single_blocks() const {
     const std::int64_t count = static_cast<std::int64_t>(args_.sequences.size()) * kv_heads();
     std::int64_t work = 0;
@@ -283,7 +284,8 @@ class AttentionRun {
                });
   }
 
-  // What is left to do with the new tokens of a kv head and its queries before they attend.
+  // Does `before` for one kv head: rotates its new keys and its queries, and writes keys and
+  // values.
   void rotate_and_write(const Block& block, int thread) const {
     const ElementKernels& kernels = kernels_of(ctx_).element;
     for (std::int64_t i = 0; i < block.sequence->tokens; ++i) {
@@ -317,7 +319,7 @@ class AttentionRun {
               });
   }
 
-  // Sequences whose spans are shared, in batches whose rows fit the buffers.
+  // Runs the sequences whose spans are split, in batches whose rows fit the buffers.
   void run_splits() const {
     const std::int64_t capacity = kSplitRows * args_.q.shape[1];
     const std::int64_t floats = capacity * (room_.v_dim + 2);
@@ -343,12 +345,12 @@ class AttentionRun {
   }
 
   struct SplitRows {
-    PartialRows joined;   // [rows of a batch]: rows of a sequence's kv heads one after the other
+    PartialRows joined;   // [rows of a batch]: a sequence's kv heads, one after the other
     PartialRows partial;  // [spans of a wave][rows of a batch]
     std::int64_t capacity;
   };
 
-  // The sequence and head of item `index` of a batch, and the row of the batch where it begins.
+  // The sequence and kv head of item `index` of a batch, and its first row in the batch.
   struct SplitItem {
     Block block;
     std::int64_t row = 0;
@@ -399,7 +401,7 @@ class AttentionRun {
     }
   }
 
-  // Joins the spans of a wave to what came before, in order; finishes rows that are complete.
+  // Adds the spans of a wave to the earlier ones, in order, and finishes rows that are complete.
   void join_wave(const SplitItem& item, std::pair<std::int64_t, std::int64_t> wave,
                  std::int64_t rows, const SplitRows& buffers) const {
     const auto [begin, end] = visible_spans(item.block);

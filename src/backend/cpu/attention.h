@@ -6,7 +6,7 @@
 
 namespace bl::cpu {
 
-// Scratch that kv_write and attention take for heads of so many elements.
+// Scratch bytes that kv_write and attention need for heads of `head_dim` elements.
 std::size_t attention_scratch_bytes(std::int64_t heads, std::int64_t head_dim, int threads);
 
 }  // namespace bl::cpu

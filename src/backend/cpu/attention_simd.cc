@@ -6,9 +6,8 @@ namespace {
 
 constexpr float kNever = -1e30f;  // score of a key that a row does not see
 
-// How many query rows, and with so many rows how many vectors, are kept in registers: 32 of them
-// with AVX-512, else 16 of half the width. Few rows need more vectors, since a sum takes longer
-// than the others of its block last.
+// Query rows, and vectors per row, that are held in registers: there are 32 registers with AVX-512,
+// else 16 of half the width. Fewer rows use more vectors to hide the latency of fma.
 constexpr int kRows = 6;
 constexpr int vectors_at_once(int rows) {
 #if defined(__AVX512F__)
@@ -21,14 +20,13 @@ constexpr int vectors_at_once(int rows) {
 
 constexpr float kLanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-// Keys and values are read as floats, or as the halves of a cache of halves.
+// Keys and values are read as floats, or as the fp16 numbers of the cache.
 F32x16 load_as(const float* p) { return F32x16::load(p); }
 F32x16 load_as(const std::uint16_t* p) { return F32x16::load_half(p); }
 
-// Halves are read where they lie, and what is read after them is fetched line by line meanwhile:
-// asked for at once it would hold all fill buffers of the L1 cache, and loads would wait for one.
-// `ahead`: bytes from these elements to those at the same place of the next tile, 0 if there is
-// none.
+// Prefetches the next tile line by line while an fp16 tile is read in place. Requesting all of it
+// at once would occupy every fill buffer of the L1 cache, and loads would wait. `ahead` is the
+// distance in bytes to the same elements of the next tile; 0 if there is none.
 template <int Vectors>
 void fetch_ahead(const std::uint16_t* read, std::ptrdiff_t ahead) {
   prefetch_bytes(reinterpret_cast<const std::byte*>(read) + ahead, Vectors * 32);
@@ -36,7 +34,7 @@ void fetch_ahead(const std::uint16_t* read, std::ptrdiff_t ahead) {
 template <int Vectors>
 void fetch_ahead(const float*, std::ptrdiff_t) {}
 
-// scores[r][v · 16 …] = Σ_d q[r][d] · keys[v][d][16 …], summed over d in order.
+// scores[r][v · 16 …] = Σ_d q[r][d] · keys[v][d][16 …], summed in order of d.
 template <class Element>
 struct ScoreArgs {
   const float* q;
@@ -67,7 +65,7 @@ void score(const ScoreArgs<Element>& a) {
   }
 }
 
-// values[r][v · 16 …] = factor[r] · values + Σ_k p[r][k] · rows[k][v · 16 …], keys in order.
+// values[r][v · 16 …] = factor[r] · values + Σ_k p[r][k] · rows[k][v · 16 …], summed in order of k.
 template <class Element>
 struct AddArgs {
   const float* p;
@@ -103,7 +101,7 @@ void add_rows(const AddArgs<Element>& a) {
   }
 }
 
-// Calls the instance for 1 … N of a count that is only known now.
+// Calls the instance for n = 1 … N, a count that is known only at run time.
 template <int N, template <int> class Call, class Args>
 void pick(int n, const Args& args) {
   if constexpr (N > 1) {
@@ -174,7 +172,7 @@ struct AddRows {
 
 struct Tile {
   std::int32_t first = 0;  // position of its first key
-  int keys = 0;            // that anybody sees
+  int keys = 0;            // keys up to the last one that any row sees
   int vectors = 0;
 };
 
@@ -183,7 +181,7 @@ Tile tile_up_to(std::int32_t last, std::int32_t first) {
   return {first, keys, (keys + 15) / 16};
 }
 
-// Keys of a tile that a row sees, as lane numbers from the first key of the tile.
+// The keys of a tile that a row sees, as indices within the tile.
 struct Visible {
   int first = 0;
   int last = 0;
@@ -201,8 +199,8 @@ class Weigher {
   Weigher(const QueryBlock& block, const Tile& tile, int row)
       : block_(block), tile_(tile), row_(row), visible_(visible_to(block, row, tile.first)) {}
 
-  // Scores → weights 2^(score − top) in place; top and weight of the row move on. Returns the
-  // factor for what the row has gathered so far.
+  // Replaces scores by weights 2^(score − top), and updates the row's top and weight. Returns the
+  // factor by which the row's earlier sums must be multiplied.
   float run(float* scores, float* top, float* weight) const {
     const F32x16 never = F32x16::splat(kNever);
     if (visible_.none(tile_.keys)) {
@@ -255,14 +253,14 @@ class Weigher {
   Visible visible_;
 };
 
-// A tile's keys and values as floats: where they lie, or decoded into the room.
+// Value rows of a tile: in the cache, or decoded to scratch.
 template <class Element>
 struct Values {
   const Element* data = nullptr;
   std::int64_t stride = 0;
 };
 
-// Where a tile's runs of keys and its rows of values lie.
+// The addresses of a tile's runs of keys and of its rows of values.
 const std::byte* runs_of(const KeySpan& span, const Tile& tile) {
   const int offset = tile.first - span.first;
   return span.k_head[offset / kPageSlots] +
@@ -274,7 +272,8 @@ const std::byte* rows_of(const KeySpan& span, const Tile& tile) {
          static_cast<std::size_t>(offset % kPageSlots) * span.v.bytes;
 }
 
-// What a thread reads after a tile: the next of its span, or the first of the span that follows.
+// The tile that the thread reads next: the next one of this span, or the first of the following
+// span.
 class NextTile {
  public:
   NextTile(const KeySpan& span, const Tile& tile) {
@@ -286,13 +285,13 @@ class NextTile {
     }
   }
 
-  // The oldest that some row sees.
+  // The first tile that has a key which some row sees.
   static Tile first_tile(const KeySpan& span) {
     const std::int32_t oldest = span.oldest / kTileKeys * kTileKeys;
     return tile_up_to(span.last, oldest > span.first ? oldest : span.first);
   }
 
-  // Runs of keys and rows of values [begin, end), those that there are.
+  // Prefetches those of the runs of keys, or rows of values, [begin, end) that exist.
   void fetch_runs(int begin, int end) const {
     if (end > vectors_) end = vectors_;
     fetch(runs_, run_bytes_, begin, end);
@@ -408,7 +407,8 @@ void attend_span(const QueryBlock& block, const KeySpan& span, const AttendRoom&
     out.weight[r] = 0.0f;
     for (int i = 0; i < padded; ++i) out.value[r * out.value_stride + i] = 0.0f;
   }
-  // Halves that are read once need no room: each is converted where it is multiplied.
+  // fp16 data that is read only once is converted during the multiplication, without going through
+  // scratch.
   const bool in_place =
       block.rows <= kRows && span.k.code == KvRow::Code::kF16 && span.v.dim % 16 == 0;
   bool fetched = span.fetched;
@@ -416,7 +416,7 @@ void attend_span(const QueryBlock& block, const KeySpan& span, const AttendRoom&
        tile.first <= span.last && tile.first < span.first + kSpanKeys;
        tile = tile_up_to(span.last, tile.first + kTileKeys)) {
     const NextTile next(span, tile);
-    if (!fetched) {  // values, while keys are read
+    if (!fetched) {  // the values, which are read after the keys
       prefetch_bytes(rows_of(span, tile), static_cast<std::size_t>(tile.keys) * span.v.bytes);
     }
     fetched = true;

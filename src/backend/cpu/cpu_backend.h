@@ -9,10 +9,11 @@
 
 namespace bl {
 
-// Threads and SIMD: see README.md.
+// The CPU backend: threads and SIMD, see README.md.
 class CpuBackend : public Backend {
  public:
-  // `threads` as in ThreadPool; the best instruction set there is, or the one given.
+  // `threads` has the meaning of ThreadPool's argument. Uses the best instruction set available, or
+  // `isa`.
   explicit CpuBackend(int threads);
   CpuBackend(int threads, cpu::Isa isa);
 

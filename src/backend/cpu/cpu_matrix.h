@@ -10,19 +10,21 @@
 
 namespace bl::cpu {
 
-// How activations are laid out for a quantized matrix: cut into segments of one scale, gathered
-// into slots. Matrices that read the same input often agree on it (q, k and v; gate and up): equal
-// layouts are one object, so that a matmul quantizes its input once a layout.
+// How activations are laid out for a quantized matrix: gathered into slots, and cut into segments
+// that have one scale each. Matrices with the same input often have equal layouts (q, k and v; gate
+// and up). Equal layouts are one object, so that a matmul quantizes its input once per layout.
 struct ActivationLayout {
-  std::vector<std::int32_t> gather;  // [slots] channel of each slot; −1 where a unit is padded
-  std::vector<std::int32_t> units;   // [segments] units of kKStepSize, 1 … kMaxSegmentUnits
+  std::vector<std::int32_t> gather;  // [slots]: channel of each slot; −1 for padding
+  // [segments]: number of units of kKStepSize, 1 … kMaxSegmentUnits.
+  std::vector<std::int32_t> units;
   bool operator==(const ActivationLayout&) const = default;
 
   std::int64_t slots() const { return static_cast<std::int64_t>(gather.size()); }
   std::int64_t segments() const { return static_cast<std::int64_t>(units.size()); }
 };
 
-// Memory of a packed matrix: a part of a slab that several own together, or all of one.
+// The memory of a packed matrix: a part of a slab that several matrices own together, or a whole
+// one.
 class TileMemory {
  public:
   TileMemory() = default;
@@ -37,7 +39,7 @@ class TileMemory {
   std::size_t bytes_ = 0;
 };
 
-// EXL2 or GPTQ, as QuantizedView describes.
+// An EXL2 or GPTQ matrix, packed as QuantizedView describes.
 struct QuantizedWeights {
   std::shared_ptr<const ActivationLayout> layout;
   TileMemory tiles;
@@ -51,7 +53,7 @@ struct QuantizedWeights {
   QuantizedView view() const;
 };
 
-// Rows in the mapped file, or a copy where the file's layout is another.
+// A dense matrix: its rows in the mapped file, or a copy if the file's layout is different.
 struct DenseWeights {
   const std::byte* rows = nullptr;  // [out, in]
   DenseType type = DenseType::kFloat;

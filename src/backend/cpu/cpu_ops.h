@@ -1,5 +1,5 @@
 #pragma once
-// The ops of this backend; their contracts are in ops/.
+// The ops of this backend. Headers in ops/ state their contracts.
 
 #include "backend/cpu/kernels.h"
 #include "ops/exec_context.h"
@@ -7,13 +7,13 @@
 
 namespace bl::cpu {
 
-// The op table of this backend: it also carries the kernels of the chosen instruction set, since a
-// context is all that an op gets.
+// The op table, extended by the kernels of the chosen instruction set, because a context is all
+// that an op gets.
 struct CpuOps : OpTable {
   const Kernels* kernels = nullptr;
 };
 
-// The kernels of the backend whose context this is.
+// Returns the kernels of the backend that this context belongs to.
 inline const Kernels& kernels_of(const ExecContext& ctx) {
   return *static_cast<const CpuOps*>(ctx.ops)->kernels;
 }

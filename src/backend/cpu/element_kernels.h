@@ -1,5 +1,5 @@
 #pragma once
-// What the element-wise kernels of every instruction set take and offer: plain data (kernels.h).
+// Interface of the element-wise kernels of all instruction sets; plain data (see matmul_kernels.h).
 
 #include <cstdint>
 
@@ -15,7 +15,8 @@ struct NormRow {
   const float* bias = nullptr;    // or null
   std::int64_t segments = 1;
   std::int64_t width = 0;
-  std::int64_t parameter_stride = 0;  // from one segment's weights to the next's: 0 or width
+  // Elements between the weights of one segment and the next: 0 or width.
+  std::int64_t parameter_stride = 0;
   NormKind kind = NormKind::kRms;
   float eps = 0.0f;
   bool unit_offset = false;
@@ -30,34 +31,35 @@ struct EmbedRow {
   bool accumulate = false;
 };
 
-// Rotates pairs [first, first + count) of every head of one row by angles that `table` holds.
+// Cosines and sines for up to kRopeTablePairs pairs of one row.
 inline constexpr int kRopeTablePairs = 128;
 struct RopeTable {
-  // Neox: cos, sin of each pair. Interleaved: both elements of a pair in turn, the sine negated on
-  // the first.
+  // Neox: cos and sin of each pair. Interleaved: one entry for each element of a pair, with the
+  // sine negated for the first.
   float cos[2 * kRopeTablePairs];
   float sin[2 * kRopeTablePairs];
 };
 struct RopeAngles {
-  const float* inv_freq = nullptr;  // of the first pair
-  int count = 0;                    // pairs, at most kRopeTablePairs
+  const float* inv_freq = nullptr;  // frequencies from the first pair on
+  int count = 0;                    // number of pairs, at most kRopeTablePairs
   float position = 0.0f;
   float scale = 1.0f;
   bool interleaved = false;
 };
+// Rotates the pairs of the table in every head of one row.
 struct RopeRow {
-  float* first = nullptr;   // first element of head 0 that the table turns
-  std::int64_t second = 0;  // neox: distance to its partner
+  float* first = nullptr;   // first element of head 0 that is rotated
+  std::int64_t second = 0;  // neox: distance to the other element of the pair
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
-  int count = 0;  // pairs
+  int count = 0;  // number of pairs
   bool interleaved = false;
 };
 
 struct ElementKernels {
   void (*norm)(const NormRow& row);
   void (*embed)(const EmbedRow& row);
-  // `up` may be null; views of args are not looked at.
+  // `up` may be null; the views in args are not used.
   void (*activate)(const ActivateArgs& args, const float* gate, const float* up, float* out,
                    std::int64_t count);
   void (*add)(float* x, const float* y, float multiplier, std::int64_t count);

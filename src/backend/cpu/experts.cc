@@ -1,6 +1,6 @@
-// Mixture of experts: pairs (token, expert) sorted by expert, handled in waves of experts, so that
-// one wave's matrices share parallel regions while scratch memory stays bounded. A token's experts
-// are added in the order of their numbers, whatever else is in the batch.
+// Mixture of experts. Pairs (token, expert) are sorted by expert and processed in waves of experts,
+// so that the matrices of a wave share parallel regions while scratch memory stays bounded. A
+// token's experts are added in the order of their indices, whatever else is in the batch.
 
 #include <algorithm>
 #include <array>
@@ -18,11 +18,11 @@ constexpr std::int64_t kWaveExperts = 16;
 
 struct Pair {
   std::int32_t token = 0;
-  std::int32_t choice = 0;  // j of experts[token, j]
+  std::int32_t choice = 0;  // index j in experts[token, j]
 };
 
 struct Sorted {
-  const Pair* pairs = nullptr;          // [tokens · k], by expert, then by token
+  const Pair* pairs = nullptr;          // [tokens · k], sorted by expert, then by token
   const std::int32_t* first = nullptr;  // [experts + 1]
 };
 
@@ -45,7 +45,7 @@ Sorted sort_by_expert(ExecContext& ctx, const ExpertsArgs& args) {
   return {pairs, first};
 }
 
-// Some pairs of consecutive experts.
+// The pairs of some consecutive experts.
 struct Wave {
   std::int64_t first_expert = 0;
   std::int64_t experts = 0;
@@ -53,7 +53,7 @@ struct Wave {
   std::int64_t pairs = 0;
 };
 
-// Buffers of one wave, as large as any wave needs.
+// Buffers of a wave, large enough for any wave.
 struct WaveBuffers {
   TensorView x;     // [pairs, hidden]
   TensorView gate;  // [pairs, intermediate] or empty
@@ -127,7 +127,8 @@ class ExpertsRun {
     }
   }
 
-  // f(expert, its first row in the wave, rows) for the experts of the wave that have rows.
+  // Calls f(expert, first row in the wave, number of rows) for each expert of the wave that has
+  // rows.
   template <class F>
   void for_each_expert(const Wave& wave, const F& f) const {
     const std::int64_t last = wave.first_pair + wave.pairs;
@@ -159,7 +160,7 @@ class ExpertsRun {
     run_products(ctx_, {products.data(), count});
   }
 
-  // Into the gate's half of `up` when fused, else into `gate`, else into `up`.
+  // The activated values: the gate half of `up` if fused, else `gate`, else `up`.
   TensorView hidden(const Wave& wave) const {
     if (!buffers_.gate.empty()) return slice_rows(buffers_.gate, 0, wave.pairs);
     return slice_columns(slice_rows(buffers_.up, 0, wave.pairs), 0, args_.intermediate);

@@ -4,7 +4,7 @@
 
 namespace bl::cpu {
 
-// Pairs (token, expert) that are worked on together.
+// Number of pairs (token, expert) that are processed together.
 std::int64_t wave_pairs(std::int64_t tokens, std::int64_t per_token);
 
 struct ExpertsShape {
@@ -15,7 +15,7 @@ struct ExpertsShape {
   std::int64_t intermediate = 0;
 };
 
-// Scratch bytes of the experts op, its products apart.
+// Scratch bytes of the experts op, without those of its products.
 std::size_t experts_scratch_bytes(const ExpertsShape& shape);
 
 }  // namespace bl::cpu

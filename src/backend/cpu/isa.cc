@@ -14,8 +14,8 @@ bool has_avx_vnni() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1u << 4)) != 0;
 }
 
-// The compiler's run-time library asks CPUID and XGETBV, so an operating system that does not save
-// the wide registers counts as a processor that does not have them.
+// __builtin_cpu_supports() evaluates CPUID and XGETBV, so it reports a set as missing if the
+// operating system does not save its registers.
 std::vector<Isa> detect() {
   std::vector<Isa> isas{Isa::kPortable};
   __builtin_cpu_init();
@@ -23,7 +23,7 @@ std::vector<Isa> detect() {
       !__builtin_cpu_supports("bmi2")) {
     return isas;
   }
-  isas.push_back(Isa::kAvx2);  // every processor with AVX2 converts binary16 (F16C) too
+  isas.push_back(Isa::kAvx2);  // every processor with AVX2 also has F16C, which converts binary16
   if (has_avx_vnni()) isas.push_back(Isa::kAvxVnni);
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&

@@ -33,7 +33,7 @@ const Kernels& kernels_for(Isa isa) {
       break;
 #endif
   }
-  BL_CHECK(false);  // an instruction set of another processor
+  BL_CHECK(false);  // the instruction set belongs to another processor family
   return portable::kKernels;
 }
 

@@ -6,7 +6,7 @@
 
 namespace bl::cpu {
 
-// All kernels of one instruction set: plain functions on plain data. Each op keeps its list in a
+// All kernels of one instruction set: plain functions on plain data. Each op has its list in a
 // header of its own; kernels_simd.cc joins them.
 struct Kernels {
   MatmulKernels matmul;
@@ -14,7 +14,7 @@ struct Kernels {
   AttentionKernels attention;
 };
 
-// Kernels for an instruction set that available_isas() names.
+// Returns the kernels for an instruction set of available_isas().
 const Kernels& kernels_for(Isa isa);
 
 }  // namespace bl::cpu

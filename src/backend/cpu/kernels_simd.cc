@@ -1,4 +1,4 @@
-// The kernels of one instruction set at a glance.
+// All kernels of one instruction set.
 
 #include "backend/cpu/attention_simd.h"
 #include "backend/cpu/element_simd.h"

@@ -1,7 +1,7 @@
-// Rows of the cache: the formats of ops/kv_codec.h, to the same bytes.
+// Encodes and decodes rows of the cache as ops/kv_codec.h defines them, with the same bytes.
 //
-// Codes of 8, 6 and 4 bits (kUsual) have functions that know nothing of other widths; these, less
-// often wanted, are read and written plane by plane.
+// Codes of 8, 6 and 4 bits (kUsual) have specialized functions. Other widths are used less often
+// and are processed plane by plane.
 
 #include "backend/cpu/attention_simd.h"
 #include "backend/cpu/kv_planes_simd.h"
@@ -27,7 +27,8 @@ float load_scale(const std::byte* p) {
   return lanes[0];
 }
 
-// Butterflies between lanes l and l ^ h of each vector: a + b where bit h is clear, else a − b.
+// Butterflies between lanes l and l ^ h of each vector: a + b where bit h is clear, a − b
+// elsewhere.
 template <int h>
 void butterflies(float* x, int count) {
   float sign[16];
@@ -80,11 +81,11 @@ void reflect_runs(float* x, int run, int runs) {
 }
 
 struct Group {
-  F32x16 low, high;  // elements 0 … 15 and 16 … 31, zeros behind a short group
+  F32x16 low, high;  // elements 0 … 15 and 16 … 31; zeros beyond a short group
 };
 
 struct Codes {
-  F32x16 low, high;  // less the middle of the grid
+  F32x16 low, high;  // relative to the middle of the grid
 };
 
 Codes codes_of(const Group& y, float step, float half_levels) {
@@ -122,7 +123,7 @@ struct Scale {
   std::uint16_t bits = 0;
 };
 
-// What the largest magnitude is divided by, for the scales that are searched.
+// The divisors of the largest magnitude that give the candidate scales.
 template <int kBits>
 struct Divisors {
   static constexpr int kTried = 2 * kKvScaleDivisors;
@@ -135,7 +136,7 @@ struct Divisors {
   }
 };
 
-// The best scale of few bits for a group whose largest magnitude is `largest`.
+// Returns the best candidate scale for a group whose largest magnitude is `largest`.
 template <int kBits>
 Scale search_scale(const Group& y, float largest) {
   static constexpr Divisors<kBits> kDivisors;
@@ -172,8 +173,9 @@ Scale scale_of(const Group& y, int bits) {
   return {scales.value[0], scales.bits[0]};
 }
 
-// Bits 4 and 5 of the codes of a whole group: first those of element l in bits 0 and 1 of byte l,
-// of element l + 16 in bits 4 and 5; then the upper eight bytes join the lower ones.
+// Stores bits 4 and 5 of the codes of a whole group. First those of element l go to bits 0 and 1 of
+// byte l, and those of element l + 16 to bits 4 and 5; then the upper eight bytes are merged into
+// the lower ones.
 void store_pairs(I32x16 low, I32x16 high, std::byte* out) {
   std::uint8_t spread[16];
   store_bytes(shift_right<4>(low) + (high & I32x16::splat(48)), spread);
@@ -181,7 +183,7 @@ void store_pairs(I32x16 low, I32x16 high, std::byte* out) {
   __builtin_memcpy(out, &pairs, 8);
 }
 
-// What encode_group of ops/kv_codec.cc writes for a group that may be short.
+// Packs codes as encode_group() in ops/kv_codec.cc does, for a group that may be short.
 void pack_codes(const std::uint8_t* n, int bits, int count, std::byte* out) {
   const int half = (count + 1) / 2;
   for (int i = 0; i < half; ++i) {
@@ -247,7 +249,7 @@ void encode_groups(const RowFormat& format, const float* y, std::byte* row) {
   }
 }
 
-// Codes of a whole group of 32: elements 0 … 15 and 16 … 31.
+// The codes of a whole group: elements 0 … 15 and 16 … 31.
 struct GroupCodes {
   I32x16 low, high;
 };
@@ -263,7 +265,7 @@ GroupCodes load_codes(const std::uint8_t* codes, int bits) {
   if (bits == 8) return {first, I32x16::load_bytes(codes + 16)};
   const GroupCodes nibbles{first & I32x16::splat(15), shift_right<4>(first)};
   if (bits == 4) return nibbles;
-  // The reverse of store_pairs.
+  // The inverse of store_pairs().
   const std::uint64_t joined = load_eight(codes + 16);
   const std::uint64_t spread[2] = {joined, joined >> 2};
   std::uint8_t bytes[16];
@@ -308,13 +310,14 @@ void decode_int_value(const RowFormat& format, const std::byte* row, float* valu
   }
 }
 
-// Not inlined, so that usual widths do not save registers for it.
+// Not inlined, so that the common widths do not save registers for it.
 [[gnu::noinline]] void decode_planes_value(const RowFormat& format, const std::byte* row,
                                            float* values) {
   decode_int_value<false>(format, row, values);
 }
 
-// Sixteen keys: the same element of all of them is one vector, and so is its byte of codes.
+// A group of sixteen keys abreast: one vector holds the same element of all keys, and so does each
+// code byte.
 struct KeyGroup {
   const std::uint8_t* codes = nullptr;  // [bytes of the group][16]
   int count = 0;
@@ -357,7 +360,8 @@ void decode_six_bits(const KeyGroup& g) {
   }
 }
 
-// Any width: the bytes of an element's planes, sixteen keys abreast, are joined as bytes.
+// For any width: joins the bytes of an element's planes for sixteen keys, eight at a time in a
+// word.
 void decode_planes(const KeyGroup& g, int bits) {
   for (int i = 0; i < g.count; ++i) {
     std::uint64_t first = 0;

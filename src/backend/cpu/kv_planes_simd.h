@@ -1,6 +1,6 @@
 #pragma once
-// Codes of a group in planes of bits (ops/kv_codec.h), of any width, by words of eight bytes:
-// shifts that stay inside each byte need no vectors.
+// Packs and unpacks the bit planes of a group's codes (ops/kv_codec.h) for any width, in words of
+// eight bytes: shifts that stay within each byte need no vectors.
 
 #include <cstdint>
 
@@ -15,16 +15,16 @@ inline std::uint64_t load_eight(const std::uint8_t* p) {
 }
 
 struct Plane {
-  int width = 0;   // bits of an element
-  int lowest = 0;  // of the code's bits that it holds
-  int begin = 0;   // where it lies in the group
+  int width = 0;   // bits per element
+  int lowest = 0;  // lowest bit of the code that it holds
+  int begin = 0;   // offset of its bytes in the group
   int bytes = 0;
 
   std::uint64_t mask() const { return 0x0101010101010101u * ((1u << width) - 1u); }
 };
 
-// body(plane) for the planes of a group of `count` elements, as kKvPlanes has them. Nothing here
-// may be a function that other instruction sets share.
+// Calls body(plane) for each plane of a group of `count` elements, in the order of kKvPlanes.
+// Functions here must not be shared between instruction sets.
 template <class Body>
 inline void for_planes(int bits, int count, const Body& body) {
   Plane plane;
@@ -38,7 +38,8 @@ inline void for_planes(int bits, int count, const Body& body) {
   }
 }
 
-// Codes n[32] of fewer than eight bits → the bytes of a group of `count`; n[i] = h behind them.
+// Packs codes n[32] of fewer than eight bits into the bytes of a group of `count` elements. n[i]
+// must be h for i ≥ count.
 inline void pack_group(const std::uint8_t* n, int bits, int count, std::uint8_t* out) {
   for_planes(bits, count, [&](const Plane& plane) {
     const unsigned mask = (1u << plane.width) - 1u;
@@ -52,6 +53,7 @@ inline void pack_group(const std::uint8_t* n, int bits, int count, std::uint8_t*
   });
 }
 
+// Returns code i of a packed group of `count` elements.
 inline int code_in_group(const std::uint8_t* codes, int bits, int count, int i) {
   unsigned n = 0;
   for_planes(bits, count, [&](const Plane& plane) {
@@ -62,8 +64,9 @@ inline int code_in_group(const std::uint8_t* codes, int bits, int count, int i) 
   return static_cast<int>(n);
 }
 
-// The same of a whole group. Elements 8k … 8k + 7 are the bytes of word k. A plane of single bits
-// has four bytes: those of elements 8k … 8k + 3 are bit 2k of its bytes, of the others bit 2k + 1.
+// pack_group() for a whole group. Elements 8k … 8k + 7 are the bytes of word k. A plane of single
+// bits has four bytes: bit 2k of these belongs to elements 8k … 8k + 3, bit 2k + 1 to elements 8k +
+// 4 … 8k + 7.
 inline void pack_whole_group(const std::uint8_t* n, int bits, std::uint8_t* out) {
   for_planes(bits, kKvScaleGroup, [&](const Plane& plane) {
     const auto part = [&](int k) { return load_eight(n + 8 * k) >> plane.lowest & plane.mask(); };
@@ -82,7 +85,7 @@ inline void pack_whole_group(const std::uint8_t* n, int bits, std::uint8_t* out)
   });
 }
 
-// codes → n[32].
+// Unpacks the codes of a whole group to n[32].
 inline void unpack_whole_group(const std::uint8_t* codes, int bits, std::uint8_t* n) {
   std::uint64_t words[4] = {};
   for_planes(bits, kKvScaleGroup, [&](const Plane& plane) {
@@ -98,7 +101,8 @@ inline void unpack_whole_group(const std::uint8_t* codes, int bits, std::uint8_t
     } else {
       std::uint32_t single;
       __builtin_memcpy(&single, from, 4);
-      joined = std::uint64_t{single} | std::uint64_t{single} << 31;  // the upper four's bit, too
+      // Includes the bits of elements 8k + 4 ….
+      joined = std::uint64_t{single} | std::uint64_t{single} << 31;
     }
     for (int k = 0; k < 4; ++k) words[k] |= (joined >> (2 * k) & plane.mask()) << plane.lowest;
   });

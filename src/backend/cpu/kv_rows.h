@@ -6,6 +6,7 @@
 
 namespace bl::cpu {
 
+// Computes the sizes of a row's encoding.
 inline RowFormat row_format(const KvRow& row) {
   RowFormat format{.code = row.code,
                    .bits = row.bits,
@@ -21,10 +22,11 @@ inline RowFormat row_format(const KvRow& row) {
 struct Items {
   std::int64_t count = 0;
   std::int64_t grain = 1;
-  bool shared = true;  // among the threads; else all on the caller
+  bool shared = true;  // whether to use the threads; otherwise all run on the caller
 };
 
-// body(thread, item) for all items, last first: later items are the larger ones where sizes differ.
+// Calls body(thread, item) for all items, last first, because later items are larger if sizes
+// differ.
 template <class F>
 void for_items(ExecContext& ctx, const Items& items, const F& body) {
   if (!items.shared || ctx.threads == nullptr || items.count <= items.grain) {

@@ -7,7 +7,8 @@
 namespace bl::cpu {
 namespace {
 
-// Sixteen slots' code atoms lie side by side: the lane's first, then one every sixteen.
+// Copies the code atoms of one slot to their places among those of sixteen slots, which are
+// interleaved.
 template <class Atom>
 void spread(const std::byte* row, std::size_t count, std::byte* lane) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -15,7 +16,7 @@ void spread(const std::byte* row, std::size_t count, std::byte* lane) {
   }
 }
 
-// A key in standard order → its places in the run of sixteen slots.
+// Copies a key in standard order to its places in a run of sixteen slots.
 void place_key(const RowFormat& format, const std::byte* row, std::byte* run, std::size_t lane) {
   std::byte* codes = run + lane * format.atom;
   if (format.atom == 4) {
@@ -44,7 +45,7 @@ void KvWriter::write(std::int64_t t, std::int64_t head, float* room) const {
   const auto first = static_cast<std::size_t>(head) * kPageSlots;
   std::byte* keys = args_.cache.k + page * layout.k_page_bytes() + first * k_.bytes;
   std::byte* values = args_.cache.v + page * layout.v_page_bytes() + first * v_.bytes;
-  // A row's bytes never exceed those of its floats by more than the scales of one group.
+  // A row's bytes exceed those of its floats by at most the scales of one group.
   auto* row = reinterpret_cast<std::byte*>(room + std::max(k_.dim, v_.dim));
   kernels_.encode_row(k_, args_.k.row<float>(t) + head * k_.dim, room, row);
   place_key(k_, row, keys + slot / kLaneSlots * kLaneSlots * k_.bytes, slot % kLaneSlots);
@@ -59,8 +60,8 @@ void kv_write(ExecContext& ctx, const KvWriteArgs& args) {
   const int threads = ctx.threads != nullptr ? ctx.threads->threads() : 1;
   const ArenaScope scope(*ctx.scratch);
   const TensorView rooms = ctx.scratch->take_f32({threads, KvWriter::room_floats(dim)});
-  // Every pair of elements of a key lies in a cache line of its own, and sixteen slots share it:
-  // few tokens are worth sharing, and many are in runs of sixteen.
+  // Each pair of a key's elements is in a cache line of its own, which sixteen slots share. So even
+  // a few tokens are worth sharing, and many are handed out in runs of sixteen.
   constexpr std::int64_t kWorthSharing = 1024;
   for_items(ctx,
             {.count = tokens,

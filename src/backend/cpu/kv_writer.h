@@ -7,15 +7,15 @@
 
 namespace bl::cpu {
 
-// Writes keys and values into their slots of the cache, a head at a time.
+// Writes keys and values to their slots of the cache, one head at a time.
 class KvWriter {
  public:
   KvWriter(const ExecContext& ctx, const KvWriteArgs& args);
 
-  // Floats of the room that a thread lends for heads of `dim` elements.
+  // Floats of scratch that write() needs for heads of `dim` elements.
   static std::int64_t room_floats(std::int64_t dim) { return 2 * dim + 32; }
 
-  // Token `t`, kv head `head`; `room`: room_floats() of the larger of k_dim and v_dim.
+  // Writes kv head `head` of token `t`. `room` has room_floats() for the larger of k_dim and v_dim.
   void write(std::int64_t t, std::int64_t head, float* room) const;
 
  private:

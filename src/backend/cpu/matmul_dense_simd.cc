@@ -1,5 +1,5 @@
-// Dense matrices, one row an output column, times rows of floats: dot products of 16 running sums,
-// the same for one row and for many, so results agree to the bit whatever the batch is.
+// Products of dense matrices, stored as one row per output column, and rows of floats. Dot products
+// have 16 running sums for one row and for many, so results agree to the bit whatever the batch is.
 
 #include "backend/cpu/quantized_simd.h"
 
@@ -24,14 +24,14 @@ struct BFloatType {
   static F32x16 load_first(const std::byte* p, int n) { return F32x16::load_bfloat_first(p, n); }
 };
 
-// Weight rows as a block reads them: in the matrix, or widened in the panel.
+// The weight rows that a block reads: in the matrix, or widened in the panel.
 struct WeightRows {
   const std::byte* first = nullptr;  // row of the block's first column
-  std::int64_t stride = 0;           // bytes
-  // What lies behind these rows in the matrix, fetched beside the first rows of x: several short
-  // streams, which hardware finds too late. Null: nothing.
+  std::int64_t stride = 0;           // in bytes
+  // The weights that follow these in the matrix; prefetched along with the first rows of x, because
+  // hardware detects several short streams too late. Null: nothing.
   const std::byte* next = nullptr;
-  int next_step = 0;  // bytes for sixteen weights of a row
+  int next_step = 0;  // bytes to prefetch for every sixteen weights of a row
 };
 
 inline void write_value(const OutputView& output, std::int64_t row, std::int64_t column,
@@ -47,7 +47,7 @@ struct BlockPlace {
   std::int64_t column = 0;
 };
 
-// Rows × Columns dot products of length `in`.
+// Computes Rows × Columns dot products of length `in`.
 template <class Type, int Rows, int Columns>
 inline void dot_block(const WeightRows& w, std::int64_t in, const FloatRows& x,
                       const OutputView& out, const BlockPlace& place) {
@@ -85,7 +85,7 @@ inline void dot_block(const WeightRows& w, std::int64_t in, const FloatRows& x,
   }
 }
 
-// All rows of x for `Columns` columns.
+// Multiplies `Columns` columns with all rows of x.
 template <class Type, int Columns>
 inline void column_block(WeightRows w, std::int64_t in, const FloatRows& x, const OutputView& out,
                          std::int64_t column) {
@@ -100,7 +100,7 @@ inline void column_block(WeightRows w, std::int64_t in, const FloatRows& x, cons
   }
 }
 
-// Of kDenseColumns columns.
+// WeightRows::next_step for a block of kDenseColumns columns.
 template <class Type>
 constexpr int kNextStep = 16 * kDenseColumns* Type::kBytes;
 
@@ -113,7 +113,7 @@ void widen_row(const std::byte* from, std::int64_t in, float* to) {
   }
 }
 
-// Many rows of x read the weights many times: widened once.
+// Many rows of x read the weights many times, so widen the weights to floats once.
 template <class Type>
 void many_rows(const DenseView& w, const FloatRows& x, const OutputView& out,
                const MatmulKernels::DenseRange& range) {

@@ -1,26 +1,27 @@
-// Packed quantized matrices times rows of integer activations. Sums within a segment are exact
-// integers; segments are added in order, in float: the same for one row (codes decoded in
-// registers) and for many (codes decoded once into the L1 cache), so results agree to the bit.
+// Products of packed quantized matrices and rows of integer activations. Sums within a segment are
+// exact integers; segments are added in order, in float. That is the same for one row (codes
+// decoded in registers) and for many (codes decoded once into the L1 cache), so results agree to
+// the bit.
 //
-// What is read is fetched as far ahead as the tiles handled together are long: they are several
-// short streams, which hardware finds too late.
+// Weights are prefetched as far ahead as the tiles that are processed together are long: they form
+// several short streams, which hardware detects too late.
 
 #include "backend/cpu/quantized_simd.h"
 
 namespace bl::cpu::BL_ISA {
 namespace {
 
-// One row and some tiles: where they stand, and what they have gathered.
+// The state of one row and some tiles: read positions and sums.
 template <int TokenTiles>
 struct RowState {
-  const std::uint8_t* scales;  // of the first tile; the others lie tile_bytes apart
+  const std::uint8_t* scales;  // of the first tile; the others follow tile_bytes apart
   const std::uint8_t* codes;
   const std::int16_t* x;
   F32x16 sum[TokenTiles];
 };
 
-// One row through the segments of a band. Two chains of sums a tile hide the latency of the dot
-// products.
+// Multiplies one row with the segments of a band. Two accumulators per tile hide the latency of the
+// dot products.
 template <int Bits, ScaleKind Kind, int TokenTiles>
 inline void row_band(const QuantizedView& w, const ActivationView& x, const Band& band,
                      RowState<TokenTiles>& state) {
@@ -53,7 +54,7 @@ inline void row_band(const QuantizedView& w, const ActivationView& x, const Band
   }
 }
 
-// Tiles [tile, tile + Tiles) × one row.
+// Multiplies tiles [tile, tile + TokenTiles) with one row.
 template <ScaleKind Kind, int TokenTiles>
 [[gnu::flatten]] void one_row(const QuantizedView& w, const ActivationView& x,
                               const OutputView& out, std::int64_t tile) {
@@ -69,20 +70,20 @@ template <ScaleKind Kind, int TokenTiles>
   unroll<TokenTiles>([&]<int t>() { write_tile(out, 0, tile + t, state.sum[t]); });
 }
 
-// A segment of some tiles, decoded for many rows.
+// One segment of some tiles, decoded for many rows.
 template <int TokenTiles>
 struct DecodedSegment {
-  alignas(
-      64) std::uint8_t codes[kMaxSegmentUnits * kPairsPerUnit * TokenTiles * 64];  // [pairs][Tiles]
+  alignas(64) std::uint8_t
+      codes[kMaxSegmentUnits * kPairsPerUnit * TokenTiles * 64];  // [pairs][TokenTiles]
   F32x16 scale[TokenTiles];
-  I32x16 zeros[TokenTiles];  // with ColumnZeros
-  std::int32_t zero = 0;     // without
+  I32x16 zeros[TokenTiles];  // if columns have their own zero points
+  std::int32_t zero = 0;     // otherwise
   std::int32_t units = 0;
   std::int64_t index = 0;
-  const std::int16_t* x = nullptr;  // of the first row
+  const std::int16_t* x = nullptr;  // activations of the first row
 };
 
-// Not inline: a copy a width and number of tiles is enough.
+// Not inlined: one copy for each width and number of tiles is enough.
 template <int Bits, int TokenTiles>
 [[gnu::noinline]] void decode_codes(const std::uint8_t* codes, std::int32_t units,
                                     std::size_t ahead, std::uint8_t* to) {
@@ -96,8 +97,9 @@ template <int Bits, int TokenTiles>
   }
 }
 
-// A register block: Rows rows × Tiles tiles of one segment, into sums [rows][Tiles · 16]. Few rows
-// have two chains of sums each, since a dot product takes longer than the others of a pair last.
+// Multiplies a register block of Rows rows × TokenTiles tiles of one segment, and adds to sums
+// [rows][TokenTiles · 16]. If there are few rows, each has two accumulators to hide the latency of
+// the dot products.
 template <bool ColumnZeros, int Rows, int TokenTiles>
 [[gnu::always_inline]] inline void multiply_block(const DecodedSegment<TokenTiles>& segment,
                                                   const ActivationView& x, std::int64_t row,
@@ -118,7 +120,7 @@ template <bool ColumnZeros, int Rows, int TokenTiles>
   });
   const std::int16_t* quads = segment.x + row * kKStepSize;
   const std::uint8_t* codes = segment.codes;
-  std::int32_t units = segment.units;  // at least one
+  std::int32_t units = segment.units;  // ≥ 1
   do {
     unroll<kPairsPerUnit>([&]<int p>() {
       I16x32 c[TokenTiles];
@@ -145,7 +147,7 @@ template <bool ColumnZeros, int Rows, int TokenTiles>
   });
 }
 
-// Rows [row, end), Rows of them at once while there are so many.
+// Multiplies the rows from `row` on, Rows at a time while that many are left.
 template <bool ColumnZeros, int Rows, int TokenTiles>
 [[gnu::flatten]] void multiply_rows(const DecodedSegment<TokenTiles>& segment,
                                     const ActivationView& x, std::int64_t row, float* sums) {
@@ -157,7 +159,7 @@ template <bool ColumnZeros, int Rows, int TokenTiles>
   }
 }
 
-// Tiles [tile, tile + Tiles) × all rows.
+// Multiplies tiles [tile, tile + TokenTiles) with all rows.
 template <ScaleKind Kind, int TokenTiles>
 void many_rows(const QuantizedView& w, const ActivationView& x, const OutputView& out,
                std::int64_t tile) {
@@ -203,8 +205,8 @@ void many_rows(const QuantizedView& w, const ActivationView& x, const OutputView
   }
 }
 
-// product.template operator()<Tiles>(tile) over [begin, end): Tiles at once while there are so
-// many.
+// Calls product.template operator()<TokenTiles>(tile) over [begin, end), TokenTiles at a time while
+// that many are left.
 template <int TokenTiles, class F>
 void for_tiles(std::int64_t begin, std::int64_t end, const F& product) {
   for (; begin + TokenTiles <= end; begin += TokenTiles)

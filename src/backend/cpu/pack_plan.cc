@@ -7,7 +7,7 @@
 namespace bl::cpu {
 namespace {
 
-// Cuts a group into pieces of nearly equal length.
+// Cuts a group into segments of nearly equal length.
 void add_group(PackPlan& plan, PackPlan::Segment group) {
   const std::int64_t units = group.units();
   const std::int64_t pieces = (units + kMaxSegmentUnits - 1) / kMaxSegmentUnits;

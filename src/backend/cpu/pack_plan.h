@@ -7,15 +7,15 @@
 
 namespace bl::cpu {
 
-// Where the slots of a packed matrix come from: pure arithmetic on the file's groups, made before
+// Which slots go where in a packed matrix: pure arithmetic on the file's groups, done before
 // anything is allocated.
 struct PackPlan {
-  // A piece of a group: long groups are cut so that 32-bit sums hold.
+  // A piece of a group; long groups are cut so that sums fit 32 bits.
   struct Segment {
     std::int64_t group = 0;
     int bits = 0;
-    std::int64_t first = 0;  // its first slot, counted in the file's slots (no padding)
-    std::int64_t slots = 0;  // real ones; the last unit may be padded
+    std::int64_t first = 0;  // its first slot, counted in the file's slots, without padding
+    std::int64_t slots = 0;  // without padding, which the last unit may have
     std::int64_t units() const { return (slots + kKStepSize - 1) / kKStepSize; }
   };
   std::vector<Segment> segments;
@@ -28,14 +28,15 @@ struct PackPlan {
   std::size_t table_bytes() const {
     return scale_kind == ScaleKind::kCodes ? segments.size() * 16 * sizeof(float) : 0;
   }
-  // `channel_of` [slots]: channel of each of the file's slots.
+  // `channel_of` [slots] is the channel of each slot of the file.
   ActivationLayout layout(const std::vector<std::int32_t>& channel_of) const;
 };
 
 PackPlan plan_packing(const Exl2Matrix& matrix);
 PackPlan plan_packing(const GptqMatrix& matrix);
 
-// Channels sorted by group, order kept within a group: the slots of a GPTQ matrix (spec §7).
+// Returns the channels sorted by group, in order within a group: the slots of a GPTQ matrix (spec
+// §7).
 std::vector<std::int32_t> sorted_channels(const GptqMatrix& matrix);
 
 constexpr std::int64_t tiles_of(std::int64_t columns) {

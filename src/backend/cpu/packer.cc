@@ -15,7 +15,8 @@
 namespace bl::cpu {
 namespace {
 
-constexpr std::size_t kRememberedLayouts = 64;  // matrices that share an input are near each other
+// Matrices that share an input are packed close together.
+constexpr std::size_t kRememberedLayouts = 64;
 
 // Columns [first, first + count) of one tile.
 struct TileColumns {
@@ -30,7 +31,7 @@ TileColumns columns_of(std::int64_t tile, std::int64_t stored_columns) {
 
 void put_half(std::uint8_t* to, std::uint16_t bits) { std::memcpy(to, &bits, sizeof bits); }
 
-// One matrix on its way into tiles; `Source` says how codes and scales are read.
+// Writes one matrix into tiles. `Source` reads the file's codes and scales.
 class TileWriter {
  public:
   TileWriter(const PackPlan& plan, std::uint8_t* tiles) : plan_(plan), tiles_(tiles) {}
@@ -72,7 +73,7 @@ struct Exl2Source {
     }
   }
 
-  // Slots [first, first + 32) of a segment.
+  // Reads slots [first, first + 32) of a segment.
   void read_codes(const PackPlan::Segment& segment, std::int64_t first, const TileColumns& columns,
                   CodeFragment& codes) const {
     const auto& group = matrix.groups[static_cast<std::size_t>(segment.group)];
@@ -94,7 +95,7 @@ struct Exl2Source {
 struct GptqSource {
   const GptqMatrix& matrix;
   const PackPlan& plan;
-  const std::vector<std::int32_t>& channels;  // of each slot
+  const std::vector<std::int32_t>& channels;  // channel of each slot
 
   void write_scales(const PackPlan::Segment& segment, const TileColumns& columns,
                     std::uint8_t* scales) const {
@@ -151,7 +152,7 @@ bool stays_in_file(const DenseMatrix& matrix) {
   return !matrix.transposed && matrix.weight.view.row_stride == matrix.in();
 }
 
-// Rows [out, in] of elements of a fixed size, from a matrix that is transposed or has gaps.
+// Copies a matrix that is transposed or has gaps to contiguous rows [out, in].
 template <class Word>
 void copy_rows(const DenseMatrix& matrix, std::int64_t out, std::byte* rows) {
   const TensorView& view = matrix.weight.view;
@@ -174,7 +175,8 @@ void copy_rows(const DenseMatrix& matrix, std::int64_t out, std::byte* rows) {
 
 TileMemory TileAllocator::allocate(std::size_t bytes) {
   constexpr std::size_t kSlabBytes = std::size_t{16} << 20;
-  constexpr std::size_t kLargest = std::size_t{2} << 20;  // others have huge pages anyhow
+  // Larger allocations have huge pages of their own.
+  constexpr std::size_t kLargest = std::size_t{2} << 20;
   if (bytes >= kLargest) return {std::make_shared<const Buffer>(allocate_host(bytes)), 0, bytes};
   std::shared_ptr<const Buffer> slab = slab_.lock();
   if (slab == nullptr || kSlabBytes - used_ < bytes) {

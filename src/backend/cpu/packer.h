@@ -11,34 +11,34 @@
 
 namespace bl::cpu {
 
-// Gives out memory for tiles. Small matrices lie one after the other in slabs of huge pages: each
-// by itself would have small ones, and a step reads all of them. Not thread-safe.
+// Allocates memory for tiles. Small matrices share slabs of huge pages: allocated separately they
+// would get small pages, and every step reads all of them. Not thread-safe.
 class TileAllocator {
  public:
   // Aligned to 64 bytes. Throws kOutOfMemory.
   TileMemory allocate(std::size_t bytes);
 
  private:
-  std::weak_ptr<const Buffer> slab_;  // lives as long as its matrices
+  std::weak_ptr<const Buffer> slab_;  // lives as long as a matrix in it
   std::size_t used_ = 0;
 };
 
-// Turns matrices as files hold them into what the kernels read.
+// Converts matrices from the layout of files to the layout that kernels read.
 class Packer {
  public:
   explicit Packer(ThreadPool& threads) : threads_(threads) {}
 
-  // Columns [0, out) of the matrix. Calls may come from several threads; they take turns.
+  // Packs columns [0, out) of the matrix. Thread-safe; calls take turns.
   std::unique_ptr<CpuMatrix> pack(const WeightMatrix& matrix, std::int64_t out);
 
  private:
   CpuMatrix::Weights pack_one(const Exl2Matrix& matrix, std::int64_t out);
   CpuMatrix::Weights pack_one(const GptqMatrix& matrix, std::int64_t out);
   CpuMatrix::Weights pack_one(const DenseMatrix& matrix, std::int64_t out);
-  // The layout that equals `layout`, if a matrix of this backend still has one.
+  // Returns an equal layout that another matrix still uses, or `layout` itself.
   std::shared_ptr<const ActivationLayout> share(ActivationLayout layout);
 
-  // Tiles as `plan` says, not written yet.
+  // Allocates tiles for `plan` without writing them.
   QuantizedWeights empty_weights(const PackPlan& plan, std::int64_t out);
 
   ThreadPool& threads_;
@@ -47,10 +47,10 @@ class Packer {
   std::vector<std::weak_ptr<const ActivationLayout>> layouts_;
 };
 
-// Bytes that pack() would hold in memory of its own.
+// Bytes that the result of pack() would own.
 std::size_t packed_bytes(const WeightMatrix& matrix, std::int64_t out);
 
-// The matrix back as F32 [in, out] in channel order: RN16((q − z) · scale), or the dense values.
+// Returns the matrix as F32 [in, out] in channel order: RN16((q − z) · scale), or the dense values.
 Tensor unpack(const CpuMatrix& matrix);
 
 }  // namespace bl::cpu

@@ -7,9 +7,9 @@
 
 namespace bl::cpu {
 
-// Hands out pieces of work [0, count) to threads. Each has a run of consecutive pieces of its own,
-// so that what it reads is where it has read before and hardware and kernels can fetch ahead; a
-// thread that is done takes from the others' runs.
+// Hands out pieces of work [0, count) to threads. Each thread starts with a run of consecutive
+// pieces of its own, so that it reads where it has read before, and hardware and kernels can
+// prefetch. A thread that has finished its run takes pieces of the others' runs.
 class PieceQueue {
  public:
   PieceQueue(std::int64_t count, int threads)
@@ -22,7 +22,8 @@ class PieceQueue {
     }
   }
 
-  // A piece for `thread` (0, 1, …), each once; −1 when none is left.
+  // Returns the next piece for `thread` (0, 1, …), or −1 if none is left. Each piece is returned
+  // once.
   std::int64_t take(int thread) {
     for (std::size_t i = 0; i < size_; ++i) {
       Run& run = runs_[(static_cast<std::size_t>(thread) + i) % size_];
@@ -33,15 +34,14 @@ class PieceQueue {
     return -1;
   }
 
-  // Whether the piece after this one belongs to the same run: then who took it is likely to take
-  // that next.
+  // Whether the next piece belongs to the same run, so that the same thread will probably take it.
   bool followed(std::int64_t piece) const {
     return std::none_of(runs_.begin(), runs_.begin() + static_cast<std::ptrdiff_t>(size_),
                         [&](const Run& run) { return run.end == piece + 1; });
   }
 
  private:
-  static constexpr int kMaxRuns = 64;  // more threads share runs
+  static constexpr int kMaxRuns = 64;  // with more threads, several share a run
   struct alignas(64) Run {
     std::atomic<std::int64_t> next{0};
     std::int64_t end = 0;

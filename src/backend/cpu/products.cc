@@ -12,15 +12,16 @@
 namespace bl::cpu {
 namespace {
 
-constexpr std::size_t kMaxPass = 32;            // products of one parallel region
+constexpr std::size_t kMaxPass = 32;            // products per parallel region
 constexpr std::int64_t kBudgetRows = 512;       // rows of activations held at once
 constexpr std::int64_t kMinBudgetRows = 64;     // so that padded layouts fit even for one row
-constexpr std::int64_t kSerialTerms = 1 << 15;  // of products that one thread makes faster
-constexpr std::int64_t kSerialElements = 8192;  // activations that one thread quantizes faster
-constexpr std::int64_t kItemBytes = 24 << 10;   // of weights in a piece of work, one row
-constexpr std::int64_t kItemsPerThread = 6;     // at least, where there is enough work
+constexpr std::int64_t kSerialTerms = 1 << 15;  // multiplications up to which one thread is faster
+// Activations up to which one thread quantizes faster.
+constexpr std::int64_t kSerialElements = 8192;
+constexpr std::int64_t kItemBytes = 24 << 10;  // bytes of weights in a piece of work, for one row
+constexpr std::int64_t kItemsPerThread = 6;    // minimum number of pieces, if there is enough work
 constexpr std::int64_t kManyRows = 8;
-constexpr std::int64_t kDensePanelBytes = 768 << 10;  // of x that stay in the L2 cache
+constexpr std::int64_t kDensePanelBytes = 768 << 10;  // bytes of x that stay in the L2 cache
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -37,23 +38,23 @@ std::size_t activation_budget(std::int64_t rows, std::int64_t in) {
   return activation_bytes(std::clamp(rows, kMinBudgetRows, kBudgetRows), units * kKStepSize, units);
 }
 
-// A product on its way: its rows as integers, and how it is cut into pieces of work.
+// A product in progress: its quantized rows, and how it is cut into pieces of work.
 struct Job {
   const Product* product = nullptr;
-  std::int64_t first_row = 0;  // of the product's x
+  std::int64_t first_row = 0;  // in the product's x
   std::int64_t rows = 0;
-  ActivationView activations;  // quantized weights only
+  ActivationView activations;  // only for quantized weights
   std::int64_t panel_rows = 0;
   std::int64_t panels = 0;
-  std::int64_t step = 0;   // columns (dense) or tiles (quantized) of a piece
-  std::int64_t count = 0;  // columns or tiles in all
+  std::int64_t step = 0;   // columns (dense) or tiles (quantized) per piece
+  std::int64_t count = 0;  // total number of columns or tiles
   std::int64_t pieces() const { return panels * ceil_div(count, step); }
 };
 
 struct Pass {
   std::array<Job, kMaxPass> jobs;
   std::size_t size = 0;
-  std::size_t bytes = 0;  // of activations
+  std::size_t bytes = 0;  // bytes of activations
 };
 
 bool shares_activations(const Job& job, const Product& product) {
@@ -89,12 +90,13 @@ void quantize(ExecContext& ctx, Job& job) {
   share_rows(ctx, job.rows, [&](std::int64_t row) { kernel(args, row, row + 1); });
 }
 
-// Pieces small enough to balance the threads, large enough to read memory in long runs.
+// Chooses pieces that are small enough to balance the threads and large enough to read memory in
+// long runs.
 void cut(const ExecContext& ctx, Job& job) {
   const MatmulKernels& kernels = kernels_of(ctx).matmul;
   const CpuMatrix& weight = *job.product->weight;
-  std::int64_t unit = 0;        // columns or tiles must come in multiples of it
-  std::int64_t unit_bytes = 0;  // of weights
+  std::int64_t unit = 0;        // columns or tiles per piece should be multiples of it
+  std::int64_t unit_bytes = 0;  // bytes of weights in a unit
   if (const QuantizedWeights* quantized = weight.quantized()) {
     unit = job.rows == 1 ? kernels.row_tile_step : kernels.tile_step;
     unit_bytes = unit * static_cast<std::int64_t>(quantized->tile_bytes);
@@ -107,11 +109,12 @@ void cut(const ExecContext& ctx, Job& job) {
     const std::int64_t rows = std::max<std::int64_t>(16, kDensePanelBytes / (4 * weight.in()));
     job.panels = ceil_div(job.rows, rows);
   }
-  // Equal panels, in multiples of 12 rows: register blocks of every instruction set.
+  // Equal panels, in multiples of 12 rows, which suits the register blocks of every instruction
+  // set.
   job.panel_rows = std::min(job.rows, ceil_div(ceil_div(job.rows, job.panels), 12) * 12);
   job.panels = ceil_div(job.rows, job.panel_rows);
   const std::int64_t units = ceil_div(job.count, unit);
-  // Where a piece takes long, so may waiting for the last one.
+  // The longer a piece takes, the longer the threads may wait for the last one.
   const std::int64_t each = job.rows < kManyRows ? kItemsPerThread : 4 * kItemsPerThread;
   const std::int64_t wanted = ceil_div(each * thread_count(ctx), job.panels);
   const std::int64_t by_balance = std::max<std::int64_t>(1, units / wanted);
@@ -153,8 +156,8 @@ void run_piece(const MatmulKernels& kernels, const Job& job, std::int64_t piece,
 
 std::int64_t panel_floats(std::int64_t in) { return kDensePanelColumns * ceil_div(in, 16) * 16; }
 
-// Whether a thread has done it before it could wake another one: products with the narrow matrices
-// of adapters.
+// Whether one thread finishes before it could wake another, as with the narrow matrices of
+// adapters.
 bool is_small(const Pass& pass) {
   std::int64_t terms = 0;
   for (std::size_t j = 0; j < pass.size; ++j) {
@@ -166,7 +169,7 @@ bool is_small(const Pass& pass) {
 
 void run_pass(ExecContext& ctx, Pass& pass) {
   std::int64_t pieces = 0;
-  std::int64_t widest = 0;  // input of a dense matrix
+  std::int64_t widest = 0;  // input width of the widest dense matrix
   for (std::size_t j = 0; j < pass.size; ++j) {
     cut(ctx, pass.jobs[j]);
     pieces += pass.jobs[j].pieces();
@@ -181,7 +184,7 @@ void run_pass(ExecContext& ctx, Pass& pass) {
   const auto work = [&](int thread) {
     float* panel = panels + thread * stride;
     std::size_t job = 0;
-    std::int64_t before = 0;  // pieces of the jobs before it
+    std::int64_t before = 0;  // number of pieces of the jobs before this one
     for (std::int64_t piece = 0; (piece = queue.take(thread)) >= 0;) {
       if (piece < before) job = 0, before = 0;
       while (piece - before >= pass.jobs[job].pieces()) before += pass.jobs[job++].pieces();
@@ -195,8 +198,8 @@ void run_pass(ExecContext& ctx, Pass& pass) {
   }
 }
 
-// Takes as many products as fit; returns how many. One with more rows than fit is taken for some of
-// its rows, alone: `row` is where it goes on, and is advanced.
+// Adds as many products to the pass as fit, and returns how many are complete. A product with more
+// rows than fit is added for some of its rows only; `row` is where it continues, and is advanced.
 std::size_t fill(ExecContext& ctx, std::span<const Product> products, Pass& pass,
                  std::int64_t& row) {
   std::size_t taken = 0;

@@ -1,4 +1,4 @@
-// Activations to 14-bit integers, one scale a segment.
+// Quantizes activations to 14-bit integers with one scale per row and segment.
 
 #include "backend/cpu/quantized_simd.h"
 
@@ -13,7 +13,8 @@ struct Segment {
   std::int32_t sum = 0;
 };
 
-// The slots of one segment: gathers, finds the largest, writes units of codes `pitch` apart.
+// Quantizes the slots of one segment: gathers them, finds the largest, and writes units of codes
+// `pitch` apart.
 Segment quantize_segment(const float* x, const std::int32_t* gather, int slots, std::int16_t* codes,
                          std::int64_t pitch) {
   alignas(64) float values[kMaxSlots];
@@ -27,7 +28,7 @@ Segment quantize_segment(const float* x, const std::int32_t* gather, int slots, 
   float inverse = 0.0f;
   Segment segment;
   if (!(peak < __builtin_inff())) {
-    segment.scale = __builtin_nanf("");  // an infinity or NaN among them reaches the result
+    segment.scale = __builtin_nanf("");  // infinities and NaN propagate to the result
   } else if (peak > 0x1p-100f) {
     segment.scale = peak * (1.0f / kMaxCode);
     inverse = kMaxCode / peak;

@@ -1,6 +1,6 @@
 #pragma once
-// Decoding of packed units, and the entry points that matmul_kernels_simd.cc lists; for files
-// compiled once an instruction set.
+// Decoding of packed units, and the kernels that kernels_simd.cc lists; for files that are compiled
+// once for each instruction set.
 
 #include "backend/cpu/matmul_kernels.h"
 #include "backend/cpu/simd/vec.h"
@@ -13,13 +13,13 @@ void quantized_product(const QuantizedView& w, const ActivationView& x, const Ou
 void dense_gemv(const DenseView& w, const FloatRows& x, const OutputView& out,
                 const MatmulKernels::DenseRange& range);
 
-// Registers allow so many sums at once. Plain C++ only has to be right: it does without kernels for
-// one row, since every copy of the decoding is long where a vector is a loop.
+// Register blocks, as large as the registers allow. The portable version has no kernels for one
+// row, because each copy of the decoding is long if a vector is a loop.
 #if defined(__AVX512F__)
 inline constexpr bool kRowKernels = true;
 inline constexpr int kBlockRows = 8;   // rows of a register block, quantized
-inline constexpr int kBlockTiles = 2;  // tiles of it
-inline constexpr int kRowTiles = 2;    // tiles at once where there is one row
+inline constexpr int kBlockTiles = 2;  // tiles of a register block
+inline constexpr int kRowTiles = 2;    // tiles processed together for a single row
 inline constexpr int kDenseRows = 4;
 inline constexpr int kDenseColumns = 6;
 #elif defined(__AVX2__)
@@ -38,9 +38,10 @@ inline constexpr int kDenseRows = 1;
 inline constexpr int kDenseColumns = 2;
 #endif
 
-// Pair `p` of a unit, p = 2q + h: codes 4q + h and 4q + h + 2 of column l as the words of lane l. A
-// unit of b bits is b vectors: planes of 4, 2, 1 or 8 bits, the low bits first. In a plane of p
-// bits, vector v holds quads v·8/p … in fields of p bits of each byte, lowest first.
+// Decodes pair p = 2q + h of a unit: codes 4q + h and 4q + h + 2 of column l become the words of
+// lane l. A unit of b bits is b vectors in planes of 4, 2, 1 or 8 bits, lowest bits first. In a
+// plane of w bits, vector v holds the quads from v · 8/w on, in fields of w bits of each byte,
+// lowest first.
 template <int Bits, int p>
 inline I16x32 decode_pair(const std::uint8_t* unit) {
   constexpr int q = p / 2;
@@ -64,8 +65,8 @@ inline I16x32 decode_pair(const std::uint8_t* unit) {
   }
 }
 
-// f.template operator()<i>() for i in [0, N): loops over register blocks must be gone before the
-// compiler decides what lives in registers.
+// Calls f.template operator()<i>() for i in [0, N). Loops over register blocks must be unrolled
+// before the compiler allocates registers.
 template <int N, int i = 0, class F>
 [[gnu::always_inline]] inline void unroll(const F& f) {
   if constexpr (i < N) {
@@ -74,15 +75,14 @@ template <int N, int i = 0, class F>
   }
 }
 
-// The codes of a unit are wanted soon. Every `Step`-th line is asked for: where lines come in
-// pairs, the others hold fill buffers of the L1 cache, of which there are too few (sixteen), for
-// nothing.
+// Prefetches the codes of a unit, every `Step`-th line. If lines come in pairs, requesting the
+// others would only occupy some of the few (sixteen) fill buffers of the L1 cache.
 template <int Bits, int Step = 1>
 [[gnu::always_inline]] inline void prefetch_unit(const std::uint8_t* unit) {
   unroll<(Bits + Step - 1) / Step>([&]<int v>() { prefetch(unit + 64 * Step * v); });
 }
 
-// f.template operator()<Bits>() with the width of a band.
+// Calls f.template operator()<Bits>() for the width of a band.
 template <class F>
 inline void with_bits(int bits, const F& f) {
   switch (bits) {
@@ -106,11 +106,11 @@ template <ScaleKind Kind>
 inline constexpr bool kColumnZeros =
     Kind == ScaleKind::kHalfZero8 || Kind == ScaleKind::kHalfZero16;
 
-// Scales and zero points of one segment in one tile.
+// The scales and zero points of one segment of one tile.
 template <ScaleKind Kind>
 struct StageScales {
   F32x16 scale;
-  I32x16 zero;  // only where kColumnZeros
+  I32x16 zero;  // only if kColumnZeros
 
   static StageScales load(const QuantizedView& w, const std::uint8_t* scales, int segment) {
     StageScales r;
@@ -129,7 +129,7 @@ struct StageScales {
     return r;
   }
 
-  // Σ zero · x of a row whose activations add up to `sum`.
+  // Σ zero · x for a row whose activations sum to `sum`.
   I32x16 zero_part(std::int32_t constant_zero, std::int32_t sum) const {
     if constexpr (kColumnZeros<Kind>) return zero * I32x16::splat(sum);
     return I32x16::splat(constant_zero * sum);
@@ -150,7 +150,7 @@ inline void with_scale_kind(ScaleKind kind, const F& f) {
   }
 }
 
-// Writes the columns of a tile that exist.
+// Writes those columns of a tile that exist.
 inline void write_tile(const OutputView& output, std::int64_t row, std::int64_t tile,
                        F32x16 value) {
   const std::int64_t first = tile * kTileColumns;

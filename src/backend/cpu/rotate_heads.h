@@ -13,8 +13,8 @@ struct HeadRange {
   std::int64_t heads = 0;
 };
 
-// rope() of some heads of one token, whose elements are as many as those of args.x: what `args`
-// says about everything but the tensor.
+// Applies rope() to some heads of one token. `args` says everything but where the heads are; they
+// must have as many elements as those of args.x.
 void rotate_heads(const ElementKernels& kernels, const RopeArgs& args, std::int64_t token,
                   std::span<const HeadRange> ranges);
 

@@ -9,10 +9,10 @@
 namespace bl::cpu {
 namespace {
 
-// Work space of one token.
+// Scratch of one token.
 struct Scores {
-  float* affinity;   // [experts] what becomes the weight
-  float* selection;  // [experts] what decides the choice
+  float* affinity;   // [experts]: becomes the weight
+  float* selection;  // [experts]: decides the choice
   std::int64_t experts;
 };
 
@@ -40,7 +40,7 @@ void fill_affinity(const RouteArgs& args, const float* logits, const Scores& s) 
   for (std::int64_t e = 0; e < s.experts; ++e) s.affinity[e] /= total;
 }
 
-// Sum of the two best of a group.
+// Sum of the two best experts of a group.
 float group_value(const float* selection, std::int64_t size) {
   float best = kTaken;
   float second = kTaken;
@@ -55,7 +55,7 @@ float group_value(const float* selection, std::int64_t size) {
   return size > 1 ? best + second : best;
 }
 
-// Excludes the experts outside the best groups, however negative the scores inside are; ties go to
+// Excludes the experts outside the best groups, even if all scores inside are negative. Ties go to
 // the lower group.
 void keep_best_groups(const RouteArgs& args, const Scores& s) {
   const std::int64_t size = s.experts / args.group_count;
@@ -95,7 +95,7 @@ void route_token(const RouteArgs& args, std::int64_t t, const Scores& s) {
   const bool softmax = args.kind == RouteKind::kSoftmax || args.kind == RouteKind::kSoftmaxTopK;
   const float* bias = args.selection_bias.as<float>();
   for (std::int64_t e = 0; e < s.experts; ++e) {
-    // Softmax keeps the order of the logits, which do not underflow.
+    // Softmax preserves the order of the logits, but may underflow; so compare logits.
     const float plain = softmax && bias == nullptr ? logits[e] : s.affinity[e];
     s.selection[e] = plain + (bias != nullptr ? bias[e] : 0.0f);
   }

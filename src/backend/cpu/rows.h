@@ -5,8 +5,9 @@
 
 namespace bl::cpu {
 
-// body(row) for rows [0, rows) on all threads. Each begins with a run of its own, the same in every
-// op of so many rows: what one op has left of a row is in the cache of the thread that goes on.
+// Calls body(row) for rows [0, rows) on all threads. Each thread starts with the same rows in every
+// op with this many rows, so that a row that one op wrote is in the cache of the thread that reads
+// it next.
 template <class F>
 void share_rows(ExecContext& ctx, std::int64_t rows, const F& body) {
   PieceQueue queue(rows, ctx.threads->threads());
@@ -15,8 +16,8 @@ void share_rows(ExecContext& ctx, std::int64_t rows, const F& body) {
   });
 }
 
-// The same for rows of about `width` elements each, where there is enough to do: waking threads
-// costs as much as a few thousand elements.
+// Calls body(row) for rows of about `width` elements, on all threads if there is enough work:
+// waking threads costs as much as a few thousand elements.
 template <class F>
 void for_rows(ExecContext& ctx, std::int64_t rows, std::int64_t width, const F& body) {
   constexpr std::int64_t kWorthSharing = 8192;

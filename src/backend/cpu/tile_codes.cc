@@ -5,7 +5,7 @@
 namespace bl::cpu {
 namespace {
 
-// Planes of a code, low bits first.
+// The planes of a code, lowest bits first.
 struct Planes {
   int count = 0;
   int bits[2] = {};
@@ -24,19 +24,19 @@ constexpr Planes planes_of(int bits) {
   }
 }
 
-// One vector of a plane: `width` bits of each code, from bit `shift` on, of the quads from
-// `first_quad` on, one quad behind the other.
+// One vector of a plane: `width` bits, from bit `shift` on, of each code of the quads from
+// `first_quad` on; one quad after another.
 struct CodeVector {
   int first_quad = 0;
   int width = 0;
   int shift = 0;
 
   int quads() const { return 8 / width; }
-  // Those bits in each of the four bytes of a lane, not shifted.
+  // Selects those bits in each of the four bytes of a lane.
   std::uint32_t mask() const { return ((1u << width) - 1u) * 0x01010101u; }
 };
 
-// f(CodeVector) for the vectors of a unit, in their order.
+// Calls f(CodeVector) for the vectors of a unit, in order.
 template <class F>
 void for_each_vector(int bits, const F& f) {
   const Planes planes = planes_of(bits);

@@ -1,6 +1,6 @@
 #pragma once
-// Codes of one unit (32 slots) of one tile (16 columns) to and from the planes that kernels read
-// (quantized_simd.h, decode_quad).
+// Converts the codes of one unit (32 slots) of one tile (16 columns) to and from the planes that
+// kernels read (decode_pair() in quantized_simd.h).
 
 #include <cstdint>
 
@@ -20,7 +20,7 @@ struct CodeFragment {
   }
 };
 
-// 64 · bits bytes at `unit`.
+// A packed unit has 64 · bits bytes.
 void write_unit(const CodeFragment& codes, int bits, std::uint8_t* unit);
 CodeFragment read_unit(const std::uint8_t* unit, int bits);
 

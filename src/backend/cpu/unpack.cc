@@ -21,7 +21,7 @@ struct ColumnScale {
   std::int32_t zero = 0;
 };
 
-// The scale of one column of a tile, read without any of the kernels' code.
+// The scale of one column of a tile, read without using code of the kernels.
 ColumnScale column_scale(const QuantizedWeights& w, const std::uint8_t* scales, std::size_t segment,
                          int column) {
   switch (w.scale_kind) {
@@ -42,7 +42,7 @@ ColumnScale column_scale(const QuantizedWeights& w, const std::uint8_t* scales, 
   return {};
 }
 
-// One tile into columns [first, first + 16) of `out`, as far as they exist.
+// Unpacks one tile into those of columns [16 · tile, 16 · tile + 16) of `out` that exist.
 void unpack_tile(const QuantizedWeights& w, std::int64_t tile, const TensorView& out) {
   const auto* start = w.tiles.data() + static_cast<std::size_t>(tile) * w.tile_bytes;
   const std::uint8_t* unit = start + w.codes_offset;

@@ -9,7 +9,7 @@
 namespace bl::ref {
 namespace {
 
-// One sequence's keys and values, decoded; rotated where the cache is.
+// One sequence's keys and values, decoded. If the cache is rotated, so are these.
 struct DecodedCache {
   std::vector<float> k;  // [kv_heads, k_dim, length]: the inner loop of scores runs over keys
   std::vector<float> v;  // [kv_heads, length, v_dim]
@@ -48,7 +48,7 @@ DecodedCache decode(ExecContext& ctx, const PagedKvView& cache, const SequenceSp
   return decoded;
 }
 
-// One query of one head.
+// One query vector of one head.
 struct Query {
   std::size_t head = 0;
   std::size_t position = 0;
@@ -56,7 +56,7 @@ struct Query {
   float* out = nullptr;
 };
 
-// Softmax weights of the keys [first, position]; they sum to less than one where sinks take part.
+// Softmax weights of the keys [first, position]. With sinks they sum to less than one.
 std::vector<double> weights_of(const AttentionArgs& args, const DecodedCache& cache,
                                const Query& query, std::size_t first) {
   const KvLayout& layout = args.cache.layout;

@@ -6,7 +6,7 @@
 namespace bl::ref {
 namespace {
 
-// y = x · matrix + bias of one row.
+// Returns x · matrix + bias for one row.
 std::vector<float> apply(ExecContext& ctx, const PackedMatrix& matrix, const TensorView& bias,
                          std::vector<float>& x) {
   std::vector<float> y(static_cast<std::size_t>(matrix.out()));
@@ -19,7 +19,7 @@ std::vector<float> apply(ExecContext& ctx, const PackedMatrix& matrix, const Ten
   return y;
 }
 
-// down(act(gate(x)) · up(x)) of one row.
+// Returns down(act(gate(x)) · up(x)) for one row.
 std::vector<float> apply_expert(ExecContext& ctx, const ExpertsArgs& args,
                                 const ExpertWeights& expert, std::vector<float>& x) {
   const auto width = static_cast<std::size_t>(args.intermediate);

@@ -7,10 +7,11 @@
 namespace bl::ref {
 namespace {
 
-constexpr std::int64_t kColumns = 64;  // of a tile
-constexpr std::int64_t kRun = 64;      // products summed in float before they join the double
+constexpr std::int64_t kColumns = 64;  // columns per tile
+// Products that are summed in float before they are added to the double.
+constexpr std::int64_t kRun = 64;
 
-// out[t, c0 …) for the columns of one tile. Sums are over inputs in order, whatever the batch is.
+// Computes row t of one tile of columns. Inputs are summed in order, so the batch does not matter.
 void product_tile(const PackedGemmArgs& args, std::int64_t t, std::int64_t c0,
                   std::int64_t columns) {
   const std::int64_t in = args.weight.rows();

@@ -5,10 +5,10 @@
 namespace bl::ref {
 namespace {
 
-// One segment: out may be x.
+// Normalizes one segment. `out` may be x.
 void normalise(const NormArgs& args, const float* x, float* out, std::int64_t segment) {
   const std::int64_t width = args.x.shape[2];
-  // Weight and bias have one row for all segments, or one a segment.
+  // Weight and bias have either one row for all segments or one row per segment.
   const auto row_of = [&](const TensorView& view) -> const float* {
     if (view.empty()) return nullptr;
     return view.as<float>() + (view.shape.elements() > width ? segment * width : 0);

@@ -22,7 +22,7 @@ void copy(const TensorView& to, const TensorView& from) {
   }
 }
 
-// The first weight.columns() output columns of a dense matrix, as F32 [in, out].
+// Copies the first weight.columns() output columns of a dense matrix to F32 [in, out].
 void expand_dense(const DenseMatrix& matrix, const TensorView& weight) {
   const TensorView& stored = matrix.weight.view;
   visit_float_dtype(stored.dtype, [&]<class T>(Tag<T>) {

@@ -7,7 +7,7 @@
 
 namespace bl {
 
-// A matrix expanded to F32 [in, out], original channel order, padding cut.
+// A matrix expanded to F32 [in, out], in original channel order, without padding.
 class RefMatrix : public PackedMatrix {
  public:
   explicit RefMatrix(Tensor weight)
@@ -21,10 +21,10 @@ class RefMatrix : public PackedMatrix {
   Tensor weight_;
 };
 
-// The oracle: see README.md.
+// The oracle for the other backends; see README.md.
 class RefBackend : public Backend {
  public:
-  // `threads` as in ThreadPool.
+  // `threads` has the meaning of ThreadPool's argument.
   explicit RefBackend(int threads) : pool_(threads) {}
 
   std::string_view name() const override { return "ref"; }
@@ -37,7 +37,7 @@ class RefBackend : public Backend {
   std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix, const PackOptions&) override;
   Tensor unpack(const PackedMatrix& matrix) override;
   std::size_t packed_bytes(const WeightMatrix& matrix, const PackOptions&) override;
-  // Its ops take none; callers of `sample` do.
+  // Only the inputs of `sample` take scratch; the ops themselves take none.
   std::size_t scratch_bytes(const ScratchShape& shape) const override {
     return shape.logit_rows > 0 ? sample_input_bytes(shape.logit_rows) : 0;
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The ops of this backend; their contracts are in ops/.
+// The ops of this backend. Headers in ops/ state their contracts.
 
 #include "ops/op_table.h"
 
@@ -22,10 +22,11 @@ void kv_write(ExecContext& ctx, const KvWriteArgs& args);
 void attention(ExecContext& ctx, const AttentionArgs& args);
 void sample(ExecContext& ctx, const SampleArgs& args);
 
-// act(gate) · up of one element, as ActivateArgs says; `up` is ignored where `gated` is false.
+// act(gate) · up for one element, as ActivateArgs defines it. Without `gated`, act(gate); `up` is
+// ignored.
 float activated(const ActivateArgs& args, float gate, float up, bool gated);
 
-// out[t] = x[t] · weight for each row; weight F32 [in, out].
+// out[t] = x[t] · weight for each row t.
 struct PackedGemmArgs {
   TensorView x;       // F32 [tokens, in]
   TensorView weight;  // F32 [in, out]
@@ -33,7 +34,8 @@ struct PackedGemmArgs {
 };
 void product(ExecContext& ctx, const PackedGemmArgs& args);
 
-// body(begin, end) over [0, count) on the threads of the context, or here where it has none.
+// Calls body(begin, end) for pieces of [0, count) on the context's threads, or inline if it has
+// none.
 template <class F>
 void for_range(ExecContext& ctx, long count, long grain, const F& body) {
   if (ctx.threads != nullptr) {

@@ -15,7 +15,8 @@ void rope(ExecContext& ctx, const RopeArgs& args) {
       const float* inv_freq = args.inv_freq.row<float>(row);
       const float factor = args.scale.as<float>()[row];
       for (std::int64_t i = 0; i < half; ++i) {
-        // The angle is a float product, as in the models' own code; far positions depend on it.
+        // The angle is a product of floats, as in the models' reference code; at far positions it
+        // matters.
         const float angle = static_cast<float>(args.positions[t]) * inv_freq[i];
         const float c = static_cast<float>(std::cos(static_cast<double>(angle))) * factor;
         const float s = static_cast<float>(std::sin(static_cast<double>(angle))) * factor;

@@ -11,7 +11,7 @@ namespace {
 
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
 
-// What becomes the weight of each expert, before any normalisation.
+// The weight of each expert before any normalization.
 std::vector<double> affinities(const RouteArgs& args, const float* logits, std::size_t count) {
   std::vector<double> a(logits, logits + count);
   switch (args.kind) {
@@ -33,8 +33,8 @@ std::vector<double> affinities(const RouteArgs& args, const float* logits, std::
   return a;
 }
 
-// Keeps the best groups by the sum of their two best experts; nothing of the others is chosen,
-// however negative the scores of the best groups are.
+// Keeps the groups with the largest sums of their two best experts. The other groups get −∞, so
+// that none of their experts is chosen even if all scores of the best groups are negative.
 void keep_best_groups(const RouteArgs& args, std::vector<double>& scores) {
   const auto groups = static_cast<std::size_t>(args.group_count);
   const std::size_t size = scores.size() / groups;
@@ -74,7 +74,7 @@ void route_token(const RouteArgs& args, std::int64_t t) {
   const float* logits = args.logits.row<float>(t);
   const std::vector<double> affinity = affinities(args, logits, count);
   const bool softmax = args.kind == RouteKind::kSoftmax || args.kind == RouteKind::kSoftmaxTopK;
-  // Softmax keeps the order of the logits, which do not underflow.
+  // Softmax preserves the order of the logits, but may underflow; so compare logits.
   std::vector<double> scores = softmax && args.selection_bias.empty()
                                    ? std::vector<double>(logits, logits + count)
                                    : affinity;

@@ -11,8 +11,8 @@ constexpr double kDepth = 10;
 
 bool wanted(const SamplingParams& p) { return p.adaptive_target < 1; }
 
-// The share of weights that a float of `weights` gives too roughly: the score turns small
-// differences of large shares into differences 33 times as large.
+// Weights above this share of the mass are recomputed in double: the score magnifies differences
+// between large shares 33 times, for which float weights are too coarse.
 constexpr double kExact = 1e-6;
 
 double exact_weight(const SampleRow& row, std::size_t i) {

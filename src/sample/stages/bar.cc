@@ -8,7 +8,7 @@ namespace {
 
 constexpr float kBarred = -std::numeric_limits<float>::infinity();
 
-// Whether it has something to do depends on the arguments too; without any it costs nothing.
+// PickArgs can bar tokens too, so the stage always runs; it costs nothing if nothing is barred.
 bool wanted(const SamplingParams&) { return true; }
 
 void bar(std::span<float> logits, std::span<const std::int32_t> ids) {
@@ -38,7 +38,7 @@ void keep_masked(std::span<float> logits, std::span<const std::uint32_t> mask) {
     const std::uint32_t word = begin / kBits < mask.size() ? mask[begin / kBits] : 0;
     if (word == ~std::uint32_t{0}) continue;
     const std::span<float> part = logits.subspan(begin, std::min(kBits, logits.size() - begin));
-    if (word == 0) {  // most words are one or the other
+    if (word == 0) {  // most words are all zeros or all ones
       std::fill(part.begin(), part.end(), kBarred);
       continue;
     }

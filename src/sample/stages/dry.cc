@@ -10,7 +10,7 @@ constexpr double kLargestPenalty = 1e6;
 
 bool wanted(const SamplingParams& p) { return p.dry_multiplier > 0; }
 
-// The text backwards: at(0) is the newest token.
+// The text in reverse: at(0) is the newest token.
 struct Backwards {
   std::span<const std::int32_t> tokens;
   std::int32_t at(std::size_t i) const { return tokens[tokens.size() - 1 - i]; }
@@ -21,8 +21,8 @@ bool contains(const std::vector<std::int32_t>& ids, std::int32_t id) {
   return std::binary_search(ids.begin(), ids.end(), id);
 }
 
-// lengths[j], j ≥ 1: how many tokens from at(j) on equal those from at(0) on; the Z-function of the
-// text backwards (Gusfield 1997, section 1.3), cut at `limit`.
+// Sets lengths[j], for j ≥ 1, to how many tokens from at(j) on equal those from at(0) on, at most
+// `limit`: the Z-function of the reversed text (Gusfield 1997, section 1.3).
 void match_lengths(const Backwards& text, std::size_t limit, std::vector<std::int32_t>& lengths) {
   const std::size_t size = text.size();
   lengths.resize(size);
@@ -45,7 +45,7 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
   if (p.dry_range > 0 && static_cast<std::uint64_t>(p.dry_range) < text.size()) {
     text.tokens = text.tokens.last(static_cast<std::size_t>(p.dry_range));
   }
-  std::size_t limit = 0;  // a match ends before the newest breaker
+  std::size_t limit = 0;  // no match extends past the newest breaker
   while (limit < text.size() && !contains(p.dry_breaker_tokens, text.at(limit))) ++limit;
   const auto allowed = static_cast<std::uint64_t>(p.dry_allowed_length);
   if (limit < allowed) return;

@@ -14,7 +14,7 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
   std::vector<std::int32_t>& top = row.touched;  // indices of the top choices
   top.clear();
   const std::vector<std::int32_t>& spared = p.xtc_ignore_tokens;
-  std::size_t least = 0;  // of them, the index in `top`
+  std::size_t least = 0;  // index in `top` of the least likely one
   for (std::size_t i = 0; i < row.size(); ++i) {
     if (static_cast<double>(row.weights[i]) < bar || row.weights[i] == 0.0f) continue;
     if (std::binary_search(spared.begin(), spared.end(), row.ids[i])) continue;
@@ -30,7 +30,7 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
     if (coin >= chance) return;
     chance = 1;
   }
-  // Of one entry after the other.
+  // Must be called with i = 0, 1, 2, … in order.
   auto is_going = [&top, next = std::size_t{0}](std::size_t i) mutable {
     const bool is_next = next < top.size() && static_cast<std::size_t>(top[next]) == i;
     next += is_next ? 1 : 0;
@@ -40,7 +40,7 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
     row.filter([&](std::size_t i) { return !is_going(i); });
     return;
   }
-  // Both added up: one less the share of what goes would be rounding alone where nearly all goes.
+  // Sum both, because 1 − going / mass would be rounding error if nearly everything goes.
   double going = 0;
   double staying = 0;
   for (std::size_t i = 0; i < row.size(); ++i) {

@@ -24,7 +24,8 @@ void gather_top_k(const GatherRules& rules, const ScoreMap& score, SampleRow& ro
     }
     return;
   }
-  // A pass over the row is cheaper than sorting many: the worst of the selected says which stay.
+  // Sorting many entries costs more than another pass over the row, which keeps all that are not
+  // below the worst selected one.
   const LogitEntry worst = *std::min_element(
       row.selected.begin(), row.selected.end(), [](const LogitEntry& a, const LogitEntry& b) {
         return a.logit != b.logit ? a.logit < b.logit : a.id > b.id;
@@ -35,8 +36,8 @@ void gather_top_k(const GatherRules& rules, const ScoreMap& score, SampleRow& ro
   });
 }
 
-// All logits above `cut`, without a branch for each of them: where many are, they are as good as
-// random.
+// Collects all logits above `cut`. Within a block it does not branch on each logit, because the
+// branches would be mispredicted.
 void collect_above(float cut, const ScoreMap& score, SampleRow& row) {
   const RowKernels& kernels = row_kernels();
   const float* const begin = row.logits.data();
@@ -77,12 +78,13 @@ void collect_from_score(double least, const ScoreMap& score, SampleRow& row) {
   row.weigh();
 }
 
-// The tokens that hold the nucleus, or all that min-p would leave of it; row.mass counts all.
+// Collects a superset of the nucleus, or of what min-p would leave of it. row.mass covers the whole
+// row.
 void gather_nucleus(const GatherRules& rules, const ScoreMap& score, SampleRow& row) {
   const double total = exp_sum(row.logits, score.formula());
-  // min-p asks only for the top, but top-a must not miss mass that min-p takes away later.
+  // With top-a on, tokens below min_p are collected too: top-a comes first and needs their mass.
   const double share = rules.top_a == 0 ? rules.min_p : 0;
-  // Tokens below (1 − top_p) / vocab hold less than 1 − top_p together: the nucleus has none.
+  // Tokens with p below (1 − top_p) / vocab sum to less than 1 − top_p, so none is in the nucleus.
   const double least =
       std::max((1 - rules.top_p) * total / static_cast<double>(row.logits.size()), share);
   const double last_depth = -std::log(0.999 * least);
@@ -93,7 +95,7 @@ void gather_nucleus(const GatherRules& rules, const ScoreMap& score, SampleRow& 
   row.mass = total;
 }
 
-// All that top-a, min-p or both are not certain to cut.
+// Collects everything that top-a and min-p might keep.
 void gather_likely(const GatherRules& rules, const ScoreMap& score, SampleRow& row) {
   const double total = rules.top_a > 0 ? exp_sum(row.logits, score.formula()) : 0;
   const double least = rules.top_a > 0 ? rules.top_a / total : rules.min_p;
@@ -145,7 +147,7 @@ float ScoreMap::logit_below(double score) const {
   const auto top = static_cast<double>(formula_.top);
   double x = wanted / static_cast<double>(formula_.inverse);
   if (formula_.smooth) {
-    // The score falls with the distance from the top: halve the stretch in which it passes.
+    // The score decreases with the distance from the top, so bisect.
     double low = static_cast<double>(kDeepest);
     double high = 0;
     for (int i = 0; i < 64; ++i) {
@@ -159,7 +161,7 @@ float ScoreMap::logit_below(double score) const {
     if (low == static_cast<double>(kDeepest)) return kMinusInfinity;
     x = low;
   }
-  // A logit on the border must stay above, however the sum is rounded.
+  // Go one ulp lower, so that rounding cannot exclude a logit on the border.
   return std::nextafter(static_cast<float>(top + x), kMinusInfinity);
 }
 

@@ -6,21 +6,21 @@
 
 namespace bl {
 
-// What gathering does, and which stages come right behind it.
+// The work that is done while candidates are gathered, and the cuts that directly follow.
 struct GatherRules {
-  double temperature = 1;  // 1 also where it comes later
+  double temperature = 1;  // 1 if temperature is off or applied later
   double smoothing_factor = 0;
   double smoothing_curve = 1;
   std::int64_t top_k = 0;
-  // Only where they are the next, in this order; off otherwise.
+  // Set only if these stages follow directly, in this order; otherwise off.
   double top_p = 1;
   double top_a = 0;
   double min_p = 0;
 };
 
-// Logit to score: x = logit − top; temperature: x / T; smoothing (kalomaze's quadratic sampling,
-// text-generation-webui): (−k·factor·x² + s·factor·x³) / T with k = (3 − curve) / 2 and
-// s = (curve − 1) / 2. Never decreasing.
+// Maps a logit to a score, with x = logit − top. Temperature gives x / T; smoothing (kalomaze's
+// quadratic sampling, text-generation-webui) gives (−k·factor·x² + s·factor·x³) / T with k = (3 −
+// curve) / 2 and s = (curve − 1) / 2. The map never decreases.
 class ScoreMap {
  public:
   ScoreMap(const GatherRules& rules, const SampleRow& row);
@@ -31,7 +31,7 @@ class ScoreMap {
     const float bounded = x < kDeepest ? kDeepest : x;
     return bounded * bounded * (formula_.square + formula_.cube * bounded) * formula_.inverse;
   }
-  // A logit below all that have at least this score.
+  // Returns a logit that is below every logit with at least this score.
   float logit_below(double score) const;
 
  private:
@@ -39,10 +39,9 @@ class ScoreMap {
   ScoreFormula formula_;
 };
 
-// Makes candidates of the row: the top-k (ties to low ids), or all tokens that are not barred.
-// Where top-p, top-a or min-p follow without top-k, tokens that these are certain to cut may be
-// left out; row.mass counts them nevertheless where it matters (top-p, top-a). Needs row.top and
-// row.floor.
+// Makes candidates of the row: the top-k (ties go to low ids), or all tokens that are not barred.
+// If top-p, top-a or min-p follow and top-k is off, tokens that these will cut for certain may be
+// left out; for top-p and top-a, row.mass still includes them. Requires row.top and row.floor.
 void gather(const GatherRules& rules, SampleRow& row);
 
 }  // namespace bl

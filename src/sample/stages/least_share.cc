@@ -1,4 +1,4 @@
-// Top-a, min-p and mirostat: everything below one share of the mass goes.
+// Top-a, min-p and mirostat: each removes everything below a threshold on the weight.
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@ float largest(const SampleRow& row) {
   return *std::max_element(row.weights.begin(), row.weights.end());
 }
 
-// Keeps weights of at least `least`; the likeliest token alone where there is none.
+// Keeps weights of at least `least`, or only the likeliest token if no weight is that large.
 void keep_from(double least, float best, SampleRow& row) {
   if (least > static_cast<double>(best)) {
     bool found = false;

@@ -1,35 +1,36 @@
 #pragma once
-// Stages on logits, in the order in which they are applied. They touch the entries of few tokens,
-// except where tokens are barred by the thousand.
+// Stages that edit logits, in the order in which they are applied. They touch the entries of a few
+// tokens, unless thousands are barred.
 
 #include "sample/stages/stage.h"
 
 namespace bl {
 
-// Repetition, presence and frequency penalty, in this order. The token d before the newest counts
-// with strength 1 for d < range, (range + decay − d) / (decay + 1) for the `decay` tokens before
-// those, and 0 beyond. Repetition divides a positive logit by, and multiplies another with,
-// 1 + (r − 1) · strength; presence subtracts p · strength; both of the newest occurrence. Frequency
-// subtracts f · Σ strength over all occurrences.
+// Repetition, presence and frequency penalty, in this order. Count distance d back from the newest
+// token: an occurrence at distance d has strength 1 for d < range, (range + decay − d) / (decay +
+// 1) for the `decay` tokens before those, and 0 beyond. With s the strength of a token's newest
+// occurrence, repetition divides a positive logit by 1 + (r − 1) · s and multiplies any other with
+// it, and presence subtracts p · s. Frequency subtracts f times the sum of strengths of all
+// occurrences.
 extern const SamplerStage kPenaltyStage;
 
-// logit + bias.
+// Adds the bias to the logit.
 extern const SamplerStage kBiasStage;
 
-// "Don't repeat yourself" (p-e-w, text-generation-webui pull request 5677): if the newest L tokens
-// occurred before, followed by token t, and L ≥ allowed_length is the longest such match for t,
-// then t loses multiplier · base^(L − allowed_length). Matches hold no breaker and lie in the
-// range; breakers themselves are never penalised. Penalties end at 1e6: no model's logits differ by
-// more. Time linear in the range, whatever the text.
+// DRY, "don't repeat yourself" (p-e-w, text-generation-webui pull request 5677). If the newest L
+// tokens occurred earlier and token t followed, and L ≥ allowed_length is the longest such match
+// for t, then t loses multiplier · base^(L − allowed_length). Matches lie within dry_range and
+// contain no sequence breaker; breakers themselves are never penalized. Penalties are capped at
+// 1e6, more than logits of any model differ by. Takes time linear in the range for any text.
 extern const SamplerStage kDryStage;
 
-// Bars tokens (−∞): banned ones, all but allowed ones, end tokens before min_tokens, what the
-// arguments bar, what a constraint's mask does not hold.
+// Bars tokens (−∞): banned tokens, those missing from a list of allowed ones, end tokens before
+// min_tokens, tokens that PickArgs bars, and tokens that a constraint's mask lacks.
 extern const SamplerStage kBarStage;
 
 // Top-nσ (Tang et al., "Top-nσ: not all logits are you need", 2024): sets row.floor to the highest
 // logit minus n standard deviations. The deviation is that of the model's own finite logits, so
-// that penalties and bars do not widen it. Needs row.top.
+// that penalties and bars do not widen it. Requires row.top.
 extern const SamplerStage kSigmaStage;
 
 }  // namespace bl

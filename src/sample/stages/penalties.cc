@@ -11,8 +11,8 @@ bool wanted(const SamplingParams& p) {
   return any && (p.penalty_range != 0 || p.repetition_decay != 0);
 }
 
-// row.touched: tokens that occurred, row.strengths: of their newest occurrence, row.per_token:
-// sums.
+// Fills row.touched with the tokens that occurred, row.strengths with the strength of each one's
+// newest occurrence, and row.per_token with the sums over all occurrences.
 void count_occurrences(const SamplingParams& p, SampleRow& row) {
   const std::span<const std::int32_t> history = row.args->history;
   const auto size = static_cast<std::int64_t>(history.size());

@@ -10,7 +10,7 @@ namespace {
 
 bool wanted(const SamplingParams& p) { return p.top_n_sigma > 0; }
 
-// Standard deviation of the finite logits.
+// Standard deviation of the finite logits, computed on x − shift.
 double deviation(std::span<const float> logits, float shift) {
   double count = 0;
   double sum = 0;
@@ -43,7 +43,8 @@ double deviation(std::span<const float> logits, float shift) {
 }
 
 void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
-  // Any shift near the values keeps the squares small; the mean of a few is near enough.
+  // Subtracting any value near the logits keeps the squares small; the mean of about 64 of them
+  // will do.
   double near = 0;
   int taken = 0;
   const std::span<const float> logits = row.args->logits;

@@ -13,7 +13,8 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
   row.rank([&](std::size_t i) { return 0.0f - row.scores[i]; });
   sort_ranked(row.ranked, row.ranked_swap);
   const double exponent = std::exp(p.skew);
-  double total = 0;  // in the order of the sum below, so that this ends at 1
+  // Summed in the same order as below, so that the last cumulative sum is exactly 1.
+  double total = 0;
   for (const Ranked& item : row.ranked) total += static_cast<double>(item.weight);
   double cumulative = 0;
   double before = 0;
@@ -23,7 +24,7 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
     item.weight = static_cast<float>(after - before);
     before = after;
   }
-  // Back to the order of ids, whose bits order as the (positive) ids do.
+  // Sort back by id. Ids are not negative, so their bits order like the ids.
   for (Ranked& item : row.ranked) item.key = static_cast<std::uint32_t>(item.id);
   sort_ranked(row.ranked, row.ranked_swap);
   for (std::size_t i = 0; i < row.size(); ++i) {

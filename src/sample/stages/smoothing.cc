@@ -7,7 +7,7 @@ namespace {
 
 bool wanted(const SamplingParams& p) { return p.smoothing_factor > 0; }
 
-constexpr float kDeepest = -1e6f;  // its cube is still a float
+constexpr float kDeepest = -1e6f;  // its cube still fits a float
 
 void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
   const auto square = static_cast<float>(-p.smoothing_factor * (3 - p.smoothing_curve) / 2);

@@ -7,14 +7,13 @@
 
 namespace bl {
 
-// One named piece of the chain: an edit of the row's logits, or a change of its candidates.
+// One stage of the chain: it edits the row's logits or changes its candidates.
 //
-// A stage reads the parameters and the request's state and changes nothing but the row. After a
-// stage that works on candidates, at least one is left, ids ascend, and `mass` is the sum of the
-// weights.
+// A stage reads the parameters and the request's state and changes only the row. After a stage that
+// works on candidates, at least one is left, ids ascend, and `mass` is the sum of the weights.
 struct SamplerStage {
   std::string_view name;
-  // Whether these parameters (with any arguments) give the stage something to do.
+  // Whether the stage has something to do with these parameters, for some arguments.
   bool (*wanted)(const SamplingParams& params);
   void (*apply)(const SamplingParams& params, const SamplerState& state, SampleRow& row);
 };

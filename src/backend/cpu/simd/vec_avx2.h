@@ -1,5 +1,6 @@
 #pragma once
-// vec.h on AVX2 and FMA: two registers a vector. With AVX-VNNI dot() is one instruction a register.
+// vec.h on AVX2 and FMA: two registers per vector. With AVX-VNNI, dot() is one instruction per
+// register.
 
 #include <immintrin.h>
 
@@ -198,8 +199,8 @@ inline __m256i dot8(__m256i acc, __m256i a, __m256i b) {
   return _mm256_dpwssd_avx_epi32(acc, a, b);
 #else
   __m256i sum = _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
-  // Here it is, in a register: GCC would make all products of a block first, keep them in memory,
-  // and add them up in another order.
+  // Forces the sum into a register here. Otherwise GCC computes all products of a block first,
+  // keeps them in memory, and adds them up in another order.
   asm("" : "+x"(sum));
   return sum;
 #endif
@@ -208,7 +209,7 @@ inline I32x16 dot(I32x16 acc, I16x32 a, I16x32 b) {
   return {dot8(acc.low, a.low, b.low), dot8(acc.high, a.high, b.high)};
 }
 
-// table[index & 15] in each lane: both halves are looked up, bit 3 chooses.
+// table[index & 15] in each lane: both halves are looked up, and bit 3 chooses.
 inline __m256 select8(__m256i index, F32x16 table) {
   const __m256 low = _mm256_permutevar8x32_ps(table.low, index);
   const __m256 high = _mm256_permutevar8x32_ps(table.high, index);

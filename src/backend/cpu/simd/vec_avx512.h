@@ -1,5 +1,5 @@
 #pragma once
-// vec.h on AVX-512: one register a vector.
+// vec.h on AVX-512: one register per vector.
 
 #include <immintrin.h>
 
@@ -80,7 +80,7 @@ inline I32x16 abs_bits(F32x16 a) {
   return {_mm512_and_si512(_mm512_castps_si512(a.v), _mm512_set1_epi32(0x7fffffff))};
 }
 
-// Sixteen words, of every four lanes in the order 0, 2, 1, 3.
+// Stores sixteen words; every four lanes are stored in the order 0, 2, 1, 3.
 inline void store_pairs(I32x16 a, std::int16_t* p) {
   const __m256i words = _mm512_cvtepi32_epi16(a.v);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),

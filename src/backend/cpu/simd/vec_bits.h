@@ -1,16 +1,16 @@
 #pragma once
-// What attention and element-wise kernels need beyond vec.h, on the same sixteen lanes:
+// Functions that attention and element-wise kernels need beyond vec.h, on the same sixteen lanes:
 //
 //   a / b, min(a, b), max_lane(F32x16), select_less(a, b, x, y) = a < b ? x : y in each lane
 //   swap_lanes<h>(v): lane l gets lane l ^ h, h in {1, 2, 4, 8}
-//   as_float, as_int: the same bits as the other type
-//   I32x16 a & b, shift_right<n> (zeros in)
+//   as_float, as_int: reinterpret the bits
+//   I32x16 a & b, shift_right<n> (shifts zeros in)
 //   store_bytes(q, p): sixteen lanes of 0 … 255; store_half(v, p): binary16, round to nearest even
-//   load_e4m3(p), store_e4m3(v, p): ops/kv_codec.h
-//   minus_quarter_turns(x, n) = x − n · π/2, exact to the last place for |n| < 2^22
+//   load_e4m3(p), store_e4m3(v, p): E4M3 as in ops/kv_codec.h
+//   minus_quarter_turns(x, n) = x − n · π/2, accurate to the last place for |n| < 2^22
 //   sqrt_lane(x)
 //
-// store_half and store_e4m3 saturate: ±65504 and ±448.
+// store_half and store_e4m3 saturate at ±65504 and ±448.
 
 #include "backend/cpu/simd/vec.h"
 
@@ -21,18 +21,18 @@ inline I32x16 as_int(F32x16 a) { return __builtin_bit_cast(I32x16, a); }
 
 }  // namespace bl::cpu::BL_ISA
 
-#if defined(__AVX2__)  // and all that have AVX-512
+#if defined(__AVX2__)  // also for all that have AVX-512
 
 namespace bl::cpu::BL_ISA {
 
-// Sixteen codes as binary16, 2^-8 times as large.
+// Returns sixteen codes as binary16 numbers that are 2^8 times too small.
 inline __m256i halves_of_e4m3(const std::uint8_t* p) {
   const __m256i code = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   const __m256i magnitude = _mm256_slli_epi16(_mm256_and_si256(code, _mm256_set1_epi16(0x7f)), 7);
   const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(code, _mm256_set1_epi16(0x80)), 8);
   return _mm256_or_si256(magnitude, sign);
 }
-// x − n · π/2 in three parts of π/2; the first product meets no rounding, since it is fused.
+// Subtracts n times three parts of π/2; the first product is exact, since it is fused.
 inline F32x16 minus_quarter_turns(F32x16 x, F32x16 n) {
   F32x16 r = fma(n, F32x16::splat(-1.57079637f), x);
   r = fma(n, F32x16::splat(4.37113883e-8f), r);
@@ -74,7 +74,7 @@ inline void store_half(F32x16 a, void* p) {
   _mm256_storeu_si256(static_cast<__m256i*>(p),
                       _mm512_cvtps_ph(bounded.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
-// The code's bits, moved, are those of a binary16 2^8 times smaller.
+// The bits of a code, shifted, are those of a binary16 number that is 2^8 times smaller.
 inline F32x16 load_e4m3(const std::uint8_t* p) {
   return F32x16{_mm512_cvtph_ps(halves_of_e4m3(p))} * F32x16::splat(256.0f);
 }
@@ -172,14 +172,14 @@ I32x16 shift_right(I32x16 a) {
 inline void store_bytes(I32x16 a, std::uint8_t* p) {
   for (int i = 0; i < 16; ++i) p[i] = static_cast<std::uint8_t>(a.v[i]);
 }
-// Round to nearest even, gradual underflow; |x| ≤ 65504 or NaN.
+// Rounds to nearest even, with gradual underflow. Requires |x| ≤ 65504 or NaN.
 inline std::uint16_t half_of_float(float x) {
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
   if (magnitude < 0x38800000u) {
-    // Adding 0.5 puts the rounding where float rounds itself.
+    // Adding 0.5 makes the float addition round at the right bit.
     const float shifted = __builtin_bit_cast(float, magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign |
                                       (__builtin_bit_cast(std::uint32_t, shifted) - 0x3f000000u));
@@ -214,8 +214,8 @@ inline float sqrt_lane(float x) { return __builtin_sqrtf(x); }
 
 namespace bl::cpu::BL_ISA {
 
-// Integer steps as in the scalar definition, on all lanes: normal and subnormal results are both
-// made and one is kept.
+// The integer steps of the scalar definition, on all lanes: computes the normal and the subnormal
+// result, and selects one.
 inline void store_e4m3(F32x16 a, std::uint8_t* p) {
   const I32x16 bits = as_int(a);
   const I32x16 sign = shift_right<24>(bits) & I32x16::splat(0x80);

@@ -1,6 +1,7 @@
 #pragma once
-// Elementary functions on sixteen lanes, relative errors of one to three units in the last place.
-// The polynomials are minimax fits (iterated weighted least squares) on the ranges named here.
+// Elementary functions on sixteen lanes, with relative errors of one to three units in the last
+// place. The polynomials are minimax fits (iterated weighted least squares) on the ranges given
+// here.
 
 #include "backend/cpu/simd/vec_bits.h"
 
@@ -9,7 +10,7 @@ namespace bl::cpu::BL_ISA {
 // 2^n for integers n in [−126, 127].
 inline F32x16 power_of_two(I32x16 n) { return as_float(shift_left<23>(n + I32x16::splat(127))); }
 
-// 2^x; results stay between 2^−126 and 2^127, NaN gives some number.
+// 2^x. Results are clamped to 2^−126 … 2^127; NaN gives some number.
 inline F32x16 exp2(F32x16 x) {
   const F32x16 bounded = min(max(x, F32x16::splat(-126.0f)), F32x16::splat(127.0f));
   const I32x16 n = round_to_int(bounded);
@@ -33,7 +34,7 @@ inline ExpParts exp_parts(F32x16 x) {
   const F32x16 bounded = min(max(x, F32x16::splat(-87.0f)), F32x16::splat(88.0f));
   const I32x16 n = round_to_int(bounded * F32x16::splat(1.44269504f));
   const F32x16 whole = to_float(n);
-  // ln 2 in two parts; the first has few bits, so that its product with n is exact.
+  // ln 2 is split in two parts; the first has few bits, so that its product with n is exact.
   F32x16 r = fma(whole, F32x16::splat(-0.693359375f), bounded);
   r = fma(whole, F32x16::splat(2.12194440e-4f), r);
   F32x16 p = F32x16::splat(1.394643907e-03f);
@@ -44,13 +45,13 @@ inline ExpParts exp_parts(F32x16 x) {
   return {power_of_two(n), fma(p, r * r, r)};
 }
 
-// e^x; results stay between e^−87 and e^88.
+// e^x. Results are clamped to e^−87 … e^88.
 inline F32x16 exp(F32x16 x) {
   const ExpParts parts = exp_parts(x);
   return fma(parts.power, parts.rest, parts.power);
 }
 
-// e^x − 1, accurate near zero too.
+// e^x − 1, also accurate near zero.
 inline F32x16 expm1(F32x16 x) {
   const ExpParts parts = exp_parts(x);
   return fma(parts.power, parts.rest, parts.power - F32x16::splat(1.0f));
@@ -63,15 +64,15 @@ inline F32x16 sigmoid(F32x16 x) {
   return one / (one + exp(negate(x)));
 }
 
-// (e^2x − 1) / (e^2x + 1)
+// tanh x = (e^2x − 1) / (e^2x + 1)
 inline F32x16 tanh(F32x16 x) {
   const F32x16 bounded = min(max(x, F32x16::splat(-20.0f)), F32x16::splat(20.0f));
   const F32x16 t = expm1(bounded + bounded);
   return t / (t + F32x16::splat(2.0f));
 }
 
-// ½ · erfc(−x / √2), the distribution function of the normal law. For |x| < √2 from erf, else
-// erfc(z) = e^(−z²) · t · Q(t) with t = 1 / (1 + z/2), Q fitted for z in [0.8, 9].
+// The normal distribution function, ½ · erfc(−x / √2). Uses erf for |x| < √2, otherwise erfc(z) =
+// e^(−z²) · t · Q(t) with t = 1 / (1 + z/2) and Q fitted for z in [0.8, 9].
 inline F32x16 normal_cdf(F32x16 x) {
   const F32x16 half = F32x16::splat(0.5f);
   const F32x16 one = F32x16::splat(1.0f);
@@ -121,7 +122,7 @@ inline SinCos sin_cos(F32x16 x) {
   c = fma(c, z, F32x16::splat(-1.388888375e-03f));
   c = fma(c, z, F32x16::splat(4.166666662e-02f));
   const F32x16 cosine = fma(c, z * z, fma(z, F32x16::splat(-0.5f), F32x16::splat(1.0f)));
-  // Odd quadrants swap the two; quadrants 2, 3 negate the sine, 1, 2 the cosine.
+  // Odd quadrants swap the two. Quadrants 2 and 3 negate the sine, 1 and 2 the cosine.
   const F32x16 even = to_float(n & I32x16::splat(1));
   const F32x16 half = F32x16::splat(0.5f);
   const I32x16 one = I32x16::splat(1);

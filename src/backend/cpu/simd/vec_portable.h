@@ -1,6 +1,6 @@
 #pragma once
-// vec.h in plain C++: loops of constant length, which compilers turn into whatever there is. No
-// fused multiply-add, since in software it would cost a hundred instructions.
+// vec.h in plain C++: loops of constant length, which compilers vectorize as they can. fma() is not
+// fused, because in software that would cost a hundred instructions.
 
 #include <cstdint>
 
@@ -12,7 +12,7 @@ inline float float_of_half(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
   const std::uint32_t magnitude = half & 0x7fffu;
   if (magnitude >= 0x7c00u) return float_of_bits(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
-  // Scaling by 2^112 moves the exponent's bias and makes subnormals normal.
+  // Multiplying by 2^112 corrects the exponent's bias and normalizes subnormals.
   const float value = float_of_bits(magnitude << 13) * 0x1p112f;
   return float_of_bits(sign | __builtin_bit_cast(std::uint32_t, value));
 }
@@ -28,7 +28,7 @@ struct F32x16 {
   static F32x16 splat(float x) {
     return make([=](int) { return x; });
   }
-  // Weights in a mapped file may lie at any address, like everywhere below.
+  // Here and below, pointers may be unaligned: weights in a mapped file can be at any address.
   static F32x16 load(const float* p) {
     F32x16 r;
     __builtin_memcpy(r.v, static_cast<const void*>(p), sizeof r.v);
@@ -137,7 +137,7 @@ inline std::int32_t max_lane(I32x16 a) {
 inline F32x16 to_float(I32x16 a) {
   return F32x16::make([&](int i) { return static_cast<float>(a.v[i]); });
 }
-// Round to nearest even by the addition that leaves no bits below one; |a| < 2^22.
+// Rounds to nearest even by adding a number that leaves no fraction bits. Requires |a| < 2^22.
 inline I32x16 round_to_int(F32x16 a) {
   return I32x16::make([&](int i) {
     const float shifted = a.v[i] + 0x1.8p23f;

@@ -1,11 +1,12 @@
 #pragma once
-// Rows whose length is no multiple of sixteen.
+// Helpers for rows whose length is not a multiple of sixteen.
 
 #include "backend/cpu/simd/vec.h"
 
 namespace bl::cpu::BL_ISA {
 
-// f(i, n) for runs of n ≤ 16 elements from i on; n is the constant 16 but for the last.
+// Calls f(i, n) for runs of n ≤ 16 elements from i on; n is the constant 16 except for the last
+// run.
 template <class Index, class F>
 void for_runs(Index count, const F& f) {
   Index i = 0;
@@ -13,7 +14,7 @@ void for_runs(Index count, const F& f) {
   if (i < count) f(i, static_cast<int>(count - i));
 }
 
-// The first n lanes, or all where n is at least 16; the others are 0.
+// Loads the first n lanes, or all if n ≥ 16; the others are 0.
 inline F32x16 load(const float* p, int n) {
   return n >= 16 ? F32x16::load(p) : F32x16::load_first(p, n);
 }
