@@ -86,6 +86,7 @@ std::vector<float> run(CpuBackend& backend, const OpTable& ops, const Model& mod
                                               .experts_per_token = batch.k,
                                               .expert_intermediate = model.intermediate})));
   ExecContext ctx = backend.context(scratch);
+  ctx.ops = &ops;  // whose activation is the test's
   Batch input = batch;
   std::vector<float> out(batch.x.size(), 0.25f);
   ops.experts(ctx, {.x = view_of(input.x.data(), {batch.tokens, model.hidden}),

@@ -15,7 +15,7 @@ namespace bl::cpu {
 // and up). Equal layouts are one object, so that a matmul quantizes its input once per layout.
 struct ActivationLayout {
   std::vector<std::int32_t> gather;  // [slots]: channel of each slot; −1 for padding
-  // [segments]: number of units of kKStepSize, 1 … kMaxSegmentUnits.
+  // [segments]: number of units of kUnitSlots, 1 … kMaxSegmentUnits.
   std::vector<std::int32_t> units;
   bool operator==(const ActivationLayout&) const = default;
 

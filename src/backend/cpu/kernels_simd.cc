@@ -11,7 +11,7 @@ extern const Kernels kKernels;
 const Kernels kKernels{
     .matmul = {.quantize = quantize,
                .quantized_product = quantized_product,
-               .dense_gemv = dense_gemv,
+               .matmul_dense = matmul_dense,
                .row_tile_step = kRowTiles,
                .tile_step = kBlockTiles,
                .column_step = kDenseColumns},

@@ -160,8 +160,8 @@ void product(const DenseView& w, const FloatRows& x, const OutputView& out,
 
 }  // namespace
 
-void dense_gemv(const DenseView& w, const FloatRows& x, const OutputView& out,
-                const MatmulKernels::DenseRange& range) {
+void matmul_dense(const DenseView& w, const FloatRows& x, const OutputView& out,
+                  const MatmulKernels::DenseRange& range) {
   switch (w.type) {
     case DenseType::kFloat:
       return product<FloatType>(w, x, out, range);

@@ -8,9 +8,9 @@
 namespace bl::cpu {
 
 inline constexpr int kTileColumns = 16;  // output columns per tile, one 32-bit lane each
-inline constexpr int kKStepSize = 32;    // slots per unit; 32 codes of b bits are b 32-bit words
-inline constexpr int kQuadsPerUnit = kKStepSize / 4;
-inline constexpr int kPairsPerUnit = kKStepSize / 2;
+inline constexpr int kUnitSlots = 32;    // slots per unit; 32 codes of b bits are b 32-bit words
+inline constexpr int kQuadsPerUnit = kUnitSlots / 4;
+inline constexpr int kPairsPerUnit = kUnitSlots / 2;
 // 256 slots, so that 32-bit sums cannot overflow (README.md).
 inline constexpr int kMaxSegmentUnits = 8;
 inline constexpr int kMaxPanelRows = 96;  // rows that share one decoding of a tile
@@ -108,7 +108,7 @@ struct FloatRows {
   std::int64_t rows = 0;
 };
 
-// A thread's scratch for dense_gemv(): floats for this many weight rows of `in` rounded up to
+// A thread's scratch for matmul_dense(): floats for this many weight rows of `in` rounded up to
 // 16.
 inline constexpr int kDensePanelColumns = 8;
 
@@ -126,7 +126,7 @@ struct MatmulKernels {
     std::int64_t end = 0;
     float* panel = nullptr;
   };
-  void (*dense_gemv)(const DenseView&, const FloatRows&, const OutputView&, const DenseRange&);
+  void (*matmul_dense)(const DenseView&, const FloatRows&, const OutputView&, const DenseRange&);
   // How many tiles or columns are processed together; ranges should be multiples of that if
   // possible.
   int row_tile_step = 1;  // tiles, for a single row

@@ -14,9 +14,9 @@ void add_group(PackPlan& plan, PackPlan::Segment group) {
   const std::int64_t end = group.first + group.slots;
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
     PackPlan::Segment segment = group;
-    segment.first = group.first + units * piece / pieces * kKStepSize;
+    segment.first = group.first + units * piece / pieces * kUnitSlots;
     segment.slots =
-        std::min(end, group.first + units * (piece + 1) / pieces * kKStepSize) - segment.first;
+        std::min(end, group.first + units * (piece + 1) / pieces * kUnitSlots) - segment.first;
     plan.segments.push_back(segment);
   }
 }
@@ -45,7 +45,7 @@ ActivationLayout PackPlan::layout(const std::vector<std::int32_t>& channel_of) c
     const auto first = channel_of.begin() + segment.first;
     layout.gather.insert(layout.gather.end(), first, first + segment.slots);
     layout.gather.resize(layout.gather.size() +
-                             static_cast<std::size_t>(segment.units() * kKStepSize - segment.slots),
+                             static_cast<std::size_t>(segment.units() * kUnitSlots - segment.slots),
                          -1);
   }
   return layout;

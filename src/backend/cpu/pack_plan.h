@@ -16,7 +16,7 @@ struct PackPlan {
     int bits = 0;
     std::int64_t first = 0;  // its first slot, counted in the file's slots, without padding
     std::int64_t slots = 0;  // without padding, which the last unit may have
-    std::int64_t units() const { return (slots + kKStepSize - 1) / kKStepSize; }
+    std::int64_t units() const { return (slots + kUnitSlots - 1) / kUnitSlots; }
   };
   std::vector<Segment> segments;
   std::vector<Band> bands;

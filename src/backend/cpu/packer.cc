@@ -46,7 +46,7 @@ class TileWriter {
     for (const PackPlan::Segment& segment : plan_.segments) {
       source.write_scales(segment, columns, scales);
       scales += scale_bytes(plan_.scale_kind);
-      for (std::int64_t first = 0; first < segment.slots; first += kKStepSize) {
+      for (std::int64_t first = 0; first < segment.slots; first += kUnitSlots) {
         CodeFragment codes;
         source.read_codes(segment, first, columns, codes);
         write_unit(codes, segment.bits, unit);
@@ -114,7 +114,7 @@ struct GptqSource {
 
   void read_codes(const PackPlan::Segment& segment, std::int64_t first, const TileColumns& columns,
                   CodeFragment& codes) const {
-    const std::int64_t count = std::min<std::int64_t>(kKStepSize, segment.slots - first);
+    const std::int64_t count = std::min<std::int64_t>(kUnitSlots, segment.slots - first);
     for (int i = 0; i < static_cast<int>(count); ++i) {
       const std::int64_t channel = channels[static_cast<std::size_t>(segment.first + first + i)];
       for (int c = 0; c < columns.count; ++c) {

@@ -34,8 +34,8 @@ std::size_t activation_bytes(std::int64_t rows, std::int64_t slots, std::int64_t
 }
 
 std::size_t activation_budget(std::int64_t rows, std::int64_t in) {
-  const std::int64_t units = ceil_div(in, kKStepSize);
-  return activation_bytes(std::clamp(rows, kMinBudgetRows, kBudgetRows), units * kKStepSize, units);
+  const std::int64_t units = ceil_div(in, kUnitSlots);
+  return activation_bytes(std::clamp(rows, kMinBudgetRows, kBudgetRows), units * kUnitSlots, units);
 }
 
 // A product in progress: its quantized rows, and how it is cut into pieces of work.
@@ -143,7 +143,7 @@ void run_piece(const MatmulKernels& kernels, const Job& job, std::int64_t piece,
   const OutputView out = output_of(job, row);
   if (const QuantizedWeights* quantized = product.weight->quantized()) {
     ActivationView x = job.activations;
-    x.codes += row * kKStepSize;
+    x.codes += row * kUnitSlots;
     x.scales += row * x.segments;
     x.sums += row * x.segments;
     x.rows = rows;
@@ -151,7 +151,7 @@ void run_piece(const MatmulKernels& kernels, const Job& job, std::int64_t piece,
     return;
   }
   const FloatRows x{product.x.row<float>(job.first_row + row), product.x.row_stride, rows};
-  kernels.dense_gemv(product.weight->dense_view(), x, out, {begin, end, panel});
+  kernels.matmul_dense(product.weight->dense_view(), x, out, {begin, end, panel});
 }
 
 std::int64_t panel_floats(std::int64_t in) { return kDensePanelColumns * ceil_div(in, 16) * 16; }

@@ -6,7 +6,7 @@ namespace bl::cpu::BL_ISA {
 namespace {
 
 constexpr int kMaxCode = 63 * 128 + 63;
-constexpr int kMaxSlots = kMaxSegmentUnits * kKStepSize;
+constexpr int kMaxSlots = kMaxSegmentUnits * kUnitSlots;
 
 struct Segment {
   float scale = 0.0f;
@@ -38,7 +38,7 @@ Segment quantize_segment(const float* x, const std::int32_t* gather, int slots, 
     const F32x16 scaled =
         inverse == 0.0f ? F32x16::splat(0.0f) : F32x16::load(values + i) * F32x16::splat(inverse);
     const I32x16 q = round_to_int(scaled);
-    store_pairs(q, codes + i / kKStepSize * pitch + i % kKStepSize);
+    store_pairs(q, codes + i / kUnitSlots * pitch + i % kUnitSlots);
     sums = sums + q;
   }
   segment.sum = sum(sums);
@@ -49,11 +49,11 @@ Segment quantize_segment(const float* x, const std::int32_t* gather, int slots, 
 
 void quantize(const QuantizeArgs& args, std::int64_t begin, std::int64_t end) {
   for (std::int64_t r = begin; r < end; ++r) {
-    std::int16_t* codes = args.codes + r * kKStepSize;
-    const std::int64_t pitch = args.row_pitch * kKStepSize;
+    std::int16_t* codes = args.codes + r * kUnitSlots;
+    const std::int64_t pitch = args.row_pitch * kUnitSlots;
     const std::int32_t* gather = args.gather;
     for (std::int64_t s = 0; s < args.segments; ++s) {
-      const int slots = args.units[s] * kKStepSize;
+      const int slots = args.units[s] * kUnitSlots;
       const Segment segment =
           quantize_segment(args.x + r * args.x_stride, gather, slots, codes, pitch);
       args.scales[r * args.segments + s] = segment.scale;

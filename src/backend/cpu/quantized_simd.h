@@ -10,8 +10,8 @@ namespace bl::cpu::BL_ISA {
 void quantize(const QuantizeArgs& args, std::int64_t begin, std::int64_t end);
 void quantized_product(const QuantizedView& w, const ActivationView& x, const OutputView& out,
                        std::int64_t begin, std::int64_t end);
-void dense_gemv(const DenseView& w, const FloatRows& x, const OutputView& out,
-                const MatmulKernels::DenseRange& range);
+void matmul_dense(const DenseView& w, const FloatRows& x, const OutputView& out,
+                  const MatmulKernels::DenseRange& range);
 
 // Register blocks, as large as the registers allow. The portable version has no kernels for one
 // row, because each copy of the decoding is long if a vector is a loop.

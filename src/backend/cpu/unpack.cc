@@ -55,7 +55,7 @@ void unpack_tile(const QuantizedWeights& w, std::int64_t tile, const TensorView&
       const std::uint8_t* scales = start + segment * scale_bytes(w.scale_kind);
       for (std::int32_t u = 0; u < w.layout->units[segment]; ++u, unit += 64 * band.bits) {
         const CodeFragment codes = read_unit(unit, band.bits);
-        for (int i = 0; i < kKStepSize; ++i) {
+        for (int i = 0; i < kUnitSlots; ++i) {
           const std::int32_t channel = *gather++;
           if (channel < 0) continue;
           for (int c = 0; c < columns; ++c) {

@@ -12,8 +12,7 @@ constexpr std::int64_t kColumns = 64;  // columns per tile
 constexpr std::int64_t kRun = 64;
 
 // Computes row t of one tile of columns. Inputs are summed in order, so the batch does not matter.
-void product_tile(const PackedGemmArgs& args, std::int64_t t, std::int64_t c0,
-                  std::int64_t columns) {
+void product_tile(const ProductArgs& args, std::int64_t t, std::int64_t c0, std::int64_t columns) {
   const std::int64_t in = args.weight.rows();
   const float* x = args.x.row<float>(t);
   std::array<double, kColumns> sum{};
@@ -39,7 +38,7 @@ void product_tile(const PackedGemmArgs& args, std::int64_t t, std::int64_t c0,
 
 }  // namespace
 
-void product(ExecContext& ctx, const PackedGemmArgs& args) {
+void product(ExecContext& ctx, const ProductArgs& args) {
   const std::int64_t out = args.weight.columns();
   const std::int64_t tiles = (out + kColumns - 1) / kColumns;
   for_range(ctx, tiles, 1, [&](long begin, long end) {

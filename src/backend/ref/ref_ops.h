@@ -27,12 +27,12 @@ void sample(ExecContext& ctx, const SampleArgs& args);
 float activated(const ActivateArgs& args, float gate, float up, bool gated);
 
 // out[t] = x[t] · weight for each row t.
-struct PackedGemmArgs {
+struct ProductArgs {
   TensorView x;       // F32 [tokens, in]
   TensorView weight;  // F32 [in, out]
   TensorView out;     // F32 [tokens, out]
 };
-void product(ExecContext& ctx, const PackedGemmArgs& args);
+void product(ExecContext& ctx, const ProductArgs& args);
 
 // Calls body(begin, end) for pieces of [0, count) on the context's threads, or inline if it has
 // none.
