@@ -70,6 +70,19 @@ class Model {
   TensorView forward(ExecContext& ctx, const StepBatch& batch,
                      std::span<const PagedKvView> layers) const;
 
+  // The same pass block by block, over hidden states that the caller keeps: x, F32 [tokens,
+  // hidden], contiguous, in the backend's memory. Needs no more scratch than forward(); a batch of
+  // whole sequences needs the keys and values of one block (model/whole_sequences.h). Neither side
+  // layers nor StateRows are served, except StateRows::kNormed by logits().
+  //
+  // x = the states that enter the first block. Throws as forward() does.
+  void embed(ExecContext& ctx, const StepBatch& batch, const TensorView& x) const;
+  // x = the states that leave block `number` of spec().order, where x holds those that enter it.
+  void run_block(ExecContext& ctx, const StepBatch& batch, std::span<const PagedKvView> layers,
+                 std::size_t number, const TensorView& x) const;
+  // Logits as forward() gives them, where x holds the states that leave the last block. x stays.
+  TensorView logits(ExecContext& ctx, const StepBatch& batch, const TensorView& x) const;
+
   // Logits F32 [logit_rows, vocab] of guesses, valid as above: what the draft head says of the
   // wanted rows of a stretch behind each text (DraftHead::forward). Nothing of the texts' own pages
   // changes. Throws kInvalidArgument for an id without embedding.
@@ -91,6 +104,8 @@ class Model {
  private:
   void check_tokens(const StepBatch& batch) const;
   void check_ids(const StepBatch& batch) const;
+  void check_rows(const StepBatch& batch) const;
+  void check_states(const StepBatch& batch, const TensorView& x) const;
   DraftHead::Lent lent_to_draft(std::span<const PagedKvView> layers) const;
   // Those wanted behind so many blocks, where x is all rows of the step or the wanted ones.
   void copy_states(ExecContext& ctx, const StepBatch& batch, std::int32_t blocks,
@@ -102,6 +117,11 @@ class Model {
   };
   void head_of(ExecContext& ctx, const LayerInput& h, const HeadScale& scale,
                const TensorView& logits) const;
+  // Final norm and head of the wanted rows x [logit_rows, hidden], which may change.
+  void finish(ExecContext& ctx, const StepBatch& batch, const TensorView& x,
+              const TensorView& logits) const;
+  // The keys and values of a block of the order; null where it has no attention.
+  const PagedKvView* keys_of(std::size_t number, std::span<const PagedKvView> layers) const;
   // The attention of the block behind number `block` of the order, if it has one; `caches`: of the
   // blocks behind.
   std::optional<AttentionArgs> next_attention(std::size_t block, const StepInputs& step,
