@@ -21,7 +21,9 @@ const PagedKvView* Model::keys_of(std::size_t number, std::span<const PagedKvVie
   const std::vector<std::int32_t>& order = parts_.spec.order;
   const auto block = order.begin() + static_cast<std::ptrdiff_t>(number);
   if (!attends(*block)) return nullptr;
-  return &layers[static_cast<std::size_t>(std::count_if(order.begin(), block, attends))];
+  const auto index = static_cast<std::size_t>(std::count_if(order.begin(), block, attends));
+  BL_CHECK(index < layers.size());
+  return &layers[index];
 }
 
 void Model::embed(ExecContext& ctx, const StepBatch& batch, const TensorView& x) const {
