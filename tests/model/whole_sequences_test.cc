@@ -13,7 +13,9 @@
 #include "base/error.h"
 #include "cache/kv_cache.h"
 #include "cache/page_table.h"
+#include "model/adapter_files.h"
 #include "model/golden.h"
+#include "support/data.h"
 
 namespace bl::test {
 namespace {
@@ -268,23 +270,33 @@ TEST_P(QuantizedWholeSequencesOf, CudaAreCloseToReference) {
 INSTANTIATE_TEST_SUITE_P(All, QuantizedWholeSequencesOf,
                          testing::ValuesIn(golden_models({"exl2-gptq"})), case_name_of);
 
-// Some sequences have adapters, others have none.
+// One sequence has adapters of blocks, one has none, and one has an adapter of embedding and head.
 TEST(WholeSequences, HaveAdaptersOfTheirOwn) {
+  AdapterFiles ends;
+  ends.add("lm_head", {64, 256});
+  ends.add_embedding("model.embed_tokens", {256, 64});
+  const std::filesystem::path folder = scratch_dir("whole-sequences");
+  ends.write(folder);
   for (const char* backend : {"ref", "cpu"}) {
     SCOPED_TRACE(backend);
     GoldenRun run(backend, golden_folder("hf-tiny") / "llama", CacheType::kF32);
-    AdapterMix all;
-    for (const auto& entry : std::filesystem::directory_iterator(golden_folder("lora-llama"))) {
-      if (!entry.is_directory()) continue;
-      all.push_back({run.prepare_adapter(entry.path()).pack(run.backend()), 0.5f});
-    }
-    ASSERT_GT(all.size(), 1u);
+    const auto mix_of = [&](const std::filesystem::path& adapter) {
+      return AdapterMix{{run.prepare_adapter(adapter).pack(run.backend()), 0.5f}};
+    };
+    const Mixes mixes{mix_of(golden_folder("lora-llama") / "all-r16-rslora"), {}, mix_of(folder)};
     Texts texts = uneven_texts(run.model());
-    texts.resize(3);
-    expect_whole_equals_paged(run, CacheType::kF32, texts, {all, {}, {all.front()}});
-    const std::vector<float> plain = paged_pass(run, CacheType::kF32, texts, {}).logits;
-    EXPECT_NE(paged_pass(run, CacheType::kF32, texts, {all, {}, {all.front()}}).logits, plain);
+    texts.resize(mixes.size());
+    expect_whole_equals_paged(run, CacheType::kF32, texts, mixes);
   }
+}
+
+// Blocks without attention have no keys, wherever they stand.
+TEST(WholeSequences, PassBlocksWithoutAttention) {
+  LoadOptions options;
+  options.spec.layer_map = "2,1,2,0,0";
+  GoldenRun run("ref", golden_folder("archs-tiny") / "deci-lm", CacheType::kF32, options);
+  ASSERT_EQ(run.model().kv_layers(), 3) << "the last block attends to nothing";
+  expect_whole_equals_paged(run, CacheType::kF32, uneven_texts(run.model()));
 }
 
 TEST(WholeSequences, HavePagesOfTheirOwn) {
