@@ -71,9 +71,10 @@ class Model {
                      std::span<const PagedKvView> layers) const;
 
   // The same pass block by block, over hidden states that the caller keeps: x, F32 [tokens,
-  // hidden], contiguous, in the backend's memory. Needs no more scratch than forward(); a batch of
-  // whole sequences needs the keys and values of one block (model/whole_sequences.h). Neither side
-  // layers nor StateRows are served, except StateRows::kNormed by logits().
+  // hidden], contiguous, in the backend's memory. Each step needs only the parts of the model that
+  // it runs, and no more scratch than forward(). Whole sequences need the keys and values of one
+  // block at a time (model/whole_sequences.h). Side layers do not run, and of StateRows only
+  // kNormed is served.
   //
   // x = the states that enter the first block. Throws as forward() does.
   void embed(ExecContext& ctx, const StepBatch& batch, const TensorView& x) const;

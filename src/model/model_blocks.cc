@@ -27,6 +27,7 @@ const PagedKvView* Model::keys_of(std::size_t number, std::span<const PagedKvVie
 }
 
 void Model::embed(ExecContext& ctx, const StepBatch& batch, const TensorView& x) const {
+  BL_CHECK(embedding_rows() > 0);
   check_tokens(batch);
   check_states(batch, x);
   ArenaScope scope(*ctx.scratch);
@@ -41,6 +42,10 @@ void Model::run_block(ExecContext& ctx, const StepBatch& batch, std::span<const 
                       std::size_t number, const TensorView& x) const {
   check_states(batch, x);
   BL_CHECK(number < parts_.spec.order.size());
+  const auto layer = static_cast<std::size_t>(parts_.spec.order[number]);
+  const Block& block = parts_.blocks[layer];
+  const BlockSpec& spec = parts_.spec.blocks[layer];
+  BL_CHECK(block.present() || !(spec.attention || spec.feed_forward || spec.moe));
   ArenaScope scope(*ctx.scratch);
   const BatchAdapters adapters(batch);
   ExecContext own = ctx;
@@ -50,11 +55,11 @@ void Model::run_block(ExecContext& ctx, const StepBatch& batch, std::span<const 
   step.kv = keys_of(number, layers);
   step.attention = backend_.plan_attention(own, step.sequences);
   ResidualStream stream(x);
-  const std::int32_t layer = parts_.spec.order[number];
-  parts_.blocks[static_cast<std::size_t>(layer)].forward(own, step, stream);
+  block.forward(own, step, stream);
 }
 
 TensorView Model::logits(ExecContext& ctx, const StepBatch& batch, const TensorView& x) const {
+  BL_CHECK(!parts_.head.empty());
   check_states(batch, x);
   const std::int64_t rows = std::ssize(batch.logit_rows);
   const TensorView logits = ctx.scratch->take_f32({rows, parts_.spec.vocab});

@@ -42,6 +42,11 @@ class Block {
 
   Block(const BlockSpec& spec, Weights weights) : spec_(spec), weights_(std::move(weights)) {}
 
+  // Whether it has weights: a block that is not loaded has none, and would leave x as it is.
+  bool present() const {
+    return weights_.attention.present() || weights_.feed_forward.present() ||
+           weights_.moe.present();
+  }
   // Adds to x.
   void forward(ExecContext& ctx, const StepInputs& step, ResidualStream& x) const;
   // The last block where few rows are read behind it: kept.x ← these rows of x, updated. x stays.
