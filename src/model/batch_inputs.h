@@ -9,15 +9,16 @@
 
 namespace bl {
 
-// A copy of `values` in scratch memory of this step.
+// Returns a copy of `values` in the step's scratch memory, on the backend.
 const std::int32_t* upload_ints(ExecContext& ctx, Backend& backend,
                                 const std::vector<std::int32_t>& values);
 
-// What the layers of a step read, in the backend's memory, made of the step's batch.
+// Uploads what all layers of a step read: the positions, slots, spans and rope rows of its batch.
 class BatchInputs {
  public:
-  // Takes memory from ctx.scratch. `batch` must outlive this. The plan of attention is the caller's
-  // to make: it is the last thing taken, so that another may take its place.
+  // Takes memory from ctx.scratch. `batch` must outlive this. Attention is not planned yet: the
+  // caller does that after it has taken its own scratch, so that another plan can replace the
+  // first.
   BatchInputs(ExecContext& ctx, Backend& backend, const RopeBank& ropes, const StepBatch& batch);
   BatchInputs(const BatchInputs&) = delete;
   BatchInputs& operator=(const BatchInputs&) = delete;
@@ -30,11 +31,11 @@ class BatchInputs {
   StepInputs step_;
 };
 
-// The adapters of a batch's rows, and those of its rows of logits.
+// The adapters that apply to the rows of a batch, and to its rows of logits.
 class BatchAdapters {
  public:
   explicit BatchAdapters(const StepBatch& batch);
-  // Null where no row has any.
+  // Null if no row has an adapter.
   const StepAdapters* of_tokens() const { return tokens_.runs.empty() ? nullptr : &tokens_; }
   const StepAdapters* of_logits() const { return logits_.runs.empty() ? nullptr : &logits_; }
 

@@ -70,18 +70,20 @@ class Model {
   TensorView forward(ExecContext& ctx, const StepBatch& batch,
                      std::span<const PagedKvView> layers) const;
 
-  // The same pass block by block, over hidden states that the caller keeps: x, F32 [tokens,
-  // hidden], contiguous, in the backend's memory. Each step needs only the parts of the model that
-  // it runs, and no more scratch than forward(). Whole sequences need the keys and values of one
-  // block at a time (model/whole_sequences.h). Side layers do not run, and of StateRows only
-  // kNormed is served.
-  //
-  // x = the states that enter the first block. Throws as forward() does.
+  // The next three functions compute forward() one block at a time. The caller keeps the hidden
+  // states x: F32 [tokens, hidden], contiguous, in the backend's memory. Each function needs only
+  // the parts of the model that it runs, and no more scratch than forward(). With whole sequences,
+  // the keys and values of one block at a time are enough (model/whole_sequences.h). Side layers do
+  // not run. The only StateRows that are served are kNormed ones, by logits().
+
+  // Writes the states that enter the first block to x. Throws like forward().
   void embed(ExecContext& ctx, const StepBatch& batch, const TensorView& x) const;
-  // x = the states that leave block `number` of spec().order, where x holds those that enter it.
+  // Runs block `number` of spec().order: x holds the states that enter it, and then those that
+  // leave.
   void run_block(ExecContext& ctx, const StepBatch& batch, std::span<const PagedKvView> layers,
                  std::size_t number, const TensorView& x) const;
-  // Logits as forward() gives them, where x holds the states that leave the last block. x stays.
+  // Returns logits like forward(). x holds the states that leave the last block; it does not
+  // change.
   TensorView logits(ExecContext& ctx, const StepBatch& batch, const TensorView& x) const;
 
   // Logits F32 [logit_rows, vocab] of guesses, valid as above: what the draft head says of the
@@ -118,10 +120,10 @@ class Model {
   };
   void head_of(ExecContext& ctx, const LayerInput& h, const HeadScale& scale,
                const TensorView& logits) const;
-  // Final norm and head of the wanted rows x [logit_rows, hidden], which may change.
+  // Runs the final norm and the head on the wanted rows, x [logit_rows, hidden]. x may change.
   void finish(ExecContext& ctx, const StepBatch& batch, const TensorView& x,
               const TensorView& logits) const;
-  // The keys and values of a block of the order; null where it has no attention.
+  // Returns the keys and values of block `number` of the order; null if it has no attention.
   const PagedKvView* keys_of(std::size_t number, std::span<const PagedKvView> layers) const;
   // The attention of the block behind number `block` of the order, if it has one; `caches`: of the
   // blocks behind.

@@ -1,4 +1,4 @@
-// The model block by block, over hidden states that the caller keeps.
+// The parts of Model that run one block at a time over hidden states that the caller keeps.
 
 #include <algorithm>
 

@@ -32,7 +32,7 @@ WholeSequences pack_whole(std::span<const std::vector<std::int32_t>> ids) {
     sequence.reach = tokens;
     sequence.pages.resize(static_cast<std::size_t>(pages_for(tokens)));
     std::iota(sequence.pages.begin(), sequence.pages.end(), static_cast<std::int32_t>(whole.pages));
-    // The pages follow each other, so the slots do as well.
+    // The pages of a sequence are consecutive, and so are its slots.
     const std::int64_t first_slot = whole.pages * kPageSlots;
     for (std::int32_t position = 0; position < tokens; ++position) {
       batch.positions.push_back(position);

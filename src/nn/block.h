@@ -42,7 +42,7 @@ class Block {
 
   Block(const BlockSpec& spec, Weights weights) : spec_(spec), weights_(std::move(weights)) {}
 
-  // Whether it has weights: a block that is not loaded has none, and would leave x as it is.
+  // Whether the block has weights. A block that is not loaded has none and would leave x unchanged.
   bool present() const {
     return weights_.attention.present() || weights_.feed_forward.present() ||
            weights_.moe.present();

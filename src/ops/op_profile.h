@@ -11,15 +11,15 @@
 
 namespace bl {
 
-// Numbers of tokens and of keys change from step to step; rounding them up to powers of two keeps
-// equal work together. Widths stay as they are.
+// Rounds tokens and keys up to powers of two, since they change from step to step and a profile
+// should not have a line for each. Widths stay as they are.
 OpShape shape_class(const OpShape& shape);
 
-// "8 x 4096 -> 28672": tokens, elements read, elements written; then ", 2048 keys" for attention.
-// Sizes that an op does not have are left out.
+// Returns "8 x 4096 -> 28672" (tokens, elements read, elements written), and for attention also
+// ", 2048 keys". Sizes that an op does not have are left out.
 std::string to_text(const OpShape& shape);
 
-// All calls of one op with one class of shapes.
+// The calls of one op with one class of shapes.
 struct OpTime {
   std::string_view op;
   OpShape shape;
@@ -27,24 +27,23 @@ struct OpTime {
   double seconds = 0;
 };
 
-// Where the time of some steps went.
+// Adds up where the time of some steps goes.
 class OpProfile {
  public:
   void add(const OpCall& call, double seconds);
-  // The longest time first.
+  // Sorted by time, longest first.
   std::vector<OpTime> times() const;
-  double seconds() const;  // of all ops
+  double seconds() const;  // sum over all ops
 
  private:
   std::map<std::tuple<std::string_view, OpShape>, OpTime> times_;
 };
 
-// A table with a line for each of times(), longest first, and lines for the time outside ops and
-// for all of `wall_seconds`, which the shares are of: the time that the steps took as a whole.
+// Returns a table with a line per entry of times(), a line for the time outside ops, and a line for
+// the whole. `wall_seconds` is the time that the steps took as a whole; shares are parts of it.
 std::string to_text(const OpProfile& profile, double wall_seconds);
 
-// Adds the time of each op to a profile by the clock of the host: for backends whose ops are over
-// when they return.
+// Times each op by the host's clock, for backends whose ops are finished when they return.
 class HostOpTimer final : public OpObserver {
  public:
   using Clock = std::function<double()>;  // seconds

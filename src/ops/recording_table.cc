@@ -5,7 +5,7 @@
 namespace bl {
 namespace {
 
-// Ops that read and write rows of one width.
+// For ops that read and write rows of one width.
 OpCall same_width(std::string_view op, const TensorView& x) {
   return {op, {.tokens = x.rows(), .in = x.columns(), .out = x.columns()}};
 }
@@ -46,7 +46,7 @@ OpCall call_of(const MatmulArgs& a) {
 OpCall call_of(const RouteArgs& a) {
   return {"route", {.tokens = a.logits.rows(), .in = a.logits.columns(), .out = a.k}};
 }
-// `out` is the width of what a token's experts compute between their two products.
+// `out` counts the intermediate elements of all experts that one token visits.
 OpCall call_of(const ExpertsArgs& a) {
   return {"experts", {.tokens = a.x.rows(), .in = a.x.columns(), .out = a.k * a.intermediate}};
 }
@@ -83,7 +83,7 @@ const RecordingTable& table_of(const ExecContext& ctx) {
   return *static_cast<const RecordingTable*>(ctx.ops);
 }
 
-// Ops run with their own table: what they call in turn is a part of them.
+// Ops run with the wrapped table, so that the ops they call are not reported again.
 ExecContext inner_context(const ExecContext& ctx) {
   ExecContext inner = ctx;
   inner.ops = &table_of(ctx).table();
@@ -112,7 +112,7 @@ struct Recorded<kOp> {
   }
 };
 
-// What the table lacks stays absent.
+// Replaces the ops that the table has; an op that it lacks stays null.
 template <auto... kOps>
 void record(OpTable& table) {
   (void(table.*kOps = table.*kOps == nullptr ? nullptr : &Recorded<kOps>::run), ...);

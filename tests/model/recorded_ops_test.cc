@@ -1,4 +1,4 @@
-// A step whose ops are recorded is the step that it was, on every backend.
+// Recording the ops of a step does not change its results, on any backend.
 
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ TEST_P(RecordedOps, GiveTheSameLogits) {
       EXPECT_TRUE(time.shape.keys == 0 || time.shape.keys == 64) << time.op;
     }
     EXPECT_EQ(calls["embed"], 1);
-    // Each block's queries, keys and values, and what attention gives; and the head.
+    // At least two products per block, before and after attention, and the head.
     EXPECT_GT(calls["matmul"], 2 * run.model().kv_layers());
     EXPECT_EQ(calls["attention"] + calls["rope_write_attend"], run.model().kv_layers());
     EXPECT_TRUE(run.chunked_logits(ids, 1) == chunks);

@@ -1,5 +1,5 @@
-// Sequences that are computed whole, with the keys and values of one block at a time, give what
-// they give with a cache of all blocks.
+// A forward pass over whole sequences, with the keys and values of one block at a time, equals the
+// pass with a cache of all blocks to the last bit.
 #include "model/whole_sequences.h"
 
 #include <gtest/gtest.h>
@@ -21,10 +21,10 @@ namespace bl::test {
 namespace {
 
 using Texts = std::vector<std::vector<std::int32_t>>;
-using Mixes = std::vector<AdapterMix>;  // one a text, or none
+using Mixes = std::vector<AdapterMix>;  // one per text, or empty
 
-// One more than a page, a single token, as much as three pages where the model reads so much, a
-// whole page, and a few tokens.
+// A text one token longer than a page, a single token, a text of three pages, one of exactly a
+// page, and a short one; each cut to the longest text that the model takes.
 Texts uneven_texts(const Model& model) {
   Texts texts;
   for (const std::int64_t length : {257, 1, 600, 256, 20}) {
@@ -42,7 +42,7 @@ std::int64_t length_of(const Texts& texts) {
   return tokens;
 }
 
-// A third of the rows, and with them the last.
+// Every third row, the last one included.
 std::vector<std::int32_t> some_rows(std::int64_t tokens) {
   std::vector<std::int32_t> rows;
   for (std::int64_t i = (tokens - 1) % 3; i < tokens; i += 3) {
@@ -51,8 +51,8 @@ std::vector<std::int32_t> some_rows(std::int64_t tokens) {
   return rows;
 }
 
-// What a pass over texts gives, on the host: hidden states that enter each block and leave the
-// last, each [tokens, hidden], and logits [rows, vocab].
+// The results of a pass, on the host: the hidden states that enter each block and those that leave
+// the last one, each [tokens, hidden], and logits [rows, vocab].
 struct PassResult {
   std::vector<std::vector<float>> states;
   std::vector<float> logits;
@@ -71,7 +71,8 @@ Tensor states_on_device(Backend& backend, const Model& model, std::int64_t token
   return {backend.allocate(bytes), DType::kF32, shape};
 }
 
-// As the engine computes them: pages of a pool that holds the keys and values of every block.
+// Runs the texts the way the engine does, with a cache that holds the keys and values of all
+// blocks.
 PassResult paged_pass(GoldenRun& run, CacheType type, const Texts& texts, const Mixes& mixes) {
   const Model& model = run.model();
   Backend& backend = run.backend();
@@ -111,8 +112,8 @@ PassResult paged_pass(GoldenRun& run, CacheType type, const Texts& texts, const 
   return result;
 }
 
-// A pass that keeps nothing, in exactly the memory that is stated before: scratch of a step, then
-// the keys and values of one block.
+// Runs the texts without a cache. Its arena has exactly the size that is stated beforehand: the
+// scratch of a step and the keys and values of one block.
 class WholePass {
  public:
   WholePass(GoldenRun& run, CacheType type, const Texts& texts, std::int64_t logit_rows)
@@ -156,7 +157,8 @@ class WholePass {
   }
 
  private:
-  // NaNs of both types: what another block, or nobody, has left there is not to be read.
+  // Fills the pages with bytes that are NaNs as F32 and as F16. A pass that reads keys which the
+  // running block has not written then fails.
   void spoil_keys() {
     if (!run_.backend().reads_host_memory() || layers_.empty()) return;
     const auto bytes = block_kv_bytes(layouts_, sequences_.pages);
@@ -212,8 +214,8 @@ void expect_cpu_equals_paged(const std::string& model) {
   }
 }
 
-// Calls compare(logits, golden) with those of all golden prompts, computed at once and block by
-// block.
+// Calls compare(logits, golden) for the golden prompts, once computed by forward() and once block
+// by block.
 template <class Compare>
 void compare_on_cuda(const std::string& model, Compare&& compare) {
   const Golden golden(model_folder(model));
@@ -255,7 +257,7 @@ TEST_P(WholeSequencesOf, CudaAreCloseToTransformers) {
 INSTANTIATE_TEST_SUITE_P(All, WholeSequencesOf,
                          testing::ValuesIn(golden_models({"archs-tiny", "hf-tiny"})), case_name_of);
 
-// Larger models, which would take long on the naive backend, and which amplify rounding.
+// These models are larger, so the naive backend would take long, and they amplify rounding.
 class QuantizedWholeSequencesOf : public testing::TestWithParam<std::string> {};
 
 TEST_P(QuantizedWholeSequencesOf, CpuEqualPagedOnes) { expect_cpu_equals_paged(GetParam()); }
@@ -270,7 +272,8 @@ TEST_P(QuantizedWholeSequencesOf, CudaAreCloseToReference) {
 INSTANTIATE_TEST_SUITE_P(All, QuantizedWholeSequencesOf,
                          testing::ValuesIn(golden_models({"exl2-gptq"})), case_name_of);
 
-// One sequence has adapters of blocks, one has none, and one has an adapter of embedding and head.
+// The first sequence has an adapter for the blocks, the second none, and the third one for the
+// embedding and the head.
 TEST(WholeSequences, HaveAdaptersOfTheirOwn) {
   AdapterFiles ends;
   ends.add("lm_head", {64, 256});
@@ -290,7 +293,7 @@ TEST(WholeSequences, HaveAdaptersOfTheirOwn) {
   }
 }
 
-// Blocks without attention have no keys, wherever they stand.
+// Blocks without attention have no view of keys and values, wherever they are in the order.
 TEST(WholeSequences, PassBlocksWithoutAttention) {
   LoadOptions options;
   options.spec.layer_map = "2,1,2,0,0";
@@ -318,7 +321,7 @@ TEST(WholeSequences, HavePagesOfTheirOwn) {
   }
   EXPECT_EQ(batch.sequences[1].first_token, 257);
   EXPECT_EQ(batch.sequences[2].first_token, 258);
-  // The last of the first, the only one of the second, and the ends of the third.
+  // The last rows of the first sequence, the second's only row, the third's first and last rows.
   const auto expect_row = [&](std::size_t row, std::int32_t id, std::int32_t position,
                               std::int64_t slot) {
     EXPECT_EQ(batch.ids[row], id) << row;
@@ -332,7 +335,7 @@ TEST(WholeSequences, HavePagesOfTheirOwn) {
   expect_row(513, 6, 255, 1023);
 }
 
-// The memory is that of the largest block: others use a part of it.
+// The memory has the size of the largest block; smaller ones use its beginning.
 TEST(WholeSequences, ShareTheMemoryOfOneBlock) {
   const KvLayout small{.type = CacheType::kF16, .kv_heads = 1, .k_dim = 32, .v_dim = 32};
   const KvLayout large{.type = CacheType::kF16, .kv_heads = 4, .k_dim = 64, .v_dim = 32};
@@ -352,7 +355,7 @@ TEST(WholeSequences, ShareTheMemoryOfOneBlock) {
   }
 }
 
-// The naive backend, which counts what is taken of it.
+// Counts the allocations of the naive backend.
 class CountedBackend final : public RefBackend {
  public:
   CountedBackend() : RefBackend(1) {}

@@ -10,7 +10,7 @@
 namespace bl::test {
 namespace {
 
-// Writes down what it is told.
+// Writes down every report.
 struct Notes : OpObserver {
   void before(ExecContext& ctx, const OpCall& call) override { note("before", ctx, call); }
   void after(ExecContext& ctx, const OpCall& call) override { note("after", ctx, call); }
@@ -24,7 +24,7 @@ struct Notes : OpObserver {
   void* stream = nullptr;
 };
 
-// As a backend's table: it carries what its ops need, and one op calls another.
+// A table like a backend's: it carries state that its ops need, and one op calls another.
 struct Ops : OpTable {
   mutable std::vector<std::string> done;
 };
@@ -90,10 +90,10 @@ TEST(RecordingTable, HasWhatTheTableHas) {
 template <class... Args>
 void do_nothing(ExecContext&, Args...) {}
 
-// A table of ops that do nothing, and what its recording says of a call.
+// Checks the name and the sizes that are reported for an op that does nothing.
 class RecordedShapes : public testing::Test {
  protected:
-  // Calls an op of the table, which it fills in.
+  // Fills in one op of the table and calls it.
   template <class... Args>
   void expect(void (*OpTable::*op)(ExecContext&, const Args&...), const char* name,
               const OpShape& shape, const Args&... args) {
