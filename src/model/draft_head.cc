@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "nn/device_copy.h"
+#include "model/batch_inputs.h"
 
 namespace bl {
 namespace {
@@ -43,9 +43,7 @@ bool DraftHead::is_causal(std::size_t layer) const {
 
 const std::int32_t* DraftHead::upload(ExecContext& ctx,
                                       const std::vector<std::int32_t>& values) const {
-  const Shape shape{static_cast<std::int64_t>(values.size())};
-  return scratch_copy(ctx, backend_, std::span<const std::int32_t>(values), shape)
-      .as<const std::int32_t>();
+  return upload_ints(ctx, backend_, values);
 }
 
 std::uint64_t DraftHead::step_key(const StepBatch& batch) const {
@@ -170,17 +168,11 @@ void DraftHead::forward(ExecContext& ctx, const StepBatch& batch, const Lent& le
   ArenaScope scope(*ctx.scratch);
   ExecContext own = without_adapters(ctx);
   const auto tokens = static_cast<std::int64_t>(batch.ids.size());
-  StepInputs step;
-  step.tokens = tokens;
-  step.positions = upload(own, batch.positions);
-  step.slots =
-      scratch_copy(own, backend_, std::span<const std::int64_t>(batch.slots), Shape{tokens})
-          .as<const std::int64_t>();
+  BatchInputs inputs(own, backend_, parts_.ropes, batch);
+  StepInputs& step = inputs.step();
+  step.keys_first = true;
   const std::int32_t* ids = upload(own, batch.ids);
   const std::int32_t* wanted = upload(own, batch.logit_rows);
-  const std::vector<StepInputs::RopeRows> ropes = parts_.ropes.prepare(own, rotations_of(batch));
-  step.ropes = ropes;
-  step.keys_first = true;
   TensorView x;
   if (parts_.spec.chain) {
     const TensorView before = own.scratch->take_f32({tokens, parts_.spec.layers.hidden});

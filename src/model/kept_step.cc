@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "nn/device_copy.h"
+#include "model/batch_inputs.h"
 
 namespace bl {
 namespace {
@@ -63,9 +63,7 @@ KeptStep::KeptStep(ExecContext& ctx, Backend& backend, const RopeBank& ropes,
   }
   BL_CHECK(rows == static_cast<std::int32_t>(batch.logit_rows.size()));
   inputs_.tokens = rows;
-  inputs_.positions =
-      scratch_copy(ctx, backend, std::span<const std::int32_t>(positions), Shape{rows})
-          .as<const std::int32_t>();
+  inputs_.positions = upload_ints(ctx, backend, positions);
   inputs_.sequences = spans_;
   ropes_ = ropes.prepare(ctx, rotations);
   inputs_.ropes = ropes_;

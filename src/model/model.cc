@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "base/error.h"
+#include "model/batch_inputs.h"
 #include "model/kept_step.h"
-#include "nn/device_copy.h"
 #include "nn/lora.h"
 
 namespace bl {
@@ -17,23 +17,6 @@ std::size_t embed_and_inputs_bytes(const ModelSpec& spec, std::int64_t tokens) {
   return arena_bytes(DType::kF32, tokens * spec.hidden) +
          PartialSumRoom::bytes(tokens, spec.hidden) + 2 * arena_bytes(DType::kI32, tokens) +
          arena_bytes(DType::kI64, tokens);
-}
-
-// Which rows of the step, and which of its rows of logits, have which adapters.
-void collect_adapters(const StepBatch& batch, StepAdapters& of_tokens, StepAdapters& of_logits) {
-  if (std::none_of(batch.sequences.begin(), batch.sequences.end(),
-                   [](const BatchSequence& s) { return s.adapters != nullptr; })) {
-    return;
-  }
-  auto wanted = batch.logit_rows.begin();
-  for (const BatchSequence& s : batch.sequences) {
-    of_tokens.append(s.adapters, s.tokens);
-    const auto end = std::find_if(wanted, batch.logit_rows.end(), [&](std::int32_t row) {
-      return row >= s.first_token + s.tokens;
-    });
-    of_logits.append(s.adapters, end - wanted);
-    wanted = end;
-  }
 }
 
 // Whether anybody asked for the residual stream behind so many blocks.
@@ -151,10 +134,8 @@ void Model::copy_states(ExecContext& ctx, const StepBatch& batch, std::int32_t b
     // Behind the last block the wanted rows may be all there are.
     std::vector<std::int32_t> rows = batch.logit_rows;
     if (x.rows() == count) std::iota(rows.begin(), rows.end(), 0);
-    const TensorView uploaded =
-        scratch_copy(ctx, backend_, std::span<const std::int32_t>(rows), Shape{count});
     ctx.ops->copy_rows(
-        ctx, {.x = x, .rows = uploaded.as<const std::int32_t>(), .count = count, .out = states.to});
+        ctx, {.x = x, .rows = upload_ints(ctx, backend_, rows), .count = count, .out = states.to});
   }
 }
 
@@ -162,26 +143,10 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
                        std::span<const PagedKvView> layers, const PartialSumRoom& room,
                        KeptRows& kept) const {
   const auto tokens = static_cast<std::int64_t>(batch.ids.size());
-  const auto upload_ints = [&](const std::vector<std::int32_t>& values) {
-    return scratch_copy(ctx, backend_, std::span<const std::int32_t>(values), Shape{tokens})
-        .as<const std::int32_t>();
-  };
-  std::vector<SequenceSpan> sequences;
-  std::vector<RopeBank::Sequence> rotations;
-  for (const BatchSequence& s : batch.sequences) {
-    sequences.push_back({s.first_token, s.tokens, s.past, s.pages.data()});
-    rotations.push_back({s.tokens, s.past, s.reach});
-  }
-  StepInputs step;
-  step.tokens = tokens;
-  step.positions = upload_ints(batch.positions);
-  step.slots =
-      scratch_copy(ctx, backend_, std::span<const std::int64_t>(batch.slots), Shape{tokens})
-          .as<const std::int64_t>();
-  step.sequences = sequences;
-  const std::vector<StepInputs::RopeRows> ropes = parts_.ropes.prepare(ctx, rotations);
-  step.ropes = ropes;
-  const std::int32_t* ids = batch.chosen != nullptr ? batch.chosen : upload_ints(batch.ids);
+  BatchInputs inputs(ctx, backend_, parts_.ropes, batch);
+  StepInputs& step = inputs.step();
+  const std::int32_t* ids =
+      batch.chosen != nullptr ? batch.chosen : upload_ints(ctx, backend_, batch.ids);
   const bool all = kept.x.rows() == tokens;
   const TensorView x = all ? kept.x : ctx.scratch->take_f32({tokens, parts_.spec.hidden});
   const DraftHead* draft = parts_.draft.get();
@@ -189,7 +154,7 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
   if (draft != nullptr) states = draft->take_states(ctx, ids, tokens);
   // Last, so that another plan may take its place.
   std::optional<ArenaScope> plan_scope(std::in_place, *ctx.scratch);
-  step.attention = backend_.plan_attention(ctx, sequences);
+  step.attention = backend_.plan_attention(ctx, step.sequences);
   parts_.embedding.forward(ctx, ids, step.positions, x);
   copy_states(ctx, batch, 0, x);
   const std::vector<std::int32_t>& order = parts_.spec.order;
@@ -263,29 +228,42 @@ TensorView Model::draft(ExecContext& ctx, const StepBatch& batch,
   return logits;
 }
 
+void Model::check_rows(const StepBatch& batch) const {
+  BL_CHECK(batch.positions.size() == batch.ids.size() && batch.slots.size() == batch.ids.size());
+  BL_CHECK(std::adjacent_find(batch.logit_rows.begin(), batch.logit_rows.end(),
+                              std::greater_equal<>()) == batch.logit_rows.end());
+}
+
+void Model::finish(ExecContext& ctx, const StepBatch& batch, const TensorView& x,
+                   const TensorView& logits) const {
+  LayerInput h = x;
+  if (parts_.final_norm.present()) {
+    if (fusion_of(ctx, {.tokens = x.rows()}).norm && !wants_states(batch, StateRows::kNormed)) {
+      h = {{.x = x}, parts_.final_norm};
+    } else {
+      parts_.final_norm.forward(ctx, x, x);
+    }
+  }
+  head_of(ctx, h, {parts_.spec.head_multiplier, parts_.spec.head_softcap}, logits);
+  copy_states(ctx, batch, StateRows::kNormed, x);
+}
+
 TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
                           std::span<const PagedKvView> layers) const {
   check_tokens(batch);
+  check_rows(batch);
   const auto tokens = static_cast<std::int64_t>(batch.ids.size());
-  BL_CHECK(batch.positions.size() == batch.ids.size() && batch.slots.size() == batch.ids.size());
   BL_CHECK(static_cast<int>(layers.size()) == kv_layers());
-  BL_CHECK(std::adjacent_find(batch.logit_rows.begin(), batch.logit_rows.end(),
-                              std::greater_equal<>()) == batch.logit_rows.end());
   const auto rows = static_cast<std::int64_t>(batch.logit_rows.size());
   const TensorView logits = ctx.scratch->take_f32({rows, parts_.spec.vocab});
   ArenaScope scope(*ctx.scratch);
-  StepAdapters of_tokens, of_logits;
-  collect_adapters(batch, of_tokens, of_logits);
+  const BatchAdapters adapters(batch);
   ExecContext own = ctx;
-  own.adapters = of_tokens.runs.empty() ? nullptr : &of_tokens;
+  own.adapters = adapters.of_tokens();
   KeptRows kept;
   kept.x = ctx.scratch->take_f32({rows, parts_.spec.hidden});
-  kept.adapters = of_logits.runs.empty() ? nullptr : &of_logits;
-  if (rows > 0 && rows < tokens) {
-    kept.rows =
-        scratch_copy(ctx, backend_, std::span<const std::int32_t>(batch.logit_rows), Shape{rows})
-            .as<const std::int32_t>();
-  }
+  kept.adapters = adapters.of_logits();
+  if (rows > 0 && rows < tokens) kept.rows = upload_ints(ctx, backend_, batch.logit_rows);
   const PartialSumRoom room = PartialSumRoom::take(own, tokens, parts_.spec.hidden);
   {
     ArenaScope blocks(*ctx.scratch);
@@ -293,16 +271,7 @@ TensorView Model::forward(ExecContext& ctx, const StepBatch& batch,
   }
   if (rows == 0) return logits;
   own.adapters = kept.adapters;
-  LayerInput h = kept.x;
-  if (parts_.final_norm.present()) {
-    if (fusion_of(own, {.tokens = rows}).norm && !wants_states(batch, StateRows::kNormed)) {
-      h = {{.x = kept.x}, parts_.final_norm};
-    } else {
-      parts_.final_norm.forward(own, kept.x, kept.x);
-    }
-  }
-  head_of(own, h, {parts_.spec.head_multiplier, parts_.spec.head_softcap}, logits);
-  copy_states(own, batch, StateRows::kNormed, kept.x);
+  finish(own, batch, kept.x, logits);
   return logits;
 }
 

@@ -70,6 +70,22 @@ class Model {
   TensorView forward(ExecContext& ctx, const StepBatch& batch,
                      std::span<const PagedKvView> layers) const;
 
+  // The next three functions compute forward() one block at a time. The caller keeps the hidden
+  // states x: F32 [tokens, hidden], contiguous, in the backend's memory. Each function needs only
+  // the parts of the model that it runs, and no more scratch than forward(). With whole sequences,
+  // the keys and values of one block at a time are enough (model/whole_sequences.h). Side layers do
+  // not run. The only StateRows that are served are kNormed ones, by logits().
+
+  // Writes the states that enter the first block to x. Throws like forward().
+  void embed(ExecContext& ctx, const StepBatch& batch, const TensorView& x) const;
+  // Runs block `number` of spec().order: x holds the states that enter it, and then those that
+  // leave.
+  void run_block(ExecContext& ctx, const StepBatch& batch, std::span<const PagedKvView> layers,
+                 std::size_t number, const TensorView& x) const;
+  // Returns logits like forward(). x holds the states that leave the last block; it does not
+  // change.
+  TensorView logits(ExecContext& ctx, const StepBatch& batch, const TensorView& x) const;
+
   // Logits F32 [logit_rows, vocab] of guesses, valid as above: what the draft head says of the
   // wanted rows of a stretch behind each text (DraftHead::forward). Nothing of the texts' own pages
   // changes. Throws kInvalidArgument for an id without embedding.
@@ -91,6 +107,8 @@ class Model {
  private:
   void check_tokens(const StepBatch& batch) const;
   void check_ids(const StepBatch& batch) const;
+  void check_rows(const StepBatch& batch) const;
+  void check_states(const StepBatch& batch, const TensorView& x) const;
   DraftHead::Lent lent_to_draft(std::span<const PagedKvView> layers) const;
   // Those wanted behind so many blocks, where x is all rows of the step or the wanted ones.
   void copy_states(ExecContext& ctx, const StepBatch& batch, std::int32_t blocks,
@@ -102,6 +120,11 @@ class Model {
   };
   void head_of(ExecContext& ctx, const LayerInput& h, const HeadScale& scale,
                const TensorView& logits) const;
+  // Runs the final norm and the head on the wanted rows, x [logit_rows, hidden]. x may change.
+  void finish(ExecContext& ctx, const StepBatch& batch, const TensorView& x,
+              const TensorView& logits) const;
+  // Returns the keys and values of block `number` of the order; null if it has no attention.
+  const PagedKvView* keys_of(std::size_t number, std::span<const PagedKvView> layers) const;
   // The attention of the block behind number `block` of the order, if it has one; `caches`: of the
   // blocks behind.
   std::optional<AttentionArgs> next_attention(std::size_t block, const StepInputs& step,

@@ -43,6 +43,11 @@ class Block {
 
   Block(const BlockSpec& spec, Weights weights) : spec_(spec), weights_(std::move(weights)) {}
 
+  // Whether the block has weights. A block that is not loaded has none and would leave x unchanged.
+  bool present() const {
+    return weights_.attention.present() || weights_.feed_forward.present() ||
+           weights_.moe.present();
+  }
   // Adds to x.
   void forward(ExecContext& ctx, const StepInputs& step, ResidualStream& x) const;
   // The last block of a step of which few rows are read: copies these rows of x to kept.x and
