@@ -22,6 +22,7 @@
 #include "random_model_flags.h"
 #include "results.h"
 #include "step_check.h"
+#include "step_profile.h"
 #include "usage_error.h"
 
 namespace bl {
@@ -45,6 +46,7 @@ struct BenchOptions {
   PresetOption preset;
   RandomModelFlags random;
   bool json = false;
+  bool profile = false;
   bool check = false;
   std::string tune;
 
@@ -60,12 +62,14 @@ struct BenchOptions {
     v(repetitions, {"-r,--repetitions", "N", "timed runs, after one that is not"});
     preset.visit(v);
     random.visit(v);
+    v(profile,
+      {"--profile", "", "run each test once more, op by op, and show where its time goes"});
     v(check, {"--check", "",
               "instead: whether tokens alone and a few at a time get the logits that they get in "
               "a prompt, but for rounding; exit status 1 where not"});
     v(tune, {"--tune", "FILE",
              "instead: measure from how many tokens on which kernels are faster on this card, and "
-             "write FILE, as src/backend/cuda/product/launch_plans has them"});
+             "write FILE, as src/backend/cuda/gemm/plans has them"});
     v.group("Output");
     v(json, {"--json", "", "print JSON"});
     model.visit(v);
@@ -92,6 +96,9 @@ void check(const BenchOptions& options) {
   need("-d", options.depth.value_or(0), 0, 1 << 24);
   need("-r", options.repetitions, 1, 1000);
   if (options.longest() == 0) fail_usage("bench: -p 0 and -n 0 leave nothing to measure");
+  if (options.profile && (options.check || !options.tune.empty())) {
+    fail_usage("bench: --profile goes with neither --check nor --tune");
+  }
   if (options.check && (!options.tune.empty() || options.batch != 1)) {
     fail_usage("bench: --check goes with neither --tune nor -b");
   }
@@ -224,36 +231,38 @@ void repeat(Measurement& result, std::int64_t tokens, std::int64_t repetitions, 
       rates.size() > 1 ? std::sqrt(square / static_cast<double>(rates.size() - 1)) : 0.0;
 }
 
-std::vector<Measurement> measure(const BenchOptions& options, ModelSession& session) {
-  std::vector<Measurement> results;
+struct BenchResults {
+  std::vector<Measurement> tests;
+  std::vector<StepProfile> profiles;  // of the same tests, if they were asked for
+};
+
+BenchResults measure(const BenchOptions& options, ModelSession& session) {
+  BenchResults results;
   BenchRun run(session, options);
   const std::int64_t reach = options.longest() + 1;
-  if (options.prompt > 0) {
-    const std::int64_t depth = options.prefill_depth();
-    Measurement& result = results.emplace_back();
-    result.test = fmt::format("pp{}", options.prompt);
+  const auto test = [&](const std::string& name, std::int64_t tokens, std::int64_t depth,
+                        std::int64_t prepared, const std::function<void()>& timed) {
+    Measurement& result = results.tests.emplace_back();
+    result.test = name;
     result.batch = options.batch;
     result.depth = depth;
-    repeat(
-        result, options.prompt, options.repetitions,
-        [&] {
-          run.reset(depth + options.prompt, reach);
-          if (depth > 0) run.prefill(depth);
-        },
-        [&] { run.prefill(depth + options.prompt); });
+    const auto prepare = [&] {
+      run.reset(prepared, reach);
+      if (depth > 0) run.prefill(depth);
+    };
+    repeat(result, tokens, options.repetitions, prepare, timed);
+    if (options.profile) {
+      results.profiles.push_back(profile_steps(session, name, prepare, timed));
+    }
+  };
+  if (options.prompt > 0) {
+    const std::int64_t end = options.prefill_depth() + options.prompt;
+    test(fmt::format("pp{}", options.prompt), options.prompt, options.prefill_depth(), end,
+         [&] { run.prefill(end); });
   }
   if (options.generate > 0) {
-    Measurement& result = results.emplace_back();
-    result.test = fmt::format("tg{}", options.generate);
-    result.batch = options.batch;
-    result.depth = options.decode_depth();
-    repeat(
-        result, options.generate, options.repetitions,
-        [&] {
-          run.reset(result.depth, reach);
-          if (result.depth > 0) run.prefill(result.depth);
-        },
-        [&] { run.decode(options.generate); });
+    test(fmt::format("tg{}", options.generate), options.generate, options.decode_depth(),
+         options.decode_depth(), [&] { run.decode(options.generate); });
   }
   return results;
 }
@@ -265,9 +274,9 @@ std::uint64_t device_peak(const ModelSession& session) {
 }
 
 // `load_seconds`: from opening the files until the first token could be computed.
-Json to_json(const std::vector<Measurement>& results, ModelSession& session, double load_seconds) {
+Json to_json(const BenchResults& results, ModelSession& session, double load_seconds) {
   Json list = Json::array();
-  for (const Measurement& result : results) {
+  for (const Measurement& result : results.tests) {
     list.push_back({{"test", result.test},
                     {"batch", result.batch},
                     {"depth", result.depth},
@@ -285,17 +294,19 @@ Json to_json(const std::vector<Measurement>& results, ModelSession& session, dou
                     {"kv_token_bytes", session.cache().page_bytes() / kPageSlots},
                     {"backend", session.backend().description()}});
   }
+  const Json profiles = profiles_json(results.profiles);
+  for (std::size_t i = 0; i < profiles.size(); ++i) list[i]["profile"] = profiles[i];
   return list;
 }
 
-std::string to_table(const BenchOptions& options, const std::vector<Measurement>& results,
+std::string to_table(const BenchOptions& options, const BenchResults& results,
                      const ModelSession& session, double load_seconds) {
   const std::string name = options.random.wanted() ? options.random.name() : options.model.model;
   std::string text = fmt::format("{}\n{}: {}\n\n| {:<10} | {:>5} | {:>6} | {:>20} |\n", name,
                                  session.backend().name(), session.backend().description(), "test",
                                  "batch", "depth", "tok/s");
   text += fmt::format("| {:-<10} | {:->4}: | {:->5}: | {:->19}: |\n", "", "", "", "");
-  for (const Measurement& result : results) {
+  for (const Measurement& result : results.tests) {
     text += fmt::format("| {:<10} | {:>5} | {:>6} | {:>11.2f} ± {:>6.2f} |\n", result.test,
                         result.batch, result.depth, result.tps, result.tps_stddev);
   }
@@ -311,7 +322,8 @@ std::string to_table(const BenchOptions& options, const std::vector<Measurement>
                                        "of work space used",
                                        mib(device_peak(session)), mib(session.work_peak()),
                                        mib(session.plan().work)),
-                     mib(peak_host_memory()));
+                     mib(peak_host_memory())) +
+         profile_tables(results.profiles);
 }
 
 // What a card chooses by its number of tokens, measured anew.
@@ -378,7 +390,7 @@ void bench(BenchOptions& options) {
   session->backend().synchronize();
   const double load_seconds = seconds_since(start);
   if (options.check) return check_logits(options, *session);
-  const std::vector<Measurement> results = measure(options, *session);
+  const BenchResults results = measure(options, *session);
   if (options.json) {
     write_json(to_json(results, *session, load_seconds));
   } else {

@@ -208,7 +208,15 @@ ExecContext ModelSession::begin_step() {
   scratch_.release_to(scratch_begin_);
   ExecContext context = backend_->context(scratch_);
   context.deterministic = deterministic_;
+  if (recorded_ops_ != nullptr) context.ops = recorded_ops_.get();
   return context;
+}
+
+void ModelSession::observe_ops(OpObserver* observer) {
+  recorded_ops_.reset();
+  if (observer != nullptr) {
+    recorded_ops_ = std::make_unique<RecordingTable>(backend_->ops(), *observer);
+  }
 }
 
 }  // namespace bl

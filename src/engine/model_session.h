@@ -19,6 +19,7 @@
 #include "model/memory_plan.h"
 #include "model/model.h"
 #include "ops/backend.h"
+#include "ops/recording_table.h"
 #include "tensor/arena.h"
 
 namespace bl {
@@ -118,6 +119,9 @@ class ModelSession {
   std::span<float> fetched_logits(std::size_t lane) { return fetched_logits_[lane]; }
   // What ops need, with the scratch of the step before given back.
   ExecContext begin_step();
+  // From now on `observer` hears of every op of every step; null: nobody does. It must outlive the
+  // steps.
+  void observe_ops(OpObserver* observer);
 
  private:
   ModelSession() = default;
@@ -126,6 +130,7 @@ class ModelSession {
   void collect_end_tokens();
 
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<RecordingTable> recorded_ops_;  // null: steps use the backend's own table
   std::unique_ptr<Model> model_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<ModelText> text_;

@@ -4,8 +4,13 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "ops/op_profile.h"
 
 namespace bl {
+
+std::unique_ptr<OpTimer> Backend::op_timer(OpProfile& profile) {
+  return std::make_unique<HostOpTimer>(profile);
+}
 
 void Backend::copy_pieces(std::span<const CopyPiece> pieces) {
   for (const CopyPiece& piece : pieces) std::memcpy(piece.to, piece.from, piece.bytes);

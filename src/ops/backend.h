@@ -18,6 +18,9 @@
 
 namespace bl {
 
+class OpProfile;
+class OpTimer;
+
 struct PackOptions {
   std::int64_t out = 0;  // number of columns to keep (cuts padding); 0: all
   // Column i of the packed matrix is column columns[i] of a quantized matrix, `out` of them. Empty:
@@ -52,6 +55,9 @@ class Backend {
   ExecContext context(Arena& scratch) {
     return {.ops = &ops(), .device = device(), .scratch = &scratch, .threads = threads()};
   }
+  // Returns an observer for a RecordingTable that adds the time of each op to `profile`, which must
+  // outlive it.
+  virtual std::unique_ptr<OpTimer> op_timer(OpProfile& profile);
 
   virtual Buffer allocate(std::size_t bytes) = 0;
   virtual void upload(const TensorView& to, const TensorView& from_host) = 0;  // same dtype, shape

@@ -43,8 +43,15 @@ class OpProfile {
 // the whole. `wall_seconds` is the time that the steps took as a whole; shares are parts of it.
 std::string to_text(const OpProfile& profile, double wall_seconds);
 
+// Adds the time of each op to a profile. Made by Backend::op_timer().
+class OpTimer : public OpObserver {
+ public:
+  // Adds what was timed since the last call, and waits for it first if the ops run on a device.
+  virtual void collect() {}
+};
+
 // Times each op by the host's clock, for backends whose ops are finished when they return.
-class HostOpTimer final : public OpObserver {
+class HostOpTimer final : public OpTimer {
  public:
   using Clock = std::function<double()>;  // seconds
   explicit HostOpTimer(OpProfile& profile, Clock now = steady_seconds)

@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <string>
 
 #include "../engine/tiny_model.h"
 #include "base/file.h"
@@ -274,6 +276,34 @@ TEST_F(ModelCommands, BenchReportsEachTest) {
   EXPECT_EQ(table.status, 0);
   EXPECT_NE(table.out.find("| tg2 "), std::string::npos) << table.out;
   EXPECT_EQ(table.out.find("| pp"), std::string::npos);
+}
+
+TEST_F(ModelCommands, BenchProfilesOps) {
+  const ProgramResult result = run_program({"bench", "-m", model_, "--backend", "cpu", "-p", "20",
+                                            "-n", "3", "-r", "1", "--profile", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json tests = parse_json(result.out, "stdout");
+  ASSERT_EQ(tests.size(), 2u);
+  for (const Json& test : tests) {
+    const Json& profile = test.at("profile");
+    EXPECT_EQ(profile.at("test"), test.at("test"));
+    double seconds = 0;
+    std::map<std::string, int> calls;
+    for (const Json& op : profile.at("ops")) {
+      EXPECT_GE(op.at("seconds"), 0.0);
+      seconds += op.at("seconds").get<double>();
+      calls[op.at("op")] += op.at("calls").get<int>();
+    }
+    EXPECT_GT(seconds, 0.0);
+    EXPECT_LE(seconds, profile.at("seconds").get<double>());
+    EXPECT_EQ(calls["embed"], test.at("test") == "pp20" ? 1 : 3) << "one for each step";
+    EXPECT_GT(calls["matmul"], calls["embed"]);
+  }
+  const ProgramResult table = run_program(
+      {"bench", "-m", model_, "--backend", "cpu", "-p", "0", "-n", "2", "-r", "1", "--profile"});
+  EXPECT_NE(table.out.find("tg2, op by op"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("outside ops"), std::string::npos) << table.out;
+  EXPECT_EQ(run_program({"bench", "-m", model_, "--profile", "--check"}).status, 2);
 }
 
 TEST_F(ModelCommands, BenchChecksStepsAgainstAPrompt) {

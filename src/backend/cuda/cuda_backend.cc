@@ -12,6 +12,7 @@
 #include "backend/cuda/layout/packed_size.h"
 #include "backend/cuda/moe/cuda_experts.h"
 #include "backend/cuda/op_table.h"
+#include "backend/cuda/op_timer.h"
 #include "backend/cuda/scratch_plan.h"
 #include "backend/cuda/weights/cuda_matrix.h"
 #include "backend/cuda/weights/packer.h"
@@ -217,6 +218,10 @@ void CudaBackend::choose_launch(std::string_view name, std::int64_t from) {
   recorder_->clear();  // recorded steps took the other way
 }
 
+std::unique_ptr<OpTimer> CudaBackend::op_timer(OpProfile& profile) {
+  return std::make_unique<cuda::EventOpTimer>(profile, stream_);
+}
+
 void CudaBackend::run_step(std::uint64_t key, int lane, ExecContext& ctx,
                            const std::function<void(ExecContext&)>& body) {
   // Uploads behind the last step went through its lane's memory, too.
@@ -225,7 +230,9 @@ void CudaBackend::run_step(std::uint64_t key, int lane, ExecContext& ctx,
   wait_step(lane);
   // Recorded copies read the lane's memory from its beginning.
   staging_->begin(lane);
-  if (key == 0) {
+  // A table that wraps this backend's own hears of the ops of each step only if the step runs op by
+  // op.
+  if (key == 0 || ctx.ops != &ops_) {
     body(ctx);
   } else {
     recorder_->run(key + static_cast<std::uint64_t>(lane), ctx, body);

@@ -32,6 +32,7 @@ class CudaBackend final : public CudaSizes {
   std::string description() const override;
   const OpTable& ops() const override { return ops_; }
   Device* device() override { return &device_; }
+  std::unique_ptr<OpTimer> op_timer(OpProfile& profile) override;
 
   Buffer allocate(std::size_t bytes) override;
   void upload(const TensorView& to, const TensorView& from_host) override;
