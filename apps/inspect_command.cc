@@ -173,7 +173,7 @@ struct PlanReport {
   SessionPlan plan;
   std::int64_t max_context = 0;
   std::string instead;  // what would fit
-  WeightReader::Totals weights;
+  LoadTotals weights;
   bool tied = false;
   bool on_device = false;
 };

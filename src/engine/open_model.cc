@@ -30,7 +30,7 @@ OpenedModel open_gguf_model(const fs::path& path, const fs::path& archs) {
   return model;
 }
 
-// What is said of one model's GPTQ matrices must hold of another's beside them.
+// Joins the GPTQ settings of another model whose modules are used beside this model's own.
 void add_gptq(const std::optional<GptqConfig>& other, const fs::path& from, ModelFiles& files) {
   if (!other) return;
   if (!files.gptq) {
@@ -66,7 +66,7 @@ OpenedModel open_model(const fs::path& path, const fs::path& archs,
   OpenedModel model = open_model(path, archs);
   if (overrides.empty()) return model;
   std::vector<TensorOverride> from;
-  std::map<fs::path, ModelFiles> opened;  // a folder that several name
+  std::map<fs::path, ModelFiles> opened;  // several overrides may name the same folder
   for (const WeightOverride& one : overrides) {
     auto at = opened.find(one.model);
     if (at == opened.end()) {

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <span>
 
+#include "format/gather_array.h"
 #include "format/weight_matrix.h"
 
 namespace bl {
@@ -14,7 +15,9 @@ namespace bl {
 WeightMatrix slice_outputs(const WeightMatrix& matrix, std::int64_t begin, std::int64_t count);
 
 // Output j of the result is output columns[j] of `matrix`; the bias follows. Throws kUnsupported
-// for EXL2 if the number of columns is no multiple of 32. Indices out of range are a bug.
-WeightMatrix select_outputs(const WeightMatrix& matrix, std::span<const std::int32_t> columns);
+// for EXL2 if the number of columns is no multiple of 32. Indices out of range are a bug, and so
+// are codes that a seed stands for.
+WeightMatrix select_outputs(const WeightMatrix& matrix, std::span<const std::int32_t> columns,
+                            CodeCopy codes = CodeCopy::kCopied);
 
 }  // namespace bl

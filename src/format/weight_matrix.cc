@@ -35,6 +35,10 @@ std::string_view name_of_format(const DenseMatrix& matrix) {
 std::string_view name_of_format(const Exl2Matrix&) { return "exl2"; }
 std::string_view name_of_format(const GptqMatrix&) { return "gptq"; }
 
+bool is_seeded(const DenseMatrix& matrix) { return matrix.weight.seeded != nullptr; }
+bool is_seeded(const Exl2Matrix& matrix) { return matrix.seeded != nullptr; }
+bool is_seeded(const GptqMatrix& matrix) { return matrix.seeded != nullptr; }
+
 std::int64_t in_of(const DenseMatrix& matrix) { return matrix.in(); }
 std::int64_t in_of(const Exl2Matrix& matrix) { return matrix.in; }
 std::int64_t in_of(const GptqMatrix& matrix) { return matrix.in; }
@@ -58,6 +62,9 @@ const HostArray& bias_of(const WeightMatrix& matrix) {
 }
 std::string_view format_name(const WeightMatrix& matrix) {
   return std::visit([](const auto& m) { return name_of_format(m); }, matrix);
+}
+bool has_seeded_codes(const WeightMatrix& matrix) {
+  return std::visit([](const auto& m) { return is_seeded(m); }, matrix);
 }
 std::size_t stored_bytes(const WeightMatrix& matrix) {
   return std::visit([](const auto& m) { return code_bytes(m) + bytes_of(m.bias); }, matrix);

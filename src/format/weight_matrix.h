@@ -51,7 +51,8 @@ struct Exl2Matrix {
 // GPTQ (spec §3–7) with 2, 3, 4 or 8 bits. Zero points are already decided (v1, v2 and the special
 // case of §5.3), so that no reader has to know the file's version. in · bits is a multiple of 32;
 // all groups have the same size, except that the last may be smaller; scales are finite; every
-// group_of is in range and, without act-order, i / size.
+// group_of is in range and, without act-order, i / size. In a part that select_inputs() made,
+// groups may have any size.
 struct GptqMatrix {
   std::string name;
   int bits = 0;
@@ -74,6 +75,8 @@ std::int64_t out_features(const WeightMatrix& matrix);  // stored columns, paddi
 const std::string& name_of(const WeightMatrix& matrix);
 const HostArray& bias_of(const WeightMatrix& matrix);
 std::string_view format_name(const WeightMatrix& matrix);  // "fp16", "bf16", "fp32", "exl2", "gptq"
+// Whether a seed stands for the codes, which are not in memory (HostArray::seeded).
+bool has_seeded_codes(const WeightMatrix& matrix);
 // The bytes that the weights take in the file: codes, scales, permutation and bias.
 std::size_t stored_bytes(const WeightMatrix& matrix);
 

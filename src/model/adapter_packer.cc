@@ -32,7 +32,8 @@ DenseMatrix matrix_of(const std::string& name, HostArray weight) {
   return matrix;
 }
 
-// A [rank, in] with rows of zeros behind it; `inputs`: its columns as a linear has them, or empty.
+// Returns A [rank of the file, in] padded with rows of zeros to `rank`. `inputs` lists its columns
+// in the order of the linear's inputs; empty keeps their order.
 HostArray padded_rows(const TensorView& a, std::int64_t rank,
                       const std::vector<std::int32_t>& inputs = {}) {
   HostArray copy = zeros(a.dtype, {rank, a.columns()});
@@ -50,7 +51,7 @@ HostArray padded_rows(const TensorView& a, std::int64_t rank,
   return copy;
 }
 
-// A [rank, rows] as the rows of a table, with zeros behind each.
+// Returns A [rank of the file, rows] transposed to a table [rows, rank], padded with zeros.
 HostArray table_rows(const TensorView& a, std::int64_t rank) {
   HostArray table = zeros(a.dtype, {a.columns(), rank});
   visit_float_dtype(a.dtype, [&]<class T>(Tag<T>) {
@@ -62,8 +63,9 @@ HostArray table_rows(const TensorView& a, std::int64_t rank) {
   return table;
 }
 
-// The rows of B [out, rank] that a part of a site wants, with zeros behind each.
-HostArray k_split_rows(const TensorView& b, const AdapterPart& part, std::int64_t rank) {
+// Returns the rows of B [out, rank of the file] that a part of a site needs, each padded with zeros
+// to `rank`.
+HostArray part_rows(const TensorView& b, const AdapterPart& part, std::int64_t rank) {
   HostArray copy = zeros(b.dtype, {part.count, rank});
   const std::size_t width = static_cast<std::size_t>(b.columns()) * size_of(b.dtype);
   const std::size_t stride = static_cast<std::size_t>(rank) * size_of(b.dtype);
@@ -78,14 +80,14 @@ HostArray k_split_rows(const TensorView& b, const AdapterPart& part, std::int64_
 
 void add_bytes(const TensorView& view, SipHash& print) {
   const std::size_t bytes = bytes_of(view);
-  print.update(static_cast<std::uint64_t>(view.dtype));  // the same bytes mean other numbers
+  print.update(static_cast<std::uint64_t>(view.dtype));  // equal bytes may be other numbers
   print.update(std::uint64_t{bytes});
   print.update(std::span(view.as<const std::byte>(), bytes));
 }
 
 std::size_t packed_bytes(Backend& backend, const DenseMatrix& matrix) {
   const std::size_t packed = backend.packed_bytes(matrix, {});
-  return packed > 0 ? packed : bytes_of(matrix.weight.view);  // 0: it stays where it is
+  return packed > 0 ? packed : bytes_of(matrix.weight.view);  // 0: the backend reads it where it is
 }
 
 }  // namespace
@@ -102,7 +104,7 @@ PreparedAdapter::Module PreparedAdapter::whole_module(const LoraModule& from) {
   }
   for (const AdapterPart& part : from.site->parts) {
     module.parts.push_back({part.linear, part.first_column,
-                            matrix_of(from.tensor, k_split_rows(weight, part, weight.columns()))});
+                            matrix_of(from.tensor, part_rows(weight, part, weight.columns()))});
   }
   return module;
 }
@@ -123,11 +125,11 @@ PreparedAdapter::PreparedAdapter(const PeftAdapter& adapter) {
                                                  : padded_rows(from.a.view, rank, site.inputs));
     if (site.is_embedding) {
       const AdapterPart all{.count = site.out};
-      module.parts.push_back({-1, 0, matrix_of(from.tensor, k_split_rows(from.b.view, all, rank))});
+      module.parts.push_back({-1, 0, matrix_of(from.tensor, part_rows(from.b.view, all, rank))});
     }
     for (const AdapterPart& part : site.parts) {
       module.parts.push_back({part.linear, part.first_column,
-                              matrix_of(from.tensor, k_split_rows(from.b.view, part, rank))});
+                              matrix_of(from.tensor, part_rows(from.b.view, part, rank))});
     }
     modules_.push_back(std::move(module));
   }

@@ -9,7 +9,7 @@
 namespace bl {
 namespace {
 
-constexpr int kMaxDepth = 8;  // sizes that refer to sizes
+constexpr int kMaxDepth = 8;  // of sizes that refer to other sizes
 
 bool truthy(const Json& value) {
   if (value.is_boolean()) return value.get<bool>();
@@ -18,7 +18,7 @@ bool truthy(const Json& value) {
   return !value.empty();
 }
 
-// A word, or a number as JSON writes it.
+// Whether `value` is this word, or this number as JSON writes it.
 bool equal_text(const Json& value, const std::string& text) {
   if (value.is_string()) return value.get_ref<const std::string&>() == text;
   return value.is_number() && value.dump() == text;
@@ -76,8 +76,8 @@ std::optional<double> ArchEvaluator::number_of(const std::string& name, int dept
   return found->value.get<double>();
 }
 
-// factor { (* | / | up) factor } from left to right; a factor is a number, a name or sqrt(name).
-// `a up b` is the least multiple of b that is ≥ ⌊a⌋.
+// Grammar: factor { (* | / | up) factor }, evaluated from left to right; a factor is a number, a
+// name or sqrt(name). `a up b` is the least multiple of b that is not below ⌊a⌋.
 std::optional<double> ArchEvaluator::expression(std::string_view text, int depth) const {
   if (depth > kMaxDepth) circular();
   double result = 0.0;
@@ -118,7 +118,7 @@ std::optional<ArchEvaluator::Found> ArchEvaluator::find_at(const ArchValue& valu
     if (alternative.kind == ArchValue::Kind::kKey) {
       if (std::optional<Found> found = find_key(alternative.text)) return found;
     } else if (const auto size = sizes_.find(alternative.text); size != sizes_.end()) {
-      // A bare name stands for its own alternatives, so that messages name the key behind it.
+      // A bare name is replaced by its own alternatives, so that messages name the config key.
       if (depth > kMaxDepth) circular();
       if (std::optional<Found> found = find_at(size->second, depth + 1)) return found;
     } else if (const std::optional<double> number = expression(alternative.text, depth)) {

@@ -19,8 +19,8 @@ class ArchEvaluator {
       : config_(config), sizes_(sizes) {}
 
   const HfConfig& config() const { return config_; }
-  // The same for layer i of `layers`: {i} in keys is its number, and a list with one entry a layer
-  // gives its entry.
+  // An evaluator for layer i of `layers`: {i} in keys is the layer's number, and a list with one
+  // entry per layer stands for that layer's entry.
   ArchEvaluator for_layer(std::int64_t layer, std::int64_t layers) const;
 
   std::int64_t layer_number() const { return layer_ + 1; }
@@ -32,7 +32,7 @@ class ArchEvaluator {
   std::optional<Found> find(const ArchValue& value) const;
   bool holds(const Condition& condition) const;
 
-  // Whole number in [least, most]. `what` is our word for it. Throws kInvalidFile when it is
+  // A whole number in [least, most]. `what` names it in messages. Throws kInvalidFile if it is
   // absent, of another kind or out of range.
   struct Range {
     std::int64_t least = 1;
@@ -41,12 +41,12 @@ class ArchEvaluator {
   std::int64_t whole(std::string_view what, const ArchValue& value, Range range) const;
   std::optional<std::int64_t> find_whole(std::string_view what, const ArchValue& value,
                                          Range range) const;
-  // Finite number; absent gives `fallback`.
+  // A finite number, or `fallback` if it is absent.
   double real(std::string_view what, const ArchValue& value, double fallback) const;
   std::optional<double> find_real(std::string_view what, const ArchValue& value) const;
   bool flag(std::string_view what, const ArchValue& value, bool fallback) const;
   std::optional<std::string> find_text(std::string_view what, const ArchValue& value) const;
-  // {i} replaced by the layer's number.
+  // Replaces {i} by the layer's number.
   std::string with_layer(std::string text) const;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kMaxArchBytes = 1u << 20;
 
-// Edits that turn one word into the other.
+// Returns the number of single-letter edits that turn one word into the other.
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

@@ -11,22 +11,23 @@
 
 namespace bl {
 
-// The documents of archs/, as built into the program, with those of a folder in front.
+// The documents of archs/ that were built into the program, and those of a folder, which take
+// precedence.
 //
 // Goals: an architecture is data; `extends` joins a document with one other, never with a chain.
 class ArchLibrary {
  public:
-  // `folder`: files there replace or join those built in (the command line's --archs); empty: none.
+  // `folder`: its files replace or join the built-in ones (--archs); empty: none.
   explicit ArchLibrary(const std::filesystem::path& folder = {});
 
-  // Throws kUnsupported, naming the nearest known ones, when no document matches. `file` is the
-  // config that asks.
+  // Throws kUnsupported, naming the nearest known architectures, if no document matches. `file` is
+  // the config that names the architecture.
   ArchSpec find(const std::string& architecture, const std::string& file) const;
-  // All architectures that match something, sorted.
+  // All architectures that some document matches, sorted.
   std::vector<std::string> architectures() const;
-  // The document of that architecture with `extends` joined; nullptr when unknown.
+  // The document of an architecture with `extends` joined; nullptr if it is unknown.
   const Json* document_for(const std::string& architecture) const;
-  // A document of archs/ by file name without .json; nullptr when there is none.
+  // A document of archs/ by its file name without .json; nullptr if there is none.
   const Json* document(const std::string& name) const;
   // Names of all documents, sorted.
   std::vector<std::string> names() const;

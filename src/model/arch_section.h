@@ -6,13 +6,13 @@
 
 namespace bl {
 
-// One object of an architecture file while it is read. Every key that a reader asks for is known;
-// done() refuses the others, so that a misspelt key never passes silently.
+// One object of an architecture file while it is read. Keys that a reader asks for count as known;
+// done() refuses all others, so that a misspelt key never passes silently.
 class ArchSection {
  public:
   ArchSection(const Json& json, std::string where);
 
-  // nullptr where the key is absent or null.
+  // Returns nullptr if the key is absent or null.
   const Json* find(const char* key);
   std::string where(const char* key) const { return where_ + "." + key; }
   void read(const char* key, std::string& to);
@@ -21,7 +21,7 @@ class ArchSection {
   void read(const char* key, std::optional<std::string>& to);
   void read(const char* key, ArchValue& to);
   void read(const char* key, Condition& to);
-  // A string or a list of strings.
+  // Accepts a string or a list of strings.
   void read(const char* key, std::vector<std::string>& to);
   void done() const;
 
@@ -31,8 +31,8 @@ class ArchSection {
   std::set<std::string> known_;
 };
 
-// `patch` over `base`: objects join, everything else replaces. A null stays: it says that what the
-// base has is not there.
+// Lays `patch` over `base`: objects are joined, anything else replaces. A null stays in the result:
+// it removes what the base has.
 Json join_arch(const Json& base, const Json& patch);
 
 }  // namespace bl

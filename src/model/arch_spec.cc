@@ -27,7 +27,7 @@ void read_norm_keys(ArchSection& section, NormArch& norm) {
   if (norm.kind) check_word(section.where("kind"), *norm.kind, {"rms", "layer"});
 }
 
-// A norm is a tensor name, a list of them, or an object.
+// Reads a norm: a tensor name, a list of such names, or an object.
 std::optional<NormArch> read_norm(ArchSection& parent, const char* key) {
   const Json* json = parent.find(key);
   if (json == nullptr) return std::nullopt;
@@ -168,7 +168,8 @@ void read_router(ArchSection& section, MoeArch& m) {
   }
 }
 
-// Stacks come together: those of one half alone would leave the other without a name.
+// Requires stacks for both halves of an expert: if only one half were stacked, the other would have
+// no tensor name.
 void check_stacks(const ArchSection& section, const MoeArch& m) {
   const bool halves = !m.stacked_up.empty() && (!m.gated || !m.stacked_gate.empty());
   const bool first = !m.stacked_gate_up.empty() || halves;
@@ -356,8 +357,8 @@ ArchSpec parse_arch(const std::string& name, const Json& json) {
   spec.text = json_text(json);
   const std::string file = "archs/" + name + ".json";
   ArchSection section(json, file);
-  section.find("about");    // a remark for readers
-  section.find("extends");  // joined already
+  section.find("about");    // a remark for human readers
+  section.find("extends");  // already joined
   section.find("gguf");     // read by the GGUF importer
   section.read("match", spec.match);
   section.read("scope", spec.scopes);

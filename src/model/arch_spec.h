@@ -1,7 +1,7 @@
 #pragma once
 // An architecture as archs/*.json describes it: where sizes come from, what tensors are called,
-// which kinds of layers it has. archs/README.md explains every key. Joined with a config it gives a
-// ModelSpec (spec_builder.h).
+// which kinds of layers it has. archs/README.md explains every key. build_model_spec() joins it
+// with a config into a ModelSpec.
 
 #include <cstdint>
 #include <map>
@@ -16,14 +16,14 @@
 
 namespace bl {
 
-// Names that a tensor may have, best first, relative to what owns it.
+// Names that a tensor may have, best first, relative to the module that owns it.
 using Names = std::vector<std::string>;
 
-inline constexpr std::int64_t kMaxLayers = 1 << 12;  // that a model may have
+inline constexpr std::int64_t kMaxLayers = 1 << 12;  // the most that a model may have
 
 struct NormArch {
   Names name;
-  std::optional<std::string> kind;  // "rms", "layer"; else the model's
+  std::optional<std::string> kind;  // "rms" or "layer"; default: the model's
   ArchValue eps;
   std::optional<bool> unit_offset;
   std::optional<bool> weighted;
@@ -39,14 +39,14 @@ struct QkNormArch {
 struct RopeArch {
   std::string style = "neox";  // or "interleaved"
   ArchValue theta;
-  ArchValue partial;      // share of head_dim
-  ArchValue rotary_dim;   // or elements
-  bool scaling = true;    // false: these layers ignore a rope_scaling that is not theirs
+  ArchValue partial;      // rotated share of head_dim
+  ArchValue rotary_dim;   // or rotated elements
+  bool scaling = true;    // false: these layers ignore the model's rope_scaling
   ArchValue query_beta;   // scaling of queries by position
-  ArchValue original;     // positions of one step of it
-  std::string layers;     // key of a list: 1 where a layer rotates
-  ArchValue skip_every;   // without that list: every n-th layer does not rotate
-  bool reversed = false;  // turns the other way
+  ArchValue original;     // positions per step of that scaling
+  std::string layers;     // key of a list with 1 for layers that rotate
+  ArchValue skip_every;   // if there is no such list: every n-th layer does not rotate
+  bool reversed = false;  // rotates in the other direction
   Condition condition;
 };
 
@@ -54,17 +54,17 @@ struct AttentionArch {
   std::string at = "self_attn";
   ArchValue heads, kv_heads, head_dim;
   Names q{"q_proj"}, k{"k_proj"}, v{"v_proj"}, o{"o_proj"}, qkv, gate, sinks;
-  std::string packing = "concat";  // of qkv: or "groups": [q … q k v] a kv head
+  std::string packing = "concat";  // of qkv; "groups": [q … q k v] for each kv head
   std::string gate_kind;           // "sigmoid_head", "softplus_head", "sigmoid_element"
   Condition gate_condition;
   bool transposed = false;
   std::optional<QkNormArch> q_norm, k_norm;
   std::optional<NormArch> v_norm;
   ArchValue scale, softcap, clip, window, alibi;
-  ArchValue causal;        // false: tokens that are guessed together see each other (drafts alone)
-  Condition value_is_key;  // with no terms: never
+  ArchValue causal;        // false: tokens that are guessed together see each other (drafts only)
+  Condition value_is_key;  // without terms: never
   std::optional<RopeArch> rope;
-  Condition absent;  // layers without attention; with no terms: none
+  Condition absent;  // for layers without attention; without terms: none
 };
 
 struct FeedForwardArch {
@@ -77,24 +77,25 @@ struct FeedForwardArch {
   Condition absent;
 };
 
-// Which layers route: as a list of kinds says where the config has one; else all given rules agree.
+// Which layers route to experts. A list of kinds decides if the config has one; else all rules that
+// are given must agree.
 struct MoeRule {
   ArchValue first;      // the first such layer
   ArchValue last;       // the last
-  ArchValue step;       // every step-th: (i + 1) % step == 0
-  ArchValue offset;     // with step: (i - first) % step == 0 instead when true
-  std::string except;   // key of a list of layers that do not
-  std::string only;     // key of a list (or comma-separated string) of those that do
-  std::string kinds;    // key of a list of words, one a layer
-  std::string kind_is;  // the word that routes
+  ArchValue step;       // every step-th layer: (i + 1) % step == 0
+  ArchValue offset;     // if true, with step: (i - first) % step == 0 instead
+  std::string except;   // key of a list of layers that do not route
+  std::string only;     // key of a list (or comma-separated string) of layers that do
+  std::string kinds;    // key of a list with one word per layer
+  std::string kind_is;  // the word for layers that route
 };
 
 struct MoeArch {
   MoeRule when;
   std::string at = "mlp";
   Names router{"gate"}, selection_bias, expert_scale;
-  std::optional<NormArch> router_norm;  // of the residual stream; without: reads what experts read
-  Names router_scale;                   // stands for the weight of an unweighted router_norm
+  std::optional<NormArch> router_norm;  // of the residual stream; absent: reads the experts' input
+  Names router_scale;                   // the weight of a router_norm that has none by its own name
   ArchValue router_multiplier;
   ArchValue experts, per_token, size, normalize, scale, groups, group_top, normalize_power, limit,
       activation;
@@ -102,13 +103,13 @@ struct MoeArch {
   Names gate{"experts.{e}.gate_proj"}, up{"experts.{e}.up_proj"}, down{"experts.{e}.down_proj"};
   Names stacked_gate, stacked_up, stacked_gate_up, stacked_down;  // [experts, …]
   bool stacked_transposed = false;                                // [experts, in, out]
-  std::optional<bool> stacked_down_transposed;                    // else like the others
+  std::optional<bool> stacked_down_transposed;                    // default: like the others
   bool stacked_interleaved = false;                               // gate, up, gate, up, …
   bool gated = true;
   bool limit_after = false;
   std::optional<FeedForwardArch> shared;
   Names shared_gate;
-  bool beside_dense = false;  // the layer has its dense feed-forward too
+  bool beside_dense = false;  // the layer also has its dense feed-forward
   Condition condition;
 };
 
@@ -123,41 +124,42 @@ struct BlockArch {
   Names output_scale;
 };
 
-// How a layer's type is found where config.json does not list it.
+// How a layer's type follows from other keys if config.json does not list the types.
 struct LayerTypeRule {
   std::string list;                 // key of a list of types
   std::vector<std::string> repeat;  // a cycle of types
-  ArchValue every;                  // every n-th layer is full_attention, others `other`
-  std::string letters;              // key of a string of L (sliding) and G (full); last is full
-  ArchValue from;                   // layers ≥ this are `other`, those before full_attention
+  ArchValue every;                  // every n-th layer is full_attention, the rest are `other`
+  std::string letters;              // key of a string of L (sliding) and G (full); the last is full
+  ArchValue from;                   // layers from this one on are `other`, earlier full_attention
   std::string other = "sliding_attention";
   Condition condition;
 };
 
 // Side layers that read the hidden states of another model, or of their own, to guess how its texts
-// go on. They have neither embedding nor head (model/draft_spec.h).
+// continue. They have neither embedding nor head (model/draft_spec.h).
 struct DraftArch {
-  Names combine;                        // the linear that reads those states side by side
-  std::optional<NormArch> norm;         // of what it makes of them
-  std::optional<NormArch> state_norms;  // of state {i} before, each has its own
-  bool normalise_features = false;      // by each layer's norm in front of its keys
-  Names read_layers;           // keys of a list: layers of the target whose outputs are read
-  ArchValue target_layers;     // that the target has; absent: any number
+  Names combine;                        // the linear that reads these states side by side
+  std::optional<NormArch> norm;         // of the output of `combine`
+  std::optional<NormArch> state_norms;  // of each state {i} before `combine`
+  bool normalise_features = false;      // each layer's norm applies before its keys
+  Names read_layers;           // keys of a list of the target's layers whose outputs are read
+  ArchValue target_layers;     // number of layers the target must have; absent: any
   ArchValue stretch;           // tokens that are read at once: a text's last one, and masks
-  ArchValue mask;              // the token that stands where one is to be guessed
-  ArchValue embed_multiplier;  // of the target's embedding, as its table has it
-  ArchValue head_multiplier, head_softcap;  // in place of the target's
+  ArchValue mask;              // the token that marks a position to guess
+  ArchValue embed_multiplier;  // of the target's stored embedding
+  ArchValue head_multiplier, head_softcap;  // instead of the target's
 };
 
-// Layers behind a model's own that guess one token each from its normed hidden state and the token
-// behind it. Their blocks are described as the last of the model's, and names are below theirs.
+// Layers after a model's own, each of which guesses one token from the model's normalised hidden
+// state and the token after it (multi-token prediction). Their blocks are described like the
+// model's last one, and names are relative to the layer.
 struct MtpArch {
-  ArchValue layers;  // how many there are; the first is used, again and again
+  ArchValue layers;  // how many there are; only the first is used, repeatedly
   std::optional<NormArch> embed_norm, state_norm, final_norm;
   Names combine;  // the linear that reads embedding and state side by side
 };
 
-// A config that the description does not cover.
+// A kind of config that the description does not cover.
 struct Refusal {
   Condition condition;
   std::string because;
@@ -165,13 +167,13 @@ struct Refusal {
 
 struct ArchSpec {
   std::string name;  // file name without .json
-  std::string text;  // of the whole document, with `extends` joined
+  std::string text;  // the whole document, with `extends` joined
   std::vector<std::string> match;
   std::vector<std::string> scopes{""};
-  std::shared_ptr<const Json> defaults;  // object of what stands in for absent keys, or none
+  std::shared_ptr<const Json> defaults;  // object with values of absent keys, or none
   std::vector<std::pair<std::string, std::string>> rename;
   std::map<std::string, ArchValue> sizes;
-  NormArch norms;  // kind, eps and offset that norms have unless they say otherwise
+  NormArch norms;  // default kind, eps and offset of norms
   std::vector<Refusal> refuse;
   Names embed;
   ArchValue embed_multiplier;
@@ -180,13 +182,13 @@ struct ArchSpec {
   std::string layer;  // "model.layers.{i}"
   std::vector<LayerTypeRule> layer_types;
   BlockArch block;
-  std::map<std::string, BlockArch> types;  // of layers with a type of their own
+  std::map<std::string, BlockArch> types;  // blocks of layers with another type
   std::optional<NormArch> final_norm;
   Names head;
   ArchValue tied, head_multiplier, head_softcap;
-  ArchValue normalize_head;  // rows of a plain head have length 1
+  ArchValue normalize_head;  // rows of a plain head are scaled to length 1
   ArchValue bos, eos;
-  std::optional<DraftArch> draft;  // what it is, where it is no model by itself
+  std::optional<DraftArch> draft;  // set if this is no model by itself but side layers
   std::optional<MtpArch> mtp;
 };
 

@@ -5,9 +5,9 @@
 //   "=hidden/heads"                  product, quotient and sqrt() of sizes, keys and numbers
 //   1.0e-6, true, {"text": "silu"}   a constant
 //   {"if": "use_qk_norm", "is": …}   an alternative with a condition
-//   [ … ]                            the first of these that is there
+//   [ … ]                            the first of these that exists
 //
-// Non-goals: general expressions. What needs more is a new kind of layer, and that is C++.
+// Non-goals: general expressions. Whatever needs more is a new kind of layer, and that is C++.
 
 #include <memory>
 #include <optional>
@@ -18,9 +18,8 @@
 
 namespace bl {
 
-// All of these must hold: "key" (true, non-zero or non-empty), "!key", "key=text", "key=1" (a
-// number),
-// "?key" (is there, be it empty or false).
+// Terms that must all hold: "key" (true, non-zero or non-empty), "!key", "key=text", "key=1" (a
+// number), "?key" (exists, even if empty or false).
 struct Condition {
   std::vector<std::string> terms;
 };
@@ -30,7 +29,7 @@ struct ArchValue {
   struct Alternative {
     Kind kind = Kind::kConstant;
     std::string text;                      // key or expression
-    std::shared_ptr<const Json> constant;  // a scalar; only of kConstant
+    std::shared_ptr<const Json> constant;  // a scalar; only for kConstant
     Condition condition;
   };
   std::vector<Alternative> alternatives;

@@ -15,11 +15,11 @@ namespace {
 constexpr std::int64_t kMaxHeads = 1 << 14;
 constexpr std::int64_t kMaxHeadDim = 1 << 13;
 constexpr std::int64_t kMaxIntermediate = std::int64_t{1} << 24;
-constexpr std::int64_t kMaxExperts = 1 << 12;  // what the backends' routing holds
+constexpr std::int64_t kMaxExperts = 1 << 12;  // the most that the backends' routing can hold
 constexpr std::int64_t kMaxWindow = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t kMaxQuerySteps = 1 << 12;
 
-// A condition of an exception: without terms it never holds.
+// Evaluates the condition of an exception, which never holds without terms.
 bool excepted(const Condition& condition, const ArchEvaluator& at) {
   return !condition.terms.empty() && at.holds(condition);
 }
@@ -29,7 +29,7 @@ Activation parse_activation(const std::string& name, const std::string& file) {
     const char* name;
     Activation kind;
   };
-  // "gelu" is the exact one in transformers; all other spellings mean the tanh form.
+  // In transformers "gelu" is the exact function; all other spellings mean the tanh form.
   static constexpr Entry kEntries[] = {{"silu", Activation::kSilu},
                                        {"swish", Activation::kSilu},
                                        {"gelu", Activation::kGelu},
@@ -52,7 +52,7 @@ Activation parse_activation(const std::string& name, const std::string& file) {
        json_text(Json(name.substr(0, 60))), list);
 }
 
-// Some models leave some layers without positions.
+// Whether this layer rotates its heads: in some models some layers have no position encoding.
 bool rotates(const RopeArch& arch, const ArchEvaluator& at) {
   if (!arch.layers.empty() && at.config().find(arch.layers)) {
     return at.holds({{arch.layers}});
@@ -208,7 +208,7 @@ MoeSpec BlockBuilder::moe(const MoeArch& arch, const ArchEvaluator& at) const {
   spec.route =
       parse_route(at.find_text("routing", arch.route).value_or("softmax_topk"), at.config().file());
   spec.normalize = at.flag("normalisation of expert weights", arch.normalize, true);
-  // Softmax weights that are normalised afterwards are a softmax over the selected.
+  // A softmax over all experts, normalised over the selected ones, is a softmax over the selected.
   if (spec.route == RouteKind::kSoftmax && spec.normalize && !arch.normalize_power.given()) {
     spec.route = RouteKind::kSoftmaxTopK;
   }

@@ -7,10 +7,10 @@
 
 namespace bl {
 
-// Joins the description of one block with a config: sizes, kinds, scales of its layers.
+// Joins the description of one block with a config: sizes, kinds and scales of its layers.
 class BlockBuilder {
  public:
-  // `ropes` collects the rope tables of the model; equal ones are shared.
+  // Rope tables are collected in `model`, where equal ones are shared.
   BlockBuilder(const ArchSpec& arch, const ArchEvaluator& config, const SpecOptions& options,
                ModelSpec& model)
       : arch_(arch), config_(config), options_(options), model_(model) {}
@@ -39,7 +39,8 @@ class BlockBuilder {
   ModelSpec& model_;
 };
 
-// The norm that `arch` describes over the model's defaults; nothing where its condition fails.
+// Returns the norm that `arch` describes on top of the model's defaults; nothing if its condition
+// fails.
 std::optional<NormSpec> build_norm(const ArchSpec& model, const std::optional<NormArch>& arch,
                                    const ArchEvaluator& at);
 

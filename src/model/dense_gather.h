@@ -6,11 +6,11 @@
 
 namespace bl {
 
-// Outputs `rows` of a plain matrix, in that order, with their biases: for checkpoints that
-// interleave what the layers want apart. A copy.
+// Copies the outputs `rows` of a plain matrix, in this order, with their biases, into a matrix that
+// is not transposed: for checkpoints that interleave what layers need apart.
 DenseMatrix gather_outputs(const DenseMatrix& matrix, std::span<const std::int64_t> rows);
 
-// Every output row (of a tensor [out, in]) scaled to length 1, as F32.
+// Copies a matrix [out, in] as F32 with each output row scaled to length 1.
 DenseMatrix normalized_outputs(const DenseMatrix& matrix);
 
 }  // namespace bl

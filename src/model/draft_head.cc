@@ -9,8 +9,9 @@
 namespace bl {
 namespace {
 
-// Each token by itself: a backend's attention is causal, so one that sees all of its stretch is
-// said to stand at its end. Steps of such spans can be recorded, however long a stretch is.
+// Returns one span per token. A backend's attention is causal, so a token that may see its whole
+// stretch is described as standing at the end of it. Steps of such spans can be recorded, however
+// long a stretch is.
 std::vector<SequenceSpan> spans_of(const StepBatch& batch, bool causal) {
   std::vector<SequenceSpan> spans;
   for (const BatchSequence& s : batch.sequences) {
@@ -28,7 +29,7 @@ std::vector<RopeBank::Sequence> rotations_of(const StepBatch& batch) {
   return rotations;
 }
 
-// The model's adapters are not the head's.
+// Adapters apply to the model only, not to its draft head.
 ExecContext without_adapters(const ExecContext& ctx) {
   ExecContext own = ctx;
   own.adapters = nullptr;
@@ -84,7 +85,8 @@ void DraftHead::keep(ExecContext& ctx, std::int32_t blocks, const TensorView& x,
   }
 }
 
-// A chain's features of tokens, each with the state before it: F32 [tokens, hidden].
+// Returns the features of a chain, F32 [tokens, hidden]: each token combined with the state before
+// it.
 TensorView DraftHead::chained(ExecContext& ctx, const std::int32_t* ids, const TensorView& before,
                               const Lent& lent) const {
   const std::int64_t hidden = parts_.spec.layers.hidden;
@@ -100,8 +102,8 @@ TensorView DraftHead::chained(ExecContext& ctx, const std::int32_t* ids, const T
   return features;
 }
 
-// Of a step of the model: the state before a token is that of the row before it, or what was
-// carried for its sequence. Rows of both stand in one array.
+// The features of a step of the model. The state before a token is that of the row before it or,
+// for the first token of a sequence, the state that was carried for it; one array holds both.
 TensorView DraftHead::chained_features(ExecContext& ctx, const StepBatch& batch,
                                        const States& states, const Lent& lent) const {
   const std::int64_t hidden = parts_.spec.layers.hidden;
@@ -196,8 +198,8 @@ void DraftHead::forward(ExecContext& ctx, const StepBatch& batch, const Lent& le
                            .out = slice_rows(batch.carried.memory, batch.carried.kept_at, kept)});
 }
 
-// Layers that follow each other and let a stretch see the same share a plan: there is one at a
-// time.
+// Only one attention plan is valid at a time, so neighbouring layers with the same kind of
+// attention share one.
 void DraftHead::run_blocks(ExecContext& ctx, StepInputs& step, const StepBatch& batch,
                            const Lent& lent, const TensorView& x) const {
   ResidualStream stream(x);
@@ -221,7 +223,8 @@ std::size_t DraftHead::work_bytes(const DraftSpec& spec, std::int64_t tokens) {
   std::size_t bytes = arena_bytes(DType::kF32, tokens * spec.width()) +
                       arena_bytes(DType::kI32, tokens) + arena_bytes(DType::kF32, tokens * hidden);
   if (spec.chain) {
-    // Carried and own states, the ones before each token, what is combined; three lists of rows.
+    // Carried and own states; states before each token; the input of `combine`; three lists of
+    // rows.
     bytes += arena_bytes(DType::kF32, 2 * tokens * hidden) +
              arena_bytes(DType::kF32, tokens * hidden) +
              arena_bytes(DType::kF32, 2 * tokens * hidden) + 3 * arena_bytes(DType::kI32, tokens);

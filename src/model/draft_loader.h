@@ -4,18 +4,18 @@
 #include <memory>
 
 #include "model/draft_head.h"
+#include "model/load_plan.h"
 #include "model/model_files.h"
 #include "model/renamed_source.h"
-#include "model/weight_reader.h"
 
 namespace bl {
 
 // Opens the side layers for a model in two steps, as ModelLoader does the model: the constructor
-// finds and checks every tensor, load() packs. Throws as build_draft_spec and WeightReader do.
+// finds and checks every tensor, load() packs. Throws as build_draft_spec and LoadPlanner do.
 class DraftLoader {
  public:
-  // `archs`: folder of further architectures, or empty. `done(bytes)`: as WeightReader has it.
-  // The backend must outlive it, and `target` it.
+  // `archs`: folder of further architectures, or empty. `done(bytes)`: LoadRun::Args::done. The
+  // backend and `target` must outlive the loader.
   struct Args {
     Backend& backend;
     const ModelSpec& target;
@@ -26,21 +26,19 @@ class DraftLoader {
   DraftLoader(ModelFiles files, const Args& args);
 
   const DraftSpec& spec() const { return spec_; }
-  const WeightReader::Totals& weights() const { return reader_.totals(); }
-  bool uses(const std::string& tensor) const { return reader_.was_used(tensor); }
+  const LoadTotals& weights() const { return totals_; }
+  bool uses(const std::string& tensor) const { return plan_.tensors.contains(tensor); }
+  // Once.
   std::unique_ptr<DraftHead> load();
 
  private:
-  DraftHead::Parts walk();
-  std::vector<Norm> state_norms(const DraftArch& arch);
-  Norm norm(const std::optional<NormSpec>& spec, const std::string& prefix,
-            const std::optional<NormArch>& arch);
-
   Backend& backend_;
   ModelFiles files_;
   DraftSpec spec_;
   RenamedSource source_;
-  WeightReader reader_;
+  std::function<void(std::size_t)> done_;
+  LoadPlan plan_;
+  LoadTotals totals_;
 };
 
 }  // namespace bl

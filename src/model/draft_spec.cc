@@ -15,10 +15,11 @@ namespace {
 constexpr std::int64_t kMostStates = 64;
 constexpr std::int64_t kMostStretch = 128;
 constexpr std::int64_t kMostTargetLayers = kMaxLayers;
-// Guesses of a chain are seldom right beyond a few, and each costs a round.
+// The later guesses of a chain are seldom right, and each costs a forward pass of its own.
 constexpr std::int64_t kMostChained = 8;
 
-// The list of layers, each of which `target` has. Their outputs stand behind one block more.
+// Reads the list of target layers whose outputs are needed and checks that `target` has them. The
+// output of layer i is the stream after i + 1 blocks.
 std::vector<std::int32_t> read_states(const DraftArch& arch, const HfConfig& config,
                                       const ModelSpec& target) {
   std::optional<HfConfig::Found> found;

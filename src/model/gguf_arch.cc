@@ -74,7 +74,7 @@ void read_lists(ArchSection& section, const char* name, std::map<std::string, st
   for (const auto& [tensor, key] : lists->items()) reader.read(tensor.c_str(), to[tensor]);
 }
 
-// The document and, below it, the one that it extends (one step, as in ArchLibrary).
+// Returns the document joined with the one that it extends (at most one, as in ArchLibrary).
 Json joined_document(const ArchLibrary& library, const std::string& name) {
   const Json& document = *library.document(name);
   if (!document.is_object()) fail(ErrorCode::kInvalidFile, "archs/{}.json: not an object", name);
@@ -85,7 +85,7 @@ Json joined_document(const ArchLibrary& library, const std::string& name) {
     fail(ErrorCode::kInvalidFile, "archs/{}.json: extends {}, which cannot be extended", name,
          extends->dump());
   }
-  // Within a section entries replace each other whole; null takes one away.
+  // Within a section a whole entry replaces another; null removes it.
   Json joined = *base;
   joined.erase("abstract");
   for (const auto& [section, value] : document.items()) {

@@ -16,7 +16,7 @@ constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
 
 double number_of(const Json& json) { return json.is_number() ? json.get<double>() : 0; }
 
-// A whole number stays one: sizes computed from sizes are integers in config.json.
+// Keeps whole numbers integers, since sizes computed from sizes are integers in config.json.
 Json from_number(double value, bool whole) {
   if (whole && value == std::floor(value) && std::abs(value) < 1e15) {
     return static_cast<std::int64_t>(value);
@@ -58,7 +58,7 @@ Json GgufMetadata::list_of(const std::string& full) const {
     return list;
   }
   const std::vector<std::int64_t> numbers = file_.integers(full).value();
-  // One number for all blocks is the usual reading; a list stays a list.
+  // Equal numbers for all blocks collapse into one; others stay a list.
   const bool equal = !numbers.empty() && std::all_of(numbers.begin(), numbers.end(),
                                                      [&](auto x) { return x == numbers.front(); });
   return equal ? Json(numbers.front()) : Json(numbers);
@@ -243,12 +243,12 @@ Json GgufMetadata::evaluate(const Json& rule) const {
 
 namespace {
 
-// An id of the vocabulary, or nothing.
+// Returns the token id at `key` if it lies in the vocabulary.
 std::optional<std::int64_t> token_id(const GgufFile& file, const std::string& key) {
   const auto id = file.integer("tokenizer.ggml." + key);
   if (!id) return std::nullopt;
   const auto tokens = file.texts("tokenizer.ggml.tokens");
-  // Some writers say "none" as the largest number of the type.
+  // Some writers express "none" as the largest number of the type.
   const bool in_range = *id >= 0 && (!tokens || *id < static_cast<std::int64_t>(tokens->size()));
   return in_range ? id : std::nullopt;
 }
@@ -275,7 +275,7 @@ Json gguf_config(const GgufMetadata& metadata) {
         dot == std::string::npos ? config[key] : config[key.substr(0, dot)][key.substr(dot + 1)];
     place = std::move(value);
   }
-  // Always there, if only as null: readers have defaults that may lie outside of the vocabulary.
+  // Always present, as null if need be: readers' own defaults may lie outside the vocabulary.
   const auto set_token = [&](const char* to, const char* from) {
     const auto id = token_id(file, from);
     config[to] = id ? Json(*id) : Json();

@@ -12,8 +12,8 @@ struct GgufImportArgs {
   std::filesystem::path folder;
   bool force = false;  // replace a folder that is not empty
   std::uint64_t shard_bytes = std::uint64_t{8} << 30;
-  // Called now and then from the calling thread, bytes of weights written so far and in all. May
-  // throw (an interrupt): nothing of the import stays then.
+  // Called from time to time by the calling thread with bytes of weights written so far and in all.
+  // May throw to interrupt; nothing of the import remains then.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
 };
 

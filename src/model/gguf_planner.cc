@@ -54,7 +54,7 @@ void GgufPlanner::check_readable(const GgufTensor& tensor) const {
        file_.name(), tensor.name, info_of(tensor.type).name, readable_gguf_types());
 }
 
-// `by_element`: values of a vector are looked at one by one, because their order changes.
+// `by_element`: treat each value of a vector as a row, because their order will change.
 GgufPlanner::Extent GgufPlanner::extent_of(const GgufTensor& tensor, bool by_element) const {
   const Shape& shape = tensor.shape;
   Extent extent;
@@ -77,8 +77,8 @@ GgufPlanner::Extent GgufPlanner::extent_of(const GgufTensor& tensor, bool by_ele
   return extent;
 }
 
-std::int64_t GgufPlanner::k_split_rows(const GgufTensor& tensor, const std::string& rows,
-                                       std::int64_t of) const {
+std::int64_t GgufPlanner::part_rows(const GgufTensor& tensor, const std::string& rows,
+                                    std::int64_t of) const {
   std::int64_t count = 0;
   if (rows == "half") count = of / 2;
   if (rows == "query") count = metadata_.heads() * metadata_.head_dim();
@@ -87,7 +87,7 @@ std::int64_t GgufPlanner::k_split_rows(const GgufTensor& tensor, const std::stri
   return count;
 }
 
-// 0 where rows stay as they are.
+// Returns the number of heads whose rows must be reordered; 0 where rows stay as they are.
 std::int64_t GgufPlanner::rotary_heads(const GgufTensor& tensor, GgufTensorRule::Rotary rotary,
                                        std::int64_t rows) const {
   if (rotary == GgufTensorRule::Rotary::kAsStored) return 0;
@@ -99,7 +99,7 @@ std::int64_t GgufPlanner::rotary_heads(const GgufTensor& tensor, GgufTensorRule:
   return heads;
 }
 
-// The result's shape follows from the stack; one tensor, or one an expert.
+// Adds one tensor, or one per expert if the name contains {e}, shaped after the stack.
 void GgufPlanner::add_expert_tensors(const GgufTensor& tensor, GgufRecipe recipe,
                                      const Extent& extent, const std::string& to) {
   const auto shape_of = [&](std::int64_t outer) {
@@ -171,7 +171,7 @@ void GgufPlanner::place_by_rule(const GgufTensor& tensor, const GgufTensorRule& 
   std::int64_t row = 0;
   for (const GgufTensorRule::Part& part : rule.parts) {
     recipe.first_row = row;
-    recipe.rows = k_split_rows(tensor, part.rows, extent.rows);
+    recipe.rows = part_rows(tensor, part.rows, extent.rows);
     recipe.rotary_heads = rotary_heads(tensor, part.rotary, recipe.rows);
     row += recipe.rows;
     if (row > extent.rows) wrong_shape(tensor, "rows for queries, keys and values");
@@ -212,7 +212,7 @@ void GgufPlanner::place_join(const GgufJoin& join, std::int64_t block) {
 
 void GgufPlanner::place(const GgufTensor& tensor) {
   const auto [block, name] = split_block(tensor.name);
-  if (block >= layers_ && block < blocks_) return;  // drafts further tokens
+  if (block >= layers_ && block < blocks_) return;  // a layer that only drafts further tokens
   if (block >= blocks_) {
     fail(ErrorCode::kInvalidFile, "{}: tensor {}, but metadata says {} blocks", file_.name(),
          tensor.name, blocks_);

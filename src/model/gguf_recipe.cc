@@ -10,10 +10,10 @@ namespace bl {
 namespace {
 
 constexpr std::int64_t kPieceElements = std::int64_t{1} << 23;     // 16 MB of binary16
-constexpr std::int64_t kParallelElements = std::int64_t{1} << 16;  // below, threads do not pay
+constexpr std::int64_t kParallelElements = std::int64_t{1} << 16;  // below this, threads do not pay
 constexpr std::int64_t kScratchElements = 4096;
 
-// `count` consecutive rows of one source as binary16; false where a value is too large.
+// Converts `count` consecutive rows of one source to binary16; false if a value is too large.
 bool convert_rows(const GgufRecipe& recipe, GgufRecipe::Row first, std::int64_t count, Half* out) {
   const GgufTensor& source = *recipe.sources[first.source];
   const GgufTypeInfo& type = info_of(source.type);
@@ -38,7 +38,7 @@ bool convert_rows(const GgufRecipe& recipe, GgufRecipe::Row first, std::int64_t 
   return fits;
 }
 
-// Rows [begin, end) counted over all matrices, in runs of rows that follow each other in a source.
+// Converts rows [begin, end), counted over all matrices, in runs that are consecutive in a source.
 bool convert_range(const GgufRecipe& recipe, std::int64_t begin, std::int64_t end, Half* out) {
   bool fits = true;
   std::int64_t row = begin;

@@ -1,4 +1,4 @@
-// Rotary scaling: what GGUF metadata and factor tensors say, in the words of rope_scaling.
+// Translates rotary scaling from GGUF metadata and factor tensors into rope_scaling of config.json.
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@
 namespace bl {
 namespace {
 
-// A small tensor of divisors of the inverse frequencies, one a pair; empty where there is none.
+// Reads a small tensor of divisors of the inverse frequencies, one per pair; empty if it is absent.
 std::vector<float> factors(const GgufMetadata& metadata, std::string_view name,
                            std::int64_t pairs) {
   const GgufTensor* tensor = metadata.file().find_tensor(name);
@@ -43,7 +43,7 @@ Json as_decimals(const std::vector<float>& values) {
   return list;
 }
 
-// One rule of three wavelength ranges, as transformers' "llama3" rope type computes it.
+// The rule of three wavelength ranges that transformers' "llama3" rope type computes.
 struct ThreeRanges {
   double factor = 1;
   double low = 1;
@@ -58,9 +58,9 @@ struct ThreeRanges {
   }
 };
 
-// Files hold the finished divisors. Their rule is found again where it is the known one with its
-// usual bounds 1 and 4 (the context length follows from any divisor between the extremes);
-// otherwise the divisors themselves are given, which says the same.
+// Files store the finished divisors. Recovers the rule behind them if it is the known one with its
+// usual bounds 1 and 4 (the context length follows from any divisor between the extremes). If not,
+// the caller writes the divisors themselves, which is equivalent.
 std::optional<ThreeRanges> find_rule(const std::vector<float>& divisors, double theta) {
   ThreeRanges rule;
   rule.factor = static_cast<double>(*std::max_element(divisors.begin(), divisors.end()));
@@ -104,7 +104,7 @@ void copy_number(const GgufMetadata& metadata, const char* from, const char* to,
   if (value.is_number()) scaling[to] = value;
 }
 
-// rope_scaling from rope.scaling.* keys; null for none.
+// Builds rope_scaling from rope.scaling.* keys; null if there are none.
 Json from_keys(const GgufMetadata& metadata) {
   const Json type = metadata.evaluate("rope.scaling.type");
   const Json factor = metadata.evaluate(Json::array({"rope.scaling.factor", "rope.scale_linear"}));
@@ -141,7 +141,7 @@ void add_gguf_rope(const GgufMetadata& metadata, const Json& rule, Json& config)
   }
   if (rotary != head_dim) {
     double share = static_cast<double>(rotary) / static_cast<double>(head_dim);
-    // Readers truncate share · head_dim.
+    // Readers truncate share · head_dim to a whole number.
     if (static_cast<std::int64_t>(share * static_cast<double>(head_dim)) != rotary) {
       share = std::nextafter(share, 1.0);
     }
@@ -161,7 +161,7 @@ void add_gguf_rope(const GgufMetadata& metadata, const Json& rule, Json& config)
                {"long_factor", as_decimals(longer)}};
     const Json original = metadata.evaluate("rope.scaling.original_context_length");
     config["original_max_position_embeddings"] = original.is_number() ? original : Json(positions);
-    // Readers compute the attention factor from the two lengths; the file's wins where it differs.
+    // Readers compute the attention factor from the two lengths unless they are told another one.
     copy_number(metadata, "rope.scaling.attn_factor", "attention_factor", scaling);
   } else if (!divisors.empty() && scaling.is_null()) {
     scaling = from_divisors(divisors, theta.get<double>(), positions);

@@ -14,13 +14,13 @@
 
 namespace bl {
 
-// The tensors of a GGUF file as the model knows them: names, shapes and row orders of its Hugging
-// Face form, values rounded to fp16 as they are read. Rotary rows are put back in order, stacked
-// experts are taken apart (or together), offsets folded into norms are taken out again.
+// The tensors of a GGUF file as the model knows them: with the names, shapes and row orders of its
+// Hugging Face form, and values rounded to fp16 when they are read. Restores the order of rotary
+// rows, splits or joins stacked experts, and removes offsets that were folded into norms.
 class GgufSource : public TensorSource {
  public:
-  // Throws kInvalidFile / kUnsupported for tensors that have no place in the architecture, have an
-  // element type that cannot be read, or do not have the shape that metadata says.
+  // Throws kInvalidFile or kUnsupported for tensors that have no place in the architecture, have an
+  // element type that cannot be read, or contradict the metadata in their shape.
   GgufSource(std::shared_ptr<const GgufFile> file, const GgufMetadata& metadata);
 
   const TensorInfo* find(std::string_view name) const override;
@@ -28,7 +28,7 @@ class GgufSource : public TensorSource {
   HostArray read(std::string_view name) const override;
   void done_with(std::string_view name) const override;
 
-  // read() in pieces, for tensors larger than memory.
+  // Like read(), but in pieces, for tensors larger than memory.
   void stream(std::string_view name, const GgufExpander::Sink& sink) const;
 
  private:
@@ -43,7 +43,7 @@ class GgufSource : public TensorSource {
   friend class GgufPlanner;
   std::shared_ptr<const GgufFile> file_;
   GgufExpander expander_;
-  std::deque<GgufTensor> lists_;  // elements of metadata lists, seen as tensors; addresses stay
+  std::deque<GgufTensor> lists_;  // elements of metadata lists seen as tensors, at fixed addresses
   std::map<std::string, Entry, std::less<>> entries_;
 };
 

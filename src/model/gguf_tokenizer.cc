@@ -40,7 +40,7 @@ Json sequence(const char* member, Json items) {
   return {{"type", "Sequence"}, {member, std::move(items)}};
 }
 
-// Text into JSON. The vocabulary has checked that it is UTF-8.
+// Appends `text` as a JSON string. The vocabulary has already checked that it is UTF-8.
 void append_text(std::string& out, std::string_view text) {
   constexpr char kDigits[] = "0123456789abcdef";
   out += '"';
@@ -62,18 +62,18 @@ void append_text(std::string& out, std::string_view text) {
 
 // --- merges of a vocabulary that has scores instead ---
 
-// Trying all cuts takes the square of a token's length: none of a real vocabulary is so long.
+// Trying all cuts takes quadratic time in a token's length; no real vocabulary has longer tokens.
 constexpr std::size_t kMaxMergedBytes = 1024;
 
 struct Merge {
   std::uint32_t left = 0;
   std::uint32_t right = 0;
-  double score = 0;  // of the token they make
+  double score = 0;  // of the merged token
 };
 
-// Every way to cut a token into two tokens is a merge; better tokens merge first. The order among
-// equals is that of transformers' converter of sentencepiece models, so that the result agrees with
-// the tokenizer.json that such models are published with.
+// Every way to cut a token into two tokens is a merge, ordered by the score of the token. Ties are
+// ordered as in transformers' converter of sentencepiece models, so that the result agrees with the
+// tokenizer.json that such models are published with.
 std::vector<Merge> merges_from_scores(const GgufVocabulary& vocabulary) {
   const auto tokens = vocabulary.tokens();
   std::unordered_map<std::string_view, std::uint32_t> ids;

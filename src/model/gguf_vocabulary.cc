@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMaxTokens = std::size_t{1} << 24;
 constexpr std::size_t kMaxTokenBytes = 65536;
 
-// tokenizer.ggml.model names a family of models; which kind of vocabulary it means is data.
+// tokenizer.ggml.model names a family of models; `tables` says which kind of vocabulary that is.
 GgufVocabulary::Kind parse_kind(const GgufFile& file, std::string_view word, const Json& tables) {
   const Json models = tables.value("models", Json::object());
   std::string list;

@@ -11,13 +11,13 @@
 
 namespace bl {
 
-// The tokens of a GGUF file with everything about them checked.
+// The tokens of a GGUF file, checked.
 class GgufVocabulary {
  public:
   enum class Kind {
     kByteLevel,      // BPE over bytes written as printable letters
     kSentencePiece,  // BPE by scores, bytes as a fallback
-    kUnigram,        // most likely cut by scores
+    kUnigram,        // the most likely segmentation by scores
   };
   enum class Type : std::uint8_t {
     kNormal = 1,
@@ -28,7 +28,7 @@ class GgufVocabulary {
     kByte = 6,
   };
 
-  // nullopt where the file holds no vocabulary.
+  // Returns nullopt if the file holds no vocabulary.
   static std::optional<GgufVocabulary> read(const GgufMetadata& metadata, const Json& tables);
 
   Kind kind() const { return kind_; }
@@ -38,7 +38,7 @@ class GgufVocabulary {
   const std::vector<double>& scores() const { return scores_; }
   // "left right", as stored.
   std::span<const std::string_view> merges() const { return merges_; }
-  // What the named pre-tokenizer does: an object of archs/gguf-tokenizers.json.
+  // What the file's pre-tokenizer does: an object of archs/gguf-tokenizers.json.
   const Json& pre() const { return pre_; }
 
   std::optional<std::size_t> bos() const { return bos_; }
@@ -48,7 +48,7 @@ class GgufVocabulary {
   bool add_bos() const { return add_bos_ && bos_.has_value(); }
   bool add_eos() const { return add_eos_ && eos_.has_value(); }
   bool add_space_prefix() const { return add_space_prefix_; }
-  // Not a text of its own: filler, or a token that occurs before.
+  // Whether the token has no text of its own: it is padding, or repeats an earlier token.
   bool is_filler(std::size_t id) const { return filler_[id]; }
 
  private:

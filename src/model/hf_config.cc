@@ -8,7 +8,7 @@
 namespace bl {
 namespace {
 
-// The value at a dotted path below `node`, or nullptr.
+// Returns the value at a dotted path below `node`, or nullptr.
 const Json* walk(const Json* node, std::string_view path) {
   while (!path.empty()) {
     const std::size_t dot = path.find('.');

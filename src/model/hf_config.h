@@ -8,11 +8,11 @@
 
 namespace bl {
 
-// A model's config.json as an architecture reads it: keys looked up in several scopes (a text model
-// inside a multimodal one), then in the architecture's defaults.
+// A model's config.json as an architecture reads it: keys are looked up in several scopes (a text
+// model inside a multimodal one), then in the architecture's defaults.
 //
-// Every byte of it is hostile: look-ups return what is there, and the typed readers of
-// arch_evaluator.h check kind and range and say which key of which file was wrong.
+// Every byte of it may be hostile: look-ups return whatever the file has, and the typed readers of
+// arch_evaluator.h check kind and range and report which key of which file is wrong.
 class HfConfig {
  public:
   // `file` names the document in messages. Throws kInvalidFile unless `root` is an object.
@@ -20,19 +20,20 @@ class HfConfig {
 
   const Json& root() const { return root_; }
   const std::string& file() const { return file_; }
-  // architectures[0]. Throws kInvalidFile where there is none.
+  // architectures[0]. Throws kInvalidFile if there is none.
   std::string architecture() const;
 
-  // Where keys are looked up, in order ("" is the top level), and what stands in for absent keys.
+  // Where keys are looked up, in order ("" is the top level), and the values of absent keys.
   void set_scopes(std::vector<std::string> scopes) { scopes_ = std::move(scopes); }
   void set_defaults(Json defaults) { defaults_ = std::move(defaults); }
 
   struct Found {
-    const Json* value = nullptr;  // never null nor JSON null
+    const Json* value = nullptr;  // neither nullptr nor JSON null
     std::string path;             // for messages: "text_config.rope_theta"
   };
-  // `path` is dotted; a leading "/" looks at the top level only; a whole-number segment indexes an
-  // array. An explicit null is an absent value that no default replaces, as in transformers.
+  // `path` is dotted. A leading "/" restricts the look-up to the top level, and a whole number
+  // indexes an array. As in transformers, an explicit null is an absent value that no default
+  // replaces.
   std::optional<Found> find(std::string_view path) const;
 
  private:

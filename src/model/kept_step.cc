@@ -8,14 +8,14 @@
 namespace bl {
 namespace {
 
-// New tokens of some sequence from which on a step is a prompt's: far more than a backend records
-// steps of (Backend::step_key), whose launches stay what they are.
+// A sequence with this many new tokens is reading a prompt. The bound is far above the lengths
+// whose steps a backend records (Backend::step_key), so recorded launches do not change.
 constexpr std::int32_t kPromptTokens = 64;
 
-// Wanted rows of a sequence that follow each other.
+// Consecutive wanted rows of one sequence.
 struct Run {
   const BatchSequence* sequence = nullptr;
-  std::int32_t first = 0;  // row of the batch
+  std::int32_t first = 0;  // its first row of the batch
   std::int32_t tokens = 0;
 };
 
@@ -42,7 +42,7 @@ bool KeptStep::pays(const StepBatch& batch) {
   const bool is_prompt =
       std::any_of(batch.sequences.begin(), batch.sequences.end(),
                   [](const BatchSequence& s) { return s.tokens >= kPromptTokens; });
-  // A table has the pages of each run.
+  // Every run needs a span of its own, and there is room for one per sequence.
   return is_prompt && !batch.logit_rows.empty() && runs_of(batch).size() <= batch.sequences.size();
 }
 

@@ -10,22 +10,22 @@
 
 namespace bl {
 
-// The wanted rows of a step as one of their own, behind the step that wrote its keys: all that the
-// queries of a last block are needed of.
+// The wanted rows of a step as a step of their own, whose keys the whole step has already written.
+// In the last block, only these rows need queries.
 class KeptStep {
  public:
-  // Whether there is enough to leave out, and no more to plan than for the step itself.
+  // Whether leaving out the other rows saves enough, and needs no larger plan than the step itself.
   static bool pays(const StepBatch& batch);
 
-  // Memory is taken from ctx.scratch; the plan of the step's own attention ends here. `batch` must
-  // live as long as this. `step`: the inputs of all of its rows.
+  // Takes memory from ctx.scratch, and replaces the attention plan of the step. `batch` must
+  // outlive this. `step`: the inputs of all rows.
   KeptStep(ExecContext& ctx, Backend& backend, const RopeBank& ropes, const StepBatch& batch,
            const StepInputs& step);
   KeptStep(const KeptStep&) = delete;
   KeptStep& operator=(const KeptStep&) = delete;
 
   const StepInputs& inputs() const { return inputs_; }
-  // Scratch of so many wanted rows, without what the backend's plan takes.
+  // Scratch bytes for this many wanted rows, without those of the backend's attention plan.
   static std::size_t work_bytes(std::span<const RopeSpec> ropes, std::int64_t rows);
 
  private:

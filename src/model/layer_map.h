@@ -5,9 +5,10 @@
 
 namespace bl {
 
-// Which blocks run, in what order: runs of layers such as "0..15,11..31" (both ends are in; a
-// layer alone is its number). What is left out is not loaded; what comes again runs again, on the
-// same weights, with a cache of its own. Empty: each once. Throws kInvalidArgument.
+// Parses which blocks run and in what order: runs of layers such as "0..15,11..31" (both ends are
+// included; a single layer is its number). Layers that are left out are not loaded; a repeated
+// layer runs again on the same weights, with a cache of its own. Empty: each layer once. Throws
+// kInvalidArgument.
 std::vector<std::int32_t> parse_layer_map(std::string_view map, std::int64_t layers);
 
 }  // namespace bl

@@ -27,7 +27,7 @@ std::vector<std::string> from_list(const HfConfig::Found& found, const std::stri
   return types;
 }
 
-// The rule's types, or nothing where what it reads is absent.
+// Returns the types that the rule gives; empty if the config lacks the keys that it reads.
 std::vector<std::string> apply(const LayerTypeRule& rule, const ArchEvaluator& at,
                                std::int64_t layers) {
   std::vector<std::string> types;
@@ -52,7 +52,7 @@ std::vector<std::string> apply(const LayerTypeRule& rule, const ArchEvaluator& a
     }
   } else if (rule.every.given()) {
     const auto found = at.config().find(rule.every.alternatives[0].text);
-    if (found && found->value->is_string()) return types;  // a pattern of letters, another rule's
+    if (found && found->value->is_string()) return types;  // letters, for another rule
     const auto every = at.find_whole("pattern of layer types", rule.every, {0, kMaxLayers});
     if (!every || *every == 0) return types;
     for (std::int64_t i = 0; i < layers; ++i) {

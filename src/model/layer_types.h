@@ -8,9 +8,9 @@
 
 namespace bl {
 
-// The type of each layer ("full_attention", "sliding_attention", …): config.json's list, or the
-// first rule of the architecture that applies. Throws kUnsupported for a type that the architecture
-// does not describe.
+// Returns the type of each layer ("full_attention", "sliding_attention", …): config.json's list, or
+// what the first applicable rule of the architecture gives. Throws kUnsupported for a type that the
+// architecture does not describe.
 std::vector<std::string> layer_types(const ArchSpec& arch, const ArchEvaluator& at,
                                      std::int64_t layers);
 

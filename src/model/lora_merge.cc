@@ -32,7 +32,7 @@ constexpr std::int64_t kPieceRows = 256;
 struct Delta {
   const LoraModule* module = nullptr;
   float scale = 0;
-  // Of each row of the tensor, the row of B (of an embedding, the column of A); −1: none.
+  // For each row of the tensor, the row of B (for an embedding, the column of A); −1: none.
   std::vector<std::int32_t> source;
 };
 using Deltas = std::vector<Delta>;
@@ -55,13 +55,13 @@ void add_scaled(const TensorView& rows, std::int64_t row, float factor, float* s
   });
 }
 
-// Whether a row of the tensor is one of the adapter's own.
+// Whether the adapter brings a whole row in place of this row of the tensor.
 bool replaces(const Delta& delta, std::int64_t row) {
   return delta.module->is_whole() && row < std::ssize(delta.source) &&
          delta.source[static_cast<std::size_t>(row)] >= 0;
 }
 
-// sum += what `delta` adds to one row of the tensor.
+// Adds to `sum` what `delta` adds to one row of the tensor.
 void add_delta(const Delta& delta, std::int64_t row, float* sum) {
   if (row >= std::ssize(delta.source)) return;
   const std::int64_t source = delta.source[static_cast<std::size_t>(row)];
@@ -80,12 +80,12 @@ void add_delta(const Delta& delta, std::int64_t row, float* sum) {
   }
 }
 
-// What every tensor of the result is made of.
+// What a tensor of the result is made from.
 struct Output {
-  std::string from;    // tensor of the base, or of a quantized matrix its module
-  std::string module;  // whose deltas it gets, as the architecture calls it
+  std::string from;    // tensor of the base model; for a quantized matrix, its module
+  std::string module;  // the architecture's name of the module whose deltas it gets
   bool quantized = false;
-  bool transposed = false;  // [in, out]
+  bool transposed = false;  // stored [in, out]
 };
 
 class AdapterMerge {
@@ -165,7 +165,7 @@ class AdapterMerge {
     const AdapterSite* site = loader_.adapter_sites().find(module);
     return site != nullptr && site->is_embedding;
   }
-  // Whether the head has no tensors of its own.
+  // Whether the head has no tensor of its own.
   bool is_tied() const {
     return std::none_of(arch_.head.begin(), arch_.head.end(),
                         [&](const std::string& name) { return has_weight_matrix(source_, name); });
@@ -243,7 +243,7 @@ class AdapterMerge {
     args_.base.source->done_with(output.from);
   }
 
-  // Calls body(row) for rows [0, count), on all threads.
+  // Calls body(row) for the rows [0, count) on all threads.
   template <class F>
   void for_rows(std::int64_t count, F&& body) const {
     const auto run = [&](long begin, long end) {
@@ -258,7 +258,7 @@ class AdapterMerge {
 
   static void add_deltas(const Deltas* deltas, std::int64_t row, std::span<float> sum) {
     if (deltas == nullptr) return;
-    float left = 1;  // of the model's own
+    float left = 1;  // share of the model's own row
     for (const Delta& delta : *deltas) left -= replaces(delta, row) ? delta.scale : 0;
     if (left != 1) {
       for (float& value : sum) value *= left;
@@ -266,7 +266,7 @@ class AdapterMerge {
     for (const Delta& delta : *deltas) add_delta(delta, row, sum.data());
   }
 
-  // A merged weight as it is stored; one that the type cannot hold is told by check_range_held().
+  // Rounds a merged weight to the stored type. check_range_held() reports weights that do not fit.
   template <class T>
   T rounded(float value) const {
     const T stored = static_cast<T>(value);
@@ -281,7 +281,7 @@ class AdapterMerge {
          name_of(dtype));
   }
 
-  // A tensor [out, in], a piece at a time.
+  // Writes a tensor [out, in], one piece at a time.
   void write_rows(const TensorView& view, const Deltas& deltas, const Sink& sink) const {
     const std::int64_t width = view.columns();
     visit_float_dtype(view.dtype, [&]<class T>(Tag<T>) {
@@ -303,7 +303,7 @@ class AdapterMerge {
     });
   }
 
-  // A tensor [in, out]: the sums are made row by row of the other way round.
+  // Writes a tensor [in, out]. Sums are computed by output, that is by column, and transposed.
   void write_transposed(const TensorView& view, const Deltas& deltas, const Sink& sink) const {
     const std::int64_t in = view.rows();
     const std::int64_t out = view.columns();
@@ -381,7 +381,7 @@ class AdapterMerge {
 }  // namespace
 
 LoraMergeResult merge_lora(Backend& backend, const LoraMergeArgs& args) {
-  // Deltas are those of stored matrices, whose channels are in the files' order.
+  // Deltas apply to stored matrices, whose channels are in the order of the files.
   BL_CHECK(!backend.reorders_hidden());
   return AdapterMerge(backend, args).write();
 }

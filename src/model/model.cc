@@ -19,7 +19,7 @@ std::size_t embed_and_inputs_bytes(const ModelSpec& spec, std::int64_t tokens) {
          arena_bytes(DType::kI64, tokens);
 }
 
-// Whether anybody asked for the residual stream behind so many blocks.
+// Whether the batch wants a copy of the residual stream after `blocks` blocks.
 bool wants_states(const StepBatch& batch, std::int32_t blocks) {
   return std::any_of(batch.states.begin(), batch.states.end(),
                      [&](const StateRows& states) { return states.blocks == blocks; });
@@ -131,7 +131,7 @@ void Model::copy_states(ExecContext& ctx, const StepBatch& batch, std::int32_t b
   for (const StateRows& states : batch.states) {
     if (states.blocks != blocks) continue;
     ArenaScope scope(*ctx.scratch);
-    // Behind the last block the wanted rows may be all there are.
+    // After the last block, x may already consist of the wanted rows alone.
     std::vector<std::int32_t> rows = batch.logit_rows;
     if (x.rows() == count) std::iota(rows.begin(), rows.end(), 0);
     ctx.ops->copy_rows(
@@ -152,7 +152,7 @@ void Model::run_blocks(ExecContext& ctx, const StepBatch& batch,
   const DraftHead* draft = parts_.draft.get();
   DraftHead::States states;
   if (draft != nullptr) states = draft->take_states(ctx, ids, tokens);
-  // Last, so that another plan may take its place.
+  // Taken last, so that its memory can be given back when another plan replaces it.
   std::optional<ArenaScope> plan_scope(std::in_place, *ctx.scratch);
   step.attention = backend_.plan_attention(ctx, step.sequences);
   parts_.embedding.forward(ctx, ids, step.positions, x);

@@ -17,15 +17,15 @@
 
 namespace bl {
 
-// What the scratch of a step depends on besides its size.
+// What the scratch of a step depends on besides the number of tokens.
 struct WorkShape {
   const ModelSpec& spec;
-  std::int64_t max_in = 0;     // widest input and output of its products
-  std::int64_t max_slots = 0;  // widest input as packed
-  std::int64_t max_out = 0;
-  const DraftSpec* draft = nullptr;  // side layers; the widths are theirs, too
+  std::int64_t max_in = 0;           // widest input of a product
+  std::int64_t max_slots = 0;        // widest input as packed
+  std::int64_t max_out = 0;          // widest output
+  const DraftSpec* draft = nullptr;  // side layers, which the widths include; null: none
 };
-// Scratch that a step of so many tokens and wanted rows of logits takes at most.
+// Returns an upper bound of the scratch bytes of a step with this many tokens and rows of logits.
 std::size_t model_work_bytes(const WorkShape& shape, const Backend& backend, std::int64_t tokens,
                              std::int64_t logit_rows);
 
@@ -35,7 +35,7 @@ class Model {
   struct Parts {
     ModelSpec spec;
     Embedding embedding;
-    std::vector<Block> blocks;  // of all layers; empty ones where a layer does not run
+    std::vector<Block> blocks;  // one per layer; empty for layers that do not run
     Norm final_norm;
     Linear head;
     RopeBank ropes;
@@ -49,13 +49,14 @@ class Model {
 
   const ModelSpec& spec() const { return parts_.spec; }
   std::int64_t vocab() const { return parts_.spec.vocab; }
-  // Of the embedding's tables, which a step reads a few rows of.
+  // Bytes of the embedding's tables. A step reads only a few rows of them.
   std::size_t embedding_bytes() const { return parts_.embedding.bytes(); }
-  // Rows of the embedding: ids must be below.
+  // Rows of the embedding; token ids must be below.
   std::int64_t embedding_rows() const { return parts_.embedding.table().rows(); }
-  // What guesses how texts go on; null: nothing.
+  // The side layers that guess how texts continue; null: none.
   const DraftHead* draft_head() const { return parts_.draft.get(); }
-  // Cache of each layer that attends, in the order of forward's `layers`; side layers come last.
+  // The cache layout of each layer with attention, in the order of forward()'s `layers`; side
+  // layers come last.
   std::vector<KvLayout> kv_layouts(CacheTypes type) const;
   int kv_layers() const {
     return parts_.spec.kv_layers() + (parts_.draft ? parts_.draft->kv_layers() : 0);
@@ -64,9 +65,9 @@ class Model {
 
   std::size_t work_bytes(std::int64_t tokens, std::int64_t logit_rows) const;
 
-  // Logits F32 [logit_rows, vocab] of the wanted rows, valid until the scratch is released. Writes
-  // keys and values of the step into `layers`. Throws kInvalidArgument for an id without
-  // embedding, kLimit for a position beyond learned ones.
+  // Returns logits F32 [logit_rows, vocab] of the wanted rows, valid until the scratch is released.
+  // Writes the keys and values of the step into `layers`. Throws kInvalidArgument for an id without
+  // an embedding, kLimit for a position beyond the learned ones.
   TensorView forward(ExecContext& ctx, const StepBatch& batch,
                      std::span<const PagedKvView> layers) const;
 
@@ -86,13 +87,13 @@ class Model {
   // change.
   TensorView logits(ExecContext& ctx, const StepBatch& batch, const TensorView& x) const;
 
-  // Logits F32 [logit_rows, vocab] of guesses, valid as above: what the draft head says of the
-  // wanted rows of a stretch behind each text (DraftHead::forward). Nothing of the texts' own pages
-  // changes. Throws kInvalidArgument for an id without embedding.
+  // Returns logits F32 [logit_rows, vocab] of guesses, valid as above: the draft head's for the
+  // wanted rows of a stretch behind each text (DraftHead::forward). The positions of the texts in
+  // their pages do not change. Throws kInvalidArgument for an id without an embedding.
   TensorView draft(ExecContext& ctx, const StepBatch& batch,
                    std::span<const PagedKvView> layers) const;
 
-  // Calls v(name, Linear&) for every linear: adapters, shards and reports walk this way.
+  // Calls v(name, Linear&) for every linear of the blocks that is present, and for the head.
   template <class V>
   void visit(V&& v) {
     for (std::size_t i = 0; i < parts_.blocks.size(); ++i) {
@@ -110,10 +111,11 @@ class Model {
   void check_rows(const StepBatch& batch) const;
   void check_states(const StepBatch& batch, const TensorView& x) const;
   DraftHead::Lent lent_to_draft(std::span<const PagedKvView> layers) const;
-  // Those wanted behind so many blocks, where x is all rows of the step or the wanted ones.
+  // Copies the states that are wanted after `blocks` blocks. x: all rows of the step, or the wanted
+  // ones.
   void copy_states(ExecContext& ctx, const StepBatch& batch, std::int32_t blocks,
                    const TensorView& x) const;
-  // Of rows as the head reads them.
+  // What happens to the head's products.
   struct HeadScale {
     float multiplier = 1.0f;
     float softcap = 0.0f;
@@ -125,13 +127,14 @@ class Model {
               const TensorView& logits) const;
   // Returns the keys and values of block `number` of the order; null if it has no attention.
   const PagedKvView* keys_of(std::size_t number, std::span<const PagedKvView> layers) const;
-  // The attention of the block behind number `block` of the order, if it has one; `caches`: of the
-  // blocks behind.
+  // The attention of the block that runs after number `block` of the order, if there is one.
+  // `caches`: those of the later blocks.
   std::optional<AttentionArgs> next_attention(std::size_t block, const StepInputs& step,
                                               std::span<const PagedKvView> caches) const;
-  // What is read first behind number `block` of the order: of the next block, or the head's.
+  // The weights that are read first after number `block` of the order: the next block's or the
+  // head's.
   NextWeights weights_behind(std::size_t block) const;
-  // `kept.x` becomes the stream where all rows are kept.
+  // If all rows are kept, `kept.x` becomes the residual stream.
   void run_blocks(ExecContext& ctx, const StepBatch& batch, std::span<const PagedKvView> layers,
                   const PartialSumRoom& room, KeptRows& kept) const;
 

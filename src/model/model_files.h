@@ -10,7 +10,7 @@
 
 namespace bl {
 
-// Where a model comes from: its config and its tensors, wherever they are stored.
+// A model's config and its tensors, wherever they are stored.
 struct ModelFiles {
   Json config;
   std::string config_file = "config.json";  // for messages

@@ -16,28 +16,28 @@ namespace bl {
 class ArchLibrary;
 class HfConfig;
 
-// What a model is, as a value: an architecture joined with a config. Every number is checked;
-// products of sizes fit.
+// What a model is, as a value: an architecture joined with a config. Every number has been checked,
+// and products of sizes do not overflow.
 struct ModelSpec {
   std::string architecture;
   std::string config_file;  // for messages
   std::int64_t hidden = 0;
   std::int64_t layers = 0;
-  std::int64_t vocab = 0;          // logits; the embedding may have more rows
-  std::int64_t max_positions = 0;  // of the config
+  std::int64_t vocab = 0;          // logits per row; the embedding may have more rows
+  std::int64_t max_positions = 0;  // as the config says
   std::int64_t context = 0;        // max_positions, or what the user asked for
   float embed_multiplier = 1.0f;
   std::vector<RopeSpec> ropes;
   std::vector<BlockSpec> blocks;
   std::vector<std::string> layer_types;  // of each block
-  std::vector<std::int32_t> order;       // blocks as they run: each once, or what a map says
+  std::vector<std::int32_t> order;  // blocks in the order they run: each once, or by a layer map
   std::optional<NormSpec> embed_norm;
   std::optional<NormSpec> final_norm;
   float head_multiplier = 1.0f;
   float head_softcap = 0.0f;
   bool normalize_head = false;
   bool tied = false;
-  std::vector<std::int32_t> bos_ids;  // of the config; may be empty
+  std::vector<std::int32_t> bos_ids;  // from the config; may be empty
   std::vector<std::int32_t> eos_ids;
   std::shared_ptr<const ArchSpec> arch;  // names of tensors
 
@@ -45,13 +45,13 @@ struct ModelSpec {
   const BlockArch& block_arch(std::size_t layer) const;
   // Whether a block runs at all.
   bool runs(std::size_t layer) const;
-  bool runs_each_once() const;  // in turn
-  int kv_layers() const;        // of the order, those with attention
-  // Cache of each of them.
+  bool runs_each_once() const;  // and in order
+  int kv_layers() const;        // blocks with attention, in `order`
+  // The cache layout of each of these.
   std::vector<KvLayout> kv_layouts(CacheTypes type) const;
 };
 
-// What a user may override.
+// What the user may override.
 struct SpecOptions {
   double rope_scale = 0.0;   // positions divided by this; 0: as the config says
   double rope_alpha = 0.0;   // theta · alpha^(d/(d−2)); 0: as the config says

@@ -23,7 +23,7 @@ Set range(unsigned char first, unsigned char last) {
   return set;
 }
 
-// \d, \w, \s and their opposites; nothing for other letters.
+// Sets the class of \d, \w, \s or one of their opposites; false for other letters.
 bool class_of(char letter, Set& set) {
   switch (std::tolower(static_cast<unsigned char>(letter))) {
     case 'd':
@@ -44,8 +44,8 @@ bool class_of(char letter, Set& set) {
 
 }  // namespace
 
-// Recursive descent, no deeper than kMaxNesting. Code is relative to where it stands, so that
-// pieces can be put together and repeated.
+// Recursive-descent parser, no deeper than kMaxNesting. Jumps are relative, so that pieces of code
+// can be concatenated and repeated.
 class PatternParser {
  public:
   PatternParser(std::string_view text, const std::string& where, std::vector<Set>& sets)
@@ -173,10 +173,10 @@ class PatternParser {
     return negated ? ~set : set;
   }
 
-  // Applies the quantifier that stands here, if one does.
+  // Parses a quantifier, if there is one here, and applies it to `code`.
   void quantify(Code& code) {
     int least = 0;
-    int most = -1;  // without end
+    int most = -1;  // unbounded
     if (take('*')) {
     } else if (take('+')) {
       least = 1;
@@ -202,7 +202,7 @@ class PatternParser {
     code = std::move(all);
   }
 
-  // {n}, {n,}, {,m} or {n,m}; a '{' that begins none of them is a character, which no name has.
+  // Parses {n}, {n,}, {,m} or {n,m}. Any other '{' is a literal, which no module name contains.
   bool counts(int& least, int& most) {
     const std::size_t start = at_;
     if (!take('{')) return false;
@@ -238,8 +238,8 @@ class PatternParser {
 ModulePattern::ModulePattern(std::string_view pattern, const std::string& where)
     : code_(PatternParser(pattern, where, sets_).parse()) {}
 
-// Adds `at` and what is reached from it without a character. A mark says at which position (+ 1) a
-// place was last reached.
+// Adds the instruction `start` and all that are reachable from it without consuming a character.
+// marks[i] is the position (+ 1) at which instruction i was last reached.
 void ModulePattern::follow(std::size_t start, std::size_t position, std::size_t length,
                            std::vector<std::size_t>& next, std::vector<std::size_t>& marks) const {
   std::vector<std::size_t> open{start};

@@ -7,15 +7,16 @@
 
 namespace bl {
 
-// A regular expression over names of modules, as PEFT writes them (Python's re, whole name).
+// A regular expression over module names as PEFT writes it (Python's re, matched against the whole
+// name).
 //
-// Goals: time linear in the name, whatever the pattern; bounded size and depth. Non-goals:
-// everything that such patterns do without: look-around, back-references, flags, lazy and
-// possessive quantifiers, captures. Those are kUnsupported.
+// Goals: time linear in the name, whatever the pattern; bounded size and depth. Non-goals: what
+// such patterns never use, namely look-around, back-references, flags, lazy and possessive
+// quantifiers, and captures. These throw kUnsupported.
 class ModulePattern {
  public:
   // `where` names the pattern in errors ("adapter_config.json: rank_pattern"). Throws kInvalidFile
-  // for what is no pattern, kUnsupported for what this class cannot do.
+  // if it is malformed, kUnsupported for features that this class does not have.
   ModulePattern(std::string_view pattern, const std::string& where);
 
   bool matches(std::string_view name) const;
@@ -24,8 +25,8 @@ class ModulePattern {
   enum class Kind : std::uint8_t { kSet, kSplit, kJump, kBegin, kEnd };
   struct Instruction {
     Kind kind;
-    std::int32_t to = 0;     // kSet: number of the set; kJump, kSplit: where, from here
-    std::int32_t other = 0;  // kSplit: the second place
+    std::int32_t to = 0;     // kSet: index of the set; kJump, kSplit: relative target
+    std::int32_t other = 0;  // kSplit: the second relative target
   };
   using Code = std::vector<Instruction>;
   friend class PatternParser;
@@ -34,7 +35,7 @@ class ModulePattern {
               std::vector<std::size_t>& next, std::vector<std::size_t>& marks) const;
 
   std::vector<std::bitset<256>> sets_;
-  Code code_;  // ends by running off its end
+  Code code_;  // matches when execution reaches its end
 };
 
 }  // namespace bl

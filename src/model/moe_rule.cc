@@ -9,7 +9,7 @@
 namespace bl {
 namespace {
 
-// Membership in a list of numbers, or in a string of numbers between commas.
+// Whether `layer` is in a list of numbers, or in a string of numbers separated by commas.
 bool listed(const Json& list, std::int64_t layer, const std::string& where) {
   if (list.is_array()) {
     for (const Json& item : list) {

@@ -6,7 +6,7 @@
 
 namespace bl {
 
-// Whether a layer routes to experts, or has an ordinary feed-forward.
+// Whether a layer routes to experts instead of having an ordinary feed-forward.
 bool layer_routes(const MoeRule& rule, const ArchEvaluator& at, std::int64_t layer);
 
 }  // namespace bl

@@ -5,7 +5,7 @@
 
 namespace bl {
 
-// `text` with the number in place of the first `mark`, such as "{i}"; as it is where there is none.
+// Returns `text` with the number in place of the first `mark`, such as "{i}", if there is one.
 std::string with_number(std::string text, std::string_view mark, std::int64_t number);
 
 }  // namespace bl

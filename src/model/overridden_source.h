@@ -9,19 +9,19 @@
 
 namespace bl {
 
-// Modules of a model that come from another one's files, in whatever format they have there.
+// Modules of a model that are taken from another model's files, in whatever format they have there.
 struct TensorOverride {
-  std::string pattern;  // of the names of modules ("model.layers.3.mlp.up_proj"), as fnmatch(3) has
-                        // it: * for anything
+  std::string pattern;  // of module names ("model.layers.3.mlp.up_proj"), as in fnmatch(3)
   std::shared_ptr<const TensorSource> source;
   std::string from;  // for messages
 };
 
-// A model some of whose modules are another one's: of a module all tensors come from one source,
-// that of the last override that fits and has it. What the model does not have stays out.
+// A model with some modules taken from other models. All tensors of a module come from one source:
+// that of the last override that matches and has the module. Modules that the model lacks are not
+// added.
 class OverriddenSource : public TensorSource {
  public:
-  // Throws kInvalidArgument for an override that fits nothing.
+  // Throws kInvalidArgument for an override that matches no module.
   OverriddenSource(std::shared_ptr<const TensorSource> base, std::vector<TensorOverride> overrides);
 
   const TensorInfo* find(std::string_view name) const override;
@@ -34,7 +34,7 @@ class OverriddenSource : public TensorSource {
 
   std::shared_ptr<const TensorSource> base_;
   std::vector<TensorOverride> overrides_;
-  std::map<std::string, const TensorSource*, std::less<>> owners_;  // of modules
+  std::map<std::string, const TensorSource*, std::less<>> owners_;  // by module
 };
 
 }  // namespace bl

@@ -25,7 +25,7 @@ constexpr const char* kWeights = "adapter_model.safetensors";
 
 enum class Side { kA, kB, kEmbeddingA, kEmbeddingB, kBase, kWhole };
 
-// What the name of a tensor says: "base_model.model.MODULE.lora_A.weight".
+// A tensor name taken apart: "base_model.model.MODULE.lora_A.weight".
 struct TensorName {
   std::string module;
   Side side;
@@ -74,7 +74,7 @@ bool all_finite(const TensorView& view) {
   return finite;
 }
 
-// Pairs of tensors of one file, checked against the config and the model.
+// Reads the pairs of tensors of one file and checks them against the config and the model.
 class PairReader {
  public:
   PairReader(const TensorSource& source, const PeftConfig& config, const AdapterSites& sites,
@@ -99,7 +99,7 @@ class PairReader {
 
  private:
   struct Pair {
-    std::string trained_as;  // the module's name where the adapter was trained
+    std::string trained_as;  // the module's name when the adapter was trained
     std::string a, b;        // names of tensors
     std::string whole;
     bool embedding = false;
@@ -155,7 +155,7 @@ class PairReader {
   }
 
   std::string renamed_module(const std::string& module) const {
-    // Rules are about names of tensors.
+    // The rename rules apply to tensor names, so the module gets a suffix for the moment.
     constexpr std::string_view kSuffix = ".weight";
     std::string name = renamed(module + std::string(kSuffix), rename_);
     if (name.ends_with(kSuffix)) name.resize(name.size() - kSuffix.size());
@@ -185,7 +185,7 @@ class PairReader {
       reject(ErrorCode::kUnsupported, tensor, "nothing can be added to {}: {}", quoted_name(module),
              *why);
     }
-    // The module of the same name in another layer, say.
+    // Suggest a module with the same last name, say in another layer.
     const std::string last = module.substr(module.rfind('.') + 1);
     std::string like;
     for (const auto& [name, site] : sites_.all()) {
@@ -196,7 +196,8 @@ class PairReader {
            quoted_name(module), quoted_name(like));
   }
 
-  // Of what stands beside the weights that the adapter was added to, or for them.
+  // Checks the shape of a whole weight in the adapter's file: one that replaces the model's, or a
+  // copy of the one that the adapter was added to.
   void check_shape(const std::string& tensor, const AdapterSite& site) const {
     const Shape& shape = source_.find(tensor)->shape;
     const Shape expected = site.is_embedding ? Shape{site.in, site.out} : Shape{site.out, site.in};
@@ -256,8 +257,8 @@ class PairReader {
     return module;
   }
 
-  // An embedding that was saved with the adapter without being a copy of its own is the model's as
-  // it was trained, and a head tied to it is the same.
+  // An embedding that was saved although modules_to_save does not list it is the model's own,
+  // trained. A head that is tied to it was then trained with it, so it is replaced, too.
   void add_tied_head(PeftAdapter& adapter) const {
     const auto is_model_own = [&](const LoraModule& module) {
       return module.is_whole() && module.site->is_embedding &&
@@ -277,7 +278,8 @@ class PairReader {
     }
   }
 
-  // What was trained as a whole must be there as a whole: without it another model would answer.
+  // Modules that were trained as a whole must be in the file: without them the model would be
+  // another.
   void check_saved() const {
     for (const std::string& saved : config_.saved) {
       const bool found = std::any_of(pairs_.begin(), pairs_.end(), [&](const auto& entry) {

@@ -10,15 +10,15 @@
 
 namespace bl {
 
-// What an adapter adds to one module, in the memory of its file.
+// What an adapter adds to one module. The arrays are in the mapped file.
 struct LoraModule {
-  std::string name;  // as the model's files call it
+  std::string name;  // the module's name in the model's files
   const AdapterSite* site = nullptr;
-  HostArray a;       // [rank, in]; of an embedding [rank, rows of the table]
+  HostArray a;       // [rank, in]; for an embedding [rank, rows of the table]
   HostArray b;       // [out, rank]
   double scale = 0;  // alpha / rank, or alpha / √rank
-  // In place of A and B, a head or an embedding of the adapter's own, of which `scale` (1) parts
-  // stand for as many of the model's: [out, in]; of an embedding [rows of the table, out].
+  // Instead of A and B, a whole head or embedding that replaces the model's with weight `scale`
+  // (which is 1 here): [out, in]; for an embedding [rows of the table, out].
   HostArray whole;
   std::string file;  // for messages: the tensor of A
   std::string tensor;
@@ -26,21 +26,21 @@ struct LoraModule {
   bool is_whole() const { return !whole.view.empty(); }
 };
 
-// A LoRA as PEFT saves it: a folder with adapter_config.json and adapter_model.safetensors. Every
-// tensor has been checked against the model when one of these exists.
+// A LoRA as PEFT saves it: a folder with adapter_config.json and adapter_model.safetensors. Once
+// one of these exists, every tensor has been checked against the model.
 struct PeftAdapter {
   std::vector<LoraModule> modules;
 };
 
 using RenameRules = std::vector<std::pair<std::string, std::string>>;
 
-// `sites` must outlive the result; `rename` are the architecture's rules for names of tensors.
+// `sites` must outlive the result. `rename`: the architecture's rules for tensor names.
 // Throws kNotFound, kInvalidFile, kUnsupported with file, key or tensor, what was found and what
 // would be right.
 PeftAdapter read_peft_adapter(const std::filesystem::path& folder, const AdapterSites& sites,
                               const RenameRules& rename);
 
-// Bytes of the tensors of such a folder, from its file's size; 0 where there is no file.
+// Returns the bytes of an adapter's tensors, estimated by the size of its file; 0 if there is none.
 std::uint64_t peft_adapter_bytes(const std::filesystem::path& folder);
 
 }  // namespace bl

@@ -18,7 +18,7 @@ constexpr std::size_t kMaxRules = 4096;
 constexpr std::ptrdiff_t kMaxPatterns = 64;
 constexpr double kMaxAlpha = 1e9;
 
-// The document with its name, for messages.
+// The document and its name, for messages.
 class Reader {
  public:
   Reader(const OrderedJson& document, const std::string& file) : document_(document), file_(file) {
@@ -27,7 +27,7 @@ class Reader {
     }
   }
 
-  // nullptr for what is absent or null.
+  // Returns nullptr if the key is absent or null.
   const OrderedJson* find(const char* key) const {
     const auto found = document_.find(key);
     return found == document_.end() || found->is_null() ? nullptr : &*found;
@@ -79,7 +79,7 @@ void check_kind(const Reader& reader) {
   if (*kind != "LORA") reader.refuse("peft_type", *kind, "only \"LORA\" is supported");
 }
 
-// What changes the result and is not done here.
+// Refuses options that change the result and are not implemented here.
 void check_unsupported(const Reader& reader) {
   struct Key {
     const char* name;
@@ -107,7 +107,7 @@ void check_unsupported(const Reader& reader) {
   if (bias != nullptr && *bias != "none") {
     reader.refuse("bias", *bias, "biases trained with an adapter are not supported, only \"none\"");
   }
-  // These take what the adapter starts from out of the weights of the base.
+  // These initialisations subtract the adapter's initial value from the weights of the base model.
   const OrderedJson* start = reader.find("init_lora_weights");
   if (start == nullptr || !start->is_string()) return;
   const std::string& name = start->get_ref<const std::string&>();
@@ -118,7 +118,7 @@ void check_unsupported(const Reader& reader) {
   }
 }
 
-// The rules of rank_pattern or alpha_pattern: `{"name or pattern": value}`.
+// Reads the rules of rank_pattern or alpha_pattern: `{"name or pattern": value}`.
 template <class F>
 std::vector<PeftRule> read_rules(const Reader& reader, const char* key, F&& value_of) {
   std::vector<PeftRule> rules;
@@ -189,7 +189,7 @@ void read_layers(const Reader& reader, PeftConfig& config) {
   for (const OrderedJson& layer : *layers) add(layer);
 }
 
-// Whether one of the numbers between dots is among them.
+// Whether the name contains one of these layer numbers between dots.
 bool has_layer(std::string_view module, const std::vector<std::int64_t>& layers) {
   while (!module.empty()) {
     const std::size_t dot = module.find('.');
@@ -237,7 +237,7 @@ bool PeftRule::matches(std::string_view module) const {
   if (module.size() < name_.size()) return false;
   const std::size_t before = module.size() - name_.size();
   if (before > 0 && module[before - 1] != '.') return false;
-  // In a name as in a pattern, a dot is any character.
+  // PEFT treats every key as a regular expression, in which a dot matches any character.
   return std::equal(name_.begin(), name_.end(),
                     module.begin() + static_cast<std::ptrdiff_t>(before),
                     [](char mine, char other) { return mine == other || mine == '.'; });

@@ -9,9 +9,9 @@
 
 namespace bl {
 
-// A source seen through an architecture's rename rules: [from, to], every occurrence replaced, in
-// order; a leading "^" anchors `from` at the start. A name that already reads as the rules want
-// wins over one that was changed into it. The source must outlive this.
+// A source seen through an architecture's rename rules: for each [from, to] in order, every
+// occurrence is replaced; a leading "^" anchors `from` at the start. A name that needs no change
+// takes precedence over one that is changed into it. The source must outlive this.
 class RenamedSource : public TensorSource {
  public:
   RenamedSource(const TensorSource& source,
@@ -25,11 +25,11 @@ class RenamedSource : public TensorSource {
 
  private:
   const std::string* original(std::string_view name) const;
-  // What the source calls it. Throws kNotFound.
+  // The name in the underlying source. Throws kNotFound.
   std::string_view name_read(std::string_view name) const;
 
   const TensorSource& source_;
-  std::map<std::string, std::string, std::less<>> originals_;  // renamed → as in the source
+  std::map<std::string, std::string, std::less<>> originals_;  // new name → name in the source
 };
 
 std::string renamed(std::string name,

@@ -13,7 +13,7 @@ namespace {
 constexpr double kMaxFactor = 1e6;
 constexpr std::int64_t kMaxRopePositions = std::int64_t{1} << 31;
 
-// The object that holds rope parameters, or nothing.
+// The JSON object that holds the rope parameters, if there is one.
 struct Parameters {
   const Json* json = nullptr;
   std::string path;
@@ -73,7 +73,7 @@ RopeKind read_kind(const Parameters& parameters) {
     const Json* value = parameters.find(key);
     if (value == nullptr) continue;
     const std::string type = value->is_string() ? value->get<std::string>() : value->dump();
-    // Sections of a multimodal rope share one position for text.
+    // For text, all sections of a multimodal rope have the same position.
     if (type == "default" || type == "mrope") return RopeKind::kDefault;
     if (type == "linear") return RopeKind::kLinear;
     if (type == "dynamic") return RopeKind::kDynamic;
@@ -91,7 +91,7 @@ RopeKind read_kind(const Parameters& parameters) {
 
 std::int64_t read_original(const RopeConfigArgs& args, const Parameters& parameters) {
   static const ArchValue kTopLevel = parse_arch_value("original_max_position_embeddings", "");
-  // A value beside the parameters goes first, as in transformers.
+  // As in transformers, a value beside the object of parameters takes precedence.
   if (const auto top =
           args.config.find_whole("original positions", kTopLevel, {1, kMaxRopePositions})) {
     return *top;
@@ -215,7 +215,7 @@ void stretch_base(double alpha, RopeSpec& spec) {
   if (spec.rotated > 2) spec.theta *= std::pow(alpha, d / (d - 2.0));
 }
 
-// Some files call an alpha that is the same for every length "dynamic".
+// Some files say "dynamic" and give an alpha that applies at every length.
 void read_alpha(const Parameters& parameters, RopeSpec& spec) {
   if (spec.kind != RopeKind::kDynamic) return;
   const double alpha = parameters.real("alpha", 0.0, kMaxFactor).value_or(0.0);

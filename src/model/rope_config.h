@@ -10,7 +10,7 @@ namespace bl {
 
 struct RopeConfigArgs {
   const RopeArch& arch;
-  const ArchEvaluator& config;  // of the layer
+  const ArchEvaluator& config;  // for the layer
   const std::string& layer_type;
   std::int64_t head_dim = 0;
   std::int64_t max_positions = 0;
@@ -18,8 +18,8 @@ struct RopeConfigArgs {
 };
 
 // Reads the rotary encoding of a layer from a config in any of the known forms: `rope_theta` with
-// `rope_scaling` (transformers 4), `rope_parameters` (5), or those nested by layer type. Throws
-// kInvalidFile / kUnsupported.
+// `rope_scaling` (transformers 4), `rope_parameters` (5), or either nested by layer type. Throws
+// kInvalidFile and kUnsupported.
 RopeSpec read_rope(const RopeConfigArgs& args);
 
 }  // namespace bl

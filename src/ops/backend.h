@@ -26,6 +26,8 @@ struct PackOptions {
   // Column i of the packed matrix is column columns[i] of a quantized matrix, `out` of them. Empty:
   // the matrix's own order. Allowed only if Backend::reorders_hidden().
   std::vector<std::int32_t> columns = {};
+  // Packs with the calling thread alone, since other threads of the pool pack other matrices.
+  bool one_thread = false;
 };
 
 // A copy of `bytes` bytes. Source and destination must not overlap.
@@ -97,6 +99,8 @@ class Backend {
   // Packs a matrix straight from the file's codes. Dense matrices may stay in the mapped file, so
   // the result may keep matrix.owner alive.
   virtual std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix, const PackOptions&) = 0;
+  // Whether several threads may call pack() at once, each with PackOptions::one_thread.
+  virtual bool packs_at_once() const { return false; }
   // Makes, once per layer, what the op `experts` needs beside the packed matrices; null if nothing.
   virtual std::unique_ptr<PackedExperts> pack_experts(std::span<const ExpertWeights>) {
     return nullptr;

@@ -1,5 +1,5 @@
 // Feed-forwards whose hidden channels come in the order of the matrix that reads them
-// (WeightReader::order_hidden) compute what they compute without, adapters included.
+// (LoadPlanner::order_hidden) compute what they compute without, adapters included.
 
 #include <gtest/gtest.h>
 

@@ -67,6 +67,39 @@ struct Loaded {
         loader(backend, files, load_options(embed_host)) {}
 };
 
+void check_parts(const std::string& name) {
+  Loaded loaded(name);
+  const LoadPlan& plan = loaded.loader.load_plan();
+  const std::size_t ropes = RopeBank::device_bytes(loaded.backend, loaded.loader.spec().ropes);
+  const auto check = [&](const LoadRange& range, std::size_t more, auto&& load) {
+    CountingBackend backend;
+    const auto part = load(backend);
+    EXPECT_EQ(backend.taken, plan.totals(range).packed + more);
+    EXPECT_EQ(backend.reserved, backend.taken);
+    EXPECT_TRUE(backend.finished);
+  };
+  const LoadRange front{0, 1, true, false};
+  check(front, ropes, [&](Backend& on) { return loaded.loader.load_parts(on, front); });
+  for (const std::int32_t i : loaded.loader.spec().order) {
+    check(LoadRange::block(i), 0,
+          [&](Backend& on) { return loaded.loader.load_block(on, static_cast<std::size_t>(i)); });
+  }
+  EXPECT_EQ(loaded.backend.taken, 0u);
+}
+
+void check_share(const std::string& name, Share share) {
+  CountingBackend backend;
+  LoadOptions options;
+  options.share = share;
+  ModelLoader loader(backend, open_model_folder(model_folder(name)), options);
+  const std::size_t planned = loader.plan({}).weights;
+  EXPECT_EQ(backend.taken, 0u) << "planning takes nothing";
+  EXPECT_LT(planned, Loaded(name).loader.plan({}).weights);
+  const Model::Parts parts = loader.load_parts(backend, {});
+  EXPECT_EQ(backend.taken, planned);
+  EXPECT_EQ(backend.reserved, planned);
+}
+
 class PlanOfModel : public testing::TestWithParam<std::string> {};
 
 TEST_P(PlanOfModel, WeightsTakeWhatWasPlanned) {
@@ -89,6 +122,12 @@ TEST_P(PlanOfModel, TheEmbeddingOnTheHostIsPlannedThere) {
   const auto model = loaded.loader.load();
   EXPECT_EQ(loaded.backend.taken, plan.weights);
   EXPECT_EQ(loaded.backend.on_host, plan.on_host);
+}
+
+// A range of blocks, each block by itself, and each share of all of them.
+TEST_P(PlanOfModel, PartsTakeWhatWasPlanned) {
+  check_parts(GetParam());
+  for (const int index : {0, 1}) check_share(GetParam(), {index, 2});
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PlanOfModel,

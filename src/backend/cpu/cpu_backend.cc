@@ -44,7 +44,7 @@ void CpuBackend::download(const TensorView& to_host, const TensorView& from) {
 
 std::unique_ptr<PackedMatrix> CpuBackend::pack(const WeightMatrix& matrix,
                                                const PackOptions& options) {
-  return packer_.pack(matrix, columns_kept(matrix, options));
+  return packer_.pack(matrix, columns_kept(matrix, options), options.one_thread);
 }
 
 Tensor CpuBackend::unpack(const PackedMatrix& matrix) {

@@ -26,6 +26,7 @@ class CpuBackend : public Backend {
   void synchronize() override {}
   std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix,
                                      const PackOptions& options) override;
+  bool packs_at_once() const override { return true; }
   Tensor unpack(const PackedMatrix& matrix) override;
   std::size_t packed_bytes(const WeightMatrix& matrix, const PackOptions& options) override;
   std::size_t scratch_bytes(const ScratchShape& shape) const override;

@@ -127,13 +127,18 @@ struct GptqSource {
 };
 
 template <class Source>
-void write_tiles(ThreadPool& threads, const Source& source, const PackPlan& plan,
+void write_tiles(ThreadPool* threads, const Source& source, const PackPlan& plan,
                  QuantizedWeights& weights) {
   const TileWriter writer(plan, weights.tiles.data());
   const auto tiles = static_cast<long>(weights.tiles.bytes() / plan.tile_bytes);
-  threads.parallel_for(tiles, 4, [&](long begin, long end) {
+  const auto write = [&](long begin, long end) {
     for (long tile = begin; tile < end; ++tile) writer.write(source, tile);
-  });
+  };
+  if (threads == nullptr) {
+    write(0, tiles);
+  } else {
+    threads->parallel_for(tiles, 4, write);
+  }
 }
 
 DenseType dense_type(DType dtype) {
@@ -191,7 +196,10 @@ TileMemory TileAllocator::allocate(std::size_t bytes) {
 
 QuantizedWeights Packer::empty_weights(const PackPlan& plan, std::int64_t out) {
   QuantizedWeights weights;
-  weights.tiles = tiles_.allocate(static_cast<std::size_t>(tiles_of(out)) * plan.tile_bytes);
+  {
+    const std::lock_guard lock(shared_);
+    weights.tiles = tiles_.allocate(static_cast<std::size_t>(tiles_of(out)) * plan.tile_bytes);
+  }
   weights.bands = plan.bands;
   weights.scale_kind = plan.scale_kind;
   weights.zero = plan.zero;
@@ -200,14 +208,19 @@ QuantizedWeights Packer::empty_weights(const PackPlan& plan, std::int64_t out) {
   return weights;
 }
 
-std::unique_ptr<CpuMatrix> Packer::pack(const WeightMatrix& matrix, std::int64_t out) {
+std::unique_ptr<CpuMatrix> Packer::pack(const WeightMatrix& matrix, std::int64_t out,
+                                        bool one_thread) {
   BL_CHECK(out > 0 && out <= out_features(matrix));
-  const std::lock_guard lock(turn_);
-  CpuMatrix::Weights weights = std::visit([&](const auto& m) { return pack_one(m, out); }, matrix);
+  std::unique_lock<std::mutex> lock(turn_, std::defer_lock);
+  if (!one_thread) lock.lock();
+  ThreadPool* threads = one_thread ? nullptr : &threads_;
+  CpuMatrix::Weights weights =
+      std::visit([&](const auto& m) { return pack_one(m, out, threads); }, matrix);
   return std::make_unique<CpuMatrix>(in_features(matrix), out, std::move(weights));
 }
 
-CpuMatrix::Weights Packer::pack_one(const Exl2Matrix& matrix, std::int64_t out) {
+CpuMatrix::Weights Packer::pack_one(const Exl2Matrix& matrix, std::int64_t out,
+                                    ThreadPool* threads) {
   const PackPlan plan = plan_packing(matrix);
   QuantizedWeights weights = empty_weights(plan, out);
   weights.layout = share(plan.layout(matrix.perm));
@@ -218,20 +231,21 @@ CpuMatrix::Weights Packer::pack_one(const Exl2Matrix& matrix, std::int64_t out) 
       weights.tables.push_back(exl2_column_scale(scale, code));
     }
   }
-  write_tiles(threads_, Exl2Source{matrix}, plan, weights);
+  write_tiles(threads, Exl2Source{matrix}, plan, weights);
   return weights;
 }
 
-CpuMatrix::Weights Packer::pack_one(const GptqMatrix& matrix, std::int64_t out) {
+CpuMatrix::Weights Packer::pack_one(const GptqMatrix& matrix, std::int64_t out,
+                                    ThreadPool* threads) {
   const PackPlan plan = plan_packing(matrix);
   const std::vector<std::int32_t> channels = sorted_channels(matrix);
   QuantizedWeights weights = empty_weights(plan, out);
   weights.layout = share(plan.layout(channels));
-  write_tiles(threads_, GptqSource{matrix, plan, channels}, plan, weights);
+  write_tiles(threads, GptqSource{matrix, plan, channels}, plan, weights);
   return weights;
 }
 
-CpuMatrix::Weights Packer::pack_one(const DenseMatrix& matrix, std::int64_t out) {
+CpuMatrix::Weights Packer::pack_one(const DenseMatrix& matrix, std::int64_t out, ThreadPool*) {
   const TensorView& view = matrix.weight.view;
   DenseWeights weights;
   weights.type = dense_type(view.dtype);
@@ -252,6 +266,7 @@ CpuMatrix::Weights Packer::pack_one(const DenseMatrix& matrix, std::int64_t out)
 }
 
 std::shared_ptr<const ActivationLayout> Packer::share(ActivationLayout layout) {
+  const std::lock_guard lock(shared_);
   for (const auto& known : layouts_) {
     if (auto held = known.lock(); held != nullptr && *held == layout) return held;
   }

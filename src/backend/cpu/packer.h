@@ -28,13 +28,16 @@ class Packer {
  public:
   explicit Packer(ThreadPool& threads) : threads_(threads) {}
 
-  // Packs columns [0, out) of the matrix. Thread-safe; calls take turns.
-  std::unique_ptr<CpuMatrix> pack(const WeightMatrix& matrix, std::int64_t out);
+  // Packs columns [0, out) of the matrix. Thread-safe. Calls that use the pool take turns; with
+  // `one_thread` the calling thread works alone, beside others that do the same.
+  std::unique_ptr<CpuMatrix> pack(const WeightMatrix& matrix, std::int64_t out,
+                                  bool one_thread = false);
 
  private:
-  CpuMatrix::Weights pack_one(const Exl2Matrix& matrix, std::int64_t out);
-  CpuMatrix::Weights pack_one(const GptqMatrix& matrix, std::int64_t out);
-  CpuMatrix::Weights pack_one(const DenseMatrix& matrix, std::int64_t out);
+  // `threads`: null if the calling thread works alone.
+  CpuMatrix::Weights pack_one(const Exl2Matrix& matrix, std::int64_t out, ThreadPool* threads);
+  CpuMatrix::Weights pack_one(const GptqMatrix& matrix, std::int64_t out, ThreadPool* threads);
+  CpuMatrix::Weights pack_one(const DenseMatrix& matrix, std::int64_t out, ThreadPool* threads);
   // Returns an equal layout that another matrix still uses, or `layout` itself.
   std::shared_ptr<const ActivationLayout> share(ActivationLayout layout);
 
@@ -42,7 +45,8 @@ class Packer {
   QuantizedWeights empty_weights(const PackPlan& plan, std::int64_t out);
 
   ThreadPool& threads_;
-  std::mutex turn_;
+  std::mutex turn_;    // to use the pool
+  std::mutex shared_;  // guards the members below
   TileAllocator tiles_;
   std::vector<std::weak_ptr<const ActivationLayout>> layouts_;
 };

@@ -35,6 +35,7 @@ class RefBackend : public Backend {
   void download(const TensorView& to_host, const TensorView& from) override;
   void synchronize() override {}
   std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix, const PackOptions&) override;
+  bool packs_at_once() const override { return true; }
   Tensor unpack(const PackedMatrix& matrix) override;
   std::size_t packed_bytes(const WeightMatrix& matrix, const PackOptions&) override;
   // Only the inputs of `sample` take scratch; the ops themselves take none.
