@@ -32,12 +32,12 @@ void BanFilter::push(std::string_view text, Silent silent) {
   token.silent = silent.is_part || in_row;
   if (in_row) token.row.emplace();
   if (silent.byte) token.row = std::string(1, *silent.byte);
-  look_at(text, begin);
+  point_to_tables(text, begin);
 }
 
 void BanFilter::finish(std::string_view text) {
   completed_at_.reset();
-  if (!tokens_.empty()) look_at(text, begin_of(text));
+  if (!tokens_.empty()) point_to_tables(text, begin_of(text));
 }
 
 std::string BanFilter::open_row() const {
@@ -59,7 +59,7 @@ std::size_t BanFilter::begin_of(std::string_view text) const {
 
 // The tokens from `begin` on say the text: what they have in their row, the newest one the rest. A
 // character belongs to the token that completes it.
-void BanFilter::look_at(std::string_view text, std::size_t begin) {
+void BanFilter::point_to_tables(std::string_view text, std::size_t begin) {
   std::size_t at = std::min(begin, tokens_.size() - 1);
   const auto said = [&] { return tokens_[at].row ? tokens_[at].row->size() : text.size(); };
   std::size_t end = said();  // of what this token says

@@ -54,7 +54,7 @@ class BanFilter {
     std::optional<std::string> row{};  // what it says in a row of bytes
   };
   std::size_t begin_of(std::string_view text) const;
-  void look_at(std::string_view text, std::size_t begin);
+  void point_to_tables(std::string_view text, std::size_t begin);
   void find_open(std::size_t bytes);
 
   std::shared_ptr<const TextMatcher> banned_;

@@ -11,8 +11,8 @@ namespace {
 
 // The pages of a text of which `tokens` tokens are computed.
 template <class Look>
-void look_at(std::span<const std::int32_t> pages, std::int64_t tokens, PageTableView& view,
-             Look&& look) {
+void point_to_tables(std::span<const std::int32_t> pages, std::int64_t tokens, PageTableView& view,
+                     Look&& look) {
   for (std::size_t i = 0; i < pages.size(); ++i, tokens -= kPageSlots) {
     PageUse& use = view.pages[static_cast<std::size_t>(pages[i])];
     const auto filled = std::clamp<std::int64_t>(tokens, 0, kPageSlots);
@@ -38,14 +38,15 @@ PageTableView EngineCore::page_table() const {
   }
   for (const ChoicePtr& choice : choices_) {
     const Sequence& sequence = choice->sequence;
-    look_at(sequence.pages.pages(), sequence.cached, view,
-            [&](PageUse& use) { use.requests.push_back(choice->open->number); });
+    point_to_tables(sequence.pages.pages(), sequence.cached, view,
+                    [&](PageUse& use) { use.requests.push_back(choice->open->number); });
   }
   for (const auto& [name, pin] : pins_.all()) {
-    look_at(pin.pages.pages(), std::ssize(pin.ids), view, [](PageUse& use) { use.pinned = true; });
+    point_to_tables(pin.pages.pages(), std::ssize(pin.ids), view,
+                    [](PageUse& use) { use.pinned = true; });
   }
   for (const std::shared_ptr<LentPages>& lent : lent_) {
-    look_at(lent->table->pages(), lent->cursor.tokens, view, [](PageUse&) {});
+    point_to_tables(lent->table->pages(), lent->cursor.tokens, view, [](PageUse&) {});
   }
   for (PageUse& use : view.pages) {
     std::ranges::sort(use.requests);

@@ -1,4 +1,4 @@
-// How spans and keys are shared out among the attention kernels: no card needed.
+// How spans and their keys are divided among the attention kernels; needs no card.
 
 #include "backend/cuda/attention/attention_plan.h"
 
@@ -21,7 +21,7 @@ struct Sequences {
     auto& own =
         pages.emplace_back(static_cast<std::size_t>((past + tokens + kPageSlots - 1) / kPageSlots));
     std::iota(own.begin(), own.end(), 100 * static_cast<int>(pages.size()));
-    // Vectors move, their elements do not.
+    // The vectors move when `pages` grows, but their elements stay where they are.
     spans.push_back({.first_token = first, .tokens = tokens, .past = past, .pages = own.data()});
   }
 };
@@ -73,8 +73,8 @@ TEST(AttentionPlan, DecodeComesFirst) {
   EXPECT_LE(plan.packed.size(), packed_ints(5, 3));
 }
 
-// The tokens behind a cached prefix are few rows over many keys: those go to the kernel that cuts
-// the keys into pieces, and no graph is recorded for a length that hardly comes again.
+// A few tokens behind a cached prefix are few rows over many keys: they go to the kernel that
+// splits the keys, and no graph is recorded for a length that will hardly occur again.
 TEST(AttentionPlan, AFewTokensBehindALongPastAreDecode) {
   const auto counts_of = [](std::vector<std::pair<int, int>> spans) {
     Sequences s;
@@ -92,7 +92,7 @@ TEST(AttentionPlan, AFewTokensBehindALongPastAreDecode) {
   EXPECT_EQ(counts_of({{4000, 65}}).prefill_spans, 1);
   EXPECT_EQ(counts_of({{0, 16}}).prefill_spans, 1);
   EXPECT_EQ(counts_of({{kLongPast, 16}}).decode_spans, 1);
-  // All spans of a decode launch have room for the longest one's tokens.
+  // All spans of a decode launch get room for the longest one's tokens.
   std::vector<std::pair<int, int>> many(kLaunchTokens / 16, {2000, 1});
   EXPECT_EQ(counts_of(many).decode_spans, kLaunchTokens / 16);
   many.push_back({4000, 16});
@@ -104,7 +104,7 @@ TEST(AttentionPlan, NothingToDo) {
   EXPECT_EQ(count_spans({}).graph_key(), 0u);
 }
 
-// Counting is what a step's key is made of, without its pages: null here, and not read.
+// Counts make up a step's key and need no pages: they are null here and must not be read.
 TEST(AttentionPlan, CountsNeedNoPages) {
   const std::vector<SequenceSpan> spans{{.first_token = 0, .tokens = 4, .past = 1000},
                                         {.first_token = 4, .tokens = 0, .past = 90000},
@@ -120,14 +120,14 @@ TEST(AttentionPlan, CountsNeedNoPages) {
   EXPECT_EQ(count_spans(with_prefill).graph_key(), 0u);
 }
 
-// A table that is too large to be refilled each step is not recorded.
+// A table that is too large to be refilled in every step is not recorded.
 TEST(AttentionPlan, LargeTablesHaveNoKey) {
   const SequenceSpan span{.first_token = 0, .tokens = 1, .past = 131071};
   EXPECT_NE(count_spans(std::vector<SequenceSpan>(100, span)).graph_key(), 0u);
   EXPECT_EQ(count_spans(std::vector<SequenceSpan>(1000, span)).graph_key(), 0u);
 }
 
-// Growing lengths of a bucket share a key, and everything that a launch depends on.
+// Lengths of one bucket share a key and everything that a launch depends on.
 TEST(AttentionPlan, KeysNameLaunches) {
   const auto plan_of = [](int past, int tokens, int count) {
     Sequences s;
@@ -145,7 +145,7 @@ TEST(AttentionPlan, KeysNameLaunches) {
   EXPECT_NE(plan_of(1030, 1, 5).graph_key(), plan.graph_key());
 }
 
-// Every span's keys are covered, and partial results fit in what was planned.
+// Every span's keys are covered, and partial results fit into the planned memory.
 void expect_sound(const DecodeShape& shape) {
   const DecodeSplit split = split_decode(shape);
   const auto label = testing::Message() << shape.spans << " spans of " << shape.tokens << ", heads "
@@ -169,7 +169,7 @@ void expect_sound(const DecodeShape& shape) {
     ASSERT_LE(split.row_tiles * split.heads_per_launch, kCountersPerSpan);
     const std::int64_t rows = std::int64_t{split.spans_per_launch} * split.heads_per_launch *
                               split.pieces * split.span_rows;
-    // Spans have one token at least, and one has the most.
+    // Every span has at least one token, and one span has the most.
     const std::int64_t tokens = shape.spans - 1 + shape.tokens;
     EXPECT_LE(rows, decode_partial_rows(tokens, std::int64_t{shape.kv_heads} * shape.group,
                                         shape.multiprocessors));
@@ -211,7 +211,7 @@ TEST(AttentionPlan, PiecesCoverAllKeys) {
   }
 }
 
-// One long sequence occupies the card: that is what pieces are for.
+// One long sequence must occupy the whole card, which is why its keys are split.
 TEST(AttentionPlan, OneSequenceFillsTheCard) {
   for (const int keys : {4096, 16384, 32768}) {
     const DecodeSplit split = split_decode({.spans = 1,
@@ -237,8 +237,8 @@ DecodeSplit split_of(int spans, int kv_heads, int keys, int window = 0) {
                        .clusters = true});
 }
 
-// Clusters join pieces sooner, where the card has room for all of them at once and need not be
-// filled.
+// Clusters combine the results of split keys sooner, if the card has room for all of them at once
+// and the launch is not needed to fill it.
 TEST(AttentionPlan, PiecesOfFewHeadsAreClusters) {
   EXPECT_FALSE(split_of(1, 8, 256).clusters);  // one piece
   EXPECT_EQ(split_of(1, 8, 256).pieces, 1);
@@ -250,9 +250,9 @@ TEST(AttentionPlan, PiecesOfFewHeadsAreClusters) {
   }
   EXPECT_FALSE(split_of(1, 8, 16384).clusters);
   EXPECT_GE(split_of(1, 8, 16384).pieces * 8, 120);
-  EXPECT_TRUE(split_of(1, 8, 16384, 1024).clusters);  // a window is few keys
+  EXPECT_TRUE(split_of(1, 8, 16384, 1024).clusters);  // a window leaves few keys
   EXPECT_FALSE(split_of(1, 8, 16384, 128).clusters);
-  // Many columns: heads, or sequences.
+  // Many columns, from heads or from sequences.
   EXPECT_FALSE(split_of(1, 32, 4096).clusters);
   EXPECT_TRUE(split_of(2, 8, 4096).clusters);
   EXPECT_FALSE(split_of(3, 8, 4096).clusters);
@@ -260,9 +260,9 @@ TEST(AttentionPlan, PiecesOfFewHeadsAreClusters) {
   EXPECT_FALSE(split_of(16, 8, 1024).clusters);
 }
 
-// Products before ask for what a launch reads first: whole runs of keys, no more than a piece
-// has, and no more than memory brings while nobody else asks.
-TEST(AttentionPlan, KeysAreAskedForAhead) {
+// GEMMs in front prefetch what a launch reads first: whole runs of keys, no more than a piece has,
+// and no more than memory delivers while it would idle.
+TEST(AttentionPlan, KeysArePrefetched) {
   constexpr int kRow = 2 * 128 * 2;  // a key and a value of 128 halves
   constexpr KeyPrefetchSite kAskers[] = {KeyPrefetchSite::kQueries, KeyPrefetchSite::kDown,
                                          KeyPrefetchSite::kGate};
@@ -276,10 +276,10 @@ TEST(AttentionPlan, KeysAreAskedForAhead) {
     for (const int keys : {512, 1024, 4096, 16384}) {
       const DecodeSplit split = split_of(1, heads, keys);
       int asked = 0;
-      std::int64_t most = 0;  // bytes, with those before
+      std::int64_t most = 0;  // bytes, including earlier sites
       for (const KeyPrefetchSite site : kAskers) {
         const auto [begin, end] = ahead_of(split, heads, site);
-        EXPECT_EQ(begin, asked);  // nothing twice, nothing left out
+        EXPECT_EQ(begin, asked);  // no gap and no overlap
         EXPECT_EQ((end - begin) % 16, 0);
         EXPECT_LE(end, split.piece_keys);
         most += site == KeyPrefetchSite::kQueries ? 12 << 20 : 6 << 20;
@@ -290,9 +290,9 @@ TEST(AttentionPlan, KeysAreAskedForAhead) {
     }
   }
   EXPECT_EQ(ahead_of(split_of(1, 2, 1024), 2, KeyPrefetchSite::kQueries),
-            std::pair(0, 256));  // all
+            std::pair(0, 256));  // all of them
   EXPECT_EQ(ahead_of(split_of(1, 2, 1024), 2, KeyPrefetchSite::kDown), std::pair(256, 256));
-  // Long contexts of many heads leave something for each.
+  // Long contexts with many heads leave something for each site.
   const DecodeSplit wide = split_of(1, 32, 4096);
   for (const KeyPrefetchSite site : kAskers) {
     const auto [begin, end] = ahead_of(wide, 32, site);
@@ -303,21 +303,21 @@ TEST(AttentionPlan, KeysAreAskedForAhead) {
   EXPECT_EQ(ahead_of(tiles, 32, KeyPrefetchSite::kQueries), none);
 }
 
-// Kernels for plain attention of few pages know no others: a lane of a warp has each.
+// Kernels for plain attention are limited to few pages: each lane of a warp holds one.
 TEST(AttentionPlan, PlainCasesAreOfFewPages) {
   EXPECT_EQ(plain_case(split_of(1, 8, 256), 1), DecodeCase::kPlainAlone);
   EXPECT_EQ(plain_case(split_of(1, 8, 4096), 16), DecodeCase::kPlainCluster);
   EXPECT_EQ(plain_case(split_of(1, 8, 8192), 32), DecodeCase::kPlainCluster);
   EXPECT_EQ(plain_case(split_of(1, 8, 16384), 64), DecodeCase::kPlainParts);
   EXPECT_EQ(plain_case(split_of(1, 32, 4096), 16), DecodeCase::kPlainParts);
-  DecodeSplit whole;  // one piece, however many pages
+  DecodeSplit whole;  // one piece, whatever the number of pages
   EXPECT_EQ(plain_case(whole, kFewPages), DecodeCase::kPlainAlone);
   EXPECT_EQ(plain_case(whole, kFewPages + 1), DecodeCase::kAny);
   whole.clusters = true;
   EXPECT_EQ(plain_case(whole, kFewPages + 1), DecodeCase::kAny);
 }
 
-// Heads of more than 128 have kernels without clusters, whatever else is so.
+// Heads of more than 128 have no cluster kernels, whatever else holds.
 TEST(AttentionPlan, FormsHaveKernels) {
   const auto form_of = [](CacheTypes type, int dim, int rows) {
     return decode_form(type, dim, dim, rows);
@@ -344,8 +344,8 @@ TEST(AttentionPlan, FormsHaveKernels) {
   EXPECT_FALSE(decode_form(CacheType::kF16, 192, 128, 4).clusters);
 }
 
-// The kernel for compute capability 9.0 takes steps whose rows are several tiles of the other one,
-// where clusters of it fit on the card at once.
+// The kernel for compute capability 9.0 takes steps whose rows fill several tiles of the other
+// kernel, if its clusters all fit on the card at once.
 TEST(AttentionPlan, ManyRowsBehindALongPastAreClusters) {
   const DecodeShape usual{.spans = 1,
                           .tokens = 16,
@@ -362,12 +362,12 @@ TEST(AttentionPlan, ManyRowsBehindALongPastAreClusters) {
     return split_hopper(shape).pieces;
   };
   EXPECT_EQ(pieces([](DecodeShape& s) { s.clusters = false; }), 0);
-  EXPECT_EQ(pieces([](DecodeShape& s) { s.tokens = 4; }), 0);  // one tile of the other's
+  EXPECT_EQ(pieces([](DecodeShape& s) { s.tokens = 4; }), 0);  // one tile of the other kernel
   EXPECT_EQ(pieces([](DecodeShape& s) { s.tokens = 5; }), kMostClusterCtas);
   EXPECT_EQ(pieces([](DecodeShape& s) { s.tokens = 64; }), 4);
   EXPECT_EQ(pieces([](DecodeShape& s) { s.max_keys = 512; }), 2);
   EXPECT_EQ(pieces([](DecodeShape& s) { s.max_keys = 256; }), 0);
-  EXPECT_EQ(pieces([](DecodeShape& s) { s.window = 300; }), 0);  // as few
+  EXPECT_EQ(pieces([](DecodeShape& s) { s.window = 300; }), 0);  // the window leaves too few keys
   EXPECT_EQ(pieces([](DecodeShape& s) { s.window = 1024; }), 4);
   EXPECT_EQ(pieces([](DecodeShape& s) { s.spans = 9; }), 0);
   for (int spans = 1; spans < 20; ++spans) {

@@ -1,4 +1,4 @@
-// A packed matrix's memory: views find the tables that the plan has, whatever is empty.
+// A packed matrix's memory: views find the plan's tables, whichever of them are empty.
 
 #include "backend/cuda/layout/code_tables.h"
 
@@ -59,7 +59,7 @@ void expect_found(const CodePackPlan& plan) {
     expect_tables(plan.k_splits[i], k_split);
     EXPECT_EQ(k_split.view.codes, view.codes + plan.k_splits[i].first_byte);
     EXPECT_EQ(k_split.view.k_steps, plan.k_splits[i].k_steps);
-    // Of all slots: a part has every strip and its scales.
+    // Scales and n_tiles are those of the whole matrix: a k_split covers every n_tile.
     EXPECT_EQ(k_split.view.scales, view.scales);
     EXPECT_EQ(k_split.view.n_tile_bytes, view.n_tile_bytes);
   }
@@ -67,7 +67,7 @@ void expect_found(const CodePackPlan& plan) {
 
 TEST(CudaCodeTables, ViewsFindThem) {
   Engine random(41);
-  // Chunks in pairs, in both parts; in none; rows in one part.
+  // With pairs of k_blocks in both k_splits; with pairs in none; without k_splits.
   std::vector<GroupShape> groups(2, {4, 64});
   groups.insert(groups.end(), 110, GroupShape{3, 64});
   const CodePackPlan paired = plan_codes(random_exl2(groups, 64, random), 64);

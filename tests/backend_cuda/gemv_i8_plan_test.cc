@@ -1,5 +1,5 @@
-// What the host works out for the product of one token: shared memory without overlaps, entries
-// that fit their places and are all of a strip, shares as kernels find them.
+// Host side of gemv_i8: shared memory without overlaps, stages that fit and cover an n_tile, ranges
+// as the kernel finds them.
 
 #include "backend/cuda/gemm/gemv_i8/gemv_i8_plan.h"
 
@@ -18,9 +18,9 @@ namespace {
 using namespace cuda;
 
 constexpr int kFixed = 20000;
-constexpr int kAll = 227 << 10;  // bytes that a CTA can have
+constexpr int kAll = 227 << 10;  // shared memory of a CTA
 
-// Products of matrices that exist as plans alone.
+// GEMMs of matrices that exist only as plans.
 struct Gemm {
   std::vector<CodePackPlan> plans;
   std::vector<std::span<const CopyBlock>> copy_blocks;
@@ -61,7 +61,7 @@ struct Gemm {
 
 std::vector<CodePackPlan> mixes(Engine& random) {
   std::vector<CodePackPlan> plans;
-  const std::vector<GroupShape> small(48, {4, 32});  // as many scales as there may be
+  const std::vector<GroupShape> small(48, {4, 32});  // as many scales as possible
   plans.push_back(plan_codes(random_exl2(small, 64, random), 64));
   plans.push_back(
       plan_codes(random_exl2({{5, 64}, {5, 32}, {4, 1024}, {3, 160}, {2, 96}}, 96, random), 90));
@@ -69,12 +69,12 @@ std::vector<CodePackPlan> mixes(Engine& random) {
   return plans;
 }
 
-// What an entry takes of a strip, as the copying warp works it out.
+// Computes what a stage holds of an n_tile, as the producer warp does.
 struct StageLayout {
   std::uint32_t codes, scales;
   int k_blocks;
 };
-StageLayout entry_of(const Gemm& gemm, int matrix, int from, int to) {
+StageLayout stage_of(const Gemm& gemm, int matrix, int from, int to) {
   const std::span<const CopyBlock> copy_blocks = gemm.copy_blocks[static_cast<std::size_t>(matrix)];
   const CopyBlock& first = copy_blocks[static_cast<std::size_t>(from)];
   const CopyBlock& last = copy_blocks[static_cast<std::size_t>(to)];
@@ -85,8 +85,8 @@ StageLayout entry_of(const Gemm& gemm, int matrix, int from, int to) {
           last.first_k_block + last.k_blocks - first.first_k_block};
 }
 
-void check_entries(const Gemm& gemm, const GemvSmemLayout& layout, const GemvLaunchPlan& plan,
-                   int matrix) {
+void check_stages(const Gemm& gemm, const GemvSmemLayout& layout, const GemvLaunchPlan& plan,
+                  int matrix) {
   const GemvSource& source = plan.sources[matrix];
   const int copy_blocks =
       static_cast<int>(gemm.copy_blocks[static_cast<std::size_t>(matrix)].size());
@@ -99,12 +99,12 @@ void check_entries(const Gemm& gemm, const GemvSmemLayout& layout, const GemvLau
     EXPECT_LT((loads - 1) * joined, copy_blocks);
     for (int i = 0; i < loads; ++i) {
       const StageLayout load =
-          entry_of(gemm, matrix, i * joined, std::min((i + 1) * joined, copy_blocks) - 1);
+          stage_of(gemm, matrix, i * joined, std::min((i + 1) * joined, copy_blocks) - 1);
       if (i == 0) {
         EXPECT_EQ(source.first_codes[n_tiles - 1], load.codes);
       }
       EXPECT_LE(load.k_blocks, 255);
-      if (n_tiles * joined > layout.pipeline.most_joined) continue;  // groups are never so many
+      if (n_tiles * joined > layout.pipeline.most_joined) continue;  // no group has so many n_tiles
       EXPECT_LE(static_cast<int>(load.scales) * n_tiles, layout.pipeline.scale_room);
       EXPECT_LE(static_cast<int>(load.codes) * n_tiles,
                 layout.pipeline.stage_bytes - layout.pipeline.scale_room);
@@ -112,14 +112,14 @@ void check_entries(const Gemm& gemm, const GemvSmemLayout& layout, const GemvLau
   }
 }
 
-TEST(GemvLaunchPlan, EntriesFitTheirPlaces) {
+TEST(GemvLaunchPlan, StagesHaveRoom) {
   Engine random(5);
   for (const int ctas : {3, 8, 132}) {
     const Gemm gemm(mixes(random), ctas);
     const GemvSmemLayout layout = gemm.layout();
     const GemvLaunchPlan plan = gemm.plan();
     EXPECT_GE(layout.pipeline.stages, 1);
-    for (int m = 0; m < gemm.args.count; ++m) check_entries(gemm, layout, plan, m);
+    for (int m = 0; m < gemm.args.count; ++m) check_stages(gemm, layout, plan, m);
   }
 }
 
@@ -138,7 +138,7 @@ TEST(GemvLaunchPlan, NothingOverlaps) {
     }
     EXPECT_EQ(layout.limb_scale_at, k_steps * kInputKStepBytes);
     EXPECT_EQ(layout.input_layout_bytes, layout.limb_scale_at + k_steps * kLimbScaleBytes);
-    // A strip a share, so none of two matrices.
+    // Every range has one n_tile, so no range has two matrices.
     EXPECT_EQ(layout.token_stride, layout.input_layout_bytes);
     EXPECT_GE(layout.tables_at, kFixed + tokens * layout.token_stride);
     EXPECT_GE(layout.pipeline_offset,
@@ -156,9 +156,10 @@ TEST(GemvLaunchPlan, NothingOverlaps) {
   }
 }
 
-TEST(GemvLaunchPlan, ThereIsRoomForTheGathersOfAShare) {
+TEST(GemvLaunchPlan, ThereIsRoomForTheInputLayoutsOfARange) {
   Engine random(6);
-  Gemm gemm(mixes(random), 3);  // 4, 6 and 2 strips: the last share has the last two's
+  Gemm gemm(mixes(random),
+            3);  // 4, 6 and 2 n_tiles: the last range has both of the last two matrices
   EXPECT_EQ(gemm.layout().token_stride, 2 * gemm.layout().input_layout_bytes);
   EXPECT_EQ(Gemm(mixes(random), 1).layout().token_stride, 3 * gemm.layout().input_layout_bytes);
   gemm.args.matrices[2].input_layout = 1;
@@ -188,19 +189,19 @@ TEST(GemvLaunchPlan, PairsHaveTablesOfTheirOwn) {
   EXPECT_EQ(layout.input_layout_bytes, view.k_steps * (kInputKStepBytes + kLimbScaleBytes));
   const GemvLaunchPlan plan = gemm.plan();
   EXPECT_EQ(plan.sources[0].k_block_bytes, sizeof(KBlockPair));
-  check_entries(gemm, layout, plan, 0);
+  check_stages(gemm, layout, plan, 0);
 }
 
-TEST(GemvLaunchPlan, TooMuchIsMoreThanThereIs) {
+TEST(GemvLaunchPlan, LargeInputsExceedSharedMemory) {
   Engine random(7);
   std::vector<CodePackPlan> plans;
   plans.push_back(plan_codes(random_exl2({{4, 1 << 16}}, 32, random), 32));
   EXPECT_GT(Gemm(std::move(plans), 132).layout().bytes, kAll);
 }
 
-TEST(GemvLaunchPlan, StripsFindTheirMatrix) {
+TEST(GemvLaunchPlan, NTilesFindTheirMatrix) {
   Engine random(8);
-  Gemm gemm(mixes(random), 132);  // 4, 6 and 2 strips
+  Gemm gemm(mixes(random), 132);  // 4, 6 and 2 n_tiles
   GemvLaunchPlan plan = gemm.plan();
   int n_tile = 0;
   for (int m = 0; m < gemm.args.count; ++m) {
@@ -209,7 +210,7 @@ TEST(GemvLaunchPlan, StripsFindTheirMatrix) {
     }
   }
   EXPECT_EQ(n_tile, 12);
-  // Gated: strips count once.
+  // Gated: n_tiles count once.
   std::vector<CodePackPlan> twins;
   for (int i = 0; i < 2; ++i) {
     twins.push_back(plan_codes(random_exl2({{4, 256}}, 64, random), 64));
@@ -220,7 +221,7 @@ TEST(GemvLaunchPlan, StripsFindTheirMatrix) {
   for (int i = 0; i < 8; ++i) EXPECT_EQ(plan.matrix_of(i), 0);
 }
 
-TEST(GemvLaunchPlan, WhatHasNoRoomStaysWhereItIs) {
+TEST(GemvLaunchPlan, LargeTablesStayInDeviceMemory) {
   Engine random(9);
   std::vector<CodePackPlan> plans;
   plans.push_back(plan_codes(random_exl2({{2, 128}}, 16 * 200, random), 16 * 200));
@@ -234,7 +235,7 @@ TEST(GemvLaunchPlan, WhatHasNoRoomStaysWhereItIs) {
   EXPECT_EQ(plan.copy_blocks[0][0].size, few.copy_blocks[0][0].size);
   ASSERT_GT(few.copy_blocks[1].size(), std::size_t{GemvLaunchPlan::kMostCopyBlocks});
   EXPECT_EQ(plan.sources[1].far_copy_blocks, few.args.matrices[1].view.copy_blocks);
-  // More begins than a kernel parameter has room for are read from the device.
+  // More begins than a kernel parameter holds are read from device memory.
   const std::int32_t device_copy[1] = {};
   EXPECT_EQ(CtaRangeBegins(few.cta_ranges(), device_copy).far, nullptr);
   EXPECT_EQ(CtaRangeBegins(many.cta_ranges(), device_copy).far, device_copy);

@@ -51,8 +51,7 @@ TEST(LaunchPlan, ACardTakesThatOfItsOwnCapabilityOrTheNextBelow) {
   EXPECT_EQ(find_launch_plan({}, 90).large_from, LaunchPlan().large_from);
 }
 
-// Rows are many from where they are expanded on, or from where they are decoded, if that is earlier
-// and the card can.
+// Large GEMMs begin at large_from, or at wgmma_from if that is earlier and the card has wgmma.
 TEST(LaunchPlan, RowsAreManyFromTheEarlierOfTwo) {
   LaunchPlan plan;
   plan.large_from = 49;
@@ -85,13 +84,13 @@ TEST(BestSwitch, LosesLeast) {
   EXPECT_EQ(best_switch(always, 65), 9);
   const WayTimes cross[] = {{9, 1, 2}, {17, 1, 1.2}, {25, 1.3, 1.2}, {33, 2, 1.4}};
   EXPECT_EQ(best_switch(cross, 65), 25);
-  // One step that was disturbed does not decide.
+  // A single disturbed measurement does not decide.
   const WayTimes noisy[] = {{9, 1, 2}, {17, 1.1, 1.09}, {25, 1, 1.6}, {33, 2, 1.4}, {41, 2, 1.4}};
   EXPECT_EQ(best_switch(noisy, 65), 33);
   EXPECT_EQ(best_switch({}, 65), 65);
 }
 
-// What is shipped can be read, and a card of any capability has a plan.
+// Every shipped plan parses, and every compute capability has a plan.
 TEST(LaunchPlan, ShippedPlansAreRight) {
   const auto folder = std::filesystem::path(BL_LAUNCH_PLANS);
   int lowest = 1000;

@@ -29,7 +29,7 @@ struct Packed {
   std::vector<std::uint32_t> scales;
 };
 
-// The codes of a unit, [32 slots][16 columns], as the kernel stages them.
+// Returns the codes of a k_step, [32 k][16 columns], as the kernel stages them.
 std::vector<std::uint8_t> staged_codes(const CodeSource& source, std::int64_t k_step, int bits,
                                        std::int64_t first_column) {
   std::vector<std::uint8_t> codes;
@@ -90,7 +90,7 @@ Packed pack(const GptqMatrix& matrix, const CodePackPlan& plan) {
   return pack(plan, source, scales);
 }
 
-// The first plan.out columns of a dequantized matrix against what the packed one gives back.
+// Compares the first plan.out columns of the dequantized matrix with what unpacking gives.
 void expect_lossless(const WeightMatrix& matrix, const CodePackPlan& plan, const Packed& packed) {
   const std::vector<float> back =
       unpack_codes(plan, {packed.codes, packed.scales, plan.feature_of_k});
@@ -100,16 +100,16 @@ void expect_lossless(const WeightMatrix& matrix, const CodePackPlan& plan, const
     for (std::int64_t c = 0; c < plan.out; ++c) {
       ASSERT_EQ(back[static_cast<std::size_t>(i * plan.out + c)],
                 half_to_float(expected[static_cast<std::size_t>(i * plan.stored_out + c)]))
-          << "channel " << i << ", column " << c;
+          << "feature " << i << ", column " << c;
     }
   }
 }
 
-// Every bit of a unit is of one code, and both ways of asking agree.
-TEST(CudaPack, PlacesAreABijection) {
+// Every bit of a k_step belongs to one code, and field_of() and field_at() agree.
+TEST(CudaPack, FieldsAreABijection) {
   for (const int bits : {2, 3, 4, 5, 6, 8}) {
     SCOPED_TRACE(bits);
-    std::set<std::pair<int, int>> feature_offsets;
+    std::set<std::pair<int, int>> taken_bits;
     for (int lane = 0; lane < 32; ++lane) {
       for (int code = 0; code < 16; ++code) {
         const CodeName name{code / 8, code / 4 % 2, code / 2 % 2, code % 2};
@@ -118,7 +118,7 @@ TEST(CudaPack, PlacesAreABijection) {
           const CodeField field = field_of(bits, lane, name, i);
           EXPECT_LT(field.word, 16 * bits);
           for (int b = 0; b < field.bits; ++b) {
-            EXPECT_TRUE(feature_offsets.insert({field.word, field.bit + b}).second);
+            EXPECT_TRUE(taken_bits.insert({field.word, field.bit + b}).second);
             seen ^= 1u << (field.shift + b);
           }
           const PlacedField back = field_at(bits, field.word, field.bit);
@@ -131,12 +131,12 @@ TEST(CudaPack, PlacesAreABijection) {
         EXPECT_EQ(seen, (1u << bits) - 1);
       }
     }
-    EXPECT_EQ(feature_offsets.size(), 32u * 16u * static_cast<unsigned>(bits));
+    EXPECT_EQ(taken_bits.size(), 32u * 16u * static_cast<unsigned>(bits));
   }
 }
 
-// Register 2s + r, half e of lane t is slot 16s + 8r + 2t + e: the A operand's slots.
-TEST(CudaPack, FragmentPlacesAreThoseOfTheTensorCores) {
+// Register 2s + r, half e of lane t is k = 16s + 8r + 2t + e, as in operand A.
+TEST(CudaPack, FragmentOffsetsAreThoseOfTheTensorCores) {
   for (int k = 0; k < 3 * kKStepSize; ++k) {
     const int place = fragment_offset(k);
     EXPECT_EQ(place / kKStepSize, k / kKStepSize);
@@ -194,7 +194,7 @@ TEST(CudaPack, ChoosesTheSmallestKindOfZeroPoints) {
   EXPECT_EQ(kind(4, GptqZeros::kWords), ScaleKind::kGptqZeros16);
 }
 
-// Groups that no channel belongs to, as an act-order table may have them.
+// Groups without features, which an act-order table may have.
 TEST(CudaPack, EmptyGroupsLoseNothing) {
   Engine random(10);
   const GptqMatrix matrix = random_gptq_with_empty_groups(random);
@@ -202,7 +202,7 @@ TEST(CudaPack, EmptyGroupsLoseNothing) {
   expect_lossless(matrix, plan, pack(matrix, plan));
 }
 
-TEST(CudaPack, PlacesOfChannelsAreThoseOfTheirSlots) {
+TEST(CudaPack, OffsetsOfFeaturesAreThoseOfTheirK) {
   Engine random(11);
   const GptqMatrix gptq = random_gptq({4, 224, 32, 48, true, GptqZeros::kBytes}, random);
   const Exl2Matrix exl2 = random_exl2({{4, 96}, {2, 64}}, 32, random);
@@ -229,7 +229,7 @@ const T* at(const std::vector<std::byte>& slice, std::size_t offset) {
   return reinterpret_cast<const T*>(slice.data() + offset);
 }
 
-// Slice by slice as the card does it: each slice is a matrix of its own, packed at its strips.
+// Packs slice by slice, as the card does: each slice is packed like a matrix of its own.
 Packed pack_in_slices(const FileCodes& file, const CodePackPlan& plan, std::int64_t columns) {
   ThreadPool threads(2);
   Packed all;
@@ -239,12 +239,12 @@ Packed pack_in_slices(const FileCodes& file, const CodePackPlan& plan, std::int6
     const SliceLayout layout = slice_layout(file, plan, count);
     std::vector<std::byte> slice(layout.total);
     copy_slice(file, plan, {first, count}, slice.data(), threads);
-    CodePackPlan k_split = plan;
-    k_split.out = std::min(count, plan.out - first);
-    k_split.stored_out = count;
+    CodePackPlan slice_plan = plan;
+    slice_plan.out = std::min(count, plan.out - first);
+    slice_plan.stored_out = count;
     const auto k_steps = static_cast<std::size_t>(plan.k_steps());
     const auto* bits = at<std::int32_t>(slice, layout.bits_of_k_step);
-    k_split.bits_of_k_step.assign(bits, bits + k_steps);
+    slice_plan.bits_of_k_step.assign(bits, bits + k_steps);
     const auto* offsets = at<std::int64_t>(slice, layout.offset_of_k_step);
     EXPECT_EQ(std::vector<std::int64_t>(offsets, offsets + k_steps), plan.k_step_offsets());
     CodeSource source;
@@ -260,7 +260,7 @@ Packed pack_in_slices(const FileCodes& file, const CodePackPlan& plan, std::int6
     scales.zeros = at<std::uint16_t>(slice, layout.zeros);
     scales.stored_out = count;
     scales.zero = plan.zero;
-    const Packed packed = pack(k_split, source, scales);
+    const Packed packed = pack(slice_plan, source, scales);
     all.codes.insert(all.codes.end(), packed.codes.begin(), packed.codes.end());
     all.scales.insert(all.scales.end(), packed.scales.begin(), packed.scales.end());
   }
@@ -287,8 +287,8 @@ TEST(CudaPack, SlicesOfColumnsGiveWhatTheWholeGives) {
   }
 }
 
-// Columns in another order than the file's: those of a matrix that has them so.
-TEST(CudaPack, ColumnsInAnOrderOfTheReaders) {
+// Columns in another order than the file's give the matrix that has them in this order.
+TEST(CudaPack, ColumnsInTheReadersOrder) {
   Engine random(15);
   std::vector<std::int32_t> columns(160);
   std::iota(columns.begin(), columns.end(), 0);
@@ -327,7 +327,7 @@ TEST(CudaPack, SlicesAreAsWideAsFits) {
   EXPECT_EQ(columns_that_fit(file, plan, 1 << 30), 160);
 }
 
-// Channels of a group that are no whole units are padded.
+// K_steps are padded where the features of a group do not fill them.
 TEST(CudaPlan, InputsAreCountedAsPacked) {
   Engine random(14);
   const GptqMatrix gptq = random_gptq({4, 224, 32, 48, true, GptqZeros::kBytes}, random);
@@ -336,18 +336,18 @@ TEST(CudaPlan, InputsAreCountedAsPacked) {
   EXPECT_EQ(packed_inputs(exl2), 160);
 }
 
-// A planner can do nothing but plan.
+// A planner only plans.
 TEST(CudaPlan, WithoutACardNothingIsDone) {
   CudaPlanner planner;
   EXPECT_THROW(static_cast<void>(planner.allocate(1)), Error);
   const std::size_t short_step = planner.scratch_bytes({.tokens = 1, .max_in = 4096});
   const std::size_t long_step = planner.scratch_bytes({.tokens = 2048, .max_in = 4096});
-  // Gathered activations in binary16, their norm in F32, expanded weights.
+  // Permuted activations in binary16, normalised rows in F32, expanded weights.
   EXPECT_GT(long_step, short_step + 2048 * 4096 * 6);
   EXPECT_EQ(planner.weight_bytes(1), 256u);
 }
 
-// What the file holds, give or take the padding of the last strip and small tables.
+// A packed matrix takes the file's bytes, plus small tables and the padding of the last n_tile.
 TEST(CudaPack, TakesTheFilesBytes) {
   Engine random(8);
   const std::vector<GroupShape> groups(16, GroupShape{4, 128});

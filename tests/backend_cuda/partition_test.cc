@@ -1,4 +1,4 @@
-// How a product's strips are shared out: each once, no CTA idle, nearly equal costs.
+// How the n_tiles of a launch are divided among CTAs: each once, no CTA idle, nearly equal costs.
 
 #include <gtest/gtest.h>
 
@@ -33,13 +33,13 @@ void check(const std::vector<NTileCosts>& matrices, int ctas) {
     for (std::int32_t s = begins[c]; s < begins[c + 1]; ++s) {
       cost += costs[static_cast<std::size_t>(s)];
     }
-    // A share and its neighbours' rounding: never a strip more than its part.
-    EXPECT_LE(cost, total / cta_ranges + 2 * heaviest) << "share " << c;
+    // The rounding at both ends of a range is at most one n_tile.
+    EXPECT_LE(cost, total / cta_ranges + 2 * heaviest) << "range " << c;
   }
 }
 
-// Of two parts of the slots, no share has strips of both.
-TEST(CtaRangeNTiles, PartsHaveSharesOfTheirOwn) {
+// No range has n_tiles of both k_splits.
+TEST(Partition, KSplitsHaveRangesOfTheirOwn) {
   for (const int n_tiles : {1, 2, 7, 128, 256, 512}) {
     for (const int ctas : {2, 3, 132, 144}) {
       const std::vector<std::int32_t> begins = partition_k_splits(n_tiles, ctas);
@@ -51,10 +51,10 @@ TEST(CtaRangeNTiles, PartsHaveSharesOfTheirOwn) {
     }
   }
   EXPECT_EQ(partition_k_splits(256, 132).size(), 129u)
-      << "four strips each, none for the last four";
+      << "four n_tiles each, none for the last four";
 }
 
-TEST(CtaRangeNTiles, EqualStripsDifferByOne) {
+TEST(Partition, EqualRangesDifferByOneNTile) {
   for (const int n_tiles : {1, 7, 131, 132, 133, 256, 384, 1792, 8016}) {
     const std::vector<std::int32_t> begins =
         partition_n_tiles(std::vector<NTileCosts>{{n_tiles, 5}}, 132);
@@ -68,20 +68,20 @@ TEST(CtaRangeNTiles, EqualStripsDifferByOne) {
   }
 }
 
-TEST(CtaRangeNTiles, FewStripsGiveFewShares) {
+TEST(Partition, FewNTilesGiveFewRanges) {
   check({{3, 100}}, 132);
   check({{1, 1}}, 132);
   check({{2, 7}, {1, 9}}, 132);
 }
 
-TEST(CtaRangeNTiles, SeveralMatricesOfOtherCosts) {
+TEST(Partition, SeveralMatricesOfDifferentCosts) {
   check({{256, 32768}, {64, 32768}, {64, 40960}}, 132);
   check({{896, 40000}, {896, 50000}}, 132);
   check({{10, 1}, {10, 1000000}}, 16);
   check({{10, 1000000}, {10, 1}}, 16);
 }
 
-// Where a share begins with the last strips of one matrix and goes on with the next matrix's.
+// Returns how many ranges have n_tiles of two matrices.
 int cta_ranges_of_two(const std::vector<NTileCosts>& matrices,
                       const std::vector<std::int32_t>& begins) {
   int count = 0;
@@ -101,9 +101,9 @@ std::int32_t most_n_tiles(const std::vector<std::int32_t>& begins) {
   return most;
 }
 
-TEST(CtaRangeNTiles, AloneIsWhatEndsSooner) {
-  // q, k and v of a model of 8b: three strips each but for two shares of two matrices, which four
-  // strips of one are faster than. Multiprocessors stay free.
+TEST(Partition, ByMatrixWhereThatEndsSooner) {
+  // q, k and v of an 8b model: three n_tiles each except two ranges of two matrices, which take
+  // longer than four n_tiles of one matrix. Some multiprocessors stay free.
   const std::vector<NTileCosts> grouped{{256, 9}, {64, 9}, {64, 9}};
   EXPECT_EQ(cta_ranges_of_two(grouped, partition_n_tiles(grouped, 128)), 2);
   const std::vector<std::int32_t> apart = partition_by_matrix(grouped, 132);
@@ -111,17 +111,17 @@ TEST(CtaRangeNTiles, AloneIsWhatEndsSooner) {
   EXPECT_EQ(apart.back(), 384);
   EXPECT_EQ(cta_ranges_of_two(grouped, apart), 0);
   EXPECT_EQ(most_n_tiles(apart), 4);
-  // Of 7b: six strips each, two groups in any case.
+  // q, k and v of a 7b model: six n_tiles each, which are two groups in any case.
   const std::vector<NTileCosts> equal{{256, 9}, {256, 9}, {256, 9}};
   EXPECT_EQ(partition_by_matrix(equal, 132), partition_n_tiles(equal, 128));
-  // One matrix, and fewer CTAs than matrices.
+  // One matrix; and fewer CTAs than matrices.
   const std::vector<NTileCosts> one{{100, 5}};
   EXPECT_EQ(partition_by_matrix(one, 132), partition_n_tiles(one, fewest_cta_ranges(one, 132)));
   const std::vector<NTileCosts> few{{3, 5}, {3, 5}, {1, 5}};
   EXPECT_EQ(partition_by_matrix(few, 2).back(), 7);
 }
 
-TEST(CtaRangeNTiles, AloneHasEveryStripOnce) {
+TEST(Partition, ByMatrixHasEveryNTileOnce) {
   std::mt19937 random(11);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   int apart = 0;
@@ -143,8 +143,8 @@ TEST(CtaRangeNTiles, AloneHasEveryStripOnce) {
   EXPECT_GT(apart, 100);
 }
 
-TEST(CtaRangeNTiles, InputsAreApartWhereThatTakesNoLonger) {
-  // q, k and v of models of 8b and 7b: as many strips as before, of one matrix each.
+TEST(Partition, ByInputWhereThatTakesNoLonger) {
+  // q, k and v of 8b and 7b models: as many n_tiles as in mixed ranges, but of one matrix each.
   const std::vector<NTileCosts> grouped{{256, 9}, {64, 9}, {64, 9}};
   const std::vector<NTileCosts> equal{{256, 9}, {256, 9}, {256, 9}};
   for (const auto& [matrices, most] : {std::pair(grouped, 3), std::pair(equal, 6)}) {
@@ -154,13 +154,14 @@ TEST(CtaRangeNTiles, InputsAreApartWhereThatTakesNoLonger) {
     EXPECT_EQ(cta_ranges_of_two(matrices, apart), 0);
     EXPECT_EQ(most_n_tiles(apart), most);
   }
-  // Two strips each, or three by themselves: as an input costs less than a strip, or does not.
+  // Two n_tiles each in mixed ranges, or three in ranges of one matrix, depending on whether an
+  // input layout costs less than an n_tile.
   const std::vector<NTileCosts> uneven{{5, 9}, {5, 9}, {4, 9}};
   const std::vector<std::int32_t> mixed = partition_n_tiles(uneven, 7);
   EXPECT_EQ(partition_by_input(uneven, mixed, {.ctas = 7, .cost = 8}), mixed);
   EXPECT_EQ(cta_ranges_of_two(uneven, partition_by_input(uneven, mixed, {.ctas = 7, .cost = 9})),
             0);
-  // The last three begin late, of which one has three strips.
+  // The last three CTAs begin late, and one of them has three n_tiles.
   InputLayoutRequest late{.ctas = 7, .late = {.count = 3, .cost = 9}, .cost = 8};
   EXPECT_EQ(partition_by_input(uneven, mixed, late), mixed);
   late.cost = 9;
@@ -170,7 +171,7 @@ TEST(CtaRangeNTiles, InputsAreApartWhereThatTakesNoLonger) {
             partition_n_tiles(grouped, 2));
 }
 
-TEST(CtaRangeNTiles, InputsHaveEveryStripOnce) {
+TEST(Partition, ByInputHasEveryNTileOnce) {
   std::mt19937 random(12);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   for (int i = 0; i < 1000; ++i) {
@@ -192,7 +193,7 @@ TEST(CtaRangeNTiles, InputsHaveEveryStripOnce) {
   }
 }
 
-TEST(CtaRangeNTiles, Random) {
+TEST(Partition, Random) {
   std::mt19937 random(3);
   for (int i = 0; i < 300; ++i) {
     std::vector<NTileCosts> matrices(1 + random() % 4);
@@ -210,27 +211,27 @@ std::vector<std::int32_t> sizes_of(const std::vector<std::int32_t>& begins) {
   return sizes;
 }
 
-TEST(CtaRangeNTiles, LateOnesGetFewerWhereThatHelps) {
+TEST(Partition, LateCtasGetFewerWhereThatHelps) {
   const auto sizes = [](std::int32_t n_tiles, int late) {
     const NTileCosts costs[] = {{n_tiles, 10}};
     return sizes_of(partition_n_tiles(costs, 132, {late, 10}));
   };
-  // 5 or 6 strips each: the last 48 have 5.
+  // 5 or 6 n_tiles each: the last 48 have 5.
   const std::vector<std::int32_t> some = sizes(688, 48);
   EXPECT_EQ(*std::max_element(some.begin(), some.end() - 48), 6);
   EXPECT_EQ(*std::max_element(some.end() - 48, some.end()), 5);
-  // 6 or 7: there are 28 with 6, which is enough for 12, and not for 48.
+  // 6 or 7: 28 ranges have 6, which is enough for 12 late ones, but not for 48.
   const std::vector<std::int32_t> few = sizes(896, 12);
   EXPECT_EQ(*std::max_element(few.begin(), few.end() - 12), 7);
   EXPECT_EQ(*std::max_element(few.end() - 12, few.end()), 6);
   EXPECT_EQ(sizes(896, 48), sizes(896, 0));
-  // No share is empty, nor is one there for nothing.
+  // No range is empty, and none is superfluous.
   EXPECT_EQ(sizes(132, 48), std::vector<std::int32_t>(132, 1));
   EXPECT_EQ(sizes(5, 48), std::vector<std::int32_t>(5, 1));
   EXPECT_EQ(sizes(896, 132), sizes(896, 0));
 }
 
-// When the last share ends, of which `late` begin later.
+// Returns when the last range ends, if the last `late` CTAs begin later.
 std::uint64_t end_of(const std::vector<NTileCosts>& matrices,
                      const std::vector<std::int32_t>& begins, const LateCtas& late) {
   std::vector<std::uint64_t> costs;
@@ -248,7 +249,7 @@ std::uint64_t end_of(const std::vector<NTileCosts>& matrices,
   return end;
 }
 
-TEST(CtaRangeNTiles, LateOnesMakeNothingLater) {
+TEST(Partition, LateCtasMakeNothingLater) {
   std::mt19937 random(5);
   int better = 0;
   for (int i = 0; i < 300; ++i) {
@@ -270,7 +271,7 @@ TEST(CtaRangeNTiles, LateOnesMakeNothingLater) {
   EXPECT_GT(better, 50);
 }
 
-// The cost of the longest of `ctas` shares.
+// Returns the cost of the longest of `ctas` ranges.
 std::uint64_t longest_cta_range(const std::vector<NTileCosts>& matrices, int ctas) {
   std::vector<std::uint64_t> costs;
   for (const NTileCosts& m : matrices) {
@@ -286,7 +287,7 @@ std::uint64_t longest_cta_range(const std::vector<NTileCosts>& matrices, int cta
   return longest;
 }
 
-TEST(CtaRangeNTiles, FewestSharesTakeNoLonger) {
+TEST(Partition, FewestRangesTakeNoLonger) {
   for (const std::vector<NTileCosts>& matrices : {std::vector<NTileCosts>{{256, 5}},
                                                   {{384, 5}},
                                                   {{160, 7}},
@@ -299,7 +300,7 @@ TEST(CtaRangeNTiles, FewestSharesTakeNoLonger) {
     EXPECT_LE(fewest, 132);
     EXPECT_LE(longest_cta_range(matrices, fewest), longest_cta_range(matrices, 132));
   }
-  // Whole strips: 2, 3 and 14 a share.
+  // Whole n_tiles: 2, 3 and 14 a range.
   EXPECT_EQ(fewest_cta_ranges(std::vector<NTileCosts>{{256, 5}}, 132), 128);
   EXPECT_EQ(fewest_cta_ranges(std::vector<NTileCosts>{{384, 5}}, 132), 128);
   EXPECT_EQ(fewest_cta_ranges(std::vector<NTileCosts>{{1792, 5}}, 132), 128);

@@ -1,4 +1,4 @@
-// Pieces of a page are copied by few calls: which of them go together.
+// Copies between pages and host memory are joined into few calls.
 
 #include "backend/cuda/device/piece_runs.h"
 
@@ -37,7 +37,7 @@ TEST_F(PieceRuns, PoolsAreOneRun) {
   EXPECT_EQ(found[0].first.from, from_.data() + 64);
 }
 
-// A page on the host is whole: its pitch is the row itself.
+// A page on the host is contiguous: its pitch is the row itself.
 TEST_F(PieceRuns, OneSideMayBeWhole) {
   for (std::size_t i = 0; i < 8; ++i) add(64 * i, 512 * i, 64);
   const std::vector<PieceRun> found = runs();
@@ -48,12 +48,12 @@ TEST_F(PieceRuns, OneSideMayBeWhole) {
 TEST_F(PieceRuns, WhatChangesEndsARun) {
   add(0, 0, 64);
   add(128, 128, 64);
-  add(256, 300, 64);  // from's distance
+  add(256, 300, 64);  // the source's distance differs
   add(384, 472, 64);
-  add(500, 644, 64);   // to's
+  add(500, 644, 64);   // the destination's
   add(628, 772, 32);   // the size
   add(600, 900, 32);   // backwards
-  add(610, 1000, 32);  // into the piece before
+  add(610, 1000, 32);  // overlaps the copy before
   const std::vector<PieceRun> found = runs();
   ASSERT_EQ(found.size(), 6u);
   EXPECT_EQ(found[0].rows, 2u);
@@ -74,7 +74,7 @@ TEST_F(PieceRuns, NothingIsNoRun) {
   EXPECT_TRUE(runs().empty());
 }
 
-// Whatever the pieces, their runs copy what they do.
+// Runs copy exactly what the single copies would.
 TEST_F(PieceRuns, RunsCopyEveryPiece) {
   std::mt19937 random(3);
   for (std::byte& b : from_) b = static_cast<std::byte>(random());

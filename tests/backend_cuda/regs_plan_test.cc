@@ -1,4 +1,5 @@
-// How a matrix is cut among warps that hold its activations: every unit once, where its codes are.
+// How a matrix is divided among the warps of gemm_skinny_regs: every k_step once, where its codes
+// are.
 
 #include <gtest/gtest.h>
 
@@ -11,7 +12,7 @@ namespace {
 
 using namespace cuda;
 
-// Groups of so many units and bits, as add_k_blocks cuts them.
+// Groups of so many k_steps and bits, divided as add_k_blocks() does.
 struct Group {
   int k_steps = 0;
   int bits = 0;
@@ -37,9 +38,9 @@ std::vector<KBlock> k_blocks_of(const std::vector<Group>& groups) {
   return k_blocks;
 }
 
-// Reads a quad as the kernel does; counts its units.
+// Reads a quad as the kernel does, and counts its k_steps.
 void check_quad(const RegsQuad& quad, const std::vector<KBlock>& k_blocks, std::vector<int>& seen) {
-  int copy_block = 0;
+  int copy = 0;
   for (int u = 0; u < kQuadKSteps; ++u) {
     const int bits = k_step_bits(quad.info, u);
     if (bits == 0) {
@@ -60,13 +61,13 @@ void check_quad(const RegsQuad& quad, const std::vector<KBlock>& k_blocks, std::
     const int codes =
         (static_cast<int>(k_block.offset) + (quad.k_step[u] - k_block.first_k_step) * bits) *
         k_step_bytes(1);
-    for (int i = 0; i < k_step_bytes(bits) / 16; ++i, ++copy_block) {
-      const int from = static_cast<int>(quad.codes) * k_step_bytes(1) + copy_block * 16 +
-                       (copy_block >= quad.split ? quad.jump : 0);
+    for (int i = 0; i < k_step_bytes(bits) / 16; ++i, ++copy) {
+      const int from = static_cast<int>(quad.codes) * k_step_bytes(1) + copy * 16 +
+                       (copy >= quad.first_run_copies ? quad.jump : 0);
       ASSERT_EQ(from, codes + i * 16);
     }
   }
-  EXPECT_EQ(copy_block, quad.copy_blocks);
+  EXPECT_EQ(copy, quad.copies);
 }
 
 RegsPlan check(const std::vector<Group>& groups, int n_tiles, int max_k_splits) {
@@ -81,14 +82,13 @@ RegsPlan check(const std::vector<Group>& groups, int n_tiles, int max_k_splits) 
     check_quad(plan.quads[i], k_blocks, seen);
     const std::size_t warp = i / kWarpQuads % kRegsWarps;
     const std::size_t other = i ^ 1;
-    EXPECT_LE((plan.quads[i].copy_blocks + plan.quads[other].copy_blocks) * 16,
-              plan.code_bytes[warp]);
+    EXPECT_LE((plan.quads[i].copies + plan.quads[other].copies) * 16, plan.code_bytes[warp]);
   }
   EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
   return plan;
 }
 
-TEST(RegsPlan, WholeChunksOfOneWidth) {
+TEST(RegsPlan, WholeKBlocksOfOneWidth) {
   EXPECT_EQ(check(std::vector<Group>(32, {4, 4}), 1792, 1).k_splits, 1);
   EXPECT_EQ(check(std::vector<Group>(16, {4, 4}), 160, 1).k_splits, 1);
   EXPECT_EQ(check(std::vector<Group>(33, {4, 4}), 256, 1).k_splits, 0)
@@ -96,8 +96,8 @@ TEST(RegsPlan, WholeChunksOfOneWidth) {
   EXPECT_GE(check(std::vector<Group>(112, {4, 4}), 256, 8).k_splits, 4);
 }
 
-// Short groups first, the rest of a group last: chunks stay whole all the same.
-TEST(RegsPlan, ShortGroupsShareQuads) {
+// Short groups first, the end of a group last: k_blocks stay whole all the same.
+TEST(RegsPlan, ShortKBlocksShareQuads) {
   std::vector<Group> groups(13, {1, 5});
   groups.insert(groups.end(), 28, {4, 4});
   groups.push_back({3, 4});
@@ -108,8 +108,8 @@ TEST(RegsPlan, ShortGroupsShareQuads) {
   EXPECT_EQ(whole, 28);
 }
 
-TEST(RegsPlan, CutWhereWholeChunksDoNotFit) {
-  std::vector<Group> groups(42, {3, 4});  // 42 quads of whole chunks, 32 of cut ones
+TEST(RegsPlan, CutWhereWholeKBlocksDoNotFit) {
+  std::vector<Group> groups(42, {3, 4});  // 42 quads of whole k_blocks, 32 with cut ones
   groups.push_back({2, 4});
   EXPECT_EQ(check(groups, 1792, 1).k_splits, 1);
 }
@@ -130,7 +130,7 @@ TEST(RegsPlan, Random) {
 }
 
 // Shapes that were measured, on 132 multiprocessors.
-TEST(RegsPlan, SmallSharesAreThoseOfSmallModels) {
+TEST(RegsPlan, SmallRangesAreThoseOfSmallModels) {
   const auto is_small = [](int in, int out) {
     return is_small_cta_range(in / 32, std::int64_t{in} / 32 * (out / 16), 132);
   };

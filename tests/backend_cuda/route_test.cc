@@ -29,7 +29,7 @@ DeviceFacts card(int compute_capability) {
   return facts;
 }
 
-// The plan that ships for compute capability 9.0, and the one that older cards take.
+// The plan that ships for compute capability 9.0, and the one for older cards.
 LaunchPlan thresholds_of(int compute_capability) {
   LaunchPlan plan;
   if (compute_capability < 90) return plan;
@@ -54,7 +54,7 @@ class Route : public testing::Test {
               ? plan_codes(random_exl2({{4, static_cast<std::int32_t>(in)}}, out, engine_), out)
               : plan_codes(random_gptq({4, in, out, 128, false, GptqZeros::kWords}, engine_), out);
       memory_.push_back(std::make_unique<std::byte[]>(1 << 16));
-      // Addresses alone count: views point into the card's memory.
+      // Only addresses count: views point into the card's memory.
       weights = describe_codes(std::move(plan), aligned(memory_.back().get()));
     } else {
       DenseWeights dense;
@@ -70,7 +70,7 @@ class Route : public testing::Test {
     return view_of(reinterpret_cast<float*>(aligned(memory_.back().get())), {tokens, columns});
   }
 
-  // The GEMM of these matrices with so many tokens.
+  // Returns the GEMM of these matrices with so many tokens.
   MatmulArgs gemm(std::vector<const PackedMatrix*> weights, std::int64_t tokens) {
     outputs_.emplace_back();
     for (const PackedMatrix* weight : weights) {
@@ -96,7 +96,7 @@ class Route : public testing::Test {
     thresholds_ = thresholds_of(compute_capability);
   }
 
-  // "gemv_i8", "regs", "smem", "large", … of the first launch.
+  // Returns "gemv_i8", "regs", "smem", "large", … for the first launch.
   static std::string kernel_of(const GemmPlan& plan) {
     if (plan.launches.large) {
       const LargePlan& large = *plan.launches.large;
@@ -176,7 +176,7 @@ TEST_F(Route, WithoutWgmmaInTheBuildCodesAreDequantized) {
   EXPECT_EQ(kernel_of(choose_route(without, partitions_)), "dequant");
 }
 
-// Tiles of a cluster share their rows, so a matrix with rows of its own begins a new cluster.
+// The tiles of a cluster share their rows, so a matrix with rows of its own begins a new cluster.
 TEST_F(Route, MatricesOfTwoPermutationsShareALaunchButNoCluster) {
   constexpr std::int64_t kThreeTiles = 3 * 128;
   NormArgs rms;
@@ -210,7 +210,7 @@ TEST_F(Route, RmsNormsAreFusedAndOthersAreNot) {
     args.prologue.norm = &rms;
     EXPECT_FALSE(route(args).normalise) << tokens;
     args.prologue.norm = &layer;
-    // Making binary16 rows fuses any norm.
+    // Making binary16 rows can fuse any norm.
     EXPECT_EQ(route(args).normalise, tokens < 17) << tokens;
   }
   MatmulArgs mixed = gemm({matrix(Format::kExl2), matrix(Format::kF16)}, 4);
@@ -229,7 +229,7 @@ TEST_F(Route, ActivationsAreFusedWhereGateAndUpHaveOneFormat) {
           .gate = args.outputs[0].out, .up = args.outputs[1].out, .out = args.outputs[0].out};
       args.epilogue.activation = &silu;
       const GemmPlan plan = route(args);
-      // A large GEMM runs the activation itself, as a launch behind where it must.
+      // A large GEMM fuses the activation or launches it itself.
       EXPECT_EQ(plan.activate, !same && tokens < 17) << tokens << ", " << same;
       EXPECT_FALSE(plan.activate_gate);
     }

@@ -1,4 +1,4 @@
-// The kernels of the op `sample`, run thread by thread on the host, against the naive op.
+// The kernels of the op `sample`, run thread by thread on the host, against the reference op.
 
 #include "backend/cuda/ops/sample_draw.h"
 
@@ -20,8 +20,8 @@ namespace {
 
 using namespace bl::cuda;
 
-// Runs the threads of a CTA one after another between two barriers, in an order of its own: what
-// depends on that order would depend on a card's mood.
+// Runs the threads of a CTA one after another between two barriers, in a random order: a result
+// that depends on the order would depend on the card's scheduling.
 class HostCta {
  public:
   explicit HostCta(std::uint64_t seed) : random_(seed) {
@@ -71,7 +71,7 @@ struct Chosen {
   std::vector<float> log_probabilities;
 };
 
-// The launches of one row.
+// Runs the launches of one row.
 class RowLaunches {
  public:
   RowLaunches(SampleCase& c, std::int64_t row, int parts, std::uint64_t seed)
@@ -126,7 +126,7 @@ class RowLaunches {
     for (const int part : order) {
       auto room = std::make_unique<Room>();
       std::memset(static_cast<void*>(room.get()), 0xa5,
-                  sizeof *room);  // shared memory holds anything
+                  sizeof *room);  // shared memory may hold anything
       SamplePart own = part_;
       own.part = part;
       HostCta cta(random());

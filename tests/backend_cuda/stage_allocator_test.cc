@@ -9,12 +9,12 @@ namespace bl::cuda {
 namespace {
 
 struct Live {
-  StageAllocator::Allocation allocate;
+  StageAllocator::Allocation allocation;
   int bytes;
 };
 
-// Entries of random lengths that leave in order: none reaches over the end or into another one.
-TEST(StageAllocator, EntriesLieApart) {
+// Stages of random lengths, released in order: none wraps around the end or overlaps another.
+TEST(StageAllocator, StagesLieApart) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     const int bytes = 1 + static_cast<int>(random() % 40);
@@ -26,27 +26,27 @@ TEST(StageAllocator, EntriesLieApart) {
       const int length = 1 + static_cast<int>(random() % static_cast<unsigned>(bytes));
       while (!pipeline.fits(length)) {
         ASSERT_FALSE(live.empty()) << "an empty ring has room for " << length << " of " << bytes;
-        pipeline.release(live.front().allocate.taken);
+        pipeline.release(live.front().allocation.taken);
         live.pop_front();
       }
-      const StageAllocator::Allocation allocate = pipeline.allocate(length);
-      ASSERT_GE(allocate.at, 0);
-      ASSERT_LE(allocate.at + length, bytes);
+      const StageAllocator::Allocation allocation = pipeline.allocate(length);
+      ASSERT_GE(allocation.at, 0);
+      ASSERT_LE(allocation.at + length, bytes);
       for (const Live& other : live) {
-        ASSERT_TRUE(allocate.at + length <= other.allocate.at ||
-                    other.allocate.at + other.bytes <= allocate.at);
+        ASSERT_TRUE(allocation.at + length <= other.allocation.at ||
+                    other.allocation.at + other.bytes <= allocation.at);
       }
-      live.push_back({allocate, length});
+      live.push_back({allocation, length});
       ASSERT_LE(static_cast<int>(live.size()), most);
       placed += static_cast<int>(live.size() > 1);
     }
     if (bytes > 20 && most > 4) {
-      EXPECT_GT(placed, 50);  // entries do lie beside each other
+      EXPECT_GT(placed, 50);  // stages do lie beside one another
     }
   }
 }
 
-TEST(StageAllocator, AFullRingBeginsAnew) {
+TEST(StageAllocator, AFullRingStartsOver) {
   StageAllocator pipeline(12, 8);
   EXPECT_EQ(pipeline.allocate(4).at, 0);
   EXPECT_EQ(pipeline.allocate(8).at, 4);  // up to the very end

@@ -41,7 +41,7 @@ TEST_F(StepKeysTest, TheSecondTimeIsRecordedAndTheThirdRepeated) {
   EXPECT_EQ(run(8), Way::kPlain);
   EXPECT_EQ(run(7), Way::kRecord);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(run(7), Way::kRepeat);
-  EXPECT_EQ(run(8), Way::kRecord);  // however long ago, while there is a place
+  EXPECT_EQ(run(8), Way::kRecord);  // still recorded after any time, while there is a free place
   keys_.clear();
   graphs_.clear();
   EXPECT_EQ(run(7), Way::kPlain);
@@ -60,7 +60,7 @@ TEST_F(StepKeysTest, WhatIsLongWithoutUseMakesRoom) {
     EXPECT_EQ(run(key), Way::kRecord);
   }
   for (int i = 0; i < 40; ++i) run(i % 2);
-  // 2 is the one that was not used for longest, then 3; 0 and 1 are in use.
+  // 2 was unused for longest, then 3; 0 and 1 are in use.
   run(10);
   EXPECT_EQ(run(10), Way::kRecord);
   EXPECT_EQ(graphs_, (std::set<std::uint64_t>{0, 1, 3, 10}));

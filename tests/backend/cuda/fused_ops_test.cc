@@ -1,4 +1,4 @@
-// Ops of the CUDA backend beside those of the table: the same as the ops that they are made of.
+// Fused ops of the CUDA backend give the results of the ops that they replace.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,8 @@ struct AttendCase {
 class CudaFusedOps : public OnCudaDevice {
  protected:
   void check_attend(const AttendCase& c, const std::vector<std::int32_t>& pasts);
-  // What attention gives, turned, written and attended to in one or one after the other.
+  // Returns attention's results with rotation, cache write and attention in one op, or one after
+  // the other.
   std::vector<float> attend(bool fused, const RopeAndWriteArgs& rope,
                             const AttentionArgs& attention) {
     if (fused) {
@@ -55,7 +56,7 @@ TEST_F(CudaFusedOps, ArgmaxTakesTheLowestOfEquals) {
         for (std::int64_t r = 0; r < rows; ++r) {
           const auto begin = logits.begin() + r * vocab;
           if (r % 2 == 1) {
-            // Equals all over the row.
+            // Equal values all over the row.
             const float top = *std::max_element(begin, begin + vocab);
             for (int i = 0; i < 5; ++i) begin[random_.below(static_cast<int>(vocab))] = top;
           }
@@ -173,7 +174,7 @@ TEST_F(CudaFusedOps, RopeAndWriteIsBoth) {
   }
 }
 
-// Turned, written and attended to in one: the same bits as one after the other.
+// Rotation, cache write and attention in one op give the bits of three ops.
 void CudaFusedOps::check_attend(const AttendCase& c, const std::vector<std::int32_t>& pasts) {
   const auto tokens = static_cast<std::int64_t>(pasts.size());
   const KvLayout layout{c.type, c.kv_heads, c.head_dim, c.head_dim};
@@ -252,8 +253,8 @@ void CudaFusedOps::check_attend(const AttendCase& c, const std::vector<std::int3
       << name_of(c.type) << " dim " << c.head_dim << " past " << pasts.back();
 }
 
-// Three sequences of a token each: an empty one, a short one, and one that has a page, several
-// pages and pieces, or so many that its pieces are no cluster.
+// Three sequences of one token each: an empty one, a short one, and one with a page, with several
+// pages and pieces, or with so many pieces that they are no cluster.
 TEST_F(CudaFusedOps, RopeWriteAttendIsAll) {
   for (const std::int32_t longest : {200, 2100, 9000}) {
     for (const CacheTypes type : sampled_cache_types()) {
@@ -266,7 +267,7 @@ TEST_F(CudaFusedOps, RopeWriteAttendIsAll) {
   }
 }
 
-// A prompt's queries may be turned by attention itself.
+// Attention itself can rotate the queries of a prompt.
 TEST_F(CudaFusedOps, PrefillOfTurnedQueries) {
   for (const int dim : {64, 128}) {
     for (const std::int64_t rotated : {dim, dim / 2}) {

@@ -1,4 +1,4 @@
-// Two tokens in whole numbers: each has the bits that it has alone.
+// gemv_i8 with two tokens: each token has the bits that it has alone.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace bl::test {
 namespace {
 
-class CudaTokenProduct : public OnCudaDevice {
+class CudaGemvI8 : public OnCudaDevice {
  protected:
   void SetUp() override {
     OnCudaDevice::SetUp();
@@ -23,7 +23,7 @@ class CudaTokenProduct : public OnCudaDevice {
   std::unique_ptr<PackedMatrix> exl2(const std::vector<GroupShape>& groups, std::int64_t out) {
     return pack(random_exl2(groups, out, engine_));
   }
-  // Rows of different sizes, results that have something in them already.
+  // Rows of different magnitudes; the results are added to values.
   TensorView rows(std::int64_t count, std::int64_t width) {
     std::vector<float> values = random_.normal(count * width);
     for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i) values[i] *= 1e3f;
@@ -48,17 +48,17 @@ class CudaTokenProduct : public OnCudaDevice {
   struct Gemm {
     std::vector<float> bias = {};
     std::vector<float> norm = {};
-    bool in_parts = false;  // where there are any
+    bool split_k = false;  // with two k_splits, if the matrix has them
   };
-  // Results and what is left beside them, of one token.
+  // Returns the results of one token, and the partial sums beside them.
   std::vector<float> gemm(const Exl2Matrix& matrix, const std::vector<float>& x, const Gemm& of) {
     const auto packed = pack(matrix);
     const TensorView all = device_->put(
         std::vector<float>(static_cast<std::size_t>(2 * matrix.out), 1.5f), {2, matrix.out});
     const MatmulOutput output{packed.get(), slice_rows(all, 0, 1),
                               of.bias.empty() ? TensorView{} : device_->put(of.bias, {matrix.out})};
-    const bool parts =
-        of.in_parts &&
+    const bool k_splits =
+        of.split_k &&
         fusion_of(device_->context(), {.tokens = 1, .adds = packed.get()}).partials > 0;
     NormArgs norm{.x = {}, .out = {}, .weight = {}, .bias = {}, .kind = NormKind::kRms};
     if (!of.norm.empty()) norm.weight = device_->put(of.norm, {matrix.in});
@@ -68,19 +68,19 @@ class CudaTokenProduct : public OnCudaDevice {
          .outputs = {&output, 1},
          .prologue = {.norm = of.norm.empty() ? nullptr : &norm},
          .epilogue = {.accumulate = true,
-                      .partials_out = parts ? slice_rows(all, 1, 1) : TensorView{}}});
+                      .partials_out = k_splits ? slice_rows(all, 1, 1) : TensorView{}}});
     return device_->get(all);
   }
-  // By channels → by slots.
+  // From the order of features to the order of k.
   static std::vector<float> ordered(const std::vector<float>& values, const Exl2Matrix& matrix) {
-    std::vector<float> by_slot;
+    std::vector<float> by_k;
     for (const std::int32_t feature : matrix.perm) {
-      by_slot.push_back(values[static_cast<std::size_t>(feature)]);
+      by_k.push_back(values[static_cast<std::size_t>(feature)]);
     }
-    return by_slot;
+    return by_k;
   }
 
-  // Both rows at once, then each by itself.
+  // Multiplies both rows at once, then each alone.
   void expect_same_bits(const std::vector<const PackedMatrix*>& matrices, bool normalise) {
     const std::int64_t in = matrices[0]->in();
     const TensorView x = rows(2, in);
@@ -114,8 +114,8 @@ class CudaTokenProduct : public OnCudaDevice {
   Engine engine_{52};
 };
 
-TEST_F(CudaTokenProduct, TwoTokensHaveTheBitsOfOne) {
-  // All widths, chunks of one unit, slots that fill no chunk; few columns and many.
+TEST_F(CudaGemvI8, TwoTokensHaveTheBitsOfOne) {
+  // All widths, k_blocks of one k_step, groups that fill no k_block; few columns and many.
   const std::vector<GroupShape> wide{{8, 32}, {6, 64}, {5, 32}, {4, 128}, {3, 96}, {2, 160}};
   for (const std::int64_t out : {32, 208, 9024}) {
     const auto matrix = exl2(wide, out);
@@ -124,7 +124,7 @@ TEST_F(CudaTokenProduct, TwoTokensHaveTheBitsOfOne) {
   // A longer row than a thread holds at once.
   const auto deep = exl2({{4, 14336}, {5, 3072}}, 64);
   expect_same_bits({deep.get()}, false);
-  // Three matrices that gather their input apart.
+  // Three matrices with input layouts of their own.
   const auto q = exl2(wide, 96);
   const auto k = exl2({{4, 512}}, 32);
   const auto v = exl2({{3, 256}, {6, 256}}, 32);
@@ -137,9 +137,9 @@ TEST_F(CudaTokenProduct, TwoTokensHaveTheBitsOfOne) {
   }
 }
 
-// Where slots are channels in their order nobody looks them up: the bits are those of a matrix that
-// has its channels anywhere. In rounds, with a bias, and in parts.
-TEST_F(CudaTokenProduct, SlotsInTheirOrder) {
+// An identity permutation is not looked up: the bits are those of a matrix with any permutation.
+// With several rounds, with a bias, and with two k_splits.
+TEST_F(CudaGemvI8, IdentityPermutation) {
   using Groups = std::vector<GroupShape>;
   for (const Groups& groups :
        {Groups{{8, 32}, {6, 64}, {5, 32}, {4, 128}, {3, 96}, {2, 160}}, Groups{{4, 512}},
@@ -150,13 +150,14 @@ TEST_F(CudaTokenProduct, SlotsInTheirOrder) {
     const std::vector<float> values = random_.normal(anywhere.in);
     const std::vector<float> norm = random_.normal(anywhere.in);
     for (const bool biased : {false, true}) {
-      for (const bool in_parts : {false, true}) {
+      for (const bool split_k : {false, true}) {
         const Gemm of{.bias = biased ? random_.normal(96) : std::vector<float>{},
-                      .in_parts = in_parts};
+                      .split_k = split_k};
         const std::vector<float> expected = gemm(anywhere, values, of);
         EXPECT_EQ(gemm(is_identity, ordered(values, anywhere), of), expected)
-            << anywhere.in << " slots" << (biased ? ", biased" : "") << (in_parts ? ", parts" : "");
-        // Squares are added up in another order.
+            << anywhere.in << " features" << (biased ? ", biased" : "")
+            << (split_k ? ", two k_splits" : "");
+        // The squares are added in another order.
         Gemm normed = of;
         normed.norm = norm;
         const std::vector<float> expected_normed = gemm(anywhere, values, normed);
@@ -169,9 +170,9 @@ TEST_F(CudaTokenProduct, SlotsInTheirOrder) {
   }
 }
 
-// A hint of what attention reads next changes no bit: wherever its pieces end, in pages that lie
+// Prefetching keys for the next attention changes no bit, wherever its pieces end, with pages
 // anywhere, and next to the end of the cache.
-TEST_F(CudaTokenProduct, KeysOfAttentionBehindMayBeAskedFor) {
+TEST_F(CudaGemvI8, PrefetchingKeysChangesNothing) {
   const auto q = exl2({{4, 256}, {3, 128}}, 32 * 64);
   const TensorView x = rows(1, q->in());
   const auto run = [&](const AttentionArgs* behind) {
@@ -213,14 +214,15 @@ TEST_F(CudaTokenProduct, KeysOfAttentionBehindMayBeAskedFor) {
   }
 }
 
-// The same of weights that products behind read: whatever they are, whoever asks.
-TEST_F(CudaTokenProduct, WeightsBehindMayBeAskedFor) {
+// Prefetching weights of later GEMMs changes no bit, whatever they are and whichever GEMM
+// prefetches.
+TEST_F(CudaGemvI8, PrefetchingWeightsChangesNothing) {
   const auto q = exl2({{4, 256}, {3, 128}}, 32 * 64);
   const TensorView x = rows(1, q->in());
   const std::unique_ptr<PackedMatrix> behind[] = {
-      exl2({{4, 4096}}, 2000),         // more strips than lanes ask for at a time
-      exl2({{5, 96}, {2, 5120}}, 96),  // in two parts
-      exl2({{6, 128}}, 32),            // short ones
+      exl2({{4, 4096}}, 2000),         // more n_tiles than lanes prefetch at a time
+      exl2({{5, 96}, {2, 5120}}, 96),  // two k_splits
+      exl2({{6, 128}}, 32),            // short n_tiles
       pack(random_gptq({4, 4096, 64, 32, true, GptqZeros::kWords}, engine_)),
       pack(random_dense({DType::kF16, 64, 32}, engine_))};
   const auto run = [&](const NextWeights& next, bool adds) {

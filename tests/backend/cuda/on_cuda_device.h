@@ -10,7 +10,7 @@
 
 namespace bl::test {
 
-// Cases of the first card; skipped, aloud, where there is none.
+// Fixture for tests on the first card; skips, with a message, if there is none.
 class OnCudaDevice : public testing::Test {
  protected:
   void SetUp() override {
@@ -22,16 +22,16 @@ class OnCudaDevice : public testing::Test {
     device_ = std::make_unique<Device>(cuda);
   }
 
-  // "wgmma_from": products of many tokens with codes expanded in memory, as on cards that decode
-  // none in registers; and with codes decoded from as few tokens on as the card can.
-  void decode_none() { device_->backend().choose_launch("wgmma_from", decoding().most); }
-  void decode_many() { device_->backend().choose_launch("wgmma_from", decoding().least); }
-  bool decodes() const { return decoding().least < decoding().most; }
+  // "wgmma_from": never, as on cards without the wgmma path; and from as few tokens as the card
+  // can.
+  void disable_wgmma() { device_->backend().choose_launch("wgmma_from", wgmma_choice().most); }
+  void prefer_wgmma() { device_->backend().choose_launch("wgmma_from", wgmma_choice().least); }
+  bool has_wgmma() const { return wgmma_choice().least < wgmma_choice().most; }
 
   std::unique_ptr<Device> device_;
 
  private:
-  LaunchChoice decoding() const {
+  LaunchChoice wgmma_choice() const {
     for (const LaunchChoice& choice : device_->backend().launch_choices()) {
       if (choice.name == "wgmma_from") return choice;
     }

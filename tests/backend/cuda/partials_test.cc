@@ -1,4 +1,4 @@
-// Rows as sums of several: what products of a few tokens leave beside their output, and read.
+// Split-K partial sums that GEMMs of a few tokens leave beside their output and read.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ class CudaPartials : public OnCudaDevice {
  protected:
   struct Case {
     WeightMatrix matrix;
-    bool stage_out = false;  // is expected to
+    bool leaves_partials = false;  // whether partial sums are expected
     std::int64_t tokens = 1;
     bool biased = true;
   };
@@ -27,20 +27,20 @@ class CudaPartials : public OnCudaDevice {
     return device_->put(random_.normal(partials * tokens * width), {partials, tokens, width});
   }
 
-  // The result of out += 0.5 · norm(x) · W + bias with rests where the mask says so (1: x, 2: out,
-  // 4: one is left, 8: the sum of x and its rests is, too; 16: rows of x are not at whole float4s),
-  // and the same in double.
+  // Checks out += 0.5 · norm(x) · W + bias against double arithmetic, with partial sums where the
+  // mask says so (1: of x, 2: of out, 4: left by the GEMM, 8: the sum of x and its partial sums is
+  // stored too; 16: rows of x are not whole aligned float4s).
   void expect_right(const Case& c, unsigned mask, bool normalise) {
     const std::int64_t in = in_features(c.matrix);
     const std::int64_t width = out_features(c.matrix);
     const auto packed = device_->backend().pack(c.matrix, {});
     const OpTable& ops = device_->ops();
-    const std::int64_t stage_out =
+    const std::int64_t left_count =
         fusion_of(device_->context(), {.tokens = c.tokens, .adds = packed.get()}).partials;
-    ASSERT_EQ(stage_out > 0, c.stage_out);
-    ASSERT_LE(stage_out, kMaxPartials);
+    ASSERT_EQ(left_count > 0, c.leaves_partials);
+    ASSERT_LE(left_count, kMaxPartials);
     const std::int64_t partials = c.tokens == 1 ? 1 : kMaxPartials;
-    // Rows that are not at multiples of 16 bytes.
+    // Rows that are not 16-byte aligned.
     const int padding = (mask & 16u) != 0 ? 1 : 0;
     const TensorView x =
         device_->put_strided(random_.normal(c.tokens * in), {c.tokens, in}, padding);
@@ -48,12 +48,12 @@ class CudaPartials : public OnCudaDevice {
     const TensorView bias = c.biased ? random_rows(1, width)
                                      : device_->put(std::vector<float>(width, 0.0f), {1, width});
     const TensorView x_sum = (mask & 9u) == 9 ? random_rows(c.tokens, in) : TensorView{};
-    const TensorView x_rest =
+    const TensorView x_partials =
         (mask & 1u) != 0 ? random_partials(partials, c.tokens, in) : TensorView{};
-    const TensorView out_rest =
+    const TensorView out_partials =
         (mask & 2u) != 0 ? random_partials(partials, c.tokens, width) : TensorView{};
     const TensorView left =
-        (mask & 4u) != 0 ? random_partials(std::max<std::int64_t>(stage_out, 1), c.tokens, width)
+        (mask & 4u) != 0 ? random_partials(std::max<std::int64_t>(left_count, 1), c.tokens, width)
                          : TensorView{};
     const TensorView weight = random_rows(1, in);
     const NormArgs norm{.x = {},
@@ -63,30 +63,32 @@ class CudaPartials : public OnCudaDevice {
                         .kind = NormKind::kRms,
                         .eps = 1e-5f};
     const std::vector<double> expected =
-        sums(c, {sum_of(x, x_rest), sum_of(out, out_rest), device_->get(bias),
+        sums(c, {sum_of(x, x_partials), sum_of(out, out_partials), device_->get(bias),
                  normalise ? device_->get(weight) : std::vector<float>{}});
-    const std::vector<float> whole_x = sum_of(x, x_rest);
+    const std::vector<float> whole_x = sum_of(x, x_partials);
     const MatmulOutput output{packed.get(), out,
                               c.biased ? view_of(bias.as<float>(), {width}) : TensorView{}};
     ops.matmul(
         device_->context(),
         {.x = x,
          .outputs = {&output, 1},
-         .prologue = {.partials = x_rest, .sum = x_sum, .norm = normalise ? &norm : nullptr},
-         .epilogue = {
-             .multiplier = 0.5f, .accumulate = true, .partials = out_rest, .partials_out = left}});
+         .prologue = {.partials = x_partials, .sum = x_sum, .norm = normalise ? &norm : nullptr},
+         .epilogue = {.multiplier = 0.5f,
+                      .accumulate = true,
+                      .partials = out_partials,
+                      .partials_out = left}});
     if (!x_sum.empty()) {
-      EXPECT_LE(worst_difference(device_->get(x_sum), whole_x), 1e-5) << "rests " << mask;
+      EXPECT_LE(worst_difference(device_->get(x_sum), whole_x), 1e-5) << "partials " << mask;
     }
     const std::vector<float> actual = sum_of(out, left);
     double most = 1.0;
     for (const double value : expected) most = std::max(most, std::abs(value));
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      ASSERT_NEAR(actual[i], expected[i], 2e-3 * most) << "rests " << mask << ", column " << i;
+      ASSERT_NEAR(actual[i], expected[i], 2e-3 * most) << "partials " << mask << ", column " << i;
     }
-    // Where something else has to be added up, one token alone leaves rests all the same.
+    // Launches for one token leave partial sums also where something else has to be added up.
     const bool stay = c.tokens == 1 || (!c.biased && (mask & 2u) == 0 && (normalise || mask == 4));
-    if (c.stage_out && !left.empty() && stay) {
+    if (c.leaves_partials && !left.empty() && stay) {
       const std::vector<float> partial = device_->get(left);
       const auto is_zero = [](float value) { return value == 0.0f; };
       EXPECT_FALSE(std::all_of(partial.begin(), partial.end(), is_zero)) << "nothing was left";
@@ -145,8 +147,8 @@ class CudaPartials : public OnCudaDevice {
   }
 };
 
-TEST_F(CudaPartials, ProductsOfLongRowsLeaveOne) {
-  // All widths, short groups about where the row is cut; few strips, and more than CTAs.
+TEST_F(CudaPartials, LongRowsLeaveOne) {
+  // All widths, short groups where K is split; few n_tiles, and more than CTAs.
   std::vector<GroupShape> groups{{8, 64}, {6, 96}, {5, 128}};
   groups.insert(groups.end(), 38, GroupShape{4, 64});
   groups.insert(groups.end(), 29, GroupShape{3, 32});
@@ -157,14 +159,15 @@ TEST_F(CudaPartials, ProductsOfLongRowsLeaveOne) {
   // Narrow codes alone have a kernel of their own, and so have wide ones.
   expect_right({random_exl2(std::vector<GroupShape>(80, {3, 64}), 2080, engine_), true});
   expect_right({random_exl2(std::vector<GroupShape>(40, {6, 128}), 96, engine_), true});
-  // Chunks in pairs, with and without a neighbour, whose kernel takes no bias.
+  // K_blocks in pairs, with and without a partner; their kernel takes no bias.
   std::vector<GroupShape> shorts(3, {4, 32});
   shorts.insert(shorts.end(), 31, GroupShape{3, 64});
   shorts.insert(shorts.end(), 50, GroupShape{2, 64});
   for (const std::int64_t out : {96, 2336}) {
     expect_right({random_exl2(shorts, out, engine_), true, 1, false});
   }
-  // One zero point everywhere, one a group, and of 16 bits, in order and not.
+  // One zero point for all groups, one a group, and 16-bit zero points, with and without a
+  // permutation.
   expect_right({random_gptq({4, 5632, 192, 128, true, GptqZeros::kConstant}, engine_), true});
   expect_right({random_gptq({4, 5120, 1088, 128, false, GptqZeros::kConstant}, engine_), true});
   expect_right({random_gptq({4, 5120, 96, 64, true, GptqZeros::kBytes}, engine_), true});
@@ -173,13 +176,13 @@ TEST_F(CudaPartials, ProductsOfLongRowsLeaveOne) {
   expect_right({random_exl2({{4, 14336}, {5, 3072}}, 96, engine_), true});
 }
 
-// The down projections of models as converters cut them: a tenth of the channels in short groups of
-// five bits, most in long ones of four, the rest of three. No bias, so that plain kernels take
+// Down projections as converters write them: a tenth of the features in short groups of five bits,
+// most in long groups of four, the rest of three. Without a bias, so that the plain kernels take
 // them.
-TEST_F(CudaPartials, ProductsOfLongRowsAsModelsHaveThem) {
+TEST_F(CudaPartials, LongRowsAsModelsHaveThem) {
   for (const std::int32_t in : {5632, 11008, 14336, 28672}) {
-    for (const std::int32_t more : {0, 1, 2, 3}) {  // short groups, so that parts begin elsewhere
-      SCOPED_TRACE(std::to_string(in) + " channels, " + std::to_string(more));
+    for (const std::int32_t more : {0, 1, 2, 3}) {  // short groups, which move the split
+      SCOPED_TRACE(std::to_string(in) + " features, " + std::to_string(more));
       const std::int32_t first = (in / 10 / 128 + more) * 128;
       const std::int32_t last = in * 3 / 20 / 128 * 128;
       std::vector<GroupShape> groups(static_cast<std::size_t>(first / 32), GroupShape{5, 32});
@@ -191,18 +194,18 @@ TEST_F(CudaPartials, ProductsOfLongRowsAsModelsHaveThem) {
   }
 }
 
-TEST_F(CudaPartials, OtherProductsTakeThem) {
+TEST_F(CudaPartials, OtherGemmsReadThem) {
   expect_right({random_exl2({{5, 64}, {4, 448}}, 256, engine_)});
   expect_right({random_gptq({4, 448, 136, 64, true, GptqZeros::kBytes}, engine_)});
   expect_right({random_dense({DType::kF16, 320, 96}, engine_)});
   expect_right({random_dense({DType::kBF16, 5120, 64}, engine_)});
-  // Several tokens: activations in shared memory, and two in whole numbers.
+  // Several tokens: activations in shared memory, and two tokens by gemv_i8.
   expect_right({random_exl2(std::vector<GroupShape>(42, {4, 128}), 64, engine_), false, 16});
   expect_right({random_exl2(std::vector<GroupShape>(20, {4, 128}), 64, engine_), false, 2});
 }
 
-// By the kernel that holds activations in registers (from compute capability 9.0 on).
-TEST_F(CudaPartials, SeveralTokensLeaveOneForEachPart) {
+// gemm_skinny_regs (compute capability 9.0 and later).
+TEST_F(CudaPartials, SeveralTokensLeaveOneForEachKSplit) {
   const auto expect = [&](Case c) {
     expect_right(c, 7, true);
     c.biased = false;
@@ -212,14 +215,14 @@ TEST_F(CudaPartials, SeveralTokensLeaveOneForEachPart) {
   std::vector<GroupShape> groups{{5, 96}, {4, 32}};
   groups.insert(groups.end(), 31, GroupShape{4, 128});
   groups.insert(groups.end(), 20, GroupShape{3, 64});
-  decode_none();  // 19 tokens are held, too
+  disable_wgmma();  // so that gemm_skinny_regs also takes 19 tokens
   for (const std::int64_t tokens : {3, 16, 19}) {
     expect({random_exl2(groups, 2568, engine_), true, tokens});
   }
   expect({random_gptq({4, 8192, 2568, 128, false, GptqZeros::kConstant}, engine_), true, 11});
-  // In one part: nothing to be left, and rests are taken.
+  // One k_split: no partial sums are left, but those of x are read.
   expect({random_exl2(std::vector<GroupShape>(30, {4, 128}), 4096, engine_), false, 16});
-  // In many.
+  // Many k_splits.
   expect({random_exl2(std::vector<GroupShape>(180, {4, 128}), 640, engine_), true, 16});
 }
 

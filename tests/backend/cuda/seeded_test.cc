@@ -1,4 +1,4 @@
-// Weights that a seed stands for, made on the card: those that the host makes, bit for bit.
+// Weights generated from a seed on the card equal those that the host generates, bit for bit.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 class CudaSeeded : public OnCudaDevice {
  protected:
-  // Packs the matrix with words that the host makes, and with words that the card makes.
+  // Packs the matrix once with words from the host, and once with words from the card.
   template <class Matrix>
   void expect_same(Matrix matrix, std::span<const std::uint32_t> Matrix::*words,
                    const PackOptions& options = {}) {
@@ -51,11 +51,11 @@ TEST_F(CudaSeeded, Exl2Codes) {
   const std::vector<GroupShape> groups{{6, 64}, {5, 96}, {3, 128}, {2, 32}};
   expect_same(random_exl2(groups, 96, engine_), &Exl2Matrix::q_weight);
   expect_same(random_exl2(groups, 96, engine_), &Exl2Matrix::q_weight, {.out = 70});
-  // In slices: more than a lap of loading.
+  // Several slices: more than one lap of loading.
   expect_same(random_exl2({{6, 2048}, {4, 2048}}, 12320, engine_), &Exl2Matrix::q_weight);
 }
 
-// Columns in a reader's order, of one slice and of several.
+// Columns in a reader's order, in one slice and in several.
 TEST_F(CudaSeeded, Exl2CodesInAnotherOrder) {
   for (const std::int64_t out : {96, 12320}) {
     PackOptions options{.out = out - 32};
@@ -74,7 +74,7 @@ TEST_F(CudaSeeded, GptqCodes) {
   }
 }
 
-// Of any number of elements, some of its stored rows.
+// Any number of elements, and a part of the stored rows.
 TEST_F(CudaSeeded, PlainMatricesAndTables) {
   const auto seeded = halves(78);
   for (const std::int64_t in : {64, 81}) {

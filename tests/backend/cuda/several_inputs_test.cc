@@ -1,5 +1,5 @@
-// Matrices of one launch whose slots hold other channels, or the same in other chunks, as those of
-// most files do: the results are those of each matrix alone.
+// Matrices of one launch with different permutations or k_tilings, as most files have them: the
+// results are those of each matrix alone.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 using Groups = std::vector<GroupShape>;
 
-// Groups of so many channels, of these widths in turn.
+// Returns groups of `features` features each, `all` in total, with these widths in turn.
 Groups groups_of(std::int32_t features, const std::vector<int>& bits, std::int32_t all = 4096) {
   Groups groups;
   const auto count = static_cast<std::size_t>(all / features);
@@ -25,7 +25,7 @@ Groups groups_of(std::int32_t features, const std::vector<int>& bits, std::int32
   return groups;
 }
 
-// How far results are from expected ones, and how large those are.
+// The largest deviation of results from expected ones, and the largest expected magnitude.
 struct Distance {
   Distance(const std::vector<float>& results, const std::vector<float>& expected) {
     for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -65,7 +65,7 @@ class CudaSeveralInputs : public OnCudaDevice {
     return all;
   }
 
-  // `gated`: of the first two.
+  // `gated`: the activation of the first two.
   void expect_each_alone(const std::vector<std::unique_ptr<PackedMatrix>>& matrices, bool gated) {
     weight_ = device_->put(random_.normal(4096), {4096});
     for (const std::int64_t tokens : {1, 2, 3, 8, 9, 16, 21, 300}) {
@@ -84,18 +84,18 @@ class CudaSeveralInputs : public OnCudaDevice {
       const std::vector<float> together = multiply(x, outputs, gated ? &silu : nullptr);
       ASSERT_EQ(together.size(), alone.size());
       const Distance distance(together, alone);
-      // Activations in whole numbers, or in halves.
+      // Activations are int8 limbs, or binary16.
       EXPECT_LE(distance.furthest, 5e-4f * distance.largest) << tokens << " tokens";
     }
   }
 
-  // A feed-forward layer's result for one token, added to `before`; `left`: act(gate) · up is left
-  // to down. `parts`: down leaves a part of its sum beside the rest.
+  // Returns a feed-forward layer's result for one token, added to `before`. `left`: the
+  // multiplication by the gate is deferred to down. `parts`: down leaves a k_split as partial sums.
   std::vector<float> feed_forward(const GatedMatrices& matrices, const std::vector<float>& before,
                                   bool left, bool parts) {
     const std::int64_t width = matrices.gate->out();
     const std::int64_t columns = matrices.down->out();
-    // What is there beforehand is to be written over.
+    // Random values, which must be overwritten.
     const TensorView inner = device_->put(random_.normal(2 * width), {1, 2 * width});
     const TensorView partial = device_->put(random_.normal(columns), {1, 1, columns});
     const ActivateArgs silu{.gate = slice_columns(inner, 0, width),
@@ -122,7 +122,7 @@ class CudaSeveralInputs : public OnCudaDevice {
     return result;
   }
 
-  void expect_left_as_run(const GatedMatrices& matrices) {
+  void expect_deferred_as_run(const GatedMatrices& matrices) {
     short_row_ = device_->put(random_.normal(256), {1, 256});
     const std::vector<float> before =
         random_.normal(static_cast<std::size_t>(matrices.down->out()));
@@ -141,7 +141,7 @@ class CudaSeveralInputs : public OnCudaDevice {
   Engine engine_{82};
 
  private:
-  // SiLU of the first half, times the second.
+  // SiLU of the first half times the second half.
   static std::vector<float> activated(const std::vector<float>& both) {
     std::vector<float> result;
     const std::size_t half = both.size() / 2;
@@ -156,7 +156,7 @@ class CudaSeveralInputs : public OnCudaDevice {
   TensorView short_row_;
 };
 
-// Long groups, and short ones, whose chunks are taken in pairs.
+// Long groups, and short ones, whose k_blocks are paired.
 TEST_F(CudaSeveralInputs, OfQueriesKeysAndValues) {
   for (const std::int32_t features : {32, 64, 128}) {
     for (const bool same_order : {false, true}) {
@@ -168,7 +168,7 @@ TEST_F(CudaSeveralInputs, OfQueriesKeysAndValues) {
       expect_each_alone(matrices, false);
     }
   }
-  // Few columns: shares of all three.
+  // Few columns: ranges with n_tiles of all three matrices.
   std::vector<std::unique_ptr<PackedMatrix>> few;
   for (const int bits : {2, 3, 4}) few.push_back(exl2(groups_of(64, {bits}), 96, false));
   expect_each_alone(few, false);
@@ -186,10 +186,9 @@ TEST_F(CudaSeveralInputs, OfGateAndUp) {
   }
 }
 
-// SiLU of the gate and up of one token stay where they are, and down multiplies them itself: the
-// same as an activation of its own between them, however long its row and in whatever order; in two
-// parts and one.
-TEST_F(CudaSeveralInputs, LeaveTheActivationToTheirReader) {
+// SiLU(gate) and up of one token stay apart, and down multiplies them itself: the results are those
+// of a separate activation, for rows of any length and any permutation, with one k_split and two.
+TEST_F(CudaSeveralInputs, DeferTheGateToTheirReader) {
   for (const std::int32_t width : {96, 1536, 5632, 11008, 14336, 28672}) {
     for (const std::int32_t features : {32, 128}) {
       for (const bool is_identity : {false, true}) {
@@ -202,14 +201,14 @@ TEST_F(CudaSeveralInputs, LeaveTheActivationToTheirReader) {
         const auto gate = exl2(groups_of(32, {6, 4}, 256), width, false);
         const auto up = exl2(groups_of(32, {5, 4}, 256), width, false);
         const auto down = device_->backend().pack(matrix, {});
-        expect_left_as_run({gate.get(), up.get(), down.get()});
+        expect_deferred_as_run({gate.get(), up.get(), down.get()});
       }
     }
   }
 }
 
-// Only where that is worth it.
-TEST_F(CudaSeveralInputs, OfOneOrderAndCutActivateThemselves) {
+// The multiplication is deferred only where that pays.
+TEST_F(CudaSeveralInputs, OneInputLayoutActivatesItself) {
   const auto first = exl2(groups_of(32, {6, 4}), 1536, true);
   const auto second = exl2(groups_of(32, {6, 4}), 1536, true);
   const auto other = exl2(groups_of(64, {6, 4}), 1536, true);
@@ -232,8 +231,8 @@ TEST_F(CudaSeveralInputs, OfOneOrderAndCutActivateThemselves) {
   EXPECT_FALSE(left(first, other, gelu));
 }
 
-// The same input of matrices alike but for the zero point, which products of 3 to 16 tokens
-// multiply sums of activations by.
+// Matrices that differ only in their zero point, by which GEMMs of 3 to 16 tokens multiply the sums
+// of activations.
 TEST_F(CudaSeveralInputs, OfOtherZeroPoints) {
   std::vector<std::unique_ptr<PackedMatrix>> matrices;
   for (const int zero : {8, 3, 11}) {

@@ -1,4 +1,4 @@
-// What one product leaves for the next in binary16: the same as through F32.
+// Results that one op stages in binary16 for the next GEMM equal those that pass through F32.
 
 #include <gtest/gtest.h>
 
@@ -14,12 +14,12 @@ namespace {
 
 // How a feed-forward layer is computed.
 struct Way {
-  bool halves = true;  // left for down
+  bool halves = true;  // staged for down
   Activation kind = Activation::kSilu;
-  const NormArgs* norm = nullptr;  // before gate and up
+  const NormArgs* norm = nullptr;  // in front of gate and up
 };
 
-class CudaHalfInput : public OnCudaDevice {
+class CudaStagedInput : public OnCudaDevice {
  protected:
   std::unique_ptr<PackedMatrix> pack(const WeightMatrix& matrix) {
     return device_->backend().pack(matrix, {});
@@ -47,17 +47,17 @@ class CudaHalfInput : public OnCudaDevice {
                         {rows, columns});
   }
 
-  StagedInput half_input(const PackedMatrix& reader, std::int64_t tokens) {
+  StagedInput staged_for(const PackedMatrix& reader, std::int64_t tokens) {
     const std::int64_t width =
         fusion_of(device_->context(), {.tokens = tokens, .reader = &reader}).staged_width;
-    StagedInput half;
-    half.reader = &reader;
-    half.rows = view_of(zeros(tokens, (width + 1) / 2).data, DType::kF16, {tokens, width});
-    half.row_scales = zeros(1, tokens).as<float>();
-    return half;
+    StagedInput staged;
+    staged.reader = &reader;
+    staged.rows = view_of(zeros(tokens, (width + 1) / 2).data, DType::kF16, {tokens, width});
+    staged.row_scales = zeros(1, tokens).as<float>();
+    return staged;
   }
 
-  // Largest difference, of the largest magnitude.
+  // Returns the largest difference, relative to the largest magnitude.
   static double difference(const std::vector<float>& a, const std::vector<float>& b) {
     double largest = 0.0;
     double worst = 0.0;
@@ -69,7 +69,7 @@ class CudaHalfInput : public OnCudaDevice {
     return worst / largest;
   }
 
-  // The same, of the row where it is worst: rows may be far apart.
+  // Returns that of the worst row, since rows may differ in magnitude.
   static double row_difference(const std::vector<float>& a, const std::vector<float>& b,
                                std::int64_t rows) {
     double worst = 0.0;
@@ -80,13 +80,13 @@ class CudaHalfInput : public OnCudaDevice {
     return worst;
   }
 
-  // Products of a few tokens with activations in registers, however small the matrices.
-  void hold_small_ones() {
+  // Makes GEMMs of a few tokens hold activations in registers, however small the matrices.
+  void prefer_regs() {
     device_->backend().choose_launch("small_skinny_smem_from", 25);
-    decode_none();
+    disable_wgmma();
   }
 
-  // down(act(gate) · up), all of it as a block asks for it. x: [tokens, in].
+  // Returns down(act(gate) · up), called as a block calls it. x: [tokens, in].
   std::vector<float> feed_forward(const PackedMatrix& gate, const PackedMatrix& up,
                                   const PackedMatrix& down, const TensorView& x, const Way& way) {
     const std::int64_t tokens = x.rows();
@@ -94,12 +94,12 @@ class CudaHalfInput : public OnCudaDevice {
     const TensorView inner = zeros(tokens, 2 * width);
     const TensorView first = slice_columns(inner, 0, width);
     const TensorView second = slice_columns(inner, width, width);
-    const StagedInput half = half_input(down, tokens);
+    const StagedInput staged = staged_for(down, tokens);
     const ActivateArgs activation{.gate = first,
                                   .up = second,
                                   .out = first,
                                   .kind = way.kind,
-                                  .staged_out = way.halves ? &half : nullptr};
+                                  .staged_out = way.halves ? &staged : nullptr};
     const std::vector<MatmulOutput> outputs{{&gate, first, {}}, {&up, second, {}}};
     device_->ops().matmul(device_->context(), {.x = x,
                                                .outputs = outputs,
@@ -110,12 +110,12 @@ class CudaHalfInput : public OnCudaDevice {
     device_->ops().matmul(device_->context(),
                           {.x = first,
                            .outputs = {&last, 1},
-                           .staged_x = way.halves ? &half : nullptr,
+                           .staged_x = way.halves ? &staged : nullptr,
                            .epilogue = {.multiplier = 0.5f, .accumulate = true}});
     return device_->get(out);
   }
 
-  // x [tokens, in] by an op of its own.
+  // Normalises x [tokens, in] by a separate op.
   TensorView normalised(const TensorView& x, NormArgs norm) {
     const TensorView out = zeros(x.rows(), x.columns());
     norm.x = view_of(x.as<float>(), {x.rows(), 1, x.columns()});
@@ -124,11 +124,11 @@ class CudaHalfInput : public OnCudaDevice {
     return out;
   }
 
-  // A product of normalised rows: with the norm and behind it.
+  // Compares GEMMs with a fused norm and behind a separate one.
   void expect_norms_in_rows(std::int64_t tokens);
 
   void expect_equal(const PackedMatrix& gate, const PackedMatrix& up, const PackedMatrix& down,
-                    std::int64_t tokens = 91) {  // odd: rows are taken two at a time
+                    std::int64_t tokens = 91) {  // odd: rows are made two at a time
     ASSERT_GT(fusion_of(device_->context(), {.tokens = tokens, .reader = &down}).staged_width, 0);
     ASSERT_EQ(fusion_of(device_->context(), {.tokens = 12, .reader = &down}).staged_width, 0);
     for (const float scale : {1.0f, 1e-3f, 100.0f}) {
@@ -141,7 +141,7 @@ class CudaHalfInput : public OnCudaDevice {
     }
   }
 
-  // What lies between gate and up and down in down's order: the same bits as in its own.
+  // Gate and up packed in down's feature order give the same bits as in their own.
   void expect_order_changes_nothing(const WeightMatrix& gate, const WeightMatrix& up,
                                     const Exl2Matrix& down, std::int64_t tokens,
                                     const Way& way = {}) {
@@ -152,7 +152,7 @@ class CudaHalfInput : public OnCudaDevice {
     const auto second = pack(up);
     const auto ordered_first = device_->backend().pack(gate, ordered);
     const auto ordered_second = device_->backend().pack(up, ordered);
-    for (const float scale : {1.0f, 1e-3f, 1e3f}) {  // as they are, and by a power of two
+    for (const float scale : {1.0f, 1e-3f, 1e3f}) {  // unscaled, and scaled by a power of two
       const TensorView x =
           device_->put(random_.normal(tokens * first->in(), scale), {tokens, first->in()});
       const std::vector<float> expected = feed_forward(*first, *second, *pack(down), x, way);
@@ -164,10 +164,10 @@ class CudaHalfInput : public OnCudaDevice {
     }
   }
 
-  // Of a few tokens, rows of any size beside usual ones.
+  // A few tokens, with rows of extreme magnitudes beside usual ones.
   void expect_few_equal(const PackedMatrix& gate, const PackedMatrix& up,
                         const PackedMatrix& down) {
-    hold_small_ones();
+    prefer_regs();
     for (const std::int64_t tokens : {3, 8, 9, 16, 24}) {
       ASSERT_EQ(fusion_of(device_->context(), {.tokens = tokens, .reader = &down}).staged_width,
                 down.in());
@@ -189,8 +189,8 @@ class CudaHalfInput : public OnCudaDevice {
   Engine engine_{30};
 };
 
-TEST_F(CudaHalfInput, FeedForwardOfPermutedCodes) {
-  decode_none();
+TEST_F(CudaStagedInput, FeedForwardOfPermutedCodes) {
+  disable_wgmma();
   const std::vector<GroupShape> in{{5, 128}, {4, 128}};
   const auto gate = pack(random_exl2(in, 512, engine_));
   const auto up = pack(random_exl2(in, 512, engine_));
@@ -198,9 +198,9 @@ TEST_F(CudaHalfInput, FeedForwardOfPermutedCodes) {
   expect_equal(*gate, *up, *down);
 }
 
-// No matrix is expanded: gate and up leave halves straight from the tensor cores' sums.
-TEST_F(CudaHalfInput, FeedForwardOfCodesDecodedInRegisters) {
-  if (!decodes()) GTEST_SKIP() << "this card decodes none in registers";
+// Codes are dequantized in registers: gate and up write halves straight from the accumulators.
+TEST_F(CudaStagedInput, FeedForwardOfCodesDecodedInRegisters) {
+  if (!has_wgmma()) GTEST_SKIP() << "this card has no wgmma path";
   const std::vector<GroupShape> in{{5, 96}, {4, 128}, {8, 32}};
   const auto gate = pack(random_exl2(in, 528, engine_));
   const auto up = pack(random_exl2(in, 528, engine_));
@@ -211,9 +211,9 @@ TEST_F(CudaHalfInput, FeedForwardOfCodesDecodedInRegisters) {
   }
 }
 
-// The product of gate and up leaves what down reads.
-TEST_F(CudaHalfInput, FeedForwardOfChannelsInTheReadersOrder) {
-  if (!decodes()) GTEST_SKIP() << "this card decodes none in registers";
+// The GEMM of gate and up writes what down reads.
+TEST_F(CudaStagedInput, FeedForwardOfFeaturesInTheReadersOrder) {
+  if (!has_wgmma()) GTEST_SKIP() << "this card has no wgmma path";
   const auto gate = random_exl2({{5, 96}, {4, 128}, {8, 32}}, 544, engine_);
   auto up = random_exl2({{6, 32}, {3, 160}, {2, 64}}, 544, engine_);
   up.perm = gate.perm;
@@ -235,9 +235,9 @@ TEST_F(CudaHalfInput, FeedForwardOfChannelsInTheReadersOrder) {
                                2100);
 }
 
-// Gate and up read rows of their own: up's product multiplies what gate's has left.
-TEST_F(CudaHalfInput, FeedForwardOfApartOrders) {
-  if (!decodes()) GTEST_SKIP() << "this card decodes none in registers";
+// Gate and up have permutations of their own: up's GEMM reads what gate's has stored.
+TEST_F(CudaStagedInput, FeedForwardOfApartOrders) {
+  if (!has_wgmma()) GTEST_SKIP() << "this card has no wgmma path";
   const auto gate = random_exl2({{5, 96}, {4, 128}, {8, 32}}, 544, engine_);
   const auto up = random_exl2({{6, 32}, {3, 160}, {2, 64}}, 544, engine_);
   const auto down = random_exl2({{4, 288}, {3, 256}}, 96, engine_);
@@ -253,9 +253,9 @@ TEST_F(CudaHalfInput, FeedForwardOfApartOrders) {
                                random_exl2({{4, 1312}, {3, 1024}}, 96, engine_), 2100);
 }
 
-// The same behind a norm, which leaves its rows in both orders.
-TEST_F(CudaHalfInput, FeedForwardOfApartOrdersBehindANorm) {
-  if (!decodes()) GTEST_SKIP() << "this card decodes none in registers";
+// As above behind a norm, which writes its rows in both orders.
+TEST_F(CudaStagedInput, FeedForwardOfApartOrdersBehindANorm) {
+  if (!has_wgmma()) GTEST_SKIP() << "this card has no wgmma path";
   const auto gate = random_exl2({{5, 96}, {4, 128}, {8, 32}}, 544, engine_);
   const auto up = random_exl2({{6, 32}, {3, 160}, {2, 64}}, 544, engine_);
   const auto down = random_exl2({{4, 288}, {3, 256}}, 96, engine_);
@@ -278,36 +278,36 @@ TEST_F(CudaHalfInput, FeedForwardOfApartOrdersBehindANorm) {
 }
 
 // More tiles than multiprocessors.
-TEST_F(CudaHalfInput, FeedForwardOfManyTiles) {
-  if (!decodes()) GTEST_SKIP() << "this card decodes none in registers";
+TEST_F(CudaStagedInput, FeedForwardOfManyTiles) {
+  if (!has_wgmma()) GTEST_SKIP() << "this card has no wgmma path";
   const std::vector<GroupShape> in{{5, 96}, {4, 128}, {8, 32}};
   const auto gate = pack(random_exl2(in, 2320, engine_));
   const auto up = pack(random_exl2(in, 2320, engine_));
   expect_equal(*gate, *up, *pack(random_exl2({{4, 1296}, {3, 1024}}, 96, engine_)), 1301);
 }
 
-TEST_F(CudaHalfInput, FewTokensOfPermutedCodes) {
+TEST_F(CudaStagedInput, FewTokensOfPermutedCodes) {
   const std::vector<GroupShape> in{{5, 128}, {4, 128}};
   const auto gate = pack(random_exl2(in, 512, engine_));
   const auto up = pack(random_exl2(in, 512, engine_));
   expect_few_equal(*gate, *up, *pack(random_exl2({{4, 256}, {3, 256}}, 96, engine_)));
-  // In parts: more slots than a CTA holds.
+  // Split-K: more k than a CTA holds.
   const auto wide_gate = pack(random_exl2(in, 9216, engine_));
   const auto wide_up = pack(random_exl2(in, 9216, engine_));
   expect_few_equal(*wide_gate, *wide_up,
                    *pack(random_exl2({{5, 1024}, {4, 7168}, {2, 1024}}, 200, engine_)));
 }
 
-TEST_F(CudaHalfInput, FewTokensOfCodesInOrder) {
+TEST_F(CudaStagedInput, FewTokensOfCodesInOrder) {
   const auto gate = gptq(256, 512, false);
   const auto up = gptq(256, 512, false);
   expect_few_equal(*gate, *up, *gptq(512, 136, false));
   expect_few_equal(*gate, *up, *gptq(512, 136, true));
 }
 
-// gate and up go by another kernel, or their activation is an op of its own.
-TEST_F(CudaHalfInput, FewTokensOfOtherProducts) {
-  hold_small_ones();
+// Gate and up use another kernel, and the activation is a separate op.
+TEST_F(CudaStagedInput, FewTokensOfOtherGemms) {
+  prefer_regs();
   const std::int64_t tokens = 19;
   const auto down = pack(random_exl2({{4, 256}, {3, 256}}, 96, engine_));
   const auto gate = pack_dense(256, 512);
@@ -318,23 +318,23 @@ TEST_F(CudaHalfInput, FewTokensOfOtherProducts) {
             2e-3);
 }
 
-TEST_F(CudaHalfInput, FeedForwardOfCodesInOrder) {
-  decode_none();
+TEST_F(CudaStagedInput, FeedForwardOfCodesInOrder) {
+  disable_wgmma();
   const auto gate = gptq(256, 512, false);
   const auto up = gptq(256, 512, false);
   expect_equal(*gate, *up, *gptq(512, 136, false));
   expect_equal(*gate, *up, *gptq(512, 136, true));
 }
 
-TEST_F(CudaHalfInput, FeedForwardOfPlainMatrices) {
+TEST_F(CudaStagedInput, FeedForwardOfPlainMatrices) {
   const auto gate = pack_dense(256, 512);
   const auto up = pack_dense(256, 512);
   const auto down = pack_dense(512, 80);
   expect_equal(*gate, *up, *down);
 }
 
-// Products so large and so small that the power of two is not 1.
-TEST_F(CudaHalfInput, ResultsOfAnySize) {
+// Results so large or so small that the scale of the rows is not 1.
+TEST_F(CudaStagedInput, ResultsOfAnySize) {
   const std::int64_t tokens = 81;
   const std::int64_t width = 512;
   const auto down = pack_dense(width, 64);
@@ -343,26 +343,25 @@ TEST_F(CudaHalfInput, ResultsOfAnySize) {
     const TensorView gate = device_->put(random_.normal(tokens * width), {tokens, width});
     const TensorView up = device_->put(random_.normal(tokens * width, scale), {tokens, width});
     for (const bool halves : {false, true}) {
-      const StagedInput half = half_input(*down, tokens);
+      const StagedInput staged = staged_for(*down, tokens);
       const TensorView h = zeros(tokens, width);
       device_->ops().activate(
           device_->context(),
-          {.gate = gate, .up = up, .out = h, .staged_out = halves ? &half : nullptr});
+          {.gate = gate, .up = up, .out = h, .staged_out = halves ? &staged : nullptr});
       const TensorView out = zeros(tokens, 64);
       const MatmulOutput output{down.get(), out, {}};
       device_->ops().matmul(device_->context(), {.x = halves ? TensorView{} : h,
                                                  .outputs = {&output, 1},
-                                                 .staged_x = halves ? &half : nullptr});
+                                                 .staged_x = halves ? &staged : nullptr});
       results[halves] = device_->get(out);
     }
     EXPECT_LE(difference(results[1], results[0]), 2e-3) << "scale " << scale;
   }
 }
 
-// Matrices that have their channels in the same places share activations, however their slots are
-// cut into chunks.
-TEST_F(CudaHalfInput, FewTokensOfOneOrder) {
-  hold_small_ones();
+// Matrices with one permutation share packed activations, whatever their k_tiling.
+TEST_F(CudaStagedInput, FewTokensOfOneOrder) {
+  prefer_regs();
   const std::int64_t tokens = 16;
   const TensorView x = device_->put(random_.normal(tokens * 512), {tokens, 512});
   std::vector<std::unique_ptr<PackedMatrix>> packed;
@@ -384,8 +383,8 @@ TEST_F(CudaHalfInput, FewTokensOfOneOrder) {
   }
 }
 
-// Matrices whose results lie side by side are one product.
-TEST_F(CudaHalfInput, NeighboursAreMultipliedTogether) {
+// Matrices with adjacent outputs are multiplied together.
+TEST_F(CudaStagedInput, NeighboursAreMultipliedTogether) {
   const std::int64_t tokens = 100;
   const std::int64_t in = 768;
   std::vector<std::unique_ptr<PackedMatrix>> packed;
@@ -411,13 +410,13 @@ TEST_F(CudaHalfInput, NeighboursAreMultipliedTogether) {
       EXPECT_LE(difference(device_->get(output.out), device_->get(alone)), 1e-5);
     }
   };
-  decode_none();
+  disable_wgmma();
   expect_together_as_alone();
-  decode_many();  // in parts of the slots
+  prefer_wgmma();  // with split-K
   expect_together_as_alone();
 }
 
-void CudaHalfInput::expect_norms_in_rows(std::int64_t tokens) {
+void CudaStagedInput::expect_norms_in_rows(std::int64_t tokens) {
   for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
     for (const std::int32_t in : {256, 2048, 2560, 8192}) {
       const auto permuted = pack(random_exl2({{4, in / 2}, {3, in / 2}}, 64, engine_));
@@ -451,38 +450,38 @@ void CudaHalfInput::expect_norms_in_rows(std::int64_t tokens) {
   }
 }
 
-// Norm and product in binary16, rows far from 1 among them; few, and an odd number of so many that
-// they are taken two at a time.
-TEST_F(CudaHalfInput, NormsGoIntoTheRows) {
+// A norm fused into binary16 rows, some far from 1; few rows, and so many that they are made two at
+// a time, an odd number of them.
+TEST_F(CudaStagedInput, NormsGoIntoTheRows) {
   for (const std::int64_t tokens : {70, 401}) {
     expect_norms_in_rows(tokens);
   }
 }
 
-struct HalfAttention {
+struct AttentionCase {
   const char* name;
   std::vector<std::pair<int, int>> sequences;  // past, tokens
   CacheTypes type = CacheType::kF16;
 };
 
-TEST_F(CudaHalfInput, AttentionLeavesHalves) {
+TEST_F(CudaStagedInput, AttentionStagesHalves) {
   const int heads = 4;
   const int head_dim = 64;
   const std::int64_t width = heads * head_dim;
   const auto permuted = pack(random_exl2({{4, 128}, {3, 128}}, 96, engine_));
   const auto is_identity = gptq(width, 96, false);
-  hold_small_ones();
-  for (const HalfAttention& c :
-       {HalfAttention{"prefill", {{0, 70}, {0, 40}}},
-        HalfAttention{"quantized", {{0, 90}}, CacheType::kQ8},
-        HalfAttention{"exact", {{0, 90}}, CacheType::kF32},
-        HalfAttention{"mixed", {{0, 66}, {100, 1}, {300, 2}}},
-        HalfAttention{"few, decoded", {{100, 1}, {511, 1}, {0, 1}, {7, 1}}},
-        HalfAttention{"few, one span", {{500, 4}}},
-        HalfAttention{"few, quantized", {{90, 3}, {8, 2}}, CacheType::kQ6},
-        HalfAttention{"few, exact", {{90, 3}}, CacheType::kF32},
-        HalfAttention{"few, prefill", {{0, 21}}},
-        HalfAttention{"few, mixed", {{0, 16}, {100, 1}}}}) {
+  prefer_regs();
+  for (const AttentionCase& c :
+       {AttentionCase{"prefill", {{0, 70}, {0, 40}}},
+        AttentionCase{"quantized", {{0, 90}}, CacheType::kQ8},
+        AttentionCase{"exact", {{0, 90}}, CacheType::kF32},
+        AttentionCase{"mixed", {{0, 66}, {100, 1}, {300, 2}}},
+        AttentionCase{"few, decoded", {{100, 1}, {511, 1}, {0, 1}, {7, 1}}},
+        AttentionCase{"few, one span", {{500, 4}}},
+        AttentionCase{"few, quantized", {{90, 3}, {8, 2}}, CacheType::kQ6},
+        AttentionCase{"few, exact", {{90, 3}}, CacheType::kF32},
+        AttentionCase{"few, prefill", {{0, 21}}},
+        AttentionCase{"few, mixed", {{0, 16}, {100, 1}}}}) {
     const KvLayout layout{c.type, 2, head_dim, head_dim};
     std::vector<std::vector<std::int32_t>> pages;
     std::vector<SequenceSpan> spans;
@@ -514,7 +513,7 @@ TEST_F(CudaHalfInput, AttentionLeavesHalves) {
     for (const PackedMatrix* reader : {permuted.get(), is_identity.get()}) {
       std::vector<float> results[2];
       for (const bool halves : {false, true}) {
-        const StagedInput half = half_input(*reader, tokens);
+        const StagedInput staged = staged_for(*reader, tokens);
         const TensorView out = zeros(tokens, width);
         TensorView out_heads = out;
         out_heads.shape = shape;
@@ -528,12 +527,12 @@ TEST_F(CudaHalfInput, AttentionLeavesHalves) {
                                                       .scale = 0.125f,
                                                       .sinks = {},
                                                       .alibi_slopes = {},
-                                                      .staged_out = halves ? &half : nullptr});
+                                                      .staged_out = halves ? &staged : nullptr});
         const TensorView result = zeros(tokens, 96);
         const MatmulOutput output{reader, result, {}};
         device_->ops().matmul(device_->context(), {.x = halves ? TensorView{} : out,
                                                    .outputs = {&output, 1},
-                                                   .staged_x = halves ? &half : nullptr});
+                                                   .staged_x = halves ? &staged : nullptr});
         results[halves] = device_->get(result);
       }
       EXPECT_LE(difference(results[1], results[0]), 2e-3) << c.name;

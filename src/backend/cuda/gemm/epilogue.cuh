@@ -1,11 +1,11 @@
 #pragma once
-// What becomes of the sums of a product.
+// Epilogue of the GEMMs with packed codes: bias, act(gate) · up, accumulation, store.
 
 #include "backend/cuda/gemm/pipeline/smem_pipeline.cuh"
 
 namespace bl::cuda {
 
-// A group of strips whose sums are to be added up.
+// A group of n_tiles whose partial sums wait to be reduced over the warps.
 struct FinishedNTiles {
   int matrix = 0;
   NTileRange n_tiles;
@@ -17,7 +17,7 @@ struct ResultIndex {
   int column;
 };
 
-// Where a result goes; null beyond the matrix's columns. kAlone: there is one token.
+// Returns where a result is stored; null beyond the matrix's columns. kAlone: there is one token.
 template <bool kAlone>
 __device__ __forceinline__ float* result_at(const ResultIndex& at, const PackedGemmArgs& args) {
   const PackedGemmMatrix& m = args.matrices[at.matrix];
@@ -26,9 +26,9 @@ __device__ __forceinline__ float* result_at(const ResultIndex& at, const PackedG
   return m.out + (args.first_token + at.token) * m.out_stride + at.column;
 }
 
-// What a sum becomes, but for what it is added to. `gate` of a gated product is kept by the thread
-// between the result of its first matrix and that of the second. kPlain: no biases, and what is
-// gated is so by plain SiLU. False where nothing is stored yet.
+// Adds the bias and applies the gate. The thread keeps `gate`, the first matrix's result, until it
+// has the second one's. kPlain: there are no biases, and gating is plain SiLU. Returns false if
+// there is nothing to store yet.
 template <bool kPlain>
 __device__ __forceinline__ bool finish_result(const ResultIndex& at, const PackedGemmArgs& args,
                                               float& gate, float& value) {
@@ -46,7 +46,7 @@ __device__ __forceinline__ bool finish_result(const ResultIndex& at, const Packe
   return true;
 }
 
-// Returns what is stored.
+// Returns the stored value.
 __device__ __forceinline__ float store_result(const ResultIndex& at, const PackedGemmArgs& args,
                                               float& gate, float value) {
   float* to = result_at<false>(at, args);

@@ -1,5 +1,5 @@
 #pragma once
-// What the step's context makes of a GEMM, and the questions about it that need no GEMM.
+// How a step's context becomes a GemmProblem, and the questions about fusion that need no GEMM.
 
 #include "backend/cuda/gemm/gemm_problem.h"
 #include "ops/exec_context.h"

@@ -1,5 +1,5 @@
 #pragma once
-// The ops that lead to GEMMs; their contracts are in src/ops.
+// The ops that run as GEMMs; their contracts are in src/ops.
 
 #include "ops/exec_context.h"
 #include "ops/matmul.h"
@@ -7,7 +7,7 @@
 namespace bl::cuda {
 
 void matmul(ExecContext& ctx, const MatmulArgs& args);
-// Lives here since it can leave its result staged for the GEMM that reads it.
+// Lives here because its result can be staged for the GEMM that reads it.
 void activate(ExecContext& ctx, const ActivateArgs& args);
 GemmFusion gemm_fusion(const ExecContext& ctx, const GemmFusionQuery& query);
 

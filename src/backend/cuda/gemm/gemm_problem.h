@@ -1,6 +1,6 @@
 #pragma once
-// What the planners of GEMMs know: the GEMM itself, the card, and what was measured for it. Pure
-// host code.
+// What a GEMM planner knows: the GEMM itself, the card, and the measured thresholds. Pure host
+// code.
 
 #include <cstddef>
 
@@ -27,8 +27,8 @@ inline const float* bias_of(const MatmulOutput& output) {
   return has_bias(output) ? output.bias.as<const float>() : nullptr;
 }
 
-// Whether a step of so many tokens runs as a large GEMM on this weight (large/large_plan.h). Plain
-// matrices may be large from more tokens on than packed ones, since their rows stay F32 until then.
+// Whether a step of `tokens` tokens runs as a large GEMM on this weight (large/large_plan.h). Plain
+// matrices may need more tokens for that than packed ones: below, their rows stay F32.
 inline bool is_large(const GemmProblem& problem, const PackedMatrix& weight, std::int64_t tokens) {
   const bool wgmma = problem.wgmma && has_codes(&weight);
   return !problem.deterministic && tokens >= problem.thresholds.large_or_wgmma_from(wgmma);

@@ -1,5 +1,5 @@
 #pragma once
-// What GEMMs keep between calls, one a card.
+// What the GEMMs of one card keep between calls.
 
 #include "backend/cuda/device/cuda_device.h"
 #include "backend/cuda/gemm/large/blas_lt.h"

@@ -10,7 +10,7 @@
 namespace bl::cuda {
 namespace {
 
-// −1: the name is not that of a plan.
+// Returns the compute capability in "cc90", or −1 if the name is not that of a plan.
 int capability_of(std::string_view name) {
   int value = -1;
   if (!name.starts_with("cc")) return value;

@@ -10,17 +10,17 @@
 
 namespace bl::cuda {
 
-// From how many tokens on which kernel runs: measured for a compute capability by `bench --tune`
-// and shipped as plans/*.json. A card takes the newest plan whose compute capability is not above
-// its own. What a card or a build does not have is never chosen (route.h).
+// From how many tokens on which kernel runs: measured for each compute capability by `bench --tune`
+// and shipped as plans/*.json. A card uses the newest plan whose compute capability is not above
+// its own. A kernel that the card or the build lacks is never chosen (route.h).
 struct LaunchPlan {
-  // Packed codes: with fewer tokens every CTA packs the activations for itself, as int8 limbs
-  // (gemv_i8/); from here on a launch in front packs them (skinny/).
+  // Packed codes: below this, every CTA packs the activations for itself, as int8 limbs (gemv_i8/);
+  // from here on a separate launch in front packs them (skinny/).
   std::int64_t skinny_from = 2;
-  // Packed codes: with fewer tokens, but more than one, activations are held in registers; from
-  // here on they go through shared memory.
+  // Packed codes: below this, and above one token, activations are held in registers; from here on
+  // they go through shared memory.
   std::int64_t skinny_smem_from = 2;
-  // The same threshold for launches that give a CTA little to do (is_small_cta_range).
+  // As skinny_smem_from, for launches with little work per CTA (is_small_cta_range).
   std::int64_t small_skinny_smem_from = 2;
   // Activations become binary16 rows, codes are dequantized into memory, and cuBLASLt multiplies
   // (large/).
@@ -29,15 +29,15 @@ struct LaunchPlan {
   // wgmma (wgmma/; compute capability 9.0 alone). kNeverWgmma: never.
   static constexpr std::int64_t kNeverWgmma = 193;
   std::int64_t wgmma_from = kNeverWgmma;
-  // The first number of tokens for which a matrix runs on one of the two paths above. `wgmma`: the
-  // card, the build and the matrix can take the second.
+  // Returns the first number of tokens for which a matrix runs on one of the two paths above.
+  // `wgmma`: the card, the build and the matrix support the second one.
   std::int64_t large_or_wgmma_from(bool wgmma) const {
     return wgmma && wgmma_from < large_from ? wgmma_from : large_from;
   }
   // Large plain matrices (output layers): cuBLASLt instead of the kernel for a few tokens.
   std::int64_t dense_library_from = 9;
 
-  // Name, value, and what the value may be.
+  // Calls v(name, value, least, most) for every threshold.
   template <class V>
   void visit(V&& v) {
     v("skinny_from", skinny_from, 2, 3);
@@ -49,7 +49,8 @@ struct LaunchPlan {
   }
 };
 
-// Throws kInvalidFile for what is no plan: an unknown or missing member, a value out of range.
+// Throws kInvalidFile unless `text` is a plan: every member known and present, every value in
+// range.
 LaunchPlan parse_launch_plan(std::string_view text, std::string_view what);
 // Returns the newest plan, among documents named "cc" and a compute capability, whose capability is
 // not above `compute_capability`.

@@ -46,19 +46,19 @@ void split_k(PackedGemm& gemm, const TensorView& partials_out) {
   const CodeWeights& weights = *gemm.weights[0];
   BL_CHECK(gemm.args.count == 1 && weights.k_splits.size() == 2);
   const PackedGemmMatrix whole = gemm.args.matrices[0];
-  // A k_split reads its own features alone, but a norm is that of the whole row.
+  // A k_split reads only its own features, but a norm needs the whole row.
   const bool is_identity = whole.is_identity && !gemm.args.norm.present;
   int first_feature = 0;
   for (std::size_t i = 0; i < 2; ++i) {
-    PackedGemmMatrix& part = gemm.args.matrices[i];
-    part = whole;
-    part.view = weights.k_splits[i].view;
-    part.fragment_offset_of_feature = weights.k_splits[i].fragment_offset_of_feature;
-    part.is_identity = is_identity;
+    PackedGemmMatrix& k_split = gemm.args.matrices[i];
+    k_split = whole;
+    k_split.view = weights.k_splits[i].view;
+    k_split.fragment_offset_of_feature = weights.k_splits[i].fragment_offset_of_feature;
+    k_split.is_identity = is_identity;
     if (!is_identity) continue;
-    part.first_feature = first_feature;
-    part.features = part.view.k_steps * kKStepSize;
-    first_feature += part.features;
+    k_split.first_feature = first_feature;
+    k_split.features = k_split.view.k_steps * kKStepSize;
+    first_feature += k_split.features;
   }
   PackedGemmMatrix& second = gemm.args.matrices[1];
   second.out = partials_out.as<float>();
@@ -81,7 +81,7 @@ void find_copy_blocks(const DeviceFacts& facts, PackedGemm& gemm) {
   }
 }
 
-// What only a launch for one token has.
+// Sets up the fusions that exist only in launches for one token.
 void fuse_for_one_token(const GemmProblem& problem, PartitionCache& partitions, PackedGemm& gemm) {
   const Prologue& prologue = problem.gemm.prologue;
   const Epilogue& epilogue = problem.gemm.epilogue;
@@ -94,7 +94,7 @@ void fuse_for_one_token(const GemmProblem& problem, PartitionCache& partitions, 
   gemm.args.matrices[0].partial = epilogue.partials.as<const float>();
   if (!epilogue.partials_out.empty()) split_k(gemm, epilogue.partials_out);
   if (!gemm.apart || gemm.args.gated) return;
-  // Where no CTA has matrices of two input layouts, it needs to know of one.
+  // If no CTA has matrices of two input layouts, a CTA needs to make only one.
   const CtaRanges ranges = gemv_ranges(gemm, partitions, problem.facts.multiprocessors);
   if (max_input_layouts(gemm.args, ranges) > 1) return;
   for (PackedGemmMatrix& m : gemm.args.matrices) m.input_layout = 0;

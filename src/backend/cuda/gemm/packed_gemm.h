@@ -12,20 +12,21 @@
 namespace bl::cuda {
 
 struct PackedGemm {
-  PackedGemmArgs args;  // for the first launch; activations, and x where it is made, are missing
+  // For the first launch; the addresses of the activations and of x are still missing.
+  PackedGemmArgs args;
   std::array<const CodeWeights*, kMaxMatrices> weights{};
-  // Of one n_tile of each matrix, for the int8 GEMV.
+  // The copy_blocks of one n_tile of each matrix, for the int8 GEMV.
   std::array<std::span<const CopyBlock>, kMaxMatrices> copy_blocks{};
   bool split_k = false;     // one token: the matrices are the two k_splits of weights[0]
   bool apart = false;       // the matrices read different input layouts
-  TensorView partials_out;  // several tokens: where partial sums may stay
+  TensorView partials_out;  // several tokens: where the partial sums may stay
 };
 
-// `outputs`: those of `gemm` whose codes have this format.
+// `outputs`: the outputs of `gemm` whose codes have this format.
 PackedGemm make_packed_gemm(const GemmProblem& problem, PartitionCache& partitions,
                             std::span<const MatmulOutput* const> outputs);
 
-// The ranges of CTAs for an int8 GEMV.
+// Returns the n_tiles of each CTA of an int8 GEMV.
 CtaRanges gemv_ranges(const PackedGemm& gemm, PartitionCache& partitions, int ctas);
 
 }  // namespace bl::cuda

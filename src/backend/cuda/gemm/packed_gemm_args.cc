@@ -27,7 +27,7 @@ void check_packed_gemm(const PackedGemmArgs& args) {
 }
 
 int max_skinny_tokens(const DeviceFacts& facts) {
-  // What sixteen tokens need in any format: sums of 3 n_tiles, and one load of the pipeline.
+  // Room for sixteen tokens in any format: sums of 3 n_tiles and one stage of the pipeline.
   constexpr std::size_t kWanted = 180 << 10;
   return facts.shared_bytes_per_cta >= kWanted ? kMaxSkinnyTokens : kTokenTile;
 }

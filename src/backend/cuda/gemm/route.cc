@@ -25,7 +25,7 @@ bool have_codes_of_one_format(const MatmulArgs& gemm) {
          });
 }
 
-// Packing activations, by a launch or by every CTA, normalises them too.
+// pack_activations() and the GEMV can both normalise x, but only by RMS without a bias.
 bool packing_can_fuse_norm(const MatmulArgs& gemm) {
   const NormArgs& norm = *gemm.prologue.norm;
   return norm.kind == NormKind::kRms && norm.bias.empty() && all_have_codes(gemm);
@@ -36,12 +36,12 @@ bool has_partials(const MatmulArgs& gemm) {
          !gemm.epilogue.partials_out.empty();
 }
 
-// So few tokens that every CTA packs the activations for itself.
+// Whether there are so few tokens that every CTA packs the activations for itself.
 bool packs_in_cta(const GemmProblem& problem, std::int64_t tokens) {
   return !problem.deterministic && tokens < problem.thresholds.skinny_from;
 }
 
-// The split-K partial sums that the GEMM of `weight` leaves.
+// Returns how many split-K partial sums the GEMM of `weight` leaves for its reader; 0: none.
 std::int64_t partials_left(const GemmProblem& problem, PartitionCache& partitions,
                            const PackedMatrix& weight, std::int64_t tokens);
 
@@ -76,7 +76,8 @@ std::int64_t partials_left(const GemmProblem& problem, PartitionCache& partition
   return k_splits > 1 ? k_splits : 0;
 }
 
-// Row width of staged fragments for the skinny GEMM of `reader`; 0: it does not read such.
+// Returns the row width of staged fragments for the skinny GEMM of `reader`; 0: it cannot read
+// them.
 std::int64_t staged_fragments_width(const GemmProblem& problem, PartitionCache& partitions,
                                     const PackedMatrix& reader, std::int64_t tokens) {
   const CodeWeights* codes = cuda_matrix(&reader).codes();
@@ -90,7 +91,8 @@ std::int64_t staged_fragments_width(const GemmProblem& problem, PartitionCache& 
   return skinny_plan_of(problem, partitions, reader, tokens).regs.exists() ? k : 0;
 }
 
-// Row width of the binary16 rows that the large GEMM of `reader` reads; 0: it reads F32 rows.
+// Returns the row width of the binary16 rows that the large GEMM of `reader` reads; 0: it reads
+// F32.
 std::int64_t staged_rows_width(const GemmProblem& problem, const PackedMatrix& reader) {
   if (!reads_act_f16(&reader)) return 0;
   const ActF16 rows = act_f16_for(&reader);
@@ -109,7 +111,7 @@ class Router {
     if (core().epilogue.activation != nullptr) BL_CHECK(core().outputs.size() == 2);
     if (route_gemv()) return std::move(plan_);
     peel_for_one_token();
-    if (has_partials(core()) && !skinny_takes_partials()) peel_partials();
+    if (has_partials(core()) && !skinny_can_read_partials()) peel_partials();
     plan_.rows_at_once = tokens_;
     if (problem_.deterministic && tokens_ > kMaxPackedTokens) {
       BL_CHECK(core().staged_x == nullptr);
@@ -137,17 +139,17 @@ class Router {
     return {gemm,           problem_.facts,         problem_.thresholds,
             problem_.wgmma, problem_.deterministic, problem_.scratch};
   }
-  // x is made by a launch in front: its address is not known yet.
+  // A launch in front makes x, so its address is not known yet.
   void forget_x() {
     TensorView& x = core().x;
     x.data = nullptr;
     x.row_stride = x.columns();
   }
 
-  // The int8 GEMV with everything that it is asked to fuse; false where it cannot be.
+  // Plans the int8 GEMV with everything that the problem asks to fuse; false if that is impossible.
   bool route_gemv() {
     if (tokens_ != 1 || core().staged_x != nullptr || !packs_in_cta(problem_, 1) ||
-        !have_codes_of_one_format(core()) || any_large() || !gemv_takes_fusions()) {
+        !have_codes_of_one_format(core()) || any_large() || !gemv_can_fuse()) {
       return false;
     }
     plan_.launches = plan_launches(problem_of(core()), partitions_);
@@ -157,7 +159,7 @@ class Router {
     if (!is_gemv) plan_.launches = {};
     return is_gemv;
   }
-  bool gemv_takes_fusions() {
+  bool gemv_can_fuse() {
     const Prologue& prologue = core().prologue;
     const Epilogue& epilogue = core().epilogue;
     const bool exl2 = is_exl2(core().outputs[0].weight);
@@ -176,7 +178,7 @@ class Router {
            partials_left(problem_, partitions_, *core().outputs[0].weight, 1) > 0;
   }
 
-  // Only the int8 GEMV multiplies x, and leaves gates to do so.
+  // Only the int8 GEMV can multiply x by the deferred gate, or leave that to its reader.
   void peel_for_one_token() {
     if (!core().prologue.deferred_mul.empty()) {
       plan_.multiply_x = true;
@@ -189,8 +191,9 @@ class Router {
     }
   }
 
-  // Packing adds the partial sums of x up before its norm; nobody adds up those of the result.
-  bool skinny_takes_partials() {
+  // pack_activations() adds the partial sums of x before the norm; no skinny kernel adds those of
+  // out.
+  bool skinny_can_read_partials() {
     const Prologue& prologue = core().prologue;
     const Epilogue& epilogue = core().epilogue;
     if (tokens_ == 1 || !have_codes_of_one_format(core()) || problem_.deterministic ||
@@ -240,9 +243,9 @@ class Router {
   GemmPlan plan_;
 };
 
-// Plain matrices of so many bytes go to cuBLASLt where dense_gemv_rows() would read them more than
-// once: output layers, mostly. cuBLASLt rounds activations to binary16, which holds them well
-// enough beside weights of that type, as it does beside packed codes.
+// Plain matrices of kLargeBytes and more, mostly output layers, go to cuBLASLt where
+// dense_gemv_rows() would read them more than once. cuBLASLt rounds activations to binary16, which
+// is precise enough beside weights of that type, as it is beside packed codes.
 GemmKernel dense_kernel(const GemmProblem& problem, const MatmulOutput& output) {
   constexpr std::int64_t kLargeBytes = 32 << 20;
   const std::int64_t in = output.weight->in();
@@ -333,8 +336,8 @@ GemmFusion fusion_offered(const GemmProblem& problem, PartitionCache& partitions
             ? staged_rows_width(problem, *query.reader)
             : staged_fragments_width(problem, partitions, *query.reader, query.tokens);
   }
-  // Where gate and up read different input layouts, a CTA that had n_tiles of both would have to
-  // make both, where it otherwise makes one (bench/ladder/exl2_gemv).
+  // Where gate and up have different input layouts, a CTA with n_tiles of both would have to make
+  // both layouts; apart, it makes one (bench/ladder/gemv_i8).
   const GatedMatrices& gated = query.gated;
   if (gated.down != nullptr && query.activation != nullptr && query.tokens == 1 &&
       packs_in_cta(problem, 1) && problem.facts.dependent_launch() &&

@@ -26,7 +26,7 @@ struct PackedLaunch {
   GemmKernel kernel = GemmKernel::kSkinnySmem;
   PackedGemm gemm;
   GemvPlan gemv;      // kGemvI8
-  SkinnyPlan skinny;  // the other two
+  SkinnyPlan skinny;  // kSkinnyRegs, kSkinnySmem
 };
 
 struct DenseLaunch {
@@ -34,7 +34,7 @@ struct DenseLaunch {
   const MatmulOutput* output = nullptr;
 };
 
-// The launches of some rows: either `large`, or dense and packed ones.
+// The launches of a slice of rows: either `large`, or dense and packed ones.
 struct GemmLaunches {
   std::optional<LargePlan> large;
   std::array<DenseLaunch, kMaxMatrices> dense;
@@ -43,26 +43,26 @@ struct GemmLaunches {
   int packed_count = 0;
 };
 
-// What cannot be fused runs before or behind the GEMM, in the order of the members.
+// Work that the GEMM cannot fuse runs before or behind it, in the order of the members.
 struct GemmPlan {
   bool multiply_x = false;          // x ·= prologue.deferred_mul
   bool reduce_x = false;            // x + Σ prologue.partials, into prologue.sum or scratch
   bool reduce_out = false;          // out += Σ epilogue.partials
   bool normalise = false;           // prologue.norm, into scratch
-  std::int64_t rows_at_once = 0;    // GEMMs take so many rows at a time
-  MatmulArgs core;                  // the GEMM without what is peeled off above and below
-  GemmLaunches launches;            // of `core`; empty where rows_at_once is less than its tokens
+  std::int64_t rows_at_once = 0;    // the GEMM runs on so many rows at a time
+  MatmulArgs core;                  // the GEMM without what runs separately
+  GemmLaunches launches;            // of `core`; empty where rows_at_once < tokens
   bool activate_gate = false;       // epilogue.activation on the gate alone
   bool activate = false;            // epilogue.activation
-  bool clear_partials_out = false;  // no partial sums were left: they are zero
+  bool clear_partials_out = false;  // the GEMM left no partial sums: zero them
 };
 
 GemmPlan choose_route(const GemmProblem& problem, PartitionCache& partitions);
 
-// The launches of a GEMM from which everything that cannot be fused has been peeled off.
+// Plans the launches of a GEMM that has nothing left to peel off.
 GemmLaunches plan_launches(const GemmProblem& problem, PartitionCache& partitions);
 
-// What layers may fuse (OpTable::gemm_fusion). problem.gemm is not read.
+// Returns what layers may fuse (OpTable::gemm_fusion). problem.gemm is not read.
 GemmFusion fusion_offered(const GemmProblem& problem, PartitionCache& partitions,
                           const GemmFusionQuery& query);
 

@@ -21,13 +21,13 @@
 namespace bl::cuda {
 namespace {
 
-// Packs the activations that a skinny launch reads, once for matrices that read them alike.
+// Packs the activations that a skinny launch reads: once for all matrices with one input layout.
 class ActivationPacker {
  public:
   ActivationPacker(ExecContext& ctx, const MatmulArgs& gemm, const SkinnyPlan& plan)
       : ctx_(ctx), gemm_(gemm) {
     args_.tile = plan.tokens_per_launch;
-    // With activations in registers the GEMM adds them up itself.
+    // With activations in registers the GEMM sums them up itself.
     args_.sums = !plan.regs.exists();
   }
 
@@ -47,13 +47,13 @@ class ActivationPacker {
     return target;
   }
 
-  // Row scales that are set to zero on the way.
+  // Has pack_activations() zero these row scales on its way.
   void clear(float* row_scales, int count) {
     args_.zeros = row_scales;
     args_.zero_count = count;
   }
 
-  // Enqueues it. Returns the row scales.
+  // Enqueues the packing. Returns the row scales.
   const float* run(const InputNorm& norm) {
     args_.x = gemm_.x;
     args_.partials = gemm_.prologue.partials;
@@ -76,7 +76,7 @@ class ActivationPacker {
   std::vector<std::pair<std::uint64_t, std::int32_t>> keys_;
 };
 
-// Launches a skinny GEMM over all its tokens, some at a time.
+// Launches a skinny GEMM over all tokens, tokens_per_launch at a time.
 void launch_skinny(ExecContext& ctx, PackedLaunch& launch, std::int64_t tokens) {
   PackedGemmArgs& args = launch.gemm.args;
   const SkinnyPlan& plan = launch.skinny;
@@ -94,7 +94,7 @@ void launch_skinny(ExecContext& ctx, PackedLaunch& launch, std::int64_t tokens) 
   }
 }
 
-// Split-K: partial sums beside one another, reduced unless they may stay so.
+// Split-K: every k_split writes its partial sums; they are reduced unless the reader does that.
 void run_split_k(ExecContext& ctx, PackedLaunch& launch, std::int64_t tokens) {
   PackedGemm& gemm = launch.gemm;
   PackedGemmMatrix& m = gemm.args.matrices[0];
@@ -206,7 +206,7 @@ void clear(const ExecContext& ctx, const TensorView& rows) {
   BL_CUDA_CHECK(cudaMemsetAsync(rows.data, 0, bytes, cuda_device(ctx).stream));
 }
 
-// The launches in front of the GEMM, which make the x that it reads.
+// Runs the launches in front of the GEMM, which make the x that it reads.
 void run_in_front(ExecContext& ctx, const MatmulArgs& args, GemmPlan& plan) {
   TensorView& x = plan.core.x;
   if (args.staged_x == nullptr) x = args.x;

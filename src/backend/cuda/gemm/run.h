@@ -7,7 +7,7 @@
 
 namespace bl::cuda {
 
-// Makes the prefetch list of a GEMM; called where the kernel has a producer warp for it.
+// Returns the prefetch list of a GEMM; called only if its kernel has a producer warp to issue it.
 using PlanPrefetches = Prefetches (*)(const ExecContext&, const MatmulArgs&);
 
 // choose_route(), then run_gemm().

@@ -1,13 +1,13 @@
 #pragma once
-// The sets of widths for which products have kernels of their own: code for widths that a matrix
-// has not stands in the way of what runs, though it never does (bench/ladder/exl2_gemv).
+// Sets of code widths for which the GEMMs are compiled separately: code for widths that a matrix
+// lacks slows a kernel down although it never runs (bench/ladder/gemv_i8).
 
 #include "backend/cuda/layout/code_matrix.h"
 
 namespace bl::cuda {
 
-// f.operator()<kSet>() of the first of these sets that has all widths of `of`; the last has all
-// there are.
+// Calls f.operator()<kSet>() for the first set that contains `of`; the last one contains every
+// width.
 template <WidthSet kSet, WidthSet... kMore, class F>
 auto with_first_set(WidthSet of, const F& f) {
   if constexpr (sizeof...(kMore) > 0) {
@@ -20,7 +20,7 @@ template <bool kGptq, class F>
 auto with_width_set(WidthSet of, const F& f) {
   if constexpr (kGptq) {
     return with_first_set<width_set({4}), width_set({2, 3, 4, 8})>(of, f);
-  } else {  // what mixes are made of, with 6 bits where output layers often are
+  } else {  // the usual mixes, with 6 bits where output layers often are
     return with_first_set<width_set({3, 4, 5, 6}), width_set({2, 3, 4}), width_set({5, 6, 8}),
                           kAllWidths>(of, f);
   }

@@ -3,9 +3,9 @@
 
 namespace bl::cuda {
 
-// Parts of the weights' memory begin at multiples of this.
+// Weights start at multiples of this in the card's memory.
 inline constexpr std::size_t kAllocationAlignment = 256;
-// What `bytes` bytes take of it.
+// Returns the bytes of the card's memory that `bytes` bytes take.
 constexpr std::size_t allocation_bytes(std::size_t bytes) {
   return (bytes + kAllocationAlignment - 1) / kAllocationAlignment * kAllocationAlignment;
 }

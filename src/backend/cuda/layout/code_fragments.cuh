@@ -1,9 +1,9 @@
 #pragma once
 // Packed codes decoded in registers: what one lane holds of the codes, scales and zero points of
-// one k_step, in the layout of the A operand of mma.m16n8k16 (code_matrix.h says how codes lie and
-// why). Codes come out as subnormal halves, code · 2^-24, which tensor cores multiply exactly.
-// Skinny GEMMs multiply these directly; dequantization and the wgmma path turn them into values
-// (code_values.cuh). The int8 path decodes codes by itself (gemm/gemv_i8/limb_mma.cuh).
+// one k_step, in the layout of operand A of mma.m16n8k16 (code_matrix.h says how codes lie and
+// why). Codes come out as subnormal halves, code · 2^-24, which tensor cores multiply exactly. The
+// skinny GEMMs multiply these directly; dequantization and the wgmma path turn them into values
+// (code_values.cuh). The int8 path decodes codes itself (gemm/gemv_i8/limb_mma.cuh).
 
 #include <cuda_fp16.h>
 
@@ -13,9 +13,9 @@
 
 namespace bl::cuda {
 
-inline constexpr float kCodeOne = 0x1p-24f;  // what code 1 weighs in a sum of products
+inline constexpr float kCodeOne = 0x1p-24f;  // what code 1 counts in a sum of products
 
-// Where kWidths has kBits and nothing else, nobody has to look.
+// True at compile time where kBits is the only width in kWidths.
 template <int kBits, WidthSet kWidths>
 __device__ __forceinline__ bool is_width(int bits) {
   return has_width(kWidths, kBits) && (kWidths == 1u << kBits || bits == kBits);
@@ -25,9 +25,9 @@ __device__ __forceinline__ std::uint32_t shifted(std::uint32_t word, int right) 
   return right >= 0 ? word >> right : word << -right;
 }
 
-// The codes of one lane and unit, planes as loaded. pair(h, r, s) is one register of the A operand:
-// the codes of slots e = 0, 1 as subnormal halves, 16 times too large where s = 1. `beside`: bits
-// that are none of a code's, put there too, for which no instruction is needed.
+// The codes of one lane and k_step, in planes as loaded. pair(h, r, s) is one register of operand
+// A: the codes of e = 0, 1 as subnormal halves, multiplied by 16 if s = 1. `beside`: other bits to
+// put into the register, which costs no further instruction (lop3).
 template <int Bits>
 struct CodeFragment;
 
@@ -59,24 +59,25 @@ struct CodeFragment<2> {
 template <>
 struct CodeFragment<3> {
   std::uint32_t w;
-  CodeFragment<2> partial;  // the lower bits of h = 1, where a unit of two bits has those of h = 0
+  // The lower bits of h = 1, where a k_step of two bits has those of h = 0.
+  CodeFragment<2> low;
   __device__ __forceinline__ void load(const std::byte* k_step, int lane) {
     const auto* words = reinterpret_cast<const std::uint32_t*>(k_step);
     w = words[lane];
-    partial.w = words[low_words(3) + lane / 2] >> (lane % 2 * 2);
+    low.w = words[low_words(3) + lane / 2] >> (lane % 2 * 2);
   }
   __device__ __forceinline__ std::uint32_t pair(int h, int r, int s,
                                                 std::uint32_t beside = 0) const {
     if (h == 0) return ((w >> (8 * r)) & (s == 0 ? 0x00070007u : 0x00700070u)) | beside;
-    return ((w >> (8 * r + 1)) & (s == 0 ? 0x00040004u : 0x00400040u)) |
-           partial.pair(0, r, s, beside);
+    return ((w >> (8 * r + 1)) & (s == 0 ? 0x00040004u : 0x00400040u)) | low.pair(0, r, s, beside);
   }
 };
 
 template <>
 struct CodeFragment<5> {
   CodeFragment<4> low;
-  std::uint32_t top;  // the highest bits, as the lowest ones lie in a unit of two bits
+  // The highest bits, where a k_step of two bits has the lowest ones.
+  std::uint32_t top;
   __device__ __forceinline__ void load(const std::byte* k_step, int lane) {
     low.load(k_step, lane);
     top = reinterpret_cast<const std::uint32_t*>(k_step)[low_words(5) + lane / 2] >> (lane % 2);
@@ -103,14 +104,14 @@ struct CodeFragment<6> {
   }
 };
 
-// Scale and zero point of this lane's two columns (h = 0, 1) in one strip and group.
+// The scale and zero point of this lane's two columns (h = 0, 1) in one n_tile and group.
 struct LaneScales {
   float scale[2];
   float zero[2];
 };
 
-// The scales of one chunk's group: what all strips share, then strip by strip. They come multiplied
-// by `factor`.
+// The scales of a k_block's group: the constructor computes what all n_tiles share, of() the scales
+// of one n_tile. They are multiplied by `factor`.
 struct ExlScales {
   __device__ static constexpr int bytes(ScaleKind) { return scale_bytes(ScaleKind::kExl2); }
   float of_code;  // of code `lane % 16`
@@ -121,7 +122,7 @@ struct ExlScales {
     of_code = __half2float(__float2half_rn(square * k_block.group_scale)) * factor;
     centre = __uint_as_float((126u + k_block.bits) << 23);  // 2^(bits - 1)
   }
-  // `scales`: of the strip and group. All lanes take part.
+  // `scales`: of the n_tile and group. All lanes take part.
   __device__ __forceinline__ LaneScales of(const std::byte* scales, int lane) const {
     const int codes = static_cast<int>(scales[lane / 4]);
     return {{__shfl_sync(0xffffffffu, of_code, codes, 16),
@@ -156,7 +157,7 @@ struct GptqScales {
   }
 };
 
-// The same of kGptq alone: the compiler knows what is not there.
+// GptqScales for kGptq alone, so that the compiler drops the code for zero points.
 struct PlainGptqScales : GptqScales {
   __device__ static constexpr int bytes(ScaleKind) { return scale_bytes(ScaleKind::kGptq); }
   __device__ __forceinline__ PlainGptqScales(const CodeMatrixView& m, const KBlock&, int,

@@ -1,6 +1,6 @@
 #pragma once
-// One word of a packed matrix from the file's codes, and back: for host and device alike, so that
-// the host can prove what the card does.
+// Packs one word of a matrix from the file's codes, and unpacks it: for host and device alike, so
+// that the host can prove what the card does.
 
 #include <cstdint>
 
@@ -9,11 +9,12 @@
 
 namespace bl::cuda {
 
-// Where codes come from. EXL2: `word_of_k_step`, codes of a unit are in order; GPTQ: the channels.
+// The file's codes. EXL2: `word_of_k_step`, with the codes of a k_step in order; GPTQ:
+// `feature_of_k`.
 struct CodeSource {
   const std::uint32_t* words = nullptr;          // [word rows, stored_out]
-  const std::int32_t* feature_of_k = nullptr;    // GPTQ: [units · 32]
-  const std::int32_t* word_of_k_step = nullptr;  // EXL2: [units], else null
+  const std::int32_t* feature_of_k = nullptr;    // GPTQ: [k_steps · 32]
+  const std::int32_t* word_of_k_step = nullptr;  // EXL2: [k_steps], else null
   std::int64_t stored_out = 0;
 };
 
@@ -30,7 +31,8 @@ BL_HD inline std::uint32_t source_code(const CodeSource& source, std::int64_t k_
   return read_code(source.words + column, source.stored_out, feature, bits);
 }
 
-// Word `word` (of 16 · bits) of a unit. `codes`: those of slot s and column c at [s · stride + c].
+// Returns word `word` (of 16 · bits) of a k_step. The code of k and column c is codes[k · stride +
+// c].
 BL_HD inline std::uint32_t packed_word(const std::uint8_t* codes, int stride, int bits, int word) {
   std::uint32_t value = 0;
   for (int bit = 0; bit < 32;) {
@@ -43,7 +45,7 @@ BL_HD inline std::uint32_t packed_word(const std::uint8_t* codes, int stride, in
   return value;
 }
 
-// The code of a slot and column of a packed unit.
+// Returns the code of k and a column in a packed k_step.
 BL_HD inline std::uint32_t unpacked_code(const std::uint32_t* k_step_words, int bits, int k,
                                          int column) {
   const int lane = column % 8 * 4 + k % 8 / 2;
@@ -56,7 +58,7 @@ BL_HD inline std::uint32_t unpacked_code(const std::uint32_t* k_step_words, int 
   return code;
 }
 
-// Where file scales come from.
+// The file's scales.
 struct ScaleSource {
   const std::uint32_t* scale_codes = nullptr;  // EXL2: [groups, stored_out / 8]
   const std::uint16_t* scales = nullptr;       // GPTQ: [groups, stored_out] binary16
@@ -65,7 +67,7 @@ struct ScaleSource {
   std::int32_t zero = 0;  // subtracted from 4-bit zero points
 };
 
-// Word `word` (of scale_bytes / 4) of the scales of one strip and group.
+// Returns word `word` (of scale_bytes / 4) of the scales of one n_tile and group.
 BL_HD inline std::uint32_t packed_scale_word(const ScaleSource& source, ScaleKind kind,
                                              std::int64_t group, std::int64_t first_column,
                                              int word) {
@@ -93,8 +95,8 @@ BL_HD inline std::uint32_t packed_scale_word(const ScaleSource& source, ScaleKin
   return value;
 }
 
-// The scale and zero point of a column as they were packed: EXL2's code, or binary16 bits and the
-// zero point without the matrix's own.
+// The packed scale and zero point of a column: EXL2's scale code, or binary16 bits and the zero
+// point without CodeMatrixView::zero.
 struct PackedScale {
   std::uint32_t scale = 0;
   std::uint32_t zero = 0;

@@ -15,7 +15,7 @@ namespace {
 // Copies of scales are rounded outwards to 16 bytes.
 constexpr std::size_t kScaleSlack = 16;
 
-// Cuts the units into chunks of one group. `group_scales`: s(g) of EXL2, or empty.
+// Divides the k_steps into k_blocks of one group each. `group_scales`: s(g) of EXL2, or empty.
 void add_k_blocks(CodePackPlan& plan, const std::vector<float>& group_scales) {
   std::uint32_t offset = 0;
   const auto k_steps = static_cast<std::size_t>(plan.k_steps());
@@ -36,8 +36,8 @@ void add_k_blocks(CodePackPlan& plan, const std::vector<float>& group_scales) {
   }
 }
 
-// Gathers chunks into pieces. A piece's groups are as few as its units even where the file has
-// groups without channels, so that scales take bounded room.
+// Collects k_blocks into copy_blocks. A copy_block has no more groups than k_steps, even where the
+// file has groups without features, so that the room for scales is bounded.
 std::vector<CopyBlock> copy_blocks_of(const std::vector<KBlock>& k_blocks) {
   static_assert(kMaxCopyBlockSteps >= kMaxKBlockSteps && kMaxCopyBlockSteps <= 255);
   std::vector<CopyBlock> copy_blocks;
@@ -64,15 +64,15 @@ std::vector<CopyBlock> copy_blocks_of(const std::vector<KBlock>& k_blocks) {
   return copy_blocks;
 }
 
-// Whether they can stand in one run: neighbours, short, of groups that follow each other, of one
+// Whether two k_blocks can be in one limb run: adjacent, short, of consecutive groups, and of equal
 // width and length.
 bool are_alike(const KBlock& earlier, const KBlock& k_block) {
   return (k_block.k_steps == 1 || k_block.k_steps == 2) && k_block.k_steps == earlier.k_steps &&
          k_block.bits == earlier.bits && k_block.group == earlier.group + 1;
 }
 
-// Short groups leave most lanes of a warp idle that makes digits of one of them. Runs end with
-// their piece.
+// A warp that makes limbs of one short group leaves most of its lanes idle, so several are joined.
+// Runs end with their copy_block.
 std::vector<LimbRun> runs_of(const std::vector<KBlock>& k_blocks,
                              const std::vector<CopyBlock>& copy_blocks) {
   std::vector<LimbRun> runs;
@@ -99,7 +99,7 @@ KBlockPair pair_of(const KBlock& first, const KBlock* second) {
   const KBlock* const k_blocks[2] = {&first, second};
   for (std::size_t i = 0; i < 2; ++i) {
     const KBlock* k_block = k_blocks[i];
-    // Of one that is not there scales are 0.
+    // A missing second k_block has scales of 0.
     pair.columns[i].group_scale = k_block == nullptr ? 0 : k_block->group_scale;
     if (i == 1 && k_block != nullptr) pair.k_steps += k_block->k_steps;
     KBlockPair::Sums& sums = pair.sums[i];
@@ -117,9 +117,9 @@ KBlockPair pair_of(const KBlock& first, const KBlock* second) {
   return pair;
 }
 
-// Of EXL2's chunks, two of a run at a time. A pair scales sums as often as two chunks do (in
-// code_limbs.cuh a lane has those of one strip in two, here of all), so it pays where most chunks
-// find another one.
+// Pairs the k_blocks of EXL2 within limb runs. A pair needs as many multiplications by scales as
+// two k_blocks (there a lane has the sums of every other n_tile, here of all), so pairs only pay
+// where most k_blocks find a partner.
 PairTables pairs_of(const std::vector<KBlock>& k_blocks, const std::vector<CopyBlock>& copy_blocks,
                     const std::vector<LimbRun>& runs) {
   PairTables tables;
@@ -134,8 +134,8 @@ PairTables pairs_of(const std::vector<KBlock>& k_blocks, const std::vector<CopyB
       c += count;
     }
   }
-  constexpr std::size_t kMostOfHundred = 60;
-  if (tables.pairs.size() * 100 > k_blocks.size() * kMostOfHundred) return {};
+  constexpr std::size_t kMaxPairPercent = 60;
+  if (tables.pairs.size() * 100 > k_blocks.size() * kMaxPairPercent) return {};
   for (CopyBlock copy_block : copy_blocks) {
     const std::size_t first = pair_of_k_block[copy_block.first_k_block];
     const std::size_t last =
@@ -147,8 +147,8 @@ PairTables pairs_of(const std::vector<KBlock>& k_blocks, const std::vector<CopyB
   return tables;
 }
 
-// What follows from its chunks.
-void add_cuts(ScaleKind kind, NTileTables& tables) {
+// Adds the tables that follow from the k_blocks.
+void add_copy_blocks(ScaleKind kind, NTileTables& tables) {
   tables.copy_blocks = copy_blocks_of(tables.k_blocks);
   tables.runs = runs_of(tables.k_blocks, tables.copy_blocks);
   if (kind == ScaleKind::kExl2) {
@@ -156,10 +156,10 @@ void add_cuts(ScaleKind kind, NTileTables& tables) {
   }
 }
 
-// What a product of one token needs for a chunk, in instructions, roughly.
+// The cost of a k_block in the GEMV, roughly in instructions.
 std::int64_t cost_of(const KBlock& k_block) { return k_block.k_steps * (k_block.bits + 4) + 8; }
 
-// The first chunk of the second of two parts that cost about the same; there is one.
+// Returns the first k_block of the second of two halves of about equal cost; neither is empty.
 std::size_t middle_of(const std::vector<KBlock>& k_blocks) {
   std::int64_t all = 0;
   for (const KBlock& k_block : k_blocks) all += cost_of(k_block);
@@ -181,18 +181,18 @@ NTileKSplit k_split_of(const CodePackPlan& plan, std::size_t begin, std::size_t 
     k_split.k_steps += k_block.k_steps;
     k_split.k_blocks.push_back(k_block);
   }
-  add_cuts(plan.kind, k_split);
+  add_copy_blocks(plan.kind, k_split);
   return k_split;
 }
 
-bool pays_split_k(const CodePackPlan& plan) { return plan.in >= kLongRow && plan.in > plan.out; }
+bool split_k_pays(const CodePackPlan& plan) { return plan.in >= kLongRow && plan.in > plan.out; }
 
-// Of rows that have no slots without a channel, and places for all channels.
-void add_parts(CodePackPlan& plan) {
+// Only for matrices whose k all have a feature, and whose features all have an offset.
+void add_k_splits(CodePackPlan& plan) {
   const auto elements = static_cast<std::int64_t>(plan.feature_of_k.size());
   if (elements != plan.in || plan.fragment_offset_of_feature.empty() || plan.k_blocks.size() < 2)
     return;
-  if (!pays_split_k(plan)) return;
+  if (!split_k_pays(plan)) return;
   const std::size_t middle = middle_of(plan.k_blocks);
   plan.k_splits.push_back(k_split_of(plan, 0, middle));
   plan.k_splits.push_back(k_split_of(plan, middle, plan.k_blocks.size()));
@@ -225,12 +225,13 @@ void add_offsets(CodePackPlan& plan) {
   plan.fragment_offset_of_feature = std::move(feature_offsets);
 }
 
-// All that follows from the slots, their groups and widths. `group_scales`: see add_k_blocks.
+// Adds everything that follows from the k_steps, their groups and widths. `group_scales`: see
+// add_k_blocks().
 void add_tables(CodePackPlan& plan, const std::vector<float>& group_scales) {
   add_k_blocks(plan, group_scales);
-  add_cuts(plan.kind, plan);
+  add_copy_blocks(plan.kind, plan);
   add_offsets(plan);
-  add_parts(plan);
+  add_k_splits(plan);
 }
 
 void check_k_steps(const CodePackPlan& plan, const std::string& name) {
@@ -261,9 +262,9 @@ void choose_zeros(const GptqMatrix& matrix, CodePackPlan& plan) {
   }
 }
 
-// The largest f(piece) of all that products read: those of parts are cut otherwise.
+// Returns the largest f(copy_block), over whole n_tiles and k_splits, whose copy_blocks differ.
 template <class F>
-std::uint32_t most_of_copy_blocks(const CodePackPlan& plan, const F& f) {
+std::uint32_t max_over_copy_blocks(const CodePackPlan& plan, const F& f) {
   int most = 0;
   for (const CopyBlock& copy_block : plan.copy_blocks) most = std::max(most, f(copy_block));
   for (const NTileKSplit& k_split : plan.k_splits) {
@@ -286,12 +287,12 @@ std::int64_t CodePackPlan::n_tile_bytes() const {
 }
 
 std::uint32_t CodePackPlan::max_copy_block_bytes() const {
-  return most_of_copy_blocks(
+  return max_over_copy_blocks(
       *this, [](const CopyBlock& copy_block) { return copy_block.size * k_step_bytes(1); });
 }
 
 std::uint32_t CodePackPlan::max_copy_block_scale_bytes() const {
-  return most_of_copy_blocks(*this, [bytes = scale_bytes(kind)](const CopyBlock& copy_block) {
+  return max_over_copy_blocks(*this, [bytes = scale_bytes(kind)](const CopyBlock& copy_block) {
     const int begin = copy_block.first_group * bytes / 16 * 16;
     const int end = ((copy_block.first_group + copy_block.groups) * bytes + 15) / 16 * 16;
     return end - begin;

@@ -7,7 +7,7 @@ namespace {
 
 using TableOffsets = CodePackPlan::TableOffsets;
 
-// f(table, where it is, what views have of it) for all tables of a strip.
+// Calls f(table, its offset, its pointer in `views`) for every table.
 template <class F>
 void for_each_table(const NTileTables& of, const TableOffsets& at, CodeView& views, const F& f) {
   f(of.k_blocks, at.k_blocks, views.view.k_blocks);
@@ -18,9 +18,9 @@ void for_each_table(const NTileTables& of, const TableOffsets& at, CodeView& vie
   f(of.fragment_offset_of_feature, at.feature_offsets, views.fragment_offset_of_feature);
 }
 
-// The tables of `of`, and how long they are, in place of those that `views` has.
-void look_at(const NTileTables& of, const TableOffsets& at, const std::byte* memory,
-             CodeView& views) {
+// Points `views` to the tables of `of`, and sets their lengths.
+void point_to_tables(const NTileTables& of, const TableOffsets& at, const std::byte* memory,
+                     CodeView& views) {
   for_each_table(of, at, views,
                  [&]<class T>(const std::vector<T>& table, std::size_t place, const T*& pointer) {
                    pointer = table.empty() ? nullptr : reinterpret_cast<const T*>(memory + place);
@@ -62,7 +62,7 @@ CodeViews views_of(const CodePackPlan& plan, const CodePackPlan::Layout& layout,
   view.out = static_cast<std::int32_t>(plan.out);
   view.zero = plan.zero;
   view.kind = plan.kind;
-  look_at(plan, layout, memory, views);
+  point_to_tables(plan, layout, memory, views);
   if (!plan.feature_of_k.empty()) {
     views.feature_of_k = reinterpret_cast<const std::int32_t*>(memory + layout.features);
   }
@@ -71,7 +71,7 @@ CodeViews views_of(const CodePackPlan& plan, const CodePackPlan::Layout& layout,
     CodeView& made = views.k_splits.emplace_back(CodeView{view, nullptr});
     made.view.codes = view.codes + k_split.first_byte;
     made.view.k_steps = k_split.k_steps;
-    look_at(k_split, layout.k_splits[i], memory, made);
+    point_to_tables(k_split, layout.k_splits[i], memory, made);
   }
   return views;
 }

@@ -10,24 +10,24 @@
 
 namespace bl::cuda {
 
-// A matrix or a part of its slots, as kernels see it.
+// A matrix or one of its k_splits, as kernels see it.
 struct CodeView {
   CodeMatrixView view;
-  // [in] rounded up to 4: fragment_offset of each channel's slot; null where 16 bits do not hold
-  // it, or a channel has no slot.
+  // [in] rounded up to 4: fragment_offset() of each feature's k; null if 16 bits do not hold it, or
+  // a feature has no k.
   const std::uint16_t* fragment_offset_of_feature = nullptr;
 };
 
 struct CodeViews : CodeView {
-  const std::int32_t* feature_of_k = nullptr;  // [units · 32]
-  std::vector<CodeView> k_splits;              // of NTileParts: two or none
+  const std::int32_t* feature_of_k = nullptr;  // [k_steps · 32]
+  std::vector<CodeView> k_splits;              // two or none
 };
 
-// What is to lie from layout.tables() on, to the end of the matrix's memory.
+// Returns the bytes from layout.tables() to the end of the matrix's memory.
 std::vector<std::byte> tables_of(const CodePackPlan& plan, const CodePackPlan::Layout& layout);
 
-// Views of a matrix whose memory, the card's as a rule, begins at `memory`. Tables that are empty
-// are null.
+// Returns the views of a matrix whose memory, usually the card's, begins at `memory`. Empty tables
+// have null pointers.
 CodeViews views_of(const CodePackPlan& plan, const CodePackPlan::Layout& layout,
                    const std::byte* memory);
 

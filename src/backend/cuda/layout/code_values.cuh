@@ -1,5 +1,5 @@
 #pragma once
-// Codes as binary16 values that the formats mean: scale · (code − zero), rounded once.
+// Codes as the binary16 values of the formats: scale · (code − zero), rounded once.
 
 #include <cuda_fp16.h>
 
@@ -12,8 +12,8 @@
 
 namespace bl::cuda {
 
-// Codes of 8 bits, whose planes products take one after the other. pair(h, r, s) is never 16 times
-// too large.
+// Codes of 8 bits with both planes in one register, while GEMMs on codes multiply the planes one
+// after the other. pair(h, r, s) is never multiplied by 16.
 struct WideCodeFragment {
   CodeFragment<4> high;
   CodeFragment<4> low;
@@ -28,28 +28,28 @@ struct WideCodeFragment {
 };
 
 template <class Codes>
-constexpr float raised_by(int s) {
+constexpr float magic_base(int s) {
   return s == 0 || std::is_same_v<Codes, WideCodeFragment> ? kLowBase : kHighBase;
 }
 
-// The pair at slots 16s + 8r + 2t of column h, as halves that are that much larger than the codes.
+// Returns the pair at k = 16s + 8r + 2t of column h as magic-number halves: code + magic_base().
 template <class Codes>
-__device__ __forceinline__ __half2 raised_pair(const Codes& codes, int h, int r, int s) {
-  return halves_of(codes.pair(h, r, s, raised_by<Codes>(s) == kLowBase ? kLowBits : kHighBits));
+__device__ __forceinline__ __half2 magic_pair(const Codes& codes, int h, int r, int s) {
+  return halves_of(codes.pair(h, r, s, magic_base<Codes>(s) == kLowBase ? kLowBits : kHighBits));
 }
 
-// What the formats mean by it; `zero`: the zero point, as much larger. The difference is exact, so
-// the product is the one rounding that they ask for.
-__device__ __forceinline__ __half2 dequant_pair(__half2 raised, __half2 zero, __half2 scale) {
-  return __hmul2(__hsub2(raised, zero), scale);
+// Returns scale · (code − zero point). `zero`: zero point + magic_base(). The difference is exact,
+// so the multiplication is the only rounding, as the formats require.
+__device__ __forceinline__ __half2 dequant_pair(__half2 magic, __half2 zero, __half2 scale) {
+  return __hmul2(__hsub2(magic, zero), scale);
 }
 
-// A lane's codes of a unit.
+// A lane's codes of a k_step of any width.
 template <int kBits>
 using CodesOf =
     std::conditional_t<kBits == 8, WideCodeFragment, CodeFragment<kBits == 8 ? 4 : kBits>>;
 
-// f(std::integral_constant<int, bits>).
+// Calls f(std::integral_constant<int, bits>).
 template <class F>
 __device__ __forceinline__ void with_width(int bits, const F& f) {
   switch (bits) {

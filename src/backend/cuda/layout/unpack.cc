@@ -7,7 +7,7 @@
 namespace bl::cuda {
 namespace {
 
-// The scale and zero point of a column, from the packed scales of its strip and group.
+// The scale and zero point of a column, from the packed scales of its n_tile and group.
 struct ColumnScale {
   float scale;
   std::int32_t zero;
@@ -32,7 +32,7 @@ std::vector<float> unpack_codes(const CodePackPlan& plan, const HostCodes& packe
   const std::int64_t group_words = scale_bytes(plan.kind) / 4;
   for (std::int64_t n_tile = 0; n_tile < plan.n_tiles(); ++n_tile) {
     const std::uint32_t* k_step = packed.codes.data() + n_tile * n_tile_words;
-    std::size_t k_block = 0;  // that holds unit u
+    std::size_t k_block = 0;  // the k_block of k_step u
     for (std::size_t u = 0; u < plan.group_of_k_step.size(); ++u) {
       const int bits = plan.bits_of_k_step[u];
       const std::int64_t group = plan.group_of_k_step[u];

@@ -9,13 +9,13 @@ namespace bl::cuda {
 
 // A packed matrix in host memory.
 struct HostCodes {
-  std::span<const std::uint32_t> codes;   // [strips][strip words]
-  std::span<const std::uint32_t> scales;  // [strips][scale_stride / 4]
+  std::span<const std::uint32_t> codes;   // [n_tiles][words of an n_tile]
+  std::span<const std::uint32_t> scales;  // [n_tiles][scale_stride / 4]
   std::span<const std::int32_t> feature_of_k;
 };
 
-// F32 [in, out] in original channel order, rounded to binary16 as the formats say: the proof that
-// packing lost nothing.
+// Returns F32 [in, out] in the original order of features, rounded to binary16 as the formats say;
+// it proves that packing lost nothing.
 std::vector<float> unpack_codes(const CodePackPlan& plan, const HostCodes& packed);
 
 }  // namespace bl::cuda

@@ -39,7 +39,7 @@ ExpertMatrix row_of(const Source& source) {
   return row;
 }
 
-void take_in(CudaExperts::Matrices& facts, const PackedMatrix& matrix) {
+void add_facts(CudaExperts::Matrices& facts, const PackedMatrix& matrix) {
   facts.in = matrix.in();
   facts.out = matrix.out();
   const CodeWeights* codes = cuda_matrix(&matrix).codes();
@@ -78,7 +78,7 @@ CudaExperts::CudaExperts(Backend& backend, std::span<const ExpertWeights> all)
       }
       BL_CHECK(facts.in == 0 ||
                (source.matrix->in() == facts.in && source.matrix->out() == facts.out));
-      take_in(facts, *source.matrix);
+      add_facts(facts, *source.matrix);
       rows.push_back(row_of(source));
     }
   }

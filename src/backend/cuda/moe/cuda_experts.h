@@ -7,7 +7,7 @@
 
 namespace bl::cuda {
 
-// The matrices of a layer's experts in device tables, so that kernels find the ones that routing
+// The matrices of a layer's experts in device tables, where kernels find those that the router
 // chose.
 class CudaExperts final : public PackedExperts {
  public:
@@ -20,7 +20,7 @@ class CudaExperts final : public PackedExperts {
     std::int64_t out = 0;
     bool some_codes = false;
     bool some_plain = false;
-    // Codes, the most that any has: units of a strip; bytes of a piece, see CodeWeights.
+    // Codes, the most of any expert: k_steps of an n_tile; bytes of a copy_block, see CodeWeights.
     std::int32_t k_steps = 0;
     std::int32_t copy_block_bytes = 0;
     std::int32_t copy_block_scale_bytes = 0;
@@ -29,7 +29,7 @@ class CudaExperts final : public PackedExperts {
   CudaExperts(Backend& backend, std::span<const ExpertWeights> all);
   std::int64_t count() const { return count_; }
   const Matrices& matrices(Role role) const { return roles_[role]; }
-  // Gate and up of each expert gather their input alike.
+  // Whether gate and up of every expert have the same input layout.
   bool one_input_layout() const { return one_input_layout_; }
 
  private:

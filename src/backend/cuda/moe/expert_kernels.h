@@ -1,5 +1,5 @@
 #pragma once
-// The launches that `experts` (experts.cc) consists of, in their order.
+// The launches of the op `experts` (experts.cc), in their order.
 
 #include "backend/cuda/gemm/packed_gemm_args.h"
 #include "backend/cuda/moe/expert_matrix.h"
@@ -8,16 +8,16 @@
 
 namespace bl::cuda {
 
-// Fills the tables of `rows`.
+// Sorts the choices by expert: fills the tables of `rows`.
 void sort_choices(ExecContext& ctx, const ExpertRows& rows);
 
-// Activations as the products on codes want them, gathered for one matrix of each expert.
+// Packed activations in the input layout of one matrix of each expert.
 struct ExpertFragments {
   const ExpertMatrix* table = nullptr;  // [experts]
-  std::uint32_t* fragments = nullptr;   // [rows][units][16]
+  std::uint32_t* fragments = nullptr;   // [rows][k_steps][16]
 };
 
-// x of each choice's token, for up to two gathers.
+// Packs x of each choice's token, in up to two input layouts.
 struct ExpertInputArgs {
   ExpertRows rows;
   const float* x = nullptr;  // [tokens, in]
@@ -25,13 +25,13 @@ struct ExpertInputArgs {
   std::int32_t in = 0;
   ExpertFragments input_layouts[2];
   std::int32_t input_layout_count = 0;
-  std::int32_t k_steps = 0;     // of a row: the most that a matrix has
+  std::int32_t k_steps = 0;     // of a row: the most that any expert has
   float* row_scales = nullptr;  // [rows] out: what the fragments were divided by
-  bool weigh = false;           // and times the choice's weight
+  bool weigh = false;           // scales also get the choice's weight
 };
 void pack_expert_inputs(ExecContext& ctx, const ExpertInputArgs& args);
 
-// What the second matrices read: act(gate) · up of each live row.
+// Packs, or stores as F32, act(gate) · up of each live row for the down matrices.
 struct ExpertHiddenArgs {
   ExpertRows rows;
   const float* first = nullptr;  // [rows, gate | up], or [rows, up]
@@ -41,11 +41,11 @@ struct ExpertHiddenArgs {
   ActivationParameters activation;
   const ExpertMatrix* down = nullptr;  // [experts]
 
-  ExpertFragments to;  // for those with codes
+  ExpertFragments to;  // for down matrices with codes
   std::int32_t k_steps = 0;
   float* row_scales = nullptr;
 
-  float* hidden = nullptr;  // for plain ones: [rows, width]
+  float* hidden = nullptr;  // for plain down matrices: [rows, width]
   std::int64_t hidden_stride = 0;
 };
 void pack_expert_hidden(ExecContext& ctx, const ExpertHiddenArgs& args);
@@ -56,9 +56,9 @@ struct ExpertGemmArgs {
   struct Matrix {
     const ExpertMatrix* table = nullptr;  // [experts]
     std::int32_t out = 0;
-    std::int32_t first_column = 0;             // of `out`
+    std::int32_t first_column = 0;             // in a row of `out`
     const std::uint32_t* fragments = nullptr;  // codes
-    // Codes: the most that a piece takes of a strip, of any expert.
+    // Codes: the most bytes that a copy_block of one n_tile has, in any expert.
     std::int32_t copy_block_bytes = 0;
     std::int32_t copy_block_scale_bytes = 0;
   };
@@ -68,16 +68,16 @@ struct ExpertGemmArgs {
   float* out = nullptr;  // [rows, out_stride]
   std::int64_t out_stride = 0;
 
-  std::int32_t k_steps = 0;           // codes: of a prepared row
+  std::int32_t k_steps = 0;           // codes: of a packed row
   const float* row_scales = nullptr;  // codes: [rows]
 
   const float* x = nullptr;  // plain: [tokens, in], or [rows, in]
   std::int64_t x_stride = 0;
   std::int32_t in = 0;
   bool x_of_tokens = false;
-  bool weigh = false;  // plain: x times the choice's weight
+  bool weigh = false;  // plain: multiply x by the choice's weight
 };
-// Each takes the blocks whose experts' matrices are of its kind.
+// Each launch multiplies the blocks whose experts' matrices have codes, or are plain.
 void expert_code_gemm(ExecContext& ctx, const ExpertGemmArgs& args);
 void expert_plain_gemm(ExecContext& ctx, const ExpertGemmArgs& args);
 

@@ -1,4 +1,5 @@
-// Rows sorted by expert times plain matrices: a few columns a warp, F32 sums.
+// Grouped GEMM of rows sorted by expert with plain matrices: any card, two columns a warp, F32
+// sums. Bound by reading the weights; not measured.
 
 #include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/device_math.h"
@@ -13,28 +14,27 @@ constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * 32;
 constexpr int kColumns = 2;  // of a warp
 constexpr int kCtaColumns = kWarps * kColumns;
-constexpr int kRows = 8;  // at a time
+constexpr int kRows = 8;  // multiplied at a time
 
-// The rows that one product takes, and its sums.
+// The rows that are multiplied at a time, and their sums.
 template <int Rows>
 struct Group {
   const float* x[Rows];
   float sums[kColumns][Rows];
 };
 
-// Σ over 16-byte pieces of the weights; all rows are aligned. Products are added one by one, so
-// that a row's sum does not depend on how many rows are taken with it.
+// Adds the products of 16 bytes of weights at a time; all rows are 16-byte aligned. Products are
+// added one by one, so that a row's sum does not depend on how many rows are multiplied with it.
 template <class T, int Rows>
-__device__ __forceinline__ void multiply_copy_blocks(const T* const (&w)[kColumns], int in,
-                                                     int lane, Group<Rows>& group) {
+__device__ __forceinline__ void multiply_words(const T* const (&w)[kColumns], int in, int lane,
+                                               Group<Rows>& group) {
   constexpr int kCount = 16 / sizeof(T);
-  constexpr int kAhead = Rows == 1 ? 4 : Rows < kRows ? 2 : 1;  // what registers hold
+  constexpr int kAhead = Rows == 1 ? 4 : Rows < kRows ? 2 : 1;  // as many as registers hold
 #pragma unroll kAhead
   for (int i = lane * kCount; i < in; i += 32 * kCount) {
-    uint4 copy_blocks[kColumns];
+    uint4 words[kColumns];
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c)
-      copy_blocks[c] = __ldg(reinterpret_cast<const uint4*>(w[c] + i));
+    for (int c = 0; c < kColumns; ++c) words[c] = __ldg(reinterpret_cast<const uint4*>(w[c] + i));
 #pragma unroll
     for (int v = 0; v < kCount; v += 4) {
 #pragma unroll
@@ -42,7 +42,7 @@ __device__ __forceinline__ void multiply_copy_blocks(const T* const (&w)[kColumn
         const float4 x = *reinterpret_cast<const float4*>(group.x[r] + i + v);
 #pragma unroll
         for (int c = 0; c < kColumns; ++c) {
-          const T* values = reinterpret_cast<const T*>(&copy_blocks[c]) + v;
+          const T* values = reinterpret_cast<const T*>(&words[c]) + v;
           float& sum = group.sums[c][r];
           sum = fmaf(float_of(values[0]), x.x, sum);
           sum = fmaf(float_of(values[1]), x.y, sum);
@@ -69,7 +69,7 @@ __device__ __forceinline__ void multiply_singly(const T* const (&w)[kColumns], i
   }
 }
 
-// One warp's columns of one matrix.
+// The columns of one matrix that a warp multiplies.
 struct WarpColumns {
   const ExpertMatrix& matrix;
   const ExpertGemmArgs::Matrix& to;
@@ -99,7 +99,7 @@ __device__ void multiply_rows(const ExpertGemmArgs& p, const WarpColumns& column
   const bool vectors =
       p.in % (16 / static_cast<int>(sizeof(T))) == 0 && is_aligned(p.x, 16) && p.x_stride % 4 == 0;
   if (vectors) {
-    multiply_copy_blocks<T>(weights, p.in, lane, group);
+    multiply_words<T>(weights, p.in, lane, group);
   } else {
     multiply_singly<T>(weights, p.in, lane, group);
   }

@@ -1,4 +1,4 @@
-// What the products of experts read, gathered by each expert's own tables.
+// Packs the inputs of the experts' GEMMs, in the input layout of each expert's matrices.
 
 #include "backend/cuda/device/device_math.h"
 #include "backend/cuda/device/launch.cuh"
@@ -13,8 +13,8 @@ constexpr int kPackThreads = 256;
 constexpr int kKStepsPerWarp = 4;
 constexpr int kKStepsPerCta = kPackThreads / 32 * kKStepsPerWarp;
 
-// Slot 32 · unit + lane of a row of fragments is `value`, divided already. All lanes of the warp
-// take part.
+// Stores `value`, already divided by the scale, as element 32 · k_step + lane of a packed row. All
+// lanes of the warp take part.
 __device__ __forceinline__ void store_k_step(std::uint32_t* row, int k_step, float value,
                                              int lane) {
   const float times = lane < 16 ? 1.0f : 16.0f;
@@ -22,7 +22,7 @@ __device__ __forceinline__ void store_k_step(std::uint32_t* row, int k_step, flo
       __float2half_rn(value / times);
 }
 
-// The channels that feed this lane's slots of four units from `first` on.
+// Loads the features at this lane's k in four k_steps from `first` on.
 __device__ __forceinline__ void load_features(const ExpertMatrix& matrix, int first, int lane,
                                               int (&features)[kKStepsPerWarp]) {
 #pragma unroll
@@ -32,7 +32,7 @@ __device__ __forceinline__ void load_features(const ExpertMatrix& matrix, int fi
   }
 }
 
-// The matrix of a choice's expert that is to be prepared for, or null.
+// Returns the matrix of a choice's expert, or null if it has no codes to pack for.
 __device__ __forceinline__ const ExpertMatrix* matrix_of(const ExpertRows& rows, int choice,
                                                          const ExpertMatrix* table) {
   if (rows.row_of_choice[choice] < 0) return nullptr;
@@ -40,13 +40,13 @@ __device__ __forceinline__ const ExpertMatrix* matrix_of(const ExpertRows& rows,
   return matrix->view.codes != nullptr ? matrix : nullptr;
 }
 
-// Fragments lie row by row here.
+// Fragments are stored row by row here.
 __device__ __forceinline__ std::uint32_t* row_of(std::uint32_t* fragments, int k_steps,
                                                  std::int64_t row) {
   return fragments + row * k_steps * (kKStepSize / 2);
 }
 
-// One CTA's units of one row, whose channel c is value(c). Returns what they were divided by.
+// Packs one CTA's k_steps of a row whose feature c is value(c). Returns what they were divided by.
 template <class Value>
 __device__ __forceinline__ float pack_k_steps(const ExpertMatrix& matrix, int width,
                                               std::uint32_t* row, float* warp_largest,
@@ -70,11 +70,11 @@ __device__ __forceinline__ float pack_k_steps(const ExpertMatrix& matrix, int wi
   return power;
 }
 
-// These two kernels wait before they trigger their dependants, the other way round than everywhere
-// else: the kernel behind them reads the sorted choices, and starts to read its weights, before it
-// waits itself.
+// These two kernels call pdl_wait() before pdl_trigger(), unlike all others: the GEMM behind them
+// reads the sorted choices and its weights before it waits itself, so the sorting must be complete
+// by then.
 
-// grid (choices, parts of the k_steps, input layouts)
+// grid (choices, ranges of k_steps, input layouts)
 __global__ void __launch_bounds__(kPackThreads)
     pack_inputs_kernel(const __grid_constant__ ExpertInputArgs p) {
   __shared__ float warp_largest[kPackThreads / 32];
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kPackThreads)
   const int row = p.rows.row_of_choice[choice];
   const float power = pack_k_steps(*matrix, p.in, row_of(input_layout.fragments, p.k_steps, row),
                                    warp_largest, [x](int c) { return x[c]; });
-  // Both gathers are of the same row, so both have the same power.
+  // Both input layouts hold the same row, so both have the same scale.
   if (threadIdx.x == 0 && blockIdx.y == 0) {
     const float* weights = p.rows.weights + token * p.rows.weight_stride;
     p.row_scales[row] = p.weigh ? power * weights[choice % p.rows.k] : power;
@@ -111,7 +111,7 @@ __device__ __forceinline__ Hidden hidden_of(const ExpertHiddenArgs& p, int row) 
   return {p.first + row * p.first_stride, p.width, p.gated, p.activation};
 }
 
-// grid (choices, pieces of the units)
+// grid (choices, ranges of k_steps)
 __global__ void __launch_bounds__(kPackThreads)
     pack_hidden_kernel(const __grid_constant__ ExpertHiddenArgs p) {
   __shared__ float warp_largest[kPackThreads / 32];
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kPackThreads)
   if (threadIdx.x == 0 && blockIdx.y == 0) p.row_scales[row] = power;
 }
 
-// grid (choices, pieces of the width)
+// grid (choices, ranges of columns)
 __global__ void __launch_bounds__(kPackThreads)
     activate_rows_kernel(const __grid_constant__ ExpertHiddenArgs p) {
   pdl_trigger();
@@ -139,25 +139,23 @@ __global__ void __launch_bounds__(kPackThreads)
   p.hidden[row * p.hidden_stride + column] = hidden_of(p, row)(column);
 }
 
-unsigned copy_blocks(int count, int of) { return static_cast<unsigned>((count + of - 1) / of); }
+unsigned ctas_for(int count, int of) { return static_cast<unsigned>((count + of - 1) / of); }
 
 }  // namespace
 
 void pack_expert_inputs(ExecContext& ctx, const ExpertInputArgs& args) {
-  const dim3 grid(static_cast<unsigned>(args.rows.choices),
-                  copy_blocks(args.k_steps, kKStepsPerCta),
+  const dim3 grid(static_cast<unsigned>(args.rows.choices), ctas_for(args.k_steps, kKStepsPerCta),
                   static_cast<unsigned>(args.input_layout_count));
   launch(shape_of(ctx, grid, kPackThreads), pack_inputs_kernel, args);
 }
 
 void pack_expert_hidden(ExecContext& ctx, const ExpertHiddenArgs& args) {
-  const dim3 grid(static_cast<unsigned>(args.rows.choices),
-                  copy_blocks(args.k_steps, kKStepsPerCta));
+  const dim3 grid(static_cast<unsigned>(args.rows.choices), ctas_for(args.k_steps, kKStepsPerCta));
   launch(shape_of(ctx, grid, kPackThreads), pack_hidden_kernel, args);
 }
 
 void activate_expert_rows(ExecContext& ctx, const ExpertHiddenArgs& args) {
-  const dim3 grid(static_cast<unsigned>(args.rows.choices), copy_blocks(args.width, kPackThreads));
+  const dim3 grid(static_cast<unsigned>(args.rows.choices), ctas_for(args.width, kPackThreads));
   launch(shape_of(ctx, grid, kPackThreads), activate_rows_kernel, args);
 }
 

@@ -1,6 +1,10 @@
-// Rows sorted by expert times packed codes. A CTA multiplies rows of one block by one group of
-// strips; its warps take the strips' chunks in turn and are added up in a fixed order, so that a
-// row's result depends neither on the other rows nor on the size of the block.
+// Grouped GEMM of rows sorted by expert with packed codes (EXL2, GPTQ), any card. A CTA multiplies
+// up to 8 rows (16 if blocks are large) of one block by one group of 3 n_tiles. Its 15 consumer
+// warps take turns with the k_blocks, and their partial sums are reduced in a fixed order, so that
+// a row's result depends neither on the other rows nor on the size of the block. With blocks of 8
+// rows, on compute capability 9.0 and later, a producer warp brings copy_blocks through the smem
+// pipeline, whose stages hold no activations here. Bound by reading the chosen experts' weights;
+// not measured.
 
 #include <algorithm>
 
@@ -16,19 +20,18 @@ namespace {
 constexpr int kBarrierBytes = 128;
 static_assert(2 * kMaxStages * sizeof(std::uint64_t) <= kBarrierBytes);
 
-// Strips of a group: as many as registers hold sums of, with the warps that a CTA has.
+// N_tiles of a group: as many as registers can hold sums of.
 constexpr int kGroupNTiles = 3;
 
-// Blocks of few rows wait for weights, which a ring brings. Blocks of many find them in the L2
-// cache.
+// Blocks of 8 rows wait for weights, which the pipeline brings. Blocks of 32 find them in L2.
 template <int TokenTiles>
-constexpr bool kWithRing = TokenTiles == 1;
+constexpr bool kHasPipeline = TokenTiles == 1;
 template <int TokenTiles>
-constexpr int kMaxThreads = kConsumerThreads + (kWithRing<TokenTiles> ? 32 : 0);
+constexpr int kMaxThreads = kConsumerThreads + (kHasPipeline<TokenTiles> ? 32 : 0);
 
 BL_HD constexpr int n_tiles_of(int out) { return (out + kNTileColumns - 1) / kNTileColumns; }
 
-// The group of strips that a CTA multiplies.
+// The group of n_tiles that a CTA multiplies.
 struct NTileGroup {
   int matrix;
   int first;
@@ -42,7 +45,7 @@ __device__ __forceinline__ NTileGroup n_tile_group(const ExpertGemmArgs& p) {
   return {matrix, first, min(first + kGroupNTiles, n_tiles_of(p.matrices[matrix].out))};
 }
 
-// A word a thread.
+// Copies an object, eight bytes a thread.
 template <class T>
 __device__ __forceinline__ void copy_words(T& to, const T& from) {
   static_assert(sizeof(T) % sizeof(uint2) == 0 && sizeof(T) / sizeof(uint2) <= kConsumerThreads);
@@ -52,7 +55,7 @@ __device__ __forceinline__ void copy_words(T& to, const T& from) {
   }
 }
 
-// Experts may be of different formats.
+// Scales of any format, since experts may differ.
 struct AnyScales {
   ExlScales exl2;
   GptqScales gptq;
@@ -65,7 +68,7 @@ struct AnyScales {
   }
 };
 
-// The whole group as one piece, where it lies.
+// Returns the whole group as one stage, in global memory.
 __device__ __forceinline__ StageView whole_group(const CodeMatrixView& m, const NTileGroup& group) {
   StageView view;
   view.n_tiles = group.end - group.first;
@@ -78,22 +81,22 @@ __device__ __forceinline__ StageView whole_group(const CodeMatrixView& m, const 
   return view;
 }
 
-// What a CTA works on, in shared memory, so that it takes no registers from the products.
+// What a CTA works on; in shared memory, so that it takes no registers from the multiplication.
 struct Work {
-  PackedGemmArgs args;  // as far as the ring reads them
+  PackedGemmArgs args;  // only what the pipeline reads is set
   const float* bias;
   NTileGroup group;
   int live;  // rows
 };
 
-// The first of the rows that a CTA multiplies.
+// Returns the first of the rows that a CTA multiplies.
 template <int TokenTiles>
 __device__ __forceinline__ int first_row_of(const ExpertGemmArgs& p) {
   return static_cast<int>(blockIdx.x) * p.rows.block_rows +
          static_cast<int>(blockIdx.z) * TokenTiles * kTokenTile;
 }
 
-// By all threads; false where there is nothing to do.
+// Called by all threads; returns false if the CTA has nothing to do.
 template <int TokenTiles>
 __device__ __forceinline__ bool find_work(const ExpertGemmArgs& p, Work& work) {
   const int expert = __ldcg(p.rows.expert_of_block + blockIdx.x);
@@ -114,7 +117,7 @@ __device__ __forceinline__ bool find_work(const ExpertGemmArgs& p, Work& work) {
   return work.args.matrices[0].view.codes != nullptr;
 }
 
-// The results of the block's rows in the group's columns.
+// Reduces and stores the results of the block's rows in the group's columns.
 __device__ __forceinline__ void store_rows(const ExpertGemmArgs& p, const Work& work,
                                            int warp_floats, int first_row, const float* warp_sums) {
   const ExpertGemmArgs::Matrix& to = p.matrices[work.group.matrix];
@@ -130,9 +133,9 @@ __device__ __forceinline__ void store_rows(const ExpertGemmArgs& p, const Work& 
   }
 }
 
-// grid (blocks, groups of strips of the first matrix and the second, parts of a block). It reads
-// the sorted choices before it waits for the kernel before it, which by then has waited for theirs
-// (expert_pack.cu).
+// grid (blocks, groups of n_tiles of the first matrix and the second, parts of a block). Reads the
+// sorted choices before pdl_wait(): the kernel in front triggers only after its own wait
+// (expert_prepare.cu).
 template <int TokenTiles>
 __global__ void __launch_bounds__(kMaxThreads<TokenTiles>, 1)
     expert_code_kernel(const __grid_constant__ ExpertGemmArgs p,
@@ -157,7 +160,7 @@ __global__ void __launch_bounds__(kMaxThreads<TokenTiles>, 1)
   totals.clear();
   int next = warp_index();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  if constexpr (kWithRing<TokenTiles>) {
+  if constexpr (kHasPipeline<TokenTiles>) {
     SmemPipeline<false> pipeline(shape, shared + kBarrierBytes,
                                  reinterpret_cast<std::uint64_t*>(shared));
     if (threadIdx.x == 0) pipeline.init();
@@ -183,7 +186,7 @@ __global__ void __launch_bounds__(kMaxThreads<TokenTiles>, 1)
     multiply_copy_block<kGroupNTiles, TokenTiles, AnyScales, kAllWidths>(
         m, whole_group(m, work.group), input, next, totals);
   }
-  consumer_sync();  // nothing of the ring is read any more
+  consumer_sync();  // the stages are not read any more
   auto* warp_sums = reinterpret_cast<float*>(shared + kBarrierBytes);
   const int warp_floats = kGroupNTiles * kNTileColumns * work.live;
   keep_sums(totals, work.live, warp_sums + warp_index() * warp_floats);
@@ -191,7 +194,7 @@ __global__ void __launch_bounds__(kMaxThreads<TokenTiles>, 1)
   store_rows(p, work, warp_floats, first_row, warp_sums);
 }
 
-// Shared memory: barriers, then the ring, where the warps' sums lie afterwards.
+// Shared memory: barriers, then the pipeline, whose room the warps' sums use afterwards.
 struct Layout {
   PipelineShape shape;
   int bytes = 0;
@@ -204,12 +207,12 @@ Layout lay_out(const DeviceFacts& facts, const ExpertGemmArgs& args) {
   constexpr int kSumBytes = kConsumerWarps * kGroupNTiles * kNTileColumns * TokenTiles *
                             kTokenTile * static_cast<int>(sizeof(float));
   layout.bytes = kBarrierBytes + kSumBytes;
-  if constexpr (kWithRing<TokenTiles>) {
-    if (!facts.dependent_launch()) return layout;  // nor bulk copies
+  if constexpr (kHasPipeline<TokenTiles>) {
+    if (!facts.dependent_launch()) return layout;  // no bulk copies either
     for (int i = 0; i < args.count; ++i) {
       shape.make_room(args.matrices[i].copy_block_bytes, args.matrices[i].copy_block_scale_bytes);
     }
-    constexpr int kReserved = 2048;  // a CTA's own and the system's
+    constexpr int kReserved = 2048;  // static shared memory of the CTA, and the system's
     layout.bytes = static_cast<int>(facts.shared_bytes_per_cta) - kReserved;
     shape.fill(layout.bytes - kBarrierBytes, kGroupNTiles);
   }

@@ -1,4 +1,4 @@
-// Sorting the choices of a call by expert, and adding up what became of them.
+// Sorts the choices of a call by expert, and adds up the experts' results.
 
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
@@ -8,13 +8,13 @@ namespace bl::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kAhead = 8;  // loads in flight of a lane
+constexpr int kAhead = 8;  // loads of a lane in flight
 
 __device__ __forceinline__ bool exists(const ExpertRows& rows, int expert) {
   return static_cast<unsigned>(expert) < static_cast<unsigned>(rows.expert_count);
 }
 
-// One warp: counts become first rows, and the blocks are filled in.
+// One warp turns counts into first rows, and fills the tables of blocks.
 __device__ void lay_out_blocks(const ExpertRows& rows, int* counts, int lane) {
   int before = 0;  // blocks
   for (int base = 0; base < rows.expert_count; base += 32) {
@@ -41,7 +41,7 @@ __device__ void lay_out_blocks(const ExpertRows& rows, int* counts, int lane) {
   }
 }
 
-// One warp: each choice takes its expert's next row, in order of the choices.
+// One warp gives each choice its expert's next row, in the order of the choices.
 __device__ void place_choices(const ExpertRows& rows, int* next_row, int lane) {
   for (int base = 0; base < rows.choices; base += 32 * kAhead) {
     int experts[kAhead];
@@ -66,7 +66,7 @@ __device__ void place_choices(const ExpertRows& rows, int* next_row, int lane) {
   }
 }
 
-// One CTA. A choice's row is always the same, whatever the order in which threads run.
+// One CTA. A choice always gets the same row, in whatever order threads run.
 __global__ void __launch_bounds__(kThreads) sort_choices_kernel(ExpertRows rows) {
   extern __shared__ int counts[];  // [experts]
   pdl_trigger();

@@ -6,16 +6,16 @@
 #include "tensor/arena.h"
 
 namespace bl::cuda {
-// Blocks are counted as large ones, whatever they will be.
+// Counts with large blocks, which need the most rows.
 std::size_t ExpertScratch::bytes(std::int64_t tokens) const {
   const std::int64_t choices = tokens * k;
   const std::int64_t rows = most_blocks(choices, experts, kLargeBlock) * kLargeBlock;
-  const auto prepared = [rows](std::int64_t units) {
-    return f16_bytes(rows * units * kKStepSize) + f32_bytes(rows * units);
+  const auto packed = [rows](std::int64_t k_steps) {
+    return f16_bytes(rows * k_steps * kKStepSize) + f32_bytes(rows * k_steps);
   };
   return 3 * arena_bytes(DType::kI32, choices) + arena_bytes(DType::kI32, rows) +
-         2 * f32_bytes(rows) + static_cast<std::size_t>(input_layouts) * prepared(input_k_steps) +
-         f32_bytes(rows * rounded(first_width)) + prepared(hidden_k_steps) +
+         2 * f32_bytes(rows) + static_cast<std::size_t>(input_layouts) * packed(input_k_steps) +
+         f32_bytes(rows * rounded(first_width)) + packed(hidden_k_steps) +
          f32_bytes(rows * rounded(hidden_width)) + f32_bytes(rows * rounded(out));
 }
 

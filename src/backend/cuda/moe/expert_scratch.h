@@ -1,16 +1,16 @@
 #pragma once
-// What the experts of a layer take of memory: pure arithmetic, so that a plan needs no card.
+// Memory for the experts of a layer: pure arithmetic, so that a plan needs no card.
 
 #include <cstddef>
 #include <cstdint>
 
 namespace bl::cuda {
 
-// Calls of `experts` with many tokens are cut into slices that take no more than this, if one token
-// does.
+// Calls of `experts` with many tokens are divided into slices that need no more than this, unless
+// one token needs more.
 inline constexpr std::size_t kExpertSliceBytes = std::size_t{256} << 20;
 
-// What a call of `experts` takes, by what its matrices are.
+// Scratch memory of a call of `experts`, from the properties of its matrices.
 struct ExpertScratch {
   std::int64_t experts = 0;
   std::int64_t k = 0;              // experts of a token
@@ -21,13 +21,13 @@ struct ExpertScratch {
   std::int64_t hidden_width = 0;    // of a plain hidden row
   std::int64_t out = 0;
 
-  // Widths of rows are rounded up to this.
+  // Row strides are rounded up to whole float4s.
   static std::int64_t rounded(std::int64_t width) { return (width + 3) / 4 * 4; }
-  // Upper bound for so many tokens, whatever the router chooses.
+  // Returns an upper bound for `tokens` tokens, whatever the router chooses.
   std::size_t bytes(std::int64_t tokens) const;
 };
 
-// Bytes of the tables by which kernels find a layer's experts.
+// Returns the bytes of the tables in which kernels find a layer's experts.
 std::size_t expert_table_bytes(std::int64_t experts);
 
 }  // namespace bl::cuda

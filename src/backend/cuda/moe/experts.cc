@@ -10,8 +10,8 @@
 namespace bl::cuda {
 namespace {
 
-constexpr std::int64_t kSliceChoices = 32768;  // what a grid takes in rows
-// Rows an expert, on average, above which blocks are large.
+constexpr std::int64_t kSliceChoices = 32768;  // keeps a grid's dimensions within their limits
+// Average rows an expert above which blocks are large.
 constexpr std::int64_t kManyRows = 8;
 
 ExpertScratch sizes_of(const ExpertsArgs& args, const CudaExperts& experts) {
@@ -30,7 +30,7 @@ ExpertScratch sizes_of(const ExpertsArgs& args, const CudaExperts& experts) {
   return s;
 }
 
-// One slice of the tokens: sort, prepare, multiply, activate, multiply, add up.
+// One slice of the tokens: sort, pack, multiply, activate, multiply, add up.
 class Slice {
  public:
   Slice(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts)
@@ -85,7 +85,7 @@ class Slice {
     ++gemm.count;
   }
 
-  // x, for each matrix of `product` that has codes.
+  // Packs x for each matrix of `gemm` that has codes.
   void pack_inputs(ExpertGemmArgs& gemm) {
     ExpertInputArgs input;
     input.rows = rows_;
@@ -180,7 +180,7 @@ class Slice {
   const CudaExperts& experts_;
   ExpertScratch sizes_;
   ExpertRows rows_;
-  std::int64_t count_ = 0;  // rows, live or not
+  std::int64_t count_ = 0;  // of all blocks, live or not
 };
 
 }  // namespace

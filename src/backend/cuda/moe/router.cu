@@ -12,7 +12,7 @@ namespace {
 
 using Key = unsigned long long;
 
-constexpr int kMaxExperts = 4096;  // what shared memory holds without asking
+constexpr int kMaxExperts = 4096;  // as many as static shared memory can hold
 constexpr int kSharedBytes = 48 * 1024;
 constexpr int kMaxWarps = 4;
 
@@ -33,15 +33,15 @@ struct RouteParameters {
   int k;
 };
 
-// Work space of one token in shared memory.
+// The working memory of one token in shared memory.
 struct Scores {
-  float* affinity;   // [experts] what becomes the weight
-  float* selection;  // [experts] what decides the choice
+  float* affinity;   // [experts] becomes the weight
+  float* selection;  // [experts] decides the choice
   float* groups;     // [group_count]
 };
 
-// Better scores have greater keys, among equals the lower index; NaN is best, so that it is seen
-// later on. No key is 0.
+// Better scores have greater keys; of equal scores the lower index wins. NaN wins over all, so that
+// it shows up in the result. No key is 0.
 __device__ __forceinline__ Key key_of(float score, int index) {
   std::uint32_t bits = __float_as_uint(score + 0.0f);
   if (isnan(score)) bits = 0x7fc00000u;
@@ -56,14 +56,14 @@ __device__ __forceinline__ bool is_softmax(RouteKind kind) {
   return kind == RouteKind::kSoftmax || kind == RouteKind::kSoftmaxTopK;
 }
 
-// Each lane fills the experts lane, lane + 32, …, and is alone in reading them before a barrier.
+// Each lane fills experts lane, lane + 32, …, and is the only one to read them before a barrier.
 __device__ __forceinline__ void fill_affinity(const RouteParameters& p, const float* logits,
                                               const Scores& s) {
   const int lane = lane_index();
   if (!is_softmax(p.kind)) {
     for (int e = lane; e < p.experts; e += 32) {
       const float x = logits[e];
-      // Accurate, since neighbours are compared.
+      // Accurate functions, since close scores are compared.
       s.affinity[e] = p.kind == RouteKind::kSigmoid
                           ? exact_div(1.0f, 1.0f + expf(-x))
                           : sqrtf(fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))));
@@ -84,7 +84,7 @@ __device__ __forceinline__ void fill_affinity(const RouteParameters& p, const fl
 
 __device__ __forceinline__ void fill_selection(const RouteParameters& p, const float* logits,
                                                const Scores& s) {
-  // Softmax keeps the order of the logits, which do not underflow.
+  // Softmax has the order of the logits, which cannot underflow.
   const bool by_logits = is_softmax(p.kind) && p.selection_bias == nullptr;
   for (int e = lane_index(); e < p.experts; e += 32) {
     const float plain = by_logits ? logits[e] : s.affinity[e];
@@ -92,8 +92,8 @@ __device__ __forceinline__ void fill_selection(const RouteParameters& p, const f
   }
 }
 
-// Excludes the experts outside the best groups by the sum of their two best, however negative the
-// scores inside are; ties go to the lower group.
+// Excludes the experts outside the best groups, ranked by the sum of their two best scores, however
+// negative the scores inside are; of equal groups the lower one wins.
 __device__ void keep_best_groups(const RouteParameters& p, const Scores& s) {
   const int lane = lane_index();
   const int size = p.experts / p.group_count;
@@ -126,7 +126,7 @@ __device__ __forceinline__ float divisor_of(const RouteParameters& p, float tota
   return p.normalize && p.kind != RouteKind::kSoftmax ? total + 1e-20f : 1.0f;
 }
 
-// The best of this lane's experts whose keys are below `bound`: those above are taken.
+// Returns the best of this lane's experts with a key below `bound`; those above are chosen already.
 __device__ __forceinline__ Key best_below(const RouteParameters& p, const Scores& s, Key bound) {
   Key best = 0;
   for (int e = lane_index(); e < p.experts; e += 32) {
@@ -140,7 +140,7 @@ __device__ void choose(const RouteParameters& p, const Scores& s, std::int64_t t
   const int lane = lane_index();
   std::int32_t* chosen = p.chosen + t * p.k;
   float* weights = p.weights[t];
-  float total = 0.0f;  // of weights, or of their powers
+  float total = 0.0f;  // of the weights, or of their powers
   Key mine = best_below(p, s, ~Key{0});
   __syncwarp();
   for (int j = 0; j < p.k; ++j) {
@@ -156,7 +156,7 @@ __device__ void choose(const RouteParameters& p, const Scores& s, std::int64_t t
     __syncwarp();
   }
   const float factor = exact_div(p.multiplier, divisor_of(p, total));
-  // Each lane reads what it has written.
+  // Each lane reads only what it has written.
   for (int j = lane; j < p.k; j += 32) {
     const float weight = weights[j] * factor;
     weights[j] = p.expert_scale != nullptr ? weight * p.expert_scale[chosen[j]] : weight;

@@ -7,26 +7,26 @@ namespace bl::cuda {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// By a warp of each CTA of a launch: the pieces go round the CTAs, two lanes have one.
-__device__ __forceinline__ void issue_key_prefetch(const KeyPrefetch& ahead) {
-  const int past = __ldg(&ahead.span->past);
+// Called by one warp of each CTA: pieces alternate over the CTAs, with two lanes (k, v) for each.
+__device__ __forceinline__ void issue_key_prefetch(const KeyPrefetch& prefetch) {
+  const int past = __ldg(&prefetch.span->past);
   const int piece_keys =
-      ahead.piece_keys > 0 ? ahead.piece_keys : even_piece_keys(past + 1, ahead.pieces);
+      prefetch.piece_keys > 0 ? prefetch.piece_keys : even_piece_keys(past + 1, prefetch.pieces);
   constexpr int kAtOnce = 16;  // pieces
   const bool of_values = lane_index() % 2 != 0;
-  const int row_bytes = of_values ? ahead.v_row_bytes : ahead.k_row_bytes;
+  const int row_bytes = of_values ? prefetch.v_row_bytes : prefetch.k_row_bytes;
 #pragma unroll 1
   for (auto i = static_cast<int>(blockIdx.x + gridDim.x * (threadIdx.x % 32 / 2));
-       i < ahead.pieces * ahead.heads; i += static_cast<int>(gridDim.x) * kAtOnce) {
-    const int head = i / ahead.pieces;
-    const int begin = (i - head * ahead.pieces) * piece_keys + ahead.keys.begin;
+       i < prefetch.pieces * prefetch.heads; i += static_cast<int>(gridDim.x) * kAtOnce) {
+    const int head = i / prefetch.pieces;
+    const int begin = (i - head * prefetch.pieces) * piece_keys + prefetch.keys.begin;
     const int slot = begin % kPageSlots;
-    const int wanted = ahead.keys.end - ahead.keys.begin;
+    const int wanted = prefetch.keys.end - prefetch.keys.begin;
     const int keys = min(min(past - begin, kPageSlots - slot), wanted) / kWarpKeys * kWarpKeys;
     if (keys <= 0) continue;
-    const std::int64_t page = __ldg(ahead.pages + begin / kPageSlots);
-    const std::byte* from =
-        of_values ? ahead.v + page * ahead.v_page_bytes : ahead.k + page * ahead.k_page_bytes;
+    const std::int64_t page = __ldg(prefetch.pages + begin / kPageSlots);
+    const std::byte* from = of_values ? prefetch.v + page * prefetch.v_page_bytes
+                                      : prefetch.k + page * prefetch.k_page_bytes;
     from += (head * kPageSlots + slot) * row_bytes;
     prefetch_l2(from, keys * row_bytes);
   }

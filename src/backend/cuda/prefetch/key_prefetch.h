@@ -1,8 +1,8 @@
 #pragma once
-// Keys and values that GEMMs ask L2 for on behalf of attention behind them, or of the next block's
-// attention: the first ones that each CTA of that attention reads. They are of earlier steps. A
-// GEMM asks when it has asked for all of its own weights, since memory would have nothing to do
-// until the next launch begins (bench/ladder/decode_attention).
+// Keys and values that a GEMM prefetches to L2 for the attention behind it, or for that of the next
+// block: the first ones that each CTA of that attention reads. They belong to earlier steps, so
+// they are complete. A GEMM prefetches when all its own weights are requested, since memory would
+// idle until the next launch begins (bench/ladder/attention_decode).
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace bl::cuda {
 
-// Keys that a warp reads at a time; their rows are a multiple of 16 bytes, however they are coded.
+// Keys that a warp reads at a time; their rows are multiples of 16 bytes in every cache type.
 inline constexpr int kWarpKeys = 16;
 inline constexpr int kTileKeys = 64;  // keys that a CTA reads at a time; divides a page
 
@@ -24,13 +24,13 @@ struct SpanEntry {
   std::int32_t unused = 0;
 };
 
-// Keys of a piece where `pieces` share a span's evenly; the last pieces may have none.
+// Returns the keys of a piece when `pieces` divide a span evenly; the last pieces may have none.
 BL_HD inline int even_piece_keys(int keys, int pieces) {
   return ((keys + pieces - 1) / pieces + kTileKeys - 1) / kTileKeys * kTileKeys;
 }
 
-// The GEMMs that prefetch keys, the last one before the attention first: the one that makes its
-// queries; down and gate-up of the block before.
+// The GEMMs that prefetch keys, from the last one before the attention backwards: the one that
+// makes its queries, then down and gate-up of the block before.
 enum class KeyPrefetchSite { kQueries, kDown, kGate };
 
 struct KeyRange {
@@ -38,9 +38,9 @@ struct KeyRange {
   int end = 0;
 };
 
-// What to prefetch for one span of one token.
+// The prefetch for one span of one token.
 struct KeyPrefetch {
-  const std::byte* k = nullptr;  // of the cache; null: nothing
+  const std::byte* k = nullptr;  // of the cache; null: nothing to prefetch
   const std::byte* v = nullptr;
   std::int64_t k_page_bytes = 0;
   std::int64_t v_page_bytes = 0;
@@ -49,13 +49,13 @@ struct KeyPrefetch {
   int k_row_bytes = 0;
   int v_row_bytes = 0;
   int heads = 0;       // kv heads
-  int pieces = 0;      // of one head's keys, a CTA each
+  int pieces = 0;      // of one head's keys, one for each CTA
   int piece_keys = 0;  // 0: even_piece_keys()
   KeyRange keys;       // of each piece
 };
 
-// Nothing where attention takes another way, sees a window, or reads little. Implemented by
-// attention/, which knows its launches.
+// Returns nothing to prefetch if attention runs another kernel, has a window, or reads little.
+// Implemented by attention/, which knows its launches.
 KeyPrefetch plan_key_prefetch(const ExecContext& ctx, const AttentionArgs& args,
                               KeyPrefetchSite site);
 

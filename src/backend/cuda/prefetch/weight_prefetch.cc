@@ -8,16 +8,17 @@
 namespace bl::cuda {
 namespace {
 
-// Of a strip's codes, in bytes: about what the ring asks for before the row is there; what is worth
-// being asked for by the first of two products or beside keys, by the second of two, and by one
-// alone. More of it gained nothing (bench/ladder/exl2_gemv).
+// Bytes of an n_tile's codes. kOfRing: about what the reader's pipeline loads itself before its
+// activations are there. Behind that, kOfFirst: what the first of two GEMMs, or one that also
+// prefetches keys, should prefetch; kOfOther: the second of two, or a single one. More gained
+// nothing (bench/ladder/gemv_i8).
 constexpr std::int64_t kOfRing = 8 << 10;
 constexpr std::int64_t kOfFirst = 4 << 10;
 constexpr std::int64_t kOfOther = 8 << 10;
-// Of all strips together: what memory brings meanwhile.
+// Limits for all n_tiles together: what memory delivers meanwhile.
 constexpr std::int64_t kMostOfFirst = 8 << 20;
 constexpr std::int64_t kMostOfOther = 16 << 20;
-constexpr std::int64_t kAligned = 16;  // of cp.async.bulk
+constexpr std::int64_t kAligned = 16;  // required by cp.async.bulk.prefetch
 
 struct Wanted {
   std::int64_t from = 0;
@@ -37,15 +38,15 @@ Wanted wanted_by(WeightPrefetchSite site) {
   }
 }
 
-// A matrix's strips, or a part of each of them; in bytes.
+// The n_tiles of a matrix, or a range of bytes of each of them.
 struct NTileSpan {
   const CodeMatrixView* view = nullptr;
   std::int64_t first = 0;
   std::int64_t bytes = 0;
 };
 
-// Of whole strips, or of parts: the last one first, since each reaches to where the one behind
-// begins.
+// Adds whole n_tiles, or their k_splits: the last one first, since each ends where the one behind
+// it begins.
 void add_ranges(const CodeWeights& weights, std::vector<NTileSpan>& ranges) {
   const CodeMatrixView& view = weights.view;
   std::int64_t end = view.n_tile_bytes;
@@ -83,12 +84,13 @@ WeightPrefetch plan_weight_prefetch(std::span<const CodeWeights* const> next,
   for (const NTileSpan& range : ranges) n_tiles += range.view->n_tiles;
   Wanted wanted = wanted_by(site);
   if (n_tiles > 0) wanted.bytes = std::min(wanted.bytes, wanted.most / n_tiles);
-  WeightPrefetch ahead;
+  WeightPrefetch prefetch;
   for (const NTileSpan& range : ranges) {
     const WeightPrefetch::Source source = source_of(range, wanted);
-    if (source.code_bytes > 0 && ahead.count < kMaxMatrices) ahead.sources[ahead.count++] = source;
+    if (source.code_bytes > 0 && prefetch.count < kMaxMatrices)
+      prefetch.sources[prefetch.count++] = source;
   }
-  return ahead;
+  return prefetch;
 }
 
 }  // namespace bl::cuda

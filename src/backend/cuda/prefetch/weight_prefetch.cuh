@@ -7,11 +7,11 @@ namespace bl::cuda {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// By a warp of each CTA of a launch: strips go round the CTAs, a lane each.
-__device__ __forceinline__ void issue_weight_prefetch(const WeightPrefetch& ahead) {
+// Called by one warp of each CTA: n_tiles alternate over the CTAs, one a lane.
+__device__ __forceinline__ void issue_weight_prefetch(const WeightPrefetch& prefetch) {
 #pragma unroll 1
-  for (int m = 0; m < ahead.count; ++m) {
-    const WeightPrefetch::Source& of = ahead.sources[m];
+  for (int m = 0; m < prefetch.count; ++m) {
+    const WeightPrefetch::Source& of = prefetch.sources[m];
 #pragma unroll 1
     for (auto i = static_cast<int>(blockIdx.x + gridDim.x * lane_index()); i < of.n_tiles;
          i += static_cast<int>(gridDim.x) * 32) {

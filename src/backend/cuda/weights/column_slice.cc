@@ -11,10 +11,11 @@
 namespace bl::cuda {
 namespace {
 
-// What a thread copies at a time.
+// Bytes that a thread copies at a time.
 constexpr std::size_t kGrainBytes = std::size_t{256} << 10;
 
-// The columns of the file that are wanted as those of a range: a strip's last may be none's.
+// Returns the file's columns for a range of wanted columns; the last n_tile's padding may have
+// none.
 std::vector<std::int32_t> sources_of(const FileCodes& file, const ColumnRange& range) {
   std::vector<std::int32_t> sources(static_cast<std::size_t>(range.count));
   std::iota(sources.begin(), sources.end(), static_cast<std::int32_t>(range.first));
@@ -25,8 +26,8 @@ std::vector<std::int32_t> sources_of(const FileCodes& file, const ColumnRange& r
   return sources;
 }
 
-// Rows of `stored` elements each, of which some columns are wanted. An element of a row stands for
-// `columns` columns of the matrix: one, or eight of four bits.
+// Rows of `stored` elements, of which some columns are wanted. An element stands for `columns`
+// columns of the matrix: one, or eight of four bits.
 template <class T>
 struct Rows {
   std::span<const T> values;
@@ -54,10 +55,9 @@ struct Rows {
       }
     });
   }
-  // The same of columns `sources`. A row is read from end to end before it is looked up in: read at
-  // random where it lies, loading was half as fast.
-  void input_layout(std::span<const std::int32_t> sources, std::byte* to,
-                    ThreadPool& threads) const {
+  // As copy(), for columns `sources`. A row is first copied as a whole, then looked up: with random
+  // reads from the file, loading was half as fast.
+  void permute(std::span<const std::int32_t> sources, std::byte* to, ThreadPool& threads) const {
     if (values.empty()) return;
     const std::size_t wanted = sources.size() / static_cast<std::size_t>(columns);
     const auto pitch = static_cast<std::size_t>(stored);
@@ -72,15 +72,15 @@ struct Rows {
           for (std::size_t i = 0; i < wanted; ++i)
             out[i] = row[static_cast<std::size_t>(sources[i])];
         } else {
-          for (std::size_t i = 0; i < wanted; ++i) out[i] = gathered_codes(row, sources, 8 * i);
+          for (std::size_t i = 0; i < wanted; ++i) out[i] = permuted_codes(row, sources, 8 * i);
         }
       }
     });
   }
 
  private:
-  // An element of the codes of columns sources[first], …
-  static T gathered_codes(const std::vector<T>& row, std::span<const std::int32_t> sources,
+  // Returns an element with the codes of columns sources[first], …
+  static T permuted_codes(const std::vector<T>& row, std::span<const std::int32_t> sources,
                           std::size_t first) {
     std::uint32_t element = 0;
     for (std::size_t c = 0; c < 8; ++c) {
@@ -149,7 +149,7 @@ void copy_slice(const FileCodes& file, const CodePackPlan& plan, const ColumnRan
     if (sources.empty()) {
       rows.copy(columns, to + at, threads);
     } else {
-      rows.input_layout(sources, to + at, threads);
+      rows.permute(sources, to + at, threads);
     }
   };
   if (file.seeded == nullptr) {

@@ -3,7 +3,7 @@
 namespace bl::cuda {
 namespace {
 
-// FNV-1a of a table: equal numbers are taken for equal tables.
+// FNV-1a of a table; tables with equal hashes are taken to be equal.
 std::uint64_t hash_of(const std::vector<std::int32_t>& features) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const std::int32_t feature : features) {
@@ -12,7 +12,7 @@ std::uint64_t hash_of(const std::vector<std::int32_t>& features) {
   return hash ^ features.size();
 }
 
-// Whether every feature lies at its own number, and nothing else does.
+// Whether the features are in their own order, without padding.
 bool is_identity_permutation(const std::vector<std::int32_t>& feature_of_k, std::int64_t in) {
   if (static_cast<std::int64_t>(feature_of_k.size()) != in) return false;
   for (std::size_t k = 0; k < feature_of_k.size(); ++k) {

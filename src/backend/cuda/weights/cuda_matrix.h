@@ -15,21 +15,22 @@ struct CodeWeights : CodeViews {
   std::shared_ptr<std::byte> memory;
   CodePackPlan plan;  // without its tables of features
   std::size_t bytes = 0;
-  // The most that a copy_block takes: of codes, and of scales with what 16-byte copies bring along.
+  // The most bytes of a copy_block: of codes, and of scales including what 16-byte copies bring
+  // along.
   std::uint32_t max_copy_block_bytes = 0;
   std::uint32_t max_copy_block_scale_bytes = 0;
-  // Equal numbers mean equal tables. `permutation`: the order of features. `input_layout`: that,
-  // how K is cut into k_blocks, and so the limb runs; matrices that read the same input often agree
-  // on it. `k_tiling`: how an n_tile is cut into copy_blocks and k_blocks, format and zero point.
-  // `shape`: that, and the number of n_tiles.
+  // Equal numbers mean equal tables. `permutation`: the order of features along K. `input_layout`:
+  // the permutation, how K is divided into k_blocks, and the limb runs; matrices that read the same
+  // input often agree on it. `k_tiling`: how an n_tile is divided into copy_blocks and k_blocks,
+  // with format and zero point. `shape`: k_tiling and the number of n_tiles.
   std::uint64_t permutation = 0;
   std::uint64_t input_layout = 0;
   std::uint64_t k_tiling = 0;
   std::uint64_t shape = 0;
-  bool is_identity = false;  // every feature lies at its own number, and there is no padding
+  bool is_identity = false;  // features are in their own order, without padding
 };
 
-// The facts of a packed matrix whose memory, the card's as a rule, begins at `memory`. Host code.
+// Describes a packed matrix whose memory, usually the card's, begins at `memory`. Host code.
 CodeWeights describe_codes(CodePackPlan plan, const std::byte* memory);
 
 // Rows [out, in] in the file's type.

@@ -8,7 +8,7 @@
 namespace bl::cuda {
 namespace {
 
-// More of them do not read a page cache faster.
+// More threads do not read a page cache faster.
 constexpr int kMostThreads = 8;
 
 }  // namespace

@@ -10,8 +10,8 @@ constexpr int kCtaNTiles = 8;
 constexpr int kCtaColumns = kCtaNTiles * kNTileColumns;
 static_assert(kCtaColumns == kThreads);
 
-// grid (units, strips / 8): a CTA reads a unit of eight strips, a column a thread, so that a warp
-// reads whole lines of the file's rows, and writes them word by word.
+// grid (k_steps, n_tiles / 8): a CTA reads a k_step of eight n_tiles, a column a thread, so that a
+// warp reads whole lines of the file's rows, and writes it word by word.
 __global__ void __launch_bounds__(kThreads)
     pack_codes_kernel(CodeSource source, PackTarget target) {
   __shared__ std::uint8_t codes[kKStepSize * kCtaColumns];
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// grid (words of a group over all strips, groups): a word a thread.
+// grid (words of a group in all n_tiles, groups): a word a thread.
 __global__ void __launch_bounds__(kThreads)
     pack_scales_kernel(ScaleSource source, PackTarget target) {
   const int words = scale_bytes(target.kind) / 4;

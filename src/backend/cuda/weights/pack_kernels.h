@@ -5,12 +5,12 @@
 
 namespace bl::cuda {
 
-// What the packing kernels write; device memory throughout.
+// Where the packing kernels write; all pointers are device memory.
 struct PackTarget {
-  std::uint32_t* codes = nullptr;                  // [strips][strip words]
-  std::uint32_t* scales = nullptr;                 // [strips][scale_stride / 4]
-  const std::int32_t* bits_of_k_step = nullptr;    // [units]
-  const std::int64_t* offset_of_k_step = nullptr;  // [units] words from the strip's start
+  std::uint32_t* codes = nullptr;                  // [n_tiles][words of an n_tile]
+  std::uint32_t* scales = nullptr;                 // [n_tiles][scale_stride / 4]
+  const std::int32_t* bits_of_k_step = nullptr;    // [k_steps]
+  const std::int64_t* offset_of_k_step = nullptr;  // [k_steps] words from the n_tile's start
   std::int64_t n_tile_words = 0;
   std::int32_t n_tiles = 0;
   std::int32_t k_steps = 0;

@@ -13,8 +13,8 @@
 namespace bl::cuda {
 namespace {
 
-// Rows [out, in] of a matrix that is stored [in, out]: `bytes` of them from byte `begin` on, which
-// may begin and end within a row.
+// Writes rows [out, in] of a matrix that is stored [in, out]: `bytes` of them from byte `begin` on,
+// which may begin and end within a row.
 void transpose_rows(const DenseMatrix& matrix, std::byte* to, std::size_t begin, std::size_t bytes,
                     ThreadPool& threads) {
   const TensorView& stored = matrix.weight.view;
@@ -32,8 +32,8 @@ void transpose_rows(const DenseMatrix& matrix, std::byte* to, std::size_t begin,
   });
 }
 
-// Rows [out, in] that are stored with room between them.
-void gather_rows(const DenseMatrix& matrix, std::byte* to, std::size_t begin, std::size_t bytes) {
+// Writes rows [out, in] that are stored with gaps between them.
+void compact_rows(const DenseMatrix& matrix, std::byte* to, std::size_t begin, std::size_t bytes) {
   const TensorView& stored = matrix.weight.view;
   const std::size_t size = size_of(stored.dtype);
   const std::size_t row = static_cast<std::size_t>(matrix.in()) * size;
@@ -74,7 +74,7 @@ bool Packer::upload(std::byte* to, const std::byte* from, std::size_t bytes) {
   return true;
 }
 
-// Lays out the device memory and fills the tables; codes and scales are left to the kernels.
+// Takes the device memory and uploads the tables; the kernels write codes and scales.
 CodeWeights Packer::upload_plan(CodePackPlan plan) {
   const CodePackPlan::Layout layout = plan.layout();
   std::shared_ptr<std::byte> memory = slabs_.take(layout.total);
@@ -85,7 +85,7 @@ CodeWeights Packer::upload_plan(CodePackPlan plan) {
   return weights;
 }
 
-// Columns are packed apart from each other: strips are cut along them.
+// Packs a slice of columns, which are independent of each other.
 void Packer::pack_slice(const CodeWeights& weights, const FileCodes& file, std::int64_t first,
                         std::int64_t columns) {
   const CodePackPlan& plan = weights.plan;
@@ -160,18 +160,19 @@ DenseWeights Packer::pack_dense(const DenseMatrix& matrix, std::int64_t out) {
     launch_seeded_bytes(*matrix.weight.seeded, weights.memory.get(), bytes, stream_);
     return weights;
   }
-  LoadStage& lane = stage();
+  LoadStage& load_stage = stage();
   if (!matrix.transposed && stored.row_stride == matrix.in()) {
-    lane.copy(weights.memory.get(), stored.as<const std::byte>(), bytes);
+    load_stage.copy(weights.memory.get(), stored.as<const std::byte>(), bytes);
     return weights;
   }
-  lane.make(weights.memory.get(), bytes, [&](std::byte* host, std::size_t begin, std::size_t n) {
-    if (matrix.transposed) {
-      transpose_rows(matrix, host, begin, n, lane.threads());
-    } else {
-      gather_rows(matrix, host, begin, n);
-    }
-  });
+  load_stage.make(weights.memory.get(), bytes,
+                  [&](std::byte* host, std::size_t begin, std::size_t n) {
+                    if (matrix.transposed) {
+                      transpose_rows(matrix, host, begin, n, load_stage.threads());
+                    } else {
+                      compact_rows(matrix, host, begin, n);
+                    }
+                  });
   return weights;
 }
 

@@ -10,23 +10,24 @@
 
 namespace bl::cuda {
 
-// Turns the file's codes into CudaMatrix, on the card. What it starts may still be under way when
-// it returns; the stream orders it, and the file's memory is not read any more.
+// Packs the file's codes into a CudaMatrix on the card. The work may still be running when a call
+// returns; the stream orders it, and the file's memory is not read any more.
 class Packer {
  public:
   Packer(DeviceMemory& memory, cudaStream_t stream)
       : memory_(memory), stream_(stream), slabs_(memory) {}
 
-  // Memory for all weights up to finish(), at once.
+  // Takes the memory of all weights up to finish() at once.
   void reserve(std::size_t bytes);
-  // Waits, and gives back what loading alone needs.
+  // Waits, and frees what only loading needs.
   void finish();
   std::shared_ptr<std::byte> take(std::size_t bytes) { return slabs_.take(bytes); }
-  // To the card through the stage, where weights are being loaded; false where they are not.
+  // Uploads through the stage while weights are being loaded; returns false otherwise.
   bool upload(std::byte* to, const std::byte* from, std::size_t bytes);
 
   std::unique_ptr<CudaMatrix> pack(const WeightMatrix& matrix, const PackOptions& options);
-  // F32 [in, out] in original channel order, columns as they were packed, on the host.
+  // Returns F32 [in, out] on the host: features in their original order, columns as they were
+  // packed.
   Tensor unpack(const CudaMatrix& matrix);
 
  private:
@@ -48,7 +49,7 @@ class Packer {
   DeviceMemory& memory_;
   cudaStream_t stream_;
   WeightSlabs slabs_;
-  std::unique_ptr<LoadStage> stage_;  // made when it is needed
+  std::unique_ptr<LoadStage> stage_;  // created on first use
 };
 
 }  // namespace bl::cuda

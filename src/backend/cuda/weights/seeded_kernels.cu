@@ -21,7 +21,7 @@ __device__ __forceinline__ std::int64_t first_index() {
 }
 __device__ __forceinline__ std::int64_t index_step() { return std::int64_t{gridDim.x} * kThreads; }
 
-// 16 bytes a thread and round: two words of bits, or the halves that one word chooses.
+// 16 bytes a thread and iteration: two words of bits, or eight halves chosen by one word.
 __global__ void __launch_bounds__(kThreads)
     seeded_bytes_kernel(SeededValues values, uint4* to, std::int64_t bytes) {
   __shared__ std::uint16_t table[256];

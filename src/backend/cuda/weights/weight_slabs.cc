@@ -23,9 +23,9 @@ std::shared_ptr<std::byte> WeightSlabs::take(std::size_t bytes) {
   for (Slab& slab : slabs_) {
     if (slab.size - slab.used < size) continue;
     if (const std::shared_ptr<std::byte> memory = slab.memory.lock()) {
-      std::byte* copy_block = memory.get() + slab.used;
+      std::byte* allocation = memory.get() + slab.used;
       slab.used += size;
-      return {memory, copy_block};
+      return {memory, allocation};
     }
   }
   if (size >= kSlabBytes) return memory_.take(size);

@@ -7,16 +7,16 @@
 
 namespace bl::cuda {
 
-// Device memory for weights: small pieces share slabs, because the runtime rounds each allocation
-// up to 2 MiB. A slab lives as long as one of its pieces.
+// Device memory for weights: small allocations share slabs, because the runtime rounds each of its
+// own up to 2 MiB. A slab lives as long as one of its allocations.
 class WeightSlabs {
  public:
   explicit WeightSlabs(DeviceMemory& memory) : memory_(memory) {}
 
-  // One slab for all that is taken up to release(). Throws kOutOfMemory.
+  // Takes one slab for all allocations up to release(). Throws kOutOfMemory.
   void reserve(std::size_t bytes);
   void release() { reserved_.reset(); }
-  // 256-byte aligned device memory. Throws kOutOfMemory.
+  // Returns 256-byte aligned device memory. Throws kOutOfMemory.
   std::shared_ptr<std::byte> take(std::size_t bytes);
 
  private:

@@ -6,8 +6,8 @@
 namespace bl::cuda {
 namespace {
 
-// cuBLASLt wants rows of whole 16 bytes.
-bool library_takes(const DenseWeights& weights, std::int64_t in) {
+// cuBLASLt needs rows of whole 16 bytes.
+bool library_can_read(const DenseWeights& weights, std::int64_t in) {
   return in % (16 / static_cast<std::int64_t>(size_of(weights.type))) == 0;
 }
 
@@ -27,7 +27,7 @@ ActF16 act_f16_for(const PackedMatrix* weight) {
 
 bool reads_act_f16(const PackedMatrix* weight) {
   const DenseWeights* dense = cuda_matrix(weight).dense();
-  return dense == nullptr || (dense->type != DType::kF32 && library_takes(*dense, weight->in()));
+  return dense == nullptr || (dense->type != DType::kF32 && library_can_read(*dense, weight->in()));
 }
 
 bool fits_act_f16_smem(int compute_capability, std::int64_t in, std::int64_t k) {

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) row_largest[blockIdx.x] = largest;
 }
 
-// 1 / the power of two that all rows are divided by, and alpha, which makes up for it.
+// Returns 1 / the power of two that all rows are divided by, and writes *out_scale to undo it.
 __device__ __forceinline__ float reciprocal_of_act_scale(const ActF16Args& args, int tokens) {
   __shared__ float warp_partials[kWarps];
   float largest = 0.0f;
@@ -57,8 +57,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The same for rows that fit into shared memory: read once in order, gathered from there. Rows of
-// x start at multiples of 16 bytes and have whole float4s, slots come in eights.
+// As half_rows_kernel, for rows that fit into shared memory: read once in order, permuted there.
+// Rows of x must be 16-byte aligned and whole float4s, and k a multiple of eight.
 __global__ void __launch_bounds__(kThreads)
     gathered_rows_kernel(ActF16Args args, const float* x, std::int64_t stride, int2 shape) {
   const auto [tokens, in] = shape;
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads)
   store_row16(staged, args.to, blockIdx.x);
 }
 
-// Halves [tokens, in], in eights. kPairs: two rows a CTA, and `to` has a map.
+// Permutes halves [tokens, in], eight at a time. kPairs: two rows a CTA; `to` has a permutation.
 template <bool kPairs>
 __global__ void __launch_bounds__(kThreads)
     gather_halves_kernel(const uint4* x, int2 shape, ActF16 to, float* act_scale) {

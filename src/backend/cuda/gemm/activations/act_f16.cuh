@@ -1,6 +1,6 @@
 #pragma once
-// Rows of 16-bit activations, as the kernels that make them write them: a CTA has a row in shared
-// memory and puts it into its places.
+// How rows of 16-bit activations are written: a CTA has a row in shared memory, in the order of
+// features, and stores it in the order of k.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -13,22 +13,23 @@
 namespace bl::cuda {
 
 inline constexpr int kActF16Threads = 256;
-// Rows that a multiprocessor should have under way: what they wait for is memory.
+// Rows (CTAs) that a multiprocessor should have in flight: these kernels wait for memory.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 inline constexpr int kActF16Ctas = 4;
 #else
 inline constexpr int kActF16Ctas = 6;
 #endif
-inline constexpr int kLargestExponent = 13;  // the largest of all rows comes to [2^13, 2^14)
+// The largest element of all rows is scaled to [2^13, 2^14).
+inline constexpr int kLargestExponent = 13;
 
-// Rows that are as large as this are left as they are: far from overflow, and what matters beside
-// the largest is far from the subnormals.
-inline constexpr float kSmallestOfUse = 0x1p-6f;
-inline constexpr float kLargestOfUse = 0x1p15f;
+// Rows whose largest element is within these bounds are not scaled: far from overflow, and whatever
+// matters beside the largest is far from subnormals.
+inline constexpr float kSmallestUnscaled = 0x1p-6f;
+inline constexpr float kLargestUnscaled = 0x1p15f;
 
-// What rows are divided by that were written before the largest of all was known.
+// Returns what rows have to be divided by that were stored before their largest element was known.
 __device__ __forceinline__ float settled_act_scale(float largest) {
-  const bool fits = largest >= kSmallestOfUse && largest <= kLargestOfUse;
+  const bool fits = largest >= kSmallestUnscaled && largest <= kLargestUnscaled;
   return fits ? 1.0f : power_of_two_for(largest, kLargestExponent);
 }
 
@@ -37,7 +38,7 @@ __device__ __forceinline__ std::uint32_t bfloat_pair(float a, float b) {
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
-// Slots come in eights; `staged` is complete.
+// Stores a row in the order of `to`. k is a multiple of eight; `staged` must be complete.
 __device__ __forceinline__ void store_row16(const std::uint16_t* staged, const ActF16& to,
                                             std::int64_t row) {
   const int eights = static_cast<int>(to.k / 8);
@@ -58,8 +59,8 @@ __device__ __forceinline__ void store_row16(const std::uint16_t* staged, const A
   }
 }
 
-// Two rows of halves side by side: the low half of a word is of the first. One look at the map and
-// at a place of shared memory serves both.
+// Two rows of halves are interleaved: the low half of a word belongs to the first row. So one
+// lookup of the permutation and one access to shared memory serve both.
 __device__ __forceinline__ std::uint32_t low_halves(std::uint32_t a, std::uint32_t b) {
   return __byte_perm(a, b, 0x5410);
 }
@@ -67,18 +68,18 @@ __device__ __forceinline__ std::uint32_t high_halves(std::uint32_t a, std::uint3
   return __byte_perm(a, b, 0x7632);
 }
 
-// Four elements of each row, as they come.
+// Interleaves four elements of each row, in order.
 __device__ __forceinline__ uint4 side_by_side(const uint2& a, const uint2& b) {
   return {low_halves(a.x, b.x), high_halves(a.x, b.x), low_halves(a.y, b.y), high_halves(a.y, b.y)};
 }
 
-// Eight elements of each row to eight words.
+// Interleaves eight elements of each row into eight words.
 __device__ __forceinline__ void stage_eights(const uint4& a, const uint4& b, uint4* words) {
   words[0] = side_by_side({a.x, a.y}, {b.x, b.y});
   words[1] = side_by_side({a.z, a.w}, {b.z, b.w});
 }
 
-// Which channels eight slots hold.
+// The features at eight consecutive k.
 struct EightFeatures {
   int4 low{};
   int4 high{};
@@ -90,8 +91,9 @@ struct EightFeatures {
   }
 };
 
-// `staged` is complete; `to` has a map, of which `next` has this thread's first eight: who asks for
-// them before the barrier has them behind it. Of the last pair there may be no second row.
+// Stores two interleaved rows. `staged` must be complete. `to` has a permutation; `next` holds its
+// first eight entries of this thread, so that the caller can load them before its barrier. An odd
+// number of rows leaves the last pair without a second row.
 template <int Threads>
 __device__ __forceinline__ void store_row_pair(const std::uint32_t* staged, const ActF16& to,
                                                std::int64_t first, bool has_second,

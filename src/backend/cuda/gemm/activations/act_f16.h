@@ -8,57 +8,61 @@
 
 namespace bl::cuda {
 
-// Dynamic shared memory that a kernel may take without opting in, beside its static part; and what
-// a kernel that opts in takes at most here.
+// Dynamic shared memory that a kernel may use without opting in, beside its static part; and the
+// most that these kernels use when they opt in.
 inline constexpr std::int64_t kPlainSmemBytes = (48 << 10) - 64;
 inline constexpr std::int64_t kMostSmemBytes = 96 << 10;
-inline constexpr std::int64_t kWidestNormedRow = 8192;  // features that make_act_f16_norm() holds
+// The most features of a row that make_act_f16_norm() can hold.
+inline constexpr std::int64_t kWidestNormedRow = 8192;
 
-// 16-bit activations for a large GEMM: where they go, and in which order of features.
+// 16-bit activations for a large GEMM: their memory and their order along K.
 struct ActF16 {
-  void* rows = nullptr;                        // [tokens, k]
-  const std::int32_t* feature_of_k = nullptr;  // [k], −1: zero; null: features in their own order
-  std::int64_t k = 0;                          // even
-  DType type = DType::kF16;  // kF16: divided by a power of two, so that nothing overflows; or kBF16
+  void* rows = nullptr;  // [tokens, k]
+  // [k], −1: zero. Null: features are in their own order.
+  const std::int32_t* feature_of_k = nullptr;
+  std::int64_t k = 0;  // even
+  // kF16: rows are divided by one power of two, so that nothing overflows; or kBF16.
+  DType type = DType::kF16;
 };
 
-// The order and type in which a matrix reads binary16 rows, without memory for them. For matrices
-// with codes or of 16 bits.
+// Returns the order and type in which a matrix reads its rows, without memory for them. For
+// matrices with codes or of 16 bits.
 ActF16 act_f16_for(const PackedMatrix* weight);
 // Whether a matrix reads 16-bit rows in a large GEMM.
 bool reads_act_f16(const PackedMatrix* weight);
-// Rows of x as they are.
+// Rows of x, converted without a norm.
 struct ActF16Args {
   TensorView x;  // F32 [tokens, in]
   ActF16 to;
   float multiplier = 1.0f;
-  float* out_scale = nullptr;    // out, device: multiplier times the power of two
-  float* row_largest = nullptr;  // what find_largest() found; for kF16 only
+  float* out_scale = nullptr;    // out, device: multiplier · the power of two
+  float* row_largest = nullptr;  // from find_largest(); for kF16 only
 };
 
 void make_act_f16(ExecContext& ctx, const ActF16Args& args);
 
-// The largest |x| of each row into row_largest [tokens]; once for all matrices that read the same
+// Writes the largest |x| of each row to row_largest [tokens]; once for all matrices that read this
 // x.
 void find_largest(ExecContext& ctx, const TensorView& x, float* row_largest);
 
 // Whether kernels can hold a row of `in` halves in shared memory and write `k` of them.
 bool fits_act_f16_smem(int compute_capability, std::int64_t in, std::int64_t k);
 
-// Rows of norm(x), each in all orders in which matrices read it.
+// Rows of norm(x), in every order in which matrices read them.
 struct ActF16NormArgs {
   TensorView x;                // F32 [tokens, in]
   std::span<const ActF16> to;  // 1 to kMaxMatrices, of one type
   float multiplier = 1.0f;
-  float* out_scale = nullptr;  // out, device: multiplier times a power of two, the same for all
+  // Out, device: multiplier · the power of two, which is the same for all.
+  float* out_scale = nullptr;
 };
-// One kernel makes them, since a norm bounds its results, where can_fuse_norm_act_f16() says so.
-// The norm's own x and out are not used.
+// A single kernel, since a norm bounds its results. Requires can_fuse_norm_act_f16(). The norm's
+// own x and out are not used.
 void make_act_f16_norm(ExecContext& ctx, const ActF16NormArgs& args, const NormArgs& norm);
 bool can_fuse_norm_act_f16(const TensorView& x, const NormArgs& norm);
 
-// act(gate) · up into the activation's staged_out. `halves`: gate and up are binary16, kHalfGate
-// times what they mean.
+// act(gate) · up into the activation's staged_out. `halves`: gate and up are binary16 and
+// multiplied by kHalfGate.
 struct ActF16ActivateArgs {
   const void* gate = nullptr;
   const void* up = nullptr;      // or null
@@ -71,12 +75,12 @@ struct ActF16ActivateArgs {
   float* act_scale = nullptr;    // out, device
   float* row_largest = nullptr;  // [tokens] scratch
 };
-// So that products up to 2^20 pass through binary16.
+// Lets values up to 2^20 pass through binary16.
 inline constexpr float kHalfGate = 0.0625f;
 void make_act_f16_activate(ExecContext& ctx, const ActF16ActivateArgs& args,
                            const ActivateArgs& activation);
 
-// Puts contiguous F16 rows [tokens, in] into the order of `to`; *act_scale = 1.
+// Permutes contiguous F16 rows [tokens, in] into the order of `to`; *act_scale = 1.
 void gather_act_f16(ExecContext& ctx, const TensorView& halves, const ActF16& to, float* act_scale);
 
 // *out_scale = *act_scale · multiplier.

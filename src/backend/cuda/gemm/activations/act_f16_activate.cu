@@ -9,15 +9,15 @@
 namespace bl::cuda {
 namespace {
 
-// Rows that are put into another order, two at a time: as many of them under way as single ones.
+// Rows with a permutation are made two at a time, with as many rows in flight as single ones.
 constexpr int kPairThreads = 512;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 constexpr int kPairCtas = 3;
 #else
 constexpr int kPairCtas = 1;
 #endif
-// Of shared memory, so that this many fit into the 228 KB of a multiprocessor of data centres'
-// cards since 9.0; others take single rows.
+// Shared memory for two rows, so that kPairCtas CTAs fit into the 228 KB of a data-centre card's
+// multiprocessor (9.0 and later); other cards make single rows.
 constexpr std::size_t kMostPairBytes = 72 << 10;
 constexpr bool stages_row_pairs(int compute_capability) {
   return compute_capability == 90 || compute_capability == 100 || compute_capability == 103;
@@ -28,7 +28,7 @@ struct ActivationRows {
   ActivationParameters parameters;
 };
 
-// Eight elements of gate or up, as they lie in memory.
+// Eight elements of gate or up, as they are in memory.
 template <bool kHalves>
 struct RawEight {
   static constexpr int kWords = kHalves ? 1 : 2;
@@ -40,7 +40,7 @@ struct RawEight {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) words[i] = from[i];
   }
-  // As a float; e: a constant where loops are unrolled.
+  // Returns element e as a float; e is a constant in unrolled loops.
   __device__ __forceinline__ float at(int e) const {
     const uint4& w = words[kHalves ? 0 : e / 4];
     const int i = kHalves ? e / 2 : e % 4;
@@ -54,7 +54,7 @@ struct RawEight {
   }
 };
 
-// Of a row.
+// Eight elements of gate and of up in one row.
 template <bool kHalves>
 struct RawEights {
   RawEight<kHalves> gate;
@@ -66,8 +66,8 @@ struct RawEights {
   }
 };
 
-// Their results, times `reciprocal`; `largest`: of what this thread saw, before that.
-// `one`: act(gate) · up of an element.
+// Returns the results times `reciprocal`, and raises `largest` to their magnitudes before that.
+// `one`: act(gate) · up of one element.
 template <bool kHalves, class One>
 __device__ __forceinline__ uint4 eight_results(const RawEights<kHalves>& raw, float reciprocal,
                                                const One& one, float& largest) {
@@ -82,7 +82,7 @@ __device__ __forceinline__ uint4 eight_results(const RawEights<kHalves>& raw, fl
   return {words[0], words[1], words[2], words[3]};
 }
 
-// A row into shared memory; what this thread saw of it that is largest.
+// Puts a row into shared memory. Returns the largest magnitude that this thread saw.
 template <bool kHalves, class One>
 __device__ __forceinline__ float stage_row(const ActF16ActivateArgs& a, std::int64_t row,
                                            float reciprocal, std::uint16_t* staged,
@@ -98,7 +98,7 @@ __device__ __forceinline__ float stage_row(const ActF16ActivateArgs& a, std::int
   return largest;
 }
 
-// Two rows (rows16.cuh); the second may be the first once more.
+// Puts two interleaved rows there (act_f16.cuh); `second` may equal `first`.
 template <bool kHalves, class One>
 __device__ __forceinline__ float stage_pair(const ActF16ActivateArgs& a, std::int64_t first,
                                             std::int64_t second, std::uint32_t* staged,
@@ -107,7 +107,7 @@ __device__ __forceinline__ float stage_pair(const ActF16ActivateArgs& a, std::in
   const int eights = static_cast<int>(a.width / 8);
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < eights; i += kPairThreads) {
-    // Of halves all is asked for before the first is used: what rows wait for is memory.
+    // Halves: load everything before the first use, since these rows wait for memory.
     RawEights<kHalves> of_first;
     RawEights<kHalves> of_second;
     of_first.load(a, first, i);
@@ -120,8 +120,7 @@ __device__ __forceinline__ float stage_pair(const ActF16ActivateArgs& a, std::in
   return largest;
 }
 
-// The most usual activation compiled for itself. `stage`: one of those above, less its last
-// argument.
+// Calls `stage` with the activation as its argument; SiLU, the usual one, is compiled separately.
 template <class Stage>
 __device__ __forceinline__ float with_activation(const ActivationRows& p, const Stage& stage) {
   const bool gated = p.args.up != nullptr;
@@ -140,7 +139,7 @@ __device__ __forceinline__ float stage_row(const ActivationRows& p, std::int64_t
       p, [&](const auto& one) { return stage_row<kHalves>(p.args, row, reciprocal, staged, one); });
 }
 
-// grid (tokens / 2), where `to` has a map.
+// grid (tokens / 2), for `to` with a permutation.
 template <bool kHalves>
 __global__ void __launch_bounds__(kPairThreads, kPairCtas)
     activation_pairs_kernel(const __grid_constant__ ActivationRows p) {
@@ -177,7 +176,7 @@ __global__ void __launch_bounds__(kActF16Threads, kActF16Ctas)
   store_row16(staged, p.args.to, blockIdx.x);
 }
 
-// The power of two of all rows; where it is not 1, the rows once more.
+// Finds the power of two of all rows; if it is not 1, makes all rows again.
 template <bool kHalves>
 __global__ void __launch_bounds__(kActF16Threads)
     settle_act_scale_kernel(const __grid_constant__ ActivationRows p) {
@@ -194,7 +193,7 @@ __global__ void __launch_bounds__(kActF16Threads)
   if (blockIdx.x == 0 && threadIdx.x == 0) *p.args.act_scale = act_scale;
   if (act_scale == 1.0f) return;
   for (std::int64_t row = blockIdx.x; row < p.args.tokens; row += gridDim.x) {
-    __syncthreads();  // the row before is stored
+    __syncthreads();  // the row before has been stored
     stage_row<kHalves>(p, row, 1.0f / act_scale, staged);
     __syncthreads();
     store_row16(staged, p.args.to, row);

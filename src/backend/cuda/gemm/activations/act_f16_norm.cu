@@ -11,19 +11,19 @@
 namespace bl::cuda {
 namespace {
 
-constexpr int kMostPacks = 8;  // of four elements, of a thread
+constexpr int kMostPacks = 8;  // packs of four elements a thread
 static_assert(kWidestNormedRow == kMostPacks * 4 * kActF16Threads);
 
 struct NormRows {
   Rows<const float> x;
   const float* weight = nullptr;  // may be null
   const float* bias = nullptr;    // may be null
-  ActF16 to[kMaxMatrices];        // the same rows, each in its order
+  ActF16 to[kMaxMatrices];        // the same rows, each in its own order
   int count = 0;
   std::int64_t rows = 0;
   int width = 0;
   float eps = 0.0f;
-  float offset = 0.0f;  // 1 where weight means (1 + weight)
+  float offset = 0.0f;  // 1 if the weight means (1 + weight)
   bool centred = false;
   float multiplier = 1.0f;
   float* out_scale = nullptr;
@@ -43,17 +43,18 @@ __device__ __forceinline__ Pack<float, 4> weights_at(const NormRows& p, int i) {
   return weights;
 }
 
-// Of a thread: four columns side by side are a pack, packs go round the threads.
+// The first column of a thread's pack: a pack has four adjacent columns, packs alternate over
+// threads.
 __device__ __forceinline__ int column_of(int pack) {
   return (pack * kActF16Threads + static_cast<int>(threadIdx.x)) * 4;
 }
 
-// The most that a result of each warp's columns can be, into `bounds`.
+// Writes to `bounds` the most that a result in the columns of each warp can be.
 template <int kPacks>
 __device__ __forceinline__ void find_bounds(const NormRows& p,
                                             float (&bounds)[kActF16Threads / 32]) {
   const float root = sqrtf(static_cast<float>(p.width));
-  Pack<float, 4> weights[kPacks];  // all asked for before the first is used
+  Pack<float, 4> weights[kPacks];  // all loaded before the first use
 #pragma unroll
   for (int j = 0; j < kPacks; ++j) {
     const int i = column_of(j);
@@ -72,16 +73,16 @@ __device__ __forceinline__ void find_bounds(const NormRows& p,
   if (lane_index() == 0) bounds[warp_index()] = most;
 }
 
-// The power of two of all rows: what is divided by its root mean square (or deviation) is at most
-// √width, so that it is known from the weights alone.
-__device__ __forceinline__ float power_for(const NormRows& p, float most) {
+// Returns the power of two of all rows. A value divided by the root mean square (or deviation) of
+// its row is at most √width, so the weights alone decide.
+__device__ __forceinline__ float act_scale_for(const NormRows& p, float most) {
   const float act_scale =
       p.to[0].type == DType::kF16 ? power_of_two_for(most, kLargestExponent) : 1.0f;
   if (blockIdx.x == 0 && threadIdx.x == 0) *p.out_scale = p.multiplier * act_scale;
   return act_scale;
 }
 
-// A CTA's rows in registers.
+// A CTA's rows, held in registers.
 template <int kPacks, int kRows>
 struct NormedRows {
   using Parts = float[kRows][kActF16Threads / 32];
@@ -89,9 +90,9 @@ struct NormedRows {
   float mean[kRows] = {};
   float inverse[kRows] = {};
 
-  // Means and deviations, by all threads; barriers.
+  // Computes means and deviations; all threads take part, with barriers.
   __device__ __forceinline__ void measure(const NormRows& p, Parts& warp_partials) {
-    const float cta_range = 1.0f / static_cast<float>(p.width);
+    const float reciprocal_width = 1.0f / static_cast<float>(p.width);
     if (p.centred) {
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
@@ -103,7 +104,7 @@ struct NormedRows {
       }
       sum(mean, warp_partials);
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) mean[r] *= cta_range;
+      for (int r = 0; r < kRows; ++r) mean[r] *= reciprocal_width;
       __syncthreads();
     }
 #pragma unroll
@@ -120,10 +121,10 @@ struct NormedRows {
     }
     sum(inverse, warp_partials);
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) inverse[r] = rsqrtf(inverse[r] * cta_range + p.eps);
+    for (int r = 0; r < kRows; ++r) inverse[r] = rsqrtf(inverse[r] * reciprocal_width + p.eps);
   }
 
-  // store(column, words of each row) of all packs.
+  // Calls store(column, words of each row) for every pack.
   template <class Store>
   __device__ __forceinline__ void each_result(const NormRows& p, float act_scale,
                                               const Store& store) const {
@@ -152,7 +153,7 @@ struct NormedRows {
   }
 
  private:
-  // cta_sum of each row, with one barrier for all.
+  // A cta_sum for each row, with one barrier for all.
   __device__ __forceinline__ static void sum(float (&sums)[kRows], Parts& warp_partials) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -168,8 +169,8 @@ struct NormedRows {
   }
 };
 
-// A CTA has one row, or two that are put into another order: one look at the weights, at the map
-// and at a place of shared memory serves both.
+// A CTA has one row, or two that are permuted: one load of the weights and the permutation, and one
+// access to shared memory serve both.
 template <int kPacks, int kRows>
 __global__ void __launch_bounds__(kActF16Threads, kPacks > 4 || kRows > 1 ? 4 : kActF16Ctas)
     act_f16_norm_kernel(NormRows p) {
@@ -181,7 +182,7 @@ __global__ void __launch_bounds__(kActF16Threads, kPacks > 4 || kRows > 1 ? 4 : 
   __shared__ __align__(16) Staged staged[kPacks * 4 * kActF16Threads];
   const std::int64_t first = kRows * std::int64_t{blockIdx.x};
   const bool has_last = first + kRows <= p.rows;
-  // Weights are read again below, from nearby: registers limit how many rows are under way.
+  // Weights are read again below, from the cache: registers limit how many rows are in flight.
   find_bounds<kPacks>(p, bounds);
   pdl_wait();
   Normed normed;
@@ -196,7 +197,7 @@ __global__ void __launch_bounds__(kActF16Threads, kPacks > 4 || kRows > 1 ? 4 : 
     }
   }
   normed.measure(p, warp_partials);  // its barrier is enough for the bounds, too
-  const float act_scale = power_for(p, warp_max(bounds[lane_index() % (kActF16Threads / 32)]));
+  const float act_scale = act_scale_for(p, warp_max(bounds[lane_index() % (kActF16Threads / 32)]));
   normed.each_result(p, act_scale, [&](int i, const uint2(&words)[kRows]) {
     if constexpr (kRows == 1) {
       *reinterpret_cast<uint2*>(staged + i) = words[0];
@@ -227,7 +228,7 @@ void launch_norm(ExecContext& ctx, const NormRows& p) {
   launch(shape_of(ctx, dim3(ctas), kActF16Threads), act_f16_norm_kernel<kPacks, kRows>, p);
 }
 
-// Two rows a CTA where they are put into other orders and are enough to fill the card.
+// Two rows a CTA if they are permuted and enough to fill the card.
 template <int kPacks>
 void launch_norm(ExecContext& ctx, const NormRows& p) {
   const bool pairs = p.rows >= 2 * std::int64_t{cuda_device(ctx).facts().multiprocessors} &&

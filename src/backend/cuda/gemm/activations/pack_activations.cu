@@ -10,23 +10,23 @@
 namespace bl::cuda {
 namespace {
 
-// CTAs are large and few: what a row costs is reading it, and every CTA of a row reads all of it
-// (bench/ladder/few_tokens).
+// CTAs are large and few: the cost of a row is reading it, and every CTA of a row reads all of it
+// (bench/ladder/gemm_skinny).
 constexpr int kThreads = 1024;
-// Slots that a thread makes ready at a time: eight bytes of a token's.
+// K elements that a thread packs at a time: eight bytes of one token's fragments.
 constexpr int kItemElements = 4;
 constexpr int kKStepItems = kKStepSize / kItemElements;
-// What a norm leaves is at most sqrt(in) times its largest weight: that comes to
-// [2^14, 2^15), which binary16 holds.
+// A normalised value is at most sqrt(in) · the largest weight: that bound is scaled to [2^14,
+// 2^15), which binary16 holds.
 constexpr int kBoundExponent = 14;
 
 struct PackLaunch {
   FragmentTarget targets[kMaxMatrices];
   const float* x = nullptr;
   std::int64_t stride = 0;
-  const float* partials = nullptr;  // [rest_count][tokens][in], added to x
-  int rest_count = 0;
-  float* x_sum = nullptr;  // where their sum is left, or null
+  const float* partials = nullptr;  // [partial_count][tokens][in], added to x
+  int partial_count = 0;
+  float* x_sum = nullptr;  // where the sum is stored, or null
   std::int64_t sum_stride = 0;
   int in = 0;
   int tokens = 0;
@@ -38,36 +38,36 @@ struct PackLaunch {
   float* zeros = nullptr;
   int zero_count = 0;
   bool aligned = false;  // rows start at multiples of 16 bytes, and have whole float4s
-  int row_floats = 0;    // of the row in shared memory
+  int row_floats = 0;    // of the row in shared memory, padded
 };
 
 __device__ __forceinline__ float weight_of(const PackLaunch& p, int feature) {
   return p.norm.weight == nullptr ? 1.0f : p.norm.weight[feature] + p.norm.unit_offset;
 }
 
-// Four slots of a unit, two pairs of neighbours, in the order in which they lie.
+// Four elements of a k_step, two pairs of adjacent k, in fragment order.
 struct Item {
-  int features[kItemElements];   // p.in where there is none
-  float weights[kItemElements];  // of a norm
+  int features[kItemElements];   // p.in: none
+  float weights[kItemElements];  // of the norm
 };
 
-// Where item i of a target begins.
+// The position of item `i` in a target.
 struct ItemIndex {
   int k_step;
-  int number;  // within the unit
+  int number;  // in the k_step
   BL_HD constexpr explicit ItemIndex(int i) : k_step(i / kKStepItems), number(i % kKStepItems) {}
-  // Its slots lie 16 times too large.
+  // Codes of these k arrive multiplied by 16, so activations are stored divided by 16.
   BL_HD constexpr bool upper() const { return number % 2 != 0; }
   BL_HD constexpr int first_k() const { return number % 2 * 16 + number / 2 * 2; }
-  static constexpr int kPairDistance = 8;  // from the first pair's slot to the second's
-  // In units of 8 bytes, from the target's fragments; `tokens`: of the tile.
+  static constexpr int kPairDistance = 8;  // k from the first pair to the second
+  // Returns the index in 8 bytes from the target's fragments; `tokens`: of the tile.
   BL_HD constexpr int at(int token, int tokens) const {
     return (k_step * tokens + token) * kKStepItems + number;
   }
 };
 
-// Items in order are fragment_offset the other way round.
-constexpr bool follows_fragment_place() {
+// Checks that items in order are the inverse of fragment_offset().
+constexpr bool matches_fragment_offset() {
   for (int i = 0; i < kKStepItems; ++i) {
     for (int k = 0; k < kItemElements; ++k) {
       const int element_k = ItemIndex(i).first_k() + k / 2 * ItemIndex::kPairDistance;
@@ -76,7 +76,7 @@ constexpr bool follows_fragment_place() {
   }
   return true;
 }
-static_assert(follows_fragment_place());
+static_assert(matches_fragment_offset());
 
 template <bool kNormalise>
 __device__ __forceinline__ Item load_item(const PackLaunch& p, const FragmentTarget& target,
@@ -103,7 +103,7 @@ __device__ __forceinline__ Item load_item(const PackLaunch& p, const FragmentTar
   return item;
 }
 
-// The largest weight of a norm. All threads get it.
+// Returns the largest weight of the norm to all threads.
 __device__ __forceinline__ float largest_weight(const PackLaunch& p, float* warp_partials) {
   float largest = p.norm.weight == nullptr ? 1.0f : 0.0f;
   if (p.norm.weight != nullptr) {
@@ -116,38 +116,38 @@ __device__ __forceinline__ float largest_weight(const PackLaunch& p, float* warp
   return largest;
 }
 
-// A CTA's row: read once, by neighbouring channels, then looked up slot by slot. kShared: it fits
-// in shared memory.
+// A CTA's row: read once in the order of features, then looked up in the order of k. kShared: it
+// fits into shared memory.
 template <bool kNormalise, bool kShared>
 class Row {
  public:
   __device__ __forceinline__ Row(const PackLaunch& p, float* memory)
       : p_(p), memory_(memory), row_(p.x + static_cast<int>(blockIdx.y) * p.stride) {}
 
-  // Reads it. Returns what this thread learns of it: with a norm Σx², else the largest |x|.
+  // Reads the row. Returns this thread's statistic: with a norm Σx², else the largest |x|.
   __device__ __forceinline__ float read() {
-    // Channel `in` is zero.
+    // Feature `in` is zero, for k without a feature.
     if (kShared && threadIdx.x == 0) memory_[p_.in] = 0.0f;
     if (!p_.aligned) {
       for (int i = static_cast<int>(threadIdx.x); i < p_.in; i += kThreads) {
         const float x = value_at(i);
         add(x);
-        if (leaves_sum()) sum_row()[i] = x;
+        if (stores_sum()) sum_row()[i] = x;
         if constexpr (kShared) memory_[i] = x;
       }
-      return fact_;
+      return statistic_;
     }
     int at = static_cast<int>(threadIdx.x) * 4;
-    if (kNormalise && p_.rest_count > 0) {
+    if (kNormalise && p_.partial_count > 0) {
 #pragma unroll 1
       for (; at < p_.in; at += kRound) read_with_partials(at);
-      return fact_;
+      return statistic_;
     }
     int left = p_.in;
 #pragma unroll 1
     for (; left > kRound; left -= kHeld * kRound, at += kHeld * kRound) read_rounds<kHeld>(at);
     if (left > 0) read_rounds<1>(at);
-    return fact_;
+    return statistic_;
   }
 
   __device__ __forceinline__ float value(int feature) const {
@@ -157,21 +157,21 @@ class Row {
 
  private:
   static constexpr int kRound = 4 * kThreads;  // elements, a float4 a thread
-  static constexpr int kHeld = 4;              // float4s of a thread under way at once
+  static constexpr int kHeld = 4;              // float4s of a thread in flight
 
-  // Of the rests' rows.
+  // Returns this row of a k_split's partial sums.
   __device__ __forceinline__ const float* partial(int number) const {
     return p_.partials + (number * p_.tokens + static_cast<int>(blockIdx.y)) * std::int64_t{p_.in};
   }
   __device__ __forceinline__ float value_at(int feature) const {
     float x = __ldcg(row_ + feature);
     if constexpr (kNormalise) {
-      for (int r = 0; r < p_.rest_count; ++r) x += __ldcg(partial(r) + feature);
+      for (int r = 0; r < p_.partial_count; ++r) x += __ldcg(partial(r) + feature);
     }
     return x;
   }
-  // All CTAs of a row have all of its sum: each leaves what some of its warps have.
-  __device__ __forceinline__ bool leaves_sum() const {
+  // All CTAs of a row compute its whole sum: each stores what some of its warps have.
+  __device__ __forceinline__ bool stores_sum() const {
     return kNormalise && p_.x_sum != nullptr &&
            warp_index() % (gridDim.x * gridDim.z) == blockIdx.z * gridDim.x + blockIdx.x;
   }
@@ -179,7 +179,7 @@ class Row {
     return p_.x_sum + static_cast<int>(blockIdx.y) * p_.sum_stride;
   }
   __device__ __forceinline__ void add(float x) {
-    fact_ = kNormalise ? fact_ + x * x : fmaxf(fact_, fabsf(x));
+    statistic_ = kNormalise ? statistic_ + x * x : fmaxf(statistic_, fabsf(x));
   }
   template <int kRounds>
   __device__ __forceinline__ void read_rounds(int at) {
@@ -187,7 +187,7 @@ class Row {
 #pragma unroll
     for (int k = 0; k < kRounds; ++k) {
       values[k] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-      // Past the first level of the cache, which knows nothing of the kernel before.
+      // L2 only (ld.cg): L1 may hold data from before the launch in front.
       if (at + k * kRound < p_.in) {
         values[k] = __ldcg(reinterpret_cast<const float4*>(row_ + at + k * kRound));
       }
@@ -202,17 +202,17 @@ class Row {
     }
   }
 
-  // Rests of four at a time are on their way together.
+  // Four partial sums at a time are in flight together.
   __device__ __forceinline__ void read_with_partials(int at) {
     constexpr int kAtOnce = 4;
     float4 v = __ldcg(reinterpret_cast<const float4*>(row_ + at));
 #pragma unroll 1
-    for (int first = 0; first < p_.rest_count; first += kAtOnce) {
+    for (int first = 0; first < p_.partial_count; first += kAtOnce) {
       float4 more[kAtOnce];
 #pragma unroll
       for (int r = 0; r < kAtOnce; ++r) {
         more[r] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        if (first + r < p_.rest_count) {
+        if (first + r < p_.partial_count) {
           more[r] = __ldcg(reinterpret_cast<const float4*>(partial(first + r) + at));
         }
       }
@@ -223,26 +223,27 @@ class Row {
     }
     add(v.x), add(v.y), add(v.z), add(v.w);
     if constexpr (kShared) *reinterpret_cast<float4*>(memory_ + at) = v;
-    if (leaves_sum()) *reinterpret_cast<float4*>(sum_row() + at) = v;
+    if (stores_sum()) *reinterpret_cast<float4*>(sum_row() + at) = v;
   }
 
   const PackLaunch& p_;
   float* memory_;
   const float* row_;
-  float fact_ = 0.0f;
+  float statistic_ = 0.0f;
 };
 
-// What values are multiplied with. All threads get it; the row is in shared memory then.
+// Returns what values are multiplied by, to all threads. Its barriers also complete the row in
+// shared memory.
 template <bool kNormalise>
-__device__ __forceinline__ float find_factor(const PackLaunch& p, float fact, float most_weight,
-                                             float* warp_partials) {
+__device__ __forceinline__ float find_factor(const PackLaunch& p, float statistic,
+                                             float most_weight, float* warp_partials) {
   float factor = 1.0f;
   float largest;
   if constexpr (kNormalise) {
-    factor = rsqrtf(cta_sum(fact, warp_partials) / static_cast<float>(p.in) + p.norm.eps);
+    factor = rsqrtf(cta_sum(statistic, warp_partials) / static_cast<float>(p.in) + p.norm.eps);
     largest = sqrtf(static_cast<float>(p.in)) * most_weight;
   } else {
-    largest = cta_max(fact, warp_partials);
+    largest = cta_max(statistic, warp_partials);
   }
   const float power = power_of_two_for(largest, kNormalise ? kBoundExponent : kInputExponent);
   if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.z == 0) {
@@ -251,7 +252,7 @@ __device__ __forceinline__ float find_factor(const PackLaunch& p, float fact, fl
   return factor / power;
 }
 
-// Where a token's fragments are.
+// The position of the CTA's token among the tiles of tokens.
 struct RowInTile {
   int token;   // of its tile
   int tile;    // its first token
@@ -264,7 +265,7 @@ struct RowInTile {
   }
 };
 
-// An item to where its product reads it. `sums`: null, or Σx of units.
+// Stores an item where the GEMM reads it. `sums`: null, or where Σx of each k_step goes.
 template <bool kNormalise, class AnyRow>
 __device__ __forceinline__ void store_item(const PackLaunch& p, const FragmentTarget& target,
                                            const AnyRow& row, float factor, const Item& item, int i,
@@ -273,7 +274,7 @@ __device__ __forceinline__ void store_item(const PackLaunch& p, const FragmentTa
   const RowInTile to(p);
   const bool upper = place.upper();
   const bool there = place.k_step < target.k_steps;
-  const float shrunk = upper ? factor * (1.0f / 16.0f) : factor;
+  const float scaled_factor = upper ? factor * (1.0f / 16.0f) : factor;
   __half2 halves[2];
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
@@ -281,7 +282,7 @@ __device__ __forceinline__ void store_item(const PackLaunch& p, const FragmentTa
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const float x = row.value(item.features[2 * k + e]);
-      pair[e] = (kNormalise ? x * item.weights[2 * k + e] : x) * shrunk;
+      pair[e] = (kNormalise ? x * item.weights[2 * k + e] : x) * scaled_factor;
     }
     halves[k] = __floats2half2_rn(pair[0], pair[1]);
   }
@@ -306,7 +307,7 @@ __device__ __forceinline__ uint4 load_k_block(const FragmentTarget& target, int 
   return __ldg(reinterpret_cast<const uint4*>(target.k_blocks) + number);
 }
 
-// Σx of chunks, from those of their units. `chunk`: this thread's first one.
+// Stores Σx of each k_block, from the sums of its k_steps. `k_block`: this thread's first one.
 __device__ __forceinline__ void store_k_block_sums(const PackLaunch& p,
                                                    const FragmentTarget& target, uint4 k_block,
                                                    const float* sums) {
@@ -324,7 +325,7 @@ __device__ __forceinline__ void store_k_block_sums(const PackLaunch& p,
   }
 }
 
-// A CTA makes a row ready for one target.
+// A CTA packs a row for one target, or a part of it.
 template <bool kNormalise, bool kShared>
 __global__ void __launch_bounds__(kThreads, 1)
     pack_activations_kernel(const __grid_constant__ PackLaunch p) {
@@ -335,7 +336,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const FragmentTarget& target = p.targets[blockIdx.z];
   const int first = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   const int step = static_cast<int>(gridDim.x) * kThreads;
-  // Weights' data: may be read before the activations are there.
+  // The items and weights depend on no activations, so they are loaded before the wait.
   constexpr int kAhead = kNormalise ? 2 : 4;
   Item items[kAhead];
 #pragma unroll
@@ -343,13 +344,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   const uint4 k_block = p.sums ? load_k_block(target, first) : make_uint4(0, 0, 0, 0);
   const float most_weight = kNormalise ? largest_weight(p, warp_partials) : 0.0f;
   pdl_wait();
-  const float fact = row.read();
+  const float statistic = row.read();
   if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0) {
     for (int i = first; i < p.zero_count; i += kThreads) p.zeros[i] = 0.0f;
   }
-  const float factor = find_factor<kNormalise>(p, fact, most_weight, warp_partials);
+  const float factor = find_factor<kNormalise>(p, statistic, most_weight, warp_partials);
   float* sums = p.sums ? memory + (kShared ? p.row_floats : 0) : nullptr;
-  // Whole warps go round: their lanes add units up together.
+  // Whole warps iterate together: their lanes add up k_steps.
   const int count = (target.k_steps * kKStepItems + 31) / 32 * 32;
   int i = first;
 #pragma unroll
@@ -384,7 +385,7 @@ void pack_activations(ExecContext& ctx, const PackActivationsArgs& args) {
   p.stride = args.x.row_stride;
   BL_CHECK(args.partials.empty() || args.norm.present);
   p.partials = args.partials.as<const float>();
-  p.rest_count = static_cast<int>(args.partials.rows());
+  p.partial_count = static_cast<int>(args.partials.rows());
   if (!args.partials.empty()) p.x_sum = args.x_sum.as<float>();
   p.sum_stride = args.x_sum.row_stride;
   p.in = static_cast<int>(args.x.columns());
@@ -399,7 +400,7 @@ void pack_activations(ExecContext& ctx, const PackActivationsArgs& args) {
   p.aligned = is_aligned(p.x, 16) && is_aligned(p.partials, 16) && is_aligned(p.x_sum, 16) &&
               p.stride % 4 == 0 && p.sum_stride % 4 == 0 && p.in % 4 == 0;
   p.row_floats = (p.in + 4) / 4 * 4;
-  // Some is the kernel's own.
+  // The kernel has some static shared memory.
   const std::size_t room = cuda_device(ctx).facts().shared_bytes_per_cta - 256;
   const std::size_t sum_bytes = static_cast<std::size_t>(p.sums ? k_steps : 0) * sizeof(float);
   const std::size_t row_bytes = static_cast<std::size_t>(p.row_floats) * sizeof(float);

@@ -1,7 +1,8 @@
 #pragma once
-// Activations packed for skinny GEMMs, by one launch in front of them: a row is normalised where a
-// norm is given, divided by a power of two so that binary16 holds any range, and put into the
-// fragment order of the matrices that read it.
+// Activations packed for skinny GEMMs, by one launch in front of them: a row is normalised if there
+// is a norm, divided by a power of two so that binary16 holds any range, and stored in the fragment
+// order of the matrices that read it. Bound by the latency of reading the row; not measured as a
+// share.
 
 #include "backend/cuda/gemm/packed_gemm_args.h"
 #include "ops/exec_context.h"
@@ -19,12 +20,12 @@ struct FragmentTarget {
   std::int32_t k_block_count = 0;
   // By tiles of tokens: [k_steps][tokens of the tile][16], see fragment_offset().
   std::uint32_t* fragments = nullptr;
-  // Σx of each k_block, of what is in the fragments, as code 1 weighs it (kCodeOne):
+  // Σx of each k_block over the values in the fragments, in multiples of kCodeOne:
   // [k_steps][sum_columns of the tile], at a k_block's first k_step.
   float* k_block_sums = nullptr;
 };
 
-// The target of one matrix, without memory for its activations.
+// Returns the target of one matrix, without memory for its activations.
 FragmentTarget fragment_target_of(const CodeWeights& weights);
 
 struct PackActivationsArgs {
@@ -34,19 +35,19 @@ struct PackActivationsArgs {
   FragmentTarget targets[kMaxMatrices];
   int count = 0;
   int tile = 0;                 // tokens of one launch of the GEMM
-  bool sums = true;             // k_block_sums are made
+  bool sums = true;             // whether to make k_block_sums
   float* row_scales = nullptr;  // [tokens] out
   InputNorm norm;
-  bool encode_row_scales = false;  // as staged_input.h encodes them
-  // Set to zero on the way: row scales that the GEMM behind fills in.
+  bool encode_row_scales = false;  // in the encoding of staged_input.h
+  // Set to zero on the way: the row scales that the GEMM behind accumulates.
   float* zeros = nullptr;
   int zero_count = 0;
 };
 
 void pack_activations(ExecContext& ctx, const PackActivationsArgs& args);
 
-// CTAs of its launch for one target (with several targets about as many). `sums`: k_block_sums are
-// made.
+// CTAs of its launch for one target; several targets have about as many in all. `sums`:
+// k_block_sums are made.
 int pack_ctas(std::int64_t tokens, bool sums);
 
 }  // namespace bl::cuda

@@ -5,7 +5,7 @@
 
 namespace bl::cuda {
 
-// What a kernel needs to stage its result in `staged`.
+// Returns what a kernel needs to stage its result in `staged`.
 StagedFragments staged_fragments_of(const StagedInput& staged);
 
 // Stages rows of x, F32 [tokens, in], by a launch of its own.

@@ -1,9 +1,9 @@
 #pragma once
-// StagedInput of a skinny GEMM with activations in registers: what the launch in front leaves is in
-// the fragment order that gemm_skinny_regs() reads, so that no launch packs activations in between.
-// Row scales travel beside it, encoded: a negative value is minus the scale that the row is divided
-// by. Otherwise the value is the row's largest |x|; then the row is divided by kStagedScale if that
-// serves, and if it does not the reader packs the row again from F32.
+// The staged input of gemm_skinny_regs(): the launch in front writes its result in fragment order,
+// so that no launch packs activations in between. Row scales are stored beside it, encoded. A
+// negative value is minus the scale that the row was divided by. Otherwise the value is the row's
+// largest |x| (row_absmax), and the row was divided by kStagedScale; if that is not precise enough,
+// the reader packs the row again from F32.
 
 #include <cstdint>
 

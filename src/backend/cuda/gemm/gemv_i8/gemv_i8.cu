@@ -19,14 +19,14 @@
 namespace bl::cuda {
 namespace {
 
-constexpr int kThreads = kConsumerThreads + 32;  // the last warp issues the copies
+constexpr int kThreads = kConsumerThreads + 32;  // the last warp is the producer
 constexpr int kMaxWaiting = 2;
 constexpr int kMostTokens = 2;
-// Sums of a warp and group.
+// Partial sums of a warp for a group of n_tiles.
 template <int Tokens>
 constexpr int kWarpSums = kGemvNTiles* kNTileColumns* Tokens;
-// Strips of which a lane has sums: one of each pair (take_n_tile), or, where there are two tokens,
-// all of one of them.
+// N_tiles of a group whose sums one lane owns: with one token, one n_tile of each pair
+// (pick_n_tile); with two tokens, all n_tiles of one token.
 template <int Tokens, int NTiles>
 constexpr int kOwnNTiles = Tokens == 1 ? (NTiles + 1) / 2 : NTiles;
 template <int Tokens>
@@ -34,10 +34,10 @@ using LaneTotals = float[kOwnNTiles<Tokens, kGemvNTiles>][2];
 
 struct Launch {
   GemvPipelineShape pipeline;
-  // In shared memory, behind Shared and the input: all matrices' chunks, and the ring.
+  // In shared memory, behind Shared and the limbs: the k_blocks of all matrices, and the pipeline.
   int tables_at = 0;
   int pipeline_offset = 0;
-  int token_stride = 0;           // bytes of one token's input
+  int token_stride = 0;           // bytes of one token's limbs
   bool one_input_layout = false;  // see has_one_input_layout
   bool padded = false;            // see is_padded
   GemvLaunchPlan plan;
@@ -45,41 +45,42 @@ struct Launch {
   Prefetches prefetch;
 };
 
-// A matrix has slots without a channel.
+// Whether some matrix has k without an input feature.
 bool is_padded(const PackedGemmArgs& args) {
   return std::any_of(args.matrices, args.matrices + args.count,
                      [](const PackedGemmMatrix& m) { return m.padded; });
 }
 
-// Where a thread's result of a group goes, and what it is added to. In shared memory: registers for
-// it were spilled.
+// Where a thread stores its result for a group, and what it adds to it. Kept in shared memory,
+// because registers for it were spilled.
 struct alignas(16) ResultTarget {
-  float* to;  // null: it has none
+  float* to;  // null: this thread has no result
   float there;
   float partial;
 };
 
-// What lies in shared memory before all else.
+// The fixed part of shared memory, in front of everything else.
 template <int Tokens>
 struct alignas(128) Shared {
   std::uint64_t barriers[kGemvBarriers];
   RowFactors<Tokens> factors;
-  // Of groups that wait, each thread's own.
+  // For groups whose sums wait to be reduced, an entry a thread.
   ResultTarget targets[kMaxWaiting][kWarpSums<Tokens>];
-  int columns[kMaxWaiting][kWarpSums<Tokens>];  // times kMaxMatrices, and the matrix
+  int columns[kMaxWaiting][kWarpSums<Tokens>];  // column · kMaxMatrices + matrix
   float warp_sums[2][kMaxWaiting][kConsumerWarps][kWarpSums<Tokens>];
-  // Of pairs, in front of the input.
+  // For pairs of k_blocks: what one k_block has as limbs of the other's k_steps. Right in front of
+  // the input.
   alignas(128) uint4 zeros[kInputZeroBytes / sizeof(uint4)];
 };
 static_assert(sizeof(Shared<1>) == offsetof(Shared<1>, zeros) + kInputZeroBytes);
 static_assert(sizeof(Shared<1>) == gemv_fixed_bytes(1) && sizeof(Shared<2>) == gemv_fixed_bytes(2));
 
 struct LimbStrides {
-  int token;       // bytes to the second token's digits
-  int limb_scale;  // from a gather's digits to their worth
+  int token;       // bytes to the second token's limbs
+  int limb_scale;  // bytes from a layout's limbs to its limb scales
 };
 
-// totals += this warp's chunks of the piece, see multiply_copy_block.
+// totals += this warp's share of the stage's k_blocks: every kConsumerWarps-th from `next` on.
 template <class Scales, WidthSet kWidths, int NTiles, int Tokens>
 __device__ __forceinline__ void multiply_copy_block(const CodeMatrixView& m,
                                                     const StageView& copy_block,
@@ -90,10 +91,11 @@ __device__ __forceinline__ void multiply_copy_block(const CodeMatrixView& m,
   int scales_at[kOwn];
 #pragma unroll
   for (int p = 0; p < kOwn; ++p) {
-    const int n_tile = Tokens == 1 ? 2 * p + (takes_second_n_tile() ? 1 : 0) : p;
+    const int n_tile = Tokens == 1 ? 2 * p + (owns_second_n_tile() ? 1 : 0) : p;
     scales_at[p] = min(n_tile, copy_block.n_tiles - 1) * copy_block.scale_stride;
   }
-  // Of the token in this lane's column of B, and in its columns of the sums.
+  // The offset of the token in this lane's column of B, and of the token in its columns of the
+  // sums.
   const int column_token = Tokens == 1 ? 0 : lane / 16 * strides.token;
   const int sum_token = Tokens == 1 ? 0 : lane % 4 / 2 * strides.token;
   for (; next < copy_block.k_blocks; next += kConsumerWarps) {
@@ -116,7 +118,7 @@ __device__ __forceinline__ void multiply_copy_block(const CodeMatrixView& m,
       const LaneScales own_scales = scales.of(at + scales_at[p], lane);
       if constexpr (Tokens == 1) {
         int own[4];
-        take_n_tile(sums.at[2 * p], sums.at[2 * p + 1 < NTiles ? 2 * p + 1 : 2 * p], own);
+        pick_n_tile(sums.at[2 * p], sums.at[2 * p + 1 < NTiles ? 2 * p + 1 : 2 * p], own);
         add_scaled<kWidths>(own_scales, limb_scale, own, totals[p]);
       } else {
         add_scaled<kWidths>(own_scales, limb_scale, sums.at[p], totals[p]);
@@ -125,11 +127,11 @@ __device__ __forceinline__ void multiply_copy_block(const CodeMatrixView& m,
   }
 }
 
-// A warp's sums, of both halves of the slots, [strips][tokens][16]; the totals are cleared.
+// Stores a warp's sums as [n_tiles][tokens][16], adding the two halves of K; clears the totals.
 template <int Tokens>
 __device__ __forceinline__ void store_warp_sums(LaneTotals<Tokens>& totals, float* own_sums) {
   const int lane = lane_index();
-  // A lane's are of the second strip of a pair, or of the second token.
+  // Lanes t = 2, 3 own sums of the second n_tile of a pair, or of the second token.
   const int column = lane % 4 / 2 * kNTileColumns + lane / 4;
 #pragma unroll
   for (int p = 0; p < kOwnNTiles<Tokens, kGemvNTiles>; ++p)
@@ -141,10 +143,10 @@ __device__ __forceinline__ void store_warp_sums(LaneTotals<Tokens>& totals, floa
     }
 }
 
-template <class Scales, WidthSet kWidths, int Tokens, GemvVariant kForm, bool kPairs>
+template <class Scales, WidthSet kWidths, int Tokens, GemvVariant kVariant, bool kPairs>
 class GemvConsumer {
  public:
-  // What it knows of a lane.
+  // What a consumer of pairs keeps about its lane; empty otherwise.
   struct NoLane {};
   using Lane = std::conditional_t<kPairs, PairLane, NoLane>;
 
@@ -152,7 +154,7 @@ class GemvConsumer {
                                           const Lane& lane)
       : shared_(shared), pipeline_(pipeline), lane_(lane) {}
 
-  // One share, whose input is ready.
+  // Multiplies a CTA's range, whose input is packed.
   __device__ __forceinline__ void run(const PackedGemmArgs& args, const GemvInput& input,
                                       const std::byte* tables) {
     int next = warp_index();
@@ -181,14 +183,15 @@ class GemvConsumer {
       consumer_sync();
       for (int i = 0; i < waiting; ++i) store(args, i);
       if ((flags & kEndsCtaRange) != 0) return;
-      // Then the other half: who writes here again has passed the next barrier, behind these reads.
+      // Switch buffers: a warp can only write this one again behind the next barrier, after these
+      // reads.
       half_ ^= 1;
       waiting = 0;
     }
   }
 
  private:
-  // This warp's chunks of the entry; `next` goes past its chunks.
+  // Multiplies this warp's k_blocks of the stage, and moves `next` past them.
   __device__ __forceinline__ void multiply(const PackedGemmArgs& args, const GemvInput& input,
                                            const std::byte* tables, int& next, int waiting) {
     StageView copy_block;
@@ -213,8 +216,8 @@ class GemvConsumer {
       multiply_n_tiles(std::integral_constant<int, kGemvNTiles>{});
     }
   }
-  // As the group's last entry begins, so that nothing but sums is missing behind the last barrier.
-  // What results are added to comes by itself meanwhile.
+  // Called at a group's last stage, so that behind the last barrier only the sums are missing. The
+  // addends arrive by cp.async meanwhile.
   __device__ __forceinline__ void find_target(const PackedGemmArgs& args, int matrix, int waiting) {
     const NTileRange n_tiles = pipeline_.n_tiles();
     const auto e = static_cast<int>(threadIdx.x);
@@ -231,7 +234,7 @@ class GemvConsumer {
     fetch(target.partial, m.partial + index.column, m.partial != nullptr && !m.fresh);
     commit_copies();
   }
-  // *from, if there is something, else 0; by wait_copies().
+  // to = *from if present, else 0; complete after wait_copies().
   __device__ __forceinline__ static void fetch(float& to, const float* from, bool present) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     copy_or_clear<4>(shared_address(&to), from, present);
@@ -240,8 +243,8 @@ class GemvConsumer {
 #endif
   }
 
-  // The sums of all warps, in their order. A thread has the same columns of both matrices of a
-  // gated product.
+  // Epilogue: reduces the sums of all warps in a fixed order. For gated GEMMs a thread has the same
+  // columns of both matrices.
   __device__ __forceinline__ void store(const PackedGemmArgs& args, int waiting) {
     const auto e = static_cast<int>(threadIdx.x);
     if (e >= kWarpSums<Tokens>) return;
@@ -253,8 +256,8 @@ class GemvConsumer {
                   shared_.factors.of[token] * args.multiplier;
     const int column = shared_.columns[waiting][e];
     const ResultIndex index{column % kMaxMatrices, token, column / kMaxMatrices};
-    if (!finish_result<is_plain(kForm)>(index, args, gate_, value)) return;
-    if (kForm != GemvVariant::kPlain && args.gate_alone && index.matrix == 0) {
+    if (!finish_result<is_plain(kVariant)>(index, args, gate_, value)) return;
+    if (kVariant != GemvVariant::kPlain && args.gate_alone && index.matrix == 0) {
       value = act<Activation::kSilu>(args.activation, value);
     }
     if (args.accumulate) {
@@ -263,7 +266,7 @@ class GemvConsumer {
     }
     *to = value;
   }
-  // Of sum e of a group.
+  // Returns the matrix, token and column of sum `e` of a group.
   __device__ __forceinline__ static ResultIndex index_of(int matrix, const NTileRange& n_tiles,
                                                          int e) {
     const int first = n_tiles.first * kNTileColumns;
@@ -280,8 +283,8 @@ class GemvConsumer {
   int half_ = 0;
 };
 
-// The chunks of all matrices, or pairs of them, to where entries look for them; there once copies
-// have been waited for.
+// Copies the k_blocks of all matrices, or their pairs, to where stages look for them; complete
+// after wait_copies().
 template <bool kPairs>
 __device__ __forceinline__ void copy_tables(const PackedGemmArgs& args, std::byte* tables) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -298,7 +301,7 @@ __device__ __forceinline__ void copy_tables(const PackedGemmArgs& args, std::byt
 #endif
 }
 
-template <class Scales, WidthSet kWidths, int Tokens, GemvVariant kForm, bool kPairs>
+template <class Scales, WidthSet kWidths, int Tokens, GemvVariant kVariant, bool kPairs>
 __global__ void __launch_bounds__(kThreads, 1)
     gemv_i8_kernel(const __grid_constant__ Launch launch) {
   extern __shared__ __align__(128) std::byte memory[];
@@ -332,50 +335,52 @@ __global__ void __launch_bounds__(kThreads, 1)
   input.end_matrix = launch.one_input_layout ? input.first_matrix + 1
                      : args.gated            ? 2
                                              : launch.plan.matrix_of(end - 1) + 1;
-  if constexpr (kForm == GemvVariant::kAny) input.place_lowest_first(args);
+  if constexpr (kVariant == GemvVariant::kAny) input.place_lowest_first(args);
   if (kPairs && threadIdx.x < std::size(shared.zeros)) shared.zeros[threadIdx.x] = {};
   static_assert(sizeof(ThreadSquares[Tokens]) <= sizeof(shared.warp_sums));
-  using Multiplier = GemvConsumer<Scales, kWidths, Tokens, kForm, kPairs>;
-  typename Multiplier::Lane lane;
-  make_gemv_input<Tokens, kForm>(args, input, pipeline, shared.factors,
-                                 reinterpret_cast<ThreadSquares(&)[Tokens]>(shared.warp_sums), [&] {
-                                   copy_tables<kPairs>(args, tables);
-                                   if constexpr (kPairs) lane = PairLane::find();
-                                 });
-  Multiplier(shared, pipeline, lane).run(args, input, tables);
+  using Consumer = GemvConsumer<Scales, kWidths, Tokens, kVariant, kPairs>;
+  typename Consumer::Lane lane;
+  make_gemv_input<Tokens, kVariant>(args, input, pipeline, shared.factors,
+                                    reinterpret_cast<ThreadSquares(&)[Tokens]>(shared.warp_sums),
+                                    [&] {
+                                      copy_tables<kPairs>(args, tables);
+                                      if constexpr (kPairs) lane = PairLane::find();
+                                    });
+  Consumer(shared, pipeline, lane).run(args, input, tables);
 }
 
 using GemvKernel = void (*)(Launch);
 
-template <class Scales, int Tokens, GemvVariant kForm, bool kPairs = false>
+template <class Scales, int Tokens, GemvVariant kVariant, bool kPairs = false>
 GemvKernel kernel_of_scales(WidthSet widths) {
   constexpr bool kGptq = !std::is_same_v<Scales, ExlScales>;
   return with_width_set<kGptq>(widths, [&]<WidthSet kWidths>() -> GemvKernel {
-    return gemv_i8_kernel<Scales, kWidths, Tokens, kForm, kPairs>;
+    return gemv_i8_kernel<Scales, kWidths, Tokens, kVariant, kPairs>;
   });
 }
 
-template <int Tokens, GemvVariant kForm>
-GemvKernel kernel_of_form(const PackedGemmArgs& args) {
+template <int Tokens, GemvVariant kVariant>
+GemvKernel kernel_of_variant(const PackedGemmArgs& args) {
   const WidthSet widths = widths_of(args);
   if (args.matrices[0].view.kind == ScaleKind::kExl2) {
-    return kernel_of_scales<ExlScales, Tokens, kForm>(widths);
+    return kernel_of_scales<ExlScales, Tokens, kVariant>(widths);
   }
-  return has_no_zeros(args) ? kernel_of_scales<PlainGptqScales, Tokens, kForm>(widths)
-                            : kernel_of_scales<GptqScales, Tokens, kForm>(widths);
+  return has_no_zeros(args) ? kernel_of_scales<PlainGptqScales, Tokens, kVariant>(widths)
+                            : kernel_of_scales<GptqScales, Tokens, kVariant>(widths);
 }
 
-// `factors`: some product of the step leaves or reads two rows that are to be multiplied.
-GemvKernel kernel_of(const PackedGemmArgs& args, bool factors) {
-  if (args.tokens > 1) return kernel_of_form<2, GemvVariant::kAny>(args);
-  if (!is_plain_gemv(args)) return kernel_of_form<1, GemvVariant::kAny>(args);
+// `deferred_gate_mul`: some GEMV of this card defers its gate multiplication
+// (has_deferred_gate_mul).
+GemvKernel kernel_of(const PackedGemmArgs& args, bool deferred_gate_mul) {
+  if (args.tokens > 1) return kernel_of_variant<2, GemvVariant::kAny>(args);
+  if (!is_plain_gemv(args)) return kernel_of_variant<1, GemvVariant::kAny>(args);
   const WidthSet widths = widths_of(args);
-  if (factors && args.matrices[0].view.kind == ScaleKind::kExl2) {
+  if (deferred_gate_mul && args.matrices[0].view.kind == ScaleKind::kExl2) {
     return args.pairs ? kernel_of_scales<ExlScales, 1, GemvVariant::kPlainDeferredMul, true>(widths)
                       : kernel_of_scales<ExlScales, 1, GemvVariant::kPlainDeferredMul>(widths);
   }
   return args.pairs ? kernel_of_scales<ExlScales, 1, GemvVariant::kPlain, true>(widths)
-                    : kernel_of_form<1, GemvVariant::kPlain>(args);
+                    : kernel_of_variant<1, GemvVariant::kPlain>(args);
 }
 
 }  // namespace

@@ -1,10 +1,17 @@
 #pragma once
-// GEMV with int8 tensor cores: one token or two times packed codes (docs/adr/0012).
+// GEMV on int8 tensor cores: y = W · x for one or two tokens and packed codes (EXL2, GPTQ). Tokens:
+// 1 and 2 on compute capability 9.0, 1 elsewhere (launch_plan.h). See docs/adr/0012.
 //
-// Every CTA packs the activations for itself, as int8 limbs of fixed-point numbers, and multiplies
-// its n_tiles of all matrices in one launch. On compute capability 9.0 and later a producer warp
-// brings codes and scales through a shared-memory pipeline (gemv_i8_pipeline.cuh); on older cards
-// the warps read them where they lie. A token's bits do not depend on whether there is another one.
+// Every CTA packs the activations for itself as int8 limbs of fixed-point numbers (limb_input.cuh),
+// and multiplies whole n_tiles of all matrices of the launch by mma.m16n8k32 (limb_mma.cuh). Warps:
+// 15 consumers, which take turns with the k_blocks of a stage and add up their partial sums at the
+// end of a group of kGemvNTiles n_tiles, and one producer. On compute capability 9.0 and later the
+// producer fills a pipeline of up to 8 stages of equal length in shared memory (GemvPipelineShape),
+// each with codes and scales of up to 4 or 8 copy_blocks, counted over its n_tiles; on older cards
+// the consumers read codes and scales from global memory. One CTA a multiprocessor.
+//
+// Bound: reading the weights. On an H200 llama3-8b reaches 0.65 of 4.38 TB/s at 4.0 bits
+// (gemm/README.md). A token's bits do not depend on whether there is a second one.
 
 #include "backend/cuda/gemm/gemv_i8/gemv_i8_plan.h"
 #include "backend/cuda/prefetch/weight_prefetch.h"
@@ -12,9 +19,9 @@
 
 namespace bl::cuda {
 
-// Enqueues it. `plan` is what plan_gemv_i8_launch() made of `args`. `copy_blocks`: those of one
-// n_tile of each matrix, and where args.pairs says so their k_blocks are pairs. `prefetch`: what
-// the producer warps ask L2 for when they have asked for everything of their own.
+// Enqueues the GEMV. `plan`: what plan_gemv_i8_launch() returned for `args`. `copy_blocks`: those
+// of one n_tile of each matrix; if args.pairs, their k_blocks are pairs. `prefetch`: what the
+// producer warps prefetch to L2 once all their own copies are issued.
 void gemv_i8(ExecContext& ctx, const PackedGemmArgs& args, const GemvPlan& plan,
              std::span<const std::span<const CopyBlock>> copy_blocks, const Prefetches& prefetch);
 

@@ -1,14 +1,13 @@
 #pragma once
-// The ring of the product of one token, made for the least work an entry of the warp that issues
-// copies, and the least between the beginning of a launch and its first copy, which is what a short
-// product waits for (bench/ladder/exl2_gemv): shares and pieces come as parameters, the host has
-// divided what is to be divided, the warp makes the ring's barriers itself, asks for the first
-// codes before it has worked out anything else, and looks for what comes next behind a group's
-// first entry. A lane works out an entry for all, places in the ring have one length. Bulk copies
-// are issued one after the other, so only codes come that way; scales come 16 bytes a lane, into
-// room that bulk copies never write, so that nothing has to be fenced. Chunks are not copied at
-// all: they are the same for every strip and lie in shared memory from the beginning
-// (gemv_i8.cu).
+// The pipeline of gemv_i8, built for the shortest time from launch to first copy, which bounds
+// small GEMVs, and for the fewest producer instructions a stage (bench/ladder/gemv_i8). Ranges and
+// copy_blocks arrive as kernel parameters, and the host has done all divisions. The producer
+// initialises the barriers itself, issues the first codes before it computes anything else, and
+// prepares the next group after the current one's first stage. Each lane describes one stage; all
+// stages have equal length. Bulk copies issue one after the other, so only codes use them; scales
+// are copied by cp.async, 16 bytes a lane, into room that bulk copies never write, so that no proxy
+// fence is needed. K_blocks are not copied at all: they are the same for all n_tiles and stay in
+// shared memory (copy_tables in gemv_i8.cu).
 
 #include "backend/cuda/device/cache_policy.cuh"
 #include "backend/cuda/gemm/gemv_i8/gemv_i8_plan.h"
@@ -23,7 +22,7 @@ namespace bl::cuda {
 
 class GemvPipeline {
  public:
-  // `memory`: headers, then places.
+  // `memory`: the headers, then the stages.
   __device__ GemvPipeline(const GemvPipelineShape& shape, std::byte* memory,
                           std::uint64_t* barriers)
       : shape_(shape),
@@ -31,9 +30,9 @@ class GemvPipeline {
         data_(opaque_smem_ptr(memory + PipelineShape::kHeadersBytes)),
         full_(barriers),
         empty_(barriers + kMaxStages),
-        row_(barriers + 2 * kMaxStages) {}
+        row_read_(barriers + 2 * kMaxStages) {}
 
-  // By the producing warp: the pieces of the share of strips [begin, end); `prefetch` behind them.
+  // The producer warp: copies the n_tiles [begin, end), then issues `prefetch`.
   __device__ void produce(const GemvLaunchPlan& plan, int begin, int end,
                           const Prefetches& prefetch) {
     policy_ = evict_first();
@@ -52,7 +51,7 @@ class GemvPipeline {
         wait_for_turn();
         issue(now, i, !codes_issued);
         codes_issued = false;
-        if (next_stage()) is_full_ = true;
+        if (next_stage()) wrapped_ = true;
         if (i == 0) more = next.advance(plan, shape_);
       }
       if (!more) break;
@@ -60,23 +59,23 @@ class GemvPipeline {
     }
     if (prefetch.keys.k != nullptr) issue_key_prefetch(prefetch.keys);
     if (prefetch.weights.count == 0) return;
-    // Where a launch has asked for all of its own long before, rows come first.
-    barrier_wait(row_, 0);
+    // Weights of later launches must not delay the activations of this one.
+    barrier_wait(row_read_, 0);
     issue_weight_prefetch(prefetch.weights);
   }
 
-  // The multiplying threads meet here when they have read the row, and find the barriers made.
-  __device__ __forceinline__ void meet() {
+  // Consumer threads meet here with the producer when they have read the row; then barriers exist
+  // too.
+  __device__ __forceinline__ void sync_row_read() {
     asm volatile("bar.sync 2, %0;" ::"n"(kConsumerThreads + 32) : "memory");
-    if (threadIdx.x == 0) barrier_arrive(row_);
+    if (threadIdx.x == 0) barrier_arrive(row_read_);
   }
-  // Waits for the next entry: its chunks in bits 0 to 7, flags from bit 16 on.
+  // Waits until the next stage is full: returns its k_blocks in bits 0 to 7, flags from bit 16 on.
   __device__ __forceinline__ std::uint32_t wait() {
     barrier_wait(full_ + stage_, phase_);
     return header(stage_)->word;
   }
-  // That entry, for a multiplying warp; what the token is made of lies at `input`, chunks at
-  // `tables`.
+  // Returns that stage for a consumer warp. `input`: limbs; `tables`: k_blocks.
   __device__ __forceinline__ void view(const std::byte* input, const std::byte* tables,
                                        StageView& view) const {
     const auto* words = reinterpret_cast<const int4*>(header(stage_));
@@ -95,66 +94,65 @@ class GemvPipeline {
     view.fragments = input + more.z;
     view.k_step_stride = 0;
   }
-  // Of the entry that was not released yet.
+  // Returns the n_tiles of the current stage.
   __device__ __forceinline__ NTileRange n_tiles() const {
     const StageHeader* of = header(stage_);
     return {of->first_n_tile, static_cast<int>(of->word >> 8 & 0xf)};
   }
-  // The entry has been used by this warp.
+  // This warp is done with the current stage.
   __device__ __forceinline__ void release() {
-    // Every lane for itself: one for all behind __syncwarp() is as good, but racecheck cannot
-    // follow.
+    // Every lane arrives: one lane behind __syncwarp() would do, but racecheck cannot follow that.
     barrier_arrive(empty_ + stage_);
     next_stage();
   }
 
  private:
-  static constexpr int kMostUnderWay = 2;  // entries
+  static constexpr int kMaxInFlight = 2;  // stages
 
-  // What an entry says of itself.
+  // Describes the contents of a stage; offsets count from the stage's data.
   struct alignas(16) StageHeader {
-    std::uint32_t word;         // chunks, strips, matrix, flags
-    std::int32_t codes_from;    // to be added to a chunk's offset, from the place on
-    std::int32_t scales_from;   // to a group's
+    std::uint32_t word;         // k_blocks, n_tiles, matrix, flags
+    std::int32_t codes_from;    // added to a k_block's offset
+    std::int32_t scales_from;   // added to the offset of its group
     std::int32_t k_blocks_at;   // in the tables
-    std::int32_t code_stride;   // between strips
-    std::int32_t scale_stride;  // the same
-    std::int32_t input_at;      // of the matrix's gather
+    std::int32_t code_stride;   // bytes between n_tiles
+    std::int32_t scale_stride;  // bytes between n_tiles
+    std::int32_t input_at;      // where the matrix's input layout begins
     std::int32_t first_n_tile;
   };
   static_assert(sizeof(StageHeader) <= PipelineShape::kHeaderBytes);
 
-  // Before anybody waits for the barriers of places [first, end), the row's behind the last.
+  // Initialises the barriers of stages [first, end), and after the last stage that of the row.
   __device__ __forceinline__ void init_stages(int first, int end) {
     if (lane_index() == 0) {
 #pragma unroll
       for (int i = first; i < end; ++i) {
-        barrier_init(full_ + i, 1 + 32);  // bulk copies, and each lane's small ones
+        barrier_init(full_ + i, 1 + 32);  // the bulk copies, and each lane's cp.async
         barrier_init(empty_ + i, kConsumerWarps * 32);
       }
-      if (end == kMaxStages) barrier_init(row_, 1);
+      if (end == kMaxStages) barrier_init(row_read_, 1);
       barrier_init_fence();
     }
     __syncwarp();
   }
-  // Until the next entry may be asked for. Many at once stand in the way of rows, of other CTAs
-  // too, and bring none of themselves sooner.
+  // Waits until the next stage may be copied. Many copies in flight slow down the reading of rows,
+  // also by other CTAs, and do not arrive any sooner.
   __device__ __forceinline__ void wait_for_turn() {
-    if (is_full_) {
+    if (wrapped_) {
       barrier_wait(empty_ + stage_, phase_ ^ 1u);
     } else {
-      while (!barrier_test(row_, 0) &&
+      while (!barrier_test(row_read_, 0) &&
              !(shape_.early && (stage_ == 0 || barrier_test(full_ + stage_ - 1, 0)))) {
       }
     }
-    const int most = min(kMostUnderWay, shape_.stages);
+    const int most = min(kMaxInFlight, shape_.stages);
     if (stage_ >= most) {
       barrier_wait(full_ + stage_ - most, phase_);
-    } else if (is_full_) {
+    } else if (wrapped_) {
       barrier_wait(full_ + stage_ - most + shape_.stages, phase_ ^ 1u);
     }
   }
-  // True where the ring begins anew.
+  // Returns true if the pipeline wraps around.
   __device__ __forceinline__ bool next_stage() {
     if (++stage_ < shape_.stages) return false;
     stage_ = 0;
@@ -164,16 +162,17 @@ class GemvPipeline {
   __device__ __forceinline__ StageHeader* header(int stage) const {
     return reinterpret_cast<StageHeader*>(headers_ + stage * PipelineShape::kHeaderBytes);
   }
-  // A group of strips of one matrix, which gated products take of the first matrix, then of the
-  // second; and up to 32 of its entries, a lane each.
+  // A group of up to kGemvNTiles n_tiles of one matrix, and up to 32 of its stages, one described
+  // by each lane. A gated GEMM has a group of the first matrix, then the same n_tiles of the
+  // second.
   class NTileGroup {
    public:
-    // describe() is left to the caller.
+    // The caller must call describe().
     __device__ __forceinline__ NTileGroup(const GemvLaunchPlan& plan, int begin, int end)
         : at_(begin), end_(end) {
       open(plan, plan.matrix_of(begin));
     }
-    // False where there is nothing left.
+    // Goes to the next stages of the range; false if there are none.
     __device__ __forceinline__ bool advance(const GemvLaunchPlan& plan,
                                             const GemvPipelineShape& shape) {
       first_ += 32;
@@ -191,23 +190,23 @@ class GemvPipeline {
     }
     __device__ __forceinline__ int n_tiles() const { return n_tiles_; }
     __device__ __forceinline__ int loads() const { return min(all_ - first_, 32); }
-    // Of a strip in the first entry of all, bytes.
+    // Returns the bytes of codes that an n_tile has in the first stage.
     __device__ __forceinline__ int first_codes(const GemvLaunchPlan& plan) const {
       return static_cast<int>(plan.sources[matrix_].first_codes[n_tiles_ - 1]);
     }
 
     uint4 header[2];
-    std::uint32_t codes_from;  // bytes from the strip's start
-    std::uint32_t codes;       // of a strip
+    std::uint32_t codes_from;  // where they begin in the n_tile, in bytes
+    std::uint32_t codes;       // bytes of an n_tile
     std::uint32_t scales_from;
     std::uint32_t scales;
-    // What it copies of every entry: the codes of strip `lane`, and every eighth 16 bytes of the
-    // scales of strip lane / 8.
+    // What this lane copies in every stage: the codes of n_tile `lane`, and every eighth 16 bytes
+    // of the scales of n_tile lane / 8.
     static constexpr int kLanesPerNTile = 8;
     const std::byte* n_tile_codes;
     const std::byte* n_tile_scales;
 
-    // What the lane has to know of its entry.
+    // Computes the description of this lane's stage.
     __device__ __forceinline__ void describe(const GemvLaunchPlan& plan,
                                              const GemvPipelineShape& shape) {
       const GemvSource& of = plan.sources[matrix_];
@@ -264,13 +263,14 @@ class GemvPipeline {
     int end_;
     int matrix_ = 0;
     int n_tiles_ = 0;
-    int first_n_tile_ = 0;  // of the matrix
-    int joined_ = 1;        // pieces of an entry
-    int all_ = 0;           // entries of the group
-    int first_ = 0;         // of the lanes'
+    int first_n_tile_ = 0;  // in the matrix
+    int joined_ = 1;        // copy_blocks in a stage
+    int all_ = 0;           // stages of the group
+    int first_ = 0;         // the stage of lane 0
   };
 
-  // `bytes` of every strip's codes, from byte `from` of a strip, into the next place.
+  // Copies `bytes` bytes of codes of every n_tile, from byte `from` of the n_tile, to the next
+  // stage.
   __device__ __forceinline__ void issue_codes(const NTileGroup& group, int bytes,
                                               std::uint32_t from) {
     if (lane_index() >= group.n_tiles()) return;
@@ -278,7 +278,8 @@ class GemvPipeline {
     bulk_copy(stage_data + lane_index() * bytes, group.n_tile_codes + from, bytes, full_ + stage_,
               policy_);
   }
-  // Entry `index` of the group's into the next place; `codes_too`: they have not been asked for.
+  // Fills the next stage with stage `index` of the group; `codes_too`: its codes were not issued
+  // yet.
   __device__ __forceinline__ void issue(const NTileGroup& group, int index, bool codes_too) {
     std::uint64_t* barrier = full_ + stage_;
     std::byte* stage_data = data_ + stage_ * shape_.stage_bytes;
@@ -314,21 +315,21 @@ class GemvPipeline {
   std::byte* data_;
   std::uint64_t* full_;
   std::uint64_t* empty_;
-  std::uint64_t* row_;  // it has been read
+  std::uint64_t* row_read_;  // completes when the row has been read
   int stage_ = 0;
   std::uint32_t phase_ = 0;
-  std::uint64_t policy_ = 0;  // of weights; the producer's
-  bool is_full_ = false;      // the producer's: places have to be waited for
+  std::uint64_t policy_ = 0;  // L2 policy of weights; producer only
+  bool wrapped_ = false;      // producer only: stages are reused and must be empty
 };
 
 #else
 
-// The same over the pieces where they lie.
+// GemvPipeline on cards without bulk copies: copy_blocks are read from global memory.
 class GemvPipeline {
  public:
   __device__ GemvPipeline(const PackedGemmArgs& args, const CopyBlockWalk& walk)
       : args_(args), pipeline_(PipelineShape{}, walk) {}
-  __device__ __forceinline__ void meet() { consumer_sync(); }
+  __device__ __forceinline__ void sync_row_read() { consumer_sync(); }
   __device__ __forceinline__ std::uint32_t wait() {
     pipeline_.next(args_, nullptr, view_);
     return static_cast<std::uint32_t>(view_.k_blocks) | static_cast<std::uint32_t>(view_.flags)

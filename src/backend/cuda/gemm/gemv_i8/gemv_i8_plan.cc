@@ -9,10 +9,11 @@
 namespace bl::cuda {
 namespace {
 
-constexpr int kFewestStages = 3;  // of a ring, for entries to be as long as they may
+// Fewest stages with which a pipeline may have stages of the largest size.
+constexpr int kFewestStages = 3;
 
-// Places of `room` for an entry of so many pieces.
-GemvPipelineShape ring_of(const PipelineShape& room, int most_joined, int space) {
+// Returns stages with room for `most_joined` copy_blocks.
+GemvPipelineShape stages_for(const PipelineShape& room, int most_joined, int space) {
   GemvPipelineShape pipeline;
   pipeline.most_joined = most_joined;
   pipeline.scale_room = PipelineShape::rounded(most_joined * room.scale_room);
@@ -21,7 +22,7 @@ GemvPipelineShape ring_of(const PipelineShape& room, int most_joined, int space)
   return pipeline;
 }
 
-// The most strips that a share takes at a time.
+// Returns the most n_tiles that a CTA has in one group.
 int n_tiles_at_once(const CtaRanges& cta_ranges) {
   int longest = 1;
   for (std::size_t i = 0; i + 1 < cta_ranges.begins.size(); ++i) {
@@ -42,7 +43,7 @@ GemvSource source_of(const PackedGemmMatrix& m, bool pairs, const GemvSmemLayout
   source.input_at = m.input_layout * layout.input_layout_bytes;
   source.scale_bytes = static_cast<std::uint8_t>(scale_bytes(m.view.kind));
   source.k_block_bytes = pairs ? sizeof(KBlockPair) : sizeof(KBlock);
-  constexpr int kMostJoined = 255 / kMaxCopyBlockSteps;  // a Piece counts in bytes
+  constexpr int kMostJoined = 255 / kMaxCopyBlockSteps;  // a CopyBlock counts in bytes
   for (int n_tiles = 1; n_tiles <= kGemvNTiles; ++n_tiles) {
     const int joined = std::clamp(layout.pipeline.most_joined / n_tiles, 1, kMostJoined);
     source.joined[n_tiles - 1] = static_cast<std::uint8_t>(joined);
@@ -101,14 +102,14 @@ GemvSmemLayout lay_out_gemv_i8(const PackedGemmArgs& args, const CtaRanges& cta_
   if (!limits.pipeline) return layout;
   layout.pipeline_offset = PipelineShape::rounded(layout.tables_at + tables);
   const int space = limits.all - layout.pipeline_offset - PipelineShape::kHeadersBytes;
-  // Where codes are narrow, twice as many pieces an entry: fewer entries are to be brought and to
-  // be waited for.
-  layout.pipeline = ring_of(room, kGemvNTiles, space);
-  const GemvPipelineShape twice = ring_of(room, 2 * kGemvNTiles, space);
+  // Narrow codes: twice as many copy_blocks in a stage, so that there are fewer stages to issue and
+  // wait for.
+  layout.pipeline = stages_for(room, kGemvNTiles, space);
+  const GemvPipelineShape twice = stages_for(room, 2 * kGemvNTiles, space);
   if (twice.stages >= kFewestStages) layout.pipeline = twice;
-  // Where there is little room, no more than the share's strips take.
+  // Little room: no more than the n_tiles of a range need.
   if (layout.pipeline.stages < kFewestStages) {
-    layout.pipeline = ring_of(room, n_tiles_at_once(cta_ranges), space);
+    layout.pipeline = stages_for(room, n_tiles_at_once(cta_ranges), space);
   }
   layout.bytes = layout.pipeline_offset + PipelineShape::kHeadersBytes +
                  std::max(layout.pipeline.stages, 1) * layout.pipeline.stage_bytes;
@@ -159,7 +160,8 @@ bool can_pair_k_blocks(const DeviceFacts& facts, const PackedGemmArgs& args) {
 std::optional<GemvPlan> plan_gemv_i8_launch(const DeviceFacts& facts, const PackedGemmArgs& args,
                                             const CtaRanges& ranges) {
   constexpr int kMostTokens = 2;
-  constexpr int kFewestForTwo = 2;  // stages, for two tokens to be faster here than skinny
+  // Stages that two tokens need to be faster here than in the skinny kernels.
+  constexpr int kFewestForTwo = 2;
   for (int i = 0; i < args.count; ++i) {
     if (args.matrices[i].fragment_offset_of_feature == nullptr) return std::nullopt;
   }
@@ -169,11 +171,11 @@ std::optional<GemvPlan> plan_gemv_i8_launch(const DeviceFacts& facts, const Pack
     return std::nullopt;
   }
   const auto room = static_cast<int>(facts.shared_bytes_per_cta);
-  const GemvSmemLayout layout =
-      lay_out_gemv_i8(args, ranges,
-                      {.fixed = gemv_fixed_bytes(args.tokens),
-                       .all = room,
-                       .pipeline = facts.dependent_launch()});  // where there are bulk copies too
+  const GemvSmemLayout layout = lay_out_gemv_i8(args, ranges,
+                                                {.fixed = gemv_fixed_bytes(args.tokens),
+                                                 .all = room,
+                                                 // Cards with dependent launch have bulk copies.
+                                                 .pipeline = facts.dependent_launch()});
   if (args.tokens > 1 && layout.pipeline.stages < kFewestForTwo) return std::nullopt;
   if (layout.bytes > room) return std::nullopt;
   return GemvPlan{ranges, layout};

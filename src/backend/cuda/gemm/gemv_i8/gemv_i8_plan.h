@@ -1,7 +1,6 @@
 #pragma once
-// What the host works out for a launch of the product of one token or two (gemv_i8.cu): how
-// the shared memory of a CTA is laid out, and what would take the warp that copies divisions and
-// loads behind each other. Pure arithmetic, tested without a card.
+// Host side of gemv_i8: the layout of a CTA's shared memory, and everything that would cost the
+// producer warp divisions or dependent loads. Pure arithmetic, tested without a card.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,51 +15,52 @@
 
 namespace bl::cuda {
 
-// Places of a ring and what they hold, in bytes.
+// Stages of the pipeline and their contents, in bytes.
 struct GemvPipelineShape {
   int stages = 0;
-  int scale_room = 0;   // in front of the codes
-  int stage_bytes = 0;  // both
-  int most_joined = 1;  // pieces of a single strip
-  // Whether entries are asked for, one after the other, before the row has been read: they stand in
-  // its way, and what is not there in time may cost less than a late row (bench/ladder/exl2_gemv).
+  int scale_room = 0;   // scales, in front of the codes
+  int stage_bytes = 0;  // scales and codes
+  int most_joined = 1;  // copy_blocks in a stage of a single n_tile
+  // Whether stages are filled, one after the other, before the row has been read: the copies slow
+  // the row down, and weights that arrive late may cost less than a late row
+  // (bench/ladder/gemv_i8).
   bool early = true;
 };
 
-// In shared memory: of places, and of the row.
+// Barriers in shared memory: full and empty of every stage, and one for the row.
 inline constexpr int kGemvBarriers = 2 * kMaxStages + 1;
 
-// What the producing warp has to know of a matrix.
+// A matrix as the producer warp sees it.
 struct GemvSource {
   const std::byte* codes = nullptr;
   const std::byte* scales = nullptr;
   const CopyBlock* far_copy_blocks =
       nullptr;  // where there are more than GemvLaunchPlan has room for
   std::uint32_t n_tile_bytes = 0;
-  std::uint32_t scale_stride = 0;  // bytes between strips
+  std::uint32_t scale_stride = 0;  // bytes between n_tiles
   std::int32_t copy_blocks = 0;
   std::int32_t k_blocks_at = 0;    // in the tables of a launch
-  std::int32_t input_at = 0;       // of its gather, from gather 0 on
+  std::int32_t input_at = 0;       // of its input layout, from layout 0 on
   std::uint8_t scale_bytes = 0;    // of a group
   std::uint8_t k_block_bytes = 0;  // in the tables
-  // Of groups of 1, 2, … strips: pieces of an entry, and entries.
+  // For groups of 1, 2, … n_tiles: copy_blocks in a stage, and stages.
   std::uint8_t joined[kGemvNTiles] = {};
   std::uint16_t loads[kGemvNTiles] = {};
-  std::uint32_t first_codes[kGemvNTiles] = {};  // bytes of a strip in the first entry
+  std::uint32_t first_codes[kGemvNTiles] = {};  // bytes of an n_tile in the first stage
 };
 
-// What would take loads one behind the other before the first copy can be asked for.
+// Kernel parameters that save the producer dependent loads in front of its first copy.
 struct GemvLaunchPlan {
   static constexpr int kMostCopyBlocks = 16;
   static constexpr std::int32_t kNoNTile = std::numeric_limits<std::int32_t>::max();
   bool gated = false;
-  // Of the matrices, among the strips of all of them: those of a gated product's count once.
+  // The first n_tile of each matrix, counted over all; a gated GEMM counts its n_tiles once.
   std::int32_t first_n_tiles[kMaxMatrices + 1] = {};
   GemvSource sources[kMaxMatrices];
   CtaRangeBegins begins;
-  CopyBlock copy_blocks[kMaxMatrices][kMostCopyBlocks];  // of matrices that have no more
+  CopyBlock copy_blocks[kMaxMatrices][kMostCopyBlocks];  // of matrices with at most kMostCopyBlocks
 
-  // The matrix that a strip is of: of a gated product the first one.
+  // Returns the matrix of an n_tile: in a gated GEMM the first one.
   BL_HD int matrix_of(int n_tile) const {
     int matrix = 0;
     for (int i = 1; i < kMaxMatrices; ++i) matrix += n_tile >= first_n_tiles[i] ? 1 : 0;
@@ -68,26 +68,26 @@ struct GemvLaunchPlan {
   }
 };
 
-// What the plan needs to know of the kernel and the card, in bytes.
+// The kernel and the card as the plan sees them, in bytes.
 struct GemvSmemLimits {
-  int fixed = 0;          // of a CTA's shared memory, before the input
-  int all = 0;            // that a CTA can have
+  int fixed = 0;          // a CTA's shared memory in front of the limbs
+  int all = 0;            // shared memory that a CTA can have
   bool pipeline = false;  // there are bulk copies
 };
 
-// Where things lie in a CTA's shared memory, in this order: what is fixed, the input, the chunks of
-// all matrices, the ring.
+// A CTA's shared memory, in this order: the fixed part, the limbs, the k_blocks of all matrices,
+// the pipeline.
 struct GemvSmemLayout {
   GemvPipelineShape pipeline;
-  int input_layout_bytes = 0;  // of the input of one gather
-  int limb_scale_at = 0;       // in it
-  int token_stride = 0;        // of one token's input: the gathers of a share
+  int input_layout_bytes = 0;  // limbs and limb scales of one input layout
+  int limb_scale_at = 0;       // where the scales begin in it
+  int token_stride = 0;        // one token's limbs: all input layouts of a range
   int tables_at = 0;
   int pipeline_offset = 0;
-  int bytes = 0;  // of all; more than there are: the product cannot be made so
+  int bytes = 0;  // all of it; the GEMV cannot run if there are fewer
 };
 
-// Of the matrices of a share, at most: from the lowest number to the highest.
+// Returns the most input layouts that a range has room for: from its lowest number to its highest.
 int max_input_layouts(const PackedGemmArgs& args, const CtaRanges& cta_ranges);
 
 GemvSmemLayout lay_out_gemv_i8(const PackedGemmArgs& args, const CtaRanges& cta_ranges,
@@ -110,10 +110,10 @@ inline constexpr int kPlainLimbRuns = 480;
 // Whether the launch is one that most models have, for which there are leaner kernels: one token,
 // one input layout a CTA without padding, a row and limb runs that are one round of a CTA, a norm
 // with weights, SiLU if gated, no biases. Code for everything else stands in the way where a step's
-// launches share the instruction cache (bench/ladder/exl2_gemv).
+// launches share the instruction cache (bench/ladder/gemv_i8).
 bool is_plain_gemv(const PackedGemmArgs& args);
 
-// Whether the k_blocks of all matrices are taken in pairs.
+// Whether the k_blocks of all matrices are multiplied in pairs.
 bool can_pair_k_blocks(const DeviceFacts& facts, const PackedGemmArgs& args);
 
 // A launch of gemv_i8().
@@ -122,8 +122,9 @@ struct GemvPlan {
   GemvSmemLayout layout;
 };
 
-// The launch for these ranges, or nothing where the kernel cannot make it: it takes one token or
-// two, whole float4s at multiples of 16 bytes, and an input that leaves room for the pipeline.
+// Plans the launch for these ranges. Returns nothing if the kernel cannot run it: it needs one or
+// two tokens, rows of whole float4s at multiples of 16 bytes, and limbs that leave room for the
+// pipeline.
 std::optional<GemvPlan> plan_gemv_i8_launch(const DeviceFacts& facts, const PackedGemmArgs& args,
                                             const CtaRanges& ranges);
 

@@ -1,9 +1,9 @@
 #pragma once
-// Short groups of one token, in pairs (KBlockPair). A chunk of one unit or two costs a warp nearly
-// as much to find, to multiply and to scale as one of four, and columns 4 to 7 of B
-// (code_limbs.cuh) are free where there is one token. So units of the first chunk of a pair have
-// zeros in columns 4 to 7, those of the second in columns 0 to 3: lane 4g + t ends with the sums of
-// chunk t / 2, and the two are one chunk to everything else.
+// K_blocks of short groups, for one token, in pairs (KBlockPair). A k_block of one or two k_steps
+// costs a warp nearly as much to find, multiply and scale as one of four, and with one token
+// columns 4 to 7 of B (limb_mma.cuh) are free. So k_steps of the first k_block have zeros in
+// columns 4 to 7, and those of the second in columns 0 to 3: lane 4g + t ends with the sums of
+// k_block t / 2, and the pair counts as one k_block everywhere else.
 
 #include <cuda_fp16.h>
 
@@ -13,22 +13,22 @@
 
 namespace bl::cuda {
 
-// Strips of which a lane has sums: all, of one chunk.
+// N_tiles whose sums one lane owns: all of a group, for one k_block of each pair.
 using PairTotals = float[kGemvNTiles][2];
 
-// A lane's digits of a pair of chunks, unit by unit: what LimbReader is to one chunk.
+// Reads a lane's limbs of a pair of k_blocks, k_step by k_step, like LimbReader for one k_block.
 class PairReader {
  public:
-  // `at`: of units 0, 1 and 2, see KBlockPair.
+  // `at`: addresses of k_steps 0, 1 and 2, see KBlockPair.
   __device__ __forceinline__ PairReader(const std::byte* const (&at)[3])
       : even_(at[0]), odd_(at[1]), later_(at[2]) {}
-  // Unit 0 or 1 from here on.
+  // `k_step`: 0 or 1, counted from the last advance().
   __device__ __forceinline__ void operands(int k_step, std::uint32_t& b0, std::uint32_t& b1) const {
     const uint2 both = *reinterpret_cast<const uint2*>(k_step == 0 ? even_ : odd_);
     b0 = both.y;
     b1 = both.x;
   }
-  // One unit, or, once, two.
+  // Advances by one k_step, or, once, by two.
   __device__ __forceinline__ void advance(int k_steps) {
     even_ = k_steps == 1 ? odd_ : later_;
     odd_ = k_steps == 1 ? later_ : later_ + kInputKStepBytes;
@@ -41,7 +41,7 @@ class PairReader {
   const std::byte* later_;
 };
 
-// sums = codes of one plane · digits of a pair.
+// sums = codes of one plane · limbs of a pair.
 template <int Bits, int NTiles>
 __device__ __forceinline__ void multiply_pair_plane(const KBlockPlanes& codes,
                                                     const std::byte* const (&limbs)[3],
@@ -76,8 +76,8 @@ __device__ __forceinline__ void multiply_pair_plane(const KBlockPlanes& codes,
   add(std::integral_constant<int, 3>{});
 }
 
-// The same of any width, see multiply_limbs. Returns what the sums of columns 8 + g have to be
-// multiplied by.
+// sums = codes of any width · limbs of a pair, see multiply_limbs. Returns the factor that columns
+// 8 + g of the sums still need.
 template <WidthSet kWidths, int NTiles>
 __device__ __forceinline__ float multiply_pair(int bits, const KBlockPlanes& codes,
                                                const std::byte* const (&limbs)[3],
@@ -85,7 +85,7 @@ __device__ __forceinline__ float multiply_pair(int bits, const KBlockPlanes& cod
   if (is_width<2, kWidths>(bits)) {
     if constexpr (has_width(kWidths, 2)) {
       multiply_pair_plane<2>(codes, limbs, sums);
-      sums.part_columns();
+      sums.separate_columns();
     }
     return 0.25f;
   }
@@ -102,15 +102,15 @@ __device__ __forceinline__ float multiply_pair(int bits, const KBlockPlanes& cod
   return 1.0f;
 }
 
-// What is the same in all pieces. Found while a row is on its way, when a launch has nothing else
-// to do, and kept: behind the row everybody waits for every instruction.
+// Values that do not change between stages. Computed while the row is being read, when there is
+// nothing else to do, and kept in registers: after the row, every instruction delays the result.
 struct PairLane {
-  float square;  // code i of a scale is (i + 1)² times the group's, i = lane % 16
-  int limbs;     // bytes from a unit's digits to the lane's
-  int scale;     // from a group's scales to the lane's column
-  int first;     // the lane that has code 0 for this lane's chunk
-  int columns;   // from a KBlockPair to what the lane's column of B is of
-  int sums;      // and to what its sums are of
+  float square;  // scale code i means (i + 1)² · group scale; i = lane % 16
+  int limbs;     // bytes from a k_step's limbs to the lane's
+  int scale;     // bytes from a group's scales to the lane's column
+  int first;     // the lane that has scale code 0 of this lane's k_block
+  int columns;   // bytes in a KBlockPair to the entry of the lane's column of B
+  int sums;      // bytes in a KBlockPair to the entry of the lane's sums
 
   __device__ __forceinline__ static PairLane find() {
     const int lane = lane_index();
@@ -120,7 +120,7 @@ struct PairLane {
                 .first = lane % 4 / 2 * 16,
                 .columns = (1 + lane / 16) * 16,
                 .sums = (3 + lane % 4 / 2) * 16};
-    // Else the compiler finds it again where it is used.
+    // Without this the compiler computes them again at every use.
     asm volatile(""
                  : "+f"(of.square), "+r"(of.limbs), "+r"(of.scale), "+r"(of.first),
                    "+r"(of.columns), "+r"(of.sums));
@@ -128,8 +128,8 @@ struct PairLane {
   }
 };
 
-// totals += this warp's pairs of chunks of the piece, see multiply_copy_block; a lane's are of one
-// chunk of each pair.
+// totals += this warp's share of the stage's pairs, see multiply_copy_block; a lane has the sums of
+// one k_block of each pair.
 template <WidthSet kWidths, int NTiles>
 __device__ __forceinline__ void multiply_copy_block_pairs(const PairLane& of,
                                                           const StageView& copy_block,
@@ -142,7 +142,7 @@ __device__ __forceinline__ void multiply_copy_block_pairs(const PairLane& of,
     scales_at[i] = (NTiles > 2 ? i : min(i, copy_block.n_tiles - 1)) * copy_block.scale_stride;
   }
   const std::byte* input = copy_block.fragments + of.limbs;
-  const std::byte* worths = copy_block.fragments + limb_scale_at;
+  const std::byte* limb_scales = copy_block.fragments + limb_scale_at;
   const std::byte* scales = copy_block.scales + of.scale;
   for (; next < copy_block.k_blocks; next += kConsumerWarps) {
     const auto* words = reinterpret_cast<const std::byte*>(copy_block.k_block_words) +
@@ -159,7 +159,7 @@ __device__ __forceinline__ void multiply_copy_block_pairs(const PairLane& of,
          input + static_cast<int>(columns.z)},
         sums);
     const float of_code = __half2float(__float2half_rn(of.square * __uint_as_float(columns.w)));
-    const float2 limb_scale = LimbScale::of_lane(worths + own.x, lane);
+    const float2 limb_scale = LimbScale::of_lane(limb_scales + own.x, lane);
     const float of_number[2] = {limb_scale.x, limb_scale.x * upper};
     const float less = __uint_as_float(own.z) * limb_scale.y;
 #pragma unroll
@@ -176,7 +176,8 @@ __device__ __forceinline__ void multiply_copy_block_pairs(const PairLane& of,
   }
 }
 
-// A warp's sums of both chunks and both halves of the slots, [strips][16]; the totals are cleared.
+// Stores a warp's sums as [n_tiles][16], adding both k_blocks and both halves of K; clears the
+// totals.
 __device__ __forceinline__ void store_pair_warp_sums(PairTotals& totals, float* warp_sums) {
   const int t = lane_index() % 4;
   const auto keep = [](bool upper, float first, float second, int distance) {
@@ -185,7 +186,7 @@ __device__ __forceinline__ void store_pair_warp_sums(PairTotals& totals, float* 
   };
 #pragma unroll
   for (int p = 0; p < kGemvNTiles / 2; ++p) {
-    float sums[2];  // of strip p or p + 2
+    float sums[2];  // of n_tile p or p + 2
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       sums[h] = keep(t >= 2, totals[p][h], totals[p + 2][h], 2);

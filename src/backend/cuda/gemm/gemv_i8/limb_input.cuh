@@ -1,7 +1,7 @@
 #pragma once
-// The activations of one or two tokens, made ready by every CTA for itself: put into the order of
-// slots, then made digits where they lie (code_limbs.cuh). That costs less than a launch of its
-// own. The factors of a norm are left to the results.
+// Prologue of gemv_i8: every CTA packs the activations of one or two tokens for itself, permuted
+// into the order of k, then split into int8 limbs in place (limb_mma.cuh). That costs less than a
+// launch in front. The factor 1/rms of a norm is applied to the results.
 
 #include "backend/cuda/device/async_copy.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
@@ -11,28 +11,28 @@
 
 namespace bl::cuda {
 
-// What a kernel can do (gemv_i8.cu): any product; plain ones; and, too, those of which one
-// leaves SiLU of a gate and up as they are, and one reads a row times another.
+// Variants of the kernel (is_plain_gemv): any launch; plain ones; and plain ones that may also
+// write SiLU(gate) beside up, or read a row times another one (the deferred gate multiplication).
 enum class GemvVariant : std::uint8_t { kAny, kPlain, kPlainDeferredMul };
-constexpr bool is_plain(GemvVariant form) { return form != GemvVariant::kAny; }
+constexpr bool is_plain(GemvVariant variant) { return variant != GemvVariant::kAny; }
 
-// Rows' channels as a thread holds them: kHeld · 4 · kConsumerThreads of each at a time.
-template <int Tokens, GemvVariant kForm>
+// A thread's part of the rows: kHeld · 4 · kConsumerThreads features of each token at a time.
+template <int Tokens, GemvVariant kVariant>
 class RowBlock {
  public:
   static constexpr int kHeld = 8 / Tokens;
-  // Of rows that have a norm or a rest: in plain products they are shorter (gemv_i8.cu).
-  static constexpr int kNormed = is_plain(kForm) ? 5 : kHeld;
+  // Rows with a norm or partial sums are shorter in plain launches (kPlainNormedFeatures).
+  static constexpr int kNormed = is_plain(kVariant) ? 5 : kHeld;
   static constexpr int kFeatures = kHeld * 4 * kConsumerThreads;
   static constexpr int kNormedFeatures = kNormed * 4 * kConsumerThreads;
 
-  // Of those of `m`, from the one `begin` of them on.
+  // Covers the features of `m` from the `begin`th of its features on.
   __device__ __forceinline__ RowBlock(const PackedGemmMatrix& m, int begin)
       : begin_(begin),
         first_(m.first_feature + begin + static_cast<int>(threadIdx.x) * 4),
         end_(m.first_feature + m.features) {}
 
-  // Where the channels go: weights' data, which may be read before the row is there.
+  // Loads where the features go. These are weights, so this may run before the row exists.
   __device__ __forceinline__ void load_offsets(const PackedGemmMatrix& m) {
     if (m.is_identity) return;
 #pragma unroll
@@ -41,7 +41,7 @@ class RowBlock {
       offsets_[i] = *reinterpret_cast<const uint2*>(m.fragment_offset_of_feature + feature(i));
     }
   }
-  // The same of what they are multiplied by.
+  // Loads the weights of the norm, which may run before the row exists too.
   __device__ __forceinline__ void load_weights(const InputNorm& norm) {
     if (norm.weight == nullptr) return;
 #pragma unroll
@@ -50,7 +50,8 @@ class RowBlock {
       weights_[i] = __ldg(reinterpret_cast<const float4*>(norm.weight + feature(i)));
     }
   }
-  // `stride`: elements to the next row. `rest`: what of the only row lies beside it, or null.
+  // `stride`: elements to the next row. `partial`: partial sums or the factor of the only row, or
+  // null.
   __device__ __forceinline__ void load(const float* rows, std::int64_t stride,
                                        const float* partial) {
 #pragma unroll
@@ -63,12 +64,12 @@ class RowBlock {
       }
     if (Tokens == 1 && partial != nullptr) load_partials(partial, 0);
   }
-  // The rest that load() was told of; what there was no room for is loaded now. `multiplies`: the
-  // row by it.
+  // Adds the row that load() was given, or, if `multiplies`, multiplies by it. Values for which
+  // there were no registers are loaded only here.
   __device__ __forceinline__ void add(const float* partial, bool multiplies) {
     if constexpr (Tokens == 1) {
       if (partial == nullptr) return;
-      constexpr bool kMayMultiply = kForm != GemvVariant::kPlain;
+      constexpr bool kMayMultiply = kVariant != GemvVariant::kPlain;
       constexpr int kMost = kMayMultiply ? kHeld : kNormed;
 #pragma unroll
       for (int first = 0; first < kMost; first += kPartialsAtOnce) {
@@ -105,7 +106,7 @@ class RowBlock {
         v.w *= weights_[i].w + norm.unit_offset;
       }
   }
-  // `slots`: of the first row; `stride`: bytes to the next one's.
+  // `elements`: the first row in the order of k; `stride`: bytes to the next row.
   __device__ __forceinline__ void store(bool is_identity, std::byte* elements, int stride) const {
 #pragma unroll
     for (int n = 0; n < Tokens; ++n) {
@@ -126,10 +127,11 @@ class RowBlock {
   }
 
  private:
-  static constexpr int kPartialsAtOnce = 4;  // as registers allow while the row is on its way
+  // As many as registers allow while the row is being loaded.
+  static constexpr int kPartialsAtOnce = 4;
 
-  // Pairs of slots lie together. Every other unit's threads begin with their second pair, so that
-  // half a warp is in all the banks.
+  // Pairs of k lie together. Threads of every other k_step store their second pair first, so that
+  // half a warp covers all banks.
   __device__ __forceinline__ void store_in_order(std::uint32_t to,
                                                  const float4 (&values)[kHeld]) const {
     constexpr std::uint32_t kNextPair = 8 * sizeof(float);  // see fragment_offset
@@ -151,7 +153,8 @@ class RowBlock {
   __device__ __forceinline__ static void store_pair(std::uint32_t to, float x, float y) {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y) : "memory");
   }
-  // The address in one instruction: the compiler takes two, to add up what it knows first.
+  // Computes the address in one instruction; the compiler uses two, because it adds constants
+  // first.
   __device__ __forceinline__ static void store_element(std::uint32_t to, std::uint32_t k,
                                                        float value) {
     asm volatile(
@@ -180,29 +183,29 @@ class RowBlock {
 static_assert(RowBlock<1, GemvVariant::kPlain>::kFeatures == kPlainRowFeatures &&
               RowBlock<1, GemvVariant::kPlain>::kNormedFeatures == kPlainNormedFeatures);
 
-// What results are to be multiplied by, in shared memory.
+// What the results of each token are multiplied by, in shared memory.
 template <int Tokens>
 struct RowFactors {
   float of[Tokens];
 };
 
-// Σx² of each thread's channels of a token, in shared memory that nobody else needs yet: a warp
-// adds them up while others still make digits. Sums of warps, found before that, were on
-// everybody's way.
+// Σx² over each thread's features of one token, in shared memory that is not used yet: one warp
+// adds them up while the others still make limbs. Adding them earlier, warp by warp, delayed all
+// warps.
 using ThreadSquares = float[kConsumerThreads];
 
-// What a norm multiplies a token by; by one warp.
+// Returns 1/rms of a token; called by one warp.
 __device__ __forceinline__ float norm_factor(const InputNorm& norm, const ThreadSquares& squares) {
   float sum = 0.0f;
 #pragma unroll
   for (int w = 0; w < kConsumerWarps; ++w) sum += squares[w * 32 + lane_index()];
-  return rsqrtf(warp_sum(sum) * norm.cta_range + norm.eps);
+  return rsqrtf(warp_sum(sum) * norm.reciprocal_in + norm.eps);
 }
 
-// A run of chunks on its way to digits, which share one power of two: a lane has four slots.
+// Turns a run of k_blocks, which share one power of two, into limbs: each lane has four k.
 class LimbSplitter {
  public:
-  // `run`: a LimbRun. `input`, `worth`: of unit 0.
+  // `run`: a LimbRun. `input`, `limb_scale`: addresses of k_step 0.
   __device__ __forceinline__ LimbSplitter(std::byte* input, std::byte* limb_scale,
                                           std::uint32_t run)
       : k_step_(input + (run >> 16) * kInputKStepBytes + lane_index() / 8 * kInputKStepBytes),
@@ -215,13 +218,13 @@ class LimbSplitter {
     const float4 elements = reinterpret_cast<const float4*>(k_step_)[lane_index() % 8];
     x_[0] = elements.x, x_[1] = elements.z, x_[2] = elements.y, x_[3] = elements.w;
   }
-  // All lanes of the warp take part.
+  // Finds the scale and the sums of numbers. All lanes of the warp take part.
   __device__ __forceinline__ void find_limb_scale() {
-    std::uint32_t most = 0;  // as bits: NaN is larger than all
+    std::uint32_t most = 0;  // compared as bits: NaN is larger than all
 #pragma unroll
     for (int j = 0; j < 4; ++j) most = max(most, __float_as_uint(fabsf(x_[j])));
     most = warp_max(most);
-    const std::uint32_t exponent = max(most, 20u << 23) & 0x7f800000u;  // factor stays finite
+    const std::uint32_t exponent = max(most, 20u << 23) & 0x7f800000u;  // keeps factor_ finite
     factor_ = __uint_as_float(((253u + kLimbBits) << 23) - exponent);
     limb_scale_ = __uint_as_float(exponent - ((kLimbBits - 1u) << 23));
     if (most >= 0x7f800000u) limb_scale_ = __uint_as_float(0x7fffffffu);
@@ -230,10 +233,10 @@ class LimbSplitter {
     for (int j = 0; j < 4; ++j) sum += number(j, factor_, 0.0f) - __float_as_uint(kWhole);
     find_sum(static_cast<int>(sum));
   }
-  // Where all lanes' slots have been read.
+  // Call this when all lanes have read their elements, which the limbs overwrite.
   __device__ __forceinline__ void store() const {
     if (!live_) return;
-    const bool upper = lane_index() % 2 != 0;  // the slots s = 1
+    const bool upper = lane_index() % 2 != 0;  // its k are those with s = 1
     std::byte* words = k_step_ + (upper ? 2 * kColumnBytes : 0) + lane_index() % 8 / 2 * 8;
     const float lower_factor = upper ? -factor_ : factor_;
     uint2 high = {bytes(1, factor_, 128.0f), bytes(1, lower_factor, 128.0f)};
@@ -249,14 +252,15 @@ class LimbSplitter {
   }
 
  private:
-  // Of the chunk that begins with this lane's slots, if one does; `sum`: of the lane's numbers.
+  // Finds the sum of the k_block that begins with this lane's k, if one does; `sum`: the lane's
+  // own.
   __device__ __forceinline__ void find_sum(int sum) {
     const int of_all = warp_sum(sum);
     if (is_one_k_block_) {
       sum_ = of_all;
       begins_ = lane_index() == 0;
     } else if (k_block_steps_ == 2) {
-      // Of one half, and what is left.
+      // Sums the first half; the second is the difference.
       const int of_first = warp_sum(lane_index() < 16 ? sum : 0);
       sum_ = lane_index() < 16 ? of_first : of_all - of_first;
       begins_ = lane_index() % 16 == 0;
@@ -269,21 +273,22 @@ class LimbSplitter {
       begins_ = lane_index() % 8 == 0;
     }
   }
-  static constexpr float kWhole = 12582912.0f;  // 1.5 · 2^23: has no bits behind the point
-  // x · factor to the nearest number, and `more`, as the lower bits of that float.
+  // 1.5 · 2^23: a float of this size has no bits behind the point.
+  static constexpr float kWhole = 12582912.0f;
+  // Rounds x · factor + more to the nearest integer, in the lower bits of that float.
   __device__ __forceinline__ std::uint32_t number(int j, float factor, float more) const {
     return __float_as_uint(fmaf(x_[j], factor, kWhole + more));
   }
-  // Byte `which` of the four numbers.
+  // Returns byte `which` of the four numbers.
   __device__ __forceinline__ std::uint32_t bytes(unsigned which, float factor, float more) const {
     const unsigned pair = which | (which + 4) << 4;
     const std::uint32_t lower = __byte_perm(number(0, factor, more), number(1, factor, more), pair);
     const std::uint32_t upper = __byte_perm(number(2, factor, more), number(3, factor, more), pair);
     return __byte_perm(lower, upper, 0x5410);
   }
-  std::byte* k_step_;         // of this lane's slots
-  std::byte* limb_scale_at_;  // of a chunk that begins with it
-  float x_[4] = {};           // in the order of bytes: slot 8r + 2t + e at 2e + r
+  std::byte* k_step_;         // with this lane's k
+  std::byte* limb_scale_at_;  // of a k_block that begins with this k_step
+  float x_[4] = {};           // in the order of bytes: k = 8r + 2t + e at 2e + r
   float factor_ = 0.0f;
   float limb_scale_ = 0.0f;
   int sum_ = 0;
@@ -293,19 +298,20 @@ class LimbSplitter {
   bool begins_ = false;
 };
 
-// A warp's runs of a strip, a lane each; loaded before they are needed.
+// A warp's limb runs of a matrix, one a lane; loaded before they are needed.
 class WarpLimbRuns {
  public:
   static constexpr int kAtOnce = 32 * kConsumerWarps;  // of all warps
   static_assert(kAtOnce == kPlainLimbRuns);
 
-  // The runs from `base` on.
+  // Loads the runs from `base` on.
   __device__ __forceinline__ WarpLimbRuns(const CodeMatrixView& m, int base) {
     const int mine = base + warp_index() + lane_index() * kConsumerWarps;
     if (mine < m.run_count) run_ = __ldg(reinterpret_cast<const std::uint32_t*>(m.runs) + mine);
   }
-  // They become digits; `input`, `worth`: of the token. Code that runs a few times: the shorter,
-  // the sooner it is there.
+  // Turns the runs into limbs of one token at `input`, with their scales at `limb_scale`. The loop
+  // runs only a few times, so it is not unrolled: short code arrives sooner from the instruction
+  // cache.
   __device__ __forceinline__ void make_limbs(std::byte* input, std::byte* limb_scale) const {
 #pragma unroll 1
     for (int i = 0; i < 32; ++i) {
@@ -319,21 +325,21 @@ class WarpLimbRuns {
   }
 
  private:
-  std::uint32_t run_ = 0;  // a LimbRun; 0, which none is, behind the last
+  std::uint32_t run_ = 0;  // a LimbRun; 0, which no run is, behind the last
 };
 
-// The matrices that a share reads its rows for, and where the digits go: those of equal gathers are
-// the same.
+// The matrices of a CTA's range, and where their limbs go; matrices with one input layout share
+// them.
 struct GemvInput {
   int first_matrix = 0;
   int end_matrix = 0;
-  bool padded = false;         // a matrix of the launch has slots without a channel
-  std::byte* limbs = nullptr;  // [tokens][gathers][bytes], from gather 0 on
+  bool padded = false;         // a matrix of the launch has k without a feature
+  std::byte* limbs = nullptr;  // [tokens][input layouts][bytes], from layout 0 on
   int bytes = 0;
-  int limb_scale_at = 0;  // within a gather's bytes
-  int token_stride = 0;   // bytes of as many gathers as a share has
+  int limb_scale_at = 0;  // in the bytes of an input layout
+  int token_stride = 0;   // bytes of all input layouts of a range
 
-  // There is room for the gathers of a share alone: its lowest one comes first.
+  // Shared memory holds only the input layouts of this range: its lowest one comes first.
   __device__ __forceinline__ void place_lowest_first(const PackedGemmArgs& args) {
     int lowest = args.matrices[first_matrix].input_layout;
     for (int i = first_matrix + 1; i < end_matrix; ++i) {
@@ -344,7 +350,7 @@ struct GemvInput {
   __device__ __forceinline__ std::byte* of(const PackedGemmMatrix& m) const {
     return limbs + m.input_layout * bytes;
   }
-  // f(matrix) for the first of each gather.
+  // Calls f(matrix) for the first matrix of each input layout.
   template <class F>
   __device__ __forceinline__ void for_each(const PackedGemmArgs& args, const F& f) const {
     unsigned made = 0;
@@ -358,7 +364,7 @@ struct GemvInput {
   }
 };
 
-// Slots without a channel are zero, where any matrix has such.
+// Zeroes k without a feature, if any matrix has such k.
 template <int Tokens>
 __device__ __forceinline__ void clear_padding(const PackedGemmArgs& args, const GemvInput& to) {
   to.for_each(args, [&](const PackedGemmMatrix& m) {
@@ -375,14 +381,14 @@ __device__ __forceinline__ void clear_padding(const PackedGemmArgs& args, const 
   consumer_sync();
 }
 
-// The rows of a product into the slots of the matrices of a share. It waits for the kernel before;
-// what does not depend on it is asked for ahead. `meanwhile`: what is to be asked for while the
-// rows are on their way. Of plain products they are one block.
-template <int Tokens, GemvVariant kForm, class Meanwhile>
+// Reads the rows and stores them in the order of k for the matrices of a range. Waits for the
+// launch in front, after loads that do not depend on it. `meanwhile` runs while the rows are being
+// loaded. In plain launches the rows are a single block.
+template <int Tokens, GemvVariant kVariant, class Meanwhile>
 __device__ __forceinline__ void read_rows(const PackedGemmArgs& args, const GemvInput& to,
                                           float (&squares)[Tokens], const Meanwhile& meanwhile) {
   const PackedGemmMatrix& first = args.matrices[to.first_matrix];
-  using Block = RowBlock<Tokens, kForm>;
+  using Block = RowBlock<Tokens, kVariant>;
   Block row(first, 0);
   row.load_offsets(first);
   row.load_weights(args.norm);
@@ -393,7 +399,7 @@ __device__ __forceinline__ void read_rows(const PackedGemmArgs& args, const Gemv
     if (at == 0) meanwhile();
     row.add(args.x_partial, args.x_partial_multiplies);
     row.normalise(args.norm, squares);
-    if constexpr (is_plain(kForm)) {
+    if constexpr (is_plain(kVariant)) {
       row.store(first.is_identity, to.limbs, to.token_stride);
     } else {
       to.for_each(args, [&](const PackedGemmMatrix& m) {
@@ -402,32 +408,31 @@ __device__ __forceinline__ void read_rows(const PackedGemmArgs& args, const Gemv
       });
     }
     at += Block::kFeatures;
-    if (is_plain(kForm) || at >= first.features) break;
+    if (is_plain(kVariant) || at >= first.features) break;
     row = Block(first, at);
     row.load_offsets(first);
     row.load_weights(args.norm);
   }
 }
 
-// The rows of a product, as digits for the matrices of a share, complete for all multiplying
-// threads. It waits for the kernel before, and tells the ring when the rows have been read.
-// `meanwhile`: what is done while they are on their way; its copies are awaited. `room`: anything
-// afterwards.
-template <int Tokens, GemvVariant kForm, class Meanwhile>
+// Reads the rows and turns them into limbs, complete for all consumer threads. Waits for the launch
+// in front, and tells the pipeline when the rows have been read. `meanwhile` runs while they are
+// being loaded; its copies are awaited here. `room` holds anything afterwards.
+template <int Tokens, GemvVariant kVariant, class Meanwhile>
 __device__ __forceinline__ void make_gemv_input(const PackedGemmArgs& args, const GemvInput& to,
-                                                GemvPipeline& ring, RowFactors<Tokens>& factors,
+                                                GemvPipeline& pipeline, RowFactors<Tokens>& factors,
                                                 ThreadSquares (&room)[Tokens],
                                                 const Meanwhile& meanwhile) {
-  if (!is_plain(kForm) && to.padded) clear_padding<Tokens>(args, to);
+  if (!is_plain(kVariant) && to.padded) clear_padding<Tokens>(args, to);
   const PackedGemmMatrix& first = args.matrices[to.first_matrix];
   const WarpLimbRuns first_runs(first.view, 0);
   float squares[Tokens] = {};
-  read_rows<Tokens, kForm>(args, to, squares, meanwhile);
+  read_rows<Tokens, kVariant>(args, to, squares, meanwhile);
 #pragma unroll
   for (int n = 0; n < Tokens; ++n) room[n][threadIdx.x] = squares[n];
   commit_copies();
-  ring.meet();
-  if constexpr (is_plain(kForm)) {
+  pipeline.sync_row_read();
+  if constexpr (is_plain(kVariant)) {
     first_runs.make_limbs(to.limbs, to.limbs + to.limb_scale_at);
   } else {
     to.for_each(args, [&](const PackedGemmMatrix& m) {
@@ -445,7 +450,7 @@ __device__ __forceinline__ void make_gemv_input(const PackedGemmArgs& args, cons
     });
   }
   wait_copies<0>();
-  // The last warp has the fewest digits to make.
+  // The last warp has the fewest limbs to make.
   if (threadIdx.x >= kConsumerThreads - 32) {
 #pragma unroll
     for (int n = 0; n < Tokens; ++n) {

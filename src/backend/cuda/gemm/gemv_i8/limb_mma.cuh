@@ -1,15 +1,15 @@
 #pragma once
-// One warp's part of the product of one token or two with packed codes, in whole numbers.
+// What one warp multiplies in gemv_i8: codes · activations as integers on int8 tensor cores.
 //
-// The activations of a chunk are 15-bit numbers times a power of two of their own; a number is two
-// digits, 256 · high + low, of a signed byte each. Codes become the bytes of the A operand of
-// mma.m16n8k32: those of the slots s = 0 (code_matrix.h) by one mask a register in the lower half
-// of k, and in the upper half the bytes as they are, codes of s = 1 times 16 and codes of s = 0.
-// The columns of B hold what one token leaves free: 0 and 1 the high and low digits of the slots
-// s = 0 in the lower half and zeros in the upper; 2 and 3 those of −x of the slots s = 1 in the
-// lower half and of x in the upper, so that the codes of s = 0 go away again. Columns 4 to 7 are
-// those of a second token, or repeat them. So lane 4g + t ends with the sums of the slots s = t % 2
-// (of token t / 2), exact, and 32-bit sums cannot overflow within a chunk.
+// The activations of a k_block are 15-bit integers times one power of two (the limb scale); an
+// integer is two limbs, 256 · high + low, each a signed byte. Codes become the bytes of operand A
+// of mma.m16n8k32: in its lower half of k the codes of s = 0 (code_matrix.h) by one mask a
+// register, in its upper half the bytes as they are, that is 16 times the codes of s = 1 plus the
+// codes of s = 0. The columns of B use what one token leaves free. Columns 0 and 1: the high and
+// low limbs of s = 0 in the lower half and zeros in the upper. Columns 2 and 3: the limbs of s = 1,
+// as −x in the lower half and x in the upper, so that the codes of s = 0 cancel. Columns 4 to 7:
+// the same for a second token, or copies. Lane 4g + t ends with the sums of the k with s = t % 2
+// (of token t / 2). The sums are exact: 32 bits cannot overflow within a k_block.
 
 #include <type_traits>
 
@@ -19,32 +19,32 @@
 
 namespace bl::cuda {
 
-// The largest number of a chunk is below 2^kLimbBits.
+// The integers of a k_block are below 2^kLimbBits in magnitude.
 inline constexpr int kLimbBits = 14;
 
-// What a token is made of: 128 bytes a unit. First its slots as floats, in the order of
-// fragment_offset; then, where these were, digits in the order of the B operand: column n (of
-// four), lane t at 8 (4n + t), the word of the upper half of k and that of the lower; byte 2e + r
-// of a word is the slot 16s + 8r + 2t + e. Behind all units, what the digits of chunks are worth:
-// 16 bytes a unit, those of a chunk's first one.
+// A token's input: 128 bytes a k_step. First its elements as floats in the order of
+// fragment_offset; then, in the same place, their limbs in the order of operand B: for column n (of
+// four) and lane t, at 8 (4n + t), the word of the upper half of k and that of the lower; byte 2e +
+// r of a word is k = 16s + 8r + 2t + e. Behind all k_steps lie the limb scales: 16 bytes a k_step,
+// used in the first k_step of each k_block.
 inline constexpr int kColumnBytes = 32;
 
 struct LimbScale {
-  float k_step[2];  // of a number of the slots s, times their code's 16
-  float sum[2];     // Σx of the chunk; zero for s = 1
+  float scale[2];  // of an integer of k with s, including its code's factor 16
+  float sum[2];    // Σx of the k_block; zero for s = 1
   static constexpr int kBytes = kLimbScaleBytes;
-  // A lane's: {unit[t], sum[t]}. `worth`: of the chunk's first unit.
+  // Returns a lane's {scale[t], sum[t]}. `limb_scale`: of the k_block's first k_step.
   __device__ __forceinline__ static float2 of_lane(const std::byte* limb_scale, int lane) {
     return reinterpret_cast<const float2*>(limb_scale)[lane % 2];
   }
   __device__ __forceinline__ void store(std::byte* limb_scale) const {
-    *reinterpret_cast<float4*>(limb_scale) = make_float4(k_step[0], sum[0], k_step[1], sum[1]);
+    *reinterpret_cast<float4*>(limb_scale) = make_float4(scale[0], sum[0], scale[1], sum[1]);
   }
 };
 
-// Sums of one chunk: element 2h + d of a strip is column 8h + g, digit d (0: high). Of two bits,
-// and of what widths of five and six have above four, column 8 + g comes with a quarter of column g
-// added to it, and that 4 times too large; of three bits it is twice too large.
+// Integer sums of one k_block: element 2h + d of an n_tile is column 8h + g, limb d (0: high). With
+// two bits, and in the upper plane of five and six bits, column 8 + g is 4 times too large and has
+// column g added; with three bits it is twice too large.
 template <int NTiles>
 struct LimbSums {
   int at[NTiles][4];
@@ -60,14 +60,14 @@ struct LimbSums {
 #pragma unroll
       for (int c = 0; c < 4; ++c) at[i][c] <<= 4;
   }
-  // Those of two bits: column 8 + g alone, 4 times too large still.
-  __device__ __forceinline__ void part_columns() {
+  // Two bits: removes column g from column 8 + g, which stays 4 times too large.
+  __device__ __forceinline__ void separate_columns() {
 #pragma unroll
     for (int i = 0; i < NTiles; ++i)
 #pragma unroll
       for (int d = 0; d < 2; ++d) at[i][2 + d] -= at[i][d];
   }
-  // Column 8 + g is 2^kBits times too large. Exact.
+  // Column 8 + g is 2^kBits times too large; the division is exact.
   template <int kBits>
   __device__ __forceinline__ void shrink_upper() {
 #pragma unroll
@@ -77,9 +77,8 @@ struct LimbSums {
   }
 };
 
-// The codes of one lane and unit as bytes; how they lie is told by code_matrix.h. operands():
-// registers 2k + h, of the lower (k = 0) and the upper half of k. lane_at(): bytes to a lane's
-// first ones.
+// The codes of one lane and k_step as bytes; code_matrix.h says how they lie. operands(): registers
+// 2k + h, for the lower (k = 0) and the upper half of k. lane_at(): bytes to the lane's first word.
 template <int Bits>
 struct CodeBytes;
 
@@ -87,7 +86,7 @@ template <>
 struct CodeBytes<4> {
   uint2 w;
   __device__ __forceinline__ static int lane_at(int lane) { return lane * 8; }
-  // `from`: the unit's, lane_at() further on.
+  // `from`: the k_step, plus lane_at().
   __device__ __forceinline__ void load(const std::byte* from, int) {
     w = *reinterpret_cast<const uint2*>(from);
   }
@@ -99,7 +98,7 @@ struct CodeBytes<4> {
   }
 };
 
-// Both columns' in one operand; they are parted later.
+// One operand holds both columns; separate_columns() separates them later.
 template <>
 struct CodeBytes<2> {
   std::uint32_t w;
@@ -115,10 +114,10 @@ struct CodeBytes<2> {
   }
 };
 
-// The highest bits of five: those of two bits without the upper one.
+// The highest bits of five: like two bits without the upper one.
 template <>
 struct CodeBytes<1> {
-  std::uint32_t w;  // others are anything
+  std::uint32_t w;  // unmasked
   __device__ __forceinline__ static int lane_at(int lane) { return lane / 2 * 4; }
   __device__ __forceinline__ void load(const std::byte* from, int lane) {
     w = *reinterpret_cast<const std::uint32_t*>(from) >> (lane % 2);
@@ -131,11 +130,12 @@ struct CodeBytes<1> {
   }
 };
 
-// Of h = 1 twice the code, so that its highest bit need not move.
+// h = 1 holds twice the code, so that its highest bit need not be shifted.
 template <>
 struct CodeBytes<3> {
   std::uint32_t w;
-  std::uint32_t lower_bits;  // its lower bits, at bit 1 of nibbles; others are anything
+  // The code's lower bits, at bit 1 of each nibble; the other bits are unmasked.
+  std::uint32_t lower_bits;
   __device__ __forceinline__ static int lane_at(int lane) { return lane * 4; }
   __device__ __forceinline__ void load(const std::byte* from, int lane) {
     w = *reinterpret_cast<const std::uint32_t*>(from);
@@ -151,8 +151,8 @@ struct CodeBytes<3> {
   }
 };
 
-// The upper half of k comes first: its registers are what was loaded, in the order it was loaded.
-// kFirst: nothing is in `sums` yet; so nobody has to clear them.
+// The upper half of k comes first: its registers are the words as they were loaded. kFirst: writes
+// `sums`, so that nobody has to clear them.
 template <bool kFirst>
 __device__ __forceinline__ void multiply_halves(int (&sums)[4], const std::uint32_t (&a)[4],
                                                 std::uint32_t b0, std::uint32_t b1) {
@@ -164,10 +164,10 @@ __device__ __forceinline__ void multiply_halves(int (&sums)[4], const std::uint3
   }
 }
 
-// A lane's digits of a chunk.
+// Reads a lane's limbs of a k_block.
 class LimbReader {
  public:
-  // `first_k_step`: of the chunk.
+  // `first_k_step`: the k_block's.
   __device__ __forceinline__ LimbReader(const std::byte* first_k_step, int lane)
       : from_(first_k_step + lane % 16 * 8) {}
   __device__ __forceinline__ void operands(int k_step, std::uint32_t& b0, std::uint32_t& b1) const {
@@ -181,14 +181,14 @@ class LimbReader {
   const std::byte* from_;
 };
 
-// The codes of a chunk, plane by plane.
+// The codes of a k_block, plane by plane.
 struct KBlockPlanes {
-  const std::byte* first = nullptr;  // of the first strip
-  int stride = 0;                    // to the next strip's, bytes
-  int n_tiles = 0;                   // that are there, at least one
+  const std::byte* first = nullptr;  // of the first n_tile
+  int stride = 0;                    // bytes to the next n_tile
+  int n_tiles = 0;                   // valid ones, at least one
   int k_steps = 0;
-  // A single strip goes by the code for two: a second one is multiplied like it, and the results
-  // are not used.
+  // A single n_tile uses the code for two: the first one is multiplied twice, and the second result
+  // is not used.
   template <int NTiles>
   __device__ __forceinline__ const std::byte* n_tile(int i) const {
     if (i == 0) return first;
@@ -196,16 +196,16 @@ struct KBlockPlanes {
   }
 };
 
-// How the sums of a chunk begin. Where their first product writes them nobody has to clear them,
-// but the code of a step is there twice. Which is the fastest is a matter of how much code there is
-// beside it, and was measured (bench/ladder/exl2_gemv).
+// How the sums of a k_block begin. If the first mma writes them, nobody has to clear them, but the
+// code of a k_step exists twice. Which is faster depends on how much other code the kernel has, and
+// was measured (bench/ladder/gemv_i8).
 enum class Begin {
-  kCleared,  // they hold something already
-  kJoined,   // the first step writes them; of two planes, pointers go on behind every step
-  kApart,    // the same, but they go on in front of a step, so that short groups advance nothing
-  kWhole,    // and a chunk of full length has no loop: where there is no other code
+  kCleared,  // they are cleared before the first k_step
+  kJoined,   // the first k_step writes them; two planes: pointers advance behind every k_step
+  kApart,    // as kJoined, but pointers advance in front of a k_step: never in short groups
+  kWhole,    // as kJoined, and a k_block of full length has no loop: for kernels without other code
 };
-// In kernels of these widths. Mixes from four bits on have the most code.
+// The choice for kernels of these widths. Mixes that include 4 and 5 bits have the most code.
 template <int kBits, WidthSet kWidths>
 inline constexpr Begin kBeginOf = kWidths == width_set({4}) ? Begin::kWhole
                                   : has_width(kWidths, 4) && has_width(kWidths, 5)
@@ -213,8 +213,8 @@ inline constexpr Begin kBeginOf = kWidths == width_set({4}) ? Begin::kWhole
                                   : kBits == 4 ? Begin::kCleared
                                                : Begin::kApart;
 
-// sums = codes of one plane · digits, or += where they are cleared; a strip's units are
-// `k_step_stride` bytes apart. Strips: at most one more than there are.
+// sums = codes of one plane · limbs, or += if they were cleared. An n_tile's k_steps are
+// `k_step_stride` bytes apart. NTiles exceeds the number of valid n_tiles by at most one.
 template <int Bits, Begin kBegin, int NTiles, class Stride, class Reader>
 __device__ __forceinline__ void add_plane(const KBlockPlanes& codes, int offset,
                                           Stride k_step_stride, Reader limbs,
@@ -253,8 +253,8 @@ __device__ __forceinline__ void add_plane(const KBlockPlanes& codes, int offset,
       return;
     }
   }
-  // Two units at a time; small groups, or the rest of one, end within a pair. Code that is there
-  // once or twice: loops of their own for pairs and for single units cost more than they save.
+  // Two k_steps at a time; a short or last k_block ends within such a pair. Separate loops for
+  // pairs and single k_steps cost more than they save, because the code runs only once or twice.
   if constexpr (kBegin == Begin::kCleared) {
 #pragma unroll 1
     while (true) {
@@ -278,8 +278,8 @@ __device__ __forceinline__ void add_plane(const KBlockPlanes& codes, int offset,
   }
 }
 
-// sums = codes of four bits and, above them, of `Bits` in a second plane, at once: digits are read
-// once, and a chunk of one unit, of which mixes have many, goes through one loop.
+// sums = codes of four bits and, in a second plane, `Bits` bits above them, in one pass: limbs are
+// read once, and k_blocks of one k_step, of which mixes have many, take one loop.
 template <int Bits, Begin kBegin, int NTiles, class Reader>
 __device__ __forceinline__ void multiply_two_planes(const KBlockPlanes& codes, int k_step_stride,
                                                     Reader limbs, LimbSums<NTiles>& sums) {
@@ -328,15 +328,15 @@ __device__ __forceinline__ void multiply_two_planes(const KBlockPlanes& codes, i
   for (int i = 0; i < NTiles; ++i)
 #pragma unroll
     for (int d = 0; d < 2; ++d) {
-      // Parted, a quarter of that, times 16.
+      // Separates the columns, divides by 4, multiplies by 16.
       sums.at[i][2 + d] += (tops.at[i][2 + d] - tops.at[i][d]) * 4;
       sums.at[i][d] += tops.at[i][d] * 16;
     }
 }
 
-// sums = codes · digits over one chunk. Every width has code of its own, but 8 bits, which are two
-// planes of 4, the high nibbles first. kWidths: those that there may be; code for others would only
-// stand in the way of what runs (bench/ladder/exl2_gemv).
+// sums = codes · limbs over one k_block. Every width has its own code, except 8 bits: two planes of
+// 4, the high nibbles first. kWidths: the widths that occur; code for others would slow the kernel
+// down although it never runs (bench/ladder/gemv_i8).
 template <WidthSet kWidths, int NTiles, class Reader>
 __device__ __forceinline__ void multiply_limbs(int bits, const KBlockPlanes& codes,
                                                const Reader& limbs, LimbSums<NTiles>& sums) {
@@ -361,7 +361,7 @@ __device__ __forceinline__ void multiply_limbs(int bits, const KBlockPlanes& cod
   } else if (is_width<2, kWidths>(bits)) {
     if constexpr (has_width(kWidths, 2)) {
       add_plane<2, kBeginOf<2, kWidths>>(codes, 0, stride, limbs, sums);
-      sums.part_columns();
+      sums.separate_columns();
       sums.template shrink_upper<2>();
     }
   } else if constexpr (has_width(kWidths, 8)) {
@@ -374,8 +374,8 @@ __device__ __forceinline__ void multiply_limbs(int bits, const KBlockPlanes& cod
   }
 }
 
-// The number of two digits' sums, rounded once either way: of codes of up to five bits it fits into
-// 32 bits.
+// Combines the sums of two limbs, rounded once in either form: with codes of up to five bits the
+// integer fits into 32 bits.
 template <WidthSet kWidths>
 __device__ __forceinline__ float combine_limbs(int high, int low) {
   constexpr bool kFits = !has_width(kWidths, 6) && !has_width(kWidths, 8);
@@ -383,7 +383,7 @@ __device__ __forceinline__ float combine_limbs(int high, int low) {
   return fmaf(static_cast<float>(high), 256.0f, static_cast<float>(low));
 }
 
-// totals[h] += scale · (what the sums are worth − zero · Σx) of one strip of a chunk.
+// totals[h] += scale · (number · limb scale − zero · Σx) for one n_tile of a k_block.
 template <WidthSet kWidths>
 __device__ __forceinline__ void add_scaled(const LaneScales& scales, const float2& limb_scale,
                                            const int (&sums)[4], float (&totals)[2]) {
@@ -394,13 +394,13 @@ __device__ __forceinline__ void add_scaled(const LaneScales& scales, const float
   }
 }
 
-// The lanes t = 2, 3 of a group have the same sums as t = 0, 1. So of two strips each lane takes
-// one: lanes t < 2 the first.
-__device__ __forceinline__ bool takes_second_n_tile() { return (lane_index() & 2) != 0; }
-__device__ __forceinline__ void take_n_tile(const int (&first)[4], const int (&second)[4],
+// With one token, lanes t = 2, 3 have the same sums as t = 0, 1; so of two n_tiles lanes t < 2 keep
+// the first and lanes t ≥ 2 the second.
+__device__ __forceinline__ bool owns_second_n_tile() { return (lane_index() & 2) != 0; }
+__device__ __forceinline__ void pick_n_tile(const int (&first)[4], const int (&second)[4],
                                             int (&own)[4]) {
 #pragma unroll
-  for (int c = 0; c < 4; ++c) own[c] = takes_second_n_tile() ? second[c] : first[c];
+  for (int c = 0; c < 4; ++c) own[c] = owns_second_n_tile() ? second[c] : first[c];
 }
 
 }  // namespace bl::cuda

@@ -25,7 +25,8 @@ cudaDataType_t type_of(DType type) {
   }
 }
 
-// The largest power of two, up to what the library asks about, that divides an address.
+// Returns the largest power of two that divides an address, up to the 256 that cuBLASLt
+// distinguishes.
 std::uint32_t alignment_of(const void* p) {
   const auto address = reinterpret_cast<std::uintptr_t>(p);
   const std::uintptr_t lowest = address & (~address + 1);
@@ -40,7 +41,7 @@ void check(cublasStatus_t status, const char* what) {
 
 }  // namespace
 
-// The entry points that are used, by name.
+// The functions that are used, looked up by name.
 struct BlasLt::Library {
   void* handle = nullptr;
   cublasLtHandle_t lt = nullptr;
@@ -87,7 +88,7 @@ struct BlasLt::Library {
   }
 };
 
-// One shape, with the algorithm that the library suggests for it.
+// One shape, with the algorithm that cuBLASLt suggests for it.
 struct BlasLt::Plan {
   explicit Plan(const Library& l) : library(l) {}
   ~Plan() {
@@ -152,7 +153,7 @@ const BlasLt::Plan& BlasLt::plan(const BlasGemm& p) {
   l.preference_destroy(preference);
   if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
     plans_.erase(at);
-    fail(ErrorCode::kDevice, "cuBLASLt knows no algorithm for a product {} x {} x {}", p.tokens,
+    fail(ErrorCode::kDevice, "cuBLASLt knows no algorithm for a GEMM of {} x {} x {}", p.tokens,
          p.in, p.columns);
   }
   at->second = std::move(plan);

@@ -12,13 +12,13 @@
 
 namespace bl::cuda {
 
-// out[tokens, columns] (row_stride) = alpha · x[tokens, in] · wᵀ + beta · out, with w
-// [columns, in]; F32 sums.
+// out[tokens, columns] (row_stride) = out_scale · x[tokens, in] · wᵀ + beta · out, with w [columns,
+// in]; F32 sums.
 struct BlasGemm {
   DType type = DType::kF16;  // of x and w: F32, F16 or BF16
   const void* x = nullptr;
   const void* w = nullptr;
-  DType out_type = DType::kF32;  // or F16, of F16
+  DType out_type = DType::kF32;  // or F16, if `type` is F16
   void* out = nullptr;
   std::int64_t tokens = 0;
   std::int64_t columns = 0;
@@ -28,10 +28,10 @@ struct BlasGemm {
   const float* beta = nullptr;       // device memory
 };
 
-// cuBLASLt, loaded at run time, so that the program starts where it is missing.
+// cuBLASLt, loaded at run time, so that the program also starts where it is missing.
 class BlasLt {
  public:
-  // Throws kUnsupported, saying which library would be right.
+  // Throws kUnsupported, naming the library to install.
   explicit BlasLt(DeviceMemory& memory);
   ~BlasLt();
   BlasLt(const BlasLt&) = delete;

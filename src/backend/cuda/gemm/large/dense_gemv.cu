@@ -25,19 +25,19 @@ struct DenseLaunch {
   int tokens;
 };
 
-// From x to row `token` of it. A kernel of more tokens than there are (kSpare) reads the last one
-// again.
+// The offset of row `token` in x. A kernel for more tokens than there are (kSpare) reads the last
+// row again.
 template <bool kSpare>
 __device__ __forceinline__ std::int64_t row_offset(const DenseLaunch& p, int token) {
   return (kSpare ? min(token, p.tokens - 1) : token) * p.x_stride;
 }
 
-// Σ over one 16-byte piece of a weight row.
+// sums += the product over 16 bytes of a weight row.
 template <class T, int Tokens, bool kSpare>
-__device__ __forceinline__ void multiply_copy_block(const uint4& copy_block, const DenseLaunch& p,
-                                                    int at, float (&sums)[Tokens]) {
+__device__ __forceinline__ void multiply_words(const uint4& words, const DenseLaunch& p, int at,
+                                               float (&sums)[Tokens]) {
   constexpr int kCount = 16 / sizeof(T);
-  const T* w = reinterpret_cast<const T*>(&copy_block);
+  const T* w = reinterpret_cast<const T*>(&words);
 #pragma unroll
   for (int t = 0; t < Tokens; ++t) {
 #pragma unroll
@@ -49,7 +49,7 @@ __device__ __forceinline__ void multiply_copy_block(const uint4& copy_block, con
   }
 }
 
-// A warp a column.
+// One warp a column.
 template <class T, int Tokens, bool kSpare>
 __global__ void __launch_bounds__(kWarps * 32) dense_gemv_kernel(const T* rows, DenseLaunch p) {
   pdl_trigger();
@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(kWarps * 32) dense_gemv_kernel(const T* rows, 
     done = p.in / kStep * kStep;
 #pragma unroll 4
     for (int i = lane * kCount; i < done; i += kStep) {
-      const uint4 copy_block = __ldcs(reinterpret_cast<const uint4*>(row + i));
-      multiply_copy_block<T, Tokens, kSpare>(copy_block, p, i, sums);
+      const uint4 words = __ldcs(reinterpret_cast<const uint4*>(row + i));
+      multiply_words<T, Tokens, kSpare>(words, p, i, sums);
     }
   }
   for (int i = done + lane; i < p.in; i += 32) {
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kWarps * 32) dense_gemv_kernel(const T* rows, 
   }
 }
 
-// The kernel of so many tokens; Tokens is the first to be tried.
+// Launches the kernel for `tokens` tokens, trying from Tokens on.
 template <int Tokens, class T>
 void start_for(const LaunchShape& shape, std::int64_t tokens, const T* rows, const DenseLaunch& p) {
   if constexpr (Tokens < kMaxDenseTokens) {

@@ -6,7 +6,9 @@ namespace bl::cuda {
 
 inline constexpr int kMaxDenseTokens = 8;
 
-// A few tokens times a plain matrix, F32 activations: bound by reading the matrix.
+// GEMV of a plain matrix: F32 activations of up to 8 tokens, weights F32, F16 or BF16, a warp a
+// column, any card. Bound by reading the matrix; the share is not measured. With ctx.deterministic
+// one kernel serves any number of tokens.
 struct DenseGemvArgs {
   TensorView x;                // F32 [tokens, in], at most kMaxDenseTokens
   const void* rows = nullptr;  // [out, in]
@@ -16,7 +18,6 @@ struct DenseGemvArgs {
   float multiplier = 1.0f;
   bool accumulate = false;
 };
-// Where ctx is deterministic, by the same kernel for any number of tokens.
 
 void dense_gemv(ExecContext& ctx, const DenseGemvArgs& args);
 

@@ -14,7 +14,7 @@ constexpr int kTileK = kWarps * kKStepSize;
 constexpr int kPadding = 8;  // halves between rows, against bank conflicts
 constexpr int kRow = kTileK + kPadding;
 
-// Writes one strip's values of a unit: `tile` is [16][kRow], at the unit's first slot.
+// Writes a k_step of one n_tile. `tile` is [16][kRow], at the k_step's first element.
 template <class Codes>
 __device__ __forceinline__ void write_k_step(const Codes& codes, const LaneScales& scales, int lane,
                                              __half* tile) {
@@ -26,26 +26,26 @@ __device__ __forceinline__ void write_k_step(const Codes& codes, const LaneScale
     __half* row = tile + (8 * h + g) * kRow + 2 * t;
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
-      const __half2 zero = __float2half2_rn(raised_by<Codes>(s) + scales.zero[h]);
+      const __half2 zero = __float2half2_rn(magic_base<Codes>(s) + scales.zero[h]);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const __half2 value = dequant_pair(raised_pair(codes, h, r, s), zero, scale);
+        const __half2 value = dequant_pair(magic_pair(codes, h, r, s), zero, scale);
         *reinterpret_cast<__half2*>(row + 16 * s + 8 * r) = value;
       }
     }
   }
 }
 
-// The same unit of a few strips.
+// One k_step of a few n_tiles.
 struct NTileKSteps {
-  const std::byte* codes = nullptr;  // of the first strip
+  const std::byte* codes = nullptr;  // of the first n_tile
   std::int64_t stride = 0;
-  const std::byte* scales = nullptr;  // of the unit's group, of the first strip
+  const std::byte* scales = nullptr;  // of the k_step's group, of the first n_tile
   std::int64_t scale_stride = 0;
   int n_tiles = 0;
 };
 
-// Codes and scales are asked for together.
+// Loads codes and scales of all n_tiles before it uses the first.
 template <class Codes, class Scales>
 __device__ __forceinline__ void write_k_steps(const CodeMatrixView& m, const KBlock& k_block,
                                               const NTileKSteps& k_steps, __half* tile) {
@@ -69,13 +69,13 @@ __device__ __forceinline__ void write_k_steps(const CodeMatrixView& m, const KBl
   }
 }
 
-// The chunk that holds a unit.
+// Returns the k_block that holds a k_step.
 __device__ __forceinline__ int k_block_of_step(const CodeMatrixView& m, int k_step, int lane) {
-  // Groups of 128 are the rule: one load instead of a walk over the table.
+  // Groups of 128 are the rule: try that k_block before searching the table.
   const int usual = min(k_step / kMaxKBlockSteps, m.k_block_count - 1);
   const KBlock& guess = m.k_blocks[usual];
   if (guess.first_k_step <= k_step && k_step < guess.first_k_step + guess.k_steps) return usual;
-  // A few loads under way at once: tables of groups of 32 are long.
+  // A few loads in flight at once: with groups of 32 the table is long.
   constexpr int kAtOnce = 4;
   int k_block = -1;
 #pragma unroll 1
@@ -94,7 +94,7 @@ __device__ __forceinline__ int k_block_of_step(const CodeMatrixView& m, int k_st
   return k_block;
 }
 
-// One unit of up to four strips, by a warp, into the CTA's tile.
+// Dequantizes one k_step of up to four n_tiles with one warp, into the CTA's tile.
 template <class Scales>
 __device__ __forceinline__ void expand_k_step(const CodeMatrixView& m, int first_n_tile,
                                               int n_tiles, int k_step, __half* tile) {
@@ -114,7 +114,7 @@ __device__ __forceinline__ void expand_k_step(const CodeMatrixView& m, int first
 constexpr int kRowEights = kTileK / 8;                   // threads that store a column
 constexpr int kStoredAtOnce = kWarps * 32 / kRowEights;  // columns
 
-// This thread's eight slots of every kStoredAtOnce-th of `Columns` columns.
+// Stores this thread's eight elements of every kStoredAtOnce-th of `Columns` columns.
 template <int Columns>
 __device__ __forceinline__ void store_columns(const __half* tile, __half* row,
                                               std::int64_t row_length) {
@@ -125,14 +125,14 @@ __device__ __forceinline__ void store_columns(const __half* tile, __half* row,
   }
 }
 
-// grid (units / 4, strips / 4): a warp a unit.
+// grid (k_steps / 4, n_tiles / 4): a warp a k_step.
 template <class Scales>
 __global__ void __launch_bounds__(kWarps * 32) dequantize_kernel(DequantizeArgs args) {
   pdl_trigger();
   __shared__ __align__(16) __half tile[kColumns][kRow];
   const CodeMatrixView& m = args.view;
   const int warp = warp_index();
-  const int first_n_tile = static_cast<int>(blockIdx.y) * kCtaNTiles;  // of those asked for
+  const int first_n_tile = static_cast<int>(blockIdx.y) * kCtaNTiles;  // among args.n_tiles
   const int n_tiles = min(kCtaNTiles, args.n_tiles - first_n_tile);
   const int first_k_step = static_cast<int>(blockIdx.x) * kWarps;
   if (first_k_step + warp < m.k_steps) {
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kWarps * 32) dequantize_kernel(DequantizeArgs 
                           &tile[0][warp * kKStepSize]);
   }
   __syncthreads();
-  // The product before may still read the rows.
+  // The GEMM in front may still read the rows.
   pdl_wait();
   const int k = static_cast<int>(threadIdx.x) % kRowEights * 8;
   if (k >= (m.k_steps - first_k_step) * kKStepSize) return;

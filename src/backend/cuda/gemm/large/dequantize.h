@@ -6,8 +6,9 @@
 
 namespace bl::cuda {
 
-// Strips [first, first + count) of a packed matrix as binary16 rows [count · 16][units · 32], one a
-// column, in order of the slots; rounded as the formats say.
+// Dequantizes n_tiles [first_n_tile, first_n_tile + n_tiles) of a packed matrix into binary16 rows
+// [n_tiles · 16][k_steps · 32], one a column, in the order of k; rounded as the formats say. For
+// cuBLASLt on cards without the wgmma path. Bound by writing the rows.
 struct DequantizeArgs {
   CodeMatrixView view;
   int first_n_tile = 0;

@@ -18,7 +18,7 @@
 namespace bl::cuda {
 namespace {
 
-// Binary16 rows, and what products with them are multiplied by.
+// Binary16 rows of activations, and the scale of GEMMs with them.
 struct LargeInput {
   ActF16 rows;
   const float* out_scale = nullptr;  // device
@@ -68,7 +68,7 @@ class LargeRun {
     }
     return normalised(std::move(to));
   }
-  // Normalised rows in these orders; their memory is taken here.
+  // Normalises x into rows of these layouts; takes their memory here.
   std::vector<LargeInput> normalised(std::vector<ActF16> to) {
     float* out_scale = take_number();
     std::vector<LargeInput> inputs;
@@ -87,7 +87,8 @@ class LargeRun {
     made.to.rows = take_f16(tokens_ * made.to.k).data;
     made.out_scale = take_number();
     if (made.to.type == DType::kF16) {
-      // Given back with the rows, so matrices that read other rows look for it once more.
+      // row_largest is freed with the rows, so each group of matrices with other rows computes it
+      // again.
       made.row_largest = ctx_.scratch->take_f32({tokens_}).as<float>();
       find_largest(ctx_, gemm_.x, made.row_largest);
     }
@@ -163,7 +164,7 @@ class LargeRun {
         {.view = view, .first_n_tile = first, .n_tiles = static_cast<int>(n_tiles), .rows = to});
   }
 
-  // Matrices side by side, whole.
+  // Dequantizes whole matrices whose outputs are adjacent, and multiplies them by one GEMM.
   void run_dequantized_together(const LargeInput& input,
                                 std::span<const MatmulOutput* const> outputs) {
     std::int64_t n_tiles = 0;
@@ -184,7 +185,7 @@ class LargeRun {
     run_library(input, expanded.data, outputs.front()->out, {0, columns});
   }
 
-  // One matrix, as many columns at a time as kExpandedBytes hold.
+  // One matrix, in slices of as many n_tiles as kExpandedBytes hold.
   void run_dequantized_in_slices(const LargeInput& input, const MatmulOutput& output) {
     ArenaScope scope(*ctx_.scratch);
     const CodeMatrixView& view = cuda_matrix(output.weight).codes()->view;
@@ -205,7 +206,7 @@ class LargeRun {
     std::int64_t first = 0;
     std::int64_t count = 0;
   };
-  // Columns of `out`, and of what lies behind it, = out_scale · rows · wᵀ.
+  // Columns of `out`, or of adjacent outputs that begin with it, = out_scale · rows · wᵀ.
   void run_library(const LargeInput& input, const void* w, const TensorView& out,
                    const Columns& columns) {
     BlasGemm gemm;
@@ -217,7 +218,7 @@ class LargeRun {
     gemm.in = input.rows.k;
     gemm.out_scale = input.out_scale;
     gemm.beta = cuda_device(ctx_).constant(gemm_.epilogue.accumulate);
-    if (plan_.f16_results) {  // in the first half of each row of what would be F32
+    if (plan_.f16_results) {  // at the beginning of what would be an F32 row
       gemm.out_type = DType::kF16;
       gemm.out = out.as<__half>() + columns.first;
       gemm.out_stride = 2 * out.row_stride;
@@ -228,7 +229,7 @@ class LargeRun {
     gemm_state(ctx_).blas.run(gemm, cuda_device(ctx_).stream);
   }
 
-  // A matrix in F32, or with rows that cuBLASLt does not take.
+  // A matrix in F32, or with rows that cuBLASLt cannot read.
   void run_wide(const MatmulOutput& output) {
     const DenseWeights& weights = *cuda_matrix(output.weight).dense();
     const std::int64_t in = output.weight->in();

@@ -1,6 +1,6 @@
 #pragma once
-// Large GEMM: activations become binary16 rows, and packed codes are either dequantized in
-// registers (wgmma/) or into memory, from which cuBLASLt multiplies (docs/adr/0028).
+// Large GEMMs: activations become binary16 rows, and packed codes are dequantized either in
+// registers (wgmma/) or into memory, from where cuBLASLt multiplies them (docs/adr/0028).
 
 #include "backend/cuda/gemm/large/large_plan.h"
 #include "ops/exec_context.h"
@@ -8,10 +8,10 @@
 
 namespace bl::cuda {
 
-// Runs a planned GEMM: all of `gemm` but what its plan leaves to launches in front.
+// Runs a planned GEMM: everything in `gemm` except what the GemmPlan runs in front or behind.
 void gemm_large(ExecContext& ctx, const MatmulArgs& gemm, const LargePlan& plan);
 
-// One plain matrix times F32 activations, eight rows at a time.
+// One plain matrix times F32 activations, kMaxDenseTokens rows at a time.
 void dense_gemv_rows(ExecContext& ctx, const MatmulArgs& gemm, const MatmulOutput& output);
 
 // One plain 16-bit matrix through cuBLASLt.

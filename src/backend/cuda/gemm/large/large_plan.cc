@@ -9,7 +9,7 @@
 namespace bl::cuda {
 namespace {
 
-// Equal numbers: one set of rows serves both matrices.
+// Matrices with equal numbers can read the same rows.
 std::uint64_t permutation_of(const PackedMatrix* weight) {
   const CodeWeights* codes = cuda_matrix(weight).codes();
   return codes == nullptr || codes->is_identity ? 0 : codes->permutation;
@@ -68,8 +68,8 @@ class LargePlanner {
     return groups;
   }
 
-  // Adds one matrix to a wgmma launch, if it can be one of its matrices. `same_rows`: all of them
-  // read one set of rows.
+  // Adds a matrix to a wgmma launch; returns false if the launch cannot take it. `same_rows`: all
+  // its matrices read one set of rows.
   bool add_wgmma(WgmmaPlan& plan, const MatmulOutput& output, bool same_rows = true) const {
     const std::int64_t from = problem_.thresholds.wgmma_from;
     const bool wgmma = problem_.wgmma && tokens_ >= from && from != LaunchPlan::kNeverWgmma;
@@ -96,7 +96,7 @@ class LargePlanner {
   bool can_normalise_together() const {
     const std::size_t count = plan_.groups.size();
     if (gemm_.prologue.norm == nullptr || count < 2 || count > kMaxMatrices) return false;
-    std::size_t bytes = arena_bytes(DType::kF32, kPartialFloats + 1);  // partial sums beside rows
+    std::size_t bytes = arena_bytes(DType::kF32, kPartialFloats + 1);  // and partial sums
     for (const LargeGroup& group : plan_.groups) {
       for (const MatmulOutput* output : group.outputs) {
         WgmmaPlan alone = empty_wgmma();
@@ -129,7 +129,8 @@ class LargePlanner {
     }
   }
 
-  // One wgmma launch of as many outputs, from number `first` on, as it takes. Returns their number.
+  // Plans one wgmma launch of as many outputs from number `first` on as it can take. Returns how
+  // many.
   std::size_t plan_wgmma_launch(LargeGroup& group, std::size_t first) {
     WgmmaPlan plan = empty_wgmma();
     std::size_t taken = 0;
@@ -142,8 +143,8 @@ class LargePlanner {
     return taken;
   }
 
-  // Gives the launch of gate and up, or of up behind gate's, the activation too, where it can leave
-  // what the activation's reader reads.
+  // Fuses the activation into the launch of gate and up, or into that of up if gate's precedes it,
+  // when the launch can write the layout that the reader of the activation wants.
   void fuse_activation(std::span<const MatmulOutput* const> outputs, WgmmaPlan& plan) {
     if (!plan_.f16_results || gemm_.outputs.size() != 2) return;
     const int count = plan.launch.args.count;
@@ -173,10 +174,10 @@ class LargePlanner {
     }
   }
 
-  // How many outputs from `first` on lie side by side and are dequantized together: one large GEMM
-  // wastes less of the card than a few small ones.
+  // Returns how many outputs from `first` on are adjacent and can be dequantized together: one
+  // large GEMM fills the card better than a few small ones.
   std::size_t neighbours(const LargeGroup& group, std::size_t first) const {
-    if (plan_.f16_results) return 1;  // halves do not lie where their floats would
+    if (plan_.f16_results) return 1;  // halves are not adjacent where their floats would be
     const auto& outputs = group.outputs;
     const std::int64_t bytes = dequantized_n_tile_bytes(act_f16_for(outputs.front()->weight).k);
     std::int64_t n_tiles = cuda_matrix(outputs[first]->weight).codes()->view.n_tiles;

@@ -1,6 +1,6 @@
 #pragma once
-// How a large GEMM (17 tokens and more, with thresholds from LaunchPlan) runs: which binary16 rows
-// are made of the activations, and by which kernel each output is multiplied. Pure host code.
+// How a large GEMM (17 tokens and more, thresholds in LaunchPlan) runs: which binary16 rows its
+// activations become, and which kernel multiplies each output. Pure host code.
 
 #include <vector>
 
@@ -21,7 +21,7 @@ struct LargeLaunch {
   LargeKernel kernel = LargeKernel::kLibrary;
   std::size_t first = 0;
   std::size_t count = 0;
-  WgmmaPlan wgmma = {};  // without its rows and out_scale
+  WgmmaPlan wgmma = {};  // its rows and out_scale are still missing
 };
 
 // Outputs whose matrices read the same binary16 (or bfloat16) rows; or one output whose matrix
@@ -34,23 +34,24 @@ struct LargeGroup {
 
 struct LargePlan {
   std::vector<LargeGroup> groups;
-  // The rows of all groups are normalised by one launch, since they differ by permutation alone.
+  // One launch normalises the rows of all groups, since they differ only by permutation.
   bool norm_together = false;
-  // All outputs in one launch, whose tiles fill the card better; groups have no launches then.
+  // All outputs are in one launch, whose tiles fill the card better; the groups then have no
+  // launches.
   bool one_launch = false;
   WgmmaPlan wgmma = {};
-  // Gate and up pass through binary16 on their way to an activation that stages its result.
+  // Gate and up are written as binary16 for an activation that stages its result.
   bool f16_results = false;
-  // The activation is part of a launch; otherwise, where there is one, it follows.
+  // The activation is fused into a launch; otherwise it follows, if there is one.
   bool activates = false;
 };
 
-// Whether the prologue's norm can be part of making the rows.
+// Whether making the rows can include the prologue's norm.
 bool large_can_fuse_norm(const MatmulArgs& gemm);
 
 LargePlan plan_large(const GemmProblem& problem);
 
-// Bytes of one n_tile of a matrix with so many k, dequantized.
+// Bytes of one dequantized n_tile of a matrix with this many k.
 constexpr std::int64_t dequantized_n_tile_bytes(std::int64_t k) { return k * kNTileColumns * 2; }
 
 }  // namespace bl::cuda

@@ -23,14 +23,14 @@ struct CtaRanges {
   }
 };
 
-// The begins as a parameter of kernels, which saves a CTA one dependent load at its start.
+// CtaRanges::begins as a kernel parameter, which saves every CTA a dependent load at its start.
 struct CtaRangeBegins {
   static constexpr int kMost = 192;
-  const std::int32_t* far = nullptr;  // device memory, for more CTAs than `near` has room for
+  const std::int32_t* far = nullptr;  // device memory, where there are more CTAs than `near` holds
   std::int32_t near[kMost + 1] = {};
 
   CtaRangeBegins() = default;
-  // `device_begins`: the device's copy of ranges.begins; not needed for up to kMost CTAs.
+  // `device_begins`: the device's copy of ranges.begins; null is fine for up to kMost CTAs.
   CtaRangeBegins(const CtaRanges& ranges, const std::int32_t* device_begins);
 };
 

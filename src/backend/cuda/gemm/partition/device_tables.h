@@ -1,6 +1,5 @@
 #pragma once
-// The device's copies of host tables that outlive them: begins of CtaRanges and quads of RegsPlans,
-// both PartitionCache's.
+// The device's copies of PartitionCache's tables: begins of CtaRanges and quads of RegsPlans.
 
 #include <cstdint>
 #include <map>
@@ -17,7 +16,7 @@ class DeviceTables {
   DeviceTables(const DeviceTables&) = delete;
   DeviceTables& operator=(const DeviceTables&) = delete;
 
-  // Each table is copied the first time that it is asked for, and found by its host address.
+  // Each table is copied on first use, and found again by its host address.
   const std::int32_t* begins(const CtaRanges& ranges);
   const RegsQuad* quads(const RegsPlan& plan);  // null where the plan has none
 

@@ -25,8 +25,8 @@ std::vector<std::int32_t> partition_n_tiles(std::span<const NTileCosts> matrices
   }
   const auto cta_ranges = static_cast<std::uint64_t>(std::min<std::int64_t>(ctas, n_tiles));
   std::vector<std::int32_t> begins{0};
-  std::size_t at = 0;             // the matrix where the next range begins
-  std::uint64_t cost_before = 0;  // of that matrix
+  std::size_t at = 0;             // index of the matrix where the next range begins
+  std::uint64_t cost_before = 0;  // of all matrices before that one
   std::int32_t n_tiles_before = 0;
   for (std::uint64_t s = 1; s < cta_ranges; ++s) {
     const std::uint64_t target = (total * s + cta_ranges - 1) / cta_ranges;
@@ -34,8 +34,8 @@ std::vector<std::int32_t> partition_n_tiles(std::span<const NTileCosts> matrices
       cost_before += cost_of_range(matrices[at]);
       n_tiles_before += matrices[at++].n_tiles;
     }
-    const std::uint64_t partial = target - std::min(target, cost_before);
-    const auto inside = static_cast<std::int32_t>(partial / matrices[at].cost);
+    const std::uint64_t remaining = target - std::min(target, cost_before);
+    const auto inside = static_cast<std::int32_t>(remaining / matrices[at].cost);
     const std::int32_t wanted = n_tiles_before + std::min(inside, matrices[at].n_tiles);
     // Costs may differ so much that a range would be empty, so each gets at least one n_tile.
     const auto left = static_cast<std::int32_t>(cta_ranges - s);
@@ -75,12 +75,12 @@ std::vector<NTileCosts> slice_n_tiles(std::span<const NTileCosts> matrices, std:
   return slice;
 }
 
-// The time that a CTA of the int8 GEMV takes. One group of n_tiles more takes as long as one n_tile
-// more, and a single n_tile as long as two (instructions of a pair of k_blocks,
-// bench/ladder/exl2_gemv).
+// Returns the time of a CTA of the int8 GEMV in costs of n_tiles. A group of up to kGemvNTiles
+// n_tiles costs one n_tile on top, and a single n_tile as much as two (measured instructions of a
+// pair of k_blocks, bench/ladder/gemv_i8).
 std::uint64_t time_alone(const NTileCosts& matrix) {
-  const std::int32_t partial = matrix.n_tiles % kGemvNTiles;
-  const std::int32_t of_remainder = partial == 0 ? 0 : std::max(partial, 2) + 1;
+  const std::int32_t remainder = matrix.n_tiles % kGemvNTiles;
+  const std::int32_t of_remainder = remainder == 0 ? 0 : std::max(remainder, 2) + 1;
   return cost_of_range(
       {matrix.n_tiles / kGemvNTiles * (kGemvNTiles + 1) + of_remainder, matrix.cost});
 }
@@ -101,7 +101,7 @@ std::uint64_t longest_of(std::span<const NTileCosts> matrices, std::span<const s
   return most;
 }
 
-// Returns when the launch ends, in the costs of n_tiles.
+// Returns when the last CTA ends, in the costs of n_tiles.
 std::uint64_t time_of(std::span<const NTileCosts> matrices, std::span<const std::int32_t> begins,
                       const LateCtas& late, RangeTime time = cost_of_range) {
   const std::size_t cta_ranges = begins.size() - 1;
@@ -113,8 +113,8 @@ std::uint64_t time_of(std::span<const NTileCosts> matrices, std::span<const std:
   return longest;
 }
 
-// Ranges none of which has n_tiles of two matrices: the matrix whose ranges take longest gets one
-// more as long as CTAs are left. `ctas` is at least the number of matrices.
+// Partitions so that no range has n_tiles of two matrices: while CTAs are left, the matrix whose
+// ranges take longest gets one more. `ctas` is at least the number of matrices.
 std::vector<std::int32_t> partition_apart(std::span<const NTileCosts> matrices, int ctas,
                                           RangeTime time) {
   std::vector<std::int32_t> cta_ranges(matrices.size(), 1);

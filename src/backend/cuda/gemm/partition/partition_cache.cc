@@ -8,12 +8,11 @@ namespace bl::cuda {
 
 namespace {
 
-// Beside whether there are pairs (1), spare multiprocessors (2), inputs of matrices' own (4).
+// Added to the bits of a PartitionRequest: gated pairs (1), spare (2), inputs (4).
 constexpr std::uint64_t kKSplitsKey = 8;
 
-// Strips that are nearly alike count as alike in products of one token: what can be gained by more
-// CTAs there costs the next launch the multiprocessors that whole strips would leave it
-// (bench/ladder/exl2_gemv).
+// GEMVs treat matrices whose n_tiles cost nearly the same as equal: what more CTAs would gain costs
+// the next launch the multiprocessors that whole n_tiles leave free (bench/ladder/gemv_i8).
 void level_out(std::vector<NTileCosts>& matrices) {
   const auto [least, most] =
       std::minmax_element(matrices.begin(), matrices.end(),
@@ -54,7 +53,7 @@ CtaRanges PartitionCache::find(std::span<const CodeWeights* const> matrices,
   begins = request.spare ? partition_by_matrix(costs, request.ctas)
                          : partition_n_tiles(costs, request.ctas, late);
   if (request.inputs && costs.size() > 1) {
-    // Loading activations takes about as long as an n_tile; limbs of one token take less.
+    // Loading activations takes about as long as an n_tile; making limbs of one token takes less.
     const std::uint64_t again = request.spare ? 0 : heaviest;
     begins =
         partition_by_input(costs, std::move(begins), {request.ctas, request.spare, late, again});

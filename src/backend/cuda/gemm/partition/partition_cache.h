@@ -1,6 +1,6 @@
 #pragma once
-// Partitions and register plans by the shapes of the matrices, each made once: pure host code. The
-// device's copies of their tables are DeviceTables'.
+// Partitions and register plans, each made once for the shapes of its matrices: pure host code.
+// DeviceTables holds the device's copies of their tables.
 
 #include <cstdint>
 #include <map>
@@ -15,10 +15,10 @@ namespace bl::cuda {
 
 struct PartitionRequest {
   int ctas = 0;
-  // Gated: n_tile i of the first matrix goes with n_tile i of the second.
+  // Gated: n_tile i of the first matrix is multiplied together with n_tile i of the second.
   bool pairs = false;
-  // No more ranges than needed, so that the next launch finds multiprocessors where its first CTAs
-  // can begin: for the int8 GEMV.
+  // For the int8 GEMV: no more ranges than needed, so that the first CTAs of the next launch find
+  // free multiprocessors.
   bool spare = false;
   int late = 0;         // LateCtas::count; they are late by one n_tile
   bool inputs = false;  // the matrices read different input layouts
@@ -33,12 +33,12 @@ class PartitionCache {
   CtaRanges find(std::span<const CodeWeights* const> matrices, const PartitionRequest& request);
   // For the two k_splits of one matrix (CodeViews::k_splits).
   CtaRanges find_k_splits(const CodeWeights& matrix, int ctas);
-  // See plan_regs(). With max_k_splits = 1 matrices of one k_tiling share their plan.
+  // See plan_regs(). With max_k_splits = 1, matrices with equal k_tiling share a plan.
   const RegsPlan& find_regs_plan(const CodeWeights& matrix, int ctas, int max_k_splits);
 
-  // Whether a GEMV has left its gate multiplication to its reader, or a reader has made one. Then
-  // all GEMVs take the code that can do that too: two kinds of code in a step cost more than the
-  // more general code does (docs/adr/0012).
+  // Whether any GEMV of this card has deferred its gate multiplication to its reader. From then on
+  // all GEMVs use the code that supports it: two variants of the kernel in a step cost more than
+  // the more general one does (docs/adr/0012).
   bool has_deferred_gate_mul() const { return deferred_gate_mul_; }
   void set_deferred_gate_mul() { deferred_gate_mul_ = true; }
 

@@ -6,7 +6,7 @@
 namespace bl::cuda {
 namespace {
 
-// A unit and the chunk that it is of.
+// A k_step and the index of its k_block.
 struct PlacedKStep {
   int k_step = 0;
   int k_block = 0;
@@ -28,7 +28,7 @@ Quad k_steps_of(const KBlock& k_block, int number) {
   return k_steps;
 }
 
-// Chunks stay whole: short ones go where there is room.
+// Fills quads with whole k_blocks: a short k_block goes into the first quad with room for it.
 std::vector<Quad> pack_quads(std::span<const KBlock> k_blocks) {
   std::vector<Quad> quads;
   for (std::size_t c = 0; c < k_blocks.size(); ++c) {
@@ -47,7 +47,7 @@ std::vector<Quad> pack_quads(std::span<const KBlock> k_blocks) {
   return quads;
 }
 
-// As few as there can be, cut where a quad is full.
+// Makes the fewest possible quads: a k_block is cut where a quad is full.
 std::vector<Quad> cut_quads(std::span<const KBlock> k_blocks) {
   std::vector<Quad> quads;
   for (std::size_t c = 0; c < k_blocks.size(); ++c) {
@@ -71,12 +71,11 @@ RegsQuad encode(const Quad& quad, std::span<const KBlock> k_blocks) {
     const KBlock& k_block = k_blocks[static_cast<std::size_t>(quad[i].k_block)];
     const int at = codes_of(quad[i]);
     if (at != end) {
-      result.split = result.copy_blocks;
+      result.first_run_copies = result.copies;
       result.jump = (at - end) * k_step_bytes(1);
     }
     end = at + k_block.bits;
-    result.copy_blocks =
-        static_cast<std::uint16_t>(result.copy_blocks + k_block.bits * k_step_bytes(1) / 16);
+    result.copies = static_cast<std::uint16_t>(result.copies + k_block.bits * k_step_bytes(1) / 16);
     result.info |= std::uint32_t{k_block.bits} << (4 * i);
     if (i == 0 || quad[i - 1].k_block != quad[i].k_block) result.info |= 1u << (16 + i);
     if (i + 1 == quad.size() || quad[i + 1].k_block != quad[i].k_block)
@@ -85,38 +84,39 @@ RegsQuad encode(const Quad& quad, std::span<const KBlock> k_blocks) {
     result.k_block[i] = static_cast<std::uint16_t>(quad[i].k_block);
     result.group[i] = k_block.group;
   }
-  if (result.jump == 0) result.split = result.copy_blocks;
+  if (result.jump == 0) result.first_run_copies = result.copies;
   return result;
 }
 
-// In instructions of a warp, about.
+// The cost of a quad, roughly in instructions of a warp.
 int cost_of(const RegsQuad& quad) {
   int cost = 0;
   for (int u = 0; u < kQuadKSteps; ++u) {
     const int bits = k_step_bits(quad.info, u);
     if (bits == 0) break;
     constexpr int kOfKBlock = 24;  // its beginning and its end
-    // Units of 8 bits are multiplied as if each were a chunk.
+    // K_steps of 8 bits are multiplied as if each were a k_block.
     cost += bits == 4 ? 16 : bits == 2 ? 20 : bits == 8 ? 32 : 28;
     if (begins_k_block(quad.info, u) || bits == 8) cost += kOfKBlock;
   }
   return cost;
 }
 
-// What a CTA of a plan with so many parts takes, in halves of a quad multiplied by a warp.
+// The time of a CTA with this number of k_splits, in halves of the time that a warp needs for a
+// quad.
 int time_of(int quads, int n_tiles, int ctas, int k_splits) {
   const int rounds = ctas / k_splits;
   if (rounds == 0) return std::numeric_limits<int>::max();
   const int quads_of_k_split = (quads + k_splits - 1) / k_splits;
   const int quads_of_warp = (quads_of_k_split + kRegsWarps - 1) / kRegsWarps;
   if (quads_of_warp > kWarpQuads) return std::numeric_limits<int>::max();
-  // Activations to be loaded; partial sums to be waited for and added up.
+  // Loading activations; waiting for partial sums and adding them.
   const int fixed = 2 * quads_of_warp + (k_splits > 1 ? 16 + k_splits : 0);
   constexpr int kOfNTile = 3;
   return (n_tiles + rounds - 1) / rounds * (2 * quads_of_warp + kOfNTile) + fixed;
 }
 
-// Heavy quads beside light ones; warps of equal number modulo four share a scheduler.
+// Puts light quads beside heavy ones. Warps whose numbers are equal modulo four share a scheduler.
 void deal_quads(std::span<RegsQuad> quads, std::span<RegsQuad> of_warps) {
   std::stable_sort(quads.begin(), quads.end(),
                    [](const RegsQuad& a, const RegsQuad& b) { return cost_of(a) > cost_of(b); });
@@ -136,8 +136,9 @@ int cost_of(std::span<const RegsQuad> quads) {
 }  // namespace
 
 bool is_small_cta_range(int k_steps, std::int64_t all, int ctas) {
-  // Between llama3-8b's output projection of attention (128 and 248), faster so, and tinyllama-1.1b
-  // (64 of a strip, or 176 and 170), where no launch is.
+  // Thresholds between llama3-8b's output projection of attention (128 k_steps, 248 a CTA), which
+  // is faster in registers, and tinyllama-1.1b's matrices (64 k_steps, or 176 and 170), where none
+  // is.
   constexpr int kFewestKSteps = 96;
   constexpr int kFewestOfCta = 200;
   return k_steps < kFewestKSteps || all < std::int64_t{kFewestOfCta} * ctas;
@@ -162,22 +163,22 @@ RegsPlan plan_regs(std::span<const KBlock> k_blocks, int n_tiles, int ctas, int 
   for (const Quad& quad : best) encoded.push_back(encode(quad, k_blocks));
   const auto k_splits = static_cast<std::size_t>(plan.k_splits);
   plan.quads.resize(k_splits * kKSplitQuads);
-  plan.upper_adds = true;
+  plan.upper_half_reduces = true;
   for (std::size_t p = 0; p < k_splits; ++p) {
     const std::size_t first = encoded.size() * p / k_splits;
     const std::size_t end = encoded.size() * (p + 1) / k_splits;
     const std::span<RegsQuad> of_warps =
         std::span(plan.quads).subspan(p * kKSplitQuads, kKSplitQuads);
     deal_quads(std::span(encoded).subspan(first, end - first), of_warps);
-    // Adding up takes a warp about a hundred instructions a strip.
+    // Reducing partial sums costs a warp about a hundred instructions an n_tile.
     constexpr int kAdding = 50;
     const int lower = cost_of(of_warps.first(kKSplitQuads / 2)) / (kRegsWarps / 2);
     const int upper = cost_of(of_warps.last(kKSplitQuads / 2)) / (kRegsWarps / 2);
-    plan.upper_adds = plan.upper_adds && lower - upper >= kAdding;
+    plan.upper_half_reduces = plan.upper_half_reduces && lower - upper >= kAdding;
     for (std::size_t w = 0; w < kRegsWarps; ++w) {
       std::int32_t bytes = 0;
       for (std::size_t q = 0; q < kWarpQuads; ++q)
-        bytes += of_warps[w * kWarpQuads + q].copy_blocks * 16;
+        bytes += of_warps[w * kWarpQuads + q].copies * 16;
       plan.code_bytes[w] = std::max(plan.code_bytes[w], bytes);
     }
   }

@@ -1,6 +1,6 @@
 #pragma once
-// How a matrix is cut among the warps of a CTA that hold their activations in registers
-// (gemm_skinny_regs.h): pure host arithmetic, tested without a card.
+// How a matrix is divided among the consumer warps of gemm_skinny_regs, which hold their
+// activations in registers: pure host arithmetic, tested without a card.
 
 #include <array>
 #include <cstdint>
@@ -14,17 +14,18 @@ namespace bl::cuda {
 inline constexpr int kRegsWarps = 16;
 inline constexpr int kQuadKSteps = 4;
 inline constexpr int kWarpQuads = 2;
-inline constexpr int kWarpKSteps = kWarpQuads * kQuadKSteps;  // whose activations a warp holds
+// K_steps whose activations a warp holds.
+inline constexpr int kWarpKSteps = kWarpQuads * kQuadKSteps;
 inline constexpr int kKSplitQuads = kRegsWarps * kWarpQuads;
 
-// Up to four units, of one or two runs that lie side by side in a strip. Consecutive units of one
-// chunk are multiplied together; a quad may begin or end within a chunk.
+// Up to four k_steps of one n_tile, in one or two runs of adjacent ones. Consecutive k_steps of one
+// k_block are multiplied together; a quad may begin or end within a k_block.
 struct alignas(16) RegsQuad {
-  std::uint32_t codes = 0;        // of its first run, from the strip's beginning, in 64 bytes
-  std::uint16_t split = 0;        // 16-byte pieces of the first run
-  std::uint16_t copy_blocks = 0;  // of both
-  std::int32_t jump = 0;          // bytes between the runs
-  std::uint32_t info = 0;         // see k_step_bits() and what follows it
+  std::uint32_t codes = 0;             // where its first run begins in the n_tile, in 64 bytes
+  std::uint16_t first_run_copies = 0;  // 16-byte copies of the first run
+  std::uint16_t copies = 0;            // 16-byte copies of both runs
+  std::int32_t jump = 0;               // bytes between the runs
+  std::uint32_t info = 0;              // decoded by k_step_bits() and the functions below it
 
   std::uint16_t k_step[kQuadKSteps] = {};
   std::uint16_t k_block[kQuadKSteps] = {};
@@ -34,7 +35,7 @@ struct alignas(16) RegsQuad {
 };
 static_assert(sizeof(RegsQuad) == 48);
 
-// Of RegsQuad::info. 0 bits: there is no such unit, nor one behind it.
+// Fields of RegsQuad::info. 0 bits: the quad ends before this k_step.
 BL_HD constexpr int k_step_bits(std::uint32_t info, int k_step) {
   return static_cast<int>(info >> (4 * k_step) & 15u);
 }
@@ -44,7 +45,7 @@ BL_HD constexpr bool begins_k_block(std::uint32_t info, int k_step) {
 BL_HD constexpr bool ends_k_block(std::uint32_t info, int k_step) {
   return (info >> (20 + k_step) & 1u) != 0;
 }
-// Four units of so many bits, of one chunk or not.
+// Info of four k_steps of so many bits; the second function: that are one whole k_block.
 BL_HD constexpr std::uint32_t info_of_bits(int bits) {
   return 0x1111u * static_cast<std::uint32_t>(bits);
 }
@@ -53,24 +54,26 @@ BL_HD constexpr std::uint32_t info_of_whole(int bits) {
 }
 
 struct RegsTiling {
-  // Of a strip and warp, in any part.
+  // The most bytes of codes that each warp has of one n_tile, in any k_split.
   std::array<std::int32_t, kRegsWarps> code_bytes{};
-  // Slots are cut into so many parts, each for CTAs of its own; 0: they cannot be.
+  // K is cut into so many k_splits, each with CTAs of its own; 0: the matrix cannot run like this.
   int k_splits = 0;
-  // The warps of the upper half have so much less to multiply that they alone add up sums.
-  bool upper_adds = false;
+  // The upper half of the warps has so much less to multiply that it alone reduces the partial
+  // sums.
+  bool upper_half_reduces = false;
 };
 
 struct RegsPlan : RegsTiling {
-  std::vector<RegsQuad> quads;  // [parts][kRegsWarps][kWarpQuads], empty ones without pieces
+  // [k_splits][kRegsWarps][kWarpQuads]; an unused quad has copies = 0.
+  std::vector<RegsQuad> quads;
 };
 
-// Whether CTAs have so little to multiply of `all` units, or their warps to hold of a strip's
-// `units`, that what a launch does once weighs most.
+// Whether fixed costs dominate a launch: its CTAs have few of the `all` k_steps to multiply, or an
+// n_tile has few `k_steps` for the warps to hold.
 bool is_small_cta_range(int k_steps, std::int64_t all, int ctas);
 
-// `strips` of the matrix for `ctas` CTAs. max_k_splits 1: all slots in one part, or no plan (parts
-// is 0 then).
+// Plans `n_tiles` n_tiles for `ctas` CTAs. max_k_splits 1: all of K in one k_split, or no plan
+// (k_splits is 0 then).
 RegsPlan plan_regs(std::span<const KBlock> k_blocks, int n_tiles, int ctas, int max_k_splits);
 
 }  // namespace bl::cuda

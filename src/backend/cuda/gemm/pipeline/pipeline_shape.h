@@ -1,6 +1,6 @@
 #pragma once
-// A CTA of products that get their weights by way of a ring, and how much room the ring has: for
-// kernels and host alike.
+// The CTA of a kernel whose weights pass through a shared-memory pipeline, and the pipeline's size.
+// For kernels and host.
 
 #include <algorithm>
 #include <cstdint>
@@ -11,38 +11,40 @@
 
 namespace bl::cuda {
 
-// Of a CTA, that multiply; one more issues the copies.
+// Warps of a CTA that multiply; one more, the producer warp, issues the copies.
 inline constexpr int kConsumerWarps = 15;
-inline constexpr int kConsumerThreads = kConsumerWarps * 32;  // that multiply
+inline constexpr int kConsumerThreads = kConsumerWarps * 32;
 inline constexpr int kMaxStages = 8;
-inline constexpr int kFragmentBytes = 64;  // of a token and unit
+inline constexpr int kFragmentBytes = 64;  // activations of one token and k_step
 
-// The ring of a launch, in bytes. Entries lie in it one behind the other, each as long as it must
-// be: a piece of several strips, or several pieces joined where there are fewer strips.
+// The pipeline of a launch, sizes in bytes. Its stages vary in length and lie one behind the other:
+// a stage holds one copy_block of several n_tiles, or several joined copy_blocks where fewer
+// n_tiles are left.
 struct PipelineShape {
-  int bytes = 0;        // of entries, behind the headers; at least largest_load()
-  int scale_room = 0;   // the most of a strip and piece
-  int code_room = 0;    // the most of a strip and piece
-  int tokens = 0;       // whose fragments travel along, or 0
-  int most_joined = 1;  // pieces of a single strip
+  int bytes = 0;        // room for stages, behind the headers; at least largest_load()
+  int scale_room = 0;   // the most scales of one n_tile in a copy_block
+  int code_room = 0;    // the most codes of one n_tile in a copy_block
+  int tokens = 0;       // tokens whose fragments travel with the weights, or 0
+  int most_joined = 1;  // copy_blocks in a stage of a single n_tile
 
   static constexpr int kHeaderBytes = 48;
   static constexpr int kHeadersBytes = kMaxStages * kHeaderBytes;
 
-  // Where codes and fragments may begin.
+  // Rounds up to where codes and fragments may begin.
   BL_HD static constexpr int rounded(int bytes) { return (bytes + 127) / 128 * 128; }
-  // Room for pieces of such a matrix too.
+  // Makes room for the copy_blocks of one more matrix.
   void make_room(std::int32_t copy_block_bytes, std::int32_t copy_block_scale_bytes) {
     code_room = std::max(code_room, copy_block_bytes);
     scale_room = std::max(scale_room, copy_block_scale_bytes);
   }
-  // Of so many strips, once all room is made and `tokens` and `most_joined` are known.
+  // Returns the longest stage of `n_tiles` n_tiles, once all rooms, `tokens` and `most_joined` are
+  // set.
   int largest_load(int n_tiles) const {
     const int k_blocks = most_joined * kMaxCopyBlockSteps * static_cast<int>(sizeof(KBlock));
     return rounded(rounded(k_blocks + n_tiles * scale_room) + n_tiles * code_room +
                    tokens * kMaxCopyBlockSteps * kFragmentBytes);
   }
-  // All of `space`, which holds the headers too.
+  // Uses all of `space` bytes, which hold the headers too.
   void fill(int space, int n_tiles) {
     bytes = (space - kHeadersBytes) / 128 * 128;
     BL_CHECK(bytes >= largest_load(n_tiles));

@@ -1,10 +1,12 @@
 #pragma once
-// The pieces of a CTA's strips on their way into shared memory: one warp issues bulk copies, the
-// others multiply what has come. Weights never wait for the kernel before; activations that travel
-// with them do.
+// The pipeline of gemm_skinny_smem: a producer warp brings the copy_blocks of a CTA's n_tiles into
+// shared memory by bulk copies (cp.async.bulk), 15 consumer warps multiply them. A stage's full
+// barrier completes with the bytes of its copies; its empty barrier when all consumer lanes have
+// released it. Weights never wait for the launch in front (programmatic dependent launch);
+// activations that travel with them do.
 //
-// Where there are no bulk copies (compute capability below 9) the multiplying warps walk over the
-// same pieces and read them where they lie.
+// Below compute capability 9.0 there are no bulk copies: there the consumer warps walk over the
+// same copy_blocks and read them from global memory.
 
 #include "backend/cuda/device/bulk_copy.cuh"
 #include "backend/cuda/device/cache_policy.cuh"
@@ -21,17 +23,18 @@ __device__ __forceinline__ void consumer_sync() {
   asm volatile("bar.sync 1, %0;" ::"n"(kConsumerThreads) : "memory");
 }
 
-// What an entry says of itself; places count from the ring's beginning.
+// Describes the contents of a stage; offsets count from the pipeline's data.
 struct alignas(16) StageHeader {
   std::uint8_t k_blocks = 0;
   std::uint8_t matrix = 0;
   std::uint16_t flags = 0;
-  // To be added to a chunk's offset and to its group's place.
+  // Added to a k_block's offset, and to the offset of its group's scales.
   std::int32_t codes_from = 0;
   std::int32_t scales_from = 0;
-  std::int32_t fragments_from = 0;  // where unit 0 of the first token would be
+  // Where k_step 0 of the first token would be.
+  std::int32_t fragments_from = 0;
 
-  std::int32_t code_stride = 0;  // between strips
+  std::int32_t code_stride = 0;  // bytes between n_tiles
   std::int32_t scale_stride = 0;
   std::int32_t k_blocks_at = 0;
   std::int32_t n_tiles = 0;
@@ -46,13 +49,13 @@ static_assert(sizeof(StageHeader) == PipelineShape::kHeaderBytes);
 inline constexpr int kEndsNTiles = 1;
 inline constexpr int kEndsCtaRange = 2;
 
-// The strips that a piece is of.
+// The n_tiles of a copy_block.
 struct NTileRange {
   int first = 0;  // of the matrix
   int count = 0;
 };
 
-// From the first of a run of pieces to its last one.
+// Returns one copy_block that covers a run of them, given the first and the last.
 __device__ __forceinline__ CopyBlock joined_copy_block(const uint4& first, const uint4& last) {
   CopyBlock copy_block;
   CopyBlock end;
@@ -68,15 +71,15 @@ __device__ __forceinline__ CopyBlock joined_copy_block(const uint4& first, const
   return copy_block;
 }
 
-// Follows the pieces of a share: strips in groups of at most `at_once`, of one matrix each, every
-// group piece by piece. Gated products take a group of the first matrix, then the same strips of
-// the second.
+// Walks over the copy_blocks of a CTA's range: n_tiles of one matrix in groups of at most
+// `at_once`, and each group copy_block by copy_block. A gated GEMM visits a group of the first
+// matrix, then the same n_tiles of the second.
 class CopyBlockWalk {
  public:
   __device__ CopyBlockWalk(const PackedGemmArgs& args, int begin, int end, int at_once)
       : args_(&args), at_(begin), end_(end), at_once_(at_once), matrix_(args.gated ? 1 : 0) {}
 
-  // The next group; false where there is none left.
+  // Goes to the next group; false if there is none.
   __device__ __forceinline__ bool open_group() {
     if (args_->gated && matrix_ == 0) {
       matrix_ = 1;
@@ -104,7 +107,7 @@ class CopyBlockWalk {
   __device__ __forceinline__ bool is_last() const {
     return at_ + n_tiles_ >= end_ && (!args_->gated || matrix_ == 1);
   }
-  // Of the group's piece `index` of `pieces`.
+  // Returns the flags of the group's copy_block `index` out of `copy_blocks`.
   __device__ __forceinline__ int flags(int index, int copy_blocks) const {
     if (index + 1 < copy_blocks) return 0;
     return kEndsNTiles | (is_last() ? kEndsCtaRange : 0);
@@ -120,23 +123,23 @@ class CopyBlockWalk {
   int n_tiles_before_ = 0;
 };
 
-// A piece as the multiplying warps see it.
+// A stage as the consumer warps see it.
 struct StageView {
   int k_blocks = 0;
   int matrix = 0;
   int flags = 0;
   int n_tiles = 0;
-  const uint4* k_block_words = nullptr;  // a Chunk each
-  const std::byte* scales = nullptr;     // where group 0 of the first strip would be
-  int scale_stride = 0;                  // between strips
-  const std::byte* codes = nullptr;      // where the first strip would begin
+  const uint4* k_block_words = nullptr;  // a KBlock each
+  const std::byte* scales = nullptr;     // where group 0 of the first n_tile would be
+  int scale_stride = 0;                  // bytes between n_tiles
+  const std::byte* codes = nullptr;      // where the first n_tile would begin
   int code_stride = 0;
-  const std::byte* fragments = nullptr;  // where unit 0 of the first token would be
-  int k_step_stride = 0;                 // of fragments
+  const std::byte* fragments = nullptr;  // where k_step 0 of the first token would be
+  int k_step_stride = 0;                 // of fragments, in bytes
 };
 
-// The prepared activations of a launch's tokens, of unit 0: unit by unit, those of all its tokens
-// together.
+// Returns the packed activations of the launch's tokens at k_step 0. Each k_step holds the
+// fragments of all tokens of the launch.
 __device__ __forceinline__ const std::byte* first_fragments(const PackedGemmArgs& args,
                                                             const PackedGemmMatrix& m) {
   return reinterpret_cast<const std::byte*>(m.fragments) +
@@ -145,12 +148,12 @@ __device__ __forceinline__ const std::byte* first_fragments(const PackedGemmArgs
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// kFragments: activations travel with the weights, of shape.tokens tokens; else the multiplying
-// warps have them.
+// kFragments: the activations of shape.tokens tokens travel with the weights; else the consumer
+// warps have them already.
 template <bool kFragments>
 class SmemPipeline {
  public:
-  // `memory`: headers, then entries.
+  // `memory`: the headers, then the stages.
   __device__ SmemPipeline(const PipelineShape& shape, std::byte* memory, std::uint64_t* barriers)
       : shape_(shape),
         headers_(memory),
@@ -159,7 +162,7 @@ class SmemPipeline {
         empty_(barriers + kMaxStages),
         space_(shape.bytes, kMaxStages) {}
 
-  // By one thread, before the CTA's first barrier.
+  // Initialises the barriers: called by one thread, before the CTA's first barrier.
   __device__ void init() {
     for (int i = 0; i < kMaxStages; ++i) {
       barrier_init(full_ + i, 1);
@@ -168,12 +171,12 @@ class SmemPipeline {
     barrier_init_fence();
   }
 
-  // By the producing warp: the pieces of a share. Fragments wait for the kernel before; weights do
-  // not, but what is asked for early stands in the way of that kernel: one entry is
-  // (bench/ladder/few_tokens).
+  // The producer warp: copies everything in a CTA's range. Fragments wait for the launch in front;
+  // weights need not, but early copies slow that launch down, so only kEarlyLoads stages go ahead
+  // (bench/ladder/gemm_skinny).
   __device__ void produce(const PackedGemmArgs& args, CopyBlockWalk walk) {
     const int first_stage = stage_;
-    bool behind_is_done = !kFragments;
+    bool waited = !kFragments;
     int issued = 0;
     while (walk.open_group()) {
       const int joined = max(shape_.most_joined / walk.n_tiles().count, 1);
@@ -187,21 +190,21 @@ class SmemPipeline {
         const StageLayout load(lane, joined_copy_block(first, last), fragment_bytes());
         first = __ldg(words + min(i + joined, copy_blocks - 1));
         last = __ldg(words + min(i + 2 * joined, copy_blocks) - 1);
-        if (!behind_is_done && (issued == kEarlyLoads || !space_.fits(load.bytes))) {
+        if (!waited && (issued == kEarlyLoads || !space_.fits(load.bytes))) {
           issue_first_fragments(args, first_stage, issued);
-          behind_is_done = true;
+          waited = true;
         }
         const int at = allocate(load.bytes);
         issue_weights(lane, load, walk.flags(i + joined - 1, copy_blocks), at);
-        if (kFragments && behind_is_done) issue_fragments(args, stage_);
+        if (kFragments && waited) issue_fragments(args, stage_);
         ++issued;
         next_stage();
       }
     }
-    if (!behind_is_done) issue_first_fragments(args, first_stage, issued);
+    if (!waited) issue_first_fragments(args, first_stage, issued);
   }
 
-  // The next entry, for a multiplying warp; fragments are those that came with it, or lie at
+  // Consumer warps: waits until the next stage is full. Its fragments came with it, or lie at
   // `own_fragments`.
   __device__ __forceinline__ void next(const PackedGemmArgs&, const std::byte* own_fragments,
                                        StageView& view) {
@@ -221,21 +224,21 @@ class SmemPipeline {
     view.fragments = (kFragments ? data_ : own_fragments) + head.w;
     view.k_step_stride = fragment_bytes();
   }
-  // Of the entry that was not released yet.
+  // Returns the n_tiles of the current stage.
   __device__ __forceinline__ NTileRange n_tiles() const {
     const StageHeader* of = header(stage_);
     return {of->first_n_tile, of->n_tiles};
   }
-  // The entry has been used by this warp.
+  // This warp is done with the current stage.
   __device__ __forceinline__ void release() {
-    // Every lane for itself: one for all behind __syncwarp() is as good, but racecheck cannot
-    // follow.
+    // Every lane arrives: one lane behind __syncwarp() would do, but racecheck cannot follow that.
     barrier_arrive(empty_ + stage_);
     next_stage();
   }
 
  private:
-  static constexpr int kEarlyLoads = 1;  // whose weights are asked for before any fragments
+  // Stages whose weights are copied before any fragments.
+  static constexpr int kEarlyLoads = 1;
 
   __device__ __forceinline__ void next_stage() {
     if (++stage_ == kMaxStages) {
@@ -246,17 +249,18 @@ class SmemPipeline {
   __device__ __forceinline__ StageHeader* header(int stage) const {
     return reinterpret_cast<StageHeader*>(headers_) + stage;
   }
-  // What one lane copies of every piece of a group: the codes or the scales of a strip, or the
-  // chunks; the groups of strips have eight at most.
+  // What one lane copies of every copy_block of a group: the codes or the scales of one n_tile, or
+  // the table of k_blocks. A group has eight n_tiles at most.
   struct Lane {
     enum Role { kCodes, kScales, kKBlocks, kNothing };
     Role role = kNothing;
     const std::byte* from = nullptr;
-    int n_tile = 0;  // of the group
+    int n_tile = 0;  // in the group
     int scale_bytes = 0;
     int matrix = 0;
     NTileRange n_tiles;
-    int fragments_from = 0;  // of a CTA's own
+    // Where its input layout begins in activations that the CTA packed itself.
+    int fragments_from = 0;
 
     __device__ __forceinline__ Lane(const PackedGemmArgs& args, const CopyBlockWalk& walk)
         : n_tile(lane_index() % 8), matrix(walk.matrix()), n_tiles(walk.n_tiles()) {
@@ -278,13 +282,13 @@ class SmemPipeline {
     }
   };
 
-  // The parts of an entry, in bytes, and where they begin in it.
+  // The parts of a stage: their bytes, and where they begin in it.
   struct StageLayout {
     CopyBlock copy_block;
     int k_blocks;
-    int first_scale;  // of the strip's, rounded down for the copy
-    int scales;       // of a strip
-    int codes;        // of a strip
+    int first_scale;  // in the n_tile's scales, rounded down for the copy
+    int scales;       // of an n_tile
+    int codes;        // of an n_tile
     int codes_at;
     int fragments_at;
     int bytes;
@@ -300,7 +304,7 @@ class SmemPipeline {
           bytes(PipelineShape::rounded(fragments_at + of.k_steps * fragment_bytes)) {}
   };
 
-  // Waits until the oldest entries have made room; returns the place.
+  // Waits until the oldest stages are empty and leave room; returns where the new stage begins.
   __device__ __forceinline__ int allocate(int bytes) {
     while (!space_.fits(bytes)) {
       barrier_wait(empty_ + oldest_, oldest_phase_);
@@ -310,12 +314,12 @@ class SmemPipeline {
         oldest_phase_ ^= 1u;
       }
     }
-    const StageAllocator::Allocation allocate = space_.allocate(bytes);
-    if (lane_index() == stage_) taken_ = allocate.taken;
-    return allocate.at;
+    const StageAllocator::Allocation allocation = space_.allocate(bytes);
+    if (lane_index() == stage_) taken_ = allocation.taken;
+    return allocation.at;
   }
 
-  // Accounts for all that comes in the entry, fragments included.
+  // Issues the copies of weights. The full barrier expects the bytes of the fragments as well.
   __device__ __forceinline__ void issue_weights(const Lane& lane, const StageLayout& load,
                                                 int flags, int at) {
     const CopyBlock& copy_block = load.copy_block;
@@ -356,7 +360,7 @@ class SmemPipeline {
     }
   }
 
-  // All tokens' of an entry, which lie together.
+  // Copies the fragments of all tokens for a stage, which are contiguous.
   __device__ __forceinline__ void issue_fragments(const PackedGemmArgs& args, int stage) {
     __syncwarp();
     if (lane_index() == 0) {
@@ -368,14 +372,14 @@ class SmemPipeline {
     }
   }
 
-  // Of the entries that filled the ring first.
+  // Issues the fragments of the stages whose weights were copied ahead of pdl_wait().
   __device__ __forceinline__ void issue_first_fragments(const PackedGemmArgs& args, int first_stage,
                                                         int count) {
     pdl_wait();
 #pragma unroll 1
     for (int i = 0; i < count; ++i) issue_fragments(args, (first_stage + i) % kMaxStages);
   }
-  // Of a unit, of all tokens.
+  // Bytes of one k_step's fragments of all tokens.
   __device__ __forceinline__ int fragment_bytes() const {
     return kFragments ? shape_.tokens * kFragmentBytes : 0;
   }
@@ -387,9 +391,9 @@ class SmemPipeline {
   std::uint64_t* empty_;
   int stage_ = 0;
   std::uint32_t phase_ = 0;
-  // The producer's.
+  // State of the producer warp.
   StageAllocator space_;
-  int taken_ = 0;  // lane i: bytes taken by slot i's entry
+  int taken_ = 0;  // in lane i: bytes taken by stage i
   int oldest_ = 0;
   std::uint32_t oldest_phase_ = 0;
 };

@@ -1,39 +1,39 @@
 #pragma once
-// Where entries of any length lie in a ring of bytes: pure arithmetic, for the kernels and, with a
-// test, for the host.
+// Where stages of any length lie in a ring of bytes: pure arithmetic for kernels; tested on the
+// host.
 
 #include "base/host_device.h"
 
 namespace bl::cuda {
 
-// Entries leave in the order they came; none goes round the end: what is left there is counted with
-// the entry that did not fit.
+// Stages are released in the order in which they were allocated, and none wraps around the end:
+// bytes left over there are counted as taken by the stage that did not fit.
 class StageAllocator {
  public:
-  // Up to `most` entries in `bytes` bytes.
+  // Up to `most` stages in `bytes` bytes.
   BL_HD StageAllocator(int bytes, int most) : bytes_(bytes), most_(most) {}
 
-  // An entry of at most the ring's bytes. An empty ring has room for any.
+  // Whether a stage of `bytes` bytes, at most the ring's, has room. An empty ring takes any.
   BL_HD bool fits(int bytes) const {
-    return data_ == 0 || (data_ < most_ && taken_ + taken_by(bytes) <= bytes_);
+    return count_ == 0 || (count_ < most_ && taken_ + taken_by(bytes) <= bytes_);
   }
   struct Allocation {
     int at = 0;
-    int taken = 0;  // to be given back by release()
+    int taken = 0;  // bytes to hand back to release()
   };
   // fits(bytes) must hold.
   BL_HD Allocation allocate(int bytes) {
-    if (data_ == 0) position_ = taken_ = 0;
-    const Allocation allocate{wraps(bytes) ? 0 : position_, taken_by(bytes)};
-    position_ = allocate.at + bytes;
-    taken_ += allocate.taken;
-    ++data_;
-    return allocate;
+    if (count_ == 0) position_ = taken_ = 0;
+    const Allocation allocation{wraps(bytes) ? 0 : position_, taken_by(bytes)};
+    position_ = allocation.at + bytes;
+    taken_ += allocation.taken;
+    ++count_;
+    return allocation;
   }
-  // The oldest entry has gone.
+  // Frees the oldest stage.
   BL_HD void release(int taken) {
     taken_ -= taken;
-    --data_;
+    --count_;
   }
 
  private:
@@ -44,7 +44,7 @@ class StageAllocator {
   int most_;
   int position_ = 0;
   int taken_ = 0;
-  int data_ = 0;
+  int count_ = 0;
 };
 
 }  // namespace bl::cuda

@@ -1,6 +1,6 @@
 #pragma once
-// What warps do with the pieces that come out of a ring (copy_block_ring.cuh): each takes chunks in
-// turn, and in the end all warps' sums are added up in their order.
+// What a consumer warp of the smem pipeline does with the stages (smem_pipeline.cuh): warps take
+// turns with the k_blocks, and in the end the sums of all warps are added in a fixed order.
 
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/gemm/pipeline/smem_pipeline.cuh"
@@ -8,14 +8,15 @@
 
 namespace bl::cuda {
 
-// A lane's operands. Lanes of tokens that do not exist have zeros.
+// Reads a lane's activations (operand B). Lanes of tokens that do not exist get zeros.
 template <int TokenTiles>
 class InputReader {
  public:
   static constexpr bool kHasSums = false;
   struct KBlockSum {};
 
-  // The strides, in bytes, are from one unit's fragments to the next one's, and one token's.
+  // Strides are in bytes: from one k_step's fragments to the next, and from one token's to the
+  // next.
   __device__ __forceinline__ void open(const std::byte* fragments, int k_step_stride,
                                        int token_stride, int tokens) {
     const int token = lane_index() / 4;
@@ -41,10 +42,11 @@ class InputReader {
   const std::byte* from_ = nullptr;
   int k_step_stride_ = 0;
   int tile_stride_ = 0;
-  int tokens_ = 0;  // from this lane's on
+  int tokens_ = 0;  // the number of tokens from this lane's on
 };
 
-// The same, with Σx of chunks as they were prepared: [units][columns], of a chunk's first unit.
+// Also reads Σx of k_blocks from pack_activations(): [k_steps][columns], at a k_block's first
+// k_step.
 template <int TokenTiles>
 class SummedInputReader : public InputReader<TokenTiles> {
  public:
@@ -59,7 +61,7 @@ class SummedInputReader : public InputReader<TokenTiles> {
     KBlockSum sum;
 #pragma unroll
     for (int n = 0; n < TokenTiles; ++n) {
-      // Past the first level of the cache, which knows nothing of the kernel before.
+      // L2 only (ld.cg): L1 may hold data from before the launch in front.
       sum.at[n] = __ldcg(reinterpret_cast<const float2*>(sums_ + k_block.first_k_step * columns_ +
                                                          n * kTokenTile));
     }
@@ -71,8 +73,8 @@ class SummedInputReader : public InputReader<TokenTiles> {
   int columns_ = 0;
 };
 
-// totals += this warp's chunks of the piece. Chunks go round the warps: `next` is the warp's next
-// one, counted from the piece's first.
+// totals += this warp's share of the stage's k_blocks: every kConsumerWarps-th from `next` on.
+// `next` counts from the stage's first k_block, and is left counting from the next stage's.
 template <int NTiles, int TokenTiles, class Scales, WidthSet kWidths, class Input>
 __device__ __forceinline__ void multiply_copy_block(const CodeMatrixView& m,
                                                     const StageView& copy_block, const Input& input,
@@ -97,7 +99,7 @@ __device__ __forceinline__ void multiply_copy_block(const CodeMatrixView& m,
   next -= copy_block.k_blocks;
 }
 
-// A warp's sums: `part` is [strips][tokens][16].
+// Stores a warp's sums as [n_tiles][tokens][16].
 template <int NTiles, int TokenTiles>
 __device__ __forceinline__ void keep_sums(const Sums<NTiles, TokenTiles>& totals, int tokens,
                                           float* warp_floats) {
@@ -116,7 +118,7 @@ __device__ __forceinline__ void keep_sums(const Sums<NTiles, TokenTiles>& totals
     }
 }
 
-// Element `e` of all warps' sums, `part` floats apart.
+// Adds element `e` of all warps' sums, which are `warp_floats` floats apart, in a fixed order.
 __device__ __forceinline__ float sum_warps(const float* warp_sums, int warp_floats, int e) {
   float sum = 0.0f;
 #pragma unroll

@@ -12,28 +12,29 @@
 namespace bl::cuda {
 namespace {
 
-constexpr int kThreads = kConsumerThreads + 32;  // the last warp issues the copies
+constexpr int kThreads = kConsumerThreads + 32;  // the last warp is the producer
 struct Launch {
   PackedGemmArgs args;
   PipelineShape pipeline;
-  const std::int32_t* begins = nullptr;  // of shares
-  // In shared memory, behind the barriers: sums of the warps, the ring.
+  const std::int32_t* begins = nullptr;  // of the CTAs' ranges
+  // In shared memory, behind the barriers: the warps' partial sums, then the pipeline.
   int pipeline_offset = 0;
 };
 
-// Sums of a group wait while the next group's are made; with many tokens the ring needs the room.
+// Buffers of partial sums: with two, warps can go on to the next group while one is reduced; with
+// more than 8 tokens the pipeline needs the room.
 template <int TokenTiles>
 constexpr int kHalves = TokenTiles == 1 ? 2 : 1;
 
-// What lies in shared memory before all else.
+// The fixed part of shared memory, in front of everything else.
 struct alignas(128) Shared {
   std::uint64_t barriers[2 * kMaxStages];
   float row_scales[kMaxSkinnyTokens];
   FinishedNTiles finished[2];
 };
 
-// Where the results of a group of strips go. A thread has the same ones of both groups of a gated
-// product.
+// Reduces and stores the results of a group of n_tiles. A thread has the same elements of both
+// groups of a gated GEMM.
 template <int NTiles, int TokenTiles>
 class Results {
  public:
@@ -102,7 +103,8 @@ __device__ __forceinline__ void multiply_cta_range(const Launch& launch, std::by
     totals.clear();
     consumer_sync();
     results.store(args, own.finished[half], here, own.row_scales);
-    // Then the other half: who writes here again has passed the next barrier, behind these reads.
+    // Switch buffers: a warp can only write this one again behind the next barrier, after these
+    // reads.
     if (kHalves<TokenTiles> == 2) half ^= 1;
   } while ((copy_block.flags & kEndsCtaRange) == 0);
 }
@@ -171,7 +173,7 @@ void start(ExecContext& ctx, Launch& launch_args, int ctas) {
       kernel, launch_args);
 }
 
-// Strips that a CTA has, of one matrix of gated ones.
+// Returns the n_tiles of a CTA, in one of the two matrices if they are gated.
 int cta_range_of(const PackedGemmArgs& args, int ctas) {
   int n_tiles = 0;
   for (int i = 0; i < (args.gated ? 1 : args.count); ++i) n_tiles += args.matrices[i].view.n_tiles;
@@ -187,8 +189,8 @@ void gemm_skinny_smem(ExecContext& ctx, const PackedGemmArgs& args, const CtaRan
   Launch launch_args;
   launch_args.args = args;
   launch_args.begins = begins;
-  const bool has_others =
-      max_skinny_tokens(cuda_device(ctx).facts()) > kTokenTile;  // than of one tile
+  // Kernels for two token tiles exist on this card too.
+  const bool has_others = max_skinny_tokens(cuda_device(ctx).facts()) > kTokenTile;
   if (args.tokens <= kTokenTile && !(args.regardless_of_batch && has_others)) {
     start<2, 1>(ctx, launch_args, ranges.ctas);
   } else if (cta_range_of(args, ranges.ctas) <= 2) {

@@ -1,13 +1,13 @@
 #pragma once
-// One warp's part of a product on packed codes: decode in registers, straight into the A operand of
-// the tensor cores (code_matrix.h says how codes lie and why). Columns of the matrix are the rows
-// of the product, tokens its columns.
+// What one warp multiplies in the skinny kernels: codes are decoded in registers into operand A of
+// mma.m16n8k16 (code_matrix.h says how codes lie and why). The matrix's columns are the rows of A,
+// and tokens are the columns of B.
 //
 // Codes enter as subnormal halves, code · 2^-24, which tensor cores multiply exactly; scales and
-// zero points are applied to F32 sums at the end of a chunk.
+// zero points are applied to the F32 sums at the end of a k_block.
 //
-// A warp multiplies the same chunk of several strips at once: they share the activations, and give
-// the tensor cores independent sums.
+// A warp multiplies the same k_block of several n_tiles at once: they share the activations, and
+// give the tensor cores independent sums.
 
 #include "backend/cuda/device/mma.cuh"
 #include "backend/cuda/layout/code_fragments.cuh"
@@ -15,8 +15,8 @@
 
 namespace bl::cuda {
 
-// Sums of Strips · 16 columns × 8 · Tiles tokens; element c of lane 4g + t is column 8 (c / 2) + g
-// of its strip, token 2t + c % 2 of its tile.
+// Sums of NTiles · 16 columns × 8 · TokenTiles tokens: element c of lane 4g + t is column 8 (c / 2)
+// + g of its n_tile, token 2t + c % 2 of its token tile.
 template <int NTiles, int TokenTiles>
 struct Sums {
   float at[NTiles][TokenTiles][4];
@@ -30,11 +30,11 @@ struct Sums {
   }
 };
 
-// Products of one chunk, in units of kCodeOne.
+// Sums over one k_block, in multiples of kCodeOne.
 template <int NTiles, int TokenTiles>
 struct KBlockSums {
   Sums<NTiles, TokenTiles> codes;
-  // Σx of this lane's tokens 2t (even elements) and 2t + 1.
+  // Σx of this lane's tokens 2t (even elements) and 2t + 1 (odd elements).
   float x[TokenTiles][4];
   __device__ __forceinline__ void clear() {
     codes.clear();
@@ -45,30 +45,30 @@ struct KBlockSums {
   }
 };
 
-// Where the codes of a chunk lie, strip by strip. Strips beyond the last one are multiplied like
-// it, and the results are not used: cheaper than a branch for each.
+// Where the codes of a k_block lie, n_tile by n_tile. N_tiles beyond the last valid one repeat it
+// and their results are not used, which is cheaper than branches.
 struct KBlockCodes {
-  const std::byte* first = nullptr;  // of the first strip
-  int stride = 0;                    // to the next one's, bytes
-  int n_tiles = 0;                   // that may be read, at least one
+  const std::byte* first = nullptr;  // of the first n_tile
+  int stride = 0;                    // bytes to the next n_tile
+  int n_tiles = 0;                   // valid ones, at least one
   __device__ __forceinline__ const std::byte* n_tile(int i) const {
     return first + min(i, n_tiles - 1) * stride;
   }
 };
 
-// Σx of a chunk in units of kCodeOne, of a lane's tokens 2t and 2t + 1 of each tile.
+// Σx of a k_block in multiples of kCodeOne, for a lane's tokens 2t and 2t + 1 of each token tile.
 template <int TokenTiles>
 struct InputSum {
   float2 at[TokenTiles];
 };
 
-// A lane's operands of one unit: registers 2s + r hold the slots 16s + 8r + 2t + e of token g.
+// A lane's operand B of one k_step: registers 2s + r hold k = 16s + 8r + 2t + e of token g.
 template <int TokenTiles>
 struct KStepInput {
   uint4 x[TokenTiles];
 };
 
-// Σx by a matrix of codes 1.
+// Adds Σx, as a product with a matrix of codes 1.
 template <int NTiles, int TokenTiles>
 __device__ __forceinline__ void add_input(const KStepInput<TokenTiles>& in,
                                           KBlockSums<NTiles, TokenTiles>& sums) {
@@ -82,7 +82,7 @@ __device__ __forceinline__ void add_input(const KStepInput<TokenTiles>& in,
   }
 }
 
-// sums += codes · x over one unit. kAddInput: Σx too.
+// sums += codes · x over one k_step. kAddInput: adds Σx too.
 template <int Bits, int Stride, bool kAddInput, int NTiles, int TokenTiles>
 __device__ __forceinline__ void add_k_step(const KBlockCodes& codes, int k_step,
                                            const KStepInput<TokenTiles>& in,
@@ -106,8 +106,8 @@ __device__ __forceinline__ void add_k_step(const KBlockCodes& codes, int k_step,
   if constexpr (kAddInput) add_input(in, sums);
 }
 
-// All units of a chunk whose codes have `Bits` bits, `Stride` bytes apart, so that a plane of wider
-// ones can be taken. `input(unit)`: the operands of a unit of the strip.
+// Adds all k_steps of a k_block of `Bits`-bit codes, `Stride` bytes apart, so that one plane of
+// wider codes can be multiplied too. `input(k_step)`: operand B of that k_step of the n_tile.
 template <int Bits, int Stride, int NTiles, int TokenTiles, class Input>
 __device__ __forceinline__ void add_k_steps(const KBlock& k_block, const KBlockCodes& codes,
                                             const Input& input,
@@ -120,13 +120,13 @@ __device__ __forceinline__ void add_k_steps(const KBlock& k_block, const KBlockC
     return;
   }
 #pragma unroll 1
-  for (int u = 0; u < k_block.k_steps; ++u) {  // small groups, or the rest of one
+  for (int u = 0; u < k_block.k_steps; ++u) {  // short groups, or the end of one
     add_k_step<Bits, Stride, !Input::kHasSums>(codes, u, input(k_block.first_k_step + u), sums);
   }
 }
 
-// sums = codes · x over one chunk. An input has Σx of its chunks, or they are found on the way.
-// kWidths: those that there may be.
+// sums = codes · x over one k_block. Σx comes from the input if it has it, else it is computed
+// here. kWidths: the widths that occur.
 template <WidthSet kWidths, int NTiles, int TokenTiles, class Input>
 __device__ __forceinline__ void multiply_k_block(const KBlock& k_block, const KBlockCodes& codes,
                                                  const Input& input,
@@ -168,7 +168,7 @@ __device__ __forceinline__ void multiply_k_block(const KBlock& k_block, const KB
   }
 }
 
-// totals += scale · (sums − zero · Σx) of one strip of a chunk.
+// totals += scale · (sums − zero · Σx) for one n_tile of a k_block.
 template <int NTiles, int TokenTiles>
 __device__ __forceinline__ void apply_scales(const LaneScales& scales, int n_tile,
                                              const KBlockSums<NTiles, TokenTiles>& sums,

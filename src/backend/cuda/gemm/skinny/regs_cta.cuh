@@ -1,51 +1,53 @@
 #pragma once
-// A CTA of gemm_skinny_regs(): a few strips of all matrices, in rounds; its warps' parts of them
-// (regs_warp.cuh) meet where they are added up.
+// The CTA of gemm_skinny_regs: its n_tiles of all matrices in rounds of one or two. In a round
+// every warp multiplies its own k_steps (regs_warp.cuh); then the warps' partial sums are reduced.
 
 #include "backend/cuda/device/bulk_copy.cuh"
 #include "backend/cuda/gemm/activations/staged_input.cuh"
 #include "backend/cuda/gemm/epilogue.cuh"
 #include "backend/cuda/gemm/partition/cta_range_begins.cuh"
-#include "backend/cuda/gemm/skinny/regs_work.h"
 #include "backend/cuda/gemm/skinny/regs_warp.cuh"
+#include "backend/cuda/gemm/skinny/regs_work.h"
 
 namespace bl::cuda {
 
-// Strips of the gate that wait for those of up.
+// N_tiles of gate whose results wait in shared memory for those of up.
 inline constexpr int kGates = 7;
 
-// Sums of a strip.
+// Sums of an n_tile.
 template <int TokenTiles>
 constexpr int kNTileSums = kNTileColumns* kTokenTile* TokenTiles;
 
 struct RegsLaunch {
   PackedGemmArgs args;
   RegsWork work;
-  // Each warp has a ring of its own, of `slots` strips.
+  // Each warp has its own pipeline of so many stages; a stage holds the n_tiles of a round.
   int stages = 0;
-  int early = 0;                         // rounds asked for before the activations
+  int early = 0;                         // rounds issued before the activations are read
   int pipeline_offset[kRegsWarps] = {};  // in shared memory
-  int codes[kRegsWarps] = {};            // bytes of a strip, then scales by places
-  int scales = 0;                        // bytes of all places
+  int codes[kRegsWarps] = {};            // bytes of an n_tile's codes; its scales follow
+  int scales = 0;                        // bytes of an n_tile's scales
 };
 
-// What lies in shared memory before the rings.
+// The fixed part of shared memory, in front of the pipelines.
 template <int TokenTiles, int NTiles>
 struct alignas(128) RegsSmem {
-  // Of the sums of a round: all warps' are there, they have been added up.
+  // Barriers of the partial-sum buffers. Full: every warp has written its sums; empty: they are
+  // reduced.
   std::uint64_t full[2];
   std::uint64_t empty[2];
   float row_scales[kMaxSkinnyTokens];
-  // Of what the CTA leaves: places of its columns, and what is largest (bits).
-  std::uint16_t staged_offsets[kMaxRangeNTilePairs * kNTileColumns];
+  // For results that are staged: the fragment offsets of the CTA's columns, and each token's
+  // largest magnitude as the bits of a float.
+  std::uint16_t staged_offsets[kMaxGatedRangeNTiles * kNTileColumns];
   int row_absmax[kMaxSkinnyTokens];
-  // Where results of the launch's first token are: those of a part are rows of their own. Not in a
-  // register, of which the loop of rounds has none to spare.
+  // The row of the launch's first token in the output, where every k_split has rows of its own. In
+  // shared memory, because the loop over rounds has no register to spare.
   int first_row;
   RoundNTile n_tiles[kMaxRangeNTiles];
   NTileAddress addresses[kMaxRangeNTiles];
   RegsQuad quads[kMaxMatrices][kRegsWarps][kWarpQuads];
-  std::uint32_t scale_offsets[kMaxMatrices][kRegsWarps][kWarpKSteps];  // of a strip
+  std::uint32_t scale_offsets[kMaxMatrices][kRegsWarps][kWarpKSteps];  // in an n_tile
   float group_scales[kMaxMatrices][kRegsWarps][kWarpKSteps];
   RegsTables<TokenTiles> tables[kRegsWarps];
   float warp_sums[2][kRegsWarps][NTiles * kNTileSums<TokenTiles>];
@@ -54,14 +56,15 @@ struct alignas(128) RegsSmem {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// The strips [begin, end) of all matrices in rounds of so many, none of two matrices; gated ones
-// take a few of the first matrix, then the same ones of the second.
+// Divides the n_tiles [begin, end) of all matrices into rounds of NTiles, none with n_tiles of two
+// matrices. Gated GEMMs have rounds of up to kGates n_tiles of gate, then of the same n_tiles of
+// up.
 template <int NTiles, int Turns>
 class RegsRounds {
  public:
   __device__ __forceinline__ RegsRounds(const PackedGemmArgs& args, int begin, int end,
-                                        bool upper_adds)
-      : args_(args), begin_(begin), end_(end), upper_adds_(upper_adds) {}
+                                        bool upper_half_reduces)
+      : args_(args), begin_(begin), end_(end), upper_half_reduces_(upper_half_reduces) {}
 
   __device__ __forceinline__ int count() const {
     if (args_.gated) {
@@ -76,7 +79,7 @@ class RegsRounds {
     }
     return count;
   }
-  // i is less than count().
+  // Returns round i < count().
   __device__ __forceinline__ RoundNTile find(int i) const {
     if (args_.gated) {
       const int batch = i / kBatch * kGates;
@@ -105,19 +108,19 @@ class RegsRounds {
   __device__ __forceinline__ static int rounds_of(int n_tiles) {
     return (max(n_tiles, 0) + NTiles - 1) / NTiles;
   }
-  // Of the share's strips of a matrix.
+  // The n_tiles of the CTA's range in one matrix; `before`: n_tiles of the matrices before it.
   __device__ __forceinline__ int first(int before) const { return max(begin_ - before, 0); }
   __device__ __forceinline__ int last(int m, int before) const {
     return min(end_ - before, args_.matrices[m].view.n_tiles);
   }
   __device__ __forceinline__ int turn(int number) const {
-    return upper_adds_ ? Turns / 2 + number % (Turns / 2) : number % Turns;
+    return upper_half_reduces_ ? Turns / 2 + number % (Turns / 2) : number % Turns;
   }
 
   const PackedGemmArgs& args_;
   int begin_;
   int end_;
-  bool upper_adds_;
+  bool upper_half_reduces_;
 };
 
 template <int TokenTiles, ScaleKind kKind, WidthSet kWidths, int NTiles>
@@ -132,14 +135,14 @@ class RegsCta {
     code_bytes_ = launch.codes[warp_index()];
   }
 
-  // Finds the share, and its warps' quads.
+  // Finds the CTA's rounds and its warps' quads.
   __device__ __forceinline__ void begin() {
     const PackedGemmArgs& args = launch_.args;
     load_quads();
     const auto cta_range = static_cast<unsigned>(cta_range_);
     const int begin = cta_range_begin(launch_.work.cta_ranges.begins, cta_range);
     const int end = cta_range_begin(launch_.work.cta_ranges.begins, cta_range + 1);
-    const RegsRounds<NTiles, kTurns> rounds(args, begin, end, launch_.work.upper_adds);
+    const RegsRounds<NTiles, kTurns> rounds(args, begin, end, launch_.work.upper_half_reduces);
     rounds_ = rounds.count();
     const int i = static_cast<int>(threadIdx.x);
     if (i < rounds_) {
@@ -156,7 +159,7 @@ class RegsCta {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         barrier_init(shared_.full + half, kRegsThreads);
-        barrier_init(shared_.empty + half, kAdders);
+        barrier_init(shared_.empty + half, kReducers);
       }
     }
     __syncthreads();
@@ -165,7 +168,8 @@ class RegsCta {
   __device__ __forceinline__ void run() {
     RegsWarp<TokenTiles, kKind, kWidths, NTiles> warp(shared_.tables[warp_index()]);
     int stage = 0;
-    // The same code asks for the strips that fill the ring first, and adds up the last sums.
+    // One loop body for everything: negative rounds only fill the pipeline, the last one only
+    // reduces.
 #pragma unroll 1
     for (int i = -launch_.stages; i <= rounds_; ++i) {
       if (i == launch_.early - launch_.stages) open_first(warp);
@@ -173,18 +177,18 @@ class RegsCta {
       __syncwarp();
       issue(i + launch_.stages, stage);
       if (++stage == launch_.stages) stage = 0;
-      if (i >= 0 && i < rounds_) keep(i, warp.totals);
-      if (i > 0) finish(i - 1);
+      if (i >= 0 && i < rounds_) publish_sums(i, warp.totals);
+      if (i > 0) reduce_round(i - 1);
     }
     if (launch_.args.stage_out.fragments != nullptr) reduce_row_absmax();
   }
 
  private:
   static constexpr int kSums = NTiles * kNTileSums<TokenTiles>;  // of a round
-  static constexpr int kAdders = kSums / 2;                      // threads that add them up
-  static constexpr int kTurns = kRegsThreads / kAdders;
+  static constexpr int kReducers = kSums / 2;                    // threads that reduce them
+  static constexpr int kTurns = kRegsThreads / kReducers;
 
-  // From one strip in the ring to the next.
+  // Bytes of an n_tile in a stage.
   __device__ __forceinline__ int n_tile_bytes() const { return code_bytes_ + launch_.scales; }
 
   __device__ __forceinline__ void load_quads() {
@@ -221,21 +225,21 @@ class RegsCta {
     open(warp, open_);
     const PackedGemmMatrix& m = args.matrices[open_];
     const RegsQuad* quads = shared_.quads[open_][warp_index()];
-    // Whatever the loads behind the wait need is there before it, and they are asked for together:
-    // a launch's first product waits for them.
-    warp.find(quads, args.tokens);
+    // Everything that the loads behind the wait need is computed in front of it, and the loads are
+    // issued together: the first round of the launch waits for them.
+    warp.locate_activations(quads, args.tokens);
     const std::byte* fragments = first_fragments(args, m);
     const float* scales = args.row_scales + args.first_token;
-    const bool left = args.feature_of_k != nullptr;
+    const bool staged = args.feature_of_k != nullptr;
     const int token = min(static_cast<int>(threadIdx.x), args.tokens - 1);
     pdl_wait();
     const float scale = __ldcg(scales + token);
-    if (left) warp.load_row_scales(scales, args.tokens);
+    if (staged) warp.load_row_scales(scales, args.tokens);
     warp.load(fragments);
     if (threadIdx.x < kMaxSkinnyTokens) {
-      shared_.row_scales[threadIdx.x] = left ? decoded_row_scale(scale) : scale;
+      shared_.row_scales[threadIdx.x] = staged ? decoded_row_scale(scale) : scale;
     }
-    if (left) warp.mend(quads, args);
+    if (staged) warp.repack_imprecise_rows(quads, args);
     warp.open_sums();
   }
 
@@ -256,8 +260,8 @@ class RegsCta {
     warp.multiply(at, at + code_bytes_, n_tile_bytes());
   }
 
-  // Round i of the share on its way to the ring; nothing where there is none. A second strip that
-  // is not there is the first again.
+  // Copies round i of the range to a stage; nothing if there is no such round. If the second n_tile
+  // of a round does not exist, the first is copied twice.
   __device__ __forceinline__ void issue(int i, int stage) {
     if (i < rounds_) {
       NTileAddress address = shared_.addresses[i];
@@ -277,14 +281,15 @@ class RegsCta {
     }
     commit_copies();
   }
-  // `first`, `second`: beginnings of quads.
+  // `first`, `second`: the first 16 bytes of the warp's two quads.
   __device__ __forceinline__ void issue_n_tile(int matrix, const NTileAddress& address,
                                                const uint4& first, const uint4& second,
                                                std::uint32_t begin) {
-    // Looked up before any copy, and asked for beside codes: a run of copies costs three
-    // instructions more, wherever it begins.
+    // Offsets are loaded before any copy, and scales are copied among the codes: a run of cp.async
+    // costs three instructions more wherever it begins.
     const ScaleCopies scale_copies(*this, address.scales, matrix, begin + code_bytes_);
-    // Nothing of these addresses may be the same for all lanes: see tools/check_machine_code.
+    // Keep these addresses per-lane: with a part in uniform registers ptxas 13.0 may emit an
+    // illegal cp.async (tools/check_machine_code).
     const std::uint32_t to = begin + lane_index() * 16;
     const std::byte* codes = address.codes + lane_index() * 16;
     const std::uint32_t to_second = to + (first.y >> 16) * 16;
@@ -294,7 +299,7 @@ class RegsCta {
       issue_half<0>(to, from, first);
       issue_half<0>(to_second, from_second, second);
       scale_copies.issue();
-      // Wider than four bits.
+      // Quads with codes of more than four bits.
       if (kWidths >= width_set({5}) && max(first.y, second.y) >= 65u << 16) {
         issue_half<2>(to, from, first);
         issue_half<2>(to_second, from_second, second);
@@ -306,32 +311,30 @@ class RegsCta {
     }
   }
 
-  // This lane's pieces First and First + 1 of a quad. `head`: the beginning of a RegsQuad.
+  // Copies this lane's 16 bytes number First and First + 1 of a quad. `head`: a RegsQuad's first 16
+  // bytes.
   template <int First>
   __device__ __forceinline__ static void issue_half(std::uint32_t to, const std::byte* from,
                                                     const uint4& head) {
-    const auto copy_blocks = static_cast<int>(head.y >> 16);
+    const auto copies = static_cast<int>(head.y >> 16);
 #pragma unroll
     for (int k = First; k < First + 2; ++k) {
-      copy_small_if(lane_index() + k * 32 < copy_blocks, to + k * 512, from + k * 512,
-                    evict_first());
+      copy_small_if(lane_index() + k * 32 < copies, to + k * 512, from + k * 512, evict_first());
     }
   }
-  // Of a quad of two runs.
+  // Copies a quad of two runs.
   __device__ __forceinline__ static void issue_runs(std::uint32_t to, const std::byte* codes,
                                                     const uint4& head) {
     const std::byte* from = codes + head.x * std::uint32_t{k_step_bytes(1)};
     const auto split = static_cast<int>(head.y & 0xffffu);
-    const auto copy_blocks = static_cast<int>(head.y >> 16);
+    const auto copies = static_cast<int>(head.y >> 16);
 #pragma unroll 1
-    for (int copy_block = lane_index(); copy_block < copy_blocks;
-         copy_block += 32, to += 512, from += 512) {
-      copy_small_if(true, to, from + (copy_block >= split ? static_cast<int>(head.z) : 0),
-                    evict_first());
+    for (int copy = lane_index(); copy < copies; copy += 32, to += 512, from += 512) {
+      copy_small_if(true, to, from + (copy >= split ? static_cast<int>(head.z) : 0), evict_first());
     }
   }
 
-  // This lane's pieces of a strip's scales, eight bytes each.
+  // This lane's part of the copies of an n_tile's scales, eight bytes each.
   class ScaleCopies {
    public:
     __device__ __forceinline__ ScaleCopies(const RegsCta& cta, const std::byte* scales, int matrix,
@@ -357,7 +360,7 @@ class RegsCta {
     }
 
    private:
-    // With zero points there may be 64 bytes a place.
+    // With zero points a k_step may have 64 bytes.
     static constexpr int kCount = kKind == ScaleKind::kGptqZeros4 ? 2 : 1;
 
     std::uint32_t to_;
@@ -374,13 +377,14 @@ class RegsCta {
                                        int matrix) {
     const PackedGemmArgs& args = launch_.args;
     const PackedGemmMatrix& m = args.matrices[matrix];
-    warp.find(shared_.quads[matrix][warp_index()], args.tokens);
+    warp.locate_activations(shared_.quads[matrix][warp_index()], args.tokens);
     warp.load(first_fragments(args, m));
     warp.open_sums();
   }
 
-  // This warp's sums of round i wait for the others'.
-  __device__ __forceinline__ void keep(int i, const float (&totals)[NTiles][TokenTiles][4]) {
+  // Writes this warp's sums of round i, for the warps that reduce them.
+  __device__ __forceinline__ void publish_sums(int i,
+                                               const float (&totals)[NTiles][TokenTiles][4]) {
     const int half = i % 2;
     if (i >= 2) barrier_wait(shared_.empty + half, static_cast<std::uint32_t>(i / 2 - 1) & 1u);
     auto* to = reinterpret_cast<float4*>(shared_.warp_sums[half][warp_index()]) + lane_index();
@@ -395,36 +399,36 @@ class RegsCta {
     barrier_arrive(shared_.full + half);
   }
 
-  // The results of round i, by the warps whose turn it is: a thread has those of two tokens and one
-  // column, which is fewer instructions than two threads take.
-  __device__ __forceinline__ void finish(int i) {
+  // Epilogue of round i, by the warps whose turn it is: a thread reduces two tokens of one column,
+  // which takes fewer instructions than two threads with one token each.
+  __device__ __forceinline__ void reduce_round(int i) {
     const RoundNTile own = shared_.n_tiles[i];
-    if (static_cast<int>(threadIdx.x / unsigned{kAdders}) != own.turn()) return;
+    if (static_cast<int>(threadIdx.x / unsigned{kReducers}) != own.turn()) return;
     const int half = i % 2;
-    const auto e = static_cast<int>(threadIdx.x % unsigned{kAdders}) * 2;
+    const auto e = static_cast<int>(threadIdx.x % unsigned{kReducers}) * 2;
     barrier_wait(shared_.full + half, static_cast<std::uint32_t>(i / 2) & 1u);
     float2 sums = make_float2(0.0f, 0.0f);
 #pragma unroll
     for (int w = 0; w < kRegsWarps; ++w) {
-      const float2 k_split = *reinterpret_cast<const float2*>(shared_.warp_sums[half][w] + e);
-      sums.x += k_split.x;
-      sums.y += k_split.y;
+      const float2 partial = *reinterpret_cast<const float2*>(shared_.warp_sums[half][w] + e);
+      sums.x += partial.x;
+      sums.y += partial.y;
     }
     barrier_arrive(shared_.empty + half);
     if (NTiles > 1 && e >= kNTileSums<TokenTiles> && !own.both()) return;
     store(own, e, sums);
   }
 
-  // Of sum e of the strips from `strip` on.
-  __device__ __forceinline__ static ResultIndex place_of(int matrix, int n_tile, int e) {
+  // Returns the matrix, token and column of sum `e` of the n_tiles from `n_tile` on.
+  __device__ __forceinline__ static ResultIndex result_index_of(int matrix, int n_tile, int e) {
     const int lane = e % 128 / 4;
     return {matrix, e / 128 % TokenTiles * kTokenTile + lane % 4 * 2 + e % 2,
             (n_tile + e / kNTileSums<TokenTiles>)*kNTileColumns + e / 2 % 2 * 8 + lane / 4};
   }
-  // Sums e and e + 1: of two tokens, of which the second may not be there.
+  // Stores sums e and e + 1: two tokens of one column, of which the second may not exist.
   __device__ __forceinline__ void store(const RoundNTile& own, int e, const float2& sums) {
     const PackedGemmArgs& args = launch_.args;
-    const ResultIndex at = place_of(own.matrix(), own.n_tile(), e);
+    const ResultIndex at = result_index_of(own.matrix(), own.n_tile(), e);
     const PackedGemmMatrix& m = args.matrices[at.matrix];
     if (at.token >= args.tokens || at.column >= m.view.out) return;
     const auto& scales = *reinterpret_cast<const float2*>(shared_.row_scales + at.token);
@@ -436,7 +440,7 @@ class RegsCta {
       values.y += bias;
     }
     if (args.gated) {
-      float2& gates = reinterpret_cast<float2*>(shared_.gates)[own.gate() * kAdders + e / 2];
+      float2& gates = reinterpret_cast<float2*>(shared_.gates)[own.gate() * kReducers + e / 2];
       if (at.matrix == 0) {
         gates = values;
         return;
@@ -455,7 +459,7 @@ class RegsCta {
     stage_value(at.token, at.column, values.x);
     if (both) stage_value(at.token + 1, at.column, values.y);
   }
-  // The code of all activations is there once.
+  // A loop over both values, so that the code of all activations exists only once.
   __device__ __forceinline__ float2 activated(float2 gates, float2 values) const {
 #pragma unroll 1
     for (int k = 0; k < 2; ++k) {
@@ -465,7 +469,8 @@ class RegsCta {
     }
     return values;
   }
-  // Of the columns of the share's strips, two a thread; they come with the first codes.
+  // Copies the fragment offsets of the range's columns, two a thread; they arrive with the first
+  // codes.
   __device__ __forceinline__ void load_staged_offsets(int first_n_tile, int n_tiles) {
     const int i = static_cast<int>(threadIdx.x) * 2;
     const int column = first_n_tile * kNTileColumns + i;
@@ -474,17 +479,17 @@ class RegsCta {
     copy_or_clear<4>(shared_address(shared_.staged_offsets + i),
                      launch_.args.stage_out.fragment_offset_of_feature + column, true);
   }
-  // A result to the next product, too.
+  // Stages a result for the next GEMM.
   __device__ __forceinline__ void stage_value(int token, int column, float value) {
     const PackedGemmArgs& args = launch_.args;
     const int first = static_cast<int>(args.first_token);
     cuda::stage_value(args.stage_out, {first, args.tokens}, first + token,
                       shared_.staged_offsets[column - shared_.n_tiles[0].n_tile() * kNTileColumns],
                       value * (1.0f / kStagedScale));
-    // Floats that are not negative are in the order of their bits.
+    // The bits of non-negative floats have the order of the floats.
     atomicMax(shared_.row_absmax + token, __float_as_int(fabsf(value)));
   }
-  // Notes of what was left.
+  // Adds the CTA's row_absmax to that of the staged rows.
   __device__ __forceinline__ void reduce_row_absmax() {
     const PackedGemmArgs& args = launch_.args;
     __syncthreads();
@@ -497,12 +502,12 @@ class RegsCta {
   const RegsLaunch& launch_;
   Memory& shared_;
   std::byte* pipeline_;
-  int code_bytes_;  // of a strip in the ring
+  int code_bytes_;  // of an n_tile in a stage
   int k_split_;
   int cta_range_;
   int rounds_ = 0;
-  int open_ = 0;              // matrix
-  float group_scale_ = 0.0f;  // of this lane's matrix and place
+  int open_ = 0;              // the matrix that is open
+  float group_scale_ = 0.0f;  // of this lane's matrix and k_step
 };
 
 #endif

@@ -1,7 +1,7 @@
 #pragma once
-// What one warp of gemm_skinny_regs() does: the activations of its eight units, in registers, times
-// these units of one or two strips after the other. Two at once share the way through the code and
-// give the tensor cores independent sums.
+// What one warp of gemm_skinny_regs does: it multiplies the activations of its eight k_steps, held
+// in registers, by these k_steps of one n_tile after the other, or of two at once. Two share the
+// decoding loop's instructions and give the tensor cores independent sums.
 
 #include "backend/cuda/device/async_copy.cuh"
 #include "backend/cuda/device/half_pair.cuh"
@@ -13,7 +13,7 @@
 
 namespace bl::cuda {
 
-// What a CTA multiplies at a time: a strip of a matrix, or two side by side.
+// What a CTA multiplies in a round: an n_tile of a matrix, or two adjacent ones.
 struct RoundNTile {
   std::uint32_t word;
   __device__ __forceinline__ static RoundNTile of(int matrix, int n_tile, bool both, int gate,
@@ -22,50 +22,50 @@ struct RoundNTile {
             static_cast<std::uint32_t>(matrix) << 24 | static_cast<std::uint32_t>(gate) << 26 |
             static_cast<std::uint32_t>(turn) << 29};
   }
-  // The first one.
+  // The first n_tile.
   __device__ __forceinline__ int n_tile() const { return static_cast<int>(word & 0x7fffffu); }
-  // There is a second one.
+  // Whether there is a second one.
   __device__ __forceinline__ bool both() const { return (word >> 23 & 1u) != 0; }
   __device__ __forceinline__ int matrix() const { return static_cast<int>(word >> 24 & 3u); }
-  // Place of the gate's results.
+  // Where the gate's results wait, below kGates.
   __device__ __forceinline__ int gate() const { return static_cast<int>(word >> 26 & 7u); }
-  // Which warps add up its sums; the same ones of gate and up.
+  // Which warps reduce its sums; the same ones for gate and up.
   __device__ __forceinline__ int turn() const { return static_cast<int>(word >> 29); }
 };
 
-// Where its codes and scales are.
+// The addresses of an n_tile's codes and scales.
 struct alignas(16) NTileAddress {
   const std::byte* codes;
   const std::byte* scales;
 };
 
-// A warp's tables of one matrix, in shared memory.
+// A warp's tables of one matrix, in shared memory. Indices are k_steps of the warp.
 template <int TokenTiles>
 struct RegsTables {
-  // By the place of a chunk's first unit. −zero · Σx of tokens 2t and 2t + 1, twice, which is what
-  // sums of lane t begin with (EXL2's zero is the centre of the width). GPTQ with zero points: Σx,
-  // by the place of its last unit, for that is taken off at the end, where scales are looked up.
+  // At a k_block's first k_step: −zero · Σx of tokens 2t and 2t + 1, twice, with which the sums of
+  // lane t begin (EXL2's zero is the centre of the width). GPTQ with zero points: Σx, at a
+  // k_block's last k_step, because there it is subtracted at the end, together with the scales.
   float4 sums[kWarpKSteps][TokenTiles][4];
-  // By the place of any of its units, EXL2: of code c.
+  // EXL2: the scale that code c means, at any k_step of a k_block.
   float scales[kWarpKSteps][16];
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// kKind: kExl2, kGptq, or kGptqZeros4 for any that a GPTQ matrix may have; kWidths: those that
-// there may be.
+// kKind: kExl2, kGptq, or kGptqZeros4 for any kind that a GPTQ matrix may have. kWidths: the widths
+// that occur.
 template <int TokenTiles, ScaleKind kKind, WidthSet kWidths, int NTiles>
 class RegsWarp {
  public:
   static constexpr bool kGptq = kKind != ScaleKind::kExl2;
-  // A chunk's zero points are apart; else they are the same everywhere and in the tables.
+  // Each k_block has its own zero points; otherwise all have the same, which is in the tables.
   static constexpr bool kZeros = kKind == ScaleKind::kGptqZeros4;
   float totals[NTiles][TokenTiles][4];
 
   __device__ __forceinline__ RegsWarp(RegsTables<TokenTiles>& tables) : tables_(tables) {}
 
-  // Where activations of `tokens` tokens are.
-  __device__ __forceinline__ void find(const RegsQuad* quads, int tokens) {
+  // Computes where the activations of `tokens` tokens are.
+  __device__ __forceinline__ void locate_activations(const RegsQuad* quads, int tokens) {
 #pragma unroll
     for (int p = 0; p < kWarpKSteps; ++p) {
       rows_[p] =
@@ -75,32 +75,33 @@ class RegsWarp {
     for (int n = 0; n < TokenTiles; ++n)
       tokens_[n] = static_cast<std::uint32_t>(token_of(n, tokens));
   }
-  // Loads them. `fragments`: of unit 0.
+  // Loads the activations. `fragments`: k_step 0.
   __device__ __forceinline__ void load(const std::byte* fragments) {
     const std::byte* from = fragments + lane_index() % 4 * 16;
 #pragma unroll
     for (int n = 0; n < TokenTiles; ++n) {
 #pragma unroll
       for (int p = 0; p < kWarpKSteps; ++p) {
-        // Past the first level of the cache, which knows nothing of the kernel before.
+        // L2 only (ld.cg): L1 may hold data from before the launch in front.
         x_[p][n] = __ldcg(reinterpret_cast<const uint4*>(from + (rows_[p] + tokens_[n]) *
                                                                     std::uint32_t{kLaneBytes}));
       }
     }
   }
 
-  // What was noted of what was left for this lane's tokens.
+  // Loads the row_absmax of this lane's tokens, where fragments were staged.
   __device__ __forceinline__ void load_row_scales(const float* row_scales, int tokens) {
 #pragma unroll
     for (int n = 0; n < TokenTiles; ++n) row_scales_[n] = __ldcg(row_scales + token_of(n, tokens));
   }
-  // Tokens of which notes say that what was left for them does not serve, from F32.
-  __device__ __forceinline__ void mend(const RegsQuad* quads, const PackedGemmArgs& args) {
+  // Packs rows again from F32 whose row_absmax says that their staged fragments lost precision.
+  __device__ __forceinline__ void repack_imprecise_rows(const RegsQuad* quads,
+                                                        const PackedGemmArgs& args) {
     bool serve = true;
 #pragma unroll
     for (int n = 0; n < TokenTiles; ++n) serve &= staged_row_serves(row_scales_[n]);
     if (__builtin_expect(static_cast<long>(__all_sync(kAllLanes, serve)), 1) != 0) return;
-      // One place after the other, so that the code is there once.
+      // One k_step after the other, so that the code exists only once.
 #pragma unroll 1
     for (int i = 0; i < kWarpKSteps * TokenTiles; ++i) {
       const int p = i / TokenTiles;
@@ -109,8 +110,8 @@ class RegsWarp {
       const int k_step = quads[p / kQuadKSteps].k_step[p % kQuadKSteps];
       const float* row =
           args.x + (args.first_token + token_of(i % TokenTiles, args.tokens)) * args.x_stride;
-      const uint4 made = made_ready(row, args.feature_of_k + k_step * kKStepSize,
-                                    1.0f / decoded_row_scale(row_scale));
+      const uint4 made = packed_k_step(row, args.feature_of_k + k_step * kKStepSize,
+                                       1.0f / decoded_row_scale(row_scale));
 #pragma unroll
       for (int k = 0; k < kWarpKSteps * TokenTiles; ++k) {
         if (k == i) x_[k / TokenTiles][k % TokenTiles] = made;
@@ -118,8 +119,8 @@ class RegsWarp {
     }
   }
 
-  // Makes the tables of a matrix: what needs weights' data alone, then the rest, once its
-  // activations are there. `group_scales`: by places, EXL2.
+  // Make the tables of a matrix: open() what depends on weights alone, open_sums() the rest, once
+  // the activations are loaded. `group_scales`: EXL2, by k_step.
   __device__ __forceinline__ void open(const CodeMatrixView& m, const RegsQuad* quads,
                                        const float* group_scales) {
 #pragma unroll
@@ -138,7 +139,7 @@ class RegsWarp {
     int begins[kWarpQuads] = {};
 #pragma unroll
     for (int u = 0; u < kQuadKSteps; ++u) {
-      // Quads side by side: the tensor cores have a second one to add up while they wait.
+      // Both quads side by side: the tensor cores can add the second while the first one waits.
 #pragma unroll
       for (int q = 0; q < kWarpQuads; ++q) {
         if (begins_k_block(info_[q], u)) {
@@ -159,8 +160,8 @@ class RegsWarp {
     __syncwarp();
   }
 
-  // totals = the products of the strips. `codes`: of the first one's first quad; `scales`: by
-  // places; `stride`: bytes to the next strip's.
+  // totals = this warp's partial sums of the n_tiles. `codes`: first quad of the first n_tile;
+  // `scales`: by k_step; `stride`: bytes to the next n_tile.
   __device__ __forceinline__ void multiply(const std::byte* codes, const std::byte* scales,
                                            int stride) {
     scales_ = scales;
@@ -171,20 +172,20 @@ class RegsWarp {
   }
 
  private:
-  static constexpr int kLaneBytes = 64;  // of a token and unit
+  static constexpr int kLaneBytes = 64;  // of a token and k_step
 
-  // Of this lane's activations. Lanes of tokens that do not exist have the last one's: nobody reads
-  // their results.
+  // Returns this lane's token. Lanes of tokens that do not exist use the last one; their results
+  // are not read.
   __device__ __forceinline__ static int token_of(int tile, int tokens) {
     return min(tile * kTokenTile + lane_index() / 4, tokens - 1);
   }
 
-  // This lane's halves of a unit, as prepare() makes them ready.
-  __device__ __forceinline__ static uint4 made_ready(const float* row, const int* features,
-                                                     float factor) {
+  // Packs this lane's halves of a k_step, as pack_activations() does.
+  __device__ __forceinline__ static uint4 packed_k_step(const float* row, const int* features,
+                                                        float factor) {
     std::uint32_t words[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {  // registers 2s + r: slots 16s + 8r + 2t + e
+    for (int i = 0; i < 4; ++i) {  // registers 2s + r: k = 16s + 8r + 2t + e
       const int2 pair = __ldg(reinterpret_cast<const int2*>(features + i * 8) + lane_index() % 4);
       const float times = i < 2 ? factor : factor * (1.0f / 16.0f);
       words[i] = pack_halves(__ldcg(row + pair.x) * times, __ldcg(row + pair.y) * times);
@@ -201,7 +202,7 @@ class RegsWarp {
         for (int c = 0; c < 4; ++c) sums[i][n][c] = 0.0f;
   }
 
-  // Of Σx in the tables: −2^(bits − 1) for EXL2.
+  // The factor of Σx in the tables: −2^(bits − 1) for EXL2.
   __device__ __forceinline__ float factor_of(int bits) const {
     if constexpr (kZeros) return 1.0f;
     if constexpr (kGptq) return -base_;
@@ -219,8 +220,9 @@ class RegsWarp {
     }
   }
 
-  // Σx by codes 1. A unit's activations of two tiles are the rows of one A operand: all columns of
-  // the result are the sum, of tokens lane / 4 in sums[0], and of the second tile's in sums[2].
+  // Adds Σx, as a product with codes 1. A k_step's activations of two token tiles are the rows of
+  // one operand A; every column of the result is the sum, of token lane / 4 in sums[0], and of the
+  // second tile's in sums[2].
   __device__ __forceinline__ void add_ones(int p, float (&sums)[4]) {
     constexpr std::uint32_t kOne = 0x00010001u;
     const uint4& first = x_[p][0];
@@ -230,7 +232,7 @@ class RegsWarp {
     mma_16x8x16(sums, lower, kOne, kOne);
     mma_16x8x16(sums, upper, kOne << 4, kOne << 4);
   }
-  // Lanes of a token share what is to be stored.
+  // Lanes of a token share the stores.
   __device__ __forceinline__ void store_sums(int begin, float factor, const float (&sums)[4]) {
     const int lane = lane_index();
     const int token = lane / 4;
@@ -255,13 +257,13 @@ class RegsWarp {
     }
   }
 
-  // What the table has for this lane.
+  // Loads this lane's entry of the table.
   __device__ __forceinline__ void load_sums(int p, int tile, float (&sums)[4]) const {
     const float4 x = tables_.sums[p][tile][lane_index() % 4];
     sums[0] = x.x, sums[1] = x.y, sums[2] = x.z, sums[3] = x.w;
   }
-  // A chunk's sums begin with what its zero point takes off, or have that added to what is there,
-  // times 16.
+  // Starts a k_block's sums with what its zero point subtracts. kAdd: adds that to the sums so far
+  // times 16, which are those of the high nibbles.
   template <bool kAdd>
   __device__ __forceinline__ void begin_k_block(int p) {
 #pragma unroll
@@ -276,7 +278,7 @@ class RegsWarp {
         }
       }
   }
-  // `whole`: not just a unit of it, before its last, whose place has no Σx in the table.
+  // `whole`: false for a k_step that is not its k_block's last, for which the table has no Σx.
   __device__ __forceinline__ void end_k_block(int p, bool whole = true) {
 #pragma unroll
     for (int i = 0; i < NTiles; ++i) {
@@ -314,8 +316,8 @@ class RegsWarp {
     }
   }
 
-  // A unit of 8 bits, as if it were a chunk: its high halves, then its low ones, and scales are
-  // looked up once.
+  // Multiplies a k_step of 8 bits as if it were a k_block: its high nibbles, then its low ones, so
+  // that scales are looked up once.
   template <int Quad>
   __device__ __forceinline__ void multiply_wide_k_step(int k_step, const std::byte* codes) {
     const int p = Quad * kQuadKSteps + k_step;
@@ -335,7 +337,7 @@ class RegsWarp {
     end_k_block(p, !kZeros || ends_k_block(info_[Quad], k_step));
   }
 
-  // Four units of as many bits.
+  // Multiplies four k_steps of equal width.
   template <int Quad, int Bits, bool kWhole>
   __device__ __forceinline__ void multiply_equal(const std::byte* codes) {
 #pragma unroll
@@ -352,19 +354,20 @@ class RegsWarp {
     }
   }
 
-  // Whether quads of one width that are not one chunk have code of their own. Where there is one
-  // width that costs more than it saves, and so it does beside 8 bits (bench/ladder/few_tokens).
-  static constexpr bool kBroken =
-      !has_width(kWidths, 8) && (kWidths & (kWidths - 1)) != 0;  // more than one
+  // Whether quads of one width that are not one whole k_block have their own code. With a single
+  // width in the kernel that costs more than it saves, and beside 8 bits too
+  // (bench/ladder/gemm_skinny).
+  static constexpr bool kHasCutQuads =
+      !has_width(kWidths, 8) && (kWidths & (kWidths - 1)) != 0;  // several widths
 
   template <int Quad, int Bits>
-  __device__ __forceinline__ bool tries_equal(const std::byte* codes) {
+  __device__ __forceinline__ bool multiply_if_equal(const std::byte* codes) {
     if constexpr (has_width(kWidths, Bits)) {
       const bool whole = info_[Quad] == info_of_whole(Bits);
       const bool equal =
-          kBroken || Bits == 8 ? (info_[Quad] & 0xffffu) == info_of_bits(Bits) : whole;
+          kHasCutQuads || Bits == 8 ? (info_[Quad] & 0xffffu) == info_of_bits(Bits) : whole;
       if (!equal) return false;
-      if (Bits != 8 && (!kBroken || whole)) {
+      if (Bits != 8 && (!kHasCutQuads || whole)) {
         multiply_equal<Quad, Bits, true>(codes);
       } else {
         multiply_equal<Quad, Bits, false>(codes);
@@ -374,7 +377,7 @@ class RegsWarp {
     return false;
   }
 
-  // Units of any widths; a chunk's have one.
+  // Multiplies k_steps of any widths; all k_steps of a k_block have one width.
   template <int Quad>
   __device__ __forceinline__ void multiply_mixed(const std::byte* codes) {
 #pragma unroll
@@ -407,15 +410,15 @@ class RegsWarp {
     }
   }
 
-  // Returns where the next quad's codes are.
+  // Multiplies a quad and returns where the next one's codes are.
   template <int Quad>
   __device__ __forceinline__ const std::byte* multiply_quad(const std::byte* codes) {
-    if (tries_equal<Quad, 4>(codes)) return codes + kQuadKSteps * k_step_bytes(4);
-    if (tries_equal<Quad, 5>(codes)) return codes + kQuadKSteps * k_step_bytes(5);
-    if (tries_equal<Quad, 3>(codes)) return codes + kQuadKSteps * k_step_bytes(3);
-    if (tries_equal<Quad, 2>(codes)) return codes + kQuadKSteps * k_step_bytes(2);
-    if (tries_equal<Quad, 6>(codes)) return codes + kQuadKSteps * k_step_bytes(6);
-    if (tries_equal<Quad, 8>(codes)) return codes + kQuadKSteps * k_step_bytes(8);
+    if (multiply_if_equal<Quad, 4>(codes)) return codes + kQuadKSteps * k_step_bytes(4);
+    if (multiply_if_equal<Quad, 5>(codes)) return codes + kQuadKSteps * k_step_bytes(5);
+    if (multiply_if_equal<Quad, 3>(codes)) return codes + kQuadKSteps * k_step_bytes(3);
+    if (multiply_if_equal<Quad, 2>(codes)) return codes + kQuadKSteps * k_step_bytes(2);
+    if (multiply_if_equal<Quad, 6>(codes)) return codes + kQuadKSteps * k_step_bytes(6);
+    if (multiply_if_equal<Quad, 8>(codes)) return codes + kQuadKSteps * k_step_bytes(8);
     multiply_mixed<Quad>(codes);
     if (Quad + 1 == kWarpQuads) return codes;
     int bits = 0;
@@ -426,7 +429,8 @@ class RegsWarp {
 
   RegsTables<TokenTiles>& tables_;
   uint4 x_[kWarpKSteps][TokenTiles];
-  // Until they are loaded: rows of units, this lane's tokens, and what was noted of those.
+  // Until the activations are loaded: rows of the k_steps, this lane's tokens, and their
+  // row_absmax.
   std::uint32_t rows_[kWarpKSteps];
   std::uint32_t tokens_[TokenTiles];
   float row_scales_[TokenTiles];

@@ -8,7 +8,7 @@
 namespace bl::cuda {
 namespace {
 
-// Whether a launch has so little to do that LaunchPlan::small_skinny_smem_from holds for it.
+// Whether the launch has so little work that LaunchPlan::small_skinny_smem_from applies.
 bool is_small_work(const PackedGemmArgs& args, int ctas) {
   int k_steps = args.matrices[0].view.k_steps;
   std::int64_t all = 0;
@@ -20,10 +20,10 @@ bool is_small_work(const PackedGemmArgs& args, int ctas) {
   return is_small_cta_range(k_steps, all, ctas);
 }
 
-// The tiling that holds for all matrices; without k_splits where one of them has none.
+// Returns the tiling of all matrices; k_splits = 0 if one of them has none.
 SkinnyRegsPlan tile_matrices(PartitionCache& partitions, int ctas,
                              std::span<const CodeWeights* const> weights) {
-  // The partial sums of several k_splits are those of one matrix.
+  // Split-K is planned for single matrices only.
   const int max_k_splits =
       weights.size() == 1
           ? std::clamp(static_cast<int>(kMaxSplitKNTiles) / weights[0]->view.n_tiles, 1,
@@ -31,12 +31,12 @@ SkinnyRegsPlan tile_matrices(PartitionCache& partitions, int ctas,
           : 1;
   SkinnyRegsPlan regs;
   regs.k_splits = 1;
-  regs.upper_adds = true;
+  regs.upper_half_reduces = true;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const RegsPlan& plan = partitions.find_regs_plan(*weights[i], ctas, max_k_splits);
     if (plan.k_splits == 0) return {};
     regs.k_splits = plan.k_splits;
-    regs.upper_adds = regs.upper_adds && plan.upper_adds;
+    regs.upper_half_reduces = regs.upper_half_reduces && plan.upper_half_reduces;
     regs.plans[i] = &plan;
     for (std::size_t w = 0; w < kRegsWarps; ++w) {
       regs.code_bytes[w] = std::max(regs.code_bytes[w], plan.code_bytes[w]);
@@ -57,11 +57,11 @@ SkinnyRegsPlan plan_skinny_regs(const SkinnyProblem& problem, PartitionCache& pa
                                                   .pairs = args.gated,
                                                   .late = regs.k_splits == 1 ? late : 0,
                                                   .inputs = !has_one_input_layout(args)});
-  // Two n_tiles at a time for few tokens; for more tokens they take more registers than there are.
+  // Two n_tiles a round for up to 8 tokens; with more tokens that takes too many registers.
   const std::size_t bytes = facts.shared_bytes_per_cta;
   regs.pairs = args.tokens <= kTokenTile && lay_out_regs(args, regs, {1, 2}, bytes).has_value();
   if (!regs.pairs && !lay_out_regs(args, regs, {2, 1}, bytes)) return {};
-  return regs.ranges.longest() <= (args.gated ? kMaxRangeNTilePairs : kMaxRangeNTiles)
+  return regs.ranges.longest() <= (args.gated ? kMaxGatedRangeNTiles : kMaxRangeNTiles)
              ? regs
              : SkinnyRegsPlan{};
 }
@@ -74,7 +74,7 @@ std::optional<RegsLayout> lay_out_regs(const PackedGemmArgs& args, const RegsTil
   for (int i = 0; i < args.count; ++i) {
     layout.scales = std::max(layout.scales, kWarpKSteps * scale_bytes(args.matrices[i].view.kind));
   }
-  int stage = 0;  // of all warps
+  int stage = 0;  // bytes of one stage of all warps
   for (const std::int32_t codes : tiling.code_bytes) stage += codes + layout.scales;
   stage *= shape.n_tiles;
   int at = regs_fixed_bytes(shape);
@@ -82,7 +82,7 @@ std::optional<RegsLayout> lay_out_regs(const PackedGemmArgs& args, const RegsTil
   layout.stages = std::min(fitting, kMaxRegsStages);
   if (layout.stages == kMaxRegsStages - 1) layout.stages = kMaxRegsStages - 2;
   // More than one early round of two n_tiles delays the activations; with one n_tile a round it
-  // hardly makes a difference (bench/ladder/few_tokens).
+  // hardly makes a difference (bench/ladder/gemm_skinny).
   layout.early = shape.n_tiles > 1 ? 1 : std::min(layout.stages, 3);
   for (int w = 0; w < kRegsWarps; ++w) {
     layout.pipeline_offset[w] = at;

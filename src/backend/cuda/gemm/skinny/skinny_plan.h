@@ -1,6 +1,6 @@
 #pragma once
-// How a skinny GEMM (3 to 64 tokens, with thresholds from LaunchPlan) is launched: with activations
-// in registers or in shared memory, and over which n_tiles. Pure host code, tested without a card.
+// How a skinny GEMM (2 to 64 tokens, thresholds in LaunchPlan) is launched: with activations in
+// registers or in shared memory, and over which n_tiles. Pure host code, tested without a card.
 
 #include <optional>
 #include <span>
@@ -14,12 +14,12 @@ namespace bl::cuda {
 
 // gemm_skinny_regs.cu holds its structs and loops to these.
 inline constexpr int kRegsThreads = kRegsWarps * 32;
-inline constexpr int kMaxRangeNTiles = 128;     // n_tiles of a CTA
-inline constexpr int kMaxRangeNTilePairs = 48;  // of a CTA of gate and up
+inline constexpr int kMaxRangeNTiles = 128;      // n_tiles of a CTA's range
+inline constexpr int kMaxGatedRangeNTiles = 48;  // of each matrix, for gate and up
 inline constexpr int kMaxRegsStages = 8;
 inline constexpr int kFewestRegsStages = 2;
 
-// A kernel with activations in registers: tiles of tokens, and n_tiles that a warp takes at once.
+// A variant of gemm_skinny_regs: token tiles of 8, and n_tiles of a round.
 struct RegsShape {
   int token_tiles = 1;
   int n_tiles = 1;
@@ -31,7 +31,7 @@ constexpr int regs_fixed_bytes(const RegsShape& shape) {
   return shape == RegsShape{2, 1} ? 79104 : 50944;
 }
 
-// Shared memory of a CTA with activations in registers: each warp has a pipeline of its own.
+// Shared memory of a CTA of gemm_skinny_regs: each warp has a pipeline of its own.
 struct RegsLayout {
   int stages = 0;
   int early = 0;                         // stages that are filled before the activations are read
@@ -39,22 +39,22 @@ struct RegsLayout {
   int codes[kRegsWarps] = {};            // bytes of one n_tile's codes; its scales follow
   int scales = 0;                        // bytes of one n_tile's scales
 };
-// Nothing where the pipelines do not fit into `bytes`.
+// Returns nothing if the pipelines do not fit into `bytes`.
 std::optional<RegsLayout> lay_out_regs(const PackedGemmArgs& args, const RegsTiling& tiling,
                                        const RegsShape& shape, std::size_t bytes);
 
-// A launch with activations in registers. k_splits = 0: there is none.
+// A launch of gemm_skinny_regs(). k_splits = 0: it cannot run.
 struct SkinnyRegsPlan : RegsTiling {
   const RegsPlan* plans[kMaxMatrices] = {};  // PartitionCache's
   CtaRanges ranges;                          // of one k_split
-  bool pairs = false;                        // two n_tiles at a time
+  bool pairs = false;                        // two n_tiles a round
   bool exists() const { return k_splits > 0; }
 };
 
 struct SkinnyPlan {
   int tokens_per_launch = 0;
-  SkinnyRegsPlan regs;  // activations in registers where it exists
-  CtaRanges ranges;     // else in shared memory, over these
+  SkinnyRegsPlan regs;  // activations in registers, if it exists
+  CtaRanges ranges;     // else activations in shared memory, over these
 };
 
 struct SkinnyProblem {

@@ -1,5 +1,5 @@
 #pragma once
-// Sums of several parts that lie beside one another.
+// Split-K: adds up the partial sums of the k_splits.
 
 #include "ops/exec_context.h"
 #include "tensor/tensor_view.h"
@@ -8,12 +8,12 @@ namespace bl::cuda {
 
 struct PartialSums {
   TensorView to;                // F32 [rows, columns]
-  TensorView from = {};         // the same, or empty: what parts are added to
-  TensorView partials;          // F32 [parts, rows, columns], whole
+  TensorView from = {};         // of that shape, added to the partial sums; or empty
+  TensorView partials;          // F32 [k_splits, rows, columns], contiguous
   const float* bias = nullptr;  // [columns] or null
 };
 
-// to = from + Σ parts, in their order, + bias.
+// to = from + Σ partials + bias, in this fixed order.
 void reduce_partials(ExecContext& ctx, const PartialSums& sums);
 
 }  // namespace bl::cuda

@@ -1,9 +1,8 @@
 #pragma once
-// From a warp's sums to rows in memory, when a tile of a product of many rows
-// (gemm_wgmma_dequant.cu) is done. Sums lie as wgmma leaves them, a column of the product a lane:
-// they change places through a piece of shared memory that each warp has for itself, since the
-// tensor cores do nothing meanwhile and exchanges between lanes were a fifteenth of all time
-// (bench/ladder/prefill).
+// Epilogue of the wgmma GEMM: from a warp's sums to rows in memory. In wgmma's accumulators a lane
+// has one column; they are transposed through shared memory of the warp's own, since the tensor
+// cores idle meanwhile and lane shuffles took a fifteenth of all time
+// (bench/ladder/gemm_wgmma_dequant).
 
 #include "backend/cuda/device/half_pair.cuh"
 #include "backend/cuda/device/shared_address.cuh"
@@ -12,9 +11,9 @@
 
 namespace bl::cuda {
 
-// Of a warp, in shared memory: twice 8 rows of F32, whose strides spread over the banks, or twice
-// 16 of halves. What is written next waits for nobody: the piece before is read meanwhile, and that
-// before it stored.
+// Shared memory of a warp: two buffers of 8 rows of F32, padded against bank conflicts, or of 16
+// rows of halves. With two buffers a write needs no barrier: the buffer that it overwrites was read
+// two steps before.
 inline constexpr int kStoreRows = 8;
 inline constexpr int kStoreRowBytes = (kNTileColumns + 4) * 4;
 static_assert(kStoreBytes == 2 * kStoreRows * kStoreRowBytes);
@@ -22,7 +21,7 @@ inline constexpr int kStoreTileRows = 2 * kStoreRows;  // of halves
 inline constexpr int kF16StoreBytes = 2 * kStoreTileRows * kNTileColumns * 2;
 static_assert(kF16StoreBytes <= kStoreBytes);
 
-// Where a warp's sums go: rows [0, rows) and columns [0, columns) of its strip in a tile.
+// Where a warp's sums go: rows [0, rows) and columns [0, columns) of its n_tile in a tile.
 template <class T>
 struct TileRows {
   T* to = nullptr;
@@ -33,7 +32,7 @@ struct TileRows {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// *to = values, or += by the second level of the cache: nobody waits for what is there.
+// *to = values, or *to += values in L2 (red), so that nobody waits for the old values.
 __device__ __forceinline__ void store_or_add(float* to, const float4& values, bool stores,
                                              bool adds) {
   asm volatile(
@@ -45,23 +44,23 @@ __device__ __forceinline__ void store_or_add(float* to, const float4& values, bo
       : "memory");
 }
 
-// Four 8×8 matrices of halves (a fragment each) become rows of 16 bytes, transposed: lane l says
-// where row l % 8 of matrix l / 8 goes.
+// Stores four transposed 8×8 matrices of halves as rows of 16 bytes: lane l passes the address of
+// row l % 8 of matrix l / 8.
 __device__ __forceinline__ void store_transposed(std::uint32_t to, const std::uint32_t (&m)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
                "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
                : "memory");
 }
 
-// Halves on their way to rows in memory, 16 rows a piece, 16 bytes of a row a lane. All of a warp
-// call alike, with constants for the pieces' numbers: one behind the other, from 0 on.
+// Stores halves as rows in memory, in store tiles of 16 rows, 16 bytes of a row a lane. All lanes
+// of a warp call together, with the numbers of the store tiles as constants, in order from 0.
 class F16StoreTiles {
  public:
   // `room`: the warp's kF16StoreBytes.
   __device__ __forceinline__ F16StoreTiles(std::byte* room, const TileRows<__half>& to)
       : stride_(to.stride) {
     const auto lane = static_cast<int>(threadIdx.x) % 32;
-    // A row's halves change places every four rows, so that eight rows are in all the banks.
+    // The two halves of a row are swapped every four rows, so that eight rows cover all banks.
     const auto place = [room](int row, int half) {
       return room + row * kRowBytes + (half ^ (row / 4 & 1)) * 16;
     };
@@ -70,17 +69,18 @@ class F16StoreTiles {
     left_ = to.rows - lane / 2;
     at_ = to.to + lane / 2 * to.stride + lane % 2 * 8;
   }
-  // `m`: as wgmma has two rows each, then of the columns behind; then of the next eight rows.
+  // `m`: registers as wgmma leaves them: two rows of two column blocks, then the next eight rows.
   __device__ __forceinline__ void put(int store_tile, const std::uint32_t (&m)[4]) {
     put(store_tile, m, [](const uint4& eight) { return eight; });
   }
-  // `change`: what becomes of the lane's eight halves of a row (lane / 2 of the piece's).
+  // `change`: maps the lane's eight halves of a row (row lane / 2 of the store tile) to what is
+  // stored.
   template <class F>
   __device__ __forceinline__ void put(int store_tile, const std::uint32_t (&m)[4],
                                       const F& change) {
     const int buffer = store_tile % 2 * kStoreTileBytes;
     store_transposed(write_ + buffer, m);
-    __syncwarp();  // and for who writes this part again: all have read it by the next
+    __syncwarp();  // also lets the buffer be written again: all lanes have read it by the next call
     const uint4 eight = change(*reinterpret_cast<const uint4*>(read_ + buffer));
     if (store_tile > 0) finish();
     before_ = eight;
@@ -104,7 +104,7 @@ class F16StoreTiles {
   uint4 before_{};
 };
 
-// alpha · sums of kRows rows as halves. `room`: the warp's kStoreBytes.
+// Stores out_scale · sums of kRows rows as halves. `room`: the warp's kStoreBytes.
 template <int kRows>
 __device__ __forceinline__ void store_sums(const float (&sums)[kRows / 2], float out_scale,
                                            std::byte* room, const TileRows<__half>& to) {
@@ -122,15 +122,15 @@ __device__ __forceinline__ void store_sums(const float (&sums)[kRows / 2], float
   store_tiles.finish();
 }
 
-// The same as F32, which are added to what is there if `accumulate`: every element is added to
-// once, so that sums are the same in any order.
+// Stores them as F32, or adds them if `accumulate`. Every element is added to only once (red), so
+// the result does not depend on the order.
 template <int kRows>
 __device__ __forceinline__ void store_sums(const float (&sums)[kRows / 2], float out_scale,
                                            std::byte* room, const TileRows<float>& to,
                                            bool accumulate) {
   const auto lane = static_cast<int>(threadIdx.x) % 32;
   std::byte* write = room + lane % 4 * 2 * kStoreRowBytes + lane / 4 * 4;
-  // Rows r and r + 4 are in different banks, neighbours are not.
+  // Rows r and r + 4 are in different banks, adjacent rows are not.
   const int row = lane / 8 + lane / 4 % 2 * 4;
   const int column = lane % 4 * 4;
   const std::byte* read = room + row * kStoreRowBytes + column * 4;
@@ -145,7 +145,7 @@ __device__ __forceinline__ void store_sums(const float (&sums)[kRows / 2], float
     if (first < kRows) {
       const int buffer = first / kStoreRows % 2 * kStoreRows * kStoreRowBytes;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {  // as wgmma has them: two rows, then of the columns behind
+      for (int i = 0; i < 4; ++i) {  // as wgmma leaves them: two rows of two column blocks
         const float value = out_scale * sums[first / 2 + i];
         *reinterpret_cast<float*>(write + buffer + i % 2 * kStoreRowBytes + i / 2 * 8 * 4) = value;
       }

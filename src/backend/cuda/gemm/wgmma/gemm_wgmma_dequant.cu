@@ -25,8 +25,8 @@ namespace {
 enum class WgmmaResult : std::uint8_t {
   kFloats,
   kHalves,
-  kActivated,    // act(gate) · up of both
-  kUpActivated,  // the same of up: gate is in memory
+  kActivated,    // act(gate) · up, from tiles of both
+  kUpActivated,  // act(gate) · up, from tiles of up: gate is in memory
 };
 constexpr bool is_activated(WgmmaResult result) {
   return result == WgmmaResult::kActivated || result == WgmmaResult::kUpActivated;
@@ -37,21 +37,21 @@ constexpr bool is_activated(WgmmaResult result) {
 template <class Shape, bool kGptq, WgmmaResult kResult>
 class WgmmaConsumer {
  public:
-  // `memory`, `barriers`: as opaque_smem_ptr() gives them. `factor`: of activated results.
+  // `memory`, `barriers`: through opaque_smem_ptr(). `factor`: multiplies activated results.
   __device__ __forceinline__ WgmmaConsumer(const WgmmaLaunch& launch, std::byte* memory,
                                            WgmmaBarriers& barriers, float factor)
       : launch_(launch),
         memory_(memory),
         barriers_(barriers),
-        lane_(kept(lane_index())),
-        stages_(kept(launch.stages)),
-        stage_bytes_(kept(launch.stage_bytes)),
-        codes_at_(kept(Shape::kRowsBytes + (warp_index() - 4) * launch.n_tile_room)),
-        scales_at_(kept(launch.scales_at)),
+        lane_(in_register(lane_index())),
+        stages_(in_register(launch.stages)),
+        stage_bytes_(in_register(launch.stage_bytes)),
+        codes_at_(in_register(Shape::kRowsBytes + (warp_index() - 4) * launch.n_tile_room)),
+        scales_at_(in_register(launch.scales_at)),
         factor_(factor),
         decoder_(warp_index() - 4, lane_, launch.low_bits, launch.high_bits) {}
 
-  // Returns the largest of the lane's results, if they are activated.
+  // Multiplies the CTA's tiles. Returns the lane's largest magnitude if results are activated.
   __device__ __forceinline__ float run() {
     const float out_scale = *launch_.args.out_scale;
     for_each_tile<Shape>(launch_, [&](const WgmmaTile<Shape>& tile) {
@@ -59,8 +59,8 @@ class WgmmaConsumer {
       widths_ = reinterpret_cast<const Widths*>(table_of(launch_, memory_, matrix).widths) +
                 tile.first_k_iter;
       next_widths_ = widths_[0];
-      const int k_iters = kept(tile.k_iters);
-      // Operands of one step are made while those of the one before are used.
+      const int k_iters = in_register(tile.k_iters);
+      // Operand A of one k_tile is dequantized while the wgmma of the one before reads its own.
       constexpr int kAtOnce = 2 / Shape::kIterKTiles;
       for (int k_iter = 0; k_iter < k_iters; k_iter += kAtOnce) {
         multiply<0>(k_iter);
@@ -77,21 +77,23 @@ class WgmmaConsumer {
  private:
   static constexpr bool kPaired = kResult == WgmmaResult::kActivated;
 
-  // In a register: compilers read constants and the lane's number again at every step.
-  __device__ __forceinline__ static int kept(int value) {
+  // Pins a value in a register: the compiler would read parameters and lane numbers again every
+  // k_tile.
+  __device__ __forceinline__ static int in_register(int value) {
     asm volatile("" : "+r"(value));
     return value;
   }
 
-  // Begins the products of a fill of the tile, and ends all but those of its last step. kBuffer: of
-  // its first step's operands. Warps without a strip do as if: their rows of the product are not
-  // written.
+  // Issues the wgmmas of a pipeline stage, and waits for all but those of its last k_tile. kBuffer:
+  // which operand buffer its first k_tile uses. Warps without an n_tile compute anyway; their
+  // results are discarded.
   template <int kBuffer>
   __device__ __forceinline__ void multiply(int k_iter) {
     const std::uint32_t widths = next_widths_;
     next_widths_ = widths_[k_iter + 1];
     const std::byte* rows = memory_ + stage_.index * stage_bytes_;
-    // The same in all lanes, and known to be: operands in shared memory are in uniform registers.
+    // Shuffled so that the compiler knows it to be uniform: wgmma descriptors are in uniform
+    // registers.
     const std::uint32_t first = __shfl_sync(kAllLanes, shared_address(rows), 0);
     barrier_wait(&barriers_.full[stage_.index], stage_.phase);
     const std::byte* codes = rows + codes_at_;
@@ -103,14 +105,14 @@ class WgmmaConsumer {
       decoder_.decode(own, codes, scales, a);
       wgmma_fence();
       const std::uint64_t operand = row_operand(first + s * Shape::kKTileBytes);
-      constexpr std::uint64_t kNext = 32 >> 4;  // 16 slots further
+      constexpr std::uint64_t kNext = 32 >> 4;  // 16 k further
       multiply_rows(sums_, a[0][0], operand, s > 0 || k_iter > 0);
       multiply_rows(sums_, a[0][1], operand + kNext, true);
       multiply_rows(sums_, a[1][0], operand + 2 * kNext, true);
       multiply_rows(sums_, a[1][1], operand + 3 * kNext, true);
       wgmma_commit_group();
       wgmma_wait_group<1>();
-      keep(a_[(kBuffer + s + 1) % 2]);
+      keep_alive(a_[(kBuffer + s + 1) % 2]);
       if (s == 0) release(k_iter > 0);
       codes += (own % 256 + own / 256) * k_step_bytes(1);
       scales += kKTileKSteps * sizeof(typename KTileDecoder<kGptq, Shape::kNTiles>::Scales);
@@ -118,18 +120,17 @@ class WgmmaConsumer {
     stage_.next(stages_);
   }
 
-  // Registers of products that may have been under way until here.
-  __device__ __forceinline__ static void keep(KTileOperands& a) {
+  // Keeps the registers of operands alive that a running wgmma may read until here.
+  __device__ __forceinline__ static void keep_alive(KTileOperands& a) {
 #pragma unroll
     for (int i = 0; i < kKTileKSteps * 8; ++i) {
       asm volatile("" : "+r"(a[i / 8][i / 4 % 2][i % 4])::"memory");
     }
   }
 
-  // The place of the fill before, if there is one, has been read: all whose copies come there are
-  // told.
-  __device__ __forceinline__ void release(bool is_one) {
-    if (!is_one) return;
+  // The stage before has been read: tells every CTA that copies into it.
+  __device__ __forceinline__ void release(bool exists) {
+    if (!exists) return;
     __syncwarp();
     if (lane_ < Shape::kCluster) barrier_arrive_at(&barriers_.empty[read_], lane_);
     if (++read_ == stages_) read_ = 0;
@@ -190,23 +191,23 @@ class WgmmaConsumer {
   int lane_;
   int stages_;
   int stage_bytes_;
-  int codes_at_;  // of the warp's strip, in a stage
+  int codes_at_;  // of the warp's n_tile in a stage
   int scales_at_;
   float factor_;
   float largest_ = 0.0f;
   KTileDecoder<kGptq, Shape::kNTiles> decoder_;
-  // Of a fill.
+  // The widths of a stage's k_steps, a byte each.
   using Widths = std::conditional_t<Shape::kIterKTiles == 1, std::uint16_t, std::uint32_t>;
   const Widths* widths_ = nullptr;
   std::uint32_t next_widths_ = 0;
   PipelineStage stage_;
-  int read_ = 0;  // the place that is given back next
+  int read_ = 0;  // the stage that is released next
   KTileOperands a_[2];
   float sums_[Shape::kRows / 2];
 };
 
-// The power of two of the rows that all CTAs of the launch before have made, each of which has left
-// its largest.
+// Returns what the rows have to be divided by: all CTAs of the launch before have stored rows and
+// left their largest magnitude. Writes it to rows.act_scale.
 __device__ __forceinline__ float act_scale_of_rows(const WgmmaActivation& rows,
                                                    float* warp_partials) {
   pdl_wait();
@@ -220,10 +221,10 @@ __device__ __forceinline__ float act_scale_of_rows(const WgmmaActivation& rows,
   return act_scale;
 }
 
-// Of the warps that multiply, whose first clears `shared` before a barrier of the CTA.
+// Called by the consumer warps; thread 0 cleared `shared` before a barrier of the CTA.
 template <class Shape>
 __device__ __forceinline__ void store_cta_absmax(float largest, std::uint32_t* shared, float* to) {
-  // Bits of floats that are not negative are in the order of their values.
+  // The bits of non-negative floats have the order of the floats.
   const std::uint32_t bits = warp_max(__float_as_uint(largest));
   if (lane_index() == 0) atomicMax(shared, bits);
   asm volatile("bar.sync 15, %0;" ::"n"(Shape::kConsumers * 128) : "memory");
@@ -257,13 +258,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       raw + (kTileAlignment - shared_address(raw) % kTileAlignment) % kTileAlignment);
   if (threadIdx.x == 0) {
     for (int i = 0; i < launch.stages; ++i) {
-      // Rows, lanes' copies of codes, and scales.
+      // Arrivals: the copy of activations, the lanes that copy codes, the warps that make scales.
       barrier_init(&barriers.full[i], 1 + 32 + kKTileKSteps * 32);
       barrier_init(&barriers.empty[i], Shape::kCluster * Shape::kNTiles);
     }
     barrier_init_fence();
   }
-  // All matrices at a time, some of the threads each: what they load comes from far.
+  // All matrices at once, some of the threads for each, to hide the latency of memory.
   const int threads = Shape::kThreads / launch.args.count;
   if (const int i = static_cast<int>(threadIdx.x) / threads; i < launch.args.count) {
     const CodeMatrixView& m = launch.args.matrices[i].view;
@@ -272,7 +273,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   }
   __syncthreads();
   if constexpr (Shape::kCluster > 1) {
-    cluster_arrive_relaxed();  // barrier_init_fence() has made barriers known
+    cluster_arrive_relaxed();  // barrier_init_fence() has published the barriers
     cluster_wait();
   }
   if (threadIdx.x < 128) {
@@ -294,7 +295,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       if (!activation.settles) store_cta_absmax<Shape>(seen, &largest, activation.largest);
     }
   }
-  // Nobody leaves while another may write or arrive here.
+  // No CTA of a cluster exits while another may still write to it or arrive at its barriers.
   if constexpr (Shape::kCluster > 1) {
     __syncwarp();
     cluster_arrive();
@@ -308,7 +309,7 @@ using WgmmaKernel = void (*)(WgmmaLaunch, RowMaps);
 template <class Shape, bool kGptq>
 WgmmaKernel kernel_of(const WgmmaArgs& args) {
   if (args.has_both()) return gemm_wgmma_dequant_kernel<Shape, kGptq, WgmmaResult::kActivated>;
-  if constexpr (Shape::takes_gate(kGptq)) {
+  if constexpr (Shape::can_read_gate(kGptq)) {
     if (args.activates()) return gemm_wgmma_dequant_kernel<Shape, kGptq, WgmmaResult::kUpActivated>;
   }
   BL_CHECK(!args.activates());
@@ -318,7 +319,7 @@ WgmmaKernel kernel_of(const WgmmaArgs& args) {
 
 bool is_gptq(const WgmmaArgs& args) { return args.matrices[0].view.kind != ScaleKind::kExl2; }
 
-// Results side by side are added up together.
+// Whether the outputs are adjacent columns, which can be reduced together.
 bool lie_side_by_side(const WgmmaArgs& args) {
   for (int i = 1; i < args.count; ++i) {
     const WgmmaMatrix& before = args.matrices[i - 1];
@@ -330,8 +331,9 @@ bool lie_side_by_side(const WgmmaArgs& args) {
   return true;
 }
 
-// Turns results into those of parts beside one another; returns how they become what was asked for.
-std::vector<PartialSums> take_partials(ExecContext& ctx, WgmmaArgs& args, int k_splits) {
+// Redirects the outputs to split-K partial sums; returns the reductions that make the outputs of
+// them.
+std::vector<PartialSums> redirect_to_partials(ExecContext& ctx, WgmmaArgs& args, int k_splits) {
   std::vector<PartialSums> sums;
   const bool together = lie_side_by_side(args);
   for (int i = 0; i < args.count;) {
@@ -356,7 +358,7 @@ std::vector<PartialSums> take_partials(ExecContext& ctx, WgmmaArgs& args, int k_
   return sums;
 }
 
-// Matrices of one order lie side by side, and share a map.
+// Makes a tensor map for each matrix; adjacent matrices with the same rows share one.
 RowMaps map_rows(const WgmmaArgs& args, int box_rows) {
   const int k = args.matrices[0].view.k_steps * kKStepSize;
   RowMaps maps{};
@@ -372,7 +374,8 @@ RowMaps map_rows(const WgmmaArgs& args, int box_rows) {
   return maps;
 }
 
-// Enqueues the launch, and again where the activation has to settle its scale.
+// Enqueues the launch; with an activation also a second one, which repeats the tiles if the rows
+// have to be divided by a scale.
 template <class Shape>
 void start(ExecContext& ctx, const WgmmaPlan& plan) {
   static_assert(sizeof(StageScales<true, Shape::kNTiles>) ==
@@ -384,7 +387,8 @@ void start(ExecContext& ctx, const WgmmaPlan& plan) {
   WgmmaLaunch launch_args = plan.launch;
   const WgmmaArgs& args = plan.launch.args;
   std::vector<PartialSums> sums;
-  if (launch_args.k_splits > 1) sums = take_partials(ctx, launch_args.args, launch_args.k_splits);
+  if (launch_args.k_splits > 1)
+    sums = redirect_to_partials(ctx, launch_args.args, launch_args.k_splits);
   const RowMaps rows = map_rows(args, Shape::kRows / Shape::kCluster);
   const int clusters = std::min(launch_args.cluster_tiles, facts.multiprocessors / Shape::kCluster);
   const WgmmaKernel kernel =

@@ -1,6 +1,6 @@
 #pragma once
-// Codes and scales of a product of many rows (gemm_wgmma_dequant.cu), in steps of two units: from
-// memory to where the warps that multiply find them, and from there into the A operand.
+// Codes and scales of the wgmma GEMM, in k_tiles of two k_steps: how producer warps make scales in
+// shared memory, and how consumer warps dequantize codes into operand A.
 
 #include "backend/cuda/device/half_pair.cuh"
 #include "backend/cuda/device/shared_address.cuh"
@@ -9,9 +9,9 @@
 
 namespace bl::cuda {
 
-// What a unit of a strip is.
+// A k_step of any n_tile.
 struct alignas(16) KStepEntry {
-  std::uint32_t offset;  // of its codes, bytes from the strip's start, in 64
+  std::uint32_t offset;  // of its codes in the n_tile, in 64 bytes
   float group_scale;
   std::uint16_t group;
   std::uint8_t bits;
@@ -21,8 +21,9 @@ static_assert(sizeof(KStepEntry) == kKStepEntryBytes);
 
 // The k_steps of a matrix, in shared memory.
 struct KStepTable {
-  const KStepEntry* entries = nullptr;    // of units, and of what is behind the last, without bits
-  const std::uint16_t* widths = nullptr;  // of steps: bits of both units, a byte each; 4-aligned
+  const KStepEntry* entries = nullptr;  // by k_step; those behind the last have 0 bits
+  // By k_tile: the bits of its two k_steps, a byte each; 4-aligned.
+  const std::uint16_t* widths = nullptr;
 
   BL_HD static constexpr int entry_count(int k_steps) { return k_step_entries(k_steps); }
   BL_HD static constexpr int bytes(int k_steps) { return k_step_table_bytes(k_steps); }
@@ -31,7 +32,7 @@ struct KStepTable {
         widths(reinterpret_cast<const std::uint16_t*>(entries + entry_count(k_steps))) {}
 };
 
-// By `threads` threads, of which this is number `thread`.
+// Makes the table with `threads` threads, of which the caller is number `thread`.
 __device__ __forceinline__ void make_k_step_table(const CodeMatrixView& m, int thread, int threads,
                                                   std::byte* at) {
   auto* entries = reinterpret_cast<KStepEntry*>(at);
@@ -52,8 +53,9 @@ __device__ __forceinline__ void make_k_step_table(const CodeMatrixView& m, int t
   }
 }
 
-// Scales of one unit of all strips of a tile, of column 8h + g at [g][h], as halves twice; and of
-// GPTQ what raised codes are too large by: kLowBase + zero, kHighBase + zero.
+// Scales of one k_step for all n_tiles of a tile: column 8h + g at [g][h], the half twice in a
+// word. GPTQ also has what magic-number codes are too large by: kLowBase + zero and kHighBase +
+// zero.
 template <bool kGptq, int kNTiles>
 struct StageScales;
 template <int kNTiles>
@@ -67,8 +69,8 @@ struct alignas(16) StageScales<false, kNTiles> {
   std::uint32_t scale[kNTiles][8][2];
 };
 
-// The scales of `strips` strips from `first` on, on their way to the second level of the cache: who
-// makes them asks for a group's a step before they are needed, which memory is too slow for.
+// Prefetches the scales of `n_tiles` n_tiles from `first` on to L2. The producer loads a group's
+// scales only one k_tile before they are needed, which hides the latency of L2 but not of memory.
 __device__ __forceinline__ void prefetch_scales(const CodeMatrixView& m, int first, int n_tiles) {
   constexpr int kLine = 128;
   const auto stride = static_cast<int>(scale_stride(m.kind, m.groups));
@@ -80,20 +82,20 @@ __device__ __forceinline__ void prefetch_scales(const CodeMatrixView& m, int fir
   }
 }
 
-// A warp makes them of eight strips at a time: a lane those of entries g = 2q and 2q + 1 of strip
-// lane / 4, q = lane % 4.
+// Makes the scales of eight n_tiles with one warp: each lane has columns g = 2q and 2q + 1 (both h)
+// of n_tile lane / 4, q = lane % 4.
 template <bool kGptq, int kNTiles>
 class ScaleProducer {
  public:
   static constexpr int kNTilesAtOnce = 8;
 
-  // The lane's strip: of the matrix, and in the tile.
+  // `n_tile`: the lane's n_tile in the matrix; `own`: in the tile.
   __device__ __forceinline__ void open(const CodeMatrixView& m, int n_tile, int own) {
     m_ = &m;
     own_ = own;
     n_tile_ = m.scales + min(n_tile, m.n_tiles - 1) * scale_stride(m.kind, m.groups);
   }
-  // What lies in memory, for a later make().
+  // Loads the packed scales of a group, for a later make().
   __device__ __forceinline__ void load(int group) {
     const int q = lane() % 4;
     if constexpr (!kGptq) {
@@ -121,8 +123,8 @@ class ScaleProducer {
       scale.z = __byte_perm(scales_.y, 0, 0x1010), scale.w = __byte_perm(scales_.y, 0, 0x3232);
       std::uint32_t zero[4];
       find_zeros(zero);
-      *reinterpret_cast<uint4*>(to.low[n_tile][g]) = raised(zero, kLowBase);
-      *reinterpret_cast<uint4*>(to.high[n_tile][g]) = raised(zero, kHighBase);
+      *reinterpret_cast<uint4*>(to.low[n_tile][g]) = magic_zeros(zero, kLowBase);
+      *reinterpret_cast<uint4*>(to.high[n_tile][g]) = magic_zeros(zero, kHighBase);
     }
     *reinterpret_cast<uint4*>(to.scale[n_tile][g]) = scale;
   }
@@ -149,28 +151,28 @@ class ScaleProducer {
       zero[2] = zeros_.y & 0xffffu, zero[3] = zeros_.y >> 16;
     }
   }
-  __device__ __forceinline__ static uint4 raised(const std::uint32_t (&zero)[4], float base) {
+  __device__ __forceinline__ static uint4 magic_zeros(const std::uint32_t (&zero)[4], float base) {
     return {twice(base + static_cast<float>(zero[0])), twice(base + static_cast<float>(zero[1])),
             twice(base + static_cast<float>(zero[2])), twice(base + static_cast<float>(zero[3]))};
   }
 
   const CodeMatrixView* m_ = nullptr;
   const std::byte* n_tile_ = nullptr;
-  int own_ = 0;  // strip of the tile
+  int own_ = 0;  // n_tile in the tile
   uint2 scales_{};
   uint2 zeros_{};
 };
 
-// A lane's registers of A, of a step: unit, s, as mma.m16n8k16 has them.
+// A lane's registers of operand A for one k_tile: [k_step][s], in mma.m16n8k16 order.
 using KTileOperands = std::uint32_t[kKTileKSteps][2][4];
 
-// Decodes the units of one strip.
+// Dequantizes the codes of one n_tile.
 template <bool kGptq, int kNTiles>
 class KTileDecoder {
  public:
   using Scales = StageScales<kGptq, kNTiles>;
-  // `low_bits`, `high_bits`: kLowBits and kHighBits, which the compiler must not know, so that they
-  // stay in registers and one instruction masks a code and raises it.
+  // `low_bits`, `high_bits`: kLowBits and kHighBits as run-time values, so that they stay in
+  // registers and one instruction (lop3) masks a code and puts the magic number beside it.
   __device__ __forceinline__ KTileDecoder(int n_tile, int lane, std::uint32_t low_bits,
                                           std::uint32_t high_bits)
       : lane_(lane),
@@ -178,8 +180,8 @@ class KTileDecoder {
         low_bits_(low_bits),
         high_bits_(high_bits) {}
 
-  // `widths`: of the units, a byte each; `codes`: of the strip's units, one behind the other;
-  // `scales`: of both units.
+  // Dequantizes one k_tile. `widths`: of its two k_steps, a byte each; `codes`: of these k_steps,
+  // one behind the other; `scales`: of both k_steps.
   __device__ __forceinline__ void decode(std::uint32_t widths, const std::byte* codes,
                                          const std::byte* scales, KTileOperands& a) const {
     if (both<4>(widths, codes, scales, a)) return;
@@ -198,7 +200,7 @@ class KTileDecoder {
   template <int kBits>
   __device__ __forceinline__ bool both(std::uint32_t widths, const std::byte* codes,
                                        const std::byte* scales, KTileOperands& a) const {
-    if constexpr (kGptq && (kBits == 5 || kBits == 6)) return false;  // which it does not have
+    if constexpr (kGptq && (kBits == 5 || kBits == 6)) return false;  // GPTQ has no such widths
     if (widths != static_cast<std::uint32_t>(kBits << 8 | kBits)) return false;
 #pragma unroll
     for (int u = 0; u < kKTileKSteps; ++u) {
@@ -210,7 +212,7 @@ class KTileDecoder {
   __device__ __forceinline__ void decode_any(int bits, const std::byte* k_step,
                                              const std::byte* scales,
                                              std::uint32_t (&a)[2][4]) const {
-    if (bits == 0) {  // the copy engine has brought zeros for it
+    if (bits == 0) {  // behind the last k_step, where activations are zeros
 #pragma unroll
       for (int i = 0; i < 8; ++i) a[i / 4][i % 4] = 0;
       return;
@@ -239,21 +241,21 @@ class KTileDecoder {
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         const int h = c % 2;
-        const bool is_low = raised_by<Codes>(s) == kLowBase;
+        const bool is_low = magic_base<Codes>(s) == kLowBase;
         __half2 zero;
         if constexpr (kGptq) {
           const uint2& zeros = is_low ? low : high;
           zero = halves_of(h == 0 ? zeros.x : zeros.y);
         } else {
-          zero = __float2half2_rn(raised_by<Codes>(s) + static_cast<float>(1 << (kBits - 1)));
+          zero = __float2half2_rn(magic_base<Codes>(s) + static_cast<float>(1 << (kBits - 1)));
         }
-        const __half2 raised = halves_of(codes.pair(h, c / 2, s, is_low ? low_bits_ : high_bits_));
-        a[s][c] = word_of(dequant_pair(raised, zero, halves_of(h == 0 ? scale.x : scale.y)));
+        const __half2 magic = halves_of(codes.pair(h, c / 2, s, is_low ? low_bits_ : high_bits_));
+        a[s][c] = word_of(dequant_pair(magic, zero, halves_of(h == 0 ? scale.x : scale.y)));
       }
   }
 
   int lane_;
-  int scales_at_;  // of the lane's columns, from a unit's
+  int scales_at_;  // of the lane's columns, from a k_step's scales
   std::uint32_t low_bits_;
   std::uint32_t high_bits_;
 };

@@ -1,6 +1,6 @@
 #pragma once
-// What the first warpgroup of a CTA of a product of many rows (gemm_wgmma_dequant.cu) brings to
-// those that multiply: a warp rows, another codes, two more the scales of either unit of a step.
+// The producer warpgroup of the wgmma GEMM: warp 0 copies activations, warp 1 codes, and warps 2
+// and 3 make the scales of the first and the second k_step of each k_tile.
 
 #include <cuda.h>
 
@@ -11,14 +11,14 @@
 
 namespace bl::cuda {
 
-// Of the matrices' rows.
+// Tensor maps of the activations of each matrix.
 struct RowMaps {
   CUtensorMap of[kMaxMatrices];
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// The warp that asks for rows.
+// Warp 0: activations by TMA, each CTA of a cluster half of the rows for all.
 template <class Shape>
 __device__ __forceinline__ void produce_rows(const WgmmaLaunch& launch, const RowMaps& maps,
                                              std::byte* memory, WgmmaBarriers& barriers) {
@@ -46,12 +46,12 @@ __device__ __forceinline__ void produce_rows(const WgmmaLaunch& launch, const Ro
   });
 }
 
-// The warp that asks for codes: every strip's are brought by two or four lanes. That is some 50
-// instructions a step of large tiles, where a bulk copy a strip was 360, which all else waited for.
+// Warp 1: codes by cp.async, with two or four lanes an n_tile. That takes some 50 instructions a
+// k_tile of large tiles; a bulk copy an n_tile took 360, and everything waited for this warp.
 template <class Shape, bool kPaired>
 __device__ __forceinline__ void produce_codes(const WgmmaLaunch& launch, std::byte* memory,
                                               WgmmaBarriers& barriers) {
-  constexpr int kLanes = 32 / Shape::kNTiles;  // of a strip
+  constexpr int kLanes = 32 / Shape::kNTiles;  // of an n_tile
   const int n_tile = lane_index() / kLanes;
   const int first = lane_index() % kLanes * 16;
   std::byte* to = memory + Shape::kRowsBytes + n_tile * launch.n_tile_room + first;
@@ -60,7 +60,7 @@ __device__ __forceinline__ void produce_codes(const WgmmaLaunch& launch, std::by
     const int matrix = tile.template matrix_of<kPaired>(n_tile);
     const CodeMatrixView& m = launch.args.matrices[matrix].view;
     const KStepTable table = table_of(launch, memory, matrix);
-    // Warps without a strip multiply what the last one's have.
+    // Warps without an n_tile multiply the last one's codes.
     const int own = min(tile.template n_tile_of<kPaired>(n_tile), m.n_tiles - 1);
     const std::byte* codes = m.codes + own * m.n_tile_bytes + first;
     std::uint32_t from = table.entries[tile.first_k_iter * Shape::kIterKSteps].offset * 64;
@@ -79,17 +79,17 @@ __device__ __forceinline__ void produce_codes(const WgmmaLaunch& launch, std::by
   });
 }
 
-// The warp that makes scales of unit `u` of each step.
+// Warps 2 and 3: the scales of k_step `u` of each k_tile.
 template <class Shape, bool kGptq, bool kPaired>
 __device__ __forceinline__ void produce_scales(const WgmmaLaunch& launch, std::byte* memory,
                                                WgmmaBarriers& barriers, int u) {
-  using Maker = ScaleProducer<kGptq, Shape::kNTiles>;
-  constexpr int kMakers = Shape::kNTiles / Maker::kNTilesAtOnce;
-  // What all of them read, but where they have other matrices.
-  constexpr int kTables = kPaired ? kMakers : 1;
-  const int n_tile = lane_index() / 4;  // of a maker's
+  using Producer = ScaleProducer<kGptq, Shape::kNTiles>;
+  constexpr int kProducers = Shape::kNTiles / Producer::kNTilesAtOnce;
+  // All producers of the warp use one table, unless their matrices differ.
+  constexpr int kTables = kPaired ? kProducers : 1;
+  const int n_tile = lane_index() / 4;  // of a producer's eight
   PipelineStage stage;
-  Maker makers[kMakers];
+  Producer producers[kProducers];
   for_each_tile<Shape>(launch, [&](const WgmmaTile<Shape>& tile) {
     const KStepEntry* entries[kTables];
     int groups[kTables];
@@ -101,15 +101,16 @@ __device__ __forceinline__ void produce_scales(const WgmmaLaunch& launch, std::b
       }
     }
 #pragma unroll
-    for (int i = 0; i < kMakers; ++i) {
-      const int own = i * Maker::kNTilesAtOnce + n_tile;
+    for (int i = 0; i < kProducers; ++i) {
+      const int own = i * Producer::kNTilesAtOnce + n_tile;
       const int matrix = tile.template matrix_of<kPaired>(own);
       if (i < kTables) {
         entries[i] = table_of(launch, memory, matrix).entries;
         groups[i] = entries[i][tile.first_k_iter * Shape::kIterKSteps + u].group;
       }
-      makers[i].open(launch.args.matrices[matrix].view, tile.template n_tile_of<kPaired>(own), own);
-      makers[i].load(groups[i % kTables]);
+      producers[i].open(launch.args.matrices[matrix].view, tile.template n_tile_of<kPaired>(own),
+                        own);
+      producers[i].load(groups[i % kTables]);
     }
     for (int k_iter = tile.first_k_iter; k_iter < tile.first_k_iter + tile.k_iters; ++k_iter) {
       auto* to = reinterpret_cast<StageScales<kGptq, Shape::kNTiles>*>(
@@ -119,9 +120,9 @@ __device__ __forceinline__ void produce_scales(const WgmmaLaunch& launch, std::b
       for (int k = u; k < Shape::kIterKSteps; k += kKTileKSteps) {
         const int k_step = k_iter * Shape::kIterKSteps + k;
 #pragma unroll
-        for (int i = 0; i < kMakers; ++i) {
+        for (int i = 0; i < kProducers; ++i) {
           const KStepEntry& entry = entries[i % kTables][k_step];
-          if (entry.bits != 0) makers[i].make(entry, to[k]);
+          if (entry.bits != 0) producers[i].make(entry, to[k]);
         }
         if (k == Shape::kIterKSteps - kKTileKSteps + u) barrier_arrive(&barriers.full[stage.index]);
 #pragma unroll
@@ -129,7 +130,7 @@ __device__ __forceinline__ void produce_scales(const WgmmaLaunch& launch, std::b
           const int next = entries[t][k_step + kKTileKSteps].group;
           if (next != groups[t]) {
 #pragma unroll
-            for (int i = t; i < kMakers; i += kTables) makers[i].load(next);
+            for (int i = t; i < kProducers; i += kTables) producers[i].load(next);
           }
           groups[t] = next;
         }

@@ -1,6 +1,6 @@
 #pragma once
-// Tiles and pipeline stages of the wgmma GEMM as kernels walk over them; wgmma_plan.h says how a
-// launch is cut into them.
+// Tiles and pipeline stages of the wgmma GEMM as its warps walk over them; wgmma_plan.h says how a
+// launch is divided into them.
 
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/gemm/wgmma/operand_a.cuh"
@@ -20,17 +20,19 @@ __device__ __forceinline__ int cta_in_cluster() {
   return static_cast<int>(blockIdx.x) % Shape::kCluster;
 }
 
-// A CTA's tile: where its parts come from, and which of the slots are its own.
+// A tile of a CTA: its matrix, n_tiles, rows, and its range of K.
 template <class Shape>
 struct WgmmaTile {
   int matrix;
-  int first_n_tile;  // behind the last where there is no tile for this CTA; of gate and of up
+  // In the matrix (of gate and of up, if paired); beyond the last n_tile if this CTA has no tile.
+  int first_n_tile;
   int first_row;
   int k_split;
   int first_k_iter;
   int k_iters;
 
-  // Where strip `strip` of the tile comes from. kPaired: the matrices are gate and up.
+  // The matrix and the n_tile of n_tile `n_tile` of the tile. kPaired: the matrices are gate and
+  // up.
   template <bool kPaired>
   __device__ __forceinline__ int matrix_of(int n_tile) const {
     return kPaired ? n_tile / (Shape::kNTiles / 2) : matrix;
@@ -40,7 +42,7 @@ struct WgmmaTile {
     return kPaired ? first_n_tile + n_tile % (Shape::kNTiles / 2) : first_n_tile + n_tile;
   }
 
-  // `number`: of the cluster's tiles.
+  // `number`: index among the tiles of all clusters.
   __device__ __forceinline__ WgmmaTile(const WgmmaLaunch& launch, int number) {
     k_split = number % launch.k_splits;
     number /= launch.k_splits;
@@ -57,7 +59,7 @@ struct WgmmaTile {
   }
 };
 
-// f(tile) for all of the CTA's.
+// Calls f(tile) for every tile of the CTA.
 template <class Shape, class F>
 __device__ __forceinline__ void for_each_tile(const WgmmaLaunch& launch, const F& f) {
   const int first = static_cast<int>(blockIdx.x) / Shape::kCluster;
@@ -67,7 +69,7 @@ __device__ __forceinline__ void for_each_tile(const WgmmaLaunch& launch, const F
   }
 }
 
-// Places in the ring go round.
+// Stages are used in a ring.
 struct PipelineStage {
   int index = 0;
   std::uint32_t phase = 0;

@@ -9,20 +9,20 @@ namespace {
 
 bool is_gptq(const WgmmaArgs& args) { return args.matrices[0].view.kind != ScaleKind::kExl2; }
 
-// Lays out tiles and shared memory, whose bytes it returns; 0: it does not fit.
+// Lays out tiles and shared memory. Returns the bytes of shared memory, or 0 if it does not fit.
 template <class Shape>
 int lay_out(const WgmmaArgs& args, bool same_rows, int room, WgmmaLaunch& launch) {
   const int k_steps = args.matrices[0].view.k_steps;
   const bool paired = args.has_both();
   launch.tile_n_tiles = Shape::kNTiles / (paired ? 2 : 1);
-  // Tiles of a cluster have the same rows, so a matrix with other rows begins a new cluster.
+  // The tiles of a cluster read the same rows, so a matrix with other rows begins a new cluster.
   const int begun = same_rows ? 1 : Shape::kCluster;
   int widest = 0;
   int tiles = 0;
   for (int i = 0; i < args.count; ++i) {
     launch.first_tiles[i] = tiles;
     widest = std::max(widest, args.matrices[i].widest);
-    if (paired && i > 0) continue;  // they share their tiles
+    if (paired && i > 0) continue;  // gate and up share their tiles
     const int n_tiles = launch.tile_n_tiles * begun;
     tiles += (args.matrices[i].view.n_tiles + n_tiles - 1) / n_tiles * begun;
   }
@@ -39,20 +39,20 @@ int lay_out(const WgmmaArgs& args, bool same_rows, int room, WgmmaLaunch& launch
   const int tables = args.count * k_step_table_bytes(k_steps);
   launch.store_bytes = paired ? kActivateBytes : kStoreBytes;
   const int stores = Shape::kNTiles * launch.store_bytes;
-  const int partial = kTileAlignment + stores + tables;
-  launch.stages = std::min(kMaxWgmmaStages, (room - partial) / launch.stage_bytes);
+  const int beside_stages = kTileAlignment + stores + tables;
+  launch.stages = std::min(kMaxWgmmaStages, (room - beside_stages) / launch.stage_bytes);
   launch.stores_at = launch.stages * launch.stage_bytes;
   launch.tables_at = launch.stores_at + stores;
-  return launch.stages < 2 ? 0 : launch.stores_at + partial;
+  return launch.stages < 2 ? 0 : launch.stores_at + beside_stages;
 }
 
 int dynamic_room(const DeviceFacts& facts) {
-  constexpr int kStatic = 128;  // static shared memory beside barriers
+  constexpr int kStatic = 128;  // static shared memory beside the barriers
   return static_cast<int>(facts.shared_bytes_per_cta) -
          static_cast<int>(2 * kMaxWgmmaStages * sizeof(std::uint64_t)) - kStatic;
 }
 
-// Splits K so that all multiprocessors have work. Partial sums are F32.
+// Splits K so that all multiprocessors have work, if partial sums can be F32.
 int k_splits_of(const WgmmaArgs& args, const WgmmaLaunch& launch, int clusters) {
   constexpr int kFewestKIters = 2;
   if (args.stores_f16()) return 1;
@@ -72,7 +72,7 @@ bool may_activate(const WgmmaArgs& args, bool same_rows) {
     return args.count == 2 && same_rows && args.matrices[0].view.out == args.matrices[1].view.out;
   }
   const bool is_there = with_wgmma_shape(
-      args.tokens, [&]<class Shape>(Shape) { return Shape::takes_gate(is_gptq(args)); });
+      args.tokens, [&]<class Shape>(Shape) { return Shape::can_read_gate(is_gptq(args)); });
   return is_there && args.count == 1 && to.gate_stride % 8 == 0 && is_aligned(to.gate, 16);
 }
 

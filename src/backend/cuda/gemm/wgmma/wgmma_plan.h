@@ -1,17 +1,16 @@
 #pragma once
-// How a wgmma GEMM (17 tokens and more times packed codes, compute capability 9.0) is cut among
+// How a wgmma GEMM (17 tokens and more times packed codes, compute capability 9.0) is divided among
 // CTAs: pure host code, tested without a card.
 //
-// A CTA stays on its multiprocessor and goes from tile to tile in k_tiles of 64 k: 128 columns of a
-// matrix × 256 rows, or 256 × 64 or × 32 where there are few rows (WgmmaShape). Its first warpgroup
-// produces what the next k_tiles need: one warp activations, by the copy engine, one warp codes, by
-// cp.async, two warps scales, for one k_step of a k_tile each. The other warpgroups consume, 64
-// columns each, one n_tile a warp: columns of the matrix are the rows of operand A, which is
-// dequantized in registers while the wgmma of the k_tile before runs. Two CTAs of large tiles form
-// a cluster: their tiles have the same rows, and each CTA fetches half of them for both. Where
-// there are fewer tiles than would fill the card, K is split, and the partial sums are reduced
-// afterwards in a fixed order. With an activation half of a tile's columns are gate's and half are
-// up's.
+// CTAs are persistent and go from tile to tile in k_tiles of 64 k. A tile is 128 columns of a
+// matrix × 256 rows, or, for few rows, 256 × 64 or 256 × 32 (WgmmaShape). The first warpgroup of a
+// CTA produces: one warp copies activations by TMA, one codes by cp.async, and two make scales,
+// each for one k_step of a k_tile. The other warpgroups consume, 64 columns each, one n_tile a
+// warp: the matrix's columns are the rows of operand A, which is dequantized in registers while the
+// wgmma of the k_tile before runs. Two CTAs of large tiles form a cluster: their tiles have the
+// same rows, and each CTA copies half of them for both. If there are fewer tiles than fill the
+// card, K is split, and the partial sums are reduced afterwards in a fixed order. With a fused
+// activation half of a tile's columns are gate's and half are up's.
 
 #include <cstdint>
 #include <optional>
@@ -35,19 +34,18 @@ struct WgmmaMatrix {
   std::int64_t out_stride = 0;  // elements
 };
 
-// Where act(gate) · up of two matrices goes, 16 bits an element. *out_scale makes the products
-// kHalfGate times what they mean.
+// Where act(gate) · up goes, in binary16. *out_scale makes the sums kHalfGate times gate and up.
 struct WgmmaActivation {
   __half* rows = nullptr;   // [tokens, out]; null: there is no activation
   std::int64_t stride = 0;  // elements, a multiple of 8
-  // kHalfGate · gate as a launch in front has left it, where gate and up read different orders of
-  // features, which one tile cannot have. Null: the first of the two matrices is gate.
+  // kHalfGate · gate, written by a launch in front, if gate and up read different permutations,
+  // which one tile cannot. Null: the first of the two matrices is gate.
   const __half* gate = nullptr;  // [tokens, out]
   std::int64_t gate_stride = 0;  // elements, a multiple of 8
   float* act_scale = nullptr;    // out, device: what the rows are divided by
   Activation kind = Activation::kSilu;
-  float* largest = nullptr;  // scratch
-  bool settles = false;      // the launch that makes the rows again where act_scale is not 1
+  float* largest = nullptr;  // scratch: the largest magnitude of each CTA
+  bool settles = false;      // second launch: makes the rows again if act_scale is not 1
 };
 // Whether an activation can be fused: SiLU, or GELU by tanh, without limits.
 inline bool can_fuse_activation(const ActivationParameters& activation) {
@@ -55,8 +53,8 @@ inline bool can_fuse_activation(const ActivationParameters& activation) {
          (activation.kind == Activation::kSilu || activation.kind == Activation::kGeluTanh);
 }
 
-// out = *out_scale · rows · W for all matrices; F32 sums of weights rounded to binary16 as the
-// formats say.
+// out = *out_scale · rows · W for all matrices: F32 sums of weights that are rounded to binary16 as
+// the formats say.
 struct WgmmaArgs {
   WgmmaMatrix matrices[kMaxMatrices];  // all EXL2 or all GPTQ, with equally many k_steps
   int count = 0;
@@ -77,8 +75,8 @@ inline constexpr int kKTileKSteps = 2;
 inline constexpr int kMostIterKSteps = 2 * kKTileKSteps;  // k_steps of one pipeline stage, at most
 inline constexpr int kTileAlignment = 1024;               // of activations in shared memory
 inline constexpr int kMaxWgmmaStages = 8;
-// Shared memory of an epilogue, of one warp; epilogue_store.cuh and epilogue_activate.cuh are held
-// to these.
+// Bytes of shared memory that the epilogue needs for each warp; epilogue_store.cuh and
+// epilogue_activate.cuh assert them.
 inline constexpr int kStoreBytes = 1280;
 inline constexpr int kActivateBytes = 2048;
 // The table of a matrix's k_steps in shared memory (KStepTable).
@@ -89,12 +87,12 @@ BL_HD constexpr int k_step_entries(int k_steps) {
 BL_HD constexpr int k_step_table_bytes(int k_steps) {
   return k_step_entries(k_steps) * (kKStepEntryBytes + 1) / 16 * 16 + 16;
 }
-// Scales of one k_step of a tile (StageScales): two halves a column; with GPTQ two kinds of zero
-// points too.
+// Bytes of scales of one k_step of a tile (StageScales): two halves a column; GPTQ also has two
+// kinds of zero points.
 constexpr int stage_scale_bytes(bool gptq, int n_tiles) { return (gptq ? 3 : 1) * n_tiles * 64; }
 
 // With few rows the GEMM is bound by dequantization, not by the tensor cores: more warps decode,
-// and the fewer rows a wgmma has, the less it takes from them (bench/ladder/prefill).
+// and a wgmma of fewer rows takes less of their time (bench/ladder/gemm_wgmma_dequant).
 template <int kTileRows>
 struct WgmmaShape {
   static_assert(kTileRows == 256 || kTileRows == 64 || kTileRows == 32);
@@ -109,15 +107,16 @@ struct WgmmaShape {
   static constexpr int kKTileBytes = kRows * kKTileKSteps * kKStepSize * 2;
   static constexpr int kRowsBytes = kIterKTiles * kKTileBytes;
   static constexpr int kThreads = 128 * (1 + kConsumers);
-  // Registers of a thread: of the producer warpgroup, and of the consumers.
+  // Registers of a thread: in the producer warpgroup, and in the consumer warpgroups.
   static constexpr int kFewRegisters = kLarge ? 40 : 56;
   static constexpr int kManyRegisters = kLarge ? 232 : 104;
-  // The activation of up alone, for files whose every matrix has a feature order of its own.
-  static constexpr bool takes_gate(bool gptq) { return kLarge && !gptq; }
+  // Whether up alone can be activated, for files in which every matrix has a permutation of its
+  // own.
+  static constexpr bool can_read_gate(bool gptq) { return kLarge && !gptq; }
 };
 
-// Calls f(WgmmaShape) with the shape for so many tokens: tiles of few rows cost less a k_tile, and
-// half a tile costs as much as a whole one (bench/ladder/prefill).
+// Calls f(WgmmaShape) with the shape for `tokens` tokens: tiles of few rows cost less a k_tile, but
+// half a tile costs as much as a whole one (bench/ladder/gemm_wgmma_dequant).
 template <class F>
 auto with_wgmma_shape(std::int64_t tokens, const F& f) {
   if (tokens <= 32) return f(WgmmaShape<32>{});
@@ -128,28 +127,30 @@ auto with_wgmma_shape(std::int64_t tokens, const F& f) {
 // A launch as the kernel gets it.
 struct WgmmaLaunch {
   WgmmaArgs args;
-  int first_tiles[kMaxMatrices + 1] = {};  // tiles of columns; the last: of all matrices
-  int tile_n_tiles = 0;                    // n_tiles of one matrix in a tile
+  // Column tiles in front of each matrix; the last entry counts those of all matrices.
+  int first_tiles[kMaxMatrices + 1] = {};
+  int tile_n_tiles = 0;  // n_tiles of one matrix in a tile
   int row_tiles = 0;
   int cluster_tiles = 0;  // tiles of all clusters
   int k_iters = 0;        // pipeline stages of a tile
-  int k_splits = 1;       // of these
+  int k_splits = 1;       // ranges into which k_iters are split
   int stages = 0;
   int n_tile_room = 0;  // bytes of one n_tile's codes in a stage
   int scales_at = 0;    // in a stage, behind activations and codes
   int stage_bytes = 0;
   std::uint32_t low_bits = kLowBits;  // see KTileDecoder
   std::uint32_t high_bits = kHighBits;
-  int stores_at = 0;  // in shared memory, store_bytes for each consumer warp
+  // In shared memory: store_bytes for each consumer warp.
+  int stores_at = 0;
   int store_bytes = 0;
-  int tables_at = 0;  // KStepTables of the matrices
+  int tables_at = 0;  // in shared memory: the KStepTables of the matrices
 };
 
 struct WgmmaPlan {
   WgmmaLaunch launch;
   int bytes = 0;  // dynamic shared memory
 };
-// The launch, or nothing where the kernel cannot make it. The addresses of activations (`rows`) are
+// Plans the launch; nothing if the kernel cannot run it. The addresses of activations (`rows`) are
 // not read, since they may be missing yet: `same_rows` says whether they will be equal.
 std::optional<WgmmaPlan> plan_wgmma(const DeviceFacts& facts, const WgmmaArgs& args,
                                     bool same_rows);

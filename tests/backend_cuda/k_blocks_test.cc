@@ -1,4 +1,4 @@
-// How the slots of a packed matrix are cut: chunks, pieces, runs, pairs and parts.
+// How the K of a packed matrix is tiled: k_blocks, copy_blocks, limb runs, pairs and k_splits.
 
 #include <gtest/gtest.h>
 
@@ -68,9 +68,10 @@ void expect_copy_blocks_cover_k_blocks(const CodePackPlan& plan) {
   EXPECT_EQ(next, plan.k_blocks.size());
 }
 
-// A ring has room for the largest piece, and those of parts begin elsewhere: at a group whose
-// scales lie in the middle of 16 bytes, or among wider codes.
-TEST(CudaKBlocks, PiecesOfPartsAreNoLargerThanTheLargest) {
+// A pipeline stage has room for the largest copy_block of a matrix and of its k_splits, whose
+// copy_blocks begin elsewhere: at a group whose scales start in the middle of 16 bytes, or among
+// wider codes.
+TEST(CudaKBlocks, CopyBlocksOfKSplitsFitTheLargest) {
   Engine random(8);
   int larger = 0;
   const auto expect_room = [&](const CodePackPlan& plan) {
@@ -96,7 +97,7 @@ TEST(CudaKBlocks, PiecesOfPartsAreNoLargerThanTheLargest) {
   };
   for (const std::int32_t in : {5632, 11008, 14336, 28672}) {
     for (const int first : {0, 1, 2, 3, 5, 7}) {
-      // Short groups first, as converters have them, then long ones.
+      // Short groups first, as converters write them, then long ones.
       std::vector<GroupShape> groups(static_cast<std::size_t>(first) * 4, GroupShape{5, 32});
       std::int32_t left = in - first * 128;
       for (; left > in / 3; left -= 128) groups.push_back({4, 128});
@@ -108,10 +109,10 @@ TEST(CudaKBlocks, PiecesOfPartsAreNoLargerThanTheLargest) {
       expect_room(plan_codes(random_gptq(shape, random), 64));
     }
   }
-  EXPECT_GT(larger, 0) << "nothing that the whole strip's pieces would not have had room for";
+  EXPECT_GT(larger, 0) << "no k_split has a copy_block larger than those of whole n_tiles";
 }
 
-TEST(CudaKBlocks, PiecesCoverEveryChunkOnce) {
+TEST(CudaKBlocks, CopyBlocksCoverEveryKBlockOnce) {
   Engine random(7);
   expect_copy_blocks_cover_k_blocks(
       plan_codes(random_exl2({{8, 96}, {6, 64}, {4, 160}, {2, 32}}, 64, random), 64));
@@ -128,12 +129,12 @@ TEST(CudaKBlocks, PiecesCoverEveryChunkOnce) {
   }
 }
 
-// {chunks of a run, units of each}
+// Returns {k_blocks of a run, k_steps of each}.
 std::vector<std::pair<int, int>> runs_of(const CodePackPlan& plan) {
   std::vector<std::pair<int, int>> runs;
   std::size_t c = 0;
   for (const LimbRun& run : plan.runs) {
-    EXPECT_GT(run.k_steps, 0);  // a word of zeros ends them (token_input.cuh)
+    EXPECT_GT(run.k_steps, 0);  // a zero word ends the runs (limb_input.cuh)
     EXPECT_EQ(run.k_steps % run.k_block_steps, 0);
     runs.emplace_back(run.k_steps / run.k_block_steps, run.k_block_steps);
     for (int k_step = 0; k_step < run.k_steps && c < plan.k_blocks.size(); ++c) {
@@ -146,7 +147,7 @@ std::vector<std::pair<int, int>> runs_of(const CodePackPlan& plan) {
   return runs;
 }
 
-TEST(CudaKBlocks, ShortChunksOfOneLengthMakeARun) {
+TEST(CudaKBlocks, ShortKBlocksOfOneLengthMakeARun) {
   Engine random(11);
   using Runs = std::vector<std::pair<int, int>>;
   std::vector<GroupShape> groups(6, GroupShape{5, 32});
@@ -160,18 +161,18 @@ TEST(CudaKBlocks, ShortChunksOfOneLengthMakeARun) {
           {4, 1}, {2, 1}, {2, 2}, {1, 2}, {1, 2}, {1, 3}, {1, 3}, {1, 4}, {1, 1}, {1, 4}, {1, 1}}));
 }
 
-// A run does not go on in another piece.
-TEST(CudaKBlocks, RunsEndWithTheirPiece) {
+// A run does not continue in the next copy_block.
+TEST(CudaKBlocks, RunsEndWithTheirCopyBlock) {
   Engine random(12);
   std::vector<GroupShape> groups(1, GroupShape{4, 32});
   groups.insert(groups.end(), 20, GroupShape{4, 64});
   const CodePackPlan plan = plan_codes(random_exl2(groups, 32, random), 32);
-  ASSERT_EQ(plan.copy_blocks[1].first_k_block, 16);  // 1 + 15 · 2 of 32 units
+  ASSERT_EQ(plan.copy_blocks[1].first_k_block, 16);  // 1 + 15 · 2 of 32 k_steps
   const auto begins = [](const LimbRun& run) { return run.first_k_step == 31; };
   EXPECT_TRUE(std::any_of(plan.runs.begin(), plan.runs.end(), begins));
 }
 
-// The pairs of a plan tell lanes the same as its chunks do.
+// Checks that the pairs of a plan describe the same as its k_blocks.
 void expect_pairs_are_k_blocks(const CodePackPlan& plan) {
   std::size_t c = 0;
   std::size_t in_copy_block = 0;
@@ -201,7 +202,7 @@ void expect_pairs_are_k_blocks(const CodePackPlan& plan) {
                   reads ? (first.first_k_step + u) * 128 : -kInputZeroBytes);
       }
     }
-    // Pieces are the same stretches.
+    // The copy_blocks cover the same ranges.
     if (in_copy_block == 0) {
       EXPECT_EQ(plan.copy_blocks[copy_block].first_k_block, &first - plan.k_blocks.data());
     }
@@ -212,7 +213,7 @@ void expect_pairs_are_k_blocks(const CodePackPlan& plan) {
   EXPECT_EQ(copy_block, plan.copy_blocks.size());
 }
 
-TEST(CudaKBlocks, ShortChunksGoInPairs) {
+TEST(CudaKBlocks, ShortKBlocksArePaired) {
   Engine random(15);
   const auto plan_of = [&](const std::vector<GroupShape>& groups) {
     return plan_codes(random_exl2(groups, 32, random), 32);
@@ -223,13 +224,13 @@ TEST(CudaKBlocks, ShortChunksGoInPairs) {
   const CodePackPlan plan = plan_of(groups);
   EXPECT_LE(plan.paired.pairs.size(), 31u);
   expect_pairs_are_k_blocks(plan);
-  // Long chunks find nobody to go with, nor do those between them.
+  // Long k_blocks are not paired, nor are short ones that stand between them.
   EXPECT_TRUE(plan_of(std::vector<GroupShape>(4, {4, 128})).paired.pairs.empty());
   EXPECT_TRUE(plan_of({{4, 64}, {4, 128}, {4, 64}, {3, 64}, {3, 32}}).paired.pairs.empty());
 }
 
-// The two parts of a long row are as if each were a matrix of its own.
-TEST(CudaKBlocks, LongRowsHaveTwoParts) {
+// The two k_splits of a long matrix must each be a valid matrix of their own.
+TEST(CudaKBlocks, LongRowsHaveTwoKSplits) {
   Engine random(13);
   std::vector<GroupShape> groups(5, GroupShape{6, 32});
   groups.insert(groups.end(), 37, GroupShape{4, 128});
@@ -271,32 +272,32 @@ TEST(CudaKBlocks, LongRowsHaveTwoParts) {
     for (std::size_t c = 0; c < static_cast<std::size_t>(plan.in); ++c) {
       const std::int32_t place = plan.fragment_offset_of_feature[c] - k_step * kKStepSize;
       const bool is_there = place >= 0 && place < k_split.k_steps * kKStepSize;
-      ASSERT_EQ(k_split.fragment_offset_of_feature[c], is_there ? place : none) << "channel " << c;
+      ASSERT_EQ(k_split.fragment_offset_of_feature[c], is_there ? place : none) << "feature " << c;
     }
     k_step += k_split.k_steps;
   }
   EXPECT_EQ(k_block, plan.k_blocks.size());
-  EXPECT_EQ(paired, 1);  // the second, whose chunks are short
+  EXPECT_EQ(paired, 1);  // the second, whose k_blocks are short
   EXPECT_GT(5 * cost[1], 4 * cost[0]);
   EXPECT_GT(5 * cost[0], 4 * cost[1]);
 }
 
-TEST(CudaKBlocks, WhichRowsHaveParts) {
+TEST(CudaKBlocks, WhichRowsHaveKSplits) {
   Engine random(14);
   const auto k_splits = [&](std::int32_t in, std::int64_t out) {
     return plan_codes(random_exl2({{4, in}}, out, random), out).k_splits.size();
   };
   EXPECT_EQ(k_splits(5120, 5088), 2u);
-  EXPECT_EQ(k_splits(5120, 5120), 0u) << "no fewer columns than channels";
+  EXPECT_EQ(k_splits(5120, 5120), 0u) << "no fewer columns than features";
   EXPECT_EQ(k_splits(5088, 64), 0u) << "too short";
   EXPECT_EQ(plan_codes(random_gptq({4, 5120, 64, 128}, random), 64).k_splits.size(), 2u);
   Exl2Matrix twice = random_exl2({{4, 5120}}, 64, random);
   twice.perm[1] = twice.perm[0];
-  EXPECT_TRUE(plan_codes(twice, 64).k_splits.empty()) << "a channel without a slot";
+  EXPECT_TRUE(plan_codes(twice, 64).k_splits.empty()) << "a feature without a k";
 }
 
-// Groups that no channel belongs to, as an act-order table may have them, do not widen pieces.
-TEST(CudaKBlocks, PiecesStayNarrowAcrossEmptyGroups) {
+// Groups without features, which an act-order table may have, do not widen copy_blocks.
+TEST(CudaKBlocks, CopyBlocksStayNarrowAcrossEmptyGroups) {
   Engine random(10);
   const GptqMatrix matrix = random_gptq_with_empty_groups(random);
   const CodePackPlan plan = plan_codes(matrix, 32);
@@ -304,8 +305,8 @@ TEST(CudaKBlocks, PiecesStayNarrowAcrossEmptyGroups) {
   EXPECT_EQ(plan.copy_blocks.size(), 3u);
 }
 
-// Whatever groups a file has.
-TEST(CudaKBlocks, AnyGroupsAreCutRight) {
+// Tiles random sequences of groups.
+TEST(CudaKBlocks, AnyGroupsAreTiledRight) {
   Engine random(16);
   const auto draw = [&](int count) {
     return static_cast<std::size_t>(std::uniform_int_distribution<int>(0, count - 1)(random));
@@ -313,10 +314,10 @@ TEST(CudaKBlocks, AnyGroupsAreCutRight) {
   const int widths[] = {2, 3, 4, 5, 6, 8};
   int paired = 0;
   for (int i = 0; i < 300; ++i) {
-    // Stretches of one width and length, as files have them, of one group or many.
+    // Runs of one width and length, as files have them, of one group or many.
     std::vector<GroupShape> groups;
-    const std::size_t stretches = 1 + draw(5);
-    for (std::size_t s = 0; s < stretches; ++s) {
+    const std::size_t runs = 1 + draw(5);
+    for (std::size_t s = 0; s < runs; ++s) {
       const GroupShape group{widths[draw(6)], 32 * static_cast<std::int32_t>(1 + draw(6))};
       groups.insert(groups.end(), 1 + draw(40), group);
     }
