@@ -154,15 +154,16 @@ class Backend {
   virtual std::uint64_t step_key(std::span<const SequenceSpan>) const { return 0; }
   // Whether a step may be enqueued while the one before it is still running.
   virtual bool runs_ahead() const { return false; }
-  // Runs `body`, which enqueues one step. A backend may record the launches of a key and replay
-  // them; `body` then runs only for its uploads. Key 0 is never recorded. `lane` is 0 or 1; at most
-  // one step of each lane is in flight, so this waits for the lane's previous step.
-  virtual void run_step(std::uint64_t, int /*lane*/, ExecContext& ctx,
+  // Runs `body`, which enqueues one step. A backend may capture the launches of a key and replay
+  // them; the body then runs for its uploads alone. Key 0 is never captured. `step_buffer` (0 or 1)
+  // selects the page-locked inputs and results of the step: at most one step of each buffer is
+  // under way, so the call first waits for the last step that used it.
+  virtual void run_step(std::uint64_t, int /*step_buffer*/, ExecContext& ctx,
                         const std::function<void(ExecContext&)>& body) {
     body(ctx);
   }
-  // Waits until the lane's last step has finished.
-  virtual void wait_step(int /*lane*/) {}
+  // Waits until the last step that used the buffer has ended.
+  virtual void wait_step(int /*step_buffer*/) {}
 
   // The choices between two kernels that measured tables decide, and the name of this machine's
   // table. choose_launch() overrides one choice for measurements, until the backend is closed; it

@@ -152,23 +152,23 @@ void expect_sound(const DecodeShape& shape) {
                                         << shape.kv_heads << " x " << shape.group << ", keys "
                                         << shape.max_keys << ", window " << shape.window;
   SCOPED_TRACE(label);
-  ASSERT_GE(split.pieces, 1);
-  ASSERT_LE(split.pieces, kMaxPieces);
+  ASSERT_GE(split.kv_splits, 1);
+  ASSERT_LE(split.kv_splits, kMaxKvSplits);
   ASSERT_GE(split.spans_per_launch, 1);
   ASSERT_GE(split.heads_per_launch, 1);
   ASSERT_GE(split.row_tiles * kQueryTile, shape.tokens * shape.group);
   if (split.clusters) {
     EXPECT_TRUE(shape.clusters);
     EXPECT_EQ(split.row_tiles, 1);
-    EXPECT_GE(split.pieces, 2);
-    EXPECT_LE(split.pieces, kMostClusterCtas);
+    EXPECT_GE(split.kv_splits, 2);
+    EXPECT_LE(split.kv_splits, kMostClusterCtas);
     // All of them at once.
-    EXPECT_LE(split.pieces * split.heads_per_launch * split.spans_per_launch,
+    EXPECT_LE(split.kv_splits * split.heads_per_launch * split.spans_per_launch,
               shape.multiprocessors);
-  } else if (split.pieces > 1) {
+  } else if (split.kv_splits > 1) {
     ASSERT_LE(split.row_tiles * split.heads_per_launch, kCountersPerSpan);
     const std::int64_t rows = std::int64_t{split.spans_per_launch} * split.heads_per_launch *
-                              split.pieces * split.span_rows;
+                              split.kv_splits * split.span_rows;
     // Every span has at least one token, and one span has the most.
     const std::int64_t tokens = shape.spans - 1 + shape.tokens;
     EXPECT_LE(rows, decode_partial_rows(tokens, std::int64_t{shape.kv_heads} * shape.group,
@@ -178,12 +178,12 @@ void expect_sound(const DecodeShape& shape) {
                            shape.max_keys / 2 + 1, shape.max_keys - 1, shape.max_keys}) {
     if (length < shape.tokens) continue;
     const int keys = length - first_key_of(length - shape.tokens, shape.window);
-    const int piece = split.clusters ? even_piece_keys(keys, split.pieces) : split.piece_keys;
+    const int kv_split = split.clusters ? even_split_keys(keys, split.kv_splits) : split.split_keys;
     if (split.clusters) {
-      EXPECT_LE(piece, split.piece_keys);
+      EXPECT_LE(kv_split, split.split_keys);
     }
-    ASSERT_EQ(piece % kTileKeys, 0);
-    EXPECT_GE(std::int64_t{piece} * split.pieces, keys) << "length " << length;
+    ASSERT_EQ(kv_split % kTileKeys, 0);
+    EXPECT_GE(std::int64_t{kv_split} * split.kv_splits, keys) << "length " << length;
   }
 }
 
@@ -220,9 +220,9 @@ TEST(AttentionPlan, OneSequenceFillsTheCard) {
                                             .group = 4,
                                             .max_keys = keys,
                                             .multiprocessors = 132});
-    EXPECT_GE(split.pieces * 8, 120) << keys;
-    EXPECT_LE(split.piece_keys, std::max(256, keys / 32)) << keys;
-    EXPECT_GE(split.piece_keys, 256) << keys;
+    EXPECT_GE(split.kv_splits * 8, 120) << keys;
+    EXPECT_LE(split.split_keys, std::max(256, keys / 32)) << keys;
+    EXPECT_GE(split.split_keys, 256) << keys;
   }
 }
 
@@ -241,15 +241,15 @@ DecodeSplit split_of(int spans, int kv_heads, int keys, int window = 0) {
 // and the launch is not needed to fill it.
 TEST(AttentionPlan, PiecesOfFewHeadsAreClusters) {
   EXPECT_FALSE(split_of(1, 8, 256).clusters);  // one piece
-  EXPECT_EQ(split_of(1, 8, 256).pieces, 1);
+  EXPECT_EQ(split_of(1, 8, 256).kv_splits, 1);
   for (const int keys : {512, 1024, 4096, 8192}) {
     const DecodeSplit split = split_of(1, 8, keys);
     EXPECT_TRUE(split.clusters) << keys;
-    EXPECT_EQ(split.pieces, std::min(keys / 256, kMostClusterCtas)) << keys;
+    EXPECT_EQ(split.kv_splits, std::min(keys / 256, kMostClusterCtas)) << keys;
     EXPECT_EQ(split.warps, keys <= 2048 ? kUsualWarps : kWideWarps) << keys;
   }
   EXPECT_FALSE(split_of(1, 8, 16384).clusters);
-  EXPECT_GE(split_of(1, 8, 16384).pieces * 8, 120);
+  EXPECT_GE(split_of(1, 8, 16384).kv_splits * 8, 120);
   EXPECT_TRUE(split_of(1, 8, 16384, 1024).clusters);  // a window leaves few keys
   EXPECT_FALSE(split_of(1, 8, 16384, 128).clusters);
   // Many columns, from heads or from sequences.
@@ -267,7 +267,7 @@ TEST(AttentionPlan, KeysArePrefetched) {
   constexpr KeyPrefetchSite kAskers[] = {KeyPrefetchSite::kQueries, KeyPrefetchSite::kDown,
                                          KeyPrefetchSite::kGate};
   const auto ahead_of = [](const DecodeSplit& split, int heads, KeyPrefetchSite site) {
-    const KeyRange keys = key_prefetch_of_piece(split, heads, kRow, site);
+    const KeyRange keys = key_prefetch_of_split(split, heads, kRow, site);
     return std::pair(keys.begin, keys.end);
   };
   const std::pair none(0, 0);
@@ -281,9 +281,9 @@ TEST(AttentionPlan, KeysArePrefetched) {
         const auto [begin, end] = ahead_of(split, heads, site);
         EXPECT_EQ(begin, asked);  // no gap and no overlap
         EXPECT_EQ((end - begin) % 16, 0);
-        EXPECT_LE(end, split.piece_keys);
+        EXPECT_LE(end, split.split_keys);
         most += site == KeyPrefetchSite::kQueries ? 12 << 20 : 6 << 20;
-        EXPECT_LE(std::int64_t{end} * split.pieces * heads * kRow, most);
+        EXPECT_LE(std::int64_t{end} * split.kv_splits * heads * kRow, most);
         EXPECT_GT(end, 0);
         asked = end;
       }
@@ -305,13 +305,13 @@ TEST(AttentionPlan, KeysArePrefetched) {
 
 // Kernels for plain attention are limited to few pages: each lane of a warp holds one.
 TEST(AttentionPlan, PlainCasesAreOfFewPages) {
-  EXPECT_EQ(plain_case(split_of(1, 8, 256), 1), DecodeCase::kPlainAlone);
+  EXPECT_EQ(plain_case(split_of(1, 8, 256), 1), DecodeCase::kPlainOneSplit);
   EXPECT_EQ(plain_case(split_of(1, 8, 4096), 16), DecodeCase::kPlainCluster);
   EXPECT_EQ(plain_case(split_of(1, 8, 8192), 32), DecodeCase::kPlainCluster);
-  EXPECT_EQ(plain_case(split_of(1, 8, 16384), 64), DecodeCase::kPlainParts);
-  EXPECT_EQ(plain_case(split_of(1, 32, 4096), 16), DecodeCase::kPlainParts);
-  DecodeSplit whole;  // one piece, whatever the number of pages
-  EXPECT_EQ(plain_case(whole, kFewPages), DecodeCase::kPlainAlone);
+  EXPECT_EQ(plain_case(split_of(1, 8, 16384), 64), DecodeCase::kPlainPartials);
+  EXPECT_EQ(plain_case(split_of(1, 32, 4096), 16), DecodeCase::kPlainPartials);
+  DecodeSplit whole;  // one piece, however many pages
+  EXPECT_EQ(plain_case(whole, kFewPages), DecodeCase::kPlainOneSplit);
   EXPECT_EQ(plain_case(whole, kFewPages + 1), DecodeCase::kAny);
   whole.clusters = true;
   EXPECT_EQ(plain_case(whole, kFewPages + 1), DecodeCase::kAny);
@@ -355,29 +355,30 @@ TEST(AttentionPlan, ManyRowsBehindALongPastAreClusters) {
                           .multiprocessors = 132,
                           .clusters = true};
   EXPECT_EQ(split_hopper(usual).row_tiles, 1);
-  EXPECT_EQ(split_hopper(usual).pieces, kMostClusterCtas);
-  const auto pieces = [&](const auto& change) {
+  EXPECT_EQ(split_hopper(usual).kv_splits, kMostClusterCtas);
+  const auto kv_splits = [&](const auto& change) {
     DecodeShape shape = usual;
     change(shape);
-    return split_hopper(shape).pieces;
+    return split_hopper(shape).kv_splits;
   };
-  EXPECT_EQ(pieces([](DecodeShape& s) { s.clusters = false; }), 0);
-  EXPECT_EQ(pieces([](DecodeShape& s) { s.tokens = 4; }), 0);  // one tile of the other kernel
-  EXPECT_EQ(pieces([](DecodeShape& s) { s.tokens = 5; }), kMostClusterCtas);
-  EXPECT_EQ(pieces([](DecodeShape& s) { s.tokens = 64; }), 4);
-  EXPECT_EQ(pieces([](DecodeShape& s) { s.max_keys = 512; }), 2);
-  EXPECT_EQ(pieces([](DecodeShape& s) { s.max_keys = 256; }), 0);
-  EXPECT_EQ(pieces([](DecodeShape& s) { s.window = 300; }), 0);  // the window leaves too few keys
-  EXPECT_EQ(pieces([](DecodeShape& s) { s.window = 1024; }), 4);
-  EXPECT_EQ(pieces([](DecodeShape& s) { s.spans = 9; }), 0);
+  EXPECT_EQ(kv_splits([](DecodeShape& s) { s.clusters = false; }), 0);
+  EXPECT_EQ(kv_splits([](DecodeShape& s) { s.tokens = 4; }), 0);  // one tile of the other kernel
+  EXPECT_EQ(kv_splits([](DecodeShape& s) { s.tokens = 5; }), kMostClusterCtas);
+  EXPECT_EQ(kv_splits([](DecodeShape& s) { s.tokens = 64; }), 4);
+  EXPECT_EQ(kv_splits([](DecodeShape& s) { s.max_keys = 512; }), 2);
+  EXPECT_EQ(kv_splits([](DecodeShape& s) { s.max_keys = 256; }), 0);
+  EXPECT_EQ(kv_splits([](DecodeShape& s) { s.window = 300; }),
+            0);  // the window leaves too few keys
+  EXPECT_EQ(kv_splits([](DecodeShape& s) { s.window = 1024; }), 4);
+  EXPECT_EQ(kv_splits([](DecodeShape& s) { s.spans = 9; }), 0);
   for (int spans = 1; spans < 20; ++spans) {
     for (int tokens = 5; tokens <= kShortTokens; ++tokens) {
       DecodeShape shape = usual;
       shape.spans = spans;
       shape.tokens = tokens;
       const HopperSplit split = split_hopper(shape);
-      EXPECT_GE(split.row_tiles * kHopperPieceRows, tokens * shape.group);
-      EXPECT_LE(spans * shape.kv_heads * split.row_tiles * split.pieces, shape.multiprocessors);
+      EXPECT_GE(split.row_tiles * kHopperSplitRows, tokens * shape.group);
+      EXPECT_LE(spans * shape.kv_heads * split.row_tiles * split.kv_splits, shape.multiprocessors);
     }
   }
 }

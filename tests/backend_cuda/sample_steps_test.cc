@@ -106,12 +106,12 @@ class RowLaunches {
       unedited_[static_cast<std::size_t>(i)] = part_.logits[edit.id];
       part_.logits[edit.id] = edited_logit(part_.logits[edit.id], edit, part_.rule);
     }
-    launch<TopRoom>(
-        [](HostCta& cta, const SamplePart& p, TopRoom& room) { find_top(cta, p, room); });
-    launch<WeighRoom>(
-        [](HostCta& cta, const SamplePart& p, WeighRoom& room) { weigh_row(cta, p, room); });
-    launch<DrawRoom>(
-        [](HostCta& cta, const SamplePart& p, DrawRoom& room) { draw_row(cta, p, room); });
+    launch<TopShared>(
+        [](HostCta& cta, const SamplePart& p, TopShared& room) { find_top(cta, p, room); });
+    launch<WeighShared>(
+        [](HostCta& cta, const SamplePart& p, WeighShared& room) { weigh_row(cta, p, room); });
+    launch<DrawShared>(
+        [](HostCta& cta, const SamplePart& p, DrawShared& room) { draw_row(cta, p, room); });
   }
   bool walked() const { return state_.walked != 0; }
   std::uint32_t listed() const { return state_.listed; }

@@ -23,8 +23,8 @@
 namespace bl {
 namespace {
 
-constexpr std::size_t kStagingBytes = std::size_t{16} << 20;  // of a lane
-// Larger copies wait for themselves.
+constexpr std::size_t kStagingBytes = std::size_t{16} << 20;  // of one step buffer
+// Larger uploads are not staged: the call waits for the copy.
 constexpr std::size_t kLargestStaged = std::size_t{2} << 20;
 
 std::size_t row_bytes(const TensorView& view) {
@@ -135,10 +135,10 @@ void CudaBackend::download(const TensorView& to, const TensorView& from) {
 
 void CudaBackend::synchronize() {
   BL_CUDA_CHECK(cudaStreamSynchronize(stream_));
-  staging_->begin(lane_);
+  staging_->begin(step_buffer_);
 }
 
-// The address of each side says where it is.
+// With cudaMemcpyDefault, the driver sees from each address whether it is host or device memory.
 void CudaBackend::copy_pieces(std::span<const CopyPiece> pieces) {
   if (recorder_->replaying()) return;
   for (const cuda::PieceRun& run : cuda::runs_of(pieces, facts_.largest_pitch)) {
@@ -215,33 +215,33 @@ std::string CudaBackend::launch_plan_name() const {
 void CudaBackend::choose_launch(std::string_view name, std::int64_t from) {
   synchronize();
   cuda::set_choice(gemm_->launch_plan, name, from);
-  recorder_->clear();  // recorded steps took the other way
+  recorder_->clear();  // the captured graphs hold the old choice
 }
 
 std::unique_ptr<OpTimer> CudaBackend::op_timer(OpProfile& profile) {
   return std::make_unique<cuda::EventOpTimer>(profile, stream_);
 }
 
-void CudaBackend::run_step(std::uint64_t key, int lane, ExecContext& ctx,
+void CudaBackend::run_step(std::uint64_t key, int step_buffer, ExecContext& ctx,
                            const std::function<void(ExecContext&)>& body) {
-  // Uploads behind the last step went through its lane's memory, too.
-  BL_CUDA_CHECK(cudaEventRecord(step_over_[static_cast<std::size_t>(lane_)], stream_));
-  lane_ = lane;
-  wait_step(lane);
-  // Recorded copies read the lane's memory from its beginning.
-  staging_->begin(lane);
-  // A table that wraps this backend's own hears of the ops of each step only if the step runs op by
+  // Uploads since the latest step went through its step buffer too, so its end moves behind them.
+  BL_CUDA_CHECK(cudaEventRecord(step_over_[static_cast<std::size_t>(step_buffer_)], stream_));
+  step_buffer_ = step_buffer;
+  wait_step(step_buffer);
+  // The copies in a captured graph read from fixed addresses: uploads begin at the buffer's start.
+  staging_->begin(step_buffer);
+  // A table that wraps this backend's own hears of the ops of every step only if steps run op by
   // op.
   if (key == 0 || ctx.ops != &ops_) {
     body(ctx);
   } else {
-    recorder_->run(key + static_cast<std::uint64_t>(lane), ctx, body);
+    recorder_->run(key + static_cast<std::uint64_t>(step_buffer), ctx, body);
   }
-  BL_CUDA_CHECK(cudaEventRecord(step_over_[static_cast<std::size_t>(lane)], stream_));
+  BL_CUDA_CHECK(cudaEventRecord(step_over_[static_cast<std::size_t>(step_buffer)], stream_));
 }
 
-void CudaBackend::wait_step(int lane) {
-  BL_CUDA_CHECK(cudaEventSynchronize(step_over_[static_cast<std::size_t>(lane)]));
+void CudaBackend::wait_step(int step_buffer) {
+  BL_CUDA_CHECK(cudaEventSynchronize(step_over_[static_cast<std::size_t>(step_buffer)]));
 }
 
 }  // namespace bl

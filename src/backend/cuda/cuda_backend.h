@@ -19,12 +19,12 @@ class Packer;
 class StepRecorder;
 }  // namespace cuda
 
-// One NVIDIA card. Activations are F32 in device memory; products run on 16-bit inputs with F32
-// sums. Everything is ordered by one stream.
+// The backend for one NVIDIA card. Activations are F32 in device memory; GEMMs take 16-bit inputs
+// and give F32 sums. All work is ordered by one stream.
 class CudaBackend final : public CudaSizes {
  public:
-  // Throws kUnsupported where there is no driver, card or cuBLASLt, or the card is older than
-  // compute capability 7.5: one line that says which.
+  // Throws kUnsupported, with a message of one line, where there is no driver, no card or no
+  // cuBLASLt, or where the card is older than compute capability 7.5.
   explicit CudaBackend(int device);
   ~CudaBackend() override;
 
@@ -57,9 +57,9 @@ class CudaBackend final : public CudaSizes {
                                       std::span<const SequenceSpan> sequences) override;
   std::uint64_t step_key(std::span<const SequenceSpan> sequences) const override;
   bool runs_ahead() const override { return true; }
-  void run_step(std::uint64_t key, int lane, ExecContext& ctx,
+  void run_step(std::uint64_t key, int step_buffer, ExecContext& ctx,
                 const std::function<void(ExecContext&)>& body) override;
-  void wait_step(int lane) override;
+  void wait_step(int step_buffer) override;
 
   std::vector<LaunchChoice> launch_choices() const override;
   std::string launch_plan_name() const override;
@@ -74,8 +74,8 @@ class CudaBackend final : public CudaSizes {
   cuda::DeviceFacts facts_;
   cuda::DeviceMemory memory_;
   cudaStream_t stream_ = nullptr;
-  std::array<cudaEvent_t, cuda::PinnedStaging::kLanes> step_over_{};
-  int lane_ = 0;  // of the last step
+  std::array<cudaEvent_t, cuda::PinnedStaging::kStepBuffers> step_over_{};
+  int step_buffer_ = 0;  // the one that the latest step uses
   OpTable ops_;
   cuda::CudaDevice device_;
   std::shared_ptr<std::byte> constants_;

@@ -5,13 +5,13 @@
 
 namespace bl {
 
-// The door to the CUDA room: in builds without it, another file stands in (no_cuda.cc).
+// The entry points of this folder. In builds without BL_CUDA, no_cuda.cc implements them.
 bool built_with_cuda();
 
-// Cards that the driver shows; 0 without a driver.
+// Returns the number of cards that the driver shows, or 0 without a driver.
 int cuda_device_count();
 
-// Throws kUnsupported, in one line, where the card cannot be used.
+// Throws kUnsupported, with a message of one line, where the card cannot be used.
 std::unique_ptr<Backend> open_cuda(int device);
 
 }  // namespace bl

@@ -3,8 +3,8 @@
 
 namespace bl {
 
-// The CUDA backend without a card: it says what a model would take, and can do nothing else. In
-// every build, so that memory can be planned where there is no card.
+// The CUDA backend without a card: it says how much memory a model would take, and refuses
+// everything else. It is part of every build, so that memory can be planned where there is no card.
 class CudaPlanner final : public CudaSizes {
  public:
   std::string_view name() const override { return "cuda"; }
@@ -22,7 +22,8 @@ class CudaPlanner final : public CudaSizes {
   [[noreturn]] Tensor unpack(const PackedMatrix& matrix) override;
 
  private:
-  // Partial results of attention grow a little with these; no card of today has many more.
+  // The partial results of attention grow a little with the number of multiprocessors. No current
+  // card has many more than this.
   int multiprocessors() const override { return 160; }
 
   OpTable ops_;

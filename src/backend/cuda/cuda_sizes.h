@@ -3,8 +3,8 @@
 
 namespace bl {
 
-// What a model takes of a card's memory, as the backend and the planner both say it, so that a plan
-// is what is taken. Pure arithmetic, in every build.
+// How much of a card's memory a model takes. The backend and the planner share this arithmetic, so
+// that the plan equals what is taken. It needs no card and is part of every build.
 class CudaSizes : public Backend {
  public:
   bool reads_host_memory() const final { return false; }

@@ -5,8 +5,8 @@
 
 namespace bl {
 
-// The files product/launch_plans/*.json as they were when the program was built, by the compute
-// capability that they were measured on: "cc90".
+// The launch plans that are built into the program: the files gemm/plans/*.json, named by the
+// compute capability that they were measured on, such as "cc90".
 std::span<const EmbeddedDocument> embedded_launch_plans();
 
 }  // namespace bl

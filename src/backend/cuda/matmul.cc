@@ -1,4 +1,5 @@
-// The matmul op: what a GEMM may prefetch is known here, above gemm/ and attention/.
+// The matmul op. It stands above gemm/ and attention/, because only here is it known what a GEMM
+// may prefetch into L2 for the attention and the GEMMs behind it.
 
 #include <array>
 

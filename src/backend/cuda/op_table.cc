@@ -8,7 +8,7 @@
 namespace bl::cuda {
 namespace {
 
-// Replaces an op by one that does nothing; an op that is not there stays so.
+// Replaces an op by one that does nothing. A null op stays null.
 template <class... Args>
 void silence(void (*&op)(ExecContext&, const Args&...)) {
   if (op != nullptr) op = [](ExecContext&, const Args&...) {};
@@ -41,7 +41,8 @@ OpTable make_ops() {
 
 OpTable make_replay_ops() {
   OpTable ops = make_ops();
-  // Every member has a name here, so that this does not compile when an op is missing below.
+  // This binds every member, so that it fails to compile when an op is added to OpTable: add the
+  // new op to the list below, too.
   auto& [embed, norm, activate, add, scale, gate, clamp, copy_rows, add_rows, matmul, route,
          experts, rope, kv_write, attention, rope_and_write, rope_write_attend, argmax, sample,
          gemm_fusion] = ops;
@@ -49,7 +50,8 @@ OpTable make_replay_ops() {
   silence_all(embed, norm, activate, add, scale, gate, clamp, copy_rows, add_rows, matmul, route,
               experts, rope, kv_write, attention, rope_and_write, rope_write_attend, argmax,
               sample);
-  // Nobody reads what fused ops would leave, so layers need not plan for it again in every step.
+  // Replay ops stage nothing for the next op, so layers need not ask in every step what can be
+  // fused.
   gemm_fusion = nullptr;
   return ops;
 }

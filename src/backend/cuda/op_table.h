@@ -3,10 +3,10 @@
 
 namespace bl::cuda {
 
-// The ops of this backend.
+// Returns the ops of this backend.
 OpTable make_ops();
-// Ops that do nothing: the body of a recorded step runs with them when its graph is replayed, for
-// the sake of its uploads alone.
+// Returns ops that do nothing. When the graph of a step is replayed, the step's body runs with
+// them, for its uploads alone.
 OpTable make_replay_ops();
 
 }  // namespace bl::cuda

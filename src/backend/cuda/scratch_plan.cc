@@ -14,14 +14,14 @@
 namespace bl::cuda {
 namespace {
 
-// An input row as the kernels gather it.
+// Upper bound of the length of an input row in the layout of a matrix (slots along K).
 std::int64_t most_slots(const Backend::ScratchShape& shape) {
-  // Padding of groups at most doubles the slots; the loader knows better.
+  // Padding of quantization groups at most doubles a row. The loader knows the exact number.
   return std::max(shape.max_slots > 0 ? shape.max_slots : 2 * shape.max_in, shape.max_in) +
          kKStepSize;
 }
 
-// The residual stream in the order of a matrix, padded at most as most_slots says.
+// most_slots() for inputs that come from the residual stream.
 std::int64_t normalised_slots(const Backend::ScratchShape& shape) {
   return 2 * (shape.hidden > 0 ? shape.hidden : shape.max_in) + kKStepSize;
 }
@@ -30,37 +30,37 @@ std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
   const std::int64_t slots = most_slots(shape);
   const std::int64_t few = std::min(shape.tokens, kMaxPackedTokens);
   const std::int64_t packed_tokens = packed_act_rows(few);
-  // And Σx of chunks, of a unit at least.
+  // The packed activations, and Σx of each k-block, which is at least one k-step long.
   std::size_t bytes = kMaxMatrices * (f16_bytes(packed_tokens * slots) +
                                       f32_bytes(packed_tokens * (slots / kKStepSize))) +
                       f32_bytes(packed_tokens);
-  // Results of parts.
+  // Split-K partials.
   bytes += f32_bytes(kMaxSplitKNTiles * kNTileColumns * few);
   if (shape.tokens >= kFewestLargeTokens) {
     const std::int64_t strips = (shape.max_out + kNTileColumns - 1) / kNTileColumns;
     const std::int64_t strip_bytes = slots * kNTileColumns * 2;
     std::int64_t expanded = std::max(kExpandedBytes, strip_bytes);
-    // Matrices that lie side by side are expanded together.
+    // Matrices that lie side by side are dequantized together.
     if (strips > 0) expanded = std::min(expanded, kMaxMatrices * strips * strip_bytes);
-    // Or results of parts of the slots.
+    // The same memory holds split-K partials instead where the wgmma path runs.
     const std::int64_t parts =
         std::min(kPartialFloats, kMaxWgmmaKSplits * shape.tokens * kMaxMatrices * shape.max_out);
     const std::size_t most = std::max(f16_bytes(expanded / 2), f32_bytes(parts));
     bytes = std::max(bytes, f16_bytes(shape.tokens * slots) + most + f32_bytes(2));
-    // What is left for the next product, beside what this one reads.
+    // The staged input of the next GEMM, beside the input of this one.
     bytes += f16_bytes(shape.tokens * std::min(slots, normalised_slots(shape))) +
              f32_bytes(shape.tokens);
   }
-  // A norm that could not be left to the products, and the largest value of each row.
+  // The result of a norm that cannot be fused into the GEMM's prologue, and each row's absmax.
   const std::int64_t normalised = shape.hidden > 0 ? shape.hidden : shape.max_in;
   bytes += f32_bytes(shape.tokens * normalised) + f32_bytes(shape.tokens);
-  // Rows and their rests in one.
+  // The sum of input rows and their split-K partials.
   return bytes + f32_bytes(few * shape.max_in) + 4096;
 }
 
 std::size_t experts_bytes(const Backend::ScratchShape& shape) {
   if (shape.experts_per_token == 0 || shape.tokens == 0) return 0;
-  // What experts write is as wide as what they read.
+  // The output of an expert is as wide as its input.
   ExpertScratch s;
   s.experts = shape.experts > 0 ? shape.experts : shape.tokens * shape.experts_per_token;
   s.k = shape.experts_per_token;
@@ -75,12 +75,12 @@ std::size_t experts_bytes(const Backend::ScratchShape& shape) {
 
 std::size_t attention_bytes(const Backend::ScratchShape& shape, int multiprocessors) {
   const std::int64_t rows = decode_partial_rows(shape.tokens, shape.heads, multiprocessors);
-  // Of parts; results as they come, beside what is left for the next product.
+  // The partial results of KV splits; the F32 result, beside the staged input of the next GEMM.
   std::size_t bytes = f32_bytes(rows * shape.head_dim) + f32_bytes(rows * 2) +
                       f32_bytes(shape.tokens * shape.heads * shape.head_dim) +
                       f16_bytes(shape.tokens * most_slots(shape)) + f32_bytes(shape.tokens);
   if (shape.tokens >= kFewestLargeTokens) {
-    // Turns of the queries, the largest value of each row.
+    // The rope table of the queries (cosine and sine of each pair), and each row's absmax.
     bytes += f32_bytes(shape.tokens * shape.head_dim) + f32_bytes(shape.tokens);
   }
   return bytes;
@@ -99,7 +99,7 @@ std::size_t sample_bytes(std::int64_t wanted) {
 }  // namespace
 
 std::size_t op_scratch_bytes(const Backend::ScratchShape& shape, int multiprocessors) {
-  // An op gives back what it took before the next one begins.
+  // An op releases its scratch before the next one begins, so only the largest counts.
   return std::max({matmul_bytes(shape), experts_bytes(shape),
                    attention_bytes(shape, multiprocessors),
                    arena_bytes(DType::kI64, shape.tokens * kArgmaxParts),

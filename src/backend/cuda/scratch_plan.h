@@ -1,5 +1,6 @@
 #pragma once
-// What the ops take of the arena of a step: pure arithmetic, so that a plan needs no card.
+// The scratch memory that the ops of a step take from its arena. Pure arithmetic that needs no
+// card.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +9,8 @@
 
 namespace bl::cuda {
 
-// Upper bound of what any op takes by itself, and of what plan_attention holds for the whole step.
+// Returns an upper bound in bytes: the most that any single op takes, plus what plan_attention and
+// the sampling inputs hold for the whole step.
 std::size_t op_scratch_bytes(const Backend::ScratchShape& shape, int multiprocessors);
 
 }  // namespace bl::cuda

@@ -1,3 +1,6 @@
+// The ops `attention` and `rope_write_attend`: choose the kernels for the spans of a step, and
+// where their results go.
+
 #include <algorithm>
 #include <optional>
 
@@ -43,7 +46,8 @@ AttentionParams params_of(const AttentionArgs& args, const DeviceSpanPlan& plan)
           .slopes = args.alibi_slopes.as<float>()};
 }
 
-// Rows of binary16 products on the tensor cores, copied in pieces of 16 bytes.
+// Whether the tensor-core kernels take this cache. They multiply binary16 and copy rows in 16-byte
+// units, so heads are multiples of 8 elements.
 bool runs_on_tensor_cores(const KvLayout& layout, int compute_capability) {
   constexpr int kLargestHead = 256;
   return compute_capability >= 80 && layout.type != CacheType::kF32 && layout.k_dim % 8 == 0 &&
@@ -54,72 +58,73 @@ bool runs_on_tensor_cores(ExecContext& ctx, const KvLayout& layout) {
   return runs_on_tensor_cores(layout, cuda_device(ctx).facts().compute_capability);
 }
 
-// What the kernels of a step can do with their results, all of them.
+// What all kernels of this step can do with their results.
 struct Kernels {
-  bool halves = false;       // AttentionParams::staged_out
-  bool stage_value = false;  // LeavingParams
+  bool halves = false;       // write binary16 rows (AttentionParams::staged_out)
+  bool stage_value = false;  // write the next GEMM's fragments (StagedParams)
 };
 
-// Where results go before they are halves in the order of their reader, if they don't go there at
-// once: F32, or, from kernels that write halves, halves in the order of the heads. These need no
-// power of two: results are means of values that are halves themselves.
-class HalfResult {
+// The result of attention as the staged input of the GEMM that reads it. Where the kernels cannot
+// write it in the reader's layout directly, they write an intermediate result, F32 or binary16 in
+// the order of the heads, and finish() converts it. A result in binary16 needs no row scale: it is
+// a mean of values that are binary16 themselves.
+class StagedResult {
  public:
-  HalfResult(ExecContext& ctx, const AttentionArgs& args, const Kernels& kernels)
+  StagedResult(ExecContext& ctx, const AttentionArgs& args, const Kernels& kernels)
       : ctx_(ctx),
-        half_(*args.staged_out),
-        left_(is_staged_fragments(ctx, half_)),
-        to_(act_f16_for(half_.reader)) {
-    to_.rows = half_.rows.data;
-    const Shape shape{args.q.shape[0], half_.reader->in()};
-    if (left_ && kernels.stage_value) {
-      place_ = staged_fragments_of(half_);
+        staged_input_(*args.staged_out),
+        is_fragments_(is_staged_fragments(ctx, staged_input_)),
+        to_(act_f16_for(staged_input_.reader)) {
+    to_.rows = staged_input_.rows.data;
+    const Shape shape{args.q.shape[0], staged_input_.reader->in()};
+    if (is_fragments_ && kernels.stage_value) {
+      fragments_ = staged_fragments_of(staged_input_);
       return;
     }
-    if (left_ || !kernels.halves) {
-      between_ = ctx.scratch->take_f32(shape);
+    if (is_fragments_ || !kernels.halves) {
+      intermediate_ = ctx.scratch->take_f32(shape);
     } else if (to_.feature_of_k != nullptr) {
-      between_ = ctx.scratch->take(DType::kF16, shape);
+      intermediate_ = ctx.scratch->take(DType::kF16, shape);
     }
   }
   void receive(AttentionParams& params) const {
-    params.out_stride = half_.reader->in();
-    if (place_) return;
-    if (between_.dtype == DType::kF32 && !between_.empty()) {
-      params.out = between_.as<float>();
+    params.out_stride = staged_input_.reader->in();
+    if (fragments_) return;
+    if (intermediate_.dtype == DType::kF32 && !intermediate_.empty()) {
+      params.out = intermediate_.as<float>();
     } else {
-      params.staged_out = (between_.empty() ? half_.rows : between_).as<__half>();
+      params.staged_out = (intermediate_.empty() ? staged_input_.rows : intermediate_).as<__half>();
     }
   }
-  // Where kernels leave them, or null.
-  const StagedFragments* left() const { return place_ ? &*place_ : nullptr; }
+  // The fragments that the kernels write themselves, or null.
+  const StagedFragments* staged() const { return fragments_ ? &*fragments_ : nullptr; }
   void finish() const {
-    if (place_) return;
-    if (left_) return pack_staged(ctx_, between_, half_);
-    if (between_.dtype == DType::kF32 && !between_.empty()) {
-      ActF16Args rows{.x = between_, .to = to_, .out_scale = half_.row_scales};
-      rows.row_largest = ctx_.scratch->take_f32({between_.rows()}).as<float>();
-      find_largest(ctx_, between_, rows.row_largest);
+    if (fragments_) return;
+    if (is_fragments_) return pack_staged(ctx_, intermediate_, staged_input_);
+    if (intermediate_.dtype == DType::kF32 && !intermediate_.empty()) {
+      ActF16Args rows{.x = intermediate_, .to = to_, .out_scale = staged_input_.row_scales};
+      rows.row_largest = ctx_.scratch->take_f32({intermediate_.rows()}).as<float>();
+      find_largest(ctx_, intermediate_, rows.row_largest);
       make_act_f16(ctx_, rows);
       return;
     }
-    if (!between_.empty()) {
-      gather_act_f16(ctx_, between_, to_, half_.row_scales);
+    if (!intermediate_.empty()) {
+      gather_act_f16(ctx_, intermediate_, to_, staged_input_.row_scales);
       return;
     }
-    multiply_act_scale(ctx_, cuda_device(ctx_).constant(true), 1.0f, half_.row_scales);
+    multiply_act_scale(ctx_, cuda_device(ctx_).constant(true), 1.0f, staged_input_.row_scales);
   }
 
  private:
   ExecContext& ctx_;
-  const StagedInput& half_;
-  bool left_;                             // as left_input.h says
-  std::optional<StagedFragments> place_;  // by the kernels themselves
+  const StagedInput& staged_input_;
+  bool is_fragments_;                         // the reader takes fragments (staged_input.h)
+  std::optional<StagedFragments> fragments_;  // set where the kernels write them
   ActF16 to_;
-  TensorView between_;
+  TensorView intermediate_;
 };
 
-// run(params, left) with results where they are wanted.
+// Calls run(params, fragments) so that the results end up in args.out or in args.staged_out.
 template <class Run>
 void with_result(ExecContext& ctx, const AttentionArgs& args, AttentionParams params,
                  const Kernels& kernels, const Run& run) {
@@ -127,24 +132,25 @@ void with_result(ExecContext& ctx, const AttentionArgs& args, AttentionParams pa
     run(params, nullptr);
     return;
   }
-  const HalfResult result(ctx, args, kernels);
+  const StagedResult result(ctx, args, kernels);
   result.receive(params);
-  run(params, result.left());
+  run(params, result.staged());
   result.finish();
 }
 
-// A step of prefill spans alone, whose kernel turns the queries.
-bool prefill_rotates(ExecContext& ctx, const AttentionArgs& args, const DeviceSpanPlan& plan,
-                     const RopeAndWriteArgs& rope) {
+// Whether the prefill kernel of this step can apply rope to the queries itself: the step has
+// prefill spans alone, and they take the kernel for compute capability 9.0.
+bool prefill_can_fuse_rope(ExecContext& ctx, const AttentionArgs& args, const DeviceSpanPlan& plan,
+                           const RopeAndWriteArgs& rope) {
   const KvLayout& layout = args.cache.layout;
-  return plan.host.decode_spans == 0 && plan.host.prefill_spans > 0 && leaves_turns(rope) &&
-         rope.q.rotated == layout.k_dim && takes_hopper(ctx, params_of(args, plan), layout.type);
+  return plan.host.decode_spans == 0 && plan.host.prefill_spans > 0 && can_write_rope_table(rope) &&
+         rope.q.rotated == layout.k_dim && can_run_hopper(ctx, params_of(args, plan), layout.type);
 }
 
 }  // namespace
 
 KeyPrefetch plan_key_prefetch(const ExecContext& ctx, const AttentionArgs& args,
-                              KeyPrefetchSite asker) {
+                              KeyPrefetchSite site) {
   if (args.plan == nullptr || ctx.deterministic || args.window > 0) return {};
   const auto& plan = static_cast<const DeviceSpanPlan&>(*args.plan);
   const DeviceFacts& facts = cuda_device(ctx).facts();
@@ -156,7 +162,7 @@ KeyPrefetch plan_key_prefetch(const ExecContext& ctx, const AttentionArgs& args,
   const AttentionParams p = params_of(args, plan);
   const DecodeSplit split = decode_split(ctx, p, plan, args.cache.layout.type);
   const KeyRange keys =
-      key_prefetch_of_piece(split, p.kv_heads, p.k_row.bytes + p.v_row.bytes, asker);
+      key_prefetch_of_split(split, p.kv_heads, p.k_row.bytes + p.v_row.bytes, site);
   if (keys.begin == keys.end) return {};
   return {.k = p.k,
           .v = p.v,
@@ -167,8 +173,8 @@ KeyPrefetch plan_key_prefetch(const ExecContext& ctx, const AttentionArgs& args,
           .k_row_bytes = p.k_row.bytes,
           .v_row_bytes = p.v_row.bytes,
           .heads = p.kv_heads,
-          .pieces = split.pieces,
-          .piece_keys = split.clusters ? 0 : split.piece_keys,
+          .kv_splits = split.kv_splits,
+          .split_keys = split.clusters ? 0 : split.split_keys,
           .keys = keys};
 }
 
@@ -177,8 +183,8 @@ void attention(ExecContext& ctx, const AttentionArgs& args) {
   const auto& plan = static_cast<const DeviceSpanPlan&>(*args.plan);
   if (plan.host.spans() == 0) return;
   if (args.past_is_new && cuda_device(ctx).dependent_launch) {
-    // Decode kernels read what is older than a span before the kernel before has ended, unless they
-    // begin behind it.
+    // Decode kernels read keys and values before the span while the kernel before may still be
+    // running. Here that kernel may write them, so this launch must not overlap it.
     CudaDevice device = cuda_device(ctx);
     device.dependent_launch = false;
     ExecContext behind = ctx;
@@ -187,17 +193,17 @@ void attention(ExecContext& ctx, const AttentionArgs& args) {
   }
   const ArenaScope scope(*ctx.scratch);
   const KvLayout& layout = args.cache.layout;
-  // Deterministic: a row has the same bits beside any others, and whatever else of its sequence is
-  // new in this step. Only the exact kernel takes rows one by one.
+  // Deterministic: the bits of a row must not depend on the other rows of the step, nor on how many
+  // tokens of its sequence are new. Only the exact kernel computes each row by itself.
   const bool exact = ctx.deterministic || !runs_on_tensor_cores(ctx, layout);
   const AttentionParams all = params_of(args, plan);
   const Kernels kernels{.halves = !exact && plan.host.decode_spans == 0,
-                        .stage_value = !exact && decode_leaves(all, plan, layout.type)};
+                        .stage_value = !exact && decode_can_stage(all, plan, layout.type)};
   with_result(ctx, args, all, kernels,
-              [&](const AttentionParams& params, const StagedFragments* left) {
+              [&](const AttentionParams& params, const StagedFragments* staged) {
                 if (exact) return attention_exact(ctx, params, plan);
                 if (plan.host.decode_spans > 0) {
-                  attention_decode(ctx, params, plan, layout.type, {.left = left});
+                  attention_decode(ctx, params, plan, layout.type, {.staged = staged});
                 }
                 if (plan.host.prefill_spans > 0) attention_prefill(ctx, params, plan, layout.type);
               });
@@ -212,17 +218,17 @@ void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& rope, const Att
     attention(ctx, args);
     return;
   }
-  if (prefill_rotates(ctx, args, plan, rope)) {
+  if (prefill_can_fuse_rope(ctx, args, plan, rope)) {
     const ArenaScope scope(*ctx.scratch);
-    auto* turns = ctx.scratch->take_f32({args.q.shape[0], rope.q.rotated}).as<float2>();
-    write_and_leave_turns(ctx, rope, turns);
+    auto* rope_table = ctx.scratch->take_f32({args.q.shape[0], rope.q.rotated}).as<float2>();
+    write_kv_and_rope_table(ctx, rope, rope_table);
     with_result(ctx, args, params_of(args, plan), {.halves = true},
                 [&](const AttentionParams& params, const StagedFragments*) {
-                  attention_prefill(ctx, params, plan, layout.type, turns);
+                  attention_prefill(ctx, params, plan, layout.type, rope_table);
                 });
     return;
   }
-  if (plan.host.decode_spans == 0 || !decode_rotates(params_of(args, plan), plan, rope) ||
+  if (plan.host.decode_spans == 0 || !decode_can_fuse_rope(params_of(args, plan), plan, rope) ||
       !runs_on_tensor_cores(ctx, layout)) {
     rope_and_write(ctx, rope);
     attention(ctx, args);
@@ -230,9 +236,9 @@ void rope_write_attend(ExecContext& ctx, const RopeAndWriteArgs& rope, const Att
   }
   const ArenaScope scope(*ctx.scratch);
   const AttentionParams all = params_of(args, plan);
-  with_result(ctx, args, all, {.stage_value = decode_leaves(all, plan, layout.type)},
-              [&](const AttentionParams& params, const StagedFragments* left) {
-                attention_decode(ctx, params, plan, layout.type, {&rope, left});
+  with_result(ctx, args, all, {.stage_value = decode_can_stage(all, plan, layout.type)},
+              [&](const AttentionParams& params, const StagedFragments* staged) {
+                attention_decode(ctx, params, plan, layout.type, {&rope, staged});
               });
 }
 

@@ -1,8 +1,8 @@
 #pragma once
-// What a decode kernel has code for. Between two of its launches a step runs others, and what runs
-// shares an instruction cache: attention as most models have it, in code of its own, is a third of
-// the instructions, and every launch behind it is sooner there, too
-// (bench/ladder/decode_attention).
+// Specializations of the decode kernel for plain attention, as most models have it (DecodeCase).
+// Between two launches of it a step runs other kernels, and all share the instruction cache. The
+// plain kernels have a third of the instructions, which also makes the launches behind them faster
+// (bench/ladder/attention_decode.md).
 
 #include <type_traits>
 
@@ -10,7 +10,7 @@
 
 namespace bl::cuda {
 
-// A row of whole groups, with everything that the type and the size say.
+// The RowShape of a row of whole scale groups, as a constant of the cache type and the head size.
 template <CacheType kType, int kDim>
 struct WholeRow {
   static constexpr bool kScaled = TypeOfRows<kType>::kCode == KvRow::Code::kInt;
@@ -24,8 +24,8 @@ struct WholeRow {
                                    kGroups};
 };
 
-// A kernel's parameters for a case: with constants in place of what is the same in all of its
-// launches.
+// Replaces the parameters that are the same in all launches of a case by constants, so that the
+// compiler removes the code for other values.
 template <DecodeCase kCase, CacheTypes kTypes, int kDim>
 struct CaseParams {
   static constexpr bool kPlain = kCase != DecodeCase::kAny;
@@ -53,7 +53,7 @@ struct CaseParams {
       DecodeLaunch launch = given;
       launch.clusters = kCase == DecodeCase::kPlainCluster;
       launch.row_tiles = 1;
-      if (kCase == DecodeCase::kPlainAlone) launch.pieces = 1;
+      if (kCase == DecodeCase::kPlainOneSplit) launch.kv_splits = 1;
       return launch;
     }
   }
@@ -72,15 +72,15 @@ struct CaseParams {
   }
 };
 
-// Whether a launch is of the plain cases, for heads of kDim elements.
+// Whether a launch is plain attention (DecodeCase) with heads of kDim elements.
 template <int kDim>
 bool is_plain(const AttentionParams& p, const DecodeLaunch& launch, const FreshTokens& fresh) {
-  const auto turns_whole = [](const RopeParameters& rope) {
+  const auto ropes_whole_head = [](const RopeParameters& rope) {
     return rope.half == kDim / 2 && !rope.interleaved;
   };
   return p.k_row.dim == kDim && p.v_row.dim == kDim && p.window <= 0 && p.softcap <= 0.0f &&
          p.sinks == nullptr && p.slopes == nullptr && launch.row_tiles == 1 && fresh.present &&
-         turns_whole(fresh.q) && turns_whole(fresh.k);
+         ropes_whole_head(fresh.q) && ropes_whole_head(fresh.k);
 }
 
 }  // namespace bl::cuda

@@ -1,12 +1,13 @@
 #pragma once
-// Rows of 8-bit floats and integer codes that become fragments of tensor-core products in
-// registers, without a tile of binary16 in between: heads of whole groups.
+// Dequantizes FP8 and integer cache rows in registers, straight to mma fragments, without a
+// binary16 tile in shared memory. For heads of whole scale groups (32 elements).
 //
-// In shared memory a row is its codes in chunks of 16 bytes, then its scales; the stride between
-// rows keeps ldmatrix free of bank conflicts. Of each chunk a lane gets one word (keys, four
-// neighbouring dimensions) or two bytes of two rows (values, two neighbouring dimensions). Its even
-// bytes are one pair of a fragment, its odd bytes another: queries are permuted to match, and
-// values come out as dimensions 2g and 2g + 1 in rows g and g + 8.
+// In shared memory a row is its codes, in chunks of 16 bytes, and then its scales. The stride
+// between rows keeps ldmatrix free of bank conflicts. ldmatrix gives each lane one 32-bit word of a
+// chunk: for keys, the codes of four neighbouring dimensions; for values (transposed), two bytes of
+// each of two rows, which are two neighbouring dimensions. The even bytes of the word are one pair
+// of a fragment and the odd bytes another. Queries are permuted to match, and the accumulators of
+// values hold dimensions 2g and 2g + 1 in rows g and g + 8.
 
 #include <cuda_fp16.h>
 
@@ -16,27 +17,32 @@
 
 namespace bl::cuda {
 
+// The tile of 16 coded rows in shared memory. Bytes of a tile with heads of 128: 1,280 (q4), 2,304
+// (q6, q8, fp8).
 template <CacheType kType, int kDim>
 struct CodeTile {
   static constexpr bool kScaled = kType != CacheType::kFp8;
   static constexpr int kBits = kType == CacheType::kQ4 ? 4 : kType == CacheType::kQ6 ? 6 : 8;
-  static constexpr int kChunks = kDim * (kBits == 8 ? 8 : 4) / 128;  // of codes, without high bits
+  static constexpr int kChunks =
+      kDim * (kBits == 8 ? 8 : 4) /
+      128;  // 16-byte chunks of a row's codes, without the high bits of q6
   static constexpr int kGroups = kDim / kKvScaleGroup;
   static constexpr bool kHigh = kBits == 6;
-  static constexpr int kHighAt = 16 * kChunks;  // the 8 bytes of a group twice, to fill a chunk
+  // A group's 8 bytes of high bits, stored twice to fill a chunk.
+  static constexpr int kHighAt = 16 * kChunks;
   static constexpr int kScalesAt = kHighAt + (kHigh ? 16 * kGroups : 0);
   static constexpr int kUsed = kScalesAt + (kScaled ? 2 * kGroups : 0);
-  static constexpr int kStride = (kUsed + 15) / 32 * 32 + 16;  // odd number of chunks
+  static constexpr int kStride = (kUsed + 15) / 32 * 32 + 16;  // an odd number of 16-byte chunks
   static_assert(kStride >= kUsed);
   static constexpr int kBytes = kWarpKeys * kStride;
 
-  // As rows lie in the page.
+  // Rows as they lie in the page, and the units in which they are copied.
   static constexpr int kRowBytes = kDim * kBits / 8 + (kScaled ? 2 * kGroups : 0);
   static constexpr int kUnit = kRowBytes % 16 == 0 ? 16 : kRowBytes % 8 == 0 ? 8 : 4;
-  static constexpr int kUnits = kRowBytes / kUnit;  // of a row
+  static constexpr int kUnits = kRowBytes / kUnit;  // copies of a row
   static constexpr int kCopies = (kWarpKeys * kUnits + 31) / 32;
 
-  // Where unit `unit` of a row goes.
+  // The offset in the tile's row of unit `unit` of a row in the page.
   __device__ __forceinline__ static int place(int unit) {
     const int at = unit * kUnit;
     if constexpr (!kHigh) return at;
@@ -48,7 +54,7 @@ struct CodeTile {
   }
 };
 
-// 16 rows from a page, zeros from row `present` on; asynchronous.
+// Starts copying 16 rows of a page to a tile, with zeros from row `present` on.
 template <CacheType kType, int kDim>
 __device__ __forceinline__ void copy_code_rows(const std::byte* from, int present,
                                                std::byte* tile) {
@@ -70,13 +76,14 @@ __device__ __forceinline__ void copy_code_rows(const std::byte* from, int presen
   }
 }
 
-// Codes n of a word's four bytes less their middle, as halves: even bytes, odd bytes. Exact.
+// The codes n in the four bytes of a word as the signed binary16 values n − 2^(bits − 1), exactly:
+// the two even bytes and the two odd bytes.
 struct CodePairs {
   std::uint32_t even;
   std::uint32_t odd;
 };
 
-// 1024 + n less 1024 + `half_levels`.
+// Subtracts 1024 + half_levels from two binary16 values 1024 + n.
 __device__ __forceinline__ std::uint32_t centred(std::uint32_t above, int half_levels) {
   const auto middle = __ushort_as_half(static_cast<unsigned short>(0x6400 | half_levels));
   return word_of(__hsub2(*reinterpret_cast<const __half2*>(&above), __half2half2(middle)));
@@ -89,14 +96,16 @@ __device__ __forceinline__ CodePairs byte_pairs(std::uint32_t codes) {
           centred(__byte_perm(codes, 0x64646464u, 0x4341), kHalf)};
 }
 
-// A word of codes that share a group: those of its first 16 elements (`near`), and, where a byte is
-// of two elements, those of the others (`far`).
+// The dequantized codes of a word, without the scale. In q4 and q6 a byte holds the low bits of two
+// elements: `near` are those in the first 16 of the group, `far` those 16 further on. FP8 and q8
+// have only `near`.
 template <CacheType kType>
 struct WordPairs {
   CodePairs near;
   CodePairs far;
 
-  // `high`: of six bits, the word of high bits, shifted so that near ones are at bit 0 of a byte.
+  // `high` (q6 only): the word of high bits, shifted so that those of `near` start at bit 0 of a
+  // byte.
   __device__ __forceinline__ explicit WordPairs(std::uint32_t word, std::uint32_t high = 0) {
     if constexpr (kType == CacheType::kQ4) {
       near = {centred((word & 0x000f000fu) | 0x64006400u, 8),
@@ -116,7 +125,7 @@ struct WordPairs {
   }
 
  private:
-  // 1024 + 16 n → n − 8.
+  // Converts two binary16 values 1024 + 16 n to n − 8.
   __device__ __forceinline__ static std::uint32_t sixteenths(std::uint32_t above) {
     const __half2 factor = __half2half2(__ushort_as_half(0x2c00));  // 1/16
     const __half2 middle = __half2half2(__ushort_as_half(0xd480));  // −(64 + 8)
@@ -124,7 +133,7 @@ struct WordPairs {
   }
 };
 
-// Scales of a row, all at once.
+// All scales of a row, loaded at once.
 template <int kGroups>
 struct RowScales {
   std::uint32_t words[kGroups / 2];
@@ -144,7 +153,7 @@ struct RowScales {
   }
 };
 
-// Those of group `group` of two rows, side by side.
+// The scales of group `group` of two rows, as the two halves of a word.
 template <int kGroups>
 __device__ __forceinline__ __half2 scale_pair(const RowScales<kGroups>& a,
                                               const RowScales<kGroups>& b, int group) {
@@ -157,7 +166,8 @@ __device__ __forceinline__ std::uint32_t times(std::uint32_t halves, __half2 fac
   return word_of(__hmul2(*reinterpret_cast<const __half2*>(&halves), factor));
 }
 
-// Chunks c and c + 1 of 16 rows: {rows 0 … 7, rows 8 … 15} of each.
+// This lane's ldmatrix.x4 address for chunks c and c + 1 of 16 rows. The four matrices are rows 0 …
+// 7 and rows 8 … 15 of chunk c, then those of chunk c + 1.
 __device__ __forceinline__ const __half* chunk_address(const std::byte* tile, int stride,
                                                        int chunk) {
   const int lane = lane_index();

@@ -1,3 +1,6 @@
+// Chooses the decode kernel for a cache type and head size and launches it; holds the kernels for
+// binary16 caches.
+
 #include "backend/cuda/attention/attention_decode.h"
 
 #include <algorithm>
@@ -17,11 +20,11 @@ void launch_halves(const DecodeRun& run, int query_tiles) {
   if (query_tiles == 1) {
     if (dim <= 64) return launch_decode_few<kTypes, 64, kWay>(run);
     if (dim <= 128) return launch_decode_few<kTypes, 128, kWay>(run);
-    return launch_decode<DecodeRoom<kTypes, 256, 1, kWay>>(run);
+    return launch_decode<DecodeConfig<kTypes, 256, 1, kWay>>(run);
   }
-  if (dim <= 64) return launch_decode<DecodeRoom<kTypes, 64, 2, kWay>>(run);
-  if (dim <= 128) return launch_decode<DecodeRoom<kTypes, 128, 2, kWay>>(run);
-  launch_decode<DecodeRoom<kTypes, 256, 2, kWay>>(run);
+  if (dim <= 64) return launch_decode<DecodeConfig<kTypes, 64, 2, kWay>>(run);
+  if (dim <= 128) return launch_decode<DecodeConfig<kTypes, 128, 2, kWay>>(run);
+  launch_decode<DecodeConfig<kTypes, 256, 2, kWay>>(run);
 }
 
 void launch_decode_of(const DecodeRun& run, CacheTypes types, const DecodeForm& form) {
@@ -40,7 +43,7 @@ DecodeForm form_of(const AttentionParams& params, const SpanPlan& host, CacheTyp
   return decode_form(types, params.k_row.dim, params.v_row.dim, host.decode_tokens * params.group);
 }
 
-// `clusters`: whether there may be any.
+// `clusters`: whether the kernel can combine in clusters.
 DecodeShape decode_shape(const ExecContext& ctx, const AttentionParams& params,
                          const SpanPlan& host, bool clusters) {
   return {.spans = host.decode_spans,
@@ -61,42 +64,42 @@ DecodeSplit decode_split(const ExecContext& ctx, const AttentionParams& params,
   return split_decode(decode_shape(ctx, params, plan.host, clusters));
 }
 
-bool decode_rotates(const AttentionParams& params, const DeviceSpanPlan& plan,
-                    const RopeAndWriteArgs& rope) {
+bool decode_can_fuse_rope(const AttentionParams& params, const DeviceSpanPlan& plan,
+                          const RopeAndWriteArgs& rope) {
   return plan.host.prefill_spans == 0 && plan.host.decode_tokens == 1 &&
-         params.group <= kQueryTile && rope.q.rotated / 2 <= kMostTurns;
+         params.group <= kQueryTile && rope.q.rotated / 2 <= kMaxRopePairs;
 }
 
-bool decode_leaves(const AttentionParams& params, const DeviceSpanPlan& plan, CacheTypes types) {
+bool decode_can_stage(const AttentionParams& params, const DeviceSpanPlan& plan, CacheTypes types) {
   return types == CacheType::kF16 && plan.host.prefill_spans == 0 &&
          plan.host.decode_tokens * params.group <= kQueryTile;
 }
 
 void attention_decode(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
-                      CacheTypes types, const DecodeBesides& besides) {
-  const RopeAndWriteArgs* rope = besides.rope;
+                      CacheTypes types, const DecodeExtras& extras) {
+  const RopeAndWriteArgs* rope = extras.rope;
   FreshTokens fresh;
   if (rope != nullptr) {
     fresh = {true, rope_parameters(rope->q), rope_parameters(rope->k),
              kv_write_parameters(rope->write)};
   }
   const SpanPlan& host = plan.host;
-  if (rope == nullptr && takes_hopper(ctx, params, types)) {
-    const HopperSplit pieces = split_hopper(decode_shape(ctx, params, host, true));
-    if (pieces.pieces > 0) return attention_hopper_pieces(ctx, params, pieces, host.decode_spans);
+  if (rope == nullptr && can_run_hopper(ctx, params, types)) {
+    const HopperSplit hopper = split_hopper(decode_shape(ctx, params, host, true));
+    if (hopper.kv_splits > 0) return attention_hopper_split(ctx, params, hopper, host.decode_spans);
   }
   const DecodeForm form = form_of(params, host, types);
   const DecodeSplit split = decode_split(ctx, params, plan, types);
   DecodeLaunch launch{.clusters = split.clusters,
                       .row_tiles = split.row_tiles,
                       .span_rows = split.span_rows,
-                      .pieces = split.pieces,
-                      .piece_keys = split.piece_keys};
-  if (split.pieces > 1 && !split.clusters) {
+                      .kv_splits = split.kv_splits,
+                      .split_keys = split.split_keys};
+  if (split.kv_splits > 1 && !split.clusters) {
     const std::int64_t rows = std::int64_t{split.spans_per_launch} * split.heads_per_launch *
-                              split.pieces * split.span_rows;
+                              split.kv_splits * split.span_rows;
     launch.values = ctx.scratch->take_f32({rows, params.v_row.dim}).as<float>();
-    launch.tops = ctx.scratch->take_f32({rows, 2}).as<float2>();
+    launch.row_stats = ctx.scratch->take_f32({rows, 2}).as<float2>();
   }
   for (int span = 0; span < host.decode_spans; span += split.spans_per_launch) {
     const int spans = std::min(split.spans_per_launch, host.decode_spans - span);
@@ -107,9 +110,9 @@ void attention_decode(ExecContext& ctx, const AttentionParams& params, const Dev
     for (int head = 0; head < params.kv_heads; head += split.heads_per_launch) {
       launch.first_head = head;
       const int heads = std::min(split.heads_per_launch, params.kv_heads - head);
-      const dim3 grid(static_cast<unsigned>(split.pieces * split.row_tiles),
+      const dim3 grid(static_cast<unsigned>(split.kv_splits * split.row_tiles),
                       static_cast<unsigned>(heads), static_cast<unsigned>(spans));
-      launch_decode_of({ctx, part, besides.left, launch, fresh, split, grid}, types, form);
+      launch_decode_of({ctx, part, extras.staged, launch, fresh, split, grid}, types, form);
     }
   }
 }

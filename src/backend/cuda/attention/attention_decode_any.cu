@@ -1,4 +1,6 @@
-// Integer codes of any two widths, which the rows' shapes say, by way of tiles of binary16.
+// Decode kernels for integer caches of any two widths (2 to 8 bits), which are parameters at run
+// time. They dequantize to binary16 tiles in shared memory. Widths in kOwnKernels have kernels of
+// their own.
 
 #include "backend/cuda/attention/attention_decode_run.cuh"
 
@@ -6,7 +8,7 @@ namespace bl::cuda {
 namespace {
 
 template <int kDim, int kTiles>
-using AnyRoom = DecodeRoom<kAnyWidth, kDim, kTiles, DecodeWay::kTile>;
+using AnyConfig = DecodeConfig<kAnyWidth, kDim, kTiles, DecodeWay::kTile>;
 
 }  // namespace
 
@@ -14,13 +16,13 @@ void launch_decode_any(const DecodeRun& run, int query_tiles) {
   const int dim = std::max(run.params.k_row.dim, run.params.v_row.dim);
   const bool few = query_tiles == 1;
   if (dim <= 64) {
-    return few ? launch_decode<AnyRoom<64, 1>>(run) : launch_decode<AnyRoom<64, 2>>(run);
+    return few ? launch_decode<AnyConfig<64, 1>>(run) : launch_decode<AnyConfig<64, 2>>(run);
   }
   if (dim <= 128) {
-    return few ? launch_decode<AnyRoom<128, 1>>(run) : launch_decode<AnyRoom<128, 2>>(run);
+    return few ? launch_decode<AnyConfig<128, 1>>(run) : launch_decode<AnyConfig<128, 2>>(run);
   }
   BL_CHECK(dim <= 256 && !few);
-  launch_decode<AnyRoom<256, 2>>(run);
+  launch_decode<AnyConfig<256, 2>>(run);
 }
 
 }  // namespace bl::cuda

@@ -1,4 +1,5 @@
-// Coded rows of whole groups, for few query rows.
+// Decode kernels that dequantize in registers: the cache types of kOwnKernels, keys and values both
+// of 64 or both of 128 elements, at most kFewRows query rows.
 
 #include "backend/cuda/attention/attention_decode_run.cuh"
 

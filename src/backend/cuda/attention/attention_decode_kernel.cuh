@@ -1,16 +1,28 @@
 #pragma once
-// A CTA of the decode kernel: warps, each with its own keys (every so many runs of 16 of the
-// piece), its own ring of copies and its own softmax; they are joined at the end.
+// The decode kernel: FlashDecoding attention of a few new tokens over a paged KV cache.
 //
-// Keys and values are the A operands of products and queries the B operand, whose tiles are eight:
-// the heads of a group are seldom more.
+// Spans: up to 8 tokens, or up to 64 behind a long past (most_decode_tokens). Cache types: all but
+// F32. Cards: compute capability 8.0 and later; clusters from 9.0 on.
+//
+// Tiles: a CTA has up to 16 query rows (kQueryTile; kernels with kTiles = 1 have 8) and one KV
+// split. Its 8 or 16 warps (fewer where shared memory is short) take runs of 16 keys (kWarpKeys) in
+// turn. Every warp is its own producer and consumer: it has a cp.async ring of 3 or 4 stages, each
+// with 16 rows of keys or of values, and its own online softmax. At the end the CTA's warps are
+// combined, then the KV splits. With heads of 128 a stage is 4,352 bytes for binary16, and,
+// dequantized in registers, 1,280 bytes for q4 and 2,304 bytes for q6, q8 and FP8 (DecodeConfig).
+//
+// mma.m16n8k16: keys and values are operand A (16 keys or 16 dimensions), queries are operand B,
+// whose n is 8: the query heads of a kv head are seldom more.
+//
+// Bound: short contexts by latency (dependent instructions and one load from L2), long contexts by
+// reading the cache from memory. Measured shares: bench/ladder/attention_decode.md.
 
 #include <type_traits>
 
 #include "backend/cuda/attention/attention_case.cuh"
 #include "backend/cuda/attention/attention_codes.cuh"
+#include "backend/cuda/attention/attention_combine.cuh"
 #include "backend/cuda/attention/attention_fresh.cuh"
-#include "backend/cuda/attention/attention_join.cuh"
 #include "backend/cuda/attention/attention_ring.cuh"
 #include "backend/cuda/attention/attention_task.cuh"
 #include "backend/cuda/attention/attention_tile.cuh"
@@ -20,25 +32,26 @@
 
 namespace bl::cuda {
 
-template <class Room>
+// One warp's part of the attention: scores, online softmax and Σ P · V over its keys.
+template <class Config>
 class DecodeWarp {
  public:
-  static constexpr CacheTypes kTypes = Room::kTypes;
-  static constexpr int kDim = Room::kDim;
-  static constexpr int kTiles = Room::kTiles;
+  static constexpr CacheTypes kTypes = Config::kTypes;
+  static constexpr int kDim = Config::kDim;
+  static constexpr int kTiles = Config::kTiles;
   using Sums = WarpSums<kDim, kTiles>;
 
-  // `queries`: the CTA's tile.
+  // `queries`: the CTA's query tile in shared memory.
   __device__ __forceinline__ DecodeWarp(const AttentionParams& params, const DecodeTask& task,
-                                        DecodeRing<Room>& ring, const __half* queries)
+                                        DecodeRing<Config>& ring, const __half* queries)
       : p_(params), task_(task), ring_(ring), queries_(queries), lane_(lane_index()) {}
 
-  // After the queries are there.
+  // Attends to all keys of this warp. The query tile must be complete.
   __device__ __forceinline__ void run(Sums& sums) {
     sums.clear();
     load_query_fragments();
-    const bool plain = Room::kPlain || (task_.span.tokens == 1 && p_.window <= 0 &&
-                                        p_.softcap <= 0.0f && p_.slopes == nullptr);
+    const bool plain = Config::kPlain || (task_.span.tokens == 1 && p_.window <= 0 &&
+                                          p_.softcap <= 0.0f && p_.slopes == nullptr);
     RowRule rules[kTiles][2];
     if (!plain) {
 #pragma unroll
@@ -52,30 +65,30 @@ class DecodeWarp {
     }
 #pragma unroll 1
     for (int key = task_.begin + warp_index() * kWarpKeys; key < task_.end; key += ring_.step()) {
-      const int keys = ring_.open_keys(key);
+      const int keys = ring_.acquire_keys(key);
       float score[kTiles][4];
       score_keys(keys, key, score);
-      ring_.close();
+      ring_.release();
       if (!plain) {
         apply_rules(rules, key, score);
       } else if (key + kWarpKeys - 1 > task_.span.past) {
         hide_later(key, score);
       }
-      std::uint32_t weights[kTiles][2];
-      sums.weigh(Room::kSlack, score, weights);
-      add_values(ring_.open_values(key), key, weights, sums);
-      ring_.close();
+      std::uint32_t probs[kTiles][2];
+      sums.online_softmax(Config::kSlack, score, probs);
+      add_values(ring_.acquire_values(key), key, probs, sums);
+      ring_.release();
     }
     wait_copies<0>();
   }
 
  private:
-  // B fragments of queries, of each 16 dimensions.
+  // The B fragments of the queries for dimensions 16k … 16k + 15.
   __device__ __forceinline__ void load_query(int k, std::uint32_t (&b)[kTiles][2]) const {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
-      if constexpr (Room::kCodes) {
-        // As the bytes of a word of codes lie: even ones, then odd ones.
+      if constexpr (Config::kCodes) {
+        // Permuted like the codes in the bytes of a word: even bytes, then odd bytes.
         const uint2 four = *reinterpret_cast<const uint2*>(
             queries_ + (8 * t + lane_ / 4) * kTileStride<kDim> + 16 * k + 4 * (lane_ & 3));
         b[t][0] = __byte_perm(four.x, four.y, 0x5410);
@@ -89,16 +102,16 @@ class DecodeWarp {
     }
   }
   __device__ __forceinline__ void load_query_fragments() {
-    if constexpr (Room::kQueryInRegisters) {
+    if constexpr (Config::kQueryInRegisters) {
 #pragma unroll
       for (int k = 0; k < kDim / 16; ++k) load_query(k, query_[k]);
     }
   }
 
-  // Keys as the A operand: 16 keys × 16 dimensions.
+  // Adds 16 keys × 16 dimensions (A fragment `a`) times the queries to `sum`.
   __device__ __forceinline__ void multiply_keys(int k, const std::uint32_t (&a)[4],
                                                 float (&sum)[kTiles][4]) {
-    if constexpr (Room::kQueryInRegisters) {
+    if constexpr (Config::kQueryInRegisters) {
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) mma_16x8x16(sum[t], a, query_[k][t][0], query_[k][t][1]);
     } else {
@@ -109,14 +122,14 @@ class DecodeWarp {
     }
   }
 
-  __device__ __forceinline__ void score_keys(int entry, int key, float (&score)[kTiles][4]) {
-    // Two sums, so that not every product waits for the one before.
+  __device__ __forceinline__ void score_keys(int stage, int key, float (&score)[kTiles][4]) {
+    // Two accumulators, so that not every mma waits for the one before.
     float sums[2][kTiles][4] = {};
-    if constexpr (Room::kCodes) {
-      score_codes(ring_.raw(entry), sums);
+    if constexpr (Config::kCodes) {
+      score_codes(ring_.raw(stage), sums);
     } else {
-      const __half* tile = ring_.half_entry(entry);
-      if constexpr (!Room::kHalf) tile = expand<kTypes.k>(p_.k_row, entry, key);
+      const __half* tile = ring_.half_stage(stage);
+      if constexpr (!Config::kHalf) tile = expand<kTypes.k>(p_.k_row, stage, key);
 #pragma unroll
       for (int k = 0; k < kDim / 16; ++k) {
         std::uint32_t m[4];
@@ -131,17 +144,17 @@ class DecodeWarp {
     }
   }
 
-  // The tile of binary16 of coded rows.
+  // Dequantizes a stage to the warp's binary16 tile, which lies behind its stages.
   template <CacheType kType>
-  __device__ __forceinline__ const __half* expand(const RowShape& row, int entry, int key) {
-    auto* tile = reinterpret_cast<__half*>(ring_.raw(Room::kEntries));
+  __device__ __forceinline__ const __half* expand(const RowShape& row, int stage, int key) {
+    auto* tile = reinterpret_cast<__half*>(ring_.raw(Config::kStages));
     __syncwarp();
-    expand_rows<kType, kDim, kWarpKeys>(ring_.team(), row, ring_.raw(entry), task_.end - key, tile);
+    expand_rows<kType, kDim, kWarpKeys>(ring_.team(), row, ring_.raw(stage), task_.end - key, tile);
     __syncwarp();
     return tile;
   }
 
-  // Products of a group's codes, then its scale.
+  // Scores from coded keys: multiplies the codes of a group, then applies the group's scale.
   __device__ __forceinline__ void score_codes(const std::byte* tile, float (&sums)[2][kTiles][4]) {
     constexpr CacheType kType = kTypes.k;
     using Tile = CodeTile<kType, kDim>;
@@ -152,7 +165,7 @@ class DecodeWarp {
         scales[h].load(tile + (lane_ / 4 + 8 * h) * Tile::kStride + Tile::kScalesAt);
       }
     }
-    constexpr int kOfGroup = Tile::kBits == 8 ? 2 : 1;  // chunks
+    constexpr int kOfGroup = Tile::kBits == 8 ? 2 : 1;  // chunks of a group
 #pragma unroll
     for (int c = 0; c < Tile::kChunks; c += 2) {
       std::uint32_t m[4];
@@ -188,7 +201,7 @@ class DecodeWarp {
     }
   }
 
-  // Where nothing but a key's place counts, and there is one token.
+  // Causal mask of a span of one token, where neither windows nor changes of scores apply.
   __device__ __forceinline__ void hide_later(int key, float (&score)[kTiles][4]) const {
     const int last = task_.span.past - key - lane_ / 4;
 #pragma unroll
@@ -218,32 +231,33 @@ class DecodeWarp {
     }
   }
 
-  __device__ __forceinline__ void add_values(int entry, int key,
-                                             const std::uint32_t (&weights)[kTiles][2],
-                                             Sums& sums) {
-    if constexpr (Room::kCodes) {
-      add_codes(ring_.raw(entry), weights, sums);
+  __device__ __forceinline__ void add_values(int stage, int key,
+                                             const std::uint32_t (&probs)[kTiles][2], Sums& sums) {
+    if constexpr (Config::kCodes) {
+      add_codes(ring_.raw(stage), probs, sums);
       return;
     }
-    const __half* tile = ring_.half_entry(entry);
-    if constexpr (Room::kWay == DecodeWay::kTile) tile = expand<kTypes.v>(p_.v_row, entry, key);
+    const __half* tile = ring_.half_stage(stage);
+    if constexpr (Config::kWay == DecodeWay::kTile) tile = expand<kTypes.v>(p_.v_row, stage, key);
 #pragma unroll
     for (int n = 0; n < kDim / 16; ++n) {
       std::uint32_t m[4];
       load_values<kDim>(m, tile + 16 * n);
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) {
-        mma_16x8x16(sums.values[n][t], {m[0], m[2], m[1], m[3]}, weights[t][0], weights[t][1]);
+        mma_16x8x16(sums.values[n][t], {m[0], m[2], m[1], m[3]}, probs[t][0], probs[t][1]);
       }
     }
   }
 
-  // A group's scales go to the weights, which are fewer than its codes.
+  // Adds P · V from coded values. A group's scales multiply P, which has fewer elements than the
+  // codes.
   __device__ __forceinline__ void add_codes(const std::byte* tile,
-                                            const std::uint32_t (&weights)[kTiles][2], Sums& sums) {
+                                            const std::uint32_t (&probs)[kTiles][2], Sums& sums) {
     constexpr CacheType kType = kTypes.v;
     using Tile = CodeTile<kType, kDim>;
-    RowScales<Tile::kGroups> scales[4];  // of keys 2t, 2t + 1, 2t + 8, 2t + 9
+    RowScales<Tile::kGroups>
+        scales[4];  // of keys 2t, 2t + 1, 2t + 8 and 2t + 9, where t = lane mod 4
     if constexpr (Tile::kScaled) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -271,9 +285,9 @@ class DecodeWarp {
           for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
             for (int h = 0; h < 2; ++h) {
-              b[t][h] = Tile::kScaled ? times(weights[t][h],
+              b[t][h] = Tile::kScaled ? times(probs[t][h],
                                               scale_pair(scales[2 * h], scales[2 * h + 1], group))
-                                      : weights[t][h];
+                                      : probs[t][h];
             }
           }
         }
@@ -295,19 +309,20 @@ class DecodeWarp {
 
   const AttentionParams& p_;
   const DecodeTask& task_;
-  DecodeRing<Room>& ring_;
+  DecodeRing<Config>& ring_;
   const __half* queries_;
-  std::uint32_t query_[Room::kQueryInRegisters ? kDim / 16 : 1][kTiles][2];
+  std::uint32_t query_[Config::kQueryInRegisters ? kDim / 16 : 1][kTiles][2];
   int lane_;
 };
 
-// DecodeTask::places, which come with the first keys. `to`: room for them.
-__device__ __forceinline__ const std::uint16_t* load_staged_offsets(const LeavingParams& p,
+// Starts copying DecodeTask::fragment_offsets to shared memory at `to`, in the cp.async group of
+// the first keys. Returns `to`.
+__device__ __forceinline__ const std::uint16_t* load_staged_offsets(const StagedParams& p,
                                                                     const DecodeTask& task,
                                                                     std::uint16_t* to) {
   constexpr int kEach = 16 / sizeof(std::uint16_t);
-  const int columns = p.group * p.v_row.dim;  // heads are whole pieces
-  const std::uint16_t* from = p.left.fragment_offset_of_feature + task.kv_head * columns;
+  const int columns = p.group * p.v_row.dim;  // v_row.dim is a multiple of kEach
+  const std::uint16_t* from = p.staged.fragment_offset_of_feature + task.kv_head * columns;
   for (int i = static_cast<int>(threadIdx.x) * kEach; i < columns;
        i += static_cast<int>(blockDim.x) * kEach) {
     copy_async(to + i, from + i, true);
@@ -315,123 +330,128 @@ __device__ __forceinline__ const std::uint16_t* load_staged_offsets(const Leavin
   return to;
 }
 
-// The sums of a CTA's warps, then those of the pieces, to where they belong. `shared`: the CTA's.
-template <class Room, class Params>
-__device__ __forceinline__ void join_task(const Params& p, const DecodeLaunch& launch,
-                                          const DecodeTask& task, std::byte* shared) {
+// Combines the partial results of the CTA's warps, then those of the KV splits, and writes the
+// result. `shared`: the CTA's dynamic shared memory.
+template <class Config, class Params>
+__device__ __forceinline__ void combine_task(const Params& p, const DecodeLaunch& launch,
+                                             const DecodeTask& task, std::byte* shared) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  constexpr int kDim = Room::kDim;
-  constexpr bool kRotated = TypeOfRows<Room::kTypes.k>::kRotated;
-  std::byte* rings = shared + Room::kRingsAt;
-  const typename Room::Join joined{rings, Room::warp_bytes(p.k_row.bytes, p.v_row.bytes)};
-  if (Room::kAlone || (Room::kCase != DecodeCase::kPlainCluster && task.pieces == 1)) {
+  constexpr int kDim = Config::kDim;
+  constexpr bool kRotated = TypeOfRows<Config::kTypes.k>::kRotated;
+  std::byte* rings = shared + Config::kRingsAt;
+  const typename Config::Combine buffers{rings, Config::warp_bytes(p.k_row.bytes, p.v_row.bytes)};
+  if (Config::kOneSplit || (Config::kCase != DecodeCase::kPlainCluster && task.kv_splits == 1)) {
     using Values = std::conditional_t<kRotated, float, float4>;
-    join_warps<Values>(p, task, joined, [&](int row, int e, const RowPart<Values>& part) {
+    combine_warps<Values>(p, task, buffers, [&](int row, int e, const RowPartial<Values>& part) {
       write_result<kRotated>(p, task, row, e, part);
     });
     return;
   }
 #if __CUDA_ARCH__ >= 900
-  if constexpr (Room::kClusters) {
+  if constexpr (Config::kClusters) {
     if (launch.clusters) {
-      auto& own = *reinterpret_cast<ClusterPart<kDim>*>(shared + Room::kQueryBytes);
-      join_warps<float4>(p, task, joined, [&](int row, int e, const RowPart<float4>& part) {
+      auto& own = *reinterpret_cast<ClusterPartial<kDim>*>(shared + Config::kQueryBytes);
+      combine_warps<float4>(p, task, buffers, [&](int row, int e, const RowPartial<float4>& part) {
         *reinterpret_cast<float4*>(own.values[row] + e) = part.value;
-        if (e == 0) own.tops[row] = make_float2(part.top, part.weight);
+        if (e == 0) own.row_stats[row] = make_float2(part.max_score, part.exp_sum);
       });
-      join_cluster<kDim, kRotated>(p, task, own);
+      combine_cluster<kDim, kRotated>(p, task, own);
       return;
     }
   }
 #endif
-  const std::int64_t first_part = first_part_row(launch, task.piece) + task.first_row;
-  join_warps<float4>(p, task, joined, [&](int row, int e, const RowPart<float4>& part) {
-    write_part(launch, first_part + row, p.v_row.dim, e, part);
+  const std::int64_t first_partial = first_partial_row(launch, task.kv_split) + task.first_row;
+  combine_warps<float4>(p, task, buffers, [&](int row, int e, const RowPartial<float4>& part) {
+    write_partial(launch, first_partial + row, p.v_row.dim, e, part);
   });
   if (arrives_last(launch, task)) {
-    join_pieces<kDim, kRotated>(p, launch, task, reinterpret_cast<float*>(rings));
+    combine_splits<kDim, kRotated>(p, launch, task, reinterpret_cast<float*>(rings));
   }
 #endif
 }
 
-// Spans, pages and positions are of the whole step, and older keys of earlier steps: they are read
-// before the kernel before has ended, and all is done then that can be. Behind that a CTA has few
-// warps and one short piece of work: what counts is how many instructions follow each other.
-template <class Room, class Params>
-__global__ void __launch_bounds__(Room::kMostWarps * 32,
-                                  Room::kMostWarps == kUsualWarps && Room::kDim <= 128 ? 2 : 1)
+// Grid (KV splits · row tiles, kv heads, spans). Spans, pages and positions do not change within a
+// step, and older keys were written by earlier steps. The kernel reads all of these before
+// pdl_wait(), and does everything else there that does not depend on the kernel before. After
+// pdl_wait() each CTA has a short piece of work for few warps: its length is that of the chain of
+// dependent instructions.
+template <class Config, class Params>
+__global__ void __launch_bounds__(Config::kMostWarps * 32,
+                                  Config::kMostWarps == kUsualWarps && Config::kDim <= 128 ? 2 : 1)
     decode_kernel(const __grid_constant__ Params given,
                   const __grid_constant__ DecodeLaunch given_launch,
                   const __grid_constant__ FreshTokens given_fresh) {
   pdl_trigger();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  using Given = typename Room::Params;
+  using Given = typename Config::Params;
   typename Given::template Of<Params> p = Given::attention(given);
   typename Given::template Of<DecodeLaunch> launch = Given::launch(given_launch);
   typename Given::template Of<FreshTokens> fresh = Given::fresh(given_fresh);
-  constexpr int kDim = Room::kDim;
-  constexpr bool kRotated = TypeOfRows<Room::kTypes.k>::kRotated;
-  static_assert(kRotated == TypeOfRows<Room::kTypes.v>::kRotated);
-  constexpr bool kHalf = Room::kHalf;
-  using Queries = FreshQueries<kDim, Room::kRows, kRotated>;
+  constexpr int kDim = Config::kDim;
+  constexpr bool kRotated = TypeOfRows<Config::kTypes.k>::kRotated;
+  static_assert(kRotated == TypeOfRows<Config::kTypes.v>::kRotated);
+  constexpr bool kHalf = Config::kHalf;
+  using Queries = FreshQueries<kDim, Config::kRows, kRotated>;
   extern __shared__ __align__(16) std::byte shared[];
-  __shared__ float2 turns[kMostTurns];
+  __shared__ float2 rope_table[kMaxRopePairs];
   __shared__ FreshRows<kDim> rows;
   auto* queries = reinterpret_cast<__half*>(shared);
   DecodeTask task;
-  if (!find_task<Room::kCase>(p, launch, task)) {
+  if (!find_task<Config::kCase>(p, launch, task)) {
     pdl_wait();
     return;
   }
-  if constexpr (std::is_same_v<Params, LeavingParams>) {
+  if constexpr (std::is_same_v<Params, StagedParams>) {
     const int others =
-        Room::shared_bytes(static_cast<int>(blockDim.x) / 32, p.k_row.bytes, p.v_row.bytes);
-    task.places = load_staged_offsets(p, task, reinterpret_cast<std::uint16_t*>(shared + others));
+        Config::shared_bytes(static_cast<int>(blockDim.x) / 32, p.k_row.bytes, p.v_row.bytes);
+    task.fragment_offsets =
+        load_staged_offsets(p, task, reinterpret_cast<std::uint16_t*>(shared + others));
   }
   const bool writes = fresh.present && task.begin <= task.span.past && task.end > task.span.past;
-  DecodeRing<Room> ring(p, task, shared + Room::kRingsAt, writes && kHalf ? &rows : nullptr);
-  ring.open_old();
+  DecodeRing<Config> ring(p, task, shared + Config::kRingsAt, writes && kHalf ? &rows : nullptr);
+  ring.prefetch_past();
   const std::int64_t slot = fresh.present ? fresh.write.slots[task.span.first_token] : 0;
-  const bool turns_whole = Room::kPlain || (fresh.present && Queries::fits(p, fresh.q));
-  if (turns_whole) Queries::clear(queries);
-  if (fresh.present) fill_turns(fresh.q, task.span.first_token, turns);
-  FreshGroups<Room::kTypes, kDim> groups(fresh, task, slot, turns);
-  if (turns_whole) {
-    Queries turned(p, fresh.q, task, turns);
+  const bool ropes_whole_head = Config::kPlain || (fresh.present && Queries::fits(p, fresh.q));
+  if (ropes_whole_head) Queries::clear(queries);
+  if (fresh.present) fill_rope_table(fresh.q, task.span.first_token, rope_table);
+  FreshGroups<Config::kTypes, kDim> groups(fresh, task, slot, rope_table);
+  if (ropes_whole_head) {
+    Queries roped(p, fresh.q, task, rope_table);
     pdl_wait();
     if (writes) groups.load();
-    turned.load();
+    roped.load();
     if (writes) groups.store(rows);
-    if (writes && !kHalf) {  // the new row is read back, while queries are made ready
+    if (writes && !kHalf) {  // the encoded row is read back while the queries are prepared
       __syncthreads();
-      ring.open_rest();
+      ring.prefetch_rest();
     }
-    turned.store(queries);
+    roped.store(queries);
   } else {
     pdl_wait();
     if (writes) {
       groups.load();
       groups.store(rows);
       __syncthreads();
-      if (!kHalf) ring.open_rest();
+      if (!kHalf) ring.prefetch_rest();
     }
-    load_queries<kDim, Room::kRows>(
+    load_queries<kDim, Config::kRows>(
         p, task.span, task.kv_head, task.first_row, kRotated, queries,
         [&](const float* head, int e) {
-          return fresh.present ? rotated_element(fresh.q, turns, head, e) : head[e];
+          return fresh.present ? rotated_element(fresh.q, rope_table, head, e) : head[e];
         });
   }
   __syncthreads();
-  ring.open_rest();
-  DecodeWarp<Room> warp(p, task, ring, queries);
-  typename DecodeWarp<Room>::Sums sums;
+  ring.prefetch_rest();
+  DecodeWarp<Config> warp(p, task, ring, queries);
+  typename DecodeWarp<Config>::Sums sums;
   warp.run(sums);
   __syncwarp();
-  store_warp<Room::kCodes>(
+  store_warp<Config::kCodes>(
       task, sums,
-      typename Room::Join{shared + Room::kRingsAt, Room::warp_bytes(p.k_row.bytes, p.v_row.bytes)});
+      typename Config::Combine{shared + Config::kRingsAt,
+                               Config::warp_bytes(p.k_row.bytes, p.v_row.bytes)});
   __syncthreads();
-  join_task<Room>(p, launch, task, shared);
+  combine_task<Config>(p, launch, task, shared);
 #endif
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// One launch of the decode kernel, of the ways of which each file of kernels has some.
+// Launches the decode kernel. Its instantiations are spread over the attention_decode*.cu files.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace bl::cuda {
 struct DecodeRun {
   ExecContext& ctx;
   const AttentionParams& params;
-  const StagedFragments* left;  // null, or what is left in place of params.out
+  const StagedFragments* staged;  // null, or where results go instead of params.out
   const DecodeLaunch& launch;
   const FreshTokens& fresh;
   const DecodeSplit& split;
@@ -25,38 +25,40 @@ void launch_decode_codes(const DecodeRun& run, CacheTypes types);
 void launch_decode_tile(const DecodeRun& run, CacheTypes types);
 void launch_decode_any(const DecodeRun& run, int query_tiles);
 
-template <class Room, class Params>
+template <class Config, class Params>
 void launch_decode_as(const DecodeRun& run, const Params& params) {
   const RowShape& k = run.params.k_row;
   const RowShape& v = run.params.v_row;
-  constexpr int kStatic = 4 << 10;  // at most
-  constexpr int kPlaceBytes = std::is_same_v<Params, LeavingParams> ? Room::kPlaceBytes : 0;
+  constexpr int kStatic = 4 << 10;  // upper bound of the kernel's static shared memory, in bytes
+  constexpr int kFragmentOffsetBytes =
+      std::is_same_v<Params, StagedParams> ? Config::kFragmentOffsetBytes : 0;
   const std::int64_t most =
-      cuda_device(run.ctx).facts().shared_bytes_per_cta - kStatic - kPlaceBytes;
-  int warps = std::min(run.split.warps, Room::kMostWarps);
-  while (warps > 1 && Room::shared_bytes(warps, k.bytes, v.bytes) > most) warps /= 2;
-  const auto bytes =
-      static_cast<std::size_t>(Room::shared_bytes(warps, k.bytes, v.bytes) + kPlaceBytes);
-  const auto kernel = decode_kernel<Room, Params>;
+      cuda_device(run.ctx).facts().shared_bytes_per_cta - kStatic - kFragmentOffsetBytes;
+  int warps = std::min(run.split.warps, Config::kMostWarps);
+  while (warps > 1 && Config::shared_bytes(warps, k.bytes, v.bytes) > most) warps /= 2;
+  const auto bytes = static_cast<std::size_t>(Config::shared_bytes(warps, k.bytes, v.bytes) +
+                                              kFragmentOffsetBytes);
+  const auto kernel = decode_kernel<Config, Params>;
   allow_shared_bytes(kernel, bytes);
   LaunchShape shape = shape_of(run.ctx, run.grid, dim3(static_cast<unsigned>(warps) * 32), bytes);
   if (run.launch.clusters) shape.cluster = run.grid.x;
   launch(shape, kernel, params, run.launch, run.fresh);
 }
 
-// Results are left by kernels for a cache of binary16 alone: decode_leaves.
-template <class Room>
+// Launches a kernel with or without staging. Only kernels for binary16 caches stage results
+// (decode_can_stage).
+template <class Config>
 void launch_decode(const DecodeRun& run) {
-  if constexpr (Room::kHalf) {
-    if (run.left != nullptr) {
-      return launch_decode_as<Room>(run, LeavingParams{run.params, *run.left});
+  if constexpr (Config::kHalf) {
+    if (run.staged != nullptr) {
+      return launch_decode_as<Config>(run, StagedParams{run.params, *run.staged});
     }
   }
-  BL_CHECK(run.left == nullptr);
-  launch_decode_as<Room>(run, run.params);
+  BL_CHECK(run.staged == nullptr);
+  launch_decode_as<Config>(run, run.params);
 }
 
-// The same in the room of the launch's case, for few query rows.
+// Launches the kernel for at most kFewRows query rows, specialized for the launch's DecodeCase.
 template <CacheTypes kTypes, int kDim, DecodeWay kWay>
 void launch_decode_few(const DecodeRun& run) {
   DecodeCase of = DecodeCase::kAny;
@@ -65,13 +67,13 @@ void launch_decode_few(const DecodeRun& run) {
   }
   switch (of) {
     case DecodeCase::kAny:
-      return launch_decode<DecodeRoom<kTypes, kDim, 1, kWay>>(run);
-    case DecodeCase::kPlainAlone:
-      return launch_decode<DecodeRoom<kTypes, kDim, 1, kWay, DecodeCase::kPlainAlone>>(run);
+      return launch_decode<DecodeConfig<kTypes, kDim, 1, kWay>>(run);
+    case DecodeCase::kPlainOneSplit:
+      return launch_decode<DecodeConfig<kTypes, kDim, 1, kWay, DecodeCase::kPlainOneSplit>>(run);
     case DecodeCase::kPlainCluster:
-      return launch_decode<DecodeRoom<kTypes, kDim, 1, kWay, DecodeCase::kPlainCluster>>(run);
-    case DecodeCase::kPlainParts:
-      return launch_decode<DecodeRoom<kTypes, kDim, 1, kWay, DecodeCase::kPlainParts>>(run);
+      return launch_decode<DecodeConfig<kTypes, kDim, 1, kWay, DecodeCase::kPlainCluster>>(run);
+    case DecodeCase::kPlainPartials:
+      return launch_decode<DecodeConfig<kTypes, kDim, 1, kWay, DecodeCase::kPlainPartials>>(run);
   }
 }
 

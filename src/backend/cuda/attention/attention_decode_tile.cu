@@ -1,4 +1,6 @@
-// Coded rows of any size, by way of tiles of binary16.
+// Decode kernels that dequantize to binary16 tiles in shared memory: the cache types of
+// kOwnKernels, for head sizes and numbers of query rows that attention_decode_codes.cu does not
+// take.
 
 #include "backend/cuda/attention/attention_decode_run.cuh"
 
@@ -8,10 +10,10 @@ namespace {
 template <CacheTypes kTypes>
 void launch_of(const DecodeRun& run) {
   const int dim = std::max(run.params.k_row.dim, run.params.v_row.dim);
-  if (dim <= 64) return launch_decode<DecodeRoom<kTypes, 64, 2, DecodeWay::kTile>>(run);
-  if (dim <= 128) return launch_decode<DecodeRoom<kTypes, 128, 2, DecodeWay::kTile>>(run);
+  if (dim <= 64) return launch_decode<DecodeConfig<kTypes, 64, 2, DecodeWay::kTile>>(run);
+  if (dim <= 128) return launch_decode<DecodeConfig<kTypes, 128, 2, DecodeWay::kTile>>(run);
   BL_CHECK(dim <= 256);
-  launch_decode<DecodeRoom<kTypes, 256, 2, DecodeWay::kTile>>(run);
+  launch_decode<DecodeConfig<kTypes, 256, 2, DecodeWay::kTile>>(run);
 }
 
 }  // namespace

@@ -1,3 +1,8 @@
+// The exact attention kernel: one CTA of 128 threads for each (query head, token, span). It takes
+// keys in rounds of 128, one a thread for the scores, then one value dimension a thread for P · V.
+// Online softmax in F32 without tensor cores; any cache type, head size and card. It is the slow
+// path and not optimized.
+
 #include "backend/cuda/attention/attention_exact.h"
 
 #include <algorithm>
@@ -9,28 +14,30 @@
 namespace bl::cuda {
 namespace {
 
-constexpr int kThreads = 128;  // and keys of a round, one a thread
+constexpr int kThreads = 128;  // also the keys of a round, one a thread
 
-// Dynamic shared memory: the query, the result so far, the weights of a round.
+// Dynamic shared memory: the query, the running Σ P · V, and P of a round.
 std::size_t shared_bytes(int k_dim, int v_dim) {
   return sizeof(float) * static_cast<std::size_t>(k_dim + v_dim + kThreads);
 }
 
-__device__ __forceinline__ float over_cta(float x, bool is_max, float* room) {
+// Sum or maximum over the CTA, in a fixed order. All threads get the result.
+__device__ __forceinline__ float over_cta(float x, bool is_max, float* smem) {
   const int warp = warp_index();
   for (int distance = 16; distance > 0; distance /= 2) {
     const float other = __shfl_xor_sync(kAllLanes, x, distance);
     x = is_max ? fmaxf(x, other) : x + other;
   }
-  if (threadIdx.x % 32 == 0) room[warp] = x;
+  if (threadIdx.x % 32 == 0) smem[warp] = x;
   __syncthreads();
-  x = room[0];
-  for (int w = 1; w < kThreads / 32; ++w) x = is_max ? fmaxf(x, room[w]) : x + room[w];
+  x = smem[0];
+  for (int w = 1; w < kThreads / 32; ++w) x = is_max ? fmaxf(x, smem[w]) : x + smem[w];
   __syncthreads();
   return x;
 }
 
-// Rotates a head's vector in shared memory, one warp a group.
+// Applies the rotation of integer caches (ops/kv_codec.h) to a head in shared memory, one warp a
+// group.
 __device__ __forceinline__ void rotate_head(float* x, int dim) {
   const int lane = static_cast<int>(threadIdx.x) & 31;
   for (int d = warp_index() * kKvScaleGroup; d < dim; d += kThreads) {
@@ -41,6 +48,7 @@ __device__ __forceinline__ void rotate_head(float* x, int dim) {
   __syncthreads();
 }
 
+// The query row of a CTA.
 struct ExactRow {
   const std::int32_t* pages = nullptr;
   int kv_head = 0;
@@ -48,6 +56,7 @@ struct ExactRow {
   int position = 0;
 };
 
+// The cache row of the key (`keys`) or value at position `key`.
 __device__ const std::byte* row_at(const AttentionParams& p, const ExactRow& row, bool keys,
                                    int key) {
   const auto page = static_cast<std::int64_t>(row.pages[key / kPageSlots]);
@@ -60,7 +69,7 @@ template <Widths kWidths>
 __device__ __forceinline__ float score_of(const AttentionParams& p, const ExactRow& row,
                                           const float* q, int key) {
   const std::byte* k = row_at(p, row, true, key);
-  float sums[8] = {};  // short sums round less
+  float sums[8] = {};  // eight short sums have less rounding error than a long one
   if (p.k_row.code == KvRow::Code::kF32) {
     const auto* floats = reinterpret_cast<const float*>(k);
     int d = 0;
@@ -82,54 +91,55 @@ __device__ __forceinline__ float score_of(const AttentionParams& p, const ExactR
   return score;
 }
 
-// A round: keys [first, end), at most kThreads, one a thread. `top` and `weight` are the row's so
-// far, the same in all threads.
+// The row's running maximum and Σ P, the same in all threads.
 struct Running {
-  float top = -INFINITY;
-  float weight = 0.0f;
+  float max_score = -INFINITY;
+  float exp_sum = 0.0f;
 };
 
-// What a CTA holds of its row in shared memory.
-struct ExactRoom {
+// The shared memory of a CTA.
+struct ExactBuffers {
   const float* q;  // [k_dim]
   float* sum;      // [v_dim]
-  float* weights;  // [kThreads]
+  float* probs;    // [kThreads]
 };
 
+// A round of keys [first, end), at most kThreads.
 struct KeyRange {
   int first;
   int end;
 };
 
+// Adds the keys and values of a round to the row.
 template <Widths kWidths>
 __device__ __forceinline__ void add_keys(const AttentionParams& p, const ExactRow& row,
-                                         const ExactRoom& held, const KeyRange& keys,
+                                         const ExactBuffers& held, const KeyRange& keys,
                                          Running& running) {
-  __shared__ float room[kThreads / 32];
+  __shared__ float smem[kThreads / 32];
   const auto [first, end] = keys;
-  const auto [q, sum, weights] = held;
+  const auto [q, sum, probs] = held;
   const int key = first + static_cast<int>(threadIdx.x);
   const float score = key < end ? score_of<kWidths>(p, row, q, key) : -INFINITY;
-  const float top = fmaxf(running.top, over_cta(score, true, room));
-  const float share = expf(score - top);
-  weights[threadIdx.x] = share;
-  const float shrink = expf(running.top - top);
-  running.weight = running.weight * shrink + over_cta(share, false, room);
-  running.top = top;
+  const float max_score = fmaxf(running.max_score, over_cta(score, true, smem));
+  const float share = expf(score - max_score);
+  probs[threadIdx.x] = share;
+  const float rescale = expf(running.max_score - max_score);
+  running.exp_sum = running.exp_sum * rescale + over_cta(share, false, smem);
+  running.max_score = max_score;
   for (int d = static_cast<int>(threadIdx.x); d < p.v_row.dim; d += kThreads) {
-    float value = sum[d] * shrink;
+    float value = sum[d] * rescale;
     for (int i = 0; first + i < end; ++i) {
       const std::byte* v = row_at(p, row, false, first + i);
       const float x = p.v_row.code == KvRow::Code::kF32 ? reinterpret_cast<const float*>(v)[d]
                                                         : decode_element<kWidths>(p.v_row, v, d);
-      value = fmaf(weights[i], x, value);
+      value = fmaf(probs[i], x, value);
     }
     sum[d] = value;
   }
   __syncthreads();
 }
 
-// Grid (heads, most tokens of a span, spans).
+// Grid (query heads, most tokens of a span, spans).
 template <Widths kWidths>
 __global__ void __launch_bounds__(kThreads)
     exact_kernel(const __grid_constant__ AttentionParams p) {
@@ -146,7 +156,7 @@ __global__ void __launch_bounds__(kThreads)
   const int v_dim = p.v_row.dim;
   float* q = shared;
   float* sum = q + k_dim;
-  float* weights = sum + v_dim;
+  float* probs = sum + v_dim;
   const float* from =
       p.q + (span.first_token + token) * p.q_stride + static_cast<std::int64_t>(head) * k_dim;
   for (int d = static_cast<int>(threadIdx.x); d < k_dim; d += kThreads) q[d] = from[d];
@@ -156,21 +166,21 @@ __global__ void __launch_bounds__(kThreads)
   const int first = p.window > 0 && row.position >= p.window ? row.position + 1 - p.window : 0;
   Running running;
   for (int key = first; key <= row.position; key += kThreads) {
-    add_keys<kWidths>(p, row, {q, sum, weights}, {key, min(key + kThreads, row.position + 1)},
+    add_keys<kWidths>(p, row, {q, sum, probs}, {key, min(key + kThreads, row.position + 1)},
                       running);
   }
   if (p.sinks != nullptr) {
-    const float top = fmaxf(running.top, p.sinks[head]);
-    const float shrink = expf(running.top - top);
-    running.weight = running.weight * shrink + expf(p.sinks[head] - top);
-    for (int d = static_cast<int>(threadIdx.x); d < v_dim; d += kThreads) sum[d] *= shrink;
+    const float max_score = fmaxf(running.max_score, p.sinks[head]);
+    const float rescale = expf(running.max_score - max_score);
+    running.exp_sum = running.exp_sum * rescale + expf(p.sinks[head] - max_score);
+    for (int d = static_cast<int>(threadIdx.x); d < v_dim; d += kThreads) sum[d] *= rescale;
     __syncthreads();
   }
   if (p.v_row.code == KvRow::Code::kInt) rotate_head(sum, v_dim);
   float* out =
       p.out + (span.first_token + token) * p.out_stride + static_cast<std::int64_t>(head) * v_dim;
   for (int d = static_cast<int>(threadIdx.x); d < v_dim; d += kThreads) {
-    out[d] = sum[d] / running.weight;
+    out[d] = sum[d] / running.exp_sum;
   }
 }
 

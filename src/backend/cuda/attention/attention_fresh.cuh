@@ -1,6 +1,6 @@
 #pragma once
-// New tokens of a decode launch: their keys and values on the way to the cache, their queries on
-// the way to the CTA's tile.
+// The new token of a decode launch that fuses rope and the cache write: its key and value on their
+// way to the cache, and its queries on their way to the CTA's query tile.
 
 #include "backend/cuda/attention/attention_task.cuh"
 #include "backend/cuda/attention/attention_tile.cuh"
@@ -10,20 +10,21 @@
 
 namespace bl::cuda {
 
-// A new token's key and value of a head as they are in a cache of binary16; zeros behind them.
+// A new token's key and value for one kv head, as a binary16 cache holds them, padded with zeros.
 template <int kDim>
 struct FreshRows {
   alignas(16) __half key[kDim];
   alignas(16) __half value[kDim];
 };
 
-// The new token's key and value of the task's head, in groups of 32 elements that go round the
-// warps. Where they come from and go to is worked out before they are there.
+// Applies rope to the new token's key for the task's kv head, and writes key and value to the
+// cache. Groups of 32 elements are dealt to the first warps in turn. The constructor computes all
+// addresses before pdl_wait(); load() and store() follow it.
 template <CacheTypes kTypes, int kDim>
 class FreshGroups {
  public:
   __device__ __forceinline__ FreshGroups(const FreshTokens& fresh, const DecodeTask& task,
-                                         std::int64_t slot, const float2* turns)
+                                         std::int64_t slot, const float2* rope_table)
       : fresh_(fresh) {
     const std::int64_t token = task.span.first_token;
     key_from_ = fresh.write.k.x[token] + task.kv_head * fresh.write.k.shape.dim;
@@ -44,7 +45,7 @@ class FreshGroups {
       is_first_[i] = p.interleaved ? e % 2 == 0 : e < p.half;
       const int pair = p.interleaved ? e / 2 : is_first_[i] ? e : e - p.half;
       pair_[i] = pair_places(p, pair);
-      turn_[i] = turns[pair];
+      turn_[i] = rope_table[pair];
     }
   }
   __device__ __forceinline__ void load() {
@@ -58,21 +59,22 @@ class FreshGroups {
       if (e < fresh_.write.v.shape.dim) value_[i] = value_from_[e];
     }
   }
-  // To the cache, and in binary16 to `rows` if that is how the cache has them.
+  // Writes the rows to the cache and, where the cache is binary16, also to `rows`.
   __device__ __forceinline__ void store(FreshRows<kDim>& rows) const {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       float key = a_[i];
       if (first(i) + lane_index() < 2 * fresh_.k.half) {
-        key = is_first_[i] ? turned_first(turn_[i], a_[i], b_[i])
-                           : turned_second(turn_[i], a_[i], b_[i]);
+        key =
+            is_first_[i] ? rope_first(turn_[i], a_[i], b_[i]) : rope_second(turn_[i], a_[i], b_[i]);
       }
       if constexpr (kTypes == CacheType::kF16) {
         store_half(fresh_.write.k.shape, i, key, rows.key, key_to_);
         store_half(fresh_.write.v.shape, i, value_[i], rows.value, value_to_);
       } else {
 #pragma unroll 1
-        for (int is_value = 0; is_value < 2; ++is_value) {  // the code of an encoder once
+        for (int is_value = 0; is_value < 2;
+             ++is_value) {  // a loop, so that the encoder's code exists once
           const RowShape shape = is_value != 0 ? TypeOfRows<kTypes.v>::shape(fresh_.write.v.shape)
                                                : TypeOfRows<kTypes.k>::shape(fresh_.write.k.shape);
           if (first(i) >= shape.dim) continue;
@@ -86,7 +88,7 @@ class FreshGroups {
 
  private:
   static constexpr int kGroups = kDim / kKvScaleGroup;
-  static constexpr int kWarps = 4;  // more would have nothing to do in heads of 128
+  static constexpr int kWarps = 4;  // heads of 128 have no work for more
   static constexpr int kCount = (kGroups + kWarps - 1) / kWarps;
   __device__ __forceinline__ static int first(int i) {
     return warp_index() < kWarps ? (warp_index() + i * kWarps) * kKvScaleGroup : kDim;
@@ -113,19 +115,21 @@ class FreshGroups {
   float value_[kCount] = {};
 };
 
-// The query rows of a new token's kv head whose heads turn as a whole, a pair a thread and turn.
-// What does not depend on them is done before they are there.
+// Applies rope to the new token's query heads of a kv head and writes the query tile. It takes
+// heads to which rope applies as a whole, one pair a thread at a time. The constructor does before
+// pdl_wait() what does not depend on the queries.
 template <int kDim, int kRows, bool kRotated>
 class FreshQueries {
  public:
-  // Rotated groups must be those of neighbouring lanes.
+  // Whether this class can be used. Where integer caches need rotated queries (kRotated), the 32
+  // elements of a scale group must lie in the lanes of one warp.
   __device__ __forceinline__ static bool fits(const AttentionParams& p,
                                               const RopeParameters& rope) {
     return 2 * rope.half == p.k_row.dim && blockDim.x >= kThreads &&
            (!kRotated || (!rope.interleaved && rope.half % kKvScaleGroup == 0)) &&
            p.group * rope.half <= kThreads * kAtOnce;
   }
-  // The whole tile becomes zero; a barrier must follow before store().
+  // Clears the whole tile; a barrier must follow before store().
   __device__ __forceinline__ static void clear(__half* tile) {
     auto* words = reinterpret_cast<uint4*>(tile);
     for (int i = static_cast<int>(threadIdx.x); i < kRows * kTileStride<kDim> / 8;
@@ -134,7 +138,7 @@ class FreshQueries {
     }
   }
   __device__ __forceinline__ FreshQueries(const AttentionParams& p, const RopeParameters& rope,
-                                          const DecodeTask& task, const float2* turns)
+                                          const DecodeTask& task, const float2* rope_table)
       : from_(p.q + task.span.first_token * p.q_stride +
               static_cast<std::int64_t>(task.kv_head) * p.group * p.k_row.dim),
         factor_(p.softcap > 0.0f ? p.scale / p.softcap : p.scale * kLog2E) {
@@ -148,7 +152,7 @@ class FreshQueries {
       }
       const int pair = i - head_[n] * rope.half;
       places_[n] = pair_places(rope, pair);
-      turn_[n] = turns[pair];
+      turn_[n] = rope_table[pair];
     }
     dim_ = p.k_row.dim;
   }
@@ -163,9 +167,9 @@ class FreshQueries {
   __device__ __forceinline__ void store(__half* tile) const {
 #pragma unroll
     for (int n = 0; n < kAtOnce; ++n) {
-      if (head_[n] < 0) continue;  // of a whole warp where groups are rotated
-      float first = turned_first(turn_[n], a_[n], b_[n]);
-      float second = turned_second(turn_[n], a_[n], b_[n]);
+      if (head_[n] < 0) continue;  // with kRotated, for all lanes of a warp or for none
+      float first = rope_first(turn_[n], a_[n], b_[n]);
+      float second = rope_second(turn_[n], a_[n], b_[n]);
       if constexpr (kRotated) {
         first = rotate_group(first, kKvScaleGroup);
         second = rotate_group(second, kKvScaleGroup);
@@ -177,7 +181,7 @@ class FreshQueries {
   }
 
  private:
-  static constexpr int kThreads = kUsualWarps * 32;  // that take part, at most
+  static constexpr int kThreads = kUsualWarps * 32;  // the most that take part
   static constexpr int kEach = (kRows * kDim / 2 + kThreads - 1) / kThreads;
   static constexpr int kAtOnce = kEach < 4 ? kEach : 4;
   __device__ __forceinline__ __half bounded(float x) const {

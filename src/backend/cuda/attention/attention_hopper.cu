@@ -1,7 +1,9 @@
+// Launches the attention kernels for compute capability 9.0, which are compiled for sm_90a.
+
 #include "backend/cuda/attention/attention_hopper.h"
 
 #include "backend/cuda/attention/attention_hopper_kernel.cuh"
-#include "backend/cuda/attention/attention_hopper_pieces.cuh"
+#include "backend/cuda/attention/attention_hopper_split.cuh"
 #include "backend/cuda/attention/attention_launch.cuh"
 #include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/tensor_map.h"
@@ -25,37 +27,36 @@ KeyMaps maps_of(const AttentionParams& p) {
 
 template <int kDim>
 void launch_prefill(ExecContext& ctx, const AttentionParams& p, const DeviceSpanPlan& plan,
-                    const float2* turns) {
-  using Room = HopperPrefillRoom<kDim>;
+                    const float2* rope_table) {
+  using Config = HopperPrefillConfig<kDim>;
   const KeyMaps maps = maps_of(p);
-  const int tiles = (plan.host.prefill_tokens * p.group + Room::kRows - 1) / Room::kRows;
+  const int tiles = (plan.host.prefill_tokens * p.group + Config::kRows - 1) / Config::kRows;
   const dim3 grid(static_cast<unsigned>(p.kv_heads), static_cast<unsigned>(tiles),
                   static_cast<unsigned>(plan.host.prefill_spans));
-  constexpr std::size_t kBytes = Room::kBytes;
-  allow_shared_bytes(hopper_prefill_kernel<Room>, kBytes);
-  launch(shape_of(ctx, grid, dim3(Room::kThreads), kBytes), hopper_prefill_kernel<Room>, p,
-         maps.keys, maps.values, turns);
+  constexpr std::size_t kBytes = Config::kBytes;
+  allow_shared_bytes(hopper_prefill_kernel<Config>, kBytes);
+  launch(shape_of(ctx, grid, dim3(Config::kThreads), kBytes), hopper_prefill_kernel<Config>, p,
+         maps.keys, maps.values, rope_table);
 }
 
 template <int kDim>
-void launch_pieces(ExecContext& ctx, const AttentionParams& p, const HopperSplit& split,
-                   int spans) {
-  using Room = HopperPieceRoom<kDim>;
-  static_assert(Room::kRows == kHopperPieceRows);
+void launch_split(ExecContext& ctx, const AttentionParams& p, const HopperSplit& split, int spans) {
+  using Config = HopperSplitConfig<kDim>;
+  static_assert(Config::kRows == kHopperSplitRows);
   const KeyMaps maps = maps_of(p);
-  const dim3 grid(static_cast<unsigned>(split.pieces),
+  const dim3 grid(static_cast<unsigned>(split.kv_splits),
                   static_cast<unsigned>(p.kv_heads * split.row_tiles),
                   static_cast<unsigned>(spans));
-  constexpr std::size_t kBytes = Room::kBytes;
-  allow_shared_bytes(hopper_pieces_kernel<Room>, kBytes);
-  LaunchShape shape = shape_of(ctx, grid, dim3(Room::kThreads), kBytes);
+  constexpr std::size_t kBytes = Config::kBytes;
+  allow_shared_bytes(hopper_split_kernel<Config>, kBytes);
+  LaunchShape shape = shape_of(ctx, grid, dim3(Config::kThreads), kBytes);
   shape.cluster = grid.x;
-  launch(shape, hopper_pieces_kernel<Room>, p, maps.keys, maps.values);
+  launch(shape, hopper_split_kernel<Config>, p, maps.keys, maps.values);
 }
 
 }  // namespace
 
-bool takes_hopper(const ExecContext& ctx, const AttentionParams& p, CacheTypes types) {
+bool can_run_hopper(const ExecContext& ctx, const AttentionParams& p, CacheTypes types) {
   constexpr int kHopper = 90;
   const int dim = p.k_row.dim;
   return cuda_device(ctx).facts().compute_capability == kHopper && types == CacheType::kF16 &&
@@ -64,22 +65,22 @@ bool takes_hopper(const ExecContext& ctx, const AttentionParams& p, CacheTypes t
 }
 
 void attention_hopper(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
-                      const float2* turns) {
+                      const float2* rope_table) {
   BL_CHECK(params.staged_out == nullptr || params.out_stride % 8 == 0);
   if (params.k_row.dim == 64) {
-    launch_prefill<64>(ctx, params, plan, turns);
+    launch_prefill<64>(ctx, params, plan, rope_table);
   } else {
-    launch_prefill<128>(ctx, params, plan, turns);
+    launch_prefill<128>(ctx, params, plan, rope_table);
   }
 }
 
-void attention_hopper_pieces(ExecContext& ctx, const AttentionParams& params,
-                             const HopperSplit& split, int spans) {
+void attention_hopper_split(ExecContext& ctx, const AttentionParams& params,
+                            const HopperSplit& split, int spans) {
   BL_CHECK(params.staged_out == nullptr);
   if (params.k_row.dim == 64) {
-    launch_pieces<64>(ctx, params, split, spans);
+    launch_split<64>(ctx, params, split, spans);
   } else {
-    launch_pieces<128>(ctx, params, split, spans);
+    launch_split<128>(ctx, params, split, spans);
   }
 }
 

@@ -12,8 +12,8 @@ namespace bl::cuda {
 template <CacheTypes kTypes>
 using CacheTypesConstant = std::integral_constant<CacheTypes, kTypes>;
 
-// launch(CacheTypesConstant<types>{}) for types of kOwnKernels, from number kFrom on; false for all
-// others.
+// Calls launch(CacheTypesConstant<types>{}) if `types` is among kOwnKernels from index kFrom on;
+// returns whether it is.
 template <std::size_t kFrom = 0, class Launch>
 bool launch_own(CacheTypes types, const Launch& launch) {
   if constexpr (kFrom == kOwnKernels.size()) {

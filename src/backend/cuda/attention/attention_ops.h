@@ -1,5 +1,5 @@
 #pragma once
-// Rotation, cache rows and attention; their contracts are in src/ops.
+// Rope, cache writes and attention. Their contracts are in ops/attention.h.
 
 #include "ops/attention.h"
 #include "ops/exec_context.h"

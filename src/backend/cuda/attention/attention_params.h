@@ -1,5 +1,5 @@
 #pragma once
-// What all attention kernels get, as they get it.
+// The parameters of all attention kernels, passed by value.
 
 #include <cuda_fp16.h>
 
@@ -15,7 +15,7 @@ namespace bl::cuda {
 struct AttentionParams {
   const float* q = nullptr;      // [tokens, heads, k_dim]
   float* out = nullptr;          // [tokens, heads, v_dim]
-  __half* staged_out = nullptr;  // in place of out, where a step has prefill spans alone
+  __half* staged_out = nullptr;  // instead of out, F16; only in steps of prefill spans alone
   std::int64_t q_stride = 0;
   std::int64_t out_stride = 0;
   const std::byte* k = nullptr;
@@ -26,8 +26,8 @@ struct AttentionParams {
   RowShape k_row;
   RowShape v_row;
   int kv_heads = 0;
-  int group = 0;                        // query heads of a kv head
-  const SpanEntry* spans = nullptr;     // of this launch
+  int group = 0;                        // query heads for each kv head
+  const SpanEntry* spans = nullptr;     // the spans of this launch
   const std::int32_t* pages = nullptr;  // [spans][page_stride]
   int page_stride = 0;
   float scale = 1.0f;
@@ -37,10 +37,10 @@ struct AttentionParams {
   const float* slopes = nullptr;
 };
 
-// Of decode kernels that leave their results for the next product, in place of `out`: kernels of
-// their own, so that this costs the others nothing.
-struct LeavingParams : AttentionParams {
-  StagedFragments left;
+// Parameters of decode kernels that write the staged input of the next GEMM instead of `out`. They
+// are separate instantiations, so that this costs the other kernels nothing.
+struct StagedParams : AttentionParams {
+  StagedFragments staged;
 };
 
 }  // namespace bl::cuda

@@ -12,10 +12,10 @@ namespace bl::cuda {
 namespace {
 
 constexpr int kCtasPerMultiprocessor = 2;
-constexpr int kFewestKeys = 256;  // of a piece: joining them takes as long as reading so many
-constexpr int kMostClusterKeys = 8192;
-constexpr int kManySpansKeys = 512;  // the same, where there are many spans
-constexpr std::size_t kLargestRecorded = std::size_t{1} << 18;  // ints
+constexpr int kFewestKeys = 256;        // of a KV split: combining takes as long as reading so many
+constexpr int kMostClusterKeys = 8192;  // of a span, with clusters
+constexpr int kManySpansKeys = 512;     // the least of a KV split, where there are many spans
+constexpr std::size_t kLargestRecorded = std::size_t{1} << 18;  // ints of a captured step's tables
 
 int divide_up(std::int64_t value, std::int64_t by) {
   return static_cast<int>((value + by - 1) / by);
@@ -27,42 +27,43 @@ int pages_of(const SequenceSpan& s) {
   return divide_up(std::int64_t{s.past} + s.tokens, kPageSlots);
 }
 
-// CTAs that a launch should have at least, where the keys suffice.
+// The number of CTAs that a launch aims for, if there are enough keys.
 std::int64_t wanted_ctas(int multiprocessors) {
   return std::int64_t{kCtasPerMultiprocessor} * multiprocessors;
 }
 
-// Most keys that a span's tokens see.
+// The most keys that the tokens of a span see.
 std::int64_t visible_keys(const DecodeShape& shape) {
   if (shape.window <= 0) return shape.max_keys;
-  // Windows of the first to the last token, and the keys before them in the same tile.
+  // The windows of all tokens, and the keys before them in the first tile.
   return std::min<std::int64_t>(shape.max_keys,
                                 std::int64_t{shape.window} + shape.tokens + kTileKeys);
 }
 
-int piece_keys_of(const DecodeShape& shape, std::int64_t keys, std::int64_t columns) {
+int split_keys_of(const DecodeShape& shape, std::int64_t keys, std::int64_t columns) {
   const int even = whole_tiles(divide_up(keys * columns, wanted_ctas(shape.multiprocessors)));
-  // Sequences of a batch differ in length: a long one must not wait for one CTA.
-  const int most = std::max(kManySpansKeys, whole_tiles(divide_up(keys, kBatchPieces)));
-  return std::max({std::min(even, most), kFewestKeys, whole_tiles(divide_up(keys, kMaxPieces))});
+  // Sequences of a batch differ in length: the keys of a long one must not end up in one CTA.
+  const int most = std::max(kManySpansKeys, whole_tiles(divide_up(keys, kBatchKvSplits)));
+  return std::max({std::min(even, most), kFewestKeys, whole_tiles(divide_up(keys, kMaxKvSplits))});
 }
 
-// Whether the pieces of a (span, kv head) are a cluster. That joins them sooner, but a cluster's
-// CTAs start together or not at all: it loses where it would take more of the card than there is,
-// and where keys are so many that every multiprocessor is wanted.
+// Decides whether the KV splits of a (span, kv head) are a cluster, and sets `split` if they are. A
+// cluster combines sooner, but its CTAs start together or not at all. It loses where the launch
+// would not fit the card at once, and where there are so many keys that every multiprocessor is
+// needed.
 bool split_clusters(const DecodeShape& shape, std::int64_t keys, std::int64_t columns,
                     DecodeSplit& split) {
   if (!shape.clusters || keys <= kFewestKeys || keys > kMostClusterKeys) return false;
   const int ctas = std::min(kMostClusterCtas, divide_up(keys, kFewestKeys));
   if (ctas * columns > shape.multiprocessors) return false;
   split.clusters = true;
-  split.pieces = ctas;
-  split.piece_keys = even_piece_keys(static_cast<int>(keys), ctas);
-  split.warps = split.piece_keys > kFewestKeys ? kWideWarps : kUsualWarps;
+  split.kv_splits = ctas;
+  split.split_keys = even_split_keys(static_cast<int>(keys), ctas);
+  split.warps = split.split_keys > kFewestKeys ? kWideWarps : kUsualWarps;
   return true;
 }
 
-// Spans of at most `most_decode` tokens are decode.
+// Counts spans; those of at most `most_decode` tokens are decode spans.
 SpanCounts count_up_to(std::span<const SequenceSpan> sequences, int most_decode) {
   SpanCounts counts;
   for (const SequenceSpan& s : sequences) {
@@ -139,11 +140,11 @@ bool has_own_kernels(CacheTypes types) {
 }
 
 DecodeForm decode_form(CacheTypes types, int k_dim, int v_dim, int rows) {
-  constexpr int kWidest = 128;  // whose kernels have the registers and the shared memory
+  constexpr int kWidest = 128;  // the largest head for which registers and shared memory suffice
   const bool few = rows <= kFewRows;
   DecodeForm form;
   if (types == CacheType::kF16) {
-    // The same sums in the same order with either number of tiles.
+    // Both numbers of tiles give the same sums in the same order.
     form.way = DecodeWay::kHalves;
     form.query_tiles = few ? 1 : 2;
   } else if (!has_own_kernels(types)) {
@@ -166,29 +167,30 @@ DecodeSplit split_decode(const DecodeShape& shape) {
   const std::int64_t keys = visible_keys(shape);
   if (split.row_tiles > kCountersPerSpan) {
     split.heads_per_launch = shape.kv_heads;
-    split.piece_keys = whole_tiles(keys);
+    split.split_keys = whole_tiles(keys);
     return split;
   }
   split.heads_per_launch = std::min(shape.kv_heads, kCountersPerSpan / split.row_tiles);
   const std::int64_t columns =
       std::int64_t{split.spans_per_launch} * split.heads_per_launch * split.row_tiles;
   if (split.row_tiles == 1 && split_clusters(shape, keys, columns, split)) return split;
-  split.piece_keys = piece_keys_of(shape, keys, columns);
-  split.pieces = divide_up(keys, split.piece_keys);
+  split.split_keys = split_keys_of(shape, keys, columns);
+  split.kv_splits = divide_up(keys, split.split_keys);
   return split;
 }
 
-KeyRange key_prefetch_of_piece(const DecodeSplit& split, int kv_heads, int row_bytes,
-                               KeyPrefetchSite asker) {
-  if (split.pieces == 1 || split.row_tiles > 1 || split.heads_per_launch < kv_heads) return {};
-  // What memory can bring between two launches, where the one behind asks for nothing of its own at
-  // first, and where it does; more of it gained nothing (bench/ladder/decode_attention).
+KeyRange key_prefetch_of_split(const DecodeSplit& split, int kv_heads, int row_bytes,
+                               KeyPrefetchSite site) {
+  if (split.kv_splits == 1 || split.row_tiles > 1 || split.heads_per_launch < kv_heads) return {};
+  // Bytes that each site prefetches: what memory can deliver between two launches. The first site
+  // may fetch more, because the launch behind it reads nothing of its own at first. More gained
+  // nothing (bench/ladder/attention_decode.md).
   constexpr std::int64_t kMostBytes[] = {12 << 20, 6 << 20, 6 << 20};
   const auto keys_of = [&](std::int64_t bytes) {
-    const std::int64_t keys = bytes / (std::int64_t{split.pieces} * kv_heads * row_bytes);
-    return static_cast<int>(std::min<std::int64_t>(keys, split.piece_keys)) / kWarpKeys * kWarpKeys;
+    const std::int64_t keys = bytes / (std::int64_t{split.kv_splits} * kv_heads * row_bytes);
+    return static_cast<int>(std::min<std::int64_t>(keys, split.split_keys)) / kWarpKeys * kWarpKeys;
   };
-  const auto own = static_cast<std::ptrdiff_t>(asker);
+  const auto own = static_cast<std::ptrdiff_t>(site);
   const std::int64_t before = std::accumulate(kMostBytes, kMostBytes + own, std::int64_t{0});
   return {keys_of(before), keys_of(before + kMostBytes[own])};
 }
@@ -196,29 +198,30 @@ KeyRange key_prefetch_of_piece(const DecodeSplit& split, int kv_heads, int row_b
 DecodeCase plain_case(const DecodeSplit& split, int pages) {
   const bool few = pages <= kFewPages;
   if (split.clusters) return few ? DecodeCase::kPlainCluster : DecodeCase::kAny;
-  if (split.pieces == 1) return few ? DecodeCase::kPlainAlone : DecodeCase::kAny;
-  return DecodeCase::kPlainParts;
+  if (split.kv_splits == 1) return few ? DecodeCase::kPlainOneSplit : DecodeCase::kAny;
+  return DecodeCase::kPlainPartials;
 }
 
 HopperSplit split_hopper(const DecodeShape& shape) {
   const int rows = shape.tokens * shape.group;
   if (!shape.clusters || rows <= kQueryTile) return {};
-  HopperSplit split{.row_tiles = divide_up(rows, kHopperPieceRows)};
+  HopperSplit split{.row_tiles = divide_up(rows, kHopperSplitRows)};
   const std::int64_t columns = std::int64_t{shape.spans} * shape.kv_heads * split.row_tiles;
-  // A multiprocessor has room for one CTA.
-  const std::int64_t pieces =
+  // Only one CTA fits on a multiprocessor.
+  const std::int64_t kv_splits =
       std::min({std::int64_t{kMostClusterCtas}, shape.multiprocessors / columns,
                 visible_keys(shape) / kFewestKeys});
-  if (pieces > 1) split.pieces = static_cast<int>(pieces);
+  if (kv_splits > 1) split.kv_splits = static_cast<int>(kv_splits);
   return split;
 }
 
 std::int64_t decode_partial_rows(std::int64_t tokens, std::int64_t heads, int multiprocessors) {
-  // Every span of a launch has room for the tokens of the longest. There are at most kBatchPieces,
-  // or an even share of the wanted CTAs rounded up, each of kQueryTile rows.
+  // Every span of a launch has room for the tokens of the longest one. A span has at most
+  // kBatchKvSplits KV splits, or an even share of the wanted CTAs, rounded up, each with kQueryTile
+  // rows.
   const std::int64_t launch =
       std::min(tokens * std::min<std::int64_t>(tokens, kDecodeTokens), std::int64_t{kLaunchTokens});
-  return std::max(launch * heads * kBatchPieces,
+  return std::max(launch * heads * kBatchKvSplits,
                   wanted_ctas(multiprocessors) * kQueryTile + launch * heads);
 }
 

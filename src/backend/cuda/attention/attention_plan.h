@@ -1,5 +1,6 @@
 #pragma once
-// How the sequences of a step are shared out among kernels. Pure arithmetic on the host.
+// How the sequences of a step are divided among attention kernels and CTAs: decode and prefill
+// spans, KV splits, clusters. Pure host arithmetic.
 
 #include <array>
 #include <cstdint>
@@ -12,36 +13,36 @@
 
 namespace bl::cuda {
 
-inline constexpr int kDecodeTokens = 8;      // spans of at most so many tokens are decode
-inline constexpr int kShortTokens = 64;      // so are those behind a long past, in a small step
-inline constexpr int kLongPast = 1024;       // tokens
-inline constexpr int kQueryTile = 16;        // rows (token, head of the group) of a decode CTA
-inline constexpr int kFewRows = 8;           // of them, for which there are leaner kernels
-inline constexpr int kUsualWarps = 8;        // of a decode CTA
-inline constexpr int kWideWarps = 16;        // of one that has a card's multiprocessor to itself
-inline constexpr int kMostClusterCtas = 8;   // that share a cluster's keys
-inline constexpr int kHopperPieceRows = 64;  // rows of a cluster of the kernel for many of them
-inline constexpr int kMaxPieces = 128;       // parts that the keys of a span are cut into
-inline constexpr int kBatchPieces = 16;      // the same, where there are many spans
-inline constexpr int kLaunchTokens = 128;    // tokens of one decode launch, which bounds scratch
-// Page tables of one step, in ints.
+inline constexpr int kDecodeTokens = 8;      // spans of up to this many tokens are decode spans
+inline constexpr int kShortTokens = 64;      // so are spans up to this long behind a long past
+inline constexpr int kLongPast = 1024;       // tokens that make a past long
+inline constexpr int kQueryTile = 16;        // query rows (token, query head) of a decode CTA
+inline constexpr int kFewRows = 8;           // query rows for which there are leaner kernels
+inline constexpr int kUsualWarps = 8;        // warps of a decode CTA
+inline constexpr int kWideWarps = 16;        // warps of one that has a multiprocessor to itself
+inline constexpr int kMostClusterCtas = 8;   // KV splits of a cluster
+inline constexpr int kHopperSplitRows = 64;  // query rows of a CTA of attention_hopper_split()
+inline constexpr int kMaxKvSplits = 128;     // KV splits of a span
+inline constexpr int kBatchKvSplits = 16;    // KV splits of a span, where there are many spans
+inline constexpr int kLaunchTokens = 128;  // tokens of one decode launch, a bound on scratch memory
+// Upper bound of the tables of one step, in ints.
 inline constexpr std::int64_t kTableInts = 1 << 20;
-inline constexpr int kCountersPerSpan = 64;  // one a (kv head, query tile) of a launch
+inline constexpr int kCountersPerSpan = 64;  // arrival counters: one a (kv head, query tile)
 
-// The smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24 … that is at least `pages`: a recorded step serves
-// all lengths of a bucket.
+// Returns the smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24 … that is at least `pages`. The graph of a
+// captured step serves all lengths of a bucket.
 int page_bucket(int pages);
 
-// How many spans a step has and how large they are: all that its launches depend on.
+// The number and sizes of a step's spans, on which all of its launch shapes depend.
 struct SpanCounts {
   int decode_spans = 0;
   int prefill_spans = 0;
   int decode_tokens = 0;   // most tokens of a decode span
   int prefill_tokens = 0;  // most tokens of a prefill span
-  int page_stride = 0;     // bucket of the longest span, in pages
+  int page_stride = 0;     // page_bucket() of the longest span
 
   int spans() const { return decode_spans + prefill_spans; }
-  // Parts of SpanPlan::packed, in ints.
+  // Offsets into SpanPlan::packed and its size, in ints.
   std::size_t pages_offset() const { return sizeof(SpanEntry) / 4 * spans(); }
   std::size_t counters_offset() const {
     return pages_offset() + static_cast<std::size_t>(spans()) * page_stride;
@@ -49,35 +50,36 @@ struct SpanCounts {
   std::size_t packed_size() const {
     return counters_offset() + static_cast<std::size_t>(decode_spans) * kCountersPerSpan;
   }
-  // Steps of the same key are launched alike. 0: not to be recorded, since some span has more than
-  // kDecodeTokens (lengths that hardly come again) or the table is too large to be refilled.
+  // Steps of the same key have the same launches, so they can share a captured graph. Returns 0 for
+  // steps that are not to be captured: a span has more than kDecodeTokens tokens (such lengths
+  // hardly come again), or the tables are too large to refill in every replay.
   std::uint64_t graph_key() const;
 };
 
-// Tokens of the longest decode span of a step. The prefill kernel has a CTA for each tile of query
-// rows: the few rows that follow a cached prefix give a few CTAs, and each walks over the whole
-// past. The decode kernel cuts the past into pieces, so it takes such spans too where one launch
-// holds all of the step.
+// Returns the number of tokens up to which spans of this step are decode spans. The prefill kernel
+// has one CTA a query tile: a short span behind a cached prefix gives it few CTAs, each of which
+// walks over the whole past. The decode kernels split the past, so they take such spans too, where
+// one launch holds the whole step.
 int most_decode_tokens(std::span<const SequenceSpan> sequences);
 
-// Spans without tokens do not count.
+// Counts the spans of a step; spans without tokens are left out.
 SpanCounts count_spans(std::span<const SequenceSpan> sequences);
 
-// All spans of a step, packed into one array of int32:
-//   SpanEntry [spans] | pages [spans][page_stride] | counters [decode_spans][kCountersPerSpan],
-//   zero
-// Decode spans come first; spans without tokens are left out.
+// The tables of a step, packed into one array of int32 so that one upload suffices:
+//   SpanEntry [spans] | pages [spans][page_stride] | counters [decode_spans][kCountersPerSpan]
+// Decode spans come first; spans without tokens are left out. The counters are zero.
 struct SpanPlan : SpanCounts {
   std::vector<std::int32_t> packed;
 };
 
 SpanPlan plan_spans(std::span<const SequenceSpan> sequences);
 
-// Upper bound of packed ints of `sequences` spans of at most `max_pages` pages each.
+// Upper bound of the size of SpanPlan::packed, in ints, for `sequences` spans of at most
+// `max_pages` pages each.
 std::size_t packed_ints(std::int64_t sequences, std::int64_t max_pages);
 
-// Types of coded rows that have kernels of their own. Integer codes of all other pairs of widths
-// share kernels that are told the widths (docs/adr/0032).
+// The quantized cache types that have kernels of their own. All other pairs of integer widths share
+// kernels that take the widths as parameters at run time (docs/adr/0032).
 inline constexpr std::array<CacheTypes, 7> kOwnKernels{CacheType::kFp8,
                                                        CacheType::kQ8,
                                                        CacheType::kQ6,
@@ -87,83 +89,87 @@ inline constexpr std::array<CacheTypes, 7> kOwnKernels{CacheType::kFp8,
                                                        CacheTypes(CacheType::kQ6, CacheType::kQ4)};
 bool has_own_kernels(CacheTypes types);
 
-// How keys and values get from the cache into fragments of products.
+// How a decode kernel gets from cache rows to mma fragments.
 enum class DecodeWay : std::uint8_t {
-  kHalves,  // they are binary16
-  kCodes,   // in registers: whole groups, few query rows
-  kTile,    // by way of a tile of binary16
+  kHalves,  // the cache is binary16
+  kCodes,   // dequantizes in registers: whole scale groups, few query rows
+  kTile,    // dequantizes to a binary16 tile in shared memory
 };
 
-// What a decode kernel has code for: anything, or plain attention alone, which is one token a span
-// that the kernel turns and writes, in whole heads of one size, without windows, soft caps, slopes
-// or sinks; and of it one way to join pieces.
+// What a decode kernel is specialized for: any attention, or plain attention with one way to
+// combine KV splits. Plain attention is one token a span, whose rope and cache write are fused,
+// with rope over whole heads, keys and values of one size, and without windows, soft caps, ALiBi
+// slopes or sinks.
 enum class DecodeCase : std::uint8_t {
   kAny,
-  kPlainAlone,    // there is one piece, of few pages
-  kPlainCluster,  // pieces are a cluster, of few pages
-  kPlainParts,    // pieces leave parts in memory
+  kPlainOneSplit,  // one KV split of at most kFewPages pages
+  kPlainCluster,   // the KV splits are a cluster; at most kFewPages pages
+  kPlainPartials,  // the KV splits write partial results to global memory
 };
-inline constexpr int kFewPages = 32;  // a lane of a warp has each
+inline constexpr int kFewPages = 32;  // a warp keeps one page index a lane
 
-// Which decode kernel a step takes.
+// The decode kernel that a step takes.
 struct DecodeForm {
   DecodeWay way = DecodeWay::kTile;
-  int query_tiles = 2;    // of kFewRows rows
-  bool clusters = false;  // it can join pieces as a cluster, on cards that have them
+  int query_tiles = 2;    // tiles of kFewRows query rows
+  bool clusters = false;  // can combine KV splits as a cluster, on cards that have them
 };
 
-// `rows`: most query rows of a (span, kv head).
+// `rows`: the most query rows of a (span, kv head).
 DecodeForm decode_form(CacheTypes types, int k_dim, int v_dim, int rows);
 
-// One layer's decode launches.
+// What the decode launches of one layer depend on.
 struct DecodeShape {
   int spans = 0;
   int tokens = 0;  // most tokens of a span
   int kv_heads = 0;
-  int group = 0;     // query heads of a kv head
-  int max_keys = 0;  // bucket of the longest span
+  int group = 0;     // query heads for each kv head
+  int max_keys = 0;  // keys in the page bucket of the longest span
   int window = 0;
   int multiprocessors = 0;
-  bool clusters = false;  // the pieces of a (span, kv head) may be a cluster
+  bool clusters = false;  // the KV splits of a (span, kv head) may be a cluster
 };
 
+// How the decode launches of a layer divide their work.
 struct DecodeSplit {
-  int row_tiles = 1;  // of kQueryTile rows, of a (span, kv head)
-  int span_rows = 1;  // rows of partial results that a piece of a (span, kv head) has room for
+  int row_tiles = 1;  // query tiles of kQueryTile rows of a (span, kv head)
+  int span_rows = 1;  // rows of partial results of one KV split of a (span, kv head)
   int spans_per_launch = 1;
   int heads_per_launch = 1;
-  int pieces = 1;
-  int piece_keys = kTileKeys;
-  bool clusters = false;  // even_piece_keys of each span, and no parts in memory
+  int kv_splits = 1;
+  int split_keys = kTileKeys;
+  bool clusters = false;  // the KV splits are a cluster and share each span's keys evenly
   int warps = kUsualWarps;
 };
 
 DecodeSplit split_decode(const DecodeShape& shape);
 
-// The keys of each piece that are worth prefetching from such a GEMM, whole runs of 16.
-// `row_bytes`: bytes of a key and its value.
-KeyRange key_prefetch_of_piece(const DecodeSplit& split, int kv_heads, int row_bytes,
+// Returns the keys of each KV split that the GEMM at `site` should prefetch into L2, in whole runs
+// of kWarpKeys. `row_bytes`: bytes of a key and its value.
+KeyRange key_prefetch_of_split(const DecodeSplit& split, int kv_heads, int row_bytes,
                                KeyPrefetchSite site);
 
-// The case of a launch of plain attention over spans of at most `pages`.
+// Returns the case of a launch of plain attention over spans of at most `pages` pages.
 DecodeCase plain_case(const DecodeSplit& split, int pages);
 
-// The same for the decode spans of a step by the kernel for compute capability 9.0 that reads keys
-// once for kHopperPieceRows rows, where the other reads them for each kQueryTile.
+// How attention_hopper_split() divides the decode spans of a step. It reads the keys once for
+// kHopperSplitRows query rows, where the decode kernel reads them for every kQueryTile rows.
 struct HopperSplit {
   int row_tiles = 0;
-  int pieces = 0;  // that are a cluster; 0: the other kernel
+  int kv_splits = 0;  // CTAs of a cluster; 0: use the decode kernel
 };
 
 HopperSplit split_hopper(const DecodeShape& shape);
 
-// First key that a span's pieces or tiles begin at: that of token `token`'s window, rounded down.
+// Returns the first key that must be read for a query at `position`: the start of its window,
+// rounded down to a whole tile.
 BL_HD inline int first_key_of(int position, int window) {
   const int first = window > 0 && position >= window ? position + 1 - window : 0;
   return first / kTileKeys * kTileKeys;
 }
 
-// Rows of partial results (of v_dim + 2 floats) that the decode launches of a step need at most.
+// Upper bound of the rows of partial results, of v_dim + 2 floats each, that a decode launch of a
+// step needs.
 std::int64_t decode_partial_rows(std::int64_t tokens, std::int64_t heads, int multiprocessors);
 
 }  // namespace bl::cuda

@@ -19,13 +19,13 @@ struct PrefillRun {
 
 template <CacheTypes kTypes, int kDim>
 void launch_prefill(const PrefillRun& run) {
-  using Room = PrefillRoom<kTypes, kDim>;
+  using Config = PrefillConfig<kTypes, kDim>;
   const auto bytes =
-      static_cast<std::size_t>(Room::bytes(run.params.k_row.bytes, run.params.v_row.bytes));
-  allow_shared_bytes(prefill_kernel<Room>, bytes);
-  const dim3 grid(static_cast<unsigned>((run.most_rows + Room::kRows - 1) / Room::kRows),
+      static_cast<std::size_t>(Config::bytes(run.params.k_row.bytes, run.params.v_row.bytes));
+  allow_shared_bytes(prefill_kernel<Config>, bytes);
+  const dim3 grid(static_cast<unsigned>((run.most_rows + Config::kRows - 1) / Config::kRows),
                   static_cast<unsigned>(run.params.kv_heads), static_cast<unsigned>(run.spans));
-  launch(shape_of(run.ctx, grid, dim3(kPrefillThreads), bytes), prefill_kernel<Room>, run.params);
+  launch(shape_of(run.ctx, grid, dim3(kPrefillThreads), bytes), prefill_kernel<Config>, run.params);
 }
 
 template <CacheTypes kTypes>
@@ -40,12 +40,12 @@ void launch_prefill_of(const PrefillRun& run) {
 }  // namespace
 
 void attention_prefill(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
-                       CacheTypes types, const float2* turns) {
+                       CacheTypes types, const float2* rope_table) {
   AttentionParams part = params;
   part.spans += plan.host.decode_spans;
   part.pages += static_cast<std::int64_t>(plan.host.decode_spans) * params.page_stride;
-  if (takes_hopper(ctx, part, types)) return attention_hopper(ctx, part, plan, turns);
-  BL_CHECK(turns == nullptr);
+  if (can_run_hopper(ctx, part, types)) return attention_hopper(ctx, part, plan, rope_table);
+  BL_CHECK(rope_table == nullptr);
   const PrefillRun run{ctx, part, plan.host.prefill_spans, plan.host.prefill_tokens * params.group};
   if (types == CacheType::kF16) return launch_prefill_of<CacheType::kF16>(run);
   if (launch_own(types, [&](auto constant) { launch_prefill_of<constant()>(run); })) return;

@@ -1,7 +1,17 @@
 #pragma once
-// A CTA of the prefill kernel, after FlashAttention-2 (arXiv:2307.08691): four warps, each with 16
-// or 32 query rows of its own, share tiles of 64 keys and values. Copies of the next tile run
-// beside the products with the present one.
+// The prefill kernel for mma.sync and cp.async, after FlashAttention-2 (arXiv:2307.08691).
+//
+// Spans: prefill spans. Cache types: all but F32. Cards: compute capability 8.0 and later; on 9.0
+// the kernel of attention_hopper_kernel.cuh takes binary16 caches with heads of 64 and 128.
+//
+// Tiles: 128 query rows (64 with heads above 128) × 64 keys. Four warps, each with 32 (16) query
+// rows of its own, share the key and value tiles; all threads copy. Binary16 caches alternate:
+// values are copied while scores are computed, and the next keys during P · V. Quantized caches
+// copy the codes of the next tiles while the current ones, dequantized to binary16 tiles, are
+// multiplied. Shared memory with heads of 128: 69,632 bytes, with heads of 64 36,864; for quantized
+// caches also the codes of 64 keys and values.
+//
+// Bound by the tensor cores (bench/ladder/attention_prefill.md).
 
 #include "backend/cuda/attention/attention_tile.cuh"
 #include "backend/cuda/device/launch.cuh"
@@ -14,34 +24,35 @@ inline constexpr int kPrefillWarps = 4;
 inline constexpr int kPrefillThreads = 32 * kPrefillWarps;
 
 template <CacheTypes kTypes_, int kDim_>
-struct PrefillRoom {
+struct PrefillConfig {
   static constexpr CacheTypes kTypes = kTypes_;
   static constexpr int kDim = kDim_;
   static constexpr bool kHalf = kTypes == CacheType::kF16;
-  static constexpr int kRowTiles = kDim <= 128 ? 2 : 1;  // of 16 rows, of a warp
+  static constexpr int kRowTiles = kDim <= 128 ? 2 : 1;  // tiles of 16 query rows of a warp
   static constexpr int kRows = 16 * kRowTiles * kPrefillWarps;
   static constexpr int kQueryHalves = kRows * kTileStride<kDim>;
   static constexpr int kKeyHalves = kTileKeys * kTileStride<kDim>;
 
-  // Queries, keys, values, and the codes of the next keys and values.
+  // Shared memory: query, key and value tile, then the codes of the next keys and values.
   static constexpr int kTileBytes = 2 * (kQueryHalves + 2 * kKeyHalves);
   static int bytes(int k_bytes, int v_bytes) {
     return kTileBytes + (kHalf ? 0 : kTileKeys * (k_bytes + v_bytes));
   }
 };
 
+// The query rows and keys of a CTA.
 struct PrefillTask {
   SpanEntry span;
   const std::int32_t* pages = nullptr;
   int kv_head = 0;
   int first_row = 0;
-  int begin = 0;  // keys [begin, end), whole tiles
+  int begin = 0;  // keys [begin, end); begin is a multiple of the tile
   int end = 0;
-  int first_masked = 0;   // tiles that end beyond it hide keys from some row
-  int last_windowed = 0;  // so do those that begin at or before it
+  int first_masked = 0;   // tiles that end beyond this key are masked for some row
+  int last_windowed = 0;  // so are tiles that begin at or before this key
 };
 
-// False where there is nothing to do.
+// Finds the task of this CTA. Returns false where there is nothing to do.
 template <int kRows>
 __device__ __forceinline__ bool find_task(const AttentionParams& p, PrefillTask& task) {
   const auto span = static_cast<int>(blockIdx.z);
@@ -49,7 +60,7 @@ __device__ __forceinline__ bool find_task(const AttentionParams& p, PrefillTask&
   task.span = {entry.x, entry.y, entry.z, 0};
   task.pages = p.pages + static_cast<std::int64_t>(span) * p.page_stride;
   task.kv_head = static_cast<int>(blockIdx.y);
-  // The last rows see most keys: they come first, so that the end of the launch is even.
+  // The last rows see the most keys, so their tiles start first: the launch then ends evenly.
   task.first_row = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
   const int rows = task.span.tokens * p.group;
   if (task.first_row >= rows) return false;
@@ -62,36 +73,37 @@ __device__ __forceinline__ bool find_task(const AttentionParams& p, PrefillTask&
   return true;
 }
 
-template <class Room>
+// The work of a CTA.
+template <class Config>
 class PrefillCta {
  public:
-  static constexpr CacheTypes kTypes = Room::kTypes;
-  static constexpr int kDim = Room::kDim;
-  static constexpr int kRowTiles = Room::kRowTiles;
+  static constexpr CacheTypes kTypes = Config::kTypes;
+  static constexpr int kDim = Config::kDim;
+  static constexpr int kRowTiles = Config::kRowTiles;
 
   __device__ __forceinline__ PrefillCta(const AttentionParams& params, const PrefillTask& task,
                                         std::byte* shared)
       : p_(params),
         task_(task),
         queries_(reinterpret_cast<__half*>(shared)),
-        keys_(queries_ + Room::kQueryHalves),
-        values_(keys_ + Room::kKeyHalves),
-        codes_(shared + Room::kTileBytes),
+        keys_(queries_ + Config::kQueryHalves),
+        values_(keys_ + Config::kKeyHalves),
+        codes_(shared + Config::kTileBytes),
         team_{static_cast<int>(threadIdx.x), kPrefillThreads},
         lane_(static_cast<int>(threadIdx.x) & 31) {}
 
   __device__ __forceinline__ void run() {
-    if constexpr (Room::kHalf) {
+    if constexpr (Config::kHalf) {
       clear_columns<kDim, kTileKeys>(team_, p_.k_row.dim, keys_);
       clear_columns<kDim, kTileKeys>(team_, p_.v_row.dim, values_);
       copy_keys(task_.begin);
     } else {
       copy_codes(task_.begin);
     }
-    load_queries<kDim, Room::kRows>(p_, task_.span, task_.kv_head, task_.first_row, queries_);
+    load_queries<kDim, Config::kRows>(p_, task_.span, task_.kv_head, task_.first_row, queries_);
     clear();
     for (int key = task_.begin; key < task_.end; key += kTileKeys) {
-      if constexpr (Room::kHalf) {
+      if constexpr (Config::kHalf) {
         step_of_halves(key);
       } else {
         step_of_codes(key);
@@ -109,8 +121,8 @@ class PrefillCta {
 #pragma unroll
         for (int e = 0; e < 4; ++e) out_[m][n][e] = 0.0f;
       }
-      top_[m][0] = top_[m][1] = -INFINITY;
-      weight_[m][0] = weight_[m][1] = 0.0f;
+      max_score_[m][0] = max_score_[m][1] = -INFINITY;
+      exp_sum_[m][0] = exp_sum_[m][1] = 0.0f;
     }
   }
 
@@ -150,15 +162,15 @@ class PrefillCta {
     commit_copies();
   }
 
-  // ---- Steps over 64 keys
+  // ---- Key tiles
 
   __device__ __forceinline__ void step_of_halves(int key) {
     wait_copies<0>();
-    __syncthreads();  // the keys are there, and nobody reads the values any more
+    __syncthreads();  // the keys have arrived, and no warp reads the old values any more
     copy_values(key);
     score(key);
     wait_copies<0>();
-    __syncthreads();  // the values are there, and nobody reads the keys any more
+    __syncthreads();  // the values have arrived, and no warp reads the keys any more
     copy_keys(key + kTileKeys);
     add_values();
   }
@@ -174,7 +186,7 @@ class PrefillCta {
     add_values();
   }
 
-  // Scores of the tile become weights_.
+  // Computes the scores of the key tile at `key` and turns them into probs_ (P).
   __device__ __forceinline__ void score(int key) {
     float scores[kRowTiles][kTileKeys / 8][4] = {};
     const int warp = warp_index();
@@ -200,7 +212,7 @@ class PrefillCta {
     const bool masked = key + kTileKeys - 1 > task_.first_masked || key <= task_.last_windowed;
     if (masked || p_.softcap > 0.0f || p_.slopes != nullptr) apply_rules(key, scores);
 #pragma unroll
-    for (int m = 0; m < kRowTiles; ++m) weigh(m, scores[m]);
+    for (int m = 0; m < kRowTiles; ++m) online_softmax(m, scores[m]);
   }
 
   __device__ __forceinline__ void apply_rules(int key,
@@ -223,15 +235,17 @@ class PrefillCta {
     }
   }
 
-  // This lane's row (h: the lower or the upper eight of the row tile).
+  // This lane's row in the lower (h = 0) or upper (h = 1) eight rows of row tile m.
   __device__ __forceinline__ int row_of(int m, int h) const {
     const int warp = warp_index();
     return task_.first_row + (warp * kRowTiles + m) * 16 + h * 8 + lane_ / 4;
   }
 
-  __device__ __forceinline__ void weigh(int m, float (&scores)[kTileKeys / 8][4]) {
+  // Updates maximum and Σ P of row tile m, rescales its result where the maximum rose, and stores
+  // P.
+  __device__ __forceinline__ void online_softmax(int m, float (&scores)[kTileKeys / 8][4]) {
     float base[2];
-    float shrink[2];
+    float rescale[2];
     bool grown = false;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -240,19 +254,19 @@ class PrefillCta {
       for (int n = 0; n < kTileKeys / 8; ++n) {
         most = fmaxf(most, fmaxf(scores[n][2 * h], scores[n][2 * h + 1]));
       }
-      const float next = fmaxf(top_[m][h], row_max(most));
+      const float next = fmaxf(max_score_[m][h], row_max(most));
       base[h] = next == -INFINITY ? 0.0f : next;
-      grown |= next > top_[m][h];
-      shrink[h] = power_of_two(top_[m][h] - base[h]);
-      top_[m][h] = next;
+      grown |= next > max_score_[m][h];
+      rescale[h] = power_of_two(max_score_[m][h] - base[h]);
+      max_score_[m][h] = next;
     }
     if (__any_sync(kAllLanes, grown)) {
-      weight_[m][0] *= shrink[0];
-      weight_[m][1] *= shrink[1];
+      exp_sum_[m][0] *= rescale[0];
+      exp_sum_[m][1] *= rescale[1];
 #pragma unroll
       for (int n = 0; n < kDim / 8; ++n) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) out_[m][n][e] *= shrink[e / 2];
+        for (int e = 0; e < 4; ++e) out_[m][n][e] *= rescale[e / 2];
       }
     }
 #pragma unroll
@@ -260,10 +274,10 @@ class PrefillCta {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         scores[n][e] = power_of_two(scores[n][e] - base[e / 2]);
-        weight_[m][e / 2] += scores[n][e];
+        exp_sum_[m][e / 2] += scores[n][e];
       }
-      weights_[m][n / 2][n % 2 * 2] = pack_halves(scores[n][0], scores[n][1]);
-      weights_[m][n / 2][n % 2 * 2 + 1] = pack_halves(scores[n][2], scores[n][3]);
+      probs_[m][n / 2][n % 2 * 2] = pack_halves(scores[n][0], scores[n][1]);
+      probs_[m][n / 2][n % 2 * 2 + 1] = pack_halves(scores[n][2], scores[n][3]);
     }
   }
 
@@ -276,8 +290,8 @@ class PrefillCta {
         load_values<kDim>(b, values_ + 16 * k * kTileStride<kDim> + 16 * n);
 #pragma unroll
         for (int m = 0; m < kRowTiles; ++m) {
-          mma_16x8x16(out_[m][2 * n], weights_[m][k], b[0], b[1]);
-          mma_16x8x16(out_[m][2 * n + 1], weights_[m][k], b[2], b[3]);
+          mma_16x8x16(out_[m][2 * n], probs_[m][k], b[0], b[1]);
+          mma_16x8x16(out_[m][2 * n + 1], probs_[m][k], b[2], b[3]);
         }
       }
     }
@@ -285,8 +299,9 @@ class PrefillCta {
 
   // ---- Results
 
-  // Back from the basis that integer codes are in, group by group. Element 8n + 2c + e of a group
-  // is e of this lane's pair, c the lane's place among the four of a row, n the run of eight.
+  // Undoes the rotation of integer caches (ops/kv_codec.h), group by group. Element 8n + 2c + e of
+  // a group is element e of this lane's pair in run n of eight, where c is the lane's index among
+  // the four lanes of a row.
   __device__ __forceinline__ void rotate_out(int m, int h) {
     const int c = lane_ & 3;
 #pragma unroll
@@ -318,7 +333,8 @@ class PrefillCta {
     }
   }
 
-  // The rest of rotate_kv_head across the runs of eight of a group, after their own butterflies.
+  // The last steps of rotate_kv_head(), across the runs of eight of a group; the butterflies within
+  // the runs are done.
   static __device__ __forceinline__ void join_runs(int runs, float& x0, float& x1, float& x2,
                                                    float& x3) {
     constexpr float kEighth = 0.35355339059327373f;  // 1/√8
@@ -351,15 +367,16 @@ class PrefillCta {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         if (p_.v_row.code == KvRow::Code::kInt) rotate_out(m, h);
-        float weight = row_sum(weight_[m][h]);
+        float exp_sum = row_sum(exp_sum_[m][h]);
         const int row = row_of(m, h);
         if (row >= rows) continue;
         const int head = task_.kv_head * p_.group + row % p_.group;
-        // Infinite where the sink outweighs all: the result is zero then, as it should be.
+        // The sum becomes infinite where the sink outweighs all keys; the result is then 0, as it
+        // should.
         if (p_.sinks != nullptr) {
-          weight += power_of_two(p_.sinks[head] * kLog2E - top_[m][h]);
+          exp_sum += power_of_two(p_.sinks[head] * kLog2E - max_score_[m][h]);
         }
-        const float inverse = 1.0f / weight;
+        const float inverse = 1.0f / exp_sum;
         const std::int64_t at = (task_.span.first_token + row / p_.group) * p_.out_stride +
                                 static_cast<std::int64_t>(head) * v_dim + 2 * (lane_ & 3);
 #pragma unroll
@@ -386,13 +403,13 @@ class PrefillCta {
   Team team_;
   int lane_;
   float out_[kRowTiles][kDim / 8][4];
-  float top_[kRowTiles][2];
-  float weight_[kRowTiles][2];  // of this lane's columns only, until the end
-  std::uint32_t weights_[kRowTiles][kTileKeys / 16][4];
+  float max_score_[kRowTiles][2];
+  float exp_sum_[kRowTiles][2];  // Σ P of this lane's columns alone; finish() adds the lanes up
+  std::uint32_t probs_[kRowTiles][kTileKeys / 16][4];
 };
 
-// Grid (row tiles, kv heads, spans).
-template <class Room>
+// Grid (query tiles, kv heads, spans).
+template <class Config>
 __global__ void __launch_bounds__(kPrefillThreads, 2)
     prefill_kernel(const __grid_constant__ AttentionParams p) {
   pdl_trigger();
@@ -400,8 +417,8 @@ __global__ void __launch_bounds__(kPrefillThreads, 2)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   extern __shared__ __align__(16) std::byte shared[];
   PrefillTask task;
-  if (!find_task<Room::kRows>(p, task)) return;
-  PrefillCta<Room> cta(p, task, shared);
+  if (!find_task<Config::kRows>(p, task)) return;
+  PrefillCta<Config> cta(p, task, shared);
   cta.run();
 #endif
 }

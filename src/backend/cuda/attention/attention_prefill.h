@@ -4,11 +4,11 @@
 
 namespace bl::cuda {
 
-// Attention of the plan's prefill spans: a CTA keeps a tile of rows (tokens × query heads of a kv
-// head) and walks over the keys they see. For all cache types but F32; heads of a multiple of 8, at
-// most 256; compute capability 8.0. `turns`: see attention_hopper.h, only where takes_hopper says
-// so.
+// Attention of the plan's prefill spans: a CTA keeps a query tile (tokens × query heads of a kv
+// head) and walks over the keys that it sees. For all cache types but F32, head sizes that are
+// multiples of 8 up to 256, and compute capability 8.0 and later. `rope_table`: see
+// attention_hopper.h; only where can_run_hopper() is true.
 void attention_prefill(ExecContext& ctx, const AttentionParams& params, const DeviceSpanPlan& plan,
-                       CacheTypes types, const float2* turns = nullptr);
+                       CacheTypes types, const float2* rope_table = nullptr);
 
 }  // namespace bl::cuda

@@ -7,10 +7,10 @@
 
 namespace bl::cuda {
 
-// The spans and pages of a step in device memory, and their plan.
+// The plan of a step's spans, with the copy of its tables in device memory.
 struct DeviceSpanPlan final : AttentionPlan {
   SpanPlan host;
-  TensorView packed;  // as SpanPlan::packed
+  TensorView packed;  // SpanPlan::packed in device memory
 
   const SpanEntry* spans() const { return reinterpret_cast<const SpanEntry*>(ints()); }
   const std::int32_t* pages() const { return ints() + host.pages_offset(); }
@@ -25,11 +25,12 @@ struct DeviceSpanPlan final : AttentionPlan {
 // Makes the plan of one step at a time.
 class AttentionTables {
  public:
-  // One upload into memory taken from ctx.scratch. Valid until the next call.
+  // Plans the step and uploads its tables, in one copy, to memory from ctx.scratch. The result is
+  // valid until the next call.
   const AttentionPlan* plan(ExecContext& ctx, Backend& backend,
                             std::span<const SequenceSpan> sequences);
 
-  // Of plan() itself.
+  // Bytes of scratch that plan() takes.
   static std::size_t scratch_bytes(std::int64_t sequences, std::int64_t max_pages);
 
  private:

@@ -1,10 +1,10 @@
 #pragma once
-// Keys, values and queries as tiles of binary16 in shared memory, and the arithmetic of scores,
-// that the decode and the prefill kernel share. Scores are in units of log2(e), so that weights are
-// powers of two.
+// Binary16 tiles of keys, values and queries in shared memory, their fragments, and the arithmetic
+// of scores, shared by the decode and prefill kernels. Scores are multiplied by log2(e), so that P
+// = exp2(score − maximum) needs no further multiplication.
 //
-// A tile is [rows][kDim + 8] halves: the 16 bytes between rows keep ldmatrix free of bank
-// conflicts. Columns beyond the head's size, and rows beyond the sequence, are zero.
+// A tile is [rows][kDim + 8] binary16: the 16 bytes of padding keep ldmatrix free of bank
+// conflicts. Columns beyond the head's size and rows beyond the sequence's end are zero.
 
 #include <cuda_fp16.h>
 
@@ -38,21 +38,23 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&m)[4], 
                : "memory");
 }
 
-// A fragment (16 rows × 16 columns) of the tile whose first element is `at`.
+// Loads the A fragment (16 rows × 16 columns) whose first element in the tile is `at`.
 template <int kDim>
 __device__ __forceinline__ void load_a(std::uint32_t (&m)[4], const __half* at) {
   const int lane = static_cast<int>(threadIdx.x) & 31;
   load_matrices(m, at + (lane & 15) * kTileStride<kDim> + (lane >> 4) * 8);
 }
 
-// B fragments of 16 keys × 16 dimensions: {m0, m1} of keys 0 … 7, {m2, m3} of keys 8 … 15.
+// Loads the B fragments of 16 keys × 16 dimensions for Q · Kᵀ: {m0, m1} for keys 0 … 7, {m2, m3}
+// for keys 8 … 15.
 template <int kDim>
 __device__ __forceinline__ void load_keys(std::uint32_t (&m)[4], const __half* at) {
   const int lane = static_cast<int>(threadIdx.x) & 31;
   load_matrices(m, at + ((lane >> 4) * 8 + (lane & 7)) * kTileStride<kDim> + (lane >> 3 & 1) * 8);
 }
 
-// B fragments of 16 keys × 16 dimensions: {m0, m1} of dimensions 0 … 7, {m2, m3} of 8 … 15.
+// Loads the B fragments of 16 keys × 16 dimensions for P · V: {m0, m1} for dimensions 0 … 7, {m2,
+// m3} for 8 … 15.
 template <int kDim>
 __device__ __forceinline__ void load_values(std::uint32_t (&m)[4], const __half* at) {
   const int lane = static_cast<int>(threadIdx.x) & 31;
@@ -61,17 +63,18 @@ __device__ __forceinline__ void load_values(std::uint32_t (&m)[4], const __half*
 
 // ---- Tiles of rows
 
-// The threads that fill a tile together.
+// The threads that fill a tile together: the index of this thread among them, and their number.
 struct Team {
   int thread = 0;
   int threads = 0;
 };
 
-// Rows of binary16, `present` of kRows; asynchronous. Columns beyond row.dim are left alone.
+// Starts copying kRows binary16 rows, with zeros from row `present` on. Columns from row.dim on are
+// not written.
 template <int kDim, int kRows>
 __device__ __forceinline__ void copy_half_rows(Team team, const RowShape& row,
                                                const std::byte* from, int present, __half* tile) {
-  constexpr int kChunks = kDim / 8;  // divides the threads of a team
+  constexpr int kChunks = kDim / 8;  // divides the number of threads of a team
   const int chunk = team.thread % kChunks;
   if (chunk * 8 >= row.dim) return;
   const int stride = team.threads / kChunks;
@@ -84,8 +87,8 @@ __device__ __forceinline__ void copy_half_rows(Team team, const RowShape& row,
   }
 }
 
-// The bytes of kRows rows as they lie in the page (16 rows are a multiple of 16 bytes);
-// asynchronous.
+// Starts copying kRows rows byte by byte as they lie in the page. 16 rows of any cache type are a
+// multiple of 16 bytes.
 template <int kRows>
 __device__ __forceinline__ void copy_raw_rows(Team team, const RowShape& row, const std::byte* from,
                                               std::byte* to) {
@@ -95,8 +98,8 @@ __device__ __forceinline__ void copy_raw_rows(Team team, const RowShape& row, co
   }
 }
 
-// Elements [8 · chunk, 8 · chunk + 8) of a row where they are not all in one whole group: zeros
-// beyond the row's end. Out of line: rare, and long.
+// Dequantizes elements [8 · chunk, 8 · chunk + 8) of a row where they are not all in one whole
+// scale group. Elements beyond the row's end are zero. Not inlined, because it is rare and long.
 template <Widths kWidths>
 static __device__ __noinline__ uint4 decode_edge(const RowShape& row, const std::byte* at,
                                                  int chunk) {
@@ -115,7 +118,7 @@ static __device__ __noinline__ uint4 decode_edge(const RowShape& row, const std:
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// The same of a whole group, as halves.
+// Dequantizes elements [8 · chunk, 8 · chunk + 8) of a row, which lie in a whole scale group.
 template <CacheType kType, int kAlign>
 __device__ __forceinline__ uint4 decode_whole(const RowShape& row, const std::byte* at, int chunk) {
   __half2 low[2];
@@ -143,11 +146,12 @@ __device__ __forceinline__ uint4 decode_whole(const RowShape& row, const std::by
   return make_uint4(word_of(low[0]), word_of(low[1]), word_of(high[0]), word_of(high[1]));
 }
 
+// expand_rows() for rows aligned to kAlign bytes.
 template <CacheType kType, int kAlign, int kDim, int kRows>
 __device__ __forceinline__ void expand_aligned_rows(Team team, const RowShape& row,
                                                     const std::byte* raw, int present,
                                                     __half* tile) {
-  // Neighbouring threads take neighbouring rows: stores of 16 bytes a row apart spread over all
+  // Neighbouring threads take neighbouring rows, so that their 16-byte stores spread over all
   // banks.
   constexpr Widths kWidths = kType == kAnyWidth ? Widths::kAny : Widths::kUsual;
   const int whole = row.dim / kKvScaleGroup * (kKvScaleGroup / 8);
@@ -165,12 +169,13 @@ __device__ __forceinline__ void expand_aligned_rows(Team team, const RowShape& r
   }
 }
 
-// Coded rows in shared memory → tile, zeros where there is nothing.
+// Dequantizes kRows coded rows in shared memory to a binary16 tile, with zeros from row `present`
+// on and beyond the head's size.
 template <CacheType kType, int kDim, int kRows>
 __device__ __forceinline__ void expand_rows(Team team, const RowShape& row, const std::byte* raw,
                                             int present, __half* tile) {
-  // Alignment of rows of whole tiles, and of the others. Words of codes of any width are at
-  // multiples of 4, in rows that end with a short group anywhere.
+  // The alignment of rows of usual sizes, and of all others. With kAnyWidth, 32-bit words of codes
+  // are aligned to 4, except in rows that end with a short group.
   constexpr int kUsual = kDim <= 64 || kType == kAnyWidth ? 4 : 8;
   constexpr int kOthers = kType == kAnyWidth ? 1 : 2;
   if (row.bytes % kUsual == 0) {
@@ -180,7 +185,7 @@ __device__ __forceinline__ void expand_rows(Team team, const RowShape& row, cons
   }
 }
 
-// Zeros in the columns that copy_half_rows leaves alone.
+// Writes zeros to the columns that copy_half_rows() does not write.
 template <int kDim, int kRows>
 __device__ __forceinline__ void clear_columns(Team team, int dim, __half* tile) {
   const int columns = kDim - dim;
@@ -192,15 +197,17 @@ __device__ __forceinline__ void clear_columns(Team team, int dim, __half* tile) 
 
 // ---- Queries
 
-// The token of a span that row `row` of a (span, kv head) is of; a division takes long.
+// Returns the token of query row `row` of a (span, kv head), without a slow division in spans of
+// one token.
 __device__ __forceinline__ int token_of_row(const SpanEntry& span, int group, int row) {
   return span.tokens == 1 ? 0 : row / group;
 }
 
-// Row r of a (span, kv head): token r / group, head r % group of the group. Rows [first, first +
-// kRows) → tile, rotated to meet the keys, in units that make scores powers of two. element(head,
-// e): element e of a query, given a pointer to it; `rotates`: keys are integer codes. A warp has 32
-// elements of a row at a time, of kAtOnce rows, whose loads are under way together.
+// Loads query rows [first, first + kRows) of a (span, kv head) to a tile, multiplied by the score
+// scale (and by log2(e), unless there is a soft cap). Row r is query head r mod group of token r /
+// group. element(head, e) returns element e of the query at pointer `head`. `rotates`: the keys are
+// integer codes, so queries are rotated like them. A warp loads 32 elements of kAtOnce rows at a
+// time, to have several loads in flight.
 template <int kDim, int kRows, class Element>
 __device__ __forceinline__ void load_queries(const AttentionParams& p, const SpanEntry& span,
                                              int kv_head, int first, bool rotates, __half* tile,
@@ -254,21 +261,22 @@ __device__ __forceinline__ void load_queries(const AttentionParams& p, const Spa
 
 // ---- Scores
 
+// exp2, approximate.
 __device__ __forceinline__ float power_of_two(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// Accurate to a few units of 2^-23 of the range ±1, unlike tanh.approx.
+// tanh with an absolute error of a few 2^-23, unlike tanh.approx.
 __device__ __forceinline__ float bounded_tanh(float x) {
   return 1.0f - __fdividef(2.0f, power_of_two(2.0f * kLog2E * fminf(x, 40.0f)) + 1.0f);
 }
 
-// What a query row does to its scores.
+// What the masks and score changes of a query row depend on.
 struct RowRule {
   int position = 0;
-  float slope = 0.0f;  // of a position, in units of log2(e)
+  float slope = 0.0f;  // ALiBi slope a position, times log2(e)
 };
 
 __device__ __forceinline__ RowRule row_rule(const AttentionParams& p, const SpanEntry& span,
@@ -280,17 +288,19 @@ __device__ __forceinline__ RowRule row_rule(const AttentionParams& p, const Span
   return {span.past + token, slope};
 }
 
+// Applies the soft cap and the ALiBi slope to a score.
 __device__ __forceinline__ float ruled_score(const AttentionParams& p, const RowRule& rule,
                                              float score, int key) {
   if (p.softcap > 0.0f) score = p.softcap * kLog2E * bounded_tanh(score);
   return score + rule.slope * static_cast<float>(key - rule.position);
 }
 
+// Whether the row sees the key: causal mask and window.
 __device__ __forceinline__ bool is_visible(const AttentionParams& p, const RowRule& rule, int key) {
   return key <= rule.position && (p.window <= 0 || key > rule.position - p.window);
 }
 
-// Over the four lanes that hold a row of an accumulator.
+// Maximum and sum over the four lanes that hold a row of an accumulator.
 __device__ __forceinline__ float row_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
   return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));

@@ -1,13 +1,14 @@
 #pragma once
-// Rows of the cache (ops/kv_codec.h) on the device.
+// Encoding and decoding of KV cache rows (ops/kv_codec.h) on the device.
 //
-// Writing: one warp a group of 32 elements, lane l holds element l (groups of a row are independent
-// of each other): rotate_group, encode_group.
+// Encoding: one warp a scale group of 32 elements, lane l holding element l (rotate_group(),
+// encode_group()). The groups of a row are independent of each other.
 //
-// Reading: `decode8` gives eight consecutive elements of a row to one thread, as halves or floats;
-// below it, the conversions of four codes in a register, for kernels that load by themselves. Rows
-// of integer codes give the rotated vector. Halves are (n − h) · scale rounded once, floats exact.
-// Row pointers may be global or shared; rows are as aligned as row_alignment says.
+// Decoding: RowReader::decode8() gives eight consecutive elements of a row to one thread, as
+// binary16 or F32. The conversions of four codes in a register serve kernels that load by
+// themselves. Rows of integer codes decode to the rotated vector. Binary16 results are (n − h) ·
+// scale rounded once; F32 results are exact. Row pointers may be to global or shared memory,
+// aligned as row_alignment() says.
 
 #include <cuda_fp16.h>
 
@@ -17,19 +18,19 @@
 
 namespace bl::cuda {
 
-// The largest power of two up to 16 at which each row of a run of rows begins, when the first does.
+// Returns the alignment in bytes, a power of two up to 16, of all rows of a run whose first row has
+// it.
 inline int row_alignment(const RowShape& shape) {
   const int lowest = shape.bytes & -shape.bytes;
   return lowest < 16 ? lowest : 16;
 }
 
 // ---- Four codes in a register
-// --------------------------------------------------------------------
 
-// (n − h) · scale of the four bytes n of `codes`, in order; `scale` twice in one word.
+// Returns (n − h) · scale for the four bytes n of `codes`, in order. `scale` holds the scale twice.
 __device__ __forceinline__ void quad_to_halves(int bits, std::uint32_t codes, __half2 scale,
                                                __half2 (&out)[2]) {
-  // 0x6400 | n is 1024 + n.
+  // The binary16 bits 0x6400 | n are the value 1024 + n.
   const auto above_middle = static_cast<unsigned short>(0x6400 | 1 << (bits - 1));
   const __half2 middle = __half2half2(__ushort_as_half(above_middle));
   const std::uint32_t pairs[2] = {__byte_perm(codes, 0x64646464u, 0x4140),
@@ -45,7 +46,7 @@ template <int kBits>
 __device__ __forceinline__ void quad_to_floats(std::uint32_t codes, float scale, float* out) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    // 2^23 + n, without a conversion.
+    // The float bits 0x4b000000 | n are the value 2^23 + n, so no conversion is needed.
     const std::uint32_t above = __byte_perm(codes, 0x4b000000u, 0x7540 + i);
     out[i] = (__uint_as_float(above) - (8388608.0f + (1 << (kBits - 1)))) * scale;
   }
@@ -62,7 +63,8 @@ __device__ __forceinline__ void e4m3_quad_to_halves(std::uint32_t codes, __half2
   for (int i = 0; i < 2; ++i) out[i] = *reinterpret_cast<const __half2*>(&pairs[i]);
 #else
   const std::uint32_t bytes[2] = {__byte_perm(codes, 0, 0x4140), __byte_perm(codes, 0, 0x4342)};
-  const __half2 power = __half2half2(__ushort_as_half(0x5c00));  // 2^8: the biases differ by 8
+  const __half2 power =
+      __half2half2(__ushort_as_half(0x5c00));  // 2^8, since the exponent biases differ by 8
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const std::uint32_t bits = (bytes[i] & 0x00800080u) << 8 | (bytes[i] & 0x007f007fu) << 7;
@@ -83,16 +85,15 @@ __device__ __forceinline__ void e4m3_quad_to_floats(std::uint32_t codes, float* 
 }
 
 // ---- Eight elements of a row
-// ---------------------------------------------------------------------
 
-// A word at an address aligned to kAlign bytes, 4 or any.
+// Loads a 32-bit word from an address aligned to kAlign bytes; less than 4 means any alignment.
 template <int kAlign>
 __device__ __forceinline__ std::uint32_t load_word(const std::byte* at) {
   if constexpr (kAlign >= 4) return *reinterpret_cast<const std::uint32_t*>(at);
   return std::uint32_t{read_half(at)} | std::uint32_t{read_half(at + 2)} << 16;
 }
 
-// Two words at an address aligned to kAlign bytes.
+// Loads two 32-bit words from an address aligned to kAlign bytes.
 template <int kAlign>
 __device__ __forceinline__ uint2 load_two_words(const std::byte* at) {
   if constexpr (kAlign >= 8) {
@@ -114,7 +115,7 @@ __device__ __forceinline__ uint2 load_two_words(const std::byte* at) {
   }
 }
 
-// Codes of elements [8 · part, 8 · part + 8) of a whole group, two words of four bytes.
+// Loads the codes of elements [8 · part, 8 · part + 8) of a whole group, one a byte.
 template <int kBits, int kAlign>
 __device__ __forceinline__ uint2 load_eight_codes(const std::byte* codes, int part) {
   if constexpr (kBits == 8) return load_two_words<kAlign>(codes + 8 * part);
@@ -130,29 +131,29 @@ __device__ __forceinline__ uint2 load_eight_codes(const std::byte* codes, int pa
   return low;
 }
 
-// The scale of a group, at an address aligned to kAlign bytes (1: any).
+// Loads the scale of a group from an address aligned to kAlign bytes (1: any).
 template <int kAlign>
 __device__ __forceinline__ __half load_scale(const std::byte* at) {
   if constexpr (kAlign >= 2) return *reinterpret_cast<const __half*>(at);
   return __ushort_as_half(read_half(at));
 }
 
-// What decode8 needs to know at compile time: kType, and how rows are aligned, at most
-// row_alignment.
+// Decodes rows of a cache type. kAlign, at most row_alignment(), is how rows are aligned.
 template <CacheType kType, int kAlign>
 struct RowReader {
   static constexpr int kBits = kType == CacheType::kQ8   ? 8
                                : kType == CacheType::kQ6 ? 6
                                : kType == CacheType::kQ4 ? 4
-                                                         : 0;  // not integer
+                                                         : 0;  // not an integer type
 
-  // Elements [8 · chunk, 8 · chunk + 8); those beyond shape.dim are 0.
+  // Decodes elements [8 · chunk, 8 · chunk + 8). Those beyond shape.dim are 0.
   static __device__ __forceinline__ void decode8(const RowShape& shape, const std::byte* row,
                                                  int chunk, __half2 (&out)[4]);
   static __device__ __forceinline__ void decode8(const RowShape& shape, const std::byte* row,
                                                  int chunk, float (&out)[8]);
 
-  // Chunks that are wholly in the row, and for integer codes in a whole group, go the fast way.
+  // Whether the fast path can decode a chunk: it lies within the row and, for integer codes, in a
+  // whole group.
   static __device__ __forceinline__ bool whole(const RowShape& shape, int chunk) {
     const int end = kBits > 0 ? (8 * chunk | (kKvScaleGroup - 1)) + 1 : 8 * chunk + 8;
     return end <= shape.dim;
@@ -240,10 +241,9 @@ __device__ __forceinline__ void RowReader<kType, kAlign>::decode8(const RowShape
 }
 
 // ---- Groups, one lane an element
-// ----------------------------------------------------------------- All 32 lanes call; `count` is
-// the group's size, lanes beyond it hold 0 and get 0.
+// All 32 lanes call. `count` is the size of the group; lanes beyond it must hold 0 and get 0.
 
-// rotate_kv_head for one group.
+// Rotates one group like rotate_kv_head() of ops/kv_codec.h. The rotation is its own inverse.
 __device__ __forceinline__ float rotate_group(float y, int count) {
   const int lane = lane_index();
   const int run = count & -count;
@@ -253,7 +253,7 @@ __device__ __forceinline__ float rotate_group(float y, int count) {
     const float turned = lane & stride ? other - y : y + other;
     y = stride < run ? turned : y;
   }
-  // 1/√run, each the nearest float.
+  // 1/√run, rounded to the nearest float.
   const float norm = run == 32   ? 0.17677669529663687f
                      : run == 16 ? 0.25f
                      : run == 8  ? 0.35355339059327373f
@@ -272,9 +272,10 @@ __device__ __forceinline__ float rotate_group(float y, int count) {
   return lane < count ? y : 0.0f;
 }
 
-// Scale of a group in few bits, of eight candidates the one with the least squared error. The tree
-// of sums is the definition's; on the way down each lane keeps half of its candidates, so that
-// lanes 4c … 4c + 3 end with the error of candidate c.
+// Returns the scale of a group for few bits: of eight candidates, the one with the least squared
+// error. The sums have the order that ops/kv_codec.h defines. In each of the first three exchanges
+// a lane keeps half of its candidates, so that lanes 4c … 4c + 3 end up with the error of candidate
+// c.
 __device__ __forceinline__ float searched_scale(float y, float largest, int bits) {
   const int lane = lane_index();
   const int pair = lane >> 3;
@@ -305,7 +306,7 @@ __device__ __forceinline__ float searched_scale(float y, float largest, int bits
   float error = squares[0];
   error = exact_add(error, __shfl_xor_sync(kAllLanes, error, 2));
   error = exact_add(error, __shfl_xor_sync(kAllLanes, error, 1));
-  // Bits of floats that are not negative are ordered as they are, and NaN behind infinity.
+  // The bits of non-negative floats have the order of their values, with NaN above infinity.
   const std::uint32_t key = __float_as_uint(error) & 0x7fffffffu;
   std::uint32_t least = key;
 #pragma unroll
@@ -318,7 +319,7 @@ __device__ __forceinline__ float searched_scale(float y, float largest, int bits
   return best % 2 != 0 ? -scale : scale;
 }
 
-// The stored scale, as a float.
+// Returns the scale of a group as it is stored, converted to float.
 template <Widths kWidths>
 __device__ __forceinline__ float group_scale(float y, int bits) {
   constexpr bool kAny = kWidths == Widths::kAny;
@@ -335,7 +336,7 @@ __device__ __forceinline__ float group_scale(float y, int bits) {
   return float_of_half(saturated_half(negative ? step : -step));
 }
 
-// Writes the planes of codes n, one a lane.
+// Writes the bit planes of a group's codes n, one code a lane (ops/kv_codec.h, Packing).
 __device__ __forceinline__ void store_planes(int n, int count, int bits, std::byte* codes) {
   const int lane = lane_index();
   int lowest = 0;
@@ -355,7 +356,7 @@ __device__ __forceinline__ void store_planes(int n, int count, int bits, std::by
   }
 }
 
-// Writes codes and scale of a rotated group; `codes` and `scale` of any alignment.
+// Writes the codes and the scale of a rotated group. `codes` and `scale` may have any alignment.
 template <Widths kWidths>
 __device__ __forceinline__ void encode_int_group(float y, int count, int bits, std::byte* codes,
                                                  std::byte* scale) {
@@ -386,8 +387,9 @@ __device__ __forceinline__ void encode_int_group(float y, int count, int bits, s
   if (lane < quarter) codes[half + lane] = static_cast<std::byte>(pairs);
 }
 
-// Writes the group that begins at element `first` (a multiple of 32) of a row, any format; y in the
-// model's basis. Rows of kF32 and kF16 are aligned to an element.
+// Encodes and writes the group that begins at element `first` (a multiple of 32) of a row of any
+// format. `y` is this lane's element, not rotated. Rows of kF32 and kF16 must be aligned to an
+// element.
 template <Widths kWidths>
 __device__ __forceinline__ void encode_group(const RowShape& shape, int first, float y,
                                              std::byte* row) {

@@ -1,6 +1,7 @@
 #pragma once
-// Arithmetic of the rows of ops/kv_codec.h as one thread does it, for host and device alike: the
-// same bytes and numbers as ops/kv_codec.cc. What 32 lanes do together is in kv_codec.cuh.
+// The arithmetic of KV cache rows (ops/kv_codec.h) for one thread, on host and device: it gives the
+// same bytes and numbers as ops/kv_codec.cc. What the 32 lanes of a warp do together is in
+// kv_codec.cuh.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,14 +12,14 @@
 
 namespace bl::cuda {
 
-// A KvRow with its sizes worked out, as kernels get it.
+// A KvRow with its sizes computed, as a kernel parameter.
 struct RowShape {
   KvRow::Code code = KvRow::Code::kF32;
   int bits = 32;
   int dim = 0;
   int code_bytes = 0;
   int bytes = 0;
-  int groups = 0;  // of 32 elements, the last may be short
+  int groups = 0;  // scale groups of 32 elements; the last may be shorter
 };
 
 inline RowShape row_shape(const KvRow& row) {
@@ -30,7 +31,8 @@ inline RowShape row_shape(const KvRow& row) {
           (row.dim + kKvScaleGroup - 1) / kKvScaleGroup};
 }
 
-// Widths of integer codes that a function takes. Kernels of kUsual have no code for the others.
+// The widths of integer codes that a function handles. Kernels for kUsual have no code for the
+// others.
 enum class Widths : std::uint8_t {
   kUsual,  // 8, 6 and 4 bits
   kAny,    // 2 … 8
@@ -40,28 +42,28 @@ inline Widths widths_of(const RowShape& shape) {
   const bool usual = shape.bits == 8 || shape.bits == 6 || shape.bits == 4;
   return shape.code != KvRow::Code::kInt || usual ? Widths::kUsual : Widths::kAny;
 }
-// Of keys and values, for kernels that take both.
+// The widths for kernels that handle both keys and values.
 inline Widths widths_of(const RowShape& k, const RowShape& v) {
   return widths_of(k) == Widths::kAny ? Widths::kAny : widths_of(v);
 }
 
-// Where kernels are made for a CacheType: integer codes whose width their parameters say.
+// Stands for a CacheType in kernels whose integer widths are parameters at run time.
 inline constexpr auto kAnyWidth = static_cast<CacheType>(0xff);
 
-// RN16 of ops/kv_codec.h; what is not a number becomes −65504.
+// RN16 of ops/kv_codec.h. NaN becomes −65504.
 BL_HD inline std::uint16_t saturated_half(float value) {
   const float above = value > -65504.0f ? value : -65504.0f;
   return half_of_float(above < 65504.0f ? above : 65504.0f);
 }
 
-// As float_to_e4m3 of ops/kv_codec.h.
+// Equals float_to_e4m3() of ops/kv_codec.h.
 BL_HD inline std::uint8_t e4m3_of_float(float value) {
   const std::uint32_t bits = bits_of_float(value);
   const std::uint32_t sign = (bits >> 24) & 0x80u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude >= 0x43e00000u) return static_cast<std::uint8_t>(sign | 0x7eu);
   if (magnitude < 0x3c800000u) {
-    // Subnormal, steps of 2^-9: 2^14 has this step.
+    // Subnormal, in steps of 2^-9. Adding 2^14, whose last bit has this step, rounds to it.
     const float shifted = exact_add(float_of_bits(magnitude), 16384.0f);
     return static_cast<std::uint8_t>(sign | (bits_of_float(shifted) - 0x46800000u));
   }
@@ -70,13 +72,13 @@ BL_HD inline std::uint8_t e4m3_of_float(float value) {
   return static_cast<std::uint8_t>(sign | (rounded >> 20));
 }
 
-// Exact. The bits read as a float lack 2^120, which also makes subnormals right.
+// Exact. The code's bits in the place of a float's are too small by 2^120, subnormals included.
 BL_HD inline float float_of_e4m3(std::uint8_t code) {
   const std::uint32_t c = code;
   return exact_mul(float_of_bits((c & 0x80u) << 24 | (c & 0x7fu) << 20), 0x1p120f);
 }
 
-// Grid index of y less its middle, −h … h − 1; what is not a number becomes the lowest.
+// Returns the grid index of y minus h, −h … h − 1. NaN becomes the lowest.
 BL_HD inline float grid_index(float y, float inverse, float half_levels) {
   const float t = exact_mul(y, inverse);
   const float above = t > -half_levels ? t : -half_levels;
@@ -87,8 +89,8 @@ BL_HD inline float grid_index(float y, float inverse, float half_levels) {
 
 BL_HD inline float inverse_of(float step) { return step != 0.0f ? exact_div(1.0f, step) : 0.0f; }
 
-// Codes n of a whole group's elements 4w … 4w + 3 as the bytes of `near`, of those 16 further on as
-// the bytes of `far`; `low` is word w of the low bits.
+// The codes n of elements 4w … 4w + 3 of a whole group, in the bytes of `near`, and of the elements
+// 16 further on, in the bytes of `far`. `low` is word w of the plane of low bits.
 struct CodeQuads {
   std::uint32_t near = 0;
   std::uint32_t far = 0;
@@ -96,15 +98,15 @@ struct CodeQuads {
 BL_HD inline CodeQuads nibble_quads(std::uint32_t low) {
   return {low & 0x0f0f0f0fu, low >> 4 & 0x0f0f0f0fu};
 }
-// `high` is word w mod 2 of the high bits, the 8 bytes behind the 16 of low ones.
+// `high` is word w mod 2 of the plane of high bits, the 8 bytes behind the 16 bytes of low bits.
 BL_HD inline CodeQuads six_bit_quads(std::uint32_t low, std::uint32_t high, int w) {
   const int shift = w / 2 * 2;
   return {(low & 0x0f0f0f0fu) | (high >> shift & 0x03030303u) << 4,
           (low >> 4 & 0x0f0f0f0fu) | (high >> (4 + shift) & 0x03030303u) << 4};
 }
 
-// Codes n of elements [8 · part, 8 · part + 8) of a whole group of any width, as the bytes of two
-// words; word(i) is word i of the group's `bits`.
+// The codes n of elements [8 · part, 8 · part + 8) of a whole group of any width, in the bytes of
+// two words. word(i) returns 32-bit word i of the group, which has `bits` words.
 struct EightCodes {
   std::uint32_t first = 0;
   std::uint32_t second = 0;
@@ -112,7 +114,7 @@ struct EightCodes {
 template <class Word>
 BL_HD inline EightCodes eight_codes(int bits, int part, const Word& word) {
   EightCodes codes;
-  int begin = 0;  // words before the plane, and bits below it
+  int begin = 0;  // the number of words before the plane, and of bits below it
 #if defined(__CUDA_ARCH__)
 #pragma unroll
 #endif
@@ -129,18 +131,18 @@ BL_HD inline EightCodes eight_codes(int bits, int part, const Word& word) {
   return codes;
 }
 
-// Elements of the group that begins at `first`.
+// Returns the number of elements of the group that begins at element `first`.
 BL_HD inline int group_size(const RowShape& shape, int first) {
   const int left = shape.dim - first;
   return left < kKvScaleGroup ? left : kKvScaleGroup;
 }
 
-BL_HD inline std::uint16_t read_half(const std::byte* at) {  // of any alignment
+BL_HD inline std::uint16_t read_half(const std::byte* at) {  // any alignment
   return static_cast<std::uint16_t>(static_cast<unsigned>(at[0]) | static_cast<unsigned>(at[1])
                                                                        << 8);
 }
 
-// Code n of element i of an integer group of `count`.
+// Returns code n of element i of an integer group of `count` elements.
 template <Widths kWidths>
 BL_HD inline int group_code(const std::byte* codes, int count, int bits, int i) {
   if constexpr (kWidths == Widths::kAny) {
@@ -164,7 +166,8 @@ BL_HD inline int group_code(const std::byte* codes, int count, int bits, int i) 
   return n | (static_cast<int>(codes[half + i % quarter]) >> (2 * (i / quarter)) & 3) << 4;
 }
 
-// Element e of a row as stored: any format, dimension and alignment; slow.
+// Decodes element e of a row, without undoing the rotation of integer codes. It takes any format,
+// size and alignment, and is slow.
 template <Widths kWidths>
 BL_HD inline float decode_element(const RowShape& shape, const std::byte* row, int e) {
   if (shape.code == KvRow::Code::kE4M3) return float_of_e4m3(static_cast<std::uint8_t>(row[e]));

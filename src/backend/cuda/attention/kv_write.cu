@@ -1,3 +1,6 @@
+// The op `kv_write`: encodes new keys and values into their cache slots, any cache type and card. A
+// unit of work is one scale group, for a warp (token_units.cuh).
+
 #include "backend/cuda/attention/kv_write.cuh"
 
 #include "backend/cuda/attention/attention_ops.h"

@@ -1,5 +1,6 @@
 #pragma once
-// New keys and values into their slots; a unit of work is one scale group of one row, for a warp.
+// Writes new keys and values to the cache. A unit of work is one scale group of one row, for a
+// warp.
 
 #include "backend/cuda/attention/kv_codec.cuh"
 #include "backend/cuda/device/row_view.cuh"
@@ -7,9 +8,9 @@
 
 namespace bl::cuda {
 
-// The keys or the values of a KvWriteArgs, as kernels get them.
+// The keys, or the values, of a KvWriteArgs as a kernel parameter.
 struct KvTarget {
-  Rows<const float> x;  // heads of a token lie side by side in a row
+  Rows<const float> x;  // [tokens], the heads of a token side by side
   std::byte* pages;
   std::int64_t page_bytes;
   RowShape shape;
@@ -34,8 +35,8 @@ inline KvWriteParameters kv_write_parameters(const KvWriteArgs& args) {
           .heads = layout.kv_heads};
 }
 
-// Group `unit` of the keys (values) of token t. element(head, e): element e of a head, given a
-// pointer to the head.
+// Writes group `unit` of the keys (or values) of token t. element(head, e) returns element e of the
+// head at pointer `head`.
 template <Widths kWidths, class Element>
 __device__ __forceinline__ void write_group(const KvTarget& target, std::int64_t slot,
                                             std::int64_t t, int unit, const Element& element) {
@@ -50,8 +51,8 @@ __device__ __forceinline__ void write_group(const KvTarget& target, std::int64_t
       target.pages + slot / kPageSlots * target.page_bytes + row * target.shape.bytes);
 }
 
-// Unit u of a token's: first those of its keys, then those of its values. key(head, e): element e
-// of a key.
+// Writes unit u of a token: units of its keys come first, then those of its values. key(head, e)
+// returns element e of the key at pointer `head`.
 template <Widths kWidths, class Key>
 __device__ __forceinline__ void write_unit(const KvWriteParameters& p, std::int64_t t, int u,
                                            const Key& key) {

@@ -1,17 +1,17 @@
-// Builds without code for compute capability 9.0.
+// Stands in for attention_hopper.cu in builds without sm_90a code.
 
 #include "backend/cuda/attention/attention_hopper.h"
 #include "base/check.h"
 
 namespace bl::cuda {
 
-bool takes_hopper(const ExecContext&, const AttentionParams&, CacheTypes) { return false; }
+bool can_run_hopper(const ExecContext&, const AttentionParams&, CacheTypes) { return false; }
 
 void attention_hopper(ExecContext&, const AttentionParams&, const DeviceSpanPlan&, const float2*) {
   BL_CHECK(false);
 }
 
-void attention_hopper_pieces(ExecContext&, const AttentionParams&, const HopperSplit&, int) {
+void attention_hopper_split(ExecContext&, const AttentionParams&, const HopperSplit&, int) {
   BL_CHECK(false);
 }
 

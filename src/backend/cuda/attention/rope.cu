@@ -7,13 +7,14 @@
 namespace bl::cuda {
 namespace {
 
-// A unit is 32 pairs of a head.
+// The op `rope`: rotates heads in place, on any card. A unit of work is 32 pairs of a head, for a
+// warp (token_units.cuh).
 __global__ void __launch_bounds__(kUnitWarps * 32) rope_kernel(RopeParameters p, int runs) {
   extern __shared__ float2 table[];
   pdl_trigger();
   pdl_wait();
   const std::int64_t t = blockIdx.x;
-  fill_turns(p, t, table);
+  fill_rope_table(p, t, table);
   float* row = p.x[t];
   for_units(p.heads * runs, [&](int u) {
     const int head = u / runs;

@@ -1,6 +1,6 @@
 #pragma once
-// Rotary positions on the device: a table of turns a token, shared by the CTA, then its use on
-// pairs of elements.
+// Rotary position embedding (rope) on the device. A CTA first makes a table of (cosine, sine) for
+// the pairs of its token, then applies it to the elements of heads.
 
 #include "backend/cuda/device/device_math.h"
 #include "backend/cuda/device/row_view.cuh"
@@ -9,7 +9,7 @@
 
 namespace bl::cuda {
 
-// RopeArgs as kernels get it; heads of x lie side by side in a row.
+// RopeArgs as a kernel parameter. The heads of a token lie side by side in a row of x.
 struct RopeParameters {
   Rows<float> x;
   const std::int32_t* positions;
@@ -18,7 +18,7 @@ struct RopeParameters {
   const std::int32_t* variant;
   int heads;
   int head_dim;
-  int half;  // pairs that turn
+  int half;  // pairs that are rotated: rotated / 2
   bool interleaved;
 };
 
@@ -34,9 +34,10 @@ inline RopeParameters rope_parameters(const RopeArgs& args) {
           .interleaved = args.style == RopeStyle::kInterleaved};
 }
 
-// Cosine and sine of an angle of any size, the angle a float product as in the models' own code. In
-// double the whole turns go away exactly enough: 2⁻⁵³ of some 10⁵ turns.
-__device__ __forceinline__ float2 turn_of(float angle) {
+// Returns (cosine, sine) of an angle of any size. The angle is a float product, as in the models'
+// own code. Whole turns are removed in double, which is exact enough: the error is 2⁻⁵³ of some 10⁵
+// turns.
+__device__ __forceinline__ float2 cos_sin_of(float angle) {
   double turns = static_cast<double>(angle) * 0.15915494309189535;
   turns -= rint(turns);
   float2 turn;
@@ -44,32 +45,36 @@ __device__ __forceinline__ float2 turn_of(float angle) {
   return turn;
 }
 
-// table[i] = (cos, sin) · scale of pair i of token t, by all threads of the CTA; a barrier follows.
-__device__ __forceinline__ void fill_turns(const RopeParameters& p, std::int64_t t, float2* table) {
+// Sets table[i] = (cosine, sine) · scale for pair i of token t. All threads of the CTA call; it
+// ends with a barrier.
+__device__ __forceinline__ void fill_rope_table(const RopeParameters& p, std::int64_t t,
+                                                float2* table) {
   const std::int32_t variant = p.variant[t];
   const auto position = static_cast<float>(p.positions[t]);
   const bool usual = variant == 0;
   float scale = p.scale[0];
   if (!usual) scale = p.scale[variant];
   for (int i = static_cast<int>(threadIdx.x); i < p.half; i += static_cast<int>(blockDim.x)) {
-    // Asked for before it is known which one it must be.
+    // Loaded before the variant is known, which is 0 as a rule, so that the load does not wait for
+    // it.
     float frequency = p.inv_freq[0][i];
     if (!usual) frequency = p.inv_freq[variant][i];
-    const float2 turn = turn_of(exact_mul(position, frequency));
+    const float2 turn = cos_sin_of(exact_mul(position, frequency));
     table[i] = {turn.x * scale, turn.y * scale};
   }
   __syncthreads();
 }
 
-// The first and the second of a pair, turned; spelled out, so that every kernel rounds alike.
-__device__ __forceinline__ float turned_first(float2 turn, float a, float b) {
+// The rotated first and second element of the pair (a, b), where `turn` is (cosine, sine). The
+// rounding of each step is explicit, so that all kernels give the same bits.
+__device__ __forceinline__ float rope_first(float2 turn, float a, float b) {
   return fmaf(-b, turn.y, exact_mul(a, turn.x));
 }
-__device__ __forceinline__ float turned_second(float2 turn, float a, float b) {
+__device__ __forceinline__ float rope_second(float2 turn, float a, float b) {
   return fmaf(a, turn.y, exact_mul(b, turn.x));
 }
 
-// Places of pair i in a head.
+// The indices of the two elements of pair i in a head.
 struct PairPlaces {
   int a;
   int b;
@@ -78,7 +83,7 @@ __device__ __forceinline__ PairPlaces pair_places(const RopeParameters& p, int i
   return p.interleaved ? PairPlaces{2 * i, 2 * i + 1} : PairPlaces{i, i + p.half};
 }
 
-// Pairs [first, first + 32) of a head, one a lane, in place.
+// Rotates pairs [first, first + 32) of a head in place, one a lane.
 __device__ __forceinline__ void rotate_pairs(const RopeParameters& p, const float2* table,
                                              float* head, int first) {
   const int i = first + lane_index();
@@ -87,36 +92,35 @@ __device__ __forceinline__ void rotate_pairs(const RopeParameters& p, const floa
   const float2 turn = table[i];
   const float a = head[at.a];
   const float b = head[at.b];
-  head[at.a] = turned_first(turn, a, b);
-  head[at.b] = turned_second(turn, a, b);
+  head[at.a] = rope_first(turn, a, b);
+  head[at.b] = rope_second(turn, a, b);
 }
 
-// Element e of a head before it is rotated, with the other of its pair: loaded by itself, so that
-// many loads are under way.
-struct UnturnedElement {
-  int pair = -1;  // −1: does not turn
+// An element of a head before it is rotated, together with the other element of its pair. Loading
+// is a step of its own, so that many loads can be in flight.
+struct RopeInput {
+  int pair = -1;  // −1: rope does not change the element
   bool first = true;
   float a = 0.0f;
   float b = 0.0f;
 };
-__device__ __forceinline__ UnturnedElement unturned_element(const RopeParameters& p,
-                                                            const float* head, int e) {
+__device__ __forceinline__ RopeInput rope_input(const RopeParameters& p, const float* head, int e) {
   if (e >= 2 * p.half) return {-1, true, head[e], 0.0f};
   const bool first = p.interleaved ? e % 2 == 0 : e < p.half;
   const int i = p.interleaved ? e / 2 : first ? e : e - p.half;
   const PairPlaces at = pair_places(p, i);
   return {i, first, head[at.a], head[at.b]};
 }
-__device__ __forceinline__ float turned(const float2* table, const UnturnedElement& x) {
+__device__ __forceinline__ float rope_output(const float2* table, const RopeInput& x) {
   if (x.pair < 0) return x.a;
   const float2 turn = table[x.pair];
-  return x.first ? turned_first(turn, x.a, x.b) : turned_second(turn, x.a, x.b);
+  return x.first ? rope_first(turn, x.a, x.b) : rope_second(turn, x.a, x.b);
 }
 
-// Element e of a head as it is once rotated.
+// Returns element e of a head after rope.
 __device__ __forceinline__ float rotated_element(const RopeParameters& p, const float2* table,
                                                  const float* head, int e) {
-  return turned(table, unturned_element(p, head, e));
+  return rope_output(table, rope_input(p, head, e));
 }
 
 }  // namespace bl::cuda

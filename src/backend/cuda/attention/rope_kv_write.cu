@@ -1,3 +1,8 @@
+// The op `rope_and_write`: rope of queries and keys and the cache write in one launch. A few
+// tokens, and all formats, take rope_kv_write_kernel, which spreads a token over several CTAs. Many
+// tokens with binary16 caches take rope_half_write_kernel, one CTA a token. Any card; bound by
+// latency for a few tokens and by memory for many.
+
 #include "backend/cuda/attention/rope_kv_write.h"
 
 #include "backend/cuda/attention/kv_write.cuh"
@@ -12,21 +17,21 @@ namespace {
 
 struct FusedParameters {
   RopeParameters q;
-  RopeParameters k;  // its x is not used
+  RopeParameters k;  // its x is not used: the keys are write.k.x
   KvWriteParameters write;
-  int runs;                 // of 32 pairs, of a head of q
-  int kv_units;             // of a token
-  float2* turns = nullptr;  // [tokens][half] out, in place of turning q
+  int runs;                      // runs of 32 pairs of a head of q
+  int kv_units;                  // units of a token's keys and values
+  float2* rope_table = nullptr;  // [tokens][half]: output instead of rotating q; or null
 };
 
-// Units of keys and values come first: they take longest.
+// Grid: token_units.cuh. Units of keys and values come first, because they take longest.
 template <Widths kWidths>
 __global__ void __launch_bounds__(kUnitWarps * 32) rope_kv_write_kernel(FusedParameters p) {
   extern __shared__ float2 table[];
   pdl_trigger();
   pdl_wait();
   const std::int64_t t = blockIdx.x;
-  fill_turns(p.q, t, table);
+  fill_rope_table(p.q, t, table);
   float* row = p.q.x[t];
   for_units(p.kv_units + p.q.heads * p.runs, [&](int u) {
     if (u < p.kv_units) {
@@ -40,16 +45,16 @@ __global__ void __launch_bounds__(kUnitWarps * 32) rope_kv_write_kernel(FusedPar
   });
 }
 
-// ---- Many tokens, binary16 rows, pairs half a head apart: four elements a load, a CTA a token
+// ---- Many tokens, binary16 cache, pairs half a head apart: one CTA a token, vectors of four
 
 using Four = Pack<float, 4>;
 
-__device__ __forceinline__ void turn_four(const float2* table, int i, Four& a, Four& b) {
+__device__ __forceinline__ void rope_four(const float2* table, int i, Four& a, Four& b) {
 #pragma unroll
   for (int e = 0; e < 4; ++e) {
     const float2 turn = table[i + e];
-    const float first = turned_first(turn, a.at[e], b.at[e]);
-    b.at[e] = turned_second(turn, a.at[e], b.at[e]);
+    const float first = rope_first(turn, a.at[e], b.at[e]);
+    b.at[e] = rope_second(turn, a.at[e], b.at[e]);
     a.at[e] = first;
   }
 }
@@ -60,14 +65,14 @@ __device__ __forceinline__ void store_halves(const Four& x, std::byte* to) {
   store_pack(reinterpret_cast<std::uint16_t*>(to), halves);
 }
 
-// Row of a head in the slot of a token.
+// Returns the cache row of a head in a token's slot.
 __device__ __forceinline__ std::byte* row_in_slot(const KvTarget& target, std::int64_t slot,
                                                   int head) {
   const std::int64_t row = std::int64_t{head} * kPageSlots + slot % kPageSlots;
   return target.pages + slot / kPageSlots * target.page_bytes + row * target.shape.bytes;
 }
 
-// Four elements of a value on their way into the cache: unit u of the token's.
+// Four elements of a value on their way to the cache: unit u of the token.
 struct ValueUnit {
   Four x;
   int head;
@@ -76,7 +81,7 @@ struct ValueUnit {
   __device__ __forceinline__ static int count(const KvWriteParameters& p) {
     return p.heads * (p.v.shape.dim / 4);
   }
-  // Nothing where there is no such unit.
+  // Does nothing where there is no unit u.
   __device__ __forceinline__ void load(const KvWriteParameters& p, std::int64_t t, int u) {
     const int fours = p.v.shape.dim / 4;
     head = u / fours;
@@ -89,13 +94,13 @@ struct ValueUnit {
   }
 };
 
-// Four pairs of a key, or four elements that do not turn.
+// Four rope pairs of a key, or four elements that rope does not change.
 struct KeyUnit {
   Four a;
   Four b;
   int head;
-  int e;  // a's first; b's are p.q.half further
-  bool turns;
+  int e;  // index of the first element of `a`; those of `b` are p.q.half further on
+  bool ropes;
 
   __device__ __forceinline__ static int of_head(const FusedParameters& p) {
     return (p.write.k.shape.dim - p.q.half) / 4;
@@ -106,24 +111,24 @@ struct KeyUnit {
   __device__ __forceinline__ void load(const FusedParameters& p, std::int64_t t, int u) {
     head = u / of_head(p);
     const int first = (u - head * of_head(p)) * 4;
-    turns = first < p.q.half;
-    e = turns ? first : first + p.q.half;
+    ropes = first < p.q.half;
+    e = ropes ? first : first + p.q.half;
     if (head >= p.write.heads) return;
     const float* from = p.write.k.x[t] + head * p.write.k.shape.dim + e;
     a = load_pack<4>(from);
-    if (turns) b = load_pack<4>(from + p.q.half);
+    if (ropes) b = load_pack<4>(from + p.q.half);
   }
   __device__ __forceinline__ void store(const FusedParameters& p, std::int64_t slot,
                                         const float2* table) {
     if (head >= p.write.heads) return;
-    if (turns) turn_four(table, e, a, b);
+    if (ropes) rope_four(table, e, a, b);
     std::byte* to = row_in_slot(p.write.k, slot, head) + 2 * e;
     store_halves(a, to);
-    if (turns) store_halves(b, to + 2 * p.q.half);
+    if (ropes) store_halves(b, to + 2 * p.q.half);
   }
 };
 
-// A token's CTA has little to do, and what it waits for is memory: as many CTAs as fit.
+// A CTA has little work and mostly waits for memory, so CTAs are small, to have many at a time.
 constexpr int kHalfThreads = 128;
 
 __global__ void __launch_bounds__(kHalfThreads) rope_half_write_kernel(FusedParameters p) {
@@ -133,16 +138,16 @@ __global__ void __launch_bounds__(kHalfThreads) rope_half_write_kernel(FusedPara
   const std::int64_t t = blockIdx.x;
   const std::int64_t slot = p.write.slots[t];
   const auto thread = static_cast<int>(threadIdx.x);
-  // The first ones are on their way while the table is made.
+  // The first loads are in flight while the table is made.
   constexpr int kValues = 2;
   ValueUnit values[kValues];
   KeyUnit key;
 #pragma unroll
   for (int i = 0; i < kValues; ++i) values[i].load(p.write, t, thread + i * kHalfThreads);
   key.load(p, t, thread);
-  fill_turns(p.q, t, table);
-  if (p.turns != nullptr) {
-    for (int i = thread; i < p.q.half; i += kHalfThreads) p.turns[t * p.q.half + i] = table[i];
+  fill_rope_table(p.q, t, table);
+  if (p.rope_table != nullptr) {
+    for (int i = thread; i < p.q.half; i += kHalfThreads) p.rope_table[t * p.q.half + i] = table[i];
   }
 #pragma unroll
   for (int i = 0; i < kValues; ++i) values[i].store(p.write, slot);
@@ -155,22 +160,22 @@ __global__ void __launch_bounds__(kHalfThreads) rope_half_write_kernel(FusedPara
     key.load(p, t, u);
     key.store(p, slot, table);
   }
-  const int turns = p.q.half / 4;  // of a head
-  const int q_heads = p.turns == nullptr ? p.q.heads : 0;
-  for (int u = thread; u < q_heads * turns; u += kHalfThreads) {
-    const int head = u / turns;
-    const int i = (u - head * turns) * 4;
+  const int fours = p.q.half / 4;  // of a head
+  const int q_heads = p.rope_table == nullptr ? p.q.heads : 0;
+  for (int u = thread; u < q_heads * fours; u += kHalfThreads) {
+    const int head = u / fours;
+    const int i = (u - head * fours) * 4;
     float* at = p.q.x[t] + head * p.q.head_dim + i;
     Four a = load_pack<4>(at);
     Four b = load_pack<4>(at + p.q.half);
-    turn_four(table, i, a, b);
+    rope_four(table, i, a, b);
     store_pack(at, a);
     store_pack(at + p.q.half, b);
   }
 }
 
-bool takes_fours(const RopeAndWriteArgs& args) {
-  constexpr std::int64_t kManyTokens = 64;  // fewer are spread over more CTAs
+bool can_load_fours(const RopeAndWriteArgs& args) {
+  constexpr std::int64_t kManyTokens = 64;  // fewer tokens are spread over more CTAs
   const KvLayout& layout = args.write.cache.layout;
   const auto fits = [](const TensorView& x) { return x.shape[2] % 4 == 0 && takes_packs(x, 4); };
   return args.q.x.shape[0] > kManyTokens && layout.type == CacheType::kF16 &&
@@ -201,12 +206,12 @@ void launch_fours(ExecContext& ctx, const FusedParameters& p, std::int64_t token
 
 }  // namespace
 
-bool leaves_turns(const RopeAndWriteArgs& args) { return takes_fours(args); }
+bool can_write_rope_table(const RopeAndWriteArgs& args) { return can_load_fours(args); }
 
-void write_and_leave_turns(ExecContext& ctx, const RopeAndWriteArgs& args, float2* turns) {
-  BL_CHECK(leaves_turns(args));
+void write_kv_and_rope_table(ExecContext& ctx, const RopeAndWriteArgs& args, float2* rope_table) {
+  BL_CHECK(can_write_rope_table(args));
   FusedParameters p = fused_parameters(args);
-  p.turns = turns;
+  p.rope_table = rope_table;
   launch_fours(ctx, p, args.q.x.shape[0]);
 }
 
@@ -214,7 +219,7 @@ void rope_and_write(ExecContext& ctx, const RopeAndWriteArgs& args) {
   const std::int64_t tokens = args.q.x.shape[0];
   if (tokens == 0) return;
   const FusedParameters p = fused_parameters(args);
-  if (takes_fours(args)) {
+  if (can_load_fours(args)) {
     launch_fours(ctx, p, tokens);
     return;
   }

@@ -5,9 +5,10 @@
 
 namespace bl::cuda {
 
-// rope_and_write for attention that turns its queries itself: these stay as they are, and
-// turns[token][rotated / 2] become (cosine, sine) · scale. Where leaves_turns says so.
-void write_and_leave_turns(ExecContext& ctx, const RopeAndWriteArgs& args, float2* turns);
-bool leaves_turns(const RopeAndWriteArgs& args);
+// rope_and_write() for attention that applies rope to its queries itself: the queries stay
+// unchanged, and rope_table[token][rotated / 2] receives (cosine, sine) · scale. Only where
+// can_write_rope_table() is true.
+void write_kv_and_rope_table(ExecContext& ctx, const RopeAndWriteArgs& args, float2* rope_table);
+bool can_write_rope_table(const RopeAndWriteArgs& args);
 
 }  // namespace bl::cuda

@@ -1,13 +1,15 @@
 #pragma once
-// CTAs that count themselves, so that the last one goes on with what all have left in memory.
+// A counter in global memory by which the CTAs of a grid find out which of them finishes last. That
+// CTA goes on with what all of them have written, for instance to combine partial results.
 
 #include <cstdint>
 
 namespace bl::cuda {
 
-// By one thread of each of `count` CTAs, behind a barrier of its CTA: whether it is the last to
-// come. Releases what the barrier made this thread's, and acquires the others'. The counter is zero
-// before the first and behind the last. Compute capability 7.0 and later.
+// Returns whether this CTA is the last of `count` to arrive. One thread of each CTA calls, after a
+// __syncthreads(): the atomic releases the CTA's writes and acquires those of the CTAs before it.
+// The counter must be zero before the first arrival, and is zero again after the last one, since
+// `inc` wraps. Compute capability 7.0 and later.
 __device__ __forceinline__ bool arrives_last_of(int count, void* counter) {
   const auto turn = static_cast<std::uint32_t>(count - 1);
   std::uint32_t before;

@@ -1,6 +1,6 @@
 #pragma once
-// Copies from global to shared memory that every thread asks for by itself, and waits for by groups
-// (PTX ISA, cp.async).
+// Asynchronous copies from global to shared memory that every thread issues for itself and waits
+// for in groups (PTX ISA, cp.async; compute capability 8.0 and later).
 
 #include <cstdint>
 
@@ -8,7 +8,7 @@
 
 namespace bl::cuda {
 
-// kBytes (4, 8 or 16) bytes, or zeros.
+// Copies kBytes (4, 8 or 16) bytes, or writes as many zeros where `present` is false.
 template <int kBytes>
 __device__ __forceinline__ void copy_or_clear(std::uint32_t to, const void* from, bool present) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -23,7 +23,7 @@ __device__ __forceinline__ void copy_or_clear(std::uint32_t to, const void* from
   }
 #endif
 }
-// The same of 16 bytes with a policy (cache_policy.cuh).
+// Copies 16 bytes, or writes zeros, with an L2 cache policy (cache_policy.cuh).
 __device__ __forceinline__ void copy_or_clear(std::uint32_t to, const void* from, bool present,
                                               std::uint64_t policy) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -36,14 +36,14 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, boo
   copy_or_clear<16>(shared_address(shared), global, present);
 }
 
-// What this thread has asked for since the last time is a group.
+// Closes a group: the copies that this thread has issued since the last call.
 __device__ __forceinline__ void commit_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 
-// Waits until at most kPending of this thread's groups are under way.
+// Waits until at most kPending of this thread's newest groups are still in flight.
 template <int kPending>
 __device__ __forceinline__ void wait_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -53,8 +53,8 @@ __device__ __forceinline__ void wait_copies() {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// Copies of 16 or 8 bytes with a policy (cache_policy.cuh), where `wanted`: predicates, since every
-// branch to such a copy costs three instructions more.
+// Copies of 16 or 8 bytes with an L2 cache policy (cache_policy.cuh), issued only where `wanted`.
+// The instruction is predicated, because a branch around it costs three more instructions.
 __device__ __forceinline__ void copy_small_if(bool wanted, std::uint32_t to, const void* from,
                                               std::uint64_t policy) {
   asm volatile(
@@ -71,7 +71,8 @@ __device__ __forceinline__ void copy_eight_if(bool wanted, std::uint32_t to, con
       "l"(from), "r"(static_cast<int>(wanted)), "l"(policy)
       : "memory");
 }
-// All but the last `pending` groups of this thread's copies have come.
+// Waits until at most `pending` groups are in flight, for a count known at run time only: 1 to 5,
+// or 7 for anything else.
 __device__ __forceinline__ void wait_copies(int pending) {
   if (pending == 3) {
     wait_copies<3>();

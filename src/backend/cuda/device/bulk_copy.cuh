@@ -1,6 +1,6 @@
 #pragma once
-// Bulk copies from global to shared memory and the barriers they complete on (PTX ISA,
-// cp.async.bulk and mbarrier; compute capability 9 and later).
+// Bulk copies (TMA) from global to shared memory, and the mbarriers that they complete on (PTX ISA,
+// cp.async.bulk and mbarrier; compute capability 9.0 and later).
 
 #include <cuda.h>
 
@@ -19,13 +19,13 @@ __device__ __forceinline__ void barrier_init(std::uint64_t* barrier, int arrival
                : "memory");
 }
 
-// Makes barriers' initial state visible to the copy engine.
+// Makes the initial state of barriers visible to the copy engine (TMA).
 __device__ __forceinline__ void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Arrives, and says how many bytes will come.
+// Arrives at the barrier and adds `bytes` to the bytes that its current phase waits for.
 __device__ __forceinline__ void barrier_expect(std::uint64_t* barrier, int bytes) {
   asm volatile(
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
@@ -50,7 +50,7 @@ __device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, std::uint32
       : "memory");
 }
 
-// Whether the phase is over.
+// Returns whether the phase of this parity is complete, without waiting.
 __device__ __forceinline__ bool barrier_test(std::uint64_t* barrier, std::uint32_t phase) {
   std::uint32_t done;
   asm volatile(
@@ -65,20 +65,20 @@ __device__ __forceinline__ bool barrier_test(std::uint64_t* barrier, std::uint32
   return done != 0;
 }
 
-// Arrives once what this thread has asked for by copy_small() is there; it must be counted among
-// the barrier's arrivals.
+// Arrives at the barrier when the copy_small() calls that this thread has made so far are complete.
+// The arrival must be included in the count given to barrier_init() (`noinc`).
 __device__ __forceinline__ void barrier_arrive_behind_copies(std::uint64_t* barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
                : "memory");
 }
 
-// 16 bytes at multiples of 16: a lane each is cheaper than a bulk copy that only one lane can
-// issue.
+// Copies 16 bytes with cp.async; both addresses are multiples of 16. One such copy a lane is
+// cheaper than a bulk copy, which a single lane has to issue.
 __device__ __forceinline__ void copy_small(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
                : "memory");
 }
-// The same with a policy (cache_policy.cuh).
+// copy_small() with an L2 cache policy (cache_policy.cuh).
 __device__ __forceinline__ void copy_small(void* to, const void* from, std::uint64_t policy) {
   asm volatile(
       "cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
@@ -86,7 +86,7 @@ __device__ __forceinline__ void copy_small(void* to, const void* from, std::uint
       : "memory");
 }
 
-// Addresses and bytes are multiples of 16.
+// Copies `bytes` and completes them on `barrier`. Addresses and size are multiples of 16.
 __device__ __forceinline__ void bulk_copy(void* to, const void* from, int bytes,
                                           std::uint64_t* barrier) {
   asm volatile(
@@ -96,7 +96,7 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, int bytes,
       : "memory");
 }
 
-// The same with a policy (cache_policy.cuh).
+// bulk_copy() with an L2 cache policy (cache_policy.cuh).
 __device__ __forceinline__ void bulk_copy(void* to, const void* from, int bytes,
                                           std::uint64_t* barrier, std::uint64_t policy) {
   asm volatile(
@@ -106,12 +106,13 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, int bytes,
       : "memory");
 }
 
-// To the second level of the cache; address and bytes are multiples of 16.
+// Prefetches `bytes` into L2. Address and size are multiples of 16.
 __device__ __forceinline__ void prefetch_l2(const void* from, int bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
-// A box of a tensor of two dimensions, from element `column` of row `row` on.
+// Copies a box of a two-dimensional tensor (tensor_map.h), whose first element is element `column`
+// of row `row`, and completes it on `barrier`.
 __device__ __forceinline__ void tensor_copy(void* to, const CUtensorMap* map, int column, int row,
                                             std::uint64_t* barrier) {
   asm volatile(
@@ -121,7 +122,7 @@ __device__ __forceinline__ void tensor_copy(void* to, const CUtensorMap* map, in
       : "memory");
 }
 
-// What ordinary stores left in shared memory becomes visible to the copy engine and to wgmma.
+// Makes ordinary stores to shared memory visible to the copy engine and to wgmma (the async proxy).
 __device__ __forceinline__ void async_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

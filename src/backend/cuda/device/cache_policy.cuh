@@ -1,14 +1,13 @@
 #pragma once
-// What leaves the second level of the cache first (PTX ISA, createpolicy; compute capability 8 and
-// later).
+// L2 eviction policies (PTX ISA, createpolicy; compute capability 8.0 and later).
 
 #include <cstdint>
 
 namespace bl::cuda {
 
-// The policy of weights: a step reads them once and all else before it reads them again. As long as
-// they make room for themselves, what is small and read in every step stays: tables, rows, keys,
-// code.
+// Evict-first, the policy for weights: a step reads each of them once, and reads everything else
+// before it needs them again. Because they then displace each other, the small data that every step
+// reads stays in L2: tables, activations, keys, code.
 __device__ __forceinline__ std::uint64_t evict_first() {
   std::uint64_t policy = 0;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

@@ -1,6 +1,6 @@
 #pragma once
-// CTAs of a cluster, which reach each other's shared memory (PTX ISA, barrier.cluster, mapa;
-// compute capability 9.0 and later).
+// Thread block clusters: their barrier and distributed shared memory (PTX ISA, barrier.cluster and
+// mapa; compute capability 9.0 and later).
 
 #include <cuda.h>
 
@@ -12,8 +12,9 @@ namespace bl::cuda {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// All threads of the cluster meet between one of these and the third. What they wrote before is
-// only seen by others behind the first, which costs a fence of the whole card.
+// The cluster barrier: all threads of the cluster arrive with one of the first two functions, then
+// wait with cluster_wait(). Only cluster_arrive() makes earlier writes visible to the other
+// threads; its release costs a fence of device scope.
 __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
@@ -24,22 +25,23 @@ __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// The same place in the shared memory of CTA `rank` of the cluster.
-__device__ __forceinline__ std::uint32_t of_cta(std::uint32_t address, int rank) {
+// Maps a shared memory address of this CTA to the same address in CTA `rank` of the cluster.
+__device__ __forceinline__ std::uint32_t cluster_address(std::uint32_t address, int rank) {
   std::uint32_t there;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
   return there;
 }
 
-// At CTA `rank`'s barrier.
+// Arrives at the copy of `barrier` in CTA `rank` of the cluster.
 __device__ __forceinline__ void barrier_arrive_at(std::uint64_t* barrier, int rank) {
-  asm volatile(
-      "mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(of_cta(shared_address(barrier), rank))
-      : "memory");
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(
+                   cluster_address(shared_address(barrier), rank))
+               : "memory");
 }
 
-// A box of a tensor of two dimensions, from element `column` of row `row` on, to the same place of
-// all CTAs whose bits are set, each of which is told at its barrier.
+// Multicast: copies the box of a two-dimensional tensor that begins at element `from.x` of row
+// `from.y` to the same address in every CTA whose bit is set in `ctas`, and completes it on each
+// CTA's own copy of `barrier`.
 __device__ __forceinline__ void tensor_copy_to_all(void* to, const CUtensorMap* map, int2 from,
                                                    std::uint64_t* barrier, std::uint16_t ctas) {
   asm volatile(

@@ -1,11 +1,12 @@
 #pragma once
-// Every call of the CUDA runtime goes through BL_CUDA_CHECK.
+// Every CUDA runtime call whose failure is an error goes through BL_CUDA_CHECK.
 
 #include <cuda_runtime_api.h>
 
 namespace bl::cuda {
 
-// Throws Error (kDevice; kOutOfMemory where that is what the runtime said) in one line.
+// Throws an Error with a message of one line: kOutOfMemory for cudaErrorMemoryAllocation, kDevice
+// for anything else.
 [[noreturn]] void cuda_failed(cudaError_t error, const char* expression);
 
 inline void check(cudaError_t error, const char* expression) {

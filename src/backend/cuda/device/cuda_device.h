@@ -1,5 +1,5 @@
 #pragma once
-// What ops know of the card: the CUDA side of ExecContext::device.
+// The CUDA side of ExecContext::device: the card, its stream and the state that ops share.
 
 #include <cuda_runtime_api.h>
 
@@ -10,19 +10,19 @@ namespace bl::cuda {
 
 struct GemmState;  // gemm/gemm_state.h
 
-// Copyable, so that an op can change `dependent_launch` for the ops that it calls. Owns nothing;
-// the backend keeps what is pointed to alive.
+// Copyable, so that an op can change `dependent_launch` for the ops that it calls. It owns nothing:
+// the backend keeps everything that it points to alive.
 class CudaDevice final : public Device {
  public:
   const DeviceFacts& facts() const { return *facts_; }
-  // 0 or 1 as a float in device memory.
+  // The address of a float in device memory that holds 1 or 0.
   const float* constant(bool one) const { return constants + (one ? 1 : 0); }
 
   const DeviceFacts* facts_ = nullptr;
   cudaStream_t stream = nullptr;
   const float* constants = nullptr;  // device memory: 0, 1
   GemmState* gemm = nullptr;
-  // Launches carry the attribute for programmatic dependent launch (launch.cuh).
+  // Whether kernels are launched with the attribute for programmatic dependent launch (launch.cuh).
   bool dependent_launch = false;
 };
 

@@ -17,7 +17,7 @@ int attribute(cudaDeviceAttr which, int device) {
 }
 
 [[noreturn]] void refuse_driver(int index) {
-  int driver = 0;  // stays so where there is none
+  int driver = 0;  // cudaDriverGetVersion also reports 0 where there is no driver
   static_cast<void>(cudaDriverGetVersion(&driver));
   if (driver == 0) fail(ErrorCode::kUnsupported, "cuda:{}: no NVIDIA driver here", index);
   fail(ErrorCode::kUnsupported,

@@ -1,5 +1,5 @@
 #pragma once
-// Arithmetic that host and device spell differently.
+// Arithmetic that has different names on the host and on the device.
 
 #include <cmath>
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace bl::cuda {
 
-// exact_… are in base. fast_…: a few units in the last place, for values that are used and not
-// compared.
+// The fast_… functions are off by a few units in the last place, so they are only for values that
+// need not agree between host and device to the bit. The exact_… functions are in
+// base/exact_math.h.
 #if defined(__CUDA_ARCH__)
 BL_HD inline float fast_div(float a, float b) { return __fdividef(a, b); }
 BL_HD inline float fast_exp(float x) { return __expf(x); }
@@ -38,18 +39,19 @@ BL_HD inline float float_of(BFloat16 value) {
   return float_of_bits(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
-// The power of two p in [2^-100, 2^100] that brings largest / p to [2^exponent, 2^(exponent + 1));
-// 1 where nothing can be brought there: zero, infinity, NaN. Dividing by it rounds nothing but what
-// becomes subnormal.
+// Returns the power of two p, limited to [2^-100, 2^100], for which largest / p lies in
+// [2^exponent, 2^(exponent + 1)); returns 1 for zero, infinity and NaN. Dividing by p is exact,
+// except for results that become subnormal.
 BL_HD inline float power_of_two_for(float largest, int exponent) {
-  const auto own = static_cast<int>(bits_of_float(largest) >> 23);  // of a positive value
+  const auto own = static_cast<int>(bits_of_float(largest) >> 23);  // the exponent field
   if (!(largest > 0.0f) || own == 0xff) return 1.0f;
   const int wanted = own - 127 - exponent;
   const int power = wanted > 100 ? 100 : wanted < -100 ? -100 : wanted;
   return float_of_bits(static_cast<std::uint32_t>(power + 127) << 23);
 }
 
-// Signs and NaN are kept, as std::min and std::max do with the value first.
+// min and max that keep a NaN and the sign of a zero of `value`, like std::min(value, limit) and
+// std::max(value, limit).
 BL_HD inline float at_most(float value, float limit) { return limit < value ? limit : value; }
 BL_HD inline float at_least(float value, float limit) { return value < limit ? limit : value; }
 

@@ -8,14 +8,14 @@
 
 namespace bl::cuda {
 
-// A card's memory as this backend takes it: all of it is taken here, so that what was planned can
-// be compared with what was taken.
+// The only place where this backend allocates device memory, so that the memory in use can be
+// compared with the plan.
 class DeviceMemory {
  public:
-  // `card` names it in errors.
+  // `card` names the card in error messages.
   explicit DeviceMemory(std::string card) : card_(std::move(card)) {}
 
-  // 256-byte aligned. Throws kOutOfMemory.
+  // Returns memory aligned to 256 bytes, or null for 0 bytes. Throws kOutOfMemory.
   std::shared_ptr<std::byte> take(std::size_t bytes);
   MemoryUse use() const { return {counts_->now, counts_->peak}; }
 

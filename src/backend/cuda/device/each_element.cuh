@@ -1,5 +1,5 @@
 #pragma once
-// One thread a few neighbouring elements: the launch that elementwise ops share.
+// The launch that elementwise ops share: each thread handles kPack neighbouring elements of a row.
 
 #include <algorithm>
 #include <type_traits>
@@ -11,7 +11,7 @@ namespace bl::cuda {
 
 inline constexpr int kElementThreads = 256;
 
-// op(row, column) does kPack elements from `column` on.
+// op(row, column) handles the kPack elements of the row that begin at `column`.
 template <int kPack, class Op>
 __global__ void __launch_bounds__(kElementThreads)
     each_element_kernel(std::int64_t rows, std::int64_t width, Op op) {
@@ -27,14 +27,14 @@ __global__ void __launch_bounds__(kElementThreads)
   }
 }
 
-// `width` is a multiple of kPack.
+// Runs `op` over rows × width elements; `width` must be a multiple of kPack.
 template <int kPack, class Op>
 void for_each_element(ExecContext& ctx, std::int64_t rows, std::int64_t width, const Op& op) {
   if (rows <= 0 || width <= 0) return;
   const std::int64_t packs = width / kPack;
   int across = 32;
   while (across < kElementThreads && across < packs) across *= 2;
-  // A single row is spread over more CTAs: what counts is how soon it ends.
+  // A single row is spread over more CTAs, because only its latency counts.
   const int down = rows == 1 ? 1 : kElementThreads / across;
   if (rows == 1) across = std::min(across, 128);
   const dim3 grid(
@@ -44,7 +44,7 @@ void for_each_element(ExecContext& ctx, std::int64_t rows, std::int64_t width, c
          each_element_kernel<kPack, Op>, rows, width, op);
 }
 
-// run(std::integral_constant<int, kPack>): packs of four where the views allow it.
+// Calls run(std::integral_constant<int, kPack>) with kPack = 4 where `fours` is true, else with 1.
 template <class Run>
 void with_pack_size(bool fours, const Run& run) {
   if (fours) {
@@ -54,7 +54,7 @@ void with_pack_size(bool fours, const Run& run) {
   }
 }
 
-// Op<kPack>{members…} on all elements of x.
+// Runs Op<kPack>{members…} over all elements of x.
 template <template <int> class Op, class... Members>
 void for_each_pack(ExecContext& ctx, const TensorView& x, bool fours, const Members&... members) {
   with_pack_size(fours, [&]<int kPack>(std::integral_constant<int, kPack>) {
@@ -62,7 +62,7 @@ void for_each_pack(ExecContext& ctx, const TensorView& x, bool fours, const Memb
   });
 }
 
-// The kPack elements at `to` become change(element, its place among them).
+// Replaces each of the kPack elements at `to` by change(element, index in 0 … kPack − 1).
 template <int kPack, class Change>
 __device__ __forceinline__ void change_pack(float* to, const Change& change) {
   auto values = load_pack<kPack>(to);

@@ -1,5 +1,5 @@
 #pragma once
-// Two binary16 values as one word.
+// Two binary16 values packed into one 32-bit register.
 
 #include <cuda_fp16.h>
 
@@ -17,7 +17,8 @@ __device__ __forceinline__ std::uint32_t pack_halves(float low, float high) {
   return word_of(__floats2half2_rn(low, high));
 }
 
-// The transpose of an 8×8 matrix of halves, of which each lane holds a pair.
+// Transposes an 8×8 matrix of binary16 of which each lane of the warp holds two neighbouring
+// elements of a row (PTX ISA, movmatrix).
 __device__ __forceinline__ std::uint32_t transposed(std::uint32_t pair) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
   std::uint32_t other;

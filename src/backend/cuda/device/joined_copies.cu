@@ -13,7 +13,7 @@ namespace {
 
 using Word = std::uint32_t;
 
-// More is sooner there by the copy engine.
+// The copy engine is faster for larger copies.
 constexpr std::size_t kLargest = 4 << 10;
 constexpr int kThreads = 256;
 
@@ -28,7 +28,8 @@ struct CopyList {
   Copy copies[kMost];
 };
 
-// A CTA a copy. The host may have written what is copied since the last launch.
+// One CTA makes one copy. __ldcv reads past the caches, because the host may have written the
+// source since the last replay.
 __global__ void __launch_bounds__(kThreads) copies_kernel(const __grid_constant__ CopyList list) {
   const Copy& copy = list.copies[blockIdx.x];
 #pragma unroll 4
@@ -37,8 +38,9 @@ __global__ void __launch_bounds__(kThreads) copies_kernel(const __grid_constant_
   }
 }
 
-// CUDA 13 has the names of CUDA 12 for functions that know data of edges, as those of dependent
-// launches have.
+// Returns the nodes that depend on `node`. Edges of programmatic dependent launches carry edge
+// data, so the variant that returns it is needed: CUDA 13 gave it the plain name, CUDA 12 has it as
+// _v2.
 cudaError_t find_behind(cudaGraphNode_t node, cudaGraphNode_t* next, std::size_t& count) {
   cudaGraphEdgeData edge{};
   cudaGraphEdgeData* const data = next != nullptr ? &edge : nullptr;
@@ -63,15 +65,15 @@ std::size_t count_behind(cudaGraphNode_t node) {
   return count;
 }
 
-// Whether a kernel can read or write what lies there.
+// Whether a kernel can access this address: it is device memory or page-locked host memory.
 bool is_reachable(const void* pointer) {
   cudaPointerAttributes attributes{};
   BL_CUDA_CHECK(cudaPointerGetAttributes(&attributes, pointer));
   return attributes.type == cudaMemoryTypeHost || attributes.type == cudaMemoryTypeDevice;
 }
 
-// The copy that a node is, if it is a small one that a kernel can make, and no two nodes wait for
-// it.
+// Returns the copy that a node makes, if it is one that copies_kernel can make: contiguous, small,
+// aligned to words, and with at most one dependent node.
 std::optional<Copy> copy_of(cudaGraphNode_t node) {
   cudaGraphNodeType type;
   BL_CUDA_CHECK(cudaGraphNodeGetType(node, &type));
@@ -92,8 +94,8 @@ std::optional<Copy> copy_of(cudaGraphNode_t node) {
               static_cast<std::uint32_t>(bytes / sizeof(Word))};
 }
 
-// The nodes one behind the other from the only beginning on: all of a step, unless a library parts
-// the stream.
+// Returns the nodes that follow one another from the graph's root on; none where it has several
+// roots. That is the whole step, unless a library forks the stream.
 std::vector<cudaGraphNode_t> chain_of(cudaGraph_t step) {
   std::size_t roots = 0;
   BL_CUDA_CHECK(cudaGraphGetRootNodes(step, nullptr, &roots));
@@ -109,13 +111,14 @@ std::vector<cudaGraphNode_t> chain_of(cudaGraph_t step) {
   return chain;
 }
 
-// Copies side by side, and the nodes that they were.
+// Consecutive copies that one kernel can make side by side, and the nodes that they replace.
 struct Run {
   std::vector<cudaGraphNode_t> nodes;
   CopyList list;
 
   bool empty() const { return nodes.empty(); }
-  // Whether it may be made beside those before it.
+  // Whether the list has room for `copy` and it can run beside the others: its destination overlaps
+  // none of their sources and destinations, and its source none of their destinations.
   bool has_room_for(const Copy& copy) const {
     const auto meet = [](const Word* a, std::uint32_t a_words, const Word* b,
                          std::uint32_t b_words) { return a < b + b_words && b < a + a_words; };
@@ -133,7 +136,8 @@ struct Run {
   }
 };
 
-// One kernel in place of the run, between `before` and `next`, either of which may be null; it.
+// Replaces the run by one kernel between `before` and `next`, either of which may be null, and
+// returns the kernel's node.
 cudaGraphNode_t replace(cudaGraph_t step, Run& run, cudaGraphNode_t before, cudaGraphNode_t next) {
   void* parameters[] = {&run.list};
   cudaKernelNodeParams params{};

@@ -3,9 +3,9 @@
 
 namespace bl::cuda {
 
-// Small copies between the card and page-locked memory that follow one another in a recorded step
-// (a chain of nodes, as one stream leaves it) become one kernel: a copy engine takes microseconds
-// for each, and the step stands still meanwhile.
+// Replaces runs of small copies between the card and page-locked memory in a captured graph by one
+// kernel each. The copy engine takes microseconds for every copy, and the step waits meanwhile.
+// Only a graph that is a chain of nodes, as capturing a single stream makes it, is changed.
 void join_copies(cudaGraph_t step);
 
 }  // namespace bl::cuda

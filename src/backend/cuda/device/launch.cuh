@@ -1,10 +1,11 @@
 #pragma once
-// Launching kernels, so that on cards that can (compute capability 9 and later) the next kernel's
-// beginning overlaps this one's end.
+// Kernel launches with programmatic dependent launch: on compute capability 9.0 and later, the
+// start of a kernel overlaps the end of the kernel before it.
 //
-// Contract of every kernel of this backend: it calls pdl_wait() before it touches anything
-// that an earlier kernel wrote or reads, and before it ends; pdl_trigger() as soon as it has
-// started (it only lets the next kernel's CTAs become resident, they wait for our end themselves).
+// Contract of every kernel of this backend: it calls pdl_trigger() as soon as it has started, which
+// only lets the CTAs of the next kernel become resident; they wait for this kernel's end by
+// themselves. It calls pdl_wait() before it reads anything that an earlier kernel writes, before it
+// writes anything that an earlier kernel reads or writes, and in any case before it ends.
 
 #include <cuda_runtime.h>
 
@@ -15,13 +16,14 @@
 
 namespace bl::cuda {
 
-// The work before it must be complete and visible.
+// Waits until all earlier kernels have ended and their writes are visible.
 __device__ __forceinline__ void pdl_wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
+// Allows the next kernel in the stream to start.
 __device__ __forceinline__ void pdl_trigger() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -33,8 +35,8 @@ struct LaunchShape {
   dim3 block;
   std::size_t shared_bytes = 0;  // dynamic shared memory
   cudaStream_t stream = nullptr;
-  bool dependent = false;  // the card knows programmatic dependent launch
-  unsigned cluster = 0;    // CTAs side by side along x that are a cluster, if any are
+  bool dependent = false;  // launch with the attribute for programmatic dependent launch
+  unsigned cluster = 0;    // CTAs of a cluster, neighbours along x; 0: no clusters
 };
 
 inline LaunchShape shape_of(const ExecContext& ctx, dim3 grid, dim3 block,
@@ -43,7 +45,7 @@ inline LaunchShape shape_of(const ExecContext& ctx, dim3 grid, dim3 block,
   return {grid, block, shared_bytes, device.stream, device.dependent_launch};
 }
 
-// Opts a kernel in to so much dynamic shared memory; up to 48 KiB it need not.
+// Opts a kernel in to `bytes` of dynamic shared memory, which is only needed above 48 KiB.
 template <class... Parameters>
 void allow_shared_bytes(void (*kernel)(Parameters...), std::size_t bytes) {
   constexpr std::size_t kWithoutOptIn = 48 << 10;
@@ -52,6 +54,7 @@ void allow_shared_bytes(void (*kernel)(Parameters...), std::size_t bytes) {
                                      static_cast<int>(bytes)));
 }
 
+// Launches `kernel`, with the arguments converted to its parameter types.
 template <class... Parameters, class... Arguments>
 void launch(const LaunchShape& shape, void (*kernel)(Parameters...), Arguments&&... arguments) {
   cudaLaunchConfig_t config{};

@@ -1,5 +1,5 @@
 #pragma once
-// Tensor-core products of one warp.
+// Tensor-core matrix multiplications of one warp (mma.sync).
 
 #include <cuda_fp16.h>
 
@@ -7,8 +7,8 @@
 
 namespace bl::cuda {
 
-// d[16×8] += a[16×16] · b[16×8], binary16 in, F32 sums (PTX ISA, mma.m16n8k16). On cards before 8.0
-// as two products over k = 8.
+// d[16×8] += a[16×16] · b[16×8], binary16 inputs, F32 accumulators (PTX ISA, mma.m16n8k16). Below
+// compute capability 8.0 it is two mma.m16n8k8.
 __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4],
                                             std::uint32_t b0, std::uint32_t b1) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -31,8 +31,8 @@ __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const std::uint32_t (
 #endif
 }
 
-// d[16×8] += a[16×32] · b[32×8], unsigned bytes times signed ones, exact 32-bit sums (PTX ISA,
-// mma.m16n8k32). On cards before 8.0 as four products of 8 rows and k = 16.
+// d[16×8] += a[16×32] · b[32×8], u8 times s8 with exact s32 accumulators (PTX ISA, mma.m16n8k32).
+// Below compute capability 8.0 it is four mma.m8n8k16.
 __device__ __forceinline__ void mma_16x8x32(int (&d)[4], const std::uint32_t (&a)[4],
                                             std::uint32_t b0, std::uint32_t b1) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -53,7 +53,7 @@ __device__ __forceinline__ void mma_16x8x32(int (&d)[4], const std::uint32_t (&a
 #endif
 }
 
-// The same with d = 0 before it.
+// d[16×8] = a[16×32] · b[32×8]: like mma_16x8x32, but overwrites the accumulators.
 __device__ __forceinline__ void mma_16x8x32_first(int (&d)[4], const std::uint32_t (&a)[4],
                                                   std::uint32_t b0, std::uint32_t b1) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

@@ -6,7 +6,8 @@
 namespace bl::cuda {
 namespace {
 
-// From one piece to the next, where a copy can have such a pitch: rows do not overlap.
+// Returns the distance from address `a` to address `b`, if a copy can have it as its pitch: rows of
+// `bytes` bytes must not overlap, and it must not exceed `most`.
 std::optional<std::size_t> pitch_of(const void* a, const void* b, std::size_t bytes,
                                     std::size_t most) {
   const auto from = reinterpret_cast<std::uintptr_t>(a);

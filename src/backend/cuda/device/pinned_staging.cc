@@ -4,9 +4,9 @@
 
 namespace bl::cuda {
 
-PinnedStaging::PinnedStaging(std::size_t lane_bytes) : size_(lane_bytes) {
+PinnedStaging::PinnedStaging(std::size_t buffer_bytes) : size_(buffer_bytes) {
   void* data = nullptr;
-  BL_CUDA_CHECK(cudaMallocHost(&data, kLanes * lane_bytes));
+  BL_CUDA_CHECK(cudaMallocHost(&data, kStepBuffers * buffer_bytes));
   data_ = static_cast<std::byte*>(data);
   begin(0);
 }
@@ -17,13 +17,13 @@ std::byte* PinnedStaging::take(std::size_t bytes) {
   constexpr std::size_t kAlignment = 64;
   const std::size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (size > size_ - used_) return nullptr;
-  std::byte* piece = lane_ + used_;
+  std::byte* piece = buffer_ + used_;
   used_ += size;
   return piece;
 }
 
-void PinnedStaging::begin(int lane) {
-  lane_ = data_ + static_cast<std::size_t>(lane) * size_;
+void PinnedStaging::begin(int step_buffer) {
+  buffer_ = data_ + static_cast<std::size_t>(step_buffer) * size_;
   used_ = 0;
 }
 

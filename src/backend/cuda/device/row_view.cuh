@@ -1,5 +1,5 @@
 #pragma once
-// TensorViews as kernels get them, and loads of several elements at once.
+// Matrices as kernel parameters, and vector loads and stores.
 
 #include <cuda_runtime.h>
 
@@ -10,11 +10,11 @@
 
 namespace bl::cuda {
 
-// Strided rows.
+// The rows of a matrix.
 template <class T>
 struct Rows {
   T* data = nullptr;
-  std::int64_t stride = 0;  // elements
+  std::int64_t stride = 0;  // from row to row, in elements
   __device__ __forceinline__ T* operator[](std::int64_t row) const { return data + row * stride; }
 };
 
@@ -23,7 +23,8 @@ Rows<T> rows_of(const TensorView& view) {
   return {view.as<T>(), view.row_stride};
 }
 
-// kCount elements that are loaded and stored at once; pointers must be aligned to all of it.
+// A vector of kCount elements, loaded and stored by one instruction where the hardware has one.
+// Pointers must be aligned to the whole vector.
 template <class T, int kCount>
 struct alignas(sizeof(T) * kCount) Pack {
   T at[kCount];

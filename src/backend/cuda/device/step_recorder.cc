@@ -12,7 +12,7 @@ void StepRecorder::clear() {
 
 StepRecorder::Graph StepRecorder::record(ExecContext& ctx, const Body& body) {
   BL_CUDA_CHECK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed));
-  struct Captured {  // a body that throws must not leave the stream recording
+  struct Captured {  // ends the capture even where the body throws
     cudaStream_t stream;
     cudaGraph_t graph = nullptr;
     ~Captured() {
@@ -46,7 +46,8 @@ void StepRecorder::run(std::uint64_t key, ExecContext& ctx, const Body& body) {
     body(ctx);
     return;
   }
-  if (turn.displaced) graphs_.erase(*turn.displaced);  // it ran many steps ago, so it is over
+  if (turn.displaced)
+    graphs_.erase(*turn.displaced);  // last launched many steps ago: not in flight
   if (turn.way == StepKeys::Way::kRecord) {
     graphs_[key] = record(ctx, body);
     keys_.recorded(key);

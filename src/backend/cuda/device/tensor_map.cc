@@ -10,7 +10,7 @@ namespace {
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 
-// The driver's own function, found at run time like the driver.
+// Finds the driver function at run time, because the binary does not link against the driver.
 EncodeTiled find_encoder() {
   constexpr unsigned kSince = 12000;
   void* entry = nullptr;

@@ -6,8 +6,10 @@
 
 namespace bl::cuda {
 
-// What the copy engine needs to know of [count][dim] binary16, to copy boxes of `box_rows` rows ×
-// 64 elements into shared memory, swizzled over 128 bytes (PTX ISA, cp.async.bulk.tensor).
+// Returns the tensor map (TMA descriptor) of a binary16 matrix [count][dim] in device memory, for
+// copies of boxes of `box_rows` rows × 64 elements (128 bytes) into shared memory with the 128-byte
+// swizzle (PTX ISA, cp.async.bulk.tensor). Throws kUnsupported where the driver is older than
+// CUDA 12.
 CUtensorMap half_rows_map(const std::byte* rows, int dim, std::int64_t count, int box_rows);
 
 }  // namespace bl::cuda

@@ -1,6 +1,6 @@
 #pragma once
-// Work that comes as many warp-sized units a token: grid x tokens, y parts of the units, so that a
-// CTA does what its token needs once.
+// Launches whose work is a number of warp-sized units for every token. The grid is (tokens, parts
+// of the units), so that a CTA belongs to one token and prepares what that token needs only once.
 
 #include <algorithm>
 
@@ -10,8 +10,10 @@
 
 namespace bl::cuda {
 
-inline constexpr int kUnitWarps = 8;  // of a CTA
+inline constexpr int kUnitWarps = 8;  // warps of a CTA
 
+// Grid for `units` units a token: enough CTAs for eight a multiprocessor, if there are so many
+// units.
 inline dim3 unit_grid(const ExecContext& ctx, std::int64_t tokens, int units) {
   const std::int64_t most = ceil_div(units, kUnitWarps);
   const std::int64_t wanted =
@@ -19,7 +21,7 @@ inline dim3 unit_grid(const ExecContext& ctx, std::int64_t tokens, int units) {
   return dim3(static_cast<unsigned>(tokens), static_cast<unsigned>(std::min(most, wanted)));
 }
 
-// unit(u) for the units of this warp.
+// Calls unit(u) for every unit of this warp.
 template <class Unit>
 __device__ __forceinline__ void for_units(int units, const Unit& unit) {
   const int warp = static_cast<int>(blockIdx.y) * kUnitWarps + warp_index();

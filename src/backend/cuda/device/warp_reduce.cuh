@@ -1,6 +1,6 @@
 #pragma once
-// Sums and maxima over the lanes of a warp and the warps of a CTA. All threads call; all get the
-// result; the order of a sum depends on the number of threads only.
+// Sums and maxima over the lanes of a warp, and over all threads of a CTA. All threads call and all
+// get the result. The order of a sum depends on the number of threads alone.
 
 #include <cuda_runtime.h>
 
@@ -62,8 +62,8 @@ __device__ __forceinline__ std::uint32_t warp_max(std::uint32_t value) {
 #endif
 }
 
-// Of a CTA of whole warps, of any number of them. `parts`: shared memory, one a warp, used by
-// nothing else between two barriers.
+// Reductions over a CTA of whole warps. `parts` is shared memory, one float a warp, that nothing
+// else uses between the barrier before the call and the next one after it.
 __device__ __forceinline__ float cta_sum(float value, float* parts) {
   const int warps = static_cast<int>(blockDim.x) / 32;
   value = warp_sum(value);
@@ -77,7 +77,7 @@ __device__ __forceinline__ float cta_max(float value, float* parts) {
   value = warp_max(value);
   if (lane_index() == 0) parts[threadIdx.x / 32] = value;
   __syncthreads();
-  // Lanes without a part repeat their own warp's, which changes no maximum.
+  // Lanes beyond the number of warps contribute their own warp's maximum, which changes nothing.
   return warp_max(lane_index() < warps ? parts[lane_index()] : value);
 }
 

@@ -1,10 +1,10 @@
 #pragma once
-// Products of a warpgroup on tensor cores (PTX ISA, wgmma; compute capability 9.0 alone, sm_90a): A
-// in registers, as mma.m16n8k16 has it for the 16 rows of each warp; B in shared memory, in tiles
-// of 64 elements (128 bytes) a row as the copy engine swizzles them.
+// Warpgroup matrix multiplications (PTX ISA, wgmma; compute capability 9.0 only, compiled for
+// sm_90a). A is in registers, in the fragment layout of mma.m16n8k16 for the 16 rows of each warp.
+// B is in shared memory, in tiles whose rows are 64 elements (128 bytes) in TMA's 128-byte swizzle.
 //
-// Registers of a product under way must be left alone until wgmma_wait_group(); settle() tells the
-// compiler so.
+// A wgmma reads and writes its registers asynchronously until wgmma_wait_group(). settle() keeps
+// the compiler from moving other accesses to the accumulators across that point.
 
 #include <cstdint>
 
@@ -14,20 +14,22 @@ namespace bl::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Order of earlier accesses to registers of products that follow.
+// Orders earlier register accesses before the wgmmas that follow.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// Ends a group.
+// Closes a group: the wgmmas since the last call.
 __device__ __forceinline__ void wgmma_commit_group() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Until at most kPending groups are under way.
+// Waits until at most kPending of the newest groups are still running.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// A warpgroup's registers a thread from here on: fewer, and more, which others have given back.
+// Changes how many registers each thread of this warpgroup has (setmaxnreg): give_registers()
+// lowers the number to kCount, take_registers() raises it, with registers that other warpgroups
+// gave back.
 template <int kCount>
 __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
@@ -36,28 +38,29 @@ template <int kCount>
 __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
+// Marks accumulators as changed here; see above.
 template <int kCount>
 __device__ __forceinline__ void settle(float (&registers)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(registers[i])::"memory");
 }
 
-// A tile whose rows are the columns of B (keys): `at` is its first row, 1024-byte aligned but for
-// the step along the row.
+// The matrix descriptor of a tile whose rows are the columns of B (K-major, as for keys). `at` is
+// the tile's address, aligned to 1024 bytes, plus the offset of the k-step within the row.
 __device__ __forceinline__ std::uint64_t row_operand(std::uint32_t at) {
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
   return kSwizzle128 | std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1} << 16 |
          (at & 0x3ffff) >> 4;
 }
-// A tile whose rows are the rows of B (values): eight rows are 1024 bytes apart, the next 64
-// columns `next` bytes.
+// The matrix descriptor of a tile whose rows are the rows of B (MN-major, as for values). Groups of
+// eight rows are 1024 bytes apart; the next 64 columns follow at `next` bytes.
 __device__ __forceinline__ std::uint64_t column_operand(std::uint32_t at, int next) {
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
   return kSwizzle128 | std::uint64_t{1024 >> 4} << 32 | std::uint64_t(next >> 4) << 16 |
          (at & 0x3ffff) >> 4;
 }
 
-// d[64×128] = a[64×16] · b[16×128], b by row_operand.
+// d[64×128] = a[64×16] · b[16×128], with b from row_operand().
 __device__ __forceinline__ void multiply_rows_first(float (&d)[64], const std::uint32_t (&a)[4],
                                                     std::uint64_t b) {
   asm volatile(
@@ -81,7 +84,7 @@ __device__ __forceinline__ void multiply_rows_first(float (&d)[64], const std::u
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(0));
 }
 
-// d += that.
+// d[64×128] += a[64×16] · b[16×128], with b from row_operand().
 __device__ __forceinline__ void multiply_rows(float (&d)[64], const std::uint32_t (&a)[4],
                                               std::uint64_t b) {
   asm volatile(
@@ -105,7 +108,7 @@ __device__ __forceinline__ void multiply_rows(float (&d)[64], const std::uint32_
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(1));
 }
 
-// d[64×256] = a[64×16] · b[16×256], or `add` to what is there; b by row_operand.
+// d[64×256] = a[64×16] · b[16×256], added to d where `add` is true; b from row_operand().
 __device__ __forceinline__ void multiply_rows(float (&d)[128], const std::uint32_t (&a)[4],
                                               std::uint64_t b, bool add) {
   asm volatile(
@@ -143,7 +146,7 @@ __device__ __forceinline__ void multiply_rows(float (&d)[128], const std::uint32
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 }
 
-// The same of 64 columns.
+// d[64×64] = a[64×16] · b[16×64], added to d where `add` is true; b from row_operand().
 __device__ __forceinline__ void multiply_rows(float (&d)[32], const std::uint32_t (&a)[4],
                                               std::uint64_t b, bool add) {
   asm volatile(
@@ -160,7 +163,7 @@ __device__ __forceinline__ void multiply_rows(float (&d)[32], const std::uint32_
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 }
 
-// The same of 32 columns.
+// d[64×32] = a[64×16] · b[16×32], added to d where `add` is true; b from row_operand().
 __device__ __forceinline__ void multiply_rows(float (&d)[16], const std::uint32_t (&a)[4],
                                               std::uint64_t b, bool add) {
   asm volatile(
@@ -174,7 +177,7 @@ __device__ __forceinline__ void multiply_rows(float (&d)[16], const std::uint32_
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 }
 
-// d[64×128] += a[64×16] · b[16×128], b by column_operand.
+// d[64×128] += a[64×16] · b[16×128], with b from column_operand().
 __device__ __forceinline__ void multiply_columns(float (&d)[64], const std::uint32_t (&a)[4],
                                                  std::uint64_t b) {
   asm volatile(
@@ -198,7 +201,7 @@ __device__ __forceinline__ void multiply_columns(float (&d)[64], const std::uint
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(1));
 }
 
-// The same of 64 columns.
+// d[64×64] += a[64×16] · b[16×64], with b from column_operand().
 __device__ __forceinline__ void multiply_columns(float (&d)[32], const std::uint32_t (&a)[4],
                                                  std::uint64_t b) {
   asm volatile(

@@ -1,12 +1,12 @@
 #pragma once
-// act(gate) · up of one element (ops/elementwise.h), for kernels and for epilogues of products.
+// act(gate) · up of one element (ops/elementwise.h), for kernels and for the epilogues of GEMMs.
 
 #include "backend/cuda/device/device_math.h"
 #include "ops/elementwise.h"
 
 namespace bl::cuda {
 
-// ActivateArgs without its views, as kernels get it.
+// The parameters of ActivateArgs without its views, passed to kernels by value.
 struct ActivationParameters {
   Activation kind = Activation::kSilu;
   bool limit_after = false;
@@ -51,7 +51,7 @@ inline bool is_plain_silu(const ActivationParameters& p) {
   return p.kind == Activation::kSilu && p.limit <= 0.0f;
 }
 
-// act(gate) · up, or act(gate) where `gated` is false.
+// Returns act(gate) · up, or act(gate) where `gated` is false.
 template <Activation kKind>
 BL_HD inline float activated(const ActivationParameters& p, float gate, float up, bool gated) {
   const bool limited = p.limit > 0.0f;
@@ -65,7 +65,8 @@ BL_HD inline float activated(const ActivationParameters& p, float gate, float up
   return kKind == Activation::kSwigluOai ? g * (up + 1.0f) : g * up;
 }
 
-// The kind known only at run time: the same for all threads, so the branch is cheap.
+// activated() for a kind that is known at run time only. All threads take the same branch, so it is
+// cheap.
 BL_HD inline float activated(const ActivationParameters& p, float gate, float up, bool gated) {
   switch (p.kind) {
     case Activation::kNone:

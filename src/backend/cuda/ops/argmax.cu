@@ -1,3 +1,7 @@
+// The index of the largest logit of each row. Two kernels: argmax_parts_kernel reduces each part of
+// a row to a key, argmax_kernel compares a row's keys in one warp. Runs on every card; bound by
+// reading the logits.
+
 #include <algorithm>
 #include <cfloat>
 
@@ -15,16 +19,17 @@ namespace {
 using Key = unsigned long long;
 
 constexpr int kThreads = 256;
-constexpr Key kBad = ~Key{0};
+constexpr Key kBad = ~Key{0};  // the row has a NaN or +∞; greater than any other key
 
-// Ordered as the values are, among equals the lower index first. No key is 0.
+// Keys are ordered as their values are; of equal values, the lower index has the greater key. No
+// key is 0.
 __device__ __forceinline__ Key key_of(float value, std::uint32_t index) {
   const std::uint32_t bits = __float_as_uint(value + 0.0f);  // −0 becomes +0
   const std::uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
   return static_cast<Key>(ordered) << 32 | (0xffffffffu - index);
 }
 
-// grid (parts, rows): the greatest key of each part of each row.
+// Grid (parts, rows). Writes the greatest key of each part of each row.
 template <int kPack>
 __global__ void __launch_bounds__(kThreads)
     argmax_parts_kernel(Rows<const float> logits, int vocab, int part_size, Key* keys) {
@@ -56,14 +61,15 @@ __global__ void __launch_bounds__(kThreads)
   if (lane_index() == 0) keys[blockIdx.y * gridDim.x + blockIdx.x] = all;
 }
 
-// One warp a row.
+// One CTA of one warp a row. Writes −1 where the row is bad or has nothing but −∞.
 __global__ void __launch_bounds__(32) argmax_kernel(const Key* keys, int parts, std::int32_t* out) {
   pdl_trigger();
   pdl_wait();
   const int lane = lane_index();
   const Key key = warp_max(lane < parts ? keys[static_cast<int>(blockIdx.x) * parts + lane] : 0);
   const auto ordered = static_cast<std::uint32_t>(key >> 32);
-  const bool finite = ordered > 0x007fffffu && ordered < 0xff800000u;  // keys of ∓∞
+  const bool finite =
+      ordered > 0x007fffffu && ordered < 0xff800000u;  // beyond the keys of −∞ and +∞
   const auto index = static_cast<std::int32_t>(0xffffffffu - static_cast<std::uint32_t>(key));
   if (lane == 0) out[blockIdx.x] = finite ? index : -1;
 }
@@ -76,7 +82,7 @@ void argmax(ExecContext& ctx, const ArgmaxArgs& args) {
   if (rows == 0) return;
   const auto vocab = static_cast<int>(logits.columns());
   const bool fours = takes_packs(logits, 4);
-  // Two CTAs a multiprocessor, none with less than a load for each thread.
+  // Two CTAs a multiprocessor, but no more than give each thread one vector load.
   const int wanted = static_cast<int>(
       ceil_div<std::int64_t>(std::int64_t{2} * cuda_device(ctx).facts().multiprocessors, rows));
   const int useful = ceil_div(vocab, kThreads * 4);

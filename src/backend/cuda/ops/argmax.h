@@ -2,7 +2,8 @@
 
 namespace bl::cuda {
 
-// Parts of a row whose largest values `argmax` compares: a lane each at the end.
+// The most parts that `argmax` cuts a row into. The second kernel compares their maxima, one a
+// lane.
 inline constexpr int kArgmaxParts = 32;
 
 }  // namespace bl::cuda

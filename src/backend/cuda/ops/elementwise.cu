@@ -1,3 +1,6 @@
+// The elementwise ops of ops/elementwise.h but `embed` and `norm`: a functor each, run by
+// for_each_element(). Bound by memory.
+
 #include "backend/cuda/device/device_math.h"
 #include "backend/cuda/device/each_element.cuh"
 #include "backend/cuda/ops/row_ops.h"
@@ -37,7 +40,7 @@ template <int kPack>
 struct Gate {
   Rows<float> x;
   Rows<const float> gate;
-  int share;  // elements that a gate is for
+  int share;  // elements that one gate value multiplies
   bool softplus;
 
   __device__ void operator()(std::int64_t row, std::int64_t column) const {
@@ -75,7 +78,7 @@ struct AddRow {
   }
 };
 
-// Rows of any dtype as units of bytes.
+// Copies rows of any dtype, as units of sizeof(Unit) bytes.
 template <class Unit>
 struct CopyRow {
   Rows<const Unit> x;

@@ -14,14 +14,15 @@ struct Embed {
   bool accumulate;
 
   __device__ void operator()(std::int64_t row, std::int64_t column) const {
-    // −1: a step before this one has found nothing; whoever reads its result knows.
+    // The id is −1 where the step that sampled it found no token. Row 0 stands in for it, since
+    // whoever reads the result of that step sees the −1.
     const auto stored = load_pack<kPack>(table[max(ids[row], 0)] + column);
     float* to = out[row] + column;
     Pack<float, kPack> result{};
     if (accumulate) result = load_pack<kPack>(to);
 #pragma unroll
     for (int i = 0; i < kPack; ++i) {
-      // Rounded before it is added, so that both ways give the same value.
+      // The product is rounded before it is added, so that both cases give the same value.
       const float value = exact_mul(float_of(stored.at[i]), multiplier);
       result.at[i] = accumulate ? exact_add(result.at[i], value) : value;
     }

@@ -1,3 +1,8 @@
+// RMS norm and layer norm (ops/elementwise.h) of each segment of each row. Segments of up to 512
+// elements take one warp, of up to 16,384 one CTA; both hold the segment in registers and read it
+// once. All others, and unaligned ones, take norm_any_kernel. Bound by latency for a few rows and
+// by memory for many.
+
 #include <algorithm>
 
 #include "backend/cuda/device/launch.cuh"
@@ -17,13 +22,13 @@ struct NormParameters {
   std::int64_t rows;    // tokens
   int segments;
   int width;
-  std::int64_t parameter_step;  // of weight and bias from segment to segment
+  std::int64_t parameter_step;  // from the weights and biases of a segment to the next segment's
   float eps;
   float offset;  // 1 where weight means (1 + weight)
   bool centred;
 };
 
-// One row of one segment.
+// One segment of one row, and its parameters.
 struct Segment {
   float* x;
   float* out;
@@ -41,14 +46,14 @@ __device__ __forceinline__ Segment segment_at(const NormParameters& p, std::int6
           p.bias != nullptr ? p.bias + parameter : nullptr};
 }
 
-// Sums over the threads that share a segment.
+// The threads that share a segment, and how they sum over it.
 struct WarpTeam {
   __device__ static int index() { return lane_index(); }
   __device__ static constexpr int size() { return 32; }
   __device__ float sum(float value, int) const { return warp_sum(value); }
 };
 struct CtaTeam {
-  float (*parts)[32];  // shared, one row a sum
+  float (*parts)[32];  // shared memory for cta_sum(), one row for each of the two sums
   __device__ static int index() { return static_cast<int>(threadIdx.x); }
   __device__ static int size() { return static_cast<int>(blockDim.x); }
   __device__ float sum(float value, int which) const { return cta_sum(value, parts[which]); }
@@ -60,8 +65,8 @@ __device__ __forceinline__ float normalised(const NormParameters& p, const Segme
   return s.bias != nullptr ? x + s.bias[i] : x;
 }
 
-// The segment in registers: four elements a load, kPacks loads a thread. Waits for the work before
-// it once the weights are on their way.
+// Normalises a segment that is held in registers: kPacks vectors of four elements a thread. It
+// loads the weights before pdl_wait(), since no kernel writes them.
 template <int kPacks, class Team>
 __device__ __forceinline__ void norm_in_registers(const NormParameters& p, const Segment& s,
                                                   const Team& team) {
@@ -117,14 +122,14 @@ __device__ __forceinline__ void norm_in_registers(const NormParameters& p, const
   }
 }
 
-constexpr int kWarpsOfHeads = 8;  // segments of a CTA, where a warp takes one
+constexpr int kWarpsOfHeads = 8;  // warps of a CTA of norm_warp_kernel, each with a segment
 
 template <int kPacks>
 __global__ void __launch_bounds__(kWarpsOfHeads * 32) norm_warp_kernel(NormParameters p) {
   pdl_trigger();
   const std::int64_t index =
       static_cast<std::int64_t>(blockIdx.x) * kWarpsOfHeads + threadIdx.x / 32;
-  if (index >= p.rows * p.segments) return;  // other warps of this CTA wait
+  if (index >= p.rows * p.segments) return;  // at the end, only warps with a segment wait
   norm_in_registers<kPacks>(p, segment_at(p, index), WarpTeam{});
 }
 
@@ -135,7 +140,7 @@ __global__ void __launch_bounds__(1024) norm_cta_kernel(NormParameters p) {
   norm_in_registers<kPacks>(p, segment_at(p, blockIdx.x), CtaTeam{parts});
 }
 
-// Any width and alignment; reads the segment once a pass.
+// Norms of any width and alignment. Reads the segment two or three times.
 __global__ void __launch_bounds__(256) norm_any_kernel(NormParameters p) {
   __shared__ float parts[2][32];
   pdl_trigger();
@@ -175,7 +180,7 @@ void launch_norm(ExecContext& ctx, const NormParameters& p, bool fours) {
     const LaunchShape shape = shape_of(ctx, grid, dim3(kWarpsOfHeads * 32));
     launch(shape, packs <= 32 ? norm_warp_kernel<1> : norm_warp_kernel<4>, p);
   } else {
-    // Few segments: as many threads as there are packs for two each.
+    // Two vectors a thread, or four in segments that would need more than 1024 threads.
     const bool wide = packs > 2048;
     const int threads = std::min(1024, ceil_div(ceil_div(packs, wide ? 4 : 2), 32) * 32);
     const LaunchShape shape =

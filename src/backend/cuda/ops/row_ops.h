@@ -1,5 +1,5 @@
 #pragma once
-// Ops on rows; their contracts are in src/ops. One source file an op.
+// The ops on rows. Their contracts are in ops/elementwise.h and ops/sample.h.
 
 #include "ops/elementwise.h"
 #include "ops/exec_context.h"

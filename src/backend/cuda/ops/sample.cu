@@ -1,3 +1,6 @@
+// The op `sample` (ADR 24): the algorithm of sample_steps.h and sample_draw.h as kernels. A CTA has
+// kSampleThreads threads; the grid is (parts of a row, rows).
+
 #include <algorithm>
 
 #include "backend/cuda/device/launch.cuh"
@@ -12,7 +15,7 @@ namespace {
 
 constexpr int kWarps = kSampleThreads / 32;
 
-// The steps of sample_steps.h on a card.
+// The Cta of sample_steps.h on a card.
 struct DeviceCta {
   template <class F>
   __device__ __forceinline__ void phase(F&& f) {
@@ -55,14 +58,14 @@ struct DeviceCta {
     if (threadIdx.x == kSampleThreads - 1) values[kSampleThreads] = sum;
     __syncthreads();
   }
-  // To shared or device memory.
+  // `to` may be in shared or in device memory.
   __device__ __forceinline__ std::uint32_t add(std::uint32_t* to, std::uint32_t value) {
     return atomicAdd(to, value);
   }
   __device__ __forceinline__ std::uint64_t add(std::uint64_t* to, std::uint64_t value) {
     return atomicAdd(reinterpret_cast<unsigned long long*>(to), value);
   }
-  // What other CTAs have written: not from the cache of this multiprocessor.
+  // Reads what other CTAs have written, past this multiprocessor's L1.
   template <class T>
   __device__ __forceinline__ T fresh(const T* from) {
     if constexpr (sizeof(T) == 8) {
@@ -71,7 +74,7 @@ struct DeviceCta {
       return static_cast<T>(__ldcg(reinterpret_cast<const unsigned int*>(from)));
     }
   }
-  // Whether all other CTAs of the row have come here; then what they have written can be seen.
+  // Returns whether this CTA is the row's last one to come here; it then sees the others' writes.
   __device__ __forceinline__ bool is_last(std::uint32_t* counter, int ctas, bool* shared) {
     __threadfence();
     __syncthreads();
@@ -82,7 +85,7 @@ struct DeviceCta {
   }
 };
 
-// What all rows have, as arrays.
+// The data of all rows, as arrays.
 struct SampleParameters {
   Rows<float> logits;
   const SampleRule* rules;
@@ -101,7 +104,7 @@ struct SampleParameters {
   bool fours;
 };
 
-// The part of a row that belongs to this CTA: grid (parts, rows).
+// The part of a row that this CTA handles, in a grid (parts, rows).
 __device__ __forceinline__ SamplePart part_of(const SampleParameters& p) {
   const auto row = static_cast<std::int64_t>(blockIdx.y);
   return {.rule = p.rules[row],
@@ -122,7 +125,8 @@ __device__ __forceinline__ SamplePart part_of(const SampleParameters& p) {
           .log_probability = p.log_probabilities + row};
 }
 
-// grid (1, rows)
+// Grid (1, rows). Applies penalties and biases to the logits, and keeps the originals in
+// `unedited`.
 __global__ void __launch_bounds__(kSampleThreads) edit_kernel(SampleParameters p) {
   pdl_trigger();
   pdl_wait();
@@ -137,27 +141,27 @@ __global__ void __launch_bounds__(kSampleThreads) edit_kernel(SampleParameters p
 }
 
 __global__ void __launch_bounds__(kSampleThreads) find_top_kernel(SampleParameters p) {
-  __shared__ TopRoom room;
+  __shared__ TopShared smem;
   pdl_trigger();
   pdl_wait();
   DeviceCta cta;
-  find_top(cta, part_of(p), room);
+  find_top(cta, part_of(p), smem);
 }
 
 __global__ void __launch_bounds__(kSampleThreads) weigh_row_kernel(SampleParameters p) {
-  __shared__ WeighRoom room;
+  __shared__ WeighShared smem;
   pdl_trigger();
   pdl_wait();
   DeviceCta cta;
-  weigh_row(cta, part_of(p), room);
+  weigh_row(cta, part_of(p), smem);
 }
 
 __global__ void __launch_bounds__(kSampleThreads) draw_row_kernel(SampleParameters p) {
-  __shared__ DrawRoom room;
+  __shared__ DrawShared smem;
   pdl_trigger();
   pdl_wait();
   DeviceCta cta;
-  draw_row(cta, part_of(p), room);
+  draw_row(cta, part_of(p), smem);
 }
 
 }  // namespace
@@ -168,7 +172,7 @@ void sample(ExecContext& ctx, const SampleArgs& args) {
   BL_CHECK(rows <= SampleLimits::kRows && args.logits.columns() <= SampleLimits::kVocab);
   BL_CHECK(args.max_edits <= SampleLimits::kEdits);
   const auto vocab = static_cast<int>(args.logits.columns());
-  // Four CTAs a multiprocessor, none with less than two loads for each thread.
+  // Four CTAs a multiprocessor, but no more than give each thread two vector loads.
   const int wanted = static_cast<int>(
       ceil_div<std::int64_t>(std::int64_t{4} * cuda_device(ctx).facts().multiprocessors, rows));
   const int useful = ceil_div(vocab, kSampleThreads * 8);

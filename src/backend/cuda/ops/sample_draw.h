@@ -1,5 +1,5 @@
 #pragma once
-// The last of the launches of sample_steps.h.
+// draw_row(), the last of the launches that sample_steps.h describes.
 
 #include <cstdint>
 
@@ -7,42 +7,46 @@
 
 namespace bl::cuda {
 
-inline constexpr int kKeyDigits = 256;  // a selection looks at eight bits of keys at a time
+inline constexpr int kKeyDigits =
+    256;  // select_key() is a radix selection, eight bits of the keys a pass
 static_assert(kKeyDigits == kSampleThreads);
 
-struct DrawRoom {
+// Shared memory of draw_row().
+struct DrawShared {
   std::uint64_t keys[kSampleThreads + 1];
   std::uint64_t masses[kSampleThreads + 1];
   std::uint32_t counts[kKeyDigits];
   std::int32_t ids[kSampleListed];
   float logits[kSampleListed];
-  std::uint32_t listed;  // by this CTA
+  std::uint32_t listed;  // tokens that this CTA lists
   std::uint32_t list_begin;
-  // Of a selection.
+  // Used by select_key().
   int digit;
   std::uint64_t needed;
   bool alone;
   std::uint64_t found;
-  // Of the draw.
+  // Used by draw_token().
   int begin;
   int count;
   std::uint64_t place;
   bool is_last;
 };
 
-// Which tokens stay, as far as top-k and top-p are settled.
+// Decides which tokens stay, by the cuts that are settled so far.
 struct DrawCut {
   float top = 0;
   float inverse = 1;
   double min_p = 0;
-  std::uint64_t by_logit = ~std::uint64_t{0};     // the last key that stays
-  std::uint64_t by_distance = ~std::uint64_t{0};  // likewise
-  // The units of a token before min-p; 0: it is cut.
+  std::uint64_t by_logit = ~std::uint64_t{0};  // top-k: the greatest key_of_logit() that stays
+  std::uint64_t by_distance =
+      ~std::uint64_t{0};  // top-p: the greatest key_of_distance() that stays
+  // The weight units of a token after top-k alone; 0 where it is cut.
   BL_HD std::uint64_t units(float logit, std::int32_t id) const {
     const float distance = score_distance(logit, top, inverse);
     if (!has_weight(distance) || key_of_logit(logit, id) > by_logit) return 0;
     return weight_units(weight_at(distance));
   }
+  // The weight units of a token after top-k, top-p and min-p; 0 where it is cut.
   BL_HD std::uint64_t final_units(float logit, std::int32_t id) const {
     const float distance = score_distance(logit, top, inverse);
     if (!has_weight(distance) || key_of_logit(logit, id) > by_logit ||
@@ -54,19 +58,20 @@ struct DrawCut {
   }
 };
 
-// The tokens in open buckets: listed ones, or those met on a walk over the row.
+// The tokens in open buckets, which may or may not stay. They come from a list or, where they are
+// more than it holds, from a walk over the whole row.
 struct OpenTokens {
-  int count = 0;  // to look at
+  int count = 0;  // tokens to look at: of the list, or of the row
   bool walked = false;
   int first = 0;
   int last = 0;
-  // f(id, logit) for a thread's share.
+  // Calls f(id, logit) for the open tokens of thread t.
   template <class F>
-  BL_HD void for_each(const SamplePart& w, const DrawRoom& room, const DrawCut& cut, int t,
+  BL_HD void for_each(const SamplePart& w, const DrawShared& smem, const DrawCut& cut, int t,
                       F&& f) const {
     for (int i = t; i < count; i += kSampleThreads) {
       if (!walked) {
-        f(room.ids[i], room.logits[i]);
+        f(smem.ids[i], smem.logits[i]);
         continue;
       }
       const float logit = w.logits[i];
@@ -78,60 +83,61 @@ struct OpenTokens {
   }
 };
 
-// The smallest key up to which units sum up to `needed`, of the keys and units > 0 that
-// each(t, add(key, units)) gives; the greatest where the sum falls short. Takes eight bits at a
-// time, until one key is left.
+// Returns the smallest key for which the units of all keys up to it sum to at least `needed`, or
+// the greatest key where the total is less. each(t, add) must call add(key, units) with units > 0
+// for the keys of thread t. A radix selection: it fixes eight bits of the key in each pass, until
+// one key is left.
 template <class Cta, class Each>
-BL_HD std::uint64_t select_key(Cta& cta, DrawRoom& room, std::uint64_t needed, Each&& each) {
+BL_HD std::uint64_t select_key(Cta& cta, DrawShared& smem, std::uint64_t needed, Each&& each) {
   std::uint64_t prefix = 0;
   for (int shift = 56; shift >= 0; shift -= 8) {
     const auto matches = [=](std::uint64_t key) {
       return shift == 56 || key >> (shift + 8) == prefix;
     };
     cta.phase([&](int t) {
-      room.keys[t] = 0;
-      room.counts[t] = 0;
+      smem.keys[t] = 0;
+      smem.counts[t] = 0;
     });
     cta.phase([&](int t) {
       each(t, [&](std::uint64_t key, std::uint64_t units) {
         if (!matches(key)) return;
         const auto digit = static_cast<int>(key >> shift & 0xff);
-        cta.add(room.keys + digit, units);
-        cta.add(room.counts + digit, 1u);
+        cta.add(smem.keys + digit, units);
+        cta.add(smem.counts + digit, 1u);
       });
     });
-    cta.scan(room.keys);
-    const std::uint64_t all = room.keys[kSampleThreads];
+    cta.scan(smem.keys);
+    const std::uint64_t all = smem.keys[kSampleThreads];
     if (all == 0) return ~std::uint64_t{0};
     const std::uint64_t wanted = needed < all ? needed : all;
     cta.phase([&](int t) {
-      if (room.keys[t] >= wanted || room.keys[t + 1] < wanted) return;
-      room.digit = t;
-      room.needed = wanted - room.keys[t];
-      room.alone = room.counts[t] == 1;
+      if (smem.keys[t] >= wanted || smem.keys[t + 1] < wanted) return;
+      smem.digit = t;
+      smem.needed = wanted - smem.keys[t];
+      smem.alone = smem.counts[t] == 1;
     });
-    prefix = prefix << 8 | static_cast<std::uint64_t>(room.digit);
-    needed = room.needed;
-    if (!room.alone || shift == 0) continue;
+    prefix = prefix << 8 | static_cast<std::uint64_t>(smem.digit);
+    needed = smem.needed;
+    if (!smem.alone || shift == 0) continue;
     cta.phase([&](int t) {
       each(t, [&](std::uint64_t key, std::uint64_t) {
-        if (key >> shift == prefix) room.found = key;
+        if (key >> shift == prefix) smem.found = key;
       });
     });
-    return room.found;
+    return smem.found;
   }
   return prefix;
 }
 
-// Settles top-k, then top-p, among the open tokens.
+// Settles top-k, then top-p, exactly, by selection among the open tokens.
 template <class Cta>
-BL_HD void settle_cuts(Cta& cta, const SamplePart& w, DrawRoom& room, const OpenTokens& open,
+BL_HD void settle_cuts(Cta& cta, const SamplePart& w, DrawShared& smem, const OpenTokens& open,
                        DrawCut& cut) {
   const SampleState& state = *w.state;
   const auto take = static_cast<std::uint64_t>(cta.fresh(&state.take));
   if (take > 0) {
-    cut.by_logit = select_key(cta, room, take, [&](int t, auto&& add) {
-      open.for_each(w, room, cut, t, [&](std::int32_t id, float logit) {
+    cut.by_logit = select_key(cta, smem, take, [&](int t, auto&& add) {
+      open.for_each(w, smem, cut, t, [&](std::int32_t id, float logit) {
         add(key_of_logit(logit, id), std::uint64_t{1});
       });
     });
@@ -142,17 +148,17 @@ BL_HD void settle_cuts(Cta& cta, const SamplePart& w, DrawRoom& room, const Open
   if (take > 0) {
     cta.phase([&](int t) {
       std::uint64_t sum = 0;
-      open.for_each(w, room, cut, t,
+      open.for_each(w, smem, cut, t,
                     [&](std::int32_t id, float logit) { sum += cut.units(logit, id); });
-      room.masses[t] = sum;
+      smem.masses[t] = sum;
     });
-    cta.fold(room.masses, SampleSum());
-    mass = inside + room.masses[0];
+    cta.fold(smem.masses, SampleSum());
+    mass = inside + smem.masses[0];
   }
   const std::uint64_t wanted = share_of(w.rule.top_p, mass);
   cut.by_distance =
-      select_key(cta, room, wanted > inside ? wanted - inside : 1, [&](int t, auto&& add) {
-        open.for_each(w, room, cut, t, [&](std::int32_t id, float logit) {
+      select_key(cta, smem, wanted > inside ? wanted - inside : 1, [&](int t, auto&& add) {
+        open.for_each(w, smem, cut, t, [&](std::int32_t id, float logit) {
           const std::uint64_t units = cut.units(logit, id);
           const float distance = score_distance(logit, cut.top, cut.inverse);
           if (units > 0) add(key_of_distance(distance, id), units);
@@ -160,56 +166,59 @@ BL_HD void settle_cuts(Cta& cta, const SamplePart& w, DrawRoom& room, const Open
       });
 }
 
-// Finds the place among room.masses, whose first entry stands for the tokens from `begin` on, and
-// each for `size` tokens: room.begin, count and place become those of the entry that holds it.
+// One step of a search: smem.masses is the prefix sum of the weights of ranges of `size` tokens,
+// the first of which begins at `begin`. Sets smem.begin and smem.count to the range that contains
+// smem.place, and makes smem.place relative to it.
 template <class Cta>
-BL_HD void descend(Cta& cta, DrawRoom& room, int begin, int size, int end) {
+BL_HD void descend(Cta& cta, DrawShared& smem, int begin, int size, int end) {
   cta.phase([&](int t) {
-    if (room.place < room.masses[t] || room.place >= room.masses[t + 1]) return;
-    room.begin = begin + t * size;
-    room.count = end - room.begin < size ? end - room.begin : size;
-    room.needed = room.place - room.masses[t];
+    if (smem.place < smem.masses[t] || smem.place >= smem.masses[t + 1]) return;
+    smem.begin = begin + t * size;
+    smem.count = end - smem.begin < size ? end - smem.begin : size;
+    smem.needed = smem.place - smem.masses[t];
   });
   cta.phase([&](int t) {
-    if (t == 0) room.place = room.needed;
+    if (t == 0) smem.place = smem.needed;
   });
 }
 
-// The token at the rule's place in the cumulative sum of what has stayed. Parts' sums are those of
-// the tokens before the open ones.
+// Returns the token at the drawn place in the cumulative sum of the weights of all tokens that
+// stay. The sums of the parts that w.masses holds are without the open tokens, which are added
+// here.
 template <class Cta>
-BL_HD std::int32_t draw_token(Cta& cta, const SamplePart& w, DrawRoom& room, const OpenTokens& open,
-                              const DrawCut& cut) {
-  cta.phase([&](int t) { room.masses[t] = t < w.parts ? cta.fresh(w.masses + t) : 0; });
+BL_HD std::int32_t draw_token(Cta& cta, const SamplePart& w, DrawShared& smem,
+                              const OpenTokens& open, const DrawCut& cut) {
+  cta.phase([&](int t) { smem.masses[t] = t < w.parts ? cta.fresh(w.masses + t) : 0; });
   cta.phase([&](int t) {
-    open.for_each(w, room, cut, t, [&](std::int32_t id, float logit) {
+    open.for_each(w, smem, cut, t, [&](std::int32_t id, float logit) {
       const std::uint64_t units = cut.final_units(logit, id);
-      if (units > 0) cta.add(room.masses + id / w.part_size, units);
+      if (units > 0) cta.add(smem.masses + id / w.part_size, units);
     });
   });
-  cta.scan(room.masses);
-  const std::uint64_t place = place_of(w.rule.draw, room.masses[kSampleThreads]);
+  cta.scan(smem.masses);
+  const std::uint64_t place = place_of(w.rule.draw, smem.masses[kSampleThreads]);
   cta.phase([&](int t) {
-    if (t == 0) room.place = place;
+    if (t == 0) smem.place = place;
   });
-  descend(cta, room, 0, w.part_size, w.vocab);
-  while (room.count > 1) {
-    const int begin = room.begin;
-    const int end = begin + room.count;
-    const int size = (room.count + kSampleThreads - 1) / kSampleThreads;
+  descend(cta, smem, 0, w.part_size, w.vocab);
+  while (smem.count > 1) {
+    const int begin = smem.begin;
+    const int end = begin + smem.count;
+    const int size = (smem.count + kSampleThreads - 1) / kSampleThreads;
     cta.phase([&](int t) {
       std::uint64_t sum = 0;
       const int to = begin + (t + 1) * size < end ? begin + (t + 1) * size : end;
       for (int i = begin + t * size; i < to; ++i) sum += cut.final_units(w.logits[i], i);
-      room.masses[t] = sum;
+      smem.masses[t] = sum;
     });
-    cta.scan(room.masses);
-    descend(cta, room, begin, size, end);
+    cta.scan(smem.masses);
+    descend(cta, smem, begin, size, end);
   }
-  return room.begin;
+  return smem.begin;
 }
 
-// What is known of the row goes out, and the row is as it was. No other CTA reads it any more.
+// Writes the row's results, and restores the logits that were edited: no other CTA reads them any
+// more.
 template <class Cta>
 BL_HD void finish_row(Cta& cta, const SamplePart& w, const RowTop& top, std::int32_t id) {
   cta.phase([&](int t) {
@@ -226,10 +235,11 @@ BL_HD void finish_row(Cta& cta, const SamplePart& w, const RowTop& top, std::int
   });
 }
 
+// Lists the open tokens, sums the others' weights by part, and draws in the row's last CTA.
 template <class Cta>
-BL_HD void draw_row(Cta& cta, const SamplePart& w, DrawRoom& room) {
+BL_HD void draw_row(Cta& cta, const SamplePart& w, DrawShared& smem) {
   const bool ignored = w.rule.kind == SampleRule::Kind::kNone;
-  const RowTop top = ignored ? RowTop() : row_top(cta, w, room.keys);
+  const RowTop top = ignored ? RowTop() : row_top(cta, w, smem.keys);
   if (top.id < 0 || !w.draws()) {
     if (w.part == 0) finish_row(cta, w, top, top.id);
     return;
@@ -243,7 +253,7 @@ BL_HD void draw_row(Cta& cta, const SamplePart& w, DrawRoom& room) {
   }
   DrawCut cut{.top = top.logit, .inverse = w.rule.inverse, .min_p = w.rule.min_p};
   cta.phase([&](int t) {
-    if (t == 0) room.listed = 0;
+    if (t == 0) smem.listed = 0;
   });
   cta.phase([&](int t) {
     std::uint64_t inside = 0;
@@ -258,35 +268,35 @@ BL_HD void draw_row(Cta& cta, const SamplePart& w, DrawRoom& room) {
         inside += units;
         kept += static_cast<double>(weight) < w.rule.min_p ? 0 : units;
       } else if (bucket <= open.last && !open.walked) {
-        room.ids[cta.add(&room.listed, 1u)] = id;
+        smem.ids[cta.add(&smem.listed, 1u)] = id;
       }
     });
-    room.keys[t] = inside;
-    room.masses[t] = kept;
+    smem.keys[t] = inside;
+    smem.masses[t] = kept;
   });
-  cta.fold(room.keys, SampleSum());
-  cta.fold(room.masses, SampleSum());
+  cta.fold(smem.keys, SampleSum());
+  cta.fold(smem.masses, SampleSum());
   cta.phase([&](int t) {
     if (t != 0) return;
-    w.masses[w.part] = room.masses[0];
-    if (truncates) cta.add(&w.state->inside, room.keys[0]);
-    if (room.listed > 0) room.list_begin = cta.add(&w.state->listed, room.listed);
+    w.masses[w.part] = smem.masses[0];
+    if (truncates) cta.add(&w.state->inside, smem.keys[0]);
+    if (smem.listed > 0) smem.list_begin = cta.add(&w.state->listed, smem.listed);
   });
   cta.phase([&](int t) {
-    for (int i = t; i < static_cast<int>(room.listed); i += kSampleThreads) {
-      w.list[static_cast<int>(room.list_begin) + i] = room.ids[i];
+    for (int i = t; i < static_cast<int>(smem.listed); i += kSampleThreads) {
+      w.list[static_cast<int>(smem.list_begin) + i] = smem.ids[i];
     }
   });
-  if (!cta.is_last(&w.state->drawn, w.parts, &room.is_last)) return;
+  if (!cta.is_last(&w.state->drawn, w.parts, &smem.is_last)) return;
   open.count = open.walked ? w.vocab : static_cast<int>(cta.fresh(&w.state->listed));
   cta.phase([&](int t) {
     for (int i = t; i < (open.walked ? 0 : open.count); i += kSampleThreads) {
-      room.ids[i] = cta.fresh(w.list + i);
-      room.logits[i] = w.logits[room.ids[i]];
+      smem.ids[i] = cta.fresh(w.list + i);
+      smem.logits[i] = w.logits[smem.ids[i]];
     }
   });
-  if (truncates) settle_cuts(cta, w, room, open, cut);
-  finish_row(cta, w, top, draw_token(cta, w, room, open, cut));
+  if (truncates) settle_cuts(cta, w, smem, open, cut);
+  finish_row(cta, w, top, draw_token(cta, w, smem, open, cut));
 }
 
 }  // namespace bl::cuda

@@ -7,19 +7,20 @@ namespace bl::cuda {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// Called by one warp of each CTA: pieces alternate over the CTAs, with two lanes (k, v) for each.
+// Called by one warp of each CTA: KV splits alternate over the CTAs, with two lanes (k, v) for
+// each.
 __device__ __forceinline__ void issue_key_prefetch(const KeyPrefetch& prefetch) {
   const int past = __ldg(&prefetch.span->past);
-  const int piece_keys =
-      prefetch.piece_keys > 0 ? prefetch.piece_keys : even_piece_keys(past + 1, prefetch.pieces);
-  constexpr int kAtOnce = 16;  // pieces
+  const int split_keys =
+      prefetch.split_keys > 0 ? prefetch.split_keys : even_split_keys(past + 1, prefetch.kv_splits);
+  constexpr int kAtOnce = 16;  // KV splits
   const bool of_values = lane_index() % 2 != 0;
   const int row_bytes = of_values ? prefetch.v_row_bytes : prefetch.k_row_bytes;
 #pragma unroll 1
   for (auto i = static_cast<int>(blockIdx.x + gridDim.x * (threadIdx.x % 32 / 2));
-       i < prefetch.pieces * prefetch.heads; i += static_cast<int>(gridDim.x) * kAtOnce) {
-    const int head = i / prefetch.pieces;
-    const int begin = (i - head * prefetch.pieces) * piece_keys + prefetch.keys.begin;
+       i < prefetch.kv_splits * prefetch.heads; i += static_cast<int>(gridDim.x) * kAtOnce) {
+    const int head = i / prefetch.kv_splits;
+    const int begin = (i - head * prefetch.kv_splits) * split_keys + prefetch.keys.begin;
     const int slot = begin % kPageSlots;
     const int wanted = prefetch.keys.end - prefetch.keys.begin;
     const int keys = min(min(past - begin, kPageSlots - slot), wanted) / kWarpKeys * kWarpKeys;

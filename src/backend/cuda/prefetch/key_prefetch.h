@@ -24,9 +24,9 @@ struct SpanEntry {
   std::int32_t unused = 0;
 };
 
-// Returns the keys of a piece when `pieces` divide a span evenly; the last pieces may have none.
-BL_HD inline int even_piece_keys(int keys, int pieces) {
-  return ((keys + pieces - 1) / pieces + kTileKeys - 1) / kTileKeys * kTileKeys;
+// Returns the keys of a split when `kv_splits` divide a span evenly; the last splits may have none.
+BL_HD inline int even_split_keys(int keys, int kv_splits) {
+  return ((keys + kv_splits - 1) / kv_splits + kTileKeys - 1) / kTileKeys * kTileKeys;
 }
 
 // The GEMMs that prefetch keys, from the last one before the attention backwards: the one that
@@ -49,8 +49,8 @@ struct KeyPrefetch {
   int k_row_bytes = 0;
   int v_row_bytes = 0;
   int heads = 0;       // kv heads
-  int pieces = 0;      // of one head's keys, one for each CTA
-  int piece_keys = 0;  // 0: even_piece_keys()
+  int kv_splits = 0;   // of the keys of one head, one for each CTA
+  int split_keys = 0;  // 0: even_split_keys()
   KeyRange keys;       // of each piece
 };
 
