@@ -20,7 +20,7 @@
 namespace bl {
 namespace {
 
-// Tokens that the cache holds for each sequence unless --ctx asks for more.
+// The cache holds this many tokens for each sequence, unless --ctx asks for more.
 constexpr std::int64_t kUsualTokens = 2048;
 constexpr std::int64_t kUsualSequences = 16;
 
@@ -38,8 +38,8 @@ struct BatchOptions {
   void visit(V&& v) {
     v.group("Batch");
     v(input, {"input", "IN.jsonl", "requests in OpenAI's batch format"});
-    v(output, {"-o,--out", "OUT.jsonl", "answers; run again, it goes on behind the last one"});
-    v(sequences, {"-b,--batch", "N", "sequences at once; cfg_scale takes two for an answer"});
+    v(output, {"-o,--out", "OUT.jsonl", "answers; another run continues after the last one"});
+    v(sequences, {"-b,--batch", "N", "sequences at once; cfg_scale takes two for each answer"});
     constraint.visit(v);
     speculation.visit(v);
     preset.visit(v);
@@ -49,25 +49,26 @@ struct BatchOptions {
 };
 
 void batch(BatchOptions& options) {
-  if (options.input.empty()) fail_usage("batch: IN.jsonl is missing: the requests");
-  if (options.output.empty()) fail_usage("-o OUT.jsonl is missing: where the answers go");
+  if (options.input.empty()) fail_usage("batch: IN.jsonl is missing: the file of requests");
+  if (options.output.empty()) fail_usage("-o OUT.jsonl is missing: the file for the answers");
   if (options.sequences < 1 || options.sequences > 1024) {
     fail_usage("-b: {} is not in 1 … 1024", options.sequences);
   }
-  options.constraint.spec();  // wrong flags show before the model loads
+  // Whatever can be wrong with the command line or the files is found before the model loads.
+  options.constraint.spec();
   SessionOptions session_options = options.model.session_options();
   options.speculation.check();
   options.lora.plan(session_options);
-  options.preset.load();  // a wrong one shows before the model loads
+  options.preset.load();
   const std::int64_t total = check_batch_input(options.input);
-  std::error_code none;  // the output may not be there yet
+  std::error_code none;  // the output need not exist yet
   if (std::filesystem::equivalent(options.input, options.output, none)) {
-    fail_usage("-o {}: is the file of the requests; the answers need one of their own",
+    fail_usage("-o {} is the file of the requests; the answers need a file of their own",
                options.output);
   }
-  BatchOutput output(options.output);  // what is wrong with it shows before the model loads, too
+  BatchOutput output(options.output);
   session_options.sequences = options.sequences;
-  // A few at once may be long: how many there are is no reason to refuse one.
+  // With few sequences at once, there is still room for long ones.
   session_options.pages = static_cast<std::int32_t>(std::max(options.sequences, kUsualSequences)) *
                           KvCache::pages_for(std::max(kUsualTokens, options.model.context));
   EngineOptions engine_options;
@@ -87,7 +88,7 @@ void batch(BatchOptions& options) {
 Command batch_command() {
   return make_command<BatchOptions>(
       {"batch", "IN.jsonl -o OUT.jsonl -m DIR [-b N]",
-       "Answer a file of requests; run again after a stop, it goes on where it was"},
+       "Answer a file of requests; another run continues where this one stopped"},
       batch);
 }
 

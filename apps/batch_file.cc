@@ -26,20 +26,20 @@ std::string custom_id_of(const Json& line, const std::string& what) {
   return id->get<std::string>();
 }
 
-// Of a line that an earlier run has written.
+// Returns the custom_id of a line that an earlier run has written.
 std::string id_of_answer(const std::string& line, const std::string& what) {
   const Json answer = parse_json(line, what);
   std::string id = custom_id_of(answer, what);
   if (!answer.contains("response")) {
     fail(ErrorCode::kInvalidFile,
-         "{}: has no \"response\": this is no file of answers; -o should name a new file, or one "
-         "that `bitloom batch` has begun",
+         "{}: has no \"response\", so this is not a file of answers; -o should name a new file, or "
+         "one that `bitloom batch` has begun",
          what);
   }
   return id;
 }
 
-// A whole JSON value, but no answer.
+// Tells whether a text is a whole JSON value that is not an answer.
 bool is_something_else(const std::string& text, const std::string& what) {
   try {
     return !parse_json(text, what).contains("response");
@@ -48,16 +48,16 @@ bool is_something_else(const std::string& text, const std::string& what) {
   }
 }
 
-// Of the last line, which has no end: what a kill leaves of an answer may be cut off, what somebody
-// else wrote may not.
+// Checks a last line that does not end: it may be cut off if a killed run has left it of an answer,
+// but not if somebody else has written it.
 void check_piece(const std::string& piece, const std::string& what) {
   constexpr std::string_view kBegin = "{\"custom_id\":";
   const std::size_t known = std::min(piece.size(), kBegin.size());
   const bool begins_so = piece.compare(0, known, kBegin.substr(0, known)) == 0;
   if (begins_so && !is_something_else(piece, what)) return;
   fail(ErrorCode::kInvalidFile,
-       "{}: is no piece of an answer; -o should name a new file, or one that `bitloom batch` has "
-       "begun",
+       "{}: is not the beginning of an answer; -o should name a new file, or one that `bitloom "
+       "batch` has begun",
        what);
 }
 
@@ -73,7 +73,7 @@ std::int64_t check_batch_input(const std::filesystem::path& path) {
     const Json document = parse_json(*line, what);
     const std::string id = custom_id_of(document, what);
     if (!seen.insert(id).second) {
-      fail(ErrorCode::kInvalidFile, "{}: custom_id '{}' stands there twice", what, id);
+      fail(ErrorCode::kInvalidFile, "{}: custom_id '{}' is used twice", what, id);
     }
     const Json url = document.value("url", Json());
     if (url != "/v1/chat/completions" && url != "/v1/completions") {
@@ -95,7 +95,8 @@ std::int64_t check_batch_input(const std::filesystem::path& path) {
 BatchInput::BatchInput(const std::filesystem::path& path) {
   if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
     fail(ErrorCode::kInvalidArgument,
-         "{} is a {}; requests are read twice, and again by a run that goes on: they need a file",
+         "{} is a {}; requests are read twice, and again by a run that continues, so they need a "
+         "file",
          path.string(), std::filesystem::is_directory(path) ? "folder" : "pipe or device");
   }
   file_.open(path, std::ios::binary);
@@ -123,7 +124,8 @@ BatchOutput::BatchOutput(std::filesystem::path path) : path_(std::move(path)) {
     fail(ErrorCode::kIo, "cannot write {}: {}", path_.string(), std::strerror(errno));
   }
   try {
-    // Before anything is read or cut off: what looks like a piece may be somebody's line.
+    // Lock the file before it is read or cut: an incomplete line may be one that another process
+    // is just writing.
     if (::flock(::fileno(file_), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       fail(ErrorCode::kInvalidArgument,
            "{}: another process writes answers to this file; each needs one of its own",
@@ -156,7 +158,7 @@ void BatchOutput::read_what_is_there() {
 
 BatchOutput::~BatchOutput() {
   std::fclose(file_);
-  // A run that came to nothing leaves nothing.
+  // A run that has written nothing leaves no file.
   if (made_) std::remove(path_.c_str());
 }
 
@@ -164,8 +166,8 @@ void BatchOutput::write(const std::string& custom_id, const Json& answer) {
   const std::string line = json_text(answer) + "\n";
   if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() || std::fflush(file_) != 0) {
     fail(ErrorCode::kIo,
-         "cannot write {}: {}; what it holds so far stays, and the same command "
-         "goes on from there",
+         "cannot write {}: {}; the answers so far are kept, and the same command continues behind "
+         "them",
          path_.string(), std::strerror(errno));
   }
   made_ = false;

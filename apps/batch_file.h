@@ -1,6 +1,6 @@
 #pragma once
-// The two files of an offline batch: requests and answers, a JSON object a line, as OpenAI's batch
-// API has them.
+// The two files of an offline batch, requests and answers: one JSON object on each line, as in
+// OpenAI's batch API.
 
 #include <cstdio>
 #include <filesystem>
@@ -14,26 +14,26 @@
 
 namespace bl {
 
-// Checks the whole file before anything runs: every line an object with a custom_id of its own, a
-// known url and a body. Returns how many there are. Throws kInvalidFile naming the line.
+// Checks the whole file before anything runs: every line is an object with a custom_id of its own,
+// a known url and a body. Returns the number of requests. Throws kInvalidFile naming the line.
 std::int64_t check_batch_input(const std::filesystem::path& path);
 
-// Reads the requests one after another.
+// Reads requests one after another.
 class BatchInput {
  public:
   explicit BatchInput(const std::filesystem::path& path);
-  // The next line that is not blank; nothing at the end.
+  // Returns the next line that is not blank, and nothing at the end of the file.
   std::optional<std::string> next();
 
  private:
   std::ifstream file_;
 };
 
-// Appends answers. What an earlier run has written stays: whole lines count as done, and the piece
-// of one that a kill has left is cut off.
+// Appends answers to a file. Whole lines that an earlier run has written stay and count as done;
+// the part of a line that a killed run has left behind is cut off.
 class BatchOutput {
  public:
-  // Throws kInvalidFile where the file holds something else than answers, kInvalidArgument where
+  // Throws kInvalidFile where the file holds anything but answers, and kInvalidArgument where
   // another process writes to it.
   explicit BatchOutput(std::filesystem::path path);
   BatchOutput(const BatchOutput&) = delete;
@@ -42,7 +42,7 @@ class BatchOutput {
 
   bool is_done(const std::string& custom_id) const { return done_.contains(custom_id); }
   std::int64_t done() const { return static_cast<std::int64_t>(done_.size()); }
-  // One line, in the hands of the operating system when this returns. Throws kIo.
+  // Writes one line and flushes it to the operating system. Throws kIo.
   void write(const std::string& custom_id, const Json& answer);
 
  private:
@@ -50,7 +50,7 @@ class BatchOutput {
 
   std::filesystem::path path_;
   std::FILE* file_ = nullptr;
-  bool made_ = false;  // by this run, and nothing is in it yet
+  bool made_ = false;  // this run has created the file and written nothing to it yet
   std::unordered_set<std::string> done_;
 };
 

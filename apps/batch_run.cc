@@ -10,13 +10,15 @@
 namespace bl {
 namespace {
 
-// Faults that are no request's. An answer that told of one would keep the next run from trying.
+// Tells faults that no request is to blame for. They must not become answers, since the next run
+// would not try those requests again.
 bool ends_the_batch(const Error& error) {
   return error.code() == ErrorCode::kIo || error.code() == ErrorCode::kDevice ||
          error.code() == ErrorCode::kCancelled;
 }
 
-// Takes what has come; waits so long for the first of it.
+// Adds all events that have come to `answers`, and waits up to `most` for the first one. Returns
+// whether there was any.
 bool take(RequestHandle& handle, std::vector<Answer>& answers, std::chrono::milliseconds most) {
   bool moved = false;
   while (std::optional<Event> event = handle.next(most)) {
@@ -37,7 +39,7 @@ BatchRun::BatchRun(Engine& engine, const ModelSession& session, Work work)
       output_(work_.output),
       logprobs_(session.tokenizer()),
       progress_("batch", work_.total, Progress::Unit::kItems) {
-  if (output_.done() > 0) log_info("{} answers are there already", output_.done());
+  if (output_.done() > 0) log_info("{} answers exist already", output_.done());
   progress_.update(output_.done());
 }
 
@@ -45,18 +47,18 @@ void BatchRun::run() {
   bool more = true;
   while (more || !open_.empty()) {
     check_interrupt();
-    // Enough for the next step to find work when answers end.
+    // Have more lines open than run at once, so that the next step finds work when answers end.
     while (more && static_cast<std::int64_t>(open_.size()) < work_.open) more = start_next();
     collect();
   }
   if (number_ < work_.total) {
-    fail(ErrorCode::kInvalidFile, "{}: has {} requests, where there were {} when it was checked",
+    fail(ErrorCode::kInvalidFile, "{} has {} requests now, but had {} when it was checked",
          work_.input.string(), number_, work_.total);
   }
   log_info("{} answers, {} of them errors", answered_, failed_);
 }
 
-// False at the end of the input.
+// Submits the next request that has no answer yet. Returns false at the end of the input.
 bool BatchRun::start_next() {
   const std::optional<std::string> line = input_.next();
   if (!line) return false;
@@ -69,7 +71,7 @@ bool BatchRun::start_next() {
     for (Request& request : open.request.requests()) {
       const std::int64_t choices = request.sampling.n;
       open.handles.push_back(engine_.submit(std::move(request)));
-      // Behind submit(), which has looked at the number.
+      // After submit(), which has checked the number of choices.
       open.answers.emplace_back(static_cast<std::size_t>(choices));
     }
     open_.push_back(std::move(open));
@@ -79,7 +81,7 @@ bool BatchRun::start_next() {
   return true;
 }
 
-// Takes what has come; waits a little when that is nothing.
+// Reads all open lines and finishes those that are over; waits a little when there is no news.
 void BatchRun::collect() {
   bool moved = false;
   for (auto line = open_.begin(); line != open_.end();) {
@@ -114,7 +116,7 @@ void BatchRun::finish(const OpenLine& line) {
 
 void BatchRun::fail_line(const std::string& id, std::int64_t number, const Error& error) {
   if (ends_the_batch(error)) {
-    fail(error.code(), "{}; {} of {} requests are answered, and the same command goes on",
+    fail(error.code(), "{}; {} of {} requests are answered, and the same command continues",
          error.what(), output_.done(), work_.total);
   }
   write(id, BatchRequest::failure(id, number, error));

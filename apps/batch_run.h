@@ -5,31 +5,32 @@
 #include <string>
 #include <vector>
 
+#include "api/logprobs.h"
+#include "api/request_fields.h"
 #include "base/json_fwd.h"
 #include "base/progress.h"
 #include "batch_file.h"
 #include "batch_request.h"
 #include "engine/engine.h"
-#include "logprobs_json.h"
 
 namespace bl {
 
-// The requests of a file on their way through an engine, and their answers into another file.
+// Sends the requests of a file through an engine and writes the answers to another file.
 class BatchRun {
  public:
   struct Work {
-    std::filesystem::path input;  // checked (check_batch_input)
+    std::filesystem::path input;  // has passed check_batch_input()
     BatchOutput& output;          // new, or with answers of an earlier run
     std::int64_t total = 0;       // requests in the input
-    std::int64_t open = 1;        // requests that the engine has at once
-    BatchDefaults otherwise{};
+    std::int64_t open = 1;        // lines that are answered at the same time
+    openai::RequestDefaults otherwise{};
   };
-  // `session`: of the model that the engine runs; both must outlive it.
+  // `session` is the one that the engine runs. Both must outlive this object.
   BatchRun(Engine& engine, const ModelSession& session, Work work);
 
-  // Writes an answer for every request that has none yet. What is wrong with a request is its
-  // answer. Throws what is wrong with anything else (kIo, kDevice, kCancelled): requests without an
-  // answer then stay so, and another run goes on with them.
+  // Writes an answer for every request that has none yet. A wrong request is answered with its
+  // error. Throws other errors (kIo, kDevice, kCancelled); requests without an answer then stay
+  // without one, and another run goes on with them.
   void run();
 
  private:
@@ -53,7 +54,7 @@ class BatchRun {
   Work work_;
   BatchInput input_;
   BatchOutput& output_;
-  LogprobsJson logprobs_;
+  openai::Logprobs logprobs_;
   Progress progress_;
   std::list<OpenLine> open_;
   std::int64_t number_ = 0;

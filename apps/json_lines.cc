@@ -20,7 +20,7 @@ void for_each_input_line(const std::function<void(std::string_view line)>& body)
     } catch (const Error& error) {
       fail(error.code(), "line {} of standard input: {}", number, error.what());
     }
-    // Whoever drives this over a pipe gets each answer before the next question.
+    // A program that drives this over a pipe gets each answer before it asks the next question.
     if (std::cin.rdbuf()->in_avail() <= 0) flush_results();
   }
   check_interrupt();

@@ -4,9 +4,9 @@
 
 namespace bl {
 
-// Reads standard input line by line and calls body(line, what), where `what` names the line for
-// messages ("line 3 of standard input"). Blank lines are skipped. An Error that body throws comes
-// out with that name in front; results written before it have reached stdout.
+// Reads standard input line by line and calls body(line). Blank lines are skipped. Where body()
+// throws an Error, throws it on with the line's number in front ("line 3 of standard input: …");
+// results written before it have reached stdout.
 void for_each_input_line(const std::function<void(std::string_view line)>& body);
 
 }  // namespace bl

@@ -39,7 +39,7 @@ void check_ids(std::span<const std::int32_t> ids, const char* what, std::int64_t
   }
 }
 
-// All answers wait with a prompt of their own each.
+// Each answer holds a copy of the prompt while it waits.
 std::int64_t prompt_ids(const Request& request, std::span<const std::int32_t> negative) {
   const std::size_t ids = request.prompt.size() + negative.size();
   return request.sampling.answers() * static_cast<std::int64_t>(ids);
@@ -55,8 +55,16 @@ RequestHandle& RequestHandle::operator=(RequestHandle&& other) noexcept {
 }
 
 RequestHandle::~RequestHandle() {
-  if (stream_ && !stream_->over()) stream_->cancel();
+  if (!stream_) return;
+  clear_ready_callback();
+  if (!stream_->over()) stream_->cancel();
 }
+
+bool RequestHandle::set_ready_callback(std::function<void()> callback) {
+  return stream_->set_ready_callback(std::move(callback));
+}
+
+void RequestHandle::clear_ready_callback() { stream_->set_ready_callback({}); }
 
 std::optional<Event> RequestHandle::next() { return stream_->next(std::nullopt); }
 
@@ -217,7 +225,7 @@ std::string Engine::refusal(std::int64_t ids) const {
                      ids);
 }
 
-// A request that is not in the queue yet; it has been checked.
+// Makes a checked request into one that can join the queue.
 std::shared_ptr<OpenRequest> Engine::open(Request request) const {
   const auto now = EngineClock::now();
   auto open = std::make_shared<OpenRequest>();
@@ -252,7 +260,7 @@ std::shared_ptr<OpenRequest> Engine::open(Request request) const {
 std::optional<RequestHandle> Engine::try_submit(Request request, std::string& refused) {
   check(request);
   {
-    // Before the work of compiling a constraint.
+    // Refuse before a constraint is compiled, which is work.
     const std::lock_guard lock(mutex_);
     refused = refusal(prompt_ids(request, request.negative_prompt));
     if (!refused.empty()) return std::nullopt;
@@ -313,7 +321,7 @@ SavedPrefix Engine::save_pin(const std::string& name, const std::filesystem::pat
 }
 
 SavedPrefix Engine::save(PrefixText text, const std::filesystem::path& file) {
-  // Two at once would write one temporary file.
+  // Two threads that save to the same path would write the same temporary file.
   const std::lock_guard lock(saving_);
   return save_prefix_file([this](const auto& what) { call(what); }, std::move(text), file);
 }
@@ -382,9 +390,9 @@ void Engine::loop() {
       open_ += static_cast<std::int64_t>(arrived.size());
     }
     for (const std::shared_ptr<OpenRequest>& open : arrived) core_->add(open);
-    // One that ends in this step is to be gone with it, and not when something else comes.
+    // Drop our references now, so that a request that ends in this step is freed with it.
     arrived.clear();
-    // Behind the requests: who calls may have submitted some of them before.
+    // After the requests, since a caller may have submitted some of them before its call.
     for (auto& what : calls) what(*core_);
     adapters_.work(*model_);
     const bool moved = core_->step(EngineClock::now());

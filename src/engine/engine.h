@@ -5,9 +5,9 @@
 //   RequestHandle handle = engine.submit({.prompt = engine.tokenizer().encode("Once upon")});
 //   while (std::optional<Event> event = handle.next()) std::cout << event->text;
 //
-// Goals: many requests in one step, whoever asks from whatever thread; no reader, however slow, and
-// no request, however wrong, holds up another one; what a request gets does not depend on what
-// else runs. Non-goals: HTTP, chat templates (engine/model_text.h), several models.
+// Goals: many requests share a step, from any thread; a slow reader or a wrong request never holds
+// up another request; what a request gets does not depend on what else runs. Non-goals: HTTP, chat
+// templates (engine/model_text.h), several models.
 
 #include <atomic>
 #include <chrono>
@@ -39,21 +39,22 @@ class RequestIntake;
 struct OpenRequest;
 
 struct EngineOptions {
-  std::int64_t running = 0;      // choices at once; 0: SessionOptions::sequences
-  std::int64_t step_tokens = 0;  // budget of a step; 0: the session's
-  std::int64_t requests = 1024;  // open at once, running and waiting; beyond that: refused
-  // Ids that their prompts hold in all, of each answer its own; one request alone may hold more.
+  std::int64_t running = 0;      // choices that run at once; 0: SessionOptions::sequences
+  std::int64_t step_tokens = 0;  // most tokens of a step; 0: the session's
+  std::int64_t requests = 1024;  // most open requests, running and waiting; more are refused
+  // Most ids in the prompts of all open requests together, counted once for each answer. A request
+  // that is alone may hold more.
   std::int64_t prompt_ids = 1 << 28;
-  // The model needs rows for what it guesses: SessionOptions::drafts.
+  // Guesses need rows of logits: see SessionOptions::drafts.
   SpeculationOptions speculation{};
-  // Host memory for pages that are evicted; 0: SessionOptions::kv_host.
+  // Bytes of host memory for evicted pages; 0: SessionOptions::kv_host.
   std::size_t host_bytes = 0;
-  // Logits of one request that wait for its reader (return_logits), of all its answers together; at
-  // least one row of each.
+  // With return_logits: how many logits of one request, over all its answers, may wait for its
+  // reader. Each answer may always keep one row.
   std::int64_t unread_logits = 1 << 26;
 };
 
-// One choice, whole.
+// One whole choice, collected from its events.
 struct Answer {
   void add(Event event);
 
@@ -61,7 +62,7 @@ struct Answer {
   std::vector<std::int32_t> ids;
   std::vector<TokenLogprobs> logprobs;
   std::vector<TokenLogprobs> prompt_logprobs;
-  std::vector<std::int32_t> healed;  // these as in Event
+  std::vector<std::int32_t> healed;  // this and all below: see Event
   std::vector<TokenLogprobs> healed_logprobs;
   std::int64_t kept = 0;
   std::vector<WithheldText> suppressed;
@@ -76,25 +77,46 @@ struct Answer {
   std::string error;
 };
 
-// A submitted request, as its reader holds it. Going away cancels what is not finished. May be used
-// from several threads.
+// The reader's side of a submitted request. Destroying it cancels what is not finished. Its
+// functions may be called from several threads at once.
 class RequestHandle {
  public:
   RequestHandle(RequestHandle&&) = default;
   RequestHandle& operator=(RequestHandle&& other) noexcept;
   ~RequestHandle();
 
-  // Waits for what is new. Nothing once the last event of every choice has been taken.
+  // Waits for an event. Returns nothing once the last event of every choice has been taken.
   std::optional<Event> next();
-  // Waits no longer than `most`; nothing may then be followed by more unless over().
+  // Waits no longer than `most`. Where it returns nothing, events may still follow unless over().
   std::optional<Event> next(std::chrono::milliseconds most);
   bool over() const { return stream_->over(); }
-  // Ends it, at the latest one step from now; its last events say so.
+  // Ends the request at most one step from now; its last events say that it was cancelled.
   void cancel() { stream_->cancel(); }
-  // Reads to the end.
+  // Reads to the end and returns the choices in order.
   std::vector<Answer> wait();
-  // The request's number, which no other request of the engine has: they rise as requests are
-  // submitted.
+
+  // Has `callback` called when there is something to read, so that one thread can read thousands
+  // of handles: the callback tells that thread which handle to look at, and the thread reads with
+  // next(0ms). It takes the place of a callback set before.
+  //
+  // When: for the first event after the reader has taken all events, and once more for the last
+  // event of the request, whatever the reader has taken. Events in between are not announced one
+  // by one. So a reader that takes everything after each call misses nothing; it may be called
+  // when another look has found everything already. Returns true where there is something to read
+  // now (an event, or that the request is over): that is not announced again, so read at once.
+  //
+  // Where: on the engine's thread, within a step, without any lock of the engine. The callback
+  // holds up every request while it runs, so it should only pass the news on. It may use this
+  // handle (next(0ms), cancel(), and destroy it) and submit requests. It must not throw, nor wait
+  // for the engine: by next() that waits, wait(), ~Engine(), or what engine.h says waits.
+  //
+  // Until: clear_ready_callback(), a new callback, or the end of the handle. Each of these waits
+  // for a call that is under way, and the callback is not called afterwards; within the callback
+  // they do not wait. So do not hold a lock meanwhile that the callback takes.
+  [[nodiscard]] bool set_ready_callback(std::function<void()> callback);
+  void clear_ready_callback();
+
+  // The request's number, unique in its engine; later requests have higher ones.
   std::int64_t number() const { return number_; }
 
  private:
@@ -106,73 +128,79 @@ class RequestHandle {
   std::int64_t number_ = 0;
 };
 
-// A model, and the thread that runs it. Thread-safe.
+// A model and the thread that runs it. Thread-safe.
 class Engine {
  public:
   explicit Engine(std::unique_ptr<ModelSession> session, EngineOptions options = {});
-  // Any model; `tokenizer` may be null, and must outlive the engine.
+  // Runs any model. `tokenizer` may be null, and must outlive the engine.
   Engine(std::unique_ptr<StepModel> model, const Tokenizer* tokenizer,
          std::vector<std::int32_t> end_tokens, EngineOptions options = {});
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
-  ~Engine();  // open requests end with an error
+  // Ends open requests with an error, and waits for the engine's thread.
+  ~Engine();
 
-  // Throws kInvalidArgument for what is wrong about the request and kLimit when the queue is full.
+  // Throws kInvalidArgument for a wrong request, and kLimit when the queue is full.
   RequestHandle submit(Request request);
-  // The same, but nothing when the queue is full.
+  // Returns nothing when the queue is full; otherwise as submit().
   std::optional<RequestHandle> try_submit(Request request);
 
-  // Loads a LoRA (a folder of PEFT) under a name that requests then use; one that has the name
-  // already is replaced. Requests that run keep what they began with, and are not held up but while
-  // the weights are copied to the device. Waits until it is done. Throws what read_peft_adapter
-  // throws, kOutOfMemory, kUnsupported.
+  // Loads a LoRA adapter (a PEFT folder) under a name that requests can use, in place of the one
+  // that has this name now. Running requests keep the adapter that they began with, and are held
+  // up only while weights are copied to the device. Waits until it is done. Throws what
+  // read_peft_adapter throws, kOutOfMemory, kUnsupported.
   void load_adapter(const std::string& name, const std::filesystem::path& folder);
-  // Takes the name away; the memory is given back when no request uses it. Throws kNotFound.
+  // Removes the name. The memory is freed when no request uses the adapter. Throws kNotFound.
   void unload_adapter(const std::string& name) { adapters_.unload(name); }
   std::vector<AdapterInfo> adapters() const { return adapters_.list(); }
 
-  // Ends everything that has been submitted, running and waiting, as if each had been cancelled.
+  // Cancels every request that has been submitted, running or waiting. Waits for the step under
+  // way.
   void cancel_all();
-  // Makes a short answer that nobody reads, so that the first request need not pay for what is set
-  // up when it is first used. Throws what ends it, and kLimit when the queue is full.
+  // Makes a short answer that is thrown away, so that the first request does not pay for what is
+  // set up on first use. Waits for it. Throws the error that ends it, and kLimit when the queue is
+  // full.
   void warm_up();
 
-  // Lets the pages of a pinned prompt go. False where nothing is pinned under that name.
+  // Unpins a prompt, so that its pages may be evicted. Returns false where nothing is pinned under
+  // that name. Waits for the step under way.
   bool unpin(const std::string& name);
-  // Evicts what no request and no pin holds: to the host where there is a tier, else it is gone.
-  // Returns when it is over.
+  // Evicts every page that no request and no pin holds, to host memory where there is some for it.
+  // Waits until that is done.
   void evict();
-  // As of the last whole step: an answer may be over before its last step is in them.
+  // As of the last whole step. An answer may be over before its last step is counted.
   EngineStats stats() const;
-  // Waits for the step under way, so that all that has been answered is in them, and all that was
-  // submitted before.
+  // Waits for the step under way, and so counts everything that was answered or submitted before
+  // the call.
   EngineStats settled_stats();
-  // What each page of the cache is used for, and by which open requests. Waits for the step under
-  // way.
+  // Tells what each page of the cache is used for, and by which open requests. Waits for the step
+  // under way.
   PageTableView page_table();
 
-  // Saves what the cache has of a request's prompt, or of a pinned one, in whole pages; loads such
-  // a file, so that requests of the same salt find it, and pins it where a name is given
-  // (engine/prefix_files.h says what they throw; docs/formats/prefix.md). They wait for the
-  // engine's thread and for the disk; requests go on meanwhile. A file is trusted like the weights.
+  // Save the whole pages that the cache has of a request's prompt, or of a pinned one; load such a
+  // file, so that requests of the same salt find it, and pin it where `pin` is a name. They wait
+  // for the engine's thread and for the disk; other requests go on meanwhile. A file is trusted
+  // like the weights. engine/prefix_files.h says what they throw, docs/formats/prefix.md what a
+  // file holds.
   SavedPrefix save_prefix(const Request& request, const std::filesystem::path& file);
   SavedPrefix save_pin(const std::string& name, const std::filesystem::path& file);
   SavedPrefix load_prefix(const std::filesystem::path& file, const std::string& pin = {});
 
-  std::int64_t context() const { return longest_; }  // tokens of prompt and answer
+  std::int64_t context() const { return longest_; }  // most tokens of a prompt and its answer
   const Tokenizer& tokenizer() const;
-  // The session; absent for a model of one's own. Not to be run by others.
+  // The session of an engine that was made with one. Only the engine may run it.
   const ModelSession& session() const;
 
  private:
   void check(const Request& request) const;
-  // Why the queue is full for prompts of so many ids in all; empty where it is not. With mutex_.
+  // Returns why the queue has no room for prompts of `ids` ids in all; empty where it has. The
+  // caller holds mutex_.
   std::string refusal(std::int64_t ids) const;
   std::optional<RequestHandle> try_submit(Request request, std::string& refused);
   void check_pin(const Request& request) const;
   std::shared_ptr<OpenRequest> open(Request request) const;
   SavedPrefix save(PrefixText text, const std::filesystem::path& file);
-  // Runs it on the engine's thread between two steps, and waits; throws what it throws.
+  // Runs `what` on the engine's thread between two steps and waits for it. Throws what it throws.
   void call(std::function<void(EngineCore&)> what);
   void loop();
   void start(std::vector<std::int32_t> end_tokens);
@@ -183,7 +211,7 @@ class Engine {
   const Tokenizer* tokenizer_ = nullptr;
   StepModel::Facts facts_;
   std::int64_t longest_ = 0;
-  std::unique_ptr<EngineCore> core_;  // the thread's, once it runs
+  std::unique_ptr<EngineCore> core_;  // only thread_ uses it, once that runs
   std::unique_ptr<RequestIntake> intake_;
   std::shared_ptr<Waker> waker_ = std::make_shared<Waker>();
   AdapterRegistry adapters_{waker_};
@@ -193,8 +221,8 @@ class Engine {
   std::vector<std::shared_ptr<OpenRequest>> inbox_;
   std::vector<std::packaged_task<void(EngineCore&)>> calls_;
   std::int64_t submitted_ = 0;
-  std::int64_t open_ = 0;  // requests that the thread has taken and that are not over
-  // Of the prompts of all that are open.
+  std::int64_t open_ = 0;  // requests that have left inbox_ and are not over
+  // Ids in the prompts of all open requests (EngineOptions::prompt_ids).
   std::shared_ptr<std::atomic<std::int64_t>> ids_ = std::make_shared<std::atomic<std::int64_t>>(0);
   EngineStats stats_;
   bool stopping_ = false;

@@ -9,7 +9,7 @@
 namespace bl {
 namespace {
 
-// Room for so many more items, growing as push_back() does.
+// Makes room for `more` items, and grows geometrically as push_back() does.
 template <class T>
 void make_room(T& to, std::size_t more) {
   const std::size_t wanted = to.size() + more;
@@ -21,7 +21,7 @@ void make_room(std::vector<T>& to, const std::vector<T>& from) {
   if (!to.empty()) make_room(to, from.size());
 }
 
-// Where there is room, nothing is thrown.
+// Throws nothing where make_room() has been called before.
 template <class T>
 void append(std::vector<T>& to, std::vector<T>&& from) {
   if (to.empty()) {
@@ -61,12 +61,30 @@ EventStream::EventStream(std::int32_t choices, std::shared_ptr<Waker> waker)
   }
 }
 
-void EventStream::announce(Pending& pending) {
+// The reader is called for the first event after it has taken everything, since events that follow
+// are merged or found by the same look; and for the end, so that no reader misses it.
+bool EventStream::announce(Pending& pending) {
+  const bool is_first = fresh_ == 0;
+  if (!pending.fresh) ++fresh_;
   pending.fresh = true;
+  if (pending.is_last) ++ended_;
   if (readers_ > 0) arrived_.notify_one();
+  return is_first || ended_ == choices_;
 }
 
 void EventStream::push(Event event) {
+  if (add(std::move(event))) ready_.call();
+}
+
+void EventStream::push_token(std::int32_t choice, std::int32_t id, std::string_view text) {
+  if (add_token(choice, id, text)) ready_.call();
+}
+
+void EventStream::end_without_memory(std::int32_t choice, const Usage& usage) noexcept {
+  if (add_end(choice, usage)) ready_.call();
+}
+
+bool EventStream::add(Event event) {
   const std::lock_guard lock(mutex_);
   Pending& pending = pending_[static_cast<std::size_t>(event.choice)];
   BL_CHECK(!pending.is_last);
@@ -104,30 +122,30 @@ void EventStream::push(Event event) {
     into.code = event.code;
     into.error = std::move(event.error);
   }
-  announce(pending);
+  return announce(pending);
 }
 
-void EventStream::end_without_memory(std::int32_t choice, const Usage& usage) noexcept {
+bool EventStream::add_end(std::int32_t choice, const Usage& usage) {
   const std::lock_guard lock(mutex_);
   Pending& pending = pending_[static_cast<std::size_t>(choice)];
-  if (pending.is_last) return;
+  if (pending.is_last) return false;
   pending.is_last = true;
   Event& into = pending.event;
   into.finish = FinishReason::kError;
   into.usage = usage;
   into.code = ErrorCode::kOutOfMemory;
   into.error = kNoMemory;
-  announce(pending);
+  return announce(pending);
 }
 
-void EventStream::push_token(std::int32_t choice, std::int32_t id, std::string_view text) {
+bool EventStream::add_token(std::int32_t choice, std::int32_t id, std::string_view text) {
   const std::lock_guard lock(mutex_);
   Pending& pending = pending_[static_cast<std::size_t>(choice)];
   make_room(pending.event.text, text.size());
   pending.event.ids.push_back(id);
   pending.event.text += text;
   pending.unread.fetch_add(1, std::memory_order_relaxed);
-  announce(pending);
+  return announce(pending);
 }
 
 std::int64_t EventStream::unread(std::int32_t choice) const {
@@ -141,6 +159,7 @@ std::optional<Event> EventStream::take() {
     if (!pending.fresh) continue;
     turn_ = (choice + 1) % choices_;
     pending.fresh = false;
+    --fresh_;
     pending.unread.store(0, std::memory_order_relaxed);
     if (pending.is_last) ++taken_;
     Event out = std::exchange(pending.event, {});
@@ -168,10 +187,10 @@ std::optional<Event> EventStream::next(Deadline deadline) {
       }
       --readers_;
     }
-    // The last event lets every other reader go.
+    // Nothing will follow, so every other reader that waits may go.
     if (taken_ == choices_) arrived_.notify_all();
   }
-  // The choice may have paused for this reader.
+  // The choice may have been paused because this reader was far behind.
   if (event && !(event->ids.empty() && event->suppressed.empty())) waker_->wake();
   return event;
 }
@@ -184,6 +203,13 @@ bool EventStream::over() const {
 void EventStream::cancel() {
   cancelled_.store(true, std::memory_order_relaxed);
   waker_->wake();
+}
+
+bool EventStream::set_ready_callback(std::function<void()> callback) {
+  // Set before looking: an event that comes in between is announced twice, not never.
+  ready_.set(std::move(callback));
+  const std::lock_guard lock(mutex_);
+  return fresh_ > 0 || taken_ == choices_;
 }
 
 }  // namespace bl

@@ -1,12 +1,12 @@
-#include "text/chat_messages.h"
+#include "api/chat_messages.h"
 
 #include <string>
 #include <utility>
 
-#include "base/error.h"
+#include "api/request_error.h"
 #include "base/json.h"
 
-namespace bl {
+namespace bl::openai {
 namespace {
 
 bool is_text_of(const OrderedJson& object, const char* key) {
@@ -15,17 +15,20 @@ bool is_text_of(const OrderedJson& object, const char* key) {
 
 std::string joined_parts(const OrderedJson& parts, const std::string& what) {
   std::string text;
-  for (const OrderedJson& part : parts) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const OrderedJson& part = parts[i];
+    const std::string param = fmt::format("{}[{}]", what, i);
     if (!is_text_of(part, "type")) {
-      fail(ErrorCode::kInvalidArgument, "{}: {} is not a part with a type", what, json_text(part));
+      fail_at(ErrorCode::kInvalidArgument, param, "{}: {} is not a part with a type", what,
+              json_text(part));
     }
     if (part["type"] != "text") {
-      fail(ErrorCode::kInvalidArgument, "{} has a part of type {}; only text can be read", what,
-           json_text(part["type"]));
+      fail_at(ErrorCode::kInvalidArgument, param + ".type",
+              "{} has a part of type {}; only text can be read", what, json_text(part["type"]));
     }
     if (!is_text_of(part, "text")) {
-      fail(ErrorCode::kInvalidArgument, "{}: a part of type text should hold its text as \"text\"",
-           what);
+      fail_at(ErrorCode::kInvalidArgument, param + ".text",
+              "{}: a part of type text should hold its text as \"text\"", what);
     }
     if (!text.empty()) text += '\n';
     text += part["text"].get_ref<const std::string&>();
@@ -36,15 +39,15 @@ std::string joined_parts(const OrderedJson& parts, const std::string& what) {
 // Checks that `list` is a list of objects, each of which describes or calls a function.
 void check_functions(const OrderedJson& list, const std::string& what) {
   if (!list.is_array()) {
-    fail(ErrorCode::kInvalidArgument, "{} is {}, but should be a list of objects", what,
-         json_text(list));
+    fail_at(ErrorCode::kInvalidArgument, what, "{} is {}, but should be a list of objects", what,
+            json_text(list));
   }
   for (std::size_t i = 0; i < list.size(); ++i) {
     const OrderedJson& one = list[i];
     if (!one.is_object() || (one.contains("function") && !is_text_of(one["function"], "name"))) {
-      fail(ErrorCode::kInvalidArgument,
-           "{}[{}]: {} should be an object whose \"function\" is an object with a name", what, i,
-           json_text(one));
+      fail_at(ErrorCode::kInvalidArgument, fmt::format("{}[{}]", what, i),
+              "{}[{}]: {} should be an object whose \"function\" is an object with a name", what, i,
+              json_text(one));
     }
   }
 }
@@ -59,14 +62,15 @@ OrderedJson template_tools(const OrderedJson& tools) {
 
 OrderedJson template_messages(const OrderedJson& messages) {
   if (!messages.is_array() || messages.empty()) {
-    fail(ErrorCode::kInvalidArgument, "messages should be a list of at least one message");
+    fail_at(ErrorCode::kInvalidArgument, "messages",
+            "messages should be a list of at least one message");
   }
   OrderedJson result = messages;
   for (std::size_t i = 0; i < result.size(); ++i) {
     OrderedJson& message = result[i];
     if (!is_text_of(message, "role")) {
-      fail(ErrorCode::kInvalidArgument, "messages[{}]: {} is not a message with a role", i,
-           json_text(message));
+      fail_at(ErrorCode::kInvalidArgument, fmt::format("messages[{}].role", i),
+              "messages[{}]: {} is not a message with a role", i, json_text(message));
     }
     if (const auto calls = message.find("tool_calls"); calls != message.end()) {
       if (!calls->is_null()) {
@@ -77,12 +81,12 @@ OrderedJson template_messages(const OrderedJson& messages) {
     if (content == message.end() || content->is_string() || content->is_null()) continue;
     const std::string what = fmt::format("messages[{}].content", i);
     if (!content->is_array()) {
-      fail(ErrorCode::kInvalidArgument, "{} is {}, but should be a text or a list of parts", what,
-           json_text(*content));
+      fail_at(ErrorCode::kInvalidArgument, what,
+              "{} is {}, but should be a text or a list of parts", what, json_text(*content));
     }
     *content = joined_parts(*content, what);
   }
   return result;
 }
 
-}  // namespace bl
+}  // namespace bl::openai

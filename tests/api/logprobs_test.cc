@@ -1,4 +1,4 @@
-#include "logprobs_json.h"
+#include "api/logprobs.h"
 
 #include <gtest/gtest.h>
 
@@ -14,6 +14,8 @@
 
 namespace bl::test {
 namespace {
+
+using openai::Logprobs;
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
@@ -48,7 +50,7 @@ class ByteLevelLogprobs : public testing::Test {
  protected:
   std::unique_ptr<Tokenizer> tokenizer_ =
       make_word_tokenizer({"Hi", "Ġthere", "Ġâĸ", "ģ", "ä", "½ł!", "x"}, {"<s>", "</s>", " there"});
-  LogprobsJson logprobs_{*tokenizer_};
+  Logprobs logprobs_{*tokenizer_};
 };
 
 TEST_F(ByteLevelLogprobs, PiecesOfCharactersAreTheirBytes) {
@@ -90,7 +92,7 @@ TEST_F(ByteLevelLogprobs, WhatCannotBeIsANumberAndNoNameIsThereTwice) {
 
 TEST_F(ByteLevelLogprobs, HealedTokensAreThereIfTheySayMoreThanThePrompt) {
   auto tokenizer = make_word_tokenizer({"Ġ", "w", "or", "Ġw", "orld", "!", "Ġworld"});
-  const LogprobsJson logprobs(*tokenizer);
+  const Logprobs logprobs(*tokenizer);
   const std::vector<std::int32_t> prompt{5, 0, 1, 2};  // "! wor"
   Answer answer;
   answer.kept = 1;
@@ -117,7 +119,7 @@ TEST(ByteFallbackLogprobs, TokensOfBytesAreThese) {
   const std::vector<std::int32_t> prompt{3, 0};
   const Answer answer = answer_of(*tokenizer, prompt, {1, 2, 4, 3});
   ASSERT_EQ(answer.text, "\u4f60ba");
-  const LogprobsJson logprobs(*tokenizer);
+  const Logprobs logprobs(*tokenizer);
   EXPECT_EQ(bytes_of(logprobs.chat(answer, prompt)),
             "\xbd\xa0"
             "ba");
@@ -170,7 +172,7 @@ TEST_F(RealLogprobs, TokensSayTheText) {
       "\U0001f9f5\U0001fae8 \u0928\u092e\u0938\u094d\u0924\u0947 <0x41> !";
   for (const char* name : {"llama2", "llama3_1", "gemma3", "qwen3"}) {
     const auto tokenizer = load(name);
-    const LogprobsJson logprobs(*tokenizer);
+    const Logprobs logprobs(*tokenizer);
     const std::vector<std::int32_t> all = tokenizer->encode("Once upon " + text);
     for (std::size_t kept = 2; kept + 1 < all.size(); ++kept) {
       const std::vector<std::int32_t> prompt(all.begin(), all.begin() + static_cast<long>(kept));
@@ -200,7 +202,7 @@ TEST_F(RealLogprobs, OffsetsOfATextThatStandsByItself) {
   std::vector<std::int32_t> ids = tokenizer->encode("Once upon", {.add_special = false});
   const Answer answer = answer_of(*tokenizer, prompt, ids);
   ASSERT_EQ(answer.text, "Once upon");
-  const Json plain = LogprobsJson(*tokenizer).completion(answer, prompt);
+  const Json plain = Logprobs(*tokenizer).completion(answer, prompt);
   EXPECT_EQ(plain.at("tokens"), (Json{" Once", " upon"}));
   EXPECT_EQ(plain.at("text_offset"), (Json{0, 4}));
 }

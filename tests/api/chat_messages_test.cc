@@ -1,4 +1,4 @@
-#include "text/chat_messages.h"
+#include "api/chat_messages.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 
-namespace bl {
+namespace bl::openai {
 namespace {
 
 OrderedJson read(const char* text) { return OrderedJson::parse(text); }
@@ -69,4 +69,4 @@ TEST(ChatMessages, ToolsAreObjectsWithNamedFunctions) {
 }
 
 }  // namespace
-}  // namespace bl
+}  // namespace bl::openai

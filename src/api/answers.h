@@ -1,0 +1,27 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "api/answer_head.h"
+#include "api/chat_request.h"
+#include "api/completion_request.h"
+#include "api/logprobs.h"
+#include "base/json_fwd.h"
+#include "engine/engine.h"
+
+namespace bl::openai {
+
+// A prompt, and all choices of its answer in order.
+struct AnsweredPrompt {
+  std::span<const std::int32_t> prompt;
+  std::span<const Answer> choices;
+};
+
+// The whole answer to a request. Each throws the error of a choice that ended with one.
+Json chat_completion(const AnswerHead& head, const ChatRequest& request,
+                     const AnsweredPrompt& answered, const Logprobs& logprobs);
+// `answered`: the request's prompts in order.
+Json text_completion(const AnswerHead& head, const CompletionRequest& request,
+                     std::span<const AnsweredPrompt> answered, const Logprobs& logprobs);
+
+}  // namespace bl::openai

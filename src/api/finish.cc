@@ -1,0 +1,21 @@
+#include "api/finish.h"
+
+#include <algorithm>
+
+#include "base/json.h"
+
+namespace bl::openai {
+
+const char* finish_reason(FinishReason reason) {
+  const bool is_full = reason == FinishReason::kMaxTokens || reason == FinishReason::kContext;
+  return is_full ? "length" : "stop";
+}
+
+Json stop_reason(const ChoiceEnd& end, std::span<const std::int32_t> own) {
+  if (end.reason == FinishReason::kStopString) return end.stop_string;
+  if (!end.end_token) return nullptr;
+  const std::int32_t id = end.end_token->id;
+  return std::find(own.begin(), own.end(), id) == own.end() ? Json() : Json(id);
+}
+
+}  // namespace bl::openai

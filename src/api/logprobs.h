@@ -1,0 +1,45 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "api/shown_tokens.h"
+#include "api/token_names.h"
+#include "base/json_fwd.h"
+#include "engine/engine.h"
+
+namespace bl::openai {
+
+// Log-probabilities in the forms of OpenAI's API and, for prompts, of vLLM's.
+//
+// "token" is a token's name (token_names.h); "bytes" are the bytes that it adds to a text. Put one
+// behind the other, the bytes of an answer's tokens are its text, but for what the text leaves out:
+// special tokens, a stop string, a space at the beginning of a text that stands by itself.
+// -9999 stands for a token that cannot be, since JSON has no −∞.
+class Logprobs {
+ public:
+  // The tokenizer must outlive it.
+  explicit Logprobs(const Tokenizer& tokenizer) : names_(tokenizer) {}
+  const TokenNames& names() const { return names_; }
+
+  // "logprobs" of a choice of /v1/chat/completions: {content: [{token, logprob, bytes,
+  // top_logprobs: [{token, logprob, bytes}]}], refusal: null}.
+  Json chat(std::span<const ShownToken> tokens) const;
+  // "logprobs" of a choice of /v1/completions: {tokens: [], token_logprobs: [], top_logprobs:
+  // [{TOKEN: logprob}], text_offset: []}. Of several tokens with one name, top_logprobs has the
+  // likeliest. Names of tokens that are no UTF-8 begin with "bytes:". text_offset is
+  // ShownToken::offset; tokens of a stop string lie behind the end of the text.
+  Json completion(std::span<const ShownToken> tokens) const;
+  // The same for a whole choice. `prompt`: the ids of the request's prompt.
+  Json chat(const Answer& answer, std::span<const std::int32_t> prompt) const;
+  Json completion(const Answer& answer, std::span<const std::int32_t> prompt) const;
+  // "prompt_logprobs": [null, {ID: {logprob, rank, decoded_token}}, …], one entry for each token
+  // of the prompt, with that token and the likeliest at its place. Only the latter have a rank.
+  Json prompt(const Answer& answer) const;
+
+ private:
+  Json token_json(const TokenChance& chance) const;
+
+  TokenNames names_;
+};
+
+}  // namespace bl::openai

@@ -1,0 +1,154 @@
+#include "api/request_fields.h"
+
+#include <array>
+#include <utility>
+
+#include "api/request_error.h"
+#include "base/json.h"
+#include "sample/sampling_json.h"
+
+namespace bl::openai {
+namespace {
+
+constexpr const char* kWhat = "the request";
+
+// Fields of OpenAI's and vLLM's requests that would change the answer and are not implemented.
+constexpr std::array kUnsupported{"echo",
+                                  "suffix",
+                                  "functions",
+                                  "continue_final_message",
+                                  "include_stop_str_in_output",
+                                  "bad_words",
+                                  "truncate_prompt_tokens",
+                                  "use_beam_search"};
+
+void refuse_unsupported(const OrderedJson& body) {
+  for (const char* key : kUnsupported) {
+    const OrderedJson* value = given(body, key);
+    const bool asks = value != nullptr && *value != false && *value != "" && !value->empty();
+    if (asks) fail_at(ErrorCode::kUnsupported, key, "{} is not supported; leave it out", key);
+  }
+}
+
+// SamplingParams understand 0 as "no limit", which no client means by it.
+void refuse_empty_answers(const OrderedJson& body) {
+  for (const char* key : {"max_tokens", "max_completion_tokens", "max_new_tokens"}) {
+    const OrderedJson* most = given(body, key);
+    if (most == nullptr || *most != 0) continue;
+    fail_at(ErrorCode::kInvalidArgument, key, "{} is 0, should be at least 1", key);
+  }
+}
+
+ConstraintSpec read_form(const OrderedJson& body, const ConstraintSpec& otherwise) {
+  ConstraintSpec spec;
+  read_or_blame(body, [&](const OrderedJson& some) {
+    spec = read_constraint(some, kWhat);
+    validate(spec);
+  });
+  return spec ? spec : otherwise;
+}
+
+AdapterChoice read_adapter(const OrderedJson& one, const std::string& at,
+                           const std::vector<AdapterChoice>& loaded) {
+  const OrderedJson* name = one.is_object() ? given(one, "name") : nullptr;
+  const OrderedJson* weight = one.is_object() ? given(one, "weight") : nullptr;
+  if (name == nullptr || !name->is_string() || (weight != nullptr && !weight->is_number())) {
+    fail_at(ErrorCode::kInvalidArgument, at,
+            "adapters: {} should be an object with a \"name\", and a number as its \"weight\"",
+            json_shown(one));
+  }
+  AdapterChoice choice{name->get<std::string>(), 1};
+  for (const AdapterChoice& known : loaded) {
+    if (known.name == choice.name) choice.weight = known.weight;
+  }
+  if (weight != nullptr) choice.weight = weight->get<double>();
+  return choice;
+}
+
+// "adapters": [{"name": …, "weight": …}]. An empty list asks for the model without adapters.
+std::vector<AdapterChoice> read_adapters(const OrderedJson& body,
+                                         const std::vector<AdapterChoice>& loaded) {
+  const OrderedJson* list = given(body, "adapters");
+  if (list == nullptr) return loaded;
+  if (!list->is_array()) {
+    fail_at(ErrorCode::kInvalidArgument, "adapters",
+            "adapters: {} should be a list of objects with a name", json_shown(*list));
+  }
+  std::vector<AdapterChoice> chosen;
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    chosen.push_back(read_adapter((*list)[i], fmt::format("adapters[{}]", i), loaded));
+  }
+  return chosen;
+}
+
+SamplingParams read_parameters(const OrderedJson& body, const std::optional<SamplingPreset>& preset,
+                               const SamplingParams& otherwise) {
+  Json parameters = Json::object();
+  for (const auto& [key, value] : body.items()) {
+    if (is_sampling_key(key)) parameters[key] = value;
+  }
+  if (preset) parameters = preset->merged(parameters);
+  SamplingParams sampling;
+  read_or_blame(parameters, [&](const Json& some) {
+    sampling = otherwise;
+    read_sampling(some, kWhat, UnknownKeys::kIgnore, sampling);
+    validate(sampling);
+  });
+  return sampling;
+}
+
+}  // namespace
+
+const OrderedJson* given(const OrderedJson& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool read_flag(const OrderedJson& object, const std::string& path, bool otherwise) {
+  const OrderedJson* value = given(object, path.c_str() + path.rfind('.') + 1);
+  if (value == nullptr) return otherwise;
+  if (!value->is_boolean()) {
+    fail_at(ErrorCode::kInvalidArgument, path, "{} is {}, should be true or false", path,
+            json_shown(*value));
+  }
+  return value->get<bool>();
+}
+
+RequestFields read_request_fields(const OrderedJson& body, const RequestDefaults& otherwise,
+                                  const SamplingParams& sampling) {
+  refuse_unsupported(body);
+  refuse_empty_answers(body);
+  RequestFields fields;
+  if (const OrderedJson* model = given(body, "model"); model != nullptr && model->is_string()) {
+    fields.model = model->get<std::string>();
+  }
+  fields.stream = read_flag(body, "stream", false);
+  if (const OrderedJson* options = given(body, "stream_options"); fields.stream && options) {
+    if (!options->is_object()) {
+      fail_at(ErrorCode::kInvalidArgument, "stream_options",
+              "stream_options is {}, should be an object", json_shown(*options));
+    }
+    fields.include_usage = read_flag(*options, "stream_options.include_usage", false);
+  }
+  fields.skip_special = read_flag(body, "skip_special_tokens", true);
+  fields.constraint = read_form(body, otherwise.constraint);
+  fields.adapters = read_adapters(body, otherwise.adapters);
+  fields.sampling = read_parameters(body, otherwise.preset, sampling);
+  if (fields.stream && fields.sampling.prompt_logprobs >= 0) {
+    fail_at(ErrorCode::kUnsupported, "prompt_logprobs",
+            "prompt_logprobs are no part of a stream; ask for them without \"stream\"");
+  }
+  return fields;
+}
+
+Request RequestFields::engine_request(std::vector<std::int32_t> prompt) const {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.sampling = sampling;
+  request.constraint = constraint;
+  request.adapters = adapters;
+  request.skip_special = skip_special;
+  return request;
+}
+
+}  // namespace bl::openai
