@@ -48,6 +48,7 @@ struct BenchOptions {
   bool json = false;
   bool profile = false;
   bool check = false;
+  std::string against;
   std::string tune;
 
   BenchOptions() { model.context_default = "what the tests need"; }
@@ -65,8 +66,11 @@ struct BenchOptions {
     v(profile,
       {"--profile", "", "run each test once more, op by op, and show where its time goes"});
     v(check, {"--check", "",
-              "instead: whether tokens alone and a few at a time get the logits that they get in "
-              "a prompt, but for rounding; exit status 1 where not"});
+              "instead of measuring, check that tokens get the same logits alone and a few at a "
+              "time as in a prompt, up to rounding; exit status 1 where they do not"});
+    v(against, {"--against", "BACKEND",
+                "with --check: compare the prompt with what another backend makes of it, too, such "
+                "as ref, for which the model is loaded a second time"});
     v(tune, {"--tune", "FILE",
              "instead: measure from how many tokens on which kernels are faster on this card, and "
              "write FILE, as src/backend/cuda/gemm/plans has them"});
@@ -102,6 +106,8 @@ void check(const BenchOptions& options) {
   if (options.check && (!options.tune.empty() || options.batch != 1)) {
     fail_usage("bench: --check goes with neither --tune nor -b");
   }
+  if (!options.against.empty() && !options.check) fail_usage("--against goes with --check");
+  options.random.check();
   if (options.random.wanted() != options.model.model.empty()) {
     fail_usage("bench: give either -m DIR or --random SHAPE");
   }
@@ -274,7 +280,9 @@ std::uint64_t device_peak(const ModelSession& session) {
 }
 
 // `load_seconds`: from opening the files until the first token could be computed.
-Json to_json(const BenchResults& results, ModelSession& session, double load_seconds) {
+// `random`: what was made of a random model; else null.
+Json to_json(const BenchResults& results, ModelSession& session, double load_seconds,
+             const Json& random) {
   Json list = Json::array();
   for (const Measurement& result : results.tests) {
     list.push_back({{"test", result.test},
@@ -293,6 +301,7 @@ Json to_json(const BenchResults& results, ModelSession& session, double load_sec
                     {"embedding_bytes", session.model().embedding_bytes()},
                     {"kv_token_bytes", session.cache().page_bytes() / kPageSlots},
                     {"backend", session.backend().description()}});
+    if (!random.is_null()) list.back()["random_model"] = random;
   }
   const Json profiles = profiles_json(results.profiles);
   for (std::size_t i = 0; i < profiles.size(); ++i) list[i]["profile"] = profiles[i];
@@ -341,7 +350,9 @@ void tune(BenchOptions& options) {
   session_options.pages = static_cast<std::int32_t>(session_options.sequences);
   session_options.context = kPageSlots;
   session_options.with_text = false;
-  if (options.random.wanted()) session_options.opened = options.random.open();
+  if (options.random.wanted()) {
+    session_options.opened = options.random.open(options.model.archs).opened;
+  }
   const std::unique_ptr<ModelSession> session = load_session(session_options);
   const std::vector<TunedChoice> tuned = tune_launches(*session, options.repetitions);
   const Json plan = launch_plan_json(tuned);
@@ -355,19 +366,40 @@ void tune(BenchOptions& options) {
            session->backend().launch_plan_name());
 }
 
-void check_logits(const BenchOptions& options, ModelSession& session) {
-  const std::vector<StepCheck> checks = check_steps(session);
+void require_close(const StepCheck& check, const std::string& what) {
+  if (check.apart <= kMostApart) return;
+  fail(ErrorCode::kDevice, "{} are {:.1f} % apart, should be {} % at most", what, 100 * check.apart,
+       100 * kMostApart);
+}
+
+// Compares with another backend, where that is asked for, beside the steps of the session's own.
+void check_logits(const BenchOptions& options, const SessionOptions& session_options) {
+  const std::unique_ptr<ModelSession> session = load_session(session_options);
+  const std::vector<StepCheck> checks = check_steps(*session);
+  Json json = step_checks_json(checks);
+  std::string text = step_check_table(checks);
+  std::optional<StepCheck> backends;
+  if (!options.against.empty()) {
+    SessionOptions other = session_options;
+    other.backend = options.against;
+    backends = check_backends(*session, *load_session(other));
+    json.push_back(step_checks_json({&*backends, 1}).at(0));
+    json.back()["against"] = options.against;
+    text += fmt::format("against {:<8}   {:.4f} % (position {})\n", options.against,
+                        100 * backends->apart, backends->position);
+  }
   if (options.json) {
-    write_json(step_checks_json(checks));
+    write_json(json);
   } else {
-    write_result(step_check_table(checks));
+    write_result(text);
   }
   const StepCheck worst = furthest_apart(checks);
-  if (worst.apart <= kMostApart) return;
-  fail(ErrorCode::kDevice,
-       "{}: logits of steps of {} tokens are {:.1f} % apart from those of a prompt, should be {} % "
-       "at most",
-       session.backend().name(), worst.tokens, 100 * worst.apart, 100 * kMostApart);
+  const std::string_view name = session->backend().name();
+  require_close(worst, fmt::format("{}: logits of steps of {} tokens and those of a prompt", name,
+                                   worst.tokens));
+  if (backends) {
+    require_close(*backends, fmt::format("logits of {} and of {}", name, options.against));
+  }
 }
 
 void bench(BenchOptions& options) {
@@ -382,17 +414,22 @@ void bench(BenchOptions& options) {
       KvCache::pages_for(options.longest() + 1) * static_cast<std::int32_t>(options.batch);
   session_options.sequences = options.batch;
   session_options.with_text = false;
+  Json made;
   if (options.random.wanted()) {
-    session_options.opened = options.check ? options.random.open_level() : options.random.open();
+    const std::string& archs = options.model.archs;
+    const OpenedRandomModel random =
+        options.check ? options.random.open_level(archs) : options.random.open(archs);
+    session_options.opened = random.opened;
+    made = random.summary.json();
   }
+  if (options.check) return check_logits(options, session_options);
   const auto start = Clock::now();
   const std::unique_ptr<ModelSession> session = load_session(session_options);
   session->backend().synchronize();
   const double load_seconds = seconds_since(start);
-  if (options.check) return check_logits(options, *session);
   const BenchResults results = measure(options, *session);
   if (options.json) {
-    write_json(to_json(results, *session, load_seconds));
+    write_json(to_json(results, *session, load_seconds, made));
   } else {
     write_result(to_table(options, results, *session, load_seconds));
   }

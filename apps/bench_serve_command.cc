@@ -92,6 +92,7 @@ void check(const BenchServeOptions& options) {
   need("-p", options.prompt, 1, 1 << 24);
   need("-n", options.generate, 1, 1 << 24);
   need("--shared-prefix", options.shared, 0, 1 << 24);
+  options.random.check();
   if (options.random.wanted() != options.model.model.empty()) {
     fail_usage("bench serve: give either -m DIR or --random SHAPE");
   }
@@ -428,7 +429,8 @@ void bench_serve(BenchServeOptions& options) {
     fail_usage("--random-draft excludes --draft and --ngram; give only one");
   }
   if (!options.random_draft.empty()) {
-    options.speculation.opened = options.random.open(options.random_draft);
+    options.speculation.opened =
+        options.random.open(options.random_draft, options.model.archs).opened;
   }
   options.speculation.check();
   options.preset.load();
@@ -437,7 +439,7 @@ void bench_serve(BenchServeOptions& options) {
   if (options.model.context == 0) options.model.context = tokens;
   SessionOptions session_options = options.model.session_options(!options.random.wanted());
   if (options.random.wanted()) {
-    session_options.opened = options.random.open();
+    session_options.opened = options.random.open(options.model.archs).opened;
     session_options.with_text = false;
   }
   session_options.longest = std::max(tokens, options.model.context);

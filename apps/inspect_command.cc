@@ -306,6 +306,7 @@ std::string to_table(const ModelSpec& spec, const Inspection& weights, const Pla
 }
 
 void check(const InspectOptions& options) {
+  options.random.check();
   if (options.model.empty() && !options.random.wanted()) {
     fail_usage("inspect: DIR or FILE.gguf is missing");
   }
@@ -334,9 +335,10 @@ ModelFiles open_draft(const InspectOptions& options) {
 
 void inspect(InspectOptions& options) {
   check(options);
-  const OpenedModel opened = options.random.wanted() ? *options.random.open_hollow()
-                                                     : open_model(options.model, options.archs,
-                                                                  overrides_of(options.overrides));
+  const OpenedModel opened =
+      options.random.wanted()
+          ? *options.random.open_hollow(options.archs).opened
+          : open_model(options.model, options.archs, overrides_of(options.overrides));
   const Planner planner = open_planner(options.backend, {});
   LoadOptions load;
   load.spec = {options.rope_scale, options.rope_alpha, options.context, options.layer_map};

@@ -1,4 +1,6 @@
 #pragma once
+#include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -7,34 +9,54 @@
 
 namespace bl {
 
-// A model with random weights: for speed, since a kernel's time does not depend on the values, or
-// for how far kernels are apart (`level`).
-struct RandomModel {
-  Json config;
-  std::shared_ptr<const TensorSource> source;
-};
-
 struct RandomModelRequest {
   std::string shape;              // a name of archs/bench/shapes.json, or the path of a config.json
-  std::string format;             // "exl2", "gptq", "fp16"
-  std::string mix;                // of widths, "4" or "4+"; exl2 only
+  std::string format;             // "exl2", "gptq", "bf16", "fp16", "fp32"
+  std::string mix;                // bits a weight: "4", "4+", "3.7"; exl2 only
   std::int64_t group_size = 128;  // gptq only
-  // What the model says is compared, so it has to depend little on rounding. Random codes of EXL2
-  // weigh more the wider they are, and with scores in thousands the last bit of a key decides which
-  // one is seen: weights have one size instead. And codes mean half a step less than nothing on
-  // average, by which rows grow alike from block to block until they are one: EXL2's are centred,
-  // and norms have weights of both signs.
+  std::int64_t layers = 0;        // the first so many; 0: all
+  std::filesystem::path archs;    // folder of further architectures; empty: none
+  // The logits will be compared, so they have to depend little on rounding. Weights get one size
+  // whatever their width, since with scores of attention in thousands the last bit of a key decides
+  // which one is seen. Codes are centred and norms have both signs: random codes mean half a step
+  // less than nothing on average, by which rows grow alike from block to block until they are one.
+  // Tokens choose experts with a margin (RoutingCode).
   bool level = false;
-  // Bulk weights are neither made nor held: only a plan will be made of it.
+  // Bulk weights are neither made nor held, since only a plan will be made of the model.
   bool hollow = false;
 };
 
-// Throws kInvalidArgument naming what is known. Tensors are made when they are read, so that no
-// more than the one being packed exists twice.
+// What was made.
+struct RandomModelSummary {
+  std::string architecture;
+  std::int64_t layers = 0;
+  std::int64_t parameters = 0;
+  std::uint64_t bytes = 0;     // of all tensors
+  double bits_per_weight = 0;  // in the linears of the blocks
+
+  std::string text() const;  // one line
+  Json json() const;
+};
+
+// A model of random weights: for its speed, since a kernel's time does not depend on the values, or
+// for how far kernels are apart (`level`).
+struct RandomModel {
+  Json config;
+  std::string config_file;  // for messages
+  std::shared_ptr<const TensorSource> source;
+  RandomModelSummary summary;
+};
+
+// Throws kInvalidArgument naming what is known, and as build_model_spec does. Tensors are made when
+// they are read, so that no more than the one being packed exists twice.
 RandomModel make_random_model(const RandomModelRequest& request);
 
 struct OpenedModel;
-// The same, to be loaded like one on disk; it has no words.
-std::shared_ptr<const OpenedModel> open_random_model(const RandomModelRequest& request);
+// The model as one on disk would be opened, and what there is to say of it; it has no words.
+struct OpenedRandomModel {
+  std::shared_ptr<const OpenedModel> opened;
+  RandomModelSummary summary;
+};
+OpenedRandomModel open_random_model(const RandomModelRequest& request);
 
 }  // namespace bl

@@ -22,7 +22,7 @@ std::vector<std::int32_t> random_ids(const ModelSession& session) {
   return ids;
 }
 
-// Logits of every position, at most so many tokens a step.
+// Logits of every position, computed in steps of at most `tokens` tokens.
 Rows logits_of(ModelSession& session, const std::vector<std::int32_t>& ids, std::int64_t tokens) {
   Rows rows;
   compute_logits(
@@ -42,15 +42,27 @@ double apart(std::span<const float> row, std::span<const float> other) {
     difference += d * d;
     length += double{other[i]} * double{other[i]};
   }
-  // Logits that are all zero say nothing, and neither does what is not a number.
+  // Logits that are all zero or not numbers prove nothing.
   const double ratio = std::sqrt(difference / length);
   return std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity();
+}
+
+StepCheck worst_row(std::int64_t tokens, const Rows& rows, const Rows& others) {
+  StepCheck check{tokens, 0, 0};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const double own = apart(rows[i], others[i]);
+    if (own <= check.apart) continue;
+    check.apart = own;
+    check.position = static_cast<std::int64_t>(i);
+  }
+  return check;
 }
 
 }  // namespace
 
 std::vector<StepCheck> check_steps(ModelSession& session) {
-  // Numbers that kernels of their own are for: alone, in pairs, a few, two tiles of eight, more.
+  // Each of these numbers has kernels of its own: one, two, a few, one and two tiles of eight,
+  // more.
   constexpr std::int64_t kTokens[] = {1, 2, 3, 8, 16, 24};
   Progress progress("check", std::ssize(kTokens) + 1, Progress::Unit::kItems);
   const std::vector<std::int32_t> ids = random_ids(session);
@@ -58,17 +70,16 @@ std::vector<StepCheck> check_steps(ModelSession& session) {
   progress.update(1);
   std::vector<StepCheck> checks;
   for (const std::int64_t tokens : kTokens) {
-    const Rows rows = logits_of(session, ids, tokens);
-    StepCheck& check = checks.emplace_back(StepCheck{tokens, 0, 0});
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const double own = apart(rows[i], all[i]);
-      if (own <= check.apart) continue;
-      check.apart = own;
-      check.position = static_cast<std::int64_t>(i);
-    }
+    checks.push_back(worst_row(tokens, logits_of(session, ids, tokens), all));
     progress.update(1 + std::ssize(checks));
   }
   return checks;
+}
+
+StepCheck check_backends(ModelSession& session, ModelSession& other) {
+  const std::vector<std::int32_t> ids = random_ids(session);
+  return worst_row(kCheckedTokens, logits_of(session, ids, kCheckedTokens),
+                   logits_of(other, ids, kCheckedTokens));
 }
 
 StepCheck furthest_apart(std::span<const StepCheck> checks) {

@@ -97,7 +97,7 @@ def write(folder, shape, bits):
         mix = table["mixes"][base]
         favoured = table["favoured"]
         wider = [{**mix[0], "share": mix[0]["share"] * favoured["first_share"]}, *mix[1:]]
-        suffixes = tuple(favoured["matrices"]) if base != bits else ()
+        suffixes = ("v_proj", "up_proj") if base != bits else ()
         quantization = {"quant_method": "exl2", "version": "0.3.2", "bits": float(base), "head_bits": 6}
         def linear(name, inputs, outputs):
             add_exl2(to, name, inputs, outputs, wider if name.endswith(suffixes) else mix)

@@ -23,6 +23,7 @@ void read_norm_keys(ArchSection& section, NormArch& norm) {
   section.read("eps", norm.eps);
   section.read("unit_offset", norm.unit_offset);
   section.read("weighted", norm.weighted);
+  section.read("bias", norm.bias);
   section.read("if", norm.condition);
   if (norm.kind) check_word(section.where("kind"), *norm.kind, {"rms", "layer"});
 }
@@ -83,6 +84,8 @@ void read_attention_names(ArchSection& section, AttentionArch& a) {
   section.read("qkv", a.qkv);
   section.read("packing", a.packing);
   section.read("transposed", a.transposed);
+  section.read("bias", a.bias);
+  section.read("o_bias", a.o_bias);
   section.read("sinks", a.sinks);
   section.read("gate", a.gate);
   section.read("gate_kind", a.gate_kind);
@@ -130,11 +133,13 @@ std::optional<FeedForwardArch> read_feed_forward(ArchSection& parent, const char
   section.read("gate_up", f.gate_up);
   section.read("xielu", f.xielu);
   section.read("gated", f.gated);
+  section.read("fused", f.fused);
   section.read("transposed", f.transposed);
   section.read("size", f.size);
   section.read("activation", f.activation);
   section.read("limit", f.limit);
   section.read("limit_after", f.limit_after);
+  section.read("bias", f.bias);
   section.read("absent_if", f.absent);
   section.done();
   return f;
@@ -160,6 +165,7 @@ void read_router(ArchSection& section, MoeArch& m) {
   m.router_norm = read_norm(section, "router_norm");
   section.read("router_scale", m.router_scale);
   section.read("router_multiplier", m.router_multiplier);
+  section.read("router_bias", m.router_bias);
   section.read("selection_bias", m.selection_bias);
   section.read("expert_scale", m.expert_scale);
   if (!m.router_scale.empty() && (!m.router_norm || m.router_norm->weighted.value_or(true))) {
@@ -202,6 +208,7 @@ std::optional<MoeArch> read_moe(ArchSection& parent) {
   section.read("limit", m.limit);
   section.read("limit_after", m.limit_after);
   section.read("gated", m.gated);
+  section.read("bias", m.bias);
   section.read("gate", m.gate);
   section.read("up", m.up);
   section.read("down", m.down);
@@ -304,6 +311,7 @@ void read_ends(ArchSection& section, ArchSpec& spec) {
     head.read("multiplier", spec.head_multiplier);
     head.read("softcap", spec.head_softcap);
     head.read("normalize", spec.normalize_head);
+    head.read("bias", spec.head_bias);
     head.done();
   }
 }

@@ -27,6 +27,7 @@ struct NormArch {
   ArchValue eps;
   std::optional<bool> unit_offset;
   std::optional<bool> weighted;
+  ArchValue bias;  // whether files hold one; else the model's
   Condition condition;
 };
 
@@ -58,6 +59,8 @@ struct AttentionArch {
   std::string gate_kind;           // "sigmoid_head", "softplus_head", "sigmoid_element"
   Condition gate_condition;
   bool transposed = false;
+  // Whether files hold biases of the projections and of the output. Loading takes what is there.
+  ArchValue bias, o_bias;
   std::optional<QkNormArch> q_norm, k_norm;
   std::optional<NormArch> v_norm;
   ArchValue scale, softcap, clip, window, alibi;
@@ -71,9 +74,11 @@ struct FeedForwardArch {
   std::string at = "mlp";
   Names gate{"gate_proj"}, up{"up_proj"}, down{"down_proj"}, gate_up, xielu;
   bool gated = true;
+  bool fused = false;  // files hold gate_up rather than gate and up. Loading takes what is there
   bool transposed = false;
   bool limit_after = false;
   ArchValue size, activation, limit;
+  ArchValue bias;  // whether files hold biases, likewise
   Condition absent;
 };
 
@@ -97,6 +102,7 @@ struct MoeArch {
   std::optional<NormArch> router_norm;  // of the residual stream; absent: reads the experts' input
   Names router_scale;                   // the weight of a router_norm that has none by its own name
   ArchValue router_multiplier;
+  ArchValue router_bias, bias;  // whether files hold biases of the router and of routed experts
   ArchValue experts, per_token, size, normalize, scale, groups, group_top, normalize_power, limit,
       activation;
   ArchValue route;  // "softmax", "softmax_topk", "sigmoid", "sqrt_softplus"
@@ -187,6 +193,7 @@ struct ArchSpec {
   Names head;
   ArchValue tied, head_multiplier, head_softcap;
   ArchValue normalize_head;  // rows of a plain head are scaled to length 1
+  ArchValue head_bias;       // whether files hold a bias of the head
   ArchValue bos, eos;
   std::optional<DraftArch> draft;  // set if this is no model by itself but side layers
   std::optional<MtpArch> mtp;

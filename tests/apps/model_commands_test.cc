@@ -319,6 +319,13 @@ TEST_F(ModelCommands, BenchChecksStepsAgainstAPrompt) {
       EXPECT_LE(check["apart"].get<double>(), 0.02) << backend << ", " << check["tokens"];
     }
   }
+  const ProgramResult against = run_program(
+      {"bench", "-m", model_, "--backend", "cpu", "--check", "--against", "ref", "--json"});
+  ASSERT_EQ(against.status, 0) << against.err;
+  const Json checks = parse_json(against.out, "stdout");
+  ASSERT_EQ(checks.size(), 7u);
+  EXPECT_EQ(checks[6]["against"], "ref");
+  EXPECT_GT(checks[6]["apart"].get<double>(), 0);
   const ProgramResult table = run_program({"bench", "-m", model_, "--backend", "ref", "--check"});
   EXPECT_EQ(table.status, 0) << table.err;
   EXPECT_NE(table.out.find("tokens of a step"), std::string::npos) << table.out;
@@ -347,6 +354,7 @@ TEST_F(ModelCommands, BenchMakesRandomModels) {
                                              {"--bpw", "5"},
                                              {"--bpw", "6"},
                                              {"--bpw", "4+"},
+                                             {"--bpw", "3.3", "--layers", "1"},
                                              {"--format", "gptq"},
                                              {"--format", "gptq", "--group-size", "32"},
                                              {"--format", "fp16"}}) {
@@ -355,7 +363,12 @@ TEST_F(ModelCommands, BenchMakesRandomModels) {
     command.insert(command.end(), format.begin(), format.end());
     const ProgramResult result = run_program(command);
     EXPECT_EQ(result.status, 0) << format[1] << result.err;
-    EXPECT_EQ(parse_json(result.out, "stdout").size(), 2u);
+    const Json tests = parse_json(result.out, "stdout");
+    EXPECT_EQ(tests.size(), 2u);
+    const Json& made = tests.at(0).at("random_model");
+    EXPECT_EQ(made.at("architecture"), "LlamaForCausalLM");
+    EXPECT_GT(made.at("bytes"), 1000);
+    EXPECT_NE(result.err.find("random weights: LlamaForCausalLM"), std::string::npos) << result.err;
   }
   // The last group of a row is short.
   const ProgramResult odd = run_program({"bench", "--random", odd_config.string(), "--format",
@@ -364,9 +377,9 @@ TEST_F(ModelCommands, BenchMakesRandomModels) {
   const ProgramResult unknown = run_program({"bench", "--random", "huge-900b"});
   EXPECT_EQ(unknown.status, 1);
   EXPECT_NE(unknown.err.find("config.json"), std::string::npos);
-  const ProgramResult mix = run_program({"bench", "--random", config.string(), "--bpw", "7"});
+  const ProgramResult mix = run_program({"bench", "--random", config.string(), "--bpw", "9"});
   EXPECT_EQ(mix.status, 1);
-  EXPECT_NE(mix.err.find("2.5, 3, 4, 5, 6"), std::string::npos) << mix.err;
+  EXPECT_NE(mix.err.find("from 2 to 8"), std::string::npos) << mix.err;
   // Some matrices are larger with "+", so the file is.
   const auto weight_bytes = [&](const char* bits) {
     const ProgramResult result = run_program({"bench", "--random", config.string(), "--bpw", bits,

@@ -1,4 +1,4 @@
-// A random model of which the backend makes the bulk itself is the one that the host makes.
+// A backend that makes bulk weights itself gets the model that the host would make.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ Bytes bytes_of(const void* data, std::size_t count) {
   return {first, first + count};
 }
 
-// The oracle with memory of its own, which notes what it is given and makes what is not there.
+// The oracle with memory of its own. It notes what it is given and makes what is not there.
 class MakingBackend : public RefBackend {
  public:
   explicit MakingBackend(bool makes) : RefBackend(1), makes_(makes) {}
@@ -87,11 +87,15 @@ class MakingBackend : public RefBackend {
   bool makes_;
 };
 
-// A small config.json of the kind that --random takes.
-std::string small_config() {
+// A small config.json; `architecture` has experts or has not.
+std::string small_config(const std::string& architecture) {
   const std::filesystem::path path = scratch_dir("seeded-load") / "config.json";
   Json config = parse_json(embedded_bench_shapes(), "shapes").at("config");
-  config.update({{"hidden_size", 256},
+  config.update({{"architectures", {architecture}},
+                 {"num_experts", 4},
+                 {"num_experts_per_tok", 2},
+                 {"moe_intermediate_size", 128},
+                 {"hidden_size", 256},
                  {"intermediate_size", 512},
                  {"num_hidden_layers", 2},
                  {"num_attention_heads", 4},
@@ -101,12 +105,13 @@ std::string small_config() {
   return path.string();
 }
 
-void load(MakingBackend& backend, const std::string& format, bool table_on_host) {
+void load(MakingBackend& backend, const std::string& architecture, const std::string& format,
+          bool table_on_host) {
   RandomModelRequest request;
-  request.shape = small_config();
+  request.shape = small_config(architecture);
   request.format = format;
   request.mix = "4";
-  const auto opened = open_random_model(request);
+  const auto opened = open_random_model(request).opened;
   LoadOptions options;
   options.embed_host = table_on_host;
   const auto model = ModelLoader(backend, opened->files, options).load();
@@ -114,16 +119,17 @@ void load(MakingBackend& backend, const std::string& format, bool table_on_host)
   for (const auto& [data, bytes] : backend.tables) backend.given.push_back(bytes_of(data, bytes));
 }
 
-TEST(SeededLoad, BackendsThatMakeWeightsHaveTheSame) {
-  for (const char* format : {"exl2", "gptq", "fp16"}) {
+// `matrices` are those of a block.
+void expect_same(const std::string& architecture, int matrices) {
+  for (const char* format : {"exl2", "gptq", "bf16", "fp16"}) {
     for (const bool table_on_host : {false, true}) {
       MakingBackend given(false);
       MakingBackend making(true);
-      load(given, format, table_on_host);
-      load(making, format, table_on_host);
+      load(given, architecture, format, table_on_host);
+      load(making, architecture, format, table_on_host);
       EXPECT_EQ(given.made, 0);
-      // Seven matrices of each block; the head; the table where the backend has it.
-      EXPECT_EQ(making.made, 2 * 7 + 1 + (table_on_host ? 0 : 1)) << format;
+      // Those of two blocks, the head, and the table where the backend has it.
+      EXPECT_EQ(making.made, 2 * matrices + 1 + (table_on_host ? 0 : 1)) << format;
       ASSERT_EQ(making.given.size(), given.given.size()) << format;
       for (std::size_t i = 0; i < given.given.size(); ++i) {
         EXPECT_EQ(making.given[i], given.given[i]) << format << ", " << i;
@@ -131,6 +137,11 @@ TEST(SeededLoad, BackendsThatMakeWeightsHaveTheSame) {
     }
   }
 }
+
+TEST(SeededLoad, BackendsThatMakeWeightsHaveTheSame) { expect_same("LlamaForCausalLM", 7); }
+
+// Of attention four, a router, and three of each expert.
+TEST(SeededLoad, ExpertsAreMadeInPlaceToo) { expect_same("Qwen3MoeForCausalLM", 4 + 1 + 4 * 3); }
 
 }  // namespace
 }  // namespace bl::test
