@@ -12,7 +12,7 @@ namespace bl {
 namespace {
 
 constexpr double kMaxWeight = 1e4;
-constexpr std::size_t kMostAdapters = 64;  // of a request
+constexpr std::size_t kMostAdapters = 64;  // per request
 constexpr std::size_t kLongestName = 256;
 
 }  // namespace
@@ -53,6 +53,22 @@ std::vector<AdapterInfo> AdapterRegistry::list() const {
   return list;
 }
 
+// Call with mutex_.
+const AdapterRegistry::Loaded& AdapterRegistry::find(const AdapterChoice& choice) const {
+  if (!(std::fabs(choice.weight) <= kMaxWeight)) {
+    fail(ErrorCode::kInvalidArgument, "the weight of adapter '{}' is {}, should be in ±{}",
+         choice.name, choice.weight, kMaxWeight);
+  }
+  std::string names;
+  for (const Loaded& one : loaded_) {
+    if (one.name.empty()) continue;
+    if (one.name == choice.name) return one;
+    names += (names.empty() ? "" : ", ") + one.name;
+  }
+  fail(ErrorCode::kNotFound, "no adapter '{}' is loaded; there is {}", choice.name,
+       names.empty() ? "none" : names);
+}
+
 AdapterRegistry::Resolved AdapterRegistry::resolve(std::span<const AdapterChoice> choices) const {
   Resolved resolved;
   if (choices.empty()) return resolved;
@@ -67,26 +83,12 @@ AdapterRegistry::Resolved AdapterRegistry::resolve(std::span<const AdapterChoice
   std::vector<Chosen> chosen;
   const std::lock_guard lock(mutex_);
   for (const AdapterChoice& choice : choices) {
-    if (!(std::fabs(choice.weight) <= kMaxWeight)) {
-      fail(ErrorCode::kInvalidArgument, "the weight of adapter '{}' is {}, should be in ±{}",
-           choice.name, choice.weight, kMaxWeight);
-    }
-    const auto found = std::find_if(loaded_.begin(), loaded_.end(), [&](const Loaded& one) {
-      return !one.name.empty() && one.name == choice.name;
-    });
-    if (found == loaded_.end()) {
-      std::string names;
-      for (const Loaded& one : loaded_) {
-        if (!one.name.empty()) names += (names.empty() ? "" : ", ") + one.name;
-      }
-      fail(ErrorCode::kNotFound, "no adapter '{}' is loaded; there is {}", choice.name,
-           names.empty() ? "none" : names);
-    }
+    const Loaded& found = find(choice);
     for (const Chosen& other : chosen) {
-      if (other.from != &*found) continue;
+      if (other.from != &found) continue;
       fail(ErrorCode::kInvalidArgument, "adapter '{}' is named twice", choice.name);
     }
-    chosen.push_back({&*found, {found->adapter, static_cast<float>(choice.weight)}});
+    chosen.push_back({&found, {found.adapter, static_cast<float>(choice.weight)}});
   }
   std::sort(chosen.begin(), chosen.end(), [](const Chosen& a, const Chosen& b) {
     return a.from->fingerprint < b.from->fingerprint;
@@ -100,9 +102,9 @@ AdapterRegistry::Resolved AdapterRegistry::resolve(std::span<const AdapterChoice
   return resolved;
 }
 
-// Takes out what nobody uses: nobody can take hold of an adapter that has no name, so whoever holds
-// the last one may drop it. The memory is given back by who gets the list, without the lock: that
-// may take as long as a step, and others submit meanwhile.
+// Removes the adapters that nobody uses: one without a name that only this list refers to, since
+// no request can find it any more. The caller destroys the returned list without holding the lock,
+// since freeing device memory may take as long as a step and others submit meanwhile.
 std::list<AdapterRegistry::Loaded> AdapterRegistry::take_unused() noexcept {
   std::list<Loaded> unused;
   for (auto at = loaded_.begin(); at != loaded_.end();) {
@@ -144,7 +146,7 @@ void AdapterRegistry::work(StepModel& model) noexcept {
     orders_.erase(orders_.begin());
     std::size_t used = 0;
     for (const Loaded& one : loaded_) used += one.bytes;
-    // Whoever submits need not wait for copies to the device.
+    // Copies to the device must not hold up those who submit requests.
     lock.unlock();
     std::list<Loaded> fresh;
     std::optional<Error> error;
@@ -174,7 +176,7 @@ void AdapterRegistry::stop() {
     finish(*order, Error(ErrorCode::kCancelled, "the engine was shut down"));
   }
   orders_.clear();
-  loaded_.clear();  // the engine is going away: nobody waits
+  loaded_.clear();  // under the lock: the engine is going away, so nobody waits for it
 }
 
 }  // namespace bl

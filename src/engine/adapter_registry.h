@@ -19,38 +19,40 @@ namespace bl {
 
 struct AdapterInfo {
   std::string name;
-  std::size_t bytes = 0;  // of the model's memory
+  std::size_t bytes = 0;  // that it takes in the model's memory
 };
 
-// The adapters of an engine, by name. Whoever asks reads and checks the files; the engine's thread
-// takes and gives back memory, between steps. An adapter without a name lives on while a request
-// uses it. Thread-safe.
+// The LoRA adapters of an engine, by name. The caller's thread reads and checks the files; the
+// engine's thread allocates and frees device memory, between steps. An adapter that was unloaded or
+// replaced has no name any more and lives on while a request uses it. Thread-safe.
 class AdapterRegistry {
  public:
   // `waker` wakes the engine's thread.
   explicit AdapterRegistry(std::shared_ptr<Waker> waker) : waker_(std::move(waker)) {}
 
-  // Waits until the engine's thread has loaded it, and throws what stopped it.
+  // Waits until the engine's thread has loaded the adapter. Throws what kept it from that, and
+  // kInvalidArgument for an empty or long name.
   void load(const std::string& name, std::unique_ptr<PreparedAdapter> adapter);
   void unload(const std::string& name);  // throws kNotFound
   std::vector<AdapterInfo> list() const;
 
   struct Resolved {
-    AdapterMix mix;    // without those of weight 0; equal for equal choices in any order
-    std::string salt;  // of cached pages: differs where what they hold may differ
+    AdapterMix mix;    // sorted by fingerprint, without adapters of weight 0
+    std::string salt;  // for cached pages: equal exactly where their contents are
   };
-  // Throws kNotFound, kInvalidArgument.
+  // Looks up the adapters of a request. Throws kNotFound, and kInvalidArgument for a weight that is
+  // out of range, a name that is given twice, or too many adapters.
   Resolved resolve(std::span<const AdapterChoice> choices) const;
 
-  // Of the engine's thread: loads what waits, gives back what nobody uses.
+  // For the engine's thread: loads the adapters that wait and frees those that nobody uses.
   void work(StepModel& model) noexcept;
-  // Nothing more is loaded; whoever waits is told.
+  // Loads nothing more; load() throws kCancelled from now on, also where it waits already.
   void stop();
 
  private:
   struct Loaded {
-    std::string name;         // empty: unloaded
-    std::string fingerprint;  // of its weights
+    std::string name;         // empty: unloaded or replaced
+    std::string fingerprint;  // equal for equal weights
     std::shared_ptr<const LoraAdapter> adapter;
     std::size_t bytes = 0;
   };
@@ -60,6 +62,7 @@ class AdapterRegistry {
     bool done = false;
     std::optional<Error> error{};
   };
+  const Loaded& find(const AdapterChoice& choice) const;
   std::list<Loaded> take_unused() noexcept;
   static std::list<Loaded> pack(StepModel& model, const Order& order, std::size_t used);
   void finish(Order& order, std::optional<Error> error) noexcept;

@@ -11,7 +11,7 @@
 namespace bl {
 namespace {
 
-constexpr int kMostBytes = 3;  // of a character, before its last one
+constexpr int kMostBytes = 3;  // bytes of a UTF-8 character before its last one
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
 }  // namespace
@@ -29,9 +29,9 @@ AnswerText::AnswerText(const Tokenizer& tokenizer, bool skip_special, const Answ
   left_out_ = bytes_held(before);
 }
 
-// Decoders treat the beginning of a text differently; beyond that they look back no further than
-// one character's bytes, or than the beginning of a row of tokens that are bytes each: whether it
-// is text shows at its end only.
+// A decoder treats the beginning of a text differently. Otherwise it looks back no further than the
+// bytes of one character, or to the beginning of a run of byte tokens, since only the end of such a
+// run shows whether it is text.
 std::span<const std::int32_t> AnswerText::end_of(std::span<const std::int32_t> before) const {
   constexpr std::size_t kLookBack = 16;
   std::size_t begin = before.size() - std::min(before.size(), kLookBack);
@@ -49,9 +49,9 @@ std::unique_ptr<TextStream> AnswerText::stream_of(std::span<const std::int32_t> 
   return stream;
 }
 
-// Of text that the decoder will give with the next token, though it is said already: whole
-// characters, those that `before` only begins belong to who completes them. Where bytes are none
-// whatever follows, what stands for each of them.
+// How many bytes of text the decoder still holds back after `before` and will give with the next
+// token, although they belong to `before`. A character that `before` only begins belongs to the
+// token that completes it. Bytes that can become no character count as their replacements.
 std::size_t AnswerText::bytes_held(std::span<const std::int32_t> before) const {
   before = end_of(before);
   std::size_t all = 0;
@@ -120,7 +120,7 @@ std::string AnswerText::take_back(std::size_t tokens, std::span<const std::int32
   bans_->take_back(tokens);
   marks_.resize(stay);
   banned_ = false;
-  // Of a row of bytes that became text as a whole, the beginning stays.
+  // A run of byte tokens became text as a whole, and the tokens at its beginning stay.
   if (const std::string row = bans_->open_row(); said.starts_with(row)) {
     std::size_t known = row.size();
     while (known > 0 && known < said.size() && is_continuation(said[known])) --known;
@@ -130,13 +130,13 @@ std::string AnswerText::take_back(std::size_t tokens, std::span<const std::int32
   return said;
 }
 
-// Decodes as many of the last tokens again as it takes.
+// Decodes the last tokens again, as many as are needed.
 std::size_t AnswerText::withheld_tokens(std::span<const std::int32_t> ids) const {
   const std::size_t bytes = filter_.withheld().size();
   if (bytes == 0) return 0;
-  std::vector<std::size_t> said;  // bytes that each of them said
+  std::vector<std::size_t> said;  // bytes of text per token
   std::size_t all = 0;
-  // More than those bytes: so the tokens that began their first character are among them.
+  // Goes beyond `bytes`, so that the tokens that began their first character are included.
   for (std::size_t most = 16; all <= bytes && said.size() < ids.size(); most *= 2) {
     const std::size_t from = ids.size() - std::min(most, ids.size());
     const auto stream = stream_of(end_of(ids.first(from)));
@@ -151,7 +151,7 @@ std::size_t AnswerText::withheld_tokens(std::span<const std::int32_t> ids) const
   std::size_t tokens = 0;
   std::size_t found = 0;
   while (tokens < said.size() && found < bytes) found += said[said.size() - ++tokens];
-  // Tokens before them may have begun the first character.
+  // Earlier tokens may have begun the first character.
   while (found == bytes && tokens < said.size()) {
     const auto before = ids.first(ids.size() - tokens);
     if (stream_of(end_of(before))->finish().empty()) break;

@@ -32,12 +32,12 @@ void BanFilter::push(std::string_view text, Silent silent) {
   token.silent = silent.is_part || in_row;
   if (in_row) token.row.emplace();
   if (silent.byte) token.row = std::string(1, *silent.byte);
-  point_to_tables(text, begin);
+  look_at(text, begin);
 }
 
 void BanFilter::finish(std::string_view text) {
   completed_at_.reset();
-  if (!tokens_.empty()) point_to_tables(text, begin_of(text));
+  if (!tokens_.empty()) look_at(text, begin_of(text));
 }
 
 std::string BanFilter::open_row() const {
@@ -48,8 +48,8 @@ std::string BanFilter::open_row() const {
   return row;
 }
 
-// The first of the newest tokens that say the beginning of this text; where none do, the next token
-// to come.
+// The first token that contributes to `text`: the beginning of the run of byte tokens that has just
+// become text, or else the token that comes next.
 std::size_t BanFilter::begin_of(std::string_view text) const {
   std::size_t begin = tokens_.size();
   if (text.empty() || !text.starts_with(open_row())) return begin;
@@ -57,12 +57,12 @@ std::size_t BanFilter::begin_of(std::string_view text) const {
   return begin;
 }
 
-// The tokens from `begin` on say the text: what they have in their row, the newest one the rest. A
-// character belongs to the token that completes it.
-void BanFilter::point_to_tables(std::string_view text, std::size_t begin) {
+// Matches `text`, to which the tokens from `begin` on contribute: each the bytes that it has in its
+// run, the newest one the rest. A character belongs to the token that completes it.
+void BanFilter::look_at(std::string_view text, std::size_t begin) {
   std::size_t at = std::min(begin, tokens_.size() - 1);
   const auto said = [&] { return tokens_[at].row ? tokens_[at].row->size() : text.size(); };
-  std::size_t end = said();  // of what this token says
+  std::size_t end = said();  // of this token's bytes in the text
   for (std::size_t i = 0; i < text.size();) {
     const CodePoint c = code_point_at(text, i);
     lower_.clear();
@@ -71,7 +71,7 @@ void BanFilter::point_to_tables(std::string_view text, std::size_t begin) {
     while (end < i && at + 1 < tokens_.size()) {
       ++at;
       end += said();
-      // One that says nothing belongs to a character where that has begun before it.
+      // A token without bytes belongs to the character that has begun before it, if one has.
       if (tokens_[at].row && tokens_[at].row->empty()) tokens_[at].silent = tokens_[at - 1].silent;
     }
     Token& token = tokens_[at];
@@ -90,8 +90,8 @@ void BanFilter::point_to_tables(std::string_view text, std::size_t begin) {
   find_open(banned_->open_bytes(state_));
 }
 
-// The newest tokens that hold the last `bytes` bytes of the text, and those that have begun a
-// character at its end or the first of those bytes.
+// Finds the tokens that hold the last `bytes` bytes of the text, and before them those that have
+// begun the first character of these bytes, or a character at the end of the text.
 void BanFilter::find_open(std::size_t bytes) {
   std::size_t begin = tokens_.size();
   bool in_first = true;
@@ -113,7 +113,7 @@ void BanFilter::take_back(std::size_t tokens) {
   if (tokens == 0) return;
   state_ = tokens_[tokens_.size() - tokens].before;
   tokens_.resize(tokens_.size() - tokens);
-  // A row whose end is gone has said nothing yet.
+  // A run of byte tokens whose end is gone is not text yet.
   for (auto token = tokens_.rbegin(); token != tokens_.rend() && token->row; ++token) {
     token->bytes = token->first = 0;
     token->silent = true;

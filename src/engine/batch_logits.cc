@@ -10,16 +10,16 @@
 namespace bl {
 namespace {
 
-// A row of a step: whose it is.
+// The text and position that a row of a step is for.
 struct RowPlace {
   std::size_t text = 0;
   std::int64_t position = 0;
 };
 
-// A pass over texts, a step at a time, with rows of logits for all tokens.
+// A forward pass over texts, step by step, with logits for all tokens.
 class TextPass {
  public:
-  // `most_tokens`: of a step.
+  // A step takes `most_tokens` tokens at most.
   TextPass(ModelSession& session, TokenTexts texts, const AdapterMix& adapters,
            std::int64_t most_tokens = std::numeric_limits<std::int64_t>::max())
       : runner_(session),
@@ -33,7 +33,7 @@ class TextPass {
     }
   }
 
-  // The next step; false where nothing is left. Stops with kCancelled on an interrupt.
+  // Computes the next step; false where nothing is left. Throws kCancelled on an interrupt.
   bool step(std::span<const StateRows> states = {}) {
     const std::vector<StepItem> items = next_items();
     if (items.empty()) return false;
@@ -48,7 +48,7 @@ class TextPass {
     logits_ = runner_.run(items, states);
     return true;
   }
-  std::span<const RowPlace> places() const { return places_; }  // of the step's rows
+  std::span<const RowPlace> places() const { return places_; }  // for each row of the step
   const StepLogits& logits() const { return logits_; }
 
  private:
@@ -76,7 +76,7 @@ class TextPass {
   StepLogits logits_;
 };
 
-// Room for the states of a step's rows, and where they come to the host.
+// Device memory for the states of a step's rows, and host memory to read them from.
 class StateRoom {
  public:
   StateRoom(ModelSession& session, std::span<const std::int32_t> states)

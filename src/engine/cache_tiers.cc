@@ -8,7 +8,7 @@ namespace bl {
 namespace {
 
 constexpr double kBlink = 0.02;  // seconds
-// Fewer tokens of a sequence say little about the speed of prefill.
+// Items of fewer tokens say little about the speed of prefill.
 constexpr std::int64_t kLeastMeasured = 32;
 
 }  // namespace
@@ -31,7 +31,7 @@ CacheTiers::CacheTiers(StepModel& model, std::size_t host_bytes, std::optional<T
 
 void CacheTiers::count_step(std::span<const StepItem> items, double seconds) {
   std::int64_t tokens = 0;
-  std::int64_t prefill = 0;  // not decoded, nor guessed and verified
+  std::int64_t prefill = 0;  // neither decoded, nor guessed and verified
   for (const StepItem& item : items) {
     tokens += item.count;
     prefill += item.count >= kLeastMeasured ? item.count : 0;

@@ -22,7 +22,7 @@ void CarriedRows::join_step(std::span<const StepItem> items, StepBatch& batch) {
     const StepItem& item = items[i];
     const std::int64_t begin = item.sequence->cached;
     carried.before.push_back(find(step_, item.sequence, begin - 1));
-    // Guesses may turn out wrong from any row on, and the next step begins there.
+    // The next step begins behind the last right guess, which may be any of them.
     const std::int64_t count = item.logits == LogitRows::kAll ? item.count : 1;
     const auto row = static_cast<std::int64_t>(carried.kept.size());
     if (row + count > places_.zero()) continue;
@@ -42,7 +42,7 @@ void CarriedRows::join_round(std::span<const StepItem> items, StepBatch& batch) 
   carried.kept_at = static_cast<std::int32_t>(places_.drafts());
   std::vector<Run> left;
   for (const StepItem& item : items) {
-    // Of the row before the token that this round reads.
+    // The position before the token that this round reads.
     const std::int64_t position =
         item.sequence->cached - 1 + static_cast<std::int64_t>(item.guessed.size());
     carried.before.push_back(find(item.guessed.empty() ? step_ : round_, item.sequence, position));

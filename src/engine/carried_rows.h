@@ -8,22 +8,22 @@
 
 namespace bl {
 
-// Which rows of a session's carried states (CarriedStates) are whose: those of the last step and of
-// the last round of guesses behind it. A state that is not there is zero; that makes guesses worse
-// and nothing else.
+// Keeps track of which row of a session's carried states (CarriedStates) belongs to which position
+// of which sequence, for the last step and the last round of guesses behind it. A state that is not
+// there counts as zero, which makes guesses worse and changes nothing else.
 class CarriedRows {
  public:
-  // `memory`: F32 [places.rows(), hidden]; empty where nothing is carried.
+  // `memory`: F32 [places.rows(), hidden]; empty where the session carries no states.
   CarriedRows(const TensorView& memory, const CarriedPlaces& places)
       : memory_(memory), places_(places) {}
 
-  // What a step of these items, in this order, reads and leaves.
+  // Sets the rows that a step of these items, in this order, reads and leaves.
   void join_step(std::span<const StepItem> items, StepBatch& batch);
-  // The same of a round of guesses (StepModel::draft), one behind the other.
+  // Sets the rows of a round of guesses (StepModel::draft); rounds follow one another.
   void join_round(std::span<const StepItem> items, StepBatch& batch);
 
  private:
-  // States of positions [begin, begin + count) of a sequence.
+  // The states of positions [begin, begin + count) of a sequence, from `row` on.
   struct Run {
     const Sequence* sequence = nullptr;
     std::int64_t begin = 0;

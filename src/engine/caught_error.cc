@@ -6,7 +6,7 @@
 namespace bl {
 namespace {
 
-// Made while there is memory; copies share the text.
+// Made while there is memory; copies of an Error share its text.
 const Error kNoMemory(ErrorCode::kOutOfMemory, "out of memory while the request was worked on");
 
 Error with_words_of(ErrorCode code, const std::exception& exception) noexcept {
@@ -29,7 +29,7 @@ Error caught_error() noexcept {
   } catch (const std::system_error& error) {
     return with_words_of(ErrorCode::kIo, error);
   } catch (const std::exception& error) {
-    // Of a library: a text or a table that became longer than it can be.
+    // The standard library throws others where a string or a table becomes too long.
     return with_words_of(ErrorCode::kLimit, error);
   }
 }

@@ -3,8 +3,8 @@
 
 namespace bl {
 
-// In a handler of std::exception: what is being handled, as the answer to a request. Needs no
-// memory.
+// Call in a handler of std::exception: returns the exception as the error that ends a request.
+// Works without free memory.
 Error caught_error() noexcept;
 
 }  // namespace bl

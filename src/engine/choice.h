@@ -1,182 +1,144 @@
 #pragma once
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <iterator>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
-#include "cache/prefix_cache.h"
-#include "engine/answer_text.h"
-#include "engine/draft_policy.h"
-#include "engine/draft_source.h"
-#include "engine/event_stream.h"
-#include "engine/held_answer.h"
-#include "engine/prompt_healing.h"
-#include "engine/request.h"
-#include "engine/sequence.h"
-#include "engine/token_counts.h"
-#include "model/step_batch.h"
-#include "sample/constraint.h"
-#include "sample/sampler_chain.h"
+#include "engine/answer_draft.h"
+#include "engine/answer_sampler.h"
+#include "engine/answer_writer.h"
+#include "engine/ending.h"
+#include "engine/guided_pair.h"
+#include "engine/open_request.h"
+#include "engine/request_answers.h"
+#include "engine/row_sampler.h"
+#include "engine/scheduled_sequence.h"
+#include "engine/usage_meter.h"
 
 namespace bl {
 
-using EngineClock = std::chrono::steady_clock;
-inline double seconds_between(EngineClock::time_point begin, EngineClock::time_point end) {
-  return std::chrono::duration<double>(end - begin).count();
-}
+class Tokenizer;
 
-// A request that the engine has accepted. Its lists are prepared (sampling_params.h), and shared by
-// its answers.
-struct OpenRequest {
-  std::int32_t choices() const { return static_cast<std::int32_t>(request.sampling.answers()); }
-  // Where the events of a choice go.
-  EventStream& sink() const { return held ? *held : *stream; }
+// One answer being made. It owns the parts that make it and keeps them at the same token: the
+// sequence that is computed, the second one of guidance, the sampler that chooses, the writer that
+// tells the reader, and what speculation knows.
+//
+// Invariant: with guidance, both sequences end in the same generated tokens. An answer that is over
+// does not change any more.
+class Choice {
+ public:
+  struct Args {
+    std::shared_ptr<RequestAnswers> answers;
+    std::int32_t index = 0;  // among the request's choices
+    PagePool& pool;
+    const Tokenizer* tokenizer = nullptr;  // null: the answer has no text
+  };
+  explicit Choice(const Args& args);
+  Choice(const Choice&) = delete;
+  Choice& operator=(const Choice&) = delete;
 
-  Request request;
-  std::int64_t number = 0;  // among all of its engine
-  std::shared_ptr<EventStream> stream;
-  // With best_of: what all choices have given, until it is known which are the best.
-  std::unique_ptr<EventStream> held{};
-  std::vector<double> scores{};  // of the choices that are over
-  double rank = 0;
-  std::string salt;          // of its pages
-  AdapterMix adapters;       // stay loaded as long as this
-  std::int64_t longest = 0;  // tokens a sequence of it may come to
-  bool by_limit = false;     // `longest` is the request's own limit, not the context's
-  AnswerRules rules{};
-  std::vector<std::unique_ptr<Constraint>> constraints{};  // one a choice, until they take them
-  std::shared_ptr<const HealedPrompt> healed{};            // null: the prompt stays as it is
-  // With guidance: the text beside each answer's, and how many tokens it is longer.
-  std::vector<std::int32_t> negative{};
-  std::int64_t beyond = 0;
-  std::int32_t open_choices = 0;
-  std::shared_ptr<void> counted{};  // among what the queue holds, as long as it is there
-  EngineClock::time_point submitted;
-  std::optional<EngineClock::time_point> deadline;
-};
+  const OpenRequest& open() const { return open_; }
+  RequestAnswers& answers() { return *answers_; }
+  std::int32_t index() const { return index_; }
 
-// How an answer's next tokens are guessed.
-struct DraftState {
-  std::unique_ptr<DraftMemory> memory;  // of the source
-  DraftHabit habit;
-  std::vector<std::int32_t> ids;  // guesses of the present step
-  std::int64_t count = 0;         // of them, that are verified
-  std::size_t confidence = 0;
-  bool recorded = false;     // the present round, in Choice::draft_rounds
-  std::int64_t same = 0;     // of the text's tokens, that the source knows
-  std::int64_t unread = -1;  // DraftSource::unread(), before the first guess; −1: not asked yet
-};
+  // --- Sequences ---
 
-// One answer being made: the engine's state for one sequence of a request.
-struct Choice {
-  Choice(std::shared_ptr<OpenRequest> from, std::int32_t number, PagePool& pool)
-      : open(std::move(from)),
-        index(number),
-        sequence(pool),
-        sampler({open, &open->request.sampling},
-                seed_of_answer(open->request.sampling.seed, number)) {
-    sequence.ids = open->request.prompt;
-    sequence.reach = open->longest + open->beyond;
-    usage.prompt_tokens = static_cast<std::int64_t>(sequence.ids.size());
-    if (!open->constraints.empty()) {
-      constraint = std::move(open->constraints[static_cast<std::size_t>(number)]);
-    }
-    if (!open->healed) return;
-    sequence.ids.resize(open->healed->kept());
-    healing.prompt = open->healed;
+  ScheduledSequence& text() { return text_; }
+  const ScheduledSequence& text() const { return text_; }
+  bool is_guided() const { return pair_ != nullptr; }
+  // The rows and the second sequence of a guided answer; null for others.
+  GuidedPair* pair() { return pair_.get(); }
+  const GuidedPair* pair() const { return pair_.get(); }
+  // The text, then the guide where there is one.
+  template <class Visit>
+  void each_sequence(Visit&& visit) {
+    visit(text_);
+    if (pair_) visit(pair_->guide());
   }
+  // How many tokens of one of its sequences are generated. Tokens that healing put in the place of
+  // the prompt's last ones do not count.
+  std::int64_t generated_in(const ScheduledSequence& sequence) const {
+    return sequence.is_guide() ? sequence.length() - std::ssize(open_.negative) : generated();
+  }
+  std::int64_t generated() const { return text_.length() - prompt_tokens(); }
 
-  // Of the text; guesses may stand behind it while a step is being computed.
-  std::int64_t length() const { return static_cast<std::int64_t>(sequence.ids.size()) - drafted; }
-  // Tokens of the text that do not count as generated.
+  // What the scheduler needs to know about one of its sequences, except what that costs in pages.
+  SequenceState state_of(const ScheduledSequence& sequence) const;
+  // Sets the sampling fields of an item where the model may choose the tokens behind its rows.
+  void let_model_choose(StepItem& item) {
+    if (!text_.wants_every_row()) sampler_.let_model_choose(item, generated());
+  }
+  // The sequence gives up its pages; what belongs to its rows or to an unfinished prompt goes too.
+  void preempt(ScheduledSequence& sequence, PrefixCache& cache);
+
+  // --- Readers and siblings ---
+
+  // Decides once per step, so that the step has one view of a reader who goes on meanwhile.
+  void look_at_reader();
+  // Whether it must not go on in this step: it waits for its sibling's prompt or for its reader.
+  bool is_blocked() const { return is_blocked_; }
+
+  // --- Tokens ---
+
+  AnswerSampler& sampler() { return sampler_; }
+  const AnswerSampler& sampler() const { return sampler_; }
+  AnswerWriter& writer() { return writer_; }
+  const AnswerWriter& writer() const { return writer_; }
+  UsageMeter& meter() { return meter_; }
+  AnswerDraft& draft() { return draft_; }
+  const AnswerDraft& draft() const { return draft_; }
+
+  // Completes the task of a row that decides the token at `place` of the text, or behind guesses.
+  // `model_ends`: the model's end tokens, sorted.
+  void fill(RowTask& task, std::int64_t place, std::span<const std::int32_t> model_ends);
+  // The model's end tokens, as far as they end this answer.
+  std::span<const std::int32_t> ends(std::span<const std::int32_t> model_ends) const;
+  bool is_end(std::int32_t id, std::span<const std::int32_t> model_ends) const;
+  // The text goes on with `id`.
+  void append(std::int32_t id);
+  // Drops the newest `tokens` tokens of the text.
+  void drop_last(std::int64_t tokens, PrefixCache& cache);
+
+  // --- Guesses ---
+
+  // Begins a round in which a step verifies `guesses`.
+  void begin_round(std::int64_t guesses);
+  // Whether the text now ends, at `place` tokens, with the guess `id`; then that guess was right.
+  bool confirm_guess(std::int64_t place, std::int32_t id);
+
+  // --- From admission to the end ---
+
+  // It has a place among those that run, for the first time; tells the reader who wants to know.
+  void start(EngineClock::time_point now);
+  // A prompt's log-probabilities, which the reader gets with the first token.
+  void keep_prompt_row(TokenLogprobs logprobs) { prompt_logprobs_.push_back(std::move(logprobs)); }
+  // The prompt has been computed for the first time; tells the reader.
+  void finish_prompt(EngineClock::time_point now);
+  bool is_over() const { return is_over_; }
+  // No token follows. The reader is told later, by tell_end().
+  void end(EngineClock::time_point now);
+  // Gives the reader the last event, or where there is no memory for it, one that says so.
+  void tell_end(Ending ending) noexcept;
+
+ private:
   std::int64_t prompt_tokens() const {
-    if (main != nullptr) return static_cast<std::int64_t>(open->negative.size());
-    if (healing.prompt) {
-      return static_cast<std::int64_t>(healing.prompt->kept()) + healing.tokens;
-    }
-    return static_cast<std::int64_t>(open->request.prompt.size());
-  }
-  std::int64_t generated() const { return length() - prompt_tokens(); }
-  // Cuts the text to `tokens`, not fewer than the prompt's: of what was generated, or drafted, the
-  // rest never was. The last token that stays is computed (again), for the logits behind it. What
-  // else depends on the text (sampler.restore(), text) is the caller's.
-  void truncate(PrefixCache& cache, std::int64_t tokens) {
-    draft.same = std::min(draft.same, tokens);
-    shared_beginning = {};
-    sequence.ids.resize(static_cast<std::size_t>(tokens));
-    sequence.cached = cache.truncate(sequence.pages, cursor, std::min(sequence.cached, tokens - 1));
-  }
-  // With guidance both texts go on with the answer's guesses.
-  void append_drafts() {
-    const std::vector<std::int32_t>& ids = main != nullptr ? main->draft.ids : draft.ids;
-    sequence.ids.insert(sequence.ids.end(), ids.begin(), ids.begin() + draft.count);
-    drafted = draft.count;
-  }
-  void remove_drafts() {
-    sequence.ids.resize(sequence.ids.size() - static_cast<std::size_t>(drafted));
-    drafted = 0;
-  }
-  // A step verifies guesses of this answer.
-  void begin_draft_round(std::int64_t guesses) {
-    usage.drafted_tokens += guesses;
-    draft.recorded = guesses > 0 && open->request.record_draft_rounds && main == nullptr &&
-                     std::ssize(draft_rounds) < open->longest - prompt_tokens();
-    if (draft.recorded) draft_rounds.push_back({static_cast<std::int32_t>(guesses), 0});
-  }
-  // One of them was right.
-  void accept_guess() {
-    ++usage.accepted_tokens;
-    if (draft.recorded) ++draft_rounds.back().accepted;
-  }
-  bool wants_prompt_rows() const {
-    return index == 0 && main == nullptr && open->request.sampling.prompt_logprobs >= 0 &&
-           !prompt_told;
-  }
-  // The tokens that the answer's text goes on from.
-  std::span<const std::int32_t> text_before() const {
-    const std::span<const std::int32_t> ids = sequence.ids;
-    if (open->request.continues_prompt) return ids;
-    return ids.subspan(healing.prompt ? healing.prompt->kept() : open->request.prompt.size());
+    if (!open_.healed) return std::ssize(open_.request.prompt);
+    return static_cast<std::int64_t>(open_.healed->kept()) + sampler_.healing().tokens;
   }
 
-  std::shared_ptr<OpenRequest> open;
-  std::int32_t index;  // of the request's choices
-  Sequence sequence;
-  PrefixCursor cursor;
-  SharedBeginning shared_beginning;  // while it waits
-  SamplerChain sampler;
-  bool device_sampled = device_sampleable(sampler.params()) && !open->request.after_sampling;
-  TokenCounts counts;                      // where the model chooses
-  std::unique_ptr<Constraint> constraint;  // null: none
-  std::unique_ptr<AnswerText> text;        // null without a tokenizer
-  std::unique_ptr<HeldAnswer> held;        // with banned strings
-  HealingProgress healing;
-  // With guidance: `guide` computes what is steered away from, `main` of that is the answer. The
-  // rows of both behind the same token make one choice; the one that came first waits. `rows`:
-  // behind the text, and behind each of its guesses; only the first can wait.
-  Choice* guide = nullptr;
-  Choice* main = nullptr;
-  std::vector<std::span<const float>> rows;
-  std::vector<float> waiting_row;
-  const Choice* leader = nullptr;  // whose prompt it waits for
-  std::vector<TokenLogprobs> prompt_logprobs;
-  double score = 0;          // Σ log-probability of what was generated, with best_of
-  bool prompt_told = false;  // the prompt has been computed once
-  bool running = false;
-  bool blocked = false;  // in the present step
-  bool over = false;
-  std::int32_t passed_over = 0;
-  DraftState draft;
-  std::int64_t drafted = 0;  // of sequence.ids, the last ones, which are guesses
-  Usage usage;
-  std::vector<DraftRound> draft_rounds;
-  EngineClock::time_point admitted;
-  EngineClock::time_point first_token;
+  std::shared_ptr<RequestAnswers> answers_;
+  const OpenRequest& open_;
+  std::int32_t index_;
+  bool is_blocked_ = false;
+  bool is_over_ = false;
+  ScheduledSequence text_;
+  std::unique_ptr<GuidedPair> pair_;  // null without guidance
+  AnswerSampler sampler_;
+  AnswerWriter writer_;
+  UsageMeter meter_;
+  AnswerDraft draft_;
+  std::vector<TokenLogprobs> prompt_logprobs_;
 };
 
 }  // namespace bl

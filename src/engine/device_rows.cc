@@ -10,7 +10,7 @@
 namespace bl {
 namespace {
 
-// Uploads of a recorded step have fixed sizes.
+// A recorded step uploads one of these numbers of edits, so that few recordings are needed.
 constexpr std::int64_t kEditRooms[] = {0, 512, 8192, SampleLimits::kEdits};
 
 SampleRule rule_of(const StepItem& item, std::uint64_t position, std::int64_t tokens) {
@@ -34,7 +34,7 @@ std::int64_t rows_of(const StepItem& item) {
   return item.logits == LogitRows::kLast ? 1 : item.count;
 }
 
-// An array as 32-bit words, which is how backends move it.
+// An array as 32-bit words, the unit in which backends copy.
 template <class T>
 TensorView words_of(std::vector<T>& values) {
   const auto words = static_cast<std::int64_t>(values.size() * sizeof(T) / 4);
@@ -105,7 +105,8 @@ void DeviceRows::add_rows(const StepItem& item) {
   }
 }
 
-// False, and none are added, where there is no room for them: the row is the host's then.
+// Adds the row's edits of logits. False, and nothing is added, where there is no room for them;
+// then the host has to choose the row's token.
 bool DeviceRows::add_edits(const SamplingParams& params, std::span<const TokenCounts::Count> counts,
                            SampleRule& rule) {
   const std::size_t begin = edits_.size();
@@ -123,7 +124,7 @@ bool DeviceRows::add_edits(const SamplingParams& params, std::span<const TokenCo
   return true;
 }
 
-// To the row's edits, which begin at `begin`; each token has one.
+// Adds biases and bans to the row's edits, which begin at `begin`, so that each token has one edit.
 void DeviceRows::add_biases(const SamplingParams& params, std::size_t begin) {
   edit_at_.resize(static_cast<std::size_t>(width_.tokens), 0);
   for (std::size_t i = begin; i < edits_.size(); ++i) {

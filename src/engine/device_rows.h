@@ -11,41 +11,43 @@
 
 namespace bl {
 
-// What the rows of a step are to become on the backend: rows of items that say by what they are
-// sampled are chosen there, the others come to the host as logits.
+// Decides what becomes of a step's rows on the backend: where an item has sampling parameters, the
+// backend chooses the tokens of its rows; the other rows come to the host as logits.
 //
-// Goals: a choice is what SamplerChain makes of the same row, up to the rounding of sums; what a
-// step enqueues depends on key() and the number of rows alone, so that it can be recorded.
+// Invariant: a token chosen on the backend is the one that SamplerChain chooses from the same row,
+// up to the rounding of sums. What a step enqueues depends only on key() and the number of rows, so
+// that it can be recorded.
 class DeviceRows {
  public:
-  // Where results come to: host memory that the backend reaches and that outlives all steps, which
-  // may be recorded with its address; two words a row, and room for some rows of logits.
+  // Sets where results are copied to: host memory that the backend can write, two words per row for
+  // `host`, and some rows of logits. It must outlive all steps, which are recorded with its
+  // address.
   void fetch_to(std::span<std::int32_t> host, std::span<float> logits) {
     fetched_ = host;
     fetched_logits_ = logits;
   }
-  // How wide rows of logits are, and how many of a row's tokens may be chosen: its first ones.
+  // `vocab`: the width of a row of logits. Only its first `tokens` tokens may be chosen.
   struct Width {
     std::int64_t vocab = 0;
     std::int64_t tokens = 0;
   };
-  // Before the step: `items` as they are now, for a backend with these ops. Of an item without
-  // history the tokens that it computes need not be known.
+  // Call before the step, with its items. An item whose parameters need no history may compute a
+  // token that is not known yet.
   void collect(std::span<const StepItem> items, const OpTable& ops, Width width);
-  // Whether any row is chosen on the backend.
+  // Whether the backend chooses the token of any row.
   bool any() const { return way_ != Way::kNone; }
   std::int64_t rows() const { return results_.shape[1]; }
-  // Whether the logits may be overwritten when the step is over: every row is chosen on the
-  // backend, but for a few last ones that come to the host with the step.
+  // Whether the logits may be overwritten once the step is over: the backend chooses all rows
+  // except a few last ones, whose logits come to the host with the step.
   bool needs_no_logits() const { return !needs_logits_; }
-  // Of what is enqueued beside the model's launches.
+  // Identifies what is enqueued in addition to the model's kernels.
   std::uint64_t key() const;
-  // Within the step, before anything else takes scratch: where the ids will be. Steps of equally
-  // many rows have them in the same place.
+  // Call within the step, before anything else takes scratch memory: returns where the ids will be
+  // on the backend, which is the same place for steps of equally many rows.
   const std::int32_t* place(ExecContext& ctx, std::int64_t rows);
-  // Within the step, behind the logits.
+  // Call within the step, after the logits are enqueued. `logits`: F32 [rows, vocab].
   void enqueue(ExecContext& ctx, Backend& backend, const TensorView& logits);
-  // When the step is over. Valid until the next one is collected.
+  // Call when the step is over. What `output` refers to is valid until the next collect().
   void read(StepOutput& output);
 
  private:
@@ -62,16 +64,16 @@ class DeviceRows {
   Way way_ = Way::kNone;
   bool reports_ = false;  // some row's log-probability is wanted
   bool needs_logits_ = false;
-  std::int64_t hosted_ = 0;  // last rows, which are the host's and come to it with the step
+  std::int64_t hosted_ = 0;  // last rows whose logits come to the host with the step
   Width width_;
   std::vector<SampleRule> rules_;
   std::vector<LogitEdit> edits_;
   TensorView results_;               // I32 [2, rows] on the backend: ids, log-probabilities
-  std::span<std::int32_t> fetched_;  // the same here
-  std::span<float> fetched_logits_;  // [hosted_, vocab]
+  std::span<std::int32_t> fetched_;  // [2, rows]: the results on the host
+  std::span<float> fetched_logits_;  // [hosted_, vocab] on the host
   std::vector<float> log_probabilities_;
-  TokenCounts counts_;                 // of texts that come without
-  std::vector<std::int32_t> edit_at_;  // [tokens] 1 + a token's index in edits_; 0 between rows
+  TokenCounts counts_;                 // for items that bring none
+  std::vector<std::int32_t> edit_at_;  // [tokens] 1 + a token's index in edits_; all 0 between rows
 };
 
 }  // namespace bl

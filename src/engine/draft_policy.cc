@@ -6,30 +6,32 @@
 namespace bl {
 namespace {
 
-// Weight of a new measurement of a step.
+// The weight of a new measurement of a step.
 constexpr double kNewStep = 0.2;
-// A step's measurement is old after so many others.
+// A measurement is old after this many other steps.
 constexpr std::int64_t kOldSteps = 256;
-// What one more row costs beside all before it, until it is known.
+// The share by which one more row makes a step longer, until it was measured.
 constexpr double kGuessedRow = 0.1;
-// Less is noise.
+// A smaller gain is noise.
 constexpr double kLeastGain = 1.03;
-// Verifications that a sequence's own record needs to outweigh the others'.
+// Verified guesses after which a sequence's own record outweighs that of the others.
 constexpr double kUsualWeight = 2;
 constexpr double kKeepOwn = 0.85;
 constexpr double kKeepAll = 0.98;
 constexpr double kHighestRate = 0.98;
-// Guesses that are made only to see whether they would be right, and how seldom at least.
+// How many guesses are made at a time only to see whether they are right, and the steps between
+// two such trials.
 constexpr std::int64_t kTried = 2;
 constexpr double kShortestWait = 16;
 constexpr double kLongestWait = 512;
-// Where a draft has read a text, so many guesses are made of it before it is judged: the first one
-// alone is often wrong by chance, and would cost a good draft some hundred tokens.
+// A draft that has read a text makes this many guesses before it is judged. The first one alone is
+// often wrong by chance, which would keep a good draft from guessing for some hundred tokens.
 constexpr std::int64_t kFirstTrials = 5;
-// Of all steps, what may be lost by guessing, and how much of it may wait to be used, in steps.
+// The share of all steps that guessing may lose, and how many steps of that may be saved up.
 constexpr double kLostShare = 0.015;
 constexpr double kMostBudget = 8;
-// Steps count so much where guesses would not pay even if they were right: prices change too.
+// How much a step counts towards the next trial where guesses would not pay even if they were
+// right, since costs may change.
 constexpr double kHopeless = 1.0 / 32;
 
 }  // namespace
@@ -39,9 +41,9 @@ void StepTimes::add(std::int64_t rows, double seconds) {
   const auto index = static_cast<std::size_t>(rows);
   if (means_.size() <= index) means_.resize(index + 1);
   Mean& mean = means_[index];
-  // The first steps of a kind are slower than others: caches and pages are cold.
+  // The first steps of a kind are slower than others, since caches and pages are cold.
   const double weight = mean.count < 4 ? 1.0 / static_cast<double>(mean.count + 1) : kNewStep;
-  // One step that was held up must not decide.
+  // A single step that was held up must not decide.
   const double capped = mean.count > 0 ? std::min(seconds, 3 * mean.seconds) : seconds;
   mean.seconds += weight * (capped - mean.seconds);
   ++mean.count;
@@ -86,7 +88,7 @@ double DraftRecord::rate(std::size_t confidence, double usual) const {
 void DraftRecord::add(std::size_t confidence, std::int64_t drafted, std::int64_t accepted,
                       double keep) {
   Share& share = shares_[confidence];
-  // What stands behind a wrong guess says nothing.
+  // Guesses behind a wrong one were not tried.
   const auto tried = static_cast<double>(accepted + (accepted < drafted ? 1 : 0));
   const double kept = std::pow(keep, tried);
   share.right = share.right * kept + static_cast<double>(accepted);
@@ -103,14 +105,14 @@ void DraftPolicy::measured(DraftHabit& habit, std::size_t confidence, std::int64
 void DraftPolicy::step_done(const StepArgs& step) {
   const double plain = times_.at(step.rows);
   if (step.rows < 1 || plain <= 0) return;
-  // As steps usually are: how long this one took is noise.
+  // Steps of that size on average, since the time of a single step is noisy.
   const double cost = (times_.at(step.rows + step.draft_rows) - plain + step.draft_seconds) / plain;
   const auto answers = static_cast<double>(std::max<std::int64_t>(step.rows - step.guides, 1));
   const double gain = static_cast<double>(step.accepted) / answers;
   budget_ = std::min(budget_ + kLostShare + gain - cost, kMostBudget);
 }
 
-// Whether what is gained until the sequence ends is worth reading its text.
+// Whether guessing until the sequence ends gains more than reading its text costs.
 bool DraftPolicy::pays_entry(const Candidate& candidate, double plain_token,
                              double best_token) const {
   const double gained = static_cast<double>(candidate.left) * (plain_token - best_token);
@@ -123,17 +125,27 @@ void DraftPolicy::plan(std::span<Candidate> candidates, const PlanArgs& args) {
     candidate.count = fixed_ > 0 ? candidate.most : 0;
   }
   if (fixed_ > 0) return;
-  // What a step without guesses takes is measured first, and now and then again.
+  // A step without guesses has to be measured first, and again now and then.
   if (!times_.knows(args.rows)) return;
-  // What is not known yet is tried in small steps.
-  const bool first = !args.is_free && args.seconds_of(1) <= 0;
-  const std::int64_t reach = std::max({kTried, args.rows, 2 * (times_.most_rows() - args.rows)});
+  list_guesses(candidates, args);
+  const double plain_token = times_.at(args.rows) / args.tokens();
+  const double best = take_guesses(candidates, args, kLeastGain / plain_token);
+  for (Candidate& candidate : candidates) {
+    if (!pays_entry(candidate, plain_token, 1 / best)) candidate.count = 0;
+  }
+  if (!args.is_free) try_some(candidates, args);
+}
+
+// All guesses that could be taken, those that are worth most per row first.
+void DraftPolicy::list_guesses(std::span<const Candidate> candidates, const PlanArgs& args) {
+  // A cost that is not known yet is approached in small steps.
+  const bool is_first = !args.is_free && args.seconds_of(1) <= 0;
   guesses_.clear();
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& candidate = candidates[i];
     const double right = rate(*candidate.habit, candidate.confidence);
     double chance = 1;
-    const std::int64_t most = first ? std::min<std::int64_t>(candidate.most, 1) : candidate.most;
+    const std::int64_t most = is_first ? std::min<std::int64_t>(candidate.most, 1) : candidate.most;
     for (std::int64_t depth = 1; depth <= most; ++depth) {
       guesses_.push_back({chance *= right, i, depth});
     }
@@ -145,9 +157,15 @@ void DraftPolicy::plan(std::span<Candidate> candidates, const PlanArgs& args) {
     if (worth(a) != worth(b)) return worth(a) > worth(b);
     return a.depth != b.depth ? a.depth < b.depth : a.candidate < b.candidate;
   });
+}
+
+// Takes as many of the guesses as give the most tokens per second, if that is more than `least`.
+// Returns that rate.
+double DraftPolicy::take_guesses(std::span<Candidate> candidates, const PlanArgs& args,
+                                 double least) {
+  const std::int64_t reach = std::max({kTried, args.rows, 2 * (times_.most_rows() - args.rows)});
+  double best = least;
   double tokens = args.tokens();
-  const double plain_token = times_.at(args.rows) / tokens;
-  double best = kLeastGain / plain_token;
   std::size_t taken = 0;
   std::int64_t rounds = 0;
   std::int64_t rows = 0;
@@ -162,10 +180,7 @@ void DraftPolicy::plan(std::span<Candidate> candidates, const PlanArgs& args) {
     taken = i + 1;
   }
   for (std::size_t i = 0; i < taken; ++i) ++candidates[guesses_[i].candidate].count;
-  for (Candidate& candidate : candidates) {
-    if (!pays_entry(candidate, plain_token, 1 / best)) candidate.count = 0;
-  }
-  if (!args.is_free) try_some(candidates, args);
+  return best;
 }
 
 // Whether guesses would pay if nearly all of them were right.
@@ -187,7 +202,7 @@ bool DraftPolicy::could_pay(std::span<const Candidate> candidates, const PlanArg
   return false;
 }
 
-// In steps without guesses.
+// The cost of trying the candidate's guesses, in steps without guesses.
 double DraftPolicy::price_of_trying(const Candidate& candidate, const PlanArgs& args) const {
   const std::int64_t count = std::min(candidate.most, kTried);
   const double plain = times_.at(args.rows);
@@ -196,7 +211,8 @@ double DraftPolicy::price_of_trying(const Candidate& candidate, const PlanArgs& 
          plain;
 }
 
-// A sequence whose guesses were wrong may have come to where they are right.
+// Has some guesses verified that are not expected to pay: a sequence whose guesses were wrong may
+// have reached a place where they are right.
 void DraftPolicy::try_some(std::span<Candidate> candidates, const PlanArgs& args) {
   const bool may_pay = could_pay(candidates, args);
   const double step = may_pay ? 1 : kHopeless;

@@ -10,7 +10,7 @@
 namespace bl {
 namespace {
 
-// How long a request to stop may go unnoticed.
+// The longest time for which a request to stop goes unnoticed.
 constexpr std::chrono::milliseconds kLook{20};
 
 Request request_of(const Engine& engine, const GeneratePrompt& prompt, std::size_t number,
@@ -41,7 +41,7 @@ struct Asked {
   std::int64_t choices;
 };
 
-// All events of one request; nothing where it was asked to stop.
+// Waits for the answers of one request; nothing where it was asked to stop.
 std::optional<std::vector<Answer>> answers_of(Asked& asked, const std::stop_token& stop) {
   std::vector<Answer> answers(static_cast<std::size_t>(asked.choices));
   while (!stop.stop_requested()) {
@@ -61,7 +61,7 @@ std::vector<Generated> generate(Engine& engine, std::span<const GeneratePrompt> 
                                 const GenerateOptions& options) {
   std::vector<Asked> asked;
   std::vector<Generated> all;
-  // The oldest one that is not answered yet. False where it was asked to stop.
+  // Takes the answers of the oldest open request. False where it was asked to stop.
   const auto take_next = [&] {
     Asked& next = asked[all.size()];
     std::optional<std::vector<Answer>> answers = answers_of(next, options.stop);
@@ -81,7 +81,7 @@ std::vector<Generated> generate(Engine& engine, std::span<const GeneratePrompt> 
     for (; !handle; handle = engine.try_submit(request)) {
       if (options.stop.stop_requested()) return {};
       if (all.size() == asked.size()) {
-        std::this_thread::sleep_for(kLook);  // others fill the queue
+        std::this_thread::sleep_for(kLook);  // requests of others fill the queue
       } else if (!take_next()) {
         return {};
       }

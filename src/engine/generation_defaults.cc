@@ -9,12 +9,12 @@
 namespace bl {
 namespace {
 
-// The visitor that reads the fields of SamplingParams from generation_config.json.
+// A visitor of SamplingParams that reads its fields from generation_config.json.
 struct JsonFieldReader {
   const Json& from;
   std::string_view what;
 
-  // Under its own name, or another that it has in JSON (typical_p).
+  // Finds a field under its own name, or under another that JSON files use for it (typical_p).
   const Json* find(const OptionField& about) const {
     const std::string name = option_key(about);
     for (const auto& [key, value] : from.items()) {
@@ -40,7 +40,7 @@ struct JsonFieldReader {
     if (!value->is_boolean()) report(about, *value, "true or false");
     field = value->get<bool>();
   }
-  // The seed is the user's.
+  // A model has no say in the seed.
   void operator()(std::uint64_t&, const OptionField&) const {}
 
   [[noreturn]] void report(const OptionField& about, const Json& value, const char* right) const {
@@ -74,7 +74,7 @@ GenerationDefaults read_generation_defaults(const Json& generation_config, const
     if (sample != generation_config.end() && sample->is_boolean() && !sample->get<bool>()) {
       defaults.sampling.temperature = 0;
     }
-    // Some checkpoints switch stages off with values out of range.
+    // Some checkpoints switch top-k off with a negative value.
     defaults.sampling.top_k = std::max<std::int64_t>(defaults.sampling.top_k, 0);
     validate(defaults.sampling);
   } else if (!generation_config.is_null()) {

@@ -8,15 +8,15 @@
 
 namespace bl {
 
-// What the authors of a model say about generating with it.
+// The sampling parameters and end tokens that a model's authors give for it.
 struct GenerationDefaults {
   SamplingParams sampling;
   std::vector<std::int32_t> end_tokens;  // sorted, distinct
 };
 
-// Reads generation_config.json (an object, or null where there is none) and the end tokens of
-// config.json. Values of wrong types are named with `what` (kInvalidFile); `do_sample: false` means
-// greedy.
+// Reads generation_config.json (an object, or null where there is none) and the end tokens in
+// config.json. `do_sample: false` means temperature 0. Throws kInvalidFile for a value of the wrong
+// type, with `what` as the name of the file, and what validate() throws.
 GenerationDefaults read_generation_defaults(const Json& generation_config, const Json& config,
                                             std::string_view what);
 

@@ -13,7 +13,7 @@ void HeldAnswer::add(AnswerPiece piece, const Place& after) {
 HeldAnswer::Place HeldAnswer::take_back(std::size_t tokens, std::int64_t length) {
   BL_CHECK(tokens > 0 && tokens <= held_.size());
   const std::size_t stay = held_.size() - tokens;
-  // What was barred behind here was so for a text that is gone.
+  // Tokens barred further behind were so in a text that is gone now.
   while (!bars_.empty() && bars_.back().position > length) bars_.pop_back();
   if (bars_.empty() || bars_.back().position < length) bars_.push_back({length, {}});
   bars_.back().ids.push_back(held_[stay].piece.id);

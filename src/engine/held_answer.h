@@ -12,20 +12,22 @@
 
 namespace bl {
 
-// A token of an answer with what came of it.
+// A token of an answer, and what its reader gets with it.
 struct AnswerPiece {
   std::int32_t id = 0;
   std::string text{};
   std::optional<TokenLogprobs> logprobs{};
   std::vector<float> logits{};
-  bool healed = false;  // stands for a token of the prompt
+  bool healed = false;  // it stands for a token of the prompt (token healing)
 };
 
-// The newest tokens of an answer with banned strings, which its reader has not got yet, and what
-// has been tried and taken back at which position.
+// The newest tokens of an answer with banned strings, which its reader has not got yet, and the
+// tokens that have been taken back at each position.
+//
+// Invariant: a token that was given out is not here any more, and cannot be taken back.
 class HeldAnswer {
  public:
-  // Where the answer stands behind a token.
+  // The state of the answer's sampling behind a token.
   struct Place {
     SamplerState sampler;
     HealingProgress healing{};
@@ -33,7 +35,8 @@ class HeldAnswer {
   explicit HeldAnswer(const Place& begin) : begin_(begin) {}
 
   void add(AnswerPiece piece, const Place& after);
-  // Gives out all but the newest `open` tokens, oldest first. `length`: tokens of the text.
+  // Calls give(piece) for all but the newest `open` tokens, oldest first. `length`: tokens of the
+  // text.
   template <class Give>
   void release(std::size_t open, std::int64_t length, Give&& give) {
     while (held_.size() > open) {
@@ -46,12 +49,12 @@ class HeldAnswer {
     forget_bars(length - static_cast<std::int64_t>(held_.size()));
   }
 
-  // Takes the newest `tokens` back, of a text whose length is `length` then; the first of them will
-  // not be chosen there again. Returns where the answer stands then.
+  // Takes back the newest `tokens` tokens, so that `length` tokens of the text stay. The first one
+  // taken back is barred from its position. Returns the state behind the tokens that stay.
   Place take_back(std::size_t tokens, std::int64_t length);
-  // Tokens that may not be chosen behind a text of this length.
+  // Tokens that must not be chosen behind a text of `length` tokens.
   std::span<const std::int32_t> barred(std::int64_t length) const;
-  // Since a token was last given out.
+  // How often tokens were taken back since one was last given out.
   std::int64_t rewinds() const { return rewinds_; }
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Weight of a new measurement.
+// The weight of a new measurement.
 constexpr double kNewPrice = 0.2;
 
 void add_price(double& mean, double seconds) {
@@ -35,8 +35,8 @@ void HiddenDraft::attach(StepModel& target) {
   measure_price();
 }
 
-// The first step of a process takes several times as long as others; made here, no answer waits for
-// it, and whether guessing may pay is known before the first one.
+// The first step of a process takes several times as long as later ones. Making it here keeps
+// answers from waiting for it, and tells whether guessing may pay before there are any.
 void HiddenDraft::measure_price() {
   Sequence sequence(target_->pool());
   sequence.reach = facts_.context;
@@ -53,9 +53,9 @@ void HiddenDraft::measure_price() {
   (facts_.draft_chains ? round_seconds_ : fixed_seconds_) = seconds_since(start);
 }
 
-// The item that asks for `count` guesses behind the job's text.
+// A step item that asks for `count` guesses behind the job's text.
 StepItem HiddenDraft::item_of(const DraftJob& job, std::int64_t count) const {
-  // What a guess is drawn from may depend on the guesses before it, which no step knows.
+  // Penalties depend on the guesses before, which the model does not know when the step begins.
   const bool chosen = job.chosen_by_model && !needs_history(job.sampler->params());
   return {.sequence = job.sequence,
           .count = count,
@@ -77,7 +77,7 @@ void HiddenDraft::propose(std::span<DraftJob> jobs) {
     samplers.keep(*job.sampler);
     texts_.push_back({&job, {job.text.begin(), job.text.end()}});
   }
-  // As many at once as a step has room for.
+  // Groups as large as a step has room for.
   for (std::size_t begin = 0; begin < texts_.size();) {
     std::int64_t rows = 0;
     std::size_t end = begin;
@@ -93,8 +93,9 @@ void HiddenDraft::propose(std::span<DraftJob> jobs) {
   }
 }
 
-// One forward gives all guesses. Rows of one text are drawn in order, since a sampler may look at
-// what it has drawn: all texts' first ones together, then their second ones.
+// One forward pass gives all guesses. The rows of a text are drawn in order, since a sampler may
+// depend on what it has drawn: first the first rows of all texts, then their second ones, and so
+// on.
 void HiddenDraft::guess_at_once(std::span<Text> texts) {
   items_.clear();
   std::int64_t rows = 0;
@@ -114,7 +115,7 @@ void HiddenDraft::guess_at_once(std::span<Text> texts) {
   add_price(fixed_seconds_, seconds_since(start));
 }
 
-// A forward for each guess.
+// One forward pass per guess.
 void HiddenDraft::guess_in_turn(std::span<Text> texts) {
   for (;;) {
     items_.clear();
@@ -131,7 +132,7 @@ void HiddenDraft::guess_in_turn(std::span<Text> texts) {
   }
 }
 
-// The next guess of each text that goes on.
+// Draws the next guess of each text that goes on.
 void HiddenDraft::draw(std::span<Text> texts, const StepOutput& output) {
   tasks_.assign(texts.size(), {});
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -152,7 +153,7 @@ void HiddenDraft::draw(std::span<Text> texts, const StepOutput& output) {
     Text& text = texts[i];
     if (text.over) continue;
     const std::int32_t id = tasks_[i].id;
-    // A damaged row is no guess; neither is what the model cannot read.
+    // A damaged row gives no guess; an id that the model cannot read is none.
     text.over = tasks_[i].error || id < 0 || id >= facts_.ids;
     if (text.over) continue;
     text.job->ids.push_back(id);

@@ -9,13 +9,14 @@
 
 namespace bl {
 
-// Guesses by side layers of the target itself, which read its hidden states (StepModel::draft), for
-// all texts of a step together. Nothing of a text is kept here: what the layers need of it is in
-// the target's own pages. It draws as the target will, as ModelDraft does.
+// Guesses by side layers of the target model, which read its hidden states (StepModel::draft), for
+// all texts of a step together. It keeps nothing about a text, since the layers' keys and values
+// are in the target's own pages. Like ModelDraft it draws with the target's sampler, so that a
+// guess is often the token that the target will draw.
 class HiddenDraft : public DraftSource {
  public:
   void check_target(const Tokenizer*, std::int64_t) override {}  // the vocabulary is the target's
-  // Runs the model for a few tokens, to know what guessing costs.
+  // Runs the model for a few tokens, to measure what guessing costs.
   void attach(StepModel& target) override;
   std::int64_t slots_behind() const override { return 1 + facts_.draft_tokens; }
   bool is_free() const override { return false; }
@@ -27,8 +28,8 @@ class HiddenDraft : public DraftSource {
   // A text while it is guessed for.
   struct Text {
     DraftJob* job = nullptr;
-    std::vector<std::int32_t> history{};  // with the guesses
-    std::int64_t row = 0;                 // of the output, with its next guess
+    std::vector<std::int32_t> history{};  // the text and its guesses
+    std::int64_t row = 0;                 // the row of the output for its next guess
     bool over = false;
   };
   void measure_price();

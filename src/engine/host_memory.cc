@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kUnknown = std::numeric_limits<std::uint64_t>::max();
 
-// A file with one number; nothing for "max" or no file.
+// Reads a file with one number; nothing for "max" or where there is no file.
 std::optional<std::uint64_t> read_number(const fs::path& path) {
   std::ifstream file(path);
   std::uint64_t value = 0;
@@ -24,7 +24,7 @@ std::optional<std::uint64_t> read_number(const fs::path& path) {
   return std::nullopt;
 }
 
-// The number behind `key` in a file of "key number" lines.
+// Reads the number behind `key` in a file of "key number" lines.
 std::optional<std::uint64_t> read_keyed(const fs::path& path, const std::string& key) {
   std::ifstream file(path);
   std::string line_key;
@@ -55,7 +55,7 @@ std::uint64_t cgroup_v1_left(const fs::path& group) {
                  read_number(group / "memory.usage_in_bytes"), cache);
 }
 
-// The least that the group at `path` under `root` or any group above it leaves.
+// The minimum of what the cgroup at `path` under `root` and those above it leave.
 template <class Left>
 std::uint64_t least_left(const fs::path& root, fs::path path, Left left) {
   std::uint64_t least = left(root);

@@ -9,8 +9,8 @@
 
 namespace bl {
 
-// Draws of a draft leave no trace in the target's samplers: each is, when this goes, as it was when
-// it was kept.
+// Lets a draft draw with the target's samplers: the destructor restores each of them to the state
+// in which it was kept.
 class KeptSamplers {
  public:
   KeptSamplers() = default;
@@ -25,7 +25,7 @@ class KeptSamplers {
   std::vector<std::pair<SamplerChain*, SamplerState>> kept_;
 };
 
-// Whether a guess is one of these (DraftJob::end_tokens): nothing follows it.
+// Whether a guess is one of the end tokens (DraftJob::end_tokens, sorted), so that nothing follows.
 inline bool is_end(std::span<const std::int32_t> sorted, std::int32_t id) {
   return std::binary_search(sorted.begin(), sorted.end(), id);
 }

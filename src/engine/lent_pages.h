@@ -6,8 +6,8 @@
 
 namespace bl {
 
-// Pages of a text that somebody beside the engine's thread works with: in calls on that thread
-// alone (EngineCore::lend). Empty once the engine is gone.
+// The pages of a text that another thread works with (EngineCore::lend): a plain value, which is
+// used only in calls on the engine's thread. The table is empty once the engine is gone.
 struct LentPages {
   explicit LentPages(PagePool& pool) : table(std::in_place, pool) {}
 

@@ -6,7 +6,8 @@ namespace bl {
 
 bool is_loop(std::span<const std::int32_t> ids, std::int64_t repeats) {
   if (ids.empty()) return false;
-  // The longest beginning of each prefix that is also its end; what is left over is its period.
+  // For each prefix, the longest proper prefix of it that is also its suffix (as in Knuth, Morris
+  // and Pratt); the rest of it is its period.
   std::vector<std::size_t> border(ids.size(), 0);
   for (std::size_t i = 1; i < ids.size(); ++i) {
     std::size_t length = border[i - 1];

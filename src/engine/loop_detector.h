@@ -4,8 +4,8 @@
 
 namespace bl {
 
-// Whether all of `ids` are one unit, written at least `repeats` times one after another (the last
-// time perhaps in part). Time linear in the number of ids.
+// Whether `ids` is one unit repeated at least `repeats` times without a gap, after which a part of
+// it may follow. Takes time linear in the number of ids.
 bool is_loop(std::span<const std::int32_t> ids, std::int64_t repeats);
 
 }  // namespace bl

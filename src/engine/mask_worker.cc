@@ -6,7 +6,7 @@
 namespace bl {
 namespace {
 
-// What waking the worker and waiting for it costs the engine's thread.
+// What waking the worker and waiting for it costs the engine's thread, in seconds.
 constexpr double kWakingSeconds = 40e-6;
 
 }  // namespace
@@ -51,7 +51,7 @@ bool MaskWorker::has_thread() {
   try {
     thread_ = start_([this] { loop(); });
   } catch (const std::exception&) {
-    // The system has no more threads, or no memory for one, just now.
+    // The system has no thread, or no memory for one, at the moment.
   }
   return thread_.joinable();
 }

@@ -13,23 +13,25 @@
 
 namespace bl {
 
-// Prepares the masks of constrained choices while the model computes the rows that they are for: on
-// a thread of its own, where the masks of the steps before took longer than waking it; else behind
-// the model's step. The thread starts when it is first worth it; where it cannot, all masks are
-// made behind the step.
+// Prepares the masks of constrained answers while the model computes the rows that they are for: on
+// a thread of its own, if the masks of recent steps took longer than waking that thread does, or
+// else after the model's step. The thread starts when it is first worth it; where it cannot be
+// started, all masks are made after the step.
+//
+// Invariant: outside a Turn the worker touches no constraint.
 class MaskWorker {
  public:
   using Loop = std::function<void()>;
   using Start = std::function<std::thread(Loop)>;
-  // `start` makes the thread; what it throws means that there is none, and no harm is done.
+  // `start` makes the thread. Where it throws, there is none, and everything works without.
   explicit MaskWorker(Start start = [](Loop loop) { return std::thread(std::move(loop)); })
       : start_(std::move(start)) {}
   MaskWorker(const MaskWorker&) = delete;
   MaskWorker& operator=(const MaskWorker&) = delete;
   ~MaskWorker();
 
-  // While it lives, the constraints are the worker's. At its end all are prepared: here, where the
-  // worker has not come to them.
+  // While a turn lives, its constraints belong to the worker. Its end prepares those that the
+  // worker has not come to, and waits for the worker.
   class Turn {
    public:
     Turn(MaskWorker& worker, std::span<Constraint* const> constraints);
@@ -51,10 +53,10 @@ class MaskWorker {
   Start start_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::span<Constraint* const> constraints_;  // that the thread works on; set by the turn's owner
-  std::atomic<std::size_t> next_{0};          // of the present turn's
-  std::atomic<std::int64_t> nanoseconds_{0};  // of preparing them
-  double seconds_of_mask_ = 0;                // mean of late
+  std::span<Constraint* const> constraints_;  // what the thread works on; set by the turn's owner
+  std::atomic<std::size_t> next_{0};          // the constraint to prepare next in this turn
+  std::atomic<std::int64_t> nanoseconds_{0};  // time spent on preparing in this turn
+  double seconds_of_mask_ = 0;                // running mean of recent turns
   std::uint64_t turns_ = 0;
   bool working_ = false;
   bool stopping_ = false;

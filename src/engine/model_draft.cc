@@ -17,22 +17,23 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Weight of a new measurement of a round.
+// The weight of a new measurement of a round.
 constexpr double kNewRound = 0.2;
-// Tokens that are read to know what reading costs.
+// How many tokens are read to measure what reading costs.
 constexpr std::int64_t kMeasuredRead = 16;
 
 }  // namespace
 
-// One text, as far as the draft has computed it.
+// One text, as far as the draft model has computed it.
 struct ModelDraft::Text : DraftMemory {
   Text(PagePool& pool, PrefixCache& from, std::string of)
       : sequence(pool), cache(from), salt(std::move(of)) {}
   ~Text() override { leave(); }
 
   std::int64_t length() const { return static_cast<std::int64_t>(sequence.ids.size()); }
-  // What is certain of it stays for texts that begin alike: not where there is no memory to list
-  // it, nor where a look-up that has failed half-way has left the cursor ahead of it.
+  // Gives the pages back. Those without guesses stay in the cache for texts that begin alike,
+  // unless there is no memory to list them, or a look-up that failed half-way has left the cursor
+  // ahead of them.
   void leave() noexcept {
     const std::int64_t known = std::min(certain, sequence.cached);
     try {
@@ -50,8 +51,8 @@ struct ModelDraft::Text : DraftMemory {
   PrefixCursor cursor;
   PrefixCache& cache;
   std::string salt;
-  std::int64_t certain = 0;  // tokens that are no guesses
-  std::size_t checked = 0;   // ids that are known to be the draft's
+  std::int64_t certain = 0;  // tokens that are not guesses
+  std::size_t checked = 0;   // first ids that the draft is known to have
 };
 
 ModelDraft::ModelDraft(std::unique_ptr<ModelSession> session)
@@ -73,8 +74,9 @@ ModelDraft::ModelDraft(std::unique_ptr<StepModel> model, const Tokenizer* tokeni
 
 ModelDraft::~ModelDraft() = default;
 
-// The first step of a process touches all weights and takes several times as long as others; made
-// here, no answer waits for it, and whether guessing may pay at all is known before the first one.
+// The first step of a process touches all weights and takes several times as long as later ones.
+// Making it here keeps answers from waiting for it, and tells whether guessing may pay before there
+// are any.
 void ModelDraft::measure_prices() {
   const std::int64_t reads = std::min({kMeasuredRead, facts_.step_tokens, facts_.context - 2});
   Sequence sequence(model_->pool());
@@ -112,7 +114,8 @@ std::int64_t ModelDraft::unread(const DraftJob& job) const {
   return static_cast<std::int64_t>(job.text.size()) - cache_.known_tokens(salt_of(job), job.text);
 }
 
-// The text as the draft has it is brought up to the job's. Null where it has no place for it.
+// Brings the draft's copy of the text up to date with the job's. Null where the draft cannot guess
+// for it: it is too long, or has an id that the draft does not know.
 ModelDraft::Text* ModelDraft::follow(DraftJob& job) {
   if (*job.memory == nullptr) {
     auto text = std::make_unique<Text>(model_->pool(), cache_, salt_of(job));
@@ -122,14 +125,14 @@ ModelDraft::Text* ModelDraft::follow(DraftJob& job) {
   Text& text = static_cast<Text&>(**job.memory);
   Sequence& sequence = text.sequence;
   const auto length = static_cast<std::int64_t>(job.text.size());
-  // Its own guesses behind what was the same may be right too.
+  // The draft's own guesses behind that may have become the text.
   const std::int64_t most = std::min(length, text.length());
   std::int64_t same = std::min(job.same, most);
   while (same < most &&
          sequence.ids[static_cast<std::size_t>(same)] == job.text[static_cast<std::size_t>(same)]) {
     ++same;
   }
-  // The last token is computed in any case: its logits are the first guess.
+  // The last token is computed in any case: its logits give the first guess.
   sequence.cached =
       cache_.truncate(sequence.pages, text.cursor, std::min({sequence.cached, same, length - 1}));
   sequence.ids.resize(static_cast<std::size_t>(same));
@@ -166,7 +169,7 @@ void ModelDraft::propose(std::span<DraftJob> jobs) {
     const std::int64_t most = std::min(job.most, facts_.context - text->length());
     if (most > 0) active_.push_back({&job, text, most});
   }
-  // What there is least to do for comes first: a long prompt that is being read keeps nobody.
+  // Texts with the least to compute come first, so that a long prompt holds up no other text.
   std::stable_sort(active_.begin(), active_.end(), [](const Active& a, const Active& b) {
     return a.text->length() - a.text->sequence.cached < b.text->length() - b.text->sequence.cached;
   });
@@ -176,33 +179,33 @@ void ModelDraft::propose(std::span<DraftJob> jobs) {
   }
 }
 
-// One step of the draft: the next token for everybody whose text it has read. False when nobody
+// Adds what the step can compute of a text to its items. True where that gives the next guess.
+bool ModelDraft::add_item(const Active& active, Budget& budget) {
+  Sequence& sequence = active.text->sequence;
+  const std::int64_t missing = active.text->length() - sequence.cached;
+  std::int64_t count = std::min(missing, budget.tokens);
+  const bool draws = count == missing && budget.rows > 0;
+  if (count == missing && !draws) --count;
+  if (count <= 0 || !cache_.reserve(sequence.pages, sequence.cached + count)) return false;
+  items_.push_back(
+      {.sequence = &sequence,
+       .count = count,
+       .logits = draws ? LogitRows::kLast : LogitRows::kNone,
+       .sampling = draws && active.job->likeliest ? &active.job->sampler->params() : nullptr});
+  budget.tokens -= count;
+  budget.rows -= draws ? 1 : 0;
+  budget.reads = budget.reads || count > 4;
+  return draws;
+}
+
+// One step of the draft model: the next token for each text that it has read. False when no text
 // wants another one.
 bool ModelDraft::run_round() {
   items_.clear();
-  std::int64_t tokens = facts_.step_tokens;
-  std::int64_t rows = facts_.logit_rows;
+  Budget budget{facts_.step_tokens, facts_.logit_rows};
   std::vector<Active*> drawing;
-  bool reads = false;
   for (Active& active : active_) {
-    Sequence& sequence = active.text->sequence;
-    const std::int64_t missing = active.text->length() - sequence.cached;
-    std::int64_t count = std::min(missing, tokens);
-    const bool draws = count == missing && rows > 0;
-    if (count == missing && !draws) --count;
-    if (count <= 0 || !cache_.reserve(sequence.pages, sequence.cached + count)) {
-      active.most = 0;
-      continue;
-    }
-    items_.push_back(
-        {.sequence = &sequence,
-         .count = count,
-         .logits = draws ? LogitRows::kLast : LogitRows::kNone,
-         .sampling = draws && active.job->likeliest ? &active.job->sampler->params() : nullptr});
-    tokens -= count;
-    rows -= draws ? 1 : 0;
-    reads = reads || count > 4;
-    if (draws) {
+    if (add_item(active, budget)) {
       drawing.push_back(&active);
     } else {
       active.most = 0;
@@ -213,22 +216,18 @@ bool ModelDraft::run_round() {
   const StepOutput output = model_->run(items_);
   take_rows(drawing, output);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  if (reads) {
-    const double each = seconds / static_cast<double>(facts_.step_tokens - tokens);
+  if (budget.reads) {
+    const double each = seconds / static_cast<double>(facts_.step_tokens - budget.tokens);
     read_seconds_ += (read_seconds_ == 0 ? 1 : kNewRound) * (each - read_seconds_);
   } else {
     round_seconds_ += (round_seconds_ == 0 ? 1 : kNewRound) * (seconds - round_seconds_);
   }
-  active_.erase(std::remove_if(active_.begin(), active_.end(),
-                               [](const Active& active) {
-                                 return static_cast<std::int64_t>(active.job->ids.size()) >=
-                                        active.most;
-                               }),
-                active_.end());
+  std::erase_if(active_,
+                [](const Active& active) { return std::ssize(active.job->ids) >= active.most; });
   return !active_.empty();
 }
 
-// The row as wide as the target's: what the draft does not know is impossible.
+// The row with the width of the target's; tokens that the draft does not have are impossible.
 std::span<const float> ModelDraft::fitted(std::span<const float> row, std::size_t index) {
   const auto vocab = static_cast<std::size_t>(vocab_);
   if (row.size() >= vocab) return row.first(vocab);
@@ -256,7 +255,7 @@ void ModelDraft::take_rows(const std::vector<Active*>& rows, const StepOutput& o
   row_sampler_.run(tasks_);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::int32_t id = tasks_[i].id;
-    // A damaged row is no guess; neither is what the target cannot say.
+    // A damaged row gives no guess; an id that the target does not have is none.
     if (tasks_[i].error || id < 0 || id >= vocab_) {
       rows[i]->most = 0;
       continue;
@@ -264,7 +263,7 @@ void ModelDraft::take_rows(const std::vector<Active*>& rows, const StepOutput& o
     DraftJob& job = *rows[i]->job;
     job.ids.push_back(id);
     rows[i]->text->sequence.ids.push_back(id);
-    // Nothing follows an end, and the draft cannot read on behind a token that it does not have.
+    // Nothing follows an end token, and the draft cannot read a token that it does not have.
     if (is_end(job.end_tokens, id) || id >= facts_.ids) rows[i]->most = 0;
   }
 }

@@ -12,23 +12,23 @@
 
 namespace bl {
 
-// What tells one model from another for pages that outlive the process: its config, the
-// architecture that says what that means, and of each file of weights the size, the beginning
-// (names, types, shapes and places of all tensors) and samples all over it. Reading all of the
-// weights would take as long as loading them; models that differ in no sample are taken for one.
+// Identifies a model, for cached pages that outlive the process: a hash over its config, over the
+// architecture file that interprets it, and for each weight file over its size, its beginning
+// (names, types, shapes and offsets of all tensors) and samples all over it. Hashing all weights
+// would take as long as loading them; models that differ in no sample count as equal.
 class ModelIdentity {
  public:
-  // Remembers the state of the model's files; reads none. `order`: of the layers, where it is not
-  // the usual one. `draft`: the side layers whose keys are in the same pages; null: none. `arch`:
-  // ArchSpec::text.
+  // Remembers sizes and times of the model's files, without reading them. `order`: in which the
+  // layers run, where it is not the usual one. `draft`: the side layers whose keys are in the same
+  // pages; null: none. `arch`: ArchSpec::text.
   explicit ModelIdentity(const OpenedModel& model, std::span<const std::int32_t> order = {},
                          const OpenedModel* draft = nullptr, std::string_view arch = {});
 
-  // Throws kInvalidFile when a file has been replaced since, kIo.
+  // Reads the files. Throws kInvalidFile where a file has been changed since, kIo.
   Hash128 hash() const;
 
  private:
-  // A model folder's, or a .gguf file.
+  // The weight files of a model folder, or a .gguf file.
   void add_files(const std::filesystem::path& path);
 
   struct File {
@@ -40,7 +40,7 @@ class ModelIdentity {
   std::vector<File> files_;
 };
 
-// What decides how positions turn keys, in words and a hash.
+// Identifies how positions rotate keys: in words for the reader, and a hash.
 std::string rope_identity(const std::vector<RopeSpec>& ropes);
 
 }  // namespace bl

@@ -17,7 +17,7 @@
 namespace bl {
 namespace {
 
-// The host's part of the cache comes first: what is left of the host's memory then.
+// The host memory that the host tier of the cache leaves.
 std::uint64_t host_memory_beside(std::size_t kv_host) {
   const std::uint64_t available = available_host_memory();
   if (kv_host > available) {
@@ -25,6 +25,20 @@ std::uint64_t host_memory_beside(std::size_t kv_host) {
          human_bytes(static_cast<double>(kv_host)), human_bytes(static_cast<double>(available)));
   }
   return available - kv_host;
+}
+
+// `options` must outlive the loading.
+LoadOptions load_options_of(const SessionOptions& options) {
+  LoadOptions load;
+  load.spec = {options.rope_scale, options.rope_alpha, options.context, options.layer_map};
+  load.archs = options.archs;
+  load.embed_host = options.embed_host;
+  if (options.draft_layers) load.draft = options.draft_layers->files;
+  load.mtp = options.mtp;
+  load.progress = [tell = &options.on_progress](std::size_t done, std::size_t total) {
+    if (*tell) (*tell)(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total));
+  };
+  return load;
 }
 
 std::unique_ptr<ModelText> load_text(const OpenedModel& opened) {
@@ -46,18 +60,7 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
                                                 opened.generation_config_file);
   session->backend_ = open_backend(options.backend, {.threads = options.threads});
   Backend& backend = *session->backend_;
-  LoadOptions load;
-  load.spec = {options.rope_scale, options.rope_alpha, options.context, options.layer_map};
-  load.archs = options.archs;
-  load.embed_host = options.embed_host;
-  if (options.draft_layers) load.draft = options.draft_layers->files;
-  load.mtp = options.mtp;
-  load.progress = [&](std::size_t done, std::size_t total) {
-    if (options.on_progress) {
-      options.on_progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total));
-    }
-  };
-  ModelLoader loader(backend, opened.files, load);
+  ModelLoader loader(backend, opened.files, load_options_of(options));
   const std::uint64_t host_memory = host_memory_beside(options.kv_host);
   std::uint64_t available = backend.reads_host_memory() ? host_memory : backend.free_memory();
   if (options.memory > 0) available = std::min(available, options.memory);
@@ -77,7 +80,8 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   session->identity_.emplace(opened, order, options.mtp ? &opened : options.draft_layers.get(),
                              spec.arch->text);
 
-  // Reading the tokenizer is work for one thread, and packing waits for memory half of the time.
+  // Reading the tokenizer keeps one thread busy, and packing weights waits for memory half of the
+  // time, so both run at once.
   std::future<std::unique_ptr<ModelText>> text;
   if (options.with_text) text = std::async(std::launch::async, load_text, std::cref(opened));
   session->model_ = loader.load();
@@ -178,7 +182,7 @@ std::shared_ptr<const LoraAdapter> ModelSession::pack_adapter(const PreparedAdap
   const std::uint64_t free =
       backend_->reads_host_memory() ? available_host_memory() : backend_->free_memory();
   const std::size_t bytes = adapter.bytes(*backend_);
-  // A tenth stays free for everybody else, but what was planned was planned.
+  // A tenth of the free memory stays for others, except where the memory was reserved.
   if (used + bytes > plan_.adapters && bytes > free - free / 10) {
     fail(ErrorCode::kOutOfMemory, "the adapter needs {}, and {} is free; unload another one",
          human_bytes(static_cast<double>(bytes)), human_bytes(static_cast<double>(free)));

@@ -53,7 +53,7 @@ std::vector<std::int32_t> ModelText::encode_chat(const OrderedJson& messages) co
   OrderedJson variables;
   variables["messages"] = messages;
   variables["add_generation_prompt"] = true;
-  // The template writes BOS itself where the model wants it.
+  // Templates write BOS themselves where the model wants it.
   return tokenizer_->encode(render(std::move(variables), std::nullopt), {.add_special = false});
 }
 

@@ -8,10 +8,10 @@
 namespace bl {
 namespace {
 
-// So many places are compared, the newest first, over so many tokens.
+// How many positions are compared, the newest first, and over how many tokens.
 constexpr int kMostPlaces = 16;
 constexpr std::int64_t kMostCompared = 32;
-// Matches from these lengths on are of a confidence of their own.
+// From these lengths on matches have a higher confidence.
 constexpr std::int64_t kGood = 4;
 constexpr std::int64_t kSure = 10;
 
@@ -33,7 +33,7 @@ std::uint32_t hash_of(std::span<const std::int32_t> ids) {
   return static_cast<std::uint32_t>(hash);
 }
 
-// Tokens of `known` before `place` that equal the last ones of the text.
+// How many tokens of `known` before `place` equal the last ones of the text.
 std::int64_t match_length(std::span<const std::int32_t> known, std::int64_t place,
                           std::span<const std::int32_t> text) {
   std::int64_t length = 0;
@@ -48,8 +48,8 @@ std::int64_t match_length(std::span<const std::int32_t> known, std::int64_t plac
 
 }  // namespace
 
-// A place is the index of a token; its hash is of the `least` tokens before it. The last place of a
-// text, behind its end, is not in the chains.
+// The hash of a position is that of the `least` tokens before it. The position behind the end of
+// the text is in no chain.
 void NgramIndex::extend(std::span<const std::int32_t> text) {
   while (older_.size() < text.size()) {
     const std::size_t place = older_.size();
@@ -65,7 +65,8 @@ void NgramIndex::extend(std::span<const std::int32_t> text) {
   }
 }
 
-// The places behind go in the opposite order in which they came.
+// Removes positions in the opposite order of their insertion, so that each is the newest of its
+// chain.
 void NgramIndex::cut(std::int64_t tokens) {
   while (static_cast<std::int64_t>(older_.size()) > tokens) {
     const std::size_t place = older_.size() - 1;
@@ -114,7 +115,7 @@ NgramIndex::Match NgramIndex::find(std::span<const std::int32_t> text, std::int6
   extend(text);
   Match best;
   if (size > least_) {
-    // First where the last match goes on: so it is kept while it is right, and among many places.
+    // The continuation of the last match comes first, so that it is kept while it is right.
     if (expected_ >= 0 && expected_ + grown < size) {
       const std::int64_t length = match_length(text, expected_ + grown, text);
       if (length >= least_) best = {expected_ + grown, length};
@@ -154,7 +155,7 @@ void NgramDraft::propose(std::span<DraftJob> jobs) {
     job.confidence = confidence_of(match.length);
     const auto place = static_cast<std::size_t>(match.place);
     for (std::size_t i = 0; i < static_cast<std::size_t>(job.most); ++i) {
-      // A match that overlaps the end goes on with what it has guessed.
+      // A match that overlaps the end of the text goes on with its own guesses.
       const std::size_t from = place + i;
       job.ids.push_back(from < job.text.size() ? job.text[from] : job.ids[from - job.text.size()]);
     }

@@ -20,7 +20,7 @@ char symbol_of(const PageUse& page) {
   return page.requests.size() > 9 ? '+' : static_cast<char>('0' + page.requests.size());
 }
 
-// "0, 3-4, 9" of rising numbers.
+// "0, 3-4, 9" for sorted numbers.
 std::string ranges(const std::vector<std::size_t>& numbers) {
   std::string text;
   for (std::size_t first = 0, last = 0; first < numbers.size(); first = last + 1) {

@@ -54,7 +54,7 @@ bool PinnedPrefixes::unpin(const std::string& name) {
   return pins_.erase(name) > 0;
 }
 
-// Of the pins of other names.
+// The pages that pins of other names hold.
 std::set<std::int32_t> PinnedPrefixes::pages_beside(const std::string& name) const {
   std::set<std::int32_t> all;
   for (const auto& [other, held] : pins_) {

@@ -14,11 +14,11 @@
 namespace bl {
 namespace {
 
-// Moved between two steps, and held in host memory meanwhile.
+// Bytes of pages that are copied between two steps, and of the buffer in host memory for them.
 constexpr std::size_t kBatchBytes = std::size_t{64} << 20;
 
-// The pages of a text in the hands of somebody who is not on the engine's thread, and memory for
-// some of them. Everything of it but the bytes is touched on that thread alone.
+// The pages of a text on loan to the caller's thread, and host memory for a batch of them. Only the
+// engine's thread uses it, except for the bytes in host memory.
 class HeldPages {
  public:
   explicit HeldPages(const CallEngine& call) : call_(call) {
@@ -38,8 +38,8 @@ class HeldPages {
   }
   HeldPages(const HeldPages&) = delete;
   HeldPages& operator=(const HeldPages&) = delete;
-  // A call may find no memory, or no engine any more: then its next step gives the pages back, or
-  // its end has.
+  // The call may fail for lack of memory, or because the engine has ended. Then the engine's next
+  // step gives the pages back, or its end has done so.
   ~HeldPages() {
     lent_.reset();
     try {
@@ -48,7 +48,7 @@ class HeldPages {
     }
   }
 
-  // So many pages fit into the buffer.
+  // How many pages fit into the buffer.
   std::int64_t batch() const {
     return static_cast<std::int64_t>(buffer_.bytes() / memory_->page_bytes());
   }
@@ -59,7 +59,7 @@ class HeldPages {
         size};
   }
 
-  // Takes what the cache has of a text. Returns how many whole pages that is.
+  // Borrows what the cache has of a text. Returns how many whole pages that is.
   std::int64_t adopt(const std::string& salt, std::span<const std::int32_t> ids) {
     PrefixCursor found;
     do {
@@ -72,7 +72,7 @@ class HeldPages {
     return found.tokens / kPageSlots;
   }
 
-  // The pages [first, first + count) into the buffer.
+  // Copies the pages [first, first + count) into the buffer.
   void fill_buffer(std::int64_t first, std::int64_t count) {
     call_([&](EngineCore&) {
       for (std::int64_t i = 0; i < count; ++i) {
@@ -83,7 +83,7 @@ class HeldPages {
     });
   }
 
-  // `count` pages of the buffer become those of the text's tokens behind the ones that are held.
+  // Puts `count` pages from the buffer into the cache, behind those of the text that are held.
   void publish(const PrefixText& text, std::int64_t count) {
     call_([&](EngineCore& core) {
       const std::int64_t first = lent_->cursor.tokens / kPageSlots;
@@ -160,7 +160,7 @@ SavedPrefix load_prefix_file(const CallEngine& call, const PageKind& kind,
            text.pages(), kPageSlots, pages);
     }
   });
-  // What the cache has already needs no room beside itself.
+  // Pages that the cache has already are shared, and need no room of their own.
   const std::int64_t known = held.adopt(text.salt, text.ids);
   reader.skip(known);
   for (std::int64_t first = known; first < text.pages(); first += held.batch()) {

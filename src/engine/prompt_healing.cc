@@ -29,7 +29,8 @@ std::shared_ptr<const HealedPrompt> HealedPrompt::make(const Request& request,
   }
   if (removed == 0) return nullptr;
   std::shared_ptr<HealedPrompt> healed(new HealedPrompt(request, pieces, removed, vocab));
-  // Of the bytes of a character that the prompt leaves open, nothing has become text yet.
+  // AnswerText gives no text for a character that the prompt leaves incomplete, so that the bytes
+  // counted here are only those of whole characters.
   const std::span<const std::int32_t> kept = std::span(ids).first(healed->kept_);
   AnswerText stream(tokenizer, request.skip_special, {},
                     request.continues_prompt ? kept : std::span<const std::int32_t>());

@@ -14,8 +14,8 @@ void need_tokenizer(bool asked, const char* name) {
   fail(ErrorCode::kInvalidArgument, "{}: needs a tokenizer, and this engine has none", name);
 }
 
-// How long an answer's text may become, up to `longest`, where the one beside it is `beyond` tokens
-// longer and there are so many pages for both.
+// How long a guided answer's sequence may become, at most `longest` tokens, where the second
+// sequence is `beyond` tokens longer and there are `pages` pages for both.
 std::int64_t longest_of_pair(std::int64_t longest, std::int64_t beyond, std::int64_t pages) {
   const auto with_a_page_less = [](std::int64_t tokens) {
     return (pages_for(tokens) - 1) * std::int64_t{kPageSlots};
@@ -48,7 +48,7 @@ void RequestIntake::complete(OpenRequest& open) {
   } else {
     const bool has_pieces = !params.banned_pieces.empty() || !params.allowed_pieces.empty();
     tables_->complete(params);
-    if (has_pieces) validate(params, limits_.facts.vocab);  // the ids that have come of them
+    if (has_pieces) validate(params, limits_.facts.vocab);  // the ids that the pieces became
     open.rules = AnswerRules(params);
     if (params.token_healing) {
       open.healed =
@@ -62,11 +62,11 @@ void RequestIntake::complete(OpenRequest& open) {
 
 void RequestIntake::add_constraints(OpenRequest& open) {
   const Request& request = open.request;
-  // What a healed token adds to the prompt's end would be text that nothing constrains.
+  // The text that a healed token adds behind the prompt would not be constrained.
   if (request.sampling.token_healing) {
     fail(ErrorCode::kUnsupported, "token_healing and a constraint exclude each other");
   }
-  // A row may be wider than the vocabulary is; what is padding stands for nothing and never comes.
+  // A row may be wider than the vocabulary; its padding is never chosen.
   const std::int64_t tokens = std::min<std::int64_t>(limits_.facts.vocab, tokenizer_->vocab_size());
   const auto check_trigger = [tokens](const ConstraintSpec& spec) {
     if (spec.trigger_token < tokens) return;
@@ -85,7 +85,7 @@ void RequestIntake::add_constraints(OpenRequest& open) {
   }
 }
 
-// Guidance without a negative prompt steers away from what the model says of the last token alone.
+// Without a negative prompt, guidance steers away from what follows the prompt's last token alone.
 void RequestIntake::add_negative(OpenRequest& open) const {
   const Request& request = open.request;
   std::vector<std::int32_t>& ids = open.negative;

@@ -4,31 +4,32 @@
 #include <optional>
 #include <vector>
 
-#include "engine/choice.h"
+#include "engine/open_request.h"
 #include "engine/step_model.h"
 #include "engine/token_tables.h"
 #include "sample/constraint_compiler.h"
 
 namespace bl {
 
-// What is made of a request in the thread of who asks, so that the engine's thread has it ready:
-// sets of tokens that parameters stand for, the texts that answers are watched for, a healed
-// prompt, the second text of guidance, the constraint of each choice.
+// Prepares a request on the thread of whoever submits it, so that the engine's thread need not: the
+// sets of tokens that parameters stand for, the strings that answers are searched for, a healed
+// prompt, the second prompt of guidance, the constraint of each choice.
 class RequestIntake {
  public:
   struct Limits {
     StepModel::Facts facts{};
-    std::int64_t longest = 0;  // tokens of a sequence
-    std::int64_t running = 0;  // sequences at once
-    std::int64_t pages = 0;
+    std::int64_t longest = 0;                // tokens of the longest sequence
+    std::int64_t running = 0;                // sequences at once
+    std::int64_t pages = 0;                  // of the cache
     std::vector<std::int32_t> end_tokens{};  // the model's
   };
-  // The tokenizer, if there is one, must outlive it.
+  // The tokenizer may be null, and must outlive it.
   RequestIntake(const Tokenizer* tokenizer, const Limits& limits);
 
   // Completes `open`, whose request is checked and whose `longest` is set. Thread-safe. Throws
-  // kInvalidArgument for what needs a tokenizer where there is none, for guidance that does not
-  // fit, and what ConstraintCompiler::compile() throws.
+  // kInvalidArgument for a parameter that needs a tokenizer where there is none and for guidance
+  // that does not fit, kUnsupported for parameters that exclude each other, and what
+  // ConstraintCompiler::compile() throws.
   void complete(OpenRequest& open);
 
  private:

@@ -13,11 +13,11 @@
 namespace bl {
 namespace {
 
-// Below so many logits in all, waking threads costs more than they save.
+// With fewer logits in all, waking threads costs more than they save.
 constexpr std::size_t kShared = 1 << 16;
 
 TokenLogprobs taken(const TopLogProbabilities& best, const RowTask& task, std::size_t tokens) {
-  // A prompt may hold ids that the head does not have.
+  // A prompt may hold ids for which the head has no logits.
   const bool in_row = static_cast<std::size_t>(task.id) < tokens;
   const double own = in_row ? best.of(task.id) : -std::numeric_limits<double>::infinity();
   TokenLogprobs out{{task.id, static_cast<float>(own)}, {}};
@@ -27,7 +27,7 @@ TokenLogprobs taken(const TopLogProbabilities& best, const RowTask& task, std::s
   return out;
 }
 
-// What a hook throws is an error of its request.
+// Asks the hook. What it throws is an error of its request.
 std::int32_t ask(const TokenHook& hook, const SampledToken& token, std::size_t vocab) {
   std::int32_t id = token.id;
   try {
@@ -63,7 +63,7 @@ RowSampler::RowSampler(ThreadPool* threads, std::size_t tokens)
       tokens_(tokens),
       rooms_(static_cast<std::size_t>(threads == nullptr ? 1 : threads->threads())) {}
 
-// What the last pick was drawn from, in its room.
+// The distribution that the last pick in this room was drawn from.
 std::span<const TokenProbability> RowSampler::find_candidates(const RowTask& task, Room& room) {
   task.sampler->recall_distribution(room.row);
   const SampleRow& row = room.row;
@@ -113,7 +113,7 @@ void RowSampler::choose(RowTask& task, Room& room) const {
   } else if (task.alternatives < 0 || !task.after_chain) {
     task.id = pick(task, args, room);
   } else {
-    // The distribution as it was before the choice moved the state.
+    // The distribution in the state before the choice.
     const SamplerState before = task.sampler->state();
     task.id = pick(task, args, room);
     const SamplerState after = task.sampler->state();
@@ -132,7 +132,7 @@ void RowSampler::choose(RowTask& task, Room& room) const {
   task.logprobs = taken(room.best, task, tokens);
 }
 
-// What is thrown ends here, as it does at a route of the server: it is the answer to one request.
+// Exceptions end here: each is the end of one request.
 void RowSampler::choose_or_tell(RowTask& task, Room& room) const {
   if (task.id >= 0) return;
   try {
@@ -153,7 +153,7 @@ void RowSampler::choose_in_order(std::span<RowTask> tasks, Room& room) const {
 }
 
 void RowSampler::run(std::span<RowTask> tasks) {
-  std::size_t logits = 0;  // to look at
+  std::size_t logits = 0;  // in the rows that are to be chosen from
   heads_.clear();
   hooked_.clear();
   for (std::size_t i = 0; i < tasks.size(); ++i) {

@@ -9,27 +9,29 @@
 namespace bl {
 namespace {
 
-// Equal ranks: the one that is listed first.
+// Of equal ranks, the one that is listed first comes before.
 bool comes_before(const SchedulerState& state, std::int32_t a, std::int32_t b) {
   const double x = state.sequences[static_cast<std::size_t>(a)].rank;
   const double y = state.sequences[static_cast<std::size_t>(b)].rank;
   return x != y ? x < y : a < b;
 }
 
-// Indices of the sequences that `wanted` picks, best rank first.
+// The indices of the sequences for which `wanted` holds, best rank first.
 template <class Wanted>
 std::vector<std::int32_t> ranked(const SchedulerState& state, Wanted&& wanted) {
   std::vector<std::int32_t> order;
   for (std::size_t i = 0; i < state.sequences.size(); ++i) {
-    if (wanted(state.sequences[i])) order.push_back(static_cast<std::int32_t>(i));
+    if (!wanted(state.sequences[i])) continue;
+    if (order.empty()) order.reserve(state.sequences.size());
+    order.push_back(static_cast<std::int32_t>(i));
   }
   std::sort(order.begin(), order.end(),
             [&](std::int32_t a, std::int32_t b) { return comes_before(state, a, b); });
   return order;
 }
 
-// Running sequences that may have to give up their pages: blocked ones first, then from the worst
-// rank on.
+// The running sequences that may have to give up their pages, in the order in which they do:
+// blocked ones first, then from the worst rank on.
 class Victims {
  public:
   explicit Victims(const SchedulerState& state)
@@ -43,8 +45,8 @@ class Victims {
     order_.erase(std::remove(order_.begin(), order_.end(), sequence), order_.end());
   }
 
-  // At least `count`, and so many that their pages make up for `missing`; none is better than `by`
-  // unless it is blocked. Nothing where all of them together do not.
+  // Takes at least `count` of them, and enough to free `missing` pages, for the sequence `by`; only
+  // a blocked one may be of better rank than `by`. Takes none where they are not enough.
   std::vector<std::int32_t> take(std::int32_t by, std::int64_t missing, std::size_t count) {
     std::size_t taken = 0;
     while ((missing > 0 || taken < count) && taken < order_.size()) {
@@ -68,7 +70,7 @@ class Victims {
   std::vector<std::int32_t> order_;  // the last goes first
 };
 
-// The making of one step's plan.
+// Makes the plan of one step, within its budgets of tokens, rows and pages.
 class StepPlanner {
  public:
   StepPlanner(const SchedulerState& state, const SchedulerLimits& limits)
@@ -95,14 +97,15 @@ class StepPlanner {
     rows_ -= sequence.every_row ? count : (complete ? 1 : 0);
     available_ -= pages_for(sequence.cached + count) - sequence.pages;
     victims_.protect(index);
+    if (plan_.work.empty()) plan_.work.reserve(state_.sequences.size());
     plan_.work.push_back({index, count});
   }
 
-  // Guesses behind the tokens that are planned, with what nobody starves for.
+  // Adds guesses behind the tokens planned so far, from what the sequences in `reading` can spare.
   void add_drafts(const std::vector<std::int32_t>& reading) {
     std::int64_t tokens = 0;
     std::int64_t rows = 0;
-    std::int64_t pages = static_cast<std::int64_t>(plan_.work.size());  // to grow into
+    std::int64_t pages = static_cast<std::int64_t>(plan_.work.size());  // for planned ones to grow
     for (const std::int32_t index : reading) {
       const SequenceState& s = state_.sequences[static_cast<std::size_t>(index)];
       tokens += s.missing();
@@ -134,10 +137,11 @@ class StepPlanner {
   StepPlan take() { return std::move(plan_); }
 
  private:
-  // The same number for all of `group`, of which pages for growing are left alone.
+  // Gives each sequence in `group` as many guesses, at most `count`; leaves `growing` pages alone.
+  // Returns that number.
   std::int64_t give_drafts(std::span<StepWork> group, std::int64_t count, std::int64_t growing) {
     std::int64_t more = 0;
-    std::int64_t room = count;  // without a new page
+    std::int64_t room = count;  // guesses that need no new page
     for (const StepWork& work : group) {
       const SequenceState& s = state_.sequences[static_cast<std::size_t>(work.sequence)];
       const std::int64_t end = s.cached + work.tokens;
@@ -159,7 +163,8 @@ class StepPlanner {
            plan_.preempted.end();
   }
 
-  // Of the next `count` tokens, as many as there are pages for; others give up theirs if they must.
+  // How many of the sequence's next `count` tokens there are pages for. Without a page even for
+  // one, other sequences give up theirs.
   std::int64_t room(std::int32_t index, std::int64_t count) {
     const SequenceState& sequence = state_.sequences[static_cast<std::size_t>(index)];
     const std::int64_t wanted = pages_for(sequence.cached + count) - sequence.pages;
@@ -187,6 +192,88 @@ class StepPlanner {
   std::int64_t available_;
 };
 
+// Makes the plan of admissions, within the budgets of sequences, tokens and pages.
+class AdmissionPlanner {
+ public:
+  AdmissionPlanner(const SchedulerState& state, const SchedulerLimits& limits)
+      : state_(state),
+        limits_(limits),
+        victims_(state),
+        budget_(limits.step_tokens),
+        available_(state.available_pages) {
+    for (const SequenceState& s : state.sequences) {
+      if (!s.running) continue;
+      ++running_;
+      if (!s.blocked) budget_ -= s.missing();
+      available_ -= growth(s);
+    }
+  }
+
+  // The first in line may take the places of running sequences of worse rank.
+  void make_place(std::int32_t index) {
+    const SequenceState& s = at(index);
+    const bool no_slot = running_ >= limits_.running;
+    const std::int64_t missing = need(s) + spare(s) - available_;
+    if (!no_slot && missing <= 0) return;
+    auto taken = victims_.take(index, missing, no_slot ? 1 : 0);
+    // Running alone, it needs no spare pages beside it.
+    if (taken.empty()) {
+      taken = victims_.take(index, need(s) - available_, static_cast<std::size_t>(running_));
+    }
+    for (const std::int32_t victim : taken) {
+      const SequenceState& v = at(victim);
+      available_ += v.own_pages + growth(v);
+      if (!v.blocked) budget_ += v.missing();
+      --running_;
+      plan_.preempted.push_back(victim);
+    }
+  }
+
+  bool is_full() const { return running_ >= limits_.running || budget_ <= 0; }
+
+  // False where the sequence does not fit, and none behind it may be admitted before it.
+  bool admit_or_skip(std::int32_t index) {
+    const SequenceState& s = at(index);
+    if (need(s) + spare(s) > available_) {
+      skipped_.push_back(index);
+      return s.passed_over < s.max_skips;
+    }
+    ++running_;
+    budget_ -= s.length - std::int64_t{s.shared_pages} * kPageSlots;
+    available_ -= need(s);
+    plan_.admitted.push_back(index);
+    plan_.passed_over.insert(plan_.passed_over.end(), skipped_.begin(), skipped_.end());
+    skipped_.clear();
+    return true;
+  }
+
+  AdmissionPlan take() { return std::move(plan_); }
+
+ private:
+  const SequenceState& at(std::int32_t i) const {
+    return state_.sequences[static_cast<std::size_t>(i)];
+  }
+  // Pages that a running sequence has been promised and does not hold yet.
+  static std::int64_t growth(const SequenceState& s) {
+    return std::max<std::int64_t>(0, pages_for(s.length) - s.pages);
+  }
+  // Pages that a waiting sequence takes.
+  static std::int64_t need(const SequenceState& s) { return pages_for(s.length) - s.shared_pages; }
+  // Pages that have to stay free beside it.
+  std::int64_t spare(const SequenceState& s) const {
+    return running_ == 0 || s.is_second ? 0 : std::int64_t{limits_.spare_pages};
+  }
+
+  const SchedulerState& state_;
+  const SchedulerLimits& limits_;
+  Victims victims_;
+  AdmissionPlan plan_;
+  std::vector<std::int32_t> skipped_;  // since the last one that was admitted
+  std::int64_t running_ = 0;
+  std::int64_t budget_;     // tokens of prompts that may still be admitted
+  std::int64_t available_;  // pages
+};
+
 }  // namespace
 
 StepPlan plan_step(const SchedulerState& state, const SchedulerLimits& limits) {
@@ -207,56 +294,14 @@ StepPlan plan_step(const SchedulerState& state, const SchedulerLimits& limits) {
 }
 
 AdmissionPlan plan_admission(const SchedulerState& state, const SchedulerLimits& limits) {
-  AdmissionPlan plan;
-  std::int64_t running = 0;
-  std::int64_t budget = limits.step_tokens;
-  std::int64_t available = state.available_pages;
-  for (const SequenceState& s : state.sequences) {
-    if (!s.running) continue;
-    ++running;
-    if (!s.blocked) budget -= s.missing();
-    available -= std::max<std::int64_t>(0, pages_for(s.length) - s.pages);
-  }
-  Victims victims(state);
-  std::vector<std::int32_t> skipped;
+  AdmissionPlanner planner(state, limits);
   const auto waiting = ranked(
       state, [](const SequenceState& s) { return !s.running && !s.blocked && s.missing() > 0; });
   for (const std::int32_t index : waiting) {
-    const SequenceState& s = state.sequences[static_cast<std::size_t>(index)];
-    const std::int64_t need = pages_for(s.length) - s.shared_pages;
-    const auto spare = [&] {
-      return running == 0 || s.is_second ? 0 : std::int64_t{limits.spare_pages};
-    };
-    // The first in line may take the place of running ones of worse rank.
-    const bool no_slot = running >= limits.running;
-    if (index == waiting.front() && (no_slot || need + spare() > available)) {
-      auto taken = victims.take(index, need + spare() - available, no_slot ? 1 : 0);
-      // Alone, it needs no spare pages beside it.
-      if (taken.empty()) {
-        taken = victims.take(index, need - available, static_cast<std::size_t>(running));
-      }
-      for (const std::int32_t victim : taken) {
-        const SequenceState& v = state.sequences[static_cast<std::size_t>(victim)];
-        available += v.own_pages + std::max<std::int64_t>(0, pages_for(v.length) - v.pages);
-        if (!v.blocked) budget += v.missing();
-        --running;
-        plan.preempted.push_back(victim);
-      }
-    }
-    if (running >= limits.running || budget <= 0) break;
-    if (need + spare() > available) {
-      if (s.passed_over >= s.max_skips) break;
-      skipped.push_back(index);
-      continue;
-    }
-    ++running;
-    budget -= s.length - std::int64_t{s.shared_pages} * kPageSlots;
-    available -= need;
-    plan.admitted.push_back(index);
-    plan.passed_over.insert(plan.passed_over.end(), skipped.begin(), skipped.end());
-    skipped.clear();
+    if (index == waiting.front()) planner.make_place(index);
+    if (planner.is_full() || !planner.admit_or_skip(index)) break;
   }
-  return plan;
+  return planner.take();
 }
 
 }  // namespace bl

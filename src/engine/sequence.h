@@ -8,13 +8,14 @@
 
 namespace bl {
 
-// One text being computed: its tokens, and where the keys and values of the first of them live.
+// A text that a model computes: its tokens, and the pages with the keys and values of those that
+// are computed. A plain value, which whoever runs the model keeps consistent.
 struct Sequence {
   explicit Sequence(PagePool& pool) : pages(pool) {}
 
   std::vector<std::int32_t> ids;
-  std::int64_t cached = 0;  // ids[0, cached) are in the cache
-  std::int64_t reach = 0;   // the length it may come to, which some rotations depend on
+  std::int64_t cached = 0;  // ids [0, cached) are in the cache
+  std::int64_t reach = 0;   // the length that it may come to; some rotary embeddings depend on it
   PageTable pages;
 };
 

@@ -4,7 +4,7 @@
 
 namespace bl {
 
-// A loaded model, as the engine sees it.
+// A loaded model as the StepModel of an engine.
 class SessionModel : public StepModel {
  public:
   // The session must outlive it.
@@ -36,7 +36,7 @@ class SessionModel : public StepModel {
     return session_.alike_reach(reach);
   }
   PageKind page_kind() override { return session_.page_kind(); }
-  // A card is asked for a copy of each layer: as much work as some tokens of a prefill.
+  // A device needs a copy command per layer, which takes as long as some tokens of prefill.
   std::int64_t least_copied() const override {
     return session_.backend().reads_host_memory() ? 2 : 16;
   }

@@ -12,20 +12,20 @@
 namespace bl {
 namespace {
 
-// Tokens of a step of prefill: enough that each weight is read for many of them.
+// Tokens of a prefill step: enough for each weight that is read to serve many of them.
 constexpr std::int64_t kHostStepTokens = 512;
-// Longest first: work space is what a device that is short of memory can save.
+// The same on a device, the longest first: shorter steps save work memory.
 constexpr std::array<std::int64_t, 4> kDeviceStepTokens{2048, 1024, 512, 256};
-// Where every token's logits are wanted, a step is so short that they stay below this.
+// Where the logits of every token are wanted, steps are short enough for them to stay below this.
 constexpr std::int64_t kLogitBytes = 128 << 20;
-// Prompts whose every token's logits are wanted (prompt_logprobs) go in chunks of as many rows as
-// there are: so many at least where they stay below this.
+// Prompts with prompt_logprobs are computed in chunks of as many tokens as there are rows: at least
+// kChunkRows, where these stay below kChunkBytes.
 constexpr std::int64_t kChunkRows = 64;
 constexpr std::int64_t kChunkBytes = 64 << 20;
 
 std::string text_of(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// Before anything is computed from them.
+// Checks ranges before anything is computed from the numbers.
 void check_numbers(const SessionOptions& options) {
   const auto check = [](const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
     if (value >= low && value <= high) return;
@@ -57,7 +57,7 @@ void set_step(const PlanInput& input, std::int64_t most, SessionPlan& plan) {
   plan.step_tokens = std::max(longest_step, plan.logit_rows);
 }
 
-// The memory of everything but the cache.
+// The memory of everything except the cache.
 MemoryPlan without_cache(const PlanInput& input, const SessionPlan& plan) {
   return input.loader.plan({.cache = plan.cache,
                             .context = 0,
@@ -71,7 +71,7 @@ std::size_t page_bytes(const PlanInput& input, CacheTypes cache) {
   return KvCache::page_bytes(input.loader.kv_layouts(cache));
 }
 
-// The longest that a sequence may be, whatever the memory.
+// The longest context that a sequence may have, whatever the memory.
 std::int64_t most_context(const PlanInput& input) {
   const SessionOptions& options = input.options;
   std::int64_t most = input.loader.spec().context;
@@ -84,14 +84,15 @@ std::int64_t most_context(const PlanInput& input) {
   return most;
 }
 
-// Whole pages for every sequence, unless `most` is shorter.
+// The longest context that fits into `available` bytes, in whole pages for every sequence; `most`
+// at most.
 std::int64_t fitting(const PlanInput& input, const MemoryPlan& fixed, CacheTypes cache,
                      std::uint64_t available, std::int64_t most) {
   const std::size_t needed = fixed.needed();
   if (needed > available) return 0;
   const std::size_t page = page_bytes(input, cache);
   if (page == 0) return most;
-  // What loading takes is there for the cache afterwards.
+  // Memory that only loading takes is free for the cache afterwards.
   const std::size_t shared =
       fixed.loading > fixed.work + fixed.adapters ? fixed.loading - fixed.work - fixed.adapters : 0;
   const std::uint64_t pages =
@@ -105,7 +106,7 @@ std::int64_t choose_context(const PlanInput& input, const MemoryPlan& fixed, Cac
   const std::int64_t most = most_context(input);
   if (options.longest > 0) return options.longest;
   if (options.context > 0) return options.context;
-  // A tenth stays free for the page tables, the tokenizer and everybody else.
+  // A tenth stays free for page tables, the tokenizer and other programs.
   const std::uint64_t available = input.available - input.available / 10;
   const std::int64_t found = fitting(input, fixed, cache, available, most);
   return found > 0 ? found : std::min<std::int64_t>(most, kPageSlots);

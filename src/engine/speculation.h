@@ -12,34 +12,38 @@
 
 namespace bl {
 
-// The guessing in a step of the engine: who may, how much pays, what came of it.
+// The guessing in a step of the engine: which answers may have guesses, how many pay, and what came
+// of them.
 //
-// In a step, wish() comes before the plan and draft() after it; then the guesses stand behind the
-// choice's text (Choice::drafted), their rows are drawn in order, and settle() takes what was
-// wrong off again. A guess never changes a text: each token is the target's own draw, which depends
-// on the seed, the place, and the text before it.
+// In a step, wish() comes before the plan and draft() after it. Then StepBuilder appends the
+// guesses to the sequences, RowIntake draws their rows in order, and StepLedger reports to settle()
+// how many were right. A guess never changes a text: each token is the target's own draw, which
+// depends on the seed, the position, and the text before it.
+//
+// Invariant: a draft source that has failed is not asked again; the answers go on without it.
 class Speculation {
  public:
-  // The cache of the model's pages. Throws what DraftSource::attach throws.
+  // `cache`: of the model's pages. Throws what DraftSource::attach throws.
   Speculation(SpeculationOptions options, StepModel& model, PrefixCache& cache);
 
   bool on() const { return source_ != nullptr && !failed_; }
 
-  // Says in `state` how many guesses each of `who` would like to have verified.
-  void wish(std::span<Choice* const> who, SchedulerState& state,
+  // Says in `state`, which is about `sequences`, how many guesses each of them would like to have
+  // verified. `ends`: the model's end tokens, sorted. Without memory for guesses, there are none.
+  void wish(std::span<ScheduledSequence* const> sequences, SchedulerState& state,
             std::span<const std::int32_t> ends);
-  // Makes the guesses that the plan has room for (Choice::draft.ids).
-  void draft(std::span<Choice* const> who, const StepPlan& plan,
+  // Makes the guesses that the plan has room for (AnswerDraft::guesses).
+  void draft(std::span<ScheduledSequence* const> sequences, const StepPlan& plan,
              std::span<const std::int32_t> ends);
 
-  // `accepted` of `drafted` guesses behind the choice's text were what it would have drawn.
+  // `accepted` of the `drafted` guesses behind the answer's text were what it would have drawn.
   void settle(Choice& choice, std::int64_t drafted, std::int64_t accepted);
-  // Nothing was verified though there was a guess: whether it would have been right.
+  // A guess of the answer was not verified, but shows now whether it would have been right.
   void compare(Choice& choice);
-  // A step of nothing but decoding.
+  // A step in which all sequences decoded, with `rows` rows, took `seconds`.
   void measured_step(std::int64_t rows, double seconds) { policy_.measured_step(rows, seconds); }
-  // Any step, of so many sequences that decoded, `guides` of them guided answers' second ones, when
-  // its guesses are settled.
+  // The guesses of a step are settled. `rows`: sequences that decoded in it; `guides`: how many of
+  // them are the second ones of guided answers.
   void end_step(std::int64_t rows, std::int64_t guides);
 
   std::int64_t drafted() const { return drafted_; }
@@ -48,13 +52,15 @@ class Speculation {
 
  private:
   DraftJob job_of(Choice& choice, std::int64_t most, std::span<const std::int32_t> ends) const;
-  void find_wishes(std::span<Choice* const> who, SchedulerState& state,
+  void find_wishes(std::span<ScheduledSequence* const> sequences, SchedulerState& state,
                    std::span<const std::int32_t> ends);
-  void make_drafts(std::span<Choice* const> who, const StepPlan& plan,
-                   std::span<const std::int32_t> ends);
-  bool propose(std::span<Choice* const> choices);
-  void make_room(std::span<Choice* const> choices);
-  void give_room_back(std::span<Choice* const> choices);
+  void find_candidates(std::span<ScheduledSequence* const> sequences, SchedulerState& state,
+                       std::span<const std::int32_t> ends);
+  void add_candidate(Choice& choice, const SequenceState& state, std::size_t place,
+                     std::span<const std::int32_t> ends);
+  bool propose();
+  void make_room();
+  void give_room_back();
   double entry_seconds(Choice& choice, std::int64_t most, std::span<const std::int32_t> ends) const;
 
   std::shared_ptr<DraftSource> source_;
@@ -64,12 +70,13 @@ class Speculation {
   std::int64_t drafted_ = 0;
   std::int64_t accepted_ = 0;
   double seconds_ = 0;
-  DraftPolicy::StepArgs step_;  // the present one
-  std::vector<DraftJob> jobs_;
-  std::vector<Choice*> asked_;
-  std::vector<std::size_t> places_;
-  std::vector<std::int64_t> room_;  // slots that each of asked_ has without what is lent to it
-  std::vector<DraftPolicy::Candidate> candidates_;
+  DraftPolicy::StepArgs step_;       // what the present step costs and brings
+  DraftPolicy::PlanArgs planned_;    // the present step without guesses
+  std::vector<Choice*> asked_;       // answers that the source is asked about
+  std::vector<DraftJob> jobs_;       // for each of asked_
+  std::vector<std::size_t> places_;  // of each of asked_ in the state
+  std::vector<std::int64_t> room_;   // slots that each of asked_ has without what is lent to it
+  std::vector<DraftPolicy::Candidate> candidates_;  // for each of asked_
 };
 
 }  // namespace bl

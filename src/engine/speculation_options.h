@@ -7,8 +7,8 @@ namespace bl {
 class DraftSource;
 
 struct SpeculationOptions {
-  std::shared_ptr<DraftSource> source{};  // null: nothing is guessed
-  std::int64_t tokens = 0;                // guessed for a sequence at once; 0: as many as pay
+  std::shared_ptr<DraftSource> source{};  // null: no guesses
+  std::int64_t tokens = 0;                // guesses per sequence and step; 0: as many as pay
 };
 
 }  // namespace bl

@@ -3,40 +3,39 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/model_choice.h"
-
 namespace bl {
 namespace {
 
-// Who is left behind by a step ahead is half as fast meanwhile; so few may be that all together
-// lose nothing.
+// An answer that is left behind runs at half its speed meanwhile. So there must be this many
+// others for each, for all together to lose nothing.
 constexpr std::ptrdiff_t kOthersForOneLeft = 2;
 
-// An answer that decodes one token.
+// Whether the item decodes one token.
 bool decodes_one(const ComputedItem& item) {
-  return item.choice != nullptr && item.rows == LogitRows::kLast && item.count == 1 &&
+  return item.sequence != nullptr && item.rows == LogitRows::kLast && item.count == 1 &&
          item.drafts == 0;
 }
 
-// Whether only its own token takes the host's time, so that it need not hold up others.
+// Whether an item that cannot go ahead need not hold up the others: nothing but choosing its own
+// token takes the host's time.
 bool may_be_left(const ComputedItem& item) {
-  return decodes_one(item) && !item.chosen_by_model && item.choice->guide == nullptr &&
-         item.choice->main == nullptr;
+  return decodes_one(item) && !item.chosen_by_model && !item.sequence->choice().is_guided();
 }
 
-// Whether an answer goes on behind the token that is being computed, as far as it can be known, and
-// nothing but the model has a say in how.
+// Whether the answer goes on behind the token that is being computed, as far as that can be known,
+// and only the model decides how.
 bool goes_on(const ComputedItem& item) {
-  if (item.choice == nullptr || item.rows != LogitRows::kLast || item.drafts > 0 ||
+  if (item.sequence == nullptr || item.rows != LogitRows::kLast || item.drafts > 0 ||
       !item.chosen_by_model) {
     return false;
   }
-  const Choice& choice = *item.choice;
-  const OpenRequest& open = *choice.open;
+  const Choice& choice = item.sequence->choice();
+  const OpenRequest& open = choice.open();
   const std::int64_t most = open.request.sampling.max_tokens;
-  return !choice.held && !choice.over && choice.guide == nullptr && choice.main == nullptr &&
-         choice.length() + 1 < open.longest && (most <= 0 || choice.generated() + 1 < most) &&
-         open.sink().unread(choice.index) + 2 < open.request.unread_tokens;
+  return !choice.writer().holds() && !choice.is_over() && !choice.is_guided() &&
+         choice.text().length() + 1 < open.longest &&
+         (most <= 0 || choice.generated() + 1 < most) &&
+         choice.writer().unread() + 2 < open.request.unread_tokens;
 }
 
 }  // namespace
@@ -60,18 +59,15 @@ void StepAhead::begin(std::span<const ComputedItem> step) {
   step = step.first(static_cast<std::size_t>(going));
   asked_.clear();
   for (const ComputedItem& item : step) {
-    Sequence& sequence = item.choice->sequence;
-    if (!cache_.reserve(sequence.pages, sequence.cached + 1)) return;
-    asked_.push_back({.sequence = &sequence,
-                      .count = 1,
-                      .logits = LogitRows::kLast,
-                      .adapters = &item.choice->open->adapters});
-    let_model_choose(*item.choice, asked_.back());
+    ScheduledSequence& sequence = *item.sequence;
+    if (!sequence.reserve(cache_, sequence.cached() + 1)) return;
+    asked_.push_back(sequence.item(1, LogitRows::kLast));
+    sequence.choice().let_model_choose(asked_.back());
   }
   if (!model_.repeat(asked_)) return;
   for (const ComputedItem& item : step) {
-    items_.push_back({.choice = item.choice,
-                      .begin = item.choice->sequence.cached,
+    items_.push_back({.sequence = item.sequence,
+                      .begin = item.sequence->cached(),
                       .count = 1,
                       .rows = LogitRows::kLast,
                       .drafts = 0,
@@ -81,15 +77,16 @@ void StepAhead::begin(std::span<const ComputedItem> step) {
 
 void StepAhead::drop(const Choice& choice) {
   for (ComputedItem& item : items_) {
-    if (item.choice == &choice) item.choice = nullptr;
+    if (item.sequence != nullptr && &item.sequence->choice() == &choice) item.sequence = nullptr;
   }
 }
 
-std::vector<ComputedItem> StepAhead::become_present() {
+void StepAhead::become_present(std::vector<ComputedItem>& step) {
   for (const ComputedItem& item : items_) {
-    if (item.choice != nullptr) ++item.choice->sequence.cached;
+    if (item.sequence != nullptr) item.sequence->count_step_ahead();
   }
-  return std::exchange(items_, {});
+  step.swap(items_);
+  items_.clear();
 }
 
 }  // namespace bl

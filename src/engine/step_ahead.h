@@ -5,38 +5,43 @@
 
 #include "cache/prefix_cache.h"
 #include "engine/choice.h"
+#include "engine/scheduled_sequence.h"
 #include "engine/step_model.h"
 
 namespace bl {
 
-// An item of a step, and whose it is.
+// An item of a step, and whose it is; a plain value.
 struct ComputedItem {
-  Choice* choice = nullptr;  // null: of an answer that is over
-  std::int64_t begin = 0;    // first token computed
+  ScheduledSequence* sequence = nullptr;  // null: its answer is over, and its row is dropped
+  std::int64_t begin = 0;                 // the first token computed
   std::int64_t count = 0;
   LogitRows rows = LogitRows::kNone;
-  std::int64_t drafts = 0;  // of count, the last ones
+  std::int64_t drafts = 0;  // the last ones of `count`, which are guesses
   bool chosen_by_model = false;
 };
 
-// The step behind the one that is under way, enqueued before anybody knows that one's tokens: the
-// same answers, each one token further, but for a few that cannot go on so soon and join the step
-// behind it (ADR 29). What it computes for an answer that turns out to
-// be over is dropped; it has written behind the end of that text alone.
+// The step behind the one that is under way, enqueued before the tokens of that one are known
+// (ADR 29). It computes the same answers, each one token further, except a few that cannot go on so
+// soon and join the step behind it. What it computes for an answer that turns out to be over is
+// dropped; it has written only behind the end of that text.
+//
+// Invariant: the items of a step under way refer to no answer that is over.
 class StepAhead {
  public:
   StepAhead(StepModel& model, PrefixCache& cache) : model_(model), cache_(cache) {}
 
   bool under_way() const { return !items_.empty(); }
-  // The order in which a step's items can go ahead: those whose logits the host wants come last.
+  // Puts a step's items into the order in which they can go ahead: those whose logits the host
+  // wants come last.
   static void arrange(std::vector<StepItem>& items, std::vector<ComputedItem>& step);
-  // Begins it behind `step`, which is arranged and not taken yet, where its items may go on, all or
-  // nearly, and the model can. Throws as StepModel::start does.
+  // Enqueues the step behind `step`, which is arranged and not taken yet, where all of its items or
+  // nearly all may go on and the model can. Throws as StepModel::start does.
   void begin(std::span<const ComputedItem> step);
-  // The answer is over.
+  // The answer is over, or its row is computed again by itself.
   void drop(const Choice& choice);
-  // What is under way is the present step from here on: `cached` counts its tokens.
-  std::vector<ComputedItem> become_present();
+  // The step under way is the present one from now on: writes its items to `step` and counts their
+  // tokens as cached.
+  void become_present(std::vector<ComputedItem>& step);
   void forget() { items_.clear(); }
 
  private:

@@ -10,7 +10,8 @@
 namespace bl {
 namespace {
 
-// `known`: the item's tokens are among the sequence's ids.
+// Adds an item to the batch. `known`: its tokens are among the sequence's ids, which the token of a
+// step that is repeated is not yet.
 void add_item(const StepItem& item, bool known, StepBatch& batch) {
   Sequence& sequence = *item.sequence;
   const std::int64_t begin = sequence.cached;
@@ -43,8 +44,9 @@ void add_item(const StepItem& item, bool known, StepBatch& batch) {
   batch.sequences.push_back(std::move(entry));
 }
 
-// What a draft head reads behind the item's text: a stretch, of its last token and masks where
-// guesses are wanted; or, of a chain, the last token that is known or guessed.
+// Adds what a draft head reads behind the item's text: its last token followed by mask tokens in
+// the places of the guesses; or, where guesses are chained, the newest token that is known or
+// guessed.
 void add_guess(const StepItem& item, const DraftSpec& draft, StepBatch& batch) {
   const Sequence& sequence = *item.sequence;
   const auto guessed = static_cast<std::int64_t>(item.guessed.size());
@@ -73,7 +75,7 @@ void add_guess(const StepItem& item, const DraftSpec& draft, StepBatch& batch) {
   batch.sequences.push_back(std::move(entry));
 }
 
-// What a step of these launches is recorded under; 0: not at all.
+// The key under which a step with this batch is recorded; 0: it cannot be recorded.
 std::uint64_t mixed_key(std::uint64_t key, const StepBatch& batch, std::uint64_t choice) {
   if (key == 0) return 0;
   std::uint64_t hash = key;
@@ -86,12 +88,12 @@ std::uint64_t mixed_key(std::uint64_t key, const StepBatch& batch, std::uint64_t
   return hash | 1u;
 }
 
-// What the step may be recorded under: its launches depend on nothing else.
+// The key of a step of the model: nothing else decides which kernels it launches.
 std::uint64_t record_key(const Backend& backend, const StepBatch& batch, std::uint64_t choice) {
   if (!batch.states.empty()) return 0;
   std::vector<SequenceSpan> spans;
   for (const BatchSequence& s : batch.sequences) {
-    if (s.adapters != nullptr && !s.adapters->empty()) return 0;  // as many launches as adapters
+    if (s.adapters != nullptr && !s.adapters->empty()) return 0;  // launches vary with adapters
     spans.push_back({s.first_token, s.tokens, s.past, s.pages.data()});
   }
   return mixed_key(backend.step_key(spans), batch, choice);
@@ -106,13 +108,13 @@ StepRunner::StepRunner(ModelSession& session)
   }
 }
 
-// Results of a step that nobody has taken are still to come.
+// A step that was not taken may still write its results to the host.
 StepRunner::~StepRunner() {
   if (under_way_ > 0) session_.backend().synchronize();
 }
 
-// Steps that nobody takes, since what was behind them has failed: what they still write to the host
-// comes before their places are used again.
+// Forgets steps that will not be taken, after a failure. Waits for what they still write to the
+// host, before the next step uses that memory.
 void StepRunner::forget() {
   if (std::exchange(under_way_, 0) > 0) session_.backend().synchronize();
 }
@@ -136,11 +138,11 @@ void StepRunner::start(std::span<const StepItem> items) {
 bool StepRunner::repeat(std::span<const StepItem> items) {
   const Step& before = steps_[static_cast<std::size_t>(newest_)];
   if (under_way_ != 1 || !before.rows.any()) return false;
-  // Logits of a row that is left behind would be overwritten.
+  // The repeated step would overwrite the logits of a row that is left behind.
   const bool all = std::ssize(items) == before.rows.rows();
   if (!all && !before.rows.needs_no_logits()) return false;
   if (session_.vocab() > session_.model().embedding_rows()) return false;
-  // Whoever guesses looks at each token first.
+  // Side layers guess from each token before the next step.
   if (session_.model().draft_head() != nullptr) return false;
   for (const StepItem& item : items) {
     if (item.count != 1 || item.logits != LogitRows::kLast || item.sampling == nullptr ||
@@ -175,7 +177,7 @@ void StepRunner::enqueue(std::span<const StepItem> items, Way way,
   backend.run_step(key, lane, context, [&](ExecContext& ctx) {
     const auto rows = static_cast<std::int64_t>(batch.logit_rows.size());
     const std::int32_t* ids = step.rows.any() ? step.rows.place(ctx, rows) : nullptr;
-    // The step before has left them where this one will leave its own.
+    // The step before has left its ids where this one will leave its own.
     if (again) batch.chosen = ids;
     step.logits = session_.model().forward(ctx, batch, session_.cache().layers());
     if (step.rows.any()) step.rows.enqueue(ctx, backend, step.logits);
@@ -200,7 +202,7 @@ StepOutput StepRunner::draft(std::span<const StepItem> items) {
   BL_CHECK(static_cast<std::int64_t>(batch.logit_rows.size()) <= session_.logit_rows());
   ExecContext context = session_.begin_step();
   Backend& backend = session_.backend();
-  // No step of the model itself has this bit.
+  // The keys of the model's own steps do not have this bit.
   const std::uint64_t choice = step.rows.key() ^ std::uint64_t{1} << 32;
   const std::uint64_t key = mixed_key(head->step_key(batch), batch, choice);
   backend.run_step(key, 0, context, [&](ExecContext& ctx) {

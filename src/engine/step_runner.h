@@ -11,8 +11,9 @@
 
 namespace bl {
 
-// Runs steps on one session: whoever decides who runs (a command, the engine) says what a step
-// computes.
+// Runs steps on one session. The caller (the engine, or a command) decides what a step computes.
+//
+// Invariant: at most two steps are under way, and the second one repeats the first (repeat()).
 class StepRunner {
  public:
   // The session must outlive the runner.
@@ -21,29 +22,30 @@ class StepRunner {
   StepRunner(const StepRunner&) = delete;
   StepRunner& operator=(const StepRunner&) = delete;
 
-  // Computes the items; the sequences' `cached` grows by what was computed. At most
-  // session.step_tokens() tokens and session.logit_rows() rows. Throws kLimit when the cache has no
-  // page left. The logits are valid until the next run.
-  // `states`: what else is wanted of the rows of logits, each with room for them.
+  // Computes the items, at most session.step_tokens() tokens and session.logit_rows() rows;
+  // `cached` of the sequences grows by what was computed. The logits are valid until the next step.
+  // `states`: hidden states that are wanted too, each with room for all rows. Throws kLimit where
+  // the cache has no page left.
   StepLogits run(std::span<const StepItem> items, std::span<const StateRows> states = {});
 
-  // The same, but the backend chooses the tokens of the rows that say by what (StepItem::sampling),
-  // where it can: the output has ids then, and logits only of rows whose id is −1.
+  // Computes the items, and lets the backend choose the tokens of rows whose items have
+  // StepItem::sampling, where it can: the output has ids then, and logits only of rows whose id is
+  // −1.
   StepOutput choose(std::span<const StepItem> items);
 
-  // choose() in two halves, and a step behind one that is under way, as StepModel has them.
+  // As in StepModel; start() and take() are the two halves of choose().
   void start(std::span<const StepItem> items);
   StepOutput take();
   bool repeat(std::span<const StepItem> items);
 
-  // Guesses behind texts, as StepModel::draft has them.
+  // As StepModel::draft().
   StepOutput draft(std::span<const StepItem> items);
 
-  // Forgets the cache behind the first `tokens` tokens, and the tokens behind them.
+  // Cuts the sequence to its first `tokens` tokens, in the cache too.
   void truncate(Sequence& sequence, std::int64_t tokens);
 
  private:
-  // A step that is under way, or was last.
+  // The step that is under way in a lane, or was the last one there.
   struct Step {
     DeviceRows rows;
     TensorView logits;
@@ -51,15 +53,15 @@ class StepRunner {
   enum class Way { kLogits, kChosen, kAgain };
   void forget();
   void enqueue(std::span<const StepItem> items, Way way, std::span<const StateRows> states = {});
-  // The rows that `output` has no id of.
+  // Copies the rows without an id in `output` to the host.
   StepLogits on_host(const TensorView& logits, const StepOutput& output);
 
   ModelSession& session_;
-  Tensor host_logits_;         // where the backend's memory is not the host's
-  std::array<Step, 2> steps_;  // of each of the backend's lanes
+  Tensor host_logits_;         // for backends whose memory the host cannot read
+  std::array<Step, 2> steps_;  // by lane of the backend
   CarriedRows carried_;
-  int newest_ = 0;  // lane
-  int under_way_ = 0;
+  int newest_ = 0;     // the lane of the newest step
+  int under_way_ = 0;  // steps that are not taken yet
 };
 
 }  // namespace bl

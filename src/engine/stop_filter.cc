@@ -9,7 +9,7 @@ std::string StopFilter::push(std::string_view text) {
   if (stops_ == nullptr) return std::string(text);
   const TextMatcher::State before = state_;
   const std::size_t held = stops_->open_bytes(before);
-  std::size_t certain = 0;  // of what was held and `text`
+  std::size_t certain = 0;  // bytes of what was held and `text` together
   for (std::size_t i = 0; i < text.size() && !stopped_; ++i) {
     state_ = stops_->next(state_, text[i]);
     if (const std::size_t matched = stops_->matched(state_); matched > 0) {

@@ -30,7 +30,7 @@ std::size_t TextMatcher::slot_of(State state, char byte) const {
   const std::uint64_t key =
       std::uint64_t{static_cast<std::uint32_t>(state)} << 8 | static_cast<unsigned char>(byte);
   const std::size_t mask = slots_.size() - 1;
-  // Consecutive keys are common; the high bits of the product spread them.
+  // Keys are often consecutive; the high bits of the product spread them.
   std::size_t at = (key * 0x9e3779b97f4a7c15u >> 32) & mask;
   while (slots_[at].child != 0 && slots_[at].key != key) at = (at + 1) & mask;
   return at;
@@ -52,7 +52,7 @@ TextMatcher::State TextMatcher::add(std::string_view text) {
   return state;
 }
 
-// Fallbacks, the shallow nodes before those that need them.
+// Sets the fallbacks, of shallow nodes before the deeper ones that need them.
 void TextMatcher::link() {
   std::vector<State> order(nodes_.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<State>(i);

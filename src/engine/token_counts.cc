@@ -7,7 +7,7 @@
 namespace bl {
 namespace {
 
-// From so many changes on sorting everything is cheaper than finding a place for each.
+// With more changes, sorting everything is cheaper than finding a place for each.
 constexpr std::size_t kManyChanges = 256;
 
 }  // namespace
@@ -16,7 +16,7 @@ std::span<const TokenCounts::Count> TokenCounts::of(std::span<const std::int32_t
                                                     std::int64_t range) {
   const std::size_t begin =
       range < 0 ? 0 : text.size() - std::min(text.size(), static_cast<std::size_t>(range));
-  // [same, same_end) of the text has been counted and stays.
+  // The text's ids [same, same_end) are counted and stay.
   const std::size_t end = begin_ + ids_.size();
   const std::size_t same = std::min(std::max(begin, begin_), end);
   std::size_t same_end = same;
@@ -24,7 +24,7 @@ std::span<const TokenCounts::Count> TokenCounts::of(std::span<const std::int32_t
     const auto known = ids_.begin() + static_cast<std::ptrdiff_t>(same - begin_);
     const auto now = text.subspan(same);
     const auto most = static_cast<std::ptrdiff_t>(std::min(now.size(), end - same));
-    // Mostly nothing differs, and equal() is the faster one at finding that out.
+    // Usually nothing differs, which equal() finds out faster than mismatch().
     const bool is_equal = std::equal(known, known + most, now.begin());
     same_end += static_cast<std::size_t>(
         is_equal ? most : std::mismatch(known, known + most, now.begin()).first - known);
@@ -32,7 +32,7 @@ std::span<const TokenCounts::Count> TokenCounts::of(std::span<const std::int32_t
   const std::size_t changes =
       (same - begin_) + (end - same_end) + (same - begin) + (text.size() - same_end);
   const bool anew = !is_whole_ || same < begin || same_end == same || changes > kManyChanges;
-  is_whole_ = false;  // should there be no memory
+  is_whole_ = false;  // until everything below has succeeded
   if (anew) {
     ids_.assign(text.begin() + static_cast<std::ptrdiff_t>(begin), text.end());
     begin_ = begin;

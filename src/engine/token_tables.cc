@@ -10,7 +10,7 @@
 namespace bl {
 namespace {
 
-// Lists of breakers that are remembered: users have a few, not one a request.
+// How many lists of breakers are remembered: users have a few, not one per request.
 constexpr std::size_t kLists = 16;
 
 }  // namespace

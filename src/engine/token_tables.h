@@ -16,19 +16,20 @@ namespace bl {
 
 class Tokenizer;
 
-// What requests need to know of all tokens of a vocabulary, found when the first request asks and
-// kept for the others. Thread-safe.
+// Sets of tokens that need a walk over the whole vocabulary: found when the first request needs
+// them, and kept for the others. Thread-safe.
 class TokenTables {
  public:
   // The tokenizer must outlive it; ids from `vocab` on are left out.
   TokenTables(const Tokenizer& tokenizer, std::int64_t vocab)
       : tokenizer_(tokenizer), vocab_(vocab) {}
 
-  // The sets of ids that parameters stand for by texts or by default: DRY's sequence breakers (and
-  // special tokens), what XTC spares. Sets that the request has given itself stay. Banned and
-  // allowed pieces become ids beside those that are there; throws kInvalidArgument naming one that
-  // is not exactly one token's text.
+  // Sets the lists of ids that parameters give as texts or by default: DRY's sequence breakers (and
+  // special tokens), and the tokens that XTC spares. Lists that the request has given stay as they
+  // are. Banned and allowed pieces are added to the ids given; throws kInvalidArgument for a piece
+  // that is not exactly one token's text, and names it.
   void complete(SamplingParams& params);
+  // The vocabulary by pieces, for token healing.
   const PieceIndex& pieces();
 
  private:
@@ -41,7 +42,7 @@ class TokenTables {
   const Tokenizer& tokenizer_;
   std::int64_t vocab_;
   std::mutex mutex_;
-  std::vector<std::pair<std::vector<std::string>, Ids>> breakers_;  // the newest last
+  std::vector<std::pair<std::vector<std::string>, Ids>> breakers_;  // the last used one last
   Ids spared_;
   std::optional<PieceIndex> pieces_;
   std::optional<TokenTextIndex> texts_;

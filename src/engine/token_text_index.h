@@ -8,14 +8,15 @@ namespace bl {
 
 class Tokenizer;
 
-// The tokens of a vocabulary by what they add to a text (TokenBytes): " yes", not "Ġyes" or "▁yes".
+// The tokens of a vocabulary by the text that they add (TokenBytes): " yes", not "Ġyes" or "▁yes".
 // Special tokens are found by their names.
 class TokenTextIndex {
  public:
-  // Walks over the whole vocabulary: do it once a model. Ids from `vocab` on are left out.
+  // Walks over the whole vocabulary, so make one per model. Ids from `vocab` on are left out.
   TokenTextIndex(const Tokenizer& tokenizer, std::int64_t vocab);
 
-  // Those that say exactly this, ascending; usually one, but a byte may be a token twice.
+  // The tokens whose text is exactly this, ascending: usually one, but two tokens may be the same
+  // byte.
   std::vector<std::int32_t> find(std::string_view text) const;
 
  private:

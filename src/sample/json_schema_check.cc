@@ -124,7 +124,7 @@ class Checker {
     if (const auto pattern = schema.find("pattern"); pattern != schema.end()) {
       check_pattern(*pattern, name);
     }
-    add_k_splits(schema, name);
+    add_parts(schema, name);
   }
 
   // The library ignores a type beside a choice, which is harmless only if the type adds no
@@ -252,7 +252,7 @@ class Checker {
     add(*at, reference == "#" ? reference : place_in("#", std::string_view(reference).substr(2)));
   }
 
-  void add_k_splits(const OrderedJson& schema, const std::string& name) {
+  void add_parts(const OrderedJson& schema, const std::string& name) {
     for (const char* key : kOne) {
       if (schema.contains(key)) {
         // Property names are strings.

@@ -49,7 +49,7 @@ class KindFinder {
     while (!open_.empty() && kinds_ != kAllKinds) {
       const OrderedJson& schema = *open_.back();
       open_.pop_back();
-      point_to_tables(schema);
+      look_at(schema);
     }
     return kinds_;
   }
@@ -63,7 +63,7 @@ class KindFinder {
     if (seen_.size() > kMostPlaces) kinds_ = kAllKinds;
   }
 
-  void point_to_tables(const OrderedJson& schema) {
+  void look_at(const OrderedJson& schema) {
     if (!schema.is_object()) {
       kinds_ = kAllKinds;
     } else if (const auto ref = schema.find("$ref"); ref != schema.end()) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 
 #include "busy_run.h"
@@ -67,6 +68,58 @@ TEST_F(MemoryTest, AnswersShareTheListsOfTheirRequest) {
   // One list alone has half a megabyte.
   EXPECT_LT(FailingNew::bytes, 400'000);
   armed_ = false;
+}
+
+// Chooses tokens itself and allocates nothing.
+class PlainModel : public StepModel {
+ public:
+  Facts facts() const override {
+    return {.vocab = 1000, .ids = 1000, .context = 4096, .step_tokens = 512, .logit_rows = 32};
+  }
+  PagePool& pool() override { return pool_; }
+  StepOutput run(std::span<const StepItem> items) override {
+    std::size_t rows = 0;
+    for (const StepItem& item : items) {
+      item.sequence->cached += item.count;
+      if (item.logits != LogitRows::kNone) ids_[rows++] = 5;
+    }
+    return {{}, std::span(ids_).first(rows)};
+  }
+  void copy_page(std::int32_t, std::int32_t) override {}
+
+ private:
+  PagePool pool_{256};
+  std::array<std::int32_t, 32> ids_{};
+};
+
+class StepAllocations : public MemoryTest {
+ protected:
+  // Allocations of 100 steps in which so many answers decode.
+  std::int64_t count(int answers) {
+    asked_.clear();
+    PlainModel model;
+    context_ = 4096;
+    core_ = std::make_unique<EngineCore>(model, nullptr, EngineCore::Options{});
+    for (int i = 0; i < answers; ++i) ask(request(text(20, i), 1000));
+    for (int i = 0; i < 300; ++i) step();
+    armed_ = true;
+    FailingNew::left = kMany;
+    for (int i = 0; i < 100; ++i) step();
+    armed_ = false;
+    core_.reset();
+    return kMany - FailingNew::left;
+  }
+  static constexpr std::int64_t kMany = 1'000'000'000;
+};
+
+// A step makes a few allocations for its plan, whatever the number of answers. A token makes none,
+// except that lists double now and then.
+TEST_F(StepAllocations, ATokenCostsNone) {
+  start({});
+  const std::int64_t one = count(1);
+  const std::int64_t many = count(32);
+  EXPECT_LT(one, 100 * 10);
+  EXPECT_LT(many - one, 100 * 32 / 4);
 }
 
 }  // namespace

@@ -183,7 +183,7 @@ class RandomTraffic : public test::CoreTest {
         ASSERT_EQ(asked.codes[c], ErrorCode::kLimit) << asked.errors[c];
       }
       // Of several, the best: the oracle does not know which.
-      const bool right = asked.open->held
+      const bool right = asked.open->keeps_best()
                              ? std::any_of(all.begin(), all.end(),
                                            [&](const auto& one) { return agrees(asked, c, one); })
                              : agrees(asked, c, all[c]);
@@ -193,7 +193,7 @@ class RandomTraffic : public test::CoreTest {
       rewinds_ += asked.usages[c].rewinds;
       guided_guesses_ += r.sampling.cfg_scale != 1 ? asked.usages[c].accepted_tokens : 0;
       with_adapters_ += r.adapters.empty() ? 0 : 1;
-      best_ += asked.open->held ? 1 : 0;
+      best_ += asked.open->keeps_best() ? 1 : 0;
       pinned_ += r.pin.empty() ? 0 : 1;
     }
   }
