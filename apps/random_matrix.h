@@ -19,7 +19,7 @@ class RandomMatrices {
   RandomMatrices(RandomSource& source, const RandomModelRequest& request, const Json& shapes);
 
   bool quantized() const { return format_ == "exl2" || format_ == "gptq"; }
-  // Of everything that is not quantized.
+  // The type of everything that is not quantized.
   DType plain_dtype() const { return plain_dtype_; }
   // What config.json says of the format; null for plain floats.
   Json quantization_config() const;

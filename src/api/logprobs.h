@@ -29,7 +29,7 @@ class Logprobs {
   // likeliest. Names of tokens that are no UTF-8 begin with "bytes:". text_offset is
   // ShownToken::offset; tokens of a stop string lie behind the end of the text.
   Json completion(std::span<const ShownToken> tokens) const;
-  // The same for a whole choice. `prompt`: the ids of the request's prompt.
+  // Both forms for a whole choice. `prompt`: the ids of the request's prompt.
   Json chat(const Answer& answer, std::span<const std::int32_t> prompt) const;
   Json completion(const Answer& answer, std::span<const std::int32_t> prompt) const;
   // "prompt_logprobs": [null, {ID: {logprob, rank, decoded_token}}, …], one entry for each token

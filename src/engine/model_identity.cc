@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is hashed of each file: its beginning, and samples at equal distances.
+// These parts of each file are hashed: its beginning, and samples at equal distances.
 constexpr std::uint64_t kHeadBytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t kSamples = 4096;
 constexpr std::uint64_t kSampleBytes = 64;

@@ -114,13 +114,13 @@ void ModelSession::allocate_fetched() {
     fail(ErrorCode::kOutOfMemory, "the system has no {} bytes of page-locked memory left", bytes);
   }
   auto* memory = static_cast<std::int32_t*>(fetched_memory_.data());
-  for (auto& lane : fetched_) {
-    lane = {memory, words};
+  for (auto& step_buffer : fetched_) {
+    step_buffer = {memory, words};
     memory += words;
   }
   auto* rows = reinterpret_cast<float*>(memory);
-  for (auto& lane : fetched_logits_) {
-    lane = {rows, logits};
+  for (auto& step_buffer : fetched_logits_) {
+    step_buffer = {rows, logits};
     rows += logits;
   }
 }

@@ -116,11 +116,12 @@ class ModelSession {
   std::shared_ptr<const LoraAdapter> pack_adapter(const PreparedAdapter& adapter, std::size_t used);
 
   Sequence new_sequence() { return Sequence(cache_->pool()); }
-  // Host memory for what a step chooses in a lane of Backend::run_step: two words per wanted row.
-  std::span<std::int32_t> fetched(std::size_t lane) { return fetched_[lane]; }
+  // Host memory for what a step chooses in a step buffer of Backend::run_step: two words per wanted
+  // row.
+  std::span<std::int32_t> fetched(std::size_t step_buffer) { return fetched_[step_buffer]; }
   // Host memory for some rows of its logits: [min(kFetchedRows, logit_rows()), vocab()].
   static constexpr std::int64_t kFetchedRows = 8;
-  std::span<float> fetched_logits(std::size_t lane) { return fetched_logits_[lane]; }
+  std::span<float> fetched_logits(std::size_t step_buffer) { return fetched_logits_[step_buffer]; }
   // The context for the ops of a step; the scratch memory of the step before is free again.
   ExecContext begin_step();
   // From now on `observer` hears of every op of every step; null: nobody does. It must outlive the

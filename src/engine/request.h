@@ -154,7 +154,7 @@ struct Admission {
   double queue_seconds = 0;        // from submission to admission
 };
 
-// What is new about one choice since the last event.
+// The news of one choice since its last event.
 struct Event {
   std::int32_t choice = 0;
   // With tell_start, once: in the first event of a choice that was admitted, or with best_of in its

@@ -9,7 +9,7 @@
 namespace bl {
 namespace {
 
-// Of equal ranks, the one that is listed first comes before.
+// Returns whether a comes before b; at equal ranks the one that is listed first does.
 bool comes_before(const SchedulerState& state, std::int32_t a, std::int32_t b) {
   const double x = state.sequences[static_cast<std::size_t>(a)].rank;
   const double y = state.sequences[static_cast<std::size_t>(b)].rank;

@@ -14,7 +14,7 @@ namespace {
 
 // Tokens of a prefill step: enough for each weight that is read to serve many of them.
 constexpr std::int64_t kHostStepTokens = 512;
-// The same on a device, the longest first: shorter steps save work memory.
+// Lengths to try on a device, the longest first: shorter steps save work memory.
 constexpr std::array<std::int64_t, 4> kDeviceStepTokens{2048, 1024, 512, 256};
 // Where the logits of every token are wanted, steps are short enough for them to stay below this.
 constexpr std::int64_t kLogitBytes = 128 << 20;

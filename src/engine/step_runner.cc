@@ -103,8 +103,9 @@ std::uint64_t record_key(const Backend& backend, const StepBatch& batch, std::ui
 
 StepRunner::StepRunner(ModelSession& session)
     : session_(session), carried_(session.carried(), session.carried_places()) {
-  for (std::size_t lane = 0; lane < steps_.size(); ++lane) {
-    steps_[lane].rows.fetch_to(session.fetched(lane), session.fetched_logits(lane));
+  for (std::size_t step_buffer = 0; step_buffer < steps_.size(); ++step_buffer) {
+    steps_[step_buffer].rows.fetch_to(session.fetched(step_buffer),
+                                      session.fetched_logits(step_buffer));
   }
 }
 
@@ -157,8 +158,8 @@ bool StepRunner::repeat(std::span<const StepItem> items) {
 void StepRunner::enqueue(std::span<const StepItem> items, Way way,
                          std::span<const StateRows> states) {
   const bool again = way == Way::kAgain;
-  const int lane = under_way_ == 0 ? 0 : 1 - newest_;
-  Step& step = steps_[static_cast<std::size_t>(lane)];
+  const int step_buffer = under_way_ == 0 ? 0 : 1 - newest_;
+  Step& step = steps_[static_cast<std::size_t>(step_buffer)];
   StepBatch batch;
   const auto chosen = way == Way::kLogits ? std::span<const StepItem>() : items;
   step.rows.collect(chosen, session_.backend().ops(), {session_.vocab(), session_.choosable()});
@@ -174,7 +175,7 @@ void StepRunner::enqueue(std::span<const StepItem> items, Way way,
   ExecContext context = session_.begin_step();
   Backend& backend = session_.backend();
   const std::uint64_t key = record_key(backend, batch, step.rows.key() ^ (again ? 1u << 31 : 0u));
-  backend.run_step(key, lane, context, [&](ExecContext& ctx) {
+  backend.run_step(key, step_buffer, context, [&](ExecContext& ctx) {
     const auto rows = static_cast<std::int64_t>(batch.logit_rows.size());
     const std::int32_t* ids = step.rows.any() ? step.rows.place(ctx, rows) : nullptr;
     // The step before has left its ids where this one will leave its own.
@@ -185,7 +186,7 @@ void StepRunner::enqueue(std::span<const StepItem> items, Way way,
   if (!again) {
     for (const StepItem& item : items) item.sequence->cached += item.count;
   }
-  newest_ = lane;
+  newest_ = step_buffer;
   ++under_way_;
 }
 
@@ -219,12 +220,12 @@ StepOutput StepRunner::draft(std::span<const StepItem> items) {
 StepOutput StepRunner::take() {
   BL_CHECK(under_way_ > 0);
   const bool repeated = under_way_ == 2;
-  const int lane = repeated ? 1 - newest_ : newest_;
+  const int step_buffer = repeated ? 1 - newest_ : newest_;
   --under_way_;
-  Step& step = steps_[static_cast<std::size_t>(lane)];
+  Step& step = steps_[static_cast<std::size_t>(step_buffer)];
   StepOutput output;
   if (step.rows.any()) {
-    session_.backend().wait_step(lane);
+    session_.backend().wait_step(step_buffer);
     step.rows.read(output);
   }
   bool lacks_rows = !step.rows.any();

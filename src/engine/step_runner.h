@@ -45,7 +45,7 @@ class StepRunner {
   void truncate(Sequence& sequence, std::int64_t tokens);
 
  private:
-  // The step that is under way in a lane, or was the last one there.
+  // The step that is under way in a step buffer, or was the last one there.
   struct Step {
     DeviceRows rows;
     TensorView logits;
@@ -58,9 +58,9 @@ class StepRunner {
 
   ModelSession& session_;
   Tensor host_logits_;         // for backends whose memory the host cannot read
-  std::array<Step, 2> steps_;  // by lane of the backend
+  std::array<Step, 2> steps_;  // by step buffer of the backend
   CarriedRows carried_;
-  int newest_ = 0;     // the lane of the newest step
+  int newest_ = 0;     // the step buffer of the newest step
   int under_way_ = 0;  // steps that are not taken yet
 };
 

@@ -1,9 +1,9 @@
 #pragma once
-// Bit strings of quantized codes: the one place that knows how EXL2 (spec §8) and GPTQ (spec §4)
-// lay codes out. A string is filled from the least significant bit of its first word upwards, with
-// `bits` bits per code and no padding; a code may straddle two words. The words of a string lie
-// `stride` apart in memory: the number of columns for a string that runs down a column, 1 for a
-// string along a row.
+// Bit strings of quantized codes: the one place that knows how EXL2 (docs/formats/exl2.md §8) and
+// GPTQ (docs/formats/gptq.md §4) lay codes out. A string is filled from the least significant bit
+// of its first word upwards, with `bits` bits per code and no padding; a code may straddle two
+// words. The words of a string lie `stride` apart in memory: the number of columns for a string
+// that runs down a column, 1 for a string along a row.
 //
 // These functions are for host and device; none of them allocates or checks.
 

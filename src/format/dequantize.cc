@@ -7,7 +7,7 @@
 namespace bl {
 namespace {
 
-// Decodes one run of 32 slots of an EXL2 group in one column (EXL2 §10).
+// Decodes one run of 32 slots of an EXL2 group in one column (docs/formats/exl2.md §10).
 template <int Bits>
 void decode_run(const Exl2Matrix& matrix, const std::uint32_t* words, float scale,
                 std::int32_t (&values)[kCodesPerRun], std::uint16_t (&halves)[kCodesPerRun]) {

@@ -11,8 +11,8 @@ namespace bl {
 enum class RowOrder { kChannels, kStored };
 
 // The matrix as binary16 bits, [in, out] with padding columns kept, rounded exactly as the formats
-// say (EXL2 §9–10, GPTQ §6); dense values are rounded to nearest even. This is the reference for
-// every packer.
+// say (docs/formats/exl2.md §9–10, docs/formats/gptq.md §6); dense values are rounded to nearest
+// even. This is the reference for every packer.
 std::vector<std::uint16_t> dequantize_to_half(const WeightMatrix& matrix,
                                               RowOrder order = RowOrder::kChannels);
 

@@ -17,8 +17,9 @@ using Group = Exl2Matrix::Group;
 
 bool is_exl2_width(int bits) { return bits >= 2 && bits <= 8 && bits != 7; }
 
-// Checks q_groups (spec §7): pairs of a bit width and a first word row. Widths and starts are
-// checked before anything is derived from them, so that the message names the pair that is wrong.
+// Checks q_groups (docs/formats/exl2.md §7): pairs of a bit width and a first word row. Widths and
+// starts are checked before anything is derived from them, so that the message names the pair that
+// is wrong.
 void check_pairs(const NamedArray& array, std::int64_t word_rows) {
   const auto pairs = array.span<std::uint16_t>();
   std::int64_t previous = -1;
@@ -74,8 +75,8 @@ void warn_of_order(const NamedArray& array, const std::vector<Group>& groups) {
   }
 }
 
-// Returns the inverse of q_invperm (spec §10): perm[slot] = channel where q_invperm[channel] =
-// slot.
+// Returns the inverse of q_invperm (docs/formats/exl2.md §10): perm[slot] = channel where
+// q_invperm[channel] = slot.
 std::vector<std::int32_t> invert(const NamedArray& array) {
   const auto slots = array.span<std::int32_t>();
   std::vector<std::int32_t> perm(slots.size(), -1);

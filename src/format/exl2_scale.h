@@ -1,5 +1,6 @@
 #pragma once
-// EXL2's arithmetic (spec §8.3, §9, §10) for host code, exact to the bit in binary16.
+// EXL2's arithmetic (docs/formats/exl2.md §8.3, §9, §10) for host code, exact to the bit in
+// binary16.
 
 #include <cstdint>
 
@@ -17,8 +18,8 @@ constexpr std::uint32_t exl2_scale_code(const std::uint32_t* scale_row, std::int
 }
 
 // s(g), the scale of a group: its maximum divided by 256, rounded to binary16 and often subnormal.
-// `prescale` is an output multiplier folded in as ExLlamaV2 does (spec §9.3); it is 1 for the
-// matrix as stored.
+// `prescale` is an output multiplier folded in as ExLlamaV2 does (docs/formats/exl2.md §9.3); it is
+// 1 for the matrix as stored.
 constexpr float exl2_group_scale(std::uint16_t scale_max_bits, float prescale = 1.0f) {
   return half_to_float(float_to_half(half_to_float(scale_max_bits) * (prescale / 256.0f)));
 }

@@ -13,7 +13,7 @@
 namespace bl {
 namespace {
 
-// The tensors of one linear, with what their shapes say (spec §3).
+// The tensors of one linear, with what their shapes say (docs/formats/gptq.md §3).
 struct TensorSet {
   NamedArray qweight;
   NamedArray qzeros;
@@ -57,7 +57,8 @@ TensorSet read_tensors(const TensorSource& source, const std::string& key) {
   return set;
 }
 
-// Derives the bit width and the number of channels from the shapes, as spec §3 says.
+// Derives the bit width and the number of channels from the shapes, as docs/formats/gptq.md §3
+// says.
 void derive_layout(TensorSet& set, const GptqConfig* config) {
   const std::int64_t words = set.qzeros.size(1);
   std::int64_t bits = 0;
@@ -148,7 +149,7 @@ void check_members(const TensorSet& set, const std::vector<std::int32_t>& group_
   }
 }
 
-// The group of each channel (spec §7).
+// The group of each channel (docs/formats/gptq.md §7).
 std::vector<std::int32_t> read_group_of(const TensorSet& set, const GptqConfig* config) {
   check_group_size(set, config);
   std::vector<std::int32_t> group_of;
@@ -195,7 +196,7 @@ bool all_fields_equal(const TensorSet& set, std::uint32_t field) {
 }
 
 // Whether zero points are meant as they are stored (v2). The words of a symmetric file show it, and
-// are trusted over a wrong tag (spec §5.4).
+// are trusted over a wrong tag (docs/formats/gptq.md §5.4).
 bool zeros_are_v2(const TensorSet& set, const GptqConfig* config) {
   const bool tagged = config != nullptr && config->v2;
   if (config == nullptr || config->symmetric == false) return tagged;
@@ -229,7 +230,7 @@ void read_fields(const std::vector<std::uint32_t>& row, int bits, std::uint32_t 
   }
 }
 
-// The zero points z of W = (q − z)·s, [groups, out] (spec §5).
+// The zero points z of W = (q − z)·s, [groups, out] (docs/formats/gptq.md §5).
 std::vector<std::uint16_t> read_zeros(const TensorSet& set, const GptqConfig* config) {
   const bool v2 = zeros_are_v2(set, config);
   const bool carries = !v2 && config != nullptr && config->carries && set.bits != 3;

@@ -9,16 +9,17 @@
 
 namespace bl {
 
-// What config.json or quantize_config.json says about a GPTQ checkpoint (spec §2). The layout comes
-// from the tensors; these values check it and decide how zero points are meant.
+// What config.json or quantize_config.json says about a GPTQ checkpoint (docs/formats/gptq.md §2).
+// The layout comes from the tensors; these values check it and decide how zero points are meant.
 struct GptqConfig {
   std::string file;  // the file that these values come from, for messages
   std::optional<int> bits;
   std::optional<int> group_size;  // -1 means one group
   std::optional<bool> symmetric;
   bool act_order = false;
-  bool v2 = false;          // zero points are meant as they are stored
-  bool carries = false;     // v1 by a writer that subtracted with borrows (§5.3, rule 3)
+  bool v2 = false;  // zero points are meant as they are stored
+  // v1 by a writer that subtracted with borrows (docs/formats/gptq.md §5.3, rule 3).
+  bool carries = false;
   bool per_module = false;  // `dynamic`: bits and group_size may differ by module
 
   // Set when the model's one warning about wrongly tagged zero points has been given.

@@ -26,7 +26,7 @@ struct DenseMatrix {
   std::int64_t out() const { return weight.view.shape[transposed ? 1 : 0]; }
 };
 
-// EXL2 (spec §6–10). Once an object exists, all checks of §12 have passed.
+// EXL2 (docs/formats/exl2.md §6–10). Once an object exists, all checks of §12 have passed.
 struct Exl2Matrix {
   // A run of slots that share a bit width and a row of scales.
   struct Group {
@@ -48,11 +48,11 @@ struct Exl2Matrix {
   std::shared_ptr<const SeededValues> seeded;  // as HostArray::seeded, for q_weight
 };
 
-// GPTQ (spec §3–7) with 2, 3, 4 or 8 bits. Zero points are already decided (v1, v2 and the special
-// case of §5.3), so that no reader has to know the file's version. in · bits is a multiple of 32;
-// all groups have the same size, except that the last may be smaller; scales are finite; every
-// group_of is in range and, without act-order, i / size. In a part that select_inputs() made,
-// groups may have any size.
+// GPTQ (docs/formats/gptq.md §3–7) with 2, 3, 4 or 8 bits. Zero points are already decided (v1, v2
+// and the special case of §5.3), so that no reader has to know the file's version. in · bits is a
+// multiple of 32; all groups have the same size, except that the last may be smaller; scales are
+// finite; every group_of is in range and, without act-order, i / size. In a part that
+// select_inputs() made, groups may have any size.
 struct GptqMatrix {
   std::string name;
   int bits = 0;

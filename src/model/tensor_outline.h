@@ -43,7 +43,7 @@ struct OutlinedLinear {
   bool transposed = false;  // stored [in, out] where the weights are plain
   bool bias = false;
   std::int64_t layer = -1;  // block that it is in; −1: none
-  // Of a router, whose outputs are the experts:
+  // Set for a router, whose outputs are the experts:
   std::int64_t per_token = 0;  // experts of a token
   RouterInput router_input = RouterInput::kStream;
 
@@ -65,7 +65,7 @@ struct OutlinedNorm {
   std::int64_t width = 0;
   bool unit_offset = false;  // the file holds w where 1 + w is meant
   NormInput input = NormInput::kOther;
-  // Of a norm of queries: the root mean square of scores where elements of heads are about 1.
+  // For a norm of queries: the root mean square of scores where elements of heads are about 1.
   float score_size = 1.0f;
 };
 

@@ -50,7 +50,7 @@ enum class Activation : std::uint8_t {
 //   kSwigluOai: with g = min(gate, limit) and u = clamp(up, ±limit): g·σ(1.702·g)·(u + 1)
 //   others with limit > 0: gate is cut to ≤ limit and up to ±limit before act(gate)·up; with
 //   `limit_after`, act(gate) is cut instead of gate
-//   kXielu: parameters in `xielu_…` (architectures.md §2)
+//   kXielu: parameters in `xielu_…` (docs/formats/architectures.md §2)
 struct ActivateArgs {
   TensorView gate;  // [tokens, width]
   TensorView up;    // [tokens, width] or empty

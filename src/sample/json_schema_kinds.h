@@ -12,7 +12,7 @@ using JsonKinds = std::uint32_t;
 inline constexpr JsonKinds kAllKinds = 0x7f;
 
 // The kinds that a `type` allows: a name or a list of names (JSON Schema validation 2020-12,
-// §6.1.1). Unknown names allow nothing.
+// section 6.1.1). Unknown names allow nothing.
 JsonKinds kinds_of_type(const OrderedJson& type);
 
 // The kinds of values that the grammar library accepts for a schema within `root`. It reads only

@@ -35,8 +35,8 @@ struct PackPlan {
 PackPlan plan_packing(const Exl2Matrix& matrix);
 PackPlan plan_packing(const GptqMatrix& matrix);
 
-// Returns the channels sorted by group, in order within a group: the slots of a GPTQ matrix (spec
-// §7).
+// Returns the channels sorted by group, in order within a group: the slots of a GPTQ matrix
+// (docs/formats/gptq.md §7).
 std::vector<std::int32_t> sorted_channels(const GptqMatrix& matrix);
 
 constexpr std::int64_t tiles_of(std::int64_t columns) {

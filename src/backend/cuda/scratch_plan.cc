@@ -42,7 +42,7 @@ std::size_t matmul_bytes(const Backend::ScratchShape& shape) {
     std::int64_t expanded = std::max(kExpandedBytes, strip_bytes);
     // Matrices that lie side by side are dequantized together.
     if (strips > 0) expanded = std::min(expanded, kMaxMatrices * strips * strip_bytes);
-    // The same memory holds split-K partials instead where the wgmma path runs.
+    // On the wgmma path this memory holds the split-K partials instead.
     const std::int64_t parts =
         std::min(kPartialFloats, kMaxWgmmaKSplits * shape.tokens * kMaxMatrices * shape.max_out);
     const std::size_t most = std::max(f16_bytes(expanded / 2), f32_bytes(parts));

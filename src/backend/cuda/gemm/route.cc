@@ -337,7 +337,7 @@ GemmFusion fusion_offered(const GemmProblem& problem, PartitionCache& partitions
             : staged_fragments_width(problem, partitions, *query.reader, query.tokens);
   }
   // Where gate and up have different input layouts, a CTA with n_tiles of both would have to make
-  // both layouts; apart, it makes one (bench/ladder/gemv_i8).
+  // both layouts; apart, it makes one (bench/ladder/gemv_i8.md).
   const GatedMatrices& gated = query.gated;
   if (gated.down != nullptr && query.activation != nullptr && query.tokens == 1 &&
       packs_in_cta(problem, 1) && problem.facts.dependent_launch() &&

@@ -1,6 +1,6 @@
 #pragma once
 // Sets of code widths for which the GEMMs are compiled separately: code for widths that a matrix
-// lacks slows a kernel down although it never runs (bench/ladder/gemv_i8).
+// lacks slows a kernel down although it never runs (bench/ladder/gemv_i8.md).
 
 #include "backend/cuda/layout/code_matrix.h"
 

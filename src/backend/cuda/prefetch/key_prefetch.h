@@ -2,7 +2,7 @@
 // Keys and values that a GEMM prefetches to L2 for the attention behind it, or for that of the next
 // block: the first ones that each CTA of that attention reads. They belong to earlier steps, so
 // they are complete. A GEMM prefetches when all its own weights are requested, since memory would
-// idle until the next launch begins (bench/ladder/attention_decode).
+// idle until the next launch begins (bench/ladder/attention_decode.md).
 
 #include <cstddef>
 #include <cstdint>

@@ -11,7 +11,7 @@ namespace {
 // Bytes of an n_tile's codes. kOfRing: about what the reader's pipeline loads itself before its
 // activations are there. Behind that, kOfFirst: what the first of two GEMMs, or one that also
 // prefetches keys, should prefetch; kOfOther: the second of two, or a single one. More gained
-// nothing (bench/ladder/gemv_i8).
+// nothing (bench/ladder/gemv_i8.md).
 constexpr std::int64_t kOfRing = 8 << 10;
 constexpr std::int64_t kOfFirst = 4 << 10;
 constexpr std::int64_t kOfOther = 8 << 10;

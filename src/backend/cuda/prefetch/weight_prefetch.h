@@ -2,7 +2,7 @@
 // Codes and scales that a GEMV prefetches to L2 for a GEMM behind it: the first bytes of each
 // n_tile that this GEMM reads, except those that it loads itself before its activations are there.
 // Producer warps prefetch when all their own copies are issued, since memory would idle between two
-// launches (bench/ladder/gemv_i8). Pure arithmetic, tested without a card.
+// launches (bench/ladder/gemv_i8.md). Pure arithmetic, tested without a card.
 
 #include <cstddef>
 #include <cstdint>

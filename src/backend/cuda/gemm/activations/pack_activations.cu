@@ -11,7 +11,7 @@ namespace bl::cuda {
 namespace {
 
 // CTAs are large and few: the cost of a row is reading it, and every CTA of a row reads all of it
-// (bench/ladder/gemm_skinny).
+// (bench/ladder/gemm_skinny.md).
 constexpr int kThreads = 1024;
 // K elements that a thread packs at a time: eight bytes of one token's fragments.
 constexpr int kItemElements = 4;

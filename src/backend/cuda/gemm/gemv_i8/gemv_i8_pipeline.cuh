@@ -1,7 +1,7 @@
 #pragma once
 // The pipeline of gemv_i8, built for the shortest time from launch to first copy, which bounds
-// small GEMVs, and for the fewest producer instructions a stage (bench/ladder/gemv_i8). Ranges and
-// copy_blocks arrive as kernel parameters, and the host has done all divisions. The producer
+// small GEMVs, and for the fewest producer instructions a stage (bench/ladder/gemv_i8.md). Ranges
+// and copy_blocks arrive as kernel parameters, and the host has done all divisions. The producer
 // initialises the barriers itself, issues the first codes before it computes anything else, and
 // prepares the next group after the current one's first stage. Each lane describes one stage; all
 // stages have equal length. Bulk copies issue one after the other, so only codes use them; scales

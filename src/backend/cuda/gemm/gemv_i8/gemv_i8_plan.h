@@ -23,7 +23,7 @@ struct GemvPipelineShape {
   int most_joined = 1;  // copy_blocks in a stage of a single n_tile
   // Whether stages are filled, one after the other, before the row has been read: the copies slow
   // the row down, and weights that arrive late may cost less than a late row
-  // (bench/ladder/gemv_i8).
+  // (bench/ladder/gemv_i8.md).
   bool early = true;
 };
 
@@ -110,7 +110,7 @@ inline constexpr int kPlainLimbRuns = 480;
 // Whether the launch is one that most models have, for which there are leaner kernels: one token,
 // one input layout a CTA without padding, a row and limb runs that are one round of a CTA, a norm
 // with weights, SiLU if gated, no biases. Code for everything else stands in the way where a step's
-// launches share the instruction cache (bench/ladder/gemv_i8).
+// launches share the instruction cache (bench/ladder/gemv_i8.md).
 bool is_plain_gemv(const PackedGemmArgs& args);
 
 // Whether the k_blocks of all matrices are multiplied in pairs.

@@ -198,7 +198,7 @@ struct KBlockPlanes {
 
 // How the sums of a k_block begin. If the first mma writes them, nobody has to clear them, but the
 // code of a k_step exists twice. Which is faster depends on how much other code the kernel has, and
-// was measured (bench/ladder/gemv_i8).
+// was measured (bench/ladder/gemv_i8.md).
 enum class Begin {
   kCleared,  // they are cleared before the first k_step
   kJoined,   // the first k_step writes them; two planes: pointers advance behind every k_step
@@ -336,7 +336,7 @@ __device__ __forceinline__ void multiply_two_planes(const KBlockPlanes& codes, i
 
 // sums = codes · limbs over one k_block. Every width has its own code, except 8 bits: two planes of
 // 4, the high nibbles first. kWidths: the widths that occur; code for others would slow the kernel
-// down although it never runs (bench/ladder/gemv_i8).
+// down although it never runs (bench/ladder/gemv_i8.md).
 template <WidthSet kWidths, int NTiles, class Reader>
 __device__ __forceinline__ void multiply_limbs(int bits, const KBlockPlanes& codes,
                                                const Reader& limbs, LimbSums<NTiles>& sums) {

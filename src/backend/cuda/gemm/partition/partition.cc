@@ -77,7 +77,7 @@ std::vector<NTileCosts> slice_n_tiles(std::span<const NTileCosts> matrices, std:
 
 // Returns the time of a CTA of the int8 GEMV in costs of n_tiles. A group of up to kGemvNTiles
 // n_tiles costs one n_tile on top, and a single n_tile as much as two (measured instructions of a
-// pair of k_blocks, bench/ladder/gemv_i8).
+// pair of k_blocks, bench/ladder/gemv_i8.md).
 std::uint64_t time_alone(const NTileCosts& matrix) {
   const std::int32_t remainder = matrix.n_tiles % kGemvNTiles;
   const std::int32_t of_remainder = remainder == 0 ? 0 : std::max(remainder, 2) + 1;

@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint64_t kKSplitsKey = 8;
 
 // GEMVs treat matrices whose n_tiles cost nearly the same as equal: what more CTAs would gain costs
-// the next launch the multiprocessors that whole n_tiles leave free (bench/ladder/gemv_i8).
+// the next launch the multiprocessors that whole n_tiles leave free (bench/ladder/gemv_i8.md).
 void level_out(std::vector<NTileCosts>& matrices) {
   const auto [least, most] =
       std::minmax_element(matrices.begin(), matrices.end(),

@@ -173,7 +173,7 @@ class SmemPipeline {
 
   // The producer warp: copies everything in a CTA's range. Fragments wait for the launch in front;
   // weights need not, but early copies slow that launch down, so only kEarlyLoads stages go ahead
-  // (bench/ladder/gemm_skinny).
+  // (bench/ladder/gemm_skinny.md).
   __device__ void produce(const PackedGemmArgs& args, CopyBlockWalk walk) {
     const int first_stage = stage_;
     bool waited = !kFragments;

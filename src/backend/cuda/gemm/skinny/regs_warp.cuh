@@ -356,7 +356,7 @@ class RegsWarp {
 
   // Whether quads of one width that are not one whole k_block have their own code. With a single
   // width in the kernel that costs more than it saves, and beside 8 bits too
-  // (bench/ladder/gemm_skinny).
+  // (bench/ladder/gemm_skinny.md).
   static constexpr bool kHasCutQuads =
       !has_width(kWidths, 8) && (kWidths & (kWidths - 1)) != 0;  // several widths
 

@@ -82,7 +82,7 @@ std::optional<RegsLayout> lay_out_regs(const PackedGemmArgs& args, const RegsTil
   layout.stages = std::min(fitting, kMaxRegsStages);
   if (layout.stages == kMaxRegsStages - 1) layout.stages = kMaxRegsStages - 2;
   // More than one early round of two n_tiles delays the activations; with one n_tile a round it
-  // hardly makes a difference (bench/ladder/gemm_skinny).
+  // hardly makes a difference (bench/ladder/gemm_skinny.md).
   layout.early = shape.n_tiles > 1 ? 1 : std::min(layout.stages, 3);
   for (int w = 0; w < kRegsWarps; ++w) {
     layout.pipeline_offset[w] = at;

@@ -2,7 +2,7 @@
 // Epilogue of the wgmma GEMM: from a warp's sums to rows in memory. In wgmma's accumulators a lane
 // has one column; they are transposed through shared memory of the warp's own, since the tensor
 // cores idle meanwhile and lane shuffles took a fifteenth of all time
-// (bench/ladder/gemm_wgmma_dequant).
+// (bench/ladder/gemm_wgmma_dequant.md).
 
 #include "backend/cuda/device/half_pair.cuh"
 #include "backend/cuda/device/shared_address.cuh"

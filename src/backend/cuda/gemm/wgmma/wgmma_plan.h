@@ -92,7 +92,7 @@ BL_HD constexpr int k_step_table_bytes(int k_steps) {
 constexpr int stage_scale_bytes(bool gptq, int n_tiles) { return (gptq ? 3 : 1) * n_tiles * 64; }
 
 // With few rows the GEMM is bound by dequantization, not by the tensor cores: more warps decode,
-// and a wgmma of fewer rows takes less of their time (bench/ladder/gemm_wgmma_dequant).
+// and a wgmma of fewer rows takes less of their time (bench/ladder/gemm_wgmma_dequant.md).
 template <int kTileRows>
 struct WgmmaShape {
   static_assert(kTileRows == 256 || kTileRows == 64 || kTileRows == 32);
@@ -116,7 +116,7 @@ struct WgmmaShape {
 };
 
 // Calls f(WgmmaShape) with the shape for `tokens` tokens: tiles of few rows cost less a k_tile, but
-// half a tile costs as much as a whole one (bench/ladder/gemm_wgmma_dequant).
+// half a tile costs as much as a whole one (bench/ladder/gemm_wgmma_dequant.md).
 template <class F>
 auto with_wgmma_shape(std::int64_t tokens, const F& f) {
   if (tokens <= 32) return f(WgmmaShape<32>{});
