@@ -8,7 +8,7 @@ namespace bl::openai {
 
 class UsageTotal;
 
-// What an answer begins with, and every chunk of a streamed one.
+// The members that an answer, or every chunk of a streamed answer, begins with.
 struct AnswerHead {
   std::string id{};          // "chatcmpl-…", "cmpl-…"
   std::int64_t created = 0;  // Unix seconds
@@ -18,15 +18,15 @@ struct AnswerHead {
 // {id, object, created, model}
 Json head_json(const AnswerHead& head, const char* object);
 
-// What stands around the choice of a streamed chunk.
+// The members of a streamed chunk around its choice.
 struct ChunkFrame {
   AnswerHead head{};
   const char* object = "";     // "chat.completion.chunk", "text_completion"
-  bool include_usage = false;  // of the request: chunks have "usage", which is null but in the last
+  bool include_usage = false;  // chunks have "usage", which is null in all but the last
 
-  // A chunk with news of one choice.
+  // A chunk with the news of one choice.
   Json chunk(Json choice) const;
-  // The last chunk of a request that asks for the usage: no choices, and what they took.
+  // The last chunk where the request asks for the usage; it has no choices.
   Json usage_chunk(const UsageTotal& usage) const;
 };
 

@@ -17,10 +17,10 @@ struct AnsweredPrompt {
   std::span<const Answer> choices;
 };
 
-// The whole answer to a request. Each throws the error of a choice that ended with one.
+// Return the whole answer to a request. They throw the error of a choice that has ended with one.
 Json chat_completion(const AnswerHead& head, const ChatRequest& request,
                      const AnsweredPrompt& answered, const Logprobs& logprobs);
-// `answered`: the request's prompts in order.
+// `answered` has the request's prompts in order.
 Json text_completion(const AnswerHead& head, const CompletionRequest& request,
                      std::span<const AnsweredPrompt> answered, const Logprobs& logprobs);
 

@@ -9,16 +9,16 @@
 
 namespace bl::openai {
 
-// What a chunk says of one tool call. The first of a call has its id and name, and all of them
-// together its arguments, which are JSON in a text.
+// The news of one tool call in a chunk. The first one has the call's id and name; joined, all of
+// them give its arguments, the text of a JSON object.
 struct ToolCallDelta {
   std::int32_t index = 0;  // of the call, among those of its choice
-  std::string id{};        // empty behind the first
+  std::string id{};        // empty in all but the first
   std::string name{};
   std::string arguments{};
 };
 
-// One chunk of a streamed chat answer: what is new about one of its choices.
+// One chunk of a streamed chat answer: the news of one of its choices.
 struct ChatChunk {
   std::int32_t index = 0;  // of the choice
   bool has_role = false;   // the choice's first chunk

@@ -10,15 +10,15 @@ namespace bl::openai {
 
 // The body of a request to /v1/chat/completions.
 struct ChatRequest : RequestFields {
-  OrderedJson messages{};            // checked, as templates take them (chat_messages.h)
-  OrderedJson tools{};               // that the model is told of; null: none
-  OrderedJson template_variables{};  // further ones that the template hears of
+  OrderedJson messages{};            // checked, in the form of chat_messages.h
+  OrderedJson tools{};               // the tools that the model is told of; null: none
+  OrderedJson template_variables{};  // further variables of the template
 
-  // Reads a body, which is an object. The arguments and what it throws: read_request_fields().
+  // Reads a body. For arguments and errors see read_request_fields().
   static ChatRequest read(const OrderedJson& body, const RequestDefaults& otherwise,
                           const SamplingParams& sampling);
-  // The request as the engine takes it. Throws what ChatTemplate::render() and
-  // Tokenizer::encode() throw, and kNotFound where the model has no template.
+  // Renders the model's chat template and encodes the result. Throws what ChatTemplate::render()
+  // and Tokenizer::encode() throw, and kNotFound where the model has no template.
   Request engine_request(const ModelText& text) const;
 };
 

@@ -13,7 +13,7 @@
 
 namespace bl::openai {
 
-// The chunks of a streamed chat answer, made from the engine's events.
+// Turns the engine's events into the chunks of a streamed chat answer.
 class ChatStream {
  public:
   // `request` and `logprobs` must outlive it. `prompt`: the ids of the request's prompt.
@@ -21,11 +21,11 @@ class ChatStream {
              const Logprobs& logprobs);
   ChatStream(ChatStream&&) = default;
 
-  // What an event of any choice adds to the stream: at its first event the role, what is new of
-  // text and logprobs, and behind its last event why it has ended. Throws the error of a choice
-  // that ends with one.
+  // Returns the chunks that an event adds to the stream: the role where it is its choice's first
+  // event, then new text and logprobs, then the reason where the choice has ended. Throws the error
+  // of a choice that has ended with one.
   std::vector<Json> push(const Event& event);
-  // The chunk behind the last one of all choices, where the request asks for it.
+  // Returns the chunk that follows the end of all choices where the request asks for the usage.
   std::optional<Json> usage_chunk() const;
 
  private:

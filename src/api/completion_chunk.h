@@ -7,7 +7,7 @@
 
 namespace bl::openai {
 
-// One chunk of a streamed text completion: what is new about one of its choices.
+// One chunk of a streamed text completion: the news of one of its choices.
 struct CompletionChunk {
   std::int64_t index = 0;  // of the choice, among those of all prompts
   std::string text{};

@@ -18,12 +18,11 @@ struct CompletionRequest : RequestFields {
   // At least one. Each is answered with sampling.n choices.
   std::vector<Prompt> prompts{};
 
-  // Reads a body, which is an object. The arguments and what it throws: read_request_fields().
-  // Where nothing sets max_tokens, it is 16, as in OpenAI's API.
+  // Reads a body. For arguments and errors see read_request_fields(). max_tokens is 16 where
+  // nothing sets it, as in OpenAI's API.
   static CompletionRequest read(const OrderedJson& body, const RequestDefaults& otherwise,
                                 SamplingParams sampling);
-  // The requests as the engine takes them, one for each prompt. Throws what Tokenizer::encode()
-  // throws.
+  // Encodes the prompts, and makes one request of each. Throws what Tokenizer::encode() throws.
   std::vector<Request> engine_requests(const Tokenizer& tokenizer) const;
 };
 

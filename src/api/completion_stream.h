@@ -14,7 +14,7 @@
 
 namespace bl::openai {
 
-// The chunks of a streamed text completion, made from the engine's events.
+// Turns the engine's events into the chunks of a streamed text completion.
 class CompletionStream {
  public:
   // `request` and `logprobs` must outlive it. `prompts`: the ids of the request's prompts in order.
@@ -22,10 +22,11 @@ class CompletionStream {
                    std::vector<std::vector<std::int32_t>> prompts, const Logprobs& logprobs);
   CompletionStream(CompletionStream&&) = default;
 
-  // What an event of the `prompt`th prompt's request adds to the stream; nothing where it brings
-  // neither text nor logprobs nor an end. Throws the error of a choice that ends with one.
+  // Returns the chunk for an event of the request of prompt number `prompt`; nothing where the
+  // event brings neither text nor logprobs nor an end. Throws the error of a choice that has ended
+  // with one.
   std::optional<Json> push(std::size_t prompt, const Event& event);
-  // The chunk behind the last one of all choices, where the request asks for it.
+  // Returns the chunk that follows the end of all choices where the request asks for the usage.
   std::optional<Json> usage_chunk() const;
 
  private:
@@ -33,7 +34,7 @@ class CompletionStream {
   const Logprobs& logprobs_;
   ChunkFrame frame_;
   std::vector<std::vector<std::int32_t>> prompts_;
-  std::vector<ShownTokens> choices_;  // of the first prompt, then of the second, …
+  std::vector<ShownTokens> choices_;  // those of the first prompt, then of the second, …
   UsageTotal usage_;
 };
 

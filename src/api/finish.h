@@ -12,14 +12,14 @@ namespace bl::openai {
 // "finish_reason" of a choice that has ended without an error: "stop" or "length".
 const char* finish_reason(FinishReason reason);
 
-// What ended a choice, as its last event says.
+// How a choice has ended, as its last event says.
 struct ChoiceEnd {
   FinishReason reason = FinishReason::kCancelled;
   const std::string& stop_string;
   const std::optional<EndToken>& end_token;
 };
 // "stop_reason", as in vLLM's answers: the stop string, or the id of an end token that the request
-// has named itself in `own`; null for the model's own end tokens and for everything else.
+// has named itself (`own`); null for the model's own end tokens and for everything else.
 Json stop_reason(const ChoiceEnd& end, std::span<const std::int32_t> own);
 
 }  // namespace bl::openai

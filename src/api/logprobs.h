@@ -11,10 +11,10 @@ namespace bl::openai {
 
 // Log-probabilities in the forms of OpenAI's API and, for prompts, of vLLM's.
 //
-// "token" is a token's name (token_names.h); "bytes" are the bytes that it adds to a text. Put one
-// behind the other, the bytes of an answer's tokens are its text, but for what the text leaves out:
-// special tokens, a stop string, a space at the beginning of a text that stands by itself.
-// -9999 stands for a token that cannot be, since JSON has no −∞.
+// "token" is a token's name (token_names.h); "bytes" are the bytes that it adds to a text. Joined,
+// the bytes of an answer's tokens are its text, except for what the text leaves out: special
+// tokens, a stop string, a space that the decoder drops at the beginning. A token that is
+// impossible has -9999, since JSON has no −∞.
 class Logprobs {
  public:
   // The tokenizer must outlive it.
@@ -29,7 +29,7 @@ class Logprobs {
   // likeliest. Names of tokens that are no UTF-8 begin with "bytes:". text_offset is
   // ShownToken::offset; tokens of a stop string lie behind the end of the text.
   Json completion(std::span<const ShownToken> tokens) const;
-  // Both forms for a whole choice. `prompt`: the ids of the request's prompt.
+  // These take a whole choice. `prompt`: the ids of the request's prompt.
   Json chat(const Answer& answer, std::span<const std::int32_t> prompt) const;
   Json completion(const Answer& answer, std::span<const std::int32_t> prompt) const;
   // "prompt_logprobs": [null, {ID: {logprob, rank, decoded_token}}, …], one entry for each token

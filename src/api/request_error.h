@@ -29,11 +29,11 @@ template <class... Args>
   throw RequestError(code, std::move(param), fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Calls read(object), and blames a member of the object for an Error that it throws.
+// Calls read(object), and turns an Error into a RequestError that blames a member of the object.
 //
-// The rooms below say in words only which of many members is wrong. So the object is read again
-// with one member after the other added to it, and the member with which that begins to fail in the
-// same way is the one.
+// The rooms below name the wrong member only in the text of their message. So the object is read
+// again while its members are added one by one; the first that brings up the same message is to
+// blame. Where there is none, throws the Error unchanged.
 template <class Object, class Read>
 void read_or_blame(const Object& object, Read&& read) {
   try {
@@ -55,7 +55,7 @@ void read_or_blame(const Object& object, Read&& read) {
   }
 }
 
-// What a failed request is answered with.
+// The answer to a failed request.
 struct ErrorAnswer {
   int status = 500;  // of HTTP
   Json body;         // {error: {message, type, param, code}}

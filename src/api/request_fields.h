@@ -12,7 +12,7 @@
 
 namespace bl::openai {
 
-// What holds where the body of a request says nothing.
+// Values for what the body of a request leaves open.
 struct RequestDefaults {
   ConstraintSpec constraint{};             // the form of answers
   std::optional<SamplingPreset> preset{};  // fills in parameters, or forces them
@@ -29,23 +29,23 @@ struct RequestFields {
   std::vector<AdapterChoice> adapters{};
   bool skip_special = true;
 
-  // A request of the engine for a prompt.
+  // A request for the engine with these fields and the ids of a prompt.
   Request engine_request(std::vector<std::int32_t> prompt) const;
 };
 
-// Reads these fields of a body. `sampling` holds what parameters are where neither the body nor the
-// preset sets them, among them the seed. Fields that nobody knows are ignored. Throws RequestError,
-// with the field that is wrong, and kUnsupported for known fields that would change the answer and
-// have no effect here.
+// Reads these fields from a body, which is an object. `sampling` has the values of parameters that
+// neither the body nor the preset sets, the seed among them. Unknown fields are ignored. Throws
+// RequestError for a wrong field, and for a known one that would change the answer but is not
+// implemented (kUnsupported).
 RequestFields read_request_fields(const OrderedJson& body, const RequestDefaults& otherwise,
                                   const SamplingParams& sampling);
 
-// The member of an object; null where there is none or it is JSON's null, which clients send for
-// fields that they leave open.
+// Returns a member of an object; null where there is none or it is JSON's null, which clients send
+// for fields that they leave open.
 const OrderedJson* given(const OrderedJson& object, const char* key);
 
-// A member that is true or false; `otherwise` where it is not given. `path` is its name behind that
-// of the object, as "stream_options.include_usage". Throws RequestError for the path.
+// Returns a member that is true or false; `otherwise` where it is not given. `path` is the member's
+// path in the body, as "stream_options.include_usage". Throws RequestError for anything else.
 bool read_flag(const OrderedJson& object, const std::string& path, bool otherwise);
 
 }  // namespace bl::openai

@@ -14,24 +14,24 @@ namespace bl::openai {
 // A token that an answer shows, and where it stands in the answer's text.
 struct ShownToken {
   TokenLogprobs logprobs{};
-  std::size_t offset =
-      0;  // the character at which it begins, or of which it goes on with the bytes
+  // The character at which it begins; for later bytes of a character, that character.
+  std::size_t offset = 0;
 };
 
-// The tokens of one choice with their places, as they come. However the choice is cut into events,
-// it shows the same tokens.
+// Finds where the tokens of one choice stand in its text, as they come. The result does not depend
+// on how the engine cuts the choice into events.
 //
 // The prompt may end in the middle of a character, which the answer then completes. Tokens that
-// token healing has put in place of the prompt's last ones are shown if they say more than those.
-// Decoders drop a space from the beginning of a text that stands by itself, and offsets know it: so
-// the first tokens wait until the text shows whether that was so.
+// token healing puts in place of the prompt's last ones are shown if they say more than those.
+// Some decoders drop a space at the beginning of a text, which moves all offsets by one; so the
+// first tokens wait until the text shows whether that has happened.
 class ShownTokens {
  public:
   // `prompt`: the ids of the request's prompt. Both must outlive it.
   ShownTokens(const TokenNames& names, std::span<const std::int32_t> prompt)
       : names_(names), prompt_(prompt) {}
 
-  // Each returns the tokens that can be shown now, for events of a request with logprobs.
+  // Return the tokens that can be shown now. The request must have asked for logprobs.
   std::vector<ShownToken> add(const Event& event);
   std::vector<ShownToken> add(const Answer& answer);  // a whole choice
 

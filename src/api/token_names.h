@@ -11,15 +11,15 @@ class Tokenizer;
 
 namespace bl::openai {
 
-// What tokens are called in JSON, whose texts are UTF-8 while tokens are bytes.
+// The names of tokens in JSON, whose strings are UTF-8 while tokens are any bytes.
 class TokenNames {
  public:
   // The tokenizer must outlive it.
   explicit TokenNames(const Tokenizer& tokenizer) : tokenizer_(tokenizer), bytes_(tokenizer) {}
 
-  // The bytes that a token adds to a text within which it stands; for a special token, its name.
+  // The bytes that a token adds in the middle of a text; for a special token, its name.
   std::string bytes(std::int32_t id) const;
-  // The bytes that it adds to the text of an answer: none where it is special.
+  // The bytes that a token adds to the text of an answer; none for a special token.
   std::string said(std::int32_t id) const;
   // bytes() as text.
   std::string name(std::int32_t id, const char* prefix) const { return text(bytes(id), prefix); }

@@ -6,10 +6,10 @@
 
 namespace bl::openai {
 
-// "usage" of an answer: its prompts, each counted once, and all their choices.
+// Adds up "usage" of an answer: each prompt once, and all choices.
 class UsageTotal {
  public:
-  // `is_first`: the choice is the first of its prompt, whose usage has what the prompt has cost.
+  // `is_first`: this is the first choice of its prompt, which counts the prompt's tokens.
   void add(const Usage& choice, bool is_first);
   Json json() const;
 

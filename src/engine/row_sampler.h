@@ -34,9 +34,8 @@ struct RowTask {
   // Behind a guess, the guessed token: the row counts only if the task before it, of the same
   // sampler, has chosen that token. −1: the row counts in any case.
   std::int32_t follows = -1;
-  std::int32_t alternatives =
-      -1;                    // further log-probabilities that are wanted; −1: not even its own
-  bool after_chain = false;  // log-probabilities of the distribution that is drawn from
+  std::int32_t alternatives = -1;  // log-probabilities wanted beside the token's; −1: none at all
+  bool after_chain = false;        // log-probabilities of the distribution that is drawn from
 
   // The outcome. A task whose id is set before is done: the model has chosen.
   std::int32_t id = -1;               // −1: not chosen

@@ -6,19 +6,19 @@
 
 namespace bl::test {
 
-// A client of a streamed answer that puts its chunks together again, and is as strict about them as
-// the strictest clients: what OpenAI's API does not have is a failure of the test.
+// A client of a streamed answer that joins its chunks. It is as strict as the strictest clients:
+// anything that OpenAI's API does not have fails the test.
 class ChunkReader {
  public:
   enum class Kind { kChat, kCompletion };
   ChunkReader(Kind kind, bool include_usage) : kind_(kind), include_usage_(include_usage) {}
 
   void add(const Json& chunk);
-  // Call it behind the last chunk.
+  // To be called after the last chunk.
   void finish() const;
-  // The choices as the whole answer has them.
+  // Returns the choices as the whole answer has them.
   Json choices() const;
-  // What the last chunk says; null without one.
+  // The usage in the last chunk; null where there is none.
   const Json& usage() const { return usage_; }
 
  private:

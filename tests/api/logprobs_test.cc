@@ -23,7 +23,7 @@ TokenLogprobs one(std::int32_t id, std::vector<TokenChance> best = {}) {
   return {{id, -0.5f}, std::move(best)};
 }
 
-// An answer of these tokens behind a prompt, with the text that the engine would give.
+// Returns an answer of these tokens behind a prompt, with the text that the engine would give.
 Answer answer_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>& prompt,
                  const std::vector<std::int32_t>& ids) {
   Answer answer;
@@ -45,7 +45,7 @@ std::string bytes_of(const Json& chat) {
   return bytes;
 }
 
-// Byte-level: "Ġ" is a space, "â" E2, "ĸ" 96, "ģ" 81, "ä" E4, "½" BD, "ł" A0.
+// A byte-level vocabulary: "Ġ" is a space, "â" is E2, "ĸ" 96, "ģ" 81, "ä" E4, "½" BD, "ł" A0.
 class ByteLevelLogprobs : public testing::Test {
  protected:
   std::unique_ptr<Tokenizer> tokenizer_ =
@@ -67,7 +67,7 @@ TEST_F(ByteLevelLogprobs, PiecesOfCharactersAreTheirBytes) {
   const Json plain = logprobs_.completion(answer, std::vector<std::int32_t>{6});
   EXPECT_EQ(plain.at("tokens"), (Json{"Hi", " there", "bytes: \\xe2\\x96", "bytes:\\x81",
                                       "bytes:\\xe4", "bytes:\\xbd\\xa0!", "</s>"}));
-  // " ▁" begins at 8, its character, at 9, goes on with the next token.
+  // " ▁" begins at 8; its second character, at 9, goes on with the next token.
   EXPECT_EQ(plain.at("text_offset"), (Json{0, 2, 8, 9, 10, 10, 12}));
 }
 
@@ -80,7 +80,7 @@ TEST_F(ByteLevelLogprobs, ACharacterThatThePromptBeginsBelongsToTheAnswer) {
 
 TEST_F(ByteLevelLogprobs, WhatCannotBeIsANumberAndNoNameIsThereTwice) {
   Answer answer = answer_of(*tokenizer_, {6}, {0});
-  // Two tokens are " there": the likelier one comes first.
+  // Two tokens are called " there", and the likelier one comes first.
   answer.logprobs = {{{6, kNever}, {{1, -0.25f}, {9, -2.0f}, {0, kNever}}}};
   const Json plain = logprobs_.completion(answer, std::vector<std::int32_t>{6});
   EXPECT_EQ(plain.at("token_logprobs"), Json{-9999.0});
@@ -104,7 +104,7 @@ TEST_F(ByteLevelLogprobs, HealedTokensAreThereIfTheySayMoreThanThePrompt) {
   Json plain = logprobs.completion(answer, prompt);
   EXPECT_EQ(plain.at("tokens"), (Json{"orld", "!"}));
   EXPECT_EQ(plain.at("text_offset"), (Json{0, 2}));
-  // The same tokens again say nothing new.
+  // Healed tokens that repeat the prompt are not shown.
   answer.healed = {0, 1, 2};
   answer.healed_logprobs = {one(0), one(1), one(2)};
   answer.text = "!";
@@ -140,8 +140,8 @@ TEST_F(ByteLevelLogprobs, OfAPrompt) {
                            {"6", {{"logprob", -9999.0}, {"decoded_token", "x"}}}}));
 }
 
-// Tokenizers of other people: what the tokens say, in order, is the text, and every offset is where
-// the text goes on with its token.
+// With real tokenizers, the joined bytes of the tokens are the text, and the text continues with
+// each token at its offset.
 class RealLogprobs : public testing::Test {
  protected:
   void SetUp() override {
@@ -157,7 +157,7 @@ class RealLogprobs : public testing::Test {
     EXPECT_EQ(std::system(command.c_str()), 0);
     return Tokenizer::load(folder);
   }
-  // From character `offset` on.
+  // Returns the rest of a text from character `offset` on.
   static std::string_view from(std::string_view text, std::size_t offset) {
     for (std::size_t c = 0; c < offset && !text.empty(); ++c) {
       text.remove_prefix(utf8_size(text.front()));
@@ -178,7 +178,7 @@ TEST_F(RealLogprobs, TokensSayTheText) {
       const std::vector<std::int32_t> prompt(all.begin(), all.begin() + static_cast<long>(kept));
       const std::vector<std::int32_t> ids(all.begin() + static_cast<long>(kept), all.end());
       const Answer answer = answer_of(*tokenizer, prompt, ids);
-      // A character that the prompt begins is the answer's.
+      // A character that the prompt begins belongs to the answer.
       std::string said;
       for (const std::int32_t id : prompt) said += TokenBytes(*tokenizer).of(id);
       std::string whole;
@@ -195,7 +195,7 @@ TEST_F(RealLogprobs, TokensSayTheText) {
   }
 }
 
-// Behind the beginning of a text alone, the first word has lost its space, and offsets know it.
+// A first word that has lost its space moves all offsets by one.
 TEST_F(RealLogprobs, OffsetsOfATextThatStandsByItself) {
   const auto tokenizer = load("llama2");
   const std::vector<std::int32_t> prompt{1};

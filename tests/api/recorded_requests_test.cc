@@ -46,7 +46,7 @@ class RecordedRequests : public testing::Test {
     }
     return count;
   }
-  // The same tokens in events for every request: the text is "Hi there", twice held back.
+  // Events for any request. Their text is "Hi there", of which a part comes later than its tokens.
   static std::vector<Event> events() {
     return {{.prompt_done = 3},
             {.text = "Hi", .ids = {0}, .logprobs = {{{0, -1}, {}}}},
@@ -60,7 +60,7 @@ class RecordedRequests : public testing::Test {
   Logprobs logprobs_{*tokenizer_};
 };
 
-// Whether a model is made to call a tool, which is not supported yet.
+// Tells whether a request makes the model call a tool, which is not implemented yet.
 bool forces_a_call(const OrderedJson& body) {
   return body.contains("tool_choice") && body["tool_choice"] != "auto";
 }
@@ -112,8 +112,8 @@ TEST_F(RecordedRequests, CompletionsAreRead) {
   EXPECT_GT(all, 3);
 }
 
-// What the files say that clients read: pieces of text, one finish_reason, usage in a last chunk
-// without choices exactly where it was asked for.
+// The files say what their clients read: pieces of text, one finish_reason, and the usage in a last
+// chunk without choices where it was asked for, and only there.
 TEST_F(RecordedRequests, StreamsAreWhatTheirClientsRead) {
   int streams = 0;
   for_each("/v1/chat/completions", [&](const OrderedJson& body) {

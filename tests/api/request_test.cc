@@ -1,4 +1,4 @@
-// What the bodies of requests become.
+// Bodies of requests become structs, and these become requests for the engine.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What is wrong with the body of a request, and with which of its fields.
+// Wrong bodies of requests, and the field that the error names.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// A batch whose model fails: nobody's request is blamed for it.
+// A batch whose model fails does not blame a request for it.
 
 #include "batch_run.h"
 #include "batch_file.h"
@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A model that fails at one of its steps, in the way of a card or of a shortage of memory.
+// A model that fails at one of its steps, as a failing card or a lack of memory would.
 class FailingModel : public SessionModel {
  public:
   FailingModel(ModelSession& session, int step, ErrorCode code)
@@ -52,7 +52,7 @@ class FailingBatch : public testing::Test {
     }
     write_file_atomically(work_ / "in.jsonl", text);
   }
-  // `step` 0: none fails.
+  // `step`: the one that fails; 0: none.
   void run(int step, ErrorCode code) {
     auto session = ModelSession::load(options_);
     Engine engine(std::make_unique<FailingModel>(*session, step, code), &session->tokenizer(),
@@ -60,7 +60,7 @@ class FailingBatch : public testing::Test {
     BatchOutput output(work_ / "out.jsonl");
     BatchRun(engine, *session, {work_ / "in.jsonl", output, kLines, 4, {}}).run();
   }
-  // The custom_ids of the answers of this status.
+  // Returns the custom_ids of the answers with this status.
   std::set<std::string> answered(int status) {
     std::set<std::string> ids;
     std::ifstream file(work_ / "out.jsonl");
@@ -90,7 +90,7 @@ TEST_F(FailingBatch, ACardThatFailsEndsItAndTheSameCommandGoesOn) {
   EXPECT_EQ(answered(200).size(), std::size_t{kLines});
 }
 
-// What a step has no memory for is the trouble of the requests in it.
+// A lack of memory in a step is an error of the requests in that step.
 TEST_F(FailingBatch, AStepWithoutMemoryIsAnAnswer) {
   run(12, ErrorCode::kOutOfMemory);
   EXPECT_GT(answered(500).size(), 0u);

@@ -1,4 +1,4 @@
-// bitloom batch: whatever stops it, every request is answered once.
+// bitloom batch answers every request once, whatever stops it.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ class Batch : public testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return run_program(words, "", prefix);
   }
-  // Answers by custom_id, without what differs from run to run.
+  // Returns answers by custom_id, without the members that differ from run to run.
   std::map<std::string, Json> answers() {
     std::map<std::string, Json> found;
     std::ifstream file(out());
@@ -68,7 +68,7 @@ class Batch : public testing::Test {
     }
     return found;
   }
-  // Of a file of this line alone.
+  // Returns the body of the answer to a file that has only this line.
   Json body_of(const Json& line, const std::vector<std::string>& more = {}) {
     fs::remove(out());
     const ProgramResult result = run(write({line}), "", more);
@@ -96,7 +96,7 @@ TEST_F(Batch, GoesOnWhereItWasStopped) {
   ASSERT_EQ(expected.size(), 12u);
   EXPECT_EQ(expected.at("request-3").at("response").at("status_code"), 200);
 
-  // A kill leaves whole lines and at most a piece of one.
+  // A killed run leaves whole lines and at most a part of one.
   const std::string text = read_file(out());
   for (const std::size_t left :
        {std::size_t{0}, text.size() / 3, text.size() / 2 + 7, text.size() - 1, text.size()}) {
@@ -107,7 +107,7 @@ TEST_F(Batch, GoesOnWhereItWasStopped) {
   }
 }
 
-// Killed for good, at whatever moment, as often as it takes.
+// Runs are killed at several moments, and then one runs to the end.
 TEST_F(Batch, KilledInTheMiddleItLosesAndRepeatsNothing) {
   std::vector<Json> lines;
   for (int i = 0; i < 60; ++i) lines.push_back(completion(i));
@@ -118,8 +118,8 @@ TEST_F(Batch, KilledInTheMiddleItLosesAndRepeatsNothing) {
   const auto expected = answers();
   ASSERT_EQ(expected.size(), 60u);
   fs::remove(out());
-  // In the foreground timeout does not kill itself as well: it waits until the program is gone,
-  // which else might still hold the file when the next run begins.
+  // With --foreground, timeout does not kill itself too: it waits until the program has ended,
+  // which might otherwise still hold the file when the next run begins.
   for (const double share : {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.9}) {
     run(input, fmt::format("timeout --foreground -s KILL {:.3f} ", share * whole.count()));
   }
@@ -136,7 +136,7 @@ TEST_F(Batch, AFullDiskIsOneLineAndLosesNothing) {
   EXPECT_NE(full.err.find("cannot write " + out()), std::string::npos) << full.err;
   EXPECT_EQ(std::count(full.err.begin(), full.err.end(), '\n'), 1) << full.err;
   EXPECT_GT(fs::file_size(out()), 0u);
-  // Room again: it goes on.
+  // There is room again, so the next run continues.
   ASSERT_EQ(run(input).status, 0);
   EXPECT_EQ(answers().size(), 60u);
 }
@@ -164,7 +164,7 @@ TEST_F(Batch, ABannedStringIsNowhere) {
   Json banned = completion(10);
   banned["body"]["max_tokens"] = 60;
   const std::string plain = text_of(banned);
-  // A letter that the model likes to say, beyond the beginning too.
+  // A letter that the model says often, not only at the beginning.
   std::string letter;
   for (const char c : plain) {
     if (letter.empty() && std::isalpha(static_cast<unsigned char>(c))) letter = c;
@@ -179,7 +179,7 @@ TEST_F(Batch, ABannedStringIsNowhere) {
 }
 
 TEST_F(Batch, HealingGoesOnWithTheWord) {
-  // A token that no text is encoded to (words come in letters), in place of the byte 1.
+  // A token that no text is encoded to, since words are encoded as letters; it replaces byte 1.
   Json tokenizer = read_json_file(fs::path(model_) / "tokenizer.json");
   Json& vocab = tokenizer["model"]["vocab"];
   vocab.erase("\u0101");
@@ -238,7 +238,7 @@ TEST_F(Batch, WhatStoppedAChoiceIsSaid) {
   EXPECT_EQ(stopped.at("finish_reason"), "stop");
   EXPECT_EQ(stopped.at("stop_reason"), letter);
   EXPECT_EQ(stopped.at("text"), text.substr(0, text.find(letter)));
-  // The token of a letter is its byte; of those that are longer, all begin with a tilde.
+  // The token of a letter is its byte; all longer tokens begin with a tilde.
   for (const char c : text) {
     const bool in_longer = c == '~' || std::isdigit(static_cast<unsigned char>(c));
     if (std::isgraph(static_cast<unsigned char>(c)) && !in_longer) letter = c;
@@ -405,13 +405,13 @@ TEST_F(Batch, WrongFilesAreRefusedBeforeAnythingRuns) {
     EXPECT_EQ(result.status, 1);
     EXPECT_FALSE(fs::exists(out()));
   }
-  // Something else than answers is not written into.
+  // A file that holds anything but answers is left alone.
   write_file_atomically(out(), "notes of mine\n");
   EXPECT_EQ(run(write({completion(1)})).status, 1);
   EXPECT_EQ(read_file(out()), "notes of mine\n");
 }
 
-// Requests are read twice, so that a pipe would be empty the second time.
+// Requests are read twice, and a pipe would be empty the second time.
 TEST_F(Batch, RequestsMustBeAFile) {
   const fs::path pipe = work_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -435,7 +435,7 @@ TEST_F(Batch, TwoRunsDoNotShareAFileOfAnswers) {
   EXPECT_EQ(run(input).status, 0);
 }
 
-// A run that cannot begin leaves no file of answers.
+// A run that cannot begin leaves no output file.
 TEST_F(Batch, NothingIsLeftOfARunThatCannotBegin) {
   const std::string input = write({completion(1)});
   const ProgramResult result =
@@ -483,7 +483,7 @@ TEST_F(Batch, WhatTheTemplateIsTold) {
 }
 
 TEST_F(Batch, WhatIsNoAnswerIsNeverCutOff) {
-  // The last line of each has no end, as a kill leaves it.
+  // The last line of each file does not end, as after a kill.
   for (const std::string text :
        {"notes of mine", R"({"custom_id": "mine"})", R"({"custom_id":"a","body":{}})", "[1, 2"}) {
     write_file_atomically(out(), text);
@@ -494,7 +494,7 @@ TEST_F(Batch, WhatIsNoAnswerIsNeverCutOff) {
   write_file_atomically(out(), R"({"custom_id":"a","err)");
   EXPECT_EQ(run(write({completion(1)})).status, 0);
   EXPECT_EQ(answers().size(), 1u);
-  // Requests are no answers, neither in another file nor in their own.
+  // Requests are not answers, neither in another file nor in their own.
   const std::string input = write({completion(1), completion(2)});
   const std::string before = read_file(input);
   fs::copy_file(input, out(), fs::copy_options::overwrite_existing);

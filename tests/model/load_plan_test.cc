@@ -283,7 +283,7 @@ TEST(LoadRun, WhatAThreadThrowsIsThrownByTheLoad) {
   }
 }
 
-// Notes which matrices a thread packs alone, and in which order the others come.
+// Notes which matrices a thread packs alone, and in which order everything else comes.
 class WatchedRef final : public RefBackend {
  public:
   explicit WatchedRef(bool at_once) : RefBackend(4), at_once_(at_once) {}
@@ -296,6 +296,10 @@ class WatchedRef final : public RefBackend {
       in_order.push_back(name_of(matrix));
     }
     return RefBackend::pack(matrix, options);
+  }
+  void upload(const TensorView& to, const TensorView& from) override {
+    in_order.emplace_back("vector");
+    RefBackend::upload(to, from);
   }
   std::atomic<int> alone = 0;
   std::vector<std::string> in_order;
@@ -316,11 +320,14 @@ TEST(LoadRun, OtherBackendsGetTheOrderOfThePlan) {
   WatchedRef backend(false);
   ModelLoader loader(backend, open_model_folder(model_folder("hf-tiny/llama")), {});
   std::vector<std::string> planned;
-  for (std::int32_t i = 0; i < loader.adapter_sites().linears(); ++i) {
-    planned.push_back(loader.adapter_sites().origin(i).module);
+  for (const LoadTask& task : loader.load_plan().tasks) {
+    if (std::holds_alternative<NormWork>(task.work)) planned.emplace_back("vector");
+    if (task.linear >= 0) planned.push_back(loader.adapter_sites().origin(task.linear).module);
   }
   const auto model = loader.load();
   EXPECT_EQ(backend.alone, 0);
+  ASSERT_GE(backend.in_order.size(), planned.size());
+  backend.in_order.resize(planned.size());  // then come rope tables
   EXPECT_EQ(backend.in_order, planned);
 }
 

@@ -233,18 +233,29 @@ INSTANTIATE_TEST_SUITE_P(Models, SharedProducts,
                                          "exl2-gptq/gptq-4bit-g32-actorder"),
                          [](const auto& info) { return case_name(info.param); });
 
-// What gate and up of a share compute, its down reads, channel for channel.
-TEST(SharePlan, FeedForwardsMatch) {
-  RefBackend backend(1);
-  LoadOptions options;
-  options.share = {1, 2};
-  const ModelLoader loader(backend, open_model_folder(model_folder("exl2-gptq/exl2-5-3")), options);
+// The features that a share holds of the linears of each block.
+std::map<std::int32_t, std::map<Role, Features>> cuts_of(const LoadPlan& plan) {
   std::map<std::int32_t, std::map<Role, Features>> blocks;
-  for (const LoadTask& task : loader.load_plan().tasks) {
+  for (const LoadTask& task : plan.tasks) {
     if (const auto* work = std::get_if<MatrixWork>(&task.work)) {
       blocks[task.target.block][task.target.role] = work->cut.features;
     }
   }
+  return blocks;
+}
+
+LoadOptions share_options(Share share) {
+  LoadOptions options;
+  options.share = share;
+  return options;
+}
+
+// What gate and up of a share compute, its down reads, channel for channel.
+TEST(SharePlan, FeedForwardsMatch) {
+  RefBackend backend(1);
+  const ModelLoader loader(backend, open_model_folder(model_folder("exl2-gptq/exl2-5-3")),
+                           share_options({1, 2}));
+  const auto blocks = cuts_of(loader.load_plan());
   int compared = 0;
   for (const auto& [block, cuts] : blocks) {
     if (block < 0) continue;
@@ -256,6 +267,30 @@ TEST(SharePlan, FeedForwardsMatch) {
   }
   EXPECT_GE(compared, 2);
   EXPECT_TRUE(loader.adapter_sites().all().empty());
+}
+
+// The second halves of ranges of these widths, one after the other.
+Features second_halves(const std::vector<std::int32_t>& widths) {
+  Features features;
+  std::int32_t first = 0;
+  for (const std::int32_t width : widths) {
+    for (std::int32_t i = width / 2; i < width; ++i) features.push_back(first + i);
+    first += width;
+  }
+  return features;
+}
+
+TEST(SharePlan, FusedMatricesAreCutPartByPart) {
+  RefBackend backend(1);
+  const ModelLoader loader(backend, open_model_folder(model_folder("hf-tiny/phi3")),
+                           share_options({1, 2}));
+  const BlockSpec& spec = loader.spec().blocks[0];
+  const auto q = static_cast<std::int32_t>(spec.attention->heads * spec.attention->head_dim);
+  const auto kv = static_cast<std::int32_t>(spec.attention->kv_heads * spec.attention->head_dim);
+  const auto hidden = static_cast<std::int32_t>(spec.feed_forward->intermediate);
+  const auto cuts = cuts_of(loader.load_plan()).at(0);
+  EXPECT_EQ(cuts.at(Role::kQkv), second_halves({q, kv, kv}));
+  EXPECT_EQ(cuts.at(Role::kGateUp), second_halves({hidden, hidden}));
 }
 
 }  // namespace
