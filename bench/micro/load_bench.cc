@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/weights/column_slice.h"
 #include "backend/cuda/layout/packed_size.h"
+#include "backend/cuda/weights/column_slice.h"
 #include "base/thread_pool.h"
 #include "format/load_weight_matrix.h"
 #include "format/safetensors_folder.h"

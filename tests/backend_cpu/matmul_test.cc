@@ -303,8 +303,10 @@ TEST_P(MatmulTest, SeveralOutputsBiasMultiplierAccumulateAndStrides) {
         column += weight->out();
       }
       Runner runner(backend, rows, 96);
-      backend.ops().matmul(
-          runner.ctx, {.x = x, .outputs = outputs, .epilogue = {.multiplier = 0.75f, .accumulate = accumulate}});
+      backend.ops().matmul(runner.ctx,
+                           {.x = x,
+                            .outputs = outputs,
+                            .epilogue = {.multiplier = 0.75f, .accumulate = accumulate}});
       std::vector<float> dense_x;
       for (std::int64_t r = 0; r < rows; ++r) {
         dense_x.insert(dense_x.end(), x.row<float>(r), x.row<float>(r) + 96);
