@@ -105,7 +105,8 @@ const OrderedJson* given(const OrderedJson& object, const char* key) {
 }
 
 bool read_flag(const OrderedJson& object, const std::string& path, bool otherwise) {
-  const OrderedJson* value = given(object, path.c_str() + path.rfind('.') + 1);
+  const std::string key = path.substr(path.rfind('.') + 1);  // the whole path where it has no dot
+  const OrderedJson* value = given(object, key.c_str());
   if (value == nullptr) return otherwise;
   if (!value->is_boolean()) {
     fail_at(ErrorCode::kInvalidArgument, path, "{} is {}, should be true or false", path,
