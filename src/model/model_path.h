@@ -5,9 +5,9 @@ namespace bl {
 
 // What a path given for a model stands for: a GGUF file, or a folder in Hugging Face layout.
 struct ModelPath {
-  std::filesystem::path gguf;     // the file, or a shard of the model; empty: a folder
-  std::filesystem::path folder;   // with config.json; empty for a GGUF file
-  std::filesystem::path weights;  // the one file of `folder` with the weights; empty: all of them
+  std::filesystem::path gguf = {};     // the file, or a shard of the model; empty: a folder
+  std::filesystem::path folder = {};   // with config.json; empty for a GGUF file
+  std::filesystem::path weights = {};  // the one file of `folder` that counts; empty: all
 };
 
 // A folder that holds one GGUF model and no .safetensors file stands for that model. A .safetensors

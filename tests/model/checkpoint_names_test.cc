@@ -21,6 +21,7 @@
 namespace bl::test {
 namespace {
 
+using Planned = decltype(LoadPlan::tensors);
 using Change = std::function<std::string(const std::string& name)>;
 
 // A model's tensors under changed names.
@@ -60,16 +61,16 @@ ModelFiles changed(ModelFiles files, const Change& change) {
 class NamesOfCheckpoints : public testing::TestWithParam<std::string> {
  protected:
   ModelFiles files() const { return open_model_folder(model_folder(GetParam())); }
-  std::set<std::string> planned(const ModelFiles& files) const {
+  Planned planned(const ModelFiles& files) const {
     return ModelLoader(*backend_, files, {}).load_plan().tensors;
   }
   std::string base() const { return ModelLoader(*backend_, files(), {}).spec().arch->base + "."; }
-  std::unique_ptr<Backend> backend_ = open_backend("ref");
+  std::unique_ptr<Backend> backend_ = open_backend("ref", {});
 };
 
 TEST_P(NamesOfCheckpoints, LeadToTheModelWithAnyPrefix) {
   const std::string base = this->base();
-  const std::set<std::string> expected = planned(files());
+  const Planned expected = planned(files());
   const auto is_head = [](const std::string& name) {
     return name.find("lm_head") != name.npos || name.starts_with("output.") ||
            name.starts_with("embed_out.");
@@ -124,7 +125,7 @@ TEST(CheckpointNames, NearestNameWins) {
 }
 
 TEST(CheckpointNames, AHeadThatIsMissingIsNamed) {
-  const auto backend = open_backend("ref");
+  const auto backend = open_backend("ref", {});
   ModelFiles files = open_model_folder(model_folder("hf-tiny/llama"));
   files.config["tie_word_embeddings"] = false;
   files = changed(files, [](const std::string& name) {

@@ -284,7 +284,7 @@ TEST(Archs, EveryDocumentIsReadable) {
   const ArchLibrary archs;
   EXPECT_GE(archs.architectures().size(), 80u);
   for (const std::string& name : archs.architectures()) {
-    const ArchSpec spec = archs.find(name, "config.json");
+    const ArchSpec spec = archs.find(HfConfig({{"architectures", {name}}}, "config.json")).spec;
     EXPECT_FALSE(spec.head.empty()) << name;
     EXPECT_TRUE(spec.block.attention.has_value()) << name;
   }
@@ -311,7 +311,9 @@ TEST(Archs, FolderOfTheUserComesFirst) {
 TEST(Archs, MistakesAreErrors) {
   const auto error = [](const std::string& text) {
     try {
-      library_with(text).find("MineForCausalLM", "config.json");
+      Json mine = tiny();
+      mine["architectures"] = {"MineForCausalLM"};
+      library_with(text).find(HfConfig(mine, "config.json"));
     } catch (const Error& e) {
       return std::string(e.what());
     }
