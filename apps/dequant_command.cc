@@ -8,6 +8,7 @@
 #include "format/dequantize.h"
 #include "format/load_weight_matrix.h"
 #include "format/safetensors_folder.h"
+#include "model/model_path.h"
 #include "tensor_output.h"
 #include "usage_error.h"
 
@@ -34,7 +35,8 @@ struct DequantOptions {
 // config will do.
 ModelFiles open_tensors(const DequantOptions& options) {
   const std::filesystem::path folder = options.model;
-  if (std::filesystem::is_directory(folder) && !std::filesystem::exists(folder / "config.json")) {
+  if (std::filesystem::is_directory(folder) && !std::filesystem::exists(folder / "config.json") &&
+      resolve_model_path(folder).gguf.empty()) {
     ModelFiles files;
     files.source = std::make_shared<SafetensorsFolder>(folder);
     files.gptq = read_gptq_config(folder, Json::object());

@@ -174,7 +174,7 @@ std::int64_t ModelSession::draft_tokens() const {
 std::unique_ptr<PreparedAdapter> ModelSession::prepare_adapter(
     const std::filesystem::path& folder) const {
   return std::make_unique<PreparedAdapter>(
-      read_peft_adapter(folder, model_->adapter_sites(), model_->spec().arch->rename));
+      read_peft_adapter(folder, model_->adapter_sites(), CheckpointNames(*model_->spec().arch)));
 }
 
 std::shared_ptr<const LoraAdapter> ModelSession::pack_adapter(const PreparedAdapter& adapter,

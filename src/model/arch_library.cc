@@ -74,19 +74,42 @@ void ArchLibrary::join_all() {
       }
       joined = join_arch(*base->second, document);
     }
-    for (const Json& match : joined["match"]) {
-      if (!match.is_string()) {
-        fail(ErrorCode::kInvalidFile, "archs/{}.json: \"match\" must be a list of strings", name);
-      }
-      by_match_[match.get<std::string>()] = name;
-    }
+    add_names(name, document, joined);
     joined_[name] = std::make_shared<const Json>(std::move(joined));
   }
 }
 
-ArchSpec ArchLibrary::find(const std::string& architecture, const std::string& file) const {
-  const auto it = by_match_.find(architecture);
-  if (it != by_match_.end()) return parse_arch(it->second, *joined_.at(it->second));
+// Model types are those of the document itself: a relative that extends it has other ones.
+void ArchLibrary::add_names(const std::string& name, const Json& document, const Json& joined) {
+  const auto read = [&](const Json& from, const char* key, std::map<std::string, std::string>& to) {
+    const auto list = from.find(key);
+    if (list == from.end()) return;
+    for (const Json& item : *list) {
+      if (!item.is_string()) {
+        fail(ErrorCode::kInvalidFile, "archs/{}.json: \"{}\" must be a list of strings", name, key);
+      }
+      to[item.get<std::string>()] = name;
+    }
+  };
+  read(joined, "match", by_match_);
+  read(document, "model_types", by_type_);
+}
+
+void ArchLibrary::fail_unknown(const HfConfig& config) const {
+  const std::string architecture = config.architecture();
+  const std::string type = config.model_type();
+  if (architecture.empty() && type.empty()) {
+    fail(ErrorCode::kInvalidFile,
+         "{}: neither \"architectures\", a list with the name of the model class, nor "
+         "\"model_type\" says what model this is; copy them from the model's original config.json",
+         config.file());
+  }
+  if (architecture.empty()) {
+    fail(ErrorCode::kUnsupported,
+         "{}: no \"architectures\", and model_type {} is unknown (a description of it can be given "
+         "with --archs DIR)",
+         config.file(), json_text(Json(shortened(type))));
+  }
   std::vector<std::pair<std::size_t, std::string>> nearest;
   for (const auto& [match, name] : by_match_) {
     nearest.emplace_back(edit_distance(shortened(architecture), match), match);
@@ -99,7 +122,20 @@ ArchSpec ArchLibrary::find(const std::string& architecture, const std::string& f
   fail(ErrorCode::kUnsupported,
        "{}: architecture {} is unknown; the nearest known are {} (a description of it can be "
        "given with --archs DIR)",
-       file, json_text(Json(shortened(architecture))), list);
+       config.file(), json_text(Json(shortened(architecture))), list);
+}
+
+ArchLibrary::Choice ArchLibrary::find(const HfConfig& config) const {
+  const std::string architecture = config.architecture();
+  if (const auto it = by_match_.find(architecture); it != by_match_.end()) {
+    return {parse_arch(it->second, *joined_.at(it->second)), architecture};
+  }
+  const auto it = by_type_.find(config.model_type());
+  const bool own_code = !architecture.empty() && config.find("/auto_map.AutoModelForCausalLM");
+  if (it == by_type_.end() || own_code) fail_unknown(config);
+  ArchSpec spec = parse_arch(it->second, *joined_.at(it->second));
+  std::string first = spec.match.empty() ? spec.name : spec.match[0];
+  return {std::move(spec), std::move(first), !architecture.empty()};
 }
 
 std::vector<std::string> ArchLibrary::architectures() const {

@@ -365,10 +365,12 @@ ArchSpec parse_arch(const std::string& name, const Json& json) {
   spec.text = json_text(json);
   const std::string file = "archs/" + name + ".json";
   ArchSection section(json, file);
-  section.find("about");    // a remark for human readers
-  section.find("extends");  // already joined
-  section.find("gguf");     // read by the GGUF importer
+  section.find("about");        // a remark for human readers
+  section.find("extends");      // already joined
+  section.find("gguf");         // read by the GGUF importer
+  section.find("model_types");  // read by ArchLibrary
   section.read("match", spec.match);
+  section.read("base", spec.base);
   section.read("scope", spec.scopes);
   if (const Json* defaults = section.find("defaults")) {
     spec.defaults = std::make_shared<const Json>(*defaults);

@@ -178,6 +178,7 @@ struct ArchSpec {
   std::vector<std::string> scopes{""};
   std::shared_ptr<const Json> defaults;  // object with values of absent keys, or none
   std::vector<std::pair<std::string, std::string>> rename;
+  std::string base;  // what names have in front that a checkpoint without a head may lack: "model"
   std::map<std::string, ArchValue> sizes;
   NormArch norms;  // default kind, eps and offset of norms
   std::vector<Refusal> refuse;

@@ -68,7 +68,7 @@ DraftLoader::DraftLoader(ModelFiles files, const Args& args)
     : backend_(args.backend),
       files_(std::move(files)),
       spec_(read_spec(files_, args)),
-      source_(*files_.source, spec_.layers.arch->rename),
+      source_(*files_.source, CheckpointNames(*spec_.layers.arch)),
       done_(args.done) {
   LoadPlanner planner({backend_, source_, files_.gptq ? &*files_.gptq : nullptr});
   DraftPlanner(planner, spec_).plan();

@@ -44,13 +44,19 @@ HfConfig::HfConfig(Json root, std::string file) : root_(std::move(root)), file_(
 
 std::string HfConfig::architecture() const {
   const auto it = root_.find("architectures");
-  if (it == root_.end() || !it->is_array() || it->empty() || !(*it)[0].is_string()) {
+  if (it == root_.end() || it->is_null() || (it->is_array() && it->empty())) return {};
+  if (!it->is_array() || !(*it)[0].is_string()) {
     fail(ErrorCode::kInvalidFile,
-         "{}: no \"architectures\": must be a list with the name of the model class, such as "
+         "{}: \"architectures\" must be a list with the name of the model class, such as "
          "[\"…ForCausalLM\"]",
          file_);
   }
   return (*it)[0].get<std::string>();
+}
+
+std::string HfConfig::model_type() const {
+  const auto it = root_.find("model_type");
+  return it != root_.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
 std::optional<HfConfig::Found> HfConfig::find(std::string_view path) const {

@@ -20,8 +20,10 @@ class HfConfig {
 
   const Json& root() const { return root_; }
   const std::string& file() const { return file_; }
-  // architectures[0]. Throws kInvalidFile if there is none.
+  // The model class, architectures[0]; empty if the config names none.
   std::string architecture() const;
+  // model_type; empty if the config has none.
+  std::string model_type() const;
 
   // Where keys are looked up, in order ("" is the top level), and the values of absent keys.
   void set_scopes(std::vector<std::string> scopes) { scopes_ = std::move(scopes); }

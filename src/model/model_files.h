@@ -18,7 +18,9 @@ struct ModelFiles {
   std::optional<GptqConfig> gptq;
 };
 
-// Opens a folder in Hugging Face layout. Throws kNotFound, kInvalidFile, kUnsupported.
-ModelFiles open_model_folder(const std::filesystem::path& folder);
+// Opens a folder in Hugging Face layout, with all its weights or those of the file `weights` alone.
+// Throws kNotFound, kInvalidFile, kUnsupported.
+ModelFiles open_model_folder(const std::filesystem::path& folder,
+                             const std::filesystem::path& weights = {});
 
 }  // namespace bl

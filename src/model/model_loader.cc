@@ -30,7 +30,7 @@ ModelLoader::ModelLoader(Backend& backend, ModelFiles files, LoadOptions options
       files_(std::move(files)),
       options_(std::move(options)),
       spec_(read_spec(files_, options_)),
-      source_(*files_.source, spec_.arch->rename) {
+      source_(*files_.source, CheckpointNames(*spec_.arch)) {
   const bool whole = options_.share.count == 1;
   LoadPlanner planner({backend_, source_, files_.gptq ? &*files_.gptq : nullptr, !whole});
   plan_model(planner, spec_, options_.embed_host);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "model/arch_library.h"
 #include "model/block_builder.h"
 #include "model/hf_config.h"
@@ -111,9 +112,14 @@ std::vector<KvLayout> ModelSpec::kv_layouts(CacheTypes type) const {
 
 ModelSpec build_model_spec(const ArchLibrary& archs, HfConfig config, const SpecOptions& options) {
   ModelSpec spec;
-  spec.architecture = config.architecture();
+  ArchLibrary::Choice choice = archs.find(config);
+  if (choice.by_type) {
+    log_warning("{}: {} is read as {}, the language model of its model_type", config.file(),
+                json_text(Json(config.architecture().substr(0, 80))), choice.architecture);
+  }
+  spec.architecture = std::move(choice.architecture);
   spec.config_file = config.file();
-  const auto arch = std::make_shared<ArchSpec>(archs.find(spec.architecture, config.file()));
+  const auto arch = std::make_shared<ArchSpec>(std::move(choice.spec));
   spec.arch = arch;
   config.set_scopes(arch->scopes);
   if (arch->defaults) config.set_defaults(*arch->defaults);

@@ -44,6 +44,13 @@ std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& folder) 
        folder.string());
 }
 
+bool Tokenizer::is_in(const std::filesystem::path& folder) {
+  return std::filesystem::is_regular_file(folder / "tokenizer.json") ||
+         std::any_of(std::begin(kModelFiles), std::end(kModelFiles), [&](const char* file) {
+           return std::filesystem::is_regular_file(folder / file);
+         });
+}
+
 std::unique_ptr<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json,
                                                 std::string_view tokenizer_config_json,
                                                 std::string_view name) {

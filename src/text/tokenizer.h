@@ -35,6 +35,8 @@ class Tokenizer {
   // (tokenizer.model, …), with the tokenizer_config.json, special_tokens_map.json,
   // added_tokens.json and chat templates beside it. Throws kNotFound, kInvalidFile, kUnsupported.
   static std::unique_ptr<Tokenizer> load(const std::filesystem::path& folder);
+  // Whether a folder holds one of the files that load() looks for.
+  static bool is_in(const std::filesystem::path& folder);
   // Reads texts in memory; the config may be empty. `name` stands for the file in errors.
   static std::unique_ptr<Tokenizer> from_json(std::string_view tokenizer_json,
                                               std::string_view tokenizer_config_json,

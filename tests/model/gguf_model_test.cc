@@ -85,7 +85,7 @@ TEST(GgufModel, SaysWhatIsMissingOrWrong) {
                    .add("llama.block_count", 4000000000u)
                    .ramp("token_embd.weight", {8, 6}, 1),
                "llama.block_count");
-  expect_error(metadata("llama").add("split.count", 3u).ramp("t", {4}, 1), "in 3 files");
+  expect_error(metadata("llama").add("split.count", 3u).ramp("t", {4}, 1), "a model in 3 files");
 }
 
 TEST(GgufModel, SaysWhichTensorIsWrong) {
