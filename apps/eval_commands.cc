@@ -41,7 +41,7 @@ struct EvalOptions {
     v(text, {"--text", "FILE", "text to predict; tokenized as a whole, then cut into rows"});
     v(rows, {"--rows", "N", "use only the first N rows", "all whole rows"});
     v(bos, {"--bos", "", "put BOS before each row (always done if the model needs it)"});
-    v(json, {"--json", "", "has no effect: the output is always JSON"});
+    v(json, {"--json", "", "print JSON, which is also the default"});
     model.visit(v);
     lora.visit(v);
   }
@@ -193,11 +193,13 @@ void eval_ppl(EvalOptions& options) {
 struct KldOptions {
   EvalOptions eval;
   std::string base;
+  std::string base_cache;
 
   template <class V>
   void visit(V&& v) {
     v.group("Base");
     v(base, {"--base", "DIR", "the model to compare with, such as the unquantized one"});
+    v(base_cache, {"--base-cache", "TYPE", "KV cache type of that model", "as --cache"});
     eval.visit(v);
   }
 };
@@ -248,6 +250,7 @@ void eval_kld(KldOptions& options) {
   eval.lora.plan(session_options);
   const std::unique_ptr<ModelSession> session = load_session(session_options);
   session_options.model = options.base;
+  if (!options.base_cache.empty()) session_options.cache = cache_types_of(options.base_cache);
   session_options.adapter_bytes = 0;
   const std::unique_ptr<ModelSession> base = load_session(session_options);
   check_comparable(*base, *session);
@@ -293,14 +296,24 @@ void eval_kld(KldOptions& options) {
 
 Command eval_ppl_command() {
   return make_command<EvalOptions>(
-      {"eval ppl", "-m DIR --text FILE [--rows N] [--ctx N]", "Measure the perplexity of a text"},
+      {"eval ppl",
+       "-m DIR --text FILE [--rows N] [--ctx N]",
+       "Measure the perplexity of a text",
+       {{"Perplexity over the first 20 rows of 2048 tokens",
+         "bitloom eval ppl -m DIR --text test.txt --rows 20"},
+        {"With 4-bit keys and values", "bitloom eval ppl -m DIR --text test.txt --cache q4"}}},
       eval_ppl);
 }
 
 Command eval_kld_command() {
   return make_command<KldOptions>(
-      {"eval kld", "-m DIR --base DIR --text FILE [--rows N] [--ctx N]",
-       "Compare with a base model: KL divergence, top-1 agreement, perplexities"},
+      {"eval kld",
+       "-m DIR --base DIR --text FILE [--rows N] [--ctx N]",
+       "Compare with a base model: KL divergence, top-1 agreement, perplexities",
+       {{"How far a quantized model is from the one that it was made of",
+         "bitloom eval kld -m QUANTIZED --base ORIGINAL --text test.txt --rows 20"},
+        {"What a quantized cache alone costs",
+         "bitloom eval kld -m DIR --base DIR --cache q4 --base-cache fp16 --text test.txt"}}},
       eval_kld);
 }
 

@@ -360,8 +360,13 @@ void inspect(InspectOptions& options) {
 
 Command inspect_command() {
   return make_command<InspectOptions>(
-      {"inspect", "DIR|FILE.gguf [--ctx N] [--cache TYPE] [--batch N] [--vram SIZE]",
-       "What is in a model, and the memory it needs, before anything is loaded"},
+      {"inspect",
+       "DIR|FILE.gguf [--ctx N] [--cache TYPE] [--batch N] [--vram SIZE]",
+       "What is in a model, and the memory it needs, before anything is loaded",
+       {{"Architecture, bits per weight, and whether the model fits into memory",
+         "bitloom inspect DIR"},
+        {"Would 8 sequences of 16384 tokens fit into 24 GiB?",
+         "bitloom inspect DIR --ctx 16384 --batch 8 --cache q8 --vram 24GiB"}}},
       inspect);
 }
 

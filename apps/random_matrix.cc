@@ -1,5 +1,7 @@
 #include "random_matrix.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -9,8 +11,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "format/bit_codec.h"
 #include "tensor/float16.h"
+#include "usage_error.h"
 
 namespace bl {
 namespace {
@@ -148,8 +152,9 @@ RandomMatrices::RandomMatrices(RandomSource& source, const RandomModelRequest& r
   if (const auto plain = plain_formats().find(format_); plain != plain_formats().end()) {
     plain_dtype_ = plain->second;
   } else if (!quantized()) {
-    fail(ErrorCode::kInvalidArgument, "--format: '{}' is not one of exl2, gptq, bf16, fp16, fp32",
-         format_);
+    const std::vector<std::string> known{"exl2", "gptq", "bf16", "fp16", "fp32"};
+    fail_usage("--format: '{}' is not one of {}{}", format_, fmt::join(known, ", "),
+               did_you_mean(format_, known));
   }
   const std::int64_t groups[] = {32, 64, 128};
   if (std::find(std::begin(groups), std::end(groups), group_size_) == std::end(groups)) {

@@ -20,7 +20,7 @@ class ArchLibrary {
   // `folder`: its files replace or join the built-in ones (--archs); empty: none.
   explicit ArchLibrary(const std::filesystem::path& folder = {});
 
-  // Throws kUnsupported, naming the nearest known architectures, if no document matches. `file` is
+  // Throws kUnsupported, naming known architectures of the same family, if no document matches. `file` is
   // the config that names the architecture.
   ArchSpec find(const std::string& architecture, const std::string& file) const;
   // All architectures that some document matches, sorted.
