@@ -65,7 +65,7 @@ void MappedFile::will_need(std::size_t offset, std::size_t size) const {
     madvise(const_cast<std::byte*>(data_) + begin, std::min(size + offset, size_) - begin,
             MADV_WILLNEED);
   }
-  // Rounds inwards: a page that a neighbour shares may still be needed.
+  // Rounds inwards: a page that a neighbor shares may still be needed.
 }
 
 void MappedFile::done_with(std::size_t offset, std::size_t size) const {
