@@ -20,7 +20,7 @@ std::string lowered(std::string_view text) {
   return out;
 }
 
-// "Qwen3MoeForCausalLM" is of the family "qwen", "GPTNeoXForCausalLM" of "gptneox".
+// "Name3MoeForCausalLM" is of the family "name".
 std::string family_of(std::string_view name) {
   for (const std::string_view end : {"For", "LMHead", "Model"}) {
     if (const auto at = name.find(end); at != 0) name = name.substr(0, at);
@@ -28,7 +28,7 @@ std::string family_of(std::string_view name) {
   return lowered(name.substr(0, name.find_first_of("0123456789")));
 }
 
-// Whether the families are one, up to a suffix ("gpt", "gptneox") or a typing error.
+// Whether the families are one, up to a suffix or a typing error.
 bool are_related(const std::string& a, const std::string& b) {
   const std::size_t shorter = std::min(a.size(), b.size());
   if (shorter < kShortestFamily) return false;
