@@ -1,6 +1,7 @@
 // eval ppl, eval kld: how well a model predicts a text, and how far it is from another model.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 
@@ -11,6 +12,7 @@
 #include "base/progress.h"
 #include "command.h"
 #include "embedded_data.h"
+#include "engine/cache_loss.h"
 #include "engine/step_runner.h"
 #include "lora_options.h"
 #include "model_options.h"
@@ -159,10 +161,19 @@ struct Surprise {
   double perplexity() const { return std::exp(nats / static_cast<double>(tokens)); }
 };
 
+// What the chosen cache type does to the scores of attention, for the report; null where none was
+// chosen or nothing is lost.
+Json cache_loss_of(ModelSession& session, const SessionOptions& options) {
+  if (!options.cache || !may_lose(options.cache->k)) return nullptr;
+  const std::array types{options.cache->k};
+  return measure_cache_loss(session, types).front().score;
+}
+
 void eval_ppl(EvalOptions& options) {
   SessionOptions session_options = options.session_options();
   options.lora.plan(session_options);
-  const std::unique_ptr<ModelSession> session = load_session(session_options);
+  const std::unique_ptr<ModelSession> session = load_session(session_options, CacheCheck::kSkip);
+  const Json cache_loss = cache_loss_of(*session, session_options);
   const EvalRows rows = read_rows(options, *session);
   const std::int64_t length = options.row_tokens();
   RowReader reader(*session, options.lora.load(*session));
@@ -187,7 +198,8 @@ void eval_ppl(EvalOptions& options) {
   write_json({{"ppl", total.perplexity()},
               {"tokens", total.tokens},
               {"rows", std::move(row_list)},
-              {"bos", rows.with_bos}});
+              {"bos", rows.with_bos},
+              {"cache_loss", cache_loss}});
 }
 
 struct KldOptions {
@@ -248,11 +260,12 @@ void eval_kld(KldOptions& options) {
   if (options.base.empty()) fail_usage("--base DIR is missing: the model to compare with");
   SessionOptions session_options = eval.session_options();
   eval.lora.plan(session_options);
-  const std::unique_ptr<ModelSession> session = load_session(session_options);
+  const std::unique_ptr<ModelSession> session = load_session(session_options, CacheCheck::kSkip);
+  const Json cache_loss = cache_loss_of(*session, session_options);
   session_options.model = options.base;
   if (!options.base_cache.empty()) session_options.cache = cache_types_of(options.base_cache);
   session_options.adapter_bytes = 0;
-  const std::unique_ptr<ModelSession> base = load_session(session_options);
+  const std::unique_ptr<ModelSession> base = load_session(session_options, CacheCheck::kSkip);
   check_comparable(*base, *session);
   const EvalRows rows = read_rows(eval, *session);
   const std::int64_t length = eval.row_tokens();
@@ -284,6 +297,7 @@ void eval_kld(KldOptions& options) {
   document["tokens"] = total.positions;
   document["rows"] = std::move(row_list);
   document["bos"] = rows.with_bos;
+  document["cache_loss"] = cache_loss;
   log_info(
       "KL divergence {:.6f}, top-1 agreement {:.4f}, perplexity {:.4f}, base perplexity {:.4f} ({} "
       "rows{})",
