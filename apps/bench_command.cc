@@ -106,7 +106,10 @@ void check(const BenchOptions& options) {
   if (options.check && (!options.tune.empty() || options.batch != 1)) {
     fail_usage("bench: --check goes with neither --tune nor -b");
   }
-  if (!options.against.empty() && !options.check) fail_usage("--against goes with --check");
+  if (!options.against.empty()) {
+    if (!options.check) fail_usage("--against goes with --check");
+    check_backend_flag("--against", options.against);
+  }
   options.random.check();
   if (options.random.wanted() != options.model.model.empty()) {
     fail_usage("bench: give either -m DIR or --random SHAPE");

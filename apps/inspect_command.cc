@@ -321,6 +321,7 @@ void check(const InspectOptions& options) {
     fail_usage("--batch: {} is not in 1 … 4096", options.batch);
   }
   (void)cache_types_of(options.cache);
+  check_backend_flag("--backend", options.backend);
 }
 
 // A draft that is a model by itself has a plan of its own.

@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "backend/registry.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/terminal.h"
@@ -55,11 +54,7 @@ int checked_threads(std::int64_t threads) {
 
 SessionOptions ModelOptions::session_options(bool needs_model) const {
   if (needs_model && model.empty()) fail_usage("-m DIR is missing: the model folder or .gguf file");
-  try {
-    check_backend_name(backend);
-  } catch (const Error& error) {
-    fail_usage("--backend: {}", error.what());
-  }
+  check_backend_flag("--backend", backend);
   if (context < 0 || context > kMaxContext) {
     fail_usage("--ctx: {} is not in 1 … {}", context, kMaxContext);
   }

@@ -149,6 +149,8 @@ TEST(Usage, WrongUsageIsStatus2) {
       {{"loar"}, "did you mean lora"},
       {{"--versoin"}, "did you mean --version"},
       {{"run", "-m", "x", "-p", "x", "--backend", "cup"}, "did you mean cpu"},
+      {{"inspect", "x", "--backend", "auot"}, "did you mean auto"},
+      {{"bench", "--random", "llama3-8b", "--check", "--against", "rfe"}, "did you mean ref"},
       {{"run", "-m", "x", "-p", "x", "--cache", "pf16"}, "did you mean fp16"},
       {{"run", "-m", "x", "-p", "x", "--preset", "gready"}, "did you mean greedy"},
       {{"run", "-m", "x", "-p", "x", "--draft-tokens", "atuo"}, "did you mean auto"},
