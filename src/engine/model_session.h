@@ -140,7 +140,6 @@ class ModelSession {
 
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<RecordingTable> recorded_ops_;
-  const OpTable* ops_ = nullptr;  // null: steps use the backend's own table
   std::unique_ptr<Model> model_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<ModelText> text_;
@@ -160,6 +159,7 @@ class ModelSession {
   CacheTypes cache_type_;
   std::optional<ModelIdentity> identity_;
   bool deterministic_ = false;
+  const OpTable* ops_ = nullptr;  // null: steps use the backend's own table
 };
 
 }  // namespace bl
