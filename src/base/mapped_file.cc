@@ -59,16 +59,8 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
 }
 
-void MappedFile::will_need(std::size_t offset, std::size_t size) const {
-  const std::size_t begin = offset / kPage * kPage;
-  if (begin < size_) {
-    madvise(const_cast<std::byte*>(data_) + begin, std::min(size + offset, size_) - begin,
-            MADV_WILLNEED);
-  }
-  // Rounds inwards: a page that a neighbor shares may still be needed.
-}
-
 void MappedFile::done_with(std::size_t offset, std::size_t size) const {
+  // Rounds inwards: a page that a neighbour shares may still be needed.
   const std::size_t begin = (offset + kPage - 1) / kPage * kPage;
   const std::size_t end = std::min(offset + size, size_) / kPage * kPage;
   if (begin < end) madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);

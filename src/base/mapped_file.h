@@ -18,9 +18,8 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::filesystem::path& path() const { return path_; }
 
-  // Tells the kernel that bytes [offset, offset + size) will be read soon, or are no longer needed:
-  // the pages of a tensor that has been repacked should not count as resident.
-  void will_need(std::size_t offset, std::size_t size) const;
+  // Tells the kernel that bytes [offset, offset + size) are no longer needed: the pages of a tensor
+  // that has been repacked should not count as resident.
   void done_with(std::size_t offset, std::size_t size) const;
 
  private:

@@ -24,7 +24,7 @@ int descriptor(Stream stream) {
 }
 
 std::string_view code_of(Color color) {
-  constexpr std::array<std::string_view, 8> kCodes{"0", "1", "2", "31", "32", "33", "34", "36"};
+  constexpr std::array<std::string_view, 4> kCodes{"0", "2", "31", "32"};
   return kCodes[static_cast<std::size_t>(color)];
 }
 

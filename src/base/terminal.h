@@ -14,7 +14,7 @@ int terminal_width(Stream stream);
 // Whether the stream is a terminal that is not dumb, and NO_COLOR is not set.
 bool wants_color(Stream stream);
 
-enum class Color { kPlain, kBold, kDim, kRed, kGreen, kYellow, kBlue, kCyan };
+enum class Color { kPlain, kDim, kRed, kGreen };
 
 // The text in color where `stream` wants colors, else unchanged.
 std::string colored(Stream stream, Color color, std::string_view text);

@@ -18,11 +18,6 @@ struct EngineStats {
   std::int64_t drafted_tokens = 0;   // guessed and verified
   std::int64_t accepted_tokens = 0;  // right guesses; each saved a sequence a step
   double draft_seconds = 0;          // time for making guesses
-  double acceptance() const {
-    return drafted_tokens > 0
-               ? static_cast<double>(accepted_tokens) / static_cast<double>(drafted_tokens)
-               : 0.0;
-  }
   std::int32_t pages = 0;
   std::int32_t free_pages = 0;
   std::int32_t idle_pages = 0;  // kept only for their contents

@@ -46,7 +46,6 @@ template <int Bits>
 struct BitCodec {
   static_assert(Bits >= 1 && Bits <= 8);
   static constexpr int kBits = Bits;
-  static constexpr int kWordsPerRun = Bits;
   static constexpr std::uint32_t kMask = code_mask(Bits);
 
   // Returns code 0 … 31 of the run whose first word is `words`.
@@ -74,7 +73,7 @@ struct BitCodec {
     }
   }
 
-  // Writes 32 codes as kWordsPerRun words. Bits of a code above the width are dropped.
+  // Writes 32 codes as `Bits` words. Bits of a code above the width are dropped.
   template <class Code>
   BL_HD static constexpr void write_run(const Code* codes, std::uint32_t* words,
                                         std::int64_t stride) {

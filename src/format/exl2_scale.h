@@ -18,10 +18,8 @@ constexpr std::uint32_t exl2_scale_code(const std::uint32_t* scale_row, std::int
 }
 
 // s(g), the scale of a group: its maximum divided by 256, rounded to binary16 and often subnormal.
-// `prescale` is an output multiplier folded in as ExLlamaV2 does (docs/formats/exl2.md §9.3); it is
-// 1 for the matrix as stored.
-constexpr float exl2_group_scale(std::uint16_t scale_max_bits, float prescale = 1.0f) {
-  return half_to_float(float_to_half(half_to_float(scale_max_bits) * (prescale / 256.0f)));
+constexpr float exl2_group_scale(std::uint16_t scale_max_bits) {
+  return half_to_float(float_to_half(half_to_float(scale_max_bits) * (1.0f / 256.0f)));
 }
 
 // S(g, c), the scale of a column as a binary16 value, from s(g) and the column's 4-bit code.

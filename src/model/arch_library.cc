@@ -81,11 +81,6 @@ std::vector<std::string> ArchLibrary::architectures() const {
   return result;
 }
 
-const Json* ArchLibrary::document_for(const std::string& architecture) const {
-  const auto it = by_match_.find(architecture);
-  return it == by_match_.end() ? nullptr : joined_.at(it->second).get();
-}
-
 const Json* ArchLibrary::document(const std::string& name) const {
   const auto it = documents_.find(name);
   return it == documents_.end() ? nullptr : it->second.get();

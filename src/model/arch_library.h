@@ -25,8 +25,6 @@ class ArchLibrary {
   ArchSpec find(const std::string& architecture, const std::string& file) const;
   // All architectures that some document matches, sorted.
   std::vector<std::string> architectures() const;
-  // The document of an architecture with `extends` joined; nullptr if it is unknown.
-  const Json* document_for(const std::string& architecture) const;
   // A document of archs/ by its file name without .json; nullptr if there is none.
   const Json* document(const std::string& name) const;
   // Names of all documents, sorted.

@@ -30,8 +30,6 @@ constexpr Alphabet kAlphabet;
 
 }  // namespace
 
-char32_t byte_level_character(unsigned char byte) { return kAlphabet.characters[byte]; }
-
 int byte_level_byte(char32_t character) {
   return character < kAlphabet.bytes.size() ? kAlphabet.bytes[character] : -1;
 }

@@ -8,7 +8,6 @@ namespace bl {
 // The alphabet of byte-level vocabularies, in which every byte is written as one printable
 // character: itself if it is a printable Latin-1 character, else one from U+0100 upwards. This is
 // the alphabet of OpenAI's `bytes_to_unicode`.
-char32_t byte_level_character(unsigned char byte);
 // Returns the byte that a character stands for, or -1.
 int byte_level_byte(char32_t character);
 

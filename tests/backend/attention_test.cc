@@ -33,7 +33,7 @@ struct AttentionCase {
 
 std::ostream& operator<<(std::ostream& out, const AttentionCase& c) { return out << c.name; }
 
-std::vector<AttentionCase> attention_cases() {
+std::vector<AttentionCase> attention_specializations() {
   std::vector<AttentionCase> cases{
       {"decode", 9, 3, 64, 0, CacheType::kF32, {{300, 1}}},
       {"decode_first", 9, 3, 64, 0, CacheType::kF32, {{0, 1}}},
@@ -147,7 +147,7 @@ struct Problem {
   std::int64_t tokens = 0;
   float scale = 1.0f;
 
-  explicit Problem(const AttentionCase& attention_case) : c(attention_case) {
+  explicit Problem(const AttentionCase& attention_specialization) : c(attention_specialization) {
     Random random(static_cast<std::uint64_t>(c.heads * 1000 + c.k_dim));
     std::int64_t positions = 0;
     for (const auto& s : c.sequences) {
@@ -361,7 +361,7 @@ double tolerance(const std::string& backend, CacheTypes type) {
 
 TEST_P(AttentionOp, AgreesWithTheTextbook) {
   Device device(GetParam());
-  for (const AttentionCase& c : attention_cases()) {
+  for (const AttentionCase& c : attention_specializations()) {
     const Problem problem(c);
     EXPECT_LE(worst_difference(run_case(device, problem), textbook(problem)),
               tolerance(GetParam(), c.type))

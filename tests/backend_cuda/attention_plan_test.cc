@@ -305,16 +305,16 @@ TEST(AttentionPlan, KeysArePrefetched) {
 
 // Kernels for plain attention are limited to few pages: each lane of a warp holds one.
 TEST(AttentionPlan, PlainCasesAreOfFewPages) {
-  EXPECT_EQ(plain_case(split_of(1, 8, 256), 1), DecodeCase::kPlainOneSplit);
-  EXPECT_EQ(plain_case(split_of(1, 8, 4096), 16), DecodeCase::kPlainCluster);
-  EXPECT_EQ(plain_case(split_of(1, 8, 8192), 32), DecodeCase::kPlainCluster);
-  EXPECT_EQ(plain_case(split_of(1, 8, 16384), 64), DecodeCase::kPlainPartials);
-  EXPECT_EQ(plain_case(split_of(1, 32, 4096), 16), DecodeCase::kPlainPartials);
+  EXPECT_EQ(plain_case(split_of(1, 8, 256), 1), DecodeSpecialization::kPlainOneSplit);
+  EXPECT_EQ(plain_case(split_of(1, 8, 4096), 16), DecodeSpecialization::kPlainCluster);
+  EXPECT_EQ(plain_case(split_of(1, 8, 8192), 32), DecodeSpecialization::kPlainCluster);
+  EXPECT_EQ(plain_case(split_of(1, 8, 16384), 64), DecodeSpecialization::kPlainPartials);
+  EXPECT_EQ(plain_case(split_of(1, 32, 4096), 16), DecodeSpecialization::kPlainPartials);
   DecodeSplit whole;  // one piece, however many pages
-  EXPECT_EQ(plain_case(whole, kFewPages), DecodeCase::kPlainOneSplit);
-  EXPECT_EQ(plain_case(whole, kFewPages + 1), DecodeCase::kAny);
+  EXPECT_EQ(plain_case(whole, kFewPages), DecodeSpecialization::kPlainOneSplit);
+  EXPECT_EQ(plain_case(whole, kFewPages + 1), DecodeSpecialization::kAny);
   whole.clusters = true;
-  EXPECT_EQ(plain_case(whole, kFewPages + 1), DecodeCase::kAny);
+  EXPECT_EQ(plain_case(whole, kFewPages + 1), DecodeSpecialization::kAny);
 }
 
 // Heads of more than 128 have no cluster kernels, whatever else holds.
@@ -331,15 +331,15 @@ TEST(AttentionPlan, FormsHaveKernels) {
         const DecodeForm form = form_of(type, dim, rows);
         const bool in_registers = own && rows <= kFewRows && (dim == 64 || dim == 128);
         const bool lean = half || in_registers || (!own && dim <= 128);
-        EXPECT_EQ(form.way, half           ? DecodeWay::kHalves
-                            : in_registers ? DecodeWay::kCodes
-                                           : DecodeWay::kTile);
+        EXPECT_EQ(form.source, half           ? FragmentSource::kHalves
+                               : in_registers ? FragmentSource::kCodes
+                                              : FragmentSource::kTile);
         EXPECT_EQ(form.query_tiles, rows <= kFewRows && lean ? 1 : 2);
         EXPECT_EQ(form.clusters, dim <= 128 && form.query_tiles == 1) << dim << " x " << rows;
       }
     }
   }
-  EXPECT_EQ(decode_form(CacheType::kQ4, 128, 64, 4).way, DecodeWay::kTile);
+  EXPECT_EQ(decode_form(CacheType::kQ4, 128, 64, 4).source, FragmentSource::kTile);
   EXPECT_EQ(decode_form({CacheType::kQ5, CacheType::kQ3}, 64, 192, 4).query_tiles, 2);
   EXPECT_FALSE(decode_form(CacheType::kF16, 192, 128, 4).clusters);
 }

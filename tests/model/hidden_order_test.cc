@@ -51,6 +51,8 @@ struct FeedForwardModel {
   const char* layer;            // what stands before its number
   std::vector<Module> linears;  // those that write hidden channels, then the one that reads them
   std::vector<Module> adapters;
+
+  friend void PrintTo(const FeedForwardModel& model, std::ostream* out) { *out << model.name; }
 };
 
 const std::vector<Module> kApart{

@@ -15,6 +15,7 @@
 #include "cache/page_table.h"
 #include "model/adapter_files.h"
 #include "model/golden.h"
+#include "model/model_loader.h"
 #include "support/data.h"
 
 namespace bl::test {
@@ -139,19 +140,28 @@ class WholePass {
     return on_host(run_.backend(), run_.model().forward(ctx_, batch(), layers_));
   }
 
+  // The three steps of a pass, each by a model that may hold that part alone.
+  void embed(const Model& model, const Tensor& x) { model.embed(ctx_, batch(), x.view()); }
+  void run_block(const Model& model, std::size_t number, const Tensor& x) {
+    spoil_keys();
+    model.run_block(ctx_, batch(), layers_, number, x.view());
+  }
+  std::vector<float> logits(const Model& model, const Tensor& x) {
+    ArenaScope scope(scratch_);
+    return on_host(run_.backend(), model.logits(ctx_, batch(), x.view()));
+  }
+
   PassResult block_by_block() {
     const Model& model = run_.model();
     PassResult result;
     const Tensor x = states_on_device(run_.backend(), model, tokens());
-    model.embed(ctx_, batch(), x.view());
+    embed(model, x);
     result.states.push_back(on_host(run_.backend(), x.view()));
     for (std::size_t number = 0; number < model.spec().order.size(); ++number) {
-      spoil_keys();
-      model.run_block(ctx_, batch(), layers_, number, x.view());
+      run_block(model, number, x);
       result.states.push_back(on_host(run_.backend(), x.view()));
     }
-    ArenaScope scope(scratch_);
-    result.logits = on_host(run_.backend(), model.logits(ctx_, batch(), x.view()));
+    result.logits = logits(model, x);
     EXPECT_EQ(on_host(run_.backend(), x.view()), result.states.back()) << "logits() changed x";
     return result;
   }
@@ -300,6 +310,50 @@ TEST(WholeSequences, PassBlocksWithoutAttention) {
   GoldenRun run("ref", golden_folder("archs-tiny") / "deci-lm", CacheType::kF32, options);
   ASSERT_EQ(run.model().kv_layers(), 3) << "the last block attends to nothing";
   expect_whole_equals_paged(run, CacheType::kF32, uneven_texts(run.model()));
+}
+
+// Embedding, each block and head are in a model of their own, which holds nothing else.
+TEST(WholeSequences, RunThroughModelsThatHoldAPartEach) {
+  for (const char* folder : {"hf-tiny/llama", "hf-tiny/gemma2", "archs-tiny/deci-lm"}) {
+    SCOPED_TRACE(folder);
+    GoldenRun run("cpu", model_folder(folder), CacheType::kF32);
+    Backend& backend = run.backend();
+    const Texts texts = uneven_texts(run.model());
+    const PassResult paged = paged_pass(run, CacheType::kF32, texts, {});
+    ModelLoader loader(backend, open_model_folder(model_folder(folder)), {});
+    const Model front(backend, loader.load_parts(backend, {.end_block = 0, .back = false}));
+    const Model back(backend, loader.load_parts(backend, {.end_block = 0, .front = false}));
+
+    WholePass pass(run, CacheType::kF32, texts, length_of(texts));
+    for (std::int32_t row = 0; row < pass.tokens(); ++row) pass.batch().logit_rows.push_back(row);
+    const Tensor x = states_on_device(backend, run.model(), pass.tokens());
+    pass.embed(front, x);
+    const std::vector<std::int32_t>& order = run.model().spec().order;
+    for (std::size_t number = 0; number < order.size(); ++number) {
+      EXPECT_TRUE(on_host(backend, x.view()) == paged.states[number]) << "state " << number;
+      const LoadRange range = LoadRange::block(order[number]);
+      const Model one(backend, loader.load_parts(backend, range));
+      pass.run_block(one, number, x);
+    }
+    EXPECT_TRUE(pass.logits(back, x) == paged.logits);
+  }
+}
+
+// Running a part that was not loaded would give wrong states, so it is refused.
+TEST(WholeSequences, PartsThatAreNotLoadedAreRefused) {
+  const auto folder = model_folder("hf-tiny/llama");
+  GoldenRun run("ref", folder, CacheType::kF32);
+  Backend& backend = run.backend();
+  ModelLoader loader(backend, open_model_folder(folder), {});
+  const Model second(backend, loader.load_parts(backend, LoadRange::block(1)));
+  WholePass pass(run, CacheType::kF32, {{1, 2, 3}}, 1);
+  pass.batch().logit_rows = {2};
+  const Tensor x = states_on_device(backend, run.model(), pass.tokens());
+  pass.embed(run.model(), x);
+  EXPECT_DEATH(pass.embed(second, x), "embedding_rows");
+  EXPECT_DEATH(pass.run_block(second, 0, x), "present");
+  EXPECT_DEATH(pass.logits(second, x), "head");
+  pass.run_block(second, 1, x);
 }
 
 TEST(WholeSequences, HavePagesOfTheirOwn) {

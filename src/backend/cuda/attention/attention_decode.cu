@@ -14,26 +14,26 @@ namespace {
 
 void launch_halves(const DecodeRun& run, int query_tiles) {
   constexpr CacheTypes kTypes = CacheType::kF16;
-  constexpr DecodeWay kWay = DecodeWay::kHalves;
+  constexpr FragmentSource kFragmentSource = FragmentSource::kHalves;
   const int dim = std::max(run.params.k_row.dim, run.params.v_row.dim);
   BL_CHECK(dim <= 256);
   if (query_tiles == 1) {
-    if (dim <= 64) return launch_decode_few<kTypes, 64, kWay>(run);
-    if (dim <= 128) return launch_decode_few<kTypes, 128, kWay>(run);
-    return launch_decode<DecodeConfig<kTypes, 256, 1, kWay>>(run);
+    if (dim <= 64) return launch_decode_few<kTypes, 64, kFragmentSource>(run);
+    if (dim <= 128) return launch_decode_few<kTypes, 128, kFragmentSource>(run);
+    return launch_decode<DecodeConfig<kTypes, 256, 1, kFragmentSource>>(run);
   }
-  if (dim <= 64) return launch_decode<DecodeConfig<kTypes, 64, 2, kWay>>(run);
-  if (dim <= 128) return launch_decode<DecodeConfig<kTypes, 128, 2, kWay>>(run);
-  launch_decode<DecodeConfig<kTypes, 256, 2, kWay>>(run);
+  if (dim <= 64) return launch_decode<DecodeConfig<kTypes, 64, 2, kFragmentSource>>(run);
+  if (dim <= 128) return launch_decode<DecodeConfig<kTypes, 128, 2, kFragmentSource>>(run);
+  launch_decode<DecodeConfig<kTypes, 256, 2, kFragmentSource>>(run);
 }
 
 void launch_decode_of(const DecodeRun& run, CacheTypes types, const DecodeForm& form) {
-  switch (form.way) {
-    case DecodeWay::kHalves:
+  switch (form.source) {
+    case FragmentSource::kHalves:
       return launch_halves(run, form.query_tiles);
-    case DecodeWay::kCodes:
+    case FragmentSource::kCodes:
       return launch_decode_codes(run, types);
-    case DecodeWay::kTile:
+    case FragmentSource::kTile:
       return has_own_kernels(types) ? launch_decode_tile(run, types)
                                     : launch_decode_any(run, form.query_tiles);
   }

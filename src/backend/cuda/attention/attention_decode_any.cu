@@ -8,7 +8,7 @@ namespace bl::cuda {
 namespace {
 
 template <int kDim, int kTiles>
-using AnyConfig = DecodeConfig<kAnyWidth, kDim, kTiles, DecodeWay::kTile>;
+using AnyConfig = DecodeConfig<kAnyWidth, kDim, kTiles, FragmentSource::kTile>;
 
 }  // namespace
 

@@ -8,9 +8,9 @@ namespace {
 
 template <CacheTypes kTypes>
 void launch_of(const DecodeRun& run) {
-  if (run.params.k_row.dim == 64) return launch_decode_few<kTypes, 64, DecodeWay::kCodes>(run);
+  if (run.params.k_row.dim == 64) return launch_decode_few<kTypes, 64, FragmentSource::kCodes>(run);
   BL_CHECK(run.params.k_row.dim == 128);
-  launch_decode_few<kTypes, 128, DecodeWay::kCodes>(run);
+  launch_decode_few<kTypes, 128, FragmentSource::kCodes>(run);
 }
 
 }  // namespace

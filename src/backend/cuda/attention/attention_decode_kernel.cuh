@@ -19,11 +19,11 @@
 
 #include <type_traits>
 
-#include "backend/cuda/attention/attention_case.cuh"
 #include "backend/cuda/attention/attention_codes.cuh"
 #include "backend/cuda/attention/attention_combine.cuh"
 #include "backend/cuda/attention/attention_fresh.cuh"
 #include "backend/cuda/attention/attention_ring.cuh"
+#include "backend/cuda/attention/attention_specialization.cuh"
 #include "backend/cuda/attention/attention_task.cuh"
 #include "backend/cuda/attention/attention_tile.cuh"
 #include "backend/cuda/device/launch.cuh"
@@ -238,7 +238,8 @@ class DecodeWarp {
       return;
     }
     const __half* tile = ring_.half_stage(stage);
-    if constexpr (Config::kWay == DecodeWay::kTile) tile = expand<kTypes.v>(p_.v_row, stage, key);
+    if constexpr (Config::kFragmentSource == FragmentSource::kTile)
+      tile = expand<kTypes.v>(p_.v_row, stage, key);
 #pragma unroll
     for (int n = 0; n < kDim / 16; ++n) {
       std::uint32_t m[4];
@@ -340,7 +341,8 @@ __device__ __forceinline__ void combine_task(const Params& p, const DecodeLaunch
   constexpr bool kRotated = TypeOfRows<Config::kTypes.k>::kRotated;
   std::byte* rings = shared + Config::kRingsAt;
   const typename Config::Combine buffers{rings, Config::warp_bytes(p.k_row.bytes, p.v_row.bytes)};
-  if (Config::kOneSplit || (Config::kCase != DecodeCase::kPlainCluster && task.kv_splits == 1)) {
+  if (Config::kOneSplit ||
+      (Config::kSpecialization != DecodeSpecialization::kPlainCluster && task.kv_splits == 1)) {
     using Values = std::conditional_t<kRotated, float, float4>;
     combine_warps<Values>(p, task, buffers, [&](int row, int e, const RowPartial<Values>& part) {
       write_result<kRotated>(p, task, row, e, part);
@@ -397,7 +399,7 @@ __global__ void __launch_bounds__(Config::kMostWarps * 32,
   __shared__ FreshRows<kDim> rows;
   auto* queries = reinterpret_cast<__half*>(shared);
   DecodeTask task;
-  if (!find_task<Config::kCase>(p, launch, task)) {
+  if (!find_task<Config::kSpecialization>(p, launch, task)) {
     pdl_wait();
     return;
   }

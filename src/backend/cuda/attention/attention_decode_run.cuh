@@ -58,22 +58,28 @@ void launch_decode(const DecodeRun& run) {
   launch_decode_as<Config>(run, run.params);
 }
 
-// Launches the kernel for at most kFewRows query rows, specialized for the launch's DecodeCase.
-template <CacheTypes kTypes, int kDim, DecodeWay kWay>
+// Launches the kernel for at most kFewRows query rows, specialized for the launch's
+// DecodeSpecialization.
+template <CacheTypes kTypes, int kDim, FragmentSource kFragmentSource>
 void launch_decode_few(const DecodeRun& run) {
-  DecodeCase of = DecodeCase::kAny;
+  DecodeSpecialization of = DecodeSpecialization::kAny;
   if (is_plain<kDim>(run.params, run.launch, run.fresh)) {
     of = plain_case(run.split, run.params.page_stride);
   }
   switch (of) {
-    case DecodeCase::kAny:
-      return launch_decode<DecodeConfig<kTypes, kDim, 1, kWay>>(run);
-    case DecodeCase::kPlainOneSplit:
-      return launch_decode<DecodeConfig<kTypes, kDim, 1, kWay, DecodeCase::kPlainOneSplit>>(run);
-    case DecodeCase::kPlainCluster:
-      return launch_decode<DecodeConfig<kTypes, kDim, 1, kWay, DecodeCase::kPlainCluster>>(run);
-    case DecodeCase::kPlainPartials:
-      return launch_decode<DecodeConfig<kTypes, kDim, 1, kWay, DecodeCase::kPlainPartials>>(run);
+    case DecodeSpecialization::kAny:
+      return launch_decode<DecodeConfig<kTypes, kDim, 1, kFragmentSource>>(run);
+    case DecodeSpecialization::kPlainOneSplit:
+      return launch_decode<
+          DecodeConfig<kTypes, kDim, 1, kFragmentSource, DecodeSpecialization::kPlainOneSplit>>(
+          run);
+    case DecodeSpecialization::kPlainCluster:
+      return launch_decode<
+          DecodeConfig<kTypes, kDim, 1, kFragmentSource, DecodeSpecialization::kPlainCluster>>(run);
+    case DecodeSpecialization::kPlainPartials:
+      return launch_decode<
+          DecodeConfig<kTypes, kDim, 1, kFragmentSource, DecodeSpecialization::kPlainPartials>>(
+          run);
   }
 }
 

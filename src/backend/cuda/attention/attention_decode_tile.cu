@@ -10,10 +10,10 @@ namespace {
 template <CacheTypes kTypes>
 void launch_of(const DecodeRun& run) {
   const int dim = std::max(run.params.k_row.dim, run.params.v_row.dim);
-  if (dim <= 64) return launch_decode<DecodeConfig<kTypes, 64, 2, DecodeWay::kTile>>(run);
-  if (dim <= 128) return launch_decode<DecodeConfig<kTypes, 128, 2, DecodeWay::kTile>>(run);
+  if (dim <= 64) return launch_decode<DecodeConfig<kTypes, 64, 2, FragmentSource::kTile>>(run);
+  if (dim <= 128) return launch_decode<DecodeConfig<kTypes, 128, 2, FragmentSource::kTile>>(run);
   BL_CHECK(dim <= 256);
-  launch_decode<DecodeConfig<kTypes, 256, 2, DecodeWay::kTile>>(run);
+  launch_decode<DecodeConfig<kTypes, 256, 2, FragmentSource::kTile>>(run);
 }
 
 }  // namespace

@@ -227,7 +227,7 @@ class HopperRows {
     clear_missing(i - 1, key - kHopperKeys);
     issue_values(i - 1);
     wgmma_wait_group<0>();
-    settle(out_);
+    fence_registers(out_);
   }
 
   // Calls visit(row of the CTA, maximum, Σ P, values) for this lane's two rows, where values(n)
@@ -389,7 +389,7 @@ class HopperRows {
     const int stage = i % Config::kStages;
     barrier_wait(&tiles_.barriers->values_full[stage], phase_of(i));
     const std::uint32_t values = shared_address(tiles_.values(stage));
-    settle(out_);
+    fence_registers(out_);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kHopperKeys / 16; ++k) {
@@ -406,7 +406,7 @@ class HopperRows {
 
   // P · V of tile i is complete: releases its stage and rescales the result to the new maximum.
   __device__ __forceinline__ void finish_values(int i) {
-    settle(out_);
+    fence_registers(out_);
     release(&tiles_.barriers->values_empty[i % Config::kStages]);
 #pragma unroll
     for (int e = 0; e < kDim / 2; ++e) out_[e] *= rescale_[e / 2 % 2];
@@ -415,7 +415,7 @@ class HopperRows {
   // The scores of tile i are complete: releases its stage, masks them, updates the online softmax
   // and turns them into P, in place.
   __device__ __forceinline__ void finish_scores(int i, int key) {
-    settle(scores_);
+    fence_registers(scores_);
     release(&tiles_.barriers->keys_empty[i % Config::kStages]);
     const bool masked = key + kHopperKeys - 1 > first_masked_ || key <= last_windowed_;
     if (p_.softcap > 0.0f || p_.slopes != nullptr) {
@@ -530,10 +530,10 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   const auto tile = static_cast<int>(gridDim.y - 1 - blockIdx.y);
   if (!find_task<Config::kRows>(p, static_cast<int>(blockIdx.x), tile, task)) return;
   if (threadIdx.x < 128) {
-    give_registers<24>();
+    decrease_registers<24>();
     if (threadIdx.x == 0) produce_tiles(p, task, tiles, &keys, &values);
   } else {
-    take_registers<240>();
+    increase_registers<240>();
     HopperRows<Config> rows(p, task, tiles, rope_table);
     rows.attend();
     rows.write_results();

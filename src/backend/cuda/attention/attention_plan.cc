@@ -145,12 +145,12 @@ DecodeForm decode_form(CacheTypes types, int k_dim, int v_dim, int rows) {
   DecodeForm form;
   if (types == CacheType::kF16) {
     // Both numbers of tiles give the same sums in the same order.
-    form.way = DecodeWay::kHalves;
+    form.source = FragmentSource::kHalves;
     form.query_tiles = few ? 1 : 2;
   } else if (!has_own_kernels(types)) {
     form.query_tiles = few && std::max(k_dim, v_dim) <= kWidest ? 1 : 2;
   } else if (few && k_dim == v_dim && (k_dim == 64 || k_dim == kWidest)) {
-    form.way = DecodeWay::kCodes;
+    form.source = FragmentSource::kCodes;
     form.query_tiles = 1;
   }
   form.clusters = form.query_tiles == 1 && std::max(k_dim, v_dim) <= kWidest;
@@ -195,11 +195,12 @@ KeyRange key_prefetch_of_split(const DecodeSplit& split, int kv_heads, int row_b
   return {keys_of(before), keys_of(before + kMostBytes[own])};
 }
 
-DecodeCase plain_case(const DecodeSplit& split, int pages) {
+DecodeSpecialization plain_case(const DecodeSplit& split, int pages) {
   const bool few = pages <= kFewPages;
-  if (split.clusters) return few ? DecodeCase::kPlainCluster : DecodeCase::kAny;
-  if (split.kv_splits == 1) return few ? DecodeCase::kPlainOneSplit : DecodeCase::kAny;
-  return DecodeCase::kPlainPartials;
+  if (split.clusters) return few ? DecodeSpecialization::kPlainCluster : DecodeSpecialization::kAny;
+  if (split.kv_splits == 1)
+    return few ? DecodeSpecialization::kPlainOneSplit : DecodeSpecialization::kAny;
+  return DecodeSpecialization::kPlainPartials;
 }
 
 HopperSplit split_hopper(const DecodeShape& shape) {

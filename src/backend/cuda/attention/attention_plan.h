@@ -90,7 +90,7 @@ inline constexpr std::array<CacheTypes, 7> kOwnKernels{CacheType::kFp8,
 bool has_own_kernels(CacheTypes types);
 
 // How a decode kernel gets from cache rows to mma fragments.
-enum class DecodeWay : std::uint8_t {
+enum class FragmentSource : std::uint8_t {
   kHalves,  // the cache is binary16
   kCodes,   // dequantizes in registers: whole scale groups, few query rows
   kTile,    // dequantizes to a binary16 tile in shared memory
@@ -100,7 +100,7 @@ enum class DecodeWay : std::uint8_t {
 // combine KV splits. Plain attention is one token a span, whose rope and cache write are fused,
 // with rope over whole heads, keys and values of one size, and without windows, soft caps, ALiBi
 // slopes or sinks.
-enum class DecodeCase : std::uint8_t {
+enum class DecodeSpecialization : std::uint8_t {
   kAny,
   kPlainOneSplit,  // one KV split of at most kFewPages pages
   kPlainCluster,   // the KV splits are a cluster; at most kFewPages pages
@@ -110,7 +110,7 @@ inline constexpr int kFewPages = 32;  // a warp keeps one page index a lane
 
 // The decode kernel that a step takes.
 struct DecodeForm {
-  DecodeWay way = DecodeWay::kTile;
+  FragmentSource source = FragmentSource::kTile;
   int query_tiles = 2;    // tiles of kFewRows query rows
   bool clusters = false;  // can combine KV splits as a cluster, on cards that have them
 };
@@ -150,7 +150,7 @@ KeyRange key_prefetch_of_split(const DecodeSplit& split, int kv_heads, int row_b
                                KeyPrefetchSite site);
 
 // Returns the case of a launch of plain attention over spans of at most `pages` pages.
-DecodeCase plain_case(const DecodeSplit& split, int pages);
+DecodeSpecialization plain_case(const DecodeSplit& split, int pages);
 
 // How attention_hopper_split() divides the decode spans of a step. It reads the keys once for
 // kHopperSplitRows query rows, where the decode kernel reads them for every kQueryTile rows.

@@ -4,10 +4,10 @@
 
 #include <type_traits>
 
-#include "backend/cuda/attention/attention_case.cuh"
 #include "backend/cuda/attention/attention_codes.cuh"
 #include "backend/cuda/attention/attention_combine.cuh"
 #include "backend/cuda/attention/attention_fresh.cuh"
+#include "backend/cuda/attention/attention_specialization.cuh"
 #include "backend/cuda/attention/attention_task.cuh"
 #include "backend/cuda/attention/attention_tile.cuh"
 #include "backend/cuda/device/cache_policy.cuh"
@@ -18,28 +18,31 @@ namespace bl::cuda {
 // The tile shapes and shared memory layout of one decode kernel: query tile, ClusterPartial
 // (kernels that can combine in clusters), then each warp's ring; behind these, fragment offsets
 // where results are staged. `kTiles` is the number of tiles of eight query rows.
-template <CacheTypes kTypes_, int kDim_, int kTiles_, DecodeWay kWay_,
-          DecodeCase kCase_ = DecodeCase::kAny>
+template <CacheTypes kTypes_, int kDim_, int kTiles_, FragmentSource kFragmentSource_,
+          DecodeSpecialization kSpecialization_ = DecodeSpecialization::kAny>
 struct DecodeConfig {
   static constexpr CacheTypes kTypes = kTypes_;
   static constexpr int kDim = kDim_;
   static constexpr int kTiles = kTiles_;
-  static constexpr DecodeWay kWay = kWay_;
-  static constexpr DecodeCase kCase = kCase_;
-  static constexpr bool kPlain = kCase != DecodeCase::kAny;
-  static constexpr bool kHalf = kWay == DecodeWay::kHalves;
-  static constexpr bool kCodes = kWay == DecodeWay::kCodes;
+  static constexpr FragmentSource kFragmentSource = kFragmentSource_;
+  static constexpr DecodeSpecialization kSpecialization = kSpecialization_;
+  static constexpr bool kPlain = kSpecialization != DecodeSpecialization::kAny;
+  static constexpr bool kHalf = kFragmentSource == FragmentSource::kHalves;
+  static constexpr bool kCodes = kFragmentSource == FragmentSource::kCodes;
   static constexpr int kRows = kFewRows * kTiles;
   // Each stage holds 16 rows, alternately of keys and of values.
   static constexpr int kStages = kHalf ? (kDim > 64 ? 3 : 4) : 4;
   static constexpr bool kQueryInRegisters = kTiles == 1 && kDim <= 128;
   static constexpr int kMostWarps = kTiles == 1 && kDim <= 128 ? kWideWarps : kUsualWarps;
   static constexpr bool kClusters =
-      kTiles == 1 && kDim <= 128 && (!kPlain || kCase == DecodeCase::kPlainCluster);
+      kTiles == 1 && kDim <= 128 &&
+      (!kPlain || kSpecialization == DecodeSpecialization::kPlainCluster);
   static constexpr bool kOneSplit =
-      kCase == DecodeCase::kPlainOneSplit;  // one KV split: nothing to combine but the warps
-  static constexpr bool kPagesInLanes = kOneSplit || kCase == DecodeCase::kPlainCluster;
-  using Params = CaseParams<kCase, kTypes, kDim>;
+      kSpecialization ==
+      DecodeSpecialization::kPlainOneSplit;  // one KV split: nothing to combine but the warps
+  static constexpr bool kPagesInLanes =
+      kOneSplit || kSpecialization == DecodeSpecialization::kPlainCluster;
+  using Params = CaseParams<kSpecialization, kTypes, kDim>;
   static constexpr int kTileBytes = kWarpKeys * kTileStride<kDim> * 2;
   static constexpr int kQueryBytes = kRows * kTileStride<kDim> * 2;
   static constexpr int kPartialBytes = kClusters ? sizeof(ClusterPartial<kDim>) : 0;
@@ -64,8 +67,8 @@ struct DecodeConfig {
   // A warp's ring, and its binary16 tile where rows are dequantized to one. CombineBuffers reuse
   // this memory at the end.
   static BL_HD int warp_bytes(int k_bytes, int v_bytes) {
-    const int ring =
-        kStages * stage_bytes(k_bytes, v_bytes) + (kWay == DecodeWay::kTile ? kTileBytes : 0);
+    const int ring = kStages * stage_bytes(k_bytes, v_bytes) +
+                     (kFragmentSource == FragmentSource::kTile ? kTileBytes : 0);
     return ring > Combine::kWarpBytes ? ring : Combine::kWarpBytes;
   }
   static BL_HD int shared_bytes(int warps, int k_bytes, int v_bytes) {
@@ -154,7 +157,8 @@ class DecodeRing {
   static constexpr bool kAllInCache = Config::kPlain && Config::kHalf;
   // With several KV splits there are so many keys that they do not stay in L2 until the next step.
   static constexpr bool kEvictFirst =
-      Config::kCase == DecodeCase::kPlainCluster || Config::kCase == DecodeCase::kPlainPartials;
+      Config::kSpecialization == DecodeSpecialization::kPlainCluster ||
+      Config::kSpecialization == DecodeSpecialization::kPlainPartials;
 
   template <class Row>
   __device__ __forceinline__ void acquire(int key, const Row& fresh_row) {

@@ -72,7 +72,7 @@ struct DecodeTask {
 
 // Finds the task of this CTA. Returns false where there is nothing to do. In a cluster, a KV split
 // without keys still takes part.
-template <DecodeCase kCase>
+template <DecodeSpecialization kSpecialization>
 __device__ __forceinline__ bool find_task(const AttentionParams& p, const DecodeLaunch& launch,
                                           DecodeTask& task) {
   const auto span = static_cast<int>(blockIdx.z);
@@ -80,13 +80,13 @@ __device__ __forceinline__ bool find_task(const AttentionParams& p, const Decode
   // Loaded beside the span entry, so that neither load waits for the other.
   if (lane_index() < p.page_stride) task.lane_page = __ldg(task.pages + lane_index());
   const int4 entry = __ldg(reinterpret_cast<const int4*>(p.spans) + span);
-  task.span = {entry.x, kCase == DecodeCase::kAny ? entry.y : 1, entry.z, 0};
+  task.span = {entry.x, kSpecialization == DecodeSpecialization::kAny ? entry.y : 1, entry.z, 0};
   task.kv_head = launch.first_head + static_cast<int>(blockIdx.y);
   task.kv_split = static_cast<int>(blockIdx.x) / launch.row_tiles;
   task.first_row = static_cast<int>(blockIdx.x) % launch.row_tiles * kQueryTile;
   task.rows = min(task.span.tokens * p.group - task.first_row, kQueryTile);
   const int length = task.span.past + task.span.tokens;
-  if constexpr (kCase == DecodeCase::kPlainOneSplit) {
+  if constexpr (kSpecialization == DecodeSpecialization::kPlainOneSplit) {
     task.end = length;
     task.kv_splits = 1;
     return true;

@@ -177,7 +177,9 @@ __global__ void __launch_bounds__(kHalfThreads) rope_half_write_kernel(FusedPara
 bool can_load_fours(const RopeAndWriteArgs& args) {
   constexpr std::int64_t kManyTokens = 64;  // fewer tokens are spread over more CTAs
   const KvLayout& layout = args.write.cache.layout;
-  const auto fits = [](const TensorView& x) { return x.shape[2] % 4 == 0 && takes_packs(x, 4); };
+  const auto fits = [](const TensorView& x) {
+    return x.shape[2] % 4 == 0 && allows_vector_access(x, 4);
+  };
   return args.q.x.shape[0] > kManyTokens && layout.type == CacheType::kF16 &&
          args.q.style == RopeStyle::kNeox && args.q.rotated % 8 == 0 && fits(args.q.x) &&
          fits(args.k.x) && fits(args.write.v) && is_aligned(args.write.cache.k, 8) &&

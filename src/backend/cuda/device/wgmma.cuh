@@ -3,8 +3,8 @@
 // sm_90a). A is in registers, in the fragment layout of mma.m16n8k16 for the 16 rows of each warp.
 // B is in shared memory, in tiles whose rows are 64 elements (128 bytes) in TMA's 128-byte swizzle.
 //
-// A wgmma reads and writes its registers asynchronously until wgmma_wait_group(). settle() keeps
-// the compiler from moving other accesses to the accumulators across that point.
+// A wgmma reads and writes its registers asynchronously until wgmma_wait_group(). fence_registers()
+// keeps the compiler from moving other accesses to the accumulators across that point.
 
 #include <cstdint>
 
@@ -27,20 +27,20 @@ template <int kPending>
 __device__ __forceinline__ void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// Changes how many registers each thread of this warpgroup has (setmaxnreg): give_registers()
-// lowers the number to kCount, take_registers() raises it, with registers that other warpgroups
+// Changes how many registers each thread of this warpgroup has (setmaxnreg): decrease_registers()
+// lowers the number to kCount, increase_registers() raises it, with registers that other warpgroups
 // gave back.
 template <int kCount>
-__device__ __forceinline__ void give_registers() {
+__device__ __forceinline__ void decrease_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 template <int kCount>
-__device__ __forceinline__ void take_registers() {
+__device__ __forceinline__ void increase_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 // Marks accumulators as changed here; see above.
 template <int kCount>
-__device__ __forceinline__ void settle(float (&registers)[kCount]) {
+__device__ __forceinline__ void fence_registers(float (&registers)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(registers[i])::"memory");
 }

@@ -81,7 +81,7 @@ void argmax(ExecContext& ctx, const ArgmaxArgs& args) {
   const std::int64_t rows = logits.rows();
   if (rows == 0) return;
   const auto vocab = static_cast<int>(logits.columns());
-  const bool fours = takes_packs(logits, 4);
+  const bool fours = allows_vector_access(logits, 4);
   // Two CTAs a multiprocessor, but no more than give each thread one vector load.
   const int wanted = static_cast<int>(
       ceil_div<std::int64_t>(std::int64_t{2} * cuda_device(ctx).facts().multiprocessors, rows));

@@ -92,7 +92,7 @@ struct CopyRow {
 
 template <class Unit>
 bool copies_units(const TensorView& view) {
-  return takes_packs(view, static_cast<std::int64_t>(sizeof(Unit) / size_of(view.dtype)));
+  return allows_vector_access(view, static_cast<std::int64_t>(sizeof(Unit) / size_of(view.dtype)));
 }
 
 template <class Unit>
@@ -109,23 +109,25 @@ void copy_units(ExecContext& ctx, const CopyRowsArgs& args) {
 }  // namespace
 
 void add(ExecContext& ctx, const AddArgs& args) {
-  for_each_pack<Add>(ctx, args.x, takes_packs(args.x, 4) && takes_packs(args.y, 4),
+  for_each_pack<Add>(ctx, args.x,
+                     allows_vector_access(args.x, 4) && allows_vector_access(args.y, 4),
                      rows_of<float>(args.x), rows_of<const float>(args.y), args.multiplier);
 }
 
 void scale(ExecContext& ctx, const ScaleArgs& args) {
-  for_each_pack<Scale>(ctx, args.x, takes_packs(args.x, 4), rows_of<float>(args.x), args.multiplier,
-                       args.softcap);
+  for_each_pack<Scale>(ctx, args.x, allows_vector_access(args.x, 4), rows_of<float>(args.x),
+                       args.multiplier, args.softcap);
 }
 
 void gate(ExecContext& ctx, const GateArgs& args) {
   const auto share = static_cast<int>(args.x.columns() / args.gate.columns());
-  for_each_pack<Gate>(ctx, args.x, takes_packs(args.x, 4), rows_of<float>(args.x),
+  for_each_pack<Gate>(ctx, args.x, allows_vector_access(args.x, 4), rows_of<float>(args.x),
                       rows_of<const float>(args.gate), share, args.softplus);
 }
 
 void clamp(ExecContext& ctx, const ClampArgs& args) {
-  for_each_pack<Clamp>(ctx, args.x, takes_packs(args.x, 4), rows_of<float>(args.x), args.limit);
+  for_each_pack<Clamp>(ctx, args.x, allows_vector_access(args.x, 4), rows_of<float>(args.x),
+                       args.limit);
 }
 
 void copy_rows(ExecContext& ctx, const CopyRowsArgs& args) {
@@ -143,9 +145,9 @@ void copy_rows(ExecContext& ctx, const CopyRowsArgs& args) {
 }
 
 void add_rows(ExecContext& ctx, const AddRowsArgs& args) {
-  for_each_pack<AddRow>(ctx, args.y, takes_packs(args.x, 4) && takes_packs(args.y, 4),
-                        rows_of<float>(args.x), args.rows, args.weights,
-                        rows_of<const float>(args.y));
+  for_each_pack<AddRow>(
+      ctx, args.y, allows_vector_access(args.x, 4) && allows_vector_access(args.y, 4),
+      rows_of<float>(args.x), args.rows, args.weights, rows_of<const float>(args.y));
 }
 
 }  // namespace bl::cuda

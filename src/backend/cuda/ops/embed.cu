@@ -33,7 +33,7 @@ struct Embed {
 }  // namespace
 
 void embed(ExecContext& ctx, const EmbedArgs& args) {
-  const bool fours = takes_packs(args.table, 4) && takes_packs(args.out, 4);
+  const bool fours = allows_vector_access(args.table, 4) && allows_vector_access(args.out, 4);
   visit_float_dtype(args.table.dtype, [&]<class T>(Tag<T>) {
     with_pack_size(fours, [&]<int kPack>(std::integral_constant<int, kPack>) {
       for_each_element<kPack>(

@@ -165,8 +165,9 @@ __global__ void __launch_bounds__(256) norm_any_kernel(NormParameters p) {
 }
 
 bool in_fours(const NormArgs& args) {
-  return args.x.shape[2] % 4 == 0 && takes_packs(args.x, 4) && takes_packs(args.out, 4) &&
-         array_takes_packs(args.weight, 4) && array_takes_packs(args.bias, 4);
+  return args.x.shape[2] % 4 == 0 && allows_vector_access(args.x, 4) &&
+         allows_vector_access(args.out, 4) && array_allows_vector_access(args.weight, 4) &&
+         array_allows_vector_access(args.bias, 4);
 }
 
 void launch_norm(ExecContext& ctx, const NormParameters& p, bool fours) {

@@ -199,7 +199,7 @@ void sample(ExecContext& ctx, const SampleArgs& args) {
       .vocab = vocab,
       .part_size = part_size,
       .parts = parts,
-      .fours = takes_packs(args.logits, 4)};
+      .fours = allows_vector_access(args.logits, 4)};
   const dim3 grid(static_cast<unsigned>(parts), static_cast<unsigned>(rows));
   if (args.max_edits > 0) {
     launch(shape_of(ctx, dim3(1, grid.y), dim3(kSampleThreads)), edit_kernel, p);

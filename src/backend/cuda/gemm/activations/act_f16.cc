@@ -36,8 +36,8 @@ bool fits_act_f16_smem(int compute_capability, std::int64_t in, std::int64_t k) 
 }
 
 bool can_fuse_norm_act_f16(const TensorView& x, const NormArgs& norm) {
-  return x.columns() % 8 == 0 && x.columns() <= kWidestNormedRow && takes_packs(x, 4) &&
-         array_takes_packs(norm.weight, 4) && array_takes_packs(norm.bias, 4);
+  return x.columns() % 8 == 0 && x.columns() <= kWidestNormedRow && allows_vector_access(x, 4) &&
+         array_allows_vector_access(norm.weight, 4) && array_allows_vector_access(norm.bias, 4);
 }
 
 }  // namespace bl::cuda

@@ -35,8 +35,8 @@ void activate(ExecContext& ctx, const ActivateArgs& args) {
     activate_into_halves(ctx, args, false);
     return;
   }
-  const bool fours =
-      takes_packs(args.gate, 4) && takes_packs(args.up, 4) && takes_packs(args.out, 4);
+  const bool fours = allows_vector_access(args.gate, 4) && allows_vector_access(args.up, 4) &&
+                     allows_vector_access(args.out, 4);
   for_each_pack<Activate>(ctx, args.gate, fours, rows_of<const float>(args.gate),
                           rows_of<const float>(args.up), rows_of<float>(args.out),
                           activation_parameters(args));

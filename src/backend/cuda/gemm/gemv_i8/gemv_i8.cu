@@ -21,7 +21,6 @@ namespace {
 
 constexpr int kThreads = kConsumerThreads + 32;  // the last warp is the producer
 constexpr int kMaxWaiting = 2;
-constexpr int kMostTokens = 2;
 // Partial sums of a warp for a group of n_tiles.
 template <int Tokens>
 constexpr int kWarpSums = kGemvNTiles* kNTileColumns* Tokens;

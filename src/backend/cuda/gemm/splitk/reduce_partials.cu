@@ -39,8 +39,9 @@ void reduce_partials(ExecContext& ctx, const PartialSums& sums) {
            sums.partials.shape[2] == to.columns());
   const TensorView flat =
       view_of(sums.partials.as<float>(), {sums.partials.rows() * to.rows(), to.columns()});
-  const bool fours = takes_packs(to, 4) && takes_packs(flat, 4) &&
-                     (sums.from.empty() || takes_packs(sums.from, 4)) && is_aligned(sums.bias, 16);
+  const bool fours = allows_vector_access(to, 4) && allows_vector_access(flat, 4) &&
+                     (sums.from.empty() || allows_vector_access(sums.from, 4)) &&
+                     is_aligned(sums.bias, 16);
   for_each_pack<ReducePartials>(ctx, to, fours, rows_of<float>(to), rows_of<const float>(sums.from),
                                 rows_of<const float>(flat), to.rows(),
                                 static_cast<int>(sums.partials.rows()), sums.bias);

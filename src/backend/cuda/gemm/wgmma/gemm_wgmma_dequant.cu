@@ -67,7 +67,7 @@ class WgmmaConsumer {
         if (kAtOnce == 2 && k_iter + 1 < k_iters) multiply<1>(k_iter + 1);
       }
       wgmma_wait_group<0>();
-      settle(sums_);
+      fence_registers(sums_);
       release(true);
       store(tile, out_scale);
     });
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     cluster_wait();
   }
   if (threadIdx.x < 128) {
-    give_registers<Shape::kFewRegisters>();
+    decrease_registers<Shape::kFewRegisters>();
     const int warp = warp_index();
     if (warp == 0) {
       produce_rows<Shape>(launch, rows, memory, barriers);
@@ -287,7 +287,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       produce_scales<Shape, kGptq, kPaired>(launch, memory, barriers, warp - 2);
     }
   } else {
-    take_registers<Shape::kManyRegisters>();
+    increase_registers<Shape::kManyRegisters>();
     pdl_wait();
     const float seen = WgmmaConsumer<Shape, kGptq, kResult>(launch, memory, barriers, factor).run();
     if constexpr (is_activated(kResult)) {

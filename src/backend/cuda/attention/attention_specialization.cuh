@@ -1,8 +1,8 @@
 #pragma once
-// Specializations of the decode kernel for plain attention, as most models have it (DecodeCase).
-// Between two launches of it a step runs other kernels, and all share the instruction cache. The
-// plain kernels have a third of the instructions, which also makes the launches behind them faster
-// (bench/ladder/attention_decode.md).
+// Specializations of the decode kernel for plain attention, as most models have it
+// (DecodeSpecialization). Between two launches of it a step runs other kernels, and all share the
+// instruction cache. The plain kernels have a third of the instructions, which also makes the
+// launches behind them faster (bench/ladder/attention_decode.md).
 
 #include <type_traits>
 
@@ -26,9 +26,9 @@ struct WholeRow {
 
 // Replaces the parameters that are the same in all launches of a case by constants, so that the
 // compiler removes the code for other values.
-template <DecodeCase kCase, CacheTypes kTypes, int kDim>
+template <DecodeSpecialization kSpecialization, CacheTypes kTypes, int kDim>
 struct CaseParams {
-  static constexpr bool kPlain = kCase != DecodeCase::kAny;
+  static constexpr bool kPlain = kSpecialization != DecodeSpecialization::kAny;
   template <class T>
   using Of = std::conditional_t<kPlain, T, const T&>;
 
@@ -51,9 +51,9 @@ struct CaseParams {
       return given;
     } else {
       DecodeLaunch launch = given;
-      launch.clusters = kCase == DecodeCase::kPlainCluster;
+      launch.clusters = kSpecialization == DecodeSpecialization::kPlainCluster;
       launch.row_tiles = 1;
-      if (kCase == DecodeCase::kPlainOneSplit) launch.kv_splits = 1;
+      if (kSpecialization == DecodeSpecialization::kPlainOneSplit) launch.kv_splits = 1;
       return launch;
     }
   }
@@ -72,7 +72,7 @@ struct CaseParams {
   }
 };
 
-// Whether a launch is plain attention (DecodeCase) with heads of kDim elements.
+// Whether a launch is plain attention (DecodeSpecialization) with heads of kDim elements.
 template <int kDim>
 bool is_plain(const AttentionParams& p, const DecodeLaunch& launch, const FreshTokens& fresh) {
   const auto ropes_whole_head = [](const RopeParameters& rope) {
