@@ -5,12 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
 
 #include "engine/step_runner.h"
-#include "format/safetensors_file.h"
-#include "format/safetensors_writer.h"
-#include "tensor/float16.h"
 #include "tiny_model.h"
 
 namespace bl::test {
@@ -20,43 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::array kTypes{CacheType::kQ8, CacheType::kQ6, CacheType::kQ4};
 
-// Binary16 values by name.
-using Halves = std::map<std::string, std::vector<std::uint16_t>>;
-
-// The tiny model with biases, all 0 but for one channel of every key: the last one of the first
-// half of a head, which the rotary encoding turns least.
-fs::path biased_model(float bias) {
-  const fs::path folder = make_tiny_model("cache-loss", "\"attention_bias\": true,");
-  const fs::path file = folder / "model.safetensors";
-  std::vector<TensorPlan> plans;
-  Halves values;
-  {
-    const SafetensorsFile source(file);
-    for (const std::string& name : source.names()) {
-      const HostArray array = source.read(name);
-      const auto* data = array.view.as<std::uint16_t>();
-      plans.push_back(plan_tensor(name, DType::kF16, array.view.shape));
-      values[name].assign(data, data + array.view.shape.elements());
-    }
-  }
-  for (const std::string at : {"model.layers.0.self_attn.", "model.layers.1.self_attn."}) {
-    for (const auto& [linear, width] : {std::pair("q_proj", 32), std::pair("k_proj", 16),
-                                        std::pair("v_proj", 16), std::pair("o_proj", 32)}) {
-      const std::string name = at + linear + ".bias";
-      plans.push_back(plan_tensor(name, DType::kF16, {width}));
-      values[name].resize(static_cast<std::size_t>(width));
-    }
-    for (const std::size_t channel : {3u, 8u + 3u}) {
-      values[at + "k_proj.bias"][channel] = float_to_half(bias);
-    }
-  }
-  SafetensorsWriter writer(file, plans, {{"format", "pt"}});
-  for (const TensorPlan& plan : writer.tensors()) {
-    writer.write(std::as_bytes(std::span(values.at(plan.name))));
-  }
-  writer.commit();
-  return folder;
-}
+fs::path biased_model(float bias) { return make_biased_model("cache-loss", bias); }
 
 std::unique_ptr<ModelSession> session_of(const fs::path& model, const std::string& backend) {
   SessionOptions options = textless_session(model, backend, 1);
