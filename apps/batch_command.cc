@@ -87,8 +87,13 @@ void batch(BatchOptions& options) {
 
 Command batch_command() {
   return make_command<BatchOptions>(
-      {"batch", "IN.jsonl -o OUT.jsonl -m DIR [-b N]",
-       "Answer a file of requests; another run continues where this one stopped"},
+      {"batch",
+       "IN.jsonl -o OUT.jsonl -m DIR [-b N]",
+       "Answer a file of requests; another run continues where this one stopped",
+       {{"Answer every line of in.jsonl; run it again to continue after an interruption",
+         "bitloom batch in.jsonl -o out.jsonl -m DIR"},
+        {"Compute up to 32 requests in one step",
+         "bitloom batch in.jsonl -o out.jsonl -m DIR -b 32"}}},
       batch);
 }
 

@@ -303,7 +303,13 @@ void chat(ChatOptions& options) {
 
 Command chat_command() {
   return make_command<ChatOptions>(
-      {"chat", "-m DIR [--system TEXT] [options]", "Talk with a model in the terminal"}, chat);
+      {"chat",
+       "-m DIR [--system TEXT] [options]",
+       "Talk with a model in the terminal",
+       {{"Talk; /help lists what can be done in the conversation", "bitloom chat -m DIR"},
+        {"With instructions, and a cache of half the size",
+         R"(bitloom chat -m DIR --system "Answer in one sentence." --cache q8)"}}},
+      chat);
 }
 
 }  // namespace bl

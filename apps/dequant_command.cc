@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/json.h"
+#include "base/nearest_name.h"
 #include "command.h"
 #include "engine/open_model.h"
 #include "format/dequantize.h"
@@ -56,11 +57,10 @@ WeightMatrix find_matrix(const ModelFiles& files, const std::string& key) {
         keys.push_back(owner);
       }
     }
-    const std::string near = nearest_name(key, keys);
     fail(ErrorCode::kNotFound,
          "--tensor: the model has no matrix {} (there is no .q_weight, .qweight or .weight of that "
          "name){}",
-         key, near.empty() ? "" : "; did you mean " + near + "?");
+         key, did_you_mean(key, keys));
   }
   return load_weight_matrix(*files.source, key, hints);
 }
@@ -83,8 +83,11 @@ void dequant(DequantOptions& options) {
 
 Command dequant_command() {
   return make_command<DequantOptions>(
-      {"dequant", "-m DIR --tensor KEY [-o OUT.safetensors]",
-       "Decode one matrix to F16 [in, out], rounded exactly as its format says"},
+      {"dequant",
+       "-m DIR --tensor KEY [-o OUT.safetensors]",
+       "Decode one matrix to F16 [in, out], rounded exactly as its format says",
+       {{"Write one matrix of a quantized model as 16-bit numbers",
+         "bitloom dequant -m DIR --tensor model.layers.0.self_attn.q_proj -o q_proj.safetensors"}}},
       dequant);
 }
 

@@ -117,9 +117,16 @@ void run(RunOptions& options) {
 }  // namespace
 
 Command run_command() {
-  return make_command<RunOptions>({"run", "-m DIR [-p TEXT | -f FILE | < TEXT] [-n N] [options]",
-                                   "Complete a prompt, streaming the text to standard output"},
-                                  run);
+  return make_command<RunOptions>(
+      {"run",
+       "-m DIR [-p TEXT | -f FILE | < TEXT] [-n N] [options]",
+       "Complete a prompt, streaming the text to standard output",
+       {{"Continue a text", R"(bitloom run -m DIR -p "Once upon a time" -n 100)"},
+        {"Ask a model that was trained to chat; always choose the likeliest token",
+         R"(bitloom run -m DIR --chat --greedy -p "Why is the sky blue?")"},
+        {"Read the prompt from a file, and answer with JSON of a given form",
+         R"(bitloom run -m DIR --chat -f prompt.txt --json-schema '{"type": "object"}')"}}},
+      run);
 }
 
 }  // namespace bl

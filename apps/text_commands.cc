@@ -157,22 +157,33 @@ void render_template(TemplateOptions& options) {
 
 Command tokenize_command() {
   return make_command<TextOptions>(
-      {"tokenize", "-m DIR < IN.jsonl",
-       "Convert text to token ids: JSONL {\"text\", \"special\"} in, {\"ids\"} out"},
+      {"tokenize",
+       "-m DIR < IN.jsonl",
+       "Convert text to token ids: JSONL {\"text\", \"special\"} in, {\"ids\"} out",
+       {{"Token ids of a text", R"(echo '{"text": "Hello world"}' | bitloom tokenize -m DIR)"}}},
       tokenize);
 }
 
 Command detokenize_command() {
   return make_command<TextOptions>(
-      {"detokenize", "-m DIR < IN.jsonl",
-       "Convert token ids to text: JSONL {\"ids\", \"skip_special\"} in, {\"text\"} out"},
+      {"detokenize",
+       "-m DIR < IN.jsonl",
+       "Convert token ids to text: JSONL {\"ids\", \"skip_special\"} in, {\"text\"} out",
+       {{"Text of token ids", R"(echo '{"ids": [1, 2, 3]}' | bitloom detokenize -m DIR)"}}},
       detokenize);
 }
 
 Command template_command() {
-  return make_command<TemplateOptions>({"template", "(-m DIR | --template FILE) < IN.json",
-                                        "Render a chat template: JSON variables in, text out"},
-                                       render_template);
+  return make_command<TemplateOptions>(
+      {"template",
+       "(-m DIR | --template FILE) < IN.json",
+       "Render a chat template: JSON variables in, text out",
+       {{"The prompt that a conversation becomes",
+         "echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], "
+         "\"add_generation_prompt\": true}' |\n    bitloom template -m DIR"},
+        {"A template of your own, one document per line",
+         "cat chats.jsonl | bitloom template --template my.jinja --jsonl"}}},
+      render_template);
 }
 
 }  // namespace bl

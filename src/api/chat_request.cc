@@ -50,7 +50,7 @@ Request ChatRequest::engine_request(const ModelText& text) const {
   variables["messages"] = messages;
   if (!tools.is_null()) variables["tools"] = tools;
   // The template writes BOS itself where the model wants it.
-  const std::string prompt = text.render(std::move(variables), std::nullopt);
+  const std::string prompt = text.render_chat(variables, std::nullopt);
   Request request =
       RequestFields::engine_request(text.tokenizer().encode(prompt, {.add_special = false}));
   request.continues_prompt = false;

@@ -12,6 +12,7 @@
 #include "engine/host_memory.h"
 #include "engine/open_model.h"
 #include "engine/session_plan.h"
+#include "engine/trained_length.h"
 #include "model/model_loader.h"
 
 namespace bl {
@@ -41,6 +42,11 @@ LoadOptions load_options_of(const SessionOptions& options) {
   return load;
 }
 
+void warn_of_length(const ModelSpec& spec, const SessionOptions& options, std::int64_t context) {
+  const std::string advice = rope_advice(spec, load_options_of(options).spec, context);
+  if (!advice.empty()) log_warning("--ctx {}: {}", context, advice);
+}
+
 std::unique_ptr<ModelText> load_text(const OpenedModel& opened) {
   return std::make_unique<ModelText>(load_tokenizer(opened), opened.path.string());
 }
@@ -67,6 +73,7 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   const PlanInput input{options, loader, backend, available};
   const SessionPlan plan = plan_session(input);
   check_fits(input, plan, opened.path.string());
+  warn_of_length(loader.spec(), options, plan.context);
   session->plan_ = plan.memory;
   session->kv_host_ = options.kv_host;
   session->cache_type_ = plan.cache;
@@ -212,15 +219,18 @@ ExecContext ModelSession::begin_step() {
   scratch_.release_to(scratch_begin_);
   ExecContext context = backend_->context(scratch_);
   context.deterministic = deterministic_;
-  if (recorded_ops_ != nullptr) context.ops = recorded_ops_.get();
+  if (ops_ != nullptr) context.ops = ops_;
   return context;
 }
+
+void ModelSession::use_ops(const OpTable* table) { ops_ = table; }
 
 void ModelSession::observe_ops(OpObserver* observer) {
   recorded_ops_.reset();
   if (observer != nullptr) {
     recorded_ops_ = std::make_unique<RecordingTable>(backend_->ops(), *observer);
   }
+  use_ops(recorded_ops_.get());
 }
 
 }  // namespace bl

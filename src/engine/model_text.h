@@ -27,6 +27,9 @@ class ModelText {
   // Renders the template with `variables`, to which the model's special tokens are added where they
   // are missing. `now`: seconds since 1970, for templates that show the date.
   std::string render(OrderedJson variables, std::optional<std::int64_t> now) const;
+  // As render(), for a conversation (`variables` has "messages"): an error names the message that
+  // the template refuses, "messages[2] (tool): …".
+  std::string render_chat(const OrderedJson& variables, std::optional<std::int64_t> now) const;
   // The tokens of a conversation to which the model is to answer.
   std::vector<std::int32_t> encode_chat(const OrderedJson& messages) const;
 
@@ -35,6 +38,10 @@ class ModelText {
   std::optional<std::int32_t> end_of_turn() const;
 
  private:
+  // Whether the first `count` messages alone end in the same error.
+  bool fails_alike(OrderedJson variables, std::size_t count, const std::string& error,
+                   std::optional<std::int64_t> now) const;
+
   std::unique_ptr<Tokenizer> tokenizer_;
   std::string name_;
   mutable std::unique_ptr<ChatTemplate> plain_;

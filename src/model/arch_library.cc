@@ -1,35 +1,16 @@
 #include "model/arch_library.h"
 
-#include <algorithm>
-#include <numeric>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "model/arch_section.h"
 #include "model/embedded_archs.h"
+#include "model/related_archs.h"
 
 namespace bl {
 namespace {
 
 constexpr std::uint64_t kMaxArchBytes = 1u << 20;
-
-// Returns the number of single-letter edits that turn one word into the other.
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row[b.size()];
-}
-
-std::string shortened(const std::string& name) { return name.substr(0, 80); }
+constexpr std::size_t kShownBytes = 80;  // of a name in a message
 
 }  // namespace
 
@@ -108,21 +89,13 @@ void ArchLibrary::fail_unknown(const HfConfig& config) const {
     fail(ErrorCode::kUnsupported,
          "{}: no \"architectures\", and model_type {} is unknown (a description of it can be given "
          "with --archs DIR)",
-         config.file(), json_text(Json(shortened(type))));
-  }
-  std::vector<std::pair<std::size_t, std::string>> nearest;
-  for (const auto& [match, name] : by_match_) {
-    nearest.emplace_back(edit_distance(shortened(architecture), match), match);
-  }
-  std::sort(nearest.begin(), nearest.end());
-  std::string list;
-  for (std::size_t i = 0; i < std::min<std::size_t>(3, nearest.size()); ++i) {
-    list += (i == 0 ? "" : ", ") + nearest[i].second;
+         config.file(), json_text(Json(type.substr(0, kShownBytes))));
   }
   fail(ErrorCode::kUnsupported,
-       "{}: architecture {} is unknown; the nearest known are {} (a description of it can be "
-       "given with --archs DIR)",
-       config.file(), json_text(Json(shortened(architecture))), list);
+       "{}: architecture {} is unknown{} (a description of it can be given with --archs DIR; "
+       "archs/README.md says how)",
+       config.file(), json_text(Json(architecture.substr(0, kShownBytes))),
+       related_archs(architecture, architectures()));
 }
 
 ArchLibrary::Choice ArchLibrary::find(const HfConfig& config) const {

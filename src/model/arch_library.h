@@ -29,8 +29,8 @@ class ArchLibrary {
   };
   // Finds it by the model class. If that is missing or unknown, model_type decides, as in
   // transformers' AutoModelForCausalLM, unless the class is one that comes with the checkpoint as
-  // code (auto_map). Throws kInvalidFile if the config has neither, kUnsupported, naming the
-  // nearest known architectures, if no document matches.
+  // code (auto_map). Throws kInvalidFile if the config has neither, kUnsupported, naming known
+  // architectures of the same family, if no document matches.
   Choice find(const HfConfig& config) const;
   // All architectures that some document matches, sorted.
   std::vector<std::string> architectures() const;

@@ -65,7 +65,7 @@ TEST(GgufModel, SaysWhatIsMissingOrWrong) {
   expect_error(GgufBytes().ramp("t", {4}, 1), "general.architecture is missing");
   expect_error(metadata("llama"), "holds no tensors");
   expect_error(metadata("lama").ramp("t", {4}, 1),
-               "test.gguf: GGUF architecture \"lama\" is unknown; known are");
+               "test.gguf: GGUF architecture \"lama\" is unknown; known of its family is llama");
   expect_error(GgufBytes().add("general.architecture", 3u).ramp("t", {4}, 1),
                "a string is expected");
   for (const char* key : {"block_count", "context_length", "embedding_length",
