@@ -41,8 +41,11 @@ struct BatchOptions {
     v(output, {"-o,--out", "OUT.jsonl", "answers; another run continues after the last one"});
     v(sequences, {"-b,--batch", "N", "sequences at once; cfg_scale takes two for each answer"});
     constraint.visit(v);
-    speculation.visit(v);
+    v.group(
+        "Sampling, for what a request leaves out (without a preset: what generation_config.json "
+        "says, or else OpenAI's defaults: temperature 1, top_p 1)");
     preset.visit(v);
+    speculation.visit(v);
     model.visit(v);
     lora.visit(v);
   }
