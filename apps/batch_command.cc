@@ -42,8 +42,7 @@ struct BatchOptions {
     v(sequences, {"-b,--batch", "N", "sequences at once; cfg_scale takes two for each answer"});
     constraint.visit(v);
     v.group(
-        "Sampling, for what a request leaves out (without a preset: what generation_config.json "
-        "says, or else OpenAI's defaults: temperature 1, top_p 1)");
+        "Sampling, where a request says nothing (else generation_config.json, then temperature 1)");
     preset.visit(v);
     speculation.visit(v);
     model.visit(v);

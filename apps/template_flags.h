@@ -20,9 +20,7 @@ struct TemplateFlags {
     v(variables,
       {"--template-vars", "JSON", "variables for the template, such as '{\"thinking\": true}'"});
     v(reasoning,
-      {"--reasoning", "on|off|auto",
-       "let the model think before it answers, if its template has a switch for it; auto: "
-       "as the template does"});
+      {"--reasoning", "on|off|auto", "think before answering, if the template has a switch"});
   }
 
   // Whether the user has set any of them.

@@ -226,9 +226,13 @@ TEST_F(DeviceRowsTest, DrawsFollowTheTextbook) {
   std::vector<float> logits = random_row(vocab);
   Sequence sequence(pool_);
   sequence.ids = random_text(vocab - 2, 12);
-  const TextbookResult expected = textbook(
-      {.logits = logits, .history = sequence.ids, .end_tokens = {}, .barred = {}, .mask = {}},
-      params);
+  const TextbookResult expected = textbook({.logits = logits,
+                                            .history = sequence.ids,
+                                            .end_tokens = {},
+                                            .barred = {},
+                                            .mask = {},
+                                            .generated = 7},
+                                           params);
   ASSERT_FALSE(expected.doubtful);
   constexpr int kDraws = 60000;
   std::vector<int> counts(static_cast<std::size_t>(vocab));
@@ -239,7 +243,8 @@ TEST_F(DeviceRowsTest, DrawsFollowTheTextbook) {
                         .count = 1,
                         .logits = LogitRows::kLast,
                         .sampling = &params,
-                        .seed = params.seed};
+                        .seed = params.seed,
+                        .prompt = 5};
     ++counts[static_cast<std::size_t>(run({&item, 1}, logits, 1).ids[0])];
   }
   expect_frequencies(counts, expected.p, kDraws);
