@@ -41,8 +41,10 @@ struct BatchOptions {
     v(output, {"-o,--out", "OUT.jsonl", "answers; another run continues after the last one"});
     v(sequences, {"-b,--batch", "N", "sequences at once; cfg_scale takes two for each answer"});
     constraint.visit(v);
-    speculation.visit(v);
+    v.group(
+        "Sampling, where a request says nothing (else generation_config.json, then temperature 1)");
     preset.visit(v);
+    speculation.visit(v);
     model.visit(v);
     lora.visit(v);
   }

@@ -47,8 +47,10 @@ void warn_of_length(const ModelSpec& spec, const SessionOptions& options, std::i
   if (!advice.empty()) log_warning("--ctx {}: {}", context, advice);
 }
 
-std::unique_ptr<ModelText> load_text(const OpenedModel& opened) {
-  return std::make_unique<ModelText>(load_tokenizer(opened), opened.path.string());
+std::unique_ptr<ModelText> load_text(const OpenedModel& opened,
+                                     std::shared_ptr<const ChatTemplate> chat_template) {
+  return std::make_unique<ModelText>(load_tokenizer(opened), opened.path.string(),
+                                     std::move(chat_template));
 }
 
 }  // namespace
@@ -90,7 +92,9 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   // Reading the tokenizer keeps one thread busy, and packing weights waits for memory half of the
   // time, so both run at once.
   std::future<std::unique_ptr<ModelText>> text;
-  if (options.with_text) text = std::async(std::launch::async, load_text, std::cref(opened));
+  if (options.with_text) {
+    text = std::async(std::launch::async, load_text, std::cref(opened), options.chat_template);
+  }
   session->model_ = loader.load();
   session->cache_ =
       std::make_unique<KvCache>(backend, session->model_->kv_layouts(plan.cache), plan.pages);

@@ -44,6 +44,7 @@ struct SessionOptions {
   bool mtp = false;  // uses the model's own side layers instead
   bool deterministic = false;
   bool with_text = true;  // loads the tokenizer and the chat templates too
+  std::shared_ptr<const ChatTemplate> chat_template;  // used instead of the model's; null: none
 
   std::int64_t sequences = 1;     // that run at once
   std::int64_t drafts = 0;        // guesses that a step verifies per sequence, at most

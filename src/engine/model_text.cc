@@ -18,10 +18,12 @@ std::string role_of(const OrderedJson& message) {
 
 }  // namespace
 
-ModelText::ModelText(std::unique_ptr<Tokenizer> tokenizer, std::string name)
-    : tokenizer_(std::move(tokenizer)), name_(std::move(name)) {}
+ModelText::ModelText(std::unique_ptr<Tokenizer> tokenizer, std::string name,
+                     std::shared_ptr<const ChatTemplate> own)
+    : tokenizer_(std::move(tokenizer)), name_(std::move(name)), own_(std::move(own)) {}
 
 const ChatTemplate& ModelText::chat_template(bool has_tools) const {
+  if (own_) return *own_;
   if (has_tools) {
     const auto& all = tokenizer_->chat_templates();
     const auto at = std::find_if(all.begin(), all.end(),
@@ -90,7 +92,11 @@ std::string ModelText::render_chat(const OrderedJson& variables,
 }
 
 std::vector<std::int32_t> ModelText::encode_chat(const OrderedJson& messages) const {
-  OrderedJson variables;
+  return encode_chat(messages, OrderedJson::object());
+}
+
+std::vector<std::int32_t> ModelText::encode_chat(const OrderedJson& messages,
+                                                 OrderedJson variables) const {
   variables["messages"] = messages;
   variables["add_generation_prompt"] = true;
   // Templates write BOS themselves where the model wants it.

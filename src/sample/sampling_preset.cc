@@ -128,6 +128,7 @@ Json SamplingPreset::merged(const Json& request) const {
       for (const Json& item : listed_sampling(request[key], "the request", key)) {
         list.push_back(item);
       }
+      for (const std::string& other : given) result.erase(other);
       result[key] = std::move(list);
     }
   }
