@@ -114,7 +114,7 @@ class Rendering {
   std::array<Arguments, 3> forms() {
     if (has_calls_) {
       const NullContent content = content_for(Arguments::kObjectProbe);
-      const std::optional<std::string> probe = probed(Arguments::kObjectProbe, content);
+      const std::optional<std::string> probe = attempt(Arguments::kObjectProbe, content);
       // Python's text of a dictionary begins so; JSON has other quotation marks.
       const bool prints_python = probe && probe->find(fmt::format("{{'{}", kNeedle)) != probe->npos;
       if (!probe || prints_python) {
@@ -128,21 +128,13 @@ class Rendering {
   // conversation do not decide.
   NullContent content_for(Arguments probe) {
     if (!has_nulls_) return NullContent::kNull;
-    const std::optional<std::string> null = probed(probe, NullContent::kNull);
-    const std::optional<std::string> empty = probed(probe, NullContent::kEmptyText);
+    const std::optional<std::string> null = attempt(probe, NullContent::kNull);
+    const std::optional<std::string> empty = attempt(probe, NullContent::kEmptyText);
     const bool prints_none = null && empty && count_of("None", *null) > count_of("None", *empty);
     return prints_none || (!null && empty) ? NullContent::kEmptyText : NullContent::kNull;
   }
 
-  // An attempt whose error is not that of the conversation.
-  std::optional<std::string> probed(Arguments probe, NullContent content) {
-    std::optional<Error> before = error_;
-    std::optional<std::string> prompt = attempt(probe, content);
-    error_ = std::move(before);
-    return prompt;
-  }
-
-  // Returns nothing where the template fails, and keeps the first error.
+  // Returns nothing where the template fails.
   std::optional<std::string> attempt(Arguments form, NullContent content) {
     OrderedJson variables = variables_;
     for (OrderedJson& message : variables["messages"]) {
@@ -154,8 +146,7 @@ class Rendering {
     }
     try {
       return text_.render(std::move(variables), now_);
-    } catch (const Error& error) {
-      if (!error_) error_ = error;
+    } catch (const Error&) {
       return std::nullopt;
     }
   }
@@ -165,7 +156,6 @@ class Rendering {
   std::optional<std::int64_t> now_;
   bool has_calls_ = false;
   bool has_nulls_ = false;
-  std::optional<Error> error_;
 };
 
 }  // namespace

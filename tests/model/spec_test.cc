@@ -99,7 +99,8 @@ TEST(Spec, UnknownArchitectureNamesItsFamily) {
   Json config = tiny();
   config["architectures"] = {"Qwen3MoEForCausalLM"};
   const std::string message = error_of(config);
-  EXPECT_NE(message.find("known of its family are Qwen3MoeForCausalLM, Qwen3"), std::string::npos) << message;
+  EXPECT_NE(message.find("known of its family are Qwen3MoeForCausalLM, Qwen3"), std::string::npos)
+      << message;
   EXPECT_NE(message.find("--archs"), std::string::npos) << message;
 }
 
