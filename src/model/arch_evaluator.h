@@ -29,6 +29,8 @@ class ArchEvaluator {
     Json value;          // a scalar
     std::string origin;  // config key or expression, for messages
   };
+  // The first alternative that has a value. A constant stands for a key that is absent: it does not
+  // apply where the file has a null, or where transformers' class says what an absent key means.
   std::optional<Found> find(const ArchValue& value) const;
   bool holds(const Condition& condition) const;
 
@@ -52,6 +54,7 @@ class ArchEvaluator {
  private:
   std::optional<Found> find_at(const ArchValue& value, int depth) const;
   std::optional<Found> find_key(const std::string& key) const;
+  std::optional<Found> entry_of(const HfConfig::Found& found) const;
   std::optional<double> number_of(const std::string& name, int depth) const;
   std::optional<double> expression(std::string_view text, int depth) const;
   [[noreturn]] void circular() const;

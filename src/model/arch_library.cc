@@ -12,6 +12,9 @@ namespace bl {
 namespace {
 
 constexpr std::uint64_t kMaxArchBytes = 1u << 20;
+// Documents that describe no architecture.
+const char* const kCommonKeys = "common-keys";
+const char* const kClassOptions = "class-options";
 
 // Returns the number of single-letter edits that turn one word into the other.
 std::size_t edit_distance(const std::string& a, const std::string& b) {
@@ -84,9 +87,52 @@ void ArchLibrary::join_all() {
   }
 }
 
+void ArchLibrary::add_common(ArchSpec& spec) const {
+  ArchSection section(*documents_.at(kCommonKeys), fmt::format("archs/{}.json", kCommonKeys));
+  section.find("about");
+  read_without_effect(section, spec.without_effect);
+  std::vector<Refusal> refusals;
+  read_refusals(section, refusals);
+  section.done();
+  for (Refusal& refusal : refusals) {
+    // An architecture that reads the key itself knows what to do with it.
+    if (spec.config_keys.contains(key_of_term(refusal.condition.terms.at(0)))) continue;
+    spec.refuse.push_back(std::move(refusal));
+  }
+}
+
+void ArchLibrary::add_class(const std::string& architecture, ArchSpec& spec) const {
+  const Json& classes = *documents_.at(kClassOptions);
+  const auto entry = classes.find(architecture);
+  if (entry == classes.end()) return;
+  const auto options_of = [](const Json& json) {
+    if (!json.is_object() || !json.contains("defaults") || !json["defaults"].is_object()) {
+      fail(ErrorCode::kInvalidFile, "archs/{}.json: an entry has no object \"defaults\"",
+           kClassOptions);
+    }
+    ClassOptions options;
+    options.defaults = std::make_shared<const Json>(json.at("defaults"));
+    if (json.contains("aliases")) json["aliases"].get_to(options.aliases);
+    return options;
+  };
+  if (!entry->contains("text")) {
+    spec.class_options.emplace("", options_of(*entry));
+    return;
+  }
+  spec.text_kind = entry->at("text_kind").get<std::string>();
+  for (const auto& [kind, options] : entry->at("text").items()) {
+    spec.class_options.emplace(kind, options_of(options));
+  }
+}
+
 ArchSpec ArchLibrary::find(const std::string& architecture, const std::string& file) const {
   const auto it = by_match_.find(architecture);
-  if (it != by_match_.end()) return parse_arch(it->second, *joined_.at(it->second));
+  if (it != by_match_.end()) {
+    ArchSpec spec = parse_arch(it->second, *joined_.at(it->second));
+    add_common(spec);
+    add_class(architecture, spec);
+    return spec;
+  }
   std::vector<std::pair<std::size_t, std::string>> nearest;
   for (const auto& [match, name] : by_match_) {
     nearest.emplace_back(edit_distance(shortened(architecture), match), match);

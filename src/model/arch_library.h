@@ -35,6 +35,9 @@ class ArchLibrary {
  private:
   void add(const std::string& name, Json document);
   void join_all();
+  // Adds to a description what holds for all architectures, and transformers' config class.
+  void add_common(ArchSpec& spec) const;
+  void add_class(const std::string& architecture, ArchSpec& spec) const;
 
   std::map<std::string, std::shared_ptr<const Json>> documents_;  // as written
   std::map<std::string, std::shared_ptr<const Json>> joined_;     // with `extends` joined

@@ -289,4 +289,21 @@ BlockSpec BlockBuilder::build(std::int64_t layer, const std::string& type, const
   return spec;
 }
 
+// Only where transformers' class decides: files of other origin may hold what no key says.
+DeniedBiases BlockBuilder::denied_biases(std::int64_t layer, const BlockArch& block) const {
+  if (!config_.config().has_class_options()) return {};
+  const ArchEvaluator at = config_.for_layer(layer, model_.layers);
+  const auto denied_by = [&](const ArchValue& bias) {
+    const auto found = at.find(bias);
+    return found && found->value == false ? found->origin : std::string();
+  };
+  DeniedBiases denied;
+  if (block.attention) {
+    denied.projections = denied_by(block.attention->bias);
+    denied.output = denied_by(block.attention->o_bias);
+  }
+  if (block.feed_forward) denied.feed_forward = denied_by(block.feed_forward->bias);
+  return denied;
+}
+
 }  // namespace bl
