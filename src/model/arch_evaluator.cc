@@ -1,5 +1,6 @@
 #include "model/arch_evaluator.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -233,9 +234,18 @@ double ArchEvaluator::real(std::string_view what, const ArchValue& value, double
   return find_real(what, value).value_or(fallback);
 }
 
+bool ArchEvaluator::is_null(const ArchValue& value) const {
+  return std::any_of(value.alternatives.begin(), value.alternatives.end(),
+                     [&](const ArchValue::Alternative& alternative) {
+                       if (alternative.kind != ArchValue::Kind::kKey) return false;
+                       const HfConfig::LookUp look = config_.look_up(with_layer(alternative.text));
+                       return !look.found && (look.given || look.declared);
+                     });
+}
+
 bool ArchEvaluator::flag(std::string_view what, const ArchValue& value, bool fallback) const {
   const std::optional<Found> found = find(value);
-  if (!found) return fallback;
+  if (!found) return is_null(value) ? false : fallback;
   if (!found->value.is_boolean() && !found->value.is_number()) wrong(what, *found, "true or false");
   return truthy(found->value);
 }

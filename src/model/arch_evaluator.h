@@ -46,6 +46,7 @@ class ArchEvaluator {
   // A finite number, or `fallback` if it is absent.
   double real(std::string_view what, const ArchValue& value, double fallback) const;
   std::optional<double> find_real(std::string_view what, const ArchValue& value) const;
+  // A null is false, as in Python.
   bool flag(std::string_view what, const ArchValue& value, bool fallback) const;
   std::optional<std::string> find_text(std::string_view what, const ArchValue& value) const;
   // Replaces {i} by the layer's number.
@@ -53,6 +54,8 @@ class ArchEvaluator {
 
  private:
   std::optional<Found> find_at(const ArchValue& value, int depth) const;
+  // Whether the file or the class says that there is no value.
+  bool is_null(const ArchValue& value) const;
   std::optional<Found> find_key(const std::string& key) const;
   std::optional<Found> entry_of(const HfConfig::Found& found) const;
   std::optional<double> number_of(const std::string& name, int depth) const;

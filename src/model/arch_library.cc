@@ -96,8 +96,12 @@ void ArchLibrary::add_common(ArchSpec& spec) const {
   section.done();
   for (Refusal& refusal : refusals) {
     // An architecture that reads the key itself knows what to do with it.
-    if (spec.config_keys.contains(key_of_term(refusal.condition.terms.at(0)))) continue;
-    spec.refuse.push_back(std::move(refusal));
+    const std::string key = key_of_term(refusal.condition.terms.at(0));
+    const auto known = spec.config_keys.lower_bound(key);
+    if (known != spec.config_keys.end() && (*known == key || known->starts_with(key + "."))) {
+      continue;
+    }
+    spec.refuse.insert(spec.refuse.begin(), std::move(refusal));
   }
 }
 

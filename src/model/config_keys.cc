@@ -97,7 +97,8 @@ class KeyCheck {
  private:
   // `full` is the path from the top, `key` the path from the scope.
   void check(const std::string& full, const std::string& key, const Json& value) {
-    if (value.is_object() && is_read_by_member(full, key)) {
+    if (value.is_structured() && is_read_by_member(full, key)) {
+      if (value.is_array()) return;
       for (const auto& [name, member] : value.items()) {
         check(full + "." + name, key + "." + name, member);
       }
@@ -110,8 +111,16 @@ class KeyCheck {
   bool is_known(const std::string& full, const std::string& key, const Json& value) const {
     return (!value.is_object() && config_.asked().contains(full)) ||
            std::any_of(patterns_.begin(), patterns_.end(), [&](const std::string& pattern) {
-             return matches_pattern(key, pattern) || matches_pattern(full, pattern);
+             return matches_pattern(key, pattern) || matches_pattern(full, pattern) ||
+                    matches_pattern(in_section(key), pattern);
            });
+  }
+
+  // "dtype" of "attn_config.dtype": nested configs have the keys that every config has.
+  static std::string_view in_section(std::string_view key) {
+    const std::size_t dot = key.find('.');
+    const bool nested = dot != std::string_view::npos && key.substr(0, dot).ends_with("_config");
+    return nested ? key.substr(dot + 1) : key;
   }
 
   // Whether something reads or knows single members of an object, rather than the whole.
@@ -135,7 +144,7 @@ class KeyCheck {
   void check_option(const std::string& full, const std::string& key, const Json& value) {
     const auto option = config_.defaults().find(key);
     if (option == config_.defaults().end() || value.is_object()) {
-      unknown_.push_back(full);
+      if (!value.is_null()) unknown_.push_back(full);
     } else if (!same_value(value, *option) && !is_equivalent(key, value)) {
       fail(ErrorCode::kUnsupported,
            "{}: {} is {}, which is not supported for {}; only its default {} is", config_.file(),

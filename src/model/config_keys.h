@@ -17,8 +17,8 @@ namespace bl {
 // kind of text model that the architecture does not describe.
 void prepare_config(const ArchSpec& arch, HfConfig& config);
 
-// Returns the full paths of the keys that nothing read and nobody knows, sorted. Call it when the
-// whole config has been read. Throws kUnsupported, naming the key, for an option
+// Returns the full paths of the keys that nothing read and nobody knows, sorted. Nulls say nothing.
+// Call it when the whole config has been read. Throws kUnsupported, naming the key, for an option
 // of transformers' config class that the architecture does not read and that differs from its
 // default.
 std::vector<std::string> unknown_keys(const ArchSpec& arch, const HfConfig& config);

@@ -99,7 +99,17 @@ Parameters find_parameters(const RopeConfigArgs& args) {
     if (result.json != nullptr || result.update != nullptr || !flat) return result;
   }
   if (!args.arch.scaling) return result;
-  if (args.arch.nested && !flat) return result;
+  if (args.arch.nested) {
+    // transformers updates parameters that say "default": a scaling that names its kind under
+    // `type` instead of `rope_type` has no effect.
+    static const Json kUnscaled = {{"rope_type", "default"}};
+    if (!flat) return result;
+    result.json = &kUnscaled;
+    result.path = "rope_parameters." + args.layer_type;
+    result.update = scaling->value;
+    result.update_path = scaling->path;
+    return result;
+  }
   const auto& chosen = flat ? scaling : given;
   if (chosen && !is_nested(*chosen->value)) {
     result.json = chosen->value;
@@ -271,6 +281,7 @@ void read_alpha(const Parameters& parameters, RopeSpec& spec) {
   if (spec.kind != RopeKind::kDynamic) return;
   const double alpha = parameters.real("alpha", 0.0, kMaxFactor).value_or(0.0);
   if (alpha == 0.0) return;
+  parameters.find("factor");  // says nothing beside an alpha
   stretch_base(alpha, spec);
   spec.kind = RopeKind::kDefault;
 }

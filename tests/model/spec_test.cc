@@ -88,10 +88,16 @@ INSTANTIATE_TEST_SUITE_P(
                    R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
                        "high_freq_factor": 1, "original_max_position_embeddings": 32})",
                    "high_freq_factor is 1, must be more than"},
-        WrongValue{"partial_rotary_factor", "7", "would rotate"},
         WrongValue{"eos_token_id", "[1, \"a\"]", "eos_token_id holds \"a\""},
         WrongValue{"architectures", "[]", "no \"architectures\""},
         WrongValue{"architectures", "[\"LlamaForCausalML\"]", "LlamaForCausalLM"}));
+
+TEST(Spec, ShareThatRotatesIsChecked) {
+  Json config = tiny();
+  config["architectures"] = {"PhiForCausalLM"};
+  config["partial_rotary_factor"] = 7;
+  EXPECT_NE(error_of(config).find("would rotate"), std::string::npos) << error_of(config);
+}
 
 TEST(Spec, UnknownArchitectureNamesTheNearest) {
   Json config = tiny();
@@ -116,6 +122,7 @@ TEST(Spec, UnknownArchitectureNamesTheFile) {
 TEST(Spec, SizesOfGlobalLayersFromConfigsOfAllVersions) {
   Json config = tiny();
   config["architectures"] = {"Gemma4ForCausalLM"};
+  config["hidden_size_per_layer_input"] = 0;  // its class has 256 where the key is absent
   config["head_dim"] = 16;
   config["layer_types"] = {"sliding_attention", "full_attention"};
   const auto head_dim = [](const Json& json) {
@@ -140,6 +147,7 @@ TEST(Spec, SizesOfGlobalLayersFromConfigsOfAllVersions) {
 TEST(Spec, ExpertsBesideADenseLayerNeedTheirNumbers) {
   Json config = tiny();
   config["architectures"] = {"Gemma4ForCausalLM"};
+  config["hidden_size_per_layer_input"] = 0;  // its class has 256 where the key is absent
   config["enable_moe_block"] = true;
   config["num_experts"] = 8;
   config["moe_intermediate_size"] = 32;
