@@ -41,6 +41,7 @@ Activation parse_activation(const std::string& name, const std::string& file) {
                                        {"relu", Activation::kRelu},
                                        {"relu2", Activation::kRelu2},
                                        {"relu_squared", Activation::kRelu2},
+                                       {"linear", Activation::kNone},
                                        {"xielu", Activation::kXielu},
                                        {"swiglu_oai", Activation::kSwigluOai}};
   std::string list;
