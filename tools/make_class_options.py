@@ -99,7 +99,8 @@ def options_of(config_class, ignored):
         defaults.update(rope_defaults(config_class, config))
     kept = {k: v for k, v in defaults.items() if not any(fnmatch.fnmatchcase(k, p) for p in ignored)}
     entry = {"defaults": dict(sorted(kept.items()))}
-    aliases = {k: v for k, v in config_class.attribute_map.items() if v in kept}
+    # Another name that is an option itself is overwritten by the one that it stands for.
+    aliases = {k: v for k, v in config_class.attribute_map.items() if v in kept and k not in defaults}
     if aliases:
         entry["aliases"] = aliases
     return entry

@@ -312,6 +312,8 @@ RopeSpec read_rope(const RopeConfigArgs& args) {
     fail(ErrorCode::kInvalidFile, "{}: rope_theta is {}, must be a number above 1",
          args.config.config().file(), spec.theta);
   }
+  // Files name it beside a rope that is not scaled, too.
+  args.config.config().look_up("original_max_position_embeddings");
   read_rotated(args, parameters, spec);
   read_alpha(parameters, spec);
   read_scaling(args, parameters, spec);
