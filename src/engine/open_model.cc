@@ -21,6 +21,7 @@ OpenedModel open_gguf_model(const fs::path& path, const fs::path& archs) {
   model.path = path;
   model.files.config = std::move(gguf.config);
   model.files.config_file = path.string();
+  model.files.config_of_gguf = true;
   model.files.source = std::move(gguf.tensors);
   model.generation_config = std::move(gguf.generation_config);
   model.generation_config_file = path.string();

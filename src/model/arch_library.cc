@@ -11,6 +11,9 @@ namespace {
 
 constexpr std::uint64_t kMaxArchBytes = 1u << 20;
 constexpr std::size_t kShownBytes = 80;  // of a name in a message
+// Documents that describe no architecture.
+const char* const kCommonKeys = "common-keys";
+const char* const kClassOptions = "class-options";
 
 }  // namespace
 
@@ -60,6 +63,48 @@ void ArchLibrary::join_all() {
   }
 }
 
+void ArchLibrary::add_common(ArchSpec& spec) const {
+  ArchSection section(*documents_.at(kCommonKeys), fmt::format("archs/{}.json", kCommonKeys));
+  section.find("about");
+  read_without_effect(section, spec.without_effect);
+  std::vector<Refusal> refusals;
+  read_refusals(section, refusals);
+  section.done();
+  for (Refusal& refusal : refusals) {
+    // An architecture that reads the key itself knows what to do with it.
+    const std::string key = key_of_term(refusal.condition.terms.at(0));
+    const auto known = spec.config_keys.lower_bound(key);
+    if (known != spec.config_keys.end() && (*known == key || known->starts_with(key + "."))) {
+      continue;
+    }
+    spec.refuse.insert(spec.refuse.begin(), std::move(refusal));
+  }
+}
+
+void ArchLibrary::add_class(const std::string& architecture, ArchSpec& spec) const {
+  const Json& classes = *documents_.at(kClassOptions);
+  const auto entry = classes.find(architecture);
+  if (entry == classes.end()) return;
+  const auto options_of = [](const Json& json) {
+    if (!json.is_object() || !json.contains("defaults") || !json["defaults"].is_object()) {
+      fail(ErrorCode::kInvalidFile, "archs/{}.json: an entry has no object \"defaults\"",
+           kClassOptions);
+    }
+    ClassOptions options;
+    options.defaults = std::make_shared<const Json>(json.at("defaults"));
+    if (json.contains("aliases")) json["aliases"].get_to(options.aliases);
+    return options;
+  };
+  if (!entry->contains("text")) {
+    spec.class_options.emplace("", options_of(*entry));
+    return;
+  }
+  spec.text_kind = entry->at("text_kind").get<std::string>();
+  for (const auto& [kind, options] : entry->at("text").items()) {
+    spec.class_options.emplace(kind, options_of(options));
+  }
+}
+
 // Model types are those of the document itself: a relative that extends it has other ones.
 void ArchLibrary::add_names(const std::string& name, const Json& document, const Json& joined) {
   const auto read = [&](const Json& from, const char* key, std::map<std::string, std::string>& to) {
@@ -98,16 +143,26 @@ void ArchLibrary::fail_unknown(const HfConfig& config) const {
        related_archs(architecture, architectures()));
 }
 
+ArchSpec ArchLibrary::described(const std::string& name, const std::string& architecture) const {
+  ArchSpec spec = parse_arch(name, *joined_.at(name));
+  add_common(spec);
+  add_class(architecture, spec);
+  return spec;
+}
+
 ArchLibrary::Choice ArchLibrary::find(const HfConfig& config) const {
   const std::string architecture = config.architecture();
   if (const auto it = by_match_.find(architecture); it != by_match_.end()) {
-    return {parse_arch(it->second, *joined_.at(it->second)), architecture};
+    return {described(it->second, architecture), architecture};
   }
   const auto it = by_type_.find(config.model_type());
   const bool own_code = !architecture.empty() && config.find("/auto_map.AutoModelForCausalLM");
   if (it == by_type_.end() || own_code) fail_unknown(config);
-  ArchSpec spec = parse_arch(it->second, *joined_.at(it->second));
-  std::string first = spec.match.empty() ? spec.name : spec.match[0];
+  const Json& document = *joined_.at(it->second);
+  const auto match = document.find("match");
+  std::string first =
+      match == document.end() || match->empty() ? it->second : match->at(0).get<std::string>();
+  ArchSpec spec = described(it->second, first);
   return {std::move(spec), std::move(first), !architecture.empty()};
 }
 

@@ -44,6 +44,11 @@ class ArchLibrary {
   void join_all();
   void add_names(const std::string& name, const Json& document, const Json& joined);
   [[noreturn]] void fail_unknown(const HfConfig& config) const;
+  // The description in document `name`, as a model class has it.
+  ArchSpec described(const std::string& name, const std::string& architecture) const;
+  // Adds to a description what holds for all architectures, and transformers' config class.
+  void add_common(ArchSpec& spec) const;
+  void add_class(const std::string& architecture, ArchSpec& spec) const;
 
   std::map<std::string, std::shared_ptr<const Json>> documents_;  // as written
   std::map<std::string, std::shared_ptr<const Json>> joined_;     // with `extends` joined

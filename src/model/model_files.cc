@@ -5,6 +5,12 @@
 
 namespace bl {
 
+HfConfig config_of(const ModelFiles& files) {
+  HfConfig config(files.config, files.config_file);
+  if (files.config_of_gguf) config.forget_class_options();
+  return config;
+}
+
 ModelFiles open_model_folder(const std::filesystem::path& folder,
                              const std::filesystem::path& weights) {
   if (!std::filesystem::is_directory(folder)) {

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "model/arch_library.h"
 #include "model/block_builder.h"
+#include "model/config_keys.h"
 #include "model/hf_config.h"
 #include "model/layer_map.h"
 #include "model/layer_types.h"
@@ -69,6 +70,16 @@ void check_options(const SpecOptions& options) {
   }
 }
 
+void check_refusals(const ArchSpec& arch, const ArchEvaluator& at) {
+  for (const Refusal& refusal : arch.refuse) {
+    if (!at.holds(refusal.condition)) continue;
+    const std::string key = key_of_term(refusal.condition.terms.at(0));
+    const auto found = at.config().find(key);
+    fail(ErrorCode::kUnsupported, "{}: {} is {}, which is not supported ({})", at.config().file(),
+         found ? found->path : key, found ? json_shown(*found->value) : "absent", refusal.because);
+  }
+}
+
 float positive(const ArchEvaluator& at, const char* what, const ArchValue& value, double fallback) {
   const double number = at.real(what, value, fallback);
   if (number < 0.0) {
@@ -121,14 +132,9 @@ ModelSpec build_model_spec(const ArchLibrary& archs, HfConfig config, const Spec
   spec.config_file = config.file();
   const auto arch = std::make_shared<ArchSpec>(std::move(choice.spec));
   spec.arch = arch;
-  config.set_scopes(arch->scopes);
-  if (arch->defaults) config.set_defaults(*arch->defaults);
+  prepare_config(*arch, config);
   const ArchEvaluator at(config, arch->sizes);
-  for (const Refusal& refusal : arch->refuse) {
-    if (!at.holds(refusal.condition)) continue;
-    fail(ErrorCode::kUnsupported, "{}: {} ({}) is not supported", config.file(),
-         refusal.condition.terms.at(0), refusal.because);
-  }
+  check_refusals(*arch, at);
   read_sizes(*arch, at, spec);
   check_options(options);
   spec.context = options.context > 0 ? options.context : spec.max_positions;
@@ -146,8 +152,10 @@ ModelSpec build_model_spec(const ArchLibrary& archs, HfConfig config, const Spec
   for (std::int64_t i = 0; i < spec.layers; ++i) {
     const auto index = static_cast<std::size_t>(i);
     spec.blocks.push_back(builder.build(i, spec.layer_types[index], spec.block_arch(index)));
+    spec.denied_biases.push_back(builder.denied_biases(i, spec.block_arch(index)));
   }
   spec.order = parse_layer_map(options.layer_map, spec.layers);
+  spec.unknown_keys = unknown_keys(*arch, config);
   return spec;
 }
 

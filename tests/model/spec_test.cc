@@ -89,11 +89,17 @@ INSTANTIATE_TEST_SUITE_P(
                    R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
                        "high_freq_factor": 1, "original_max_position_embeddings": 32})",
                    "high_freq_factor is 1, must be more than"},
-        WrongValue{"partial_rotary_factor", "7", "would rotate"},
         WrongValue{"eos_token_id", "[1, \"a\"]", "eos_token_id holds \"a\""},
         WrongValue{"architectures", "[]", "nor \"model_type\" says what model this is"},
         WrongValue{"architectures", "3", "must be a list"},
         WrongValue{"architectures", "[\"LlamaForCausalML\"]", "LlamaForCausalLM"}));
+
+TEST(Spec, ShareThatRotatesIsChecked) {
+  Json config = tiny();
+  config["architectures"] = {"PhiForCausalLM"};
+  config["partial_rotary_factor"] = 7;
+  EXPECT_NE(error_of(config).find("would rotate"), std::string::npos) << error_of(config);
+}
 
 TEST(Spec, UnknownArchitectureNamesItsFamily) {
   Json config = tiny();
@@ -159,6 +165,7 @@ TEST(Spec, UnknownArchitectureNamesTheFile) {
 TEST(Spec, SizesOfGlobalLayersFromConfigsOfAllVersions) {
   Json config = tiny();
   config["architectures"] = {"Gemma4ForCausalLM"};
+  config["hidden_size_per_layer_input"] = 0;  // its class has 256 where the key is absent
   config["head_dim"] = 16;
   config["layer_types"] = {"sliding_attention", "full_attention"};
   const auto head_dim = [](const Json& json) {
@@ -183,6 +190,7 @@ TEST(Spec, SizesOfGlobalLayersFromConfigsOfAllVersions) {
 TEST(Spec, ExpertsBesideADenseLayerNeedTheirNumbers) {
   Json config = tiny();
   config["architectures"] = {"Gemma4ForCausalLM"};
+  config["hidden_size_per_layer_input"] = 0;  // its class has 256 where the key is absent
   config["enable_moe_block"] = true;
   config["num_experts"] = 8;
   config["moe_intermediate_size"] = 32;
