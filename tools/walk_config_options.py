@@ -285,13 +285,14 @@ class Bitloom:
 
 
 def names_key(case, text):
-    """Whether a message names one of the options that a case changes, or its last part or value."""
+    """Whether a message has, as a word of its own, an option that a case changes, or the value that it is given."""
+    words = set()
     for path, value in case["pairs"]:
-        if path.split(".")[-1] in text or (isinstance(value, str) and value in text and value != options.ABSENT):
-            return True
-        if isinstance(value, dict) and any(k in text or (isinstance(v, str) and v in text) for k, v in value.items()):
-            return True
-    return False
+        words.add(path.split(".")[-1])
+        for part in (value, *value.values()) if isinstance(value, dict) else (value,):
+            words |= {part} if isinstance(part, str) and part != options.ABSENT else set()
+        words |= set(value) if isinstance(value, dict) else set()
+    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) for word in words)
 
 
 def judge(case, expected, status, text, logits):

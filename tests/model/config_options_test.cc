@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -18,8 +19,8 @@
 namespace bl::test {
 namespace {
 
-// The archive's formula: shift + scale · u with u uniform in [-1, 1), from splitmix64 with FNV-1a of
-// the tensor's name as its seed.
+// The archive's formula: shift + scale · u with u uniform in [-1, 1), from splitmix64 with FNV-1a
+// of the tensor's name as its seed.
 std::vector<float> formula_values(const std::string& name, std::int64_t count, double scale,
                                   double shift) {
   std::uint64_t state = 0xCBF29CE484222325u;
@@ -92,18 +93,32 @@ void apply_change(Json& config, const std::string& path, const Json& value) {
   }
 }
 
-// Whether a message names an option that a case changes, or the value that it was given.
+bool is_word_character(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
+
+bool has_word(const std::string& text, const std::string& word) {
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || !is_word_character(text[at - 1])) &&
+        (end == text.size() || !is_word_character(text[end]))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Whether a message has, as a word of its own, an option that a case changes, or the value that it
+// is given.
 bool names_option(const std::string& message, const Json& changes) {
-  const auto has = [&](const std::string& word) {
-    return message.find(word) != std::string::npos;
-  };
   for (const Json& change : changes) {
     const auto path = change[0].get<std::string>();
-    if (has(path.substr(path.rfind('.') + 1))) return true;
-    if (change[1].is_string() && has(change[1].get<std::string>())) return true;
+    if (has_word(message, path.substr(path.rfind('.') + 1))) return true;
+    if (change[1].is_string() && has_word(message, change[1].get<std::string>())) return true;
     if (!change[1].is_object()) continue;
     for (const auto& [key, value] : change[1].items()) {
-      if (has(key) || (value.is_string() && has(value.get<std::string>()))) return true;
+      if (has_word(message, key)) return true;
+      if (value.is_string() && has_word(message, value.get<std::string>())) return true;
     }
   }
   return false;
@@ -139,8 +154,8 @@ class ConfigOptions : public testing::TestWithParam<std::string> {
     std::size_t i = 0;
     for (const Json& row : base["rows"]) {
       for (const Json& column : base["columns"]) {
-        const auto at = static_cast<std::size_t>(row.get<std::int64_t>() * vocab +
-                                                 column.get<std::int64_t>());
+        const auto at =
+            static_cast<std::size_t>(row.get<std::int64_t>() * vocab + column.get<std::int64_t>());
         const double expected = changed["logits"][i++].get<double>();
         ASSERT_LT(at, logits.size());
         ASSERT_LE(std::fabs(static_cast<double>(logits[at]) - expected),
