@@ -15,7 +15,9 @@ BASE = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_l
 HEAD = dict(BASE, head_dim=16)
 MOE = dict(HEAD, moe_intermediate_size=16, num_experts_per_tok=2)
 ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+WINDOW = dict(BASE, num_hidden_layers=3, use_sliding_window=True, sliding_window=8)
 MROPE = dict(ROPE, mrope_section=[2, 3, 3])
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16}
 PARTIAL = dict(ROPE, partial_rotary_factor=0.5)
 LAYERS = dict(num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2)
 SLIDING = dict(LAYERS, sliding_window=8)
@@ -115,11 +117,31 @@ BASES = {
     "starcoder2": ("Starcoder2ForCausalLM", BASE),
     "step3p7": ("Step3p7ForConditionalGeneration", dict(text_config=dict(MOE, n_routed_experts=4, share_expert_dim=16, num_sliding_attention_heads=4,
                 mlp_layer_types=["dense", "sparse", "sparse", "sparse"], **SLIDING, **LIMITS), vision_config=dict(VISION))),
+    # Bases with an option switched on that others depend on.
+    "bloom-post-norm": ("BloomForCausalLM", dict(vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4, apply_residual_connection_post_layernorm=True)),
+    "cohere-qk-norm": ("CohereForCausalLM", dict(BASE, use_qk_norm=True, attention_bias=True)),
+    "falcon-serial": ("FalconForCausalLM", dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=POSITIONS,
+                                                multi_query=False, parallel_attn=False, bias=True)),
+    "gemma4-k-eq-v": ("Gemma4ForCausalLM", dict(HEAD, global_head_dim=32, num_global_key_value_heads=1, attention_k_eq_v=True, hidden_size_per_layer_input=0,
+                                                num_kv_shared_layers=0, final_logit_softcapping=2.0, **SLIDING)),
+    "gpt-bigcode-mha": ("GPTBigCodeForCausalLM", dict(GPT, multi_query=False)),
+    "gpt-neox-serial": ("GPTNeoXForCausalLM", dict(BASE, use_parallel_residual=False, tie_word_embeddings=True)),
+    "gpt-oss-yarn": ("GptOssForCausalLM", dict(HEAD, num_local_experts=4, num_experts_per_tok=2, **SLIDING)),
+    "llama-tied": ("LlamaForCausalLM", dict(HEAD, tie_word_embeddings=True, attention_bias=True, mlp_bias=True, rope_parameters=dict(YARN))),
+    "phi-qk-norm": ("PhiForCausalLM", dict(BASE, qk_layernorm=True, tie_word_embeddings=True)),
+    "phi3-sliding": ("Phi3ForCausalLM", dict(BASE, original_max_position_embeddings=POSITIONS, sliding_window=8)),
+    "qwen2-sliding": ("Qwen2ForCausalLM", dict(WINDOW, max_window_layers=1)),
+    "qwen2-moe-sliding": ("Qwen2MoeForCausalLM", dict(WINDOW, max_window_layers=1, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
+                                                      shared_expert_intermediate_size=16, decoder_sparse_step=2, norm_topk_prob=True)),
+    "qwen3-sliding": ("Qwen3ForCausalLM", dict(WINDOW, head_dim=16, max_window_layers=1)),
+    "qwen3-moe-sliding": ("Qwen3MoeForCausalLM", dict(WINDOW, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, mlp_only_layers=[1])),
+    "smollm3-sliding": ("SmolLM3ForCausalLM", dict(WINDOW, no_rope_layers=[1, 0, 1])),
+    "starcoder2-sliding": ("Starcoder2ForCausalLM", dict(BASE, sliding_window=8)),
+    "mixtral-sliding": ("MixtralForCausalLM", dict(HEAD, num_local_experts=4, num_experts_per_tok=2, sliding_window=8)),
 }
 
 ACTIVATIONS = ["gelu", "gelu_new", "gelu_pytorch_tanh", "quick_gelu", "relu", "relu2", "silu", "mish", "tanh", "sigmoid", "gelu_fast", "gelu_10",
                "leaky_relu", "linear"]
-YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
 # Options of the base class, or of others, that many model classes read from the configuration object without declaring them, and
 # keys that an engine may wrongly carry over from one family to another.
