@@ -43,8 +43,8 @@ IDS = [(i * i * 7 + i * 13 + 5) % (options.VOCAB - 3) + 3 for i in range(LENGTH)
 TOWERS = re.compile("vision|visual|vit_|projector|merger|audio|mm_")  # only the text model is tried
 # Kinds of which --share takes a seeded part.
 SAMPLED = ("rope", "foreign")
-# What the archive of goldens holds: kinds of cases with an effect, and the positions whose logits are kept.
-GOLDEN_KINDS = ("base", "changed", "left out", "null", "rope", "alias", "pair")
+# What the archive of goldens holds: kinds of cases, and the positions whose logits are kept.
+GOLDEN_KINDS = ("base", "changed", "left out", "null", "rope", "foreign", "alias", "pair")
 GOLDEN_ROWS = (11, LENGTH - 1)
 
 
@@ -361,9 +361,9 @@ def chosen(record, logits, columns, seed, share):
     """The cases of one class that go into the archive, with few of their logits."""
     chooser, found = random.Random(f"{record['class']} goldens {seed}"), []
     for case in record["cases"]:
-        if "row" not in case or case["kind"] not in GOLDEN_KINDS or not (case["effect"] or case["kind"] == "base"):
-            continue
-        if case["kind"] != "base" and not chooser.random() < share:
+        # Keys without an effect are worth a few cases, too: an engine may read a key that the class does not have.
+        part = share if case.get("effect") else share / 8 if case["kind"] in ("foreign", "rope", "alias") else 0.0
+        if "row" not in case or case["kind"] not in GOLDEN_KINDS or not (case["kind"] == "base" or chooser.random() < part):
             continue
         all_of_it = logits[str(case["row"])]
         values = [float(f"{all_of_it[r, c]:.6g}") for r in GOLDEN_ROWS for c in columns]
