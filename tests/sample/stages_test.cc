@@ -114,18 +114,9 @@ const std::vector<StageCase>& stage_cases() {
        [](auto& p, auto&, Dice& d) {
          p.presence_penalty = d.real(-2, 2);
          p.frequency_penalty = d.real(-2, 2);
+         p.penalize_prompt = p.presence_penalty > 0;  // in half of the rows the answer alone
          p.penalty_range = d.coin() ? -1 : d.whole(0, 150);
          p.repetition_decay = d.coin() ? 0 : d.whole(0, 60);
-       }},
-      {"penalties of the answer alone",
-       [](auto& p, TextbookRow& row, Dice& d) {
-         p.penalize_prompt = false;
-         p.presence_penalty = d.coin(0.8) ? d.real(-2, 2) : 0;
-         p.frequency_penalty = d.coin(0.8) ? d.real(-2, 2) : 0;
-         p.repetition_penalty = d.coin() ? 1 : d.real(0.5, 2);
-         p.penalty_range = d.coin() ? -1 : d.whole(0, 150);
-         p.repetition_decay = d.coin() ? 0 : d.whole(0, 60);
-         row.generated = d.whole(0, static_cast<std::int64_t>(row.history.size()));
        }},
       {"bias",
        [](auto& p, TextbookRow& row, Dice& d) {
