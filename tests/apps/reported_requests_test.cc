@@ -17,12 +17,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr bool kSanitized = BL_SANITIZED;
+constexpr bool kTooSlow = BL_SANITIZED;
 
 class ReportedRequests : public testing::Test {
  protected:
   void SetUp() override {
-    if (kSanitized) GTEST_SKIP() << "too slow with sanitizers; release runs it";
+    if (kTooSlow) GTEST_SKIP() << "too slow with sanitizers; release runs it";
     const char* variable = std::getenv("BITLOOM_MODELS");
     const fs::path models = variable != nullptr ? fs::path(variable)
                                                 : data_dir().parent_path().parent_path() / "models";

@@ -36,7 +36,7 @@ std::string help_of(std::vector<std::string> words) {
   return result.out;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
+std::vector<std::string> split_lines(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
@@ -44,7 +44,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 void expect_to_fit(const std::string& text, std::size_t width) {
-  for (const std::string& line : lines_of(text)) {
+  for (const std::string& line : split_lines(text)) {
     EXPECT_LE(count_code_points(line), width) << line;
   }
 }
@@ -60,7 +60,7 @@ TEST(Usage, TheOverviewFitsOneScreen) {
   const ProgramResult help = run_program({"--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_EQ(help.err, "");
-  EXPECT_LE(lines_of(help.out).size(), 40u);
+  EXPECT_LE(split_lines(help.out).size(), 40u);
   expect_to_fit(help.out, 100);
   for (const std::vector<std::string>& words : all_commands()) {
     std::string name = "\n ";
@@ -106,7 +106,7 @@ TEST(Usage, ExamplesAreRightUsage) {
     std::string text = help_of(words);
     text = text.substr(0, text.find("\nusage:"));
     for (std::size_t at; (at = text.find("|\n")) != text.npos;) text.replace(at, 2, "|");
-    for (const std::string& line : lines_of(text)) {
+    for (const std::string& line : split_lines(text)) {
       if (!line.starts_with("  ") || line.starts_with("  #")) continue;
       // A random model of this size is no test.
       if (contains(line, "--random")) continue;
@@ -123,7 +123,7 @@ TEST(Usage, HelpIsWrappedToTheTerminal) {
     const std::string help = run_in_terminal({"run", "--help"}, width);
     ASSERT_TRUE(contains(help, "--temperature X")) << help;
     bool used = false;
-    for (const std::string& line : lines_of(help)) {
+    for (const std::string& line : split_lines(help)) {
       const bool example = line.starts_with("  bitloom ");  // to be copied, so in one piece
       if (!example) EXPECT_LE(count_code_points(line), width) << line;
       used = used || (!example && count_code_points(line) > width - 12);
