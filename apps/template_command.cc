@@ -55,8 +55,7 @@ class TemplateSource {
   explicit TemplateSource(const TemplateOptions& options) {
     if (!options.text.model.empty()) model_ = options.text.open();
     if (options.file.empty()) return;
-    own_source_ = read_file(options.file, 16 << 20);
-    own_ = std::make_unique<ChatTemplate>(own_source_, options.file);
+    own_ = std::make_unique<ChatTemplate>(read_file(options.file, 16 << 20), options.file);
   }
 
   std::string render(OrderedJson variables) const {
@@ -78,13 +77,12 @@ class TemplateSource {
   }
 
   // The text of the template that is rendered with tools or without.
-  std::string source(bool has_tools) const {
-    return own_ ? own_source_ : model_->chat_template_source(has_tools);
+  const std::string& source(bool has_tools) const {
+    return (own_ ? *own_ : model_->chat_template(has_tools)).source();
   }
 
  private:
   std::optional<ModelText> model_;
-  std::string own_source_;
   std::unique_ptr<ChatTemplate> own_;
 };
 
@@ -158,7 +156,7 @@ class AnswerReading {
   // The format is found out once; the template's special tokens come from the first request.
   const AnswerFormat& find_format(const OrderedJson& request, bool has_tools) {
     if (format_) return *format_;
-    const std::string source = source_.source(has_tools);
+    const std::string& source = source_.source(has_tools);
     const auto known = found_.find(source);
     if (known != found_.end()) return known->second;
     OrderedJson tokens = OrderedJson::object();

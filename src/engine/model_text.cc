@@ -16,31 +16,28 @@ constexpr const char* kToolTemplate = "tool_use";
 ModelText::ModelText(std::unique_ptr<Tokenizer> tokenizer, std::string name)
     : tokenizer_(std::move(tokenizer)), name_(std::move(name)) {}
 
-const std::string* ModelText::tool_template_source() const {
-  const auto& all = tokenizer_->chat_templates();
-  const auto at = std::find_if(all.begin(), all.end(),
-                               [](const auto& entry) { return entry.first == kToolTemplate; });
-  return at == all.end() ? nullptr : &at->second;
-}
-
-std::string ModelText::chat_template_source(bool has_tools) const {
-  if (const std::string* source = has_tools ? tool_template_source() : nullptr) return *source;
-  std::optional<std::string> source = tokenizer_->chat_template();
-  if (!source) {
-    fail(ErrorCode::kNotFound,
-         "{}: the model has no chat template; give it plain prompts, or a template with it", name_);
-  }
-  return std::move(*source);
-}
-
 const ChatTemplate& ModelText::chat_template(bool has_tools) const {
-  const bool own = has_tools && tool_template_source() != nullptr;
-  std::unique_ptr<ChatTemplate>& parsed = own ? with_tools_ : plain_;
-  if (!parsed) {
-    parsed = std::make_unique<ChatTemplate>(chat_template_source(own),
-                                            name_ + (own ? ": tool template" : ": chat template"));
+  if (has_tools) {
+    const auto& all = tokenizer_->chat_templates();
+    const auto at = std::find_if(all.begin(), all.end(),
+                                 [](const auto& entry) { return entry.first == kToolTemplate; });
+    if (at != all.end()) {
+      if (!with_tools_) {
+        with_tools_ = std::make_unique<ChatTemplate>(at->second, name_ + ": tool template");
+      }
+      return *with_tools_;
+    }
   }
-  return *parsed;
+  if (!plain_) {
+    const std::optional<std::string> source = tokenizer_->chat_template();
+    if (!source) {
+      fail(ErrorCode::kNotFound,
+           "{}: the model has no chat template; give it plain prompts, or a template with it",
+           name_);
+    }
+    plain_ = std::make_unique<ChatTemplate>(*source, name_ + ": chat template");
+  }
+  return *plain_;
 }
 
 std::string ModelText::render(OrderedJson variables, std::optional<std::int64_t> now) const {

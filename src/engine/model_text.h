@@ -23,8 +23,6 @@ class ModelText {
   // The chat template, or with tools the model's template for those, if it has one. Throws
   // kNotFound where there is none.
   const ChatTemplate& chat_template(bool has_tools) const;
-  // The text of that template.
-  std::string chat_template_source(bool has_tools) const;
 
   // Renders the template with `variables`, to which the model's special tokens are added where they
   // are missing. `now`: seconds since 1970, for templates that show the date.
@@ -37,9 +35,6 @@ class ModelText {
   std::optional<std::int32_t> end_of_turn() const;
 
  private:
-  // The template that the model has for tools alone; null if it has none.
-  const std::string* tool_template_source() const;
-
   std::unique_ptr<Tokenizer> tokenizer_;
   std::string name_;
   mutable std::unique_ptr<ChatTemplate> plain_;
