@@ -100,10 +100,10 @@ int main_guarded(int count, char** arguments) {
 }  // namespace
 
 std::vector<Command> all_commands() {
-  return {run_command(),      chat_command(),        logits_command(),    dequant_command(),
-          tokenize_command(), detokenize_command(),  template_command(),  eval_ppl_command(),
-          eval_kld_command(), bench_serve_command(), bench_command(),     inspect_command(),
-          import_command(),   batch_command(),       lora_merge_command()};
+  return {run_command(),      chat_command(),        logits_command(),   dequant_command(),
+          tokenize_command(), detokenize_command(),  template_command(), eval_ppl_command(),
+          eval_kld_command(), bench_serve_command(), bench_command(),    inspect_command(),
+          import_command(),   batch_command(),       serve_command(),    lora_merge_command()};
 }
 
 }  // namespace bl

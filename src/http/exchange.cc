@@ -170,7 +170,7 @@ void ConnectionExchange::watch(std::function<void()> watcher) {
     watcher_ = watcher;
     now = gone();
   }
-  if (now) watcher();
+  if (now && watcher) watcher();
 }
 
 void ConnectionExchange::tell_watcher() {

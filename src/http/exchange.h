@@ -39,7 +39,7 @@ class Exchange {
 
   // Has `watcher` called when unsent() has become small again, and once when the client has gone.
   // It runs on a thread of the HTTP server, so it must not block. It is dropped when the answer is
-  // over. A watcher may be called once more after it was replaced.
+  // over, or by a null one. A watcher may be called once more after it was replaced.
   virtual void watch(std::function<void()> watcher) = 0;
 };
 
