@@ -52,6 +52,7 @@ Command bench_command();
 Command inspect_command();
 Command import_command();
 Command batch_command();
+Command serve_command();
 Command lora_merge_command();
 
 }  // namespace bl

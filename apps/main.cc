@@ -28,7 +28,7 @@ struct CommandGroup {
 
 std::vector<CommandGroup> command_groups() {
   return {
-      {"Generate text", {run_command(), chat_command(), batch_command()}},
+      {"Generate text", {run_command(), chat_command(), serve_command(), batch_command()}},
       {"Look at models and measure them",
        {inspect_command(), bench_command(), bench_serve_command(), eval_ppl_command(),
         eval_kld_command()}},
