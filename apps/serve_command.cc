@@ -123,7 +123,7 @@ void serve(ServeOptions& options) {
   if (options.parallel < 1 || options.parallel > 1024) {
     fail_usage("--parallel: {} is not in 1 … 1024", options.parallel);
   }
-  // What is wrong with the command line, or with a port that is in use, is found before loading.
+  // A wrong option, or a port that is in use, is reported before the model is loaded.
   options.constraint.spec();
   options.speculation.check();
   options.preset.load();

@@ -24,7 +24,7 @@ Json list_of_models(const ServerState& state) {
       if (name != "*") data.push_back(model_json(*model, name, context));
     }
   }
-  // "models" is what some agents and clients of llama-server look for.
+  // Some agents look for "models" in place of "data".
   return {{"object", "list"}, {"data", data}, {"models", data}};
 }
 
