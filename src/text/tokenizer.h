@@ -16,6 +16,9 @@ struct EncodeOptions {
   // True: special tokens that the text spells become tokens. False: they are text like any other,
   // as is right for text by strangers.
   bool parse_special = true;
+  // Offsets of the text, in rising order, at which no special token begins: what stands there is
+  // text by strangers. (A PromptGuard finds them.)
+  std::span<const std::size_t> plain = {};
 };
 
 struct TokenizerParts;
@@ -52,6 +55,9 @@ class Tokenizer {
   // vocabulary cannot express, and kLimit for more than 1 GiB or where a pattern of the tokenizer
   // does not come to an end.
   std::vector<std::int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  // The offsets in a text at which a special token begins, or may begin if more text follows.
+  std::vector<std::size_t> special_begins(std::string_view text) const;
 
   // Returns the text of ids. Ids that do not exist are left out, and special ones if
   // `skip_special`.
