@@ -33,7 +33,7 @@ class Expander {
       case ExpressionKind::kAnd:
       case ExpressionKind::kOr:
         return (node.kind == ExpressionKind::kAnd) == holds ? of_all(node.parts, holds)
-                                                  : of_any(node.parts, holds);
+                                                            : of_any(node.parts, holds);
       case ExpressionKind::kOne:
         return of_one(node.parts, holds);
     }
@@ -46,8 +46,8 @@ class Expander {
     const Id negation = rules_.negation(atom);
     const Expressions::Node& node = expressions_.node(negation);
     // Some atoms stand for their own negation.
-    if (node.kind == ExpressionKind::kNot && expressions_.node(node.parts[0]).kind == ExpressionKind::kAtom &&
-        node.parts[0] == id) {
+    if (node.kind == ExpressionKind::kNot &&
+        expressions_.node(node.parts[0]).kind == ExpressionKind::kAtom && node.parts[0] == id) {
       return {{{atom, false}}};
     }
     if (node.kind == ExpressionKind::kNot && expressions_.node(node.parts[0]).atom == atom) {
@@ -152,7 +152,8 @@ std::vector<Alternative> alternatives(Expressions& expressions, Expressions::Id 
     }
   }
   if (all.size() > kMostAlternatives) {
-    fail(ErrorCode::kLimit, "allows an array or object in more than {} ways, which is not supported",
+    fail(ErrorCode::kLimit,
+         "allows an array or object in more than {} ways, which is not supported",
          kMostAlternatives);
   }
   return all;

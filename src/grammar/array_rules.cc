@@ -10,9 +10,9 @@
 namespace bl {
 namespace {
 
-constexpr std::size_t kMostArrayPlaces = 3000;   // states of one array
-constexpr std::size_t kMostUnique = 8;      // values of which each may come once
-constexpr std::size_t kFewForStates = 24;   // counts up to which every count is a state
+constexpr std::size_t kMostArrayPlaces = 3000;  // states of one array
+constexpr std::size_t kMostUnique = 8;          // values of which each may come once
+constexpr std::size_t kFewForStates = 24;       // counts up to which every count is a state
 
 // How far an array has come.
 struct Place {
@@ -32,7 +32,10 @@ struct Step {
 class ArrayGraph {
  public:
   ArrayGraph(ValueRules& rules, const ArrayForm& form)
-      : rules_(rules), table_(rules.table()), form_(form), first_(form.first_count(table_.logic())) {
+      : rules_(rules),
+        table_(rules.table()),
+        form_(form),
+        first_(form.first_count(table_.logic())) {
     most_ = form.most.value_or(kUnbounded);
     if (rules.closed() && form.closed(table_.logic())) most_ = std::min(most_, first_);
     last_count_ = std::max(form.fewest, first_);
@@ -60,11 +63,10 @@ class ArrayGraph {
   static constexpr std::size_t kUnbounded = std::numeric_limits<std::size_t>::max();
 
   [[noreturn]] void fail_at(const std::string& what) {
-    const OrderedJson* schema = form_.unknown != nullptr ? form_.unknown : nullptr;
+    const OrderedJson* schema = form_.unique;
     if (schema == nullptr && !form_.lists.empty()) schema = form_.lists[0];
-    const std::string place =
-        schema == nullptr ? "" : " at " + table_.logic().document().place(*schema);
-    fail(ErrorCode::kInvalidArgument, "the JSON schema{} {}", place, what);
+    SchemaDocument& document = table_.logic().document();
+    document.refuse(schema == nullptr ? document.root() : *schema, "{}", what);
   }
 
   std::string open(const std::string& next) {
@@ -77,19 +79,21 @@ class ArrayGraph {
 
   // Decides how items are kept unique.
   void settle_unique() {
-    if (!form_.unique || most_ <= 1) return;
+    if (form_.unique == nullptr || most_ <= 1) return;
     std::vector<int> kinds;
     for (std::size_t i = 0; i < std::min(most_, first_ + 1); ++i) {
       kinds.push_back(table_.number_of(form_.item(table_.logic(), i)));
     }
     if (most_ <= first_ && pairwise_different(kinds)) return;
-    const auto values =
-        first_ == 0 && form_.contains.empty() ? table_.scalars(kinds[0], kMostUnique) : std::nullopt;
+    const auto values = first_ == 0 && form_.contains.empty()
+                            ? table_.scalars(kinds[0], kMostUnique)
+                            : std::nullopt;
     if (!values) {
-      fail_at(fmt::format(
-          "has uniqueItems, which is supported only for items of at most {} constant values: remove "
-          "it, or list the values by enum",
-          kMostUnique));
+      fail_at(
+          fmt::format("has uniqueItems, which is supported only for items of at most {} constant "
+                      "values: remove "
+                      "it, or list the values by enum",
+                      kMostUnique));
     }
     values_ = *values;
     most_ = std::min(most_, values_.size());
@@ -113,8 +117,7 @@ class ArrayGraph {
     const int value = table_.number_of(form_.item(table_.logic(), 0));
     if (!table_.possible(value)) return open("\"]\"");
     const std::string item = rules_.rule(value);
-    const std::string comma =
-        "\",\" " + writer.gap(item, RuleWriter::Gap::kBehindSeparator);
+    const std::string comma = "\",\" " + writer.gap(item, RuleWriter::Gap::kBehindSeparator);
     const std::string more = writer.gap(writer.choice({comma}));
     const std::string close = writer.gap("\"]\"");
     const std::size_t fewest = std::max<std::size_t>(form_.fewest, 1) - 1;
@@ -135,7 +138,8 @@ class ArrayGraph {
     const auto [found, added] = known_.try_emplace(place, static_cast<int>(places_.size()));
     if (added) {
       if (places_.size() >= kMostArrayPlaces) {
-        fail_at("combines bounds, contains and uniqueItems in too many ways: make the bounds smaller");
+        fail_at(
+            "combines bounds, contains and uniqueItems in too many ways: make the bounds smaller");
       }
       places_.push_back(place);
       steps_.emplace_back();
@@ -196,9 +200,10 @@ class ArrayGraph {
       changed = false;
       for (std::size_t i = places_.size(); i-- > 0;) {
         if (live_[i]) continue;
-        const bool leads_on = std::any_of(steps_[i].begin(), steps_[i].end(), [&](const Step& step) {
-          return static_cast<bool>(live_[static_cast<std::size_t>(step.to)]);
-        });
+        const bool leads_on =
+            std::any_of(steps_[i].begin(), steps_[i].end(), [&](const Step& step) {
+              return static_cast<bool>(live_[static_cast<std::size_t>(step.to)]);
+            });
         if (!leads_on && !accepts(places_[i])) continue;
         live_[i] = true;
         changed = true;
@@ -248,7 +253,8 @@ class ArrayGraph {
 std::string array_rule(ValueRules& rules, const ArrayForm& form) {
   if (form.unknown != nullptr) {
     rules.table().logic().document().refuse(
-        *form.unknown, "is negated (by not, if or an overlapping oneOf) in a way that is not supported");
+        *form.unknown,
+        "is negated (by not, if or an overlapping oneOf) in a way that is not supported");
   }
   return ArrayGraph(rules, form).rule();
 }

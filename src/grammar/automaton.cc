@@ -112,9 +112,8 @@ constexpr int kMostRounds = 64;
 
 int Automaton::step(int state, char32_t symbol) const {
   const std::vector<Edge>& edges = states[static_cast<std::size_t>(state)].edges;
-  const auto found =
-      std::upper_bound(edges.begin(), edges.end(), symbol,
-                       [](char32_t at, const Edge& edge) { return at < edge.low; });
+  const auto found = std::upper_bound(edges.begin(), edges.end(), symbol,
+                                      [](char32_t at, const Edge& edge) { return at < edge.low; });
   if (found == edges.begin() || symbol > std::prev(found)->high) return kNone;
   return std::prev(found)->to;
 }
@@ -131,7 +130,8 @@ bool Automaton::matches(std::string_view text) const {
 }
 
 bool Automaton::empty() const {
-  return std::none_of(states.begin(), states.end(), [](const State& state) { return state.accepts; });
+  return std::none_of(states.begin(), states.end(),
+                      [](const State& state) { return state.accepts; });
 }
 
 Automaton any_text() { return text_of_length(0, std::nullopt); }
@@ -236,8 +236,8 @@ class Product {
       if (cuts[c] == 0xD800) continue;
       std::vector<int> next(parts_.size());
       for (std::size_t i = 0; i < parts_.size(); ++i) {
-        next[i] = tuple[i] == Automaton::kNone ? Automaton::kNone
-                                               : parts_[i]->step(tuple[i], cuts[c]);
+        next[i] =
+            tuple[i] == Automaton::kNone ? Automaton::kNone : parts_[i]->step(tuple[i], cuts[c]);
       }
       append_edge(edges, {cuts[c], cuts[c + 1] - 1, number_of(next)});
     }

@@ -29,15 +29,7 @@ Decimal parse(const std::string& text) {
   const std::size_t dot = std::min(mantissa.find('.'), mantissa.size());
   std::string whole = mantissa.substr(0, dot);
   std::string fraction = dot < mantissa.size() ? mantissa.substr(dot + 1) : "";
-  for (; exponent > 0; --exponent) {
-    whole += fraction.empty() ? '0' : fraction.front();
-    if (!fraction.empty()) fraction.erase(0, 1);
-  }
-  for (; exponent < 0; ++exponent) {
-    fraction.insert(fraction.begin(), whole.empty() ? '0' : whole.back());
-    if (!whole.empty()) whole.pop_back();
-  }
-  return normalized(negative, std::move(whole), std::move(fraction));
+  return shifted(normalized(negative, std::move(whole), std::move(fraction)), exponent);
 }
 
 std::strong_ordering compare_magnitudes(const Decimal& a, const Decimal& b) {
@@ -55,6 +47,25 @@ std::strong_ordering compare(const Decimal& a, const Decimal& b) {
   return a.negative ? compare_magnitudes(b, a) : compare_magnitudes(a, b);
 }
 
+Decimal shifted(const Decimal& value, int places) {
+  std::string whole = value.whole;
+  std::string fraction = value.fraction;
+  for (; places > 0; --places) {
+    whole += fraction.empty() ? '0' : fraction.front();
+    if (!fraction.empty()) fraction.erase(0, 1);
+  }
+  for (; places < 0; ++places) {
+    fraction.insert(fraction.begin(), whole.empty() ? '0' : whole.back());
+    if (!whole.empty()) whole.pop_back();
+  }
+  return normalized(value.negative, std::move(whole), std::move(fraction));
+}
+
+int magnitude_of(const Decimal& value) {
+  if (value.whole != "0") return static_cast<int>(value.whole.size()) - 1;
+  return -static_cast<int>(value.fraction.find_first_not_of('0')) - 1;
+}
+
 Decimal decimal_of(const OrderedJson& number) {
   if (number.is_number_unsigned()) return parse(fmt::format("{}", number.get<std::uint64_t>()));
   if (number.is_number_integer()) return parse(fmt::format("{}", number.get<std::int64_t>()));
@@ -67,8 +78,7 @@ Decimal neighbour_of(const Decimal& bound, int towards) {
   const std::string text =
       fmt::format("{}{}.{}", bound.negative ? "-" : "", bound.whole, bound.fraction + "0");
   const double value = std::strtod(text.c_str(), nullptr);
-  const double next =
-      std::nextafter(value, towards * std::numeric_limits<double>::infinity());
+  const double next = std::nextafter(value, towards * std::numeric_limits<double>::infinity());
   if (!std::isfinite(next)) return bound;
   return parse(fmt::format("{}", next));
 }

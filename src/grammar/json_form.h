@@ -26,8 +26,8 @@ JsonWhitespace json_whitespace_of(std::string_view text);
 // How values of a JSON schema are written.
 struct JsonForm {
   JsonWhitespace whitespace{};
-  // Objects with properties and no word on others, and lists with prefixItems and no word on further
-  // items, hold nothing else.
+  // Objects with properties and no word on others, and lists with prefixItems and no word on
+  // further items, hold nothing else.
   bool closed = true;
   // The schema is the `parameters` of a tool, where empty properties mean {}.
   bool tool_parameters = false;

@@ -110,7 +110,8 @@ void add_units(char32_t low, char32_t high, const Path& before, std::vector<Path
 }
 
 void add_unicode_escapes(char32_t low, char32_t high, int to, std::vector<Path>& paths) {
-  if (low <= 0xFFFF) add_units(low, std::min<char32_t>(high, 0xFFFF), {.bytes = {}, .to = to}, paths);
+  if (low <= 0xFFFF)
+    add_units(low, std::min<char32_t>(high, 0xFFFF), {.bytes = {}, .to = to}, paths);
   if (high < 0x10000) return;
   char32_t at = std::max<char32_t>(low, 0x10000);
   while (at <= high) {

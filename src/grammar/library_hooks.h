@@ -124,8 +124,10 @@ Mask mask_near_end(const Mask& mask, const Vocabulary& vocabulary,
     for (const std::int32_t index : mask.accepted_indices) add(index);
   } else {
     std::vector<bool> out(vocabulary.size());
-    for (const std::int32_t index : mask.uncertain_indices) out[static_cast<std::size_t>(index)] = true;
-    for (const std::int32_t index : mask.rejected_indices) out[static_cast<std::size_t>(index)] = true;
+    for (const std::int32_t index : mask.uncertain_indices)
+      out[static_cast<std::size_t>(index)] = true;
+    for (const std::int32_t index : mask.rejected_indices)
+      out[static_cast<std::size_t>(index)] = true;
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(vocabulary.size()); ++i) {
       if (out[static_cast<std::size_t>(i)]) continue;
       if (mask.store_type == Store::kAcceptedBitset &&

@@ -18,10 +18,10 @@ struct Reading {
   bool negative = false;
   bool nonzero = false;
   bool fraction_nonzero = false;
-  std::vector<int> places{};     // of each bound: digits compared in the current part, saturated
-  std::vector<int> order{};      // of each bound: how the digits so far compare with it
-  std::vector<int> residues{};   // of each divisor
-  std::vector<int> decimals{};   // of each divisor: decimals so far, saturated; −1: not a multiple
+  std::vector<int> places{};    // of each bound: digits compared in the current part, saturated
+  std::vector<int> order{};     // of each bound: how the digits so far compare with it
+  std::vector<int> residues{};  // of each divisor
+  std::vector<int> decimals{};  // of each divisor: decimals so far, saturated; −1: not a multiple
 
   auto operator<=>(const Reading&) const = default;
 };

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <compare>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <optional>
@@ -12,6 +14,8 @@ namespace bl {
 namespace {
 
 constexpr std::size_t kMostPatterns = 6;
+constexpr std::size_t kMostExtra = 64;  // required names that are not described
+constexpr std::size_t kFewExtra = 4;    // up to here they come in any order
 constexpr std::size_t kMostObjectPlaces = 20000;
 constexpr std::size_t kUnbounded = std::numeric_limits<std::size_t>::max();
 
@@ -39,13 +43,14 @@ class ObjectChain {
   }
 
   std::string rule() {
-    const std::size_t required = required_from(0);
+    const std::size_t required = required_from({});
     if (!others_.empty() && form_.fewest > required + 1) {
-      refuse(fmt::format("has minProperties {} although names are open, so that a name could come "
-                         "twice to reach it: require names, or set additionalProperties to false",
-                         form_.fewest));
+      refuse(
+          fmt::format("has minProperties {} although names are open, so that a name could come "
+                      "twice to reach it: require names, or set additionalProperties to false",
+                      form_.fewest));
     }
-    const bool counts = form_.fewest > required || most_ < named_.size() ||
+    const bool counts = form_.fewest > required || most_ < named_.size() + extra_.size() ||
                         (most_ != kUnbounded && !others_.empty());
     last_count_ = counts ? std::max(form_.fewest, most_ == kUnbounded ? 0 : most_) : 0;
     if (counts && (last_count_ + 1) * (named_.size() + 1) > kMostObjectPlaces) {
@@ -55,8 +60,8 @@ class ObjectChain {
       refuse("combines many properties with minProperties or maxProperties: remove the bounds");
     }
     std::vector<std::string> begin;
-    if (can_close(0, 0)) begin.push_back("\"}\"");
-    if (can_go_on(0, 0)) begin.push_back(keys(0, 0));
+    if (can_close({})) begin.push_back("\"}\"");
+    if (can_go_on({})) begin.push_back(keys({}));
     if (begin.empty()) refuse("allows no object");
     return writer_.choice({"\"{\" " + writer_.gap(writer_.choice(begin))});
   }
@@ -77,20 +82,18 @@ class ObjectChain {
       for (const auto& [name, part] : table_.logic().members(*schema).named) add(name);
     }
     for (const auto& [name, claim] : form_.has) add(name);
-    described_ = names.size();
+    const std::size_t described = names.size();
     for (const std::string& name : form_.required) add(name);
     taken_ = names;
     taken_.insert(taken_.end(), form_.absent.begin(), form_.absent.end());
-    std::size_t described = 0;
     for (std::size_t i = 0; i < names.size(); ++i) {
       const std::string& name = names[i];
       if (form_.excludes_name(name) || !table_.allows_name(form_, name)) continue;
       const int value = table_.member(form_, name);
       if (!table_.possible(value)) continue;
-      named_.push_back({name, value, form_.requires_name(name)});
-      if (i < described_) ++described;
+      (i < described ? named_ : extra_).push_back({name, value, form_.requires_name(name)});
     }
-    described_ = described;
+    if (extra_.size() > kMostExtra) refuse("requires too many names that it does not describe");
   }
 
   // Which members that are not described one by one may come: for every combination of patterns
@@ -144,9 +147,9 @@ class ObjectChain {
       parts.push_back(&length);
       expected.insert(expected.end(), {true, true});
     }
-    const Automaton names =
-        combine(parts, [&](const std::vector<bool>& bits) { return bits == expected; },
-                "the names of an object");
+    const Automaton names = combine(
+        parts, [&](const std::vector<bool>& bits) { return bits == expected; },
+        "the names of an object");
     if (names.empty()) return;
     const bool free = patterns.empty() && form_.names.empty();
     others_.push_back(
@@ -155,82 +158,113 @@ class ObjectChain {
          value});
   }
 
-  std::size_t required_from(std::size_t index) const {
-    return static_cast<std::size_t>(
-        std::count_if(named_.begin() + static_cast<std::ptrdiff_t>(index), named_.end(),
+  // How far an object has come.
+  struct Place {
+    std::size_t index = 0;    // the described members before it are done
+    std::size_t count = 0;    // members so far, saturated
+    std::uint64_t extra = 0;  // which of extra_ have come
+
+    auto operator<=>(const Place&) const = default;
+  };
+
+  bool has_come(const Place& place, std::size_t extra) const {
+    return (place.extra >> extra & 1) != 0;
+  }
+  std::size_t required_from(const Place& place) const {
+    auto count = static_cast<std::size_t>(
+        std::count_if(named_.begin() + static_cast<std::ptrdiff_t>(place.index), named_.end(),
                       [](const Named& named) { return named.required; }));
+    for (std::size_t i = 0; i < extra_.size(); ++i) count += has_come(place, i) ? 0 : 1;
+    return count;
   }
-
-  // `index`: the members before it are done; `count`: how many have come, saturated.
-  bool can_close(std::size_t index, std::size_t count) const {
-    return required_from(index) == 0 && (last_count_ == 0 || count >= form_.fewest);
+  bool can_close(const Place& place) const {
+    return required_from(place) == 0 && (last_count_ == 0 || place.count >= form_.fewest);
   }
-  // Whether the object can be completed from here.
-  bool can_end(std::size_t index, std::size_t count) const {
+  // Whether one more member that leads to `next` leaves a way to complete the object.
+  bool can_take(const Place& place, const Place& next) const {
     if (last_count_ == 0) return true;
-    if (most_ != kUnbounded && count + required_from(index) > most_) return false;
-    return !others_.empty() || count + named_.size() - index >= form_.fewest;
-  }
-  bool takes_named(std::size_t index, std::size_t count) const {
-    return can_end(index + 1, behind(count)) && (most_ == kUnbounded || count < most_);
-  }
-  // Undescribed members come behind all described ones, and also between required names that are
-  // not described.
-  bool takes_others(std::size_t index, std::size_t count) const {
-    return index >= described_ && !others_.empty() && can_end(index, behind(count)) &&
-           (most_ == kUnbounded || count < most_);
-  }
-  bool can_go_on(std::size_t index, std::size_t count) const {
-    for (std::size_t i = index; i < named_.size(); ++i) {
-      if (takes_named(i, count) || takes_others(i, count)) return true;
-      if (named_[i].required) return false;
+    if (most_ != kUnbounded && (place.count >= most_ || next.count + required_from(next) > most_)) {
+      return false;
     }
-    return takes_others(named_.size(), count);
+    std::size_t left = named_.size() - next.index;
+    for (std::size_t i = 0; i < extra_.size(); ++i) left += has_come(next, i) ? 0 : 1;
+    return !others_.empty() || next.count + left >= form_.fewest;
   }
-  std::size_t behind(std::size_t count) const { return std::min(count + 1, last_count_); }
+  Place behind(const Place& place) const {
+    Place next = place;
+    next.count = std::min(place.count + 1, last_count_);
+    return next;
+  }
+  bool can_go_on(Place place) const {
+    for (; place.index < named_.size(); ++place.index) {
+      Place next = behind(place);
+      ++next.index;
+      if (can_take(place, next)) return true;
+      if (named_[place.index].required) return false;
+    }
+    for (std::size_t i = 0; i < extra_.size(); ++i) {
+      if (!has_come(place, i)) return true;
+    }
+    return !others_.empty() && can_take(place, behind(place));
+  }
 
-  // The rule for the next member from `index` on; there must be one.
-  std::string keys(std::size_t index, std::size_t count) {
-    std::string& known = keys_[{index, count}];
+  // The rule for the next member; there must be one.
+  std::string keys(const Place& place) {
+    std::string& known = keys_[place];
     if (!known.empty()) return known;
     known = writer_.reserve();
     const std::string name = known;
     std::vector<std::string> choices;
-    if (index < named_.size()) {
-      const Named& named = named_[index];
-      if (takes_named(index, count)) {
-        choices.push_back(member(rules_.key(named.name), named.value, index + 1, behind(count)));
-      }
-      if (!named.required && can_go_on(index + 1, count)) choices.push_back(keys(index + 1, count));
-    }
-    if (takes_others(index, count)) {
-      if (index == named_.size() || named_[index].required) {
-        for (const Others& others : others_) {
-          choices.push_back(member(others.key, others.value, index, behind(count)));
-        }
-      }
+    if (place.index < named_.size()) {
+      const Named& named = named_[place.index];
+      Place next = behind(place);
+      ++next.index;
+      if (can_take(place, next))
+        choices.push_back(member(rules_.key(named.name), named.value, next));
+      Place skipped = place;
+      ++skipped.index;
+      if (!named.required && can_go_on(skipped)) choices.push_back(keys(skipped));
+    } else {
+      add_undescribed(place, choices);
     }
     writer_.define(name, choices);
     return name;
   }
 
-  std::string member(const std::string& key, int value, std::size_t index, std::size_t count) {
-    const std::string content = writer_.gap(rules_.rule(value) + " " + next(index, count),
-                                            RuleWriter::Gap::kBehindSeparator);
+  // Undescribed members come behind the described ones, in any order. Where many of them are
+  // required, these keep the order of `required`.
+  void add_undescribed(const Place& place, std::vector<std::string>& choices) {
+    for (std::size_t i = 0; i < extra_.size(); ++i) {
+      if (has_come(place, i)) continue;
+      Place next = behind(place);
+      next.extra |= std::uint64_t{1} << i;
+      if (can_take(place, next)) {
+        choices.push_back(member(rules_.key(extra_[i].name), extra_[i].value, next));
+      }
+      if (extra_.size() > kFewExtra) break;
+    }
+    if (!can_take(place, behind(place))) return;
+    for (const Others& others : others_) {
+      choices.push_back(member(others.key, others.value, behind(place)));
+    }
+  }
+
+  std::string member(const std::string& key, int value, const Place& next) {
+    const std::string content =
+        writer_.gap(rules_.rule(value) + " " + tail(next), RuleWriter::Gap::kBehindSeparator);
     return key + " " + writer_.gap("\":\" " + content);
   }
 
   // What follows a member.
-  std::string next(std::size_t index, std::size_t count) {
-    std::string& known = next_[{index, count}];
+  std::string tail(const Place& place) {
+    std::string& known = tails_[place];
     if (!known.empty()) return known;
     known = writer_.reserve();
     const std::string name = known;
     std::vector<std::string> choices;
-    if (can_close(index, count)) choices.push_back("\"}\"");
-    if (can_go_on(index, count)) {
-      choices.push_back("\",\" " +
-                        writer_.gap(keys(index, count), RuleWriter::Gap::kBehindSeparator));
+    if (can_close(place)) choices.push_back("\"}\"");
+    if (can_go_on(place)) {
+      choices.push_back("\",\" " + writer_.gap(keys(place), RuleWriter::Gap::kBehindSeparator));
     }
     writer_.define(name, {writer_.gap(writer_.choice(choices))});
     return name;
@@ -241,13 +275,13 @@ class ObjectChain {
   RuleWriter& writer_;
   const ObjectForm& form_;
   std::size_t most_ = kUnbounded;
-  std::size_t last_count_ = 0;        // counts are saturated here; 0: they do not matter
-  std::size_t described_ = 0;         // of named_, those that the schema describes
-  std::vector<Named> named_;
-  std::vector<std::string> taken_;    // names that undescribed members cannot have
+  std::size_t last_count_ = 0;      // counts are saturated here; 0: they do not matter
+  std::vector<Named> named_;        // in the schema's order
+  std::vector<Named> extra_;        // required, but not described
+  std::vector<std::string> taken_;  // names that undescribed members cannot have
   std::vector<Others> others_;
-  std::map<std::pair<std::size_t, std::size_t>, std::string> keys_;
-  std::map<std::pair<std::size_t, std::size_t>, std::string> next_;
+  std::map<Place, std::string> keys_;
+  std::map<Place, std::string> tails_;
 };
 
 }  // namespace
@@ -255,7 +289,8 @@ class ObjectChain {
 std::string object_rule(ValueRules& rules, const ObjectForm& form) {
   if (form.unknown != nullptr) {
     rules.table().logic().document().refuse(
-        *form.unknown, "is negated (by not, if or an overlapping oneOf) in a way that is not supported");
+        *form.unknown,
+        "is negated (by not, if or an overlapping oneOf) in a way that is not supported");
   }
   return ObjectChain(rules, form).rule();
 }

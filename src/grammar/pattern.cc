@@ -74,7 +74,7 @@ class Builder {
         const int to = add_state();
         link(at, to,
              node.kind == PatternKind::kBegin ? &FreeAutomaton::State::at_begin
-                                       : &FreeAutomaton::State::at_end);
+                                              : &FreeAutomaton::State::at_end);
         return to;
       }
       case PatternKind::kSequence:
@@ -282,7 +282,8 @@ Automaton search_of_alternative(const PatternNode& node) {
   expected.push_back(true);
   std::vector<const Automaton*> pointers;
   for (const Automaton& one : all) pointers.push_back(&one);
-  return combine(pointers, [&](const std::vector<bool>& bits) { return bits == expected; }, "it");
+  return combine(
+      pointers, [&](const std::vector<bool>& bits) { return bits == expected; }, "it");
 }
 
 }  // namespace

@@ -19,8 +19,15 @@ CodePoints digits() { return CodePoints({{'0', '9'}}); }
 CodePoints word_signs() { return CodePoints({{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}); }
 // White space that both ECMAScript and Python mean by \s.
 CodePoints certain_spaces() {
-  return CodePoints({{'\t', '\r'}, {' ', ' '}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A},
-                     {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}});
+  return CodePoints({{'\t', '\r'},
+                     {' ', ' '},
+                     {0xA0, 0xA0},
+                     {0x1680, 0x1680},
+                     {0x2000, 0x200A},
+                     {0x2028, 0x2029},
+                     {0x202F, 0x202F},
+                     {0x205F, 0x205F},
+                     {0x3000, 0x3000}});
 }
 // White space for one of them; \S leaves it out, so that both agree with what is written.
 CodePoints possible_spaces() {
@@ -262,8 +269,8 @@ class PatternParser {
       default:
         break;
     }
-    if (letter < 0x80 && ((letter >= '0' && letter <= '9') || ((letter | 0x20) >= 'a' &&
-                                                              (letter | 0x20) <= 'z'))) {
+    if (letter < 0x80 &&
+        ((letter >= '0' && letter <= '9') || ((letter | 0x20) >= 'a' && (letter | 0x20) <= 'z'))) {
       refuse(fmt::format("has the unknown escape \\{}", static_cast<char>(letter)), begin);
     }
     return letter;

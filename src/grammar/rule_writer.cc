@@ -77,7 +77,9 @@ std::string RuleWriter::gap(const std::string& next, Gap gap) {
   return choice({next, "\" \" " + next, "\"\\n\" " + blanks + " " + next});
 }
 
-std::string RuleWriter::automaton(const Automaton& automaton) { return add(written(automaton), "a"); }
+std::string RuleWriter::automaton(const Automaton& automaton) {
+  return add(written(automaton), "a");
+}
 
 std::string RuleWriter::counted(const Automaton& automaton, const Counts& counts) {
   if (counts.fewest == 0 && !counts.most) return this->automaton(automaton);

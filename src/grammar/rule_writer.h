@@ -14,8 +14,8 @@ class RuleWriter {
  public:
   explicit RuleWriter(JsonWhitespace whitespace) : whitespace_(whitespace) {}
 
-  // A rule that is one of `choices`; each is a sequence of names and literals. The same choices give
-  // the same rule.
+  // A rule that is one of `choices`; each is a sequence of names and literals. The same choices
+  // give the same rule.
   std::string choice(const std::vector<std::string>& choices);
   // A name for a rule whose choices come later by define().
   std::string reserve();
@@ -27,8 +27,8 @@ class RuleWriter {
 
   // Texts of an automaton over bytes. It must not accept the empty text.
   std::string automaton(const Automaton& automaton);
-  // JSON strings with a bounded number of characters: of the states of `automaton`, the `mains` that
-  // follow the first two are entered with every character.
+  // JSON strings with a bounded number of characters: of the states of `automaton`, the `mains`
+  // that follow the first two are entered with every character.
   struct Counts {
     std::size_t fewest;
     std::optional<std::size_t> most;

@@ -32,8 +32,10 @@ Id SchemaLogic::read_number(const OrderedJson& schema, const std::string& key) {
   if (key == "maximum") {
     return number({flag("exclusiveMaximum") ? What::kBelow : What::kAtMost, value()});
   }
-  if (key == "exclusiveMinimum" && !schema[key].is_boolean()) return number({What::kAbove, value()});
-  if (key == "exclusiveMaximum" && !schema[key].is_boolean()) return number({What::kBelow, value()});
+  if (key == "exclusiveMinimum" && !schema[key].is_boolean())
+    return number({What::kAbove, value()});
+  if (key == "exclusiveMaximum" && !schema[key].is_boolean())
+    return number({What::kBelow, value()});
   if (key == "multipleOf") {
     const Decimal divisor = value();
     if (divisor.negative || divisor.is_zero()) {

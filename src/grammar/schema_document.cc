@@ -110,7 +110,8 @@ void SchemaDocument::find_identifiers(const OrderedJson& at, const OrderedJson& 
   const OrderedJson* home = &resource;
   if (at.is_object()) {
     const std::string* id = text_member(at, since(SchemaDraft::k6) ? "$id" : "id");
-    if (id != nullptr) {
+    const bool ignored = reference_stands_alone() && at.contains("$ref");
+    if (id != nullptr && !ignored) {
       const std::size_t fragment = std::min(id->find('#'), id->size());
       if (fragment > 0) {
         address = resolved(address, id->substr(0, fragment));
@@ -127,6 +128,7 @@ void SchemaDocument::find_identifiers(const OrderedJson& at, const OrderedJson& 
     }
   }
   if (!at.is_structured()) return;
+  unevaluated_ = unevaluated_ || (at.is_object() && at.contains("unevaluatedProperties"));
   for (const auto& [key, value] : at.items()) {
     if (at.is_object() && (key == "enum" || key == "const")) continue;
     find_identifiers(value, *home, address);
@@ -166,8 +168,10 @@ const OrderedJson* SchemaDocument::target(const OrderedJson& schema, const std::
     address = resolved(address, reference.substr(0, hash));
     const auto found = by_address_.find(address);
     if (found == by_address_.end()) {
-      refuse(schema, "refers to {}, which is not in the schema: put it into $defs and refer to it by "
-             "#/$defs/NAME", shown(reference));
+      refuse(schema,
+             "refers to {}, which is not in the schema: put it into $defs and refer to it by "
+             "#/$defs/NAME",
+             shown(reference));
     }
     from = found->second;
   }
@@ -199,8 +203,7 @@ const OrderedJson* SchemaDocument::follow_pointer(const OrderedJson& from,
     if (at->is_object() && at->contains(part)) {
       at = &(*at)[part];
     } else if (at->is_array() && !part.empty() && part.size() < 8 &&
-               part.find_first_not_of("0123456789") == part.npos &&
-               std::stoul(part) < at->size()) {
+               part.find_first_not_of("0123456789") == part.npos && std::stoul(part) < at->size()) {
       at = &(*at)[std::stoul(part)];
     } else {
       refuse(from, "refers to {}, which leads nowhere", shown(reference));

@@ -23,6 +23,8 @@ class SchemaDocument {
   // Whether the draft that the schema names has the keywords of `first` to `last`.
   bool since(SchemaDraft first) const { return draft_ == SchemaDraft::kUnknown || draft_ >= first; }
   bool until(SchemaDraft last) const { return draft_ == SchemaDraft::kUnknown || draft_ <= last; }
+  // Whether unevaluatedProperties stands anywhere, so that it matters which schemas have held.
+  bool has_unevaluated() const { return unevaluated_; }
   // Whether the draft ignores everything beside `$ref`.
   bool reference_stands_alone() const {
     return draft_ != SchemaDraft::kUnknown && draft_ <= SchemaDraft::k7;
@@ -61,6 +63,7 @@ class SchemaDocument {
 
   const OrderedJson& root_;
   SchemaDraft draft_ = SchemaDraft::kUnknown;
+  bool unevaluated_ = false;
   std::unordered_map<const OrderedJson*, Home> homes_;
   std::unordered_map<std::string, const OrderedJson*> by_address_;
   std::unordered_map<const OrderedJson*, std::string> addresses_;  // of resources

@@ -115,7 +115,7 @@ Id SchemaLogic::read_combination(const OrderedJson& schema, const std::string& k
     };
     const Id then = branch("then");
     const Id otherwise = branch("else");
-    if (then == otherwise) return then;
+    if (then == otherwise && !document_.has_unevaluated()) return then;
     return expressions_.any_of({expressions_.all_of({condition, then}),
                                 expressions_.all_of({expressions_.negated(condition), otherwise})});
   }
@@ -123,8 +123,7 @@ Id SchemaLogic::read_combination(const OrderedJson& schema, const std::string& k
   if (branches.empty()) document_.refuse(schema, "has an empty {}", key);
   std::vector<Id> parts;
   for (std::size_t i = 0; i < branches.size(); ++i) {
-    const OrderedJson* part =
-        document_.part_at(schema, branches[i], fmt::format("{}/{}", key, i));
+    const OrderedJson* part = document_.part_at(schema, branches[i], fmt::format("{}/{}", key, i));
     parts.push_back(expression(*part, kind));
   }
   if (key == "allOf") return expressions_.all_of(std::move(parts));

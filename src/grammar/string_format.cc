@@ -50,12 +50,13 @@ std::string hostname() {
 std::string email() {
   const std::string atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+";
   const std::string quoted = R"("([ !#-\[\]-~]|\\[ -~])*")";
-  return "(" + atom + "(\\." + atom + ")*|" + quoted + ")@(" + hostname() + "|\\[" + ipv4() + "\\])";
+  return "(" + atom + "(\\." + atom + ")*|" + quoted + ")@(" + hostname() + "|\\[" + ipv4() +
+         "\\])";
 }
 
 struct UriSigns {
-  std::string sign;   // of a path segment
-  std::string rest;   // of a query or fragment
+  std::string sign;  // of a path segment
+  std::string rest;  // of a query or fragment
   std::string host;
   std::string user;
 };
@@ -82,14 +83,16 @@ std::string query_and_fragment(const UriSigns& signs) {
 std::string uri(const std::string& beyond) {
   const UriSigns signs = uri_signs(beyond);
   return "[A-Za-z][A-Za-z0-9+.-]*:(" + authority_and_path(signs) + "|/(" + signs.sign + "+(/" +
-         signs.sign + "*)*)?|" + signs.sign + "+(/" + signs.sign + "*)*|)" + query_and_fragment(signs);
+         signs.sign + "*)*)?|" + signs.sign + "+(/" + signs.sign + "*)*|)" +
+         query_and_fragment(signs);
 }
 
 std::string uri_reference(const std::string& beyond) {
   const UriSigns signs = uri_signs(beyond);
   const std::string no_colon = signs.host.substr(0, 2) + "@" + signs.host.substr(2);
   return "(" + uri(beyond) + "|(" + authority_and_path(signs) + "|/(" + signs.sign + "+(/" +
-         signs.sign + "*)*)?|" + no_colon + "+(/" + signs.sign + "*)*|)" + query_and_fragment(signs) + ")";
+         signs.sign + "*)*)?|" + no_colon + "+(/" + signs.sign + "*)*|)" +
+         query_and_fragment(signs) + ")";
 }
 
 // RFC 3339, appendix A.
@@ -97,10 +100,6 @@ std::string duration() {
   const std::string time = "T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S)";
   const std::string days = "([0-9]+D|[0-9]+M([0-9]+D)?|[0-9]+Y([0-9]+M([0-9]+D)?)?)";
   return "P(" + days + "(" + time + ")?|" + time + "|[0-9]+W)";
-}
-
-std::string base64() {
-  return "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?";
 }
 
 const std::string kPointer = "(/([^/~]|~[01])*)*";
@@ -129,8 +128,6 @@ const Format kFormats[] = {
     {"iri-reference", [] { return uri_reference(kBeyond); }},
     {"json-pointer", [] { return kPointer; }},
     {"relative-json-pointer", [] { return "(0|[1-9][0-9]*)(#|" + kPointer + ")"; }},
-    {"byte", base64},
-    {"base64", base64},
 };
 
 const Format* find_format(std::string_view name) {

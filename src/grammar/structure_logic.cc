@@ -108,11 +108,13 @@ Id SchemaLogic::read_contains(const OrderedJson& schema) {
 // Only where no other schema beside it could describe items.
 Id SchemaLogic::unevaluated_items(const OrderedJson& schema) {
   if (schema["unevaluatedItems"] == true) return Expressions::kTrue;
-  for (const char* beside : {"$ref", "allOf", "anyOf", "oneOf", "if", "contains", "not",
-                             "dependentSchemas"}) {
+  for (const char* beside :
+       {"$ref", "allOf", "anyOf", "oneOf", "if", "contains", "not", "dependentSchemas"}) {
     if (!schema.contains(beside)) continue;
-    document_.refuse(schema, "has unevaluatedItems beside {}, which is not supported: say what the "
-                     "items are by items", beside);
+    document_.refuse(schema,
+                     "has unevaluatedItems beside {}, which is not supported: say what the "
+                     "items are by items",
+                     beside);
   }
   if (items(schema).rest != nullptr) return Expressions::kTrue;
   const std::size_t first = items(schema).first.size();
@@ -229,8 +231,8 @@ Id SchemaLogic::read_object(const OrderedJson& schema, const std::string& key) {
     return object_is({.what = What::kFewest, .schema = &schema, .count = fewest});
   }
   if (key == "maxProperties") {
-    return expressions_.negated(object_is(
-        {.what = What::kFewest, .schema = &schema, .count = count(schema, key) + 1}));
+    return expressions_.negated(
+        object_is({.what = What::kFewest, .schema = &schema, .count = count(schema, key) + 1}));
   }
   if (key == "propertyNames" && document_.since(SchemaDraft::k6)) {
     const OrderedJson* part = document_.part(schema, "propertyNames");
@@ -266,8 +268,8 @@ Id SchemaLogic::read_dependencies(const OrderedJson& schema, const std::string& 
       then = expression(*document_.part_at(schema, needed, key + "/" + name), ValueKind::kObject);
     }
     if (then == Expressions::kTrue) continue;
-    parts.push_back(expressions_.any_of(
-        {expressions_.negated(present), expressions_.all_of({present, then})}));
+    parts.push_back(
+        expressions_.any_of({expressions_.negated(present), expressions_.all_of({present, then})}));
   }
   return expressions_.all_of(std::move(parts));
 }

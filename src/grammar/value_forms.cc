@@ -31,7 +31,7 @@ ArrayForm array_form(const SchemaLogic& logic, const Alternative& alternative) {
         if (!holds) keep_most(form.most, atom.count - 1);
         break;
       case What::kUnique:
-        form.unique = true;
+        form.unique = atom.schema;
         break;
       case What::kContains: {
         auto same = std::find_if(form.contains.begin(), form.contains.end(),
@@ -99,7 +99,8 @@ ObjectForm object_form(const SchemaLogic& logic, const Alternative& alternative)
 
 std::size_t ArrayForm::first_count(SchemaLogic& logic) const {
   std::size_t count = 0;
-  for (const OrderedJson* schema : lists) count = std::max(count, logic.items(*schema).first.size());
+  for (const OrderedJson* schema : lists)
+    count = std::max(count, logic.items(*schema).first.size());
   for (const auto& [index, claim] : at) count = std::max(count, index + 1);
   return count;
 }
@@ -142,8 +143,8 @@ const std::vector<ArrayForm>& ValueTable::arrays(int value) {
         .is_possible = [&](const Alternative& one) { return possible(form(one)); }};
     auto made = std::make_unique<std::vector<ArrayForm>>();
     try {
-      for (const Alternative& one : alternatives(
-               logic_.expressions(), expression(value, ValueKind::kArray), rules)) {
+      for (const Alternative& one :
+           alternatives(logic_.expressions(), expression(value, ValueKind::kArray), rules)) {
         made->push_back(form(one));
       }
     } catch (const Error& error) {
@@ -163,8 +164,8 @@ const std::vector<ObjectForm>& ValueTable::objects(int value) {
         .is_possible = [&](const Alternative& one) { return possible(form(one)); }};
     auto made = std::make_unique<std::vector<ObjectForm>>();
     try {
-      for (const Alternative& one : alternatives(
-               logic_.expressions(), expression(value, ValueKind::kObject), rules)) {
+      for (const Alternative& one :
+           alternatives(logic_.expressions(), expression(value, ValueKind::kObject), rules)) {
         made->push_back(form(one));
       }
     } catch (const Error& error) {
@@ -228,15 +229,20 @@ int ValueTable::member_of(const ObjectForm& form, const std::string* name,
     const MemberList& list = logic_.members(*schema);
     if (!described(list, true) && list.others != nullptr) claims.push_back({list.others});
   }
-  for (const auto& [scope, claim] : form.unevaluated) {
+  for (const auto& unevaluated : form.unevaluated) {
+    const OrderedJson* scope = unevaluated.first;
     const std::set<const OrderedJson*> inside = logic_.in_place(*scope);
+    const bool evaluated_within = std::any_of(
+        form.unevaluated.begin(), form.unevaluated.end(),
+        [&](const auto& other) { return other.first != scope && inside.contains(other.first); });
     const bool evaluated =
+        evaluated_within ||
         std::any_of(form.lists.begin(), form.lists.end(), [&](const OrderedJson* schema) {
           if (!inside.contains(schema)) return false;
           const MemberList& list = logic_.members(*schema);
           return list.others != nullptr || described(list, false);
         });
-    if (!evaluated) claims.push_back(claim);
+    if (!evaluated) claims.push_back(unevaluated.second);
   }
   for (const auto& [own, claim] : form.has) {
     if (name != nullptr && own == *name) claims.push_back(claim);

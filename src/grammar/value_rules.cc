@@ -41,8 +41,8 @@ std::vector<std::string> ValueRules::choices(int value) {
 }
 
 std::string ValueRules::strings(const StringForm& form) {
-  const Automaton json = json_strings(
-      form.texts, form.any_escape ? StringEscapes::kAll : StringEscapes::kNotAscii);
+  const Automaton json =
+      json_strings(form.texts, form.any_escape ? StringEscapes::kAll : StringEscapes::kNotAscii);
   return writer_.counted(json, {form.fewest, form.most, form.texts.states.size()});
 }
 

@@ -19,9 +19,9 @@ constexpr int kMostDepth = 200;
 // Keywords that say nothing about whether a value is valid.
 bool is_remark(const std::string& key) {
   static const std::vector<std::string> kRemarks{
-      "title",    "description", "default", "examples",    "example",  "deprecated",
-      "readOnly", "writeOnly",   "$comment", "$defs",      "definitions", "$schema",
-      "$id",      "id",          "$anchor", "nullable",    "contentMediaType"};
+      "title",    "description", "default",  "examples", "example",         "deprecated",
+      "readOnly", "writeOnly",   "$comment", "$defs",    "definitions",     "$schema",
+      "$id",      "id",          "$anchor",  "nullable", "contentMediaType"};
   return std::find(kRemarks.begin(), kRemarks.end(), key) != kRemarks.end();
 }
 
@@ -37,11 +37,12 @@ int ValueTable::number_of(const Claims& claims) {
   }
   Claims key = plain;
   std::sort(key.begin(), key.end());
-  const auto [found, added] = numbers_.try_emplace(std::move(key), static_cast<int>(values_.size()));
+  const auto [found, added] =
+      numbers_.try_emplace(std::move(key), static_cast<int>(values_.size()));
   if (added) {
     if (values_.size() >= kMostValues) {
-      fail(ErrorCode::kLimit, "the JSON schema describes more than {} kinds of values; make it smaller",
-           kMostValues);
+      fail(ErrorCode::kLimit,
+           "the JSON schema describes more than {} kinds of values; make it smaller", kMostValues);
     }
     values_.push_back({.claims = std::move(plain)});
   }
@@ -211,9 +212,11 @@ const Automaton& ValueTable::numbers(int value) {
           return accepted;
         });
       }
-      *made = json_numbers(questions,
-                           {.fractions = any_fraction, .exponents = whole == Expressions::kTrue},
-                           accepts);
+      const bool free = whole == Expressions::kTrue;
+      *made =
+          any_fraction && !free
+              ? json_numbers_with_exponents(questions, accepts)
+              : json_numbers(questions, {.fractions = any_fraction, .exponents = free}, accepts);
     }
   } catch (const Error& error) {
     fail(error.code(), "the JSON schema at {}: {}", place(value), error.what());

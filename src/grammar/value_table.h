@@ -27,8 +27,8 @@ struct StringForm {
 
 // One way in which a value may be an array: everything in it must hold.
 struct ArrayForm {
-  std::vector<const OrderedJson*> lists{};            // SchemaLogic::items() of these
-  std::vector<std::pair<std::size_t, Claim>> at{};    // these items are there
+  std::vector<const OrderedJson*> lists{};          // SchemaLogic::items() of these
+  std::vector<std::pair<std::size_t, Claim>> at{};  // these items are there
   Claims all{};
   struct Contained {
     Claim claim;
@@ -38,7 +38,7 @@ struct ArrayForm {
   std::vector<Contained> contains{};
   std::size_t fewest = 0;
   std::optional<std::size_t> most{};
-  bool unique = false;
+  const OrderedJson* unique = nullptr;   // the schema that wants all items to differ
   const OrderedJson* unknown = nullptr;  // a schema of which something cannot be said
 
   // How many items are described one by one.

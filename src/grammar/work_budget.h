@@ -11,8 +11,9 @@ void spend_work(std::size_t steps);
 void keep_work(std::size_t bytes);
 
 // Limits what compiling and matching a grammar may cost: the translation of schemas reports its
-// work by the functions above, and so does the grammar library (sample/grammar_hooks.h). A budget applies to the thread that made it while it lives, one at a time per thread. Work beyond
-// it throws kLimit with a message that names `what`. Without a budget, work is unlimited.
+// work by the functions above, and so does the grammar library (sample/grammar_hooks.h). A budget
+// applies to the thread that made it while it lives, one at a time per thread. Work beyond it
+// throws kLimit with a message that names `what`. Without a budget, work is unlimited.
 class WorkBudget {
  public:
   WorkBudget(const char* what, double seconds, std::size_t bytes);

@@ -27,8 +27,8 @@ struct ConstraintSpec {
   Kind kind = Kind::kNone;
   std::string text{};
   JsonWhitespace whitespace{};  // of JSON, between its tokens
-  // JSON schema: an object whose schema has properties and no word on others holds nothing else, and
-  // a list with prefixItems likewise (JsonForm::closed).
+  // JSON schema: an object whose schema has properties and no word on others holds nothing else,
+  // and a list with prefixItems likewise (JsonForm::closed).
   bool strict = true;
   bool tool_parameters = false;  // JSON schema: see JsonForm
   // The answer is free up to and including this token, such as the one that ends a model's

@@ -13,7 +13,9 @@
 #include "base/utf8.h"
 #include "grammar/schema_grammar.h"
 #include "sample/grammar_dialect.h"
+#include "sample/grammar_hooks.h"
 #include "sample/grammar_library.h"
+#include "sample/json_schema_check.h"
 #include "sample/regex_dialect.h"
 
 namespace bl {
@@ -94,17 +96,11 @@ std::string one_line(std::string message) {
   return message.empty() ? "it is malformed" : message;
 }
 
-// Whether a format of a structural tag is a JSON schema whose values are written as JSON.
-bool is_plain_schema(const OrderedJson& part) {
-  return part.is_object() && part.value("type", OrderedJson()) == "json_schema" &&
-         part.contains("json_schema") && part.value("style", OrderedJson("json")) == "json";
-}
-
 // Rewrites what the library reads differently: the dots of regular expressions, and JSON schemas,
 // which become grammars.
 void translate_formats(OrderedJson& part, const ConstraintSpec& spec) {
   if (!part.is_structured()) return;
-  if (is_plain_schema(part)) {
+  if (is_plain_schema_format(part)) {
     part = {{"type", "grammar"},
             {"grammar", grammar_of_schema(part["json_schema"],
                                           {.whitespace = spec.whitespace, .closed = spec.strict})}};
@@ -257,6 +253,10 @@ class XLibrary final : public GrammarLibrary {
 };
 
 }  // namespace
+
+std::string grammar_of_embedded_schema(const std::string& text) {
+  return grammar_of_schema(parse_ordered_json(text, "the JSON schema"));
+}
 
 std::unique_ptr<GrammarLibrary> open_grammar_library(std::vector<std::string> tokens) {
   return std::make_unique<XLibrary>(std::move(tokens));
