@@ -7,7 +7,7 @@
 
 namespace bl {
 
-// What is known about a number that has been written.
+// Facts about a number that has been written.
 struct NumberFacts {
   std::vector<int> order;      // for each bound: −1 if below it, 0 if equal, 1 if above
   std::vector<bool> multiple;  // for each divisor: whether it divides the number
@@ -30,9 +30,9 @@ struct NumberForm {
 Automaton json_numbers(const NumberQuestions& questions, NumberForm form,
                        const std::function<bool(const NumberFacts&)>& accepts);
 
-// The same numbers, and those that are written with an exponent as programs do for very large and
-// very small ones: one digit, a fraction, and an exponent below -4 or above 15. Where a divisor
-// does not divide all whole numbers, these are left out.
+// As json_numbers(), and also the numbers that are written with an exponent as programs do for very
+// large and very small ones: one digit, a fraction, and an exponent below -4 or above 15. Where a
+// divisor does not divide all whole numbers, these are left out.
 Automaton json_numbers_with_exponents(const NumberQuestions& questions,
                                       const std::function<bool(const NumberFacts&)>& accepts);
 
