@@ -1,0 +1,149 @@
+"""Which values an answer can have beyond being valid: our rule for undeclared names and items.
+
+An object with `properties` and without a word on others stays closed, and so does a tuple: their
+undeclared names and items are valid by the standard, but we never say them. This module tells such
+values apart, and puts the names of an object into the order in which an answer has them.
+"""
+
+import re
+
+from json_schema_validator import is_valid, resolve
+
+_UNDECLARED_INVITED = ("additionalProperties", "unevaluatedProperties")
+
+
+class ClosedWorld:
+    """The rule for one schema. `own_first` decides where names of `allOf` and its like come: behind
+    the object's own `properties`, or wherever the schema has the keyword."""
+
+    def __init__(self, validator, own_first=True):
+        self._validator = validator
+        self._root = validator.schema
+        self._own_first = own_first
+        self._draft7 = "prefixItems" not in getattr(validator, "VALIDATORS", {})
+
+    def needs_openness(self, value):
+        """Whether the value has a name or an item that only an open object or tuple allows."""
+        return self._open(self._parts([self._root], value), value)
+
+    def ordered(self, value):
+        """The value with the names of all objects in the schema's order, undeclared ones last."""
+        return self._order(self._parts([self._root], value), value)
+
+    # The schemas that hold for this value together: references followed, branches chosen.
+    def _parts(self, schemas, value, seen=()):
+        parts = []
+        for schema in schemas:
+            if isinstance(schema, dict):
+                parts += self._expand(schema, value, seen)
+        return parts
+
+    def _expand(self, schema, value, seen):
+        if id(schema) in seen:
+            return []
+        seen = (*seen, id(schema))
+        if self._draft7 and "$ref" in schema:
+            return self._parts([resolve(self._root, schema["$ref"])], value, seen)
+        parts = [] if not self._own_first else [schema]
+        for keyword, argument in schema.items():
+            if keyword == "properties" and not self._own_first:
+                parts.append(schema)
+            parts += self._parts(self._applied(schema, keyword, argument, value), value, seen)
+        if schema not in parts:
+            parts.append(schema)
+        return parts
+
+    def _applied(self, schema, keyword, argument, value):
+        if keyword == "$ref" or keyword == "$dynamicRef":
+            return [resolve(self._root, argument)]
+        if keyword == "allOf":
+            return argument
+        if keyword in ("anyOf", "oneOf"):
+            return [branch for branch in argument if is_valid(self._validator, branch, value)]
+        if keyword == "if":
+            if is_valid(self._validator, argument, value):
+                return [argument, schema.get("then", True)]
+            return [schema.get("else", True)]
+        if keyword in ("dependentSchemas", "dependencies") and isinstance(value, dict):
+            return [part for name, part in argument.items() if name in value and not isinstance(part, list)]
+        return []
+
+    def _open(self, parts, value):
+        if isinstance(value, dict):
+            if not self._invites(parts):
+                declared = self._declared(parts, value)
+                if any(name not in declared for name in value):
+                    return True
+            return any(self._open(self._parts(self._of_name(parts, name), item), item)
+                       for name, item in value.items())
+        if isinstance(value, list):
+            if any(self._tuple(part) is not None for part in parts) and not self._invites_items(parts):
+                if len(value) > max(len(self._tuple(part) or []) for part in parts):
+                    return True
+            return any(self._open(self._parts(self._of_item(parts, index), item), item)
+                       for index, item in enumerate(value))
+        return False
+
+    @staticmethod
+    def _invites(parts):
+        if any(part.get(keyword, False) is not False for part in parts for keyword in _UNDECLARED_INVITED):
+            return True
+        return not any(part.get("properties") for part in parts)
+
+    @staticmethod
+    def _declared(parts, value):
+        names = {}
+        for part in parts:
+            names |= dict.fromkeys(part.get("properties", {}))
+        for part in parts:
+            names |= dict.fromkeys(part.get("required", []) if isinstance(part.get("required"), list) else [])
+        for part in parts:
+            for pattern in part.get("patternProperties", {}):
+                names |= dict.fromkeys(name for name in value if re.search(pattern, name))
+        return names
+
+    @staticmethod
+    def _of_name(parts, name):
+        schemas = []
+        for part in parts:
+            known = [part["properties"][name]] if name in part.get("properties", {}) else []
+            known += [schema for pattern, schema in part.get("patternProperties", {}).items()
+                      if re.search(pattern, name)]
+            if not known:
+                known = [part[keyword] for keyword in _UNDECLARED_INVITED if keyword in part][:1]
+            schemas += known
+        return schemas
+
+    def _tuple(self, part):
+        if self._draft7:
+            return part["items"] if isinstance(part.get("items"), list) else None
+        return part.get("prefixItems")
+
+    def _rest(self, part):
+        if not self._draft7:
+            return part.get("items", part.get("unevaluatedItems"))
+        return part.get("additionalItems") if isinstance(part.get("items"), list) else part.get("items")
+
+    def _invites_items(self, parts):
+        return any(self._rest(part) is not None and self._rest(part) is not False for part in parts)
+
+    def _of_item(self, parts, index):
+        schemas = []
+        for part in parts:
+            first = self._tuple(part) or []
+            schema = first[index] if index < len(first) else self._rest(part)
+            if schema is not None:
+                schemas.append(schema)
+        return schemas
+
+    def _order(self, parts, value):
+        if isinstance(value, list):
+            return [self._order(self._parts(self._of_item(parts, index), item), item)
+                    for index, item in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        names = {name: None for part in parts for name in part.get("properties", {}) if name in value}
+        names |= {name: None for name in self._declared(parts, value) if name in value}
+        names |= dict.fromkeys(value)
+        return {name: self._order(self._parts(self._of_name(parts, name), value[name]), value[name])
+                for name in names}
