@@ -94,22 +94,25 @@ std::string one_line(std::string message) {
   return message.empty() ? "it is malformed" : message;
 }
 
-// Rewrites the dots in all formats of type regex: {"type": "regex", "pattern": …}.
-void make_dots_plain(OrderedJson& part) {
+// Rewrites all formats of type regex, {"type": "regex", "pattern": …}, and of type grammar,
+// {"type": "grammar", "grammar": …}, as the library reads them.
+void translate_parts(OrderedJson& part) {
   if (!part.is_structured()) return;
-  const bool is_regex = part.is_object() && part.value("type", OrderedJson()) == "regex";
+  const OrderedJson type = part.is_object() ? part.value("type", OrderedJson()) : OrderedJson();
   for (auto& [key, value] : part.items()) {
-    if (is_regex && key == "pattern" && value.is_string()) {
+    if (type == "regex" && key == "pattern" && value.is_string()) {
       value = with_plain_dots(value.get_ref<const std::string&>());
+    } else if (type == "grammar" && key == "grammar" && value.is_string()) {
+      value = library_grammar(value.get_ref<const std::string&>());
     } else {
-      make_dots_plain(value);
+      translate_parts(value);
     }
   }
 }
 
-std::string tag_with_plain_dots(const std::string& text) {
+std::string library_tag(const std::string& text) {
   OrderedJson tag = parse_ordered_json(text, "structural tag");
-  make_dots_plain(tag);
+  translate_parts(tag);
   return json_text(tag);
 }
 
@@ -214,7 +217,7 @@ class XLibrary final : public GrammarLibrary {
       case Kind::kRegex:
         return xgrammar::Grammar::FromRegex(with_plain_dots(spec.text));
       case Kind::kStructuralTag: {
-        auto result = xgrammar::Grammar::FromStructuralTag(tag_with_plain_dots(spec.text), tokens_);
+        auto result = xgrammar::Grammar::FromStructuralTag(library_tag(spec.text), tokens_);
         if (const auto* error = std::get_if<1>(&result)) {
           std::visit(
               [](const auto& e) { fail(ErrorCode::kInvalidArgument, "{}", one_line(e.what())); },
@@ -229,7 +232,7 @@ class XLibrary final : public GrammarLibrary {
     if (spec.text.find("::=") == spec.text.npos) {
       return xgrammar::Grammar::FromLark(spec.text, tokens_);
     }
-    return xgrammar::Grammar::FromEBNF(with_any_characters(spec.text));
+    return xgrammar::Grammar::FromEBNF(library_grammar(spec.text));
   }
 
   static xgrammar::Grammar schema(const std::string& text, bool any_whitespace, bool strict) {

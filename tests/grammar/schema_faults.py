@@ -1,6 +1,7 @@
 """What is wrong with an answer of schema_judge, and the smallest schema and value that show it."""
 
 import copy
+import itertools
 import json
 
 import jsonschema
@@ -16,8 +17,8 @@ INVALID_ACCEPTED = "invalid, accepted"
 def orders(validator, value):
     """The value with its names in the orders that a schema may mean: usually one."""
     found = []
-    for own_first in (True, False):
-        text = json.dumps(ClosedWorld(validator, own_first).ordered(value))
+    for own_first, branch in itertools.product((True, False), (0, 1, 2)):
+        text = json.dumps(ClosedWorld(validator, own_first, branch).ordered(value))
         if text not in found:
             found.append(text)
     return [json.loads(text) for text in found]
