@@ -14,7 +14,7 @@ import re
 import sys
 
 from closed_world import ClosedWorld
-from json_schema_validator import validator_for
+from json_schema_validator import readings_agree, validator_for
 from judged_program import JudgedProgram, written_forms
 from random_schemas import RandomSchema
 from schema_faults import INVALID_ACCEPTED, VALID_REJECTED, orders, smallest
@@ -46,6 +46,8 @@ def material(schema, rng, values, changes):
             break
         candidates = [value] + [instances.changed(value) for _ in range(changes)]
         for candidate in candidates:
+            if not readings_agree(validator, candidate):
+                continue
             if not validator.is_valid(candidate):
                 invalid.append(candidate)
             elif not closed.needs_openness(candidate):

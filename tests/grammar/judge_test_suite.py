@@ -24,6 +24,7 @@ from schema_faults import orders
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PACKAGE = ("jsonschema==4.26.0", "jsonschema-4.26.0.tar.gz",
             "0c26707e2efad8aa1bfc5b7ce170f3fccc2e4918ff85989ba9ffa9facb2be326")
+_SKIPPED = 77  # CTest shows this status as skipped
 _COLUMNS = ("kept", "refused", "only open", "format", "wrong")
 
 
@@ -33,7 +34,10 @@ def fetched_suite(folder):
     suite = folder / "json" / "tests"
     if not suite.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
-        subprocess.run([_ROOT / "tools" / "fetch_pinned", folder, package, name, sha256], check=True)
+        fetched = subprocess.run([_ROOT / "tools" / "fetch_pinned", folder, package, name, sha256])
+        if fetched.returncode != 0:
+            print("SKIPPED: the suite could not be fetched", file=sys.stderr)
+            sys.exit(_SKIPPED)
         with tarfile.open(folder / name) as archive:
             for member in archive.getmembers():
                 inside = pathlib.PurePosixPath(member.name).parts[1:]

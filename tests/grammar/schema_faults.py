@@ -7,7 +7,7 @@ import json
 import jsonschema
 
 from closed_world import ClosedWorld
-from json_schema_validator import validator_for
+from json_schema_validator import readings_agree, validator_for
 from judged_program import written_forms
 
 VALID_REJECTED = "valid, rejected"
@@ -30,6 +30,8 @@ def fault_of(program, schema, value):
         validator = validator_for(schema)
         validator.check_schema(schema)
         valid = validator.is_valid(value)
+        if not readings_agree(validator, value):
+            return None
         if valid and ClosedWorld(validator).needs_openness(value):
             return None
         variants = orders(validator, value) if valid else [value]

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "sample/grammar_dialect.h"
 #include "sample/regex_dialect.h"
 
 namespace bl {
@@ -209,16 +208,6 @@ TEST(RegexDots, AreNoLineBreaks) {
   EXPECT_EQ(with_plain_dots("a.b\\.[.].*"), "a[^\\n\\r]b\\.[.][^\\n\\r]*");
   EXPECT_EQ(with_plain_dots(""), "");
   EXPECT_EQ(with_plain_dots("[^\\]]."), "[^\\]][^\\n\\r]");
-}
-
-TEST(GrammarDots, AreAnyCharactersWhereTheyStandAlone) {
-  const std::string any = "[^\\u0000]";
-  EXPECT_EQ(with_any_characters("root ::= . .* (.|a)"),
-            "root ::= " + any + " " + any + "* (" + any + "|a)");
-  EXPECT_EQ(with_any_characters(".."), any + any);
-  for (const char* same : {"", "a.b ::= \".\\\".\" [.\\].] a.b # .", "\". ", "[.", "\"\\", "# ."}) {
-    EXPECT_EQ(with_any_characters(same), same);
-  }
 }
 
 }  // namespace
