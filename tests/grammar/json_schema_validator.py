@@ -1,25 +1,58 @@
-"""The judge of what is valid: Python's jsonschema, with the formats that its FormatChecker checks."""
+"""The judge of what is valid: Python's jsonschema, with the formats that its FormatChecker checks.
 
+Formats are those of the schema's draft. FormatChecker() with no draft in mind takes "time" for that of
+draft 3, which has no offset from UTC.
+"""
+
+import functools
 import re
 
 import jsonschema
 from jsonschema import FormatChecker
 
-_FORMATS = FormatChecker()
+_UNDRAFTED = FormatChecker(set(FormatChecker.checkers) - {"time"})  # for releases before 4.16
+
+
+def _checker(kind):
+    return getattr(kind, "FORMAT_CHECKER", _UNDRAFTED)
 
 
 def validator_for(schema):
     """Returns a validator for the schema's own draft; without "$schema", for 2020-12."""
     kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    return kind(schema, format_checker=_FORMATS)
+    return kind(schema, format_checker=_checker(kind))
+
+
+# Texts that surely have a format: FormatChecker lets more pass (an email is anything with an @), and
+# checks some of them not at all.
+_SURELY = {
+    "email": r"[A-Za-z0-9.+_-]+@[a-z0-9-]+(\.[a-z0-9-]+)+",
+    "uri": r"(https?://[a-z0-9.-]+(:\d+)?(/[A-Za-z0-9._~/-]*)?(\?[a-z0-9=&]*)?(#[a-z0-9=]*)?|urn:isbn:\d+|mailto:a@[a-z.]+)",
+    "uri-reference": r"(/[a-z0-9/]*|https://[a-z.]+|#[a-z]+|[a-z]+\.html)",
+    "hostname": r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*",
+    "date-time": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)",
+    "time": r"\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)",
+    "duration": r"P(\d+W|\d+DT\d+H(\d+M)?)|PT\d+M",
+    "uuid": r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+    "regex": r"[a-z0-9^$+*]*|\[0-9\]\*",
+}
 
 
 def readings_agree(validator, value):
     """Whether the value is valid, or invalid, no matter if patterns are read as Python does or as
-    ECMAScript does, which JSON Schema asks for."""
+    ECMAScript does, which JSON Schema asks for, and no matter how strictly formats are taken."""
     changed = {"pattern": _pattern, "patternProperties": _pattern_properties}
     kind = jsonschema.validators.extend(type(validator), changed)
-    return kind(validator.schema, format_checker=_FORMATS).is_valid(value) == validator.is_valid(value)
+    usual = validator.format_checker
+    checker = FormatChecker(())
+    checker.checkers = dict(usual.checkers)
+    for name, pattern in _SURELY.items():
+        checker.checks(name)(functools.partial(_is_surely, usual, name, pattern))
+    return kind(validator.schema, format_checker=checker).is_valid(value) == validator.is_valid(value)
+
+
+def _is_surely(usual, name, pattern, text):
+    return not isinstance(text, str) or (re.fullmatch(pattern, text) is not None and usual.conforms(text, name))
 
 
 def _pattern(validator, pattern, value, schema):

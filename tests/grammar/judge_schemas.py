@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Feeds random schemas like those of JSONSchemaBench to schema_judge, and counts what it gets wrong.
+"""Feeds random schemas like those of JSONSchemaBench, and some by well-known libraries, to schema_judge,
+and counts what it gets wrong.
 
 Every schema comes with texts that Python's jsonschema calls valid, in the forms in which programs
 write JSON, and with texts that it calls invalid. Ends with status 1 if a valid text is rejected, an
@@ -9,6 +10,7 @@ invalid one is accepted, or more than 5 % of the schemas are refused.
 import argparse
 import collections
 import json
+import pathlib
 import random
 import re
 import sys
@@ -20,7 +22,17 @@ from random_schemas import RandomSchema
 from schema_faults import INVALID_ACCEPTED, VALID_REJECTED, orders, smallest
 from schema_instances import Instances
 
+_LIBRARY_SCHEMAS = pathlib.Path(__file__).parent / "library_schemas.json"
 _REFUSED_AT_MOST = 0.05
+
+
+class LibrarySchema:
+    """A schema as a well-known library writes it."""
+
+    def __init__(self, entry):
+        self.split = entry["name"]
+        self.schema = entry["schema"]
+        self.examples = entry["examples"]
 
 
 class Tally:
@@ -32,19 +44,17 @@ class Tally:
         self.slowest = (0.0, "")
 
 
-def material(schema, rng, values, changes):
-    """Returns lists of valid and of invalid values. Each valid value is a list of the orders that
-    its names may have."""
+def material(schema, examples, rng, options):
+    """Returns lists of valid and of invalid values: the examples, random ones, and both with changes.
+    Each valid value is a list of the orders that its names may have."""
     validator = validator_for(schema)
     validator.check_schema(schema)
     closed = ClosedWorld(validator)
     instances = Instances(validator, rng)
     valid, invalid = [], []
-    for _ in range(values):
-        value = instances.valid()
-        if value is None:
-            break
-        candidates = [value] + [instances.changed(value) for _ in range(changes)]
+    found = examples + [instances.valid() for _ in range(options.values)]
+    for value in [value for value in found if value is not None]:
+        candidates = [value] + [instances.changed(value) for _ in range(options.changes)]
         for candidate in candidates:
             if not readings_agree(validator, candidate):
                 continue
@@ -59,12 +69,14 @@ def malformed(text, rng):
     """Texts that are no JSON, made from one that is."""
     at = rng.randrange(len(text))
     return [text + ",", text[:-1], text[:at] + "\x00" + text[at:], re.sub(r"([}\]])$", r",\1", text) + " ,",
-            text.replace('"', "'") if '"' in text else "'x'", "\ufeff" + text, text + text]
+            text.replace('"', "'") if '"' in text else "'x'", "\ufeff" + text, text + text,
+            # JSON, but with more white space than an answer may have.
+            text.replace(": ", ":" + 70 * " ") + ("" if ": " in text else ","), "\n" * 3 + text]
 
 
 def judge(program, made, seed, tally, options):
-    rng = random.Random(seed + 0.5)
-    valid, invalid = material(made.schema, rng, options.values, options.changes)
+    rng = random.Random(f"values {seed}")
+    valid, invalid = material(made.schema, made.examples, rng, options)
     texts, meant = [], []
     for number, variants in enumerate(valid):
         for variant in variants:
@@ -83,6 +95,8 @@ def judge(program, made, seed, tally, options):
     tally.schemas += 1
     if "refused" in answer:
         tally.refused[answer["refused"]] += 1
+        if isinstance(made, LibrarySchema):
+            tally.faults.append((f"refused: {answer['refused']}", seed, made, None))
         return
     tally.slowest = max(tally.slowest, (answer.get("ms", 0.0), f"seed {seed}"))
     count(tally, made, seed, meant, answer["accepted"])
@@ -120,16 +134,16 @@ def report(program, tally, options):
     for message, times in reasons.most_common(40):
         print(f"  {times:5}  {message}")
     kinds = collections.Counter(kind for kind, *_ in tally.faults)
-    for kind in (VALID_REJECTED, INVALID_ACCEPTED, "no JSON, accepted"):
-        hit = len({seed for what, seed, *_ in tally.faults if what == kind})
+    for kind in dict.fromkeys([VALID_REJECTED, INVALID_ACCEPTED, "no JSON, accepted", *kinds]):
+        hit = len({id(made) for what, _, made, _ in tally.faults if what == kind})
         print(f"{kind}: {kinds[kind]} values of {hit} schemas")
     shown = set()
     for kind, seed, made, value in tally.faults:
-        if len(shown) >= options.show or (kind, seed) in shown:
+        if len(shown) >= options.show or (kind, id(made)) in shown:
             continue
-        shown.add((kind, seed))
+        shown.add((kind, id(made)))
         schema = made.schema
-        if kind != "no JSON, accepted":
+        if kind in (VALID_REJECTED, INVALID_ACCEPTED):
             schema, value = smallest(program, schema, value)
         print(f"\n{kind} (seed {seed}, {made.split}):\n  {json.dumps(schema, ensure_ascii=False)}\n"
               f"  {json.dumps(value, ensure_ascii=False)}")
@@ -148,6 +162,8 @@ def main():
     options = parser.parse_args()
     program = JudgedProgram(options.program)
     tally = Tally()
+    for entry in json.loads(_LIBRARY_SCHEMAS.read_text(encoding="utf-8")) if options.split is None else ():
+        judge(program, LibrarySchema(entry), options.seed, tally, options)
     for seed in range(options.seed, options.seed + options.schemas):
         judge(program, RandomSchema(random.Random(seed), options.split), seed, tally, options)
     sys.exit(0 if report(program, tally, options) else 1)

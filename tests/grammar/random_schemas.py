@@ -13,7 +13,7 @@ _SPLITS = json.loads((pathlib.Path(__file__).parent / "keyword_shares.json").rea
 
 _NAMES = ["id", "name", "type", "value", "url", "version", "tags", "items", "data", "description", "title", "enabled",
           "count", "start", "end", "email", "address", "status", "kind", "metadata", "spec", "labels", "path", "size",
-          "created_at", "x-y", "first name", "$id", "größe", 'q"uote', "a.b", "camelCase", "0", "options", "user"]
+          "created_at", "x-y", "first name", "$type", "größe", 'q"uote', "a.b", "camelCase", "0", "options", "user"]
 _PATTERNS = [
     "^[A-Fa-f\\d]{24}$", "^[0-9a-f]{8}-[0-9a-f]{4}-[1-5][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$", "^[a-z_]+$",
     "^[0-9a-zA-Z_-]{1,255}$", "^(\\d\\.)(\\d)$|^(\\d)$", "(\\+)\\w+", "^[\\w\\/\\.:-]+$", "^[A-Za-z0-9:_\\-]+$",
@@ -41,6 +41,8 @@ _TYPES = ["string", "integer", "number", "boolean", "array", "object", "null"]
 
 class RandomSchema:
     """One schema: `split` is its split's name, `schema` the schema."""
+
+    examples = []  # valid values that come with it
 
     def __init__(self, rng, only=None):
         self._rng = rng
