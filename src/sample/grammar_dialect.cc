@@ -41,6 +41,9 @@ void append_character(char32_t code, std::string_view special, std::string& out)
   }
 }
 
+// A name for a message.
+std::string_view shown(std::string_view name) { return name.substr(0, 60); }
+
 class GrammarTranslation {
  public:
   explicit GrammarTranslation(std::string_view text) : text_(text) { find_rules(); }
@@ -146,7 +149,7 @@ class GrammarTranslation {
     const std::size_t behind = std::exchange(at_, offset);
     const std::string_view name = take_word();
     if (!library_names_.try_emplace(name).second) {
-      refuse_at(offset, fmt::format("a second definition of {}", name));
+      refuse_at(offset, fmt::format("a second definition of {}", shown(name)));
     }
     heads_.insert(offset);
     at_ = behind;
@@ -213,7 +216,7 @@ class GrammarTranslation {
     }
     const auto found = library_names_.find(name);
     if (found == library_names_.end()) {
-      refuse_at(begin, fmt::format("the name {}, which no rule defines,", name));
+      refuse_at(begin, fmt::format("the name {}, which no rule defines,", shown(name)));
     }
     return found->second;
   }
@@ -299,10 +302,7 @@ class GrammarTranslation {
     if (peek() != '-' || at_ + 1 == end) return;
     ++at_;
     const char32_t high = character();
-    if (high < low) {
-      refuse_at(begin, fmt::format("the range {}, whose end comes before its beginning,",
-                                   text_.substr(begin, at_ - begin)));
-    }
+    if (high < low) refuse_at(begin, "a range whose end comes before its beginning");
     made += '-';
     append_character(high, kSpecial, made);
   }

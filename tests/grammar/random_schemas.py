@@ -33,7 +33,7 @@ _NAME_PATTERNS = ["^x-", ".*", "^[a-z_]+$", "^[a-zA-Z0-9._-]+$", "^.+$", ".+", "
                   "^[a-zA-Z0-9_]*", ".", "^\\w+$", "^(default|mac|windows|linux)$", "^/", "^_[a-zA-Z][^.]*$"]
 _FORMATS = ["date-time"] * 12 + ["uri"] * 7 + ["date"] * 3 + ["email"] * 3 + ["uuid"] * 2 + [
     "hostname", "ipv4", "ipv6", "time", "uri-reference", "regex", "duration", "json-pointer",
-    "int32", "path", "url", "ports", "utc-millisec", "color", "semver", "password", "non-blank"]
+    "int32", "byte", "path", "url", "ports", "utc-millisec", "color", "semver", "password", "non-blank"]
 _ENUMS = [["a", "b", "c"], ["GET", "POST", "PUT"], ["v1"], ["", "yes", "no"], ["asc", "desc"], ["é", "ß", "日本"],
           ["two words", 'q"', "b\\s"], ["Pod"], ["1.0", "1.1"]]
 _TYPES = ["string", "integer", "number", "boolean", "array", "object", "null"]
