@@ -4,6 +4,7 @@ Formats are those of the schema's draft. FormatChecker() with no draft in mind t
 draft 3, which has no offset from UTC.
 """
 
+import fractions
 import functools
 import re
 
@@ -40,8 +41,9 @@ _SURELY = {
 
 def readings_agree(validator, value):
     """Whether the value is valid, or invalid, no matter if patterns are read as Python does or as
-    ECMAScript does, which JSON Schema asks for, and no matter how strictly formats are taken."""
-    changed = {"pattern": _pattern, "patternProperties": _pattern_properties}
+    ECMAScript does, which JSON Schema asks for, how strictly formats are taken, and if fractions are
+    divided exactly or as doubles (5.01 is no multiple of 0.01 then)."""
+    changed = {"pattern": _pattern, "patternProperties": _pattern_properties, "multipleOf": _multiple_of}
     kind = jsonschema.validators.extend(type(validator), changed)
     usual = validator.format_checker
     checker = FormatChecker(())
@@ -65,6 +67,12 @@ def _pattern_properties(validator, patterns, value, schema):
         for name, item in value.items():
             if re.search(_as_in_ecmascript(pattern), name):
                 yield from validator.descend(item, part, path=name, schema_path=pattern)
+
+
+def _multiple_of(validator, divisor, value, schema):
+    if validator.is_type(value, "number"):
+        if fractions.Fraction(repr(value)) % fractions.Fraction(repr(divisor)) != 0:
+            yield jsonschema.ValidationError(f"{value!r} is not a multiple of {divisor!r}")
 
 
 # The pattern with what Python reads differently written out: \d and \w are ASCII, $ is the very end.
