@@ -104,6 +104,10 @@ class ClosedWorld:
             names |= dict.fromkeys(part.get("properties", {}))
         for part in parts:
             names |= dict.fromkeys(part.get("required", []) if isinstance(part.get("required"), list) else [])
+            for keyword in ("dependencies", "dependentRequired"):
+                for name, needed in part.get(keyword, {}).items():
+                    if isinstance(needed, list):
+                        names |= dict.fromkeys([name, *needed])
         for part in parts:
             for pattern in part.get("patternProperties", {}):
                 names |= dict.fromkeys(name for name in value if re.search(pattern, name))
