@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "grammar/schema_grammar.h"
 #include "sample/grammar_dialect.h"
 #include "sample/grammar_library.h"
 #include "sample/regex_dialect.h"
@@ -34,9 +35,8 @@ class Remark {
   static void add(const std::string& message) {
     if (current_ == nullptr || !current_->message_.empty()) return;
     const auto says = [&](const char* text) { return message.find(text) != message.npos; };
-    // Accepted: a oneOf allows every branch (json_schema_check.h), and a rule that cannot be lazy
-    // still matches what it should.
-    if (says("oneOf with ") || says("lazy rule")) return;
+    // Accepted: a rule that cannot be lazy still matches what it should.
+    if (says("lazy rule")) return;
     const bool of_anchor = says("Anchor '") || says("'^' should be") || says("'$' should be");
     if (of_anchor && current_->anchors_checked_) return;
     // A backslash before punctuation makes no difference.
@@ -94,10 +94,22 @@ std::string one_line(std::string message) {
   return message.empty() ? "it is malformed" : message;
 }
 
-// Rewrites all formats of type regex, {"type": "regex", "pattern": …}, and of type grammar,
-// {"type": "grammar", "grammar": …}, as the library reads them.
-void translate_parts(OrderedJson& part) {
+// Whether a format of a structural tag is a JSON schema whose values are written as JSON.
+bool is_plain_schema(const OrderedJson& part) {
+  return part.is_object() && part.value("type", OrderedJson()) == "json_schema" &&
+         part.contains("json_schema") && part.value("style", OrderedJson("json")) == "json";
+}
+
+// Rewrites what the library reads differently: the dots of regular expressions, grammars, and JSON
+// schemas, which become grammars.
+void translate_formats(OrderedJson& part, const ConstraintSpec& spec) {
   if (!part.is_structured()) return;
+  if (is_plain_schema(part)) {
+    part = {{"type", "grammar"},
+            {"grammar", grammar_of_schema(part["json_schema"],
+                                          {.whitespace = spec.whitespace, .closed = spec.strict})}};
+    return;
+  }
   const OrderedJson type = part.is_object() ? part.value("type", OrderedJson()) : OrderedJson();
   for (auto& [key, value] : part.items()) {
     if (type == "regex" && key == "pattern" && value.is_string()) {
@@ -105,14 +117,14 @@ void translate_parts(OrderedJson& part) {
     } else if (type == "grammar" && key == "grammar" && value.is_string()) {
       value = library_grammar(value.get_ref<const std::string&>());
     } else {
-      translate_parts(value);
+      translate_formats(value, spec);
     }
   }
 }
 
-std::string library_tag(const std::string& text) {
-  OrderedJson tag = parse_ordered_json(text, "structural tag");
-  translate_parts(tag);
+std::string translated_tag(const ConstraintSpec& spec) {
+  OrderedJson tag = parse_ordered_json(spec.text, "structural tag");
+  translate_formats(tag, spec);
   return json_text(tag);
 }
 
@@ -211,13 +223,15 @@ class XLibrary final : public GrammarLibrary {
   xgrammar::Grammar parse(const ConstraintSpec& spec) const {
     switch (spec.kind) {
       case Kind::kJsonObject:
-        return schema(R"({"type": "object"})", spec.any_whitespace, false);
+        return schema(R"({"type": "object"})", {.whitespace = spec.whitespace});
       case Kind::kJsonSchema:
-        return schema(spec.text, spec.any_whitespace, spec.strict);
+        return schema(spec.text, {.whitespace = spec.whitespace,
+                                  .closed = spec.strict,
+                                  .tool_parameters = spec.tool_parameters});
       case Kind::kRegex:
         return xgrammar::Grammar::FromRegex(with_plain_dots(spec.text));
       case Kind::kStructuralTag: {
-        auto result = xgrammar::Grammar::FromStructuralTag(library_tag(spec.text), tokens_);
+        auto result = xgrammar::Grammar::FromStructuralTag(translated_tag(spec), tokens_);
         if (const auto* error = std::get_if<1>(&result)) {
           std::visit(
               [](const auto& e) { fail(ErrorCode::kInvalidArgument, "{}", one_line(e.what())); },
@@ -235,9 +249,9 @@ class XLibrary final : public GrammarLibrary {
     return xgrammar::Grammar::FromEBNF(library_grammar(spec.text));
   }
 
-  static xgrammar::Grammar schema(const std::string& text, bool any_whitespace, bool strict) {
-    return xgrammar::Grammar::FromJSONSchema(text, any_whitespace, std::nullopt, std::nullopt,
-                                             strict);
+  static xgrammar::Grammar schema(const std::string& text, const JsonForm& form) {
+    return xgrammar::Grammar::FromEBNF(
+        grammar_of_schema(parse_ordered_json(text, "the JSON schema"), form));
   }
 
   std::size_t vocab_;

@@ -104,10 +104,6 @@ class ClosedWorld:
             names |= dict.fromkeys(part.get("properties", {}))
         for part in parts:
             names |= dict.fromkeys(part.get("required", []) if isinstance(part.get("required"), list) else [])
-            for keyword in ("dependencies", "dependentRequired"):
-                for name, needed in part.get(keyword, {}).items():
-                    if isinstance(needed, list):
-                        names |= dict.fromkeys([name, *needed])
         for part in parts:
             for pattern in part.get("patternProperties", {}):
                 names |= dict.fromkeys(name for name in value if re.search(pattern, name))
@@ -160,5 +156,8 @@ class ClosedWorld:
             return value
         names = {name: None for part in parts for name in part.get("properties", {}) if name in value}
         names |= {name: None for name in self._declared(parts, value) if name in value}
+        for needed in (part.get(keyword, {}) for part in parts for keyword in ("dependencies", "dependentRequired")):
+            for name, others in needed.items():
+                names |= {other: None for other in [name, *others] if other in value}
         names |= dict.fromkeys(value)
         return {name: self._order(self._of_name(parts, name), value[name]) for name in names}
