@@ -19,8 +19,15 @@ CodePoints digits() { return CodePoints({{'0', '9'}}); }
 CodePoints word_signs() { return CodePoints({{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}); }
 // White space that both ECMAScript and Python mean by \s.
 CodePoints certain_spaces() {
-  return CodePoints({{'\t', '\r'}, {' ', ' '}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A},
-                     {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}});
+  return CodePoints({{'\t', '\r'},
+                     {' ', ' '},
+                     {0xA0, 0xA0},
+                     {0x1680, 0x1680},
+                     {0x2000, 0x200A},
+                     {0x2028, 0x2029},
+                     {0x202F, 0x202F},
+                     {0x205F, 0x205F},
+                     {0x3000, 0x3000}});
 }
 // White space for one of them; \S leaves it out, so that both agree with what is written.
 CodePoints possible_spaces() {
@@ -108,34 +115,42 @@ class PatternParser {
   PatternNode sequence() {
     PatternNode node{.kind = PatternKind::kSequence};
     while (at_ < text_.size() && !next_is("|") && !next_is(")")) {
-      PatternNode atom = quantified(one());
+      const std::size_t begin = at_;
+      PatternNode atom = one();
+      atom.at = begin;
+      atom = quantified(std::move(atom));
       node.parts.push_back(std::move(atom));
     }
     return node;
   }
 
   PatternNode quantified(PatternNode atom) {
-    for (;;) {
-      const std::size_t begin = at_;
-      std::size_t fewest = 0;
-      std::optional<std::size_t> most;
-      if (take("*")) {
-      } else if (take("+")) {
-        fewest = 1;
-      } else if (take("?")) {
-        most = 1;
-      } else if (!take_counts(fewest, most)) {
-        return atom;
-      }
-      if (most && *most < fewest) refuse("has a quantifier whose bounds are out of order", begin);
-      take("?");  // a lazy quantifier matches the same texts
-      PatternNode repeated{.kind = PatternKind::kRepeat, .fewest = fewest, .most = most};
-      repeated.parts.push_back(std::move(atom));
-      if (++depth_ > kMostPatternDepth) refuse("repeats repetitions too often", begin);
-      PatternNode next = quantified(std::move(repeated));
-      --depth_;
-      return next;
+    PatternNode repeated{.kind = PatternKind::kRepeat, .at = at_};
+    if (!take_quantifier(repeated)) return atom;
+    take("?");  // a lazy quantifier matches the same texts
+    const std::size_t begin = at_;
+    PatternNode second;
+    if (take_quantifier(second)) {
+      // Python takes a++ for a possessive quantifier, which may match less.
+      refuse("has a quantifier after a quantifier", begin);
     }
+    repeated.parts.push_back(std::move(atom));
+    return repeated;
+  }
+
+  bool take_quantifier(PatternNode& repeated) {
+    const std::size_t begin = at_;
+    if (take("+")) {
+      repeated.fewest = 1;
+    } else if (take("?")) {
+      repeated.most = 1;
+    } else if (!take("*") && !take_counts(repeated.fewest, repeated.most)) {
+      return false;
+    }
+    if (repeated.most && *repeated.most < repeated.fewest) {
+      refuse("has a quantifier whose bounds are out of order", begin);
+    }
+    return true;
   }
 
   // Reads {n}, {n,} or {n,m}. Anything else in braces is literal text.
@@ -199,7 +214,7 @@ class PatternParser {
       if (end == text_.npos) refuse("has an unclosed group name", begin);
       at_ = end + 1;
     } else if (next_is("?") && !take("?:")) {
-      refuse("has a group of an unsupported kind", begin);
+      refuse("has a group or a flag of a kind that is not supported", begin);
     }
     PatternNode inside = choice();
     if (!take(")")) refuse("has an unclosed (", begin);
@@ -262,8 +277,8 @@ class PatternParser {
       default:
         break;
     }
-    if (letter < 0x80 && ((letter >= '0' && letter <= '9') || ((letter | 0x20) >= 'a' &&
-                                                              (letter | 0x20) <= 'z'))) {
+    if (letter < 0x80 &&
+        ((letter >= '0' && letter <= '9') || ((letter | 0x20) >= 'a' && (letter | 0x20) <= 'z'))) {
       refuse(fmt::format("has the unknown escape \\{}", static_cast<char>(letter)), begin);
     }
     return letter;
@@ -273,6 +288,7 @@ class PatternParser {
     if (take("{")) {
       char32_t value = 0;
       int count = 0;
+      if (next_is("}")) refuse("has an incomplete escape", begin);
       while (!take("}")) {
         value = value << 4 | hex(1, begin);
         if (++count > 6) refuse("has an escape that is no character", begin);
@@ -311,6 +327,8 @@ class PatternParser {
 
   CodePoints char_class(std::size_t begin) {
     const bool negated = take("^");
+    // Python takes the ] for a member of the class, and ECMAScript for its end.
+    if (next_is("]")) refuse("has an empty class (a ] within is written \\]),", begin);
     std::vector<CodeRange> ranges;
     CodePoints sets;
     while (!take("]")) {

@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "sample/grammar_hooks.h"
 #include "sample/json_schema_kinds.h"
-#include "sample/regex_dialect.h"
+#include "sample/regex_grammar.h"
 
 namespace bl {
 namespace {

@@ -15,6 +15,7 @@
 #include "sample/grammar_dialect.h"
 #include "sample/grammar_library.h"
 #include "sample/regex_dialect.h"
+#include "sample/regex_grammar.h"
 
 namespace bl {
 namespace {
@@ -229,7 +230,7 @@ class XLibrary final : public GrammarLibrary {
                                   .closed = spec.strict,
                                   .tool_parameters = spec.tool_parameters});
       case Kind::kRegex:
-        return xgrammar::Grammar::FromRegex(with_plain_dots(spec.text));
+        return xgrammar::Grammar::FromEBNF(regex_grammar(spec.text));
       case Kind::kStructuralTag: {
         auto result = xgrammar::Grammar::FromStructuralTag(translated_tag(spec), tokens_);
         if (const auto* error = std::get_if<1>(&result)) {
