@@ -35,7 +35,7 @@ class RegexCheck {
         for (const PatternNode& part : node.parts) visit(part, first, last);
         return;
       case PatternKind::kRepeat: {
-        // What is repeated stands behind itself.
+        // A repeated part follows itself.
         const bool once = node.most && *node.most <= 1;
         return visit(node.parts[0], once && first, once && last);
       }
