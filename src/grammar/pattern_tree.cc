@@ -115,34 +115,42 @@ class PatternParser {
   PatternNode sequence() {
     PatternNode node{.kind = PatternKind::kSequence};
     while (at_ < text_.size() && !next_is("|") && !next_is(")")) {
-      PatternNode atom = quantified(one());
+      const std::size_t begin = at_;
+      PatternNode atom = one();
+      atom.at = begin;
+      atom = quantified(std::move(atom));
       node.parts.push_back(std::move(atom));
     }
     return node;
   }
 
   PatternNode quantified(PatternNode atom) {
-    for (;;) {
-      const std::size_t begin = at_;
-      std::size_t fewest = 0;
-      std::optional<std::size_t> most;
-      if (take("*")) {
-      } else if (take("+")) {
-        fewest = 1;
-      } else if (take("?")) {
-        most = 1;
-      } else if (!take_counts(fewest, most)) {
-        return atom;
-      }
-      if (most && *most < fewest) refuse("has a quantifier whose bounds are out of order", begin);
-      take("?");  // a lazy quantifier matches the same texts
-      PatternNode repeated{.kind = PatternKind::kRepeat, .fewest = fewest, .most = most};
-      repeated.parts.push_back(std::move(atom));
-      if (++depth_ > kMostPatternDepth) refuse("repeats repetitions too often", begin);
-      PatternNode next = quantified(std::move(repeated));
-      --depth_;
-      return next;
+    PatternNode repeated{.kind = PatternKind::kRepeat, .at = at_};
+    if (!take_quantifier(repeated)) return atom;
+    take("?");  // a lazy quantifier matches the same texts
+    const std::size_t begin = at_;
+    PatternNode second;
+    if (take_quantifier(second)) {
+      // Python takes a++ for a possessive quantifier, which may match less.
+      refuse("has a quantifier after a quantifier", begin);
     }
+    repeated.parts.push_back(std::move(atom));
+    return repeated;
+  }
+
+  bool take_quantifier(PatternNode& repeated) {
+    const std::size_t begin = at_;
+    if (take("+")) {
+      repeated.fewest = 1;
+    } else if (take("?")) {
+      repeated.most = 1;
+    } else if (!take("*") && !take_counts(repeated.fewest, repeated.most)) {
+      return false;
+    }
+    if (repeated.most && *repeated.most < repeated.fewest) {
+      refuse("has a quantifier whose bounds are out of order", begin);
+    }
+    return true;
   }
 
   // Reads {n}, {n,} or {n,m}. Anything else in braces is literal text.
@@ -206,7 +214,7 @@ class PatternParser {
       if (end == text_.npos) refuse("has an unclosed group name", begin);
       at_ = end + 1;
     } else if (next_is("?") && !take("?:")) {
-      refuse("has a group of an unsupported kind", begin);
+      refuse("has a group or a flag of a kind that is not supported", begin);
     }
     PatternNode inside = choice();
     if (!take(")")) refuse("has an unclosed (", begin);
@@ -280,6 +288,7 @@ class PatternParser {
     if (take("{")) {
       char32_t value = 0;
       int count = 0;
+      if (next_is("}")) refuse("has an incomplete escape", begin);
       while (!take("}")) {
         value = value << 4 | hex(1, begin);
         if (++count > 6) refuse("has an escape that is no character", begin);
@@ -318,6 +327,8 @@ class PatternParser {
 
   CodePoints char_class(std::size_t begin) {
     const bool negated = take("^");
+    // Python takes the ] for a member of the class, and ECMAScript for its end.
+    if (next_is("]")) refuse("has an empty class (a ] within is written \\]),", begin);
     std::vector<CodeRange> ranges;
     CodePoints sets;
     while (!take("]")) {

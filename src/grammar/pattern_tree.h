@@ -26,6 +26,7 @@ struct PatternNode {
   std::vector<PatternNode> parts{};
   std::size_t fewest = 0;
   std::optional<std::size_t> most{};
+  std::size_t at = 0;  // offset in the text, in bytes
 };
 
 // Parses a regular expression of ECMA-262 (a subset: no back references, no looking behind, no word

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "sample/json_schema_check.h"
-#include "sample/regex_dialect.h"
+#include "sample/regex_grammar.h"
 #include "text/unicode.h"
 
 namespace bl {

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "sample/json_schema_kinds.h"
-#include "sample/regex_dialect.h"
+#include "sample/regex_grammar.h"
 
 namespace bl {
 namespace {

@@ -17,6 +17,7 @@
 #include "sample/grammar_library.h"
 #include "sample/json_schema_check.h"
 #include "sample/regex_dialect.h"
+#include "sample/regex_grammar.h"
 
 namespace bl {
 namespace {
@@ -96,8 +97,8 @@ std::string one_line(std::string message) {
   return message.empty() ? "it is malformed" : message;
 }
 
-// Rewrites what the library reads differently: the dots of regular expressions, and JSON schemas,
-// which become grammars.
+// Rewrites what the library reads differently: the dots of regular expressions, grammars, and JSON
+// schemas, which become grammars.
 void translate_formats(OrderedJson& part, const ConstraintSpec& spec) {
   if (!part.is_structured()) return;
   if (is_plain_schema_format(part)) {
@@ -106,10 +107,12 @@ void translate_formats(OrderedJson& part, const ConstraintSpec& spec) {
                                           {.whitespace = spec.whitespace, .closed = spec.strict})}};
     return;
   }
-  const bool is_regex = part.is_object() && part.value("type", OrderedJson()) == "regex";
+  const OrderedJson type = part.is_object() ? part.value("type", OrderedJson()) : OrderedJson();
   for (auto& [key, value] : part.items()) {
-    if (is_regex && key == "pattern" && value.is_string()) {
+    if (type == "regex" && key == "pattern" && value.is_string()) {
       value = with_plain_dots(value.get_ref<const std::string&>());
+    } else if (type == "grammar" && key == "grammar" && value.is_string()) {
+      value = library_grammar(value.get_ref<const std::string&>());
     } else {
       translate_formats(value, spec);
     }
@@ -223,7 +226,7 @@ class XLibrary final : public GrammarLibrary {
                                   .closed = spec.strict,
                                   .tool_parameters = spec.tool_parameters});
       case Kind::kRegex:
-        return xgrammar::Grammar::FromRegex(with_plain_dots(spec.text));
+        return xgrammar::Grammar::FromEBNF(regex_grammar(spec.text));
       case Kind::kStructuralTag: {
         auto result = xgrammar::Grammar::FromStructuralTag(translated_tag(spec), tokens_);
         if (const auto* error = std::get_if<1>(&result)) {
@@ -240,7 +243,7 @@ class XLibrary final : public GrammarLibrary {
     if (spec.text.find("::=") == spec.text.npos) {
       return xgrammar::Grammar::FromLark(spec.text, tokens_);
     }
-    return xgrammar::Grammar::FromEBNF(with_any_characters(spec.text));
+    return xgrammar::Grammar::FromEBNF(library_grammar(spec.text));
   }
 
   static xgrammar::Grammar schema(const std::string& text, const JsonForm& form) {

@@ -156,5 +156,8 @@ class ClosedWorld:
             return value
         names = {name: None for part in parts for name in part.get("properties", {}) if name in value}
         names |= {name: None for name in self._declared(parts, value) if name in value}
+        for needed in (part.get(keyword, {}) for part in parts for keyword in ("dependencies", "dependentRequired")):
+            for name, others in needed.items():
+                names |= {other: None for other in [name, *others] if other in value}
         names |= dict.fromkeys(value)
         return {name: self._order(self._of_name(parts, name), value[name]) for name in names}

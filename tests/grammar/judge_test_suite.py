@@ -19,7 +19,7 @@ import jsonschema
 
 from closed_world import ClosedWorld
 from judged_program import JudgedProgram, written_forms
-from schema_faults import orders
+from schema_faults import orders, without_fractions
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PACKAGE = ("jsonschema==4.26.0", "jsonschema-4.26.0.tar.gz",
@@ -49,17 +49,6 @@ def fetched_suite(folder):
     return suite
 
 
-def without_fractions(value):
-    """The value with 1 in place of 1.0: we write whole numbers without a fraction."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, list):
-        return [without_fractions(item) for item in value]
-    if isinstance(value, dict):
-        return {name: without_fractions(item) for name, item in value.items()}
-    return value
-
-
 class Judge:
     def __init__(self, program, kind):
         self._program = program
@@ -82,8 +71,7 @@ class Judge:
         if not test["valid"]:
             return [test["data"]]
         found = self._looked_at(lambda: orders(self._kind(schema), test["data"])) or [test["data"]]
-        found += [without_fractions(variant) for variant in found]
-        return [json.loads(text) for text in dict.fromkeys(map(json.dumps, found))]
+        return found + [without_fractions(test["data"])]
 
     def _column(self, schema, test, answers):
         if not test["valid"]:
@@ -92,6 +80,8 @@ class Judge:
             return "kept"
         if self._looked_at(lambda: ClosedWorld(self._kind(schema)).needs_openness(test["data"])):
             return "only open"
+        if "only an annotation" in test["description"]:
+            return "format"
         checked = self._kind(schema, format_checker=jsonschema.FormatChecker())
         return "format" if self._looked_at(lambda: not checked.is_valid(test["data"])) else "wrong"
 

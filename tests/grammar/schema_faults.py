@@ -15,13 +15,24 @@ INVALID_ACCEPTED = "invalid, accepted"
 
 
 def orders(validator, value):
-    """The value with its names in the orders that a schema may mean: usually one."""
+    """The value in the ways of which one must be accepted, usually one: with its names in the orders
+    that a schema may mean, and with 1 in place of 1.0, since integers are written without a fraction."""
     found = []
     for own_first, branch in itertools.product((True, False), (0, 1, 2)):
-        text = json.dumps(ClosedWorld(validator, own_first, branch).ordered(value))
-        if text not in found:
-            found.append(text)
-    return [json.loads(text) for text in found]
+        ordered = ClosedWorld(validator, own_first, branch).ordered(value)
+        found += [json.dumps(ordered), json.dumps(without_fractions(ordered))]
+    return [json.loads(text) for text in dict.fromkeys(found)]
+
+
+def without_fractions(value):
+    """The value with 1 in place of 1.0."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [without_fractions(item) for item in value]
+    if isinstance(value, dict):
+        return {name: without_fractions(item) for name, item in value.items()}
+    return value
 
 
 def fault_of(program, schema, value):
