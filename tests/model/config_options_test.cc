@@ -7,12 +7,17 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "model/golden.h"
 #include "support/data.h"
 
@@ -44,9 +49,10 @@ class FormulaSource : public TensorSource {
   // `tensors`: {name: [shape, scale, shift]}.
   explicit FormulaSource(const Json& tensors) {
     for (const auto& [name, spec] : tensors.items()) {
-      const auto shape = spec[0].get<std::vector<std::int64_t>>();
+      Shape shape;
+      for (const Json& size : spec[0]) shape.append(size.get<std::int64_t>());
       Tensor tensor;
-      tensor.info = {DType::kF32, Shape(shape), "formula"};
+      tensor.info = {DType::kF32, shape, "formula"};
       tensor.values = formula_values(name, tensor.info.shape.elements(), spec[1].get<double>(),
                                      spec[2].get<double>());
       tensors_[name] = std::move(tensor);
