@@ -107,7 +107,8 @@ class AnswerReading {
     request["add_generation_prompt"] = false;
     const std::string without = rendered(request).value_or(std::string());
     request["add_generation_prompt"] = true;
-    const std::string prompt = source_.render(request);
+    // A prompt that the template refuses has an answer all the same.
+    const std::string prompt = rendered(request).value_or(std::string());
     const AnswerFormat& format = find_format(request, !tools.empty());
 
     AnswerOptions options;

@@ -75,6 +75,7 @@ ReasoningSyntax read_reasoning(FormatReader& reader) {
   syntax.open = reader.patterns("open");
   syntax.close = reader.patterns("close");
   syntax.anywhere = reader.flag("anywhere");
+  syntax.ended_by_calls = reader.flag("ended_by_calls");
   return syntax;
 }
 

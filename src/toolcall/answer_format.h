@@ -15,6 +15,8 @@ struct ReasoningSyntax {
   // Reasoning may begin anywhere, as its markers are control tokens; else only where an answer
   // begins, since models mention the markers in their answers.
   bool anywhere = false;
+  // A call ends the reasoning, as in this format nothing but calls can follow without a marker.
+  bool ended_by_calls = false;
 };
 
 // One parameter as {parameters} and {elements} write it.

@@ -58,6 +58,7 @@ class AnswerParser::Machine final : public CallSink {
   void run();
   void push(char byte);
   void start_candidates(char byte);
+  void start_calls(char byte);
   void start_all(const std::vector<Pattern>& patterns, Action action, char byte);
   void push_candidates(char byte);
   bool push_candidate(Candidate& candidate, char byte);
@@ -177,6 +178,7 @@ void AnswerParser::Machine::start_candidates(char byte) {
     start_all(format_.reasoning.close, Action::kCloseReasoning, byte);
     // Some models repeat the marker that the prompt ended with.
     if (!wrote_reasoning_) start_all(format_.reasoning.open, Action::kDrop, byte);
+    if (format_.reasoning.ended_by_calls && options_.separate_reasoning) start_calls(byte);
     return;
   }
   if (mode_ == Mode::kRaw) {
@@ -197,11 +199,15 @@ void AnswerParser::Machine::start_candidates(char byte) {
     start_all(format_.drop, Action::kDrop, byte);
     if (mode_ == Mode::kAfterCall) start_all(format_.close, Action::kDrop, byte);
   }
+  start_calls(byte);
+}
+
+void AnswerParser::Machine::start_calls(char byte) {
   if (!options_.read_calls || tools_.empty()) return;
   for (const Pattern& pattern : format_.calls) {
     const bool bare = pattern.parts().empty();
-    const bool may_begin =
-        bare ? at_start_ && !space && mode_ == Mode::kContent : pattern.first() == byte;
+    const bool may_begin = bare ? at_start_ && !is_answer_space(byte) && mode_ == Mode::kContent
+                                : pattern.first() == byte;
     if (may_begin) candidates_.push_back({Action::kCall, PatternMatch(pattern), nullptr});
   }
 }

@@ -119,6 +119,26 @@ bool shown(std::string_view sign, const TemplateProbe& probe, const Renderings& 
                      [&](const std::string& text) { return text.find(sign) != text.npos; });
 }
 
+// The call as the format's document writes it.
+std::string canonical_call(const CallSyntax& syntax) {
+  std::string text = R"({"probe_key": "probe value"})";
+  if (syntax.form == ArgumentsForm::kPython) text = "probe_key='probe value'";
+  if (syntax.form == ArgumentsForm::kBraces) {
+    text = "{probe_key:" + syntax.string_delimiter + "probe value" + syntax.string_delimiter + '}';
+  }
+  if (syntax.form == ArgumentsForm::kParameters) {
+    text = write_parameter(syntax, kProbeKey, kProbeValue);
+  }
+  std::string call = write_call(syntax, kProbeTool, text);
+  for (const auto& [mark, value] :
+       {std::pair("{index}", "0"), std::pair("{number}", "1"), std::pair("{id}", "probe0000"),
+        std::pair("{is_string}", "true"), std::pair("{json_type}", "string")}) {
+    const std::size_t at = call.find(mark);
+    if (at != call.npos) call.replace(at, std::string_view(mark).size(), value);
+  }
+  return call;
+}
+
 // How well a format reads the rendered call; higher is better, negative means not at all.
 int reading_score(const AnswerFormat& format, const RenderedCall& call, const ToolSet& tools) {
   AnswerOptions options;
@@ -132,13 +152,10 @@ int reading_score(const AnswerFormat& format, const RenderedCall& call, const To
   }
   const Json arguments = parse_json(answer.calls[0].arguments, "probe");
   if (arguments != Json{{kProbeKey, kProbeValue}}) return -1;
+  const int left = static_cast<int>(std::min<std::size_t>(answer.content.size(), 400));
   const CallSyntax syntax = call_syntax(format);
-  std::string text = R"({"probe_key": "probe value"})";
-  if (syntax.form == ArgumentsForm::kParameters) {
-    text = write_parameter(syntax, kProbeKey, kProbeValue);
-  }
-  const std::string written = write_call(syntax, kProbeTool, text);
-  const int left = static_cast<int>(std::min<std::size_t>(answer.content.size(), 1000));
+  const std::string written = canonical_call(syntax);
+  if (call.text.find(syntax.open + written) != std::string::npos) return 3000 - left;
   return (call.text.find(written) != std::string::npos ? 2000 : 1000) - left;
 }
 

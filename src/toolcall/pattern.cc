@@ -105,9 +105,13 @@ bool PatternMatch::takes(Kind kind, char byte) const {
   }
   if (byte == '\n') return false;
   const auto& parts = pattern_->parts();
-  if (part_ + 1 == parts.size()) return true;
-  const Pattern::Part& next = parts[part_ + 1];
-  return next.kind == Kind::kText ? byte != next.text.front() : !is_pattern_space(byte);
+  std::size_t next = part_ + 1;
+  if (next < parts.size() && parts[next].kind == Kind::kSpace) {
+    if (is_pattern_space(byte)) return false;
+    ++next;
+  }
+  return next == parts.size() || parts[next].kind != Kind::kText ||
+         byte != parts[next].text.front();
 }
 
 std::string& PatternMatch::capture(Kind kind) {

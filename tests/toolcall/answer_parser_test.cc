@@ -151,7 +151,7 @@ TEST(AnswerStart, FollowsTheEndOfThePrompt) {
   EXPECT_FALSE(start("say <think>, please<a>", "<a>").in_reasoning);
   EXPECT_FALSE(start("say <think>, please<a>", "").in_reasoning);
   EXPECT_EQ(start("Hi<a>\n<think", "<a>\n<think").prompt, "<think");
-  EXPECT_EQ(named_answer_format("functionary-3.2").prompt, ">>>");
+  EXPECT_EQ(named_answer_format("functionary-3-2").prompt, ">>>");
 }
 
 TEST(AnswerFormat, RefusesDocumentsThatAreWrong) {

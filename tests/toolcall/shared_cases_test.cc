@@ -156,7 +156,7 @@ TEST_F(SharedCases, AreReadAsTheyShouldBe) {
     const KnownTemplate& chat = known(test);
     const ToolSet tools(test.at("variables").value("tools", Json()));
     variables["add_generation_prompt"] = true;
-    const std::string prompt = chat.render(variables).value();
+    const std::string prompt = chat.render(variables).value_or("");
     variables["add_generation_prompt"] = false;
     const std::string without = chat.render(variables).value_or("");
     AnswerOptions options;

@@ -211,6 +211,8 @@ TEST_P(WrittenCalls, ShowTheFormatOfATemplate) {
         std::string call = write_call(syntax, function.at("name").get<std::string>(),
                                       written_arguments(format, syntax, arguments));
         replace_all(call, "{index}", "0");
+        replace_all(call, "{number}", "1");
+        replace_all(call, "{id}", "probe0000");
         text += syntax.open + call + syntax.close;
       } else if (message.at("content").is_string()) {
         text += message.at("content").get<std::string>();
