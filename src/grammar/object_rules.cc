@@ -52,6 +52,7 @@ class ObjectChain {
     }
     const bool counts = form_.fewest > required || most_ < named_.size() + extra_.size() ||
                         (most_ != kUnbounded && !others_.empty());
+    counts_ = counts;
     last_count_ = counts ? std::max(form_.fewest, most_ == kUnbounded ? 0 : most_) : 0;
     if (counts && (last_count_ + 1) * (named_.size() + 1) > kMostObjectPlaces) {
       if (most_ != kUnbounded && most_ > named_.size() && form_.fewest <= required) {
@@ -178,11 +179,11 @@ class ObjectChain {
     return count;
   }
   bool can_close(const Place& place) const {
-    return required_from(place) == 0 && (last_count_ == 0 || place.count >= form_.fewest);
+    return required_from(place) == 0 && (!counts_ || place.count >= form_.fewest);
   }
   // Whether one more member that leads to `next` leaves a way to complete the object.
   bool can_take(const Place& place, const Place& next) const {
-    if (last_count_ == 0) return true;
+    if (!counts_) return true;
     if (most_ != kUnbounded && (place.count >= most_ || next.count + required_from(next) > most_)) {
       return false;
     }
@@ -275,7 +276,8 @@ class ObjectChain {
   RuleWriter& writer_;
   const ObjectForm& form_;
   std::size_t most_ = kUnbounded;
-  std::size_t last_count_ = 0;      // counts are saturated here; 0: they do not matter
+  bool counts_ = false;             // whether the number of members matters
+  std::size_t last_count_ = 0;      // counts are saturated here
   std::vector<Named> named_;        // in the schema's order
   std::vector<Named> extra_;        // required, but not described
   std::vector<std::string> taken_;  // names that undescribed members cannot have
