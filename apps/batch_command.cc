@@ -41,8 +41,10 @@ struct BatchOptions {
     v(output, {"-o,--out", "OUT.jsonl", "answers; another run continues after the last one"});
     v(sequences, {"-b,--batch", "N", "sequences at once; cfg_scale takes two for each answer"});
     constraint.visit(v);
-    speculation.visit(v);
+    v.group(
+        "Sampling, where a request says nothing (else generation_config.json, then temperature 1)");
     preset.visit(v);
+    speculation.visit(v);
     model.visit(v);
     lora.visit(v);
   }
@@ -87,8 +89,13 @@ void batch(BatchOptions& options) {
 
 Command batch_command() {
   return make_command<BatchOptions>(
-      {"batch", "IN.jsonl -o OUT.jsonl -m DIR [-b N]",
-       "Answer a file of requests; another run continues where this one stopped"},
+      {"batch",
+       "IN.jsonl -o OUT.jsonl -m DIR [-b N]",
+       "Answer a file of requests; another run continues where this one stopped",
+       {{"Answer every line of in.jsonl; run it again to continue after an interruption",
+         "bitloom batch in.jsonl -o out.jsonl -m DIR"},
+        {"Compute up to 32 requests in one step",
+         "bitloom batch in.jsonl -o out.jsonl -m DIR -b 32"}}},
       batch);
 }
 

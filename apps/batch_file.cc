@@ -7,36 +7,39 @@
 #include <cstdio>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/json.h"
+#include "base/log.h"
 
 namespace bl {
 namespace {
 
 bool is_blank(const std::string& line) { return line.find_first_not_of(" \t\r") == line.npos; }
 
-std::string custom_id_of(const Json& line, const std::string& what) {
-  const auto id = line.is_object() ? line.find("custom_id") : line.end();
-  if (!line.is_object() || id == line.end() || !id->is_string() ||
-      id->get_ref<const std::string&>().empty()) {
-    fail(ErrorCode::kInvalidFile, "{}: should be an object with a text as \"custom_id\"", what);
+// Names the request that an answer belongs to: its custom_id, or where it has none its number,
+// which is in the answer's own id. Empty: this is no answer.
+std::string key_of_answer(const Json& answer) {
+  if (!answer.is_object() || !answer.contains("response")) return {};
+  for (const auto& [member, prefix] : {std::pair("custom_id", "custom_id "), std::pair("id", "")}) {
+    const auto id = answer.find(member);
+    if (id != answer.end() && id->is_string()) return prefix + id->get<std::string>();
   }
-  return id->get<std::string>();
+  return {};
 }
 
-// Returns the custom_id of a line that an earlier run has written.
-std::string id_of_answer(const std::string& line, const std::string& what) {
-  const Json answer = parse_json(line, what);
-  std::string id = custom_id_of(answer, what);
-  if (!answer.contains("response")) {
+// Returns the key of an answer that an earlier run has written.
+std::string key_of_line(const std::string& line, const std::string& what) {
+  std::string key = key_of_answer(parse_json(line, what));
+  if (key.empty()) {
     fail(ErrorCode::kInvalidFile,
-         "{}: has no \"response\", so this is not a file of answers; -o should name a new file, or "
-         "one that `bitloom batch` has begun",
+         "{}: has no \"custom_id\" or no \"response\", so this is not a file of answers; -o should "
+         "name a new file, or one that `bitloom batch` has begun",
          what);
   }
-  return id;
+  return key;
 }
 
 // Tells whether a text is a whole JSON value that is not an answer.
@@ -63,36 +66,22 @@ void check_piece(const std::string& piece, const std::string& what) {
 
 }  // namespace
 
+std::string answer_id(std::int64_t number) { return fmt::format("batch_req_{}", number); }
+
 std::int64_t check_batch_input(const std::filesystem::path& path) {
+  constexpr std::int64_t kMostShown = 5;
   BatchInput input(path);
-  std::unordered_set<std::string> seen;
-  std::int64_t number = 0;
-  while (const std::optional<std::string> line = input.next()) {
+  std::int64_t bad = 0;
+  while (const std::optional<BatchLine> line = input.next()) {
     check_interrupt();
-    const std::string what = fmt::format("{}: request {}", path.string(), ++number);
-    const Json document = parse_json(*line, what);
-    const std::string id = custom_id_of(document, what);
-    if (!seen.insert(id).second) {
-      fail(ErrorCode::kInvalidFile, "{}: custom_id '{}' is used twice", what, id);
-    }
-    const Json url = document.value("url", Json());
-    if (url != "/v1/chat/completions" && url != "/v1/completions") {
-      fail(ErrorCode::kInvalidFile,
-           "{}: url is {}, should be /v1/chat/completions or /v1/completions", what,
-           json_text(url));
-    }
-    if (document.value("method", Json("POST")) != "POST") {
-      fail(ErrorCode::kInvalidFile, "{}: method should be POST", what);
-    }
-    const auto body = document.find("body");
-    if (body == document.end() || !body->is_object()) {
-      fail(ErrorCode::kInvalidFile, "{}: should have an object as \"body\"", what);
-    }
+    if (!line->error || ++bad > kMostShown) continue;
+    log_warning("{}; its answer will be an error", line->error->what());
   }
-  return number;
+  if (bad > kMostShown) log_warning("{} more requests are wrong", bad - kMostShown);
+  return input.number();
 }
 
-BatchInput::BatchInput(const std::filesystem::path& path) {
+BatchInput::BatchInput(const std::filesystem::path& path) : name_(path.string()) {
   if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
     fail(ErrorCode::kInvalidArgument,
          "{} is a {}; requests are read twice, and again by a run that continues, so they need a "
@@ -105,10 +94,18 @@ BatchInput::BatchInput(const std::filesystem::path& path) {
   }
 }
 
-std::optional<std::string> BatchInput::next() {
-  std::string line;
-  while (std::getline(file_, line)) {
-    if (!is_blank(line)) return line;
+std::optional<BatchLine> BatchInput::next() {
+  std::string text;
+  while (std::getline(file_, text)) {
+    if (is_blank(text)) continue;
+    const std::string what = fmt::format("{}: request {}", name_, ++number_);
+    BatchLine line = BatchLine::read(text, what);
+    if (line.custom_id.empty() || seen_.insert(line.custom_id).second) return line;
+    // Two answers with one custom_id would be taken for each other.
+    const Error twice(ErrorCode::kInvalidFile,
+                      fmt::format("{}: custom_id {} is used twice; only the first is answered",
+                                  what, json_shown(Json(line.custom_id))));
+    return BatchLine{.error = twice};
   }
   return std::nullopt;
 }
@@ -149,7 +146,7 @@ void BatchOutput::read_what_is_there() {
       check_piece(line, what);
       break;
     }
-    if (!is_blank(line)) done_.insert(id_of_answer(line, what));
+    if (!is_blank(line)) done_.insert(key_of_line(line, what));
     whole += line.size() + 1;
   }
   file.close();
@@ -162,7 +159,11 @@ BatchOutput::~BatchOutput() {
   if (made_) std::remove(path_.c_str());
 }
 
-void BatchOutput::write(const std::string& custom_id, const Json& answer) {
+bool BatchOutput::is_done(const std::string& custom_id, std::int64_t number) const {
+  return done_.contains(custom_id.empty() ? answer_id(number) : "custom_id " + custom_id);
+}
+
+void BatchOutput::write(const Json& answer) {
   const std::string line = json_text(answer) + "\n";
   if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() || std::fflush(file_) != 0) {
     fail(ErrorCode::kIo,
@@ -171,7 +172,7 @@ void BatchOutput::write(const std::string& custom_id, const Json& answer) {
          path_.string(), std::strerror(errno));
   }
   made_ = false;
-  done_.insert(custom_id);
+  done_.insert(key_of_answer(answer));
 }
 
 }  // namespace bl

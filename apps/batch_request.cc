@@ -6,6 +6,7 @@
 #include "api/answers.h"
 #include "api/request_error.h"
 #include "base/json.h"
+#include "batch_file.h"
 
 namespace bl {
 namespace {
@@ -19,8 +20,8 @@ std::uint64_t seed_of(const std::string& custom_id) {
 }
 
 Json answer_line(const std::string& custom_id, std::int64_t number, int status, Json body) {
-  return {{"id", fmt::format("batch_req_{}", number)},
-          {"custom_id", custom_id},
+  return {{"id", answer_id(number)},
+          {"custom_id", custom_id.empty() ? Json() : Json(custom_id)},
           {"response",
            {{"status_code", status},
             {"request_id", fmt::format("req_{}", number)},
@@ -34,7 +35,7 @@ BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session,
                            const openai::RequestDefaults& otherwise)
     : custom_id_(line.at("custom_id").get<std::string>()) {
   const OrderedJson& body = line.at("body");
-  SamplingParams sampling = session.defaults().sampling;
+  SamplingParams sampling = session.defaults().request;
   sampling.seed = seed_of(custom_id_);
   if (line.at("url") == "/v1/chat/completions") {
     auto request = openai::ChatRequest::read(body, otherwise, sampling);
@@ -50,6 +51,12 @@ BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session,
     openai::fail_at(ErrorCode::kUnsupported, "stream",
                     "stream is true, but a batch has whole answers only; leave it out");
   }
+}
+
+const std::vector<std::string>& BatchRequest::unknown_fields() const {
+  return std::visit(
+      [](const auto& request) -> const std::vector<std::string>& { return request.unknown; },
+      body_);
 }
 
 Json BatchRequest::response(const std::vector<std::vector<Answer>>& answers, std::int64_t number,

@@ -1,11 +1,13 @@
 #include "batch_run.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "engine/caught_error.h"
 
 namespace bl {
 namespace {
@@ -51,34 +53,53 @@ void BatchRun::run() {
     while (more && static_cast<std::int64_t>(open_.size()) < work_.open) more = start_next();
     collect();
   }
-  if (number_ < work_.total) {
+  if (input_.number() < work_.total) {
     fail(ErrorCode::kInvalidFile, "{} has {} requests now, but had {} when it was checked",
-         work_.input.string(), number_, work_.total);
+         work_.input.string(), input_.number(), work_.total);
   }
   log_info("{} answers, {} of them errors", answered_, failed_);
 }
 
 // Submits the next request that has no answer yet. Returns false at the end of the input.
 bool BatchRun::start_next() {
-  const std::optional<std::string> line = input_.next();
+  const std::optional<BatchLine> line = input_.next();
   if (!line) return false;
-  const std::string what = fmt::format("{}: request {}", work_.input.string(), ++number_);
-  const OrderedJson document = parse_ordered_json(*line, what);
-  const auto id = document.at("custom_id").get<std::string>();
-  if (output_.is_done(id)) return true;
+  if (output_.is_done(line->custom_id, input_.number())) return true;
   try {
-    OpenLine open(BatchRequest(document, session_, work_.otherwise), number_);
-    for (Request& request : open.request.requests()) {
-      const std::int64_t choices = request.sampling.n;
-      open.handles.push_back(engine_.submit(std::move(request)));
-      // After submit(), which has checked the number of choices.
-      open.answers.emplace_back(static_cast<std::size_t>(choices));
-    }
-    open_.push_back(std::move(open));
+    if (line->error) throw Error(*line->error);
+    submit(*line);
   } catch (const Error& error) {
-    fail_line(id, number_, error);
+    fail_line(line->custom_id, input_.number(), error);
+  } catch (const std::exception&) {
+    fail_line(line->custom_id, input_.number(), caught_error());
   }
   return true;
+}
+
+void BatchRun::submit(const BatchLine& line) {
+  OpenLine open(BatchRequest(line.document, session_, work_.otherwise), input_.number());
+  warn_of_unknown(open.request.unknown_fields());
+  for (Request& request : open.request.requests()) {
+    const std::int64_t choices = request.sampling.n;
+    open.handles.push_back(engine_.submit(std::move(request)));
+    // After submit(), which has checked the number of choices.
+    open.answers.emplace_back(static_cast<std::size_t>(choices));
+  }
+  open_.push_back(std::move(open));
+}
+
+// Names fields without effect, once for all requests that have the same ones.
+void BatchRun::warn_of_unknown(const std::vector<std::string>& fields) {
+  constexpr std::size_t kMostSets = 50;  // a file may have other fields in every line
+  constexpr std::size_t kMostNames = 20;
+  if (fields.empty() || warned_.size() >= kMostSets || !warned_.insert(fields).second) return;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(fields.size(), kMostNames); ++i) {
+    names += (i == 0 ? "" : ", ") + json_shown(Json(fields[i]));
+  }
+  if (fields.size() > kMostNames) names += fmt::format(" and {} more", fields.size() - kMostNames);
+  log_warning("{}: request {} has unknown fields, which have no effect: {}", work_.input.string(),
+              input_.number(), names);
 }
 
 // Reads all open lines and finishes those that are over; waits a little when there is no news.
@@ -111,7 +132,7 @@ void BatchRun::finish(const OpenLine& line) {
   } catch (const Error& error) {
     return fail_line(id, line.number, error);
   }
-  write(id, answer);
+  write(answer);
 }
 
 void BatchRun::fail_line(const std::string& id, std::int64_t number, const Error& error) {
@@ -119,12 +140,12 @@ void BatchRun::fail_line(const std::string& id, std::int64_t number, const Error
     fail(error.code(), "{}; {} of {} requests are answered, and the same command continues",
          error.what(), output_.done(), work_.total);
   }
-  write(id, BatchRequest::failure(id, number, error));
+  write(BatchRequest::failure(id, number, error));
   ++failed_;
 }
 
-void BatchRun::write(const std::string& id, const Json& answer) {
-  output_.write(id, answer);
+void BatchRun::write(const Json& answer) {
+  output_.write(answer);
   ++answered_;
   progress_.update(output_.done());
 }

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <filesystem>
 #include <list>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,10 @@ namespace bl {
 class BatchRun {
  public:
   struct Work {
-    std::filesystem::path input;  // has passed check_batch_input()
-    BatchOutput& output;          // new, or with answers of an earlier run
-    std::int64_t total = 0;       // requests in the input
-    std::int64_t open = 1;        // lines that are answered at the same time
+    std::filesystem::path input;
+    BatchOutput& output;     // new, or with answers of an earlier run
+    std::int64_t total = 0;  // requests in the input
+    std::int64_t open = 1;   // lines that are answered at the same time
     openai::RequestDefaults otherwise{};
   };
   // `session` is the one that the engine runs. Both must outlive this object.
@@ -45,9 +46,11 @@ class BatchRun {
   };
   bool start_next();
   void collect();
+  void submit(const BatchLine& line);
   void finish(const OpenLine& line);
   void fail_line(const std::string& id, std::int64_t number, const Error& error);
-  void write(const std::string& id, const Json& answer);
+  void write(const Json& answer);
+  void warn_of_unknown(const std::vector<std::string>& fields);
 
   Engine& engine_;
   const ModelSession& session_;
@@ -57,7 +60,7 @@ class BatchRun {
   openai::Logprobs logprobs_;
   Progress progress_;
   std::list<OpenLine> open_;
-  std::int64_t number_ = 0;
+  std::set<std::vector<std::string>> warned_;  // unknown fields that stderr has told of
   std::int64_t answered_ = 0;
   std::int64_t failed_ = 0;
 };

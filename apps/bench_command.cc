@@ -106,7 +106,10 @@ void check(const BenchOptions& options) {
   if (options.check && (!options.tune.empty() || options.batch != 1)) {
     fail_usage("bench: --check goes with neither --tune nor -b");
   }
-  if (!options.against.empty() && !options.check) fail_usage("--against goes with --check");
+  if (!options.against.empty()) {
+    if (!options.check) fail_usage("--against goes with --check");
+    check_backend_flag("--against", options.against);
+  }
   options.random.check();
   if (options.random.wanted() != options.model.model.empty()) {
     fail_usage("bench: give either -m DIR or --random SHAPE");
@@ -353,7 +356,7 @@ void tune(BenchOptions& options) {
   if (options.random.wanted()) {
     session_options.opened = options.random.open(options.model.archs).opened;
   }
-  const std::unique_ptr<ModelSession> session = load_session(session_options);
+  const std::unique_ptr<ModelSession> session = load_session(session_options, CacheCheck::kSkip);
   const std::vector<TunedChoice> tuned = tune_launches(*session, options.repetitions);
   const Json plan = launch_plan_json(tuned);
   write_file_atomically(options.tune, json_text(plan, 2) + "\n");
@@ -374,7 +377,7 @@ void require_close(const StepCheck& check, const std::string& what) {
 
 // Compares with another backend, where that is asked for, beside the steps of the session's own.
 void check_logits(const BenchOptions& options, const SessionOptions& session_options) {
-  const std::unique_ptr<ModelSession> session = load_session(session_options);
+  const std::unique_ptr<ModelSession> session = load_session(session_options, CacheCheck::kSkip);
   const std::vector<StepCheck> checks = check_steps(*session);
   Json json = step_checks_json(checks);
   std::string text = step_check_table(checks);
@@ -382,7 +385,7 @@ void check_logits(const BenchOptions& options, const SessionOptions& session_opt
   if (!options.against.empty()) {
     SessionOptions other = session_options;
     other.backend = options.against;
-    backends = check_backends(*session, *load_session(other));
+    backends = check_backends(*session, *load_session(other, CacheCheck::kSkip));
     json.push_back(step_checks_json({&*backends, 1}).at(0));
     json.back()["against"] = options.against;
     text += fmt::format("against {:<8}   {:.4f} % (position {})\n", options.against,
@@ -424,7 +427,7 @@ void bench(BenchOptions& options) {
   }
   if (options.check) return check_logits(options, session_options);
   const auto start = Clock::now();
-  const std::unique_ptr<ModelSession> session = load_session(session_options);
+  const std::unique_ptr<ModelSession> session = load_session(session_options, CacheCheck::kSkip);
   session->backend().synchronize();
   const double load_seconds = seconds_since(start);
   const BenchResults results = measure(options, *session);
@@ -439,8 +442,14 @@ void bench(BenchOptions& options) {
 
 Command bench_command() {
   return make_command<BenchOptions>(
-      {"bench", "(-m DIR | --random SHAPE) [-p N] [-n N] [-b N] [-d N] [-r N]",
-       "Speed of prefill and decode, in tokens per second"},
+      {"bench",
+       "(-m DIR | --random SHAPE) [-p N] [-n N] [-b N] [-d N] [-r N]",
+       "Speed of prefill and decode, in tokens per second",
+       {{"Read 512 tokens, write 128, both five times", "bitloom bench -m DIR"},
+        {"16 sequences at once, each 4096 tokens long already",
+         "bitloom bench -m DIR -p 0 -n 128 -b 16 -d 4096"},
+        {"A random model of the shape of another, when its files are not here",
+         "bitloom bench --random llama3-8b --format exl2 --bpw 4"}}},
       bench);
 }
 

@@ -452,7 +452,7 @@ void bench_serve(BenchServeOptions& options) {
       std::max(session_options.pages, KvCache::pages_for(session_options.longest));
   EngineOptions engine_options;
   engine_options.speculation = options.speculation.load(options.model, session_options);
-  Engine engine(load_session(session_options), std::move(engine_options));
+  Engine engine(load_session(session_options, CacheCheck::kSkip), std::move(engine_options));
   double seconds = 0;
   Json result;
   {
@@ -478,7 +478,10 @@ Command bench_serve_command() {
       {"bench serve",
        "(-m DIR | --random SHAPE) [-r N] [-c N] [-p N] [-n N] [--shared-prefix N] [--evict] "
        "[--rate X]",
-       "Measure many concurrent requests: throughput, time to first token, inter-token latency"},
+       "Measure many concurrent requests: throughput, time to first token, inter-token latency",
+       {{"200 requests, 16 of them at once", "bitloom bench serve -m DIR -r 200 -c 16"},
+        {"Requests that arrive at random, 4 per second, and begin with the same 1000 tokens",
+         "bitloom bench serve -m DIR -r 200 --rate 4 --shared-prefix 1000"}}},
       bench_serve);
 }
 

@@ -15,6 +15,7 @@
 #include "prefix_file_flags.h"
 #include "results.h"
 #include "speculation_flags.h"
+#include "template_flags.h"
 #include "transcript.h"
 
 namespace bl {
@@ -26,12 +27,14 @@ struct ChatOptions {
   GenerationOptions generation;
   SpeculationFlags speculation;
   PrefixFileFlags prefix;
+  TemplateFlags chat_template;
   std::string system;
 
   template <class V>
   void visit(V&& v) {
     v.group("Conversation");
     v(system, {"--system", "TEXT", "system prompt, placed before the first turn", "none"});
+    chat_template.visit(v);
     generation.visit(v);
     speculation.visit(v);
     prefix.visit(v);
@@ -49,7 +52,8 @@ class Chat {
  public:
   Chat(Engine& engine, const ChatOptions& options)
       : engine_(engine),
-        request_(options.generation.request(engine.session().defaults().sampling)) {
+        request_(options.generation.request(engine.session().defaults().sampling)),
+        variables_(options.chat_template.resolve(engine.session().text())) {
     transcript_.set_system(options.system);
     request_.continues_prompt = false;
     request_.adapters = options.lora.load(engine);
@@ -67,6 +71,9 @@ class Chat {
   };
   static const std::array<SlashCommand, 10>& slash_commands();
 
+  std::vector<std::int32_t> prompt() const {
+    return engine_.session().text().encode_chat(transcript_.messages(), variables_);
+  }
   void answer();
   void handle(const std::string& entry);
   void handle_command(const std::string& entry);
@@ -84,6 +91,7 @@ class Chat {
 
   Engine& engine_;
   Request request_;
+  OrderedJson variables_;  // of the chat template
   Transcript transcript_;
   std::optional<Answer> last_;
   std::uint64_t answers_ = 0;
@@ -136,7 +144,7 @@ Request Chat::conversation() const {
     fail(ErrorCode::kInvalidArgument,
          "--save-prefix: there is no answer yet, so there is nothing to save");
   Request request = request_;
-  request.prompt = engine_.session().text().encode_chat(transcript_.messages());
+  request.prompt = prompt();
   return request;
 }
 
@@ -170,7 +178,7 @@ void Chat::handle_command(const std::string& entry) {
 }
 
 void Chat::answer() {
-  request_.prompt = engine_.session().text().encode_chat(transcript_.messages());
+  request_.prompt = prompt();
   Request request = request_;
   // Change the seed, so that answering the same question again gives a different answer.
   request.sampling.seed += answers_++;
@@ -285,6 +293,7 @@ void chat(ChatOptions& options) {
   SessionOptions session_options = options.model.session_options();
   options.lora.plan(session_options);
   options.prefix.check();
+  options.chat_template.plan(session_options);
   const Request probed = options.generation.request(SamplingParams{});
   session_options.sequences = probed.sampling.cfg_scale != 1 ? 2 : 1;
   EngineOptions engine_options;
@@ -292,7 +301,8 @@ void chat(ChatOptions& options) {
   Engine engine(load_session(session_options), std::move(engine_options));
   Transcript probe;  // so that a model without a usable template fails before the first question
   probe.add_user("?");
-  engine.session().text().encode_chat(probe.messages());
+  const ModelText& text = engine.session().text();
+  text.encode_chat(probe.messages(), options.chat_template.resolve(text));
   options.prefix.load(engine);
   Chat chat(engine, options);
   chat.loop();
@@ -303,7 +313,13 @@ void chat(ChatOptions& options) {
 
 Command chat_command() {
   return make_command<ChatOptions>(
-      {"chat", "-m DIR [--system TEXT] [options]", "Talk with a model in the terminal"}, chat);
+      {"chat",
+       "-m DIR [--system TEXT] [options]",
+       "Talk with a model in the terminal",
+       {{"Talk; /help lists what can be done in the conversation", "bitloom chat -m DIR"},
+        {"With instructions, and a cache of half the size",
+         R"(bitloom chat -m DIR --system "Answer in one sentence." --cache q8)"}}},
+      chat);
 }
 
 }  // namespace bl

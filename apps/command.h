@@ -17,12 +17,6 @@ struct Command {
   std::function<std::string()> help;
 };
 
-struct CommandText {
-  const char* name;     // such as "eval ppl"
-  const char* usage;    // such as "-m DIR --text FILE"
-  const char* summary;  // one line
-};
-
 // Makes a command from its options struct (with `visit`) and the function that runs it. Every
 // command also has --help and --quiet.
 template <class Options>
@@ -30,20 +24,20 @@ Command make_command(const CommandText& text, void (*run)(Options&)) {
   Command command{text.name, text.summary, nullptr, nullptr};
   command.execute = [text, run](std::span<const std::string> words) {
     Options options;
-    OptionParser parser(text.name, text.usage, text.summary);
+    OptionParser parser(text);
     options.visit(parser);
     if (parser.parse(words)) run(options);
   };
   command.help = [text] {
     Options options;
-    OptionParser parser(text.name, text.usage, text.summary);
+    OptionParser parser(text);
     options.visit(parser);
     return parser.help();
   };
   return command;
 }
 
-// Each is defined in a file of apps/; in the order of --help.
+// Each is defined in a file of apps/.
 Command run_command();
 Command chat_command();
 Command logits_command();
@@ -58,8 +52,7 @@ Command bench_command();
 Command inspect_command();
 Command import_command();
 Command batch_command();
+Command serve_command();
 Command lora_merge_command();
-
-std::vector<Command> all_commands();
 
 }  // namespace bl

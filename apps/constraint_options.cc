@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "usage_error.h"
@@ -52,6 +53,13 @@ ConstraintSpec ConstraintOptions::spec() const {
   if (end_early && !spec)
     fail_usage("--end-early needs an option that constrains the answer, such as --json");
   spec.prefer_end = end_early;
+  if (whitespace) {
+    try {
+      spec.whitespace = json_whitespace_of(*whitespace);
+    } catch (const Error& error) {
+      fail_usage("--json-whitespace {}", error.what());
+    }
+  }
   validate(spec);
   return spec;
 }

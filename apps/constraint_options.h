@@ -14,6 +14,7 @@ struct ConstraintOptions {
   std::optional<std::string> regex;
   std::optional<std::string> structural_tag;
   std::optional<std::string> choice;
+  std::optional<std::string> whitespace;
   bool end_early = false;
 
   template <class V>
@@ -26,6 +27,10 @@ struct ConstraintOptions {
     v(structural_tag,
       {"--structural-tag", "FILE|TEXT", "free text with constrained parts between tags"});
     v(choice, {"--choice", "LIST", "one of the texts in a JSON list, such as [\"yes\", \"no\"]"});
+    v(whitespace,
+      {"--json-whitespace", "FORM",
+       "white space between the tokens of JSON: default (one blank, or a line break and "
+       "up to 64 blanks), compact, or the most characters"});
     v(end_early, {"--end-early", "", "with one of these: end as soon as the text is complete"});
   }
 

@@ -3,11 +3,13 @@
 #include <memory>
 
 #include "base/json.h"
+#include "base/nearest_name.h"
 #include "command.h"
 #include "engine/open_model.h"
 #include "format/dequantize.h"
 #include "format/load_weight_matrix.h"
 #include "format/safetensors_folder.h"
+#include "model/model_path.h"
 #include "tensor_output.h"
 #include "usage_error.h"
 
@@ -34,7 +36,8 @@ struct DequantOptions {
 // config will do.
 ModelFiles open_tensors(const DequantOptions& options) {
   const std::filesystem::path folder = options.model;
-  if (std::filesystem::is_directory(folder) && !std::filesystem::exists(folder / "config.json")) {
+  if (std::filesystem::is_directory(folder) && !std::filesystem::exists(folder / "config.json") &&
+      resolve_model_path(folder).gguf.empty()) {
     ModelFiles files;
     files.source = std::make_shared<SafetensorsFolder>(folder);
     files.gptq = read_gptq_config(folder, Json::object());
@@ -54,11 +57,10 @@ WeightMatrix find_matrix(const ModelFiles& files, const std::string& key) {
         keys.push_back(owner);
       }
     }
-    const std::string near = nearest_name(key, keys);
     fail(ErrorCode::kNotFound,
          "--tensor: the model has no matrix {} (there is no .q_weight, .qweight or .weight of that "
          "name){}",
-         key, near.empty() ? "" : "; did you mean " + near + "?");
+         key, did_you_mean(key, keys));
   }
   return load_weight_matrix(*files.source, key, hints);
 }
@@ -81,8 +83,11 @@ void dequant(DequantOptions& options) {
 
 Command dequant_command() {
   return make_command<DequantOptions>(
-      {"dequant", "-m DIR --tensor KEY [-o OUT.safetensors]",
-       "Decode one matrix to F16 [in, out], rounded exactly as its format says"},
+      {"dequant",
+       "-m DIR --tensor KEY [-o OUT.safetensors]",
+       "Decode one matrix to F16 [in, out], rounded exactly as its format says",
+       {{"Write one matrix of a quantized model as 16-bit numbers",
+         "bitloom dequant -m DIR --tensor model.layers.0.self_attn.q_proj -o q_proj.safetensors"}}},
       dequant);
 }
 

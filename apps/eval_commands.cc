@@ -1,6 +1,7 @@
 // eval ppl, eval kld: how well a model predicts a text, and how far it is from another model.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 
@@ -11,6 +12,7 @@
 #include "base/progress.h"
 #include "command.h"
 #include "embedded_data.h"
+#include "engine/cache_loss.h"
 #include "engine/step_runner.h"
 #include "lora_options.h"
 #include "model_options.h"
@@ -41,7 +43,7 @@ struct EvalOptions {
     v(text, {"--text", "FILE", "text to predict; tokenized as a whole, then cut into rows"});
     v(rows, {"--rows", "N", "use only the first N rows", "all whole rows"});
     v(bos, {"--bos", "", "put BOS before each row (always done if the model needs it)"});
-    v(json, {"--json", "", "has no effect: the output is always JSON"});
+    v(json, {"--json", "", "print JSON, which is also the default"});
     model.visit(v);
     lora.visit(v);
   }
@@ -159,10 +161,19 @@ struct Surprise {
   double perplexity() const { return std::exp(nats / static_cast<double>(tokens)); }
 };
 
+// What the chosen cache type does to the scores of attention, for the report; null where none was
+// chosen or nothing is lost.
+Json cache_loss_of(ModelSession& session, const SessionOptions& options) {
+  if (!options.cache || !may_lose(options.cache->k)) return nullptr;
+  const std::array types{options.cache->k};
+  return measure_cache_loss(session, types).front().score;
+}
+
 void eval_ppl(EvalOptions& options) {
   SessionOptions session_options = options.session_options();
   options.lora.plan(session_options);
-  const std::unique_ptr<ModelSession> session = load_session(session_options);
+  const std::unique_ptr<ModelSession> session = load_session(session_options, CacheCheck::kSkip);
+  const Json cache_loss = cache_loss_of(*session, session_options);
   const EvalRows rows = read_rows(options, *session);
   const std::int64_t length = options.row_tokens();
   RowReader reader(*session, options.lora.load(*session));
@@ -187,17 +198,20 @@ void eval_ppl(EvalOptions& options) {
   write_json({{"ppl", total.perplexity()},
               {"tokens", total.tokens},
               {"rows", std::move(row_list)},
-              {"bos", rows.with_bos}});
+              {"bos", rows.with_bos},
+              {"cache_loss", cache_loss}});
 }
 
 struct KldOptions {
   EvalOptions eval;
   std::string base;
+  std::string base_cache;
 
   template <class V>
   void visit(V&& v) {
     v.group("Base");
     v(base, {"--base", "DIR", "the model to compare with, such as the unquantized one"});
+    v(base_cache, {"--base-cache", "TYPE", "KV cache type of that model", "as --cache"});
     eval.visit(v);
   }
 };
@@ -246,10 +260,12 @@ void eval_kld(KldOptions& options) {
   if (options.base.empty()) fail_usage("--base DIR is missing: the model to compare with");
   SessionOptions session_options = eval.session_options();
   eval.lora.plan(session_options);
-  const std::unique_ptr<ModelSession> session = load_session(session_options);
+  const std::unique_ptr<ModelSession> session = load_session(session_options, CacheCheck::kSkip);
+  const Json cache_loss = cache_loss_of(*session, session_options);
   session_options.model = options.base;
+  if (!options.base_cache.empty()) session_options.cache = cache_types_of(options.base_cache);
   session_options.adapter_bytes = 0;
-  const std::unique_ptr<ModelSession> base = load_session(session_options);
+  const std::unique_ptr<ModelSession> base = load_session(session_options, CacheCheck::kSkip);
   check_comparable(*base, *session);
   const EvalRows rows = read_rows(eval, *session);
   const std::int64_t length = eval.row_tokens();
@@ -281,6 +297,7 @@ void eval_kld(KldOptions& options) {
   document["tokens"] = total.positions;
   document["rows"] = std::move(row_list);
   document["bos"] = rows.with_bos;
+  document["cache_loss"] = cache_loss;
   log_info(
       "KL divergence {:.6f}, top-1 agreement {:.4f}, perplexity {:.4f}, base perplexity {:.4f} ({} "
       "rows{})",
@@ -293,14 +310,24 @@ void eval_kld(KldOptions& options) {
 
 Command eval_ppl_command() {
   return make_command<EvalOptions>(
-      {"eval ppl", "-m DIR --text FILE [--rows N] [--ctx N]", "Measure the perplexity of a text"},
+      {"eval ppl",
+       "-m DIR --text FILE [--rows N] [--ctx N]",
+       "Measure the perplexity of a text",
+       {{"Perplexity over the first 20 rows of 2048 tokens",
+         "bitloom eval ppl -m DIR --text test.txt --rows 20"},
+        {"With 4-bit keys and values", "bitloom eval ppl -m DIR --text test.txt --cache q4"}}},
       eval_ppl);
 }
 
 Command eval_kld_command() {
   return make_command<KldOptions>(
-      {"eval kld", "-m DIR --base DIR --text FILE [--rows N] [--ctx N]",
-       "Compare with a base model: KL divergence, top-1 agreement, perplexities"},
+      {"eval kld",
+       "-m DIR --base DIR --text FILE [--rows N] [--ctx N]",
+       "Compare with a base model: KL divergence, top-1 agreement, perplexities",
+       {{"How far a quantized model is from the one that it was made of",
+         "bitloom eval kld -m QUANTIZED --base ORIGINAL --text test.txt --rows 20"},
+        {"What a quantized cache alone costs",
+         "bitloom eval kld -m DIR --base DIR --cache q4 --base-cache fp16 --text test.txt"}}},
       eval_kld);
 }
 

@@ -50,9 +50,13 @@ void import_file(ImportOptions& options) {
 }  // namespace
 
 Command import_command() {
-  return make_command<ImportOptions>({"import", "FILE.gguf -o DIR [--force]",
-                                      "Convert a GGUF file to a Hugging Face folder in fp16"},
-                                     import_file);
+  return make_command<ImportOptions>(
+      {"import",
+       "FILE.gguf -o DIR [--force]",
+       "Convert a GGUF file to a Hugging Face folder in fp16",
+       {{"Unpack model.gguf to fp16, with its tokenizer and chat template",
+         "bitloom import model.gguf -o DIR"}}},
+      import_file);
 }
 
 }  // namespace bl

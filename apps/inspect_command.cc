@@ -321,6 +321,7 @@ void check(const InspectOptions& options) {
     fail_usage("--batch: {} is not in 1 … 4096", options.batch);
   }
   (void)cache_types_of(options.cache);
+  check_backend_flag("--backend", options.backend);
 }
 
 // A draft that is a model by itself has a plan of its own.
@@ -360,8 +361,13 @@ void inspect(InspectOptions& options) {
 
 Command inspect_command() {
   return make_command<InspectOptions>(
-      {"inspect", "DIR|FILE.gguf [--ctx N] [--cache TYPE] [--batch N] [--vram SIZE]",
-       "What is in a model, and the memory it needs, before anything is loaded"},
+      {"inspect",
+       "DIR|FILE.gguf [--ctx N] [--cache TYPE] [--batch N] [--vram SIZE]",
+       "What is in a model, and the memory it needs, before anything is loaded",
+       {{"Architecture, bits per weight, and whether the model fits into memory",
+         "bitloom inspect DIR"},
+        {"Would 8 sequences of 16384 tokens fit into 24 GiB?",
+         "bitloom inspect DIR --ctx 16384 --batch 8 --cache q8 --vram 24GiB"}}},
       inspect);
 }
 

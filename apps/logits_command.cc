@@ -173,8 +173,11 @@ void logits(LogitsOptions& options) {
 
 Command logits_command() {
   return make_command<LogitsOptions>(
-      {"logits", "-m DIR --ids FILE [-o OUT.safetensors]",
-       "Run one forward pass over token ids: F32 logits of every position, or hidden states"},
+      {"logits",
+       "-m DIR --ids FILE [-o OUT.safetensors]",
+       "Run one forward pass over token ids: F32 logits of every position, or hidden states",
+       {{"Logits of every position; ids.json holds a list of token ids",
+         "bitloom logits -m DIR --ids ids.json -o logits.safetensors"}}},
       logits);
 }
 

@@ -113,8 +113,11 @@ void merge(MergeOptions& options) {
 }  // namespace
 
 Command lora_merge_command() {
-  return make_command<MergeOptions>({"lora merge", "-m DIR --lora DIR[:WEIGHT] -o OUT [--force]",
-                                     "Fold LoRA adapters into plain weights"},
+  return make_command<MergeOptions>({"lora merge",
+                                     "-m DIR --lora DIR[:WEIGHT] -o OUT [--force]",
+                                     "Fold LoRA adapters into plain weights",
+                                     {{"Fold an adapter into the weights at 80 % of its strength",
+                                       "bitloom lora merge -m DIR --lora ADAPTER:0.8 -o MERGED"}}},
                                     merge);
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/registry.h"
 #include "engine/open_model.h"
 #include "ops/kv_layout.h"
 #include "usage_error.h"
@@ -25,6 +26,15 @@ inline std::vector<WeightOverride> overrides_of(const std::vector<std::string>& 
     overrides.push_back({flag.substr(0, equals), flag.substr(equals + 1)});
   }
   return overrides;
+}
+
+// Throws UsageError where the value of `flag` cannot be a backend.
+inline void check_backend_flag(const char* flag, const std::string& name) {
+  try {
+    check_backend_name(name);
+  } catch (const Error& error) {
+    fail_usage("{}: {}", flag, error.what());
+  }
 }
 
 inline const char* cache_help() {

@@ -57,7 +57,13 @@ struct ModelOptions {
   SessionOptions session_options(bool needs_model = true) const;
 };
 
-// Loads a model with a progress bar; on a device, logs the planned and allocated memory.
-std::unique_ptr<ModelSession> load_session(const SessionOptions& options);
+// Whether a cache type that was asked for is measured on the model, on a probe of 256 tokens.
+// Random models are never measured.
+enum class CacheCheck { kMeasure, kSkip };
+
+// Loads a model with a progress bar; on a device, logs the planned and allocated memory. Warns of a
+// cache type that costs this model much (engine/cache_loss.h).
+std::unique_ptr<ModelSession> load_session(const SessionOptions& options,
+                                           CacheCheck check = CacheCheck::kMeasure);
 
 }  // namespace bl

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/nearest_name.h"
+#include "help_layout.h"
 #include "results.h"
 #include "usage_error.h"
 
@@ -34,12 +36,13 @@ std::string flag_column(const OptionField& about) {
   return text;
 }
 
-constexpr std::size_t kHelpColumn = 34;
+// The column in which the help of an option begins. A narrow terminal has no room for two columns,
+// so that the help stands below the flag.
+std::size_t help_column(std::size_t width) { return width < 72 ? 10 : 34; }
 
 }  // namespace
 
-OptionParser::OptionParser(std::string command, std::string usage, std::string summary)
-    : command_(std::move(command)), usage_(std::move(usage)), summary_(std::move(summary)) {}
+OptionParser::OptionParser(CommandText text) : text_(std::move(text)) {}
 
 OptionParser::~OptionParser() = default;
 
@@ -89,7 +92,7 @@ bool OptionParser::parse(std::span<const std::string> words) {
   try {
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
-    fail_usage("{}: {}", command_, error.what());
+    fail_usage("{}: {} (bitloom {} --help)", text_.name, error.what(), text_.name);
   }
   if (wants_help_) {
     write_result(help());
@@ -103,7 +106,8 @@ bool OptionParser::parse(std::span<const std::string> words) {
 
 void OptionParser::report_unknown(const std::string& word) const {
   if (!word.starts_with('-')) {
-    fail_usage("{}: '{}' is one argument too many (bitloom {} --help)", command_, word, command_);
+    fail_usage("{}: '{}' is one argument too many (bitloom {} --help)", text_.name, word,
+               text_.name);
   }
   const std::string flag = word.substr(0, word.find('='));
   std::vector<std::string> known;
@@ -111,14 +115,36 @@ void OptionParser::report_unknown(const std::string& word) const {
     if (is_positional(entry.about)) continue;
     for (std::string& name : split_flags(entry.about.flag)) known.push_back(std::move(name));
   }
-  const std::string near = nearest_name(flag, known);
-  fail_usage("{}: unknown option {}{} (bitloom {} --help)", command_, flag,
-             near.empty() ? "" : "; did you mean " + near + "?", command_);
+  fail_usage("{}: unknown option {}{} (bitloom {} --help)", text_.name, flag,
+             did_you_mean(flag, known), text_.name);
+}
+
+std::string OptionParser::head(std::size_t width) const {
+  std::string text = "Examples:\n";
+  for (const CommandExample& example : text_.examples) {
+    text += "  # " + wrapped(example.note, {.first = 4, .indent = 4, .width = width}) + "\n";
+    text += fmt::format("  {}\n", example.line);
+  }
+  const std::string usage = fmt::format("usage: bitloom {} {}", text_.name, text_.usage);
+  text += "\n" + wrapped(usage, {.indent = 9, .width = width, .keep_brackets = true}) + "\n\n";
+  return text + wrapped(fmt::format("{}.", text_.summary), {.width = width}) + "\n";
+}
+
+std::string OptionParser::option_text(const Entry& entry, std::size_t width) {
+  std::string text = flag_column(entry.about);
+  const std::size_t indent = help_column(width);
+  if (columns_of(text) + 2 > indent) text += "\n" + std::string(indent, ' ');
+  text.resize(std::max(text.size(), indent), ' ');
+  std::string help = entry.about.help;
+  if (entry.is_repeatable) help += " (repeatable)";
+  if (!entry.initial.empty()) help += fmt::format(" [{}]", entry.initial);
+  return text + wrapped(help, {.first = indent, .indent = indent, .width = width}) + "\n";
 }
 
 std::string OptionParser::help() {
   add_general();
-  std::string text = fmt::format("usage: bitloom {} {}\n\n{}.\n", command_, usage_, summary_);
+  const std::size_t width = help_width();
+  std::string text = head(width);
   std::vector<std::string> groups;
   for (const Entry& entry : entries_) {
     if (std::find(groups.begin(), groups.end(), entry.group) == groups.end()) {
@@ -126,19 +152,9 @@ std::string OptionParser::help() {
     }
   }
   for (const std::string& group : groups) {
-    text += fmt::format("\n{}:\n", group);
+    text += "\n" + wrapped(group + ":", {.indent = 2, .width = width}) + "\n";
     for (const Entry& entry : entries_) {
-      if (entry.group != group) continue;
-      std::string line = flag_column(entry.about);
-      if (line.size() + 2 > kHelpColumn) {
-        text += line + "\n";
-        line.clear();
-      }
-      line.resize(kHelpColumn, ' ');
-      line += entry.about.help;
-      if (entry.is_repeatable) line += " (repeatable)";
-      if (!entry.initial.empty()) line += fmt::format(" [{}]", entry.initial);
-      text += line + "\n";
+      if (entry.group == group) text += option_text(entry, width);
     }
   }
   return text;

@@ -12,11 +12,24 @@
 
 namespace bl {
 
+struct CommandExample {
+  const char* note;  // what it does
+  const char* line;  // the whole command line
+};
+
+// What --help says about a command, besides its options.
+struct CommandText {
+  const char* name;     // such as "eval ppl"
+  const char* usage;    // such as "-m DIR --text FILE"
+  const char* summary;  // one line
+  std::vector<CommandExample> examples;
+};
+
 // The visitor (base/options.h) that fills an options struct from the command line, and writes the
 // help text for the same fields.
 class OptionParser {
  public:
-  OptionParser(std::string command, std::string usage, std::string summary);
+  explicit OptionParser(CommandText text);
   OptionParser(const OptionParser&) = delete;
   OptionParser& operator=(const OptionParser&) = delete;
   ~OptionParser();
@@ -34,6 +47,7 @@ class OptionParser {
   // Fills the fields. Returns false if --help was given; the help has then been printed. Throws
   // UsageError; for an unknown flag it suggests the nearest known one.
   bool parse(std::span<const std::string> words);
+  // The text of --help, wrapped to help_width(): examples, usage, then the options in groups.
   std::string help();
 
  private:
@@ -54,11 +68,11 @@ class OptionParser {
   void add(const OptionField& about, std::string initial, bool is_switch, bool is_repeatable,
            std::function<void(std::string_view)> assign);
   void add_general();
+  std::string head(std::size_t width) const;
+  static std::string option_text(const Entry& entry, std::size_t width);
   [[noreturn]] void report_unknown(const std::string& word) const;
 
-  std::string command_;
-  std::string usage_;
-  std::string summary_;
+  CommandText text_;
   std::string group_ = "Options";
   std::vector<Entry> entries_;
   bool quiet_ = false;

@@ -1,5 +1,7 @@
 #include "random_matrix.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -9,8 +11,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "format/bit_codec.h"
 #include "tensor/float16.h"
+#include "usage_error.h"
 
 namespace bl {
 namespace {
@@ -70,16 +74,16 @@ double bits_of(const std::string& text) {
 }
 
 // The widest codes of a mix take more of it.
-Json favoured(Json mix, double factor) {
+Json favored(Json mix, double factor) {
   Json& share = mix.at(0).at("share");
   share = std::min(1.0, share.get<double>() * factor);
   return mix;
 }
 
-// Standard deviation of codes around their centre, the least of them left out (centre_codes()).
+// Standard deviation of codes around their center, the least of them left out (center_codes()).
 float deviation_of_codes(int bits) {
-  const auto centre = static_cast<float>(1 << (bits - 1));
-  return std::sqrt((centre - 1) * (2 * centre - 1) / 6);
+  const auto center = static_cast<float>(1 << (bits - 1));
+  return std::sqrt((center - 1) * (2 * center - 1) / 6);
 }
 
 // Means of the groups' largest scales. Usually 0.02 whatever the width, as other engines' random
@@ -100,9 +104,9 @@ void fill_scales(const TensorView& view, const std::vector<float>& means, std::u
   for (const float mean : means) *out++ = float_to_half(mean * (0.5f + next_share(seed)));
 }
 
-// Random codes mean half a step less than nothing on average. The least code becomes the centre.
+// Random codes mean half a step less than nothing on average. The least code becomes the center.
 template <int kBits>
-void centre_codes(std::uint32_t* words, std::int64_t rows, std::int64_t out) {
+void center_codes(std::uint32_t* words, std::int64_t rows, std::int64_t out) {
   for (std::int64_t row = 0; row < rows; row += kBits) {
     for (std::int64_t column = 0; column < out; ++column) {
       std::uint32_t* run = words + row * out + column;
@@ -115,24 +119,24 @@ void centre_codes(std::uint32_t* words, std::int64_t rows, std::int64_t out) {
 }
 
 // `groups`: pairs of width and first word row, as q_groups has them.
-void fill_centred(const TensorView& view, std::uint64_t seed,
-                  const std::vector<std::int16_t>& groups) {
+void fill_centered(const TensorView& view, std::uint64_t seed,
+                   const std::vector<std::int16_t>& groups) {
   fill_bits(view, seed);
   const std::int64_t out = view.shape[1];
   for (std::size_t i = 0; i < groups.size(); i += 2) {
     const std::int64_t begin = groups[i + 1];
     const std::int64_t end = i + 2 < groups.size() ? groups[i + 3] : view.shape[0];
     visit_code_width(groups[i], [&]<int kBits>() {
-      centre_codes<kBits>(view.as<std::uint32_t>() + begin * out, end - begin, out);
+      center_codes<kBits>(view.as<std::uint32_t>() + begin * out, end - begin, out);
     });
   }
 }
 
 void add_codes(RandomSource& source, const std::string& name, const Shape& shape,
-               const std::vector<std::int16_t>& groups, bool centred) {
-  if (!centred) return source.add_seeded(name, DType::kI32, shape, {});
+               const std::vector<std::int16_t>& groups, bool centered) {
+  if (!centered) return source.add_seeded(name, DType::kI32, shape, {});
   source.add(name, DType::kI32, shape, [groups](const TensorView& view, std::uint64_t seed) {
-    fill_centred(view, seed, groups);
+    fill_centered(view, seed, groups);
   });
 }
 
@@ -148,16 +152,17 @@ RandomMatrices::RandomMatrices(RandomSource& source, const RandomModelRequest& r
   if (const auto plain = plain_formats().find(format_); plain != plain_formats().end()) {
     plain_dtype_ = plain->second;
   } else if (!quantized()) {
-    fail(ErrorCode::kInvalidArgument, "--format: '{}' is not one of exl2, gptq, bf16, fp16, fp32",
-         format_);
+    const std::vector<std::string> known{"exl2", "gptq", "bf16", "fp16", "fp32"};
+    fail_usage("--format: '{}' is not one of {}{}", format_, fmt::join(known, ", "),
+               did_you_mean(format_, known));
   }
   const std::int64_t groups[] = {32, 64, 128};
   if (std::find(std::begin(groups), std::end(groups), group_size_) == std::end(groups)) {
     fail(ErrorCode::kInvalidArgument, "--group-size: {} is not one of 32, 64, 128", group_size_);
   }
   if (format_ != "exl2") return;
-  const bool favours = request.mix.ends_with('+');
-  const std::string base = request.mix.substr(0, request.mix.size() - (favours ? 1 : 0));
+  const bool favors = request.mix.ends_with('+');
+  const std::string base = request.mix.substr(0, request.mix.size() - (favors ? 1 : 0));
   bits_ = bits_of(base);
   const auto mix = shapes.at("mixes").find(base);
   if (mix == shapes.at("mixes").end() && !(bits_ >= 2 && bits_ <= 8)) {
@@ -165,7 +170,7 @@ RandomMatrices::RandomMatrices(RandomSource& source, const RandomModelRequest& r
          "--bpw: '{}' is not a number from 2 to 8, which may have a '+' behind it", request.mix);
   }
   mix_ = mix != shapes.at("mixes").end() ? *mix : mix_around(bits_);
-  favoured_mix_ = favours ? favoured(mix_, shapes.at("favoured").at("first_share")) : mix_;
+  favored_mix_ = favors ? favored(mix_, shapes.at("favoured").at("first_share")) : mix_;
 }
 
 Json RandomMatrices::quantization_config() const {
@@ -211,8 +216,8 @@ void RandomMatrices::add_plain(const OutlinedLinear& linear) {
 
 const Json& RandomMatrices::mix_of(const OutlinedLinear& linear) const {
   if (linear.role == LinearRole::kHead) return head_mix_;
-  const bool favours = linear.role == LinearRole::kValue || linear.role == LinearRole::kUp;
-  return favours ? favoured_mix_ : mix_;
+  const bool favors = linear.role == LinearRole::kValue || linear.role == LinearRole::kUp;
+  return favors ? favored_mix_ : mix_;
 }
 
 void RandomMatrices::add_exl2(const OutlinedLinear& linear) {

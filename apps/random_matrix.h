@@ -46,8 +46,8 @@ class RandomMatrices {
   DType plain_dtype_ = DType::kF16;
   Json mix_;
   Json head_mix_;
-  Json favoured_mix_;  // of the matrices that converters give more bits
-  double bits_ = 0;    // that --bpw says
+  Json favored_mix_;  // of the matrices that converters give more bits
+  double bits_ = 0;   // that --bpw says
 };
 
 }  // namespace bl

@@ -1,10 +1,13 @@
 #include "random_model.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <filesystem>
 #include <vector>
 
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "base/terminal.h"
 #include "embedded_data.h"
 #include "engine/open_model.h"
@@ -14,6 +17,7 @@
 #include "random_matrix.h"
 #include "random_routing.h"
 #include "random_source.h"
+#include "usage_error.h"
 
 namespace bl {
 namespace {
@@ -34,10 +38,10 @@ NamedConfig config_of(const std::string& shape, const Json& shapes) {
     return {std::move(config), "archs/bench/shapes.json: " + shape};
   }
   if (std::filesystem::is_regular_file(shape)) return {read_json_file(shape), shape};
-  std::string names;
-  for (const auto& [name, value] : known.items()) names += name + ", ";
-  fail(ErrorCode::kInvalidArgument, "--random: '{}' is not one of {}or the path of a config.json",
-       shape, names);
+  std::vector<std::string> names;
+  for (const auto& [name, value] : known.items()) names.push_back(name);
+  fail_usage("--random: '{}' is not one of {} or the path of a config.json{}", shape,
+             fmt::join(names, ", "), did_you_mean(shape, names));
 }
 
 // Says in the config that the model has no more than its first `layers` layers. Lists of one entry

@@ -18,7 +18,7 @@ struct RandomModelRequest {
   std::filesystem::path archs;    // folder of further architectures; empty: none
   // The logits will be compared, so they have to depend little on rounding. Weights get one size
   // whatever their width, since with scores of attention in thousands the last bit of a key decides
-  // which one is seen. Codes are centred and norms have both signs: random codes mean half a step
+  // which one is seen. Codes are centered and norms have both signs: random codes mean half a step
   // less than nothing on average, by which rows grow alike from block to block until they are one.
   // Tokens choose experts with a margin (RoutingCode).
   bool level = false;

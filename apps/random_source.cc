@@ -13,7 +13,7 @@ std::size_t bytes_of(const TensorInfo& info) {
   return static_cast<std::size_t>(info.shape.elements()) * size_of(info.dtype);
 }
 
-std::uint64_t seed_of(std::string_view name) { return std::hash<std::string_view>()(name); }
+std::uint64_t value_seed(std::string_view name) { return std::hash<std::string_view>()(name); }
 
 // Step i of 255 from `least` to `most`.
 float even_value(float least, float most, std::uint64_t i) {
@@ -95,7 +95,7 @@ void RandomSource::add(const std::string& name, DType dtype, const Shape& shape,
 void RandomSource::add_seeded(const std::string& name, DType dtype, const Shape& shape,
                               const SeededValues& values) {
   const auto own = std::make_shared<SeededValues>(values);
-  own->seed = seed_of(name);
+  own->seed = value_seed(name);
   add(name, {{dtype, shape, {}}, {}, own});
 }
 
@@ -132,7 +132,7 @@ HostArray RandomSource::read(std::string_view name) const {
   if (entry.values) {
     make_values(*entry.values, tensor->view().as<std::byte>(), bytes_of(info));
   } else {
-    entry.fill(tensor->view(), seed_of(name));
+    entry.fill(tensor->view(), value_seed(name));
   }
   return {tensor->view(), tensor};
 }

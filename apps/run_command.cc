@@ -14,6 +14,7 @@
 #include "prefix_file_flags.h"
 #include "results.h"
 #include "speculation_flags.h"
+#include "template_flags.h"
 #include "transcript.h"
 #include "usage_error.h"
 
@@ -26,6 +27,7 @@ struct RunOptions {
   GenerationOptions generation;
   SpeculationFlags speculation;
   PrefixFileFlags prefix;
+  TemplateFlags chat_template;
   std::optional<std::string> prompt;
   std::optional<std::string> file;
   bool chat = false;
@@ -36,6 +38,7 @@ struct RunOptions {
     v(prompt, {"-p,--prompt", "TEXT", "the prompt"});
     v(file, {"-f,--file", "FILE", "a file that contains the prompt"});
     v(chat, {"--chat", "", "wrap the prompt as one user turn with the chat template"});
+    chat_template.visit(v);
     generation.visit(v);
     speculation.visit(v);
     prefix.visit(v);
@@ -53,11 +56,11 @@ std::string read_prompt(const RunOptions& options) {
 }
 
 std::vector<std::int32_t> encode_prompt(const ModelSession& session, const std::string& prompt,
-                                        bool chat) {
-  if (!chat) return session.tokenizer().encode(prompt, {});
+                                        const RunOptions& options) {
+  if (!options.chat) return session.tokenizer().encode(prompt, {});
   Transcript turn;
   turn.add_user(prompt);
-  return session.text().encode_chat(turn.messages());
+  return session.text().encode_chat(turn.messages(), options.chat_template.resolve(session.text()));
 }
 
 void run(RunOptions& options) {
@@ -66,6 +69,10 @@ void run(RunOptions& options) {
   options.lora.plan(session_options);
   options.speculation.check();
   options.prefix.check();
+  options.chat_template.plan(session_options);
+  if (options.chat_template.any() && !options.chat) {
+    fail_usage("run: --template, --template-vars and --reasoning have no effect without --chat");
+  }
   // Check the flags before the model is loaded.
   const Request probe = options.generation.request(SamplingParams{});
   session_options.sequences = probe.sampling.cfg_scale != 1 ? 2 : 1;
@@ -74,7 +81,7 @@ void run(RunOptions& options) {
   engine_options.speculation = options.speculation.load(options.model, session_options);
   Engine engine(load_session(session_options), std::move(engine_options));
   Request request = options.generation.request(engine.session().defaults().sampling);
-  request.prompt = encode_prompt(engine.session(), prompt, options.chat);
+  request.prompt = encode_prompt(engine.session(), prompt, options);
   request.continues_prompt = !options.chat;
   request.adapters = options.lora.load(engine);
   options.prefix.check_text(request);
@@ -117,9 +124,16 @@ void run(RunOptions& options) {
 }  // namespace
 
 Command run_command() {
-  return make_command<RunOptions>({"run", "-m DIR [-p TEXT | -f FILE | < TEXT] [-n N] [options]",
-                                   "Complete a prompt, streaming the text to standard output"},
-                                  run);
+  return make_command<RunOptions>(
+      {"run",
+       "-m DIR [-p TEXT | -f FILE | < TEXT] [-n N] [options]",
+       "Complete a prompt, streaming the text to standard output",
+       {{"Continue a text", R"(bitloom run -m DIR -p "Once upon a time" -n 100)"},
+        {"Ask a model that was trained to chat; always choose the likeliest token",
+         R"(bitloom run -m DIR --chat --greedy -p "Why is the sky blue?")"},
+        {"Read the prompt from a file, and answer with JSON of a given form",
+         R"(bitloom run -m DIR --chat -f prompt.txt --json-schema '{"type": "object"}')"}}},
+      run);
 }
 
 }  // namespace bl

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "base/nearest_name.h"
 #include "engine/draft_policy.h"
 #include "engine/hidden_draft.h"
 #include "engine/model_draft.h"
@@ -32,7 +33,8 @@ std::int64_t SpeculationFlags::count() const {
     number = 0;
   }
   if (number < 1 || number > kMostTokens) {
-    fail_usage("--draft-tokens: '{}' is not auto or in 1 … {}", tokens, kMostTokens);
+    fail_usage("--draft-tokens: '{}' is not auto or in 1 … {}{}", tokens, kMostTokens,
+               did_you_mean(tokens, {"auto"}));
   }
   return number;
 }

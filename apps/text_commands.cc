@@ -1,41 +1,16 @@
-// tokenize, detokenize, template: commands that need no weights.
+// tokenize, detokenize: commands that need no weights.
 
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <iostream>
-#include <iterator>
-#include <memory>
-#include <optional>
-
-#include "base/file.h"
 #include "base/json.h"
 #include "command.h"
 #include "engine/model_text.h"
-#include "engine/open_model.h"
 #include "json_lines.h"
 #include "results.h"
-#include "usage_error.h"
+#include "text_options.h"
 
 namespace bl {
 namespace {
-
-struct TextOptions {
-  std::string model;
-  std::string archs;
-
-  template <class V>
-  void visit(V&& v) {
-    v.group("Model");
-    v(model, {"-m,--model", "DIR", "model folder or .gguf file"});
-    v(archs,
-      {"--archs", "DIR", "folder of architecture files to use instead of the built-in ones"});
-  }
-  ModelText open() const {
-    if (model.empty()) fail_usage("-m DIR is missing: the model folder or .gguf file");
-    return ModelText(load_tokenizer(model, archs), model);
-  }
-};
 
 // Returns the member `key` of a request. Throws kInvalidArgument if it is missing.
 const Json& member(const Json& request, const char* key) {
@@ -88,91 +63,24 @@ void detokenize(TextOptions& options) {
   });
 }
 
-struct TemplateOptions {
-  TextOptions text;
-  std::string file;
-  bool json_lines = false;
-
-  template <class V>
-  void visit(V&& v) {
-    text.visit(v);
-    v.group("Template");
-    v(file, {"--template", "FILE", "a template file to use instead of the model's"});
-    v(json_lines, {"--jsonl", "", "read one document per line, write one JSON object for each"});
-  }
-};
-
-// Where the template comes from: a file, the model, or a file together with the model's special
-// tokens.
-struct TemplateSource {
-  std::optional<ModelText> model;
-  std::unique_ptr<ChatTemplate> own;
-};
-
-std::string render(const TemplateSource& source, OrderedJson variables) {
-  if (!variables.is_object())
-    fail(ErrorCode::kInvalidArgument, "the document should be a JSON object");
-  std::optional<std::int64_t> now;
-  if (const auto at = variables.find("now"); at != variables.end()) {
-    if (!at->is_number()) fail(ErrorCode::kInvalidArgument, "\"now\" should be Unix seconds");
-    now = at->get<std::int64_t>();
-    variables.erase("now");
-  }
-  if (!source.own) return source.model->render(std::move(variables), now);
-  if (source.model) {
-    for (const auto& [name, token] : source.model->tokenizer().special_tokens()) {
-      if (!variables.contains(name)) variables[name] = token;
-    }
-  }
-  return source.own->render(variables, now);
-}
-
-void render_template(TemplateOptions& options) {
-  if (options.text.model.empty() && options.file.empty()) {
-    fail_usage("template: -m DIR or --template FILE is missing");
-  }
-  TemplateSource source;
-  if (!options.text.model.empty()) source.model = options.text.open();
-  if (!options.file.empty()) {
-    source.own = std::make_unique<ChatTemplate>(read_file(options.file, 16 << 20), options.file);
-  }
-  if (!options.json_lines) {
-    const std::string document{std::istreambuf_iterator<char>(std::cin), {}};
-    write_result(render(source, parse_ordered_json(document, "standard input")));
-    return;
-  }
-  for_each_input_line([&](std::string_view line) {
-    OrderedJson variables = parse_ordered_json(line, "document");
-    Json answer;
-    try {
-      answer["text"] = render(source, std::move(variables));
-    } catch (const Error& error) {
-      answer["error"] = error.what();
-    }
-    write_json_line(answer);
-  });
-}
-
 }  // namespace
 
 Command tokenize_command() {
   return make_command<TextOptions>(
-      {"tokenize", "-m DIR < IN.jsonl",
-       "Convert text to token ids: JSONL {\"text\", \"special\"} in, {\"ids\"} out"},
+      {"tokenize",
+       "-m DIR < IN.jsonl",
+       "Convert text to token ids: JSONL {\"text\", \"special\"} in, {\"ids\"} out",
+       {{"Token ids of a text", R"(echo '{"text": "Hello world"}' | bitloom tokenize -m DIR)"}}},
       tokenize);
 }
 
 Command detokenize_command() {
   return make_command<TextOptions>(
-      {"detokenize", "-m DIR < IN.jsonl",
-       "Convert token ids to text: JSONL {\"ids\", \"skip_special\"} in, {\"text\"} out"},
+      {"detokenize",
+       "-m DIR < IN.jsonl",
+       "Convert token ids to text: JSONL {\"ids\", \"skip_special\"} in, {\"text\"} out",
+       {{"Text of token ids", R"(echo '{"ids": [1, 2, 3]}' | bitloom detokenize -m DIR)"}}},
       detokenize);
-}
-
-Command template_command() {
-  return make_command<TemplateOptions>({"template", "(-m DIR | --template FILE) < IN.json",
-                                        "Render a chat template: JSON variables in, text out"},
-                                       render_template);
 }
 
 }  // namespace bl

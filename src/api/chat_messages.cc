@@ -52,6 +52,19 @@ void check_functions(const OrderedJson& list, const std::string& what) {
   }
 }
 
+// Templates ask in several ways whether a message has calls, so a message has the member only if it
+// has some. Beside calls, a missing content is the same as null.
+void settle_tool_calls(OrderedJson& message, const std::string& what) {
+  const auto calls = message.find("tool_calls");
+  if (calls == message.end()) return;
+  if (!calls->is_null()) check_functions(*calls, what);
+  if (calls->empty()) {
+    message.erase("tool_calls");
+  } else if (!message.contains("content")) {
+    message["content"] = nullptr;
+  }
+}
+
 }  // namespace
 
 OrderedJson template_tools(const OrderedJson& tools) {
@@ -72,11 +85,7 @@ OrderedJson template_messages(const OrderedJson& messages) {
       fail_at(ErrorCode::kInvalidArgument, fmt::format("messages[{}].role", i),
               "messages[{}]: {} is not a message with a role", i, json_text(message));
     }
-    if (const auto calls = message.find("tool_calls"); calls != message.end()) {
-      if (!calls->is_null()) {
-        check_functions(*calls, fmt::format("messages[{}].tool_calls", i));
-      }
-    }
+    settle_tool_calls(message, fmt::format("messages[{}].tool_calls", i));
     const auto content = message.find("content");
     if (content == message.end() || content->is_string() || content->is_null()) continue;
     const std::string what = fmt::format("messages[{}].content", i);

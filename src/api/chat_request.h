@@ -10,9 +10,10 @@ namespace bl::openai {
 
 // The body of a request to /v1/chat/completions.
 struct ChatRequest : RequestFields {
-  OrderedJson messages{};            // checked, in the form of chat_messages.h
-  OrderedJson tools{};               // the tools that the model is told of; null: none
-  OrderedJson template_variables{};  // further variables of the template
+  OrderedJson messages{};  // checked, in the form of chat_messages.h
+  OrderedJson tools{};     // the tools that the model is told of; null: none
+  // Further variables of the template: chat_template_kwargs and the fields that stand for some.
+  OrderedJson template_variables{};
 
   // Reads a body. For arguments and errors see read_request_fields().
   static ChatRequest read(const OrderedJson& body, const RequestDefaults& otherwise,

@@ -1,5 +1,6 @@
 #include "api/completion_request.h"
 
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -55,6 +56,7 @@ CompletionRequest CompletionRequest::read(const OrderedJson& body, const Request
                                           SamplingParams sampling) {
   sampling.max_tokens = kMaxTokens;
   CompletionRequest request{read_request_fields(body, otherwise, sampling)};
+  request.unknown = unknown_fields(body, std::array{"prompt"});
   request.prompts = read_prompts(body);
   return request;
 }

@@ -1,6 +1,8 @@
 #include "api/request_fields.h"
 
+#include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "api/request_error.h"
@@ -22,11 +24,51 @@ constexpr std::array kUnsupported{"echo",
                                   "truncate_prompt_tokens",
                                   "use_beam_search"};
 
+// Fields that ask for a form of the answer (constraint_spec.h).
+constexpr std::array kForms{"response_format",
+                            "json_schema",
+                            "guided_json",
+                            "regex_pattern",
+                            "guided_regex",
+                            "grammar_string",
+                            "grammar",
+                            "guided_grammar",
+                            "structural_tag",
+                            "guided_choice",
+                            "guided_choice_ignore_case",
+                            "guided_prefix",
+                            "constraints",
+                            "trigger_token",
+                            "prefer_eos"};
+
+// Other fields that every request may have. The second half has no effect on an answer.
+constexpr std::array kCommonFields{
+    "model",
+    "stream",
+    "stream_options",
+    "skip_special_tokens",
+    "adapters",
+    "user",
+    "store",
+    "metadata",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+};
+
+// Whether clients write this value for a field that they leave out.
+bool is_left_out(const OrderedJson& value) {
+  return value.is_null() || value == false || value == 0 || value == "" ||
+         (value.is_array() && value.empty());
+}
+
 void refuse_unsupported(const OrderedJson& body) {
   for (const char* key : kUnsupported) {
     const OrderedJson* value = given(body, key);
-    const bool asks = value != nullptr && *value != false && *value != "" && !value->empty();
-    if (asks) fail_at(ErrorCode::kUnsupported, key, "{} is not supported; leave it out", key);
+    const bool is_empty = value != nullptr && value->is_object() && value->empty();
+    if (value != nullptr && !is_left_out(*value) && !is_empty)
+      fail_at(ErrorCode::kUnsupported, key, "{} is not supported; leave it out", key);
   }
 }
 
@@ -39,9 +81,16 @@ void refuse_empty_answers(const OrderedJson& body) {
   }
 }
 
+// Clients of text-generation-webui and TabbyAPI send an empty grammar with every request.
 ConstraintSpec read_form(const OrderedJson& body, const ConstraintSpec& otherwise) {
+  OrderedJson forms = OrderedJson::object();
+  for (const char* key : kForms) {
+    const auto value = body.find(key);
+    const bool is_id = std::string_view(key) == "trigger_token";  // 0 is one
+    if (value != body.end() && (is_id || !is_left_out(*value))) forms[key] = *value;
+  }
   ConstraintSpec spec;
-  read_or_blame(body, [&](const OrderedJson& some) {
+  read_or_blame(forms, [&](const OrderedJson& some) {
     spec = read_constraint(some, kWhat);
     validate(spec);
   });
@@ -102,6 +151,21 @@ SamplingParams read_parameters(const OrderedJson& body, const std::optional<Samp
 const OrderedJson* given(const OrderedJson& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::vector<std::string> unknown_fields(const OrderedJson& body, std::span<const char* const> own) {
+  const auto is_among = [](std::string_view key, std::span<const char* const> names) {
+    return std::find(names.begin(), names.end(), key) != names.end();
+  };
+  std::vector<std::string> unknown;
+  for (const auto& [key, value] : body.items()) {
+    const bool is_known = value.is_null() || is_sampling_key(key) || is_among(key, own) ||
+                          is_among(key, kCommonFields) || is_among(key, kForms) ||
+                          is_among(key, kUnsupported);
+    if (!is_known) unknown.push_back(key);
+  }
+  std::sort(unknown.begin(), unknown.end());
+  return unknown;
 }
 
 bool read_flag(const OrderedJson& object, const std::string& path, bool otherwise) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,17 +29,24 @@ struct RequestFields {
   ConstraintSpec constraint{};  // validated, but not compiled
   std::vector<AdapterChoice> adapters{};
   bool skip_special = true;
+  std::vector<std::string> unknown{};  // names of the fields that have no meaning here
 
   // A request for the engine with these fields and the ids of a prompt.
   Request engine_request(std::vector<std::int32_t> prompt) const;
 };
 
 // Reads these fields from a body, which is an object. `sampling` has the values of parameters that
-// neither the body nor the preset sets, the seed among them. Unknown fields are ignored. Throws
+// neither the body nor the preset sets, the seed among them: SamplingParams::plain(), or what the
+// model's authors recommend (GenerationDefaults::request). Does not look for unknown fields. Throws
 // RequestError for a wrong field, and for a known one that would change the answer but is not
 // implemented (kUnsupported).
 RequestFields read_request_fields(const OrderedJson& body, const RequestDefaults& otherwise,
                                   const SamplingParams& sampling);
+
+// Returns the names of a body's fields that are not null and that neither read_request_fields()
+// nor the kind of request knows. `own`: the fields that the kind of request has. Fields that only
+// tell a service who asks, or how to store and bill the answer, are known.
+std::vector<std::string> unknown_fields(const OrderedJson& body, std::span<const char* const> own);
 
 // Returns a member of an object; null where there is none or it is JSON's null, which clients send
 // for fields that they leave open.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "backend/cpu/cpu_backend.h"
@@ -10,6 +11,7 @@
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/nearest_name.h"
 
 namespace bl {
 namespace {
@@ -64,13 +66,19 @@ std::vector<std::string> backend_names() {
   return names;
 }
 
+void check_backend_name(const std::string& name) {
+  const std::vector<std::string> known = backend_names();
+  if (cuda_index(name) || std::find(known.begin(), known.end(), name) != known.end()) return;
+  fail(ErrorCode::kInvalidArgument, "unknown backend '{}'{}; available are {}", name,
+       did_you_mean(name, known), fmt::join(known, ", "));
+}
+
 std::unique_ptr<Backend> open_backend(const std::string& name, const BackendOptions& options) {
-  if (name == "auto") return open_best(options);
+  check_backend_name(name);
   if (name == "cpu") return std::make_unique<CpuBackend>(options.threads);
   if (name == "ref") return std::make_unique<RefBackend>(options.threads);
   if (const std::optional<int> device = cuda_index(name)) return open_card(*device);
-  fail(ErrorCode::kInvalidArgument, "unknown backend '{}'; available are {}", name,
-       fmt::join(backend_names(), ", "));
+  return open_best(options);
 }
 
 Planner open_planner(const std::string& name, const BackendOptions& options) {

@@ -15,6 +15,9 @@ struct BackendOptions {
 // kUnsupported or kNotFound, with what to do instead, if the device cannot be used.
 std::unique_ptr<Backend> open_backend(const std::string& name, const BackendOptions& options);
 
+// Throws kInvalidArgument, as open_backend() does, for a name that cannot be a backend's.
+void check_backend_name(const std::string& name);
+
 // Opens a backend for planning memory. If the name is "cuda[:N]" and there is no card, `is_plan` is
 // true and the backend can only say how much memory a model would take.
 struct Planner {

@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <utility>
 
 #include "base/error.h"
 
@@ -18,19 +17,6 @@ void parse_integer(std::string_view text, T& value) {
     fail(ErrorCode::kInvalidArgument, "'{}' is not a whole number{}", text,
          std::is_unsigned_v<T> ? " ≥ 0" : "");
   }
-}
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, change}));
-    }
-  }
-  return row[b.size()];
 }
 
 struct Unit {
@@ -59,7 +45,8 @@ void parse_value(std::string_view text, bool& value) {
   } else if (text == "false" || text == "off" || text == "0") {
     value = false;
   } else {
-    fail(ErrorCode::kInvalidArgument, "'{}' is neither true nor false; write on or off", text);
+    fail(ErrorCode::kInvalidArgument, "'{}' is neither true nor false; write on or off{}", text,
+         did_you_mean(text, {"on", "off", "true", "false"}));
   }
 }
 
@@ -105,19 +92,6 @@ std::string option_key(const OptionField& field) {
   std::string key(flag);
   std::replace(key.begin(), key.end(), '-', '_');
   return key;
-}
-
-std::string nearest_name(std::string_view wrong, const std::vector<std::string>& names) {
-  std::string best;
-  std::size_t best_distance = std::max<std::size_t>(2, wrong.size() / 3) + 1;
-  for (const std::string& name : names) {
-    const std::size_t distance = edit_distance(wrong, name);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = name;
-    }
-  }
-  return best;
 }
 
 }  // namespace bl

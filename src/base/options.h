@@ -17,6 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/nearest_name.h"
+
 namespace bl {
 
 struct OptionField {
@@ -80,12 +82,9 @@ std::string option_key(const OptionField& field);
 template <class Options>
 bool set_option(Options& options, std::string_view key, std::string_view text);
 
-// The keys of all fields, for suggestions.
+// The keys of all fields, for suggestions (base/nearest_name.h).
 template <class Options>
 std::vector<std::string> option_keys(Options& options);
-
-// The name in `names` with the smallest edit distance to `wrong`, or empty where none is near.
-std::string nearest_name(std::string_view wrong, const std::vector<std::string>& names);
 
 // --- visitors ---
 

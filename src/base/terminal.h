@@ -16,7 +16,7 @@ bool wants_color(Stream stream);
 
 enum class Color { kPlain, kDim, kRed, kGreen };
 
-// The text in colour where `stream` wants colours, else unchanged.
+// The text in color where `stream` wants colors, else unchanged.
 std::string colored(Stream stream, Color color, std::string_view text);
 
 // A number of bytes for people: "12.3 MiB", "4.0 GiB".

@@ -14,7 +14,7 @@ AnswerSampler::AnswerSampler(Args args)
   healing_.prompt = open_.healed;
 }
 
-void AnswerSampler::let_model_choose(StepItem& item, std::int64_t generated) {
+void AnswerSampler::let_model_choose(StepItem& item, std::int64_t prompt, std::int64_t generated) {
   const SamplingParams& sampling = params();
   // Answers of best_of are compared by their log-probabilities.
   const bool reports = sampling.logprobs || open_.keeps_best();
@@ -24,6 +24,7 @@ void AnswerSampler::let_model_choose(StepItem& item, std::int64_t generated) {
   }
   item.sampling = &sampling;
   item.seed = chain_.seed();
+  item.prompt = prompt;
   item.counts = &counts_;
   item.log_probabilities = reports;
 }

@@ -41,8 +41,8 @@ class AnswerSampler {
   // Leaves all further tokens to the host.
   void stay_on_host() { on_device_ = false; }
   // Sets the item's sampling fields where the model may choose the tokens behind its rows.
-  // `generated`: tokens of the answer so far.
-  void let_model_choose(StepItem& item, std::int64_t generated);
+  // `prompt`, `generated`: tokens of the text that are not, and that are, the answer's so far.
+  void let_model_choose(StepItem& item, std::int64_t prompt, std::int64_t generated);
 
   // Sets the fields of `task` that decide which token is drawn. `task.history` and
   // `task.generated` are set.
@@ -65,7 +65,7 @@ class AnswerSampler {
   std::int32_t choice_;
   SamplerChain chain_;
   bool on_device_;
-  TokenCounts counts_;  // for the model
+  PenaltyCounts counts_;  // for the model
   std::unique_ptr<Constraint> constraint_;
   HealingProgress healing_;
 };

@@ -72,6 +72,8 @@ class AnswerWriter {
   void tell_taken_back(WithheldText taken, std::size_t said, std::span<const std::int32_t> ids);
   // Times that something was taken back since a token was last given.
   std::int64_t rewinds() const { return held_ ? held_->rewinds() : 0; }
+  // Times that something was taken back since the answer began.
+  std::int64_t all_rewinds() const { return held_ ? held_->all_rewinds() : 0; }
 
   // --- The end ---
 

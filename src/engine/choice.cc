@@ -77,6 +77,7 @@ void Choice::fill(RowTask& task, std::int64_t place, std::span<const std::int32_
   if (place > text_.length()) task.follows = task.history.back();
   sampler_.fill(task, ends(model_ends));
   task.barred = writer_.barred(place);
+  task.rewinds = rewinds();
 }
 
 std::span<const std::int32_t> Choice::ends(std::span<const std::int32_t> model_ends) const {

@@ -67,7 +67,7 @@ class Choice {
   SequenceState state_of(const ScheduledSequence& sequence) const;
   // Sets the sampling fields of an item where the model may choose the tokens behind its rows.
   void let_model_choose(StepItem& item) {
-    if (!text_.wants_every_row()) sampler_.let_model_choose(item, generated());
+    if (!text_.wants_every_row()) sampler_.let_model_choose(item, prompt_tokens(), generated());
   }
   // The sequence gives up its pages; what belongs to its rows or to an unfinished prompt goes too.
   void preempt(ScheduledSequence& sequence, PrefixCache& cache);
@@ -89,6 +89,8 @@ class Choice {
   AnswerDraft& draft() { return draft_; }
   const AnswerDraft& draft() const { return draft_; }
 
+  // How often the text went back to an earlier place so far (PickArgs::rewinds).
+  std::uint32_t rewinds() const { return static_cast<std::uint32_t>(writer_.all_rewinds()); }
   // Completes the task of a row that decides the token at `place` of the text, or behind guesses.
   // `model_ends`: the model's end tokens, sorted.
   void fill(RowTask& task, std::int64_t place, std::span<const std::int32_t> model_ends);

@@ -13,6 +13,8 @@ namespace {
 // A recorded step uploads one of these numbers of edits, so that few recordings are needed.
 constexpr std::int64_t kEditRooms[] = {0, 512, 8192, SampleLimits::kEdits};
 
+constexpr float kOnlyRepeated = -1;  // LogitEdit::count of tokens that only the prompt has
+
 SampleRule rule_of(const StepItem& item, std::uint64_t position, std::int64_t tokens) {
   const SamplingParams& params = *item.sampling;
   SampleRule rule;
@@ -96,24 +98,41 @@ void DeviceRows::add_rows(const StepItem& item) {
     rule = rule_of(item, place, width_.tokens);
     rule.log_probability = item.log_probabilities ? 1 : 0;
     reports_ = reports_ || item.log_probabilities;
-    std::span<const TokenCounts::Count> counts;
-    if (needs_history(*item.sampling)) {
-      TokenCounts& of_text = item.counts != nullptr ? *item.counts : counts_;
-      counts = of_text.of(history, item.sampling->penalty_range);
-    }
-    if (!add_edits(*item.sampling, counts, rule)) rule = {};
+    if (!add_edits(item, history, rule)) rule = {};
+  }
+}
+
+// Adds an edit for each token that a penalty applies to, by id.
+void DeviceRows::add_counts(const StepItem& item, std::span<const std::int32_t> history) {
+  const SamplingParams& params = *item.sampling;
+  PenaltyCounts& counts = item.counts != nullptr ? *item.counts : counts_;
+  const auto add = [&](const TokenCounts::Count& one, float count) {
+    if (one.id >= 0 && one.id < width_.tokens) edits_.push_back({.id = one.id, .count = count});
+  };
+  const auto generated =
+      std::max<std::int64_t>(static_cast<std::int64_t>(history.size()) - item.prompt, 0);
+  const std::int64_t in_answer =
+      params.penalty_range < 0 ? generated : std::min(generated, params.penalty_range);
+  if (params.penalize_prompt || params.repetition_penalty == 1) {
+    const std::int64_t range = params.penalize_prompt ? params.penalty_range : in_answer;
+    for (const auto& one : counts.text.of(history, range)) add(one, static_cast<float>(one.count));
+    return;
+  }
+  const std::span<const TokenCounts::Count> own = counts.answer.of(history, in_answer);
+  auto next = own.begin();
+  for (const TokenCounts::Count& one : counts.text.of(history, params.penalty_range)) {
+    const bool is_own = next != own.end() && next->id == one.id;
+    add(one, is_own ? static_cast<float>((next++)->count) : kOnlyRepeated);
   }
 }
 
 // Adds the row's edits of logits. False, and nothing is added, where there is no room for them;
 // then the host has to choose the row's token.
-bool DeviceRows::add_edits(const SamplingParams& params, std::span<const TokenCounts::Count> counts,
+bool DeviceRows::add_edits(const StepItem& item, std::span<const std::int32_t> history,
                            SampleRule& rule) {
+  const SamplingParams& params = *item.sampling;
   const std::size_t begin = edits_.size();
-  for (const TokenCounts::Count& one : counts) {
-    if (one.id < 0 || one.id >= width_.tokens) continue;
-    edits_.push_back({.id = one.id, .count = static_cast<float>(one.count)});
-  }
+  if (needs_history(params)) add_counts(item, history);
   if (!params.logit_bias.empty() || !params.banned_tokens.empty()) add_biases(params, begin);
   if (static_cast<std::int64_t>(edits_.size()) > SampleLimits::kEdits) {
     edits_.resize(begin);

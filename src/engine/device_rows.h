@@ -53,8 +53,8 @@ class DeviceRows {
  private:
   enum class Way { kNone, kLikeliest, kSample };
   void add_rows(const StepItem& item);
-  bool add_edits(const SamplingParams& params, std::span<const TokenCounts::Count> counts,
-                 SampleRule& rule);
+  void add_counts(const StepItem& item, std::span<const std::int32_t> history);
+  bool add_edits(const StepItem& item, std::span<const std::int32_t> history, SampleRule& rule);
   void add_biases(const SamplingParams& params, std::size_t begin);
   std::int64_t edit_room() const;
   void find_hosted();
@@ -72,7 +72,7 @@ class DeviceRows {
   std::span<std::int32_t> fetched_;  // [2, rows]: the results on the host
   std::span<float> fetched_logits_;  // [hosted_, vocab] on the host
   std::vector<float> log_probabilities_;
-  TokenCounts counts_;                 // for items that bring none
+  PenaltyCounts counts_;               // for items that bring none
   std::vector<std::int32_t> edit_at_;  // [tokens] 1 + a token's index in edits_; all 0 between rows
 };
 

@@ -38,6 +38,7 @@ struct DraftJob {
   // How the target will choose. The source may use the sampler, and restores its state.
   SamplerChain* sampler = nullptr;
   std::int64_t generated = 0;                  // tokens of the answer so far
+  std::uint32_t rewinds = 0;                   // PickArgs::rewinds
   std::span<const std::int32_t> end_tokens{};  // the target's, sorted
   bool likeliest = false;                      // the target takes the likeliest token
   // The target's model chooses the token itself: the parameters and the text alone decide.

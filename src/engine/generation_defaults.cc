@@ -49,6 +49,17 @@ struct JsonFieldReader {
   }
 };
 
+void read_values(const Json& generation_config, std::string_view what, SamplingParams& params) {
+  params.visit(JsonFieldReader{generation_config, what});
+  const auto sample = generation_config.find("do_sample");
+  if (sample != generation_config.end() && sample->is_boolean() && !sample->get<bool>()) {
+    params.temperature = 0;
+  }
+  // Some checkpoints switch top-k off with a negative value.
+  params.top_k = std::max<std::int64_t>(params.top_k, 0);
+  validate(params);
+}
+
 void add_end_tokens(const Json& from, std::string_view what, std::vector<std::int32_t>& ids) {
   if (!from.is_object()) return;
   const auto at = from.find("eos_token_id");
@@ -69,14 +80,8 @@ GenerationDefaults read_generation_defaults(const Json& generation_config, const
                                             std::string_view what) {
   GenerationDefaults defaults;
   if (generation_config.is_object()) {
-    defaults.sampling.visit(JsonFieldReader{generation_config, what});
-    const auto sample = generation_config.find("do_sample");
-    if (sample != generation_config.end() && sample->is_boolean() && !sample->get<bool>()) {
-      defaults.sampling.temperature = 0;
-    }
-    // Some checkpoints switch top-k off with a negative value.
-    defaults.sampling.top_k = std::max<std::int64_t>(defaults.sampling.top_k, 0);
-    validate(defaults.sampling);
+    read_values(generation_config, what, defaults.sampling);
+    read_values(generation_config, what, defaults.request);
   } else if (!generation_config.is_null()) {
     fail(ErrorCode::kInvalidFile, "{}: not a JSON object", what);
   }

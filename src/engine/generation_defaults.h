@@ -10,7 +10,9 @@ namespace bl {
 
 // The sampling parameters and end tokens that a model's authors give for it.
 struct GenerationDefaults {
-  SamplingParams sampling;
+  SamplingParams sampling;  // those of the command line where the authors give none
+  // For requests of OpenAI's form: SamplingParams::plain() where the authors give none.
+  SamplingParams request = SamplingParams::plain();
   std::vector<std::int32_t> end_tokens;  // sorted, distinct
 };
 

@@ -19,6 +19,7 @@ HeldAnswer::Place HeldAnswer::take_back(std::size_t tokens, std::int64_t length)
   bars_.back().ids.push_back(held_[stay].piece.id);
   while (held_.size() > stay) held_.pop_back();
   ++rewinds_;
+  ++all_rewinds_;
   return held_.empty() ? begin_ : held_.back().after;
 }
 

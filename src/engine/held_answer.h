@@ -56,6 +56,8 @@ class HeldAnswer {
   std::span<const std::int32_t> barred(std::int64_t length) const;
   // How often tokens were taken back since one was last given out.
   std::int64_t rewinds() const { return rewinds_; }
+  // How often tokens were taken back since the answer began.
+  std::int64_t all_rewinds() const { return all_rewinds_; }
 
  private:
   struct Held {
@@ -72,6 +74,7 @@ class HeldAnswer {
   std::deque<Held> held_;
   std::deque<Bar> bars_;  // by position
   std::int64_t rewinds_ = 0;
+  std::int64_t all_rewinds_ = 0;
 };
 
 }  // namespace bl

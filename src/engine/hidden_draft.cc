@@ -146,6 +146,7 @@ void HiddenDraft::draw(std::span<Text> texts, const StepOutput& output) {
     tasks_[i].sampler = text.job->sampler;
     tasks_[i].history = text.history;
     tasks_[i].generated = text.job->generated + std::ssize(text.job->ids);
+    tasks_[i].rewinds = text.job->rewinds;
     tasks_[i].end_tokens = text.job->end_tokens;
   }
   row_sampler_->run(tasks_);

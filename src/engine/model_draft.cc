@@ -250,6 +250,7 @@ void ModelDraft::take_rows(const std::vector<Active*>& rows, const StepOutput& o
     task.sampler = job.sampler;
     task.history = rows[i]->text->sequence.ids;
     task.generated = job.generated + static_cast<std::int64_t>(job.ids.size());
+    task.rewinds = job.rewinds;
     task.end_tokens = job.end_tokens;
   }
   row_sampler_.run(tasks_);

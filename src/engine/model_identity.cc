@@ -7,6 +7,8 @@
 #include <span>
 
 #include "base/error.h"
+#include "format/gguf_split.h"
+#include "model/model_path.h"
 
 namespace bl {
 namespace {
@@ -39,14 +41,14 @@ ModelIdentity::ModelIdentity(const OpenedModel& model, std::span<const std::int3
     : config_(json_text(model.files.config)) {
   config_ += fmt::format("\n{}", arch);
   for (const std::int32_t layer : order) config_ += fmt::format(" {}", layer);
-  add_files(model.path);
+  add_files(model.weights.empty() ? model.path : model.weights);
   for (const WeightOverride& one : model.overrides) {
     config_ += fmt::format("\n{} {}", files_.size(), one.pattern);
     add_files(one.model);
   }
   if (draft == nullptr) return;
   config_ += fmt::format("\n{} draft {}", files_.size(), json_text(draft->files.config));
-  add_files(draft->path);
+  add_files(draft->weights.empty() ? draft->path : draft->weights);
 }
 
 void ModelIdentity::add_files(const fs::path& path) {
@@ -55,11 +57,14 @@ void ModelIdentity::add_files(const fs::path& path) {
     files_.push_back({file, fs::file_size(file), fs::last_write_time(file)});
   };
   std::error_code error;
-  if (!fs::is_directory(path, error)) {
-    if (fs::is_regular_file(path, error)) add(path);
+  if (!fs::exists(path, error)) return;  // a random model
+  const ModelPath from = resolve_model_path(path);
+  if (!from.gguf.empty()) {
+    for (const fs::path& shard : gguf_shards(from.gguf)) add(shard);
     return;
   }
-  for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+  if (!from.weights.empty()) return add(from.weights);
+  for (const fs::directory_entry& entry : fs::directory_iterator(from.folder)) {
     if (entry.path().extension() == ".safetensors" && entry.is_regular_file(error)) {
       add(entry.path());
     }

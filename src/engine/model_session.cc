@@ -12,6 +12,7 @@
 #include "engine/host_memory.h"
 #include "engine/open_model.h"
 #include "engine/session_plan.h"
+#include "engine/trained_length.h"
 #include "model/model_loader.h"
 
 namespace bl {
@@ -41,8 +42,15 @@ LoadOptions load_options_of(const SessionOptions& options) {
   return load;
 }
 
-std::unique_ptr<ModelText> load_text(const OpenedModel& opened) {
-  return std::make_unique<ModelText>(load_tokenizer(opened), opened.path.string());
+void warn_of_length(const ModelSpec& spec, const SessionOptions& options, std::int64_t context) {
+  const std::string advice = rope_advice(spec, load_options_of(options).spec, context);
+  if (!advice.empty()) log_warning("--ctx {}: {}", context, advice);
+}
+
+std::unique_ptr<ModelText> load_text(const OpenedModel& opened,
+                                     std::shared_ptr<const ChatTemplate> chat_template) {
+  return std::make_unique<ModelText>(load_tokenizer(opened), opened.path.string(),
+                                     std::move(chat_template));
 }
 
 }  // namespace
@@ -67,6 +75,7 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   const PlanInput input{options, loader, backend, available};
   const SessionPlan plan = plan_session(input);
   check_fits(input, plan, opened.path.string());
+  warn_of_length(loader.spec(), options, plan.context);
   session->plan_ = plan.memory;
   session->kv_host_ = options.kv_host;
   session->cache_type_ = plan.cache;
@@ -83,7 +92,9 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
   // Reading the tokenizer keeps one thread busy, and packing weights waits for memory half of the
   // time, so both run at once.
   std::future<std::unique_ptr<ModelText>> text;
-  if (options.with_text) text = std::async(std::launch::async, load_text, std::cref(opened));
+  if (options.with_text) {
+    text = std::async(std::launch::async, load_text, std::cref(opened), options.chat_template);
+  }
   session->model_ = loader.load();
   session->cache_ =
       std::make_unique<KvCache>(backend, session->model_->kv_layouts(plan.cache), plan.pages);
@@ -174,7 +185,7 @@ std::int64_t ModelSession::draft_tokens() const {
 std::unique_ptr<PreparedAdapter> ModelSession::prepare_adapter(
     const std::filesystem::path& folder) const {
   return std::make_unique<PreparedAdapter>(
-      read_peft_adapter(folder, model_->adapter_sites(), model_->spec().arch->rename));
+      read_peft_adapter(folder, model_->adapter_sites(), CheckpointNames(*model_->spec().arch)));
 }
 
 std::shared_ptr<const LoraAdapter> ModelSession::pack_adapter(const PreparedAdapter& adapter,
@@ -212,15 +223,18 @@ ExecContext ModelSession::begin_step() {
   scratch_.release_to(scratch_begin_);
   ExecContext context = backend_->context(scratch_);
   context.deterministic = deterministic_;
-  if (recorded_ops_ != nullptr) context.ops = recorded_ops_.get();
+  if (ops_ != nullptr) context.ops = ops_;
   return context;
 }
+
+void ModelSession::use_ops(const OpTable* table) { ops_ = table; }
 
 void ModelSession::observe_ops(OpObserver* observer) {
   recorded_ops_.reset();
   if (observer != nullptr) {
     recorded_ops_ = std::make_unique<RecordingTable>(backend_->ops(), *observer);
   }
+  use_ops(recorded_ops_.get());
 }
 
 }  // namespace bl

@@ -44,6 +44,7 @@ struct SessionOptions {
   bool mtp = false;  // uses the model's own side layers instead
   bool deterministic = false;
   bool with_text = true;  // loads the tokenizer and the chat templates too
+  std::shared_ptr<const ChatTemplate> chat_template;  // used instead of the model's; null: none
 
   std::int64_t sequences = 1;     // that run at once
   std::int64_t drafts = 0;        // guesses that a step verifies per sequence, at most
@@ -124,6 +125,10 @@ class ModelSession {
   std::span<float> fetched_logits(std::size_t step_buffer) { return fetched_logits_[step_buffer]; }
   // The context for the ops of a step; the scratch memory of the step before is free again.
   ExecContext begin_step();
+  // From now on steps call the ops of `table`, which must outlive them; null: the backend's own.
+  // Steps with other ops than the backend's are never recorded.
+  void use_ops(const OpTable* table);
+  bool uses_own_ops() const { return ops_ == nullptr; }
   // From now on `observer` hears of every op of every step; null: nobody does. It must outlive the
   // steps.
   void observe_ops(OpObserver* observer);
@@ -135,7 +140,7 @@ class ModelSession {
   void collect_end_tokens();
 
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<RecordingTable> recorded_ops_;  // null: steps use the backend's own table
+  std::unique_ptr<RecordingTable> recorded_ops_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<ModelText> text_;
@@ -155,6 +160,7 @@ class ModelSession {
   CacheTypes cache_type_;
   std::optional<ModelIdentity> identity_;
   bool deterministic_ = false;
+  const OpTable* ops_ = nullptr;  // null: steps use the backend's own table
 };
 
 }  // namespace bl

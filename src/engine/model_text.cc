@@ -11,12 +11,19 @@ namespace {
 
 constexpr const char* kToolTemplate = "tool_use";
 
+std::string role_of(const OrderedJson& message) {
+  const bool has_role = message.is_object() && message.contains("role");
+  return has_role && message["role"].is_string() ? message["role"].get<std::string>() : "no role";
+}
+
 }  // namespace
 
-ModelText::ModelText(std::unique_ptr<Tokenizer> tokenizer, std::string name)
-    : tokenizer_(std::move(tokenizer)), name_(std::move(name)) {}
+ModelText::ModelText(std::unique_ptr<Tokenizer> tokenizer, std::string name,
+                     std::shared_ptr<const ChatTemplate> own)
+    : tokenizer_(std::move(tokenizer)), name_(std::move(name)), own_(std::move(own)) {}
 
 const ChatTemplate& ModelText::chat_template(bool has_tools) const {
+  if (own_) return *own_;
   if (has_tools) {
     const auto& all = tokenizer_->chat_templates();
     const auto at = std::find_if(all.begin(), all.end(),
@@ -49,12 +56,51 @@ std::string ModelText::render(OrderedJson variables, std::optional<std::int64_t>
   return chat_template(has_tools).render(variables, now);
 }
 
+bool ModelText::fails_alike(OrderedJson variables, std::size_t count, const std::string& error,
+                            std::optional<std::int64_t> now) const {
+  OrderedJson& messages = variables["messages"];
+  messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(count), messages.end());
+  try {
+    render(std::move(variables), now);
+  } catch (const Error& other) {
+    return error == other.what();
+  }
+  return false;
+}
+
+std::string ModelText::render_chat(const OrderedJson& variables,
+                                   std::optional<std::int64_t> now) const {
+  try {
+    return render(variables, now);
+  } catch (const Error& error) {
+    const OrderedJson& messages = variables.at("messages");
+    // A template that fails without any message, or at a bound of its work, is not refusing one.
+    if (error.code() == ErrorCode::kLimit || messages.empty() ||
+        fails_alike(variables, 0, error.what(), now)) {
+      throw;
+    }
+    // Templates read messages in order, so that whatever begins with the refused one fails too.
+    std::size_t taken = 0;  // so many messages do not fail like this
+    std::size_t failing = messages.size();
+    while (failing - taken > 1) {
+      const std::size_t middle = taken + (failing - taken) / 2;
+      (fails_alike(variables, middle, error.what(), now) ? failing : taken) = middle;
+    }
+    fail(error.code(), "messages[{}] ({}): {}", failing - 1, role_of(messages[failing - 1]),
+         error.what());
+  }
+}
+
 std::vector<std::int32_t> ModelText::encode_chat(const OrderedJson& messages) const {
-  OrderedJson variables;
+  return encode_chat(messages, OrderedJson::object());
+}
+
+std::vector<std::int32_t> ModelText::encode_chat(const OrderedJson& messages,
+                                                 OrderedJson variables) const {
   variables["messages"] = messages;
   variables["add_generation_prompt"] = true;
   // Templates write BOS themselves where the model wants it.
-  return tokenizer_->encode(render(std::move(variables), std::nullopt), {.add_special = false});
+  return tokenizer_->encode(render_chat(variables, std::nullopt), {.add_special = false});
 }
 
 std::optional<std::int32_t> ModelText::end_of_turn() const {

@@ -7,6 +7,7 @@
 #include "model/arch_library.h"
 #include "model/gguf_model.h"
 #include "model/hf_config.h"
+#include "model/model_path.h"
 #include "model/overridden_source.h"
 
 namespace bl {
@@ -20,6 +21,7 @@ OpenedModel open_gguf_model(const fs::path& path, const fs::path& archs) {
   model.path = path;
   model.files.config = std::move(gguf.config);
   model.files.config_file = path.string();
+  model.files.config_of_gguf = true;
   model.files.source = std::move(gguf.tensors);
   model.generation_config = std::move(gguf.generation_config);
   model.generation_config_file = path.string();
@@ -51,11 +53,13 @@ void add_gptq(const std::optional<GptqConfig>& other, const fs::path& from, Mode
 }  // namespace
 
 OpenedModel open_model(const fs::path& path, const fs::path& archs) {
-  if (is_gguf(path)) return open_gguf_model(path, archs);
+  const ModelPath from = resolve_model_path(path);
+  if (!from.gguf.empty()) return open_gguf_model(from.gguf, archs);
   OpenedModel model;
-  model.path = path;
-  model.files = open_model_folder(path);
-  const fs::path generation = path / "generation_config.json";
+  model.path = from.folder;
+  model.weights = from.weights;
+  model.files = open_model_folder(from.folder, from.weights);
+  const fs::path generation = from.folder / "generation_config.json";
   model.generation_config_file = generation.string();
   if (fs::exists(generation)) model.generation_config = read_json_file(generation);
   return model;
@@ -84,7 +88,7 @@ OpenedModel open_model(const fs::path& path, const fs::path& archs,
 
 bool is_draft_layers(const OpenedModel& model, const fs::path& archs) {
   const HfConfig config(model.files.config, model.files.config_file);
-  return ArchLibrary(archs).find(config.architecture(), config.file()).draft.has_value();
+  return ArchLibrary(archs).find(config).spec.draft.has_value();
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const OpenedModel& model) {
@@ -97,8 +101,11 @@ std::unique_ptr<Tokenizer> load_tokenizer(const OpenedModel& model) {
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, const fs::path& archs) {
-  if (is_gguf(path)) return load_tokenizer(open_gguf_model(path, archs));
-  return Tokenizer::load(path);
+  // A folder may hold nothing but a tokenizer, or one beside GGUF files.
+  if (fs::is_directory(path) && Tokenizer::is_in(path)) return Tokenizer::load(path);
+  const ModelPath from = resolve_model_path(path);
+  if (!from.gguf.empty()) return load_tokenizer(open_gguf_model(from.gguf, archs));
+  return Tokenizer::load(from.folder);
 }
 
 }  // namespace bl

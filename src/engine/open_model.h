@@ -18,12 +18,13 @@ struct WeightOverride {
   std::filesystem::path model;
 };
 
-// A model on disk, opened but not loaded: a folder in Hugging Face layout, or a .gguf file.
+// A model on disk, opened but not loaded: a folder in Hugging Face layout, or a GGUF file.
 struct OpenedModel {
   ModelFiles files;
   Json generation_config;  // null if there is none
   std::string generation_config_file;
-  std::filesystem::path path;
+  std::filesystem::path path;     // the folder, or the GGUF file
+  std::filesystem::path weights;  // the one file of the folder that counts; empty: all
   // For a .gguf file: what a folder would have as files.
   std::optional<std::string> tokenizer_json;
   std::string tokenizer_config_json;
@@ -31,8 +32,8 @@ struct OpenedModel {
   std::vector<WeightOverride> overrides;  // those applied to `files`
 };
 
-// `archs`: folder of further architectures, or empty. Throws kNotFound, kInvalidFile,
-// kUnsupported.
+// `path` is what resolve_model_path() takes. `archs`: folder of further architectures, or empty.
+// Throws kNotFound, kInvalidArgument, kInvalidFile, kUnsupported.
 OpenedModel open_model(const std::filesystem::path& path, const std::filesystem::path& archs);
 // Opens a model with some modules of other models (model/overridden_source.h). Also throws
 // kInvalidArgument.

@@ -96,6 +96,7 @@ void RowSampler::choose(RowTask& task, Room& room) const {
                 .history = task.history,
                 .position = task.history.size(),
                 .generated = task.generated,
+                .rewinds = task.rewinds,
                 .end_tokens = task.end_tokens,
                 .barred = task.barred,
                 .mask = task.mask};

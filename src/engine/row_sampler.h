@@ -30,6 +30,7 @@ struct RowTask {
   bool shows_candidates = false;             // gives the hook SampledToken::candidates
   std::int32_t choice = 0;                   // SampledToken::choice
   std::int64_t generated = 0;                // tokens of the answer so far
+  std::uint32_t rewinds = 0;                 // PickArgs::rewinds
   std::int32_t known = -1;                   // without a sampler, the token that follows
   // Behind a guess, the guessed token: the row counts only if the task before it, of the same
   // sampler, has chosen that token. −1: the row counts in any case.

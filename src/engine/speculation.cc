@@ -63,6 +63,7 @@ DraftJob Speculation::job_of(Choice& choice, std::int64_t most,
           .salt = choice.open().salt,
           .sampler = &choice.sampler().chain(),
           .generated = choice.generated(),
+          .rewinds = choice.rewinds(),
           .end_tokens = choice.ends(ends),
           .likeliest = by_model && sampling.greedy() && !edits_logits(sampling),
           .chosen_by_model = by_model};

@@ -16,7 +16,7 @@ namespace bl {
 
 class PageMemory;
 class ThreadPool;
-class TokenCounts;
+struct PenaltyCounts;
 
 // Which of an item's tokens need a row of logits.
 enum class LogitRows { kNone, kLast, kAll };
@@ -29,8 +29,9 @@ struct StepItem {
   // Set where only these parameters and the sequence's own ids decide which token follows each row.
   // Then the model may choose that token instead of giving logits.
   const SamplingParams* sampling = nullptr;
-  std::uint64_t seed = 0;         // for the draws, in place of sampling->seed
-  TokenCounts* counts = nullptr;  // counts of the sequence's ids, kept between steps; null: none
+  std::uint64_t seed = 0;           // for the draws, in place of sampling->seed
+  std::int64_t prompt = 0;          // how many of the sequence's ids are not the answer's
+  PenaltyCounts* counts = nullptr;  // of the sequence's ids, kept between steps; null: none
   // For draft(): what was guessed behind the sequence's ids so far.
   std::span<const std::int32_t> guessed{};
   bool log_probabilities = false;        // of chosen tokens are wanted, from the raw logits

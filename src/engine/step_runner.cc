@@ -174,7 +174,10 @@ void StepRunner::enqueue(std::span<const StepItem> items, Way way,
   BL_CHECK(!again || step.rows.any());
   ExecContext context = session_.begin_step();
   Backend& backend = session_.backend();
-  const std::uint64_t key = record_key(backend, batch, step.rows.key() ^ (again ? 1u << 31 : 0u));
+  const std::uint64_t key =
+      session_.uses_own_ops()
+          ? record_key(backend, batch, step.rows.key() ^ (again ? 1u << 31 : 0u))
+          : 0;
   backend.run_step(key, step_buffer, context, [&](ExecContext& ctx) {
     const auto rows = static_cast<std::int64_t>(batch.logit_rows.size());
     const std::int32_t* ids = step.rows.any() ? step.rows.place(ctx, rows) : nullptr;

@@ -31,4 +31,11 @@ class TokenCounts {
   std::vector<Count> counts_;
 };
 
+// The counts that the penalties of one answer need, kept from step to step.
+struct PenaltyCounts {
+  TokenCounts text;  // of the ids within the penalties' range
+  TokenCounts
+      answer;  // of the answer's among them, where the repetition penalty alone counts others
+};
+
 }  // namespace bl

@@ -4,12 +4,14 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <utility>
 
 #include "base/error.h"
 #include "base/utf8.h"
 #include "format/gguf_parser.h"
+#include "format/gguf_split.h"
 
 namespace bl {
 
@@ -90,7 +92,7 @@ std::int64_t integer_at(const GgufValue::Array& array, std::size_t i) {
 
 }  // namespace
 
-std::shared_ptr<const GgufFile> GgufFile::open(const std::filesystem::path& path) {
+std::shared_ptr<GgufFile> GgufFile::map(const std::filesystem::path& path) {
   std::shared_ptr<GgufFile> file(new GgufFile);
   file->name_ = path.string();
   file->mapped_.emplace(path);
@@ -98,12 +100,89 @@ std::shared_ptr<const GgufFile> GgufFile::open(const std::filesystem::path& path
   return file;
 }
 
-std::shared_ptr<const GgufFile> GgufFile::parse(std::span<const std::byte> bytes,
-                                                std::string name) {
+std::shared_ptr<GgufFile> GgufFile::parse_one(std::span<const std::byte> bytes, std::string name) {
   std::shared_ptr<GgufFile> file(new GgufFile);
   file->name_ = std::move(name);
   GgufParser(*file, bytes).parse();
   return file;
+}
+
+std::shared_ptr<const GgufFile> GgufFile::open(const std::filesystem::path& path) {
+  Shards shards{map(path)};
+  const auto count = shards[0]->integer("split.count").value_or(1);
+  if (count <= 1) return shards[0];
+  const std::vector<std::filesystem::path> paths = gguf_shards(path);
+  if (std::cmp_not_equal(paths.size(), count)) {
+    fail(ErrorCode::kInvalidFile,
+         "{}: this is part {} of a model in {} files, whose names must end in "
+         "-00001-of-{:05}.gguf and so on, or the others are not found; give the files such names",
+         path.string(), shards[0]->integer("split.no").value_or(0) + 1, count, count);
+  }
+  std::string missing;
+  for (const std::filesystem::path& other : paths) {
+    std::error_code error;
+    if (std::filesystem::exists(other, error)) continue;
+    missing += (missing.empty() ? "" : ", ") + other.filename().string();
+  }
+  if (!missing.empty()) {
+    fail(ErrorCode::kNotFound,
+         "{}: of this model's {} files, these are missing: {}; fetch them into the same folder",
+         path.string(), count, missing.size() > 400 ? missing.substr(0, 400) + " …" : missing);
+  }
+  const std::shared_ptr<GgufFile> given = std::move(shards[0]);
+  shards.clear();
+  for (const std::filesystem::path& shard : paths) {
+    shards.push_back(shard.filename() == path.filename() ? given : map(shard));
+  }
+  return join(std::move(shards));
+}
+
+std::shared_ptr<const GgufFile> GgufFile::parse(const std::vector<Bytes>& shards) {
+  BL_CHECK(!shards.empty());
+  Shards files;
+  for (const Bytes& shard : shards) files.push_back(parse_one(shard.bytes, shard.name));
+  return join(std::move(files));
+}
+
+// Checks that a file says of itself that it is shard `number` of `count`.
+void GgufFile::check_place(std::size_t number, std::size_t count) const {
+  const std::int64_t says_count = integer("split.count").value_or(1);
+  const std::int64_t says_number = integer("split.no").value_or(0);
+  if (count == 1 && says_count <= 1) return;
+  if (std::cmp_equal(says_count, count) && std::cmp_equal(says_number, number)) return;
+  fail(ErrorCode::kInvalidFile,
+       "{}: by its metadata this is part {} of a model in {} files, but it stands for part {} of "
+       "{}; "
+       "is it the right file?",
+       name_, says_number + 1, says_count, number + 1, count);
+}
+
+// Adds the tensors of the other shards to the first, which keeps the metadata.
+std::shared_ptr<const GgufFile> GgufFile::join(Shards shards) {
+  for (std::size_t i = 0; i < shards.size(); ++i) shards[i]->check_place(i, shards.size());
+  std::shared_ptr<GgufFile> whole = shards[0];
+  if (shards.size() == 1) return whole;
+  std::vector<GgufTensor>& tensors = whole->tensors_;
+  for (std::size_t i = 1; i < shards.size(); ++i) {
+    tensors.insert(tensors.end(), shards[i]->tensors_.begin(), shards[i]->tensors_.end());
+  }
+  // The names have moved.
+  whole->tensor_index_.clear();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (whole->tensor_index_.emplace(tensors[i].name, i).second) continue;
+    fail(ErrorCode::kInvalidFile, "{}: tensor {} occurs in two of the model's files", whole->name_,
+         shown_gguf_text(tensors[i].name));
+  }
+  const auto total = whole->integer("split.tensors.count");
+  if (total && std::cmp_not_equal(*total, tensors.size())) {
+    fail(
+        ErrorCode::kInvalidFile,
+        "{}: split.tensors.count is {}, but the model's {} files hold {} tensors together; do they "
+        "belong to one model?",
+        whole->name_, *total, shards.size(), tensors.size());
+  }
+  whole->further_.assign(shards.begin() + 1, shards.end());
+  return whole;
 }
 
 const GgufValue* GgufFile::find(std::string_view key) const {
@@ -118,8 +197,14 @@ const GgufTensor* GgufFile::find_tensor(std::string_view name) const {
 
 void GgufFile::done_with(std::span<const std::byte> bytes) const {
   if (!mapped_ || bytes.empty()) return;
-  mapped_->done_with(static_cast<std::size_t>(bytes.data() - mapped_->bytes().data()),
-                     bytes.size());
+  const std::span<const std::byte> all = mapped_->bytes();
+  const bool here = !std::less<>()(bytes.data(), all.data()) &&
+                    std::less<>()(bytes.data(), all.data() + all.size());
+  if (here) {
+    mapped_->done_with(static_cast<std::size_t>(bytes.data() - all.data()), bytes.size());
+    return;
+  }
+  for (const auto& shard : further_) shard->done_with(bytes);
 }
 
 void GgufFile::wrong_type(std::string_view key, std::string_view wanted) const {

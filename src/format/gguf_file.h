@@ -1,8 +1,9 @@
 #pragma once
-// GGUF versions 2 and 3, little-endian: the metadata and the tensor directory of one file. Nothing
-// in the file is trusted: every count is compared with the bytes that are left before memory is
-// taken for it, every product is checked, and the bytes of every tensor lie inside the file and
-// overlap no other's. Specification: ggml/docs/gguf.md of the ggml project; docs/formats/gguf.md.
+// GGUF versions 2 and 3, little-endian: the metadata and the tensor directory of a model, in one
+// file or split over several (gguf_split.h). Nothing in a file is trusted: every count is compared
+// with the bytes that are left before memory is taken for it, every product is checked, and the
+// bytes of every tensor lie inside its file and overlap no other's. Specification:
+// ggml/docs/gguf.md of the ggml project; docs/formats/gguf.md.
 
 #include <cstdint>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -61,12 +63,22 @@ struct GgufTensor {
 
 class GgufFile {
  public:
-  // Maps and parses a file. Throws kNotFound or kIo where it cannot be read, kInvalidFile where it
-  // breaks the format, kUnsupported for other versions, big-endian files and unknown element types.
+  // Maps and parses a file, and with any shard of a split model all of its shards. Throws kNotFound
+  // or kIo where one cannot be read, kInvalidFile where it breaks the format or shards do not fit
+  // together, kUnsupported for other versions, big-endian files and unknown element types.
   static std::shared_ptr<const GgufFile> open(const std::filesystem::path& path);
-  // Parses bytes in memory that outlive the object; `name` names them in messages.
-  static std::shared_ptr<const GgufFile> parse(std::span<const std::byte> bytes, std::string name);
+  // Bytes in memory that outlive the object; `name` names them in messages.
+  struct Bytes {
+    std::span<const std::byte> bytes;
+    std::string name;
+  };
+  // Parses a model in memory: one file, or all shards in order.
+  static std::shared_ptr<const GgufFile> parse(const std::vector<Bytes>& shards);
+  static std::shared_ptr<const GgufFile> parse(std::span<const std::byte> bytes, std::string name) {
+    return parse(std::vector<Bytes>{Bytes{bytes, std::move(name)}});
+  }
 
+  // The file's path; of a split model, that of the first shard.
   const std::string& name() const { return name_; }
   std::uint32_t version() const { return version_; }
 
@@ -96,10 +108,16 @@ class GgufFile {
  private:
   friend class GgufParser;
   GgufFile() = default;
+  static std::shared_ptr<GgufFile> map(const std::filesystem::path& path);
+  static std::shared_ptr<GgufFile> parse_one(std::span<const std::byte> bytes, std::string name);
+  using Shards = std::vector<std::shared_ptr<GgufFile>>;
+  static std::shared_ptr<const GgufFile> join(Shards shards);
+  void check_place(std::size_t number, std::size_t count) const;
   [[noreturn]] void wrong_type(std::string_view key, std::string_view wanted) const;
 
   std::string name_;
   std::optional<MappedFile> mapped_;
+  Shards further_;  // the shards after the first, whose tensors are in tensors_, too
   std::uint32_t version_ = 0;
   std::vector<std::string> keys_;  // in file order
   std::unordered_map<std::string, GgufValue> values_;

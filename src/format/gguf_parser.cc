@@ -19,20 +19,18 @@ bool multiply(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
   return !__builtin_mul_overflow(a, b, &product);
 }
 
-// Text of the file in a form that is safe in a message: other than printable ASCII becomes '?', cut
-// to 80 bytes.
-std::string shown(std::string_view text) {
-  std::string out;
-  for (const char c : text.substr(0, 80)) out += c < ' ' || c > '~' ? '?' : c;
-  if (text.size() > 80) out += "…";
-  return out;
-}
-
 // The fewest bytes that one entry of each list can take. A larger count cannot be true.
 constexpr std::uint64_t kLeastKeyBytes = 8 + 1 + 4 + 1;
 constexpr std::uint64_t kLeastTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 
 }  // namespace
+
+std::string shown_gguf_text(std::string_view text) {
+  std::string out;
+  for (const char c : text.substr(0, 80)) out += c < ' ' || c > '~' ? '?' : c;
+  if (text.size() > 80) out += "…";
+  return out;
+}
 
 std::size_t gguf_value_bytes(GgufValueType type) {
   switch (type) {
@@ -88,7 +86,7 @@ GgufValueType GgufParser::read_value_type(std::string_view key) {
   const auto number = read<std::uint32_t>("the type of a metadata value");
   if (number > static_cast<std::uint32_t>(GgufValueType::kF64)) {
     fail(ErrorCode::kInvalidFile, "{}: metadata key {} has value type {}, but only 0 to 12 exist",
-         file_.name_, shown(key), number);
+         file_.name_, shown_gguf_text(key), number);
   }
   return static_cast<GgufValueType>(number);
 }
@@ -100,7 +98,7 @@ GgufValue::Array GgufParser::read_array(std::string_view key) {
   if (array.element == GgufValueType::kArray) {
     fail(ErrorCode::kUnsupported,
          "{}: metadata key {} is an array of arrays, which is not supported", file_.name_,
-         shown(key));
+         shown_gguf_text(key));
   }
   const bool texts = array.element == GgufValueType::kString;
   const std::uint64_t least = texts ? 8 : gguf_value_bytes(array.element);
@@ -108,7 +106,7 @@ GgufValue::Array GgufParser::read_array(std::string_view key) {
   if (!multiply(array.count, least, bytes) || bytes > left()) {
     fail(ErrorCode::kInvalidFile,
          "{}: metadata key {} claims {} elements of type {}, but only {} bytes are left",
-         file_.name_, shown(key), array.count, name_of(array.element), left());
+         file_.name_, shown_gguf_text(key), array.count, name_of(array.element), left());
   }
   if (texts) {
     array.strings.reserve(static_cast<std::size_t>(array.count));
@@ -179,7 +177,8 @@ void GgufParser::read_metadata() {
   }
   GgufValue value = read_value(key);
   if (!file_.values_.emplace(std::string(key), std::move(value)).second) {
-    fail(ErrorCode::kInvalidFile, "{}: metadata key {} occurs twice", file_.name_, shown(key));
+    fail(ErrorCode::kInvalidFile, "{}: metadata key {} occurs twice", file_.name_,
+         shown_gguf_text(key));
   }
   file_.keys_.emplace_back(key);
 }
@@ -235,7 +234,7 @@ GgufParser::Entry GgufParser::read_tensor() {
          name.size(), at_ - name.size(), kMaxKeyBytes);
   }
   tensor.name = name;
-  tensor.shape = read_shape(shown(name), tensor, entry.bytes);
+  tensor.shape = read_shape(shown_gguf_text(name), tensor, entry.bytes);
   entry.offset = read<std::uint64_t>("a tensor's offset");
   file_.tensors_.push_back(std::move(tensor));
   return entry;
@@ -264,18 +263,19 @@ void GgufParser::place_tensors(std::span<const Entry> entries) {
     if (entry.offset % align != 0) {
       fail(ErrorCode::kInvalidFile,
            "{}: tensor {}: offset {} is no multiple of {}, the file's alignment", file_.name_,
-           shown(tensor.name), entry.offset, align);
+           shown_gguf_text(tensor.name), entry.offset, align);
     }
     if (entry.bytes > size || entry.offset > size - entry.bytes) {
       fail(ErrorCode::kInvalidFile,
            "{}: tensor {} takes {} bytes at offset {}, but the data section has {}; is the file "
            "complete?",
-           file_.name_, shown(tensor.name), entry.bytes, entry.offset, size);
+           file_.name_, shown_gguf_text(tensor.name), entry.bytes, entry.offset, size);
     }
     tensor.bytes = bytes_.subspan(static_cast<std::size_t>(begin + entry.offset),
                                   static_cast<std::size_t>(entry.bytes));
     if (!file_.tensor_index_.emplace(tensor.name, i).second) {
-      fail(ErrorCode::kInvalidFile, "{}: tensor {} occurs twice", file_.name_, shown(tensor.name));
+      fail(ErrorCode::kInvalidFile, "{}: tensor {} occurs twice", file_.name_,
+           shown_gguf_text(tensor.name));
     }
   }
   std::vector<std::size_t> order(entries.size());
@@ -286,7 +286,8 @@ void GgufParser::place_tensors(std::span<const Entry> entries) {
     const Entry& before = entries[order[i - 1]];
     if (before.offset + before.bytes > entries[order[i]].offset) {
       fail(ErrorCode::kInvalidFile, "{}: tensors {} and {} overlap", file_.name_,
-           shown(file_.tensors_[order[i - 1]].name), shown(file_.tensors_[order[i]].name));
+           shown_gguf_text(file_.tensors_[order[i - 1]].name),
+           shown_gguf_text(file_.tensors_[order[i]].name));
     }
   }
 }

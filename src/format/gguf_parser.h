@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "format/gguf_file.h"
@@ -12,6 +13,10 @@ namespace bl {
 
 // The bytes of one value of a fixed-size type; 0 for strings and arrays.
 std::size_t gguf_value_bytes(GgufValueType type);
+
+// Text of a file in a form that is safe in a message: other than printable ASCII becomes '?', cut
+// to 80 bytes.
+std::string shown_gguf_text(std::string_view text);
 
 class GgufParser {
  public:

@@ -58,8 +58,72 @@ class Fields {
 
 [[noreturn]] void refuse(const Fields& fields, std::string_view what) {
   fail(ErrorCode::kUnsupported,
-       "{}: the weights are quantized as {}, which is not supported (EXL2 and GPTQ are)",
+       "{}: the weights are quantized as {}, which is not supported (EXL2 and GPTQ are); take an "
+       "export of the model in one of these, in GGUF, or without quantization",
        fields.file(), quoted_name(what));
+}
+
+bool is_auto_round(std::string_view method) {
+  return method == "auto-round" || method == "auto_round" || method == "intel/auto-round";
+}
+
+// How AutoRound's name for a packing means zero points: true as they are stored (v2), false less
+// one (v1). Empty for packings that are not GPTQ's.
+std::optional<bool> auto_round_zeros(std::string_view packing) {
+  for (const std::string_view family : {"auto_round", "auto-round", "autoround"}) {
+    if (packing == family) return true;
+    if (!packing.starts_with(family) || packing[family.size()] != ':') continue;
+    packing.remove_prefix(family.size() + 1);
+    for (const std::string_view direct :
+         {"gptqmodel", "exllamav2", "tritonv2", "triton", "torch", "marlin"}) {
+      if (packing == direct) return true;
+    }
+    break;
+  }
+  for (const std::string_view less_one : {"auto_gptq", "gptq", "tritonv2_zp", "torch_zp"}) {
+    if (packing == less_one) return false;
+  }
+  if (packing.starts_with("gptq:") || packing.starts_with("auto_gptq:")) return false;
+  return std::nullopt;
+}
+
+// Applies the keys that only AutoRound writes (docs/formats/gptq.md §2.1).
+void apply_auto_round(const Fields& fields, GptqConfig& config) {
+  std::string packing = fields.text({"packing_format", "backend"}).value_or("auto");
+  if (packing == "auto") packing = "auto_round:auto_gptq";
+  const std::optional<bool> direct = auto_round_zeros(packing);
+  if (!direct) {
+    fail(ErrorCode::kUnsupported,
+         "{}: AutoRound packed the weights as {}, which is not supported; its exports in GPTQ's "
+         "layout are (--format auto_gptq, or packing_format auto_round:auto_gptq)",
+         fields.file(), quoted_name(packing));
+  }
+  config.v2 = *direct;
+  const std::string type = fields.text({"data_type"}).value_or("int");
+  if (!type.starts_with("int") || type.find("dq") != std::string::npos) refuse(fields, type);
+  if (const auto bits = fields.number({"act_bits"}); bits && *bits < 16) {
+    fail(ErrorCode::kUnsupported,
+         "{}: activations are quantized to {} bits (act_bits), which is not supported; take an "
+         "export that quantizes only weights",
+         fields.file(), *bits);
+  }
+  for (const char* key : {"spinquant_config", "hadamard_config"}) {
+    if (fields.find({key}) != nullptr) {
+      fail(ErrorCode::kUnsupported,
+           "{}: {} is not supported: activations would have to be rotated; take an export without "
+           "it",
+           fields.file(), key);
+    }
+  }
+}
+
+// Whether modules may differ in bits and group size. Which do, the tensors say.
+bool differs_by_module(const Fields& fields) {
+  for (const char* key : {"dynamic", "extra_config", "layer_config"}) {
+    const Json* value = fields.find({key});
+    if (value != nullptr && !value->empty()) return true;
+  }
+  return false;
 }
 
 // Whether the writer was gptqmodel 0.9.0 or newer, by `meta.quantizer`: a string or a list of
@@ -109,10 +173,15 @@ void apply_checkpoint_format(const Fields& fields, GptqConfig& config) {
 std::optional<GptqConfig> read_fields(const Fields& fields) {
   const std::string method = fields.text({"quant_method", "method"}).value_or("gptq");
   if (method == "exl2") return std::nullopt;
-  if (method != "gptq") refuse(fields, method);
+  const bool auto_round = is_auto_round(method);
+  if (method != "gptq" && !auto_round) refuse(fields, method);
   GptqConfig config;
   config.file = fields.file();
-  apply_checkpoint_format(fields, config);
+  if (auto_round) {
+    apply_auto_round(fields, config);
+  } else {
+    apply_checkpoint_format(fields, config);
+  }
   if (const auto bits = fields.number({"bits", "w_bit"})) {
     if (*bits >= 5 && *bits <= 7) {
       fail(ErrorCode::kUnsupported,
@@ -134,7 +203,7 @@ std::optional<GptqConfig> read_fields(const Fields& fields) {
   }
   config.symmetric = fields.flag({"sym"});
   config.act_order = fields.flag({"desc_act"}).value_or(false);
-  config.per_module = fields.find({"dynamic"}) != nullptr;
+  config.per_module = differs_by_module(fields);
   config.carries = !config.v2 && config.symmetric == false && by_carrying_writer(fields);
   return config;
 }
@@ -168,7 +237,8 @@ std::optional<GptqConfig> read_gptq_config(const std::filesystem::path& folder,
       if (!result) return result;
     }
   }
-  for (const char* name : {"quantize_config.json", "quant_config.json"}) {
+  for (const char* name :
+       {"quantize_config.json", "quant_config.json", "quantization_config.json"}) {
     const std::filesystem::path path = folder / name;
     std::error_code error;
     if (folder.empty() || !std::filesystem::is_regular_file(path, error)) continue;

@@ -84,6 +84,14 @@ std::vector<std::string> SafetensorsFile::names() const {
   return names;
 }
 
+std::vector<std::string> SafetensorsFile::refused_names() const {
+  std::vector<std::string> names;
+  for (const SafetensorsEntry& entry : entries()) {
+    if (!entry.dtype) names.push_back(entry.name);
+  }
+  return names;
+}
+
 HostArray SafetensorsFile::read(std::string_view name) const {
   const SafetensorsEntry* found = entry(name);
   if (found == nullptr)

@@ -29,10 +29,15 @@ class SafetensorsFile : public TensorSource {
   // BOOL, …). names() leaves such tensors out, but whoever asks for one learns why.
   const TensorInfo* find(std::string_view name) const override;
   std::vector<std::string> names() const override;
+  std::vector<std::string> refused_names() const override;
   HostArray read(std::string_view name) const override;
   void done_with(std::string_view name) const override;
 
   const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
+  // The bytes of one of this file's entries.
+  std::span<const std::byte> bytes_of(const SafetensorsEntry& entry) const {
+    return bytes_.subspan(entry.begin, entry.bytes());
+  }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   const std::string& what() const { return what_; }
 

@@ -1,11 +1,11 @@
 #include "format/safetensors_folder.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "format/quoted_name.h"
 #include "format/safetensors_index.h"
 
@@ -25,7 +25,14 @@ bool has_exl2(const std::vector<std::unique_ptr<SafetensorsFile>>& files) {
   return std::any_of(files.begin(), files.end(), [](const auto& file) { return has_exl2(*file); });
 }
 
+constexpr const char* kWholeFile = "model.safetensors";  // a model that is not sharded
+
 struct Listing {
+  bool has(std::string_view name) const {
+    return std::any_of(files.begin(), files.end(),
+                       [&](const fs::path& path) { return path.filename() == name; });
+  }
+
   std::vector<fs::path> files;  // *.safetensors, sorted
   std::vector<fs::path> indexes;
   bool has_pickle = false;
@@ -51,30 +58,36 @@ Listing list_folder(const fs::path& folder) {
   return listing;
 }
 
-// Says what is untrue about an index; empty if it can be followed. `files` are the shards that it
-// names and that exist.
-std::string mistake(const SafetensorsIndex& index,
-                    const std::vector<std::unique_ptr<SafetensorsFile>>& files) {
-  if (!index.mistake.empty()) return index.mistake;
-  std::map<std::string, const SafetensorsFile*> by_name;
-  for (const auto& file : files) by_name[fs::path(file->what()).filename().string()] = file.get();
-  for (const std::string& shard : index.shards) {
-    if (!by_name.contains(shard)) {
-      return fmt::format("{} names the shard {}, which does not exist", index.path.string(),
-                         quoted_name(shard));
-    }
+// The index that says which files count; nullopt if none does.
+std::optional<SafetensorsIndex> index_in_force(const Listing& listing) {
+  const auto standard = std::find_if(
+      listing.indexes.begin(), listing.indexes.end(),
+      [](const fs::path& path) { return path.filename() == "model.safetensors.index.json"; });
+  std::optional<SafetensorsIndex> index;
+  if (standard != listing.indexes.end()) {
+    index = read_safetensors_index(*standard);
+  } else if (listing.indexes.size() == 1) {
+    // Two indexes, for two variants of the weights, do not say which variant is meant.
+    index = read_safetensors_index(listing.indexes[0]);
   }
-  for (const auto& [tensor, shard] : index.shard_of) {
-    const auto& entries = by_name.at(shard)->entries();
-    const auto found = std::lower_bound(
-        entries.begin(), entries.end(), tensor,
-        [](const SafetensorsEntry& entry, const std::string& name) { return entry.name < name; });
-    if (found == entries.end() || found->name != tensor) {
-      return fmt::format("{} places tensor {} in {}, which does not hold it", index.path.string(),
-                         quoted_name(tensor), quoted_name(shard));
-    }
-  }
-  return {};
+  const bool names_whole = index && index->mistake.empty() && index->shards.contains(kWholeFile);
+  if (listing.has(kWholeFile) && !names_whole) return std::nullopt;
+  return index;
+}
+
+const SafetensorsEntry& entry_of(const SafetensorsFile& file, std::string_view name) {
+  const auto& entries = file.entries();
+  return *std::lower_bound(
+      entries.begin(), entries.end(), name,
+      [](const SafetensorsEntry& entry, std::string_view wanted) { return entry.name < wanted; });
+}
+
+// Whether two files that both have this tensor hold the same bytes for it.
+bool same_tensor(const SafetensorsFile& a, const SafetensorsFile& b, std::string_view name) {
+  const SafetensorsEntry& first = entry_of(a, name);
+  const SafetensorsEntry& second = entry_of(b, name);
+  return first.dtype_name == second.dtype_name && first.shape == second.shape &&
+         std::ranges::equal(a.bytes_of(first), b.bytes_of(second));
 }
 
 }  // namespace
@@ -97,22 +110,36 @@ void SafetensorsFolder::open_folder(const fs::path& folder) {
                               "convert them to safetensors"
                             : "");
   }
-  std::optional<SafetensorsIndex> index;
-  // Two indexes, for two variants of the weights, do not say which variant is meant.
-  if (listing.indexes.size() == 1) index = read_safetensors_index(listing.indexes[0]);
+  const std::optional<SafetensorsIndex> index = index_in_force(listing);
+  const bool whole = listing.has(kWholeFile);
   std::vector<fs::path> others;
   for (const fs::path& path : listing.files) {
-    if (!index || index->shards.contains(path.filename().string())) {
+    const std::string name = path.filename().string();
+    const bool counts = index ? index->shards.contains(name) : !whole || name == kWholeFile;
+    if (counts) {
       files_.push_back(std::make_unique<SafetensorsFile>(path));
     } else {
       others.push_back(path);
     }
   }
-  if (!index) return;
-  const std::string untrue = mistake(*index, files_);
-  if (untrue.empty() && !has_exl2(files_)) return;
-  for (const fs::path& path : others) files_.push_back(std::make_unique<SafetensorsFile>(path));
-  if (!untrue.empty() && !has_exl2(files_)) fail(ErrorCode::kInvalidFile, "{}", untrue);
+  const bool stale = files_.empty();
+  if (stale || has_exl2(files_)) {
+    for (const fs::path& path : others) files_.push_back(std::make_unique<SafetensorsFile>(path));
+  }
+  if (!index || has_exl2(files_)) return;
+  if (!index->mistake.empty()) {
+    fail(ErrorCode::kInvalidFile,
+         "{} (fetch it again; without it, all .safetensors files of the folder count)",
+         index->mistake);
+  }
+  if (stale) {
+    log_warning("{} names none of the .safetensors files beside it, and is ignored",
+                index->path.string());
+    return;
+  }
+  for (const auto& [tensor, shard] : index->shard_of) {
+    if (!listing.has(shard)) absent_[tensor] = {shard, index->path.string()};
+  }
 }
 
 void SafetensorsFolder::index_names() {
@@ -120,14 +147,20 @@ void SafetensorsFolder::index_names() {
     for (const SafetensorsEntry& entry : file->entries())
       places_.push_back({entry.name, file.get()});
   }
-  std::sort(places_.begin(), places_.end(),
-            [](const Place& a, const Place& b) { return a.name < b.name; });
-  const auto twice =
-      std::adjacent_find(places_.begin(), places_.end(),
-                         [](const Place& a, const Place& b) { return a.name == b.name; });
-  if (twice != places_.end()) {
-    fail(ErrorCode::kInvalidFile, "tensor {} occurs in {} and in {}; keep one of the two files",
-         quoted_name(twice->name), twice->file->what(), (twice + 1)->file->what());
+  std::stable_sort(places_.begin(), places_.end(),
+                   [](const Place& a, const Place& b) { return a.name < b.name; });
+  const auto repeats = [](const Place& a, const Place& b) {
+    if (a.name != b.name) return false;
+    if (!same_tensor(*a.file, *b.file, a.name)) {
+      fail(ErrorCode::kInvalidFile,
+           "tensor {} occurs in {} and in {} with different values; keep one of the two files",
+           quoted_name(a.name), a.file->what(), b.file->what());
+    }
+    return true;
+  };
+  places_.erase(std::unique(places_.begin(), places_.end(), repeats), places_.end());
+  for (const Place& place : places_) {
+    if (const auto found = absent_.find(place.name); found != absent_.end()) absent_.erase(found);
   }
 }
 
@@ -140,7 +173,11 @@ const SafetensorsFile* SafetensorsFolder::file_of(std::string_view name) const {
 
 const TensorInfo* SafetensorsFolder::find(std::string_view name) const {
   const SafetensorsFile* file = file_of(name);
-  return file == nullptr ? nullptr : file->find(name);
+  if (file != nullptr) return file->find(name);
+  const auto absent = absent_.find(name);
+  if (absent == absent_.end()) return nullptr;
+  fail(ErrorCode::kNotFound, "tensor {} is in {}, which {} names and which is missing; fetch it",
+       quoted_name(name), quoted_name(absent->second.shard), absent->second.index);
 }
 
 std::vector<std::string> SafetensorsFolder::names() const {
@@ -150,6 +187,16 @@ std::vector<std::string> SafetensorsFolder::names() const {
     for (std::string& name : file->names()) names.push_back(std::move(name));
   }
   std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+std::vector<std::string> SafetensorsFolder::refused_names() const {
+  std::vector<std::string> names;
+  for (const auto& file : files_) {
+    for (std::string& name : file->refused_names()) names.push_back(std::move(name));
+  }
+  for (const auto& [name, absence] : absent_) names.push_back(name);
   return names;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,20 +10,29 @@
 
 namespace bl {
 
-// All tensors of a model folder, whatever its files are called.
+// All tensors of a model folder, whatever its files are called. These files count, as in
+// transformers:
 //
-// An index JSON is followed where it is true: then exactly the shards that it names are opened, and
-// a missing shard, or a tensor that is not where the index says, is an error. EXL2 folders carry
-// the stale index of the source model; they are recognised by their headers (a tensor *.q_weight),
-// and in them every *.safetensors file counts. A tensor name that occurs in two files is refused.
+//   model.safetensors  alone, unless an index names it among its shards
+//   the shards that model.safetensors.index.json names, or the only other index. What a shard holds
+//                      counts, not where the index places it. Tensors of a shard that is missing
+//                      are refused when somebody asks for them. An index that names no file of the
+//                      folder is ignored
+//   all files          where there is neither
+//
+// EXL2 folders carry the stale index of the source model; they are recognised by their headers (a
+// tensor *.q_weight), and in them every *.safetensors file counts. A tensor may occur in several
+// files if its bytes are the same in all of them.
 class SafetensorsFolder : public TensorSource {
  public:
   // Opens a folder, or one .safetensors file. Throws kNotFound where there are no such files, kIo
   // where they cannot be read, kInvalidFile where they break the format.
   explicit SafetensorsFolder(const std::filesystem::path& path);
 
+  // Throws kNotFound for a tensor of a missing shard.
   const TensorInfo* find(std::string_view name) const override;
   std::vector<std::string> names() const override;
+  std::vector<std::string> refused_names() const override;
   HostArray read(std::string_view name) const override;
   void done_with(std::string_view name) const override;
 
@@ -39,6 +49,11 @@ class SafetensorsFolder : public TensorSource {
     const SafetensorsFile* file;
   };
   std::vector<Place> places_;  // sorted by name
+  struct Absence {
+    std::string shard;
+    std::string index;  // the file that names it
+  };
+  std::map<std::string, Absence, std::less<>> absent_;  // tensors of missing shards
 };
 
 }  // namespace bl

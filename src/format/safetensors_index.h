@@ -6,7 +6,7 @@
 
 namespace bl {
 
-// A *.safetensors.index.json, which says which shard holds which tensor. Whether it is true depends
+// A *.safetensors.index.json, which says which shard holds which tensor. Whether it counts depends
 // on the folder around it (SafetensorsFolder), so reading never throws for its contents.
 struct SafetensorsIndex {
   std::filesystem::path path;

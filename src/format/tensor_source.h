@@ -33,6 +33,9 @@ class TensorSource {
   virtual const TensorInfo* find(std::string_view name) const = 0;
   // The names of all tensors, sorted.
   virtual std::vector<std::string> names() const = 0;
+  // Names that names() leaves out because the tensors cannot be read, though they belong to the
+  // model. find() throws for them and says why.
+  virtual std::vector<std::string> refused_names() const { return {}; }
   // The bytes of a tensor, without a copy where the file's layout allows it. Throws kNotFound.
   virtual HostArray read(std::string_view name) const = 0;
   // Like read(), for callers that can generate bytes from a seed: bulk weights of a random model
@@ -49,6 +52,7 @@ class SeededSource : public TensorSource {
   explicit SeededSource(const TensorSource& base) : base_(base) {}
   const TensorInfo* find(std::string_view name) const override { return base_.find(name); }
   std::vector<std::string> names() const override { return base_.names(); }
+  std::vector<std::string> refused_names() const override { return base_.refused_names(); }
   HostArray read(std::string_view name) const override { return base_.read_seeded(name); }
   void done_with(std::string_view name) const override { base_.done_with(name); }
 

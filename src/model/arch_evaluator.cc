@@ -1,5 +1,6 @@
 #include "model/arch_evaluator.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -18,10 +19,10 @@ bool truthy(const Json& value) {
   return !value.empty();
 }
 
-// Whether `value` is this word, or this number as JSON writes it.
+// Whether `value` is this word, or this number or boolean as JSON writes it.
 bool equal_text(const Json& value, const std::string& text) {
   if (value.is_string()) return value.get_ref<const std::string&>() == text;
-  return value.is_number() && value.dump() == text;
+  return (value.is_number() || value.is_boolean()) && value.dump() == text;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -48,16 +49,20 @@ std::string ArchEvaluator::with_layer(std::string text) const {
 
 std::optional<ArchEvaluator::Found> ArchEvaluator::find_key(const std::string& key) const {
   const std::optional<HfConfig::Found> found = config_.find(with_layer(key));
-  if (!found) return std::nullopt;
-  if (!found->value->is_array()) return Found{*found->value, found->path};
-  if (layer_ < 0 || found->value->size() < static_cast<std::size_t>(layers_)) {
+  return found ? entry_of(*found) : std::nullopt;
+}
+
+// The layer's entry of a list, or the value itself.
+std::optional<ArchEvaluator::Found> ArchEvaluator::entry_of(const HfConfig::Found& found) const {
+  if (!found.value->is_array()) return Found{*found.value, found.path};
+  if (layer_ < 0 || found.value->size() < static_cast<std::size_t>(layers_)) {
     fail(ErrorCode::kInvalidFile, "{}: {} is a list of {}, must be one value{}", config_.file(),
-         found->path, found->value->size(),
+         found.path, found.value->size(),
          layer_ < 0 ? std::string() : fmt::format(" or a list of one a layer ({})", layers_));
   }
-  const Json& entry = (*found->value)[static_cast<std::size_t>(layer_)];
+  const Json& entry = (*found.value)[static_cast<std::size_t>(layer_)];
   if (entry.is_null()) return std::nullopt;
-  return Found{entry, fmt::format("{}[{}]", found->path, layer_)};
+  return Found{entry, fmt::format("{}[{}]", found.path, layer_)};
 }
 
 std::optional<double> ArchEvaluator::number_of(const std::string& name, int depth) const {
@@ -110,13 +115,24 @@ std::optional<ArchEvaluator::Found> ArchEvaluator::find(const ArchValue& value) 
 
 std::optional<ArchEvaluator::Found> ArchEvaluator::find_at(const ArchValue& value,
                                                            int depth) const {
+  bool decided = false;                     // a null, or the class, says that there is no value
+  std::optional<HfConfig::Found> of_class;  // holds unless the file has a later key
   for (const ArchValue::Alternative& alternative : value.alternatives) {
+    if (of_class && alternative.kind != ArchValue::Kind::kKey) break;
     if (!holds(alternative.condition)) continue;
     if (alternative.kind == ArchValue::Kind::kConstant) {
+      if (decided && alternative.condition.terms.empty()) continue;
       return Found{*alternative.constant, "the architecture's default"};
     }
     if (alternative.kind == ArchValue::Kind::kKey) {
-      if (std::optional<Found> found = find_key(alternative.text)) return found;
+      const HfConfig::LookUp look = config_.look_up(with_layer(alternative.text));
+      decided = decided || look.given || look.declared;
+      if (!look.found) continue;
+      if (!look.given) {
+        if (!of_class) of_class = look.found;
+      } else if (std::optional<Found> found = entry_of(*look.found)) {
+        return found;
+      }
     } else if (const auto size = sizes_.find(alternative.text); size != sizes_.end()) {
       // A bare name is replaced by its own alternatives, so that messages name the config key.
       if (depth > kMaxDepth) circular();
@@ -125,7 +141,7 @@ std::optional<ArchEvaluator::Found> ArchEvaluator::find_at(const ArchValue& valu
       return Found{*number, alternative.text};
     }
   }
-  return std::nullopt;
+  return of_class ? entry_of(*of_class) : std::nullopt;
 }
 
 bool ArchEvaluator::holds(const Condition& condition) const {
@@ -218,9 +234,18 @@ double ArchEvaluator::real(std::string_view what, const ArchValue& value, double
   return find_real(what, value).value_or(fallback);
 }
 
+bool ArchEvaluator::is_null(const ArchValue& value) const {
+  return std::any_of(value.alternatives.begin(), value.alternatives.end(),
+                     [&](const ArchValue::Alternative& alternative) {
+                       if (alternative.kind != ArchValue::Kind::kKey) return false;
+                       const HfConfig::LookUp look = config_.look_up(with_layer(alternative.text));
+                       return !look.found && (look.given || look.declared);
+                     });
+}
+
 bool ArchEvaluator::flag(std::string_view what, const ArchValue& value, bool fallback) const {
   const std::optional<Found> found = find(value);
-  if (!found) return fallback;
+  if (!found) return is_null(value) ? false : fallback;
   if (!found->value.is_boolean() && !found->value.is_number()) wrong(what, *found, "true or false");
   return truthy(found->value);
 }

@@ -29,6 +29,8 @@ class ArchEvaluator {
     Json value;          // a scalar
     std::string origin;  // config key or expression, for messages
   };
+  // The first alternative that has a value. A constant stands for a key that is absent: it does not
+  // apply where the file has a null, or where transformers' class says what an absent key means.
   std::optional<Found> find(const ArchValue& value) const;
   bool holds(const Condition& condition) const;
 
@@ -44,6 +46,7 @@ class ArchEvaluator {
   // A finite number, or `fallback` if it is absent.
   double real(std::string_view what, const ArchValue& value, double fallback) const;
   std::optional<double> find_real(std::string_view what, const ArchValue& value) const;
+  // A null is false, as in Python.
   bool flag(std::string_view what, const ArchValue& value, bool fallback) const;
   std::optional<std::string> find_text(std::string_view what, const ArchValue& value) const;
   // Replaces {i} by the layer's number.
@@ -51,7 +54,10 @@ class ArchEvaluator {
 
  private:
   std::optional<Found> find_at(const ArchValue& value, int depth) const;
+  // Whether the file or the class says that there is no value.
+  bool is_null(const ArchValue& value) const;
   std::optional<Found> find_key(const std::string& key) const;
+  std::optional<Found> entry_of(const HfConfig::Found& found) const;
   std::optional<double> number_of(const std::string& name, int depth) const;
   std::optional<double> expression(std::string_view text, int depth) const;
   [[noreturn]] void circular() const;

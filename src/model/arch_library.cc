@@ -1,35 +1,19 @@
 #include "model/arch_library.h"
 
-#include <algorithm>
-#include <numeric>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "model/arch_section.h"
 #include "model/embedded_archs.h"
+#include "model/related_archs.h"
 
 namespace bl {
 namespace {
 
 constexpr std::uint64_t kMaxArchBytes = 1u << 20;
-
-// Returns the number of single-letter edits that turn one word into the other.
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row[b.size()];
-}
-
-std::string shortened(const std::string& name) { return name.substr(0, 80); }
+constexpr std::size_t kShownBytes = 80;  // of a name in a message
+// Documents that describe no architecture.
+const char* const kCommonKeys = "common-keys";
+const char* const kClassOptions = "class-options";
 
 }  // namespace
 
@@ -74,32 +58,112 @@ void ArchLibrary::join_all() {
       }
       joined = join_arch(*base->second, document);
     }
-    for (const Json& match : joined["match"]) {
-      if (!match.is_string()) {
-        fail(ErrorCode::kInvalidFile, "archs/{}.json: \"match\" must be a list of strings", name);
-      }
-      by_match_[match.get<std::string>()] = name;
-    }
+    add_names(name, document, joined);
     joined_[name] = std::make_shared<const Json>(std::move(joined));
   }
 }
 
-ArchSpec ArchLibrary::find(const std::string& architecture, const std::string& file) const {
-  const auto it = by_match_.find(architecture);
-  if (it != by_match_.end()) return parse_arch(it->second, *joined_.at(it->second));
-  std::vector<std::pair<std::size_t, std::string>> nearest;
-  for (const auto& [match, name] : by_match_) {
-    nearest.emplace_back(edit_distance(shortened(architecture), match), match);
+void ArchLibrary::add_common(ArchSpec& spec) const {
+  ArchSection section(*documents_.at(kCommonKeys), fmt::format("archs/{}.json", kCommonKeys));
+  section.find("about");
+  read_without_effect(section, spec.without_effect);
+  std::vector<Refusal> refusals;
+  read_refusals(section, refusals);
+  section.done();
+  for (Refusal& refusal : refusals) {
+    // An architecture that reads the key itself knows what to do with it.
+    const std::string key = key_of_term(refusal.condition.terms.at(0));
+    const auto known = spec.config_keys.lower_bound(key);
+    if (known != spec.config_keys.end() && (*known == key || known->starts_with(key + "."))) {
+      continue;
+    }
+    spec.refuse.insert(spec.refuse.begin(), std::move(refusal));
   }
-  std::sort(nearest.begin(), nearest.end());
-  std::string list;
-  for (std::size_t i = 0; i < std::min<std::size_t>(3, nearest.size()); ++i) {
-    list += (i == 0 ? "" : ", ") + nearest[i].second;
+}
+
+void ArchLibrary::add_class(const std::string& architecture, ArchSpec& spec) const {
+  const Json& classes = *documents_.at(kClassOptions);
+  const auto entry = classes.find(architecture);
+  if (entry == classes.end()) return;
+  const auto options_of = [](const Json& json) {
+    if (!json.is_object() || !json.contains("defaults") || !json["defaults"].is_object()) {
+      fail(ErrorCode::kInvalidFile, "archs/{}.json: an entry has no object \"defaults\"",
+           kClassOptions);
+    }
+    ClassOptions options;
+    options.defaults = std::make_shared<const Json>(json.at("defaults"));
+    if (json.contains("aliases")) json["aliases"].get_to(options.aliases);
+    return options;
+  };
+  if (!entry->contains("text")) {
+    spec.class_options.emplace("", options_of(*entry));
+    return;
+  }
+  spec.text_kind = entry->at("text_kind").get<std::string>();
+  for (const auto& [kind, options] : entry->at("text").items()) {
+    spec.class_options.emplace(kind, options_of(options));
+  }
+}
+
+// Model types are those of the document itself: a relative that extends it has other ones.
+void ArchLibrary::add_names(const std::string& name, const Json& document, const Json& joined) {
+  const auto read = [&](const Json& from, const char* key, std::map<std::string, std::string>& to) {
+    const auto list = from.find(key);
+    if (list == from.end()) return;
+    for (const Json& item : *list) {
+      if (!item.is_string()) {
+        fail(ErrorCode::kInvalidFile, "archs/{}.json: \"{}\" must be a list of strings", name, key);
+      }
+      to[item.get<std::string>()] = name;
+    }
+  };
+  read(joined, "match", by_match_);
+  read(document, "model_types", by_type_);
+}
+
+void ArchLibrary::fail_unknown(const HfConfig& config) const {
+  const std::string architecture = config.architecture();
+  const std::string type = config.model_type();
+  if (architecture.empty() && type.empty()) {
+    fail(ErrorCode::kInvalidFile,
+         "{}: neither \"architectures\", a list with the name of the model class, nor "
+         "\"model_type\" says what model this is; copy them from the model's original config.json",
+         config.file());
+  }
+  if (architecture.empty()) {
+    fail(ErrorCode::kUnsupported,
+         "{}: no \"architectures\", and model_type {} is unknown (a description of it can be given "
+         "with --archs DIR)",
+         config.file(), json_text(Json(type.substr(0, kShownBytes))));
   }
   fail(ErrorCode::kUnsupported,
-       "{}: architecture {} is unknown; the nearest known are {} (a description of it can be "
-       "given with --archs DIR)",
-       file, json_text(Json(shortened(architecture))), list);
+       "{}: architecture {} is unknown{} (a description of it can be given with --archs DIR; "
+       "archs/README.md says how)",
+       config.file(), json_text(Json(architecture.substr(0, kShownBytes))),
+       related_archs(architecture, architectures()));
+}
+
+ArchSpec ArchLibrary::described(const std::string& name, const std::string& architecture) const {
+  ArchSpec spec = parse_arch(name, *joined_.at(name));
+  add_common(spec);
+  add_class(architecture, spec);
+  return spec;
+}
+
+ArchLibrary::Choice ArchLibrary::find(const HfConfig& config) const {
+  const std::string architecture = config.architecture();
+  if (const auto it = by_match_.find(architecture); it != by_match_.end()) {
+    return {described(it->second, architecture), architecture};
+  }
+  const auto it = by_type_.find(config.model_type());
+  const bool own_code = !architecture.empty() && config.find("/auto_map.AutoModelForCausalLM");
+  if (it == by_type_.end() || own_code) fail_unknown(config);
+  const Json& document = *joined_.at(it->second);
+  const auto match = document.find("match");
+  std::string first =
+      match == document.end() || match->empty() ? it->second : match->at(0).get<std::string>();
+  ArchSpec spec = described(it->second, first);
+  return {std::move(spec), std::move(first), !architecture.empty()};
 }
 
 std::vector<std::string> ArchLibrary::architectures() const {

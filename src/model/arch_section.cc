@@ -5,8 +5,15 @@
 
 namespace bl {
 
+ArchSection::ArchSection(const Json& json, const ArchSection& parent, const std::string& key)
+    : ArchSection(json, parent.where(key.c_str())) {
+  config_keys_ = parent.config_keys_;
+}
+
 ArchSection::ArchSection(const Json& json, std::string where)
-    : json_(json), where_(std::move(where)) {
+    : json_(json),
+      where_(std::move(where)),
+      config_keys_(std::make_shared<std::set<std::string>>()) {
   if (!json_.is_object()) {
     fail(ErrorCode::kInvalidFile, "{}: is a JSON {}, must be an object", where_, json_.type_name());
   }
@@ -49,11 +56,27 @@ void ArchSection::read(const char* key, std::optional<std::string>& to) {
 }
 
 void ArchSection::read(const char* key, ArchValue& to) {
-  if (const Json* value = find(key)) to = parse_arch_value(*value, where(key));
+  if (const Json* value = find(key)) {
+    to = parse_arch_value(*value, where(key));
+    add_config_keys(to, *config_keys_);
+  }
 }
 
 void ArchSection::read(const char* key, Condition& to) {
-  if (const Json* value = find(key)) to = parse_condition(*value, where(key));
+  if (const Json* value = find(key)) {
+    to = parse_condition(*value, where(key));
+    add_config_keys(to, *config_keys_);
+  }
+}
+
+void ArchSection::read_key(const char* key, std::string& to) {
+  read(key, to);
+  if (!to.empty()) config_keys_->insert(to);
+}
+
+void ArchSection::read_key(const char* key, std::vector<std::string>& to) {
+  read(key, to);
+  config_keys_->insert(to.begin(), to.end());
 }
 
 void ArchSection::read(const char* key, std::vector<std::string>& to) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <memory>
 #include <set>
 #include <string>
 
@@ -11,6 +12,8 @@ namespace bl {
 class ArchSection {
  public:
   ArchSection(const Json& json, std::string where);
+  // The object under `key` of `parent`. It adds to the parent's config_keys().
+  ArchSection(const Json& json, const ArchSection& parent, const std::string& key);
 
   // Returns nullptr if the key is absent or null.
   const Json* find(const char* key);
@@ -21,14 +24,20 @@ class ArchSection {
   void read(const char* key, std::optional<std::string>& to);
   void read(const char* key, ArchValue& to);
   void read(const char* key, Condition& to);
+  // Reads the name of a config key, or a list of such names.
+  void read_key(const char* key, std::string& to);
+  void read_key(const char* key, std::vector<std::string>& to);
   // Accepts a string or a list of strings.
   void read(const char* key, std::vector<std::string>& to);
   void done() const;
+  // The keys of config.json that values and conditions name, here and in the sections below.
+  const std::set<std::string>& config_keys() const { return *config_keys_; }
 
  private:
   const Json& json_;
   std::string where_;
   std::set<std::string> known_;
+  std::shared_ptr<std::set<std::string>> config_keys_;
 };
 
 // Lays `patch` over `base`: objects are joined, anything else replaces. A null stays in the result:

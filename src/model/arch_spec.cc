@@ -37,7 +37,7 @@ std::optional<NormArch> read_norm(ArchSection& parent, const char* key) {
     parent.read(key, norm.name);
     return norm;
   }
-  ArchSection section(*json, parent.where(key));
+  ArchSection section(*json, parent, key);
   read_norm_keys(section, norm);
   section.done();
   return norm;
@@ -47,7 +47,7 @@ std::optional<QkNormArch> read_qk_norm(ArchSection& parent, const char* key) {
   const Json* json = parent.find(key);
   if (json == nullptr) return std::nullopt;
   QkNormArch result;
-  ArchSection section(*json, parent.where(key));
+  ArchSection section(*json, parent, key);
   read_norm_keys(section, result.norm);
   section.read("across_heads", result.across_heads);
   section.read("after_rope", result.after_rope);
@@ -59,15 +59,16 @@ std::optional<RopeArch> read_rope(ArchSection& parent) {
   const Json* json = parent.find("rope");
   if (json == nullptr) return std::nullopt;
   RopeArch rope;
-  ArchSection section(*json, parent.where("rope"));
+  ArchSection section(*json, parent, "rope");
   section.read("style", rope.style);
   section.read("theta", rope.theta);
   section.read("partial", rope.partial);
   section.read("rotary_dim", rope.rotary_dim);
   section.read("scaling", rope.scaling);
+  section.read("nested", rope.nested);
   section.read("query_beta", rope.query_beta);
   section.read("original", rope.original);
-  section.read("layers", rope.layers);
+  section.read_key("layers", rope.layers);
   section.read("skip_every", rope.skip_every);
   section.read("reversed", rope.reversed);
   section.read("if", rope.condition);
@@ -99,7 +100,7 @@ std::optional<AttentionArch> read_attention(ArchSection& parent) {
   const Json* json = parent.find("attention");
   if (json == nullptr) return std::nullopt;
   AttentionArch a;
-  ArchSection section(*json, parent.where("attention"));
+  ArchSection section(*json, parent, "attention");
   section.read("at", a.at);
   section.read("heads", a.heads);
   section.read("kv_heads", a.kv_heads);
@@ -125,7 +126,7 @@ std::optional<FeedForwardArch> read_feed_forward(ArchSection& parent, const char
   const Json* json = parent.find(key);
   if (json == nullptr) return std::nullopt;
   FeedForwardArch f;
-  ArchSection section(*json, parent.where(key));
+  ArchSection section(*json, parent, key);
   section.read("at", f.at);
   section.read("gate", f.gate);
   section.read("up", f.up);
@@ -148,14 +149,14 @@ std::optional<FeedForwardArch> read_feed_forward(ArchSection& parent, const char
 void read_moe_rule(ArchSection& parent, MoeRule& rule) {
   const Json* json = parent.find("when");
   if (json == nullptr) return;
-  ArchSection section(*json, parent.where("when"));
+  ArchSection section(*json, parent, "when");
   section.read("first", rule.first);
   section.read("last", rule.last);
   section.read("step", rule.step);
   section.read("offset", rule.offset);
-  section.read("except", rule.except);
-  section.read("only", rule.only);
-  section.read("kinds", rule.kinds);
+  section.read_key("except", rule.except);
+  section.read_key("only", rule.only);
+  section.read_key("kinds", rule.kinds);
   section.read("kind_is", rule.kind_is);
   section.done();
 }
@@ -191,7 +192,7 @@ std::optional<MoeArch> read_moe(ArchSection& parent) {
   const Json* json = parent.find("moe");
   if (json == nullptr) return std::nullopt;
   MoeArch m;
-  ArchSection section(*json, parent.where("moe"));
+  ArchSection section(*json, parent, "moe");
   read_moe_rule(section, m.when);
   section.read("at", m.at);
   read_router(section, m);
@@ -228,9 +229,9 @@ std::optional<MoeArch> read_moe(ArchSection& parent) {
   return m;
 }
 
-BlockArch read_block(const Json& json, const std::string& where) {
+BlockArch read_block(const Json& json, const ArchSection& parent, const std::string& key) {
   BlockArch block;
-  ArchSection section(json, where);
+  ArchSection section(json, parent, key);
   block.attention = read_attention(section);
   block.feed_forward = read_feed_forward(section, "feed_forward");
   block.moe = read_moe(section);
@@ -256,11 +257,15 @@ void read_layer_types(ArchSection& parent, std::vector<LayerTypeRule>& rules) {
   }
   for (const Json& item : *json) {
     LayerTypeRule rule;
-    ArchSection section(item, parent.where("layer_types"));
-    section.read("list", rule.list);
+    ArchSection section(item, parent, "layer_types");
+    section.read_key("list", rule.list);
     section.read("repeat", rule.repeat);
+    section.read("until", rule.until);
+    section.read("last", rule.last);
     section.read("every", rule.every);
-    section.read("letters", rule.letters);
+    section.read("every_is", rule.every_is);
+    section.read_key("marks", rule.marks);
+    section.read_key("letters", rule.letters);
     section.read("from", rule.from);
     section.read("other", rule.other);
     section.read("if", rule.condition);
@@ -281,12 +286,25 @@ void read_rename(ArchSection& parent, std::vector<std::pair<std::string, std::st
   }
 }
 
+}  // namespace
+
+void read_without_effect(ArchSection& parent, std::vector<std::string>& patterns) {
+  const Json* json = parent.find("without_effect");
+  if (json == nullptr) return;
+  ArchSection section(*json, parent, "without_effect");
+  for (const auto& [reason, keys] : json->items()) {
+    std::vector<std::string> some;
+    section.read(reason.c_str(), some);
+    patterns.insert(patterns.end(), some.begin(), some.end());
+  }
+}
+
 void read_refusals(ArchSection& parent, std::vector<Refusal>& refusals) {
   const Json* json = parent.find("refuse");
   if (json == nullptr) return;
   for (const Json& item : *json) {
     Refusal refusal;
-    ArchSection section(item, parent.where("refuse"));
+    ArchSection section(item, parent, "refuse");
     section.read("if", refusal.condition);
     section.read("because", refusal.because);
     section.done();
@@ -294,9 +312,11 @@ void read_refusals(ArchSection& parent, std::vector<Refusal>& refusals) {
   }
 }
 
+namespace {
+
 void read_ends(ArchSection& section, ArchSpec& spec) {
   if (const Json* json = section.find("embed")) {
-    ArchSection embed(*json, section.where("embed"));
+    ArchSection embed(*json, section, "embed");
     embed.read("name", spec.embed);
     embed.read("multiplier", spec.embed_multiplier);
     embed.read("positions", spec.positions);
@@ -305,7 +325,7 @@ void read_ends(ArchSection& section, ArchSpec& spec) {
   }
   spec.final_norm = read_norm(section, "final_norm");
   if (const Json* json = section.find("head")) {
-    ArchSection head(*json, section.where("head"));
+    ArchSection head(*json, section, "head");
     head.read("name", spec.head);
     head.read("tied", spec.tied);
     head.read("multiplier", spec.head_multiplier);
@@ -320,12 +340,12 @@ std::optional<DraftArch> read_draft(ArchSection& parent) {
   const Json* json = parent.find("draft");
   if (json == nullptr) return std::nullopt;
   DraftArch draft;
-  ArchSection section(*json, parent.where("draft"));
+  ArchSection section(*json, parent, "draft");
   section.read("combine", draft.combine);
   draft.norm = read_norm(section, "norm");
   draft.state_norms = read_norm(section, "state_norms");
   section.read("normalise_features", draft.normalise_features);
-  section.read("read_layers", draft.read_layers);
+  section.read_key("read_layers", draft.read_layers);
   section.read("target_layers", draft.target_layers);
   section.read("stretch", draft.stretch);
   section.read("mask", draft.mask);
@@ -344,7 +364,7 @@ std::optional<MtpArch> read_mtp(ArchSection& parent) {
   const Json* json = parent.find("mtp");
   if (json == nullptr) return std::nullopt;
   MtpArch mtp;
-  ArchSection section(*json, parent.where("mtp"));
+  ArchSection section(*json, parent, "mtp");
   section.read("layers", mtp.layers);
   mtp.embed_norm = read_norm(section, "embed_norm");
   mtp.state_norm = read_norm(section, "state_norm");
@@ -365,10 +385,12 @@ ArchSpec parse_arch(const std::string& name, const Json& json) {
   spec.text = json_text(json);
   const std::string file = "archs/" + name + ".json";
   ArchSection section(json, file);
-  section.find("about");    // a remark for human readers
-  section.find("extends");  // already joined
-  section.find("gguf");     // read by the GGUF importer
+  section.find("about");        // a remark for human readers
+  section.find("extends");      // already joined
+  section.find("gguf");         // read by the GGUF importer
+  section.find("model_types");  // read by ArchLibrary
   section.read("match", spec.match);
+  section.read("base", spec.base);
   section.read("scope", spec.scopes);
   if (const Json* defaults = section.find("defaults")) {
     spec.defaults = std::make_shared<const Json>(*defaults);
@@ -376,14 +398,13 @@ ArchSpec parse_arch(const std::string& name, const Json& json) {
   read_rename(section, spec.rename);
   read_refusals(section, spec.refuse);
   if (const Json* sizes = section.find("sizes")) {
+    ArchSection inner(*sizes, section, "sizes");
     for (const auto& [key, value] : sizes->items()) {
-      if (!value.is_null()) {
-        spec.sizes[key] = parse_arch_value(value, fmt::format("{}.sizes.{}", file, key));
-      }
+      if (!value.is_null()) inner.read(key.c_str(), spec.sizes[key]);
     }
   }
   if (const Json* norms = section.find("norms")) {
-    ArchSection inner(*norms, section.where("norms"));
+    ArchSection inner(*norms, section, "norms");
     read_norm_keys(inner, spec.norms);
     inner.done();
   }
@@ -394,14 +415,18 @@ ArchSpec parse_arch(const std::string& name, const Json& json) {
   read_layer_types(section, spec.layer_types);
   const Json* block = section.find("block");
   if (block == nullptr) fail(ErrorCode::kInvalidFile, "{}: no \"block\"", file);
-  spec.block = read_block(*block, section.where("block"));
+  spec.block = read_block(*block, section, "block");
   if (const Json* types = section.find("types")) {
     for (const auto& [type, patch] : types->items()) {
-      spec.types[type] =
-          read_block(join_arch(*block, patch), fmt::format("{}.types.{}", file, type));
+      spec.types[type] = read_block(join_arch(*block, patch), section, "types." + type);
     }
   }
+  read_without_effect(section, spec.without_effect);
+  if (const Json* equivalent = section.find("equivalent")) {
+    spec.equivalent = std::make_shared<const Json>(*equivalent);
+  }
   section.done();
+  spec.config_keys = section.config_keys();
   return spec;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,7 @@ struct RopeArch {
   ArchValue partial;      // rotated share of head_dim
   ArchValue rotary_dim;   // or rotated elements
   bool scaling = true;    // false: these layers ignore the model's rope_scaling
+  bool nested = false;    // rope_parameters that are not by type of layer are ignored
   ArchValue query_beta;   // scaling of queries by position
   ArchValue original;     // positions per step of that scaling
   std::string layers;     // key of a list with 1 for layers that rotate
@@ -134,10 +136,15 @@ struct BlockArch {
 struct LayerTypeRule {
   std::string list;                 // key of a list of types
   std::vector<std::string> repeat;  // a cycle of types
-  ArchValue every;                  // every n-th layer is full_attention, the rest are `other`
-  std::string letters;              // key of a string of L (sliding) and G (full); the last is full
-  ArchValue from;                   // layers from this one on are `other`, earlier full_attention
+  ArchValue until;                  // of that cycle: layers from this one on are full_attention
+  ArchValue every;                  // every n-th layer is `every_is`, the rest are `other`
+  std::string every_is = "full_attention";
+  std::string marks;    // key of a list: layers with a 0 are `other`, the rest full
+  std::string letters;  // key of a string of L (sliding) and G (full); the last is full
+  ArchValue from;       // layers from this one on are `other`, earlier full_attention
   std::string other = "sliding_attention";
+  std::string
+      last;  // the type of the last layer, whatever the rule says; empty: what the rule says
   Condition condition;
 };
 
@@ -171,13 +178,30 @@ struct Refusal {
   std::string because;
 };
 
+// What transformers' config class of an architecture says about config.json
+// (archs/class-options.json).
+struct ClassOptions {
+  std::shared_ptr<const Json> defaults;        // object: option → value of an absent key, or null
+  std::map<std::string, std::string> aliases;  // other name of an option → its name
+};
+
 struct ArchSpec {
   std::string name;  // file name without .json
   std::string text;  // the whole document, with `extends` joined
   std::vector<std::string> match;
   std::vector<std::string> scopes{""};
   std::shared_ptr<const Json> defaults;  // object with values of absent keys, or none
+  // By model_type of the text model where it may be of several kinds, else under "" alone. Empty:
+  // transformers does not know the architecture.
+  std::map<std::string, ClassOptions> class_options;
+  std::string text_kind;              // the kind of a text model that does not say its own
+  std::set<std::string> config_keys;  // keys of config.json that the description names
+  // Keys of config.json that have no effect: patterns in which `*` is any text.
+  std::vector<std::string> without_effect;
+  // Values of options that nothing reads and that mean the same as their defaults: option → list.
+  std::shared_ptr<const Json> equivalent;
   std::vector<std::pair<std::string, std::string>> rename;
+  std::string base;  // what names have in front that a checkpoint without a head may lack: "model"
   std::map<std::string, ArchValue> sizes;
   NormArch norms;  // default kind, eps and offset of norms
   std::vector<Refusal> refuse;
@@ -198,6 +222,12 @@ struct ArchSpec {
   std::optional<DraftArch> draft;  // set if this is no model by itself but side layers
   std::optional<MtpArch> mtp;
 };
+
+class ArchSection;
+
+// The lists "refuse" and "without_effect" of a document.
+void read_refusals(ArchSection& parent, std::vector<Refusal>& refusals);
+void read_without_effect(ArchSection& parent, std::vector<std::string>& patterns);
 
 // `json` is one document with `extends` already joined. Throws kInvalidFile naming file and key;
 // an unknown key is an error.

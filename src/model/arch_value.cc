@@ -1,5 +1,8 @@
 #include "model/arch_value.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include "base/error.h"
 #include "base/json.h"
 
@@ -38,7 +41,36 @@ ArchValue::Alternative parse_alternative(const Json& json, const std::string& wh
        where, json_text(json));
 }
 
+// Adds the words of an expression: runs of characters that keys consist of, without numbers.
+void add_words(const std::string& text, std::set<std::string>& keys) {
+  constexpr std::string_view kSeparators = " */()";
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(kSeparators, at), text.size());
+    const std::string word = text.substr(at, end - at);
+    if (!word.empty() && (word[0] < '0' || word[0] > '9')) keys.insert(word);
+    at = end + 1;
+  }
+}
+
 }  // namespace
+
+std::string key_of_term(const std::string& term) {
+  const std::size_t from = term[0] == '!' || term[0] == '?' ? 1 : 0;
+  return term.substr(
+      from, term.find('=') == std::string::npos ? std::string::npos : term.find('=') - from);
+}
+
+void add_config_keys(const Condition& condition, std::set<std::string>& keys) {
+  for (const std::string& term : condition.terms) keys.insert(key_of_term(term));
+}
+
+void add_config_keys(const ArchValue& value, std::set<std::string>& keys) {
+  for (const ArchValue::Alternative& alternative : value.alternatives) {
+    add_config_keys(alternative.condition, keys);
+    if (alternative.kind == ArchValue::Kind::kKey) keys.insert(alternative.text);
+    if (alternative.kind == ArchValue::Kind::kExpression) add_words(alternative.text, keys);
+  }
+}
 
 ArchValue parse_arch_value(const Json& json, const std::string& where) {
   ArchValue value;

@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,13 @@ struct ArchValue {
   std::vector<Alternative> alternatives;
   bool given() const { return !alternatives.empty(); }
 };
+
+// Adds the keys of config.json that a condition or a value names. Names in expressions that are
+// sizes of the architecture are added, too.
+void add_config_keys(const Condition& condition, std::set<std::string>& keys);
+void add_config_keys(const ArchValue& value, std::set<std::string>& keys);
+// The key that a term of a condition asks for: "use_qk_norm" of "!use_qk_norm".
+std::string key_of_term(const std::string& term);
 
 // `where` names the place in messages ("archs/x.json: block.attention.scale").
 ArchValue parse_arch_value(const Json& json, const std::string& where);

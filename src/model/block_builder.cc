@@ -41,6 +41,7 @@ Activation parse_activation(const std::string& name, const std::string& file) {
                                        {"relu", Activation::kRelu},
                                        {"relu2", Activation::kRelu2},
                                        {"relu_squared", Activation::kRelu2},
+                                       {"linear", Activation::kNone},
                                        {"xielu", Activation::kXielu},
                                        {"swiglu_oai", Activation::kSwigluOai}};
   std::string list;
@@ -287,6 +288,23 @@ BlockSpec BlockBuilder::build(std::int64_t layer, const std::string& type, const
       static_cast<float>(at.real("multiplier of the residual", block.residual_multiplier, 1.0));
   spec.output_scale = !block.output_scale.empty();
   return spec;
+}
+
+// Only where transformers' class decides: files of other origin may hold what no key says.
+DeniedBiases BlockBuilder::denied_biases(std::int64_t layer, const BlockArch& block) const {
+  if (!config_.config().has_class_options()) return {};
+  const ArchEvaluator at = config_.for_layer(layer, model_.layers);
+  const auto denied_by = [&](const ArchValue& bias) {
+    const auto found = at.find(bias);
+    return found && found->value == false ? found->origin : std::string();
+  };
+  DeniedBiases denied;
+  if (block.attention) {
+    denied.projections = denied_by(block.attention->bias);
+    denied.output = denied_by(block.attention->o_bias);
+  }
+  if (block.feed_forward) denied.feed_forward = denied_by(block.feed_forward->bias);
+  return denied;
 }
 
 }  // namespace bl

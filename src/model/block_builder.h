@@ -16,6 +16,7 @@ class BlockBuilder {
       : arch_(arch), config_(config), options_(options), model_(model) {}
 
   BlockSpec build(std::int64_t layer, const std::string& type, const BlockArch& block);
+  DeniedBiases denied_biases(std::int64_t layer, const BlockArch& block) const;
 
  private:
   std::optional<NormSpec> norm(const std::optional<NormArch>& arch, const ArchEvaluator& at) const;

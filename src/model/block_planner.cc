@@ -1,5 +1,7 @@
 #include "model/block_planner.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "model/expert_planner.h"
 #include "model/feed_forward_planner.h"
@@ -19,6 +21,13 @@ std::vector<std::int64_t> grouped_rows(const AttentionSpec& spec, std::int64_t f
     for (std::int64_t row = 0; row < count * spec.head_dim; ++row) rows.push_back(base + row);
   }
   return rows;
+}
+
+bool has_only_zeros(const HostArray& array) {
+  const auto* bytes = array.view.as<const unsigned char>();
+  const auto count = static_cast<std::size_t>(array.view.shape.elements());
+  return std::all_of(bytes, bytes + count * size_of(array.view.dtype),
+                     [](unsigned char byte) { return byte == 0; });
 }
 
 bool is_grouped(const AttentionSpec& spec, const AttentionArch& arch) {
@@ -124,10 +133,29 @@ BlockPlanner::Projections BlockPlanner::projections(const AttentionSpec& spec,
   return linears;
 }
 
+void BlockPlanner::refuse_biases(const std::string& at, std::initializer_list<const Names*> linears,
+                                 const std::string& key) const {
+  if (key.empty()) return;
+  for (const Names* names : linears) {
+    for (const std::string& name : *names) {
+      const std::string tensor = join_name(at, name) + ".bias";
+      const TensorInfo* info = planner_.source().find(tensor);
+      if (info == nullptr || has_only_zeros(planner_.source().read(tensor))) continue;
+      fail(ErrorCode::kUnsupported,
+           "{}: {} is false, but the files have {}, which is not zero; if the model was trained "
+           "with it, the key must be true",
+           model_.config_file, key, tensor);
+    }
+  }
+}
+
 void BlockPlanner::attention(const AttentionSpec& spec, const AttentionArch& arch) {
   attention_at_ = at_block(arch.at);
   const std::string& at = attention_at_;
   const std::int64_t q_width = std::int64_t{spec.heads} * spec.head_dim;
+  const DeniedBiases& denied = model_.denied_biases[static_cast<std::size_t>(layer_)];
+  refuse_biases(at, {&arch.qkv, &arch.q, &arch.k, &arch.v}, denied.projections);
+  refuse_biases(at, {&arch.o}, denied.output);
   projection_sites(spec, arch, at, projections(spec, arch, at));
   if (spec.gate != AttentionGate::kNone) {
     const bool wide = spec.gate == AttentionGate::kSigmoidElement;
@@ -200,6 +228,10 @@ void BlockPlanner::plan(std::size_t layer) {
   norm(Role::kAttentionPostNorm, spec.attention_post_norm, arch.attention_post_norm);
   norm(Role::kFeedForwardNorm, spec.feed_forward_norm, arch.feed_forward_norm);
   if (spec.feed_forward) {
+    refuse_biases(at_block(arch.feed_forward->at),
+                  {&arch.feed_forward->gate_up, &arch.feed_forward->gate, &arch.feed_forward->up,
+                   &arch.feed_forward->down},
+                  model_.denied_biases[layer].feed_forward);
     plan_feed_forward(planner_, target(Role::kGate), at_block(arch.feed_forward->at),
                       *spec.feed_forward, *arch.feed_forward);
   }

@@ -1,4 +1,5 @@
 #pragma once
+#include <initializer_list>
 #include <string>
 
 #include "model/load_planner.h"
@@ -26,6 +27,10 @@ class BlockPlanner {
   // Adds the names that adapters may know queries, keys and values by, apart or fused.
   void projection_sites(const AttentionSpec& spec, const AttentionArch& arch, const std::string& at,
                         const Projections& linears);
+  // Refuses stored biases that the config denies: transformers would ignore them. `key`: the key
+  // that denies them; empty: they may be there.
+  void refuse_biases(const std::string& at, std::initializer_list<const Names*> linears,
+                     const std::string& key) const;
   void moe(const MoeSpec& spec, const MoeArch& arch);
   void router(const MoeSpec& spec, const MoeArch& arch, const std::string& at);
   void norm(Role role, const std::optional<NormSpec>& spec, const std::optional<NormArch>& arch);

@@ -2,7 +2,7 @@
 
 #include "model/arch_library.h"
 #include "model/block_planner.h"
-#include "model/hf_config.h"
+#include "model/config_keys.h"
 #include "model/load_run.h"
 #include "model/numbered_name.h"
 
@@ -11,9 +11,11 @@ namespace bl {
 namespace {
 
 DraftSpec read_spec(const ModelFiles& files, const DraftLoader::Args& args) {
-  const HfConfig config(files.config, files.config_file);
-  return args.mtp ? build_mtp_spec(config, args.target)
-                  : build_draft_spec(ArchLibrary(args.archs), config, args.target);
+  const HfConfig config = config_of(files);
+  if (args.mtp) return build_mtp_spec(config, args.target);
+  DraftSpec spec = build_draft_spec(ArchLibrary(args.archs), config, args.target);
+  warn_of_unknown_keys(spec.layers);
+  return spec;
 }
 
 // Plans all tasks of the side layers.
@@ -68,7 +70,7 @@ DraftLoader::DraftLoader(ModelFiles files, const Args& args)
     : backend_(args.backend),
       files_(std::move(files)),
       spec_(read_spec(files_, args)),
-      source_(*files_.source, spec_.layers.arch->rename),
+      source_(*files_.source, CheckpointNames(*spec_.layers.arch)),
       done_(args.done) {
   LoadPlanner planner({backend_, source_, files_.gptq ? &*files_.gptq : nullptr});
   DraftPlanner(planner, spec_).plan();

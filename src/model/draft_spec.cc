@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "model/arch_library.h"
 #include "model/block_builder.h"
+#include "model/config_keys.h"
 #include "model/hf_config.h"
 #include "model/numbered_name.h"
 
@@ -134,8 +135,7 @@ DraftSpec build_mtp_spec(const HfConfig& config, const ModelSpec& model) {
   }
   const MtpArch& mtp = *model.arch->mtp;
   HfConfig scoped = config;
-  scoped.set_scopes(model.arch->scopes);
-  if (model.arch->defaults) scoped.set_defaults(*model.arch->defaults);
+  prepare_config(*model.arch, scoped);
   const ArchEvaluator at(scoped, model.arch->sizes);
   const auto count = at.find_whole("number of MTP layers", mtp.layers, {0, kMaxLayers});
   if (count.value_or(0) == 0) {
@@ -153,6 +153,7 @@ DraftSpec build_mtp_spec(const HfConfig& config, const ModelSpec& model) {
   spec.layers.layers = 1;
   spec.layers.blocks = {model.blocks.back()};
   spec.layers.layer_types = {model.layer_types.back()};
+  spec.layers.denied_biases = {model.denied_biases.back()};
   spec.layers.order = {0};
   spec.layers.final_norm = build_norm(*arch, mtp.final_norm, at);
   spec.states = {static_cast<std::int32_t>(model.order.size())};

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "model/arch_section.h"
+#include "model/related_archs.h"
 
 namespace bl {
 namespace {
@@ -105,14 +106,14 @@ Json joined_document(const ArchLibrary& library, const std::string& name) {
   return joined;
 }
 
-std::string known_architectures(const ArchLibrary& library) {
-  std::string list;
+std::vector<std::string> known_architectures(const ArchLibrary& library) {
+  std::vector<std::string> list;
   for (const std::string& name : library.names()) {
     const Json* document = library.document(name);
     if (!name.starts_with(kPrefix) || !document->is_object() || document->contains("abstract")) {
       continue;
     }
-    list += (list.empty() ? "" : ", ") + name.substr(kPrefix.size());
+    list.push_back(name.substr(kPrefix.size()));
   }
   return list;
 }
@@ -129,10 +130,12 @@ GgufArch find_gguf_arch(const ArchLibrary& library, std::string_view architectur
   const std::string name = std::string(kPrefix) + std::string(architecture.substr(0, 80));
   const Json* document = library.document(name);
   if (document == nullptr || !document->is_object() || document->contains("abstract")) {
-    fail(ErrorCode::kUnsupported,
-         "{}: GGUF architecture {} is unknown; known are {} (a description of it can be given with "
-         "--archs DIR)",
-         file, json_text(Json(architecture.substr(0, 80))), known_architectures(library));
+    fail(
+        ErrorCode::kUnsupported,
+        "{}: GGUF architecture {} is unknown{} (a description of it can be given with --archs DIR; "
+        "archs/README.md says how)",
+        file, json_text(Json(architecture.substr(0, 80))),
+        related_archs(architecture, known_architectures(library)));
   }
   const Json json = joined_document(library, name);
   GgufArch arch;

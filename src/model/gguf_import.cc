@@ -11,6 +11,7 @@
 #include "base/pending_folder.h"
 #include "format/safetensors_writer.h"
 #include "model/gguf_model.h"
+#include "model/model_path.h"
 
 namespace bl {
 namespace {
@@ -55,7 +56,12 @@ void write_weights(const fs::path& folder, const GgufSource& source, const GgufI
 GgufImportResult import_gguf(const GgufImportArgs& args, const ArchLibrary& archs) {
   const fs::path target = normalized_folder(args.folder);
   check_new_folder(target, args.force, {&args.file, 1});
-  const GgufModel model = open_gguf(args.file, archs);
+  const ModelPath from = std::filesystem::is_directory(args.file) ? resolve_model_path(args.file)
+                                                                  : ModelPath{.gguf = args.file};
+  if (from.gguf.empty()) {
+    fail(ErrorCode::kNotFound, "{}: the folder holds no .gguf file", args.file.string());
+  }
+  const GgufModel model = open_gguf(from.gguf, archs);
   GgufImportResult result;
   PendingFolder pending(target);
   write_weights(pending.path(), *model.tensors, args, result);

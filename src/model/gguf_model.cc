@@ -1,7 +1,5 @@
 #include "model/gguf_model.h"
 
-#include <cstdio>
-#include <cstring>
 #include <map>
 #include <utility>
 
@@ -11,14 +9,6 @@
 
 namespace bl {
 namespace {
-
-void refuse_part(const GgufFile& file) {
-  const auto parts = file.integer("split.count");
-  if (!parts || *parts <= 1) return;
-  fail(ErrorCode::kUnsupported,
-       "{}: part {} of a model in {} files; join them first (gguf-split --merge)", file.name(),
-       file.integer("split.no").value_or(0) + 1, *parts);
-}
 
 std::string count_types(const GgufFile& file) {
   std::map<std::string_view, int> counts;
@@ -33,7 +23,6 @@ std::string count_types(const GgufFile& file) {
 }  // namespace
 
 GgufModel describe_gguf(std::shared_ptr<const GgufFile> file, const ArchLibrary& archs) {
-  refuse_part(*file);
   const auto architecture = file->text("general.architecture");
   if (!architecture) {
     fail(ErrorCode::kInvalidFile, "{}: metadata key general.architecture is missing", file->name());
@@ -62,18 +51,6 @@ GgufModel describe_gguf(std::shared_ptr<const GgufFile> file, const ArchLibrary&
 
 GgufModel open_gguf(const std::filesystem::path& path, const ArchLibrary& archs) {
   return describe_gguf(GgufFile::open(path), archs);
-}
-
-bool is_gguf(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return false;
-  if (path.extension() == ".gguf") return true;
-  std::FILE* file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return false;
-  char magic[4] = {};
-  const bool read = std::fread(magic, 1, sizeof magic, file) == sizeof magic;
-  std::fclose(file);
-  return read && std::memcmp(magic, "GGUF", sizeof magic) == 0;
 }
 
 }  // namespace bl

@@ -9,7 +9,7 @@
 
 namespace bl {
 
-// A GGUF file seen as a Hugging Face folder.
+// A GGUF model seen as a Hugging Face folder.
 struct GgufModel {
   Json config;                                // config.json
   Json generation_config;                     // generation_config.json
@@ -20,13 +20,10 @@ struct GgufModel {
   std::string stored_types;
 };
 
-// Reads metadata and tensor directory; weights stay in the file. Throws kNotFound, kIo,
-// kInvalidFile, kUnsupported.
+// Reads metadata and tensor directory; weights stay in the file. Any shard stands for a split
+// model. Throws kNotFound, kIo, kInvalidFile, kUnsupported.
 GgufModel open_gguf(const std::filesystem::path& path, const ArchLibrary& archs);
 // As above, for a file that is already open.
 GgufModel describe_gguf(std::shared_ptr<const GgufFile> file, const ArchLibrary& archs);
-
-// Whether the path of a model is a GGUF file (by its name, or by its first four bytes).
-bool is_gguf(const std::filesystem::path& path);
 
 }  // namespace bl

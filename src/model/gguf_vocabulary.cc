@@ -120,7 +120,8 @@ void GgufVocabulary::read_specials(const GgufFile& file) {
 
 void GgufVocabulary::read_pre(const GgufFile& file, const Json& tables) {
   if (kind_ != Kind::kByteLevel) return;
-  std::string name(file.text("tokenizer.ggml.pre").value_or("default").substr(0, 40));
+  std::string name(file.text("tokenizer.ggml.pre").value_or("").substr(0, 40));
+  if (name.empty()) name = "default";
   const Json known = tables.value("pre", Json::object());
   auto found = known.find(name);
   if (found != known.end() && found->is_string()) found = known.find(found->get<std::string>());

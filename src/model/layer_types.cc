@@ -27,6 +27,16 @@ std::vector<std::string> from_list(const HfConfig::Found& found, const std::stri
   return types;
 }
 
+std::vector<std::string> from_marks(const LayerTypeRule& rule, const ArchEvaluator& at,
+                                    std::int64_t layers) {
+  std::vector<std::string> types;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const bool marked = at.for_layer(i, layers).holds({{rule.marks}});
+    types.push_back(marked ? kFull : rule.other);
+  }
+  return types;
+}
+
 // Returns the types that the rule gives; empty if the config lacks the keys that it reads.
 std::vector<std::string> apply(const LayerTypeRule& rule, const ArchEvaluator& at,
                                std::int64_t layers) {
@@ -37,17 +47,24 @@ std::vector<std::string> apply(const LayerTypeRule& rule, const ArchEvaluator& a
     }
     return types;
   }
-  const auto count = static_cast<std::size_t>(layers);
+  if (!rule.marks.empty()) return from_marks(rule, at, layers);
   if (!rule.repeat.empty()) {
-    for (std::size_t i = 0; i < count; ++i) types.push_back(rule.repeat[i % rule.repeat.size()]);
+    const std::int64_t until =
+        at.find_whole("end of a cycle of layer types", rule.until, {0, kMaxLayers})
+            .value_or(layers);
+    for (std::int64_t i = 0; i < layers; ++i) {
+      const auto place = static_cast<std::size_t>(i) % rule.repeat.size();
+      types.push_back(i < until ? rule.repeat[place] : kFull);
+    }
   } else if (!rule.letters.empty()) {
     const auto found = at.config().find(rule.letters);
     if (!found || !found->value->is_string() || found->value->get<std::string>().empty()) {
       return types;
     }
     const std::string letters = found->value->get<std::string>();
-    for (std::size_t i = 0; i < count; ++i) {
-      const bool full = letters[i % letters.size()] == 'G' || i + 1 == count;
+    for (std::int64_t i = 0; i < layers; ++i) {
+      const char letter = letters[static_cast<std::size_t>(i) % letters.size()];
+      const bool full = letter == 'G' || i + 1 == layers;
       types.emplace_back(full ? kFull : kSliding);
     }
   } else if (rule.every.given()) {
@@ -56,7 +73,7 @@ std::vector<std::string> apply(const LayerTypeRule& rule, const ArchEvaluator& a
     const auto every = at.find_whole("pattern of layer types", rule.every, {0, kMaxLayers});
     if (!every || *every == 0) return types;
     for (std::int64_t i = 0; i < layers; ++i) {
-      types.push_back((i + 1) % *every == 0 ? kFull : rule.other);
+      types.push_back((i + 1) % *every == 0 ? rule.every_is : rule.other);
     }
   } else if (rule.from.given()) {
     const auto from = at.find_whole("first layer of another type", rule.from, {0, kMaxLayers});
@@ -74,6 +91,7 @@ std::vector<std::string> layer_types(const ArchSpec& arch, const ArchEvaluator& 
     if (!at.holds(rule.condition)) continue;
     std::vector<std::string> types = apply(rule, at, layers);
     if (types.empty()) continue;
+    if (!rule.last.empty()) types.back() = rule.last;
     for (const std::string& type : types) {
       if (type != kFull && !arch.types.contains(type)) {
         fail(ErrorCode::kUnsupported,

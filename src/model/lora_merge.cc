@@ -95,9 +95,10 @@ class AdapterMerge {
         backend_(backend),
         loader_(backend, args.base, {.spec = {}, .archs = args.archs, .progress = {}}),
         arch_(*loader_.spec().arch),
-        source_(*args.base.source, arch_.rename) {
+        names_(arch_),
+        source_(*args.base.source, names_) {
     for (const LoraMergeArgs::Adapter& adapter : args.adapters) {
-      adapters_.push_back(read_peft_adapter(adapter.folder, loader_.adapter_sites(), arch_.rename));
+      adapters_.push_back(read_peft_adapter(adapter.folder, loader_.adapter_sites(), names_));
       for (const LoraModule& module : adapters_.back().modules) {
         collect(module, static_cast<float>(adapter.weight * module.scale));
       }
@@ -184,7 +185,7 @@ class AdapterMerge {
     };
     std::string embedding;
     for (const std::string& original : args_.base.source->names()) {
-      const std::string name = renamed(original, arch_.rename);
+      const std::string name = names_.known_as(original).name;
       const std::size_t dot = name.rfind('.');
       const std::string module = name.substr(0, dot);
       const std::string_view kind =
@@ -370,6 +371,7 @@ class AdapterMerge {
   Backend& backend_;
   ModelLoader loader_;
   const ArchSpec& arch_;
+  CheckpointNames names_;
   RenamedSource source_;
   std::vector<PeftAdapter> adapters_;
   std::map<std::string, Deltas> deltas_;      // by module

@@ -5,7 +5,14 @@
 
 namespace bl {
 
-ModelFiles open_model_folder(const std::filesystem::path& folder) {
+HfConfig config_of(const ModelFiles& files) {
+  HfConfig config(files.config, files.config_file);
+  if (files.config_of_gguf) config.forget_class_options();
+  return config;
+}
+
+ModelFiles open_model_folder(const std::filesystem::path& folder,
+                             const std::filesystem::path& weights) {
   if (!std::filesystem::is_directory(folder)) {
     fail(ErrorCode::kNotFound,
          "{}: no such folder; a model is a folder with config.json and "
@@ -17,7 +24,7 @@ ModelFiles open_model_folder(const std::filesystem::path& folder) {
   files.config = read_json_file(config);
   files.config_file = config.string();
   files.gptq = read_gptq_config(folder, files.config);
-  files.source = std::make_shared<SafetensorsFolder>(folder);
+  files.source = std::make_shared<SafetensorsFolder>(weights.empty() ? folder : weights);
   return files;
 }
 

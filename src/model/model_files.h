@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "format/gptq_config.h"
 #include "format/tensor_source.h"
+#include "model/hf_config.h"
 
 namespace bl {
 
@@ -16,9 +17,17 @@ struct ModelFiles {
   std::string config_file = "config.json";  // for messages
   std::shared_ptr<const TensorSource> source;
   std::optional<GptqConfig> gptq;
+  // The config was made from a GGUF file's metadata, where an absent key does not mean what
+  // transformers' config class makes of it.
+  bool config_of_gguf = false;
 };
 
-// Opens a folder in Hugging Face layout. Throws kNotFound, kInvalidFile, kUnsupported.
-ModelFiles open_model_folder(const std::filesystem::path& folder);
+// The config as architectures read it.
+HfConfig config_of(const ModelFiles& files);
+
+// Opens a folder in Hugging Face layout, with all its weights or those of the file `weights` alone.
+// Throws kNotFound, kInvalidFile, kUnsupported.
+ModelFiles open_model_folder(const std::filesystem::path& folder,
+                             const std::filesystem::path& weights = {});
 
 }  // namespace bl

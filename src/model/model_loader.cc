@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "model/arch_library.h"
-#include "model/hf_config.h"
+#include "model/config_keys.h"
 #include "model/load_run.h"
 #include "model/model_planner.h"
 #include "model/shard_plan.h"
@@ -13,13 +13,13 @@ namespace bl {
 namespace {
 
 ModelSpec read_spec(const ModelFiles& files, const LoadOptions& options) {
-  ModelSpec spec = build_model_spec(ArchLibrary(options.archs),
-                                    HfConfig(files.config, files.config_file), options.spec);
+  ModelSpec spec = build_model_spec(ArchLibrary(options.archs), config_of(files), options.spec);
   if (spec.arch->draft) {
     fail(ErrorCode::kUnsupported,
          "{}: {} guesses for another model and is none by itself; --draft names it beside that one",
          spec.config_file, spec.architecture);
   }
+  if (options.share.index == 0) warn_of_unknown_keys(spec);
   return spec;
 }
 
@@ -30,7 +30,7 @@ ModelLoader::ModelLoader(Backend& backend, ModelFiles files, LoadOptions options
       files_(std::move(files)),
       options_(std::move(options)),
       spec_(read_spec(files_, options_)),
-      source_(*files_.source, spec_.arch->rename) {
+      source_(*files_.source, CheckpointNames(*spec_.arch)) {
   const bool whole = options_.share.count == 1;
   LoadPlanner planner({backend_, source_, files_.gptq ? &*files_.gptq : nullptr, !whole});
   plan_model(planner, spec_, options_.embed_host);

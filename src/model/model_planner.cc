@@ -53,6 +53,24 @@ void add_head_sites(LoadPlanner& planner, const ModelSpec& spec, std::int32_t li
   }
 }
 
+// Gives a tied head the bias that is stored under its own name, as transformers does.
+std::vector<std::string> add_head_bias(const LoadPlanner& planner, const ModelSpec& spec,
+                                       DenseMatrix& matrix) {
+  for (const std::string& name : spec.arch->head) {
+    const std::string tensor = name + ".bias";
+    const TensorInfo* info = planner.source().find(tensor);
+    if (info == nullptr) continue;
+    if (info->shape != Shape{matrix.out()}) {
+      fail(ErrorCode::kInvalidFile,
+           "{}: tensor {} has the shape {}, must have one value for each of {} tokens",
+           spec.config_file, tensor, info->shape.to_string(), matrix.out());
+    }
+    matrix.bias = planner.source().read(tensor);
+    return {tensor};
+  }
+  return {};
+}
+
 // Plans a head that is tied to the embedding, or whose rows are normalised.
 void plan_dense_head(LoadPlanner& planner, const ModelSpec& spec, const std::string& tensor) {
   LoadHints hints;
@@ -62,14 +80,17 @@ void plan_dense_head(LoadPlanner& planner, const ModelSpec& spec, const std::str
   if (spec.normalize_head) {
     planner.set_site_refusal("the rows of its weight are scaled to length 1");
   }
+  DenseMatrix matrix = load_dense_matrix(planner.source(), tensor, hints);
+  std::vector<std::string> tensors = add_head_bias(planner, spec, matrix);
+  tensors.push_back(tensor);
+  const bool replaceable = matrix.bias.view.empty();
   const std::int32_t linear = planner.linear(
-      {.role = Role::kHead},
-      LoadPlanner::DenseLinear{.matrix = load_dense_matrix(planner.source(), tensor, hints),
-                               .tensors = {tensor},
-                               .out = spec.vocab,
-                               .normalized = spec.normalize_head,
-                               .counted = planner.reads(tensor)});
-  add_head_sites(planner, spec, linear, true);
+      {.role = Role::kHead}, LoadPlanner::DenseLinear{.matrix = std::move(matrix),
+                                                      .tensors = std::move(tensors),
+                                                      .out = spec.vocab,
+                                                      .normalized = spec.normalize_head,
+                                                      .counted = planner.reads(tensor)});
+  add_head_sites(planner, spec, linear, replaceable);
   planner.set_site_refusal("");
 }
 

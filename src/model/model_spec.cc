@@ -5,8 +5,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "model/arch_library.h"
 #include "model/block_builder.h"
+#include "model/config_keys.h"
 #include "model/hf_config.h"
 #include "model/layer_map.h"
 #include "model/layer_types.h"
@@ -68,6 +70,16 @@ void check_options(const SpecOptions& options) {
   }
 }
 
+void check_refusals(const ArchSpec& arch, const ArchEvaluator& at) {
+  for (const Refusal& refusal : arch.refuse) {
+    if (!at.holds(refusal.condition)) continue;
+    const std::string key = key_of_term(refusal.condition.terms.at(0));
+    const auto found = at.config().find(key);
+    fail(ErrorCode::kUnsupported, "{}: {} is {}, which is not supported ({})", at.config().file(),
+         found ? found->path : key, found ? json_shown(*found->value) : "absent", refusal.because);
+  }
+}
+
 float positive(const ArchEvaluator& at, const char* what, const ArchValue& value, double fallback) {
   const double number = at.real(what, value, fallback);
   if (number < 0.0) {
@@ -111,18 +123,18 @@ std::vector<KvLayout> ModelSpec::kv_layouts(CacheTypes type) const {
 
 ModelSpec build_model_spec(const ArchLibrary& archs, HfConfig config, const SpecOptions& options) {
   ModelSpec spec;
-  spec.architecture = config.architecture();
-  spec.config_file = config.file();
-  const auto arch = std::make_shared<ArchSpec>(archs.find(spec.architecture, config.file()));
-  spec.arch = arch;
-  config.set_scopes(arch->scopes);
-  if (arch->defaults) config.set_defaults(*arch->defaults);
-  const ArchEvaluator at(config, arch->sizes);
-  for (const Refusal& refusal : arch->refuse) {
-    if (!at.holds(refusal.condition)) continue;
-    fail(ErrorCode::kUnsupported, "{}: {} ({}) is not supported", config.file(),
-         refusal.condition.terms.at(0), refusal.because);
+  ArchLibrary::Choice choice = archs.find(config);
+  if (choice.by_type) {
+    log_warning("{}: {} is read as {}, the language model of its model_type", config.file(),
+                json_text(Json(config.architecture().substr(0, 80))), choice.architecture);
   }
+  spec.architecture = std::move(choice.architecture);
+  spec.config_file = config.file();
+  const auto arch = std::make_shared<ArchSpec>(std::move(choice.spec));
+  spec.arch = arch;
+  prepare_config(*arch, config);
+  const ArchEvaluator at(config, arch->sizes);
+  check_refusals(*arch, at);
   read_sizes(*arch, at, spec);
   check_options(options);
   spec.context = options.context > 0 ? options.context : spec.max_positions;
@@ -140,8 +152,10 @@ ModelSpec build_model_spec(const ArchLibrary& archs, HfConfig config, const Spec
   for (std::int64_t i = 0; i < spec.layers; ++i) {
     const auto index = static_cast<std::size_t>(i);
     spec.blocks.push_back(builder.build(i, spec.layer_types[index], spec.block_arch(index)));
+    spec.denied_biases.push_back(builder.denied_biases(i, spec.block_arch(index)));
   }
   spec.order = parse_layer_map(options.layer_map, spec.layers);
+  spec.unknown_keys = unknown_keys(*arch, config);
   return spec;
 }
 

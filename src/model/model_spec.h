@@ -16,6 +16,11 @@ namespace bl {
 class ArchLibrary;
 class HfConfig;
 
+// The keys of the config that say that linears of a block have no bias; empty: they may have one.
+struct DeniedBiases {
+  std::string projections, output, feed_forward;
+};
+
 // What a model is, as a value: an architecture joined with a config. Every number has been checked,
 // and products of sizes do not overflow.
 struct ModelSpec {
@@ -29,7 +34,8 @@ struct ModelSpec {
   float embed_multiplier = 1.0f;
   std::vector<RopeSpec> ropes;
   std::vector<BlockSpec> blocks;
-  std::vector<std::string> layer_types;  // of each block
+  std::vector<std::string> layer_types;     // of each block
+  std::vector<DeniedBiases> denied_biases;  // of each block
   std::vector<std::int32_t> order;  // blocks in the order they run: each once, or by a layer map
   std::optional<NormSpec> embed_norm;
   std::optional<NormSpec> final_norm;
@@ -40,6 +46,8 @@ struct ModelSpec {
   std::vector<std::int32_t> bos_ids;  // from the config; may be empty
   std::vector<std::int32_t> eos_ids;
   std::shared_ptr<const ArchSpec> arch;  // names of tensors
+  // Keys of the config that have no known meaning, as full paths (model/config_keys.h).
+  std::vector<std::string> unknown_keys;
 
   // The description that names the tensors of a block.
   const BlockArch& block_arch(std::size_t layer) const;

@@ -52,9 +52,17 @@ const TensorInfo* OverriddenSource::find(std::string_view name) const {
 }
 
 std::vector<std::string> OverriddenSource::names() const {
+  return owned([](const TensorSource& source) { return source.names(); });
+}
+
+std::vector<std::string> OverriddenSource::refused_names() const {
+  return owned([](const TensorSource& source) { return source.refused_names(); });
+}
+
+std::vector<std::string> OverriddenSource::owned(const List& list) const {
   std::vector<std::string> names;
   const auto add = [&](const TensorSource& source) {
-    for (std::string& name : source.names()) {
+    for (std::string& name : list(source)) {
       if (&source_of(name) == &source) names.push_back(std::move(name));
     }
   };

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,10 +27,14 @@ class OverriddenSource : public TensorSource {
 
   const TensorInfo* find(std::string_view name) const override;
   std::vector<std::string> names() const override;
+  std::vector<std::string> refused_names() const override;
   HostArray read(std::string_view name) const override;
   void done_with(std::string_view name) const override;
 
  private:
+  using List = std::function<std::vector<std::string>(const TensorSource&)>;
+  // What `list` gives for each source, without the names that another source has.
+  std::vector<std::string> owned(const List& list) const;
   const TensorSource& source_of(std::string_view name) const;
 
   std::shared_ptr<const TensorSource> base_;

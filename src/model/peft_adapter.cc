@@ -13,7 +13,6 @@
 #include "format/safetensors_folder.h"
 #include "format/tensor_check.h"
 #include "model/peft_config.h"
-#include "model/renamed_source.h"
 
 namespace bl {
 namespace {
@@ -78,8 +77,8 @@ bool all_finite(const TensorView& view) {
 class PairReader {
  public:
   PairReader(const TensorSource& source, const PeftConfig& config, const AdapterSites& sites,
-             const RenameRules& rename)
-      : source_(source), config_(config), sites_(sites), rename_(rename) {}
+             const CheckpointNames& names)
+      : source_(source), config_(config), sites_(sites), names_(names) {}
 
   PeftAdapter read() {
     for (const std::string& name : source_.names()) collect(name);
@@ -157,7 +156,7 @@ class PairReader {
   std::string renamed_module(const std::string& module) const {
     // The rename rules apply to tensor names, so the module gets a suffix for the moment.
     constexpr std::string_view kSuffix = ".weight";
-    std::string name = renamed(module + std::string(kSuffix), rename_);
+    std::string name = names_.known_as(module + std::string(kSuffix)).name;
     if (name.ends_with(kSuffix)) name.resize(name.size() - kSuffix.size());
     return name;
   }
@@ -294,14 +293,14 @@ class PairReader {
   const TensorSource& source_;
   const PeftConfig& config_;
   const AdapterSites& sites_;
-  const RenameRules& rename_;
+  const CheckpointNames& names_;
   std::map<std::string, Pair> pairs_;  // by module
 };
 
 }  // namespace
 
 PeftAdapter read_peft_adapter(const fs::path& folder, const AdapterSites& sites,
-                              const RenameRules& rename) {
+                              const CheckpointNames& names) {
   const fs::path config_file = folder / "adapter_config.json";
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
@@ -324,7 +323,7 @@ PeftAdapter read_peft_adapter(const fs::path& folder, const AdapterSites& sites,
                  : "");
   }
   const SafetensorsFolder source(weights);
-  return PairReader(source, config, sites, rename).read();
+  return PairReader(source, config, sites, names).read();
 }
 
 std::uint64_t peft_adapter_bytes(const fs::path& folder) {

@@ -2,11 +2,11 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "format/tensor_source.h"
 #include "model/adapter_sites.h"
+#include "model/checkpoint_names.h"
 
 namespace bl {
 
@@ -32,13 +32,11 @@ struct PeftAdapter {
   std::vector<LoraModule> modules;
 };
 
-using RenameRules = std::vector<std::pair<std::string, std::string>>;
-
-// `sites` must outlive the result. `rename`: the architecture's rules for tensor names.
+// `sites` must outlive the result. `names` are those of the architecture.
 // Throws kNotFound, kInvalidFile, kUnsupported with file, key or tensor, what was found and what
 // would be right.
 PeftAdapter read_peft_adapter(const std::filesystem::path& folder, const AdapterSites& sites,
-                              const RenameRules& rename);
+                              const CheckpointNames& names);
 
 // Returns the bytes of an adapter's tensors, estimated by the size of its file; 0 if there is none.
 std::uint64_t peft_adapter_bytes(const std::filesystem::path& folder);

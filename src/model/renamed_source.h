@@ -1,38 +1,41 @@
 #pragma once
 #include <map>
-#include <memory>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include "format/tensor_source.h"
+#include "model/checkpoint_names.h"
 
 namespace bl {
 
-// A source seen through an architecture's rename rules: for each [from, to] in order, every
-// occurrence is replaced; a leading "^" anchors `from` at the start. A name that needs no change
-// takes precedence over one that is changed into it. The source must outlive this.
+// A source whose tensors have the names that an architecture gives them. Where two tensors lead to
+// one name, the one whose name had to be changed less takes precedence. The source must outlive
+// this.
 class RenamedSource : public TensorSource {
  public:
-  RenamedSource(const TensorSource& source,
-                const std::vector<std::pair<std::string, std::string>>& rules);
+  RenamedSource(const TensorSource& source, const CheckpointNames& names);
 
   const TensorInfo* find(std::string_view name) const override;
   std::vector<std::string> names() const override;
+  std::vector<std::string> refused_names() const override;
   HostArray read(std::string_view name) const override;
   HostArray read_seeded(std::string_view name) const override;
   void done_with(std::string_view name) const override;
 
  private:
-  const std::string* original(std::string_view name) const;
+  struct Original {
+    std::string name;  // in the source
+    CheckpointNames::Distance distance = CheckpointNames::Distance::kSame;
+    bool refused = false;  // TensorSource::refused_names()
+  };
+  void add(const CheckpointNames& names, const std::string& name, bool refused);
+  std::vector<std::string> listed(bool refused) const;
   // The name in the underlying source. Throws kNotFound.
-  std::string_view name_read(std::string_view name) const;
+  std::string_view original(std::string_view name) const;
 
   const TensorSource& source_;
-  std::map<std::string, std::string, std::less<>> originals_;  // new name → name in the source
+  std::map<std::string, Original, std::less<>> originals_;  // by the new name
 };
-
-std::string renamed(std::string name,
-                    const std::vector<std::pair<std::string, std::string>>& rules);
 
 }  // namespace bl

@@ -11,16 +11,30 @@ namespace bl {
 namespace {
 
 constexpr double kMaxFactor = 1e6;
+const char* const kFullAttention = "full_attention";
 constexpr std::int64_t kMaxRopePositions = std::int64_t{1} << 31;
 
-// The JSON object that holds the rope parameters, if there is one.
+// The JSON object that holds the rope parameters, if there is one. `update` is an object whose
+// members replace those of `json`. What is read of them is noted in the config.
 struct Parameters {
+  const HfConfig& config;
   const Json* json = nullptr;
-  std::string path;
-  std::string file;
+  std::string path{};
+  const Json* update = nullptr;
+  std::string update_path{};
+  const Json* outer = nullptr;  // the object that holds one such object for each type of layer
+
+  const std::string& file() const { return config.file(); }
 
   const Json* find(const char* key) const {
+    if (update != nullptr) {
+      config.note(update_path + "." + key);
+      if (const auto it = update->find(key); it != update->end()) {
+        return it->is_null() ? nullptr : &*it;
+      }
+    }
     if (json == nullptr) return nullptr;
+    config.note(path + "." + key);
     const auto it = json->find(key);
     return it == json->end() || it->is_null() ? nullptr : &*it;
   }
@@ -29,7 +43,7 @@ struct Parameters {
     if (value == nullptr) return std::nullopt;
     const double number = value->is_number() ? value->get<double>() : NAN;
     if (!(number >= least && number <= most)) {
-      fail(ErrorCode::kInvalidFile, "{}: {}.{} is {}, must be a number from {} to {}", file, path,
+      fail(ErrorCode::kInvalidFile, "{}: {}.{} is {}, must be a number from {} to {}", file(), path,
            key, json_shown(*value), least, most);
     }
     return number;
@@ -37,7 +51,7 @@ struct Parameters {
   double required(const char* key, double least, double most) const {
     const std::optional<double> value = real(key, least, most);
     if (!value) {
-      fail(ErrorCode::kInvalidFile, "{}: {} has no \"{}\", which its rope type needs", file, path,
+      fail(ErrorCode::kInvalidFile, "{}: {} has no \"{}\", which its rope type needs", file(), path,
            key);
     }
     return *value;
@@ -49,23 +63,59 @@ bool is_nested(const Json& parameters) {
                      [](const Json& value) { return value.is_object(); });
 }
 
+// The object under a key of the config. As in transformers, a null means what an absent key does;
+// an empty object has no parameters.
+std::optional<HfConfig::Found> find_object(const HfConfig& config, const char* key) {
+  std::optional<HfConfig::Found> found = config.find(key);
+  if (!found) found = config.default_of(key).found;
+  if (found && !found->value->is_object()) {
+    fail(ErrorCode::kInvalidFile, "{}: {} is a JSON {}, must be an object or null", config.file(),
+         found->path, found->value->type_name());
+  }
+  if (found && found->value->empty()) found.reset();
+  return found;
+}
+
+// As in transformers, a flat rope_scaling takes the place of rope_parameters. Beside parameters
+// for each type of layer it changes those of full attention alone.
 Parameters find_parameters(const RopeConfigArgs& args) {
   const HfConfig& config = args.config.config();
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    const std::optional<HfConfig::Found> found = config.find(key);
-    if (!found) continue;
-    if (!found->value->is_object()) {
-      fail(ErrorCode::kInvalidFile, "{}: {} is a JSON {}, must be an object or null", config.file(),
-           found->path, found->value->type_name());
+  const auto scaling = find_object(config, "rope_scaling");
+  const bool flat = scaling && !is_nested(*scaling->value);
+  const auto given = find_object(config, "rope_parameters");
+  const auto nested = scaling && !flat ? scaling : given;
+  Parameters result{.config = config};
+  if (nested && is_nested(*nested->value)) {
+    const auto it = nested->value->find(args.layer_type);
+    if (it != nested->value->end() && it->is_object()) {
+      result.json = &*it;
+      result.path = nested->path + "." + args.layer_type;
     }
-    if (is_nested(*found->value)) {
-      const auto it = found->value->find(args.layer_type);
-      if (it == found->value->end() || !it->is_object()) continue;
-      return {&*it, found->path + "." + args.layer_type, config.file()};
+    result.outer = nested->value;
+    if (flat && args.layer_type == kFullAttention) {
+      result.update = scaling->value;
+      result.update_path = scaling->path;
     }
-    if (args.arch.scaling) return {found->value, found->path, config.file()};
+    if (result.json != nullptr || result.update != nullptr || !flat) return result;
   }
-  return {nullptr, "", config.file()};
+  if (!args.arch.scaling) return result;
+  if (args.arch.nested) {
+    // transformers updates parameters that say "default": a scaling that names its kind under
+    // `type` instead of `rope_type` has no effect.
+    static const Json kUnscaled = {{"rope_type", "default"}};
+    if (!flat) return result;
+    result.json = &kUnscaled;
+    result.path = "rope_parameters." + args.layer_type;
+    result.update = scaling->value;
+    result.update_path = scaling->path;
+    return result;
+  }
+  const auto& chosen = flat ? scaling : given;
+  if (chosen && !is_nested(*chosen->value)) {
+    result.json = chosen->value;
+    result.path = chosen->path;
+  }
+  return result;
 }
 
 RopeKind read_kind(const Parameters& parameters) {
@@ -84,7 +134,7 @@ RopeKind read_kind(const Parameters& parameters) {
     fail(ErrorCode::kUnsupported,
          "{}: {}.{} is {}, must be one of default, linear, dynamic, llama3, yarn, longrope, "
          "proportional",
-         parameters.file, parameters.path, key, json_text(Json(type.substr(0, 60))));
+         parameters.file(), parameters.path, key, json_text(Json(type.substr(0, 60))));
   }
   return RopeKind::kDefault;
 }
@@ -106,14 +156,14 @@ std::vector<double> read_factors(const Parameters& parameters, const char* key,
   const Json* list = parameters.find(key);
   if (list == nullptr || !list->is_array() || static_cast<std::int64_t>(list->size()) != count) {
     fail(ErrorCode::kInvalidFile, "{}: {}.{} must be a list of {} numbers (half the rotated size)",
-         parameters.file, parameters.path, key, count);
+         parameters.file(), parameters.path, key, count);
   }
   std::vector<double> factors;
   for (const Json& item : *list) {
     const double number = item.is_number() ? item.get<double>() : NAN;
     if (!(number > 0.0 && number <= kMaxFactor)) {
       fail(ErrorCode::kInvalidFile, "{}: {}.{} holds {}, must hold positive numbers",
-           parameters.file, parameters.path, key, json_text(item).substr(0, 60));
+           parameters.file(), parameters.path, key, json_text(item).substr(0, 60));
     }
     factors.push_back(number);
   }
@@ -132,9 +182,13 @@ void read_yarn(const Parameters& parameters, RopeSpec& spec) {
   const double slow = parameters.real("beta_slow", 0.0, kMaxFactor).value_or(0.0);
   if (fast != 0.0) spec.beta_fast = fast;
   if (slow != 0.0) spec.beta_slow = slow;
-  if (const Json* truncate = parameters.find("truncate")) {
-    spec.truncate = !truncate->is_boolean() || truncate->get<bool>();
+  const Json* truncate = parameters.find("truncate");
+  // transformers looks for it beside the objects for types of layers, never in them.
+  if (parameters.outer != nullptr) {
+    const auto it = parameters.outer->find("truncate");
+    truncate = it == parameters.outer->end() ? nullptr : &*it;
   }
+  if (truncate != nullptr) spec.truncate = !truncate->is_boolean() || truncate->get<bool>();
   const double mscale = parameters.real("mscale", -kMaxFactor, kMaxFactor).value_or(0.0);
   const double all_dim = parameters.real("mscale_all_dim", -kMaxFactor, kMaxFactor).value_or(0.0);
   spec.attention_factor =
@@ -172,7 +226,7 @@ void read_scaling(const RopeConfigArgs& args, const Parameters& parameters, Rope
       if (spec.high_freq_factor <= spec.low_freq_factor) {
         fail(ErrorCode::kInvalidFile,
              "{}: {}.high_freq_factor is {}, must be more than low_freq_factor ({})",
-             parameters.file, parameters.path, spec.high_freq_factor, spec.low_freq_factor);
+             parameters.file(), parameters.path, spec.high_freq_factor, spec.low_freq_factor);
       }
       break;
     case RopeKind::kYarn:
@@ -191,13 +245,20 @@ void read_scaling(const RopeConfigArgs& args, const Parameters& parameters, Rope
 }
 
 void read_rotated(const RopeConfigArgs& args, const Parameters& parameters, RopeSpec& spec) {
-  double partial = args.config.real("share of a head that rotates", args.arch.partial, 1.0);
-  if (const auto given = parameters.real("partial_rotary_factor", 0.0, 1.0)) partial = *given;
-  std::int64_t rotated = static_cast<std::int64_t>(static_cast<double>(args.head_dim) * partial);
-  if (const auto given =
-          args.config.find_whole("rotated elements", args.arch.rotary_dim, {0, args.head_dim})) {
-    rotated = *given;
+  static const ArchValue kTopLevel = parse_arch_value("partial_rotary_factor", "");
+  // Most classes of transformers ignore the key. Where no class is known, it means what it says.
+  const bool classless = !args.config.config().has_class_options();
+  const ArchValue& own = args.arch.partial.given() || !classless ? args.arch.partial : kTopLevel;
+  std::optional<double> share;
+  if (own.given() || args.arch.rotary_dim.given() || spec.kind == RopeKind::kProportional) {
+    share = parameters.real("partial_rotary_factor", 0.0, 1.0);
+    if (!share) share = args.config.find_real("share of a head that rotates", own);
   }
+  const double partial = share.value_or(1.0);
+  std::int64_t rotated = static_cast<std::int64_t>(static_cast<double>(args.head_dim) * partial);
+  const auto given =
+      args.config.find_whole("rotated elements", args.arch.rotary_dim, {0, args.head_dim});
+  if (given && !share) rotated = *given;
   if (spec.kind == RopeKind::kProportional) {
     spec.proportion = partial;
     rotated = args.head_dim;
@@ -220,6 +281,7 @@ void read_alpha(const Parameters& parameters, RopeSpec& spec) {
   if (spec.kind != RopeKind::kDynamic) return;
   const double alpha = parameters.real("alpha", 0.0, kMaxFactor).value_or(0.0);
   if (alpha == 0.0) return;
+  parameters.find("factor");  // says nothing beside an alpha
   stretch_base(alpha, spec);
   spec.kind = RopeKind::kDefault;
 }
@@ -250,6 +312,8 @@ RopeSpec read_rope(const RopeConfigArgs& args) {
     fail(ErrorCode::kInvalidFile, "{}: rope_theta is {}, must be a number above 1",
          args.config.config().file(), spec.theta);
   }
+  // Files name it beside a rope that is not scaled, too.
+  args.config.config().look_up("original_max_position_embeddings");
   read_rotated(args, parameters, spec);
   read_alpha(parameters, spec);
   read_scaling(args, parameters, spec);

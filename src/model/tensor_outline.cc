@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "model/arch_evaluator.h"
 #include "model/block_builder.h"
+#include "model/config_keys.h"
 #include "model/load_planner.h"
 #include "model/numbered_name.h"
 
@@ -303,8 +304,7 @@ class EndsOutline {
 
 TensorOutline outline_tensors(const ModelSpec& spec, HfConfig config, bool quantized) {
   const ArchSpec& arch = *spec.arch;
-  config.set_scopes(arch.scopes);
-  if (arch.defaults) config.set_defaults(*arch.defaults);
+  prepare_config(arch, config);
   TensorOutline outline;
   EndsOutline ends(spec, config, outline);
   if (arch.draft) {

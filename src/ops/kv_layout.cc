@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "base/check.h"
+#include "base/nearest_name.h"
 
 namespace bl {
 namespace {
@@ -56,9 +58,12 @@ ParsedCacheTypes parse_cache_types(std::string_view name) {
   const NamedCacheType* keys = find(of_keys);
   const NamedCacheType* values = find(of_values);
   if (keys == nullptr || values == nullptr) {
+    const std::string_view wrong = keys == nullptr ? of_keys : of_values;
+    std::vector<std::string> known;
+    for (const NamedCacheType& each : kCacheTypes) known.emplace_back(each.name);
     return {{},
-            fmt::format("'{}' is not one of {}", keys == nullptr ? of_keys : of_values,
-                        cache_type_names())};
+            fmt::format("'{}' is not one of {}{}", wrong, cache_type_names(),
+                        did_you_mean(wrong, known))};
   }
   const CacheTypes types{keys->type, values->type};
   if (!types.go_together()) {

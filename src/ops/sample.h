@@ -39,8 +39,9 @@ static_assert(sizeof(SampleRule) == 64);
 // a bias.
 struct LogitEdit {
   std::int32_t id = 0;
-  float count = 0;  // number of occurrences
-  float bias = 0;   // −∞ bars the token
+  // Number of occurrences; negative: the token occurred, but only the repetition penalty applies.
+  float count = 0;
+  float bias = 0;  // −∞ bars the token
 };
 
 // Weights are fast_exp((logit − top) · inverse) in whole units of 2^-44. Tokens more than

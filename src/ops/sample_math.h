@@ -22,9 +22,11 @@ BL_HD inline bool is_logit(float x) { return x <= kLargestLogit; }  // false for
 BL_HD inline float edited_logit(float logit, const LogitEdit& edit, const SampleRule& rule) {
   if (!is_logit(logit)) return float_of_bits(0x7fc00000u);
   float x = logit;
-  if (edit.count > 0) {
-    const float repeated = x > 0 ? exact_div(x, rule.repetition) : exact_mul(x, rule.repetition);
-    x = exact_add(exact_add(repeated, -rule.presence), -exact_mul(rule.frequency, edit.count));
+  if (edit.count != 0) {
+    x = x > 0 ? exact_div(x, rule.repetition) : exact_mul(x, rule.repetition);
+    if (edit.count > 0) {
+      x = exact_add(exact_add(x, -rule.presence), -exact_mul(rule.frequency, edit.count));
+    }
     x = kLargestLogit < x ? kLargestLogit : x;
   }
   return exact_add(x, edit.bias);

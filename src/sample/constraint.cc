@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "sample/work_budget.h"
+#include "grammar/work_budget.h"
 
 namespace bl {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "sample/work_budget.h"
+#include "grammar/work_budget.h"
 #include "text/token_bytes.h"
 #include "text/tokenizer.h"
 
@@ -65,8 +65,9 @@ void run_on_deep_stack(Task& task) {
 }
 
 std::string key_of(const ConstraintSpec& spec) {
-  return fmt::format("{}{}{}{}", static_cast<int>(spec.kind), spec.any_whitespace ? 'w' : '-',
-                     spec.strict ? 's' : '-', spec.text);
+  return fmt::format("{} {} {}{}{} {}", static_cast<int>(spec.kind),
+                     static_cast<int>(spec.whitespace.kind), spec.whitespace.most,
+                     spec.strict ? 's' : '-', spec.tool_parameters ? 't' : '-', spec.text);
 }
 
 }  // namespace

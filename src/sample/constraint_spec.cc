@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "sample/json_schema_check.h"
-#include "sample/regex_dialect.h"
+#include "sample/regex_grammar.h"
 #include "text/unicode.h"
 
 namespace bl {
@@ -291,6 +291,14 @@ void read_rest(const OrderedJson& body, std::string_view what, ConstraintSpec& s
     if (!fits) fail(ErrorCode::kInvalidArgument, "{}: trigger_token should be a token id", what);
     spec.trigger_token = token->get<std::int32_t>();
   }
+  if (const OrderedJson* whitespace = given(body, "json_whitespace")) {
+    try {
+      spec.whitespace = json_whitespace_of(whitespace->is_string() ? whitespace->get<std::string>()
+                                                                   : json_text(*whitespace));
+    } catch (const Error& error) {
+      fail(error.code(), "{}: json_whitespace {}", what, error.what());
+    }
+  }
   if (const OrderedJson* prefer = given(body, "prefer_eos")) {
     spec.prefer_end = flag_of(*prefer, what, "prefer_eos");
   }
@@ -364,11 +372,7 @@ void validate_alone(const ConstraintSpec& spec, const ConstraintLimits& limits) 
     if (!parsed.is_object() && !(parsed.is_boolean() && spec.kind == Kind::kJsonSchema)) {
       fail(ErrorCode::kInvalidArgument, "the {} should be a JSON object", what);
     }
-    if (spec.kind == Kind::kJsonSchema) {
-      check_json_schema(parsed);
-    } else {
-      check_structural_tag(parsed);
-    }
+    if (spec.kind == Kind::kStructuralTag) check_structural_tag(parsed);
   }
 }
 

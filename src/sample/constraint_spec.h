@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json_fwd.h"
+#include "grammar/json_form.h"
 
 namespace bl {
 
@@ -25,8 +26,11 @@ struct ConstraintSpec {
   };
   Kind kind = Kind::kNone;
   std::string text{};
-  bool any_whitespace = true;  // JSON: any white space; false: one line with fixed spacing ("a": 1)
-  bool strict = true;          // JSON schema: only the properties and items that it names
+  JsonWhitespace whitespace{};  // of JSON, between its tokens
+  // JSON schema: an object whose schema has properties and no word on others holds nothing else,
+  // and a list with prefixItems likewise (JsonForm::closed).
+  bool strict = true;
+  bool tool_parameters = false;  // JSON schema: see JsonForm
   // The answer is free up to and including this token, such as the one that ends a model's
   // reasoning, and constrained after it. −1 constrains the answer from its beginning.
   std::int32_t trigger_token = -1;
@@ -83,7 +87,8 @@ void validate(const ConstraintSpec& spec, const ConstraintLimits& limits = {});
 //   guided_choice    a list of texts; the answer is one of them, with
 //                    "guided_choice_ignore_case": true in any case
 //   guided_prefix    a list of texts; the answer begins with one of them
-// and may have trigger_token (a token id) and prefer_eos (prefer_end) beside it. Two of the keys
+// and may have trigger_token (a token id), prefer_eos (prefer_end) and json_whitespace ("default",
+// "compact" or a number, see json_whitespace_of()) beside it. Two of the keys
 // are an error. Constraints that must hold together are given by
 //   constraints      a list of objects with one of the keys above each. The body's trigger_token
 //   and

@@ -25,8 +25,9 @@ std::string with_plain_dots(std::string_view regex);
 // See regex_dialect.h. For patterns that need to match only a part of a property name.
 std::string with_text_around(std::string_view regex);
 
-// See json_schema_check.h. For a schema that is embedded in a grammar (Lark's %json).
-void check_embedded_schema(const std::string& text);
+// The EBNF of a JSON schema that is embedded in a grammar (Lark's %json): see
+// grammar/schema_grammar.h.
+std::string grammar_of_embedded_schema(const std::string& text);
 
 // Whether UTF-8 can encode this code point: no half of a surrogate pair, nothing above U+10FFFF.
 constexpr bool is_character(std::int64_t code) {

@@ -11,9 +11,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "sample/grammar_hooks.h"
 #include "sample/json_schema_kinds.h"
-#include "sample/regex_dialect.h"
+#include "sample/regex_grammar.h"
 
 namespace bl {
 namespace {
@@ -284,6 +283,7 @@ class Checker {
 
 void check_tag_part(const OrderedJson& part, const std::string& name) {
   if (!part.is_structured()) return;
+  if (is_plain_schema_format(part)) return;
   const bool is_regex = part.is_object() && part.value("type", OrderedJson()) == "regex";
   for (const auto& [key, value] : part.items()) {
     if (part.is_object() && (key == "json_schema" || key == "schema")) {
@@ -307,8 +307,9 @@ void check_json_schema(const OrderedJson& schema) { Checker(schema).run(); }
 
 void check_structural_tag(const OrderedJson& tag) { check_tag_part(tag, "#"); }
 
-void check_embedded_schema(const std::string& text) {
-  check_json_schema(parse_ordered_json(text, "the JSON schema"));
+bool is_plain_schema_format(const OrderedJson& part) {
+  return part.is_object() && part.value("type", OrderedJson()) == "json_schema" &&
+         part.contains("json_schema") && part.value("style", OrderedJson("json")) == "json";
 }
 
 }  // namespace bl

@@ -31,11 +31,13 @@ constexpr PhiloxBlock philox(PhiloxBlock counter, std::uint64_t seed) {
 enum class DrawStream : std::uint32_t { kToken = 0, kExclusion = 1 };
 
 // The uniform number in [0, 1) for a text position, in units of 2^-64: 53 random bits, then zeros.
+// `rewinds` (PickArgs::rewinds) gives a position that is drawn again a number of its own.
 constexpr std::uint64_t uniform_bits_at(std::uint64_t seed, std::uint64_t position,
-                                        DrawStream stream = DrawStream::kToken) {
+                                        DrawStream stream = DrawStream::kToken,
+                                        std::uint32_t rewinds = 0) {
   const PhiloxBlock block =
       philox({static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32),
-              static_cast<std::uint32_t>(stream), 0},
+              static_cast<std::uint32_t>(stream), rewinds},
              seed);
   const std::uint64_t bits = (std::uint64_t{block[0]} << 32) | block[1];
   return bits >> 11 << 11;
@@ -43,8 +45,8 @@ constexpr std::uint64_t uniform_bits_at(std::uint64_t seed, std::uint64_t positi
 
 // The uniform number in [0, 1) for a text position, as a double.
 constexpr double uniform_at(std::uint64_t seed, std::uint64_t position,
-                            DrawStream stream = DrawStream::kToken) {
-  return static_cast<double>(uniform_bits_at(seed, position, stream) >> 11) * 0x1p-53;
+                            DrawStream stream = DrawStream::kToken, std::uint32_t rewinds = 0) {
+  return static_cast<double>(uniform_bits_at(seed, position, stream, rewinds) >> 11) * 0x1p-53;
 }
 
 }  // namespace bl

@@ -11,7 +11,12 @@ struct PickArgs {
   std::span<const float> logits;            // [vocab], as the model computed them; read only
   std::span<const std::int32_t> history{};  // all tokens so far, including the prompt
   std::uint64_t position = 0;  // index in the text of the token being chosen; keys the draw
-  std::int64_t generated = 0;  // number of tokens in the answer so far, for min_tokens
+  // Number of tokens in the answer so far: the newest ones of `history`. min_tokens and penalties
+  // that leave the prompt out count these.
+  std::int64_t generated = 0;
+  // How often the answer was taken back to an earlier place so far (a banned string). Draws after
+  // that need other random numbers: the old ones are known to lead to the text that was taken back.
+  std::uint32_t rewinds = 0;
   // The model's end tokens, which the parameters may bar.
   std::span<const std::int32_t> end_tokens{};
   // Barred for this choice only, such as what a rewind has already tried.

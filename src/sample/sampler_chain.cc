@@ -118,7 +118,8 @@ Pick SamplerChain::draw(const SampleRow& row) const {
   BL_CHECK(row.size() > 0);
   double total = 0;
   for (const float weight : row.weights) total += static_cast<double>(weight);
-  const double target = uniform_at(seed_, row.args->position) * total;
+  const double target =
+      uniform_at(seed_, row.args->position, DrawStream::kToken, row.args->rewinds) * total;
   double mass = 0;
   std::size_t last = 0;
   for (std::size_t i = 0; i < row.size(); ++i) {
@@ -143,7 +144,8 @@ Pick SamplerChain::draw_from_logits(SampleRow& row) const {
     const std::size_t count = std::min(kRun, logits.size() - begin);
     total += row.block_mass.emplace_back(kernels.exp_sum(logits.data() + begin, count, formula));
   }
-  const double target = uniform_at(seed_, row.args->position) * total;
+  const double target =
+      uniform_at(seed_, row.args->position, DrawStream::kToken, row.args->rewinds) * total;
   double mass = 0;
   std::size_t block = 0;
   while (block + 1 < row.block_mass.size() && mass + row.block_mass[block] <= target) {

@@ -1,11 +1,14 @@
 #include "sample/sampler_order.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/nearest_name.h"
 #include "sample/stages/stage_order.h"
 
 namespace bl {
@@ -107,13 +110,11 @@ void check_sampler_order(const SamplingParams& params) {
   for (auto name = order.begin(); name != order.end(); ++name) {
     const bool again = std::find(order.begin(), name, *name) != name;
     if (stage_of(*name) != nullptr && !again) continue;
-    std::string names;
-    for (const Orderable& one : kOrderable) {
-      names += names.empty() ? "" : ", ";
-      names += one.stage->name;
-    }
-    fail(ErrorCode::kInvalidArgument, "sampler_order has {}{}; it should list names from {}",
-         json_text(Json(name->substr(0, 60))), again ? " twice" : "", names);
+    std::vector<std::string> known;
+    for (const Orderable& one : kOrderable) known.emplace_back(one.stage->name);
+    fail(ErrorCode::kInvalidArgument, "sampler_order has {}{}{}; it should list names from {}",
+         json_text(Json(name->substr(0, 60))), again ? " twice" : "",
+         again ? std::string() : did_you_mean(*name, known), fmt::join(known, ", "));
   }
   if (params.temperature_last) {
     fail(ErrorCode::kInvalidArgument,

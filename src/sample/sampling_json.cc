@@ -10,6 +10,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "sample/list_in_text.h"
+#include "sample/off_values.h"
 
 namespace bl {
 namespace {
@@ -49,6 +51,20 @@ constexpr std::array<Alias, 30> kAliases{{
     {"guidance_scale", "cfg_scale"},
     {"sampler_seed", "seed"},
 }};
+
+// A text that may be a list of texts. In "stop" and "banned_strings" a text stands for itself, so
+// one text in quotation marks is no list there.
+Json texts_in(const Json& value, std::string_view field) {
+  if (!value.is_string()) return value;
+  const auto& text = value.get_ref<const std::string&>();
+  std::optional<Json> list = list_in_text(text);
+  const auto is_text = [](const Json& item) { return item.is_string(); };
+  if (!list || !list->is_array() || !std::all_of(list->begin(), list->end(), is_text)) return value;
+  const bool is_quoted_text = list->size() == 1 && text[text.find_first_not_of(" \t\r\n")] != '[';
+  const bool is_itself = field == "stop" ? is_quoted_text || list->empty()
+                                         : is_quoted_text && field == "banned_strings";
+  return is_itself ? value : *list;
+}
 
 [[noreturn]] void report(std::string_view what, std::string_view key, const Json& value,
                          std::string_view right) {
@@ -99,7 +115,8 @@ bool read_id(std::string_view text, std::int32_t& id) {
 }
 
 bool read_bias(const Json& value, double& bias) {
-  if (value.is_string() && value.get_ref<const std::string&>() == "-inf") {
+  const bool bars = value == false || value == "-inf";  // other servers know `false`
+  if (bars) {
     bias = -kInfinity;
     return true;
   }
@@ -123,18 +140,29 @@ struct FieldReader {
     read(target);
   }
 
+  // Sets a number to its off value where that is meant. False: anything else is meant.
+  template <class T>
+  bool read_off(T& target) const {
+    const std::optional<std::int64_t> off = off_value_of(field, value);
+    if (off) target = static_cast<T>(*off);
+    return off.has_value();
+  }
   void read(double& target) const {
+    if (read_off(target)) return;
     if (!value.is_number()) report(what, key, value, "a number");
     target = value.get<double>();
   }
   void read(bool& target) const {
-    if (!value.is_boolean()) report(what, key, value, "true or false");
-    target = value.get<bool>();
+    if (!value.is_boolean() && value != 0) report(what, key, value, "true or false");
+    target = value == true;
   }
   void read(std::int64_t& target) const {
-    std::int64_t number = 0;
-    if (!read_whole(value, number)) report(what, key, value, "a whole number");
-    target = field == "top_k" && number == -1 ? 0 : number;
+    if (read_off(target)) return;
+    // Clients that know one kind of mirostat switch it on with `true`.
+    const bool is_switch = field == "mirostat_mode" && value == true;
+    std::int64_t number = 2;
+    if (!is_switch && !read_whole(value, number)) report(what, key, value, "a whole number");
+    target = number;
   }
   void read(std::uint64_t& target) const {
     if (value.is_number_unsigned()) {
@@ -146,60 +174,56 @@ struct FieldReader {
     if (number != -1) target = static_cast<std::uint64_t>(number);
   }
   void read(std::string& target) const {
-    if (!value.is_string()) report(what, key, value, "a string");
-    target = value.get<std::string>();
+    if (!value.is_string() && !is_nothing(value)) report(what, key, value, "a string");
+    target = value.is_string() ? value.get<std::string>() : std::string();
   }
   void read(std::vector<std::string>& target) const {
     target.clear();
-    if (value.is_string()) {
-      target.push_back(value.get<std::string>());
+    if (is_nothing(value)) return;
+    const Json list = texts_in(value, field);
+    if (list.is_string()) {
+      target.push_back(list.get<std::string>());
       return;
     }
-    if (!value.is_array()) report(what, key, value, "a list of strings");
-    for (const Json& text : value) {
+    if (!list.is_array()) report(what, key, value, "a list of strings");
+    for (const Json& text : list) {
       if (!text.is_string()) report(what, key, text, "a string in a list of strings");
-      target.push_back(text.get<std::string>());
+      // Clients fill up their lists with empty texts.
+      if (!is_nothing(text)) target.push_back(text.get<std::string>());
     }
   }
   void read(std::vector<std::int32_t>& target) const {
     target.clear();
-    if (value.is_string()) {
-      read_written_ids(value.get_ref<const std::string&>(), target);
-      return;
-    }
-    if (!value.is_array()) report(what, key, value, "a list of token ids");
-    for (const Json& id : value) {
+    const Json list = tokens_of("a list of token ids");
+    for (const Json& id : list) {
       if (!read_id(id, target.emplace_back())) report(what, key, id, "a token id in a list of ids");
     }
   }
-  // Reads a list that may have token ids and texts of tokens.
+  // Reads a list that may have token ids and texts of tokens. An empty list of allowed tokens
+  // allows all.
   void read(std::vector<std::int32_t>& ids, std::vector<std::string>& pieces) const {
     ids.clear();
     pieces.clear();
-    if (value.is_string()) {
-      read_written_ids(value.get_ref<const std::string&>(), ids);
-    } else if (!value.is_array()) {
-      report(what, key, value, "a list of token ids and strings");
-    } else {
-      for (const Json& token : value) {
-        if (token.is_string()) {
-          pieces.push_back(token.get<std::string>());
-        } else if (!read_id(token, ids.emplace_back())) {
-          report(what, key, token, "a token id or a string in a list of tokens");
-        }
+    const Json list = tokens_of("a list of token ids and strings");
+    for (const Json& token : list) {
+      if (token.is_string()) {
+        pieces.push_back(token.get<std::string>());
+      } else if (!read_id(token, ids.emplace_back())) {
+        report(what, key, token, "a token id or a string in a list of tokens");
       }
     }
-    // An empty list would allow no token; leaving the field out allows all.
-    if (!ids.empty() || !pieces.empty() || field != "allowed_tokens") return;
-    report(what, key, value, "a list of at least one token, or left out to allow all");
   }
   void read(std::vector<TokenBias>& target) const {
     target.clear();
-    if (!value.is_object() && !value.is_array()) {
+    if (is_nothing(value)) return;
+    std::optional<Json> held;
+    if (value.is_string()) held = list_in_text(value.get_ref<const std::string&>());
+    const Json& biases = held ? *held : value;
+    if (!biases.is_object() && !biases.is_array()) {
       report(what, key, value, "an object that maps token ids to numbers");
     }
-    if (value.is_array()) {
-      for (const Json& pair : value) {
+    if (biases.is_array()) {
+      for (const Json& pair : biases) {
         TokenBias& entry = target.emplace_back();
         if (!pair.is_array() || pair.size() != 2 || !read_id(pair[0], entry.id) ||
             !read_bias(pair[1], entry.bias)) {
@@ -208,13 +232,27 @@ struct FieldReader {
       }
       return;
     }
-    for (const auto& [id, bias] : value.items()) {
+    for (const auto& [id, bias] : biases.items()) {
       TokenBias& entry = target.emplace_back();
       if (!read_id(std::string_view(id), entry.id)) {
         report(what, key, Json(id), "a token id as the name of a member");
       }
       if (!read_bias(bias, entry.bias)) report(what, key, bias, "a number for each token");
     }
+  }
+
+  // Returns the value of a field that lists tokens as an array. It may be a text that holds the
+  // list as JSON, or ids separated by commas.
+  Json tokens_of(std::string_view right) const {
+    if (is_nothing(value)) return Json::array();
+    if (value.is_array()) return value;
+    if (!value.is_string()) report(what, key, value, right);
+    const auto& text = value.get_ref<const std::string&>();
+    std::optional<Json> list = list_in_text(text);
+    if (list && list->is_array()) return *std::move(list);
+    std::vector<std::int32_t> ids;
+    read_written_ids(text, ids);
+    return ids;
   }
 
   void read_written_ids(std::string_view text, std::vector<std::int32_t>& target) const {
@@ -243,16 +281,18 @@ struct IdListFinder {
 
 void read_stop(const FieldReader& at, SamplingParams& params) {
   params.stop_strings.clear();
-  if (at.value.is_string()) {
-    params.stop_strings.push_back(at.value.get<std::string>());
+  if (is_nothing(at.value)) return;
+  const Json list = texts_in(at.value, at.field);
+  if (list.is_string()) {
+    params.stop_strings.push_back(list.get<std::string>());
     return;
   }
-  if (!at.value.is_array()) {
+  if (!list.is_array()) {
     report(at.what, at.key, at.value, "a string, or a list of strings and token ids");
   }
-  for (const Json& item : at.value) {
+  for (const Json& item : list) {
     if (item.is_string()) {
-      params.stop_strings.push_back(item.get<std::string>());
+      if (!is_nothing(item)) params.stop_strings.push_back(item.get<std::string>());
     } else if (!read_id(item, params.stop_tokens.emplace_back())) {
       report(at.what, at.key, item, "a string or a token id");
     }
@@ -348,15 +388,16 @@ bool is_sampling_key(std::string_view key) {
 
 Json listed_sampling(const Json& value, std::string_view what, const std::string& key) {
   if (value.is_array()) return value;
+  if (is_nothing(value)) return Json::array();
   const std::string_view field = sampling_key(key);
   IdListFinder finder{field};
   SamplingParams params;
   params.visit_rest(finder);
-  if (!finder.found || !value.is_string()) return Json::array({value});
-  std::vector<std::int32_t> ids;
-  FieldReader{.what = what, .key = key, .field = field, .value = value}.read_written_ids(
-      value.get_ref<const std::string&>(), ids);
-  return ids;
+  if (finder.found && value.is_string()) {
+    return FieldReader{.what = what, .key = key, .field = field, .value = value}.tokens_of("");
+  }
+  Json list = texts_in(value, field);
+  return list.is_array() ? list : Json::array({value});
 }
 
 std::vector<std::string> read_sampling(const Json& object, std::string_view what,
@@ -366,25 +407,43 @@ std::vector<std::string> read_sampling(const Json& object, std::string_view what
   }
   std::vector<std::string> set;
   // "stop" is read last, because it appends to stop_tokens, which stop_token_ids replaces.
-  std::optional<FieldReader> stop;
+  std::vector<FieldReader> stops;
+  const auto read_again = [&](std::string_view field, auto&& read) {
+    // If two names of a field could have different values, the order of keys would decide.
+    const SamplingParams before = params;
+    read();
+    if (params == before) return;
+    fail(ErrorCode::kInvalidArgument,
+         "{}: {} is given twice, under two of its names, with different values", what, field);
+  };
   for (const auto& [key, value] : object.items()) {
     const std::string_view field = sampling_key(key);
     if (value.is_null() && (unknown == UnknownKeys::kIgnore || is_sampling_key(key))) continue;
     FieldReader reader{.what = what, .key = key, .field = field, .value = value};
-    const bool is_stop = field == "stop";
-    if (is_stop) stop.emplace(reader);
-    if (is_stop || read_field(reader, params)) {
-      // If both a name and its alias were accepted, the order of keys would decide.
-      if (std::find(set.begin(), set.end(), field) != set.end()) {
-        fail(ErrorCode::kInvalidArgument, "{}: {} is given twice, under two of its names", what,
-             field);
-      }
+    const bool is_again = std::find(set.begin(), set.end(), field) != set.end();
+    if (field == "stop") {
+      stops.push_back(reader);
+      if (!is_again) set.emplace_back(field);
+    } else if (is_again) {
+      read_again(field, [&] { read_field(reader, params); });
+    } else if (read_field(reader, params)) {
       set.emplace_back(field);
     } else if (unknown == UnknownKeys::kRefuse) {
       report_unknown(what, key, all_keys());
     }
   }
-  if (stop) read_stop(*stop, params);
+  const std::vector<std::int32_t> stop_tokens = params.stop_tokens;
+  for (const FieldReader& stop : stops) {
+    const auto read = [&] {
+      params.stop_tokens = stop_tokens;
+      read_stop(stop, params);
+    };
+    if (&stop == &stops.front()) {
+      read();
+    } else {
+      read_again("stop", read);
+    }
+  }
   std::sort(set.begin(), set.end());
   return set;
 }

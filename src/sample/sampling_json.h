@@ -13,15 +13,22 @@ enum class UnknownKeys { kIgnore, kRefuse };
 
 // Sets the fields that the object has; the others, and those that are null, keep their values.
 // Names are those of SamplingParams::visit() and visit_rest(), and the aliases that existing
-// clients use (kAliases in sampling_json.cc). These fields have several forms:
+// clients use (kAliases in sampling_json.cc). Clients that talk to several servers send a field
+// under several of its names at once, which is right if the values agree. These fields have
+// several forms:
 //   stop              a text, or a list of texts and token ids (the ids go to stop_tokens)
 //   logprobs          true, false, or the number of likeliest tokens to report as well
-//   logit_bias        {"id": bias}, or a list of [id, bias]; "-inf" bars the token
+//   logit_bias        {"id": bias}, or a list of [id, bias]; "-inf" or false bars the token
 //   banned_tokens,    a list of ids and of texts, each the exact text of one token (" yes"), or
-//   allowed_tokens    ids in a text "1, 2, 3"; allowed_tokens must not be empty
+//   allowed_tokens    ids in a text "1, 2, 3"; an empty list of allowed tokens allows all
 //   stop_token_ids …  a list of ids, or a text "1, 2, 3"
+//   all lists         also as JSON in a text (list_in_text.h); "stop" and "banned_strings" then
+//                     need brackets or two items, since a single text stands for itself
 //   top_k, seed       -1 stands for none (the seed keeps its value); seeds may be negative
 //   temperature etc.  whole numbers may be written 50.0; nothing else is converted
+// What other programs send to switch something off does so: false for a number that has such a
+// value (off_values.h), 0 for a switch, an empty text or list, -1 for top_n_sigma, adaptive_target
+// and max_tokens.
 // Returns the sorted names of the fields that were set. Throws kInvalidArgument with `what` (such
 // as "preset creative.json" or "the request") and the key in front. Does not check ranges: call
 // validate() once all sources have been read.

@@ -54,16 +54,23 @@ void check_texts(const char* name, const std::vector<std::string>& texts, std::s
   }
 }
 
+bool has_penalties(const SamplingParams& p) {
+  return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
+}
+
 void check_penalties(const SamplingParams& p) {
   check_range("repetition_penalty", p.repetition_penalty, 0.01, 100, "in 0.01 … 100");
   check_range("presence_penalty", p.presence_penalty, -100, 100, "in -100 … 100");
   check_range("frequency_penalty", p.frequency_penalty, -100, 100, "in -100 … 100");
-  check_count("penalty_range", p.penalty_range, -1, kMany);
-  check_count("repetition_decay", p.repetition_decay, 0, kMany);
+  if (has_penalties(p)) {
+    check_count("penalty_range", p.penalty_range, -1, kMany);
+    check_count("repetition_decay", p.repetition_decay, 0, kMany);
+  }
   check_range("dry_multiplier", p.dry_multiplier, 0, 1000, "0 (off) or above, at most 1000");
-  check_range("dry_base", p.dry_base, 1, 100, "in 1 … 100");
-  check_count("dry_allowed_length", p.dry_allowed_length, 1, kMany);
-  check_count("dry_range", p.dry_range, -1, kMany);
+  const bool has_dry = p.dry_multiplier > 0;
+  if (has_dry) check_range("dry_base", p.dry_base, 1, 100, "in 1 … 100");
+  if (has_dry) check_count("dry_allowed_length", p.dry_allowed_length, 1, kMany);
+  if (has_dry) check_count("dry_range", p.dry_range, -1, kMany);
   check_texts("dry_sequence_breakers", p.dry_sequence_breakers, SamplingLimits::kMaxStrings);
   check_ids("dry_breaker_tokens", p.dry_breaker_tokens);
 }
@@ -111,13 +118,17 @@ void check_some_allowed(const SamplingParams& p) {
        p.allowed_tokens.size());
 }
 
+// A sampler that is off does not judge its other values: clients send whatever other servers
+// declare as their defaults.
 void check_shape(const SamplingParams& p) {
   check_range("temperature", p.temperature, 0, 1000, "0 (greedy) or above, at most 1000");
-  check_range("min_temp", p.min_temp, 0, 1000, "0 or above, at most 1000");
-  check_range("max_temp", p.max_temp, 0, 1000, "0 or above, at most 1000");
-  check_range("temp_exponent", p.temp_exponent, 0, 100, "in 0 … 100");
+  if (!(p.max_temp <= p.min_temp)) {
+    check_range("min_temp", p.min_temp, 0, 1000, "0 or above, at most 1000");
+    check_range("max_temp", p.max_temp, 0, 1000, "0 or above, at most 1000");
+    check_range("temp_exponent", p.temp_exponent, 0, 100, "in 0 … 100");
+  }
   check_range("smoothing_factor", p.smoothing_factor, 0, 1000, "0 (off) or above, at most 1000");
-  check_range("smoothing_curve", p.smoothing_curve, 1, 3, "in 1 … 3");
+  if (p.smoothing_factor > 0) check_range("smoothing_curve", p.smoothing_curve, 1, 3, "in 1 … 3");
   check_range("top_n_sigma", p.top_n_sigma, 0, 1000, "0 (off) or above, at most 1000");
   check_count("top_k", p.top_k, 0, kMany);
   check_range("top_p", p.top_p, 0, 1, "in 0 … 1");
@@ -129,13 +140,16 @@ void check_shape(const SamplingParams& p) {
     fail(ErrorCode::kInvalidArgument, "mirostat_mode is {}, should be 0 (off) or 2",
          p.mirostat_mode);
   }
-  check_range("mirostat_tau", p.mirostat_tau, 0, 100, "in 0 … 100");
-  check_range("mirostat_eta", p.mirostat_eta, 0, 10, "in 0 … 10");
+  if (p.mirostat_mode != 0) {
+    check_range("mirostat_tau", p.mirostat_tau, 0, 100, "in 0 … 100");
+    check_range("mirostat_eta", p.mirostat_eta, 0, 10, "in 0 … 10");
+  }
   check_range("xtc_probability", p.xtc_probability, 0, 1, "in 0 … 1");
-  check_range("xtc_threshold", p.xtc_threshold, 0, 1, "in 0 … 1");
+  if (p.xtc_probability > 0) check_range("xtc_threshold", p.xtc_threshold, 0, 1, "in 0 … 1");
   check_range("skew", p.skew, -10, 10, "in -10 … 10");
   check_range("adaptive_target", p.adaptive_target, 0, 1, "in 0 … 1");
-  check_range("adaptive_decay", p.adaptive_decay, 0, 0.99, "in 0 … 0.99");
+  if (p.adaptive_target < 1)
+    check_range("adaptive_decay", p.adaptive_decay, 0, 0.99, "in 0 … 0.99");
 }
 
 void check_engine(const SamplingParams& p) {
@@ -164,7 +178,9 @@ void check_engine(const SamplingParams& p) {
   }
   check_count("prompt_logprobs", p.prompt_logprobs, -1, SamplingLimits::kMaxLogprobs);
   check_count("loop_detect_window", p.loop_detect_window, 0, 1 << 20);
-  check_count("loop_detect_repeats", p.loop_detect_repeats, 2, 1 << 20);
+  if (p.loop_detect_window > 0) {
+    check_count("loop_detect_repeats", p.loop_detect_repeats, 2, 1 << 20);
+  }
 }
 
 std::int32_t id_of(std::int32_t id) { return id; }
@@ -226,6 +242,7 @@ SamplingParams SamplingParams::plain() {
   params.temperature = 1;
   params.top_k = 0;
   params.top_p = 1;
+  params.penalize_prompt = false;
   return params;
 }
 
@@ -240,11 +257,6 @@ void validate(const SamplingParams& params) {
 
 void validate(const SamplingParams& params, std::int64_t vocab) {
   validate(params);
-  // Nobody asked for the default top_k, and in a smaller vocabulary it cuts nothing.
-  if (params.top_k > vocab && params.top_k != SamplingParams{}.top_k) {
-    fail(ErrorCode::kInvalidArgument,
-         "top_k is {}, should be 0 (off) to {}, the size of the vocabulary", params.top_k, vocab);
-  }
   check_below("dry_breaker_tokens", params.dry_breaker_tokens, vocab);
   check_below("banned_tokens", params.banned_tokens, vocab);
   check_below("allowed_tokens", params.allowed_tokens, vocab);
@@ -275,9 +287,8 @@ bool edits_logits(const SamplingParams& p) {
 }
 
 bool needs_history(const SamplingParams& p) {
-  const bool penalties =
-      p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
-  return (penalties && (p.penalty_range != 0 || p.repetition_decay != 0)) || p.dry_multiplier > 0;
+  return (has_penalties(p) && (p.penalty_range != 0 || p.repetition_decay != 0)) ||
+         p.dry_multiplier > 0;
 }
 
 std::uint64_t seed_of_answer(std::uint64_t seed, std::int64_t index) {

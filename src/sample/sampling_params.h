@@ -27,8 +27,11 @@ struct SamplingParams {
   // --- penalties on tokens that occurred before, in the prompt or the answer ---
   // 1: off. A positive logit is divided by it, any other is multiplied.
   double repetition_penalty = 1.0;
-  double presence_penalty = 0.0;      // 0: off; subtracted once from each token that occurred
-  double frequency_penalty = 0.0;     // 0: off; subtracted for every occurrence
+  double presence_penalty = 0.0;   // 0: off; subtracted once from each token that occurred
+  double frequency_penalty = 0.0;  // 0: off; subtracted for every occurrence
+  // Whether the two of them count the prompt as well as the answer. The repetition penalty always
+  // does. In OpenAI's API they count the answer alone.
+  bool penalize_prompt = true;
   std::int64_t penalty_range = -1;    // how many of the newest tokens count in full; -1: all
   std::int64_t repetition_decay = 0;  // over this many tokens before those, strength falls to 0
 
@@ -119,7 +122,8 @@ struct SamplingParams {
 
   bool operator==(const SamplingParams&) const = default;
 
-  // All stages off, temperature 1: what OpenAI's API means if parameters are left out.
+  // All stages off, temperature 1, penalties of the answer alone: what OpenAI's API means where a
+  // request leaves parameters out.
   static SamplingParams plain();
 
   // Below 1/1000 even the smallest difference between float logits decides. With a sampler_order, a
@@ -190,6 +194,7 @@ struct SamplingParams {
   // logprobs) are read separately in sampling_json.cc.
   template <class V>
   void visit_rest(V&& v) {
+    v(penalize_prompt, {"penalize_prompt"});
     v(dry_sequence_breakers, {"dry_sequence_breakers"});
     v(dry_breaker_tokens, {"dry_breaker_tokens"});
     v(logit_bias, {"logit_bias"});
@@ -235,8 +240,8 @@ void prepare(SamplingParams& params);
 // Throws kInvalidArgument with one line that names the parameter, its value and what would be
 // right.
 void validate(const SamplingParams& params);
-// Also checks token ids, the lengths of their lists, and top_k (unless it is the default) against
-// the size of the vocabulary.
+// Also checks token ids and the lengths of their lists against the size of the vocabulary. A top_k
+// beyond it is right, and cuts nothing.
 void validate(const SamplingParams& params, std::int64_t vocab);
 
 // Whether a device's sampler (ops/sample.h) gives what the chain gives once there are min_tokens.

@@ -4,7 +4,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/options.h"
+#include "base/nearest_name.h"
 #include "sample/embedded_presets.h"
 #include "sample/sampling_json.h"
 
@@ -45,10 +45,9 @@ SamplingPreset SamplingPreset::load(std::string_view source, const std::filesyst
     return parse(parse_json(preset.text, what), source, what);
   }
   const std::vector<std::string> known = names(folder);
-  const std::string near = nearest_name(source, known);
   fail(ErrorCode::kNotFound,
        "there is no preset '{}'{}; available are {}, or give the path of a JSON file", source,
-       near.empty() ? "" : " (did you mean " + near + "?)", joined(known));
+       did_you_mean(source, known), joined(known));
 }
 
 std::vector<std::string> SamplingPreset::names(const std::filesystem::path& folder) {
@@ -129,6 +128,7 @@ Json SamplingPreset::merged(const Json& request) const {
       for (const Json& item : listed_sampling(request[key], "the request", key)) {
         list.push_back(item);
       }
+      for (const std::string& other : given) result.erase(other);
       result[key] = std::move(list);
     }
   }

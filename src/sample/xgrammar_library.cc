@@ -11,9 +11,13 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "grammar/schema_grammar.h"
 #include "sample/grammar_dialect.h"
+#include "sample/grammar_hooks.h"
 #include "sample/grammar_library.h"
+#include "sample/json_schema_check.h"
 #include "sample/regex_dialect.h"
+#include "sample/regex_grammar.h"
 
 namespace bl {
 namespace {
@@ -34,9 +38,8 @@ class Remark {
   static void add(const std::string& message) {
     if (current_ == nullptr || !current_->message_.empty()) return;
     const auto says = [&](const char* text) { return message.find(text) != message.npos; };
-    // Accepted: a oneOf allows every branch (json_schema_check.h), and a rule that cannot be lazy
-    // still matches what it should.
-    if (says("oneOf with ") || says("lazy rule")) return;
+    // Accepted: a rule that cannot be lazy still matches what it should.
+    if (says("lazy rule")) return;
     const bool of_anchor = says("Anchor '") || says("'^' should be") || says("'$' should be");
     if (of_anchor && current_->anchors_checked_) return;
     // A backslash before punctuation makes no difference.
@@ -94,22 +97,31 @@ std::string one_line(std::string message) {
   return message.empty() ? "it is malformed" : message;
 }
 
-// Rewrites the dots in all formats of type regex: {"type": "regex", "pattern": …}.
-void make_dots_plain(OrderedJson& part) {
+// Rewrites what the library reads differently: the dots of regular expressions, grammars, and JSON
+// schemas, which become grammars.
+void translate_formats(OrderedJson& part, const ConstraintSpec& spec) {
   if (!part.is_structured()) return;
-  const bool is_regex = part.is_object() && part.value("type", OrderedJson()) == "regex";
+  if (is_plain_schema_format(part)) {
+    part = {{"type", "grammar"},
+            {"grammar", grammar_of_schema(part["json_schema"],
+                                          {.whitespace = spec.whitespace, .closed = spec.strict})}};
+    return;
+  }
+  const OrderedJson type = part.is_object() ? part.value("type", OrderedJson()) : OrderedJson();
   for (auto& [key, value] : part.items()) {
-    if (is_regex && key == "pattern" && value.is_string()) {
+    if (type == "regex" && key == "pattern" && value.is_string()) {
       value = with_plain_dots(value.get_ref<const std::string&>());
+    } else if (type == "grammar" && key == "grammar" && value.is_string()) {
+      value = library_grammar(value.get_ref<const std::string&>());
     } else {
-      make_dots_plain(value);
+      translate_formats(value, spec);
     }
   }
 }
 
-std::string tag_with_plain_dots(const std::string& text) {
-  OrderedJson tag = parse_ordered_json(text, "structural tag");
-  make_dots_plain(tag);
+std::string translated_tag(const ConstraintSpec& spec) {
+  OrderedJson tag = parse_ordered_json(spec.text, "structural tag");
+  translate_formats(tag, spec);
   return json_text(tag);
 }
 
@@ -208,13 +220,15 @@ class XLibrary final : public GrammarLibrary {
   xgrammar::Grammar parse(const ConstraintSpec& spec) const {
     switch (spec.kind) {
       case Kind::kJsonObject:
-        return schema(R"({"type": "object"})", spec.any_whitespace, false);
+        return schema(R"({"type": "object"})", {.whitespace = spec.whitespace});
       case Kind::kJsonSchema:
-        return schema(spec.text, spec.any_whitespace, spec.strict);
+        return schema(spec.text, {.whitespace = spec.whitespace,
+                                  .closed = spec.strict,
+                                  .tool_parameters = spec.tool_parameters});
       case Kind::kRegex:
-        return xgrammar::Grammar::FromRegex(with_plain_dots(spec.text));
+        return xgrammar::Grammar::FromEBNF(regex_grammar(spec.text));
       case Kind::kStructuralTag: {
-        auto result = xgrammar::Grammar::FromStructuralTag(tag_with_plain_dots(spec.text), tokens_);
+        auto result = xgrammar::Grammar::FromStructuralTag(translated_tag(spec), tokens_);
         if (const auto* error = std::get_if<1>(&result)) {
           std::visit(
               [](const auto& e) { fail(ErrorCode::kInvalidArgument, "{}", one_line(e.what())); },
@@ -229,12 +243,12 @@ class XLibrary final : public GrammarLibrary {
     if (spec.text.find("::=") == spec.text.npos) {
       return xgrammar::Grammar::FromLark(spec.text, tokens_);
     }
-    return xgrammar::Grammar::FromEBNF(with_any_characters(spec.text));
+    return xgrammar::Grammar::FromEBNF(library_grammar(spec.text));
   }
 
-  static xgrammar::Grammar schema(const std::string& text, bool any_whitespace, bool strict) {
-    return xgrammar::Grammar::FromJSONSchema(text, any_whitespace, std::nullopt, std::nullopt,
-                                             strict);
+  static xgrammar::Grammar schema(const std::string& text, const JsonForm& form) {
+    return xgrammar::Grammar::FromEBNF(
+        grammar_of_schema(parse_ordered_json(text, "the JSON schema"), form));
   }
 
   std::size_t vocab_;
@@ -242,6 +256,10 @@ class XLibrary final : public GrammarLibrary {
 };
 
 }  // namespace
+
+std::string grammar_of_embedded_schema(const std::string& text) {
+  return grammar_of_schema(parse_ordered_json(text, "the JSON schema"));
+}
 
 std::unique_ptr<GrammarLibrary> open_grammar_library(std::vector<std::string> tokens) {
   return std::make_unique<XLibrary>(std::move(tokens));

@@ -83,6 +83,29 @@ bool AddedTokens::adjust(const AddedToken& token, std::string_view text, std::si
   return true;
 }
 
+std::vector<std::size_t> AddedTokens::special_begins(std::string_view text) const {
+  std::vector<std::size_t> begins;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (special_may_begin(raw_, text, i) || special_may_begin(normalized_, text, i)) {
+      begins.push_back(i);
+    }
+  }
+  return begins;
+}
+
+bool AddedTokens::special_may_begin(const Finder& finder, std::string_view text,
+                                    std::size_t at) const {
+  if (finder.trie.empty() || !finder.starts[static_cast<unsigned char>(text[at])]) return false;
+  const ByteTrie::Match match = finder.trie.longest(text, at);
+  if (match.size > 0 && tokens_[static_cast<std::size_t>(match.value)].special) return true;
+  int node = ByteTrie::kRoot;
+  for (std::size_t i = at; i < text.size(); ++i) {
+    node = finder.trie.step(node, text[i]);
+    if (node == ByteTrie::kNone) return false;
+  }
+  return true;  // the text ends inside a token
+}
+
 std::vector<TextPart> AddedTokens::split(std::string_view text, const Search& search) const {
   const Finder& finder = search.normalized ? normalized_ : raw_;
   std::vector<TextPart> parts;
@@ -100,6 +123,10 @@ std::vector<TextPart> AddedTokens::split(std::string_view text, const Search& se
         continue;
       }
       const AddedToken& token = tokens_[static_cast<std::size_t>(match.value)];
+      if (token.special && std::binary_search(search.plain.begin(), search.plain.end(), i)) {
+        ++i;
+        continue;
+      }
       TextPart part{i, i + match.size, token.id};
       i += match.size;
       if (token.special && !search.special) continue;

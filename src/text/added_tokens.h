@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -52,9 +53,13 @@ class AddedTokens {
   struct Search {
     bool normalized = false;  // search for the tokens that want normalized text, or for the others
     bool special = true;      // whether special tokens are recognised or left as plain text
+    // Offsets, in rising order, at which no special token begins.
+    std::span<const std::size_t> plain = {};
   };
   // Cuts a text (valid UTF-8) into plain parts and tokens, in order and none empty.
   std::vector<TextPart> split(std::string_view text, const Search& search) const;
+  // The offsets in a text at which a special token begins, or may begin if more text follows.
+  std::vector<std::size_t> special_begins(std::string_view text) const;
 
  private:
   // The searchable tokens of one kind. `starts` marks the bytes with which a token begins.
@@ -64,6 +69,7 @@ class AddedTokens {
     bool starts[256] = {};
   };
   void make_finder(Finder& finder, const std::vector<std::int32_t>& indices);
+  bool special_may_begin(const Finder& finder, std::string_view text, std::size_t at) const;
   // Applies the token's conditions to a match, and widens it by white space. Returns false if the
   // match does not count.
   bool adjust(const AddedToken& token, std::string_view text, std::size_t used,

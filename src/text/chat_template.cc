@@ -12,12 +12,14 @@
 namespace bl {
 
 struct ChatTemplate::Parsed {
-  Parsed(std::string_view source, std::string_view template_name, TemplateLimits bounds)
-      : name(template_name),
+  Parsed(std::string_view text, std::string_view template_name, TemplateLimits bounds)
+      : source(text),
+        name(template_name),
         limits(bounds),
         arena(bounds.max_memory),
         parsed(jinja::parse_template(source, name, limits, arena)) {}
 
+  std::string source;
   std::string name;
   TemplateLimits limits;
   jinja::Arena arena;
@@ -38,6 +40,8 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string_view name, Templ
 ChatTemplate::ChatTemplate(ChatTemplate&& other) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&& other) noexcept = default;
 ChatTemplate::~ChatTemplate() = default;
+
+const std::string& ChatTemplate::source() const { return parsed_->source; }
 
 std::string ChatTemplate::render(const OrderedJson& variables,
                                  std::optional<std::int64_t> now) const {

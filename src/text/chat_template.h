@@ -37,6 +37,9 @@ class ChatTemplate {
   ChatTemplate& operator=(ChatTemplate&& other) noexcept;
   ~ChatTemplate();
 
+  // The text that the template was parsed from.
+  const std::string& source() const;
+
   // Renders the template. `variables` is an object, whose order of keys is kept. `now` is the time
   // that strftime_now sees, in Unix seconds (UTC); empty means the clock. May be called from
   // several threads at once. Throws Error: kInvalidArgument where Python would raise, with the

@@ -44,6 +44,13 @@ std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& folder) 
        folder.string());
 }
 
+bool Tokenizer::is_in(const std::filesystem::path& folder) {
+  return std::filesystem::is_regular_file(folder / "tokenizer.json") ||
+         std::any_of(std::begin(kModelFiles), std::end(kModelFiles), [&](const char* file) {
+           return std::filesystem::is_regular_file(folder / file);
+         });
+}
+
 std::unique_ptr<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json,
                                                 std::string_view tokenizer_config_json,
                                                 std::string_view name) {
@@ -92,15 +99,27 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
   ids.reserve(text.size() / 4 + 8);
   const auto session = parts_->model->start(text.size());
   const bool special = options.parse_special;
-  for (const TextPart& part : parts_->added.split(text, {.special = special})) {
+  // Offsets mean nothing in text that was repaired; then nothing in it is a special token.
+  const bool moved = !repaired.empty() && !options.plain.empty();
+  const std::span<const std::size_t> plain = options.plain;
+  const AddedTokens::Search search{.special = special && !moved, .plain = plain};
+  for (const TextPart& part : parts_->added.split(text, search)) {
     if (part.id >= 0) {
       ids.push_back(part.id);
     } else {
-      const TextRun run{text.substr(part.begin, part.end - part.begin), part.begin == 0, special};
+      // Normalization moves the offsets, so a run that holds one has no special token at all.
+      const auto at = std::lower_bound(plain.begin(), plain.end(), part.begin);
+      const bool clean = at == plain.end() || *at >= part.end;
+      const TextRun run{text.substr(part.begin, part.end - part.begin), part.begin == 0,
+                        search.special && clean};
       encode_text(run, session.get(), ids);
     }
   }
   return parts_->post_processor->apply(std::move(ids), options.add_special);
+}
+
+std::vector<std::size_t> Tokenizer::special_begins(std::string_view text) const {
+  return parts_->added.special_begins(text);
 }
 
 void Tokenizer::encode_text(const TextRun& run, void* session,

@@ -16,6 +16,9 @@ struct EncodeOptions {
   // True: special tokens that the text spells become tokens. False: they are text like any other,
   // as is right for text by strangers.
   bool parse_special = true;
+  // Offsets of the text, in rising order, at which no special token begins: what stands there is
+  // text by strangers. (A PromptGuard finds them.)
+  std::span<const std::size_t> plain = {};
 };
 
 struct TokenizerParts;
@@ -35,6 +38,8 @@ class Tokenizer {
   // (tokenizer.model, …), with the tokenizer_config.json, special_tokens_map.json,
   // added_tokens.json and chat templates beside it. Throws kNotFound, kInvalidFile, kUnsupported.
   static std::unique_ptr<Tokenizer> load(const std::filesystem::path& folder);
+  // Whether a folder holds one of the files that load() looks for.
+  static bool is_in(const std::filesystem::path& folder);
   // Reads texts in memory; the config may be empty. `name` stands for the file in errors.
   static std::unique_ptr<Tokenizer> from_json(std::string_view tokenizer_json,
                                               std::string_view tokenizer_config_json,
@@ -50,6 +55,9 @@ class Tokenizer {
   // vocabulary cannot express, and kLimit for more than 1 GiB or where a pattern of the tokenizer
   // does not come to an end.
   std::vector<std::int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  // The offsets in a text at which a special token begins, or may begin if more text follows.
+  std::vector<std::size_t> special_begins(std::string_view text) const;
 
   // Returns the text of ids. Ids that do not exist are left out, and special ones if
   // `skip_special`.

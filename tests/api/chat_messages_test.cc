@@ -28,6 +28,14 @@ TEST(ChatMessages, TextsStayAsTheyAre) {
   EXPECT_EQ(template_messages(messages), messages);
 }
 
+TEST(ChatMessages, ToolCallsAreThereOrNot) {
+  EXPECT_EQ(template_messages(read(R"([{"role":"assistant","content":"a","tool_calls":null},
+                                       {"role":"assistant","content":"b","tool_calls":[]},
+                                       {"role":"assistant","tool_calls":[{"id":"1"}]}])")),
+            read(R"([{"role":"assistant","content":"a"},{"role":"assistant","content":"b"},
+                     {"role":"assistant","tool_calls":[{"id":"1"}],"content":null}])"));
+}
+
 TEST(ChatMessages, PartsBecomeOneText) {
   const OrderedJson messages = template_messages(read(
       R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b c"}]},

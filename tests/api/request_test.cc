@@ -91,6 +91,47 @@ TEST(RequestFields, DefaultsFillWhatIsLeftOpen) {
   EXPECT_TRUE(completion(R"("prompt":"a","adapters":[])", otherwise).adapters.empty());
 }
 
+// As in OpenAI's API; vLLM and SGLang do the same.
+TEST(RequestFields, PenaltiesOfOpenAiCountTheAnswerAlone) {
+  EXPECT_FALSE(chat(R"(,"frequency_penalty":1)").sampling.penalize_prompt);
+  EXPECT_FALSE(completion(R"("prompt":"a","presence_penalty":1)").sampling.penalize_prompt);
+  EXPECT_TRUE(chat(R"(,"penalize_prompt":true)").sampling.penalize_prompt);
+}
+
+TEST(RequestFields, UnknownOnesAreNamed) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(chat(R"(,"model":"m","user":"u","metadata":{"a":"b"},"store":true,"rep_pen":1.1,
+                     "guided_regex":"a","echo":false,"parallel_tool_calls":true,"mirostat":0,
+                     "reasoning_effort":"low","not_given":null)")
+                .unknown,
+            Names{});
+  EXPECT_EQ(chat(R"(,"temprature":0.5,"zap":0,"prompt":"x","ever":[],"top_p":1)").unknown,
+            (Names{"ever", "prompt", "temprature", "zap"}));
+  EXPECT_EQ(completion(R"("prompt":"a","messages":[],"no repeat":3)").unknown,
+            (Names{"messages", "no repeat"}));
+}
+
+TEST(ChatRequest, FieldsThatAreVariablesOfTheTemplate) {
+  const auto variables = [](const std::string& members) {
+    OrderedJson all = chat("," + members).template_variables;
+    all.erase("add_generation_prompt");
+    return Json(all);
+  };
+  EXPECT_EQ(variables(R"("enable_thinking":false,"verbosity":"low","reasoning_effort":"high")"),
+            (Json{{"enable_thinking", false}, {"verbosity", "low"}, {"reasoning_effort", "high"}}));
+  const Json off{{"enable_thinking", false}, {"thinking", false}, {"reasoning", false}};
+  Json none = off;
+  none["reasoning_effort"] = "none";
+  EXPECT_EQ(variables(R"("reasoning_effort":"none")"), none);
+  EXPECT_EQ(variables(R"("reasoning":{"enabled":false})"), off);
+  EXPECT_EQ(variables(R"("reasoning":{"effort":"low","max_tokens":5})"),
+            (Json{{"reasoning_effort", "low"}}));
+  // Later ones win.
+  EXPECT_EQ(variables(R"("reasoning":{"enabled":false},"enable_thinking":true,
+                         "template_vars":{"thinking":1,"a":2},"chat_template_kwargs":{"a":3})"),
+            (Json{{"enable_thinking", true}, {"thinking", 1}, {"reasoning", false}, {"a", 3}}));
+}
+
 TEST(ChatRequest, KeepsWhatTheTemplateHears) {
   const std::string tools = R"(,"tools":[{"type":"function","function":{"name":"f"}}])";
   const ChatRequest request = chat(tools + R"(,"chat_template_kwargs":{"enable_thinking":false})");
@@ -101,6 +142,7 @@ TEST(ChatRequest, KeepsWhatTheTemplateHears) {
   EXPECT_EQ(chat(tools + R"(,"tool_choice":"auto")").tools.size(), 1u);
   EXPECT_TRUE(chat(tools + R"(,"tool_choice":"none")").tools.is_null());
   EXPECT_TRUE(chat("").tools.is_null());
+  EXPECT_TRUE(chat(R"(,"tools":[])").tools.is_null());
 }
 
 TEST(CompletionRequest, TakesAPromptInEachOfItsForms) {

@@ -49,7 +49,7 @@ TEST(WrongBodies, ParametersAreNamed) {
       {R"("rep_pen":0)", "rep_pen"},
       {R"("rep_pen":1.1,"repetition_penalty":1.2)", "repetition_penalty"},
       {R"("stop":[{}])", "stop"},
-      {R"("stop":"")", "stop"},
+      {R"("stop":5)", "stop"},
       {R"("logit_bias":{"x":1})", "logit_bias"},
       {R"("seed":"x")", "seed"},
   };
@@ -91,6 +91,9 @@ TEST(WrongBodies, OtherFieldsAreNamedByTheirPath) {
       {R"("tool_choice":"required")", "tool_choice"},
       {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice"},
       {R"("chat_template_kwargs":3)", "chat_template_kwargs"},
+      {R"("template_vars":[])", "template_vars"},
+      {R"("reasoning":"high")", "reasoning"},
+      {R"("reasoning":{"enabled":"yes"})", "reasoning.enabled"},
       {R"("add_generation_prompt":"x")", "add_generation_prompt"},
       {R"("echo":true)", "echo"},
       {R"("suffix":"x")", "suffix"},
@@ -101,6 +104,19 @@ TEST(WrongBodies, OtherFieldsAreNamedByTheirPath) {
   for (const auto& [members, param] : cases) {
     EXPECT_EQ(param_of<ChatRequest>(chat_with(members)), param) << members;
   }
+}
+
+// Clients of text-generation-webui and TabbyAPI send them with every request.
+TEST(WrongBodies, FormsThatAreOffAreNotWrong) {
+  for (const char* members :
+       {R"("grammar_string":"")", R"("json_schema":"","regex_pattern":"","grammar_string":"")",
+        R"("guided_choice":[],"guided_json":null)", R"("guided_choice_ignore_case":false)",
+        R"("constraints":[])", R"("response_format":"")", R"("structural_tag":false)",
+        R"("echo":0,"suffix":"","truncate_prompt_tokens":0)"}) {
+    EXPECT_EQ(param_of<ChatRequest>(chat_with(members)), "no error") << members;
+  }
+  EXPECT_EQ(param_of<ChatRequest>(chat_with(R"("grammar_string":"","guided_regex":5)")),
+            "guided_regex");
 }
 
 TEST(WrongBodies, MessagesAreNamedByTheirPath) {

@@ -395,16 +395,7 @@ TEST_F(Batch, ChatWithSeveralChoices) {
   }
 }
 
-TEST_F(Batch, WrongFilesAreRefusedBeforeAnythingRuns) {
-  Json other_url = completion(1);
-  other_url["url"] = "/v1/embeddings";
-  const std::vector<std::vector<Json>> wrong{
-      {other_url}, {completion(1), completion(1)}, {Json::array()}};
-  for (const std::vector<Json>& lines : wrong) {
-    const ProgramResult result = run(write(lines));
-    EXPECT_EQ(result.status, 1);
-    EXPECT_FALSE(fs::exists(out()));
-  }
+TEST_F(Batch, FilesThatHoldNoAnswersAreLeftAlone) {
   // A file that holds anything but answers is left alone.
   write_file_atomically(out(), "notes of mine\n");
   EXPECT_EQ(run(write({completion(1)})).status, 1);

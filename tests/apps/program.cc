@@ -1,10 +1,12 @@
 #include "program.h"
 
 #include <fmt/format.h>
+#include <pty.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -50,6 +52,41 @@ ProgramResult run_program(const std::vector<std::string>& arguments, const std::
   write_file_atomically(work / "in", input);
   const int raw = std::system((prefix + command_of(arguments, work)).c_str());
   return result_of(raw, work);
+}
+
+ProgramResult run_line(const std::string& line) {
+  const fs::path work = scratch_dir("line");
+  const std::string script = fmt::format(
+      "cd {0} && mkdir empty && cd empty && bitloom() {{ {1} \"$@\"; }} && ( {2} ) > {0}/out 2> "
+      "{0}/err < /dev/null",
+      work.string(), quoted(BL_BINARY), line);
+  const int raw = std::system(script.c_str());
+  return result_of(raw, work);
+}
+
+std::string run_in_terminal(const std::vector<std::string>& arguments, std::size_t columns) {
+  winsize size{};
+  size.ws_row = 40;
+  size.ws_col = static_cast<unsigned short>(columns);
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
+  BL_CHECK(child >= 0);
+  if (child == 0) {
+    std::string command = "exec " + quoted(BL_BINARY);
+    for (const std::string& argument : arguments) command += " " + quoted(argument);
+    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    ::_exit(127);
+  }
+  std::string text;
+  std::array<char, 4096> piece;
+  // Reading fails (EIO) when the program has ended.
+  for (ssize_t got; (got = ::read(terminal, piece.data(), piece.size())) > 0;) {
+    text.append(piece.data(), static_cast<std::size_t>(got));
+  }
+  ::close(terminal);
+  ::waitpid(child, nullptr, 0);
+  std::erase(text, '\r');
+  return text;
 }
 
 ProgramResult interrupt_program(const std::vector<std::string>& arguments,

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <sstream>
+
+#include "base/utf8.h"
 #include "program.h"
 
 namespace bl::test {
@@ -16,43 +19,116 @@ void expect_one_error_line(const ProgramResult& result) {
   EXPECT_TRUE(result.err.ends_with("\n"));
 }
 
-TEST(Usage, VersionAndHelpGoToStdout) {
+// All commands, in words.
+const std::vector<std::vector<std::string>>& all_commands() {
+  static const std::vector<std::vector<std::string>> kAll{
+      {"run"},         {"chat"},        {"batch"},          {"inspect"}, {"bench"},
+      {"eval", "ppl"}, {"eval", "kld"}, {"bench", "serve"}, {"import"},  {"lora", "merge"},
+      {"tokenize"},    {"detokenize"},  {"template"},       {"logits"},  {"dequant"}};
+  return kAll;
+}
+
+std::string help_of(std::vector<std::string> words) {
+  words.emplace_back("--help");
+  const ProgramResult result = run_program(words);
+  EXPECT_EQ(result.status, 0) << words[0];
+  EXPECT_EQ(result.err, "");
+  return result.out;
+}
+
+std::vector<std::string> split_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+void expect_to_fit(const std::string& text, std::size_t width) {
+  for (const std::string& line : split_lines(text)) {
+    EXPECT_LE(count_code_points(line), width) << line;
+  }
+}
+
+TEST(Usage, VersionGoesToStdout) {
   const ProgramResult version = run_program({"--version"});
   EXPECT_EQ(version.status, 0);
   EXPECT_TRUE(version.out.starts_with("bitloom ")) << version.out;
   EXPECT_EQ(version.err, "");
+}
+
+TEST(Usage, TheOverviewFitsOneScreen) {
   const ProgramResult help = run_program({"--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_EQ(help.err, "");
-  for (const char* command :
-       {"run", "chat", "logits", "dequant", "tokenize", "detokenize", "template", "eval ppl",
-        "eval kld", "bench", "inspect", "import", "bench serve", "batch"}) {
-    EXPECT_TRUE(contains(help.out, std::string("usage: bitloom ") + command)) << command;
+  EXPECT_LE(split_lines(help.out).size(), 40u);
+  expect_to_fit(help.out, 100);
+  for (const std::vector<std::string>& words : all_commands()) {
+    std::string name = "\n ";
+    for (const std::string& word : words) name += " " + word;
+    EXPECT_TRUE(contains(help.out, name + " ")) << name;
   }
-  EXPECT_FALSE(contains(help.out, "usage: bitloom serve"));
+  for (const char* part : {"Generate text:", "Convert models:", "  bitloom run -m DIR -p",
+                           "bitloom COMMAND --help", "README.md", "docs/generation.md"}) {
+    EXPECT_TRUE(contains(help.out, part)) << part;
+  }
+  EXPECT_EQ(run_program({"help"}).out, help.out);
 }
 
-TEST(Usage, EveryCommandExplainsItself) {
-  for (const std::vector<std::string>& words :
-       std::vector<std::vector<std::string>>{{"run"},
-                                             {"chat"},
-                                             {"logits"},
-                                             {"dequant"},
-                                             {"tokenize"},
-                                             {"detokenize"},
-                                             {"template"},
-                                             {"eval", "ppl"},
-                                             {"eval", "kld"},
-                                             {"bench"},
-                                             {"inspect"},
-                                             {"import"}}) {
-    std::vector<std::string> arguments = words;
-    arguments.push_back("--help");
-    const ProgramResult result = run_program(arguments);
-    EXPECT_EQ(result.status, 0) << words[0];
-    EXPECT_TRUE(result.out.starts_with("usage: bitloom " + words[0])) << result.out;
-    EXPECT_TRUE(contains(result.out, "--quiet"));
-    EXPECT_EQ(result.err, "");
+TEST(Usage, WithoutACommandTheOverviewGoesToStderr) {
+  const ProgramResult result = run_program({});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.err, run_program({"--help"}).out);
+}
+
+TEST(Usage, EveryCommandBeginsWithExamples) {
+  const std::string all = run_program({"--help-all"}).out;
+  for (const std::vector<std::string>& words : all_commands()) {
+    const std::string help = help_of(words);
+    EXPECT_TRUE(help.starts_with("Examples:\n  # ")) << help;
+    std::string name = words[0];
+    if (words.size() > 1) name += " " + words[1];
+    EXPECT_TRUE(contains(help, "\nusage: bitloom " + name + " ")) << help;
+    EXPECT_TRUE(contains(help, "--quiet"));
+    expect_to_fit(help, 100);
+    EXPECT_TRUE(contains(all, help)) << name;
+    std::vector<std::string> asked{"help"};
+    asked.insert(asked.end(), words.begin(), words.end());
+    EXPECT_EQ(run_program(asked).out, help);
+  }
+}
+
+// The examples are taken from the help and run: no file is there, so they fail, but as failed
+// operations (1) and not as wrong usage (2).
+TEST(Usage, ExamplesAreRightUsage) {
+  int count = 0;
+  for (const std::vector<std::string>& words : all_commands()) {
+    std::string text = help_of(words);
+    text = text.substr(0, text.find("\nusage:"));
+    for (std::size_t at; (at = text.find("|\n")) != text.npos;) text.replace(at, 2, "|");
+    for (const std::string& line : split_lines(text)) {
+      if (!line.starts_with("  ") || line.starts_with("  #")) continue;
+      // A random model of this size is no test.
+      if (contains(line, "--random")) continue;
+      const ProgramResult result = run_line(line);
+      EXPECT_EQ(result.status, 1) << line << "\n" << result.err;
+      ++count;
+    }
+  }
+  EXPECT_GE(count, 20);
+}
+
+TEST(Usage, HelpIsWrappedToTheTerminal) {
+  for (const std::size_t width : {50, 80, 132}) {
+    const std::string help = run_in_terminal({"run", "--help"}, width);
+    ASSERT_TRUE(contains(help, "--temperature X")) << help;
+    bool used = false;
+    for (const std::string& line : split_lines(help)) {
+      const bool example = line.starts_with("  bitloom ");  // to be copied, so in one piece
+      if (!example) EXPECT_LE(count_code_points(line), width) << line;
+      used = used || (!example && count_code_points(line) > width - 12);
+    }
+    EXPECT_TRUE(used) << width;
   }
 }
 
@@ -65,9 +141,25 @@ TEST(Usage, HelpShowsDefaultsInGroups) {
 
 TEST(Usage, WrongUsageIsStatus2) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
-      {{}, "no command"},
       {{"rum"}, "did you mean run"},
-      {{"--helpp"}, "unknown option"},
+      {{"Chat"}, "did you mean chat"},
+      {{"bench", "serv"}, "did you mean bench serve"},
+      {{"eval", "plp"}, "did you mean eval ppl"},
+      {{"evla", "ppl"}, "did you mean eval ppl"},
+      {{"loar"}, "did you mean lora"},
+      {{"--versoin"}, "did you mean --version"},
+      {{"run", "-m", "x", "-p", "x", "--backend", "cup"}, "did you mean cpu"},
+      {{"inspect", "x", "--backend", "auot"}, "did you mean auto"},
+      {{"bench", "--random", "llama3-8b", "--check", "--against", "rfe"}, "did you mean ref"},
+      {{"run", "-m", "x", "-p", "x", "--cache", "pf16"}, "did you mean fp16"},
+      {{"run", "-m", "x", "-p", "x", "--preset", "gready"}, "did you mean greedy"},
+      {{"run", "-m", "x", "-p", "x", "--draft-tokens", "atuo"}, "did you mean auto"},
+      {{"run", "-m", "x", "-p", "x", "--sampler-order", "top-k,tempreature"},
+       "did you mean temperature"},
+      {{"run", "-m", "x", "-p", "x", "--xtc-random", "ture"}, "did you mean true"},
+      {{"bench", "--random", "lama3-8b"}, "did you mean llama3-8b"},
+      {{"bench", "--random", "llama3-8b", "--format", "elx2"}, "did you mean exl2"},
+      {{"--helpp"}, "did you mean --help"},
       {{"eval"}, "eval ppl"},
       {{"run", "--temprature", "1"}, "did you mean --temperature"},
       {{"run", "-m"}, "run"},

@@ -44,6 +44,18 @@ TEST(Registry, CardsThatAreNotHereAreRefusedWithWhatToTake) {
   }
 }
 
+TEST(Registry, TypingErrorsAreNamed) {
+  try {
+    check_backend_name("cup");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("unknown backend 'cup'; did you mean cpu?"))
+        << error.what();
+  }
+  EXPECT_NO_THROW(check_backend_name("auto"));
+  EXPECT_NO_THROW(check_backend_name("cuda:1"));  // whether it is there, opening tells
+}
+
 TEST(Registry, UnknownNamesAreRefusedWithThoseThatAreKnown) {
   for (const char* name : {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:99999999999"}) {
     try {

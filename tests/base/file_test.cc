@@ -48,7 +48,7 @@ TEST(Float16, RoundTripsEveryHalf) {
     ASSERT_EQ(float_to_half(value), bits);
     const float next = half_to_float(static_cast<std::uint16_t>(bits + 1));
     if ((bits & 0x7fffu) >= 0x7bffu || std::isnan(next)) continue;
-    // Half-way between neighbours goes to the even one.
+    // Half-way between neighbors goes to the even one.
     ASSERT_EQ(float_to_half((value + next) / 2), (bits & 1) != 0 ? bits + 1 : bits);
   }
   EXPECT_EQ(float_to_half(65520.0f), 0x7c00);

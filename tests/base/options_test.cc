@@ -61,12 +61,5 @@ TEST(Options, WrongTextIsRefused) {
   EXPECT_THROW(set_option(sample, "loud", "maybe"), Error);
 }
 
-TEST(Options, NearestName) {
-  const std::vector<std::string> names{"--temperature", "--top-k", "--top-p"};
-  EXPECT_EQ(nearest_name("--temprature", names), "--temperature");
-  EXPECT_EQ(nearest_name("--topk", names), "--top-k");
-  EXPECT_EQ(nearest_name("--zebra-crossing", names), "");
-}
-
 }  // namespace
 }  // namespace bl

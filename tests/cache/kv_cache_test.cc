@@ -102,9 +102,12 @@ TEST(KvCache, NamesThatSayNothingSayWhy) {
   const std::string all = " is not one of fp32, fp16, fp8, q8, q7, q6, q5, q4, q3, q2";
   const std::string apart =
       ": different types for keys and values must be two of q8, q7, q6, q5, q4, q3, q2";
-  for (const std::string name : {"", "q9", "q1", "q", "4", "Q4", "int8", "q4 "}) {
+  for (const std::string name : {"", "q9", "q1", "q", "4", "int8"}) {
     expect_fault(name, "'" + name + "'" + all);
   }
+  expect_fault("Q4", "'Q4'" + all + "; did you mean q4?");
+  expect_fault("pf16", "'pf16'" + all + "; did you mean fp16?");
+  expect_fault("q8,q4 ", "'q4 '" + all + "; did you mean q4?");
   expect_fault("q4,q9", "'q9'" + all);
   expect_fault("q1,q4", "'q1'" + all);
   expect_fault("q8,", "''" + all);

@@ -190,6 +190,7 @@ AnswerOracle::Answer AnswerOracle::answer(const Request& request, std::int32_t i
                                        .history = text,
                                        .position = text.size(),
                                        .generated = static_cast<std::int64_t>(at - healed()),
+                                       .rewinds = static_cast<std::uint32_t>(w.rewinds),
                                        .barred = barred})
                                 .id;
     if (is_end(request, id)) {

@@ -52,7 +52,9 @@ constexpr const char* kSchema =
 
 TEST_F(ConstrainedTest, AnswersSatisfyASchema) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    Request asked = request({.kind = Kind::kJsonSchema, .text = kSchema, .any_whitespace = false});
+    Request asked = request({.kind = Kind::kJsonSchema,
+                             .text = kSchema,
+                             .whitespace = {.kind = JsonWhitespace::Kind::kOneLine}});
     asked.sampling.seed = seed;
     const Answer answer = ask(asked);
     ASSERT_EQ(answer.error, "");
@@ -67,7 +69,9 @@ TEST_F(ConstrainedTest, AnswersSatisfyASchema) {
 }
 
 TEST_F(ConstrainedTest, GreedyAnswersAreConstrainedToo) {
-  Request asked = request({.kind = Kind::kJsonSchema, .text = kSchema, .any_whitespace = false});
+  Request asked = request({.kind = Kind::kJsonSchema,
+                           .text = kSchema,
+                           .whitespace = {.kind = JsonWhitespace::Kind::kOneLine}});
   asked.sampling.temperature = 0;
   EXPECT_TRUE(Json::accept(ask(asked).text));
 }

@@ -76,6 +76,7 @@ class DeviceRowsTest : public testing::Test {
     p.presence_penalty = one_of({0.0, 0.0, 0.5});
     p.frequency_penalty = one_of({0.0, 0.0, 0.25});
     p.penalty_range = one_of<std::int64_t>({-1, 0, 7});
+    p.penalize_prompt = one_of({true, false});
     const auto id = [&] {
       return static_cast<std::int32_t>(random_() % static_cast<std::uint64_t>(vocab));
     };
@@ -116,16 +117,20 @@ TEST_F(DeviceRowsTest, ChooseWhatTheChainChooses) {
       const SamplingParams first = random_params(vocab);
       const SamplingParams second = random_params(vocab);
       ASSERT_TRUE(device_sampleable(first) && device_sampleable(second));
+      const auto prompt = static_cast<std::int64_t>(random_() % one.ids.size());
+      constexpr std::int64_t kPromptOfMany = 5;
       const std::vector<StepItem> items{{.sequence = &one,
                                          .count = 1,
                                          .logits = LogitRows::kLast,
                                          .sampling = &first,
-                                         .seed = first.seed},
+                                         .seed = first.seed,
+                                         .prompt = prompt},
                                         {.sequence = &many,
                                          .count = 3,
                                          .logits = LogitRows::kAll,
                                          .sampling = &second,
-                                         .seed = second.seed}};
+                                         .seed = second.seed,
+                                         .prompt = kPromptOfMany}};
       std::vector<float> logits;
       for (int r = 0; r < 4; ++r) {
         const std::vector<float> row = random_row(vocab);
@@ -141,7 +146,13 @@ TEST_F(DeviceRowsTest, ChooseWhatTheChainChooses) {
         SamplerChain chain(r == 0 ? first : second);
         std::int32_t expected = -1;
         try {
-          expected = chain.pick(row, history, history.size());
+          const auto length = static_cast<std::int64_t>(history.size());
+          expected = chain
+                         .pick({.logits = row,
+                                .history = history,
+                                .position = history.size(),
+                                .generated = length - (r == 0 ? prompt : kPromptOfMany)})
+                         .id;
         } catch (const Error&) {
           // All are barred: the row is the host's.
         }
@@ -215,9 +226,13 @@ TEST_F(DeviceRowsTest, DrawsFollowTheTextbook) {
   std::vector<float> logits = random_row(vocab);
   Sequence sequence(pool_);
   sequence.ids = random_text(vocab - 2, 12);
-  const TextbookResult expected = textbook(
-      {.logits = logits, .history = sequence.ids, .end_tokens = {}, .barred = {}, .mask = {}},
-      params);
+  const TextbookResult expected = textbook({.logits = logits,
+                                            .history = sequence.ids,
+                                            .end_tokens = {},
+                                            .barred = {},
+                                            .mask = {},
+                                            .generated = 7},
+                                           params);
   ASSERT_FALSE(expected.doubtful);
   constexpr int kDraws = 60000;
   std::vector<int> counts(static_cast<std::size_t>(vocab));
@@ -228,7 +243,8 @@ TEST_F(DeviceRowsTest, DrawsFollowTheTextbook) {
                         .count = 1,
                         .logits = LogitRows::kLast,
                         .sampling = &params,
-                        .seed = params.seed};
+                        .seed = params.seed,
+                        .prompt = 5};
     ++counts[static_cast<std::size_t>(run({&item, 1}, logits, 1).ids[0])];
   }
   expect_frequencies(counts, expected.p, kDraws);

@@ -32,6 +32,17 @@ TEST(GenerationDefaults, ValuesOfTheModelWin) {
   EXPECT_EQ(defaults.end_tokens, (std::vector<std::int32_t>{1, 3, 7}));
 }
 
+// What an OpenAI request leaves out is not what the command line takes.
+TEST(GenerationDefaults, RequestsStartFromThePlainDistribution) {
+  EXPECT_EQ(read("null", "{}").request, SamplingParams::plain());
+  SamplingParams expected = SamplingParams::plain();
+  expected.temperature = 0.6;
+  expected.min_p = 0.1;
+  EXPECT_EQ(read(R"({"temperature": 0.6, "min_p": 0.1, "top_k": -1})", "{}").request, expected);
+  EXPECT_EQ(read(R"({"temperature": 0.6})", "{}").sampling.top_k, SamplingParams{}.top_k);
+  EXPECT_TRUE(read(R"({"do_sample": false})", "{}").request.greedy());
+}
+
 TEST(GenerationDefaults, OtherNamesOfAValueCount) {
   EXPECT_EQ(read(R"({"typical_p": 0.3, "top_p": null})", "{}").sampling.typical, 0.3);
 }

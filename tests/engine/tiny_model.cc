@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <optional>
 #include <random>
+#include <utility>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -108,15 +111,32 @@ class Tensors {
     add(at + "input_layernorm", {kHidden});
     add(at + "post_attention_layernorm", {kHidden});
   }
-  // Random ones.
+  // Biases of the four matrices of attention: all 0, except that the key of each head has this
+  // value in the channel that the rotary encoding turns least.
+  void add_biases(const std::string& at, float key) {
+    for (const auto& [linear, width] : {std::pair("q_proj", kHidden), std::pair("k_proj", kKv),
+                                        std::pair("v_proj", kKv), std::pair("o_proj", kHidden)}) {
+      const std::string name = at + "self_attn." + linear + ".bias";
+      plans_.push_back(plan_tensor(name, DType::kF16, {width}));
+      biases_[name].resize(static_cast<std::size_t>(width));
+    }
+    std::vector<float>& keys = biases_.at(at + "self_attn.k_proj.bias");
+    for (std::size_t i = kHead / 2 - 1; i < keys.size(); i += kHead) keys[i] = key;
+  }
+  // Random weights.
   void write(const fs::path& folder) const {
     SafetensorsWriter writer(folder / "model.safetensors", plans_, {{"format", "pt"}});
     std::mt19937 random(7);
     std::normal_distribution<float> normal(0, 1);
     for (const TensorPlan& plan : writer.tensors()) {
       std::vector<std::uint16_t> values(plan.bytes() / 2);
-      for (std::uint16_t& value : values) {
-        value = float_to_half(plan.shape.size() == 1 ? 1.0f : 0.2f * normal(random));
+      const auto bias = biases_.find(plan.name);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        if (bias != biases_.end()) {
+          values[i] = float_to_half(bias->second[i]);
+        } else {
+          values[i] = float_to_half(plan.shape.size() == 1 ? 1.0f : 0.2f * normal(random));
+        }
       }
       writer.write(std::as_bytes(std::span(values)));
     }
@@ -125,15 +145,35 @@ class Tensors {
 
  private:
   std::vector<TensorPlan> plans_;
+  std::map<std::string, std::vector<float>> biases_;
 };
 
-void write_weights(const fs::path& folder) {
+void write_weights(const fs::path& folder, std::optional<float> key_bias) {
   Tensors tensors;
   tensors.add("model.embed_tokens", {kVocab, kHidden});
   tensors.add("model.norm", {kHidden});
   tensors.add("lm_head", {kVocab, kHidden});
-  for (const char* layer : {"model.layers.0.", "model.layers.1."}) tensors.add_layer(layer);
+  for (const char* layer : {"model.layers.0.", "model.layers.1."}) {
+    tensors.add_layer(layer);
+    if (key_bias) tensors.add_biases(layer, *key_bias);
+  }
   tensors.write(folder);
+}
+
+fs::path make_model(const char* name, const std::string& config_extra,
+                    std::optional<float> key_bias) {
+  const fs::path folder = scratch_dir(name);
+  write_tokenizer(folder);
+  write_weights(folder, key_bias);
+  write_file_atomically(
+      folder / "config.json",
+      "{" + config_extra +
+          R"("architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32,
+ "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+ "num_key_value_heads": 2, "vocab_size": 320, "max_position_embeddings": 1024,
+ "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu", "bos_token_id": 256,
+ "eos_token_id": 257, "tie_word_embeddings": false})");
+  return folder;
 }
 
 }  // namespace
@@ -159,18 +199,11 @@ Request greedy_request(std::vector<std::int32_t> prompt, std::int64_t max_tokens
 }
 
 fs::path make_tiny_model(const char* name, const std::string& config_extra) {
-  const fs::path folder = scratch_dir(name);
-  write_tokenizer(folder);
-  write_weights(folder);
-  write_file_atomically(
-      folder / "config.json",
-      "{" + config_extra +
-          R"("architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32,
- "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
- "num_key_value_heads": 2, "vocab_size": 320, "max_position_embeddings": 1024,
- "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu", "bos_token_id": 256,
- "eos_token_id": 257, "tie_word_embeddings": false})");
-  return folder;
+  return make_model(name, config_extra, std::nullopt);
+}
+
+fs::path make_biased_model(const char* name, float key_bias) {
+  return make_model(name, "\"attention_bias\": true,", key_bias);
 }
 
 fs::path make_tiny_draft(const char* name, const std::string& config_extra) {

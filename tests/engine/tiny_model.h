@@ -20,6 +20,9 @@ Request greedy_request(std::vector<std::int32_t> prompt, std::int64_t max_tokens
 // `config_extra` are further members of config.json, each ending in a comma.
 std::filesystem::path make_tiny_model(const char* name, const std::string& config_extra = "");
 
+// A folder with that model and biases in attention, all 0 but for one channel of each head's keys.
+std::filesystem::path make_biased_model(const char* name, float key_bias);
+
 // A folder with side layers for that model, of random weights: one layer, stretches of 5 tokens.
 // `config_extra` as above.
 std::filesystem::path make_tiny_draft(const char* name, const std::string& config_extra = "");

@@ -34,6 +34,50 @@ TEST(GptqConfig, ReadsBothGenerationsOfKeys) {
   EXPECT_FALSE(recent->symmetric.has_value());
 }
 
+TEST(GptqConfig, ReadsAutoRoundInItsLayout) {
+  const auto v2 = [](const std::string& keys) {
+    const auto config =
+        read((R"({"bits": 4, "group_size": 128, "sym": false, )" + keys + "}").c_str());
+    return config->v2;
+  };
+  for (const char* method : {"auto-round", "auto_round", "intel/auto-round"}) {
+    const std::string key = std::string(R"("quant_method": ")") + method + "\"";
+    EXPECT_FALSE(v2(key));
+    EXPECT_FALSE(v2(key + R"(, "packing_format": "auto_round:auto_gptq")"));
+    EXPECT_FALSE(v2(key + R"(, "packing_format": "auto_round:gptq")"));
+    EXPECT_FALSE(v2(key + R"(, "backend": "gptq:exllamav2")"));
+    EXPECT_FALSE(v2(key + R"(, "backend": "auto")"));
+    EXPECT_TRUE(v2(key + R"(, "packing_format": "auto_round")"));
+    EXPECT_TRUE(v2(key + R"(, "packing_format": "auto_round:gptqmodel", "backend": "auto")"));
+    EXPECT_TRUE(v2(key + R"(, "backend": "auto_round:exllamav2")"));
+  }
+  const auto mixed = read(R"({"quant_method": "auto-round", "bits": 4, "data_type": "int",
+      "act_bits": 16, "block_name_to_quantize": "model.layers", "quant_lm_head": true,
+      "extra_config": {"lm_head": {"bits": 8}, "model.layers.0.mlp.gate": {"bits": 16}}})");
+  EXPECT_TRUE(mixed->per_module);
+  EXPECT_FALSE(
+      read(R"({"quant_method": "auto-round", "bits": 4, "extra_config": {}})")->per_module);
+}
+
+TEST(GptqConfig, RefusesOtherPackingsOfAutoRound) {
+  const auto refused = [](const std::string& keys, const char* part) {
+    expect_error(ErrorCode::kUnsupported, {part}, [&] {
+      read((R"({"quant_method": "auto-round", "bits": 4, )" + keys + "}").c_str());
+    });
+  };
+  for (const char* packing : {"auto_round:auto_awq", "auto_round:awq", "auto_round:llm_compressor",
+                              "auto_round:nv_fp4", "auto_round:", "llm_compressor"}) {
+    const std::string value = std::string("\"") + packing + "\"";
+    refused("\"packing_format\": " + value, packing);
+    refused("\"packing_format\": " + value, "auto_gptq");
+    refused("\"backend\": " + value, packing);
+  }
+  refused(R"("data_type": "mx_fp")", "'mx_fp'");
+  refused(R"("data_type": "int_asym_dq")", "'int_asym_dq'");
+  refused(R"("act_bits": 8)", "8 bits (act_bits)");
+  refused(R"("spinquant_config": {"r1": true})", "spinquant_config");
+}
+
 TEST(GptqConfig, IsEmptyForWhatIsNotGptq) {
   EXPECT_FALSE(read_gptq_config({}, parse_json("{}", "test")));
   EXPECT_FALSE(read_gptq_config({}, parse_json(R"({"quantization_config": null})", "test")));

@@ -58,11 +58,16 @@ TEST_F(SafetensorsFolderTest, SaysWhatIsMissing) {
   expect_error(ErrorCode::kNotFound, {"nowhere"}, [&] { SafetensorsFolder(folder_ / "nowhere"); });
 }
 
-TEST_F(SafetensorsFolderTest, RejectsATensorInTwoFiles) {
+TEST_F(SafetensorsFolderTest, ATensorInTwoFilesMustBeTheSameInBoth) {
   write("one.safetensors", one("a", 1));
+  write("two.safetensors", one("a", 1));
+  EXPECT_EQ(SafetensorsFolder(folder_).names(), std::vector<std::string>{"a"});
+  EXPECT_EQ(SafetensorsFolder(folder_).read("a").view.as<float>()[0], 1.0f);
   write("two.safetensors", one("a", 2));
-  expect_error(ErrorCode::kInvalidFile, {"'a'", "one.safetensors", "two.safetensors"},
+  expect_error(ErrorCode::kInvalidFile, {"'a'", "one.safetensors", "two.safetensors", "different"},
                [&] { SafetensorsFolder{folder_}; });
+  write("two.safetensors", {{"a", raw("F32", {1, 1}, std::vector<float>{1})}});
+  expect_error(ErrorCode::kInvalidFile, {"different"}, [&] { SafetensorsFolder{folder_}; });
 }
 
 TEST_F(SafetensorsFolderTest, FollowsATrueIndex) {
@@ -77,15 +82,74 @@ TEST_F(SafetensorsFolderTest, FollowsATrueIndex) {
   EXPECT_EQ(folder.read("a").view.as<float>()[0], 1.0f);
 }
 
-TEST_F(SafetensorsFolderTest, RejectsAnIndexThatIsNotTrue) {
+// What transformers takes, too: the shards that the index names, and in them whatever they hold.
+TEST_F(SafetensorsFolderTest, WhatShardsHoldCountsNotWhereTheIndexPlacesIt) {
+  write("model-1.safetensors", one("a"));
+  write("model-2.safetensors", {{"b", raw("F32", {1}, std::vector<float>{2})},
+                                {"unlisted", raw("F32", {1}, std::vector<float>{3})}});
+  write("model.safetensors.index.json",
+        std::string(R"({"weight_map":{"a":"model-2.safetensors","b":"model-1.safetensors",
+                                      "stripped":"model-1.safetensors"}})"));
+  const SafetensorsFolder folder(folder_);
+  EXPECT_EQ(folder.names(), (std::vector<std::string>{"a", "b", "unlisted"}));
+  EXPECT_EQ(folder.read("b").view.as<float>()[0], 2.0f);
+  EXPECT_EQ(folder.find("stripped"), nullptr);
+  EXPECT_TRUE(folder.refused_names().empty());
+}
+
+TEST_F(SafetensorsFolderTest, AMissingShardMattersOnlyToThoseWhoNeedIt) {
+  write("model-1.safetensors", one("a"));
+  write("model.safetensors.index.json",
+        std::string(R"({"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors"}})"));
+  const SafetensorsFolder folder(folder_);
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"a"});
+  EXPECT_EQ(folder.refused_names(), std::vector<std::string>{"b"});
+  expect_error(ErrorCode::kNotFound, {"'b'", "'model-2.safetensors'", "index.json", "fetch"},
+               [&] { folder.find("b"); });
+}
+
+TEST_F(SafetensorsFolderTest, AWholeFileWinsOverAnIndexThatDoesNotNameIt) {
+  write("model.safetensors", one("a", 1));
+  write("model-1.safetensors", one("a", 2));
+  write("consolidated.safetensors", one("a", 3));
+  for (const char* text :
+       {R"({"weight_map":{"a":"model-1.safetensors"}})", R"({"weight_map":{"a":"gone"}})", "{"}) {
+    write("model.safetensors.index.json", std::string(text));
+    const SafetensorsFolder folder(folder_);
+    EXPECT_EQ(folder.files().size(), 1u);
+    EXPECT_EQ(folder.read("a").view.as<float>()[0], 1.0f) << text;
+    EXPECT_TRUE(folder.refused_names().empty());
+  }
+  fs::remove(folder_ / "model.safetensors.index.json");
+  EXPECT_EQ(SafetensorsFolder(folder_).read("a").view.as<float>()[0], 1.0f);
+  write("mtp.safetensors", one("b", 4));
+  write("model.safetensors.index.json",
+        std::string(R"({"weight_map":{"a":"model.safetensors","b":"mtp.safetensors"}})"));
+  EXPECT_EQ(SafetensorsFolder(folder_).names(), (std::vector<std::string>{"a", "b"}));
+}
+
+TEST_F(SafetensorsFolderTest, AnIndexOfOtherFilesIsIgnored) {
+  write("gptq_model-4bit.safetensors", one("a", 1));
+  write("model.safetensors.index.json",
+        std::string(R"({"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors"}})"));
+  const SafetensorsFolder folder(folder_);
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"a"});
+  EXPECT_EQ(folder.find("b"), nullptr);
+}
+
+TEST_F(SafetensorsFolderTest, TheUsualIndexWinsOverOthers) {
+  write("model-1.safetensors", one("a", 1));
+  write("consolidated-1.safetensors", one("a", 2));
+  write("model.safetensors.index.json",
+        std::string(R"({"weight_map":{"a":"model-1.safetensors"}})"));
+  write("consolidated.safetensors.index.json",
+        std::string(R"({"weight_map":{"a":"consolidated-1.safetensors"}})"));
+  EXPECT_EQ(SafetensorsFolder(folder_).read("a").view.as<float>()[0], 1.0f);
+}
+
+TEST_F(SafetensorsFolderTest, RejectsAnIndexThatIsNone) {
   write("model-1.safetensors", one("a"));
   const auto index = [&](const std::string& text) { write("model.safetensors.index.json", text); };
-  index(R"({"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors"}})");
-  expect_error(ErrorCode::kInvalidFile, {"index.json", "'model-2.safetensors'", "does not exist"},
-               [&] { SafetensorsFolder{folder_}; });
-  index(R"({"weight_map":{"a":"model-1.safetensors","b":"model-1.safetensors"}})");
-  expect_error(ErrorCode::kInvalidFile, {"index.json", "'b'", "does not hold"},
-               [&] { SafetensorsFolder{folder_}; });
   for (const char* shard :
        {"\"../model-1.safetensors\"", "\"/etc/passwd\"", "\"\"", "3", "\"..\"", "\"a\\u0000b\""}) {
     index(std::string(R"({"weight_map":{"a":)") + shard + "}}");
@@ -94,7 +158,8 @@ TEST_F(SafetensorsFolderTest, RejectsAnIndexThatIsNotTrue) {
   }
   for (const char* text : {"", "[]", "{}", R"({"weight_map":[]})", "{"}) {
     index(text);
-    expect_error(ErrorCode::kInvalidFile, {"index.json"}, [&] { SafetensorsFolder{folder_}; });
+    expect_error(ErrorCode::kInvalidFile, {"index.json", "fetch it again"},
+                 [&] { SafetensorsFolder{folder_}; });
   }
 }
 

@@ -65,7 +65,7 @@ TEST(GgufModel, SaysWhatIsMissingOrWrong) {
   expect_error(GgufBytes().ramp("t", {4}, 1), "general.architecture is missing");
   expect_error(metadata("llama"), "holds no tensors");
   expect_error(metadata("lama").ramp("t", {4}, 1),
-               "test.gguf: GGUF architecture \"lama\" is unknown; known are");
+               "test.gguf: GGUF architecture \"lama\" is unknown; known of its family is llama");
   expect_error(GgufBytes().add("general.architecture", 3u).ramp("t", {4}, 1),
                "a string is expected");
   for (const char* key : {"block_count", "context_length", "embedding_length",
@@ -85,7 +85,7 @@ TEST(GgufModel, SaysWhatIsMissingOrWrong) {
                    .add("llama.block_count", 4000000000u)
                    .ramp("token_embd.weight", {8, 6}, 1),
                "llama.block_count");
-  expect_error(metadata("llama").add("split.count", 3u).ramp("t", {4}, 1), "in 3 files");
+  expect_error(metadata("llama").add("split.count", 3u).ramp("t", {4}, 1), "a model in 3 files");
 }
 
 TEST(GgufModel, SaysWhichTensorIsWrong) {

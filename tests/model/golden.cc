@@ -70,7 +70,7 @@ GoldenRun::GoldenRun(std::unique_ptr<Backend> backend, ModelFiles files, CacheTy
 
 PreparedAdapter GoldenRun::prepare_adapter(const std::filesystem::path& folder) const {
   return PreparedAdapter(
-      read_peft_adapter(folder, model_->adapter_sites(), model_->spec().arch->rename));
+      read_peft_adapter(folder, model_->adapter_sites(), CheckpointNames(*model_->spec().arch)));
 }
 
 std::vector<std::vector<float>> GoldenRun::logits(

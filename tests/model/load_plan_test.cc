@@ -174,7 +174,7 @@ TEST_P(LoadedInParts, InAnyOrderOfTasks) {
     Ids tasks = plan.ids();
     std::mt19937 random(11);
     std::shuffle(tasks.begin(), tasks.end(), random);
-    const RenamedSource source(*model.source, spec.arch->rename);
+    const RenamedSource source(*model.source, CheckpointNames(*spec.arch));
     LoadedWeights loaded;
     loaded.blocks.resize(spec.blocks.size());
     LoadRun(LoadRun::Args{*backend, source, plan, true}, loaded).run(tasks);

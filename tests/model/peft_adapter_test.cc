@@ -34,7 +34,8 @@ class Target {
                                   name.substr(name.find('/') + 1)),
                 {}) {}
   PeftAdapter read(const fs::path& folder) const {
-    return read_peft_adapter(folder, loader_.adapter_sites(), loader_.spec().arch->rename);
+    return read_peft_adapter(folder, loader_.adapter_sites(),
+                             CheckpointNames(*loader_.spec().arch));
   }
   PeftAdapter read(const AdapterFiles& files) const {
     const fs::path folder = scratch_dir("adapter");

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <string>
 
 #include "base/error.h"
@@ -88,17 +89,65 @@ INSTANTIATE_TEST_SUITE_P(
                    R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
                        "high_freq_factor": 1, "original_max_position_embeddings": 32})",
                    "high_freq_factor is 1, must be more than"},
-        WrongValue{"partial_rotary_factor", "7", "would rotate"},
         WrongValue{"eos_token_id", "[1, \"a\"]", "eos_token_id holds \"a\""},
-        WrongValue{"architectures", "[]", "no \"architectures\""},
+        WrongValue{"architectures", "[]", "nor \"model_type\" says what model this is"},
+        WrongValue{"architectures", "3", "must be a list"},
         WrongValue{"architectures", "[\"LlamaForCausalML\"]", "LlamaForCausalLM"}));
 
-TEST(Spec, UnknownArchitectureNamesTheNearest) {
+TEST(Spec, ShareThatRotatesIsChecked) {
+  Json config = tiny();
+  config["architectures"] = {"PhiForCausalLM"};
+  config["partial_rotary_factor"] = 7;
+  EXPECT_NE(error_of(config).find("would rotate"), std::string::npos) << error_of(config);
+}
+
+TEST(Spec, UnknownArchitectureNamesItsFamily) {
   Json config = tiny();
   config["architectures"] = {"Qwen3MoEForCausalLM"};
   const std::string message = error_of(config);
-  EXPECT_NE(message.find("nearest known are Qwen3MoeForCausalLM"), std::string::npos) << message;
+  EXPECT_NE(message.find("known of its family are Qwen3MoeForCausalLM, Qwen3"), std::string::npos)
+      << message;
   EXPECT_NE(message.find("--archs"), std::string::npos) << message;
+}
+
+// As transformers' AutoModelForCausalLM chooses.
+TEST(Spec, ModelTypeDecidesWhereTheClassIsMissingOrUnknown) {
+  Json config = tiny();
+  config["model_type"] = "qwen3";
+  EXPECT_EQ(spec_of(config).architecture, "LlamaForCausalLM");  // a known class wins
+  for (const Json& classes :
+       {Json(nullptr), Json::array(), Json{"Qwen3Model"}, Json{"Qwen3ForSequenceClassification"}}) {
+    config["architectures"] = classes;
+    EXPECT_EQ(spec_of(config).architecture, "Qwen3ForCausalLM") << classes.dump();
+    EXPECT_TRUE(spec_of(config).blocks[0].attention->q_norm);
+  }
+  config.erase("architectures");
+  EXPECT_EQ(spec_of(config).architecture, "Qwen3ForCausalLM");
+  config["model_type"] = "nobody";
+  EXPECT_NE(error_of(config).find("model_type \"nobody\" is unknown"), std::string::npos);
+  config["architectures"] = {"NobodyForCausalLM"};
+  EXPECT_NE(error_of(config).find("NobodyForCausalLM\" is unknown"), std::string::npos);
+  // A class that comes as code with the checkpoint may compute something else.
+  config["model_type"] = "qwen3";
+  config["auto_map"] = {{"AutoModelForCausalLM", "modeling_nobody.NobodyForCausalLM"}};
+  EXPECT_NE(error_of(config).find("NobodyForCausalLM\" is unknown"), std::string::npos);
+}
+
+// Every architecture of transformers can be found by its model_type, and each by one only.
+TEST(Spec, ModelTypesAreNotInherited) {
+  const ArchLibrary library;
+  std::map<std::string, std::string> owners;
+  for (const std::string& name : library.names()) {
+    const Json& document = *library.document(name);
+    if (!document.contains("model_types")) continue;
+    for (const Json& type : document["model_types"]) {
+      const auto [it, added] = owners.emplace(type.get<std::string>(), name);
+      EXPECT_TRUE(added) << type << ": " << name << " and " << it->second;
+      const HfConfig config({{"model_type", type}}, "config.json");
+      EXPECT_EQ(library.find(config).spec.name, name);
+    }
+  }
+  EXPECT_GE(owners.size(), 60u);
 }
 
 TEST(Spec, UnknownArchitectureNamesTheFile) {
@@ -116,6 +165,7 @@ TEST(Spec, UnknownArchitectureNamesTheFile) {
 TEST(Spec, SizesOfGlobalLayersFromConfigsOfAllVersions) {
   Json config = tiny();
   config["architectures"] = {"Gemma4ForCausalLM"};
+  config["hidden_size_per_layer_input"] = 0;  // its class has 256 where the key is absent
   config["head_dim"] = 16;
   config["layer_types"] = {"sliding_attention", "full_attention"};
   const auto head_dim = [](const Json& json) {
@@ -140,6 +190,7 @@ TEST(Spec, SizesOfGlobalLayersFromConfigsOfAllVersions) {
 TEST(Spec, ExpertsBesideADenseLayerNeedTheirNumbers) {
   Json config = tiny();
   config["architectures"] = {"Gemma4ForCausalLM"};
+  config["hidden_size_per_layer_input"] = 0;  // its class has 256 where the key is absent
   config["enable_moe_block"] = true;
   config["num_experts"] = 8;
   config["moe_intermediate_size"] = 32;
@@ -242,7 +293,7 @@ TEST(Archs, EveryDocumentIsReadable) {
   const ArchLibrary archs;
   EXPECT_GE(archs.architectures().size(), 80u);
   for (const std::string& name : archs.architectures()) {
-    const ArchSpec spec = archs.find(name, "config.json");
+    const ArchSpec spec = archs.find(HfConfig({{"architectures", {name}}}, "config.json")).spec;
     EXPECT_FALSE(spec.head.empty()) << name;
     EXPECT_TRUE(spec.block.attention.has_value()) << name;
   }
@@ -269,7 +320,9 @@ TEST(Archs, FolderOfTheUserComesFirst) {
 TEST(Archs, MistakesAreErrors) {
   const auto error = [](const std::string& text) {
     try {
-      library_with(text).find("MineForCausalLM", "config.json");
+      Json mine = tiny();
+      mine["architectures"] = {"MineForCausalLM"};
+      library_with(text).find(HfConfig(mine, "config.json"));
     } catch (const Error& e) {
       return std::string(e.what());
     }

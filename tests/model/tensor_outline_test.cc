@@ -74,7 +74,7 @@ TEST_P(Outlines, ListWhatCheckpointsHold) {
   const ModelFiles files = open_model_folder(model_folder(GetParam()));
   const HfConfig config(files.config, files.config_file);
   const ModelSpec spec = build_model_spec(ArchLibrary(), config, {});
-  const RenamedSource source(*files.source, spec.arch->rename);
+  const RenamedSource source(*files.source, CheckpointNames(*spec.arch));
   Shapes outlined = shapes_of(outline_tensors(spec, config, false));
   for (const std::string& name : source.names()) {
     const auto& [dtype, shape, file] = *source.find(name);

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "sample/grammar_dialect.h"
 #include "sample/regex_dialect.h"
 
 namespace bl {
@@ -174,51 +173,10 @@ TEST(JsonSchemaCheck, ValuesAndReferencesMeanWhatTheySay) {
   EXPECT_NE(refusal(R"({"$ref":"#/$defs/a%20b","$defs":{"a b":{},"a%20b":{}}})"), "");
 }
 
-TEST(RegexFault, AnchorsStandWhereAlternativesBeginAndEnd) {
-  for (const char* fine : {"", "^", "$", "^a$", "^a$|^b$", "(^a|b$)|(?:^c)", "[^$]", "\\^\\$",
-                           "[a\\]^$]", "^(^a|b)(?:c|d$)$", "((^a))b", "a(b(?<x>c$)?)", "(a$)??",
-                           "(?:^a)?b", "(^|a)b(c|$)", "a\\$$", "^\\^"}) {
-    EXPECT_EQ(regex_fault(fine), "") << fine;
-  }
-  for (const char* wrong :
-       {"a^", "$a", "a^b", "a$b", "(a^)", "a:^b", "^^", "$$",
-        // With something before or behind the group; a group that comes again is behind itself.
-        "a(^b)", "(a$)b", "(a$|b)c", "a|b(c|^d)", "[a](^b)", "\\((?:^b)", "a(b(?<x>c$)?)d", "(^a)*",
-        "(b|(a$))+", "(?:^a){2}", "(a)(^b)", "(a$)(b)", "(a$)??b"}) {
-    EXPECT_NE(regex_fault(wrong), "") << wrong;
-  }
-}
-
-TEST(RegexFault, EscapesAreCharacters) {
-  for (const char* fine :
-       {"\\ud83d\\ude00", "[\\uD83D\\uDE00-\\uD83D\\uDE02]", "\\u{1F600}", "\\u{10ffff}", "\\ud7ff",
-        "\\ue000", "\\\\ud800", "\\u{}", "\\u12", "\\u", "\\", "\\x41\\x7f"}) {
-    EXPECT_EQ(regex_fault(fine), "") << fine;
-  }
-  EXPECT_EQ(regex_fault("ab\\ud800"), "has \\ud800 at offset 2, which is not a Unicode character");
-  EXPECT_EQ(regex_fault("[\\u{dfff}]"),
-            "has \\u{dfff} at offset 1, which is not a Unicode character");
-  for (const char* wrong :
-       {"\\ude00\\ud83d", "\\ud83dx\\ude00", "\\u{110000}", "\\u{d83d}\\u{de00}",
-        "\\ud83d\\ud83d\\ude00", "[\\ud800-\\udfff]", "\\ud83d\\ude0"}) {
-    EXPECT_NE(regex_fault(wrong), "") << wrong;
-  }
-}
-
 TEST(RegexDots, AreNoLineBreaks) {
   EXPECT_EQ(with_plain_dots("a.b\\.[.].*"), "a[^\\n\\r]b\\.[.][^\\n\\r]*");
   EXPECT_EQ(with_plain_dots(""), "");
   EXPECT_EQ(with_plain_dots("[^\\]]."), "[^\\]][^\\n\\r]");
-}
-
-TEST(GrammarDots, AreAnyCharactersWhereTheyStandAlone) {
-  const std::string any = "[^\\u0000]";
-  EXPECT_EQ(with_any_characters("root ::= . .* (.|a)"),
-            "root ::= " + any + " " + any + "* (" + any + "|a)");
-  EXPECT_EQ(with_any_characters(".."), any + any);
-  for (const char* same : {"", "a.b ::= \".\\\".\" [.\\].] a.b # .", "\". ", "[.", "\"\\", "# ."}) {
-    EXPECT_EQ(with_any_characters(same), same);
-  }
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ TEST(Philox, UniformNumbersAreEvenAndDifferByPositionAndSeed) {
   EXPECT_EQ(distinct.size(), kCount);
   EXPECT_NEAR(sum / kCount, 0.5, 0.01);
   EXPECT_NE(uniform_at(1, 5), uniform_at(2, 5));
+  EXPECT_NE(uniform_at(1, 5), uniform_at(1, 5, DrawStream::kToken, 1));
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ SamplingParams everything() {
   SamplingParams p = SamplingParams::plain();
   p.repetition_penalty = 1.1;
   p.frequency_penalty = 0.1;
+  p.penalize_prompt = true;
   p.penalty_range = 40;
   p.repetition_decay = 20;
   p.dry_multiplier = 0.8;

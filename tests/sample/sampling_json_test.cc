@@ -85,6 +85,128 @@ TEST(SamplingJson, TokensMayBeGivenByTheirTexts) {
   EXPECT_TRUE(again.allowed_pieces.empty());
 }
 
+// What TabbyAPI, text-generation-webui, llama-server, KoboldCpp, vLLM and their clients send for a
+// sampler or a limit that is not wanted.
+TEST(SamplingJson, WhatIsOffElsewhereIsOffHere) {
+  SamplingParams off = SamplingParams::plain();
+  for (const char* text :
+       {R"({"repetition_penalty": false, "presence_penalty": false, "frequency_penalty": 0})",
+        R"({"dry_multiplier": 0, "dry_base": 0, "dry_allowed_length": 0, "dry_range": 0})",
+        R"({"dry_multiplier": false})",
+        R"({"mirostat": false})",
+        R"({"mirostat_mode": 0})",
+        R"({"top_k": -1})",
+        R"({"top_k": 0})",
+        R"({"top_k": -40})",
+        R"({"top_k": false})",
+        R"({"top_p": false, "min_p": false, "top_a": false, "tfs": false, "typical_p": false})",
+        R"({"top_n_sigma": -1.0})",
+        R"({"nsigma": 0})",
+        R"({"adaptive_target": -1})",
+        R"({"adaptive_target": 0})",
+        R"({"adaptive_target": 1, "adaptive_decay": 1})",
+        R"({"xtc_probability": 0, "xtc_threshold": 1})",
+        R"({"skew": false})",
+        R"({"smoothing_factor": 0, "smoothing_curve": 0})",
+        R"({"temperature_last": 0})",
+        R"({"min_temp": 1, "max_temp": 1, "temp_exponent": 1})",
+        R"({"cfg_scale": false})",
+        R"({"allowed_tokens": [], "banned_tokens": [], "banned_strings": []})",
+        R"({"allowed_token_ids": "", "custom_token_bans": "", "banned_strings": ""})",
+        R"({"allowed_tokens": false, "banned_tokens": false, "banned_strings": false})",
+        R"({"banned_strings": [""], "stop": ["", ""]})",
+        R"({"banned_strings": "[]"})",
+        R"({"stop": ""})",
+        R"({"stop": []})",
+        R"({"stop": false, "stop_token_ids": []})",
+        R"({"logit_bias": {}})",
+        R"({"logit_bias": []})",
+        R"({"logit_bias": ""})",
+        R"({"logit_bias": false})",
+        R"({"negative_prompt": "", "guidance_scale": 1})",
+        R"({"loop_detect_window": false, "loop_detect_repeats": 0})",
+        R"({"max_tokens": -1})",
+        R"({"max_tokens": false, "min_tokens": false})",
+        R"({"ignore_eos": 0})",
+        R"({"sampler_order": []})",
+        R"({"seed": -1, "xtc_ignore_tokens": ""})",
+        R"({"penalty_range": false, "repetition_decay": false})"}) {
+    SamplingParams params = SamplingParams::plain();
+    read_sampling(parse_json(text, "test"), "the request", UnknownKeys::kRefuse, params);
+    EXPECT_NO_THROW(validate(params, 100)) << text;
+    SamplingParams same = params;  // the values of a sampler that is off have no effect
+    same.dry_base = off.dry_base;
+    same.dry_allowed_length = off.dry_allowed_length;
+    same.xtc_threshold = off.xtc_threshold;
+    same.smoothing_curve = off.smoothing_curve;
+    same.adaptive_decay = off.adaptive_decay;
+    same.loop_detect_repeats = off.loop_detect_repeats;
+    if (!same.dynamic_temperature()) same.min_temp = same.max_temp = 0;
+    EXPECT_TRUE(same == off) << text << ": " << json_text(write_sampling(same, off));
+  }
+  EXPECT_EQ(read(R"({"mirostat": true})").mirostat_mode, 2);
+  EXPECT_TRUE(read(R"({"dry_sequence_breakers": ""})").dry_sequence_breakers.empty());
+  EXPECT_EQ(read(R"({"logit_bias": [[5, false]]})").logit_bias,
+            (std::vector<TokenBias>{{5, -std::numeric_limits<double>::infinity()}}));
+}
+
+TEST(SamplingJson, ListsMayComeAsText) {
+  using Texts = std::vector<std::string>;
+  using Ids = std::vector<std::int32_t>;
+  const auto breakers = [](const char* value) {
+    return read(R"({"dry_sequence_breakers": )" + std::string(value) + "}").dry_sequence_breakers;
+  };
+  const Texts expected{"\n", ":"};
+  EXPECT_EQ(breakers(R"(["\n", ":"])"), expected);
+  EXPECT_EQ(breakers(R"("[\"\\n\", \":\"]")"), expected);
+  EXPECT_EQ(breakers(R"(" \"\\n\", \":\" ")"), expected);
+  EXPECT_EQ(breakers(R"("\"\\n\"")"), Texts{"\n"});
+  EXPECT_EQ(breakers(R"("[]")"), Texts{});
+  for (const char* plain : {"x", "\n", "[", "]", "\"", "[x]", "[1]", "1", "{}", "\"a", "a, b"}) {
+    EXPECT_EQ(breakers(json_text(Json(plain)).c_str()), Texts{plain});
+  }
+  EXPECT_EQ(read(R"({"banned_strings": "[\"a\", \"b\"]"})").banned_strings, (Texts{"a", "b"}));
+  EXPECT_EQ(read(R"({"banned_strings": "\"a\", \"b\""})").banned_strings, (Texts{"a", "b"}));
+  EXPECT_EQ(read(R"({"sampler_order": "[\"top-k\"]"})").sampler_order, Texts{"top-k"});
+  // In these two a single text stands for itself, whatever its characters.
+  for (const char* plain : {"[1]", "\"END\"", "[", "[\"", "1, 2", "[x]", "\n", " "}) {
+    const std::string value = json_text(Json(plain));
+    EXPECT_EQ(read(R"({"stop": )" + value + "}").stop_strings, Texts{plain});
+    EXPECT_EQ(read(R"({"banned_strings": )" + value + "}").banned_strings, Texts{plain});
+  }
+  EXPECT_EQ(read(R"({"stop": "[]"})").stop_strings, Texts{"[]"});
+  EXPECT_EQ(read(R"({"stop": "[\"a\", \"b\"]"})").stop_strings, (Texts{"a", "b"}));
+  const SamplingParams tokens = read(
+      R"({"banned_tokens": "[3, \" yes\"]", "allowed_tokens": "\" no\", 7",
+          "stop_token_ids": "[1,2]", "xtc_ignore_tokens": "[ ]", "logit_bias": "{\"5\": -1}"})");
+  EXPECT_EQ(tokens.banned_tokens, Ids{3});
+  EXPECT_EQ(tokens.banned_pieces, Texts{" yes"});
+  EXPECT_EQ(tokens.allowed_tokens, Ids{7});
+  EXPECT_EQ(tokens.allowed_pieces, Texts{" no"});
+  EXPECT_EQ(tokens.stop_tokens, (Ids{1, 2}));
+  EXPECT_TRUE(tokens.xtc_ignore_tokens.empty());
+  EXPECT_EQ(tokens.logit_bias, (std::vector<TokenBias>{{5, -1}}));
+  EXPECT_EQ(read(R"({"logit_bias": "[[5, -1]]"})").logit_bias, tokens.logit_bias);
+  // Nested too deeply to be read, it is a text like any other.
+  const std::string deep(100000, '[');
+  EXPECT_EQ(read(json_text(Json{{"banned_strings", deep}})).banned_strings, Texts{deep});
+}
+
+// SillyTavern and others send what each of the servers knows that they may talk to.
+TEST(SamplingJson, SeveralNamesOfAFieldMayAgree) {
+  const SamplingParams params = read(
+      R"({"rep_pen": 1.1, "repetition_penalty": 1.10, "max_tokens": 5, "max_new_tokens": 5.0,
+          "typical": 0.5, "typical_p": 0.5, "stop": ["a", 3], "stop_sequence": ["a", 3],
+          "mirostat": false, "mirostat_mode": 0, "stop_token_ids": [9]})");
+  EXPECT_EQ(params.repetition_penalty, 1.1);
+  EXPECT_EQ(params.stop_strings, (std::vector<std::string>{"a"}));
+  EXPECT_EQ(params.stop_tokens, (std::vector<std::int32_t>{9, 3}));
+  EXPECT_NE(error_of(R"({"stop": ["a"], "stop_sequence": ["b"]})").find("given twice"),
+            std::string::npos);
+  EXPECT_NE(error_of(R"({"mirostat": true, "mirostat_mode": 0})").find("given twice"),
+            std::string::npos);
+}
+
 TEST(SamplingJson, UnknownKeysAreRefusedOrIgnored) {
   EXPECT_EQ(read(R"({"messages": [], "top_k": 3})", UnknownKeys::kIgnore).top_k, 3);
   EXPECT_EQ(error_of(R"({"temprature": 1})"),
@@ -113,9 +235,10 @@ TEST(SamplingJson, WrongValuesAreNamedInOneLine) {
       {R"({"xtc_ignore_tokens": [1, "a"]})", "xtc_ignore_tokens is \"a\""},
       {R"({"banned_tokens": "1;2"})", "banned_tokens is \"1;2\""},
       {R"({"banned_tokens": [4294967296]})", "banned_tokens is 4294967296"},
-      {R"({"allowed_tokens": []})",
-       "allowed_tokens is [], should be a list of at least one token, or left out to allow all"},
-      {R"({"allowed_token_ids": ""})", "allowed_token_ids is \"\""},
+      {R"({"temperature": false})", "temperature is false"},
+      {R"({"dry_sequence_breakers": 3})", "dry_sequence_breakers is 3"},
+      {R"({"dry_sequence_breakers": [3]})", "dry_sequence_breakers is 3"},
+      {R"({"max_tokens": -2})", "max_tokens is -2"},
       {R"({"logit_bias": {"a": 1}})", "logit_bias is \"a\""},
       {R"({"logit_bias": {"1": "x"}})", "logit_bias is \"x\""},
       {R"({"logit_bias": [[1]]})", "logit_bias is [1]"},

@@ -30,11 +30,11 @@ TEST(SamplingParams, WrongValuesAreNamedInOneLine) {
       {"temperature", [](P& p) { p.temperature = -1; }},
       {"temperature", [=](P& p) { p.temperature = kNan; }},
       {"temperature", [=](P& p) { p.temperature = kInfinity; }},
-      {"min_temp", [](P& p) { p.min_temp = -0.5; }},
+      {"min_temp", [](P& p) { p.min_temp = -0.5, p.max_temp = 1; }},
       {"max_temp", [=](P& p) { p.max_temp = kNan; }},
-      {"temp_exponent", [](P& p) { p.temp_exponent = -1; }},
+      {"temp_exponent", [](P& p) { p.temp_exponent = -1, p.max_temp = 1; }},
       {"smoothing_factor", [](P& p) { p.smoothing_factor = -0.1; }},
-      {"smoothing_curve", [](P& p) { p.smoothing_curve = 4; }},
+      {"smoothing_curve", [](P& p) { p.smoothing_curve = 4, p.smoothing_factor = 1; }},
       {"top_n_sigma", [](P& p) { p.top_n_sigma = -1; }},
       {"top_k", [](P& p) { p.top_k = -4; }},
       {"top_p", [](P& p) { p.top_p = 1.5; }},
@@ -43,24 +43,25 @@ TEST(SamplingParams, WrongValuesAreNamedInOneLine) {
       {"tfs", [](P& p) { p.tfs = 2; }},
       {"typical", [=](P& p) { p.typical = kNan; }},
       {"mirostat_mode", [](P& p) { p.mirostat_mode = 1; }},
-      {"mirostat_tau", [](P& p) { p.mirostat_tau = -1; }},
-      {"mirostat_eta", [](P& p) { p.mirostat_eta = 1e9; }},
+      {"mirostat_tau", [](P& p) { p.mirostat_tau = -1, p.mirostat_mode = 2; }},
+      {"mirostat_eta", [](P& p) { p.mirostat_eta = 1e9, p.mirostat_mode = 2; }},
       {"xtc_probability", [](P& p) { p.xtc_probability = 1.1; }},
-      {"xtc_threshold", [](P& p) { p.xtc_threshold = -1; }},
+      {"xtc_threshold", [](P& p) { p.xtc_threshold = -1, p.xtc_probability = 1; }},
       {"xtc_ignore_tokens", [](P& p) { p.xtc_ignore_tokens = {-7}; }},
       {"skew", [=](P& p) { p.skew = -kInfinity; }},
       {"adaptive_target", [](P& p) { p.adaptive_target = 2; }},
-      {"adaptive_decay", [](P& p) { p.adaptive_decay = 1; }},
+      {"adaptive_decay", [](P& p) { p.adaptive_decay = 1, p.adaptive_target = 0.5; }},
       {"repetition_penalty", [](P& p) { p.repetition_penalty = 0; }},
-      {"repetition_decay", [](P& p) { p.repetition_decay = -1; }},
-      {"penalty_range", [](P& p) { p.penalty_range = -2; }},
-      {"penalty_range", [](P& p) { p.penalty_range = std::int64_t{1} << 60; }},
+      {"repetition_decay", [](P& p) { p.repetition_decay = -1, p.repetition_penalty = 2; }},
+      {"penalty_range", [](P& p) { p.penalty_range = -2, p.presence_penalty = 1; }},
+      {"penalty_range",
+       [](P& p) { p.penalty_range = std::int64_t{1} << 60, p.frequency_penalty = 1; }},
       {"presence_penalty", [](P& p) { p.presence_penalty = 1e30; }},
       {"frequency_penalty", [=](P& p) { p.frequency_penalty = kNan; }},
       {"dry_multiplier", [](P& p) { p.dry_multiplier = -1; }},
-      {"dry_base", [](P& p) { p.dry_base = 0.5; }},
-      {"dry_allowed_length", [](P& p) { p.dry_allowed_length = 0; }},
-      {"dry_range", [](P& p) { p.dry_range = -2; }},
+      {"dry_base", [](P& p) { p.dry_base = 0.5, p.dry_multiplier = 1; }},
+      {"dry_allowed_length", [](P& p) { p.dry_allowed_length = 0, p.dry_multiplier = 1; }},
+      {"dry_range", [](P& p) { p.dry_range = -2, p.dry_multiplier = 1; }},
       {"dry_sequence_breakers", [](P& p) { p.dry_sequence_breakers.assign(300, "x"); }},
       {"dry_breaker_tokens",
        [](P& p) {
@@ -112,7 +113,7 @@ TEST(SamplingParams, WrongValuesAreNamedInOneLine) {
       {"top_logprobs", [](P& p) { p.top_logprobs = 5; }},
       {"prompt_logprobs", [](P& p) { p.prompt_logprobs = -2; }},
       {"loop_detect_window", [](P& p) { p.loop_detect_window = -1; }},
-      {"loop_detect_repeats", [](P& p) { p.loop_detect_repeats = 1; }},
+      {"loop_detect_repeats", [](P& p) { p.loop_detect_repeats = 1, p.loop_detect_window = 9; }},
   };
   for (const WrongValue& wrong : kWrong) {
     SamplingParams params;
@@ -168,7 +169,6 @@ TEST(SamplingParams, TokensBeyondTheVocabularyAreNamed) {
       EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
     }
   };
-  expect_wrong([](auto& p) { p.top_k = 1001; }, "top_k is 1001");
   expect_wrong([](auto& p) { p.logit_bias = {{1000, 1}}; }, "logit_bias has token 1000");
   expect_wrong([](auto& p) { p.logit_bias.assign(1001, {7, 1}); }, "logit_bias lists 1001 tokens");
   expect_wrong([](auto& p) { p.banned_tokens = {999, 1000}; }, "banned_tokens has token 1000");
@@ -177,8 +177,30 @@ TEST(SamplingParams, TokensBeyondTheVocabularyAreNamed) {
   expect_wrong([](auto& p) { p.dry_breaker_tokens = {5000}; }, "dry_breaker_tokens");
   expect_wrong([](auto& p) { p.xtc_ignore_tokens = {5000}; }, "xtc_ignore_tokens");
   SamplingParams all;
-  all.top_k = 1000;
+  all.top_k = 100000;  // cuts nothing
   EXPECT_NO_THROW(validate(all, 1000));
+}
+
+// The defaults that servers declare for samplers that are off are out of range here.
+TEST(SamplingParams, ASamplerThatIsOffDoesNotJudgeItsOtherValues) {
+  SamplingParams params;
+  params.penalty_range = -5;
+  params.repetition_decay = -1;
+  params.dry_base = 0;
+  params.dry_allowed_length = 0;
+  params.dry_range = -9;
+  params.min_temp = -1;
+  params.max_temp = -1;
+  params.temp_exponent = -1;
+  params.smoothing_curve = 0;
+  params.mirostat_tau = -1;
+  params.mirostat_eta = 11;
+  params.xtc_threshold = 5;
+  params.adaptive_decay = 1;
+  params.loop_detect_repeats = 0;
+  EXPECT_NO_THROW(validate(params));
+  params.dry_multiplier = 0.5;
+  EXPECT_THROW(validate(params), Error);
 }
 
 TEST(SamplingParams, DevicesSampleTheCommonChainOnly) {

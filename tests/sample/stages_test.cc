@@ -114,6 +114,7 @@ const std::vector<StageCase>& stage_cases() {
        [](auto& p, auto&, Dice& d) {
          p.presence_penalty = d.real(-2, 2);
          p.frequency_penalty = d.real(-2, 2);
+         p.penalize_prompt = p.presence_penalty > 0;  // in half of the rows the answer alone
          p.penalty_range = d.coin() ? -1 : d.whole(0, 150);
          p.repetition_decay = d.coin() ? 0 : d.whole(0, 60);
        }},

@@ -94,16 +94,19 @@ void penalize(const Book& book, std::vector<double>& logits) {
   const std::vector<std::int32_t>& history = book.row.history;
   for (std::size_t id = 0; id < logits.size(); ++id) {
     double newest = 0;
+    double newest_counted = 0;
     double sum = 0;
     for (std::size_t d = 0; d < history.size(); ++d) {
       if (history[history.size() - 1 - d] != static_cast<std::int32_t>(id)) continue;
       const double s = strength(p, d, history.size());
       newest = std::max(newest, s);
+      if (!p.penalize_prompt && static_cast<std::int64_t>(d) >= book.row.generated) continue;
+      newest_counted = std::max(newest_counted, s);
       sum += s;
     }
     const double r = 1 + (p.repetition_penalty - 1) * newest;
     logits[id] = logits[id] > 0 ? logits[id] / r : logits[id] * r;
-    logits[id] -= p.presence_penalty * newest;
+    logits[id] -= p.presence_penalty * newest_counted;
     logits[id] -= p.frequency_penalty * sum;
   }
 }

@@ -91,7 +91,7 @@ void add_edits(Bits& random, SampleCase& c, SampleRule& rule) {
   std::int64_t id = below(random, 3);
   for (int i = 0; i < 700 && id < c.vocab; ++i) {
     c.edits.push_back(
-        {static_cast<std::int32_t>(id), static_cast<float>(below(random, 3)),
+        {static_cast<std::int32_t>(id), static_cast<float>(below(random, 4) - 1),
          one_of(random, {0.0f, 0.0f, 2.5f, -100.0f, -std::numeric_limits<float>::infinity()})});
     id += 1 + below(random, std::max<std::int64_t>(c.vocab / 300, 2));
   }

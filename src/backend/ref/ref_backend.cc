@@ -38,7 +38,8 @@ void expand_dense(const DenseMatrix& matrix, const TensorView& weight) {
 }  // namespace
 
 std::string RefBackend::description() const {
-  return "naive fp32, " + std::to_string(pool_.threads()) + " threads";
+  const int threads = pool_.threads();
+  return "naive fp32, " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
 }
 
 void RefBackend::upload(const TensorView& to, const TensorView& from_host) { copy(to, from_host); }

@@ -26,7 +26,8 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
   top.erase(top.begin() + static_cast<std::ptrdiff_t>(least));
   double chance = p.xtc_probability;
   if (p.xtc_random) {
-    const double coin = uniform_at(row.seed, row.args->position, DrawStream::kExclusion);
+    const double coin =
+        uniform_at(row.seed, row.args->position, DrawStream::kExclusion, row.args->rewinds);
     if (coin >= chance) return;
     chance = 1;
   }

@@ -11,13 +11,19 @@ bool wanted(const SamplingParams& p) {
   return any && (p.penalty_range != 0 || p.repetition_decay != 0);
 }
 
+// In row.per_token: the token occurred, but nowhere that presence and frequency penalties count.
+constexpr float kRepeatedOnly = -1;
+
 // Fills row.touched with the tokens that occurred, row.strengths with the strength of each one's
-// newest occurrence, and row.per_token with the sums over all occurrences.
+// newest occurrence, and row.per_token with the sums over all occurrences that presence and
+// frequency penalties count, or kRepeatedOnly.
 void count_occurrences(const SamplingParams& p, SampleRow& row) {
   const std::span<const std::int32_t> history = row.args->history;
   const auto size = static_cast<std::int64_t>(history.size());
   const std::int64_t full = p.penalty_range < 0 ? size : std::min(size, p.penalty_range);
-  const std::int64_t reach = std::min(size, full + std::min(size, p.repetition_decay));
+  const std::int64_t counted = p.penalize_prompt ? size : row.args->generated;
+  const std::int64_t most = p.repetition_penalty == 1 ? std::min(size, counted) : size;
+  const std::int64_t reach = std::min(most, full + std::min(size, p.repetition_decay));
   const std::size_t vocab = row.logits.size();
   row.strengths.clear();
   const auto slope = 1.0f / static_cast<float>(p.repetition_decay + 1);
@@ -30,7 +36,11 @@ void count_occurrences(const SamplingParams& p, SampleRow& row) {
       row.touched.push_back(static_cast<std::int32_t>(id));
       row.strengths.push_back(strength);
     }
-    row.per_token[id] += strength;
+    if (d < counted) {
+      row.per_token[id] += strength;
+    } else if (row.per_token[id] == 0.0f) {
+      row.per_token[id] = kRepeatedOnly;
+    }
   }
 }
 
@@ -48,8 +58,10 @@ void apply(const SamplingParams& p, const SamplerState&, SampleRow& row) {
     const float factor = 1 + over * row.strengths[i];
     const float logit = logits[id];
     const float repeated = logit > 0 ? logit / factor : logit * factor;
-    logits[id] =
-        std::min(repeated - presence * row.strengths[i] - frequency * row.per_token[id], kLargest);
+    const float count = row.per_token[id];
+    const float penalized =
+        count > 0 ? repeated - presence * row.strengths[i] - frequency * count : repeated;
+    logits[id] = std::min(penalized, kLargest);
   }
 }
 

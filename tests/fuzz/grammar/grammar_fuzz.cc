@@ -75,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ConstraintSpec spec;
   spec.kind = kKinds[data[0] % 4];
   spec.strict = (data[0] & 4) == 0;
-  spec.any_whitespace = (data[0] & 8) == 0;
+  if ((data[0] & 8) != 0) spec.whitespace.kind = JsonWhitespace::Kind::kCompact;
   spec.prefer_end = (data[0] & 16) != 0;
   spec.text.assign(reinterpret_cast<const char*>(data) + 1, size - 1);
   const auto try_one = [&](const ConstraintSpec& one) {

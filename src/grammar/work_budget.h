@@ -4,9 +4,16 @@
 
 namespace bl {
 
-// Limits what the grammar library may cost; the library reports its work through grammar_hooks.h. A
-// budget applies to the thread that made it while it lives, one at a time per thread. Work beyond
-// it throws kLimit with a message that names `what`. Without a budget, work is unlimited.
+// Reports that `steps` small steps, of about ten nanoseconds each, are about to be done. Throws
+// kLimit if the budget of this thread is spent.
+void spend_work(std::size_t steps);
+// Reports that `bytes` bytes are about to be allocated for keeps. Throws as spend_work() does.
+void keep_work(std::size_t bytes);
+
+// Limits what compiling and matching a grammar may cost: the translation of schemas reports its
+// work by the functions above, and so does the grammar library (sample/grammar_hooks.h). A budget
+// applies to the thread that made it while it lives, one at a time per thread. Work beyond it
+// throws kLimit with a message that names `what`. Without a budget, work is unlimited.
 class WorkBudget {
  public:
   WorkBudget(const char* what, double seconds, std::size_t bytes);

@@ -1,10 +1,9 @@
-#include "sample/work_budget.h"
+#include "grammar/work_budget.h"
 
 #include <time.h>
 
 #include "base/check.h"
 #include "base/error.h"
-#include "sample/grammar_hooks.h"
 
 namespace bl {
 namespace {

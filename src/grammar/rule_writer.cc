@@ -1,0 +1,115 @@
+#include "grammar/rule_writer.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "grammar/work_budget.h"
+
+namespace bl {
+namespace {
+
+constexpr std::size_t kMostBytes = 64u << 20;
+constexpr int kMostBlanks = 64;
+
+std::string joined(const std::vector<std::string>& choices) {
+  std::string body;
+  for (const std::string& one : choices) {
+    if (!body.empty()) body += " | ";
+    body += one;
+  }
+  return body;
+}
+
+// The form that the grammar library reads (read_automaton() in sample/grammar_hooks.h).
+std::string written(const Automaton& automaton) {
+  std::string text = "Regex(\"\\x01";
+  for (const Automaton::State& state : automaton.states) {
+    if (state.accepts) text += '!';
+    for (const Automaton::Edge& edge : state.edges) {
+      text += fmt::format("{:x}-{:x}>{:x},", static_cast<unsigned>(edge.low),
+                          static_cast<unsigned>(edge.high), edge.to);
+    }
+    text += ';';
+  }
+  return text + "\")";
+}
+
+}  // namespace
+
+std::string RuleWriter::add(const std::string& body, const std::string& prefix) {
+  spend_work(20 + body.size() / 8);
+  const auto [found, added] = names_.try_emplace(prefix + body, "");
+  if (!added) return found->second;
+  found->second = fmt::format("{}{}", prefix, count_++);
+  if (text_.size() + body.size() > kMostBytes) {
+    fail(ErrorCode::kLimit, "the JSON schema needs a grammar of more than {} MiB; make it smaller",
+         kMostBytes >> 20);
+  }
+  text_ += fmt::format("{} ::= {}\n", found->second, body);
+  return found->second;
+}
+
+std::string RuleWriter::choice(const std::vector<std::string>& choices) {
+  return add(joined(choices), "r");
+}
+
+std::string RuleWriter::reserve() { return fmt::format("v{}", count_++); }
+
+void RuleWriter::define(const std::string& name, const std::vector<std::string>& choices) {
+  text_ += fmt::format("{} ::= {}\n", name, joined(choices));
+}
+
+std::string RuleWriter::gap(const std::string& next, Gap gap) {
+  switch (whitespace_.kind) {
+    case JsonWhitespace::Kind::kCompact:
+      return next;
+    case JsonWhitespace::Kind::kOneLine:
+      return gap == Gap::kBehindSeparator ? "\" \" " + next : next;
+    case JsonWhitespace::Kind::kUpTo: {
+      if (whitespace_.most == 0) return next;
+      const std::string space = choice({"[ \\n\\r\\t]"});
+      return choice({repeated(space, 0, whitespace_.most) + " " + next});
+    }
+    case JsonWhitespace::Kind::kDefault:
+      break;
+  }
+  const std::string blanks = repeated(choice({"\" \""}), 0, kMostBlanks);
+  return choice({next, "\" \" " + next, "\"\\n\" " + blanks + " " + next});
+}
+
+std::string RuleWriter::automaton(const Automaton& automaton) {
+  return add(written(automaton), "a");
+}
+
+std::string RuleWriter::counted(const Automaton& automaton, const Counts& counts) {
+  if (counts.fewest == 0 && !counts.most) return this->automaton(automaton);
+  return add(written(automaton),
+             fmt::format("bl.counted.{}.{}.{}.", counts.fewest,
+                         counts.most ? std::to_string(*counts.most) : "-", counts.mains));
+}
+
+std::string RuleWriter::repeated(const std::string& item, std::size_t fewest, std::size_t most) {
+  // A rule of its own: the library would take what follows another reference for what follows here.
+  return fmt::format("{}{{{},{}}}", add(item, "bl.repeated."), fewest, most);
+}
+
+std::string RuleWriter::literal(std::string_view text) {
+  std::string made = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      made += {'\\', c};
+    } else if (byte < 0x20 || byte == 0x7f) {
+      made += fmt::format("\\x{:02x}", byte);
+    } else {
+      made += c;
+    }
+  }
+  return made + '"';
+}
+
+std::string RuleWriter::text(const std::string& first) const {
+  return fmt::format("root ::= {}\n{}", first, text_);
+}
+
+}  // namespace bl

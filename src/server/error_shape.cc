@@ -1,0 +1,80 @@
+#include "server/error_shape.h"
+
+#include "api/request_error.h"
+#include "base/json.h"
+
+namespace bl::server {
+namespace {
+
+const char* anthropic_type(int status) {
+  switch (status) {
+    case 400:
+      return "invalid_request_error";
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "api_error";
+  }
+}
+
+const char* openai_type(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 429:
+      return "rate_limit_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
+}  // namespace
+
+int status_of(const Error& error) {
+  if (const auto* http = dynamic_cast<const HttpError*>(&error)) return http->status();
+  return openai::error_answer(error).status;
+}
+
+Json error_body(ErrorShape shape, const Error& error) {
+  const int status = status_of(error);
+  switch (shape) {
+    case ErrorShape::kAnthropic:
+      return {{"type", "error"},
+              {"error", {{"type", anthropic_type(status)}, {"message", error.what()}}}};
+    case ErrorShape::kOllama:
+      return {{"error", error.what()}};
+    case ErrorShape::kOpenAi:
+      break;
+  }
+  Json body = openai::error_answer(error).body;
+  if (const auto* http = dynamic_cast<const HttpError*>(&error)) {
+    body["error"]["type"] = openai_type(status);
+    if (!http->code().empty()) body["error"]["code"] = http->code();
+  }
+  return body;
+}
+
+http::Response json_response(int status, const Json& body) {
+  // Texts of clients and models may hold halves of characters; these become U+FFFD.
+  return {status,
+          {{"Content-Type", "application/json"}},
+          body.dump(-1, ' ', false, Json::error_handler_t::replace)};
+}
+
+http::Response error_response(ErrorShape shape, const Error& error) {
+  return json_response(status_of(error), error_body(shape, error));
+}
+
+}  // namespace bl::server

@@ -1,0 +1,100 @@
+#include "server/generation.h"
+
+#include <utility>
+
+#include "base/log.h"
+
+namespace bl::server {
+namespace {
+
+// A client that has not taken this many bytes gets no more for now.
+constexpr std::size_t kMostUnsent = std::size_t{256} << 10;
+
+std::int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+void Generation::start() {
+  last_sent_ = now_ms();
+  const std::scoped_lock lock(mutex_);
+  handles_.reserve(args_.requests.size());
+  for (Request& request : args_.requests) {
+    handles_.push_back(args_.model->engine().submit(std::move(request)));
+  }
+  args_.requests.clear();
+  open_ = handles_.size();
+  const std::weak_ptr<Generation> self = weak_from_this();
+  // The exchange's watcher keeps this object alive; it is dropped when the answer is over.
+  args_.to->watch([owner = shared_from_this()] { owner->schedule(); });
+  bool ready = false;
+  for (RequestHandle& handle : handles_) {
+    ready |= handle.set_ready_callback([self] {
+      if (const auto owner = self.lock()) owner->schedule();
+    });
+  }
+  if (ready) schedule();
+}
+
+void Generation::schedule() {
+  if (over() || scheduled_.exchange(true)) return;
+  args_.queue->post([self = shared_from_this()] { self->pump(); });
+}
+
+void Generation::pump() {
+  scheduled_ = false;
+  const std::scoped_lock lock(mutex_);
+  if (over()) return;
+  try {
+    if (args_.to->gone()) return finish();
+    if (!read_events()) return;
+    args_.reply->on_end(*args_.to);
+  } catch (const Error& error) {
+    args_.reply->on_error(error, *args_.to);
+  } catch (const std::exception& failure) {
+    log_warning("an answer could not be written: {}", failure.what());
+    args_.reply->on_error(Error(ErrorCode::kIo, "internal error"), *args_.to);
+  }
+  finish();
+}
+
+// Returns true when all requests are over.
+bool Generation::read_events() {
+  for (std::size_t i = 0; i < handles_.size(); ++i) {
+    RequestHandle& handle = handles_[i];
+    while (!handle.over()) {
+      if (args_.to->unsent() > kMostUnsent) return false;
+      std::optional<Event> event = handle.next(std::chrono::milliseconds(0));
+      if (!event) break;
+      args_.reply->on_event(i, std::move(*event), *args_.to);
+      last_sent_.store(now_ms(), std::memory_order_relaxed);
+      if (handle.over()) --open_;
+    }
+  }
+  return open_ == 0;
+}
+
+// Ends the requests that still run.
+void Generation::finish() {
+  over_ = true;
+  handles_.clear();
+  args_.to->watch(nullptr);
+  args_.to.reset();
+}
+
+void Generation::cancel() {
+  const std::scoped_lock lock(mutex_);
+  for (RequestHandle& handle : handles_) handle.cancel();
+}
+
+void Generation::tick(std::chrono::seconds quiet) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || over()) return;
+  if (now_ms() - last_sent_ < std::chrono::milliseconds(quiet).count()) return;
+  if (args_.reply->on_quiet(*args_.to)) last_sent_ = now_ms();
+}
+
+}  // namespace bl::server

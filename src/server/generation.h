@@ -1,0 +1,80 @@
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine.h"
+#include "http/exchange.h"
+#include "server/served_model.h"
+#include "server/work_queue.h"
+
+namespace bl::server {
+
+// What a route makes of the engine's events. All calls come from one thread at a time.
+class Reply {
+ public:
+  Reply() = default;
+  Reply(const Reply&) = delete;
+  Reply& operator=(const Reply&) = delete;
+  virtual ~Reply() = default;
+
+  // The news of request number `request` of the generation. Throws the error of a choice that has
+  // ended with one.
+  virtual void on_event(std::size_t request, Event event, http::Exchange& to) = 0;
+  // All requests are over.
+  virtual void on_end(http::Exchange& to) = 0;
+  // The answer cannot be made or finished. Streams that have begun end with an event that says so.
+  virtual void on_error(const Error& error, http::Exchange& to) = 0;
+  // Nothing was sent for some time: writes what keeps the connection open, where the protocol has
+  // such. Returns whether it wrote something.
+  virtual bool on_quiet(http::Exchange& to) {
+    static_cast<void>(to);
+    return false;
+  }
+};
+
+// Requests of the engine on their way to one client. It lives as long as the engine or the client
+// may still bring news: when the client leaves, its requests are cancelled at once.
+//
+// News from the engine's thread and from the sockets' threads only post a task, which reads what
+// there is. A client that reads slowly makes it stop reading, so the engine pauses the request.
+class Generation : public std::enable_shared_from_this<Generation> {
+ public:
+  struct Args {
+    std::shared_ptr<ServedModel> model;
+    std::vector<Request> requests;
+    std::unique_ptr<Reply> reply;
+    std::shared_ptr<http::Exchange> to;
+    WorkQueue* queue = nullptr;  // outlives it
+  };
+  explicit Generation(Args args) : args_(std::move(args)) {}
+
+  // Submits the requests. Throws what Engine::submit() throws; then none of them is computed.
+  void start();
+  // Cancels the requests; the client gets their last events.
+  void cancel();
+  // Keeps the connection open where nothing was sent for `quiet`. Called now and then.
+  void tick(std::chrono::seconds quiet);
+  bool over() const { return over_.load(std::memory_order_relaxed); }
+
+ private:
+  void schedule();
+  void pump();
+  bool read_events();
+  void finish();
+
+  Args args_;
+  std::mutex mutex_;  // held by the one task that runs
+  std::vector<RequestHandle> handles_;
+  std::size_t open_ = 0;  // handles that are not over
+  std::atomic<bool> scheduled_{false};
+  std::atomic<bool> over_{false};
+  std::atomic<std::int64_t> last_sent_{0};  // steady milliseconds
+};
+
+}  // namespace bl::server

@@ -1,0 +1,209 @@
+// No key of config.json is dropped silently, and an absent key means what transformers' config
+// class says.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "model/arch_library.h"
+#include "model/config_keys.h"
+#include "model/hf_config.h"
+#include "model/model_spec.h"
+
+namespace bl::test {
+namespace {
+
+using Keys = std::vector<std::string>;
+
+// A config without anything that the class of its architecture has a default for.
+Json small(const char* architecture) {
+  return {{"architectures", {architecture}},
+          {"hidden_size", 64},
+          {"num_hidden_layers", 4},
+          {"num_attention_heads", 4},
+          {"vocab_size", 100},
+          {"num_key_value_heads", 4},
+          {"intermediate_size", 96},
+          {"max_position_embeddings", 128}};
+}
+
+ModelSpec built(const Json& config) {
+  return build_model_spec(ArchLibrary(), HfConfig(config, "config.json"), {});
+}
+
+std::string refusal_of(const Json& config) {
+  try {
+    built(config);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(ConfigKeys, UnknownOnesAreNamed) {
+  Json config = small("LlamaForCausalLM");
+  EXPECT_EQ(built(config).unknown_keys, Keys{});
+  config["made_up"] = 3;
+  config["rope_parameters"] = {
+      {"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 1e4}, {"made_up", 1}};
+  config["quantization_config"] = {{"bits", 4}, {"quant_method", "gptq"}, {"made_up", {1, 2}}};
+  config["made_up_object"] = {{"a", 1}};
+  EXPECT_EQ(built(config).unknown_keys,
+            (Keys{"made_up", "made_up_object", "quantization_config.made_up",
+                  "rope_parameters.made_up"}));
+}
+
+// Other types of scaling read other parameters.
+TEST(ConfigKeys, ParametersOfAnotherRopeAreUnknown) {
+  Json config = small("LlamaForCausalLM");
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}, {"beta_fast", 32}};
+  EXPECT_EQ(built(config).unknown_keys, Keys{"rope_scaling.beta_fast"});
+}
+
+TEST(ConfigKeys, KeysWithoutEffectAreNotNamed) {
+  Json config = small("LlamaForCausalLM");
+  config["attention_dropout"] = 0.5;
+  config["initializer_range"] = 0.1;
+  config["transformers_version"] = "5.24.0";
+  config["torch_dtype"] = "float16";
+  config["_name_or_path"] = "x";
+  config["use_cache"] = false;
+  config["bos_token_id"] = 1;
+  config["image_token_id"] = 5;
+  config["vision_config"] = {{"hidden_size", 3}};
+  EXPECT_EQ(built(config).unknown_keys, Keys{});
+}
+
+TEST(ConfigKeys, TextModelsOfCompositeConfigs) {
+  Json config = {{"architectures", {"Gemma3ForConditionalGeneration"}},
+                 {"text_config", small("Gemma3ForCausalLM")}};
+  config["text_config"]["made_up"] = 1;
+  config["made_up"] = 2;
+  EXPECT_EQ(built(config).unknown_keys, (Keys{"made_up", "text_config.made_up"}));
+}
+
+TEST(ConfigKeys, OptionsOfTheClassThatNothingReadsAreRefused) {
+  Json config = small("BloomForCausalLM");
+  config["apply_residual_connection_post_layernorm"] = false;
+  EXPECT_EQ(refusal_of(config), "no error");
+  config["apply_residual_connection_post_layernorm"] = true;
+  EXPECT_NE(
+      refusal_of(config).find("config.json: apply_residual_connection_post_layernorm is true"),
+      std::string::npos)
+      << refusal_of(config);
+}
+
+TEST(ConfigKeys, BidirectionalAttentionIsRefusedEverywhere) {
+  const ArchLibrary archs;
+  for (const std::string& architecture : archs.architectures()) {
+    Json config = small(architecture.c_str());
+    config["is_causal"] = false;
+    if (archs.find(architecture, "config.json").draft) continue;
+    EXPECT_NE(refusal_of(config).find("is_causal is false"), std::string::npos)
+        << architecture << ": " << refusal_of(config);
+    config["is_causal"] = true;
+    EXPECT_EQ(refusal_of(config).find("is_causal"), std::string::npos) << architecture;
+  }
+}
+
+TEST(ConfigKeys, AbsentKeysHaveTheDefaultsOfTheirClass) {
+  EXPECT_FLOAT_EQ(built(small("Phi3ForCausalLM")).final_norm->eps, 1e-5f);
+  EXPECT_FLOAT_EQ(built(small("LlamaForCausalLM")).final_norm->eps, 1e-6f);
+  EXPECT_EQ(built(small("Qwen3ForCausalLM")).blocks[0].attention->head_dim, 128);
+  EXPECT_EQ(built(small("LlamaForCausalLM")).blocks[0].attention->head_dim, 16);
+  EXPECT_EQ(built(small("GemmaForCausalLM")).blocks[0].attention->head_dim, 256);
+  Json config = small("LlamaForCausalLM");
+  config.erase("num_key_value_heads");
+  EXPECT_EQ(built(config).blocks[0].attention->kv_heads, 4);
+}
+
+// No class of transformers says what a GGUF file means that lacks a key.
+TEST(ConfigKeys, GgufHasNoClass) {
+  HfConfig config(small("Qwen3ForCausalLM"), "model.gguf");
+  config.forget_class_options();
+  const ModelSpec spec = build_model_spec(ArchLibrary(), config, {});
+  EXPECT_EQ(spec.blocks[0].attention->head_dim, 16);
+}
+
+TEST(ConfigKeys, NullIsNotTheDefault) {
+  Json config = small("NanoChatForCausalLM");
+  EXPECT_FLOAT_EQ(built(config).head_softcap, 15.0f);
+  config["final_logit_softcapping"] = nullptr;
+  EXPECT_FLOAT_EQ(built(config).head_softcap, 0.0f);
+}
+
+TEST(ConfigKeys, OtherNamesOfAnOption) {
+  Json config = small("GPT2LMHeadModel");
+  config.erase("intermediate_size");
+  config.erase("num_key_value_heads");
+  config["n_positions"] = 64;
+  config.erase("max_position_embeddings");
+  EXPECT_EQ(built(config).max_positions, 64);
+  EXPECT_EQ(built(config).unknown_keys, Keys{});
+  // In transformers the other name is set last.
+  config["max_position_embeddings"] = 32;
+  EXPECT_EQ(built(config).max_positions, 32);
+}
+
+TEST(ConfigKeys, KindsOfTextModels) {
+  Json config = {{"architectures", {"LlavaForConditionalGeneration"}},
+                 {"text_config", small("LlamaForCausalLM")}};
+  EXPECT_EQ(built(config).blocks[0].attention->window, 0);
+  config["text_config"]["model_type"] = "mistral";
+  EXPECT_EQ(built(config).blocks[0].attention->window, 4096);
+  config["text_config"]["model_type"] = "gemma";
+  EXPECT_NE(refusal_of(config).find("text_config.model_type is \"gemma\""), std::string::npos)
+      << refusal_of(config);
+}
+
+TEST(ConfigKeys, RopeScalingTakesThePlaceOfRopeParameters) {
+  Json config = small("Qwen3ForCausalLM");
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
+  config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 4.0}};
+  EXPECT_EQ(built(config).ropes[0].kind, RopeKind::kLinear);
+  EXPECT_EQ(built(config).ropes[0].theta, 10000.0);  // what transformers makes of it
+  EXPECT_EQ(built(config).unknown_keys,
+            (Keys{"rope_parameters.rope_theta", "rope_parameters.rope_type"}));
+  config["rope_scaling"] = nullptr;
+  EXPECT_EQ(built(config).ropes[0].theta, 5e5);
+}
+
+std::vector<int> windows_of(const Json& config) {
+  std::vector<int> windows;
+  for (const BlockSpec& block : built(config).blocks) windows.push_back(block.attention->window);
+  return windows;
+}
+
+TEST(ConfigKeys, WindowsFollowTheClassWhereTypesAreNotListed) {
+  Json smollm = small("SmolLM3ForCausalLM");
+  smollm["use_sliding_window"] = true;
+  smollm["sliding_window"] = 8;
+  EXPECT_EQ(windows_of(smollm), (std::vector<int>{0, 0, 0, 8}));
+  smollm["no_rope_layers"] = {0, 1, 0, 1};
+  EXPECT_EQ(windows_of(smollm), (std::vector<int>{8, 0, 8, 0}));
+  Json qwen = small("Qwen2MoeForCausalLM");
+  qwen["use_sliding_window"] = true;
+  qwen["sliding_window"] = 8;
+  qwen["max_window_layers"] = 3;
+  EXPECT_EQ(windows_of(qwen), (std::vector<int>{8, 0, 8, 0}));
+  qwen["max_window_layers"] = 2;
+  EXPECT_EQ(windows_of(qwen), (std::vector<int>{8, 0, 0, 0}));
+  Json cohere = small("Cohere2ForCausalLM");
+  cohere["sliding_window"] = 8;
+  EXPECT_EQ(windows_of(cohere), (std::vector<int>{8, 8, 8, 0}));
+}
+
+TEST(ConfigKeys, Patterns) {
+  EXPECT_TRUE(matches_pattern("hidden_dropout", "*dropout"));
+  EXPECT_TRUE(matches_pattern("bos_token_id", "*_token_id"));
+  EXPECT_FALSE(matches_pattern("bos_token_ids", "*_token_id"));
+  EXPECT_TRUE(matches_pattern("a.7.b", "a.*.b"));
+  EXPECT_FALSE(matches_pattern("a", "a.*"));
+  EXPECT_TRUE(matches_pattern("a", "a*"));
+}
+
+}  // namespace
+}  // namespace bl::test
