@@ -22,11 +22,16 @@ inline bool is_automaton(std::string_view regex) {
   return !regex.empty() && regex[0] == kAutomatonMark;
 }
 
-// Reads "\x01" and the states, each as [!]{LOW-HIGH>TO,}; with hexadecimal numbers; `!` accepts.
-// Calls add_state() for every state, then add_edge(from, low, high, to) and add_end(state). The
-// first state is the start and may not accept. Throws std::invalid_argument.
-template <class AddState, class AddEdge, class AddEnd>
-void read_automaton(std::string_view text, AddState add_state, AddEdge add_edge, AddEnd add_end) {
+// A number of characters that stands for "without end".
+inline constexpr std::uint32_t kEndless = 0xffffff;
+
+// Reads "\x01" and the states, each as [!][@SHORTEST-LONGEST,]{LOW-HIGH>TO,}; with hexadecimal
+// numbers; `!` accepts. Calls add_state() for every state, then add_end(state),
+// add_counts(state, shortest, longest) and add_edge(from, low, high, to). The first state is the
+// start and may not accept. Throws std::invalid_argument.
+template <class AddState, class AddEdge, class AddEnd, class AddCounts>
+void read_automaton(std::string_view text, AddState add_state, AddEdge add_edge, AddEnd add_end,
+                    AddCounts add_counts) {
   const auto check = [](bool right) {
     if (!right) throw std::invalid_argument("an automaton of this grammar is malformed");
   };
@@ -52,6 +57,11 @@ void read_automaton(std::string_view text, AddState add_state, AddEdge add_edge,
       add_end(static_cast<std::int32_t>(state));
       ++at;
     }
+    if (text[at] == '@') {
+      ++at;
+      const std::uint32_t shortest = number('-');
+      add_counts(static_cast<std::int32_t>(state), shortest, number(','));
+    }
     while (text[at] != ';') {
       const std::uint32_t low = number('-');
       const std::uint32_t high = number('>');
@@ -67,21 +77,49 @@ inline bool counts_repeats(std::string_view rule) { return rule.substr(0, 12) ==
 
 // The bounds on the characters of a rule that is an automaton of JSON strings:
 // "bl.counted.FEWEST.MOST.MAINS.NUMBER". State 0 reads the quote, state 1 is the end, and MAINS
-// states from 2 on are entered with every character. "-" for MOST is no bound.
+// states from 2 on are entered with every character. "-" for MOST is no bound. For every state the
+// automaton says how many characters are read at least and at most until the end (@), so that no
+// text is begun that cannot end within the bounds.
 struct RuleCounts {
   std::int32_t fewest = 0;
   std::int32_t most = -1;
-  std::int32_t mains = 0;  // 0: nothing is counted
+  std::int32_t mains = 0;                 // 0: nothing is counted
+  std::vector<std::uint32_t> shortest{};  // by state; read at the first step
+  std::vector<std::uint32_t> longest{};
+  std::int32_t tail = 0;  // the largest of `shortest`
+  bool endless = true;    // whether every state may read characters without end
 
-  // Advances `count` for a step from the state `from` to `to` of the rule. Returns whether the
-  // bounds allow it.
+  // Takes the counts of states out of the rule's text.
+  void read(std::string_view text) {
+    const auto ignore = [](auto...) {};
+    read_automaton(
+        text, [&] { shortest.push_back(0); }, ignore, ignore,
+        [&](std::int32_t state, std::uint32_t least, std::uint32_t greatest) {
+          longest.resize(shortest.size(), kEndless);
+          shortest[static_cast<std::size_t>(state)] = least;
+          longest[static_cast<std::size_t>(state)] = greatest;
+          tail = std::max(tail, static_cast<std::int32_t>(least));
+          endless = endless && (greatest == kEndless || state == 1);
+        });
+    longest.resize(shortest.size(), kEndless);
+  }
+
+  // Advances `count` for a step to the state `to` of the rule. Returns whether the bounds allow it.
   bool step(std::int32_t from, std::int32_t to, std::int32_t& count) const {
-    if (mains == 0 || from == 0) return true;
     if (to == 1) return count >= fewest;
-    if (to < 2 || to >= 2 + mains) return true;
-    if (most >= 0 && count >= most) return false;
-    count = std::min(count + 1, std::max(fewest, most));
+    if (from != 0 && to >= 2 && to < 2 + mains) ++count;
+    const auto state = static_cast<std::size_t>(to);
+    const std::int64_t end = std::int64_t{count} + shortest[state];
+    if (most >= 0 && end > most) return false;
+    if (longest[state] != kEndless && count + std::int64_t{longest[state]} < fewest) return false;
+    count = std::min(count, std::max(fewest, most));
     return true;
+  }
+
+  // How many characters a token may have that certainly keeps the bounds.
+  std::int32_t left(std::int32_t count) const {
+    if (!endless && count < fewest) return 0;
+    return most < 0 ? std::numeric_limits<std::int32_t>::max() : most - count - tail;
   }
 };
 

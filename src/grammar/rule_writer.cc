@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <deque>
+
 #include "base/error.h"
+#include "grammar/library_hooks.h"
 #include "grammar/work_budget.h"
 
 namespace bl {
@@ -20,11 +24,82 @@ std::string joined(const std::vector<std::string>& choices) {
   return body;
 }
 
-// The form that the grammar library reads (read_automaton() in sample/grammar_hooks.h).
-std::string written(const Automaton& automaton) {
+// How many characters a JSON string reads at least and at most from every state to its end.
+// `mains`: see RuleWriter::Counts. From every state the end can be reached.
+class Distances {
+ public:
+  Distances(const Automaton& automaton, std::size_t mains)
+      : mains_(mains), before_(automaton.states.size()), open_edges_(automaton.states.size()) {
+    const std::size_t size = automaton.states.size();
+    shortest.assign(size, kEndless);
+    longest.assign(size, kEndless);
+    for (std::size_t i = 0; i < size; ++i) {
+      open_edges_[i] = automaton.states[i].edges.size();
+      for (const Automaton::Edge& edge : automaton.states[i].edges) {
+        before_[static_cast<std::size_t>(edge.to)].push_back(i);
+      }
+    }
+    find_shortest();
+    find_longest();
+  }
+
+  std::vector<std::uint32_t> shortest;
+  std::vector<std::uint32_t> longest;  // kEndless where a circle can be reached
+
+ private:
+  std::uint32_t characters(std::size_t to) const { return to >= 2 && to < 2 + mains_ ? 1 : 0; }
+
+  // Steps that read no character go to the front of the queue, so that it stays sorted.
+  void find_shortest() {
+    std::deque<std::size_t> open{1};
+    shortest[1] = 0;
+    while (!open.empty()) {
+      const std::size_t to = open.front();
+      open.pop_front();
+      for (const std::size_t from : before_[to]) {
+        spend_work(2);
+        const std::uint32_t length = shortest[to] + characters(to);
+        if (length >= shortest[from]) continue;
+        shortest[from] = length;
+        if (characters(to) == 0) {
+          open.push_front(from);
+        } else {
+          open.push_back(from);
+        }
+      }
+    }
+  }
+
+  // Settles states once everything behind them is settled; on circles that never comes.
+  void find_longest() {
+    std::vector<std::size_t> open{1};
+    std::vector<std::uint32_t> found(longest.size());
+    while (!open.empty()) {
+      const std::size_t to = open.back();
+      open.pop_back();
+      longest[to] = found[to];
+      for (const std::size_t from : before_[to]) {
+        spend_work(2);
+        found[from] = std::max(found[from], found[to] + characters(to));
+        if (--open_edges_[from] == 0) open.push_back(from);
+      }
+    }
+  }
+
+  std::size_t mains_;
+  std::vector<std::vector<std::size_t>> before_;  // one entry per edge
+  std::vector<std::size_t> open_edges_;
+};
+
+// The form that the grammar library reads (read_automaton() in library_hooks.h).
+std::string written(const Automaton& automaton, const Distances* distances = nullptr) {
   std::string text = "Regex(\"\\x01";
-  for (const Automaton::State& state : automaton.states) {
+  for (std::size_t i = 0; i < automaton.states.size(); ++i) {
+    const Automaton::State& state = automaton.states[i];
     if (state.accepts) text += '!';
+    if (distances != nullptr) {
+      text += fmt::format("@{:x}-{:x},", distances->shortest[i], distances->longest[i]);
+    }
     for (const Automaton::Edge& edge : state.edges) {
       text += fmt::format("{:x}-{:x}>{:x},", static_cast<unsigned>(edge.low),
                           static_cast<unsigned>(edge.high), edge.to);
@@ -83,7 +158,8 @@ std::string RuleWriter::automaton(const Automaton& automaton) {
 
 std::string RuleWriter::counted(const Automaton& automaton, const Counts& counts) {
   if (counts.fewest == 0 && !counts.most) return this->automaton(automaton);
-  return add(written(automaton),
+  const Distances distances(automaton, counts.mains);
+  return add(written(automaton, &distances),
              fmt::format("bl.counted.{}.{}.{}.", counts.fewest,
                          counts.most ? std::to_string(*counts.most) : "-", counts.mains));
 }

@@ -15,6 +15,7 @@ using Id = Expressions::Id;
 
 constexpr std::size_t kMostValues = 20000;
 constexpr int kMostDepth = 200;
+constexpr std::size_t kFewStates = 1000;
 
 // Keywords that say nothing about whether a value is valid.
 bool is_remark(const std::string& key) {
@@ -89,6 +90,21 @@ bool ValueTable::allows(int value, ValueKind literal) {
          logic_.expressions().holds(expression(value, literal), [](int) { return false; });
 }
 
+// Where it takes few states, lengths become a part of the automaton, which knows exactly where they
+// can still be kept.
+void ValueTable::build_lengths_in(StringForm& form, const std::string& what) {
+  const std::size_t last = form.most.value_or(form.fewest);
+  if (last == 0 && !form.most) return;
+  if (form.texts.states.size() == 1 && !form.empty() && form.any_escape) return;
+  if (last >= kFewStates || form.texts.states.size() * (last + 2) > kFewStates) return;
+  const Automaton lengths = text_of_length(form.fewest, form.most);
+  form.texts = combine(
+      {&form.texts, &lengths}, [](const std::vector<bool>& bits) { return bits[0] && bits[1]; },
+      what);
+  form.fewest = 0;
+  form.most.reset();
+}
+
 const StringForm& ValueTable::strings(int value) {
   if (values_[at(value)].strings != nullptr) return *values_[at(value)].strings;
   const Expressions& expressions = logic_.expressions();
@@ -140,6 +156,7 @@ const StringForm& ValueTable::strings(int value) {
         },
         what);
   }
+  build_lengths_in(*form, what);
   values_[at(value)].strings = std::move(form);
   return *values_[at(value)].strings;
 }

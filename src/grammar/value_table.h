@@ -113,6 +113,7 @@ class ValueTable {
   // The claim in another form: nothing if it always holds.
   std::optional<Claim> simplified(Claim claim);
   std::string place(int value);
+  static void build_lengths_in(StringForm& form, const std::string& what);
   bool find_possible(int value);
   int member_of(const ObjectForm& form, const std::string* name,
                 const std::function<bool(const Automaton*)>& matches);

@@ -219,8 +219,7 @@ TEST(Constraint, WhatIsNoCharacterIsRefusedWithItsPlace) {
       {grammar("start: /a\\ud800/"), "line 1"},
       {grammar("start: /a\\ud800/i"), "position"},
       {grammar("start: /\\u{110000}/i"), "position"},
-      {schema(R"({"items":{"type":"string","pattern":"a\\ud800"}})"),
-       "#/items has \\ud800 at offset 1"},
+      {schema(R"({"items":{"type":"string","pattern":"a\\ud800"}})"), "at offset 1"},
       {schema(R"({"type":"object","patternProperties":{"\\udfff":{}}})"), "at offset 0"},
       {schema(R"({"const":"\ud800"})"), ""},
       {{.kind = Kind::kStructuralTag,
@@ -247,22 +246,24 @@ TEST(Constraint, WhatIsNoCharacterIsRefusedWithItsPlace) {
   }
 }
 
-// A name for which two members hold would be given a value of one of them.
-TEST(Constraint, PatternsOfNamesHoldForNamesOfTheirOwn) {
+// A name for which several members hold is given a value that satisfies all of them.
+TEST(Constraint, PatternsOfNamesHoldTogether) {
   World world(test::byte_level_tokenizer());
   const auto object = [](const char* properties, const char* patterns) {
     return schema(fmt::format(R"({{"type":"object","properties":{},"patternProperties":{}}})",
                               properties, patterns));
   };
-  for (const ConstraintSpec& wrong :
-       {object(R"({"ab":{"type":"string"}})", R"({"^a":{"type":"integer"}})"),
-        object(R"({"ab":{"type":"string"}})", R"({"b":{"type":"integer"}})"),
-        object("{}", R"({"^[ab]$":{"type":"integer"},"^[bc]$":{"type":"null"}})"),
-        object("{}", R"({"a":{"type":"integer"},"^xa$":{"type":"null"}})"),
-        object("{}", R"({"^(S|I)_.*$":{"type":"integer"},"^I_a$":{"type":"null"}})"),
-        object(R"({"a":{"type":"string"}})", R"({"(?i)a":{"type":"integer"}})")}) {
-    EXPECT_THROW(world.compiler.compile(wrong), Error) << wrong.text;
-  }
+  const ConstraintSpec named = object(R"({"ab":{"minimum":3}})", R"({"^a":{"type":"integer"}})");
+  EXPECT_TRUE(world.takes(named, R"({"ab":3,"ac":1})"));
+  EXPECT_FALSE(world.takes(named, R"({"ab":2})"));
+  EXPECT_FALSE(world.takes(named, R"({"ab":3.5})"));
+  EXPECT_FALSE(world.takes(named, R"({"ac":"x"})"));
+  const ConstraintSpec patterns =
+      object("{}", R"({"^[ab]$":{"type":"integer"},"^[bc]$":{"minimum":7}})");
+  EXPECT_TRUE(world.takes(patterns, R"({"a":1,"b":7,"c":"x","d":null})"));
+  EXPECT_FALSE(world.takes(patterns, R"({"b":6})"));
+  EXPECT_FALSE(world.takes(patterns, R"({"b":"x"})"));
+  EXPECT_TRUE(world.takes(object(R"({"a":{"type":"null"}})", R"({"(?i)A":{}})"), R"({"a":null})"));
   for (const ConstraintSpec& right :
        {object(R"({"ba":{"type":"null"},"aa":{"type":"null"}})", R"({"^a$":{"type":"integer"}})"),
         object(R"({"ab":{"type":"null"}})", R"({"^a":{}})"),
@@ -385,33 +386,23 @@ TEST(Constraint, StringsOfEveryKindAreJson) {
         "uri-reference", "uri-template", "json-pointer", "relative-json-pointer", "uuid", "x"}) {
     schemas.push_back(Json{{"type", "string"}, {"format", format}}.dump());
   }
-  const std::size_t patterns_from = schemas.size();
   for (const char* pattern : {"^[^a]*$", ".*", "\\W+", "[\\x00-\\x30]+", "\\s\\S", "[^]{2}", "a\"b",
                               "\\\\+", "^[\xc3\xa4\xc3\xb6]+$", "a|\"", "\n"}) {
     schemas.push_back(Json{{"type", "string"}, {"pattern", pattern}}.dump());
   }
   World world(test::byte_level_tokenizer());
   std::mt19937 random(8);
-  int refused = 0;
-  for (std::size_t i = 0; i < schemas.size(); ++i) {
+  for (const std::string& text : schemas) {
     int whole = 0;
     for (int round = 0; round < 25; ++round) {
-      try {
-        Constraint constraint = world.start(schema(schemas[i]));
-        const Walk walked = walk(world, constraint, random, 100);
-        if (!walked.whole) continue;
-        ++whole;
-        EXPECT_FALSE(read_json(walked.text).is_discarded()) << schemas[i] << "\n" << walked.text;
-      } catch (const Error& error) {
-        ASSERT_GE(i, patterns_from) << schemas[i] << error.what();
-        ++refused;
-        break;
-      }
+      Constraint constraint = world.start(schema(text));
+      const Walk walked = walk(world, constraint, random, 100);
+      if (!walked.whole) continue;
+      ++whole;
+      EXPECT_FALSE(read_json(walked.text).is_discarded()) << text << "\n" << walked.text;
     }
-    EXPECT_TRUE(whole > 0 || i >= patterns_from) << schemas[i];
+    EXPECT_GT(whole, 0) << text;
   }
-  EXPECT_GE(refused, 2);
-  EXPECT_LE(refused, 6);
 }
 
 TEST(Constraint, EndsExactlyWhereTheGrammarMayEnd) {
