@@ -478,7 +478,7 @@ Command bench_serve_command() {
       {"bench serve",
        "(-m DIR | --random SHAPE) [-r N] [-c N] [-p N] [-n N] [--shared-prefix N] [--evict] "
        "[--rate X]",
-       "Measure many concurrent requests: throughput, time to first token, inter-token latency",
+       "Measure many concurrent requests: throughput, and latencies of their tokens",
        {{"200 requests, 16 of them at once", "bitloom bench serve -m DIR -r 200 -c 16"},
         {"Requests that arrive at random, 4 per second, and begin with the same 1000 tokens",
          "bitloom bench serve -m DIR -r 200 --rate 4 --shared-prefix 1000"}}},

@@ -48,7 +48,7 @@ inline std::optional<CacheTypes> cache_types_of(const std::string& flag) {
   if (flag.empty()) return std::nullopt;
   const ParsedCacheTypes parsed = parse_cache_types(flag);
   if (!parsed.types)
-    fail_usage("--cache: {}; examples: q8, or q8,q4 for keys and values", parsed.fault);
+    fail_usage("--cache: {} (examples: q8, or q8,q4 for keys and values)", parsed.fault);
   return parsed.types;
 }
 

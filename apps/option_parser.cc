@@ -67,7 +67,8 @@ bool OptionParser::parse(std::span<const std::string> words) {
   app.allow_extras();
   for (const Entry& entry : entries_) {
     if (entry.is_switch) {
-      app.add_flag_function(entry.about.flag, [&entry](std::int64_t) { entry.assign("true"); });
+      app.add_flag_function(entry.about.flag, [&entry](std::int64_t) { entry.assign("true"); })
+          ->disable_flag_override();
       continue;
     }
     const auto assign_all = [&entry](const CLI::results_t& texts) {
@@ -91,6 +92,8 @@ bool OptionParser::parse(std::span<const std::string> words) {
   std::vector<std::string> reversed(words.rbegin(), words.rend());
   try {
     app.parse(reversed);
+  } catch (const CLI::ArgumentMismatch& error) {
+    report_mismatch(error.what());
   } catch (const CLI::ParseError& error) {
     fail_usage("{}: {} (bitloom {} --help)", text_.name, error.what(), text_.name);
   }
@@ -102,6 +105,21 @@ bool OptionParser::parse(std::span<const std::string> words) {
   if (const auto extra = app.remaining(); !extra.empty()) report_unknown(extra.front());
   set_quiet(quiet_);
   return true;
+}
+
+// `fault` begins with the long name of the option and a colon.
+void OptionParser::report_mismatch(const std::string& fault) const {
+  const std::string flag = fault.substr(0, fault.find_first_of(": "));
+  for (const Entry& entry : entries_) {
+    const std::vector<std::string> flags = split_flags(entry.about.flag);
+    if (std::find(flags.begin(), flags.end(), flag) == flags.end()) continue;
+    if (entry.is_switch) {
+      fail_usage("{}: {} takes no value (bitloom {} --help)", text_.name, flag, text_.name);
+    }
+    fail_usage("{}: {} needs a value: {} {} (bitloom {} --help)", text_.name, flag, flag,
+               entry.about.value, text_.name);
+  }
+  fail_usage("{}: {} (bitloom {} --help)", text_.name, fault, text_.name);
 }
 
 void OptionParser::report_unknown(const std::string& word) const {

@@ -70,6 +70,7 @@ class OptionParser {
   void add_general();
   std::string head(std::size_t width) const;
   static std::string option_text(const Entry& entry, std::size_t width);
+  [[noreturn]] void report_mismatch(const std::string& fault) const;
   [[noreturn]] void report_unknown(const std::string& word) const;
 
   CommandText text_;

@@ -69,7 +69,7 @@ std::vector<std::string> backend_names() {
 void check_backend_name(const std::string& name) {
   const std::vector<std::string> known = backend_names();
   if (cuda_index(name) || std::find(known.begin(), known.end(), name) != known.end()) return;
-  fail(ErrorCode::kInvalidArgument, "unknown backend '{}'{}; available are {}", name,
+  fail(ErrorCode::kInvalidArgument, "unknown backend '{}'{} (available are {})", name,
        did_you_mean(name, known), fmt::join(known, ", "));
 }
 

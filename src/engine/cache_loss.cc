@@ -5,6 +5,7 @@
 
 #include "engine/step_runner.h"
 #include "ops/kv_codec.h"
+#include "ops/recording_table.h"
 #include "tensor/seeded_values.h"
 
 namespace bl {
@@ -93,27 +94,17 @@ float largest_of(const TensorView& heads) {
   return largest;
 }
 
-// A backend's table of ops, which also measures what attention reads. Ops that would do more than
-// write keys, or attend, are taken out, so that queries and keys pass by one after the other.
-class MeasuringTable : public OpTable {
+// Measures what attention reads: the keys that a layer writes, then its queries.
+class LossObserver : public OpObserver {
  public:
-  MeasuringTable(Backend& backend, std::span<const CacheType> types)
-      : OpTable(backend.ops()),
-        backend_(backend),
-        types_(types),
-        sums_(types.size()),
-        losses_(types.size()) {
-    rope_and_write = nullptr;
-    rope_write_attend = nullptr;
-    kv_write = [](ExecContext& ctx, const KvWriteArgs& args) {
-      self(ctx).take_keys(args);
-      self(ctx).backend_.ops().kv_write(ctx, args);
-    };
-    attention = [](ExecContext& ctx, const AttentionArgs& args) {
-      self(ctx).measure(args);
-      self(ctx).backend_.ops().attention(ctx, args);
-    };
+  LossObserver(Backend& backend, std::span<const CacheType> types)
+      : backend_(backend), types_(types), sums_(types.size()), losses_(types.size()) {}
+
+  void before(ExecContext&, const OpCall& call) override {
+    if (call.kv_write != nullptr) take_keys(*call.kv_write);
+    if (call.attention != nullptr) measure(*call.attention);
   }
+  void after(ExecContext&, const OpCall&) override {}
 
   std::vector<CacheLoss> losses() const {
     std::vector<CacheLoss> losses = losses_;
@@ -124,10 +115,6 @@ class MeasuringTable : public OpTable {
   }
 
  private:
-  static MeasuringTable& self(const ExecContext& ctx) {
-    return const_cast<MeasuringTable&>(static_cast<const MeasuringTable&>(*ctx.ops));
-  }
-
   Tensor on_host(const TensorView& heads) const {
     Tensor copy = make_host_tensor(DType::kF32, heads.shape);
     backend_.download(copy.view(), heads);
@@ -184,7 +171,11 @@ std::vector<CacheLoss> measure_cache_loss(ModelSession& session, std::span<const
     sequence.ids.push_back(static_cast<std::int32_t>(word % vocabulary));
   }
   sequence.reach = tokens;
-  MeasuringTable table(session.backend(), keys);
+  LossObserver observer(session.backend(), keys);
+  RecordingTable table(session.backend().ops(), observer);
+  // Without the ops that do more than write keys, or attend, both pass by one after the other.
+  table.rope_and_write = nullptr;
+  table.rope_write_attend = nullptr;
   session.use_ops(&table);
   struct Restored {
     ModelSession& session;
@@ -193,7 +184,7 @@ std::vector<CacheLoss> measure_cache_loss(ModelSession& session, std::span<const
   StepRunner runner(session);
   const StepItem item{.sequence = &sequence, .count = tokens, .logits = LogitRows::kLast};
   runner.run({&item, 1});
-  return table.losses();
+  return observer.losses();
 }
 
 }  // namespace bl

@@ -52,13 +52,14 @@ OpCall call_of(const ExpertsArgs& a) {
 }
 
 OpCall call_of(const KvWriteArgs& a) {
-  return {"kv_write", {.tokens = a.k.rows(), .in = a.k.columns() + a.v.columns()}};
+  return {"kv_write", {.tokens = a.k.rows(), .in = a.k.columns() + a.v.columns()}, &a};
 }
 OpCall call_of(const AttentionArgs& a) {
   OpCall call{"attention", {.tokens = a.q.rows(), .in = a.q.columns(), .out = a.q.columns()}};
   for (const SequenceSpan& span : a.sequences) {
     call.shape.keys = std::max<std::int64_t>(call.shape.keys, span.past + span.tokens);
   }
+  call.attention = &a;
   return call;
 }
 OpCall call_of(const RopeAndWriteArgs& a) {

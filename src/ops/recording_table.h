@@ -21,6 +21,9 @@ struct OpShape {
 struct OpCall {
   std::string_view op;  // the name of its member in OpTable, as a string literal
   OpShape shape;
+  // The arguments of these two ops, valid until after() returns; null for others.
+  const KvWriteArgs* kv_write = nullptr;
+  const AttentionArgs* attention = nullptr;
 };
 
 // Hears of ops from a RecordingTable, in the thread that runs the step. Calls do not nest: an op

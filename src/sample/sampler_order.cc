@@ -112,7 +112,7 @@ void check_sampler_order(const SamplingParams& params) {
     if (stage_of(*name) != nullptr && !again) continue;
     std::vector<std::string> known;
     for (const Orderable& one : kOrderable) known.emplace_back(one.stage->name);
-    fail(ErrorCode::kInvalidArgument, "sampler_order has {}{}{}; it should list names from {}",
+    fail(ErrorCode::kInvalidArgument, "sampler_order has {}{}{} (it should list names from {})",
          json_text(Json(name->substr(0, 60))), again ? " twice" : "",
          again ? std::string() : did_you_mean(*name, known), fmt::join(known, ", "));
   }

@@ -46,7 +46,7 @@ SamplingPreset SamplingPreset::load(std::string_view source, const std::filesyst
   }
   const std::vector<std::string> known = names(folder);
   fail(ErrorCode::kNotFound,
-       "there is no preset '{}'{}; available are {}, or give the path of a JSON file", source,
+       "there is no preset '{}'{} (available are {}; or give the path of a JSON file)", source,
        did_you_mean(source, known), joined(known));
 }
 

@@ -267,8 +267,9 @@ TEST(SamplingParams, OrdersNameEverythingThatIsOn) {
   EXPECT_NE(refusal([](P& p) { p.sampler_order = {"min-p"}, p.temperature = 0; }), "");
   EXPECT_EQ(
       refusal([](P& p) { p.sampler_order.push_back("top_k\n"); }),
-      "sampler_order has \"top_k\\n\"; it should list names from smoothing, temperature, top-k, "
-      "top-p, top-a, min-p, tail-free, typical, mirostat, xtc, skew, adaptive-p");
+      "sampler_order has \"top_k\\n\"; did you mean top-k? (it should list names from smoothing, "
+      "temperature, top-k, top-p, top-a, min-p, tail-free, typical, mirostat, xtc, skew, "
+      "adaptive-p)");
   EXPECT_NE(refusal([](P& p) { p.sampler_order.push_back("min-p"); }).find("\"min-p\" twice"),
             std::string::npos);
   EXPECT_NE(refusal([](P& p) { p.sampler_order.assign(100000, std::string(50, 'x')); }), "");
