@@ -336,7 +336,7 @@ void AnswerParser::Machine::after_reader(CallReader::Status status) {
   reader_.reset();
 }
 
-// The held text is nothing special: its first byte is passed on, and reading goes on behind it.
+// The held text is nothing special: passes on its first byte as plain text and reads on behind it.
 void AnswerParser::Machine::give_up() {
   candidates_.clear();
   if (mode_ == Mode::kInCall) mode_ = Mode::kContent;

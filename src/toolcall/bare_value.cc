@@ -9,7 +9,7 @@
 namespace bl {
 namespace {
 
-std::string_view without_space(std::string_view text) {
+std::string_view trimmed_value(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
   const std::size_t begin = text.find_first_not_of(kSpace);
   if (begin == text.npos) return {};
@@ -61,7 +61,7 @@ std::optional<std::string> python_json(std::string_view text) {
 }  // namespace
 
 bool is_whole_json(std::string_view text) {
-  text = without_space(text);
+  text = trimmed_value(text);
   JsonScanner scanner;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const JsonScanner::Status status = scanner.push(text[i]);
@@ -73,7 +73,7 @@ bool is_whole_json(std::string_view text) {
 
 std::string bare_value_json(std::string_view text, TypeSet types) {
   std::string out;
-  const std::string_view value = without_space(text);
+  const std::string_view value = trimmed_value(text);
   if (!types.only_string() && !value.empty()) {
     if (is_whole_json(value)) {
       if (fits(value, types)) return std::string(value);
@@ -86,7 +86,7 @@ std::string bare_value_json(std::string_view text, TypeSet types) {
 }
 
 std::string json_or_string(std::string_view text) {
-  if (is_whole_json(text)) return std::string(without_space(text));
+  if (is_whole_json(text)) return std::string(trimmed_value(text));
   std::string out;
   append_json_quoted(text, out);
   return out;

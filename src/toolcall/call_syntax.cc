@@ -15,6 +15,12 @@ std::pair<std::string, std::string> cut_at(std::string_view text, std::string_vi
   return {std::string(text.substr(0, at)), std::string(text.substr(at + mark.size()))};
 }
 
+// `text` with `value` in the place of a mark.
+std::string with(std::string text, std::string_view mark, std::string_view value) {
+  const std::size_t at = text.find(mark);
+  return at == text.npos ? text : text.replace(at, mark.size(), value);
+}
+
 ArgumentsForm arguments_form(const AnswerFormat& format) {
   switch (format.calls.front().form()) {
     case CallForm::kParameters:
@@ -57,14 +63,14 @@ CallSyntax call_syntax(const AnswerFormat& format) {
 
 std::string write_call(const CallSyntax& syntax, std::string_view name,
                        std::string_view arguments) {
-  return syntax.before_name + std::string(name) + syntax.before_arguments + std::string(arguments) +
-         syntax.after_arguments;
+  return syntax.before_name + std::string(name) + with(syntax.before_arguments, "{name}", name) +
+         std::string(arguments) + syntax.after_arguments;
 }
 
 std::string write_parameter(const CallSyntax& syntax, std::string_view key,
                             std::string_view value) {
   return syntax.before_key + std::string(key) + syntax.before_value + std::string(value) +
-         syntax.after_value;
+         with(syntax.after_value, "{key}", key);
 }
 
 }  // namespace bl

@@ -20,6 +20,7 @@ enum class ArgumentsForm : std::uint8_t {
 //   open, call, (between, call)*, close
 // and a call is before_name, the tool's name, before_arguments, the arguments, after_arguments.
 // `{index}` and `{number}` in these texts are the call's index from 0 and from 1, `{id}` an id.
+// Some formats repeat a name: `{name}` in before_arguments, `{key}` in after_value.
 struct CallSyntax {
   std::string trigger;  // with this text a call begins, whatever the tool: the rest can be forced
   std::string open, between, close;
@@ -35,8 +36,8 @@ struct CallSyntax {
 // The syntax of a format that has calls.
 CallSyntax call_syntax(const AnswerFormat& format);
 
-// The text of one call in the format's canonical writing. `arguments` are what stands in the place
-// of {arguments} or {parameters}.
+// The text of one call in the format's canonical writing, with {index}, {number} and {id} left in
+// it. `arguments` stand in the place of {arguments} or {parameters}.
 std::string write_call(const CallSyntax& syntax, std::string_view name, std::string_view arguments);
 std::string write_parameter(const CallSyntax& syntax, std::string_view key, std::string_view value);
 

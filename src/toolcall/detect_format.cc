@@ -119,6 +119,14 @@ bool shown(std::string_view sign, const TemplateProbe& probe, const Renderings& 
                      [&](const std::string& text) { return text.find(sign) != text.npos; });
 }
 
+// Templates differ in the white space that they put into JSON and between tags.
+std::string without_space(std::string text) {
+  text.erase(std::remove_if(text.begin(), text.end(),
+                            [](char byte) { return byte == ' ' || byte == '\n'; }),
+             text.end());
+  return text;
+}
+
 // The call as the format's document writes it.
 std::string canonical_call(const CallSyntax& syntax) {
   std::string text = R"({"probe_key": "probe value"})";
@@ -154,9 +162,10 @@ int reading_score(const AnswerFormat& format, const RenderedCall& call, const To
   if (arguments != Json{{kProbeKey, kProbeValue}}) return -1;
   const int left = static_cast<int>(std::min<std::size_t>(answer.content.size(), 400));
   const CallSyntax syntax = call_syntax(format);
-  const std::string written = canonical_call(syntax);
-  if (call.text.find(syntax.open + written) != std::string::npos) return 3000 - left;
-  return (call.text.find(written) != std::string::npos ? 2000 : 1000) - left;
+  const std::string text = without_space(call.text);
+  const std::string written = without_space(canonical_call(syntax));
+  if (text.find(without_space(syntax.open) + written) != text.npos) return 3000 - left;
+  return (text.find(written) != text.npos ? 2000 : 1000) - left;
 }
 
 // The tags of some formats carry a suffix that the model's makers choose.

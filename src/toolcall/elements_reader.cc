@@ -101,8 +101,9 @@ class ElementsReader final : public CallReader {
     tags_ = std::move(alive);
     if (!tags_.empty()) return Status::kMore;
     if (!elements_.empty()) {
-      elements_.back().text += tag_text_;
-      sink.settle();
+      // A tag may begin inside what looked like one.
+      elements_.back().text.push_back(tag_text_.front());
+      sink.settle_first(1);
       return Status::kMore;
     }
     if (!begun_) return Status::kFailed;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 
@@ -68,7 +69,7 @@ TEST(AnswerParser, StreamsBareStringsButWaitsForOtherValues) {
   const AnswerFormat format = named_answer_format("qwen-3-coder");
   AnswerParser parser(format, tools, {});
   parser.feed("<tool_call>\n<function=paint_fence>\n<parameter=colour>\n");
-  EXPECT_EQ(parser.feed("sea")[0].text, "\"sea");
+  EXPECT_EQ(parser.feed("sea")[0].text, "sea");
   EXPECT_TRUE(parser.feed("</par").empty());
   EXPECT_EQ(parser.feed("ts")[0].text, "</parts");
   EXPECT_EQ(parser.feed("</parameter>\n<parameter=coats>")[0].text, "\", \"coats\": ");
@@ -108,7 +109,7 @@ TEST(AnswerParser, ReplacesBytesThatAreNotUtf8) {
   EXPECT_EQ(test::parsed(events).content, "a\xef\xbf\xbd b \xef\xbf\xbd");
 }
 
-// A megabyte of what begins calls, in every format.
+// Much of what begins calls, in every format: a megabyte for one format of each form.
 TEST(AnswerParser, TakesTimeInProportionToTheText) {
   const ToolSet tools(test::offered_tools());
   for (const FormatDocument& document : format_documents()) {
@@ -127,8 +128,11 @@ TEST(AnswerParser, TakesTimeInProportionToTheText) {
                       "boards>[\"" + parameter.close);
     }
     for (const std::string& unit : units) {
+      constexpr std::string_view kLong[] = {"hermes", "mistral",    "qwen-3-coder",
+                                            "lfm2",   "minimax-m3", "gemma-4"};
+      const bool is_long = std::count(std::begin(kLong), std::end(kLong), format.name) > 0;
       std::string text;
-      while (text.size() < (1 << 20)) text += unit;
+      while (text.size() < (is_long ? 1u << 20 : 1u << 15)) text += unit;
       const auto begin = std::chrono::steady_clock::now();
       AnswerParser parser(format, tools, {});
       parser.feed(text);

@@ -225,7 +225,14 @@ TEST_P(WrittenCalls, ShowTheFormatOfATemplate) {
   const AnswerFormat found = detect_answer_format({"", render});
   if (found.name == format.name) return;
   const CallSyntax other = call_syntax(found);
-  EXPECT_EQ(write_call(other, "f", "x"), write_call(syntax, "f", "x")) << found.name;
+  // Two documents may differ in white space alone.
+  std::string same = other.open + write_call(other, "f", "x");
+  std::string wanted = syntax.open + write_call(syntax, "f", "x");
+  for (std::string* text : {&same, &wanted}) {
+    replace_all(*text, " ", "");
+    replace_all(*text, "\n", "");
+  }
+  EXPECT_EQ(same, wanted) << found.name;
 }
 
 std::vector<std::string> format_names() {
