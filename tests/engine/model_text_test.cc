@@ -34,7 +34,7 @@ OrderedJson conversation(const std::vector<std::string>& roles) {
   return variables;
 }
 
-std::string error_of(const ModelText& text, const OrderedJson& variables) {
+std::string render_error(const ModelText& text, const OrderedJson& variables) {
   try {
     text.render_chat(variables, 0);
   } catch (const Error& error) {
@@ -50,13 +50,13 @@ constexpr const char* kAlternating =
 TEST(ModelText, NamesTheMessageThatTheTemplateRefuses) {
   const ModelText text = text_with(kAlternating);
   EXPECT_EQ(text.render_chat(conversation({"user", "assistant", "user"}), 0), "012");
-  EXPECT_EQ(error_of(text, conversation({"assistant"})),
+  EXPECT_EQ(render_error(text, conversation({"assistant"})),
             "messages[0] (assistant): roles must alternate");
-  EXPECT_EQ(error_of(text, conversation({"user", "assistant", "assistant", "user", "user"})),
+  EXPECT_EQ(render_error(text, conversation({"user", "assistant", "assistant", "user", "user"})),
             "messages[2] (assistant): roles must alternate");
   std::vector<std::string> roles;
   for (int i = 0; i < 101; ++i) roles.emplace_back(i % 2 == 0 || i == 77 ? "user" : "assistant");
-  EXPECT_EQ(error_of(text, conversation(roles)), "messages[77] (user): roles must alternate");
+  EXPECT_EQ(render_error(text, conversation(roles)), "messages[77] (user): roles must alternate");
 }
 
 // What Python raises by itself, as for text plus nothing.
@@ -64,18 +64,18 @@ TEST(ModelText, NamesTheMessageThatBreaksTheTemplate) {
   const ModelText text = text_with("{% for m in messages %}{{ m.role + m.content }}{% endfor %}");
   OrderedJson variables = conversation({"user", "assistant", "tool"});
   variables["messages"][1]["content"] = nullptr;
-  EXPECT_TRUE(error_of(text, variables).starts_with("messages[1] (assistant): "))
-      << error_of(text, variables);
+  EXPECT_TRUE(render_error(text, variables).starts_with("messages[1] (assistant): "))
+      << render_error(text, variables);
   variables["messages"][1].erase("role");
-  EXPECT_TRUE(error_of(text, variables).starts_with("messages[1] (no role): "))
-      << error_of(text, variables);
+  EXPECT_TRUE(render_error(text, variables).starts_with("messages[1] (no role): "))
+      << render_error(text, variables);
 }
 
 // A template that fails whatever it is given says so as it is.
 TEST(ModelText, BlamesNoMessageForABrokenTemplate) {
   const ModelText text = text_with("{{ raise_exception('not for chats') }}");
-  EXPECT_EQ(error_of(text, conversation({"user"})), "not for chats");
-  EXPECT_EQ(error_of(text, conversation({})), "not for chats");
+  EXPECT_EQ(render_error(text, conversation({"user"})), "not for chats");
+  EXPECT_EQ(render_error(text, conversation({})), "not for chats");
 }
 
 }  // namespace
