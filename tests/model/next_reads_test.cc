@@ -22,14 +22,14 @@ struct Told {
   bool partly_issued = false;
 };
 
-struct Listener {
+struct HintListener {
   OpTable ops;
   const OpTable* plain = nullptr;
   std::vector<Told> told;
 };
 
-Listener& listener() {
-  static Listener it;
+HintListener& hint_listener() {
+  static HintListener it;
   return it;
 }
 
@@ -47,8 +47,8 @@ void listening_matmul(ExecContext& ctx, const MatmulArgs& args) {
   const NextWeights& next = hint.weights;
   told.next_weights.assign(next.matrices, next.matrices + next.count);
   told.partly_issued = next.partly_issued;
-  listener().told.push_back(told);
-  listener().plain->matmul(ctx, args);
+  hint_listener().told.push_back(told);
+  hint_listener().plain->matmul(ctx, args);
 }
 
 // A step of a golden model whose products are listened to, by the blocks of a layer map.
@@ -58,12 +58,12 @@ class NextReads : public testing::Test {
     LoadOptions options;
     options.spec.layer_map = layer_map;
     run_.emplace("ref", golden_folder("hf-tiny") / model, CacheType::kF16, std::move(options));
-    listener() = {run_->backend().ops(), &run_->backend().ops(), {}};
-    listener().ops.matmul = listening_matmul;
-    run_->use(listener().ops);
+    hint_listener() = {run_->backend().ops(), &run_->backend().ops(), {}};
+    hint_listener().ops.matmul = listening_matmul;
+    run_->use(hint_listener().ops);
     run_->logits({some_ids(5, run_->model().vocab())});
-    for (std::size_t i = 0; i < listener().told.size(); ++i) {
-      if (listener().told[i].behind != nullptr) blocks.push_back(i);
+    for (std::size_t i = 0; i < hint_listener().told.size(); ++i) {
+      if (hint_listener().told[i].behind != nullptr) blocks.push_back(i);
     }
   }
 
@@ -78,11 +78,11 @@ TEST_F(NextReads, AttentionIsToldToTheFeedForward) {
   for (std::size_t b = 0; b < kBlocks; ++b) {
     SCOPED_TRACE(b);
     const bool last = b + 1 == kBlocks;
-    const Told* told = listener().told.data() + blocks[b];
+    const Told* told = hint_listener().told.data() + blocks[b];
     EXPECT_EQ(told[0].next, nullptr);  // q, k, v
     EXPECT_EQ(told[1].next, nullptr);  // o
     EXPECT_TRUE(told[1].accumulates);
-    const std::byte* keys = last ? nullptr : listener().told[blocks[b + 1]].behind;
+    const std::byte* keys = last ? nullptr : hint_listener().told[blocks[b + 1]].behind;
     EXPECT_EQ(told[2].next, keys);  // gate and up
     EXPECT_EQ(told[3].next, keys);  // down
     EXPECT_TRUE(told[3].accumulates);
@@ -90,21 +90,21 @@ TEST_F(NextReads, AttentionIsToldToTheFeedForward) {
     EXPECT_NE(keys, told[0].behind);
     EXPECT_EQ(told[3].next_heads, run_->model().spec().blocks[0].attention->heads);
   }
-  EXPECT_EQ(listener().told.back().next, nullptr);  // the output layer
+  EXPECT_EQ(hint_listener().told.back().next, nullptr);  // the output layer
 }
 
 TEST_F(NextReads, WeightsAreToldToAllProductsOfABlock) {
   run("llama", "0..1,1,0");
   ASSERT_EQ(blocks.size(), 4u);
-  const Told& head = listener().told.back();
+  const Told& head = hint_listener().told.back();
   for (std::size_t b = 0; b < blocks.size(); ++b) {
     SCOPED_TRACE(b);
-    const Told* told = listener().told.data() + blocks[b];
+    const Told* told = hint_listener().told.data() + blocks[b];
     EXPECT_EQ(told[2].weights.size(), 2u);
     EXPECT_EQ(told[0].next_weights, told[2].weights);  // q, k, v: of gate and up
     EXPECT_EQ(told[1].next_weights, told[2].weights);  // o: the same
     EXPECT_EQ(told[2].next_weights, told[3].weights);  // gate and up: of down
-    const Told& behind = b + 1 == blocks.size() ? head : listener().told[blocks[b + 1]];
+    const Told& behind = b + 1 == blocks.size() ? head : hint_listener().told[blocks[b + 1]];
     EXPECT_EQ(told[3].next_weights, behind.weights);
     for (const int i : {0, 1, 2, 3}) EXPECT_EQ(told[i].partly_issued, i == 1);
   }
@@ -115,7 +115,7 @@ TEST_F(NextReads, WeightsAreToldToAllProductsOfABlock) {
 TEST_F(NextReads, WeightsOfExpertsAreNot) {
   run("mixtral");
   ASSERT_FALSE(blocks.empty());
-  for (const Told& told : listener().told) EXPECT_TRUE(told.next_weights.empty());
+  for (const Told& told : hint_listener().told) EXPECT_TRUE(told.next_weights.empty());
 }
 
 }  // namespace
