@@ -12,7 +12,7 @@ struct EchoedPrompt {
   std::string text{};
   std::size_t characters = 0;
 
-  // Of prompt number `index`.
+  // Returns it for prompt number `index` of the request.
   static EchoedPrompt of(const CompletionRequest& request, std::size_t index,
                          const Logprobs& logprobs);
 };

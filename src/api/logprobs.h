@@ -32,7 +32,7 @@ class Logprobs {
   // These take a whole choice. `prompt`: the ids of the request's prompt.
   Json chat(const Answer& answer, std::span<const std::int32_t> prompt) const;
   Json completion(const Answer& answer, std::span<const std::int32_t> prompt) const;
-  // The same form for the tokens of a prompt, as echo has them: the first has no log-probability.
+  // The form of completion() for the tokens of a prompt (echo). The first has no log-probability.
   // `rows`: Answer::prompt_logprobs.
   Json echo(std::span<const std::int32_t> prompt, std::span<const TokenLogprobs> rows) const;
   // "logprobs" of a text that goes on behind `echoed`, whose text has `characters` characters.
