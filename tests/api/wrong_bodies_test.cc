@@ -147,6 +147,30 @@ TEST(WrongBodies, MessagesAreNamedByTheirPath) {
   }
 }
 
+TEST(WrongBodies, ListsAreBounded) {
+  const auto listed = [](const std::string& item, std::size_t count) {
+    std::string list = item;
+    for (std::size_t i = 1; i < count; ++i) list += "," + item;
+    return "[" + list + "]";
+  };
+  const std::string part = R"({"type":"text","text":"a"})";
+  const std::string message = R"({"role":"user","content":"a"})";
+  const std::string tool = R"({"type":"function","function":{"name":"f"}})";
+  const auto chat = [](const std::string& body) {
+    return param_of<ChatRequest>(OrderedJson::parse(body));
+  };
+  EXPECT_EQ(chat(R"({"messages":)" + listed(message, 16385) + "}"), "messages");
+  EXPECT_EQ(chat(R"({"messages":[{"role":"user","content":)" + listed(part, 4097) + "}]}"),
+            "messages[0].content");
+  EXPECT_EQ(chat(R"({"messages":[)" + message + R"(],"tools":)" + listed(tool, 1025) + "}"),
+            "tools");
+  EXPECT_EQ(chat(R"({"messages":[)" + message + R"(],"tools":)" + listed(tool, 1024) + "}"),
+            "no error");
+  EXPECT_EQ(param_of<CompletionRequest>(
+                OrderedJson::parse(R"({"prompt":)" + listed("\"a\"", 1025) + "}")),
+            "prompt");
+}
+
 TEST(WrongBodies, PromptsAreNamedByTheirPath) {
   const Cases cases{
       {R"({})", "prompt"},
