@@ -20,6 +20,7 @@ ApiServer::ApiServer(Options options) : access_(std::move(options.access)) {
   add_status_routes(router_, state_);
   add_model_routes(router_, state_);
   add_openai_routes(router_, state_);
+  add_request_routes(router_, state_);
   http::Handlers handlers;
   handlers.request = [this](std::shared_ptr<http::Exchange> exchange) {
     handle(std::move(exchange));
@@ -102,7 +103,8 @@ void ApiServer::handle(std::shared_ptr<http::Exchange> exchange) {
   if (found.route == nullptr) {  // HEAD / and GET /
     return exchange->respond(json_response(200, {{"name", "bitloom"}}));
   }
-  Call call{std::move(exchange), std::move(found.path_values)};
+  Rights rights = access_.rights_of(request);
+  Call call{std::move(exchange), std::move(found.path_values), std::move(rights)};
   if (found.route->quick) return run(*found.route, std::move(call));
   const bool posted =
       state_.requests().try_post([this, route = found.route, call] { run(*route, call); });
