@@ -5,8 +5,12 @@
 namespace bl::server {
 
 // Each adds the routes of one API. `state` outlives the router.
-void add_openai_routes(Router& router, ServerState& state);  // /v1/chat/completions, …
-void add_model_routes(Router& router, ServerState& state);   // /v1/models
-void add_status_routes(Router& router, ServerState& state);  // /health
+void add_openai_routes(Router& router, ServerState& state);        // /v1/chat/completions, …
+void add_responses_routes(Router& router, ServerState& state);     // /v1/responses
+void add_anthropic_routes(Router& router, ServerState& state);     // /v1/messages, …
+void add_ollama_routes(Router& router, ServerState& state);        // /api/chat, /api/generate
+void add_ollama_model_routes(Router& router, ServerState& state);  // /api/tags, /api/show, …
+void add_model_routes(Router& router, ServerState& state);         // /v1/models
+void add_status_routes(Router& router, ServerState& state);        // /health
 
 }  // namespace bl::server
