@@ -85,9 +85,10 @@ PreparedChat prepare_raw(ServerState& state, const OrderedJson& body) {
 void add_context(const OrderedJson& body, PreparedChat& chat) {
   const OrderedJson* context = openai::given_list(body, "context");
   if (context == nullptr || context->empty()) return;
+  const std::int64_t vocab = chat.model->engine().session().vocab();
   std::vector<std::int32_t> ids;
   for (const OrderedJson& id : *context) {
-    const bool is_id = id.is_number_integer() && id >= 0 && id < chat.model->engine().vocab();
+    const bool is_id = id.is_number_integer() && id >= 0 && id < vocab;
     if (!is_id) {
       openai::fail_at(ErrorCode::kInvalidArgument, "context",
                       "context has {}, which is no token of the model", json_shown(id));
