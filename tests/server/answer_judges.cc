@@ -54,7 +54,9 @@ void judge_chat_read(const ChatRead& read, const Json& body) {
       EXPECT_FALSE(call.at("function").at("name").get<std::string>().empty());
       expect_json(call.at("function").at("arguments"), is_cut);
     }
-    if (!is_cut) EXPECT_EQ(read.finish, "tool_calls");
+    if (!is_cut) {
+      EXPECT_EQ(read.finish, "tool_calls");
+    }
   } else if (wants_json(body)) {
     expect_json(read.content, is_cut);
   }
@@ -67,7 +69,8 @@ void judge_whole_chat(const Json& body, const Json& answer) {
   const Json& choice = answer.at("choices").at(0);
   const Json& message = choice.at("message");
   EXPECT_EQ(message.at("role"), "assistant");
-  ChatRead read{.finish = choice.at("finish_reason")};
+  ChatRead read;
+  read.finish = choice.at("finish_reason");
   if (message.at("content").is_string()) read.content = message["content"];
   for (const Json& call : message.value("tool_calls", Json::array())) {
     read.calls[static_cast<int>(read.calls.size())] = call;
@@ -100,7 +103,9 @@ void judge_chat_stream(const Json& body, const std::vector<SentEvent>& events) {
     }
     const Json& choice = chunk["choices"][0];
     const Json& delta = choice.at("delta");
-    if (i == 0) EXPECT_EQ(delta.at("role"), "assistant");
+    if (i == 0) {
+      EXPECT_EQ(delta.at("role"), "assistant");
+    }
     if (delta.contains("content") && delta["content"].is_string()) {
       read.content += delta["content"].get<std::string>();
     }
@@ -180,7 +185,9 @@ void judge_response_stream(const Json& body, const std::vector<SentEvent>& event
     const Json event = Json::parse(events[i].data);
     EXPECT_EQ(event.at("type"), events[i].name);
     EXPECT_EQ(event.at("sequence_number"), i);
-    if (i == 0) EXPECT_EQ(events[i].name, "response.created");
+    if (i == 0) {
+      EXPECT_EQ(events[i].name, "response.created");
+    }
     if (events[i].name == "response.output_text.delta") text += event.at("delta");
     if (events[i].name == "response.output_text.done") whole_text += event.at("text");
   }
@@ -222,8 +229,12 @@ void judge_whole_message(const Json& body, const Json& message) {
   std::set<std::string> types;
   for (const Json& block : message["content"]) {
     types.insert(block.at("type"));
-    if (block["type"] == "tool_use") EXPECT_TRUE(block.at("input").is_object());
-    if (block["type"] == "text") EXPECT_TRUE(block.at("text").is_string());
+    if (block["type"] == "tool_use") {
+      EXPECT_TRUE(block.at("input").is_object());
+    }
+    if (block["type"] == "text") {
+      EXPECT_TRUE(block.at("text").is_string());
+    }
   }
   judge_stop(body, message.at("stop_reason"), types);
 }
