@@ -36,6 +36,7 @@ struct ServeOptions {
   std::string tls_certificate;
   std::string tls_key;
   std::int64_t parallel = 4;
+  bool special_tokens_in_messages = false;
   ModelOptions model;
   SpeculationFlags speculation;
   LoraOptions lora;
@@ -64,6 +65,10 @@ struct ServeOptions {
     v(tls_certificate, {"--tls-cert", "FILE", "PEM file with the certificate; makes it HTTPS"});
     v(tls_key, {"--tls-key", "FILE", "PEM file with the certificate's key"});
     v(parallel, {"--parallel", "N", "requests computed at once; others wait"});
+    v(special_tokens_in_messages,
+      {"--special-tokens-in-messages", "",
+       "special tokens that the text of messages spells become tokens; whoever writes a message "
+       "may then end it and begin others"});
     constraint.visit(v);
     speculation.visit(v);
     preset.visit(v);
@@ -113,7 +118,7 @@ std::shared_ptr<server::ServedModel> load(ServeOptions& options) {
     args.names.insert(args.names.begin(), folder_name(options.model.model));
   }
   args.otherwise = {options.constraint.spec(), options.preset.load(),
-                    options.lora.load(*args.engine)};
+                    options.lora.load(*args.engine), options.special_tokens_in_messages};
   args.sampling = args.engine->session().defaults().request;
   args.engine->warm_up();
   return std::make_shared<server::ServedModel>(std::move(args));

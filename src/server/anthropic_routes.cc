@@ -70,6 +70,7 @@ void answer_message(ServerState& state, const Call& call) {
   chat.turn.request.tell_start = true;
   anthropic::MessageHead head{ServerState::new_id("msg_"), chat.model->name(),
                               chat.prompt_tokens()};
+  chat.id = head.id;
   std::unique_ptr<Reply> reply;
   if (chat.body.stream) {
     reply = std::make_unique<MessageStreamReply>(chat, std::move(head));

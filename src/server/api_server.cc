@@ -20,6 +20,7 @@ ApiServer::ApiServer(Options options) : access_(std::move(options.access)) {
   add_status_routes(router_, state_);
   add_model_routes(router_, state_);
   add_openai_routes(router_, state_);
+  add_request_routes(router_, state_);
   add_responses_routes(router_, state_);
   add_anthropic_routes(router_, state_);
   add_ollama_routes(router_, state_);
@@ -106,7 +107,8 @@ void ApiServer::handle(std::shared_ptr<http::Exchange> exchange) {
   if (found.route == nullptr) {  // HEAD / and GET /
     return exchange->respond(json_response(200, {{"name", "bitloom"}}));
   }
-  Call call{std::move(exchange), std::move(found.path_values)};
+  Rights rights = access_.rights_of(request);
+  Call call{std::move(exchange), std::move(found.path_values), std::move(rights)};
   if (found.route->quick) return run(*found.route, std::move(call));
   const bool posted =
       state_.requests().try_post([this, route = found.route, call] { run(*route, call); });

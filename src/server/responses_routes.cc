@@ -68,6 +68,7 @@ void answer_response(ServerState& state, const Call& call) {
   PreparedChat chat = prepare_chat(state, responses::chat_body(body));
   responses::ResponseHead head{ServerState::new_id("resp_"), chat.model->name(), std::time(nullptr),
                                responses::echoed_fields(body), ServerState::new_id};
+  chat.id = head.id;
   std::unique_ptr<Reply> reply;
   if (chat.body.stream) {
     reply = std::make_unique<ResponseStreamReply>(chat, std::move(head));
