@@ -81,7 +81,7 @@ void answer_message(ServerState& state, const Call& call) {
 }
 
 // Prompts that do not fit are counted, too: clients ask in order to find out.
-std::int64_t count_tokens(ServerState& state, const OrderedJson& body) {
+std::int64_t count_message_tokens(ServerState& state, const OrderedJson& body) {
   try {
     return prepare_chat(state, anthropic::chat_body(body)).prompt_tokens();
   } catch (const openai::ContextOverflow& overflow) {
@@ -102,7 +102,7 @@ void add_anthropic_routes(Router& router, ServerState& state) {
               .shape = ErrorShape::kAnthropic,
               .summary = "Count the tokens of a conversation in Anthropic's form",
               .handle = [&state](const Call& call) {
-                const std::int64_t tokens = count_tokens(state, call.body());
+                const std::int64_t tokens = count_message_tokens(state, call.body());
                 call.exchange->respond(json_response(200, {{"input_tokens", tokens}}));
               }});
 }

@@ -21,7 +21,7 @@ constexpr const char* kOllamaVersion = "0.13.0";
 constexpr std::int64_t kNever = 10'413'792'000LL * 1'000'000'000;
 
 // Tells models apart, and is the same after a restart. It is no hash of the weights.
-std::string digest_of(const ServedModel& model, const ollama::ModelCard& card) {
+std::string ollama_digest(const ServedModel& model, const ollama::ModelCard& card) {
   std::string digest;
   for (std::uint64_t key : {0, 1}) {
     SipHash hash(key);
@@ -33,7 +33,7 @@ std::string digest_of(const ServedModel& model, const ollama::ModelCard& card) {
   return digest;
 }
 
-ollama::ModelCard card_of(ServedModel& model, const std::string& name) {
+ollama::ModelCard ollama_card(ServedModel& model, const std::string& name) {
   const ModelSession& session = model.engine().session();
   const ModelSpec& spec = session.model().spec();
   ollama::ModelCard card;
@@ -47,7 +47,7 @@ ollama::ModelCard card_of(ServedModel& model, const std::string& name) {
   card.layers = spec.layers;
   card.hidden = spec.hidden;
   card.vocabulary = spec.vocab;
-  card.digest = digest_of(model, card);
+  card.digest = ollama_digest(model, card);
   return card;
 }
 
@@ -63,7 +63,7 @@ void add_abilities(ServedModel& model, ollama::ModelCard& card) {
 
 // Calls add(model, name) for each name of each model that clients may use.
 template <class Add>
-void each_name(const ServerState& state, Add&& add) {
+void each_ollama_name(const ServerState& state, Add&& add) {
   for (const auto& model : state.models()) {
     for (const std::string& name : model->names()) {
       if (name != "*") add(*model, name);
@@ -71,26 +71,26 @@ void each_name(const ServerState& state, Add&& add) {
   }
 }
 
-Json tags(const ServerState& state) {
+Json ollama_tags(const ServerState& state) {
   Json models = Json::array();
-  each_name(state, [&](ServedModel& model, const std::string& name) {
-    models.push_back(tags_entry(card_of(model, name)));
+  each_ollama_name(state, [&](ServedModel& model, const std::string& name) {
+    models.push_back(tags_entry(ollama_card(model, name)));
   });
   return {{"models", std::move(models)}};
 }
 
-Json running(const ServerState& state) {
+Json ollama_running(const ServerState& state) {
   Json models = Json::array();
   for (const auto& model : state.models()) {
-    models.push_back(running_entry(card_of(*model, model->name()), kNever));
+    models.push_back(running_entry(ollama_card(*model, model->name()), kNever));
   }
   return {{"models", std::move(models)}};
 }
 
-Json show(const ServerState& state, const OrderedJson& body) {
+Json ollama_show(const ServerState& state, const OrderedJson& body) {
   const std::string name = ollama::model_of(body);
   const auto model = state.model(name);
-  ollama::ModelCard card = card_of(*model, name);
+  ollama::ModelCard card = ollama_card(*model, name);
   add_abilities(*model, card);
   return shown(card);
 }
@@ -119,11 +119,12 @@ void add_quick(Router& router, const char* pattern, const char* summary,
 
 void add_ollama_model_routes(Router& router, ServerState& state) {
   add_quick(router, "/api/tags", "List the models, in Ollama's form", [&state](const Call& call) {
-    call.exchange->respond(json_response(200, tags(state)));
+    call.exchange->respond(json_response(200, ollama_tags(state)));
   });
-  add_quick(
-      router, "/api/ps", "List the loaded models, in Ollama's form",
-      [&state](const Call& call) { call.exchange->respond(json_response(200, running(state))); });
+  add_quick(router, "/api/ps", "List the loaded models, in Ollama's form",
+            [&state](const Call& call) {
+              call.exchange->respond(json_response(200, ollama_running(state)));
+            });
   add_quick(router, "/api/version", "The version of Ollama's API", [](const Call& call) {
     call.exchange->respond(json_response(200, {{"version", kOllamaVersion}}));
   });
@@ -132,7 +133,7 @@ void add_ollama_model_routes(Router& router, ServerState& state) {
               .shape = ErrorShape::kOllama,
               .summary = "Describe a model, in Ollama's form",
               .handle = [&state](const Call& call) {
-                call.exchange->respond(json_response(200, show(state, call.body())));
+                call.exchange->respond(json_response(200, ollama_show(state, call.body())));
               }});
   router.add({.method = "GET",
               .pattern = "/",

@@ -66,7 +66,7 @@ class WholeLinesReply : public ChatReply {
 };
 
 // A prompt that is given as it is; nothing in its answer is read as reasoning or as a call.
-PreparedChat prepare_raw(ServerState& state, const OrderedJson& body) {
+PreparedChat prepare_ollama_raw(ServerState& state, const OrderedJson& body) {
   PreparedChat chat;
   chat.model = model_for(state, body);
   ServedModel& model = *chat.model;
@@ -82,7 +82,7 @@ PreparedChat prepare_raw(ServerState& state, const OrderedJson& body) {
 }
 
 // Puts the tokens of an earlier answer in front of the prompt.
-void add_context(const OrderedJson& body, PreparedChat& chat) {
+void add_ollama_context(const OrderedJson& body, PreparedChat& chat) {
   const OrderedJson* context = openai::given_list(body, "context");
   if (context == nullptr || context->empty()) return;
   const std::int64_t vocab = chat.model->engine().session().vocab();
@@ -103,15 +103,16 @@ void add_context(const OrderedJson& body, PreparedChat& chat) {
   check_fits(chat.turn.request, *chat.model);
 }
 
-PreparedChat prepare(ServerState& state, const OrderedJson& body, ollama::Route route) {
+PreparedChat prepare_ollama(ServerState& state, const OrderedJson& body, ollama::Route route) {
   if (route == ollama::Route::kChat) return prepare_chat(state, ollama::chat_body(body));
-  if (openai::read_flag(body, "raw", false)) return prepare_raw(state, ollama::raw_body(body));
+  if (openai::read_flag(body, "raw", false))
+    return prepare_ollama_raw(state, ollama::raw_body(body));
   PreparedChat chat = prepare_chat(state, ollama::generate_chat_body(body));
-  add_context(body, chat);
+  add_ollama_context(body, chat);
   return chat;
 }
 
-void send_loaded(const ollama::AnswerHead& head, bool streamed, http::Exchange& to) {
+void send_ollama_loaded(const ollama::AnswerHead& head, bool streamed, http::Exchange& to) {
   const Json line = ollama::loaded(head, "load");
   if (!streamed) return to.respond(json_response(200, line));
   JsonLines stream;
@@ -119,7 +120,7 @@ void send_loaded(const ollama::AnswerHead& head, bool streamed, http::Exchange& 
   to.end();
 }
 
-void answer(ServerState& state, const Call& call, ollama::Route route) {
+void answer_ollama(ServerState& state, const Call& call, ollama::Route route) {
   const auto begin = steady_clock::now();
   const OrderedJson body = call.body();
   const bool streamed = ollama::is_streamed(body);
@@ -133,9 +134,9 @@ void answer(ServerState& state, const Call& call, ollama::Route route) {
   if (ollama::asks_for_loading(body, route == ollama::Route::kChat)) {
     state.model(head.model);
     set_load_time();
-    return send_loaded(head, streamed, *call.exchange);
+    return send_ollama_loaded(head, streamed, *call.exchange);
   }
-  PreparedChat chat = prepare(state, body, route);
+  PreparedChat chat = prepare_ollama(state, body, route);
   set_load_time();
   const bool has_context =
       route == ollama::Route::kGenerate && !openai::read_flag(body, "raw", false);
@@ -153,17 +154,19 @@ void answer(ServerState& state, const Call& call, ollama::Route route) {
 }  // namespace
 
 void add_ollama_routes(Router& router, ServerState& state) {
-  router.add({.method = "POST",
-              .pattern = "/api/chat",
-              .shape = ErrorShape::kOllama,
-              .summary = "Answer a conversation, in Ollama's form",
-              .handle = [&state](const Call& call) { answer(state, call, ollama::Route::kChat); }});
   router.add(
       {.method = "POST",
-       .pattern = "/api/generate",
+       .pattern = "/api/chat",
        .shape = ErrorShape::kOllama,
-       .summary = "Answer or continue a text, in Ollama's form",
-       .handle = [&state](const Call& call) { answer(state, call, ollama::Route::kGenerate); }});
+       .summary = "Answer a conversation, in Ollama's form",
+       .handle = [&state](const Call& call) { answer_ollama(state, call, ollama::Route::kChat); }});
+  router.add({.method = "POST",
+              .pattern = "/api/generate",
+              .shape = ErrorShape::kOllama,
+              .summary = "Answer or continue a text, in Ollama's form",
+              .handle = [&state](const Call& call) {
+                answer_ollama(state, call, ollama::Route::kGenerate);
+              }});
 }
 
 }  // namespace bl::server
