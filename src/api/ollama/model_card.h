@@ -28,8 +28,9 @@ struct ModelCard {
   bool thinks = false;
 };
 
-Json tags_entry(const ModelCard& card);  // of /api/tags
-// Of /api/ps. `expires`: nanoseconds since 1970, when the model is unloaded unless it is asked for.
+Json tags_entry(const ModelCard& card);  // an entry of /api/tags
+// An entry of /api/ps. `expires`: when the model is unloaded unless requests come, in nanoseconds
+// since 1970.
 Json running_entry(const ModelCard& card, std::int64_t expires);
 Json shown(const ModelCard& card);  // the answer of /api/show
 
