@@ -21,6 +21,8 @@ namespace bl::openai {
 //   template needs an object. Missing or empty arguments are an empty object.
 // - A null content stays null, for templates that test for it, unless the template would print it
 //   as "None" or fails; then it is an empty text.
+// - System messages may stand anywhere. If the template refuses them there, or at all, they become
+//   text of the users' turns around them.
 //
 // This is found out by rendering the conversation with each form, so nothing here knows templates
 // by name. Throws what ModelText::render() throws if every form fails: the error of the first one.

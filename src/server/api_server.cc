@@ -21,6 +21,10 @@ ApiServer::ApiServer(Options options) : access_(std::move(options.access)) {
   add_model_routes(router_, state_);
   add_openai_routes(router_, state_);
   add_request_routes(router_, state_);
+  add_responses_routes(router_, state_);
+  add_anthropic_routes(router_, state_);
+  add_ollama_routes(router_, state_);
+  add_ollama_model_routes(router_, state_);
   http::Handlers handlers;
   handlers.request = [this](std::shared_ptr<http::Exchange> exchange) {
     handle(std::move(exchange));

@@ -84,6 +84,7 @@ ErrorShape Router::shape_of(std::string_view path) const {
     if (match_either(route.pattern, path)) return route.shape;
   }
   if (path.starts_with("/api/")) return ErrorShape::kOllama;
+  if (path.starts_with("/v1/messages/")) return ErrorShape::kAnthropic;
   return ErrorShape::kOpenAi;
 }
 

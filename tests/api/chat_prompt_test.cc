@@ -204,5 +204,31 @@ TEST_F(ChatPrompt, RealTemplatesMakeTheSameOfArgumentsAsText) {
   EXPECT_GE(count, 20);
 }
 
+std::string prompt_of(const ModelText& text, const char* messages) {
+  OrderedJson variables;
+  variables["messages"] = template_messages(OrderedJson::parse(messages));
+  return render_chat(text, variables).text;
+}
+
+constexpr const char* kSystemsAnywhere = R"([{"role":"system","content":"S"},
+    {"role":"system","content":"T"},{"role":"user","content":"a"},{"role":"system","content":"b"},
+    {"role":"user","content":"c"},{"role":"assistant","content":"d"},
+    {"role":"system","content":"e"}])";
+
+TEST_F(ChatPrompt, SystemMessagesThatATemplateRefusesBecomeUsersTexts) {
+  const auto refusing = [](const std::string& condition) {
+    return text_of("{% for m in messages %}{% if " + condition +
+                   " %}{{ raise_exception('no system message here') }}{% endif %}"
+                   "{{ m.role }}:{{ m.content }}|{% endfor %}");
+  };
+  EXPECT_EQ(prompt_of(refusing("false"), kSystemsAnywhere),
+            "system:S|system:T|user:a|system:b|user:c|assistant:d|system:e|");
+  EXPECT_EQ(prompt_of(refusing("m.role == 'system' and not loop.first"), kSystemsAnywhere),
+            "system:S\n\nT|user:a\n\nb\n\nc|assistant:d|user:e|");
+  EXPECT_EQ(prompt_of(refusing("m.role == 'system'"), kSystemsAnywhere),
+            "user:S\n\nT\n\na\n\nb\n\nc|assistant:d|user:e|");
+  EXPECT_THROW(prompt_of(refusing("m.role == 'user'"), kSystemsAnywhere), Error);
+}
+
 }  // namespace
 }  // namespace bl::openai
