@@ -47,6 +47,15 @@ void warn_of_length(const ModelSpec& spec, const SessionOptions& options, std::i
   if (!advice.empty()) log_warning("--ctx {}: {}", context, advice);
 }
 
+std::int64_t count_parameters(Model& model) {
+  std::int64_t count = model.embedding_rows() * model.spec().hidden;
+  model.visit([&](const std::string& name, const Linear& linear) {
+    const bool is_counted = name == "head" && model.spec().tied;
+    if (!linear.empty() && !is_counted) count += linear.in() * linear.out();
+  });
+  return count;
+}
+
 std::unique_ptr<ModelText> load_text(const OpenedModel& opened,
                                      std::shared_ptr<const ChatTemplate> chat_template) {
   return std::make_unique<ModelText>(load_tokenizer(opened), opened.path.string(),
@@ -96,6 +105,7 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
     text = std::async(std::launch::async, load_text, std::cref(opened), options.chat_template);
   }
   session->model_ = loader.load();
+  session->parameters_ = count_parameters(*session->model_);
   session->cache_ =
       std::make_unique<KvCache>(backend, session->model_->kv_layouts(plan.cache), plan.pages);
   session->scratch_ = Arena(backend.allocate(plan.memory.work));
