@@ -12,6 +12,7 @@
 #include "api/request_fields.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "server/chat_reply.h"
 #include "server/request_body.h"
 #include "server/route_table.h"
 #include "server/routes.h"
@@ -92,7 +93,7 @@ void load_adapters(ServerState& state, const Call& call) {
     throw HttpError(400, "no_adapter_folder",
                     "the server was started without --loras, the folder of adapters");
   }
-  const auto model = state.model(model_named_in(body));
+  const auto model = model_for(state, body);
   run_slowly(state, call, ErrorShape::kOpenAi,
              [&state, to = call.exchange, model, wanted = std::move(wanted)] {
                Json success = Json::array();
@@ -115,7 +116,7 @@ void load_adapters(ServerState& state, const Call& call) {
 }
 
 void unload_adapters(ServerState& state, const Call& call) {
-  const auto model = state.model(model_named_in(optional_body(call)));
+  const auto model = model_for(state, optional_body(call));
   for (const ServedAdapter& adapter : model->adapters()) model->unload_adapter(adapter.name);
   call.exchange->respond(json_response(200, {{"success", true}}));
 }

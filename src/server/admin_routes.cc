@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "sample/sampling_preset.h"
+#include "server/chat_reply.h"
 #include "server/request_body.h"
 #include "server/route_table.h"
 #include "server/routes.h"
@@ -51,14 +52,14 @@ void switch_template(ServerState& state, const Call& call) {
                     "there is no template '{}'; /v1/templates lists those that there are",
                     name.substr(0, 200));
   }
-  const auto model = state.model(model_named_in(body));
+  const auto model = model_for(state, body);
   const std::string source = read_file(item->path, kMostTemplateBytes);
   model->set_template(std::make_shared<const ChatTemplate>(source, item->name), item->name);
   answer(call, {{"success", true}});
 }
 
 void unload_template(ServerState& state, const Call& call) {
-  state.model(model_named_in(optional_body(call)))->set_template(nullptr, {});
+  model_for(state, optional_body(call))->set_template(nullptr, {});
   answer(call, {{"success", true}});
 }
 
@@ -104,7 +105,7 @@ void unload_preset(ServerState& state, const Call& call) {
 
 void encode_tokens(ServerState& state, const Call& call) {
   const OrderedJson body = call.body();
-  const auto model = state.model(model_named_in(body));
+  const auto model = model_for(state, body);
   const OrderedJson* text = openai::given(body, "text");
   if (text == nullptr || !(text->is_string() || text->is_array())) {
     openai::fail_at(ErrorCode::kInvalidArgument, "text",
@@ -125,7 +126,7 @@ void encode_tokens(ServerState& state, const Call& call) {
 
 void decode_tokens(ServerState& state, const Call& call) {
   const OrderedJson body = call.body();
-  const auto model = state.model(model_named_in(body));
+  const auto model = model_for(state, body);
   const OrderedJson* tokens = openai::given(body, "tokens");
   const bool is_list =
       tokens != nullptr && tokens->is_array() &&

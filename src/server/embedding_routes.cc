@@ -14,6 +14,7 @@
 #include "api/request_error.h"
 #include "api/request_fields.h"
 #include "base/json.h"
+#include "server/chat_reply.h"
 #include "server/embedding_input.h"
 #include "server/keep_alive.h"
 #include "server/request_body.h"
@@ -98,7 +99,7 @@ void embed_openai(ServerState& state, const Call& call, const OrderedJson& body)
   }
   const std::int64_t dimensions = count_in(body, "dimensions", 0);
   Wanted wanted;
-  wanted.model = state.model(model_named_in(body));
+  wanted.model = model_for(state, body);
   const std::int64_t hidden = wanted.model->card()->facts.hidden;
   if (openai::given(body, "dimensions") != nullptr && dimensions != hidden) {
     openai::fail_at(ErrorCode::kInvalidArgument, "dimensions",
@@ -139,7 +140,7 @@ void embed_native(ServerState& state, const Call& call, const OrderedJson& body)
                     "embd_normalize should be 2 (length 1) or -1 (as the model gives it)");
   }
   Wanted wanted;
-  wanted.model = state.model(model_named_in(body));
+  wanted.model = model_for(state, body);
   wanted.input = read_embedding_input(*input, field, wanted.model->engine().tokenizer());
   wanted.normalize = norm == 2;
   embed(state, call, ErrorShape::kOpenAi, std::move(wanted),
@@ -253,7 +254,7 @@ void handle_rerank(ServerState& state, const Call& call) {
     openai::fail_at(ErrorCode::kInvalidArgument, "documents",
                     "documents should be a list of texts with at least one");
   }
-  const auto model = state.model(model_named_in(body));
+  const auto model = model_for(state, body);
   throw HttpError(501, "not_supported",
                   fmt::format("the model '{}' has no head that scores documents, so it cannot "
                               "rerank; /v1/embeddings gives vectors to compare",

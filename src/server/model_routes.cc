@@ -182,7 +182,7 @@ void load_model(ServerState& state, const Call& call) {
 void unload_model(ServerState& state, const Call& call) {
   const OrderedJson body = optional_body(call);
   std::string name = text_in(body, "model_name");
-  if (name.empty()) name = model_named_in(body);
+  if (name.empty()) name = text_in(body, "model");
   const bool cancel = openai::read_flag(body, "skip_queue", false);
   state.registry().unload(name, cancel, [to = call.exchange] {
     to->respond(json_response(200, {{"success", true}}));

@@ -20,8 +20,6 @@ std::string needed_text(const OrderedJson& body, const char* key) {
   return text;
 }
 
-std::string model_named_in(const OrderedJson& body) { return text_in(body, "model"); }
-
 double number_in(const OrderedJson& body, const char* key, double otherwise) {
   const OrderedJson* value = openai::given(body, key);
   if (value == nullptr) return otherwise;

@@ -9,8 +9,6 @@ namespace bl::server {
 // Members of a body whose type decides how a request goes on. All throw openai::RequestError where
 // a member has another type.
 
-// The name of the model; empty where the body has none.
-std::string model_named_in(const OrderedJson& body);
 // A text; empty where it is not given.
 std::string text_in(const OrderedJson& body, const char* key);
 // A text that has to be given and not empty.

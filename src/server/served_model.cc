@@ -5,36 +5,24 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/json.h"
-#include "toolcall/detect_format.h"
+#include "base/log.h"
 
 namespace bl::server {
 namespace {
 
-// Finds out what the model's chat template can do.
-void describe_template(const ModelText& text, ModelCard& card) {
-  card.has_template = text.has_chat_template();
-  if (!card.has_template) return;
-  const auto render = [&](const OrderedJson& variables) -> std::optional<std::string> {
-    try {
-      return text.render(variables, 0);
-    } catch (const Error&) {
-      return std::nullopt;
-    }
-  };
-  card.chat_template = text.chat_template(false).source();
-  const AnswerFormat format = detect_answer_format({text.chat_template(true).source(), render});
-  card.has_tools = format.has_calls();
-  card.has_reasoning = format.has_reasoning();
-}
-
-ModelCard describe(const ModelSession& session) {
+ModelCard describe(const ModelSession& session, openai::AnswerFormats& formats) {
   ModelCard card;
   card.facts = facts_of(session);
+  const ModelText& text = session.text();
+  if (!text.has_chat_template()) return card;
   try {
-    describe_template(session.text(), card);
-  } catch (const Error&) {  // a template that is broken: requests that need it hear of that
-    card.has_template = false;
+    card.chat_template = text.chat_template(false).source();
+    const AnswerFormat& format = formats.of(text, true).answers;
+    card.has_template = true;
+    card.has_tools = format.has_calls();
+    card.has_reasoning = format.has_reasoning();
+  } catch (const Error& error) {  // requests that need the template hear of it, too
+    log_warning("the chat template cannot be used: {}", error.what());
   }
   return card;
 }
@@ -51,9 +39,12 @@ std::vector<std::string> ModelCard::capabilities() const {
 }
 
 ServedModel::ServedModel(Args args)
-    : args_(std::move(args)), logprobs_(args_.engine->tokenizer()), created_(std::time(nullptr)) {
+    : args_(std::move(args)),
+      logprobs_(args_.engine->tokenizer()),
+      created_(std::time(nullptr)),
+      formats_(args_.engine->session().defaults().end_tokens) {
   BL_CHECK(!args_.names.empty());
-  card_ = std::make_shared<const ModelCard>(describe(args_.engine->session()));
+  card_ = std::make_shared<const ModelCard>(describe(args_.engine->session(), formats_));
   if (!args_.adapters.empty()) args_.otherwise.adapters.clear();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/answer_formats.h"
 #include "api/logprobs.h"
 #include "api/request_fields.h"
 #include "engine/engine.h"
@@ -61,6 +62,12 @@ class ServedModel {
   void set_template(std::shared_ptr<const ChatTemplate> chat_template, std::string name);
   std::string template_name() const;  // of the last set_template(); empty: the model's own
 
+  // Calls use(text, formats) while no other thread does: both fill in what they lack on first use.
+  template <class Use>
+  auto with_chats(Use&& use) {
+    const std::scoped_lock lock(text_mutex_);
+    return use(text(), formats_);
+  }
   // Calls use(text) while no other thread does: templates are parsed on first use.
   template <class Use>
   auto with_text(Use&& use) const {
@@ -78,6 +85,7 @@ class ServedModel {
   mutable std::mutex mutex_;  // of args_.otherwise, args_.adapters
   mutable std::mutex text_mutex_;
   std::unique_ptr<ModelText> text_;  // null: the session's
+  openai::AnswerFormats formats_;
   std::string template_name_;
 };
 
