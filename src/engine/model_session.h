@@ -69,6 +69,9 @@ class ModelSession {
   // Plans the memory first, and throws kOutOfMemory where there is too little. Throws what opening,
   // reading and packing the model throw.
   static std::unique_ptr<ModelSession> load(const SessionOptions& options);
+  // Returns the memory that load() would take within options.memory, without loading; 0 there:
+  // within what is free now. Throws as load() does before it reads any weights.
+  static MemoryPlan plan_of(const SessionOptions& options);
   ModelSession(const ModelSession&) = delete;
   ModelSession& operator=(const ModelSession&) = delete;
 

@@ -19,7 +19,7 @@ class ModelText {
   ModelText(std::shared_ptr<const Tokenizer> tokenizer, std::string name,
             std::shared_ptr<const ChatTemplate> own = nullptr);
 
-  // The same tokenizer with another chat template; null: the model's own ones again.
+  // Returns this tokenizer with another chat template; null: with the model's own ones.
   std::unique_ptr<ModelText> with_template(std::shared_ptr<const ChatTemplate> own) const;
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }

@@ -6,7 +6,7 @@ namespace bl {
 
 class ModelSession;
 
-// What is told about a loaded model to whoever does not know the room `model`.
+// Describes a loaded model to rooms that do not know the room `model`.
 struct SessionFacts {
   std::string architecture{};
   std::int64_t context = 0;        // tokens of the longest sequence

@@ -1,4 +1,4 @@
-// LoRA adapters, in the words of TabbyAPI and llama-server.
+// LoRA adapters, in the words of TabbyAPI and llama.cpp's server.
 
 #include <fmt/format.h>
 
@@ -106,8 +106,8 @@ void load_adapters(ServerState& state, const Call& call) {
                    model->load_adapter(adapter);
                    success.push_back(adapter.name);
                  } catch (const Error& error) {
-                   log_warning("the adapter {} could not be loaded: {}", adapter.name.substr(0, 200),
-                               error.what());
+                   log_warning("the adapter {} could not be loaded: {}",
+                               adapter.name.substr(0, 200), error.what());
                    failure.push_back(adapter.name);
                  }
                }
@@ -121,7 +121,7 @@ void unload_adapters(ServerState& state, const Call& call) {
   call.exchange->respond(json_response(200, {{"success", true}}));
 }
 
-// llama-server numbers its adapters.
+// llama.cpp's server numbers its adapters.
 void list_numbered(ServerState& state, const Call& call) {
   Json list = Json::array();
   for (const ServedAdapter& adapter : state.model({})->adapters()) {
@@ -166,8 +166,6 @@ constexpr StateRoute kRoutes[] = {
 
 }  // namespace
 
-void add_adapter_routes(Router& router, ServerState& state) {
-  add_routes(router, state, kRoutes);
-}
+void add_adapter_routes(Router& router, ServerState& state) { add_routes(router, state, kRoutes); }
 
 }  // namespace bl::server

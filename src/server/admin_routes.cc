@@ -24,7 +24,9 @@ namespace {
 
 constexpr std::uint64_t kMostTemplateBytes = 1 << 20;
 
-Json list_of(const std::vector<std::string>& names) { return {{"object", "list"}, {"data", names}}; }
+Json list_of(const std::vector<std::string>& names) {
+  return {{"object", "list"}, {"data", names}};
+}
 
 void answer(const Call& call, const Json& body) {
   call.exchange->respond(json_response(200, body));
@@ -92,9 +94,9 @@ void switch_preset(ServerState& state, const Call& call) {
   if (overrides == nullptr && name.empty()) {
     openai::fail_at(ErrorCode::kInvalidArgument, "preset", "preset or overrides is missing");
   }
-  state.registry().set_preset(
-      name.empty() ? SamplingPreset::parse(Json(*overrides), "request", "overrides")
-                   : preset_named(state, name));
+  state.registry().set_preset(name.empty()
+                                  ? SamplingPreset::parse(Json(*overrides), "request", "overrides")
+                                  : preset_named(state, name));
   answer(call, {{"success", true}});
 }
 
@@ -156,9 +158,7 @@ constexpr StateRoute kRoutes[] = {
 
 }  // namespace
 
-void add_admin_routes(Router& router, ServerState& state) {
-  add_routes(router, state, kRoutes);
-}
+void add_admin_routes(Router& router, ServerState& state) { add_routes(router, state, kRoutes); }
 
 void add_permission_route(Router& router, const AccessPolicy& access) {
   router.add({.method = "GET",

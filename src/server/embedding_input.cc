@@ -29,8 +29,8 @@ class InputReader {
     EmbeddingInput result;
     // A list with a bare id is one text.
     const bool is_list_of_texts =
-        input.is_array() && std::none_of(input.begin(), input.end(),
-                                         [](const auto& each) { return each.is_number(); });
+        input.is_array() &&
+        std::none_of(input.begin(), input.end(), [](const auto& each) { return each.is_number(); });
     if (!is_list_of_texts) {
       result.texts.push_back(one(input));
       return result;

@@ -1,4 +1,4 @@
-// Embeddings in the words of OpenAI, Ollama and llama-server, and reranking.
+// Embeddings in the words of OpenAI, Ollama and llama.cpp's server, and reranking.
 
 #include <fmt/format.h>
 
@@ -38,11 +38,7 @@ void check_lengths(const Wanted& wanted) {
   const std::int64_t context = wanted.model->engine().context();
   for (const std::vector<std::int32_t>& ids : wanted.input.texts) {
     if (std::ssize(ids) <= context) continue;
-    throw HttpError(400, "context_length_exceeded",
-                    fmt::format("the input is too large: This model's maximum context length is {} "
-                                "tokens, and a text has {}, which exceeds the available context "
-                                "size",
-                                context, ids.size()));
+    throw openai::ContextOverflow(std::ssize(ids), context);
   }
 }
 
@@ -118,22 +114,22 @@ void embed_openai(ServerState& state, const Call& call, const OrderedJson& body)
                             {"embedding", vector_json(vector, as_base64)}});
           }
           const std::int64_t tokens = asked.input.tokens();
-          to->respond(
-              json_response(200, {{"object", "list"},
-                                  {"data", std::move(data)},
-                                  {"model", asked.model->name()},
-                                  {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}}));
+          to->respond(json_response(
+              200, {{"object", "list"},
+                    {"data", std::move(data)},
+                    {"model", asked.model->name()},
+                    {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}}));
         });
 }
 
-// llama-server's own body; the answer is a list.
+// llama.cpp's own body; the answer is a list.
 void embed_native(ServerState& state, const Call& call, const OrderedJson& body) {
   const char* field = openai::given(body, "content") != nullptr ? "content" : "input";
   const OrderedJson* input = openai::given(body, field);
   if (input == nullptr) {
     openai::fail_at(ErrorCode::kInvalidArgument, "content", "content is missing");
   }
-  // Of llama-server's norms, none and the Euclidean one.
+  // Only two of llama.cpp's norms: none and the Euclidean one.
   const std::int64_t norm = count_in(body, "embd_normalize", 2);
   if (norm != -1 && norm != 2) {
     openai::fail_at(ErrorCode::kInvalidArgument, "embd_normalize",
@@ -155,7 +151,7 @@ void embed_native(ServerState& state, const Call& call, const OrderedJson& body)
 
 void handle_openai(ServerState& state, const Call& call) { embed_openai(state, call, call.body()); }
 
-// Without "/v1", both OpenAI's clients and llama-server's ask here: those have "input", these
+// Without "/v1", both OpenAI's clients and llama.cpp's ask here: those have "input", these
 // "content".
 void handle_either(ServerState& state, const Call& call) {
   const OrderedJson body = call.body();

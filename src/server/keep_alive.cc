@@ -20,15 +20,15 @@ struct Unit {
   double seconds;
 };
 // A unit that begins like another one stands before it.
-constexpr std::array kUnits{Unit{"ms", 1e-3}, Unit{"us", 1e-6}, Unit{"µs", 1e-6},
-                            Unit{"ns", 1e-9}, Unit{"h", 3600},  Unit{"m", 60},
-                            Unit{"s", 1}};
+constexpr std::array kUnits{Unit{"ms", 1e-3}, Unit{"us", 1e-6}, Unit{"µs", 1e-6}, Unit{"ns", 1e-9},
+                            Unit{"h", 3600},  Unit{"m", 60},    Unit{"s", 1}};
 constexpr double kMostSeconds = 1e9;  // about 30 years
 
 // Takes a number and its unit from the front; a number alone is seconds where nothing follows.
 std::optional<double> take_part(std::string_view& text) {
   std::size_t digits = 0;
-  while (digits < text.size() && (text[digits] == '.' || (text[digits] >= '0' && text[digits] <= '9'))) {
+  while (digits < text.size() &&
+         (text[digits] == '.' || (text[digits] >= '0' && text[digits] <= '9'))) {
     ++digits;
   }
   if (digits == 0 || digits > 18) return std::nullopt;

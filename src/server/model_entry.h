@@ -43,10 +43,10 @@ struct ModelEntry {
 
   std::optional<ModelMemory> planned{};  // what the next load will take, while it is queued
   bool loading = false;
-  bool explicitly = false;           // the administrator wants it loaded, whoever waits
-  std::atomic<bool> cancel{false};   // ends the loading
-  bool makes_room = false;           // goes once its requests are over, for another model
-  bool unload = false;               // goes once its requests are over, as somebody has asked
+  bool explicitly = false;          // the administrator wants it loaded, whoever waits
+  std::atomic<bool> cancel{false};  // ends the loading
+  bool makes_room = false;          // goes once its requests are over, for another model
+  bool unload = false;              // goes once its requests are over, as somebody has asked
   std::chrono::steady_clock::time_point queued{};
   std::chrono::steady_clock::time_point told{};  // when progress was last passed on
   std::vector<LoadWaiter> waiters{};

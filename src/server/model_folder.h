@@ -27,8 +27,7 @@ class NamedFolder {
     std::filesystem::path path;
   };
   // An empty root: there is no such folder, and nothing in it.
-  NamedFolder(std::filesystem::path root, FolderKind kind)
-      : root_(std::move(root)), kind_(kind) {}
+  NamedFolder(std::filesystem::path root, FolderKind kind) : root_(std::move(root)), kind_(kind) {}
 
   bool given() const { return !root_.empty(); }
   // All items by name. Reads the folder again where that was last done more than a second ago.

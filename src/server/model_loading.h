@@ -28,7 +28,7 @@ struct LoadOrder {
   std::vector<std::string> names{};  // that the model answers to; the first is its own
   std::filesystem::path path{};
   LoadSettings settings{};
-  ModelMemory memory{};  // that it may take: what plan() said
+  ModelMemory memory{};  // that it may take; a zero: as much as there is
   // To be called with the bytes of weights loaded so far. Throws kCancelled where the load is to
   // end.
   std::function<void(std::int64_t done, std::int64_t total)> on_progress{};

@@ -77,9 +77,8 @@ void ModelRegistry::add_pinned(std::shared_ptr<ServedModel> model, std::filesyst
   std::shared_ptr<ServedModel> replaced;
   const std::scoped_lock lock(shared_->mutex);
   auto& all = shared_->entries;
-  const auto same = std::find_if(all.begin(), all.end(), [&](const auto& each) {
-    return each->name() == model->name();
-  });
+  const auto same = std::find_if(all.begin(), all.end(),
+                                 [&](const auto& each) { return each->name() == model->name(); });
   if (same == all.end()) all.push_back(std::make_shared<Entry>());
   Entry& entry = same == all.end() ? *all.back() : **same;
   replaced = std::exchange(entry.model, model);
@@ -173,9 +172,9 @@ void ModelRegistry::check_room_to_wait(const Entry& entry) const {
   const bool may = entry.on_demand && !entry.path.empty() && options_.functions.load != nullptr;
   if (over_ || (!may && !will_be_loaded)) fail_not_loaded(entry.name());
   if (waiting_ < options_.most_waiting) return;
-  throw HttpError(503, "overloaded",
-                  fmt::format("{} requests wait for models to be loaded; try again later",
-                              waiting_));
+  throw HttpError(
+      503, "overloaded",
+      fmt::format("{} requests wait for models to be loaded; try again later", waiting_));
 }
 
 ModelRegistry::Lease ModelRegistry::get(const std::string& name) {
@@ -246,9 +245,9 @@ ModelRegistry::Ticket ModelRegistry::load(const std::string& name, const LoadSet
     return 0;
   }
   if (over_ || entry->path.empty() || options_.functions.load == nullptr) {
-    throw HttpError(503, "model_not_loadable",
-                    fmt::format("the model '{}' cannot be loaded again by this server",
-                                entry->name()));
+    throw HttpError(
+        503, "model_not_loadable",
+        fmt::format("the model '{}' cannot be loaded again by this server", entry->name()));
   }
   if (entry->loading) {
     throw HttpError(503, "model_is_loading",
@@ -277,9 +276,9 @@ void ModelRegistry::unload(const std::string& name, bool cancel, std::function<v
   drop_from_queue(*entry);
   if (!entry->loading) {
     fail_waiters(*entry,
-                 std::make_shared<HttpError>(503, "model_unloaded",
-                                             fmt::format("the model '{}' was unloaded meanwhile",
-                                                         entry->name())),
+                 std::make_shared<HttpError>(
+                     503, "model_unloaded",
+                     fmt::format("the model '{}' was unloaded meanwhile", entry->name())),
                  lock);
   }
   std::vector<std::function<void()>> unloaded;
@@ -341,9 +340,9 @@ ModelInfo ModelRegistry::info_of(const Entry& entry) const {
     info.state = ModelState::kQueued;
   }
   if (const auto deadline = deadline_of(entry)) {
-    info.expires = std::chrono::system_clock::now() +
-                   std::chrono::duration_cast<std::chrono::system_clock::duration>(
-                       *deadline - Clock::now());
+    info.expires =
+        std::chrono::system_clock::now() +
+        std::chrono::duration_cast<std::chrono::system_clock::duration>(*deadline - Clock::now());
   }
   return info;
 }

@@ -3,8 +3,9 @@
 //
 // Goals: a request for a model that is not loaded waits while all others go on; models are loaded
 // one after another, on a thread of their own; within a budget of memory, the least recently used
-// models make room, but never pinned ones and never ones whose requests run; nothing that goes wrong
-// with a model ends the server. Non-goals: what a model is and how it is loaded (model_loading.h).
+// models make room, but never pinned ones and never ones whose requests run; nothing that goes
+// wrong with a model ends the server. Non-goals: what a model is and how it is loaded
+// (model_loading.h).
 
 #include <chrono>
 #include <cstdint>
@@ -87,16 +88,16 @@ class ModelRegistry {
   // the one used last. Throws HttpError 404 for a name that does not exist, HttpError 503 where the
   // model may not be loaded by requests or too many wait already, and ModelPending.
   Lease get(const std::string& name);
-  // Waits for a model without blocking, and has it loaded. `progress` may be empty. Returns a ticket
-  // for stop_waiting(); zero where `done` was called already. Throws as get().
+  // Waits for a model without blocking, and has it loaded. `progress` may be empty. Returns a
+  // ticket for stop_waiting(); zero where `done` was called already. Throws as get().
   Ticket when_loaded(const std::string& name, Done done);
   // The waiter has gone: it is not called any more. A model that nobody waits for is not loaded,
   // unless loading has begun.
   void stop_waiting(Ticket ticket);
 
   // Has a model loaded for the administrator. A loaded one is loaded again where `settings` differ
-  // from what it was loaded with. The load goes on where nobody waits. Throws HttpError 404, and 503
-  // where this server loads no models.
+  // from what it was loaded with. The load goes on where nobody waits. Throws HttpError 404, and
+  // 503 where this server loads no models.
   Ticket load(const std::string& name, const LoadSettings& settings, Done done, Progress progress);
   // Frees a model once its requests are over, or ends its loading; then calls `done`. Requests that
   // wait for it get an error. `cancel`: its requests are cancelled. Throws HttpError 404, and 400
@@ -144,6 +145,7 @@ class ModelRegistry {
   void free_model(Entry& entry, Lock& lock);
   void plan(Entry& entry, Lock& lock);
   bool make_room(Entry& entry, Lock& lock);
+  ModelMemory free_memory() const;
   bool mark_one_idle(const Entry& loading);
   void load_now(const std::shared_ptr<Entry>& entry, Lock& lock);
   void finish_load(const std::shared_ptr<Entry>& entry, std::shared_ptr<ServedModel> model,

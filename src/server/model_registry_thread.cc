@@ -167,20 +167,32 @@ bool ModelRegistry::make_room(Entry& entry, Lock& lock) {
 bool ModelRegistry::mark_one_idle(const Entry& loading) {
   Entry* oldest = nullptr;
   for (const auto& each : shared_->entries) {
-    if (each->model == nullptr || each->pinned || each->in_use() || each.get() == &loading) continue;
+    if (each->model == nullptr || each->pinned || each->in_use() || each.get() == &loading)
+      continue;
     if (oldest == nullptr || each->last_used < oldest->last_used) oldest = each.get();
   }
   if (oldest != nullptr) oldest->unload = true;
   return oldest != nullptr;
 }
 
+// What the loaded models leave of the budget.
+ModelMemory ModelRegistry::free_memory() const {
+  ModelMemory left = options_.budget;
+  for (const auto& each : shared_->entries) {
+    left.device -= std::min(left.device, each->memory.device);
+    left.host -= std::min(left.host, each->memory.host);
+  }
+  return left;
+}
+
 void ModelRegistry::load_now(const std::shared_ptr<Entry>& entry, Lock& lock) {
   entry->loading = true;
   entry->cancel = false;
+  const ModelMemory needed = *std::exchange(entry->planned, std::nullopt);
   LoadOrder order{.names = entry->names,
                   .path = entry->path,
                   .settings = entry->settings,
-                  .memory = *std::exchange(entry->planned, std::nullopt)};
+                  .memory = free_memory()};
   order.on_progress = [&](std::int64_t done, std::int64_t total) {
     if (entry->cancel) fail(ErrorCode::kCancelled, "it was unloaded while it was loading");
     tell_progress(*entry, done, total);
@@ -197,7 +209,10 @@ void ModelRegistry::load_now(const std::shared_ptr<Entry>& entry, Lock& lock) {
   }
   lock.lock();
   entry->loading = false;
-  if (model != nullptr) return finish_load(entry, std::move(model), lock);
+  if (model != nullptr) {
+    entry->memory = options_.functions.plan ? needed : model->memory();
+    return finish_load(entry, std::move(model), lock);
+  }
   if (!failure) failure = Error(ErrorCode::kUnsupported, "there is no way to load it");
   if (failure->code() == ErrorCode::kOutOfMemory && !entry->waiters.empty() &&
       mark_one_idle(*entry)) {
@@ -214,7 +229,6 @@ void ModelRegistry::load_now(const std::shared_ptr<Entry>& entry, Lock& lock) {
 
 void ModelRegistry::finish_load(const std::shared_ptr<Entry>& entry,
                                 std::shared_ptr<ServedModel> model, Lock& lock) {
-  entry->memory = model->memory();
   entry->card = model->card();
   entry->loaded_at = model->created();
   entry->last_used = Clock::now();

@@ -1,5 +1,5 @@
 // The models: what there is, loading and unloading, in the words of OpenAI, TabbyAPI and
-// llama-server.
+// llama.cpp's server.
 
 #include <fmt/format.h>
 
@@ -89,8 +89,7 @@ Json tabby_card(const ServerState& state) {
                           {"use_vision", false}};
     return json;
   }
-  throw HttpError(503, "model_not_loaded",
-                  "no model is loaded; load one with POST /v1/model/load");
+  throw HttpError(503, "model_not_loaded", "no model is loaded; load one with POST /v1/model/load");
 }
 
 LoadSettings settings_in(const ServerState& state, const OrderedJson& body) {
@@ -189,7 +188,7 @@ void unload_model(ServerState& state, const Call& call) {
   });
 }
 
-// llama-server's two: the answer comes at once, and the state is seen in /v1/models.
+// llama.cpp's two: the answer comes at once, and the state is seen in /v1/models.
 void begin_load(ServerState& state, const Call& call) {
   const std::string name = needed_text(call.body(), "model");
   state.registry().load(
@@ -230,8 +229,6 @@ constexpr StateRoute kRoutes[] = {
 
 }  // namespace
 
-void add_model_routes(Router& router, ServerState& state) {
-  add_routes(router, state, kRoutes);
-}
+void add_model_routes(Router& router, ServerState& state) { add_routes(router, state, kRoutes); }
 
 }  // namespace bl::server

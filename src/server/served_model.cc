@@ -84,8 +84,7 @@ void ServedModel::unload_adapter(const std::string& name) {
   args_.engine->unload_adapter(name);
 }
 
-void ServedModel::set_adapter_weights(
-    const std::vector<std::pair<std::size_t, double>>& weights) {
+void ServedModel::set_adapter_weights(const std::vector<std::pair<std::size_t, double>>& weights) {
   const std::scoped_lock lock(mutex_);
   for (const auto& [index, weight] : weights) {
     if (index >= args_.adapters.size()) {

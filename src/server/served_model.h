@@ -52,7 +52,8 @@ class ServedModel {
   void set_preset(const std::optional<SamplingPreset>& preset);  // in place of the present one
 
   std::vector<ServedAdapter> adapters() const;
-  // Loads an adapter, or replaces the one of the same name. Throws what Engine::load_adapter throws.
+  // Loads an adapter, or replaces the one of the same name. Throws what Engine::load_adapter
+  // throws.
   void load_adapter(ServedAdapter adapter);
   void unload_adapter(const std::string& name);  // throws kNotFound
   // The weights of the adapters by their index in adapters(); the others get none.
