@@ -47,6 +47,7 @@ struct ModelEntry {
   std::atomic<bool> cancel{false};  // ends the loading
   bool makes_room = false;          // goes once its requests are over, for another model
   bool unload = false;              // goes once its requests are over, as somebody has asked
+  int granted = 0;                  // requests that waited and are about to ask again
   std::chrono::steady_clock::time_point queued{};
   std::chrono::steady_clock::time_point told{};  // when progress was last passed on
   std::vector<LoadWaiter> waiters{};
@@ -54,8 +55,9 @@ struct ModelEntry {
 
   const std::string& name() const { return names.front(); }
   bool leaving() const { return makes_room || unload; }
-  // Whether requests get it at once.
-  bool open() const { return model != nullptr && !leaving(); }
+  // Whether requests get it at once. Those that have waited do, though it is to make room: else two
+  // models that take turns would never be used.
+  bool open() const { return model != nullptr && !unload && (!makes_room || granted > 0); }
   bool in_use() const { return !lease.expired(); }
 };
 

@@ -109,6 +109,20 @@ ModelRegistry::Lease ModelRegistry::lease(const std::shared_ptr<Entry>& entry) c
   return made;
 }
 
+// A lease for somebody who has waited and will ask again while holding it.
+ModelRegistry::Lease ModelRegistry::grant(const std::shared_ptr<Entry>& entry) const {
+  ++entry->granted;
+  Lease held = lease(entry);
+  ServedModel* const model = held.get();
+  return {model, [shared = shared_, entry, held = std::move(held)](ServedModel*) mutable {
+            {
+              const std::scoped_lock lock(shared->mutex);
+              --entry->granted;
+            }
+            held.reset();
+          }};
+}
+
 std::shared_ptr<ModelEntry> ModelRegistry::default_entry() const {
   std::shared_ptr<Entry> best;
   for (const auto& entry : shared_->entries) {
@@ -208,7 +222,7 @@ ModelRegistry::Ticket ModelRegistry::when_loaded(const std::string& name, Done d
     check_room_to_wait(*entry);
     return wait_for(entry, {0, std::move(done), {}}, lock);
   }
-  Lease held = lease(entry);
+  Lease held = grant(entry);
   lock.unlock();
   done(std::move(held), nullptr);
   return 0;

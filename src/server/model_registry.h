@@ -132,6 +132,7 @@ class ModelRegistry {
   std::shared_ptr<Entry> entry_of(const NamedFolder::Item& item) const;
   std::shared_ptr<Entry> default_entry() const;
   Lease lease(const std::shared_ptr<Entry>& entry) const;
+  Lease grant(const std::shared_ptr<Entry>& entry) const;
   void check_room_to_wait(const Entry& entry) const;
   Ticket wait_for(const std::shared_ptr<Entry>& entry, LoadWaiter waiter, Lock& lock);
   ModelInfo info_of(const Entry& entry) const;

@@ -246,7 +246,7 @@ void ModelRegistry::serve(const std::shared_ptr<Entry>& entry, Lock& lock) {
   std::vector<LoadWaiter> waiters = std::exchange(entry->waiters, {});
   waiting_ -= waiters.size();
   entry->explicitly = false;
-  Lease held = lease(entry);
+  Lease held = grant(entry);
   lock.unlock();
   for (LoadWaiter& waiter : waiters) waiter.done(held, nullptr);
   waiters.clear();
