@@ -26,9 +26,11 @@ std::shared_ptr<const Error> load_failure(const ModelEntry& entry, const Error& 
   }
   const bool passes =
       error.code() == ErrorCode::kOutOfMemory || error.code() == ErrorCode::kCancelled;
+  // Only the administrator says how a model is loaded.
+  const bool is_askers = entry.explicitly && error.code() == ErrorCode::kInvalidArgument;
+  const int status = passes ? 503 : is_askers ? 400 : 500;
   return std::make_shared<HttpError>(
-      passes ? 503 : 500,
-      error.code() == ErrorCode::kOutOfMemory ? "out_of_memory" : "model_load_failed",
+      status, error.code() == ErrorCode::kOutOfMemory ? "out_of_memory" : "model_load_failed",
       fmt::format("the model '{}' could not be loaded: {}", entry.name(), why));
 }
 
@@ -219,7 +221,6 @@ void ModelRegistry::load_now(const std::shared_ptr<Entry>& entry, Lock& lock) {
     queue_.push_front(entry);
     return;
   }
-  entry->explicitly = false;
   const std::vector<std::function<void()>> unloaded = std::exchange(entry->on_unloaded, {});
   fail_waiters(*entry, load_failure(*entry, *failure), lock);
   lock.unlock();
