@@ -154,7 +154,7 @@ void set_numbered(ServerState& state, const Call& call) {
   call.exchange->respond(json_response(200, {{"success", true}}));
 }
 
-constexpr StateRoute kRoutes[] = {
+constexpr StateRoute kAdapterRoutes[] = {
     {"GET", "/v1/loras", Access::kKey, "List the adapters", list_adapters},
     {"GET", "/v1/lora/list", Access::kKey, "List the adapters", list_adapters},
     {"GET", "/v1/lora", Access::kKey, "List the adapters in use", show_active},
@@ -166,6 +166,8 @@ constexpr StateRoute kRoutes[] = {
 
 }  // namespace
 
-void add_adapter_routes(Router& router, ServerState& state) { add_routes(router, state, kRoutes); }
+void add_adapter_routes(Router& router, ServerState& state) {
+  add_routes(router, state, kAdapterRoutes);
+}
 
 }  // namespace bl::server

@@ -143,7 +143,7 @@ void decode_tokens(ServerState& state, const Call& call) {
   answer(call, {{"text", model->engine().tokenizer().decode(ids, !show_special)}});
 }
 
-constexpr StateRoute kRoutes[] = {
+constexpr StateRoute kAdminRoutes[] = {
     {"GET", "/v1/templates", Access::kKey, "List the chat templates", list_templates},
     {"GET", "/v1/template/list", Access::kKey, "List the chat templates", list_templates},
     {"POST", "/v1/template/switch", Access::kAdmin, "Use another chat template", switch_template},
@@ -158,7 +158,9 @@ constexpr StateRoute kRoutes[] = {
 
 }  // namespace
 
-void add_admin_routes(Router& router, ServerState& state) { add_routes(router, state, kRoutes); }
+void add_admin_routes(Router& router, ServerState& state) {
+  add_routes(router, state, kAdminRoutes);
+}
 
 void add_permission_route(Router& router, const AccessPolicy& access) {
   router.add({.method = "GET",

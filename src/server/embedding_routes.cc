@@ -67,10 +67,10 @@ std::string base64(std::string_view bytes) {
     const auto byte = [&](std::size_t k) {
       return i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0u;
     };
-    const unsigned group = byte(0) << 16 | byte(1) << 8 | byte(2);
+    const unsigned group = (byte(0) << 16) | (byte(1) << 8) | byte(2);
     for (std::size_t k = 0; k < 4; ++k) {
       const bool is_filled = i + k <= bytes.size();
-      text += is_filled ? kDigits[group >> (18 - 6 * k) & 63] : '=';
+      text += is_filled ? kDigits[(group >> (18 - 6 * k)) & 63] : '=';
     }
   }
   return text;
@@ -257,7 +257,7 @@ void handle_rerank(ServerState& state, const Call& call) {
                               model->name()));
 }
 
-constexpr StateRoute kRoutes[] = {
+constexpr StateRoute kEmbeddingRoutes[] = {
     {"POST", "/embeddings", Access::kKey, "Embed texts", handle_either},
     {"POST", "/v1/embeddings", Access::kKey, "Embed texts", handle_openai},
     {"POST", "/embedding", Access::kKey, "Embed texts", handle_native},
@@ -271,7 +271,7 @@ constexpr StateRoute kRoutes[] = {
 }  // namespace
 
 void add_embedding_routes(Router& router, ServerState& state) {
-  add_routes(router, state, kRoutes);
+  add_routes(router, state, kEmbeddingRoutes);
 }
 
 }  // namespace bl::server

@@ -79,8 +79,9 @@ void ModelRegistry::add_pinned(std::shared_ptr<ServedModel> model, std::filesyst
   auto& all = shared_->entries;
   const auto same = std::find_if(all.begin(), all.end(),
                                  [&](const auto& each) { return each->name() == model->name(); });
-  if (same == all.end()) all.push_back(std::make_shared<Entry>());
-  Entry& entry = same == all.end() ? *all.back() : **same;
+  const std::shared_ptr<Entry> held = same == all.end() ? std::make_shared<Entry>() : *same;
+  if (same == all.end()) all.push_back(held);
+  Entry& entry = *held;
   replaced = std::exchange(entry.model, model);
   entry.lease.reset();
   entry.names = model->names();

@@ -30,7 +30,7 @@ Json model_json(const ModelInfo& info, const std::string& name) {
                {"model", name},
                {"slug", name},
                {"display_name", name},
-               {"status", {{"value", name_of(info.state)}}},
+               {"status", {{"value", std::string(name_of(info.state))}}},
                {"loaded", info.state == ModelState::kLoaded},
                {"pinned", info.pinned}};
   if (info.card == nullptr) return json;
@@ -214,7 +214,7 @@ void send_card(ServerState& state, const Call& call) {
   call.exchange->respond(json_response(200, tabby_card(state)));
 }
 
-constexpr StateRoute kRoutes[] = {
+constexpr StateRoute kModelRoutes[] = {
     {"GET", "/v1/models", Access::kKey, "List the models", send_list},
     {"GET", "/v1/model/list", Access::kKey, "List the models", send_list},
     {"GET", "/v1/model/draft/list", Access::kKey, "List the models for drafts", send_list},
@@ -229,6 +229,8 @@ constexpr StateRoute kRoutes[] = {
 
 }  // namespace
 
-void add_model_routes(Router& router, ServerState& state) { add_routes(router, state, kRoutes); }
+void add_model_routes(Router& router, ServerState& state) {
+  add_routes(router, state, kModelRoutes);
+}
 
 }  // namespace bl::server

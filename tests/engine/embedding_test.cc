@@ -56,7 +56,7 @@ Vectors expected(const std::filesystem::path& folder, const Texts& texts, Poolin
   return vectors;
 }
 
-void expect_near(const Vectors& actual, const Vectors& wanted) {
+void expect_alike(const Vectors& actual, const Vectors& wanted) {
   ASSERT_EQ(actual.size(), wanted.size());
   for (std::size_t i = 0; i < actual.size(); ++i) {
     ASSERT_EQ(actual[i].size(), wanted[i].size());
@@ -76,7 +76,7 @@ TEST(Embedding, PoolsTheStatesThatTheHeadReads) {
   for (const Pooling pooling : {Pooling::kMean, Pooling::kLast, Pooling::kFirst}) {
     const Texts texts = some_texts();
     const Vectors vectors = engine->embed({.texts = texts, .pooling = pooling, .normalize = false});
-    expect_near(vectors, expected(folder, texts, pooling));
+    expect_alike(vectors, expected(folder, texts, pooling));
   }
 }
 
