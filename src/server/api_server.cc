@@ -141,7 +141,8 @@ void ApiServer::wait_for_model(const Route& route, const Call& call, const std::
     if (held != nullptr && held->gone()) leave();
   });
   waiting->ticket = state_.registry().when_loaded(
-      name, [this, &route, call](ModelRegistry::Lease model, std::shared_ptr<const Error> error) {
+      name,
+      [this, &route, call](ModelRegistry::Lease model, const std::shared_ptr<const Error>& error) {
         call.exchange->watch(nullptr);
         if (error != nullptr) return call.exchange->respond(error_response(route.shape, *error));
         post(route, call, std::move(model));

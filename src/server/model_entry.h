@@ -37,6 +37,7 @@ struct ModelEntry {
   std::int64_t loaded_at = 0;               // Unix seconds of that
   ModelMemory memory{};                     // of the loaded model
   LoadSettings settings{};                  // that it is loaded with, or is to be
+  bool serves_request = false;              // a request has the lease, not only who looks
   std::chrono::steady_clock::time_point last_used{};
   // In place of the registry's own; negative: it stays.
   std::optional<std::chrono::milliseconds> idle_time{};

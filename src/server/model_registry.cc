@@ -96,13 +96,16 @@ void ModelRegistry::add_pinned(std::shared_ptr<ServedModel> model, std::filesyst
 }
 
 // A model's lease is one object, whose end tells the registry that no request uses the model.
-ModelRegistry::Lease ModelRegistry::lease(const std::shared_ptr<Entry>& entry) const {
-  entry->last_used = Clock::now();
+ModelRegistry::Lease ModelRegistry::lease(const std::shared_ptr<Entry>& entry, Use use) const {
+  if (use == Use::kRequest) {
+    entry->last_used = Clock::now();
+    entry->serves_request = true;
+  }
   if (Lease held = entry->lease.lock()) return held;
   Lease made(entry->model.get(), [shared = shared_, entry](ServedModel*) {
     {
       const std::scoped_lock lock(shared->mutex);
-      entry->last_used = Clock::now();
+      if (std::exchange(entry->serves_request, false)) entry->last_used = Clock::now();
     }
     shared->changed.notify_all();
   });
@@ -385,9 +388,7 @@ std::vector<ModelRegistry::Lease> ModelRegistry::loaded() const {
   const std::scoped_lock lock(shared_->mutex);
   for (const auto& entry : shared_->entries) {
     if (!entry->open()) continue;
-    const Clock::time_point used = entry->last_used;
-    all.push_back(lease(entry));
-    entry->last_used = used;
+    all.push_back(lease(entry, Use::kLook));
   }
   return all;
 }

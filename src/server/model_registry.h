@@ -112,6 +112,7 @@ class ModelRegistry {
 
   // All models that requests may name, by name.
   std::vector<ModelInfo> list() const;
+  // The loaded models. Holding one of these keeps it loaded, but is no use of it.
   std::vector<Lease> loaded() const;
   // Whether requests can be answered: a model is loaded, or can be on demand.
   bool ready() const;
@@ -131,7 +132,9 @@ class ModelRegistry {
   std::shared_ptr<Entry> resolve(const std::string& name, Lock& lock) const;
   std::shared_ptr<Entry> entry_of(const NamedFolder::Item& item) const;
   std::shared_ptr<Entry> default_entry() const;
-  Lease lease(const std::shared_ptr<Entry>& entry) const;
+  // Looking at a model is no use of it, which would keep it from becoming idle.
+  enum class Use { kRequest, kLook };
+  Lease lease(const std::shared_ptr<Entry>& entry, Use use = Use::kRequest) const;
   Lease grant(const std::shared_ptr<Entry>& entry) const;
   void check_room_to_wait(const Entry& entry) const;
   Ticket wait_for(const std::shared_ptr<Entry>& entry, LoadWaiter waiter, Lock& lock);
