@@ -163,7 +163,7 @@ TEST_F(EmbeddingRoutes, GenerationsGoOnMeanwhile) {
   RawClient streaming(server_->port());
   streaming.send(http_request(
       "POST", "/v1/completions",
-      R"({"model":"a","prompt":"a","max_tokens":100000,"ignore_eos":true,"stream":true})"));
+      R"({"model":"a","prompt":"a","n":64,"max_tokens":1000,"ignore_eos":true,"stream":true})"));
   ASSERT_NE(streaming.read_to("data: {", std::chrono::seconds(30)), "");
   const Json vector = vector_of(R"("hi")");
   for (int i = 0; i < 5; ++i) {

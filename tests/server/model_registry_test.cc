@@ -26,12 +26,12 @@ class ModelRegistryTest : public ModelServer {
     options.models.budget.device = models;
     return options;
   }
-  // A generation that does not end by itself.
+  // A generation that does not end before its client has read megabytes.
   std::string endless(const std::string& model) const {
     return http_request(
         "POST", "/v1/completions",
         fmt::format(
-            R"({{"model":"{}","prompt":"a","max_tokens":100000,"ignore_eos":true,"stream":true}})",
+            R"({{"model":"{}","prompt":"a","n":64,"max_tokens":1000,"ignore_eos":true,"stream":true}})",
             model));
   }
 };
@@ -357,7 +357,8 @@ TEST_F(ModelRegistryTest, UnloadingWaitsForRequestsOrCancelsThem) {
   RawClient streaming(server_->port());
   streaming.send(http_request(
       "POST", "/v1/completions",
-      R"({"model":"a","prompt":"a","max_tokens":100000,"ignore_eos":true,"stream":true})", key));
+      R"({"model":"a","prompt":"a","n":64,"max_tokens":1000,"ignore_eos":true,"stream":true})",
+      key));
   ASSERT_NE(streaming.read_to("data: {", 30s), "");
   auto unloaded = std::async(std::launch::async, [&] {
     return post("/v1/model/unload", R"({"model_name":"a"})", "admin");
