@@ -100,6 +100,7 @@ std::shared_ptr<server::ServedModel> ServedModels::load(const server::LoadOrder&
   args.names = order.names;
   args.otherwise.constraint = constraint.spec();
   args.otherwise.preset = preset.load();
+  args.otherwise.special_tokens_in_messages = special_tokens_in_messages;
   if (is_first) {
     const std::vector<LoraArgument> folders = lora.arguments();
     for (const AdapterChoice& choice : lora.load(*args.engine)) {

@@ -16,6 +16,7 @@ namespace bl {
 struct ServedModels {
   std::vector<std::string> aliases;
   std::int64_t parallel = 4;
+  bool special_tokens_in_messages = false;
   std::string pooling;
   std::string folder;
   ByteSize memory;
@@ -37,6 +38,10 @@ struct ServedModels {
        "name (repeatable)",
        "the folder's name"});
     v(parallel, {"--parallel", "N", "requests computed at once; others wait"});
+    v(special_tokens_in_messages,
+      {"--special-tokens-in-messages", "",
+       "special tokens that the text of messages spells become tokens; whoever writes a message "
+       "may then end it and begin others"});
     v(pooling, {"--pooling", "KIND", "hidden states that become an embedding: mean, cls or last",
                 "as the model's files say, else last"});
     v.group("Several models");

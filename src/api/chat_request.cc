@@ -36,7 +36,12 @@ constexpr std::array kOwnFields{"messages",
                                 "thinking_budget",
                                 "thinking_budget_tokens",
                                 "thinking_token_budget",
-                                "verbosity"};
+                                "verbosity",
+                                "echo",
+                                "suffix",
+                                "functions"};
+
+constexpr std::array kRefused{"echo", "suffix", "functions"};
 
 void switch_reasoning(OrderedJson& variables, bool on) {
   for (const char* name : kReasoningSwitches) variables[name] = on;
@@ -186,8 +191,8 @@ ReasoningBudget read_budget(const OrderedJson& body) {
   return budget;
 }
 
-// "reasoning_format": whether reasoning stands in a field of its own. Clients know several names for
-// that, and "none" for the opposite.
+// "reasoning_format": whether reasoning stands in a field of its own. Clients know several names
+// for that, and "none" for the opposite.
 bool reads_reasoning_apart(const OrderedJson& body) {
   const OrderedJson* format = given(body, "reasoning_format");
   if (format == nullptr) return true;
@@ -220,6 +225,7 @@ std::string prompt_without_tail(const ModelText& text, OrderedJson variables, st
 
 ChatRequest ChatRequest::read(const OrderedJson& body, const RequestDefaults& otherwise,
                               const SamplingParams& sampling) {
+  refuse_fields(body, kRefused);
   ChatRequest request{read_request_fields(body, otherwise, sampling)};
   request.unknown = unknown_fields(body, kOwnFields);
   request.template_variables = read_template_variables(body);

@@ -20,13 +20,6 @@ struct AccessOptions {
   bool only_loopback = true;  // it listens on loopback addresses and Unix sockets alone
 };
 
-// What a request's key entitles to.
-struct Rights {
-  bool known = false;  // has a key, or none is needed
-  bool admin = false;
-  std::string key_name{};  // tells keys apart without showing them; empty: no key
-};
-
 class AccessPolicy {
  public:
   explicit AccessPolicy(AccessOptions options) : options_(std::move(options)) {}

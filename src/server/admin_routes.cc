@@ -143,7 +143,12 @@ void decode_tokens(ServerState& state, const Call& call) {
   answer(call, {{"text", model->engine().tokenizer().decode(ids, !show_special)}});
 }
 
+void show_permission(ServerState&, const Call& call) {
+  answer(call, {{"permission", call.rights.admin ? "admin" : "api"}});
+}
+
 constexpr StateRoute kAdminRoutes[] = {
+    {"GET", "/v1/auth/permission", Access::kKey, "What the key allows", show_permission},
     {"GET", "/v1/templates", Access::kKey, "List the chat templates", list_templates},
     {"GET", "/v1/template/list", Access::kKey, "List the chat templates", list_templates},
     {"POST", "/v1/template/switch", Access::kAdmin, "Use another chat template", switch_template},
@@ -160,17 +165,6 @@ constexpr StateRoute kAdminRoutes[] = {
 
 void add_admin_routes(Router& router, ServerState& state) {
   add_routes(router, state, kAdminRoutes);
-}
-
-void add_permission_route(Router& router, const AccessPolicy& access) {
-  router.add({.method = "GET",
-              .pattern = "/v1/auth/permission",
-              .quick = true,
-              .summary = "What the key of the request allows",
-              .handle = [&access](const Call& call) {
-                const bool admin = access.rights_of(call.request()).admin;
-                answer(call, {{"permission", admin ? "admin" : "api"}});
-              }});
 }
 
 }  // namespace bl::server

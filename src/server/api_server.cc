@@ -25,7 +25,7 @@ ApiServer::ApiServer(Options options) : access_(std::move(options.access)) {
   add_admin_routes(router_, state_);
   add_adapter_routes(router_, state_);
   add_embedding_routes(router_, state_);
-  add_permission_route(router_, access_);
+  add_request_routes(router_, state_);
   http::Handlers handlers;
   handlers.request = [this](std::shared_ptr<http::Exchange> exchange) {
     handle(std::move(exchange));
@@ -109,7 +109,8 @@ void ApiServer::handle(std::shared_ptr<http::Exchange> exchange) {
   if (found.route == nullptr) {  // HEAD / and GET /
     return exchange->respond(json_response(200, {{"name", "bitloom"}}));
   }
-  Call call{std::move(exchange), std::move(found.path_values)};
+  Rights rights = access_.rights_of(request);
+  Call call{std::move(exchange), std::move(found.path_values), std::move(rights)};
   if (found.route->quick) return run(*found.route, call);
   post(*found.route, std::move(call), nullptr);
 }

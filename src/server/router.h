@@ -19,10 +19,19 @@ enum class Access {
   kAdmin,  // who has an admin key
 };
 
+// What a request's key entitles to.
+struct Rights {
+  bool known = false;  // has a key, or none is needed
+  bool admin = false;
+  // Tells keys apart without showing them, such as "key-1"; empty: no key.
+  std::string key_name{};
+};
+
 // A request that has found its route.
 struct Call {
   std::shared_ptr<http::Exchange> exchange;
   std::vector<std::pair<std::string, std::string>> path_values{};  // of the pattern's {names}
+  Rights rights{};
 
   const http::Request& request() const { return exchange->request(); }
   // The value of {name}. The pattern must have it.
