@@ -10,6 +10,7 @@
 
 #include "engine/engine.h"
 #include "http/exchange.h"
+#include "server/answer_meter.h"
 #include "server/served_model.h"
 #include "server/work_queue.h"
 
@@ -52,7 +53,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::shared_ptr<http::Exchange> to;
     WorkQueue* queue = nullptr;  // outlives it
   };
-  explicit Generation(Args args) : args_(std::move(args)) {}
+  explicit Generation(Args args);
 
   // Submits the requests. Throws what Engine::submit() throws; then none of them is computed.
   void start();
@@ -67,8 +68,17 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void pump();
   bool read_events();
   void finish();
+  void meter_unfinished();
 
   Args args_;
+  AnswerMeter* const meter_;  // args_.to; null where it is none
+  // What the choices of each request have cost so far: a client that leaves does not see their
+  // last events.
+  struct Cost {
+    std::int64_t prompt_tokens = 0;
+    std::int64_t generated_tokens = 0;
+  };
+  std::vector<Cost> unfinished_;
   std::mutex mutex_;  // held by the one task that runs
   std::vector<RequestHandle> handles_;
   std::size_t open_ = 0;  // handles that are not over
