@@ -107,17 +107,18 @@ bool OptionParser::parse(std::span<const std::string> words) {
   return true;
 }
 
-// `fault` begins with the long name of the option and a colon.
+// `fault` begins with the name of the option, which CLI11 writes with or without its dashes.
 void OptionParser::report_mismatch(const std::string& fault) const {
-  const std::string flag = fault.substr(0, fault.find_first_of(": "));
+  const std::string name = fault.substr(0, fault.find_first_of(": "));
   for (const Entry& entry : entries_) {
-    const std::vector<std::string> flags = split_flags(entry.about.flag);
-    if (std::find(flags.begin(), flags.end(), flag) == flags.end()) continue;
-    if (entry.is_switch) {
-      fail_usage("{}: {} takes no value (bitloom {} --help)", text_.name, flag, text_.name);
+    for (const std::string& flag : split_flags(entry.about.flag)) {
+      if (flag != name && flag != "--" + name && flag != "-" + name) continue;
+      if (entry.is_switch) {
+        fail_usage("{}: {} takes no value (bitloom {} --help)", text_.name, flag, text_.name);
+      }
+      fail_usage("{}: {} needs a value: {} {} (bitloom {} --help)", text_.name, flag, flag,
+                 entry.about.value, text_.name);
     }
-    fail_usage("{}: {} needs a value: {} {} (bitloom {} --help)", text_.name, flag, flag,
-               entry.about.value, text_.name);
   }
   fail_usage("{}: {} (bitloom {} --help)", text_.name, fault, text_.name);
 }

@@ -33,18 +33,22 @@ UsageTotal usage_of(std::span<const AnsweredPrompt> answered) {
 }  // namespace
 
 Json chat_completion(const AnswerHead& head, const ChatRequest& request,
-                     const AnsweredPrompt& answered, const Logprobs& logprobs) {
+                     const AnsweredChat& answered, const Logprobs& logprobs) {
   Json choices = Json::array();
-  for (const Answer& answer : answered.choices) {
+  UsageTotal usage;
+  for (const ChatChoice& one : answered.choices) {
+    const Answer& answer = one.answer;
+    usage.add(answer.usage, choices.empty());
     Json& choice = choices.emplace_back(choice_json(answer, request, choices.size()));
-    choice["message"] = {{"role", "assistant"}, {"content", answer.text}, {"refusal", nullptr}};
+    choice["finish_reason"] = one.finish;
+    choice["message"] = one.message();
     if (request.sampling.logprobs) choice["logprobs"] = logprobs.chat(answer, answered.prompt);
   }
   Json body = head_json(head, "chat.completion");
   body["choices"] = std::move(choices);
-  body["usage"] = usage_of({&answered, 1}).json();
+  body["usage"] = usage.json();
   if (request.sampling.prompt_logprobs >= 0) {
-    body["prompt_logprobs"] = logprobs.prompt(answered.choices.front());
+    body["prompt_logprobs"] = logprobs.prompt(answered.choices.front().answer);
   }
   return body;
 }

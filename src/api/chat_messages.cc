@@ -1,5 +1,7 @@
 #include "api/chat_messages.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -8,6 +10,8 @@
 
 namespace bl::openai {
 namespace {
+
+constexpr std::array kRoles{"system", "developer", "user", "assistant", "tool", "function"};
 
 bool is_text_of(const OrderedJson& object, const char* key) {
   return object.is_object() && object.contains(key) && object[key].is_string();
@@ -84,6 +88,12 @@ OrderedJson template_messages(const OrderedJson& messages) {
     if (!is_text_of(message, "role")) {
       fail_at(ErrorCode::kInvalidArgument, fmt::format("messages[{}].role", i),
               "messages[{}]: {} is not a message with a role", i, json_text(message));
+    }
+    if (std::find(kRoles.begin(), kRoles.end(), message["role"]) == kRoles.end()) {
+      fail_at(ErrorCode::kInvalidArgument, fmt::format("messages[{}].role", i),
+              "messages[{}].role is {}, should be system, developer, user, assistant, tool or "
+              "function",
+              i, json_shown(message["role"]));
     }
     settle_tool_calls(message, fmt::format("messages[{}].tool_calls", i));
     const auto content = message.find("content");

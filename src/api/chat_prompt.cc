@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <ctime>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -160,9 +162,13 @@ class Rendering {
 
 }  // namespace
 
-std::string render_chat(const ModelText& text, const OrderedJson& variables,
-                        std::optional<std::int64_t> now) {
-  return Rendering(text, variables, now).run();
+GuardedPrompt render_chat(const ModelText& text, const OrderedJson& variables,
+                          const ChatPromptOptions& options) {
+  // All renderings of one prompt see the same time.
+  const std::int64_t now = options.now.value_or(std::time(nullptr));
+  const auto render = [&](const OrderedJson& some) { return Rendering(text, some, now).run(); };
+  if (!options.guarded) return {render(variables), {}};
+  return PromptGuard(text.tokenizer()).render(variables, render);
 }
 
 }  // namespace bl::openai

@@ -1,9 +1,9 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "base/json_fwd.h"
+#include "text/prompt_guard.h"
 
 namespace bl {
 class ModelText;
@@ -23,9 +23,16 @@ namespace bl::openai {
 //   as "None" or fails; then it is an empty text.
 //
 // This is found out by rendering the conversation with each form, so nothing here knows templates
-// by name. `now`: seconds since 1970, for templates that show the date; nothing means the clock.
-// Throws what ModelText::render() throws if every form fails: the error of the first one.
-std::string render_chat(const ModelText& text, const OrderedJson& variables,
-                        std::optional<std::int64_t> now = std::nullopt);
+// by name. Throws what ModelText::render() throws if every form fails: the error of the first one.
+//
+// Text of the variables never becomes special tokens (text/prompt_guard.h): encode the result with
+// its `plain`.
+struct ChatPromptOptions {
+  std::optional<std::int64_t> now{};  // seconds since 1970, for templates that show the date;
+                                      // nothing means the clock
+  bool guarded = true;                // false: special tokens that messages spell become tokens
+};
+GuardedPrompt render_chat(const ModelText& text, const OrderedJson& variables,
+                          const ChatPromptOptions& options = {});
 
 }  // namespace bl::openai

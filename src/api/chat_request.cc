@@ -1,19 +1,24 @@
 #include "api/chat_request.h"
 
+#include <algorithm>
 #include <array>
+#include <ctime>
 #include <utility>
 
+#include "api/answer_form.h"
+#include "api/answer_formats.h"
 #include "api/chat_messages.h"
 #include "api/chat_prompt.h"
+#include "api/reasoning_limit.h"
 #include "api/request_error.h"
 #include "engine/model_text.h"
 #include "engine/reasoning_switch.h"
+#include "toolcall/detect_format.h"
 
 namespace bl::openai {
 namespace {
 
-// The fields of a chat request beside those that completions have, too. Nothing forces calls, so
-// whether they may be parallel has no effect.
+// The fields of a chat request beside those that completions have, too.
 constexpr std::array kOwnFields{"messages",
                                 "tools",
                                 "tool_choice",
@@ -24,6 +29,13 @@ constexpr std::array kOwnFields{"messages",
                                 "enable_thinking",
                                 "reasoning_effort",
                                 "reasoning",
+                                "reasoning_format",
+                                "reasoning_budget",
+                                "reasoning_budget_tokens",
+                                "reasoning_budget_message",
+                                "thinking_budget",
+                                "thinking_budget_tokens",
+                                "thinking_token_budget",
                                 "verbosity"};
 
 void switch_reasoning(OrderedJson& variables, bool on) {
@@ -70,14 +82,138 @@ OrderedJson read_template_variables(const OrderedJson& body) {
   return variables;
 }
 
-// Whether the model is told of the tools. Nothing makes it call one.
-bool offers_tools(const OrderedJson& body) {
-  const OrderedJson* choice = given(body, "tool_choice");
-  if (choice == nullptr || *choice == "auto") return true;
-  if (*choice == "none") return false;
-  fail_at(ErrorCode::kUnsupported, "tool_choice",
-          "tool_choice is {}, should be \"auto\" or \"none\"; structural_tag forces a call",
-          json_shown(*choice));
+// The name in {"type": "function", "function": {"name": …}}, or in its shorter form without
+// "function".
+std::string function_name(const OrderedJson& choice, const std::string& at) {
+  const OrderedJson* function = choice.is_object() ? given(choice, "function") : nullptr;
+  const OrderedJson& holder = function != nullptr ? *function : choice;
+  const OrderedJson* name = holder.is_object() ? given(holder, "name") : nullptr;
+  if (name == nullptr || !name->is_string()) {
+    fail_at(ErrorCode::kInvalidArgument, at, "{} is {}, should name a function", at,
+            json_shown(choice));
+  }
+  return name->get<std::string>();
+}
+
+ToolChoice::Kind choice_kind(const OrderedJson& mode, const std::string& at) {
+  if (mode == "auto") return ToolChoice::Kind::kAuto;
+  if (mode == "none") return ToolChoice::Kind::kNone;
+  if (mode == "required" || mode == "any") return ToolChoice::Kind::kRequired;
+  fail_at(ErrorCode::kInvalidArgument, at,
+          "{} is {}, should be \"auto\", \"none\", \"required\" or the name of a function", at,
+          json_shown(mode));
+}
+
+// {"type": "allowed_tools", "allowed_tools": {"mode": …, "tools": […]}}, with or without the inner
+// object.
+void read_allowed_tools(const OrderedJson& given_choice, ToolChoice& choice) {
+  const OrderedJson* inner = given(given_choice, "allowed_tools");
+  const OrderedJson& allowed = inner != nullptr ? *inner : given_choice;
+  const OrderedJson* tools = allowed.is_object() ? given(allowed, "tools") : nullptr;
+  if (tools == nullptr || !tools->is_array() || tools->empty()) {
+    fail_at(ErrorCode::kInvalidArgument, "tool_choice",
+            "tool_choice of type allowed_tools should have a list of tools");
+  }
+  if (const OrderedJson* mode = given(allowed, "mode")) {
+    choice.kind = choice_kind(*mode, "tool_choice.mode");
+  }
+  for (const OrderedJson& tool : *tools) {
+    choice.names.push_back(function_name(tool, "tool_choice.tools"));
+  }
+}
+
+ToolChoice read_tool_choice(const OrderedJson& body) {
+  ToolChoice choice;
+  choice.parallel = read_flag(body, "parallel_tool_calls", true);
+  const OrderedJson* given_choice = given(body, "tool_choice");
+  if (given_choice == nullptr) return choice;
+  if (!given_choice->is_object()) {
+    choice.kind = choice_kind(*given_choice, "tool_choice");
+    return choice;
+  }
+  if (given_choice->value("type", OrderedJson()) == "allowed_tools") {
+    read_allowed_tools(*given_choice, choice);
+    return choice;
+  }
+  choice.kind = ToolChoice::Kind::kRequired;
+  choice.names = {function_name(*given_choice, "tool_choice")};
+  choice.parallel = false;
+  return choice;
+}
+
+void check_tool_choice(const ChatRequest& request) {
+  if (request.tool_choice.kind == ToolChoice::Kind::kRequired && request.tools.is_null()) {
+    fail_at(ErrorCode::kInvalidArgument, "tool_choice",
+            "tool_choice demands a call, but there are no tools");
+  }
+  for (const std::string& name : request.tool_choice.names) {
+    const bool is_offered =
+        std::any_of(request.tools.begin(), request.tools.end(), [&](const OrderedJson& tool) {
+          return tool.contains("function") && tool["function"]["name"] == name;
+        });
+    if (!is_offered && request.tool_choice.kind != ToolChoice::Kind::kNone) {
+      fail_at(ErrorCode::kInvalidArgument, "tool_choice",
+              "tool_choice names {}, which is not among the tools", json_shown(name));
+    }
+  }
+}
+
+constexpr std::array kBudgetNames{"reasoning_budget", "reasoning_budget_tokens", "thinking_budget",
+                                  "thinking_budget_tokens", "thinking_token_budget"};
+
+ReasoningBudget read_budget(const OrderedJson& body) {
+  ReasoningBudget budget;
+  const auto read = [&](const OrderedJson& object, const char* key, const std::string& at) {
+    const OrderedJson* tokens = given(object, key);
+    if (tokens == nullptr) return;
+    if (!tokens->is_number_integer()) {
+      fail_at(ErrorCode::kInvalidArgument, at, "{} is {}, should be a number of tokens", at,
+              json_shown(*tokens));
+    }
+    budget.tokens = tokens->get<std::int64_t>();
+  };
+  if (const OrderedJson* reasoning = given(body, "reasoning")) {
+    read(*reasoning, "max_tokens", "reasoning.max_tokens");
+  }
+  for (const char* key : kBudgetNames) read(body, key, key);
+  if (const OrderedJson* message = given(body, "reasoning_budget_message")) {
+    if (!message->is_string()) {
+      fail_at(ErrorCode::kInvalidArgument, "reasoning_budget_message",
+              "reasoning_budget_message is {}, should be a text", json_shown(*message));
+    }
+    budget.message = message->get<std::string>();
+  }
+  return budget;
+}
+
+// "reasoning_format": whether reasoning stands in a field of its own. Clients know several names for
+// that, and "none" for the opposite.
+bool reads_reasoning_apart(const OrderedJson& body) {
+  const OrderedJson* format = given(body, "reasoning_format");
+  if (format == nullptr) return true;
+  if (format->is_string()) return *format != "none";
+  fail_at(ErrorCode::kInvalidArgument, "reasoning_format",
+          "reasoning_format is {}, should be a name; \"none\" leaves reasoning in the content",
+          json_shown(*format));
+}
+
+// Messages of roles that a template does not know are given as those that come closest.
+void settle_roles(OrderedJson& messages, const TemplateFormat& format) {
+  for (OrderedJson& message : messages) {
+    OrderedJson& role = message["role"];
+    if (role == "developer" && !format.knows_developer) role = "system";
+    if (role == "function" && !format.knows_function) role = "tool";
+  }
+}
+
+// The prompt without what asks for an answer; empty where the template fails without it.
+std::string prompt_without_tail(const ModelText& text, OrderedJson variables, std::int64_t now) {
+  variables["add_generation_prompt"] = false;
+  try {
+    return render_chat(text, variables, {.now = now, .guarded = false}).text;
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 }  // namespace
@@ -89,22 +225,62 @@ ChatRequest ChatRequest::read(const OrderedJson& body, const RequestDefaults& ot
   request.template_variables = read_template_variables(body);
   const OrderedJson* messages = given(body, "messages");
   request.messages = template_messages(messages == nullptr ? OrderedJson() : *messages);
+  request.tool_choice = read_tool_choice(body);
+  request.reasoning_budget = read_budget(body);
+  request.separate_reasoning = reads_reasoning_apart(body);
+  request.special_tokens_in_messages = otherwise.special_tokens_in_messages;
   const OrderedJson* tools = given(body, "tools");
-  if (offers_tools(body) && tools != nullptr) request.tools = template_tools(*tools);
+  if (tools != nullptr && request.tool_choice.kind != ToolChoice::Kind::kNone) {
+    request.tools = template_tools(*tools);
+  }
   if (request.tools.empty()) request.tools = nullptr;  // templates ask in several ways for tools
+  check_tool_choice(request);
   return request;
 }
 
-Request ChatRequest::engine_request(const ModelText& text) const {
+OrderedJson ChatRequest::prompt_variables() const {
   OrderedJson variables = template_variables;
   variables["messages"] = messages;
   if (!tools.is_null()) variables["tools"] = tools;
+  return variables;
+}
+
+ChatTurn ChatRequest::turn(const ModelText& text, AnswerFormats& formats) const {
+  const TemplateFormat& format = formats.of(text, !tools.is_null());
+  OrderedJson variables = prompt_variables();
+  settle_roles(variables["messages"], format);
+  const std::int64_t now = std::time(nullptr);
+  const GuardedPrompt prompt =
+      render_chat(text, variables, {.now = now, .guarded = !special_tokens_in_messages});
+  auto reading = std::make_shared<ChatReading>();
+  reading->format = format.answers;
+  if (!tools.is_null()) reading->tools = ToolSet(parse_json(json_text(tools), "tools"));
+  reading->options.separate_reasoning = separate_reasoning;
+  reading->options.read_calls = !tools.is_null();
+  if (format.answers.has_reasoning() || !format.answers.prompt.empty()) {
+    const std::string without = prompt_without_tail(text, variables, now);
+    reading->options.start =
+        find_answer_start(format.answers, prompt.text, generation_tail(prompt.text, without));
+  }
   // The template writes BOS itself where the model wants it.
-  const std::string prompt = render_chat(text, variables);
-  Request request =
-      RequestFields::engine_request(text.tokenizer().encode(prompt, {.add_special = false}));
+  Request request = RequestFields::engine_request(
+      text.tokenizer().encode(prompt.text, {.add_special = false, .plain = prompt.plain}));
   request.continues_prompt = false;
-  return request;
+  request.shown_special = format.marks;
+  request.constraint = answer_constraint({.format = format.answers,
+                                          .start = reading->options.start,
+                                          .request = *this,
+                                          .tokenizer = text.tokenizer(),
+                                          .end_tokens = formats.end_tokens()});
+  if (reasoning_budget.tokens >= 0 && format.answers.has_reasoning()) {
+    request.after_sampling =
+        limit_reasoning({.reading = reading,
+                         .tokenizer = text.tokenizer(),
+                         .budget = reasoning_budget,
+                         .prompt = std::ssize(request.prompt),
+                         .choices = static_cast<std::size_t>(sampling.answers())});
+  }
+  return {std::move(request), std::move(reading)};
 }
 
 }  // namespace bl::openai

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/request.h"
@@ -44,6 +45,7 @@ class ChoiceReader {
   AnswerParser parser_;
   int calls_ = 0;
   int complete_ = 0;
+  std::vector<std::string> ids_;  // of the calls so far
 };
 
 }  // namespace bl::openai

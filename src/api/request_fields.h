@@ -18,6 +18,8 @@ struct RequestDefaults {
   ConstraintSpec constraint{};             // the form of answers
   std::optional<SamplingPreset> preset{};  // fills in parameters, or forces them
   std::vector<AdapterChoice> adapters{};   // also the weights of adapters that a body only names
+  // Special tokens that messages spell become tokens. Otherwise only the template makes them.
+  bool special_tokens_in_messages = false;
 };
 
 // The fields that chat and text completions have in common.

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "sample/constraint_spec.h"
 #include "sample/sampling_params.h"
+#include "text/text_stream.h"
 
 namespace bl {
 
@@ -56,7 +57,11 @@ struct Request {
   // True: the answer's text continues the prompt's, so that a space between them belongs to it.
   // False, for the turn of a conversation: it stands by itself.
   bool continues_prompt = true;
-  bool skip_special = true;    // special tokens give no text
+  bool skip_special = true;  // special tokens give no text
+  // With skip_special: ids of special tokens that give text all the same, in rising order, such as
+  // those that mark tool calls.
+  std::vector<std::int32_t> shown_special{};
+  SpecialText special_text() const { return {skip_special, shown_special}; }
   bool return_logits = false;  // returns the model's own logits that each token was chosen from
 
   std::vector<AdapterChoice> adapters{};  // added up; as loaded at the time of submission

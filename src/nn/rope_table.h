@@ -38,12 +38,12 @@ struct RopeSpec {
   double beta_fast = 32.0;  // kYarn
   double beta_slow = 1.0;
   bool truncate = true;
-  double attention_factor = 1.0;     // multiplies cos and sin
-  std::vector<double> short_factor;  // kLongRope, [rotated / 2]
-  std::vector<double> long_factor;   // kLongRope, [rotated / 2]
-  double proportion = 1.0;           // kProportional
-  double linear_scale = 1.0;         // --rope-scale: divides positions
-  bool reversed = false;             // rotates in the opposite direction
+  double attention_factor = 1.0;       // multiplies cos and sin
+  std::vector<double> short_factor{};  // kLongRope, [rotated / 2]
+  std::vector<double> long_factor{};   // kLongRope, [rotated / 2]
+  double proportion = 1.0;             // kProportional
+  double linear_scale = 1.0;           // --rope-scale: divides positions
+  bool reversed = false;               // rotates in the opposite direction
   // Scales queries by the logarithm of their position: cos and sin are multiplied by 1 + beta ·
   // ln(1 + floor(position / original_positions)). 0: off.
   double query_beta = 0.0;

@@ -103,8 +103,10 @@ void translate_formats(OrderedJson& part, const ConstraintSpec& spec) {
   if (!part.is_structured()) return;
   if (is_plain_schema_format(part)) {
     part = {{"type", "grammar"},
-            {"grammar", grammar_of_schema(part["json_schema"],
-                                          {.whitespace = spec.whitespace, .closed = spec.strict})}};
+            {"grammar", grammar_of_schema(part["json_schema"], {.whitespace = spec.whitespace,
+                                                                .closed = spec.strict,
+                                                                .tool_parameters = part.value(
+                                                                    "tool_parameters", false)})}};
     return;
   }
   const OrderedJson type = part.is_object() ? part.value("type", OrderedJson()) : OrderedJson();

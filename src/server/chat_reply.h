@@ -50,6 +50,12 @@ struct PreparedChat {
 // context (400, context_length_exceeded), for wrong fields (400).
 PreparedChat prepare_chat(ServerState& state, const OrderedJson& body);
 
+// The model that a body names. Throws HttpError 404 where it is not here.
+std::shared_ptr<ServedModel> model_for(ServerState& state, const OrderedJson& body);
+
+// Throws openai::ContextOverflow for a prompt that leaves no room for an answer.
+void check_fits(const Request& request, ServedModel& model);
+
 // Submits the chat; `reply` gets its events. The answer goes to the call's exchange.
 void run_chat(ServerState& state, const Call& call, PreparedChat chat,
               std::unique_ptr<Reply> reply);

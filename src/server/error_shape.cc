@@ -27,6 +27,14 @@ const char* anthropic_type(int status) {
   }
 }
 
+// Clients of Anthropic's know a prompt that is too long by these words.
+std::string anthropic_message(const Error& error) {
+  const auto* overflow = dynamic_cast<const openai::ContextOverflow*>(&error);
+  if (overflow == nullptr) return error.what();
+  return fmt::format("prompt is too long: {} tokens > {} maximum", overflow->prompt_tokens(),
+                     overflow->context());
+}
+
 const char* openai_type(int status) {
   switch (status) {
     case 401:
@@ -88,7 +96,7 @@ Json error_body(ErrorShape shape, const Error& error) {
   switch (shape) {
     case ErrorShape::kAnthropic:
       return {{"type", "error"},
-              {"error", {{"type", anthropic_type(status)}, {"message", error.what()}}}};
+              {"error", {{"type", anthropic_type(status)}, {"message", anthropic_message(error)}}}};
     case ErrorShape::kOllama:
       return {{"error", error.what()}};
     case ErrorShape::kLlama:

@@ -22,7 +22,10 @@ std::string_view without_latest(std::string_view name) {
 }  // namespace
 
 ServedModel::ServedModel(Args args)
-    : args_(std::move(args)), logprobs_(args_.engine->tokenizer()), created_(std::time(nullptr)) {
+    : args_(std::move(args)),
+      logprobs_(args_.engine->tokenizer()),
+      created_(std::time(nullptr)),
+      formats_(args_.engine->session().defaults().end_tokens) {
   BL_CHECK(!args_.names.empty());
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "api/answer_formats.h"
 #include "api/logprobs.h"
 #include "api/request_fields.h"
 #include "engine/engine.h"
@@ -33,6 +34,12 @@ class ServedModel {
   const SamplingParams& sampling() const { return args_.sampling; }
   const openai::Logprobs& logprobs() const { return logprobs_; }
 
+  // Calls use(text, formats) while no other thread does: both fill in what they lack on first use.
+  template <class Use>
+  auto with_chats(Use&& use) {
+    const std::scoped_lock lock(text_mutex_);
+    return use(args_.engine->session().text(), formats_);
+  }
   // Calls use(text) while no other thread does: templates are parsed on first use.
   template <class Use>
   auto with_text(Use&& use) const {
@@ -45,6 +52,7 @@ class ServedModel {
   openai::Logprobs logprobs_;
   std::int64_t created_;
   mutable std::mutex text_mutex_;
+  openai::AnswerFormats formats_;
 };
 
 }  // namespace bl::server

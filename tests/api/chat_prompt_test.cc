@@ -46,7 +46,7 @@ class ChatPrompt : public testing::Test {
         OrderedJson::array({{{"role", "user"}, {"content", "q"}},
                             assistant,
                             {{"role", "tool"}, {"tool_call_id", "call_1"}, {"content", "sunny"}}}));
-    return render_chat(text_of(source), variables);
+    return render_chat(text_of(source), variables).text;
   }
   // A template that writes each message's content, and for each call what `body` says of `a`.
   static std::string calls(const std::string& body) {
@@ -157,8 +157,8 @@ TEST_F(ChatPrompt, AgreesOnTheReportedTemplates) {
   ASSERT_EQ(messages.size(), 2u);
   for (const char* name : {"items.jinja", "tojson.jinja"}) {
     const ModelText text = text_of(read_file(folder / name));
-    const std::string prompt = render_chat(text, {{"messages", messages[0]}});
-    EXPECT_EQ(prompt, render_chat(text, {{"messages", messages[1]}})) << name;
+    const std::string prompt = render_chat(text, {{"messages", messages[0]}}).text;
+    EXPECT_EQ(prompt, render_chat(text, {{"messages", messages[1]}}).text) << name;
     EXPECT_NE(prompt.find("Rome"), prompt.npos) << prompt;
     EXPECT_EQ(prompt.find('\\'), prompt.npos) << prompt;
   }
@@ -197,7 +197,7 @@ TEST_F(ChatPrompt, RealTemplatesMakeTheSameOfArgumentsAsText) {
     if (!text) text = std::make_unique<ModelText>(text_of(read_file(folder / name)));
     std::optional<std::int64_t> now;
     if (context.contains("now")) now = context["now"].get<std::int64_t>();
-    EXPECT_EQ(render_chat(*text, context, now), golden["text"].get<std::string>())
+    EXPECT_EQ(render_chat(*text, context, {.now = now}).text, golden["text"].get<std::string>())
         << name << " " << golden["case"];
     ++count;
   }

@@ -15,6 +15,7 @@
 #include "api/request_error.h"
 #include "base/json.h"
 #include "chunk_reader.h"
+#include "read_stream.h"
 #include "support/data.h"
 
 namespace bl::openai {
@@ -120,7 +121,7 @@ TEST_F(RecordedRequests, StreamsAreWhatTheirClientsRead) {
     if (!body.value("stream", false) || forces_a_call(body)) return;
     ++streams;
     const auto request = ChatRequest::read(body, {}, SamplingParams::plain());
-    ChatStream stream({"chatcmpl-1", 1700000000, request.model}, request, {0}, logprobs_);
+    test::ReadStream stream({"chatcmpl-1", 1700000000, request.model}, request, {0}, logprobs_);
     ChunkReader reader(ChunkReader::Kind::kChat, body.contains("stream_options"));
     for (const Event& event : events()) {
       for (const Json& chunk : stream.push(event)) reader.add(chunk);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../engine/tiny_model.h"
+#include "api/answer_formats.h"
 #include "api/chat_request.h"
 #include "api/completion_request.h"
 #include "base/json.h"
@@ -164,13 +165,14 @@ class EngineRequests : public testing::Test {
 };
 
 TEST_F(EngineRequests, OfAChatStandBehindItsTemplate) {
+  AnswerFormats formats({});
   const Request request =
-      chat(R"(,"max_tokens":7,"skip_special_tokens":false)").engine_request(text_);
+      chat(R"(,"max_tokens":7,"skip_special_tokens":false)").turn(text_, formats).request;
   EXPECT_EQ(text_.tokenizer().decode(request.prompt, false), "<s><|user|>ab<|bot|>");
   EXPECT_FALSE(request.continues_prompt);
   EXPECT_FALSE(request.skip_special);
   EXPECT_EQ(request.sampling.max_tokens, 7);
-  const Request closed = chat(R"(,"add_generation_prompt":false)").engine_request(text_);
+  const Request closed = chat(R"(,"add_generation_prompt":false)").turn(text_, formats).request;
   EXPECT_EQ(text_.tokenizer().decode(closed.prompt, false), "<s><|user|>ab");
 }
 

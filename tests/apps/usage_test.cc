@@ -125,7 +125,9 @@ TEST(Usage, HelpIsWrappedToTheTerminal) {
     bool used = false;
     for (const std::string& line : split_lines(help)) {
       const bool example = line.starts_with("  bitloom ");  // to be copied, so in one piece
-      if (!example) EXPECT_LE(count_code_points(line), width) << line;
+      if (!example) {
+        EXPECT_LE(count_code_points(line), width) << line;
+      }
       used = used || (!example && count_code_points(line) > width - 12);
     }
     EXPECT_TRUE(used) << width;

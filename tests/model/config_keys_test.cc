@@ -101,7 +101,7 @@ TEST(ConfigKeys, BidirectionalAttentionIsRefusedEverywhere) {
   for (const std::string& architecture : archs.architectures()) {
     Json config = small(architecture.c_str());
     config["is_causal"] = false;
-    if (archs.find(architecture, "config.json").draft) continue;
+    if (archs.find(HfConfig(config, "config.json")).spec.draft) continue;
     EXPECT_NE(refusal_of(config).find("is_causal is false"), std::string::npos)
         << architecture << ": " << refusal_of(config);
     config["is_causal"] = true;
