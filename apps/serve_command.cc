@@ -65,6 +65,7 @@ std::shared_ptr<server::ServedModel> load(ServeOptions& options) {
 
 void serve(ServeOptions& options) {
   install_server_signals();
+  end_after_signal(kEnd);
   // A wrong option, or a port that is in use, is reported before the model is loaded.
   server::ApiServer::Options server_options = options.server_options();
   options.constraint.spec();
@@ -75,10 +76,13 @@ void serve(ServeOptions& options) {
   // While the model is loaded, /health and all other routes say so.
   server.start();
   for (const std::string& address : server.addresses()) log_info("listening on {}", address);
-  server.state().set_model(load(options));
-  log_info("ready");
+  try {
+    server.state().set_model(load(options));
+    log_info("ready");
+  } catch (const Error&) {
+    if (!interrupted()) throw;  // a signal while it is loaded is no failure
+  }
   while (!interrupted()) std::this_thread::sleep_for(kLook);
-  end_within(kEnd);
   log_info("stopping");
   server.stop(kGrace);
 }

@@ -4,8 +4,12 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/interrupt.h"
+
 namespace bl {
 namespace {
+
+constexpr std::chrono::milliseconds kLook(100);
 
 void pass_on(int) { std::raise(SIGTERM); }
 
@@ -18,8 +22,9 @@ void install_server_signals() {
   for (const int ignored : {SIGUSR1, SIGUSR2, SIGPIPE}) std::signal(ignored, SIG_IGN);
 }
 
-void end_within(std::chrono::seconds most) {
+void end_after_signal(std::chrono::seconds most) {
   std::thread([most] {
+    while (!interrupted()) std::this_thread::sleep_for(kLook);
     std::this_thread::sleep_for(most);
     std::_Exit(0);
   }).detach();

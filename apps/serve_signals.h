@@ -7,7 +7,8 @@ namespace bl {
 // reader of its output that goes away (SIGPIPE) is a failed write.
 void install_server_signals();
 
-// From now on the process ends with status 0 after `most` at the latest, whatever hangs.
-void end_within(std::chrono::seconds most);
+// Whatever hangs, the process ends with status 0 at the latest `most` after a signal has asked it
+// to.
+void end_after_signal(std::chrono::seconds most);
 
 }  // namespace bl

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "server/error_shape.h"
 
 namespace bl::server {
 namespace {
@@ -28,7 +29,11 @@ void Generation::start() {
   handles_.reserve(args_.requests.size());
   for (Request& request : args_.requests) {
     unfinished_.push_back({.prompt_tokens = static_cast<std::int64_t>(request.prompt.size())});
-    handles_.push_back(args_.model->engine().submit(std::move(request)));
+    std::optional<RequestHandle> handle = args_.model->engine().try_submit(std::move(request));
+    if (!handle) {
+      throw HttpError(503, "overloaded", "the model's queue is full; try again later");
+    }
+    handles_.push_back(std::move(*handle));
   }
   args_.requests.clear();
   open_ = handles_.size();
