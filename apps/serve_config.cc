@@ -66,8 +66,8 @@ std::optional<OptionTexts> ServeConfig::find(const std::string& key) const {
   return found->second;
 }
 
-// A misspelled variable is an error, since without its key the server would be open; a variable that
-// is like no option belongs to somebody else.
+// A misspelled variable is an error, since without its key the server would be open; a variable
+// that is like no option belongs to somebody else.
 void ServeConfig::read_environment(const std::vector<std::string>& keys) {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;

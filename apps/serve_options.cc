@@ -18,7 +18,8 @@ bool is_loopback(const std::string& host) {
 }
 
 void check_number(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value < least || value > most) fail_usage("{}: {} is not in {} … {}", flag, value, least, most);
+  if (value < least || value > most)
+    fail_usage("{}: {} is not in {} … {}", flag, value, least, most);
 }
 
 // The lines of a file, without blanks around them, empty ones and comments.

@@ -83,9 +83,9 @@ struct ServeOptions {
   template <class V>
   void visit_network(V&& v) {
     v.group("Server");
-    v(hosts, {"--host", "ADDRESS",
-              "address to listen on, or the path of a Unix socket that ends in .sock",
-              "127.0.0.1"});
+    v(hosts,
+      {"--host", "ADDRESS", "address to listen on, or the path of a Unix socket that ends in .sock",
+       "127.0.0.1"});
     v(port, {"--port", "N", "port to listen on; 0: any free one"});
     v(aliases, {"--alias", "NAME",
                 "the model's name in requests and answers; the first is shown, '*' answers to "
@@ -95,8 +95,8 @@ struct ServeOptions {
     v(tls_certificate, {"--tls-cert", "FILE", "PEM file with the certificate; makes it HTTPS"});
     v(tls_key, {"--tls-key", "FILE", "PEM file with the certificate's key"});
     v(allowed_hosts, {"--allow-host", "NAME", "a further name of this server in requests' Host"});
-    v(cors_origins, {"--cors-origin", "ORIGIN",
-                     "web pages of this origin may use the server; '*': all may"});
+    v(cors_origins,
+      {"--cors-origin", "ORIGIN", "web pages of this origin may use the server; '*': all may"});
     v(config, {"--config", "FILE",
                "TOML file with these options, such as port = 8080; variables such as BITLOOM_PORT "
                "win over it, options given here win over both",

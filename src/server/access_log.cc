@@ -35,9 +35,7 @@ int opened(const std::filesystem::path& file) {
 AccessLog::AccessLog(const std::filesystem::path& file) : AccessLog(opened(file)) {}
 
 AccessLog::AccessLog(int descriptor)
-    : descriptor_(descriptor),
-      owned_(descriptor != STDERR_FILENO),
-      thread_([this] { run(); }) {}
+    : descriptor_(descriptor), owned_(descriptor != STDERR_FILENO), thread_([this] { run(); }) {}
 
 AccessLog::~AccessLog() {
   {

@@ -41,10 +41,10 @@ ApiServer::ApiServer(Options options)
   if (!options.access_log.empty()) books_->log = std::make_unique<AccessLog>(options.access_log);
   books_->log_prompts = options.log_prompts;
   add_status_routes(router_, StatusSources{.state = state_,
-                              .health = health_,
-                              .books = books_,
-                              .metrics = options.metrics,
-                              .slots = options.slots});
+                                           .health = health_,
+                                           .books = books_,
+                                           .metrics = options.metrics,
+                                           .slots = options.slots});
   add_model_routes(router_, state_);
   add_openai_routes(router_, state_);
   add_llama_routes(router_, state_);

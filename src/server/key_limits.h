@@ -40,9 +40,9 @@ class KeyLimits {
     std::string key_;
   };
   struct Decision {
-    std::unique_ptr<Place> place;        // null: refused
-    std::string refusal{};               // why, and which limit
-    std::vector<http::Field> fields{};   // x-ratelimit-…, and Retry-After with a refusal
+    std::unique_ptr<Place> place;       // null: refused
+    std::string refusal{};              // why, and which limit
+    std::vector<http::Field> fields{};  // x-ratelimit-…, and Retry-After with a refusal
   };
   Decision admit(const std::string& key, Clock::time_point now = Clock::now());
   void count_tokens(const std::string& key, std::int64_t tokens,

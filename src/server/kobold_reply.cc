@@ -30,8 +30,7 @@ void KoboldAnswers::add(const std::string& owner, const std::string& genkey,
 }
 
 template <class Visit>
-void KoboldAnswers::each(const std::string& owner, const std::string& genkey,
-                         Visit&& visit) const {
+void KoboldAnswers::each(const std::string& owner, const std::string& genkey, Visit&& visit) const {
   std::vector<std::pair<std::shared_ptr<Generation>, Entry>> found;
   {
     const std::scoped_lock lock(mutex_);
@@ -78,7 +77,8 @@ void KoboldReply::send(const std::string& text, const char* finish, http::Exchan
 void KoboldReply::on_event(std::size_t, Event event, http::Exchange& to) {
   if (event.finish == FinishReason::kError) throw Error(event.code, event.error);
   Choice& choice = choices_.at(static_cast<std::size_t>(event.choice));
-  if (args_.keeps_stop && event.finish == FinishReason::kStopString) event.text += event.stop_string;
+  if (args_.keeps_stop && event.finish == FinishReason::kStopString)
+    event.text += event.stop_string;
   if (event.choice == 0) args_.text->add(event.text);
   if (event.finish) {
     choice.finish = openai::finish_reason(*event.finish);

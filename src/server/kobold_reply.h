@@ -10,8 +10,8 @@
 
 namespace bl::server {
 
-// The generations of Kobold's clients, which ask for the text so far, or end an answer, by a name of
-// their own ("genkey"). A client reaches the answers of its own key alone. Thread-safe.
+// The generations of Kobold's clients, which ask for the text so far, or end an answer, by a name
+// of their own ("genkey"). A client reaches the answers of its own key alone. Thread-safe.
 class KoboldAnswers {
  public:
   class Text {
@@ -24,8 +24,8 @@ class KoboldAnswers {
     std::string text_;
   };
   // `owner`: the name of the client's key.
-  void add(const std::string& owner, const std::string& genkey, std::weak_ptr<Generation> generation,
-           std::shared_ptr<Text> text);
+  void add(const std::string& owner, const std::string& genkey,
+           std::weak_ptr<Generation> generation, std::shared_ptr<Text> text);
   // The text of the answer that is being made; empty where there is none. An empty genkey is the
   // owner's newest answer.
   std::string text_of(const std::string& owner, const std::string& genkey) const;
@@ -39,8 +39,8 @@ class KoboldAnswers {
     std::weak_ptr<Generation> generation;
     std::shared_ptr<Text> text;
   };
-  // Each calls visit(entry, generation) for the entries that run, the newest first, until it returns
-  // false.
+  // Each calls visit(entry, generation) for the entries that run, the newest first, until it
+  // returns false.
   template <class Visit>
   void each(const std::string& owner, const std::string& genkey, Visit&& visit) const;
 
@@ -54,7 +54,7 @@ class KoboldReply : public Reply {
   struct Args {
     bool stream = false;
     std::size_t choices = 1;
-    bool keeps_stop = false;  // the answer's text ends with the stop string
+    bool keeps_stop = false;                    // the answer's text ends with the stop string
     std::shared_ptr<KoboldAnswers::Text> text;  // also gets the first answer's text
   };
   explicit KoboldReply(Args args);

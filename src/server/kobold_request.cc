@@ -58,8 +58,8 @@ OrderedJson renamed(OrderedJson body, const SamplingParams& sampling) {
   body.erase("use_default_badwordsids");
   // Its banned tokens are texts that never appear.
   const OrderedJson* banned = given(body, "banned_tokens");
-  const bool has_texts = banned != nullptr && banned->is_array() && !banned->empty() &&
-                         banned->front().is_string();
+  const bool has_texts =
+      banned != nullptr && banned->is_array() && !banned->empty() && banned->front().is_string();
   if (has_texts && !body.contains("banned_strings")) {
     rename_member(body, "banned_tokens", "banned_strings");
   }
@@ -95,8 +95,7 @@ KoboldRequest KoboldRequest::read(const OrderedJson& body, std::shared_ptr<Serve
   most = std::min(most, room - 1);
   known["max_length"] = most;
   for (const char* key : {"prompt", "memory", "genkey", "stream"}) known.erase(key);
-  request.fields =
-      openai::read_request_fields(known, request.model->otherwise(), sampling);
+  request.fields = openai::read_request_fields(known, request.model->otherwise(), sampling);
   const Tokenizer& tokenizer = request.model->engine().tokenizer();
   std::vector<std::int32_t> ids = tokenizer.encode(read_text(body, "memory"));
   const std::vector<std::int32_t> text =

@@ -67,8 +67,7 @@ std::string genkey_of(const Call& call) {
 
 void check(const Answers& answers, const Call& call) {
   const std::string text = answers->text_of(call.rights.key_name, genkey_of(call));
-  call.exchange->respond(
-      json_response(200, {{"results", Json::array({{{"text", text}}})}}));
+  call.exchange->respond(json_response(200, {{"results", Json::array({{{"text", text}}})}}));
 }
 
 Json count_tokens(ServerState& state, const Call& call) {
@@ -83,9 +82,8 @@ Json count_tokens(ServerState& state, const Call& call) {
 void add_generation(Router& router, ServerState& state) {
   const auto answers = std::make_shared<KoboldAnswers>();
   const Adder add{router};
-  add("POST", "/v1/generate", "Continue a text", [&state, answers](const Call& call) {
-    generate(state, answers, call, false);
-  });
+  add("POST", "/v1/generate", "Continue a text",
+      [&state, answers](const Call& call) { generate(state, answers, call, false); });
   add("POST", "/extra/generate/stream", "Continue a text, piece by piece",
       [&state, answers](const Call& call) { generate(state, answers, call, true); });
   add("POST", "/extra/tokencount", "Count the tokens of a text", [&state](const Call& call) {
@@ -108,41 +106,37 @@ void add_values(Router& router, ServerState& state) {
   const auto answer = [](auto make) {
     return [make](const Call& call) { call.exchange->respond(json_response(200, make())); };
   };
-  add("GET", "/v1/model", "The name of the model",
-      answer([&state] { return Json{{"result", "bitloom/" + state.model("")->name()}}; }));
-  const auto context = answer(
-      [&state] { return Json{{"value", state.model("")->engine().context()}}; });
+  add("GET", "/v1/model", "The name of the model", answer([&state] {
+        return Json{{"result", "bitloom/" + state.model("")->name()}};
+      }));
+  const auto context = answer([&state] {
+    return Json{{"value", state.model("")->engine().context()}};
+  });
   add("GET", "/v1/config/max_context_length", "Tokens of a prompt and its answer", context);
   add("GET", "/extra/true_max_context_length", "Tokens of a prompt and its answer", context);
   add("GET", "/v1/config/max_length", "Tokens of an answer", answer([&state] {
         return Json{{"value", std::min(kKoboldMaxLength, state.model("")->engine().context() / 2)}};
       }));
-  add("GET", "/v1/info/version", "The version of Kobold's API",
-      answer([] { return Json{{"result", kApiVersion}}; }));
+  add("GET", "/v1/info/version", "The version of Kobold's API", answer([] {
+        return Json{{"result", kApiVersion}};
+      }));
   add("GET", "/extra/version", "The version of KoboldCpp's API", answer([] {
-        return Json{{"result", "KoboldCpp"},
-                    {"version", kCppVersion},
-                    {"protected", false},
-                    {"txt2img", false},
-                    {"vision", false},
-                    {"transcribe", false},
-                    {"multiplayer", false},
-                    {"websearch", false},
-                    {"tts", false}};
+        return Json{{"result", "KoboldCpp"}, {"version", kCppVersion}, {"protected", false},
+                    {"txt2img", false},      {"vision", false},        {"transcribe", false},
+                    {"multiplayer", false},  {"websearch", false},     {"tts", false}};
       }));
   add("GET", "/extra/perf", "How the server is doing", answer([&state] {
         const EngineStats stats = state.model("")->engine().stats();
-        return Json{{"last_process", 0},
-                    {"last_eval", 0},
-                    {"last_token_count", 0},
-                    {"total_gens", stats.decode_tokens},
-                    {"queue", stats.waiting},
-                    {"idle", stats.running == 0 ? 1 : 0}};
+        return Json{{"last_process", 0},      {"last_eval", 0},
+                    {"last_token_count", 0},  {"total_gens", stats.decode_tokens},
+                    {"queue", stats.waiting}, {"idle", stats.running == 0 ? 1 : 0}};
       }));
-  add("GET", "/v1/config/soft_prompts_list", "Soft prompts: there are none",
-      answer([] { return Json{{"values", Json::array()}}; }));
-  add("GET", "/v1/config/soft_prompt", "The soft prompt: none",
-      answer([] { return Json{{"value", ""}}; }));
+  add("GET", "/v1/config/soft_prompts_list", "Soft prompts: there are none", answer([] {
+        return Json{{"values", Json::array()}};
+      }));
+  add("GET", "/v1/config/soft_prompt", "The soft prompt: none", answer([] {
+        return Json{{"value", ""}};
+      }));
   add("PUT", "/v1/config/soft_prompt", "Choose a soft prompt: only none is accepted",
       [](const Call& call) {
         if (!read_text(call.body(), "value").empty()) {

@@ -107,8 +107,8 @@ OrderedJson LlamaReply::probability_of(const TokenLogprobs& token) const {
   return all;
 }
 
-// One piece for the event or, where each token comes with its probabilities, one for each token; the
-// text is in the last of them. The end token is none of the answer's.
+// One piece for the event or, where each token comes with its probabilities, one for each token;
+// the text is in the last of them. The end token is none of the answer's.
 std::vector<LlamaReply::Piece> LlamaReply::pieces_of(const Event& event) const {
   std::vector<Piece> pieces;
   std::size_t count = event.ids.size();

@@ -13,16 +13,16 @@ namespace bl::server {
 // The two forms of the answer to /completion.
 enum class LlamaForm {
   kNative,
-  // With OpenAI's members beside llama-server's, and "[DONE]" behind a stream: for /completions, the
-  // path at which clients of both ask.
+  // With OpenAI's members beside llama-server's, and "[DONE]" behind a stream: for /completions,
+  // the path at which clients of both ask.
   kBoth,
 };
 
 // "timings" of an answer.
 OrderedJson llama_timings(const Usage& usage);
 
-// The answers to the prompts of one request to /completion or /infill. The answer with index i·n + c
-// is choice c of prompt i.
+// The answers to the prompts of one request to /completion or /infill. The answer with index i·n +
+// c is choice c of prompt i.
 class LlamaReply : public Reply {
  public:
   LlamaReply(LlamaRequest asked, LlamaForm form);

@@ -191,7 +191,8 @@ LlamaRequest LlamaRequest::read(const OrderedJson& given_body, std::shared_ptr<S
   request.return_progress = openai::read_flag(body, "return_progress", false);
   request.cache_prompt = openai::read_flag(body, "cache_prompt", true);
   request.seconds =
-      static_cast<double>(std::max<std::int64_t>(read_number(body, "t_max_predict_ms", 0), 0)) * kMs;
+      static_cast<double>(std::max<std::int64_t>(read_number(body, "t_max_predict_ms", 0), 0)) *
+      kMs;
   request.response_fields = read_response_fields(body);
   body.erase("logprobs");
   if (request.n_probs > 0) {
@@ -257,7 +258,8 @@ OrderedJson llama_settings(const SamplingParams& sampling) {
   for (const TokenBias& each : sampling.logit_bias) {
     biases.push_back({{"token", each.id}, {"bias", std::max(each.bias, -1e9)}});
   }
-  const double range = sampling.dynamic_temperature() ? (sampling.max_temp - sampling.min_temp) / 2 : 0;
+  const double range =
+      sampling.dynamic_temperature() ? (sampling.max_temp - sampling.min_temp) / 2 : 0;
   const std::int64_t most = sampling.max_tokens == 0 ? -1 : sampling.max_tokens;
   return {{"seed", sampling.seed},
           {"temperature", sampling.temperature},

@@ -16,7 +16,7 @@ struct LlamaRequest {
   std::shared_ptr<ServedModel> model;
   openai::RequestFields fields;
   std::vector<std::vector<std::int32_t>> prompts;  // at least one
-  bool is_list = false;       // the body has a list of prompts, so the answer is a list
+  bool is_list = false;         // the body has a list of prompts, so the answer is a list
   std::int64_t n_predict = -1;  // −1: to the end of the context; 0: computes the prompt only
   std::int64_t n_probs = 0;
   bool post_sampling_probs = false;
@@ -24,7 +24,7 @@ struct LlamaRequest {
   bool timings_per_token = false;
   bool return_progress = false;
   bool cache_prompt = true;
-  double seconds = 0;  // most for the answer; 0: no limit
+  double seconds = 0;                          // most for the answer; 0: no limit
   std::vector<std::string> response_fields{};  // "a/b" is member b of a; empty: all
 
   // Reads everything but the prompts. Throws RequestError and HttpError.

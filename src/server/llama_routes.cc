@@ -27,10 +27,9 @@ using openai::given;
 void generate(ServerState& state, const Call& call, LlamaRequest asked, LlamaForm form) {
   std::vector<Request> requests = asked.engine_requests();
   const std::shared_ptr<ServedModel> model = asked.model;
-  state.run(std::make_shared<Generation>(
-      Generation::Args{model, std::move(requests),
-                       std::make_unique<LlamaReply>(std::move(asked), form), call.exchange,
-                       &state.answers()}));
+  state.run(std::make_shared<Generation>(Generation::Args{
+      model, std::move(requests), std::make_unique<LlamaReply>(std::move(asked), form),
+      call.exchange, &state.answers()}));
 }
 
 void complete(ServerState& state, const Call& call, LlamaForm form) {
@@ -81,8 +80,7 @@ void infill(ServerState& state, const Call& call) {
   const std::int64_t answer = asked.n_predict > 0 ? asked.n_predict : 256;
   const std::int64_t context = asked.model->engine().context();
   const std::int64_t most = std::max(context - answer - 1, context / 2);
-  asked.prompts.push_back(
-      infill_prompt(tokenizer, *tokens, parts, static_cast<std::size_t>(most)));
+  asked.prompts.push_back(infill_prompt(tokenizer, *tokens, parts, static_cast<std::size_t>(most)));
   generate(state, call, std::move(asked), LlamaForm::kNative);
 }
 
@@ -148,9 +146,8 @@ void add_llama_routes(Router& router, ServerState& state) {
                 .summary = summary,
                 .handle = [&state, handle](const Call& call) { handle(state, call); }});
   };
-  add("/completion", "Continue a text", [](ServerState& s, const Call& call) {
-    complete(s, call, LlamaForm::kNative);
-  });
+  add("/completion", "Continue a text",
+      [](ServerState& s, const Call& call) { complete(s, call, LlamaForm::kNative); });
   add("/completions", "Continue a text; the answer has OpenAI's members as well",
       [](ServerState& s, const Call& call) { complete(s, call, LlamaForm::kBoth); });
   add("/infill", "Fill a gap in code", infill);

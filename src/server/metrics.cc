@@ -8,7 +8,7 @@
 namespace bl::server {
 namespace {
 
-constexpr std::array kLatencies{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25, 0.5, 0.75,
+constexpr std::array kLatencies{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,  0.5,  0.75,
                                 1.0,   2.5,   5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0, 640.0};
 constexpr std::array kTokenTimes{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1,
                                  0.15,  0.2,    0.3,   0.4,  0.5,   0.75, 1.0,   2.5};
@@ -41,9 +41,7 @@ std::string escaped(const std::string& value) {
   return text;
 }
 
-std::string of_model(const std::string& name) {
-  return fmt::format("model=\"{}\"", escaped(name));
-}
+std::string of_model(const std::string& name) { return fmt::format("model=\"{}\"", escaped(name)); }
 
 // Families of samples; each is written once, with its samples together.
 using Families = std::map<std::string, std::string>;

@@ -43,8 +43,7 @@ const char* schema_name(ErrorShape shape) {
 
 // openapi/bodies.json: {"routes": …, "components": …}.
 const Json& document() {
-  static const Json kDocument =
-      parse_json(openapi_documents().front().text, "openapi/bodies.json");
+  static const Json kDocument = parse_json(openapi_documents().front().text, "openapi/bodies.json");
   return kDocument;
 }
 
@@ -95,9 +94,10 @@ Json operation_of(const Route& route, const std::string& path) {
   const auto found = all.find(route.method + " " + route.pattern);
   const Json& bodies = found == all.end() ? kNothing : *found;
   Json operation = {{"summary", route.summary}, {"responses", answers_of(route, bodies)}};
-  operation["security"] = route.access == Access::kOpen
-                              ? Json::array({Json::object()})
-                              : Json::array({{{"key", Json::array()}}, {{"x-api-key", Json::array()}}});
+  operation["security"] =
+      route.access == Access::kOpen
+          ? Json::array({Json::object()})
+          : Json::array({{{"key", Json::array()}}, {{"x-api-key", Json::array()}}});
   if (route.access == Access::kAdmin) operation["description"] = "Needs an admin key.";
   if (Json parameters = path_parameters(path); !parameters.empty()) {
     operation["parameters"] = std::move(parameters);

@@ -51,8 +51,7 @@ std::string one_line(const OrderedJson& line) {
 
 }  // namespace
 
-void record_refusal(Books& books, const http::Request& head, int status,
-                    const std::string& route) {
+void record_refusal(Books& books, const http::Request& head, int status, const std::string& route) {
   books.metrics.on_request({route, usual_method(head.method), status, 0});
   if (books.log != nullptr) books.log->write(one_line(head_of_line(books, head, status)));
 }

@@ -41,9 +41,9 @@ class RequestRecord : public http::Exchange, public AnswerMeter {
   struct Args {
     std::shared_ptr<Books> books;
     std::shared_ptr<http::Exchange> inner;
-    std::string route;                    // as in Metrics::Asked
+    std::string route;  // as in Metrics::Asked
     std::string key_name;
-    std::vector<http::Field> fields{};    // added to the answer
+    std::vector<http::Field> fields{};  // added to the answer
     std::unique_ptr<KeyLimits::Place> place{};
   };
   explicit RequestRecord(Args args);

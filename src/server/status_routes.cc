@@ -41,9 +41,9 @@ http::Response health_answer(const HealthMonitor& health) {
   const HealthMonitor::Verdict verdict = health.verdict();
   if (verdict.good) return json_response(200, {{"status", "ok"}});
   http::Response response = json_response(
-      503, {{"status", verdict.status},
-            {"error",
-             {{"code", 503}, {"message", verdict.message}, {"type", "unavailable_error"}}}});
+      503,
+      {{"status", verdict.status},
+       {"error", {{"code", 503}, {"message", verdict.message}, {"type", "unavailable_error"}}}});
   response.fields.push_back({"Retry-After", "1"});
   return response;
 }
@@ -120,14 +120,13 @@ void add_status_routes(Router& router, const StatusSources& from) {
                 }});
   }
   const auto add = [&](const char* pattern, const char* summary, auto make, bool quick = false) {
-    router.add({.method = "GET",
-                .pattern = pattern,
-                .shape = ErrorShape::kLlama,
-                .quick = quick,
-                .summary = summary,
-                .handle = [from, make](const Call& call) {
-                  call.exchange->respond(make(from, call));
-                }});
+    router.add(
+        {.method = "GET",
+         .pattern = pattern,
+         .shape = ErrorShape::kLlama,
+         .quick = quick,
+         .summary = summary,
+         .handle = [from, make](const Call& call) { call.exchange->respond(make(from, call)); }});
   };
   add("/props", "The model, its template and its defaults",
       [](const StatusSources& s, const Call& call) {

@@ -1,5 +1,5 @@
-// `bitloom serve` as a program: its options from file, environment and command line, its signals, and
-// a port that is in use.
+// `bitloom serve` as a program: its options from file, environment and command line, its signals,
+// and a port that is in use.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -59,8 +59,8 @@ std::string printed(std::vector<std::string> arguments, const std::string& key) 
 }
 
 TEST(ServeConfig, HasOnePrecedence) {
-  const std::string file =
-      config_file("port = 9000\nhost = [\"::1\", \"127.0.0.1\"]\nlog-prompts = true\nalias = \"a\"\n");
+  const std::string file = config_file(
+      "port = 9000\nhost = [\"::1\", \"127.0.0.1\"]\nlog-prompts = true\nalias = \"a\"\n");
   EXPECT_EQ(printed({}, "port"), "port = 8080");
   EXPECT_EQ(printed({"--config", file}, "port"), "port = 9000");
   EXPECT_EQ(printed({"--config", file}, "host"), "host = [\"::1\", \"127.0.0.1\"]");
@@ -97,8 +97,9 @@ TEST(ServeConfig, SaysWhatIsWrong) {
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     return result.err;
   };
-  EXPECT_NE(error_of("\nprot = 1\n").find("bitloom.toml:2: unknown option prot; did you mean port?"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of("\nprot = 1\n").find("bitloom.toml:2: unknown option prot; did you mean port?"),
+      std::string::npos);
   EXPECT_NE(error_of("port = \"x\"\n").find("bitloom.toml:1: port"), std::string::npos);
   EXPECT_NE(error_of("port = [1, 2]\n").find("this option has one value"), std::string::npos);
   EXPECT_NE(error_of("port = \n").find("bitloom.toml:1"), std::string::npos);
@@ -214,8 +215,8 @@ TEST(ServeProgram, ReadsKeysFromFilesAndListensOnASocket) {
   const fs::path folder = scratch_dir("serve-keys");
   write_file_atomically(folder / "keys", "# of the team\n\n first-key \r\nsecond-key\n");
   const std::string path = (folder / "s.sock").string();
-  Running server({"--api-key-file", (folder / "keys").string(), "--host", path, "--host",
-                  "127.0.0.1"});
+  Running server(
+      {"--api-key-file", (folder / "keys").string(), "--host", path, "--host", "127.0.0.1"});
   ASSERT_TRUE(server.wait_for("ready")) << server.log();
   const auto ask = [&](const std::string& key) {
     RawClient client(server.port());

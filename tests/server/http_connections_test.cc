@@ -1,6 +1,6 @@
 // docs/robustness.md, "The server": framing, slow and many connections, shortage.
-#include <gtest/gtest.h>
 #include <arpa/inet.h>
+#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -97,8 +97,9 @@ TEST_F(HttpConnections, SlowHeadersCostNobodyElse) {
 TEST_F(HttpConnections, SlowReadersCostNobodyElse) {
   open();
   RawClient slow(port());
-  slow.send(post_text("/v1/completions",
-                      R"({"prompt":"a","max_tokens":1000,"ignore_eos":true,"stream":true,"logprobs":5})"));
+  slow.send(post_text(
+      "/v1/completions",
+      R"({"prompt":"a","max_tokens":1000,"ignore_eos":true,"stream":true,"logprobs":5})"));
   EXPECT_NE(slow.read_to("data: "), "");
   for (int i = 0; i < 5; ++i) EXPECT_EQ(post("/v1/completions", kShort).status, 200);
 }

@@ -57,8 +57,7 @@ SocketAnswer parsed_answer(const std::string& text) {
   return answer;
 }
 
-std::string post_text(const std::string& path, const std::string& body,
-                      const std::string& fields) {
+std::string post_text(const std::string& path, const std::string& body, const std::string& fields) {
   return fmt::format("POST {} HTTP/1.1\r\nHost: localhost\r\n{}Content-Length: {}\r\n\r\n{}", path,
                      fields, body.size(), body);
 }

@@ -145,7 +145,8 @@ TEST_P(LeavingClients, TakeNobodyElseWithThem) {
 
 TEST_P(LeavingClients, BeforeTheBodyIsWhole) {
   open_slow();
-  auto client = send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{");
+  auto client =
+      send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{");
   client.reset();
   EXPECT_TRUE(becomes_true([&] { return server_->http().connections() == 0; }));
   EXPECT_TRUE(idle());

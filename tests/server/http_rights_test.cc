@@ -32,7 +32,8 @@ class HttpRights : public ServerFixture {
         return body.at("error").at("message").is_string() && body.at("error").contains("code") &&
                body.at("error").at("type").is_string();
       case kLlama:
-        return body.at("error").at("code").is_number() && body.at("error").at("message").is_string();
+        return body.at("error").at("code").is_number() &&
+               body.at("error").at("message").is_string();
       case kAnthropic:
         return body.at("type") == "error" && body.at("error").at("message").is_string();
       case kOllama:
@@ -102,8 +103,8 @@ TEST_F(HttpRights, PagesOfOtherSitesReachNothing) {
   const SocketAnswer plain = post("/v1/completions", body);
   EXPECT_EQ(plain.status, 200);
   EXPECT_EQ(plain.field("Access-Control-Allow-Origin"), "") << "closed by default";
-  for (const char* fields : {"Origin: https://evil.example\r\n", "Origin: null\r\n",
-                             "Sec-Fetch-Site: cross-site\r\n"}) {
+  for (const char* fields :
+       {"Origin: https://evil.example\r\n", "Origin: null\r\n", "Sec-Fetch-Site: cross-site\r\n"}) {
     const SocketAnswer refused = post("/v1/completions", body, fields);
     EXPECT_EQ(refused.status, 403) << fields;
     EXPECT_EQ(refused.field("Access-Control-Allow-Origin"), "");
@@ -127,9 +128,9 @@ TEST_F(HttpRights, AllowedPagesGetTheirFields) {
   const SocketAnswer wrong = post("/v1/completions", "{", origin);
   EXPECT_EQ(wrong.status, 400);
   EXPECT_EQ(wrong.field("Access-Control-Allow-Origin"), "https://ui.example");
-  const SocketAnswer preflight = ask(
-      "OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\n" + origin +
-      "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: X-A\r\n\r\n");
+  const SocketAnswer preflight =
+      ask("OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\n" + origin +
+          "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: X-A\r\n\r\n");
   EXPECT_EQ(preflight.status, 200);
   EXPECT_EQ(preflight.field("Access-Control-Allow-Headers"), "X-A");
   EXPECT_EQ(preflight.field("Allow"), "POST, OPTIONS");

@@ -13,11 +13,11 @@ using namespace std::chrono_literals;
 class KoboldRoutes : public ServerFixture {
  protected:
   std::string generate(const std::string& more, const std::string& fields = "") {
-    const SocketAnswer answer = post(
-        "/api/v1/generate",
-        R"({"prompt":"abc","max_length":6,"use_default_badwordsids":true,"temperature":0)" + more +
-            "}",
-        fields);
+    const SocketAnswer answer =
+        post("/api/v1/generate",
+             R"({"prompt":"abc","max_length":6,"use_default_badwordsids":true,"temperature":0)" +
+                 more + "}",
+             fields);
     EXPECT_EQ(answer.status, 200) << answer.body;
     if (answer.status != 200) return {};
     return answer.json()["results"][0]["text"];
@@ -46,14 +46,16 @@ TEST_F(KoboldRoutes, ReadTheirOwnNames) {
   // The prompt counts for the penalty, over the whole text where the range is 0.
   const std::string plain = generate(R"(,"logit_bias":{"97":1000})");
   EXPECT_EQ(plain.substr(0, 1), "a");
-  EXPECT_NE(generate(R"(,"logit_bias":{"97":30},"rep_pen":100,"rep_pen_range":0)").substr(0, 1), "a");
+  EXPECT_NE(generate(R"(,"logit_bias":{"97":30},"rep_pen":100,"rep_pen_range":0)").substr(0, 1),
+            "a");
   const std::string text = generate("");
   const std::string stop = text.substr(1, 2);
   const std::string cut = R"(,"stop_sequence":[)" + json_text(Json(stop)) + "]";
   EXPECT_EQ(generate(cut), text.substr(0, text.find(stop)));
   EXPECT_EQ(generate(cut + R"(,"trim_stop":false)"), text.substr(0, text.find(stop) + stop.size()));
-  EXPECT_FALSE(generate(R"(,"sampler_order":[6,0,1,3,4,2,5],"top_p":0.9,"min_p":0.1,"sampler_seed":4)")
-                   .empty());
+  EXPECT_FALSE(
+      generate(R"(,"sampler_order":[6,0,1,3,4,2,5],"top_p":0.9,"min_p":0.1,"sampler_seed":4)")
+          .empty());
   EXPECT_EQ(post("/api/v1/generate", R"({"prompt":"a","sampler_order":["top_k"]})").status, 400);
   EXPECT_EQ(post("/api/v1/generate", R"({"prompt":7})").status, 400);
   EXPECT_EQ(post("/api/v1/generate", R"({"prompt":"a","max_length":0})").status, 400);
@@ -62,8 +64,9 @@ TEST_F(KoboldRoutes, ReadTheirOwnNames) {
 
 TEST_F(KoboldRoutes, DropTheBeginningOfALongPrompt) {
   open();
-  const SocketAnswer answer = post("/api/v1/generate", R"({"max_length":8,"memory":"keep","prompt":")" +
-                                                           std::string(3000, 'x') + "\"}");
+  const SocketAnswer answer =
+      post("/api/v1/generate",
+           R"({"max_length":8,"memory":"keep","prompt":")" + std::string(3000, 'x') + "\"}");
   ASSERT_EQ(answer.status, 200) << answer.body;
   EXPECT_EQ(answer.json()["results"][0]["prompt_tokens"], 1024 - 8);
 }

@@ -9,7 +9,8 @@ namespace {
 class LlamaRoutes : public ServerFixture {
  protected:
   Json complete(const std::string& more) {
-    const SocketAnswer answer = post("/completion", R"({"prompt":"abc","n_predict":4)" + more + "}");
+    const SocketAnswer answer =
+        post("/completion", R"({"prompt":"abc","n_predict":4)" + more + "}");
     EXPECT_EQ(answer.status, 200) << answer.body;
     return answer.status == 200 ? answer.json() : Json();
   }
@@ -46,8 +47,7 @@ TEST_F(LlamaRoutes, AnswerWithTheMembersOfTheOriginal) {
 
 TEST_F(LlamaRoutes, StreamTheSameText) {
   open();
-  const std::string body =
-      R"({"prompt":"abc","n_predict":12,"seed":5,"ignore_eos":true,"stream":)";
+  const std::string body = R"({"prompt":"abc","n_predict":12,"seed":5,"ignore_eos":true,"stream":)";
   const Json whole = post("/completion", body + "false}").json();
   const SocketAnswer answer = post("/completion", body + "true}");
   ASSERT_EQ(answer.status, 200);
@@ -75,9 +75,8 @@ TEST_F(LlamaRoutes, StopAtWordsAndEndTokens) {
       post("/completion", R"({"prompt":"abc","n_predict":16,"temperature":0,"ignore_eos":true})")
           .json()["content"];
   ASSERT_GE(greedy.size(), 4u);
-  const Json stopped =
-      complete(R"(,"n_predict":16,"temperature":0,"ignore_eos":true,"stop":[)" +
-               json_text(Json(greedy.substr(2, 2))) + "]");
+  const Json stopped = complete(R"(,"n_predict":16,"temperature":0,"ignore_eos":true,"stop":[)" +
+                                json_text(Json(greedy.substr(2, 2))) + "]");
   EXPECT_EQ(stopped["stop_type"], "word");
   EXPECT_EQ(stopped["stopping_word"], greedy.substr(2, 2));
   const Json ended = complete(R"(,"logit_bias":[[257,1000]])");
@@ -147,7 +146,8 @@ TEST_F(LlamaRoutes, CountPenaltiesAsTheOriginalDoes) {
         .get<int>();
   };
   EXPECT_EQ(first(""), 97);
-  const std::string heavy = R"(,"frequency_penalty":100,"presence_penalty":100,"repeat_penalty":100)";
+  const std::string heavy =
+      R"(,"frequency_penalty":100,"presence_penalty":100,"repeat_penalty":100)";
   EXPECT_NE(first(heavy), 97) << "the prompt counts";
   EXPECT_EQ(first(heavy + R"(,"repeat_last_n":0)"), 97) << "0 switches them off";
   EXPECT_NE(first(heavy + R"(,"repeat_last_n":-1)"), 97);
@@ -161,17 +161,18 @@ TEST_F(LlamaRoutes, KeepToGrammarsAndRefuseBrokenOnes) {
   EXPECT_TRUE(text == "yes" || text == "no") << text;
   EXPECT_EQ(status("/completion", R"({"prompt":"a","grammar":"root ::= ("})"), 400);
   EXPECT_EQ(status("/completion", R"({"prompt":"a","json_schema":{"type":"nothing"}})"), 400);
-  EXPECT_EQ(
-      status("/completion", R"({"prompt":"a","grammar":"root ::= \"a\"","json_schema":{}})"), 400);
+  EXPECT_EQ(status("/completion", R"({"prompt":"a","grammar":"root ::= \"a\"","json_schema":{}})"),
+            400);
 }
 
 TEST_F(LlamaRoutes, SelectMembersAndSamplers) {
   open();
-  const Json some = complete(R"(,"response_fields":["content","generation_settings/n_predict","none"])");
+  const Json some =
+      complete(R"(,"response_fields":["content","generation_settings/n_predict","none"])");
   EXPECT_EQ(some.size(), 2u);
   EXPECT_EQ(some["generation_settings/n_predict"], 4);
-  const Json settings = complete(R"(,"samplers":["top_k","temperature","dry"],"top_k":3,"top_p":0.5)")
-                            ["generation_settings"];
+  const Json settings = complete(
+      R"(,"samplers":["top_k","temperature","dry"],"top_k":3,"top_p":0.5)")["generation_settings"];
   EXPECT_EQ(settings["top_k"], 3);
   EXPECT_EQ(settings["top_p"], 1.0) << "a sampler that the list leaves out is off";
 }
@@ -203,7 +204,8 @@ TEST_F(LlamaRoutes, AnswerBothKindsOfClientsAtCompletions) {
   EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
   EXPECT_EQ(answer["usage"]["completion_tokens"], 3);
   EXPECT_TRUE(post("/completions", R"({"prompt":"a","max_tokens":2,"stream":true})").has("[DONE]"));
-  EXPECT_FALSE(post("/v1/completions", R"({"prompt":"a","max_tokens":2})").json().contains("content"));
+  EXPECT_FALSE(
+      post("/v1/completions", R"({"prompt":"a","max_tokens":2})").json().contains("content"));
 }
 
 TEST_F(LlamaRoutes, TurnTextIntoTokensAndBack) {
@@ -212,10 +214,9 @@ TEST_F(LlamaRoutes, TurnTextIntoTokensAndBack) {
   EXPECT_EQ(post("/tokenize", R"({"content":"ab","add_special":true})").json()["tokens"],
             Json({256, 97, 98}));
   EXPECT_EQ(post("/tokenize", R"({"content":"<s>"})").json()["tokens"], Json({256}));
-  EXPECT_EQ(
-      post("/tokenize", R"({"content":"<s>","parse_special":false})").json()["tokens"].size(), 3u);
-  const Json pieces =
-      post("/tokenize", R"({"content":"aé","with_pieces":true})").json()["tokens"];
+  EXPECT_EQ(post("/tokenize", R"({"content":"<s>","parse_special":false})").json()["tokens"].size(),
+            3u);
+  const Json pieces = post("/tokenize", R"({"content":"aé","with_pieces":true})").json()["tokens"];
   EXPECT_EQ(pieces[0], (Json{{"id", 97}, {"piece", "a"}}));
   EXPECT_EQ(pieces[1]["piece"], Json({0xc3})) << "a byte that is no text";
   EXPECT_EQ(post("/detokenize", R"({"tokens":[97,98]})").json()["content"], "ab");
@@ -259,7 +260,8 @@ TEST_F(LlamaRoutes, DescribeModelAndPlaces) {
   EXPECT_EQ(slots[0]["is_processing"], false);
   EXPECT_EQ(slots[1]["id"], 1);
   RawClient busy(port());
-  busy.send(post_text("/completion", R"({"prompt":"a","stream":true,"ignore_eos":true,"n_predict":900})"));
+  busy.send(post_text("/completion",
+                      R"({"prompt":"a","stream":true,"ignore_eos":true,"n_predict":900})"));
   EXPECT_NE(busy.read_to("data: "), "");
   EXPECT_EQ(get("/slots").json()[0]["is_processing"], true);
   busy.close();

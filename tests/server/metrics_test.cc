@@ -75,11 +75,9 @@ TEST_F(ServerMetrics, CountRequestsAndTokens) {
       << "6 answers; one of the two names is absent, which is -1";
   EXPECT_EQ(value("time_to_first_token_seconds_count"), 6);
   EXPECT_EQ(value("time_per_output_token_seconds_count"), 6);
-  EXPECT_EQ(value("http_requests_total",
-                  R"(route="/v1/completions",method="POST",status="200")"),
+  EXPECT_EQ(value("http_requests_total", R"(route="/v1/completions",method="POST",status="200")"),
             3);
-  EXPECT_EQ(value("http_requests_total",
-                  R"(route="/v1/completions",method="POST",status="400")"),
+  EXPECT_EQ(value("http_requests_total", R"(route="/v1/completions",method="POST",status="400")"),
             1);
   EXPECT_EQ(value("requests_processing"), 0);
   expect_exposition(get("/metrics").body);
@@ -184,11 +182,14 @@ TEST_F(ServerLog, HasALineForEachRequestAndNoPrompt) {
   const std::filesystem::path path = file();
   open({.access = {.keys = {"first-key"}}, .access_log = path});
   const std::string key = "Authorization: Bearer first-key\r\n";
-  EXPECT_EQ(post("/v1/completions", R"({"prompt":"secret words","max_tokens":3,"seed":1})", key).status, 200);
+  EXPECT_EQ(
+      post("/v1/completions", R"({"prompt":"secret words","max_tokens":3,"seed":1})", key).status,
+      200);
   EXPECT_EQ(get("/health").status, 200);
   EXPECT_EQ(post("/v1/completions", "{}").status, 401);
   EXPECT_EQ(ask("GET /first-key%1b%5b31m%7f HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 404);
-  EXPECT_EQ(ask("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization first-key\r\n\r\n").status, 400);
+  EXPECT_EQ(ask("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization first-key\r\n\r\n").status,
+            400);
   EXPECT_EQ(get("/v1/models?key=first-key", key).status, 200);
   const std::vector<Json> all = lines(path);
   ASSERT_EQ(all.size(), 6u);
@@ -215,7 +216,8 @@ TEST_F(ServerLog, TellsOfClientsThatLeft) {
   open({.access_log = path});
   {
     RawClient client(port());
-    client.send(post_text("/v1/completions", R"({"prompt":"a","max_tokens":900,"ignore_eos":true})"));
+    client.send(
+        post_text("/v1/completions", R"({"prompt":"a","max_tokens":900,"ignore_eos":true})"));
     EXPECT_TRUE(becomes_true([&] { return stats().running == 1; }));
   }
   EXPECT_TRUE(becomes_true([&] { return stats().running == 0; }));

@@ -91,9 +91,8 @@ http::Handlers handlers(Routes& routes) {
           },
           .fault =
               [&](int status, std::string_view message, const http::Request& head) {
-                return server::error_response(
-                    routes.router.shape_of(head.path),
-                    server::HttpError(status, "", std::string(message)));
+                return server::error_response(routes.router.shape_of(head.path),
+                                              server::HttpError(status, "", std::string(message)));
               }};
 }
 
