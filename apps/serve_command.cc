@@ -23,9 +23,10 @@
 namespace bl {
 namespace {
 
-constexpr std::chrono::milliseconds kLook(100);  // interval at which to check for an interrupt
-constexpr std::chrono::seconds kGrace(8);        // for answers that are being made at the end
-constexpr std::chrono::seconds kEnd(14);         // the process is gone by then
+constexpr std::chrono::milliseconds kInterruptCheck(
+    100);                                  // interval at which to check for an interrupt
+constexpr std::chrono::seconds kGrace(8);  // for answers that are being made at the end
+constexpr std::chrono::seconds kEnd(14);   // the process is gone by then
 
 std::string folder_name(std::filesystem::path path) {
   if (!path.has_filename()) path = path.parent_path();
@@ -82,7 +83,7 @@ void serve(ServeOptions& options) {
   } catch (const Error&) {
     if (!interrupted()) throw;  // a signal while it is loaded is no failure
   }
-  while (!interrupted()) std::this_thread::sleep_for(kLook);
+  while (!interrupted()) std::this_thread::sleep_for(kInterruptCheck);
   log_info("stopping");
   server.stop(kGrace);
 }

@@ -9,7 +9,7 @@
 namespace bl {
 namespace {
 
-constexpr std::chrono::milliseconds kLook(100);
+constexpr std::chrono::milliseconds kSignalCheck(100);
 
 void pass_on(int) { std::raise(SIGTERM); }
 
@@ -24,7 +24,7 @@ void install_server_signals() {
 
 void end_after_signal(std::chrono::seconds most) {
   std::thread([most] {
-    while (!interrupted()) std::this_thread::sleep_for(kLook);
+    while (!interrupted()) std::this_thread::sleep_for(kSignalCheck);
     std::this_thread::sleep_for(most);
     std::_Exit(0);
   }).detach();

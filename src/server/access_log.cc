@@ -89,8 +89,10 @@ bool AccessLog::ready(std::chrono::milliseconds most) {
 
 // Returns false where the line could not be written whole.
 bool AccessLog::put(const std::string& text) {
+  // What is left of a line that could not be written whole stands on a line of its own.
+  const std::string whole = std::exchange(broken_, true) ? "\n" + text : text;
   std::size_t at = 0;
-  while (at < text.size()) {
+  while (at < whole.size()) {
     bool over = false;
     {
       const std::scoped_lock lock(mutex_);
@@ -98,11 +100,12 @@ bool AccessLog::put(const std::string& text) {
     }
     if (!ready(over ? kLastPatience : kPatience)) return false;
     const ssize_t count =
-        ::write(descriptor_, text.data() + at, std::min(text.size() - at, kPiece));
+        ::write(descriptor_, whole.data() + at, std::min(whole.size() - at, kPiece));
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (count <= 0) return false;
     at += static_cast<std::size_t>(count);
   }
+  broken_ = false;
   return true;
 }
 

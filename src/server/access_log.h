@@ -35,6 +35,7 @@ class AccessLog {
 
   int descriptor_;
   bool owned_;
+  bool broken_ = false;  // the last line was not written whole
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::string> waiting_;

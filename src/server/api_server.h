@@ -40,7 +40,7 @@ class ApiServer {
   ServerState& state() { return state_; }
   const Router& router() const { return router_; }
   const HealthMonitor& health() const { return health_; }
-  const Books& books() const { return *books_; }
+  Books& books() { return *books_; }
   const http::Server& http() const { return *http_; }
   const std::vector<std::string>& addresses() const { return http_->addresses(); }
   std::uint16_t port() const { return http_->port(); }

@@ -16,7 +16,7 @@ using openai::fail_at;
 using openai::given;
 
 // Kobold numbers its samplers; 6 is the repetition penalty, which always comes first here.
-constexpr std::array<const char*, 6> kSamplers{"top-k",     "top-a",   "top-p",
+constexpr std::array<const char*, 6> kNumbered{"top-k",     "top-a",   "top-p",
                                                "tail-free", "typical", "temperature"};
 
 void read_order(OrderedJson& body) {
@@ -34,8 +34,8 @@ void read_order(OrderedJson& body) {
   // has them: min-p behind top-p, the others at the end.
   std::vector<std::string> names;
   for (const OrderedJson& one : *order) {
-    if (one < 0 || one >= kSamplers.size()) continue;
-    const std::string name = kSamplers[one.get<std::size_t>()];
+    if (one < 0 || one >= kNumbered.size()) continue;
+    const std::string name = kNumbered[one.get<std::size_t>()];
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     names.push_back(name);
     if (name == "top-p") names.emplace_back("min-p");

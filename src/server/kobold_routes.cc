@@ -59,14 +59,18 @@ void generate(ServerState& state, const Answers& answers, const Call& call, bool
   state.run(std::move(generation));
 }
 
-// The genkey of a request; some clients send no body.
-std::string genkey_of(const Call& call) {
-  if (call.request().body.empty()) return {};
-  return read_text(call.body(), "genkey");
+// A member of a body that is read on the thread of the sockets, and therefore short. Some clients
+// send no body.
+std::string short_text(const Call& call, const char* key) {
+  constexpr std::size_t kMostBody = 4096;
+  const std::size_t size = call.request().body.size();
+  if (size == 0) return {};
+  if (size > kMostBody) throw HttpError(413, "", "the body is too large for this route");
+  return read_text(call.body(), key);
 }
 
 void check(const Answers& answers, const Call& call) {
-  const std::string text = answers->text_of(call.rights.key_name, genkey_of(call));
+  const std::string text = answers->text_of(call.rights.key_name, short_text(call, "genkey"));
   call.exchange->respond(json_response(200, {{"results", Json::array({{{"text", text}}})}}));
 }
 
@@ -95,7 +99,7 @@ void add_generation(Router& router, ServerState& state) {
           [answers](const Call& call) { check(answers, call); });
   }
   quick("POST", "/extra/abort", "End an answer that is being made", [answers](const Call& call) {
-    const bool ended = answers->abort(call.rights.key_name, genkey_of(call));
+    const bool ended = answers->abort(call.rights.key_name, short_text(call, "genkey"));
     call.exchange->respond(json_response(
         200, {{"success", ended ? "true" : "false"}, {"done", ended ? "true" : "false"}}));
   });
@@ -139,7 +143,7 @@ void add_values(Router& router, ServerState& state) {
       }));
   add("PUT", "/v1/config/soft_prompt", "Choose a soft prompt: only none is accepted",
       [](const Call& call) {
-        if (!read_text(call.body(), "value").empty()) {
+        if (!short_text(call, "value").empty()) {
           throw HttpError(400, "", "there are no soft prompts here; send an empty value");
         }
         call.exchange->respond(json_response(200, Json::object()));

@@ -12,7 +12,7 @@
 namespace bl::server {
 namespace {
 
-constexpr double kMs = 1e3;
+constexpr double kMsInSecond = 1e3;
 constexpr double kNoChance = -9999;  // JSON has no −∞
 
 double per(double amount, double count) { return count > 0 ? amount / count : 0; }
@@ -56,8 +56,8 @@ const OrderedJson* at_path(const OrderedJson& object, std::string_view path) {
 OrderedJson llama_timings(const Usage& usage) {
   const auto computed = static_cast<double>(usage.prompt_tokens - usage.cached_tokens);
   const auto generated = static_cast<double>(usage.generated_tokens);
-  const double prompt_ms = usage.prefill_seconds * kMs;
-  const double predicted_ms = usage.decode_seconds * kMs;
+  const double prompt_ms = usage.prefill_seconds * kMsInSecond;
+  const double predicted_ms = usage.decode_seconds * kMsInSecond;
   OrderedJson timings = {{"cache_n", usage.cached_tokens},
                          {"prompt_n", usage.prompt_tokens - usage.cached_tokens},
                          {"prompt_ms", prompt_ms},

@@ -19,7 +19,7 @@ using openai::given;
 
 constexpr std::int64_t kRepeatLastN = 64;
 constexpr std::size_t kMostPrompts = 1024;
-constexpr double kMs = 1e-3;
+constexpr double kSecondsInMs = 1e-3;
 
 struct SamplerName {
   std::string_view theirs;
@@ -56,7 +56,7 @@ void read_samplers(OrderedJson& body) {
     }
   } else if (samplers->is_array()) {
     for (const OrderedJson& one : *samplers) {
-      add([&](const SamplerName& name) { return one == name.theirs; });
+      add([&](const SamplerName& name) { return one == std::string(name.theirs); });
     }
   } else {
     fail_at(ErrorCode::kInvalidArgument, "samplers", "samplers is {}, should be a list of names",
@@ -192,7 +192,7 @@ LlamaRequest LlamaRequest::read(const OrderedJson& given_body, std::shared_ptr<S
   request.cache_prompt = openai::read_flag(body, "cache_prompt", true);
   request.seconds =
       static_cast<double>(std::max<std::int64_t>(read_number(body, "t_max_predict_ms", 0), 0)) *
-      kMs;
+      kSecondsInMs;
   request.response_fields = read_response_fields(body);
   body.erase("logprobs");
   if (request.n_probs > 0) {

@@ -1,5 +1,6 @@
 // llama-server's own routes that generate or look at text.
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <utility>

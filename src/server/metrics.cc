@@ -69,6 +69,25 @@ double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 }  // namespace
 
+const char* ending_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kMaxTokens:
+    case FinishReason::kContext:
+      return "length";
+    case FinishReason::kCancelled:
+    case FinishReason::kDeadline:
+      return "abort";
+    case FinishReason::kError:
+      return "error";
+    case FinishReason::kEndToken:
+    case FinishReason::kStopString:
+    case FinishReason::kConstraint:
+    case FinishReason::kLoop:
+      break;
+  }
+  return "stop";
+}
+
 void Histogram::add(double value) {
   ++count_;
   sum_ += value;
@@ -103,7 +122,7 @@ void Metrics::on_answer(const std::string& model, const Event& last) {
   const std::scoped_lock lock(mutex_);
   OfModel& own = models_[model];
   ++own.answers;
-  ++own.endings[std::string(name_of(*last.finish))];
+  ++own.endings[ending_name(*last.finish)];
   own.generated_tokens += usage.generated_tokens;
   own.generated_seconds += usage.decode_seconds;
   const auto add = [&](Of which, double value) { own.histograms[which].add(value); };

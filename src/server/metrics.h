@@ -29,6 +29,9 @@ class Histogram {
   double sum_ = 0;
 };
 
+// How an answer ended, as metrics and the log say it: "stop", "length", "abort" or "error".
+const char* ending_name(FinishReason reason);
+
 // What the server has done since it started, for GET /metrics. Names are llama-server's with
 // "bitloom:" in front, those of latencies vLLM's. Thread-safe.
 class Metrics {

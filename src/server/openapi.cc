@@ -77,7 +77,8 @@ Json answers_of(const Route& route, const Json& bodies) {
                              {"content", in_json(reference(schema_name(route.shape)))}};
   }
   Json content = in_json(bodies.value("answer", Json::object()));
-  for (const auto& [type, schema] : bodies.value("answers", Json::object()).items()) {
+  const Json others = bodies.value("answers", Json::object());
+  for (const auto& [type, schema] : others.items()) {
     content[type] = {{"schema", schema}};
   }
   if (bodies.contains("answers") && !bodies.contains("answer")) content.erase("application/json");

@@ -45,7 +45,7 @@ OrderedJson head_of_line(const Books& books, const http::Request& head, int stat
 }
 
 // Escapes everything that is not printable ASCII, so that no text reaches a terminal as a command.
-std::string one_line(const OrderedJson& line) {
+std::string log_text(const OrderedJson& line) {
   return line.dump(-1, ' ', true, OrderedJson::error_handler_t::replace);
 }
 
@@ -53,7 +53,7 @@ std::string one_line(const OrderedJson& line) {
 
 void record_refusal(Books& books, const http::Request& head, int status, const std::string& route) {
   books.metrics.on_request({route, usual_method(head.method), status, 0});
-  if (books.log != nullptr) books.log->write(one_line(head_of_line(books, head, status)));
+  if (books.log != nullptr) books.log->write(log_text(head_of_line(books, head, status)));
 }
 
 RequestRecord::RequestRecord(Args args) : args_(std::move(args)) {}
@@ -85,7 +85,7 @@ std::string RequestRecord::line(int status, double seconds) const {
   if (books.log_prompts && !request().body.empty()) {
     line["body"] = books.access.without_keys(request().body.substr(0, kMostPrompt));
   }
-  return one_line(line);
+  return log_text(line);
 }
 
 void RequestRecord::answered(int status) {
@@ -132,7 +132,7 @@ void RequestRecord::on_answer(const ServedModel& model, const Event& last) {
   if (!is_error && last.finish != FinishReason::kCancelled) books.device_failed = false;
   const std::scoped_lock lock(mutex_);
   model_ = model.name();
-  finish_ = std::string(name_of(*last.finish));
+  finish_ = ending_name(*last.finish);
   prompt_tokens_ += prompt;
   cached_tokens_ += last.choice == 0 ? usage.cached_tokens : 0;
   generated_tokens_ += usage.generated_tokens;

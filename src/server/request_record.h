@@ -39,10 +39,10 @@ void record_refusal(Books& books, const http::Request& head, int status, const s
 class RequestRecord : public http::Exchange, public AnswerMeter {
  public:
   struct Args {
-    std::shared_ptr<Books> books;
-    std::shared_ptr<http::Exchange> inner;
-    std::string route;  // as in Metrics::Asked
-    std::string key_name;
+    std::shared_ptr<Books> books{};
+    std::shared_ptr<http::Exchange> inner{};
+    std::string route{};  // as in Metrics::Asked
+    std::string key_name{};
     std::vector<http::Field> fields{};  // added to the answer
     std::unique_ptr<KeyLimits::Place> place{};
   };

@@ -171,12 +171,13 @@ TEST_F(HttpConnections, EveryStreamEndsWhenTheServerStops) {
        R"({"prompt":"a","max_length":1000,"ban_eos_token":true,"stream":true})"}};
   std::vector<std::unique_ptr<RawClient>> clients;
   // Slows the engine down, so that the streams are under way when the server stops.
-  RequestHandle brake = run_beside(engine(), [] { std::this_thread::sleep_for(5ms); });
+  RequestHandle brake = run_beside(engine(), [] { std::this_thread::sleep_for(20ms); });
   for (const auto& [path, body] : kinds) {
     clients.push_back(std::make_unique<RawClient>(port()));
     clients.back()->send(post_text(path, body));
   }
   EXPECT_NE(clients.front()->read_to("data: "), "");
+  EXPECT_TRUE(becomes_true([&] { return server_->state().running() == kinds.size(); }));
   const auto began = std::chrono::steady_clock::now();
   server_->stop(8s);
   EXPECT_LT(std::chrono::steady_clock::now() - began, 8s);

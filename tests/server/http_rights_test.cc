@@ -78,7 +78,7 @@ TEST_F(HttpRights, OtherSpellingsOfAPathOpenNothing) {
                            "http://localhost/v1/models", "http://health/v1/models", "/v1/models;a",
                            "/v1/models%20", "/v1/models#/health", "/health%2f..%2fv1/models"}) {
     const SocketAnswer answer = get(path);
-    EXPECT_TRUE(answer.status == 401 || answer.status == 404) << path << " " << answer.status;
+    EXPECT_TRUE(answer.status >= 400 && answer.status < 500) << path << " " << answer.status;
   }
 }
 
