@@ -134,7 +134,7 @@ std::string apply_template(const ServedModel& model, const OrderedJson& body) {
   variables["messages"] = chat.messages;
   if (!chat.tools.is_null()) variables["tools"] = chat.tools;
   return model.with_text(
-      [&](const ModelText& text) { return openai::render_chat(text, variables); });
+      [&](const ModelText& text) { return openai::render_chat(text, variables).text; });
 }
 
 }  // namespace
