@@ -75,7 +75,6 @@ TEST(Infill, PutsFurtherFilesInFront) {
   EXPECT_EQ(ids.front(), 259);
   const std::vector<std::int32_t> file{260, 'n', 10, 't', 'e', 'x', 't', 260};
   EXPECT_NE(std::search(ids.begin(), ids.end(), file.begin(), file.end()), ids.end());
-  // Special tokens that a file spells stay text.
   EXPECT_EQ(std::count(ids.begin(), ids.end(), 258), 1);
   // A file that has no room is left out whole.
   const auto few =
