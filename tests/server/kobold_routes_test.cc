@@ -30,7 +30,8 @@ TEST_F(KoboldRoutes, GenerateWholeAndInPieces) {
   EXPECT_FALSE(text.empty());
   const SocketAnswer answer =
       post("/api/extra/generate/stream",
-           R"({"prompt":"abc","max_length":6,"use_default_badwordsids":true,"temperature":0})");
+           R"({"prompt":"abc","max_length":6,"use_default_badwordsids":true,"temperature":0,)"
+           R"("allowed_tokens":[97,98,99,100,101]})");
   ASSERT_EQ(answer.status, 200);
   EXPECT_TRUE(answer.has("event: message\ndata: {")) << answer.body;
   std::string joined;
@@ -43,11 +44,16 @@ TEST_F(KoboldRoutes, GenerateWholeAndInPieces) {
 
 TEST_F(KoboldRoutes, ReadTheirOwnNames) {
   open();
-  // The prompt counts for the penalty, over the whole text where the range is 0.
+  // The prompt counts for penalties, over the whole text where the range is 0.
   const std::string plain = generate(R"(,"logit_bias":{"97":1000})");
   EXPECT_EQ(plain.substr(0, 1), "a");
-  EXPECT_NE(generate(R"(,"logit_bias":{"97":30},"rep_pen":100,"rep_pen_range":0)").substr(0, 1),
-            "a");
+  EXPECT_NE(
+      generate(R"(,"logit_bias":{"97":30},"presence_penalty":100,"rep_pen_range":0)").substr(0, 1),
+      "a");
+  EXPECT_EQ(
+      generate(R"(,"logit_bias":{"97":30},"presence_penalty":100,"rep_pen_range":1)").substr(0, 1),
+      "a")
+      << "the last token alone counts";
   const std::string text = generate("");
   const std::string stop = text.substr(1, 2);
   const std::string cut = R"(,"stop_sequence":[)" + json_text(Json(stop)) + "]";

@@ -72,11 +72,13 @@ TEST_F(LlamaRoutes, StreamTheSameText) {
 TEST_F(LlamaRoutes, StopAtWordsAndEndTokens) {
   open();
   const std::string greedy =
-      post("/completion", R"({"prompt":"abc","n_predict":16,"temperature":0,"ignore_eos":true})")
+      post("/completion",
+           R"({"prompt":"abc","n_predict":16,"temperature":0,"allowed_tokens":[97,98,99,100]})")
           .json()["content"];
   ASSERT_GE(greedy.size(), 4u);
-  const Json stopped = complete(R"(,"n_predict":16,"temperature":0,"ignore_eos":true,"stop":[)" +
-                                json_text(Json(greedy.substr(2, 2))) + "]");
+  const Json stopped =
+      complete(R"(,"n_predict":16,"temperature":0,"allowed_tokens":[97,98,99,100],"stop":[)" +
+               json_text(Json(greedy.substr(2, 2))) + "]");
   EXPECT_EQ(stopped["stop_type"], "word");
   EXPECT_EQ(stopped["stopping_word"], greedy.substr(2, 2));
   const Json ended = complete(R"(,"logit_bias":[[257,1000]])");
@@ -140,7 +142,7 @@ TEST_F(LlamaRoutes, CountPenaltiesAsTheOriginalDoes) {
   const auto first = [&](const std::string& more) {
     return post("/completion",
                 R"({"prompt":[256,97,97,97],"n_predict":1,"temperature":0,"ignore_eos":true,)"
-                R"("return_tokens":true,"logit_bias":[[97,1000]])" +
+                R"("return_tokens":true,"logit_bias":[[97,200]])" +
                     more + "}")
         .json()["tokens"][0]
         .get<int>();

@@ -151,7 +151,7 @@ TEST_F(ServerHealth, IsBadWhileGenerationIsStuck) {
 }
 
 TEST_F(ServerHealth, RecoversAfterTheCardHas) {
-  open({.health = {.interval = 20ms, .stuck_after = 10s, .retry = 100ms}});
+  open({.health = {.interval = 1s, .stuck_after = 10s, .retry = 100ms}});
   server_->books().device_failed = true;
   EXPECT_EQ(get("/health").json()["status"], "device failed");
   EXPECT_TRUE(becomes_true([&] { return get("/health").status == 200; }));
