@@ -15,7 +15,8 @@ class KoboldRoutes : public ServerFixture {
   std::string generate(const std::string& more, const std::string& fields = "") {
     const SocketAnswer answer =
         post("/api/v1/generate",
-             R"({"prompt":"abc","max_length":6,"use_default_badwordsids":true,"temperature":0)" +
+             R"({"prompt":"abc","max_length":6,"use_default_badwordsids":true,"temperature":0,)"
+             R"("allowed_tokens":[97,98,99,100,101])" +
                  more + "}",
              fields);
     EXPECT_EQ(answer.status, 200) << answer.body;
