@@ -47,6 +47,10 @@ void ServedModels::check() const {
   if (!pooling.empty() && !pooling_of(pooling)) {
     fail_usage("--pooling: '{}' is not mean, cls or last", pooling);
   }
+  if (max_tokens && *max_tokens < 1) fail_usage("--max-tokens: {} should be above 0", *max_tokens);
+  if (temperature && !(*temperature >= 0 && *temperature <= 100)) {
+    fail_usage("--temperature: {} is not in 0 … 100", *temperature);
+  }
   check_folder("--models", folder);
   check_folder("--loras", adapters);
   check_folder("--templates", templates);
@@ -59,6 +63,13 @@ void ServedModels::check() const {
 
 server::FolderPaths ServedModels::folders() const {
   return {.adapters = adapters, .templates = templates, .presets = presets};
+}
+
+SamplingParams ServedModels::sampling(SamplingParams of_model) const {
+  if (max_tokens) of_model.max_tokens = *max_tokens;
+  if (temperature) of_model.temperature = *temperature;
+  if (seed) of_model.seed = *seed;
+  return of_model;
 }
 
 ModelOptions ServedModels::options_for(const server::LoadOrder& order) const {
@@ -79,9 +90,10 @@ SessionOptions ServedModels::session_for(const server::LoadOrder& order,
   if (order.memory.device > 0 && (session.memory == 0 || order.memory.device < session.memory)) {
     session.memory = order.memory.device;
   }
-  if (!order.settings.chat_template.empty()) {
-    session.chat_template = std::make_shared<const ChatTemplate>(
-        read_file(order.settings.chat_template), order.settings.chat_template.string());
+  const std::string own =
+      order.settings.chat_template.empty() ? chat_template : order.settings.chat_template.string();
+  if (!own.empty()) {
+    session.chat_template = std::make_shared<const ChatTemplate>(read_file(own, 16 << 20), own);
   }
   return session;
 }
@@ -107,7 +119,7 @@ std::shared_ptr<server::ServedModel> ServedModels::load(const server::LoadOrder&
       args.adapters.push_back({choice.name, folders[args.adapters.size()].folder, choice.weight});
     }
   }
-  args.sampling = args.engine->session().defaults().request;
+  args.sampling = sampling(args.engine->session().defaults().request);
   args.pooling = pooling.empty() ? read_pooling(order.path) : pooling_of(pooling);
   args.engine->warm_up();
   return std::make_shared<server::ServedModel>(std::move(args));

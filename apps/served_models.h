@@ -1,5 +1,7 @@
 #pragma once
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,10 @@ struct ServedModels {
   std::string adapters;
   std::string templates;
   std::string presets;
+  std::optional<std::int64_t> max_tokens;
+  std::optional<double> temperature;
+  std::optional<std::uint64_t> seed;
+  std::string chat_template;
   ModelOptions model;
   SpeculationFlags speculation;
   LoraOptions lora;
@@ -32,11 +38,11 @@ struct ServedModels {
 
   template <class V>
   void visit(V&& v) {
-    v(aliases,
-      {"--alias", "NAME",
-       "the model's name in requests and answers; the first is shown, '*' answers to every "
-       "name (repeatable)",
-       "the folder's name"});
+    v.group("Models");
+    v(aliases, {"--alias", "NAME",
+                "the model's name in requests and answers; the first is shown, '*' answers to "
+                "every name",
+                "the folder's name"});
     v(parallel, {"--parallel", "N", "requests computed at once; others wait"});
     v(special_tokens_in_messages,
       {"--special-tokens-in-messages", "",
@@ -54,9 +60,15 @@ struct ServedModels {
     v(templates,
       {"--templates", "DIR", "folder of chat templates that an administrator may use", "none"});
     v(presets, {"--presets", "DIR", "folder of presets that an administrator may use", "built in"});
+    v.group("Requests that leave something open");
+    v(max_tokens, {"-n,--max-tokens", "N", "tokens of an answer", "to the end of the context"});
+    v(temperature, {"--temperature", "X", "sampling temperature", "what the model's authors say"});
+    v(seed, {"--seed", "N", "seed of the random draws", "another one for each request"});
+    v(chat_template, {"--chat-template-file,--template", "FILE",
+                      "a Jinja template to use instead of the model's"});
+    preset.visit(v);
     constraint.visit(v);
     speculation.visit(v);
-    preset.visit(v);
     model.visit(v);
     lora.visit(v);
   }
@@ -71,6 +83,8 @@ struct ServedModels {
 
  private:
   std::shared_ptr<server::ServedModel> load(const server::LoadOrder& order, bool is_first) const;
+  // The sampling parameters for what a request leaves open.
+  SamplingParams sampling(SamplingParams of_model) const;
   ModelOptions options_for(const server::LoadOrder& order) const;
   SessionOptions session_for(const server::LoadOrder& order, const ModelOptions& options) const;
 };

@@ -28,16 +28,16 @@ std::optional<Pooling> pooling_of(std::string_view name);
 
 // Returns the pooling that a model folder in the layout of sentence-transformers asks for
 // (modules.json and the config.json of its pooling module); nothing where the folder has no such
-// files. Throws kInvalidFile for broken ones, and kUnsupported for a pooling or a further layer that
-// is not implemented.
+// files. Throws kInvalidFile for broken ones, and kUnsupported for a pooling or a further layer
+// that is not implemented.
 std::optional<Pooling> read_pooling(const std::filesystem::path& folder);
 
 struct EmbedRequest {
   std::vector<std::vector<std::int32_t>> texts{};  // token ids, at least one for each text
   Pooling pooling = Pooling::kLast;
-  bool normalize = true;                   // scales each vector to length 1
+  bool normalize = true;  // scales each vector to length 1
   std::vector<AdapterChoice> adapters{};
-  std::function<bool()> cancelled{};       // asked on the caller's thread between steps; may be empty
+  std::function<bool()> cancelled{};  // asked on the caller's thread between steps; may be empty
 };
 
 // Computes one vector [hidden] for each text of a checked request: the input of the model's head,

@@ -26,7 +26,8 @@ std::string text_at(const Json& module, const char* key) {
   return found != module.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// The name of a module's class without its path: "Pooling" of "sentence_transformers.models.Pooling".
+// The name of a module's class without its path: "Pooling" of
+// "sentence_transformers.models.Pooling".
 std::string class_of(const Json& module) {
   const std::string type = text_at(module, "type");
   return type.substr(type.rfind('.') + 1);

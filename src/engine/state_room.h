@@ -17,8 +17,8 @@ class StateRoom {
   StateRoom(ModelSession& session, std::span<const std::int32_t> states);
 
   std::span<const StateRows> rows() const { return rows_; }
-  // Returns the first `count` rows of one of rows() in host memory, F32 [count, hidden], valid until
-  // the next call.
+  // Returns the first `count` rows of one of rows() in host memory, F32 [count, hidden], valid
+  // until the next call.
   TensorView fetch(const StateRows& rows, std::int64_t count);
 
  private:

@@ -121,8 +121,8 @@ class StepModel {
   virtual StepOutput draft(std::span<const StepItem>) {
     fail(ErrorCode::kUnsupported, "this model has no layers that guess");
   }
-  // Computes the items as run() does, and writes the input of the model's head for each wanted row to
-  // `states`, [rows, hidden]. No step may be under way. Throws as run().
+  // Computes the items as run() does, and writes the input of the model's head for each wanted row
+  // to `states`, [rows, hidden]. No step may be under way. Throws as run().
   virtual void run_states(std::span<const StepItem>, std::vector<float>&) {
     fail(ErrorCode::kUnsupported, "this model gives no hidden states");
   }

@@ -48,6 +48,42 @@ const char* openai_type(int status) {
   }
 }
 
+// The names of llama-server's own routes.
+const char* llama_type(int status) {
+  switch (status) {
+    case 404:
+      return "not_found_error";
+    case 501:
+      return "not_supported_error";
+    case 503:
+      return "unavailable_error";
+    default:
+      return openai_type(status);
+  }
+}
+
+const char* kobold_type(int status) {
+  switch (status) {
+    case 404:
+      return "not_found";
+    case 429:
+    case 503:
+      return "service_unavailable";
+    default:
+      return status < 500 ? "bad_input" : "server_error";
+  }
+}
+
+// The members of OpenAI's error object, with the status as the code.
+Json llama_body(const Error& error, int status) {
+  Json body = openai::error_answer(error).body;
+  Json& inner = body["error"];
+  inner["code"] = status;
+  inner.erase("param");
+  if (dynamic_cast<const HttpError*>(&error) != nullptr) inner["type"] = llama_type(status);
+  return body;
+}
+
 }  // namespace
 
 int status_of(const Error& error) {
@@ -63,6 +99,10 @@ Json error_body(ErrorShape shape, const Error& error) {
               {"error", {{"type", anthropic_type(status)}, {"message", anthropic_message(error)}}}};
     case ErrorShape::kOllama:
       return {{"error", error.what()}};
+    case ErrorShape::kLlama:
+      return llama_body(error, status);
+    case ErrorShape::kKobold:
+      return {{"detail", {{"msg", error.what()}, {"type", kobold_type(status)}}}};
     case ErrorShape::kOpenAi:
       break;
   }

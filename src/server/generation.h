@@ -11,6 +11,7 @@
 
 #include "engine/engine.h"
 #include "http/exchange.h"
+#include "server/answer_meter.h"
 #include "server/served_model.h"
 #include "server/work_queue.h"
 
@@ -55,9 +56,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::string id{};            // by which clients name it while it runs; may be empty
     std::string owner{};         // Rights::key_name of who began it
   };
-  explicit Generation(Args args) : args_(std::move(args)) {}
+  explicit Generation(Args args);
 
-  // Submits the requests. Throws what Engine::submit() throws; then none of them is computed.
+  // Submits the requests. Throws what Engine::try_submit() throws, and HttpError 503 where the
+  // queue is full; then none of them is computed.
   void start();
   // Cancels the requests; the client gets their last events.
   void cancel();
@@ -77,8 +79,17 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void pump();
   bool read_events();
   void finish();
+  void meter_unfinished();
 
   Args args_;
+  AnswerMeter* const meter_;  // args_.to; null where it is none
+  // What the choices of each request have cost so far: a client that leaves does not see their
+  // last events.
+  struct Cost {
+    std::int64_t prompt_tokens = 0;
+    std::int64_t generated_tokens = 0;
+  };
+  std::vector<Cost> unfinished_;
   mutable std::mutex mutex_;  // held by the one task that runs
   std::vector<RequestHandle> handles_;
   SamplingParams sampling_;

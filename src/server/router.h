@@ -62,8 +62,11 @@ class Router {
     std::vector<std::pair<std::string, std::string>> path_values{};
     std::string allowed{};  // with a null route: methods that the path has, "GET, POST"
   };
-  // HEAD is answered by the routes of GET.
+  // HEAD is answered by the routes of GET. A pattern that has the path as it stands goes before one
+  // that has it without its /v1.
   Found find(std::string_view method, std::string_view path) const;
+  // The methods of a path, "GET, HEAD, OPTIONS"; empty: no route has it.
+  std::string methods_of(std::string_view path) const;
   // The shape of errors for a path, whether or not a route has it.
   ErrorShape shape_of(std::string_view path) const;
 
