@@ -17,8 +17,8 @@ namespace {
 
 // The version of Ollama's API that these routes have; clients look there for what they may ask.
 constexpr const char* kOllamaVersion = "0.13.0";
-// When a model is unloaded that is never unloaded: 2300-01-01.
-constexpr std::int64_t kNever = 10'413'792'000LL * 1'000'000'000;
+// When a model is unloaded that is never unloaded: 2200-01-01.
+constexpr std::int64_t kNever = 7'258'118'400LL * 1'000'000'000;
 
 // Tells models apart, and is the same after a restart. It is no hash of the weights.
 std::string ollama_digest(const ServedModel& model, const ollama::ModelCard& card) {
