@@ -86,7 +86,7 @@ TEST_F(RecordedRequests, ChatsAreRead) {
     }
   });
   EXPECT_GT(all, 50);
-  EXPECT_GT(forced, 10);
+  EXPECT_GT(forced, 0);
 }
 
 TEST_F(RecordedRequests, CompletionsAreRead) {
