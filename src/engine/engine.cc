@@ -330,6 +330,20 @@ SavedPrefix Engine::load_prefix(const std::filesystem::path& file, const std::st
   return load_prefix_file([this](const auto& what) { call(what); }, model_->page_kind(), file, pin);
 }
 
+std::vector<std::vector<float>> Engine::embed(const EmbedRequest& request) {
+  for (std::size_t i = 0; i < request.texts.size(); ++i) {
+    const std::vector<std::int32_t>& ids = request.texts[i];
+    if (ids.empty()) fail(ErrorCode::kInvalidArgument, "text {} has no token", i);
+    if (std::ssize(ids) > longest_) {
+      fail(ErrorCode::kInvalidArgument, "text {} has {} tokens and the context holds {}", i,
+           ids.size(), longest_);
+    }
+    check_ids(ids, "text", facts_.ids);
+  }
+  const AdapterMix adapters = adapters_.resolve(request.adapters).mix;
+  return embed_texts([this](const auto& what) { call(what); }, request, adapters);
+}
+
 void Engine::change_sampling(const RequestHandle& handle, SamplingParams sampling) {
   validate(sampling, facts_.vocab);
   intake_->complete(sampling);

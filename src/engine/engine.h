@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "engine/adapter_registry.h"
+#include "engine/embedding.h"
 #include "engine/engine_stats.h"
 #include "engine/event_stream.h"
 #include "engine/model_session.h"
@@ -191,6 +192,10 @@ class Engine {
   SavedPrefix save_prefix(const Request& request, const std::filesystem::path& file);
   SavedPrefix save_pin(const std::string& name, const std::filesystem::path& file);
   SavedPrefix load_prefix(const std::filesystem::path& file, const std::string& pin = {});
+
+  // Computes the embeddings of texts between the steps of requests, one vector [hidden] for each.
+  // Waits until that is done. Throws kInvalidArgument for a wrong request, and as embed_texts().
+  std::vector<std::vector<float>> embed(const EmbedRequest& request);
 
   std::int64_t context() const { return longest_; }  // most tokens of a prompt and its answer
   const Tokenizer& tokenizer() const;

@@ -187,7 +187,9 @@ StepOutput EngineCore::wait_for_model(bool is_under_way) {
   const MaskWorker::Turn masks(mask_worker_, present_.constraints());
   if (!is_under_way) model_.start(present_.items());
   const std::span<const ComputedItem> computed = present_.computed();
-  if (!speculation_.on() && admission_.would_repeat(std::ssize(computed))) ahead_.begin(computed);
+  // Whoever has lent pages wants the model between two steps.
+  const bool may_go_ahead = !speculation_.on() && !loans_.any();
+  if (may_go_ahead && admission_.would_repeat(std::ssize(computed))) ahead_.begin(computed);
   return model_.take();
 }
 

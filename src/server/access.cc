@@ -88,7 +88,7 @@ void AccessPolicy::check(const http::Request& head, Access access) const {
   const Rights rights = rights_of(head);
   if (access == Access::kKey && rights.known) return;
   if (access == Access::kAdmin && rights.admin) return;
-  if (access == Access::kAdmin && (rights.known || options_.admin_keys.empty())) {
+  if (access == Access::kAdmin && rights.known) {
     throw HttpError(403, "admin_key_needed",
                     options_.admin_keys.empty()
                         ? "this needs an admin key, and none is configured; start the server with "

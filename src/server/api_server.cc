@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <utility>
 
 #include "base/log.h"
@@ -17,9 +18,13 @@ constexpr std::chrono::milliseconds kLook{20};
 }  // namespace
 
 ApiServer::ApiServer(Options options) : access_(std::move(options.access)) {
+  state_.configure(std::move(options.models), std::move(options.folders));
   add_status_routes(router_, state_);
   add_model_routes(router_, state_);
   add_openai_routes(router_, state_);
+  add_admin_routes(router_, state_);
+  add_adapter_routes(router_, state_);
+  add_embedding_routes(router_, state_);
   add_request_routes(router_, state_);
   add_responses_routes(router_, state_);
   add_anthropic_routes(router_, state_);
@@ -37,6 +42,7 @@ ApiServer::ApiServer(Options options) : access_(std::move(options.access)) {
 }
 
 ApiServer::~ApiServer() {
+  state_.registry().stop();
   {
     const std::scoped_lock lock(mutex_);
     over_ = true;
@@ -109,19 +115,54 @@ void ApiServer::handle(std::shared_ptr<http::Exchange> exchange) {
   }
   Rights rights = access_.rights_of(request);
   Call call{std::move(exchange), std::move(found.path_values), std::move(rights)};
-  if (found.route->quick) return run(*found.route, std::move(call));
-  const bool posted =
-      state_.requests().try_post([this, route = found.route, call] { run(*route, call); });
+  if (found.route->quick) return run(*found.route, call);
+  post(*found.route, std::move(call), nullptr);
+}
+
+void ApiServer::post(const Route& route, Call call, std::shared_ptr<ServedModel> model) {
+  const bool posted = state_.requests().try_post(
+      [this, &route, call, model = std::move(model)] { run(route, call); });
   if (!posted) {
     call.exchange->respond(error_response(
-        found.route->shape,
+        route.shape,
         HttpError(503, "overloaded", "too many requests are waiting; try again later")));
   }
 }
 
-void ApiServer::run(const Route& route, Call call) const {
+// Has the route run again when the model is loaded. A client that leaves waits no longer.
+void ApiServer::wait_for_model(const Route& route, const Call& call, const std::string& name) {
+  struct Waiting {
+    std::atomic<ModelRegistry::Ticket> ticket{0};
+    std::atomic<bool> gone{false};
+  };
+  const auto waiting = std::make_shared<Waiting>();
+  const auto leave = [this, waiting] {
+    waiting->gone = true;
+    state_.registry().stop_waiting(waiting->ticket);
+  };
+  const std::weak_ptr<http::Exchange> exchange = call.exchange;
+  call.exchange->watch([exchange, leave] {
+    const auto held = exchange.lock();
+    if (held != nullptr && held->gone()) leave();
+  });
+  waiting->ticket = state_.registry().when_loaded(
+      name,
+      [this, &route, call](ModelRegistry::Lease model, const std::shared_ptr<const Error>& error) {
+        call.exchange->watch(nullptr);
+        if (error != nullptr) return call.exchange->respond(error_response(route.shape, *error));
+        post(route, call, std::move(model));
+      });
+  // The client may have left before there was a ticket.
+  if (waiting->gone || call.exchange->gone()) leave();
+}
+
+void ApiServer::run(const Route& route, const Call& call) {
   try {
-    route.handle(call);
+    try {
+      route.handle(call);
+    } catch (const ModelPending& pending) {
+      wait_for_model(route, call, pending.name());
+    }
   } catch (const Error& error) {
     call.exchange->respond(error_response(route.shape, error));
   } catch (const std::exception& failure) {

@@ -20,6 +20,8 @@ class ApiServer {
   struct Options {
     http::ServerOptions http{};
     AccessOptions access{};
+    ModelOptions models{};
+    FolderPaths folders{};
   };
   // Opens the sockets. Throws what http::Server throws.
   explicit ApiServer(Options options);
@@ -38,7 +40,10 @@ class ApiServer {
  private:
   std::optional<http::Response> check_head(const http::Request& head) const;
   void handle(std::shared_ptr<http::Exchange> exchange);
-  void run(const Route& route, Call call) const;
+  // Runs the route on the queue of requests; `model` is held until its handler has its own lease.
+  void post(const Route& route, Call call, std::shared_ptr<ServedModel> model);
+  void run(const Route& route, const Call& call);
+  void wait_for_model(const Route& route, const Call& call, const std::string& name);
   void tick();
 
   AccessPolicy access_;

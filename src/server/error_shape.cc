@@ -82,7 +82,9 @@ http::Response json_response(int status, const Json& body) {
 }
 
 http::Response error_response(ErrorShape shape, const Error& error) {
-  return json_response(status_of(error), error_body(shape, error));
+  http::Response response = json_response(status_of(error), error_body(shape, error));
+  if (response.status == 503) response.fields.push_back({"Retry-After", "5"});
+  return response;
 }
 
 }  // namespace bl::server
