@@ -108,7 +108,11 @@ void add_ollama_context(const OrderedJson& body, PreparedChat& chat) {
 
 PreparedChat prepare_ollama(ServerState& state, const OrderedJson& body, ollama::Route route) {
   if (route == ollama::Route::kChat) return prepare_chat(state, ollama::chat_body(body));
-  if (openai::read_flag(body, "raw", false)) {
+  // A model without a template continues texts.
+  const bool has_template = state.model(ollama::model_of(body))->with_text([](const ModelText& t) {
+    return t.has_chat_template();
+  });
+  if (!has_template || openai::read_flag(body, "raw", false)) {
     return prepare_ollama_raw(state, ollama::raw_body(body));
   }
   PreparedChat chat = prepare_chat(state, ollama::generate_chat_body(body));
