@@ -85,7 +85,8 @@ TEST(OllamaRequest, GeneratedTextsAreChatsOrRaw) {
                                                      {"role":"user","content":"Hi"}])"));
   const OrderedJson raw =
       raw_body(parsed(R"("model":"m","prompt":"Hi","raw":true,"think":true,"stream":false)"));
-  EXPECT_EQ(raw, OrderedJson::parse(R"({"model":"m","stream":false,"prompt":"Hi","max_tokens":-1})"));
+  EXPECT_EQ(raw,
+            OrderedJson::parse(R"({"model":"m","stream":false,"prompt":"Hi","max_tokens":-1})"));
 }
 
 TEST(OllamaRequest, EmptyOnesLoadTheModel) {
