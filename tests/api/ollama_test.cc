@@ -22,7 +22,7 @@ TEST(OllamaRequest, OptionsHaveTheirNames) {
       "num_predict":24,"num_ctx":4096,"num_gpu":1,"seed":3,"stop":["\n"],"top_k":5,
       "repeat_penalty":1.1,"repeat_last_n":32,"n":4})"));
   EXPECT_EQ(chat, OrderedJson::parse(R"({"temperature":0,"seed":3,"stop":["\n"],"top_k":5,
-      "repetition_penalty":1.1,"penalize_prompt":true,"penalty_range":32,"max_tokens":24,
+      "repeat_penalty":1.1,"repeat_last_n":32,"penalize_prompt":true,"max_tokens":24,
       "model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]})"))
       << chat.dump();
   EXPECT_EQ(chat_body(parsed(R"("model":"m","stream":false)"))["stream"], false);
@@ -32,7 +32,7 @@ TEST(OllamaRequest, OptionsHaveTheirNames) {
   EXPECT_EQ(with_options(R"({"num_predict":-2})")["max_tokens"], -1);
   EXPECT_EQ(with_options(R"({"presence_penalty":1})")["penalty_range"], 64);
   EXPECT_FALSE(
-      with_options(R"({"presence_penalty":1,"repeat_last_n":0})").contains("presence_penalty"));
+      with_options(R"({"presence_penalty":1,"repeat_last_n":0})").contains("penalty_range"));
 }
 
 TEST(OllamaRequest, FormatAndThink) {
