@@ -24,7 +24,9 @@ class Cut {
   explicit Cut(std::string_view text) : text_(text) {
     for (at_ = 0; at_ < text_.size() && !over_; ++at_) read(text_[at_]);
   }
-  std::string closed() const { return std::string(text_.substr(0, kept_)) + closing_; }
+  std::string closed() const {
+    return std::string(text_.substr(0, kept_)) + std::string(brackets_.rbegin(), brackets_.rend());
+  }
 
  private:
   void read(char byte) {
@@ -65,17 +67,14 @@ class Cut {
       if (value_follows_) keep(at_ + 1);
     }
   }
-  // The text up to `end` and the brackets that are open are whole JSON.
-  void keep(std::size_t end) {
-    kept_ = end;
-    closing_.assign(brackets_.rbegin(), brackets_.rend());
-  }
+  // The text up to `end` and the brackets that are open now are whole JSON. No bracket is opened or
+  // closed without this, so that they stay the right ones.
+  void keep(std::size_t end) { kept_ = end; }
 
   std::string_view text_;
   std::size_t at_ = 0;
   std::size_t kept_ = 0;
   std::string brackets_;  // that close what is open, the outermost first
-  std::string closing_;
   bool in_string_ = false;
   bool value_follows_ = false;  // a string here is a value, not a key
   bool over_ = false;

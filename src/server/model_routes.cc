@@ -11,6 +11,7 @@
 #include "api/request_error.h"
 #include "api/request_fields.h"
 #include "base/json.h"
+#include "server/model_lookup.h"
 #include "server/request_body.h"
 #include "server/route_table.h"
 #include "server/routes.h"
@@ -58,21 +59,6 @@ Json list_of_models(const ServerState& state) {
     }
   }
   return {{"object", "list"}, {"data", data}, {"models", data}};
-}
-
-// The model that a name means, loaded or not. Throws HttpError 404.
-ModelInfo info_named(const ServerState& state, const std::string& name) {
-  std::optional<ModelInfo> any;
-  for (ModelInfo& info : state.registry().list()) {
-    for (const std::string& each : info.names) {
-      if (same_model_name(each, name)) return std::move(info);
-      if (each == "*") any = info;
-    }
-  }
-  if (any) return *std::move(any);
-  throw HttpError(404, "model_not_found",
-                  fmt::format("the model '{}' does not exist here; /v1/models lists those that do",
-                              name.substr(0, 200)));
 }
 
 // The default model as TabbyAPI describes it.

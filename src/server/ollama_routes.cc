@@ -3,18 +3,21 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "api/completion_request.h"
 #include "api/ollama/answer_lines.h"
 #include "api/ollama/chat_body.h"
-#include "api/ollama/keep_alive.h"
 #include "api/ollama/rfc3339.h"
 #include "api/request_error.h"
 #include "api/typed_members.h"
 #include "base/json.h"
 #include "server/chat_reply.h"
 #include "server/json_lines.h"
+#include "server/keep_alive.h"
+#include "server/model_lookup.h"
 #include "server/routes.h"
 
 namespace bl::server {
@@ -105,15 +108,32 @@ void add_ollama_context(const OrderedJson& body, PreparedChat& chat) {
 
 PreparedChat prepare_ollama(ServerState& state, const OrderedJson& body, ollama::Route route) {
   if (route == ollama::Route::kChat) return prepare_chat(state, ollama::chat_body(body));
-  if (openai::read_flag(body, "raw", false))
+  // A model without a template continues texts.
+  const bool has_template = state.model(ollama::model_of(body))->with_text([](const ModelText& t) {
+    return t.has_chat_template();
+  });
+  if (!has_template || openai::read_flag(body, "raw", false)) {
     return prepare_ollama_raw(state, ollama::raw_body(body));
+  }
   PreparedChat chat = prepare_chat(state, ollama::generate_chat_body(body));
   add_ollama_context(body, chat);
   return chat;
 }
 
-void send_ollama_loaded(const ollama::AnswerHead& head, bool streamed, http::Exchange& to) {
-  const Json line = ollama::loaded(head, "load");
+// Loads a model, or with a keep_alive of 0 has it unloaded when it is idle. Returns "done_reason".
+const char* load_or_unload(ServerState& state, const std::string& name,
+                           std::optional<std::chrono::milliseconds> keep_alive) {
+  const ModelInfo info = info_named(state, name);
+  const bool leaves = keep_alive == std::chrono::milliseconds(0) && !info.pinned;
+  if (leaves && info.state == ModelState::kUnloaded) return "unload";
+  const auto model = state.model(name);
+  if (keep_alive) state.registry().keep_alive(*model, keep_alive);
+  return leaves ? "unload" : "load";
+}
+
+void send_ollama_loaded(const ollama::AnswerHead& head, const char* done_reason, bool streamed,
+                        http::Exchange& to) {
+  const Json line = ollama::loaded(head, done_reason);
   if (!streamed) return to.respond(json_response(200, line));
   JsonLines stream;
   stream.write(to, line);
@@ -130,13 +150,14 @@ void answer_ollama(ServerState& state, const Call& call, ollama::Route route) {
     head.load_nanoseconds =
         std::chrono::duration_cast<std::chrono::nanoseconds>(steady_clock::now() - begin).count();
   };
-  ollama::read_keep_alive(body);  // the only model stays
+  const auto keep_alive = keep_alive_of(body);
   if (ollama::asks_for_loading(body, route == ollama::Route::kChat)) {
-    state.model(head.model);
+    const char* done_reason = load_or_unload(state, head.model, keep_alive);
     set_load_time();
-    return send_ollama_loaded(head, streamed, *call.exchange);
+    return send_ollama_loaded(head, done_reason, streamed, *call.exchange);
   }
   PreparedChat chat = prepare_ollama(state, body, route);
+  if (keep_alive) state.registry().keep_alive(*chat.model, keep_alive);
   set_load_time();
   const bool has_context =
       route == ollama::Route::kGenerate && !openai::read_flag(body, "raw", false);

@@ -5,7 +5,6 @@
 
 #include "api/ollama/answer_lines.h"
 #include "api/ollama/chat_body.h"
-#include "api/ollama/keep_alive.h"
 #include "api/ollama/model_card.h"
 #include "api/ollama/rfc3339.h"
 #include "api/request_error.h"
@@ -23,7 +22,7 @@ TEST(OllamaRequest, OptionsHaveTheirNames) {
       "num_predict":24,"num_ctx":4096,"num_gpu":1,"seed":3,"stop":["\n"],"top_k":5,
       "repeat_penalty":1.1,"repeat_last_n":32,"n":4})"));
   EXPECT_EQ(chat, OrderedJson::parse(R"({"temperature":0,"seed":3,"stop":["\n"],"top_k":5,
-      "repetition_penalty":1.1,"penalize_prompt":true,"penalty_range":32,"max_tokens":24,
+      "repeat_penalty":1.1,"repeat_last_n":32,"penalize_prompt":true,"max_tokens":24,
       "model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]})"))
       << chat.dump();
   EXPECT_EQ(chat_body(parsed(R"("model":"m","stream":false)"))["stream"], false);
@@ -33,7 +32,7 @@ TEST(OllamaRequest, OptionsHaveTheirNames) {
   EXPECT_EQ(with_options(R"({"num_predict":-2})")["max_tokens"], -1);
   EXPECT_EQ(with_options(R"({"presence_penalty":1})")["penalty_range"], 64);
   EXPECT_FALSE(
-      with_options(R"({"presence_penalty":1,"repeat_last_n":0})").contains("presence_penalty"));
+      with_options(R"({"presence_penalty":1,"repeat_last_n":0})").contains("penalty_range"));
 }
 
 TEST(OllamaRequest, FormatAndThink) {
@@ -124,28 +123,6 @@ TEST(OllamaRequest, FaultsNameTheirField) {
     } catch (const openai::RequestError& error) {
       EXPECT_EQ(error.param(), param) << members;
     }
-  }
-}
-
-TEST(OllamaRequest, KeepAliveIsANumberOrADuration) {
-  const auto milliseconds = [](const std::string& value) -> std::int64_t {
-    const auto keep = read_keep_alive(parsed(R"("keep_alive":)" + value));
-    return !keep ? -2 : keep->forever ? -1 : keep->time.count();
-  };
-  EXPECT_EQ(milliseconds("300.5"), 300500);
-  EXPECT_EQ(milliseconds("0"), 0);
-  EXPECT_EQ(milliseconds("-1"), -1);
-  EXPECT_EQ(milliseconds("1e300"), -1);
-  EXPECT_EQ(milliseconds(R"("5m")"), 300000);
-  EXPECT_EQ(milliseconds(R"("1h30m")"), 5400000);
-  EXPECT_EQ(milliseconds(R"("1.5s")"), 1500);
-  EXPECT_EQ(milliseconds(R"("250ms")"), 250);
-  EXPECT_EQ(milliseconds(R"("-1m")"), -1);
-  EXPECT_EQ(milliseconds(R"("60")"), 60000);
-  EXPECT_EQ(milliseconds("null"), -2);
-  EXPECT_EQ(milliseconds(R"("")"), -2);
-  for (const char* wrong : {R"("soon")", R"("5x")", R"("-")", R"("m")", "[]", "true"}) {
-    EXPECT_THROW(milliseconds(wrong), openai::RequestError) << wrong;
   }
 }
 

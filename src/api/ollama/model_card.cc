@@ -25,7 +25,7 @@ Json tags_entry(const ModelCard& card) {
 Json running_entry(const ModelCard& card, std::int64_t expires) {
   Json entry = tags_entry(card);
   entry.erase("modified_at");
-  entry["size"] = card.device_bytes;
+  entry["size"] = card.device_bytes + card.host_bytes;
   entry["size_vram"] = card.device_bytes;
   entry["expires_at"] = rfc3339(expires);
   entry["context_length"] = card.context;

@@ -13,7 +13,8 @@ struct ModelCard {
   std::string digest;                  // 64 hexadecimal digits; equal for names of one model
   std::int64_t modified = 0;           // nanoseconds since 1970
   std::uint64_t bytes = 0;             // of the weights
-  std::uint64_t device_bytes = 0;      // of them and the cache, where the model is loaded
+  std::uint64_t device_bytes = 0;      // of the device's memory, where the model is loaded
+  std::uint64_t host_bytes = 0;        // of the host's beside it
   std::string format = "safetensors";  // of the files; "gguf" is the other one
   std::string architecture;
   std::string parameters;          // how many, as "8.0B"; empty: not known

@@ -21,16 +21,8 @@ using openai::given;
 constexpr int kPenaltyRange = 64;
 
 void read_penalties(const OrderedJson& options, OrderedJson& to) {
-  const auto last = openai::given_whole(options, "options.repeat_last_n");
-  if (last == 0) {  // no penalties
-    for (const char* key : {"presence_penalty", "frequency_penalty"}) to.erase(key);
-    return;
-  }
-  if (const OrderedJson* penalty = given(options, "repeat_penalty")) {
-    to["repetition_penalty"] = *penalty;
-  }
-  to["penalize_prompt"] = true;
-  to["penalty_range"] = last.value_or(kPenaltyRange);
+  if (!to.contains("penalize_prompt")) to["penalize_prompt"] = true;
+  if (given(options, "repeat_last_n") == nullptr) to["penalty_range"] = kPenaltyRange;
 }
 
 void read_sampling(const OrderedJson& body, OrderedJson& to) {
