@@ -59,6 +59,7 @@ std::shared_ptr<server::ServedModel> load(ServeOptions& options) {
   args.otherwise.constraint = options.constraint.spec();
   args.otherwise.preset = options.preset.load();
   args.otherwise.adapters = options.lora.load(*args.engine);
+  args.otherwise.special_tokens_in_messages = options.special_tokens_in_messages;
   args.sampling = options.sampling(args.engine->session().defaults().request);
   args.engine->warm_up();
   return std::make_shared<server::ServedModel>(std::move(args));

@@ -49,6 +49,7 @@ struct ServeOptions {
   std::optional<double> temperature;
   std::optional<std::uint64_t> seed;
   std::string chat_template;
+  bool special_tokens_in_messages = false;
   ModelOptions model;
   SpeculationFlags speculation;
   LoraOptions lora;
@@ -66,6 +67,10 @@ struct ServeOptions {
     v(seed, {"--seed", "N", "seed of the random draws", "another one for each request"});
     v(chat_template, {"--chat-template-file,--template", "FILE",
                       "a Jinja template to use instead of the model's"});
+    v(special_tokens_in_messages,
+      {"--special-tokens-in-messages", "",
+       "special tokens that the text of messages spells become tokens; whoever writes a message "
+       "may then end it and begin others"});
     preset.visit(v);
     constraint.visit(v);
     speculation.visit(v);

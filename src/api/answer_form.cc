@@ -39,8 +39,12 @@ class AnswerForm {
     }
     const bool calls = args_.format.has_calls() && !request.tools.is_null();
     const ConstraintSpec& own = request.constraint;
-    // Who sets a trigger of his own has thought of reasoning himself.
+    // A request with a trigger of its own deals with reasoning itself.
     if (own.trigger_token >= 0 || !own.also.empty()) return own;
+    // Tags hold no Lark.
+    const bool is_lark =
+        own.kind == ConstraintSpec::Kind::kGrammar && own.text.find("::=") == std::string::npos;
+    if (is_lark) return own;
     const bool behind_reasoning = own && args_.format.has_reasoning();
     if (!calls && !behind_reasoning) return own;
     OrderedJson form;
@@ -199,11 +203,34 @@ class AnswerForm {
                             {trigger, dispatched(trigger, begin.substr(at + trigger.size()))})})}};
     }
     free["loop"] = args_.request.tool_choice.parallel;
+    if (token < 0) free = with_special_tokens(std::move(free));
     if (args_.start.prompt.empty() || !begin.starts_with(args_.start.prompt)) return free;
     // The answer begins where the trigger has been.
     return TagFormat::sequence(
         {dispatched(args_.start.prompt, begin.substr(args_.start.prompt.size())),
          TagFormat::optional(std::move(free))});
+  }
+
+  // A dispatch by text knows no special tokens. Those of markers may stand between its texts.
+  OrderedJson with_special_tokens(OrderedJson free) const {
+    std::vector<OrderedJson> tokens;
+    for (const std::int32_t id : tags_.special_in(marker_texts())) {
+      tokens.push_back({{"type", "token"}, {"token", id}});
+    }
+    if (tokens.empty()) return free;
+    OrderedJson more =
+        TagFormat::star(TagFormat::sequence({TagFormat::any_of(std::move(tokens)), free}));
+    return TagFormat::sequence({std::move(free), std::move(more)});
+  }
+  std::vector<std::string> marker_texts() const {
+    std::vector<std::string> texts;
+    const ReasoningSyntax& reasoning = args_.format.reasoning;
+    for (const auto* patterns : {&args_.format.drop, &reasoning.open, &reasoning.close}) {
+      for (const Pattern& pattern : *patterns) {
+        for (const Pattern::Part& part : pattern.parts()) texts.push_back(part.text);
+      }
+    }
+    return texts;
   }
 
   // What may follow a trigger: calls, or the rest of another marker that begins alike.

@@ -48,11 +48,16 @@ std::vector<std::int32_t> marks_of(const AnswerFormat& format, const Tokenizer& 
   return marks;
 }
 
-// Whether a template's text has the name of a role in it, as a string.
+// Whether a template's text compares roles with this one: it stands there as a string, not far
+// behind the word "role".
 bool names_role(std::string_view source, std::string_view role) {
+  constexpr std::size_t kNear = 40;
   for (const char quote : {'"', '\''}) {
     const std::string quoted = quote + std::string(role) + quote;
-    if (source.find(quoted) != source.npos) return true;
+    for (auto at = source.find(quoted); at != source.npos; at = source.find(quoted, at + 1)) {
+      const std::size_t from = at - std::min(at, kNear);
+      if (source.substr(from, at - from).find("role") != source.npos) return true;
+    }
   }
   return false;
 }

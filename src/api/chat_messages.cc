@@ -13,11 +13,23 @@ namespace {
 
 constexpr std::array kRoles{"system", "developer", "user", "assistant", "tool", "function"};
 
+// Bounds of lists, far above what clients send.
+constexpr std::size_t kMostMessages = 16384;
+constexpr std::size_t kMostParts = 4096;  // of one message
+constexpr std::size_t kMostTools = 1024;  // also of calls in one message
+
+void check_size(const OrderedJson& list, std::size_t most, const std::string& what) {
+  if (list.size() <= most) return;
+  fail_at(ErrorCode::kInvalidArgument, what, "{} has {} entries; at most {} are allowed", what,
+          list.size(), most);
+}
+
 bool is_text_of(const OrderedJson& object, const char* key) {
   return object.is_object() && object.contains(key) && object[key].is_string();
 }
 
 std::string joined_parts(const OrderedJson& parts, const std::string& what) {
+  check_size(parts, kMostParts, what);
   std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const OrderedJson& part = parts[i];
@@ -46,6 +58,7 @@ void check_functions(const OrderedJson& list, const std::string& what) {
     fail_at(ErrorCode::kInvalidArgument, what, "{} is {}, but should be a list of objects", what,
             json_text(list));
   }
+  check_size(list, kMostTools, what);
   for (std::size_t i = 0; i < list.size(); ++i) {
     const OrderedJson& one = list[i];
     if (!one.is_object() || (one.contains("function") && !is_text_of(one["function"], "name"))) {
@@ -82,6 +95,7 @@ OrderedJson template_messages(const OrderedJson& messages) {
     fail_at(ErrorCode::kInvalidArgument, "messages",
             "messages should be a list of at least one message");
   }
+  check_size(messages, kMostMessages, "messages");
   OrderedJson result = messages;
   for (std::size_t i = 0; i < result.size(); ++i) {
     OrderedJson& message = result[i];

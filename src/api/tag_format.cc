@@ -84,6 +84,17 @@ std::int32_t TagFormat::first_token(std::string_view text) const {
   return all.empty() ? -1 : all.front().token;
 }
 
+std::vector<std::int32_t> TagFormat::special_in(const std::vector<std::string>& texts) const {
+  std::vector<std::int32_t> ids;
+  for (const std::string& text : texts) {
+    for (const Piece& piece : pieces(text)) {
+      const bool is_new = std::find(ids.begin(), ids.end(), piece.token) == ids.end();
+      if (piece.token >= 0 && !is_end(piece.token) && is_new) ids.push_back(piece.token);
+    }
+  }
+  return ids;
+}
+
 OrderedJson TagFormat::until(const std::vector<std::string>& ends) const {
   if (first_token(ends.front()) < 0) {
     return {{"type", "tag"},
@@ -105,12 +116,14 @@ OrderedJson TagFormat::until(const std::vector<std::string>& ends) const {
 OrderedJson TagFormat::sequence(std::vector<OrderedJson> elements) {
   std::vector<OrderedJson> flat;
   for (OrderedJson& one : elements) {
+    if (one.at("type") == "const_string" && one.at("value") == "") continue;
     if (one.at("type") != "sequence") {
       flat.push_back(std::move(one));
       continue;
     }
     for (OrderedJson& inner : one["elements"]) flat.push_back(std::move(inner));
   }
+  if (flat.empty()) return {{"type", "const_string"}, {"value", ""}};
   if (flat.size() == 1) return std::move(flat.front());
   return {{"type", "sequence"}, {"elements", std::move(flat)}};
 }

@@ -28,6 +28,8 @@ class TagFormat {
   bool ends_answer(std::string_view text) const;
   // The special token with which a text begins; -1: none.
   std::int32_t first_token(std::string_view text) const;
+  // The special tokens that these texts have, except for end tokens.
+  std::vector<std::int32_t> special_in(const std::vector<std::string>& texts) const;
   // Any text up to and with the first of `ends` that comes. All or none of them begin with a
   // special token.
   OrderedJson until(const std::vector<std::string>& ends) const;

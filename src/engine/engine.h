@@ -154,6 +154,12 @@ class Engine {
   void unload_adapter(const std::string& name) { adapters_.unload(name); }
   std::vector<AdapterInfo> adapters() const { return adapters_.list(); }
 
+  // Chooses all further tokens of a request by other parameters: those of the sampler chain change,
+  // while what the engine does around it (limits, stop strings, what is reported) stays as it was
+  // submitted. Waits for the step under way. Nothing happens where the request is over. Throws
+  // kInvalidArgument for wrong parameters.
+  void change_sampling(const RequestHandle& handle, SamplingParams sampling);
+
   // Cancels every request that has been submitted, running or waiting. Waits for the step under
   // way.
   void cancel_all();

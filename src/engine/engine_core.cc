@@ -221,6 +221,14 @@ void EngineCore::cancel_all() {
   for (const auto& choice : choices_.all()) choice->open().stream->cancel();
 }
 
+void EngineCore::change_sampling(std::int64_t number,
+                                 const std::shared_ptr<const SamplingParams>& sampling) {
+  for (const auto& choice : choices_.all()) {
+    if (choice->open().number != number || choice->is_over()) continue;
+    choice->sampler().change(sampling);
+  }
+}
+
 std::optional<EngineClock::time_point> EngineCore::next_deadline() const {
   std::optional<EngineClock::time_point> next;
   for (const auto& choice : choices_.all()) {

@@ -52,6 +52,7 @@ struct Request {
   std::vector<std::int32_t> negative_prompt{};
   SamplingParams sampling{};       // of best_of answers, returns the n of best mean log-probability
   ConstraintSpec constraint{};     // the form of every answer's text
+  bool prompt_only = false;        // computes the prompt; answers end (kMaxTokens) without a token
   bool ignore_end_tokens = false;  // the model's end tokens do not end; sampling.stop_tokens do
   bool tell_start = false;         // the first event of each choice has Event::started
   // True: the answer's text continues the prompt's, so that a space between them belongs to it.

@@ -49,6 +49,7 @@ ApiServer::ApiServer(Options options)
   add_openai_routes(router_, state_);
   add_llama_routes(router_, state_);
   add_kobold_routes(router_, state_);
+  add_request_routes(router_, state_);
   http::Handlers handlers;
   handlers.request = [this](std::shared_ptr<http::Exchange> exchange) {
     handle(std::move(exchange));

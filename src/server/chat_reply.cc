@@ -45,8 +45,13 @@ void run_chat(ServerState& state, const Call& call, PreparedChat chat,
               std::unique_ptr<Reply> reply) {
   std::vector<Request> requests;
   requests.push_back(std::move(chat.turn.request));
-  state.run(std::make_shared<Generation>(Generation::Args{
-      chat.model, std::move(requests), std::move(reply), call.exchange, &state.answers()}));
+  state.run(std::make_shared<Generation>(Generation::Args{.model = chat.model,
+                                                          .requests = std::move(requests),
+                                                          .reply = std::move(reply),
+                                                          .to = call.exchange,
+                                                          .queue = &state.answers(),
+                                                          .id = std::move(chat.id),
+                                                          .owner = call.rights.key_name}));
 }
 
 }  // namespace bl::server

@@ -39,6 +39,7 @@ struct PreparedChat {
   std::shared_ptr<ServedModel> model;
   openai::ChatRequest body;
   openai::ChatTurn turn;
+  std::string id{};  // of the answer, by which clients may name the request while it runs
   std::int64_t prompt_tokens() const {
     return static_cast<std::int64_t>(turn.request.prompt.size());
   }

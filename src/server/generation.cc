@@ -26,6 +26,7 @@ Generation::Generation(Args args)
 void Generation::start() {
   last_sent_ = now_ms();
   const std::scoped_lock lock(mutex_);
+  sampling_ = args_.requests.front().sampling;
   handles_.reserve(args_.requests.size());
   for (Request& request : args_.requests) {
     unfinished_.push_back({.prompt_tokens = static_cast<std::int64_t>(request.prompt.size())});
@@ -117,6 +118,19 @@ void Generation::finish() {
 void Generation::cancel() {
   const std::scoped_lock lock(mutex_);
   for (RequestHandle& handle : handles_) handle.cancel();
+}
+
+SamplingParams Generation::sampling() const {
+  const std::scoped_lock lock(mutex_);
+  return sampling_;
+}
+
+void Generation::change_sampling(const SamplingParams& sampling) {
+  const std::scoped_lock lock(mutex_);
+  for (const RequestHandle& handle : handles_) {
+    if (!handle.over()) args_.model->engine().change_sampling(handle, sampling);
+  }
+  sampling_ = sampling;
 }
 
 void Generation::tick(std::chrono::seconds quiet) {

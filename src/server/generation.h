@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -49,9 +50,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   struct Args {
     std::shared_ptr<ServedModel> model;
     std::vector<Request> requests;
-    std::unique_ptr<Reply> reply;
+    std::unique_ptr<Reply> reply{};
     std::shared_ptr<http::Exchange> to;
     WorkQueue* queue = nullptr;  // outlives it
+    std::string id{};            // by which clients name it while it runs; may be empty
+    std::string owner{};         // Rights::key_name of who began it
   };
   explicit Generation(Args args);
 
@@ -60,6 +63,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void start();
   // Cancels the requests; the client gets their last events.
   void cancel();
+  const std::string& id() const { return args_.id; }
+  const std::string& owner() const { return args_.owner; }
+  // The parameters that tokens are chosen by now.
+  SamplingParams sampling() const;
+  // Has all requests choose their tokens by other parameters from now on. Throws what
+  // Engine::change_sampling() throws.
+  void change_sampling(const SamplingParams& sampling);
   // Keeps the connection open where nothing was sent for `quiet`. Called now and then.
   void tick(std::chrono::seconds quiet);
   bool over() const { return over_.load(std::memory_order_relaxed); }
@@ -80,8 +90,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::int64_t generated_tokens = 0;
   };
   std::vector<Cost> unfinished_;
-  std::mutex mutex_;  // held by the one task that runs
+  mutable std::mutex mutex_;  // held by the one task that runs
   std::vector<RequestHandle> handles_;
+  SamplingParams sampling_;
   std::size_t open_ = 0;  // handles that are not over
   std::atomic<bool> scheduled_{false};
   std::atomic<bool> over_{false};

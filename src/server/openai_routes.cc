@@ -91,7 +91,8 @@ class WholeChatReply : public ChatReply {
 
 void answer_chat(ServerState& state, const Call& call) {
   PreparedChat chat = prepare_chat(state, call.body());
-  openai::AnswerHead head{ServerState::new_id("chatcmpl-"), std::time(nullptr), chat.model->name()};
+  chat.id = ServerState::new_id("chatcmpl-");
+  openai::AnswerHead head{chat.id, std::time(nullptr), chat.model->name()};
   std::unique_ptr<Reply> reply;
   if (chat.body.stream) {
     reply = std::make_unique<ChatStreamReply>(chat.body, std::move(head), chat);
@@ -174,15 +175,18 @@ void answer_completion(ServerState& state, const Call& call) {
     check_fits(request, *asked.model);
     asked.prompts.push_back(request.prompt);
   }
-  const std::shared_ptr<ServedModel> model = asked.model;
-  std::unique_ptr<Reply> reply;
+  Generation::Args args{.model = asked.model,
+                        .requests = std::move(requests),
+                        .to = call.exchange,
+                        .queue = &state.answers(),
+                        .id = asked.head.id,
+                        .owner = call.rights.key_name};
   if (asked.body.stream) {
-    reply = std::make_unique<CompletionStreamReply>(std::move(asked));
+    args.reply = std::make_unique<CompletionStreamReply>(std::move(asked));
   } else {
-    reply = std::make_unique<WholeCompletionReply>(std::move(asked));
+    args.reply = std::make_unique<WholeCompletionReply>(std::move(asked));
   }
-  state.run(std::make_shared<Generation>(Generation::Args{
-      model, std::move(requests), std::move(reply), call.exchange, &state.answers()}));
+  state.run(std::make_shared<Generation>(std::move(args)));
 }
 
 }  // namespace

@@ -59,6 +59,15 @@ void ServerState::run(std::shared_ptr<Generation> generation) {
   generation->start();
 }
 
+std::shared_ptr<Generation> ServerState::generation(const std::string& id) const {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& each : generations_) {
+    std::shared_ptr<Generation> generation = each.lock();
+    if (generation != nullptr && !generation->over() && generation->id() == id) return generation;
+  }
+  return nullptr;
+}
+
 void ServerState::tick() {
   std::vector<std::weak_ptr<Generation>> all;
   {

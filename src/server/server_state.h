@@ -30,6 +30,8 @@ class ServerState {
 
   // Starts a generation and keeps it for tick() and cancel_all().
   void run(std::shared_ptr<Generation> generation);
+  // The generation that runs under an id; null where there is none.
+  std::shared_ptr<Generation> generation(const std::string& id) const;
   void tick();
   void cancel_all();
   std::size_t running() const;

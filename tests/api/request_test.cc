@@ -11,7 +11,9 @@
 #include "api/answer_formats.h"
 #include "api/chat_request.h"
 #include "api/completion_request.h"
+#include "api/request_error.h"
 #include "base/json.h"
+#include "byte_tokenizer.h"
 #include "engine/model_text.h"
 
 namespace bl::openai {
@@ -157,6 +159,39 @@ TEST(CompletionRequest, TakesAPromptInEachOfItsForms) {
   EXPECT_EQ(prompts("[1,2]"), (std::vector<CompletionRequest::Prompt>{Ids{1, 2}}));
   EXPECT_EQ(prompts(R"([[1,2],"b",[3]])"),
             (std::vector<CompletionRequest::Prompt>{Ids{1, 2}, "b", Ids{3}}));
+}
+
+TEST(CompletionRequest, KnowsWhatAsksForThePromptAlone) {
+  EXPECT_TRUE(completion(R"("prompt":"a","max_tokens":0)").prompt_only);
+  EXPECT_FALSE(completion(R"("prompt":"a","max_tokens":-1)").prompt_only);
+  EXPECT_EQ(completion(R"("prompt":"a","max_tokens":-1)").sampling.max_tokens, 0);
+  EXPECT_FALSE(completion(R"("prompt":"a")").prompt_only);
+}
+
+// Log-probabilities of the prompt come with those of the answer, and of the same number.
+TEST(CompletionRequest, EchoWantsThePromptsLogprobs) {
+  const CompletionRequest echo = completion(R"("prompt":"a","echo":true,"logprobs":3)");
+  EXPECT_TRUE(echo.echo);
+  EXPECT_EQ(echo.sampling.prompt_logprobs, 3);
+  EXPECT_FALSE(echo.tells_prompt_logprobs);
+  EXPECT_EQ(completion(R"("prompt":"a","echo":true)").sampling.prompt_logprobs, -1);
+}
+
+TEST(CompletionRequest, ASuffixNeedsTokensForIt) {
+  const auto request = completion(R"("prompt":"a","suffix":"b")");
+  const auto without = test::make_byte_tokenizer({"<s>"});
+  try {
+    request.engine_requests(*without);
+    ADD_FAILURE() << "no error";
+  } catch (const RequestError& error) {
+    EXPECT_EQ(error.param(), "suffix");
+  }
+  const auto pairs =
+      test::make_byte_tokenizer({"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"});
+  using Ids = std::vector<std::int32_t>;
+  EXPECT_EQ(request.engine_requests(*pairs)[0].prompt, (Ids{256, 'a', 257, 'b', 258}));
+  const auto turned = test::make_byte_tokenizer({"[SUFFIX]", "[PREFIX]"});
+  EXPECT_EQ(request.engine_requests(*turned)[0].prompt, (Ids{256, 'b', 257, 'a'}));
 }
 
 class EngineRequests : public testing::Test {

@@ -120,6 +120,9 @@ TEST_F(Streams, OfCompletionsSayWhatTheWholeAnswerSays) {
     expect_completion_alike(begin + R"([256,195],"logprobs":1,"stop":["e","~"]})", unread);
     expect_completion_alike(begin + R"("a thread","logprobs":1,"token_healing":true})", unread);
     expect_completion_alike(begin + R"("a","logprobs":1,"n":2,"best_of":3})", unread);
+    expect_completion_alike(begin + R"("a thread","echo":true})", unread);
+    expect_completion_alike(begin + R"(["a","thread"],"n":2,"logprobs":2,"echo":true})", unread);
+    expect_completion_alike(begin + R"([256,195],"logprobs":0,"echo":true})", unread);
   }
 }
 
