@@ -89,7 +89,7 @@ bool AccessLog::ready(std::chrono::milliseconds most) {
 
 // Returns false where the line could not be written whole.
 bool AccessLog::put(const std::string& text) {
-  // What is left of a line that could not be written whole stands on a line of its own.
+  // A line that could not be written whole is ended here, so that the next one stands by itself.
   const std::string whole = std::exchange(broken_, true) ? "\n" + text : text;
   std::size_t at = 0;
   while (at < whole.size()) {
