@@ -56,6 +56,10 @@ TEST(ConstraintSchema, PatternsAreSearched) {
   expect(schema(R"({"type":"string","pattern":"\\S"})"), {R"("hello there")", R"(" \n.")"},
          {R"(" ")", R"("")"});
   expect(schema(R"({"type":"string","pattern":""})"), {R"("")", R"("any\n")"}, {"1"});
+  // ECMAScript's classes of every character and of none.
+  expect(schema(R"({"type":"string","pattern":"^[^]{2}$"})"), {R"("a\n")", R"("]]")"},
+         {R"("a")", R"("abc")"});
+  expect(schema(R"({"type":"string","pattern":"^(a|[])$"})"), {R"("a")"}, {R"("")", R"("]")"});
   expect(schema(R"({"type":"string","pattern":"a|^b|c$"})"), {R"("xax")", R"("bx")", R"("xc")"},
          {R"("xb")", R"("cx")"});
   expect(schema(R"({"type":"string","pattern":"^a.b$"})"),
