@@ -296,7 +296,8 @@ DeniedBiases BlockBuilder::denied_biases(std::int64_t layer, const BlockArch& bl
   const ArchEvaluator at = config_.for_layer(layer, model_.layers);
   const auto denied_by = [&](const ArchValue& bias) {
     const auto found = at.find(bias);
-    return found && found->value == false ? found->origin : std::string();
+    if (!found) return at.null_key(bias);
+    return found->value == false ? found->origin : std::string();
   };
   DeniedBiases denied;
   if (block.attention) {
